@@ -1,0 +1,202 @@
+package orbit
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// CapsuleID names a capsule. An id may be used again once the record of its former bearer is dropped.
+type CapsuleID string
+
+// AppClass is the kind of service a capsule wants. With the module it decides which navigator owns it.
+type AppClass uint8
+
+// The application classes.
+const (
+	LatencySensitive AppClass = iota // placed fast, spread, never starved
+	BestEffort                       // takes what is left
+	Batch                            // global throughput
+	GangClass                        // placed together or not at all
+)
+
+// String returns the name of the class.
+func (c AppClass) String() string {
+	if names := [...]string{"LatencySensitive", "BestEffort", "Batch", "Gang"}; int(c) < len(names) {
+		return names[c]
+	}
+	return fmt.Sprintf("AppClass(%d)", uint8(c))
+}
+
+// Envelope is what a capsule takes: Reservation is held on the node, Limit is carried for the importer and
+// not enforced.
+type Envelope struct {
+	Reservation Resources `json:"reservation"`
+	Limit       Resources `json:"limit"`
+}
+
+// Preference is a soft wish: nodes that match are better by Weight.
+type Preference struct {
+	Predicate
+	Weight float64 `json:"weight"`
+}
+
+// Domains names topology domains: the values Names of the label Level (rack, block, zone, ...).
+type Domains struct {
+	Level string   `json:"level,omitempty"`
+	Names []string `json:"names,omitempty"`
+}
+
+// Near asks to be placed in a domain of the label Level where a member of Group is running.
+type Near struct {
+	Group string `json:"group,omitempty"`
+	Level string `json:"level,omitempty"`
+}
+
+// Spec is what a capsule asks for. All capsules alike share one: a ledger keeps a copy of its own, one for
+// all equal specs, and hands that out. Treat what a ledger hands out as read-only.
+type Spec struct {
+	Module   string        `json:"module,omitempty"` // the set of identical capsules this one belongs to
+	Class    AppClass      `json:"class,omitempty"`
+	Priority int32         `json:"priority,omitempty"` // higher goes first, within one navigator
+	Envelope Envelope      `json:"envelope"`
+	Devices  DeviceRequest `json:"devices"`
+	Require  []Predicate   `json:"require,omitempty"` // all must hold on the node
+	Prefer   []Preference  `json:"prefer,omitempty"`
+	Spread   Domains       `json:"spread"`          // failure domains it would like to spread across
+	Group    string        `json:"group,omitempty"` // co-location group it is a member of
+	Near     Near          `json:"near"`            // co-location it requires; a GroupIn bet, not a ledger rule
+
+	self *Spec // this very spec, once it is the copy that all equal specs share
+}
+
+// Capsule is the record of one capsule in a [State]. Read it, never write it.
+type Capsule struct {
+	ID        CapsuleID
+	Spec      *Spec
+	Owner     string    // the engine it is assigned to; empty: the one that claims it
+	Gang      GangID    // the gang it is a member of, if any
+	Node      NodeID    // where it is placed; empty: nowhere
+	Devices   DeviceSet // the instances it holds there
+	Note      string    // what the placement said of itself
+	Submitted uint64    // order of submission, rising within a ledger
+	Changed   Revision  // when this record last changed
+	PlacedAt  Revision  // when it was last placed
+	PlacedBy  ProposalID
+
+	earlier    *placements // proposals that placed it before PlacedBy, newest last
+	node, slot uint32      // dense indices into the state's tables
+	link       uint32      // placed: position in its node's list; released or free: next in that chain
+	role       uint16
+	released   bool
+}
+
+// placements remembers which proposals placed a capsule before its last placement. It is immutable.
+type placements struct {
+	id     ProposalID
+	at     Revision
+	depth  int
+	before *placements
+}
+
+// Pending reports whether the capsule waits for a place.
+func (c *Capsule) Pending() bool { return c.Node == "" && !c.released }
+
+// Placed reports whether the capsule is on a node.
+func (c *Capsule) Placed() bool { return c.Node != "" }
+
+// Released reports whether the capsule has been released for good. Such records are kept for a while
+// ([Limits.Terminal]) so that late proposals get a precise answer.
+func (c *Capsule) Released() bool { return c.released }
+
+// placedBy returns the revision at which the proposal placed c, 0 if it did not.
+func (c *Capsule) placedBy(id ProposalID) Revision {
+	if id.IsZero() {
+		return 0
+	}
+	if c.PlacedBy == id {
+		return c.PlacedAt
+	}
+	for p := c.earlier; p != nil; p = p.before {
+		if p.id == id {
+			return p.at
+		}
+	}
+	return 0
+}
+
+// remember moves the last placement into the past, of which at most limit are kept.
+func (c *Capsule) remember(limit int) {
+	if c.PlacedBy.IsZero() {
+		return
+	}
+	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
+}
+
+// trim copies the list down to the limit when it has grown to twice that, so that the cost is constant.
+func trim(p *placements, limit int) *placements {
+	if p.before != nil {
+		p.depth = p.before.depth + 1
+	}
+	if p.depth < 2*limit {
+		return p
+	}
+	var kept []placements
+	for q := p; q != nil && len(kept) < limit; q = q.before {
+		kept = append(kept, *q)
+	}
+	for i := range kept {
+		kept[i].depth, kept[i].before = limit-1-i, nil
+		if i+1 < len(kept) {
+			kept[i].before = &kept[i+1]
+		}
+	}
+	return &kept[0]
+}
+
+// faults says everything that is wrong with s.
+func (s *Spec) faults() []string {
+	out := s.Envelope.Reservation.faults("reservation")
+	out = append(out, s.Envelope.Limit.faults("limit")...)
+	out = append(out, s.Devices.faults()...)
+	if s.Class > GangClass {
+		out = append(out, fmt.Sprintf("unknown class %d", s.Class))
+	}
+	for _, p := range s.Require {
+		out = append(out, p.faults()...)
+	}
+	for _, p := range s.Prefer {
+		out = append(out, p.faults()...)
+		if math.IsNaN(p.Weight) || math.IsInf(p.Weight, 0) {
+			out = append(out, fmt.Sprintf("preference %s: weight is %v", p.Predicate, p.Weight))
+		}
+	}
+	if len(s.Spread.Names) > 0 && s.Spread.Level == "" {
+		out = append(out, "spread names domains but no level")
+	}
+	if (s.Near.Group == "") != (s.Near.Level == "") {
+		out = append(out, "near needs both a group and a level")
+	}
+	return out
+}
+
+// words returns all text in s that may be long.
+func (s *Spec) words() []string {
+	out := slices.Concat(s.Spread.Names, s.Devices.Models)
+	for _, p := range s.Require {
+		out = append(append(out, p.Key), p.Values...)
+	}
+	for _, p := range s.Prefer {
+		out = append(append(out, p.Key), p.Values...)
+	}
+	return out
+}
+
+// size is the number of bytes of text in s, for [Limits.SpecBytes].
+func (s *Spec) size() int {
+	n := len(s.Module) + len(s.Group) + len(s.Near.Group) + len(s.Near.Level) + len(s.Spread.Level)
+	for _, w := range s.words() {
+		n += len(w) + 1
+	}
+	return n
+}

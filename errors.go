@@ -1,0 +1,72 @@
+package orbit
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The outcomes of a proposal that was not committed, to be tested with errors.Is. The first three come as a
+// [*Rejection], to be read with errors.As.
+var (
+	// ErrConflict: another commit came first. Expected; plan again on a view at least as new as Rejection.At.
+	ErrConflict = errors.New("conflict")
+	// ErrInfeasible: it never held, even in the proposal's own view. The navigator's mistake: a rising count
+	// means that it repeats itself.
+	ErrInfeasible = errors.New("infeasible")
+	// ErrInvalid: malformed, or over the ledger's limits. Refused before anything is looked at.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnknown: it may or may not have been committed. Send the same proposal again: it has one effect.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrUnavailable: the ledger cannot be reached. Nothing was sent.
+	ErrUnavailable = errors.New("ledger unavailable")
+	// ErrCompacted: the history no longer reaches back that far. Take a snapshot.
+	ErrCompacted = errors.New("history compacted")
+)
+
+// Rejection is the receipt for a proposal that was refused. Fields that do not apply are zero.
+type Rejection struct {
+	Kind      error        // ErrConflict, ErrInfeasible or ErrInvalid
+	Bet       Precondition // the bet that failed; nil: a rule of the ledger
+	Do        int          // otherwise the commitment at fault, as an index into Proposal.Do; -1: all together
+	Reason    string       // what failed, by how much
+	Capsule   CapsuleID
+	Node      NodeID
+	Dimension string     // the dimension, or the device instance, that is short
+	Want      int64      // what the proposal asks for there
+	Free      int64      // what there is
+	At        Revision   // the state judged; the next view must have reached it
+	TakenAt   Revision   // the newest change of what the proposal rests on
+	TakenBy   ProposalID // who made it, if still known
+}
+
+// Error says what failed, by how much, and what to do.
+func (r *Rejection) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "orbit: %v: ", r.Kind)
+	switch {
+	case r.Bet != nil:
+		fmt.Fprintf(&b, "bet %T: ", r.Bet)
+	case r.Do >= 0 && r.Kind != ErrInvalid:
+		fmt.Fprintf(&b, "commitment %d: ", r.Do)
+	}
+	b.WriteString(r.Reason)
+	if r.Dimension != "" {
+		fmt.Fprintf(&b, ": wants %d of %s, %d free", r.Want, r.Dimension, r.Free)
+	}
+	switch r.Kind {
+	case ErrConflict:
+		fmt.Fprintf(&b, "; changed at revision %d; plan again on a view at %d or later", r.TakenAt, r.At)
+	case ErrInfeasible:
+		fmt.Fprintf(&b, "; nothing it rests on has changed since its view; correct the plan")
+	}
+	return b.String()
+}
+
+// Unwrap makes errors.Is find the kind.
+func (r *Rejection) Unwrap() error { return r.Kind }
+
+// invalidf returns a rejection for malformed input.
+func invalidf(format string, args ...any) error {
+	return &Rejection{Kind: ErrInvalid, Do: -1, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,296 @@
+package orbit
+
+import "slices"
+
+// execute performs one commitment on the write-set and returns the node that it touches, if any.
+func (t *tx) execute(c Commitment) (NodeID, error) {
+	switch c := c.(type) {
+	case Place:
+		return t.place(&c)
+	case Release:
+		if c.Hold != "" {
+			return t.endHold(c.Hold)
+		}
+		return t.release(&c)
+	case Submit:
+		if c.Gang != nil {
+			return "", t.submitGang(&c)
+		}
+		return "", t.submit(c.IDs, Capsule{Spec: c.Spec, Owner: c.Owner})
+	case PutNode:
+		return c.Node.ID, t.putNode(&c.Node)
+	case RemoveNode:
+		return c.Node, t.removeNode(c.Node)
+	case Hold:
+		return c.Node, t.startHold(&c)
+	case Assign:
+		return "", t.assign(&c)
+	case Mark:
+		t.setMark(&c)
+	}
+	return "", nil
+}
+
+func (t *tx) place(c *Place) (NodeID, error) {
+	e := t.capsule(c.Capsule)
+	if e == nil {
+		return "", t.noCapsule(c.Capsule)
+	}
+	n := t.node(c.Node)
+	if n == nil {
+		return "", t.refuse(Rejection{Capsule: c.Capsule, Node: c.Node}, t.s.left.Nodes, "node %q is not a member", c.Node)
+	}
+	if err := t.mayPlace(c, e, n); err != nil {
+		return "", err
+	}
+	spec := e.now.Spec
+	if err := t.take(n, &spec.Envelope.Reservation, c.Devices, spec.Devices.Milli); err != nil {
+		return "", err
+	}
+	n.now.Capsules++
+	e.dirty = true
+	e.now.remember(t.s.limits.PlacementIDs)
+	e.now.Node, e.now.node = n.now.Node.ID, n.now.slot
+	e.now.Devices, e.now.Note = c.Devices, c.Note
+	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
+	t.countGang(&e.now, 1)
+	return n.now.Node.ID, nil
+}
+
+// mayPlace checks everything but room.
+func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
+	at := Rejection{Capsule: c.Capsule, Node: c.Node}
+	node, spec := n.now.Node, e.now.Spec
+	switch {
+	case e.now.released:
+		return t.refuse(at, e.newest(), "capsule %q has been released for good", c.Capsule)
+	case e.now.Placed():
+		return t.refuse(at, e.newest(), "capsule %q is placed on node %q", c.Capsule, e.now.Node)
+	case node.Unschedulable:
+		return t.refuse(at, n.newestSpec(), "node %q is unschedulable", c.Node)
+	}
+	for i := range spec.Require {
+		if !spec.Require[i].Matches(node.Labels) {
+			return t.refuse(at, n.newestSpec(), "node %q does not meet %s", c.Node, spec.Require[i])
+		}
+	}
+	r := &spec.Devices
+	switch {
+	case c.Devices.Len() != r.Count:
+		return t.refuse(at, 0, "capsule %q asks for %d devices, the placement names %d", c.Capsule, r.Count, c.Devices.Len())
+	case r.Count > 0 && !r.accepts(node.Devices.Model):
+		return t.refuse(at, n.newestSpec(), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, anyOf(r.Models))
+	}
+	return t.mayUse(at, n, c.Devices)
+}
+
+// mayUse checks that the instances exist and are healthy.
+func (t *tx) mayUse(at Rejection, n *txNode, set DeviceSet) error {
+	d := &n.now.Node.Devices
+	if set>>d.Count != 0 || set&d.Unhealthy != 0 {
+		return t.refuse(at, n.newestSpec(), "node %q: devices %016b are not all there and healthy", n.now.Node.ID, set)
+	}
+	return nil
+}
+
+// take adds to what a node is asked for. Whether it fits is settled when all commitments are known; only a
+// sum that cannot be represented is refused at once.
+func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
+	asked, ok1 := n.asked.Add(*want)
+	used, ok2 := n.now.used.Add(*want)
+	if !ok1 || !ok2 {
+		r := Rejection{Node: n.now.Node.ID}
+		t.short(&r, want, n.now.Free())
+		return t.refuse(r, n.newest(), "node %q is short, by more than can be counted", r.Node)
+	}
+	n.asked, n.now.used, n.asker = asked, used, t.at
+	n.askedDevices |= set
+	n.now.devices.add(set, int32(milli))
+	n.now.Usage, n.dirty = t.rev, true
+	return nil
+}
+
+func (t *tx) release(c *Release) (NodeID, error) {
+	e := t.capsule(c.Capsule)
+	if e == nil {
+		return "", t.noCapsule(c.Capsule)
+	}
+	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
+	switch {
+	case e.now.released:
+		return "", t.refuse(at, e.newest(), "capsule %q has been released for good", c.Capsule)
+	case c.From != "" && c.From != e.now.Node:
+		return "", t.refuse(at, e.newest(), "capsule %q is on node %q, not on %q", c.Capsule, e.now.Node, c.From)
+	case !e.now.Placed() && !c.Final:
+		return "", t.refuse(at, e.newest(), "capsule %q is not placed", c.Capsule)
+	}
+	from := e.now.Node
+	if e.now.Placed() {
+		t.leave(e)
+	}
+	e.now.Changed, e.dirty = t.rev, true
+	e.now.released = c.Final
+	return from, nil
+}
+
+// leave takes a placed capsule off its node.
+func (t *tx) leave(e *txCapsule) {
+	n := t.node(e.now.Node) // is a member: nodes with capsules cannot leave
+	n.now.used = n.now.used.minus(e.now.Spec.Envelope.Reservation)
+	n.now.devices.add(e.now.Devices, -int32(e.now.Spec.Devices.Milli))
+	n.now.Capsules--
+	n.now.Usage, n.dirty = t.rev, true
+	t.countGang(&e.now, -1)
+	e.now.Node, e.now.Devices, e.now.Note = "", 0, ""
+}
+
+// countGang keeps a gang's count of placed members.
+func (t *tx) countGang(c *Capsule, by int) {
+	if c.Gang == "" {
+		return
+	}
+	g := t.gang(c.Gang)
+	if g.now == g.was {
+		now := *g.was
+		now.Placed = slices.Clone(g.was.Placed)
+		g.now = &now
+	}
+	g.now.Placed[c.role] += by
+	g.now.Changed = t.rev
+}
+
+func (t *tx) submit(ids []CapsuleID, like Capsule) error {
+	for _, id := range ids {
+		if known := t.capsule(id); known != nil {
+			return t.refuse(Rejection{Capsule: id}, known.newest(), "there is a capsule %q already", id)
+		}
+		e := t.capsules.add(id)
+		e.now, e.dirty = like, true
+		e.now.ID, e.now.Changed = id, t.rev
+		e.now.slot = t.nextCapsule.next(func(slot uint32) uint32 { return t.s.capsuleAt(slot).link })
+	}
+	return nil
+}
+
+func (t *tx) submitGang(c *Submit) error {
+	if known := t.gang(c.Gang.ID); known != nil {
+		return t.refuse(Rejection{}, known.now.Changed, "there is a gang %q already", c.Gang.ID)
+	}
+	g := t.gangs.add(c.Gang.ID)
+	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
+	for i := range c.Gang.Roles {
+		r := &c.Gang.Roles[i]
+		g.now.records += len(r.Members)
+		like := Capsule{Spec: r.Spec, Owner: c.Owner, Gang: c.Gang.ID, role: uint16(i)}
+		if err := t.submit(r.Members, like); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) putNode(node *Node) error {
+	e := t.nodes.find(node.ID)
+	if e == nil {
+		if e = t.node(node.ID); e == nil {
+			e = t.nodes.add(node.ID)
+			e.now.slot = t.nextNode.next(t.s.nextFreeNode)
+			e.gone = true
+		}
+	}
+	if e.gone { // joins, for the first time or again
+		e.now = NodeState{slot: e.now.slot, occupied: true, Usage: t.rev}
+		e.asked, e.askedDevices = Resources{}, 0
+	}
+	e.now.Node, e.now.Specification = node, t.rev
+	e.gone, e.dirty = false, true
+	return nil
+}
+
+func (t *tx) removeNode(id NodeID) error {
+	n := t.node(id)
+	if n == nil {
+		return t.refuse(Rejection{Node: id}, t.s.left.Nodes, "node %q is not a member", id)
+	}
+	if n.now.Capsules > 0 || n.now.holds > 0 {
+		return t.refuse(Rejection{Node: id}, n.newest(), "node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
+	}
+	n.gone, n.dirty = true, true
+	return nil
+}
+
+func (t *tx) startHold(c *Hold) error {
+	e := t.hold(c.ID)
+	if e.now != nil {
+		return t.refuse(Rejection{Node: c.Node}, e.now.changed, "there is a hold %q already", c.ID)
+	}
+	n := t.node(c.Node)
+	if n == nil {
+		return t.refuse(Rejection{Node: c.Node}, t.s.left.Nodes, "node %q is not a member", c.Node)
+	}
+	at := Rejection{Node: c.Node}
+	if n.now.Node.Unschedulable {
+		return t.refuse(at, n.newestSpec(), "node %q is unschedulable", c.Node)
+	}
+	if err := t.mayUse(at, n, c.Devices); err != nil {
+		return err
+	}
+	if err := t.take(n, &c.Room, c.Devices, c.Milli); err != nil {
+		return err
+	}
+	n.now.holds++
+	e.now = &holdRecord{Hold: *c, changed: t.rev}
+	return nil
+}
+
+func (t *tx) endHold(id HoldID) (NodeID, error) {
+	e := t.hold(id)
+	if e.now == nil {
+		return "", t.refuse(Rejection{}, t.s.left.Holds, "there is no hold %q", id)
+	}
+	n := t.node(e.now.Node) // is a member: nodes with holds cannot leave
+	n.now.used = n.now.used.minus(e.now.Room)
+	n.now.devices.add(e.now.Devices, -int32(e.now.Milli))
+	n.now.holds--
+	n.now.Usage, n.dirty = t.rev, true
+	e.now = nil
+	return n.now.Node.ID, nil
+}
+
+func (t *tx) assign(c *Assign) error {
+	e := t.capsule(c.Capsule)
+	if e == nil {
+		return t.noCapsule(c.Capsule)
+	}
+	if e.now.released || e.now.Owner != c.From {
+		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is owned by %q (released: %v), not by %q",
+			c.Capsule, e.now.Owner, e.now.released, c.From)
+	}
+	e.now.Owner, e.now.Changed, e.dirty = c.Owner, t.rev, true
+	return nil
+}
+
+func (t *tx) setMark(c *Mark) {
+	e := t.mark(c.Key)
+	e.now, e.dirty = markRecord{key: c.Key, value: c.Value, changed: t.rev}, true
+}
+
+func (t *tx) noCapsule(id CapsuleID) error {
+	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
+}
+
+// newest is when the capsule last changed, before this proposal.
+func (c *txCapsule) newest() Revision {
+	if c.was == nil {
+		return 0
+	}
+	return c.was.Changed
+}
+
+// newestSpec is when the node's description last changed, before this proposal.
+func (n *txNode) newestSpec() Revision {
+	if n.was == nil {
+		return 0
+	}
+	return n.was.Specification
+}

@@ -1,0 +1,98 @@
+package orbit
+
+import "fmt"
+
+// GangID names a gang.
+type GangID string
+
+// Gang is a set of capsules placed together on one topology domain, or none of them. The ledger enforces
+// that the first placement is whole, or at least every role's minimum; which domain it is on is the
+// navigator's choice.
+type Gang struct {
+	ID     GangID   `json:"id"`
+	Roles  []Role   `json:"roles"`
+	Levels []string `json:"levels,omitempty"` // topology levels to try in this order, narrowest first
+	Loose  bool     `json:"loose,omitempty"`  // the levels are preferred, not required
+}
+
+// Role is the part of a gang's members that have one shape.
+type Role struct {
+	Name    string      `json:"name"`
+	Spec    *Spec       `json:"spec"`
+	Members []CapsuleID `json:"members"`
+	Min     int         `json:"min,omitempty"` // fewest members the first placement may hold; 0: all
+}
+
+// minimum is the fewest members that the first placement may hold.
+func (r *Role) minimum() int {
+	if r.Min == 0 {
+		return len(r.Members)
+	}
+	return r.Min
+}
+
+// GangState is a gang and how much of it is placed, at one revision. Read it, never write it.
+type GangState struct {
+	Gang    *Gang
+	Placed  []int    // members placed now, for each role
+	Changed Revision // when a member was last placed or released
+
+	records int // members whose record is still kept
+}
+
+// Total returns how many members are placed.
+func (g *GangState) Total() int {
+	n := 0
+	for _, placed := range g.Placed {
+		n += placed
+	}
+	return n
+}
+
+// Short reports whether the gang runs with fewer members than it has, in any role.
+func (g *GangState) Short() bool {
+	if g.Total() == 0 {
+		return false
+	}
+	for i := range g.Gang.Roles {
+		if g.Placed[i] < len(g.Gang.Roles[i].Members) {
+			return true
+		}
+	}
+	return false
+}
+
+// wanting returns the first role that is below its minimum, -1 if none is.
+func (g *GangState) wanting() int {
+	for i := range g.Gang.Roles {
+		if g.Placed[i] < g.Gang.Roles[i].minimum() {
+			return i
+		}
+	}
+	return -1
+}
+
+func (g *Gang) faults(limit int) []string {
+	var out []string
+	if len(g.Roles) == 0 {
+		out = append(out, "gang without roles")
+	}
+	total := 0
+	for i := range g.Roles {
+		r := &g.Roles[i]
+		total += len(r.Members)
+		switch {
+		case r.Spec == nil:
+			out = append(out, fmt.Sprintf("role %q has no spec", r.Name))
+			continue
+		case len(r.Members) == 0:
+			out = append(out, fmt.Sprintf("role %q has no members", r.Name))
+		case r.Min < 0 || r.Min > len(r.Members):
+			out = append(out, fmt.Sprintf("role %q: minimum is %d of %d members", r.Name, r.Min, len(r.Members)))
+		}
+	}
+	if total > limit {
+		out = append(out, fmt.Sprintf("gang has %d members; this ledger takes %d", total, limit))
+	}
+	return out
+}

@@ -1,0 +1,250 @@
+package orbit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Ledger is the referee: the consistent plane that holds the promises. All its methods may be called from
+// any goroutine. It enforces by itself, whatever a proposer says:
+//
+//  1. no dimension of a node and no device instance is ever over its capacity, holds included;
+//  2. a capsule is placed at most once at a time, and only if it is submitted and pending;
+//  3. the node exists, is schedulable, and meets the capsule's requirements on labels and devices;
+//  4. a gang's first placement holds at least every role's minimum, or nothing;
+//  5. a rejected proposal changes nothing.
+type Ledger interface {
+	// Propose is a compare-and-swap on the world. It returns the revision of the commit, the same again for
+	// a proposal that was committed before. Errors: a *Rejection that is ErrConflict, ErrInfeasible or
+	// ErrInvalid; ErrUnknown, after which the same proposal may be sent again; ErrUnavailable.
+	Propose(ctx context.Context, p Proposal) (Revision, error)
+	// Snapshot returns all state at one revision, not older than any commit completed before the call.
+	Snapshot(ctx context.Context) (*State, error)
+	// Changes returns the history after a revision, oldest first; nil: nothing new. ErrCompacted means that
+	// it no longer reaches back that far: take a snapshot.
+	Changes(ctx context.Context, after Revision) ([]Change, error)
+	// Wait returns the current revision as soon as it is newer than after, or the context's error.
+	Wait(ctx context.Context, after Revision) (Revision, error)
+	// Limits returns what the ledger takes, so that a navigator can plan within it.
+	Limits() Limits
+}
+
+// Batcher is a ledger that takes many independent proposals in one call. Each has an outcome of its own;
+// one that fails takes nobody else down. An [Engine] uses it where it is there.
+type Batcher interface {
+	// ProposeBatch returns one outcome for each proposal, in their order.
+	ProposeBatch(ctx context.Context, batch []Proposal) []Outcome
+}
+
+// Outcome is what [Ledger.Propose] would have returned.
+type Outcome struct {
+	Revision Revision
+	Err      error
+}
+
+// MemoryLedger is the ledger of one process. It is linearizable: a commit is one short critical section
+// (check, build, publish, unlock, then wake whoever waits) in which no user code runs, and it has no clock.
+// The zero value is an empty ledger; set the fields before first use.
+type MemoryLedger struct {
+	Bounds     Limits             // zero fields have the defaults of Limits
+	Dimensions [Dimensions]string // names for diagnoses; empty ones have a default
+	Start      *State             // if set: continue from this state, within its limits and with its names
+
+	once   sync.Once
+	limits Limits
+	rev    atomic.Uint64         // revision of live, for a glance without the lock
+	frozen atomic.Pointer[State] // the newest snapshot
+
+	mu      sync.Mutex    // guards what follows
+	live    *State        // written in place where no snapshot sees it
+	tx      tx            // empty between commits
+	history history       // of live
+	wake    chan struct{} // closed by the next commit; nil: nobody waits
+	waited  Revision      // the revision when wake was made
+}
+
+func (l *MemoryLedger) init() {
+	l.once.Do(func() {
+		if l.Start != nil {
+			l.live = l.Start.thaw()
+		} else {
+			l.live = newState(l.Bounds, l.Dimensions)
+		}
+		l.limits = l.live.limits
+		l.rev.Store(uint64(l.live.rev))
+		l.history = history{limit: l.limits.History, floor: l.live.rev}
+	})
+}
+
+// Limits returns what the ledger takes.
+func (l *MemoryLedger) Limits() Limits {
+	l.init()
+	return l.limits
+}
+
+// Propose implements [Ledger]. Its only errors are rejections, and ErrUnavailable when the context has
+// ended before the call.
+func (l *MemoryLedger) Propose(ctx context.Context, p Proposal) (Revision, error) {
+	l.init()
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("orbit: %w, nothing was sent: %w", ErrUnavailable, err)
+	}
+	if err := p.prepare(&l.limits); err != nil {
+		return 0, err
+	}
+	rev, wake, err := l.commitLocked(&p)
+	if wake != nil {
+		close(wake)
+	}
+	return rev, err
+}
+
+func (l *MemoryLedger) commitLocked(p *Proposal) (Revision, chan struct{}, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rev, err := l.commit(p)
+	return rev, l.takeWake(), err
+}
+
+// batchRun is how many proposals of a batch are committed before the lock is offered to others.
+const batchRun = 64
+
+// ProposeBatch implements [Batcher]. It saves what taking the lock costs.
+func (l *MemoryLedger) ProposeBatch(ctx context.Context, batch []Proposal) []Outcome {
+	l.init()
+	out := make([]Outcome, len(batch))
+	for from := 0; from < len(batch); from += batchRun {
+		to := min(from+batchRun, len(batch))
+		l.proposeRun(ctx, batch[from:to], out[from:to])
+	}
+	return out
+}
+
+func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Outcome) {
+	var ready [batchRun]Proposal
+	for i := range run {
+		ready[i] = run[i]
+		if err := ctx.Err(); err != nil {
+			out[i].Err = fmt.Errorf("orbit: %w, nothing was sent: %w", ErrUnavailable, err)
+		} else {
+			out[i].Err = ready[i].prepare(&l.limits)
+		}
+	}
+	if wake := l.commitRunLocked(ready[:len(run)], out); wake != nil {
+		close(wake)
+	}
+}
+
+func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome) chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range run {
+		if out[i].Err == nil {
+			out[i].Revision, out[i].Err = l.commit(&run[i])
+		}
+	}
+	return l.takeWake()
+}
+
+// commit judges a prepared proposal and publishes it. It requires mu.
+func (l *MemoryLedger) commit(p *Proposal) (Revision, error) {
+	defer l.tx.reset()
+	rev := l.live.rev + 1
+	done, err := l.tx.run(l.live, rev, p)
+	if err != nil {
+		return 0, l.attribute(err)
+	}
+	if done != 0 {
+		return done, nil
+	}
+	l.live.publish(&l.tx)
+	l.history.append(rev, &l.tx)
+	l.rev.Store(uint64(rev))
+	return rev, nil
+}
+
+// attribute adds to a receipt which commit took what the proposal wanted. It requires mu.
+func (l *MemoryLedger) attribute(err error) error {
+	if r, ok := err.(*Rejection); ok && r.Kind == ErrConflict { //nolint:errorlint // made by tx, not wrapped
+		r.TakenBy = l.history.idAt(r.TakenAt)
+	}
+	return err
+}
+
+// takeWake returns the channel to close once mu is given back, if anybody waits for a revision that there
+// is now. It requires mu.
+func (l *MemoryLedger) takeWake() chan struct{} {
+	if l.wake == nil || l.live.rev == l.waited {
+		return nil
+	}
+	wake := l.wake
+	l.wake = nil
+	return wake
+}
+
+// Snapshot implements [Ledger]. While nothing is committed it returns the same state again.
+func (l *MemoryLedger) Snapshot(ctx context.Context) (*State, error) {
+	l.init()
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("orbit: snapshot: %w", err)
+	}
+	if s := l.frozen.Load(); s != nil && uint64(s.rev) == l.rev.Load() {
+		return s, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.frozen.Load(); s != nil && s.rev == l.live.rev {
+		return s, nil
+	}
+	s := l.live.freeze()
+	l.frozen.Store(s)
+	return s, nil
+}
+
+// Changes implements [Ledger].
+func (l *MemoryLedger) Changes(ctx context.Context, after Revision) ([]Change, error) {
+	l.init()
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("orbit: changes: %w", err)
+	}
+	if Revision(l.rev.Load()) <= after {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.history.after(after)
+}
+
+// Wait implements [Ledger].
+func (l *MemoryLedger) Wait(ctx context.Context, after Revision) (Revision, error) {
+	l.init()
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, fmt.Errorf("orbit: wait for a revision after %d: %w", after, err)
+		}
+		rev, wake := l.waitOn(after)
+		if rev > after {
+			return rev, nil
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// waitOn returns the revision or, if it is not newer, a channel that the next commit closes.
+func (l *MemoryLedger) waitOn(after Revision) (Revision, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live.rev > after {
+		return l.live.rev, nil
+	}
+	if l.wake == nil {
+		l.wake = make(chan struct{})
+		l.waited = l.live.rev
+	}
+	return l.live.rev, l.wake
+}

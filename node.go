@@ -1,0 +1,240 @@
+package orbit
+
+import (
+	"fmt"
+	"maps"
+	"math/bits"
+)
+
+// NodeID names a node. A node that leaves and joins again under its id never repeats a counter.
+type NodeID string
+
+// Node describes a machine. Topology levels are label keys (rack, block, zone); their values are domains.
+type Node struct {
+	ID            NodeID            `json:"id"`
+	Capacity      Resources         `json:"capacity"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Devices       Devices           `json:"devices"`
+	Unschedulable bool              `json:"unschedulable,omitempty"` // draining: takes no new work
+}
+
+// clone returns a copy that shares nothing with n.
+func (n *Node) clone() *Node {
+	c := *n
+	c.Labels = maps.Clone(n.Labels)
+	return &c
+}
+
+func (n *Node) faults() []string {
+	out := n.Capacity.faults("capacity")
+	out = append(out, n.Devices.faults()...)
+	if n.Devices.Count > 0 && n.Devices.Model == "" {
+		out = append(out, "devices without a model")
+	}
+	for key := range n.Labels {
+		if key == "" {
+			out = append(out, "label with an empty key")
+		}
+	}
+	return out
+}
+
+// NodeState is a node and what is taken of it, at one revision. Read it, never write it.
+type NodeState struct {
+	Node          *Node
+	Capsules      int      // capsules placed on it
+	Usage         Revision // when what is taken last changed, releases included
+	Specification Revision // when capacity, labels, devices or schedulability last changed
+
+	used     Resources // placements and holds
+	devices  deviceUse // the same, of each device instance
+	holds    int       // live holds on it
+	members  []uint32  // slots of its capsules, in no order; owned when cap > len
+	slot     uint32
+	next     uint32 // the next free slot, if this one is free
+	occupied bool
+}
+
+// Used returns what live placements and holds take.
+func (n *NodeState) Used() Resources { return n.used }
+
+// Free returns capacity less use. It is negative where capacity has shrunk below what is used.
+func (n *NodeState) Free() Resources { return n.Node.Capacity.minus(n.used) }
+
+// DeviceFree returns what is free of device instance i, in milli: 0 when there is no such instance or it
+// is unhealthy.
+func (n *NodeState) DeviceFree(i int) int {
+	if i < 0 || i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
+		return 0
+	}
+	return max(0, deviceMilli-int(n.devices[i]))
+}
+
+// Index is the node's position in dense tables, from 0 up to [State.NodeBound]. It is the node's own while
+// the node is a member, and is given to another node after it has left.
+func (n *NodeState) Index() int { return int(n.slot) }
+
+// Fits reports whether the node could take one capsule of this spec now: it is schedulable, has room and
+// devices, and meets the requirements.
+func (n *NodeState) Fits(spec *Spec) bool {
+	return !n.Node.Unschedulable && n.hasRoom(&spec.Envelope.Reservation) &&
+		n.hasDevices(&spec.Devices) && n.meets(spec.Require)
+}
+
+// hasRoom compares by subtraction on values known to be non-negative, so nothing wraps.
+func (n *NodeState) hasRoom(want *Resources) bool {
+	capacity := &n.Node.Capacity
+	for d := range want {
+		if want[d] > 0 && want[d] > capacity[d]-n.used[d] {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *NodeState) hasDevices(r *DeviceRequest) bool {
+	if r.Count == 0 {
+		return true
+	}
+	return r.accepts(n.Node.Devices.Model) && n.devicesWith(r.Milli).Len() >= r.Count
+}
+
+// devicesWith returns the instances that have at least this much free.
+func (n *NodeState) devicesWith(milli int) DeviceSet {
+	var set DeviceSet
+	for i := range n.Node.Devices.Count {
+		if n.DeviceFree(i) >= milli {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+func (n *NodeState) meets(require []Predicate) bool {
+	for i := range require {
+		if !require[i].Matches(n.Node.Labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// PickDevices chooses the instances for a request: those that it fits best (least free, but enough), the
+// lowest index among equals. It reports false when the node cannot serve the request.
+func (n *NodeState) PickDevices(r DeviceRequest) (DeviceSet, bool) {
+	if r.Count == 0 {
+		return 0, true
+	}
+	if !r.accepts(n.Node.Devices.Model) {
+		return 0, false
+	}
+	open, picked := n.devicesWith(r.Milli), DeviceSet(0)
+	if open.Len() < r.Count {
+		return 0, false
+	}
+	for range r.Count {
+		best := n.tightest(open)
+		picked |= 1 << best
+		open &^= 1 << best
+	}
+	return picked, true
+}
+
+// tightest returns the instance of the set with the least free. It requires a set that is not empty.
+func (n *NodeState) tightest(set DeviceSet) int {
+	best := bits.TrailingZeros16(uint16(set))
+	for s := uint16(set); s != 0; s &= s - 1 {
+		if i := bits.TrailingZeros16(s); n.DeviceFree(i) < n.DeviceFree(best) {
+			best = i
+		}
+	}
+	return best
+}
+
+// takes returns n with one more capsule of the spec on it: what a plan sees after it has reserved.
+func (n *NodeState) takes(spec *Spec, set DeviceSet) {
+	n.used = n.used.plus(spec.Envelope.Reservation)
+	n.devices.add(set, int32(spec.Devices.Milli))
+	n.Capsules++
+}
+
+// misfit says why a node cannot take a capsule. It is comparable, so that misfits can be counted.
+type misfit struct {
+	kind misfitKind
+	arg  int    // which dimension or requirement
+	why  string // what a filter said
+}
+
+type misfitKind uint8
+
+const (
+	fitting misfitKind = iota
+	unschedulable
+	unmetRequirement
+	wrongModel
+	shortOfDevices
+	shortOfRoom
+	filtered
+)
+
+// misfit returns the first reason that holds, the most lasting first: a label does not match more often
+// than memory is short. It returns the zero value when the node fits.
+func (n *NodeState) misfit(spec *Spec) misfit {
+	if n.Node.Unschedulable {
+		return misfit{kind: unschedulable}
+	}
+	for i := range spec.Require {
+		if !spec.Require[i].Matches(n.Node.Labels) {
+			return misfit{kind: unmetRequirement, arg: i}
+		}
+	}
+	if r := &spec.Devices; r.Count > 0 {
+		if !r.accepts(n.Node.Devices.Model) || n.Node.Devices.Count == 0 {
+			return misfit{kind: wrongModel}
+		}
+		if n.devicesWith(r.Milli).Len() < r.Count {
+			return misfit{kind: shortOfDevices}
+		}
+	}
+	free, want := n.Free(), &spec.Envelope.Reservation
+	for d := range want {
+		if want[d] > 0 && want[d] > free[d] {
+			return misfit{kind: shortOfRoom, arg: d}
+		}
+	}
+	return misfit{}
+}
+
+// text completes "n nodes ...".
+func (m misfit) text(spec *Spec, names *dimensionNames) string {
+	switch m.kind {
+	case unschedulable:
+		return "are unschedulable"
+	case unmetRequirement:
+		return "do not meet " + spec.Require[m.arg].String()
+	case wrongModel:
+		return fmt.Sprintf("have no device of model %s", anyOf(spec.Devices.Models))
+	case shortOfDevices:
+		return "lack " + spec.Devices.want()
+	case shortOfRoom:
+		return "lack " + names.name(Dimension(m.arg))
+	case filtered:
+		return m.why
+	}
+	return "fit"
+}
+
+func anyOf(models []string) string {
+	if len(models) == 0 {
+		return "any kind"
+	}
+	return joinWords(models)
+}
+
+// want says what is asked for, as in "a device with 600 milli free".
+func (r *DeviceRequest) want() string {
+	if r.Count == 1 {
+		return fmt.Sprintf("a device with %d milli free", r.Milli)
+	}
+	return fmt.Sprintf("%d devices with %d milli free each", r.Count, r.Milli)
+}

@@ -1,0 +1,54 @@
+package orbit
+
+// overlay holds the entries of a write-set by key: a short list at first, with a map once it is long.
+type overlay[K comparable, E any] struct {
+	keys    []K
+	entries []E
+	at      map[K]int // positions of the first len(at) keys, once there are many
+}
+
+// Beyond few entries a map is faster than comparing; beyond many the memory is not kept for the next use.
+const (
+	overlayFew  = 8
+	overlayMany = 1 << 12
+)
+
+// find returns the entry, nil if there is none. The pointer holds until the next add.
+func (o *overlay[K, E]) find(key K) *E {
+	if len(o.keys) <= overlayFew {
+		for i := range o.keys {
+			if o.keys[i] == key {
+				return &o.entries[i]
+			}
+		}
+		return nil
+	}
+	if o.at == nil {
+		o.at = make(map[K]int, 2*len(o.keys))
+	}
+	for i := len(o.at); i < len(o.keys); i++ {
+		o.at[o.keys[i]] = i
+	}
+	if i, ok := o.at[key]; ok {
+		return &o.entries[i]
+	}
+	return nil
+}
+
+// add appends a zero entry under a key that is not there yet.
+func (o *overlay[K, E]) add(key K) *E {
+	var zero E
+	o.keys = append(o.keys, key)
+	o.entries = append(o.entries, zero)
+	return &o.entries[len(o.entries)-1]
+}
+
+func (o *overlay[K, E]) reset() {
+	if cap(o.keys) > overlayMany {
+		*o = overlay[K, E]{}
+		return
+	}
+	clear(o.keys)
+	clear(o.entries)
+	o.keys, o.entries, o.at = o.keys[:0], o.entries[:0], nil
+}

@@ -1,0 +1,235 @@
+package orbit
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Predicate is a condition on a node's labels. Operators and their meaning are those of Kubernetes'
+// node selector terms:
+//
+//	In            the label is there and is one of Values
+//	NotIn         the label is absent, or is none of Values
+//	Exists        the label is there
+//	DoesNotExist  the label is absent
+//	Gt, Lt        the label is there, is an integer, and is greater (less) than the one integer in Values
+type Predicate struct {
+	Key    string   `json:"key"`
+	Op     string   `json:"op"`
+	Values []string `json:"values,omitempty"`
+}
+
+// Matches reports whether a node with these labels satisfies p. A malformed predicate matches nothing.
+func (p Predicate) Matches(labels map[string]string) bool {
+	value, there := labels[p.Key]
+	switch p.Op {
+	case "In":
+		return there && slices.Contains(p.Values, value)
+	case "NotIn":
+		return !there || !slices.Contains(p.Values, value)
+	case "Exists":
+		return there
+	case "DoesNotExist":
+		return !there
+	case "Gt", "Lt":
+		return there && len(p.Values) == 1 && compares(p.Op, value, p.Values[0])
+	}
+	return false
+}
+
+func compares(op, label, bound string) bool {
+	a, errA := strconv.ParseInt(label, 10, 64)
+	b, errB := strconv.ParseInt(bound, 10, 64)
+	if errA != nil || errB != nil {
+		return false
+	}
+	return (op == "Gt" && a > b) || (op == "Lt" && a < b)
+}
+
+// String returns the canonical text of p, which [ParsePredicate] reads back: "zone in (a, b)",
+// "zone notin (a)", "gpu", "!gpu", "cores > 8", "cores < 64". Values are sorted and without repetition;
+// words with other characters than letters, digits and "._-/:" are quoted as Go strings.
+func (p Predicate) String() string {
+	p = p.canonical()
+	switch p.Op {
+	case "In", "NotIn":
+		return fmt.Sprintf("%s %s (%s)", quoteWord(p.Key), strings.ToLower(p.Op), joinWords(p.Values))
+	case "Exists":
+		return quoteWord(p.Key)
+	case "DoesNotExist":
+		return "!" + quoteWord(p.Key)
+	case "Gt":
+		return quoteWord(p.Key) + " > " + joinWords(p.Values)
+	case "Lt":
+		return quoteWord(p.Key) + " < " + joinWords(p.Values)
+	}
+	return fmt.Sprintf("invalid operator %q on %s", p.Op, quoteWord(p.Key))
+}
+
+// canonical returns p with values of its own, sorted and without repetition; numbers are written plainly.
+func (p Predicate) canonical() Predicate {
+	p.Values = slices.Clone(p.Values)
+	if n, err := p.bound(); err == nil {
+		p.Values[0] = strconv.FormatInt(n, 10)
+	}
+	slices.Sort(p.Values)
+	p.Values = slices.Compact(p.Values)
+	return p
+}
+
+// bound returns the integer that Gt and Lt compare with.
+func (p Predicate) bound() (int64, error) {
+	if (p.Op != "Gt" && p.Op != "Lt") || len(p.Values) != 1 {
+		return 0, fmt.Errorf("%s has no bound", p.Op)
+	}
+	return strconv.ParseInt(p.Values[0], 10, 64)
+}
+
+// faults says what is wrong with p, nothing if it is well formed.
+func (p Predicate) faults() []string {
+	var out []string
+	if p.Key == "" {
+		out = append(out, "predicate without a key")
+	}
+	switch p.Op {
+	case "In", "NotIn":
+		if len(p.Values) == 0 {
+			out = append(out, fmt.Sprintf("predicate on %q: %s needs at least one value", p.Key, p.Op))
+		}
+	case "Exists", "DoesNotExist":
+		if len(p.Values) != 0 {
+			out = append(out, fmt.Sprintf("predicate on %q: %s takes no values", p.Key, p.Op))
+		}
+	case "Gt", "Lt":
+		if _, err := p.bound(); err != nil {
+			out = append(out, fmt.Sprintf("predicate on %q: %s needs exactly one integer, not %q", p.Key, p.Op, p.Values))
+		}
+	default:
+		out = append(out, fmt.Sprintf("predicate on %q: unknown operator %q; use In, NotIn, Exists, DoesNotExist, Gt or Lt", p.Key, p.Op))
+	}
+	return out
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/:-]+$`)
+
+// quoteWord quotes what is not a plain word, and the two words that are operators.
+func quoteWord(s string) string {
+	if plainWord.MatchString(s) && s != "in" && s != "notin" {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+func joinWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = quoteWord(w)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// ParsePredicate reads the text form that [Predicate.String] writes. The error wraps [ErrInvalid] and
+// says at which byte the text stops making sense.
+func ParsePredicate(text string) (Predicate, error) {
+	r := predicateReader{text: text}
+	p := r.predicate()
+	if r.fault == "" && r.skip() < len(text) {
+		r.fail("unexpected text after the predicate")
+	}
+	if r.fault != "" {
+		return Predicate{}, invalidf("predicate %q: at byte %d: %s", text, r.at, r.fault)
+	}
+	if f := p.faults(); len(f) > 0 {
+		return Predicate{}, invalidf("predicate %q: %s", text, strings.Join(f, "; "))
+	}
+	return p.canonical(), nil
+}
+
+// predicateReader is a recursive-descent parser that stops at the first fault.
+type predicateReader struct {
+	text  string
+	at    int
+	fault string
+}
+
+func (r *predicateReader) fail(why string) {
+	if r.fault == "" {
+		r.fault = why
+	}
+}
+
+// skip passes over white space and returns the position behind it.
+func (r *predicateReader) skip() int {
+	for r.at < len(r.text) && strings.IndexByte(" \t\n\r", r.text[r.at]) >= 0 {
+		r.at++
+	}
+	return r.at
+}
+
+// accept consumes the symbol if it is next.
+func (r *predicateReader) accept(symbol string) bool {
+	if !strings.HasPrefix(r.text[r.skip():], symbol) {
+		return false
+	}
+	r.at += len(symbol)
+	return true
+}
+
+func (r *predicateReader) predicate() Predicate {
+	if r.accept("!") {
+		return Predicate{Key: r.word(), Op: "DoesNotExist"}
+	}
+	p := Predicate{Key: r.word()}
+	switch {
+	case r.skip() == len(r.text):
+		p.Op = "Exists"
+	case r.accept(">"):
+		p.Op, p.Values = "Gt", []string{r.word()}
+	case r.accept("<"):
+		p.Op, p.Values = "Lt", []string{r.word()}
+	case r.accept("in"):
+		p.Op, p.Values = "In", r.list()
+	case r.accept("notin"):
+		p.Op, p.Values = "NotIn", r.list()
+	default:
+		r.fail(`expected "in", "notin", ">" or "<"`)
+	}
+	return p
+}
+
+func (r *predicateReader) list() []string {
+	if !r.accept("(") {
+		r.fail(`expected "("`)
+		return nil
+	}
+	values := []string{r.word()}
+	for r.fault == "" && r.accept(",") {
+		values = append(values, r.word())
+	}
+	if !r.accept(")") {
+		r.fail(`expected "," or ")"`)
+	}
+	return values
+}
+
+// word reads a plain word or a quoted string.
+func (r *predicateReader) word() string {
+	rest := r.text[r.skip():]
+	if quoted, err := strconv.QuotedPrefix(rest); err == nil && quoted[0] == '"' {
+		r.at += len(quoted)
+		word, _ := strconv.Unquote(quoted) // QuotedPrefix has validated it
+		return word
+	}
+	n := 0
+	for n < len(rest) && plainWord.MatchString(rest[n:n+1]) {
+		n++
+	}
+	if n == 0 {
+		r.fail("expected a word or a quoted string")
+	}
+	r.at += n
+	return rest[:n]
+}

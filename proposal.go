@@ -1,0 +1,170 @@
+package orbit
+
+import (
+	"encoding/hex"
+	"time"
+)
+
+// Revision numbers the states of a ledger. Revisions rise with every commit and may have gaps. Zero is
+// before the first.
+type Revision uint64
+
+// ProposalID tells proposals apart, so that one that is sent twice has one effect. The zero id opts out.
+// Make ids with [NewProposalID], or let the [Engine] do it.
+type ProposalID [16]byte
+
+// IsZero reports whether the id opts out of being recognised.
+func (id ProposalID) IsZero() bool { return id == ProposalID{} }
+
+// String returns the id in hexadecimal.
+func (id ProposalID) String() string { return hex.EncodeToString(id[:]) }
+
+// MarshalText writes the id in hexadecimal.
+func (id ProposalID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, id[:]), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (id *ProposalID) UnmarshalText(text []byte) error {
+	if len(text) != hex.EncodedLen(len(id)) {
+		return invalidf("proposal id %q: want %d hexadecimal digits", text, hex.EncodedLen(len(id)))
+	}
+	_, err := hex.Decode(id[:], text)
+	if err != nil {
+		return invalidf("proposal id %q: %v", text, err)
+	}
+	return nil
+}
+
+// Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or none of it.
+// A ledger keeps nothing of the slices after Propose has returned.
+type Proposal struct {
+	ID   ProposalID     // applies at most once
+	View Revision       // what it was planned on; tells bad luck (conflict) from a mistake (infeasible)
+	Do   []Commitment   // in order, all or none
+	If   []Precondition // judged before Do
+}
+
+// Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
+// [Release], [Hold], [Assign], [Mark]; as values, not pointers.
+type Commitment interface{ commitment() }
+
+// PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,
+// schedulability. Capacity may shrink below what is used; then nothing new is admitted.
+type PutNode struct {
+	Node Node `json:"node"`
+}
+
+// RemoveNode lets a node leave. It is refused while capsules or holds live on it: make a dead node
+// unschedulable, release its capsules in batches, then remove it.
+type RemoveNode struct {
+	Node NodeID `json:"node"`
+}
+
+// Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang.
+type Submit struct {
+	IDs   []CapsuleID `json:"ids,omitempty"`
+	Spec  *Spec       `json:"spec,omitempty"`
+	Owner string      `json:"owner,omitempty"` // the engine they are assigned to; empty: the one that claims them
+	Gang  *Gang       `json:"gang,omitempty"`
+}
+
+// Place puts a pending capsule on a node, on these device instances if it asks for devices
+// ([NodeState.PickDevices] chooses them).
+type Place struct {
+	Capsule CapsuleID `json:"capsule"`
+	Node    NodeID    `json:"node"`
+	Devices DeviceSet `json:"devices,omitempty"`
+	Note    string    `json:"note,omitempty"` // kept with the placement, as in "warm"
+}
+
+// Release ends a placement or a hold: exactly one of Capsule and Hold is named. A placed capsule returns
+// to pending, or with Final ends for good, as a pending one may too.
+type Release struct {
+	Capsule CapsuleID `json:"capsule,omitempty"`
+	From    NodeID    `json:"from,omitempty"` // if named, the capsule must be on this node
+	Final   bool      `json:"final,omitempty"`
+	Hold    HoldID    `json:"hold,omitempty"`
+}
+
+// HoldID names a hold.
+type HoldID string
+
+// Hold keeps room on a node for somebody. It counts as use. Whoever it is for releases it in the proposal
+// that places in its stead. It always ends: a ledger has no clock, so every engine releases holds whose end
+// has passed before it plans.
+type Hold struct {
+	ID      HoldID    `json:"id"`
+	Node    NodeID    `json:"node"`
+	Room    Resources `json:"room"`
+	Devices DeviceSet `json:"devices,omitempty"`
+	Milli   int       `json:"milli,omitempty"` // on each of Devices
+	For     string    `json:"for,omitempty"`
+	Ends    time.Time `json:"ends"`
+}
+
+// Assign hands a capsule from one owner to another. It is a compare-and-swap in itself: From must be the
+// owner now (empty: nobody).
+type Assign struct {
+	Capsule CapsuleID `json:"capsule"`
+	From    string    `json:"from,omitempty"`
+	Owner   string    `json:"owner,omitempty"`
+}
+
+// Mark keeps a small value under a key: lease terms, node groups, failed marks. An empty value deletes it.
+type Mark struct {
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+}
+
+func (PutNode) commitment()    {}
+func (RemoveNode) commitment() {}
+func (Submit) commitment()     {}
+func (Place) commitment()      {}
+func (Release) commitment()    {}
+func (Hold) commitment()       {}
+func (Assign) commitment()     {}
+func (Mark) commitment()       {}
+
+// Precondition is a bet on the state before the proposal. The set is closed: [NodeFreeOf],
+// [GangUnplaced], [NodeAt], [GroupIn], [MarkAt]; as values, not pointers.
+type Precondition interface{ precondition() }
+
+// NodeFreeOf bets that the node still has at least this much free.
+type NodeFreeOf struct {
+	Node    NodeID
+	AtLeast Resources
+}
+
+// GangUnplaced bets that no member of the gang is placed.
+type GangUnplaced struct{ Gang GangID }
+
+// NodeAt is the strict, coarse bet: nothing at all has changed on the node since these counters were read.
+// A zero counter is not compared.
+type NodeAt struct {
+	Node                 NodeID
+	Usage, Specification Revision
+}
+
+// GroupIn bets that a placed capsule of the group is in this domain of the level.
+type GroupIn struct{ Group, Level, Domain string }
+
+// MarkAt bets that the mark was last set at this revision; zero: that there is none.
+type MarkAt struct {
+	Key      string
+	Revision Revision
+}
+
+func (NodeFreeOf) precondition()   {}
+func (GangUnplaced) precondition() {}
+func (NodeAt) precondition()       {}
+func (GroupIn) precondition()      {}
+func (MarkAt) precondition()       {}
+
+// Change is one committed commitment. Ordered by revision and then by sequence, changes are the history
+// of a ledger: applied to the state before them they give the state after them ([State.Apply]).
+type Change struct {
+	Revision Revision
+	Seq      int // position among the changes of one revision
+	ID       ProposalID
+	Do       Commitment
+	Node     NodeID // the node it touched, if any: for a Release the one that was left
+}

@@ -1,0 +1,281 @@
+package orbit
+
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit/internal/cow"
+)
+
+// publish makes the write-set of a proposal that has been judged part of the state. It requires that the
+// state is ours to write and has not changed since the write-set was made. It cannot fail.
+func (s *State) publish(t *tx) {
+	s.rev = t.rev
+	s.nodeFree, s.capsuleFree = t.nextNode.free, t.nextCapsule.free
+	s.growNodes(t.nextNode.bound)
+	s.growCapsules(t.nextCapsule.bound)
+	for i := range t.nodes.entries {
+		if e := &t.nodes.entries[i]; e.dirty {
+			s.publishNode(e)
+		}
+	}
+	for i := range t.gangs.entries {
+		if e := &t.gangs.entries[i]; e.now != e.was {
+			s.gangs.ReplaceOrInsert(e.now)
+		}
+	}
+	for i := range t.capsules.entries {
+		if e := &t.capsules.entries[i]; e.dirty {
+			s.publishCapsule(e)
+		}
+	}
+	s.publishHolds(t)
+	s.publishMarks(t)
+	if t.places == 0 {
+		s.recent.add(t.p.ID, t.rev, s.limits.ProposalIDs, s.owner)
+	}
+	s.dropReleased()
+}
+
+func (s *State) growNodes(bound uint32) {
+	s.nodeBound = bound
+	s.nodes.Grow(int(bound+nodeChunk-1)/nodeChunk, s.owner)
+}
+
+func (s *State) growCapsules(bound uint32) {
+	s.capsuleBound = bound
+	s.capsules.Grow(int(bound+capsuleChunk-1)/capsuleChunk, s.owner)
+}
+
+// ownNode returns a node's record for writing. Lists of members that a snapshot may still see are clipped,
+// so that appending to them moves them.
+func (s *State) ownNode(slot uint32) *NodeState {
+	chunk, copied := s.nodes.Take(int(slot/nodeChunk), s.owner)
+	if copied {
+		for i := range chunk {
+			chunk[i].members = slices.Clip(chunk[i].members)
+		}
+	}
+	return &chunk[slot%nodeChunk]
+}
+
+func (s *State) ownCapsule(slot uint32) *Capsule {
+	return &s.capsules.Own(int(slot/capsuleChunk), s.owner)[slot%capsuleChunk]
+}
+
+func (s *State) nextFreeNode(slot uint32) uint32 { return s.nodeAt(slot).next }
+
+func (s *State) publishNode(e *txNode) {
+	n := s.ownNode(e.now.slot)
+	if e.was != nil && e.gone {
+		s.left.Nodes = s.rev
+		s.forgetNode(n)
+	}
+	if e.gone {
+		*n = NodeState{slot: e.now.slot, next: s.nodeFree}
+		s.nodeFree = e.now.slot
+		return
+	}
+	if n.occupied && n.Specification != e.now.Specification {
+		s.left.Groups = s.rev // labels may have moved its capsules to another domain
+	}
+	members := n.members
+	*n = e.now
+	n.members = members
+	if e.was == nil {
+		s.nodeIDs.Insert(hashOf(string(n.Node.ID)), n.slot, s.owner)
+		s.members.ReplaceOrInsert(nodeKey{n.Node.ID, n.slot})
+	}
+}
+
+func (s *State) forgetNode(n *NodeState) {
+	is := func(slot uint32) bool { return slot == n.slot }
+	s.nodeIDs.Delete(hashOf(string(n.Node.ID)), is, s.owner)
+	s.members.Delete(nodeKey{id: n.Node.ID})
+}
+
+// publishCapsule writes a record and lets everything that is derived from it follow: the list of its node,
+// the count of its group, the queue of released records.
+func (s *State) publishCapsule(e *txCapsule) {
+	c := s.ownCapsule(e.now.slot)
+	fresh, wasPending := e.was == nil, c.ID != "" && c.Pending()
+	if fresh {
+		if e.now.Submitted == 0 {
+			s.order++
+			e.now.Submitted = s.order
+		}
+		s.capsuleIDs.Insert(hashOf(string(e.now.ID)), e.now.slot, s.owner)
+	}
+	moved := fresh || c.Node == "" || e.now.Node == "" || c.node != e.now.node
+	if moved && c.Placed() {
+		s.unlink(c)
+	}
+	link := c.link
+	*c = e.now
+	c.link = link
+	if moved && c.Placed() {
+		s.link(c)
+	}
+	if c.Pending() != wasPending {
+		s.pending += 1 - 2*btoi(wasPending)
+	}
+	if c.released {
+		s.enqueueReleased(c)
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// link adds a placed capsule to its node's list and to its group.
+func (s *State) link(c *Capsule) {
+	n := s.ownNode(c.node)
+	c.link = uint32(len(n.members))
+	n.members = append(n.members, c.slot)
+	s.countGroup(c, 1)
+}
+
+// unlink takes a placed capsule off its node's list, the last of the list taking its position, and out of
+// its group.
+func (s *State) unlink(c *Capsule) {
+	n := s.ownNode(c.node)
+	if cap(n.members) == len(n.members) { // may be shared
+		n.members = slices.Grow(slices.Clone(n.members), 1)
+	}
+	last := n.members[len(n.members)-1]
+	n.members[c.link] = last
+	n.members = n.members[:len(n.members)-1]
+	if last != c.slot {
+		s.ownCapsule(last).link = c.link
+	}
+	s.countGroup(c, -1)
+}
+
+func (s *State) countGroup(c *Capsule, by int) {
+	if c.Spec.Group == "" {
+		return
+	}
+	g := groupCount{group: c.Spec.Group, node: c.node}
+	if known, ok := s.groups.Get(g); ok {
+		g = known
+	}
+	if by < 0 {
+		s.left.Groups = s.rev
+	}
+	if g.count += by; g.count == 0 {
+		s.groups.Delete(g)
+		return
+	}
+	s.groups.ReplaceOrInsert(g)
+}
+
+func (s *State) publishHolds(t *tx) {
+	for _, e := range t.holds.entries {
+		switch {
+		case e.now == e.was:
+		case e.now == nil:
+			s.holds.Delete(e.was)
+			s.left.Holds = s.rev
+		default:
+			s.holds.ReplaceOrInsert(e.now)
+		}
+	}
+}
+
+func (s *State) publishMarks(t *tx) {
+	for _, e := range t.marks.entries {
+		switch {
+		case !e.dirty:
+		case e.now.value == "":
+			s.marks.Delete(e.now)
+			s.left.Marks = s.rev
+		default:
+			s.marks.ReplaceOrInsert(e.now)
+		}
+	}
+}
+
+// enqueueReleased appends a released record to the queue in which they are dropped.
+func (s *State) enqueueReleased(c *Capsule) {
+	c.link = noSlot
+	if s.newest == noSlot {
+		s.oldest = c.slot
+	} else {
+		s.ownCapsule(s.newest).link = c.slot
+	}
+	s.newest = c.slot
+	s.releasedCount++
+}
+
+// dropReleased forgets the oldest released records beyond the limit.
+func (s *State) dropReleased() {
+	for s.releasedCount > s.limits.Terminal {
+		c := s.ownCapsule(s.oldest)
+		s.oldest = c.link
+		if s.oldest == noSlot {
+			s.newest = noSlot
+		}
+		s.releasedCount--
+		s.left.Capsules = max(s.left.Capsules, c.Changed)
+		s.forgetCapsule(c)
+	}
+}
+
+func (s *State) forgetCapsule(c *Capsule) {
+	slot := c.slot
+	s.capsuleIDs.Delete(hashOf(string(c.ID)), func(other uint32) bool { return other == slot }, s.owner)
+	if g := s.Gang(c.Gang); g != nil {
+		now := *g
+		if now.records--; now.records == 0 {
+			s.gangs.Delete(g)
+			s.left.Gangs = s.rev
+		} else {
+			s.gangs.ReplaceOrInsert(&now)
+		}
+	}
+	*c = Capsule{slot: slot, link: s.capsuleFree}
+	s.capsuleFree = slot
+}
+
+// recentIDs remembers the newest ids of proposals that no capsule's record remembers: a ring, and where in
+// it an id is.
+type recentIDs struct {
+	ring  cow.Array[[16]recentID]
+	index cow.Index
+	next  uint32 // where the next id goes
+}
+
+type recentID struct {
+	id ProposalID
+	at Revision
+}
+
+func (r *recentIDs) cell(slot uint32) *recentID { return &r.ring.At(int(slot / 16))[slot%16] }
+
+func (r *recentIDs) find(id ProposalID) Revision {
+	if id.IsZero() {
+		return 0
+	}
+	slot, ok := r.index.Find(hashOf(string(id[:])), func(slot uint32) bool { return r.cell(slot).id == id })
+	if !ok {
+		return 0
+	}
+	return r.cell(slot).at
+}
+
+func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
+	if id.IsZero() {
+		return
+	}
+	slot := r.next
+	r.ring.Grow(int(slot/16)+1, o)
+	if old := r.cell(slot).id; !old.IsZero() {
+		r.index.Delete(hashOf(string(old[:])), func(other uint32) bool { return other == slot }, o)
+	}
+	r.ring.Own(int(slot/16), o)[slot%16] = recentID{id, at}
+	r.index.Insert(hashOf(string(id[:])), slot, o)
+	r.next = (slot + 1) % uint32(limit)
+}

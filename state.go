@@ -1,0 +1,367 @@
+package orbit
+
+import (
+	"cmp"
+	"hash/maphash"
+	"iter"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/google/btree"
+
+	"github.com/orbitsched/orbit/internal/cow"
+)
+
+// State is everything a ledger knows at one revision. It is immutable: read it from any goroutine, for as
+// long as you like. States share structure, so taking one costs little and keeping one costs what has
+// changed since.
+//
+//	nodes     slot ─► NodeState   capacity, labels, devices · used · counters · slots of its capsules
+//	capsules  slot ─► Capsule     spec · owner · node · devices · who placed it, when
+//	ids       node id, capsule id ─► slot
+//	ordered   nodes by id · gangs · holds · marks · (group, node) ─► how many placed
+//
+// To commit, a proposal runs on a write-set over the state (tx): 1. judge the bets, 2. execute the
+// commitments in order, 3. settle: does every touched node still fit, is every gang whole; then, and only
+// then, 4. publish the write-set. [State.Check] stops before 4, so a refused proposal cannot change anything.
+type State struct {
+	world
+	fork sync.Mutex // guards cloning the ordered tables, which writes to the original
+}
+
+// world is what a State holds; copying it shares everything.
+type world struct {
+	rev     Revision
+	owner   cow.Owner // tables marked with it are ours to write; a frozen state has given it away
+	limits  Limits
+	names   dimensionNames
+	pending int    // capsules that wait
+	order   uint64 // last Submitted handed out
+	left    departures
+	recent  recentIDs
+
+	nodes     cow.Array[[nodeChunk]NodeState]
+	nodeIDs   cow.Index
+	nodeBound uint32 // slots handed out so far
+	nodeFree  uint32 // first free slot; noSlot: none
+
+	capsules      cow.Array[[capsuleChunk]Capsule]
+	capsuleIDs    cow.Index
+	capsuleBound  uint32
+	capsuleFree   uint32
+	oldest        uint32 // released capsules, in order of release, chained by link
+	newest        uint32
+	releasedCount int
+
+	members *btree.BTreeG[nodeKey]
+	gangs   *btree.BTreeG[*GangState]
+	holds   *btree.BTreeG[*holdRecord]
+	marks   *btree.BTreeG[markRecord]
+	groups  *btree.BTreeG[groupCount]
+}
+
+// Chunks are what is copied when a record changes that a snapshot still sees.
+const (
+	nodeChunk    = 4
+	capsuleChunk = 8
+	noSlot       = math.MaxUint32
+	degree       = 32 // of the ordered tables
+)
+
+// departures tell when something that could be bet on last went away, for telling a conflict from a
+// mistake where the record itself is gone.
+type departures struct {
+	Nodes, Capsules, Holds, Marks, Groups, Gangs Revision
+}
+
+type nodeKey struct {
+	id   NodeID
+	slot uint32
+}
+
+type holdRecord struct {
+	Hold
+	changed Revision
+}
+
+type markRecord struct {
+	key, value string
+	changed    Revision
+}
+
+// groupCount says how many capsules of a group are placed on one node.
+type groupCount struct {
+	group string
+	node  uint32
+	count int
+}
+
+func (a groupCount) less(b groupCount) bool {
+	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.node, b.node)) < 0
+}
+
+var hashSeed = maphash.MakeSeed()
+
+func hashOf(id string) uint32 {
+	h := maphash.String(hashSeed, id)
+	return uint32(h ^ h>>32)
+}
+
+// newState returns an empty state at revision 0 that the caller may write.
+func newState(limits Limits, names [Dimensions]string) *State {
+	return &State{world: world{
+		owner:    cow.NewOwner(),
+		limits:   limits.withDefaults(),
+		names:    names,
+		nodeFree: noSlot, capsuleFree: noSlot, oldest: noSlot, newest: noSlot,
+		members: btree.NewG(degree, func(a, b nodeKey) bool { return a.id < b.id }),
+		gangs:   btree.NewG(degree, func(a, b *GangState) bool { return a.Gang.ID < b.Gang.ID }),
+		holds:   btree.NewG(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
+		marks:   btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
+		groups:  btree.NewG(degree, groupCount.less),
+	}}
+}
+
+// copy returns a state that shares everything with s and that the caller may write. What s owned it owns
+// no longer if it is written to afterwards: only one of the two may go on writing under s's owner.
+func (s *State) copy() *State {
+	s.fork.Lock()
+	defer s.fork.Unlock()
+	c := &State{world: s.world}
+	c.members = s.members.Clone()
+	c.gangs = s.gangs.Clone()
+	c.holds = s.holds.Clone()
+	c.marks = s.marks.Clone()
+	c.groups = s.groups.Clone()
+	return c
+}
+
+// freeze returns an immutable copy of a state that is being written. The writer goes on under a new owner.
+func (s *State) freeze() *State {
+	c := s.copy()
+	s.owner = cow.NewOwner()
+	return c
+}
+
+// thaw returns a writable copy of an immutable state.
+func (s *State) thaw() *State {
+	c := s.copy()
+	c.owner = cow.NewOwner()
+	return c
+}
+
+// Revision returns the revision that s is the state at.
+func (s *State) Revision() Revision { return s.rev }
+
+// Limits returns the limits of the ledger.
+func (s *State) Limits() Limits { return s.limits }
+
+// DimensionName returns what the ledger's importer calls the dimension.
+func (s *State) DimensionName(d Dimension) string { return s.names.name(d) }
+
+// Node returns the node with this id, nil if it is not a member.
+func (s *State) Node(id NodeID) *NodeState {
+	slot, ok := s.nodeIDs.Find(hashOf(string(id)), func(slot uint32) bool { return s.nodeAt(slot).Node.ID == id })
+	if !ok {
+		return nil
+	}
+	return s.nodeAt(slot)
+}
+
+// NodeCount returns how many nodes are members.
+func (s *State) NodeCount() int { return s.members.Len() }
+
+// NodeBound returns an upper bound, exclusive, of all nodes' [NodeState.Index].
+func (s *State) NodeBound() int { return int(s.nodeBound) }
+
+// NodeByIndex returns the node with this [NodeState.Index], nil if there is none.
+func (s *State) NodeByIndex(i int) *NodeState {
+	if i < 0 || i >= int(s.nodeBound) {
+		return nil
+	}
+	if n := s.nodeAt(uint32(i)); n.occupied {
+		return n
+	}
+	return nil
+}
+
+func (s *State) nodeAt(slot uint32) *NodeState {
+	return &s.nodes.At(int(slot / nodeChunk))[slot%nodeChunk]
+}
+
+// Nodes yields all nodes, ordered by id.
+func (s *State) Nodes() iter.Seq[*NodeState] {
+	return func(yield func(*NodeState) bool) {
+		s.members.Ascend(func(k nodeKey) bool { return yield(s.nodeAt(k.slot)) })
+	}
+}
+
+// Capsule returns the capsule with this id, nil if there is no record of it.
+func (s *State) Capsule(id CapsuleID) *Capsule {
+	slot, ok := s.findCapsule(id)
+	if !ok {
+		return nil
+	}
+	return s.capsuleAt(slot)
+}
+
+func (s *State) findCapsule(id CapsuleID) (uint32, bool) {
+	return s.capsuleIDs.Find(hashOf(string(id)), func(slot uint32) bool { return s.capsuleAt(slot).ID == id })
+}
+
+func (s *State) capsuleAt(slot uint32) *Capsule {
+	return &s.capsules.At(int(slot / capsuleChunk))[slot%capsuleChunk]
+}
+
+// CapsuleCount returns how many capsule records there are, released ones that are still kept included.
+func (s *State) CapsuleCount() int { return s.capsuleIDs.Len() }
+
+// PendingCount returns how many capsules wait for a place.
+func (s *State) PendingCount() int { return s.pending }
+
+// Capsules yields all capsule records, in no particular order.
+func (s *State) Capsules() iter.Seq[*Capsule] {
+	return func(yield func(*Capsule) bool) {
+		for slot := range s.capsuleBound {
+			if c := s.capsuleAt(slot); c.ID != "" && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Pending returns all capsules that wait, highest priority first and then in order of submission. It looks
+// at every record; an [Engine] keeps its own queue from the changes.
+func (s *State) Pending() []*Capsule {
+	out := make([]*Capsule, 0, s.pending)
+	for c := range s.Capsules() {
+		if c.Pending() {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Capsule) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted))
+	})
+	return out
+}
+
+// On yields the capsules placed on a node, in no particular order; none if it is not a member.
+func (s *State) On(id NodeID) iter.Seq[*Capsule] {
+	return func(yield func(*Capsule) bool) {
+		n := s.Node(id)
+		if n == nil {
+			return
+		}
+		for _, slot := range n.members {
+			if !yield(s.capsuleAt(slot)) {
+				return
+			}
+		}
+	}
+}
+
+// Gang returns the gang with this id, nil if there is no record of it.
+func (s *State) Gang(id GangID) *GangState {
+	g, _ := s.gangs.Get(&GangState{Gang: &Gang{ID: id}})
+	return g
+}
+
+// Gangs yields all gangs, ordered by id.
+func (s *State) Gangs() iter.Seq[*GangState] {
+	return func(yield func(*GangState) bool) { s.gangs.Ascend(yield) }
+}
+
+// Hold returns the hold with this id, and whether it lives.
+func (s *State) Hold(id HoldID) (Hold, bool) {
+	h, ok := s.holds.Get(&holdRecord{Hold: Hold{ID: id}})
+	if !ok {
+		return Hold{}, false
+	}
+	return h.Hold, true
+}
+
+// Holds yields all live holds, ordered by id.
+func (s *State) Holds() iter.Seq[Hold] {
+	return func(yield func(Hold) bool) {
+		s.holds.Ascend(func(h *holdRecord) bool { return yield(h.Hold) })
+	}
+}
+
+// Mark returns the value of a mark and the revision at which it was set: "" and 0 if there is none.
+func (s *State) Mark(key string) (value string, at Revision) {
+	m, _ := s.marks.Get(markRecord{key: key})
+	return m.value, m.changed
+}
+
+// Marks yields all marks whose key has this prefix, as key and value, ordered by key.
+func (s *State) Marks(prefix string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		s.marks.AscendGreaterOrEqual(markRecord{key: prefix}, func(m markRecord) bool {
+			return len(m.key) >= len(prefix) && m.key[:len(prefix)] == prefix && yield(m.key, m.value)
+		})
+	}
+}
+
+// GroupNodes yields the nodes on which capsules of the group are placed, and how many on each.
+func (s *State) GroupNodes(group string) iter.Seq2[*NodeState, int] {
+	return func(yield func(*NodeState, int) bool) {
+		s.groups.AscendGreaterOrEqual(groupCount{group: group}, func(g groupCount) bool {
+			return g.group == group && yield(s.nodeAt(g.node), g.count)
+		})
+	}
+}
+
+// Check reports what [Ledger.Propose] would say to the proposal at this very state: nil if it would be
+// committed (or has been), else a [*Rejection]. If it says nil and the ledger is still at this revision,
+// the commit succeeds.
+func (s *State) Check(p Proposal) error {
+	if err := p.prepare(&s.limits); err != nil {
+		return err
+	}
+	var t tx
+	_, err := t.run(s, s.rev+1, &p)
+	return err
+}
+
+// Apply returns the state after the changes, which must be a ledger's own history from s on: in order, none
+// left out. Any ledger builds its mirror with it. The changes are judged by the ledger's rules again; what
+// breaks one makes Apply fail and say which.
+func (s *State) Apply(changes []Change) (*State, error) {
+	next := s.thaw()
+	var t tx
+	for len(changes) > 0 {
+		n := 1
+		for n < len(changes) && changes[n].Revision == changes[0].Revision && changes[n].ID == changes[0].ID {
+			n++
+		}
+		if err := next.replay(&t, changes[:n]); err != nil {
+			return nil, err
+		}
+		changes = changes[n:]
+	}
+	return next, nil
+}
+
+// replay applies the changes of one proposal.
+func (s *State) replay(t *tx, changes []Change) error {
+	first := changes[0]
+	if first.Revision < s.rev || (first.Revision == s.rev && first.Seq == 0) {
+		return invalidf("change at revision %d.%d does not follow a state at %d", first.Revision, first.Seq, s.rev)
+	}
+	p := Proposal{ID: first.ID, Do: make([]Commitment, len(changes))}
+	for i, c := range changes {
+		p.Do[i] = c.Do
+	}
+	if err := p.prepare(&s.limits); err != nil {
+		return err
+	}
+	defer t.reset()
+	if done, err := t.run(s, first.Revision, &p); err != nil {
+		return err
+	} else if done != 0 {
+		return invalidf("proposal %s appears at revision %d and again at %d", p.ID, done, first.Revision)
+	}
+	s.publish(t)
+	return nil
+}

@@ -1,0 +1,290 @@
+package orbit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// prepare refuses what is malformed and replaces in p.Do what the ledger must own: node descriptions are
+// copied, specs become the shared copy. It looks at no state. On an error p is as before.
+func (p *Proposal) prepare(l *Limits) error {
+	if len(p.Do) > l.Commitments || len(p.If) > l.Preconditions {
+		return invalidf("proposal has %d commitments and %d bets; this ledger takes %d and %d",
+			len(p.Do), len(p.If), l.Commitments, l.Preconditions)
+	}
+	if len(p.Do) == 0 {
+		return invalidf("proposal commits nothing; put at least one commitment into Do")
+	}
+	v := validator{limits: l}
+	for i, bet := range p.If {
+		v.at, v.what = i, "bet"
+		v.bet(bet)
+	}
+	owned := p.Do
+	for i, c := range p.Do {
+		v.at, v.what = i, "commitment"
+		if own := v.commitment(c); own != nil {
+			if &owned[0] == &p.Do[0] {
+				owned = slices.Clone(p.Do)
+			}
+			owned[i] = own
+		}
+	}
+	if len(v.faults) > 0 {
+		return &Rejection{Kind: ErrInvalid, Do: v.first, Reason: strings.Join(v.faults, "; ")}
+	}
+	p.Do = owned
+	return nil
+}
+
+// validator collects faults.
+type validator struct {
+	limits   *Limits
+	at       int
+	what     string
+	first    int // the first commitment at fault
+	faults   []string
+	last     *Spec // the spec seen last, and the shared copy of it
+	lastCopy *Spec
+	new      CapsuleID // the first new id, and once there are more all of them
+	seen     map[CapsuleID]bool
+}
+
+// maxFaults is how many faults are spelled out.
+const maxFaults = 16
+
+func (v *validator) fail(format string, args ...any) {
+	if len(v.faults) == 0 {
+		v.first = v.at
+		if v.what == "bet" {
+			v.first = -1
+		}
+	}
+	if len(v.faults) < maxFaults {
+		v.faults = append(v.faults, fmt.Sprintf("%s %d: ", v.what, v.at)+fmt.Sprintf(format, args...))
+	}
+}
+
+func (v *validator) failAll(faults []string) {
+	for _, f := range faults {
+		v.fail("%s", f)
+	}
+}
+
+// id checks a name that must be there.
+func (v *validator) id(what, id string) {
+	if id == "" {
+		v.fail("empty %s", what)
+	}
+	v.text(what, id, v.limits.IDBytes)
+}
+
+// text checks a string that may be empty.
+func (v *validator) text(what, s string, limit int) {
+	if len(s) > limit {
+		v.fail("%s has %d bytes; this ledger takes %d", what, len(s), limit)
+	}
+	if !utf8.ValidString(s) {
+		v.fail("%s %q is not valid UTF-8", what, s[:min(len(s), 64)])
+	}
+}
+
+func (v *validator) bet(bet Precondition) {
+	switch bet := bet.(type) {
+	case NodeFreeOf:
+		v.id("node id", string(bet.Node))
+		for _, q := range bet.AtLeast {
+			if q < 0 {
+				v.failAll(bet.AtLeast.faults("at least"))
+				return
+			}
+		}
+	case GangUnplaced:
+		v.id("gang id", string(bet.Gang))
+	case NodeAt:
+		v.id("node id", string(bet.Node))
+	case GroupIn:
+		v.id("group", bet.Group)
+		v.id("level", bet.Level)
+		v.id("domain", bet.Domain)
+	case MarkAt:
+		v.id("mark key", bet.Key)
+	default:
+		v.fail("%T is not a precondition; pass one of orbit's as a value, not a pointer", bet)
+	}
+}
+
+// commitment checks one commitment and returns the copy that the ledger must own, nil if it needs none.
+func (v *validator) commitment(c Commitment) Commitment {
+	switch c := c.(type) {
+	case Place:
+		v.id("capsule id", string(c.Capsule))
+		v.id("node id", string(c.Node))
+		v.text("note", c.Note, v.limits.ValueBytes)
+	case Release:
+		v.release(&c)
+	case Submit:
+		return v.submit(c)
+	case PutNode:
+		return v.putNode(c)
+	case RemoveNode:
+		v.id("node id", string(c.Node))
+	case Hold:
+		return v.hold(c)
+	case Assign:
+		v.id("capsule id", string(c.Capsule))
+		v.text("owner", c.From, v.limits.IDBytes)
+		v.text("owner", c.Owner, v.limits.IDBytes)
+	case Mark:
+		v.id("mark key", c.Key)
+		v.text("mark value", c.Value, v.limits.ValueBytes)
+	default:
+		v.fail("%T is not a commitment; pass one of orbit's as a value, not a pointer", c)
+	}
+	return nil
+}
+
+func (v *validator) release(c *Release) {
+	if (c.Capsule == "") == (c.Hold == "") {
+		v.fail("release names capsule %q and hold %q; it needs exactly one", c.Capsule, c.Hold)
+	}
+	if c.Hold != "" && (c.From != "" || c.Final) {
+		v.fail("release of a hold takes neither From nor Final")
+	}
+	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
+	v.text("hold id", string(c.Hold), v.limits.IDBytes)
+	v.text("node id", string(c.From), v.limits.IDBytes)
+}
+
+func (v *validator) submit(c Submit) Commitment {
+	v.text("owner", c.Owner, v.limits.IDBytes)
+	if c.Gang != nil {
+		if len(c.IDs) > 0 || c.Spec != nil {
+			v.fail("submit names a gang and also capsules; it needs exactly one of them")
+		}
+		c.Gang = v.gang(c.Gang)
+		return c
+	}
+	if c.Spec == nil || len(c.IDs) == 0 {
+		v.fail("submit needs a spec and at least one id, or a gang")
+		return c
+	}
+	c.IDs = v.capsuleIDs(c.IDs)
+	c.Spec = v.spec(c.Spec)
+	return c
+}
+
+// capsuleIDs checks the ids of one Submit and returns a copy of the list.
+func (v *validator) capsuleIDs(ids []CapsuleID) []CapsuleID {
+	if len(ids) > v.limits.Capsules {
+		v.fail("submit of %d capsules; this ledger takes %d at once", len(ids), v.limits.Capsules)
+		return nil
+	}
+	for _, id := range ids {
+		v.id("capsule id", string(id))
+		v.once(id)
+	}
+	return slices.Clone(ids)
+}
+
+// once checks that no id is submitted twice in one proposal.
+func (v *validator) once(id CapsuleID) {
+	switch {
+	case v.new == "":
+		v.new = id
+		return
+	case v.seen == nil:
+		v.seen = map[CapsuleID]bool{v.new: true}
+	}
+	if v.seen[id] {
+		v.fail("capsule id %q is submitted twice", id)
+	}
+	v.seen[id] = true
+}
+
+func (v *validator) gang(g *Gang) *Gang {
+	v.id("gang id", string(g.ID))
+	v.failAll(g.faults(v.limits.GangMembers))
+	own := *g
+	own.Levels = slices.Clone(g.Levels)
+	for _, level := range own.Levels {
+		v.id("level", level)
+	}
+	own.Roles = slices.Clone(g.Roles)
+	for i := range own.Roles {
+		r := &own.Roles[i]
+		v.text("role name", r.Name, v.limits.IDBytes)
+		r.Members = v.capsuleIDs(r.Members)
+		if r.Spec != nil {
+			r.Spec = v.spec(r.Spec)
+		}
+	}
+	return &own
+}
+
+// spec checks a spec and returns the shared copy. Runs of the same spec are looked up once.
+func (v *validator) spec(s *Spec) *Spec {
+	if s == v.last {
+		return v.lastCopy
+	}
+	before := len(v.faults)
+	if n := s.size(); n > v.limits.SpecBytes {
+		v.fail("spec has %d bytes of text; this ledger takes %d", n, v.limits.SpecBytes)
+	}
+	for _, name := range []string{s.Module, s.Group, s.Near.Group, s.Near.Level, s.Spread.Level} {
+		v.text("name in spec", name, v.limits.IDBytes)
+	}
+	for _, word := range s.words() {
+		v.text("word in spec", word, v.limits.SpecBytes)
+	}
+	v.failAll(s.faults())
+	if len(v.faults) > before {
+		return s
+	}
+	shared, err := s.interned()
+	if err != nil {
+		v.fail("spec: %v", err)
+	}
+	v.last, v.lastCopy = s, shared
+	return shared
+}
+
+func (v *validator) putNode(c PutNode) Commitment {
+	v.id("node id", string(c.Node.ID))
+	v.failAll(c.Node.faults())
+	v.text("device model", c.Node.Devices.Model, v.limits.IDBytes)
+	size := 0
+	for key, value := range c.Node.Labels {
+		v.text("label key", key, v.limits.IDBytes)
+		v.text("label value", value, v.limits.SpecBytes)
+		size += len(key) + len(value)
+	}
+	if size > v.limits.SpecBytes {
+		v.fail("labels have %d bytes; this ledger takes %d", size, v.limits.SpecBytes)
+	}
+	c.Node = *c.Node.clone()
+	return c
+}
+
+func (v *validator) hold(c Hold) Commitment {
+	v.id("hold id", string(c.ID))
+	v.id("node id", string(c.Node))
+	v.text("hold for", c.For, v.limits.IDBytes)
+	v.failAll(c.Room.faults("room"))
+	if c.Devices != 0 && (c.Milli < 1 || c.Milli > deviceMilli) || c.Devices == 0 && c.Milli != 0 {
+		v.fail("hold of %d devices with %d milli each; it must be 1 to %d, or 0 without devices", c.Devices.Len(), c.Milli, deviceMilli)
+	}
+	if c.Room == (Resources{}) && c.Devices == 0 {
+		v.fail("hold of nothing")
+	}
+	if c.Ends.IsZero() || c.Ends.Year() > lastYear {
+		v.fail("hold must have an end, before the year %d", lastYear+1)
+	}
+	c.Ends = c.Ends.UTC().Round(0)
+	return c
+}
+
+// lastYear is the last one that the text form of a time can hold.
+const lastYear = 9999

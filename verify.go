@@ -1,0 +1,230 @@
+package orbit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Verify recounts everything and returns all that does not add up, joined; nil if the state is sound. What
+// is used equals the live placements and holds; nothing is negative; what is over its capacity got there by
+// the capacity's shrinking alone; every placed capsule is on a member; gangs, groups and queues count what
+// there is. It looks at every record once: use it in production as often as that is worth.
+func (s *State) Verify() error {
+	v := verifier{s: s, nodes: make([]recount, s.nodeBound), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}}
+	v.capsules()
+	v.holds()
+	v.compareNodes()
+	v.compareGangs()
+	v.compareGroups()
+	return errors.Join(v.faults...)
+}
+
+// verifier counts again, from the records alone, what the state keeps count of.
+type verifier struct {
+	s        *State
+	nodes    []recount
+	gangs    map[GangID]*GangState
+	groups   map[groupCount]int
+	records  int
+	pending  int
+	released int
+	faults   []error
+}
+
+type recount struct {
+	used     Resources
+	devices  deviceUse
+	capsules int
+	holds    int
+	newest   [Dimensions]Revision // the newest claim on each dimension
+	claimed  [MaxDevices]Revision // and on each device instance
+	overflow bool
+}
+
+func (v *verifier) fail(format string, args ...any) {
+	if len(v.faults) < 100 {
+		v.faults = append(v.faults, fmt.Errorf("orbit: verify at revision %d: "+format, append([]any{v.s.rev}, args...)...))
+	}
+}
+
+func (v *verifier) capsules() {
+	for c := range v.s.Capsules() {
+		v.records++
+		if known := v.s.Capsule(c.ID); known != c {
+			v.fail("capsule %q is not found by its id", c.ID)
+		}
+		if c.Changed > v.s.rev || c.PlacedAt > v.s.rev {
+			v.fail("capsule %q changed at %d, placed at %d: in the future", c.ID, c.Changed, c.PlacedAt)
+		}
+		v.pending += btoi(c.Pending())
+		v.released += btoi(c.released)
+		v.countGang(c)
+		if c.Placed() {
+			v.placement(c)
+		}
+	}
+	if v.records != v.s.CapsuleCount() || v.pending != v.s.pending || v.released != v.s.releasedCount {
+		v.fail("counts %d records, %d pending, %d released; there are %d, %d, %d",
+			v.s.CapsuleCount(), v.s.pending, v.s.releasedCount, v.records, v.pending, v.released)
+	}
+}
+
+func (v *verifier) placement(c *Capsule) {
+	n := v.s.NodeByIndex(int(c.node))
+	switch {
+	case c.released:
+		v.fail("capsule %q is released and on node %q", c.ID, c.Node)
+		return
+	case n == nil || n.Node.ID != c.Node:
+		v.fail("capsule %q is on node %q, which is not a member", c.ID, c.Node)
+		return
+	case int(c.link) >= len(n.members) || n.members[c.link] != c.slot:
+		v.fail("capsule %q is not in the list of node %q", c.ID, c.Node)
+	case c.Devices.Len() != c.Spec.Devices.Count:
+		v.fail("capsule %q holds %d devices, asks for %d", c.ID, c.Devices.Len(), c.Spec.Devices.Count)
+	}
+	r := &v.nodes[c.node]
+	r.capsules++
+	r.claim(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.PlacedAt)
+	if c.Spec.Group != "" {
+		v.groups[groupCount{group: c.Spec.Group, node: c.node}]++
+	}
+}
+
+func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision) {
+	used, ok := r.used.Add(room)
+	r.used, r.overflow = used, r.overflow || !ok
+	r.devices.add(set, int32(milli))
+	for d := range room {
+		if room[d] > 0 {
+			r.newest[d] = max(r.newest[d], at)
+		}
+	}
+	for i := range r.claimed {
+		if set.Has(i) {
+			r.claimed[i] = max(r.claimed[i], at)
+		}
+	}
+}
+
+func (v *verifier) countGang(c *Capsule) {
+	if c.Gang == "" {
+		return
+	}
+	g := v.gangs[c.Gang]
+	if g == nil {
+		g = &GangState{}
+		v.gangs[c.Gang] = g
+	}
+	for len(g.Placed) <= int(c.role) {
+		g.Placed = append(g.Placed, 0)
+	}
+	g.records++
+	g.Placed[c.role] += btoi(c.Placed())
+}
+
+func (v *verifier) holds() {
+	v.s.holds.Ascend(func(h *holdRecord) bool {
+		n := v.s.Node(h.Node)
+		if n == nil {
+			v.fail("hold %q is on node %q, which is not a member", h.ID, h.Node)
+			return true
+		}
+		if h.Ends.IsZero() {
+			v.fail("hold %q never ends", h.ID)
+		}
+		r := &v.nodes[n.slot]
+		r.holds++
+		r.claim(h.Room, h.Devices, h.Milli, h.changed)
+		return true
+	})
+}
+
+func (v *verifier) compareNodes() {
+	members := 0
+	for i := range v.nodes {
+		n, r := v.s.NodeByIndex(i), &v.nodes[i]
+		if n == nil {
+			continue
+		}
+		members++
+		v.compareNode(n, r)
+		v.compareCapacity(n, r)
+	}
+	if members != v.s.NodeCount() || members != v.s.nodeIDs.Len() {
+		v.fail("counts %d members and %d ids; there are %d", v.s.NodeCount(), v.s.nodeIDs.Len(), members)
+	}
+}
+
+func (v *verifier) compareNode(n *NodeState, r *recount) {
+	id := n.Node.ID
+	if known := v.s.Node(id); known != n {
+		v.fail("node %q is not found by its id", id)
+	}
+	if r.overflow || n.used != r.used || n.devices != r.devices {
+		v.fail("node %q counts used %v, devices %v; its placements and holds take %v, %v", id, n.used, n.devices, r.used, r.devices)
+	}
+	if n.Capsules != r.capsules || len(n.members) != r.capsules || n.holds != r.holds {
+		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, len(n.members), n.holds, r.capsules, r.holds)
+	}
+	if len(n.used.faults("")) > 0 || slices.Min(n.devices[:]) < 0 {
+		v.fail("node %q: negative use: %v, devices %v", id, n.used, n.devices)
+	}
+	if max(n.Usage, n.Specification) > v.s.rev {
+		v.fail("node %q: counters %d and %d are in the future", id, n.Usage, n.Specification)
+	}
+}
+
+// compareCapacity accepts a node that is over its capacity only if nothing was admitted there since the
+// capacity last changed.
+func (v *verifier) compareCapacity(n *NodeState, r *recount) {
+	for d := range n.used {
+		if n.used[d] > n.Node.Capacity[d] && r.newest[d] > n.Specification {
+			v.fail("node %q is oversubscribed: uses %d of %d %s, and admitted more at revision %d, after its capacity was set at %d",
+				n.Node.ID, n.used[d], n.Node.Capacity[d], v.s.names.name(Dimension(d)), r.newest[d], n.Specification)
+		}
+	}
+	for i, used := range n.devices {
+		room := int32(deviceMilli)
+		if i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
+			room = 0
+		}
+		if used > room && (used > deviceMilli || r.claimed[i] > n.Specification) {
+			v.fail("node %q: device %d is oversubscribed: uses %d of %d milli", n.Node.ID, i, used, room)
+		}
+	}
+}
+
+func (v *verifier) compareGangs() {
+	for g := range v.s.Gangs() {
+		r := v.gangs[g.Gang.ID]
+		delete(v.gangs, g.Gang.ID)
+		if r == nil || r.records != g.records || r.Total() != g.Total() {
+			v.fail("gang %q counts %d records and %v placed, which is not what there is", g.Gang.ID, g.records, g.Placed)
+			continue
+		}
+		for i, placed := range r.Placed {
+			if placed != g.Placed[i] || placed > len(g.Gang.Roles[i].Members) {
+				v.fail("gang %q counts %d of role %d placed; there are %d", g.Gang.ID, g.Placed[i], i, placed)
+			}
+		}
+	}
+	for id := range v.gangs {
+		v.fail("capsules belong to gang %q, of which there is no record", id)
+	}
+}
+
+func (v *verifier) compareGroups() {
+	v.s.groups.Ascend(func(g groupCount) bool {
+		key := groupCount{group: g.group, node: g.node}
+		if v.groups[key] != g.count {
+			v.fail("group %q counts %d capsules on slot %d; there are %d", g.group, g.count, g.node, v.groups[key])
+		}
+		delete(v.groups, key)
+		return true
+	})
+	for g, n := range v.groups {
+		v.fail("group %q has %d capsules on slot %d, which are not counted", g.group, n, g.node)
+	}
+}
