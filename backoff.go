@@ -1,0 +1,63 @@
+package orbit
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is how long an engine waits between passes: Initial after a pass that committed something, then
+// Factor times as long after each that did not, up to Max. The zero value works.
+type Backoff struct {
+	Initial time.Duration // default 10 ms
+	Max     time.Duration // default 1 s
+	Factor  float64       // default 2
+	Jitter  float64       // a wait is shortened by a random part of itself up to this; default 0.2, negative: none
+}
+
+func (b Backoff) withDefaults() Backoff {
+	b.Initial = cmp.Or(b.Initial, 10*time.Millisecond)
+	b.Max = max(cmp.Or(b.Max, time.Second), b.Initial)
+	b.Factor = cmp.Or(b.Factor, 2)
+	b.Jitter = max(0, cmp.Or(b.Jitter, 0.2))
+	return b
+}
+
+func (b Backoff) faults() []string {
+	var out []string
+	if b.Initial < 0 || b.Max < 0 {
+		out = append(out, "Backoff: Initial and Max must not be negative")
+	}
+	if b.Factor != 0 && !(b.Factor >= 1 && finite(b.Factor)) {
+		out = append(out, "Backoff: Factor must be at least 1")
+	}
+	if b.Jitter > 1 || b.Jitter != b.Jitter { //nolint:gocritic // NaN
+		out = append(out, "Backoff: Jitter must be at most 1")
+	}
+	return out
+}
+
+// pace is a backoff in use.
+type pace struct {
+	Backoff
+	base time.Duration // the wait before jitter; 0: none yet
+	rng  *rand.Rand
+}
+
+func (p *pace) reset() { p.base = 0 }
+
+// next returns how long to wait now, and grows.
+func (p *pace) next() time.Duration {
+	switch {
+	case p.base == 0:
+		p.base = p.Initial
+	case float64(p.base)*p.Factor >= float64(p.Max):
+		p.base = p.Max
+	default:
+		p.base = time.Duration(float64(p.base) * p.Factor)
+	}
+	return p.base - time.Duration(p.rng.Float64()*p.Jitter*float64(p.base))
+}
+
+// newRand returns a source for jitter.
+func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

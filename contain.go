@@ -1,0 +1,62 @@
+package orbit
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// verdict is how a contained call ended.
+type verdict struct {
+	err     error
+	crashed bool // it panicked, exited or overran: nothing it did counts
+}
+
+// contain runs user code in a goroutine of its own, so that neither a panic nor runtime.Goexit nor a call
+// that never returns reaches the caller. If the call has not returned when the limit has passed or ctx has
+// ended, late is where its verdict will arrive.
+func contain(ctx context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	done := make(chan verdict, 1)
+	go func() {
+		defer cancel()
+		v := verdict{fmt.Errorf("%w: it exited its goroutine", ErrNavigator), true}
+		defer func() {
+			if p := recover(); p != nil { // nil after runtime.Goexit
+				v.err = fmt.Errorf("%w: it panicked: %v\n%s", ErrNavigator, p, debug.Stack())
+			}
+			done <- v
+		}()
+		v = verdict{err: f(ctx), crashed: false}
+	}()
+	select {
+	case v = <-done:
+		return v, nil
+	case <-ctx.Done():
+	}
+	select {
+	case v = <-done: // it returned when told to
+		return v, nil
+	default:
+		return verdict{fmt.Errorf("%w: it has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
+	}
+}
+
+// plan asks the navigator. Past the deadline the engine goes on without it, and late results are dropped.
+func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, error) {
+	plans := make(chan Plan, 1)
+	v, late := contain(ctx, e.planTimeout(), func(ctx context.Context) error {
+		plan, err := e.Navigator.Plan(ctx, &e.view, pending)
+		plans <- plan
+		return err
+	})
+	e.late = late
+	if v.err != nil {
+		v.err = fmt.Errorf("orbit: engine %q: plan: %w", e.Name, v.err)
+	}
+	if v.crashed {
+		return Plan{}, v.err
+	}
+	return <-plans, v.err // what it did plan counts, with an error too
+}

@@ -1,0 +1,54 @@
+// Package nav has navigators that are ready to run.
+package nav
+
+import (
+	"context"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Services is the navigator for latency-sensitive and best-effort capsules: greedy feasibility plus scoring,
+// one capsule at a time, highest priority first, reserving as it goes so that it never oversubscribes by
+// itself. The zero value spreads ([orbit.SpreadScore]) over all nodes.
+type Services struct {
+	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Exhaustive].
+	Placement orbit.PlacementEngine
+}
+
+// Claims reports whether the class is LatencySensitive or BestEffort.
+func (s *Services) Claims(_ string, class orbit.AppClass) bool {
+	return class == orbit.LatencySensitive || class == orbit.BestEffort
+}
+
+// Plan finds the best node for each capsule. Within one plan room only shrinks, so a class that did not fit
+// is not tried again.
+func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	if s.Placement == nil {
+		s.Placement = &orbit.Exhaustive{}
+	}
+	s.Placement.Sync(view)
+	return greedy(ctx, s.Placement, pending)
+}
+
+// greedy places capsule by capsule. When ctx ends it returns what it has so far, and the context's error.
+func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orbit.Capsule) (orbit.Plan, error) {
+	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
+	full := map[*orbit.Spec]error{}
+	for _, c := range pending {
+		if err := ctx.Err(); err != nil {
+			return plan, err
+		}
+		why := full[c.Spec]
+		if why == nil {
+			choice, err := placement.Best(c.Spec)
+			if err == nil {
+				plan.Proposals = append(plan.Proposals, placement.Reserve(c, choice))
+				continue
+			}
+			why = err
+			full[c.Spec] = why
+		}
+		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
+	}
+	return plan, nil
+}

@@ -1,0 +1,160 @@
+package orbit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ErrUnclaimed is what a population reports of a pending capsule that nobody is assigned and no engine's
+// navigator claims.
+var ErrUnclaimed = errors.New("unclaimed capsule")
+
+// Population is several engines at work on one ledger, and a look-out for work that none of them owns. It
+// needs no coordinator: claims divide the work, and the ledger settles the rest. Set the fields before Run.
+type Population struct {
+	Engines []*Engine
+	Report  func(error) // called once for each unclaimed capsule, with an error that wraps ErrUnclaimed
+}
+
+// Run runs all engines until ctx ends, and then returns nil. Before anything starts it refuses, with an
+// error that wraps ErrInvalid, engines with faults, with the same name, on different ledgers, or whose claims
+// overlap on the module and class of a capsule that is pending. Should claims overlap on a pair that only
+// comes up later, the engine that stands first in the list has it.
+func (p *Population) Run(ctx context.Context) error {
+	if err := p.check(ctx); err != nil {
+		return err
+	}
+	for i, e := range p.Engines {
+		e.arbiter = func(key claim) bool { return p.isFirst(i, key) }
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, e := range p.Engines {
+		g.Go(func() error { return e.Run(ctx) })
+	}
+	g.Go(func() error { return p.watch(ctx) })
+	return g.Wait()
+}
+
+// isFirst reports whether engine i claims the pair and none before it does. Each engine is asked through
+// its own contained and remembered call.
+func (p *Population) isFirst(i int, key claim) bool {
+	for _, e := range p.Engines[:i] {
+		if e.ask(key) {
+			return false
+		}
+	}
+	return p.Engines[i].ask(key)
+}
+
+// check reports everything that keeps the population from starting.
+func (p *Population) check(ctx context.Context) error {
+	var faults []error
+	names := map[string]bool{}
+	for _, e := range p.Engines {
+		if e.init(); e.fault != nil {
+			faults = append(faults, e.fault)
+			continue
+		}
+		if e.Ledger != p.Engines[0].Ledger {
+			faults = append(faults, invalidf("engine %q works on another ledger than the first", e.Name))
+		}
+		if names[e.Name] {
+			faults = append(faults, invalidf("two engines are named %q; owners must be told apart", e.Name))
+		}
+		names[e.Name] = true
+	}
+	if len(p.Engines) == 0 {
+		faults = append(faults, invalidf("population without engines"))
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	return p.checkClaims(ctx)
+}
+
+// checkClaims looks for overlaps on what is pending now.
+func (p *Population) checkClaims(ctx context.Context) error {
+	state, err := p.Engines[0].Ledger.Snapshot(ctx)
+	if err != nil {
+		return fmt.Errorf("orbit: population: %w", err)
+	}
+	pairs := map[claim]bool{}
+	for c := range state.Capsules() {
+		if c.Pending() && c.Owner == "" {
+			pairs[claim{c.Spec.Module, c.Spec.Class}] = true
+		}
+	}
+	var faults []error
+	for pair := range pairs {
+		if owners := p.claimants(pair); len(owners) > 1 {
+			faults = append(faults, invalidf("module %q, class %v is claimed by engines %s; claims must not overlap",
+				pair.module, pair.class, strings.Join(owners, ", ")))
+		}
+	}
+	slices.SortFunc(faults, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return errors.Join(faults...)
+}
+
+func (p *Population) claimants(pair claim) []string {
+	var names []string
+	for _, e := range p.Engines {
+		if e.ask(pair) {
+			names = append(names, fmt.Sprintf("%q", e.Name))
+		}
+	}
+	return names
+}
+
+// watch reports capsules that nobody owns, each once for every time that it becomes pending.
+func (p *Population) watch(ctx context.Context) error {
+	if p.Report == nil {
+		return nil
+	}
+	ledger := p.Engines[0].Ledger
+	from := source{ledger: ledger, mine: p.nobodys}
+	view, pace := View{}, pace{Backoff: Backoff{}.withDefaults(), rng: newRand()}
+	for ctx.Err() == nil {
+		if _, err := view.refresh(ctx, &from, time.Now()); err != nil {
+			if ctx.Err() == nil {
+				p.Report(fmt.Errorf("orbit: population: view: %w", err))
+			}
+			sleep(ctx, pace.next())
+			continue
+		}
+		pace.reset()
+		p.reportAll(&view)
+		if _, err := ledger.Wait(ctx, view.Revision()); err != nil {
+			sleep(ctx, pace.next())
+		}
+	}
+	return nil
+}
+
+func (p *Population) nobodys(c *Capsule) bool {
+	return c.Owner == "" && len(p.claimants(claim{c.Spec.Module, c.Spec.Class})) == 0
+}
+
+func (p *Population) reportAll(view *View) {
+	for _, c := range view.queue.take(view.state.PendingCount(), view.state) {
+		p.Report(fmt.Errorf("orbit: %w %q: module %q, class %v; assign it to an engine, or let a navigator claim it",
+			ErrUnclaimed, c.ID, c.Spec.Module, c.Spec.Class))
+	}
+	view.queue.batch = view.queue.batch[:0] // once is enough
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,295 @@
+package orbit
+
+import "time"
+
+// queue is the pending work of one engine: highest priority first, then in order of submission. Work is
+// kept by class, so that a class that fits nowhere is put aside, and taken back, as a whole.
+//
+//	classes ─► fifo of (slot, changed, submitted), and a heap of what was given back
+//	ready   ─► heap of the classes that have entries and are not parked, by priority and first entry
+//
+// Entries are dropped lazily: one counts only while its capsule is pending and has not changed since it was
+// filed. queued[slot] is the change that was filed last, so that no capsule is filed twice for it.
+type queue struct {
+	classes map[*Spec]*class
+	ready   []*class
+	parked  map[*Spec]*class
+	near    int // parked classes that wait for a member of their group
+	queued  []Revision
+	state   *State // what entries are judged by
+	batch   []entry
+	out     []*Capsule
+}
+
+type class struct {
+	spec  *Spec
+	fifo  []entry
+	head  int            // of fifo
+	back  minHeap[entry] // given back, or pending again
+	at    int            // position in ready, -1 if not there
+	until time.Time      // parked at most until then; zero: not parked
+}
+
+type entry struct {
+	slot      uint32
+	changed   Revision
+	submitted uint64
+}
+
+func (a entry) before(b entry) bool { return a.submitted < b.submitted }
+
+func (q *queue) clear() {
+	*q = queue{classes: map[*Spec]*class{}, parked: map[*Spec]*class{}}
+}
+
+// absorb follows one change of the ledger. It reports whether there is new work or new room for parked work.
+func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken bool) {
+	q.state = state
+	file := func(id CapsuleID) {
+		if c := state.Capsule(id); c != nil && c.Pending() && mine(c) {
+			woken = q.push(c) || woken
+		}
+	}
+	switch do := c.Do.(type) {
+	case Submit:
+		for _, id := range do.IDs {
+			file(id)
+		}
+		if do.Gang != nil {
+			for i := range do.Gang.Roles {
+				for _, id := range do.Gang.Roles[i].Members {
+					file(id)
+				}
+			}
+		}
+	case Assign:
+		file(do.Capsule)
+	case Place:
+		if q.near > 0 {
+			woken = q.joined(state.Capsule(do.Capsule))
+		}
+	case Release:
+		if do.Capsule != "" {
+			file(do.Capsule)
+		}
+		woken = q.room(state.Node(c.Node)) || woken
+	case PutNode:
+		woken = q.room(state.Node(c.Node))
+	}
+	return woken
+}
+
+// push files a pending capsule. It reports whether that makes work: its class is not parked, and it was not
+// filed already.
+func (q *queue) push(c *Capsule) bool {
+	for int(c.slot) >= len(q.queued) {
+		q.queued = append(q.queued, make([]Revision, max(1024, len(q.queued)))...)
+	}
+	if q.queued[c.slot] == c.Changed {
+		return false
+	}
+	q.queued[c.slot] = c.Changed
+	k := q.class(c.Spec)
+	e := entry{c.slot, c.Changed, c.Submitted}
+	if n := len(k.fifo); n > k.head && e.before(k.fifo[n-1]) {
+		k.back.push(e)
+	} else {
+		k.fifo = append(k.fifo, e)
+	}
+	q.fix(k)
+	return k.until.IsZero()
+}
+
+func (q *queue) class(spec *Spec) *class {
+	k := q.classes[spec]
+	if k == nil {
+		k = &class{spec: spec, at: -1}
+		q.classes[spec] = k
+	}
+	return k
+}
+
+// first returns the entry that is next in the class. It requires one.
+func (k *class) first() entry {
+	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].before(k.fifo[k.head])) {
+		return k.back[0]
+	}
+	return k.fifo[k.head]
+}
+
+func (k *class) empty() bool { return k.head == len(k.fifo) && len(k.back) == 0 }
+
+func (k *class) pop() entry {
+	e := k.first()
+	if len(k.back) > 0 && k.back[0] == e {
+		return k.back.pop()
+	}
+	if k.head++; k.head == len(k.fifo) || k.head > 1024 && k.head > len(k.fifo)/2 {
+		k.fifo = append(k.fifo[:0], k.fifo[k.head:]...)
+		k.head = 0
+	}
+	return e
+}
+
+// take returns the next capsules to plan, at most n. The slice is good until the next take.
+func (q *queue) take(n int, state *State) []*Capsule {
+	q.state = state
+	q.giveBack()
+	clear(q.out)
+	q.out = q.out[:0]
+	for len(q.out) < n && len(q.ready) > 0 {
+		k := q.ready[0]
+		e := k.pop()
+		q.fix(k)
+		if c := q.valid(e); c != nil {
+			q.batch = append(q.batch, e)
+			q.out = append(q.out, c)
+		}
+	}
+	return q.out
+}
+
+// giveBack returns to the queue what the last batch did not get placed.
+func (q *queue) giveBack() {
+	for _, e := range q.batch {
+		if c := q.valid(e); c != nil {
+			k := q.class(c.Spec)
+			k.back.push(e)
+			q.fix(k)
+		}
+	}
+	q.batch = q.batch[:0]
+}
+
+// valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.
+func (q *queue) valid(e entry) *Capsule {
+	if c := q.state.capsuleAt(e.slot); c.Changed == e.changed && c.Pending() {
+		return c
+	}
+	return nil
+}
+
+// park puts a class aside until a change could help it or the bound passes.
+func (q *queue) park(spec *Spec, until time.Time) {
+	k := q.class(spec)
+	if !k.until.IsZero() {
+		return
+	}
+	k.until = until
+	q.parked[spec] = k
+	q.near += btoi(spec.Near.Group != "")
+	q.fix(k)
+}
+
+func (q *queue) unpark(k *class) {
+	k.until = time.Time{}
+	delete(q.parked, k.spec)
+	q.near -= btoi(k.spec.Near.Group != "")
+	q.fix(k)
+}
+
+// room takes back the parked classes that fit on a node now. It reports whether there were any.
+func (q *queue) room(n *NodeState) (woken bool) {
+	if n == nil || len(q.parked) == 0 {
+		return false
+	}
+	for _, k := range q.parked {
+		if n.Fits(k.spec) {
+			q.unpark(k)
+			woken = true
+		}
+	}
+	return woken
+}
+
+// joined takes back the parked classes that wait for a member of a group that now has one more.
+func (q *queue) joined(c *Capsule) (woken bool) {
+	if c == nil || c.Spec.Group == "" {
+		return false
+	}
+	for _, k := range q.parked {
+		if k.spec.Near.Group == c.Spec.Group {
+			q.unpark(k)
+			woken = true
+		}
+	}
+	return woken
+}
+
+// due takes back the classes whose bound has passed.
+func (q *queue) due(now time.Time) {
+	for _, k := range q.parked {
+		if !now.Before(k.until) {
+			q.unpark(k)
+		}
+	}
+}
+
+// fix puts a class where it belongs in ready after its entries or its parking have changed; a class without
+// entries is forgotten unless it is parked.
+func (q *queue) fix(k *class) {
+	belongs := !k.empty() && k.until.IsZero()
+	switch {
+	case belongs && k.at < 0:
+		k.at = len(q.ready)
+		q.ready = append(q.ready, k)
+		q.up(k.at)
+	case belongs:
+		q.up(k.at)
+		q.down(k.at)
+	case k.at >= 0:
+		q.remove(k.at)
+	}
+	if k.empty() && k.until.IsZero() {
+		delete(q.classes, k.spec)
+	}
+}
+
+func (q *queue) less(i, j int) bool {
+	a, b := q.ready[i], q.ready[j]
+	if a.spec.Priority != b.spec.Priority {
+		return a.spec.Priority > b.spec.Priority
+	}
+	return a.first().before(b.first())
+}
+
+func (q *queue) swap(i, j int) {
+	q.ready[i], q.ready[j] = q.ready[j], q.ready[i]
+	q.ready[i].at, q.ready[j].at = i, j
+}
+
+func (q *queue) up(i int) {
+	for i > 0 && q.less(i, (i-1)/2) {
+		q.swap(i, (i-1)/2)
+		i = (i - 1) / 2
+	}
+}
+
+func (q *queue) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(q.ready) {
+			return
+		}
+		if child+1 < len(q.ready) && q.less(child+1, child) {
+			child++
+		}
+		if !q.less(child, i) {
+			return
+		}
+		q.swap(i, child)
+		i = child
+	}
+}
+
+func (q *queue) remove(i int) {
+	last := len(q.ready) - 1
+	q.swap(i, last)
+	q.ready[last].at = -1
+	q.ready[last] = nil
+	q.ready = q.ready[:last]
+	if i < last {
+		q.up(i)
+		q.down(i)
+	}
+}

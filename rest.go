@@ -1,0 +1,120 @@
+package orbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// rest waits until the time has passed or something has happened that concerns this engine. Commits that do
+// not concern it do not end the wait, and cost it a glance at the change, not a view.
+func (e *Engine) rest(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if !e.restUntilReturned(ctx) {
+		return
+	}
+	seen := e.seen()
+	for ctx.Err() == nil {
+		if _, err := e.Ledger.Wait(ctx, seen); err != nil {
+			<-ctx.Done() // ended, or the ledger is unavailable: the next pass will say so
+			return
+		}
+		changes, err := e.Ledger.Changes(ctx, seen)
+		if err != nil {
+			if !errors.Is(err, ErrCompacted) {
+				<-ctx.Done()
+			}
+			return
+		}
+		for i := range changes {
+			seen = max(seen, changes[i].Revision)
+		}
+		if e.concerned(ctx, changes) {
+			return
+		}
+	}
+}
+
+// restUntilReturned waits for a late Plan, if there is one: the view is its until then. It reports whether
+// there is a view to look at.
+func (e *Engine) restUntilReturned(ctx context.Context) bool {
+	e.mu.Lock()
+	late := e.late
+	e.mu.Unlock()
+	if late == nil {
+		return e.hasView()
+	}
+	select {
+	case <-late:
+		e.mu.Lock()
+		e.late = nil
+		e.mu.Unlock()
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// hasView reports whether a view has ever been built; until then there is nothing to compare with.
+func (e *Engine) hasView() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.view.state != nil
+}
+
+func (e *Engine) seen() Revision {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.view.Revision()
+}
+
+// concerned reports whether changes bring work for this engine, or room for what it has put aside.
+func (e *Engine) concerned(ctx context.Context, changes []Change) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range changes {
+		switch work, room := e.glance(&changes[i]); {
+		case work:
+			return true
+		case room:
+			woken, err := e.view.refresh(ctx, &e.from, time.Now())
+			if err != nil {
+				e.carried = append(e.carried, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
+			}
+			return woken && err == nil // all later changes are in the view too
+		}
+	}
+	return false
+}
+
+// glance tells, from a change alone, whether it is work for this engine, and whether it might be room for
+// what it has put aside.
+func (e *Engine) glance(c *Change) (work, room bool) {
+	aside := len(e.view.queue.parked) > 0
+	switch do := c.Do.(type) {
+	case Submit:
+		if do.Gang == nil {
+			return e.owns(do.Owner, do.Spec), false
+		}
+		for i := range do.Gang.Roles {
+			if e.owns(do.Owner, do.Gang.Roles[i].Spec) {
+				return true, false
+			}
+		}
+	case Assign:
+		c := e.view.state.Capsule(do.Capsule)
+		return c == nil || e.owns(do.Owner, c.Spec), false
+	case Release:
+		c := e.view.state.Capsule(do.Capsule)
+		if do.Capsule != "" && !do.Final && (c == nil || e.mine(c)) {
+			return true, false // nil: submitted after the view
+		}
+		return false, aside
+	case PutNode:
+		return false, aside
+	case Place:
+		return false, e.view.queue.near > 0
+	}
+	return false, false
+}

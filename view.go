@@ -1,0 +1,198 @@
+package orbit
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Report is what a node last said of itself: the soft plane. It may be stale or lost, and nothing in it is
+// a promise. The zero value is the report of a node that has said nothing.
+type Report struct {
+	Node       NodeID
+	At         time.Time      // its heartbeat
+	Usage      Resources      // what is really used, as measured
+	CPUPercent float64        // load, 0 to 100
+	FreeSlots  int            // free sandbox slots
+	Warm       map[string]int // warm slots for each template
+	Templates  []string       // templates it supports
+	Volumes    []string       // volumes it has on disk
+	Stale      bool           // set by the view: older than the bound, or never made
+}
+
+// Telemetry is where a view gets reports from. Its methods may be called from any goroutine.
+type Telemetry interface {
+	// Reports returns the newest report of every node whose report has changed, in more than its
+	// heartbeat, after the version; and the version to ask from next time. Nil: nothing new. A node that is
+	// heard of again after StaleAfter without a heartbeat counts as changed.
+	Reports(ctx context.Context, after uint64) (reports []Report, version uint64, err error)
+	// Latest returns the newest report of a node, the newest heartbeat included.
+	Latest(node NodeID) (Report, bool)
+	// StaleAfter is the age from which on a report is stale; zero: never.
+	StaleAfter() time.Duration
+}
+
+// View is what a pass plans on: the ledger's state at one revision, joined with telemetry at one instant.
+// The engine that owns it brings it up to date between passes, at the cost of what has changed; during a
+// Plan it stands still. Read it, never write it.
+type View struct {
+	state   *State
+	now     time.Time
+	version uint64   // of the telemetry
+	reports []joined // by node index; nil without telemetry
+	fresh   ageHeap  // one heartbeat of every armed node, no newer than its last, oldest first
+	changed changeLog
+	queue   queue // pending work of the engine that owns the view
+	ends    endHeap
+}
+
+// State returns the ledger's state that the view shows.
+func (v *View) State() *State { return v.state }
+
+// Revision returns the revision of that state.
+func (v *View) Revision() Revision { return v.state.rev }
+
+// Now returns the instant at which telemetry was joined.
+func (v *View) Now() time.Time { return v.now }
+
+var noReport Report
+
+// Report returns what a node last said of itself: the zero report if there is no telemetry, a stale one if
+// the node has said nothing.
+func (v *View) Report(n *NodeState) *Report {
+	if int(n.slot) >= len(v.reports) {
+		return &noReport
+	}
+	return &v.reports[n.slot].Report
+}
+
+// Changed returns the indices ([NodeState.Index]) of nodes that joined, changed, left or reported something
+// new since the cursor that an earlier call returned; some may be named twice. All means that everything
+// may have changed: the cursor is 0, or too old.
+func (v *View) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
+	return v.changed.since(cursor)
+}
+
+// source is where a view comes from.
+type source struct {
+	ledger    Ledger
+	telemetry Telemetry // may be nil
+	mine      func(*Capsule) bool
+}
+
+// refresh brings the view up to now. It reports whether there is new work or new room for parked work. On
+// an error the view is as it was, but for telemetry.
+func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
+	state, err := from.ledger.Snapshot(ctx)
+	if err != nil {
+		return false, err
+	}
+	v.now = now
+	switch {
+	case v.state == nil:
+		woken = v.rebuild(state, from)
+	case state.rev > v.state.rev:
+		if woken, err = v.advance(ctx, state, from); err != nil {
+			return false, err
+		}
+	}
+	heard, err := v.hear(ctx, from, now)
+	return woken || heard, err
+}
+
+// rebuild starts from a state, without knowing what has changed.
+func (v *View) rebuild(state *State, from *source) bool {
+	v.state = state
+	v.changed.overflow()
+	v.queue.clear()
+	for _, c := range state.Pending() {
+		if from.mine(c) {
+			v.queue.push(c)
+		}
+	}
+	v.ends = v.ends[:0]
+	for h := range state.Holds() {
+		v.ends.push(holdEnd{h.Ends, h.ID})
+	}
+	if from.telemetry != nil {
+		v.reports, v.fresh = make([]joined, state.NodeBound()), v.fresh[:0]
+		for n := range state.Nodes() {
+			v.join(n, from.telemetry)
+		}
+	}
+	return true
+}
+
+// advance moves to a newer state by the changes in between.
+func (v *View) advance(ctx context.Context, state *State, from *source) (bool, error) {
+	changes, err := from.ledger.Changes(ctx, v.state.rev)
+	if errors.Is(err, ErrCompacted) {
+		return v.rebuild(state, from), nil
+	} else if err != nil {
+		return false, err
+	}
+	old := v.state
+	v.state = state
+	woken := false
+	for i := range changes {
+		c := &changes[i]
+		if c.Revision > state.rev {
+			break // committed after the snapshot; next time
+		}
+		v.touch(c, old, from)
+		woken = v.queue.absorb(c, state, from.mine) || woken
+		if h, ok := c.Do.(Hold); ok {
+			v.ends.push(holdEnd{h.Ends, h.ID})
+		}
+	}
+	return woken, nil
+}
+
+// touch marks the node of a change as changed.
+func (v *View) touch(c *Change, old *State, from *source) {
+	if c.Node == "" {
+		return
+	}
+	n := v.state.Node(c.Node)
+	if n == nil {
+		if n = old.Node(c.Node); n == nil {
+			return // joined and left between two views
+		}
+	}
+	v.changed.add(n.slot)
+	if _, ok := c.Do.(PutNode); ok && from.telemetry != nil && n.Specification == c.Revision {
+		v.join(n, from.telemetry)
+	}
+}
+
+// changeLog is what engines read to learn which nodes changed: a window on an endless list of indices.
+type changeLog struct {
+	window []int32
+	base   uint64 // position of window[0], at least 1
+}
+
+// The window is cut in half when it reaches this.
+const changeWindow = 1 << 17
+
+func (l *changeLog) add(slot uint32) {
+	l.base = max(l.base, 1)
+	if len(l.window) >= changeWindow {
+		l.base += changeWindow / 2
+		l.window = append(l.window[:0], l.window[changeWindow/2:]...)
+	}
+	l.window = append(l.window, int32(slot))
+}
+
+// overflow makes all cursors too old.
+func (l *changeLog) overflow() {
+	l.base = max(l.base, 1) + uint64(len(l.window)) + 1
+	l.window = l.window[:0]
+}
+
+func (l *changeLog) since(cursor uint64) (indices []int32, next uint64, all bool) {
+	next = l.base + uint64(len(l.window))
+	if cursor < l.base {
+		return nil, next, true
+	}
+	return l.window[cursor-l.base:], next, false
+}

@@ -1,0 +1,153 @@
+package orbit
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// workset is an engine's own books: the nodes as the view shows them, and on top of that what the plan has
+// reserved. A reserved node is a copy, so that the view's is untouched and undoing is putting it back.
+type workset struct {
+	view   *View
+	cursor uint64
+	seed   uint64
+	nodes  []*NodeState // by node index; nil: no such node
+	ranks  []uint64     // hash of the node with the seed; nil for seed 0
+	undo   []undone
+	slab   []NodeState // room for copies
+}
+
+// undone is what was there before a reservation.
+type undone struct{ node *NodeState }
+
+// sync follows the view. It costs what has changed, unless the view is another one.
+func (w *workset) sync(view *View, seed uint64) {
+	w.rollback(0)
+	if view != w.view || seed != w.seed {
+		*w = workset{view: view, seed: seed}
+	}
+	changed, next, all := view.Changed(w.cursor)
+	w.cursor = next
+	for len(w.nodes) < view.state.NodeBound() {
+		w.nodes = append(w.nodes, nil)
+	}
+	if seed != 0 {
+		w.ranks = append(w.ranks, make([]uint64, len(w.nodes)-len(w.ranks))...)
+	}
+	if all {
+		for i := range w.nodes {
+			w.load(i)
+		}
+		return
+	}
+	for _, i := range changed {
+		w.load(int(i))
+	}
+}
+
+func (w *workset) load(i int) {
+	n := w.view.state.NodeByIndex(i)
+	if n != nil && w.seed != 0 && (w.nodes[i] == nil || w.nodes[i].Node.ID != n.Node.ID) {
+		w.ranks[i] = rank(w.seed, n.Node.ID)
+	}
+	w.nodes[i] = n
+}
+
+// rank hashes a node's id with a seed. It is the same in every process (FNV-1a, 64 bits).
+func rank(seed uint64, id NodeID) uint64 {
+	h := fnv.New64a()
+	var s [8]byte
+	for i := range s {
+		s[i] = byte(seed >> (8 * i))
+	}
+	_, _ = h.Write(s[:]) // never fails
+	_, _ = h.Write([]byte(id))
+	return h.Sum64()
+}
+
+// better reports whether n with this score comes before the best so far.
+func (w *workset) better(n *NodeState, value, tie float64, best *Choice) bool {
+	if value != best.Value {
+		return value < best.Value
+	}
+	if tie != best.Tie {
+		return tie < best.Tie
+	}
+	if w.ranks != nil && w.ranks[n.slot] != w.ranks[best.Node.slot] {
+		return w.ranks[n.slot] < w.ranks[best.Node.slot]
+	}
+	return strings.Compare(string(n.Node.ID), string(best.Node.Node.ID)) < 0
+}
+
+// reserve takes the chosen room and returns the proposal for it.
+func (w *workset) reserve(c *Capsule, choice Choice) Proposal {
+	slot, node := choice.Node.slot, choice.Node.Node
+	if len(w.slab) == 0 {
+		w.slab = make([]NodeState, 64)
+	}
+	taken := &w.slab[0]
+	w.slab = w.slab[1:]
+	*taken = *choice.Node
+	taken.takes(c.Spec, choice.Devices)
+	w.undo = append(w.undo, undone{w.nodes[slot]})
+	w.nodes[slot] = taken
+	p := Proposal{
+		View: w.view.Revision(),
+		Do:   []Commitment{Place{Capsule: c.ID, Node: node.ID, Devices: choice.Devices}},
+		If:   []Precondition{NodeFreeOf{Node: node.ID, AtLeast: c.Spec.Envelope.Reservation}},
+	}
+	if near := c.Spec.Near; near.Group != "" {
+		p.If = append(p.If, GroupIn{Group: near.Group, Level: near.Level, Domain: node.Labels[near.Level]})
+	}
+	return p
+}
+
+// rollback undoes reservations, newest first, until mark of them are left.
+func (w *workset) rollback(mark int) {
+	for mark = max(mark, 0); len(w.undo) > mark; {
+		last := len(w.undo) - 1
+		was := w.undo[last].node
+		w.nodes[was.slot] = was
+		w.undo[last] = undone{}
+		w.undo = w.undo[:last]
+	}
+}
+
+// peers are the domains in which a spec may be placed because a member of the group it wants is there.
+type peers struct {
+	near    Near
+	domains map[string]bool
+}
+
+// peers looks up the domains; nil if the spec asks for no company.
+func (w *workset) peers(spec *Spec) *peers {
+	if spec.Near.Group == "" {
+		return nil
+	}
+	p := &peers{near: spec.Near, domains: map[string]bool{}}
+	for n := range w.view.state.GroupNodes(spec.Near.Group) {
+		if domain, ok := n.Node.Labels[spec.Near.Level]; ok {
+			p.domains[domain] = true
+		}
+	}
+	return p
+}
+
+func (p *peers) has(n *NodeState) bool {
+	if p == nil {
+		return true
+	}
+	domain, ok := n.Node.Labels[p.near.Level]
+	return ok && p.domains[domain]
+}
+
+// missing says what a node outside the domains lacks.
+func (p *peers) missing() string {
+	if len(p.domains) == 0 {
+		return "wait for group " + quoteWord(p.near.Group) + ", of which nothing is placed"
+	}
+	in := slices.Sorted(maps.Keys(p.domains))
+	return "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
+}
