@@ -20,16 +20,21 @@ type Limits struct {
 
 // withDefaults returns a copy in which every field says what holds.
 func (l Limits) withDefaults() Limits {
-	l.Commitments = cmp.Or(max(l.Commitments, 0), 1<<16)
-	l.Preconditions = cmp.Or(max(l.Preconditions, 0), 1<<16)
-	l.Capsules = cmp.Or(max(l.Capsules, 0), 1<<20)
-	l.GangMembers = cmp.Or(max(l.GangMembers, 0), 1<<16)
-	l.IDBytes = cmp.Or(max(l.IDBytes, 0), 253)
-	l.SpecBytes = cmp.Or(max(l.SpecBytes, 0), 1<<16)
-	l.ValueBytes = cmp.Or(max(l.ValueBytes, 0), 4096)
-	l.History = cmp.Or(max(l.History, 0), 1<<16)
-	l.Terminal = cmp.Or(max(l.Terminal, 0), 1<<16)
-	l.ProposalIDs = cmp.Or(max(l.ProposalIDs, 0), 1<<16)
-	l.PlacementIDs = cmp.Or(max(l.PlacementIDs, 0), 32)
+	l.Commitments = limit(l.Commitments, 1<<16)
+	l.Preconditions = limit(l.Preconditions, 1<<16)
+	l.Capsules = limit(l.Capsules, 1<<20)
+	l.GangMembers = limit(l.GangMembers, 1<<16)
+	l.IDBytes = limit(l.IDBytes, 253)
+	l.SpecBytes = limit(l.SpecBytes, 1<<16)
+	l.ValueBytes = limit(l.ValueBytes, 4096)
+	l.History = limit(l.History, 1<<16)
+	l.Terminal = limit(l.Terminal, 1<<16)
+	l.ProposalIDs = limit(l.ProposalIDs, 1<<16)
+	l.PlacementIDs = limit(l.PlacementIDs, 32)
 	return l
 }
+
+// maxLimit keeps sums of limits and counts of records within 32 bits.
+const maxLimit = 1 << 30
+
+func limit(n, otherwise int) int { return min(cmp.Or(max(n, 0), otherwise), maxLimit) }

@@ -88,8 +88,7 @@ func (s *State) publishNode(e *txNode) {
 }
 
 func (s *State) forgetNode(n *NodeState) {
-	is := func(slot uint32) bool { return slot == n.slot }
-	s.nodeIDs.Delete(hashOf(string(n.Node.ID)), is, s.owner)
+	s.nodeIDs.Delete(hashOf(string(n.Node.ID)), n.slot, s.owner)
 	s.members.Delete(nodeKey{id: n.Node.ID})
 }
 
@@ -226,7 +225,7 @@ func (s *State) dropReleased() {
 
 func (s *State) forgetCapsule(c *Capsule) {
 	slot := c.slot
-	s.capsuleIDs.Delete(hashOf(string(c.ID)), func(other uint32) bool { return other == slot }, s.owner)
+	s.capsuleIDs.Delete(hashOf(string(c.ID)), slot, s.owner)
 	if g := s.Gang(c.Gang); g != nil {
 		now := *g
 		if now.records--; now.records == 0 {
@@ -259,11 +258,16 @@ func (r *recentIDs) find(id ProposalID) Revision {
 	if id.IsZero() {
 		return 0
 	}
-	slot, ok := r.index.Find(hashOf(string(id[:])), func(slot uint32) bool { return r.cell(slot).id == id })
-	if !ok {
-		return 0
+	probe := r.index.Probe(hashOf(string(id[:])))
+	for {
+		slot, ok := probe.Next()
+		if !ok {
+			return 0
+		}
+		if c := r.cell(slot); c.id == id {
+			return c.at
+		}
 	}
-	return r.cell(slot).at
 }
 
 func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
@@ -273,7 +277,7 @@ func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 	slot := r.next
 	r.ring.Grow(int(slot/16)+1, o)
 	if old := r.cell(slot).id; !old.IsZero() {
-		r.index.Delete(hashOf(string(old[:])), func(other uint32) bool { return other == slot }, o)
+		r.index.Delete(hashOf(string(old[:])), slot, o)
 	}
 	r.ring.Own(int(slot/16), o)[slot%16] = recentID{id, at}
 	r.index.Insert(hashOf(string(id[:])), slot, o)

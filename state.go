@@ -162,11 +162,16 @@ func (s *State) DimensionName(d Dimension) string { return s.names.name(d) }
 
 // Node returns the node with this id, nil if it is not a member.
 func (s *State) Node(id NodeID) *NodeState {
-	slot, ok := s.nodeIDs.Find(hashOf(string(id)), func(slot uint32) bool { return s.nodeAt(slot).Node.ID == id })
-	if !ok {
-		return nil
+	probe := s.nodeIDs.Probe(hashOf(string(id)))
+	for {
+		slot, ok := probe.Next()
+		if !ok {
+			return nil
+		}
+		if n := s.nodeAt(slot); n.Node.ID == id {
+			return n
+		}
 	}
-	return s.nodeAt(slot)
 }
 
 // NodeCount returns how many nodes are members.
@@ -199,15 +204,16 @@ func (s *State) Nodes() iter.Seq[*NodeState] {
 
 // Capsule returns the capsule with this id, nil if there is no record of it.
 func (s *State) Capsule(id CapsuleID) *Capsule {
-	slot, ok := s.findCapsule(id)
-	if !ok {
-		return nil
+	probe := s.capsuleIDs.Probe(hashOf(string(id)))
+	for {
+		slot, ok := probe.Next()
+		if !ok {
+			return nil
+		}
+		if c := s.capsuleAt(slot); c.ID == id {
+			return c
+		}
 	}
-	return s.capsuleAt(slot)
-}
-
-func (s *State) findCapsule(id CapsuleID) (uint32, bool) {
-	return s.capsuleIDs.Find(hashOf(string(id)), func(slot uint32) bool { return s.capsuleAt(slot).ID == id })
 }
 
 func (s *State) capsuleAt(slot uint32) *Capsule {

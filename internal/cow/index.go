@@ -1,45 +1,76 @@
 package cow
 
+import "slices"
+
 // Index is a persistent hash table from a 32-bit hash to small numbers, for finding a record's slot by its
 // id: the caller compares the ids. Open addressing with linear probing, at most half full; growing it
 // rebuilds the whole table, about 20 ns an entry, each time the number of entries doubles. The zero value
 // is empty.
 type Index struct {
-	cells Array[[8]uint64] // hash<<32 | slot+1; 0 is free
-	used  int
+	blocks []*block
+	owner  Owner // of the blocks slice
+	mask   uint32
+	used   int
 }
 
-func (x *Index) mask() uint32 { return uint32(x.cells.Len()*8 - 1) }
+// block is what is copied when an entry changes that a frozen copy still sees.
+type block struct {
+	owner Owner
+	cells [blockCells]uint64 // hash<<32 | slot+1; 0 is free
+}
 
-func (x *Index) cell(i uint32) uint64 { return x.cells.At(int(i >> 3))[i&7] }
+const (
+	blockBits  = 6
+	blockCells = 1 << blockBits
+)
+
+func (x *Index) cell(i uint32) uint64 { return x.blocks[i>>blockBits].cells[i&(blockCells-1)] }
+
+// own returns a cell for writing.
+func (x *Index) own(i uint32, o Owner) *uint64 {
+	if x.owner != o {
+		x.blocks, x.owner = slices.Clone(x.blocks), o
+	}
+	b := x.blocks[i>>blockBits]
+	if b.owner != o {
+		b = &block{owner: o, cells: b.cells}
+		x.blocks[i>>blockBits] = b
+	}
+	return &b.cells[i&(blockCells-1)]
+}
 
 // Len returns how many entries there are.
 func (x *Index) Len() int { return x.used }
 
-// Find returns the slot filed under the hash that the caller recognises.
-func (x *Index) Find(hash uint32, is func(slot uint32) bool) (slot uint32, ok bool) {
-	_, slot, ok = x.find(hash, is)
-	return slot, ok
+// Probe is a search under one hash.
+type Probe struct {
+	index    *Index
+	hash, at uint32
 }
 
-func (x *Index) find(hash uint32, is func(uint32) bool) (at, slot uint32, ok bool) {
-	if x.used == 0 {
-		return 0, 0, false
+// Probe starts a search. It requires that the index stands still meanwhile.
+func (x *Index) Probe(hash uint32) Probe { return Probe{x, hash, hash - 1} }
+
+// Next returns the next slot filed under the hash, false when there are no more.
+func (p *Probe) Next() (slot uint32, ok bool) {
+	if p.index.used == 0 {
+		return 0, false
 	}
-	for at = hash & x.mask(); ; at = (at + 1) & x.mask() {
-		c := x.cell(at)
+	for {
+		p.at++
+		c := p.index.cell(p.at & p.index.mask)
 		if c == 0 {
-			return at, 0, false
+			return 0, false
 		}
-		if slot = uint32(c) - 1; uint32(c>>32) == hash && is(slot) {
-			return at, slot, true
+		if uint32(c>>32) == p.hash {
+			return uint32(c) - 1, true
 		}
 	}
 }
 
 // Insert files the slot under the hash. It does not look for an entry that is there already.
 func (x *Index) Insert(hash, slot uint32, o Owner) {
-	if 2*(x.used+1) > x.cells.Len()*8 {
+	if 2*(x.used+1) > len(x.blocks)*blockCells {
 		x.grow(o)
 	}
 	x.put(uint64(hash)<<32|uint64(slot+1), o)
@@ -47,19 +78,22 @@ func (x *Index) Insert(hash, slot uint32, o Owner) {
 }
 
 func (x *Index) put(c uint64, o Owner) {
-	at := uint32(c>>32) & x.mask()
+	at := uint32(c>>32) & x.mask
 	for x.cell(at) != 0 {
-		at = (at + 1) & x.mask()
+		at = (at + 1) & x.mask
 	}
-	x.cells.Own(int(at>>3), o)[at&7] = c
+	*x.own(at, o) = c
 }
 
 func (x *Index) grow(o Owner) {
-	old := x.cells
-	x.cells = Array[[8]uint64]{}
-	x.cells.Grow(max(1, old.Len()*2), o)
-	for i := range old.Len() {
-		for _, c := range old.At(i) {
+	old := x.blocks
+	x.blocks, x.owner = make([]*block, max(1, 2*len(old))), o
+	for i := range x.blocks {
+		x.blocks[i] = &block{owner: o}
+	}
+	x.mask = uint32(len(x.blocks)*blockCells - 1)
+	for _, b := range old {
+		for _, c := range b.cells {
 			if c != 0 {
 				x.put(c, o)
 			}
@@ -67,22 +101,32 @@ func (x *Index) grow(o Owner) {
 	}
 }
 
-// Delete removes the entry that the caller recognises and closes the gap, so that no probe is cut short.
-// It reports whether there was one.
-func (x *Index) Delete(hash uint32, is func(slot uint32) bool, o Owner) bool {
-	gap, _, ok := x.find(hash, is)
-	if !ok {
-		return false
+// Delete removes the slot filed under the hash and closes the gap, so that no probe is cut short. It
+// reports whether there was one.
+func (x *Index) Delete(hash, slot uint32, o Owner) bool {
+	p := x.Probe(hash)
+	for {
+		found, ok := p.Next()
+		if !ok {
+			return false
+		}
+		if found == slot {
+			x.close(p.at&x.mask, o)
+			x.used--
+			return true
+		}
 	}
-	for at := (gap + 1) & x.mask(); x.cell(at) != 0; at = (at + 1) & x.mask() {
+}
+
+// close empties a cell and moves up the entries behind it whose probes pass it.
+func (x *Index) close(gap uint32, o Owner) {
+	for at := (gap + 1) & x.mask; x.cell(at) != 0; at = (at + 1) & x.mask {
 		c := x.cell(at)
-		home := uint32(c>>32) & x.mask()
-		if (at-home)&x.mask() >= (at-gap)&x.mask() { // its probe passes the gap
-			x.cells.Own(int(gap>>3), o)[gap&7] = c
+		home := uint32(c>>32) & x.mask
+		if (at-home)&x.mask >= (at-gap)&x.mask {
+			*x.own(gap, o) = c
 			gap = at
 		}
 	}
-	x.cells.Own(int(gap>>3), o)[gap&7] = 0
-	x.used--
-	return true
+	*x.own(gap, o) = 0
 }

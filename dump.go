@@ -1,0 +1,229 @@
+package orbit
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// dumpVersion is the version of the encoding that Dump writes and Restore reads.
+const dumpVersion = 1
+
+// dumpLine is one line of a dump: exactly one of its fields is set. The first line is the header, the last
+// one says how many lines came before it.
+type dumpLine struct {
+	Header  *dumpHeader  `json:"orbit,omitempty"`
+	Node    *dumpNode    `json:"node,omitempty"`
+	Spec    *Spec        `json:"spec,omitempty"` // numbered from 0 in order of appearance
+	Gang    *dumpGang    `json:"gang,omitempty"`
+	Capsule *dumpCapsule `json:"capsule,omitempty"`
+	Hold    *dumpHold    `json:"hold,omitempty"`
+	Mark    *dumpMark    `json:"mark,omitempty"`
+	Recent  *dumpID      `json:"recent,omitempty"`
+	End     *int         `json:"end,omitempty"`
+}
+
+type dumpHeader struct {
+	Version    int                `json:"version"`
+	Revision   Revision           `json:"revision"`
+	Order      uint64             `json:"order"`
+	Limits     Limits             `json:"limits"`
+	Dimensions [Dimensions]string `json:"dimensions"`
+	Left       departures         `json:"left"`
+}
+
+type dumpNode struct {
+	Node
+	Usage         Revision `json:"usage"`
+	Specification Revision `json:"specification"`
+}
+
+type dumpGang struct {
+	ID      GangID     `json:"id"`
+	Levels  []string   `json:"levels,omitempty"`
+	Loose   bool       `json:"loose,omitempty"`
+	Roles   []dumpRole `json:"roles"`
+	Changed Revision   `json:"changed"`
+}
+
+type dumpRole struct {
+	Name    string      `json:"name"`
+	Spec    int         `json:"spec"`
+	Members []CapsuleID `json:"members"`
+	Min     int         `json:"min,omitempty"`
+}
+
+type dumpCapsule struct {
+	ID        CapsuleID  `json:"id"`
+	Spec      int        `json:"spec"`
+	Owner     string     `json:"owner,omitempty"`
+	Gang      GangID     `json:"gang,omitempty"`
+	Role      uint16     `json:"role,omitempty"`
+	Node      NodeID     `json:"node,omitempty"`
+	Devices   DeviceSet  `json:"devices,omitempty"`
+	Note      string     `json:"note,omitempty"`
+	Submitted uint64     `json:"submitted"`
+	Changed   Revision   `json:"changed"`
+	PlacedAt  Revision   `json:"placedAt,omitempty"`
+	PlacedBy  ProposalID `json:"placedBy,omitzero"`
+	Earlier   []dumpID   `json:"earlier,omitempty"` // newest first
+	Released  bool       `json:"released,omitempty"`
+}
+
+type dumpHold struct {
+	Hold
+	Changed Revision `json:"changed"`
+}
+
+type dumpMark struct {
+	Key     string   `json:"key"`
+	Value   string   `json:"value"`
+	Changed Revision `json:"changed"`
+}
+
+type dumpID struct {
+	ID ProposalID `json:"id"`
+	At Revision   `json:"at"`
+}
+
+// Dump writes the whole state: a versioned header and then one line of JSON for each record, in an order
+// that depends on nothing but the content, so that equal states have equal dumps. [Restore] reads it.
+func (s *State) Dump(w io.Writer) error {
+	buffered := bufio.NewWriterSize(w, 1<<16)
+	d := dumper{out: json.NewEncoder(buffered), specs: map[*Spec]int{}}
+	d.line(dumpLine{Header: &dumpHeader{dumpVersion, s.rev, s.order, s.limits, s.names, s.left}})
+	for n := range s.Nodes() {
+		d.line(dumpLine{Node: &dumpNode{*n.Node, n.Usage, n.Specification}})
+	}
+	for g := range s.Gangs() {
+		d.gang(g)
+	}
+	for _, c := range s.inOrder() {
+		d.capsule(c)
+	}
+	s.holds.Ascend(func(h *holdRecord) bool { return d.line(dumpLine{Hold: &dumpHold{h.Hold, h.changed}}) })
+	s.marks.Ascend(func(m markRecord) bool { return d.line(dumpLine{Mark: &dumpMark{m.key, m.value, m.changed}}) })
+	s.recent.each(s.limits.ProposalIDs, func(r recentID) { d.line(dumpLine{Recent: &dumpID{r.id, r.at}}) })
+	d.line(dumpLine{End: &d.lines})
+	return errors.Join(d.err, buffered.Flush())
+}
+
+// inOrder returns the live records by submission, and then the released ones in the order in which they
+// will be dropped.
+func (s *State) inOrder() []*Capsule {
+	out := make([]*Capsule, 0, s.CapsuleCount())
+	for c := range s.Capsules() {
+		if !c.released {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
+	for slot := s.oldest; slot != noSlot; slot = s.capsuleAt(slot).link {
+		out = append(out, s.capsuleAt(slot))
+	}
+	return out
+}
+
+// dumper writes lines until the first error.
+type dumper struct {
+	out   *json.Encoder
+	specs map[*Spec]int
+	lines int
+	err   error
+}
+
+func (d *dumper) line(l dumpLine) bool {
+	if d.err == nil {
+		d.err = d.out.Encode(l)
+	}
+	if l.End == nil {
+		d.lines++
+	}
+	return d.err == nil
+}
+
+// spec returns the number of a spec, which it writes when it first appears.
+func (d *dumper) spec(s *Spec) int {
+	n, known := d.specs[s]
+	if !known {
+		n = len(d.specs)
+		d.specs[s] = n
+		d.line(dumpLine{Spec: s})
+	}
+	return n
+}
+
+func (d *dumper) gang(g *GangState) {
+	out := &dumpGang{ID: g.Gang.ID, Levels: g.Gang.Levels, Loose: g.Gang.Loose, Changed: g.Changed}
+	for i := range g.Gang.Roles {
+		r := &g.Gang.Roles[i]
+		out.Roles = append(out.Roles, dumpRole{r.Name, d.spec(r.Spec), r.Members, r.Min})
+	}
+	d.line(dumpLine{Gang: out})
+}
+
+func (d *dumper) capsule(c *Capsule) {
+	out := &dumpCapsule{
+		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
+		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
+		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released,
+	}
+	for p := c.earlier; p != nil; p = p.before {
+		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
+	}
+	d.line(dumpLine{Capsule: out})
+}
+
+// each yields the remembered ids, oldest first.
+func (r *recentIDs) each(limit int, yield func(recentID)) {
+	for i := range uint32(limit) {
+		slot := (r.next + i) % uint32(limit)
+		if int(slot/16) < r.ring.Len() && !r.cell(slot).id.IsZero() {
+			yield(*r.cell(slot))
+		}
+	}
+}
+
+// Restore reads what [State.Dump] wrote. Anything it does not know, that is out of place or that does not
+// add up is refused, with an error that wraps ErrInvalid and names the line. A ledger that starts from the
+// state ([MemoryLedger.Start]) continues above its revisions; restore the newest dump there is, for what
+// was committed after it is gone and its revisions will be used again.
+func Restore(r io.Reader) (*State, error) {
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 1<<30)
+	var b restorer
+	for in.Scan() {
+		b.lines++
+		if err := b.line(in.Bytes()); err != nil {
+			return nil, &Rejection{Kind: ErrInvalid, Do: -1, Reason: fmt.Sprintf("dump: line %d: %v", b.lines, err)}
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("orbit: restore: after line %d: %w", b.lines, err)
+	}
+	if !b.ended {
+		return nil, invalidf("dump: ends after line %d without an end line; it is cut short", b.lines)
+	}
+	if err := b.state.Verify(); err != nil {
+		return nil, invalidf("dump: %v", err)
+	}
+	return b.state, nil
+}
+
+// decode reads one line strictly.
+func decode(text []byte) (l dumpLine, err error) {
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&l); err != nil {
+		return l, err
+	}
+	if in.More() {
+		return l, errors.New("more than one record")
+	}
+	return l, nil
+}

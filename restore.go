@@ -1,0 +1,213 @@
+package orbit
+
+import (
+	"errors"
+	"fmt"
+)
+
+// restorer builds a state from the lines of a dump. Records go through the same checks as proposals, and
+// into the state through the same write-set.
+type restorer struct {
+	state *State
+	tx    tx
+	specs []*Spec
+	lines int
+	ended bool
+}
+
+func (b *restorer) line(text []byte) error {
+	l, err := decode(text)
+	switch {
+	case err != nil:
+		return err
+	case b.ended:
+		return errors.New("a record after the end")
+	case l.Header != nil:
+		return b.header(l.Header)
+	case b.state == nil:
+		return errors.New("no header; this is not a dump")
+	case l.End != nil:
+		b.ended = true
+		if *l.End != b.lines-1 {
+			return fmt.Errorf("counts %d lines; there are %d", *l.End, b.lines-1)
+		}
+		return b.finish()
+	case l.Recent != nil:
+		b.state.recent.add(l.Recent.ID, l.Recent.At, b.state.limits.ProposalIDs, b.state.owner)
+		return nil
+	}
+	return b.record(&l)
+}
+
+func (b *restorer) header(h *dumpHeader) error {
+	if b.state != nil {
+		return errors.New("a second header")
+	}
+	if h.Version != dumpVersion {
+		return fmt.Errorf("version is %d; this package reads %d", h.Version, dumpVersion)
+	}
+	if h.Limits != h.Limits.withDefaults() {
+		return errors.New("limits must be positive")
+	}
+	b.state = newState(h.Limits, h.Dimensions)
+	b.state.rev, b.state.order, b.state.left = h.Revision, h.Order, h.Left
+	b.tx.s, b.tx.rev = b.state, h.Revision
+	b.tx.nextNode, b.tx.nextCapsule = slotCursor{noSlot, 0}, slotCursor{noSlot, 0}
+	return nil
+}
+
+// record checks a record as the ledger checks a proposal that would make it, and adds it to the write-set.
+func (b *restorer) record(l *dumpLine) error {
+	v := validator{limits: &b.state.limits, what: "record"}
+	var err error
+	switch {
+	case l.Spec != nil:
+		b.specs = append(b.specs, v.spec(l.Spec))
+	case l.Node != nil:
+		err = b.node(&v, l.Node)
+	case l.Gang != nil:
+		err = b.gang(&v, l.Gang)
+	case l.Capsule != nil:
+		err = b.capsule(&v, l.Capsule)
+	case l.Hold != nil:
+		err = b.hold(&v, l.Hold)
+	case l.Mark != nil:
+		v.id("mark key", l.Mark.Key)
+		v.id("mark value", l.Mark.Value)
+		e := b.tx.mark(l.Mark.Key)
+		e.now, e.dirty = markRecord{l.Mark.Key, l.Mark.Value, l.Mark.Changed}, true
+	default:
+		return errors.New("an empty record")
+	}
+	for _, fault := range v.faults {
+		err = errors.Join(err, errors.New(fault))
+	}
+	return err
+}
+
+func (b *restorer) spec(i int) (*Spec, error) {
+	if i < 0 || i >= len(b.specs) {
+		return nil, fmt.Errorf("spec %d has not appeared", i)
+	}
+	return b.specs[i], nil
+}
+
+func (b *restorer) node(v *validator, n *dumpNode) error {
+	put, _ := v.putNode(PutNode{n.Node}).(PutNode)
+	if b.tx.nodes.find(n.ID) != nil {
+		return fmt.Errorf("a second node %q", n.ID)
+	}
+	if err := b.tx.putNode(&put.Node); err != nil {
+		return err
+	}
+	e := b.tx.nodes.find(n.ID)
+	e.now.Usage, e.now.Specification = n.Usage, n.Specification
+	return nil
+}
+
+func (b *restorer) gang(v *validator, g *dumpGang) error {
+	gang := &Gang{ID: g.ID, Levels: g.Levels, Loose: g.Loose}
+	for _, r := range g.Roles {
+		spec, err := b.spec(r.Spec)
+		if err != nil {
+			return err
+		}
+		gang.Roles = append(gang.Roles, Role{r.Name, spec, r.Members, r.Min})
+	}
+	gang = v.gang(gang)
+	if b.tx.gangs.find(g.ID) != nil {
+		return fmt.Errorf("a second gang %q", g.ID)
+	}
+	b.tx.gangs.add(g.ID).now = &GangState{Gang: gang, Placed: make([]int, len(gang.Roles)), Changed: g.Changed}
+	return nil
+}
+
+func (b *restorer) capsule(v *validator, c *dumpCapsule) error {
+	v.id("capsule id", string(c.ID))
+	v.text("owner", c.Owner, v.limits.IDBytes)
+	v.text("note", c.Note, v.limits.ValueBytes)
+	spec, err := b.spec(c.Spec)
+	if err != nil {
+		return err
+	}
+	if b.tx.capsules.find(c.ID) != nil {
+		return fmt.Errorf("a second capsule %q", c.ID)
+	}
+	if c.Submitted == 0 || c.Submitted > b.state.order {
+		return fmt.Errorf("capsule %q: order %d is not within 1 to %d", c.ID, c.Submitted, b.state.order)
+	}
+	now := Capsule{
+		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
+		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
+		earlier: restored(c.Earlier), released: c.Released,
+	}
+	now.slot = b.tx.nextCapsule.next(nil)
+	if err := b.belongs(&now); err != nil {
+		return err
+	}
+	e := b.tx.capsules.add(c.ID)
+	e.now, e.dirty = now, true
+	return nil
+}
+
+// belongs counts a capsule where it is: in its gang, on its node.
+func (b *restorer) belongs(c *Capsule) error {
+	if c.Gang != "" {
+		g := b.tx.gangs.find(c.Gang)
+		if g == nil || int(c.role) >= len(g.now.Placed) {
+			return fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang, c.role)
+		}
+		g.now.records++
+		g.now.Placed[c.role] += btoi(c.Placed())
+	}
+	if !c.Placed() {
+		return nil
+	}
+	n := b.tx.nodes.find(c.Node)
+	if n == nil || c.released {
+		return fmt.Errorf("capsule %q (released: %v) is on node %q, which has not appeared", c.ID, c.released, c.Node)
+	}
+	c.node = n.now.slot
+	usage := n.now.Usage
+	err := b.tx.take(n, &c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+	n.now.Usage = usage
+	n.now.Capsules++
+	return err
+}
+
+func (b *restorer) hold(v *validator, h *dumpHold) error {
+	own, _ := v.hold(h.Hold).(Hold)
+	n := b.tx.nodes.find(h.Node)
+	if n == nil || b.tx.hold(h.ID).now != nil {
+		return fmt.Errorf("hold %q appears twice, or its node %q has not appeared", h.ID, h.Node)
+	}
+	b.tx.hold(h.ID).now = &holdRecord{own, h.Changed}
+	usage := n.now.Usage
+	err := b.tx.take(n, &own.Room, own.Devices, own.Milli)
+	n.now.Usage = usage
+	n.now.holds++
+	return err
+}
+
+// finish publishes the write-set.
+func (b *restorer) finish() error {
+	b.tx.places = 1 // the write-set is no proposal with an id to remember
+	order := b.state.order
+	b.state.publish(&b.tx)
+	b.state.order = order
+	b.tx.reset()
+	return nil
+}
+
+// restored builds the list of earlier placements from its newest-first form.
+func restored(ids []dumpID) *placements {
+	var p *placements
+	for i := len(ids) - 1; i >= 0; i-- {
+		next := &placements{id: ids[i].ID, at: ids[i].At, before: p}
+		if p != nil {
+			next.depth = p.depth + 1
+		}
+		p = next
+	}
+	return p
+}
