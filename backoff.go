@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -31,7 +32,7 @@ func (b Backoff) faults() []string {
 	if b.Factor != 0 && !(b.Factor >= 1 && finite(b.Factor)) {
 		out = append(out, "Backoff: Factor must be at least 1")
 	}
-	if b.Jitter > 1 || b.Jitter != b.Jitter { //nolint:gocritic // NaN
+	if b.Jitter > 1 || math.IsNaN(b.Jitter) {
 		out = append(out, "Backoff: Jitter must be at most 1")
 	}
 	return out

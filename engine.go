@@ -98,7 +98,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		round := e.Pass(ctx)
-		if e.Hook != nil && !round.idle() && ctx.Err() == nil {
+		if e.Hook != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
 			e.Hook(round)
 		}
 		if round.Committed > 0 {

@@ -47,18 +47,18 @@ func (r *Rejection) Error() string {
 	switch {
 	case r.Bet != nil:
 		fmt.Fprintf(&b, "bet %T: ", r.Bet)
-	case r.Do >= 0 && r.Kind != ErrInvalid:
+	case r.Do >= 0 && !errors.Is(r.Kind, ErrInvalid):
 		fmt.Fprintf(&b, "commitment %d: ", r.Do)
 	}
 	b.WriteString(r.Reason)
 	if r.Dimension != "" {
 		fmt.Fprintf(&b, ": wants %d of %s, %d free", r.Want, r.Dimension, r.Free)
 	}
-	switch r.Kind {
-	case ErrConflict:
+	switch {
+	case errors.Is(r.Kind, ErrConflict):
 		fmt.Fprintf(&b, "; changed at revision %d; plan again on a view at %d or later", r.TakenAt, r.At)
-	case ErrInfeasible:
-		fmt.Fprintf(&b, "; nothing it rests on has changed since its view; correct the plan")
+	case errors.Is(r.Kind, ErrInfeasible):
+		b.WriteString("; nothing it rests on has changed since its view; correct the plan")
 	}
 	return b.String()
 }

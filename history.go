@@ -1,55 +1,51 @@
 package orbit
 
-import (
-	"slices"
-)
+import "sort"
 
-// history is a ring of the newest changes, in order of revision and sequence.
+// history holds the newest changes, in order of revision and sequence: a ring of pages, so that it grows
+// without copying.
+//
+// Change number i (counted from the first ever) is in pages[i/historyPage % len(pages)], once there are as
+// many pages as the limit needs.
 type history struct {
-	ring  []Change // grows up to limit
-	start int      // position of the oldest
+	pages [][]Change
+	first uint64 // number of the oldest change kept
+	next  uint64 // number of the next change
 	limit int
 	floor Revision // everything up to here has been dropped
 }
 
+const historyPage = 512
+
 // append adds what a published proposal has done.
 func (h *history) append(rev Revision, t *tx) {
 	for i, c := range t.p.Do {
-		h.push(Change{Revision: rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]})
+		*h.push() = Change{Revision: rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]}
 	}
 }
 
-func (h *history) push(c Change) {
-	if len(h.ring) < h.limit {
-		h.ring = append(h.ring, c) // start is 0 until the ring is full
-		return
+// push makes room for one more change, dropping the oldest if the limit is reached.
+func (h *history) push() *Change {
+	if h.next-h.first == uint64(h.limit) {
+		h.floor = h.at(h.first).Revision
+		*h.at(h.first) = Change{}
+		h.first++
 	}
-	h.floor = h.ring[h.start].Revision
-	h.ring[h.start] = c
-	if h.start++; h.start == len(h.ring) {
-		h.start = 0
+	if most := h.limit/historyPage + 2; len(h.pages) < most && h.next == uint64(len(h.pages))*historyPage {
+		h.pages = append(h.pages, make([]Change, historyPage))
 	}
+	h.next++
+	return h.at(h.next - 1)
 }
 
-// at returns the i-th oldest change.
-func (h *history) at(i int) *Change {
-	if i += h.start; i >= len(h.ring) {
-		i -= len(h.ring)
-	}
-	return &h.ring[i]
+func (h *history) at(i uint64) *Change {
+	return &h.pages[i/historyPage%uint64(len(h.pages))][i%historyPage]
 }
 
-// search returns the position of the first change at or after a revision.
-func (h *history) search(rev Revision) int {
-	lo, hi := 0, len(h.ring)
-	for lo < hi {
-		if mid := (lo + hi) / 2; h.at(mid).Revision < rev {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+// search returns the number of the first change at or after a revision.
+func (h *history) search(rev Revision) uint64 {
+	n := sort.Search(int(h.next-h.first), func(i int) bool { return h.at(h.first+uint64(i)).Revision >= rev })
+	return h.first + uint64(n)
 }
 
 // after returns a copy of all changes newer than a revision.
@@ -58,18 +54,19 @@ func (h *history) after(rev Revision) ([]Change, error) {
 		return nil, ErrCompacted
 	}
 	from := h.search(rev + 1)
-	if from == len(h.ring) {
+	if from == h.next {
 		return nil, nil
 	}
-	if from += h.start; from >= len(h.ring) {
-		return slices.Clone(h.ring[from-len(h.ring) : h.start]), nil
+	out := make([]Change, 0, h.next-from)
+	for i := from; i < h.next; i++ {
+		out = append(out, *h.at(i))
 	}
-	return slices.Concat(h.ring[from:], h.ring[:h.start]), nil
+	return out, nil
 }
 
 // idAt returns the id of the proposal committed at a revision, zero if it is not known any more.
 func (h *history) idAt(rev Revision) ProposalID {
-	if i := h.search(rev); i < len(h.ring) && h.at(i).Revision == rev {
+	if i := h.search(rev); i < h.next && h.at(i).Revision == rev {
 		return h.at(i).ID
 	}
 	return ProposalID{}

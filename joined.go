@@ -95,7 +95,7 @@ type age struct {
 }
 
 // before orders ages, oldest first.
-func (a age) before(b age) bool { return a.at.Before(b.at) }
+func (a age) before(b age) bool { return a.at.Before(b.at) } //nolint:unused // minHeap calls it
 
 // holdEnd is when a hold ends.
 type holdEnd struct {
@@ -104,7 +104,7 @@ type holdEnd struct {
 }
 
 // before orders ends, soonest first.
-func (a holdEnd) before(b holdEnd) bool { return a.at.Before(b.at) }
+func (a holdEnd) before(b holdEnd) bool { return a.at.Before(b.at) } //nolint:unused // minHeap calls it
 
 type (
 	ageHeap = minHeap[age]

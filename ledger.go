@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -167,7 +168,7 @@ func (l *MemoryLedger) commit(p *Proposal) (Revision, error) {
 
 // attribute adds to a receipt which commit took what the proposal wanted. It requires mu.
 func (l *MemoryLedger) attribute(err error) error {
-	if r, ok := err.(*Rejection); ok && r.Kind == ErrConflict { //nolint:errorlint // made by tx, not wrapped
+	if r := (*Rejection)(nil); errors.As(err, &r) && errors.Is(r.Kind, ErrConflict) {
 		r.TakenBy = l.history.idAt(r.TakenAt)
 	}
 	return err

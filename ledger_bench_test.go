@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func (w *benchWorld) floor() time.Duration {
 	}
 	target := make([]int, len(w.proposals))
 	for i, p := range w.proposals {
-		target[i] = index[p.Do[0].(orbit.Place).Node] //nolint:errcheck,forcetypeassert // made above
+		target[i] = index[p.Do[0].(orbit.Place).Node]
 	}
 	var runs []time.Duration
 	for range 3 {
@@ -114,7 +115,7 @@ func BenchmarkPropose(b *testing.B) {
 		for _, every := range []int{0, 1000} {
 			name := "never"
 			if every > 0 {
-				name = fmt.Sprint(every)
+				name = strconv.Itoa(every)
 			}
 			b.Run(nodesName(nodes)+"/snapshots="+name, func(b *testing.B) {
 				benchmarkPropose(b, newBenchWorld(b, nodes), every)

@@ -173,9 +173,9 @@ func (s *State) countGroup(c *Capsule, by int) {
 
 func (s *State) publishHolds(t *tx) {
 	for _, e := range t.holds.entries {
-		switch {
-		case e.now == e.was:
-		case e.now == nil:
+		switch e.now {
+		case e.was:
+		case nil:
 			s.holds.Delete(e.was)
 			s.left.Holds = s.rev
 		default:

@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -79,17 +78,6 @@ func (r Resources) plus(o Resources) Resources {
 		r[d] += o[d]
 	}
 	return r
-}
-
-// scaled returns n×r, and false if a dimension overflows. It requires r and n not negative.
-func (r Resources) scaled(n int64) (Resources, bool) {
-	for d := range r {
-		if n > 0 && r[d] > math.MaxInt64/n {
-			return r, false
-		}
-		r[d] *= n
-	}
-	return r, true
 }
 
 // faults lists the dimensions that are negative, in the words of what r is.

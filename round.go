@@ -35,5 +35,5 @@ func (r Round) String() string {
 		r.Engine, r.View, r.Pending, r.Proposed, r.Committed, r.Conflicts, r.Infeasible, r.Invalid+r.Unknown+r.Failed, len(r.Unplaced), r.Parked)
 }
 
-// idle reports whether there was nothing to do.
-func (r *Round) idle() bool { return r.Pending == 0 && r.Proposed == 0 && len(r.Errors) == 0 }
+// active reports whether there was anything to do.
+func (r *Round) active() bool { return r.Pending > 0 || r.Proposed > 0 }

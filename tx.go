@@ -315,15 +315,20 @@ func (t *tx) settle() error {
 }
 
 func (t *tx) settleNode(n *txNode) error {
-	t.at = n.asker
-	r := Rejection{Node: n.now.Node.ID}
-	free := n.now.Node.Capacity.minus(n.now.used.minus(n.asked))
-	if t.short(&r, &n.asked, free); r.Dimension != "" {
+	node, over := n.now.Node, false
+	for d := range n.asked {
+		over = over || n.asked[d] > 0 && n.now.used[d] > node.Capacity[d]
+	}
+	if over {
+		t.at = n.asker
+		r := Rejection{Node: node.ID}
+		t.short(&r, &n.asked, node.Capacity.minus(n.now.used.minus(n.asked)))
 		return t.refuse(r, n.newest(), "node %q is short", r.Node)
 	}
-	for i := range n.now.Node.Devices.Count {
+	for i := range node.Devices.Count {
 		if used := n.now.devices[i]; n.askedDevices.Has(i) && used > deviceMilli {
-			r.Dimension, r.Want, r.Free = fmt.Sprintf("device %d", i), int64(used), deviceMilli
+			t.at = n.asker
+			r := Rejection{Node: node.ID, Dimension: fmt.Sprintf("device %d", i), Want: int64(used), Free: deviceMilli}
 			return t.refuse(r, n.newest(), "node %q is short, all that would share the device added up", r.Node)
 		}
 	}

@@ -81,6 +81,13 @@ func (v *validator) id(what, id string) {
 	v.text(what, id, v.limits.IDBytes)
 }
 
+// ref checks the id of something that exists, if it does: what is filed under an id is valid UTF-8.
+func (v *validator) ref(what, id string) {
+	if id == "" || len(id) > v.limits.IDBytes {
+		v.id(what, id)
+	}
+}
+
 // text checks a string that may be empty.
 func (v *validator) text(what, s string, limit int) {
 	if len(s) > limit {
@@ -94,7 +101,7 @@ func (v *validator) text(what, s string, limit int) {
 func (v *validator) bet(bet Precondition) {
 	switch bet := bet.(type) {
 	case NodeFreeOf:
-		v.id("node id", string(bet.Node))
+		v.ref("node id", string(bet.Node))
 		for _, q := range bet.AtLeast {
 			if q < 0 {
 				v.failAll(bet.AtLeast.faults("at least"))
@@ -102,9 +109,9 @@ func (v *validator) bet(bet Precondition) {
 			}
 		}
 	case GangUnplaced:
-		v.id("gang id", string(bet.Gang))
+		v.ref("gang id", string(bet.Gang))
 	case NodeAt:
-		v.id("node id", string(bet.Node))
+		v.ref("node id", string(bet.Node))
 	case GroupIn:
 		v.id("group", bet.Group)
 		v.id("level", bet.Level)
@@ -120,9 +127,11 @@ func (v *validator) bet(bet Precondition) {
 func (v *validator) commitment(c Commitment) Commitment {
 	switch c := c.(type) {
 	case Place:
-		v.id("capsule id", string(c.Capsule))
-		v.id("node id", string(c.Node))
-		v.text("note", c.Note, v.limits.ValueBytes)
+		v.ref("capsule id", string(c.Capsule))
+		v.ref("node id", string(c.Node))
+		if c.Note != "" {
+			v.text("note", c.Note, v.limits.ValueBytes)
+		}
 	case Release:
 		v.release(&c)
 	case Submit:
@@ -130,11 +139,11 @@ func (v *validator) commitment(c Commitment) Commitment {
 	case PutNode:
 		return v.putNode(c)
 	case RemoveNode:
-		v.id("node id", string(c.Node))
+		v.ref("node id", string(c.Node))
 	case Hold:
 		return v.hold(c)
 	case Assign:
-		v.id("capsule id", string(c.Capsule))
+		v.ref("capsule id", string(c.Capsule))
 		v.text("owner", c.From, v.limits.IDBytes)
 		v.text("owner", c.Owner, v.limits.IDBytes)
 	case Mark:

@@ -1,0 +1,43 @@
+// Package orbit lets an orchestrator run several schedulers at once over one cluster, safely, without a
+// lock manager and without a leader: each scheduler plans on its own view, states its bet, and one small
+// ledger settles who won.
+//
+//	          ┌───────────────────── Engine.Pass ─────────────────────┐
+//	Ledger ─► View ─────► Navigator + PlacementEngine ─► Proposal ─────► Ledger.Propose
+//	Telemetry (join,      (plan)                         (bet)            (referee)
+//	           changes)                                                    └─ conflict ─► next pass
+//
+// # Words
+//
+// A [Capsule] is what is placed: one [Envelope] of resources on one node. What it asks for is its [Spec],
+// shared by all capsules alike. A [Node] is a machine. A [Navigator] is a scheduler: it claims pending
+// capsules and plans where they go. An [Engine] runs one navigator; a [Population] runs several. A
+// [Proposal] holds commitments and the bets they rest on: commit me only if this still holds. The [Ledger] is
+// a compare-and-swap on the world: it commits all of a proposal or nothing, and enforces by itself that no
+// node is ever oversubscribed, whatever a navigator says. A conflict means that somebody else was first; it
+// is expected, silent, and planned again in the next pass.
+//
+// # First steps
+//
+// Make a [MemoryLedger], tell it of nodes ([PutNode]) and capsules ([Submit]), and run an [Engine] with a
+// navigator from package nav, or with one of your own: a [NavigatorFunc] is a function, and a
+// [PlacementEngine] such as [Exhaustive] does the choosing.
+//
+// # Safety
+//
+// There are two layers. Within one plan a navigator reserves what it has promised, so it never oversubscribes
+// by itself. Between navigators the ledger judges every proposal against the world as it is. A careless or
+// hostile navigator can lose its own work, and no one else's.
+//
+// # Concurrency
+//
+// A ledger's methods may be called from any goroutine. A [State] is immutable. A [View], a
+// [PlacementEngine] and a navigator belong to one engine. Values that a ledger hands out (capsules, specs,
+// nodes) are shared and must not be written to.
+//
+// # Sources
+//
+// The loop is that of "Many Schedulers, One Commit Loop"; the idea of schedulers that share state and resolve
+// collisions when they commit is Omega's (Schwarzkopf et al., EuroSys 2013), and the scoring of machines,
+// with equivalence classes and relaxed randomization, is Borg's (Verma et al., EuroSys 2015).
+package orbit
