@@ -1,0 +1,196 @@
+package orbit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// small returns a ledger with nodes of 4 cores and 8 GiB each.
+func small(nodes ...orbit.NodeID) *orbit.MemoryLedger {
+	ledger := &orbit.MemoryLedger{}
+	for _, id := range nodes {
+		commit(ledger, orbit.PutNode{Node: orbit.Node{
+			ID:       id,
+			Capacity: orbit.Resources{orbit.CPU: 4_000, orbit.Memory: 8 << 30},
+			Labels:   map[string]string{"rack": "r1"},
+		}})
+	}
+	return ledger
+}
+
+func commit(ledger orbit.Ledger, do ...orbit.Commitment) orbit.Revision {
+	rev, err := ledger.Propose(context.Background(), orbit.Proposal{Do: do})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return rev
+}
+
+func snapshot(ledger orbit.Ledger) *orbit.State {
+	state, err := ledger.Snapshot(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return state
+}
+
+// cores asks for whole cores.
+func cores(n int64) *orbit.Spec {
+	return &orbit.Spec{Module: "web", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: n * 1000}}}
+}
+
+// One engine, one navigator, one pass.
+func Example() {
+	ledger := small("node-a", "node-b")
+	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"web-1", "web-2"}, Spec: cores(1)})
+
+	engine := &orbit.Engine{Name: "services", Ledger: ledger, Navigator: &nav.Services{}}
+	fmt.Println(engine.Pass(context.Background()))
+
+	state := snapshot(ledger)
+	fmt.Println("web-1 on", state.Capsule("web-1").Node)
+	fmt.Println("web-2 on", state.Capsule("web-2").Node)
+	// Output:
+	// services at 3: 2 pending, 2 proposed, 2 committed, 0 conflicts, 0 infeasible, 0 errors, 0 unplaced, 0 classes parked
+	// web-1 on node-a
+	// web-2 on node-b
+}
+
+// Two schedulers bet on the same room. The ledger settles who won, and says what the other one lacks.
+func ExampleMemoryLedger_Propose() {
+	ledger, ctx := small("node-a"), context.Background()
+	rev := commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"x", "y"}, Spec: cores(3)})
+
+	for _, id := range []orbit.CapsuleID{"x", "y"} {
+		_, err := ledger.Propose(ctx, orbit.Proposal{
+			View: rev, // both planned on this
+			Do:   []orbit.Commitment{orbit.Place{Capsule: id, Node: "node-a"}},
+			If:   []orbit.Precondition{orbit.NodeFreeOf{Node: "node-a", AtLeast: orbit.Resources{orbit.CPU: 3_000}}},
+		})
+		var receipt *orbit.Rejection
+		if errors.As(err, &receipt) {
+			fmt.Println(errors.Is(err, orbit.ErrConflict), receipt.Dimension, receipt.Want, receipt.Free)
+		}
+	}
+	// Output: true cpu 3000 1000
+}
+
+// After a deadline or a lost connection the same proposal may be sent again: it has one effect.
+func ExampleNewProposalID() {
+	ledger, ctx := small("node-a"), context.Background()
+	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"x"}, Spec: cores(1)})
+	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Place{Capsule: "x", Node: "node-a"}}}
+
+	first, _ := ledger.Propose(ctx, p)
+	again, err := ledger.Propose(ctx, p)
+	fmt.Println(first == again, err)
+	// Output: true <nil>
+}
+
+// To drain a node: make it unschedulable, release its capsules in batches, and let it leave. Each released
+// capsule returns to pending and is placed elsewhere by its navigator.
+func ExampleState_On_drain() {
+	ledger, ctx := small("node-a"), context.Background()
+	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"web-1", "web-2"}, Spec: cores(1)})
+	engine := &orbit.Engine{Name: "services", Ledger: ledger, Navigator: &nav.Services{}}
+	engine.Pass(ctx)
+	commit(ledger, orbit.PutNode{Node: orbit.Node{ID: "node-b", Capacity: orbit.Resources{orbit.CPU: 4_000}}})
+
+	node := *snapshot(ledger).Node("node-a").Node
+	node.Unschedulable = true
+	commit(ledger, orbit.PutNode{Node: node})
+	var batch []orbit.Commitment
+	for c := range snapshot(ledger).On("node-a") {
+		batch = append(batch, orbit.Release{Capsule: c.ID, From: "node-a"})
+	}
+	commit(ledger, batch...)
+	engine.Pass(ctx)
+	commit(ledger, orbit.RemoveNode{Node: "node-a"})
+
+	state := snapshot(ledger)
+	fmt.Println(state.NodeCount(), "node,", state.Node("node-b").Capsules, "capsules on node-b")
+	// Output: 1 node, 2 capsules on node-b
+}
+
+// A dry run: State.Check says what Propose would say.
+func ExampleState_Check() {
+	ledger := small("node-a")
+	rev := commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"x"}, Spec: cores(5)})
+	err := snapshot(ledger).Check(orbit.Proposal{View: rev, Do: []orbit.Commitment{orbit.Place{Capsule: "x", Node: "node-a"}}})
+	fmt.Println(errors.Is(err, orbit.ErrInfeasible))
+	fmt.Println(err)
+	// Output:
+	// true
+	// orbit: infeasible: commitment 0: node "node-a" is short: wants 5000 of cpu, 4000 free; nothing it rests on has changed since its view; correct the plan
+}
+
+// A capsule that fits nowhere comes back with the reasons counted.
+func ExampleExhaustive() {
+	ledger, ctx := small("node-a", "node-b", "node-c"), context.Background()
+	spec := cores(5)
+	spec.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{"r1"}}}
+	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"big"}, Spec: spec})
+
+	placement := &orbit.Exhaustive{}
+	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		placement.Sync(view)
+		_, err := placement.Best(pending[0].Spec)
+		return orbit.Plan{Unplaced: []orbit.Unplaced{{Capsule: pending[0], Why: err}}}, nil
+	})
+	round := (&orbit.Engine{Ledger: ledger, Navigator: navigator}).Pass(ctx)
+	fmt.Println(round.Unplaced[0].Why)
+	// Output: 0 of 3 nodes fit: 3 lack cpu
+}
+
+// A gang is placed by one proposal: whole, at least its minimum, or not at all.
+func ExampleGang() {
+	ledger, ctx := small("node-a", "node-b"), context.Background()
+	commit(ledger, orbit.Submit{Gang: &orbit.Gang{
+		ID:     "train",
+		Levels: []string{"rack"},
+		Roles:  []orbit.Role{{Name: "worker", Spec: cores(4), Members: []orbit.CapsuleID{"w0", "w1"}}},
+	}})
+	_, err := ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: "w0", Node: "node-a"}}})
+	fmt.Println("half a gang:", err != nil)
+
+	_, err = ledger.Propose(ctx, orbit.Proposal{
+		Do: []orbit.Commitment{orbit.Place{Capsule: "w0", Node: "node-a"}, orbit.Place{Capsule: "w1", Node: "node-b"}},
+		If: []orbit.Precondition{orbit.GangUnplaced{Gang: "train"}},
+	})
+	fmt.Println("all of it:", err, snapshot(ledger).Gang("train").Total())
+	// Output:
+	// half a gang: true
+	// all of it: <nil> 2
+}
+
+// A dump holds the whole state; a ledger continues from it.
+func ExampleRestore() {
+	ledger := small("node-a", "node-b")
+	var dump bytes.Buffer
+	if err := snapshot(ledger).Dump(&dump); err != nil {
+		log.Fatal(err)
+	}
+	state, err := orbit.Restore(&dump)
+	if err != nil {
+		log.Fatal(err)
+	}
+	again := &orbit.MemoryLedger{Start: state}
+	fmt.Println(snapshot(again).NodeCount(), "nodes; next revision", commit(again, orbit.Mark{Key: "restored", Value: "yes"}))
+	// Output: 2 nodes; next revision 3
+}
+
+// The text form of a predicate is that of a label selector.
+func ExampleParsePredicate() {
+	p, err := orbit.ParsePredicate(`zone in (b, a)`)
+	fmt.Println(p, err)
+	fmt.Println(p.Matches(map[string]string{"zone": "a"}), p.Matches(nil))
+	// Output:
+	// zone in (a, b) <nil>
+	// true false
+}
