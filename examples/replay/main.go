@@ -1,0 +1,137 @@
+// Replay runs the openb experiment through the loop and the ledger: capsules arrive in a random order until
+// they ask for 130% of the devices there are, nothing departs, what does not fit is dropped. It prints how
+// much of the capacity each policy has allocated as the arrivals go on. Without files it makes a cluster of
+// the same shape.
+//
+//	go run ./examples/replay -nodes openb_node_list_gpu_node.csv -pods openb_pod_list_default.csv \
+//	    -policy bestfit,dotprod,random -seeds 10 -inflate 1.3
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
+	"github.com/orbitsched/orbit/sim"
+)
+
+// firstSeed is that of the published experiment.
+const firstSeed = 42
+
+// policies are the scores by name. A random one has the seed of its run.
+var policies = map[string]func(seed uint64) orbit.Score{
+	"bestfit": func(uint64) orbit.Score { return score.BestFit{} },
+	"dotprod": func(uint64) orbit.Score { return score.DotProduct{} },
+	"random":  func(seed uint64) orbit.Score { return score.Random{Seed: seed} },
+	"spread":  func(uint64) orbit.Score { return orbit.SpreadScore{} },
+}
+
+type options struct {
+	nodes, pods string
+	policies    []string
+	seeds       int
+	inflate     float64
+}
+
+func main() {
+	log.SetFlags(0)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var o options
+	flag.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a cluster of the same shape")
+	flag.StringVar(&o.pods, "pods", "", "openb pod list (CSV)")
+	list := flag.String("policy", "bestfit,dotprod,random", "policies, separated by commas: bestfit, dotprod, random, spread")
+	flag.IntVar(&o.seeds, "seeds", 3, "runs of each policy, with seeds from 42 on")
+	flag.Float64Var(&o.inflate, "inflate", 1.3, "arriving device demand, as a part of the capacity")
+	flag.Parse()
+	o.policies = strings.Split(*list, ",")
+	if err := replay(ctx, o, os.Stdout); err != nil {
+		log.Fatal("replay: ", err)
+	}
+}
+
+// replay does all runs, as many at once as there are processors, and prints the table.
+func replay(ctx context.Context, o options, out io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	nodes, pods, err := load(o)
+	if err != nil {
+		return err
+	}
+	capacity := sim.DeviceCapacity(nodes)
+	fmt.Fprintf(out, "%d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; %d seeds\n\n",
+		len(nodes), float64(capacity)/1000, len(pods), 100*o.inflate, o.seeds)
+
+	results := make([][]curve, len(o.policies))
+	todo, progress := errgroup.Group{}, &progress{total: len(o.policies) * o.seeds}
+	todo.SetLimit(runtime.GOMAXPROCS(0))
+	for p, name := range o.policies {
+		results[p] = make([]curve, o.seeds)
+		for i := range o.seeds {
+			todo.Go(func() error {
+				seed := uint64(firstSeed + i)
+				arrivals, err := sim.Inflate(pods, capacity, o.inflate, seed)
+				if err != nil {
+					return err
+				}
+				results[p][i], err = run(ctx, nodes, arrivals, policies[name](seed))
+				progress.done(name, seed, err)
+				return err
+			})
+		}
+	}
+	if err := todo.Wait(); err != nil {
+		return err
+	}
+	printTable(out, o.policies, results)
+	return nil
+}
+
+func (o options) check() error {
+	if o.seeds < 1 {
+		return errors.New("-seeds must be at least 1")
+	}
+	if (o.nodes == "") != (o.pods == "") {
+		return errors.New("-nodes and -pods go together")
+	}
+	for _, name := range o.policies {
+		if policies[name] == nil {
+			return fmt.Errorf("unknown policy %q; there are bestfit, dotprod, random, spread", name)
+		}
+	}
+	return nil
+}
+
+func load(o options) ([]orbit.Node, []sim.Capsule, error) {
+	if o.nodes == "" {
+		nodes, pods := sim.OpenbLike(firstSeed, 1)
+		return nodes, pods, nil
+	}
+	nodes, err := readFile(o.nodes, sim.ReadNodes)
+	if err != nil {
+		return nil, nil, err
+	}
+	pods, err := readFile(o.pods, sim.ReadPods)
+	return nodes, pods, err
+}
+
+func readFile[T any](path string, read func(io.Reader, string) ([]T, error)) ([]T, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	return read(f, path)
+}

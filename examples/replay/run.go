@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sim"
+)
+
+// curve is the allocated part of the device capacity, in percent, at each tenth of arrived demand: the
+// entry i is at i×10% of the capacity. The last entry is the end of the run.
+type curve []float64
+
+// run replays one stream of arrivals against an empty cluster.
+func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, policy orbit.Score) (curve, error) {
+	ledger := &orbit.MemoryLedger{}
+	for i := range nodes {
+		if _, err := ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: nodes[i]}}}); err != nil {
+			return nil, err
+		}
+	}
+	engine := &orbit.Engine{
+		Name: "replay", Ledger: ledger, MaxPlan: len(arrivals),
+		ParkFor:   1, // nanosecond: every capsule gets its try, though others of its class have not fitted
+		Navigator: &nav.Services{Placement: &orbit.Exhaustive{Score: policy}},
+	}
+	capacity := float64(sim.DeviceCapacity(nodes))
+	out, arrived, allocated := curve{0}, 0.0, 0.0
+	for len(arrivals) > 0 {
+		n := 0
+		for ; n < len(arrivals) && arrived <= float64(len(out))*capacity/10; n++ {
+			arrived += float64(sim.DeviceDemand(arrivals[n].Spec))
+		}
+		placed, err := wave(ctx, ledger, engine, arrivals[:n])
+		if err != nil {
+			return nil, err
+		}
+		allocated += placed
+		out = append(out, 100*allocated/capacity)
+		arrivals = arrivals[n:]
+	}
+	return out, verify(ctx, ledger, allocated)
+}
+
+// wave submits capsules in their order, lets the engine place them in one pass, drops what does not fit, and
+// returns the device milli that was placed.
+func wave(ctx context.Context, ledger orbit.Ledger, engine *orbit.Engine, capsules []sim.Capsule) (float64, error) {
+	submit := make([]orbit.Commitment, len(capsules))
+	placed := 0.0
+	for i, c := range capsules {
+		submit[i] = orbit.Submit{IDs: []orbit.CapsuleID{c.ID}, Spec: c.Spec, Owner: engine.Name}
+		placed += float64(sim.DeviceDemand(c.Spec))
+	}
+	if _, err := ledger.Propose(ctx, orbit.Proposal{Do: submit}); err != nil {
+		return 0, err
+	}
+	round := engine.Pass(ctx)
+	if err := errors.Join(round.Errors...); err != nil || round.Committed+len(round.Unplaced) != len(capsules) {
+		return 0, fmt.Errorf("of %d capsules %d were placed and %d not: %w", len(capsules), round.Committed, len(round.Unplaced), err)
+	}
+	var drop []orbit.Commitment
+	for _, u := range round.Unplaced {
+		drop = append(drop, orbit.Release{Capsule: u.Capsule.ID, Final: true})
+		placed -= float64(sim.DeviceDemand(u.Capsule.Spec))
+	}
+	if len(drop) > 0 {
+		if _, err := ledger.Propose(ctx, orbit.Proposal{Do: drop}); err != nil {
+			return 0, err
+		}
+	}
+	return placed, nil
+}
+
+// verify recounts the ledger's books, and compares the devices in use with what the run has added up.
+func verify(ctx context.Context, ledger orbit.Ledger, allocated float64) error {
+	state, err := ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if err := state.Verify(); err != nil {
+		return err
+	}
+	used := 0.0
+	for c := range state.Capsules() {
+		if c.Placed() {
+			used += float64(sim.DeviceDemand(c.Spec))
+		}
+	}
+	if used != allocated {
+		return fmt.Errorf("the ledger has %.0f milli placed, the run counted %.0f", used, allocated)
+	}
+	return nil
+}

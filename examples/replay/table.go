@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// progress tells on stderr how far the runs are.
+type progress struct {
+	mu       sync.Mutex
+	finished int
+	total    int
+}
+
+func (p *progress) done(policy string, seed uint64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.finished++
+	state := "verified"
+	if err != nil {
+		state = err.Error()
+	}
+	fmt.Fprintf(os.Stderr, "%3d/%d %s, seed %d: %s\n", p.finished, p.total, policy, seed, state)
+}
+
+// printTable prints the mean curve of every policy, and one line for each with where it ends.
+func printTable(out io.Writer, names []string, results [][]curve) {
+	fmt.Fprintf(out, "Allocated device capacity in %%, by arrived demand in %% of capacity; mean of the seeds.\n\n%8s", "arrived")
+	for _, name := range names {
+		fmt.Fprintf(out, " %9s", name)
+	}
+	fmt.Fprintln(out)
+	for i := range results[0][0] {
+		label := fmt.Sprintf("%d", 10*i)
+		if i == len(results[0][0])-1 {
+			label = "end"
+		}
+		fmt.Fprintf(out, "%8s", label)
+		for p := range names {
+			fmt.Fprintf(out, " %9.2f", mean(results[p], i))
+		}
+		fmt.Fprintln(out)
+	}
+	fmt.Fprintln(out)
+	for p, name := range names {
+		fmt.Fprintf(out, "allocation %s %.2f\n", name, mean(results[p], len(results[p][0])-1))
+	}
+}
+
+// mean is that of entry i, or of the last one where a curve is shorter.
+func mean(curves []curve, i int) float64 {
+	sum := 0.0
+	for _, c := range curves {
+		sum += c[min(i, len(c)-1)]
+	}
+	return sum / float64(len(curves))
+}
