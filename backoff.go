@@ -10,10 +10,14 @@ import (
 // Backoff is how long an engine waits between passes: Initial after a pass that committed something, then
 // Factor times as long after each that did not, up to Max. The zero value works.
 type Backoff struct {
-	Initial time.Duration // default 10 ms
-	Max     time.Duration // default 1 s
-	Factor  float64       // default 2
-	Jitter  float64       // a wait is shortened by a random part of itself up to this; default 0.2, negative: none
+	// Default 10 ms.
+	Initial time.Duration
+	// Default 1 s.
+	Max time.Duration
+	// Default 2.
+	Factor float64
+	// A wait is shortened by a random part of itself up to this; default 0.2, negative: none.
+	Jitter float64
 }
 
 func (b Backoff) withDefaults() Backoff {
@@ -41,7 +45,8 @@ func (b Backoff) faults() []string {
 // pace is a backoff in use.
 type pace struct {
 	Backoff
-	base time.Duration // the wait before jitter; 0: none yet
+	// The wait before jitter; 0: none yet.
+	base time.Duration
 	rng  *rand.Rand
 }
 

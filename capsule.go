@@ -14,10 +14,14 @@ type AppClass uint8
 
 // The application classes.
 const (
-	LatencySensitive AppClass = iota // placed fast, spread, never starved
-	BestEffort                       // takes what is left
-	Batch                            // global throughput
-	GangClass                        // placed together or not at all
+	// Placed fast, spread, never starved.
+	LatencySensitive AppClass = iota
+	// Takes what is left.
+	BestEffort
+	// Global throughput.
+	Batch
+	// Placed together or not at all.
+	GangClass
 )
 
 // String returns the name of the class.
@@ -56,39 +60,57 @@ type Near struct {
 // Spec is what a capsule asks for. All capsules alike share one: a ledger keeps a copy of its own, one for
 // all equal specs, and hands that out. Treat what a ledger hands out as read-only.
 type Spec struct {
-	Module   string        `json:"module,omitempty"` // the set of identical capsules this one belongs to
-	Class    AppClass      `json:"class,omitempty"`
-	Priority int32         `json:"priority,omitempty"` // higher goes first, within one navigator
+	// The set of identical capsules this one belongs to.
+	Module string   `json:"module,omitempty"`
+	Class  AppClass `json:"class,omitempty"`
+	// Higher goes first, within one navigator.
+	Priority int32         `json:"priority,omitempty"`
 	Envelope Envelope      `json:"envelope"`
 	Devices  DeviceRequest `json:"devices"`
-	Require  []Predicate   `json:"require,omitempty"` // all must hold on the node
-	Prefer   []Preference  `json:"prefer,omitempty"`
-	Spread   Domains       `json:"spread"`          // failure domains it would like to spread across
-	Group    string        `json:"group,omitempty"` // co-location group it is a member of
-	Near     Near          `json:"near"`            // co-location it requires; a GroupIn bet, not a ledger rule
+	// All must hold on the node.
+	Require []Predicate  `json:"require,omitempty"`
+	Prefer  []Preference `json:"prefer,omitempty"`
+	// Failure domains it would like to spread across.
+	Spread Domains `json:"spread"`
+	// Co-location group it is a member of.
+	Group string `json:"group,omitempty"`
+	// Co-location it requires; a GroupIn bet, not a ledger rule.
+	Near Near `json:"near"`
 
-	self *Spec // this very spec, once it is the copy that all equal specs share
+	// This very spec, once it is the copy that all equal specs share.
+	self *Spec
 }
 
 // Capsule is the record of one capsule in a [State]. Read it, never write it.
 type Capsule struct {
-	ID        CapsuleID
-	Spec      *Spec
-	Owner     string    // the engine it is assigned to; empty: the one that claims it
-	Gang      GangID    // the gang it is a member of, if any
-	Node      NodeID    // where it is placed; empty: nowhere
-	Devices   DeviceSet // the instances it holds there
-	Note      string    // what the placement said of itself
-	Submitted uint64    // order of submission, rising within a ledger
-	Changed   Revision  // when this record last changed
-	PlacedAt  Revision  // when it was last placed
-	PlacedBy  ProposalID
+	ID   CapsuleID
+	Spec *Spec
+	// The engine it is assigned to; empty: the one that claims it.
+	Owner string
+	// The gang it is a member of, if any.
+	Gang GangID
+	// Where it is placed; empty: nowhere.
+	Node NodeID
+	// The instances it holds there.
+	Devices DeviceSet
+	// What the placement said of itself.
+	Note string
+	// Order of submission, rising within a ledger.
+	Submitted uint64
+	// When this record last changed.
+	Changed Revision
+	// When it was last placed.
+	PlacedAt Revision
+	PlacedBy ProposalID
 
-	earlier    *placements // proposals that placed it before PlacedBy, newest last
-	node, slot uint32      // dense indices into the state's tables
-	link       uint32      // placed: position in its node's list; released or free: next in that chain
-	role       uint16
-	released   bool
+	// Proposals that placed it before PlacedBy, newest last.
+	earlier *placements
+	// Dense indices into the state's tables.
+	node, slot uint32
+	// Placed: position in its node's list; released or free: next in that chain.
+	link     uint32
+	role     uint16
+	released bool
 }
 
 // placements remembers which proposals placed a capsule before its last placement. It is immutable.

@@ -24,16 +24,19 @@ func (s DeviceSet) Has(i int) bool { return s>>i&1 == 1 }
 // Devices is a node's group of device instances, all of one model. Each divides into 1000 milli.
 // Use is never declared: it follows from the placements.
 type Devices struct {
-	Model     string    `json:"model,omitempty"`
-	Count     int       `json:"count,omitempty"`     // instances, at most MaxDevices
-	Unhealthy DeviceSet `json:"unhealthy,omitempty"` // instances that take no new work
+	Model string `json:"model,omitempty"`
+	// Instances, at most MaxDevices.
+	Count int `json:"count,omitempty"`
+	// Instances that take no new work.
+	Unhealthy DeviceSet `json:"unhealthy,omitempty"`
 }
 
 // DeviceRequest asks for Count instances with Milli free on each, of any of the Models (none named: of any
 // model). The zero value asks for no device.
 type DeviceRequest struct {
-	Count  int      `json:"count,omitempty"`
-	Milli  int      `json:"milli,omitempty"` // per instance, 1 to 1000
+	Count int `json:"count,omitempty"`
+	// Per instance, 1 to 1000.
+	Milli  int      `json:"milli,omitempty"`
 	Models []string `json:"models,omitempty"`
 }
 

@@ -17,9 +17,10 @@ const dumpVersion = 1
 // dumpLine is one line of a dump: exactly one of its fields is set. The first line is the header, the last
 // one says how many lines came before it.
 type dumpLine struct {
-	Header  *dumpHeader  `json:"orbit,omitempty"`
-	Node    *dumpNode    `json:"node,omitempty"`
-	Spec    *Spec        `json:"spec,omitempty"` // numbered from 0 in order of appearance
+	Header *dumpHeader `json:"orbit,omitempty"`
+	Node   *dumpNode   `json:"node,omitempty"`
+	// Numbered from 0 in order of appearance.
+	Spec    *Spec        `json:"spec,omitempty"`
 	Gang    *dumpGang    `json:"gang,omitempty"`
 	Capsule *dumpCapsule `json:"capsule,omitempty"`
 	Hold    *dumpHold    `json:"hold,omitempty"`
@@ -71,8 +72,9 @@ type dumpCapsule struct {
 	Changed   Revision   `json:"changed"`
 	PlacedAt  Revision   `json:"placedAt,omitempty"`
 	PlacedBy  ProposalID `json:"placedBy,omitzero"`
-	Earlier   []dumpID   `json:"earlier,omitempty"` // newest first
-	Released  bool       `json:"released,omitempty"`
+	// Newest first.
+	Earlier  []dumpID `json:"earlier,omitempty"`
+	Released bool     `json:"released,omitempty"`
 }
 
 type dumpHold struct {

@@ -20,33 +20,50 @@ import (
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
 type Engine struct {
-	Name        string        // owner name for assigned capsules, and in rounds
-	Ledger      Ledger        // required
-	Navigator   Navigator     // required
-	Telemetry   Telemetry     // nil: none
-	MaxPlan     int           // most capsules planned in one pass; default 1,000
-	PlanTimeout time.Duration // deadline of one Plan; default 10 s
-	ParkFor     time.Duration // longest that a class which fits nowhere is put aside; default 30 s
-	Backoff     Backoff
-	Hook        func(Round) // called by Run after every pass that was not idle, from Run's goroutine
+	// Owner name for assigned capsules, and in rounds.
+	Name string
+	// Required.
+	Ledger Ledger
+	// Required.
+	Navigator Navigator
+	// Nil: none.
+	Telemetry Telemetry
+	// Most capsules planned in one pass; default 1,000.
+	MaxPlan int
+	// Deadline of one Plan; default 10 s.
+	PlanTimeout time.Duration
+	// Longest that a class which fits nowhere is put aside; default 30 s.
+	ParkFor time.Duration
+	Backoff Backoff
+	// Called by Run after every pass that was not idle, from Run's goroutine.
+	Hook func(Round)
 
-	once  sync.Once
-	mu    sync.Mutex // held during a Pass and while waiting looks at the view
-	fault error      // what is wrong with the fields
+	once sync.Once
+	// Held during a Pass and while waiting looks at the view.
+	mu sync.Mutex
+	// What is wrong with the fields.
+	fault error
 	view  View
 	from  source
 	pace  pace
 	ids   idSource
 
-	asking     sync.Mutex // guards the next two
-	claims     map[claim]bool
-	unanswered []error // Claims that failed
+	// Guards the next two.
+	asking sync.Mutex
+	claims map[claim]bool
+	// Claims that failed.
+	unanswered []error
 
-	arbiter   func(claim) bool // if set, decides instead of the navigator: a population's claims do not overlap
-	atLeast   Revision         // the next view must have reached this
-	unsettled []Proposal       // outcome unknown
-	late      <-chan verdict   // a Plan that overran its deadline and still runs
-	carried   []error          // what went wrong outside a pass
+	// If set, decides instead of the navigator: a population's claims do not overlap.
+	arbiter func(claim) bool
+	// The next view must have reached this.
+	atLeast Revision
+	// Outcome unknown.
+	unsettled []Proposal
+	// A Plan that overran its deadline and still runs.
+	late <-chan verdict
+	// What went wrong outside a pass.
+	carried []error
 }
 
 // claim is what a navigator is asked about.

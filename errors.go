@@ -26,18 +26,28 @@ var (
 
 // Rejection is the receipt for a proposal that was refused. Fields that do not apply are zero.
 type Rejection struct {
-	Kind      error        // ErrConflict, ErrInfeasible or ErrInvalid
-	Bet       Precondition // the bet that failed; nil: a rule of the ledger
-	Do        int          // otherwise the commitment at fault, as an index into Proposal.Do; -1: all together
-	Reason    string       // what failed, by how much
-	Capsule   CapsuleID
-	Node      NodeID
-	Dimension string     // the dimension, or the device instance, that is short
-	Want      int64      // what the proposal asks for there
-	Free      int64      // what there is
-	At        Revision   // the state judged; the next view must have reached it
-	TakenAt   Revision   // the newest change of what the proposal rests on
-	TakenBy   ProposalID // who made it, if still known
+	// ErrConflict, ErrInfeasible or ErrInvalid.
+	Kind error
+	// The bet that failed; nil: a rule of the ledger.
+	Bet Precondition
+	// Otherwise the commitment at fault, as an index into Proposal.Do; -1: all together.
+	Do int
+	// What failed, by how much.
+	Reason  string
+	Capsule CapsuleID
+	Node    NodeID
+	// The dimension, or the device instance, that is short.
+	Dimension string
+	// What the proposal asks for there.
+	Want int64
+	// What there is.
+	Free int64
+	// The state judged; the next view must have reached it.
+	At Revision
+	// The newest change of what the proposal rests on.
+	TakenAt Revision
+	// Who made it, if still known.
+	TakenBy ProposalID
 }
 
 // Error says what failed, by how much, and what to do.

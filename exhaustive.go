@@ -6,9 +6,11 @@ import "math"
 // faster engines must agree with, choice by choice, and fast enough for some hundreds of nodes. The zero
 // value works.
 type Exhaustive struct {
-	Score  Score // nil: SpreadScore
+	// Nil: SpreadScore.
+	Score  Score
 	Filter Filter
-	Seed   uint64 // breaks ties; 0: by node id
+	// Breaks ties; 0: by node id.
+	Seed uint64
 
 	books workset
 }

@@ -9,10 +9,12 @@ type GangID string
 // that the first placement is whole, or at least every role's minimum; which domain it is on is the
 // navigator's choice.
 type Gang struct {
-	ID     GangID   `json:"id"`
-	Roles  []Role   `json:"roles"`
-	Levels []string `json:"levels,omitempty"` // topology levels to try in this order, narrowest first
-	Loose  bool     `json:"loose,omitempty"`  // the levels are preferred, not required
+	ID    GangID `json:"id"`
+	Roles []Role `json:"roles"`
+	// Topology levels to try in this order, narrowest first.
+	Levels []string `json:"levels,omitempty"`
+	// The levels are preferred, not required.
+	Loose bool `json:"loose,omitempty"`
 }
 
 // Role is the part of a gang's members that have one shape.
@@ -20,7 +22,8 @@ type Role struct {
 	Name    string      `json:"name"`
 	Spec    *Spec       `json:"spec"`
 	Members []CapsuleID `json:"members"`
-	Min     int         `json:"min,omitempty"` // fewest members the first placement may hold; 0: all
+	// Fewest members the first placement may hold; 0: all.
+	Min int `json:"min,omitempty"`
 }
 
 // minimum is the fewest members that the first placement may hold.
@@ -33,11 +36,14 @@ func (r *Role) minimum() int {
 
 // GangState is a gang and how much of it is placed, at one revision. Read it, never write it.
 type GangState struct {
-	Gang    *Gang
-	Placed  []int    // members placed now, for each role
-	Changed Revision // when a member was last placed or released
+	Gang *Gang
+	// Members placed now, for each role.
+	Placed []int
+	// When a member was last placed or released.
+	Changed Revision
 
-	records int // members whose record is still kept
+	// Members whose record is still kept.
+	records int
 }
 
 // Total returns how many members are placed.

@@ -9,10 +9,13 @@ import "sort"
 // many pages as the limit needs.
 type history struct {
 	pages [][]Change
-	first uint64 // number of the oldest change kept
-	next  uint64 // number of the next change
+	// Number of the oldest change kept.
+	first uint64
+	// Number of the next change.
+	next  uint64
 	limit int
-	floor Revision // everything up to here has been dropped
+	// Everything up to here has been dropped.
+	floor Revision
 }
 
 const historyPage = 512

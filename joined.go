@@ -11,7 +11,8 @@ import (
 // joined is a node's report in a view.
 type joined struct {
 	Report
-	armed bool // the heap of heartbeats has an entry for it
+	// The heap of heartbeats has an entry for it.
+	armed bool
 }
 
 // hear takes over new reports and marks those that have crossed the staleness bound. It reports whether

@@ -49,21 +49,32 @@ type Outcome struct {
 // (check, build, publish, unlock, then wake whoever waits) in which no user code runs, and it has no clock.
 // The zero value is an empty ledger; set the fields before first use.
 type MemoryLedger struct {
-	Bounds     Limits             // zero fields have the defaults of Limits
-	Dimensions [Dimensions]string // names for diagnoses; empty ones have a default
-	Start      *State             // if set: continue from this state, within its limits and with its names
+	// Zero fields have the defaults of Limits.
+	Bounds Limits
+	// Names for diagnoses; empty ones have a default.
+	Dimensions [Dimensions]string
+	// If set: continue from this state, within its limits and with its names.
+	Start *State
 
 	once   sync.Once
 	limits Limits
-	rev    atomic.Uint64         // revision of live, for a glance without the lock
-	frozen atomic.Pointer[State] // the newest snapshot
+	// Revision of live, for a glance without the lock.
+	rev atomic.Uint64
+	// The newest snapshot.
+	frozen atomic.Pointer[State]
 
-	mu      sync.Mutex    // guards what follows
-	live    *State        // written in place where no snapshot sees it
-	tx      tx            // empty between commits
-	history history       // of live
-	wake    chan struct{} // closed by the next commit; nil: nobody waits
-	waited  Revision      // the revision when wake was made
+	// Guards what follows.
+	mu sync.Mutex
+	// Written in place where no snapshot sees it.
+	live *State
+	// Empty between commits.
+	tx tx
+	// Of live.
+	history history
+	// Closed by the next commit; nil: nobody waits.
+	wake chan struct{}
+	// The revision when wake was made.
+	waited Revision
 }
 
 func (l *MemoryLedger) init() {

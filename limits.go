@@ -5,17 +5,28 @@ import "cmp"
 // Limits are the numbers that a ledger keeps to. A zero field means the default beside it, which is that of
 // the in-memory ledger; [Ledger.Limits] returns them filled in, so that a navigator can plan within them.
 type Limits struct {
-	Commitments   int // commitments in one proposal: 65,536
-	Preconditions int // bets in one proposal: 65,536
-	Capsules      int // capsules in one Submit: 1,048,576
-	GangMembers   int // members of one gang, placed in one proposal: 65,536
-	IDBytes       int // bytes in one id, module, owner, label or mark key: 253
-	SpecBytes     int // bytes of text in one spec or in one node's labels: 65,536
-	ValueBytes    int // bytes in one mark's value or placement's note: 4,096
-	History       int // changes that Changes can look back on: 65,536
-	Terminal      int // records of released capsules that are kept, newest first: 65,536
-	ProposalIDs   int // remembered ids of proposals without a Place, newest first: 65,536
-	PlacementIDs  int // remembered ids of one capsule's placements, newest first: 32
+	// Commitments in one proposal: 65,536.
+	Commitments int
+	// Bets in one proposal: 65,536.
+	Preconditions int
+	// Capsules in one Submit: 1,048,576.
+	Capsules int
+	// Members of one gang, placed in one proposal: 65,536.
+	GangMembers int
+	// Bytes in one id, module, owner, label or mark key: 253.
+	IDBytes int
+	// Bytes of text in one spec or in one node's labels: 65,536.
+	SpecBytes int
+	// Bytes in one mark's value or placement's note: 4,096.
+	ValueBytes int
+	// Changes that Changes can look back on: 65,536.
+	History int
+	// Records of released capsules that are kept, newest first: 65,536.
+	Terminal int
+	// Remembered ids of proposals without a Place, newest first: 65,536.
+	ProposalIDs int
+	// Remembered ids of one capsule's placements, newest first: 32.
+	PlacementIDs int
 }
 
 // withDefaults returns a copy in which every field says what holds.

@@ -18,15 +18,18 @@ type Navigator interface {
 
 // Plan is what a navigator makes of its pending capsules.
 type Plan struct {
-	Proposals []Proposal // ID and View may be left zero: the engine fills them in
+	// ID and View may be left zero: the engine fills them in.
+	Proposals []Proposal
 	Unplaced  []Unplaced
-	Notes     []slog.Attr // whatever the navigator measured; handed on in the Round
+	// Whatever the navigator measured; handed on in the Round.
+	Notes []slog.Attr
 }
 
 // Unplaced is a capsule for which a plan has no place.
 type Unplaced struct {
 	Capsule *Capsule
-	Why     error // a *NoFit parks the capsule's class until a change could help it
+	// A *NoFit parks the capsule's class until a change could help it.
+	Why error
 }
 
 // NavigatorFunc makes a navigator of a planning function. It claims everything.

@@ -11,11 +11,12 @@ type NodeID string
 
 // Node describes a machine. Topology levels are label keys (rack, block, zone); their values are domains.
 type Node struct {
-	ID            NodeID            `json:"id"`
-	Capacity      Resources         `json:"capacity"`
-	Labels        map[string]string `json:"labels,omitempty"`
-	Devices       Devices           `json:"devices"`
-	Unschedulable bool              `json:"unschedulable,omitempty"` // draining: takes no new work
+	ID       NodeID            `json:"id"`
+	Capacity Resources         `json:"capacity"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Devices  Devices           `json:"devices"`
+	// Draining: takes no new work.
+	Unschedulable bool `json:"unschedulable,omitempty"`
 }
 
 // clone returns a copy that shares nothing with n.
@@ -41,17 +42,25 @@ func (n *Node) faults() []string {
 
 // NodeState is a node and what is taken of it, at one revision. Read it, never write it.
 type NodeState struct {
-	Node          *Node
-	Capsules      int      // capsules placed on it
-	Usage         Revision // when what is taken last changed, releases included
-	Specification Revision // when capacity, labels, devices or schedulability last changed
+	Node *Node
+	// Capsules placed on it.
+	Capsules int
+	// When what is taken last changed, releases included.
+	Usage Revision
+	// When capacity, labels, devices or schedulability last changed.
+	Specification Revision
 
-	used     Resources // placements and holds
-	devices  deviceUse // the same, of each device instance
-	holds    int       // live holds on it
-	members  []uint32  // slots of its capsules, in no order; owned when cap > len
-	slot     uint32
-	next     uint32 // the next free slot, if this one is free
+	// Placements and holds.
+	used Resources
+	// The same, of each device instance.
+	devices deviceUse
+	// Live holds on it.
+	holds int
+	// Slots of its capsules, in no order; owned when cap > len.
+	members []uint32
+	slot    uint32
+	// The next free slot, if this one is free.
+	next     uint32
 	occupied bool
 }
 
@@ -161,8 +170,10 @@ func (n *NodeState) takes(spec *Spec, set DeviceSet) {
 // misfit says why a node cannot take a capsule. It is comparable, so that misfits can be counted.
 type misfit struct {
 	kind misfitKind
-	arg  int    // which dimension or requirement
-	why  string // what a filter said
+	// Which dimension or requirement.
+	arg int
+	// What a filter said.
+	why string
 }
 
 type misfitKind uint8

@@ -36,7 +36,8 @@ type PlacementEngine interface {
 
 // Choice is where a capsule would go.
 type Choice struct {
-	Node    *NodeState // as it is before placing; good until the next Reserve, Rollback or Sync
+	// As it is before placing; good until the next Reserve, Rollback or Sync.
+	Node    *NodeState
 	Devices DeviceSet
 	Value   float64
 	Tie     float64
@@ -44,14 +45,16 @@ type Choice struct {
 
 // NoFit says why no node takes a capsule.
 type NoFit struct {
-	Nodes   int // nodes looked at
+	// Nodes looked at.
+	Nodes   int
 	Reasons []Reason
 }
 
 // Reason is how many nodes fail for the same reason, each node counted under the first that holds.
 type Reason struct {
 	Nodes int
-	Why   string // completes "n nodes ...", as in "lack memory"
+	// Completes "n nodes ...", as in "lack memory".
+	Why string
 }
 
 // Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory".

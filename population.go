@@ -20,7 +20,8 @@ var ErrUnclaimed = errors.New("unclaimed capsule")
 // needs no coordinator: claims divide the work, and the ledger settles the rest. Set the fields before Run.
 type Population struct {
 	Engines []*Engine
-	Report  func(error) // called once for each unclaimed capsule, with an error that wraps ErrUnclaimed
+	// Called once for each unclaimed capsule, with an error that wraps ErrUnclaimed.
+	Report func(error)
 }
 
 // Run runs all engines until ctx ends, and then returns nil. Before anything starts it refuses, with an

@@ -37,10 +37,14 @@ func (id *ProposalID) UnmarshalText(text []byte) error {
 // Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or none of it.
 // A ledger keeps nothing of the slices after Propose has returned.
 type Proposal struct {
-	ID   ProposalID     // applies at most once
-	View Revision       // what it was planned on; tells bad luck (conflict) from a mistake (infeasible)
-	Do   []Commitment   // in order, all or none
-	If   []Precondition // judged before Do
+	// Applies at most once.
+	ID ProposalID
+	// What it was planned on; tells bad luck (conflict) from a mistake (infeasible).
+	View Revision
+	// In order, all or none.
+	Do []Commitment
+	// Judged before Do.
+	If []Precondition
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
@@ -61,10 +65,11 @@ type RemoveNode struct {
 
 // Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang.
 type Submit struct {
-	IDs   []CapsuleID `json:"ids,omitempty"`
-	Spec  *Spec       `json:"spec,omitempty"`
-	Owner string      `json:"owner,omitempty"` // the engine they are assigned to; empty: the one that claims them
-	Gang  *Gang       `json:"gang,omitempty"`
+	IDs  []CapsuleID `json:"ids,omitempty"`
+	Spec *Spec       `json:"spec,omitempty"`
+	// The engine they are assigned to; empty: the one that claims them.
+	Owner string `json:"owner,omitempty"`
+	Gang  *Gang  `json:"gang,omitempty"`
 }
 
 // Place puts a pending capsule on a node, on these device instances if it asks for devices
@@ -73,16 +78,18 @@ type Place struct {
 	Capsule CapsuleID `json:"capsule"`
 	Node    NodeID    `json:"node"`
 	Devices DeviceSet `json:"devices,omitempty"`
-	Note    string    `json:"note,omitempty"` // kept with the placement, as in "warm"
+	// Kept with the placement, as in "warm".
+	Note string `json:"note,omitempty"`
 }
 
 // Release ends a placement or a hold: exactly one of Capsule and Hold is named. A placed capsule returns
 // to pending, or with Final ends for good, as a pending one may too.
 type Release struct {
 	Capsule CapsuleID `json:"capsule,omitempty"`
-	From    NodeID    `json:"from,omitempty"` // if named, the capsule must be on this node
-	Final   bool      `json:"final,omitempty"`
-	Hold    HoldID    `json:"hold,omitempty"`
+	// If named, the capsule must be on this node.
+	From  NodeID `json:"from,omitempty"`
+	Final bool   `json:"final,omitempty"`
+	Hold  HoldID `json:"hold,omitempty"`
 }
 
 // HoldID names a hold.
@@ -96,9 +103,10 @@ type Hold struct {
 	Node    NodeID    `json:"node"`
 	Room    Resources `json:"room"`
 	Devices DeviceSet `json:"devices,omitempty"`
-	Milli   int       `json:"milli,omitempty"` // on each of Devices
-	For     string    `json:"for,omitempty"`
-	Ends    time.Time `json:"ends"`
+	// On each of Devices.
+	Milli int       `json:"milli,omitempty"`
+	For   string    `json:"for,omitempty"`
+	Ends  time.Time `json:"ends"`
 }
 
 // Assign hands a capsule from one owner to another. It is a compare-and-swap in itself: From must be the
@@ -163,8 +171,10 @@ func (MarkAt) precondition()       {}
 // of a ledger: applied to the state before them they give the state after them ([State.Apply]).
 type Change struct {
 	Revision Revision
-	Seq      int // position among the changes of one revision
-	ID       ProposalID
-	Do       Commitment
-	Node     NodeID // the node it touched, if any: for a Release the one that was left
+	// Position among the changes of one revision.
+	Seq int
+	ID  ProposalID
+	Do  Commitment
+	// The node it touched, if any: for a Release the one that was left.
+	Node NodeID
 }

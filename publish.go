@@ -226,7 +226,7 @@ func (s *State) dropReleased() {
 func (s *State) forgetCapsule(c *Capsule) {
 	slot := c.slot
 	s.capsuleIDs.Delete(hashOf(string(c.ID)), slot, s.owner)
-	if g := s.Gang(c.Gang); g != nil {
+	if g := s.gangOf(c); g != nil {
 		now := *g
 		if now.records--; now.records == 0 {
 			s.gangs.Delete(g)
@@ -282,4 +282,12 @@ func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 	r.ring.Own(int(slot/16), o)[slot%16] = recentID{id, at}
 	r.index.Insert(hashOf(string(id[:])), slot, o)
 	r.next = (slot + 1) % uint32(limit)
+}
+
+// gangOf returns the gang that a capsule is a member of, nil if it is none's.
+func (s *State) gangOf(c *Capsule) *GangState {
+	if c.Gang == "" {
+		return nil
+	}
+	return s.Gang(c.Gang)
 }

@@ -14,20 +14,26 @@ type queue struct {
 	classes map[*Spec]*class
 	ready   []*class
 	parked  map[*Spec]*class
-	near    int // parked classes that wait for a member of their group
-	queued  []Revision
-	state   *State // what entries are judged by
-	batch   []entry
-	out     []*Capsule
+	// Parked classes that wait for a member of their group.
+	near   int
+	queued []Revision
+	// What entries are judged by.
+	state *State
+	batch []entry
+	out   []*Capsule
 }
 
 type class struct {
-	spec  *Spec
-	fifo  []entry
-	head  int            // of fifo
-	back  minHeap[entry] // given back, or pending again
-	at    int            // position in ready, -1 if not there
-	until time.Time      // parked at most until then; zero: not parked
+	spec *Spec
+	fifo []entry
+	// Of fifo.
+	head int
+	// Given back, or pending again.
+	back minHeap[entry]
+	// Position in ready, -1 if not there.
+	at int
+	// Parked at most until then; zero: not parked.
+	until time.Time
 }
 
 type entry struct {

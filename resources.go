@@ -11,10 +11,14 @@ type Dimension int
 // The dimensions that mean the same in every constellation. Those from 4 to Dimensions-1 belong to the
 // importer, who names them with [MemoryLedger.Dimensions] so that diagnoses can speak of them.
 const (
-	CPU    Dimension = iota // milli-cores
-	Memory                  // bytes
-	Disk                    // bytes
-	Slots                   // counts: sandboxes, addresses, ports, ...
+	// Milli-cores.
+	CPU Dimension = iota
+	// Bytes.
+	Memory
+	// Bytes.
+	Disk
+	// Counts: sandboxes, addresses, ports, ...
+	Slots
 
 	// Dimensions is the length of the vector.
 	Dimensions = 8

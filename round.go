@@ -8,22 +8,34 @@ import (
 
 // Round is what one pass of an engine did.
 type Round struct {
-	Engine     string
-	View       Revision // what it planned on
-	Pending    int      // capsules handed to the navigator
-	Proposed   int      // proposals sent
-	Committed  int      // proposals committed
-	Conflicts  int      // lost to another commit; planned again next pass
-	Infeasible int      // never held in their own view; if this rises pass after pass the navigator is wrong
-	Invalid    int      // malformed
-	Unknown    int      // outcome not known; sent again next pass
-	Failed     int      // the ledger was unavailable, or failed otherwise
-	Unplaced   []Unplaced
-	Parked     int // classes put aside because they fit nowhere
-	Notes      []slog.Attr
-	Errors     []error // all that went wrong but conflicts, at most 16 of a kind
+	Engine string
+	// What it planned on.
+	View Revision
+	// Capsules handed to the navigator.
+	Pending int
+	// Proposals sent.
+	Proposed int
+	// Proposals committed.
+	Committed int
+	// Lost to another commit; planned again next pass.
+	Conflicts int
+	// Never held in their own view; if this rises pass after pass the navigator is wrong.
+	Infeasible int
+	// Malformed.
+	Invalid int
+	// Outcome not known; sent again next pass.
+	Unknown int
+	// The ledger was unavailable, or failed otherwise.
+	Failed   int
+	Unplaced []Unplaced
+	// Classes put aside because they fit nowhere.
+	Parked int
+	Notes  []slog.Attr
+	// All that went wrong but conflicts, at most 16 of a kind.
+	Errors []error
 
-	Viewing, Planning, Proposing time.Duration // time per stage
+	// Time per stage.
+	Viewing, Planning, Proposing time.Duration
 }
 
 // maxErrors is how many errors of a kind a round keeps; the counts count them all.

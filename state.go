@@ -27,30 +27,37 @@ import (
 // then, 4. publish the write-set. [State.Check] stops before 4, so a refused proposal cannot change anything.
 type State struct {
 	world
-	fork sync.Mutex // guards cloning the ordered tables, which writes to the original
+	// Guards cloning the ordered tables, which writes to the original.
+	fork sync.Mutex
 }
 
 // world is what a State holds; copying it shares everything.
 type world struct {
-	rev     Revision
-	owner   cow.Owner // tables marked with it are ours to write; a frozen state has given it away
-	limits  Limits
-	names   dimensionNames
-	pending int    // capsules that wait
-	order   uint64 // last Submitted handed out
-	left    departures
-	recent  recentIDs
+	rev Revision
+	// Tables marked with it are ours to write; a frozen state has given it away.
+	owner  cow.Owner
+	limits Limits
+	names  dimensionNames
+	// Capsules that wait.
+	pending int
+	// Last Submitted handed out.
+	order  uint64
+	left   departures
+	recent recentIDs
 
-	nodes     cow.Array[[nodeChunk]NodeState]
-	nodeIDs   cow.Index
-	nodeBound uint32 // slots handed out so far
-	nodeFree  uint32 // first free slot; noSlot: none
+	nodes   cow.Array[[nodeChunk]NodeState]
+	nodeIDs cow.Index
+	// Slots handed out so far.
+	nodeBound uint32
+	// First free slot; noSlot: none.
+	nodeFree uint32
 
-	capsules      cow.Array[[capsuleChunk]Capsule]
-	capsuleIDs    cow.Index
-	capsuleBound  uint32
-	capsuleFree   uint32
-	oldest        uint32 // released capsules, in order of release, chained by link
+	capsules     cow.Array[[capsuleChunk]Capsule]
+	capsuleIDs   cow.Index
+	capsuleBound uint32
+	capsuleFree  uint32
+	// Released capsules, in order of release, chained by link.
+	oldest        uint32
 	newest        uint32
 	releasedCount int
 
@@ -66,7 +73,8 @@ const (
 	nodeChunk    = 4
 	capsuleChunk = 8
 	noSlot       = math.MaxUint32
-	degree       = 32 // of the ordered tables
+	// Of the ordered tables.
+	degree = 32
 )
 
 // departures tell when something that could be bet on last went away, for telling a conflict from a

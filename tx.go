@@ -8,41 +8,51 @@ import "fmt"
 // Invariants: now of an entry is was plus the commitments executed so far. asked is the sum of what this
 // proposal newly puts on a node, whatever it takes away. A fresh entry has a slot that no record uses.
 type tx struct {
-	s    *State
-	p    Proposal
-	rev  Revision // what the changes are stamped with
-	at   int      // the commitment being executed
-	bets bool     // the bets are being judged
+	s *State
+	p Proposal
+	// What the changes are stamped with.
+	rev Revision
+	// The commitment being executed.
+	at int
+	// The bets are being judged.
+	bets bool
 
 	nodes    overlay[NodeID, txNode]
 	capsules overlay[CapsuleID, txCapsule]
 	gangs    overlay[GangID, txGang]
 	holds    overlay[HoldID, txHold]
 	marks    overlay[string, txMark]
-	touched  []NodeID // the node of each commitment executed
-	places   int      // Place commitments in the proposal
+	// The node of each commitment executed.
+	touched []NodeID
+	// Place commitments in the proposal.
+	places int
 
 	nextNode, nextCapsule slotCursor
 }
 
 type txNode struct {
-	was          *NodeState // nil: fresh
+	// Nil: fresh.
+	was          *NodeState
 	now          NodeState
 	dirty, gone  bool
 	asked        Resources
 	askedDevices DeviceSet
-	asker        int // the last commitment that asked
+	// The last commitment that asked.
+	asker int
 }
 
 type txCapsule struct {
-	was   *Capsule // nil: fresh
+	// Nil: fresh.
+	was   *Capsule
 	now   Capsule
 	dirty bool
 }
 
 type txGang struct {
-	was *GangState // nil: fresh
-	now *GangState // a copy of its own once dirty
+	// Nil: fresh.
+	was *GangState
+	// A copy of its own once dirty.
+	now *GangState
 }
 
 type txHold struct{ was, now *holdRecord }

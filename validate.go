@@ -41,15 +41,18 @@ func (p *Proposal) prepare(l *Limits) error {
 
 // validator collects faults.
 type validator struct {
-	limits   *Limits
-	at       int
-	what     string
-	first    int // the first commitment at fault
-	faults   []string
-	last     *Spec // the spec seen last, and the shared copy of it
+	limits *Limits
+	at     int
+	what   string
+	// The first commitment at fault.
+	first  int
+	faults []string
+	// The spec seen last, and the shared copy of it.
+	last     *Spec
 	lastCopy *Spec
-	new      CapsuleID // the first new id, and once there are more all of them
-	seen     map[CapsuleID]bool
+	// The first new id, and once there are more all of them.
+	new  CapsuleID
+	seen map[CapsuleID]bool
 }
 
 // maxFaults is how many faults are spelled out.

@@ -37,8 +37,10 @@ type recount struct {
 	devices  deviceUse
 	capsules int
 	holds    int
-	newest   [Dimensions]Revision // the newest claim on each dimension
-	claimed  [MaxDevices]Revision // and on each device instance
+	// The newest claim on each dimension.
+	newest [Dimensions]Revision
+	// And on each device instance.
+	claimed  [MaxDevices]Revision
 	overflow bool
 }
 

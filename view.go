@@ -9,15 +9,23 @@ import (
 // Report is what a node last said of itself: the soft plane. It may be stale or lost, and nothing in it is
 // a promise. The zero value is the report of a node that has said nothing.
 type Report struct {
-	Node       NodeID
-	At         time.Time      // its heartbeat
-	Usage      Resources      // what is really used, as measured
-	CPUPercent float64        // load, 0 to 100
-	FreeSlots  int            // free sandbox slots
-	Warm       map[string]int // warm slots for each template
-	Templates  []string       // templates it supports
-	Volumes    []string       // volumes it has on disk
-	Stale      bool           // set by the view: older than the bound, or never made
+	Node NodeID
+	// Its heartbeat.
+	At time.Time
+	// What is really used, as measured.
+	Usage Resources
+	// Load, 0 to 100.
+	CPUPercent float64
+	// Free sandbox slots.
+	FreeSlots int
+	// Warm slots for each template.
+	Warm map[string]int
+	// Templates it supports.
+	Templates []string
+	// Volumes it has on disk.
+	Volumes []string
+	// Set by the view: older than the bound, or never made.
+	Stale bool
 }
 
 // Telemetry is where a view gets reports from. Its methods may be called from any goroutine.
@@ -36,14 +44,18 @@ type Telemetry interface {
 // The engine that owns it brings it up to date between passes, at the cost of what has changed; during a
 // Plan it stands still. Read it, never write it.
 type View struct {
-	state   *State
-	now     time.Time
-	version uint64   // of the telemetry
-	reports []joined // by node index; nil without telemetry
-	fresh   ageHeap  // one heartbeat of every armed node, no newer than its last, oldest first
+	state *State
+	now   time.Time
+	// Of the telemetry.
+	version uint64
+	// By node index; nil without telemetry.
+	reports []joined
+	// One heartbeat of every armed node, no newer than its last, oldest first.
+	fresh   ageHeap
 	changed changeLog
-	queue   queue // pending work of the engine that owns the view
-	ends    endHeap
+	// Pending work of the engine that owns the view.
+	queue queue
+	ends  endHeap
 }
 
 // State returns the ledger's state that the view shows.
@@ -75,8 +87,9 @@ func (v *View) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
 
 // source is where a view comes from.
 type source struct {
-	ledger    Ledger
-	telemetry Telemetry // may be nil
+	ledger Ledger
+	// May be nil.
+	telemetry Telemetry
 	mine      func(*Capsule) bool
 }
 
@@ -168,7 +181,8 @@ func (v *View) touch(c *Change, old *State, from *source) {
 // changeLog is what engines read to learn which nodes changed: a window on an endless list of indices.
 type changeLog struct {
 	window []int32
-	base   uint64 // position of window[0], at least 1
+	// Position of window[0], at least 1.
+	base uint64
 }
 
 // The window is cut in half when it reaches this.

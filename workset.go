@@ -13,10 +13,13 @@ type workset struct {
 	view   *View
 	cursor uint64
 	seed   uint64
-	nodes  []*NodeState // by node index; nil: no such node
-	ranks  []uint64     // hash of the node with the seed; nil for seed 0
-	undo   []undone
-	slab   []NodeState // room for copies
+	// By node index; nil: no such node.
+	nodes []*NodeState
+	// Hash of the node with the seed; nil for seed 0.
+	ranks []uint64
+	undo  []undone
+	// Room for copies.
+	slab []NodeState
 }
 
 // undone is what was there before a reservation.

@@ -1,0 +1,18 @@
+// Package score has ready scores for a navigator's [orbit.PlacementEngine]. Lower is better in all of them.
+//
+// There are two kinds. [BestFit], [DotProduct] and [Random] are whole policies, taken from the openb trace
+// experiment ("Beware of Fragmentation", USENIX ATC'23), so that results can be compared with published
+// ones. The others are building blocks: each runs from 0 (best) to 1 (worst), whatever the units of what it
+// looks at, so that they add up to something that can be reasoned about:
+//
+//	orbit.WeightedSum{
+//		{Weight: 4, Score: score.LeastAllocated{}},
+//		{Weight: 2, Score: score.Preferences{}},
+//		{Weight: 1, Score: score.Balance{}},
+//	}
+//
+// The sum runs from 0 to 7, and a node that meets all preferences is as good as one that is half as full.
+//
+// Every score here is a pure function of the node and the spec, reads no telemetry, gives 0 as its tie,
+// allocates nothing, works as its zero value, and expects a node on which the capsule fits.
+package score

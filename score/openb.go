@@ -1,0 +1,74 @@
+package score
+
+import (
+	"cmp"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What openb's scores divide by: about the most that one of its machines has.
+const (
+	openbCPU    = 128_000 // milli-cores
+	openbDevice = 8_000   // milli, of all devices of a machine together
+)
+
+// BestFit is the openb experiment's BestFit: the fuller the node would be after placing, the better.
+// CPU and devices count half each, both as a part of the largest machine, not of this one:
+//
+//	-int(100 · (1 - [½·(free CPU - wanted)/CPUMax + ½·(free device milli - wanted)/DeviceMax]))
+//
+// The original's integer min-max over the feasible nodes is left out: it cannot change which node is
+// best. Memory does not count. Rounding to whole percents is part of the policy: many nodes are equally
+// good, and with the engine's seed 0 the smallest node id among them wins, as in the original.
+type BestFit struct {
+	CPUMax    int64 // milli-cores; 0: 128,000
+	DeviceMax int64 // device milli; 0: 8,000
+}
+
+// Score rates the node from -100 (full) to 0; above 0 if the node has more free than the maxima say.
+func (s BestFit) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	cpu := float64(freeCPU(node)-spec.Envelope.Reservation[orbit.CPU]) / float64(cmp.Or(s.CPUMax, openbCPU))
+	devices := float64(freeDevices(node)-wantedDevices(spec)) / float64(cmp.Or(s.DeviceMax, openbDevice))
+	return -percent(1 - (0.5*cpu + 0.5*devices)), 0
+}
+
+// DotProduct is the openb experiment's DotProd: the less what is free points the way of what is wanted,
+// the better; so a node that has plenty of what the capsule needs is kept for others.
+//
+//	-int(100 · (1 - (free CPU · wanted/CPUMax² + free device milli · wanted/DeviceMax²)/2))
+//
+// Free is what is free before placing. Rounding and ties are as in [BestFit].
+type DotProduct struct {
+	CPUMax    int64 // milli-cores; 0: 128,000
+	DeviceMax int64 // device milli; 0: 8,000
+}
+
+// Score rates the node from -100 (nothing free of what is wanted) to 0.
+func (s DotProduct) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	cpuMax, deviceMax := float64(cmp.Or(s.CPUMax, openbCPU)), float64(cmp.Or(s.DeviceMax, openbDevice))
+	cpu := float64(freeCPU(node)) / cpuMax * (float64(spec.Envelope.Reservation[orbit.CPU]) / cpuMax)
+	devices := float64(freeDevices(node)) / deviceMax * (float64(wantedDevices(spec)) / deviceMax)
+	return -percent(1 - (cpu+devices)/2), 0
+}
+
+// percent turns a part of 1 into whole percents, rounded towards 0.
+func percent(part float64) float64 { return float64(int64(100 * part)) }
+
+// freeCPU is in milli-cores.
+func freeCPU(node *orbit.NodeState) int64 {
+	return node.Node.Capacity[orbit.CPU] - node.Used()[orbit.CPU]
+}
+
+// freeDevices is what is free of all healthy device instances together, in milli.
+func freeDevices(node *orbit.NodeState) int64 {
+	sum := 0
+	for i := range node.Node.Devices.Count {
+		sum += node.DeviceFree(i)
+	}
+	return int64(sum)
+}
+
+// wantedDevices is what the spec takes of all its device instances together, in milli.
+func wantedDevices(spec *orbit.Spec) int64 {
+	return int64(spec.Devices.Count) * int64(spec.Devices.Milli)
+}

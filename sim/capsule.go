@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Capsule is one that is yet to be submitted. Capsules alike share the Spec; treat it as read-only.
+type Capsule struct {
+	ID   orbit.CapsuleID
+	Spec *orbit.Spec
+}
+
+// Class is a number of capsules alike.
+type Class struct {
+	Spec  *orbit.Spec
+	Count int
+}
+
+// Expand lists the capsules of the classes, class by class. A capsule's id is its module and its number in
+// the class, as in "service-0003-000017"; so no two classes may share a module.
+func Expand(classes []Class) []Capsule {
+	total := 0
+	for _, c := range classes {
+		total += c.Count
+	}
+	out := make([]Capsule, 0, total)
+	for _, c := range classes {
+		for i := range c.Count {
+			out = append(out, Capsule{ID: orbit.CapsuleID(c.Spec.Module + "-" + number(i, 6)), Spec: c.Spec})
+		}
+	}
+	return out
+}
+
+// Shuffle brings the capsules into a random order, in place: the order in which classes interleave, where
+// Expand gives the one in which they come grouped.
+func Shuffle(capsules []Capsule, seed uint64) {
+	r := source(seed, "shuffle")
+	r.Shuffle(len(capsules), func(i, j int) { capsules[i], capsules[j] = capsules[j], capsules[i] })
+}
+
+// DeviceDemand is what a spec asks of all its device instances together, in milli.
+func DeviceDemand(spec *orbit.Spec) int64 {
+	return int64(spec.Devices.Count) * int64(spec.Devices.Milli)
+}
+
+// DeviceCapacity is what all device instances of the nodes have together, in milli.
+func DeviceCapacity(nodes []orbit.Node) int64 {
+	sum := int64(0)
+	for i := range nodes {
+		sum += 1000 * int64(nodes[i].Devices.Count)
+	}
+	return sum
+}
+
+// source returns random numbers for a seed and a purpose, so that two purposes never see the same ones.
+func source(seed uint64, purpose string) *rand.Rand {
+	stream := uint64(len(purpose))
+	for i := range len(purpose) {
+		stream = stream*0x100000001b3 ^ uint64(purpose[i])
+	}
+	return rand.New(rand.NewPCG(seed, stream))
+}
+
+// number writes i with at least so many digits.
+func number(i, digits int) string { return fmt.Sprintf("%0*d", digits, i) }
+
+// apportion divides total by the weights as exactly as whole numbers allow: each share is rounded so that no
+// prefix of the sum is off by more than a half. Weights below 0 count as 0; if no weight is above, all are
+// alike.
+func apportion(total int, weights []float64) []int {
+	all := 0.0
+	for _, w := range weights {
+		all += max(w, 0)
+	}
+	out, sum, given := make([]int, len(weights)), 0.0, 0
+	for i, w := range weights {
+		if all > 0 {
+			sum += max(w, 0) / all
+		} else {
+			sum += 1 / float64(len(weights))
+		}
+		out[i] = int(float64(total)*sum+0.5) - given
+		given += out[i]
+	}
+	return out
+}

@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// InputError says where a file cannot be read and why. errors.Is finds [orbit.ErrInvalid], or what reading
+// the file failed with.
+type InputError struct {
+	File   string // as named by the caller
+	Line   int    // from 1; 0: the file as a whole
+	Column string // the column's name; empty: the line as a whole
+	Reason string
+	Err    error
+}
+
+// Error reads like `pods.csv:17: column gpu_milli: 1200 is more than 1000`.
+func (e *InputError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	if e.Column != "" {
+		fmt.Fprintf(&b, ": column %s", e.Column)
+	}
+	return b.String() + ": " + e.Reason
+}
+
+// Unwrap returns Err.
+func (e *InputError) Unwrap() error { return e.Err }
+
+// table reads a CSV file whose header is known, row by row. The first fault is kept, and ends the reading.
+type table struct {
+	file    string
+	columns []string
+	csv     *csv.Reader
+	row     []string       // of the current line
+	line    int            // of the current row
+	seen    map[string]int // first column ─► line
+	fault   *InputError
+}
+
+// openTable requires the header to be exactly these columns.
+func openTable(r io.Reader, file string, columns []string) *table {
+	t := &table{file: file, columns: columns, csv: csv.NewReader(r), seen: map[string]int{}}
+	t.csv.FieldsPerRecord = -1 // counted here, for a better message
+	t.csv.ReuseRecord = true
+	if !t.read() {
+		if t.fault == nil {
+			t.fail("", "is empty; want the header %q", strings.Join(columns, ","))
+		}
+		return t
+	}
+	if !slices.Equal(t.row, columns) {
+		t.fail("", "header is %q; want %q", strings.Join(t.row, ","), strings.Join(columns, ","))
+	}
+	return t
+}
+
+// next goes to the next row, whose first column must be new. It reports false at the end and after a fault.
+func (t *table) next() bool {
+	if t.fault != nil || !t.read() {
+		return false
+	}
+	if len(t.row) != len(t.columns) {
+		t.fail("", "%d columns; want %d: %s", len(t.row), len(t.columns), strings.Join(t.columns, ","))
+		return false
+	}
+	name := t.text(0)
+	if first, ok := t.seen[name]; ok {
+		t.fail(t.columns[0], "%q is there already, on line %d", name, first)
+	}
+	t.seen[name] = t.line
+	return t.fault == nil
+}
+
+func (t *table) read() bool {
+	row, err := t.csv.Read()
+	t.row = row
+	var syntax *csv.ParseError
+	switch {
+	case errors.Is(err, io.EOF):
+		return false
+	case errors.As(err, &syntax):
+		t.line = syntax.Line
+		t.fail("", "byte %d: %v", syntax.Column, syntax.Err)
+	case err != nil:
+		t.line++
+		t.fail("", "cannot be read: %v", err)
+		t.fault.Err = err
+	default:
+		t.line, _ = t.csv.FieldPos(0)
+	}
+	return err == nil
+}
+
+// end returns the fault, or says that there were no rows.
+func (t *table) end() error {
+	if t.fault == nil && len(t.seen) == 0 {
+		t.fail("", "has a header, but no rows")
+	}
+	if t.fault == nil {
+		return nil
+	}
+	return t.fault
+}
+
+func (t *table) fail(column, format string, args ...any) {
+	if t.fault == nil {
+		t.fault = &InputError{t.file, t.line, column, fmt.Sprintf(format, args...), orbit.ErrInvalid}
+	}
+}
+
+// text returns a column that must not be empty.
+func (t *table) text(column int) string {
+	if t.row[column] == "" {
+		t.fail(t.columns[column], "is empty")
+	}
+	return strings.Clone(t.row[column])
+}
+
+// number returns a column that must be a whole number from 0 to most.
+func (t *table) number(column int, most int64) int64 {
+	text := t.row[column]
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		t.fail(t.columns[column], "%s is out of range", text)
+	case err != nil:
+		t.fail(t.columns[column], "%q is not a whole number", text)
+	case n < 0:
+		t.fail(t.columns[column], "%d is negative", n)
+	case n > most:
+		t.fail(t.columns[column], "%d is more than %d", n, most)
+	}
+	return n
+}
+
+// mebibytes returns a column in bytes.
+func (t *table) mebibytes(column int) int64 { return t.number(column, math.MaxInt64>>20) << 20 }
