@@ -84,6 +84,7 @@ func (t *table) next() bool {
 	return t.fault == nil
 }
 
+// read takes the next record, of any length. At the end of the file it reports false and keeps no fault.
 func (t *table) read() bool {
 	row, err := t.csv.Read()
 	t.row = row
@@ -97,7 +98,7 @@ func (t *table) read() bool {
 	case err != nil:
 		t.line++
 		t.fail("", "cannot be read: %v", err)
-		t.fault.Err = err
+		t.fault.Err = err // nothing is wrong with the text
 	default:
 		t.line, _ = t.csv.FieldPos(0)
 	}
@@ -115,13 +116,14 @@ func (t *table) end() error {
 	return t.fault
 }
 
+// fail keeps the first fault; what follows from it would only confuse.
 func (t *table) fail(column, format string, args ...any) {
 	if t.fault == nil {
 		t.fault = &InputError{t.file, t.line, column, fmt.Sprintf(format, args...), orbit.ErrInvalid}
 	}
 }
 
-// text returns a column that must not be empty.
+// text returns a column that must not be empty, as a copy: the row is used again for the next one.
 func (t *table) text(column int) string {
 	if t.row[column] == "" {
 		t.fail(t.columns[column], "is empty")

@@ -36,7 +36,7 @@ func Inflate(list []Capsule, capacityMilli int64, factor float64, seed uint64) (
 			orbit.ErrInvalid, target, len(list))
 	}
 	origins, times := out[:len(out):len(out)], make([]int, len(out))
-	for demand > 0 {
+	for demand > 0 { // with no demand no number of draws would reach the target, which is 0
 		i := r.IntN(len(origins))
 		if demand += DeviceDemand(origins[i].Spec); float64(demand) > target {
 			break

@@ -75,6 +75,7 @@ type podShape struct {
 	models      string // "A|B"
 }
 
+// readShape takes from the current row what the spec depends on. After a fault its result means nothing.
 func readShape(t *table) podShape {
 	s := podShape{
 		cpu:    t.number(1, math.MaxInt64),
@@ -104,6 +105,7 @@ func readShape(t *table) podShape {
 	return s
 }
 
+// spec returns what such pods ask for.
 func (s podShape) spec() *orbit.Spec {
 	spec := &orbit.Spec{Module: "openb", Class: s.class}
 	spec.Envelope.Reservation = orbit.Resources{orbit.CPU: s.cpu, orbit.Memory: s.memory, orbit.Slots: 1}

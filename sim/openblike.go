@@ -69,6 +69,7 @@ func OpenbLike(seed uint64, scale float64) ([]orbit.Node, []Capsule) {
 	return openbLikeNodes(seed, int(openbNodes*scale+0.5)), openbLikePods(seed, int(openbPods*scale+0.5))
 }
 
+// openbLikeNodes deals the kinds out to n nodes.
 func openbLikeNodes(seed uint64, n int) []orbit.Node {
 	weights := make([]float64, len(openbKinds))
 	for i := range openbKinds {
@@ -88,6 +89,8 @@ func openbLikeNodes(seed uint64, n int) []orbit.Node {
 	return nodes
 }
 
+// openbLikePods deals the shapes out to n pods. Every other shape is best effort, about as many pods as in
+// the trace.
 func openbLikePods(seed uint64, n int) []Capsule {
 	weights, specs := make([]float64, len(openbShapes)), make([]*orbit.Spec, len(openbShapes))
 	for i, s := range openbShapes {

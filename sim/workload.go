@@ -9,8 +9,8 @@ import (
 )
 
 // Mix describes a workload for a [Constellation] of [Machines]: services, batch sweeps, best-effort work and
-// work for devices. Capsules take less than 1 core and 2 GiB on average, so 20 for each node fill about a
-// third of it.
+// work for devices. Capsules take about 1 core and 2 GiB on average, so 20 for each node fill nearly a third
+// of the CPU and of the devices.
 type Mix struct {
 	Seed     uint64
 	Capsules int
@@ -26,6 +26,7 @@ type trade struct {
 	spec     func(r *rand.Rand, zones int) orbit.Spec
 }
 
+// trades divide the classes and the capsules: services have many small classes, sweeps have large ones.
 var trades = []trade{
 	{"service", 40, 30, service},
 	{"sweep", 30, 51, sweep},
@@ -55,7 +56,7 @@ func Workload(m Mix) []Class {
 			weights = append(weights, sizes[k])
 		}
 	}
-	rest := max(m.Capsules-m.Classes, 0)
+	rest := max(m.Capsules-m.Classes, 0) // what is left when every class has had one
 	for i, n := range apportion(rest, weights) {
 		classes[i].Count = n
 		if i < m.Capsules {
@@ -85,19 +86,17 @@ func service(r *rand.Rand, zones int) orbit.Spec {
 	s.Envelope.Reservation[orbit.Disk] = between(r, 1, 10) * gib
 	s.Spread = orbit.Domains{Level: "zone"}
 	for z := range zones {
-		if zones < 3 || r.IntN(zones) > 0 {
+		if zones < 3 || r.IntN(zones) > 0 { // most zones, so that specs differ in them
 			s.Spread.Names = append(s.Spread.Names, zoneName(z))
 		}
-	}
-	if len(s.Spread.Names) == 0 {
-		s.Spread.Level = ""
 	}
 	s.Prefer = []orbit.Preference{{Predicate: label("disk", "In", "ssd"), Weight: 1}}
 	switch r.IntN(10) {
 	case 0, 1:
 		s.Require = []orbit.Predicate{label("arch", "In", "amd64")}
 	case 2:
-		s.Require = []orbit.Predicate{label("zone", "NotIn", zoneName(r.IntN(max(zones-1, 1))+1))}
+		avoid := zoneName(1 + r.IntN(max(zones-1, 1))) // never z1: there is always somewhere to go
+		s.Require = []orbit.Predicate{label("zone", "NotIn", avoid)}
 	case 3:
 		s.Prefer = append(s.Prefer, orbit.Preference{Predicate: label("kind", "In", "large"), Weight: 2})
 	}
@@ -136,6 +135,7 @@ func device(r *rand.Rand, _ int) orbit.Spec {
 	return s
 }
 
+// envelope starts a spec: CPU in milli-cores, memory in bytes.
 func envelope(class orbit.AppClass, priority int32, cpu, memory int64) orbit.Spec {
 	return orbit.Spec{Class: class, Priority: priority, Envelope: orbit.Envelope{
 		Reservation: orbit.Resources{orbit.CPU: cpu, orbit.Memory: memory},

@@ -3,8 +3,6 @@ package telemetry
 import (
 	"cmp"
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -183,6 +181,7 @@ func (b *Board) Stats() Stats {
 	return s
 }
 
+// The defaults: a node that reports every 10 s may lose two reports, and its clock may be one report ahead.
 const (
 	defaultStale = 30 * time.Second
 	defaultAhead = 10 * time.Second
@@ -195,45 +194,13 @@ func (b *Board) now() time.Time {
 	return time.Now()
 }
 
+// unlink takes e out of the ring; e is to be linked again, or dropped.
 func (e *entry) unlink() {
 	e.prev.next, e.next.prev = e.next, e.prev
 }
 
+// linkAfter puts e, which is in no ring, behind p.
 func (e *entry) linkAfter(p *entry) {
 	e.prev, e.next = p, p.next
 	p.next.prev, p.next = e, e
-}
-
-// repeats reports whether a report says nothing new but its heartbeat.
-func repeats(known, r *orbit.Report) bool {
-	return known.Usage == r.Usage && known.CPUPercent == r.CPUPercent && known.FreeSlots == r.FreeSlots &&
-		maps.Equal(known.Warm, r.Warm) && sameSet(known.Templates, r.Templates) && sameSet(known.Volumes, r.Volumes)
-}
-
-// copyOf returns a copy that shares nothing with r, but with the known report what both have alike.
-func copyOf(r, known *orbit.Report) orbit.Report {
-	c := *r
-	c.Stale = false
-	c.Warm, c.Templates, c.Volumes = known.Warm, known.Templates, known.Volumes
-	if !maps.Equal(known.Warm, r.Warm) {
-		c.Warm = maps.Clone(r.Warm)
-	}
-	if !sameSet(known.Templates, r.Templates) {
-		c.Templates = sortedSet(r.Templates)
-	}
-	if !sameSet(known.Volumes, r.Volumes) {
-		c.Volumes = sortedSet(r.Volumes)
-	}
-	return c
-}
-
-// sameSet compares a sorted set with words in any order. Nodes that report in order cost no allocation.
-func sameSet(known, words []string) bool {
-	return slices.Equal(known, words) || slices.Equal(known, sortedSet(words))
-}
-
-func sortedSet(words []string) []string {
-	words = slices.Clone(words)
-	slices.Sort(words)
-	return slices.Compact(words)
 }

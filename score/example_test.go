@@ -1,0 +1,41 @@
+package score_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
+)
+
+// Two empty nodes; the wish for an SSD outweighs that the bigger node would be less full.
+func Example() {
+	var ledger orbit.MemoryLedger
+	ctx := context.Background()
+	_, err := ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{
+		orbit.PutNode{Node: orbit.Node{ID: "big", Capacity: orbit.Resources{orbit.CPU: 64_000}, Labels: map[string]string{"disk": "hdd"}}},
+		orbit.PutNode{Node: orbit.Node{ID: "small", Capacity: orbit.Resources{orbit.CPU: 16_000}, Labels: map[string]string{"disk": "ssd"}}},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	state, _ := ledger.Snapshot(ctx)
+
+	ssd, _ := orbit.ParsePredicate("disk in (ssd)")
+	spec := &orbit.Spec{
+		Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 8_000}},
+		Prefer:   []orbit.Preference{{Predicate: ssd, Weight: 1}},
+	}
+	policy := orbit.WeightedSum{
+		{Weight: 1, Score: score.LeastAllocated{}},
+		{Weight: 2, Score: score.Preferences{}},
+	}
+	for node := range state.Nodes() {
+		value, _ := policy.Score(node, &orbit.Report{}, spec)
+		fmt.Printf("%-5s %.3f\n", node.Node.ID, value)
+	}
+	// Output:
+	// big   2.125
+	// small 0.500
+}

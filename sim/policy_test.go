@@ -1,0 +1,102 @@
+//go:build !race
+
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
+	"github.com/orbitsched/orbit/sim"
+)
+
+// The openb experiment in its dumbest form: no loop, no engine; for each capsule one call of the score per
+// feasible node, the first best by id, straight into a ledger. What the loop gives must agree with it.
+// ORBIT_OPENB_SEEDS sets how many of the ten seeds run (default 2). There is nothing concurrent in
+// it, and the race detector makes it twenty times slower, so it is left out there.
+func TestOpenbPolicies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("replays the openb trace; not in short mode")
+	}
+	nodes, pods := openb(t)
+	seeds := 2
+	if text := os.Getenv("ORBIT_OPENB_SEEDS"); text != "" {
+		_, err := fmt.Sscan(text, &seeds)
+		require.NoError(t, err)
+	}
+	for _, c := range []struct {
+		name      string
+		published float64
+		tolerance float64 // of the mean of ten seeds
+		policy    func(seed uint64) orbit.Score
+	}{
+		{"bestfit", 93.08, 0.35, func(uint64) orbit.Score { return score.BestFit{} }},
+		{"dotprod", 90.85, 0.35, func(uint64) orbit.Score { return score.DotProduct{} }},
+		{"random", 87.47, 0.6, func(seed uint64) orbit.Score { return score.Random{Seed: seed} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			sum := 0.0
+			for seed := uint64(42); seed < uint64(42+seeds); seed++ {
+				arrivals, err := sim.Inflate(pods, sim.DeviceCapacity(nodes), 1.3, seed)
+				require.NoError(t, err)
+				percent := 100 * float64(replay(t, nodes, arrivals, c.policy(seed))) / float64(sim.DeviceCapacity(nodes))
+				t.Logf("seed %d: %.2f%%", seed, percent)
+				sum += percent
+			}
+			slack := c.tolerance + 0.6*(1/math.Sqrt(float64(seeds))-1/math.Sqrt(10)) // fewer seeds, more noise
+			t.Logf("mean of %d: %.2f%%, published %.2f%%", seeds, sum/float64(seeds), c.published)
+			require.InDelta(t, c.published, sum/float64(seeds), slack)
+		})
+	}
+}
+
+// replay places what fits and returns the device milli that it takes.
+func replay(t *testing.T, nodes []orbit.Node, arrivals []sim.Capsule, policy orbit.Score) (milli int64) {
+	var ledger orbit.MemoryLedger
+	ctx := context.Background()
+	propose := func(do ...orbit.Commitment) *orbit.State {
+		_, err := ledger.Propose(ctx, orbit.Proposal{Do: do})
+		require.NoError(t, err)
+		state, err := ledger.Snapshot(ctx)
+		require.NoError(t, err)
+		return state
+	}
+	var join []orbit.Commitment
+	for _, n := range nodes {
+		join = append(join, orbit.PutNode{Node: n})
+	}
+	var states []*orbit.NodeState // by id
+	state := propose(join...)
+	for n := range state.Nodes() {
+		states = append(states, n)
+	}
+	for _, c := range arrivals {
+		best, low := -1, math.Inf(1)
+		for i, n := range states {
+			if !n.Fits(c.Spec) {
+				continue
+			}
+			if v, _ := policy.Score(n, nil, c.Spec); v < low {
+				best, low = i, v
+			}
+		}
+		if best < 0 {
+			continue
+		}
+		id := states[best].Node.ID
+		set, ok := states[best].PickDevices(c.Spec.Devices)
+		require.True(t, ok)
+		state = propose(orbit.Submit{IDs: []orbit.CapsuleID{c.ID}, Spec: c.Spec}, orbit.Place{Capsule: c.ID, Node: id, Devices: set})
+		states[best] = state.Node(id)
+		milli += sim.DeviceDemand(c.Spec)
+	}
+	require.NoError(t, state.Verify())
+	return milli
+}

@@ -1,0 +1,46 @@
+package telemetry
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file compares and copies reports. A board never writes into a map or a slice that a reader may hold:
+// it makes a new one where something has changed, and goes on sharing the old one where nothing has.
+
+// repeats reports whether a report says nothing new but its heartbeat.
+func repeats(known, r *orbit.Report) bool {
+	return known.Usage == r.Usage && known.CPUPercent == r.CPUPercent && known.FreeSlots == r.FreeSlots &&
+		maps.Equal(known.Warm, r.Warm) && sameSet(known.Templates, r.Templates) && sameSet(known.Volumes, r.Volumes)
+}
+
+// copyOf returns a copy that shares nothing with r, but with the known report what both have alike.
+func copyOf(r, known *orbit.Report) orbit.Report {
+	c := *r
+	c.Stale = false
+	c.Warm, c.Templates, c.Volumes = known.Warm, known.Templates, known.Volumes
+	if !maps.Equal(known.Warm, r.Warm) {
+		c.Warm = maps.Clone(r.Warm)
+	}
+	if !sameSet(known.Templates, r.Templates) {
+		c.Templates = sortedSet(r.Templates)
+	}
+	if !sameSet(known.Volumes, r.Volumes) {
+		c.Volumes = sortedSet(r.Volumes)
+	}
+	return c
+}
+
+// sameSet compares a sorted set with words in any order. Nodes that report in order cost no allocation.
+func sameSet(known, words []string) bool {
+	return slices.Equal(known, words) || slices.Equal(known, sortedSet(words))
+}
+
+// sortedSet returns a copy, sorted and without repetition.
+func sortedSet(words []string) []string {
+	words = slices.Clone(words)
+	slices.Sort(words)
+	return slices.Compact(words)
+}

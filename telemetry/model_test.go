@@ -1,0 +1,99 @@
+package telemetry_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// model is the dumb board: all reports, and for each of a few readers the nodes it has yet to hear of.
+type model struct {
+	known   map[orbit.NodeID]orbit.Report
+	unheard [2]map[orbit.NodeID]bool
+	version [2]uint64
+}
+
+func (m *model) report(r orbit.Report, now time.Time, bound time.Duration) (taken bool) {
+	old, ok := m.known[r.Node]
+	if ok && r.At.Before(old.At) || r.At.After(now.Add(10*time.Second)) {
+		return false
+	}
+	stale := r.At.Sub(old.At) >= bound || now.Sub(old.At) >= bound
+	if !ok || stale || old.FreeSlots != r.FreeSlots || !maps.Equal(old.Warm, r.Warm) || !slices.Equal(old.Volumes, r.Volumes) {
+		for _, u := range m.unheard {
+			u[r.Node] = true
+		}
+	}
+	m.known[r.Node] = r
+	return true
+}
+
+// Whatever is reported and forgotten, each reader gets exactly the nodes that have changed since it last
+// asked, each once, with their newest report.
+func TestBoardAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, c := newBoard()
+		m := model{known: map[orbit.NodeID]orbit.Report{}, unheard: [2]map[orbit.NodeID]bool{{}, {}}}
+		node := rapid.SampledFrom([]orbit.NodeID{"a", "b", "c", "d"})
+		t.Repeat(map[string]func(*rapid.T){
+			"report": func(t *rapid.T) {
+				r := orbit.Report{
+					Node:      node.Draw(t, "node"),
+					At:        c.now.Add(time.Duration(rapid.IntRange(-15, 11).Draw(t, "at")) * time.Second),
+					FreeSlots: rapid.IntRange(0, 1).Draw(t, "slots"),
+					Warm:      rapid.MapOfN(rapid.SampledFrom([]string{"x", "y"}), rapid.IntRange(0, 1), 0, 2).Draw(t, "warm"),
+					Volumes:   rapid.SampledFrom([][]string{nil, {"v"}, {"v", "w"}}).Draw(t, "volumes"),
+				}
+				taken := m.report(r, c.now, b.StaleAfter())
+				require.Equal(t, taken, b.Report(r) == nil)
+			},
+			"wait": func(t *rapid.T) {
+				c.now = c.now.Add(time.Duration(rapid.IntRange(1, 31).Draw(t, "seconds")) * time.Second)
+			},
+			"forget": func(t *rapid.T) {
+				id := node.Draw(t, "node")
+				b.Forget(id)
+				delete(m.known, id)
+				for _, u := range m.unheard {
+					delete(u, id)
+				}
+			},
+			"read": func(t *rapid.T) {
+				i := rapid.IntRange(0, 1).Draw(t, "reader")
+				m.read(t, b, i)
+			},
+			"": func(t *rapid.T) {
+				require.Equal(t, len(m.known), b.Stats().Nodes)
+				for id, r := range m.known {
+					latest, ok := b.Latest(id)
+					require.True(t, ok)
+					require.True(t, latest.At.Equal(r.At))
+					require.Equal(t, r.FreeSlots, latest.FreeSlots)
+				}
+			},
+		})
+	})
+}
+
+func (m *model) read(t *rapid.T, b *telemetry.Board, i int) {
+	reports, version, err := b.Reports(context.Background(), m.version[i])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, version, m.version[i])
+	got := map[orbit.NodeID]bool{}
+	for _, r := range reports {
+		require.False(t, got[r.Node], "a node is reported once")
+		got[r.Node] = true
+		require.True(t, m.known[r.Node].At.Equal(r.At))
+		require.True(t, maps.Equal(m.known[r.Node].Warm, r.Warm))
+	}
+	require.Equal(t, m.unheard[i], got)
+	m.unheard[i], m.version[i] = map[orbit.NodeID]bool{}, version
+}
