@@ -105,7 +105,7 @@ func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
 	}
 	n.asked, n.now.used, n.asker = asked, used, t.at
 	n.askedDevices |= set
-	n.now.devices.add(set, int32(milli))
+	n.now.useDevices(set, milli)
 	n.now.Usage, n.dirty = t.rev, true
 	return nil
 }
@@ -137,7 +137,7 @@ func (t *tx) release(c *Release) (NodeID, error) {
 func (t *tx) leave(e *txCapsule) {
 	n := t.node(e.now.Node) // is a member: nodes with capsules cannot leave
 	n.now.used = n.now.used.minus(e.now.Spec.Envelope.Reservation)
-	n.now.devices.add(e.now.Devices, -int32(e.now.Spec.Devices.Milli))
+	n.now.useDevices(e.now.Devices, -e.now.Spec.Devices.Milli)
 	n.now.Capsules--
 	n.now.Usage, n.dirty = t.rev, true
 	t.countGang(&e.now, -1)
@@ -250,7 +250,7 @@ func (t *tx) endHold(id HoldID) (NodeID, error) {
 	}
 	n := t.node(e.now.Node) // is a member: nodes with holds cannot leave
 	n.now.used = n.now.used.minus(e.now.Room)
-	n.now.devices.add(e.now.Devices, -int32(e.now.Milli))
+	n.now.useDevices(e.now.Devices, -e.now.Milli)
 	n.now.holds--
 	n.now.Usage, n.dirty = t.rev, true
 	e.now = nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
+
+	"github.com/orbitsched/orbit/internal/cow"
 )
 
 // NodeID names a node. A node that leaves and joins again under its id never repeats a counter.
@@ -52,13 +54,16 @@ type NodeState struct {
 
 	// Placements and holds.
 	used Resources
-	// The same, of each device instance.
-	devices deviceUse
+	// The same, of each device instance; shared and never written to. Nil: nothing.
+	devices *deviceUse
 	// Live holds on it.
 	holds int
-	// Slots of its capsules, in no order; owned when cap > len.
-	members []uint32
-	slot    uint32
+	// Slots of its capsules, in no order. Older states may see a prefix of the same array: only the lineage
+	// that appender names may append in place, and only the owner that remover names may change elements.
+	members  []uint32
+	appender cow.Owner
+	remover  cow.Owner
+	slot     uint32
 	// The next free slot, if this one is free.
 	next     uint32
 	occupied bool
@@ -75,6 +80,9 @@ func (n *NodeState) Free() Resources { return n.Node.Capacity.minus(n.used) }
 func (n *NodeState) DeviceFree(i int) int {
 	if i < 0 || i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
 		return 0
+	}
+	if n.devices == nil {
+		return deviceMilli
 	}
 	return max(0, deviceMilli-int(n.devices[i]))
 }
@@ -163,8 +171,26 @@ func (n *NodeState) tightest(set DeviceSet) int {
 // takes returns n with one more capsule of the spec on it: what a plan sees after it has reserved.
 func (n *NodeState) takes(spec *Spec, set DeviceSet) {
 	n.used = n.used.plus(spec.Envelope.Reservation)
-	n.devices.add(set, int32(spec.Devices.Milli))
+	n.useDevices(set, spec.Devices.Milli)
 	n.Capsules++
+}
+
+// useDevices adds to what is taken of the instances of a set. What was there before stays as it is, for
+// whoever still sees it.
+func (n *NodeState) useDevices(set DeviceSet, milli int) {
+	if set == 0 {
+		return
+	}
+	use := n.deviceUse()
+	use.add(set, int32(milli))
+	n.devices = &use
+}
+
+func (n *NodeState) deviceUse() deviceUse {
+	if n.devices == nil {
+		return deviceUse{}
+	}
+	return *n.devices
 }
 
 // misfit says why a node cannot take a capsule. It is comparable, so that misfits can be counted.

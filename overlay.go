@@ -1,5 +1,7 @@
 package orbit
 
+import "slices"
+
 // overlay holds the entries of a write-set by key: a short list at first, with a map once it is long.
 type overlay[K comparable, E any] struct {
 	keys    []K
@@ -35,15 +37,18 @@ func (o *overlay[K, E]) find(key K) *E {
 	return nil
 }
 
-// add appends a zero entry under a key that is not there yet.
+// add appends a zero entry under a key that is not there yet. What lies beyond the end has been cleared.
 func (o *overlay[K, E]) add(key K) *E {
-	var zero E
 	o.keys = append(o.keys, key)
-	o.entries = append(o.entries, zero)
+	o.entries = slices.Grow(o.entries, 1)
+	o.entries = o.entries[:len(o.entries)+1]
 	return &o.entries[len(o.entries)-1]
 }
 
 func (o *overlay[K, E]) reset() {
+	if len(o.keys) == 0 {
+		return
+	}
 	if cap(o.keys) > overlayMany {
 		*o = overlay[K, E]{}
 		return

@@ -1,8 +1,6 @@
 package orbit
 
 import (
-	"slices"
-
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
@@ -46,16 +44,8 @@ func (s *State) growCapsules(bound uint32) {
 	s.capsules.Grow(int(bound+capsuleChunk-1)/capsuleChunk, s.owner)
 }
 
-// ownNode returns a node's record for writing. Lists of members that a snapshot may still see are clipped,
-// so that appending to them moves them.
 func (s *State) ownNode(slot uint32) *NodeState {
-	chunk, copied := s.nodes.Take(int(slot/nodeChunk), s.owner)
-	if copied {
-		for i := range chunk {
-			chunk[i].members = slices.Clip(chunk[i].members)
-		}
-	}
-	return &chunk[slot%nodeChunk]
+	return &s.nodes.Own(int(slot/nodeChunk), s.owner)[slot%nodeChunk]
 }
 
 func (s *State) ownCapsule(slot uint32) *Capsule {
@@ -78,9 +68,9 @@ func (s *State) publishNode(e *txNode) {
 	if n.occupied && n.Specification != e.now.Specification {
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 	}
-	members := n.members
+	members, appender, remover := n.members, n.appender, n.remover
 	*n = e.now
-	n.members = members
+	n.members, n.appender, n.remover = members, appender, remover
 	if e.was == nil {
 		s.nodeIDs.Insert(hashOf(string(n.Node.ID)), n.slot, s.owner)
 		s.members.ReplaceOrInsert(nodeKey{n.Node.ID, n.slot})
@@ -132,6 +122,9 @@ func btoi(b bool) int {
 // link adds a placed capsule to its node's list and to its group.
 func (s *State) link(c *Capsule) {
 	n := s.ownNode(c.node)
+	if n.appender != s.lineage || len(n.members) == cap(n.members) {
+		s.moveMembers(n)
+	}
 	c.link = uint32(len(n.members))
 	n.members = append(n.members, c.slot)
 	s.countGroup(c, 1)
@@ -141,8 +134,8 @@ func (s *State) link(c *Capsule) {
 // its group.
 func (s *State) unlink(c *Capsule) {
 	n := s.ownNode(c.node)
-	if cap(n.members) == len(n.members) { // may be shared
-		n.members = slices.Grow(slices.Clone(n.members), 1)
+	if n.remover != s.owner {
+		s.moveMembers(n)
 	}
 	last := n.members[len(n.members)-1]
 	n.members[c.link] = last
@@ -151,6 +144,12 @@ func (s *State) unlink(c *Capsule) {
 		s.ownCapsule(last).link = c.link
 	}
 	s.countGroup(c, -1)
+}
+
+// moveMembers gives a node's list an array that no other state sees, with room for more.
+func (s *State) moveMembers(n *NodeState) {
+	n.members = append(make([]uint32, 0, max(4, len(n.members)+len(n.members)/2)), n.members...)
+	n.appender, n.remover = s.lineage, s.owner
 }
 
 func (s *State) countGroup(c *Capsule, by int) {

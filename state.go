@@ -35,9 +35,11 @@ type State struct {
 type world struct {
 	rev Revision
 	// Tables marked with it are ours to write; a frozen state has given it away.
-	owner  cow.Owner
-	limits Limits
-	names  dimensionNames
+	owner cow.Owner
+	// Names the line of states that are written one after another; a copy that is written starts a new one.
+	lineage cow.Owner
+	limits  Limits
+	names   dimensionNames
 	// Capsules that wait.
 	pending int
 	// Last Submitted handed out.
@@ -70,8 +72,8 @@ type world struct {
 
 // Chunks are what is copied when a record changes that a snapshot still sees.
 const (
-	nodeChunk    = 4
-	capsuleChunk = 8
+	nodeChunk    = 2
+	capsuleChunk = 4
 	noSlot       = math.MaxUint32
 	// Of the ordered tables.
 	degree = 32
@@ -120,6 +122,7 @@ func hashOf(id string) uint32 {
 func newState(limits Limits, names [Dimensions]string) *State {
 	return &State{world: world{
 		owner:    cow.NewOwner(),
+		lineage:  cow.NewOwner(),
 		limits:   limits.withDefaults(),
 		names:    names,
 		nodeFree: noSlot, capsuleFree: noSlot, oldest: noSlot, newest: noSlot,
@@ -155,7 +158,7 @@ func (s *State) freeze() *State {
 // thaw returns a writable copy of an immutable state.
 func (s *State) thaw() *State {
 	c := s.copy()
-	c.owner = cow.NewOwner()
+	c.owner, c.lineage = cow.NewOwner(), cow.NewOwner()
 	return c
 }
 

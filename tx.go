@@ -336,7 +336,10 @@ func (t *tx) settleNode(n *txNode) error {
 		return t.refuse(r, n.newest(), "node %q is short", r.Node)
 	}
 	for i := range node.Devices.Count {
-		if used := n.now.devices[i]; n.askedDevices.Has(i) && used > deviceMilli {
+		if !n.askedDevices.Has(i) {
+			continue
+		}
+		if used := n.now.devices[i]; used > deviceMilli {
 			t.at = n.asker
 			r := Rejection{Node: node.ID, Dimension: fmt.Sprintf("device %d", i), Want: int64(used), Free: deviceMilli}
 			return t.refuse(r, n.newest(), "node %q is short, all that would share the device added up", r.Node)

@@ -164,19 +164,21 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if known := v.s.Node(id); known != n {
 		v.fail("node %q is not found by its id", id)
 	}
-	if r.overflow || n.used != r.used || n.devices != r.devices {
-		v.fail("node %q counts used %v, devices %v; its placements and holds take %v, %v", id, n.used, n.devices, r.used, r.devices)
+	if r.overflow || n.used != r.used || n.deviceUse() != r.devices {
+		v.fail("node %q counts used %v, devices %v; its placements and holds take %v, %v", id, n.used, n.deviceUse(), r.used, r.devices)
 	}
 	if n.Capsules != r.capsules || len(n.members) != r.capsules || n.holds != r.holds {
 		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, len(n.members), n.holds, r.capsules, r.holds)
 	}
-	if len(n.used.faults("")) > 0 || slices.Min(n.devices[:]) < 0 {
-		v.fail("node %q: negative use: %v, devices %v", id, n.used, n.devices)
+	if len(n.used.faults("")) > 0 || lowest(n.deviceUse()) < 0 {
+		v.fail("node %q: negative use: %v, devices %v", id, n.used, n.deviceUse())
 	}
 	if max(n.Usage, n.Specification) > v.s.rev {
 		v.fail("node %q: counters %d and %d are in the future", id, n.Usage, n.Specification)
 	}
 }
+
+func lowest(u deviceUse) int32 { return slices.Min(u[:]) }
 
 // compareCapacity accepts a node that is over its capacity only if nothing was admitted there since the
 // capacity last changed.
@@ -187,7 +189,7 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 				n.Node.ID, n.used[d], n.Node.Capacity[d], v.s.names.name(Dimension(d)), r.newest[d], n.Specification)
 		}
 	}
-	for i, used := range n.devices {
+	for i, used := range n.deviceUse() {
 		room := int32(deviceMilli)
 		if i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
 			room = 0

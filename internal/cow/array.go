@@ -19,7 +19,7 @@ var owners atomic.Uint64
 // NewOwner returns a number that no other writer in this process has.
 func NewOwner() Owner { return Owner(owners.Add(1)) }
 
-const pageBits = 6
+const pageBits = 5
 
 // Array is a persistent array of T, grown at its end. T is what is copied at once: a small Go array of
 // records. The zero value is empty.
@@ -49,20 +49,13 @@ func (a *Array[T]) At(i int) *T {
 
 // Own returns element i for writing by o, copying it first if o does not own it.
 func (a *Array[T]) Own(i int, o Owner) *T {
-	v, _ := a.Take(i, o)
-	return v
-}
-
-// Take is Own, and reports whether the element was copied: what it refers to is then shared.
-func (a *Array[T]) Take(i int, o Owner) (v *T, copied bool) {
 	p := a.ownPage(i>>pageBits, o)
 	l := p.leaves[i&(1<<pageBits-1)]
 	if l.owner != o {
 		l = &leaf[T]{owner: o, value: l.value}
 		p.leaves[i&(1<<pageBits-1)] = l
-		copied = true
 	}
-	return &l.value, copied
+	return &l.value
 }
 
 func (a *Array[T]) ownPage(i int, o Owner) *page[T] {
