@@ -20,6 +20,7 @@ type Backoff struct {
 	Jitter float64
 }
 
+// withDefaults returns a copy in which every field says what holds.
 func (b Backoff) withDefaults() Backoff {
 	b.Initial = cmp.Or(b.Initial, 10*time.Millisecond)
 	b.Max = max(cmp.Or(b.Max, time.Second), b.Initial)
@@ -28,6 +29,7 @@ func (b Backoff) withDefaults() Backoff {
 	return b
 }
 
+// faults says everything that is wrong with b.
 func (b Backoff) faults() []string {
 	var out []string
 	if b.Initial < 0 || b.Max < 0 {
@@ -50,6 +52,7 @@ type pace struct {
 	rng  *rand.Rand
 }
 
+// reset makes the next wait the initial one.
 func (p *pace) reset() { p.base = 0 }
 
 // next returns how long to wait now, and grows.

@@ -45,6 +45,7 @@ func (r *DeviceRequest) accepts(model string) bool {
 	return len(r.Models) == 0 || slices.Contains(r.Models, model)
 }
 
+// faults says what is wrong with r, nothing if it asks for devices that there can be, or for none.
 func (r *DeviceRequest) faults() []string {
 	var out []string
 	switch {
@@ -57,6 +58,7 @@ func (r *DeviceRequest) faults() []string {
 	return out
 }
 
+// faults says what is wrong with d.
 func (d *Devices) faults() []string {
 	if d.Count < 0 || d.Count > MaxDevices {
 		return []string{fmt.Sprintf("devices: count is %d; a node has 0 to %d", d.Count, MaxDevices)}
@@ -70,6 +72,7 @@ func (d *Devices) faults() []string {
 // deviceUse is what is taken of each instance, in milli.
 type deviceUse [MaxDevices]int32
 
+// add adds milli, which may be negative, to the instances of a set.
 func (u *deviceUse) add(set DeviceSet, milli int32) {
 	for s := uint16(set); s != 0; s &= s - 1 {
 		u[bits.TrailingZeros16(s)] += milli

@@ -139,6 +139,7 @@ type dumper struct {
 	err   error
 }
 
+// line writes one record and counts it, unless an earlier one failed.
 func (d *dumper) line(l dumpLine) bool {
 	if d.err == nil {
 		d.err = d.out.Encode(l)
@@ -160,6 +161,7 @@ func (d *dumper) spec(s *Spec) int {
 	return n
 }
 
+// gang writes a gang after the specs of its roles.
 func (d *dumper) gang(g *GangState) {
 	out := &dumpGang{ID: g.Gang.ID, Levels: g.Gang.Levels, Loose: g.Gang.Loose, Changed: g.Changed}
 	for i := range g.Gang.Roles {
@@ -169,6 +171,7 @@ func (d *dumper) gang(g *GangState) {
 	d.line(dumpLine{Gang: out})
 }
 
+// capsule writes a record after its spec.
 func (d *dumper) capsule(c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,

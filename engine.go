@@ -76,6 +76,7 @@ type claim struct {
 // deadline.
 var ErrNavigator = errors.New("navigator failed")
 
+// init checks the fields and makes the engine ready, once.
 func (e *Engine) init() {
 	e.once.Do(func() {
 		if e.fault = e.check(); e.fault != nil {
@@ -210,6 +211,8 @@ func (e *Engine) look(ctx context.Context, now time.Time) error {
 // mine reports whether a pending capsule is this engine's.
 func (e *Engine) mine(c *Capsule) bool { return e.owns(c.Owner, c.Spec) }
 
+// owns reports whether pending work with this owner and spec is this engine's: it is named, or nobody is
+// and it claims it.
 func (e *Engine) owns(owner string, spec *Spec) bool {
 	if owner != "" {
 		return owner == e.Name
@@ -243,6 +246,7 @@ func (e *Engine) ask(key claim) bool {
 	return answer
 }
 
+// takeUnanswered moves failures of Claims into a round.
 func (e *Engine) takeUnanswered(round *Round) {
 	e.asking.Lock()
 	defer e.asking.Unlock()
@@ -250,6 +254,7 @@ func (e *Engine) takeUnanswered(round *Round) {
 	e.unanswered = nil
 }
 
+// planTimeout is the deadline of one call into the navigator.
 func (e *Engine) planTimeout() time.Duration { return cmp.Or(e.PlanTimeout, 10*time.Second) }
 
 // park puts aside the classes that fit nowhere.
@@ -359,12 +364,14 @@ type idSource struct {
 	count  uint64
 }
 
+// newIDSource returns a source that shares no id with any other.
 func newIDSource() idSource {
 	var s idSource
 	_, _ = rand.Read(s.prefix[:]) // never fails
 	return s
 }
 
+// next returns a new id, without asking the system for randomness each time.
 func (s *idSource) next() (id ProposalID) {
 	s.count++
 	copy(id[:], s.prefix[:])

@@ -31,6 +31,9 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 	return "", nil
 }
 
+// place puts a pending capsule on a node. Everything but room is checked at once; room is settled when all
+// commitments are known, so that a release may come after the placement it makes way for. The record
+// remembers which proposal placed it: that is how a proposal sent twice is recognised without a side table.
 func (t *tx) place(c *Place) (NodeID, error) {
 	e := t.capsule(c.Capsule)
 	if e == nil {
@@ -110,6 +113,9 @@ func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
 	return nil
 }
 
+// release takes a capsule off its node, back to pending or for good. A second release of the same placement
+// is refused, so that it cannot undo a placement made meanwhile; with From it cannot even where the capsule
+// has moved.
 func (t *tx) release(c *Release) (NodeID, error) {
 	e := t.capsule(c.Capsule)
 	if e == nil {
@@ -159,6 +165,8 @@ func (t *tx) countGang(c *Capsule, by int) {
 	g.now.Changed = t.rev
 }
 
+// submit adds pending records that are all alike. Ids still in use, also by a released capsule whose record
+// is kept, are refused.
 func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 	for _, id := range ids {
 		if known := t.capsule(id); known != nil {
@@ -172,6 +180,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 	return nil
 }
 
+// submitGang adds a gang and all its members. The gang's record lives as long as the record of any member.
 func (t *tx) submitGang(c *Submit) error {
 	if known := t.gang(c.Gang.ID); known != nil {
 		return t.refuse(Rejection{}, known.now.Changed, "there is a gang %q already", c.Gang.ID)
@@ -189,6 +198,9 @@ func (t *tx) submitGang(c *Submit) error {
 	return nil
 }
 
+// putNode lets a node join, or gives a member a new description. What is used stays as it is, even where
+// capacity falls below it. Every change draws the specification counter from the ledger-wide revision, so
+// that a node that has left and joins again never repeats one.
 func (t *tx) putNode(node *Node) error {
 	e := t.nodes.find(node.ID)
 	if e == nil {
@@ -207,6 +219,8 @@ func (t *tx) putNode(node *Node) error {
 	return nil
 }
 
+// removeNode lets a node leave that holds nothing. The entry stays in the write-set: the node may join
+// again in the same proposal.
 func (t *tx) removeNode(id NodeID) error {
 	n := t.node(id)
 	if n == nil {
@@ -219,6 +233,7 @@ func (t *tx) removeNode(id NodeID) error {
 	return nil
 }
 
+// startHold keeps room as a placement would, but for labels: a hold has no spec to require any.
 func (t *tx) startHold(c *Hold) error {
 	e := t.hold(c.ID)
 	if e.now != nil {
@@ -243,6 +258,7 @@ func (t *tx) startHold(c *Hold) error {
 	return nil
 }
 
+// endHold gives the room back. A hold that has ended cannot be ended again.
 func (t *tx) endHold(id HoldID) (NodeID, error) {
 	e := t.hold(id)
 	if e.now == nil {
@@ -257,6 +273,7 @@ func (t *tx) endHold(id HoldID) (NodeID, error) {
 	return n.now.Node.ID, nil
 }
 
+// assign hands a capsule over. It is refused unless the owner is who the proposal says it is.
 func (t *tx) assign(c *Assign) error {
 	e := t.capsule(c.Capsule)
 	if e == nil {
@@ -270,11 +287,13 @@ func (t *tx) assign(c *Assign) error {
 	return nil
 }
 
+// setMark sets or deletes a mark, whatever it was; a MarkAt bet makes it a compare-and-swap.
 func (t *tx) setMark(c *Mark) {
 	e := t.mark(c.Key)
 	e.now, e.dirty = markRecord{key: c.Key, value: c.Value, changed: t.rev}, true
 }
 
+// noCapsule refuses what names a capsule of which there is no record.
 func (t *tx) noCapsule(id CapsuleID) error {
 	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
 }

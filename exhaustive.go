@@ -104,4 +104,5 @@ func (e *Exhaustive) why(spec *Spec, near *peers) *NoFit {
 	return noFit(counts, spec, &e.books.view.state.names)
 }
 
+// finite reports whether x is a number that can be compared.
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -3,6 +3,7 @@ package orbit
 // minHeap is a binary heap of values that know their order.
 type minHeap[T interface{ before(T) bool }] []T
 
+// push adds a value.
 func (h *minHeap[T]) push(x T) {
 	*h = append(*h, x)
 	h.up(len(*h) - 1)
@@ -20,6 +21,7 @@ func (h *minHeap[T]) pop() T {
 	return first
 }
 
+// up restores the order after the value at i has shrunk.
 func (h *minHeap[T]) up(i int) {
 	s := *h
 	for i > 0 {

@@ -41,6 +41,7 @@ func (h *history) push() *Change {
 	return h.at(h.next - 1)
 }
 
+// at returns change number i. It requires first <= i < next.
 func (h *history) at(i uint64) *Change {
 	return &h.pages[i/historyPage%uint64(len(h.pages))][i%historyPage]
 }

@@ -77,6 +77,7 @@ type MemoryLedger struct {
 	waited Revision
 }
 
+// init makes the zero value ready, once.
 func (l *MemoryLedger) init() {
 	l.once.Do(func() {
 		if l.Start != nil {
@@ -113,6 +114,7 @@ func (l *MemoryLedger) Propose(ctx context.Context, p Proposal) (Revision, error
 	return rev, err
 }
 
+// commitLocked is the critical section of a commit. The channel it returns is to be closed outside.
 func (l *MemoryLedger) commitLocked(p *Proposal) (Revision, chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,6 +136,7 @@ func (l *MemoryLedger) ProposeBatch(ctx context.Context, batch []Proposal) []Out
 	return out
 }
 
+// proposeRun commits one run of a batch: malformed proposals are sorted out before the lock is taken.
 func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Outcome) {
 	var ready [batchRun]Proposal
 	for i := range run {
@@ -149,6 +152,7 @@ func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Out
 	}
 }
 
+// commitRunLocked is the critical section of a run.
 func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

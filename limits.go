@@ -48,4 +48,5 @@ func (l Limits) withDefaults() Limits {
 // maxLimit keeps sums of limits and counts of records within 32 bits.
 const maxLimit = 1 << 30
 
+// limit returns n, or the default where n is not positive, and never more than maxLimit.
 func limit(n, otherwise int) int { return min(cmp.Or(max(n, 0), otherwise), maxLimit) }

@@ -28,6 +28,7 @@ func (n *Node) clone() *Node {
 	return &c
 }
 
+// faults says everything that is wrong with n, but for its id and its texts.
 func (n *Node) faults() []string {
 	out := n.Capacity.faults("capacity")
 	out = append(out, n.Devices.faults()...)
@@ -109,6 +110,7 @@ func (n *NodeState) hasRoom(want *Resources) bool {
 	return true
 }
 
+// hasDevices reports whether enough healthy instances of an accepted model have enough free.
 func (n *NodeState) hasDevices(r *DeviceRequest) bool {
 	if r.Count == 0 {
 		return true
@@ -127,6 +129,7 @@ func (n *NodeState) devicesWith(milli int) DeviceSet {
 	return set
 }
 
+// meets reports whether the labels satisfy all requirements.
 func (n *NodeState) meets(require []Predicate) bool {
 	for i := range require {
 		if !require[i].Matches(n.Node.Labels) {
@@ -186,6 +189,7 @@ func (n *NodeState) useDevices(set DeviceSet, milli int) {
 	n.devices = &use
 }
 
+// deviceUse returns a copy of what is taken of the instances.
 func (n *NodeState) deviceUse() deviceUse {
 	if n.devices == nil {
 		return deviceUse{}
@@ -261,6 +265,7 @@ func (m misfit) text(spec *Spec, names *dimensionNames) string {
 	return "fit"
 }
 
+// anyOf names the models of a request.
 func anyOf(models []string) string {
 	if len(models) == 0 {
 		return "any kind"

@@ -45,6 +45,7 @@ func (o *overlay[K, E]) add(key K) *E {
 	return &o.entries[len(o.entries)-1]
 }
 
+// reset empties the overlay and lets go of what it referred to, and of its memory if it grew large.
 func (o *overlay[K, E]) reset() {
 	if len(o.keys) == 0 {
 		return

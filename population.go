@@ -103,6 +103,7 @@ func (p *Population) checkClaims(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
+// claimants returns the quoted names of the engines that claim a pair.
 func (p *Population) claimants(pair claim) []string {
 	var names []string
 	for _, e := range p.Engines {
@@ -138,10 +139,12 @@ func (p *Population) watch(ctx context.Context) error {
 	return nil
 }
 
+// nobodys reports whether nobody is assigned the capsule and no engine claims it.
 func (p *Population) nobodys(c *Capsule) bool {
 	return c.Owner == "" && len(p.claimants(claim{c.Spec.Module, c.Spec.Class})) == 0
 }
 
+// reportAll empties the queue of unclaimed capsules into Report.
 func (p *Population) reportAll(view *View) {
 	for _, c := range view.queue.take(view.state.PendingCount(), view.state) {
 		p.Report(fmt.Errorf("orbit: %w %q: module %q, class %v; assign it to an engine, or let a navigator claim it",

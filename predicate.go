@@ -40,6 +40,7 @@ func (p Predicate) Matches(labels map[string]string) bool {
 	return false
 }
 
+// compares compares a label with a bound as integers; what is not an integer compares with nothing.
 func compares(op, label, bound string) bool {
 	a, errA := strconv.ParseInt(label, 10, 64)
 	b, errB := strconv.ParseInt(bound, 10, 64)
@@ -123,6 +124,7 @@ func quoteWord(s string) string {
 	return strconv.Quote(s)
 }
 
+// joinWords writes a list of words as it stands between parentheses.
 func joinWords(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -155,6 +157,7 @@ type predicateReader struct {
 	fault string
 }
 
+// fail keeps the first fault, which is the one that r.at points at.
 func (r *predicateReader) fail(why string) {
 	if r.fault == "" {
 		r.fault = why
@@ -178,6 +181,7 @@ func (r *predicateReader) accept(symbol string) bool {
 	return true
 }
 
+// predicate reads one predicate; its key decides nothing, what follows it does.
 func (r *predicateReader) predicate() Predicate {
 	if r.accept("!") {
 		return Predicate{Key: r.word(), Op: "DoesNotExist"}
@@ -200,6 +204,7 @@ func (r *predicateReader) predicate() Predicate {
 	return p
 }
 
+// list reads words between parentheses.
 func (r *predicateReader) list() []string {
 	if !r.accept("(") {
 		r.fail(`expected "("`)

@@ -34,26 +34,34 @@ func (s *State) publish(t *tx) {
 	s.dropReleased()
 }
 
+// growNodes makes room for slots below the bound.
 func (s *State) growNodes(bound uint32) {
 	s.nodeBound = bound
 	s.nodes.Grow(int(bound+nodeChunk-1)/nodeChunk, s.owner)
 }
 
+// growCapsules makes room for slots below the bound.
 func (s *State) growCapsules(bound uint32) {
 	s.capsuleBound = bound
 	s.capsules.Grow(int(bound+capsuleChunk-1)/capsuleChunk, s.owner)
 }
 
+// ownNode returns a node's record for writing, after copying its chunk if an older state still sees it.
 func (s *State) ownNode(slot uint32) *NodeState {
 	return &s.nodes.Own(int(slot/nodeChunk), s.owner)[slot%nodeChunk]
 }
 
+// ownCapsule returns a capsule's record for writing, as ownNode does a node's. The pointer holds until the
+// state is frozen.
 func (s *State) ownCapsule(slot uint32) *Capsule {
 	return &s.capsules.Own(int(slot/capsuleChunk), s.owner)[slot%capsuleChunk]
 }
 
+// nextFreeNode follows the chain of free slots.
 func (s *State) nextFreeNode(slot uint32) uint32 { return s.nodeAt(slot).next }
 
+// publishNode writes a node's record, or frees its slot. The list of its capsules is not the write-set's:
+// it follows when the capsules are published.
 func (s *State) publishNode(e *txNode) {
 	n := s.ownNode(e.now.slot)
 	if e.was != nil && e.gone {
@@ -77,6 +85,7 @@ func (s *State) publishNode(e *txNode) {
 	}
 }
 
+// forgetNode takes a node that leaves out of the ordered table and the index.
 func (s *State) forgetNode(n *NodeState) {
 	s.nodeIDs.Delete(hashOf(string(n.Node.ID)), n.slot, s.owner)
 	s.members.Delete(nodeKey{id: n.Node.ID})
@@ -112,6 +121,7 @@ func (s *State) publishCapsule(e *txCapsule) {
 	}
 }
 
+// btoi makes a count of a condition.
 func btoi(b bool) int {
 	if b {
 		return 1
@@ -152,6 +162,7 @@ func (s *State) moveMembers(n *NodeState) {
 	n.appender, n.remover = s.lineage, s.owner
 }
 
+// countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
 func (s *State) countGroup(c *Capsule, by int) {
 	if c.Spec.Group == "" {
 		return
@@ -170,6 +181,7 @@ func (s *State) countGroup(c *Capsule, by int) {
 	s.groups.ReplaceOrInsert(g)
 }
 
+// publishHolds writes holds that have begun and drops those that have ended.
 func (s *State) publishHolds(t *tx) {
 	for _, e := range t.holds.entries {
 		switch e.now {
@@ -183,6 +195,7 @@ func (s *State) publishHolds(t *tx) {
 	}
 }
 
+// publishMarks writes marks; one with an empty value is deleted.
 func (s *State) publishMarks(t *tx) {
 	for _, e := range t.marks.entries {
 		switch {
@@ -222,6 +235,7 @@ func (s *State) dropReleased() {
 	}
 }
 
+// forgetCapsule drops a record: its id may be used again, and its gang's record goes with the last member.
 func (s *State) forgetCapsule(c *Capsule) {
 	slot := c.slot
 	s.capsuleIDs.Delete(hashOf(string(c.ID)), slot, s.owner)
@@ -251,8 +265,10 @@ type recentID struct {
 	at Revision
 }
 
+// cell returns the entry at a position of the ring.
 func (r *recentIDs) cell(slot uint32) *recentID { return &r.ring.At(int(slot / 16))[slot%16] }
 
+// find returns the revision at which a proposal was committed, 0 if its id is not remembered.
 func (r *recentIDs) find(id ProposalID) Revision {
 	if id.IsZero() {
 		return 0
@@ -269,6 +285,7 @@ func (r *recentIDs) find(id ProposalID) Revision {
 	}
 }
 
+// add remembers an id in the place of the oldest one.
 func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 	if id.IsZero() {
 		return

@@ -42,8 +42,10 @@ type entry struct {
 	submitted uint64
 }
 
+// before orders entries of one class: first submitted, first served.
 func (a entry) before(b entry) bool { return a.submitted < b.submitted }
 
+// clear forgets all work, and what was put aside.
 func (q *queue) clear() {
 	*q = queue{classes: map[*Spec]*class{}, parked: map[*Spec]*class{}}
 }
@@ -106,6 +108,7 @@ func (q *queue) push(c *Capsule) bool {
 	return k.until.IsZero()
 }
 
+// class returns the class of a spec, which it makes if there is none.
 func (q *queue) class(spec *Spec) *class {
 	k := q.classes[spec]
 	if k == nil {
@@ -123,8 +126,10 @@ func (k *class) first() entry {
 	return k.fifo[k.head]
 }
 
+// empty reports whether the class has no entries, given back or not.
 func (k *class) empty() bool { return k.head == len(k.fifo) && len(k.back) == 0 }
 
+// pop removes the first entry. The array behind the fifo is moved down once half of it is spent.
 func (k *class) pop() entry {
 	e := k.first()
 	if len(k.back) > 0 && k.back[0] == e {
@@ -187,6 +192,7 @@ func (q *queue) park(spec *Spec, until time.Time) {
 	q.fix(k)
 }
 
+// unpark takes a class back.
 func (q *queue) unpark(k *class) {
 	k.until = time.Time{}
 	delete(q.parked, k.spec)
@@ -251,6 +257,8 @@ func (q *queue) fix(k *class) {
 	}
 }
 
+// less orders the classes that have work: higher priority first, then whose first entry was submitted
+// first.
 func (q *queue) less(i, j int) bool {
 	a, b := q.ready[i], q.ready[j]
 	if a.spec.Priority != b.spec.Priority {
@@ -259,11 +267,13 @@ func (q *queue) less(i, j int) bool {
 	return a.first().before(b.first())
 }
 
+// swap exchanges two classes, which know where they are.
 func (q *queue) swap(i, j int) {
 	q.ready[i], q.ready[j] = q.ready[j], q.ready[i]
 	q.ready[i].at, q.ready[j].at = i, j
 }
 
+// up restores the heap after the class at i has come forward.
 func (q *queue) up(i int) {
 	for i > 0 && q.less(i, (i-1)/2) {
 		q.swap(i, (i-1)/2)
@@ -271,6 +281,7 @@ func (q *queue) up(i int) {
 	}
 }
 
+// down restores the heap after the class at i has fallen back.
 func (q *queue) down(i int) {
 	for {
 		child := 2*i + 1
@@ -288,6 +299,7 @@ func (q *queue) down(i int) {
 	}
 }
 
+// remove takes the class at i out of the heap.
 func (q *queue) remove(i int) {
 	last := len(q.ready) - 1
 	q.swap(i, last)

@@ -100,6 +100,7 @@ type dimensionNames [Dimensions]string
 
 var defaultDimensions = dimensionNames{"cpu", "memory", "disk", "slots", "dim4", "dim5", "dim6", "dim7"}
 
+// name returns the importer's name for a dimension, or the default.
 func (n *dimensionNames) name(d Dimension) string {
 	if n[d] != "" {
 		return n[d]
@@ -107,6 +108,7 @@ func (n *dimensionNames) name(d Dimension) string {
 	return defaultDimensions[d]
 }
 
+// format lists the nonzero dimensions by name.
 func (n *dimensionNames) format(r Resources) string {
 	var b strings.Builder
 	for d, v := range r {

@@ -63,6 +63,7 @@ func (e *Engine) hasView() bool {
 	return e.view.state != nil
 }
 
+// seen returns the revision that the view has reached.
 func (e *Engine) seen() Revision {
 	e.mu.Lock()
 	defer e.mu.Unlock()

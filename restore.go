@@ -15,6 +15,7 @@ type restorer struct {
 	ended bool
 }
 
+// line takes one line: the header first, then records in any number, then the end.
 func (b *restorer) line(text []byte) error {
 	l, err := decode(text)
 	switch {
@@ -39,6 +40,8 @@ func (b *restorer) line(text []byte) error {
 	return b.record(&l)
 }
 
+// header starts the state. Limits are taken as they are in the dump, for what is dropped when depends on
+// them; they must be ones that a ledger could have had.
 func (b *restorer) header(h *dumpHeader) error {
 	if b.state != nil {
 		return errors.New("a second header")
@@ -85,6 +88,7 @@ func (b *restorer) record(l *dumpLine) error {
 	return err
 }
 
+// spec returns the spec with this number.
 func (b *restorer) spec(i int) (*Spec, error) {
 	if i < 0 || i >= len(b.specs) {
 		return nil, fmt.Errorf("spec %d has not appeared", i)
@@ -92,6 +96,7 @@ func (b *restorer) spec(i int) (*Spec, error) {
 	return b.specs[i], nil
 }
 
+// node adds a member, with the counters that it had.
 func (b *restorer) node(v *validator, n *dumpNode) error {
 	put, _ := v.putNode(PutNode{n.Node}).(PutNode)
 	if b.tx.nodes.find(n.ID) != nil {
@@ -105,6 +110,7 @@ func (b *restorer) node(v *validator, n *dumpNode) error {
 	return nil
 }
 
+// gang adds a gang with nothing placed; its members count themselves when they appear.
 func (b *restorer) gang(v *validator, g *dumpGang) error {
 	gang := &Gang{ID: g.ID, Levels: g.Levels, Loose: g.Loose}
 	for _, r := range g.Roles {
@@ -122,6 +128,8 @@ func (b *restorer) gang(v *validator, g *dumpGang) error {
 	return nil
 }
 
+// capsule adds a record as it was, placed or not. Whether it fits is not asked: capacity may have shrunk
+// since it was placed. Verify decides at the end.
 func (b *restorer) capsule(v *validator, c *dumpCapsule) error {
 	v.id("capsule id", string(c.ID))
 	v.text("owner", c.Owner, v.limits.IDBytes)
@@ -175,6 +183,7 @@ func (b *restorer) belongs(c *Capsule) error {
 	return err
 }
 
+// hold adds a live hold.
 func (b *restorer) hold(v *validator, h *dumpHold) error {
 	own, _ := v.hold(h.Hold).(Hold)
 	n := b.tx.nodes.find(h.Node)

@@ -107,12 +107,14 @@ type groupCount struct {
 	count int
 }
 
+// less orders by group and then by node, so that the nodes of a group are neighbours.
 func (a groupCount) less(b groupCount) bool {
 	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.node, b.node)) < 0
 }
 
 var hashSeed = maphash.MakeSeed()
 
+// hashOf is seeded anew in every process: whoever chooses ids cannot choose collisions.
 func hashOf(id string) uint32 {
 	h := maphash.String(hashSeed, id)
 	return uint32(h ^ h>>32)
@@ -202,6 +204,7 @@ func (s *State) NodeByIndex(i int) *NodeState {
 	return nil
 }
 
+// nodeAt returns the record in a slot, occupied or not.
 func (s *State) nodeAt(slot uint32) *NodeState {
 	return &s.nodes.At(int(slot / nodeChunk))[slot%nodeChunk]
 }
@@ -227,6 +230,7 @@ func (s *State) Capsule(id CapsuleID) *Capsule {
 	}
 }
 
+// capsuleAt returns the record in a slot, in use or not.
 func (s *State) capsuleAt(slot uint32) *Capsule {
 	return &s.capsules.At(int(slot / capsuleChunk))[slot%capsuleChunk]
 }

@@ -65,6 +65,8 @@ type txMark struct {
 // slotCursor hands out slots for fresh records: first the free ones, then new ones.
 type slotCursor struct{ free, bound uint32 }
 
+// next returns a slot that no record uses and that this write-set has not handed out. Chain tells the free
+// slot behind a free one.
 func (c *slotCursor) next(chain func(slot uint32) uint32) uint32 {
 	if c.free == noSlot {
 		c.bound++
@@ -75,6 +77,8 @@ func (c *slotCursor) next(chain func(slot uint32) uint32) uint32 {
 	return slot
 }
 
+// reset forgets everything, so that the next proposal starts from nothing, also after one that was refused
+// half way.
 func (t *tx) reset() {
 	t.s, t.p, t.at, t.places = nil, Proposal{}, 0, 0
 	t.nodes.reset()
@@ -182,6 +186,7 @@ func (t *tx) gang(id GangID) *txGang {
 	return e
 }
 
+// hold returns the entry of a hold, with a nil record if there is none.
 func (t *tx) hold(id HoldID) *txHold {
 	if e := t.holds.find(id); e != nil {
 		return e
@@ -192,6 +197,7 @@ func (t *tx) hold(id HoldID) *txHold {
 	return e
 }
 
+// mark returns the entry of a mark, with a zero record if there is none.
 func (t *tx) mark(key string) *txMark {
 	if e := t.marks.find(key); e != nil {
 		return e
@@ -244,6 +250,7 @@ func (t *tx) judge(bet Precondition) error {
 	return nil
 }
 
+// judgeFree compares want with capacity less use: no sum, so nothing wraps.
 func (t *tx) judgeFree(bet NodeFreeOf) error {
 	n := t.node(bet.Node)
 	if n == nil {
@@ -257,6 +264,8 @@ func (t *tx) judgeFree(bet NodeFreeOf) error {
 	return t.refuse(r, n.newest(), "node %q is short", bet.Node)
 }
 
+// judgeNodeAt compares counters for equality. They are drawn from the ledger-wide revision, so a node that
+// was removed and put back does not pass for the old one.
 func (t *tx) judgeNodeAt(bet NodeAt) error {
 	n := t.node(bet.Node)
 	if n == nil {
@@ -273,6 +282,7 @@ func (t *tx) judgeNodeAt(bet NodeAt) error {
 	return nil
 }
 
+// judgeGroup looks for a placed member in the domain, on a node that carries the label.
 func (t *tx) judgeGroup(bet GroupIn) error {
 	for n := range t.s.GroupNodes(bet.Group) {
 		if domain, ok := n.Node.Labels[bet.Level]; ok && domain == bet.Domain {
@@ -283,6 +293,7 @@ func (t *tx) judgeGroup(bet GroupIn) error {
 		"no placed capsule of group %q is in %s %q", bet.Group, bet.Level, bet.Domain)
 }
 
+// noNode refuses a bet on a node that is not a member.
 func (t *tx) noNode(bet Precondition, id NodeID) error {
 	return t.refuse(Rejection{Bet: bet, Node: id}, t.s.left.Nodes, "node %q is not a member", id)
 }
@@ -324,6 +335,9 @@ func (t *tx) settle() error {
 	return nil
 }
 
+// settleNode compares use with capacity where this proposal has asked for something. Dimensions that it
+// does not ask for may be over their capacity, if that has shrunk; those that it asks for may not, whatever
+// else it releases there.
 func (t *tx) settleNode(n *txNode) error {
 	node, over := n.now.Node, false
 	for d := range n.asked {

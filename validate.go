@@ -58,6 +58,7 @@ type validator struct {
 // maxFaults is how many faults are spelled out.
 const maxFaults = 16
 
+// fail notes a fault of the commitment or bet being looked at.
 func (v *validator) fail(format string, args ...any) {
 	if len(v.faults) == 0 {
 		v.first = v.at
@@ -70,6 +71,7 @@ func (v *validator) fail(format string, args ...any) {
 	}
 }
 
+// failAll notes faults that were found elsewhere.
 func (v *validator) failAll(faults []string) {
 	for _, f := range faults {
 		v.fail("%s", f)
@@ -101,6 +103,8 @@ func (v *validator) text(what, s string, limit int) {
 	}
 }
 
+// bet checks one bet. Pointers are refused like anything unknown: what a ledger keeps must not change
+// behind its back.
 func (v *validator) bet(bet Precondition) {
 	switch bet := bet.(type) {
 	case NodeFreeOf:
@@ -158,6 +162,7 @@ func (v *validator) commitment(c Commitment) Commitment {
 	return nil
 }
 
+// release checks that one thing is released, and one only.
 func (v *validator) release(c *Release) {
 	if (c.Capsule == "") == (c.Hold == "") {
 		v.fail("release names capsule %q and hold %q; it needs exactly one", c.Capsule, c.Hold)
@@ -170,6 +175,7 @@ func (v *validator) release(c *Release) {
 	v.text("node id", string(c.From), v.limits.IDBytes)
 }
 
+// submit checks new capsules and takes ownership of their ids and spec.
 func (v *validator) submit(c Submit) Commitment {
 	v.text("owner", c.Owner, v.limits.IDBytes)
 	if c.Gang != nil {
@@ -216,6 +222,7 @@ func (v *validator) once(id CapsuleID) {
 	v.seen[id] = true
 }
 
+// gang checks a gang and returns a copy that shares nothing with it but the interned specs.
 func (v *validator) gang(g *Gang) *Gang {
 	v.id("gang id", string(g.ID))
 	v.failAll(g.faults(v.limits.GangMembers))
@@ -263,6 +270,7 @@ func (v *validator) spec(s *Spec) *Spec {
 	return shared
 }
 
+// putNode checks a node's description and takes a copy of it.
 func (v *validator) putNode(c PutNode) Commitment {
 	v.id("node id", string(c.Node.ID))
 	v.failAll(c.Node.faults())
@@ -280,6 +288,8 @@ func (v *validator) putNode(c PutNode) Commitment {
 	return c
 }
 
+// hold checks a hold and brings its end into the one form that a dump can hold: UTC, without a monotonic
+// part.
 func (v *validator) hold(c Hold) Commitment {
 	v.id("hold id", string(c.ID))
 	v.id("node id", string(c.Node))

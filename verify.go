@@ -44,12 +44,14 @@ type recount struct {
 	overflow bool
 }
 
+// fail notes a fault; after the first hundred the state is known to be broken.
 func (v *verifier) fail(format string, args ...any) {
 	if len(v.faults) < 100 {
 		v.faults = append(v.faults, fmt.Errorf("orbit: verify at revision %d: "+format, append([]any{v.s.rev}, args...)...))
 	}
 }
 
+// capsules checks every record and counts what it takes where it is.
 func (v *verifier) capsules() {
 	for c := range v.s.Capsules() {
 		v.records++
@@ -72,6 +74,7 @@ func (v *verifier) capsules() {
 	}
 }
 
+// placement checks that a placed capsule is on a member and in its list, and counts it there.
 func (v *verifier) placement(c *Capsule) {
 	n := v.s.NodeByIndex(int(c.node))
 	switch {
@@ -94,6 +97,7 @@ func (v *verifier) placement(c *Capsule) {
 	}
 }
 
+// claim counts what a placement or a hold takes, and when it was admitted.
 func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision) {
 	used, ok := r.used.Add(room)
 	r.used, r.overflow = used, r.overflow || !ok
@@ -110,6 +114,7 @@ func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision) {
 	}
 }
 
+// countGang counts a member's record, and whether it is placed, for its gang.
 func (v *verifier) countGang(c *Capsule) {
 	if c.Gang == "" {
 		return
@@ -126,6 +131,7 @@ func (v *verifier) countGang(c *Capsule) {
 	g.Placed[c.role] += btoi(c.Placed())
 }
 
+// holds checks that every hold ends and is on a member, and counts it there.
 func (v *verifier) holds() {
 	v.s.holds.Ascend(func(h *holdRecord) bool {
 		n := v.s.Node(h.Node)
@@ -143,6 +149,7 @@ func (v *verifier) holds() {
 	})
 }
 
+// compareNodes holds every node's own books against the recount.
 func (v *verifier) compareNodes() {
 	members := 0
 	for i := range v.nodes {
@@ -159,6 +166,7 @@ func (v *verifier) compareNodes() {
 	}
 }
 
+// compareNode compares sums and counts. Whether there is room for them is compareCapacity's question.
 func (v *verifier) compareNode(n *NodeState, r *recount) {
 	id := n.Node.ID
 	if known := v.s.Node(id); known != n {
@@ -178,6 +186,7 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	}
 }
 
+// lowest returns the least that is taken of any instance, below zero if the books are wrong.
 func lowest(u deviceUse) int32 { return slices.Min(u[:]) }
 
 // compareCapacity accepts a node that is over its capacity only if nothing was admitted there since the
@@ -200,6 +209,8 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 	}
 }
 
+// compareGangs holds the gangs' counts against the recount, in both directions: no gang without members, no
+// member without a gang.
 func (v *verifier) compareGangs() {
 	for g := range v.s.Gangs() {
 		r := v.gangs[g.Gang.ID]
@@ -219,6 +230,7 @@ func (v *verifier) compareGangs() {
 	}
 }
 
+// compareGroups does the same for co-location groups.
 func (v *verifier) compareGroups() {
 	v.s.groups.Ascend(func(g groupCount) bool {
 		key := groupCount{group: g.group, node: g.node}

@@ -188,6 +188,7 @@ type changeLog struct {
 // The window is cut in half when it reaches this.
 const changeWindow = 1 << 17
 
+// add appends an index, forgetting the older half of the window when it is full.
 func (l *changeLog) add(slot uint32) {
 	l.base = max(l.base, 1)
 	if len(l.window) >= changeWindow {
@@ -203,6 +204,7 @@ func (l *changeLog) overflow() {
 	l.window = l.window[:0]
 }
 
+// since returns what was added after a cursor, and all if the window does not reach back that far.
 func (l *changeLog) since(cursor uint64) (indices []int32, next uint64, all bool) {
 	next = l.base + uint64(len(l.window))
 	if cursor < l.base {

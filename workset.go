@@ -50,6 +50,7 @@ func (w *workset) sync(view *View, seed uint64) {
 	}
 }
 
+// load takes over a node as the view shows it.
 func (w *workset) load(i int) {
 	n := w.view.state.NodeByIndex(i)
 	if n != nil && w.seed != 0 && (w.nodes[i] == nil || w.nodes[i].Node.ID != n.Node.ID) {
@@ -138,6 +139,7 @@ func (w *workset) peers(spec *Spec) *peers {
 	return p
 }
 
+// has reports whether a node is in one of the domains; without a wish for company every node is.
 func (p *peers) has(n *NodeState) bool {
 	if p == nil {
 		return true
