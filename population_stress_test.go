@@ -92,7 +92,7 @@ func stressNode(i int) orbit.Node {
 // mortalEngine runs engine after engine, each until a random death.
 func mortalEngine(ctx context.Context, ledger orbit.Ledger, i int) {
 	for ctx.Err() == nil {
-		life, cancel := context.WithTimeout(ctx, time.Duration(1+rand.IntN(30))*time.Millisecond)
+		life, cancel := context.WithTimeout(ctx, time.Duration(20+rand.IntN(400))*time.Millisecond)
 		engine := &orbit.Engine{
 			Name: fmt.Sprint("engine-", i), Ledger: ledger, MaxPlan: 100,
 			Navigator: &stressNav{module: fmt.Sprint("module-", i), Services: nav.Services{Placement: &orbit.Exhaustive{Seed: uint64(i)}}},
