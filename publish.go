@@ -11,6 +11,13 @@ func (s *State) publish(t *tx) {
 	s.nodeFree, s.capsuleFree = t.nextNode.free, t.nextCapsule.free
 	s.growNodes(t.nextNode.bound)
 	s.growCapsules(t.nextCapsule.bound)
+	for i := range t.capsules.entries { // before nodes: they may leave once they are empty
+		if e := &t.capsules.entries[i]; e.dirty && e.was != nil {
+			if c := s.ownCapsule(e.now.slot); c.Placed() && moves(c, &e.now) {
+				s.unlink(c)
+			}
+		}
+	}
 	for i := range t.nodes.entries {
 		if e := &t.nodes.entries[i]; e.dirty {
 			s.publishNode(e)
@@ -103,11 +110,7 @@ func (s *State) publishCapsule(e *txCapsule) {
 		}
 		s.capsuleIDs.Insert(hashOf(string(e.now.ID)), e.now.slot, s.owner)
 	}
-	moved := fresh || c.Node == "" || e.now.Node == "" || c.node != e.now.node
-	if moved && c.Placed() {
-		s.unlink(c)
-	}
-	link := c.link
+	moved, link := fresh || moves(c, &e.now), c.link
 	*c = e.now
 	c.link = link
 	if moved && c.Placed() {
@@ -119,6 +122,11 @@ func (s *State) publishCapsule(e *txCapsule) {
 	if c.released {
 		s.enqueueReleased(c)
 	}
+}
+
+// moves reports whether a record goes from one node, or from none, to another, or to none.
+func moves(from, to *Capsule) bool {
+	return from.Placed() != to.Placed() || from.Placed() && from.node != to.node
 }
 
 // btoi makes a count of a condition.
