@@ -13,11 +13,15 @@ type verdict struct {
 	crashed bool // it panicked, exited or overran: nothing it did counts
 }
 
+// graceParts is which part of its limit a call has to return in once its context has ended: one that does as
+// told, with what it has so far, is not late.
+const graceParts = 10
+
 // contain runs user code in a goroutine of its own, so that neither a panic nor runtime.Goexit nor a call
-// that never returns reaches the caller. If the call has not returned when the limit has passed or ctx has
-// ended, late is where its verdict will arrive.
-func contain(ctx context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// that never returns reaches the caller. If the call has not returned when the limit has passed or the outer
+// context has ended, late is where its verdict will arrive.
+func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
+	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
 	go func() {
 		defer cancel()
@@ -35,10 +39,16 @@ func contain(ctx context.Context, limit time.Duration, f func(context.Context) e
 		return v, nil
 	case <-ctx.Done():
 	}
+	patience := limit / graceParts
+	if outer.Err() != nil {
+		patience = 0 // nobody wants its results
+	}
+	grace := time.NewTimer(patience)
+	defer grace.Stop()
 	select {
 	case v = <-done: // it returned when told to
 		return v, nil
-	default:
+	case <-grace.C:
 		return verdict{fmt.Errorf("%w: it has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
 	}
 }

@@ -60,6 +60,8 @@ type Engine struct {
 	atLeast Revision
 	// Outcome unknown.
 	unsettled []Proposal
+	// The last view could not be built.
+	blind bool
 	// A Plan that overran its deadline and still runs.
 	late <-chan verdict
 	// What went wrong outside a pass.
@@ -108,7 +110,7 @@ func (e *Engine) check() error {
 }
 
 // Run passes until ctx ends, and then returns nil. Between passes it waits: not at all while there is more
-// work than one pass takes, else as long as Backoff says, or until there is work for this engine or room for
+// work than one pass takes and passes get on with it, else as long as Backoff says, or until there is work for this engine or room for
 // what it has put aside. Its only error is a fault in the fields, wrapping ErrInvalid.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.init(); e.fault != nil {
@@ -121,9 +123,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		if round.Committed > 0 {
 			e.pace.reset()
-			if e.backlog() {
-				continue
-			}
+		}
+		if round.progress && e.backlog() {
+			continue
 		}
 		e.rest(ctx, e.pace.next())
 	}
@@ -145,7 +147,8 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	start := time.Now()
-	if err := e.look(ctx, start); err != nil {
+	err := e.look(ctx, start)
+	if e.blind = err != nil; e.blind {
 		round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 		return round
 	}
@@ -262,8 +265,8 @@ func (e *Engine) park(round *Round, now time.Time) {
 	until := now.Add(cmp.Or(e.ParkFor, 30*time.Second))
 	for _, u := range round.Unplaced {
 		var nofit *NoFit
-		if u.Capsule != nil && errors.As(u.Why, &nofit) {
-			e.view.queue.park(u.Capsule.Spec, until)
+		if u.Capsule != nil && u.Capsule.Spec != nil && errors.As(u.Why, &nofit) {
+			round.progress = e.view.queue.park(u.Capsule.Spec, until) || round.progress
 		}
 	}
 	round.Parked = len(e.view.queue.parked)
@@ -317,6 +320,7 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	switch {
 	case o.Err == nil:
 		round.Committed++
+		round.progress = true
 		e.atLeast = max(e.atLeast, o.Revision)
 		return
 	case errors.Is(o.Err, ErrConflict):
@@ -325,12 +329,14 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 		return // expected, and silent
 	case errors.Is(o.Err, ErrInfeasible):
 		count = &round.Infeasible
-		e.lost(p, o.Err)
 	case errors.Is(o.Err, ErrInvalid):
 		count = &round.Invalid
 	case errors.Is(o.Err, ErrUnknown):
 		count = &round.Unknown
 		e.unsettled = append(e.unsettled, *p)
+	}
+	if count != &round.Unknown {
+		e.lost(p, o.Err)
 	}
 	if *count++; *count <= maxErrors {
 		round.Errors = append(round.Errors, o.Err)

@@ -183,7 +183,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 // submitGang adds a gang and all its members. The gang's record lives as long as the record of any member.
 func (t *tx) submitGang(c *Submit) error {
 	if known := t.gang(c.Gang.ID); known != nil {
-		return t.refuse(Rejection{}, known.now.Changed, "there is a gang %q already", c.Gang.ID)
+		return t.refuse(Rejection{}, known.newest(), "there is a gang %q already", c.Gang.ID)
 	}
 	g := t.gangs.add(c.Gang.ID)
 	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
@@ -237,7 +237,7 @@ func (t *tx) removeNode(id NodeID) error {
 func (t *tx) startHold(c *Hold) error {
 	e := t.hold(c.ID)
 	if e.now != nil {
-		return t.refuse(Rejection{Node: c.Node}, e.now.changed, "there is a hold %q already", c.ID)
+		return t.refuse(Rejection{Node: c.Node}, e.newest(), "there is a hold %q already", c.ID)
 	}
 	n := t.node(c.Node)
 	if n == nil {
@@ -312,4 +312,20 @@ func (n *txNode) newestSpec() Revision {
 		return 0
 	}
 	return n.was.Specification
+}
+
+// newest is when the hold was made, before this proposal.
+func (h *txHold) newest() Revision {
+	if h.was == nil {
+		return 0
+	}
+	return h.was.changed
+}
+
+// newest is when the gang last changed, before this proposal.
+func (g *txGang) newest() Revision {
+	if g.was == nil {
+		return 0
+	}
+	return g.was.Changed
 }

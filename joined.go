@@ -11,8 +11,9 @@ import (
 // joined is a node's report in a view.
 type joined struct {
 	Report
-	// The heap of heartbeats has an entry for it.
+	// The heap of heartbeats has an entry for it, at due. Other entries for it are void.
 	armed bool
+	due   time.Time
 }
 
 // hear takes over new reports and marks those that have crossed the staleness bound. It reports whether
@@ -63,8 +64,8 @@ func (v *View) say(n *NodeState, r Report, bound time.Duration) {
 
 // arm sees to it that a node is looked at again when its heartbeat will be too old.
 func (v *View) arm(slot uint32, bound time.Duration) {
-	if r := &v.reports[slot]; bound > 0 && !r.Stale && !r.armed {
-		r.armed = true
+	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.armed || r.At.Before(r.due)) {
+		r.armed, r.due = true, r.At
 		v.fresh.push(age{r.At, slot})
 	}
 }
@@ -73,8 +74,11 @@ func (v *View) arm(slot uint32, bound time.Duration) {
 // anew, the others are marked stale and changed.
 func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
-		slot := v.fresh.pop().slot
-		r := &v.reports[slot]
+		beat := v.fresh.pop()
+		slot, r := beat.slot, &v.reports[beat.slot]
+		if !r.armed || !r.due.Equal(beat.at) {
+			continue
+		}
 		r.armed = false
 		if n := v.state.NodeByIndex(int(slot)); n == nil || r.Stale || r.Node != n.Node.ID {
 			continue
@@ -112,13 +116,19 @@ type (
 	endHeap = minHeap[holdEnd]
 )
 
-// ended returns the holds whose end has passed, and forgets those that have been released.
+// ended returns the holds whose end has passed, and forgets those that have been released. It names a hold
+// again in every pass until it is gone: a release that did not get through is not the end of it.
 func (v *View) ended(now time.Time) []HoldID {
+	for _, end := range v.ending {
+		v.ends.push(end)
+	}
+	v.ending = v.ending[:0]
 	var out []HoldID
 	for len(v.ends) > 0 && !now.Before(v.ends[0].at) {
 		end := v.ends.pop()
 		if h, ok := v.state.Hold(end.id); ok && h.Ends.Equal(end.at) {
 			out = append(out, end.id)
+			v.ending = append(v.ending, end)
 		}
 	}
 	return out

@@ -31,7 +31,7 @@ type Limits struct {
 
 // withDefaults returns a copy in which every field says what holds.
 func (l Limits) withDefaults() Limits {
-	l.Commitments = limit(l.Commitments, 1<<16)
+	l.Commitments = min(limit(l.Commitments, 1<<16), 1<<20) // sums of device milli stay within 32 bits
 	l.Preconditions = limit(l.Preconditions, 1<<16)
 	l.Capsules = limit(l.Capsules, 1<<20)
 	l.GangMembers = limit(l.GangMembers, 1<<16)

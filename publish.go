@@ -1,6 +1,8 @@
 package orbit
 
 import (
+	"slices"
+
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
@@ -23,6 +25,7 @@ func (s *State) publish(t *tx) {
 			s.publishNode(e)
 		}
 	}
+	s.freeNodes(t)
 	for i := range t.gangs.entries {
 		if e := &t.gangs.entries[i]; e.now != e.was {
 			s.gangs.ReplaceOrInsert(e.now)
@@ -71,13 +74,12 @@ func (s *State) nextFreeNode(slot uint32) uint32 { return s.nodeAt(slot).next }
 // it follows when the capsules are published.
 func (s *State) publishNode(e *txNode) {
 	n := s.ownNode(e.now.slot)
-	if e.was != nil && e.gone {
-		s.left.Nodes = s.rev
-		s.forgetNode(n)
-	}
 	if e.gone {
-		*n = NodeState{slot: e.now.slot, next: s.nodeFree}
-		s.nodeFree = e.now.slot
+		if e.was != nil {
+			s.left.Nodes = s.rev
+			s.forgetNode(n)
+		}
+		*n = NodeState{slot: e.now.slot}
 		return
 	}
 	if n.occupied && n.Specification != e.now.Specification {
@@ -89,6 +91,22 @@ func (s *State) publishNode(e *txNode) {
 	if e.was == nil {
 		s.nodeIDs.Insert(hashOf(string(n.Node.ID)), n.slot, s.owner)
 		s.members.ReplaceOrInsert(nodeKey{n.Node.ID, n.slot})
+	}
+}
+
+// freeNodes frees the slots of nodes that have left: in the order of slots, whatever the order in which bets
+// and commitments touched the nodes, so that a replay hands out the same slots.
+func (s *State) freeNodes(t *tx) {
+	var slots []uint32
+	for i := range t.nodes.entries {
+		if e := &t.nodes.entries[i]; e.dirty && e.gone {
+			slots = append(slots, e.now.slot)
+		}
+	}
+	slices.Sort(slots)
+	for _, slot := range slots {
+		s.ownNode(slot).next = s.nodeFree
+		s.nodeFree = slot
 	}
 }
 

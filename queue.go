@@ -81,8 +81,9 @@ func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken
 			file(do.Capsule)
 		}
 		woken = q.room(state.Node(c.Node)) || woken
-	case PutNode:
-		woken = q.room(state.Node(c.Node))
+	case PutNode: // its labels may bring members of a group to another domain, where there is room elsewhere
+		woken = q.company("")
+		woken = q.room(state.Node(c.Node)) || woken
 	}
 	return woken
 }
@@ -180,16 +181,18 @@ func (q *queue) valid(e entry) *Capsule {
 	return nil
 }
 
-// park puts a class aside until a change could help it or the bound passes.
-func (q *queue) park(spec *Spec, until time.Time) {
+// park puts a class aside until a change could help it or the bound passes. It reports whether the class was
+// not aside already.
+func (q *queue) park(spec *Spec, until time.Time) bool {
 	k := q.class(spec)
 	if !k.until.IsZero() {
-		return
+		return false
 	}
 	k.until = until
 	q.parked[spec] = k
 	q.near += btoi(spec.Near.Group != "")
 	q.fix(k)
+	return true
 }
 
 // unpark takes a class back.
@@ -215,12 +218,17 @@ func (q *queue) room(n *NodeState) (woken bool) {
 }
 
 // joined takes back the parked classes that wait for a member of a group that now has one more.
-func (q *queue) joined(c *Capsule) (woken bool) {
-	if c == nil || c.Spec.Group == "" {
+func (q *queue) joined(c *Capsule) bool {
+	return c != nil && c.Spec.Group != "" && q.company(c.Spec.Group)
+}
+
+// company takes back the parked classes that wait for a group, for any group if none is named.
+func (q *queue) company(group string) (woken bool) {
+	if q.near == 0 {
 		return false
 	}
 	for _, k := range q.parked {
-		if k.spec.Near.Group == c.Spec.Group {
+		if near := k.spec.Near.Group; near != "" && (group == "" || near == group) {
 			q.unpark(k)
 			woken = true
 		}

@@ -12,10 +12,19 @@ import (
 func (e *Engine) rest(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if !e.restUntilReturned(ctx) {
+	seen, clear, late := e.outlook()
+	if late != nil { // the view is its until it returns
+		select {
+		case <-late:
+			e.forgive()
+		case <-ctx.Done():
+		}
 		return
 	}
-	seen := e.seen()
+	if !clear {
+		<-ctx.Done()
+		return
+	}
 	for ctx.Err() == nil {
 		if _, err := e.Ledger.Wait(ctx, seen); err != nil {
 			<-ctx.Done() // ended, or the ledger is unavailable: the next pass will say so
@@ -37,37 +46,22 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// restUntilReturned waits for a late Plan, if there is one: the view is its until then. It reports whether
-// there is a view to look at.
-func (e *Engine) restUntilReturned(ctx context.Context) bool {
-	e.mu.Lock()
-	late := e.late
-	e.mu.Unlock()
-	if late == nil {
-		return e.hasView()
-	}
-	select {
-	case <-late:
-		e.mu.Lock()
-		e.late = nil
-		e.mu.Unlock()
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// hasView reports whether a view has ever been built; until then there is nothing to compare with.
-func (e *Engine) hasView() bool {
+// outlook returns the revision that the view has reached, whether it could be built, and the Plan that is
+// late, if one is.
+func (e *Engine) outlook() (seen Revision, clear bool, late <-chan verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.view.state != nil
+	if e.view.state == nil || e.blind {
+		return 0, false, e.late
+	}
+	return e.view.Revision(), true, e.late
 }
 
-// seen returns the revision that the view has reached.
-func (e *Engine) seen() Revision {
+// forgive forgets a late Plan that has returned.
+func (e *Engine) forgive() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.view.Revision()
+	e.late = nil
 }
 
 // concerned reports whether changes bring work for this engine, or room for what it has put aside.

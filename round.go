@@ -34,6 +34,9 @@ type Round struct {
 	// All that went wrong but conflicts, at most 16 of a kind.
 	Errors []error
 
+	// Work was committed or put aside: the next pass has less of it.
+	progress bool
+
 	// Time per stage.
 	Viewing, Planning, Proposing time.Duration
 }

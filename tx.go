@@ -349,6 +349,12 @@ func (t *tx) settleNode(n *txNode) error {
 		t.short(&r, &n.asked, node.Capacity.minus(n.now.used.minus(n.asked)))
 		return t.refuse(r, n.newest(), "node %q is short", r.Node)
 	}
+	if n.askedDevices != 0 { // the node may have lost them in this very proposal
+		t.at = n.asker
+		if err := t.mayUse(Rejection{Node: node.ID}, n, n.askedDevices); err != nil {
+			return err
+		}
+	}
 	for i := range node.Devices.Count {
 		if !n.askedDevices.Has(i) {
 			continue
@@ -371,11 +377,8 @@ func (t *tx) settleGang(g *txGang) error {
 	if i < 0 {
 		return nil
 	}
-	var newest Revision
-	if g.was != nil {
-		newest = g.was.Changed
-	}
+	t.at = -1 // all together
 	role := &g.now.Gang.Roles[i]
-	return t.refuse(Rejection{}, newest, "gang %q: role %q would have %d members placed, at least %d must be at first",
+	return t.refuse(Rejection{}, g.newest(), "gang %q: role %q would have %d members placed, at least %d must be at first",
 		g.now.Gang.ID, role.Name, g.now.Placed[i], role.minimum())
 }

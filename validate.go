@@ -301,10 +301,10 @@ func (v *validator) hold(c Hold) Commitment {
 	if c.Room == (Resources{}) && c.Devices == 0 {
 		v.fail("hold of nothing")
 	}
-	if c.Ends.IsZero() || c.Ends.Year() > lastYear {
-		v.fail("hold must have an end, before the year %d", lastYear+1)
-	}
 	c.Ends = c.Ends.UTC().Round(0)
+	if year := c.Ends.Year(); c.Ends.IsZero() || year < 1 || year > lastYear {
+		v.fail("hold must have an end, in the years 1 to %d", lastYear)
+	}
 	return c
 }
 

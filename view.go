@@ -56,6 +56,8 @@ type View struct {
 	// Pending work of the engine that owns the view.
 	queue queue
 	ends  endHeap
+	// Holds whose release this engine has proposed.
+	ending []holdEnd
 }
 
 // State returns the ledger's state that the view shows.
@@ -123,7 +125,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 			v.queue.push(c)
 		}
 	}
-	v.ends = v.ends[:0]
+	v.ends, v.ending = v.ends[:0], v.ending[:0]
 	for h := range state.Holds() {
 		v.ends.push(holdEnd{h.Ends, h.ID})
 	}
@@ -167,10 +169,13 @@ func (v *View) touch(c *Change, old *State, from *source) {
 		return
 	}
 	n := v.state.Node(c.Node)
-	if n == nil {
-		if n = old.Node(c.Node); n == nil {
-			return // joined and left between two views
+	if _, left := c.Do.(RemoveNode); left || n == nil {
+		if was := old.Node(c.Node); was != nil { // it may have come back to another slot
+			v.changed.add(was.slot)
 		}
+	}
+	if n == nil {
+		return
 	}
 	v.changed.add(n.slot)
 	if _, ok := c.Do.(PutNode); ok && from.telemetry != nil && n.Specification == c.Revision {

@@ -1,0 +1,780 @@
+package orbit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// rig runs an engine in a synctest bubble and writes down what it does and when, counted from run. Its
+// back-off has no jitter.
+type rig struct {
+	*Engine
+	t      testing.TB
+	start  time.Time
+	looks  []time.Duration // when it took a snapshot: once a pass, and when somebody made room
+	rounds []Round         // what reached the hook
+	at     []time.Duration // when
+}
+
+func newRig(t testing.TB, l Ledger, e *Engine) *rig {
+	r := &rig{Engine: e, t: t}
+	e.Ledger = &bent{Ledger: l, snapshot: func(ctx context.Context) (*State, error) {
+		r.looks = append(r.looks, time.Since(r.start))
+		return l.Snapshot(ctx)
+	}}
+	e.Backoff.Jitter = -1
+	e.Hook = func(round Round) { r.rounds, r.at = append(r.rounds, round), append(r.at, time.Since(r.start)) }
+	return r
+}
+
+// run starts the engine; it ends with the test.
+func (r *rig) run() {
+	r.start = time.Now()
+	if nav, ok := r.Navigator.(*greedy); ok {
+		nav.start = r.start
+	}
+	go func() { assert.NoError(r.t, r.Run(r.t.Context())) }()
+	synctest.Wait()
+}
+
+// until lets the clock run to a time after run, and everything happen that happens then.
+func (r *rig) until(d time.Duration) {
+	time.Sleep(d - time.Since(r.start))
+	synctest.Wait()
+}
+
+// doubling are the times of passes that are all for nothing.
+var doubling = []time.Duration{0, 10 * ms, 30 * ms, 70 * ms, 150 * ms, 310 * ms, 630 * ms, 1270 * ms, 2270 * ms, 3270 * ms}
+
+// Nothing to do: each wait is twice the last, from Initial to Max. The hook hears nothing of it.
+func TestBackoffGrowsWithNothingToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &MemoryLedger{}, &Engine{Navigator: &greedy{}})
+		r.run()
+		r.until(doubling[9])
+		assert.Equal(t, doubling, r.looks)
+		assert.Empty(t, r.rounds)
+	})
+}
+
+// Nothing committed, be it that nothing is proposed or that everything is refused: the same.
+func TestBackoffGrowsWithNothingCommitted(t *testing.T) {
+	for name, p := range map[string][]Proposal{
+		"nothing proposed": nil,
+		"refused":          {{Do: []Commitment{Place{Capsule: "c", Node: "gone"}}}},
+		"invalid":          {{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &MemoryLedger{}
+				commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
+				r := newRig(t, l, &Engine{Navigator: NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+					return Plan{Proposals: append([]Proposal(nil), p...)}, nil
+				})})
+				r.run()
+				r.until(doubling[9])
+				assert.Equal(t, doubling, r.at)
+			})
+		})
+	}
+}
+
+// A pass that committed something resets the back-off: the next pass comes after Initial, and then it grows
+// again from there.
+func TestBackoffResetsOnACommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)})
+		r := newRig(t, l, &Engine{Navigator: &greedy{}})
+		r.run()
+		r.until(2500 * ms)
+		r.looks = nil
+		commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
+		r.until(2600 * ms)
+		at := 2500 * ms
+		assert.Equal(t, []time.Duration{at, at + 10*ms, at + 30*ms, at + 70*ms}, r.looks)
+		assert.Equal(t, NodeID("n"), where(t, l, "c"))
+	})
+}
+
+// While there is more work than one pass takes, there is no wait at all.
+func TestBacklogDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 1000)}, Submit{IDs: names("c", 25), Spec: wants(1)})
+		r := newRig(t, l, &Engine{Navigator: &greedy{}, MaxPlan: 10})
+		r.run()
+		assert.Equal(t, []time.Duration{0, 0, 0}, r.at)
+		assert.Equal(t, 25, snapshotOf(t, l).Node("n").Capsules)
+	})
+}
+
+func names(prefix string, n int) []CapsuleID {
+	out := make([]CapsuleID, n)
+	for i := range out {
+		out[i] = CapsuleID(fmt.Sprintf("%s%04d", prefix, i))
+	}
+	return out
+}
+
+// A conflict is nothing: no error in the round, nothing in any log, no retry before the back-off; then it is
+// planned again, on a view at least as new as the receipt.
+func TestConflictIsSilentAndPlannedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		log.SetOutput(&logged) // slog's default writes there too
+		defer log.SetOutput(log.Default().Writer())
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("a", 10)}, PutNode{machine("b", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(10)})
+		var taken Revision
+		nav := &greedy{}
+		nav.before = func(*View, []*Capsule) {
+			if len(nav.at) == 1 {
+				commit(t, l, Submit{IDs: []CapsuleID{"rival"}, Spec: wants(10), Owner: "rival"})
+				taken = commit(t, l, Place{Capsule: "rival", Node: "a"})
+			}
+		}
+		r := newRig(t, l, &Engine{Navigator: nav})
+		r.run()
+		r.until(time.Second)
+		require.Len(t, r.rounds, 2)
+		assert.Equal(t, []int{1, 0, 0}, []int{r.rounds[0].Conflicts, r.rounds[0].Committed, len(r.rounds[0].Errors)})
+		assert.Equal(t, []time.Duration{0, 10 * ms}, nav.at)
+		assert.GreaterOrEqual(t, nav.views[1], taken)
+		assert.Equal(t, NodeID("b"), where(t, l, "c"))
+		assert.Empty(t, logged.String())
+	})
+}
+
+// mirror is a ledger of which reads lag behind until it catches up, as those of a remote one may.
+type mirror struct {
+	Ledger
+	mu    sync.Mutex
+	shown *State
+	moved chan struct{}
+	last  *Rejection // the last receipt
+}
+
+func newMirror(t require.TestingT, l Ledger) *mirror {
+	return &mirror{Ledger: l, shown: snapshotOf(t, l), moved: make(chan struct{})}
+}
+
+func (m *mirror) catchUp(t require.TestingT) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shown = snapshotOf(t, m.Ledger)
+	close(m.moved)
+	m.moved = make(chan struct{})
+}
+
+func (m *mirror) now() (*State, chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.shown, m.moved
+}
+
+func (m *mirror) Snapshot(context.Context) (*State, error) {
+	s, _ := m.now()
+	return s, nil
+}
+
+func (m *mirror) Changes(ctx context.Context, after Revision) ([]Change, error) {
+	all, err := m.Ledger.Changes(ctx, after)
+	s, _ := m.now()
+	for i := range all {
+		if all[i].Revision > s.Revision() {
+			return all[:i], err
+		}
+	}
+	return all, err
+}
+
+func (m *mirror) Wait(ctx context.Context, after Revision) (Revision, error) {
+	for {
+		s, moved := m.now()
+		if s.Revision() > after {
+			return s.Revision(), nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (m *mirror) Propose(ctx context.Context, p Proposal) (Revision, error) {
+	rev, err := m.Ledger.Propose(ctx, p)
+	errors.As(err, &m.last)
+	return rev, err
+}
+
+// When the ledger's reads lag, a pass waits for the revision of the receipt before it plans; else it would
+// lose to the same commit again and again.
+func TestConflictWaitsForALaggingView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("a", 10)}, PutNode{machine("b", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(10)})
+		m := newMirror(t, l)
+		nav := &greedy{}
+		nav.before = func(*View, []*Capsule) {
+			if len(nav.at) == 1 {
+				commit(t, l, Submit{IDs: []CapsuleID{"rival"}, Spec: wants(10), Owner: "rival"}, Place{Capsule: "rival", Node: "a"})
+			}
+		}
+		r := newRig(t, m, &Engine{Navigator: nav})
+		r.run()
+		r.until(3 * time.Second)
+		require.NotNil(t, m.last)
+		assert.Len(t, nav.at, 1, "it would plan what has just been refused")
+		m.catchUp(t)
+		synctest.Wait()
+		require.Len(t, nav.at, 2)
+		assert.Equal(t, 3*time.Second, nav.at[1], "at once")
+		assert.GreaterOrEqual(t, nav.views[1], m.last.At)
+		assert.Equal(t, NodeID("b"), where(t, l, "c"))
+	})
+}
+
+// The same for its own commits: what it has placed it does not plan again, though the reads lag. If they lag
+// for longer than a Plan may take, the hook hears of it.
+func TestOwnCommitsShowInTheNextView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("a", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
+		m, nav := newMirror(t, l), &greedy{}
+		r := newRig(t, m, &Engine{Navigator: nav, PlanTimeout: time.Second})
+		r.run()
+		r.until(1009 * ms)
+		require.Len(t, r.rounds, 1)
+		r.until(1010 * ms)
+		require.Len(t, r.rounds, 2)
+		assert.ErrorIs(t, errors.Join(r.rounds[1].Errors...), context.DeadlineExceeded)
+		m.catchUp(t)
+		r.until(5 * time.Second)
+		assert.Len(t, nav.at, 1)
+		assert.Len(t, r.rounds, 2)
+	})
+}
+
+// idle starts an engine that is named "me", claims the module "mine" and has been idle for so long that its
+// next pass is a second away.
+func idle(t *testing.T, l *MemoryLedger) (*rig, *greedy) {
+	nav := &greedy{claims: func(module string, _ AppClass) bool { return module == "mine" }}
+	r := newRig(t, l, &Engine{Name: "me", Navigator: nav})
+	r.run()
+	r.until(2300 * ms) // the next pass is at 3270 ms
+	r.looks = nil
+	return r, nav
+}
+
+func ofModule(module string, cpu int64) *Spec {
+	s := wants(cpu)
+	s.Module = module
+	return s
+}
+
+// standing is what the tests of waking find: capsules of others and of this engine's, waiting and placed.
+func standing(t *testing.T) *MemoryLedger {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 100)})
+	commit(t, l, Submit{IDs: []CapsuleID{"placed", "placed too"}, Spec: ofModule("mine", 1)},
+		Place{Capsule: "placed", Node: "n"}, Place{Capsule: "placed too", Node: "n"})
+	commit(t, l, Submit{IDs: []CapsuleID{"theirs", "theirs too"}, Spec: ofModule("theirs", 1)},
+		Submit{IDs: []CapsuleID{"far"}, Spec: ofModule("mine", 1), Owner: "them"},
+		Submit{IDs: []CapsuleID{"their placed"}, Spec: ofModule("theirs", 1)}, Place{Capsule: "their placed", Node: "n"})
+	return l
+}
+
+// Work for this engine wakes it at once: its next pass and the placement come without any time going by.
+func TestWorkWakesAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   []Commitment
+		want CapsuleID
+	}{
+		"submit":             {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}}, "new"},
+		"submit to owner":    {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("theirs", 1), Owner: "me"}}, "new"},
+		"gang":               {[]Commitment{Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: ofModule("mine", 1), Members: []CapsuleID{"m"}}}}}}, "m"},
+		"assign":             {[]Commitment{Assign{Capsule: "theirs", Owner: "me"}}, "theirs"},
+		"assign to nobody":   {[]Commitment{Assign{Capsule: "far", From: "them"}}, "far"},
+		"back to pending":    {[]Commitment{Release{Capsule: "placed"}}, "placed"},
+		"new and assigned":   {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("theirs", 1)}, Assign{Capsule: "new", Owner: "me"}}, "new"},
+		"placed and back":    {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}, Place{Capsule: "new", Node: "n"}, Release{Capsule: "new"}}, "new"},
+		"among other things": {[]Commitment{Mark{Key: "k", Value: "v"}, PutNode{machine("m", 1)}, Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}}, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := standing(t)
+				r, nav := idle(t, l)
+				commit(t, l, c.do...)
+				synctest.Wait()
+				require.Len(t, nav.at, 1)
+				assert.Equal(t, 2300*ms, nav.at[0])
+				assert.Equal(t, []CapsuleID{c.want}, nav.asked[0])
+				assert.NotEmpty(t, where(t, l, c.want))
+				assert.Len(t, r.rounds, 1)
+			})
+		})
+	}
+}
+
+// Commits that are not this engine's business do not wake it: no pass, not even a look, until its back-off
+// is over.
+func TestOthersCommitsDoNotWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := standing(t)
+		r, nav := idle(t, l)
+		for _, do := range [][]Commitment{
+			{Submit{IDs: []CapsuleID{"x"}, Spec: ofModule("theirs", 1)}},
+			{Submit{IDs: []CapsuleID{"y"}, Spec: ofModule("mine", 1), Owner: "them"}},
+			{Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: ofModule("theirs", 1), Members: []CapsuleID{"m"}}}}}},
+			{Place{Capsule: "theirs", Node: "n"}},
+			{Release{Capsule: "theirs"}},
+			{Release{Capsule: "their placed", Final: true}},
+			{Release{Capsule: "placed too", Final: true}},
+			{Assign{Capsule: "far", From: "them", Owner: "those"}},
+			{PutNode{machine("m", 100)}},
+			{PutNode{machine("n", 200)}},
+			{Hold{ID: "h", Node: "n", Room: Resources{1}, Ends: time.Now().Add(time.Hour)}},
+			{Release{Hold: "h"}},
+			{RemoveNode{"m"}},
+			{Mark{Key: "k", Value: "v"}},
+		} {
+			commit(t, l, do...)
+			synctest.Wait()
+			assert.Empty(t, r.looks, "%T", do[0])
+		}
+		r.until(3270*ms - 1)
+		assert.Empty(t, r.looks)
+		r.until(3270 * ms)
+		assert.Equal(t, []time.Duration{3270 * ms}, r.looks)
+		assert.Empty(t, nav.at)
+	})
+}
+
+// First contact: from Submit to the first placement no time goes by at all, whether the engine has just
+// begun or has been idle for an hour.
+func TestFirstPlacementTakesNoTime(t *testing.T) {
+	for _, idle := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &MemoryLedger{}
+			r := newRig(t, l, &Engine{Navigator: &greedy{}})
+			r.run()
+			r.until(idle)
+			commit(t, l, PutNode{machine("n", 1)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
+			synctest.Wait()
+			assert.Equal(t, idle, time.Since(r.start))
+			assert.Equal(t, NodeID("n"), where(t, l, "c"))
+		})
+	}
+}
+
+// crowded is a constellation in which "big" (100 cpu in zone a) fits nowhere, each node for another reason.
+func crowded(t *testing.T) *MemoryLedger {
+	l := &MemoryLedger{}
+	drained := machine("drained", 100).inZone("a")
+	drained.Unschedulable = true
+	commit(t, l, PutNode{machine("full", 100).inZone("a")}, PutNode{machine("held", 100).inZone("a")}, PutNode{drained},
+		PutNode{machine("small", 50).inZone("a")}, PutNode{machine("elsewhere", 100).inZone("b")})
+	commit(t, l, Submit{IDs: []CapsuleID{"old"}, Spec: wants(100), Owner: "them"}, Place{Capsule: "old", Node: "full"},
+		Submit{IDs: []CapsuleID{"theirs"}, Spec: wants(50), Owner: "them"},
+		Hold{ID: "h", Node: "held", Room: Resources{CPU: 1}, Ends: time.Now().Add(time.Hour)})
+	big := wants(100)
+	big.Require = []Predicate{{Key: "zone", Op: "In", Values: []string{"a"}}}
+	commit(t, l, Submit{IDs: []CapsuleID{"big"}, Spec: big})
+	return l
+}
+
+// rooms are the changes that can help what fits nowhere, and the node that it then goes to.
+var rooms = map[string]struct {
+	do []Commitment
+	on NodeID
+}{
+	"released for good":     {[]Commitment{Release{Capsule: "old", Final: true}}, "full"},
+	"released":              {[]Commitment{Release{Capsule: "old"}}, "full"},
+	"hold released":         {[]Commitment{Release{Hold: "h"}}, "held"},
+	"node bigger":           {[]Commitment{PutNode{machine("small", 100).inZone("a")}}, "small"},
+	"node new":              {[]Commitment{PutNode{machine("new", 100).inZone("a")}}, "new"},
+	"node relabelled":       {[]Commitment{PutNode{machine("elsewhere", 100).inZone("a")}}, "elsewhere"},
+	"node schedulable":      {[]Commitment{PutNode{machine("drained", 100).inZone("a")}}, "drained"},
+	"node again":            {[]Commitment{RemoveNode{"small"}, PutNode{machine("small", 100).inZone("a")}}, "small"},
+	"moved":                 {[]Commitment{Release{Capsule: "old"}, PutNode{machine("b", 100)}, Place{Capsule: "old", Node: "b"}}, "full"},
+	"after what is no room": {[]Commitment{Mark{Key: "k", Value: "v"}, Release{Capsule: "old", Final: true}}, "full"},
+}
+
+// A class that fits nowhere is put aside; room for it wakes the engine at once.
+func TestRoomBringsParkedClassesBack(t *testing.T) {
+	for name, room := range rooms {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nav := crowded(t), &greedy{}
+				r := newRig(t, l, &Engine{Navigator: nav})
+				r.run()
+				r.until(2300 * ms)
+				require.Equal(t, []time.Duration{0}, nav.at, "tried once, then put aside")
+				require.Equal(t, 1, r.rounds[0].Parked)
+				commit(t, l, room.do...)
+				synctest.Wait()
+				assert.Equal(t, []time.Duration{0, 2300 * ms}, nav.at)
+				assert.Equal(t, room.on, where(t, l, "big"))
+			})
+		})
+	}
+}
+
+// What is no room does not bring it back before ParkFor has passed, and then it comes back by itself: in the
+// first pass at or after the bound, and not a nanosecond before.
+func TestParkedClassesStayForWhatIsNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nav := crowded(t), &greedy{}
+		r := newRig(t, l, &Engine{Navigator: nav})
+		r.run()
+		for i, do := range [][]Commitment{
+			{PutNode{machine("small", 99).inZone("a")}},
+			{PutNode{machine("other", 1000).inZone("b")}},
+			{Place{Capsule: "theirs", Node: "elsewhere"}},
+			{Release{Capsule: "theirs", Final: true}},
+			{Hold{ID: "i", Node: "elsewhere", Room: Resources{CPU: 1}, Ends: time.Now().Add(time.Hour)}, Release{Hold: "i"}},
+			{RemoveNode{"drained"}},
+			{Mark{Key: "k", Value: "v"}},
+			{Submit{IDs: []CapsuleID{"big two"}, Spec: snapshotOf(t, l).Capsule("big").Spec}}, // the same class
+		} {
+			r.until(time.Duration(i+1) * time.Second)
+			commit(t, l, do...)
+		}
+		r.until(30*time.Second - 1)
+		require.Equal(t, []time.Duration{0}, nav.at)
+		r.until(31 * time.Second)
+		require.Len(t, nav.at, 2)
+		assert.GreaterOrEqual(t, nav.at[1], 30*time.Second)
+		assert.Equal(t, []CapsuleID{"big", "big two"}, nav.asked[1])
+	})
+}
+
+// The bound, to the nanosecond.
+func TestParkForIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
+		e := Engine{Ledger: l, Navigator: &greedy{}, ParkFor: time.Minute}
+		require.Equal(t, 1, e.Pass(t.Context()).Pending)
+		time.Sleep(time.Minute - 1)
+		require.Equal(t, 0, e.Pass(t.Context()).Pending)
+		time.Sleep(1)
+		require.Equal(t, 1, e.Pass(t.Context()).Pending)
+	})
+}
+
+// What is known only from telemetry is a filter of the navigator: a report about a node on which the class
+// fits brings it back in the next pass.
+func TestReportBringsParkedClassesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, tel := &MemoryLedger{}, &board{stale: time.Hour}
+		commit(t, l, PutNode{machine("n", 10)}, PutNode{machine("tiny", 1)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(2)})
+		nav := &greedy{placement: Exhaustive{Filter: func(_ *NodeState, r *Report, _ *Spec) string {
+			if r.FreeSlots == 0 {
+				return "have no free slot"
+			}
+			return ""
+		}}}
+		r := newRig(t, l, &Engine{Navigator: nav, Telemetry: tel})
+		r.run()
+		require.ErrorContains(t, r.rounds[0].Unplaced[0].Why, "0 of 2 nodes fit: 1 have no free slot, 1 lack cpu")
+		r.until(2 * time.Second)
+		tel.say(Report{Node: "tiny", At: time.Now(), FreeSlots: 5}, time.Now())
+		r.until(4 * time.Second)
+		require.Len(t, nav.at, 1, "it does not fit there")
+		tel.say(Report{Node: "n", At: time.Now(), FreeSlots: 5}, time.Now())
+		r.until(5 * time.Second)
+		require.Len(t, nav.at, 2)
+		assert.Equal(t, NodeID("n"), where(t, l, "c"))
+	})
+}
+
+// besides asks for company of group g in its rack.
+func besides() *Spec {
+	s := wants(1)
+	s.Near = Near{Group: "g", Level: "rack"}
+	return s
+}
+
+// racked returns a node in a rack.
+func racked(id NodeID, rack string) Node {
+	n := machine(id, 10)
+	if rack != "" {
+		n.Labels = map[string]string{"rack": rack}
+	}
+	return n
+}
+
+// A class that waits for company comes back when a member of the group is placed, by whomever: by the same
+// plan too.
+func TestCompanyBringsParkedClassesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nav := &MemoryLedger{}, &greedy{}
+		member := wants(1)
+		member.Group, member.Priority = "g", -1
+		commit(t, l, PutNode{racked("a", "1")}, PutNode{racked("b", "2")}, Submit{IDs: []CapsuleID{"c"}, Spec: besides()},
+			Submit{IDs: []CapsuleID{"m"}, Spec: member, Owner: "them"})
+		r := newRig(t, l, &Engine{Navigator: nav})
+		r.run()
+		require.ErrorContains(t, r.rounds[0].Unplaced[0].Why, "0 of 2 nodes fit: 2 wait for group g, of which nothing is placed")
+		r.until(2300 * ms)
+		commit(t, l, Place{Capsule: "m", Node: "b"})
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{0, 2300 * ms}, nav.at)
+		assert.Equal(t, NodeID("b"), where(t, l, "c"))
+		assert.Zero(t, r.view.queue.near)
+	})
+}
+
+func TestCompanyFromTheSamePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		member := wants(1)
+		member.Group, member.Priority = "g", -1
+		commit(t, l, PutNode{racked("a", "1")}, PutNode{racked("b", "2")},
+			Submit{IDs: []CapsuleID{"c"}, Spec: besides()}, Submit{IDs: []CapsuleID{"m"}, Spec: member})
+		r := newRig(t, l, &Engine{Navigator: &greedy{}})
+		r.run()
+		assert.Equal(t, where(t, l, "m"), where(t, l, "c"))
+		assert.NotEmpty(t, where(t, l, "c"))
+	})
+}
+
+// A class that waits for company comes back, too, when the node on which a member already is gets its
+// label: the nodes that now fit are its neighbours, which have not changed.
+func TestLabelOfAMembersNodeBringsParkedClassesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nav := &MemoryLedger{}, &greedy{}
+		member := wants(10)
+		member.Group = "g"
+		commit(t, l, PutNode{racked("a", "")}, PutNode{racked("b", "2")}, Submit{IDs: []CapsuleID{"c"}, Spec: besides()},
+			Submit{IDs: []CapsuleID{"m"}, Spec: member, Owner: "them"}, Place{Capsule: "m", Node: "a"})
+		r := newRig(t, l, &Engine{Navigator: nav})
+		r.run()
+		r.until(2300 * ms)
+		require.Len(t, nav.at, 1)
+		commit(t, l, PutNode{racked("a", "2")}) // which is full
+		r.until(5 * time.Second)
+		assert.Equal(t, NodeID("b"), where(t, l, "c"))
+	})
+}
+
+// SCENARIOS 19: room appears while a plan runs that finds none. The class is put aside by that plan, but the
+// room is not overlooked: it is back at once.
+func TestRoomDuringAPlanIsNotOverlooked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nav := crowded(t), &greedy{}
+		nav.before = func(*View, []*Capsule) {
+			if len(nav.at) == 1 {
+				commit(t, l, Release{Capsule: "old", Final: true})
+			}
+		}
+		r := newRig(t, l, &Engine{Navigator: nav})
+		r.run()
+		assert.Equal(t, []time.Duration{0, 0}, nav.at)
+		assert.Equal(t, NodeID("full"), where(t, l, "big"))
+	})
+}
+
+// What a plan reserved for a proposal that then failed is room again for a class that this very plan has put
+// aside for want of it. No commit will ever announce that room.
+func TestLostReservationBringsParkedClassesBack(t *testing.T) {
+	for name, refuse := range map[string]error{"conflict": nil, "unavailable": ErrUnavailable, "invalid": ErrInvalid} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nav, first := &MemoryLedger{}, &greedy{}, wants(100)
+				first.Priority = 9
+				commit(t, l, PutNode{machine("n", 100)}, Submit{IDs: []CapsuleID{"first"}, Spec: first}, Submit{IDs: []CapsuleID{"second"}, Spec: wants(60)})
+				faulted := false
+				r := newRig(t, &bent{Ledger: l, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+					if !faulted {
+						faulted = true
+						commit(t, l, Submit{IDs: []CapsuleID{"rival"}, Spec: wants(40), Owner: "them"}, Place{Capsule: "rival", Node: "n"})
+						if refuse != nil {
+							return 0, refuse
+						}
+					}
+					return l.Propose(ctx, p)
+				}}, &Engine{Navigator: nav})
+				r.run()
+				require.Equal(t, 1, r.rounds[0].Parked, "first took it all")
+				r.until(time.Second)
+				assert.Equal(t, NodeID("n"), where(t, l, "second"))
+			})
+		})
+	}
+}
+
+// Highest priority first, then in order of submission, however the capsules came in; and never more than
+// MaxPlan at a time.
+func TestHighestPriorityFirst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		priorities := rapid.SliceOfN(rapid.Int32Range(-2, 2), 1, 30).Draw(t, "priorities")
+		most := rapid.IntRange(1, 5).Draw(t, "MaxPlan")
+		l, nav := &MemoryLedger{}, &greedy{}
+		commit(t, l, PutNode{machine("n", 1000)})
+		var want []CapsuleID
+		for p := int32(2); p >= -2; p-- {
+			for i, q := range priorities {
+				if p == q {
+					want = append(want, CapsuleID(fmt.Sprint("c", i)))
+				}
+			}
+		}
+		for i, p := range priorities {
+			spec := wants(1)
+			spec.Priority = p
+			commit(t, l, Submit{IDs: []CapsuleID{CapsuleID(fmt.Sprint("c", i))}, Spec: spec})
+		}
+		e := Engine{Ledger: l, Navigator: nav, MaxPlan: most}
+		var got []CapsuleID
+		for e.Pass(context.Background()).Committed > 0 {
+			last := nav.asked[len(nav.asked)-1]
+			require.LessOrEqual(t, len(last), most)
+			got = append(got, last...)
+		}
+		assert.Equal(t, want, got)
+	})
+}
+
+// Classes of high priority that fit nowhere do not starve those below: put aside, they make way. Not even
+// when there are more of them than passes within ParkFor.
+func TestUnfitClassesDoNotStarveOthers(t *testing.T) {
+	for _, unfit := range []int{1, 5, 100} {
+		t.Run(fmt.Sprint(unfit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &MemoryLedger{}
+				commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"low"}, Spec: wants(1)})
+				for i := range unfit {
+					spec := wants(int64(11 + i))
+					spec.Priority = 9
+					commit(t, l, Submit{IDs: names(fmt.Sprint("huge", i, "-"), 2), Spec: spec})
+				}
+				r := newRig(t, l, &Engine{Navigator: &greedy{}, MaxPlan: 1})
+				r.run()
+				r.until(10 * time.Minute)
+				assert.Equal(t, NodeID("n"), where(t, l, "low"))
+			})
+		})
+	}
+}
+
+// broken are the ways in which a view cannot be built, for as long as fail says so.
+var broken = map[string]func(b *bent, tel *board, fail func() error){
+	"Snapshot": func(b *bent, _ *board, fail func() error) {
+		inner := b.snapshot
+		b.snapshot = func(ctx context.Context) (*State, error) {
+			s, _ := inner(ctx) // counted as a look
+			if err := fail(); err != nil {
+				return nil, err
+			}
+			return s, nil
+		}
+	},
+	"Changes": func(b *bent, _ *board, fail func() error) {
+		b.changes = func(ctx context.Context, after Revision) ([]Change, error) {
+			if err := fail(); err != nil {
+				return nil, err
+			}
+			return b.Ledger.Changes(ctx, after)
+		}
+	},
+	"Reports": func(_ *bent, tel *board, fail func() error) { tel.fail = fail },
+}
+
+// A view that fails to build backs off and is reported, however long it lasts; work that comes meanwhile
+// changes nothing about the pace. When it can be built again, the work is done.
+func TestFailingViewBacksOff(t *testing.T) {
+	for name, bend := range broken {
+		for _, from := range []time.Duration{-1, 0} { // from the start; once there has been a view
+			t.Run(fmt.Sprint(name, from), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { failingView(t, bend, from < 0) })
+			})
+		}
+	}
+}
+
+func failingView(t *testing.T, bend func(*bent, *board, func() error), fromTheStart bool) {
+	l, tel, boom := &MemoryLedger{}, &board{stale: time.Hour}, errors.New("boom")
+	commit(t, l, PutNode{machine("n", 10)})
+	r := newRig(t, l, &Engine{Navigator: &greedy{}, Telemetry: tel})
+	failing, failed := fromTheStart, 0
+	bend(r.Ledger.(*bent), tel, func() error { //nolint:errcheck // made by newRig
+		if !failing {
+			return nil
+		}
+		if failed++; failed > 1000 {
+			failing = false // it does not back off at all; let the bubble's clock go on
+		}
+		return boom
+	})
+	r.run()
+	r.until(time.Second)
+	failing = failing || !fromTheStart
+	commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
+	r.until(20 * time.Second)
+	require.Less(t, failed, 80, "it spins")
+	require.GreaterOrEqual(t, failed, 15)
+	for _, round := range r.rounds {
+		if round.Committed == 0 {
+			assert.ErrorIs(t, errors.Join(round.Errors...), boom)
+			assert.ErrorContains(t, errors.Join(round.Errors...), "view")
+		}
+	}
+	failing = false
+	r.until(22 * time.Second)
+	assert.Equal(t, NodeID("n"), where(t, l, "c"))
+	assert.Empty(t, r.rounds[len(r.rounds)-1].Errors)
+}
+
+// A ledger whose Wait fails is looked at again at the pace of the back-off, and not faster.
+func TestFailingWaitBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)})
+		r := newRig(t, deafLedger{l}, &Engine{Navigator: &greedy{}})
+		r.run()
+		r.until(doubling[7] + 1)
+		assert.Equal(t, doubling[:8], r.looks)
+		commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
+		r.until(doubling[8])
+		assert.Equal(t, NodeID("n"), where(t, l, "c"))
+	})
+}
+
+// deafLedger cannot wait.
+type deafLedger struct{ Ledger }
+
+func (deafLedger) Wait(context.Context, Revision) (Revision, error) { return 0, ErrUnavailable }
+
+// A history that is too short costs the engine a new view and nothing else: no work is lost, no error shows.
+func TestShortHistoryLosesNoWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{Bounds: Limits{History: 1}}
+		commit(t, l, PutNode{machine("n", 1000)})
+		r := newRig(t, l, &Engine{Navigator: &greedy{}})
+		r.run()
+		for i, id := range names("c", 20) {
+			r.until(time.Duration(i) * 300 * ms)
+			commit(t, l, Mark{Key: "k", Value: "v"}, Submit{IDs: []CapsuleID{id}, Spec: wants(1)}, Mark{Key: "k"})
+			synctest.Wait()
+			assert.Equal(t, NodeID("n"), where(t, l, id), "at once")
+		}
+		for _, round := range r.rounds {
+			assert.Empty(t, round.Errors)
+		}
+	})
+}

@@ -1,0 +1,760 @@
+package orbit
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// ---- random worlds ----
+
+var (
+	modelNodes    = []NodeID{"n0", "n1", "n2", "n3"}
+	modelCapsules = []CapsuleID{"c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"}
+	modelGangs    = []GangID{"g0", "g1"}
+	modelHolds    = []HoldID{"h0", "h1", "h2"}
+	modelMarks    = []string{"m0", "m1"}
+	modelGroups   = []string{"db", "web"}
+	modelOwners   = []string{"", "a", "b"}
+)
+
+// scribe draws proposals as navigators would: from what a view shows, and sometimes from nothing at all.
+type scribe struct {
+	*rapid.T
+	view *State
+	wild bool // quantities near MaxInt64 too
+	tiny bool // few released records are kept: at most one final release in a proposal
+}
+
+func pickOne[E any](s *scribe, from []E) E { return rapid.SampledFrom(from).Draw(s.T, "pick") }
+
+// chance is true once in n, and shrinks to false.
+func (s *scribe) chance(n int) bool { return rapid.IntRange(0, n-1).Draw(s.T, "chance") == n-1 }
+
+func (s *scribe) quantity(most int64) int64 {
+	if s.wild && s.chance(4) {
+		return pickOne(s, []int64{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64/2 + 1, math.MaxInt64 / 2})
+	}
+	return rapid.Int64Range(0, most).Draw(s.T, "quantity")
+}
+
+func (s *scribe) room(most int64) (r Resources) {
+	for _, d := range []Dimension{CPU, Memory, Dimensions - 1} {
+		r[d] = s.quantity(most)
+	}
+	return r
+}
+
+func (s *scribe) node(id NodeID) Node {
+	n := Node{ID: id, Capacity: s.room(8), Labels: map[string]string{"rack": pickOne(s, []string{"r0", "r1"})}}
+	n.Devices.Count = rapid.IntRange(0, 3).Draw(s.T, "devices")
+	if n.Devices.Count > 0 {
+		n.Devices.Model = pickOne(s, []string{"A100", "T4"})
+		n.Devices.Unhealthy = s.faults(n.Devices.Count)
+	}
+	n.Unschedulable = s.chance(8)
+	return n
+}
+
+func (s *scribe) faults(count int) (set DeviceSet) {
+	for i := range count {
+		if s.chance(6) {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+func (s *scribe) spec() *Spec {
+	spec := &Spec{Module: "m", Priority: rapid.Int32Range(0, 2).Draw(s.T, "priority")}
+	spec.Envelope.Reservation = s.room(3)
+	if s.chance(3) {
+		spec.Devices = DeviceRequest{Count: 1 + btoi(s.chance(3)), Milli: pickOne(s, []int{1, 500, 600, 1000})}
+		if s.chance(3) {
+			spec.Devices.Models = []string{"A100"}
+		}
+	}
+	if s.chance(4) {
+		spec.Require = []Predicate{{Key: "rack", Op: "In", Values: []string{pickOne(s, []string{"r0", "r1"})}}}
+	}
+	if s.chance(2) {
+		spec.Group = pickOne(s, modelGroups)
+	}
+	return spec
+}
+
+// fresh returns up to n different capsule ids, unknown to the view unless there are none.
+func (s *scribe) fresh(n int) (ids []CapsuleID) {
+	for _, id := range modelCapsules {
+		if len(ids) < n && (s.view.Capsule(id) == nil || s.chance(12)) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		ids = append(ids, pickOne(s, modelCapsules))
+	}
+	return ids
+}
+
+func (s *scribe) gang() *Gang {
+	ids := s.fresh(rapid.IntRange(1, 5).Draw(s.T, "members"))
+	g := &Gang{ID: pickOne(s, modelGangs)}
+	for len(ids) > 0 {
+		n := rapid.IntRange(1, len(ids)).Draw(s.T, "role")
+		min := rapid.IntRange(0, n).Draw(s.T, "min")
+		g.Roles = append(g.Roles, Role{Name: fmt.Sprint(len(g.Roles)), Spec: s.spec(), Members: ids[:n], Min: min})
+		ids = ids[n:]
+	}
+	return g
+}
+
+// put places a capsule where the view says that it fits, or anywhere.
+func (s *scribe) put(c CapsuleID, spec *Spec) Place {
+	p := Place{Capsule: c, Node: pickOne(s, modelNodes), Note: pickOne(s, []string{"", "warm"})}
+	var fits []*NodeState
+	for n := range s.view.Nodes() {
+		if spec != nil && n.Fits(spec) {
+			fits = append(fits, n)
+		}
+	}
+	if len(fits) > 0 && !s.chance(10) {
+		n := pickOne(s, fits)
+		p.Node = n.Node.ID
+		p.Devices, _ = n.PickDevices(spec.Devices)
+	} else if spec != nil {
+		p.Devices = DeviceSet(1<<spec.Devices.Count-1) << rapid.IntRange(0, 2).Draw(s.T, "first device")
+	}
+	return p
+}
+
+func (s *scribe) hold() Hold {
+	h := Hold{ID: pickOne(s, modelHolds), Node: pickOne(s, modelNodes), Room: s.room(3), Ends: time.Unix(1e9, 0).UTC()}
+	if s.chance(3) {
+		h.Devices, h.Milli = DeviceSet(1+s.quantity(2)&3), pickOne(s, []int{1, 500, 1000})
+	}
+	if h.Room == (Resources{}) && h.Devices == 0 {
+		h.Room[CPU] = 1
+	}
+	return h
+}
+
+func (s *scribe) some(want func(*Capsule) bool) *Capsule {
+	var out []*Capsule
+	for c := range s.view.Capsules() {
+		if want(c) {
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 || s.chance(10) {
+		return &Capsule{ID: pickOne(s, modelCapsules)}
+	}
+	return pickOne(s, out)
+}
+
+// ---- drafts: what one commitment or a usual combination looks like ----
+
+type draft func(s *scribe) []Commitment
+
+var drafts = []draft{
+	func(s *scribe) []Commitment { return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}} },
+	draftChange, draftChange,
+	func(s *scribe) []Commitment { return []Commitment{RemoveNode{pickOne(s, modelNodes)}} },
+	draftSubmit, draftSubmit,
+	func(s *scribe) []Commitment {
+		return []Commitment{Submit{Gang: s.gang(), Owner: pickOne(s, modelOwners)}}
+	},
+	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
+	draftGang, draftGang, draftGang,
+	draftRelease, draftRelease, draftRelease,
+	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
+	func(s *scribe) []Commitment { return []Commitment{Release{Hold: pickOne(s, modelHolds)}} },
+	func(s *scribe) []Commitment {
+		return []Commitment{Assign{Capsule: pickOne(s, modelCapsules), From: pickOne(s, modelOwners), Owner: pickOne(s, modelOwners)}}
+	},
+	func(s *scribe) []Commitment {
+		return []Commitment{Mark{Key: pickOne(s, modelMarks), Value: pickOne(s, []string{"", "x", "y"})}}
+	},
+	draftEmpty,
+}
+
+// draftChange alters a member: capacity (below use too), labels, devices lost or healed, drain.
+func draftChange(s *scribe) []Commitment {
+	known := s.view.Node(pickOne(s, modelNodes))
+	if known == nil {
+		return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}}
+	}
+	n := *known.Node.clone()
+	switch rapid.IntRange(0, 3).Draw(s.T, "change") {
+	case 0:
+		n.Capacity = s.room(6)
+	case 1:
+		n.Labels["rack"] = pickOne(s, []string{"r0", "r1"})
+	case 2:
+		n.Devices = s.node(n.ID).Devices
+	case 3:
+		n.Unschedulable = !n.Unschedulable
+	}
+	return []Commitment{PutNode{n}}
+}
+
+func draftSubmit(s *scribe) []Commitment {
+	return []Commitment{Submit{IDs: s.fresh(rapid.IntRange(1, 3).Draw(s.T, "submit")), Spec: s.spec(), Owner: pickOne(s, modelOwners)}}
+}
+
+func draftPlace(s *scribe) []Commitment {
+	c := s.some((*Capsule).Pending)
+	return []Commitment{s.put(c.ID, c.Spec)}
+}
+
+// draftGang places a gang whole, or leaves some members out.
+func draftGang(s *scribe) (out []Commitment) {
+	g := s.view.Gang(pickOne(s, modelGangs))
+	if g == nil {
+		return draftPlace(s)
+	}
+	spare := s.chance(3)
+	for _, r := range g.Gang.Roles {
+		for _, id := range r.Members {
+			if c := s.view.Capsule(id); c == nil || !c.Pending() || spare && s.chance(3) {
+				continue
+			}
+			out = append(out, s.put(id, r.Spec))
+		}
+	}
+	return out
+}
+
+func draftRelease(s *scribe) []Commitment {
+	c := s.some((*Capsule).Placed)
+	r := Release{Capsule: c.ID, Final: s.chance(3)}
+	if s.chance(3) {
+		r.From = c.Node
+	}
+	return []Commitment{r}
+}
+
+// draftEmpty takes everything off a node and removes it, in one proposal.
+func draftEmpty(s *scribe) (out []Commitment) {
+	id := pickOne(s, modelNodes)
+	for c := range s.view.On(id) {
+		out = append(out, Release{Capsule: c.ID})
+	}
+	return append(out, RemoveNode{id})
+}
+
+// proposal joins one to three drafts, so that Submit and Place, PutNode and Place, Release and Place, or the
+// end of a hold and a Place meet in one proposal; and bets on what the view shows.
+func (s *scribe) proposal() Proposal {
+	p := Proposal{View: s.view.Revision()}
+	for range pickOne(s, []int{1, 1, 1, 1, 1, 2, 3}) {
+		p.Do = append(p.Do, pickOne(s, drafts)(s)...)
+	}
+	p.Do = s.follow(p.Do)
+	for range pickOne(s, []int{0, 0, 1, 2}) {
+		p.If = append(p.If, s.bet(p.Do))
+	}
+	if s.chance(25) {
+		s.spoil(&p)
+	}
+	if s.tiny {
+		oneFinal(p.Do)
+	}
+	return p
+}
+
+// follow sometimes places at once what the proposal has just submitted.
+func (s *scribe) follow(do []Commitment) []Commitment {
+	for _, c := range do {
+		sub, ok := c.(Submit)
+		switch {
+		case !ok || s.chance(2):
+		case sub.Gang == nil:
+			do = append(do, s.put(sub.IDs[0], sub.Spec))
+		default:
+			for _, r := range sub.Gang.Roles {
+				for _, id := range r.Members {
+					do = append(do, s.put(id, r.Spec))
+				}
+			}
+		}
+	}
+	return do
+}
+
+func (s *scribe) bet(do []Commitment) Precondition {
+	node := pickOne(s, modelNodes)
+	for _, c := range do {
+		if p, ok := c.(Place); ok {
+			node = p.Node
+		}
+	}
+	n := s.view.Node(node)
+	switch rapid.IntRange(0, 4).Draw(s.T, "bet") {
+	case 0:
+		if n != nil && !s.chance(4) && !negative(n.Free()) {
+			return NodeFreeOf{node, n.Free()}
+		}
+		return NodeFreeOf{node, s.room(4)}
+	case 1:
+		if n != nil && !s.chance(4) {
+			return NodeAt{node, n.Usage, n.Specification}
+		}
+		return NodeAt{Node: node, Usage: Revision(s.quantity(30))}
+	case 2:
+		return GangUnplaced{pickOne(s, modelGangs)}
+	case 3:
+		return GroupIn{pickOne(s, modelGroups), "rack", pickOne(s, []string{"r0", "r1"})}
+	}
+	key := pickOne(s, modelMarks)
+	_, at := s.view.Mark(key)
+	return MarkAt{key, at}
+}
+
+// spoil makes the proposal malformed.
+func (s *scribe) spoil(p *Proposal) {
+	bad := &Spec{Prefer: []Preference{{Predicate{Key: "k", Op: "Exists"}, math.NaN()}}}
+	p.Do = append(p.Do, pickOne(s, []Commitment{
+		nil, &Place{Capsule: "c0", Node: "n0"}, Place{Node: "n0"}, PutNode{},
+		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
+		Submit{IDs: []CapsuleID{"c0", "c0"}, Spec: &Spec{}}, Hold{ID: "h0", Node: "n0", Room: Resources{1}},
+		Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Envelope: Envelope{Reservation: Resources{math.MinInt64}}}},
+	}))
+}
+
+func oneFinal(do []Commitment) {
+	found := false
+	for i, c := range do {
+		if r, ok := c.(Release); ok && r.Final {
+			r.Final = !found
+			do[i], found = r, true
+		}
+	}
+}
+
+// ---- the duel: ledger against model ----
+
+var bg = context.Background()
+
+// duel drives a ledger and the model side by side and compares them after every step. It looks at the live
+// state, so that snapshots are taken only when an action takes them: without one the ledger writes in place.
+type duel struct {
+	ledger *MemoryLedger
+	model  *model
+	wild   bool
+	views  [8]*State // of eight navigators, each as old as it happens to be
+	kept   []keptState
+	sent   []Proposal
+	ids    uint64
+	text   []string // of the live state
+	count  map[string]int
+}
+
+// keptState is a snapshot and everything that was in it when it was taken.
+type keptState struct {
+	*State
+	text []string
+}
+
+func newDuel(l Limits, wild bool) *duel {
+	d := &duel{ledger: &MemoryLedger{Bounds: l}, model: newModel(l), wild: wild, count: map[string]int{}}
+	for i := range d.views {
+		d.views[i] = d.snapshot()
+	}
+	d.text = textOf(d.ledger.live)
+	return d
+}
+
+func (d *duel) snapshot() *State {
+	s, err := d.ledger.Snapshot(bg)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func (d *duel) propose(t *rapid.T, refresh int) {
+	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
+	s := &scribe{T: t, wild: d.wild, tiny: d.model.limits.Terminal < 100}
+	if s.chance(refresh) {
+		d.views[nav] = d.snapshot()
+	}
+	s.view = d.views[nav]
+	p := s.proposal()
+	if d.ids++; !s.chance(5) {
+		binary.BigEndian.PutUint64(p.ID[:], d.ids)
+	}
+	d.sent = append(d.sent, p)
+	d.send(t, p)
+}
+
+// send proposes and compares all that can be compared.
+func (d *duel) send(t *rapid.T, p Proposal) {
+	want := d.model.judge(p)
+	checked := d.ledger.live.Check(p)
+	rev, err := d.ledger.Propose(bg, p)
+	d.compare(t, p, want, rev, err)
+	// I10: Check at the ledger's own revision and Propose agree, TakenBy aside.
+	require.Equal(t, plainError(checked), plainError(err), "Check and Propose disagree on %v", p)
+}
+
+// plainError is an error's text without who took it, which only the ledger's history knows.
+func plainError(err error) string {
+	var r *Rejection
+	if !errors.As(err, &r) {
+		return fmt.Sprint(err)
+	}
+	c := *r
+	c.TakenBy = ProposalID{}
+	return fmt.Sprintf("%+v", c)
+}
+
+func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err error) {
+	before := d.text
+	d.text = textOf(d.ledger.live)
+	switch {
+	case want.next != nil:
+		require.NoError(t, err, "the model commits %v", p)
+		require.Equal(t, want.next.rev, rev)
+		d.model = want.next
+		d.count["committed"]++
+	case want.done != 0:
+		require.NoError(t, err)
+		require.Equal(t, want.done, rev, "a repeated proposal has the same revision")
+		require.Empty(t, diffLines(d.text, before), "a repeated proposal has no further effect")
+		d.count["repeated"]++
+	default:
+		require.Error(t, err, "the model says %v of %v", want.kinds, p)
+		require.True(t, slices.ContainsFunc(want.kinds, func(k error) bool { return errors.Is(err, k) }), "want %v: %v", want.kinds, err)
+		require.Empty(t, diffLines(d.text, before), "a rejected proposal changes nothing")
+		d.receipt(t, p, rev, err)
+	}
+}
+
+// receipt: every rejection is typed, of the state judged, and dated by what decides its kind.
+func (d *duel) receipt(t *rapid.T, p Proposal, rev Revision, err error) {
+	var r *Rejection
+	require.ErrorAs(t, err, &r)
+	require.Zero(t, rev)
+	d.count[r.Kind.Error()]++
+	if r.Kind == ErrInvalid { //nolint:errorlint // the sentinel itself
+		return
+	}
+	require.Equal(t, d.model.rev, r.At)
+	require.LessOrEqual(t, r.TakenAt, r.At, "taken in the future: %v", err)
+	require.Equal(t, r.TakenAt > p.View, errors.Is(err, ErrConflict), "%v at view %d", err, p.View)
+}
+
+// invariants hold after every step.
+func (d *duel) invariants(t *rapid.T) {
+	require.Empty(t, diffLines(worldOf(d.ledger.live), d.model.describe()), "ledger and model differ")
+	require.NoError(t, d.ledger.live.Verify())
+}
+
+// old snapshots never change, and the history leads from each of them to the present.
+func (d *duel) lookBack(t *rapid.T) {
+	for _, old := range d.kept {
+		require.Empty(t, diffLines(textOf(old.State), old.text), "the snapshot at %d changed", old.rev)
+		changes, err := d.ledger.Changes(bg, old.rev)
+		if d.compacted(old.rev) {
+			require.ErrorIs(t, err, ErrCompacted)
+			continue
+		}
+		require.NoError(t, err)
+		now, err := old.Apply(changes)
+		require.NoError(t, err)
+		require.Empty(t, diffStates(now, d.ledger.live), "replay from %d", old.rev)
+		require.NoError(t, now.Verify())
+		require.Empty(t, diffLines(textOf(old.State), old.text), "Apply changed the snapshot at %d", old.rev)
+	}
+}
+
+func (d *duel) compacted(after Revision) bool { return after < d.ledger.history.floor }
+
+func (d *duel) keep() {
+	s := d.snapshot()
+	d.kept = append(d.kept, keptState{s, textOf(s)})
+	if len(d.kept) > 4 {
+		d.kept = d.kept[1:]
+	}
+}
+
+func (d *duel) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"":        d.invariants,
+		"fresh":   func(t *rapid.T) { d.propose(t, 1) },
+		"fresher": func(t *rapid.T) { d.propose(t, 1) },
+		"stale":   func(t *rapid.T) { d.propose(t, 5) },
+		"staler":  func(t *rapid.T) { d.propose(t, 50) },
+		"resend":  d.resend,
+		"batch":   d.batch,
+		"keep":    func(*rapid.T) { d.keep() },
+		"audit": func(t *rapid.T) {
+			rapid.SampledFrom([]func(*rapid.T){d.lookBack, d.lookBack, d.fork, d.restore}).Draw(t, "audit")(t)
+		},
+	}
+}
+
+// settle lets some nodes join and some capsules and a gang be submitted before the duel, so that it does not
+// spend itself on an empty world.
+func (d *duel) settle(t *rapid.T) {
+	s := &scribe{T: t, view: d.snapshot(), wild: d.wild}
+	for _, id := range modelNodes[:rapid.IntRange(0, len(modelNodes)).Draw(t, "nodes")] {
+		d.send(t, Proposal{Do: []Commitment{PutNode{s.node(id)}}})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "submits") {
+		s.view = d.snapshot()
+		d.send(t, Proposal{Do: draftSubmit(s)})
+	}
+	if s.view = d.snapshot(); s.chance(2) {
+		d.send(t, Proposal{Do: []Commitment{Submit{Gang: s.gang()}}})
+	}
+	for i := range d.views {
+		d.views[i] = d.snapshot()
+	}
+}
+
+// restore: what is read back from a dump equals what was written, and lives on as if nothing had happened.
+func (d *duel) restore(t *rapid.T) {
+	var dump, again bytes.Buffer
+	from := d.snapshot()
+	require.NoError(t, from.Dump(&dump))
+	text := dump.String()
+	back, err := Restore(&dump)
+	require.NoError(t, err)
+	require.NoError(t, back.Dump(&again))
+	require.Equal(t, text, again.String(), "restore(dump) dumps otherwise")
+	f := &duel{ledger: &MemoryLedger{Start: back}, model: d.model, wild: d.wild, count: map[string]int{}}
+	f.views[0] = f.snapshot()
+	f.text = textOf(f.ledger.live)
+	f.invariants(t)
+	for range 2 {
+		s := &scribe{T: t, view: f.snapshot(), wild: d.wild, tiny: d.model.limits.Terminal < 100}
+		f.send(t, s.proposal())
+		f.invariants(t)
+	}
+	if len(d.sent) > 0 {
+		f.repeat(t, d.sent)
+	}
+}
+
+// resend sends an earlier proposal once more, whatever came of it.
+func (d *duel) resend(t *rapid.T) {
+	if len(d.sent) == 0 {
+		t.Skip("nothing was sent")
+	}
+	d.repeat(t, d.sent)
+}
+
+func (d *duel) repeat(t *rapid.T, sent []Proposal) {
+	d.send(t, rapid.SampledFrom(sent).Draw(t, "again"))
+}
+
+// batch: each proposal of a batch has the outcome that it would have had alone, in their order.
+func (d *duel) batch(t *rapid.T) {
+	s := &scribe{T: t, view: d.snapshot(), wild: d.wild, tiny: d.model.limits.Terminal < 100}
+	var batch []Proposal
+	for range rapid.IntRange(1, 3).Draw(t, "batch") {
+		batch = append(batch, s.proposal())
+	}
+	out := d.ledger.ProposeBatch(bg, batch)
+	after := textOf(d.ledger.live)
+	for i, p := range batch {
+		want := d.model.judge(p)
+		require.Equal(t, want.kinds == nil, out[i].Err == nil, "%v: %v", p, out[i].Err)
+		if want.next != nil {
+			require.Equal(t, want.next.rev, out[i].Revision)
+			d.model = want.next
+		} else if want.done == 0 {
+			require.True(t, slices.ContainsFunc(want.kinds, func(k error) bool { return errors.Is(out[i].Err, k) }), "want %v: %v", want.kinds, out[i].Err)
+		}
+	}
+	d.text = after
+}
+
+// fork: two ledgers that continue from one snapshot disturb neither each other nor the snapshot (I6).
+func (d *duel) fork(t *rapid.T) {
+	from := d.snapshot()
+	before := textOf(from)
+	var forks [2]*duel
+	for i := range forks {
+		f := &duel{ledger: &MemoryLedger{Start: from}, model: d.model, wild: d.wild, count: map[string]int{}}
+		f.views[0] = f.snapshot()
+		f.text = before
+		forks[i] = f
+	}
+	for range 2 {
+		for _, f := range forks {
+			s := &scribe{T: t, view: f.snapshot(), wild: d.wild, tiny: d.model.limits.Terminal < 100}
+			f.send(t, s.proposal())
+			f.invariants(t)
+		}
+	}
+	require.Empty(t, diffLines(textOf(from), before), "a fork changed the snapshot")
+	d.invariants(t)
+}
+
+// TestLedgerAgainstModel: whatever up to eight navigators propose on views of any age, the ledger does what
+// the model does: same outcome (conflict and infeasible told apart), same world afterwards; nothing is ever
+// oversubscribed by admission, no capsule is placed twice, a rejection changes nothing, used = recount,
+// Check = Propose, history rebuilds the state, snapshots never change.
+//
+// SCENARIOS 3 (I4 I8), 4 (I12), 5 (I7), 6 (I2 I7), 8 (I8), 9 (I1), 10 (I1), 13 (I1), 14 (I1), 15 (I3),
+// 16 (I6), 18 (I10), 20 (I15), 21 (I10), 22 (I5), 23 (I8), 26 (I1).
+func TestLedgerAgainstModel(t *testing.T) {
+	t.Parallel()
+	total := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDuel(Limits{}, false)
+		d.settle(t)
+		t.Repeat(d.actions())
+		d.lookBack(t)
+		for k, n := range d.count {
+			total[k] += n
+		}
+	})
+	t.Logf("outcomes: %v", total)
+	if t.Failed() {
+		return
+	}
+	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid"} {
+		require.Positive(t, total[k], "the generator never reaches %q", k)
+	}
+}
+
+// TestLedgerAgainstModelExtremes is the same with quantities around MaxInt64: no sum wraps (I14), and nobody
+// else's account is touched. SCENARIOS 11, 12.
+func TestLedgerAgainstModelExtremes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDuel(Limits{}, true)
+		d.settle(t)
+		t.Repeat(d.actions())
+		d.lookBack(t)
+	})
+}
+
+// TestLedgerAgainstModelTinyLimits is the same where records, ids and history are dropped all the time: ids
+// are used again, repeated proposals fall out of the window, Changes says ErrCompacted.
+// SCENARIOS 4 (I12), 5 (I7), 20 (I15).
+func TestLedgerAgainstModelTinyLimits(t *testing.T) {
+	t.Parallel()
+	few := rapid.IntRange(1, 3)
+	rapid.Check(t, func(t *rapid.T) {
+		l := Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), History: 4 * few.Draw(t, "history")}
+		d := newDuel(l, false)
+		d.settle(t)
+		t.Repeat(d.actions())
+		d.lookBack(t)
+	})
+}
+
+// ---- everything that is in a state ----
+
+// diffStates returns how two states differ, slots, chains and windows included; "" if they do not.
+func diffStates(got, want *State) string { return diffLines(textOf(got), textOf(want)) }
+
+// textOf writes down all there is in a state, one record a line.
+func textOf(s *State) []string {
+	out := []string{fmt.Sprintf("rev %d limits %v names %v pending %d order %d left %v bounds %d %d released %d",
+		s.rev, s.limits, s.names, s.pending, s.order, s.left, s.nodeBound, s.capsuleBound, s.releasedCount)}
+	for i := range s.nodeBound {
+		out = append(out, textOfNode(s, i))
+	}
+	for i := range s.capsuleBound {
+		out = append(out, textOfCapsule(s, i))
+	}
+	out = append(out, textOfChains(s), textOfIDs(s))
+	s.members.Ascend(func(k nodeKey) bool {
+		out = append(out, fmt.Sprint("member ", k))
+		return true
+	})
+	s.gangs.Ascend(func(g *GangState) bool {
+		out = append(out, fmt.Sprintf("gang %s %v %v loose %v placed %v changed %d records %d", g.Gang.ID, g.Gang.Roles, g.Gang.Levels, g.Gang.Loose, g.Placed, g.Changed, g.records))
+		return true
+	})
+	s.holds.Ascend(func(h *holdRecord) bool {
+		out = append(out, fmt.Sprintf("hold %v", *h))
+		return true
+	})
+	s.marks.Ascend(func(m markRecord) bool {
+		out = append(out, fmt.Sprintf("mark %v", m))
+		return true
+	})
+	s.groups.Ascend(func(g groupCount) bool {
+		out = append(out, fmt.Sprintf("group %v", g))
+		return true
+	})
+	return out
+}
+
+func textOfNode(s *State, slot uint32) string {
+	n := s.nodeAt(slot)
+	if !n.occupied {
+		return fmt.Sprintf("node slot %d is free, members %v used %v", slot, n.members, n.used)
+	}
+	if s.Node(n.Node.ID) != n {
+		return fmt.Sprintf("node slot %d: %s is not found", slot, n.Node.ID)
+	}
+	return fmt.Sprintf("node slot %d (%d): %v capsules %d usage %d spec %d used %v devices %v holds %d members %v",
+		slot, n.slot, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, n.members)
+}
+
+func textOfCapsule(s *State, slot uint32) string {
+	c := s.capsuleAt(slot)
+	if c.ID == "" {
+		return fmt.Sprintf("capsule slot %d is free", slot)
+	}
+	if s.Capsule(c.ID) != c {
+		return fmt.Sprintf("capsule slot %d: %s is not found", slot, c.ID)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "capsule slot %d (%d): %s spec %p owner %q gang %q.%d node %q %b %q submitted %d changed %d placed %d by %s released %v",
+		slot, c.slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released)
+	if c.Placed() {
+		fmt.Fprintf(&b, " at %d.%d", c.node, c.link)
+	}
+	for p := c.earlier; p != nil; p = p.before {
+		fmt.Fprintf(&b, " earlier %s@%d/%d", p.id, p.at, p.depth)
+	}
+	return b.String()
+}
+
+// textOfChains follows the free slots and the queue of released records.
+func textOfChains(s *State) string {
+	var b strings.Builder
+	b.WriteString("free nodes")
+	for i := s.nodeFree; i != noSlot; i = s.nodeAt(i).next {
+		fmt.Fprintf(&b, " %d", i)
+	}
+	b.WriteString(", free capsules")
+	for i := s.capsuleFree; i != noSlot; i = s.capsuleAt(i).link {
+		fmt.Fprintf(&b, " %d", i)
+	}
+	b.WriteString(", released")
+	for i := s.oldest; i != noSlot; i = s.capsuleAt(i).link {
+		fmt.Fprintf(&b, " %d", i)
+	}
+	return b.String()
+}
+
+// textOfIDs lists the recent proposal ids in their ring.
+func textOfIDs(s *State) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "recent next %d:", s.recent.next)
+	for i := range uint32(s.recent.ring.Len() * 16) {
+		if c := s.recent.cell(i); !c.id.IsZero() {
+			fmt.Fprintf(&b, " %d:%s@%d(%d)", i, c.id, c.at, s.recent.find(c.id))
+		}
+	}
+	return b.String()
+}

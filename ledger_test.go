@@ -1,0 +1,595 @@
+package orbit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// court is a ledger with what tests say again and again.
+type court struct {
+	*testing.T
+	*MemoryLedger
+}
+
+func newCourt(t *testing.T, do ...Commitment) court {
+	c := court{t, &MemoryLedger{}}
+	if len(do) > 0 {
+		c.commits(do...)
+	}
+	return c
+}
+
+// now is the state at this moment.
+func (c court) now() *State {
+	s, err := c.Snapshot(bg)
+	require.NoError(c, err)
+	return s
+}
+
+// commits proposes on the newest view and requires success.
+func (c court) commits(do ...Commitment) Revision {
+	c.Helper()
+	rev, err := c.Propose(bg, Proposal{View: c.now().Revision(), Do: do})
+	require.NoError(c, err)
+	require.NoError(c, c.now().Verify())
+	return rev
+}
+
+// refuses proposes and requires this kind of rejection, which changes nothing.
+func (c court) refuses(kind error, p Proposal) *Rejection {
+	c.Helper()
+	before := textOf(c.live)
+	rev, err := c.Propose(bg, p)
+	require.ErrorIs(c, err, kind)
+	require.Zero(c, rev)
+	var r *Rejection
+	require.ErrorAs(c, err, &r)
+	require.Empty(c, diffLines(textOf(c.live), before), "a rejected proposal changes nothing")
+	return r
+}
+
+// mistakes requires that the commitments are infeasible on the newest view.
+func (c court) mistakes(do ...Commitment) *Rejection {
+	c.Helper()
+	return c.refuses(ErrInfeasible, Proposal{View: c.now().Revision(), Do: do})
+}
+
+func cpuSpec(n int64) *Spec { return &Spec{Envelope: Envelope{Reservation: Resources{CPU: n}}} }
+
+func gpuSpec(count, each int) *Spec { return &Spec{Devices: DeviceRequest{Count: count, Milli: each}} }
+
+func cpuNode(id NodeID, room int64) PutNode {
+	return PutNode{Node{ID: id, Capacity: Resources{CPU: room}, Labels: map[string]string{"rack": "r-" + string(id)}}}
+}
+
+func gpuNode(id NodeID, devices int) PutNode {
+	return PutNode{Node{ID: id, Devices: Devices{Model: "A100", Count: devices}}}
+}
+
+func submitOf(spec *Spec, ids ...CapsuleID) Submit { return Submit{IDs: ids, Spec: spec} }
+
+func placeOn(c CapsuleID, n NodeID) Place { return Place{Capsule: c, Node: n} }
+
+func holdOf(id HoldID, n NodeID, room int64) Hold {
+	return Hold{ID: id, Node: n, Room: Resources{CPU: room}, Ends: time.Unix(1e9, 0).UTC()}
+}
+
+func gangOf(id GangID, least int, ids ...CapsuleID) Submit {
+	return Submit{Gang: &Gang{ID: id, Roles: []Role{{Name: "crew", Spec: cpuSpec(1), Members: ids, Min: least}}}}
+}
+
+func idOf(n byte) ProposalID { return ProposalID{n} }
+
+// ---- receipts ----
+
+// TestReceiptOfConflict: which bet or rule, node and dimension, wanted against free, the state judged, which
+// commit took it; and the text says what to do.
+func TestReceiptOfConflict(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(3), "a", "b"))
+	view := c.now().Revision()
+	rev, err := c.Propose(bg, Proposal{ID: idOf(7), View: view, Do: []Commitment{placeOn("a", "n")}})
+	require.NoError(t, err)
+	c.commits(Mark{Key: "m", Value: "v"})
+
+	r := c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{Mark{Key: "x"}, placeOn("b", "n")}})
+	require.Equal(t, &Rejection{Kind: ErrConflict, Do: 1, Reason: r.Reason, Node: "n", Dimension: "cpu",
+		Want: 3, Free: 2, At: rev + 1, TakenAt: rev, TakenBy: idOf(7)}, r)
+	require.Equal(t, `orbit: conflict: commitment 1: node "n" is short: wants 3 of cpu, 2 free; changed at revision 2; plan again on a view at 3 or later`, r.Error())
+
+	bet := NodeFreeOf{"n", Resources{CPU: 4}}
+	r = c.refuses(ErrConflict, Proposal{View: view, If: []Precondition{MarkAt{"m", rev + 1}, bet}, Do: []Commitment{Mark{Key: "x"}}})
+	require.Equal(t, &Rejection{Kind: ErrConflict, Bet: bet, Do: -1, Reason: r.Reason, Node: "n", Dimension: "cpu",
+		Want: 4, Free: 2, At: rev + 1, TakenAt: rev, TakenBy: idOf(7)}, r)
+	require.Contains(t, r.Error(), "bet orbit.NodeFreeOf")
+}
+
+// TestReceiptOfInfeasible: the same, nothing being newer than the view; and the text says so.
+func TestReceiptOfInfeasible(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(3), "a", "b"))
+	r := c.mistakes(placeOn("a", "n"), placeOn("b", "n"))
+	require.Equal(t, &Rejection{Kind: ErrInfeasible, Do: 1, Reason: r.Reason, Node: "n", Dimension: "cpu", Want: 6, Free: 5, At: 1, TakenAt: 1}, r)
+	require.ErrorContains(t, r, "wants 6 of cpu, 5 free; nothing it rests on has changed since its view; correct the plan")
+}
+
+// TestReceiptOfGang: no single commitment is at fault.
+func TestReceiptOfGang(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5), gangOf("g", 2, "a", "b"))
+	r := c.mistakes(placeOn("a", "n"), Mark{Key: "m", Value: "v"})
+	require.Equal(t, -1, r.Do, "-1: all together")
+	require.ErrorContains(t, r, `gang "g": role "crew" would have 1 members placed, at least 2 must be at first`)
+}
+
+// TestReceiptOfDevice: the instance is named.
+func TestReceiptOfDevice(t *testing.T) {
+	c := newCourt(t, gpuNode("n", 2), submitOf(gpuSpec(1, 600), "a", "b"))
+	r := c.mistakes(Place{Capsule: "a", Node: "n", Devices: 2}, Place{Capsule: "b", Node: "n", Devices: 2})
+	require.Equal(t, "device 1", r.Dimension)
+	require.EqualValues(t, 1200, r.Want)
+	require.EqualValues(t, 1000, r.Free)
+}
+
+// TestReceiptNames: dimensions are called what the importer calls them.
+func TestReceiptNames(t *testing.T) {
+	l := &MemoryLedger{Dimensions: [Dimensions]string{4: "licences"}}
+	spec := &Spec{Envelope: Envelope{Reservation: Resources{4: 1}}}
+	_, err := l.Propose(bg, Proposal{Do: []Commitment{cpuNode("n", 1), submitOf(spec, "a"), placeOn("a", "n")}})
+	require.ErrorContains(t, err, "wants 1 of licences, 0 free")
+}
+
+// ---- ids ----
+
+// TestSameProposalTwice: one effect, the same revision, with a Place and without, in a batch too.
+func TestSameProposalTwice(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"))
+	for _, p := range []Proposal{
+		{ID: idOf(1), Do: []Commitment{placeOn("a", "n")}},
+		{ID: idOf(2), Do: []Commitment{Mark{Key: "m", Value: "v"}}},
+	} {
+		rev, err := c.Propose(bg, p)
+		require.NoError(t, err)
+		c.commits(Mark{Key: "between", Value: "v"})
+		before := textOf(c.live)
+		again, err := c.Propose(bg, p)
+		require.NoError(t, err)
+		require.Equal(t, rev, again)
+		require.Equal(t, []Outcome{{Revision: rev}, {Revision: rev}}, c.ProposeBatch(bg, []Proposal{p, p}))
+		require.NoError(t, c.now().Check(p))
+		require.Empty(t, diffLines(textOf(c.live), before))
+	}
+}
+
+// TestSameProposalAfterRelease: the id stays in the record, so what was undone is not done again.
+func TestSameProposalAfterRelease(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"))
+	p := Proposal{ID: idOf(1), Do: []Commitment{placeOn("a", "n")}}
+	rev, err := c.Propose(bg, p)
+	require.NoError(t, err)
+	c.commits(Release{Capsule: "a"})
+	again, err := c.Propose(bg, p)
+	require.NoError(t, err)
+	require.Equal(t, rev, again)
+	require.True(t, c.now().Capsule("a").Pending())
+}
+
+// TestZeroIDOptsOut: without an id nothing is recognised.
+func TestZeroIDOptsOut(t *testing.T) {
+	c := newCourt(t)
+	require.Less(t, c.commits(Mark{Key: "m", Value: "v"}), c.commits(Mark{Key: "m", Value: "v"}))
+}
+
+// TestWindowOfIDs: ids are kept for as long as the limits say.
+func TestWindowOfIDs(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{ProposalIDs: 2}}
+	mark := func(n byte) Revision {
+		rev, err := l.Propose(bg, Proposal{ID: idOf(n), Do: []Commitment{Mark{Key: "m", Value: "v"}}})
+		require.NoError(t, err)
+		return rev
+	}
+	require.Equal(t, []Revision{1, 2, 1, 2, 3, 2, 4}, []Revision{mark(1), mark(2), mark(1), mark(2), mark(3), mark(2), mark(1)})
+	require.Equal(t, 2, l.live.recent.index.Len(), "what is forgotten takes no room")
+}
+
+// TestIDsAreUsedAgain: when the record of a released capsule is dropped, its id, and its gang's, is free.
+func TestIDsAreUsedAgain(t *testing.T) {
+	c := newCourt(t)
+	c.Bounds = Limits{Terminal: 1}
+	c.commits(gangOf("g", 0, "a"), submitOf(cpuSpec(1), "b"))
+	c.commits(Release{Capsule: "a", Final: true})
+	c.mistakes(submitOf(cpuSpec(1), "a"))
+	c.mistakes(gangOf("g", 0, "x"))
+	c.commits(Release{Capsule: "b", Final: true})
+	require.Nil(t, c.now().Capsule("a"))
+	require.Nil(t, c.now().Gang("g"))
+	c.commits(gangOf("g", 0, "a"))
+	require.True(t, c.now().Capsule("a").Pending())
+}
+
+// TestManyDropped: more records than the window has room for leave in one proposal.
+func TestManyDropped(t *testing.T) {
+	c := newCourt(t)
+	c.Bounds = Limits{Terminal: 2}
+	var ids []CapsuleID
+	var releases []Commitment
+	for i := range 20 {
+		ids = append(ids, CapsuleID(fmt.Sprint("c", i)))
+		releases = append(releases, Release{Capsule: ids[i], Final: true})
+	}
+	c.commits(gangOf("g", 0, ids[:10]...), submitOf(cpuSpec(1), ids[10:]...))
+	c.commits(releases...)
+	require.Equal(t, 2, c.now().CapsuleCount())
+	c.commits(submitOf(cpuSpec(1), ids[:18]...))
+	require.Equal(t, 18, c.now().PendingCount())
+}
+
+// ---- history ----
+
+// TestChangesAreBounded: past the limit Changes says ErrCompacted, exactly then.
+func TestChangesAreBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &MemoryLedger{Bounds: Limits{History: rapid.IntRange(1, 6).Draw(t, "history")}}
+		var all []Change
+		for range rapid.IntRange(0, 12).Draw(t, "commits") {
+			var do []Commitment
+			for range rapid.IntRange(1, 3).Draw(t, "size") {
+				do = append(do, Mark{Key: "m", Value: "v"})
+			}
+			rev, err := l.Propose(bg, Proposal{Do: do})
+			require.NoError(t, err)
+			for i := range do {
+				all = append(all, Change{Revision: rev, Seq: i, Do: do[i]})
+			}
+		}
+		var floor Revision
+		if lost := len(all) - l.Limits().History; lost > 0 {
+			floor = all[lost-1].Revision
+		}
+		for after := range Revision(14) {
+			got, err := l.Changes(bg, after)
+			if after < floor {
+				require.ErrorIs(t, err, ErrCompacted)
+				continue
+			}
+			require.NoError(t, err)
+			at := slices.IndexFunc(all, func(c Change) bool { return c.Revision > after })
+			if at < 0 {
+				require.Nil(t, got, "nil: nothing new")
+				continue
+			}
+			require.Equal(t, all[at:], got)
+		}
+	})
+}
+
+// TestChangesNameNodes: a change says which node it touched, a release the one that was left.
+func TestChangesNameNodes(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"))
+	after := c.commits(placeOn("a", "n"), holdOf("h", "n", 1), Mark{Key: "m", Value: "v"}, Release{Capsule: "a"}, Release{Hold: "h"},
+		Release{Capsule: "a", Final: true}, RemoveNode{"n"}) - 1
+	changes, err := c.Changes(bg, after)
+	require.NoError(t, err)
+	var nodes []NodeID
+	for i, ch := range changes {
+		nodes = append(nodes, ch.Node)
+		require.Equal(t, i, ch.Seq)
+	}
+	require.Equal(t, []NodeID{"n", "n", "", "n", "n", "", "n"}, nodes)
+}
+
+// TestApplyRefusesGaps: a mirror takes its ledger's history in order, and judges it again.
+func TestApplyRefusesGaps(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 1), submitOf(cpuSpec(1), "a", "b"))
+	start := c.now()
+	c.commits(placeOn("a", "n"))
+	changes, err := c.Changes(bg, 0)
+	require.NoError(t, err)
+	_, err = start.Apply(changes)
+	require.ErrorIs(t, err, ErrInvalid, "what is in the state already")
+	mirror, err := start.Apply(changes[2:])
+	require.NoError(t, err)
+	require.Empty(t, diffStates(mirror, c.live))
+	_, err = mirror.Apply([]Change{{Revision: 9, Do: placeOn("b", "n")}})
+	require.ErrorContains(t, err, "short")
+	_, err = mirror.Apply([]Change{{Revision: 9, Do: Place{}}})
+	require.ErrorIs(t, err, ErrInvalid)
+	same, err := mirror.Apply(nil)
+	require.NoError(t, err)
+	require.Empty(t, diffStates(same, mirror))
+}
+
+// TestReplayHandsOutTheSameSlots: bets are not in the history, so the order in which they are judged must not
+// show in what replay rebuilds.
+func TestReplayHandsOutTheSameSlots(t *testing.T) {
+	c := newCourt(t, cpuNode("a", 1), cpuNode("b", 1), cpuNode("c", 1))
+	_, err := c.Propose(bg, Proposal{If: []Precondition{NodeFreeOf{Node: "c"}, NodeFreeOf{Node: "b"}}, Do: []Commitment{RemoveNode{"a"}, RemoveNode{"b"}, RemoveNode{"c"}}})
+	require.NoError(t, err)
+	c.commits(cpuNode("x", 1))
+	changes, err := c.Changes(bg, 0)
+	require.NoError(t, err)
+	mirror, err := newState(Limits{}, [Dimensions]string{}).Apply(changes)
+	require.NoError(t, err)
+	require.Empty(t, diffStates(mirror, c.live))
+}
+
+// ---- waiting ----
+
+// TestWait: it answers at once when there is something newer, sleeps through rejections and is woken by the
+// next commit; all who wait are. SCENARIOS 19 (I11).
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCourt(t, cpuNode("n", 1))
+		rev, err := c.Wait(bg, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, rev)
+
+		woken := make(chan Revision, 4)
+		for _, after := range []Revision{1, 1, 1, 2} {
+			go func() {
+				rev, err := c.Wait(bg, after)
+				require.NoError(t, err)
+				woken <- rev
+			}()
+		}
+		synctest.Wait()
+		c.refuses(ErrInfeasible, Proposal{View: 9, Do: []Commitment{RemoveNode{"gone"}}})
+		synctest.Wait()
+		require.Empty(t, woken, "a rejection wakes nobody")
+		c.commits(Mark{Key: "m", Value: "v"})
+		synctest.Wait()
+		require.Len(t, woken, 3, "who waits for more sleeps on")
+		c.ProposeBatch(bg, []Proposal{{Do: []Commitment{Mark{Key: "m"}}}})
+		synctest.Wait()
+		require.Len(t, woken, 4)
+	})
+}
+
+// TestWaitEnds: with its context.
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l MemoryLedger
+		short, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		began := time.Now()
+		_, err := l.Wait(short, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Minute, time.Since(began))
+		_, err = l.Wait(short, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// TestNoWakeUpIsLost: waiters that always ask for the next revision see the last one, however commits and
+// waits interleave; also when commits come in batches. I11.
+func TestNoWakeUpIsLost(t *testing.T) {
+	var l MemoryLedger
+	const commits, waiters = 300, 4
+	done := make(chan error, waiters)
+	limit, cancel := context.WithTimeout(bg, 20*time.Second)
+	defer cancel()
+	for range waiters {
+		go func() {
+			var rev Revision
+			var err error
+			for rev < commits && err == nil {
+				rev, err = l.Wait(limit, rev)
+			}
+			done <- err
+		}()
+	}
+	p := Proposal{Do: []Commitment{Mark{Key: "m", Value: "v"}}}
+	for i := range commits {
+		if i%3 == 0 {
+			l.ProposeBatch(bg, []Proposal{p})
+		} else if _, err := l.Propose(bg, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range waiters {
+		require.NoError(t, <-done)
+	}
+}
+
+// TestContextEnded: nothing is sent, and the error says so; it is no conflict.
+func TestContextEnded(t *testing.T) {
+	var l MemoryLedger
+	ended, cancel := context.WithCancel(bg)
+	cancel()
+	p := Proposal{Do: []Commitment{cpuNode("n", 1)}}
+	_, err := l.Propose(ended, p)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, context.Canceled)
+	for _, o := range l.ProposeBatch(ended, []Proposal{p, p}) {
+		require.ErrorIs(t, o.Err, ErrUnavailable)
+	}
+	_, err = l.Snapshot(ended)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = l.Changes(ended, 0)
+	require.ErrorIs(t, err, context.Canceled)
+	s, err := l.Snapshot(bg)
+	require.NoError(t, err)
+	require.Zero(t, s.Revision())
+}
+
+// ---- batches, copies, continuation ----
+
+// TestBatch: outcomes come in order, one that fails takes nobody else down, each sees those before it; runs of
+// more than one lock's worth too.
+func TestBatch(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 100))
+	var batch []Proposal
+	for i := range 2*batchRun + 3 {
+		id := CapsuleID(fmt.Sprint("c", i))
+		switch i % 3 {
+		case 0:
+			batch = append(batch, Proposal{Do: []Commitment{submitOf(cpuSpec(1), id), placeOn(id, "n")}})
+		case 1:
+			batch = append(batch, Proposal{Do: []Commitment{Place{}}})
+		case 2:
+			batch = append(batch, Proposal{View: math.MaxInt64, Do: []Commitment{placeOn("nobody", "n")}})
+		}
+	}
+	rev := c.now().Revision()
+	for i, o := range c.ProposeBatch(bg, batch) {
+		switch i % 3 {
+		case 0:
+			rev++
+			require.Equal(t, Outcome{Revision: rev}, o)
+		case 1:
+			require.ErrorIs(t, o.Err, ErrInvalid)
+		case 2:
+			require.ErrorIs(t, o.Err, ErrInfeasible)
+		}
+	}
+	require.Equal(t, 44, c.now().Node("n").Capsules)
+	require.NoError(t, c.now().Verify())
+	require.Empty(t, c.ProposeBatch(bg, nil))
+}
+
+// TestLedgerKeepsNothingOfTheCaller: what the caller does to slices, maps and pointers afterwards changes
+// neither state nor history; what it passed in is not written to.
+func TestLedgerKeepsNothingOfTheCaller(t *testing.T) {
+	c := newCourt(t)
+	node := cpuNode("n", 5)
+	spec := &Spec{Require: []Predicate{{Key: "rack", Op: "In", Values: []string{"z", "r-n"}}}, Spread: Domains{"rack", []string{"b", "a"}}, Devices: DeviceRequest{}}
+	gang := &Gang{ID: "g", Levels: []string{"rack"}, Roles: []Role{{Spec: spec, Members: []CapsuleID{"x", "y"}}}}
+	ids := []CapsuleID{"a", "b"}
+	do := []Commitment{node, Submit{IDs: ids, Spec: spec}, Submit{Gang: gang}}
+	_, err := c.Propose(bg, Proposal{Do: do})
+	require.NoError(t, err)
+	require.Equal(t, []string{"z", "r-n"}, spec.Require[0].Values, "the caller's spec is as it was")
+	require.Same(t, gang, do[2].(Submit).Gang, "the caller's commitments are as they were")
+	before := textOf(c.live)
+	history, err := c.Changes(bg, 0)
+	require.NoError(t, err)
+	said := fmt.Sprintf("%v %v", history[1].Do.(Submit).IDs, history[2].Do.(Submit).Gang)
+
+	node.Node.Labels["rack"] = "moved"
+	spec.Envelope.Reservation[CPU], spec.Require[0].Values[0], spec.Spread.Names[0] = 9, "w", "w"
+	gang.Levels[0], gang.Roles[0].Members[0], gang.Roles[0].Min = "w", "w", 1
+	ids[0], do[0] = "w", nil
+	require.Empty(t, diffLines(textOf(c.live), before))
+	require.Equal(t, said, fmt.Sprintf("%v %v", history[1].Do.(Submit).IDs, history[2].Do.(Submit).Gang))
+	history[0] = Change{}
+	again, err := c.Changes(bg, 0)
+	require.NoError(t, err)
+	require.NotZero(t, again[0], "each reader has its own copy of the history")
+}
+
+// TestSpecsAreShared: equal specs are one pointer, in whatever order their sets were written.
+func TestSpecsAreShared(t *testing.T) {
+	c := newCourt(t)
+	one := &Spec{Devices: DeviceRequest{1, 500, []string{"b", "a", "b"}}}
+	two := &Spec{Devices: DeviceRequest{1, 500, []string{"a", "b"}}}
+	c.commits(submitOf(one, "a"), submitOf(two, "b"), submitOf(cpuSpec(1), "c"))
+	s := c.now()
+	require.Same(t, s.Capsule("a").Spec, s.Capsule("b").Spec)
+	require.NotSame(t, s.Capsule("a").Spec, s.Capsule("c").Spec)
+	c.commits(submitOf(s.Capsule("a").Spec, "d"))
+	require.Same(t, s.Capsule("a").Spec, c.now().Capsule("d").Spec)
+}
+
+// TestStart: a ledger goes on from a state: revisions continue above, history begins there, counters of a node
+// that leaves and returns do not repeat (I7).
+func TestStart(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"))
+	from := c.now()
+	next := court{t, &MemoryLedger{Start: from}}
+	rev, err := next.Wait(bg, 0)
+	require.NoError(t, err)
+	require.Equal(t, from.Revision(), rev)
+	_, err = next.Changes(bg, 0)
+	require.ErrorIs(t, err, ErrCompacted)
+	changes, err := next.Changes(bg, from.Revision())
+	require.NoError(t, err)
+	require.Nil(t, changes)
+	next.commits(RemoveNode{"n"})
+	next.commits(cpuNode("n", 5))
+	require.Greater(t, next.now().Node("n").Usage, from.Node("n").Usage)
+	require.Empty(t, diffStates(c.now(), from))
+	require.Equal(t, c.Limits(), next.Limits())
+}
+
+// TestForksDoNotDisturbEachOther: two mirrors and two ledgers that go on from one snapshot, and the ledger that
+// it was taken of, put different capsules into the same list; none sees another's, however long the list was
+// when they parted. I6 I8
+func TestForksDoNotDisturbEachOther(t *testing.T) {
+	for already := range 9 {
+		c := newCourt(t, cpuNode("n", 99))
+		var extra []CapsuleID
+		for i := range already + 8 {
+			extra = append(extra, CapsuleID(fmt.Sprint("c", i)))
+			c.commits(submitOf(cpuSpec(1), extra[i]))
+			if i < already {
+				c.commits(placeOn(extra[i], "n"))
+			}
+		}
+		from, extra := c.now(), extra[already:]
+		before := textOf(from)
+		change := func(i int) []Change { return []Change{{Revision: from.rev + 1, Do: placeOn(extra[i], "n")}} }
+		one, err := from.Apply(change(0))
+		require.NoError(t, err)
+		two, err := from.Apply(change(1))
+		require.NoError(t, err)
+		led, fork := court{t, &MemoryLedger{Start: from}}, court{t, &MemoryLedger{Start: from}}
+		for i, l := range []court{led, fork, c} {
+			l.commits(placeOn(extra[2+i], "n"))
+		}
+		for i, s := range []*State{one, two, led.now(), fork.now(), c.now()} {
+			require.NoError(t, s.Verify())
+			require.Equal(t, already+1, s.Node("n").Capsules)
+			require.True(t, s.Capsule(extra[i]).Placed())
+		}
+		require.Empty(t, diffLines(textOf(from), before))
+	}
+}
+
+// TestSnapshotIsShared: while nothing is committed everybody gets the same state.
+func TestSnapshotIsShared(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5))
+	s := c.now()
+	require.Same(t, s, c.now())
+	c.mistakes(RemoveNode{"x"})
+	require.Same(t, s, c.now())
+	c.commits(RemoveNode{"n"})
+	require.NotSame(t, s, c.now())
+	require.NotNil(t, s.Node("n"))
+}
+
+// TestLimits: zero means the default, and the numbers are kept.
+func TestLimits(t *testing.T) {
+	var l MemoryLedger
+	require.Equal(t, Limits{1 << 16, 1 << 16, 1 << 20, 1 << 16, 253, 1 << 16, 4096, 1 << 16, 1 << 16, 1 << 16, 32}, l.Limits())
+	c := newCourt(t)
+	c.Bounds = Limits{Commitments: 2, Preconditions: 1, Capsules: 3, GangMembers: 2, IDBytes: 4, SpecBytes: 8, ValueBytes: 2}
+	mark := Mark{Key: "k", Value: "v"}
+	c.commits(mark, mark)
+	for name, p := range map[string]Proposal{
+		"commitments":  {Do: []Commitment{mark, mark, mark}},
+		"bets":         {Do: []Commitment{mark}, If: []Precondition{MarkAt{"k", 1}, MarkAt{"k", 1}}},
+		"capsules":     {Do: []Commitment{submitOf(cpuSpec(1), "1", "2", "3", "4")}},
+		"gang":         {Do: []Commitment{gangOf("g", 0, "1", "2", "3")}},
+		"id":           {Do: []Commitment{submitOf(cpuSpec(1), "12345")}},
+		"node id":      {Do: []Commitment{PutNode{Node{ID: "12345"}}}},
+		"label key":    {Do: []Commitment{PutNode{Node{ID: "n", Labels: map[string]string{"12345": ""}}}}},
+		"labels":       {Do: []Commitment{PutNode{Node{ID: "n", Labels: map[string]string{"1234": "12345"}}}}},
+		"module":       {Do: []Commitment{submitOf(&Spec{Module: "12345"}, "1")}},
+		"spec":         {Do: []Commitment{submitOf(&Spec{Spread: Domains{"zone", []string{"1", "2", "3"}}}, "1")}},
+		"value":        {Do: []Commitment{Mark{Key: "k", Value: "123"}}},
+		"note":         {Do: []Commitment{Place{Capsule: "c", Node: "n", Note: "123"}}},
+		"owner":        {Do: []Commitment{Assign{Capsule: "c", Owner: "12345"}}},
+		"hold for":     {Do: []Commitment{Hold{ID: "h", Node: "n", Room: Resources{1}, For: "12345", Ends: time.Unix(1, 0)}}},
+		"bet's domain": {Do: []Commitment{mark}, If: []Precondition{GroupIn{"g", "l", "12345"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := court{t, c.MemoryLedger}.refuses(ErrInvalid, p)
+			require.ErrorContains(t, r, "this ledger takes")
+		})
+	}
+}

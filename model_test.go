@@ -1,0 +1,815 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// The model is DESIGN §3 once more, as dumb as it can be: plain maps, everything recounted whenever it is
+// asked for, a proposal tried on a full copy of the world. It shares the vocabulary with the ledger
+// (Proposal, Spec, Node, Predicate.Matches) and nothing of its judgement: no tx, no slots, no chunks.
+type model struct {
+	rev      Revision
+	limits   Limits
+	nodes    map[NodeID]modelNode
+	capsules map[CapsuleID]modelCapsule
+	gangs    map[GangID]modelGang
+	holds    map[HoldID]modelHold
+	marks    map[string]modelMark
+	left     departures // when something of a kind last went away
+	recent   []modelID  // proposals without a Place, oldest first
+	released []CapsuleID
+	order    uint64
+}
+
+type modelNode struct {
+	Node
+	usage, spec Revision
+}
+
+type modelCapsule struct {
+	spec      *Spec
+	owner     string
+	gang      GangID
+	role      int
+	node      NodeID
+	devices   DeviceSet
+	note      string
+	submitted uint64
+	changed   Revision
+	placedAt  Revision
+	placedBy  ProposalID
+	earlier   []modelID // placements before that one, oldest first
+	released  bool
+}
+
+type modelGang struct {
+	*Gang
+	changed Revision
+}
+
+type modelHold struct {
+	Hold
+	changed Revision
+}
+
+type modelMark struct {
+	value string
+	at    Revision
+}
+
+type modelID struct {
+	id ProposalID
+	at Revision
+}
+
+func newModel(l Limits) *model {
+	return &model{
+		limits: l.withDefaults(), nodes: map[NodeID]modelNode{}, capsules: map[CapsuleID]modelCapsule{},
+		gangs: map[GangID]modelGang{}, holds: map[HoldID]modelHold{}, marks: map[string]modelMark{},
+	}
+}
+
+func (m *model) clone() *model {
+	c := *m
+	c.nodes, c.capsules, c.gangs = maps.Clone(m.nodes), maps.Clone(m.capsules), maps.Clone(m.gangs)
+	c.holds, c.marks = maps.Clone(m.holds), maps.Clone(m.marks)
+	c.recent, c.released = slices.Clone(m.recent), slices.Clone(m.released)
+	return &c
+}
+
+// used recounts what is taken of a node. Sums stay below 2^64: a take that passes 2^63 is refused at once.
+func (m *model) used(id NodeID) (room [Dimensions]uint64, devices [MaxDevices]int) {
+	add := func(r Resources, set DeviceSet, milli int) {
+		for d := range r {
+			room[d] += uint64(r[d])
+		}
+		for i := range devices {
+			if set.Has(i) {
+				devices[i] += milli
+			}
+		}
+	}
+	for _, c := range m.capsules {
+		if c.node == id {
+			add(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)
+		}
+	}
+	for _, h := range m.holds {
+		if h.Node == id {
+			add(h.Room, h.Devices, h.Milli)
+		}
+	}
+	return room, devices
+}
+
+// on counts capsules and holds of a node.
+func (m *model) on(id NodeID) (capsules, holds int) {
+	for _, c := range m.capsules {
+		capsules += btoi(c.node == id)
+	}
+	for _, h := range m.holds {
+		holds += btoi(h.Node == id)
+	}
+	return capsules, holds
+}
+
+// placed counts a gang's placed members, for each role.
+func (m *model) placed(id GangID) []int {
+	g, ok := m.gangs[id]
+	if !ok {
+		return nil
+	}
+	out := make([]int, len(g.Roles))
+	for _, c := range m.capsules {
+		if c.gang == id && c.node != "" {
+			out[c.role]++
+		}
+	}
+	return out
+}
+
+func sumOf(xs []int) (n int) {
+	for _, x := range xs {
+		n += x
+	}
+	return n
+}
+
+// ruling is what must come of a proposal: done before, refused with one of kinds, or the next world.
+type ruling struct {
+	done  Revision
+	kinds []error
+	next  *model
+}
+
+func refusedAs(kinds ...error) ruling { return ruling{kinds: kinds} }
+
+// judge says what must come of the proposal. m does not change.
+func (m *model) judge(p Proposal) ruling {
+	if m.malformed(p) {
+		return refusedAs(ErrInvalid)
+	}
+	if at := m.seen(p); at != 0 {
+		return ruling{done: at}
+	}
+	for _, bet := range p.If {
+		if no := m.lost(bet); no != nil {
+			return refusedAs(no.kind(p.View))
+		}
+	}
+	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{}}
+	r.now.rev++
+	for _, c := range p.Do {
+		if no := r.execute(c); no != nil {
+			return refusedAs(no.kind(p.View))
+		}
+	}
+	if nos := r.unsettled(); len(nos) > 0 {
+		var v ruling
+		for _, no := range nos { // which of several is reported is the ledger's choice
+			v.kinds = append(v.kinds, no.kind(p.View))
+		}
+		return v
+	}
+	r.finish()
+	return ruling{next: r.now}
+}
+
+// refusal carries the newest revision of what the refused commitment or bet rests on.
+type refusal struct{ newest Revision }
+
+func lostTo(newest Revision) *refusal { return &refusal{newest} }
+
+// kind: infeasible exactly if nothing it rests on is newer than the view.
+func (r *refusal) kind(view Revision) error {
+	if r.newest > view {
+		return ErrConflict
+	}
+	return ErrInfeasible
+}
+
+// seen finds the proposal's id in the records that it placed or, if it places nothing, among recent ids.
+func (m *model) seen(p Proposal) Revision {
+	places := 0
+	for _, c := range p.Do {
+		place, ok := c.(Place)
+		if !ok {
+			continue
+		}
+		places++
+		c, ok := m.capsules[place.Capsule]
+		if !ok || p.ID.IsZero() {
+			continue
+		}
+		if c.placedBy == p.ID {
+			return c.placedAt
+		}
+		for _, e := range c.earlier {
+			if e.id == p.ID {
+				return e.at
+			}
+		}
+	}
+	if places == 0 && !p.ID.IsZero() {
+		for _, e := range m.recent {
+			if e.id == p.ID {
+				return e.at
+			}
+		}
+	}
+	return 0
+}
+
+// lost judges a bet on the state before the proposal.
+func (m *model) lost(bet Precondition) *refusal {
+	switch bet := bet.(type) {
+	case NodeFreeOf:
+		return m.lostFree(bet)
+	case NodeAt:
+		n, ok := m.nodes[bet.Node]
+		switch {
+		case !ok:
+			return lostTo(m.left.Nodes)
+		case bet.Usage != 0 && bet.Usage != n.usage:
+			return lostTo(n.usage)
+		case bet.Specification != 0 && bet.Specification != n.spec:
+			return lostTo(n.spec)
+		}
+	case GangUnplaced:
+		if _, ok := m.gangs[bet.Gang]; !ok {
+			return lostTo(m.left.Gangs)
+		}
+		if sumOf(m.placed(bet.Gang)) > 0 {
+			return lostTo(m.gangs[bet.Gang].changed)
+		}
+	case GroupIn:
+		for _, c := range m.capsules {
+			if c.node != "" && c.spec.Group == bet.Group && m.nodes[c.node].Labels[bet.Level] == bet.Domain {
+				return nil
+			}
+		}
+		return lostTo(m.left.Groups)
+	case MarkAt:
+		if at := m.marks[bet.Key].at; at != bet.Revision {
+			return lostTo(max(at, m.left.Marks))
+		}
+	}
+	return nil
+}
+
+func (m *model) lostFree(bet NodeFreeOf) *refusal {
+	n, ok := m.nodes[bet.Node]
+	if !ok {
+		return lostTo(m.left.Nodes)
+	}
+	used, _ := m.used(bet.Node)
+	for d, want := range bet.AtLeast {
+		if want > 0 && used[d]+uint64(want) > uint64(n.Capacity[d]) {
+			return lostTo(max(n.usage, n.spec))
+		}
+	}
+	return nil
+}
+
+// modelRound executes one proposal on a copy of the world.
+type modelRound struct {
+	was, now *model
+	p        Proposal
+	asked    map[NodeID]*modelAsk
+	marks    map[string]bool // touched
+}
+
+// modelAsk is what the proposal newly puts on a node.
+type modelAsk struct {
+	room    [Dimensions]uint64
+	devices DeviceSet
+}
+
+func (r *modelRound) execute(c Commitment) *refusal {
+	switch c := c.(type) {
+	case PutNode:
+		r.putNode(c.Node)
+	case RemoveNode:
+		return r.removeNode(c.Node)
+	case Submit:
+		return r.submit(c)
+	case Place:
+		return r.place(c)
+	case Release:
+		if c.Hold != "" {
+			return r.endHold(c.Hold)
+		}
+		return r.release(c)
+	case Hold:
+		return r.hold(c)
+	case Assign:
+		return r.assign(c)
+	case Mark:
+		r.marks[c.Key] = true
+		r.now.marks[c.Key] = modelMark{c.Value, r.now.rev}
+		if c.Value == "" {
+			delete(r.now.marks, c.Key)
+		}
+	}
+	return nil
+}
+
+func (r *modelRound) putNode(n Node) {
+	known, ok := r.now.nodes[n.ID]
+	if !ok {
+		known.usage = r.now.rev
+		delete(r.asked, n.ID)
+	}
+	r.now.nodes[n.ID] = modelNode{Node: n, usage: known.usage, spec: r.now.rev}
+}
+
+func (r *modelRound) removeNode(id NodeID) *refusal {
+	if _, ok := r.now.nodes[id]; !ok {
+		return lostTo(r.was.left.Nodes)
+	}
+	if capsules, holds := r.now.on(id); capsules+holds > 0 {
+		return lostTo(r.was.nodes[id].newest())
+	}
+	delete(r.now.nodes, id)
+	return nil
+}
+
+func (n modelNode) newest() Revision { return max(n.usage, n.spec) }
+
+func (r *modelRound) submit(c Submit) *refusal {
+	if c.Gang == nil {
+		return r.submitAll(c.IDs, modelCapsule{spec: c.Spec, owner: c.Owner})
+	}
+	if _, ok := r.now.gangs[c.Gang.ID]; ok {
+		return lostTo(r.was.gangs[c.Gang.ID].changed)
+	}
+	r.now.gangs[c.Gang.ID] = modelGang{c.Gang, r.now.rev}
+	for i, role := range c.Gang.Roles {
+		like := modelCapsule{spec: role.Spec, owner: c.Owner, gang: c.Gang.ID, role: i}
+		if no := r.submitAll(role.Members, like); no != nil {
+			return no
+		}
+	}
+	return nil
+}
+
+func (r *modelRound) submitAll(ids []CapsuleID, like modelCapsule) *refusal {
+	for _, id := range ids {
+		if _, ok := r.now.capsules[id]; ok {
+			return lostTo(r.was.capsules[id].changed)
+		}
+		r.now.order++
+		like.submitted, like.changed = r.now.order, r.now.rev
+		r.now.capsules[id] = like
+	}
+	return nil
+}
+
+func (r *modelRound) place(p Place) *refusal {
+	c, ok := r.now.capsules[p.Capsule]
+	if !ok {
+		return lostTo(r.was.left.Capsules)
+	}
+	n, ok := r.now.nodes[p.Node]
+	if !ok {
+		return lostTo(r.was.left.Nodes)
+	}
+	if c.released || c.node != "" {
+		return lostTo(r.was.capsules[p.Capsule].changed)
+	}
+	if no := r.suits(c.spec, n, p.Devices); no != nil {
+		return no
+	}
+	if no := r.take(p.Node, c.spec.Envelope.Reservation, p.Devices); no != nil {
+		return no
+	}
+	c.remember(r.now.limits.PlacementIDs)
+	c.node, c.devices, c.note = p.Node, p.Devices, p.Note
+	c.changed, c.placedAt, c.placedBy = r.now.rev, r.now.rev, r.p.ID
+	r.now.capsules[p.Capsule] = c
+	r.now.touchGang(c.gang)
+	return nil
+}
+
+// remember moves the last placement into the past: at least limit are kept, at most twice as many.
+func (c *modelCapsule) remember(limit int) {
+	if c.placedBy.IsZero() {
+		return
+	}
+	c.earlier = append(slices.Clip(c.earlier), modelID{c.placedBy, c.placedAt})
+	if len(c.earlier) > 2*limit {
+		c.earlier = c.earlier[len(c.earlier)-limit:]
+	}
+}
+
+func (m *model) touchGang(id GangID) {
+	if g, ok := m.gangs[id]; ok {
+		g.changed = m.rev
+		m.gangs[id] = g
+	}
+}
+
+// suits checks everything about a placement but room.
+func (r *modelRound) suits(spec *Spec, n modelNode, set DeviceSet) *refusal {
+	rests := lostTo(r.was.nodes[n.ID].spec)
+	if n.Unschedulable {
+		return rests
+	}
+	for _, p := range spec.Require {
+		if !p.Matches(n.Labels) {
+			return rests
+		}
+	}
+	want := spec.Devices
+	if set.Len() != want.Count {
+		return lostTo(0)
+	}
+	if want.Count > 0 && len(want.Models) > 0 && !slices.Contains(want.Models, n.Devices.Model) {
+		return rests
+	}
+	return r.there(n, set)
+}
+
+// there checks that all instances exist and are healthy.
+func (r *modelRound) there(n modelNode, set DeviceSet) *refusal {
+	for i := range MaxDevices {
+		if set.Has(i) && (i >= n.Devices.Count || n.Devices.Unhealthy.Has(i)) {
+			return lostTo(r.was.nodes[n.ID].spec)
+		}
+	}
+	return nil
+}
+
+// take notes what is asked of the node. Only a sum that cannot be represented is refused before the end.
+func (r *modelRound) take(id NodeID, room Resources, set DeviceSet) *refusal {
+	ask := r.asked[id]
+	if ask == nil {
+		ask = &modelAsk{}
+		r.asked[id] = ask
+	}
+	used, _ := r.now.used(id)
+	ask.devices |= set
+	for d, want := range room {
+		ask.room[d] += uint64(want)
+		if ask.room[d] > math.MaxInt64 || used[d]+uint64(want) > math.MaxInt64 {
+			return lostTo(r.was.nodes[id].newest())
+		}
+	}
+	r.now.touchNode(id)
+	return nil
+}
+
+func (m *model) touchNode(id NodeID) {
+	n := m.nodes[id]
+	n.usage = m.rev
+	m.nodes[id] = n
+}
+
+func (r *modelRound) release(p Release) *refusal {
+	c, ok := r.now.capsules[p.Capsule]
+	switch {
+	case !ok:
+		return lostTo(r.was.left.Capsules)
+	case c.released, p.From != "" && p.From != c.node, c.node == "" && !p.Final:
+		return lostTo(r.was.capsules[p.Capsule].changed)
+	}
+	if c.node != "" {
+		r.now.touchNode(c.node)
+		r.now.touchGang(c.gang)
+	}
+	c.node, c.devices, c.note, c.changed, c.released = "", 0, "", r.now.rev, p.Final
+	r.now.capsules[p.Capsule] = c
+	if p.Final {
+		r.now.released = append(r.now.released, p.Capsule)
+	}
+	return nil
+}
+
+func (r *modelRound) hold(h Hold) *refusal {
+	if _, ok := r.now.holds[h.ID]; ok {
+		return lostTo(r.was.holds[h.ID].changed)
+	}
+	n, ok := r.now.nodes[h.Node]
+	if !ok {
+		return lostTo(r.was.left.Nodes)
+	}
+	if n.Unschedulable {
+		return lostTo(r.was.nodes[h.Node].spec)
+	}
+	if no := r.there(n, h.Devices); no != nil {
+		return no
+	}
+	if no := r.take(h.Node, h.Room, h.Devices); no != nil {
+		return no
+	}
+	r.now.holds[h.ID] = modelHold{h, r.now.rev}
+	return nil
+}
+
+func (r *modelRound) endHold(id HoldID) *refusal {
+	h, ok := r.now.holds[id]
+	if !ok {
+		return lostTo(r.was.left.Holds)
+	}
+	r.now.touchNode(h.Node)
+	delete(r.now.holds, id)
+	return nil
+}
+
+func (r *modelRound) assign(a Assign) *refusal {
+	c, ok := r.now.capsules[a.Capsule]
+	if !ok {
+		return lostTo(r.was.left.Capsules)
+	}
+	if c.released || c.owner != a.From {
+		return lostTo(r.was.capsules[a.Capsule].changed)
+	}
+	c.owner, c.changed = a.Owner, r.now.rev
+	r.now.capsules[a.Capsule] = c
+	return nil
+}
+
+// unsettled judges the sums: nothing asked for may end above a capacity, no gang may begin incomplete.
+func (r *modelRound) unsettled() (out []*refusal) {
+	for id, ask := range r.asked {
+		if n, ok := r.now.nodes[id]; ok && r.now.over(n, ask) {
+			out = append(out, lostTo(r.was.nodes[id].newest()))
+		}
+	}
+	for id, g := range r.now.gangs {
+		placed := r.now.placed(id)
+		if sumOf(placed) == 0 || sumOf(r.was.placed(id)) > 0 {
+			continue
+		}
+		for i, role := range g.Roles {
+			if least := cmp.Or(role.Min, len(role.Members)); placed[i] < least {
+				out = append(out, lostTo(r.was.gangs[id].changed))
+				break
+			}
+		}
+	}
+	return out
+}
+
+func (m *model) over(n modelNode, ask *modelAsk) bool {
+	used, devices := m.used(n.ID)
+	for d := range used {
+		if ask.room[d] > 0 && used[d] > uint64(n.Capacity[d]) {
+			return true
+		}
+	}
+	for i, milli := range devices {
+		if ask.devices.Has(i) && (milli > 1000 || milli > 0 && i >= n.Devices.Count) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish keeps the books: departures, recent ids, the window of released records.
+func (r *modelRound) finish() {
+	m := r.now
+	for id, n := range r.was.nodes {
+		if now, ok := m.nodes[id]; !ok {
+			m.left.Nodes = m.rev
+		} else if now.spec != n.spec {
+			m.left.Groups = m.rev
+		}
+	}
+	for id, c := range r.was.capsules {
+		if c.node != "" && c.spec.Group != "" && m.capsules[id].node != c.node {
+			m.left.Groups = m.rev
+		}
+	}
+	for id := range r.was.holds {
+		if _, ok := m.holds[id]; !ok {
+			m.left.Holds = m.rev
+		}
+	}
+	for key := range r.marks {
+		if _, ok := m.marks[key]; !ok {
+			m.left.Marks = m.rev
+		}
+	}
+	r.rememberID()
+	m.dropReleased()
+}
+
+func (r *modelRound) rememberID() {
+	for _, c := range r.p.Do {
+		if _, ok := c.(Place); ok {
+			return
+		}
+	}
+	if !r.p.ID.IsZero() {
+		r.now.recent = append(r.now.recent, modelID{r.p.ID, r.now.rev})
+		r.now.recent = r.now.recent[max(0, len(r.now.recent)-r.now.limits.ProposalIDs):]
+	}
+}
+
+func (m *model) dropReleased() {
+	for len(m.released) > m.limits.Terminal {
+		id := m.released[0]
+		m.released = m.released[1:]
+		c := m.capsules[id]
+		m.left.Capsules = max(m.left.Capsules, c.changed)
+		delete(m.capsules, id)
+		if c.gang != "" && !m.anyOf(c.gang) {
+			delete(m.gangs, c.gang)
+			m.left.Gangs = m.rev
+		}
+	}
+}
+
+// anyOf reports whether a record of a member of the gang is kept.
+func (m *model) anyOf(id GangID) bool {
+	for _, c := range m.capsules {
+		if c.gang == id {
+			return true
+		}
+	}
+	return false
+}
+
+// malformed knows the faults that the generator makes.
+func (m *model) malformed(p Proposal) bool {
+	seen := map[CapsuleID]bool{}
+	for _, c := range p.Do {
+		if m.badCommitment(c, seen) {
+			return true
+		}
+	}
+	for _, bet := range p.If {
+		if free, ok := bet.(NodeFreeOf); ok && negative(free.AtLeast) || bet == nil {
+			return true
+		}
+	}
+	return len(p.Do) == 0
+}
+
+func negative(r Resources) bool { return slices.Min(r[:]) < 0 }
+
+func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
+	switch c := c.(type) {
+	case nil, *Place:
+		return true
+	case PutNode:
+		return c.Node.ID == "" || negative(c.Node.Capacity)
+	case Place:
+		return c.Capsule == "" || c.Node == ""
+	case Hold:
+		return negative(c.Room) || c.Ends.IsZero() || c.Room == Resources{} && c.Devices == 0
+	case Submit:
+		if c.Gang == nil {
+			return badSpec(c.Spec) || submittedTwice(c.IDs, seen)
+		}
+		for _, r := range c.Gang.Roles {
+			if badSpec(r.Spec) || submittedTwice(r.Members, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func badSpec(s *Spec) bool {
+	for _, p := range s.Prefer {
+		if math.IsNaN(p.Weight) {
+			return true
+		}
+	}
+	return negative(s.Envelope.Reservation)
+}
+
+func submittedTwice(ids []CapsuleID, seen map[CapsuleID]bool) bool {
+	for _, id := range ids {
+		if seen[id] {
+			return true
+		}
+		seen[id] = true
+	}
+	return false
+}
+
+// describe lists the model's world in the words of worldOf.
+func (m *model) describe() []string {
+	out := []string{fmt.Sprintf("revision %d, %d nodes, %d capsules", m.rev, len(m.nodes), len(m.capsules))}
+	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
+		n := m.nodes[id]
+		used, devices := m.used(id)
+		capsules, holds := m.on(id)
+		out = append(out, fmt.Sprintf("node %v used %v devices %v capsules %d holds %d usage %d spec %d",
+			n.Node, used, devices, capsules, holds, n.usage, n.spec))
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.capsules)) {
+		c := m.capsules[id]
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q submitted %d changed %d placed %d by %s released %v",
+			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.submitted, c.changed, c.placedAt, c.placedBy, c.released))
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.gangs)) {
+		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", id, m.placed(id), m.gangs[id].changed))
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.holds)) {
+		h := m.holds[id]
+		out = append(out, fmt.Sprintf("hold %s on %s %d %b %d ends %v", id, h.Node, [Dimensions]int64(h.Room), h.Devices, h.Milli, h.Ends))
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.marks)) {
+		out = append(out, fmt.Sprintf("mark %s=%s at %d", key, m.marks[key].value, m.marks[key].at))
+	}
+	out = append(out, "pending "+strings.Join(m.pending(), " "), fmt.Sprintf("left %v", m.left))
+	return append(out, m.groups()...)
+}
+
+func shape(s *Spec) string {
+	return fmt.Sprintf("%s/%d/%d×%d/%s/%d", s.Module, [Dimensions]int64(s.Envelope.Reservation), s.Devices.Count, s.Devices.Milli, s.Group, len(s.Require))
+}
+
+func (m *model) pending() []string {
+	var ids []string
+	for id, c := range m.capsules {
+		if c.node == "" && !c.released {
+			ids = append(ids, string(id))
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		x, y := m.capsules[CapsuleID(a)], m.capsules[CapsuleID(b)]
+		return cmp.Or(cmp.Compare(y.spec.Priority, x.spec.Priority), cmp.Compare(x.submitted, y.submitted))
+	})
+	return ids
+}
+
+func (m *model) groups() []string {
+	count := map[string]int{}
+	for _, c := range m.capsules {
+		if c.node != "" && c.spec.Group != "" {
+			count[fmt.Sprintf("group %s on %s", c.spec.Group, c.node)]++
+		}
+	}
+	var out []string
+	for k, n := range count {
+		out = append(out, fmt.Sprintf("%s: %d", k, n))
+	}
+	return slices.Sorted(slices.Values(out))
+}
+
+// worldOf lists a state through its public methods, in the words of model.describe.
+func worldOf(s *State) []string {
+	out := []string{fmt.Sprintf("revision %d, %d nodes, %d capsules", s.Revision(), s.NodeCount(), s.CapsuleCount())}
+	for n := range s.Nodes() {
+		out = append(out, fmt.Sprintf("node %v used %d devices %v capsules %d holds %d usage %d spec %d",
+			*n.Node, [Dimensions]int64(n.Used()), n.deviceUse(), n.Capsules, n.holds, n.Usage, n.Specification))
+	}
+	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q submitted %d changed %d placed %d by %s released %v",
+			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released()))
+	}
+	for g := range s.Gangs() {
+		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", g.Gang.ID, g.Placed, g.Changed))
+	}
+	for h := range s.Holds() {
+		out = append(out, fmt.Sprintf("hold %s on %s %d %b %d ends %v", h.ID, h.Node, [Dimensions]int64(h.Room), h.Devices, h.Milli, h.Ends))
+	}
+	for key, value := range s.Marks("") {
+		_, at := s.Mark(key)
+		out = append(out, fmt.Sprintf("mark %s=%s at %d", key, value, at))
+	}
+	var pending []string
+	for _, c := range s.Pending() {
+		pending = append(pending, string(c.ID))
+	}
+	out = append(out, "pending "+strings.Join(pending, " "), fmt.Sprintf("left %v", s.left))
+	return append(out, groupsOf(s)...)
+}
+
+func groupsOf(s *State) []string {
+	var out []string
+	for _, group := range modelGroups {
+		for n, count := range s.GroupNodes(group) {
+			out = append(out, fmt.Sprintf("group %s on %s: %d", group, n.Node.ID, count))
+		}
+	}
+	return slices.Sorted(slices.Values(out))
+}
+
+// diffLines returns what is in one list and not at the same place in the other.
+func diffLines(got, want []string) string {
+	var b strings.Builder
+	for i := range max(len(got), len(want)) {
+		g, w := "nothing", "nothing"
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			fmt.Fprintf(&b, "  got  %s\n  want %s\n", g, w)
+		}
+	}
+	return b.String()
+}

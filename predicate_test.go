@@ -1,0 +1,127 @@
+package orbit
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestPredicateMatches: the operators mean what they mean in Kubernetes' node selector terms.
+func TestPredicateMatches(t *testing.T) {
+	labels := map[string]string{"zone": "a", "empty": "", "cores": "16", "neg": "-3", "plus": "+7", "big": "9223372036854775808", "text": "x16"}
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{"zone in (a, b)", true}, {"zone in (b)", false}, {`empty in ("")`, true}, {`gone in ("")`, false},
+		{"zone notin (b)", true}, {"zone notin (a, b)", false}, {"gone notin (a)", true}, {`empty notin ("")`, false},
+		{"zone", true}, {"empty", true}, {"gone", false},
+		{"!zone", false}, {"!empty", false}, {"!gone", true},
+		{"cores > 15", true}, {"cores > 16", false}, {"cores < 17", true}, {"cores < 16", false},
+		{"neg < -2", true}, {"neg > -4", true}, {"plus > 6", true},
+		{"gone > 1", false}, {"gone < 1", false}, {"text > 1", false}, {"text < 1", false}, {"empty < 1", false},
+		{"big > 1", false}, {"big < 1", false}, // not an int64: not a number
+		{"cores < 9223372036854775807", true}, {"cores > -9223372036854775808", true},
+	} {
+		p, err := ParsePredicate(c.text)
+		require.NoError(t, err, c.text)
+		require.Equal(t, c.want, p.Matches(labels), c.text)
+	}
+	require.True(t, Predicate{Key: "k", Op: "DoesNotExist"}.Matches(nil))
+}
+
+// TestPredicateMalformed: what is malformed matches nothing, and has faults that say so.
+func TestPredicateMalformed(t *testing.T) {
+	labels := map[string]string{"k": "1", "": "1"}
+	for _, p := range []Predicate{
+		{}, {Key: "k"}, {Key: "k", Op: "in", Values: []string{"1"}}, {Key: "k", Op: "Equals", Values: []string{"1"}},
+		{Key: "k", Op: "Gt"}, {Key: "k", Op: "Gt", Values: []string{"0", "0"}}, {Key: "k", Op: "Lt", Values: []string{"nine"}},
+		{Key: "k", Op: "Lt", Values: []string{"9223372036854775808"}}, {Key: "k", Op: "In"},
+	} {
+		require.False(t, p.Matches(labels), "%+v", p)
+		require.NotEmpty(t, p.faults(), "%+v", p)
+		require.NotPanics(t, func() { _ = p.String() })
+	}
+	for _, p := range []Predicate{{Op: "Exists"}, {Key: "k", Op: "NotIn"}, {Key: "k", Op: "Exists", Values: []string{"1"}}, {Key: "k", Op: "DoesNotExist", Values: []string{""}}} {
+		require.NotEmpty(t, p.faults(), "%+v", p)
+	}
+}
+
+// TestPredicateText: one canonical text for all ways to write it.
+func TestPredicateText(t *testing.T) {
+	for text, want := range map[string]string{
+		" zone  in(b,a , b)": "zone in (a, b)", "zone\tnotin\n( a )": "zone notin (a)",
+		"! gpu": "!gpu", `"gpu"`: "gpu", "gpu": "gpu", "cores>007": "cores > 7", "cores <-0": "cores < 0",
+		`cores > "+8"`: "cores > 8", `"in" in (in)`: `"in" in ("in")`, "notin": `"notin"`, `! "in"`: `!"in"`,
+		`"a b" in ("x,y", ")")`: `"a b" in (")", "x,y")`, `k in ("")`: `k in ("")`, `"\u00e9"`: `"é"`, `"\xff"`: `"\xff"`,
+	} {
+		p, err := ParsePredicate(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, p.String(), text)
+	}
+}
+
+// TestPredicateSyntax: a fault is ErrInvalid and says where it is.
+func TestPredicateSyntax(t *testing.T) {
+	for _, text := range []string{
+		"", " ", "!", "!!a", "a b", "a in", "a in (", "a in ()", "a in (b", "a in (b,)", "a in (b) c", "a = b", "a >", "a > x", "a > 1 2",
+		"a > 9223372036854775808", `"`, `"a`, "'a'", "`a`", `"" in (a)`, "é", "a in b", "in (a)", "a notin", "a < (1)",
+	} {
+		_, err := ParsePredicate(text)
+		require.ErrorIs(t, err, ErrInvalid, "%q", text)
+		require.ErrorContains(t, err, strconv.Quote(text))
+	}
+}
+
+func anyPredicate(t *rapid.T) Predicate {
+	word := rapid.OneOf(rapid.SampledFrom([]string{"in", "notin", "a", "b", "0", "!", ">", "(", `"`, `\`, "\xff", "é", " "}), rapid.String())
+	p := Predicate{Key: rapid.OneOf(rapid.SampledFrom([]string{"in", "notin", "zone", "a b"}), rapid.StringN(1, 20, -1)).Draw(t, "key")}
+	switch p.Op = rapid.SampledFrom([]string{"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"}).Draw(t, "op"); p.Op {
+	case "In", "NotIn":
+		p.Values = rapid.SliceOfN(word, 1, 5).Draw(t, "values")
+	case "Gt", "Lt":
+		n := rapid.OneOf(rapid.Int64(), rapid.SampledFrom([]int64{math.MinInt64, math.MaxInt64})).Draw(t, "bound")
+		p.Values = []string{strconv.FormatInt(n, 10)}
+	}
+	return p
+}
+
+// TestPredicateRoundTrip: every well-formed predicate is read back from its text, means the same, and is
+// written the same again; writing does not disturb its values.
+func TestPredicateRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPredicate(t)
+		require.Empty(t, p.faults())
+		before := append([]string(nil), p.Values...)
+		back, err := ParsePredicate(p.String())
+		require.NoError(t, err)
+		require.Equal(t, p.canonical(), back)
+		require.Equal(t, p.String(), back.String())
+		require.Equal(t, before, p.Values)
+		labels := map[string]string{p.Key: rapid.SampledFrom(append(before, "1", "")).Draw(t, "label")}
+		require.Equal(t, p.Matches(labels), back.Matches(labels))
+		require.Equal(t, p.Matches(nil), back.Matches(nil))
+	})
+}
+
+// FuzzParsePredicate: parsing never panics, and what it accepts is well formed and rendered to a fixed point.
+func FuzzParsePredicate(f *testing.F) {
+	for _, text := range []string{"zone in (a, b)", "zone notin (a)", "gpu", "!gpu", "cores > 8", "cores < -64", `"in" in ("\xff", "")`, "a in (", "'", `"\`, "a > 99999999999999999999"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := ParsePredicate(text)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInvalid)
+			return
+		}
+		require.Empty(t, p.faults())
+		again, err := ParsePredicate(p.String())
+		require.NoError(t, err, "%q from %q", p.String(), text)
+		require.Equal(t, p, again)
+		require.Equal(t, p.String(), again.String())
+	})
+}

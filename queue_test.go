@@ -1,0 +1,185 @@
+package orbit
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// queueDuel holds a queue against a dumb model: sort everything that is pending, leave out parked classes.
+type queueDuel struct {
+	*chaos
+	queue  queue
+	state  *State
+	parked map[*Spec]time.Time
+	last   []*Capsule // what was taken last
+}
+
+// follow brings both up to date, change by change.
+func (d *queueDuel) follow(t *rapid.T) {
+	state := snapshotOf(t, d.ledger)
+	changes, err := d.ledger.Changes(context.Background(), d.state.Revision())
+	require.NoError(t, err)
+	d.state = state
+	for i := range changes {
+		before := len(d.parked)
+		d.modelRoom(&changes[i])
+		woken := d.queue.absorb(&changes[i], state, chaosMine)
+		if len(d.parked) < before {
+			require.True(t, woken, "room for parked work wakes")
+		}
+	}
+}
+
+// modelRoom takes back what a change may have made room for.
+func (d *queueDuel) modelRoom(c *Change) {
+	for spec := range d.parked {
+		switch do := c.Do.(type) {
+		case Release, PutNode:
+			if n := d.state.Node(c.Node); n != nil && n.Fits(spec) {
+				delete(d.parked, spec)
+			}
+			if _, put := do.(PutNode); put && spec.Near.Group != "" {
+				delete(d.parked, spec) // its label may have moved a member to another domain
+			}
+		case Place:
+			if k := d.state.Capsule(do.Capsule); k != nil && k.Spec.Group != "" && k.Spec.Group == spec.Near.Group {
+				delete(d.parked, spec)
+			}
+		}
+	}
+}
+
+// ready is what the model would plan, in order.
+func (d *queueDuel) ready() []CapsuleID {
+	var out []*Capsule
+	for c := range d.state.Capsules() {
+		if _, parked := d.parked[c.Spec]; c.Pending() && chaosMine(c) && !parked {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Capsule) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted))
+	})
+	return idsOf(out)
+}
+
+func (d *queueDuel) take(t *rapid.T) {
+	d.follow(t)
+	n := rapid.IntRange(0, 4).Draw(t, "take")
+	want := d.ready()
+	d.last = d.queue.take(n, d.state)
+	require.Equal(t, want[:min(n, len(want))], idsOf(d.last))
+	if len(want) > len(d.last) {
+		require.NotEmpty(t, d.queue.ready, "there is a backlog")
+	}
+}
+
+// park puts classes of the last batch aside, as a pass does.
+func (d *queueDuel) park(t *rapid.T) {
+	for _, c := range d.last {
+		until := d.now.Add(time.Duration(rapid.Int64Range(0, 3).Draw(t, "for")) * time.Second)
+		d.queue.park(c.Spec, until)
+		if _, known := d.parked[c.Spec]; !known {
+			d.parked[c.Spec] = until
+		}
+	}
+	d.last = nil
+}
+
+func (d *queueDuel) due(t *rapid.T) {
+	d.now = d.now.Add(time.Duration(rapid.Int64Range(0, 2).Draw(t, "seconds")) * time.Second)
+	d.queue.due(d.now)
+	for spec, until := range d.parked {
+		if !d.now.Before(until) {
+			delete(d.parked, spec)
+		}
+	}
+}
+
+// invariant checks how the queue hangs together: positions, heap order, what is parked, and that a class
+// that has no entries and is not parked is forgotten.
+func (d *queueDuel) invariant(t *rapid.T) {
+	near := 0
+	for i, k := range d.queue.ready {
+		require.Equal(t, i, k.at)
+		require.False(t, k.empty())
+		require.True(t, k.until.IsZero())
+		require.False(t, i > 0 && d.queue.less(i, (i-1)/2), "heap order")
+	}
+	for spec, k := range d.queue.classes {
+		require.Same(t, spec, k.spec)
+		require.True(t, !k.empty() || !k.until.IsZero(), "an idle class is kept")
+		require.Equal(t, !k.until.IsZero(), d.queue.parked[spec] == k)
+	}
+	for spec, until := range d.parked {
+		require.Equal(t, until, d.queue.parked[spec].until)
+		near += btoi(spec.Near.Group != "")
+	}
+	require.Len(t, d.queue.parked, len(d.parked))
+	require.Equal(t, near, d.queue.near)
+}
+
+// The queue gives what the dumb model gives, highest priority first and then in order of submission, under
+// any history, with parking, with batches that were not placed, with slots that are used again.
+func TestQueueAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := &queueDuel{chaos: &chaos{ledger: &MemoryLedger{Bounds: Limits{Terminal: 2}}, now: time.Unix(1000, 0)}, parked: map[*Spec]time.Time{}}
+		d.state = snapshotOf(t, d.ledger)
+		d.queue.clear()
+		t.Repeat(map[string]func(*rapid.T){
+			"submit": d.submit, "submit more": d.submit, "place": d.place, "release": d.release, "assign": d.assign,
+			"put": d.put, "empty": d.empty, "take": d.take, "take more": d.take, "park": d.park, "due": d.due,
+			"room": func(t *rapid.T) {
+				d.follow(t) // as after a lost reservation
+				if n := d.state.Node(d.nodeID(t)); n != nil {
+					d.modelRoom(&Change{Do: Release{}, Node: n.Node.ID})
+					d.queue.room(n)
+				}
+			},
+			"": func(t *rapid.T) { d.follow(t); d.invariant(t) },
+		})
+	})
+}
+
+// What is given back keeps its place in the line: before what was submitted after it.
+func TestGivenBackKeepsItsPlace(t *testing.T) {
+	l, nav := &MemoryLedger{}, &greedy{}
+	nav.after = func(plan *Plan) { *plan = Plan{} }
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b", "c"}, Spec: wants(1)}, Place{Capsule: "a", Node: "n"})
+	e := Engine{Ledger: l, Navigator: nav, MaxPlan: 2}
+	e.Pass(t.Context())
+	commit(t, l, Release{Capsule: "a"}, Submit{IDs: []CapsuleID{"d"}, Spec: wants(1)})
+	e.Pass(t.Context())
+	e.MaxPlan = 10
+	e.Pass(t.Context())
+	require.Equal(t, [][]CapsuleID{{"b", "c"}, {"a", "b"}, {"a", "b", "c", "d"}}, nav.asked)
+}
+
+// minHeap gives values in order, whatever order they came in.
+func TestHeapSorts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var h minHeap[entry]
+		var want []uint64
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) {
+				x := rapid.Uint64Range(0, 9).Draw(t, "x")
+				h.push(entry{submitted: x})
+				want = append(want, x)
+				slices.Sort(want)
+			},
+			"pop": func(t *rapid.T) {
+				if len(want) > 0 {
+					require.Equal(t, want[0], h.pop().submitted)
+					want = want[1:]
+				}
+			},
+			"": func(t *rapid.T) { require.Len(t, h, len(want)) },
+		})
+	})
+}
