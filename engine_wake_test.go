@@ -712,7 +712,7 @@ func failingView(t *testing.T, bend func(*bent, *board, func() error), fromTheSt
 	commit(t, l, PutNode{machine("n", 10)})
 	r := newRig(t, l, &Engine{Navigator: &greedy{}, Telemetry: tel})
 	failing, failed := fromTheStart, 0
-	bend(r.Ledger.(*bent), tel, func() error { //nolint:errcheck // made by newRig
+	bend(r.Ledger.(*bent), tel, func() error {
 		if !failing {
 			return nil
 		}

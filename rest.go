@@ -12,7 +12,7 @@ import (
 func (e *Engine) rest(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	seen, clear, late := e.outlook()
+	seen, sees, late := e.outlook()
 	if late != nil { // the view is its until it returns
 		select {
 		case <-late:
@@ -21,7 +21,7 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 		}
 		return
 	}
-	if !clear {
+	if !sees {
 		<-ctx.Done()
 		return
 	}
@@ -48,7 +48,7 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 
 // outlook returns the revision that the view has reached, whether it could be built, and the Plan that is
 // late, if one is.
-func (e *Engine) outlook() (seen Revision, clear bool, late <-chan verdict) {
+func (e *Engine) outlook() (seen Revision, sees bool, late <-chan verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.view.state == nil || e.blind {

@@ -75,7 +75,7 @@ func TestInflateRefuses(t *testing.T) {
 	for _, empty := range [][]sim.Capsule{nil, {asking("a", 0, 0)}} {
 		out, err := sim.Inflate(empty, 0, 1.3, 1)
 		require.NoError(t, err)
-		require.Equal(t, len(empty), len(out))
+		require.Len(t, out, len(empty))
 	}
 }
 

@@ -127,7 +127,7 @@ func TestBadInput(t *testing.T) {
 			require.ErrorIs(t, err, orbit.ErrInvalid)
 			require.ErrorContains(t, err, c.want)
 			var where *sim.InputError
-			require.True(t, errors.As(err, &where))
+			require.ErrorAs(t, err, &where)
 			require.Equal(t, "f", where.File)
 		})
 	}

@@ -2,7 +2,6 @@ package telemetry_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -154,7 +153,7 @@ func TestOlderHeartbeatIsRefused(t *testing.T) {
 	err := b.Report(late)
 	require.ErrorIs(t, err, telemetry.ErrOutdated)
 	var refusal *telemetry.Refusal
-	require.True(t, errors.As(err, &refusal))
+	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, telemetry.Refusal{Kind: telemetry.ErrOutdated, Node: "a", At: late.At, Against: start}, *refusal)
 	latest, _ := b.Latest("a")
 	require.Equal(t, 3, latest.FreeSlots, "a refused report changes nothing")

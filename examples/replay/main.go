@@ -47,7 +47,6 @@ type options struct {
 func main() {
 	log.SetFlags(0)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	var o options
 	flag.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a cluster of the same shape")
 	flag.StringVar(&o.pods, "pods", "", "openb pod list (CSV)")
@@ -56,7 +55,9 @@ func main() {
 	flag.Float64Var(&o.inflate, "inflate", 1.3, "arriving device demand, as a part of the capacity")
 	flag.Parse()
 	o.policies = strings.Split(*list, ",")
-	if err := replay(ctx, o, os.Stdout); err != nil {
+	err := replay(ctx, o, os.Stdout)
+	stop()
+	if err != nil {
 		log.Fatal("replay: ", err)
 	}
 }

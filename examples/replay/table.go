@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 )
 
@@ -33,7 +34,7 @@ func printTable(out io.Writer, names []string, results [][]curve) {
 	}
 	fmt.Fprintln(out)
 	for i := range results[0][0] {
-		label := fmt.Sprintf("%d", 10*i)
+		label := strconv.Itoa(10 * i)
 		if i == len(results[0][0])-1 {
 			label = "end"
 		}
