@@ -227,8 +227,22 @@ func decode(text []byte) (l dumpLine, err error) {
 	if err := in.Decode(&l); err != nil {
 		return l, err
 	}
-	if in.More() {
-		return l, errors.New("more than one record")
+	if _, err := in.Token(); err != io.EOF { //nolint:errorlint // Token does not wrap it
+		return l, errors.New("text behind the record")
+	}
+	if n := l.records(); n != 1 {
+		return l, fmt.Errorf("%d records on one line, not one", n)
 	}
 	return l, nil
+}
+
+// records returns how many of the fields are set.
+func (l *dumpLine) records() (n int) {
+	for _, set := range []bool{
+		l.Header != nil, l.Node != nil, l.Spec != nil, l.Gang != nil, l.Capsule != nil,
+		l.Hold != nil, l.Mark != nil, l.Recent != nil, l.End != nil,
+	} {
+		n += btoi(set)
+	}
+	return n
 }

@@ -20,8 +20,11 @@ import (
 // back-off has no jitter.
 type rig struct {
 	*Engine
-	t      testing.TB
-	start  time.Time
+	t     testing.TB
+	start time.Time
+	// Locked by the engine before it writes down, and by the test before it lets the clock run: what the test
+	// has read or set by then happened before, as the race detector sees it.
+	fence  sync.Mutex
 	looks  []time.Duration // when it took a snapshot: once a pass, and when somebody made room
 	rounds []Round         // what reached the hook
 	at     []time.Duration // when
@@ -30,11 +33,17 @@ type rig struct {
 func newRig(t testing.TB, l Ledger, e *Engine) *rig {
 	r := &rig{Engine: e, t: t}
 	e.Ledger = &bent{Ledger: l, snapshot: func(ctx context.Context) (*State, error) {
+		r.fence.Lock()
+		defer r.fence.Unlock()
 		r.looks = append(r.looks, time.Since(r.start))
 		return l.Snapshot(ctx)
 	}}
 	e.Backoff.Jitter = -1
-	e.Hook = func(round Round) { r.rounds, r.at = append(r.rounds, round), append(r.at, time.Since(r.start)) }
+	e.Hook = func(round Round) {
+		r.fence.Lock()
+		defer r.fence.Unlock()
+		r.rounds, r.at = append(r.rounds, round), append(r.at, time.Since(r.start))
+	}
 	return r
 }
 
@@ -50,6 +59,8 @@ func (r *rig) run() {
 
 // until lets the clock run to a time after run, and everything happen that happens then.
 func (r *rig) until(d time.Duration) {
+	r.fence.Lock()
+	r.fence.Unlock() //nolint:staticcheck // a fence
 	time.Sleep(d - time.Since(r.start))
 	synctest.Wait()
 }

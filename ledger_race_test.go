@@ -219,8 +219,8 @@ func (w *raceWorker) wait() {
 // noAnswer marks a call that says nothing about any revision.
 const noAnswer = Revision(1<<64 - 1)
 
-// race runs the plan and returns all calls.
-func race(t require.TestingT, l Ledger, plan [raceWorkers][]raceOp) (calls []raceCall) {
+// raceOn runs the plan and returns all calls.
+func raceOn(t require.TestingT, l Ledger, plan [raceWorkers][]raceOp) (calls []raceCall) {
 	raceWorld(t, l)
 	var clock atomic.Int64
 	var workers [raceWorkers]raceWorker
@@ -378,7 +378,7 @@ func TestRaceIsLinearizable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plan := drawRaceOps(t)
 		l := &MemoryLedger{}
-		calls := race(t, l, plan)
+		calls := raceOn(t, l, plan)
 		history, final := finish(t, l)
 		require.Empty(t, strings.Join(faultsOf(calls, history, final), "\n"))
 		require.NoError(t, final.Verify())
@@ -480,7 +480,7 @@ func TestRaceCatchesBrokenLedgers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 50 {
 				l := c.broken()
-				calls := race(t, l, hotPlan())
+				calls := raceOn(t, l, hotPlan())
 				history, err := l.Changes(bg, 0)
 				require.NoError(t, err)
 				final, _ := (&leakyLedger{}).Snapshot(bg)

@@ -564,7 +564,7 @@ func (m *model) over(n modelNode, ask *modelAsk) bool {
 		}
 	}
 	for i, milli := range devices {
-		if ask.devices.Has(i) && (milli > 1000 || milli > 0 && i >= n.Devices.Count) {
+		if ask.devices.Has(i) && (milli > 1000 || milli > 0 && (i >= n.Devices.Count || n.Devices.Unhealthy.Has(i))) {
 			return true
 		}
 	}

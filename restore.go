@@ -11,8 +11,11 @@ type restorer struct {
 	state *State
 	tx    tx
 	specs []*Spec
-	lines int
-	ended bool
+	// Position of a spec in specs, and who was submitted when.
+	number map[*Spec]int
+	orders map[uint64]CapsuleID
+	lines  int
+	ended  bool
 }
 
 // line takes one line: the header first, then records in any number, then the end.
@@ -34,6 +37,9 @@ func (b *restorer) line(text []byte) error {
 		}
 		return b.finish()
 	case l.Recent != nil:
+		if b.state.recent.find(l.Recent.ID) != 0 {
+			return fmt.Errorf("a second recent id %s", l.Recent.ID)
+		}
 		b.state.recent.add(l.Recent.ID, l.Recent.At, b.state.limits.ProposalIDs, b.state.owner)
 		return nil
 	}
@@ -54,6 +60,7 @@ func (b *restorer) header(h *dumpHeader) error {
 	}
 	b.state = newState(h.Limits, h.Dimensions)
 	b.state.rev, b.state.order, b.state.left = h.Revision, h.Order, h.Left
+	b.number, b.orders = map[*Spec]int{}, map[uint64]CapsuleID{}
 	b.tx.s, b.tx.rev = b.state, h.Revision
 	b.tx.nextNode, b.tx.nextCapsule = slotCursor{noSlot, 0}, slotCursor{noSlot, 0}
 	return nil
@@ -65,7 +72,12 @@ func (b *restorer) record(l *dumpLine) error {
 	var err error
 	switch {
 	case l.Spec != nil:
-		b.specs = append(b.specs, v.spec(l.Spec))
+		spec := v.spec(l.Spec)
+		if first, known := b.number[spec]; known {
+			err = fmt.Errorf("a second copy of spec %d", first)
+		}
+		b.number[spec] = len(b.specs)
+		b.specs = append(b.specs, spec)
 	case l.Node != nil:
 		err = b.node(&v, l.Node)
 	case l.Gang != nil:
@@ -76,11 +88,15 @@ func (b *restorer) record(l *dumpLine) error {
 		err = b.hold(&v, l.Hold)
 	case l.Mark != nil:
 		v.id("mark key", l.Mark.Key)
-		v.id("mark value", l.Mark.Value)
+		v.text("mark value", l.Mark.Value, v.limits.ValueBytes)
+		if l.Mark.Value == "" {
+			v.fail("mark %q has no value", l.Mark.Key)
+		}
 		e := b.tx.mark(l.Mark.Key)
+		if e.dirty {
+			err = fmt.Errorf("a second mark %q", l.Mark.Key)
+		}
 		e.now, e.dirty = markRecord{l.Mark.Key, l.Mark.Value, l.Mark.Changed}, true
-	default:
-		return errors.New("an empty record")
 	}
 	for _, fault := range v.faults {
 		err = errors.Join(err, errors.New(fault))
@@ -144,6 +160,10 @@ func (b *restorer) capsule(v *validator, c *dumpCapsule) error {
 	if c.Submitted == 0 || c.Submitted > b.state.order {
 		return fmt.Errorf("capsule %q: order %d is not within 1 to %d", c.ID, c.Submitted, b.state.order)
 	}
+	if other, taken := b.orders[c.Submitted]; taken {
+		return fmt.Errorf("capsule %q: capsule %q has order %d already", c.ID, other, c.Submitted)
+	}
+	b.orders[c.Submitted] = c.ID
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,

@@ -349,19 +349,23 @@ func (t *tx) settleNode(n *txNode) error {
 		t.short(&r, &n.asked, node.Capacity.minus(n.now.used.minus(n.asked)))
 		return t.refuse(r, n.newest(), "node %q is short", r.Node)
 	}
-	if n.askedDevices != 0 { // the node may have lost them in this very proposal
-		t.at = n.asker
-		if err := t.mayUse(Rejection{Node: node.ID}, n, n.askedDevices); err != nil {
-			return err
-		}
-	}
-	for i := range node.Devices.Count {
+	return t.settleDevices(n)
+}
+
+// settleDevices does the same for device instances. The node may have lost one in this very proposal.
+func (t *tx) settleDevices(n *txNode) error {
+	d := &n.now.Node.Devices
+	for i := range MaxDevices {
 		if !n.askedDevices.Has(i) {
 			continue
 		}
-		if used := n.now.devices[i]; used > deviceMilli {
+		room, used := int64(0), int64(n.now.devices[i])
+		if i < d.Count && !d.Unhealthy.Has(i) {
+			room = deviceMilli
+		}
+		if used > room {
 			t.at = n.asker
-			r := Rejection{Node: node.ID, Dimension: fmt.Sprintf("device %d", i), Want: int64(used), Free: deviceMilli}
+			r := Rejection{Node: n.now.Node.ID, Dimension: fmt.Sprintf("device %d", i), Want: used, Free: room}
 			return t.refuse(r, n.newest(), "node %q is short, all that would share the device added up", r.Node)
 		}
 	}

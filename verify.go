@@ -17,6 +17,7 @@ func (s *State) Verify() error {
 	v.compareNodes()
 	v.compareGangs()
 	v.compareGroups()
+	v.dates()
 	return errors.Join(v.faults...)
 }
 
@@ -60,6 +61,11 @@ func (v *verifier) capsules() {
 		}
 		if c.Changed > v.s.rev || c.PlacedAt > v.s.rev {
 			v.fail("capsule %q changed at %d, placed at %d: in the future", c.ID, c.Changed, c.PlacedAt)
+		}
+		for p := c.earlier; p != nil; p = p.before {
+			if p.at > c.PlacedAt {
+				v.fail("capsule %q was placed at %d before it was last placed, at %d", c.ID, p.at, c.PlacedAt)
+			}
 		}
 		v.pending += btoi(c.Pending())
 		v.released += btoi(c.released)
@@ -242,5 +248,28 @@ func (v *verifier) compareGroups() {
 	})
 	for g, n := range v.groups {
 		v.fail("group %q has %d capsules on slot %d, which are not counted", g.group, n, g.node)
+	}
+}
+
+// dates checks that nothing that is kept was changed after the state's own revision.
+func (v *verifier) dates() {
+	v.s.holds.Ascend(func(h *holdRecord) bool {
+		v.date(h.changed, "hold", string(h.ID))
+		return true
+	})
+	v.s.marks.Ascend(func(m markRecord) bool {
+		v.date(m.changed, "mark", m.key)
+		return true
+	})
+	for g := range v.s.Gangs() {
+		v.date(g.Changed, "gang", string(g.Gang.ID))
+	}
+	v.s.recent.each(v.s.limits.ProposalIDs, func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
+}
+
+// date checks one revision.
+func (v *verifier) date(at Revision, kind, name string) {
+	if at > v.s.rev {
+		v.fail("%s %q changed at %d: in the future", kind, name, at)
 	}
 }

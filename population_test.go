@@ -1,0 +1,316 @@
+package orbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// only claims one module.
+func only(module string) func(string, AppClass) bool {
+	return func(m string, _ AppClass) bool { return m == module }
+}
+
+func named(name string, l Ledger, nav Navigator) *Engine {
+	return &Engine{Name: name, Ledger: l, Navigator: nav}
+}
+
+// A population refuses to start, and names what is wrong: engines whose claims overlap on what is pending,
+// with the pair; names used twice; faults of engines; engines on different ledgers; no engines.
+func TestPopulationRefuses(t *testing.T) {
+	l, other := &MemoryLedger{}, &MemoryLedger{}
+	spec := ofModule("web", 1)
+	spec.Class = BestEffort
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: spec})
+	a, b := named("a", l, &greedy{}), named("b", l, &greedy{claims: only("web")})
+	for name, c := range map[string]struct {
+		engines []*Engine
+		words   []string
+	}{
+		"overlap":     {[]*Engine{a, b}, []string{`module "web"`, "BestEffort", `"a", "b"`}},
+		"same name":   {[]*Engine{named("x", l, &greedy{}), named("x", l, &greedy{})}, []string{`two engines are named "x"`}},
+		"no name":     {[]*Engine{named("", l, &greedy{}), named("", l, &greedy{})}, []string{`two engines are named ""`}},
+		"two ledgers": {[]*Engine{named("x", l, &greedy{}), named("y", other, &greedy{})}, []string{`engine "y"`, "another ledger"}},
+		"faults":      {[]*Engine{named("x", nil, nil), named("y", l, nil)}, []string{`engine "x"`, "Ledger is nil", `engine "y"`, "Navigator is nil"}},
+		"nobody":      {nil, []string{"without engines"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := (&Population{Engines: c.engines}).Run(t.Context())
+			require.ErrorIs(t, err, ErrInvalid)
+			for _, word := range c.words {
+				require.ErrorContains(t, err, word)
+			}
+			require.Empty(t, where(t, l, "c"), "nothing has started")
+		})
+	}
+}
+
+// start runs a population in a bubble until the test ends. What it returns lets everything happen that
+// happens now, and hands over what has been reported since it was last called.
+func start(t *testing.T, engines ...*Engine) (reports func() []error) {
+	var mu sync.Mutex
+	var reported []error
+	p := Population{Engines: engines, Report: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, err)
+	}}
+	go func() { assert.NoError(t, p.Run(t.Context())) }()
+	synctest.Wait()
+	return func() []error {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		out := reported
+		reported = nil
+		return out
+	}
+}
+
+// A capsule that nobody owns is reported at once, once for each time that it becomes pending; one that is
+// assigned, claimed, placed or released is not.
+func TestUnclaimedCapsulesAreReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"early"}, Spec: ofModule("nobody's", 1)})
+		reports := start(t, named("a", l, &greedy{claims: only("a")}))
+		expect := func(ids ...CapsuleID) {
+			t.Helper()
+			got := reports()
+			require.Len(t, got, len(ids))
+			for i, id := range ids {
+				require.ErrorIs(t, got[i], ErrUnclaimed)
+				require.ErrorContains(t, got[i], fmt.Sprintf(`%q: module "nobody's", class LatencySensitive`, id))
+			}
+		}
+		expect("early")
+		time.Sleep(time.Hour)
+		expect()
+		commit(t, l, Submit{IDs: []CapsuleID{"x", "y"}, Spec: ofModule("nobody's", 1)}, Submit{IDs: []CapsuleID{"z"}, Spec: ofModule("nobody's", 1), Owner: "a"})
+		expect("x", "y")
+		commit(t, l, Submit{IDs: []CapsuleID{"mine"}, Spec: ofModule("a", 1)}, Mark{Key: "k", Value: "v"})
+		commit(t, l, Place{Capsule: "x", Node: "n"})
+		expect()
+		commit(t, l, Release{Capsule: "x"})
+		expect("x")
+		commit(t, l, Assign{Capsule: "x", Owner: "a"})
+		commit(t, l, Release{Capsule: "y", Final: true})
+		expect()
+		assert.Equal(t, NodeID("n"), where(t, l, "x"))
+		commit(t, l, Release{Capsule: "mine"})
+		expect()
+	})
+}
+
+// A capsule has one owner: the engine that it is assigned to, be its module another's; else the one that
+// claims it; and where claims overlap on a pair that comes up later, the first in the list.
+func TestOwnersAreHonoured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 100)}, Submit{IDs: []CapsuleID{"assigned"}, Spec: ofModule("a", 1), Owner: "b"},
+			Submit{IDs: []CapsuleID{"stranger's"}, Spec: ofModule("a", 1), Owner: "stranger"})
+		a := &greedy{claims: func(m string, _ AppClass) bool { return m == "a" || m == "late" }}
+		b := &greedy{claims: func(m string, _ AppClass) bool { return m == "b" || m == "late" }}
+		reports := start(t, named("b", l, b), named("a", l, a))
+		commit(t, l, Submit{IDs: []CapsuleID{"a's"}, Spec: ofModule("a", 1)})
+		commit(t, l, Submit{IDs: []CapsuleID{"b's"}, Spec: ofModule("b", 1)})
+		commit(t, l, Submit{IDs: []CapsuleID{"both"}, Spec: ofModule("late", 1)})
+		synctest.Wait()
+		commit(t, l, Release{Capsule: "both"}, Assign{Capsule: "both", Owner: "a"})
+		time.Sleep(time.Minute)
+		assert.Empty(t, reports())
+		assert.Subset(t, flat(b.asked), []CapsuleID{"assigned", "b's", "both"})
+		assert.ElementsMatch(t, flat(a.asked), []CapsuleID{"a's", "both"})
+		assert.NotContains(t, flat(b.asked), CapsuleID("a's"))
+		assert.Empty(t, where(t, l, "stranger's"))
+	})
+}
+
+func flat(lists [][]CapsuleID) (out []CapsuleID) {
+	for _, list := range lists {
+		out = append(out, list...)
+	}
+	return out
+}
+
+// rogues are navigators that claim "rogue" and do their worst; gate closes when the test ends.
+var rogues = map[string]func(gate chan struct{}) Navigator{
+	"panics": func(chan struct{}) Navigator {
+		return &greedy{claims: only("rogue"), before: func(*View, []*Capsule) { panic("x") }}
+	},
+	"exits": func(chan struct{}) Navigator {
+		return &greedy{claims: only("rogue"), before: func(*View, []*Capsule) { runtime.Goexit() }}
+	},
+	"blocks": func(gate chan struct{}) Navigator {
+		return &greedy{claims: only("rogue"), before: func(*View, []*Capsule) { <-gate }}
+	},
+	"nonsense": func(chan struct{}) Navigator {
+		return &greedy{claims: only("rogue"), after: func(p *Plan) {
+			*p = Plan{Proposals: []Proposal{{}, {Do: []Commitment{nil}}, {Do: []Commitment{Place{Capsule: "ghost", Node: "n"}}}},
+				Unplaced: []Unplaced{{nil, &NoFit{}}, {&Capsule{}, &NoFit{}}}}
+		}}
+	},
+	"claims panic": func(chan struct{}) Navigator {
+		return &greedy{claims: func(m string, _ AppClass) bool { panic("y") }}
+	},
+	"claims exit": func(chan struct{}) Navigator {
+		return &greedy{claims: func(m string, _ AppClass) bool { runtime.Goexit(); return true }}
+	},
+}
+
+// Whatever one navigator does, its neighbour in the same population never notices: its capsules are placed
+// without any time going by. The rogue's own engine says what happened.
+func TestNeighbourNeverNotices(t *testing.T) {
+	for name, rogue := range rogues {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate := make(chan struct{})
+				defer close(gate)
+				l := &MemoryLedger{}
+				commit(t, l, PutNode{machine("n", 1000)})
+				nav := rogue(gate)
+				bad := named("bad", l, nav)
+				var told atomic.Int64
+				bad.PlanTimeout = time.Second
+				bad.Hook = func(r Round) { told.Add(int64(len(r.Errors))) }
+				start(t, bad, named("good", l, &greedy{claims: only("good")}))
+				for i, id := range names("c", 10) {
+					commit(t, l, Submit{IDs: []CapsuleID{"r" + id}, Spec: ofModule("rogue", int64(i))})
+					commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: ofModule("good", int64(i))})
+					synctest.Wait()
+					require.Equal(t, NodeID("n"), where(t, l, id))
+					time.Sleep(700 * ms)
+				}
+				assert.Positive(t, told.Load())
+				assert.NoError(t, snapshotOf(t, l).Verify())
+			})
+		})
+	}
+}
+
+// A Claims that never returns costs whoever has to know the answer one deadline, once; then it counts as no.
+// (In real time: a bubble's clock stands still while anybody waits for a mutex.)
+func TestClaimsThatBlockCostOneDeadline(t *testing.T) {
+	gate := make(chan struct{})
+	defer close(gate)
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 1000)})
+	bad := named("bad", l, &greedy{claims: func(string, AppClass) bool { <-gate; return true }})
+	bad.PlanTimeout = 20 * ms
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p := Population{Engines: []*Engine{bad, named("good", l, &greedy{claims: only("good")})}}
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	for _, id := range names("c", 3) {
+		commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: ofModule("good", 1)})
+		require.Eventually(t, func() bool { return where(t, l, id) == "n" }, 10*time.Second, ms)
+	}
+	cancel()
+	require.NoError(t, <-done)
+}
+
+// A watch whose view cannot be built says so, backs off, and ends with its context.
+func TestPopulationReportsAFailingView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, boom := &MemoryLedger{}, errors.New("boom")
+		var failing atomic.Bool
+		ledger := &bent{Ledger: l, snapshot: func(ctx context.Context) (*State, error) {
+			if failing.Load() {
+				return nil, boom
+			}
+			return l.Snapshot(ctx)
+		}}
+		reports := start(t, named("a", ledger, &greedy{claims: only("a")}))
+		failing.Store(true)
+		commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: ofModule("b", 1)})
+		time.Sleep(10 * time.Second)
+		got := reports()
+		require.NotEmpty(t, got)
+		require.Less(t, len(got), 40)
+		require.ErrorIs(t, got[0], boom)
+		failing.Store(false)
+		time.Sleep(2 * time.Second)
+		got = reports()
+		require.ErrorIs(t, got[len(got)-1], ErrUnclaimed)
+	})
+}
+
+// Up to 8 engines race under real goroutines: each on work of its own (a population), or all on the same work
+// (SCENARIOS 3), on a few full nodes or on many. All is placed, each capsule once, and everything recounts.
+func TestEnginesRaceToCompletion(t *testing.T) {
+	for _, engines := range []int{1, 2, 4, 8} {
+		for _, shared := range []bool{false, true} {
+			for _, nodes := range []int{3, 40} {
+				t.Run(fmt.Sprintf("engines=%d/shared=%v/nodes=%d", engines, shared, nodes), func(t *testing.T) {
+					t.Parallel()
+					race(t, engines, nodes, shared)
+				})
+			}
+		}
+	}
+}
+
+func race(t *testing.T, engines, nodes int, shared bool) {
+	const capsules = 240 // exactly what the nodes take
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &MemoryLedger{}
+	for i := range nodes {
+		commit(t, l, PutNode{machine(NodeID(fmt.Sprint("n", i)), capsules/int64(nodes))})
+	}
+	var team []*Engine
+	for i := range engines {
+		module := fmt.Sprint("m", i)
+		nav := &greedy{placement: Exhaustive{Seed: uint64(i)}, claims: only(module)}
+		if shared {
+			nav.claims = nil
+		}
+		e := named(module, l, nav)
+		e.MaxPlan, e.Backoff = 1+i*7, Backoff{Initial: 100 * time.Microsecond, Max: 2 * ms}
+		e.Hook = func(r Round) { assert.True(t, len(r.Errors) == 0 || ctx.Err() != nil, "%v", r.Errors) }
+		team = append(team, e)
+	}
+	var wg sync.WaitGroup
+	if shared {
+		for _, e := range team {
+			wg.Go(func() { assert.NoError(t, e.Run(ctx)) })
+		}
+	} else {
+		wg.Go(func() {
+			assert.NoError(t, (&Population{Engines: team, Report: func(err error) { t.Error(err) }}).Run(ctx))
+		})
+	}
+	for i, id := range names("c", capsules) {
+		commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: ofModule(fmt.Sprint("m", i%engines), 1)})
+	}
+	assert.Eventually(t, func() bool { return snapshotOf(t, l).PendingCount() == 0 }, 20*time.Second, ms)
+	cancel()
+	wg.Wait()
+	placedOnce(t, l, capsules)
+}
+
+// placedOnce checks the history: so many placements, no capsule twice.
+func placedOnce(t *testing.T, l *MemoryLedger, capsules int) {
+	require.NoError(t, snapshotOf(t, l).Verify())
+	changes, err := l.Changes(t.Context(), 0)
+	require.NoError(t, err)
+	placed := map[CapsuleID]int{}
+	for _, c := range changes {
+		if p, ok := c.Do.(Place); ok {
+			placed[p.Capsule]++
+		}
+	}
+	require.Len(t, placed, capsules)
+	for id, n := range placed {
+		require.Equal(t, 1, n, "capsule %q", id)
+	}
+}
