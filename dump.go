@@ -227,7 +227,7 @@ func decode(text []byte) (l dumpLine, err error) {
 	if err := in.Decode(&l); err != nil {
 		return l, err
 	}
-	if _, err := in.Token(); err != io.EOF { //nolint:errorlint // Token does not wrap it
+	if _, err := in.Token(); err != io.EOF {
 		return l, errors.New("text behind the record")
 	}
 	if n := l.records(); n != 1 {
