@@ -630,7 +630,7 @@ func TestPlanErrorsAndNotesAreHandedOn(t *testing.T) {
 	assert.Equal(t, []slog.Attr{slog.Int("tried", 3)}, round.Notes)
 	assert.Equal(t, 1, round.Committed)
 	assert.Equal(t, "e", round.Engine)
-	assert.Equal(t, "e at 1: 1 pending, 1 proposed, 1 committed, 0 conflicts, 0 infeasible, 0 errors, 0 unplaced, 0 classes parked", round.String())
+	assert.Equal(t, "e at 1: 1 pending, 1 proposed, 1 committed, 0 conflicts, 0 infeasible, 1 errors, 0 unplaced, 0 classes parked; orbit: engine \"e\": plan: boom", round.String())
 }
 
 // Passes of one engine run one after another, from however many goroutines: at most one Plan at a time.

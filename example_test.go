@@ -185,6 +185,42 @@ func ExampleRestore() {
 	// Output: 2 nodes; next revision 3
 }
 
+// sweeps is a navigator for batch work.
+type sweeps struct{ nav.Services }
+
+func (*sweeps) Claims(_ string, class orbit.AppClass) bool { return class == orbit.Batch }
+
+// Several engines run until nothing is pending any more. Each owns one class; all place on the same nodes.
+func ExamplePopulation() {
+	ledger := small("node-a", "node-b", "node-c")
+	batch := cores(1)
+	batch.Class = orbit.Batch
+	commit(ledger,
+		orbit.Submit{IDs: []orbit.CapsuleID{"web-1", "web-2", "web-3"}, Spec: cores(1)},
+		orbit.Submit{IDs: []orbit.CapsuleID{"sweep-1", "sweep-2", "sweep-3"}, Spec: batch},
+	)
+	population := orbit.Population{
+		Engines: []*orbit.Engine{
+			{Name: "services", Ledger: ledger, Navigator: &nav.Services{Placement: &orbit.Exhaustive{Seed: 1}}},
+			{Name: "batch", Ledger: ledger, Navigator: &sweeps{nav.Services{Placement: &orbit.Exhaustive{Seed: 2}}}},
+		},
+		Report: func(err error) { fmt.Println(err) },
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer stop()
+		for state := snapshot(ledger); state.PendingCount() > 0; state = snapshot(ledger) {
+			if _, err := ledger.Wait(ctx, state.Revision()); err != nil {
+				return
+			}
+		}
+	}()
+	err := population.Run(ctx)
+	state := snapshot(ledger)
+	fmt.Println(err, state.PendingCount(), "pending; verify:", state.Verify())
+	// Output: <nil> 0 pending; verify: <nil>
+}
+
 // The text form of a predicate is that of a label selector.
 func ExampleParsePredicate() {
 	p, err := orbit.ParsePredicate(`zone in (b, a)`)

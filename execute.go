@@ -1,6 +1,9 @@
 package orbit
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+)
 
 // execute performs one commitment on the write-set and returns the node that it touches, if any.
 func (t *tx) execute(c Commitment) (NodeID, error) {
@@ -170,7 +173,7 @@ func (t *tx) countGang(c *Capsule, by int) {
 func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 	for _, id := range ids {
 		if known := t.capsule(id); known != nil {
-			return t.refuse(Rejection{Capsule: id}, known.newest(), "there is a capsule %q already", id)
+			return t.refuse(Rejection{Capsule: id}, known.newest(), "there is a capsule %q already; choose another id", id)
 		}
 		e := t.capsules.add(id)
 		e.now, e.dirty = like, true
@@ -183,7 +186,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 // submitGang adds a gang and all its members. The gang's record lives as long as the record of any member.
 func (t *tx) submitGang(c *Submit) error {
 	if known := t.gang(c.Gang.ID); known != nil {
-		return t.refuse(Rejection{}, known.newest(), "there is a gang %q already", c.Gang.ID)
+		return t.refuse(Rejection{}, known.newest(), "there is a gang %q already; choose another id", c.Gang.ID)
 	}
 	g := t.gangs.add(c.Gang.ID)
 	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
@@ -237,7 +240,7 @@ func (t *tx) removeNode(id NodeID) error {
 func (t *tx) startHold(c *Hold) error {
 	e := t.hold(c.ID)
 	if e.now != nil {
-		return t.refuse(Rejection{Node: c.Node}, e.newest(), "there is a hold %q already", c.ID)
+		return t.refuse(Rejection{Node: c.Node}, e.newest(), "there is a hold %q already; choose another id", c.ID)
 	}
 	n := t.node(c.Node)
 	if n == nil {
@@ -279,12 +282,22 @@ func (t *tx) assign(c *Assign) error {
 	if e == nil {
 		return t.noCapsule(c.Capsule)
 	}
-	if e.now.released || e.now.Owner != c.From {
-		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is owned by %q (released: %v), not by %q",
-			c.Capsule, e.now.Owner, e.now.released, c.From)
+	if e.now.released {
+		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q has been released for good", c.Capsule)
+	}
+	if e.now.Owner != c.From {
+		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is owned by %s, not by %s", c.Capsule, who(e.now.Owner), who(c.From))
 	}
 	e.now.Owner, e.now.Changed, e.dirty = c.Owner, t.rev, true
 	return nil
+}
+
+// who names an owner.
+func who(owner string) string {
+	if owner == "" {
+		return "nobody"
+	}
+	return strconv.Quote(owner)
 }
 
 // setMark sets or deletes a mark, whatever it was; a MarkAt bet makes it a compare-and-swap.

@@ -4,7 +4,8 @@ import "math"
 
 // Exhaustive is the reference [PlacementEngine]: one call of the score for each feasible node. It is what
 // faster engines must agree with, choice by choice, and fast enough for some hundreds of nodes. The zero
-// value works.
+// value works. Give each of several navigators another Seed: with the same one they all prefer the same among
+// equal nodes, and lose half of their bets there.
 type Exhaustive struct {
 	// Nil: SpreadScore.
 	Score  Score
@@ -37,6 +38,9 @@ func (e *Exhaustive) Best(spec *Spec) (Choice, error) {
 	score := e.Score
 	if score == nil {
 		score = SpreadScore{}
+	}
+	if e.books.view == nil {
+		return Choice{}, &NoFit{Reasons: []Reason{{Why: "were looked at; call Sync first"}}}
 	}
 	near := e.books.peers(spec)
 	var best Choice

@@ -7,7 +7,8 @@ type GangID string
 
 // Gang is a set of capsules placed together on one topology domain, or none of them. The ledger enforces
 // that the first placement is whole, or at least every role's minimum; which domain it is on is the
-// navigator's choice.
+// navigator's choice. Give the specs of its roles the class [GangClass], so that no navigator for single
+// capsules claims them.
 type Gang struct {
 	ID    GangID `json:"id"`
 	Roles []Role `json:"roles"`

@@ -49,7 +49,7 @@ type Outcome struct {
 // (check, build, publish, unlock, then wake whoever waits) in which no user code runs, and it has no clock.
 // The zero value is an empty ledger; set the fields before first use.
 type MemoryLedger struct {
-	// Zero fields have the defaults of Limits.
+	// Zero fields have the defaults of Limits. Without effect if Start is set.
 	Bounds Limits
 	// Names for diagnoses; empty ones have a default.
 	Dimensions [Dimensions]string

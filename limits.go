@@ -6,27 +6,27 @@ import "cmp"
 // the in-memory ledger; [Ledger.Limits] returns them filled in, so that a navigator can plan within them.
 type Limits struct {
 	// Commitments in one proposal: 65,536.
-	Commitments int
+	Commitments int `json:"commitments"`
 	// Bets in one proposal: 65,536.
-	Preconditions int
+	Preconditions int `json:"preconditions"`
 	// Capsules in one Submit: 1,048,576.
-	Capsules int
+	Capsules int `json:"capsules"`
 	// Members of one gang, placed in one proposal: 65,536.
-	GangMembers int
+	GangMembers int `json:"gangMembers"`
 	// Bytes in one id, module, owner, label or mark key: 253.
-	IDBytes int
+	IDBytes int `json:"idBytes"`
 	// Bytes of text in one spec or in one node's labels: 65,536.
-	SpecBytes int
+	SpecBytes int `json:"specBytes"`
 	// Bytes in one mark's value or placement's note: 4,096.
-	ValueBytes int
+	ValueBytes int `json:"valueBytes"`
 	// Changes that Changes can look back on: 65,536.
-	History int
+	History int `json:"history"`
 	// Records of released capsules that are kept, newest first: 65,536.
-	Terminal int
+	Terminal int `json:"terminal"`
 	// Remembered ids of proposals without a Place, newest first: 65,536.
-	ProposalIDs int
+	ProposalIDs int `json:"proposalIDs"`
 	// Remembered ids of one capsule's placements, newest first: 32.
-	PlacementIDs int
+	PlacementIDs int `json:"placementIDs"`
 }
 
 // withDefaults returns a copy in which every field says what holds.

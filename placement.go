@@ -24,7 +24,8 @@ import (
 type PlacementEngine interface {
 	// Sync brings the engine up to the view and forgets what was reserved.
 	Sync(view *View)
-	// Best returns the best node for one capsule of the spec, given what is reserved. The error is a *NoFit.
+	// Best returns the best node for one capsule of the spec, given what is reserved. The error is a *NoFit;
+	// before the first Sync nothing fits.
 	Best(spec *Spec) (Choice, error)
 	// Reserve takes the chosen room in the engine's own books and returns the proposal that asks for it, with
 	// the bet it rests on. The choice must be the last one for this capsule's spec.

@@ -20,7 +20,9 @@ var ErrUnclaimed = errors.New("unclaimed capsule")
 // needs no coordinator: claims divide the work, and the ledger settles the rest. Set the fields before Run.
 type Population struct {
 	Engines []*Engine
-	// Called once for each unclaimed capsule, with an error that wraps ErrUnclaimed.
+	// Called for each capsule that none of the engines will place, once each time that it becomes pending,
+	// with an error that wraps ErrUnclaimed: nobody is assigned and nobody claims it, or it is assigned to an
+	// engine that is not in the list (which is as it should be if that one runs in another process).
 	Report func(error)
 }
 
@@ -58,7 +60,10 @@ func (p *Population) isFirst(i int, key claim) bool {
 func (p *Population) check(ctx context.Context) error {
 	var faults []error
 	names := map[string]bool{}
-	for _, e := range p.Engines {
+	for i, e := range p.Engines {
+		if e == nil {
+			return invalidf("engine %d of the population is nil", i)
+		}
 		if e.init(); e.fault != nil {
 			faults = append(faults, e.fault)
 			continue
@@ -139,16 +144,22 @@ func (p *Population) watch(ctx context.Context) error {
 	return nil
 }
 
-// nobodys reports whether nobody is assigned the capsule and no engine claims it.
+// nobodys reports whether none of the engines owns the capsule.
 func (p *Population) nobodys(c *Capsule) bool {
-	return c.Owner == "" && len(p.claimants(claim{c.Spec.Module, c.Spec.Class})) == 0
+	if c.Owner != "" {
+		return !slices.ContainsFunc(p.Engines, func(e *Engine) bool { return e.Name == c.Owner })
+	}
+	return len(p.claimants(claim{c.Spec.Module, c.Spec.Class})) == 0
 }
 
 // reportAll empties the queue of unclaimed capsules into Report.
 func (p *Population) reportAll(view *View) {
 	for _, c := range view.queue.take(view.state.PendingCount(), view.state) {
-		p.Report(fmt.Errorf("orbit: %w %q: module %q, class %v; assign it to an engine, or let a navigator claim it",
-			ErrUnclaimed, c.ID, c.Spec.Module, c.Spec.Class))
+		why := fmt.Sprintf("module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
+		if c.Owner != "" {
+			why = fmt.Sprintf("it is assigned to %q, which is none of this population's engines", c.Owner)
+		}
+		p.Report(fmt.Errorf("orbit: %w %q: %s", ErrUnclaimed, c.ID, why))
 	}
 	view.queue.batch = view.queue.batch[:0] // once is enough
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Predicate is a condition on a node's labels. Operators and their meaning are those of Kubernetes'
-// node selector terms:
+// Predicate is a condition on a node's labels. Operators, spelled as here, and their meaning are those of
+// Kubernetes' node selector terms:
 //
 //	In            the label is there and is one of Values
 //	NotIn         the label is absent, or is none of Values
@@ -199,7 +199,7 @@ func (r *predicateReader) predicate() Predicate {
 	case r.accept("notin"):
 		p.Op, p.Values = "NotIn", r.list()
 	default:
-		r.fail(`expected "in", "notin", ">" or "<"`)
+		r.fail(`expected "in (...)", "notin (...)", ">" or "<"`)
 	}
 	return p
 }

@@ -37,9 +37,10 @@ func (id *ProposalID) UnmarshalText(text []byte) error {
 // Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or none of it.
 // A ledger keeps nothing of the slices after Propose has returned.
 type Proposal struct {
-	// Applies at most once.
+	// Applies at most once. Never use an id again for another proposal.
 	ID ProposalID
-	// What it was planned on; tells bad luck (conflict) from a mistake (infeasible).
+	// What it was planned on; tells bad luck (conflict) from a mistake (infeasible). Zero: planned on nothing;
+	// whatever stands in its way then counts as a conflict, but for what was never there.
 	View Revision
 	// In order, all or none.
 	Do []Commitment
@@ -67,7 +68,7 @@ type RemoveNode struct {
 type Submit struct {
 	IDs  []CapsuleID `json:"ids,omitempty"`
 	Spec *Spec       `json:"spec,omitempty"`
-	// The engine they are assigned to; empty: the one that claims them.
+	// The name of the engine they are assigned to; empty: the one that claims them.
 	Owner string `json:"owner,omitempty"`
 	Gang  *Gang  `json:"gang,omitempty"`
 }
@@ -97,7 +98,7 @@ type HoldID string
 
 // Hold keeps room on a node for somebody. It counts as use. Whoever it is for releases it in the proposal
 // that places in its stead. It always ends: a ledger has no clock, so every engine releases holds whose end
-// has passed before it plans.
+// has passed before it plans; where no engine runs, nobody does. An end that has passed already is accepted.
 type Hold struct {
 	ID      HoldID    `json:"id"`
 	Node    NodeID    `json:"node"`

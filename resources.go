@@ -62,7 +62,8 @@ func (r Resources) Within(o Resources) bool {
 	return true
 }
 
-// String lists the nonzero dimensions, as in "cpu=2000 memory=4294967296".
+// String lists the nonzero dimensions, as in "cpu=2000 memory=4294967296". It does not know an importer's
+// names; [State.DimensionName] does.
 func (r Resources) String() string {
 	var names dimensionNames
 	return names.format(r)

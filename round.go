@@ -3,6 +3,7 @@ package orbit
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -13,7 +14,7 @@ type Round struct {
 	View Revision
 	// Capsules handed to the navigator.
 	Pending int
-	// Proposals sent.
+	// Proposals sent: the plan's, those whose outcome was unknown, and releases of holds that have ended.
 	Proposed int
 	// Proposals committed.
 	Committed int
@@ -25,7 +26,7 @@ type Round struct {
 	Invalid int
 	// Outcome not known; sent again next pass.
 	Unknown int
-	// The ledger was unavailable, or failed otherwise.
+	// Sent in vain: the ledger was unavailable, or failed otherwise.
 	Failed   int
 	Unplaced []Unplaced
 	// Classes put aside because they fit nowhere.
@@ -46,8 +47,24 @@ const maxErrors = 16
 
 // String sums the round up in a line.
 func (r Round) String() string {
-	return fmt.Sprintf("%s at %d: %d pending, %d proposed, %d committed, %d conflicts, %d infeasible, %d errors, %d unplaced, %d classes parked",
-		r.Engine, r.View, r.Pending, r.Proposed, r.Committed, r.Conflicts, r.Infeasible, r.Invalid+r.Unknown+r.Failed, len(r.Unplaced), r.Parked)
+	return fmt.Sprintf("%s at %d: %d pending, %d proposed, %d committed, %d conflicts, %d infeasible, %d errors, %d unplaced, %d classes parked%s",
+		r.Engine, r.View, r.Pending, r.Proposed, r.Committed, r.Conflicts, r.Infeasible, r.errors(), len(r.Unplaced), r.Parked, r.first())
+}
+
+// errors counts what went wrong but conflicts and infeasible proposals: refused or failed proposals, the
+// navigator, the view.
+func (r Round) errors() int {
+	kept := min(r.Infeasible, maxErrors) + min(r.Invalid, maxErrors) + min(r.Unknown, maxErrors) + min(r.Failed, maxErrors)
+	return r.Invalid + r.Unknown + r.Failed + max(0, len(r.Errors)-kept)
+}
+
+// first quotes the first line of the first error.
+func (r Round) first() string {
+	if len(r.Errors) == 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(r.Errors[0].Error(), "\n")
+	return "; " + line
 }
 
 // active reports whether there was anything to do.

@@ -82,7 +82,12 @@ const (
 // departures tell when something that could be bet on last went away, for telling a conflict from a
 // mistake where the record itself is gone.
 type departures struct {
-	Nodes, Capsules, Holds, Marks, Groups, Gangs Revision
+	Nodes    Revision `json:"nodes"`
+	Capsules Revision `json:"capsules"`
+	Holds    Revision `json:"holds"`
+	Marks    Revision `json:"marks"`
+	Groups   Revision `json:"groups"`
+	Gangs    Revision `json:"gangs"`
 }
 
 type nodeKey struct {

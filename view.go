@@ -14,7 +14,7 @@ type Report struct {
 	At time.Time
 	// What is really used, as measured.
 	Usage Resources
-	// Load, 0 to 100.
+	// Load, in percent of the whole machine.
 	CPUPercent float64
 	// Free sandbox slots.
 	FreeSlots int

@@ -1,8 +1,10 @@
-// Package nav has navigators that are ready to run.
+// Package nav has navigators that are ready to run. [Services] is the first; batch work and gangs need one of
+// your own so far (an [orbit.Population] reports what nobody claims).
 package nav
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/orbitsched/orbit"
 )
@@ -35,6 +37,11 @@ func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orb
 	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
 	full := map[*orbit.Spec]error{}
 	for _, c := range pending {
+		if c.Gang != "" {
+			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
+				"capsule %q is a member of gang %q, which is placed whole; give its specs the class Gang", c.ID, c.Gang)})
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return plan, err
 		}

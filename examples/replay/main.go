@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +43,7 @@ type options struct {
 	policies    []string
 	seeds       int
 	inflate     float64
+	stray       []string // arguments that are no flags
 }
 
 func main() {
@@ -54,7 +56,10 @@ func main() {
 	flag.IntVar(&o.seeds, "seeds", 3, "runs of each policy, with seeds from 42 on")
 	flag.Float64Var(&o.inflate, "inflate", 1.3, "arriving device demand, as a part of the capacity")
 	flag.Parse()
-	o.policies = strings.Split(*list, ",")
+	o.stray = flag.Args()
+	for name := range strings.SplitSeq(*list, ",") {
+		o.policies = append(o.policies, strings.TrimSpace(name))
+	}
 	err := replay(ctx, o, os.Stdout)
 	stop()
 	if err != nil {
@@ -72,8 +77,12 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	capacity := sim.DeviceCapacity(nodes)
-	fmt.Fprintf(out, "%d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; %d seeds\n\n",
-		len(nodes), float64(capacity)/1000, len(pods), 100*o.inflate, o.seeds)
+	kind := "openb"
+	if o.nodes == "" {
+		kind = "made-up"
+	}
+	fmt.Fprintf(out, "%s cluster: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d\n\n",
+		kind, len(nodes), float64(capacity)/1000, len(pods), 100*o.inflate, firstSeed, firstSeed+o.seeds-1)
 
 	results := make([][]curve, len(o.policies))
 	todo, progress := errgroup.Group{}, &progress{total: len(o.policies) * o.seeds}
@@ -101,13 +110,22 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 }
 
 func (o options) check() error {
+	if len(o.stray) > 0 {
+		return fmt.Errorf("unexpected argument %q; files are named with -nodes and -pods", o.stray[0])
+	}
+	if !(o.inflate > 0 && o.inflate <= 100) {
+		return fmt.Errorf("-inflate is %v; it must be more than 0 and at most 100", o.inflate)
+	}
 	if o.seeds < 1 {
 		return errors.New("-seeds must be at least 1")
 	}
 	if (o.nodes == "") != (o.pods == "") {
 		return errors.New("-nodes and -pods go together")
 	}
-	for _, name := range o.policies {
+	for i, name := range o.policies {
+		if slices.Contains(o.policies[:i], name) {
+			return fmt.Errorf("policy %q is named twice", name)
+		}
 		if policies[name] == nil {
 			return fmt.Errorf("unknown policy %q; there are bestfit, dotprod, random, spread", name)
 		}
