@@ -49,8 +49,11 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	case v = <-done: // it returned when told to
 		return v, nil
 	case <-grace.C:
-		return verdict{fmt.Errorf("%w: it has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
 	}
+	if err := outer.Err(); err != nil {
+		return verdict{fmt.Errorf("it was given up, for the engine stops: %w", err), true}, done
+	}
+	return verdict{fmt.Errorf("%w: it has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
 }
 
 // plan asks the navigator. Past the deadline the engine goes on without it, and late results are dropped.

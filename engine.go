@@ -127,7 +127,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if round.progress && e.backlog() {
 			continue
 		}
-		e.rest(ctx, e.pace.next())
+		e.rest(ctx, e.soonest(e.pace.next()))
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	e.settle(ctx, &round)
 	e.endHolds(ctx, &round, start)
 	pending := e.view.queue.take(cmp.Or(e.MaxPlan, 1000), e.view.state)
-	round.Pending = len(pending)
+	round.Pending, round.Parked = len(pending), len(e.view.queue.parked)
 	viewed := time.Now()
 	round.Viewing = viewed.Sub(start)
 	if len(pending) == 0 {
@@ -201,11 +201,15 @@ func (e *Engine) look(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, e.planTimeout())
 	defer cancel()
 	for e.view.Revision() < e.atLeast {
-		if _, err := e.Ledger.Wait(ctx, e.view.Revision()); err != nil {
+		seen := e.view.Revision()
+		if _, err := e.Ledger.Wait(ctx, seen); err != nil {
 			return err
 		}
 		if _, err := e.view.refresh(ctx, &e.from, now); err != nil {
 			return err
+		}
+		if e.view.Revision() == seen {
+			sleep(ctx, time.Millisecond) // its snapshots lag behind what it says there is
 		}
 	}
 	return nil
@@ -262,7 +266,7 @@ func (e *Engine) planTimeout() time.Duration { return cmp.Or(e.PlanTimeout, 10*t
 
 // park puts aside the classes that fit nowhere.
 func (e *Engine) park(round *Round, now time.Time) {
-	until := now.Add(cmp.Or(e.ParkFor, 30*time.Second))
+	until := now.Add(e.parkFor())
 	for _, u := range round.Unplaced {
 		var nofit *NoFit
 		if u.Capsule != nil && u.Capsule.Spec != nil && errors.As(u.Why, &nofit) {
@@ -271,6 +275,8 @@ func (e *Engine) park(round *Round, now time.Time) {
 	}
 	round.Parked = len(e.view.queue.parked)
 }
+
+func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
 
 // endHolds releases the holds whose end has passed; another engine may be first.
 func (e *Engine) endHolds(ctx context.Context, round *Round, now time.Time) {
@@ -355,6 +361,26 @@ func (e *Engine) lost(p *Proposal, err error) {
 			e.view.queue.room(e.view.state.Node(place.Node))
 		}
 	}
+}
+
+// soonest shortens a wait to when the engine must look anyway: a hold ends, or a class has been aside long
+// enough.
+func (e *Engine) soonest(wait time.Duration) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.late != nil || e.blind {
+		return wait
+	}
+	now := time.Now()
+	if len(e.view.ends) > 0 {
+		wait = min(wait, e.view.ends[0].at.Sub(now))
+	}
+	if e.parkFor() >= e.pace.Initial { // else looking at once would be looking all the time
+		for _, k := range e.view.queue.parked {
+			wait = min(wait, k.until.Sub(now))
+		}
+	}
+	return max(wait, 0)
 }
 
 // backlog reports whether there is work that the last pass had no time for.

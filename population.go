@@ -137,11 +137,34 @@ func (p *Population) watch(ctx context.Context) error {
 		}
 		pace.reset()
 		p.reportAll(&view)
-		if _, err := ledger.Wait(ctx, view.Revision()); err != nil {
+		if err := waitForWork(ctx, ledger, view.Revision()); err != nil {
 			sleep(ctx, pace.next())
 		}
 	}
 	return nil
+}
+
+// waitForWork waits for a change that may leave a capsule with nobody. Others, placements first of all, are
+// passed over without a snapshot.
+func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
+	for {
+		if _, err := ledger.Wait(ctx, seen); err != nil {
+			return err
+		}
+		changes, err := ledger.Changes(ctx, seen)
+		if errors.Is(err, ErrCompacted) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			switch c.Do.(type) {
+			case Submit, Assign, Release:
+				return nil
+			}
+			seen = max(seen, c.Revision)
+		}
+	}
 }
 
 // nobodys reports whether none of the engines owns the capsule.

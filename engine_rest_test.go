@@ -1,0 +1,78 @@
+package orbit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// However long the back-off has grown, an engine looks again when a hold ends, to the nanosecond (SCENARIOS
+// 25: every hold ends, without anybody's help).
+func TestRestEndsWithAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		ends := time.Now().Add(90*time.Minute + 7)
+		commit(t, l, PutNode{machine("n", 10)}, Hold{ID: "h", Node: "n", Room: Resources{CPU: 10}, Ends: ends})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		e := &Engine{Ledger: l, Navigator: &greedy{}, Backoff: Backoff{Max: 24 * time.Hour}}
+		go func() { _ = e.Run(ctx) }()
+		time.Sleep(time.Until(ends) - 1)
+		synctest.Wait()
+		_, lives := snapshotOf(t, l).Hold("h")
+		assert.True(t, lives)
+		time.Sleep(1)
+		synctest.Wait()
+		_, lives = snapshotOf(t, l).Hold("h")
+		assert.False(t, lives)
+		stop()
+		synctest.Wait()
+	})
+}
+
+// A class that was put aside is tried again when its bound has passed, and a bound shorter than the back-off
+// does not make the engine spin.
+func TestRestEndsWithAParkedClass(t *testing.T) {
+	for _, parkFor := range []time.Duration{1, 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nav := &MemoryLedger{}, &greedy{}
+			commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"big"}, Spec: wants(11)})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			e := &Engine{Ledger: l, Navigator: nav, ParkFor: parkFor, Backoff: Backoff{Max: 24 * time.Hour}}
+			go func() { _ = e.Run(ctx) }()
+			time.Sleep(65 * time.Second)
+			synctest.Wait()
+			if parkFor > time.Second {
+				assert.Equal(t, []time.Duration{0, 30 * time.Second, 60 * time.Second}, nav.at)
+			}
+			assert.Less(t, len(nav.at), 20)
+			stop()
+			synctest.Wait()
+		})
+	}
+}
+
+// An engine that is stopped in the middle of a Plan says so, and does not blame the navigator.
+func TestStoppedPlanIsNotTheNavigatorsFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
+		ctx, stop := context.WithCancel(t.Context())
+		gate := make(chan struct{})
+		e := &Engine{Ledger: l, Navigator: NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+			<-gate
+			return Plan{}, nil
+		})}
+		time.AfterFunc(time.Second, stop)
+		round := e.Pass(ctx)
+		err := errors.Join(round.Errors...)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.NotErrorIs(t, err, ErrNavigator)
+		close(gate)
+	})
+}
