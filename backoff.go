@@ -22,7 +22,9 @@ type Backoff struct {
 
 // withDefaults returns a copy in which every field says what holds.
 func (b Backoff) withDefaults() Backoff {
-	b.Initial = cmp.Or(b.Initial, 10*time.Millisecond)
+	if b.Initial == 0 {
+		b.Initial = min(10*time.Millisecond, cmp.Or(b.Max, time.Second))
+	}
 	b.Max = max(cmp.Or(b.Max, time.Second), b.Initial)
 	b.Factor = cmp.Or(b.Factor, 2)
 	b.Jitter = max(0, cmp.Or(b.Jitter, 0.2))

@@ -177,6 +177,12 @@ func trim(p *placements, limit int) *placements {
 	return &kept[0]
 }
 
+// Sums of so many weights stay finite, and so many predicates are judged fast: they are under a lock.
+const (
+	maxWeight     = 1e100
+	maxPredicates = 256
+)
+
 // faults says everything that is wrong with s.
 func (s *Spec) faults() []string {
 	out := s.Envelope.Reservation.faults("reservation")
@@ -185,13 +191,17 @@ func (s *Spec) faults() []string {
 	if s.Class > GangClass {
 		out = append(out, fmt.Sprintf("unknown class %d", s.Class))
 	}
+	if n := len(s.Require) + len(s.Prefer); n > maxPredicates {
+		out = append(out, fmt.Sprintf("%d requirements and preferences; there can be %d", n, maxPredicates))
+		return out
+	}
 	for _, p := range s.Require {
 		out = append(out, p.faults()...)
 	}
 	for _, p := range s.Prefer {
 		out = append(out, p.faults()...)
-		if math.IsNaN(p.Weight) || math.IsInf(p.Weight, 0) {
-			out = append(out, fmt.Sprintf("preference %s: weight is %v", p.Predicate, p.Weight))
+		if !(math.Abs(p.Weight) <= maxWeight) { // NaN is not
+			out = append(out, fmt.Sprintf("preference %s: weight is %v; it must be within ±%g", p.Predicate, p.Weight, maxWeight))
 		}
 	}
 	if len(s.Spread.Names) > 0 && s.Spread.Level == "" {

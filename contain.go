@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -57,11 +58,13 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 }
 
 // plan asks the navigator. Past the deadline the engine goes on without it, and late results are dropped.
-func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, error) {
-	plans := make(chan Plan, 1)
+// It also returns the specs that fit nowhere; finding them runs the navigator's own error methods, and so is
+// contained too.
+func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []*Spec, error) {
+	plans := make(chan planned, 1)
 	v, late := contain(ctx, e.planTimeout(), func(ctx context.Context) error {
 		plan, err := e.Navigator.Plan(ctx, &e.view, pending)
-		plans <- plan
+		plans <- planned{plan, unfit(plan.Unplaced)}
 		return err
 	})
 	e.late = late
@@ -69,7 +72,27 @@ func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, error) {
 		v.err = fmt.Errorf("orbit: engine %q: plan: %w", e.Name, v.err)
 	}
 	if v.crashed {
-		return Plan{}, v.err
+		return Plan{}, nil, v.err
 	}
-	return <-plans, v.err // what it did plan counts, with an error too
+	p := <-plans
+	return p.Plan, p.unfit, v.err // what it did plan counts, with an error too
+}
+
+// planned is a plan and the specs that it says fit nowhere.
+type planned struct {
+	Plan
+	unfit []*Spec
+}
+
+// unfit returns the specs of the capsules that fit nowhere, each once.
+func unfit(unplaced []Unplaced) (specs []*Spec) {
+	seen := map[*Spec]bool{}
+	for _, u := range unplaced {
+		var nofit *NoFit
+		if u.Capsule != nil && !seen[u.Capsule.Spec] && errors.As(u.Why, &nofit) {
+			seen[u.Capsule.Spec] = true
+			specs = append(specs, u.Capsule.Spec)
+		}
+	}
+	return specs
 }

@@ -186,8 +186,9 @@ func (d *dumper) capsule(c *Capsule) {
 
 // each yields the remembered ids, oldest first.
 func (r *recentIDs) each(limit int, yield func(recentID)) {
-	for i := range uint32(limit) {
-		slot := (r.next + i) % uint32(limit)
+	size := uint32(min(limit, 16*r.ring.Len()))
+	for i := range size {
+		slot := (r.next + i) % size
 		if int(slot/16) < r.ring.Len() && !r.cell(slot).id.IsZero() {
 			yield(*r.cell(slot))
 		}

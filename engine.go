@@ -3,12 +3,11 @@ package orbit
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -48,30 +47,27 @@ type Engine struct {
 	pace  pace
 	ids   idSource
 
-	// Guards the next two.
-	asking sync.Mutex
-	claims map[claim]bool
-	// Claims that failed.
-	unanswered []error
+	claims claims
+	// Run is at work.
+	running atomic.Bool
 
 	// If set, decides instead of the navigator: a population's claims do not overlap.
 	arbiter func(claim) bool
 	// The next view must have reached this.
 	atLeast Revision
-	// Outcome unknown.
+	// Outcome unknown, and how many passes have sent it again.
 	unsettled []Proposal
+	tries     int
+	// The last pass got on with the work and left some: the next one follows at once.
+	sweeping bool
+	// The last pass took all it may and got nowhere: the next one looks at what is behind that.
+	stuck bool
 	// The last view could not be built.
 	blind bool
 	// A Plan that overran its deadline and still runs.
 	late <-chan verdict
 	// What went wrong outside a pass.
 	carried []error
-}
-
-// claim is what a navigator is asked about.
-type claim struct {
-	module string
-	class  AppClass
 }
 
 // ErrNavigator is what an engine reports of a navigator that panics, exits its goroutine or overruns its
@@ -84,8 +80,7 @@ func (e *Engine) init() {
 		if e.fault = e.check(); e.fault != nil {
 			return
 		}
-		e.claims = map[claim]bool{}
-		e.from = source{ledger: e.Ledger, telemetry: e.Telemetry, mine: e.mine}
+		e.from = source{ledger: e.Ledger, telemetry: e.Telemetry, mine: e.mine, holds: true}
 		e.pace = pace{Backoff: e.Backoff.withDefaults(), rng: newRand()}
 		e.ids = newIDSource()
 	})
@@ -116,15 +111,19 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.init(); e.fault != nil {
 		return e.fault
 	}
+	if !e.running.CompareAndSwap(false, true) {
+		return invalidf("engine %q runs already", e.Name)
+	}
+	defer e.running.Store(false)
 	for ctx.Err() == nil {
 		round := e.Pass(ctx)
 		if e.Hook != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
 			e.Hook(round)
 		}
-		if round.Committed > 0 {
+		if round.fresh {
 			e.pace.reset()
 		}
-		if round.progress && e.backlog() {
+		if e.sweeps(round.progress) {
 			continue
 		}
 		e.rest(ctx, e.soonest(e.pace.next()))
@@ -152,28 +151,48 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 		return round
 	}
-	e.takeUnanswered(&round)
+	round.Errors = append(round.Errors, e.claims.takeFaults()...)
 	round.View = e.view.Revision()
-	e.view.queue.due(start)
-	e.settle(ctx, &round)
+	e.takeBack(start)
+	settled := e.settle(ctx, &round)
 	e.endHolds(ctx, &round, start)
-	pending := e.view.queue.take(cmp.Or(e.MaxPlan, 1000), e.view.state)
-	round.Pending, round.Parked = len(pending), len(e.view.queue.parked)
-	viewed := time.Now()
-	round.Viewing = viewed.Sub(start)
-	if len(pending) == 0 {
-		return round
+	round.Viewing = time.Since(start)
+	if settled {
+		e.planAndPropose(ctx, &round)
 	}
-	plan, err := e.plan(ctx, pending)
+	round.Parked = len(e.view.queue.parked)
+	return round
+}
+
+// planAndPropose is the second half of a pass, if there is work.
+func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
+	most := cmp.Or(e.MaxPlan, 1000)
+	pending := e.view.queue.take(most, e.view.state, e.stuck)
+	e.stuck = false
+	if round.Pending = len(pending); round.Pending == 0 {
+		return
+	}
+	start := time.Now()
+	plan, unfit, err := e.plan(ctx, pending)
 	if err != nil {
 		round.Errors = append(round.Errors, err)
 	}
-	round.Planning = time.Since(viewed)
+	round.Planning = time.Since(start)
 	round.Notes, round.Unplaced = plan.Notes, plan.Unplaced
-	e.park(&round, start)
-	e.propose(ctx, plan.Proposals, &round)
-	round.Proposing = time.Since(viewed) - round.Planning
-	return round
+	aside := e.park(pending, unfit)
+	e.propose(ctx, plan.Proposals, round)
+	round.Proposing = time.Since(start) - round.Planning
+	round.progress = round.progress || e.stillAside(aside)
+	e.stuck = !round.progress && len(pending) == most
+}
+
+// takeBack takes back classes that have been aside long enough. In the middle of a sweep, when passes follow
+// each other without a rest, that waits until the others have had their turn, though not for ever.
+func (e *Engine) takeBack(now time.Time) {
+	if e.sweeping && len(e.view.queue.ready) > 0 {
+		now = now.Add(-e.parkFor() - time.Minute)
+	}
+	e.view.queue.due(now)
 }
 
 // planReturned reports whether no Plan is running, taking note of one that was late.
@@ -231,137 +250,8 @@ func (e *Engine) owns(owner string, spec *Spec) bool {
 	return e.ask(key)
 }
 
-// ask returns the navigator's answer, which is asked for once. Other engines of a population ask too.
-func (e *Engine) ask(key claim) bool {
-	e.asking.Lock()
-	defer e.asking.Unlock()
-	answer, known := e.claims[key]
-	if known {
-		return answer
-	}
-	answers := make(chan bool, 1)
-	v, _ := contain(context.Background(), e.planTimeout(), func(context.Context) error {
-		answers <- e.Navigator.Claims(key.module, key.class)
-		return nil
-	})
-	if v.err != nil {
-		e.unanswered = append(e.unanswered, fmt.Errorf("orbit: engine %q: Claims(%q, %v): %w", e.Name, key.module, key.class, v.err))
-	} else {
-		answer = <-answers
-	}
-	e.claims[key] = answer
-	return answer
-}
-
-// takeUnanswered moves failures of Claims into a round.
-func (e *Engine) takeUnanswered(round *Round) {
-	e.asking.Lock()
-	defer e.asking.Unlock()
-	round.Errors = append(round.Errors, e.unanswered...)
-	e.unanswered = nil
-}
-
 // planTimeout is the deadline of one call into the navigator.
 func (e *Engine) planTimeout() time.Duration { return cmp.Or(e.PlanTimeout, 10*time.Second) }
-
-// park puts aside the classes that fit nowhere.
-func (e *Engine) park(round *Round, now time.Time) {
-	until := now.Add(e.parkFor())
-	for _, u := range round.Unplaced {
-		var nofit *NoFit
-		if u.Capsule != nil && u.Capsule.Spec != nil && errors.As(u.Why, &nofit) {
-			round.progress = e.view.queue.park(u.Capsule.Spec, until) || round.progress
-		}
-	}
-	round.Parked = len(e.view.queue.parked)
-}
-
-func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
-
-// endHolds releases the holds whose end has passed; another engine may be first.
-func (e *Engine) endHolds(ctx context.Context, round *Round, now time.Time) {
-	var batch []Proposal
-	for _, id := range e.view.ended(now) {
-		batch = append(batch, Proposal{Do: []Commitment{Release{Hold: id}}})
-	}
-	e.propose(ctx, batch, round)
-}
-
-// settle sends again what may or may not have been committed. It has one effect.
-func (e *Engine) settle(ctx context.Context, round *Round) {
-	again := e.unsettled
-	e.unsettled = nil
-	e.propose(ctx, again, round)
-}
-
-// propose sends proposals and sorts their outcomes.
-func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
-	if len(batch) == 0 {
-		return
-	}
-	for i := range batch {
-		if batch[i].ID.IsZero() {
-			batch[i].ID = e.ids.next()
-		}
-		if batch[i].View == 0 {
-			batch[i].View = round.View
-		}
-	}
-	round.Proposed += len(batch)
-	if b, ok := e.Ledger.(Batcher); ok {
-		for i, o := range b.ProposeBatch(ctx, batch) {
-			e.sort(&batch[i], o, round)
-		}
-		return
-	}
-	for i := range batch {
-		rev, err := e.Ledger.Propose(ctx, batch[i])
-		e.sort(&batch[i], Outcome{rev, err}, round)
-	}
-}
-
-// sort counts an outcome and does what it calls for.
-func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
-	count := &round.Failed
-	switch {
-	case o.Err == nil:
-		round.Committed++
-		round.progress = true
-		e.atLeast = max(e.atLeast, o.Revision)
-		return
-	case errors.Is(o.Err, ErrConflict):
-		round.Conflicts++
-		e.lost(p, o.Err)
-		return // expected, and silent
-	case errors.Is(o.Err, ErrInfeasible):
-		count = &round.Infeasible
-	case errors.Is(o.Err, ErrInvalid):
-		count = &round.Invalid
-	case errors.Is(o.Err, ErrUnknown):
-		count = &round.Unknown
-		e.unsettled = append(e.unsettled, *p)
-	}
-	if count != &round.Unknown {
-		e.lost(p, o.Err)
-	}
-	if *count++; *count <= maxErrors {
-		round.Errors = append(round.Errors, o.Err)
-	}
-}
-
-// lost takes note of a rejection: the next view must have reached it, and what was reserved for the
-// proposal is room again for classes that this very pass may have put aside.
-func (e *Engine) lost(p *Proposal, err error) {
-	var r *Rejection
-	if errors.As(err, &r) {
-		e.atLeast = max(e.atLeast, r.At)
-	}
-	for _, c := range p.Do {
-		if place, ok := c.(Place); ok {
-			e.view.queue.room(e.view.state.Node(place.Node))
-		}
-	}
-}
 
 // soonest shortens a wait to when the engine must look anyway: a hold ends, or a class has been aside long
 // enough.
@@ -383,36 +273,11 @@ func (e *Engine) soonest(wait time.Duration) time.Duration {
 	return max(wait, 0)
 }
 
-// backlog reports whether there is work that the last pass had no time for.
-func (e *Engine) backlog() bool {
+// sweeps reports whether the next pass should follow at once: the last one got on, and there is work that it
+// had no time for.
+func (e *Engine) sweeps(progress bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.view.queue.ready) > 0
-}
-
-// idSource makes proposal ids: a random part that is the process's own, and a count.
-type idSource struct {
-	prefix [8]byte
-	count  uint64
-}
-
-// newIDSource returns a source that shares no id with any other.
-func newIDSource() idSource {
-	var s idSource
-	_, _ = rand.Read(s.prefix[:]) // never fails
-	return s
-}
-
-// next returns a new id, without asking the system for randomness each time.
-func (s *idSource) next() (id ProposalID) {
-	s.count++
-	copy(id[:], s.prefix[:])
-	binary.BigEndian.PutUint64(id[8:], s.count)
-	return id
-}
-
-// NewProposalID returns a random id that no other proposal has.
-func NewProposalID() (id ProposalID) {
-	_, _ = rand.Read(id[:]) // never fails
-	return id
+	e.sweeping = progress && len(e.view.queue.ready) > 0
+	return e.sweeping
 }

@@ -39,7 +39,7 @@ func TestRestEndsWithAHold(t *testing.T) {
 func TestRestEndsWithAParkedClass(t *testing.T) {
 	for _, parkFor := range []time.Duration{1, 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			l, nav := &MemoryLedger{}, &greedy{}
+			l, nav := &MemoryLedger{}, &greedy{start: time.Now()}
 			commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"big"}, Spec: wants(11)})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()

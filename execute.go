@@ -166,6 +166,7 @@ func (t *tx) countGang(c *Capsule, by int) {
 	}
 	g.now.Placed[c.role] += by
 	g.now.Changed = t.rev
+	g.restarts = g.restarts || g.now.Total() == 0
 }
 
 // submit adds pending records that are all alike. Ids still in use, also by a released capsule whose record

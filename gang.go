@@ -27,6 +27,9 @@ type Role struct {
 	Min int `json:"min,omitempty"`
 }
 
+// maxRoles is as many as a capsule's record can tell apart.
+const maxRoles = 1 << 16
+
 // minimum is the fewest members that the first placement may hold.
 func (r *Role) minimum() int {
 	if r.Min == 0 {
@@ -84,6 +87,9 @@ func (g *Gang) faults(limit int) []string {
 	var out []string
 	if len(g.Roles) == 0 {
 		out = append(out, "gang without roles")
+	}
+	if len(g.Roles) > maxRoles {
+		out = append(out, fmt.Sprintf("gang has %d roles; it can have %d", len(g.Roles), maxRoles))
 	}
 	total := 0
 	for i := range g.Roles {

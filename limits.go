@@ -34,7 +34,7 @@ func (l Limits) withDefaults() Limits {
 	l.Commitments = min(limit(l.Commitments, 1<<16), 1<<20) // sums of device milli stay within 32 bits
 	l.Preconditions = limit(l.Preconditions, 1<<16)
 	l.Capsules = limit(l.Capsules, 1<<20)
-	l.GangMembers = limit(l.GangMembers, 1<<16)
+	l.GangMembers = min(limit(l.GangMembers, 1<<16), l.Commitments) // one Place each, in one proposal
 	l.IDBytes = limit(l.IDBytes, 253)
 	l.SpecBytes = limit(l.SpecBytes, 1<<16)
 	l.ValueBytes = limit(l.ValueBytes, 4096)

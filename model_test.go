@@ -282,6 +282,7 @@ type modelRound struct {
 	p        Proposal
 	asked    map[NodeID]*modelAsk
 	marks    map[string]bool // touched
+	emptied  map[GangID]bool // gangs of which nothing was placed at some point
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -484,6 +485,12 @@ func (r *modelRound) release(p Release) *refusal {
 	}
 	c.node, c.devices, c.note, c.changed, c.released = "", 0, "", r.now.rev, p.Final
 	r.now.capsules[p.Capsule] = c
+	if c.gang != "" && sumOf(r.now.placed(c.gang)) == 0 {
+		if r.emptied == nil {
+			r.emptied = map[GangID]bool{}
+		}
+		r.emptied[c.gang] = true
+	}
 	if p.Final {
 		r.now.released = append(r.now.released, p.Capsule)
 	}
@@ -543,7 +550,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 	}
 	for id, g := range r.now.gangs {
 		placed := r.now.placed(id)
-		if sumOf(placed) == 0 || sumOf(r.was.placed(id)) > 0 {
+		if sumOf(placed) == 0 || sumOf(r.was.placed(id)) > 0 && !r.emptied[id] {
 			continue
 		}
 		for i, role := range g.Roles {

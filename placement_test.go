@@ -17,7 +17,7 @@ import (
 
 // viewOf returns a view of a ledger, and how to bring it up to date.
 func viewOf(t require.TestingT, l Ledger, tel Telemetry) (*View, func()) {
-	v, from := &View{}, source{ledger: l, telemetry: tel, mine: chaosMine}
+	v, from := &View{}, source{ledger: l, telemetry: tel, mine: chaosMine, holds: true}
 	refresh := func() {
 		_, err := v.refresh(context.Background(), &from, time.Unix(1000, 0))
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func (p *Population) check(ctx context.Context) error {
 			faults = append(faults, e.fault)
 			continue
 		}
-		if e.Ledger != p.Engines[0].Ledger {
+		if !sameLedger(e.Ledger, p.Engines[0].Ledger) {
 			faults = append(faults, invalidf("engine %q works on another ledger than the first", e.Name))
 		}
 		if names[e.Name] {
@@ -83,6 +84,11 @@ func (p *Population) check(ctx context.Context) error {
 		return errors.Join(faults...)
 	}
 	return p.checkClaims(ctx)
+}
+
+// sameLedger compares ledgers, where they can be compared.
+func sameLedger(a, b Ledger) bool {
+	return !reflect.TypeOf(a).Comparable() || !reflect.TypeOf(b).Comparable() || a == b
 }
 
 // checkClaims looks for overlaps on what is pending now.
@@ -177,7 +183,7 @@ func (p *Population) nobodys(c *Capsule) bool {
 
 // reportAll empties the queue of unclaimed capsules into Report.
 func (p *Population) reportAll(view *View) {
-	for _, c := range view.queue.take(view.state.PendingCount(), view.state) {
+	for _, c := range view.queue.take(view.state.PendingCount(), view.state, false) {
 		why := fmt.Sprintf("module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
 		if c.Owner != "" {
 			why = fmt.Sprintf("it is assigned to %q, which is none of this population's engines", c.Owner)

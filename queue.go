@@ -20,7 +20,9 @@ type queue struct {
 	// What entries are judged by.
 	state *State
 	batch []entry
-	out   []*Capsule
+	// Batches that got nowhere, held back for others.
+	held []entry
+	out  []*Capsule
 }
 
 type class struct {
@@ -30,6 +32,8 @@ type class struct {
 	head int
 	// Given back, or pending again.
 	back minHeap[entry]
+	// Entries that were found valid when void ones were last dropped.
+	valid int
 	// Position in ready, -1 if not there.
 	at int
 	// Parked at most until then; zero: not parked.
@@ -45,9 +49,9 @@ type entry struct {
 // before orders entries of one class: first submitted, first served.
 func (a entry) before(b entry) bool { return a.submitted < b.submitted }
 
-// clear forgets all work, and what was put aside.
-func (q *queue) clear() {
-	*q = queue{classes: map[*Spec]*class{}, parked: map[*Spec]*class{}}
+// clear forgets all work, and what was put aside. Entries are judged by the state from now on.
+func (q *queue) clear(state *State) {
+	*q = queue{state: state, classes: map[*Spec]*class{}, parked: map[*Spec]*class{}}
 }
 
 // absorb follows one change of the ledger. It reports whether there is new work or new room for parked work.
@@ -99,6 +103,9 @@ func (q *queue) push(c *Capsule) bool {
 	}
 	q.queued[c.slot] = c.Changed
 	k := q.class(c.Spec)
+	if k.size() >= 2*k.valid+compactFrom {
+		q.compact(k)
+	}
 	e := entry{c.slot, c.Changed, c.Submitted}
 	if n := len(k.fifo); n > k.head && e.before(k.fifo[n-1]) {
 		k.back.push(e)
@@ -117,6 +124,30 @@ func (q *queue) class(spec *Spec) *class {
 		q.classes[spec] = k
 	}
 	return k
+}
+
+// compactFrom is how many void entries a class may collect while it is never its turn.
+const compactFrom = 1024
+
+func (k *class) size() int { return len(k.fifo) - k.head + len(k.back) }
+
+// compact drops the void entries of a class: those of capsules that were released or placed by others.
+func (q *queue) compact(k *class) {
+	fifo := k.fifo[:0]
+	for _, e := range k.fifo[k.head:] {
+		if q.valid(e) != nil {
+			fifo = append(fifo, e)
+		}
+	}
+	k.fifo, k.head = fifo, 0
+	back := k.back
+	k.back = nil
+	for _, e := range back {
+		if q.valid(e) != nil {
+			k.back.push(e)
+		}
+	}
+	k.valid = k.size()
 }
 
 // first returns the entry that is next in the class. It requires one.
@@ -143,12 +174,31 @@ func (k *class) pop() entry {
 	return e
 }
 
-// take returns the next capsules to plan, at most n. The slice is good until the next take.
-func (q *queue) take(n int, state *State) []*Capsule {
+// maxHeld is how many batches that got nowhere are held back at most.
+const maxHeld = 64
+
+// take returns the next capsules to plan, at most n. Those of the last batch that were not placed come first
+// again, unless that batch got nowhere (stuck): then it is held back until all that is behind it has been
+// looked at, or something moves. The slice is good until the next take.
+func (q *queue) take(n int, state *State, stuck bool) []*Capsule {
 	q.state = state
-	q.giveBack()
+	if stuck && len(q.held) < maxHeld*n {
+		q.held = append(q.held, q.batch...)
+		q.batch = q.batch[:0]
+	} else {
+		q.giveBack()
+	}
 	clear(q.out)
 	q.out = q.out[:0]
+	if q.fill(n); len(q.out) == 0 && len(q.held) > 0 {
+		q.giveBack()
+		q.fill(n)
+	}
+	return q.out
+}
+
+// fill takes from the ready classes.
+func (q *queue) fill(n int) {
 	for len(q.out) < n && len(q.ready) > 0 {
 		k := q.ready[0]
 		e := k.pop()
@@ -158,19 +208,20 @@ func (q *queue) take(n int, state *State) []*Capsule {
 			q.out = append(q.out, c)
 		}
 	}
-	return q.out
 }
 
-// giveBack returns to the queue what the last batch did not get placed.
+// giveBack returns to the queue what the last batches did not get placed.
 func (q *queue) giveBack() {
-	for _, e := range q.batch {
-		if c := q.valid(e); c != nil {
-			k := q.class(c.Spec)
-			k.back.push(e)
-			q.fix(k)
+	for _, batch := range [...][]entry{q.held, q.batch} {
+		for _, e := range batch {
+			if c := q.valid(e); c != nil {
+				k := q.class(c.Spec)
+				k.back.push(e)
+				q.fix(k)
+			}
 		}
 	}
-	q.batch = q.batch[:0]
+	q.held, q.batch = q.held[:0], q.batch[:0]
 }
 
 // valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.

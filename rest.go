@@ -74,10 +74,12 @@ func (e *Engine) concerned(ctx context.Context, changes []Change) bool {
 			return true
 		case room:
 			woken, err := e.view.refresh(ctx, &e.from, time.Now())
-			if err != nil {
+			if err != nil && len(e.carried) < maxErrors {
 				e.carried = append(e.carried, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 			}
-			return woken && err == nil // all later changes are in the view too
+			if woken || err != nil { // all later changes are in the view, or have yet to be looked at
+				return true
+			}
 		}
 	}
 	return false

@@ -3,6 +3,7 @@ package orbit
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // restorer builds a state from the lines of a dump. Records go through the same checks as proposals, and
@@ -14,8 +15,10 @@ type restorer struct {
 	// Position of a spec in specs, and who was submitted when.
 	number map[*Spec]int
 	orders map[uint64]CapsuleID
-	lines  int
-	ended  bool
+	// Capsules that gangs list.
+	members map[CapsuleID]bool
+	lines   int
+	ended   bool
 }
 
 // line takes one line: the header first, then records in any number, then the end.
@@ -55,12 +58,16 @@ func (b *restorer) header(h *dumpHeader) error {
 	if h.Version != dumpVersion {
 		return fmt.Errorf("version is %d; this package reads %d", h.Version, dumpVersion)
 	}
+	if h.Revision > math.MaxInt64 || h.Order > math.MaxInt64 {
+		return fmt.Errorf("revision %d or order %d leaves no room to count on", h.Revision, h.Order)
+	}
 	if h.Limits != h.Limits.withDefaults() {
 		return errors.New("limits must be positive")
 	}
 	b.state = newState(h.Limits, h.Dimensions)
 	b.state.rev, b.state.order, b.state.left = h.Revision, h.Order, h.Left
 	b.number, b.orders = map[*Spec]int{}, map[uint64]CapsuleID{}
+	b.members = map[CapsuleID]bool{}
 	b.tx.s, b.tx.rev = b.state, h.Revision
 	b.tx.nextNode, b.tx.nextCapsule = slotCursor{noSlot, 0}, slotCursor{noSlot, 0}
 	return nil
@@ -135,6 +142,9 @@ func (b *restorer) gang(v *validator, g *dumpGang) error {
 			return err
 		}
 		gang.Roles = append(gang.Roles, Role{r.Name, spec, r.Members, r.Min})
+		for _, id := range r.Members {
+			b.members[id] = true
+		}
 	}
 	gang = v.gang(gang)
 	if b.tx.gangs.find(g.ID) != nil {
@@ -184,6 +194,9 @@ func (b *restorer) belongs(c *Capsule) error {
 		g := b.tx.gangs.find(c.Gang)
 		if g == nil || int(c.role) >= len(g.now.Placed) {
 			return fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang, c.role)
+		}
+		if !b.members[c.ID] {
+			return fmt.Errorf("capsule %q: gang %q does not list it", c.ID, c.Gang)
 		}
 		g.now.records++
 		g.now.Placed[c.role] += btoi(c.Placed())

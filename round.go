@@ -35,7 +35,9 @@ type Round struct {
 	// All that went wrong but conflicts, at most 16 of a kind.
 	Errors []error
 
-	// Work was committed or put aside: the next pass has less of it.
+	// Something new was committed.
+	fresh bool
+	// Capsules were placed, released or put aside: the next pass has less work.
 	progress bool
 
 	// Time per stage.

@@ -96,7 +96,10 @@ func (s *Spec) spreadsAcross(n *Node) bool {
 	if len(s.Spread.Names) == 0 {
 		return false
 	}
-	domain := n.Labels[s.Spread.Level]
+	domain, ok := n.Labels[s.Spread.Level]
+	if !ok {
+		return false
+	}
 	for _, name := range s.Spread.Names {
 		if name == domain {
 			return true

@@ -28,6 +28,9 @@ type tx struct {
 	places int
 
 	nextNode, nextCapsule slotCursor
+
+	// Where the members of a group are that a bet has asked for, as (level, domain); (level, ""): looked up.
+	domains map[string]map[[2]string]bool
 }
 
 type txNode struct {
@@ -53,6 +56,8 @@ type txGang struct {
 	was *GangState
 	// A copy of its own once dirty.
 	now *GangState
+	// This proposal has released its last member: what it places after that is a first placement again.
+	restarts bool
 }
 
 type txHold struct{ was, now *holdRecord }
@@ -87,6 +92,7 @@ func (t *tx) reset() {
 	t.holds.reset()
 	t.marks.reset()
 	t.touched = t.touched[:0]
+	t.domains = nil
 }
 
 // run judges and executes the proposal on s, stamping with rev. It returns the revision at which the
@@ -284,10 +290,23 @@ func (t *tx) judgeNodeAt(bet NodeAt) error {
 
 // judgeGroup looks for a placed member in the domain, on a node that carries the label.
 func (t *tx) judgeGroup(bet GroupIn) error {
-	for n := range t.s.GroupNodes(bet.Group) {
-		if domain, ok := n.Node.Labels[bet.Level]; ok && domain == bet.Domain {
-			return nil
+	if t.domains == nil {
+		t.domains = map[string]map[[2]string]bool{}
+	}
+	if t.domains[bet.Group] == nil {
+		t.domains[bet.Group] = map[[2]string]bool{}
+	}
+	known := t.domains[bet.Group]
+	if !known[[2]string{bet.Level}] {
+		known[[2]string{bet.Level}] = true
+		for n := range t.s.GroupNodes(bet.Group) {
+			if domain := n.Node.Labels[bet.Level]; domain != "" {
+				known[[2]string{bet.Level, domain}] = true
+			}
 		}
+	}
+	if known[[2]string{bet.Level, bet.Domain}] {
+		return nil
 	}
 	return t.refuse(Rejection{Bet: bet}, t.s.left.Groups,
 		"no placed capsule of group %q is in %s %q", bet.Group, bet.Level, bet.Domain)
@@ -365,8 +384,12 @@ func (t *tx) settleDevices(n *txNode) error {
 		}
 		if used > room {
 			t.at = n.asker
-			r := Rejection{Node: n.now.Node.ID, Dimension: fmt.Sprintf("device %d", i), Want: used, Free: room}
-			return t.refuse(r, n.newest(), "node %q is short, all that would share the device added up", r.Node)
+			before := int64(0)
+			if n.was != nil {
+				before = int64(n.was.deviceUse()[i])
+			}
+			r := Rejection{Node: n.now.Node.ID, Dimension: fmt.Sprintf("device %d", i), Want: used - before, Free: max(0, room-before)}
+			return t.refuse(r, n.newest(), "node %q is short", r.Node)
 		}
 	}
 	return nil
@@ -374,7 +397,7 @@ func (t *tx) settleDevices(n *txNode) error {
 
 // settleGang judges a first placement; later placements may be short.
 func (t *tx) settleGang(g *txGang) error {
-	if (g.was != nil && g.was.Total() > 0) || g.now.Total() == 0 {
+	if g.now.Total() == 0 || g.was != nil && g.was.Total() > 0 && !g.restarts {
 		return nil
 	}
 	i := g.now.wanting()

@@ -59,8 +59,8 @@ func (v *verifier) capsules() {
 		if known := v.s.Capsule(c.ID); known != c {
 			v.fail("capsule %q is not found by its id", c.ID)
 		}
-		if c.Changed > v.s.rev || c.PlacedAt > v.s.rev {
-			v.fail("capsule %q changed at %d, placed at %d: in the future", c.ID, c.Changed, c.PlacedAt)
+		if c.Changed == 0 || c.Changed > v.s.rev || c.PlacedAt > v.s.rev {
+			v.fail("capsule %q changed at %d, placed at %d: before the first revision or in the future", c.ID, c.Changed, c.PlacedAt)
 		}
 		for p := c.earlier; p != nil; p = p.before {
 			if p.at > c.PlacedAt {
@@ -261,6 +261,12 @@ func (v *verifier) dates() {
 		v.date(m.changed, "mark", m.key)
 		return true
 	})
+	for kind, at := range map[string]Revision{
+		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
+		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs,
+	} {
+		v.date(at, "the last to leave", kind)
+	}
 	for g := range v.s.Gangs() {
 		v.date(g.Changed, "gang", string(g.Gang.ID))
 	}

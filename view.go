@@ -24,7 +24,7 @@ type Report struct {
 	Templates []string
 	// Volumes it has on disk.
 	Volumes []string
-	// Set by the view: older than the bound, or never made.
+	// Set by the view where there is a bound: older than that, or never made.
 	Stale bool
 }
 
@@ -93,10 +93,12 @@ type source struct {
 	// May be nil.
 	telemetry Telemetry
 	mine      func(*Capsule) bool
+	holds     bool // whoever looks releases holds that have ended
 }
 
-// refresh brings the view up to now. It reports whether there is new work or new room for parked work. On
-// an error the view is as it was, but for telemetry.
+// refresh brings the view up to now. It reports whether there is new work or new room for parked work, also
+// when it returns an error: one of the ledger leaves the view as it was, one of telemetry leaves it with the
+// new state and the old reports.
 func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
 	state, err := from.ledger.Snapshot(ctx)
 	if err != nil {
@@ -119,16 +121,14 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 func (v *View) rebuild(state *State, from *source) bool {
 	v.state = state
 	v.changed.overflow()
-	v.queue.clear()
+	v.queue.clear(state)
 	for _, c := range state.Pending() {
 		if from.mine(c) {
 			v.queue.push(c)
 		}
 	}
 	v.ends, v.ending = v.ends[:0], v.ending[:0]
-	for h := range state.Holds() {
-		v.ends.push(holdEnd{h.Ends, h.ID})
-	}
+	v.findEnds(from)
 	if from.telemetry != nil {
 		v.reports, v.fresh = make([]joined, state.NodeBound()), v.fresh[:0]
 		for n := range state.Nodes() {
@@ -156,9 +156,13 @@ func (v *View) advance(ctx context.Context, state *State, from *source) (bool, e
 		}
 		v.touch(c, old, from)
 		woken = v.queue.absorb(c, state, from.mine) || woken
-		if h, ok := c.Do.(Hold); ok {
+		if h, ok := c.Do.(Hold); ok && from.holds {
 			v.ends.push(holdEnd{h.Ends, h.ID})
 		}
+	}
+	if len(v.ends) > 2*state.holds.Len()+64 { // most have been released before their end
+		v.ends = v.ends[:0]
+		v.findEnds(from)
 	}
 	return woken, nil
 }
@@ -180,6 +184,16 @@ func (v *View) touch(c *Change, old *State, from *source) {
 	v.changed.add(n.slot)
 	if _, ok := c.Do.(PutNode); ok && from.telemetry != nil && n.Specification == c.Revision {
 		v.join(n, from.telemetry)
+	}
+}
+
+// findEnds notes when the live holds end.
+func (v *View) findEnds(from *source) {
+	if !from.holds {
+		return
+	}
+	for h := range v.state.Holds() {
+		v.ends.push(holdEnd{h.Ends, h.ID})
 	}
 }
 

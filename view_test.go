@@ -299,7 +299,7 @@ func (o *observer) compare(t *rapid.T) {
 		require.Equal(t, want, got, "report of %q", n.Node.ID)
 	}
 	all := fresh.state.PendingCount()
-	require.Equal(t, idsOf(fresh.queue.take(all, fresh.state)), idsOf(o.view.queue.take(all, o.view.state)), "pending work")
+	require.Equal(t, idsOf(fresh.queue.take(all, fresh.state, false)), idsOf(o.view.queue.take(all, o.view.state, false)), "pending work")
 	o.compareHolds(t, &fresh)
 	o.compareChanged(t)
 	o.comparePlacement(t, &fresh)
@@ -367,7 +367,7 @@ func (o *observer) comparePlacement(t *rapid.T, fresh *View) {
 func TestRefreshedViewEqualsAFreshOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &observer{chaos: newChaos(t)}
-		o.from = source{ledger: o.ledger, mine: chaosMine, telemetry: &o.tel}
+		o.from = source{ledger: o.ledger, mine: chaosMine, holds: true, telemetry: &o.tel}
 		if rapid.IntRange(0, 3).Draw(t, "telemetry") == 0 {
 			o.from.telemetry = nil
 		}
@@ -381,7 +381,7 @@ func TestRefreshedViewEqualsAFreshOne(t *testing.T) {
 func TestNodeThatReturnsIntoAnotherSlot(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("a", 1)}, PutNode{machine("b", 1)})
-	from := source{ledger: l, mine: chaosMine}
+	from := source{ledger: l, mine: chaosMine, holds: true}
 	var v View
 	_, err := v.refresh(t.Context(), &from, time.Now())
 	require.NoError(t, err)
@@ -407,7 +407,7 @@ func TestStalenessOfANodeInAnothersSlot(t *testing.T) {
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	tel.say(Report{Node: "old", At: at(0)}, at(0))
 	tel.say(Report{Node: "new", At: at(5)}, at(5))
-	from := source{ledger: l, telemetry: tel, mine: chaosMine}
+	from := source{ledger: l, telemetry: tel, mine: chaosMine, holds: true}
 	var v View
 	refresh := func(now time.Time) {
 		_, err := v.refresh(t.Context(), &from, now)
@@ -432,7 +432,7 @@ func TestStalenessOfANodeInAnothersSlot(t *testing.T) {
 func TestStalenessIsExact(t *testing.T) {
 	l, tel, start := &MemoryLedger{}, &board{stale: time.Second}, time.Unix(1000, 0)
 	commit(t, l, PutNode{machine("n", 1)}, PutNode{machine("mute", 1)})
-	from := source{ledger: l, telemetry: tel, mine: chaosMine}
+	from := source{ledger: l, telemetry: tel, mine: chaosMine, holds: true}
 	var v View
 	var cursor uint64
 	look := func(after time.Duration) (stale, changed bool) {
@@ -469,11 +469,11 @@ func TestReportOfASilentNode(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("n", 1)})
 	var v View
-	_, err := v.refresh(t.Context(), &source{ledger: l, mine: chaosMine}, time.Now())
+	_, err := v.refresh(t.Context(), &source{ledger: l, mine: chaosMine, holds: true}, time.Now())
 	require.NoError(t, err)
 	assert.Equal(t, Report{}, *v.Report(v.state.Node("n")))
 	v = View{}
-	_, err = v.refresh(t.Context(), &source{ledger: l, mine: chaosMine, telemetry: &board{stale: time.Hour}}, time.Now())
+	_, err = v.refresh(t.Context(), &source{ledger: l, mine: chaosMine, holds: true, telemetry: &board{stale: time.Hour}}, time.Now())
 	require.NoError(t, err)
 	assert.Equal(t, Report{Node: "n", Stale: true}, *v.Report(v.state.Node("n")))
 }

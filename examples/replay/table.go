@@ -33,9 +33,15 @@ func printTable(out io.Writer, names []string, results [][]curve) {
 		fmt.Fprintf(out, " %9s", name)
 	}
 	fmt.Fprintln(out)
-	for i := range results[0][0] {
+	rows := 0
+	for _, curves := range results {
+		for _, c := range curves {
+			rows = max(rows, len(c))
+		}
+	}
+	for i := range rows {
 		label := strconv.Itoa(10 * i)
-		if i == len(results[0][0])-1 {
+		if i == rows-1 {
 			label = "end"
 		}
 		fmt.Fprintf(out, "%8s", label)
@@ -46,7 +52,7 @@ func printTable(out io.Writer, names []string, results [][]curve) {
 	}
 	fmt.Fprintln(out)
 	for p, name := range names {
-		fmt.Fprintf(out, "allocation %s %.2f\n", name, mean(results[p], len(results[p][0])-1))
+		fmt.Fprintf(out, "allocation %s %.2f\n", name, mean(results[p], rows-1))
 	}
 }
 

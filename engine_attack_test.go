@@ -1,0 +1,187 @@
+package orbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// plansWithin counts the plans of an engine within a minute of virtual time, at most 1,000.
+func plansWithin(t *testing.T, e *Engine) (plans int) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	inner := e.Navigator
+	e.Navigator = NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+		if plans++; plans == 1000 {
+			cancel()
+		}
+		return inner.Plan(ctx, v, p)
+	})
+	assert.NoError(t, e.Run(ctx))
+	time.Sleep(time.Second) // for a Plan that was given up
+	return plans
+}
+
+// An engine backs off when its passes get nowhere, however that comes about (I11, and the seed's politeness).
+func TestNothingSpins(t *testing.T) {
+	refused := func(err error) func(*MemoryLedger) Ledger {
+		return func(l *MemoryLedger) Ledger {
+			return &bent{Ledger: l, propose: func(context.Context, Proposal) (Revision, error) { return 0, err }}
+		}
+	}
+	same := func(l *MemoryLedger) Ledger { return l }
+	for name, c := range map[string]struct {
+		ledger func(*MemoryLedger) Ledger
+		nav    Navigator
+	}{
+		"writes are down":       {refused(ErrUnavailable), &greedy{}},
+		"outcomes stay unknown": {refused(ErrUnknown), &greedy{}},
+		"bets never hold": {same, &greedy{after: func(p *Plan) {
+			for i := range p.Proposals {
+				p.Proposals[i].If = append(p.Proposals[i].If, MarkAt{Key: "lease", Revision: 7})
+			}
+		}}},
+		"classes of its own": {same, NavigatorFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
+			c, spec := *p[0], *p[0].Spec
+			c.Spec = &spec
+			return Plan{Unplaced: []Unplaced{{&c, &NoFit{}}}}, nil
+		})},
+		"the same again": {same, NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+			return Plan{Proposals: []Proposal{{ID: ProposalID{1}, Do: []Commitment{Mark{Key: "m", Value: "v"}}}}}, nil
+		})},
+		"a heartbeat": {same, NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+			return Plan{Proposals: []Proposal{{Do: []Commitment{Mark{Key: "m", Value: "v"}}}}}, nil
+		})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &MemoryLedger{}
+				commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(10)},
+					Submit{IDs: []CapsuleID{"b", "b2"}, Spec: wants(9)})
+				e := &Engine{Name: "e", Ledger: c.ledger(l), Navigator: c.nav, MaxPlan: 2, Backoff: Backoff{Initial: time.Second}}
+				assert.Less(t, plansWithin(t, e), 100)
+			})
+		})
+	}
+}
+
+// A sweep that takes longer than ParkFor gets to its end all the same: classes come back once the others have
+// had their turn.
+func TestLongSweepGetsThrough(t *testing.T) {
+	for _, parkFor := range []time.Duration{1, 30 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &MemoryLedger{}
+			commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(100)},
+				Submit{IDs: []CapsuleID{"b"}, Spec: wants(101)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(10)})
+			slow := &greedy{before: func(*View, []*Capsule) { time.Sleep(20 * time.Millisecond) }}
+			plansWithin(t, &Engine{Ledger: l, Navigator: slow, MaxPlan: 1, ParkFor: parkFor})
+			assert.Equal(t, NodeID("n"), where(t, l, "c"))
+		})
+	}
+}
+
+// A capsule that is not placed for a reason of the navigator's own does not keep those behind it from their
+// turn.
+func TestUnplacedHeadDoesNotStarveOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"w1", "w2", "w3"}, Spec: wants(1)}, Submit{IDs: []CapsuleID{"good"}, Spec: wants(2)})
+		picky := &greedy{}
+		nav := NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+			if strings.HasPrefix(string(p[0].ID), "w") {
+				return Plan{Unplaced: []Unplaced{{p[0], errors.New("not today")}}}, nil
+			}
+			return picky.Plan(ctx, v, p)
+		})
+		plansWithin(t, &Engine{Ledger: l, Navigator: nav, MaxPlan: 1})
+		assert.Equal(t, NodeID("n"), where(t, l, "good"))
+	})
+}
+
+// typedNil is the ordinary mistake: its methods panic on a nil receiver.
+type typedNil struct{ inner error }
+
+func (e *typedNil) Error() string { return "x" }
+func (e *typedNil) Unwrap() error { return e.inner }
+
+// An error of the navigator's own that panics when it is looked at is contained.
+func TestErrorThatPanicsIsContained(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, Submit{IDs: []CapsuleID{"a"}, Spec: wants(1)})
+	e := Engine{Ledger: l, Navigator: NavigatorFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
+		var why *typedNil
+		return Plan{Unplaced: []Unplaced{{p[0], why}}}, nil
+	})}
+	round := e.Pass(t.Context())
+	require.ErrorIs(t, errors.Join(round.Errors...), ErrNavigator)
+}
+
+// A Claims that never answers costs its engine, and its neighbours, one deadline, however many modules there
+// are; and it does not hold up the end.
+func TestClaimsThatBlocksCostsOneDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, stuck := &MemoryLedger{}, make(chan struct{})
+		commit(t, l, PutNode{machine("n", 100)})
+		bad := &greedy{claims: func(string, AppClass) bool { <-stuck; return false }}
+		good := &greedy{claims: func(string, AppClass) bool { return true }}
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &Population{Engines: []*Engine{{Name: "bad", Ledger: l, Navigator: bad}, {Name: "good", Ledger: l, Navigator: good}}}
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		synctest.Wait()
+		for i := range 10 {
+			spec := wants(1)
+			spec.Module = fmt.Sprint("module-", i)
+			commit(t, l, Submit{IDs: names(spec.Module, 1), Spec: spec})
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.Zero(t, snapshotOf(t, l).PendingCount())
+		start := time.Now()
+		cancel()
+		require.NoError(t, <-ended)
+		assert.Less(t, time.Since(start), 2*time.Second)
+		close(stuck)
+	})
+}
+
+// While outcomes are unknown nothing is planned twice, and what is kept stays within what was sent.
+func TestUnsettledIsBounded(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(10)})
+	e := Engine{Ledger: &bent{Ledger: l, propose: func(context.Context, Proposal) (Revision, error) { return 0, ErrUnknown }}, Navigator: &greedy{}}
+	for range 200 {
+		e.Pass(t.Context())
+		require.LessOrEqual(t, len(e.unsettled), 1)
+	}
+}
+
+// What an engine remembers stays within a constant of what lives: released holds, work that was withdrawn
+// while it waited, modules that came and went.
+func TestEngineForgets(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{Terminal: 16, History: 64}}
+	hi, lo := wants(100), wants(1)
+	hi.Priority = 9
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"hi1", "hi2"}, Spec: hi})
+	e := Engine{Ledger: l, MaxPlan: 1, Navigator: NavigatorFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
+		return Plan{Unplaced: []Unplaced{{p[0], errors.New("not today")}}}, nil
+	})}
+	for i := range 5000 {
+		id, hold := CapsuleID(fmt.Sprint("lo", i)), HoldID(fmt.Sprint("h", i))
+		commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: lo}, Hold{ID: hold, Node: "n", Room: Resources{CPU: 1}, Ends: time.Now().Add(time.Hour)})
+		e.Pass(t.Context())
+		commit(t, l, Release{Capsule: id, Final: true}, Release{Hold: hold})
+	}
+	assert.Less(t, len(e.view.ends), 200)
+	for _, k := range e.view.queue.classes {
+		assert.Less(t, k.size(), 2*compactFrom)
+	}
+	assert.Less(t, len(e.view.queue.held), 2*compactFrom)
+}

@@ -1,0 +1,179 @@
+package orbit
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+)
+
+// park puts aside the classes that fit nowhere, of those that were planned, and returns them.
+func (e *Engine) park(planned []*Capsule, unfit []*Spec) []*Spec {
+	if len(unfit) == 0 {
+		return nil
+	}
+	known := map[*Spec]bool{}
+	for _, c := range planned {
+		known[c.Spec] = true
+	}
+	until := time.Now().Add(e.parkFor())
+	return slices.DeleteFunc(unfit, func(spec *Spec) bool {
+		return !known[spec] || !e.view.queue.park(spec, until)
+	})
+}
+
+func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
+
+// stillAside reports whether one of the classes just put aside has not been taken back already.
+func (e *Engine) stillAside(specs []*Spec) bool {
+	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked[spec] != nil })
+}
+
+// endHolds releases the holds whose end has passed; another engine may be first.
+func (e *Engine) endHolds(ctx context.Context, round *Round, now time.Time) {
+	var batch []Proposal
+	for _, id := range e.view.ended(now) {
+		batch = append(batch, Proposal{Do: []Commitment{Release{Hold: id}}})
+	}
+	e.propose(ctx, batch, round)
+}
+
+// maxTries is how often a proposal with an unknown outcome is sent. After that the view must tell.
+const maxTries = 10
+
+// settle sends again what may or may not have been committed; it has one effect. It reports whether all
+// outcomes are known now: until then nothing is planned, for it might be planned twice.
+func (e *Engine) settle(ctx context.Context, round *Round) bool {
+	if len(e.unsettled) == 0 {
+		e.tries = 0
+		return true
+	}
+	again := e.unsettled
+	e.unsettled = nil
+	e.propose(ctx, again, round)
+	if e.tries++; e.tries >= maxTries {
+		e.unsettled, e.tries = nil, 0
+	}
+	return len(e.unsettled) == 0
+}
+
+// propose sends proposals and sorts their outcomes.
+func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
+	if len(batch) == 0 {
+		return
+	}
+	for i := range batch {
+		if batch[i].ID.IsZero() {
+			batch[i].ID = e.ids.next()
+		}
+		if batch[i].View == 0 {
+			batch[i].View = round.View
+		}
+	}
+	round.Proposed += len(batch)
+	if b, ok := e.Ledger.(Batcher); ok {
+		outcomes := b.ProposeBatch(ctx, batch)
+		for i := range batch {
+			o := Outcome{Err: ErrUnknown} // the ledger has left it out
+			if i < len(outcomes) {
+				o = outcomes[i]
+			}
+			e.sort(&batch[i], o, round)
+		}
+		return
+	}
+	for i := range batch {
+		rev, err := e.Ledger.Propose(ctx, batch[i])
+		e.sort(&batch[i], Outcome{rev, err}, round)
+	}
+}
+
+// sort counts an outcome and does what it calls for.
+func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
+	count := &round.Failed
+	switch {
+	case o.Err == nil:
+		e.committed(p, o.Revision, round)
+		return
+	case errors.Is(o.Err, ErrConflict):
+		round.Conflicts++
+		e.lost(p, o.Err)
+		return // expected, and silent
+	case errors.Is(o.Err, ErrInfeasible):
+		count = &round.Infeasible
+	case errors.Is(o.Err, ErrInvalid):
+		count = &round.Invalid
+	case errors.Is(o.Err, ErrUnknown):
+		count = &round.Unknown
+		kept := *p // the slices are the navigator's
+		kept.Do, kept.If = slices.Clone(p.Do), slices.Clone(p.If)
+		e.unsettled = append(e.unsettled, kept)
+	}
+	if count != &round.Unknown {
+		e.lost(p, o.Err)
+	}
+	if *count++; *count <= maxErrors {
+		round.Errors = append(round.Errors, o.Err)
+	}
+}
+
+// committed counts a commit. Only one that is new, and moves a capsule, gets the work on.
+func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
+	round.Committed++
+	e.atLeast = max(e.atLeast, at)
+	if at <= round.View {
+		return
+	}
+	round.fresh = true
+	for _, c := range p.Do {
+		switch c.(type) {
+		case Place, Release:
+			round.progress = true
+			return
+		}
+	}
+}
+
+// lost takes note of a rejection: the next view must have reached it, and what was reserved for the
+// proposal is room again for classes that this very pass may have put aside.
+func (e *Engine) lost(p *Proposal, err error) {
+	var r *Rejection
+	if errors.As(err, &r) {
+		e.atLeast = max(e.atLeast, r.At)
+	}
+	for _, c := range p.Do {
+		if place, ok := c.(Place); ok {
+			e.view.queue.room(e.view.state.Node(place.Node))
+		}
+	}
+}
+
+// idSource makes proposal ids: a random part that is the process's own, and a count.
+type idSource struct {
+	prefix [8]byte
+	count  uint64
+}
+
+// newIDSource returns a source that shares no id with any other.
+func newIDSource() idSource {
+	var s idSource
+	_, _ = rand.Read(s.prefix[:]) // never fails
+	return s
+}
+
+// next returns a new id, without asking the system for randomness each time.
+func (s *idSource) next() (id ProposalID) {
+	s.count++
+	copy(id[:], s.prefix[:])
+	binary.BigEndian.PutUint64(id[8:], s.count)
+	return id
+}
+
+// NewProposalID returns a random id that no other proposal has.
+func NewProposalID() (id ProposalID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
