@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"math"
 	"slices"
 	"strconv"
 )
@@ -65,36 +66,41 @@ func (t *tx) place(c *Place) (NodeID, error) {
 
 // mayPlace checks everything but room.
 func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
-	at := Rejection{Capsule: c.Capsule, Node: c.Node}
 	node, spec := n.now.Node, e.now.Spec
 	switch {
 	case e.now.released:
-		return t.refuse(at, e.newest(), "capsule %q has been released for good", c.Capsule)
+		return t.refusePlace(c, e.newest(), "capsule %q has been released for good", c.Capsule)
 	case e.now.Placed():
-		return t.refuse(at, e.newest(), "capsule %q is placed on node %q", c.Capsule, e.now.Node)
+		return t.refusePlace(c, e.newest(), "capsule %q is placed on node %q", c.Capsule, e.now.Node)
 	case node.Unschedulable:
-		return t.refuse(at, n.newestSpec(), "node %q is unschedulable", c.Node)
+		return t.refusePlace(c, n.newestSpec(), "node %q is unschedulable", c.Node)
 	}
 	for i := range spec.Require {
 		if !spec.Require[i].Matches(node.Labels) {
-			return t.refuse(at, n.newestSpec(), "node %q does not meet %s", c.Node, spec.Require[i])
+			return t.refusePlace(c, n.newestSpec(), "node %q does not meet %s", c.Node, spec.Require[i])
 		}
 	}
 	r := &spec.Devices
 	switch {
 	case c.Devices.Len() != r.Count:
-		return t.refuse(at, 0, "capsule %q asks for %d devices, the placement names %d", c.Capsule, r.Count, c.Devices.Len())
+		return t.refusePlace(c, 0, "capsule %q asks for %d devices, the placement names %d", c.Capsule, r.Count, c.Devices.Len())
 	case r.Count > 0 && !r.accepts(node.Devices.Model):
-		return t.refuse(at, n.newestSpec(), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, anyOf(r.Models))
+		return t.refusePlace(c, n.newestSpec(), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, anyOf(r.Models))
 	}
-	return t.mayUse(at, n, c.Devices)
+	return t.mayUse(n, c.Devices, c.Capsule)
+}
+
+// refusePlace refuses a placement for what its capsule or its node is.
+func (t *tx) refusePlace(c *Place, newest Revision, format string, args ...any) error {
+	return t.refuse(Rejection{Capsule: c.Capsule, Node: c.Node}, newest, format, args...)
 }
 
 // mayUse checks that the instances exist and are healthy.
-func (t *tx) mayUse(at Rejection, n *txNode, set DeviceSet) error {
+func (t *tx) mayUse(n *txNode, set DeviceSet, capsule CapsuleID) error {
 	d := &n.now.Node.Devices
 	if set>>d.Count != 0 || set&d.Unhealthy != 0 {
-		return t.refuse(at, n.newestSpec(), "node %q: devices %016b are not all there and healthy", n.now.Node.ID, set)
+		return t.refuse(Rejection{Capsule: capsule, Node: n.now.Node.ID}, n.newestSpec(),
+			"node %q: devices %016b are not all there and healthy", n.now.Node.ID, set)
 	}
 	return nil
 }
@@ -102,14 +108,19 @@ func (t *tx) mayUse(at Rejection, n *txNode, set DeviceSet) error {
 // take adds to what a node is asked for. Whether it fits is settled when all commitments are known; only a
 // sum that cannot be represented is refused at once.
 func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
-	asked, ok1 := n.asked.Add(*want)
-	used, ok2 := n.now.used.Add(*want)
-	if !ok1 || !ok2 {
-		r := Rejection{Node: n.now.Node.ID}
-		t.short(&r, want, n.now.Free())
-		return t.refuse(r, n.newest(), "node %q is short, by more than can be counted", r.Node)
+	for d, w := range want {
+		if w == 0 {
+			continue
+		}
+		if w > math.MaxInt64-max(n.asked[d], n.now.used[d]) { // neither is negative
+			r := Rejection{Node: n.now.Node.ID}
+			t.short(&r, want, n.now.Free())
+			return t.refuse(r, n.newest(), "node %q is short, by more than can be counted", r.Node)
+		}
+		n.asked[d] += w
+		n.now.used[d] += w
 	}
-	n.asked, n.now.used, n.asker = asked, used, t.at
+	n.asker = t.at
 	n.askedDevices |= set
 	n.now.useDevices(set, milli)
 	n.now.Usage, n.dirty = t.rev, true
@@ -233,7 +244,7 @@ func (t *tx) removeNode(id NodeID) error {
 	if n.now.Capsules > 0 || n.now.holds > 0 {
 		return t.refuse(Rejection{Node: id}, n.newest(), "node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
 	}
-	n.gone, n.dirty = true, true
+	n.gone, n.dirty, t.leavers = true, true, true
 	return nil
 }
 
@@ -247,11 +258,10 @@ func (t *tx) startHold(c *Hold) error {
 	if n == nil {
 		return t.refuse(Rejection{Node: c.Node}, t.s.left.Nodes, "node %q is not a member", c.Node)
 	}
-	at := Rejection{Node: c.Node}
 	if n.now.Node.Unschedulable {
-		return t.refuse(at, n.newestSpec(), "node %q is unschedulable", c.Node)
+		return t.refuse(Rejection{Node: c.Node}, n.newestSpec(), "node %q is unschedulable", c.Node)
 	}
-	if err := t.mayUse(at, n, c.Devices); err != nil {
+	if err := t.mayUse(n, c.Devices, ""); err != nil {
 		return err
 	}
 	if err := t.take(n, &c.Room, c.Devices, c.Milli); err != nil {

@@ -54,7 +54,6 @@ func (o *overlay[K, E]) reset() {
 		*o = overlay[K, E]{}
 		return
 	}
-	clear(o.keys)
 	clear(o.entries)
 	o.keys, o.entries, o.at = o.keys[:0], o.entries[:0], nil
 }

@@ -14,10 +14,8 @@ func (s *State) publish(t *tx) {
 	s.growNodes(t.nextNode.bound)
 	s.growCapsules(t.nextCapsule.bound)
 	for i := range t.capsules.entries { // before nodes: they may leave once they are empty
-		if e := &t.capsules.entries[i]; e.dirty && e.was != nil {
-			if c := s.ownCapsule(e.now.slot); c.Placed() && moves(c, &e.now) {
-				s.unlink(c)
-			}
+		if e := &t.capsules.entries[i]; e.dirty && e.was != nil && e.was.Placed() && moves(e.was, &e.now) {
+			s.unlink(s.ownCapsule(e.now.slot))
 		}
 	}
 	for i := range t.nodes.entries {
@@ -25,7 +23,9 @@ func (s *State) publish(t *tx) {
 			s.publishNode(e)
 		}
 	}
-	s.freeNodes(t)
+	if t.leavers {
+		s.freeNodes(t)
+	}
 	for i := range t.gangs.entries {
 		if e := &t.gangs.entries[i]; e.now != e.was {
 			s.gangs.ReplaceOrInsert(e.now)

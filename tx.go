@@ -27,6 +27,9 @@ type tx struct {
 	// Place commitments in the proposal.
 	places int
 
+	// A node is removed.
+	leavers bool
+
 	nextNode, nextCapsule slotCursor
 
 	// Where the members of a group are that a bet has asked for, as (level, domain); (level, ""): looked up.
@@ -92,7 +95,7 @@ func (t *tx) reset() {
 	t.holds.reset()
 	t.marks.reset()
 	t.touched = t.touched[:0]
-	t.domains = nil
+	t.domains, t.leavers = nil, false
 }
 
 // run judges and executes the proposal on s, stamping with rev. It returns the revision at which the
@@ -373,6 +376,9 @@ func (t *tx) settleNode(n *txNode) error {
 
 // settleDevices does the same for device instances. The node may have lost one in this very proposal.
 func (t *tx) settleDevices(n *txNode) error {
+	if n.askedDevices == 0 {
+		return nil
+	}
 	d := &n.now.Node.Devices
 	for i := range MaxDevices {
 		if !n.askedDevices.Has(i) {
