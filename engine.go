@@ -29,7 +29,7 @@ type Engine struct {
 	Telemetry Telemetry
 	// Most capsules planned in one pass; default 1,000.
 	MaxPlan int
-	// Deadline of one Plan; default 10 s.
+	// Deadline of one Plan; default 10 s. A Plan that returns what it has within a tenth more is not late.
 	PlanTimeout time.Duration
 	// Longest that a class which fits nowhere is put aside; default 30 s.
 	ParkFor time.Duration

@@ -1,8 +1,6 @@
 package orbit
 
-import (
-	"slices"
-)
+import "slices"
 
 // publish makes the write-set of a proposal that has been judged part of the state. It requires that the
 // state is ours to write and has not changed since the write-set was made. It cannot fail.
