@@ -29,7 +29,7 @@ func plansWithin(t *testing.T, e *Engine) (plans int) {
 	return plans
 }
 
-// An engine backs off when its passes get nowhere, however that comes about (I11, and the seed's politeness).
+// An engine backs off when its passes get nowhere, however that comes about (I11).
 func TestNothingSpins(t *testing.T) {
 	refused := func(err error) func(*MemoryLedger) Ledger {
 		return func(l *MemoryLedger) Ledger {

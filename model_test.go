@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The model is DESIGN §3 once more, as dumb as it can be: plain maps, everything recounted whenever it is
+// The model is the ledger's rules once more, as dumb as it can be: plain maps, everything recounted whenever it is
 // asked for, a proposal tried on a full copy of the world. It shares the vocabulary with the ledger
 // (Proposal, Spec, Node, Predicate.Matches) and nothing of its judgement: no tx, no slots, no chunks.
 type model struct {

@@ -26,7 +26,7 @@ func scoredNode(t *testing.T, cpu, memory int64, capsules int) *NodeState {
 	return snapshotOf(t, l).Node("n")
 }
 
-// The seed's formula, number for number: mean of remaining/available over the dimensions that have something
+// The published formula, number for number: mean of remaining/available over the dimensions that have something
 // available, 5.0 for each capsule on the node, less the weights of what is preferred and matches, less 2.5 in
 // a domain that it spreads across, and not below 0.
 func TestSpreadScoreIsTheSeeds(t *testing.T) {

@@ -158,7 +158,7 @@ func TestOpenbLike(t *testing.T) {
 	require.Len(t, nodes, 1213)
 }
 
-// The size of issue 3's constellation: generating it must not be what one waits for.
+// A large constellation: generating it must not be what one waits for.
 func BenchmarkGenerate(b *testing.B) {
 	b.Run("nodes=50000", func(b *testing.B) {
 		for b.Loop() {
