@@ -105,8 +105,9 @@ func (e *Engine) check() error {
 }
 
 // Run passes until ctx ends, and then returns nil. Between passes it waits: not at all while there is more
-// work than one pass takes and passes get on with it, else as long as Backoff says, or until there is work for this engine or room for
-// what it has put aside. Its only error is a fault in the fields, wrapping ErrInvalid.
+// work than one pass takes and passes get on with it; else as long as Backoff says, or until there is work for
+// this engine, room for what it has put aside, or a hold to end. It refuses, with an error that wraps
+// ErrInvalid, to run with a fault in the fields or twice at a time.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.init(); e.fault != nil {
 		return e.fault
