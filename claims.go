@@ -67,7 +67,7 @@ func (c *claims) promise(key claim) (a *answer, first bool) {
 // answer asks the navigator.
 func (e *Engine) answer(key claim, a *answer) {
 	defer close(a.done)
-	if e.claims.busy() {
+	if e.claims.busy() { // the answer is forgotten when that call returns
 		e.claims.fault(fmt.Errorf("orbit: engine %q: Claims(%q, %v) is not asked: %w: an earlier call still runs", e.Name, key.module, key.class, ErrNavigator), nil)
 		return
 	}
@@ -83,8 +83,9 @@ func (e *Engine) answer(key claim, a *answer) {
 	a.yes = <-said
 }
 
-// busy reports whether a call that has overrun still runs.
-func (c *claims) busy() bool {
+// recovered reports whether a call that had overrun has returned. All answers are forgotten then: some were
+// given in its stead.
+func (c *claims) recovered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.late == nil {
@@ -92,11 +93,18 @@ func (c *claims) busy() bool {
 	}
 	select {
 	case <-c.late:
-		c.late = nil
-		return false
-	default:
+		c.late, c.answers = nil, nil
 		return true
+	default:
+		return false
 	}
+}
+
+// busy reports whether a call has overrun and the engine has not recovered from it.
+func (c *claims) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late != nil
 }
 
 // fault notes what went wrong, and the call that still runs if one does.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,7 @@ type Engine struct {
 	// Outcome unknown, and how many passes have sent it again.
 	unsettled []Proposal
 	tries     int
+	settling  bool
 	// The last pass got on with the work and left some: the next one follows at once.
 	sweeping bool
 	// The last pass took all it may and got nowhere: the next one looks at what is behind that.
@@ -174,7 +176,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 		return
 	}
 	start := time.Now()
-	plan, unfit, err := e.plan(ctx, pending)
+	plan, unfit, err := e.plan(ctx, slices.Clone(pending)) // it may do with the slice as it likes
 	if err != nil {
 		round.Errors = append(round.Errors, err)
 	}
@@ -212,6 +214,9 @@ func (e *Engine) planReturned() bool {
 
 // look refreshes the view, and waits for it to reach what this engine has been told of.
 func (e *Engine) look(ctx context.Context, now time.Time) error {
+	if e.claims.recovered() {
+		e.view.state = nil // what was denied meanwhile may be this engine's: begin afresh
+	}
 	if _, err := e.view.refresh(ctx, &e.from, now); err != nil {
 		return err
 	}

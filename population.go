@@ -65,6 +65,10 @@ func (p *Population) check(ctx context.Context) error {
 		if e == nil {
 			return invalidf("engine %d of the population is nil", i)
 		}
+		if e.running.Load() {
+			faults = append(faults, invalidf("engine %q runs already", e.Name))
+			continue
+		}
 		if e.init(); e.fault != nil {
 			faults = append(faults, e.fault)
 			continue

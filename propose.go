@@ -52,8 +52,9 @@ func (e *Engine) settle(ctx context.Context, round *Round) bool {
 		return true
 	}
 	again := e.unsettled
-	e.unsettled = nil
+	e.unsettled, e.settling = nil, true
 	e.propose(ctx, again, round)
+	e.settling = false
 	if e.tries++; e.tries >= maxTries {
 		e.unsettled, e.tries = nil, 0
 	}
@@ -65,6 +66,7 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
+	batch = slices.Clone(batch) // the navigator's proposals stay as they are
 	for i := range batch {
 		if batch[i].ID.IsZero() {
 			batch[i].ID = e.ids.next()
@@ -106,7 +108,7 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 		count = &round.Infeasible
 	case errors.Is(o.Err, ErrInvalid):
 		count = &round.Invalid
-	case errors.Is(o.Err, ErrUnknown):
+	case errors.Is(o.Err, ErrUnknown), e.settling && errors.Is(o.Err, ErrUnavailable): // the first time it was sent
 		count = &round.Unknown
 		kept := *p // the slices are the navigator's
 		kept.Do, kept.If = slices.Clone(p.Do), slices.Clone(p.If)

@@ -68,7 +68,14 @@ func (e *Engine) forgive() {
 func (e *Engine) concerned(ctx context.Context, changes []Change) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.planReturned() { // of a Pass that was given up: the view is its
+		return false
+	}
+	deadline, _ := ctx.Deadline()
 	for i := range changes {
+		if h, ok := changes[i].Do.(Hold); ok && h.Ends.Before(deadline) {
+			return true // it ends before this wait does
+		}
 		switch work, room := e.glance(&changes[i]); {
 		case work:
 			return true

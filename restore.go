@@ -16,9 +16,15 @@ type restorer struct {
 	number map[*Spec]int
 	orders map[uint64]CapsuleID
 	// Capsules that gangs list.
-	members map[CapsuleID]bool
+	members map[CapsuleID]membership
 	lines   int
 	ended   bool
+}
+
+// membership is a capsule's place in a gang.
+type membership struct {
+	gang GangID
+	role int
 }
 
 // line takes one line: the header first, then records in any number, then the end.
@@ -67,7 +73,7 @@ func (b *restorer) header(h *dumpHeader) error {
 	b.state = newState(h.Limits, h.Dimensions)
 	b.state.rev, b.state.order, b.state.left = h.Revision, h.Order, h.Left
 	b.number, b.orders = map[*Spec]int{}, map[uint64]CapsuleID{}
-	b.members = map[CapsuleID]bool{}
+	b.members = map[CapsuleID]membership{}
 	b.tx.s, b.tx.rev = b.state, h.Revision
 	b.tx.nextNode, b.tx.nextCapsule = slotCursor{noSlot, 0}, slotCursor{noSlot, 0}
 	return nil
@@ -136,14 +142,14 @@ func (b *restorer) node(v *validator, n *dumpNode) error {
 // gang adds a gang with nothing placed; its members count themselves when they appear.
 func (b *restorer) gang(v *validator, g *dumpGang) error {
 	gang := &Gang{ID: g.ID, Levels: g.Levels, Loose: g.Loose}
-	for _, r := range g.Roles {
+	for i, r := range g.Roles {
 		spec, err := b.spec(r.Spec)
 		if err != nil {
 			return err
 		}
 		gang.Roles = append(gang.Roles, Role{r.Name, spec, r.Members, r.Min})
 		for _, id := range r.Members {
-			b.members[id] = true
+			b.members[id] = membership{g.ID, i}
 		}
 	}
 	gang = v.gang(gang)
@@ -195,8 +201,8 @@ func (b *restorer) belongs(c *Capsule) error {
 		if g == nil || int(c.role) >= len(g.now.Placed) {
 			return fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang, c.role)
 		}
-		if !b.members[c.ID] {
-			return fmt.Errorf("capsule %q: gang %q does not list it", c.ID, c.Gang)
+		if b.members[c.ID] != (membership{c.Gang, int(c.role)}) {
+			return fmt.Errorf("capsule %q: gang %q does not list it in role %d", c.ID, c.Gang, c.role)
 		}
 		g.now.records++
 		g.now.Placed[c.role] += btoi(c.Placed())

@@ -132,7 +132,7 @@ func (w *workset) peers(spec *Spec) *peers {
 	}
 	p := &peers{near: spec.Near, domains: map[string]bool{}}
 	for n := range w.view.state.GroupNodes(spec.Near.Group) {
-		if domain, ok := n.Node.Labels[spec.Near.Level]; ok {
+		if domain := n.Node.Labels[spec.Near.Level]; domain != "" {
 			p.domains[domain] = true
 		}
 	}

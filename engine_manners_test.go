@@ -1,0 +1,176 @@
+package orbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The slice of pending capsules is the navigator's own: it may cut it up.
+func TestPlanMayKeepAndChangePending(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b"}, Spec: wants(11)})
+	e := Engine{Ledger: l, Navigator: NavigatorFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
+		first := p[0]
+		_ = slices.DeleteFunc(p, func(c *Capsule) bool { return c.ID == "b" })
+		return Plan{Unplaced: []Unplaced{{first, &NoFit{}}}}, nil
+	})}
+	require.NotPanics(t, func() { e.Pass(t.Context()) })
+}
+
+// A hold that is made while the engine rests, and ends before the rest would, ends in time (SCENARIOS 25).
+func TestHoldMadeDuringARestEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		e := &Engine{Ledger: l, Navigator: &greedy{}, Backoff: Backoff{Max: 24 * time.Hour}}
+		go func() { _ = e.Run(ctx) }()
+		time.Sleep(2 * time.Hour)
+		commit(t, l, Hold{ID: "h", Node: "n", Room: Resources{CPU: 10}, Ends: time.Now().Add(time.Second)})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		_, lives := snapshotOf(t, l).Hold("h")
+		assert.False(t, lives)
+		stop()
+		synctest.Wait()
+	})
+}
+
+// That a second try could not be sent says nothing of the first: nothing is planned until its outcome is known.
+func TestUnknownThenUnavailableIsStillUnknown(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(10)})
+	errs := []error{ErrUnknown, ErrUnavailable}
+	nav := &greedy{}
+	e := Engine{Ledger: &bent{Ledger: l, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+		if len(errs) > 0 {
+			err := errs[0]
+			errs = errs[1:]
+			return 0, err
+		}
+		return l.Propose(ctx, p)
+	}}, Navigator: nav}
+	e.Pass(t.Context())
+	require.Len(t, nav.asked, 1)
+	e.Pass(t.Context())
+	assert.Len(t, nav.asked, 1)
+}
+
+// The engine writes its ids into a copy: a navigator may return the same proposals in every plan.
+func TestProposalsMayBeUsedAgain(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(11)})
+	beat := []Proposal{{Do: []Commitment{Mark{Key: "lease", Value: "mine"}}}}
+	e := Engine{Ledger: l, Navigator: NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+		return Plan{Proposals: beat}, nil
+	})}
+	e.Pass(t.Context())
+	commit(t, l, Mark{Key: "lease"})
+	e.Pass(t.Context())
+	m, _ := snapshotOf(t, l).Mark("lease")
+	assert.Equal(t, "mine", m)
+}
+
+// What was denied while a call of Claims overran is asked for again when it has returned.
+func TestClaimsThatWasLateIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		x, y := wants(1), wants(1)
+		x.Module, y.Module = "x", "y"
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: x}, Submit{IDs: []CapsuleID{"b"}, Spec: y})
+		slow := true
+		nav := &greedy{claims: func(m string, _ AppClass) bool {
+			if slow {
+				slow = false
+				time.Sleep(2 * time.Second)
+			}
+			return true
+		}}
+		e := &Engine{Ledger: l, Navigator: nav}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_ = e.Run(ctx)
+		_, err := l.Propose(t.Context(), Proposal{Do: []Commitment{Submit{IDs: []CapsuleID{"c"}, Spec: y}}})
+		require.NoError(t, err)
+		ctx, cancel2 := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel2()
+		_ = e.Run(ctx)
+		assert.Equal(t, NodeID("n"), where(t, l, "b"))
+		assert.Equal(t, NodeID("n"), where(t, l, "c"))
+	})
+}
+
+// A node whose label is empty is in no domain, for the engine as for a GroupIn bet.
+func TestEmptyLabelIsNoDomain(t *testing.T) {
+	l := &MemoryLedger{}
+	g := wants(1)
+	g.Group = "g"
+	near := wants(1)
+	near.Near = Near{Group: "g", Level: "zone"}
+	commit(t, l, PutNode{machine("n", 10).inZone("")}, PutNode{machine("z", 10).inZone("a")}, Submit{IDs: []CapsuleID{"g1", "g2"}, Spec: g})
+	commit(t, l, Place{Capsule: "g1", Node: "n"}, Place{Capsule: "g2", Node: "z"})
+	commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: near})
+	e := Engine{Ledger: l, Navigator: &greedy{}}
+	for range 5 {
+		r := e.Pass(t.Context())
+		t.Log(r)
+	}
+	assert.NotEmpty(t, where(t, l, "c"))
+}
+
+// A dump that puts a member of a gang into another role is refused.
+func TestRestoredMemberIsInItsOwnRole(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "a", Spec: wants(1), Members: []CapsuleID{"m1"}}, {Name: "b", Spec: wants(2), Members: []CapsuleID{"m2"}}}}})
+	var b strings.Builder
+	require.NoError(t, snapshotOf(t, l).Dump(&b))
+	text := strings.Replace(b.String(), `"gang":"g","role":1,`, `"gang":"g",`, 1)
+	require.NotEqual(t, text, b.String())
+	_, err := Restore(strings.NewReader(text))
+	assert.ErrorIs(t, err, ErrInvalid)
+}
+
+// A Plan of a Pass that was given up keeps its view, though Run rests beside it.
+func TestViewStandsStillForAPlanThatWasGivenUp(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"big"}, Spec: wants(11)}, Submit{IDs: []CapsuleID{"w"}, Spec: wants(1)})
+	entered, left := make(chan struct{}), make(chan struct{})
+	n := 0
+	nav := NavigatorFunc(func(_ context.Context, v *View, p []*Capsule) (Plan, error) {
+		if n++; n == 1 {
+			return Plan{Unplaced: []Unplaced{{p[0], &NoFit{}}, {p[1], errors.New("not today")}}}, nil
+		}
+		close(entered)
+		defer close(left)
+		for range 200 {
+			_ = v.Revision() // the view is good until Plan returns
+			time.Sleep(time.Millisecond)
+		}
+		return Plan{}, nil
+	})
+	e := &Engine{Ledger: l, ParkFor: time.Hour, Backoff: Backoff{Initial: time.Hour, Max: time.Hour}, Navigator: nav}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- e.Run(ctx) }()
+	time.Sleep(50 * time.Millisecond) // Run rests
+	pctx, giveUp := context.WithCancel(t.Context())
+	go func() { <-entered; giveUp() }()
+	e.Pass(pctx) // given up; its Plan still runs
+	for i := range 5 {
+		commit(t, l, PutNode{machine(NodeID(fmt.Sprint("m", i)), 1)})
+		time.Sleep(5 * time.Millisecond)
+	}
+	<-left
+	stop()
+	<-ended
+}
