@@ -158,9 +158,9 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	round.View = e.view.Revision()
 	e.takeBack(start)
 	settled := e.settle(ctx, &round)
-	e.endHolds(ctx, &round, start)
 	round.Viewing = time.Since(start)
 	if settled {
+		e.endHolds(ctx, &round, start)
 		e.planAndPropose(ctx, &round)
 	}
 	round.Parked = len(e.view.queue.parked)

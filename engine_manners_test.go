@@ -174,3 +174,33 @@ func TestViewStandsStillForAPlanThatWasGivenUp(t *testing.T) {
 	stop()
 	<-ended
 }
+
+// A navigator that assigns a capsule to its own engine in every plan does not keep it from resting.
+func TestAssigningToOneselfDoesNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, Submit{IDs: []CapsuleID{"a"}, Spec: wants(1), Owner: "e"})
+		nav := NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+			return Plan{Proposals: []Proposal{{Do: []Commitment{Assign{Capsule: "a", From: "e", Owner: "e"}}}}}, nil
+		})
+		e := &Engine{Name: "e", Ledger: l, Navigator: nav, Backoff: Backoff{Initial: time.Second}}
+		assert.Less(t, plansWithin(t, e), 100)
+	})
+}
+
+// However many capsules are not placed for reasons of the navigator's own, those behind them have their turn.
+func TestManyUnplacedHeadsDoNotStarveOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: names("w", 80), Spec: wants(1)}, Submit{IDs: []CapsuleID{"good"}, Spec: wants(2)})
+		picky := &greedy{}
+		nav := NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+			if strings.HasPrefix(string(p[0].ID), "w") {
+				return Plan{Unplaced: []Unplaced{{p[0], errors.New("not today")}}}, nil
+			}
+			return picky.Plan(ctx, v, p)
+		})
+		plansWithin(t, &Engine{Ledger: l, Navigator: nav, MaxPlan: 1, Backoff: Backoff{Max: 50 * time.Millisecond}})
+		assert.Equal(t, NodeID("n"), where(t, l, "good"))
+	})
+}

@@ -167,6 +167,9 @@ func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
 		} else if err != nil {
 			return err
 		}
+		if len(changes) == 0 {
+			sleep(ctx, time.Millisecond) // they lag behind what the ledger says there is
+		}
 		for _, c := range changes {
 			switch c.Do.(type) {
 			case Submit, Assign, Release:

@@ -1,6 +1,9 @@
 package orbit
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // queue is the pending work of one engine: highest priority first, then in order of submission. Work is
 // kept by class, so that a class that fits nowhere is put aside, and taken back, as a whole.
@@ -20,9 +23,13 @@ type queue struct {
 	// What entries are judged by.
 	state *State
 	batch []entry
-	// Batches that got nowhere, held back for others.
-	held []entry
-	out  []*Capsule
+	// Batches that got nowhere, held back for others, and how many of their entries were valid when void ones
+	// were last dropped.
+	held      []entry
+	heldValid int
+	// The last take emptied the queue: all that was behind what is held has had its turn.
+	short bool
+	out   []*Capsule
 }
 
 type class struct {
@@ -174,27 +181,36 @@ func (k *class) pop() entry {
 	return e
 }
 
-// maxHeld is how many batches that got nowhere are held back at most.
-const maxHeld = 64
-
 // take returns the next capsules to plan, at most n. Those of the last batch that were not placed come first
-// again, unless that batch got nowhere (stuck): then it is held back until all that is behind it has been
-// looked at, or something moves. The slice is good until the next take.
+// again, unless that batch got nowhere (stuck): then it is held back until all that is behind it has had its
+// turn. The slice is good until the next take.
 func (q *queue) take(n int, state *State, stuck bool) []*Capsule {
 	q.state = state
-	if stuck && len(q.held) < maxHeld*n {
-		q.held = append(q.held, q.batch...)
-		q.batch = q.batch[:0]
-	} else {
-		q.giveBack()
+	if stuck {
+		q.hold()
+	}
+	q.giveBack(&q.batch)
+	if q.short {
+		q.giveBack(&q.held)
 	}
 	clear(q.out)
 	q.out = q.out[:0]
 	if q.fill(n); len(q.out) == 0 && len(q.held) > 0 {
-		q.giveBack()
+		q.giveBack(&q.held)
 		q.fill(n)
 	}
+	q.short = len(q.out) < n
 	return q.out
+}
+
+// hold holds the last batch back. Void entries among those held are dropped now and then.
+func (q *queue) hold() {
+	q.held = append(q.held, q.batch...)
+	q.batch = q.batch[:0]
+	if len(q.held) >= 2*q.heldValid+compactFrom {
+		q.held = slices.DeleteFunc(q.held, func(e entry) bool { return q.valid(e) == nil })
+		q.heldValid = len(q.held)
+	}
 }
 
 // fill takes from the ready classes.
@@ -210,18 +226,16 @@ func (q *queue) fill(n int) {
 	}
 }
 
-// giveBack returns to the queue what the last batches did not get placed.
-func (q *queue) giveBack() {
-	for _, batch := range [...][]entry{q.held, q.batch} {
-		for _, e := range batch {
-			if c := q.valid(e); c != nil {
-				k := q.class(c.Spec)
-				k.back.push(e)
-				q.fix(k)
-			}
+// giveBack returns to the queue what batches did not get placed.
+func (q *queue) giveBack(batch *[]entry) {
+	for _, e := range *batch {
+		if c := q.valid(e); c != nil {
+			k := q.class(c.Spec)
+			k.back.push(e)
+			q.fix(k)
 		}
 	}
-	q.held, q.batch = q.held[:0], q.batch[:0]
+	*batch = (*batch)[:0]
 }
 
 // valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.

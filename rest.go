@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 				<-ctx.Done()
 			}
 			return
+		}
+		if len(changes) == 0 {
+			sleep(ctx, time.Millisecond) // they lag behind what the ledger says there is
 		}
 		for i := range changes {
 			seen = max(seen, changes[i].Revision)
@@ -73,6 +77,9 @@ func (e *Engine) concerned(ctx context.Context, changes []Change) bool {
 	}
 	deadline, _ := ctx.Deadline()
 	for i := range changes {
+		if _, ok := changes[i].Do.(Assign); ok && bytes.HasPrefix(changes[i].ID[:], e.ids.prefix[:]) {
+			continue // its own doing; the next pass sees it
+		}
 		if h, ok := changes[i].Do.(Hold); ok && h.Ends.Before(deadline) {
 			return true // it ends before this wait does
 		}
