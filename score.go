@@ -1,16 +1,36 @@
 package orbit
 
-import "math"
-
 // Score rates a node for a spec: lower is better, and equal values go by tie. It sees the node as it is now
 // (with what the plan has reserved), its telemetry report and the shared spec, never the capsule, and it
 // must be a pure function of the three: that is what makes equivalence classes and caching exact. A value
 // that is NaN or infinite takes the node out of the choice.
 //
 // A score may also have a method PickDevices(node *NodeState, spec *Spec) (DeviceSet, bool) that chooses
-// the device instances; the default is [NodeState.PickDevices].
+// the device instances; the default is [NodeState.PickDevices]. One that can bound itself is [Bounded], one
+// that reads more than its arguments must say so: [Versioned].
 type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)
+}
+
+// Bounded is a Score that can bound itself over a set of nodes without looking at each. [Indexed] then finds
+// the best node in an index that all specs share, and needs nothing per spec.
+type Bounded interface {
+	Score
+	// Bound prepares to bound scores for the spec, on nodes that all have the device model of like, and match
+	// the spec's predicates and are in its domains exactly if like does. The function it returns gets the
+	// least and the most of some of those nodes that fit the spec, and returns what neither their values nor
+	// their ties are below. Where least and most are one node's own it should return its score, in the same
+	// arithmetic: then a search looks at few nodes. It must be pure. Nil: it cannot say.
+	Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64)
+}
+
+// Versioned is a Score that reads more than its arguments: counts per domain, say, or what else is on the
+// nodes. Engines forget what they have computed with it when its version changes.
+type Versioned interface {
+	Score
+	// Version changes whenever the score of a node may have changed though the node, its report and the spec
+	// have not.
+	Version() uint64
 }
 
 // ScoreFunc makes a Score of a function.
@@ -35,75 +55,39 @@ type WeightedSum []Weighted
 func (s WeightedSum) Score(node *NodeState, report *Report, spec *Spec) (value, tie float64) {
 	for _, term := range s {
 		v, t := term.Score.Score(node, report, spec)
-		value += term.Weight * v
-		tie += term.Weight * t
+		value += float64(term.Weight * v) // rounded here on every processor, as in Bound
+		tie += float64(term.Weight * t)
 	}
 	return value, tie
 }
 
-// The constants of [SpreadScore].
-const (
-	spreadPerCapsule = 5.0
-	spreadDomain     = 2.5
-)
-
-// SpreadScore is the services score of "Many Schedulers, One Commit Loop", number for number:
-//
-//	  mean over the nonzero dimensions of the node of remaining/available after placing
-//	+ 5.0 for each capsule already on the node
-//	- the weights of the preferences that match
-//	- 2.5 if the node's failure domain is one that the spec spreads across
-//	not below 0
-//
-// Though it speaks of stranded resources it spreads and never packs: the first term is at most 1, so a
-// node with one capsule less always wins unless preferences or domains outweigh 5.0, and among equals the
-// first term prefers the node whose free part shrinks most. It mixes units, and the floor at 0 makes all
-// good nodes alike. Available is what is free before placing.
-type SpreadScore struct{}
-
-// Score rates the node; tie is always 0.
-func (SpreadScore) Score(node *NodeState, _ *Report, spec *Spec) (value, tie float64) {
-	value = stranded(node, spec) + spreadPerCapsule*float64(node.Capsules)
-	for i := range spec.Prefer {
-		if p := &spec.Prefer[i]; p.Matches(node.Node.Labels) {
-			value -= p.Weight
+// Bound adds up the bounds of the terms. It cannot say if a term is not [Bounded], or has a negative weight.
+func (s WeightedSum) Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+	bounds := make([]func(least, most *Extent) (value, tie float64), len(s))
+	for i, term := range s {
+		if b, ok := term.Score.(Bounded); ok && term.Weight >= 0 {
+			bounds[i] = b.Bound(spec, like)
+		}
+		if bounds[i] == nil {
+			return nil
 		}
 	}
-	if spec.spreadsAcross(node.Node) {
-		value -= spreadDomain
+	return func(least, most *Extent) (value, tie float64) {
+		for i, bound := range bounds {
+			v, t := bound(least, most)
+			value += float64(s[i].Weight * v)
+			tie += float64(s[i].Weight * t)
+		}
+		return value, tie
 	}
-	return math.Max(value, 0), 0
 }
 
-// stranded is the mean, over dimensions with something free, of the part of it that remains after placing.
-func stranded(node *NodeState, spec *Spec) float64 {
-	sum, n := 0.0, 0
-	want := &spec.Envelope.Reservation
-	for d, available := range node.Free() {
-		if available > 0 {
-			sum += float64(available-want[d]) / float64(available)
-			n++
+// Version is the sum of the versions of the terms that have one.
+func (s WeightedSum) Version() (version uint64) {
+	for _, term := range s {
+		if v, ok := term.Score.(Versioned); ok {
+			version += v.Version()
 		}
 	}
-	if n == 0 {
-		return 0
-	}
-	return sum / float64(n)
-}
-
-// spreadsAcross reports whether the node is in one of the failure domains that the spec names.
-func (s *Spec) spreadsAcross(n *Node) bool {
-	if len(s.Spread.Names) == 0 {
-		return false
-	}
-	domain, ok := n.Labels[s.Spread.Level]
-	if !ok {
-		return false
-	}
-	for _, name := range s.Spread.Names {
-		if name == domain {
-			return true
-		}
-	}
-	return false
+	return version
 }

@@ -18,6 +18,8 @@ type workset struct {
 	// Hash of the node with the seed; nil for seed 0.
 	ranks []uint64
 	undo  []undone
+	// Indices of nodes that may have changed, for engines that keep more than the books.
+	changes changeLog
 	// Room for copies.
 	slab []NodeState
 }
@@ -29,7 +31,7 @@ type undone struct{ node *NodeState }
 func (w *workset) sync(view *View, seed uint64) {
 	w.rollback(0)
 	if view != w.view || seed != w.seed {
-		*w = workset{view: view, seed: seed}
+		*w = workset{view: view, seed: seed, changes: w.changes}
 	}
 	changed, next, all := view.Changed(w.cursor)
 	w.cursor = next
@@ -43,10 +45,12 @@ func (w *workset) sync(view *View, seed uint64) {
 		for i := range w.nodes {
 			w.load(i)
 		}
+		w.changes.overflow()
 		return
 	}
 	for _, i := range changed {
 		w.load(int(i))
+		w.changes.add(uint32(i))
 	}
 }
 
@@ -97,6 +101,7 @@ func (w *workset) reserve(c *Capsule, choice Choice) Proposal {
 	taken.takes(c.Spec, choice.Devices)
 	w.undo = append(w.undo, undone{w.nodes[slot]})
 	w.nodes[slot] = taken
+	w.changes.add(slot)
 	p := Proposal{
 		View: w.view.Revision(),
 		Do:   []Commitment{Place{Capsule: c.ID, Node: node.ID, Devices: choice.Devices}},
@@ -114,6 +119,7 @@ func (w *workset) rollback(mark int) {
 		last := len(w.undo) - 1
 		was := w.undo[last].node
 		w.nodes[was.slot] = was
+		w.changes.add(was.slot)
 		w.undo[last] = undone{}
 		w.undo = w.undo[:last]
 	}
@@ -140,11 +146,11 @@ func (w *workset) peers(spec *Spec) *peers {
 }
 
 // has reports whether a node is in one of the domains; without a wish for company every node is.
-func (p *peers) has(n *NodeState) bool {
+func (p *peers) has(n *Node) bool {
 	if p == nil {
 		return true
 	}
-	domain, ok := n.Node.Labels[p.near.Level]
+	domain, ok := n.Labels[p.near.Level]
 	return ok && p.domains[domain]
 }
 

@@ -1,0 +1,156 @@
+package orbit
+
+import (
+	"github.com/orbitsched/orbit/internal/kd"
+)
+
+// boxIndex is an index over node states that all specs share: for every kind of node a k-d tree over what is
+// free and taken. Changed nodes are noted at once, and moved in the trees only when a search begins that
+// needs them where they belong; until then a search that is under way looks at them one by one.
+type boxIndex struct {
+	books   *workset
+	bounded Bounded
+	kinds   nodeKinds
+	order   idOrder
+	forest  kd.Forest
+	// By node index. For seed 0: the order of ids; else the books' own.
+	ranks []uint64
+	// Of books.changes.
+	cursor uint64
+	// Nodes that may not be where the trees have them, each once; and whether a node is one of them.
+	moved   []int32
+	isMoved []bool
+	// Rises with every change of a node, so that what was computed before is known to be old.
+	stamps []uint32
+	// Rises when the nodes are divided anew.
+	division int
+	points   []kd.Point
+	live     int
+
+	// Since the last Sync.
+	moves, builds int
+}
+
+// follow takes note of the nodes that have changed since the last call and returns them, some twice; all: the
+// whole index has to be built anew.
+func (x *boxIndex) follow() (touched []int32, all bool) {
+	touched, x.cursor, all = x.books.changes.since(x.cursor)
+	if all {
+		return nil, true
+	}
+	x.makeRoom()
+	for _, slot := range touched {
+		x.stamps[slot]++
+		if !x.isMoved[slot] {
+			x.isMoved[slot] = true
+			x.moved = append(x.moved, slot)
+		}
+	}
+	return touched, false
+}
+
+func (x *boxIndex) makeRoom() {
+	if n := len(x.books.nodes) - len(x.stamps); n > 0 {
+		x.stamps = append(x.stamps, make([]uint32, n)...)
+		x.isMoved = append(x.isMoved, make([]bool, n)...)
+		x.ranks = append(x.ranks, make([]uint64, n)...)
+	}
+}
+
+// settle moves what has changed to where it belongs.
+func (x *boxIndex) settle(probe kd.Probe) {
+	if len(x.moved) > x.live/6+64 {
+		x.build(probe)
+		return
+	}
+	for _, slot := range x.moved {
+		if !x.move(slot, probe) {
+			x.build(probe)
+			return
+		}
+		x.isMoved[slot] = false
+	}
+	x.moves += len(x.moved)
+	x.moved = x.moved[:0]
+	if len(x.kinds.like) > 2*maxKinds && len(x.kinds.keys) > 0 {
+		x.build(probe)
+	}
+}
+
+// move brings one node to where it belongs. It reports false if that takes building the index anew.
+func (x *boxIndex) move(slot int32, probe kd.Probe) bool {
+	n := x.books.nodes[slot]
+	was := x.kinds.seenAt(slot)
+	if was != nil && (n == nil || n.Node.ID != was.ID) {
+		x.forest.Remove(slot)
+		x.live--
+		x.kinds.seen[slot] = nil
+		if x.books.seed == 0 && x.books.view.state.Node(was.ID) == nil {
+			x.order.drop(was.ID)
+		}
+		was = nil
+	}
+	if n == nil {
+		return true
+	}
+	if was == nil {
+		x.live++
+		rank, ok := x.rank(n)
+		if !ok {
+			return false
+		}
+		x.ranks[slot] = rank
+	}
+	kind := int(x.kinds.assign(int(slot), n.Node))
+	if kind >= x.forest.Trees() {
+		return false
+	}
+	p := x.point(n)
+	x.forest.Put(kind, &p, probe)
+	return true
+}
+
+// rank returns what breaks ties; false: the numbers of the ids have run out.
+func (x *boxIndex) rank(n *NodeState) (uint64, bool) {
+	if x.books.seed != 0 {
+		return x.books.ranks[n.slot], true
+	}
+	return x.order.number(n.Node.ID)
+}
+
+// point is where a node belongs.
+func (x *boxIndex) point(n *NodeState) kd.Point {
+	return kd.Point{At: kd.Vector(n.extent()), Rank: x.ranks[n.slot], ID: int32(n.slot)}
+}
+
+// build makes the index from all nodes.
+func (x *boxIndex) build(probe kd.Probe) {
+	x.builds++
+	x.division++
+	x.makeRoom()
+	clear(x.isMoved)
+	x.moved = x.moved[:0]
+	if x.books.seed != 0 {
+		copy(x.ranks, x.books.ranks)
+	} else {
+		x.order.renumber(x.books.view.state, func(n *NodeState, number uint64) { x.ranks[n.slot] = number })
+	}
+	x.kinds.divide(x.books.nodes)
+	x.forest.Clear(len(x.kinds.like))
+	byKind := make([][]int32, len(x.kinds.like))
+	x.live = 0
+	for slot, n := range x.books.nodes {
+		if n != nil {
+			kind := x.kinds.of[slot]
+			byKind[kind] = append(byKind[kind], int32(slot))
+			x.live++
+		}
+	}
+	for kind, slots := range byKind {
+		x.points = x.points[:0]
+		for _, slot := range slots {
+			x.points = append(x.points, x.point(x.books.nodes[slot]))
+		}
+		x.forest.Build(kind, x.points, probe)
+	}
+}

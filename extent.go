@@ -1,0 +1,51 @@
+package orbit
+
+import "github.com/orbitsched/orbit/internal/kd"
+
+// Extent is what a score can know of a set of nodes without looking at each: the least or the most of every
+// quantity. The extent of a single node is both. It is read with its methods.
+type Extent [kd.Dims]int64
+
+// The coordinates of an Extent.
+const (
+	extentFree     = 0
+	extentCapacity = Dimensions
+	extentCapsules = 2*Dimensions + iota - 2
+	extentDevices
+	extentIdle
+	extentLargest
+)
+
+// Free is what is free of a dimension; negative where capacity has shrunk below what is used.
+func (e *Extent) Free(d Dimension) int64 { return e[extentFree+d] }
+
+// Capacity is the capacity in a dimension.
+func (e *Extent) Capacity(d Dimension) int64 { return e[extentCapacity+d] }
+
+// Capsules is the number of capsules on the node.
+func (e *Extent) Capsules() int { return int(e[extentCapsules]) }
+
+// DevicesFree is what is free of all device instances together, in milli.
+func (e *Extent) DevicesFree() int64 { return e[extentDevices] }
+
+// DevicesIdle is the number of instances of which nothing is taken.
+func (e *Extent) DevicesIdle() int { return int(e[extentIdle]) }
+
+// DeviceLargest is the most that is free on one instance, in milli.
+func (e *Extent) DeviceLargest() int { return int(e[extentLargest]) }
+
+// extent returns the extent of one node.
+func (n *NodeState) extent() (e Extent) {
+	for d, capacity := range n.Node.Capacity {
+		e[extentFree+d] = capacity - n.used[d]
+		e[extentCapacity+d] = capacity
+	}
+	e[extentCapsules] = int64(n.Capsules)
+	for i := range n.Node.Devices.Count {
+		free := int64(n.DeviceFree(i))
+		e[extentDevices] += free
+		e[extentIdle] += int64(btoi(free == deviceMilli))
+		e[extentLargest] = max(e[extentLargest], free)
+	}
+	return e
+}

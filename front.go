@@ -1,0 +1,217 @@
+package orbit
+
+import "github.com/orbitsched/orbit/internal/kd"
+
+// front is a search of the box index for one class, best first. Boxes wait with a bound of what is in them,
+// nodes with a bound of their own, and those that have been looked at with their score. When one of the
+// latter comes first, nothing else can be better: it is the answer.
+//
+// The search goes on from where it stopped when the same class is asked for again. Nodes that have changed
+// since are looked at one by one, and what was known of them is void; the boxes stay as they are meanwhile.
+type front struct {
+	class *specClass
+	heap  frontHeap
+
+	// Since the last Sync.
+	searches, hits, boxes, rated int
+}
+
+// candidate is a box or a node, with the best that it can be.
+type candidate struct {
+	value, tie float64
+	rank       uint64
+	// A box, or a node's index.
+	at    int32
+	stamp uint32
+	stage stage
+}
+
+// stage is what is known of a candidate. At equal bounds what is known less goes first.
+type stage uint8
+
+const (
+	boxStage stage = iota
+	nodeStage
+	ratedStage
+)
+
+// begin starts a search over all boxes.
+func (f *front) begin(c *specClass, x *boxIndex) {
+	f.class, f.heap.list = c, f.heap.list[:0]
+	f.heap.nodes = x.books.nodes
+	f.searches++
+	level := c.spec.Near.Level
+	for kind, like := range x.kinds.like {
+		if root := x.forest.Root(kind); root != 0 && (x.kinds.open[level] || c.near.has(like)) {
+			f.offer(root, c.pair(kind, x), x)
+		}
+	}
+}
+
+// offer adds a box if something in it may fit.
+func (f *front) offer(number int32, p *pair, x *boxIndex) {
+	if c, ok := f.weigh(number, p, x); ok {
+		f.heap.push(c)
+	}
+}
+
+// weigh bounds a box; false: nothing in it fits.
+func (f *front) weigh(number int32, p *pair, x *boxIndex) (c candidate, ok bool) {
+	if p.bound == nil {
+		return c, false
+	}
+	b := x.forest.Box(number)
+	most := (*Extent)(&b.Most)
+	if !f.class.mayFit(most) {
+		return c, false
+	}
+	value, tie := p.least((*Extent)(&b.Least), most)
+	return candidate{value: value, tie: tie, rank: b.Rank, at: number}, true
+}
+
+// consider adds a node that has changed.
+func (f *front) consider(slot int32, x *boxIndex, r *rater) {
+	n := x.books.nodes[slot]
+	f.rated++
+	if value, tie, ok := r.rate(n, f.class.spec, f.class.near); ok {
+		f.heap.push(candidate{value: value, tie: tie, rank: x.ranks[slot], at: slot, stamp: x.stamps[slot], stage: ratedStage})
+	}
+}
+
+// next returns the best node; nil: none.
+func (f *front) next(x *boxIndex, r *rater) (best Choice) {
+	hit := 1
+	for len(f.heap.list) > 0 {
+		top := &f.heap.list[0]
+		switch top.stage {
+		case boxStage:
+			hit = 0
+			f.open(f.heap.pop().at, x)
+		case nodeStage:
+			f.look(f.heap.pop(), x, r)
+		case ratedStage:
+			if top.stamp == x.stamps[top.at] {
+				f.hits += hit
+				return Choice{Node: x.books.nodes[top.at], Value: top.value, Tie: top.tie}
+			}
+			f.heap.pop()
+		}
+	}
+	return best
+}
+
+// open replaces a box by what is in it. It goes on with the better part of a box at once as long as nothing
+// that waits is better still.
+func (f *front) open(number int32, x *boxIndex) {
+	p := f.class.pair(int(x.forest.Box(number).Tree), x)
+	for {
+		f.boxes++
+		b := x.forest.Box(number)
+		if b.Leaf() {
+			f.list(b, p, x)
+			return
+		}
+		better, ok := f.weigh(b.Left, p, x)
+		if other, too := f.weigh(b.Right, p, x); too && ok {
+			if f.heap.before(&other, &better) {
+				better, other = other, better
+			}
+			f.heap.push(other)
+		} else if too {
+			better, ok = other, true
+		}
+		if !ok {
+			return
+		}
+		if len(f.heap.list) > 0 && f.heap.before(&f.heap.list[0], &better) {
+			f.heap.push(better)
+			return
+		}
+		number = better.at
+	}
+}
+
+// list adds the nodes of a leaf that may fit, but for those that have changed: they are added one by one.
+func (f *front) list(b *kd.Box, p *pair, x *boxIndex) {
+	for i, slot := range b.IDs {
+		at := (*Extent)(&b.At[i])
+		if x.isMoved[slot] || !f.class.mayFit(at) {
+			continue
+		}
+		value, tie := p.least(at, at)
+		f.heap.push(candidate{value: value, tie: tie, rank: b.Ranks[i], at: slot, stamp: x.stamps[slot], stage: nodeStage})
+	}
+}
+
+// look rates a node of which only a bound is known.
+func (f *front) look(c candidate, x *boxIndex, r *rater) {
+	if c.stamp != x.stamps[c.at] {
+		return
+	}
+	f.rated++
+	if value, tie, ok := r.rate(x.books.nodes[c.at], f.class.spec, f.class.near); ok {
+		c.value, c.tie, c.stage = value, tie, ratedStage
+		f.heap.push(c)
+	}
+}
+
+// frontHeap is a heap of candidates, the best first.
+type frontHeap struct {
+	list  []candidate
+	nodes []*NodeState
+}
+
+// before orders candidates. Nodes of equal rank, which is an accident, go by id.
+func (h *frontHeap) before(a, b *candidate) bool {
+	switch {
+	case a.value != b.value:
+		return a.value < b.value
+	case a.tie != b.tie:
+		return a.tie < b.tie
+	case a.rank != b.rank:
+		return a.rank < b.rank
+	case a.stage != b.stage:
+		return a.stage < b.stage
+	}
+	return a.stage == ratedStage && h.nodes[a.at].Node.ID < h.nodes[b.at].Node.ID
+}
+
+func (h *frontHeap) push(c candidate) {
+	h.list = append(h.list, c)
+	i := len(h.list) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !h.before(&c, &h.list[up]) {
+			break
+		}
+		h.list[i] = h.list[up]
+		i = up
+	}
+	h.list[i] = c
+}
+
+func (h *frontHeap) pop() candidate {
+	first, last := h.list[0], len(h.list)-1
+	c := h.list[last]
+	h.list = h.list[:last]
+	if last == 0 {
+		return first
+	}
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= last {
+			break
+		}
+		if child+1 < last && h.before(&h.list[child+1], &h.list[child]) {
+			child++
+		}
+		if !h.before(&h.list[child], &c) {
+			break
+		}
+		h.list[i] = h.list[child]
+		i = child
+	}
+	h.list[i] = c
+	return first
+}

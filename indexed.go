@@ -1,0 +1,218 @@
+package orbit
+
+import (
+	"log/slog"
+	"slices"
+)
+
+// Indexed is the [PlacementEngine] for large constellations. It chooses exactly what [Exhaustive] chooses, and
+// looks at a few nodes for that, by two ways:
+//
+//	a score that is Bounded     one index of boxes over all node states, which all specs share; nothing is
+//	                            kept per spec but what it has to do with each kind of node
+//	any other                   the scores of all nodes are kept per spec; after a change only the nodes that
+//	                            have changed are rated again
+//
+// Specs are told apart by identity: those that a ledger hands out are one pointer for all that are equal. One
+// that no ledger has seen is scanned for, as Exhaustive does; and so is every spec on a few nodes.
+//
+// The zero value works. Do not change the fields after the first Sync. Memory is bounded: what is known of specs
+// that have not been asked for in a long time is dropped.
+type Indexed struct {
+	// Nil: SpreadScore.
+	Score  Score
+	Filter Filter
+	// Breaks ties; 0: by node id.
+	Seed uint64
+
+	books   workset
+	rater   rater
+	index   boxIndex
+	front   front
+	classes map[*Spec]*specClass
+	// Counts calls of Best, and of Sync.
+	clock, syncs uint64
+	version      uint64
+	scratch      slotSet
+	rankedBytes  int
+	stats        indexedStats
+}
+
+// indexedStats count since the last Sync, beside what index and front count.
+type indexedStats struct{ asked, scanned, rated, ranked, rankings int }
+
+// Sync implements [PlacementEngine].
+func (e *Indexed) Sync(view *View) {
+	e.books.sync(view, e.Seed)
+	e.rater = newRater(&e.books, e.Score, e.Filter)
+	e.index.books = &e.books
+	e.index.bounded, _ = e.rater.score.(Bounded)
+	e.syncs++
+	e.front = front{heap: e.front.heap}
+	e.index.moves, e.index.builds, e.stats = 0, 0, indexedStats{}
+	e.drop()
+}
+
+// Mark implements [PlacementEngine].
+func (e *Indexed) Mark() int { return len(e.books.undo) }
+
+// Rollback implements [PlacementEngine].
+func (e *Indexed) Rollback(mark int) { e.books.rollback(mark) }
+
+// Reserve implements [PlacementEngine].
+func (e *Indexed) Reserve(c *Capsule, choice Choice) Proposal { return e.books.reserve(c, choice) }
+
+// scanBelow is the number of nodes up to which looking at all of them is as fast as an index.
+const scanBelow = 16
+
+// Best implements [PlacementEngine].
+func (e *Indexed) Best(spec *Spec) (Choice, error) {
+	if e.books.view == nil {
+		return Choice{}, notSynced()
+	}
+	e.stats.asked++
+	if spec.self != spec || len(e.books.nodes) <= scanBelow {
+		e.stats.scanned++
+		return e.rater.scan(spec, e.books.peers(spec))
+	}
+	c := e.class(spec)
+	best, ok := e.search(c)
+	if !ok {
+		best = e.rank(c)
+	}
+	return e.rater.choice(best, spec, c.near)
+}
+
+// class returns what is known of a spec.
+func (e *Indexed) class(spec *Spec) *specClass {
+	if v, ok := e.rater.score.(Versioned); ok {
+		if version := v.Version(); version != e.version {
+			e.version = version
+			e.forget()
+		}
+	}
+	c := e.classes[spec]
+	if c == nil {
+		c = newSpecClass(spec)
+		if e.classes == nil {
+			e.classes = map[*Spec]*specClass{}
+		}
+		e.classes[spec] = c
+		if e.index.kinds.learn(spec) {
+			e.index.cursor = 0 // divide anew
+		}
+	}
+	e.clock++
+	c.used = e.clock
+	if c.nearAt != e.syncs {
+		c.near, c.nearAt = e.books.peers(spec), e.syncs
+	}
+	return c
+}
+
+// search looks in the index that all specs share; false: the score cannot bound itself for this spec.
+func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
+	x := &e.index
+	if x.bounded == nil || c.boundless || !x.kinds.ranked(c.spec) {
+		return best, false
+	}
+	touched, all := x.follow()
+	switch {
+	case all:
+		x.build(c.probe(x))
+		e.front.begin(c, x)
+	case e.front.class != c:
+		x.settle(c.probe(x))
+		e.front.begin(c, x)
+	default:
+		for _, slot := range touched {
+			e.front.consider(slot, x, &e.rater)
+		}
+	}
+	if c.boundless || !x.kinds.ranked(c.spec) {
+		e.front.class = nil
+		return best, false
+	}
+	return e.front.next(x, &e.rater), true
+}
+
+// rank keeps the scores of all nodes for this spec.
+func (e *Indexed) rank(c *specClass) Choice {
+	if c.ranking == nil {
+		c.ranking = &ranking{}
+	}
+	before := c.ranking.bytes()
+	rated, all := c.ranking.follow(c, &e.rater, &e.scratch)
+	e.stats.rated += rated
+	e.stats.ranked++
+	e.stats.rankings += btoi(all)
+	if e.rankedBytes += c.ranking.bytes() - before; e.rankedBytes > maxRanked {
+		e.dropRankings(c)
+	}
+	return c.ranking.best(&e.books)
+}
+
+// Bounds of what is kept per spec: rankings in bytes, and pairs of specs and kinds of nodes.
+const (
+	maxRanked = 128 << 20
+	maxPairs  = 1 << 18
+)
+
+// dropRankings drops the rankings of the specs that have not been asked for longest, until half of the room is
+// free. It keeps the one in use.
+func (e *Indexed) dropRankings(inUse *specClass) {
+	for _, c := range e.oldest() {
+		if e.rankedBytes <= maxRanked/2 {
+			return
+		}
+		if c.ranking != nil && c != inUse {
+			e.rankedBytes -= c.ranking.bytes()
+			c.ranking = nil
+		}
+	}
+}
+
+// drop forgets the older half of the specs when there are too many.
+func (e *Indexed) drop() {
+	if len(e.classes)*max(len(e.index.kinds.like), 16) <= maxPairs {
+		return
+	}
+	old := e.oldest()
+	for _, c := range old[:len(old)/2] {
+		if c.ranking != nil {
+			e.rankedBytes -= c.ranking.bytes()
+		}
+		delete(e.classes, c.spec)
+	}
+}
+
+// oldest lists what is known of specs, those first that have not been asked for longest.
+func (e *Indexed) oldest() []*specClass {
+	out := make([]*specClass, 0, len(e.classes))
+	for _, c := range e.classes {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *specClass) int { return int(a.used) - int(b.used) })
+	return out
+}
+
+// forget drops all that was computed with the score.
+func (e *Indexed) forget() {
+	clear(e.classes)
+	e.rankedBytes = 0
+	e.front.class = nil
+}
+
+// Notes says what the engine has done since the last Sync, for [Plan.Notes].
+func (e *Indexed) Notes() []slog.Attr {
+	return []slog.Attr{
+		slog.Int("asked", e.stats.asked),
+		slog.Int("hits", e.front.hits),
+		slog.Int("searches", e.front.searches),
+		slog.Int("boxes", e.front.boxes),
+		slog.Int("rated", e.front.rated+e.stats.rated),
+		slog.Int("moved", e.index.moves),
+		slog.Int("rebuilds", e.index.builds+e.stats.rankings),
+		slog.Int("scanned", e.stats.scanned),
+	}
+}

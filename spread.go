@@ -1,0 +1,118 @@
+package orbit
+
+// The constants of [SpreadScore].
+const (
+	spreadPerCapsule = 5.0
+	spreadDomain     = 2.5
+)
+
+// SpreadScore is the services score of "Many Schedulers, One Commit Loop", number for number:
+//
+//	  mean over the nonzero dimensions of the node of remaining/available after placing
+//	+ 5.0 for each capsule already on the node
+//	- the weights of the preferences that match
+//	- 2.5 if the node's failure domain is one that the spec spreads across
+//	not below 0
+//
+// Though it speaks of stranded resources it spreads and never packs: the first term is at most 1, so a
+// node with one capsule less always wins unless preferences or domains outweigh 5.0, and among equals the
+// first term prefers the node whose free part shrinks most. It mixes units, and the floor at 0 makes all
+// good nodes alike. Available is what is free before placing.
+type SpreadScore struct{}
+
+// Score rates the node; tie is always 0.
+func (SpreadScore) Score(node *NodeState, _ *Report, spec *Spec) (value, tie float64) {
+	value = stranded(node, spec) + spreadPerCapsule*float64(node.Capsules)
+	for i := range spec.Prefer {
+		if p := &spec.Prefer[i]; p.Matches(node.Node.Labels) {
+			value -= p.Weight
+		}
+	}
+	if spec.spreadsAcross(node.Node) {
+		value -= spreadDomain
+	}
+	return max(value, 0), 0
+}
+
+// stranded is the mean, over dimensions with something free, of the part of it that remains after placing.
+func stranded(node *NodeState, spec *Spec) float64 {
+	sum, n := 0.0, 0
+	want, capacity := &spec.Envelope.Reservation, &node.Node.Capacity
+	for d, used := range &node.used {
+		available := capacity[d] - used
+		if available > 0 {
+			sum += float64(available-want[d]) / float64(available)
+			n++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / float64(n)
+}
+
+// Bound adds up the same terms in the same order, each at its least, so that it is exact for a single node.
+func (SpreadScore) Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+	var less []float64
+	for i := range spec.Prefer {
+		if p := &spec.Prefer[i]; p.Matches(like.Labels) {
+			less = append(less, p.Weight)
+		}
+	}
+	if spec.spreadsAcross(like) {
+		less = append(less, spreadDomain)
+	}
+	return func(least, most *Extent) (value, tie float64) {
+		value = leastStranded(least, most, spec) + spreadPerCapsule*float64(least.Capsules())
+		for _, weight := range less {
+			value -= weight
+		}
+		return max(value, 0), 0
+	}
+}
+
+// Up to here integers are exact as floats, and quotients of them keep their order.
+const exactFloat = 1 << 53
+
+// leastStranded is the least that stranded can be. Each term grows with what is available, and is 1 where
+// nothing is wanted. A dimension that is free on some of the nodes only, and of which nothing is wanted, is left
+// out: with one more 1 the mean is higher. Where rounding could bring that about or not, a little is taken off.
+func leastStranded(least, most *Extent, spec *Spec) float64 {
+	sum, n, rounding := 0.0, 0, 0.0
+	for d, want := range &spec.Envelope.Reservation {
+		available := least[extentFree+d]
+		if want > 0 {
+			if available = max(available, want); most[extentFree+d] > exactFloat {
+				rounding = 1e-9
+			}
+			sum += float64(available-want) / float64(available)
+			n++
+		} else if available > 0 {
+			sum++
+			n++
+		} else if most[extentFree+d] > 0 {
+			rounding = 1e-9
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum/float64(n) - rounding
+}
+
+// spreadsAcross reports whether the node is in one of the failure domains that the spec names.
+func (s *Spec) spreadsAcross(n *Node) bool {
+	if len(s.Spread.Names) == 0 {
+		return false
+	}
+	domain, ok := n.Labels[s.Spread.Level]
+	if !ok {
+		return false
+	}
+	for _, name := range s.Spread.Names {
+		if name == domain {
+			return true
+		}
+	}
+	return false
+}
