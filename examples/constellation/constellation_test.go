@@ -36,7 +36,7 @@ func TestEveryEngineAndOrderPlacesAll(t *testing.T) {
 					if engine == "exhaustive" {
 						require.NotContains(t, out, "sampled")
 					} else if navigators == "1" { // of several, the one that samples may be done before the others
-						require.Contains(t, out, "by 32 calls sampled at 4 points")
+						require.Contains(t, out, "by 64 calls sampled at 4 points")
 					}
 					for _, stage := range []string{"submit", "view", "plan", "propose", "view\\+plan\\+propose", "wall", "floor"} {
 						require.Regexp(t, `(?m)^`+stage+` +[0-9.]+s +[0-9.]+ `, out)

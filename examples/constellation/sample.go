@@ -23,7 +23,7 @@ type sampler struct {
 const (
 	quarters = 4
 	// Timed calls in a sample.
-	callsPerSample = 8
+	callsPerSample = 16
 )
 
 // sample is the outcome of some calls of Exhaustive.Best.
