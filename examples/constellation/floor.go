@@ -1,0 +1,88 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// placement is one that the run has made.
+type placement struct {
+	capsule   orbit.CapsuleID
+	node      orbit.NodeID
+	want      *orbit.Resources
+	submitted uint64
+}
+
+// placementsOf lists what is placed, in the order of submission.
+func placementsOf(state *orbit.State) []placement {
+	out := make([]placement, 0, state.CapsuleCount()-state.PendingCount())
+	for c := range state.Capsules() {
+		if c.Placed() {
+			out = append(out, placement{c.ID, c.Node, &c.Spec.Envelope.Reservation, c.Submitted})
+		}
+	}
+	slices.SortFunc(out, func(a, b placement) int { return cmp.Compare(a.submitted, b.submitted) })
+	return out
+}
+
+// recorder is the floor: what it costs merely to record a placement, given the ids of a capsule and of a
+// node: lock, find the node, check the fit, subtract, insert the capsule's id into a map.
+type recorder struct {
+	mu     sync.Mutex
+	nodes  map[orbit.NodeID]*recorded
+	placed map[orbit.CapsuleID]orbit.NodeID
+}
+
+type recorded struct{ capacity, used orbit.Resources }
+
+func (r *recorder) place(c orbit.CapsuleID, node orbit.NodeID, want orbit.Resources) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.nodes[node]
+	for d := range want {
+		if want[d] > n.capacity[d]-n.used[d] {
+			return false
+		}
+	}
+	for d := range want {
+		n.used[d] += want[d]
+	}
+	r.placed[c] = node
+	return true
+}
+
+// floorRuns is how often the floor is measured; the median counts.
+const floorRuns = 3
+
+// floor records all placements on empty nodes and returns what each one took on average.
+func floor(state *orbit.State, placements []placement) (time.Duration, error) {
+	if len(placements) == 0 {
+		return 0, nil
+	}
+	took := make([]time.Duration, floorRuns)
+	for i := range took {
+		r := recorder{nodes: map[orbit.NodeID]*recorded{}, placed: map[orbit.CapsuleID]orbit.NodeID{}}
+		for n := range state.Nodes() {
+			r.nodes[n.Node.ID] = &recorded{capacity: n.Node.Capacity}
+		}
+		runtime.GC()
+		start := time.Now()
+		for _, p := range placements {
+			if !r.place(p.capsule, p.node, *p.want) {
+				return 0, fmt.Errorf("the floor has no room on node %q for capsule %q, which the ledger has placed there", p.node, p.capsule)
+			}
+		}
+		took[i] = time.Since(start)
+		if len(r.placed) != len(placements) {
+			return 0, fmt.Errorf("the floor has recorded %d of %d placements; there are capsules with the same id", len(r.placed), len(placements))
+		}
+	}
+	slices.Sort(took)
+	return took[floorRuns/2], nil
+}

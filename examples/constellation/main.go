@@ -1,0 +1,110 @@
+// Constellation schedules a whole constellation from scratch through the real loop and ledger, and says what
+// each stage cost: in time, and as a multiple of the floor, which is what it costs merely to record the same
+// placements. Machines and work are made up from a seed.
+//
+//	go run ./examples/constellation -nodes 50000 -capsules 1000000 -classes 1000 -engine indexed
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// engines are the placement engines by name. Each navigator has one of its own, with a seed of its own, and
+// all rate nodes by the same score, which is the default.
+var engines = map[string]func(seed uint64) orbit.PlacementEngine{
+	"exhaustive": func(seed uint64) orbit.PlacementEngine { return &orbit.Exhaustive{Score: scoring, Seed: seed} },
+	"indexed":    func(seed uint64) orbit.PlacementEngine { return &orbit.Indexed{Score: scoring, Seed: seed} },
+	"sampled":    func(seed uint64) orbit.PlacementEngine { return &orbit.Sampled{Score: scoring, Seed: seed} },
+}
+
+var (
+	engineNames = []string{"indexed", "exhaustive", "sampled"}
+	orderNames  = []string{"shuffled", "grouped"}
+	scoring     = orbit.SpreadScore{}
+)
+
+type options struct {
+	nodes, capsules, classes int
+	engine, order            string
+	navigators, plan         int
+	seed                     uint64
+	cpuProfile, memProfile   string
+	stray                    []string // arguments that are no flags
+}
+
+func main() {
+	log.SetFlags(0)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
+	o, err := parse(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		os.Exit(2) // it has been said
+	}
+	if err := profiled(o, func() error { return schedule(ctx, o, os.Stdout, os.Stderr) }); err != nil {
+		log.Fatal("constellation: ", err)
+	}
+}
+
+// parse reads the flags. What is wrong with their form is said on the writer.
+func parse(args []string, w io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("constellation", flag.ContinueOnError)
+	f.SetOutput(w)
+	f.Usage = func() {
+		fmt.Fprintln(w, "Constellation schedules made-up capsules on made-up machines from scratch, and says what it cost.\n\nFlags:")
+		f.PrintDefaults()
+	}
+	f.IntVar(&o.nodes, "nodes", 5_000, "machines, of five kinds, in three zones")
+	f.IntVar(&o.capsules, "capsules", 100_000, "capsules to place: services, batch sweeps, best effort, work for devices; 20 a node fill a third of the constellation")
+	f.IntVar(&o.classes, "classes", 200, "kinds of capsules; all of a kind ask for the same")
+	f.StringVar(&o.engine, "engine", "indexed", "how a node is chosen: indexed (the best, from what is known of capsules alike), exhaustive (the best, by rating every node for every capsule: slow), sampled (the best of some)")
+	f.IntVar(&o.navigators, "navigators", 1, "schedulers that work at the same time, each on a share of the kinds")
+	f.StringVar(&o.order, "order", "shuffled", "order of submission: shuffled (kinds at random), or grouped (kind by kind)")
+	f.IntVar(&o.plan, "plan", 1_000, "most capsules planned in one pass")
+	f.Uint64Var(&o.seed, "seed", 1, "decides what is made up; the same seed gives the same")
+	f.StringVar(&o.cpuProfile, "cpuprofile", "", "`file` to write a CPU profile to")
+	f.StringVar(&o.memProfile, "memprofile", "", "`file` to write a profile of all allocations to, at the end")
+	err = f.Parse(args)
+	o.stray = f.Args()
+	return o, err
+}
+
+func (o options) check() error {
+	if len(o.stray) > 0 {
+		return fmt.Errorf("unexpected argument %q; everything is set by flags", o.stray[0])
+	}
+	for _, c := range []struct {
+		flag        string
+		value, most int
+	}{
+		{"-nodes", o.nodes, 10_000_000}, {"-capsules", o.capsules, 100_000_000}, {"-classes", o.classes, 1_000_000},
+		{"-navigators", o.navigators, 1_000}, {"-plan", o.plan, 1_000_000},
+	} {
+		if c.value < 1 || c.value > c.most {
+			return fmt.Errorf("%s is %d; it must be at least 1 and at most %d", c.flag, c.value, c.most)
+		}
+	}
+	if o.classes > o.capsules {
+		return fmt.Errorf("-classes is %d, but there are only %d capsules; each class needs one", o.classes, o.capsules)
+	}
+	if engines[o.engine] == nil {
+		return fmt.Errorf("unknown engine %q; there are %s", o.engine, strings.Join(engineNames, ", "))
+	}
+	if !slices.Contains(orderNames, o.order) {
+		return fmt.Errorf("unknown order %q; there are %s", o.order, strings.Join(orderNames, ", "))
+	}
+	return nil
+}
