@@ -133,7 +133,7 @@ func TestScoresDoNotAllocate(t *testing.T) {
 func everyScore() []orbit.Score {
 	return []orbit.Score{
 		score.BestFit{}, score.DotProduct{}, score.Random{}, score.LeastAllocated{}, score.MostAllocated{},
-		score.Balance{}, score.Preferences{}, score.Domains{}, score.Crowding{},
+		score.Balance{}, score.Preferences{}, score.Domains{}, score.Crowding{}, toldOfMuch(),
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package score has ready scores for a navigator's [orbit.PlacementEngine]. Lower is better in all of them.
 //
-// There are two kinds. [BestFit], [DotProduct] and [Random] are whole policies, taken from the openb trace
-// experiment ("Beware of Fragmentation", USENIX ATC'23), so that results can be compared with published
+// There are two kinds. [BestFit], [DotProduct], [FGD] and [Random] are whole policies, taken from the openb
+// trace experiment ("Beware of Fragmentation", USENIX ATC'23), so that results can be compared with published
 // ones. The others are building blocks: each runs from 0 (best) to 1 (worst), whatever the units of what it
 // looks at, so that they add up to something that can be reasoned about:
 //

@@ -25,6 +25,11 @@ func TestOpenbPolicies(t *testing.T) {
 		t.Skip("replays the openb trace; not in short mode")
 	}
 	nodes, pods := openb(t)
+	var specs []*orbit.Spec
+	for _, p := range pods {
+		specs = append(specs, p.Spec)
+	}
+	typical := score.Typical(specs)
 	seeds := 2
 	if text := os.Getenv("ORBIT_OPENB_SEEDS"); text != "" {
 		_, err := fmt.Sscan(text, &seeds)
@@ -37,6 +42,7 @@ func TestOpenbPolicies(t *testing.T) {
 		policy    func(seed uint64) orbit.Score
 	}{
 		{"bestfit", 93.08, 0.35, func(uint64) orbit.Score { return score.BestFit{} }},
+		{"fgd", 95.39, 0.35, func(uint64) orbit.Score { return score.FGD{Typical: typical} }},
 		{"dotprod", 90.85, 0.35, func(uint64) orbit.Score { return score.DotProduct{} }},
 		{"random", 87.47, 0.6, func(seed uint64) orbit.Score { return score.Random{Seed: seed} }},
 	} {
@@ -91,12 +97,26 @@ func replay(t *testing.T, nodes []orbit.Node, arrivals []sim.Capsule, policy orb
 			continue
 		}
 		id := states[best].Node.ID
-		set, ok := states[best].PickDevices(c.Spec.Devices)
-		require.True(t, ok)
+		set := pick(t, policy, states[best], c.Spec)
 		state = propose(orbit.Submit{IDs: []orbit.CapsuleID{c.ID}, Spec: c.Spec}, orbit.Place{Capsule: c.ID, Node: id, Devices: set})
 		states[best] = state.Node(id)
 		milli += sim.DeviceDemand(c.Spec)
 	}
 	require.NoError(t, state.Verify())
 	return milli
+}
+
+// pick asks the policy for the device instances, if it chooses them, and else the node.
+func pick(t *testing.T, policy orbit.Score, n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSet {
+	picker, chooses := policy.(interface {
+		PickDevices(*orbit.NodeState, *orbit.Spec) (orbit.DeviceSet, bool)
+	})
+	if chooses {
+		if set, ok := picker.PickDevices(n, spec); ok {
+			return set
+		}
+	}
+	set, ok := n.PickDevices(spec.Devices)
+	require.True(t, ok)
+	return set
 }

@@ -4,7 +4,7 @@
 // the same shape.
 //
 //	go run ./examples/replay -nodes openb_node_list_gpu_node.csv -pods openb_pod_list_default.csv \
-//	    -policy bestfit,dotprod,random -seeds 10 -inflate 1.3
+//	    -policy fgd,bestfit,dotprod,random -seeds 10 -inflate 1.3
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime"
@@ -30,17 +31,25 @@ import (
 // firstSeed is that of the published experiment.
 const firstSeed = 42
 
-// policies are the scores by name. A random one has the seed of its run.
-var policies = map[string]func(seed uint64) orbit.Score{
-	"bestfit": func(uint64) orbit.Score { return score.BestFit{} },
-	"dotprod": func(uint64) orbit.Score { return score.DotProduct{} },
-	"random":  func(seed uint64) orbit.Score { return score.Random{Seed: seed} },
-	"spread":  func(uint64) orbit.Score { return orbit.SpreadScore{} },
+// policies are the scores by name. Each is made for one run: from the list of capsules before inflation,
+// and the seed.
+var policies = map[string]func(list []sim.Capsule, seed uint64) orbit.Score{
+	"bestfit": func([]sim.Capsule, uint64) orbit.Score { return score.BestFit{} },
+	"dotprod": func([]sim.Capsule, uint64) orbit.Score { return score.DotProduct{} },
+	"fgd":     func(list []sim.Capsule, _ uint64) orbit.Score { return score.FGD{Typical: score.Typical(specs(list))} },
+	"random":  func(_ []sim.Capsule, seed uint64) orbit.Score { return score.Random{Seed: seed} },
+	"spread":  func([]sim.Capsule, uint64) orbit.Score { return orbit.SpreadScore{} },
+}
+
+// engines are the placement engines by name. One belongs to one run.
+var engines = map[string]func(policy orbit.Score) orbit.PlacementEngine{
+	"exhaustive": func(policy orbit.Score) orbit.PlacementEngine { return &orbit.Exhaustive{Score: policy} },
 }
 
 type options struct {
 	nodes, pods string
 	policies    []string
+	engine      string
 	seeds       int
 	inflate     float64
 	stray       []string // arguments that are no flags
@@ -52,7 +61,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a cluster of the same shape")
 	flag.StringVar(&o.pods, "pods", "", "openb pod list (CSV)")
-	list := flag.String("policy", "bestfit,dotprod,random", "policies, separated by commas: bestfit, dotprod, random, spread")
+	list := flag.String("policy", "fgd,bestfit,dotprod,random", "policies, separated by commas: "+names(policies))
+	flag.StringVar(&o.engine, "engine", "exhaustive", "placement engine: "+names(engines))
 	flag.IntVar(&o.seeds, "seeds", 3, "runs of each policy, with seeds from 42 on")
 	flag.Float64Var(&o.inflate, "inflate", 1.3, "arriving device demand, as a part of the capacity")
 	flag.Parse()
@@ -96,7 +106,7 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 				if err != nil {
 					return err
 				}
-				results[p][i], err = run(ctx, nodes, arrivals, policies[name](seed))
+				results[p][i], err = run(ctx, nodes, arrivals, engines[o.engine](policies[name](pods, seed)))
 				progress.done(name, seed, err)
 				return err
 			})
@@ -127,10 +137,27 @@ func (o options) check() error {
 			return fmt.Errorf("policy %q is named twice", name)
 		}
 		if policies[name] == nil {
-			return fmt.Errorf("unknown policy %q; there are bestfit, dotprod, random, spread", name)
+			return fmt.Errorf("unknown policy %q; there are %s", name, names(policies))
 		}
 	}
+	if engines[o.engine] == nil {
+		return fmt.Errorf("unknown engine %q; there are %s", o.engine, names(engines))
+	}
 	return nil
+}
+
+// names lists what there is to choose from.
+func names[T any](choices map[string]T) string {
+	return strings.Join(slices.Sorted(maps.Keys(choices)), ", ")
+}
+
+// specs has one entry for each capsule.
+func specs(list []sim.Capsule) []*orbit.Spec {
+	out := make([]*orbit.Spec, len(list))
+	for i, c := range list {
+		out[i] = c.Spec
+	}
+	return out
 }
 
 func load(o options) ([]orbit.Node, []sim.Capsule, error) {

@@ -15,7 +15,7 @@ import (
 type curve []float64
 
 // run replays one stream of arrivals against an empty cluster.
-func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, policy orbit.Score) (curve, error) {
+func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, placement orbit.PlacementEngine) (curve, error) {
 	ledger := &orbit.MemoryLedger{}
 	for i := range nodes {
 		if _, err := ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: nodes[i]}}}); err != nil {
@@ -25,7 +25,7 @@ func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, policy
 	engine := &orbit.Engine{
 		Name: "replay", Ledger: ledger, MaxPlan: len(arrivals),
 		ParkFor:   1, // nanosecond: every capsule gets its try, though others of its class have not fitted
-		Navigator: &nav.Services{Placement: &orbit.Exhaustive{Score: policy}},
+		Navigator: &nav.Services{Placement: placement},
 	}
 	capacity := float64(sim.DeviceCapacity(nodes))
 	out, arrived, allocated := curve{0}, 0.0, 0.0

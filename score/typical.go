@@ -1,0 +1,64 @@
+package score
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Shape is what a number of capsules ask for alike.
+type Shape struct {
+	// How many they are; only the ratio between shapes counts.
+	Capsules int
+	CPU      int64 // milli-cores
+	Devices  orbit.DeviceRequest
+}
+
+// typicalPercent is how much of the work its typical shapes cover.
+const typicalPercent = 95
+
+// Typical returns the shapes that work typically has, from a list with one spec for each capsule: the most
+// frequent ones, as many as it takes to cover 95% of the list. Those that ask for less of a device come
+// first, and win where the last place is contested; [FGD] takes shapes in any order and is fastest in this
+// one.
+func Typical(specs []*orbit.Spec) []Shape {
+	shapes := shapesOf(specs)
+	slices.SortFunc(shapes, func(a, b Shape) int {
+		return cmp.Or(cmp.Compare(b.Capsules, a.Capsules), compareRequests(a, b))
+	})
+	n, covered := 0, 0
+	for ; 100*covered < typicalPercent*len(specs); n++ {
+		covered += shapes[n].Capsules
+	}
+	shapes = slices.Clone(shapes[:n])
+	slices.SortFunc(shapes, compareRequests)
+	return shapes
+}
+
+// shapesOf counts, in no order.
+func shapesOf(specs []*orbit.Spec) []Shape {
+	type key struct {
+		cpu          int64
+		count, milli int
+		models       string
+	}
+	found := map[key]Shape{}
+	for _, s := range specs {
+		cpu, d := s.Envelope.Reservation[orbit.CPU], s.Devices
+		k := key{cpu, d.Count, d.Milli, strings.Join(d.Models, "\x00")}
+		found[k] = Shape{Capsules: found[k].Capsules + 1, CPU: cpu, Devices: d}
+	}
+	return slices.Collect(maps.Values(found))
+}
+
+func compareRequests(a, b Shape) int {
+	return cmp.Or(
+		cmp.Compare(a.Devices.Milli, b.Devices.Milli),
+		cmp.Compare(a.Devices.Count, b.Devices.Count),
+		cmp.Compare(a.CPU, b.CPU),
+		slices.Compare(a.Devices.Models, b.Devices.Models),
+	)
+}
