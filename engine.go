@@ -169,13 +169,14 @@ func (e *Engine) Pass(ctx context.Context) Round {
 
 // planAndPropose is the second half of a pass, if there is work.
 func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
-	most := cmp.Or(e.MaxPlan, 1000)
+	start, most := time.Now(), cmp.Or(e.MaxPlan, 1000)
 	pending := e.view.queue.take(most, e.view.state, e.stuck)
 	e.stuck = false
+	round.Viewing += time.Since(start)
 	if round.Pending = len(pending); round.Pending == 0 {
 		return
 	}
-	start := time.Now()
+	start = time.Now()
 	plan, unfit, err := e.plan(ctx, slices.Clone(pending)) // it may do with the slice as it likes
 	if err != nil {
 		round.Errors = append(round.Errors, err)

@@ -5,6 +5,7 @@ package nav
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/orbitsched/orbit"
 )
@@ -13,7 +14,7 @@ import (
 // one capsule at a time, highest priority first, reserving as it goes so that it never oversubscribes by
 // itself. The zero value spreads ([orbit.SpreadScore]) over all nodes.
 type Services struct {
-	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Exhaustive].
+	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Indexed].
 	Placement orbit.PlacementEngine
 }
 
@@ -22,14 +23,21 @@ func (s *Services) Claims(_ string, class orbit.AppClass) bool {
 	return class == orbit.LatencySensitive || class == orbit.BestEffort
 }
 
+// noter is a placement engine that says what it has done.
+type noter interface{ Notes() []slog.Attr }
+
 // Plan finds the best node for each capsule. Within one plan room only shrinks, so a class that did not fit
 // is not tried again.
 func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Placement == nil {
-		s.Placement = &orbit.Exhaustive{}
+		s.Placement = &orbit.Indexed{}
 	}
 	s.Placement.Sync(view)
-	return greedy(ctx, s.Placement, pending)
+	plan, err := greedy(ctx, s.Placement, pending)
+	if n, ok := s.Placement.(noter); ok {
+		plan.Notes = n.Notes()
+	}
+	return plan, err
 }
 
 // greedy places capsule by capsule. When ctx ends it returns what it has so far, and the context's error.

@@ -1,0 +1,166 @@
+package orbit
+
+import (
+	"cmp"
+	"log/slog"
+	"math/rand/v2"
+)
+
+// Sampled is the [PlacementEngine] of relaxed randomization: it looks at nodes in random order, none twice,
+// until enough of them fit, and takes the best of those. What that costs depends on how many nodes fit, not on
+// how many there are: where few fit it looks at more, and where none does at all of them, for the answer that
+// nothing fits is exact. It serves any score, with nothing to keep up to date, at a price in quality.
+//
+// The zero value works. The same calls with the same Seed make the same choices; give each of several
+// navigators another one. Do not change the fields after the first Sync. The idea is Borg's ("Large-scale cluster
+// management at Google with Borg", EuroSys 2015, §3.4).
+type Sampled struct {
+	// Nil: SpreadScore.
+	Score  Score
+	Filter Filter
+	// Decides the order, and breaks ties; 0: by node id.
+	Seed uint64
+	// Nodes that fit to choose among; default 32.
+	Enough int
+	// Runners-up remembered for each spec, to be looked at again beside the next sample; default 0.
+	Remember int
+
+	books workset
+	rater rater
+	rng   *rand.Rand
+	// All nodes, in the order in which they were drawn last; and where each is in it, plus 1.
+	order []int32
+	place []int32
+	// Of books.changes.
+	cursor uint64
+	// The best of earlier samples, by spec, best first.
+	runnersUp map[*Spec][]int32
+	seen      slotSet
+	best      []Choice
+	rated     int
+}
+
+// Sync implements [PlacementEngine].
+func (e *Sampled) Sync(view *View) {
+	e.books.sync(view, e.Seed)
+	e.rater = newRater(&e.books, e.Score, e.Filter)
+	if e.rng == nil {
+		e.rng = rand.New(rand.NewPCG(e.Seed, uint64(len("sampled"))))
+	}
+	touched, next, all := e.books.changes.since(e.cursor)
+	e.cursor = next
+	if all {
+		touched = nil
+		e.order, e.place = e.order[:0], e.place[:0]
+	}
+	for len(e.place) < len(e.books.nodes) {
+		e.place = append(e.place, 0)
+		touched = append(touched[:len(touched):len(touched)], int32(len(e.place)-1))
+	}
+	for _, slot := range touched {
+		e.list(slot)
+	}
+	e.rated = 0
+}
+
+// list puts a node into the order, or takes it out when it has left.
+func (e *Sampled) list(slot int32) {
+	at := e.place[slot] - 1
+	switch there := e.books.nodes[slot] != nil; {
+	case there && at < 0:
+		e.order = append(e.order, slot)
+		e.place[slot] = int32(len(e.order))
+	case !there && at >= 0:
+		e.swap(int(at), len(e.order)-1)
+		e.order = e.order[:len(e.order)-1]
+		e.place[slot] = 0
+	}
+}
+
+// swap exchanges two nodes in the order.
+func (e *Sampled) swap(i, j int) {
+	a, b := e.order[i], e.order[j]
+	e.order[i], e.order[j] = b, a
+	e.place[a], e.place[b] = int32(j+1), int32(i+1)
+}
+
+// Mark implements [PlacementEngine].
+func (e *Sampled) Mark() int { return len(e.books.undo) }
+
+// Rollback implements [PlacementEngine].
+func (e *Sampled) Rollback(mark int) { e.books.rollback(mark) }
+
+// Reserve implements [PlacementEngine].
+func (e *Sampled) Reserve(c *Capsule, choice Choice) Proposal { return e.books.reserve(c, choice) }
+
+// Best implements [PlacementEngine].
+func (e *Sampled) Best(spec *Spec) (Choice, error) {
+	if e.books.view == nil {
+		return Choice{}, notSynced()
+	}
+	near := e.books.peers(spec)
+	e.best = e.best[:0]
+	e.seen.clear(len(e.books.nodes))
+	for _, slot := range e.runnersUp[spec] {
+		e.look(slot, spec, near)
+	}
+	enough := cmp.Or(max(e.Enough, 0), 32) + len(e.best)
+	fit := len(e.best)
+	for i := 0; i < len(e.order) && fit < enough; i++ {
+		e.swap(i, i+e.rng.IntN(len(e.order)-i))
+		if e.look(e.order[i], spec, near) {
+			fit++
+		}
+	}
+	if len(e.best) == 0 {
+		return Choice{}, e.rater.why(spec, near)
+	}
+	e.remember(spec)
+	return e.rater.choice(e.best[0], spec, near)
+}
+
+// look rates a node that has not been looked at yet and files it among the best. It reports whether it fits.
+func (e *Sampled) look(slot int32, spec *Spec, near *peers) bool {
+	if !e.seen.add(slot) {
+		return false
+	}
+	e.rated++
+	n := e.books.nodes[slot]
+	value, tie, ok := e.rater.rate(n, spec, near)
+	if !ok {
+		return false
+	}
+	at := len(e.best)
+	for at > 0 && e.books.better(n, value, tie, &e.best[at-1]) {
+		at--
+	}
+	if keep := 1 + max(e.Remember, 0); at < keep {
+		if len(e.best) < keep {
+			e.best = append(e.best, Choice{})
+		}
+		copy(e.best[at+1:], e.best[at:])
+		e.best[at] = Choice{Node: n, Value: value, Tie: tie}
+	}
+	return true
+}
+
+// maxRemembered bounds the specs for which runners-up are kept.
+const maxRemembered = 1 << 14
+
+// remember keeps the best of this sample for the next. The winner stays among them: it may be good again.
+func (e *Sampled) remember(spec *Spec) {
+	if e.Remember <= 0 || spec.self != spec {
+		return
+	}
+	if len(e.runnersUp) >= maxRemembered || e.runnersUp == nil {
+		e.runnersUp = map[*Spec][]int32{}
+	}
+	kept := e.runnersUp[spec][:0]
+	for i := range e.best {
+		kept = append(kept, int32(e.best[i].Node.slot))
+	}
+	e.runnersUp[spec] = kept
+}
+
+// Notes says what the engine has done since the last Sync, for [Plan.Notes].
+func (e *Sampled) Notes() []slog.Attr { return []slog.Attr{slog.Int("rated", e.rated)} }
