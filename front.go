@@ -56,17 +56,29 @@ func (f *front) weigh(number int32, x *boxIndex) (c candidate, ok bool) {
 }
 
 // consider adds a node that has changed.
-func (f *front) consider(slot int32, x *boxIndex, r *rater) {
+func (f *front) consider(slot int32, x *boxIndex) {
 	n := x.books.nodes[slot]
-	f.rated++
-	if value, tie, ok := r.rate(n, f.class.spec, f.class.near); ok {
-		f.heap.push(candidate{value: value, tie: tie, rank: x.ranks[slot], at: slot, stamp: x.stamps[slot], stage: ratedStage})
+	if n == nil {
+		return
 	}
+	p := x.point(n)
+	f.candidate(&p, x)
+}
+
+// candidate adds a node that may fit.
+func (f *front) candidate(p *kd.Point, x *boxIndex) {
+	response, at := f.class.byKind[p.Kind], (*Extent)(&p.At)
+	if response == notSuited || !f.class.mayFit(at) {
+		return
+	}
+	value, tie := f.class.responses[response].least(at, at)
+	f.heap.push(candidate{value: value, tie: tie, rank: p.Rank, at: p.ID, stamp: x.stamps[p.ID], stage: nodeStage})
 }
 
 // next returns the best node; nil: none.
 func (f *front) next(x *boxIndex, r *rater) (best Choice) {
-	hit := 1
+	hit, before := 1, f.boxes
+	defer func() { x.tree.Opened(f.boxes - before) }()
 	for len(f.heap.list) > 0 {
 		top := &f.heap.list[0]
 		switch top.stage {
@@ -116,16 +128,12 @@ func (f *front) open(number int32, x *boxIndex) {
 	}
 }
 
-// list adds the nodes of a leaf that may fit, but for those that have changed: they are added one by one.
+// list adds the nodes of a leaf, but for those that have changed: they are added one by one.
 func (f *front) list(b *kd.Box, x *boxIndex) {
 	for i := range b.Points {
-		p := &b.Points[i]
-		response, at := f.class.byKind[p.Kind], (*Extent)(&p.At)
-		if response == notSuited || x.isMoved[p.ID] || !f.class.mayFit(at) {
-			continue
+		if p := &b.Points[i]; !x.isMoved[p.ID] {
+			f.candidate(p, x)
 		}
-		value, tie := f.class.responses[response].least(at, at)
-		f.heap.push(candidate{value: value, tie: tie, rank: p.Rank, at: p.ID, stamp: x.stamps[p.ID], stage: nodeStage})
 	}
 }
 

@@ -126,7 +126,7 @@ func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
 		e.front.begin(c, x)
 	default:
 		for _, slot := range touched {
-			e.front.consider(slot, x, &e.rater)
+			e.front.consider(slot, x)
 		}
 	}
 	if c.boundless || !x.kinds.ranked(c.spec) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Build replaces all points by these, which it reorders.
+// Build replaces all points by these.
 func (t *Tree) Build(points []Point, probe Probe) {
 	t.Clear()
 	if len(points) == 0 {
@@ -17,7 +17,15 @@ func (t *Tree) Build(points []Point, probe Probe) {
 		t.admit(&points[i])
 	}
 	t.root = t.newLeaf(0)
-	t.grow(t.root, points, probe)
+	t.growAll(t.root, points, probe)
+}
+
+// Rebuild builds the tree anew from its own points, as they lie now.
+func (t *Tree) Rebuild(probe Probe) {
+	if t.root != 0 {
+		t.points = t.collect(t.points[:0], t.root)
+		t.Build(t.points, probe)
+	}
 }
 
 // collect lists the points below a box.
@@ -33,52 +41,93 @@ func (t *Tree) collect(points []Point, at int32) []Point {
 func (t *Tree) cutLeaf(at int32, probe Probe) {
 	t.points = t.collect(t.points[:0], at)
 	t.boxes[at].Points = t.boxes[at].Points[:0]
-	t.grow(at, t.points, probe)
+	t.growAll(at, t.points, probe)
 }
 
-// grow fills an empty leaf with points, cutting it as often as it takes. It requires at least one point.
-func (t *Tree) grow(at int32, points []Point, probe Probe) {
-	b := &t.boxes[at]
-	b.Size, b.Kinds = 0, 0
+// growAll fills an empty leaf with all these points.
+func (t *Tree) growAll(at int32, points []Point, probe Probe) {
+	t.order = t.order[:0]
 	for i := range points {
-		b.add(&points[i], t.live)
+		t.order = append(t.order, int32(i))
 	}
-	if len(points) > LeafSize {
-		if c, ok := t.choose(b, points, probe); ok {
+	t.grow(at, points, t.order, probe)
+}
+
+// grow fills an empty leaf with some of the points, cutting it as often as it takes. It requires at least one.
+func (t *Tree) grow(at int32, points []Point, some []int32, probe Probe) {
+	b := &t.boxes[at]
+	b.Size = int32(len(some))
+	if len(some) > LeafSize {
+		if c, ok := t.choose(b, points, some, probe); ok {
 			b.cut = c
-			n := c.divide(points)
+			n := c.divide(points, some)
 			left, right := t.newLeaf(at), t.newLeaf(at)
 			t.boxes[at].Left, t.boxes[at].Right = left, right
-			t.grow(left, points[:n], probe)
-			t.grow(right, points[n:], probe)
+			t.grow(left, points, some[:n], probe)
+			t.grow(right, points, some[n:], probe)
+			l, r := &t.boxes[left], &t.boxes[right]
+			b = &t.boxes[at]
+			b.Least, b.Most = l.Least, l.Most
+			b.combine(l, r, t.live)
 			return
 		}
 	}
-	for i := range points {
+	for _, i := range some {
 		t.list(at, &points[i])
 	}
+	b.Least, b.Most = b.Points[0].At, b.Points[0].At
+	b.measure(t.live)
 }
 
 // divide puts the points below the cut first and returns how many they are.
-func (c *cut) divide(points []Point) int {
+func (c *cut) divide(points []Point, some []int32) int {
 	n := 0
-	for i := range points {
-		if c.below(&points[i]) {
-			points[i], points[n] = points[n], points[i]
+	for i, at := range some {
+		if c.below(&points[at]) {
+			some[i], some[n] = some[n], at
 			n++
 		}
 	}
 	return n
 }
 
-// choose finds a cut of a box with points on both sides: in the coordinate where it tells most, and if they are
-// alike in all, by rank. It reports false if the points cannot be told apart.
-func (t *Tree) choose(b *Box, points []Point, probe Probe) (cut, bool) {
-	best, widest, dim := -1.0, 0.0, -1
+// sampleSize is how many points are looked at to choose a cut.
+const sampleSize = 31
+
+// choose finds a cut of a box with points on both sides: in the coordinate where it tells most, as a sample
+// shows; if they are alike in all, by rank. It reports false if the points cannot be told apart.
+func (t *Tree) choose(b *Box, points []Point, some []int32, probe Probe) (cut, bool) {
+	c, ok := t.chooseBy(b, points, t.pick(some, max(1, len(some)/sampleSize)), probe)
+	if !ok && len(some) > sampleSize { // those that differ are not in the sample
+		c, ok = t.chooseBy(b, points, some, probe)
+	}
+	if ok {
+		return c, true
+	}
+	return t.rankCut(points, some)
+}
+
+// pick returns one in so many.
+func (t *Tree) pick(some []int32, step int) []int32 {
+	t.sample = t.sample[:0]
+	for i := 0; i < len(some); i += step {
+		t.sample = append(t.sample, some[i])
+	}
+	return t.sample
+}
+
+// chooseBy finds a cut of a sample. It makes the box as large as the sample for the time being.
+func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cut, bool) {
+	b.Kinds = 0
+	b.Least, b.Most = points[sample[0]].At, points[sample[0]].At
+	for _, i := range sample {
+		b.widen(&points[i], t.live)
+	}
 	whole := math.Inf(1)
 	if probe != nil {
 		whole = probe(b.Kinds, &b.Least, &b.Most)
 	}
+	best, widest, dim := -1.0, 0.0, -1
 	for _, d := range t.live {
 		low, high := b.Least[d], b.Most[d]
 		if low == high {
@@ -90,13 +139,13 @@ func (t *Tree) choose(b *Box, points []Point, probe Probe) (cut, bool) {
 			dim, best, widest = int(d), gain, width
 		}
 	}
-	if c, gain := t.kindCut(b, points, whole, probe); gain > best {
+	if c, gain := b.kindCut(points, sample, whole, probe); gain > best {
 		return c, true
 	}
 	if dim < 0 {
-		return t.rankCut(points)
+		return cut{}, false
 	}
-	return cut{dim: uint8(dim), at: t.median(points, dim, b.Least[dim])}, true
+	return cut{dim: uint8(dim), at: t.median(points, sample, dim, b.Least[dim])}, true
 }
 
 // gain is by how much one half of a box is rated higher than the whole, if it is cut in the middle.
@@ -114,19 +163,14 @@ func (b *Box) gain(d uint8, whole float64, probe Probe) float64 {
 	return min(max(below, above)-whole, math.MaxFloat64)
 }
 
-// sampleSize is how many points are looked at to find a median.
-const sampleSize = 31
-
-// median returns a coordinate that divides the points: some are below it, which requires that they are not
-// all alike.
-func (t *Tree) median(points []Point, d int, least int64) int64 {
-	t.sample = t.sample[:0]
-	step := max(1, len(points)/sampleSize)
-	for i := 0; i < len(points); i += step {
-		t.sample = append(t.sample, points[i].At[d])
+// median returns a coordinate that divides a sample, which requires that not all are at the least.
+func (t *Tree) median(points []Point, sample []int32, d int, least int64) int64 {
+	t.values = t.values[:0]
+	for _, i := range sample {
+		t.values = append(t.values, points[i].At[d])
 	}
-	slices.Sort(t.sample)
-	return max(t.sample[len(t.sample)/2], least+1)
+	slices.Sort(t.values)
+	return max(t.values[len(t.values)/2], least+1)
 }
 
 // A cut between kinds pays where few of the points are worth finding: boxes with all kinds in them would show
@@ -135,7 +179,7 @@ const fewOf = 4
 
 // kindCut finds a cut between the kinds that are rated as the whole is, because they make it what it is, and
 // those that are rated higher, and what it gains. It gains nothing if the former are not few.
-func (t *Tree) kindCut(b *Box, points []Point, whole float64, probe Probe) (c cut, gain float64) {
+func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe) (c cut, gain float64) {
 	if math.IsInf(whole, 1) || b.Kinds&(b.Kinds-1) == 0 {
 		return c, -1
 	}
@@ -152,21 +196,19 @@ func (t *Tree) kindCut(b *Box, points []Point, whole float64, probe Probe) (c cu
 		return c, -1
 	}
 	n := 0
-	for i := range points {
-		if c.below(&points[i]) {
-			n++
-		}
+	for _, i := range sample {
+		n += int(KindsOf(points[i].Kind) & c.kinds >> (uint32(points[i].Kind) % 64))
 	}
-	if n == 0 || n > len(points)/fewOf {
+	if n > len(sample)/fewOf {
 		return c, -1
 	}
 	return c, min(gain, math.MaxFloat64)
 }
 
 // rankCut divides points by rank; false if they all have the same.
-func (t *Tree) rankCut(points []Point) (c cut, ok bool) {
+func (t *Tree) rankCut(points []Point, some []int32) (c cut, ok bool) {
 	t.ranks = t.ranks[:0]
-	for i := range points {
+	for _, i := range some {
 		t.ranks = append(t.ranks, points[i].Rank)
 	}
 	slices.Sort(t.ranks)

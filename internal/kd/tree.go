@@ -92,13 +92,17 @@ type Tree struct {
 	where []place
 	// Points put in since the tree was built.
 	puts int32
+	// Boxes looked into since then.
+	opened int32
 	// One of the points. In most coordinates all others are as it is.
 	base Vector
 	// The coordinates in which points differ, and the others.
 	live, dead []uint8
 	// Room for building.
 	points []Point
-	sample []int64
+	order  []int32
+	sample []int32
+	values []int64
 	ranks  []uint64
 }
 
@@ -152,7 +156,7 @@ func (t *Tree) reach(id int32) {
 
 // begin makes the tree one of points like this.
 func (t *Tree) begin(p *Point) {
-	t.puts, t.base = 0, p.At
+	t.puts, t.opened, t.base = 0, 0, p.At
 	t.live, t.dead = t.live[:0], t.dead[:0]
 	for d := range uint8(Dims) {
 		t.dead = append(t.dead, d)
@@ -223,25 +227,36 @@ func (t *Tree) list(leaf int32, p *Point) {
 	b.Points = append(b.Points, *p)
 }
 
-// age counts a point that has moved. The tree is built anew when half of its points have.
+// age counts a point that has moved. When half of the points have, cuts elsewhere would tell more; that is worth
+// building the tree anew if it is searched much, and in the end in any case.
 func (t *Tree) age(probe Probe) {
-	if t.puts++; t.puts > t.boxes[t.root].Size/2+LeafSize {
-		t.points = t.collect(t.points[:0], t.root)
-		t.Build(t.points, probe)
+	size := t.boxes[t.root].Size
+	if t.puts++; t.puts > size/2+LeafSize && t.opened > size/4 || t.puts > 4*size+LeafSize {
+		t.Rebuild(probe)
 	}
 }
 
+// Opened notes that so many boxes have been looked into.
+func (t *Tree) Opened(boxes int) { t.opened += int32(boxes) }
+
 // add counts a point in and widens the extremes for it.
 func (b *Box) add(p *Point, live []uint8) {
-	b.Kinds |= KindsOf(p.Kind)
 	if b.Size++; b.Size == 1 {
 		b.Least, b.Most, b.Rank = p.At, p.At, p.Rank
-		return
 	}
 	b.Rank = min(b.Rank, p.Rank)
+	b.widen(p, live)
+}
+
+// widen makes the box have a point.
+func (b *Box) widen(p *Point, live []uint8) {
+	b.Kinds |= KindsOf(p.Kind)
 	for _, d := range live {
-		b.Least[d] = min(b.Least[d], p.At[d])
-		b.Most[d] = max(b.Most[d], p.At[d])
+		if v := p.At[d]; v < b.Least[d] {
+			b.Least[d] = v
+		} else if v > b.Most[d] {
+			b.Most[d] = v
+		}
 	}
 }
 
