@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"maps"
 	"math"
 
 	"github.com/orbitsched/orbit/internal/kd"
@@ -54,6 +55,14 @@ func newSpecClass(spec *Spec) *specClass {
 		}
 	}
 	return c
+}
+
+// meet takes note of where company is. If that has changed, all scores may have.
+func (c *specClass) meet(near *peers, at uint64) {
+	if c.ranking != nil && near != nil && !maps.Equal(near.domains, c.near.domains) {
+		c.ranking.cursor = 0
+	}
+	c.near, c.nearAt = near, at
 }
 
 // mayFit reports whether a node of which this is the most could have room for the spec.
