@@ -181,6 +181,9 @@ func (r *rivals) anotherView(t *rapid.T) {
 		for _, e := range r.engines {
 			e.Sync(other)
 		}
+		for _, spec := range r.specs {
+			r.ask(t, spec)
+		}
 	} else {
 		r.view = r.country.view(t)
 	}
