@@ -119,6 +119,9 @@ func (f *Forest) Put(tree int, p *Point, probe Probe) {
 			if f.belongs(old, p) {
 				b.At[i] = p.At
 				f.tighten(old)
+				if len(b.IDs) > LeafSize { // they were all alike
+					f.cutLeaf(old, probe)
+				}
 				f.age(tree, probe)
 				return
 			}
