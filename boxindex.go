@@ -4,20 +4,19 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// boxIndex is an index over node states that all specs share: for every kind of node a k-d tree over what is
-// free and taken. Changed nodes are noted at once, and moved in the trees only when a search begins that
+// boxIndex is an index over node states that all specs share: a k-d tree over what is free and taken. Changed nodes are noted at once, and moved in the tree only when a search begins that
 // needs them where they belong; until then a search that is under way looks at them one by one.
 type boxIndex struct {
 	books   *workset
 	bounded Bounded
 	kinds   nodeKinds
 	order   idOrder
-	forest  kd.Forest
+	tree    kd.Tree
 	// By node index. For seed 0: the order of ids; else the books' own.
 	ranks []uint64
 	// Of books.changes.
 	cursor uint64
-	// Nodes that may not be where the trees have them, each once; and whether a node is one of them.
+	// Nodes that may not be where the tree has them, each once; and whether a node is one of them.
 	moved   []int32
 	isMoved []bool
 	// Rises with every change of a node, so that what was computed before is known to be old.
@@ -70,7 +69,6 @@ func (x *boxIndex) settle(probe kd.Probe) {
 		}
 		x.isMoved[slot] = false
 	}
-	x.moves += len(x.moved)
 	x.moved = x.moved[:0]
 	if len(x.kinds.like) > 2*maxKinds && len(x.kinds.keys) > 0 {
 		x.build(probe)
@@ -82,7 +80,7 @@ func (x *boxIndex) move(slot int32, probe kd.Probe) bool {
 	n := x.books.nodes[slot]
 	was := x.kinds.seenAt(slot)
 	if was != nil && (n == nil || n.Node.ID != was.ID) {
-		x.forest.Remove(slot)
+		x.tree.Remove(slot)
 		x.live--
 		x.kinds.seen[slot] = nil
 		if x.books.seed == 0 && x.books.view.state.Node(was.ID) == nil {
@@ -101,12 +99,9 @@ func (x *boxIndex) move(slot int32, probe kd.Probe) bool {
 		}
 		x.ranks[slot] = rank
 	}
-	kind := int(x.kinds.assign(int(slot), n.Node))
-	if kind >= x.forest.Trees() {
-		return false
-	}
+	x.kinds.assign(int(slot), n.Node)
 	p := x.point(n)
-	x.forest.Put(kind, &p, probe)
+	x.moves += btoi(x.tree.Put(&p, probe))
 	return true
 }
 
@@ -120,7 +115,7 @@ func (x *boxIndex) rank(n *NodeState) (uint64, bool) {
 
 // point is where a node belongs.
 func (x *boxIndex) point(n *NodeState) kd.Point {
-	return kd.Point{At: kd.Vector(n.extent()), Rank: x.ranks[n.slot], ID: int32(n.slot)}
+	return kd.Point{At: kd.Vector(n.extent()), Rank: x.ranks[n.slot], ID: int32(n.slot), Kind: x.kinds.of[n.slot]}
 }
 
 // build makes the index from all nodes.
@@ -136,21 +131,13 @@ func (x *boxIndex) build(probe kd.Probe) {
 		x.order.renumber(x.books.view.state, func(n *NodeState, number uint64) { x.ranks[n.slot] = number })
 	}
 	x.kinds.divide(x.books.nodes)
-	x.forest.Clear(len(x.kinds.like))
-	byKind := make([][]int32, len(x.kinds.like))
-	x.live = 0
-	for slot, n := range x.books.nodes {
+	x.points = x.points[:0]
+	for _, n := range x.books.nodes {
 		if n != nil {
-			kind := x.kinds.of[slot]
-			byKind[kind] = append(byKind[kind], int32(slot))
-			x.live++
+			x.points = append(x.points, x.point(n))
 		}
 	}
-	for kind, slots := range byKind {
-		x.points = x.points[:0]
-		for _, slot := range slots {
-			x.points = append(x.points, x.point(x.books.nodes[slot]))
-		}
-		x.forest.Build(kind, x.points, probe)
-	}
+	x.live = len(x.points)
+	x.tree.Build(x.points, probe)
+	x.points = nil // it is large, and seldom needed
 }

@@ -40,47 +40,45 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 	f.class, f.heap.list = c, f.heap.list[:0]
 	f.heap.nodes = x.books.nodes
 	f.searches++
-	level := c.spec.Near.Level
-	for kind, like := range x.kinds.like {
-		if root := x.forest.Root(kind); root != 0 && (x.kinds.open[level] || c.near.has(like)) {
-			f.offer(root, c.pair(kind, x), x)
+	c.respond(x)
+	if root := x.tree.Root(); root != 0 {
+		if candidate, ok := f.weigh(root, x); ok {
+			f.heap.push(candidate)
 		}
 	}
 }
 
-// offer adds a box if something in it may fit.
-func (f *front) offer(number int32, p *pair, x *boxIndex) {
-	if c, ok := f.weigh(number, p, x); ok {
-		f.heap.push(c)
-	}
-}
-
 // weigh bounds a box; false: nothing in it fits.
-func (f *front) weigh(number int32, p *pair, x *boxIndex) (c candidate, ok bool) {
-	if p.bound == nil {
-		return c, false
-	}
-	b := x.forest.Box(number)
-	most := (*Extent)(&b.Most)
-	if !f.class.mayFit(most) {
-		return c, false
-	}
-	value, tie := p.least((*Extent)(&b.Least), most)
-	return candidate{value: value, tie: tie, rank: b.Rank, at: number}, true
+func (f *front) weigh(number int32, x *boxIndex) (c candidate, ok bool) {
+	b := x.tree.Box(number)
+	value, tie, ok := f.class.bound(b.Kinds, (*Extent)(&b.Least), (*Extent)(&b.Most))
+	return candidate{value: value, tie: tie, rank: b.Rank, at: number}, ok
 }
 
 // consider adds a node that has changed.
-func (f *front) consider(slot int32, x *boxIndex, r *rater) {
+func (f *front) consider(slot int32, x *boxIndex) {
 	n := x.books.nodes[slot]
-	f.rated++
-	if value, tie, ok := r.rate(n, f.class.spec, f.class.near); ok {
-		f.heap.push(candidate{value: value, tie: tie, rank: x.ranks[slot], at: slot, stamp: x.stamps[slot], stage: ratedStage})
+	if n == nil {
+		return
 	}
+	p := x.point(n)
+	f.candidate(&p, x)
+}
+
+// candidate adds a node that may fit.
+func (f *front) candidate(p *kd.Point, x *boxIndex) {
+	response, at := f.class.byKind[p.Kind], (*Extent)(&p.At)
+	if response == notSuited || !f.class.mayFit(at) {
+		return
+	}
+	value, tie := f.class.responses[response].least(at, at)
+	f.heap.push(candidate{value: value, tie: tie, rank: p.Rank, at: p.ID, stamp: x.stamps[p.ID], stage: nodeStage})
 }
 
 // next returns the best node; nil: none.
 func (f *front) next(x *boxIndex, r *rater) (best Choice) {
-	hit := 1
+	hit, before := 1, f.boxes
+	defer func() { x.tree.Opened(f.boxes - before) }()
 	for len(f.heap.list) > 0 {
 		top := &f.heap.list[0]
 		switch top.stage {
@@ -103,16 +101,15 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 // open replaces a box by what is in it. It goes on with the better part of a box at once as long as nothing
 // that waits is better still.
 func (f *front) open(number int32, x *boxIndex) {
-	p := f.class.pair(int(x.forest.Box(number).Tree), x)
 	for {
 		f.boxes++
-		b := x.forest.Box(number)
+		b := x.tree.Box(number)
 		if b.Leaf() {
-			f.list(b, p, x)
+			f.list(b, x)
 			return
 		}
-		better, ok := f.weigh(b.Left, p, x)
-		if other, too := f.weigh(b.Right, p, x); too && ok {
+		better, ok := f.weigh(b.Left, x)
+		if other, too := f.weigh(b.Right, x); too && ok {
 			if f.heap.before(&other, &better) {
 				better, other = other, better
 			}
@@ -131,15 +128,12 @@ func (f *front) open(number int32, x *boxIndex) {
 	}
 }
 
-// list adds the nodes of a leaf that may fit, but for those that have changed: they are added one by one.
-func (f *front) list(b *kd.Box, p *pair, x *boxIndex) {
-	for i, slot := range b.IDs {
-		at := (*Extent)(&b.At[i])
-		if x.isMoved[slot] || !f.class.mayFit(at) {
-			continue
+// list adds the nodes of a leaf, but for those that have changed: they are added one by one.
+func (f *front) list(b *kd.Box, x *boxIndex) {
+	for i := range b.Points {
+		if p := &b.Points[i]; !x.isMoved[p.ID] {
+			f.candidate(p, x)
 		}
-		value, tie := p.least(at, at)
-		f.heap.push(candidate{value: value, tie: tie, rank: b.Ranks[i], at: slot, stamp: x.stamps[slot], stage: nodeStage})
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // looks at a few nodes for that, by two ways:
 //
 //	a score that is Bounded     one index of boxes over all node states, which all specs share; nothing is
-//	                            kept per spec but what it has to do with each kind of node
+//	                            kept per spec but what it makes of each kind of node
 //	any other                   the scores of all nodes are kept per spec; after a change only the nodes that
 //	                            have changed are rated again
 //
@@ -126,7 +126,7 @@ func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
 		e.front.begin(c, x)
 	default:
 		for _, slot := range touched {
-			e.front.consider(slot, x, &e.rater)
+			e.front.consider(slot, x)
 		}
 	}
 	if c.boundless || !x.kinds.ranked(c.spec) {

@@ -16,8 +16,8 @@ type Score interface {
 // the best node in an index that all specs share, and needs nothing per spec.
 type Bounded interface {
 	Score
-	// Bound prepares to bound scores for the spec, on nodes that all have the device model of like, and match
-	// the spec's predicates and are in its domains exactly if like does. The function it returns gets the
+	// Bound prepares to bound scores for the spec, on nodes that meet its requirements, and that match each of
+	// its preferences and are in one of the domains that it spreads across exactly if like does. The function it returns gets the
 	// least and the most of some of those nodes that fit the spec, and returns what neither their values nor
 	// their ties are below. Where least and most are one node's own it should return its score, in the same
 	// arithmetic: then a search looks at few nodes. It must be pure. Nil: it cannot say.

@@ -18,9 +18,12 @@ type specClass struct {
 	// Where the company is that the spec wants, as of a Sync.
 	near   *peers
 	nearAt uint64
-	// By kind of node, as of a division.
-	pairs    []pair
-	division int
+	// What the spec makes of nodes; and by kind of node which of it, as of a division; notSuited: nodes of this
+	// kind cannot take the spec.
+	responses []response
+	byKind    []int8
+	answers   map[string]int8
+	division  int
 	// The score cannot bound itself for this spec: nodes are ranked one by one.
 	boundless bool
 	ranking   *ranking
@@ -31,16 +34,17 @@ type wanted struct {
 	want int64
 }
 
-// pair is what a spec and a kind of node have to do with each other.
-type pair struct {
-	decided bool
-	// Nil: nodes of this kind cannot take the spec.
+// response is a bound, and the kinds of node for which it holds.
+type response struct {
+	kinds kd.Kinds
 	bound func(least, most *Extent) (value, tie float64)
 }
 
+const notSuited = -1
+
 // least returns the bound; what is no number bounds nothing.
-func (p *pair) least(least, most *Extent) (value, tie float64) {
-	value, tie = p.bound(least, most)
+func (r *response) least(least, most *Extent) (value, tie float64) {
+	value, tie = r.bound(least, most)
 	if value != value || tie != tie {
 		return math.Inf(-1), math.Inf(-1)
 	}
@@ -82,25 +86,53 @@ func (c *specClass) mayFit(most *Extent) bool {
 	return most[extentLargest] >= int64(r.Milli) && most[extentDevices] >= int64(r.Count)*int64(r.Milli)
 }
 
-// pair returns what the spec and a kind have to do with each other. It is decided at first sight.
-func (c *specClass) pair(kind int, x *boxIndex) *pair {
+// respond decides what the spec makes of each kind of node, as far as that is not decided.
+func (c *specClass) respond(x *boxIndex) {
 	if c.division != x.division {
 		c.division = x.division
-		clear(c.pairs)
-		c.pairs = c.pairs[:0]
+		c.responses, c.byKind = c.responses[:0], c.byKind[:0]
+		c.answers = nil
 	}
-	for kind >= len(c.pairs) {
-		c.pairs = append(c.pairs, pair{})
-	}
-	p := &c.pairs[kind]
-	if !p.decided {
-		p.decided = true
+	for kind := len(c.byKind); kind < len(x.kinds.like); kind++ {
+		at := int8(notSuited)
 		if like := x.kinds.like[kind]; c.suits(like, x) {
-			p.bound = x.bounded.Bound(c.spec, like)
-			c.boundless = c.boundless || p.bound == nil
+			at = c.response(like, x)
+			c.responses[at].kinds |= kd.KindsOf(int32(kind))
 		}
+		c.byKind = append(c.byKind, at)
 	}
-	return p
+}
+
+// response returns the response to nodes like one: nodes that answer the spec's predicates alike share it.
+func (c *specClass) response(like *Node, x *boxIndex) int8 {
+	answer := c.answer(like)
+	if at, known := c.answers[answer]; known {
+		return at
+	}
+	at := int8(min(len(c.responses), math.MaxInt8))
+	r := response{bound: x.bounded.Bound(c.spec, like)}
+	if c.boundless = c.boundless || r.bound == nil || at == math.MaxInt8; at < math.MaxInt8 {
+		c.responses = append(c.responses, r)
+	} else {
+		at--
+	}
+	if c.answers == nil {
+		c.answers = map[string]int8{}
+	}
+	c.answers[answer] = at
+	return at
+}
+
+// answer writes down which preferences a node meets, and whether it is in a domain to spread across.
+func (c *specClass) answer(n *Node) string {
+	if len(c.spec.Prefer) == 0 && len(c.spec.Spread.Names) == 0 {
+		return ""
+	}
+	text := make([]byte, 0, 16)
+	for i := range c.spec.Prefer {
+		text = append(text, byte(btoi(c.spec.Prefer[i].Matches(n.Labels))))
+	}
+	return string(append(text, byte(btoi(c.spec.spreadsAcross(n)))))
 }
 
 // suits reports whether nodes of this kind can take the spec, as far as the kind tells.
@@ -116,17 +148,37 @@ func (c *specClass) suits(like *Node, x *boxIndex) bool {
 	return true
 }
 
-// probe rates boxes as the class sees them, for cutting trees where it tells most.
-func (c *specClass) probe(x *boxIndex) kd.Probe {
-	return func(tree int, least, most *kd.Vector) float64 {
-		p := c.pair(tree, x)
-		if p.bound == nil {
-			return 0
+// bound returns the least that nodes of these kinds between these extremes can be rated; false: none of them
+// fits.
+func (c *specClass) bound(kinds kd.Kinds, least, most *Extent) (value, tie float64, ok bool) {
+	if !c.mayFit(most) {
+		return 0, 0, false
+	}
+	for i := range c.responses {
+		r := &c.responses[i]
+		if r.kinds&kinds == 0 {
+			continue
 		}
-		if !c.mayFit((*Extent)(most)) {
+		v, t := r.least(least, most)
+		if !ok || v < value {
+			value = v
+		}
+		if !ok || t < tie {
+			tie = t
+		}
+		ok = true
+	}
+	return value, tie, ok
+}
+
+// probe rates boxes as the class sees them, for cutting the tree where it tells most.
+func (c *specClass) probe(x *boxIndex) kd.Probe {
+	return func(kinds kd.Kinds, least, most *kd.Vector) float64 {
+		c.respond(x)
+		value, _, ok := c.bound(kinds, (*Extent)(least), (*Extent)(most))
+		if !ok {
 			return math.Inf(1)
 		}
-		value, _ := p.least((*Extent)(least), (*Extent)(most))
 		return value
 	}
 }

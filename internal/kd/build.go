@@ -5,175 +5,215 @@ import (
 	"slices"
 )
 
-// Build replaces a tree by one of these points, which it reorders.
-func (f *Forest) Build(tree int, points []Point, probe Probe) {
-	f.fell(f.trees[tree].root)
-	f.trees[tree] = state{}
+// Build replaces all points by these.
+func (t *Tree) Build(points []Point, probe Probe) {
+	t.Clear()
 	if len(points) == 0 {
 		return
 	}
+	t.begin(&points[0])
 	for i := range points {
-		f.reach(&points[i])
+		t.reach(points[i].ID)
+		t.admit(&points[i])
 	}
-	f.trees[tree].root = f.newLeaf(tree, 0)
-	f.grow(f.trees[tree].root, points, probe)
+	t.root = t.newLeaf(0)
+	t.growAll(t.root, points, probe)
 }
 
-// fell gives back a box and all below it.
-func (f *Forest) fell(at int32) {
-	if at == 0 {
-		return
+// Rebuild builds the tree anew from its own points, as they lie now.
+func (t *Tree) Rebuild(probe Probe) {
+	if t.root != 0 {
+		t.points = t.collect(t.points[:0], t.root)
+		t.Build(t.points, probe)
 	}
-	b := &f.boxes[at]
-	for _, id := range b.IDs {
-		f.leaf[id] = 0
-	}
-	left, right := b.Left, b.Right
-	f.release(at)
-	f.fell(left)
-	f.fell(right)
-}
-
-// rebuild builds a tree anew from its own points.
-func (f *Forest) rebuild(tree int, probe Probe) {
-	f.points = f.points[:0]
-	f.collect(f.trees[tree].root)
-	f.Build(tree, f.points, probe)
 }
 
 // collect lists the points below a box.
-func (f *Forest) collect(at int32) {
-	b := &f.boxes[at]
-	if !b.Leaf() {
-		left, right := b.Left, b.Right
-		f.collect(left)
-		f.collect(right)
-		return
+func (t *Tree) collect(points []Point, at int32) []Point {
+	b := &t.boxes[at]
+	if b.Leaf() {
+		return append(points, b.Points...)
 	}
-	for i, id := range b.IDs {
-		f.points = append(f.points, Point{At: b.At[i], Rank: b.Ranks[i], ID: id})
-	}
+	return t.collect(t.collect(points, b.Left), b.Right)
 }
 
-// grow fills an empty leaf with points, cutting it as often as it takes. It requires at least one point.
-func (f *Forest) grow(at int32, points []Point, probe Probe) {
-	b := &f.boxes[at]
-	b.Size = 0
+// cutLeaf cuts a full leaf in two, if its points can be told apart.
+func (t *Tree) cutLeaf(at int32, probe Probe) {
+	t.points = t.collect(t.points[:0], at)
+	t.boxes[at].Points = t.boxes[at].Points[:0]
+	t.growAll(at, t.points, probe)
+}
+
+// growAll fills an empty leaf with all these points.
+func (t *Tree) growAll(at int32, points []Point, probe Probe) {
+	t.order = t.order[:0]
 	for i := range points {
-		b.add(&points[i], f.live)
+		t.order = append(t.order, int32(i))
 	}
-	if len(points) > LeafSize && f.cutBox(at, points, probe) {
-		n := f.boxes[at].divide(points)
-		left, right := f.boxes[at].Left, f.boxes[at].Right
-		f.grow(left, points[:n], probe)
-		f.grow(right, points[n:], probe)
-		return
+	t.grow(at, points, t.order, probe)
+}
+
+// grow fills an empty leaf with some of the points, cutting it as often as it takes. It requires at least one.
+func (t *Tree) grow(at int32, points []Point, some []int32, probe Probe) {
+	b := &t.boxes[at]
+	b.Size = int32(len(some))
+	if len(some) > LeafSize {
+		if c, ok := t.choose(b, points, some, probe); ok {
+			b.cut = c
+			n := c.divide(points, some)
+			left, right := t.newLeaf(at), t.newLeaf(at)
+			t.boxes[at].Left, t.boxes[at].Right = left, right
+			t.grow(left, points, some[:n], probe)
+			t.grow(right, points, some[n:], probe)
+			l, r := &t.boxes[left], &t.boxes[right]
+			b = &t.boxes[at]
+			b.Least, b.Most = l.Least, l.Most
+			b.combine(l, r, t.live)
+			return
+		}
 	}
-	for i := range points {
-		p := &points[i]
-		b.IDs, b.Ranks, b.At = append(b.IDs, p.ID), append(b.Ranks, p.Rank), append(b.At, p.At)
-		f.leaf[p.ID] = at
+	for _, i := range some {
+		t.list(at, &points[i])
 	}
+	b.Least, b.Most = b.Points[0].At, b.Points[0].At
+	b.measure(t.live)
 }
 
 // divide puts the points below the cut first and returns how many they are.
-func (b *Box) divide(points []Point) int {
+func (c *cut) divide(points []Point, some []int32) int {
 	n := 0
-	for i := range points {
-		if b.below(&points[i]) {
-			points[i], points[n] = points[n], points[i]
+	for i, at := range some {
+		if c.below(&points[at]) {
+			some[i], some[n] = some[n], at
 			n++
 		}
 	}
 	return n
 }
 
-// cutLeaf cuts a full leaf in two, if its points can be told apart.
-func (f *Forest) cutLeaf(at int32, probe Probe) {
-	f.points = f.points[:0]
-	f.collect(at)
-	b := &f.boxes[at]
-	b.IDs, b.Ranks, b.At = b.IDs[:0], b.Ranks[:0], b.At[:0]
-	f.grow(at, f.points, probe)
-}
+// sampleSize is how many points are looked at to choose a cut.
+const sampleSize = 31
 
-// cutBox makes an inner box of a leaf without points: it chooses a cut that has points on both sides, and
-// makes the two parts. It reports false if the points cannot be told apart.
-func (f *Forest) cutBox(at int32, points []Point, probe Probe) bool {
-	b := &f.boxes[at]
-	if dim, cut, ok := f.choose(b, points, probe); ok {
-		b.dim, b.cut = uint8(dim), cut
-	} else if cut, ok := f.medianRank(points); ok {
-		b.dim, b.cutRank = byRank, cut
-	} else {
-		return false
+// choose finds a cut of a box with points on both sides: in the coordinate where it tells most, as a sample
+// shows; if they are alike in all, by rank. It reports false if the points cannot be told apart.
+func (t *Tree) choose(b *Box, points []Point, some []int32, probe Probe) (cut, bool) {
+	c, ok := t.chooseBy(b, points, t.pick(some, max(1, len(some)/sampleSize)), probe)
+	if !ok && len(some) > sampleSize { // those that differ are not in the sample
+		c, ok = t.chooseBy(b, points, some, probe)
 	}
-	tree := int(b.Tree)
-	left, right := f.newLeaf(tree, at), f.newLeaf(tree, at)
-	b = &f.boxes[at] // they may have moved
-	b.Left, b.Right = left, right
-	return true
+	if ok {
+		return c, true
+	}
+	return t.rankCut(points, some)
 }
 
-// choose finds the coordinate in which a cut tells most: where one of the two parts is rated higher than the
-// whole; if none is, the one in which the points lie apart most, relative to their size. The cut is at the
-// median.
-func (f *Forest) choose(b *Box, points []Point, probe Probe) (dim int, cut int64, ok bool) {
-	best, widest, whole := 0.0, 0.0, math.Inf(1)
+// pick returns one in so many.
+func (t *Tree) pick(some []int32, step int) []int32 {
+	t.sample = t.sample[:0]
+	for i := 0; i < len(some); i += step {
+		t.sample = append(t.sample, some[i])
+	}
+	return t.sample
+}
+
+// chooseBy finds a cut of a sample. It makes the box as large as the sample for the time being.
+func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cut, bool) {
+	b.Kinds = 0
+	b.Least, b.Most = points[sample[0]].At, points[sample[0]].At
+	for _, i := range sample {
+		b.widen(&points[i], t.live)
+	}
+	whole := math.Inf(1)
 	if probe != nil {
-		whole = probe(int(b.Tree), &b.Least, &b.Most)
+		whole = probe(b.Kinds, &b.Least, &b.Most)
 	}
-	least, most := b.Least, b.Most
-	for _, d := range f.live {
+	best, widest, dim := -1.0, 0.0, -1
+	for _, d := range t.live {
 		low, high := b.Least[d], b.Most[d]
 		if low == high {
 			continue
 		}
-		gain := 0.0
-		if !math.IsInf(whole, 1) {
-			middle := low + (high-low)/2
-			most[d] = middle
-			below := probe(int(b.Tree), &b.Least, &most)
-			most[d], least[d] = high, middle+1
-			above := probe(int(b.Tree), &least, &b.Most)
-			least[d] = low
-			gain = min(max(below, above)-whole, math.MaxFloat64)
-		}
+		gain := b.gain(d, whole, probe)
 		width := (float64(high) - float64(low)) / max(math.Abs(float64(high)), math.Abs(float64(low)))
-		if !ok || gain > best || gain == best && width > widest {
-			dim, best, widest, ok = int(d), gain, width, true
+		if gain > best || gain == best && width > widest {
+			dim, best, widest = int(d), gain, width
 		}
 	}
-	if ok {
-		cut = f.median(points, dim, b.Least[dim])
+	if c, gain := b.kindCut(points, sample, whole, probe); gain > best {
+		return c, true
 	}
-	return dim, cut, ok
+	if dim < 0 {
+		return cut{}, false
+	}
+	return cut{dim: uint8(dim), at: t.median(points, sample, dim, b.Least[dim])}, true
 }
 
-// sampleSize is how many points are looked at to find a median.
-const sampleSize = 31
-
-// median returns a coordinate that divides the points: some are below it, which requires that they are not
-// all alike.
-func (f *Forest) median(points []Point, d int, least int64) int64 {
-	f.sample = f.sample[:0]
-	step := max(1, len(points)/sampleSize)
-	for i := 0; i < len(points); i += step {
-		f.sample = append(f.sample, points[i].At[d])
+// gain is by how much one half of a box is rated higher than the whole, if it is cut in the middle.
+func (b *Box) gain(d uint8, whole float64, probe Probe) float64 {
+	if math.IsInf(whole, 1) {
+		return 0
 	}
-	slices.Sort(f.sample)
-	return max(f.sample[len(f.sample)/2], least+1)
+	low, high := b.Least[d], b.Most[d]
+	middle := low + int64(uint64(high-low)/2)
+	b.Most[d] = middle
+	below := probe(b.Kinds, &b.Least, &b.Most)
+	b.Most[d], b.Least[d] = high, middle+1
+	above := probe(b.Kinds, &b.Least, &b.Most)
+	b.Least[d] = low
+	return min(max(below, above)-whole, math.MaxFloat64)
 }
 
-// medianRank returns a rank that divides the points; false if they all have the same.
-func (f *Forest) medianRank(points []Point) (uint64, bool) {
-	f.ranks = f.ranks[:0]
-	for i := range points {
-		f.ranks = append(f.ranks, points[i].Rank)
+// median returns a coordinate that divides a sample, which requires that not all are at the least.
+func (t *Tree) median(points []Point, sample []int32, d int, least int64) int64 {
+	t.values = t.values[:0]
+	for _, i := range sample {
+		t.values = append(t.values, points[i].At[d])
 	}
-	slices.Sort(f.ranks)
-	if f.ranks[0] == f.ranks[len(f.ranks)-1] {
-		return 0, false
+	slices.Sort(t.values)
+	return max(t.values[len(t.values)/2], least+1)
+}
+
+// A cut between kinds pays where few of the points are worth finding: boxes with all kinds in them would show
+// a search the best of each, and nearly always keep it waiting.
+const fewOf = 4
+
+// kindCut finds a cut between the kinds that are rated as the whole is, because they make it what it is, and
+// those that are rated higher, and what it gains. It gains nothing if the former are not few.
+func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe) (c cut, gain float64) {
+	if math.IsInf(whole, 1) || b.Kinds&(b.Kinds-1) == 0 {
+		return c, -1
 	}
-	return max(f.ranks[len(f.ranks)/2], f.ranks[0]+1), true
+	c.dim, gain = byKind, math.Inf(1)
+	for rest := b.Kinds; rest != 0; rest &= rest - 1 {
+		kind := rest & -rest
+		if rated := probe(kind, &b.Least, &b.Most); rated > whole {
+			gain = min(gain, rated-whole)
+		} else {
+			c.kinds |= kind
+		}
+	}
+	if c.kinds == b.Kinds {
+		return c, -1
+	}
+	n := 0
+	for _, i := range sample {
+		n += int(KindsOf(points[i].Kind) & c.kinds >> (uint32(points[i].Kind) % 64))
+	}
+	if n > len(sample)/fewOf {
+		return c, -1
+	}
+	return c, min(gain, math.MaxFloat64)
+}
+
+// rankCut divides points by rank; false if they all have the same.
+func (t *Tree) rankCut(points []Point, some []int32) (c cut, ok bool) {
+	t.ranks = t.ranks[:0]
+	for _, i := range some {
+		t.ranks = append(t.ranks, points[i].Rank)
+	}
+	slices.Sort(t.ranks)
+	if t.ranks[0] == t.ranks[len(t.ranks)-1] {
+		return c, false
+	}
+	return cut{dim: byRank, rank: max(t.ranks[len(t.ranks)/2], t.ranks[0]+1)}, true
 }

@@ -10,22 +10,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// wood is a forest, and beside it what must be in it.
-type wood struct {
-	forest Forest
-	points map[int32]planted
+// garden is a tree, and beside it what must be in it.
+type garden struct {
+	tree   Tree
+	points map[int32]Point
 	rng    *rand.Rand
 	probe  Probe
 	// How points lie: coordinates in use, how far apart, how many ranks.
 	dims  []int
 	reach []int64
 	ranks uint64
+	kinds int
 	ids   int
-}
-
-type planted struct {
-	tree int
-	Point
 }
 
 // Coordinates are far from overflow by half.
@@ -41,135 +37,132 @@ var reaches = map[string][]int64{
 // Probes may say anything; it decides where trees are cut, and no more.
 var probes = map[string]Probe{
 	"none":    nil,
-	"even":    func(int, *Vector, *Vector) float64 { return 0 },
-	"useless": func(int, *Vector, *Vector) float64 { return math.Inf(1) },
-	"endless": func(int, *Vector, *Vector) float64 { return math.Inf(-1) },
-	"no number": func(int, *Vector, *Vector) float64 {
-		return math.NaN()
-	},
-	"sum": func(_ int, least, _ *Vector) float64 { return float64(least[0]) + float64(least[3]) },
-	"demand": func(_ int, least, most *Vector) float64 {
-		if most[0] < 3 {
+	"even":    func(Kinds, *Vector, *Vector) float64 { return 0 },
+	"useless": func(Kinds, *Vector, *Vector) float64 { return math.Inf(1) },
+	"endless": func(Kinds, *Vector, *Vector) float64 { return math.Inf(-1) },
+	"sum":     func(_ Kinds, least, _ *Vector) float64 { return float64(least[0]) + float64(least[3]) },
+	"demand": func(kinds Kinds, least, most *Vector) float64 {
+		if most[0] < 3 || kinds&5 == 0 {
 			return math.Inf(1)
 		}
 		return float64(least[Dims-1])
 	},
 }
 
-func newWood(t *rapid.T) *wood {
-	w := &wood{points: map[int32]planted{}, rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))}
-	w.probe = probes[rapid.SampledFrom([]string{"none", "even", "useless", "endless", "no number", "sum", "demand"}).Draw(t, "probe")]
-	w.dims = rapid.SampledFrom([][]int{{0}, {0, 3}, {1, 3, Dims - 1}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}}).Draw(t, "coordinates")
-	w.reach = reaches[rapid.SampledFrom([]string{"all alike", "two", "rare", "few", "the extreme", "wide"}).Draw(t, "reach")]
-	w.ranks = rapid.SampledFrom([]uint64{1, 2, 20, math.MaxUint64}).Draw(t, "ranks")
-	w.ids = rapid.SampledFrom([]int{1, 10, 40, 300}).Draw(t, "ids")
-	w.clear(t)
-	return w
+func newGarden(t *rapid.T) *garden {
+	g := &garden{points: map[int32]Point{}, rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))}
+	g.probe = probes[rapid.SampledFrom([]string{"none", "even", "useless", "endless", "sum", "demand"}).Draw(t, "probe")]
+	g.dims = rapid.SampledFrom([][]int{{0}, {0, 3}, {1, 3, Dims - 1}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}}).Draw(t, "coordinates")
+	g.reach = reaches[rapid.SampledFrom([]string{"all alike", "two", "rare", "few", "the extreme", "wide"}).Draw(t, "reach")]
+	g.ranks = rapid.SampledFrom([]uint64{1, 2, 20, math.MaxUint64}).Draw(t, "ranks")
+	g.kinds = rapid.SampledFrom([]int{1, 3, 200}).Draw(t, "kinds")
+	g.ids = rapid.SampledFrom([]int{1, 10, 40, 300}).Draw(t, "ids")
+	g.clear(t)
+	return g
 }
 
-// clear begins with nothing but some empty trees.
-func (w *wood) clear(t *rapid.T) {
-	w.forest.Clear(rapid.IntRange(1, 4).Draw(t, "trees"))
-	clear(w.points)
+// clear begins with nothing.
+func (g *garden) clear(t *rapid.T) {
+	g.tree.Clear()
+	clear(g.points)
 }
 
-func (w *wood) tree() int { return w.rng.IntN(w.forest.Trees()) }
+// opened tells the tree that it is searched much, so that it is built anew in time.
+func (g *garden) opened(t *rapid.T) { g.tree.Opened(often(t)) }
+
+// rebuild builds the tree anew from what is in it.
+func (g *garden) rebuild(*rapid.T) { g.tree.Rebuild(g.probe) }
 
 // point invents one.
-func (w *wood) point(id int32) Point {
-	p := Point{ID: id, Rank: w.rng.Uint64N(w.ranks)}
-	for _, d := range w.dims {
-		if w.reach == nil {
-			p.At[d] = w.rng.Int64N(math.MaxInt64) - math.MaxInt64/2
+func (g *garden) point(id int32) Point {
+	p := Point{ID: id, Rank: g.rng.Uint64N(g.ranks), Kind: int32(g.rng.IntN(g.kinds))}
+	for _, d := range g.dims {
+		if g.reach == nil {
+			p.At[d] = g.rng.Int64N(math.MaxInt64) - math.MaxInt64/2
 		} else {
-			p.At[d] = w.reach[w.rng.IntN(len(w.reach))]
+			p.At[d] = g.reach[g.rng.IntN(len(g.reach))]
 		}
 	}
 	return p
 }
 
-func (w *wood) put(tree int, p Point) {
-	w.forest.Put(tree, &p, w.probe)
-	w.points[p.ID] = planted{tree, p}
+func (g *garden) put(t *rapid.T, p Point) {
+	was, there := g.points[p.ID]
+	require.Equal(t, !there || was != p, g.tree.Put(&p, g.probe), "whether that changed anything")
+	g.points[p.ID] = p
 }
 
 func often(t *rapid.T) int { return rapid.SampledFrom([]int{1, 1, 5, 30, 200}).Draw(t, "times") }
 
-// puts puts points in, or moves them anywhere, to other trees too.
-func (w *wood) puts(t *rapid.T) {
+// puts puts points in, or moves them anywhere.
+func (g *garden) puts(t *rapid.T) {
 	for range often(t) {
-		w.put(w.tree(), w.point(int32(w.rng.IntN(w.ids))))
+		g.put(t, g.point(int32(g.rng.IntN(g.ids))))
 	}
 }
 
-// moves moves points in their trees: in one coordinate, in rank, or not at all.
-func (w *wood) moves(t *rapid.T) {
+// moves moves points: in one coordinate, in rank, in kind, or not at all.
+func (g *garden) moves(t *rapid.T) {
 	for range often(t) {
-		id := int32(w.rng.IntN(w.ids))
-		was, ok := w.points[id]
+		id := int32(g.rng.IntN(g.ids))
+		was, ok := g.points[id]
 		if !ok {
 			continue
 		}
-		to := w.point(id)
-		switch d := w.dims[w.rng.IntN(len(w.dims))]; w.rng.IntN(6) {
+		to := g.point(id)
+		switch d := g.dims[g.rng.IntN(len(g.dims))]; g.rng.IntN(8) {
 		case 0:
 			was.Rank = to.Rank
 		case 1:
+			was.Kind = to.Kind
+		case 2:
 		default:
 			was.At[d] = to.At[d]
 		}
-		w.put(was.tree, was.Point)
+		g.put(t, was)
 	}
 }
 
 // removes takes points out, also such as are not in.
-func (w *wood) removes(t *rapid.T) {
+func (g *garden) removes(t *rapid.T) {
 	for range often(t) {
-		id := int32(w.rng.IntN(w.ids + 100))
-		w.forest.Remove(id)
-		delete(w.points, id)
+		id := int32(g.rng.IntN(g.ids + 100))
+		g.tree.Remove(id)
+		delete(g.points, id)
 	}
 }
 
-// build makes a tree of points that are in no other.
-func (w *wood) build(t *rapid.T) {
-	tree, points := w.tree(), []Point(nil)
-	for id, p := range w.points {
-		if p.tree == tree {
-			delete(w.points, id)
-		}
-	}
+// build replaces all points.
+func (g *garden) build(t *rapid.T) {
+	clear(g.points)
+	var points []Point
 	for range often(t) {
-		id := int32(w.rng.IntN(w.ids))
-		if _, there := w.points[id]; !there {
-			p := w.point(id)
-			points = append(points, p)
-			w.points[id] = planted{tree, p}
+		id := int32(g.rng.IntN(g.ids))
+		if _, there := g.points[id]; !there {
+			points = append(points, g.point(id))
+			g.points[id] = points[len(points)-1]
 		}
 	}
-	w.forest.Build(tree, points, w.probe)
+	g.tree.Build(slices.Clone(points), g.probe)
 }
 
 // check holds everything that must be so against what is.
-func (w *wood) check(t *rapid.T) {
-	f := &w.forest
-	reached, found := map[int32]bool{0: true}, map[int32]planted{}
-	for tree := range f.Trees() {
-		if root := f.Root(tree); root != 0 {
-			require.Zero(t, f.boxes[root].parent)
-			points := w.below(t, root, tree, reached)
-			before := len(found)
-			for _, p := range points {
-				found[p.ID] = planted{tree, p}
-			}
-			require.Len(t, found, before+len(points), "a point is in one leaf")
+func (g *garden) check(t *rapid.T) {
+	f := &g.tree
+	reached, found := map[int32]bool{0: true}, map[int32]Point{}
+	if root := f.Root(); root != 0 {
+		require.Zero(t, f.boxes[root].parent)
+		points := g.below(t, root, reached)
+		for _, p := range points {
+			found[p.ID] = p
 		}
+		require.Len(t, found, len(points), "a point is in one leaf")
 	}
-	require.Len(t, found, len(w.points))
-	for id := range int32(w.ids + 100) {
+	require.Len(t, found, len(g.points))
+	for id := range int32(g.ids + 100) {
 		is, there := found[id]
-		if is != w.points[id] || there != f.Has(id) {
-			require.Equal(t, w.points[id], is)
+		if is != g.points[id] || there != f.Has(id) {
+			require.Equal(t, g.points[id], is)
 			require.Equal(t, there, f.Has(id))
 		}
 	}
@@ -177,39 +170,43 @@ func (w *wood) check(t *rapid.T) {
 		require.False(t, reached[at], "a free box is in no tree, and free once")
 		reached[at] = true
 	}
-	require.Len(t, reached, len(f.boxes), "no box is lost")
-	w.checkLive(t)
+	require.Len(t, reached, max(1, len(f.boxes)), "no box is lost")
+	g.checkLive(t)
 }
 
-// checkLive checks that each coordinate is live or dead, and dead only if it is 0 everywhere.
-func (w *wood) checkLive(t *rapid.T) {
-	f := &w.forest
+// checkLive checks that each coordinate is live or dead, and dead only if it is the same everywhere.
+func (g *garden) checkLive(t *rapid.T) {
+	f := &g.tree
+	if f.root == 0 {
+		return
+	}
 	all := append(slices.Clone(f.live), f.dead...)
 	slices.Sort(all)
 	require.Len(t, all, Dims)
 	require.Len(t, slices.Compact(all), Dims)
-	for _, p := range w.points {
+	for _, p := range g.points {
 		for _, d := range f.dead {
-			require.Zero(t, p.At[d])
+			if p.At[d] != f.base[d] {
+				require.Equal(t, f.base[d], p.At[d])
+			}
 		}
 	}
 }
 
 // below returns the points in a box, after comparing with them what it says of them.
-func (w *wood) below(t *rapid.T, at int32, tree int, reached map[int32]bool) (points []Point) {
-	b := w.forest.Box(at)
+func (g *garden) below(t *rapid.T, at int32, reached map[int32]bool) (points []Point) {
+	b := g.tree.Box(at)
 	require.False(t, reached[at], "a box is in one place")
 	reached[at] = true
-	require.Equal(t, tree, int(b.Tree))
 	if b.Leaf() {
-		points = w.leaf(t, at)
+		points = g.leaf(t, at)
 	} else {
-		require.Empty(t, b.IDs)
+		require.Empty(t, b.Points)
 		for _, part := range []int32{b.Left, b.Right} {
-			require.Equal(t, at, w.forest.boxes[part].parent)
-			in := w.below(t, part, tree, reached)
+			require.Equal(t, at, g.tree.boxes[part].parent)
+			in := g.below(t, part, reached)
 			for i := range in {
-				if (part == b.Left) != b.below(&in[i]) {
+				if (part == b.Left) != b.cut.below(&in[i]) {
 					require.Fail(t, "a point is not where it belongs")
 				}
 			}
@@ -218,9 +215,9 @@ func (w *wood) below(t *rapid.T, at int32, tree int, reached map[int32]bool) (po
 	}
 	require.NotEmpty(t, points, "no box is empty")
 	require.Equal(t, len(points), int(b.Size))
-	least, most, rank := points[0].At, points[0].At, points[0].Rank
+	least, most, rank, kinds := points[0].At, points[0].At, points[0].Rank, Kinds(0)
 	for _, p := range points {
-		rank = min(rank, p.Rank)
+		rank, kinds = min(rank, p.Rank), kinds|KindsOf(p.Kind)
 		for d, x := range p.At {
 			least[d], most[d] = min(least[d], x), max(most[d], x)
 		}
@@ -230,39 +227,38 @@ func (w *wood) below(t *rapid.T, at int32, tree int, reached map[int32]bool) (po
 		require.Equal(t, most, b.Most)
 	}
 	require.Equal(t, rank, b.Rank)
+	require.Equal(t, kinds, b.Kinds)
 	return points
 }
 
 // leaf lists the points of a leaf. There are not too many, unless nothing tells them apart.
-func (w *wood) leaf(t *rapid.T, at int32) (points []Point) {
-	b := w.forest.Box(at)
-	require.Len(t, b.Ranks, len(b.IDs))
-	require.Len(t, b.At, len(b.IDs))
+func (g *garden) leaf(t *rapid.T, at int32) (points []Point) {
+	points = g.tree.Box(at).Points
 	alike := true
-	for i, id := range b.IDs {
-		if at != w.forest.leaf[id] {
-			require.Equal(t, at, w.forest.leaf[id])
+	for i := range points {
+		p := &points[i]
+		if g.tree.where[p.ID] != (place{at, int32(i)}) {
+			require.Equal(t, place{at, int32(i)}, g.tree.where[p.ID])
 		}
-		points = append(points, Point{At: b.At[i], Rank: b.Ranks[i], ID: id})
-		alike = alike && b.At[i] == b.At[0] && b.Ranks[i] == b.Ranks[0]
+		alike = alike && p.At == points[0].At && p.Rank == points[0].Rank
 	}
 	require.True(t, alike || len(points) <= LeafSize, "%d points in a leaf can be told apart", len(points))
-	return points
+	return slices.Clone(points)
 }
 
-// Whatever is put in, moved and taken out: the forest has the points that it should, each in one leaf and where the
-// cuts say; every box knows its extremes, smallest rank and size exactly; leaves are small; no box is lost.
-func TestForestAgainstMap(t *testing.T) {
+// Whatever is put in, moved and taken out: the tree has the points that it should, each in one leaf and where the
+// cuts say; every box knows its extremes, smallest rank, kinds and size exactly; leaves are small; no box is lost.
+func TestTreeAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWood(t)
+		g := newGarden(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"put": w.puts, "put more": w.puts, "move": w.moves, "move more": w.moves, "remove": w.removes, "build": w.build,
+			"put": g.puts, "put more": g.puts, "move": g.moves, "move more": g.moves, "remove": g.removes, "build": g.build, "rebuild": g.rebuild, "opened": g.opened,
 			"clear": func(t *rapid.T) {
 				if rapid.IntRange(0, 4).Draw(t, "really") == 0 {
-					w.clear(t)
+					g.clear(t)
 				}
 			},
-			"": w.check,
+			"": g.check,
 		})
 	})
 }

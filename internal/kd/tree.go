@@ -1,0 +1,408 @@
+// Package kd keeps points with integer coordinates in a k-d tree. Every box of the tree knows the extremes of
+// the points in it, exactly, and of which kinds they are, so that a search can bound what it may find there. A
+// point that moves goes to the box where it now belongs; boxes are never widened for it.
+//
+//	box ─► two boxes, cut at a coordinate, at a rank, or between kinds
+//	 └───► leaf: up to LeafSize points, more only if they cannot be told apart
+//
+// The shape follows the points: a leaf that is full is cut in two, one that is empty goes, two that are
+// nearly empty become one, and when half of the points have moved the tree is built anew.
+package kd
+
+// Dims is the number of coordinates of a point.
+const Dims = 20
+
+// LeafSize is how many points a leaf has before it is cut in two.
+const LeafSize = 16
+
+// Vector is the place of a point.
+type Vector [Dims]int64
+
+// Point is one point. Points that are alike in all coordinates differ in rank, or share a leaf.
+type Point struct {
+	At   Vector
+	Rank uint64
+	// Dense and not negative.
+	ID   int32
+	Kind int32
+}
+
+// Kinds is a set of kinds of points, by number modulo 64: a set that has one may have others with it.
+type Kinds uint64
+
+// KindsOf returns the set of one kind.
+func KindsOf(kind int32) Kinds { return 1 << (uint32(kind) % 64) }
+
+// Probe rates a box by its kinds and extremes, higher where nothing worth finding can be. The tree is cut
+// where that tells most.
+type Probe func(kinds Kinds, least, most *Vector) float64
+
+// Box is a set of points, divided between two others or, in a leaf, listed.
+type Box struct {
+	// The extremes of its points, in each coordinate.
+	Least, Most Vector
+	// The smallest rank of its points.
+	Rank  uint64
+	Kinds Kinds
+	Size  int32
+	// 0 in a leaf.
+	Left, Right int32
+	// 0 in the root.
+	parent int32
+	// Points below the cut are on the left.
+	cut cut
+	// Of a leaf.
+	Points []Point
+}
+
+// Leaf reports whether the box lists its points.
+func (b *Box) Leaf() bool { return b.Left == 0 }
+
+// cut divides points in two: by a coordinate or, with a dimension beyond the last, by rank or kind.
+type cut struct {
+	dim   uint8
+	at    int64
+	rank  uint64
+	kinds Kinds
+}
+
+const (
+	byRank = Dims + iota
+	byKind
+)
+
+// below reports whether a point is on the left.
+func (c *cut) below(p *Point) bool {
+	switch c.dim {
+	case byRank:
+		return p.Rank < c.rank
+	case byKind:
+		return KindsOf(p.Kind)&c.kinds != 0
+	}
+	return p.At[c.dim] < c.at
+}
+
+// Tree is a set of points of different ids. The zero value is empty and ready.
+type Tree struct {
+	// Boxes by number; 0 is none.
+	boxes []Box
+	free  []int32
+	root  int32
+	// Where a point is, by its id.
+	where []place
+	// Points put in since the tree was built.
+	puts int32
+	// Boxes looked into since then.
+	opened int32
+	// One of the points. In most coordinates all others are as it is.
+	base Vector
+	// The coordinates in which points differ, and the others.
+	live, dead []uint8
+	// Room for building.
+	points []Point
+	order  []int32
+	sample []int32
+	values []int64
+	ranks  []uint64
+}
+
+// place is a leaf, 0 for none, and a position in it.
+type place struct{ leaf, at int32 }
+
+// Clear takes all points out.
+func (t *Tree) Clear() {
+	t.boxes = append(t.boxes[:0], Box{})
+	t.free = t.free[:0]
+	t.root = 0
+	clear(t.where)
+}
+
+// Root returns the box that has all points; 0: there is none.
+func (t *Tree) Root() int32 { return t.root }
+
+// Box returns a box by its number. It is good until the tree changes.
+func (t *Tree) Box(number int32) *Box { return &t.boxes[number] }
+
+// Has reports whether a point is in the tree.
+func (t *Tree) Has(id int32) bool { return int(id) < len(t.where) && t.where[id].leaf != 0 }
+
+// Put puts a point in, or moves it to where it belongs now. It reports whether that changed anything.
+func (t *Tree) Put(p *Point, probe Probe) bool {
+	t.reach(p.ID)
+	if old := t.where[p.ID]; old.leaf != 0 {
+		was := &t.boxes[old.leaf].Points[old.at]
+		if *was == *p {
+			return false
+		}
+		if was.Kind == p.Kind && was.Rank == p.Rank && t.belongs(old.leaf, p) {
+			t.admit(p)
+			was.At = p.At
+			t.tighten(old.leaf)
+			t.age(probe)
+			return true
+		}
+		t.Remove(p.ID)
+	}
+	t.insert(p, probe)
+	return true
+}
+
+// reach makes room for a point's id.
+func (t *Tree) reach(id int32) {
+	for int(id) >= len(t.where) {
+		t.where = append(t.where, make([]place, max(64, len(t.where)))...)
+	}
+}
+
+// begin makes the tree one of points like this.
+func (t *Tree) begin(p *Point) {
+	t.puts, t.opened, t.base = 0, 0, p.At
+	t.live, t.dead = t.live[:0], t.dead[:0]
+	for d := range uint8(Dims) {
+		t.dead = append(t.dead, d)
+	}
+}
+
+// admit notes in which coordinates a point differs. In all boxes there are, they are as in the base, which is
+// what the boxes say.
+func (t *Tree) admit(p *Point) {
+	for i := 0; i < len(t.dead); i++ {
+		if d := t.dead[i]; p.At[d] != t.base[d] {
+			t.live = append(t.live, d)
+			t.dead[i] = t.dead[len(t.dead)-1]
+			t.dead = t.dead[:len(t.dead)-1]
+			i--
+		}
+	}
+}
+
+// belongs reports whether a point that is in a leaf would be put there again.
+func (t *Tree) belongs(leaf int32, p *Point) bool {
+	for at := leaf; ; {
+		up := t.boxes[at].parent
+		if up == 0 {
+			return true
+		}
+		if b := &t.boxes[up]; b.cut.below(p) != (b.Left == at) {
+			return false
+		}
+		at = up
+	}
+}
+
+// insert puts a point into the leaf where it belongs, widening the boxes on the way.
+func (t *Tree) insert(p *Point, probe Probe) {
+	if t.root == 0 {
+		if len(t.boxes) == 0 {
+			t.Clear()
+		}
+		t.root = t.newLeaf(0)
+		t.begin(p)
+	}
+	t.admit(p)
+	at := t.root
+	for {
+		b := &t.boxes[at]
+		b.add(p, t.live)
+		if b.Leaf() {
+			break
+		}
+		if b.cut.below(p) {
+			at = b.Left
+		} else {
+			at = b.Right
+		}
+	}
+	t.list(at, p)
+	if len(t.boxes[at].Points) > LeafSize {
+		t.cutLeaf(at, probe)
+	}
+	t.age(probe)
+}
+
+// list adds a point to a leaf.
+func (t *Tree) list(leaf int32, p *Point) {
+	b := &t.boxes[leaf]
+	t.where[p.ID] = place{leaf, int32(len(b.Points))}
+	b.Points = append(b.Points, *p)
+}
+
+// age counts a point that has moved. When half of the points have, cuts elsewhere would tell more; that is worth
+// building the tree anew if it is searched much, and in the end in any case.
+func (t *Tree) age(probe Probe) {
+	size := t.boxes[t.root].Size
+	if t.puts++; t.puts > size/2+LeafSize && t.opened > size/4 || t.puts > 4*size+LeafSize {
+		t.Rebuild(probe)
+	}
+}
+
+// Opened notes that so many boxes have been looked into.
+func (t *Tree) Opened(boxes int) { t.opened += int32(boxes) }
+
+// add counts a point in and widens the extremes for it.
+func (b *Box) add(p *Point, live []uint8) {
+	if b.Size++; b.Size == 1 {
+		b.Least, b.Most, b.Rank = p.At, p.At, p.Rank
+	}
+	b.Rank = min(b.Rank, p.Rank)
+	b.widen(p, live)
+}
+
+// widen makes the box have a point.
+func (b *Box) widen(p *Point, live []uint8) {
+	b.Kinds |= KindsOf(p.Kind)
+	for _, d := range live {
+		if v := p.At[d]; v < b.Least[d] {
+			b.Least[d] = v
+		} else if v > b.Most[d] {
+			b.Most[d] = v
+		}
+	}
+}
+
+// Remove takes a point out, if it is in.
+func (t *Tree) Remove(id int32) {
+	if !t.Has(id) {
+		return
+	}
+	leaf, at := t.where[id].leaf, t.where[id].at
+	t.where[id] = place{}
+	b := &t.boxes[leaf]
+	last := len(b.Points) - 1
+	if int(at) < last {
+		b.Points[at] = b.Points[last]
+		t.where[b.Points[at].ID].at = at
+	}
+	b.Points = b.Points[:last]
+	for at := leaf; at != 0; at = t.boxes[at].parent {
+		t.boxes[at].Size--
+	}
+	if last == 0 {
+		leaf = t.dropLeaf(leaf)
+	} else {
+		leaf = t.join(leaf)
+	}
+	t.tighten(leaf)
+}
+
+// dropLeaf removes an empty leaf, whose sibling takes the place of their parent, and returns the sibling's
+// new parent.
+func (t *Tree) dropLeaf(leaf int32) int32 {
+	up := t.boxes[leaf].parent
+	t.release(leaf)
+	if up == 0 {
+		t.root = 0
+		return 0
+	}
+	p := &t.boxes[up]
+	sibling, over := p.Left+p.Right-leaf, p.parent
+	t.boxes[sibling].parent = over
+	switch {
+	case over == 0:
+		t.root = sibling
+	case t.boxes[over].Left == up:
+		t.boxes[over].Left = sibling
+	default:
+		t.boxes[over].Right = sibling
+	}
+	t.release(up)
+	return over
+}
+
+// join makes one leaf of two that are half empty together, and returns the leaf that is left.
+func (t *Tree) join(leaf int32) int32 {
+	up := t.boxes[leaf].parent
+	if up == 0 {
+		return leaf
+	}
+	p := &t.boxes[up]
+	left, right := p.Left, p.Right
+	l, r := &t.boxes[left], &t.boxes[right]
+	if !l.Leaf() || !r.Leaf() || len(l.Points)+len(r.Points) > LeafSize/2 {
+		return leaf
+	}
+	p.Left, p.Right = 0, 0
+	for _, part := range [][]Point{l.Points, r.Points} {
+		for i := range part {
+			t.list(up, &part[i])
+		}
+	}
+	t.release(left)
+	t.release(right)
+	return up
+}
+
+// tighten sets the extremes of a box right, and of those above it as far as they change.
+func (t *Tree) tighten(at int32) {
+	for at != 0 {
+		b := &t.boxes[at]
+		changed := false
+		if b.Leaf() {
+			changed = b.measure(t.live)
+		} else {
+			changed = b.combine(&t.boxes[b.Left], &t.boxes[b.Right], t.live)
+		}
+		if !changed {
+			return
+		}
+		at = b.parent
+	}
+}
+
+// measure takes the extremes from the points of a leaf. It reports whether they have changed.
+func (b *Box) measure(live []uint8) bool {
+	rank, kinds := b.Points[0].Rank, Kinds(0)
+	for i := range b.Points {
+		rank = min(rank, b.Points[i].Rank)
+		kinds |= KindsOf(b.Points[i].Kind)
+	}
+	changed := rank != b.Rank || kinds != b.Kinds
+	b.Rank, b.Kinds = rank, kinds
+	for _, d := range live {
+		least := b.Points[0].At[d]
+		most := least
+		for i := 1; i < len(b.Points); i++ {
+			v := b.Points[i].At[d]
+			least, most = min(least, v), max(most, v)
+		}
+		if least != b.Least[d] || most != b.Most[d] {
+			b.Least[d], b.Most[d], changed = least, most, true
+		}
+	}
+	return changed
+}
+
+// combine takes the extremes from the two parts of a box. It reports whether they have changed.
+func (b *Box) combine(l, r *Box, live []uint8) bool {
+	rank, kinds := min(l.Rank, r.Rank), l.Kinds|r.Kinds
+	changed := rank != b.Rank || kinds != b.Kinds
+	b.Rank, b.Kinds = rank, kinds
+	for _, d := range live {
+		least, most := min(l.Least[d], r.Least[d]), max(l.Most[d], r.Most[d])
+		if least != b.Least[d] || most != b.Most[d] {
+			b.Least[d], b.Most[d], changed = least, most, true
+		}
+	}
+	return changed
+}
+
+// newLeaf returns an empty leaf.
+func (t *Tree) newLeaf(parent int32) int32 {
+	var at int32
+	switch n := len(t.free); {
+	case n > 0:
+		at = t.free[n-1]
+		t.free = t.free[:n-1]
+	case len(t.boxes) < cap(t.boxes): // cleared, with arrays to use again
+		at = int32(len(t.boxes))
+		t.boxes = t.boxes[:at+1]
+	default:
+		at = int32(len(t.boxes))
+		t.boxes = append(t.boxes, Box{})
+	}
+	t.boxes[at] = Box{parent: parent, Points: t.boxes[at].Points[:0]}
+	return at
+}
+
+// release gives a box back.
+func (t *Tree) release(at int32) { t.free = append(t.free, at) }
