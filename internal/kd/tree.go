@@ -138,6 +138,9 @@ func (t *Tree) Put(p *Point, probe Probe) bool {
 			t.admit(p)
 			was.At = p.At
 			t.tighten(old.leaf)
+			if len(t.boxes[old.leaf].Points) > LeafSize { // they were all alike
+				t.cutLeaf(old.leaf, probe)
+			}
 			t.age(probe)
 			return true
 		}
