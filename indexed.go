@@ -105,7 +105,7 @@ func (e *Indexed) class(spec *Spec) *specClass {
 	e.clock++
 	c.used = e.clock
 	if c.nearAt != e.syncs {
-		c.near, c.nearAt = e.books.peers(spec), e.syncs
+		c.meet(e.books.peers(spec), e.syncs)
 	}
 	return c
 }

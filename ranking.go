@@ -31,8 +31,13 @@ func (k *ranking) follow(c *specClass, r *rater, scratch *slotSet) (rated int, a
 	for _, slot := range touched {
 		if scratch.add(slot) {
 			k.rate(slot, c, r)
-			k.play(slot, r.books)
 			rated++
+		}
+	}
+	scratch.clear(len(k.values))
+	for _, slot := range touched { // when all that have left are known to be gone
+		if scratch.add(slot) {
+			k.play(slot, r.books)
 		}
 	}
 	return rated, false

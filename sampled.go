@@ -52,6 +52,7 @@ func (e *Sampled) Sync(view *View) {
 	if all {
 		touched = nil
 		e.order, e.place = e.order[:0], e.place[:0]
+		clear(e.runnersUp) // of another view, perhaps
 	}
 	for len(e.place) < len(e.books.nodes) {
 		e.place = append(e.place, 0)

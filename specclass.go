@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"maps"
 	"math"
 
 	"github.com/orbitsched/orbit/internal/kd"
@@ -41,6 +42,9 @@ type response struct {
 
 const notSuited = -1
 
+// noBound is for specs of which the score cannot say more, until that is noticed.
+func noBound(_, _ *Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
+
 // least returns the bound; what is no number bounds nothing.
 func (r *response) least(least, most *Extent) (value, tie float64) {
 	value, tie = r.bound(least, most)
@@ -58,6 +62,14 @@ func newSpecClass(spec *Spec) *specClass {
 		}
 	}
 	return c
+}
+
+// meet takes note of where company is. If that has changed, all scores may have.
+func (c *specClass) meet(near *peers, at uint64) {
+	if c.ranking != nil && near != nil && !maps.Equal(near.domains, c.near.domains) {
+		c.ranking.cursor = 0
+	}
+	c.near, c.nearAt = near, at
 }
 
 // mayFit reports whether a node of which this is the most could have room for the spec.
@@ -102,7 +114,10 @@ func (c *specClass) response(like *Node, x *boxIndex) int8 {
 	}
 	at := int8(min(len(c.responses), math.MaxInt8))
 	r := response{bound: x.bounded.Bound(c.spec, like)}
-	if c.boundless = c.boundless || r.bound == nil || at == math.MaxInt8; at < math.MaxInt8 {
+	if r.bound == nil {
+		c.boundless, r.bound = true, noBound
+	}
+	if c.boundless = c.boundless || at == math.MaxInt8; at < math.MaxInt8 {
 		c.responses = append(c.responses, r)
 	} else {
 		at--

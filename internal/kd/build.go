@@ -149,7 +149,7 @@ func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cu
 
 // gain is by how much one half of a box is rated higher than the whole, if it is cut in the middle.
 func (b *Box) gain(d uint8, whole float64, probe Probe) float64 {
-	if math.IsInf(whole, 1) {
+	if math.IsInf(whole, 0) {
 		return 0
 	}
 	low, high := b.Least[d], b.Most[d]
@@ -159,7 +159,7 @@ func (b *Box) gain(d uint8, whole float64, probe Probe) float64 {
 	b.Most[d], b.Least[d] = high, middle+1
 	above := probe(b.Kinds, &b.Least, &b.Most)
 	b.Least[d] = low
-	return min(max(below, above)-whole, math.MaxFloat64)
+	return min(max(below, above, whole)-whole, math.MaxFloat64)
 }
 
 // median returns a coordinate that divides a sample, which requires that not all are at the least.

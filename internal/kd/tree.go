@@ -156,6 +156,9 @@ func (t *Tree) Put(p *Point, probe Probe) bool {
 			t.admit(p)
 			was.At = p.At
 			t.stain(old.leaf)
+			if len(t.boxes[old.leaf].Points) > LeafSize { // they were all alike
+				t.cutLeaf(old.leaf, probe)
+			}
 			t.age(probe)
 			return true
 		}

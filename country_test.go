@@ -1,0 +1,437 @@
+package orbit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// country is a random constellation with a life of its own: nodes join, change and leave, others take room and
+// give it back. The kind of world decides what is to be met in it: hardly a label or one that differs on every
+// node, a few models or very many, machines that are all alike or that differ in everything.
+type country struct {
+	ledger *MemoryLedger
+	tel    board
+	from   source
+	now    time.Time
+	rng    *rand.Rand
+	taste  taste
+	serial int
+	specs  []*Spec
+}
+
+type taste struct {
+	hosts  bool // a label that differs on every node
+	racks  int
+	models int
+	sizes  []func(*rand.Rand) Resources
+	plain  bool // no labels, nothing drained
+}
+
+// Sizes of machines, from which a world has some.
+var machineSizes = map[string]func(*rand.Rand) Resources{
+	"small": func(r *rand.Rand) Resources {
+		return Resources{CPU: r.Int64N(12), Memory: r.Int64N(4), Disk: 3 * r.Int64N(2), 6: r.Int64N(3)}
+	},
+	"alike": func(*rand.Rand) Resources { return Resources{CPU: 8, Memory: 4} },
+	"real": func(r *rand.Rand) Resources {
+		return Resources{CPU: 1000 << r.IntN(7), Memory: 1 << (30 + r.IntN(10)), Disk: r.Int64N(1 << 40), Slots: 100}
+	},
+	"huge": func(r *rand.Rand) (out Resources) {
+		for d := range out {
+			out[d] = hugeNumbers[r.IntN(len(hugeNumbers))]
+		}
+		return out
+	},
+	"none": func(*rand.Rand) Resources { return Resources{} },
+}
+
+// Around where integers stop being exact as floats, and up to the end.
+var hugeNumbers = []int64{0, 3, 1 << 53, 1<<53 - 1, 1<<53 + 1, 1<<53 + 2, 1 << 54, 1<<54 + 3, 1 << 60, 1 << 62, 1<<62 + 1, math.MaxInt64}
+
+func newCountry(t *rapid.T) *country {
+	w := &country{now: time.Unix(1000, 0), rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))}
+	w.ledger = &MemoryLedger{Bounds: Limits{Terminal: 50, History: rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "history")}}
+	w.tel.stale = 10 * time.Second
+	w.from = source{ledger: w.ledger, telemetry: &w.tel, mine: chaosMine}
+	w.taste = taste{
+		hosts:  rapid.Bool().Draw(t, "hosts"),
+		racks:  rapid.SampledFrom([]int{2, 10, 60}).Draw(t, "racks"),
+		models: rapid.SampledFrom([]int{1, 2, 2, 1000}).Draw(t, "models"),
+		plain:  rapid.IntRange(0, 4).Draw(t, "plain") == 0,
+	}
+	for _, name := range rapid.SampledFrom([][]string{{"small"}, {"alike"}, {"alike"}, {"real"}, {"huge"}, {"small", "none"}, {"alike", "small", "real", "huge"}}).Draw(t, "sizes") {
+		w.taste.sizes = append(w.taste.sizes, machineSizes[name])
+	}
+	most := rapid.SampledFrom([]int{0, scanBelow + 4, 60, 150, 150, 150}).Draw(t, "most nodes")
+	var do []Commitment
+	for i := range rapid.IntRange(most/2, most).Draw(t, "nodes") {
+		do = append(do, PutNode{w.node(NodeID(fmt.Sprintf("n%03d", 4*i)))})
+	}
+	w.try(do...)
+	for range rapid.IntRange(1, 5).Draw(t, "specs") {
+		w.spec(t)
+	}
+	return w
+}
+
+// try proposes; what does not hold is refused, and that is as well.
+func (w *country) try(do ...Commitment) bool {
+	_, err := w.ledger.Propose(context.Background(), Proposal{Do: do})
+	return err == nil
+}
+
+// node invents a machine.
+func (w *country) node(id NodeID) Node {
+	r := w.rng
+	n := Node{ID: id, Capacity: w.taste.sizes[r.IntN(len(w.taste.sizes))](r), Labels: map[string]string{}}
+	if w.taste.plain {
+		return n
+	}
+	if zone := []string{"", "x", "x", "y", "y", "nan", "inf", "absent"}[r.IntN(8)]; zone != "absent" {
+		n.Labels["zone"] = zone
+	}
+	if rack := r.IntN(w.taste.racks + 1); rack > 0 {
+		n.Labels["rack"] = fmt.Sprint("r", rack)
+	}
+	if w.taste.hosts {
+		w.serial++
+		n.Labels["host"] = fmt.Sprint("h", w.serial)
+	}
+	if gen := r.IntN(6); gen > 0 {
+		n.Labels["gen"] = []string{"", "1", "2", "3", "10", "old"}[gen]
+	}
+	n.Unschedulable = r.IntN(10) == 0
+	if r.IntN(2) == 0 {
+		n.Devices = Devices{Model: fmt.Sprint("m", r.IntN(w.taste.models)), Count: 1 + r.IntN(4)}
+		n.Devices.Unhealthy = DeviceSet(r.IntN(1<<n.Devices.Count)) & DeviceSet(r.IntN(1<<16))
+	}
+	return n
+}
+
+// spec adds a spec to those that are in use: the one copy of it that a ledger hands out.
+func (w *country) spec(t *rapid.T) {
+	if len(w.specs) >= 12 {
+		return
+	}
+	id := CapsuleID(fmt.Sprint("spec", len(w.specs)))
+	commit(t, w.ledger, Submit{IDs: []CapsuleID{id}, Spec: w.invent(t)})
+	w.specs = append(w.specs, snapshotOf(t, w.ledger).Capsule(id).Spec)
+}
+
+func (w *country) invent(t *rapid.T) *Spec {
+	s := &Spec{Module: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "module")}
+	s.Envelope.Reservation = Resources{CPU: rapid.Int64Range(0, 3).Draw(t, "cpu"), Memory: rapid.Int64Range(0, 1).Draw(t, "memory")}
+	often := func(n int, what string) bool { return rapid.IntRange(0, 9).Draw(t, what) < n }
+	if often(1, "wants much") {
+		d := rapid.IntRange(0, Dimensions-1).Draw(t, "dimension")
+		s.Envelope.Reservation[d] = rapid.SampledFrom(hugeNumbers).Draw(t, "want")
+	}
+	if often(3, "wants devices") {
+		s.Devices = DeviceRequest{Count: rapid.IntRange(1, 3).Draw(t, "count"), Milli: rapid.SampledFrom([]int{1, 300, 500, 999, 1000, 1000}).Draw(t, "milli"),
+			Models: rapid.SampledFrom([][]string{nil, {"m0"}, {"m1", "m7"}}).Draw(t, "models")}
+	}
+	for often(3, "requires") {
+		s.Require = append(s.Require, rapid.SampledFrom(worldPredicates).Draw(t, "requirement"))
+	}
+	for often(4, "prefers") {
+		p := Preference{rapid.SampledFrom(worldPredicates).Draw(t, "preference"), rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
+		s.Prefer = append(s.Prefer, p)
+	}
+	if often(3, "spreads") {
+		s.Spread = rapid.SampledFrom([]Domains{{"zone", []string{"x"}}, {"rack", []string{"r1", "r2"}}, {"zone", []string{"", "y"}}, {"host", []string{"h7"}}}).Draw(t, "spread")
+	}
+	if often(3, "is in a group") {
+		s.Group = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group")
+	}
+	if often(3, "wants company") {
+		s.Near = rapid.SampledFrom([]Near{{"g", "zone"}, {"g", "rack"}, {"h", "rack"}, {"nobody", "zone"}, {"h", "host"}}).Draw(t, "near")
+	}
+	return s
+}
+
+var worldPredicates = func() (out []Predicate) {
+	for _, text := range []string{"zone in (x)", "zone in (y, nan)", "zone notin (x)", "zone", "!zone", "gen > 1", "gen < 3",
+		"rack in (r1, r2, r3)", "rack notin (r1)", "!rack", "host", "host notin (h1, h2, h3)", "unheard", "unheard notin (of)"} {
+		p, err := ParsePredicate(text)
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}()
+
+// some returns up to n of the members, in any order.
+func (w *country) some(n int) (out []*NodeState) {
+	for member := range snapshotOf(panicky{}, w.ledger).Nodes() {
+		out = append(out, member)
+	}
+	w.rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out[:min(n, len(out))]
+}
+
+// few draws how many are to be met by something: mostly some, now and then nearly all.
+func few(t *rapid.T) int { return rapid.SampledFrom([]int{1, 2, 5, 10, 40, 120}).Draw(t, "how many") }
+
+// change gives nodes other capacities, labels, devices, or another mood; or only some of that.
+func (w *country) change(t *rapid.T) {
+	what := rapid.SampledFrom([]string{"all", "capacity", "labels", "devices", "drain"}).Draw(t, "what")
+	for _, n := range w.some(few(t)) {
+		is, next := *n.Node, w.node(n.Node.ID)
+		switch what {
+		case "all":
+			is = next
+		case "capacity":
+			is.Capacity = next.Capacity
+		case "labels":
+			is.Labels = next.Labels
+		case "devices":
+			is.Devices = next.Devices
+		case "drain":
+			is.Unschedulable = !is.Unschedulable
+		}
+		w.try(PutNode{is})
+	}
+}
+
+// joiners come under ids that sort between others, or under ids that have been there before.
+func (w *country) join(t *rapid.T) {
+	for range min(few(t), 30) {
+		id := fmt.Sprintf("n%03d", w.rng.IntN(600))
+		if w.rng.IntN(2) == 0 {
+			id += strconv.Itoa(w.rng.IntN(100))
+		}
+		if snapshotOf(t, w.ledger).Node(NodeID(id)) == nil && snapshotOf(t, w.ledger).NodeCount() < 200 {
+			w.try(PutNode{w.node(NodeID(id))})
+		}
+	}
+}
+
+// leave lets nodes go with all that is on them. Some return, in another order: into each other's slots.
+func (w *country) leave(t *rapid.T) {
+	gone := w.some(few(t))
+	for _, n := range gone {
+		w.try(append(w.emptying(n.Node.ID), RemoveNode{n.Node.ID})...)
+	}
+	slices.Reverse(gone)
+	for _, n := range gone[:rapid.IntRange(0, len(gone)).Draw(t, "return")] {
+		w.try(PutNode{w.node(n.Node.ID)})
+	}
+}
+
+func (w *country) emptying(id NodeID) []Commitment {
+	c := chaos{ledger: w.ledger}
+	return c.emptying(id)
+}
+
+// release ends capsules, or suspends them.
+func (w *country) release(t *rapid.T) {
+	final := rapid.Bool().Draw(t, "final")
+	for _, n := range w.some(few(t)) {
+		for k := range snapshotOf(t, w.ledger).On(n.Node.ID) {
+			w.try(Release{Capsule: k.ID, Final: final})
+			break
+		}
+	}
+}
+
+// compete lets somebody else take room: with capsules of the same specs, or with holds on what is free.
+func (w *country) compete(t *rapid.T) {
+	spec := rapid.SampledFrom(w.specs).Draw(t, "spec")
+	hold := rapid.Bool().Draw(t, "hold")
+	for _, n := range w.some(few(t)) {
+		w.serial++
+		if hold {
+			h := Hold{ID: HoldID(fmt.Sprint("h", w.serial)), Node: n.Node.ID, Ends: w.now.Add(time.Hour)}
+			for d, free := range n.Free() {
+				h.Room[d] = max(free, 0) / (1 + w.rng.Int64N(3))
+			}
+			if h.Devices = n.devicesWith(300); h.Devices != 0 {
+				h.Milli = 300
+			}
+			w.try(h)
+			continue
+		}
+		id := CapsuleID(fmt.Sprint("c", w.serial))
+		set, _ := n.PickDevices(spec.Devices)
+		w.try(Submit{IDs: []CapsuleID{id}, Spec: spec}, Place{Capsule: id, Node: n.Node.ID, Devices: set})
+	}
+}
+
+// report is what nodes say of themselves, and time that passes: those that stay silent go stale.
+func (w *country) report(t *rapid.T) {
+	for _, n := range w.some(few(t)) {
+		w.tel.say(Report{Node: n.Node.ID, At: w.now, FreeSlots: w.rng.IntN(3)}, w.now)
+	}
+	w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 8}).Draw(t, "seconds")) * time.Second)
+}
+
+func (w *country) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"change": w.change, "join": w.join, "leave": w.leave, "release": w.release, "compete": w.compete,
+		"report": w.report, "spec": w.spec,
+	}
+}
+
+// view returns a new view of the world as it is.
+func (w *country) view(t require.TestingT) *View {
+	v := &View{}
+	w.refresh(t, v)
+	return v
+}
+
+func (w *country) refresh(t require.TestingT, v *View) {
+	_, err := v.refresh(context.Background(), &w.from, w.now)
+	require.NoError(t, err)
+}
+
+// strange makes a score of parts, any of which may be missing.
+type strange struct {
+	score ScoreFunc
+	bound func(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64)
+}
+
+func (s strange) Score(n *NodeState, r *Report, spec *Spec) (value, tie float64) {
+	return s.score(n, r, spec)
+}
+
+func (s strange) Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+	return s.bound(spec, like)
+}
+
+// roomy likes full nodes, and goes by devices among equals. Its bound is exact.
+var roomy = strange{
+	score: func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
+		e := n.extent()
+		return float64(n.Free()[CPU]) / 1024, float64(n.Node.Capacity[Memory]) - float64(e.DevicesFree()) + float64(e.DeviceLargest())
+	},
+	bound: func(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
+		return func(least, most *Extent) (value, tie float64) {
+			return float64(least.Free(CPU)) / 1024, float64(least.Capacity(Memory)) - float64(most.DevicesFree()) + float64(least.DeviceLargest())
+		}
+	},
+}
+
+// crowding likes company on the node, and idle devices; many nodes are equal. Its bound is exact.
+var crowding = strange{
+	score: func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
+		e := n.extent()
+		return -float64(n.Capsules), -float64(e.DevicesIdle())
+	},
+	bound: func(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
+		return func(_, most *Extent) (value, tie float64) {
+			return -float64(most.Capsules()), -float64(most.DevicesIdle())
+		}
+	},
+}
+
+// loose goes by what no bound can know, the report included, and is sometimes no number. What its bound says is
+// valid, more or less near, and for some kinds of nodes no number either.
+var loose = strange{
+	score: func(n *NodeState, r *Report, s *Spec) (value, tie float64) {
+		if n.Node.Labels["zone"] == "nan" {
+			return math.NaN(), 0
+		}
+		return float64(3*n.Capsules + r.FreeSlots + int(uint64(n.Free()[CPU])%5)), float64(len(n.Node.Labels["rack"]) % 2)
+	},
+	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+		slack := float64(len(like.Devices.Model) * int(s.Envelope.Reservation[Memory]))
+		return func(least, most *Extent) (value, tie float64) {
+			if s.Module == "b" && like.Devices.Model == "m1" {
+				return math.NaN(), 7
+			}
+			return float64(3*least.Capsules()) - slack, 0
+		}
+	},
+}
+
+// moody is loose, and cannot bound itself for some specs, and for some kinds of nodes.
+var moody = strange{
+	score: loose.score,
+	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+		if s.Module == "b" && (s.Devices.Count > 0 || like.Devices.Model != "") {
+			return nil
+		}
+		return loose.bound(s, like)
+	},
+}
+
+// tally is a score that reads what it counts elsewhere, and says when that has changed.
+type tally struct {
+	version uint64
+	zones   map[string]int
+}
+
+func (y *tally) Version() uint64 { return y.version }
+
+func (y *tally) Score(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
+	return float64(n.Capsules + y.zones[n.Node.Labels["zone"]]), 0
+}
+
+// boundedTally is a tally that can bound itself; what it has counted goes into the bound.
+type boundedTally struct{ *tally }
+
+func (y boundedTally) Bound(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
+	low := 0
+	for _, n := range y.zones {
+		low = min(low, n)
+	}
+	return func(least, _ *Extent) (value, tie float64) { return float64(least.Capsules() + low), 0 }
+}
+
+// chooser chooses the last devices that are open, if any two are; many nodes are equal to it.
+type chooser struct{ strange }
+
+func (chooser) PickDevices(n *NodeState, spec *Spec) (set DeviceSet, ok bool) {
+	open := n.devicesWith(spec.Devices.Milli)
+	for i := MaxDevices - 1; i >= 0 && set.Len() < spec.Devices.Count; i-- {
+		set |= open & (1 << i)
+	}
+	return set, open.Len() > 1
+}
+
+// judged is a score with a filter.
+type judged struct {
+	name   string
+	score  Score
+	filter Filter
+}
+
+// fresh keeps nodes out of which nothing has been heard lately.
+func fresh(_ *NodeState, r *Report, _ *Spec) string {
+	if r.Stale {
+		return "have a stale report"
+	}
+	return ""
+}
+
+// scores are all that engines must agree on. The tally is what its score counts.
+func scores(outside *tally) []judged {
+	return []judged{
+		{"spread", nil, nil},
+		{"spread, not where a slot is", SpreadScore{}, slotless},
+		{"spread, fresh", SpreadScore{}, fresh},
+		{"roomy", roomy, nil},
+		{"crowding", crowding, nil},
+		{"sum", WeightedSum{{0.3, roomy}, {1, SpreadScore{}}, {0, crowding}}, nil},
+		{"sum that counts", WeightedSum{{2, boundedTally{outside}}, {0.5, SpreadScore{}}}, slotless},
+		{"sum with a malus", WeightedSum{{-0.3, crowding}, {1, SpreadScore{}}}, nil},
+		{"sum without a bound", WeightedSum{{1, dumbScore}, {0.01, crowding}, {1, outside}}, nil},
+		{"dumb", dumbScore, nil},
+		{"dumb, filtered", dumbScore, slotless},
+		{"loose", loose, fresh},
+		{"moody", moody, nil},
+		{"tally", outside, nil},
+		{"bounded tally", boundedTally{outside}, nil},
+		{"chooser", chooser{crowding}, nil},
+		{"equal", ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { return 0, 0 }), nil},
+	}
+}

@@ -1,0 +1,210 @@
+package orbit
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// rivals are engines that must always make the same choices. They get the same calls.
+type rivals struct {
+	*country
+	outside *tally
+	view    *View
+	// The first is the reference.
+	engines []PlacementEngine
+	marks   [][]int
+	// Reserved since the last Sync.
+	plan []reserved
+}
+
+type reserved struct {
+	spec     *Spec
+	proposal Proposal
+	sent     bool
+}
+
+// outcome is what Best has said.
+type outcome struct {
+	node       NodeID
+	value, tie float64
+	devices    DeviceSet
+	err        string
+}
+
+func newRivals(t *rapid.T) *rivals {
+	r := &rivals{country: newCountry(t), outside: &tally{zones: map[string]int{}}}
+	by := rapid.SampledFrom(scores(r.outside)).Draw(t, "score")
+	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
+	r.engines = []PlacementEngine{
+		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
+		&Indexed{Score: by.score, Filter: by.filter, Seed: seed},
+		&Sampled{Score: by.score, Filter: by.filter, Seed: seed, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")},
+	}
+	if rapid.IntRange(0, 9).Draw(t, "before the first sync") == 0 {
+		r.ask(t, r.specs[0])
+	}
+	r.view = r.country.view(t)
+	r.sync(t)
+	return r
+}
+
+// sync brings all up to date; what was reserved is forgotten.
+func (r *rivals) sync(t *rapid.T) {
+	r.refresh(t, r.view)
+	for _, e := range r.engines {
+		e.Sync(r.view)
+	}
+	r.marks, r.plan = nil, nil
+}
+
+// ask compares what the engines choose.
+func (r *rivals) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
+	var want outcome
+	for i, e := range r.engines {
+		choice, err := e.Best(spec)
+		got := outcome{value: choice.Value, tie: choice.Tie, devices: choice.Devices}
+		if err != nil {
+			got.err = err.Error()
+		}
+		if choice.Node != nil {
+			got.node = choice.Node.Node.ID
+		}
+		if i == 0 {
+			want = got
+		}
+		require.Equal(t, want, got, "%T", e)
+		choices = append(choices, choice)
+	}
+	for _, c := range choices[1:] {
+		if want.err == "" {
+			require.Equal(t, choices[0].Node.Node, c.Node.Node)
+			require.Equal(t, choices[0].Node.used, c.Node.used)
+			require.Equal(t, choices[0].Node.devices, c.Node.devices)
+			require.Equal(t, choices[0].Node.Capsules, c.Node.Capsules)
+		}
+	}
+	return choices, want.err == ""
+}
+
+// reserve takes what all have chosen.
+func (r *rivals) reserve(t *rapid.T, spec *Spec, choices []Choice) {
+	r.serial++
+	k := &Capsule{ID: CapsuleID(fmt.Sprint("p", r.serial)), Spec: spec}
+	want := r.engines[0].Reserve(k, choices[0])
+	for i, e := range r.engines[1:] {
+		require.Equal(t, want, e.Reserve(k, choices[i+1]))
+	}
+	r.plan = append(r.plan, reserved{spec: spec, proposal: want})
+}
+
+// batch plans capsules of one spec, as many as there are or until none fits.
+func (r *rivals) batch(t *rapid.T) {
+	spec := rapid.SampledFrom(r.specs).Draw(t, "spec")
+	for range rapid.SampledFrom([]int{1, 5, 20, 60}).Draw(t, "capsules") {
+		choices, ok := r.ask(t, spec)
+		if !ok {
+			break
+		}
+		r.reserve(t, spec, choices)
+	}
+}
+
+// mixture plans capsules of all specs, and asks now and then without taking.
+func (r *rivals) mixture(t *rapid.T) {
+	for range rapid.SampledFrom([]int{3, 10, 40}).Draw(t, "capsules") {
+		spec := r.specs[r.rng.IntN(len(r.specs))]
+		if choices, ok := r.ask(t, spec); ok && r.rng.IntN(4) > 0 {
+			r.reserve(t, spec, choices)
+		}
+	}
+}
+
+// stranger asks for a spec that no ledger has seen, and takes it.
+func (r *rivals) stranger(t *rapid.T) {
+	spec := r.invent(t)
+	if choices, ok := r.ask(t, spec); ok {
+		r.reserve(t, spec, choices)
+	}
+}
+
+func (r *rivals) mark(t *rapid.T) {
+	marks := make([]int, len(r.engines))
+	for i, e := range r.engines {
+		marks[i] = e.Mark()
+	}
+	r.marks = append(r.marks, marks)
+}
+
+func (r *rivals) rollback(t *rapid.T) {
+	if len(r.marks) == 0 {
+		return
+	}
+	at := rapid.IntRange(0, len(r.marks)-1).Draw(t, "mark")
+	for i, e := range r.engines {
+		e.Rollback(r.marks[at][i])
+	}
+	r.plan = r.plan[:r.marks[at][0]]
+	r.marks = r.marks[:at+1]
+}
+
+// commit proposes what was reserved, or some of it, whatever has become of the world meanwhile; the engines learn
+// of it with the next Sync, which may be now.
+func (r *rivals) commit(t *rapid.T) {
+	part := rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "one in")
+	for i := range r.plan {
+		if p := &r.plan[i]; i%part == 0 && !p.sent {
+			r.try(Submit{IDs: []CapsuleID{p.proposal.Do[0].(Place).Capsule}, Spec: p.spec})
+			_, _ = r.ledger.Propose(context.Background(), p.proposal)
+			p.sent = true
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "sync") > 0 {
+		r.sync(t)
+	}
+}
+
+// count changes what the scores read elsewhere.
+func (r *rivals) count(t *rapid.T) {
+	zone := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "zone")
+	r.outside.zones[zone] = rapid.IntRange(-9, 9).Draw(t, "count")
+	r.outside.version++
+}
+
+// anotherView shows the engines the same world by another view, or another world.
+func (r *rivals) anotherView(t *rapid.T) {
+	if rapid.Bool().Draw(t, "another world") {
+		other := newCountry(t).view(t)
+		for _, e := range r.engines {
+			e.Sync(other)
+		}
+		for _, spec := range r.specs {
+			r.ask(t, spec)
+		}
+	} else {
+		r.view = r.country.view(t)
+	}
+	r.sync(t)
+}
+
+// Whatever happens, Indexed chooses what Exhaustive chooses, and so does Sampled when all nodes are not enough:
+// the same node, value, tie, devices and proposal, and the same words when nothing fits.
+func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRivals(t)
+		actions := r.actions()
+		for name, f := range map[string]func(*rapid.T){
+			"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
+			"mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count,
+		} {
+			actions[name] = f
+		}
+		if rapid.IntRange(0, 4).Draw(t, "one view") == 0 {
+			actions["another view"] = r.anotherView
+		}
+		t.Repeat(actions)
+	})
+}
