@@ -14,6 +14,7 @@ const (
 	extentDevices
 	extentIdle
 	extentLargest
+	extentInstances
 )
 
 // Free is what is free of a dimension; negative where capacity has shrunk below what is used.
@@ -34,6 +35,9 @@ func (e *Extent) DevicesIdle() int { return int(e[extentIdle]) }
 // DeviceLargest is the most that is free on one instance, in milli.
 func (e *Extent) DeviceLargest() int { return int(e[extentLargest]) }
 
+// Devices is the number of instances, those that are out of order included.
+func (e *Extent) Devices() int { return int(e[extentInstances]) }
+
 // extent returns the extent of one node.
 func (n *NodeState) extent() (e Extent) {
 	for d, capacity := range n.Node.Capacity {
@@ -41,6 +45,7 @@ func (n *NodeState) extent() (e Extent) {
 		e[extentCapacity+d] = capacity
 	}
 	e[extentCapsules] = int64(n.Capsules)
+	e[extentInstances] = int64(n.Node.Devices.Count)
 	for i := range n.Node.Devices.Count {
 		free := int64(n.DeviceFree(i))
 		e[extentDevices] += free

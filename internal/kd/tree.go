@@ -10,7 +10,7 @@
 package kd
 
 // Dims is the number of coordinates of a point.
-const Dims = 20
+const Dims = 21
 
 // LeafSize is how many points a leaf has before it is cut in two.
 const LeafSize = 16
