@@ -6,15 +6,15 @@ import "github.com/orbitsched/orbit/internal/kd"
 // quantity. The extent of a single node is both. It is read with its methods.
 type Extent [kd.Dims]int64
 
-// The coordinates of an Extent.
+// The coordinates of an Extent: those first that scores read most.
 const (
-	extentFree     = 0
-	extentCapacity = Dimensions
-	extentCapsules = 2*Dimensions + iota - 2
-	extentDevices
-	extentIdle
-	extentLargest
-	extentInstances
+	extentFree      = 0
+	extentCapsules  = Dimensions
+	extentDevices   = Dimensions + 1
+	extentIdle      = Dimensions + 2
+	extentLargest   = Dimensions + 3
+	extentInstances = Dimensions + 4
+	extentCapacity  = Dimensions + 5
 )
 
 // Free is what is free of a dimension; negative where capacity has shrunk below what is used.

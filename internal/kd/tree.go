@@ -40,13 +40,13 @@ type Probe func(kinds Kinds, least, most *Vector) float64
 // Box is a set of points, divided between two others or, in a leaf, listed. What it says of them is right once
 // [Tree.Root] has been called after the last change.
 type Box struct {
-	// The extremes of its points, in each coordinate.
-	Least, Most Vector
 	// The smallest rank of its points.
 	Rank  uint64
 	Kinds Kinds
 	// 0 in a leaf.
 	Left, Right int32
+	// The extremes of its points, in each coordinate.
+	Least, Most Vector
 	// 0 in the root.
 	parent int32
 	// What it says is to be set right. Then so is what all above it say.
