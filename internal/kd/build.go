@@ -40,7 +40,7 @@ func (t *Tree) collect(points []Point, at int32) []Point {
 // cutLeaf cuts a full leaf in two, if its points can be told apart.
 func (t *Tree) cutLeaf(at int32, probe Probe) {
 	t.points = t.collect(t.points[:0], at)
-	t.boxes[at].Points = t.boxes[at].Points[:0]
+	t.empty(&t.boxes[at])
 	t.growAll(at, t.points, probe)
 }
 

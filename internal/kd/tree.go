@@ -111,6 +111,8 @@ type Tree struct {
 	base Vector
 	// The coordinates in which points differ, and the others.
 	live, dead []uint8
+	// Arrays for the points of leaves.
+	spare [][]Point
 	// Room for building.
 	points []Point
 	order  []int32
@@ -124,6 +126,9 @@ type place struct{ leaf, at int32 }
 
 // Clear takes all points out.
 func (t *Tree) Clear() {
+	for i := range t.boxes {
+		t.empty(&t.boxes[i])
+	}
 	t.boxes = append(t.boxes[:0], Box{})
 	t.free = t.free[:0]
 	t.root, t.size = 0, 0
@@ -253,6 +258,9 @@ func (t *Tree) stain(at int32) {
 // list adds a point to a leaf.
 func (t *Tree) list(leaf int32, p *Point) {
 	b := &t.boxes[leaf]
+	if b.Points == nil {
+		b.Points = t.array()
+	}
 	t.where[p.ID] = place{leaf, int32(len(b.Points))}
 	b.Points = append(b.Points, *p)
 }
@@ -404,20 +412,47 @@ func (b *Box) combine(l, r *Box, live []uint8) bool {
 // newLeaf returns an empty leaf.
 func (t *Tree) newLeaf(parent int32) int32 {
 	var at int32
-	switch n := len(t.free); {
-	case n > 0:
+	if n := len(t.free); n > 0 {
 		at = t.free[n-1]
 		t.free = t.free[:n-1]
-	case len(t.boxes) < cap(t.boxes): // cleared, with arrays to use again
-		at = int32(len(t.boxes))
-		t.boxes = t.boxes[:at+1]
-	default:
+	} else {
 		at = int32(len(t.boxes))
 		t.boxes = append(t.boxes, Box{})
 	}
-	t.boxes[at] = Box{parent: parent, Points: t.boxes[at].Points[:0]}
+	t.boxes[at] = Box{parent: parent}
 	return at
 }
 
 // release gives a box back.
-func (t *Tree) release(at int32) { t.free = append(t.free, at) }
+func (t *Tree) release(at int32) {
+	t.empty(&t.boxes[at])
+	t.free = append(t.free, at)
+}
+
+// empty takes the array of a leaf away, to be used again, if it is not an uncommonly large one.
+func (t *Tree) empty(b *Box) {
+	if cap(b.Points) == leafRoom {
+		t.spare = append(t.spare, b.Points[:0])
+	}
+	b.Points = nil
+}
+
+// A leaf has one point too many before it is cut. Arrays are made so many at a time.
+const (
+	leafRoom = LeafSize + 1
+	arrays   = 64
+)
+
+// array returns room for the points of a leaf.
+func (t *Tree) array() []Point {
+	if len(t.spare) == 0 {
+		all := make([]Point, arrays*leafRoom)
+		for i := range arrays {
+			t.spare = append(t.spare, all[i*leafRoom:i*leafRoom:(i+1)*leafRoom])
+		}
+	}
+	last := len(t.spare) - 1
+	out := t.spare[last]
+	t.spare = t.spare[:last]
+	return out
+}
