@@ -19,8 +19,9 @@ type boxIndex struct {
 	// Nodes that may not be where the tree has them, each once; and whether a node is one of them.
 	moved   []int32
 	isMoved []bool
-	// Rises with every change of a node, so that what was computed before is known to be old.
-	stamps []uint32
+	// Counts changes; and when each node has changed last, so that what was computed before is known to be old.
+	clock   uint64
+	changed []uint64
 	// Rises when the nodes are divided anew.
 	division int
 	points   []kd.Point
@@ -39,7 +40,8 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 	}
 	x.makeRoom()
 	for _, slot := range touched {
-		x.stamps[slot]++
+		x.clock++
+		x.changed[slot] = x.clock
 		if !x.isMoved[slot] {
 			x.isMoved[slot] = true
 			x.moved = append(x.moved, slot)
@@ -49,8 +51,8 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 }
 
 func (x *boxIndex) makeRoom() {
-	if n := len(x.books.nodes) - len(x.stamps); n > 0 {
-		x.stamps = append(x.stamps, make([]uint32, n)...)
+	if n := len(x.books.nodes) - len(x.changed); n > 0 {
+		x.changed = append(x.changed, make([]uint64, n)...)
 		x.isMoved = append(x.isMoved, make([]bool, n)...)
 		x.ranks = append(x.ranks, make([]uint64, n)...)
 	}

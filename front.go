@@ -20,9 +20,10 @@ type front struct {
 type candidate struct {
 	value, tie float64
 	rank       uint64
+	// When this was computed.
+	clock uint64
 	// A box, or a node's index.
 	at    int32
-	stamp uint32
 	stage stage
 }
 
@@ -72,7 +73,7 @@ func (f *front) candidate(p *kd.Point, x *boxIndex) {
 		return
 	}
 	value, tie := f.class.responses[response].least(at, at)
-	f.heap.push(candidate{value: value, tie: tie, rank: p.Rank, at: p.ID, stamp: x.stamps[p.ID], stage: nodeStage})
+	f.heap.push(candidate{value: value, tie: tie, rank: p.Rank, at: p.ID, clock: x.clock, stage: nodeStage})
 }
 
 // next returns the best node; nil: none.
@@ -88,7 +89,7 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 		case nodeStage:
 			f.look(f.heap.pop(), x, r)
 		case ratedStage:
-			if top.stamp == x.stamps[top.at] {
+			if top.clock >= x.changed[top.at] {
 				f.hits += hit
 				return Choice{Node: x.books.nodes[top.at], Value: top.value, Tie: top.tie}
 			}
@@ -130,8 +131,9 @@ func (f *front) open(number int32, x *boxIndex) {
 
 // list adds the nodes of a leaf, but for those that have changed: they are added one by one.
 func (f *front) list(b *kd.Box, x *boxIndex) {
+	settled := len(x.moved) == 0
 	for i := range b.Points {
-		if p := &b.Points[i]; !x.isMoved[p.ID] {
+		if p := &b.Points[i]; settled || !x.isMoved[p.ID] {
 			f.candidate(p, x)
 		}
 	}
@@ -139,7 +141,7 @@ func (f *front) list(b *kd.Box, x *boxIndex) {
 
 // look rates a node of which only a bound is known.
 func (f *front) look(c candidate, x *boxIndex, r *rater) {
-	if c.stamp != x.stamps[c.at] {
+	if c.clock < x.changed[c.at] {
 		return
 	}
 	f.rated++

@@ -20,11 +20,11 @@ type Vector [Dims]int64
 
 // Point is one point. Points that are alike in all coordinates differ in rank, or share a leaf.
 type Point struct {
-	At   Vector
 	Rank uint64
 	// Dense and not negative.
 	ID   int32
 	Kind int32
+	At   Vector
 }
 
 // Kinds is a set of kinds of points, by number modulo 64: a set that has one may have others with it.
