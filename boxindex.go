@@ -66,7 +66,7 @@ func (x *boxIndex) settle(probe kd.Probe) {
 			return
 		}
 	}
-	if many := len(x.moved) > x.live/6+64; many {
+	if many := len(x.moved) > x.live/2+64; many { // moving one costs about twice as much as planting it
 		clear(x.isMoved)
 		x.plant(probe)
 	} else {

@@ -10,6 +10,8 @@ import "github.com/orbitsched/orbit/internal/kd"
 // since are looked at one by one, and what was known of them is void; the boxes stay as they are meanwhile.
 type front struct {
 	class *specClass
+	// Of which nodes may be.
+	kinds kd.Kinds
 	heap  frontHeap
 
 	// Since the last Sync.
@@ -42,6 +44,7 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 	f.heap.nodes = x.books.nodes
 	f.searches++
 	c.respond(x)
+	f.kinds = c.kinds(x)
 	if root := x.tree.Root(); root != 0 {
 		if candidate, ok := f.weigh(root, x); ok {
 			f.heap.push(candidate)
@@ -52,7 +55,7 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 // weigh bounds a box; false: nothing in it fits.
 func (f *front) weigh(number int32, x *boxIndex) (c candidate, ok bool) {
 	b := x.tree.Box(number)
-	value, tie, ok := f.class.bound(b.Kinds, (*Extent)(&b.Least), (*Extent)(&b.Most))
+	value, tie, ok := f.class.bound(b.Kinds&f.kinds, (*Extent)(&b.Least), (*Extent)(&b.Most))
 	return candidate{value: value, tie: tie, rank: b.Rank, at: number}, ok
 }
 
@@ -69,7 +72,7 @@ func (f *front) consider(slot int32, x *boxIndex) {
 // candidate adds a node that may fit.
 func (f *front) candidate(p *kd.Point, x *boxIndex) {
 	response, at := f.class.byKind[p.Kind], (*Extent)(&p.At)
-	if response == notSuited || !f.class.mayFit(at) {
+	if response == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.class.mayFit(at) {
 		return
 	}
 	value, tie := f.class.responses[response].least(at, at)

@@ -141,7 +141,9 @@ func (k *nodeKinds) leaveOut(key string) {
 	k.keys = slices.DeleteFunc(k.keys, func(s string) bool { return s == key })
 }
 
-// ranked reports whether all labels that can make a node better for the spec are part of its kind.
-func (k *nodeKinds) ranked(spec *Spec) bool {
-	return !k.open[spec.Spread.Level] && !slices.ContainsFunc(spec.Prefer, func(p Preference) bool { return k.open[p.Key] })
+// decides reports whether the kinds decide all that the spec asks of labels.
+func (k *nodeKinds) decides(spec *Spec) bool {
+	return len(k.open) == 0 || !k.open[spec.Spread.Level] && !k.open[spec.Near.Level] &&
+		!slices.ContainsFunc(spec.Require, func(p Predicate) bool { return k.open[p.Key] }) &&
+		!slices.ContainsFunc(spec.Prefer, func(p Preference) bool { return k.open[p.Key] })
 }

@@ -268,7 +268,7 @@ func (t *Tree) list(leaf int32, p *Point) {
 // age counts a point that has moved. When half of the points have, cuts elsewhere would tell more; that is worth
 // building the tree anew if it is searched much, and in the end in any case.
 func (t *Tree) age(probe Probe) {
-	if t.puts++; t.puts > t.size/2+LeafSize && t.opened > t.size/4 || t.puts > 4*t.size+LeafSize {
+	if t.puts++; t.puts > t.size/2+LeafSize && t.opened > t.size || t.puts > 4*t.size+LeafSize {
 		t.Rebuild(probe)
 	}
 }
