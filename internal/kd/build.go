@@ -144,7 +144,7 @@ func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cu
 	if dim < 0 {
 		return cut{}, false
 	}
-	return cut{dim: uint8(dim), at: t.median(points, sample, dim, b.Least[dim])}, true
+	return cut{dim: uint8(dim), at: uint64(t.median(points, sample, dim, b.Least[dim]))}, true
 }
 
 // gain is by how much one half of a box is rated higher than the whole, if it is cut in the middle.
@@ -188,15 +188,17 @@ func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe
 		if rated := probe(kind, &b.Least, &b.Most); rated > whole {
 			gain = min(gain, rated-whole)
 		} else {
-			c.kinds |= kind
+			c.at |= uint64(kind)
 		}
 	}
-	if c.kinds == b.Kinds {
+	if c.at == uint64(b.Kinds) {
 		return c, -1
 	}
 	n := 0
 	for _, i := range sample {
-		n += int(KindsOf(points[i].Kind) & c.kinds >> (uint32(points[i].Kind) % 64))
+		if c.below(&points[i]) {
+			n++
+		}
 	}
 	if n > len(sample)/fewOf {
 		return c, -1
@@ -214,5 +216,5 @@ func (t *Tree) rankCut(points []Point, some []int32) (c cut, ok bool) {
 	if t.ranks[0] == t.ranks[len(t.ranks)-1] {
 		return c, false
 	}
-	return cut{dim: byRank, rank: max(t.ranks[len(t.ranks)/2], t.ranks[0]+1)}, true
+	return cut{dim: byRank, at: max(t.ranks[len(t.ranks)/2], t.ranks[0]+1)}, true
 }

@@ -45,8 +45,6 @@ type Box struct {
 	Kinds Kinds
 	// 0 in a leaf.
 	Left, Right int32
-	// The extremes of its points, in each coordinate.
-	Least, Most Vector
 	// 0 in the root.
 	parent int32
 	// What it says is to be set right. Then so is what all above it say.
@@ -55,6 +53,8 @@ type Box struct {
 	cut cut
 	// Of a leaf.
 	Points []Point
+	// The extremes of its points, in each coordinate.
+	Least, Most Vector
 }
 
 type stale uint8
@@ -70,12 +70,11 @@ const (
 // Leaf reports whether the box lists its points.
 func (b *Box) Leaf() bool { return b.Left == 0 }
 
-// cut divides points in two: by a coordinate or, with a dimension beyond the last, by rank or kind.
+// cut divides points in two: at a coordinate or, with a dimension beyond the last, at a rank or between kinds.
 type cut struct {
-	dim   uint8
-	at    int64
-	rank  uint64
-	kinds Kinds
+	dim uint8
+	// A coordinate, a rank, or a set of kinds.
+	at uint64
 }
 
 const (
@@ -87,11 +86,11 @@ const (
 func (c *cut) below(p *Point) bool {
 	switch c.dim {
 	case byRank:
-		return p.Rank < c.rank
+		return p.Rank < c.at
 	case byKind:
-		return KindsOf(p.Kind)&c.kinds != 0
+		return uint64(KindsOf(p.Kind))&c.at != 0
 	}
-	return p.At[c.dim] < c.at
+	return p.At[c.dim] < int64(c.at)
 }
 
 // Tree is a set of points of different ids. The zero value is empty and ready.
