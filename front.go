@@ -90,7 +90,7 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 			hit = 0
 			f.open(f.heap.pop().at, x)
 		case nodeStage:
-			f.look(f.heap.pop(), x, r)
+			f.look(top, x, r)
 		case ratedStage:
 			if top.clock >= x.changed[top.at] {
 				f.hits += hit
@@ -142,16 +142,21 @@ func (f *front) list(b *kd.Box, x *boxIndex) {
 	}
 }
 
-// look rates a node of which only a bound is known.
-func (f *front) look(c candidate, x *boxIndex, r *rater) {
-	if c.clock < x.changed[c.at] {
+// look rates the first candidate, a node of which only a bound is known.
+func (f *front) look(top *candidate, x *boxIndex, r *rater) {
+	if top.clock < x.changed[top.at] {
+		f.heap.pop()
 		return
 	}
 	f.rated++
-	if value, tie, ok := r.rate(x.books.nodes[c.at], f.class.spec, f.class.near); ok {
-		c.value, c.tie, c.stage = value, tie, ratedStage
-		f.heap.push(c)
+	value, tie, ok := r.rate(x.books.nodes[top.at], f.class.spec, f.class.near)
+	if !ok {
+		f.heap.pop()
+		return
 	}
+	c := *top
+	c.value, c.tie, c.stage = value, tie, ratedStage
+	f.heap.down(c)
 }
 
 // frontHeap is a heap of candidates, the best first.
@@ -193,16 +198,21 @@ func (h *frontHeap) pop() candidate {
 	first, last := h.list[0], len(h.list)-1
 	c := h.list[last]
 	h.list = h.list[:last]
-	if last == 0 {
-		return first
+	if last > 0 {
+		h.down(c)
 	}
+	return first
+}
+
+// down puts a candidate in the place of the first, and then where it belongs.
+func (h *frontHeap) down(c candidate) {
 	i := 0
 	for {
 		child := 2*i + 1
-		if child >= last {
+		if child >= len(h.list) {
 			break
 		}
-		if child+1 < last && h.before(&h.list[child+1], &h.list[child]) {
+		if child+1 < len(h.list) && h.before(&h.list[child+1], &h.list[child]) {
 			child++
 		}
 		if !h.before(&h.list[child], &c) {
@@ -212,5 +222,4 @@ func (h *frontHeap) pop() candidate {
 		i = child
 	}
 	h.list[i] = c
-	return first
 }
