@@ -6,10 +6,10 @@ import "github.com/orbitsched/orbit/internal/kd"
 // quantity. The extent of a single node is both. It is read with its methods.
 type Extent [kd.Dims]int64
 
-// The coordinates of an Extent: those first that scores read most.
+// The coordinates of an Extent: those first that scores read most, so that they share a cache line.
 const (
-	extentFree      = 0
-	extentCapsules  = Dimensions
+	extentCapsules  = 0
+	extentFree      = 1
 	extentDevices   = Dimensions + 1
 	extentIdle      = Dimensions + 2
 	extentLargest   = Dimensions + 3

@@ -58,7 +58,7 @@ func (t *Tree) grow(at int32, points []Point, some []int32, probe Probe) {
 	b := &t.boxes[at]
 	if len(some) > LeafSize {
 		if c, ok := t.choose(b, points, some, probe); ok {
-			b.cut = c
+			b.cutDim, b.cutAt = c.dim, c.at
 			n := c.divide(points, some)
 			left, right := t.newLeaf(at), t.newLeaf(at)
 			t.boxes[at].Left, t.boxes[at].Right = left, right
@@ -79,7 +79,7 @@ func (t *Tree) grow(at int32, points []Point, some []int32, probe Probe) {
 }
 
 // divide puts the points below the cut first and returns how many they are.
-func (c *cut) divide(points []Point, some []int32) int {
+func (c cut) divide(points []Point, some []int32) int {
 	n := 0
 	for i, at := range some {
 		if c.below(&points[at]) {
