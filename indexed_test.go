@@ -208,3 +208,114 @@ func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
 		t.Repeat(actions)
 	})
 }
+
+// rankedBytes is what all rankings take, which an engine must know.
+func rankedBytes(e *Indexed) (sum int) {
+	for _, c := range e.classes {
+		if c.ranking != nil {
+			sum += c.ranking.bytes()
+		}
+	}
+	return sum
+}
+
+// manySpecs returns a view of nodes in a hundred zones, and specs of which every other is of module b.
+func manySpecs(t *testing.T, n int) (*View, []*Spec) {
+	l := &MemoryLedger{}
+	var put []Commitment
+	for i := range 100 {
+		put = append(put, PutNode{machine(NodeID(fmt.Sprint("n", i)), int64(1000+i)).inZone(fmt.Sprint("z", i))})
+	}
+	for i := range n {
+		s := wants(int64(i))
+		s.Module = []string{"a", "b"}[i%2]
+		s.Prefer = []Preference{{Predicate{Key: "zone", Op: "Exists"}, 1}}
+		put = append(put, Submit{IDs: []CapsuleID{CapsuleID(fmt.Sprint("k", i))}, Spec: s})
+	}
+	commit(t, l, put...)
+	v, _ := viewOf(t, l, nil)
+	var specs []*Spec
+	for i := range n {
+		specs = append(specs, v.State().Capsule(CapsuleID(fmt.Sprint("k", i))).Spec)
+	}
+	return v, specs
+}
+
+// agree checks that an engine chooses like an Exhaustive that has just begun.
+func agree(t *testing.T, v *View, e *Indexed, specs ...*Spec) {
+	all := Exhaustive{Score: e.Score, Filter: e.Filter, Seed: e.Seed}
+	all.Sync(v)
+	for _, spec := range specs {
+		want, wantErr := all.Best(spec)
+		got, err := e.Best(spec)
+		require.Equal(t, wantErr, err)
+		require.Equal(t, want, got)
+	}
+}
+
+// When rankings take too much memory, those go that have not been asked for longest, until half of the room is
+// free; the one in use stays. The count of bytes is right all the time.
+func TestIndexedDropsRankings(t *testing.T) {
+	v, specs := manySpecs(t, 60)
+	e := &Indexed{Score: ScoreFunc(SpreadScore{}.Score)}
+	e.Sync(v)
+	agree(t, v, e, specs...)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	for _, c := range e.classes { // as if there were very many nodes
+		c.ranking.ties = make([]float64, len(c.ranking.values), maxRanked/8/50)
+	}
+	e.rankedBytes = rankedBytes(e)
+	require.Greater(t, e.rankedBytes, maxRanked)
+	agree(t, v, e, specs[3])
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	require.LessOrEqual(t, e.rankedBytes, maxRanked/2)
+	require.Greater(t, e.rankedBytes, maxRanked/3)
+	for i, spec := range specs {
+		kept := e.classes[spec].ranking != nil
+		require.Equal(t, i == 3 || i > 36, kept, "the ranking of spec %d", i) // 24 of them: one takes a bit more than a 50th
+	}
+	agree(t, v, e, specs...)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+}
+
+// When there are too many specs, the older half of them is forgotten with the next Sync, and so are their rankings;
+// when the score changes, all are.
+func TestIndexedForgetsSpecs(t *testing.T) {
+	v, specs := manySpecs(t, 4000)
+	e := &Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *Spec, n *Node) func(least, most *Extent) (value, tie float64) {
+		if s.Module == "b" {
+			return nil
+		}
+		return moody.bound(s, n)
+	}}, tally: &tally{}}}
+	e.Sync(v)
+	for _, spec := range specs {
+		_, _ = e.Best(spec)
+	}
+	require.Len(t, e.classes, 4000)
+	require.NotZero(t, e.rankedBytes)
+	agree(t, v, e, specs[0], specs[1])
+	e.Sync(v)
+	require.Len(t, e.classes, 2000)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	for i, spec := range specs {
+		require.Equal(t, i < 2 || i >= 2002, e.classes[spec] != nil, "spec %d", i)
+	}
+	agree(t, v, e, specs[:50]...)
+	agree(t, v, e, specs[1980:2020]...)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	e.Score.(versioned).version++
+	agree(t, v, e, specs[0])
+	require.Len(t, e.classes, 1)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+}
+
+// versioned is a strange score with a version.
+type versioned struct {
+	strange
+	*tally
+}
+
+func (s versioned) Score(n *NodeState, r *Report, spec *Spec) (value, tie float64) {
+	return s.strange.Score(n, r, spec)
+}
