@@ -14,5 +14,8 @@
 // The sum runs from 0 to 7, and a node that meets all preferences is as good as one that is half as full.
 //
 // Every score here is a pure function of the node and the spec, reads no telemetry, gives 0 as its tie,
-// allocates nothing, works as its zero value, and expects a node on which the capsule fits.
+// allocates nothing, works as its zero value, and expects a node on which the capsule fits. All but [FGD] and
+// [Random] bound themselves over a box of nodes ([orbit.Bounded]), and so does their sum: an [orbit.Indexed]
+// then keeps nothing per spec. [LeastAllocated], [MostAllocated] and [Balance] do so for specs that ask for no
+// devices.
 package score

@@ -13,6 +13,22 @@ func (LeastAllocated) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.
 	return mean, 0
 }
 
+// Bound is the mean of the least parts. It cannot say for a spec that asks for devices, because a box does not
+// know how many devices the nodes have.
+func (LeastAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	list, ok := wantedOf(spec)
+	if !ok {
+		return nil
+	}
+	return func(least, most *orbit.Extent) (value, tie float64) {
+		sum := 0.0
+		for i := range list {
+			sum += list[i].least(least, most)
+		}
+		return sum / float64(max(len(list), 1)), 0
+	}
+}
+
 // MostAllocated packs: it is 1 less [LeastAllocated]. 0: the node would be full.
 type MostAllocated struct{}
 
@@ -20,6 +36,21 @@ type MostAllocated struct{}
 func (MostAllocated) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	mean, _ := fill(node, spec)
 	return 1 - mean, 0
+}
+
+// Bound is 1 less the mean of the largest parts. It cannot say where [LeastAllocated] cannot.
+func (MostAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	list, ok := wantedOf(spec)
+	if !ok {
+		return nil
+	}
+	return func(least, most *orbit.Extent) (value, tie float64) {
+		sum := 0.0
+		for i := range list {
+			sum += list[i].most(least, most)
+		}
+		return 1 - sum/float64(max(len(list), 1)), 0
+	}
 }
 
 // Balance keeps the dimensions in step, so that none runs out while others are stranded: it is the largest
@@ -32,6 +63,30 @@ type Balance struct{}
 func (Balance) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	_, spread := fill(node, spec)
 	return spread, 0
+}
+
+// Bound sets each part against the others where they come closest: the largest is not below any part's least,
+// the smallest not above any part's most. It cannot say where [LeastAllocated] cannot.
+func (Balance) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	list, ok := wantedOf(spec)
+	if !ok {
+		return nil
+	}
+	return func(least, most *orbit.Extent) (value, tie float64) {
+		low, high := 1.0, 0.0
+		for i := range list {
+			if part := list[i].most(least, most); part < low {
+				low = part
+			}
+			if part := list[i].least(least, most); part > high {
+				high = part
+			}
+		}
+		if high < low {
+			return 0, 0
+		}
+		return high - low, 0
+	}
 }
 
 // fill looks at the parts of a node's capacity that would be taken after placing, one for each dimension
@@ -61,4 +116,49 @@ func fill(node *orbit.NodeState, spec *orbit.Spec) (mean, spread float64) {
 		return 0, 0
 	}
 	return sum / float64(n), high - low
+}
+
+// wanted is how much a spec asks for of a dimension.
+type wanted struct {
+	dim  orbit.Dimension
+	want int64
+}
+
+// wantedOf lists what the spec asks for; false: devices, too.
+func wantedOf(spec *orbit.Spec) (list []wanted, ok bool) {
+	for d, want := range spec.Envelope.Reservation {
+		if want > 0 {
+			list = append(list, wanted{orbit.Dimension(d), want})
+		}
+	}
+	return list, spec.Devices.Count == 0
+}
+
+// Up to here integers are exact as floats, and so the quotients keep their order. Beyond, a little is allowed
+// for rounding.
+const (
+	exactFloat = 1 << 53
+	rounding   = 1e-9
+)
+
+// least is the least part that can be taken after placing, of nodes that fit: as much is free as can be, on
+// no larger a node than that takes.
+func (w wanted) least(least, most *orbit.Extent) float64 {
+	free := most.Free(w.dim)
+	capacity := max(least.Capacity(w.dim), free)
+	part := float64(capacity-free+w.want) / float64(capacity)
+	if most.Capacity(w.dim) > exactFloat {
+		part -= rounding
+	}
+	return part
+}
+
+// most is the largest part that can be taken after placing: as little is free as can be, on the largest node.
+func (w wanted) most(least, most *orbit.Extent) float64 {
+	capacity := most.Capacity(w.dim)
+	part := float64(capacity-max(least.Free(w.dim), w.want)+w.want) / float64(capacity)
+	if capacity > exactFloat {
+		part += rounding
+	}
+	return part
 }

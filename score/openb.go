@@ -2,6 +2,7 @@ package score
 
 import (
 	"cmp"
+	"math"
 
 	"github.com/orbitsched/orbit"
 )
@@ -27,9 +28,25 @@ type BestFit struct {
 
 // Score rates the node from -100 (full) to 0; above 0 if the node has more free than the maxima say.
 func (s BestFit) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
-	cpu := float64(freeCPU(node)-spec.Envelope.Reservation[orbit.CPU]) / float64(cmp.Or(s.CPUMax, openbCPU))
-	devices := float64(freeDevices(node)-wantedDevices(spec)) / float64(cmp.Or(s.DeviceMax, openbDevice))
-	return -percent(1 - (0.5*cpu + 0.5*devices)), 0
+	return s.rate(freeCPU(node)-spec.Envelope.Reservation[orbit.CPU], freeDevices(node)-wantedDevices(spec)), 0
+}
+
+// Bound rates the least that can be left. It cannot say if a maximum is negative.
+func (s BestFit) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	if s.CPUMax < 0 || s.DeviceMax < 0 {
+		return nil
+	}
+	cpu, devices := spec.Envelope.Reservation[orbit.CPU], wantedDevices(spec)
+	return func(least, _ *orbit.Extent) (value, tie float64) {
+		return s.rate(fitting(least.Free(orbit.CPU), cpu)-cpu, fitting(least.DevicesFree(), devices)-devices), 0
+	}
+}
+
+// rate makes a score of what is left. It falls as either falls.
+func (s BestFit) rate(cpuLeft, devicesLeft int64) float64 {
+	cpu := float64(cpuLeft) / float64(cmp.Or(s.CPUMax, openbCPU))
+	devices := float64(devicesLeft) / float64(cmp.Or(s.DeviceMax, openbDevice))
+	return -percent(1 - (float64(0.5*cpu) + float64(0.5*devices)))
 }
 
 // DotProduct is the openb experiment's DotProd: the less what is free points the way of what is wanted,
@@ -45,21 +62,43 @@ type DotProduct struct {
 
 // Score rates the node from -100 (nothing free of what is wanted) to 0.
 func (s DotProduct) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	return s.rate(freeCPU(node), freeDevices(node), spec), 0
+}
+
+// Bound rates the least that can be free.
+func (s DotProduct) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	cpu, devices := spec.Envelope.Reservation[orbit.CPU], wantedDevices(spec)
+	return func(least, _ *orbit.Extent) (value, tie float64) {
+		return s.rate(fitting(least.Free(orbit.CPU), cpu), fitting(least.DevicesFree(), devices), spec), 0
+	}
+}
+
+// rate makes a score of what is free. It falls as either falls.
+func (s DotProduct) rate(cpuFree, devicesFree int64, spec *orbit.Spec) float64 {
 	cpuMax, deviceMax := float64(cmp.Or(s.CPUMax, openbCPU)), float64(cmp.Or(s.DeviceMax, openbDevice))
-	cpu := float64(freeCPU(node)) / cpuMax * (float64(spec.Envelope.Reservation[orbit.CPU]) / cpuMax)
-	devices := float64(freeDevices(node)) / deviceMax * (float64(wantedDevices(spec)) / deviceMax)
-	return -percent(1 - (cpu+devices)/2), 0
+	cpu := float64(float64(cpuFree) / cpuMax * (float64(spec.Envelope.Reservation[orbit.CPU]) / cpuMax))
+	devices := float64(float64(devicesFree) / deviceMax * (float64(wantedDevices(spec)) / deviceMax))
+	return -percent(1 - (cpu+devices)/2)
 }
 
 // percent turns a part of 1 into whole percents, rounded towards 0.
-func percent(part float64) float64 { return float64(int64(100 * part)) }
+func percent(part float64) float64 { return math.Trunc(100 * part) }
+
+// fitting is the least that is free on nodes that fit, where that is so little in a box of any nodes.
+func fitting(free, want int64) int64 {
+	if want > 0 {
+		return max(free, want)
+	}
+	return free
+}
 
 // freeCPU is in milli-cores.
 func freeCPU(node *orbit.NodeState) int64 {
 	return node.Node.Capacity[orbit.CPU] - node.Used()[orbit.CPU]
 }
 
-// freeDevices is what is free of all healthy device instances together, in milli.
+// freeDevices is what is free of all healthy device instances together, in milli, as in
+// [orbit.Extent.DevicesFree].
 func freeDevices(node *orbit.NodeState) int64 {
 	sum := 0
 	for i := range node.Node.Devices.Count {

@@ -15,19 +15,33 @@ type Preferences struct{}
 
 // Score returns the part.
 func (Preferences) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	return unmet(node.Node.Labels, spec), 0
+}
+
+// Bound is exact: the part is the same on all of the nodes.
+func (Preferences) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	return always(unmet(like.Labels, spec))
+}
+
+func unmet(labels map[string]string, spec *orbit.Spec) float64 {
 	unmet, all := 0.0, 0.0
 	for i := range spec.Prefer {
 		p := &spec.Prefer[i]
 		weight := math.Abs(p.Weight)
 		all += weight
-		if p.Matches(node.Node.Labels) != (p.Weight > 0) {
+		if p.Matches(labels) != (p.Weight > 0) {
 			unmet += weight
 		}
 	}
 	if all == 0 {
-		return 0, 0
+		return 0
 	}
-	return unmet / all, 0
+	return unmet / all
+}
+
+// always is a bound that is the same over all boxes.
+func always(value float64) func(least, most *orbit.Extent) (value, tie float64) {
+	return func(_, _ *orbit.Extent) (float64, float64) { return value, 0 }
 }
 
 // Domains is 0 on a node in one of the failure domains that the spec spreads across, or for a spec that
@@ -36,14 +50,23 @@ type Domains struct{}
 
 // Score returns 0 or 1.
 func (Domains) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	return outside(node.Node.Labels, spec), 0
+}
+
+// Bound is exact: all of the nodes are in the domains, or none is.
+func (Domains) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	return always(outside(like.Labels, spec))
+}
+
+func outside(labels map[string]string, spec *orbit.Spec) float64 {
 	if len(spec.Spread.Names) == 0 {
-		return 0, 0
+		return 0
 	}
-	domain, labelled := node.Node.Labels[spec.Spread.Level]
+	domain, labelled := labels[spec.Spread.Level]
 	if labelled && slices.Contains(spec.Spread.Names, domain) {
-		return 0, 0
+		return 0
 	}
-	return 1, 0
+	return 1
 }
 
 // Crowding prefers nodes with few capsules, whatever their size: it is n/(n+Half) for n capsules on the
@@ -54,6 +77,15 @@ type Crowding struct {
 
 // Score returns the quotient.
 func (s Crowding) Score(node *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
-	n := float64(node.Capsules)
-	return n / (n + float64(cmp.Or(max(s.Half, 0), 10))), 0
+	return s.rate(node.Capsules), 0
+}
+
+// Bound rates the fewest capsules.
+func (s Crowding) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, _ *orbit.Extent) (value, tie float64) { return s.rate(least.Capsules()), 0 }
+}
+
+func (s Crowding) rate(capsules int) float64 {
+	n := float64(capsules)
+	return n / (n + float64(cmp.Or(max(s.Half, 0), 10)))
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -71,7 +71,7 @@ func floor(state *orbit.State, placements []placement) (time.Duration, error) {
 		for n := range state.Nodes() {
 			r.nodes[n.Node.ID] = &recorded{capacity: n.Node.Capacity}
 		}
-		runtime.GC()
+		debug.FreeOSMemory() // it starts with new memory, as the run has
 		start := time.Now()
 		for _, p := range placements {
 			if !r.place(p.capsule, p.node, *p.want) {

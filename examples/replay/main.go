@@ -44,6 +44,8 @@ var policies = map[string]func(list []sim.Capsule, seed uint64) orbit.Score{
 // engines are the placement engines by name. One belongs to one run.
 var engines = map[string]func(policy orbit.Score) orbit.PlacementEngine{
 	"exhaustive": func(policy orbit.Score) orbit.PlacementEngine { return &orbit.Exhaustive{Score: policy} },
+	"indexed":    func(policy orbit.Score) orbit.PlacementEngine { return &orbit.Indexed{Score: policy} },
+	"sampled":    func(policy orbit.Score) orbit.PlacementEngine { return &orbit.Sampled{Score: policy} },
 }
 
 type options struct {

@@ -16,7 +16,7 @@ func (t *Tree) Build(points []Point, probe Probe) {
 		t.reach(points[i].ID)
 		t.admit(&points[i])
 	}
-	t.root = t.newLeaf(0)
+	t.root, t.size = t.newLeaf(0), int32(len(points))
 	t.growAll(t.root, points, probe)
 }
 
@@ -56,7 +56,6 @@ func (t *Tree) growAll(at int32, points []Point, probe Probe) {
 // grow fills an empty leaf with some of the points, cutting it as often as it takes. It requires at least one.
 func (t *Tree) grow(at int32, points []Point, some []int32, probe Probe) {
 	b := &t.boxes[at]
-	b.Size = int32(len(some))
 	if len(some) > LeafSize {
 		if c, ok := t.choose(b, points, some, probe); ok {
 			b.cut = c

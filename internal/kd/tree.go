@@ -37,23 +37,35 @@ func KindsOf(kind int32) Kinds { return 1 << (uint32(kind) % 64) }
 // where that tells most.
 type Probe func(kinds Kinds, least, most *Vector) float64
 
-// Box is a set of points, divided between two others or, in a leaf, listed.
+// Box is a set of points, divided between two others or, in a leaf, listed. What it says of them is right once
+// [Tree.Root] has been called after the last change.
 type Box struct {
 	// The extremes of its points, in each coordinate.
 	Least, Most Vector
 	// The smallest rank of its points.
 	Rank  uint64
 	Kinds Kinds
-	Size  int32
 	// 0 in a leaf.
 	Left, Right int32
 	// 0 in the root.
 	parent int32
+	// What it says is to be set right. Then so is what all above it say.
+	stale stale
 	// Points below the cut are on the left.
 	cut cut
 	// Of a leaf.
 	Points []Point
 }
+
+type stale uint8
+
+const (
+	fresh stale = iota
+	// Something below it has changed.
+	below
+	// Its points or its parts have.
+	itself
+)
 
 // Leaf reports whether the box lists its points.
 func (b *Box) Leaf() bool { return b.Left == 0 }
@@ -88,6 +100,7 @@ type Tree struct {
 	boxes []Box
 	free  []int32
 	root  int32
+	size  int32
 	// Where a point is, by its id.
 	where []place
 	// Points put in since the tree was built.
@@ -113,12 +126,17 @@ type place struct{ leaf, at int32 }
 func (t *Tree) Clear() {
 	t.boxes = append(t.boxes[:0], Box{})
 	t.free = t.free[:0]
-	t.root = 0
+	t.root, t.size = 0, 0
 	clear(t.where)
 }
 
-// Root returns the box that has all points; 0: there is none.
-func (t *Tree) Root() int32 { return t.root }
+// Root returns the box that has all points; 0: there is none. It sets right what boxes say of their points.
+func (t *Tree) Root() int32 {
+	if t.root != 0 {
+		t.freshen(t.root)
+	}
+	return t.root
+}
 
 // Box returns a box by its number. It is good until the tree changes.
 func (t *Tree) Box(number int32) *Box { return &t.boxes[number] }
@@ -137,7 +155,7 @@ func (t *Tree) Put(p *Point, probe Probe) bool {
 		if was.Kind == p.Kind && was.Rank == p.Rank && t.belongs(old.leaf, p) {
 			t.admit(p)
 			was.At = p.At
-			t.tighten(old.leaf)
+			t.stain(old.leaf)
 			if len(t.boxes[old.leaf].Points) > LeafSize { // they were all alike
 				t.cutLeaf(old.leaf, probe)
 			}
@@ -193,34 +211,43 @@ func (t *Tree) belongs(leaf int32, p *Point) bool {
 	}
 }
 
-// insert puts a point into the leaf where it belongs, widening the boxes on the way.
+// insert puts a point into the leaf where it belongs.
 func (t *Tree) insert(p *Point, probe Probe) {
 	if t.root == 0 {
 		if len(t.boxes) == 0 {
 			t.Clear()
 		}
 		t.root = t.newLeaf(0)
+		t.boxes[t.root].Least, t.boxes[t.root].Most = p.At, p.At
 		t.begin(p)
 	}
 	t.admit(p)
 	at := t.root
-	for {
-		b := &t.boxes[at]
-		b.add(p, t.live)
-		if b.Leaf() {
-			break
-		}
-		if b.cut.below(p) {
+	for !t.boxes[at].Leaf() {
+		if b := &t.boxes[at]; b.cut.below(p) {
 			at = b.Left
 		} else {
 			at = b.Right
 		}
 	}
+	t.size++
 	t.list(at, p)
+	t.stain(at)
 	if len(t.boxes[at].Points) > LeafSize {
 		t.cutLeaf(at, probe)
 	}
 	t.age(probe)
+}
+
+// stain notes that what a box and those above it say is to be set right.
+func (t *Tree) stain(at int32) {
+	if at == 0 {
+		return
+	}
+	t.boxes[at].stale = itself
+	for at = t.boxes[at].parent; at != 0 && t.boxes[at].stale == fresh; at = t.boxes[at].parent {
+		t.boxes[at].stale = below
+	}
 }
 
 // list adds a point to a leaf.
@@ -233,23 +260,13 @@ func (t *Tree) list(leaf int32, p *Point) {
 // age counts a point that has moved. When half of the points have, cuts elsewhere would tell more; that is worth
 // building the tree anew if it is searched much, and in the end in any case.
 func (t *Tree) age(probe Probe) {
-	size := t.boxes[t.root].Size
-	if t.puts++; t.puts > size/2+LeafSize && t.opened > size/4 || t.puts > 4*size+LeafSize {
+	if t.puts++; t.puts > t.size/2+LeafSize && t.opened > t.size/4 || t.puts > 4*t.size+LeafSize {
 		t.Rebuild(probe)
 	}
 }
 
 // Opened notes that so many boxes have been looked into.
 func (t *Tree) Opened(boxes int) { t.opened += int32(boxes) }
-
-// add counts a point in and widens the extremes for it.
-func (b *Box) add(p *Point, live []uint8) {
-	if b.Size++; b.Size == 1 {
-		b.Least, b.Most, b.Rank = p.At, p.At, p.Rank
-	}
-	b.Rank = min(b.Rank, p.Rank)
-	b.widen(p, live)
-}
 
 // widen makes the box have a point.
 func (b *Box) widen(p *Point, live []uint8) {
@@ -277,15 +294,13 @@ func (t *Tree) Remove(id int32) {
 		t.where[b.Points[at].ID].at = at
 	}
 	b.Points = b.Points[:last]
-	for at := leaf; at != 0; at = t.boxes[at].parent {
-		t.boxes[at].Size--
-	}
+	t.size--
 	if last == 0 {
 		leaf = t.dropLeaf(leaf)
 	} else {
 		leaf = t.join(leaf)
 	}
-	t.tighten(leaf)
+	t.stain(leaf)
 }
 
 // dropLeaf removes an empty leaf, whose sibling takes the place of their parent, and returns the sibling's
@@ -335,32 +350,32 @@ func (t *Tree) join(leaf int32) int32 {
 	return up
 }
 
-// tighten sets the extremes of a box right, and of those above it as far as they change.
-func (t *Tree) tighten(at int32) {
-	for at != 0 {
-		b := &t.boxes[at]
-		changed := false
-		if b.Leaf() {
-			changed = b.measure(t.live)
-		} else {
-			changed = b.combine(&t.boxes[b.Left], &t.boxes[b.Right], t.live)
-		}
-		if !changed {
-			return
-		}
-		at = b.parent
+// freshen sets right what a box and those below it say. It reports whether that may have changed.
+func (t *Tree) freshen(at int32) bool {
+	b := &t.boxes[at]
+	was := b.stale
+	b.stale = fresh
+	switch {
+	case was == fresh:
+		return false
+	case b.Leaf():
+		b.measure(t.live)
+		return true
 	}
+	left, right := t.freshen(b.Left), t.freshen(b.Right)
+	if !left && !right && was == below {
+		return false
+	}
+	return b.combine(&t.boxes[b.Left], &t.boxes[b.Right], t.live) || was == itself
 }
 
-// measure takes the extremes from the points of a leaf. It reports whether they have changed.
-func (b *Box) measure(live []uint8) bool {
-	rank, kinds := b.Points[0].Rank, Kinds(0)
+// measure takes the extremes from the points of a leaf.
+func (b *Box) measure(live []uint8) {
+	b.Rank, b.Kinds = b.Points[0].Rank, 0
 	for i := range b.Points {
-		rank = min(rank, b.Points[i].Rank)
-		kinds |= KindsOf(b.Points[i].Kind)
+		b.Rank = min(b.Rank, b.Points[i].Rank)
+		b.Kinds |= KindsOf(b.Points[i].Kind)
 	}
-	changed := rank != b.Rank || kinds != b.Kinds
-	b.Rank, b.Kinds = rank, kinds
 	for _, d := range live {
 		least := b.Points[0].At[d]
 		most := least
@@ -368,11 +383,8 @@ func (b *Box) measure(live []uint8) bool {
 			v := b.Points[i].At[d]
 			least, most = min(least, v), max(most, v)
 		}
-		if least != b.Least[d] || most != b.Most[d] {
-			b.Least[d], b.Most[d], changed = least, most, true
-		}
+		b.Least[d], b.Most[d] = least, most
 	}
-	return changed
 }
 
 // combine takes the extremes from the two parts of a box. It reports whether they have changed.
