@@ -18,9 +18,14 @@ type witness struct {
 
 func (w *witness) Score(n *NodeState, r *Report, s *Spec) (value, tie float64) {
 	if value, tie = dumbScore(n, r, s); finite(value) && finite(tie) {
-		w.keys = append(w.keys, dumbKey(n, value, tie, w.seed))
+		w.keys = append(w.keys, w.key(n, value, tie))
 	}
 	return value, tie
+}
+
+// key sorts as the choice goes: dumbScore's values are between -2 and 2.
+func (w *witness) key(n *NodeState, value, tie float64) string {
+	return dumbKey(n, value+20, tie, w.seed)
 }
 
 // rated returns the keys of the nodes that fit and were rated; none twice.
@@ -87,7 +92,7 @@ func (s *sampling) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
 		if choices = append(choices, choice); err != nil {
 			continue
 		}
-		key := dumbKey(choice.Node, choice.Value, choice.Tie, s.twins[i].Seed)
+		key := s.twins[i].Score.(*witness).key(choice.Node, choice.Value, choice.Tie)
 		require.Contains(t, rated, key)
 		for _, other := range rated {
 			require.LessOrEqual(t, key, other)
