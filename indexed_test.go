@@ -14,7 +14,8 @@ type rivals struct {
 	*country
 	outside *tally
 	view    *View
-	// The first is the reference.
+	// The first is the reference: an Exhaustive that begins afresh with each Sync, so that nothing of what was
+	// before can mislead it.
 	engines []PlacementEngine
 	marks   [][]int
 	// Reserved since the last Sync.
@@ -41,6 +42,7 @@ func newRivals(t *rapid.T) *rivals {
 	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
 	r.engines = []PlacementEngine{
 		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
+		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
 		&Indexed{Score: by.score, Filter: by.filter, Seed: seed},
 		&Sampled{Score: by.score, Filter: by.filter, Seed: seed, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")},
 	}
@@ -55,6 +57,8 @@ func newRivals(t *rapid.T) *rivals {
 // sync brings all up to date; what was reserved is forgotten.
 func (r *rivals) sync(t *rapid.T) {
 	r.refresh(t, r.view)
+	was := r.engines[0].(*Exhaustive)
+	r.engines[0] = &Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed}
 	for _, e := range r.engines {
 		e.Sync(r.view)
 	}
