@@ -103,7 +103,7 @@ func (w *country) node(id NodeID) Node {
 	}
 	if w.taste.hosts {
 		w.serial++
-		n.Labels["host"] = fmt.Sprint("h", w.serial)
+		n.Labels["host"] = strconv.Itoa(w.serial)
 	}
 	if gen := r.IntN(6); gen > 0 {
 		n.Labels["gen"] = []string{"", "1", "2", "3", "10", "old"}[gen]
@@ -146,7 +146,7 @@ func (w *country) invent(t *rapid.T) *Spec {
 		s.Prefer = append(s.Prefer, p)
 	}
 	if often(3, "spreads") {
-		s.Spread = rapid.SampledFrom([]Domains{{"zone", []string{"x"}}, {"rack", []string{"r1", "r2"}}, {"zone", []string{"", "y"}}, {"host", []string{"h7"}}}).Draw(t, "spread")
+		s.Spread = rapid.SampledFrom([]Domains{{"zone", []string{"x"}}, {"rack", []string{"r1", "r2"}}, {"zone", []string{"", "y"}}, {"host", []string{"7"}}}).Draw(t, "spread")
 	}
 	if often(3, "is in a group") {
 		s.Group = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group")
@@ -159,7 +159,7 @@ func (w *country) invent(t *rapid.T) *Spec {
 
 var worldPredicates = func() (out []Predicate) {
 	for _, text := range []string{"zone in (x)", "zone in (y, nan)", "zone notin (x)", "zone", "!zone", "gen > 1", "gen < 3",
-		"rack in (r1, r2, r3)", "rack notin (r1)", "!rack", "host", "host notin (h1, h2, h3)", "unheard", "unheard notin (of)"} {
+		"rack in (r1, r2, r3)", "rack notin (r1)", "!rack", "host", "host notin (1, 2, 3)", "host > 60", "host < 90", "unheard", "unheard notin (of)"} {
 		p, err := ParsePredicate(text)
 		if err != nil {
 			panic(err)
@@ -333,8 +333,27 @@ var crowding = strange{
 	},
 }
 
+// obliging goes by preferences and domains among nodes that are equally full. Its bound is exact.
+var obliging = strange{
+	score: func(n *NodeState, _ *Report, s *Spec) (value, tie float64) {
+		return float64(n.Capsules), -wishes(n.Node, s)
+	},
+	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+		tie := -wishes(like, s)
+		return func(least, _ *Extent) (value, _ float64) { return float64(least.Capsules()), tie }
+	},
+}
+
+func wishes(n *Node, s *Spec) float64 {
+	sum := 3 * float64(btoi(s.spreadsAcross(n)))
+	for i := range s.Prefer {
+		sum += s.Prefer[i].Weight * float64(btoi(s.Prefer[i].Matches(n.Labels)))
+	}
+	return sum
+}
+
 // loose goes by what no bound can know, the report included, and is sometimes no number. What its bound says is
-// valid, more or less near, and for some kinds of nodes no number either.
+// valid, more or less near, and for some boxes no number either.
 var loose = strange{
 	score: func(n *NodeState, r *Report, s *Spec) (value, tie float64) {
 		if n.Node.Labels["zone"] == "nan" {
@@ -345,7 +364,7 @@ var loose = strange{
 	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
 		slack := float64(len(like.Devices.Model) * int(s.Envelope.Reservation[Memory]))
 		return func(least, most *Extent) (value, tie float64) {
-			if s.Module == "b" && like.Devices.Model == "m1" {
+			if s.Module == "b" && most.Capsules()%2 == 1 {
 				return math.NaN(), 7
 			}
 			return float64(3*least.Capsules()) - slack, 0
@@ -420,6 +439,7 @@ func scores(outside *tally) []judged {
 		{"spread, not where a slot is", SpreadScore{}, slotless},
 		{"spread, fresh", SpreadScore{}, fresh},
 		{"roomy", roomy, nil},
+		{"obliging", obliging, nil},
 		{"crowding", crowding, nil},
 		{"sum", WeightedSum{{0.3, roomy}, {1, SpreadScore{}}, {0, crowding}}, nil},
 		{"sum that counts", WeightedSum{{2, boundedTally{outside}}, {0.5, SpreadScore{}}}, slotless},
