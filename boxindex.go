@@ -19,8 +19,9 @@ type boxIndex struct {
 	// Nodes that may not be where the tree has them, each once; and whether a node is one of them.
 	moved   []int32
 	isMoved []bool
-	// Rises with every change of a node, so that what was computed before is known to be old.
-	stamps []uint32
+	// Counts changes; and when each node has changed last, so that what was computed before is known to be old.
+	clock   uint64
+	changed []uint64
 	// Rises when the nodes are divided anew.
 	division int
 	points   []kd.Point
@@ -39,7 +40,8 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 	}
 	x.makeRoom()
 	for _, slot := range touched {
-		x.stamps[slot]++
+		x.clock++
+		x.changed[slot] = x.clock
 		if !x.isMoved[slot] {
 			x.isMoved[slot] = true
 			x.moved = append(x.moved, slot)
@@ -49,8 +51,8 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 }
 
 func (x *boxIndex) makeRoom() {
-	if n := len(x.books.nodes) - len(x.stamps); n > 0 {
-		x.stamps = append(x.stamps, make([]uint32, n)...)
+	if n := len(x.books.nodes) - len(x.changed); n > 0 {
+		x.changed = append(x.changed, make([]uint64, n)...)
 		x.isMoved = append(x.isMoved, make([]bool, n)...)
 		x.ranks = append(x.ranks, make([]uint64, n)...)
 	}
@@ -58,51 +60,59 @@ func (x *boxIndex) makeRoom() {
 
 // settle moves what has changed to where it belongs.
 func (x *boxIndex) settle(probe kd.Probe) {
-	if len(x.moved) > x.live/6+64 {
-		x.build(probe)
-		return
-	}
 	for _, slot := range x.moved {
-		if !x.move(slot, probe) {
+		if !x.register(slot) {
 			x.build(probe)
 			return
 		}
-		x.isMoved[slot] = false
+	}
+	if many := len(x.moved) > x.live/2+64; many { // moving one costs about twice as much as planting it
+		clear(x.isMoved)
+		x.plant(probe)
+	} else {
+		for _, slot := range x.moved {
+			x.isMoved[slot] = false
+			if n := x.books.nodes[slot]; n != nil {
+				p := x.point(n)
+				x.moves += btoi(x.tree.Put(&p, probe))
+			}
+		}
 	}
 	x.moved = x.moved[:0]
-	if len(x.kinds.like) > 2*maxKinds && len(x.kinds.keys) > 0 {
-		x.build(probe)
-	}
 }
 
-// move brings one node to where it belongs. It reports false if that takes building the index anew.
-func (x *boxIndex) move(slot int32, probe kd.Probe) bool {
+// register takes note of a node that may have joined, left, or changed its kind. It reports false if the index has
+// to be built anew for that.
+func (x *boxIndex) register(slot int32) bool {
 	n := x.books.nodes[slot]
 	was := x.kinds.seenAt(slot)
 	if was != nil && (n == nil || n.Node.ID != was.ID) {
-		x.tree.Remove(slot)
-		x.live--
-		x.kinds.seen[slot] = nil
-		if x.books.seed == 0 && x.books.view.state.Node(was.ID) == nil {
-			x.order.drop(was.ID)
-		}
+		x.forget(slot, was.ID)
 		was = nil
 	}
 	if n == nil {
 		return true
 	}
 	if was == nil {
-		x.live++
 		rank, ok := x.rank(n)
 		if !ok {
 			return false
 		}
 		x.ranks[slot] = rank
+		x.live++
 	}
 	x.kinds.assign(int(slot), n.Node)
-	p := x.point(n)
-	x.moves += btoi(x.tree.Put(&p, probe))
-	return true
+	return len(x.kinds.like) <= 2*maxKinds || len(x.kinds.keys) == 0
+}
+
+// forget takes out a node that has left its slot.
+func (x *boxIndex) forget(slot int32, id NodeID) {
+	x.tree.Remove(slot)
+	x.live--
+	x.kinds.seen[slot] = nil
+	if x.books.seed == 0 && x.books.view.state.Node(id) == nil {
+		x.order.drop(id)
+	}
 }
 
 // rank returns what breaks ties; false: the numbers of the ids have run out.
@@ -118,9 +128,8 @@ func (x *boxIndex) point(n *NodeState) kd.Point {
 	return kd.Point{At: kd.Vector(n.extent()), Rank: x.ranks[n.slot], ID: int32(n.slot), Kind: x.kinds.of[n.slot]}
 }
 
-// build makes the index from all nodes.
+// build makes the index from all nodes, and divides them anew.
 func (x *boxIndex) build(probe kd.Probe) {
-	x.builds++
 	x.division++
 	x.makeRoom()
 	clear(x.isMoved)
@@ -131,13 +140,18 @@ func (x *boxIndex) build(probe kd.Probe) {
 		x.order.renumber(x.books.view.state, func(n *NodeState, number uint64) { x.ranks[n.slot] = number })
 	}
 	x.kinds.divide(x.books.nodes)
+	x.plant(probe)
+	x.live = len(x.points)
+}
+
+// plant makes the tree from all nodes.
+func (x *boxIndex) plant(probe kd.Probe) {
+	x.builds++
 	x.points = x.points[:0]
 	for _, n := range x.books.nodes {
 		if n != nil {
 			x.points = append(x.points, x.point(n))
 		}
 	}
-	x.live = len(x.points)
 	x.tree.Build(x.points, probe)
-	x.points = nil // it is large, and seldom needed
 }

@@ -21,7 +21,7 @@
 //
 // Make a [MemoryLedger], tell it of nodes ([PutNode]) and capsules ([Submit]), and run an [Engine] with a
 // navigator from package nav, or with one of your own: a [NavigatorFunc] is a function, and a
-// [PlacementEngine] such as [Exhaustive] does the choosing.
+// [PlacementEngine] does the choosing: [Indexed] unless there is a reason for [Exhaustive] or [Sampled].
 //
 // # Safety
 //

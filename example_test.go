@@ -148,6 +148,45 @@ func ExampleExhaustive() {
 	// Output: 0 of 3 nodes fit: 3 lack cpu
 }
 
+// coldest is a score of one's own: it packs, by free CPU, and can bound itself, so that Indexed finds the best of
+// many nodes without rating them all.
+type coldest struct{}
+
+func (coldest) Score(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
+	return float64(n.Free()[orbit.CPU]), 0
+}
+
+func (coldest) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, _ *orbit.Extent) (value, tie float64) { return float64(least.Free(orbit.CPU)), 0 }
+}
+
+// A score that says how good the nodes between two extremes can be takes part in the index.
+func ExampleBounded() {
+	ledger, ctx := small("node-a", "node-b"), context.Background()
+	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c"}, Spec: cores(2)})
+
+	placement := &orbit.Indexed{Score: coldest{}}
+	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+		placement.Sync(view)
+		for _, c := range pending {
+			choice, err := placement.Best(c.Spec)
+			if err != nil {
+				return plan, err
+			}
+			plan.Proposals = append(plan.Proposals, placement.Reserve(c, choice))
+		}
+		return plan, nil
+	})
+	(&orbit.Engine{Ledger: ledger, Navigator: navigator}).Pass(ctx)
+	for _, id := range []orbit.CapsuleID{"a", "b", "c"} {
+		fmt.Println(id, snapshot(ledger).Capsule(id).Node)
+	}
+	// Output:
+	// a node-a
+	// b node-a
+	// c node-b
+}
+
 // A gang is placed by one proposal: whole, at least its minimum, or not at all.
 func ExampleGang() {
 	ledger, ctx := small("node-a", "node-b"), context.Background()

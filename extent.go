@@ -6,14 +6,15 @@ import "github.com/orbitsched/orbit/internal/kd"
 // quantity. The extent of a single node is both. It is read with its methods.
 type Extent [kd.Dims]int64
 
-// The coordinates of an Extent.
+// The coordinates of an Extent: those first that scores read most, so that they share a cache line.
 const (
-	extentFree     = 0
-	extentCapacity = Dimensions
-	extentCapsules = 2*Dimensions + iota - 2
-	extentDevices
-	extentIdle
-	extentLargest
+	extentCapsules  = 0
+	extentFree      = 1
+	extentDevices   = Dimensions + 1
+	extentIdle      = Dimensions + 2
+	extentLargest   = Dimensions + 3
+	extentInstances = Dimensions + 4
+	extentCapacity  = Dimensions + 5
 )
 
 // Free is what is free of a dimension; negative where capacity has shrunk below what is used.
@@ -34,6 +35,9 @@ func (e *Extent) DevicesIdle() int { return int(e[extentIdle]) }
 // DeviceLargest is the most that is free on one instance, in milli.
 func (e *Extent) DeviceLargest() int { return int(e[extentLargest]) }
 
+// Devices is the number of instances, those that are out of order included.
+func (e *Extent) Devices() int { return int(e[extentInstances]) }
+
 // extent returns the extent of one node.
 func (n *NodeState) extent() (e Extent) {
 	for d, capacity := range n.Node.Capacity {
@@ -41,6 +45,7 @@ func (n *NodeState) extent() (e Extent) {
 		e[extentCapacity+d] = capacity
 	}
 	e[extentCapsules] = int64(n.Capsules)
+	e[extentInstances] = int64(n.Node.Devices.Count)
 	for i := range n.Node.Devices.Count {
 		free := int64(n.DeviceFree(i))
 		e[extentDevices] += free

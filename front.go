@@ -10,6 +10,8 @@ import "github.com/orbitsched/orbit/internal/kd"
 // since are looked at one by one, and what was known of them is void; the boxes stay as they are meanwhile.
 type front struct {
 	class *specClass
+	// Of which nodes may be.
+	kinds kd.Kinds
 	heap  frontHeap
 
 	// Since the last Sync.
@@ -20,9 +22,10 @@ type front struct {
 type candidate struct {
 	value, tie float64
 	rank       uint64
+	// When this was computed.
+	clock uint64
 	// A box, or a node's index.
 	at    int32
-	stamp uint32
 	stage stage
 }
 
@@ -41,6 +44,7 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 	f.heap.nodes = x.books.nodes
 	f.searches++
 	c.respond(x)
+	f.kinds = c.kinds(x)
 	if root := x.tree.Root(); root != 0 {
 		if candidate, ok := f.weigh(root, x); ok {
 			f.heap.push(candidate)
@@ -51,7 +55,7 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 // weigh bounds a box; false: nothing in it fits.
 func (f *front) weigh(number int32, x *boxIndex) (c candidate, ok bool) {
 	b := x.tree.Box(number)
-	value, tie, ok := f.class.bound(b.Kinds, (*Extent)(&b.Least), (*Extent)(&b.Most))
+	value, tie, ok := f.class.bound(b.Kinds&f.kinds, (*Extent)(&b.Least), (*Extent)(&b.Most))
 	return candidate{value: value, tie: tie, rank: b.Rank, at: number}, ok
 }
 
@@ -68,11 +72,11 @@ func (f *front) consider(slot int32, x *boxIndex) {
 // candidate adds a node that may fit.
 func (f *front) candidate(p *kd.Point, x *boxIndex) {
 	response, at := f.class.byKind[p.Kind], (*Extent)(&p.At)
-	if response == notSuited || !f.class.mayFit(at) {
+	if response == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.class.mayFit(at) {
 		return
 	}
 	value, tie := f.class.responses[response].least(at, at)
-	f.heap.push(candidate{value: value, tie: tie, rank: p.Rank, at: p.ID, stamp: x.stamps[p.ID], stage: nodeStage})
+	f.heap.push(candidate{value: value, tie: tie, rank: p.Rank, at: p.ID, clock: x.clock, stage: nodeStage})
 }
 
 // next returns the best node; nil: none.
@@ -86,9 +90,9 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 			hit = 0
 			f.open(f.heap.pop().at, x)
 		case nodeStage:
-			f.look(f.heap.pop(), x, r)
+			f.look(top, x, r)
 		case ratedStage:
-			if top.stamp == x.stamps[top.at] {
+			if top.clock >= x.changed[top.at] {
 				f.hits += hit
 				return Choice{Node: x.books.nodes[top.at], Value: top.value, Tie: top.tie}
 			}
@@ -130,23 +134,29 @@ func (f *front) open(number int32, x *boxIndex) {
 
 // list adds the nodes of a leaf, but for those that have changed: they are added one by one.
 func (f *front) list(b *kd.Box, x *boxIndex) {
+	settled := len(x.moved) == 0
 	for i := range b.Points {
-		if p := &b.Points[i]; !x.isMoved[p.ID] {
+		if p := &b.Points[i]; settled || !x.isMoved[p.ID] {
 			f.candidate(p, x)
 		}
 	}
 }
 
-// look rates a node of which only a bound is known.
-func (f *front) look(c candidate, x *boxIndex, r *rater) {
-	if c.stamp != x.stamps[c.at] {
+// look rates the first candidate, a node of which only a bound is known.
+func (f *front) look(top *candidate, x *boxIndex, r *rater) {
+	if top.clock < x.changed[top.at] {
+		f.heap.pop()
 		return
 	}
 	f.rated++
-	if value, tie, ok := r.rate(x.books.nodes[c.at], f.class.spec, f.class.near); ok {
-		c.value, c.tie, c.stage = value, tie, ratedStage
-		f.heap.push(c)
+	value, tie, ok := r.rate(x.books.nodes[top.at], f.class.spec, f.class.near)
+	if !ok {
+		f.heap.pop()
+		return
 	}
+	c := *top
+	c.value, c.tie, c.stage = value, tie, ratedStage
+	f.heap.down(c)
 }
 
 // frontHeap is a heap of candidates, the best first.
@@ -188,16 +198,21 @@ func (h *frontHeap) pop() candidate {
 	first, last := h.list[0], len(h.list)-1
 	c := h.list[last]
 	h.list = h.list[:last]
-	if last == 0 {
-		return first
+	if last > 0 {
+		h.down(c)
 	}
+	return first
+}
+
+// down puts a candidate in the place of the first, and then where it belongs.
+func (h *frontHeap) down(c candidate) {
 	i := 0
 	for {
 		child := 2*i + 1
-		if child >= last {
+		if child >= len(h.list) {
 			break
 		}
-		if child+1 < last && h.before(&h.list[child+1], &h.list[child]) {
+		if child+1 < len(h.list) && h.before(&h.list[child+1], &h.list[child]) {
 			child++
 		}
 		if !h.before(&h.list[child], &c) {
@@ -207,5 +222,4 @@ func (h *frontHeap) pop() candidate {
 		i = child
 	}
 	h.list[i] = c
-	return first
 }

@@ -10,8 +10,8 @@ import (
 //
 //	a score that is Bounded     one index of boxes over all node states, which all specs share; nothing is
 //	                            kept per spec but what it makes of each kind of node
-//	any other                   the scores of all nodes are kept per spec; after a change only the nodes that
-//	                            have changed are rated again
+//	any other, and specs that   the scores of all nodes are kept per spec; after a change only the nodes that
+//	ask for a rack or a host    have changed are rated again
 //
 // Specs are told apart by identity: those that a ledger hands out are one pointer for all that are equal. One
 // that no ledger has seen is scanned for, as Exhaustive does; and so is every spec on a few nodes.
@@ -113,7 +113,7 @@ func (e *Indexed) class(spec *Spec) *specClass {
 // search looks in the index that all specs share; false: the score cannot bound itself for this spec.
 func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
 	x := &e.index
-	if x.bounded == nil || c.boundless || !x.kinds.ranked(c.spec) {
+	if x.bounded == nil || c.boundless || !x.kinds.decides(c.spec) {
 		return best, false
 	}
 	touched, all := x.follow()
@@ -129,7 +129,7 @@ func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
 			e.front.consider(slot, x)
 		}
 	}
-	if c.boundless || !x.kinds.ranked(c.spec) {
+	if c.boundless || !x.kinds.decides(c.spec) {
 		e.front.class = nil
 		return best, false
 	}

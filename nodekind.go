@@ -1,9 +1,9 @@
 package orbit
 
 import (
+	"encoding/binary"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // nodeKinds divides the nodes by what specs tell them apart by: device model, schedulable or not, and the
@@ -19,7 +19,7 @@ type nodeKinds struct {
 	// By node index: its kind, and what it was judged by; nil: no node.
 	of   []int32
 	seen []*Node
-	text strings.Builder
+	text []byte
 }
 
 // maxKinds bounds how many trees a search starts from.
@@ -80,12 +80,12 @@ func (k *nodeKinds) assign(i int, n *Node) int32 {
 	if k.seen[i] == n {
 		return k.of[i]
 	}
-	text := k.describe(n)
-	kind, known := k.byText[text]
+	k.describe(n)
+	kind, known := k.byText[string(k.text)]
 	if !known {
 		kind = int32(len(k.like))
 		k.like = append(k.like, n)
-		k.byText[text] = kind
+		k.byText[string(k.text)] = kind
 	}
 	k.seen[i], k.of[i] = n, kind
 	return kind
@@ -100,26 +100,20 @@ func (k *nodeKinds) seenAt(slot int32) *Node {
 }
 
 // describe writes down what makes a node's kind. A label that is absent differs from an empty one.
-func (k *nodeKinds) describe(n *Node) string {
-	k.text.Reset()
-	k.text.WriteByte('0' + byte(btoi(n.Unschedulable)))
+func (k *nodeKinds) describe(n *Node) {
+	k.text = append(k.text[:0], '0'+byte(btoi(n.Unschedulable)))
 	k.word(n.Devices.Model)
 	for _, key := range k.keys {
 		value, there := n.Labels[key]
-		k.text.WriteByte('0' + byte(btoi(there)))
+		k.text = append(k.text, '0'+byte(btoi(there)))
 		k.word(value)
 	}
-	return k.text.String()
 }
 
 // word writes a text after its length, which keeps it apart from the next.
 func (k *nodeKinds) word(s string) {
-	size := uint(len(s))
-	for ; size >= 1<<7; size >>= 7 {
-		k.text.WriteByte(byte(size) | 1<<7)
-	}
-	k.text.WriteByte(byte(size))
-	k.text.WriteString(s)
+	k.text = binary.AppendUvarint(k.text, uint64(len(s)))
+	k.text = append(k.text, s...)
 }
 
 // widest returns the label with the most values.
@@ -147,7 +141,9 @@ func (k *nodeKinds) leaveOut(key string) {
 	k.keys = slices.DeleteFunc(k.keys, func(s string) bool { return s == key })
 }
 
-// ranked reports whether all labels that can make a node better for the spec are part of its kind.
-func (k *nodeKinds) ranked(spec *Spec) bool {
-	return !k.open[spec.Spread.Level] && !slices.ContainsFunc(spec.Prefer, func(p Preference) bool { return k.open[p.Key] })
+// decides reports whether the kinds decide all that the spec asks of labels.
+func (k *nodeKinds) decides(spec *Spec) bool {
+	return len(k.open) == 0 || !k.open[spec.Spread.Level] && !k.open[spec.Near.Level] &&
+		!slices.ContainsFunc(spec.Require, func(p Predicate) bool { return k.open[p.Key] }) &&
+		!slices.ContainsFunc(spec.Prefer, func(p Preference) bool { return k.open[p.Key] })
 }

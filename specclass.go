@@ -98,7 +98,7 @@ func (c *specClass) respond(x *boxIndex) {
 	}
 	for kind := len(c.byKind); kind < len(x.kinds.like); kind++ {
 		at := int8(notSuited)
-		if like := x.kinds.like[kind]; c.suits(like, x) {
+		if like := x.kinds.like[kind]; c.suits(like) {
 			at = c.response(like, x)
 			c.responses[at].kinds |= kd.KindsOf(int32(kind))
 		}
@@ -141,13 +141,26 @@ func (c *specClass) answer(n *Node) string {
 	return string(append(text, byte(btoi(c.spec.spreadsAcross(n)))))
 }
 
-// suits reports whether nodes of this kind can take the spec, as far as the kind tells.
-func (c *specClass) suits(like *Node, x *boxIndex) bool {
+// kinds returns the kinds of nodes that are where the spec wants to be.
+func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
+	if c.near == nil {
+		return ^kinds
+	}
+	for kind, like := range x.kinds.like {
+		if c.near.has(like) {
+			kinds |= kd.KindsOf(int32(kind))
+		}
+	}
+	return kinds
+}
+
+// suits reports whether nodes of this kind can take the spec.
+func (c *specClass) suits(like *Node) bool {
 	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.accepts(like.Devices.Model) {
 		return false
 	}
 	for i := range c.spec.Require {
-		if p := &c.spec.Require[i]; !x.kinds.open[p.Key] && !p.Matches(like.Labels) {
+		if !c.spec.Require[i].Matches(like.Labels) {
 			return false
 		}
 	}

@@ -34,21 +34,25 @@ func (SpreadScore) Score(node *NodeState, _ *Report, spec *Spec) (value, tie flo
 	return max(value, 0), 0
 }
 
-// stranded is the mean, over dimensions with something free, of the part of it that remains after placing.
+// stranded is the mean, over dimensions with something free, of the part of it that remains after placing: all of
+// it where nothing is wanted.
 func stranded(node *NodeState, spec *Spec) float64 {
-	sum, n := 0.0, 0
-	want, capacity := &spec.Envelope.Reservation, &node.Node.Capacity
-	for d, used := range &node.used {
-		available := capacity[d] - used
-		if available > 0 {
-			sum += float64(available-want[d]) / float64(available)
+	sum, n, untouched := 0.0, 0, 0
+	capacity := &node.Node.Capacity
+	for d, want := range &spec.Envelope.Reservation {
+		switch available := capacity[d] - node.used[d]; {
+		case available <= 0:
+		case want == 0:
+			untouched++
+		default:
+			sum += float64(available-want) / float64(available)
 			n++
 		}
 	}
-	if n == 0 {
+	if n+untouched == 0 {
 		return 0
 	}
-	return sum / float64(n)
+	return (sum + float64(untouched)) / float64(n+untouched)
 }
 
 // Bound adds up the same terms in the same order, each at its least, so that it is exact for a single node.
@@ -78,26 +82,26 @@ const exactFloat = 1 << 53
 // nothing is wanted. A dimension that is free on some of the nodes only, and of which nothing is wanted, is left
 // out: with one more 1 the mean is higher. Where rounding could bring that about or not, a little is taken off.
 func leastStranded(least, most *Extent, spec *Spec) float64 {
-	sum, n, rounding := 0.0, 0, 0.0
+	sum, n, untouched, rounding := 0.0, 0, 0, 0.0
 	for d, want := range &spec.Envelope.Reservation {
 		available := least[extentFree+d]
-		if want > 0 {
+		switch {
+		case want > 0:
 			if available = max(available, want); most[extentFree+d] > exactFloat {
 				rounding = 1e-9
 			}
 			sum += float64(available-want) / float64(available)
 			n++
-		} else if available > 0 {
-			sum++
-			n++
-		} else if most[extentFree+d] > 0 {
+		case available > 0:
+			untouched++
+		case most[extentFree+d] > 0:
 			rounding = 1e-9
 		}
 	}
-	if n == 0 {
+	if n+untouched == 0 {
 		return 0
 	}
-	return sum/float64(n) - rounding
+	return (sum+float64(untouched))/float64(n+untouched) - rounding
 }
 
 // spreadsAcross reports whether the node is in one of the failure domains that the spec names.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/orbitsched/orbit/internal/slab"
 )
 
 // workset is an engine's own books: the nodes as the view shows them, and on top of that what the plan has
@@ -20,8 +22,12 @@ type workset struct {
 	undo  []undone
 	// Indices of nodes that may have changed, for engines that keep more than the books.
 	changes changeLog
-	// Room for copies.
-	slab []NodeState
+	// Room for copies of nodes, and for proposals.
+	copies slab.Of[NodeState]
+	does   slab.Of[Commitment]
+	bets   slab.Of[Precondition]
+	places slab.Boxes[Commitment, Place]
+	frees  slab.Boxes[Precondition, NodeFreeOf]
 }
 
 // undone is what was there before a reservation.
@@ -92,21 +98,14 @@ func (w *workset) better(n *NodeState, value, tie float64, best *Choice) bool {
 // reserve takes the chosen room and returns the proposal for it.
 func (w *workset) reserve(c *Capsule, choice Choice) Proposal {
 	slot, node := choice.Node.slot, choice.Node.Node
-	if len(w.slab) == 0 {
-		w.slab = make([]NodeState, 64)
-	}
-	taken := &w.slab[0]
-	w.slab = w.slab[1:]
-	*taken = *choice.Node
+	taken := w.copies.New(*choice.Node)
 	taken.takes(c.Spec, choice.Devices)
 	w.undo = append(w.undo, undone{w.nodes[slot]})
 	w.nodes[slot] = taken
 	w.changes.add(slot)
-	p := Proposal{
-		View: w.view.Revision(),
-		Do:   []Commitment{Place{Capsule: c.ID, Node: node.ID, Devices: choice.Devices}},
-		If:   []Precondition{NodeFreeOf{Node: node.ID, AtLeast: c.Spec.Envelope.Reservation}},
-	}
+	p := Proposal{View: w.view.Revision(), Do: w.does.Slice(1), If: w.bets.Slice(1)}
+	p.Do[0] = w.places.New(Place{Capsule: c.ID, Node: node.ID, Devices: choice.Devices})
+	p.If[0] = w.frees.New(NodeFreeOf{Node: node.ID, AtLeast: c.Spec.Envelope.Reservation})
 	if near := c.Spec.Near; near.Group != "" {
 		p.If = append(p.If, GroupIn{Group: near.Group, Level: near.Level, Domain: node.Labels[near.Level]})
 	}

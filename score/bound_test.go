@@ -168,6 +168,7 @@ func extentOf(n *orbit.NodeState) (e orbit.Extent) {
 		}
 	}
 	set(&e, func(e *orbit.Extent) int64 { return int64(e.Capsules()) }, int64(n.Capsules))
+	set(&e, func(e *orbit.Extent) int64 { return int64(e.Devices()) }, int64(n.Node.Devices.Count))
 	set(&e, (*orbit.Extent).DevicesFree, int64(sum))
 	set(&e, func(e *orbit.Extent) int64 { return int64(e.DevicesIdle()) }, int64(idle))
 	set(&e, func(e *orbit.Extent) int64 { return int64(e.DeviceLargest()) }, int64(largest))
@@ -270,17 +271,17 @@ func drawUse(t *rapid.T, ledger *orbit.MemoryLedger, n *orbit.Node) {
 	}
 }
 
-// A box does not know how many devices its nodes have; and a bound upside down is none.
+// A bound upside down is none.
 func TestBoundsThatCannotSay(t *testing.T) {
 	n, s := gpuNode(), devices(spec(1000, gib), 1, 500)
 	for _, b := range []orbit.Bounded{
-		score.LeastAllocated{}, score.MostAllocated{}, score.Balance{}, score.BestFit{CPUMax: -1}, score.BestFit{DeviceMax: -1},
+		score.BestFit{CPUMax: -1}, score.BestFit{DeviceMax: -1},
 	} {
 		require.Nil(t, b.Bound(s, &n), "%T", b)
 		require.Nil(t, orbit.WeightedSum{{Weight: 1, Score: b}}.Bound(s, &n), "%T", b)
 	}
 	for _, b := range boundedScores() {
-		require.NotNil(t, b.Bound(spec(1000, gib), &n), "%T", b)
+		require.NotNil(t, b.Bound(s, &n), "%T", b)
 	}
 	for _, sc := range []orbit.Score{score.FGD{}, score.Random{}} {
 		require.NotImplements(t, (*orbit.Bounded)(nil), sc)

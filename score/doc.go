@@ -16,6 +16,5 @@
 // Every score here is a pure function of the node and the spec, reads no telemetry, gives 0 as its tie,
 // allocates nothing, works as its zero value, and expects a node on which the capsule fits. All but [FGD] and
 // [Random] bound themselves over a box of nodes ([orbit.Bounded]), and so does their sum: an [orbit.Indexed]
-// then keeps nothing per spec. [LeastAllocated], [MostAllocated] and [Balance] do so for specs that ask for no
-// devices.
+// then keeps nothing per spec.
 package score

@@ -13,13 +13,9 @@ func (LeastAllocated) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.
 	return mean, 0
 }
 
-// Bound is the mean of the least parts. It cannot say for a spec that asks for devices, because a box does not
-// know how many devices the nodes have.
+// Bound is the mean of the least parts.
 func (LeastAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-	list, ok := wantedOf(spec)
-	if !ok {
-		return nil
-	}
+	list := wantedOf(spec)
 	return func(least, most *orbit.Extent) (value, tie float64) {
 		sum := 0.0
 		for i := range list {
@@ -38,12 +34,9 @@ func (MostAllocated) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.S
 	return 1 - mean, 0
 }
 
-// Bound is 1 less the mean of the largest parts. It cannot say where [LeastAllocated] cannot.
+// Bound is 1 less the mean of the largest parts.
 func (MostAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-	list, ok := wantedOf(spec)
-	if !ok {
-		return nil
-	}
+	list := wantedOf(spec)
 	return func(least, most *orbit.Extent) (value, tie float64) {
 		sum := 0.0
 		for i := range list {
@@ -66,12 +59,9 @@ func (Balance) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (
 }
 
 // Bound sets each part against the others where they come closest: the largest is not below any part's least,
-// the smallest not above any part's most. It cannot say where [LeastAllocated] cannot.
+// the smallest not above any part's most.
 func (Balance) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-	list, ok := wantedOf(spec)
-	if !ok {
-		return nil
-	}
+	list := wantedOf(spec)
 	return func(least, most *orbit.Extent) (value, tie float64) {
 		low, high := 1.0, 0.0
 		for i := range list {
@@ -109,7 +99,7 @@ func fill(node *orbit.NodeState, spec *orbit.Spec) (mean, spread float64) {
 		}
 	}
 	if spec.Devices.Count > 0 {
-		capacity := 1000 * int64(node.Node.Devices.Count)
+		capacity := wholeDevice * int64(node.Node.Devices.Count)
 		note(capacity-freeDevices(node)+wantedDevices(spec), capacity)
 	}
 	if n == 0 {
@@ -124,14 +114,34 @@ type wanted struct {
 	want int64
 }
 
-// wantedOf lists what the spec asks for; false: devices, too.
-func wantedOf(spec *orbit.Spec) (list []wanted, ok bool) {
+// allDevices stands for all devices of a node together, in milli.
+const allDevices = orbit.Dimension(-1)
+
+// wantedOf lists what the spec asks for.
+func wantedOf(spec *orbit.Spec) (list []wanted) {
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
 			list = append(list, wanted{orbit.Dimension(d), want})
 		}
 	}
-	return list, spec.Devices.Count == 0
+	if spec.Devices.Count > 0 {
+		list = append(list, wanted{allDevices, wantedDevices(spec)})
+	}
+	return list
+}
+
+func (w wanted) free(e *orbit.Extent) int64 {
+	if w.dim == allDevices {
+		return e.DevicesFree()
+	}
+	return e.Free(w.dim)
+}
+
+func (w wanted) capacity(e *orbit.Extent) int64 {
+	if w.dim == allDevices {
+		return wholeDevice * int64(e.Devices())
+	}
+	return e.Capacity(w.dim)
 }
 
 // Up to here integers are exact as floats, and so the quotients keep their order. Beyond, a little is allowed
@@ -144,10 +154,10 @@ const (
 // least is the least part that can be taken after placing, of nodes that fit: as much is free as can be, on
 // no larger a node than that takes.
 func (w wanted) least(least, most *orbit.Extent) float64 {
-	free := most.Free(w.dim)
-	capacity := max(least.Capacity(w.dim), free)
+	free := w.free(most)
+	capacity := max(w.capacity(least), free)
 	part := float64(capacity-free+w.want) / float64(capacity)
-	if most.Capacity(w.dim) > exactFloat {
+	if w.capacity(most) > exactFloat {
 		part -= rounding
 	}
 	return part
@@ -155,8 +165,8 @@ func (w wanted) least(least, most *orbit.Extent) float64 {
 
 // most is the largest part that can be taken after placing: as little is free as can be, on the largest node.
 func (w wanted) most(least, most *orbit.Extent) float64 {
-	capacity := most.Capacity(w.dim)
-	part := float64(capacity-max(least.Free(w.dim), w.want)+w.want) / float64(capacity)
+	capacity := w.capacity(most)
+	part := float64(capacity-max(w.free(least), w.want)+w.want) / float64(capacity)
 	if capacity > exactFloat {
 		part += rounding
 	}

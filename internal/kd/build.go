@@ -40,7 +40,7 @@ func (t *Tree) collect(points []Point, at int32) []Point {
 // cutLeaf cuts a full leaf in two, if its points can be told apart.
 func (t *Tree) cutLeaf(at int32, probe Probe) {
 	t.points = t.collect(t.points[:0], at)
-	t.boxes[at].Points = t.boxes[at].Points[:0]
+	t.empty(&t.boxes[at])
 	t.growAll(at, t.points, probe)
 }
 
@@ -58,7 +58,7 @@ func (t *Tree) grow(at int32, points []Point, some []int32, probe Probe) {
 	b := &t.boxes[at]
 	if len(some) > LeafSize {
 		if c, ok := t.choose(b, points, some, probe); ok {
-			b.cut = c
+			b.cutDim, b.cutAt = c.dim, c.at
 			n := c.divide(points, some)
 			left, right := t.newLeaf(at), t.newLeaf(at)
 			t.boxes[at].Left, t.boxes[at].Right = left, right
@@ -79,7 +79,7 @@ func (t *Tree) grow(at int32, points []Point, some []int32, probe Probe) {
 }
 
 // divide puts the points below the cut first and returns how many they are.
-func (c *cut) divide(points []Point, some []int32) int {
+func (c cut) divide(points []Point, some []int32) int {
 	n := 0
 	for i, at := range some {
 		if c.below(&points[at]) {
@@ -144,7 +144,7 @@ func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cu
 	if dim < 0 {
 		return cut{}, false
 	}
-	return cut{dim: uint8(dim), at: t.median(points, sample, dim, b.Least[dim])}, true
+	return cut{dim: uint8(dim), at: uint64(t.median(points, sample, dim, b.Least[dim]))}, true
 }
 
 // gain is by how much one half of a box is rated higher than the whole, if it is cut in the middle.
@@ -188,15 +188,17 @@ func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe
 		if rated := probe(kind, &b.Least, &b.Most); rated > whole {
 			gain = min(gain, rated-whole)
 		} else {
-			c.kinds |= kind
+			c.at |= uint64(kind)
 		}
 	}
-	if c.kinds == b.Kinds {
+	if c.at == uint64(b.Kinds) {
 		return c, -1
 	}
 	n := 0
 	for _, i := range sample {
-		n += int(KindsOf(points[i].Kind) & c.kinds >> (uint32(points[i].Kind) % 64))
+		if c.below(&points[i]) {
+			n++
+		}
 	}
 	if n > len(sample)/fewOf {
 		return c, -1
@@ -214,5 +216,5 @@ func (t *Tree) rankCut(points []Point, some []int32) (c cut, ok bool) {
 	if t.ranks[0] == t.ranks[len(t.ranks)-1] {
 		return c, false
 	}
-	return cut{dim: byRank, rank: max(t.ranks[len(t.ranks)/2], t.ranks[0]+1)}, true
+	return cut{dim: byRank, at: max(t.ranks[len(t.ranks)/2], t.ranks[0]+1)}, true
 }

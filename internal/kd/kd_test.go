@@ -209,7 +209,7 @@ func (g *garden) below(t *rapid.T, at int32, reached map[int32]bool) (points []P
 			require.Equal(t, at, g.tree.boxes[part].parent)
 			in := g.below(t, part, reached)
 			for i := range in {
-				if (part == b.Left) != b.cut.below(&in[i]) {
+				if (part == b.Left) != b.cut().below(&in[i]) {
 					require.Fail(t, "a point is not where it belongs")
 				}
 			}

@@ -10,7 +10,7 @@
 package kd
 
 // Dims is the number of coordinates of a point.
-const Dims = 20
+const Dims = 21
 
 // LeafSize is how many points a leaf has before it is cut in two.
 const LeafSize = 16
@@ -18,13 +18,14 @@ const LeafSize = 16
 // Vector is the place of a point.
 type Vector [Dims]int64
 
-// Point is one point. Points that are alike in all coordinates differ in rank, or share a leaf.
+// Point is one point, in three cache lines. Points that are alike in all coordinates differ in rank, or share a leaf.
 type Point struct {
-	At   Vector
 	Rank uint64
 	// Dense and not negative.
 	ID   int32
 	Kind int32
+	At   Vector
+	_    uint64
 }
 
 // Kinds is a set of kinds of points, by number modulo 64: a set that has one may have others with it.
@@ -38,10 +39,9 @@ func KindsOf(kind int32) Kinds { return 1 << (uint32(kind) % 64) }
 type Probe func(kinds Kinds, least, most *Vector) float64
 
 // Box is a set of points, divided between two others or, in a leaf, listed. What it says of them is right once
-// [Tree.Root] has been called after the last change.
+// [Tree.Root] has been called after the last change. It takes seven cache lines, of which a search reads the first
+// of each part.
 type Box struct {
-	// The extremes of its points, in each coordinate.
-	Least, Most Vector
 	// The smallest rank of its points.
 	Rank  uint64
 	Kinds Kinds
@@ -52,9 +52,15 @@ type Box struct {
 	// What it says is to be set right. Then so is what all above it say.
 	stale stale
 	// Points below the cut are on the left.
-	cut cut
+	cutDim uint8
+	cutAt  uint64
 	// Of a leaf.
 	Points []Point
+	// The extremes of its points, in each coordinate.
+	Least Vector
+	_     [3]uint64
+	Most  Vector
+	_     [3]uint64
 }
 
 type stale uint8
@@ -70,12 +76,11 @@ const (
 // Leaf reports whether the box lists its points.
 func (b *Box) Leaf() bool { return b.Left == 0 }
 
-// cut divides points in two: by a coordinate or, with a dimension beyond the last, by rank or kind.
+// cut divides points in two: at a coordinate or, with a dimension beyond the last, at a rank or between kinds.
 type cut struct {
-	dim   uint8
-	at    int64
-	rank  uint64
-	kinds Kinds
+	dim uint8
+	// A coordinate, a rank, or a set of kinds.
+	at uint64
 }
 
 const (
@@ -83,15 +88,18 @@ const (
 	byKind
 )
 
+// cut returns where an inner box is cut.
+func (b *Box) cut() cut { return cut{b.cutDim, b.cutAt} }
+
 // below reports whether a point is on the left.
-func (c *cut) below(p *Point) bool {
+func (c cut) below(p *Point) bool {
 	switch c.dim {
 	case byRank:
-		return p.Rank < c.rank
+		return p.Rank < c.at
 	case byKind:
-		return KindsOf(p.Kind)&c.kinds != 0
+		return uint64(KindsOf(p.Kind))&c.at != 0
 	}
-	return p.At[c.dim] < c.at
+	return p.At[c.dim] < int64(c.at)
 }
 
 // Tree is a set of points of different ids. The zero value is empty and ready.
@@ -111,6 +119,8 @@ type Tree struct {
 	base Vector
 	// The coordinates in which points differ, and the others.
 	live, dead []uint8
+	// Arrays for the points of leaves.
+	spare [][]Point
 	// Room for building.
 	points []Point
 	order  []int32
@@ -124,6 +134,9 @@ type place struct{ leaf, at int32 }
 
 // Clear takes all points out.
 func (t *Tree) Clear() {
+	for i := range t.boxes {
+		t.empty(&t.boxes[i])
+	}
 	t.boxes = append(t.boxes[:0], Box{})
 	t.free = t.free[:0]
 	t.root, t.size = 0, 0
@@ -204,7 +217,7 @@ func (t *Tree) belongs(leaf int32, p *Point) bool {
 		if up == 0 {
 			return true
 		}
-		if b := &t.boxes[up]; b.cut.below(p) != (b.Left == at) {
+		if b := &t.boxes[up]; b.cut().below(p) != (b.Left == at) {
 			return false
 		}
 		at = up
@@ -224,7 +237,7 @@ func (t *Tree) insert(p *Point, probe Probe) {
 	t.admit(p)
 	at := t.root
 	for !t.boxes[at].Leaf() {
-		if b := &t.boxes[at]; b.cut.below(p) {
+		if b := &t.boxes[at]; b.cut().below(p) {
 			at = b.Left
 		} else {
 			at = b.Right
@@ -253,6 +266,9 @@ func (t *Tree) stain(at int32) {
 // list adds a point to a leaf.
 func (t *Tree) list(leaf int32, p *Point) {
 	b := &t.boxes[leaf]
+	if b.Points == nil {
+		b.Points = t.array()
+	}
 	t.where[p.ID] = place{leaf, int32(len(b.Points))}
 	b.Points = append(b.Points, *p)
 }
@@ -260,7 +276,7 @@ func (t *Tree) list(leaf int32, p *Point) {
 // age counts a point that has moved. When half of the points have, cuts elsewhere would tell more; that is worth
 // building the tree anew if it is searched much, and in the end in any case.
 func (t *Tree) age(probe Probe) {
-	if t.puts++; t.puts > t.size/2+LeafSize && t.opened > t.size/4 || t.puts > 4*t.size+LeafSize {
+	if t.puts++; t.puts > t.size/2+LeafSize && t.opened > t.size || t.puts > 4*t.size+LeafSize {
 		t.Rebuild(probe)
 	}
 }
@@ -404,20 +420,47 @@ func (b *Box) combine(l, r *Box, live []uint8) bool {
 // newLeaf returns an empty leaf.
 func (t *Tree) newLeaf(parent int32) int32 {
 	var at int32
-	switch n := len(t.free); {
-	case n > 0:
+	if n := len(t.free); n > 0 {
 		at = t.free[n-1]
 		t.free = t.free[:n-1]
-	case len(t.boxes) < cap(t.boxes): // cleared, with arrays to use again
-		at = int32(len(t.boxes))
-		t.boxes = t.boxes[:at+1]
-	default:
+	} else {
 		at = int32(len(t.boxes))
 		t.boxes = append(t.boxes, Box{})
 	}
-	t.boxes[at] = Box{parent: parent, Points: t.boxes[at].Points[:0]}
+	t.boxes[at] = Box{parent: parent}
 	return at
 }
 
 // release gives a box back.
-func (t *Tree) release(at int32) { t.free = append(t.free, at) }
+func (t *Tree) release(at int32) {
+	t.empty(&t.boxes[at])
+	t.free = append(t.free, at)
+}
+
+// empty takes the array of a leaf away, to be used again, if it is not an uncommonly large one.
+func (t *Tree) empty(b *Box) {
+	if cap(b.Points) == leafRoom {
+		t.spare = append(t.spare, b.Points[:0])
+	}
+	b.Points = nil
+}
+
+// A leaf has one point too many before it is cut. Arrays are made so many at a time.
+const (
+	leafRoom = LeafSize + 1
+	arrays   = 64
+)
+
+// array returns room for the points of a leaf.
+func (t *Tree) array() []Point {
+	if len(t.spare) == 0 {
+		all := make([]Point, arrays*leafRoom)
+		for i := range arrays {
+			t.spare = append(t.spare, all[i*leafRoom:i*leafRoom:(i+1)*leafRoom])
+		}
+	}
+	last := len(t.spare) - 1
+	out := t.spare[last]
+	t.spare = t.spare[:last]
+	return out
+}

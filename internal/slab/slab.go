@@ -1,0 +1,54 @@
+// Package slab takes memory for many small values at a time.
+package slab
+
+import "unsafe"
+
+// Of hands out values of one type, so many to an allocation. All values of a slab live as long as one of them
+// does. The zero value is ready.
+type Of[T any] struct{ rest []T }
+
+// perSlab is how many values share an allocation.
+const perSlab = 64
+
+// New returns a pointer to a copy of the value.
+func (s *Of[T]) New(value T) *T {
+	if len(s.rest) == 0 {
+		s.rest = make([]T, perSlab)
+	}
+	p := &s.rest[0]
+	s.rest = s.rest[1:]
+	*p = value
+	return p
+}
+
+// Slice returns a slice of n zero values that append does not run over.
+func (s *Of[T]) Slice(n int) []T {
+	if len(s.rest) < n {
+		s.rest = make([]T, max(n, perSlab))
+	}
+	out := s.rest[:n:n]
+	s.rest = s.rest[n:]
+	return out
+}
+
+// Boxes hands out values of type T as interface values of type I, which T must implement with methods on the
+// value. An ordinary conversion takes memory for every value; this one lets the interface value refer to a copy
+// in a slab, which nobody changes afterwards. T must be larger than a pointer, so that interface values refer to
+// it.
+type Boxes[I, T any] struct {
+	values Of[T]
+	// An interface value with the right type.
+	like  I
+	ready bool
+}
+
+// New returns the value as an I.
+func (b *Boxes[I, T]) New(value T) I {
+	if !b.ready {
+		b.like, b.ready = any(value).(I), true
+	}
+	out := b.like
+	// An interface value is two words: its type, and a pointer to what it holds.
+	(*[2]unsafe.Pointer)(unsafe.Pointer(&out))[1] = unsafe.Pointer(b.values.New(value))
+	return out
+}
