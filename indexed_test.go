@@ -36,8 +36,8 @@ type outcome struct {
 	err        string
 }
 
-func newRivals(t *rapid.T) *rivals {
-	r := &rivals{country: newCountry(t), outside: &tally{zones: map[string]int{}}}
+func newRivals(t *rapid.T, wide bool) *rivals {
+	r := &rivals{country: newCountryOf(t, wide), outside: &tally{zones: map[string]int{}}}
 	by := rapid.SampledFrom(scores(r.outside)).Draw(t, "score")
 	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
 	r.engines = []PlacementEngine{
@@ -226,20 +226,26 @@ func (r *rivals) anotherView(t *rapid.T) {
 // Whatever happens, Indexed chooses what Exhaustive chooses, and so does Sampled when all nodes are not enough:
 // the same node, value, tie, devices and proposal, and the same words when nothing fits.
 func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r := newRivals(t)
-		actions := r.actions()
-		for name, f := range map[string]func(*rapid.T){
-			"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
-			"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count,
-		} {
-			actions[name] = f
-		}
-		if rapid.IntRange(0, 4).Draw(t, "one view") == 0 {
-			actions["another view"] = r.anotherView
-		}
-		t.Repeat(actions)
-	})
+	rapid.Check(t, func(t *rapid.T) { newRivals(t, false).live(t) })
+}
+
+// The same where specs speak of labels with so many values that they cannot make kinds of nodes.
+func TestIndexedWithVeryManyKindsOfNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { newRivals(t, true).live(t) })
+}
+
+func (r *rivals) live(t *rapid.T) {
+	actions := r.actions()
+	for name, f := range map[string]func(*rapid.T){
+		"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
+		"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count,
+	} {
+		actions[name] = f
+	}
+	if rapid.IntRange(0, 4).Draw(t, "one view") == 0 {
+		actions["another view"] = r.anotherView
+	}
+	t.Repeat(actions)
 }
 
 // Two nodes may have the same hash, which is an accident; then they go by id. Here nearly all have: index and
@@ -336,6 +342,12 @@ func TestIndexedDropsRankings(t *testing.T) {
 	}
 	agree(t, v, e, specs...)
 	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	one := e.classes[specs[9]].ranking // that alone takes too much
+	one.ties = make([]float64, len(one.values), maxRanked/8)
+	e.rankedBytes = rankedBytes(e)
+	agree(t, v, e, specs[9])
+	require.Same(t, one, e.classes[specs[9]].ranking)
+	require.Equal(t, one.bytes(), e.rankedBytes)
 }
 
 // When there are too many specs, the older half of them is forgotten with the next Sync, and so are their rankings;
@@ -378,4 +390,112 @@ type versioned struct {
 
 func (s versioned) Score(n *NodeState, r *Report, spec *Spec) (value, tie float64) {
 	return s.strange.Score(n, r, spec)
+}
+
+// A member of the group comes, or goes: those who want its company hear of it with the next Sync, whether nodes are
+// searched for or ranked, and though none of the nodes in question has changed.
+func TestIndexedHearsOfCompany(t *testing.T) {
+	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
+		v, refresh, l, spec := rackful(t)
+		e := &Indexed{Score: score}
+		choose := func() NodeID {
+			refresh()
+			e.Sync(v)
+			agree(t, v, e, spec)
+			choice, _ := e.Best(spec)
+			if choice.Node == nil {
+				return ""
+			}
+			return choice.Node.Node.ID
+		}
+		require.Empty(t, choose())
+		commit(t, l, Place{Capsule: "m", Node: "n43"})
+		require.Equal(t, NodeID("n13"), choose())
+		commit(t, l, Release{Capsule: "m"})
+		require.Empty(t, choose())
+		commit(t, l, Place{Capsule: "m", Node: "n45"})
+		require.Equal(t, NodeID("n15"), choose())
+	}
+}
+
+// rackful returns a view of fifty nodes in ten racks, and a spec that wants to be where capsule m is.
+func rackful(t *testing.T) (v *View, refresh func(), l *MemoryLedger, spec *Spec) {
+	l = &MemoryLedger{}
+	member := wants(1)
+	member.Group = "g"
+	put := []Commitment{Submit{IDs: []CapsuleID{"m"}, Spec: member}, Submit{IDs: []CapsuleID{"x"}, Spec: besides()}}
+	for i := range 50 {
+		put = append(put, PutNode{racked(NodeID(fmt.Sprint("n", i)), fmt.Sprint("r", i%10))})
+	}
+	commit(t, l, put...)
+	v, refresh = viewOf(t, l, nil)
+	return v, refresh, l, v.State().Capsule("x").Spec
+}
+
+// What a score reads elsewhere may change at any time; its version says so, also if it is a part of a sum.
+func TestIndexedFollowsVersions(t *testing.T) {
+	outside := &tally{zones: map[string]int{}}
+	for _, score := range []Score{outside, boundedTally{outside}, WeightedSum{{1, boundedTally{outside}}, {1, SpreadScore{}}},
+		WeightedSum{{1, SpreadScore{}}, {1, WeightedSum{{1, outside}}}}} {
+		v, specs := manySpecs(t, 4)
+		e := &Indexed{Score: score}
+		e.Sync(v)
+		for i := range 40 {
+			outside.zones[fmt.Sprint("z", i*37%100)] = -9 - i
+			outside.version++
+			agree(t, v, e, specs[i/10], specs[i/10])
+		}
+	}
+}
+
+// A spec that no ledger has seen is its owner's, who may write to it between two calls.
+func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
+	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
+		v, _ := manySpecs(t, 1)
+		e := &Indexed{Score: score}
+		e.Sync(v)
+		spec := wants(1)
+		for i := range 100 {
+			spec.Require = []Predicate{{Key: "zone", Op: "In", Values: []string{fmt.Sprint("z", i)}}}
+			agree(t, v, e, spec)
+		}
+		require.Empty(t, e.classes)
+	}
+}
+
+// Nodes are of one kind exactly if they are alike in model, schedulability and the labels that specs speak of; a
+// label that is absent is not an empty one, and no value runs into the next.
+func TestKindsAreToldApart(t *testing.T) {
+	word := rapid.StringMatching("[01p\x00\x01\x02]{0,3}")
+	rapid.Check(t, func(t *rapid.T) {
+		var k nodeKinds
+		k.learn(&Spec{Require: predicates("a", "b")})
+		k.divide(nil)
+		var nodes [2]Node
+		for i := range nodes {
+			nodes[i] = Node{Unschedulable: rapid.Bool().Draw(t, "draining"), Labels: map[string]string{"c": word.Draw(t, "c")}}
+			nodes[i].Devices.Model = word.Draw(t, "model")
+			for _, key := range []string{"a", "b"} {
+				if rapid.Bool().Draw(t, "there") {
+					nodes[i].Labels[key] = word.Draw(t, key)
+				}
+			}
+		}
+		one, two := nodes[0], nodes[1]
+		a, hasA := one.Labels["a"]
+		b, hasB := one.Labels["b"]
+		a2, hasA2 := two.Labels["a"]
+		b2, hasB2 := two.Labels["b"]
+		alike := one.Unschedulable == two.Unschedulable && one.Devices.Model == two.Devices.Model &&
+			a == a2 && b == b2 && hasA == hasA2 && hasB == hasB2
+		require.Equal(t, alike, k.assign(0, &one) == k.assign(1, &two))
+	})
+	var k nodeKinds
+	k.learn(&Spec{Require: predicates("a", "b")})
+	k.divide(nil)
+	like := map[int32]bool{}
+	for i, labels := range []map[string]string{{"a": "p1q"}, {"a": "p", "b": "q0"}, {"a": "p1q0"}, {"a": "p", "b": "q"}, {"b": "p1q"}, {}, {"a": ""}} {
+		like[k.assign(i, &Node{Labels: labels})] = true
+	}
+	require.Len(t, like, 7)
 }

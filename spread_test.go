@@ -12,12 +12,22 @@ import (
 // states invents nodes that are alike in labels, with some of their capacity taken: all of it, too, and more.
 func states(r *rand.Rand, n int, labels map[string]string, huge bool) (out []*NodeState) {
 	dims := 1 + r.IntN(Dimensions)
+	crowds := 1 + 3*r.IntN(2) // often all have the same number of capsules, so that fractions matter
+	near := r.IntN(2) == 0    // sizes are far from each other, or near
 	for range n {
-		s := &NodeState{Node: &Node{Labels: labels, Devices: Devices{Model: "m", Count: r.IntN(4)}}, Capsules: r.IntN(4)}
+		s := &NodeState{Node: &Node{Labels: labels, Devices: Devices{Model: "m", Count: r.IntN(4)}}, Capsules: r.IntN(crowds)}
 		for d := range dims {
 			size := []int64{0, 1, 7, 1000, 1<<40 + 1, 1<<53 - 1}[r.IntN(6)]
 			if huge {
 				size = hugeNumbers[r.IntN(len(hugeNumbers))]
+			}
+			if near {
+				size = 1<<53 - 1 - r.Int64N(5)*int64(1+r.IntN(2))
+				if huge {
+					size += 7
+				}
+				s.Node.Capacity[d], s.used[d] = size, size*int64(btoi(r.IntN(4) == 0))
+				continue
 			}
 			s.Node.Capacity[d] = size
 			s.used[d] = []int64{0, 0, size, size / 2, min(size, 1), min(size, 3)}[r.IntN(6)]
