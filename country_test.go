@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"time"
 
@@ -33,6 +32,7 @@ type taste struct {
 	models int
 	sizes  []func(*rand.Rand) Resources
 	plain  bool // no labels, nothing drained
+	wide   bool // very many kinds of nodes, of which specs speak: labels have to be left out
 }
 
 // Sizes of machines, from which a world has some.
@@ -56,7 +56,9 @@ var machineSizes = map[string]func(*rand.Rand) Resources{
 // Around where integers stop being exact as floats, and up to the end.
 var hugeNumbers = []int64{0, 3, 1 << 53, 1<<53 - 1, 1<<53 + 1, 1<<53 + 2, 1 << 54, 1<<54 + 3, 1 << 60, 1 << 62, 1<<62 + 1, math.MaxInt64}
 
-func newCountry(t *rapid.T) *country {
+func newCountry(t *rapid.T) *country { return newCountryOf(t, false) }
+
+func newCountryOf(t *rapid.T, wide bool) *country {
 	w := &country{now: time.Unix(1000, 0), rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))}
 	w.ledger = &MemoryLedger{Bounds: Limits{Terminal: 50, History: rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "history")}}
 	w.tel.stale = 10 * time.Second
@@ -67,10 +69,16 @@ func newCountry(t *rapid.T) *country {
 		models: rapid.SampledFrom([]int{1, 2, 2, 1000}).Draw(t, "models"),
 		plain:  rapid.IntRange(0, 4).Draw(t, "plain") == 0,
 	}
+	if wide {
+		w.taste = taste{hosts: true, racks: 60, models: 2, wide: true}
+	}
 	for _, name := range rapid.SampledFrom([][]string{{"small"}, {"alike"}, {"alike"}, {"real"}, {"huge"}, {"small", "none"}, {"alike", "small", "real", "huge"}}).Draw(t, "sizes") {
 		w.taste.sizes = append(w.taste.sizes, machineSizes[name])
 	}
 	most := rapid.SampledFrom([]int{0, scanBelow + 4, 60, 150, 150, 150}).Draw(t, "most nodes")
+	if wide {
+		most = 300
+	}
 	var do []Commitment
 	for i := range rapid.IntRange(most/2, most).Draw(t, "nodes") {
 		do = append(do, PutNode{w.node(NodeID(fmt.Sprintf("n%03d", 4*i)))})
@@ -103,7 +111,7 @@ func (w *country) node(id NodeID) Node {
 	}
 	if w.taste.hosts {
 		w.serial++
-		n.Labels["host"] = fmt.Sprint("h", w.serial)
+		n.Labels["host"] = strconv.Itoa(w.serial)
 	}
 	if gen := r.IntN(6); gen > 0 {
 		n.Labels["gen"] = []string{"", "1", "2", "3", "10", "old"}[gen]
@@ -138,15 +146,19 @@ func (w *country) invent(t *rapid.T) *Spec {
 		s.Devices = DeviceRequest{Count: rapid.IntRange(1, 3).Draw(t, "count"), Milli: rapid.SampledFrom([]int{1, 300, 500, 999, 1000, 1000}).Draw(t, "milli"),
 			Models: rapid.SampledFrom([][]string{nil, {"m0"}, {"m1", "m7"}}).Draw(t, "models")}
 	}
+	predicates := worldPredicates
+	if w.taste.wide {
+		predicates = widePredicates
+	}
 	for often(3, "requires") {
-		s.Require = append(s.Require, rapid.SampledFrom(worldPredicates).Draw(t, "requirement"))
+		s.Require = append(s.Require, rapid.SampledFrom(predicates).Draw(t, "requirement"))
 	}
 	for often(4, "prefers") {
-		p := Preference{rapid.SampledFrom(worldPredicates).Draw(t, "preference"), rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
+		p := Preference{rapid.SampledFrom(predicates).Draw(t, "preference"), rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
 		s.Prefer = append(s.Prefer, p)
 	}
 	if often(3, "spreads") {
-		s.Spread = rapid.SampledFrom([]Domains{{"zone", []string{"x"}}, {"rack", []string{"r1", "r2"}}, {"zone", []string{"", "y"}}, {"host", []string{"h7"}}}).Draw(t, "spread")
+		s.Spread = rapid.SampledFrom([]Domains{{"zone", []string{"x"}}, {"rack", []string{"r1", "r2"}}, {"zone", []string{"", "y"}}, {"host", []string{"7"}}}).Draw(t, "spread")
 	}
 	if often(3, "is in a group") {
 		s.Group = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group")
@@ -157,9 +169,14 @@ func (w *country) invent(t *rapid.T) *Spec {
 	return s
 }
 
-var worldPredicates = func() (out []Predicate) {
-	for _, text := range []string{"zone in (x)", "zone in (y, nan)", "zone notin (x)", "zone", "!zone", "gen > 1", "gen < 3",
-		"rack in (r1, r2, r3)", "rack notin (r1)", "!rack", "host", "host notin (h1, h2, h3)", "unheard", "unheard notin (of)"} {
+var (
+	worldPredicates = predicates("zone in (x)", "zone in (y, nan)", "zone notin (x)", "zone", "!zone", "gen > 1", "gen < 3",
+		"rack in (r1, r2, r3)", "rack notin (r1)", "!rack", "host", "host notin (1, 2, 3)", "host > 60", "host < 90", "unheard", "unheard notin (of)")
+	widePredicates = predicates("zone in (x)", "host > 60", "host < 90", "host < 3", "host notin (1, 2, 3)", "rack in (r1, r2, r3)", "rack notin (r1)")
+)
+
+func predicates(texts ...string) (out []Predicate) {
+	for _, text := range texts {
 		p, err := ParsePredicate(text)
 		if err != nil {
 			panic(err)
@@ -167,7 +184,7 @@ var worldPredicates = func() (out []Predicate) {
 		out = append(out, p)
 	}
 	return out
-}()
+}
 
 // some returns up to n of the members, in any order.
 func (w *country) some(n int) (out []*NodeState) {
@@ -221,7 +238,7 @@ func (w *country) leave(t *rapid.T) {
 	for _, n := range gone {
 		w.try(append(w.emptying(n.Node.ID), RemoveNode{n.Node.ID})...)
 	}
-	slices.Reverse(gone)
+	w.rng.Shuffle(len(gone), func(i, j int) { gone[i], gone[j] = gone[j], gone[i] }) // the last slot that is free is the first taken
 	for _, n := range gone[:rapid.IntRange(0, len(gone)).Draw(t, "return")] {
 		w.try(PutNode{w.node(n.Node.ID)})
 	}
@@ -333,8 +350,27 @@ var crowding = strange{
 	},
 }
 
+// obliging goes by preferences and domains among nodes that are equally full. Its bound is exact.
+var obliging = strange{
+	score: func(n *NodeState, _ *Report, s *Spec) (value, tie float64) {
+		return float64(n.Capsules), -wishes(n.Node, s)
+	},
+	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+		tie := -wishes(like, s)
+		return func(least, _ *Extent) (value, _ float64) { return float64(least.Capsules()), tie }
+	},
+}
+
+func wishes(n *Node, s *Spec) float64 {
+	sum := 3 * float64(btoi(s.spreadsAcross(n)))
+	for i := range s.Prefer {
+		sum += s.Prefer[i].Weight * float64(btoi(s.Prefer[i].Matches(n.Labels)))
+	}
+	return sum
+}
+
 // loose goes by what no bound can know, the report included, and is sometimes no number. What its bound says is
-// valid, more or less near, and for some kinds of nodes no number either.
+// valid, more or less near, and for some boxes no number either.
 var loose = strange{
 	score: func(n *NodeState, r *Report, s *Spec) (value, tie float64) {
 		if n.Node.Labels["zone"] == "nan" {
@@ -345,7 +381,7 @@ var loose = strange{
 	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
 		slack := float64(len(like.Devices.Model) * int(s.Envelope.Reservation[Memory]))
 		return func(least, most *Extent) (value, tie float64) {
-			if s.Module == "b" && like.Devices.Model == "m1" {
+			if s.Module == "b" && most.Capsules()%2 == 1 {
 				return math.NaN(), 7
 			}
 			return float64(3*least.Capsules()) - slack, 0
@@ -420,6 +456,7 @@ func scores(outside *tally) []judged {
 		{"spread, not where a slot is", SpreadScore{}, slotless},
 		{"spread, fresh", SpreadScore{}, fresh},
 		{"roomy", roomy, nil},
+		{"obliging", obliging, nil},
 		{"crowding", crowding, nil},
 		{"sum", WeightedSum{{0.3, roomy}, {1, SpreadScore{}}, {0, crowding}}, nil},
 		{"sum that counts", WeightedSum{{2, boundedTally{outside}}, {0.5, SpreadScore{}}}, slotless},

@@ -14,7 +14,8 @@ type rivals struct {
 	*country
 	outside *tally
 	view    *View
-	// The first is the reference.
+	// The first is the reference: an Exhaustive that begins afresh with each Sync, so that nothing of what was
+	// before can mislead it.
 	engines []PlacementEngine
 	marks   [][]int
 	// Reserved since the last Sync.
@@ -35,11 +36,12 @@ type outcome struct {
 	err        string
 }
 
-func newRivals(t *rapid.T) *rivals {
-	r := &rivals{country: newCountry(t), outside: &tally{zones: map[string]int{}}}
+func newRivals(t *rapid.T, wide bool) *rivals {
+	r := &rivals{country: newCountryOf(t, wide), outside: &tally{zones: map[string]int{}}}
 	by := rapid.SampledFrom(scores(r.outside)).Draw(t, "score")
 	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
 	r.engines = []PlacementEngine{
+		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
 		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
 		&Indexed{Score: by.score, Filter: by.filter, Seed: seed},
 		&Sampled{Score: by.score, Filter: by.filter, Seed: seed, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")},
@@ -55,6 +57,8 @@ func newRivals(t *rapid.T) *rivals {
 // sync brings all up to date; what was reserved is forgotten.
 func (r *rivals) sync(t *rapid.T) {
 	r.refresh(t, r.view)
+	was := r.engines[0].(*Exhaustive)
+	r.engines[0] = &Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed}
 	for _, e := range r.engines {
 		e.Sync(r.view)
 	}
@@ -99,6 +103,35 @@ func (r *rivals) reserve(t *rapid.T, spec *Spec, choices []Choice) {
 		require.Equal(t, want, e.Reserve(k, choices[i+1]))
 	}
 	r.plan = append(r.plan, reserved{spec: spec, proposal: want})
+}
+
+// checkIndex: what is known of nodes is known of all that there are, and of no others; for seed 0, numbers are in
+// the order of ids. While changes wait to be followed nothing is said.
+func (r *rivals) checkIndex(t *rapid.T) {
+	e := r.engines[2].(*Indexed)
+	x, books := &e.index, &e.books
+	if touched, _, all := books.changes.since(x.cursor); all || len(touched) > 0 || len(x.moved) > 0 {
+		return
+	}
+	live := 0
+	for slot, n := range books.nodes {
+		require.Equal(t, n != nil, x.tree.Has(int32(slot)))
+		if n == nil {
+			require.Nil(t, x.kinds.seenAt(int32(slot)))
+			continue
+		}
+		live++
+		require.Same(t, n.Node, x.kinds.seenAt(int32(slot)))
+		if books.seed == 0 {
+			number, ok := x.order.number(n.Node.ID)
+			require.True(t, ok)
+			require.Equal(t, number, x.ranks[slot], "a node has the number that is its id's")
+		}
+	}
+	require.Equal(t, live, x.live)
+	if books.seed == 0 {
+		require.Equal(t, live, x.order.byID.Len(), "who has left has no number")
+	}
 }
 
 // batch plans capsules of one spec, as many as there are or until none fits.
@@ -193,18 +226,276 @@ func (r *rivals) anotherView(t *rapid.T) {
 // Whatever happens, Indexed chooses what Exhaustive chooses, and so does Sampled when all nodes are not enough:
 // the same node, value, tie, devices and proposal, and the same words when nothing fits.
 func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { newRivals(t, false).live(t) })
+}
+
+// The same where specs speak of labels with so many values that they cannot make kinds of nodes.
+func TestIndexedWithVeryManyKindsOfNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { newRivals(t, true).live(t) })
+}
+
+func (r *rivals) live(t *rapid.T) {
+	actions := r.actions()
+	for name, f := range map[string]func(*rapid.T){
+		"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
+		"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count,
+	} {
+		actions[name] = f
+	}
+	if rapid.IntRange(0, 4).Draw(t, "one view") == 0 {
+		actions["another view"] = r.anotherView
+	}
+	t.Repeat(actions)
+}
+
+// Two nodes may have the same hash, which is an accident; then they go by id. Here nearly all have: index and
+// ranking must still choose what Exhaustive chooses.
+func TestIndexedWhenHashesAreEqual(t *testing.T) {
+	for _, by := range scores(&tally{}) {
+		t.Run(by.name, func(t *testing.T) {
+			v, specs := manySpecs(t, 6)
+			all, e := &Exhaustive{Score: by.score, Seed: 1}, &Indexed{Score: by.score, Seed: 1}
+			all.Sync(v)
+			e.Sync(v)
+			for i := range all.books.ranks {
+				all.books.ranks[i] %= 3
+				e.books.ranks[i] %= 3
+			}
+			for i := range 300 {
+				spec := specs[i*i/100%6] // some of one, then of another
+				want, wantErr := all.Best(spec)
+				got, err := e.Best(spec)
+				require.Equal(t, wantErr, err)
+				require.Equal(t, want, got)
+				if k := (&Capsule{ID: "k", Spec: spec}); err == nil {
+					require.Equal(t, all.Reserve(k, want), e.Reserve(k, got))
+				}
+			}
+		})
+	}
+}
+
+// rankedBytes is what all rankings take, which an engine must know.
+func rankedBytes(e *Indexed) (sum int) {
+	for _, c := range e.classes {
+		if c.ranking != nil {
+			sum += c.ranking.bytes()
+		}
+	}
+	return sum
+}
+
+// manySpecs returns a view of nodes in a hundred zones, and specs of which every other is of module b.
+func manySpecs(t *testing.T, n int) (*View, []*Spec) {
+	l := &MemoryLedger{}
+	var put []Commitment
+	for i := range 100 {
+		put = append(put, PutNode{machine(NodeID(fmt.Sprint("n", i)), int64(1000+i)).inZone(fmt.Sprint("z", i))})
+	}
+	for i := range n {
+		s := wants(int64(i))
+		s.Module = []string{"a", "b"}[i%2]
+		s.Prefer = []Preference{{Predicate{Key: "zone", Op: "Exists"}, 1}}
+		put = append(put, Submit{IDs: []CapsuleID{CapsuleID(fmt.Sprint("k", i))}, Spec: s})
+	}
+	commit(t, l, put...)
+	v, _ := viewOf(t, l, nil)
+	var specs []*Spec
+	for i := range n {
+		specs = append(specs, v.State().Capsule(CapsuleID(fmt.Sprint("k", i))).Spec)
+	}
+	return v, specs
+}
+
+// agree checks that an engine chooses like an Exhaustive that has just begun.
+func agree(t *testing.T, v *View, e *Indexed, specs ...*Spec) {
+	all := Exhaustive{Score: e.Score, Filter: e.Filter, Seed: e.Seed}
+	all.Sync(v)
+	for _, spec := range specs {
+		want, wantErr := all.Best(spec)
+		got, err := e.Best(spec)
+		require.Equal(t, wantErr, err)
+		require.Equal(t, want, got)
+	}
+}
+
+// When rankings take too much memory, those go that have not been asked for longest, until half of the room is
+// free; the one in use stays. The count of bytes is right all the time.
+func TestIndexedDropsRankings(t *testing.T) {
+	v, specs := manySpecs(t, 60)
+	e := &Indexed{Score: ScoreFunc(SpreadScore{}.Score)}
+	e.Sync(v)
+	agree(t, v, e, specs...)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	for _, c := range e.classes { // as if there were very many nodes
+		c.ranking.ties = make([]float64, len(c.ranking.values), maxRanked/8/50)
+	}
+	e.rankedBytes = rankedBytes(e)
+	require.Greater(t, e.rankedBytes, maxRanked)
+	agree(t, v, e, specs[3])
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	require.LessOrEqual(t, e.rankedBytes, maxRanked/2)
+	require.Greater(t, e.rankedBytes, maxRanked/3)
+	for i, spec := range specs {
+		kept := e.classes[spec].ranking != nil
+		require.Equal(t, i == 3 || i > 36, kept, "the ranking of spec %d", i) // 24 of them: one takes a bit more than a 50th
+	}
+	agree(t, v, e, specs...)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	one := e.classes[specs[9]].ranking // that alone takes too much
+	one.ties = make([]float64, len(one.values), maxRanked/8)
+	e.rankedBytes = rankedBytes(e)
+	agree(t, v, e, specs[9])
+	require.Same(t, one, e.classes[specs[9]].ranking)
+	require.Equal(t, one.bytes(), e.rankedBytes)
+}
+
+// When there are too many specs, the older half of them is forgotten with the next Sync, and so are their rankings;
+// when the score changes, all are.
+func TestIndexedForgetsSpecs(t *testing.T) {
+	v, specs := manySpecs(t, 4000)
+	e := &Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *Spec, n *Node) func(least, most *Extent) (value, tie float64) {
+		if s.Module == "b" {
+			return nil
+		}
+		return moody.bound(s, n)
+	}}, tally: &tally{}}}
+	e.Sync(v)
+	for _, spec := range specs {
+		_, _ = e.Best(spec)
+	}
+	require.Len(t, e.classes, 4000)
+	require.NotZero(t, e.rankedBytes)
+	agree(t, v, e, specs[0], specs[1])
+	e.Sync(v)
+	require.Len(t, e.classes, 2000)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	for i, spec := range specs {
+		require.Equal(t, i < 2 || i >= 2002, e.classes[spec] != nil, "spec %d", i)
+	}
+	agree(t, v, e, specs[:50]...)
+	agree(t, v, e, specs[1980:2020]...)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	e.Score.(versioned).version++
+	agree(t, v, e, specs[0])
+	require.Len(t, e.classes, 1)
+	require.Equal(t, rankedBytes(e), e.rankedBytes)
+}
+
+// versioned is a strange score with a version.
+type versioned struct {
+	strange
+	*tally
+}
+
+func (s versioned) Score(n *NodeState, r *Report, spec *Spec) (value, tie float64) {
+	return s.strange.Score(n, r, spec)
+}
+
+// A member of the group comes, or goes: those who want its company hear of it with the next Sync, whether nodes are
+// searched for or ranked, and though none of the nodes in question has changed.
+func TestIndexedHearsOfCompany(t *testing.T) {
+	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
+		v, refresh, l, spec := rackful(t)
+		e := &Indexed{Score: score}
+		choose := func() NodeID {
+			refresh()
+			e.Sync(v)
+			agree(t, v, e, spec)
+			choice, _ := e.Best(spec)
+			if choice.Node == nil {
+				return ""
+			}
+			return choice.Node.Node.ID
+		}
+		require.Empty(t, choose())
+		commit(t, l, Place{Capsule: "m", Node: "n43"})
+		require.Equal(t, NodeID("n13"), choose())
+		commit(t, l, Release{Capsule: "m"})
+		require.Empty(t, choose())
+		commit(t, l, Place{Capsule: "m", Node: "n45"})
+		require.Equal(t, NodeID("n15"), choose())
+	}
+}
+
+// rackful returns a view of fifty nodes in ten racks, and a spec that wants to be where capsule m is.
+func rackful(t *testing.T) (v *View, refresh func(), l *MemoryLedger, spec *Spec) {
+	l = &MemoryLedger{}
+	member := wants(1)
+	member.Group = "g"
+	put := []Commitment{Submit{IDs: []CapsuleID{"m"}, Spec: member}, Submit{IDs: []CapsuleID{"x"}, Spec: besides()}}
+	for i := range 50 {
+		put = append(put, PutNode{racked(NodeID(fmt.Sprint("n", i)), fmt.Sprint("r", i%10))})
+	}
+	commit(t, l, put...)
+	v, refresh = viewOf(t, l, nil)
+	return v, refresh, l, v.State().Capsule("x").Spec
+}
+
+// What a score reads elsewhere may change at any time; its version says so, also if it is a part of a sum.
+func TestIndexedFollowsVersions(t *testing.T) {
+	outside := &tally{zones: map[string]int{}}
+	for _, score := range []Score{outside, boundedTally{outside}, WeightedSum{{1, boundedTally{outside}}, {1, SpreadScore{}}},
+		WeightedSum{{1, SpreadScore{}}, {1, WeightedSum{{1, outside}}}}} {
+		v, specs := manySpecs(t, 4)
+		e := &Indexed{Score: score}
+		e.Sync(v)
+		for i := range 40 {
+			outside.zones[fmt.Sprint("z", i*37%100)] = -9 - i
+			outside.version++
+			agree(t, v, e, specs[i/10], specs[i/10])
+		}
+	}
+}
+
+// A spec that no ledger has seen is its owner's, who may write to it between two calls.
+func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
+	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
+		v, _ := manySpecs(t, 1)
+		e := &Indexed{Score: score}
+		e.Sync(v)
+		spec := wants(1)
+		for i := range 100 {
+			spec.Require = []Predicate{{Key: "zone", Op: "In", Values: []string{fmt.Sprint("z", i)}}}
+			agree(t, v, e, spec)
+		}
+		require.Empty(t, e.classes)
+	}
+}
+
+// Nodes are of one kind exactly if they are alike in model, schedulability and the labels that specs speak of; a
+// label that is absent is not an empty one, and no value runs into the next.
+func TestKindsAreToldApart(t *testing.T) {
+	word := rapid.StringMatching("[01p\x00\x01\x02]{0,3}")
 	rapid.Check(t, func(t *rapid.T) {
-		r := newRivals(t)
-		actions := r.actions()
-		for name, f := range map[string]func(*rapid.T){
-			"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
-			"mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count,
-		} {
-			actions[name] = f
+		var k nodeKinds
+		k.learn(&Spec{Require: predicates("a", "b")})
+		k.divide(nil)
+		var nodes [2]Node
+		for i := range nodes {
+			nodes[i] = Node{Unschedulable: rapid.Bool().Draw(t, "draining"), Labels: map[string]string{"c": word.Draw(t, "c")}}
+			nodes[i].Devices.Model = word.Draw(t, "model")
+			for _, key := range []string{"a", "b"} {
+				if rapid.Bool().Draw(t, "there") {
+					nodes[i].Labels[key] = word.Draw(t, key)
+				}
+			}
 		}
-		if rapid.IntRange(0, 4).Draw(t, "one view") == 0 {
-			actions["another view"] = r.anotherView
-		}
-		t.Repeat(actions)
+		one, two := nodes[0], nodes[1]
+		a, hasA := one.Labels["a"]
+		b, hasB := one.Labels["b"]
+		a2, hasA2 := two.Labels["a"]
+		b2, hasB2 := two.Labels["b"]
+		alike := one.Unschedulable == two.Unschedulable && one.Devices.Model == two.Devices.Model &&
+			a == a2 && b == b2 && hasA == hasA2 && hasB == hasB2
+		require.Equal(t, alike, k.assign(0, &one) == k.assign(1, &two))
 	})
+	var k nodeKinds
+	k.learn(&Spec{Require: predicates("a", "b")})
+	k.divide(nil)
+	like := map[int32]bool{}
+	for i, labels := range []map[string]string{{"a": "p1q"}, {"a": "p", "b": "q0"}, {"a": "p1q0"}, {"a": "p", "b": "q"}, {"b": "p1q"}, {}, {"a": ""}} {
+		like[k.assign(i, &Node{Labels: labels})] = true
+	}
+	require.Len(t, like, 7)
 }

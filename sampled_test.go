@@ -1,0 +1,197 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// witness is dumbScore, and remembers whom it has rated since it was last asked.
+type witness struct {
+	keys []string
+	seed uint64
+}
+
+func (w *witness) Score(n *NodeState, r *Report, s *Spec) (value, tie float64) {
+	if value, tie = dumbScore(n, r, s); finite(value) && finite(tie) {
+		w.keys = append(w.keys, w.key(n, value, tie))
+	}
+	return value, tie
+}
+
+// key sorts as the choice goes: dumbScore's values are between -2 and 2.
+func (w *witness) key(n *NodeState, value, tie float64) string {
+	return dumbKey(n, value+20, tie, w.seed)
+}
+
+// rated returns the keys of the nodes that fit and were rated; none twice.
+func (w *witness) rated(t require.TestingT) []string {
+	keys := w.keys
+	w.keys = nil
+	once := map[string]bool{}
+	for _, key := range keys {
+		require.False(t, once[key], "%q was rated twice", key)
+		once[key] = true
+	}
+	return keys
+}
+
+// sampling is two equal samplers at work, and an Exhaustive that knows what there is.
+type sampling struct {
+	*country
+	view     *View
+	all      Exhaustive
+	twins    [2]Sampled
+	enough   int
+	remember int
+}
+
+func newSampling(t *rapid.T) *sampling {
+	s := &sampling{country: newCountry(t)}
+	s.enough = rapid.SampledFrom([]int{0, 1, 2, 5, 20, 70}).Draw(t, "enough")
+	s.remember = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "remember")
+	seed := rapid.SampledFrom([]uint64{0, 1, 77}).Draw(t, "seed")
+	filter := rapid.SampledFrom([]Filter{nil, slotless, fresh}).Draw(t, "filter")
+	s.all = Exhaustive{Score: &witness{seed: seed}, Seed: seed, Filter: filter}
+	for i := range s.twins {
+		s.twins[i] = Sampled{Score: &witness{seed: seed}, Seed: seed, Filter: filter, Remember: s.remember, Enough: s.enough}
+	}
+	s.enough = cmp.Or(s.enough, 32)
+	s.view = s.country.view(t)
+	s.sync(t)
+	return s
+}
+
+func (s *sampling) sync(t *rapid.T) {
+	s.refresh(t, s.view)
+	s.all.Sync(s.view)
+	for i := range s.twins {
+		s.twins[i].Sync(s.view)
+	}
+}
+
+// ask checks a choice: it is the best of enough nodes, each looked at once; if nothing fits, nothing does.
+func (s *sampling) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
+	_, wantErr := s.all.Best(spec)
+	feasible := len(s.all.Score.(*witness).rated(t))
+	var first []string
+	for i := range s.twins {
+		choice, err := s.twins[i].Best(spec)
+		require.Equal(t, wantErr, err)
+		rated := s.twins[i].Score.(*witness).rated(t)
+		if i == 0 {
+			first = rated
+		}
+		require.Equal(t, first, rated, "twins do the same")
+		require.GreaterOrEqual(t, len(rated), min(s.enough, feasible))
+		require.LessOrEqual(t, len(rated), min(s.enough+btoi(s.remember > 0)*(1+s.remember), feasible))
+		if choices = append(choices, choice); err != nil {
+			continue
+		}
+		key := s.twins[i].Score.(*witness).key(choice.Node, choice.Value, choice.Tie)
+		require.Contains(t, rated, key)
+		for _, other := range rated {
+			require.LessOrEqual(t, key, other)
+		}
+		require.True(t, choice.Node.Fits(spec))
+		set, _ := choice.Node.PickDevices(spec.Devices)
+		require.Equal(t, set, choice.Devices)
+	}
+	return choices, wantErr == nil
+}
+
+// plan asks and reserves.
+func (s *sampling) plan(t *rapid.T) {
+	spec := rapid.SampledFrom(s.specs).Draw(t, "spec")
+	if rapid.IntRange(0, 9).Draw(t, "a spec that no ledger has seen") == 0 {
+		spec = s.invent(t)
+	}
+	for range rapid.SampledFrom([]int{1, 3, 20}).Draw(t, "capsules") {
+		choices, ok := s.ask(t, spec)
+		if !ok {
+			return
+		}
+		k := &Capsule{ID: "k", Spec: spec}
+		s.all.Reserve(k, choices[0])
+		require.Equal(t, s.twins[0].Reserve(k, choices[0]), s.twins[1].Reserve(k, choices[1]))
+	}
+}
+
+func (s *sampling) rollback(t *rapid.T) {
+	mark := rapid.IntRange(0, s.twins[0].Mark()).Draw(t, "mark")
+	s.all.Rollback(mark)
+	for i := range s.twins {
+		s.twins[i].Rollback(mark)
+	}
+}
+
+// Whatever happens, Sampled chooses the best of as many nodes that fit as are enough, or of all that do, and of
+// those that it remembers; it looks at none twice. The same calls make the same choices. That nothing fits is
+// never said in error.
+func TestSampledChoosesTheBestOfEnough(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newSampling(t)
+		actions := s.actions()
+		for name, f := range map[string]func(*rapid.T){
+			"plan": s.plan, "plan more": s.plan, "plan even more": s.plan, "rollback": s.rollback, "sync": s.sync, "sync more": s.sync,
+		} {
+			actions[name] = f
+		}
+		t.Repeat(actions)
+	})
+}
+
+// flock returns a view of nodes that are all alike, and a spec that the ledger knows.
+func flock(t *testing.T, n int) (*View, *Spec) {
+	l := &MemoryLedger{}
+	for i := range n {
+		commit(t, l, PutNode{machine(NodeID(fmt.Sprint("n", i)), int64(i))})
+	}
+	commit(t, l, Submit{IDs: []CapsuleID{"k"}, Spec: &Spec{}})
+	v, _ := viewOf(t, l, nil)
+	return v, v.State().Capsule("k").Spec
+}
+
+// All nodes that fit are drawn alike often, and another seed draws them in another order.
+func TestSampledDrawsAllNodesAlike(t *testing.T) {
+	v, spec := flock(t, 40)
+	var orders [2][]NodeID
+	for seed := range orders {
+		e, drawn := Sampled{Enough: 1, Seed: uint64(seed)}, map[NodeID]int{}
+		e.Sync(v)
+		for range 4000 {
+			choice, err := e.Best(spec)
+			require.NoError(t, err)
+			drawn[choice.Node.Node.ID]++
+			orders[seed] = append(orders[seed], choice.Node.Node.ID)
+		}
+		require.Len(t, drawn, 40)
+		for id, n := range drawn {
+			assert.InDelta(t, 100, n, 50, "%s was drawn %d times of 4000", id, n) // five sigma
+		}
+	}
+	require.NotEqual(t, orders[0], orders[1])
+}
+
+// What Sampled remembers, it looks at again: where nothing changes, its choice never gets worse, and is the best
+// of all before long. One that remembers nothing is not so lucky.
+func TestSampledRemembers(t *testing.T) {
+	v, spec := flock(t, 200)
+	full := ScoreFunc(func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) { return float64(n.Free()[CPU]), 0 })
+	for remember := range 3 {
+		e, last, worse := Sampled{Score: full, Enough: 2, Seed: 1, Remember: remember}, 1e9, 0
+		e.Sync(v)
+		for range 1000 {
+			choice, err := e.Best(spec)
+			require.NoError(t, err)
+			worse += btoi(choice.Value > last)
+			last = choice.Value
+		}
+		require.Equal(t, remember == 0, worse > 0)
+		require.Equal(t, remember == 0, last > 0)
+	}
+}
