@@ -149,7 +149,13 @@ func (f *front) look(top *candidate, x *boxIndex, r *rater) {
 		return
 	}
 	f.rated++
-	value, tie, ok := r.rate(x.books.nodes[top.at], f.class.spec, f.class.near)
+	n, spec := x.books.nodes[top.at], f.class.spec
+	// Labels and model are decided by kind; room and devices by totals only.
+	fits := n.hasRoom(&spec.Envelope.Reservation) && n.hasDevices(&spec.Devices) && f.class.near.has(n.Node)
+	value, tie, ok := 0.0, 0.0, false
+	if fits {
+		value, tie, ok = r.rateFit(n, spec)
+	}
 	if !ok {
 		f.heap.pop()
 		return

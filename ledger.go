@@ -75,6 +75,8 @@ type MemoryLedger struct {
 	wake chan struct{}
 	// The revision when wake was made.
 	waited Revision
+	// Where the sum of what was read ahead goes.
+	sink uint32
 }
 
 // init makes the zero value ready, once.
@@ -147,15 +149,18 @@ func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Out
 			out[i].Err = ready[i].prepare(&l.limits)
 		}
 	}
-	if wake := l.commitRunLocked(ready[:len(run)], out); wake != nil {
+	var soon ahead
+	soon.plan(ready[:len(run)])
+	if wake := l.commitRunLocked(ready[:len(run)], out, &soon); wake != nil {
 		close(wake)
 	}
 }
 
 // commitRunLocked is the critical section of a run.
-func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome) chan struct{} {
+func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome, soon *ahead) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sink = soon.read(l.live)
 	for i := range run {
 		if out[i].Err == nil {
 			out[i].Revision, out[i].Err = l.commit(&run[i])

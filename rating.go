@@ -22,6 +22,11 @@ func (r *rater) rate(n *NodeState, spec *Spec, near *peers) (value, tie float64,
 	if n == nil || !n.Fits(spec) || !near.has(n.Node) {
 		return 0, 0, false
 	}
+	return r.rateFit(n, spec)
+}
+
+// rateFit is rate for a node that fits, as far as the ledger knows.
+func (r *rater) rateFit(n *NodeState, spec *Spec) (value, tie float64, ok bool) {
 	report := r.books.view.Report(n)
 	if r.filter != nil && r.filter(n, report, spec) != "" {
 		return 0, 0, false

@@ -55,13 +55,17 @@ func (r *response) least(least, most *Extent) (value, tie float64) {
 }
 
 func newSpecClass(spec *Spec) *specClass {
-	c := &specClass{spec: spec, division: -1}
-	for d, want := range spec.Envelope.Reservation {
+	return &specClass{spec: spec, division: -1, wants: spec.wants()}
+}
+
+// wants lists what is wanted, zeros left out.
+func (s *Spec) wants() (out []wanted) {
+	for d, want := range s.Envelope.Reservation {
 		if want > 0 {
-			c.wants = append(c.wants, wanted{Dimension(d), want})
+			out = append(out, wanted{Dimension(d), want})
 		}
 	}
-	return c
+	return out
 }
 
 // meet takes note of where company is. If that has changed, all scores may have.

@@ -57,51 +57,71 @@ func stranded(node *NodeState, spec *Spec) float64 {
 
 // Bound adds up the same terms in the same order, each at its least, so that it is exact for a single node.
 func (SpreadScore) Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
-	var less []float64
-	for i := range spec.Prefer {
-		if p := &spec.Prefer[i]; p.Matches(like.Labels) {
-			less = append(less, p.Weight)
-		}
-	}
-	if spec.spreadsAcross(like) {
-		less = append(less, spreadDomain)
-	}
+	b := newSpreadBound(spec, like)
 	return func(least, most *Extent) (value, tie float64) {
-		value = leastStranded(least, most, spec) + spreadPerCapsule*float64(least.Capsules())
-		for _, weight := range less {
+		value = b.stranded(least, most) + spreadPerCapsule*float64(least.Capsules())
+		for _, weight := range b.less {
 			value -= weight
 		}
 		return max(value, 0), 0
 	}
 }
 
+// spreadBound is what a spec comes to on nodes that are alike to it.
+type spreadBound struct {
+	wants []wanted
+	// Dimensions of which nothing is wanted.
+	others []Dimension
+	// What is taken off, in order.
+	less []float64
+}
+
+func newSpreadBound(spec *Spec, like *Node) *spreadBound {
+	b := &spreadBound{wants: spec.wants()}
+	for d, want := range spec.Envelope.Reservation {
+		if want == 0 {
+			b.others = append(b.others, Dimension(d))
+		}
+	}
+	for i := range spec.Prefer {
+		if p := &spec.Prefer[i]; p.Matches(like.Labels) {
+			b.less = append(b.less, p.Weight)
+		}
+	}
+	if spec.spreadsAcross(like) {
+		b.less = append(b.less, spreadDomain)
+	}
+	return b
+}
+
 // Up to here integers are exact as floats, and quotients of them keep their order.
 const exactFloat = 1 << 53
 
-// leastStranded is the least that stranded can be. Each term grows with what is available, and is 1 where
-// nothing is wanted. A dimension that is free on some of the nodes only, and of which nothing is wanted, is left
-// out: with one more 1 the mean is higher. Where rounding could bring that about or not, a little is taken off.
-func leastStranded(least, most *Extent, spec *Spec) float64 {
-	sum, n, untouched, rounding := 0.0, 0, 0, 0.0
-	for d, want := range &spec.Envelope.Reservation {
-		available := least[extentFree+d]
-		switch {
-		case want > 0:
-			if available = max(available, want); most[extentFree+d] > exactFloat {
-				rounding = 1e-9
-			}
-			sum += float64(available-want) / float64(available)
-			n++
-		case available > 0:
+// stranded is the least that the function of that name can be. Each term grows with what is available, and is 1
+// where nothing is wanted. A dimension that is free on some of the nodes only, and of which nothing is wanted, is
+// left out: with one more 1 the mean is higher. Where rounding could bring that about or not, a little is taken off.
+func (b *spreadBound) stranded(least, most *Extent) float64 {
+	sum, n, rounding := 0.0, len(b.wants), 0.0
+	for i := range b.wants {
+		w := &b.wants[i]
+		available := max(least[extentFree+w.dim], w.want)
+		if most[extentFree+w.dim] > exactFloat {
+			rounding = 1e-9
+		}
+		sum += float64(available-w.want) / float64(available)
+	}
+	untouched := 0
+	for _, d := range b.others {
+		if least[extentFree+d] > 0 {
 			untouched++
-		case most[extentFree+d] > 0:
+		} else if most[extentFree+d] > 0 {
 			rounding = 1e-9
 		}
 	}
-	if n+untouched == 0 {
+	if n += untouched; n == 0 {
 		return 0
 	}
-	return (sum+float64(untouched))/float64(n+untouched) - rounding
+	return (sum+float64(untouched))/float64(n) - rounding
 }
 
 // spreadsAcross reports whether the node is in one of the failure domains that the spec names.

@@ -122,8 +122,8 @@ func (v *View) rebuild(state *State, from *source) bool {
 	v.state = state
 	v.changed.overflow()
 	v.queue.clear(state)
-	for _, c := range state.Pending() {
-		if from.mine(c) {
+	for c := range state.Capsules() {
+		if c.Pending() && from.mine(c) {
 			v.queue.push(c)
 		}
 	}

@@ -1,6 +1,9 @@
 package cow
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Index is a persistent hash table from a 32-bit hash to small numbers, for finding a record's slot by its
 // id: the caller compares the ids. Open addressing with linear probing, at most three quarters full; growing it
@@ -67,6 +70,15 @@ func (p *Probe) Next() (slot uint32, ok bool) {
 			return 0, false
 		}
 	}
+}
+
+// First returns the slot that is filed in the first cell for the hash, or the highest
+// number: a guess at what Next finds.
+func (x *Index) First(hash uint32) uint32 {
+	if x.used == 0 {
+		return math.MaxUint32
+	}
+	return uint32(x.cell(hash&x.mask)) - 1
 }
 
 // Insert files the slot under the hash. It does not look for an entry that is there already.

@@ -6,7 +6,7 @@
 //	 └───► leaf: up to LeafSize points, more only if they cannot be told apart
 //
 // The shape follows the points: a leaf that is full is cut in two, one that is empty goes, two that are
-// nearly empty become one, and when half of the points have moved the tree is built anew.
+// nearly empty become one, and when as many points have moved as there are the tree is built anew.
 package kd
 
 // Dims is the number of coordinates of a point.
@@ -273,10 +273,10 @@ func (t *Tree) list(leaf int32, p *Point) {
 	b.Points = append(b.Points, *p)
 }
 
-// age counts a point that has moved. When half of the points have, cuts elsewhere would tell more; that is worth
+// age counts a point that has moved. When all of the points may have, cuts elsewhere would tell more; that is worth
 // building the tree anew if it is searched much, and in the end in any case.
 func (t *Tree) age(probe Probe) {
-	if t.puts++; t.puts > t.size/2+LeafSize && t.opened > t.size || t.puts > 4*t.size+LeafSize {
+	if t.puts++; t.puts > t.size+LeafSize && t.opened > t.size || t.puts > 4*t.size+LeafSize {
 		t.Rebuild(probe)
 	}
 }
