@@ -76,11 +76,12 @@ func newCountryOf(t *rapid.T, wide bool) *country {
 		w.taste.sizes = append(w.taste.sizes, machineSizes[name])
 	}
 	most := rapid.SampledFrom([]int{0, scanBelow + 4, 60, 150, 150, 150}).Draw(t, "most nodes")
+	least := most / 2
 	if wide {
-		most = 300
+		least, most = maxKinds+10, maxKinds+50
 	}
 	var do []Commitment
-	for i := range rapid.IntRange(most/2, most).Draw(t, "nodes") {
+	for i := range rapid.IntRange(least, most).Draw(t, "nodes") {
 		do = append(do, PutNode{w.node(NodeID(fmt.Sprintf("n%03d", 4*i)))})
 	}
 	w.try(do...)

@@ -129,6 +129,14 @@ func (s *sampling) rollback(t *rapid.T) {
 	}
 }
 
+// check: those that can be drawn are those that are there.
+func (s *sampling) check(t *rapid.T) {
+	require.Len(t, s.twins[0].order, s.view.State().NodeCount())
+	for _, slot := range s.twins[0].order {
+		require.NotNil(t, s.view.State().NodeByIndex(int(slot)))
+	}
+}
+
 // Whatever happens, Sampled chooses the best of as many nodes that fit as are enough, or of all that do, and of
 // those that it remembers; it looks at none twice. The same calls make the same choices. That nothing fits is
 // never said in error.
@@ -137,7 +145,7 @@ func TestSampledChoosesTheBestOfEnough(t *testing.T) {
 		s := newSampling(t)
 		actions := s.actions()
 		for name, f := range map[string]func(*rapid.T){
-			"plan": s.plan, "plan more": s.plan, "plan even more": s.plan, "rollback": s.rollback, "sync": s.sync, "sync more": s.sync,
+			"": s.check, "plan": s.plan, "plan more": s.plan, "plan even more": s.plan, "rollback": s.rollback, "sync": s.sync, "sync more": s.sync,
 		} {
 			actions[name] = f
 		}
