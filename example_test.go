@@ -160,9 +160,14 @@ func (coldest) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (
 	return func(least, _ *orbit.Extent) (value, tie float64) { return float64(least.Free(orbit.CPU)), 0 }
 }
 
-// A score that says how good the nodes between two extremes can be takes part in the index.
+// A score that says how good the nodes between two extremes can be takes part in the index. On a few nodes
+// Indexed would not ask it to, so there are some.
 func ExampleBounded() {
-	ledger, ctx := small("node-a", "node-b"), context.Background()
+	ids := make([]orbit.NodeID, 40)
+	for i := range ids {
+		ids[i] = orbit.NodeID(fmt.Sprintf("node-%02d", i))
+	}
+	ledger, ctx := small(ids...), context.Background()
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c"}, Spec: cores(2)})
 
 	placement := &orbit.Indexed{Score: coldest{}}
@@ -182,9 +187,63 @@ func ExampleBounded() {
 		fmt.Println(id, snapshot(ledger).Capsule(id).Node)
 	}
 	// Output:
-	// a node-a
-	// b node-a
-	// c node-b
+	// a node-00
+	// b node-00
+	// c node-01
+}
+
+// even spreads a module evenly over zones, by counts of its own.
+type even struct {
+	counts  map[string]int
+	version uint64
+}
+
+func (s *even) Score(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
+	return float64(s.counts[n.Node.Labels["zone"]]), 0
+}
+
+func (s *even) Version() uint64 { return s.version }
+
+// count notes a capsule in a zone.
+func (s *even) count(n *orbit.NodeState) {
+	s.counts[n.Node.Labels["zone"]]++
+	s.version++
+}
+
+// A score that reads more than its arguments says so by its version. Its navigator counts: what the view shows, and
+// then what it has reserved.
+func ExampleVersioned() {
+	ledger, ctx := &orbit.MemoryLedger{}, context.Background()
+	for i, zone := range []string{"x", "x", "x", "y"} {
+		node := orbit.Node{ID: orbit.NodeID(fmt.Sprint("node-", i)), Labels: map[string]string{"zone": zone}}
+		node.Capacity[orbit.CPU] = 8_000
+		commit(ledger, orbit.PutNode{Node: node})
+	}
+	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c", "d"}, Spec: cores(2)})
+
+	score := &even{}
+	placement := &orbit.Indexed{Score: score}
+	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+		score.counts = map[string]int{}
+		for n := range view.State().Nodes() {
+			for range n.Capsules {
+				score.count(n)
+			}
+		}
+		placement.Sync(view)
+		for _, c := range pending {
+			choice, err := placement.Best(c.Spec)
+			if err != nil {
+				return plan, err
+			}
+			plan.Proposals = append(plan.Proposals, placement.Reserve(c, choice))
+			score.count(choice.Node)
+		}
+		return plan, nil
+	})
+	(&orbit.Engine{Ledger: ledger, Navigator: navigator}).Pass(ctx)
+	fmt.Println(score.counts)
+	// Output: map[x:2 y:2]
 }
 
 // A gang is placed by one proposal: whole, at least its minimum, or not at all.

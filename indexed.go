@@ -13,11 +13,16 @@ import (
 //	any other, and specs that   the scores of all nodes are kept per spec; after a change only the nodes that
 //	ask for a rack or a host    have changed are rated again
 //
+// All scores in orbit and in its package score are Bounded but FGD and Random, and what ScoreFunc makes of a
+// function. A rack or a host is a label with so many values that there would be more than 128 kinds of nodes;
+// whoever requires, prefers or spreads across one is served the second way.
+//
 // Specs are told apart by identity: those that a ledger hands out are one pointer for all that are equal. One
-// that no ledger has seen is scanned for, as Exhaustive does; and so is every spec on a few nodes.
+// that no ledger has seen is scanned for, as Exhaustive does; and so is every spec on 16 nodes or fewer.
 //
 // The zero value works. Do not change the fields after the first Sync. Memory is bounded: what is known of specs
-// that have not been asked for in a long time is dropped.
+// that have not been asked for longest is dropped, scores beyond 128 MiB and all else beyond some 260,000 pairs of
+// a spec and a kind of node.
 type Indexed struct {
 	// Nil: SpreadScore.
 	Score  Score
@@ -203,7 +208,17 @@ func (e *Indexed) forget() {
 	e.front.class = nil
 }
 
-// Notes says what the engine has done since the last Sync, for [Plan.Notes].
+// Notes says what the engine has done since the last Sync, for [Plan.Notes]:
+//
+//	asked     calls of Best
+//	searches  searches of the index that were begun
+//	hits      choices without looking into a box: the search for the same spec went on
+//	boxes     boxes that were looked into
+//	ranked    choices from scores that are kept per spec
+//	scanned   choices by rating all nodes
+//	rated     calls of Score, but for those
+//	moved     nodes that were moved in the index
+//	rebuilds  indexes and rankings that were built anew
 func (e *Indexed) Notes() []slog.Attr {
 	return []slog.Attr{
 		slog.Int("asked", e.stats.asked),
@@ -213,6 +228,7 @@ func (e *Indexed) Notes() []slog.Attr {
 		slog.Int("rated", e.front.rated+e.stats.rated),
 		slog.Int("moved", e.index.moves),
 		slog.Int("rebuilds", e.index.builds+e.stats.rankings),
+		slog.Int("ranked", e.stats.ranked),
 		slog.Int("scanned", e.stats.scanned),
 	}
 }

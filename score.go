@@ -14,22 +14,36 @@ type Score interface {
 
 // Bounded is a Score that can bound itself over a set of nodes without looking at each. [Indexed] then finds
 // the best node in an index that all specs share, and needs nothing per spec.
+//
+// A bound that is too high is not noticed: Indexed then chooses other nodes than [Exhaustive]. Run both over the
+// same work and compare, with more than 16 nodes; below that Indexed asks for no bound. One that says little is slower
+// than none. Whoever embeds a bounded score and has a Score method of its own needs a Bound of its own, too.
 type Bounded interface {
 	Score
-	// Bound prepares to bound scores for the spec, on nodes that meet its requirements, and that match each of
-	// its preferences and are in one of the domains that it spreads across exactly if like does. The function it returns gets the
-	// least and the most of some of those nodes that fit the spec, and returns what neither their values nor
-	// their ties are below. Where least and most are one node's own it should return its score, in the same
-	// arithmetic: then a search looks at few nodes. It must be pure. Nil: it cannot say.
+	// Bound prepares a bound for one spec. All nodes that it will be used for meet the spec's requirements, and
+	// agree with like on each of its preferences, and on being in one of the domains that it spreads across; like
+	// tells nothing else of them. Nil: the score has no bound for this spec.
+	//
+	// The function returned is given the least and the most of every quantity over a set of nodes. It returns a
+	// value and a tie: no node of the set that fits the spec has a lower value, and none has a lower tie. Some of the
+	// nodes may not fit, so what is free may be less than what is wanted, even negative. Given one node's own
+	// extent as both, it should return exactly its score, by the same operations in the same order: a lower bound
+	// is right as well, but takes more looking. What is no number bounds nothing. There are no reports: a term that
+	// reads one counts as its best case. Both functions must be pure, for as long as the version stays of a score
+	// that is [Versioned] too.
 	Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64)
 }
 
 // Versioned is a Score that reads more than its arguments: counts per domain, say, or what else is on the
-// nodes. Engines forget what they have computed with it when its version changes.
+// nodes. When its version changes, engines forget all that they have computed with it, for every spec: one that
+// changes with every placement makes [Indexed] as slow as [Exhaustive], unless it is [Bounded].
+//
+// Who counts is the navigator: before Sync, from the view, which covers what others have done; after every Reserve
+// and Rollback, if the counts are to follow the plan.
 type Versioned interface {
 	Score
 	// Version changes whenever the score of a node may have changed though the node, its report and the spec
-	// have not.
+	// have not. It must not come back to an earlier value.
 	Version() uint64
 }
 
@@ -82,11 +96,11 @@ func (s WeightedSum) Bound(spec *Spec, like *Node) func(least, most *Extent) (va
 	}
 }
 
-// Version is the sum of the versions of the terms that have one.
+// Version mixes the versions of the terms that have one.
 func (s WeightedSum) Version() (version uint64) {
 	for _, term := range s {
 		if v, ok := term.Score.(Versioned); ok {
-			version += v.Version()
+			version = version*0x9e3779b97f4a7c15 + v.Version() // the golden ratio, as an odd multiplier
 		}
 	}
 	return version

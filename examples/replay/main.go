@@ -64,7 +64,7 @@ func main() {
 	flag.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a cluster of the same shape")
 	flag.StringVar(&o.pods, "pods", "", "openb pod list (CSV)")
 	list := flag.String("policy", "fgd,bestfit,dotprod,random", "policies, separated by commas: "+names(policies))
-	flag.StringVar(&o.engine, "engine", "exhaustive", "placement engine: "+names(engines))
+	flag.StringVar(&o.engine, "engine", "indexed", "placement engine; indexed and exhaustive choose alike: "+names(engines))
 	flag.IntVar(&o.seeds, "seeds", 3, "runs of each policy, with seeds from 42 on")
 	flag.Float64Var(&o.inflate, "inflate", 1.3, "arriving device demand, as a part of the capacity")
 	flag.Parse()
@@ -93,8 +93,8 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 	if o.nodes == "" {
 		kind = "made-up"
 	}
-	fmt.Fprintf(out, "%s cluster: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d\n\n",
-		kind, len(nodes), float64(capacity)/1000, len(pods), 100*o.inflate, firstSeed, firstSeed+o.seeds-1)
+	fmt.Fprintf(out, "%s cluster: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d; %s engine\n\n",
+		kind, len(nodes), float64(capacity)/1000, len(pods), 100*o.inflate, firstSeed, firstSeed+o.seeds-1, o.engine)
 
 	results := make([][]curve, len(o.policies))
 	todo, progress := errgroup.Group{}, &progress{total: len(o.policies) * o.seeds}
