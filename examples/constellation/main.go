@@ -70,7 +70,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.IntVar(&o.nodes, "nodes", 5_000, "machines, of five kinds, in three zones")
 	f.IntVar(&o.capsules, "capsules", 100_000, "capsules to place: services, batch sweeps, best effort, work for devices; 20 a node fill a third of the constellation")
 	f.IntVar(&o.classes, "classes", 200, "kinds of capsules; all of a kind ask for the same")
-	f.StringVar(&o.engine, "engine", "indexed", "how a node is chosen: indexed (the best, from what is known of capsules alike), exhaustive (the best, by rating every node for every capsule: slow), sampled (the best of some)")
+	f.StringVar(&o.engine, "engine", "indexed", "how a node is chosen: indexed (the best, by an index over all nodes), exhaustive (the best, by rating every node for every capsule: slow), sampled (the best of some)")
 	f.IntVar(&o.navigators, "navigators", 1, "schedulers that work at the same time, each on a share of the kinds")
 	f.StringVar(&o.order, "order", "shuffled", "order of submission: shuffled (kinds at random), or grouped (kind by kind)")
 	f.IntVar(&o.plan, "plan", 1_000, "most capsules planned in one pass")

@@ -89,6 +89,7 @@ func (r *report) printStages(out io.Writer) {
 	} else {
 		fmt.Fprintln(out, "Wall is from start to end, with what lies between the stages.")
 	}
+	fmt.Fprintln(out, "Floor is merely recording the same placements: lock, find the node, check, subtract, insert into a map.")
 	fmt.Fprintln(out)
 }
 
@@ -104,7 +105,7 @@ func (r *report) printExhaustive(out io.Writer) {
 		return
 	}
 	each := micros(s.took, s.calls)
-	fmt.Fprintf(out, "exhaustive: %.1f µs to choose a node, by %d calls sampled at %d points of the run; a placement here is %.1f times as fast\n",
+	fmt.Fprintf(out, "exhaustive: %.1f µs to choose one node, by %d calls sampled at %d points of the run: %.1f times what a whole placement took here\n",
 		each, s.calls, s.times, each/r.each(r.took()))
 }
 
