@@ -102,7 +102,7 @@ func (x *boxIndex) register(slot int32) bool {
 		x.live++
 	}
 	x.kinds.assign(int(slot), n.Node)
-	return len(x.kinds.like) <= 2*maxKinds || len(x.kinds.keys) == 0
+	return !x.kinds.outgrown()
 }
 
 // forget takes out a node that has left its slot.

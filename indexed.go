@@ -41,6 +41,8 @@ type Indexed struct {
 	scratch      slotSet
 	rankedBytes  int
 	stats        indexedStats
+	// A search is being done.
+	searching bool
 }
 
 // indexedStats count since the last Sync, beside what index and front count.
@@ -103,7 +105,7 @@ func (e *Indexed) class(spec *Spec) *specClass {
 			e.classes = map[*Spec]*specClass{}
 		}
 		e.classes[spec] = c
-		if e.index.kinds.learn(spec) {
+		if e.index.kinds.learn(spec, e.books.nodes) {
 			e.index.cursor = 0 // divide anew
 		}
 	}
@@ -121,6 +123,23 @@ func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
 	if x.bounded == nil || c.boundless || !x.kinds.decides(c.spec) {
 		return best, false
 	}
+	if e.searching { // a score has panicked in the middle of it
+		x.cursor = 0
+	}
+	e.searching = true
+	e.begin(c)
+	if ok = !c.boundless && x.kinds.decides(c.spec); ok { // that may show only now
+		best = e.front.next(x, &e.rater)
+	} else {
+		e.front.class = nil
+	}
+	e.searching = false
+	return best, ok
+}
+
+// begin begins a search for a class, or adds to the one under way what has changed.
+func (e *Indexed) begin(c *specClass) {
+	x := &e.index
 	touched, all := x.follow()
 	switch {
 	case all:
@@ -134,11 +153,6 @@ func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
 			e.front.consider(slot, x)
 		}
 	}
-	if c.boundless || !x.kinds.decides(c.spec) {
-		e.front.class = nil
-		return best, false
-	}
-	return e.front.next(x, &e.rater), true
 }
 
 // rank keeps the scores of all nodes for this spec.

@@ -466,13 +466,16 @@ func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
 	}
 }
 
+// carrying is a node that carries the labels of the next test.
+var carrying = []*NodeState{{Node: &Node{Labels: map[string]string{"a": "", "b": ""}}}}
+
 // Nodes are of one kind exactly if they are alike in model, schedulability and the labels that specs speak of; a
 // label that is absent is not an empty one, and no value runs into the next.
 func TestKindsAreToldApart(t *testing.T) {
 	word := rapid.StringMatching("[01p\x00\x01\x02]{0,3}")
 	rapid.Check(t, func(t *rapid.T) {
 		var k nodeKinds
-		k.learn(&Spec{Require: predicates("a", "b")})
+		k.learn(&Spec{Require: predicates("a", "b")}, carrying)
 		k.divide(nil)
 		var nodes [2]Node
 		for i := range nodes {
@@ -494,7 +497,7 @@ func TestKindsAreToldApart(t *testing.T) {
 		require.Equal(t, alike, k.assign(0, &one) == k.assign(1, &two))
 	})
 	var k nodeKinds
-	k.learn(&Spec{Require: predicates("a", "b")})
+	k.learn(&Spec{Require: predicates("a", "b")}, carrying)
 	k.divide(nil)
 	like := map[int32]bool{}
 	for i, labels := range []map[string]string{{"a": "p1q"}, {"a": "p", "b": "q0"}, {"a": "p1q0"}, {"a": "p", "b": "q"}, {"b": "p1q"}, {}, {"a": ""}} {

@@ -10,9 +10,13 @@ import (
 // labels that specs speak of. What a spec requires and prefers is decided once for a kind, not for each node.
 // A label with too many values (a rack, a host name) is left out; it is open, and decided node by node.
 type nodeKinds struct {
-	// Label keys, sorted; those that specs speak of and are left out.
-	keys []string
-	open map[string]bool
+	// Label keys, sorted; those that specs speak of and are left out, and those that no node carries.
+	keys   []string
+	open   map[string]bool
+	absent map[string]bool
+	// A node has brought a key that none carried; and how many kinds there were after dividing.
+	stale   bool
+	divided int
 	// One node of every kind.
 	like   []*Node
 	byText map[string]int32
@@ -25,35 +29,83 @@ type nodeKinds struct {
 // maxKinds bounds how many trees a search starts from.
 const maxKinds = 128
 
-// learn takes the labels into account that a spec speaks of. It reports whether there are new ones: the
-// nodes have to be divided anew.
-func (k *nodeKinds) learn(spec *Spec) bool {
+// Bounds of what labels are kept in mind: more than so many are left out.
+const (
+	maxKeys   = 64
+	maxAbsent = 4096
+)
+
+// learn takes the labels into account that a spec speaks of. It reports whether that tells nodes apart that were
+// alike: they have to be divided anew.
+func (k *nodeKinds) learn(spec *Spec, nodes []*NodeState) bool {
 	before := len(k.keys)
-	k.learnKey(spec.Spread.Level)
-	k.learnKey(spec.Near.Level)
+	k.learnKey(spec.Spread.Level, nodes)
+	k.learnKey(spec.Near.Level, nodes)
 	for i := range spec.Require {
-		k.learnKey(spec.Require[i].Key)
+		k.learnKey(spec.Require[i].Key, nodes)
 	}
 	for i := range spec.Prefer {
-		k.learnKey(spec.Prefer[i].Key)
+		k.learnKey(spec.Prefer[i].Key, nodes)
 	}
 	return len(k.keys) != before
 }
 
-func (k *nodeKinds) learnKey(key string) {
-	if key == "" || k.open[key] {
+func (k *nodeKinds) learnKey(key string, nodes []*NodeState) {
+	at, known := slices.BinarySearch(k.keys, key)
+	switch {
+	case key == "" || known || k.open[key] || k.absent[key]:
+	case !carried(key, nodes) && len(k.absent) < maxAbsent:
+		if k.absent == nil {
+			k.absent = map[string]bool{}
+		}
+		k.absent[key] = true
+	case len(k.keys) < maxKeys:
+		k.keys = slices.Insert(k.keys, at, key)
+	default:
+		k.leaveOut(key)
+	}
+}
+
+// carried reports whether a node carries a label.
+func carried(key string, nodes []*NodeState) bool {
+	return slices.ContainsFunc(nodes, func(n *NodeState) bool {
+		if n == nil {
+			return false
+		}
+		_, there := n.Node.Labels[key]
+		return there
+	})
+}
+
+// notice looks for labels on a node that none has carried so far.
+func (k *nodeKinds) notice(n *Node) {
+	if len(k.absent) == 0 {
 		return
 	}
-	if at, known := slices.BinarySearch(k.keys, key); !known {
-		k.keys = slices.Insert(k.keys, at, key)
+	for key := range n.Labels {
+		if k.absent[key] {
+			delete(k.absent, key)
+			k.stale = true
+			if at, _ := slices.BinarySearch(k.keys, key); len(k.keys) < maxKeys {
+				k.keys = slices.Insert(k.keys, at, key)
+			} else {
+				k.leaveOut(key)
+			}
+		}
 	}
 }
 
 // divide finds the kind of every node, leaving out labels until there are few enough kinds.
 func (k *nodeKinds) divide(nodes []*NodeState) {
-	for !k.tryDivide(nodes) {
-		k.leaveOut(k.widest(nodes))
+	for {
+		k.stale = false
+		if !k.tryDivide(nodes) {
+			k.leaveOut(k.widest(nodes))
+		} else if !k.stale {
+			break
+		}
 	}
+	k.divided = len(k.like)
 }
 
 // tryDivide reports whether there are few enough kinds, or nothing to leave out.
@@ -80,6 +132,7 @@ func (k *nodeKinds) assign(i int, n *Node) int32 {
 	if k.seen[i] == n {
 		return k.of[i]
 	}
+	k.notice(n)
 	k.describe(n)
 	kind, known := k.byText[string(k.text)]
 	if !known {
@@ -90,6 +143,10 @@ func (k *nodeKinds) assign(i int, n *Node) int32 {
 	k.seen[i], k.of[i] = n, kind
 	return kind
 }
+
+// outgrown reports whether the nodes should be divided anew: there are many kinds more than there were, of which
+// some may have no nodes any more, or a label that none carried.
+func (k *nodeKinds) outgrown() bool { return k.stale || len(k.like) > 2*k.divided+maxKinds }
 
 // seenAt returns the node that a kind was assigned to last; nil: none.
 func (k *nodeKinds) seenAt(slot int32) *Node {

@@ -22,9 +22,10 @@ const nobody = -1
 // follow brings the scores up to date and returns how many were computed; all: every one.
 func (k *ranking) follow(c *specClass, r *rater, scratch *slotSet) (rated int, all bool) {
 	touched, next, all := r.books.changes.since(k.cursor)
-	k.cursor = next
+	k.cursor = 0 // if a score panics, begin afresh
 	if all || len(r.books.nodes) > len(k.values) {
 		k.build(c, r)
+		k.cursor = next
 		return len(r.books.nodes), true
 	}
 	scratch.clear(len(k.values))

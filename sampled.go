@@ -105,7 +105,7 @@ func (e *Sampled) Best(spec *Spec) (Choice, error) {
 	for _, slot := range e.runnersUp[spec] {
 		e.look(slot, spec, near)
 	}
-	enough := cmp.Or(max(e.Enough, 0), 32) + len(e.best)
+	enough := min(cmp.Or(max(e.Enough, 0), 32), len(e.order)) + len(e.best)
 	fit := len(e.best)
 	for i := 0; i < len(e.order) && fit < enough; i++ {
 		e.swap(i, i+e.rng.IntN(len(e.order)-i))
@@ -135,7 +135,7 @@ func (e *Sampled) look(slot int32, spec *Spec, near *peers) bool {
 	for at > 0 && e.books.better(n, value, tie, &e.best[at-1]) {
 		at--
 	}
-	if keep := 1 + max(e.Remember, 0); at < keep {
+	if keep := 1 + min(max(e.Remember, 0), len(e.order)); at < keep {
 		if len(e.best) < keep {
 			e.best = append(e.best, Choice{})
 		}

@@ -27,6 +27,8 @@ type specClass struct {
 	// The score cannot bound itself for this spec: nodes are ranked one by one.
 	boundless bool
 	ranking   *ranking
+	// Made once.
+	probing kd.Probe
 }
 
 type wanted struct {
@@ -196,12 +198,15 @@ func (c *specClass) bound(kinds kd.Kinds, least, most *Extent) (value, tie float
 
 // probe rates boxes as the class sees them, for cutting the tree where it tells most.
 func (c *specClass) probe(x *boxIndex) kd.Probe {
-	return func(kinds kd.Kinds, least, most *kd.Vector) float64 {
-		c.respond(x)
-		value, _, ok := c.bound(kinds, (*Extent)(least), (*Extent)(most))
-		if !ok {
-			return math.Inf(1)
+	if c.probing == nil {
+		c.probing = func(kinds kd.Kinds, least, most *kd.Vector) float64 {
+			c.respond(x)
+			value, _, ok := c.bound(kinds, (*Extent)(least), (*Extent)(most))
+			if !ok {
+				return math.Inf(1)
+			}
+			return value
 		}
-		return value
 	}
+	return c.probing
 }

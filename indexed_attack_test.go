@@ -1,0 +1,204 @@
+package orbit
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// attackWorld is 100 nodes, of 1,000 cpu and more, and one spec for each module.
+func attackWorld(t *testing.T, modules ...string) (*MemoryLedger, *View, func(), []*Spec) {
+	l := &MemoryLedger{}
+	for i := range 100 {
+		commit(t, l, PutNode{machine(NodeID(fmt.Sprintf("n%03d", i)), int64(1000+i))})
+	}
+	var specs []*Spec
+	for i, m := range modules {
+		commit(t, l, Submit{IDs: names(fmt.Sprint(m, "-"), 10), Spec: ofModule(m, int64(3+i))})
+		specs = append(specs, snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprint(m, "-0000"))).Spec)
+	}
+	v, refresh := viewOf(t, l, nil)
+	return l, v, refresh, specs
+}
+
+// touchy is a score whose bound panics when it is told to.
+type touchy struct {
+	SpreadScore
+	calls, at *int
+}
+
+func (s touchy) Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+	bound := s.SpreadScore.Bound(spec, like)
+	return func(least, most *Extent) (value, tie float64) {
+		if *s.calls++; *s.calls == *s.at || *s.at < 0 && spec.Module == "bad" {
+			panic("touchy")
+		}
+		return bound(least, most)
+	}
+}
+
+// panics reports whether f does.
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
+}
+
+// A bound that panics, for one spec or at one moment, fails that call and no other.
+func TestIndexedAfterABoundHasPanicked(t *testing.T) {
+	for at := -1; at < 200; at++ {
+		l, v, _, specs := attackWorld(t, "bad", "good")
+		calls, trigger := 0, at
+		e, plain := &Indexed{Score: touchy{calls: &calls, at: &trigger}}, &Exhaustive{}
+		e.Sync(v)
+		plain.Sync(v)
+		for i := range 5 {
+			for j, spec := range specs {
+				var got Choice
+				var err error
+				if panics(func() { got, err = e.Best(spec) }) {
+					continue
+				}
+				require.NoError(t, err, "after %d calls", at)
+				want, err := plain.Best(spec)
+				require.NoError(t, err)
+				require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, "after %d calls", at)
+				c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("%s-%04d", spec.Module, i)))
+				require.NotNil(t, c, j)
+				plain.Reserve(c, want)
+				e.Reserve(c, got)
+			}
+		}
+	}
+}
+
+// A score that panics once, while scores are kept per spec, fails that call and no other.
+func TestRankingAfterAScoreHasPanicked(t *testing.T) {
+	for _, at := range []int{1, 50, 100, 101, 102, 103} {
+		l, v, _, specs := attackWorld(t, "m")
+		calls := 0
+		e, plain := &Indexed{Score: ScoreFunc(func(n *NodeState, r *Report, s *Spec) (value, tie float64) {
+			if calls++; calls == at {
+				panic("touchy")
+			}
+			return SpreadScore{}.Score(n, r, s)
+		})}, &Exhaustive{}
+		e.Sync(v)
+		plain.Sync(v)
+		for i := range 5 {
+			var got Choice
+			var err error
+			if panics(func() { got, err = e.Best(specs[0]) }) {
+				got, err = e.Best(specs[0])
+			}
+			require.NoError(t, err)
+			want, err := plain.Best(specs[0])
+			require.NoError(t, err)
+			require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, "panic at call %d", at)
+			c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("m-%04d", i)))
+			plain.Reserve(c, want)
+			e.Reserve(c, got)
+		}
+	}
+}
+
+// Labels that no node carries divide nothing; when a node brings one, it does.
+func TestLabelsThatNobodyCarries(t *testing.T) {
+	l, v, refresh, _ := attackWorld(t)
+	ask := func(e PlacementEngine, id string) (Choice, error) {
+		e.Sync(v)
+		return e.Best(snapshotOf(t, l).Capsule(CapsuleID(id)).Spec)
+	}
+	for i := range 300 {
+		spec := ofModule("m", 3)
+		spec.Require = []Predicate{{Key: fmt.Sprint("job-", i), Op: "DoesNotExist"}}
+		commit(t, l, Submit{IDs: []CapsuleID{CapsuleID(fmt.Sprint("x", i))}, Spec: spec})
+	}
+	refresh()
+	e, plain := &Indexed{}, &Exhaustive{}
+	for i := range 300 {
+		_, err := ask(e, fmt.Sprint("x", i))
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, e.index.division, 2, "the nodes are divided once for all of them")
+	for i := range 10 {
+		node := machine("n000", 1000)
+		node.Labels = map[string]string{fmt.Sprint("job-", i): "yes"}
+		commit(t, l, PutNode{node})
+		refresh()
+		for _, id := range []string{fmt.Sprint("x", i), "x299"} {
+			got, err := ask(e, id)
+			require.NoError(t, err)
+			want, err := ask(plain, id)
+			require.NoError(t, err)
+			require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
+		}
+	}
+}
+
+// Kinds that have no nodes any more are forgotten in time.
+func TestKindsAreForgotten(t *testing.T) {
+	l, v, refresh, specs := attackWorld(t, "m")
+	e := &Indexed{}
+	for i := range 1000 {
+		node := machine("n050", 1000)
+		node.Devices = Devices{Model: fmt.Sprint("model-", i), Count: 1}
+		commit(t, l, PutNode{node})
+		refresh()
+		e.Sync(v)
+		_, err := e.Best(specs[0])
+		require.NoError(t, err)
+		require.Less(t, len(e.index.kinds.like), 3*maxKinds)
+	}
+}
+
+// The largest numbers mean all there are.
+func TestSampledWithTheLargestNumbers(t *testing.T) {
+	l, v, _, specs := attackWorld(t, "m")
+	for _, e := range []*Sampled{{Enough: math.MaxInt}, {Remember: math.MaxInt}, {Enough: math.MaxInt, Remember: math.MaxInt}} {
+		plain := &Exhaustive{}
+		e.Sync(v)
+		plain.Sync(v)
+		for i := range 10 {
+			want, err := plain.Best(specs[0])
+			require.NoError(t, err)
+			got, err := e.Best(specs[0])
+			require.NoError(t, err)
+			c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("m-%04d", i)))
+			if e.Enough > 0 {
+				require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
+			}
+			plain.Reserve(c, want)
+			e.Reserve(c, got)
+		}
+	}
+}
+
+// toggled is a score with a version that may be set to anything.
+type toggled struct{ version *uint64 }
+
+func (s toggled) Score(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
+	return math.Abs(float64(n.slot) - float64(*s.version)), 0
+}
+
+func (s toggled) Version() uint64 { return *s.version }
+
+// Terms whose versions change against each other have changed.
+func TestVersionsDoNotCancelOut(t *testing.T) {
+	_, v, _, specs := attackWorld(t, "m")
+	a, b := uint64(1), uint64(2)
+	sum := WeightedSum{{1, toggled{&a}}, {10, toggled{&b}}}
+	e, plain := &Indexed{Score: sum}, &Exhaustive{Score: sum}
+	e.Sync(v)
+	plain.Sync(v)
+	for range 2 {
+		got, err := e.Best(specs[0])
+		require.NoError(t, err)
+		want, err := plain.Best(specs[0])
+		require.NoError(t, err)
+		require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
+		a, b = b, a
+	}
+}
