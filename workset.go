@@ -128,6 +128,8 @@ func (w *workset) rollback(mark int) {
 type peers struct {
 	near    Near
 	domains map[string]bool
+	// What missing has said.
+	text string
 }
 
 // peers looks up the domains; nil if the spec asks for no company.
@@ -155,9 +157,14 @@ func (p *peers) has(n *Node) bool {
 
 // missing says what a node outside the domains lacks.
 func (p *peers) missing() string {
-	if len(p.domains) == 0 {
-		return "wait for group " + quoteWord(p.near.Group) + ", of which nothing is placed"
+	if p.text != "" {
+		return p.text
 	}
-	in := slices.Sorted(maps.Keys(p.domains))
-	return "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
+	switch in := slices.Sorted(maps.Keys(p.domains)); {
+	case len(in) == 0:
+		p.text = "wait for group " + quoteWord(p.near.Group) + ", of which nothing is placed"
+	default:
+		p.text = "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
+	}
+	return p.text
 }

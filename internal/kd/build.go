@@ -126,16 +126,16 @@ func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cu
 	if probe != nil {
 		whole = probe(b.Kinds, &b.Least, &b.Most)
 	}
-	best, widest, dim := -1.0, 0.0, -1
+	best, widest, dim, part := -1.0, 0.0, -1, 0.5
 	for _, d := range t.live {
 		low, high := b.Least[d], b.Most[d]
 		if low == high {
 			continue
 		}
-		gain := b.gain(d, whole, probe)
+		gain, good := b.gain(d, whole, probe)
 		width := (float64(high) - float64(low)) / max(math.Abs(float64(high)), math.Abs(float64(low)))
 		if gain > best || gain == best && width > widest {
-			dim, best, widest = int(d), gain, width
+			dim, best, widest, part = int(d), gain, width, good
 		}
 	}
 	if c, gain := b.kindCut(points, sample, whole, probe); gain > best {
@@ -144,13 +144,18 @@ func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cu
 	if dim < 0 {
 		return cut{}, false
 	}
-	return cut{dim: uint8(dim), at: uint64(t.median(points, sample, dim, b.Least[dim]))}, true
+	return cut{dim: uint8(dim), at: uint64(t.quantile(points, sample, dim, b.Least[dim], part))}, true
 }
 
-// gain is by how much one half of a box is rated higher than the whole, if it is cut in the middle.
-func (b *Box) gain(d uint8, whole float64, probe Probe) float64 {
+// goodPart is how many of the points go to the half that is worth more: fewer than half of them, because that is
+// where searches go.
+const goodPart = 0.35
+
+// gain is by how much one half of a box is rated higher than the whole, if it is cut in the middle; and how many
+// of the points belong below the cut.
+func (b *Box) gain(d uint8, whole float64, probe Probe) (gain, part float64) {
 	if math.IsInf(whole, 0) {
-		return 0
+		return 0, 0.5
 	}
 	low, high := b.Least[d], b.Most[d]
 	middle := low + int64(uint64(high-low)/2)
@@ -159,17 +164,24 @@ func (b *Box) gain(d uint8, whole float64, probe Probe) float64 {
 	b.Most[d], b.Least[d] = high, middle+1
 	above := probe(b.Kinds, &b.Least, &b.Most)
 	b.Least[d] = low
-	return min(max(below, above, whole)-whole, math.MaxFloat64)
+	switch gain = min(max(below, above, whole)-whole, math.MaxFloat64); {
+	case below < above:
+		return gain, goodPart
+	case above < below:
+		return gain, 1 - goodPart
+	}
+	return gain, 0.5
 }
 
-// median returns a coordinate that divides a sample, which requires that not all are at the least.
-func (t *Tree) median(points []Point, sample []int32, d int, least int64) int64 {
+// quantile returns a coordinate that has about a part of the sample below it, and at least one, which requires that
+// not all are at the least.
+func (t *Tree) quantile(points []Point, sample []int32, d int, least int64, part float64) int64 {
 	t.values = t.values[:0]
 	for _, i := range sample {
 		t.values = append(t.values, points[i].At[d])
 	}
 	slices.Sort(t.values)
-	return max(t.values[len(t.values)/2], least+1)
+	return max(t.values[int(part*float64(len(t.values)))], least+1)
 }
 
 // A cut between kinds pays where few of the points are worth finding: boxes with all kinds in them would show
