@@ -265,3 +265,33 @@ func TestTreeAgainstMap(t *testing.T) {
 		})
 	})
 }
+
+// Points that are all alike share a leaf, however many they are; as soon as they can be told apart they are, also when
+// one has moved within its leaf, and when a probe sees no difference or rates everything as bad as can be.
+func TestPointsAlikeShareALeaf(t *testing.T) {
+	for name, probe := range probes {
+		t.Run(name, func(t *testing.T) {
+			var tree Tree
+			for id := range int32(3 * LeafSize) {
+				tree.Put(&Point{ID: id, At: Vector{4: 7}}, probe)
+			}
+			require.True(t, tree.Box(tree.Root()).Leaf())
+			tree.Put(&Point{ID: 5, At: Vector{4: 8}}, probe)
+			require.False(t, tree.Box(tree.Root()).Leaf())
+			tree.Put(&Point{ID: 5, At: Vector{4: 7}}, probe)
+			for id := range int32(3 * LeafSize) {
+				tree.Put(&Point{ID: id, At: Vector{4: int64(id)}}, probe)
+			}
+			checkLeaves(t, &tree, tree.Root())
+		})
+	}
+}
+
+func checkLeaves(t *testing.T, tree *Tree, at int32) {
+	if b := tree.Box(at); b.Leaf() {
+		require.LessOrEqual(t, len(b.Points), LeafSize)
+	} else {
+		checkLeaves(t, tree, b.Left)
+		checkLeaves(t, tree, b.Right)
+	}
+}
