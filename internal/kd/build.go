@@ -203,7 +203,7 @@ func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe
 			c.at |= uint64(kind)
 		}
 	}
-	if c.at == uint64(b.Kinds) {
+	if c.at == 0 || c.at == uint64(b.Kinds) {
 		return c, -1
 	}
 	n := 0
