@@ -38,70 +38,6 @@ func KindsOf(kind int32) Kinds { return 1 << (uint32(kind) % 64) }
 // where that tells most.
 type Probe func(kinds Kinds, least, most *Vector) float64
 
-// Box is a set of points, divided between two others or, in a leaf, listed. What it says of them is right once
-// [Tree.Root] has been called after the last change. It takes seven cache lines, of which a search reads the first
-// of each part.
-type Box struct {
-	// The smallest rank of its points.
-	Rank  uint64
-	Kinds Kinds
-	// 0 in a leaf.
-	Left, Right int32
-	// 0 in the root.
-	parent int32
-	// What it says is to be set right. Then so is what all above it say.
-	stale stale
-	// Points below the cut are on the left.
-	cutDim uint8
-	cutAt  uint64
-	// Of a leaf.
-	Points []Point
-	// The extremes of its points, in each coordinate.
-	Least Vector
-	_     [3]uint64
-	Most  Vector
-	_     [3]uint64
-}
-
-type stale uint8
-
-const (
-	fresh stale = iota
-	// Something below it has changed.
-	below
-	// Its points or its parts have.
-	itself
-)
-
-// Leaf reports whether the box lists its points.
-func (b *Box) Leaf() bool { return b.Left == 0 }
-
-// cut divides points in two: at a coordinate or, with a dimension beyond the last, at a rank or between kinds.
-type cut struct {
-	dim uint8
-	// A coordinate, a rank, or a set of kinds.
-	at uint64
-}
-
-const (
-	byRank = Dims + iota
-	byKind
-)
-
-// cut returns where an inner box is cut.
-func (b *Box) cut() cut { return cut{b.cutDim, b.cutAt} }
-
-// below reports whether a point is on the left.
-func (c cut) below(p *Point) bool {
-	switch c.dim {
-	case byRank:
-		return p.Rank < c.at
-	case byKind:
-		return uint64(KindsOf(p.Kind))&c.at != 0
-	}
-	return p.At[c.dim] < int64(c.at)
-}
-
 // Tree is a set of points of different ids. The zero value is empty and ready.
 type Tree struct {
 	// Boxes by number; 0 is none.
@@ -284,18 +220,6 @@ func (t *Tree) age(probe Probe) {
 // Opened notes that so many boxes have been looked into.
 func (t *Tree) Opened(boxes int) { t.opened += int32(boxes) }
 
-// widen makes the box have a point.
-func (b *Box) widen(p *Point, live []uint8) {
-	b.Kinds |= KindsOf(p.Kind)
-	for _, d := range live {
-		if v := p.At[d]; v < b.Least[d] {
-			b.Least[d] = v
-		} else if v > b.Most[d] {
-			b.Most[d] = v
-		}
-	}
-}
-
 // Remove takes a point out, if it is in.
 func (t *Tree) Remove(id int32) {
 	if !t.Has(id) {
@@ -383,38 +307,6 @@ func (t *Tree) freshen(at int32) bool {
 		return false
 	}
 	return b.combine(&t.boxes[b.Left], &t.boxes[b.Right], t.live) || was == itself
-}
-
-// measure takes the extremes from the points of a leaf.
-func (b *Box) measure(live []uint8) {
-	b.Rank, b.Kinds = b.Points[0].Rank, 0
-	for i := range b.Points {
-		b.Rank = min(b.Rank, b.Points[i].Rank)
-		b.Kinds |= KindsOf(b.Points[i].Kind)
-	}
-	for _, d := range live {
-		least := b.Points[0].At[d]
-		most := least
-		for i := 1; i < len(b.Points); i++ {
-			v := b.Points[i].At[d]
-			least, most = min(least, v), max(most, v)
-		}
-		b.Least[d], b.Most[d] = least, most
-	}
-}
-
-// combine takes the extremes from the two parts of a box. It reports whether they have changed.
-func (b *Box) combine(l, r *Box, live []uint8) bool {
-	rank, kinds := min(l.Rank, r.Rank), l.Kinds|r.Kinds
-	changed := rank != b.Rank || kinds != b.Kinds
-	b.Rank, b.Kinds = rank, kinds
-	for _, d := range live {
-		least, most := min(l.Least[d], r.Least[d]), max(l.Most[d], r.Most[d])
-		if least != b.Least[d] || most != b.Most[d] {
-			b.Least[d], b.Most[d], changed = least, most, true
-		}
-	}
-	return changed
 }
 
 // newLeaf returns an empty leaf.
