@@ -1,11 +1,10 @@
 package orbit
 
-import (
-	"github.com/orbitsched/orbit/internal/kd"
-)
+import "github.com/orbitsched/orbit/internal/kd"
 
-// boxIndex is an index over node states that all specs share: a k-d tree over what is free and taken. Changed nodes are noted at once, and moved in the tree only when a search begins that
-// needs them where they belong; until then a search that is under way looks at them one by one.
+// boxIndex is an index over node states that all specs share: a k-d tree over what is free and taken. Changed
+// nodes are noted at once, and moved in the tree only when a search begins that needs them where they belong;
+// until then a search that is under way looks at them one by one.
 type boxIndex struct {
 	books   *workset
 	bounded Bounded
@@ -66,7 +65,7 @@ func (x *boxIndex) settle(probe kd.Probe) {
 			return
 		}
 	}
-	if many := len(x.moved) > x.live/2+64; many { // moving one costs about twice as much as planting it
+	if len(x.moved) > x.live/2+64 { // moving one costs about twice as much as planting it
 		clear(x.isMoved)
 		x.plant(probe)
 	} else {

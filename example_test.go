@@ -170,18 +170,7 @@ func ExampleBounded() {
 	ledger, ctx := small(ids...), context.Background()
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c"}, Spec: cores(2)})
 
-	placement := &orbit.Indexed{Score: coldest{}}
-	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
-		placement.Sync(view)
-		for _, c := range pending {
-			choice, err := placement.Best(c.Spec)
-			if err != nil {
-				return plan, err
-			}
-			plan.Proposals = append(plan.Proposals, placement.Reserve(c, choice))
-		}
-		return plan, nil
-	})
+	navigator := &nav.Services{Placement: &orbit.Indexed{Score: coldest{}}}
 	(&orbit.Engine{Ledger: ledger, Navigator: navigator}).Pass(ctx)
 	for _, id := range []orbit.CapsuleID{"a", "b", "c"} {
 		fmt.Println(id, snapshot(ledger).Capsule(id).Node)

@@ -6,11 +6,11 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/sim"
 )
 
 // capsulesPerNode is how many capsules each node of a benchmark's constellation takes.
@@ -70,43 +70,16 @@ func (w *benchWorld) reset(b *testing.B) {
 	runtime.GC() // what the set-up left behind is not collected on the clock
 }
 
-// recorder is the floor: what it costs merely to record a placement, given what a proposal gives, the ids
-// of a capsule and of a node: lock, find the node, check the fit, subtract, insert the capsule's id into a
-// map.
-type recorder struct {
-	mu     sync.Mutex
-	nodes  map[orbit.NodeID]*recorded
-	placed map[orbit.CapsuleID]orbit.NodeID
-}
-
-type recorded struct{ capacity, used orbit.Resources }
-
-func (r *recorder) place(c orbit.CapsuleID, node orbit.NodeID, want orbit.Resources) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.nodes[node]
-	for d := range want {
-		if want[d] > n.capacity[d]-n.used[d] {
-			return false
-		}
-	}
-	for d := range want {
-		n.used[d] += want[d]
-	}
-	r.placed[c] = node
-	return true
-}
-
-// recordAll measures the floor over all placements.
+// recordAll measures the floor, which is a [sim.Recorder], over all placements.
 func (w *benchWorld) recordAll(b *testing.B, targets []orbit.NodeID) time.Duration {
-	r := recorder{nodes: map[orbit.NodeID]*recorded{}, placed: map[orbit.CapsuleID]orbit.NodeID{}}
+	r := sim.NewRecorder()
 	for _, id := range w.nodes {
-		r.nodes[id] = &recorded{capacity: benchCapacity}
+		r.Join(id, benchCapacity)
 	}
 	runtime.GC()
 	start := time.Now()
 	for i, id := range w.capsules {
-		if !r.place(id, targets[i], benchWant) {
+		if !r.Place(id, targets[i], benchWant) {
 			b.Fatal("the floor has no room for what the ledger takes")
 		}
 	}

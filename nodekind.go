@@ -8,7 +8,8 @@ import (
 
 // nodeKinds divides the nodes by what specs tell them apart by: device model, schedulable or not, and the
 // labels that specs speak of. What a spec requires and prefers is decided once for a kind, not for each node.
-// A label with too many values (a rack, a host name) is left out; it is open, and decided node by node.
+// A label with too many values (a rack, a host name) is left out: it is open, and the index does not serve the
+// specs that speak of it.
 type nodeKinds struct {
 	// Label keys, sorted; those that specs speak of and are left out, and those that no node carries.
 	keys   []string
@@ -26,7 +27,7 @@ type nodeKinds struct {
 	text []byte
 }
 
-// maxKinds bounds how many trees a search starts from.
+// maxKinds bounds what has to be decided for every spec.
 const maxKinds = 128
 
 // Bounds of what labels are kept in mind: more than so many are left out.

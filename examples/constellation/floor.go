@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/sim"
 )
 
 // placement is one that the run has made.
@@ -31,32 +31,6 @@ func placementsOf(state *orbit.State) []placement {
 	return out
 }
 
-// recorder is the floor: what it costs merely to record a placement, given the ids of a capsule and of a
-// node: lock, find the node, check the fit, subtract, insert the capsule's id into a map.
-type recorder struct {
-	mu     sync.Mutex
-	nodes  map[orbit.NodeID]*recorded
-	placed map[orbit.CapsuleID]orbit.NodeID
-}
-
-type recorded struct{ capacity, used orbit.Resources }
-
-func (r *recorder) place(c orbit.CapsuleID, node orbit.NodeID, want orbit.Resources) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.nodes[node]
-	for d := range want {
-		if want[d] > n.capacity[d]-n.used[d] {
-			return false
-		}
-	}
-	for d := range want {
-		n.used[d] += want[d]
-	}
-	r.placed[c] = node
-	return true
-}
-
 // floorRuns is how often the floor is measured; the median counts.
 const floorRuns = 3
 
@@ -67,20 +41,20 @@ func floor(state *orbit.State, placements []placement) (time.Duration, error) {
 	}
 	took := make([]time.Duration, floorRuns)
 	for i := range took {
-		r := recorder{nodes: map[orbit.NodeID]*recorded{}, placed: map[orbit.CapsuleID]orbit.NodeID{}}
+		r := sim.NewRecorder()
 		for n := range state.Nodes() {
-			r.nodes[n.Node.ID] = &recorded{capacity: n.Node.Capacity}
+			r.Join(n.Node.ID, n.Node.Capacity)
 		}
 		debug.FreeOSMemory() // it starts with new memory, as the run has
 		start := time.Now()
 		for _, p := range placements {
-			if !r.place(p.capsule, p.node, *p.want) {
+			if !r.Place(p.capsule, p.node, *p.want) {
 				return 0, fmt.Errorf("the floor has no room on node %q for capsule %q, which the ledger has placed there", p.node, p.capsule)
 			}
 		}
 		took[i] = time.Since(start)
-		if len(r.placed) != len(placements) {
-			return 0, fmt.Errorf("the floor has recorded %d of %d placements; there are capsules with the same id", len(r.placed), len(placements))
+		if r.Placed() != len(placements) {
+			return 0, fmt.Errorf("the floor has recorded %d of %d placements; there are capsules with the same id", r.Placed(), len(placements))
 		}
 	}
 	slices.Sort(took)

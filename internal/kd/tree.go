@@ -50,7 +50,7 @@ type Tree struct {
 	// Points put in since the tree was built.
 	puts int32
 	// Boxes looked into since then.
-	opened int32
+	opened int
 	// One of the points. In most coordinates all others are as it is.
 	base Vector
 	// The coordinates in which points differ, and the others.
@@ -212,13 +212,13 @@ func (t *Tree) list(leaf int32, p *Point) {
 // age counts a point that has moved. When all of the points may have, cuts elsewhere would tell more; that is worth
 // building the tree anew if it is searched much, and in the end in any case.
 func (t *Tree) age(probe Probe) {
-	if t.puts++; t.puts > t.size+LeafSize && t.opened > t.size || t.puts > 4*t.size+LeafSize {
+	if t.puts++; t.puts > t.size+LeafSize && t.opened > int(t.size) || t.puts > 4*t.size+LeafSize {
 		t.Rebuild(probe)
 	}
 }
 
 // Opened notes that so many boxes have been looked into.
-func (t *Tree) Opened(boxes int) { t.opened += int32(boxes) }
+func (t *Tree) Opened(boxes int) { t.opened += boxes }
 
 // Remove takes a point out, if it is in.
 func (t *Tree) Remove(id int32) {
