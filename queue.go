@@ -15,7 +15,7 @@ import (
 // filed. queued[slot] is the change that was filed last, so that no capsule is filed twice for it.
 type queue struct {
 	classes map[*Spec]*class
-	ready   []*class
+	ready   readyHeap
 	parked  map[*Spec]*class
 	// Parked classes that wait for a member of their group.
 	near   int
@@ -216,7 +216,7 @@ func (q *queue) hold() {
 // fill takes from the ready classes.
 func (q *queue) fill(n int) {
 	for len(q.out) < n && len(q.ready) > 0 {
-		k := q.ready[0]
+		k := q.ready[0].class
 		e := k.pop()
 		q.fix(k)
 		if c := q.valid(e); c != nil {
@@ -313,74 +313,13 @@ func (q *queue) due(now time.Time) {
 // fix puts a class where it belongs in ready after its entries or its parking have changed; a class without
 // entries is forgotten unless it is parked.
 func (q *queue) fix(k *class) {
-	belongs := !k.empty() && k.until.IsZero()
 	switch {
-	case belongs && k.at < 0:
-		k.at = len(q.ready)
-		q.ready = append(q.ready, k)
-		q.up(k.at)
-	case belongs:
-		q.up(k.at)
-		q.down(k.at)
-	case k.at >= 0:
-		q.remove(k.at)
+	case k.empty() || !k.until.IsZero():
+		q.ready.remove(k)
+	case k.at < 0 || q.ready[k.at].submitted != k.first().submitted:
+		q.ready.put(turn{priority: k.spec.Priority, submitted: k.first().submitted, class: k})
 	}
 	if k.empty() && k.until.IsZero() {
 		delete(q.classes, k.spec)
-	}
-}
-
-// less orders the classes that have work: higher priority first, then whose first entry was submitted
-// first.
-func (q *queue) less(i, j int) bool {
-	a, b := q.ready[i], q.ready[j]
-	if a.spec.Priority != b.spec.Priority {
-		return a.spec.Priority > b.spec.Priority
-	}
-	return a.first().before(b.first())
-}
-
-// swap exchanges two classes, which know where they are.
-func (q *queue) swap(i, j int) {
-	q.ready[i], q.ready[j] = q.ready[j], q.ready[i]
-	q.ready[i].at, q.ready[j].at = i, j
-}
-
-// up restores the heap after the class at i has come forward.
-func (q *queue) up(i int) {
-	for i > 0 && q.less(i, (i-1)/2) {
-		q.swap(i, (i-1)/2)
-		i = (i - 1) / 2
-	}
-}
-
-// down restores the heap after the class at i has fallen back.
-func (q *queue) down(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(q.ready) {
-			return
-		}
-		if child+1 < len(q.ready) && q.less(child+1, child) {
-			child++
-		}
-		if !q.less(child, i) {
-			return
-		}
-		q.swap(i, child)
-		i = child
-	}
-}
-
-// remove takes the class at i out of the heap.
-func (q *queue) remove(i int) {
-	last := len(q.ready) - 1
-	q.swap(i, last)
-	q.ready[last].at = -1
-	q.ready[last] = nil
-	q.ready = q.ready[:last]
-	if i < last {
-		q.up(i)
-		q.down(i)
 	}
 }

@@ -106,11 +106,14 @@ func (d *queueDuel) due(t *rapid.T) {
 // that has no entries and is not parked is forgotten.
 func (d *queueDuel) invariant(t *rapid.T) {
 	near := 0
-	for i, k := range d.queue.ready {
+	for i, turn := range d.queue.ready {
+		k := turn.class
 		require.Equal(t, i, k.at)
 		require.False(t, k.empty())
 		require.True(t, k.until.IsZero())
-		require.False(t, i > 0 && d.queue.less(i, (i-1)/2), "heap order")
+		require.Equal(t, k.spec.Priority, turn.priority)
+		require.Equal(t, k.first().submitted, turn.submitted)
+		require.False(t, i > 0 && turn.before(&d.queue.ready[(i-1)/fanout]), "heap order")
 	}
 	for spec, k := range d.queue.classes {
 		require.Same(t, spec, k.spec)

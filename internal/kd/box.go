@@ -1,8 +1,10 @@
 package kd
 
 // Box is a set of points, divided between two others or, in a leaf, listed. What it says of them is right once
-// [Tree.Root] has been called after the last change. It takes seven cache lines, of which a search reads the first
-// of each part.
+// [Tree.Root] has been called after the last change.
+//
+// It takes seven cache lines. The first coordinate lies at the end of a line, the next eight fill the line after it:
+// a search that asks for no more reads two lines of the least and one of the most.
 type Box struct {
 	// The smallest rank of its points.
 	Rank  uint64
@@ -16,13 +18,14 @@ type Box struct {
 	// Points below the cut are on the left.
 	cutDim uint8
 	cutAt  uint64
-	// Of a leaf.
-	Points []Point
+	_      [2]uint64
 	// The extremes of its points, in each coordinate.
 	Least Vector
 	_     [3]uint64
 	Most  Vector
-	_     [3]uint64
+	// Of a leaf.
+	Points []Point
+	_      uint64
 }
 
 type stale uint8

@@ -1,0 +1,86 @@
+package orbit
+
+// turn is a class that has work, and what decides when it is served: higher priority first, then whose first entry
+// was submitted first.
+type turn struct {
+	submitted uint64
+	priority  int32
+	class     *class
+}
+
+// before orders turns. No two classes have an entry in common.
+func (t *turn) before(o *turn) bool {
+	if t.priority != o.priority {
+		return t.priority > o.priority
+	}
+	return t.submitted < o.submitted
+}
+
+// readyHeap is a heap of turns, each with fanout below it. A class knows where its turn is (class.at).
+//
+// With many classes nearly every capsule that is taken moves a turn from the top to the bottom. So what decides is
+// kept in the heap itself, and the heap is flat: the way down leads past few lines of memory, and few classes have to
+// be told.
+type readyHeap []turn
+
+const fanout = 4
+
+// put puts a class where its turn says, whether it is there already or not.
+func (h *readyHeap) put(t turn) {
+	if t.class.at < 0 {
+		t.class.at = len(*h)
+		*h = append(*h, t)
+	}
+	h.settle(t.class.at, t)
+}
+
+// remove takes a class out, if it is there.
+func (h *readyHeap) remove(k *class) {
+	if k.at < 0 {
+		return
+	}
+	last := len(*h) - 1
+	moved, at := (*h)[last], k.at
+	(*h)[last] = turn{}
+	*h = (*h)[:last]
+	if k.at = -1; at < last {
+		h.settle(at, moved)
+	}
+}
+
+// settle fills the gap at i with a turn, after others have made way for it, up or down.
+func (h readyHeap) settle(i int, t turn) {
+	for i > 0 && t.before(&h[(i-1)/fanout]) {
+		h.fill(i, h[(i-1)/fanout])
+		i = (i - 1) / fanout
+	}
+	for {
+		next := h.first(fanout*i + 1)
+		if next < 0 || !h[next].before(&t) {
+			break
+		}
+		h.fill(i, h[next])
+		i = next
+	}
+	h.fill(i, t)
+}
+
+// first returns the one that goes first among those from a position on that are below the same turn; -1: none.
+func (h readyHeap) first(from int) int {
+	if from >= len(h) {
+		return -1
+	}
+	best := from
+	for i := from + 1; i < min(from+fanout, len(h)); i++ {
+		if h[i].before(&h[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// fill writes a turn down at i.
+func (h readyHeap) fill(i int, t turn) {
+	h[i] = t
+	t.class.at = i
+}
