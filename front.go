@@ -18,7 +18,7 @@ type front struct {
 	searches, hits, boxes, rated int
 }
 
-// candidate is a box or a node, with the best that it can be.
+// candidate is a box, the rest of a leaf or a node, with the best that it can be.
 type candidate struct {
 	value, tie float64
 	rank       uint64
@@ -34,9 +34,22 @@ type stage uint8
 
 const (
 	boxStage stage = iota
+	// A leaf of which the nodes before this candidate have been added.
+	restStage
 	nodeStage
 	ratedStage
 )
+
+// before orders candidates by what they can be.
+func (c *candidate) before(o *candidate) bool {
+	switch {
+	case c.value != o.value:
+		return c.value < o.value
+	case c.tie != o.tie:
+		return c.tie < o.tie
+	}
+	return c.rank < o.rank
+}
 
 // begin starts a search over all boxes.
 func (f *front) begin(c *specClass, x *boxIndex) {
@@ -46,17 +59,19 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 	c.respond(x)
 	f.kinds = c.kinds(x)
 	if root := x.tree.Root(); root != 0 {
-		if candidate, ok := f.weigh(root, x); ok {
-			f.heap.push(candidate)
+		var c candidate
+		if f.weigh(&c, root, x) {
+			f.heap.push(&c)
 		}
 	}
 }
 
-// weigh bounds a box; false: nothing in it fits.
-func (f *front) weigh(number int32, x *boxIndex) (c candidate, ok bool) {
+// weigh makes a candidate of a box; false: nothing in it fits.
+func (f *front) weigh(c *candidate, number int32, x *boxIndex) (ok bool) {
 	b := x.tree.Box(number)
-	value, tie, ok := f.class.bound(b.Kinds&f.kinds, (*Extent)(&b.Least), (*Extent)(&b.Most))
-	return candidate{value: value, tie: tie, rank: b.Rank, at: number}, ok
+	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*Extent)(&b.Least), (*Extent)(&b.Most))
+	c.rank, c.at = b.Rank, number
+	return ok
 }
 
 // consider adds a node that has changed.
@@ -65,18 +80,21 @@ func (f *front) consider(slot int32, x *boxIndex) {
 	if n == nil {
 		return
 	}
-	p := x.point(n)
-	f.candidate(&p, x)
+	p, c := x.point(n), candidate{}
+	if f.node(&c, &p, x) {
+		f.heap.push(&c)
+	}
 }
 
-// candidate adds a node that may fit.
-func (f *front) candidate(p *kd.Point, x *boxIndex) {
+// node makes a candidate of a node; false: it does not fit.
+func (f *front) node(c *candidate, p *kd.Point, x *boxIndex) bool {
 	response, at := f.class.byKind[p.Kind], (*Extent)(&p.At)
 	if response == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.class.mayFit(at) {
-		return
+		return false
 	}
-	value, tie := f.class.responses[response].least(at, at)
-	f.heap.push(candidate{value: value, tie: tie, rank: p.Rank, at: p.ID, clock: x.clock, stage: nodeStage})
+	c.value, c.tie = f.class.responses[response].least(at, at)
+	c.rank, c.at, c.clock, c.stage = p.Rank, p.ID, x.clock, nodeStage
+	return true
 }
 
 // next returns the best node; nil: none.
@@ -89,6 +107,9 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 		case boxStage:
 			hit = 0
 			f.open(f.heap.pop().at, x)
+		case restStage:
+			from := f.heap.pop()
+			f.listRest(&from, x)
 		case nodeStage:
 			f.look(top, x, r)
 		case ratedStage:
@@ -105,26 +126,28 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 // open replaces a box by what is in it. It goes on with the better part of a box at once as long as nothing
 // that waits is better still.
 func (f *front) open(number int32, x *boxIndex) {
+	var parts [2]candidate
 	for {
 		f.boxes++
 		b := x.tree.Box(number)
 		if b.Leaf() {
-			f.list(b, x)
+			f.list(number, x)
 			return
 		}
-		better, ok := f.weigh(b.Left, x)
-		if other, too := f.weigh(b.Right, x); too && ok {
-			if f.heap.before(&other, &better) {
+		better, other := &parts[0], &parts[1]
+		ok, too := f.weigh(better, b.Left, x), f.weigh(other, b.Right, x)
+		switch {
+		case !ok && !too:
+			return
+		case !ok:
+			better = other
+		case too:
+			if other.before(better) {
 				better, other = other, better
 			}
 			f.heap.push(other)
-		} else if too {
-			better, ok = other, true
 		}
-		if !ok {
-			return
-		}
-		if len(f.heap.list) > 0 && f.heap.before(&f.heap.list[0], &better) {
+		if len(f.heap.list) > 0 && f.heap.list[0].before(better) {
 			f.heap.push(better)
 			return
 		}
@@ -132,12 +155,40 @@ func (f *front) open(number int32, x *boxIndex) {
 	}
 }
 
-// list adds the nodes of a leaf, but for those that have changed: they are added one by one.
-func (f *front) list(b *kd.Box, x *boxIndex) {
-	settled := len(x.moved) == 0
-	for i := range b.Points {
-		if p := &b.Points[i]; settled || !x.isMoved[p.ID] {
-			f.candidate(p, x)
+// list adds the best node of a leaf and, in the place of the others, what is left. Most searches ask for no more.
+func (f *front) list(leaf int32, x *boxIndex) {
+	var all [3]candidate
+	best, next, c := &all[0], &all[1], &all[2]
+	found, settled := 0, len(x.moved) == 0
+	points := x.tree.Box(leaf).Points
+	for i := range points {
+		p := &points[i]
+		if !settled && x.isMoved[p.ID] || !f.node(c, p, x) { // those that have changed are added one by one
+			continue
+		}
+		switch found++; {
+		case found == 1 || c.before(best):
+			best, next, c = c, best, next
+		case found == 2 || c.before(next):
+			next, c = c, next
+		}
+	}
+	if found > 0 {
+		f.heap.push(best)
+	}
+	if found > 1 {
+		next.at, next.stage = leaf, restStage
+		f.heap.push(next)
+	}
+}
+
+// listRest adds the nodes of a leaf that do not come before a candidate.
+func (f *front) listRest(from *candidate, x *boxIndex) {
+	points := x.tree.Box(from.at).Points
+	for i := range points {
+		var c candidate
+		if p := &points[i]; !x.isMoved[p.ID] && f.node(&c, p, x) && !c.before(from) {
+			f.heap.push(&c)
 		}
 	}
 }
@@ -186,18 +237,18 @@ func (h *frontHeap) before(a, b *candidate) bool {
 	return a.stage == ratedStage && h.nodes[a.at].Node.ID < h.nodes[b.at].Node.ID
 }
 
-func (h *frontHeap) push(c candidate) {
-	h.list = append(h.list, c)
+func (h *frontHeap) push(c *candidate) {
+	h.list = append(h.list, *c)
 	i := len(h.list) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if !h.before(&c, &h.list[up]) {
+		if !h.before(c, &h.list[up]) {
 			break
 		}
 		h.list[i] = h.list[up]
 		i = up
 	}
-	h.list[i] = c
+	h.list[i] = *c
 }
 
 func (h *frontHeap) pop() candidate {

@@ -13,7 +13,7 @@ type Box struct {
 	Left, Right int32
 	// 0 in the root.
 	parent int32
-	// What it says is to be set right. Then so is what all above it say.
+	// If anything, then those above it know on which side.
 	stale stale
 	// Points below the cut are on the left.
 	cutDim uint8
@@ -28,14 +28,14 @@ type Box struct {
 	_      uint64
 }
 
+// stale is what is to be set right: the box, if its points or its parts have changed, and what is below it on the
+// left or on the right. Zero: nothing.
 type stale uint8
 
 const (
-	fresh stale = iota
-	// Something below it has changed.
-	below
-	// Its points or its parts have.
-	itself
+	itself stale = 1 << iota
+	left
+	right
 )
 
 // Leaf reports whether the box lists its points.
@@ -79,13 +79,15 @@ func (b *Box) widen(p *Point, live []uint8) {
 	}
 }
 
-// measure takes the extremes from the points of a leaf.
-func (b *Box) measure(live []uint8) {
-	b.Rank, b.Kinds = b.Points[0].Rank, 0
+// measure takes the extremes from the points of a leaf. It reports whether they have changed.
+func (b *Box) measure(live []uint8) bool {
+	rank, kinds := b.Points[0].Rank, Kinds(0)
 	for i := range b.Points {
-		b.Rank = min(b.Rank, b.Points[i].Rank)
-		b.Kinds |= KindsOf(b.Points[i].Kind)
+		rank = min(rank, b.Points[i].Rank)
+		kinds |= KindsOf(b.Points[i].Kind)
 	}
+	changed := rank != b.Rank || kinds != b.Kinds
+	b.Rank, b.Kinds = rank, kinds
 	for _, d := range live {
 		least := b.Points[0].At[d]
 		most := least
@@ -93,8 +95,18 @@ func (b *Box) measure(live []uint8) {
 			v := b.Points[i].At[d]
 			least, most = min(least, v), max(most, v)
 		}
-		b.Least[d], b.Most[d] = least, most
+		changed = b.set(d, least, most) || changed
 	}
+	return changed
+}
+
+// set sets the extremes of one coordinate. It reports whether they were others.
+func (b *Box) set(d uint8, least, most int64) bool {
+	if least == b.Least[d] && most == b.Most[d] {
+		return false
+	}
+	b.Least[d], b.Most[d] = least, most
+	return true
 }
 
 // combine takes the extremes from the two parts of a box. It reports whether they have changed.
@@ -103,10 +115,7 @@ func (b *Box) combine(l, r *Box, live []uint8) bool {
 	changed := rank != b.Rank || kinds != b.Kinds
 	b.Rank, b.Kinds = rank, kinds
 	for _, d := range live {
-		least, most := min(l.Least[d], r.Least[d]), max(l.Most[d], r.Most[d])
-		if least != b.Least[d] || most != b.Most[d] {
-			b.Least[d], b.Most[d], changed = least, most, true
-		}
+		changed = b.set(d, min(l.Least[d], r.Least[d]), max(l.Most[d], r.Most[d])) || changed
 	}
 	return changed
 }

@@ -37,11 +37,15 @@ func (t *Tree) collect(points []Point, at int32) []Point {
 	return t.collect(t.collect(points, b.Left), b.Right)
 }
 
-// cutLeaf cuts a full leaf in two, if its points can be told apart.
+// cutLeaf cuts a full leaf in two, if its points can be told apart. What the box says stays as it is, because those
+// above it have taken it over: it requires that it is to be set right.
 func (t *Tree) cutLeaf(at int32, probe Probe) {
+	said := t.boxes[at]
 	t.points = t.collect(t.points[:0], at)
 	t.empty(&t.boxes[at])
 	t.growAll(at, t.points, probe)
+	b := &t.boxes[at]
+	b.Rank, b.Kinds, b.Least, b.Most = said.Rank, said.Kinds, said.Least, said.Most
 }
 
 // growAll fills an empty leaf with all these points.

@@ -188,14 +188,21 @@ func (t *Tree) insert(p *Point, probe Probe) {
 	t.age(probe)
 }
 
-// stain notes that what a box and those above it say is to be set right.
+// stain notes that what a box says is to be set right, and on which side of those above it that is.
 func (t *Tree) stain(at int32) {
 	if at == 0 {
 		return
 	}
-	t.boxes[at].stale = itself
-	for at = t.boxes[at].parent; at != 0 && t.boxes[at].stale == fresh; at = t.boxes[at].parent {
-		t.boxes[at].stale = below
+	t.boxes[at].stale |= itself
+	for up := t.boxes[at].parent; up != 0; at, up = up, t.boxes[up].parent {
+		b, side := &t.boxes[up], right
+		if b.Left == at {
+			side = left
+		}
+		known := b.stale != 0
+		if b.stale |= side; known {
+			return
+		}
 	}
 }
 
@@ -290,23 +297,22 @@ func (t *Tree) join(leaf int32) int32 {
 	return up
 }
 
-// freshen sets right what a box and those below it say. It reports whether that may have changed.
+// freshen sets right what a box and those below it say. It reports whether that has changed.
 func (t *Tree) freshen(at int32) bool {
 	b := &t.boxes[at]
 	was := b.stale
-	b.stale = fresh
-	switch {
-	case was == fresh:
-		return false
-	case b.Leaf():
-		b.measure(t.live)
-		return true
+	b.stale = 0
+	if b.Leaf() {
+		return was != 0 && b.measure(t.live)
 	}
-	left, right := t.freshen(b.Left), t.freshen(b.Right)
-	if !left && !right && was == below {
-		return false
+	changed := was&itself != 0
+	if was&left != 0 {
+		changed = t.freshen(b.Left) || changed
 	}
-	return b.combine(&t.boxes[b.Left], &t.boxes[b.Right], t.live) || was == itself
+	if was&right != 0 {
+		changed = t.freshen(b.Right) || changed
+	}
+	return changed && b.combine(&t.boxes[b.Left], &t.boxes[b.Right], t.live)
 }
 
 // newLeaf returns an empty leaf.
