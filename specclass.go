@@ -13,8 +13,9 @@ type specClass struct {
 	spec *Spec
 	// When it was last asked for.
 	used uint64
-	// What is wanted of each dimension, zeros left out.
-	wants []wanted
+	// What is wanted of each dimension, zeros left out; and whether devices are.
+	wants   []wanted
+	devices bool
 	// Where the company is that the spec wants, as of a Sync.
 	near   *peers
 	nearAt uint64
@@ -57,7 +58,7 @@ func (r *response) least(least, most *Extent) (value, tie float64) {
 }
 
 func newSpecClass(spec *Spec) *specClass {
-	return &specClass{spec: spec, division: -1, wants: spec.wants()}
+	return &specClass{spec: spec, division: -1, wants: spec.wants(), devices: spec.Devices.Count > 0}
 }
 
 // wants lists what is wanted, zeros left out.
@@ -85,10 +86,11 @@ func (c *specClass) mayFit(most *Extent) bool {
 			return false
 		}
 	}
+	if !c.devices {
+		return true
+	}
 	r := &c.spec.Devices
 	switch {
-	case r.Count == 0:
-		return true
 	case r.Milli == deviceMilli:
 		return most[extentIdle] >= int64(r.Count)
 	}
@@ -185,13 +187,16 @@ func (c *specClass) bound(kinds kd.Kinds, least, most *Extent) (value, tie float
 			continue
 		}
 		v, t := r.least(least, most)
-		if !ok || v < value {
+		if !ok {
+			value, tie, ok = v, t, true
+			continue
+		}
+		if v < value {
 			value = v
 		}
-		if !ok || t < tie {
+		if t < tie {
 			tie = t
 		}
-		ok = true
 	}
 	return value, tie, ok
 }

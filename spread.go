@@ -31,7 +31,7 @@ func (SpreadScore) Score(node *NodeState, _ *Report, spec *Spec) (value, tie flo
 	if spec.spreadsAcross(node.Node) {
 		value -= spreadDomain
 	}
-	return max(value, 0), 0
+	return notNegative(value), 0
 }
 
 // stranded is the mean, over dimensions with something free, of the part of it that remains after placing: all of
@@ -63,8 +63,16 @@ func (SpreadScore) Bound(spec *Spec, like *Node) func(least, most *Extent) (valu
 		for _, weight := range b.less {
 			value -= weight
 		}
-		return max(value, 0), 0
+		return notNegative(value), 0
 	}
+}
+
+// notNegative is max(value, 0), which takes longer.
+func notNegative(value float64) float64 {
+	if value < 0 {
+		return 0
+	}
+	return value
 }
 
 // spreadBound is what a spec comes to on nodes that are alike to it.
@@ -100,29 +108,35 @@ const exactFloat = 1 << 53
 // stranded is the least that the function of that name can be. Each term grows with what is available, and is 1
 // where nothing is wanted. A dimension that is free on some of the nodes only, and of which nothing is wanted, is
 // left out: with one more 1 the mean is higher. Where rounding could bring that about or not, a little is taken off.
+//
+// A search calls it some eighty times; what could go either way is computed rather than decided.
 func (b *spreadBound) stranded(least, most *Extent) float64 {
-	sum, n, rounding := 0.0, len(b.wants), 0.0
+	sum, largest := 0.0, int64(0)
 	for i := range b.wants {
 		w := &b.wants[i]
 		available := max(least[extentFree+w.dim], w.want)
-		if most[extentFree+w.dim] > exactFloat {
-			rounding = 1e-9
-		}
+		largest = max(largest, most[extentFree+w.dim])
 		sum += float64(available-w.want) / float64(available)
 	}
-	untouched := 0
+	untouched, partly := int64(0), int64(0)
 	for _, d := range b.others {
-		if least[extentFree+d] > 0 {
-			untouched++
-		} else if most[extentFree+d] > 0 {
-			rounding = 1e-9
-		}
+		all, some := positive(least[extentFree+d]), positive(most[extentFree+d])
+		untouched += all
+		partly |= all ^ some
 	}
-	if n += untouched; n == 0 {
+	n := int64(len(b.wants)) + untouched
+	if n == 0 {
 		return 0
 	}
-	return (sum+float64(untouched))/float64(n) - rounding
+	mean := (sum + float64(untouched)) / float64(n)
+	if partly != 0 || largest > exactFloat {
+		mean -= 1e-9
+	}
+	return mean
 }
+
+// positive is 1 for what is above zero, else 0. What is free is never the least integer there is.
+func positive(free int64) int64 { return int64(uint64(-free) >> 63) }
 
 // spreadsAcross reports whether the node is in one of the failure domains that the spec names.
 func (s *Spec) spreadsAcross(n *Node) bool {

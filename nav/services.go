@@ -6,13 +6,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 )
 
 // Services is the navigator for latency-sensitive and best-effort capsules: greedy feasibility plus scoring,
 // one capsule at a time, highest priority first, reserving as it goes so that it never oversubscribes by
-// itself. The zero value spreads ([orbit.SpreadScore]) over all nodes.
+// itself. Of one priority it plans class by class, as they come first in the pass: a class that is gone on with
+// costs a fraction of one that is begun. The zero value spreads ([orbit.SpreadScore]) over all nodes.
 type Services struct {
 	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Indexed].
 	Placement orbit.PlacementEngine
@@ -40,11 +42,13 @@ func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.
 	return plan, err
 }
 
-// greedy places capsule by capsule. When ctx ends it returns what it has so far, and the context's error.
+// greedy places class by class, and in a class capsule by capsule. When ctx ends it returns what it has so far, and
+// the context's error.
 func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
-	full := map[*orbit.Spec]error{}
-	for _, c := range pending {
+	var full *orbit.Spec
+	var why error
+	for _, c := range byClass(pending) {
 		if c.Gang != "" {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
 				"capsule %q is a member of gang %q, which is placed whole; give its specs the class Gang", c.ID, c.Gang)})
@@ -53,17 +57,42 @@ func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orb
 		if err := ctx.Err(); err != nil {
 			return plan, err
 		}
-		why := full[c.Spec]
-		if why == nil {
+		if c.Spec != full {
 			choice, err := placement.Best(c.Spec)
 			if err == nil {
 				plan.Proposals = append(plan.Proposals, placement.Reserve(c, choice))
 				continue
 			}
-			why = err
-			full[c.Spec] = why
+			full, why = c.Spec, err
 		}
 		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 	}
 	return plan, nil
+}
+
+// byClass puts the capsules of a class together, where the first of them is; in a class they keep their order. To go
+// on with a class is much cheaper for a placement engine than to begin with another one. Priorities stay in order:
+// they are part of the spec.
+func byClass(pending []*orbit.Capsule) []*orbit.Capsule {
+	number := make(map[*orbit.Spec]int, len(pending))
+	ends := make([]int, 0, len(pending)) // how many there are of each class, then where its capsules end
+	for _, c := range pending {
+		k, known := number[c.Spec]
+		if !known {
+			k = len(ends)
+			number[c.Spec] = k
+			ends = append(ends, 0)
+		}
+		ends[k]++
+	}
+	for k := 1; k < len(ends); k++ {
+		ends[k] += ends[k-1]
+	}
+	out := make([]*orbit.Capsule, len(pending))
+	for _, c := range slices.Backward(pending) {
+		k := number[c.Spec]
+		ends[k]--
+		out[ends[k]] = c
+	}
+	return out
 }
