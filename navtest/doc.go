@@ -1,0 +1,2 @@
+// Package navtest checks navigators.
+package navtest
