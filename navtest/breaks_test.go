@@ -3,6 +3,8 @@ package navtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -36,11 +38,18 @@ func (p *plain) ended(ctx context.Context, i int) error {
 // handled is the work that it takes on.
 func (p *plain) handled(pending []*orbit.Capsule) []*orbit.Capsule {
 	pending = slices.Clone(pending)
+	if p.wide {
+		pending = slices.DeleteFunc(p.state.Pending(), func(c *orbit.Capsule) bool {
+			return c.Owner != "navtest" && (c.Owner != "" || !p.Claims(c.Spec.Module, c.Spec.Class))
+		})
+	}
 	switch p.breaks {
 	case "takes others' work":
 		return p.state.Pending()
 	case "places nothing":
 		return nil
+	case "serves the last first":
+		slices.Reverse(pending)
 	case "remembers what is done":
 		pending = slices.DeleteFunc(pending, func(c *orbit.Capsule) bool { return p.done[c.ID] })
 	}
@@ -49,6 +58,9 @@ func (p *plain) handled(pending []*orbit.Capsule) []*orbit.Capsule {
 
 // afterwards spoils the plan, or remembers what it should not.
 func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
+	if p.careful {
+		p.keep(plan)
+	}
 	switch p.breaks {
 	case "places twice":
 		if n := len(plan.Proposals); n > 0 {
@@ -80,6 +92,27 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 		for h := range p.state.Holds() {
 			plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Hold: h.ID}}})
 		}
+	case "holds for ever":
+		for i, r := range p.rooms {
+			if id := orbit.HoldID("for ever " + r.node.ID); r.free[orbit.CPU] > 0 && !r.node.Unschedulable && i == 0 {
+				if _, there := p.state.Hold(id); !there {
+					plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{
+						orbit.Hold{ID: id, Node: r.node.ID, Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().AddDate(100, 0, 0)}}})
+				}
+			}
+		}
+	case "has one id for all":
+		for i := range plan.Proposals {
+			plan.Proposals[i].ID = orbit.ProposalID{1}
+		}
+	case "makes one proposal of all":
+		var all orbit.Proposal
+		for _, one := range plan.Proposals {
+			all.Do = append(all.Do, one.Do...)
+		}
+		if len(all.Do) > 0 {
+			plan.Proposals = []orbit.Proposal{all}
+		}
 	case "drains nodes":
 		for _, r := range p.rooms[:min(1, len(p.rooms))] {
 			node := *r.node
@@ -93,6 +126,36 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 	case "says NoFit of what it puts off":
 		p.putOff(plan)
 	}
+}
+
+// endHolds gives back what has been kept.
+func (p *plain) endHolds() (out []orbit.Proposal) {
+	for h := range p.state.Holds() {
+		if p.careful && h.For == "careful" {
+			out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Hold: h.ID}}})
+		}
+	}
+	return out
+}
+
+// keep keeps some of what is left, under a name that is random.
+func (p *plain) keep(plan *orbit.Plan) {
+	for _, r := range p.rooms {
+		if !r.node.Unschedulable && r.free[orbit.CPU] > 0 && len(plan.Proposals) > 0 {
+			h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold-", rand.Int64())), Node: r.node.ID, Room: orbit.Resources{orbit.CPU: 1}, For: "careful", Ends: p.now.Add(time.Hour)}
+			plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{h}})
+			return
+		}
+	}
+}
+
+// leak remembers what was reserved, whatever becomes of it.
+func (p *plain) leak(r *room, spec *orbit.Spec) {
+	if p.leaked == nil {
+		p.leaked = map[orbit.NodeID]orbit.Resources{}
+	}
+	sum, _ := p.leaked[r.node.ID].Add(spec.Envelope.Reservation)
+	p.leaked[r.node.ID] = sum
 }
 
 // remember takes what it proposes for placed, for good.
@@ -146,6 +209,9 @@ type scribbler struct {
 
 func (s *scribbler) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := s.plain.Plan(ctx, view, pending)
+	if len(pending) == 0 {
+		return plan, err
+	}
 	switch c := pending[0]; s.into {
 	case "the slice":
 		slices.Reverse(pending)

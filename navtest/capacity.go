@@ -10,7 +10,7 @@ package navtest
 // (SCENARIOS 13, volcano #3392), and sums wrapped (SCENARIOS 11, kubernetes #102134).
 
 func checkCapacity(t *trial) {
-	t.scripts(2, nil, func(w *world, c *call) {
+	t.scripts(nil, func(w *world, c *call) {
 		_, err := c.replay()
 		t.must(err)
 	})

@@ -36,7 +36,7 @@ func checkCompany(t *trial) {
 
 		alone := small(p)
 		alone.Group, alone.Near = "alone", orbit.Near{Group: "alone", Level: nearLevel}
-		w.submit(alone, 5)
+		ids := w.submit(alone, 5)
 		waiting := small(p)
 		waiting.Near = orbit.Near{Group: "nobody", Level: nearLevel}
 		w.submit(waiting, 3)
@@ -45,7 +45,12 @@ func checkCompany(t *trial) {
 				w.company(c)
 			}
 		}
+		if s := w.state(); slices.ContainsFunc(ids, func(id orbit.CapsuleID) bool { return s.Capsule(id).Placed() }) {
+			w.settle("it has begun the group itself", ids, w.company)
+		}
 	}
+	t.where = ""
+	t.scripts(nil, func(w *world, c *call) { w.company(c) })
 }
 
 // nearTo lets somebody else's member of a group start on a node, and submits capsules that want to be near it.

@@ -33,18 +33,30 @@ func checkConflict(t *trial) {
 		t.must(t.trespass(c))
 	}
 
+	for _, p := range t.mine {
+		t.lostAndFree(p)
+	}
+}
+
+// lostAndFree has a plan that takes all there is lose it, after which it is free again. Whoever counts what
+// it has lost as taken has nothing left.
+func (t *trial) lostAndFree(p pair) {
 	t.where = "all that its first plan takes was taken, and is given back: "
-	w = t.world()
-	w.racks(t.plenty())
-	mine = w.easy(t.mine)
-	var taken []orbit.CapsuleID
-	w.during = once(func(c *call) (err error) {
-		taken, err = w.take(c)
-		return err
-	})
-	w.pass()
-	for _, id := range taken {
-		w.commit(orbit.Release{Capsule: id, Final: true})
+	w := t.world()
+	w.racks(2)
+	mine := w.submit(whole(p), 6)
+	for range 3 {
+		var taken []orbit.CapsuleID
+		w.during = once(func(c *call) (err error) {
+			taken, err = w.take(c)
+			return err
+		})
+		w.until(t.Passes, nil, func(*orbit.State) bool { return len(taken) > 0 })
+		w.during = nil
+		if len(taken) == 0 {
+			t.failf("nothing is placed after %d passes, though all is free", t.Passes)
+		}
+		w.commit(final(taken)...)
 	}
 	w.settle("all is free again", mine, func(c *call) { t.must(t.trespass(c)) })
 }
@@ -83,7 +95,7 @@ func (w *world) fill(c *call) error {
 // take lets others place capsules on all nodes that leave no room.
 func (w *world) take(c *call) (ids []orbit.CapsuleID, err error) {
 	for n := range c.state.Nodes() {
-		id, err := w.occupy(n.Node.ID, n.Free())
+		id, err := w.occupy(n.Node.ID, n.Free(), "")
 		if err != nil {
 			return nil, fmt.Errorf("the suite cannot set its world up: %w", err)
 		}

@@ -23,17 +23,19 @@ import (
 // navigators are compared no further in that world, for only one of them will know its holds again.
 
 func checkDeterminism(t *trial) {
-	t.scripts(4, func(w *world) {
-		twin, apart := w.t.navigator(), false
+	t.scripts(func(w *world) {
+		twin, parted := w.t.navigator(), false
+		var difference error
 		w.ask = func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 			plan, err := w.under.Plan(ctx, view, slices.Clone(pending))
 			again, errAgain := twin.Plan(ctx, view, slices.Clone(pending))
-			if !apart {
-				w.during = func(c *call) error { return differ(c.state, plan, err, again, errAgain) }
+			if !parted {
+				difference = differ(view.State(), plan, err, again, errAgain)
 			}
-			apart = apart || !slices.Equal(newHolds(view.State(), plan), newHolds(view.State(), again))
+			parted = parted || !slices.Equal(newHolds(view.State(), plan), newHolds(view.State(), again))
 			return plan, err
 		}
+		w.during = func(*call) error { return difference }
 	}, nil)
 }
 

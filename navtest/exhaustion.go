@@ -19,7 +19,7 @@ import (
 // what fits them is more than a node.
 
 func checkExhaustion(t *trial) {
-	t.scripts(7, nil, func(w *world, c *call) { t.must(c.falseNoFit()) })
+	t.scripts(nil, func(w *world, c *call) { t.must(c.falseNoFit()) })
 	for _, p := range t.singles() {
 		t.where = fmt.Sprintf("%s %v, a full node has been emptied: ", p.module, p.class)
 		w := t.world()

@@ -36,7 +36,7 @@ func checkExplanation(t *trial) {
 		}
 	}
 	t.where = ""
-	t.scripts(5, nil, func(w *world, c *call) { w.t.must(c.unaccounted()) })
+	t.scripts(nil, func(w *world, c *call) { w.t.must(c.unaccounted()) })
 }
 
 // impossible are specs that no node of racks takes.

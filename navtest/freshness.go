@@ -24,7 +24,7 @@ func checkFreshness(t *trial) {
 		w.settle("it fits easily on the new nodes", w.easy(t.mine), func(c *call) { t.must(c.stale()) })
 	}
 	t.where = ""
-	t.scripts(3, nil, func(w *world, c *call) { t.must(c.stale()) })
+	t.scripts(nil, func(w *world, c *call) { t.must(c.stale()) })
 }
 
 // replace drains all nodes or lets them go, and lets as many new ones join, some under the id of one that

@@ -20,7 +20,7 @@ func checkGangs(t *trial) {
 		t.leavesGangsAlone()
 		return
 	}
-	t.scripts(8, nil, func(w *world, c *call) { t.must(c.torn()) })
+	t.scripts(nil, func(w *world, c *call) { t.must(c.torn()) })
 	for _, p := range t.mine {
 		if p.class == orbit.GangClass {
 			t.levels(p)
@@ -59,13 +59,6 @@ func (t *trial) leavesGangsAlone() {
 		}
 		t.must(c.unaccounted())
 	}
-}
-
-// whole is a capsule as large as a node of racks.
-func whole(p pair) *orbit.Spec {
-	spec := small(p)
-	spec.Envelope.Reservation[orbit.CPU] = 16_000
-	return spec
 }
 
 // levels has three racks of four nodes, two in a block, and gangs of whole nodes that fit into a rack, a

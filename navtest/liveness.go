@@ -28,7 +28,7 @@ func checkLiveness(t *trial) {
 
 // draws has work of random shapes, none larger than a small part of a node.
 func (t *trial) draws() {
-	t.draw(9, func(d dice) {
+	t.draw(func(d dice) {
 		w := t.world()
 		w.racks(t.plenty())
 		var ids []orbit.CapsuleID

@@ -30,6 +30,7 @@ var oddWorlds = []struct {
 	{"all nodes have gone", func(w *world) { w.racks(1) }, func(w *world) { w.goAway() }},
 	{"nodes have left and come back", func(w *world) { w.racks(1) }, func(w *world) { w.goAway(); w.racks(1) }},
 	{"capacity has shrunk to nothing", func(w *world) { w.racks(1) }, func(w *world) { w.shrink() }},
+	{"the ledger takes 8 commitments in a proposal", func(w *world) { w.takesLittle() }, func(w *world) { w.racks(2) }},
 	{"no node has a label", func(w *world) { w.racks(1); w.strip(nil) }, func(w *world) { w.strip(map[string]string{"rack": ""}) }},
 }
 
@@ -101,6 +102,15 @@ func oddSpecs(p pair) []*orbit.Spec {
 	return []*orbit.Spec{nothing, most, half, small(p), wish, devices}
 }
 
+// takesLittle makes a world whose ledger takes short proposals only, with more work of one class than that.
+func (w *world) takesLittle() {
+	w.ledger.Bounds = orbit.Limits{Commitments: 8, Preconditions: 8}
+	w.racks(1)
+	for _, p := range w.t.singles() {
+		w.submit(small(p), 30)
+	}
+}
+
 // immense is a node with as much of everything as can be counted.
 func immense(id orbit.NodeID) orbit.Node {
 	n := orbit.Node{ID: id, Labels: map[string]string{"rack": "r0"}, Devices: orbit.Devices{Model: "m1", Count: orbit.MaxDevices}}
@@ -135,13 +145,18 @@ func (w *world) strip(labels map[string]string) {
 	w.change(func(n *orbit.Node) { n.Labels = labels })
 }
 
-// goAway lets all nodes leave, with what is on them going back to pending.
+// goAway lets all nodes leave, with what is on them going back to pending, and what is held there free.
 func (w *world) goAway() {
 	s := w.state()
 	for n := range s.Nodes() {
 		var do []orbit.Commitment
 		for c := range s.On(n.Node.ID) {
 			do = append(do, orbit.Release{Capsule: c.ID})
+		}
+		for h := range s.Holds() {
+			if h.Node == n.Node.ID {
+				do = append(do, orbit.Release{Hold: h.ID})
+			}
 		}
 		w.commit(append(do, orbit.RemoveNode{Node: n.Node.ID})...)
 	}

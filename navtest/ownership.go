@@ -19,7 +19,7 @@ func checkOwnership(t *trial) {
 	t.where = "among the work of others: "
 	t.amongOthers()
 	t.where = ""
-	t.scripts(1, nil, func(w *world, c *call) { w.t.must(t.trespass(c)) })
+	t.scripts(nil, func(w *world, c *call) { w.t.must(t.trespass(c)) })
 }
 
 // amongOthers mixes work that is the navigator's with all kinds that is not, of which all could be placed.
@@ -34,7 +34,7 @@ func (t *trial) amongOthers() {
 		w.submitTo(other, small(p), 2)
 	}
 	w.commit(orbit.Hold{ID: "of others", Node: "node-r0-00", Room: orbit.Resources{orbit.CPU: 1}, For: other, Ends: never})
-	_, err := w.occupy("node-r1-00", orbit.Resources{orbit.CPU: 1})
+	_, err := w.occupy("node-r1-00", orbit.Resources{orbit.CPU: 1}, "")
 	t.must(err)
 	gone := w.submit(small(t.mine[0]), 2)
 	w.commit(orbit.Release{Capsule: gone[0], Final: true}, orbit.Release{Capsule: gone[1], Final: true})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -15,13 +16,19 @@ import (
 type plain struct {
 	singles, gangs bool
 	breaks         string
+	// Still right: it takes on all pending work that is its own, handed over or not; it keeps some room that is
+	// left for the next pass; it wants a label on its nodes; it claims one module alone.
+	wide, careful, picky bool
+	module               string
 
 	rooms []*room
 	state *orbit.State
+	now   time.Time
 	// For breaks that remember what they should not, and count.
 	first    *orbit.State
 	done     map[orbit.CapsuleID]bool
 	hopeless map[*orbit.Spec]bool
+	leaked   map[orbit.NodeID]orbit.Resources
 	asked    int
 }
 
@@ -44,6 +51,9 @@ func (p *plain) Claims(module string, class orbit.AppClass) bool {
 	case p.breaks == "claims nothing":
 		return false
 	}
+	if p.module != "" && module != p.module {
+		return false
+	}
 	return class == orbit.GangClass && p.gangs || class < orbit.GangClass && p.singles
 }
 
@@ -51,6 +61,7 @@ func (p *plain) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 	p.open(view)
 	pending = p.handled(pending)
 	tried := map[orbit.GangID]bool{}
+	plan.Proposals = p.endHolds()
 	for i, c := range pending {
 		if err := p.ended(ctx, i); err != nil {
 			return plan, err
@@ -91,7 +102,7 @@ func (p *plain) single(c *orbit.Capsule, plan *orbit.Plan) {
 // bets are what a placement rests on.
 func (p *plain) bets(c *orbit.Capsule, place orbit.Place) []orbit.Precondition {
 	bets := []orbit.Precondition{orbit.NodeFreeOf{Node: place.Node, AtLeast: c.Spec.Envelope.Reservation}}
-	if near := c.Spec.Near; near.Group != "" && p.breaks != "forgets company" {
+	if near := c.Spec.Near; near.Group != "" && p.breaks != "forgets company" && p.breaks != "begins groups anywhere" {
 		bets = append(bets, orbit.GroupIn{Group: near.Group, Level: near.Level, Domain: p.state.Node(place.Node).Node.Labels[near.Level]})
 	}
 	return bets
@@ -99,7 +110,7 @@ func (p *plain) bets(c *orbit.Capsule, place orbit.Place) []orbit.Precondition {
 
 // open reads the view.
 func (p *plain) open(view *orbit.View) {
-	p.state = view.State()
+	p.state, p.now = view.State(), view.Now()
 	if p.breaks == "keeps its first view" {
 		if p.first == nil {
 			p.first = p.state
@@ -109,10 +120,24 @@ func (p *plain) open(view *orbit.View) {
 	p.rooms = nil
 	for n := range p.state.Nodes() {
 		r := &room{node: n.Node, free: n.Free()}
+		if p.breaks == "never forgets what it reserved" {
+			for d := range r.free {
+				r.free[d] -= p.leaked[n.Node.ID][d]
+			}
+		}
 		for i := range r.devices {
 			r.devices[i] = n.DeviceFree(i)
 		}
 		p.rooms = append(p.rooms, r)
+	}
+	if p.breaks == "overlooks holds" || p.careful {
+		for h := range p.state.Holds() {
+			for _, r := range p.rooms {
+				if r.node.ID == h.Node && (p.breaks != "" || h.For == "careful") {
+					r.free, _ = r.free.Add(h.Room)
+				}
+			}
+		}
 	}
 	if p.breaks == "panics without nodes" {
 		_ = p.rooms[0]
@@ -132,6 +157,9 @@ func (p *plain) open(view *orbit.View) {
 // place finds room for a capsule and takes it.
 func (p *plain) place(c *orbit.Capsule, rooms []*room) (orbit.Place, error) {
 	company := p.company(c.Spec.Near)
+	if p.breaks == "begins groups anywhere" && len(company) == 0 && c.Spec.Near.Group == c.Spec.Group {
+		company = []string{"r0", "r1", "r2"}
+	}
 	for _, r := range rooms {
 		domain, there := r.node.Labels[c.Spec.Near.Level]
 		if c.Spec.Near.Group != "" && p.breaks != "forgets company" && (!there || !slices.Contains(company, domain)) {
@@ -142,7 +170,12 @@ func (p *plain) place(c *orbit.Capsule, rooms []*room) (orbit.Place, error) {
 			continue
 		}
 		if p.breaks != "does not reserve" {
-			r.take(c.Spec, set)
+			if p.breaks == "does not reserve devices" {
+				r.take(c.Spec, 0)
+			} else {
+				r.take(c.Spec, set)
+			}
+			p.leak(r, c.Spec)
 		}
 		return orbit.Place{Capsule: c.ID, Node: r.node.ID, Devices: set}, nil
 	}
@@ -161,10 +194,16 @@ func (p *plain) company(near orbit.Near) (in []string) {
 
 // fits reports whether there is room, and on which devices.
 func (p *plain) fits(r *room, spec *orbit.Spec) (set orbit.DeviceSet, ok bool) {
+	if p.picky && r.node.Labels["picked"] == "" {
+		return 0, false
+	}
 	if r.node.Unschedulable && p.breaks != "ignores drains" {
 		return 0, false
 	}
 	for _, demand := range spec.Require {
+		if _, there := r.node.Labels[demand.Key]; !there && p.breaks == "takes no label for any label" {
+			continue
+		}
 		if !demand.Matches(r.node.Labels) && p.breaks != "ignores requirements" {
 			return 0, false
 		}
@@ -173,6 +212,9 @@ func (p *plain) fits(r *room, spec *orbit.Spec) (set orbit.DeviceSet, ok bool) {
 		short := want > r.free[d]
 		if p.breaks == "lets sums wrap" {
 			short = r.node.Capacity[d]-r.free[d]+want > r.node.Capacity[d]
+		}
+		if d > 1 && p.breaks == "counts CPU and memory alone" {
+			continue
 		}
 		if want > 0 && short {
 			return 0, false

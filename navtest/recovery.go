@@ -19,7 +19,7 @@ func checkRecovery(t *trial) {
 	w.racks(t.plenty())
 	var others []orbit.CapsuleID
 	for n := range w.state().Nodes() {
-		id, err := w.occupy(n.Node.ID, n.Free())
+		id, err := w.occupy(n.Node.ID, n.Free(), "")
 		t.must(err)
 		others = append(others, id)
 	}
@@ -39,6 +39,22 @@ func checkRecovery(t *trial) {
 		t.where = fmt.Sprintf("all its capsules have been evicted, %d: ", i)
 		w.evict(mine)
 		w.settle("it fits easily", mine, func(c *call) { t.must(t.trespass(c)) })
+	}
+	for _, p := range t.mine {
+		t.fullAgain(p)
+	}
+}
+
+// fullAgain fills all nodes with the navigator's own capsules, which are evicted time and again. Whoever counts
+// them twice, or counts what is gone, has nothing left.
+func (t *trial) fullAgain(p pair) {
+	w := t.world()
+	w.racks(2)
+	mine := w.submit(whole(p), 6)
+	for i := range 3 {
+		t.where = fmt.Sprintf("six capsules have been evicted from the six nodes that they fill, %d times: ", i)
+		w.settle("it fits exactly", mine, nil)
+		w.evict(mine)
 	}
 }
 

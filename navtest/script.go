@@ -14,8 +14,8 @@ import (
 // navigator claims, other people's capsules and holds, and between passes whatever happens in a cluster.
 // Prepare may change the world before the first pass; judge sees every call of Plan before its proposals'
 // effects are built upon. Either may be nil.
-func (t *trial) scripts(salt uint64, prepare func(*world), judge func(*world, *call)) {
-	t.draw(salt, func(d dice) {
+func (t *trial) scripts(prepare func(*world), judge func(*world, *call)) {
+	t.draw(func(d dice) {
 		w := t.world()
 		w.engine.MaxPlan = pick(d, 0, 0, 5)
 		if prepare != nil {
@@ -64,7 +64,7 @@ func (w *world) crowd(d dice) {
 			w.commit(orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold-", w.made)), Node: n.Node.ID, Room: room, For: other, Ends: never})
 			continue
 		}
-		_, err := w.occupy(n.Node.ID, room)
+		_, err := w.occupy(n.Node.ID, room, pick(d, "", "", "g1", "g2"))
 		w.t.must(err)
 	}
 }

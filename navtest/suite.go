@@ -2,6 +2,7 @@ package navtest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,6 +36,8 @@ type Suite struct {
 	Passes int
 	// Longest that one call into the navigator may take; default 10 s.
 	Patience time.Duration
+	// Longest that a hold of the navigator's may last; default 24 h.
+	HoldFor time.Duration
 	// If set, called with every node and every spec before the ledger sees it, to give it what the navigator
 	// wants of nodes or of work: a label, a dimension. It must leave the id, the class and the module alone, take
 	// nothing away, and change equal ones in an equal way.
@@ -107,13 +110,14 @@ func (s Suite) withDefaults() Suite {
 	s.Worlds = cmp.Or(s.Worlds, 64)
 	s.Passes = cmp.Or(s.Passes, 20)
 	s.Patience = cmp.Or(s.Patience, 10*time.Second)
+	s.HoldFor = cmp.Or(s.HoldFor, 24*time.Hour)
 	return s
 }
 
 // fault says what is wrong with the fields.
 func (s Suite) fault() error {
-	if s.Worlds < 0 || s.Passes < 0 || s.Patience < 0 {
-		return fmt.Errorf("navtest: Worlds, Passes and Patience must not be negative")
+	if s.Worlds < 0 || s.Passes < 0 || s.Patience < 0 || s.HoldFor < 0 {
+		return errors.New("navtest: Worlds, Passes, Patience and HoldFor must not be negative")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Skip)) {
 		if !slices.ContainsFunc(rules, func(r rule) bool { return r.name == name }) {

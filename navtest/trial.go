@@ -2,6 +2,7 @@ package navtest
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 // testing.T.Fatalf would, so that checks read like tests and need no test to run in.
 type trial struct {
 	Suite
+	rule    *rule
 	factory func() orbit.Navigator
 	// Of the suite's modules with all classes: what the navigator claims, and the rest.
 	mine, rest []pair
@@ -36,7 +38,7 @@ var classes = []orbit.AppClass{orbit.LatencySensitive, orbit.BestEffort, orbit.B
 
 // try checks one rule and returns how it is broken.
 func (s Suite) try(r *rule, factory func() orbit.Navigator) error {
-	t := &trial{Suite: s, factory: factory}
+	t := &trial{Suite: s, rule: r, factory: factory}
 	done := make(chan struct{})
 	go func() {
 		finished := false
@@ -121,12 +123,14 @@ func (t *trial) singles() (out []pair) {
 	return out
 }
 
-// draw calls f once for each random world, with dice that depend on nothing but the seed, the rule's salt
-// and the number of the world.
-func (t *trial) draw(salt uint64, f func(dice)) {
+// draw calls f once for each random world, with dice that depend on nothing but the seed, the rule and the
+// number of the world.
+func (t *trial) draw(f func(dice)) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(t.rule.name)) // never fails
 	for i := range t.Worlds {
 		t.where = fmt.Sprintf("seed %d, world %d: ", t.Seed, i)
-		f(dice{rand.New(rand.NewPCG(t.Seed, salt<<32+uint64(i)))})
+		f(dice{rand.New(rand.NewPCG(t.Seed, uint64(h.Sum32())<<32|uint64(i)))})
 	}
 	t.where = ""
 }

@@ -53,6 +53,13 @@ func small(p pair) *orbit.Spec {
 	return s
 }
 
+// whole is a capsule as large as a node of racks.
+func whole(p pair) *orbit.Spec {
+	spec := small(p)
+	spec.Envelope.Reservation[orbit.CPU] = 16_000
+	return spec
+}
+
 // submit makes n capsules of a spec: one gang, of one role and without levels, if they are of GangClass,
 // else single ones.
 func (w *world) submit(spec *orbit.Spec, n int) []orbit.CapsuleID { return w.submitTo("", spec, n) }
@@ -125,9 +132,10 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	return ids
 }
 
-// occupy lets somebody else place a new capsule of this size on a node, and reports whether it fits there.
-func (w *world) occupy(node orbit.NodeID, room orbit.Resources) (orbit.CapsuleID, error) {
+// occupy lets somebody else place a new capsule of this size on a node, a member of a group if one is named.
+// It fails if that does not fit there.
+func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
 	id := w.ids(1)[0]
-	spec := &orbit.Spec{Module: other, Envelope: orbit.Envelope{Reservation: room}}
+	spec := &orbit.Spec{Module: other, Group: group, Envelope: orbit.Envelope{Reservation: room}}
 	return id, w.attempt(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec, Owner: other}, orbit.Place{Capsule: id, Node: node})
 }
