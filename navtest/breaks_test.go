@@ -138,10 +138,13 @@ func (p *plain) endHolds() (out []orbit.Proposal) {
 	return out
 }
 
-// keep keeps some of what is left, under a name that is random.
+// keep keeps some of what is left after placing something, under a name that is random.
 func (p *plain) keep(plan *orbit.Plan) {
+	if !slices.ContainsFunc(plan.Proposals, func(p orbit.Proposal) bool { _, is := p.Do[0].(orbit.Place); return is }) {
+		return
+	}
 	for _, r := range p.rooms {
-		if !r.node.Unschedulable && r.free[orbit.CPU] > 0 && len(plan.Proposals) > 0 {
+		if !r.node.Unschedulable && r.free[orbit.CPU] > 0 {
 			h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold-", rand.Int64())), Node: r.node.ID, Room: orbit.Resources{orbit.CPU: 1}, For: "careful", Ends: p.now.Add(time.Hour)}
 			plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{h}})
 			return

@@ -121,8 +121,10 @@ func TestFailuresCanBeRead(t *testing.T) {
 	})
 	failures := navtest.Suite{Worlds: 1}.Check(func() orbit.Navigator { return tired })
 	require.NotEmpty(t, failures)
-	for _, f := range failures[1:] {
-		assert.ErrorIs(t, f, errTired, "%v", f)
+	for _, f := range failures {
+		if f.Case != "context" { // which expects errors
+			assert.ErrorIs(t, f, errTired, "%v", f)
+		}
 	}
 	rude := orbit.NavigatorFunc(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 		for _, c := range pending {

@@ -109,8 +109,8 @@ func (c *call) scattered(b *gangBook) error {
 		if _, one := shared(g, level, after); one {
 			return nil
 		}
-		any, one := shared(g, level, before)
-		had = had || any && one
+		begun, one := shared(g, level, before)
+		had = had || begun && one
 	}
 	if state := c.state.Gang(b.gang.ID); state.Total() > 0 && !had {
 		return nil // labels have changed since it began: there is no domain to keep to
@@ -129,7 +129,7 @@ func onState(s *orbit.State) func(orbit.CapsuleID) *orbit.NodeState {
 }
 
 // shared reports whether any member of a gang is placed, and whether all that are share one domain.
-func shared(g *orbit.GangState, level string, on func(orbit.CapsuleID) *orbit.NodeState) (any, one bool) {
+func shared(g *orbit.GangState, level string, on func(orbit.CapsuleID) *orbit.NodeState) (begun, one bool) {
 	domain := ""
 	for i := range g.Gang.Roles {
 		for _, id := range g.Gang.Roles[i].Members {
@@ -138,13 +138,13 @@ func shared(g *orbit.GangState, level string, on func(orbit.CapsuleID) *orbit.No
 				continue
 			}
 			is := n.Node.Labels[level]
-			if is == "" || any && is != domain {
+			if is == "" || begun && is != domain {
 				return true, false
 			}
-			any, domain = true, is
+			begun, domain = true, is
 		}
 	}
-	return any, true
+	return begun, true
 }
 
 // roleOf returns which role of the gang a member has.
