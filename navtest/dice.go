@@ -77,7 +77,7 @@ func (d dice) spec(p pair) *orbit.Spec {
 	if d.chance(20) {
 		s.Spread = orbit.Domains{Level: "rack", Names: []string{"r0", "r2"}}
 	}
-	if p.class != orbit.GangClass && d.chance(25) {
+	if d.chance(20) {
 		s.Group = pick(d, "g1", "g2", "g3")
 		s.Near = orbit.Near{Group: pick(d, s.Group, s.Group, "g1"), Level: "rack"}
 	}

@@ -28,7 +28,7 @@ func (t *trial) scripts(prepare func(*world), judge func(*world, *call)) {
 			w.arrive(d)
 		}
 		w.crowd(d)
-		for range 4 {
+		for range 8 {
 			if c := w.pass(); c != nil && judge != nil {
 				judge(w, c)
 			}
