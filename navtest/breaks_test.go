@@ -44,8 +44,10 @@ func (p *plain) handled(pending []*orbit.Capsule) []*orbit.Capsule {
 		})
 	}
 	switch p.breaks {
-	case "takes others' work":
-		return p.state.Pending()
+	case "takes what is assigned to others":
+		return slices.DeleteFunc(p.state.Pending(), func(c *orbit.Capsule) bool { return !p.Claims(c.Spec.Module, c.Spec.Class) })
+	case "takes what it does not claim":
+		return slices.DeleteFunc(p.state.Pending(), func(c *orbit.Capsule) bool { return c.Owner != "" && c.Owner != "navtest" })
 	case "places nothing":
 		return nil
 	case "serves the last first":

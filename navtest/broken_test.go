@@ -26,7 +26,8 @@ var broken = []struct {
 	{"panics at odd names", services, "claims"},
 	{"claims nothing", services, "claims *"},
 
-	{"takes others' work", services, "ownership"},
+	{"takes what is assigned to others", services, "ownership"},
+	{"takes what it does not claim", services, "ownership"},
 	{"places what is placed", services, "ownership capacity devices company freshness odd-worlds"},
 	{"places twice", services, "ownership capacity devices conflict recovery odd-worlds"},
 	{"ends holds of others", services, "ownership exhaustion"},
@@ -95,7 +96,8 @@ var broken = []struct {
 
 func TestBrokenNavigatorsAreCaughtByName(t *testing.T) {
 	for _, b := range broken {
-		t.Run(b.breaks, func(t *testing.T) {
+		rule, _, _ := strings.Cut(b.caught, " ")
+		t.Run(rule+"/"+b.breaks, func(t *testing.T) {
 			suite := navtest.Suite{Worlds: 12, Patience: time.Second}
 			judge(t, b.caught, suite.Check(func() orbit.Navigator {
 				p := b.like
