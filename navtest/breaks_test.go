@@ -19,6 +19,9 @@ func (p *plain) ended(ctx context.Context, i int) error {
 	switch p.breaks {
 	case "ignores its context":
 		return nil
+	case "looks at its context and goes on":
+		_ = ctx.Err()
+		return nil
 	case "looks at its context once":
 		if i > 0 {
 			return nil

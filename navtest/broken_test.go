@@ -21,85 +21,94 @@ var broken = []struct {
 	breaks string
 	like   plain
 	caught string
+	// Part of what that case says.
+	says string
 }{
-	{"changes its mind", services, "claims *"},
-	{"panics at odd names", services, "claims"},
-	{"claims nothing", services, "claims *"},
+	{"changes its mind", services, "claims *", "at first, and"},
+	{"panics at odd names", services, "claims", "panics: what a name"},
+	{"claims nothing", services, "claims *", "is claimed, in any class"},
 
-	{"takes what is assigned to others", services, "ownership"},
-	{"takes what it does not claim", services, "ownership"},
-	{"places what is placed", services, "ownership capacity devices company freshness odd-worlds"},
-	{"places twice", services, "ownership capacity devices conflict recovery odd-worlds"},
-	{"ends holds of others", services, "ownership exhaustion"},
-	{"drains nodes", services, "ownership priority conflict recovery exhaustion odd-worlds liveness"},
+	{"takes what is assigned to others", services, "ownership explanation gangs odd-worlds", `which is assigned to "navtest-other"`},
+	{"takes what it does not claim", plain{singles: true, module: "navtest-a"}, "ownership", "which it does not claim"},
+	{"places what is placed", services, "ownership capacity devices company freshness odd-worlds", "which is on node"},
+	{"places twice", services, "ownership capacity devices conflict recovery odd-worlds", "which the same plan has placed already"},
+	{"ends holds of others", services, "ownership exhaustion", "releases hold"},
+	{"drains nodes", services, "ownership priority conflict recovery exhaustion odd-worlds liveness", "changes the constellation"},
 
-	{"does not reserve", services, "capacity devices priority context conflict odd-worlds"},
-	{"does not reserve devices", services, "capacity devices"},
-	{"counts CPU and memory alone", services, "capacity odd-worlds"},
-	{"overlooks holds", services, "capacity ownership exhaustion"},
-	{"ignores requirements", services, "requirements capacity"},
-	{"ignores drains", services, "requirements capacity freshness odd-worlds"},
-	{"takes no label for any label", services, "requirements capacity"},
-	{"ignores devices", services, "devices capacity odd-worlds liveness"},
-	{"ignores models", services, "devices capacity"},
-	{"ignores health", services, "devices capacity liveness"},
-	{"forgets company", services, "company"},
-	{"begins groups anywhere", services, "company"},
+	{"does not reserve", services, "capacity devices priority context conflict odd-worlds", "cannot be committed after those before it"},
+	{"does not reserve devices", services, "capacity devices", "cannot be committed after those before it"},
+	{"counts CPU and memory alone", services, "capacity odd-worlds", "cannot be committed after those before it"},
+	{"overlooks holds", services, "capacity ownership exhaustion", "cannot be committed after those before it"},
+	{"ignores requirements", services, "requirements capacity", "requires"},
+	{"ignores drains", services, "requirements capacity freshness odd-worlds", "which is unschedulable"},
+	{"takes no label for any label", services, "requirements capacity", "requires"},
+	{"ignores devices", services, "devices capacity odd-worlds liveness", "devices and is given 0"},
+	{"ignores models", services, "devices capacity", "asks for devices of"},
+	{"ignores health", services, "devices capacity liveness", "milli of device"},
+	{"forgets company", services, "company", "which is in"},
+	{"begins groups anywhere", services, "company", "which is in"},
+	{"begins groups of others", services, "company", "of which nothing is running"},
 
-	{"keeps its first view", services, "freshness *"},
-	{"says an old revision", services, "freshness"},
-	{"serves the last first", services, "priority"},
-	{"has one id for all", services, "identity recovery exhaustion"},
-	{"holds for ever", services, "holds"},
+	{"keeps its first view", services, "freshness *", ""},
+	{"says an old revision", services, "freshness", "says that it was planned on revision 1"},
+	{"serves the last first", services, "priority", "is placed, and priority"},
+	{"has one id for all", services, "identity recovery exhaustion", "which another proposal has had"},
+	{"holds for ever", services, "holds", "after the view's instant"},
 
-	{"ignores its context", services, "context"},
-	{"looks at its context once", services, "context"},
-	{"hides that it was cut short", services, "context"},
-	{"never returns", services, "context *"},
-	{"exits its goroutine", services, "liveness *"},
+	{"ignores its context", services, "context", "never looks at its context"},
+	{"looks at its context once", services, "context", "looks at its context once"},
+	{"looks at its context and goes on", services, "context", "the plan is whole nevertheless"},
+	{"ends without a word", services, "context", "has not accounted for all of the work"},
+	{"hides that it was cut short", services, "context", "an error that is not the context's"},
+	{"never returns", services, "context *", "has not returned after 50ms"},
+	{"exits its goroutine", services, "liveness *", "exited its goroutine"},
 
-	{"goes by map order", services, "determinism"},
-	{"explains nothing", services, "explanation gangs odd-worlds"},
-	{"explains what it places", services, "explanation odd-worlds"},
-	{"explains twice", services, "explanation gangs odd-worlds"},
-	{"gives blank reasons", services, "explanation odd-worlds"},
+	{"goes by map order", services, "determinism", "and its twin"},
+	{"explains nothing", services, "explanation gangs odd-worlds", "neither placed nor explained"},
+	{"explains what it places", services, "explanation odd-worlds", "and is placed as well"},
+	{"explains twice", services, "explanation gangs odd-worlds", "said twice to be unplaced"},
+	{"gives blank reasons", services, "explanation odd-worlds", "nothing says why"},
 
-	{"remembers what is done", services, "conflict explanation recovery odd-worlds"},
-	{"never forgets what it reserved", services, "conflict priority recovery exhaustion"},
-	{"remembers what is hopeless", services, "recovery priority exhaustion"},
-	{"says NoFit of what it puts off", services, "exhaustion recovery liveness"},
+	{"remembers what is done", services, "conflict explanation recovery odd-worlds", "is pending after 20 passes"},
+	{"never forgets what it reserved", services, "conflict priority recovery exhaustion", ""},
+	{"remembers what is hopeless", services, "recovery priority exhaustion", "is pending after 20 passes"},
+	{"says NoFit of what it puts off", services, "exhaustion recovery liveness", "is said to fit nowhere"},
 
-	{"takes gangs for capsules", services, "gangs"},
-	{"panics without nodes", services, "odd-worlds"},
-	{"lets sums wrap", services, "odd-worlds"},
-	{"makes one proposal of all", services, "odd-worlds"},
-	{"places nothing", services, "liveness *"},
+	{"takes gangs for capsules", services, "gangs", "does not claim gangs"},
+	{"panics without nodes", services, "odd-worlds", "it panicked"},
+	{"lets sums wrap", services, "odd-worlds", "cannot be committed"},
+	{"makes one proposal of all", services, "odd-worlds", "cannot be committed"},
+	{"places nothing", services, "liveness *", "is pending after 20 passes"},
 
-	{"places members one by one", gangs, "gangs *"},
-	{"splits gangs", gangs, "gangs *"},
-	{"scatters gangs", gangs, "gangs"},
-	{"begins below the minimum", gangs, "gangs capacity odd-worlds"},
-	{"never tops up", gangs, "gangs"},
-	{"does not reserve", gangs, "capacity *"},
-	{"keeps its first view", gangs, "freshness *"},
-	{"goes by map order", gangs, "determinism"},
-	{"ignores its context", gangs, "context"},
-	{"ignores requirements", gangs, "requirements capacity"},
-	{"ignores devices", gangs, "devices capacity odd-worlds liveness"},
-	{"lets sums wrap", gangs, "odd-worlds"},
-	{"serves the last first", gangs, "priority"},
-	{"never forgets what it reserved", gangs, "conflict priority recovery gangs"},
+	{"places members one by one", gangs, "gangs *", "begins gang"},
+	{"splits gangs", gangs, "gangs *", "begins gang"},
+	{"scatters gangs", gangs, "gangs", "would share no domain"},
+	{"begins below the minimum", gangs, "gangs capacity odd-worlds", "begins gang"},
+	{"never tops up", gangs, "gangs", "there is room for the rest on its rack"},
+	{"does not reserve devices", gangs, "devices capacity odd-worlds liveness", "milli of device"},
+	{"does not reserve", gangs, "capacity *", "cannot be committed after those before it"},
+	{"keeps its first view", gangs, "freshness *", ""},
+	{"goes by map order", gangs, "determinism", "and its twin"},
+	{"ignores its context", gangs, "context", "never looks at its context"},
+	{"ignores requirements", gangs, "requirements capacity", "requires"},
+	{"ignores devices", gangs, "devices capacity odd-worlds liveness", "devices and is given 0"},
+	{"lets sums wrap", gangs, "odd-worlds", "cannot be committed"},
+	{"serves the last first", gangs, "priority", "is placed, and priority"},
+	{"never forgets what it reserved", gangs, "conflict priority recovery gangs", ""},
 
-	{"splits gangs", both, "gangs *"},
-	{"scatters gangs", both, "gangs"},
+	{"splits gangs", both, "gangs *", "begins gang"},
+	{"scatters gangs", both, "gangs", "would share no domain"},
 }
 
 func TestBrokenNavigatorsAreCaughtByName(t *testing.T) {
 	for _, b := range broken {
 		rule, _, _ := strings.Cut(b.caught, " ")
 		t.Run(rule+"/"+b.breaks, func(t *testing.T) {
-			suite := navtest.Suite{Worlds: 12, Patience: time.Second}
-			judge(t, b.caught, suite.Check(func() orbit.Navigator {
+			suite := navtest.Suite{Worlds: 12}
+			if b.breaks == "never returns" {
+				suite.Patience = 50 * time.Millisecond
+			}
+			judge(t, b.caught, b.says, suite.Check(func() orbit.Navigator {
 				p := b.like
 				p.breaks = b.breaks
 				return &p
@@ -114,21 +123,22 @@ func TestScribblersAreCaught(t *testing.T) {
 	for _, into := range []string{"the slice", "a capsule", "a spec", "a requirement", "a label", "a node's count", "a gang"} {
 		t.Run(into, func(t *testing.T) {
 			suite := navtest.Suite{Worlds: 12, Modules: []string{"scribbled by " + into}}
-			judge(t, "read-only *", suite.Check(func() orbit.Navigator { return &scribbler{plain: both, into: into} }))
+			judge(t, "read-only *", "written to", suite.Check(func() orbit.Navigator { return &scribbler{plain: both, into: into} }))
 		})
 	}
 }
 
-// judge compares the cases that have caught a break with those that must and may.
-func judge(t *testing.T, caught string, failures []navtest.Failure) {
+// judge compares the cases that have caught a break with those that must and may, and reads what the first says.
+func judge(t *testing.T, caught, says string, failures []navtest.Failure) {
 	cases := strings.Fields(caught)
-	var by []string
+	by := map[string]string{}
 	for _, f := range failures {
-		by = append(by, f.Case)
+		by[f.Case] = f.Error()
 		t.Logf("%v", f)
 		if !slices.Contains(cases, "*") {
 			assert.Contains(t, cases, f.Case, "it is not what this break is about")
 		}
 	}
 	require.Contains(t, by, cases[0])
+	assert.Contains(t, by[cases[0]], says)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -64,6 +65,9 @@ func (p *plain) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 	plan.Proposals = p.endHolds()
 	for i, c := range pending {
 		if err := p.ended(ctx, i); err != nil {
+			if p.breaks == "ends without a word" {
+				return plan, nil
+			}
 			return plan, err
 		}
 		switch {
@@ -102,7 +106,7 @@ func (p *plain) single(c *orbit.Capsule, plan *orbit.Plan) {
 // bets are what a placement rests on.
 func (p *plain) bets(c *orbit.Capsule, place orbit.Place) []orbit.Precondition {
 	bets := []orbit.Precondition{orbit.NodeFreeOf{Node: place.Node, AtLeast: c.Spec.Envelope.Reservation}}
-	if near := c.Spec.Near; near.Group != "" && p.breaks != "forgets company" && p.breaks != "begins groups anywhere" {
+	if near := c.Spec.Near; near.Group != "" && p.breaks != "forgets company" && !strings.HasPrefix(p.breaks, "begins groups") {
 		bets = append(bets, orbit.GroupIn{Group: near.Group, Level: near.Level, Domain: p.state.Node(place.Node).Node.Labels[near.Level]})
 	}
 	return bets
@@ -157,7 +161,8 @@ func (p *plain) open(view *orbit.View) {
 // place finds room for a capsule and takes it.
 func (p *plain) place(c *orbit.Capsule, rooms []*room) (orbit.Place, error) {
 	company := p.company(c.Spec.Near)
-	if p.breaks == "begins groups anywhere" && len(company) == 0 && c.Spec.Near.Group == c.Spec.Group {
+	anchors := c.Spec.Near.Group == c.Spec.Group && p.breaks == "begins groups anywhere"
+	if len(company) == 0 && (anchors || p.breaks == "begins groups of others") {
 		company = []string{"r0", "r1", "r2"}
 	}
 	for _, r := range rooms {

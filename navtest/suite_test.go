@@ -57,7 +57,7 @@ func TestNodeAndSpec(t *testing.T) {
 			s.Require = append(s.Require, orbit.Predicate{Key: "picked", Op: "Exists"})
 		},
 	}.Run(t, picky)
-	judge(t, "liveness *", navtest.Suite{Worlds: 4}.Check(picky))
+	judge(t, "liveness *", "is pending after 20 passes", navtest.Suite{Worlds: 4}.Check(picky))
 }
 
 // alive is telemetry that has heard of every node.
@@ -80,7 +80,7 @@ func TestTelemetry(t *testing.T) {
 		}}}
 	}
 	navtest.Suite{Telemetry: alive{}}.Run(t, slots)
-	judge(t, "liveness *", navtest.Suite{Worlds: 4}.Check(slots))
+	judge(t, "liveness *", "is pending after 20 passes", navtest.Suite{Worlds: 4}.Check(slots))
 }
 
 // What is skipped is not checked, in either way; and what is no rule cannot be skipped.
@@ -132,7 +132,7 @@ func TestFailuresCanBeRead(t *testing.T) {
 		}
 		return plan, nil
 	})
-	judge(t, "explanation *", navtest.Suite{Worlds: 1}.Check(func() orbit.Navigator { return rude }))
+	judge(t, "explanation *", "panic: none of your business", navtest.Suite{Worlds: 1}.Check(func() orbit.Navigator { return rude }))
 }
 
 type rudeness struct{}
