@@ -50,6 +50,8 @@ var broken = []struct {
 	{"begins groups of others", services, "company", "of which nothing is running"},
 
 	{"keeps its first view", services, "freshness *", ""},
+	{"keeps its first nodes", services, "freshness *", "which is not a member"},
+	{"ignores drains", services, "freshness requirements capacity odd-worlds", "which is unschedulable"},
 	{"says an old revision", services, "freshness", "says that it was planned on revision 1"},
 	{"serves the last first", services, "priority", "is placed, and priority"},
 	{"has one id for all", services, "identity recovery exhaustion", "which another proposal has had"},
@@ -71,10 +73,13 @@ var broken = []struct {
 
 	{"remembers what is done", services, "conflict explanation recovery odd-worlds", "is pending after 20 passes"},
 	{"never forgets what it reserved", services, "conflict priority recovery exhaustion", ""},
+	{"remembers what is done", services, "recovery conflict explanation odd-worlds", "all its capsules have been evicted"},
+	{"never forgets what it reserved", services, "recovery conflict priority exhaustion", "six capsules have been evicted"},
 	{"remembers what is hopeless", services, "recovery priority exhaustion", "is pending after 20 passes"},
 	{"says NoFit of what it puts off", services, "exhaustion recovery liveness", "is said to fit nowhere"},
 
 	{"takes gangs for capsules", services, "gangs", "does not claim gangs"},
+	{"explains nothing", services, "odd-worlds explanation gangs", "neither placed nor explained"},
 	{"panics without nodes", services, "odd-worlds", "it panicked"},
 	{"lets sums wrap", services, "odd-worlds", "cannot be committed"},
 	{"makes one proposal of all", services, "odd-worlds", "cannot be committed"},
@@ -83,6 +88,7 @@ var broken = []struct {
 	{"places members one by one", gangs, "gangs *", "begins gang"},
 	{"splits gangs", gangs, "gangs *", "begins gang"},
 	{"scatters gangs", gangs, "gangs", "would share no domain"},
+	{"tries wide levels first", gangs, "gangs", "it is not on one rack, though there it fits"},
 	{"begins below the minimum", gangs, "gangs capacity odd-worlds", "begins gang"},
 	{"never tops up", gangs, "gangs", "there is room for the rest on its rack"},
 	{"does not reserve devices", gangs, "devices capacity odd-worlds liveness", "milli of device"},

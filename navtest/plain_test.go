@@ -1,6 +1,7 @@
 package navtest_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,13 +117,19 @@ func (p *plain) bets(c *orbit.Capsule, place orbit.Place) []orbit.Precondition {
 func (p *plain) open(view *orbit.View) {
 	p.state, p.now = view.State(), view.Now()
 	if p.breaks == "keeps its first view" {
-		if p.first == nil {
-			p.first = p.state
-		}
+		p.first = cmp.Or(p.first, p.state)
 		p.state = p.first
 	}
+	nodes := p.state
+	if p.breaks == "keeps its first nodes" {
+		p.first = cmp.Or(p.first, p.state)
+		nodes = p.first
+	}
 	p.rooms = nil
-	for n := range p.state.Nodes() {
+	for n := range nodes.Nodes() {
+		if now := p.state.Node(n.Node.ID); nodes != p.state && now != nil && now.Node.Unschedulable {
+			continue
+		}
 		r := &room{node: n.Node, free: n.Free()}
 		if p.breaks == "never forgets what it reserved" {
 			for d := range r.free {
@@ -269,6 +276,10 @@ func (p *plain) gang(g *orbit.GangState) []orbit.Proposal {
 	}
 	if p.breaks == "scatters gangs" {
 		levels = []string{""}
+	}
+	if p.breaks == "tries wide levels first" {
+		levels = slices.Clone(levels)
+		slices.Reverse(levels)
 	}
 	for _, whole := range []bool{true, false} {
 		for _, level := range levels {
