@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -31,7 +32,7 @@ type plain struct {
 	done     map[orbit.CapsuleID]bool
 	hopeless map[*orbit.Spec]bool
 	leaked   map[orbit.NodeID]orbit.Resources
-	asked    int
+	asked    int64
 }
 
 // room is what a node has left in the course of a plan.
@@ -44,9 +45,9 @@ type room struct {
 var errNoRoom = errors.New("no node takes it")
 
 func (p *plain) Claims(module string, class orbit.AppClass) bool {
-	p.asked++
+	asked := atomic.AddInt64(&p.asked, 1) // asked from several goroutines
 	switch {
-	case p.breaks == "changes its mind" && p.asked%3 == 0:
+	case p.breaks == "changes its mind" && asked%3 == 0:
 		return false
 	case p.breaks == "panics at odd names" && len(module) > 100:
 		panic("what a name")

@@ -24,6 +24,9 @@ var ready = []struct {
 // The ready navigators keep every rule.
 func TestReadyNavigators(t *testing.T) {
 	for _, r := range ready {
-		t.Run(r.name, func(t *testing.T) { r.suite.Run(t, r.factory) })
+		t.Run(r.name, func(t *testing.T) {
+			r.suite.Worlds = worlds
+			r.suite.Run(t, r.factory)
+		})
 	}
 }

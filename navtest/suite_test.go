@@ -24,7 +24,7 @@ func TestWhatIsRightPasses(t *testing.T) {
 		"gangs, with random holds":     {gangs: true, careful: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			navtest.Run(t, func() orbit.Navigator { fresh := p; return &fresh })
+			navtest.Suite{Worlds: worlds}.Run(t, func() orbit.Navigator { fresh := p; return &fresh })
 		})
 	}
 }
@@ -32,15 +32,15 @@ func TestWhatIsRightPasses(t *testing.T) {
 // The random worlds depend on the seed; what is right is right with any.
 func TestSeeds(t *testing.T) {
 	for seed := range uint64(4) {
-		assert.Empty(t, navtest.Suite{Seed: 100 + seed}.Check(func() orbit.Navigator { return &plain{singles: true, gangs: true} }))
-		assert.Empty(t, navtest.Suite{Seed: 200 + seed}.Check(func() orbit.Navigator { return &nav.Services{} }))
+		assert.Empty(t, navtest.Suite{Seed: 100 + seed, Worlds: worlds}.Check(func() orbit.Navigator { return &plain{singles: true, gangs: true} }))
+		assert.Empty(t, navtest.Suite{Seed: 200 + seed, Worlds: worlds}.Check(func() orbit.Navigator { return &nav.Services{} }))
 	}
 }
 
 // A navigator of one module is checked with work of that module, and told so if it is not.
 func TestModules(t *testing.T) {
 	web := func() orbit.Navigator { return &plain{singles: true, gangs: true, module: "web"} }
-	navtest.Suite{Modules: []string{"ads", "web"}}.Run(t, web)
+	navtest.Suite{Modules: []string{"ads", "web"}, Worlds: worlds}.Run(t, web)
 	failures := navtest.Suite{}.Check(web)
 	require.NotEmpty(t, failures)
 	for _, f := range failures {
@@ -52,7 +52,8 @@ func TestModules(t *testing.T) {
 func TestNodeAndSpec(t *testing.T) {
 	picky := func() orbit.Navigator { return &plain{singles: true, picky: true} }
 	navtest.Suite{
-		Node: func(n *orbit.Node) { n.Labels["picked"] = "yes" },
+		Worlds: worlds,
+		Node:   func(n *orbit.Node) { n.Labels["picked"] = "yes" },
 		Spec: func(s *orbit.Spec) {
 			s.Require = append(s.Require, orbit.Predicate{Key: "picked", Op: "Exists"})
 		},
@@ -79,7 +80,7 @@ func TestTelemetry(t *testing.T) {
 			return ""
 		}}}
 	}
-	navtest.Suite{Telemetry: alive{}}.Run(t, slots)
+	navtest.Suite{Telemetry: alive{}, Worlds: worlds}.Run(t, slots)
 	judge(t, "liveness *", "is pending after 20 passes", navtest.Suite{Worlds: 4}.Check(slots))
 }
 
