@@ -1,0 +1,77 @@
+package navtest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: Claims always gives the same answer, whatever it is asked and however often, before and after
+// planning, from any goroutine, and in every navigator that is made alike.
+//
+// Why: an engine asks once for each pair and remembers. A navigator that changes its mind has work that it
+// does not own, or disowns work that nobody else will take; two navigators whose claims overlap race for
+// every capsule. In a population all engines ask at once.
+
+// oddModules are names that nobody expects.
+var oddModules = []string{"", " ", "/", "a/b", "\x00", "é\u202e", "%s%n", "navtest-a ", strings.Repeat("m", 300)}
+
+// oddClasses are those that there are, and some that are not.
+var oddClasses = append(slices.Clone(classes), 4, 100, 255)
+
+func checkClaims(t *trial) {
+	w := t.world()
+	first := t.answers(w.under)
+	t.compare("the second time", first, t.answers(w.under))
+	t.compare("of another navigator of the factory", first, t.answers(t.navigator()))
+	w.racks(1)
+	w.easy(t.mine)
+	w.passing()
+	t.compare("after a plan", first, t.answers(w.under))
+
+	var all sync.WaitGroup
+	var answers [4]map[pair]bool
+	var errs [4]error
+	for i := range answers {
+		all.Go(func() { answers[i], errs[i] = t.collect(w.under) })
+	}
+	all.Wait()
+	t.must(errors.Join(errs[:]...))
+	for _, got := range answers {
+		t.compare("asked from several goroutines", first, got)
+	}
+}
+
+// answers asks about everything, the odd and the usual.
+func (t *trial) answers(n orbit.Navigator) map[pair]bool {
+	answers, err := t.collect(n)
+	t.must(err)
+	return answers
+}
+
+// collect is answers for any goroutine.
+func (t *trial) collect(n orbit.Navigator) (answers map[pair]bool, err error) {
+	err = within(t.Patience, "Claims", func() {
+		answers = map[pair]bool{}
+		for _, module := range slices.Concat(t.Modules, oddModules) {
+			for _, class := range oddClasses {
+				answers[pair{module, class}] = n.Claims(module, class)
+			}
+		}
+	})
+	return answers, err
+}
+
+// compare ends the case if an answer has changed.
+func (t *trial) compare(when string, first, now map[pair]bool) {
+	for _, module := range slices.Concat(t.Modules, oddModules) {
+		for _, class := range oddClasses {
+			if p := (pair{module, class}); first[p] != now[p] {
+				t.failf("%v is %v at first, and %v %s", p, first[p], now[p], when)
+			}
+		}
+	}
+}

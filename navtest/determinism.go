@@ -1,0 +1,114 @@
+package navtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: two navigators that the factory makes, asked the same at the same views one after another, make
+// equal plans.
+//
+// Why: a plan that cannot be made again cannot be explained, replayed or tested, and two schedulers of one
+// seed cannot be compared. What breaks it is most often the order of a map, and next a clock.
+//
+// How: both navigators are asked within one pass, at one and the same view, and what the first one says is
+// committed. Equal are plans with the same proposals in the same order, and the same capsules unplaced in the
+// same order, parked or not alike. Not compared are proposal ids, notes, texts and the ends of holds. New
+// holds are called by the order in which they appear, for their ids may be random; where they are, the
+// navigators are compared no further in that world, for only one of them will know its holds again.
+
+func checkDeterminism(t *trial) {
+	t.scripts(func(w *world) {
+		twin, parted := w.t.navigator(), false
+		var difference error
+		w.ask = func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			plan, err := w.under.Plan(ctx, view, slices.Clone(pending))
+			again, errAgain := twin.Plan(ctx, view, slices.Clone(pending))
+			if !parted {
+				difference = differ(view.State(), plan, err, again, errAgain)
+			}
+			parted = parted || !slices.Equal(newHolds(view.State(), plan), newHolds(view.State(), again))
+			return plan, err
+		}
+		w.during = func(*call) error { return difference }
+	}, nil)
+}
+
+// differ says where two plans differ.
+func differ(s *orbit.State, a orbit.Plan, errA error, b orbit.Plan, errB error) error {
+	if (errA == nil) != (errB == nil) {
+		return fmt.Errorf("plan on revision %d: one navigator returns the error %w, its twin %w", s.Revision(), errA, errB)
+	}
+	one, two := normal(s, a), normal(s, b)
+	for i := range min(len(one), len(two)) {
+		if one[i] != two[i] {
+			return fmt.Errorf("plan on revision %d: one navigator says\n\t%s\nand its twin\n\t%s", s.Revision(), one[i], two[i])
+		}
+	}
+	if len(one) != len(two) {
+		return fmt.Errorf("plan on revision %d: one navigator says %d things and its twin %d, of which the first %d are equal",
+			s.Revision(), len(one), len(two), min(len(one), len(two)))
+	}
+	return nil
+}
+
+// normal writes a plan down without what may be random.
+func normal(s *orbit.State, plan orbit.Plan) (lines []string) {
+	names := map[orbit.HoldID]orbit.HoldID{}
+	for i, id := range newHolds(s, plan) {
+		names[id] = orbit.HoldID(fmt.Sprint("new hold ", i))
+	}
+	for i, p := range plan.Proposals {
+		if p.View == 0 {
+			p.View = s.Revision()
+		}
+		line := []string{fmt.Sprintf("proposal %d on revision %d", i, p.View)}
+		for _, do := range p.Do {
+			line = append(line, fmt.Sprintf("%T%+v", do, rename(do, names)))
+		}
+		for _, bet := range p.If {
+			line = append(line, fmt.Sprintf("if %T%+v", bet, bet))
+		}
+		lines = append(lines, strings.Join(line, "; "))
+	}
+	for _, u := range plan.Unplaced {
+		lines = append(lines, fmt.Sprintf("unplaced %s, parked %v", idOf(u.Capsule), parks(u.Why)))
+	}
+	return lines
+}
+
+// rename calls new holds by other names, and forgets when they end.
+func rename(do orbit.Commitment, names map[orbit.HoldID]orbit.HoldID) orbit.Commitment {
+	switch do := do.(type) {
+	case orbit.Hold:
+		if name, is := names[do.ID]; is {
+			do.ID, do.Ends = name, time.Time{}
+		}
+		return do
+	case orbit.Release:
+		if name, is := names[do.Hold]; is {
+			do.Hold = name
+		}
+		return do
+	}
+	return do
+}
+
+// newHolds returns the holds that a plan makes, in order.
+func newHolds(s *orbit.State, plan orbit.Plan) (ids []orbit.HoldID) {
+	for _, p := range plan.Proposals {
+		for _, do := range p.Do {
+			if h, ok := do.(orbit.Hold); ok {
+				if _, there := s.Hold(h.ID); !there {
+					ids = append(ids, h.ID)
+				}
+			}
+		}
+	}
+	return ids
+}

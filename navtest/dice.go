@@ -1,0 +1,111 @@
+package navtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/orbitsched/orbit"
+)
+
+// dice draw nodes and specs of all kinds: several dimensions, devices, labels that are missing or empty,
+// drained nodes. Much of it fits, and much does not.
+type dice struct{ *rand.Rand }
+
+// The dimensions that random worlds use, one of the importer's own among them.
+const own = orbit.Dimension(5)
+
+// chance is true in so many of a hundred cases.
+func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
+
+// pick returns one of several.
+func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
+
+// node draws a node.
+func (d dice) node(id orbit.NodeID) orbit.Node {
+	n := orbit.Node{ID: id, Labels: d.labels(), Unschedulable: d.chance(8)}
+	n.Capacity[orbit.CPU] = pick[int64](d, 0, 4, 8, 16, 16) * 1000
+	n.Capacity[orbit.Memory] = pick[int64](d, 8, 16, 64) << 30
+	n.Capacity[orbit.Slots] = pick[int64](d, 2, 8, 100)
+	n.Capacity[own] = d.Int64N(6)
+	if d.chance(40) {
+		n.Devices = orbit.Devices{Model: pick(d, "m1", "m2"), Count: pick(d, 1, 2, 4, 8)}
+		if d.chance(30) {
+			n.Devices.Unhealthy = orbit.DeviceSet(1) << d.IntN(n.Devices.Count)
+		}
+	}
+	return n
+}
+
+// labels draws the labels of a node: three racks in two blocks, and a few odd ones.
+func (d dice) labels() map[string]string {
+	rack := d.IntN(3)
+	labels := map[string]string{"rack": fmt.Sprint("r", rack), "block": fmt.Sprint("b", rack/2), "kind": pick(d, "a", "b")}
+	if d.chance(15) {
+		delete(labels, pick(d, "rack", "block", "kind"))
+	}
+	if d.chance(10) {
+		labels[pick(d, "rack", "kind")] = ""
+	}
+	if d.chance(50) {
+		labels["cores"] = pick(d, "4", "16", "many")
+	}
+	return labels
+}
+
+// spec draws what a capsule of the pair asks for.
+func (d dice) spec(p pair) *orbit.Spec {
+	s := &orbit.Spec{Module: p.module, Class: p.class, Priority: d.Int32N(4) - 1}
+	want := &s.Envelope.Reservation
+	want[orbit.CPU] = pick[int64](d, 0, 500, 1000, 3000, 6000)
+	want[orbit.Memory] = pick[int64](d, 0, 1, 4, 12) << 30
+	want[orbit.Slots] = 1
+	if d.chance(25) {
+		want[own] = 1 + d.Int64N(3)
+	}
+	if d.chance(25) {
+		s.Devices = orbit.DeviceRequest{Count: pick(d, 1, 1, 2), Milli: pick(d, 300, 500, 1000)}
+		if d.chance(50) {
+			s.Devices.Models = []string{"m1"}
+		}
+	}
+	if d.chance(35) {
+		s.Require = append(s.Require, d.predicate())
+	}
+	if d.chance(30) {
+		s.Prefer = append(s.Prefer, orbit.Preference{Predicate: d.predicate(), Weight: float64(d.IntN(21) - 10)})
+	}
+	if d.chance(20) {
+		s.Spread = orbit.Domains{Level: "rack", Names: []string{"r0", "r2"}}
+	}
+	if d.chance(20) {
+		s.Group = pick(d, "g1", "g2", "g3")
+		s.Near = orbit.Near{Group: pick(d, s.Group, s.Group, "g1"), Level: "rack"}
+	}
+	return s
+}
+
+// predicate draws a condition on labels, with every operator that there is.
+func (d dice) predicate() orbit.Predicate {
+	return pick(d,
+		orbit.Predicate{Key: "kind", Op: "In", Values: []string{"a"}},
+		orbit.Predicate{Key: "kind", Op: "NotIn", Values: []string{"a", ""}},
+		orbit.Predicate{Key: "cores", Op: "Exists"},
+		orbit.Predicate{Key: "cores", Op: "DoesNotExist"},
+		orbit.Predicate{Key: "cores", Op: "Gt", Values: []string{"8"}},
+		orbit.Predicate{Key: "cores", Op: "Lt", Values: []string{"8"}},
+	)
+}
+
+// gang draws a gang of up to three roles, with minimums and levels or without. Its class is its specs'.
+func (d dice) gang(p pair) *orbit.Gang {
+	g := &orbit.Gang{Loose: d.chance(25)}
+	g.Levels = pick(d, nil, []string{"rack"}, []string{"rack", "block"})
+	for i := range 1 + d.IntN(3) {
+		role := orbit.Role{Name: fmt.Sprint("role", i), Spec: d.spec(p), Members: make([]orbit.CapsuleID, 1+d.IntN(4))}
+		if d.chance(40) {
+			role.Min = 1 + d.IntN(len(role.Members))
+		}
+		g.Roles = append(g.Roles, role)
+	}
+	return g
+}

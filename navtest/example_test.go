@@ -1,0 +1,55 @@
+package navtest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/navtest"
+)
+
+// packer is an importer's navigator: batch work, packed onto the fullest node that takes it.
+type packer struct{ placement orbit.Indexed }
+
+func newPacker() orbit.Navigator {
+	fullest := func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
+		return float64(n.Free()[orbit.CPU]), float64(n.Free()[orbit.Memory])
+	}
+	return &packer{orbit.Indexed{Score: orbit.ScoreFunc(fullest)}}
+}
+
+func (p *packer) Claims(_ string, class orbit.AppClass) bool { return class == orbit.Batch }
+
+func (p *packer) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+	p.placement.Sync(view)
+	for _, c := range pending {
+		if err := ctx.Err(); err != nil {
+			return plan, err
+		}
+		choice, err := p.placement.Best(c.Spec)
+		if err != nil {
+			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: err})
+			continue
+		}
+		plan.Proposals = append(plan.Proposals, p.placement.Reserve(c, choice))
+	}
+	return plan, nil
+}
+
+// An importer's test is one line. This navigator has forgotten that a gang may come with the class Batch, and
+// the rule "gangs" says so; until that is mended it is skipped here, with the reason.
+func TestPacker(t *testing.T) {
+	navtest.Suite{Skip: map[string]string{"gangs": "our gangs have the class Gang"}}.Run(t, newPacker)
+}
+
+// Check returns what is broken, for tools that are no test.
+func ExampleSuite_Check() {
+	for _, broken := range (navtest.Suite{}).Check(newPacker) {
+		fmt.Println("breaks", broken.Case)
+		fmt.Println(broken.Err)
+	}
+	// Output:
+	// breaks gangs
+	// plan on revision 26: capsule "capsule-00002" is placed; it is a member of gang "gang-0001", and the navigator does not claim gangs
+}

@@ -1,0 +1,60 @@
+package navtest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: a *NoFit is said only of a single capsule that fits on no node, given what the plan itself takes
+// and gives back.
+//
+// Why: the engine puts the whole class aside for it, until a node changes or half a minute has passed. A
+// scheduler that evicted and then planned in the same pass took the room for taken still, and left work
+// behind that fitted (SCENARIOS 21, nomad #27820; I10).
+//
+// A navigator that leaves out nodes which the ledger would accept, to keep some headroom, say, should give
+// another reason than *NoFit, or skip this rule. Gangs and capsules that want company are not judged here:
+// what fits them is more than a node.
+
+func checkExhaustion(t *trial) {
+	t.scripts(nil, func(w *world, c *call) { t.must(c.falseNoFit()) })
+	for _, p := range t.singles() {
+		t.where = fmt.Sprintf("%s %v, a full node has been emptied: ", p.module, p.class)
+		w := t.world()
+		w.put(large("node-only", "r0", "b0"))
+		first := small(p)
+		first.Envelope.Reservation[orbit.CPU] = 16_000
+		w.settle("the node is empty", w.submit(first, 1), nil)
+		second := small(p)
+		second.Envelope.Reservation[orbit.CPU] = 15_000
+		ids := w.submit(second, 1)
+		w.pass()
+		for c := range w.state().On("node-only") {
+			w.commit(orbit.Release{Capsule: c.ID, Final: true})
+		}
+		w.settle("the node is empty again", ids, func(c *call) { t.must(c.falseNoFit()) })
+	}
+}
+
+// falseNoFit says which capsule is said to fit nowhere and would fit.
+func (c *call) falseNoFit() error {
+	end, err := c.replay()
+	if err != nil {
+		return nil // the rule "capacity" says that
+	}
+	for _, u := range c.plan.Unplaced {
+		var nofit *orbit.NoFit
+		if u.Capsule == nil || u.Capsule.Gang != "" || u.Capsule.Spec.Near.Group != "" || !errors.As(u.Why, &nofit) {
+			continue
+		}
+		for n := range end.Nodes() {
+			if n.Fits(u.Capsule.Spec) {
+				return fmt.Errorf("plan on revision %d: capsule %q is said to fit nowhere (%w), and fits on node %q, of which %v is free",
+					c.state.Revision(), u.Capsule.ID, u.Why, n.Node.ID, n.Free())
+			}
+		}
+	}
+	return nil
+}

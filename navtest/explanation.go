@@ -1,0 +1,98 @@
+package navtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: every capsule that was handed over is either placed by a proposal of the plan or in Unplaced, with
+// a Why that says something; never both, and not twice.
+//
+// Why: "pending" without a reason is what operators of schedulers hate most. The engine relies on it too: it
+// parks the class of a capsule whose Why is a *NoFit, so a capsule that is placed as well would have its class
+// put aside.
+
+func checkExplanation(t *trial) {
+	t.where = "work that cannot be placed: "
+	w := t.world()
+	w.racks(2)
+	for _, p := range t.mine {
+		for _, spec := range impossible(p) {
+			w.submit(spec, 3)
+		}
+		w.submit(small(p), 3)
+	}
+	for _, p := range t.rest {
+		if p.class != orbit.GangClass { // nobody claims it, but it is assigned here
+			w.submitTo(me, small(p), 2)
+		}
+	}
+	for range 3 {
+		if c := w.pass(); c != nil {
+			t.must(c.unaccounted())
+		}
+	}
+	t.where = ""
+	t.scripts(nil, func(w *world, c *call) { w.t.must(c.unaccounted()) })
+}
+
+// impossible are specs that no node of racks takes.
+func impossible(p pair) []*orbit.Spec {
+	large, where, device, company := small(p), small(p), small(p), small(p)
+	large.Envelope.Reservation[orbit.CPU] = 1 << 40
+	where.Require = []orbit.Predicate{{Key: "kind", Op: "In", Values: []string{"none such"}}}
+	device.Devices = orbit.DeviceRequest{Count: 9, Milli: 1000}
+	company.Near = orbit.Near{Group: "nobody", Level: "rack"}
+	return []*orbit.Spec{large, where, device, company}
+}
+
+// unaccounted says which capsule is not accounted for, or twice.
+func (c *call) unaccounted() error {
+	placed, unplaced := map[orbit.CapsuleID]bool{}, map[orbit.CapsuleID]bool{}
+	for _, place := range c.places() {
+		placed[place.Capsule] = true
+	}
+	for _, u := range c.plan.Unplaced {
+		id := idOf(u.Capsule)
+		why := ""
+		switch {
+		case u.Capsule == nil:
+			why = "a nil capsule is said to be unplaced"
+		case c.state.Capsule(id) == nil || !c.state.Capsule(id).Pending():
+			why = fmt.Sprintf("capsule %q is said to be unplaced, and is not pending", id)
+		case unplaced[id]:
+			why = fmt.Sprintf("capsule %q is said twice to be unplaced", id)
+		case placed[id]:
+			why = fmt.Sprintf("capsule %q is said to be unplaced (%v), and is placed as well", id, u.Why)
+		case u.Why == nil || strings.TrimSpace(u.Why.Error()) == "":
+			why = fmt.Sprintf("capsule %q is unplaced, and nothing says why", id)
+		}
+		if why != "" {
+			return fmt.Errorf("plan on revision %d: %s", c.state.Revision(), why)
+		}
+		unplaced[id] = true
+	}
+	for _, capsule := range c.pending {
+		if !placed[capsule.ID] && !unplaced[capsule.ID] {
+			return fmt.Errorf("plan on revision %d: capsule %q was handed over, and is neither placed nor explained", c.state.Revision(), capsule.ID)
+		}
+	}
+	return nil
+}
+
+// idOf is the id of a capsule, if there is one.
+func idOf(c *orbit.Capsule) orbit.CapsuleID {
+	if c == nil {
+		return ""
+	}
+	return c.ID
+}
+
+// parks reports whether an engine puts the class aside for this reason.
+func parks(why error) bool {
+	var nofit *orbit.NoFit
+	return errors.As(why, &nofit)
+}

@@ -1,0 +1,72 @@
+package navtest
+
+import (
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: a plan rests on the view that it is given and on no earlier one: it names the nodes that there
+// are, as they are, places what is pending now, and says the view's revision or none.
+//
+// Why: navigators keep indexes between passes. One that misses a change, or keeps a view, plans for a
+// cluster that is no more, and the ledger refuses it for ever. A score that was computed before a node
+// changed and kept after it shipped (SCENARIOS 7, kubernetes #62921), as did a plan that read two revisions
+// (SCENARIOS 8, kubernetes #75617; I8).
+
+func checkFreshness(t *trial) {
+	w := t.world()
+	w.racks(t.plenty())
+	w.settle("it fits easily", w.easy(t.mine), func(c *call) { t.must(c.stale()) })
+	for round := range 3 {
+		t.where = fmt.Sprintf("all nodes have been replaced, %d: ", round)
+		w.replace(round)
+		w.settle("it fits easily on the new nodes", w.easy(t.mine), func(c *call) { t.must(c.stale()) })
+	}
+	t.where = ""
+	t.scripts(nil, func(w *world, c *call) { t.must(c.stale()) })
+}
+
+// replace drains all nodes or lets them go, and lets as many new ones join, some under the id of one that
+// has left, in another rack.
+func (w *world) replace(round int) {
+	i := 0
+	for n := range w.state().Nodes() {
+		if n.Node.Unschedulable {
+			continue
+		}
+		id := fmt.Sprintf("node-%d-%02d", round, i)
+		gone := orbit.RemoveNode{Node: n.Node.ID}
+		switch {
+		case w.attempt(gone) == nil && i%2 == 0:
+			id = string(n.Node.ID)
+		case n.Capsules > 0:
+			drained := *n.Node
+			drained.Unschedulable = true
+			w.commit(orbit.PutNode{Node: drained})
+		}
+		w.put(large(id, fmt.Sprint("r", i%3+round), fmt.Sprint("b", round)))
+		i++
+	}
+}
+
+// stale says which proposal does not rest on the view.
+func (c *call) stale() error {
+	for i, p := range c.plan.Proposals {
+		if p.View != 0 && p.View != c.state.Revision() {
+			return fmt.Errorf("plan on revision %d: proposal %d says that it was planned on revision %d", c.state.Revision(), i, p.View)
+		}
+	}
+	for _, place := range c.places() {
+		capsule, n := c.state.Capsule(place.Capsule), c.state.Node(place.Node)
+		switch {
+		case n == nil:
+			return fmt.Errorf("plan on revision %d: capsule %q is placed on node %q, which is not a member", c.state.Revision(), place.Capsule, place.Node)
+		case n.Node.Unschedulable:
+			return fmt.Errorf("plan on revision %d: capsule %q is placed on node %q, which is unschedulable", c.state.Revision(), place.Capsule, place.Node)
+		case capsule == nil || capsule.Released():
+			return fmt.Errorf("plan on revision %d: capsule %q is placed, which there is not any more", c.state.Revision(), place.Capsule)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package navtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: a hold that a plan makes ends, after the view's instant and within Suite.HoldFor of it.
+//
+// Why: a hold counts as use, for everybody. Reservations without an end outlived whoever had made them and kept
+// nodes empty for good (SCENARIOS 25, YUNIKORN-3092; I11).
+
+func checkHolds(t *trial) {
+	t.scripts(func(w *world) {
+		var now time.Time
+		w.ask = func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			now = view.Now()
+			return w.under.Plan(ctx, view, pending)
+		}
+		w.during = func(c *call) error { return c.endless(now, t.HoldFor) }
+	}, nil)
+}
+
+// endless says which hold of a plan does not end in time.
+func (c *call) endless(now time.Time, most time.Duration) error {
+	for i, p := range c.plan.Proposals {
+		for _, do := range p.Do {
+			h, ok := do.(orbit.Hold)
+			if !ok {
+				continue
+			}
+			if lasts := h.Ends.Sub(now); lasts <= 0 || lasts > most {
+				return fmt.Errorf("plan on revision %d: proposal %d makes hold %q, which ends %v after the view's instant; it must be more than nothing and at most %v",
+					c.state.Revision(), i, h.ID, lasts, most)
+			}
+		}
+	}
+	return nil
+}

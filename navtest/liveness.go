@@ -1,0 +1,50 @@
+package navtest
+
+import "github.com/orbitsched/orbit"
+
+// The rule: in a real engine on an in-memory ledger, with nobody else there, all work that fits easily is
+// placed within Suite.Passes passes: beside work of higher priority that fits nowhere, when the engine hands
+// over less at a time than a gang has members, and when more comes later.
+//
+// Why: a navigator can keep every other rule by never placing anything. Each plan must get on with the work
+// (I11), and one class that fits nowhere must not stop the others.
+
+func checkLiveness(t *trial) {
+	for _, most := range []int{0, 7, 3} {
+		w := t.world()
+		w.engine.ParkFor, w.engine.MaxPlan = 0, most // parks for as long as in production
+		w.racks(t.plenty())
+		w.settle("there is nothing else", w.easy(t.mine), nil)
+		for _, p := range t.mine {
+			for _, spec := range impossible(p) {
+				spec.Priority = 10
+				w.submit(spec, 5)
+			}
+		}
+		w.settle("there is also work of higher priority that fits nowhere", w.easy(t.mine), nil)
+	}
+	t.draws()
+}
+
+// draws has work of random shapes, none larger than a small part of a node.
+func (t *trial) draws() {
+	t.draw(func(d dice) {
+		w := t.world()
+		w.racks(t.plenty())
+		var ids []orbit.CapsuleID
+		for range 1 + d.IntN(6) {
+			spec := small(pick(d, t.mine...))
+			spec.Priority = d.Int32N(3)
+			spec.Envelope.Reservation[orbit.CPU] = pick[int64](d, 0, 100, 500)
+			spec.Envelope.Reservation[own] = d.Int64N(2)
+			if d.chance(30) {
+				spec.Devices = orbit.DeviceRequest{Count: 1, Milli: pick(d, 100, 250)}
+			}
+			if d.chance(30) {
+				spec.Require = []orbit.Predicate{{Key: "kind", Op: "In", Values: []string{"a", "b"}}}
+			}
+			ids = append(ids, w.submit(spec, 1+d.IntN(10))...)
+		}
+		w.settle("it fits easily", ids, nil)
+	})
+}

@@ -1,0 +1,163 @@
+package navtest
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: there is no constellation and no work that a ledger takes and that makes a navigator panic, fail,
+// leave something out or plan what cannot be.
+//
+// Why: the first day of a cluster has no nodes, its last one only drained ones, and somebody will ask for
+// everything. Requests of the largest integer wrapped and fitted (SCENARIOS 11, kubernetes #102134; I14), one
+// hostile request changed everybody's books (SCENARIOS 12, KAI-Scheduler #1873), nodes that left and came back
+// were counted twice (SCENARIOS 6, kubernetes #95124), and one score that was no number stopped all others
+// (SCENARIOS 28, kubernetes #122066).
+
+// oddWorlds are constellations, and what happens to them after the first pass, if anything.
+var oddWorlds = []struct {
+	name string
+	make func(*world)
+	then func(*world)
+}{
+	{"there are no nodes", func(*world) {}, func(w *world) { w.racks(1) }},
+	{"all nodes are drained", func(w *world) { w.racks(2); w.drain(true) }, func(w *world) { w.drain(false) }},
+	{"one node has nothing", func(w *world) { w.put(orbit.Node{ID: "empty"}) }, nil},
+	{"one node has all there can be", func(w *world) { w.put(immense("immense")) }, func(w *world) { w.put(immense("another")) }},
+	{"all nodes have gone", func(w *world) { w.racks(1) }, func(w *world) { w.goAway() }},
+	{"nodes have left and come back", func(w *world) { w.racks(1) }, func(w *world) { w.goAway(); w.racks(1) }},
+	{"capacity has shrunk to nothing", func(w *world) { w.racks(1) }, func(w *world) { w.shrink() }},
+	{"the ledger takes 8 commitments in a proposal", func(w *world) { w.takesLittle() }, func(w *world) { w.racks(2) }},
+	{"no node has a label", func(w *world) { w.racks(1); w.strip(nil) }, func(w *world) { w.strip(map[string]string{"rack": ""}) }},
+}
+
+func checkOddWorlds(t *trial) {
+	for _, odd := range oddWorlds {
+		t.where = odd.name + ": "
+		w := t.world()
+		odd.make(w)
+		for _, p := range t.mine {
+			for _, spec := range oddSpecs(p) {
+				w.submit(spec, 3)
+			}
+		}
+		w.oddPasses(t.gangs())
+		if odd.then != nil {
+			odd.then(w)
+			w.oddPasses(false)
+		}
+	}
+	t.where = "nothing is pending: "
+	w := t.world()
+	w.racks(1)
+	w.submit(small(t.mine[0]), 1)
+	w.ask = func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		for _, none := range [][]*orbit.Capsule{nil, {}} {
+			if plan, err := w.under.Plan(ctx, view, none); err != nil || len(plan.Unplaced) > 0 {
+				return plan, fmt.Errorf("of nothing %d capsules are unplaced, and the error is %w", len(plan.Unplaced), err)
+			}
+		}
+		return w.under.Plan(ctx, view, pending)
+	}
+	w.pass()
+}
+
+// oddPasses plans a few times, with a capsule of GangClass in no gang if gangs are claimed.
+func (w *world) oddPasses(lone bool) {
+	for _, p := range w.t.mine {
+		if lone && p.class == orbit.GangClass {
+			w.commit(orbit.Submit{IDs: w.ids(2), Spec: w.adapt(small(p))})
+		}
+	}
+	for range 3 {
+		c := w.pass()
+		if c == nil {
+			continue
+		}
+		_, err := c.replay()
+		w.t.must(err)
+		w.t.must(w.t.trespass(c))
+		w.t.must(c.unaccounted())
+	}
+}
+
+// oddSpecs ask for nothing, for everything, or strangely.
+func oddSpecs(p pair) []*orbit.Spec {
+	nothing := &orbit.Spec{Module: p.module, Class: p.class}
+	most, half, wish, devices := small(p), small(p), small(p), small(p)
+	for d := range most.Envelope.Reservation {
+		most.Envelope.Reservation[d] = math.MaxInt64
+		half.Envelope.Reservation[d] = math.MaxInt64/2 + 1
+	}
+	most.Priority, nothing.Priority = math.MaxInt32, math.MinInt32
+	wish.Prefer = []orbit.Preference{
+		{Predicate: orbit.Predicate{Key: "rack", Op: "Exists"}, Weight: 1e100},
+		{Predicate: orbit.Predicate{Key: "rack", Op: "DoesNotExist"}, Weight: -1e100},
+	}
+	wish.Spread = orbit.Domains{Level: "no such level", Names: []string{"", "x"}}
+	devices.Devices = orbit.DeviceRequest{Count: orbit.MaxDevices, Milli: 1000, Models: []string{"", "no such model"}}
+	return []*orbit.Spec{nothing, most, half, small(p), wish, devices}
+}
+
+// takesLittle makes a world whose ledger takes short proposals only, with more work of one class than that.
+func (w *world) takesLittle() {
+	w.ledger.Bounds = orbit.Limits{Commitments: 8, Preconditions: 8}
+	w.racks(1)
+	for _, p := range w.t.singles() {
+		w.submit(small(p), 30)
+	}
+}
+
+// immense is a node with as much of everything as can be counted.
+func immense(id orbit.NodeID) orbit.Node {
+	n := orbit.Node{ID: id, Labels: map[string]string{"rack": "r0"}, Devices: orbit.Devices{Model: "m1", Count: orbit.MaxDevices}}
+	for d := range n.Capacity {
+		n.Capacity[d] = math.MaxInt64
+	}
+	return n
+}
+
+// change gives every node another description.
+func (w *world) change(f func(*orbit.Node)) {
+	for n := range w.state().Nodes() {
+		node := *n.Node
+		f(&node)
+		w.commit(orbit.PutNode{Node: node})
+	}
+}
+
+// drain drains all nodes, or takes them back.
+func (w *world) drain(on bool) { w.change(func(n *orbit.Node) { n.Unschedulable = on }) }
+
+// shrink leaves nothing of capacities, and no device healthy.
+func (w *world) shrink() {
+	w.change(func(n *orbit.Node) {
+		n.Capacity = orbit.Resources{}
+		n.Devices.Unhealthy = 1<<n.Devices.Count - 1
+	})
+}
+
+// strip gives all nodes these labels.
+func (w *world) strip(labels map[string]string) {
+	w.change(func(n *orbit.Node) { n.Labels = labels })
+}
+
+// goAway lets all nodes leave, with what is on them going back to pending, and what is held there free.
+func (w *world) goAway() {
+	s := w.state()
+	for n := range s.Nodes() {
+		var do []orbit.Commitment
+		for c := range s.On(n.Node.ID) {
+			do = append(do, orbit.Release{Capsule: c.ID})
+		}
+		for h := range s.Holds() {
+			if h.Node == n.Node.ID {
+				do = append(do, orbit.Release{Hold: h.ID})
+			}
+		}
+		w.commit(append(do, orbit.RemoveNode{Node: n.Node.ID})...)
+	}
+}

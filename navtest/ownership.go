@@ -1,0 +1,133 @@
+package navtest
+
+import (
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: a plan places pending capsules that are the navigator's: those that are assigned to its engine,
+// and of those that nobody is assigned the ones that it claims. It need not have been handed them. It takes
+// no capsule and no hold away from anybody else, places none twice, and leaves the nodes to whoever runs
+// them.
+//
+// Why: claims divide the work without a coordinator only if everybody keeps to them. The ledger cannot tell
+// whose a capsule is; it only sees to it that one of two placements loses, and that need not be the right one
+// (SCENARIOS 3, kubernetes #50916).
+
+func checkOwnership(t *trial) {
+	t.where = "among the work of others: "
+	t.amongOthers()
+	t.where = ""
+	t.scripts(nil, func(w *world, c *call) { w.t.must(t.trespass(c)) })
+}
+
+// amongOthers mixes work that is the navigator's with all kinds that is not, of which all could be placed.
+func (t *trial) amongOthers() {
+	w := t.world()
+	w.engine.MaxPlan = 7 // so that some of its own is not handed over
+	w.racks(t.plenty())
+	for _, p := range t.rest {
+		w.submit(small(p), 2)
+	}
+	for _, p := range t.mine {
+		w.submitTo(other, small(p), 2)
+	}
+	w.commit(orbit.Hold{ID: "of others", Node: "node-r0-00", Room: orbit.Resources{orbit.CPU: 1}, For: other, Ends: never})
+	_, err := w.occupy("node-r1-00", orbit.Resources{orbit.CPU: 1}, "")
+	t.must(err)
+	gone := w.submit(small(t.mine[0]), 2)
+	w.commit(orbit.Release{Capsule: gone[0], Final: true}, orbit.Release{Capsule: gone[1], Final: true})
+	mine := w.easy(t.mine)
+	for _, p := range t.singles() {
+		mine = append(mine, w.submitTo(me, small(p), 2)...)
+	}
+	for range 2 * t.Passes {
+		if c := w.pass(); c != nil {
+			t.must(t.trespass(c))
+		}
+	}
+	if id := w.firstPending(mine); id != "" {
+		t.failf("its own capsule %q is not placed", id)
+	}
+}
+
+// trespass says what the plan does that is not the navigator's to do, following it from proposal to
+// proposal: what one has released another may place.
+func (t *trial) trespass(c *call) error {
+	placed := map[orbit.CapsuleID]bool{}
+	for i, p := range c.plan.Proposals {
+		for _, do := range p.Do {
+			if why := t.offence(c.state, do, placed); why != "" {
+				return fmt.Errorf("plan on revision %d: proposal %d %s", c.state.Revision(), i, why)
+			}
+		}
+	}
+	return nil
+}
+
+// offence says what is wrong with one commitment, "" if nothing is. Placed is what the plan has made of
+// capsules so far, where that differs from the state.
+func (t *trial) offence(s *orbit.State, do orbit.Commitment, placed map[orbit.CapsuleID]bool) string {
+	switch do := do.(type) {
+	case orbit.Place:
+		return t.misplaced(s, do.Capsule, placed)
+	case orbit.Release:
+		if h, there := s.Hold(do.Hold); do.Hold != "" && there && h.For == other {
+			return fmt.Sprintf("releases hold %q, which is for %q", do.Hold, other)
+		}
+		if do.Capsule != "" {
+			placed[do.Capsule] = false
+			return t.foreign(s, do.Capsule, "releases")
+		}
+	case orbit.Assign:
+		return t.foreign(s, do.Capsule, "assigns")
+	case orbit.PutNode, orbit.RemoveNode:
+		return fmt.Sprintf("changes the constellation (%T)", do)
+	}
+	return ""
+}
+
+// misplaced says why a capsule may not be placed now.
+func (t *trial) misplaced(s *orbit.State, id orbit.CapsuleID, placed map[orbit.CapsuleID]bool) string {
+	if why := t.foreign(s, id, "places"); why != "" {
+		return why
+	}
+	c := s.Capsule(id)
+	is, touched := placed[id]
+	placed[id] = true
+	switch {
+	case touched && is:
+		return fmt.Sprintf("places capsule %q, which the same plan has placed already", id)
+	case !touched && c.Placed():
+		return fmt.Sprintf("places capsule %q, which is on node %q", id, c.Node)
+	case c.Released():
+		return fmt.Sprintf("places capsule %q, which has been released for good", id)
+	}
+	return ""
+}
+
+// foreign says whose a capsule is, if it is not the navigator's.
+func (t *trial) foreign(s *orbit.State, id orbit.CapsuleID, does string) string {
+	c := s.Capsule(id)
+	switch {
+	case c == nil:
+		return fmt.Sprintf("%s capsule %q, which there is not", does, id)
+	case c.Owner == me:
+	case c.Owner != "":
+		return fmt.Sprintf("%s capsule %q, which is assigned to %q", does, id, c.Owner)
+	case !t.owns(pair{c.Spec.Module, c.Spec.Class}):
+		return fmt.Sprintf("%s capsule %q of module %q and class %v, which it does not claim", does, id, c.Spec.Module, c.Spec.Class)
+	}
+	return ""
+}
+
+// owns reports whether a pair is the navigator's.
+func (t *trial) owns(p pair) bool {
+	for _, q := range t.mine {
+		if p == q {
+			return true
+		}
+	}
+	return false
+}

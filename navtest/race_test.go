@@ -1,0 +1,5 @@
+//go:build race
+
+package navtest_test
+
+func init() { raceDetector, worlds = true, 8 }

@@ -1,0 +1,67 @@
+package navtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: Plan writes to nothing that it is given: not to the slice of pending capsules, whose order others
+// may rely on, and not to the capsules, specs, nodes and gangs behind it, which are the ledger's own.
+//
+// Why: all engines of a process and the ledger itself share one state. Whoever writes to it changes what others
+// plan on and what the referee judges by, silently, for good, and races with all of them. Equal specs are even one
+// for all ledgers of a process: a test of such a navigator spoils those that come after it.
+//
+// How: the state's dump, which has every record in it, is taken before and after and compared, and Verify
+// recounts what dumps leave out. A write that is undone before Plan returns is seen by the race detector at most.
+
+func checkReadOnly(t *trial) {
+	t.scripts(func(w *world) {
+		var before []byte
+		var given, kept []*orbit.Capsule
+		w.ask = func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			before = dump(view.State())
+			given, kept = pending, slices.Clone(pending)
+			return w.under.Plan(ctx, view, pending)
+		}
+		w.during = func(c *call) error {
+			if !slices.Equal(given, kept) {
+				return fmt.Errorf("plan on revision %d: the slice of pending capsules has been written to; clone it", c.state.Revision())
+			}
+			if err := changed(before, dump(c.state)); err != nil {
+				return fmt.Errorf("plan on revision %d has written to what is the ledger's: %w", c.state.Revision(), err)
+			}
+			if err := c.state.Verify(); err != nil {
+				return fmt.Errorf("plan on revision %d has written to what is the ledger's: %w", c.state.Revision(), err)
+			}
+			return nil
+		}
+	}, nil)
+}
+
+// dump writes a state down.
+func dump(s *orbit.State) []byte {
+	var b bytes.Buffer
+	if err := s.Dump(&b); err != nil {
+		fmt.Fprintf(&b, "\ncannot be dumped: %v", err)
+	}
+	return b.Bytes()
+}
+
+// changed quotes the first line that two dumps differ in.
+func changed(before, after []byte) error {
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	was, is := bytes.Split(before, []byte("\n")), bytes.Split(after, []byte("\n"))
+	for i := range min(len(was), len(is)) {
+		if !bytes.Equal(was[i], is[i]) {
+			return fmt.Errorf("was\n\t%s\nand is\n\t%s", was[i], is[i])
+		}
+	}
+	return fmt.Errorf("it had %d records and has %d", len(was), len(is))
+}

@@ -1,0 +1,76 @@
+package navtest
+
+import (
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The rule: room that is given back is used, also if that happens while a plan runs that found none; and a
+// capsule that comes back to pending is placed again, as often as it comes back.
+//
+// Why: work whose room came free while it was being planned was put to sleep, and nothing woke it (SCENARIOS
+// 19, nomad #1199; I11); so does a navigator that keeps lists of its own of what is done and what is hopeless.
+// Here the engine parks as it does in production, which is for 30 s unless a change could help.
+
+func checkRecovery(t *trial) {
+	w := t.world()
+	w.engine.ParkFor = 0 // its default
+	w.racks(t.plenty())
+	var others []orbit.CapsuleID
+	for n := range w.state().Nodes() {
+		id, err := w.occupy(n.Node.ID, n.Free(), "")
+		t.must(err)
+		others = append(others, id)
+	}
+	mine := w.easy(t.mine)
+	released := false
+	w.during = func(*call) (err error) {
+		if !released {
+			err = w.attempt(final(others)...)
+		}
+		released = true
+		return err
+	}
+	t.where = "all nodes were full, and have come free while it planned: "
+	w.settle("it fits easily", mine, nil)
+
+	for i := range 3 {
+		t.where = fmt.Sprintf("all its capsules have been evicted, %d: ", i)
+		w.evict(mine)
+		w.settle("it fits easily", mine, func(c *call) { t.must(t.trespass(c)) })
+	}
+	for _, p := range t.mine {
+		t.fullAgain(p)
+	}
+}
+
+// fullAgain fills all nodes with the navigator's own capsules, which are evicted time and again. Whoever counts
+// them twice, or counts what is gone, has nothing left.
+func (t *trial) fullAgain(p pair) {
+	w := t.world()
+	w.racks(2)
+	mine := w.submit(whole(p), 6)
+	for i := range 3 {
+		t.where = fmt.Sprintf("six capsules have been evicted from the six nodes that they fill, %d times: ", i)
+		w.settle("it fits exactly", mine, nil)
+		w.evict(mine)
+	}
+}
+
+// evict releases capsules back to pending, in one go.
+func (w *world) evict(ids []orbit.CapsuleID) {
+	do := make([]orbit.Commitment, 0, len(ids))
+	for _, id := range ids {
+		do = append(do, orbit.Release{Capsule: id})
+	}
+	w.commit(do...)
+}
+
+// final releases capsules for good.
+func final(ids []orbit.CapsuleID) (do []orbit.Commitment) {
+	for _, id := range ids {
+		do = append(do, orbit.Release{Capsule: id, Final: true})
+	}
+	return do
+}

@@ -1,0 +1,141 @@
+package navtest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Nodes and work, and how they come into a world.
+
+// put lets nodes join or change.
+func (w *world) put(nodes ...orbit.Node) {
+	for _, n := range nodes {
+		if w.t.Node != nil {
+			labels := make(map[string]string, len(n.Labels))
+			for k, v := range n.Labels {
+				labels[k] = v
+			}
+			n.Labels = labels
+			w.t.Node(&n)
+		}
+		w.commit(orbit.PutNode{Node: n})
+	}
+}
+
+// large is a node on which a lot fits, in a rack of a block.
+func large(id string, rack, block string) orbit.Node {
+	n := orbit.Node{ID: orbit.NodeID(id), Labels: map[string]string{"rack": rack, "block": block, "zone": "z0", "kind": "a", "cores": "16"}}
+	n.Capacity = orbit.Resources{orbit.CPU: 16_000, orbit.Memory: 64 << 30, orbit.Disk: 1 << 40, orbit.Slots: 1000, own: 100}
+	n.Devices = orbit.Devices{Model: "m1", Count: 8}
+	return n
+}
+
+// racks makes so many large nodes in each of the racks r0 to r2, of which the first two are one block. Every
+// pair that is the navigator's has room for 32 capsules of a core, on a third of the nodes.
+func (w *world) racks(each int) {
+	for rack := range 3 {
+		for i := range each {
+			w.put(large(fmt.Sprintf("node-r%d-%02d", rack, i), fmt.Sprint("r", rack), fmt.Sprint("b", rack/2)))
+		}
+	}
+}
+
+// plenty is how many nodes a rack needs so that the work of all pairs, up to 32 cores each, fits into each
+// of the racks.
+func (t *trial) plenty() int { return 2*len(t.mine) + 2 }
+
+// small is what a capsule of the pair asks for if it is to fit easily: a core.
+func small(p pair) *orbit.Spec {
+	s := &orbit.Spec{Module: p.module, Class: p.class}
+	s.Envelope.Reservation = orbit.Resources{orbit.CPU: 1000, orbit.Memory: 1 << 30}
+	return s
+}
+
+// whole is a capsule as large as a node of racks.
+func whole(p pair) *orbit.Spec {
+	spec := small(p)
+	spec.Envelope.Reservation[orbit.CPU] = 16_000
+	return spec
+}
+
+// submit makes n capsules of a spec: one gang, of one role and without levels, if they are of GangClass,
+// else single ones.
+func (w *world) submit(spec *orbit.Spec, n int) []orbit.CapsuleID { return w.submitTo("", spec, n) }
+
+// submitTo is submit for an owner.
+func (w *world) submitTo(owner string, spec *orbit.Spec, n int) []orbit.CapsuleID {
+	if spec.Class == orbit.GangClass {
+		return w.submitGang(owner, &orbit.Gang{Roles: []orbit.Role{{Name: "all", Spec: spec, Members: make([]orbit.CapsuleID, n)}}})
+	}
+	ids := w.ids(n)
+	w.commit(orbit.Submit{IDs: ids, Spec: w.adapt(spec), Owner: owner})
+	return ids
+}
+
+// submitGang submits a gang, of which the ids are still to be given, and returns its members.
+func (w *world) submitGang(owner string, g *orbit.Gang) (all []orbit.CapsuleID) {
+	w.made++
+	if g.ID == "" {
+		g.ID = orbit.GangID(fmt.Sprintf("gang-%04d", w.made))
+	}
+	for i := range g.Roles {
+		role := &g.Roles[i]
+		role.Members = w.ids(len(role.Members))
+		role.Spec = w.adapt(role.Spec)
+		all = append(all, role.Members...)
+	}
+	w.commit(orbit.Submit{Gang: g, Owner: owner})
+	return all
+}
+
+// ids makes new ones.
+func (w *world) ids(n int) []orbit.CapsuleID {
+	ids := make([]orbit.CapsuleID, n)
+	for i := range ids {
+		w.made++
+		ids[i] = orbit.CapsuleID(fmt.Sprintf("capsule-%05d", w.made))
+	}
+	return ids
+}
+
+// adapt gives a spec what the importer's navigator wants of it.
+func (w *world) adapt(spec *orbit.Spec) *orbit.Spec {
+	if w.t.Spec == nil {
+		return spec
+	}
+	s := *spec
+	s.Require, s.Prefer = slices.Clone(s.Require), slices.Clone(s.Prefer)
+	w.t.Spec(&s)
+	return &s
+}
+
+// easy submits work that fits easily on racks(plenty): for each of the pairs two kinds of capsules, or two
+// gangs with two roles that keep to a rack.
+func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
+	for _, p := range pairs {
+		light := small(p)
+		light.Envelope.Reservation[orbit.CPU] = 500
+		if p.class != orbit.GangClass {
+			ids = append(ids, w.submit(small(p), 6)...)
+			ids = append(ids, w.submit(light, 6)...)
+			continue
+		}
+		for range 2 {
+			ids = append(ids, w.submitGang("", &orbit.Gang{Levels: []string{"rack"}, Roles: []orbit.Role{
+				{Name: "worker", Spec: small(p), Members: make([]orbit.CapsuleID, 4), Min: 3},
+				{Name: "server", Spec: light, Members: make([]orbit.CapsuleID, 2)},
+			}})...)
+		}
+	}
+	return ids
+}
+
+// occupy lets somebody else place a new capsule of this size on a node, a member of a group if one is named.
+// It fails if that does not fit there.
+func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
+	id := w.ids(1)[0]
+	spec := &orbit.Spec{Module: other, Group: group, Envelope: orbit.Envelope{Reservation: room}}
+	return id, w.attempt(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec, Owner: other}, orbit.Place{Capsule: id, Node: node})
+}
