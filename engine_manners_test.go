@@ -204,3 +204,25 @@ func TestManyUnplacedHeadsDoNotStarveOthers(t *testing.T) {
 		assert.Equal(t, NodeID("n"), where(t, l, "good"))
 	})
 }
+
+// A navigator that makes a hold for what it cannot place, and ends it again, does not keep what is behind that from
+// having its turn: a hold that ends moves no capsule.
+func TestHoldsThatComeAndGoAreNoProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: names("w", 3), Spec: wants(1)}, Submit{IDs: []CapsuleID{"good"}, Spec: wants(2)})
+		picky := &greedy{}
+		nav := NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+			if p[0].ID == "good" {
+				return picky.Plan(ctx, v, p)
+			}
+			do := []Commitment{Hold{ID: "h", Node: "n", Room: Resources{1}, Ends: v.Now().Add(time.Hour)}}
+			if _, there := v.State().Hold("h"); there {
+				do = append([]Commitment{Release{Hold: "h"}}, do...)
+			}
+			return Plan{Proposals: []Proposal{{Do: do}}, Unplaced: []Unplaced{{p[0], errors.New("not today")}}}, nil
+		})
+		plansWithin(t, &Engine{Ledger: l, Navigator: nav, MaxPlan: 1, Backoff: Backoff{Max: 50 * time.Millisecond}})
+		assert.Equal(t, NodeID("n"), where(t, l, "good"))
+	})
+}

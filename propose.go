@@ -122,7 +122,8 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	}
 }
 
-// committed counts a commit. Only one that is new, and moves a capsule, gets the work on.
+// committed counts a commit. Only one that is new, and moves a capsule, gets the work on: a navigator may make holds
+// and end them for ever.
 func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	round.Committed++
 	e.atLeast = max(e.atLeast, at)
@@ -131,8 +132,8 @@ func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	}
 	round.fresh = true
 	for _, c := range p.Do {
-		switch c.(type) {
-		case Place, Release:
+		release, _ := c.(Release)
+		if _, ok := c.(Place); ok || release.Capsule != "" {
 			round.progress = true
 			return
 		}
