@@ -30,9 +30,9 @@ const AnchorNote = "anchor"
 //
 // What holds, whoever else runs on the ledger, other Anchors with stale views among them: a group has at most
 // one anchor while anything of it runs (see anchor_fence.go), its node was fresh when it was placed, every hold
-// ends, and one plan never asks for more than a node has. A member that waits for nobody may be placed by its
-// navigator at the same moment as the anchor, in another domain; members may then follow either. Members of
-// gangs are left to whoever places gangs: no anchor, and no hold if their class is Gang.
+// ends, and one plan never asks for more than a node has. A member that waits for nobody, or for another group, may
+// be placed by its navigator at the same moment as the anchor, in another domain; members may then follow either.
+// Members of gangs are left to whoever places gangs: no anchor, and no hold if their class is Gang.
 //
 // Anchor learns of changes from the view and keeps tables of domains; a plan without a group to start costs
 // what is in its batch and the holds of groups. Among what is of one priority, anchors come first: a proposal of

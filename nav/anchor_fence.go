@@ -23,8 +23,8 @@ import (
 // therefore all groups share a fixed number of them: two groups with one mark cannot start in one plan, and now
 // and then one loses its bet to the other and is planned again.
 //
-// Members that wait for nobody are placed without a fence. One that is placed in the same moment starts the
-// group too, but it is no anchor, and there is still only one of those.
+// Members that wait for nobody, or for another group, are placed without a fence. One that is placed in the same
+// moment starts the group too, but it is no anchor, and there is still only one of those.
 //
 // The anchor's node is bet on with both counters (NodeAt): nothing at all has come to it or left it since the
 // view, hence it is still fresh, in the same domain, and has the room. Nodes with holds for the other members are

@@ -19,6 +19,8 @@ type anchorMerge struct {
 	order    []int
 	priority []int32
 	next     int
+	// Those left out, by position.
+	out []bool
 	// A capsule of each group that it places.
 	placed map[string]orbit.CapsuleID
 }
@@ -26,6 +28,7 @@ type anchorMerge struct {
 // merge looks at what the wrapped navigator has planned.
 func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
 	m := &anchorMerge{anchorPass: p, theirs: theirs, placed: map[string]orbit.CapsuleID{}}
+	m.out = make([]bool, len(theirs.Proposals))
 	for i := range theirs.Proposals {
 		priority := int32(math.MinInt32)
 		for _, do := range theirs.Proposals[i].Do {
@@ -48,34 +51,41 @@ func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
 
 // apply takes from the rooms what proposals of higher priority ask for.
 func (m *anchorMerge) apply(priority int32) {
-	for ; m.next < len(m.order) && m.priority[m.order[m.next]] > priority; m.next++ {
-		m.take(&m.theirs.Proposals[m.order[m.next]], 1)
+	for m.next < len(m.order) && m.priority[m.order[m.next]] > priority {
+		m.admit()
 	}
 }
 
-// settle applies all other proposals and leaves out what does not fit. Without anchors everything does.
+// admit takes what the next proposal asks for, or leaves it out if that does not fit beside the anchors so far.
+// Without anchors everything does.
+func (m *anchorMerge) admit() {
+	i := m.order[m.next]
+	m.next++
+	p := &m.theirs.Proposals[i]
+	if m.take(p, 1) || len(m.anchors) == 0 {
+		return
+	}
+	m.take(p, -1)
+	m.out[i] = true
+	m.leftOut++
+	for _, do := range p.Do {
+		if place, ok := do.(orbit.Place); ok {
+			m.leaveOut(place)
+		}
+	}
+}
+
+// settle takes all other proposals, and leaves the plan with those that fit.
 func (m *anchorMerge) settle() {
 	if len(m.anchors) == 0 {
 		return
 	}
-	out := make([]bool, len(m.order))
-	for _, i := range m.order[m.next:] {
-		p := &m.theirs.Proposals[i]
-		if m.take(p, 1) {
-			continue
-		}
-		m.take(p, -1)
-		out[i] = true
-		m.leftOut++
-		for _, do := range p.Do {
-			if place, ok := do.(orbit.Place); ok {
-				m.leaveOut(place)
-			}
-		}
+	for m.next < len(m.order) {
+		m.admit()
 	}
 	kept := m.theirs.Proposals[:0:0]
 	for i, p := range m.theirs.Proposals {
-		if !out[i] {
+		if !m.out[i] {
 			kept = append(kept, p)
 		}
 	}

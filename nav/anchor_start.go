@@ -2,7 +2,6 @@ package nav
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -20,8 +19,8 @@ func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
 			return err
 		}
 		m.apply(g.starters[0].Spec.Priority)
-		if why := p.hindrance(g, m); why != "" {
-			p.leaveAll(g.starters, errors.New(why))
+		if why := p.hindrance(g, m); why != nil {
+			p.leaveAll(g.starters, why)
 			continue
 		}
 		if err := p.startGroup(ctx, g); err != nil {
@@ -31,20 +30,29 @@ func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
 	return nil
 }
 
-// hindrance says why a group cannot have its anchor in this very plan, "" if it can.
-func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) string {
+// hindrance says why a group cannot have its anchor in this very plan, nil if it can.
+func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
 	other := p.fence.taken(g)
 	switch {
 	case g.first != nil:
-		return fmt.Sprintf("group %q waits for its first member, capsule %q, which needs no anchor", g.name, g.first.ID)
+		return p.waitsFor(g, fmt.Sprintf("its first member, capsule %q, which needs no anchor", g.first.ID))
 	case m.placed[g.name] != "":
-		return fmt.Sprintf("group %q waits for capsule %q of it, which is placed in this plan", g.name, m.placed[g.name])
+		return fmt.Errorf("group %q waits for capsule %q of it, which is placed in this plan", g.name, m.placed[g.name])
 	case p.roomHeld(g):
-		return fmt.Sprintf("group %q waits until the room held for it since it last ran is released", g.name)
+		return fmt.Errorf("group %q waits until the room held for it since it last ran is released", g.name)
 	case other != "":
-		return fmt.Sprintf("group %q shares mark %q with group %q, which starts in this plan; it starts in a later one", g.name, g.mark(), other)
+		return fmt.Errorf("group %q shares mark %q with group %q, which starts in this plan; it starts in a later one", g.name, g.mark(), other)
 	}
-	return ""
+	return nil
+}
+
+// waitsFor says that a group waits for its first member to be placed. It wraps an orbit.NoFit, so that the others
+// are parked, and taken back in the moment in which that happens; if the first one's proposal is lost, its own class
+// is taken back for the room on the node, and the others with whoever starts the group then.
+func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
+	n := p.state.NodeCount()
+	why := fmt.Sprintf("wait for group %q, of which nothing is placed", g.name)
+	return fmt.Errorf("group %q waits for %s: %w", g.name, what, &orbit.NoFit{Nodes: n, Reasons: []orbit.Reason{{Nodes: n, Why: why}}})
 }
 
 // roomHeld reports whether room is still held for a group.
@@ -89,7 +97,7 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 	}
 	anchor := by[choice.seats[0].spec][0]
 	p.anchors = append(p.anchors, p.propose(g, anchor, choice.seats))
-	wait := fmt.Errorf("group %q waits for its anchor, capsule %q, which is placed in this plan on node %q", g.name, anchor.ID, choice.seats[0].node.ID)
+	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q", anchor.ID, choice.seats[0].node.ID))
 	for _, c := range g.starters {
 		if c != anchor {
 			p.leave(c, wait)
