@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -164,11 +165,10 @@ func (p *anchorPass) leave(c *orbit.Capsule, why error) {
 // finish puts the plan together. Releases come first, for they make room; then anchors, whose bets on nodes
 // would be lost to anything that this plan puts there.
 func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
-	var plan orbit.Plan
+	plan := orbit.Plan{Unplaced: slices.Concat(p.unplaced, theirs.Unplaced)}
 	for _, part := range [][]orbit.Proposal{p.releases, p.anchors, p.members, theirs.Proposals} {
 		plan.Proposals = append(plan.Proposals, part...)
 	}
-	plan.Unplaced = append(p.unplaced, theirs.Unplaced...)
 	waiting := len(p.starting) - len(p.anchors)
 	plan.Notes = append([]slog.Attr{
 		slog.Int("anchors", len(p.anchors)), slog.Int("fromHolds", len(p.members)), slog.Int("groupsWaiting", waiting),

@@ -169,9 +169,7 @@ func (w *world) check(t require.TestingT, r orbit.Round) {
 func (w *world) upset(t *rapid.T) {
 	s := snapshot(t, w.ledger)
 	var placed []*orbit.Capsule
-	for _, c := range s.Pending() {
-		placed = append(placed, c)
-	}
+	placed = append(placed, s.Pending()...)
 	for n := range s.Nodes() {
 		for c := range s.On(n.Node.ID) {
 			placed = append(placed, c)

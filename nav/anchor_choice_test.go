@@ -58,7 +58,7 @@ func TestAnchorChoosesTheRackThatTakesTheGroup(t *testing.T) {
 		e := anchored(l)
 		first := e.Pass(context.Background())
 		require.Empty(t, first.Errors)
-		racks, placed, _ := racksOf(snapshot(t, l), "g")
+		_, placed, _ := racksOf(snapshot(t, l), "g")
 		if most == 0 {
 			require.Zero(t, placed)
 			require.Equal(t, 1, first.Parked)

@@ -2,7 +2,6 @@ package nav_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -104,7 +103,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 	for _, r := range settle(t, e) {
 		for _, u := range r.Unplaced {
 			var d *nav.Deadlock
-			assert.False(t, errors.As(u.Why, &d), "%v", u.Why)
+			assert.NotErrorAs(t, u.Why, &d)
 		}
 	}
 	s := snapshot(t, l)
