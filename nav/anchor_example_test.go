@@ -47,12 +47,12 @@ func ExampleAnchor() {
 	}
 	for _, id := range []orbit.CapsuleID{"t1", "t2", "t3", "t4"} {
 		c := state.Capsule(id)
-		fmt.Println(c.ID, "on", c.Node, c.Note)
+		fmt.Printf("%s on %s %q\n", c.ID, c.Node, c.Note)
 	}
 	// Output:
 	// services: 0 of 4 nodes fit: 4 wait for group train, of which nothing is placed
-	// t1 on r1a anchor
-	// t2 on r1a
-	// t3 on r1b
-	// t4 on r1b
+	// t1 on r1a "anchor"
+	// t2 on r1a ""
+	// t3 on r1b ""
+	// t4 on r1b ""
 }
