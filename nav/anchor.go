@@ -73,7 +73,7 @@ func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	if a.Navigator == nil {
 		return orbit.Plan{}, errNoNavigator
 	}
-	p := newAnchorPass(a, view)
+	p := newAnchorPass(a, view, len(pending))
 	for _, c := range pending {
 		if err := ctx.Err(); err != nil {
 			return p.finish(orbit.Plan{}), err
@@ -113,11 +113,11 @@ type anchorPass struct {
 }
 
 // newAnchorPass looks at the holds, if anything has changed since the last time.
-func newAnchorPass(a *Anchor, view *orbit.View) *anchorPass {
+func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
 	state := view.State()
 	a.holds.read(state)
 	return &anchorPass{
-		Anchor: a, view: view, state: state, groups: map[string]*anchorGroup{},
+		Anchor: a, view: view, state: state, groups: map[string]*anchorGroup{}, rest: make([]*orbit.Capsule, 0, size),
 		waits: anchorWaits{state: state, starts: map[string]bool{}, said: map[*orbit.Spec]*Deadlock{}},
 		fence: anchorFence{state: state, used: map[string]string{}},
 	}

@@ -99,13 +99,17 @@ func newWorld(t *rapid.T) *world {
 	for r := range rapid.IntRange(1, 4).Draw(t, "racks") {
 		racked := rapid.IntRange(1, 4).Draw(t, "nodes")
 		for i := range racked {
-			commit(t, w.ledger, rackNode(fmt.Sprintf("r%dn%d", r, i), fmt.Sprint("r", r), rapid.Int64Range(2, 12).Draw(t, "cpu")))
+			n := rackNode(fmt.Sprintf("r%dn%d", r, i), fmt.Sprint("r", r), rapid.Int64Range(2, 12).Draw(t, "cpu"))
+			if rapid.Bool().Draw(t, "ssd") {
+				n.Node.Labels["ssd"] = ""
+			}
+			commit(t, w.ledger, n)
 		}
 	}
-	for i := range rapid.IntRange(1, 2).Draw(t, "anchors") {
+	navigators := []*nav.Anchor{{Navigator: &nav.Services{}}, elsewhere()}
+	for i, a := range navigators[:rapid.IntRange(1, 2).Draw(t, "anchors")] {
 		w.engines = append(w.engines, &orbit.Engine{
-			Name: fmt.Sprint("anchor", i), Ledger: w.ledger, MaxPlan: rapid.IntRange(1, 20).Draw(t, "most"),
-			Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: false},
+			Name: fmt.Sprint("anchor", i), Ledger: w.ledger, MaxPlan: rapid.IntRange(1, 20).Draw(t, "most"), Navigator: a,
 		})
 	}
 	w.engines = append(w.engines, &orbit.Engine{Name: "plain", Ledger: w.ledger, Navigator: &nav.Services{}})
@@ -118,6 +122,9 @@ func (w *world) submit(t *rapid.T) {
 	s.Group, s.Module = group, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "module")
 	if group != "" && rapid.IntRange(0, 9).Draw(t, "free") > 0 {
 		s.Near = orbit.Near{Group: rapid.SampledFrom([]string{group, group, group, "a", "b"}).Draw(t, "near"), Level: "rack"}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "ssd") == 0 {
+		s.Require = []orbit.Predicate{{Key: "ssd", Op: "Exists"}}
 	}
 	var ids []orbit.CapsuleID
 	for range rapid.IntRange(1, 6).Draw(t, "count") {

@@ -106,7 +106,7 @@ func (p *anchorPass) live(h *anchorHold) bool { return h.used == nil && h.Ends.A
 func (p *anchorPass) serves(g *anchorGroup, h *anchorHold, spec *orbit.Spec) bool {
 	n := p.state.Node(h.Node) // is a member: nodes with holds cannot leave
 	node := n.Node
-	if node.Unschedulable || node.Devices.Unhealthy&h.Devices != 0 || h.Devices>>node.Devices.Count != 0 {
+	if node.Devices.Unhealthy&h.Devices != 0 || h.Devices>>node.Devices.Count != 0 {
 		return false
 	}
 	if !anchorAccepts(node, spec) || p.Filter != nil && p.Filter(n, p.view.Report(n), spec) != "" {

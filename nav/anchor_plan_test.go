@@ -1,6 +1,7 @@
 package nav_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,16 @@ func deterministic(t *testing.T) {
 	for range 20 {
 		require.Equal(t, want, text())
 	}
+	anchored(l).Pass(t.Context())
+	a, first := &nav.Anchor{Navigator: &nav.Services{}}, ""
+	for range 3 { // one that plans again, though nothing has changed
+		plan, err := planned(t.Context(), l, a)
+		require.NoError(t, err)
+		require.Contains(t, fmt.Sprint(plan.Notes), "fromHolds=48")
+		text := fmt.Sprintf("%+v", plan.Proposals)
+		require.Equal(t, cmp.Or(first, text), text)
+		first = text
+	}
 }
 
 // It ends when its context does, with what it has.
@@ -114,6 +125,9 @@ func TestAnchorHandsOn(t *testing.T) {
 	role := near("g", 1)
 	role.Module = "gang"
 	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "gang", Roles: []orbit.Role{{Name: "r", Spec: role, Members: []orbit.CapsuleID{"m"}}}}})
+	class := near("g", 1)
+	class.Class = orbit.GangClass
+	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "class", Roles: []orbit.Role{{Name: "r", Spec: class, Members: []orbit.CapsuleID{"n"}}}}, Owner: "them"})
 	submit(t, l, "g", 2, near("g", 1))
 	oops := errors.New("oops")
 	var seen []orbit.CapsuleID
@@ -127,6 +141,7 @@ func TestAnchorHandsOn(t *testing.T) {
 	assert.Equal(t, []orbit.CapsuleID{"m"}, seen)
 	assert.Len(t, plan.Proposals, 2, "an anchor, and what is handed on")
 	assert.Contains(t, fmt.Sprint(plan.Notes), "inner=7")
+	assert.Len(t, plan.Proposals[0].Do, 2+1+1, "a mark, the anchor, and room for g-1 and for m, whose class does not say that it is a gang's")
 	for _, do := range plan.Proposals[0].Do {
 		if place, ok := do.(orbit.Place); ok {
 			assert.Equal(t, orbit.CapsuleID("g-0"), place.Capsule)

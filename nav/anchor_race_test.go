@@ -80,8 +80,18 @@ func TestAnchorsAmongServicesThatFillTheRacks(t *testing.T) {
 	audit(t, l)
 }
 
-// Stale by exactly one other Anchor: both plan the same group on the same view, one wins, the other sees a conflict
-// and nothing else.
+// elsewhere returns an Anchor that places nothing in rack r0, where others would.
+func elsewhere() *nav.Anchor {
+	return &nav.Anchor{Navigator: &nav.Services{}, Filter: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
+		if n.Node.Labels["rack"] == "r0" {
+			return "are not liked"
+		}
+		return ""
+	}}
+}
+
+// Stale by exactly one other Anchor: both plan the same group on the same view, in different racks, one wins, the
+// other sees a conflict and nothing else.
 func TestAnchorsOnOneView(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 2, 2, 10)
@@ -89,7 +99,7 @@ func TestAnchorsOnOneView(t *testing.T) {
 		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint(i, "a")), orbit.CapsuleID(fmt.Sprint(i, "b"))}, Spec: near("g", 2), Owner: owner})
 	}
 	one := &orbit.Engine{Name: "one", Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}}}
-	two := &orbit.Engine{Name: "two", Ledger: l, Navigator: between{&nav.Anchor{Navigator: &nav.Services{}}, func() {
+	two := &orbit.Engine{Name: "two", Ledger: l, Navigator: between{elsewhere(), func() {
 		assert.Equal(t, 1, one.Pass(t.Context()).Committed)
 	}}}
 	r := two.Pass(t.Context())
@@ -136,6 +146,42 @@ func TestAnchorsRackIsStillTheSameWhenItCommits(t *testing.T) {
 	}
 }
 
+// The group stops between plan and commit: a member for whom room is held is not placed there without it.
+func TestMembersFollowOnlyAGroupThatRuns(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 1, 2, 10)
+	submit(t, l, "g", 3, near("g", 2))
+	anchored(l).Pass(t.Context())
+	once := sync.OnceFunc(func() { commit(t, l, orbit.Release{Capsule: "g-0", Final: true}) })
+	e := &orbit.Engine{Ledger: l, Navigator: between{&nav.Anchor{Navigator: &nav.Services{}}, once}}
+	r := e.Pass(t.Context())
+	assert.Equal(t, 2, r.Conflicts)
+	settle(t, e)
+	assert.Equal(t, 2, audit(t, l))
+	assert.Zero(t, snapshot(t, l).PendingCount())
+}
+
+// A node on which room is held moves to another rack: nobody follows it there.
+func TestHeldRoomThatMovesAway(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 1, 3, 4)
+	submit(t, l, "g", 4, near("g", 2))
+	e := anchored(l)
+	e.Pass(t.Context())
+	for h := range snapshot(t, l).Holds() {
+		if h.Node != snapshot(t, l).Capsule("g-0").Node {
+			commit(t, l, rackNode(string(h.Node), "elsewhere", 4))
+			break
+		}
+	}
+	for _, r := range settle(t, e) {
+		assert.Zero(t, r.Conflicts+r.Infeasible)
+	}
+	racks, placed, _ := racksOf(snapshot(t, l), "g")
+	assert.Equal(t, map[string]int{"r0": 4}, racks)
+	assert.Equal(t, 4, placed)
+}
+
 // ABA: the group is placed, released for good, and submitted again under its names. A plan from before is lost; one
 // from after starts the group again.
 func TestAnchorOfAGroupThatIsSubmittedAgain(t *testing.T) {
@@ -144,7 +190,7 @@ func TestAnchorOfAGroupThatIsSubmittedAgain(t *testing.T) {
 	again := func() { submit(t, l, "g", 3, near("g", 2)) }
 	again()
 	first := anchored(l)
-	stale := &orbit.Engine{Name: "stale", Ledger: l, Navigator: between{&nav.Anchor{Navigator: &nav.Services{}}, sync.OnceFunc(func() {
+	stale := &orbit.Engine{Name: "stale", Ledger: l, Navigator: between{elsewhere(), sync.OnceFunc(func() {
 		settle(t, first)
 		for _, id := range []orbit.CapsuleID{"g-0", "g-1", "g-2"} {
 			commit(t, l, orbit.Release{Capsule: id, Final: true})
