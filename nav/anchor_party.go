@@ -47,8 +47,9 @@ type anchorNeed struct {
 	level string
 	// Members that wait.
 	total int
-	// What all take together, and the roles by what one of them takes, least first.
+	// What all take together; what of that is not nothing; and for that the roles by what one takes, least first.
 	sum   [anchorDims]float64
+	dims  []int
 	least [anchorDims][]int
 }
 
@@ -70,16 +71,28 @@ func (p *anchorPass) need(g *anchorGroup) *anchorNeed {
 		}
 	}
 	n.level = p.narrowest(n.roles)
-	slices.SortStableFunc(n.roles, func(a, b anchorRole) int { return cmp.Compare(n.part(b.spec), n.part(a.spec)) })
-	for d := range n.least {
-		for i := range n.roles {
-			n.least[d] = append(n.least[d], i)
+	for d := range n.sum {
+		if n.sum[d] > 0 {
+			n.dims = append(n.dims, d)
 		}
-		slices.SortStableFunc(n.least[d], func(a, b int) int {
-			return cmp.Compare(quantity(n.roles[a].spec, d), quantity(n.roles[b].spec, d))
-		})
+	}
+	slices.SortStableFunc(n.roles, func(a, b anchorRole) int { return cmp.Compare(n.part(b.spec), n.part(a.spec)) })
+	for _, d := range n.dims {
+		n.least[d] = n.smallest(d)
 	}
 	return n
+}
+
+// smallest returns the roles by what one of their members takes in a dimension, least first.
+func (n *anchorNeed) smallest(d int) []int {
+	order := make([]int, len(n.roles))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(quantity(n.roles[a].spec, d), quantity(n.roles[b].spec, d))
+	})
+	return order
 }
 
 // narrowest returns the level with most domains that a member wants to be near at. Of members that name very many
@@ -95,10 +108,8 @@ func (p *anchorPass) narrowest(roles []anchorRole) (level string) {
 
 // part returns which part of what all members take one of them takes, in the dimension where that is largest.
 func (n *anchorNeed) part(spec *orbit.Spec) (part float64) {
-	for d, sum := range n.sum {
-		if sum > 0 {
-			part = max(part, float64(quantity(spec, d))/sum)
-		}
+	for _, d := range n.dims {
+		part = max(part, float64(quantity(spec, d))/n.sum[d])
 	}
 	return part
 }
@@ -107,8 +118,8 @@ func (n *anchorNeed) part(spec *orbit.Spec) (part float64) {
 // are counted first.
 func (n *anchorNeed) atMost(free *[anchorDims]int64) int {
 	most := n.total
-	for d, left := range free {
-		fit := 0
+	for _, d := range n.dims {
+		fit, left := 0, free[d]
 		for _, i := range n.least[d] {
 			want, count := quantity(n.roles[i].spec, d), n.roles[i].count
 			if want > 0 {
@@ -127,10 +138,8 @@ func (n *anchorNeed) atMost(free *[anchorDims]int64) int {
 
 // spare says how much of a domain the members would leave: less is tighter.
 func (n *anchorNeed) spare(free *[anchorDims]int64) (spare float64) {
-	for d, sum := range n.sum {
-		if sum > 0 {
-			spare += float64(free[d]) / sum
-		}
+	for _, d := range n.dims {
+		spare += float64(free[d]) / n.sum[d]
 	}
 	return spare
 }

@@ -169,7 +169,7 @@ func (r *anchorRoom) measure() (free [anchorDims]int64) {
 	for d := range r.free {
 		free[d] = max(r.free[d], 0)
 	}
-	for _, milli := range r.devices {
+	for _, milli := range r.devices[:r.node.Node.Devices.Count] {
 		free[orbit.Dimensions] += max(int64(milli), 0)
 	}
 	return free
