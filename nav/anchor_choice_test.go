@@ -26,7 +26,12 @@ func TestAnchorChoosesTheRackThatTakesTheGroup(t *testing.T) {
 		l := &orbit.MemoryLedger{}
 		size, count := rapid.Int64Range(1, 4).Draw(t, "size"), rapid.IntRange(1, 12).Draw(t, "count")
 		takes, sum, fresh := map[string]int{}, map[string]int64{}, map[string]bool{}
-		serial := 0
+		serial, e := 0, anchored(l)
+		warm := near("warm", 1) // so that there are tables to be kept from now on
+		warm.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{"warm"}}}
+		commit(t, l, rackNode("warm", "warm", 1))
+		submit(t, l, "warm", 1, warm)
+		var loads []orbit.Commitment
 		for r := range rapid.IntRange(1, 5).Draw(t, "racks") {
 			rack := fmt.Sprint("r", r)
 			for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
@@ -42,12 +47,14 @@ func TestAnchorChoosesTheRackThatTakesTheGroup(t *testing.T) {
 				}
 				serial++
 				c := orbit.CapsuleID(fmt.Sprint("there", serial))
-				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{c}, Spec: s}, orbit.Place{Capsule: c, Node: orbit.NodeID(id)})
+				loads = append(loads, orbit.Submit{IDs: []orbit.CapsuleID{c}, Spec: s, Owner: "them"}, orbit.Place{Capsule: c, Node: orbit.NodeID(id)})
 				takes[rack] += int((cpu - used) / size)
 				sum[rack] += cpu - used
 				fresh[rack] = fresh[rack] || !claimed && cpu-used >= size
 			}
 		}
+		settle(t, e)
+		commit(t, l, loads...)
 		submit(t, l, "g", count, near("g", size))
 		most := 0
 		for rack, n := range takes {
@@ -55,7 +62,6 @@ func TestAnchorChoosesTheRackThatTakesTheGroup(t *testing.T) {
 				most = max(most, min(n, count))
 			}
 		}
-		e := anchored(l)
 		first := e.Pass(context.Background())
 		require.Empty(t, first.Errors)
 		_, placed, _ := racksOf(snapshot(t, l), "g")

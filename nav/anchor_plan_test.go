@@ -171,6 +171,56 @@ func TestAnchorAndWrappedPlanShareTheRoom(t *testing.T) {
 	}
 }
 
+// A proposal that is left out takes nothing from those that come after it.
+func TestWhatIsLeftOutTakesNoRoom(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, rackNode("n", "r", 10), node("m", 3))
+	submit(t, l, "g", 1, near("g", 6))
+	submit(t, l, "large", 1, spec(6, 0))
+	small := spec(4, 0)
+	small.Module = "small"
+	submit(t, l, "small", 1, small)
+	r := anchored(l).Pass(t.Context())
+	assert.Contains(t, fmt.Sprint(r.Notes), "leftOut=1")
+	assert.Equal(t, orbit.NodeID("n"), snapshot(t, l).Capsule("small-0").Node)
+}
+
+// A launcher waits for nobody and its workers for it: they need no anchor, and get none in the plan that places it.
+func TestLaunchersStartTheirGroups(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 2, 3, 10)
+	launcher := spec(1, 0)
+	launcher.Group = "g"
+	submit(t, l, "workers", 6, near("g", 2))
+	submit(t, l, "launcher", 1, launcher)
+	e := anchored(l)
+	settle(t, e)
+	racks, placed, anchors := racksOf(snapshot(t, l), "g")
+	assert.Len(t, racks, 1)
+	assert.Equal(t, 7, placed)
+	assert.Zero(t, anchors)
+}
+
+// A plan takes nothing from the next one on the same view: its proposals may all be lost.
+func TestAnchorPlansTwice(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 2, 2, 10)
+	submit(t, l, "g", 8, near("g", 2))
+	submit(t, l, "s", 3, spec(3, 0))
+	a := &nav.Anchor{Navigator: &nav.Services{}}
+	e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		first, err := a.Plan(ctx, view, pending)
+		require.NoError(t, err)
+		second, err := a.Plan(ctx, view, pending)
+		assert.Equal(t, first.Proposals, second.Proposals)
+		assert.Equal(t, first.Unplaced, second.Unplaced)
+		return second, err
+	})}
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	assert.Zero(t, snapshot(t, l).PendingCount())
+}
+
 // Members that want to be near their group at several levels: the anchor chooses at the narrowest, so that all
 // follow.
 func TestAnchorOfAGroupWithSeveralLevels(t *testing.T) {

@@ -175,6 +175,21 @@ func TestAnchorIsLost(t *testing.T) {
 	assert.Equal(t, 2, audit(t, l))
 }
 
+// Though its old rack is full of what is held for it, the group that starts again sees the room there.
+func TestGroupStartsAgainWhereItsRoomWas(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 1, 2, 8)
+	commit(t, l, rackNode("r1n0", "r1", 8))
+	submit(t, l, "g", 6, near("g", 2))
+	e := anchored(l)
+	e.MaxPlan = 1
+	e.Pass(t.Context())
+	commit(t, l, orbit.Release{Capsule: "g-0"})
+	settle(t, e)
+	racks, _, _ := racksOf(snapshot(t, l), "g")
+	assert.Equal(t, map[string]int{"r0": 6}, racks)
+}
+
 // With HoldFor below zero nothing is held, and the group starts all the same.
 func TestAnchorWithoutHolds(t *testing.T) {
 	l := &orbit.MemoryLedger{}

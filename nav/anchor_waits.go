@@ -113,7 +113,7 @@ func (w *anchorWaits) waitsFor(group string) (on []string, free bool) {
 		near := spec.Near.Group
 		switch {
 		case spec.Group != group:
-		case near == "" || near == group || spec.Class == orbit.GangClass:
+		case near == "" || near == group:
 			return nil, true
 		case !seen[near]:
 			seen[near] = true

@@ -117,7 +117,13 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 func TestSelfMatch(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 2, 3, 10)
-	commit(t, l, node("bare", 1000)) // nobody could follow there
+	commit(t, l, node("bare", 4)) // nobody could follow there, but it is the emptiest
+	busy := spec(0, 0)
+	for n := range snapshot(t, l).Nodes() {
+		if id := orbit.CapsuleID("busy-" + n.Node.ID); n.Node.ID != "bare" {
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: busy}, orbit.Place{Capsule: id, Node: n.Node.ID})
+		}
+	}
 	for i, owner := range []string{"one", "two"} {
 		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint(i, "a")), orbit.CapsuleID(fmt.Sprint(i, "b"))}, Spec: near("g", 2), Owner: owner})
 	}
