@@ -37,7 +37,14 @@ func TestAnchorChoosesTheRackThatTakesTheGroup(t *testing.T) {
 			for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 				cpu := rapid.Int64Range(0, 12).Draw(t, "cpu")
 				id := fmt.Sprintf("r%dn%d", r, i)
-				commit(t, l, rackNode(id, rack, cpu))
+				was := rapid.SampledFrom([]string{rack, rack, "r0", "r1", "attic", ""}).Draw(t, "was")
+				commit(t, l, rackNode(id, was, rapid.Int64Range(0, 12).Draw(t, "had")))
+				if rapid.IntRange(0, 4).Draw(t, "leaves") == 0 {
+					leaver := "leaver-" + id
+					commit(t, l, rackNode(leaver, was, 100))
+					loads = append(loads, orbit.RemoveNode{Node: orbit.NodeID(leaver)})
+				}
+				loads = append(loads, rackNode(id, rack, cpu))
 				used := rapid.Int64Range(0, cpu).Draw(t, "used")
 				s := spec(used, 0)
 				s.Module = "there"

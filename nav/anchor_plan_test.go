@@ -298,12 +298,18 @@ func TestGroupsThatFitAreComplete(t *testing.T) {
 
 // Ledgers that take little at once: fewer holds, shorter notes, and groups that start all the same.
 func TestAnchorsWithinTheLimitsOfTheLedger(t *testing.T) {
-	l := &orbit.MemoryLedger{Bounds: orbit.Limits{Commitments: 4, Preconditions: 3, ValueBytes: 3, IDBytes: 40}}
-	racked(t, l, 1, 4, 4)
-	submit(t, l, "g", 8, near("g", 2))
-	e := anchored(l)
-	for _, r := range settle(t, e) {
-		assert.Zero(t, r.Invalid)
+	for held, limits := range map[int]orbit.Limits{
+		0: {IDBytes: 40}, 2: {Commitments: 4, ValueBytes: 3}, 3: {Preconditions: 3}, // a mark, the anchor's node, one more
+	} {
+		l := &orbit.MemoryLedger{Bounds: limits}
+		for i := range 4 {
+			commit(t, l, rackNode(fmt.Sprint("n", i), "r", 4))
+		}
+		submit(t, l, "g", 8, near("g", 2))
+		e := anchored(l)
+		assert.Zero(t, e.Pass(t.Context()).Invalid)
+		assert.Equal(t, held, holdsOf(snapshot(t, l)))
+		settle(t, e)
+		assert.Zero(t, snapshot(t, l).PendingCount())
 	}
-	assert.Zero(t, snapshot(t, l).PendingCount())
 }
