@@ -38,11 +38,11 @@ func TestAnchorThatLetsMostFollow(t *testing.T) {
 // Members that are hard to seat go first.
 func TestHardMembersAreSeatedFirst(t *testing.T) {
 	l := &orbit.MemoryLedger{}
-	commit(t, l, rackNode("a", "r", 6), rackNode("b", "r", 6))
+	commit(t, l, rackNode("a", "r", 6), rackNode("b", "r", 6), rackNode("c", "r", 6))
 	large, small := near("g", 4), near("g", 2)
 	small.Priority, small.Module = 1, "small"
-	submit(t, l, "small", 2, small)
-	submit(t, l, "large", 2, large)
+	submit(t, l, "small", 3, small)
+	submit(t, l, "large", 3, large)
 	e := anchored(l)
 	r := e.Pass(t.Context())
 	assert.NotContains(t, fmt.Sprint(r.Notes), "short")
