@@ -78,8 +78,9 @@ type Spec struct {
 	// Co-location it requires; a GroupIn bet, not a ledger rule.
 	Near Near `json:"near"`
 
-	// This very spec, once it is the copy that all equal specs share.
+	// This very spec, once it is the copy that all equal specs share; only then is key set, its text.
 	self *Spec
+	key  string
 }
 
 // Capsule is the record of one capsule in a [State]. Read it, never write it.

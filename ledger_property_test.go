@@ -90,6 +90,9 @@ func (s *scribe) spec() *Spec {
 	if s.chance(2) {
 		spec.Group = pickOne(s, modelGroups)
 	}
+	if s.chance(4) {
+		spec.Near = Near{Group: pickOne(s, modelGroups), Level: "rack"}
+	}
 	return spec
 }
 
@@ -692,6 +695,10 @@ func textOf(s *State) []string {
 	})
 	s.groups.Ascend(func(g groupCount) bool {
 		out = append(out, fmt.Sprintf("group %v", g))
+		return true
+	})
+	s.waiting.Ascend(func(w groupWaiting) bool {
+		out = append(out, fmt.Sprintf("waiting %v", w))
 		return true
 	})
 	return out

@@ -733,7 +733,7 @@ func (m *model) describe() []string {
 }
 
 func shape(s *Spec) string {
-	return fmt.Sprintf("%s/%d/%d×%d/%s/%d", s.Module, [Dimensions]int64(s.Envelope.Reservation), s.Devices.Count, s.Devices.Milli, s.Group, len(s.Require))
+	return fmt.Sprintf("%s/%d/%d×%d/%s/%s/%d", s.Module, [Dimensions]int64(s.Envelope.Reservation), s.Devices.Count, s.Devices.Milli, s.Group, s.Near.Group, len(s.Require))
 }
 
 func (m *model) pending() []string {
@@ -755,6 +755,11 @@ func (m *model) groups() []string {
 	for _, c := range m.capsules {
 		if c.node != "" && c.spec.Group != "" {
 			count[fmt.Sprintf("group %s on %s", c.spec.Group, c.node)]++
+		}
+		for _, group := range modelGroups {
+			if c.node == "" && !c.released && (c.spec.Group == group || c.spec.Near.Group == group) {
+				count[fmt.Sprintf("group %s waits, %s", group, shape(c.spec))]++
+			}
 		}
 	}
 	var out []string
@@ -798,6 +803,13 @@ func groupsOf(s *State) []string {
 	for _, group := range modelGroups {
 		for n, count := range s.GroupNodes(group) {
 			out = append(out, fmt.Sprintf("group %s on %s: %d", group, n.Node.ID, count))
+		}
+		waits := map[string]int{} // specs of one shape may differ in what they require
+		for spec, count := range s.GroupPending(group) {
+			waits[fmt.Sprintf("group %s waits, %s", group, shape(spec))] += count
+		}
+		for what, count := range waits {
+			out = append(out, fmt.Sprintf("%s: %d", what, count))
 		}
 	}
 	return slices.Sorted(slices.Values(out))

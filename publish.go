@@ -113,7 +113,7 @@ func (s *State) forgetNode(n *NodeState) {
 }
 
 // publishCapsule writes a record and lets everything that is derived from it follow: the list of its node,
-// the count of its group, the queue of released records.
+// the counts of its group, the queue of released records.
 func (s *State) publishCapsule(e *txCapsule) {
 	c := s.ownCapsule(e.now.slot)
 	fresh, wasPending := e.was == nil, c.ID != "" && c.Pending()
@@ -132,6 +132,7 @@ func (s *State) publishCapsule(e *txCapsule) {
 	}
 	if c.Pending() != wasPending {
 		s.pending += 1 - 2*btoi(wasPending)
+		s.countWaiting(c.Spec, 1-2*btoi(wasPending))
 	}
 	if c.released {
 		s.enqueueReleased(c)

@@ -33,7 +33,7 @@ func (s *Spec) interned() (*Spec, error) {
 	if known := classes.byKey[key].Value(); known != nil {
 		return known, nil
 	}
-	c.self = c
+	c.self, c.key = c, key
 	p := weak.Make(c)
 	classes.byKey[key] = p
 	runtime.AddCleanup(c, func(key string) { forget(key, p) }, key)
@@ -52,7 +52,7 @@ func forget(key string, gone weak.Pointer[Spec]) {
 // clone returns a copy in canonical form that shares nothing with s.
 func (s *Spec) clone() *Spec {
 	c := *s
-	c.self = nil
+	c.self, c.key = nil, ""
 	c.Devices.Models = sorted(s.Devices.Models)
 	c.Spread.Names = sorted(s.Spread.Names)
 	c.Require = make([]Predicate, len(s.Require))

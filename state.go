@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/btree"
@@ -21,6 +22,7 @@ import (
 //	capsules  slot ─► Capsule     spec · owner · node · devices · who placed it, when
 //	ids       node id, capsule id ─► slot
 //	ordered   nodes by id · gangs · holds · marks · (group, node) ─► how many placed
+//	          (group, spec) ─► how many wait
 //
 // To commit, a proposal runs on a write-set over the state (tx): 1. judge the bets, 2. execute the
 // commitments in order, 3. settle: does every touched node still fit, is every gang whole; then, and only
@@ -68,6 +70,7 @@ type world struct {
 	holds   *btree.BTreeG[*holdRecord]
 	marks   *btree.BTreeG[markRecord]
 	groups  *btree.BTreeG[groupCount]
+	waiting *btree.BTreeG[groupWaiting]
 }
 
 // Chunks are what is copied when a record changes that a snapshot still sees.
@@ -138,6 +141,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		holds:   btree.NewG(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
 		marks:   btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
 		groups:  btree.NewG(degree, groupCount.less),
+		waiting: btree.NewG(degree, groupWaiting.less),
 	}}
 }
 
@@ -152,6 +156,7 @@ func (s *State) copy() *State {
 	c.holds = s.holds.Clone()
 	c.marks = s.marks.Clone()
 	c.groups = s.groups.Clone()
+	c.waiting = s.waiting.Clone()
 	return c
 }
 
@@ -311,6 +316,15 @@ func (s *State) Hold(id HoldID) (Hold, bool) {
 func (s *State) Holds() iter.Seq[Hold] {
 	return func(yield func(Hold) bool) {
 		s.holds.Ascend(func(h *holdRecord) bool { return yield(h.Hold) })
+	}
+}
+
+// HoldsWith yields the live holds whose id has this prefix, ordered by id. It looks at no others.
+func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
+	return func(yield func(Hold) bool) {
+		s.holds.AscendGreaterOrEqual(&holdRecord{Hold: Hold{ID: prefix}}, func(h *holdRecord) bool {
+			return strings.HasPrefix(string(h.ID), string(prefix)) && yield(h.Hold)
+		})
 	}
 }
 

@@ -11,12 +11,13 @@ import (
 // the capacity's shrinking alone; every placed capsule is on a member; gangs, groups and queues count what
 // there is. It looks at every record once: use it in production as often as that is worth.
 func (s *State) Verify() error {
-	v := verifier{s: s, nodes: make([]recount, s.nodeBound), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}}
+	v := verifier{s: s, nodes: make([]recount, s.nodeBound), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}}
 	v.capsules()
 	v.holds()
 	v.compareNodes()
 	v.compareGangs()
 	v.compareGroups()
+	v.compareWaiting()
 	v.dates()
 	return errors.Join(v.faults...)
 }
@@ -27,6 +28,7 @@ type verifier struct {
 	nodes    []recount
 	gangs    map[GangID]*GangState
 	groups   map[groupCount]int
+	waiting  map[groupWaiting]int
 	records  int
 	pending  int
 	released int
@@ -70,6 +72,7 @@ func (v *verifier) capsules() {
 		v.pending += btoi(c.Pending())
 		v.released += btoi(c.released)
 		v.countGang(c)
+		v.countWaiting(c)
 		if c.Placed() {
 			v.placement(c)
 		}
@@ -135,6 +138,21 @@ func (v *verifier) countGang(c *Capsule) {
 	}
 	g.records++
 	g.Placed[c.role] += btoi(c.Placed())
+}
+
+// countWaiting counts a pending capsule in every group that its spec names.
+func (v *verifier) countWaiting(c *Capsule) {
+	if !c.Pending() {
+		return
+	}
+	for _, group := range []string{c.Spec.Group, c.Spec.Near.Group} {
+		if group != "" {
+			v.waiting[groupWaiting{group: group, spec: c.Spec}]++
+		}
+		if c.Spec.Near.Group == c.Spec.Group {
+			return // once
+		}
+	}
 }
 
 // holds checks that every hold ends and is on a member, and counts it there.
@@ -248,6 +266,21 @@ func (v *verifier) compareGroups() {
 	})
 	for g, n := range v.groups {
 		v.fail("group %q has %d capsules on slot %d, which are not counted", g.group, n, g.node)
+	}
+}
+
+// compareWaiting does the same for capsules that wait and name a group.
+func (v *verifier) compareWaiting() {
+	v.s.waiting.Ascend(func(w groupWaiting) bool {
+		key := groupWaiting{group: w.group, spec: w.spec}
+		if v.waiting[key] != w.count {
+			v.fail("group %q counts %d pending capsules of module %q; there are %d", w.group, w.count, w.spec.Module, v.waiting[key])
+		}
+		delete(v.waiting, key)
+		return true
+	})
+	for w, n := range v.waiting {
+		v.fail("group %q has %d pending capsules of module %q, which are not counted", w.group, n, w.spec.Module)
 	}
 }
 

@@ -1,0 +1,179 @@
+package nav
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// AnchorNote is what the placement of an anchor says of itself (Place.Note, Capsule.Note), so that the share of
+// placements that were anchors can be counted.
+const AnchorNote = "anchor"
+
+// Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group
+// (Spec.Near names Spec.Group) wait for a member that runs, and if the whole group is submitted at once nothing
+// of it ever does. For each such group Anchor places exactly one member, the anchor, as if it were near nobody;
+// the others then follow it, and all other work is the wrapped navigator's.
+//
+//	pending ─┬─ members of a group that runs, for whom room is held ─► Release the hold, Place       (GroupIn)
+//	         ├─ members of a group of which nothing runs ───► one anchor, and holds for the others   (MarkAt, NodeAt)
+//	         ├─ capsules that wait for a group that cannot start ─► a [*Deadlock] says why
+//	         └─ all others ─────────────────────────────────► the wrapped navigator
+//
+// The anchor goes to the tightest domain that takes all members that wait, or to the one that takes most, which
+// the notes then say; there to a fresh node: one that hosts no capsule of any group and on which no Anchor holds
+// room for one. Room for the other members is held in that domain, in the same proposal, until they have come or
+// HoldFor has passed. Members that come later, or for whom no room is left, are ordinary work.
+//
+// What holds, whoever else runs on the ledger, other Anchors with stale views among them: a group has at most
+// one anchor while anything of it runs (see anchor_fence.go), its node was fresh when it was placed, every hold
+// ends, and one plan never asks for more than a node has. A member that waits for nobody, or for another group, may
+// be placed by its navigator at the same moment as the anchor, in another domain; members may then follow either.
+// Members of gangs are left to whoever places gangs: no anchor, and no hold if their class is Gang.
+//
+// Anchor learns of changes from the view and keeps tables of domains; a plan without a group to start costs
+// what is in its batch and the holds of groups. Among what is of one priority, anchors come first: a proposal of
+// the wrapped navigator that no longer fits beside them is left out, and its capsules are planned again in the
+// next pass. It belongs to one engine and is not safe for concurrent use.
+type Anchor struct {
+	// Navigator is the one that it helps, as in &Services{}. Required.
+	Navigator orbit.Navigator
+	// HoldFor is how long room is held for a group after its anchor has been placed; default 30 s. Negative: no
+	// room is held, and members race with everybody else for what there is.
+	HoldFor time.Duration
+	// SelfMatch lets a group start without an anchor if all that waits for it are its own members and they wait
+	// for no other: its first member is placed by the wrapped navigator wherever that likes, and no room is held.
+	SelfMatch bool
+	// Filter takes nodes out of the choice of anchors and holds, as that of a placement engine does. Nil: none.
+	Filter orbit.Filter
+
+	rooms anchorRooms
+	holds anchorHolds
+	// Specs of first members, without what they want to be near.
+	alone map[*orbit.Spec]*orbit.Spec
+}
+
+// Claims asks the wrapped navigator.
+func (a *Anchor) Claims(module string, class orbit.AppClass) bool {
+	return a.Navigator != nil && a.Navigator.Claims(module, class)
+}
+
+// errNoNavigator says what to do.
+var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the navigator that it helps, as in &nav.Services{}")
+
+// Plan starts groups, places members where room is held for them, and hands the rest to the wrapped navigator,
+// whose error it returns. Its notes: "anchors" and "fromHolds" placed, "groupsWaiting" that have pending members
+// and nothing that runs, "holds" taken and "released", wrapped proposals "leftOut", "short": groups of which no
+// domain takes all; then the wrapped navigator's.
+func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	if a.Navigator == nil {
+		return orbit.Plan{}, errNoNavigator
+	}
+	p := newAnchorPass(a, view, len(pending))
+	for _, c := range pending {
+		if err := ctx.Err(); err != nil {
+			return p.finish(orbit.Plan{}), err
+		}
+		p.sort(c)
+	}
+	p.releaseLeftovers()
+	theirs, err := orbit.Plan{}, error(nil)
+	if len(p.rest) > 0 {
+		theirs, err = a.Navigator.Plan(ctx, view, p.rest)
+	}
+	p.fenceFirst(&theirs)
+	if len(p.starting) > 0 {
+		err = errors.Join(err, p.start(ctx, &theirs))
+	}
+	return p.finish(theirs), err
+}
+
+// anchorPass is one Plan.
+type anchorPass struct {
+	*Anchor
+	view   *orbit.View
+	state  *orbit.State
+	groups map[string]*anchorGroup
+	// Groups of which nothing runs and members have been handed over, in the order of their first.
+	starting []*anchorGroup
+	waits    anchorWaits
+	fence    anchorFence
+	// What the wrapped navigator plans, and whom the stand-ins in it stand for.
+	rest     []*orbit.Capsule
+	standIns map[orbit.CapsuleID]*orbit.Capsule
+
+	releases, anchors, members []orbit.Proposal
+	unplaced                   []orbit.Unplaced
+	short                      []slog.Attr
+	held, leftOut              int
+}
+
+// newAnchorPass looks at the holds, if anything has changed since the last time.
+func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
+	state := view.State()
+	a.holds.read(state)
+	return &anchorPass{
+		Anchor: a, view: view, state: state, groups: map[string]*anchorGroup{}, rest: make([]*orbit.Capsule, 0, size),
+		waits: anchorWaits{state: state, starts: map[string]bool{}, said: map[*orbit.Spec]*Deadlock{}},
+		fence: anchorFence{state: state, used: map[string]string{}},
+	}
+}
+
+// sort decides who plans a capsule, and places it if room is held for it.
+func (p *anchorPass) sort(c *orbit.Capsule) {
+	near := c.Spec.Near.Group
+	switch {
+	case c.Gang != "" || near == "":
+		p.rest = append(p.rest, c)
+	case near == c.Spec.Group:
+		p.sortMember(c)
+	case !p.waits.startable(near):
+		p.leave(c, p.waits.deadlock(c.Spec))
+	default:
+		p.rest = append(p.rest, c)
+	}
+}
+
+// sortMember does so for a capsule that wants to be near its own group.
+func (p *anchorPass) sortMember(c *orbit.Capsule) {
+	g := p.group(c.Spec.Group)
+	switch {
+	case g.running:
+		if !p.placeFromHold(g, c) {
+			p.rest = append(p.rest, c)
+		}
+	case g.first == nil && len(g.starters) == 0 && p.startsAlone(g):
+		g.first = c
+		p.rest = append(p.rest, p.standIn(c))
+	default:
+		if len(g.starters) == 0 {
+			p.starting = append(p.starting, g)
+		}
+		g.starters = append(g.starters, c)
+	}
+}
+
+// leave notes why a capsule has no place.
+func (p *anchorPass) leave(c *orbit.Capsule, why error) {
+	p.unplaced = append(p.unplaced, orbit.Unplaced{Capsule: c, Why: why})
+}
+
+// finish puts the plan together. Releases come first, for they make room; then anchors, whose bets on nodes
+// would be lost to anything that this plan puts there.
+func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
+	plan := orbit.Plan{Unplaced: slices.Concat(p.unplaced, theirs.Unplaced)}
+	for _, part := range [][]orbit.Proposal{p.releases, p.anchors, p.members, theirs.Proposals} {
+		plan.Proposals = append(plan.Proposals, part...)
+	}
+	waiting := len(p.starting) - len(p.anchors)
+	plan.Notes = append([]slog.Attr{
+		slog.Int("anchors", len(p.anchors)), slog.Int("fromHolds", len(p.members)), slog.Int("groupsWaiting", waiting),
+		slog.Int("holds", p.held), slog.Int("released", len(p.releases)), slog.Int("leftOut", p.leftOut),
+	}, p.short...)
+	plan.Notes = append(plan.Notes, theirs.Notes...)
+	return plan
+}

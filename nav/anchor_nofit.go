@@ -1,0 +1,74 @@
+package nav
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/orbitsched/orbit"
+)
+
+// noFresh says why no node takes an anchor of the spec. It wraps an orbit.NoFit: a node that becomes fresh, or
+// has room again, does so by a release or a new description, and each of these takes a parked class back.
+func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec) error {
+	counts, nodes := map[string]int{}, 0
+	for i := range p.rooms.nodes {
+		if room := &p.rooms.nodes[i]; room.node != nil {
+			counts[p.misfit(i, room, spec)]++
+			nodes++
+		}
+	}
+	fit := &orbit.NoFit{Nodes: nodes}
+	for why, n := range counts {
+		fit.Reasons = append(fit.Reasons, orbit.Reason{Nodes: n, Why: why})
+	}
+	slices.SortFunc(fit.Reasons, func(a, b orbit.Reason) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Why, b.Why))
+	})
+	return fmt.Errorf("group %q has no node for its anchor: %w", g.name, fit)
+}
+
+// misfit completes "n nodes ...", the most lasting reason first. A node that only shares its domain with nodes
+// that fit would not be asked for.
+func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
+	node := room.node.Node
+	if node.Unschedulable {
+		return "are unschedulable"
+	}
+	for _, r := range spec.Require {
+		if !r.Matches(node.Labels) {
+			return "do not meet " + r.String()
+		}
+	}
+	if anchorDomainOf(p.state, node, spec.Near.Level) == "" {
+		return "are in no " + spec.Near.Level
+	}
+	if p.Filter != nil {
+		if why := p.Filter(room.node, p.view.Report(room.node), spec); why != "" {
+			return why
+		}
+	}
+	if !anchorAccepts(node, spec) {
+		return "have no device of its models"
+	}
+	switch p.claimed(i) {
+	case claimHosted:
+		return "host another group"
+	case claimHeld:
+		return "hold room for another group"
+	case claimUnknown, unclaimed:
+	}
+	return p.shortage(room, spec)
+}
+
+// shortage says what a node lacks.
+func (p *anchorPass) shortage(room *anchorRoom, spec *orbit.Spec) string {
+	if d := room.short(&spec.Envelope.Reservation); d >= 0 {
+		return "lack " + p.state.DimensionName(orbit.Dimension(d))
+	}
+	if _, ok := room.pick(&spec.Devices); !ok {
+		return "lack devices: " + strconv.Itoa(spec.Devices.Count) + " with " + strconv.Itoa(spec.Devices.Milli) + " milli free each"
+	}
+	return "are in no " + spec.Near.Level + " where the group can start"
+}

@@ -1,0 +1,152 @@
+package nav
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/orbitsched/orbit"
+)
+
+// start places an anchor for every group that needs one and can have one now, and says of the members of all
+// others what they wait for. It returns the context's error if that ends it early.
+func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
+	p.rooms.sync(p.view)
+	m := p.merge(theirs)
+	defer m.settle()
+	for _, g := range p.starting {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		m.apply(g.starters[0].Spec.Priority)
+		if why := p.hindrance(g, m); why != nil {
+			p.leaveAll(g.starters, why)
+			continue
+		}
+		if err := p.startGroup(ctx, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hindrance says why a group cannot have its anchor in this very plan, nil if it can.
+func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
+	other := p.fence.taken(g)
+	switch {
+	case g.first != nil:
+		return p.waitsFor(g, fmt.Sprintf("its first member, capsule %q, which needs no anchor", g.first.ID))
+	case m.placed[g.name] != "":
+		return fmt.Errorf("group %q waits for capsule %q of it, which is placed in this plan", g.name, m.placed[g.name])
+	case p.roomHeld(g):
+		return fmt.Errorf("group %q waits until the room held for it since it last ran is released", g.name)
+	case other != "":
+		return fmt.Errorf("group %q shares mark %q with group %q, which starts in this plan; it starts in a later one", g.name, g.mark(), other)
+	}
+	return nil
+}
+
+// waitsFor says that a group waits for its first member to be placed. It wraps an orbit.NoFit, so that the others
+// are parked, and taken back in the moment in which that happens; if the first one's proposal is lost, its own class
+// is taken back for the room on the node, and the others with whoever starts the group then.
+func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
+	n := p.state.NodeCount()
+	why := fmt.Sprintf("wait for group %q, of which nothing is placed", g.name)
+	return fmt.Errorf("group %q waits for %s: %w", g.name, what, &orbit.NoFit{Nodes: n, Reasons: []orbit.Reason{{Nodes: n, Why: why}}})
+}
+
+// roomHeld reports whether room is still held for a group.
+func (p *anchorPass) roomHeld(g *anchorGroup) bool {
+	if room := p.holds.of[g.name]; room != nil {
+		for _, h := range room.all {
+			if p.live(h) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leaveAll notes for each of the capsules why it has no place.
+func (p *anchorPass) leaveAll(capsules []*orbit.Capsule, why error) {
+	for _, c := range capsules {
+		p.leave(c, why)
+	}
+}
+
+// startGroup places a group's anchor where most of the group finds room.
+func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
+	need := p.need(g)
+	var firsts []*orbit.Spec
+	by := map[*orbit.Spec][]*orbit.Capsule{}
+	for _, c := range g.starters {
+		if by[c.Spec] == nil {
+			firsts = append(firsts, c.Spec)
+		}
+		by[c.Spec] = append(by[c.Spec], c)
+	}
+	choice, err := p.choose(ctx, need, firsts)
+	if err != nil {
+		return err
+	}
+	if choice == nil {
+		for _, spec := range firsts {
+			p.leaveAll(by[spec], p.noFresh(g, spec))
+		}
+		return nil
+	}
+	anchor := by[choice.seats[0].spec][0]
+	p.anchors = append(p.anchors, p.propose(g, anchor, choice.seats))
+	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q", anchor.ID, choice.seats[0].node.ID))
+	for _, c := range g.starters {
+		if c != anchor {
+			p.leave(c, wait)
+		}
+	}
+	if taken := len(choice.seats); taken < need.total {
+		p.short = append(p.short, slog.String("short", fmt.Sprintf("group %q: no %s takes all %d members; %q takes most: %d",
+			g.name, need.level, need.total, choice.domain, taken)))
+	}
+	return nil
+}
+
+// propose returns the proposal that places the anchor and holds room for the others, and takes both from what
+// the plan has left. A ledger that takes few commitments or bets at once gets fewer holds.
+func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anchorSeat) orbit.Proposal {
+	limits, lead := p.state.Limits(), p.rooms.nodes[seats[0].at].node
+	out := orbit.Proposal{View: p.view.Revision()}
+	place := orbit.Place{Capsule: anchor.ID, Node: lead.Node.ID, Devices: seats[0].devices, Note: clip(AnchorNote, limits.ValueBytes)}
+	out.Do = append(out.Do, place)
+	out.If = append(out.If, orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification})
+	p.seat(&seats[0]).claim = claimHosted
+	bet := map[int]bool{seats[0].at: true}
+	for i := 1; i < len(seats) && p.holdFor() >= 0; i++ {
+		s := &seats[i]
+		if len(out.Do)+1 >= limits.Commitments || !bet[s.at] && len(out.If)+1 >= limits.Preconditions {
+			break
+		}
+		hold, ok := p.hold(i, g, s)
+		if !ok {
+			continue
+		}
+		out.Do = append(out.Do, hold)
+		if room := p.seat(s); room.claim != claimHosted {
+			room.claim = claimHeld
+		}
+		p.held++
+		if !bet[s.at] {
+			bet[s.at] = true
+			out.If = append(out.If, orbit.NodeAt{Node: s.node.ID, Specification: p.rooms.nodes[s.at].node.Specification})
+		}
+	}
+	p.fence.used[g.mark()] = g.name
+	p.fence.start(&out, g, anchor.ID)
+	return out
+}
+
+// seat takes a member's seat from what the plan has left.
+func (p *anchorPass) seat(s *anchorSeat) *anchorRoom {
+	room := p.rooms.own(s.at)
+	room.take(s.spec.Envelope.Reservation, s.devices, s.spec.Devices.Milli, 1)
+	return room
+}

@@ -1,0 +1,166 @@
+package nav_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// waits is a spec of one group that must be near another.
+func waits(group, on string) *orbit.Spec {
+	s := near(group, 1)
+	s.Near.Group = on
+	return s
+}
+
+// whyOf returns what a pass says of one capsule.
+func whyOf(r orbit.Round, id orbit.CapsuleID) error {
+	for _, u := range r.Unplaced {
+		if u.Capsule.ID == id {
+			return u.Why
+		}
+	}
+	return nil
+}
+
+// Groups that can never start are told so, with all that they wait for; they are parked until it comes.
+func TestDeadlocksAreDiagnosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		specs  []*orbit.Spec
+		want   string
+		groups []string
+	}{
+		"two wait for each other": {
+			[]*orbit.Spec{waits("a", "b"), waits("b", "a")},
+			`group "a" waits for "b", which waits for "a": none can start; let members of one of them wait for nobody, or for their own group`,
+			[]string{"a", "b", "a"},
+		},
+		"a ring behind a queue": {
+			[]*orbit.Spec{waits("a", "b"), waits("b", "c"), waits("c", "d"), waits("d", "b")},
+			`group "a" waits for "b", which waits for "c", which waits for "d", which waits for "b": none can start; let members of one of them wait for nobody, or for their own group`,
+			[]string{"a", "b", "c", "d", "b"},
+		},
+		"nobody is there": {
+			[]*orbit.Spec{waits("a", "ghost")},
+			`group "a" waits for "ghost", of which nothing runs and nothing is pending; submit a member of it`,
+			[]string{"a", "ghost"},
+		},
+		"a loner waits for a group that waits for nobody there": {
+			[]*orbit.Spec{waits("", "b"), waits("b", "ghost")},
+			`waits for group "b", which waits for "ghost", of which nothing runs and nothing is pending; submit a member of it`,
+			[]string{"", "b", "ghost"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			racked(t, l, 2, 2, 10)
+			for i, s := range c.specs {
+				submit(t, l, fmt.Sprint(i), 2, s)
+			}
+			e := anchored(l)
+			r := e.Pass(t.Context())
+			why := whyOf(r, "0-0")
+			require.EqualError(t, why, c.want)
+			var d *nav.Deadlock
+			require.ErrorAs(t, why, &d)
+			assert.Equal(t, c.groups, d.Groups)
+			var fit *orbit.NoFit
+			require.ErrorAs(t, why, &fit)
+			assert.Equal(t, 4, fit.Nodes)
+			assert.Equal(t, len(c.specs), r.Parked)
+			assert.Zero(t, r.Committed)
+
+			// What was missing comes, and all run.
+			last := c.groups[len(c.groups)-1]
+			if c.groups[len(c.groups)-1] != "ghost" {
+				last = c.specs[len(c.specs)-1].Group
+			}
+			submit(t, l, "last", 1, near(last, 1))
+			settle(t, e)
+			assert.Zero(t, snapshot(t, l).PendingCount())
+		})
+	}
+}
+
+// Groups that wait for one that runs, or that can start, just wait: no deadlock is seen where there is none, in
+// whatever order the groups are looked at.
+func TestNoDeadlockWhereThereIsNone(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 1, 6, 10)
+	submit(t, l, "ab", 1, waits("a", "b"))
+	submit(t, l, "ba", 1, waits("b", "a"))
+	submit(t, l, "bc", 1, waits("b", "c"))
+	submit(t, l, "cd", 1, waits("c", "d"))
+	submit(t, l, "cb", 1, waits("c", "b"))
+	submit(t, l, "d", 2, near("d", 1))
+	e := anchored(l)
+	for _, r := range settle(t, e) {
+		for _, u := range r.Unplaced {
+			var d *nav.Deadlock
+			assert.NotErrorAs(t, u.Why, &d)
+		}
+	}
+	s := snapshot(t, l)
+	assert.Zero(t, s.PendingCount())
+	_, _, anchors := racksOf(s, "d")
+	assert.Equal(t, 1, anchors)
+}
+
+// The self-match rule: without an anchor and without holds, and still only one starts it; a group for which others
+// wait needs its anchor.
+func TestSelfMatch(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 2, 3, 10)
+	commit(t, l, node("bare", 4)) // nobody could follow there, but it is the emptiest
+	busy := spec(0, 0)
+	for n := range snapshot(t, l).Nodes() {
+		if id := orbit.CapsuleID("busy-" + n.Node.ID); n.Node.ID != "bare" {
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: busy}, orbit.Place{Capsule: id, Node: n.Node.ID})
+		}
+	}
+	for i, owner := range []string{"one", "two"} {
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint(i, "a")), orbit.CapsuleID(fmt.Sprint(i, "b"))}, Spec: near("g", 2), Owner: owner})
+	}
+	submit(t, l, "h", 3, near("h", 2))
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "h"), Owner: "nobody"})
+	one := &orbit.Engine{Name: "one", Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
+	two := &orbit.Engine{Name: "two", Ledger: l, Navigator: between{&nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}, func() {
+		one.Pass(context.Background())
+	}}}
+	r := two.Pass(t.Context())
+	assert.Equal(t, 2, r.Conflicts, "one start of g, and one of h")
+	for range 5 {
+		r := two.Pass(t.Context())
+		require.Zero(t, r.Infeasible)
+		require.Empty(t, r.Errors)
+	}
+	s := snapshot(t, l)
+	racks, placed, anchors := racksOf(s, "g")
+	assert.Len(t, racks, 1)
+	assert.Equal(t, 4, placed)
+	assert.Zero(t, anchors)
+	_, placed, anchors = racksOf(s, "h")
+	assert.Equal(t, 3, placed)
+	assert.Equal(t, 1, anchors)
+	assert.Zero(t, s.Node("bare").Capsules)
+}
+
+// A first member that fits nowhere is explained as itself, and its class is parked.
+func TestSelfMatchThatFitsNowhere(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 1, 1, 10)
+	submit(t, l, "g", 3, near("g", 11))
+	e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
+	r := e.Pass(t.Context())
+	require.Len(t, r.Unplaced, 3)
+	for _, u := range r.Unplaced {
+		assert.Same(t, snapshot(t, l).Capsule(u.Capsule.ID).Spec, u.Capsule.Spec)
+	}
+	assert.Equal(t, 1, r.Parked)
+}
