@@ -1,5 +1,14 @@
-// Package nav has navigators that are ready to run. [Services] is the first; batch work and gangs need one of
-// your own so far (an [orbit.Population] reports what nobody claims).
+// Package nav has navigators that are ready to run. Each claims a class of work and is good at that; run those that you
+// need side by side, each in an [orbit.Engine] of its own, on one ledger.
+//
+//	Services  latency-sensitive and best-effort capsules: spread, one at a time, the best node for each
+//	Batch     batch capsules: packed, as many as possible, with a bound that says how many more there could be
+//	Gang      gangs: all members in one rack, block or zone, or none of them
+//	Anchor    wraps one of the others: it starts co-location groups, whose members wait for each other
+//
+// The zero values work (Anchor wants to be told whom it helps). A navigator belongs to one engine. Each says of what it
+// did not place why: with counts of nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or who waits for whom
+// ([Deadlock]).
 package nav
 
 import (

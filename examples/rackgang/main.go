@@ -1,0 +1,104 @@
+// Rackgang: same-rack groups beside services and batch work, started three ways. With affinity alone every group
+// waits for its own first member, for ever. An anchor starts it, or the group is placed as a gang.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+)
+
+// options are what the flags set.
+type options struct {
+	nodes, capsules, plan, passes int
+	seed                          uint64
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	o, err := parse(os.Args[1:], os.Stderr)
+	if err == nil {
+		err = run(ctx, o, os.Stdout)
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "rackgang:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, w io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("rackgang", flag.ContinueOnError)
+	f.SetOutput(w)
+	f.Usage = func() {
+		fmt.Fprintln(w, "Rackgang starts same-rack groups by affinity alone, with anchors, and as gangs, and shows how many capsules get bound.\n\nFlags:")
+		f.PrintDefaults()
+	}
+	f.IntVar(&o.nodes, "nodes", 500, "machines, in racks of 20")
+	f.IntVar(&o.capsules, "capsules", 4000, "capsules to place; about 15% of them are in same-rack groups")
+	f.IntVar(&o.plan, "plan", 500, "most capsules a navigator plans in one pass")
+	f.IntVar(&o.passes, "passes", 20, "passes of each navigator")
+	f.Uint64Var(&o.seed, "seed", 1, "decides what is made up; the same seed gives the same")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
+	case o.nodes < 20 || o.nodes > 100_000:
+		return o, fmt.Errorf("-nodes is %d; it must be at least 20, one rack, and at most 100000", o.nodes)
+	case o.capsules < 100 || o.capsules > 10_000_000:
+		return o, fmt.Errorf("-capsules is %d; it must be at least 100 and at most 10000000", o.capsules)
+	case o.plan < 1 || o.passes < 1:
+		return o, errors.New("-plan and -passes must be at least 1")
+	}
+	return o, nil
+}
+
+// run does it all: the three ways to start groups, each on a ledger of its own, and then the race.
+func run(ctx context.Context, o options, out io.Writer) error {
+	w := makeWorld(o)
+	fmt.Fprintf(out, "%d nodes in %d racks; %d capsules, of which %d (%.1f%%) in %d same-rack groups; seed %d\n\n",
+		len(w.nodes), w.racks(), w.capsules(), w.grouped(), percent(w.grouped(), w.capsules()), len(w.groups), o.seed)
+	var runs []*start
+	for _, way := range ways {
+		s, err := begin(ctx, way, w, o)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, s)
+	}
+	for range o.passes {
+		for _, s := range runs {
+			s.pass(ctx)
+		}
+	}
+	printShares(out, runs)
+	for _, s := range runs {
+		if err := s.finish(ctx); err != nil {
+			return err
+		}
+	}
+	printStarts(out, runs)
+	if err := race(ctx, o, out); err != nil {
+		return err
+	}
+	for _, s := range runs {
+		fmt.Fprintf(out, "bound %s %.1f%%\n", s.way.name, s.share())
+	}
+	return ctx.Err()
+}
+
+// percent is a share of all, 100 if there is nothing.
+func percent(part, all int) float64 {
+	if all == 0 {
+		return 100
+	}
+	return 100 * float64(part) / float64(all)
+}

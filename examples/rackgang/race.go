@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// meeting lets navigators plan on the same view and propose at the same moment: each waits, when it has planned,
+// until all the others have, or have found nothing to plan.
+type meeting struct {
+	mu   sync.Mutex
+	cond *sync.Cond
+	// Guarded by mu. Who has yet to arrive in this turn.
+	missing int
+}
+
+// begin begins a turn of so many.
+func (m *meeting) begin(n int) { m.missing, m.cond = n, sync.NewCond(&m.mu) }
+
+// arrive notes that one has planned, or will not. It waits for the others if asked to.
+func (m *meeting) arrive(wait bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missing--
+	for m.cond.Broadcast(); wait && m.missing > 0; {
+		m.cond.Wait()
+	}
+}
+
+// racer is a navigator that takes part in a meeting.
+type racer struct {
+	orbit.Navigator
+	name    string
+	meeting *meeting
+	planned bool
+
+	// What its passes came to, and the last that got anywhere.
+	proposed, committed, conflicts, last int
+}
+
+// Plan plans, and waits for the others.
+func (r *racer) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	plan, err := r.Navigator.Plan(ctx, view, pending)
+	r.planned = true
+	r.meeting.arrive(true)
+	return plan, err
+}
+
+// pass lets it pass once, in the given turn.
+func (r *racer) pass(ctx context.Context, e *orbit.Engine, turn int) error {
+	r.planned = false
+	round := e.Pass(ctx)
+	if !r.planned {
+		r.meeting.arrive(false)
+	}
+	r.proposed += round.Proposed
+	r.committed += round.Committed
+	r.conflicts += round.Conflicts
+	if round.Committed > 0 {
+		r.last = turn
+	}
+	return errors.Join(round.Errors...)
+}
+
+// turns is how many passes each navigator of the race has.
+const turns = 20
+
+// race lets a services, a batch and a gang navigator plan at the same time on a constellation with little to spare,
+// and prints how often they collide.
+func race(ctx context.Context, o options, out io.Writer) error {
+	w := makeWorld(options{nodes: 100, capsules: 2300, seed: o.seed})
+	ledger, err := w.fill(ctx, (*group).gang)
+	if err != nil {
+		return err
+	}
+	m := &meeting{}
+	racers := []*racer{
+		{name: "services", meeting: m, Navigator: &nav.Services{}},
+		{name: "batch", meeting: m, Navigator: &nav.Batch{}},
+		{name: "gang", meeting: m, Navigator: &nav.Gang{}},
+	}
+	engines := make([]*orbit.Engine, len(racers))
+	for i, r := range racers {
+		engines[i] = &orbit.Engine{Name: r.name, Ledger: ledger, Navigator: r, MaxPlan: 100}
+	}
+	for turn := range turns {
+		m.begin(len(racers))
+		var group errgroup.Group
+		for i, r := range racers {
+			group.Go(func() error { return r.pass(ctx, engines[i], turn+1) })
+		}
+		if err := group.Wait(); err != nil {
+			return fmt.Errorf("race: %w", err)
+		}
+	}
+	state, err := ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if err := state.Verify(); err != nil {
+		return fmt.Errorf("race: the ledger's books are wrong: %w", err)
+	}
+	printRace(out, w, racers, state)
+	return nil
+}
+
+// stillFits counts the capsules that wait though a node could take them; members of gangs, which need more than that,
+// are not counted.
+func stillFits(state *orbit.State) (n int) {
+	for _, c := range state.Pending() {
+		if c.Gang != "" {
+			continue
+		}
+		for node := range state.Nodes() {
+			if node.Fits(c.Spec) {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/orbitsched/orbit"
+)
+
+// printShares shows how much is bound after each pass, until nothing moves any more.
+func printShares(out io.Writer, runs []*start) {
+	fmt.Fprint(out, "share bound after each pass of all navigators\n\npass")
+	for _, s := range runs {
+		fmt.Fprintf(out, " %10s", s.way.name)
+	}
+	fmt.Fprintln(out)
+	last := lastMove(runs)
+	for pass := range runs[0].bound {
+		if pass > last+1 {
+			fmt.Fprintf(out, "...  nothing moves any more, up to pass %d\n", len(runs[0].bound))
+			break
+		}
+		fmt.Fprintf(out, "%4d", pass+1)
+		for _, s := range runs {
+			fmt.Fprintf(out, " %9.1f%%", percent(s.bound[pass], s.world.capsules()))
+		}
+		fmt.Fprintln(out)
+	}
+	fmt.Fprintln(out)
+}
+
+// lastMove is the last pass in which anything was bound.
+func lastMove(runs []*start) (last int) {
+	for _, s := range runs {
+		for pass := 1; pass < len(s.bound); pass++ {
+			if s.bound[pass] != s.bound[pass-1] {
+				last = max(last, pass)
+			}
+		}
+	}
+	return last
+}
+
+// printStarts says how the groups fared.
+func printStarts(out io.Writer, runs []*start) {
+	fmt.Fprintf(out, "%-10s %13s %15s %9s %20s %10s\n", "way", "groups whole", "racks a group", "anchors", "share of placements", "conflicts")
+	for _, s := range runs {
+		bound := s.bound[len(s.bound)-1]
+		fmt.Fprintf(out, "%-10s %6d of %3d %15d %9d %19.1f%% %10d\n",
+			s.way.name, s.whole, len(s.world.groups), s.racks, s.anchors, 100*float64(s.anchors)/float64(max(bound, 1)), s.conflicts)
+	}
+	fmt.Fprintln(out)
+	for _, s := range runs {
+		if s.why != "" {
+			fmt.Fprintf(out, "left with %s: %d capsules, as %s\n\n", s.way.name, s.world.capsules()-s.bound[len(s.bound)-1], s.why)
+		}
+	}
+}
+
+// printRace shows how often navigators that plan at the same time collide.
+func printRace(out io.Writer, w *world, racers []*racer, state *orbit.State) {
+	fmt.Fprintf(out, "race: three navigators plan at the same time, pass after pass: %d nodes, %d capsules, %.0f%% of memory taken at the end\n\n",
+		len(w.nodes), w.capsules(), memoryTaken(state))
+	fmt.Fprintf(out, "%-10s %10s %10s %10s %10s %22s\n", "navigator", "proposals", "committed", "conflicts", "fraction", "last to get on in pass")
+	for _, r := range racers {
+		fmt.Fprintf(out, "%-10s %10d %10d %10d %9.1f%% %22d\n",
+			r.name, r.proposed, r.committed, r.conflicts, 100*float64(r.conflicts)/float64(max(r.proposed, 1)), r.last)
+	}
+	fmt.Fprintf(out, "after %d passes: %d of %d capsules placed; %d that wait would fit on a node\nverify: ok\n\n",
+		turns, w.capsules()-state.PendingCount(), w.capsules(), stillFits(state))
+}
+
+// memoryTaken is how much of all memory is taken, in percent.
+func memoryTaken(state *orbit.State) float64 {
+	used, all := 0.0, 0.0
+	for n := range state.Nodes() {
+		used += float64(n.Used()[orbit.Memory])
+		all += float64(n.Node.Capacity[orbit.Memory])
+	}
+	return 100 * used / all
+}
