@@ -34,8 +34,9 @@ func drawWorld(t *rapid.T) gangWorld {
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		n := orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i)), Labels: map[string]string{}, Capacity: orbit.Resources{
 			orbit.CPU: rapid.Int64Range(0, 8).Draw(t, "cpu"), orbit.Memory: rapid.Int64Range(2, 8).Draw(t, "memory")}}
-		for level, domains := range map[string][]string{"rack": {"r0", "r1", "r2"}, "block": {"b0", "b1"}} {
-			if d := rapid.SampledFrom(append([]string{"", "-"}, append(domains, domains...)...)).Draw(t, level); d != "-" {
+		for _, level := range []string{"rack", "block"} {
+			domains := map[string][]string{"rack": {"r0", "r1", "r2", "r0", "r1", "r0", "", "-"}, "block": {"b0", "b1", "b0", "", "-"}}[level]
+			if d := rapid.SampledFrom(domains).Draw(t, level); d != "-" {
 				n.Labels[level] = d
 			}
 		}

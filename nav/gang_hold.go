@@ -19,7 +19,8 @@ import (
 //     HoldAfter plans. Whoever else has some gives it up.
 //   - It is held in one domain, one whose whole capacity takes the gang, and there for as many members as fit.
 //     It only ever grows, and its end moves only when it does, so a gang of n members holds for n times HoldFor
-//     at most. A gang whose holds have ended waits for HoldAfter plans again, while others may have theirs.
+//     at most. A gang whose holds have ended in vain waits twice as many plans as before until it may have some again,
+//     while others may have theirs.
 //   - Where it stands in the way of a gang before it, of whatever navigator, it is given up. Two gangs that each
 //     hold half of what the other needs are ordered, so one of them goes on.
 //
@@ -89,7 +90,7 @@ func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
 	if r.HoldAfter < 0 || !m.fresh() || w == nil || r.holderIn {
 		return false
 	}
-	if len(r.holds[m.id]) == 0 && w.plans < cmp.Or(r.HoldAfter, 5) {
+	if len(r.holds[m.id]) == 0 && w.plans < cmp.Or(r.HoldAfter, 5)<<w.lapses {
 		return false
 	}
 	if other := r.holder; other != "" && other != m.id {
@@ -105,7 +106,7 @@ func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
 func (r *gangPass) hold(m *muster, w *gangWait) {
 	holds := r.holds[m.id]
 	if len(holds) == 0 && !w.until.IsZero() && !r.view.Now().Before(w.until) { // they have ended
-		w.plans, w.until = 0, time.Time{}
+		w.lapse()
 		return
 	}
 	if !r.mayHold(m, w) {
@@ -115,17 +116,16 @@ func (r *gangPass) hold(m *muster, w *gangWait) {
 		return
 	}
 	r.holderIn = true
-	if r.holder != m.id {
-		if r.holder != "" {
-			r.giveUp(r.holder, r.waits[r.holder])
-		}
-		r.holder = m.id
+	if r.holder != "" && r.holder != m.id {
+		r.giveUp(r.holder, r.waits[r.holder])
 	}
 	fit := r.keep(m, holds)
 	drained := r.drained(holds)
 	switch {
 	case fit == nil || fit.total == 0:
-		r.giveUp(m.id, w)
+		if len(holds) > 0 {
+			r.giveUp(m.id, w)
+		}
 	case fit.total > heldMembers(holds):
 		r.renew(m, w, fit, holds, r.view.Now().Add(cmp.Or(r.HoldFor, 30*time.Second)))
 	case drained:
@@ -136,7 +136,7 @@ func (r *gangPass) hold(m *muster, w *gangWait) {
 // giveUp releases what is held for a gang, which then waits like any other.
 func (r *gangPass) giveUp(id orbit.GangID, w *gangWait) {
 	if w != nil {
-		w.plans, w.until = 0, time.Time{}
+		w.lapse()
 	}
 	if r.holder == id {
 		r.holder = ""
@@ -290,7 +290,7 @@ func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hol
 	r.plan.Proposals = append(r.plan.Proposals, p)
 	r.made += len(made)
 	r.released += len(holds)
-	w.until = until
+	w.until, r.holder = until, m.id
 }
 
 // merge sums the room of seats up, so that there are few holds: one a node, and one more where members share

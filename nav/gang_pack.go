@@ -68,6 +68,9 @@ const fewNodes = 256
 // the search runs out of steps there is no better seating in number.
 func (p *packer) pack(nodes []int32) *seating {
 	bins := p.bins(nodes)
+	if len(p.asks) == 0 {
+		return &seating{}
+	}
 	if len(p.asks) == 1 {
 		return p.enough(p.greedy(p.near(bins), []int{0}))
 	}
@@ -196,15 +199,18 @@ func (p *packer) orders(bins []packBin) [][]int {
 	return [][]int{by(rooms), by(sizes), listed, reverse}
 }
 
-// greedy seats the least of every ask, in an order, and then the rest. The bins stay as they are.
+// greedy seats the least of every ask, in an order, of the last one all, and then the rest. The bins stay as they
+// are. It requires an ask; for a single one it is exact.
 func (p *packer) greedy(bins []packBin, order []int) *seating {
 	s := &seating{placed: make([]int, len(p.asks))}
 	trial := slices.Clone(bins)
-	for _, a := range order {
+	for _, a := range order[:len(order)-1] {
 		p.fill(s, trial, a, p.asks[a].least)
 	}
-	for _, a := range order {
-		p.fill(s, trial, a, p.asks[a].want-p.asks[a].least)
+	last := order[len(order)-1] // in one go, so that those who come later on a node are thought of
+	p.fill(s, trial, last, p.asks[last].want)
+	for _, a := range order[:len(order)-1] {
+		p.fill(s, trial, a, p.asks[a].want-s.placed[a])
 	}
 	return s
 }

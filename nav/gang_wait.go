@@ -18,7 +18,18 @@ type gangWait struct {
 	plans int
 	// When the holds that were made for it end; zero: none were.
 	until time.Time
+	// How often holds for it ended in vain.
+	lapses int
 }
+
+// lapse begins the wait again, for twice as long, after holds that led to nothing.
+func (w *gangWait) lapse() {
+	w.plans, w.until = 0, time.Time{}
+	w.lapses = min(w.lapses+1, mostLapses)
+}
+
+// mostLapses bounds the wait for holds to 256 times what it is at first.
+const mostLapses = 8
 
 // waitMark is what an answer rests on: it holds as long as this is the same. What others take only makes it truer.
 type waitMark struct {
