@@ -251,7 +251,7 @@ func TestGangTakesHostileValues(t *testing.T) {
 		require.Zero(t, round.Conflicts)
 	}
 	assert.Equal(t, []int{2, 0, 0, 100}, []int{placedOf(t, l, "half"), placedOf(t, l, "all"), placedOf(t, l, "two"), placedOf(t, l, "nothing")})
-	sound(t, l)
+	require.NoError(t, snapshot(t, l).Verify())
 }
 
 // SCENARIOS 26: sixteen halves fit on eight devices at once, a seventeenth does not.
