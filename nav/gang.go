@@ -124,21 +124,19 @@ func (r *gangPass) all(gangs []*muster) error {
 func (r *gangPass) one(m *muster) error {
 	if m.fault != nil {
 		r.unplaced(m, m.fault)
-		return nil
+		return r.ctx.Err()
 	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
 	fit, why := r.seat(m)
 	r.left -= r.budget.taken
 	r.steps += r.budget.taken
-	if err := r.ctx.Err(); err != nil {
-		return err
-	}
-	if fit == nil {
+	switch {
+	case fit != nil:
+		r.placedBy(m, fit)
+	case r.ctx.Err() == nil:
 		r.unplaced(m, why)
-		return nil
 	}
-	r.placedBy(m, fit)
-	return nil
+	return r.ctx.Err()
 }
 
 // seat finds seats for a gang's members and proposes them. If there are none it says why, and holds room when it is
@@ -149,7 +147,7 @@ func (r *gangPass) seat(m *muster) (*gangFit, error) {
 	if w != nil && r.books.moved {
 		w.plans++
 	}
-	why := error(nil)
+	var why error
 	if w != nil && w.seen == seen {
 		why = w.why
 	} else if fit, err := r.try(m, levels, holds); fit != nil || r.ctx.Err() != nil {

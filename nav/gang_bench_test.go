@@ -63,7 +63,7 @@ func benchGangs(b *testing.B, nodes int, full bool) {
 		require.Empty(b, r.Errors)
 		require.Zero(b, r.Conflicts)
 		if !full {
-			require.Equal(b, benchedGangs, r.Committed)
+			require.Greater(b, r.Committed, benchedGangs*9/10)
 		} else {
 			require.Zero(b, r.Committed)
 		}

@@ -58,26 +58,50 @@ next:
 }
 
 // tighter orders candidates by slack, and then by name.
-func (t *domainTable) tighter(a, b candidate) int {
-	return cmp.Or(cmp.Compare(a.slack, b.slack), cmp.Compare(t.domains[a.number].name, t.domains[b.number].name))
+func (t *domainTable) tighter(a, b *candidate) int {
+	if a.slack != b.slack {
+		return cmp.Compare(a.slack, b.slack)
+	}
+	return cmp.Compare(t.domains[a.number].name, t.domains[b.number].name)
 }
 
 // fuller orders candidates by how many members may fit, most first, and then as tighter does.
-func (t *domainTable) fuller(a, b candidate) int {
-	return cmp.Or(cmp.Compare(b.upper, a.upper), t.tighter(a, b))
+func (t *domainTable) fuller(a, b *candidate) int {
+	if a.upper != b.upper {
+		return cmp.Compare(b.upper, a.upper)
+	}
+	return t.tighter(a, b)
 }
 
-// ranked visits candidates in order until one is taken. The first is found without sorting: mostly it is the
-// one.
-func ranked(list []candidate, order func(a, b candidate) int, visit func(candidate) (done bool)) {
-	if len(list) == 0 || visit(slices.MinFunc(list, order)) {
-		return
+// ranked visits candidates in order until one is taken. It sorts only as far as it has to, with a heap: mostly the
+// first few will do.
+func ranked(list []candidate, order func(a, b *candidate) int, visit func(candidate) (done bool)) {
+	for i := len(list)/2 - 1; i >= 0; i-- {
+		sink(list, i, order)
 	}
-	slices.SortFunc(list, order)
-	for _, c := range list[1:] {
-		if visit(c) {
+	for len(list) > 0 && !visit(list[0]) {
+		last := len(list) - 1
+		list[0] = list[last]
+		list = list[:last]
+		sink(list, 0, order)
+	}
+}
+
+// sink moves the candidate at i down to where both below it come later.
+func sink(list []candidate, i int, order func(a, b *candidate) int) {
+	for {
+		next := 2*i + 1
+		if next >= len(list) {
 			return
 		}
+		if next+1 < len(list) && order(&list[next+1], &list[next]) < 0 {
+			next++
+		}
+		if order(&list[i], &list[next]) <= 0 {
+			return
+		}
+		list[i], list[next] = list[next], list[i]
+		i = next
 	}
 }
 
@@ -107,11 +131,11 @@ func (p *packer) most(t *domainTable) (best *gangFit) {
 		if best != nil && c.upper < int64(best.total) || p.steps.ctx.Err() != nil {
 			return true
 		}
-		if best != nil && c.upper == int64(best.total) && t.tighter(c, bestAt) > 0 {
+		if best != nil && c.upper == int64(best.total) && t.tighter(&c, &bestAt) > 0 {
 			return false
 		}
 		s := p.pack(t.domains[c.number].nodes)
-		if s != nil && (best == nil || s.total > best.total || s.total == best.total && t.tighter(c, bestAt) < 0) {
+		if s != nil && (best == nil || s.total > best.total || s.total == best.total && t.tighter(&c, &bestAt) < 0) {
 			best, bestAt = &gangFit{s, p.asks, t.level, t.domains[c.number].name, c.slack}, c
 		}
 		return false

@@ -212,15 +212,15 @@ func (p *packer) couldTake(nodes []int32) bool {
 
 // some seats as many members in a domain as fit now, with no minimum.
 func (p *packer) some(t *domainTable, d int32) *gangFit {
-	any := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
-	for a := range any.asks {
-		any.asks[a].least = 0
+	some := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+	for a := range some.asks {
+		some.asks[a].least = 0
 	}
-	s := any.pack(t.domains[d].nodes)
+	s := some.pack(t.domains[d].nodes)
 	if s == nil {
 		return nil
 	}
-	return &gangFit{seating: s, asks: any.asks, level: t.level, domain: t.domains[d].name}
+	return &gangFit{seating: s, asks: some.asks, level: t.level, domain: t.domains[d].name}
 }
 
 // mostPromising returns the most that can be held in one domain of a level that could come to take the gang.

@@ -116,13 +116,13 @@ const fewDomains = 4
 // diagnose finds the best domain of each level.
 func (p *packer) diagnose(m *muster, levels []*domainTable) *GangNoFit {
 	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running)}
-	any := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
-	for a := range any.asks {
-		e.Least += any.asks[a].least
-		any.asks[a].least = 0
+	free := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+	for a := range free.asks {
+		e.Least += free.asks[a].least
+		free.asks[a].least = 0
 	}
 	for _, t := range levels {
-		e.Levels = append(e.Levels, any.bestOf(t, m))
+		e.Levels = append(e.Levels, free.bestOf(t, m))
 	}
 	e.Inexact = p.steps.spent
 	return e

@@ -106,12 +106,12 @@ func (p *packer) bins(nodes []int32) []packBin {
 	for _, i := range nodes {
 		n := &p.books.nodes[i]
 		bin := packBin{node: i, id: n.state.Node.ID, idle: n.idle, fullness: n.fullness, fits: counts[:len(p.asks):len(p.asks)]}
-		any := false
+		fits := false
 		for a := range p.asks {
 			bin.fits[a] = p.alone(a, i)
-			any = any || bin.fits[a] > 0
+			fits = fits || bin.fits[a] > 0
 		}
-		if any {
+		if fits {
 			if bin.room = n.nodeRoom; p.bare {
 				bin.room = capacityOf(n.state.Node)
 			}
