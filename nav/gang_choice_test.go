@@ -69,6 +69,40 @@ func drawWorld(t *rapid.T) gangWorld {
 	return w
 }
 
+// drawTightWorld draws a constellation that several roles together just about fill, so that it takes a search to tell
+// whether they fit.
+func drawTightWorld(t *rapid.T) gangWorld {
+	var w gangWorld
+	devices := rapid.Bool().Draw(t, "devices")
+	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+		n := orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i)), Capacity: orbit.Resources{
+			orbit.CPU: rapid.Int64Range(3, 7).Draw(t, "cpu"), orbit.Memory: rapid.Int64Range(3, 7).Draw(t, "memory")},
+			Labels: map[string]string{"rack": rapid.SampledFrom([]string{"r0", "r0", "r1"}).Draw(t, "rack")}}
+		if devices {
+			n.Devices = orbit.Devices{Model: "a", Count: rapid.IntRange(1, 3).Draw(t, "count")}
+		}
+		w.nodes = append(w.nodes, n)
+	}
+	if rapid.Bool().Draw(t, "load") {
+		w.loads = append(w.loads, gangLoad{drawAsk(t, devices, orbit.Batch), 0})
+	}
+	w.gang = &orbit.Gang{ID: "g", Levels: []string{"rack"}}
+	for r := range rapid.IntRange(2, 3).Draw(t, "roles") {
+		n := rapid.IntRange(1, 3).Draw(t, "members")
+		role := orbit.Role{Name: fmt.Sprint("role", r), Min: rapid.IntRange(0, n).Draw(t, "min"), Spec: gangSpec(rapid.Int64Range(1, 4).Draw(t, "ask cpu"))}
+		role.Spec.Envelope.Reservation[orbit.Memory] = rapid.Int64Range(1, 4).Draw(t, "ask memory")
+		if devices {
+			role.Spec.Envelope.Reservation = orbit.Resources{orbit.CPU: 1}
+			role.Spec.Devices = orbit.DeviceRequest{Count: rapid.IntRange(1, 2).Draw(t, "ask count"), Milli: rapid.SampledFrom([]int{300, 400, 500, 600, 700}).Draw(t, "milli")}
+		}
+		for i := range n {
+			role.Members = append(role.Members, orbit.CapsuleID(fmt.Sprint("g", r, "-", i)))
+		}
+		w.gang.Roles = append(w.gang.Roles, role)
+	}
+	return w
+}
+
 func drawAsk(t *rapid.T, devices bool, class orbit.AppClass) *orbit.Spec {
 	s := &orbit.Spec{Class: class, Module: rapid.SampledFrom([]string{"m", "o"}).Draw(t, "module"), Envelope: orbit.Envelope{Reservation: orbit.Resources{
 		orbit.CPU: rapid.Int64Range(0, 4).Draw(t, "ask cpu"), orbit.Memory: rapid.Int64Range(1, 4).Draw(t, "ask memory")}}}
@@ -294,26 +328,30 @@ func bruteChoose(s *orbit.State, g *orbit.Gang) (choice bruteChoice) {
 // The choice of level and domain, and how many members are placed, is that of a search that tries everything; the
 // ledger takes every proposal (SCENARIOS 18), and sixteenths or halves of devices are no exception (SCENARIOS 26).
 func TestGangChoosesLikeBruteForce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
-		l := w.ledger(t)
-		before := snapshot(t, l)
-		want := bruteChoose(before, before.Gang("g").Gang)
-		e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
-		round := e.Pass(t.Context())
-		require.Empty(t, round.Errors)
-		require.Zero(t, round.Conflicts)
-		s := snapshot(t, l)
-		require.NoError(t, s.Verify())
-		require.Equal(t, want.total, s.Gang("g").Total(), "%+v: %v", want, round.Unplaced)
-		for _, r := range w.gang.Roles {
-			for _, id := range r.Members {
-				if c := s.Capsule(id); c.Placed() && want.level != "" {
-					require.Equal(t, want.domain, s.Node(c.Node).Node.Labels[want.level], "%+v", want)
-				}
+	for range 15 {
+		rapid.Check(t, func(t *rapid.T) { testGangChoice(t, drawWorld(t)) })
+		rapid.Check(t, func(t *rapid.T) { testGangChoice(t, drawTightWorld(t)) })
+	}
+}
+
+func testGangChoice(t *rapid.T, w gangWorld) {
+	l := w.ledger(t)
+	before := snapshot(t, l)
+	want := bruteChoose(before, before.Gang("g").Gang)
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+	round := e.Pass(t.Context())
+	require.Empty(t, round.Errors)
+	require.Zero(t, round.Conflicts)
+	s := snapshot(t, l)
+	require.NoError(t, s.Verify())
+	require.Equal(t, want.total, s.Gang("g").Total(), "%+v: %v", want, round.Unplaced)
+	for _, r := range w.gang.Roles {
+		for _, id := range r.Members {
+			if c := s.Capsule(id); c.Placed() && want.level != "" {
+				require.Equal(t, want.domain, s.Node(c.Node).Node.Labels[want.level], "%+v", want)
 			}
 		}
-		pending := before.PendingCount()
-		require.Len(t, round.Unplaced, pending-want.total)
-	})
+	}
+	pending := before.PendingCount()
+	require.Len(t, round.Unplaced, pending-want.total)
 }

@@ -71,13 +71,14 @@ func TestGangGoesByPriority(t *testing.T) {
 	rackOf(t, l, "r", 2, 4)
 	gangOf(t, l, "early", "", 1, 4)
 	gangOf(t, l, "late", "", 1, 4)
-	high := gangSpec(4)
+	high := gangSpec(3)
 	high.Priority = 1
-	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "high", Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "w", Spec: high, Members: []orbit.CapsuleID{"h"}}}}})
+	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "high", Levels: []string{"rack"}, Roles: []orbit.Role{
+		{Name: "w", Spec: high, Members: []orbit.CapsuleID{"h"}}, {Name: "x", Spec: gangSpec(1), Members: []orbit.CapsuleID{"x"}}}}})
 	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
 	round := e.Pass(t.Context())
 	require.Zero(t, round.Conflicts)
-	assert.Equal(t, []int{1, 1, 0}, []int{placedOf(t, l, "high"), placedOf(t, l, "early"), placedOf(t, l, "late")})
+	assert.Equal(t, []int{2, 1, 0}, []int{placedOf(t, l, "high"), placedOf(t, l, "early"), placedOf(t, l, "late")})
 }
 
 // A batch that is cut in the middle of a gang places it whole all the same.
