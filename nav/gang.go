@@ -22,7 +22,7 @@ import (
 //     one that takes most. Nodes without the level's label, or with an empty one, are in no domain. Without levels,
 //     and if they are only preferred after all of them, all nodes together are the domain.
 //  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and not tried again until a node has gained
-//     room for one of its members.
+//     room that could help.
 //  4. After it has waited long while others came and went, room is held for it.
 //
 // Whether the members of one shape fit a domain is exact. Those of several shapes are seated greedily, and then
@@ -143,7 +143,7 @@ func (r *gangPass) one(m *muster) error {
 // time for that.
 func (r *gangPass) seat(m *muster) (*gangFit, error) {
 	w, holds, levels := r.waiting(m), r.holds[m.id], r.levels(m)
-	seen := markOf(m, m.asks(&r.books), levels, len(holds))
+	seen := markOf(&r.books, m, m.asks(&r.books), levels, len(holds))
 	if w != nil && r.books.moved {
 		w.plans++
 	}

@@ -29,6 +29,9 @@ type gangBooks struct {
 	plan uint64
 	// Rises with whatever could make a gang fit.
 	clock uint64
+	// When a node last had more of anything than before: members of several shapes may fit together then, even if
+	// of none of them more fit than before.
+	gained uint64
 	// The clock when planning the present gang began.
 	began uint64
 }
@@ -56,7 +59,7 @@ const (
 // sync follows the view and forgets what was reserved.
 func (b *gangBooks) sync(view *orbit.View) {
 	if view != b.view {
-		*b = gangBooks{view: view, base: 1, clock: b.clock, plan: b.plan, tables: map[string]*domainTable{},
+		*b = gangBooks{view: view, base: 1, clock: b.clock, gained: b.gained, plan: b.plan, tables: map[string]*domainTable{},
 			shapes: map[string]*memberShape{}, keys: map[*orbit.Spec]string{}}
 	}
 	b.plan++
@@ -86,9 +89,12 @@ func (b *gangBooks) sync(view *orbit.View) {
 func (b *gangBooks) load(i int32) {
 	n, state := &b.nodes[i], b.view.State().NodeByIndex(int(i))
 	b.moved = b.moved || (n.state == nil) != (state == nil) || state != nil && state.Usage != n.state.Usage
+	was := n.nodeRoom
 	*n = gangNode{state: state}
 	if state != nil {
-		n.nodeRoom = roomOf(state)
+		if n.nodeRoom = roomOf(state); n.gains(&was) {
+			b.gained = b.tick()
+		}
 	}
 	b.rate(i)
 	for _, t := range b.tables {

@@ -335,6 +335,60 @@ func TestGangHoldsOutliveTheirNavigator(t *testing.T) {
 	require.Zero(t, countHolds(t, l))
 }
 
+// Room that is held on what is lost meanwhile is no room (SCENARIOS 14): an instance that fails, and a node that drains.
+// The hold moves away from there without gaining time, and the node can leave.
+func TestGangHoldsOnWhatIsLost(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	put := func(id string, d orbit.Devices, off bool) {
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Labels: map[string]string{"rack": "r"}, Devices: d, Unschedulable: off}})
+	}
+	for i := range 3 {
+		put(fmt.Sprint("r-", i), orbit.Devices{Model: "a", Count: 1}, false)
+	}
+	one := gangSpec(0)
+	one.Devices = orbit.DeviceRequest{Count: 1, Milli: 1000}
+	load := spec(0, 0)
+	load.Devices = one.Devices
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: load}, orbit.Place{Capsule: "load", Node: "r-2", Devices: 1})
+	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "w", Spec: one, Members: []orbit.CapsuleID{"0", "1", "2"}}}}})
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	e.Pass(t.Context())
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"stir"}, Spec: spec(0, 0)}, orbit.Place{Capsule: "stir", Node: "r-0"})
+	e.Pass(t.Context())
+	require.Equal(t, 2, countHolds(t, l))
+	put("r-0", orbit.Devices{Model: "a", Count: 1, Unhealthy: 1}, false)
+	commit(t, l, orbit.Release{Capsule: "load", Final: true})
+	for range 3 {
+		round := e.Pass(t.Context())
+		require.Empty(t, round.Errors)
+		require.Zero(t, round.Conflicts)
+		require.Zero(t, placedOf(t, l, "g"))
+	}
+	put("r-0", orbit.Devices{Model: "a", Count: 1}, false)
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	require.Equal(t, 3, placedOf(t, l, "g"))
+	require.Zero(t, countHolds(t, l))
+}
+
+// A node with a hold that drains is left alone by the hold in the next pass.
+func TestGangHoldsLeaveDrainedNodes(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 4, 4)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "a", Node: "r-2"}, orbit.Place{Capsule: "b", Node: "r-3"})
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	gangOf(t, l, "g", "", 3, 4)
+	e.Pass(t.Context())
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"stir"}, Spec: spec(0, 0)}, orbit.Place{Capsule: "stir", Node: "r-0"}, orbit.Release{Capsule: "stir", Final: true})
+	e.Pass(t.Context())
+	require.Equal(t, 2, countHolds(t, l))
+	drained := *snapshot(t, l).Node("r-0").Node
+	drained.Unschedulable = true
+	commit(t, l, orbit.PutNode{Node: drained})
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	require.Equal(t, 1, countHolds(t, l))
+	commit(t, l, orbit.RemoveNode{Node: "r-0"})
+}
+
 // Held devices are given back to whom they are held for, and to nobody else.
 func TestGangHoldsDevices(t *testing.T) {
 	l := &orbit.MemoryLedger{}

@@ -59,6 +59,21 @@ func (r *nodeRoom) shift(set orbit.DeviceSet, milli int) {
 	}
 }
 
+// gains reports whether there is more of anything than there was.
+func (r *nodeRoom) gains(was *nodeRoom) bool {
+	for d := range r.free {
+		if r.free[d] > was.free[d] {
+			return true
+		}
+	}
+	for i := range r.devices {
+		if r.devices[i] > was.devices[i] {
+			return true
+		}
+	}
+	return false
+}
+
 // serves returns how many requests for devices there is room for. A request takes its milli of Count different
 // instances, so n of them fit exactly if the shares of all instances, none counted more than n times, are
 // at least n times Count.
