@@ -13,18 +13,20 @@ import (
 
 // BenchmarkGang plans 300 gangs of a leader and eight workers, of ten different shapes, in racks of 20 nodes and blocks
 // of 10 racks that are half full, through ledger and loop; each round ends them again. Gangs/s is what plans alone
-// take; full is the same where five members fit on one rack of each block, and so no gang.
+// take; full is the same where five members fit on one rack of each block, and so no gang;
+// anywhere has gangs without levels.
 func BenchmarkGang(b *testing.B) {
 	for _, nodes := range []int{1_000, 10_000, 50_000} {
-		for _, full := range []bool{false, true} {
-			b.Run(fmt.Sprintf("nodes=%d/full=%t", nodes, full), func(b *testing.B) { benchGangs(b, nodes, full) })
-		}
+		racks := []string{"rack", "block"}
+		b.Run(fmt.Sprintf("nodes=%d/racks", nodes), func(b *testing.B) { benchGangs(b, nodes, false, racks) })
+		b.Run(fmt.Sprintf("nodes=%d/full", nodes), func(b *testing.B) { benchGangs(b, nodes, true, racks) })
+		b.Run(fmt.Sprintf("nodes=%d/anywhere", nodes), func(b *testing.B) { benchGangs(b, nodes, false, nil) })
 	}
 }
 
 const benchedGangs = 300
 
-func benchGangs(b *testing.B, nodes int, full bool) {
+func benchGangs(b *testing.B, nodes int, full bool, levels []string) {
 	l := &orbit.MemoryLedger{}
 	var do []orbit.Commitment
 	load := spec(0, 0)
@@ -56,7 +58,7 @@ func benchGangs(b *testing.B, nodes int, full bool) {
 	for b.Loop() {
 		round++
 		b.StopTimer()
-		submitBench(b, l, round)
+		submitBench(b, l, round, levels)
 		b.StartTimer()
 		r := e.Pass(context.Background())
 		b.StopTimer()
@@ -80,12 +82,12 @@ func benchGangs(b *testing.B, nodes int, full bool) {
 	}
 }
 
-func submitBench(b *testing.B, l orbit.Ledger, round int) {
+func submitBench(b *testing.B, l orbit.Ledger, round int, levels []string) {
 	for i := range benchedGangs {
 		id := fmt.Sprint("g", round, "-", i)
 		worker, leader := gangSpec(int64(4_500+i%10*400)), gangSpec(1_000)
 		worker.Envelope.Reservation[orbit.Memory] = int64(8+i%10) << 30
-		g := &orbit.Gang{ID: orbit.GangID(id), Levels: []string{"rack", "block"}, Roles: []orbit.Role{
+		g := &orbit.Gang{ID: orbit.GangID(id), Levels: levels, Roles: []orbit.Role{
 			{Name: "leader", Spec: leader, Members: []orbit.CapsuleID{orbit.CapsuleID(id + "/l")}}, {Name: "worker", Spec: worker}}}
 		for k := range 8 {
 			g.Roles[1].Members = append(g.Roles[1].Members, orbit.CapsuleID(fmt.Sprint(id, "/", k)))

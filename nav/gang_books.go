@@ -13,6 +13,9 @@ type gangBooks struct {
 	view   *orbit.View
 	cursor uint64
 	nodes  []gangNode
+	// In which order nodes are filled, lowest first: how much of the node is free, on average over what it has, from
+	// 0 to 1; idle nodes come last.
+	ranks []float64
 	// Nodes that differ from the view.
 	touched []int32
 	// Changed nodes; log[0] is at position base.
@@ -42,9 +45,8 @@ type gangNode struct {
 	nodeRoom
 	// Reserved in this plan.
 	reserved bool
-	// How much of it is used, on average over what it has, 0 to 1; idle: nothing at all.
-	fullness float64
-	idle     bool
+	// Nothing at all is used of it.
+	idle bool
 }
 
 const (
@@ -68,7 +70,7 @@ func (b *gangBooks) sync(view *orbit.View) {
 	changed, next, all := view.Changed(b.cursor)
 	b.cursor = next
 	for len(b.nodes) < view.State().NodeBound() {
-		b.nodes = append(b.nodes, gangNode{})
+		b.nodes, b.ranks = append(b.nodes, gangNode{}), append(b.ranks, 0)
 	}
 	for _, i := range b.touched {
 		b.load(i)
@@ -104,7 +106,7 @@ func (b *gangBooks) load(i int32) {
 	}
 }
 
-// rate says how full a node is, and logs that it has changed.
+// rate ranks a node, and logs that it has changed.
 func (b *gangBooks) rate(i int32) {
 	n := &b.nodes[i]
 	if len(b.log) >= logLimit {
@@ -119,7 +121,7 @@ func (b *gangBooks) rate(i int32) {
 	sum, kinds, idle := 0.0, 0, n.state.Capsules == 0 && !n.reserved
 	for d, capacity := range whole.free {
 		if idle = idle && capacity == n.free[d]; capacity > 0 {
-			sum += 1 - float64(n.free[d])/float64(capacity)
+			sum += float64(n.free[d]) / float64(capacity)
 			kinds++
 		}
 	}
@@ -128,10 +130,12 @@ func (b *gangBooks) rate(i int32) {
 		free, devices = free+int(n.devices[d]), devices+int(milli)
 	}
 	if idle = idle && free == devices; devices > 0 {
-		sum += 1 - float64(free)/float64(devices)
+		sum += float64(free) / float64(devices)
 		kinds++
 	}
-	n.idle, n.fullness = idle, sum/float64(max(1, kinds))
+	if n.idle, b.ranks[i] = idle, sum/float64(max(1, kinds)); idle {
+		b.ranks[i] = 2
+	}
 }
 
 // since returns the nodes that changed after a position of the log, and all if it does not reach back that far.

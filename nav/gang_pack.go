@@ -37,21 +37,21 @@ type seating struct {
 
 // packBin is one node while seats are tried.
 type packBin struct {
-	node     int32
-	id       orbit.NodeID
-	idle     bool
-	fullness float64
-	room     nodeRoom
+	node int32
+	id   orbit.NodeID
+	idle bool
+	rank float64
+	room nodeRoom
 	// How many of each ask fit by themselves at first; 0 also where they may not go.
 	fits []int32
 }
 
 // order is in which order bins are filled.
 func (a *packBin) order(b *packBin) int {
-	if a.idle != b.idle {
-		return cmp.Compare(btoi(a.idle), btoi(b.idle))
+	if a.rank != b.rank {
+		return cmp.Compare(a.rank, b.rank)
 	}
-	return cmp.Or(cmp.Compare(b.fullness, a.fullness), cmp.Compare(a.id, b.id))
+	return cmp.Compare(a.id, b.id)
 }
 
 func btoi(b bool) int {
@@ -61,23 +61,29 @@ func btoi(b bool) int {
 	return 0
 }
 
-// fewNodes is the size of a domain up to which all of its nodes are looked at at once.
+// fewNodes is the size of a domain up to which all of its nodes are tried at once. In larger ones those that come first
+// for a member are tried first; what is idle there may not be what fits tightest of all.
 const fewNodes = 256
 
 // pack seats as many members as it finds room for, at least every ask's least; nil if that is not to be. Unless
 // the search runs out of steps there is no better seating in number.
 func (p *packer) pack(nodes []int32) *seating {
-	bins := p.bins(nodes)
 	if len(p.asks) == 0 {
 		return &seating{}
 	}
-	if len(p.asks) == 1 {
-		return p.enough(p.greedy(p.near(bins), []int{0}))
+	first := nodes
+	if len(nodes) > fewNodes && !p.bare {
+		first = p.shortlist(nodes)
 	}
-	if len(bins) > fewNodes {
-		if s := p.tryOrders(p.near(bins)); s != nil && s.total == wanted(p.asks) {
+	bins := p.bins(first)
+	if len(p.asks) == 1 {
+		return p.enough(p.greedy(bins, []int{0}))
+	}
+	if len(first) < len(nodes) {
+		if s := p.tryOrders(bins); s != nil && s.total == wanted(p.asks) {
 			return s
 		}
+		bins = p.bins(nodes)
 	}
 	best := p.enough(p.tryOrders(bins))
 	if best != nil && best.total == wanted(p.asks) {
@@ -105,7 +111,7 @@ func (p *packer) bins(nodes []int32) []packBin {
 	counts := make([]int32, len(nodes)*len(p.asks))
 	for _, i := range nodes {
 		n := &p.books.nodes[i]
-		bin := packBin{node: i, id: n.state.Node.ID, idle: n.idle, fullness: n.fullness, fits: counts[:len(p.asks):len(p.asks)]}
+		bin := packBin{node: i, id: n.state.Node.ID, idle: n.idle, rank: p.books.ranks[i], fits: counts[:len(p.asks):len(p.asks)]}
 		fits := false
 		for a := range p.asks {
 			bin.fits[a] = p.alone(a, i)
@@ -137,28 +143,40 @@ func (p *packer) alone(a int, node int32) int32 {
 	return s.fits(&room)
 }
 
-// near keeps of many bins those that come first for one of the asks, twice as many as could be needed.
-func (p *packer) near(bins []packBin) []packBin {
-	if len(bins) <= fewNodes {
-		return bins
-	}
-	keep := make([]bool, len(bins))
+// shortlist returns the nodes that come first for each of the asks, twice as many as could be needed: each takes
+// one member at least.
+func (p *packer) shortlist(nodes []int32) []int32 {
+	var out []int32
 	for a := range p.asks {
-		left := 2*p.asks[a].want + 16
-		for i := range bins {
-			if bins[i].fits[a] > 0 && left > 0 {
-				keep[i] = true
-				left--
-			}
+		out = append(out, p.books.foremost(nodes, p.asks[a].shape.counts, 2*p.asks[a].want+16)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// foremost returns those n of the nodes that take a member which come first by rank; among equals by index, which is
+// cheaper to compare than an id, and the same for all who see the state.
+func (b *gangBooks) foremost(nodes, counts []int32, n int) []int32 {
+	order := func(i, j int32) int {
+		if b.ranks[i] != b.ranks[j] {
+			return cmp.Compare(b.ranks[i], b.ranks[j])
+		}
+		return cmp.Compare(i, j)
+	}
+	var kept []int32
+	worst := int32(-1)
+	for _, i := range nodes {
+		if counts[i] == 0 || worst >= 0 && order(i, worst) > 0 {
+			continue
+		}
+		if kept = append(kept, i); len(kept) == 2*n {
+			slices.SortFunc(kept, order)
+			kept = kept[:n]
+			worst = kept[n-1]
 		}
 	}
-	var out []packBin
-	for i := range bins {
-		if keep[i] {
-			out = append(out, bins[i])
-		}
-	}
-	return out
+	slices.SortFunc(kept, order)
+	return kept[:min(n, len(kept))]
 }
 
 // tryOrders seats shape after shape in a few orders and returns the first seating that is whole, else the one

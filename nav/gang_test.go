@@ -218,11 +218,12 @@ func TestGangStaysNear(t *testing.T) {
 	rackOf(t, l, "s", 2, 8)
 	db := spec(1, 0)
 	db.Group = "db"
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"db"}, Spec: db}, orbit.Place{Capsule: "db", Node: "s-1"})
 	near := gangSpec(2)
 	near.Near = orbit.Near{Group: "db", Level: "rack"}
 	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "w", Spec: near, Members: []orbit.CapsuleID{"0", "1"}}}}})
 	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+	require.Len(t, e.Pass(t.Context()).Unplaced, 2)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"db"}, Spec: db}, orbit.Place{Capsule: "db", Node: "s-1"})
 	plan := planOf(t, l, &nav.Gang{})
 	require.Len(t, plan.Proposals, 1)
 	assert.Contains(t, plan.Proposals[0].If, orbit.Precondition(orbit.GroupIn{Group: "db", Level: "rack", Domain: "s"}))
