@@ -314,6 +314,53 @@ func TestGangHoldsEnd(t *testing.T) {
 	})
 }
 
+// A later gang does not begin to hold where one before it does.
+func TestGangHoldsNothingInTheWay(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 3, 4)
+	for i := range 3 {
+		id := orbit.CapsuleID(fmt.Sprint("load", i))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(4, 0)}, orbit.Place{Capsule: id, Node: orbit.NodeID(fmt.Sprint("r-", i))})
+	}
+	gangOf(t, l, "first", "a", 3, 4)
+	gangOf(t, l, "second", "b", 3, 4)
+	a := orbit.Engine{Name: "a", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	b := orbit.Engine{Name: "b", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	a.Pass(t.Context())
+	b.Pass(t.Context())
+	commit(t, l, orbit.Release{Capsule: "load0", Final: true})
+	a.Pass(t.Context())
+	commit(t, l, orbit.Release{Capsule: "load1", Final: true})
+	for range 3 {
+		require.Zero(t, b.Pass(t.Context()).Proposed)
+	}
+	for h := range snapshot(t, l).Holds() {
+		require.Equal(t, "first", h.For)
+	}
+	require.Equal(t, 1, countHolds(t, l))
+}
+
+// A hold whose end has come is its engine's to release, not the gang's to convert: nothing conflicts.
+func TestGangLeavesEndedHoldsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		rackOf(t, l, "r", 2, 4)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"stays", "goes"}, Spec: spec(4, 0)},
+			orbit.Place{Capsule: "stays", Node: "r-0"}, orbit.Place{Capsule: "goes", Node: "r-1"})
+		e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+		gangOf(t, l, "large", "", 2, 4)
+		e.Pass(t.Context())
+		commit(t, l, orbit.Release{Capsule: "goes", Final: true})
+		e.Pass(t.Context())
+		require.Equal(t, 1, countHolds(t, l))
+		time.Sleep(30 * time.Second)
+		commit(t, l, orbit.Release{Capsule: "stays", Final: true})
+		require.Zero(t, e.Pass(t.Context()).Conflicts)
+		require.Zero(t, e.Pass(t.Context()).Conflicts)
+		require.Equal(t, 2, placedOf(t, l, "large"))
+	})
+}
+
 // A navigator that starts anew finds what the one before it held, and places the gang there.
 func TestGangHoldsOutliveTheirNavigator(t *testing.T) {
 	l := &orbit.MemoryLedger{}

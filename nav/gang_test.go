@@ -218,7 +218,7 @@ func TestGangStaysNear(t *testing.T) {
 	rackOf(t, l, "s", 2, 8)
 	db := spec(1, 0)
 	db.Group = "db"
-	near := gangSpec(2)
+	near := gangSpec(4)
 	near.Near = orbit.Near{Group: "db", Level: "rack"}
 	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "w", Spec: near, Members: []orbit.CapsuleID{"0", "1"}}}}})
 	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
@@ -228,7 +228,8 @@ func TestGangStaysNear(t *testing.T) {
 	require.Len(t, plan.Proposals, 1)
 	assert.Contains(t, plan.Proposals[0].If, orbit.Precondition(orbit.GroupIn{Group: "db", Level: "rack", Domain: "s"}))
 	e.Pass(t.Context())
-	assert.Equal(t, orbit.NodeID("s-1"), snapshot(t, l).Capsule("0").Node)
+	assert.Equal(t, orbit.NodeID("s-0"), snapshot(t, l).Capsule("0").Node, "where nothing has changed but that company came near")
+	assert.Equal(t, orbit.NodeID("s-1"), snapshot(t, l).Capsule("1").Node)
 }
 
 // Hostile values (I14): the largest numbers, nothing asked for, capacity that shrank below use, no labels.
