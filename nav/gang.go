@@ -1,0 +1,284 @@
+package nav
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Gang is the navigator for gangs: all waiting members of a gang on one topology domain, in one proposal, or none of
+// them. The zero value works; a Gang belongs to one engine.
+//
+// A plan takes every gang of which a member was handed over, with all its members that wait, by priority of the
+// highest and then in order of submission:
+//
+//  1. A gang that runs and has fallen short is topped up in the domain where it runs.
+//  2. A gang that is not placed goes to the first of its levels on which a domain takes all of it, there to the
+//     tightest; if there is none and fewer will do, to the first on which a domain takes its minimum, there to the
+//     one that takes most. Nodes without the level's label, or with an empty one, are in no domain. Without levels,
+//     and if they are only preferred after all of them, all nodes together are the domain.
+//  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and not tried again until a node has gained
+//     room that could help.
+//  4. After it has waited long while others came and went, room is held for it.
+//
+// Whether the members of one shape fit a domain is exact. Those of several shapes are seated greedily, and then
+// by a search that is exact as long as Search steps last.
+//
+// The scores and preferences of specs are not looked at. A gang whose members do not all have one owner, or which
+// no proposal can hold by the limits of the ledger, is diagnosed and never split.
+type Gang struct {
+	// Plans a gang waits, while capsules come and go, until room is held for it; default 5, negative: none is
+	// ever held.
+	HoldAfter int
+	// How long room is held that does not grow; default 30 s.
+	HoldFor time.Duration
+	// Steps of exact search for one gang in one plan; default 20,000, negative: none. All gangs of a plan
+	// together take at most 50 times that.
+	Search int
+
+	books gangBooks
+	waits map[orbit.GangID]*gangWait
+	// The gang that room is held for, if any.
+	holder orbit.GangID
+}
+
+// Claims reports whether the class is GangClass.
+func (g *Gang) Claims(_ string, class orbit.AppClass) bool { return class == orbit.GangClass }
+
+// gangPass is one plan as it is made.
+type gangPass struct {
+	*Gang
+	ctx    context.Context
+	view   *orbit.View
+	state  *orbit.State
+	limits orbit.Limits
+	plan   orbit.Plan
+	// Live holds by gang, those that this plan has not released.
+	holds map[orbit.GangID][]orbit.Hold
+	// A gang that room may be held for has been found in this plan.
+	holderIn bool
+	budget   stepBudget
+	// Steps left to the whole plan.
+	left int
+	// For the notes.
+	placed, toppedUp, waitingFor, made, released, steps int
+}
+
+// Plan places gangs, tops them up, and holds room. When ctx ends it returns what it has so far, and the context's
+// error.
+func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	r := &gangPass{Gang: g, ctx: ctx, view: view, state: view.State(), limits: view.State().Limits()}
+	if err := ctx.Err(); err != nil {
+		return r.plan, err
+	}
+	g.books.sync(view)
+	g.forget(r.state)
+	r.holds = holdsOf(r.state, view.Now())
+	r.left = 50 * g.stepsEach()
+	gangs, stray := g.muster(r.state, pending)
+	for _, c := range stray {
+		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
+			"capsule %q has the class Gang and is a member of no gang that there is; submit it with one, or give its spec another class", c.ID)})
+	}
+	r.abandon()
+	err := r.all(gangs)
+	r.plan.Notes = []slog.Attr{slog.Int("gangs.placed", r.placed), slog.Int("gangs.topped_up", r.toppedUp),
+		slog.Int("gangs.waiting", r.waitingFor), slog.Int("holds.made", r.made), slog.Int("holds.released", r.released),
+		slog.Int("search.steps", r.steps)}
+	return r.plan, err
+}
+
+// stepsEach is how many steps of search one gang may take.
+func (g *Gang) stepsEach() int { return max(0, cmp.Or(g.Search, 20_000)) }
+
+// all plans gang by gang. First the shapes of all learn what others have changed: from then on, what changes is
+// this plan's doing.
+func (r *gangPass) all(gangs []*muster) error {
+	b := &r.books
+	for _, m := range gangs {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		if b.began = b.clock; m.fault == nil {
+			m.asks(b)
+		}
+	}
+	b.fresh = false
+	for _, m := range gangs {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		b.began = b.clock
+		if err := r.one(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one plans a gang. An error is that of the context.
+func (r *gangPass) one(m *muster) error {
+	if m.fault != nil {
+		r.unplaced(m, m.fault)
+		return r.ctx.Err()
+	}
+	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
+	fit, why := r.seat(m)
+	r.left -= r.budget.taken
+	r.steps += r.budget.taken
+	switch {
+	case fit != nil:
+		r.placedBy(m, fit)
+	case r.ctx.Err() == nil:
+		r.unplaced(m, why)
+	}
+	return r.ctx.Err()
+}
+
+// seat finds seats for a gang's members and proposes them. If there are none it says why, and holds room when it is
+// time for that.
+func (r *gangPass) seat(m *muster) (*gangFit, error) {
+	w, holds, levels := r.waiting(m), r.holds[m.id], r.levels(m)
+	seen := markOf(&r.books, m, m.asks(&r.books), levels, len(holds))
+	if w != nil && r.books.moved {
+		w.plans++
+	}
+	var why error
+	if w != nil && w.seen == seen {
+		why = w.why
+	} else if fit, err := r.try(m, levels, holds); fit != nil || r.ctx.Err() != nil {
+		return fit, err
+	} else if why = err; !r.budget.spent || r.left >= r.stepsEach() {
+		r.failed(m, seen, why)
+	}
+	if w = r.waiting(m); w != nil {
+		r.hold(m, w)
+		why = r.heldFor(m, why)
+	}
+	return nil, why
+}
+
+// heldFor adds to a diagnosis what is held.
+func (r *gangPass) heldFor(m *muster, why error) error {
+	e, ok := why.(*GangNoFit) //nolint:errorlint // made here, and never wrapped
+	if !ok || len(r.holds[m.id]) == 0 {
+		return why
+	}
+	held := *e
+	held.Held, held.HeldUntil = heldMembers(r.holds[m.id]), ends(r.holds[m.id])
+	return &held
+}
+
+// packer returns a packer for the members that wait.
+func (r *gangPass) packer(m *muster) *packer {
+	return &packer{books: &r.books, asks: m.asks(&r.books), steps: &r.budget}
+}
+
+// levels returns the tables of the levels that a gang may be on, in order.
+func (r *gangPass) levels(m *muster) []*domainTable {
+	var out []*domainTable
+	for _, level := range m.gang.Levels {
+		out = append(out, r.books.table(level))
+	}
+	if len(out) == 0 || m.gang.Loose {
+		out = append(out, r.books.table(""))
+	}
+	return out
+}
+
+// try looks for seats, with what is held for the gang given back, and proposes them.
+func (r *gangPass) try(m *muster, levels []*domainTable, holds []orbit.Hold) (*gangFit, error) {
+	undo := r.books.lend(holds)
+	p := r.packer(m)
+	limit := placesIn(r.limits, len(holds))
+	var fit *gangFit
+	if m.fresh() {
+		fit = p.place(levels, limit)
+	} else {
+		levels = m.shareable(levels, &r.books)
+		fit = p.topUp(m, levels, limit)
+	}
+	var why error
+	if fit == nil && r.ctx.Err() == nil {
+		why = r.explain(p, m, levels, limit)
+	}
+	undo()
+	if fit == nil {
+		return nil, why
+	}
+	proposal := r.books.proposal(m, fit, holds)
+	if n := len(proposal.If); n > r.limits.Preconditions {
+		return nil, fmt.Errorf("gang %q: placing %d members takes %d bets; this ledger takes %d in one proposal", m.id, fit.total, n, r.limits.Preconditions)
+	}
+	r.books.reserve(fit, holds)
+	r.plan.Proposals = append(r.plan.Proposals, proposal)
+	return fit, nil
+}
+
+// explain says why a gang has no place.
+func (r *gangPass) explain(p *packer, m *muster, levels []*domainTable, limit int) error {
+	least := 0
+	for i := range p.asks {
+		least += p.asks[i].least
+	}
+	if least > limit {
+		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, limit)
+	}
+	return p.diagnose(m, levels)
+}
+
+// placedBy counts a gang that has seats, and reports those of its members that were handed over and have none.
+func (r *gangPass) placedBy(m *muster, fit *gangFit) {
+	if m.fresh() {
+		r.placed++
+	} else {
+		r.toppedUp++
+	}
+	r.released += len(r.holds[m.id])
+	delete(r.holds, m.id)
+	delete(r.waits, m.id)
+	if r.holder == m.id {
+		r.holder = ""
+	}
+	if fit.total == m.total {
+		return
+	}
+	seated := map[orbit.CapsuleID]bool{}
+	for a := range fit.asks {
+		for _, c := range fit.asks[a].members[:fit.placed[a]] {
+			seated[c.ID] = true
+		}
+	}
+	where := "anywhere"
+	if fit.level != "" {
+		where = plain(fit.level) + " " + plain(fit.domain)
+	}
+	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s has no room for more", m.id, fit.total, m.total, where)
+	for _, c := range m.handed {
+		if !seated[c.ID] {
+			r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
+		}
+	}
+}
+
+// unplaced reports all members that were handed over.
+func (r *gangPass) unplaced(m *muster, why error) {
+	r.waitingFor++
+	for _, c := range m.handed {
+		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
+	}
+}
+
+// abandon releases what is held for a gang that is gone or runs.
+func (r *gangPass) abandon() {
+	if r.holder == "" {
+		return
+	}
+	if m := call(r.state, r.holder); m == nil || m.total == 0 || !m.fresh() {
+		r.giveUp(r.holder, r.waits[r.holder])
+	}
+}

@@ -1,0 +1,321 @@
+package nav
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Holds keep a large gang from being starved by small ones, which take whatever is freed before enough of it has
+// come together. Invariants:
+//
+//   - At most one gang of a navigator has room held for it: the first in order of those that have waited for
+//     HoldAfter plans. Whoever else has some gives it up.
+//   - It is held in one domain, one whose whole capacity takes the gang, and there for as many members as fit.
+//     It only ever grows, and its end moves only when it does, so a gang of n members holds for n times HoldFor
+//     at most. A gang whose holds have ended in vain waits twice as many plans as before until it may have some again,
+//     while others may have theirs.
+//   - Where it stands in the way of a gang before it, of whatever navigator, it is given up. Two gangs that each
+//     hold half of what the other needs are ordered, so one of them goes on.
+//
+// What is held is found in the state by its id and by whom it is for, so it survives its navigator: the next one
+// places the gang in its stead, or lets it end.
+
+// holdPrefix begins the ids of holds for gangs.
+const holdPrefix = "gang/"
+
+// holdID names the nth hold made for a gang at a revision, with room for so many members. No two engines make
+// it for different gangs, and one gang is planned by one engine. No later life makes it again either, unless on
+// the very same revision, where the ledger takes it once.
+func holdID(id orbit.GangID, at orbit.Revision, n, members int) orbit.HoldID {
+	return orbit.HoldID(fmt.Sprintf("%s%016x/%d/%d/%d", holdPrefix, hashOf(id), at, n, members))
+}
+
+// heldMembers adds up for how many members there is room in holds.
+func heldMembers(holds []orbit.Hold) (n int) {
+	for i := range holds {
+		id := string(holds[i].ID)
+		if members, err := strconv.Atoi(id[strings.LastIndexByte(id, '/')+1:]); err == nil {
+			n += members
+		}
+	}
+	return n
+}
+
+func hashOf(id orbit.GangID) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // never fails
+	return h.Sum64()
+}
+
+// holdsOf returns the live holds for gangs, by gang, ordered by id. Those whose end has passed are left out: their
+// engine is about to release them, or just has.
+func holdsOf(state *orbit.State, now time.Time) map[orbit.GangID][]orbit.Hold {
+	out := map[orbit.GangID][]orbit.Hold{}
+	for h := range state.Holds() {
+		id := orbit.GangID(h.For)
+		if rest, ok := strings.CutPrefix(string(h.ID), holdPrefix); ok && now.Before(h.Ends) && strings.HasPrefix(rest, fmt.Sprintf("%016x/", hashOf(id))) {
+			out[id] = append(out[id], h)
+		}
+	}
+	return out
+}
+
+// release returns proposals that give holds up, as few as the ledger's limits allow.
+func release(holds []orbit.Hold, limits orbit.Limits) (out []orbit.Proposal) {
+	for part := range slices.Chunk(holds, max(1, limits.Commitments)) {
+		p := orbit.Proposal{}
+		for i := range part {
+			p.Do = append(p.Do, orbit.Release{Hold: part[i].ID})
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// ends returns when the first of the holds ends.
+func ends(holds []orbit.Hold) time.Time {
+	return slices.MinFunc(holds, func(a, b orbit.Hold) int { return a.Ends.Compare(b.Ends) }).Ends
+}
+
+// mayHold reports whether room may be held for a gang in this plan: it has waited long enough or has some
+// already, and no gang before it has that right.
+func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
+	if r.HoldAfter < 0 || !m.fresh() || w == nil || r.holderIn {
+		return false
+	}
+	if len(r.holds[m.id]) == 0 && w.plans < cmp.Or(r.HoldAfter, 5)<<w.lapses {
+		return false
+	}
+	if other := r.holder; other != "" && other != m.id {
+		if before := call(r.state, other); before != nil && before.total > 0 && before.fresh() &&
+			len(r.holds[other]) > 0 && before.before(m) < 0 {
+			return false // not handed over in this plan, but first
+		}
+	}
+	return true
+}
+
+// hold keeps room for a gang that found none, grows what is kept, or gives it up.
+func (r *gangPass) hold(m *muster, w *gangWait) {
+	holds := r.holds[m.id]
+	if len(holds) == 0 && !w.until.IsZero() && !r.view.Now().Before(w.until) { // they have ended
+		w.lapse()
+		return
+	}
+	if !r.mayHold(m, w) {
+		if len(holds) > 0 && (m.id == r.holder || r.holderIn) {
+			r.giveUp(m.id, w)
+		}
+		return
+	}
+	r.holderIn = true
+	if r.holder != "" && r.holder != m.id {
+		r.giveUp(r.holder, r.waits[r.holder])
+	}
+	fit := r.keep(m, holds)
+	drained := r.drained(holds)
+	switch {
+	case fit == nil || fit.total == 0:
+		if len(holds) > 0 {
+			r.giveUp(m.id, w)
+		}
+	case fit.total > heldMembers(holds):
+		r.renew(m, w, fit, holds, r.view.Now().Add(cmp.Or(r.HoldFor, 30*time.Second)))
+	case drained:
+		r.renew(m, w, fit, holds, ends(holds))
+	}
+}
+
+// giveUp releases what is held for a gang, which then waits like any other.
+func (r *gangPass) giveUp(id orbit.GangID, w *gangWait) {
+	if w != nil {
+		w.lapse()
+	}
+	if r.holder == id {
+		r.holder = ""
+	}
+	if len(r.holds[id]) == 0 {
+		return
+	}
+	r.plan.Proposals = append(r.plan.Proposals, release(r.holds[id], r.limits)...)
+	r.released += len(r.holds[id])
+	delete(r.holds, id)
+}
+
+// drained reports whether a hold is on a node that takes no work any more.
+func (r *gangPass) drained(holds []orbit.Hold) bool {
+	return slices.ContainsFunc(holds, func(h orbit.Hold) bool {
+		n := r.state.Node(h.Node)
+		return n == nil || n.Node.Unschedulable
+	})
+}
+
+// keep chooses where room is held and for which members: in the domain where it is already, if the gang can still
+// come to fit there; else, on the first level where it can in some domain, in the one of those where most fits
+// now. Nil if there is none that is free of gangs that come first.
+func (r *gangPass) keep(m *muster, holds []orbit.Hold) *gangFit {
+	undo := r.books.lend(holds)
+	defer undo()
+	p := r.packer(m)
+	for a := range p.asks {
+		p.asks[a].shape.sync(&r.books)
+	}
+	levels := r.levels(m)
+	blocked := r.first(m)
+	for _, t := range levels {
+		if d := r.heldIn(t, holds); d >= 0 && p.couldTake(t.domains[d].nodes) {
+			if blocked(t.domains[d].nodes) {
+				return nil
+			}
+			return p.some(t, d)
+		}
+	}
+	if len(holds) > 0 {
+		return nil
+	}
+	for _, t := range levels {
+		if fit := p.mostPromising(t, blocked); fit != nil {
+			return fit
+		}
+	}
+	return nil
+}
+
+// heldIn returns the domain of a level that all holds are in, -1 if there is none.
+func (r *gangPass) heldIn(t *domainTable, holds []orbit.Hold) int32 {
+	d := int32(-1)
+	for k := range holds {
+		n := r.state.Node(holds[k].Node)
+		if n == nil || t.of[n.Index()] < 0 || k > 0 && t.of[n.Index()] != d {
+			return -1
+		}
+		d = t.of[n.Index()]
+	}
+	return d
+}
+
+// couldTake reports whether the whole capacity of a domain takes all members.
+func (p *packer) couldTake(nodes []int32) bool {
+	bare := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps, bare: true}
+	for a := range bare.asks {
+		bare.asks[a].least = bare.asks[a].want
+	}
+	return bare.pack(nodes) != nil
+}
+
+// some seats as many members in a domain as fit now, with no minimum.
+func (p *packer) some(t *domainTable, d int32) *gangFit {
+	some := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+	for a := range some.asks {
+		some.asks[a].least = 0
+	}
+	s := some.pack(t.domains[d].nodes)
+	if s == nil {
+		return nil
+	}
+	return &gangFit{seating: s, asks: some.asks, level: t.level, domain: t.domains[d].name}
+}
+
+// mostPromising returns the most that can be held in one domain of a level that could come to take the gang.
+func (p *packer) mostPromising(t *domainTable, blocked func([]int32) bool) (best *gangFit) {
+	list := candidates(t, p.asks, func(*memberAsk) int { return 0 })
+	tried := 0
+	ranked(list, t.fuller, func(c candidate) bool {
+		if c.upper == 0 || best != nil && c.upper <= int64(best.total) || tried == fewNodes || p.steps.ctx.Err() != nil {
+			return true
+		}
+		if nodes := t.domains[c.number].nodes; !blocked(nodes) && p.couldTake(nodes) {
+			tried++
+			if fit := p.some(t, c.number); fit != nil && (best == nil || fit.total > best.total) {
+				best = fit
+			}
+		}
+		return false
+	})
+	return best
+}
+
+// first returns what tells whether among nodes there are some that a gang before this one holds, or will: those of
+// the narrowest domain of its levels that all its holds are in.
+func (r *gangPass) first(m *muster) func(nodes []int32) bool {
+	taken := map[int32]bool{}
+	for id, holds := range r.holds {
+		if id == m.id {
+			continue
+		}
+		other := call(r.state, id)
+		if other == nil || other.total == 0 || !other.fresh() || other.before(m) > 0 {
+			continue
+		}
+		for _, t := range r.levels(other) {
+			if d := r.heldIn(t, holds); d >= 0 {
+				for _, i := range t.domains[d].nodes {
+					taken[i] = true
+				}
+				break
+			}
+		}
+	}
+	return func(nodes []int32) bool {
+		return len(taken) > 0 && slices.ContainsFunc(nodes, func(i int32) bool { return taken[i] })
+	}
+}
+
+// renew holds the room of a seating instead of what is held so far, in one proposal.
+func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hold, until time.Time) {
+	if !fit.trim(min(r.limits.Commitments-len(holds), r.limits.Commitments/2)) || fit.total == 0 {
+		return
+	}
+	p := orbit.Proposal{View: r.view.Revision(), If: r.books.bets(fit, holds)}
+	for i := range holds {
+		p.Do = append(p.Do, orbit.Release{Hold: holds[i].ID})
+	}
+	made, members := r.books.merge(fit)
+	for i := range made {
+		made[i].ID = holdID(m.id, r.view.Revision(), i, members[i])
+		made[i].For, made[i].Ends = string(m.id), until
+		p.Do = append(p.Do, made[i])
+	}
+	if len(made) == 0 || len(p.If) > r.limits.Preconditions {
+		return
+	}
+	r.books.reserve(fit, holds)
+	r.plan.Proposals = append(r.plan.Proposals, p)
+	r.made += len(made)
+	r.released += len(holds)
+	w.until, r.holder = until, m.id
+}
+
+// merge sums the room of seats up, so that there are few holds: one a node, and one more where members share
+// instances or take different parts of them. It also returns for how many members each of them is.
+func (b *gangBooks) merge(fit *gangFit) (out []orbit.Hold, members []int) {
+	seats := slices.Clone(fit.seats)
+	slices.SortStableFunc(seats, func(x, y seat) int { return cmp.Compare(b.id(x.node), b.id(y.node)) })
+	for _, s := range seats {
+		spec := fit.asks[s.ask].spec
+		if spec.Envelope.Reservation == (orbit.Resources{}) && s.devices == 0 {
+			continue // nothing to hold
+		}
+		at := slices.IndexFunc(out, func(h orbit.Hold) bool {
+			return h.Node == b.id(s.node) && (s.devices == 0 || h.Devices == 0 || h.Milli == spec.Devices.Milli && h.Devices&s.devices == 0)
+		})
+		if at < 0 {
+			at = len(out)
+			out, members = append(out, orbit.Hold{Node: b.id(s.node)}), append(members, 0)
+		}
+		members[at]++
+		h := &out[at]
+		h.Room, _ = h.Room.Add(spec.Envelope.Reservation) // it fits the node, so it does not overflow
+		if s.devices != 0 {
+			h.Devices, h.Milli = h.Devices|s.devices, spec.Devices.Milli
+		}
+	}
+	return out, members
+}

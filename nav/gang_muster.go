@@ -1,0 +1,184 @@
+package nav
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// muster is a gang and those of its members that wait, whether they were handed over or not.
+type muster struct {
+	id    orbit.GangID
+	gang  *orbit.Gang
+	state *orbit.GangState
+	// Handed over in this plan.
+	handed []*orbit.Capsule
+	// Members that wait and that run, by role.
+	waiting [][]*orbit.Capsule
+	running []*orbit.Capsule
+	total   int
+	// Of the gang among gangs: highest priority of those that wait, and which was submitted first.
+	priority int32
+	first    uint64
+	// Why it cannot be planned, whatever room there is.
+	fault error
+}
+
+const (
+	// mostShapes is how many different shapes of members one gang may have here.
+	mostShapes = 64
+	// mostLevels is how many levels one gang may list here.
+	mostLevels = 32
+)
+
+// call collects the members of a gang; nil if there is no such gang.
+func call(state *orbit.State, id orbit.GangID) *muster {
+	g := state.Gang(id)
+	if g == nil {
+		return nil
+	}
+	m := &muster{id: id, gang: g.Gang, state: g, waiting: make([][]*orbit.Capsule, len(g.Gang.Roles))}
+	for role := range g.Gang.Roles {
+		for _, member := range g.Gang.Roles[role].Members {
+			c := state.Capsule(member)
+			switch {
+			case c == nil || c.Gang != id: // gone, and the id may be somebody else's
+			case c.Placed():
+				m.running = append(m.running, c)
+			case c.Pending():
+				m.add(role, c)
+			}
+		}
+	}
+	return m
+}
+
+// add counts a member that waits.
+func (m *muster) add(role int, c *orbit.Capsule) {
+	if m.total == 0 || c.Spec.Priority > m.priority {
+		m.priority = c.Spec.Priority
+	}
+	if m.total == 0 || c.Submitted < m.first {
+		m.first = c.Submitted
+	}
+	m.waiting[role] = append(m.waiting[role], c)
+	m.total++
+}
+
+// before orders gangs: higher priority first, then whose first waiting member was submitted first.
+func (m *muster) before(o *muster) int {
+	return cmp.Or(cmp.Compare(o.priority, m.priority), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
+}
+
+// fresh reports whether the gang has yet to be placed.
+func (m *muster) fresh() bool { return m.state.Total() == 0 }
+
+// inspect finds what keeps the gang from being planned at all.
+func (m *muster) inspect() error {
+	owner := m.handed[0].Owner
+	shapes := map[*orbit.Spec]bool{}
+	for role, waiting := range m.waiting {
+		r := &m.gang.Roles[role]
+		for _, c := range waiting {
+			shapes[c.Spec] = true
+			switch {
+			case c.Owner != owner:
+				return fmt.Errorf("gang %q: capsule %q is owned by %q, capsule %q by %q; a gang has one owner",
+					m.id, m.handed[0].ID, owner, c.ID, c.Owner)
+			case owner == "" && c.Spec.Class != orbit.GangClass:
+				return fmt.Errorf("gang %q: capsule %q has class %v, which another navigator may claim; give the specs of all roles the class Gang",
+					m.id, c.ID, c.Spec.Class)
+			}
+		}
+		if m.fresh() && len(waiting) < r.Min || m.fresh() && r.Min == 0 && len(waiting) < len(r.Members) {
+			return fmt.Errorf("gang %q: role %q has %d of %d members left; at least %d must be placed at first",
+				m.id, r.Name, len(waiting), len(r.Members), cmp.Or(r.Min, len(r.Members)))
+		}
+	}
+	if len(shapes) > mostShapes || len(m.gang.Levels) > mostLevels {
+		return fmt.Errorf("gang %q has %d shapes and lists %d levels; this navigator plans up to %d and %d",
+			m.id, len(shapes), len(m.gang.Levels), mostShapes, mostLevels)
+	}
+	return nil
+}
+
+// muster groups capsules by gang, in the order in which gangs are planned. Capsules of no gang are left over.
+func (g *Gang) muster(state *orbit.State, pending []*orbit.Capsule) (gangs []*muster, stray []*orbit.Capsule) {
+	byID := map[orbit.GangID]*muster{}
+	for _, c := range pending {
+		m := byID[c.Gang]
+		if c.Gang != "" && m == nil {
+			if m = call(state, c.Gang); m != nil {
+				byID[c.Gang] = m
+				gangs = append(gangs, m)
+			}
+		}
+		if m == nil {
+			stray = append(stray, c)
+			continue
+		}
+		m.handed = append(m.handed, c)
+	}
+	for _, m := range gangs {
+		m.fault = m.inspect()
+	}
+	slices.SortFunc(gangs, (*muster).before)
+	return gangs, stray
+}
+
+// memberAsk is how many members of one shape a gang asks for: all roles alike together.
+type memberAsk struct {
+	shape *memberShape
+	spec  *orbit.Spec
+	want  int
+	// Fewest that must be placed.
+	least int
+	// Those that wait, in the order in which they get seats: every role's minimum, then the rest.
+	members []*orbit.Capsule
+}
+
+// asks sums the waiting members up by shape, in the order of roles.
+func (m *muster) asks(b *gangBooks) []memberAsk {
+	var out []memberAsk
+	var rest [][]*orbit.Capsule
+	for role, waiting := range m.waiting {
+		if len(waiting) == 0 {
+			continue
+		}
+		r := &m.gang.Roles[role]
+		shape := b.shape(r.Spec)
+		at := slices.IndexFunc(out, func(a memberAsk) bool { return a.shape == shape })
+		if at < 0 {
+			at = len(out)
+			out, rest = append(out, memberAsk{shape: shape, spec: r.Spec}), append(rest, nil)
+		}
+		least := 0
+		if m.fresh() {
+			least = cmp.Or(r.Min, len(r.Members))
+		}
+		a := &out[at]
+		a.want += len(waiting)
+		a.least += least
+		a.members = append(a.members, waiting[:least]...)
+		rest[at] = append(rest[at], waiting[least:]...)
+	}
+	for i := range out {
+		out[i].members = append(out[i].members, rest[i]...)
+	}
+	return out
+}
+
+// flexible reports whether fewer than all may be placed.
+func flexible(asks []memberAsk) bool {
+	return slices.ContainsFunc(asks, func(a memberAsk) bool { return a.least < a.want })
+}
+
+// wanted is how many members are asked for.
+func wanted(asks []memberAsk) (n int) {
+	for i := range asks {
+		n += asks[i].want
+	}
+	return n
+}

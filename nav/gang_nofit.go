@@ -1,0 +1,197 @@
+package nav
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// GangNoFit says why a gang, or what a running gang lacks, has no place: for every level how far the best
+// domain got. It does not wrap an [orbit.NoFit], which would put aside other gangs of the same spec too.
+type GangNoFit struct {
+	Gang orbit.GangID
+	// Members that wait, and that run.
+	Waiting, Running int
+	// Fewest that may be placed now.
+	Least  int
+	Levels []DomainFit
+	// Room is held for so many members, until HeldUntil at most.
+	Held      int
+	HeldUntil time.Time
+	// The search ran out of steps, so more may fit than it says.
+	Inexact bool
+}
+
+// DomainFit is how far the best domain of a level got.
+type DomainFit struct {
+	// Empty: all nodes.
+	Level string
+	// Domains of the level, and the best of them; empty if there is none.
+	Domains int
+	Best    string
+	// Members that would fit there, of those that wait.
+	Fits, Of int
+	// Why nodes of the best domain do not take the next member as well, most frequent first.
+	Lacks []orbit.Reason
+}
+
+// Error reads like `gang "g": best rack r17 fits 6 of 8 (3 nodes lack cpu, 1 are unschedulable); no node is in a
+// block`.
+func (e *GangNoFit) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "gang %q: ", e.Gang)
+	if e.Running > 0 {
+		fmt.Fprintf(&b, "%d run, %d wait: ", e.Running, e.Waiting)
+	}
+	for i := range e.Levels {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(e.Levels[i].text())
+	}
+	if len(e.Levels) == 0 {
+		b.WriteString("those that run share no domain of its levels")
+	}
+	if e.Running == 0 && e.Least < e.Waiting {
+		fmt.Fprintf(&b, "; it needs at least %d", e.Least)
+	}
+	if e.Held > 0 {
+		fmt.Fprintf(&b, "; room for %d is held until %s", e.Held, e.HeldUntil.UTC().Format(time.RFC3339))
+	}
+	if e.Inexact {
+		b.WriteString("; more may fit: the search ran out of steps")
+	}
+	return b.String()
+}
+
+// text says it for one level.
+func (f *DomainFit) text() string {
+	if f.Domains == 0 {
+		if f.Level == "" {
+			return "there are no nodes"
+		}
+		return "no node is in a " + plain(f.Level)
+	}
+	where := "anywhere"
+	if f.Level != "" {
+		where = "best " + plain(f.Level) + " " + plain(f.Best)
+	}
+	text := fmt.Sprintf("%s fits %d of %d", where, f.Fits, f.Of)
+	reasons := make([]string, 0, mostReasons)
+	for i, r := range f.Lacks[:min(len(f.Lacks), mostReasons)] {
+		nodes := " "
+		if i == 0 {
+			nodes = " nodes "
+		}
+		reasons = append(reasons, strconv.Itoa(r.Nodes)+nodes+r.Why)
+	}
+	if len(reasons) > 0 {
+		text += " (" + strings.Join(reasons, ", ") + ")"
+	}
+	return text
+}
+
+// mostReasons is how many reasons a text spells out.
+const mostReasons = 3
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/:-]+$`)
+
+// plain quotes what is not a plain word.
+func plain(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// fewDomains is how many domains a diagnosis looks into when members of several shapes compete there.
+const fewDomains = 4
+
+// diagnose finds the best domain of each level.
+func (p *packer) diagnose(m *muster, levels []*domainTable) *GangNoFit {
+	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running)}
+	free := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+	for a := range free.asks {
+		e.Least += free.asks[a].least
+		free.asks[a].least = 0
+	}
+	for _, t := range levels {
+		e.Levels = append(e.Levels, free.bestOf(t, m))
+	}
+	e.Inexact = p.steps.spent
+	return e
+}
+
+// bestOf says how far the best domain of a level gets; for a gang that runs, the one in which it does.
+func (p *packer) bestOf(t *domainTable, m *muster) DomainFit {
+	f := DomainFit{Level: t.level, Domains: t.live, Of: wanted(p.asks)}
+	list := candidates(t, p.asks, func(*memberAsk) int { return 0 })
+	if !m.fresh() {
+		d := t.shared(m, p.books)
+		list = slices.DeleteFunc(list, func(c candidate) bool { return c.number != d })
+	}
+	var best *seating
+	var at int32
+	looked := 0
+	ranked(list, t.fuller, func(c candidate) bool {
+		if best != nil && (c.upper <= int64(best.total) || looked == fewDomains) {
+			return true
+		}
+		looked++
+		if s := p.pack(t.domains[c.number].nodes); s != nil && (best == nil || s.total > best.total) {
+			best, at = s, c.number
+		}
+		return false
+	})
+	if best != nil {
+		f.Best, f.Fits = t.domains[at].name, best.total
+		f.Lacks = p.lacks(t.domains[at].nodes, best)
+	}
+	return f
+}
+
+// lacks counts why the nodes of a domain do not take one member more than a seating has there.
+func (p *packer) lacks(nodes []int32, s *seating) (out []orbit.Reason) {
+	next := -1
+	for a := range p.asks {
+		if s.placed[a] < p.asks[a].want {
+			next = a
+			break
+		}
+	}
+	if next < 0 {
+		return nil
+	}
+	rooms := map[int32]nodeRoom{}
+	for _, seat := range s.seats {
+		room, known := rooms[seat.node]
+		if !known {
+			room = p.books.nodes[seat.node].nodeRoom
+		}
+		room.take(p.asks[seat.ask].spec, seat.devices)
+		rooms[seat.node] = room
+	}
+	counts := map[string]int{}
+	for _, i := range nodes {
+		room, known := rooms[i]
+		if !known {
+			room = p.books.nodes[i].nodeRoom
+		}
+		if why := p.asks[next].shape.lacks(p.books.nodes[i].state.Node, &room, p.books.view.State()); why != "" {
+			counts[why]++
+		}
+	}
+	for why, n := range counts {
+		out = append(out, orbit.Reason{Nodes: n, Why: why})
+	}
+	slices.SortFunc(out, func(a, b orbit.Reason) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Why, b.Why))
+	})
+	return out
+}

@@ -1,0 +1,81 @@
+package nav_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// The diagnosis names, for every level, the best domain, how far it gets, and what it lacks for the next member.
+func TestGangSaysWhy(t *testing.T) {
+	rackNode := func(id, rack, block string, cpu int64) orbit.Commitment {
+		labels := map[string]string{"rack": rack, "block": block}
+		return orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Capacity: orbit.Resources{orbit.CPU: cpu}, Labels: labels}}
+	}
+	constellation := []orbit.Commitment{
+		rackNode("a", "r16", "b1", 8), rackNode("b", "r17", "b2", 16), rackNode("c", "r17", "b2", 8), rackNode("d", "", "b2", 2),
+		orbit.PutNode{Node: orbit.Node{ID: "e", Labels: map[string]string{"rack": "r17", "block": "b2"}, Unschedulable: true}},
+	}
+	tight := gangSpec(4)
+	tight.Require = []orbit.Predicate{{Key: "rack", Op: "NotIn", Values: []string{"r17"}}}
+	device := gangSpec(1)
+	device.Devices = orbit.DeviceRequest{Count: 2, Milli: 500}
+	for name, c := range map[string]struct {
+		levels []string
+		loose  bool
+		roles  []orbit.Role
+		want   string
+	}{
+		"levels": {[]string{"rack", "block"}, false, []orbit.Role{{Spec: gangSpec(4)}},
+			`gang "g": best rack r17 fits 6 of 8 (2 nodes lack cpu, 1 are unschedulable); best block b2 fits 6 of 8 (3 nodes lack cpu, 1 are unschedulable)`},
+		"no such level": {[]string{"row"}, false, []orbit.Role{{Spec: gangSpec(4)}}, `gang "g": no node is in a row`},
+		"anywhere": {nil, false, []orbit.Role{{Spec: gangSpec(5)}},
+			`gang "g": anywhere fits 5 of 8 (4 nodes lack cpu, 1 are unschedulable)`},
+		"loose, with a minimum": {[]string{"rack"}, true, []orbit.Role{{Spec: gangSpec(8), Min: 5}},
+			`gang "g": best rack r17 fits 3 of 8 (2 nodes lack cpu, 1 are unschedulable); anywhere fits 4 of 8 (4 nodes lack cpu, 1 are unschedulable); it needs at least 5`},
+		"requirement": {[]string{"rack"}, false, []orbit.Role{{Spec: tight}},
+			`gang "g": best rack r16 fits 2 of 8 (1 nodes lack cpu)`},
+		"device": {[]string{"block"}, false, []orbit.Role{{Spec: device}},
+			`gang "g": best block b1 fits 0 of 8 (1 nodes have no device that is asked for)`},
+		"two roles": {[]string{"rack"}, false, []orbit.Role{{Spec: gangSpec(9)}, {Spec: gangSpec(3)}},
+			`gang "g": best rack r17 fits 7 of 16 (2 nodes lack cpu, 1 are unschedulable)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			commit(t, l, constellation...)
+			g := &orbit.Gang{ID: "g", Levels: c.levels, Loose: c.loose, Roles: c.roles}
+			for r := range g.Roles {
+				g.Roles[r].Name = fmt.Sprint(r)
+				for i := range 8 {
+					g.Roles[r].Members = append(g.Roles[r].Members, orbit.CapsuleID(fmt.Sprint(r, "-", i)))
+				}
+			}
+			commit(t, l, orbit.Submit{Gang: g})
+			e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+			round := e.Pass(t.Context())
+			require.NotEmpty(t, round.Unplaced)
+			why := round.Unplaced[0].Why
+			assert.EqualError(t, why, c.want)
+			var noFit *nav.GangNoFit
+			require.ErrorAs(t, why, &noFit)
+			var parks *orbit.NoFit
+			assert.NotErrorAs(t, why, &parks, "it would put aside other gangs of the spec")
+			assert.Zero(t, round.Parked)
+		})
+	}
+}
+
+// What is held, who runs, and that the search gave up, are said too; odd names are quoted.
+func TestGangNoFitText(t *testing.T) {
+	e := &nav.GangNoFit{Gang: "g", Waiting: 2, Running: 3, Held: 1, HeldUntil: time.Unix(0, 0), Inexact: true,
+		Levels: []nav.DomainFit{{Level: "a b", Domains: 1, Best: "\n", Fits: 1, Of: 2}}}
+	assert.EqualError(t, e, `gang "g": 3 run, 2 wait: best "a b" "\n" fits 1 of 2; room for 1 is held until 1970-01-01T00:00:00Z; more may fit: the search ran out of steps`)
+	assert.EqualError(t, &nav.GangNoFit{Gang: "g", Waiting: 1, Running: 1}, `gang "g": 1 run, 1 wait: those that run share no domain of its levels`)
+	assert.EqualError(t, &nav.GangNoFit{Gang: "g", Waiting: 1, Least: 1, Levels: []nav.DomainFit{{Of: 1}}}, `gang "g": there are no nodes`)
+}

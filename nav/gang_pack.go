@@ -1,0 +1,286 @@
+package nav
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// packer finds seats for members on the nodes of one domain, so that the domain stays useful: nodes that are in
+// use come first, the fullest of them foremost; nodes that are idle come last, and as few of them as possible.
+//
+// Members of one shape fit exactly if the counts of the nodes add up. With several shapes, first what is
+// necessary is checked; then they are seated greedily, shape after shape, in a few orders; then a search
+// decides ([packSearch]).
+type packer struct {
+	books *gangBooks
+	asks  []memberAsk
+	steps *stepBudget
+	// As if nothing ran: could the members come to fit?
+	bare bool
+}
+
+// seat is where one member goes.
+type seat struct {
+	ask     int
+	node    int32
+	devices orbit.DeviceSet
+}
+
+// seating is what a packer has found: seats, and how many members of each ask have one.
+type seating struct {
+	seats  []seat
+	placed []int
+	total  int
+}
+
+// packBin is one node while seats are tried.
+type packBin struct {
+	node int32
+	id   orbit.NodeID
+	idle bool
+	rank float64
+	room nodeRoom
+	// How many of each ask fit by themselves at first; 0 also where they may not go.
+	fits []int32
+}
+
+// order is in which order bins are filled.
+func (a *packBin) order(b *packBin) int {
+	if a.rank != b.rank {
+		return cmp.Compare(a.rank, b.rank)
+	}
+	return cmp.Compare(a.id, b.id)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// fewNodes is the size of a domain up to which all of its nodes are tried at once. In larger ones those that come first
+// for a member are tried first; what is idle there may not be what fits tightest of all.
+const fewNodes = 256
+
+// pack seats as many members as it finds room for, at least every ask's least; nil if that is not to be. Unless
+// the search runs out of steps there is no better seating in number.
+func (p *packer) pack(nodes []int32) *seating {
+	if len(p.asks) == 0 {
+		return &seating{}
+	}
+	first := nodes
+	if len(nodes) > fewNodes && !p.bare {
+		first = p.shortlist(nodes)
+	}
+	bins := p.bins(first)
+	if len(p.asks) == 1 {
+		return p.enough(p.greedy(bins, []int{0}))
+	}
+	if len(first) < len(nodes) {
+		if s := p.tryOrders(bins); s != nil && s.total == wanted(p.asks) {
+			return s
+		}
+		bins = p.bins(nodes)
+	}
+	best := p.enough(p.tryOrders(bins))
+	if best != nil && best.total == wanted(p.asks) {
+		return best
+	}
+	if s := newSearch(p, bins).run(); s != nil && (best == nil || s.total > best.total) {
+		best = s
+	}
+	return best
+}
+
+// enough returns the seating if it has the least that is asked for, else nil.
+func (p *packer) enough(s *seating) *seating {
+	for i := range p.asks {
+		if s == nil || s.placed[i] < p.asks[i].least {
+			return nil
+		}
+	}
+	return s
+}
+
+// bins returns the nodes that can take a member of any shape, in order.
+func (p *packer) bins(nodes []int32) []packBin {
+	bins := make([]packBin, 0, len(nodes))
+	counts := make([]int32, len(nodes)*len(p.asks))
+	for _, i := range nodes {
+		n := &p.books.nodes[i]
+		bin := packBin{node: i, id: n.state.Node.ID, idle: n.idle, rank: p.books.ranks[i], fits: counts[:len(p.asks):len(p.asks)]}
+		fits := false
+		for a := range p.asks {
+			bin.fits[a] = p.alone(a, i)
+			fits = fits || bin.fits[a] > 0
+		}
+		if fits {
+			if bin.room = n.nodeRoom; p.bare {
+				bin.room = capacityOf(n.state.Node)
+			}
+			counts = counts[len(p.asks):]
+			bins = append(bins, bin)
+		}
+	}
+	slices.SortFunc(bins, func(a, b packBin) int { return a.order(&b) })
+	return bins
+}
+
+// alone is how many members of an ask fit on a node by themselves.
+func (p *packer) alone(a int, node int32) int32 {
+	s := p.asks[a].shape
+	if !p.bare {
+		return s.counts[node]
+	}
+	n := p.books.nodes[node].state.Node
+	if !s.accepts(n) {
+		return 0
+	}
+	room := capacityOf(n)
+	return s.fits(&room)
+}
+
+// shortlist returns the nodes that come first for each of the asks, twice as many as could be needed: each takes
+// one member at least.
+func (p *packer) shortlist(nodes []int32) []int32 {
+	var out []int32
+	for a := range p.asks {
+		out = append(out, p.books.foremost(nodes, p.asks[a].shape.counts, 2*p.asks[a].want+16)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// foremost returns those n of the nodes that take a member which come first by rank; among equals by index, which is
+// cheaper to compare than an id, and the same for all who see the state.
+func (b *gangBooks) foremost(nodes, counts []int32, n int) []int32 {
+	order := func(i, j int32) int {
+		if b.ranks[i] != b.ranks[j] {
+			return cmp.Compare(b.ranks[i], b.ranks[j])
+		}
+		return cmp.Compare(i, j)
+	}
+	var kept []int32
+	worst := int32(-1)
+	for _, i := range nodes {
+		if counts[i] == 0 || worst >= 0 && order(i, worst) > 0 {
+			continue
+		}
+		if kept = append(kept, i); len(kept) == 2*n {
+			slices.SortFunc(kept, order)
+			kept = kept[:n]
+			worst = kept[n-1]
+		}
+	}
+	slices.SortFunc(kept, order)
+	return kept[:min(n, len(kept))]
+}
+
+// tryOrders seats shape after shape in a few orders and returns the first seating that is whole, else the one
+// with the most members that has the least; nil if bins cannot hold the least by any order.
+func (p *packer) tryOrders(bins []packBin) (best *seating) {
+	for _, order := range p.orders(bins) {
+		s := p.greedy(bins, order)
+		if s.total == wanted(p.asks) {
+			return s
+		}
+		if s = p.enough(s); s != nil && (best == nil || s.total > best.total) {
+			best = s
+		}
+	}
+	return best
+}
+
+// orders returns the orders of asks to try: the scarcest first, the largest first, as they are listed, and the
+// reverse.
+func (p *packer) orders(bins []packBin) [][]int {
+	listed := make([]int, len(p.asks))
+	rooms := make([]float64, len(p.asks))
+	sizes := make([]float64, len(p.asks))
+	for a := range p.asks {
+		listed[a] = a
+		for i := range bins {
+			rooms[a] += float64(bins[i].fits[a]) / float64(p.asks[a].want)
+			sizes[a] = max(sizes[a], float64(bins[i].fits[a]))
+		}
+	}
+	by := func(key []float64) []int {
+		order := slices.Clone(listed)
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key[a], key[b]) })
+		return order
+	}
+	reverse := slices.Clone(listed)
+	slices.Reverse(reverse)
+	return [][]int{by(rooms), by(sizes), listed, reverse}
+}
+
+// greedy seats the least of every ask, in an order, of the last one all, and then the rest. The bins stay as they
+// are. It requires an ask; for a single one it is exact.
+func (p *packer) greedy(bins []packBin, order []int) *seating {
+	s := &seating{placed: make([]int, len(p.asks))}
+	trial := slices.Clone(bins)
+	for _, a := range order[:len(order)-1] {
+		p.fill(s, trial, a, p.asks[a].least)
+	}
+	last := order[len(order)-1] // in one go, so that those who come later on a node are thought of
+	p.fill(s, trial, last, p.asks[last].want)
+	for _, a := range order[:len(order)-1] {
+		p.fill(s, trial, a, p.asks[a].want-s.placed[a])
+	}
+	return s
+}
+
+// fill seats n members of an ask: on nodes in use in order, then on the idle node that they fit tightest, as
+// long as none takes all that are left on the one that takes most.
+func (p *packer) fill(s *seating, bins []packBin, a, n int) {
+	for i := range bins {
+		if n == 0 {
+			return
+		}
+		if !bins[i].idle {
+			n -= p.put(s, &bins[i], a, n)
+		}
+	}
+	for n > 0 {
+		best, most := -1, 0
+		for i := range bins {
+			if !bins[i].idle {
+				continue
+			}
+			fits := p.room(&bins[i], a)
+			if best < 0 && fits > 0 || most < n && fits > most || fits >= n && fits < most {
+				best, most = i, fits
+			}
+		}
+		if best < 0 {
+			return
+		}
+		n -= p.put(s, &bins[best], a, n)
+		bins[best].idle = false
+	}
+}
+
+// room returns how many members of an ask fit in a bin now.
+func (p *packer) room(bin *packBin, a int) int {
+	if bin.fits[a] == 0 {
+		return 0
+	}
+	return int(p.asks[a].shape.fits(&bin.room))
+}
+
+// put seats up to n members of an ask in a bin and returns how many.
+func (p *packer) put(s *seating, bin *packBin, a, n int) int {
+	n = min(n, p.room(bin, a))
+	spec := p.asks[a].spec
+	for more := n - 1; more >= 0; more-- {
+		set := bin.room.pick(spec, more)
+		bin.room.take(spec, set)
+		s.seats = append(s.seats, seat{a, bin.node, set})
+	}
+	s.placed[a] += n
+	s.total += n
+	return n
+}

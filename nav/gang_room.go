@@ -1,0 +1,139 @@
+package nav
+
+import "github.com/orbitsched/orbit"
+
+// nodeRoom is what is free of one node, as a plan goes on. It is a value: copying it tries something out.
+type nodeRoom struct {
+	// Negative where capacity has shrunk below what is used.
+	free orbit.Resources
+	// Milli of each device instance; 0: none, or it is unhealthy.
+	devices [orbit.MaxDevices]int16
+}
+
+// roomOf returns what the state says is free.
+func roomOf(n *orbit.NodeState) nodeRoom {
+	r := nodeRoom{free: n.Free()}
+	for i := range n.Node.Devices.Count {
+		r.devices[i] = int16(n.DeviceFree(i))
+	}
+	return r
+}
+
+// capacityOf returns what would be free if nothing ran.
+func capacityOf(n *orbit.Node) nodeRoom {
+	r := nodeRoom{free: n.Capacity}
+	for i := range n.Devices.Count {
+		if !n.Devices.Unhealthy.Has(i) {
+			r.devices[i] = wholeDevice
+		}
+	}
+	return r
+}
+
+// wholeDevice is what one device instance divides into.
+const wholeDevice = 1000
+
+// take makes one member's use of the room. It requires that the member fits.
+func (r *nodeRoom) take(spec *orbit.Spec, set orbit.DeviceSet) {
+	for d, want := range spec.Envelope.Reservation {
+		r.free[d] -= want
+	}
+	r.shift(set, -spec.Devices.Milli)
+}
+
+// give returns what a hold takes. The sum is at most the capacity, so nothing wraps; an instance that has
+// become unhealthy stays at nothing.
+func (r *nodeRoom) give(h *orbit.Hold, on *orbit.Node) {
+	for d, held := range h.Room {
+		r.free[d] += held
+	}
+	r.shift(h.Devices&^on.Devices.Unhealthy&^(^orbit.DeviceSet(0)<<on.Devices.Count), h.Milli)
+}
+
+// shift adds milli to the instances of a set.
+func (r *nodeRoom) shift(set orbit.DeviceSet, milli int) {
+	for i := range r.devices {
+		if set.Has(i) {
+			r.devices[i] += int16(milli)
+		}
+	}
+}
+
+// gains reports whether there is more of anything than there was.
+func (r *nodeRoom) gains(was *nodeRoom) bool {
+	for d := range r.free {
+		if r.free[d] > was.free[d] {
+			return true
+		}
+	}
+	for i := range r.devices {
+		if r.devices[i] > was.devices[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// serves returns how many requests for devices there is room for. A request takes its milli of Count different
+// instances, so n of them fit exactly if the shares of all instances, none counted more than n times, are
+// at least n times Count.
+func (r *nodeRoom) serves(q *orbit.DeviceRequest) int64 {
+	var shares [orbit.MaxDevices]int
+	all := 0
+	for i, free := range r.devices {
+		shares[i] = int(free) / q.Milli
+		all += shares[i]
+	}
+	if q.Count == 1 {
+		return int64(all)
+	}
+	low, high := 0, all/q.Count
+	for low < high {
+		n := (low + high + 1) / 2
+		sum := 0
+		for _, s := range shares {
+			sum += min(s, n)
+		}
+		if sum >= n*q.Count {
+			low = n
+		} else {
+			high = n - 1
+		}
+	}
+	return int64(low)
+}
+
+// pick chooses instances for one of several members of a kind, after which more of them are to follow: those that
+// it fits best, as [orbit.NodeState.PickDevices] does; but if that leaves too little for those that follow,
+// the instances with the most free, which always leaves enough. It requires that all of them fit.
+func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
+	q := &spec.Devices
+	if q.Count == 0 {
+		return 0
+	}
+	tight := r.instances(q, func(a, b int16) bool { return a < b })
+	if more == 0 || q.Count == 1 {
+		return tight
+	}
+	after := *r
+	after.shift(tight, -q.Milli)
+	if after.serves(q) >= int64(more) {
+		return tight
+	}
+	return r.instances(q, func(a, b int16) bool { return a > b })
+}
+
+// instances returns the first Count instances with enough free, in an order of what is free; the lowest index
+// among equals.
+func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int16) bool) (set orbit.DeviceSet) {
+	for range q.Count {
+		best := -1
+		for i, free := range r.devices {
+			if int(free) >= q.Milli && !set.Has(i) && (best < 0 || before(free, r.devices[best])) {
+				best = i
+			}
+		}
+		set |= 1 << best
+	}
+	return set
+}

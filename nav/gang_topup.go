@@ -1,0 +1,88 @@
+package nav
+
+// A gang that runs and has fallen short is completed where its running members are: in the domain that all of
+// them share on the narrowest listed level on which they share one, and with what does not fit there in the
+// domain they share on the next, and so on. If its levels are only preferred, what is then left goes anywhere.
+
+// topUp seats as many waiting members as fit, up to a limit; nil if none does.
+func (p *packer) topUp(m *muster, levels []*domainTable, limit int) *gangFit {
+	all := &gangFit{seating: &seating{placed: make([]int, len(p.asks))}, asks: p.asks}
+	for _, t := range levels {
+		d := t.shared(m, p.books)
+		if d < 0 || all.total == wanted(p.asks) || p.steps.ctx.Err() != nil {
+			continue
+		}
+		undo := p.books.try(p.asks, all.seating)
+		s, which := p.rest(all.placed, t.domains[d].nodes)
+		undo()
+		if s.total > 0 && all.total == 0 {
+			all.level, all.domain = t.level, t.domains[d].name
+		}
+		for _, one := range s.seats {
+			one.ask = which[one.ask]
+			all.seats = append(all.seats, one)
+			all.placed[one.ask]++
+			all.total++
+		}
+	}
+	if all.trim(limit); all.total == 0 || all.total > limit {
+		return nil
+	}
+	return all
+}
+
+// rest seats, as far as they fit on the nodes, those who have no seat yet; seats name asks by position in which.
+func (p *packer) rest(placed []int, nodes []int32) (s *seating, which []int) {
+	rest := &packer{books: p.books, steps: p.steps}
+	for a, ask := range p.asks {
+		if ask.want -= placed[a]; ask.want > 0 {
+			ask.least = 0
+			ask.shape.sync(p.books)
+			rest.asks, which = append(rest.asks, ask), append(which, a)
+		}
+	}
+	return rest.pack(nodes), which
+}
+
+// shared returns the domain that all running members are in, -1 if there is none.
+func (t *domainTable) shared(m *muster, b *gangBooks) int32 {
+	d := int32(-1)
+	for k, c := range m.running {
+		n := b.view.State().Node(c.Node)
+		if n == nil || t.of[n.Index()] < 0 || k > 0 && t.of[n.Index()] != d {
+			return -1
+		}
+		d = t.of[n.Index()]
+	}
+	return d
+}
+
+// try takes seats in the books for as long as the caller goes on trying, and returns what undoes it.
+func (b *gangBooks) try(asks []memberAsk, s *seating) (undo func()) {
+	was := map[int32]nodeRoom{}
+	reserved := map[int32]bool{}
+	for _, one := range s.seats {
+		n := &b.nodes[one.node]
+		if _, known := was[one.node]; !known {
+			was[one.node], reserved[one.node] = n.nodeRoom, n.reserved
+		}
+		room := n.nodeRoom
+		room.take(asks[one.ask].spec, one.devices)
+		b.set(one.node, room, true)
+	}
+	return func() {
+		for _, i := range sortedKeys(was) {
+			b.set(i, was[i], reserved[i])
+		}
+	}
+}
+
+// shareable keeps the levels on which the running members share a domain.
+func (m *muster) shareable(levels []*domainTable, b *gangBooks) (out []*domainTable) {
+	for _, t := range levels {
+		if t.shared(m, b) >= 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
