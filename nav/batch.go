@@ -1,0 +1,114 @@
+package nav
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Batch is the navigator for batch work: global throughput rather than care for one task. It orders classes (specs), not
+// capsules, packs tightly, and decides which work is left out when there is not room for all, so that as many
+// capsules as possible are placed. Highest priority first is the rule between priorities; within one, work that takes
+// little of what is scarce comes before work that takes much, whenever it was submitted.
+//
+// It sees what it is handed, so set [orbit.Engine.MaxPlan] to the size of a sweep: with 5,000, a sweep of 5,000 tasks is one pass.
+//
+// One level of priority is planned like this:
+//
+//  1. If there seems to be room for all, first fit decreasing, filling node after node. That is it if all are placed.
+//  2. Else price the free room: a linear program over classes and kinds of nodes says how much of each class to place,
+//     and an upper bound on how many capsules fit.
+//  3. Deal those shares out so that every node is used up evenly, and fill up with what is left over, smallest first. Try up
+//     to three orders, until one comes within 1% of the bound, and keep the best.
+//
+// Nothing that fits is left out: what a plan has no place for fits nowhere beside what it does place.
+//
+// Plan.Notes say how good the packing is:
+//
+//	pending  capsules handed over, members of gangs not counted
+//	placed   those that the plan has a place for
+//	bound    an upper bound on how many of them fit on the nodes as the view shows them, whatever their priorities
+//	gap      the part of the bound that is not reached, from 0 to 1
+//	tried    orders in which levels were packed
+//
+// The bound does not know of co-location ([orbit.Near]) and of a placement engine's filter, which only make it larger than it
+// need be; nor does it have one in a pass whose context has ended, where it says pending.
+//
+// The zero value works. A Batch belongs to one engine.
+type Batch struct {
+	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Indexed]. One of package orbit that
+	// has no score gets the score of Batch, so that a Seed or a Filter can be set. With any other score, orders are all
+	// that Batch decides.
+	Placement orbit.PlacementEngine
+
+	ready bool
+	score packing
+	free  freeTally
+}
+
+// Claims reports whether the class is Batch.
+func (b *Batch) Claims(_ string, class orbit.AppClass) bool { return class == orbit.Batch }
+
+// Plan packs level after level. When ctx ends it returns what it has so far, and the context's error.
+func (b *Batch) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	b.init()
+	b.Placement.Sync(view)
+	b.free.sync(view)
+	levels, members := divide(pending)
+	s := &sweep{placement: b.Placement, state: view.State(), score: &b.score, bound: -1, pending: len(pending) - len(members)}
+	for _, c := range members {
+		s.plan.Unplaced = append(s.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
+			"capsule %q is a member of gang %q, which is placed whole; give its specs the class Gang", c.ID, c.Gang)})
+	}
+	err := s.run(ctx, levels, &b.free)
+	s.note()
+	if n, ok := b.Placement.(noter); ok {
+		s.plan.Notes = append(s.plan.Notes, n.Notes()...)
+	}
+	return s.plan, err
+}
+
+// init fills in the placement engine and its score.
+func (b *Batch) init() {
+	if b.ready {
+		return
+	}
+	b.ready = true
+	if b.Placement == nil {
+		b.Placement = &orbit.Indexed{}
+	}
+	switch e := b.Placement.(type) {
+	case *orbit.Indexed:
+		fill(&e.Score, &b.score)
+	case *orbit.Exhaustive:
+		fill(&e.Score, &b.score)
+	case *orbit.Sampled:
+		fill(&e.Score, &b.score)
+	}
+}
+
+func fill(score *orbit.Score, with orbit.Score) {
+	if *score == nil {
+		*score = with
+	}
+}
+
+// note writes down how good the packing is.
+func (s *sweep) note() {
+	placed, bound, gap := len(s.plan.Proposals), s.bound, 0.0
+	if bound < 0 {
+		bound = s.pending
+	}
+	if bound > 0 {
+		gap = 1 - float64(placed)/float64(bound)
+	}
+	s.plan.Notes = append(s.plan.Notes,
+		slog.Int("pending", s.pending),
+		slog.Int("placed", placed),
+		slog.Int("bound", bound),
+		slog.Float64("gap", gap),
+		slog.Int("tried", s.tried),
+	)
+}
