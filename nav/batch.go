@@ -21,7 +21,7 @@ import (
 //  2. Else price the free room: a linear program over classes and kinds of nodes says how much of each class to place,
 //     and an upper bound on how many capsules fit.
 //  3. Deal those shares out so that every node is used up evenly, and fill up with what is left over, smallest first. Try up
-//     to three orders, until one comes within 1% of the bound, and keep the best.
+//     to three orders, until one comes within half a percent of the bound, and keep the best.
 //
 // Nothing that fits is left out: what a plan has no place for fits nowhere beside what it does place.
 //

@@ -1,15 +1,18 @@
 package nav
 
 import (
+	"context"
 	"math"
 	"strconv"
 	"strings"
 )
 
-// Bounds of the linear program: classes priced together, and pairs of such a group and a kind of room.
+// Bounds of the linear program: classes priced together, pairs of such a group and a kind of room, and pivots for
+// each row, of which it takes one or two.
 const (
 	maxGroups  = 128
 	maxColumns = 2048
+	maxPivots  = 8
 )
 
 // prices are what one unit of everything costs in each kind of room, in capsules; never negative.
@@ -60,10 +63,10 @@ func (m *market) gain(p prices, class int) (most float64) {
 
 // solve finds the prices, and how many of each class to place so that most fit, as if capsules could be cut
 // up. Classes must be sorted, smallest first.
-func (m *market) solve() (prices, []int) {
+func (m *market) solve(ctx context.Context) (prices, []int) {
 	groups := m.groups()
 	prog := m.program(groups)
-	prog.solve(50 * len(prog.basis))
+	prog.solve(ctx, maxPivots*len(prog.basis)) // where it stops early, prices are worse, but prices
 	return m.priced(prog, groups), m.shares(prog, groups)
 }
 
@@ -118,7 +121,7 @@ func (g *classGroup) add(class int, count float64, want *goods) {
 	}
 }
 
-// takes reports whether a kind of room takes any of the group.
+// groupFits reports whether a kind of room takes any of the group.
 func (m *market) groupFits(g *classGroup, k *roomKind) bool {
 	for _, i := range g.members {
 		if m.takes(k, i) {

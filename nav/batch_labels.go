@@ -2,13 +2,15 @@ package nav
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/orbitsched/orbit"
 )
 
-// labelKinds divides nodes by the labels that specs require and by device model, so that what suits a spec is decided once for
-// a kind. Nodes beyond maxLabelKinds are of kind 0, which suits every spec: that only loosens the bound.
+// labelKinds divides nodes by the labels that specs require and by device model, so that what suits a spec is decided
+// once for a kind. When there are too many kinds, what comes after is of kind 0, which suits every spec: that only
+// loosens the bound.
 type labelKinds struct {
 	keys   []string
 	models bool
@@ -38,11 +40,14 @@ func newLabelKinds(classes []*batchClass) *labelKinds {
 func (k *labelKinds) of(n *orbit.Node, classes []*batchClass) int {
 	k.text.Reset()
 	for _, key := range k.keys {
-		if value, there := n.Labels[key]; there {
-			k.text.WriteString(value)
-			k.text.WriteByte(1)
+		value, there := n.Labels[key]
+		if !there {
+			k.text.WriteByte('-')
+			continue
 		}
-		k.text.WriteByte(0)
+		k.text.WriteString(strconv.Itoa(len(value))) // so that no two lists of values read alike
+		k.text.WriteByte(':')
+		k.text.WriteString(value)
 	}
 	if k.models {
 		k.text.WriteString(n.Devices.Model)

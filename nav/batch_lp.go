@@ -1,5 +1,7 @@
 package nav
 
+import "context"
+
 // simplex solves small linear programs: the most of c·x where A·x <= b and x >= 0, with b >= 0. It keeps the dense
 // tableau, which is as fast as anything for some hundred rows.
 //
@@ -30,10 +32,13 @@ func newSimplex(constraints, vars int) *simplex {
 	return s
 }
 
-// solve pivots until nothing is to be gained, at most so many times. It reports whether it got there; prices and
-// solution are those of where it stopped.
-func (s *simplex) solve(pivots int) bool {
+// solve pivots until nothing is to be gained, at most so many times and until ctx ends. It reports whether it got
+// there; prices and solution are those of where it stopped.
+func (s *simplex) solve(ctx context.Context, pivots int) bool {
 	for range pivots {
+		if ctx.Err() != nil {
+			return false
+		}
 		enter := s.entering()
 		if enter < 0 {
 			return true

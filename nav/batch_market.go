@@ -68,11 +68,7 @@ func (m *market) stocks(state *orbit.State, taken []takenRoom) (out []stock) {
 		if !r.goods.cover(&least) {
 			continue
 		}
-		for d := range r.goods {
-			if most[d] == 0 {
-				r.goods[d] = 0
-			}
-		}
+		r.ignore(&most)
 		r.labels = m.labels.of(n.Node, m.classes)
 		at, found := known[r]
 		if !found {

@@ -80,6 +80,18 @@ func (r *room) fits(spec *orbit.Spec, want *goods, limit int) int {
 	return limit
 }
 
+// ignore forgets what nobody wants, so that more rooms are alike.
+func (r *room) ignore(wanted *goods) {
+	for d, w := range wanted {
+		if w == 0 {
+			r.goods[d] = 0
+		}
+	}
+	if wanted[devicesDim] == 0 {
+		r.devices = [orbit.MaxDevices]int16{}
+	}
+}
+
 // cover reports whether g is at least o in everything.
 func (g *goods) cover(o *goods) bool {
 	for d := range g {

@@ -50,15 +50,16 @@ func (s *sweep) run(ctx context.Context, levels []batchLevel, free *freeTally) e
 		}
 	}
 	if s.bound < 0 && len(s.plan.Proposals) < s.pending {
-		s.bound, _ = price(s.state, nil, all)
+		s.bound, _ = price(ctx, s.state, nil, all)
 	}
 	return nil
 }
 
-// price returns a bound on how many capsules of the classes fit beside what is taken, and how many of each to place.
-func price(state *orbit.State, taken []takenRoom, classes []*batchClass) (bound int, shares []int) {
+// price returns a bound on how many capsules of the classes fit beside what is taken, and how many of each to
+// place. It holds also when ctx ends meanwhile, but says less then.
+func price(ctx context.Context, state *orbit.State, taken []takenRoom, classes []*batchClass) (bound int, shares []int) {
 	m := newMarket(state, taken, classes)
-	p, shares := m.solve()
+	p, shares := m.solve(ctx)
 	return m.bound(p), shares
 }
 
@@ -79,7 +80,7 @@ func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*packer
 		err := t.try(ctx, batchOrder{})
 		return t.best, err
 	}
-	bound, shares := price(s.state, s.taken, level)
+	bound, shares := price(ctx, s.state, s.taken, level)
 	if level.capsules() == s.pending {
 		s.bound = bound
 	}
