@@ -21,11 +21,12 @@ type prices [][goodsDim]float64
 // bound is an upper bound on how many capsules fit, whatever the prices are. Let p be the prices in a kind of room,
 // w what a capsule wants, and x how many capsules of a class go into a kind. Then
 //
-//	sum of x  <=  sum of x·(1 - p·w)⁺ + sum of x·p·w  <=  sum over classes of count·gain + sum over kinds of p·free
+//	sum of x <= sum of x·(1 - p·w)⁺ + sum of x·p·w
+//	         <= sum over classes of count·gain + sum over kinds of p·free
 //
-// where gain is the most that (1 - p·w)⁺ comes to in a kind that takes the class. The first term counts the capsules that
-// cost less than 1, by as much as they cost less; the second is the price of all free room. Good prices make it tight;
-// bad ones only make it large. It is rounded upward by far more than the sums can be off.
+// where gain is the most that (1 - p·w)⁺ comes to in a kind that takes the class. The first term counts capsules by
+// how much less than 1 they cost; the second is the price of all free room. Good prices make it tight; bad ones only
+// make it large. It is rounded upward by far more than the sums can be off.
 func (m *market) bound(p prices) int {
 	all, total := 0, 0.0
 	for i, count := range m.counts {
@@ -131,9 +132,9 @@ func (m *market) groupFits(g *classGroup, k *roomKind) bool {
 	return false
 }
 
-// program is the linear program: how much of each group to put into each kind of room, so that most capsules are placed, no more
-// than there are and no more than there is room for. Everything is scaled to be about 1: a variable is a part of the group,
-// a row of a kind a part of what is free.
+// program is the linear program: what part of each group to put into each kind of room, so that most capsules are
+// placed, no more than there are and no more than there is room for. Everything is scaled to be about 1: a row of
+// a kind of room is the part that is taken of what is free.
 //
 //	rows     groups | goods of kind 0 | goods of kind 1 | ...
 //	columns  group 0 in kinds 0, 1, ... | group 1 in kinds 0, 1, ... | ...

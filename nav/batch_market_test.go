@@ -89,7 +89,8 @@ func drawMarket(t *rapid.T) (m *market, stocks []stock, placed int) {
 			s.Envelope.Reservation[d] = rapid.OneOf(rapid.Int64Range(0, 9), rapid.Just(int64(math.MaxInt64/4))).Draw(t, "want")
 		}
 		if rapid.Bool().Draw(t, "asks for devices") {
-			s.Devices = orbit.DeviceRequest{Count: rapid.IntRange(1, 3).Draw(t, "count"), Milli: rapid.SampledFrom([]int{300, 501, 1000}).Draw(t, "milli")}
+			s.Devices.Count = rapid.IntRange(1, 3).Draw(t, "count")
+			s.Devices.Milli = rapid.SampledFrom([]int{300, 501, 1000}).Draw(t, "milli")
 		}
 		classes = append(classes, &batchClass{spec: s})
 	}
@@ -121,7 +122,8 @@ func drawMarket(t *rapid.T) (m *market, stocks []stock, placed int) {
 // The market of a lower priority has what the higher ones have left.
 func TestMarketWithoutWhatIsTaken(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
-	s := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 4}}, Devices: orbit.DeviceRequest{Count: 1, Milli: 600}}
+	s := &orbit.Spec{Devices: orbit.DeviceRequest{Count: 1, Milli: 600}}
+	s.Envelope.Reservation[orbit.CPU] = 4
 	_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: orbit.Node{
 		ID: "n", Capacity: orbit.Resources{orbit.CPU: 10}, Devices: orbit.Devices{Model: "D", Count: 3}}}}})
 	require.NoError(t, err)

@@ -80,11 +80,11 @@ type batchOrder struct {
 // snug is for when there is room for all: first fit decreasing, the classic of bin packing.
 var snug = batchOrder{rounds: 1, largeFirst: true, tight: 0.5}
 
-// crowded are for when there is not, most promising first. Which of them is best depends on the mix. In the first
-// two all classes grow side by side, so that every node comes near to the mix that uses it up. The last leaves out what
-// is large, whatever the shares say.
+// crowded are for when there is not, most promising first; which is best depends on the mix. In the first two all
+// classes grow side by side, so that every node comes near to the mix that uses it up. The last leaves out what is
+// large, whatever the shares say; among nodes that suit alike it keeps to the fullest.
 var crowded = []batchOrder{
 	{rounds: 5},
 	{rounds: 20, largeFirst: true},
-	{},
+	{tight: 0.001},
 }

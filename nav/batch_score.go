@@ -16,8 +16,8 @@ import (
 // nodes that suit it. The second fills nodes one after another, and is for times when there is room for all.
 //
 // A dimension of which nothing is wanted counts as if a thousandth of the capacity were: work that needs no devices
-// keeps off nodes whose devices are free. One of which nothing is free is settled, and does not count. All devices of a
-// node together are one dimension.
+// keeps off nodes whose devices are free. One of which nothing is free is settled, and does not count. All devices
+// of a node together are one dimension.
 type packing struct {
 	scarce []int
 	tight  float64
@@ -56,8 +56,8 @@ func (s *packing) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec
 	return r.value(s), 0
 }
 
-// Bound takes each share at its least for the most, and at its most for the least of all. Every step of it is monotone
-// in what it is given, rounding included, so nothing need be allowed for that.
+// Bound takes each share at its least for the most of all, and at its most for the least. Every step is monotone in
+// what it is given, rounding included, so nothing need be allowed for that.
 func (s *packing) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 	scarce, frozen := s.scarce, *s
 	wants := make([]int64, len(scarce))

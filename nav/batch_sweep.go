@@ -25,8 +25,8 @@ type sweep struct {
 	tried int
 }
 
-// What is near enough to the bound, and how many nodes may be looked at for each capsule of a level so that it is worth
-// while to price the room.
+// What part of the bound is near enough, and how many nodes may be looked at for each capsule of a level to price the
+// room.
 const (
 	closeEnough = 0.995
 	worthNodes  = 64
