@@ -1,0 +1,138 @@
+package nav
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What a linear program is solved to is proved by its prices: solution and prices keep to the constraints, and are
+// worth the same, so neither can be better.
+func TestSimplexIsOptimal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows, vars := rapid.IntRange(1, 8).Draw(t, "rows"), rapid.IntRange(1, 12).Draw(t, "vars")
+		s := newSimplex(rows, vars)
+		a, c := make([][]float64, rows), make([]float64, vars)
+		for i := range a {
+			a[i] = make([]float64, vars)
+			for j := range a[i] {
+				a[i][j] = float64(rapid.IntRange(0, 9).Draw(t, "a")) / 3
+				s.rows[i][j] = a[i][j]
+			}
+		}
+		for j := range c {
+			a[0][j]++ // so that there is a bound
+			s.rows[0][j]++
+			c[j] = float64(rapid.IntRange(0, 9).Draw(t, "c"))
+			s.rows[rows][j] = -c[j]
+		}
+		require.True(t, s.solve(context.Background(), 10_000))
+		x, p, worth, cost := s.solution(), s.prices(), 0.0, 0.0
+		for i := range a {
+			used := 0.0
+			for j := range x {
+				used += a[i][j] * x[j]
+			}
+			require.LessOrEqual(t, used, 1+1e-6)
+			require.GreaterOrEqual(t, p[i], 0.0)
+			cost += p[i]
+		}
+		for j := range x {
+			price := 0.0
+			for i := range a {
+				price += p[i] * a[i][j]
+			}
+			require.GreaterOrEqual(t, price, c[j]-1e-6)
+			require.GreaterOrEqual(t, x[j], -1e-9)
+			worth += c[j] * x[j]
+		}
+		require.InDelta(t, cost, worth, 1e-6)
+	})
+}
+
+// The bound holds for whatever prices, and however rooms are put together: more than a greedy packing places it
+// always is. (That it is more than the optimum, with the prices it finds, is tested from outside.)
+func TestBoundWithAnyPrices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, stocks, placed := drawMarket(t)
+		m.kinds = kindsOf(stocks, rapid.IntRange(-1, 4).Draw(t, "bits"))
+		p := make(prices, len(m.kinds))
+		for k := range p {
+			for d := range p[k] {
+				if sum := m.kinds[k].sum[d]; sum > 0 {
+					p[k][d] = rapid.Float64Range(0, 10).Draw(t, "price") / sum
+				}
+			}
+		}
+		require.LessOrEqual(t, placed, m.bound(p))
+		solved, _ := m.solve(context.Background())
+		require.LessOrEqual(t, placed, m.bound(solved))
+		for k := range p {
+			p[k][orbit.CPU] = math.NaN()
+		}
+		require.LessOrEqual(t, placed, m.bound(p))
+	})
+}
+
+// drawMarket returns a market, and how many capsules fit for certain: its rooms are made of capsules.
+func drawMarket(t *rapid.T) (m *market, stocks []stock, placed int) {
+	var classes []*batchClass
+	for range rapid.IntRange(1, 4).Draw(t, "classes") {
+		s := &orbit.Spec{}
+		for d := range 2 {
+			s.Envelope.Reservation[d] = rapid.OneOf(rapid.Int64Range(0, 9), rapid.Just(int64(math.MaxInt64/4))).Draw(t, "want")
+		}
+		if rapid.Bool().Draw(t, "asks for devices") {
+			s.Devices.Count = rapid.IntRange(1, 3).Draw(t, "count")
+			s.Devices.Milli = rapid.SampledFrom([]int{300, 501, 1000}).Draw(t, "milli")
+		}
+		classes = append(classes, &batchClass{spec: s})
+	}
+	ledger, n := &orbit.MemoryLedger{}, rapid.IntRange(1, 6).Draw(t, "nodes")
+	for i := range n {
+		node := orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i))}
+		for range rapid.IntRange(0, 3).Draw(t, "capsules") {
+			c := rapid.SampledFrom(classes).Draw(t, "class")
+			if node.Devices.Count+c.spec.Devices.Count > orbit.MaxDevices {
+				continue
+			}
+			c.capsules = append(c.capsules, &orbit.Capsule{})
+			placed++
+			node.Capacity, _ = node.Capacity.Add(c.spec.Envelope.Reservation)
+			node.Devices.Model, node.Devices.Count = "D", node.Devices.Count+c.spec.Devices.Count
+		}
+		_, err := ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: node}}})
+		require.NoError(t, err)
+	}
+	for _, c := range classes {
+		c.capsules = append(c.capsules, make([]*orbit.Capsule, rapid.IntRange(0, 5).Draw(t, "more"))...)
+	}
+	state, err := ledger.Snapshot(context.Background())
+	require.NoError(t, err)
+	m = newMarket(state, nil, classes)
+	return m, m.stocks(state, nil), placed
+}
+
+// The market of a lower priority has what the higher ones have left.
+func TestMarketWithoutWhatIsTaken(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	s := &orbit.Spec{Devices: orbit.DeviceRequest{Count: 1, Milli: 600}}
+	s.Envelope.Reservation[orbit.CPU] = 4
+	_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: orbit.Node{
+		ID: "n", Capacity: orbit.Resources{orbit.CPU: 10}, Devices: orbit.Devices{Model: "D", Count: 3}}}}})
+	require.NoError(t, err)
+	state, err := ledger.Snapshot(t.Context())
+	require.NoError(t, err)
+	c := &batchClass{spec: s, capsules: make([]*orbit.Capsule, 9)}
+	require.Equal(t, 2, newMarket(state, nil, []*batchClass{c}).counts[0])
+	one := []takenRoom{{node: 0, spec: s, devices: 0b10}}
+	m := newMarket(state, one, []*batchClass{c})
+	require.Equal(t, 1, m.counts[0])
+	require.Equal(t, [goodsDim]float64{orbit.CPU: 6, devicesDim: 2400, halfDim: 2, idleDim: 0}, m.kinds[0].sum)
+}

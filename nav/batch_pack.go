@@ -1,0 +1,81 @@
+package nav
+
+import (
+	"context"
+
+	"github.com/orbitsched/orbit"
+)
+
+// packer places the classes of one level in one order.
+type packer struct {
+	placement orbit.PlacementEngine
+	level     batchLevel
+	// Of each class: how many are placed, and why there are no more.
+	placed []int
+	why    []error
+
+	proposals []orbit.Proposal
+	taken     []takenRoom
+}
+
+// takenRoom is what one placement has taken.
+type takenRoom struct {
+	node    int
+	spec    *orbit.Spec
+	devices orbit.DeviceSet
+}
+
+// pack places what it can. Room only shrinks meanwhile, so a class that did not fit is not tried again, and at the
+// end what is left over fits nowhere. When ctx ends it returns what it has, and the context's error.
+func pack(ctx context.Context, placement orbit.PlacementEngine, level batchLevel, order batchOrder) (*packer, error) {
+	p := &packer{placement: placement, level: level, placed: make([]int, len(level)), why: make([]error, len(level))}
+	p.proposals = make([]orbit.Proposal, 0, level.capsules())
+	for round := 1; round <= order.rounds; round++ {
+		for i := range level {
+			if order.largeFirst {
+				i = len(level) - 1 - i
+			}
+			if err := p.place(ctx, i, level[i].share*round/order.rounds); err != nil {
+				return p, err
+			}
+		}
+	}
+	for i := range level {
+		if err := p.place(ctx, i, len(level[i].capsules)); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// place places capsules of a class until there are so many, or no more fit.
+func (p *packer) place(ctx context.Context, i, upTo int) error {
+	c := p.level[i]
+	for p.placed[i] < upTo && p.why[i] == nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		choice, err := p.placement.Best(c.spec)
+		if err != nil {
+			p.why[i] = err
+			break
+		}
+		p.taken = append(p.taken, takenRoom{choice.Node.Index(), c.spec, choice.Devices})
+		p.proposals = append(p.proposals, p.placement.Reserve(c.capsules[p.placed[i]], choice))
+		p.placed[i]++
+	}
+	return nil
+}
+
+// unplaced lists what was left over, and why.
+func (p *packer) unplaced() (out []orbit.Unplaced) {
+	for i, c := range p.level {
+		if p.why[i] == nil {
+			continue
+		}
+		for _, capsule := range c.capsules[p.placed[i]:] {
+			out = append(out, orbit.Unplaced{Capsule: capsule, Why: p.why[i]})
+		}
+	}
+	return out
+}

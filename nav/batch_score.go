@@ -1,0 +1,140 @@
+package nav
+
+import (
+	"math"
+
+	"github.com/orbitsched/orbit"
+)
+
+// packing is the score of [Batch]. Lower is better:
+//
+//	1 - least/most of the shares of what is free that a capsule takes, over the scarce dimensions
+//	+ tight · mean of what is free of the capacity, over the same dimensions
+//
+// The first term is 0 where the capsule has the shape of the free room and near 1 where one dimension would run
+// out long before the others, so what is left of a node keeps its use. Alone it deals every class out over all
+// nodes that suit it. The second fills nodes one after another, and is for times when there is room for all.
+//
+// A dimension of which nothing is wanted counts as if a thousandth of the capacity were: work that needs no devices
+// keeps off nodes whose devices are free. One of which nothing is free is settled, and does not count. All devices
+// of a node together are one dimension.
+type packing struct {
+	scarce []int
+	tight  float64
+	// Changes with the fields above.
+	version uint64
+}
+
+// devicesDim is the dimension after those of [orbit.Resources]: all devices together, in milli.
+const devicesDim = orbit.Dimensions
+
+// unwanted is what part of the capacity an unwanted dimension counts for.
+const unwanted = 1e-3
+
+// set tells the score what is scarce and how tight to pack.
+func (s *packing) set(scarce []int, tight float64) {
+	same := len(s.scarce) == len(scarce) && s.tight == tight
+	for i := 0; same && i < len(scarce); i++ {
+		same = s.scarce[i] == scarce[i]
+	}
+	if !same {
+		s.scarce, s.tight = append(s.scarce[:0:0], scarce...), tight
+		s.version++
+	}
+}
+
+// Version implements [orbit.Versioned].
+func (s *packing) Version() uint64 { return s.version }
+
+// Score rates a node on which the capsule fits.
+func (s *packing) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	r := rating{least: math.Inf(1)}
+	for _, d := range s.scarce {
+		free, capacity := freeOf(node, d), capacityOf(node, d)
+		r.add(wantOf(spec, d), free, free, capacity, capacity)
+	}
+	return r.value(s), 0
+}
+
+// Bound takes each share at its least for the most of all, and at its most for the least. Every step is monotone in
+// what it is given, rounding included, so nothing need be allowed for that.
+func (s *packing) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	scarce, frozen := s.scarce, *s
+	wants := make([]int64, len(scarce))
+	for i, d := range scarce {
+		wants[i] = wantOf(spec, d)
+	}
+	return func(least, most *orbit.Extent) (value, tie float64) {
+		r := rating{least: math.Inf(1)}
+		for i, d := range scarce {
+			lowFree, lowCapacity := extentOf(least, d)
+			highFree, highCapacity := extentOf(most, d)
+			r.add(wants[i], lowFree, highFree, lowCapacity, highCapacity)
+		}
+		return r.value(&frozen), 0
+	}
+}
+
+// rating gathers what the score is made of.
+type rating struct {
+	// The most of the shares at their least, and the least of the shares at their most.
+	most, least float64
+	// Sum of what is free, as parts of the capacity.
+	free float64
+}
+
+// add takes in one dimension, of which free and capacity lie between the given bounds.
+func (r *rating) add(want, lowFree, highFree, lowCapacity, highCapacity int64) {
+	lowFree = max(lowFree, want, 0)
+	if highCapacity > 0 {
+		r.free += float64(lowFree) / float64(highCapacity)
+	}
+	if lowFree == 0 {
+		return // on some of the nodes it is settled
+	}
+	highFree = max(highFree, lowFree)
+	r.most = max(r.most, float64(float64(want)+float64(unwanted*float64(lowCapacity)))/float64(highFree))
+	r.least = min(r.least, float64(float64(want)+float64(unwanted*float64(highCapacity)))/float64(lowFree))
+}
+
+func (r *rating) value(s *packing) float64 {
+	apart := 0.0
+	if r.most > 0 {
+		apart = max(1-r.least/r.most, 0)
+	}
+	return apart + float64(s.tight*r.free)/float64(max(len(s.scarce), 1))
+}
+
+// wantOf is how much a spec asks for of a dimension.
+func wantOf(spec *orbit.Spec, d int) int64 {
+	if d == devicesDim {
+		return int64(spec.Devices.Count) * int64(spec.Devices.Milli)
+	}
+	return spec.Envelope.Reservation[d]
+}
+
+// freeOf is what is free of a dimension; negative where capacity has shrunk below what is used.
+func freeOf(n *orbit.NodeState, d int) int64 {
+	if d != devicesDim {
+		return n.Node.Capacity[d] - n.Used()[d]
+	}
+	free := 0
+	for i := range n.Node.Devices.Count {
+		free += n.DeviceFree(i)
+	}
+	return int64(free)
+}
+
+func capacityOf(n *orbit.NodeState, d int) int64 {
+	if d == devicesDim {
+		return wholeDevice * int64(n.Node.Devices.Count)
+	}
+	return n.Node.Capacity[d]
+}
+
+func extentOf(e *orbit.Extent, d int) (free, capacity int64) {
+	if d == devicesDim {
+		return e.DevicesFree(), wholeDevice * int64(e.Devices())
+	}
+	return e.Free(orbit.Dimension(d)), e.Capacity(orbit.Dimension(d))
+}
