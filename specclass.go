@@ -90,8 +90,7 @@ func (c *specClass) mayFit(most *Extent) bool {
 		return true
 	}
 	r := &c.spec.Devices
-	switch {
-	case r.Milli == deviceMilli:
+	if r.Milli == deviceMilli {
 		return most[extentIdle] >= int64(r.Count)
 	}
 	return most[extentLargest] >= int64(r.Milli) && most[extentDevices] >= int64(r.Count)*int64(r.Milli)

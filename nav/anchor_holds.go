@@ -133,14 +133,6 @@ func (p *anchorPass) placeFromHold(g *anchorGroup, c *orbit.Capsule) bool {
 	return false
 }
 
-// btoi makes a count of a condition.
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // replace proposes to place a member in the stead of a hold, in one, so that nobody comes in between.
 func (p *anchorPass) replace(h *anchorHold, c *orbit.Capsule) orbit.Proposal {
 	domain := p.state.Node(h.Node).Node.Labels[c.Spec.Near.Level]

@@ -64,7 +64,7 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 // ones are left for other anchors, and among alike the fullest. It returns nil if there is no seat for the anchor.
 func (p *anchorPass) pack(d *anchorDomain, need *anchorNeed, first *orbit.Spec) []anchorSeat {
 	nodes := p.rank(d, need)
-	lead := slices.IndexFunc(nodes, func(n ranked) bool { return n.claim == unclaimed && p.takesAnchor(n.at, first) })
+	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.claim == unclaimed && p.takesAnchor(n.at, first) })
 	if lead < 0 {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (p *anchorPass) pack(d *anchorDomain, need *anchorNeed, first *orbit.Spec) 
 	}
 	f.seats = append(f.seats, anchorSeat{anchor, f.home, first, devices})
 	f.fill(anchor, room)
-	slices.SortStableFunc(nodes, func(a, b ranked) int { return btoi(a.claim == unclaimed) - btoi(b.claim == unclaimed) })
+	slices.SortStableFunc(nodes, func(a, b rankedNode) int { return btoi(a.claim == unclaimed) - btoi(b.claim == unclaimed) })
 	for _, n := range nodes {
 		if len(f.seats) >= need.total {
 			break
@@ -102,8 +102,8 @@ func (p *anchorPass) accepts(room *anchorRoom, spec *orbit.Spec) bool {
 	return anchorAccepts(room.node.Node, spec) && (p.Filter == nil || p.Filter(room.node, p.view.Report(room.node), spec) == "")
 }
 
-// ranked is a node of a domain and how much of it the members would leave.
-type ranked struct {
+// rankedNode is a node of a domain and how much of it the members would leave.
+type rankedNode struct {
 	at    int
 	id    orbit.NodeID
 	claim anchorClaim
@@ -111,16 +111,16 @@ type ranked struct {
 }
 
 // rank returns the nodes of a domain on which a member fits, fullest first.
-func (p *anchorPass) rank(d *anchorDomain, need *anchorNeed) []ranked {
-	var out []ranked
+func (p *anchorPass) rank(d *anchorDomain, need *anchorNeed) []rankedNode {
+	var out []rankedNode
 	for _, i := range d.nodes {
 		room := &p.rooms.nodes[i]
 		free := room.measure()
 		if need.atMost(&free) > 0 {
-			out = append(out, ranked{i, room.node.Node.ID, p.claimed(i), need.spare(&free)})
+			out = append(out, rankedNode{i, room.node.Node.ID, p.claimed(i), need.spare(&free)})
 		}
 	}
-	slices.SortFunc(out, func(a, b ranked) int {
+	slices.SortFunc(out, func(a, b rankedNode) int {
 		return cmp.Or(cmp.Compare(a.spare, b.spare), cmp.Compare(a.id, b.id))
 	})
 	return out

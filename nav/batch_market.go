@@ -64,7 +64,7 @@ func (m *market) stocks(state *orbit.State, taken []takenRoom) (out []stock) {
 		if n == nil || n.Node.Unschedulable {
 			continue
 		}
-		r := roomOf(n, gone[i])
+		r := roomAfter(n, gone[i])
 		if !r.goods.cover(&least) {
 			continue
 		}

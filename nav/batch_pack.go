@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// packer places the classes of one level in one order.
-type packer struct {
+// levelPacker places the classes of one level in one order.
+type levelPacker struct {
 	placement orbit.PlacementEngine
 	level     batchLevel
 	// Of each class: how many are placed, and why there are no more.
@@ -27,8 +27,8 @@ type takenRoom struct {
 
 // pack places what it can. Room only shrinks meanwhile, so a class that did not fit is not tried again, and at the
 // end what is left over fits nowhere. When ctx ends it returns what it has, and the context's error.
-func pack(ctx context.Context, placement orbit.PlacementEngine, level batchLevel, order batchOrder) (*packer, error) {
-	p := &packer{placement: placement, level: level, placed: make([]int, len(level)), why: make([]error, len(level))}
+func pack(ctx context.Context, placement orbit.PlacementEngine, level batchLevel, order batchOrder) (*levelPacker, error) {
+	p := &levelPacker{placement: placement, level: level, placed: make([]int, len(level)), why: make([]error, len(level))}
 	p.proposals = make([]orbit.Proposal, 0, level.capsules())
 	for round := 1; round <= order.rounds; round++ {
 		for i := range level {
@@ -49,7 +49,7 @@ func pack(ctx context.Context, placement orbit.PlacementEngine, level batchLevel
 }
 
 // place places capsules of a class until there are so many, or no more fit.
-func (p *packer) place(ctx context.Context, i, upTo int) error {
+func (p *levelPacker) place(ctx context.Context, i, upTo int) error {
 	c := p.level[i]
 	for p.placed[i] < upTo && p.why[i] == nil {
 		if err := ctx.Err(); err != nil {
@@ -68,7 +68,7 @@ func (p *packer) place(ctx context.Context, i, upTo int) error {
 }
 
 // unplaced lists what was left over, and why.
-func (p *packer) unplaced() (out []orbit.Unplaced) {
+func (p *levelPacker) unplaced() (out []orbit.Unplaced) {
 	for i, c := range p.level {
 		if p.why[i] == nil {
 			continue

@@ -6,9 +6,6 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// wholeDevice is what one device instance divides into, in milli.
-const wholeDevice = 1000
-
 // What is priced: the dimensions of [orbit.Resources], all devices together in milli, the instances of which one
 // capsule can take more than a half (only one such capsule goes on an instance), and the idle ones.
 const (
@@ -42,8 +39,8 @@ type room struct {
 	devices [orbit.MaxDevices]int16
 }
 
-// roomOf returns what is free on the node, less what the plan has taken there.
-func roomOf(n *orbit.NodeState, taken []takenRoom) (r room) {
+// roomAfter returns what is free on the node, less what the plan has taken there.
+func roomAfter(n *orbit.NodeState, taken []takenRoom) (r room) {
 	free := n.Free()
 	for _, t := range taken {
 		free, _ = free.Sub(t.spec.Envelope.Reservation) // the navigator's placement engine has seen that it fits

@@ -50,7 +50,7 @@ func (s *packing) Version() uint64 { return s.version }
 func (s *packing) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	r := rating{least: math.Inf(1)}
 	for _, d := range s.scarce {
-		free, capacity := freeOf(node, d), capacityOf(node, d)
+		free, capacity := freeOf(node, d), capacityIn(node, d)
 		r.add(wantOf(spec, d), free, free, capacity, capacity)
 	}
 	return r.value(s), 0
@@ -125,7 +125,7 @@ func freeOf(n *orbit.NodeState, d int) int64 {
 	return int64(free)
 }
 
-func capacityOf(n *orbit.NodeState, d int) int64 {
+func capacityIn(n *orbit.NodeState, d int) int64 {
 	if d == devicesDim {
 		return wholeDevice * int64(n.Node.Devices.Count)
 	}

@@ -64,7 +64,7 @@ func price(ctx context.Context, state *orbit.State, taken []takenRoom, classes [
 }
 
 // level packs one level. Over says that there cannot be room for all.
-func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*packer, error) {
+func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*levelPacker, error) {
 	t := trials{sweep: s, level: level, mark: s.placement.Mark()}
 	alike := len(level) == 1 // then any order is as good as another
 	if !over || alike {
@@ -97,7 +97,7 @@ type trials struct {
 	level batchLevel
 	mark  int
 
-	best  *packer
+	best  *levelPacker
 	order batchOrder
 	// The best is what the placement engine has reserved.
 	stands bool

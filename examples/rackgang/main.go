@@ -20,17 +20,33 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
 	o, err := parse(os.Args[1:], os.Stderr)
-	if err == nil {
-		err = run(ctx, o, os.Stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return
 	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-	case err != nil:
+	if err != nil {
+		os.Exit(2) // it has been said
+	}
+	if err := run(ctx, o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "rackgang:", err)
 		os.Exit(1)
 	}
+}
+
+// check says what is wrong with the flags.
+func (o options) check(f *flag.FlagSet) error {
+	switch {
+	case f.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
+	case o.nodes < 20 || o.nodes > 100_000:
+		return fmt.Errorf("-nodes is %d; it must be at least 20, one rack, and at most 100000", o.nodes)
+	case o.capsules < 100 || o.capsules > 10_000_000:
+		return fmt.Errorf("-capsules is %d; it must be at least 100 and at most 10000000", o.capsules)
+	case o.plan < 1 || o.passes < 1:
+		return errors.New("-plan and -passes must be at least 1")
+	}
+	return nil
 }
 
 func parse(args []string, w io.Writer) (o options, err error) {
@@ -48,15 +64,9 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	switch {
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
-	case o.nodes < 20 || o.nodes > 100_000:
-		return o, fmt.Errorf("-nodes is %d; it must be at least 20, one rack, and at most 100000", o.nodes)
-	case o.capsules < 100 || o.capsules > 10_000_000:
-		return o, fmt.Errorf("-capsules is %d; it must be at least 100 and at most 10000000", o.capsules)
-	case o.plan < 1 || o.passes < 1:
-		return o, errors.New("-plan and -passes must be at least 1")
+	if err := o.check(f); err != nil {
+		fmt.Fprintln(w, "rackgang:", err)
+		return o, err
 	}
 	return o, nil
 }
