@@ -153,6 +153,21 @@ func TestGangTopUpGoesWider(t *testing.T) {
 	assert.Equal(t, []orbit.NodeID{"r-0", "s-0"}, []orbit.NodeID{snapshot(t, l).Capsule("0").Node, snapshot(t, l).Capsule("1").Node})
 }
 
+// Where those who run have come to be on different racks there is no rack to top the gang up in.
+func TestGangTopUpWithoutASharedDomain(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 3, 1)
+	gangOf(t, l, "g", "", 3, 1)
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+	e.Pass(t.Context())
+	moved := *snapshot(t, l).Node("r-0").Node
+	moved.Labels = map[string]string{"rack": "s"}
+	commit(t, l, orbit.PutNode{Node: moved}, orbit.Release{Capsule: "g-2"})
+	round := e.Pass(t.Context())
+	require.Len(t, round.Unplaced, 1)
+	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": 2 run, 1 wait: those that run share no domain of its levels`)
+}
+
 // A member whose record is gone is not mistaken for a stranger that has taken its id.
 func TestGangMemberIDUsedAgain(t *testing.T) {
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{Terminal: 1}}

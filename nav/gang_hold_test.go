@@ -340,6 +340,38 @@ func TestGangHoldsNothingInTheWay(t *testing.T) {
 	require.Equal(t, 1, countHolds(t, l))
 }
 
+// What is held for a gang that is withdrawn is released in the next pass in which there is anything to plan.
+func TestGangWithdrawnHoldsNothing(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 2, 4)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"stays", "goes"}, Spec: spec(4, 0)},
+		orbit.Place{Capsule: "stays", Node: "r-0"}, orbit.Place{Capsule: "goes", Node: "r-1"})
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	gangOf(t, l, "large", "", 2, 4)
+	gangOf(t, l, "other", "", 2, 4)
+	e.Pass(t.Context())
+	commit(t, l, orbit.Release{Capsule: "goes", Final: true})
+	e.Pass(t.Context())
+	require.Equal(t, 1, countHolds(t, l))
+	endGang(t, l, "large")
+	e.Pass(t.Context())
+	for h := range snapshot(t, l).Holds() {
+		require.NotEqual(t, "large", h.For)
+	}
+}
+
+// Where nothing comes or goes nothing is held: nobody takes what the gang waits for.
+func TestGangHoldsNothingWhereNothingMoves(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 2, 4)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"stays"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "stays", Node: "r-0"})
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	gangOf(t, l, "large", "", 2, 4)
+	for range 10 {
+		require.Zero(t, e.Pass(t.Context()).Proposed)
+	}
+}
+
 // A hold whose end has come is its engine's to release, not the gang's to convert: nothing conflicts.
 func TestGangLeavesEndedHoldsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
