@@ -314,6 +314,40 @@ func TestGangHoldsEnd(t *testing.T) {
 	})
 }
 
+// One gang of a navigator holds at a time, the first; not in a domain that could never take it, though most is free
+// there now.
+func TestGangHoldsForOneWhereItCanComeToFit(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for _, rack := range []string{"r", "s"} {
+		rackOf(t, l, rack, 3, 4)
+		for i := range 3 {
+			id := orbit.CapsuleID(fmt.Sprint("load-", rack, i))
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(4, 0)}, orbit.Place{Capsule: id, Node: orbit.NodeID(fmt.Sprint(rack, "-", i))})
+		}
+	}
+	rackOf(t, l, "small", 2, 4)
+	gangOf(t, l, "first", "", 3, 4)
+	gangOf(t, l, "second", "", 3, 4)
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	stir := func(i int) {
+		id := orbit.CapsuleID(fmt.Sprint("stir", i))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(0, 0)}, orbit.Place{Capsule: id, Node: "r-1"}, orbit.Release{Capsule: id, Final: true})
+		require.Empty(t, e.Pass(t.Context()).Errors)
+	}
+	for i := range 3 {
+		stir(i)
+		require.Zero(t, countHolds(t, l), "what is free on the small rack is of no use")
+	}
+	commit(t, l, orbit.Release{Capsule: "load-r0", Final: true}, orbit.Release{Capsule: "load-s0", Final: true})
+	for i := range 3 {
+		stir(3 + i)
+		require.Equal(t, 1, countHolds(t, l))
+		for h := range snapshot(t, l).Holds() {
+			require.Equal(t, "first on r-0", h.For+" on "+string(h.Node))
+		}
+	}
+}
+
 // A later gang does not begin to hold where one before it does.
 func TestGangHoldsNothingInTheWay(t *testing.T) {
 	l := &orbit.MemoryLedger{}
