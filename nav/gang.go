@@ -77,7 +77,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	}
 	g.books.sync(view)
 	g.forget(r.state)
-	r.holds = holdsOf(r.state, view.Now())
+	r.holds = gangHolds(r.state, view.Now())
 	r.left = 50 * g.stepsEach()
 	gangs, stray := g.muster(r.state, pending)
 	for _, c := range stray {
@@ -174,8 +174,8 @@ func (r *gangPass) heldFor(m *muster, why error) error {
 }
 
 // packer returns a packer for the members that wait.
-func (r *gangPass) packer(m *muster) *packer {
-	return &packer{books: &r.books, asks: m.asks(&r.books), steps: &r.budget}
+func (r *gangPass) packer(m *muster) *gangPacker {
+	return &gangPacker{books: &r.books, asks: m.asks(&r.books), steps: &r.budget}
 }
 
 // levels returns the tables of the levels that a gang may be on, in order.
@@ -220,7 +220,7 @@ func (r *gangPass) try(m *muster, levels []*domainTable, holds []orbit.Hold) (*g
 }
 
 // explain says why a gang has no place.
-func (r *gangPass) explain(p *packer, m *muster, levels []*domainTable, limit int) error {
+func (r *gangPass) explain(p *gangPacker, m *muster, levels []*domainTable, limit int) error {
 	least := 0
 	for i := range p.asks {
 		least += p.asks[i].least

@@ -94,7 +94,7 @@ func (b *gangBooks) load(i int32) {
 	was := n.nodeRoom
 	*n = gangNode{state: state}
 	if state != nil {
-		if n.nodeRoom = roomOf(state); n.gains(&was) {
+		if n.nodeRoom = freeRoom(state); n.gains(&was) {
 			b.gained = b.tick()
 		}
 	}
@@ -117,7 +117,7 @@ func (b *gangBooks) rate(i int32) {
 	if n.state == nil {
 		return
 	}
-	whole := capacityOf(n.state.Node)
+	whole := bareRoom(n.state.Node)
 	sum, kinds, idle := 0.0, 0, n.state.Capsules == 0 && !n.reserved
 	for d, capacity := range whole.free {
 		if idle = idle && capacity == n.free[d]; capacity > 0 {

@@ -73,9 +73,9 @@ func (t *domainTable) fuller(a, b *candidate) int {
 	return t.tighter(a, b)
 }
 
-// ranked visits candidates in order until one is taken. It sorts only as far as it has to, with a heap: mostly the
+// inOrder visits candidates in order until one is taken. It sorts only as far as it has to, with a heap: mostly the
 // first few will do.
-func ranked(list []candidate, order func(a, b *candidate) int, visit func(candidate) (done bool)) {
+func inOrder(list []candidate, order func(a, b *candidate) int, visit func(candidate) (done bool)) {
 	for i := len(list)/2 - 1; i >= 0; i-- {
 		sink(list, i, order)
 	}
@@ -106,13 +106,13 @@ func sink(list []candidate, i int, order func(a, b *candidate) int) {
 }
 
 // whole returns the tightest domain of a level that takes all members, nil if none does.
-func (p *packer) whole(t *domainTable) (best *gangFit) {
-	all := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+func (p *gangPacker) whole(t *domainTable) (best *gangFit) {
+	all := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
 	for a := range all.asks {
 		all.asks[a].least = all.asks[a].want
 	}
 	list := candidates(t, all.asks, func(a *memberAsk) int { return a.want })
-	ranked(list, t.tighter, func(c candidate) bool {
+	inOrder(list, t.tighter, func(c candidate) bool {
 		if s := all.pack(t.domains[c.number].nodes); s != nil {
 			best = &gangFit{s, p.asks, t.level, t.domains[c.number].name, c.slack}
 		}
@@ -124,10 +124,10 @@ func (p *packer) whole(t *domainTable) (best *gangFit) {
 // most returns the domain of a level that takes most members, at least the least of every ask, the tightest
 // among equals; nil if none does. It goes through the domains by how many they might take, until none can take
 // more than the best so far.
-func (p *packer) most(t *domainTable) (best *gangFit) {
+func (p *gangPacker) most(t *domainTable) (best *gangFit) {
 	list := candidates(t, p.asks, func(a *memberAsk) int { return a.least })
 	bestAt := candidate{}
-	ranked(list, t.fuller, func(c candidate) bool {
+	inOrder(list, t.fuller, func(c candidate) bool {
 		if best != nil && c.upper < int64(best.total) || p.steps.ctx.Err() != nil {
 			return true
 		}
@@ -145,7 +145,7 @@ func (p *packer) most(t *domainTable) (best *gangFit) {
 
 // place finds where a gang that has yet to be placed goes: all of it on the first level where a domain takes
 // it; else, if fewer will do, as much of it as the best domain takes on the first level where one takes enough.
-func (p *packer) place(levels []*domainTable, limit int) *gangFit {
+func (p *gangPacker) place(levels []*domainTable, limit int) *gangFit {
 	if wanted(p.asks) <= limit {
 		for _, t := range levels {
 			if fit := p.whole(t); fit != nil {

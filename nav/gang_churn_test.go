@@ -95,7 +95,7 @@ func testGangChurn(t *rapid.T) {
 // fits tightest, and the other idle ones stay idle.
 func TestGangKeepsDomainsUseful(t *testing.T) {
 	l := &orbit.MemoryLedger{}
-	for id, cpu := range map[string]int64{"idle-9": 9, "idle-5": 5, "idle-7": 7, "half": 8, "full": 8} {
+	for id, cpu := range map[string]int64{"idle-a": 9, "idle-b": 7, "idle-c": 5, "half": 8, "full": 8} {
 		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Capacity: orbit.Resources{orbit.CPU: cpu}, Labels: map[string]string{"rack": "r"}}})
 	}
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "a", Node: "half"},
@@ -112,7 +112,7 @@ func TestGangKeepsDomainsUseful(t *testing.T) {
 	for i := range 5 {
 		on[snapshot(t, l).Capsule(orbit.CapsuleID(fmt.Sprint("large-", i))).Node]++
 	}
-	assert.Equal(t, map[orbit.NodeID]int{"half": 2, "idle-7": 3}, on)
+	assert.Equal(t, map[orbit.NodeID]int{"half": 2, "idle-b": 3}, on)
 }
 
 // Two roles that ask for the same get each its minimum before any gets more.
@@ -151,6 +151,21 @@ func TestGangTopUpGoesWider(t *testing.T) {
 	require.Empty(t, round.Errors)
 	assert.Equal(t, 4, placedOf(t, l, "g"))
 	assert.Equal(t, []orbit.NodeID{"r-0", "s-0"}, []orbit.NodeID{snapshot(t, l).Capsule("0").Node, snapshot(t, l).Capsule("1").Node})
+}
+
+// Where those who run have come to be on different racks there is no rack to top the gang up in.
+func TestGangTopUpWithoutASharedDomain(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 3, 1)
+	gangOf(t, l, "g", "", 3, 1)
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+	e.Pass(t.Context())
+	moved := *snapshot(t, l).Node("r-0").Node
+	moved.Labels = map[string]string{"rack": "s"}
+	commit(t, l, orbit.PutNode{Node: moved}, orbit.Release{Capsule: "g-2"})
+	round := e.Pass(t.Context())
+	require.Len(t, round.Unplaced, 1)
+	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": 2 run, 1 wait: those that run share no domain of its levels`)
 }
 
 // A member whose record is gone is not mistaken for a stranger that has taken its id.

@@ -54,9 +54,9 @@ func hashOf(id orbit.GangID) uint64 {
 	return h.Sum64()
 }
 
-// holdsOf returns the live holds for gangs, by gang, ordered by id. Those whose end has passed are left out: their
+// gangHolds returns the live holds for gangs, by gang, ordered by id. Those whose end has passed are left out: their
 // engine is about to release them, or just has.
-func holdsOf(state *orbit.State, now time.Time) map[orbit.GangID][]orbit.Hold {
+func gangHolds(state *orbit.State, now time.Time) map[orbit.GangID][]orbit.Hold {
 	out := map[orbit.GangID][]orbit.Hold{}
 	for h := range state.Holds() {
 		id := orbit.GangID(h.For)
@@ -202,8 +202,8 @@ func (r *gangPass) heldIn(t *domainTable, holds []orbit.Hold) int32 {
 }
 
 // couldTake reports whether the whole capacity of a domain takes all members.
-func (p *packer) couldTake(nodes []int32) bool {
-	bare := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps, bare: true}
+func (p *gangPacker) couldTake(nodes []int32) bool {
+	bare := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps, bare: true}
 	for a := range bare.asks {
 		bare.asks[a].least = bare.asks[a].want
 	}
@@ -211,8 +211,8 @@ func (p *packer) couldTake(nodes []int32) bool {
 }
 
 // some seats as many members in a domain as fit now, with no minimum.
-func (p *packer) some(t *domainTable, d int32) *gangFit {
-	some := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+func (p *gangPacker) some(t *domainTable, d int32) *gangFit {
+	some := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
 	for a := range some.asks {
 		some.asks[a].least = 0
 	}
@@ -224,10 +224,10 @@ func (p *packer) some(t *domainTable, d int32) *gangFit {
 }
 
 // mostPromising returns the most that can be held in one domain of a level that could come to take the gang.
-func (p *packer) mostPromising(t *domainTable, blocked func([]int32) bool) (best *gangFit) {
+func (p *gangPacker) mostPromising(t *domainTable, blocked func([]int32) bool) (best *gangFit) {
 	list := candidates(t, p.asks, func(*memberAsk) int { return 0 })
 	tried := 0
-	ranked(list, t.fuller, func(c candidate) bool {
+	inOrder(list, t.fuller, func(c candidate) bool {
 		if c.upper == 0 || best != nil && c.upper <= int64(best.total) || tried == fewNodes || p.steps.ctx.Err() != nil {
 			return true
 		}

@@ -314,6 +314,40 @@ func TestGangHoldsEnd(t *testing.T) {
 	})
 }
 
+// One gang of a navigator holds at a time, the first; not in a domain that could never take it, though most is free
+// there now.
+func TestGangHoldsForOneWhereItCanComeToFit(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for _, rack := range []string{"r", "s"} {
+		rackOf(t, l, rack, 3, 4)
+		for i := range 3 {
+			id := orbit.CapsuleID(fmt.Sprint("load-", rack, i))
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(4, 0)}, orbit.Place{Capsule: id, Node: orbit.NodeID(fmt.Sprint(rack, "-", i))})
+		}
+	}
+	rackOf(t, l, "small", 2, 4)
+	gangOf(t, l, "first", "", 3, 4)
+	gangOf(t, l, "second", "", 3, 4)
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	stir := func(i int) {
+		id := orbit.CapsuleID(fmt.Sprint("stir", i))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(0, 0)}, orbit.Place{Capsule: id, Node: "r-1"}, orbit.Release{Capsule: id, Final: true})
+		require.Empty(t, e.Pass(t.Context()).Errors)
+	}
+	for i := range 3 {
+		stir(i)
+		require.Zero(t, countHolds(t, l), "what is free on the small rack is of no use")
+	}
+	commit(t, l, orbit.Release{Capsule: "load-r0", Final: true}, orbit.Release{Capsule: "load-s0", Final: true})
+	for i := range 3 {
+		stir(3 + i)
+		require.Equal(t, 1, countHolds(t, l))
+		for h := range snapshot(t, l).Holds() {
+			require.Equal(t, "first on r-0", h.For+" on "+string(h.Node))
+		}
+	}
+}
+
 // A later gang does not begin to hold where one before it does.
 func TestGangHoldsNothingInTheWay(t *testing.T) {
 	l := &orbit.MemoryLedger{}
@@ -338,6 +372,36 @@ func TestGangHoldsNothingInTheWay(t *testing.T) {
 		require.Equal(t, "first", h.For)
 	}
 	require.Equal(t, 1, countHolds(t, l))
+}
+
+// What is held for a gang that is withdrawn is released in the next pass in which there is anything to plan.
+func TestGangWithdrawnHoldsNothing(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 2, 4)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"stays", "goes"}, Spec: spec(4, 0)},
+		orbit.Place{Capsule: "stays", Node: "r-0"}, orbit.Place{Capsule: "goes", Node: "r-1"})
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	gangOf(t, l, "large", "", 2, 4)
+	e.Pass(t.Context())
+	commit(t, l, orbit.Release{Capsule: "goes", Final: true})
+	e.Pass(t.Context())
+	require.Equal(t, 1, countHolds(t, l))
+	endGang(t, l, "large")
+	gangOf(t, l, "other", "", 2, 4) // too new to have anything held for it
+	e.Pass(t.Context())
+	require.Zero(t, countHolds(t, l))
+}
+
+// Where nothing comes or goes nothing is held: nobody takes what the gang waits for.
+func TestGangHoldsNothingWhereNothingMoves(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 2, 4)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"stays"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "stays", Node: "r-0"})
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	gangOf(t, l, "large", "", 2, 4)
+	for range 10 {
+		require.Zero(t, e.Pass(t.Context()).Proposed)
+	}
 }
 
 // A hold whose end has come is its engine's to release, not the gang's to convert: nothing conflicts.

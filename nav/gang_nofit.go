@@ -114,9 +114,9 @@ func plain(s string) string {
 const fewDomains = 4
 
 // diagnose finds the best domain of each level.
-func (p *packer) diagnose(m *muster, levels []*domainTable) *GangNoFit {
+func (p *gangPacker) diagnose(m *muster, levels []*domainTable) *GangNoFit {
 	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running)}
-	free := &packer{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+	free := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
 	for a := range free.asks {
 		e.Least += free.asks[a].least
 		free.asks[a].least = 0
@@ -129,7 +129,7 @@ func (p *packer) diagnose(m *muster, levels []*domainTable) *GangNoFit {
 }
 
 // bestOf says how far the best domain of a level gets; for a gang that runs, the one in which it does.
-func (p *packer) bestOf(t *domainTable, m *muster) DomainFit {
+func (p *gangPacker) bestOf(t *domainTable, m *muster) DomainFit {
 	f := DomainFit{Level: t.level, Domains: t.live, Of: wanted(p.asks)}
 	list := candidates(t, p.asks, func(*memberAsk) int { return 0 })
 	if !m.fresh() {
@@ -139,7 +139,7 @@ func (p *packer) bestOf(t *domainTable, m *muster) DomainFit {
 	var best *seating
 	var at int32
 	looked := 0
-	ranked(list, t.fuller, func(c candidate) bool {
+	inOrder(list, t.fuller, func(c candidate) bool {
 		if best != nil && (c.upper <= int64(best.total) || looked == fewDomains) {
 			return true
 		}
@@ -157,7 +157,7 @@ func (p *packer) bestOf(t *domainTable, m *muster) DomainFit {
 }
 
 // lacks counts why the nodes of a domain do not take one member more than a seating has there.
-func (p *packer) lacks(nodes []int32, s *seating) (out []orbit.Reason) {
+func (p *gangPacker) lacks(nodes []int32, s *seating) (out []orbit.Reason) {
 	next := -1
 	for a := range p.asks {
 		if s.placed[a] < p.asks[a].want {

@@ -71,6 +71,18 @@ func TestGangSaysWhy(t *testing.T) {
 	}
 }
 
+// The best domain is found among many, also when members of several shapes compete and only a few are looked into.
+func TestGangNamesTheBestOfMany(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range 12 {
+		rackOf(t, l, fmt.Sprint("r", i), 1, int64(5+i*5%12))
+	}
+	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Levels: []string{"rack"}, Roles: []orbit.Role{
+		{Name: "a", Spec: gangSpec(1), Members: []orbit.CapsuleID{"a"}}, {Name: "b", Spec: gangSpec(5), Members: []orbit.CapsuleID{"0", "1", "2", "3"}}}}})
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+	assert.EqualError(t, e.Pass(t.Context()).Unplaced[0].Why, `gang "g": best rack r7 fits 4 of 5 (1 nodes lack cpu)`)
+}
+
 // What is held, who runs, and that the search gave up, are said too; odd names are quoted.
 func TestGangNoFitText(t *testing.T) {
 	e := &nav.GangNoFit{Gang: "g", Waiting: 2, Running: 3, Held: 1, HeldUntil: time.Unix(0, 0), Inexact: true,

@@ -7,13 +7,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// packer finds seats for members on the nodes of one domain, so that the domain stays useful: nodes that are in
+// gangPacker finds seats for members on the nodes of one domain, so that the domain stays useful: nodes that are in
 // use come first, the fullest of them foremost; nodes that are idle come last, and as few of them as possible.
 //
 // Members of one shape fit exactly if the counts of the nodes add up. With several shapes, first what is
 // necessary is checked; then they are seated greedily, shape after shape, in a few orders; then a search
 // decides ([packSearch]).
-type packer struct {
+type gangPacker struct {
 	books *gangBooks
 	asks  []memberAsk
 	steps *stepBudget
@@ -54,20 +54,13 @@ func (a *packBin) order(b *packBin) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // fewNodes is the size of a domain up to which all of its nodes are tried at once. In larger ones those that come first
 // for a member are tried first; what is idle there may not be what fits tightest of all.
 const fewNodes = 256
 
 // pack seats as many members as it finds room for, at least every ask's least; nil if that is not to be. Unless
 // the search runs out of steps there is no better seating in number.
-func (p *packer) pack(nodes []int32) *seating {
+func (p *gangPacker) pack(nodes []int32) *seating {
 	if len(p.asks) == 0 {
 		return &seating{}
 	}
@@ -96,7 +89,7 @@ func (p *packer) pack(nodes []int32) *seating {
 }
 
 // enough returns the seating if it has the least that is asked for, else nil.
-func (p *packer) enough(s *seating) *seating {
+func (p *gangPacker) enough(s *seating) *seating {
 	for i := range p.asks {
 		if s == nil || s.placed[i] < p.asks[i].least {
 			return nil
@@ -106,7 +99,7 @@ func (p *packer) enough(s *seating) *seating {
 }
 
 // bins returns the nodes that can take a member of any shape, in order.
-func (p *packer) bins(nodes []int32) []packBin {
+func (p *gangPacker) bins(nodes []int32) []packBin {
 	bins := make([]packBin, 0, len(nodes))
 	counts := make([]int32, len(nodes)*len(p.asks))
 	for _, i := range nodes {
@@ -119,7 +112,7 @@ func (p *packer) bins(nodes []int32) []packBin {
 		}
 		if fits {
 			if bin.room = n.nodeRoom; p.bare {
-				bin.room = capacityOf(n.state.Node)
+				bin.room = bareRoom(n.state.Node)
 			}
 			counts = counts[len(p.asks):]
 			bins = append(bins, bin)
@@ -130,7 +123,7 @@ func (p *packer) bins(nodes []int32) []packBin {
 }
 
 // alone is how many members of an ask fit on a node by themselves.
-func (p *packer) alone(a int, node int32) int32 {
+func (p *gangPacker) alone(a int, node int32) int32 {
 	s := p.asks[a].shape
 	if !p.bare {
 		return s.counts[node]
@@ -139,13 +132,13 @@ func (p *packer) alone(a int, node int32) int32 {
 	if !s.accepts(n) {
 		return 0
 	}
-	room := capacityOf(n)
+	room := bareRoom(n)
 	return s.fits(&room)
 }
 
 // shortlist returns the nodes that come first for each of the asks, twice as many as could be needed: each takes
 // one member at least.
-func (p *packer) shortlist(nodes []int32) []int32 {
+func (p *gangPacker) shortlist(nodes []int32) []int32 {
 	var out []int32
 	for a := range p.asks {
 		out = append(out, p.books.foremost(nodes, p.asks[a].shape.counts, 2*p.asks[a].want+16)...)
@@ -181,7 +174,7 @@ func (b *gangBooks) foremost(nodes, counts []int32, n int) []int32 {
 
 // tryOrders seats shape after shape in a few orders and returns the first seating that is whole, else the one
 // with the most members that has the least; nil if bins cannot hold the least by any order.
-func (p *packer) tryOrders(bins []packBin) (best *seating) {
+func (p *gangPacker) tryOrders(bins []packBin) (best *seating) {
 	for _, order := range p.orders(bins) {
 		s := p.greedy(bins, order)
 		if s.total == wanted(p.asks) {
@@ -196,7 +189,7 @@ func (p *packer) tryOrders(bins []packBin) (best *seating) {
 
 // orders returns the orders of asks to try: the scarcest first, the largest first, as they are listed, and the
 // reverse.
-func (p *packer) orders(bins []packBin) [][]int {
+func (p *gangPacker) orders(bins []packBin) [][]int {
 	listed := make([]int, len(p.asks))
 	rooms := make([]float64, len(p.asks))
 	sizes := make([]float64, len(p.asks))
@@ -219,7 +212,7 @@ func (p *packer) orders(bins []packBin) [][]int {
 
 // greedy seats the least of every ask, in an order, of the last one all, and then the rest. The bins stay as they
 // are. It requires an ask; for a single one it is exact.
-func (p *packer) greedy(bins []packBin, order []int) *seating {
+func (p *gangPacker) greedy(bins []packBin, order []int) *seating {
 	s := &seating{placed: make([]int, len(p.asks))}
 	trial := slices.Clone(bins)
 	for _, a := range order[:len(order)-1] {
@@ -235,7 +228,7 @@ func (p *packer) greedy(bins []packBin, order []int) *seating {
 
 // fill seats n members of an ask: on nodes in use in order, then on the idle node that they fit tightest, as
 // long as none takes all that are left on the one that takes most.
-func (p *packer) fill(s *seating, bins []packBin, a, n int) {
+func (p *gangPacker) fill(s *seating, bins []packBin, a, n int) {
 	for i := range bins {
 		if n == 0 {
 			return
@@ -264,7 +257,7 @@ func (p *packer) fill(s *seating, bins []packBin, a, n int) {
 }
 
 // room returns how many members of an ask fit in a bin now.
-func (p *packer) room(bin *packBin, a int) int {
+func (p *gangPacker) room(bin *packBin, a int) int {
 	if bin.fits[a] == 0 {
 		return 0
 	}
@@ -272,7 +265,7 @@ func (p *packer) room(bin *packBin, a int) int {
 }
 
 // put seats up to n members of an ask in a bin and returns how many.
-func (p *packer) put(s *seating, bin *packBin, a, n int) int {
+func (p *gangPacker) put(s *seating, bin *packBin, a, n int) int {
 	n = min(n, p.room(bin, a))
 	spec := p.asks[a].spec
 	for more := n - 1; more >= 0; more-- {

@@ -75,7 +75,10 @@ func compareBets(x, y orbit.Precondition) int {
 	a, free := x.(orbit.NodeFreeOf)
 	b, both := y.(orbit.NodeFreeOf)
 	if free != both {
-		return cmp.Compare(btoi(both), btoi(free))
+		if free {
+			return -1
+		}
+		return 1
 	}
 	if free {
 		return cmp.Compare(a.Node, b.Node)

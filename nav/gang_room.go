@@ -10,8 +10,8 @@ type nodeRoom struct {
 	devices [orbit.MaxDevices]int16
 }
 
-// roomOf returns what the state says is free.
-func roomOf(n *orbit.NodeState) nodeRoom {
+// freeRoom returns what the state says is free.
+func freeRoom(n *orbit.NodeState) nodeRoom {
 	r := nodeRoom{free: n.Free()}
 	for i := range n.Node.Devices.Count {
 		r.devices[i] = int16(n.DeviceFree(i))
@@ -19,19 +19,19 @@ func roomOf(n *orbit.NodeState) nodeRoom {
 	return r
 }
 
-// capacityOf returns what would be free if nothing ran.
-func capacityOf(n *orbit.Node) nodeRoom {
+// bareRoom returns what would be free if nothing ran.
+func bareRoom(n *orbit.Node) nodeRoom {
 	r := nodeRoom{free: n.Capacity}
 	for i := range n.Devices.Count {
 		if !n.Devices.Unhealthy.Has(i) {
-			r.devices[i] = wholeDevice
+			r.devices[i] = allMilli
 		}
 	}
 	return r
 }
 
-// wholeDevice is what one device instance divides into.
-const wholeDevice = 1000
+// allMilli is what one device instance divides into.
+const allMilli = 1000
 
 // take makes one member's use of the room. It requires that the member fits.
 func (r *nodeRoom) take(spec *orbit.Spec, set orbit.DeviceSet) {

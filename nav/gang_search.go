@@ -15,7 +15,7 @@ import (
 // A step is one pair of a way so far and a way of the next node, or one choice on a node. It is exact as long as
 // the steps last; then it says the best that it knows.
 type packSearch struct {
-	*packer
+	*gangPacker
 	bins []packBin
 	// Members of each ask that fit, alone, on the nodes from each one on.
 	ahead [][]int64
@@ -55,8 +55,8 @@ type nodeWay struct {
 	picks  [][]orbit.DeviceSet
 }
 
-func newSearch(p *packer, bins []packBin) *packSearch {
-	s := &packSearch{packer: p, bins: bins, ahead: make([][]int64, len(bins)+1)}
+func newSearch(p *gangPacker, bins []packBin) *packSearch {
+	s := &packSearch{gangPacker: p, bins: bins, ahead: make([][]int64, len(bins)+1)}
 	s.ahead[len(bins)] = make([]int64, len(p.asks))
 	for i := len(bins) - 1; i >= 0; i-- {
 		s.ahead[i] = slices.Clone(s.ahead[i+1])

@@ -5,7 +5,7 @@ package nav
 // domain they share on the next, and so on. If its levels are only preferred, what is then left goes anywhere.
 
 // topUp seats as many waiting members as fit, up to a limit; nil if none does.
-func (p *packer) topUp(m *muster, levels []*domainTable, limit int) *gangFit {
+func (p *gangPacker) topUp(m *muster, levels []*domainTable, limit int) *gangFit {
 	all := &gangFit{seating: &seating{placed: make([]int, len(p.asks))}, asks: p.asks}
 	for _, t := range levels {
 		d := t.shared(m, p.books)
@@ -32,8 +32,8 @@ func (p *packer) topUp(m *muster, levels []*domainTable, limit int) *gangFit {
 }
 
 // rest seats, as far as they fit on the nodes, those who have no seat yet; seats name asks by position in which.
-func (p *packer) rest(placed []int, nodes []int32) (s *seating, which []int) {
-	rest := &packer{books: p.books, steps: p.steps}
+func (p *gangPacker) rest(placed []int, nodes []int32) (s *seating, which []int) {
+	rest := &gangPacker{books: p.books, steps: p.steps}
 	for a, ask := range p.asks {
 		if ask.want -= placed[a]; ask.want > 0 {
 			ask.least = 0
