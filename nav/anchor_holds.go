@@ -186,3 +186,11 @@ func (p *anchorPass) hold(i int, g *anchorGroup, at *anchorSeat) (orbit.Hold, bo
 
 // holdFor is how long room is held; not at all if negative.
 func (a *Anchor) holdFor() time.Duration { return cmp.Or(a.HoldFor, 30*time.Second) }
+
+// btoi makes a count of a condition.
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -6,6 +6,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
+// wholeDevice is what one device instance divides into, in milli.
+const wholeDevice = 1000
+
 // What is priced: the dimensions of [orbit.Resources], all devices together in milli, the instances of which one
 // capsule can take more than a half (only one such capsule goes on an instance), and the idle ones.
 const (
