@@ -136,3 +136,40 @@ func TestMarketWithoutWhatIsTaken(t *testing.T) {
 	require.Equal(t, 1, m.counts[0])
 	require.Equal(t, [goodsDim]float64{orbit.CPU: 6, devicesDim: 2400, halfDim: 2, idleDim: 0}, m.kinds[0].sum)
 }
+
+// Sums that follow the view are those of a fresh look.
+func TestFreeTallyFollows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ledger, tally := &orbit.MemoryLedger{}, freeTally{}
+		look := orbit.Engine{Ledger: ledger, Navigator: orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, _ []*orbit.Capsule) (orbit.Plan, error) {
+			fresh := freeTally{}
+			tally.sync(view)
+			fresh.sync(view)
+			var want [devicesDim + 1]float64
+			for n := range view.State().Nodes() {
+				if !n.Node.Unschedulable {
+					want[orbit.CPU] += float64(max(n.Node.Capacity[orbit.CPU], 0))
+					want[devicesDim] += wholeDevice * float64(n.Node.Devices.Count)
+				}
+			}
+			require.Equal(t, want, fresh.sum)
+			require.Equal(t, want, tally.sum)
+			return orbit.Plan{}, nil
+		})}
+		do := []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: &orbit.Spec{}}}
+		for range rapid.IntRange(1, 12).Draw(t, "changes") {
+			n := orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, 5).Draw(t, "node")))}
+			n.Capacity[orbit.CPU] = rapid.Int64Range(0, 9).Draw(t, "cpu")
+			n.Devices = orbit.Devices{Model: "D", Count: rapid.IntRange(0, 3).Draw(t, "devices")}
+			n.Unschedulable = rapid.Bool().Draw(t, "drained")
+			do = append(do, orbit.PutNode{Node: n})
+			if rapid.IntRange(0, 4).Draw(t, "leaves") == 0 {
+				do = append(do, orbit.RemoveNode{Node: n.ID})
+			}
+			_, err := ledger.Propose(context.Background(), orbit.Proposal{Do: do})
+			require.NoError(t, err)
+			do = nil
+			require.Empty(t, look.Pass(context.Background()).Errors)
+		}
+	})
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sim"
 )
 
 // task is a batch spec of so much cpu and memory.
@@ -61,10 +62,13 @@ func TestBatchClaims(t *testing.T) {
 // drawBatch lets nodes join and submits work that asks for cpu, memory, devices and labels. Some nodes are
 // drained, have shrunk below what is used, or have devices out of order.
 func drawBatch(t *rapid.T, nodes, capsules int) *orbit.MemoryLedger {
-	l := &orbit.MemoryLedger{}
+	l, scale := &orbit.MemoryLedger{}, int64(1)
+	if rapid.IntRange(0, 3).Draw(t, "little work") == 0 {
+		scale = 5000 // what is asked for is less than a thousandth of a node
+	}
 	for i := range rapid.IntRange(1, nodes).Draw(t, "nodes") {
-		n := node(fmt.Sprintf("n%02d", i), rapid.Int64Range(0, 10).Draw(t, "cpu")).Node
-		n.Capacity[orbit.Memory] = rapid.Int64Range(0, 10).Draw(t, "memory")
+		n := node(fmt.Sprintf("n%02d", i), scale*rapid.Int64Range(0, 10).Draw(t, "cpu")).Node
+		n.Capacity[orbit.Memory] = scale * rapid.Int64Range(0, 10).Draw(t, "memory")
 		n.Devices.Model = rapid.SampledFrom([]string{"A", "B"}).Draw(t, "model")
 		n.Devices.Count = rapid.IntRange(0, 2).Draw(t, "devices")
 		n.Labels = map[string]string{"zone": rapid.SampledFrom([]string{"", "z1", "z2"}).Draw(t, "zone")}
@@ -191,6 +195,7 @@ func TestBatchLeavesOutWhatIsDear(t *testing.T) {
 	require.Len(t, round.Unplaced, 2)
 	require.EqualError(t, round.Unplaced[0].Why, "0 of 2 nodes fit: 2 lack cpu")
 	require.Equal(t, 1, round.Parked)
+	require.Equal(t, 1, noted(t, round, "tried"), "that there is too much shows at once")
 	// Nothing starves: when there is room again, it is taken.
 	s := snapshot(t, l)
 	for c := range s.Capsules() {
@@ -340,15 +345,42 @@ func TestBatchWhereNothingFits(t *testing.T) {
 
 // A sweep of 5,000 tasks is one pass; where it does not fit, the bound says exactly how much does.
 func TestBatchSweepIsOnePass(t *testing.T) {
-	for _, c := range []struct{ nodes, want int }{{1000, 5000}, {300, 3000}} {
+	for _, c := range []struct{ nodes, tasks, want int }{{1000, 5000, 5000}, {300, 5000, 3000}, {500, 5005, 5000}} {
 		l := &orbit.MemoryLedger{}
 		for i := range c.nodes {
 			commit(t, l, node(fmt.Sprintf("n%04d", i), 32_000)) // ten and two thirds
 		}
-		commit(t, l, tasks("t", 5000, task(3000, 0)))
+		commit(t, l, tasks("t", c.tasks, task(3000, 0)))
 		round := batchPass(t, l, &nav.Batch{})
 		require.Equal(t, c.want, round.Committed)
 		require.Equal(t, c.want, noted(t, round, "bound"))
-		require.Len(t, round.Unplaced, 5000-c.want)
+		require.Len(t, round.Unplaced, c.tasks-c.want)
+	}
+}
+
+// Levels share the room: whichever order was best for one, the next one plans with what that has left. And more time
+// never gives less: what was the best so far is kept until something is better.
+func TestBatchLevelsShareTheRoom(t *testing.T) {
+	for seed := uint64(1); seed <= 12; seed++ {
+		nodes := sim.Constellation(sim.Fleet{Seed: seed, Nodes: 20, Kinds: quarterMachines()})
+		tasks := eightShapes(seed, nodes, 1.5)
+		for _, c := range tasks {
+			c.Spec.Priority = int32(len(c.Spec.Module) % 2) // 1.5 is longer than 1
+		}
+		most := 0
+		for choices := 1; choices < 1600; choices += 97 {
+			ctx, cancel := context.WithCancel(t.Context())
+			b := &nav.Batch{Placement: &endingPlacement{left: choices, end: cancel}}
+			e := sweeper(t, nodes, tasks, orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+				plan, _ := b.Plan(ctx, view, pending)
+				return plan, nil
+			}))
+			submitAll(t, e.Ledger, tasks)
+			round := e.Pass(t.Context())
+			cancel()
+			require.Zero(t, round.Conflicts+round.Infeasible)
+			require.GreaterOrEqual(t, round.Committed, most, "seed %d, %d choices", seed, choices)
+			most = round.Committed
+		}
 	}
 }
