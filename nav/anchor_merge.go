@@ -131,17 +131,22 @@ func (m *anchorMerge) hosts(id orbit.NodeID, spec *orbit.Spec) {
 	}
 }
 
-// move takes room from a node, or gives it back, and reports whether the node had it.
+// move takes room from a node, or gives it back, and reports whether the node had it. What cannot be counted is left
+// as it is.
 func (m *anchorMerge) move(id orbit.NodeID, what holdShape, devices orbit.DeviceSet, by int) bool {
 	n := m.state.Node(id)
 	if n == nil {
 		return true // the ledger will say so
 	}
 	room := m.rooms.own(n.Index())
-	fits := room.short(&what.room) < 0
-	for i, free := range room.devices {
-		fits = fits && (!devices.Has(i) || int(free) >= what.milli)
+	fits := room.short(&what.room) < 0 && room.covers(devices, what.milli)
+	free, ok := room.free.Sub(what.room)
+	if by < 0 {
+		free, ok = room.free.Add(what.room)
 	}
-	room.take(what.room, devices, what.milli, by)
+	if ok {
+		room.free = free
+	}
+	room.shift(devices, -by*what.milli)
 	return fits
 }

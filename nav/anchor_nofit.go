@@ -67,7 +67,7 @@ func (p *anchorPass) shortage(room *anchorRoom, spec *orbit.Spec) string {
 	if d := room.short(&spec.Envelope.Reservation); d >= 0 {
 		return "lack " + p.state.DimensionName(orbit.Dimension(d))
 	}
-	if _, ok := room.pick(&spec.Devices); !ok {
+	if _, ok := room.tightest(&spec.Devices); !ok {
 		return "lack devices: " + strconv.Itoa(spec.Devices.Count) + " with " + strconv.Itoa(spec.Devices.Milli) + " milli free each"
 	}
 	return "are in no " + spec.Near.Level + " where the group can start"

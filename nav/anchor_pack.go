@@ -70,8 +70,8 @@ func (p *anchorPass) pack(d *anchorDomain, need *anchorNeed, first *orbit.Spec) 
 	}
 	anchor := nodes[lead].at
 	room := p.rooms.nodes[anchor]
-	devices, _ := room.pick(&first.Devices)
-	room.take(first.Envelope.Reservation, devices, first.Devices.Milli, 1)
+	devices, _ := room.tightest(&first.Devices)
+	room.take(first, devices)
 	f := filling{pass: p, home: room.node.Node, left: make([]int, len(need.roles)), need: need}
 	for i, r := range need.roles {
 		f.left[i] = r.count - btoi(r.spec == first)
@@ -147,7 +147,7 @@ func (f *filling) fill(at int, room anchorRoom) {
 			if !fits {
 				break
 			}
-			room.take(r.spec.Envelope.Reservation, devices, r.spec.Devices.Milli, 1)
+			room.take(r.spec, devices)
 			f.seats = append(f.seats, anchorSeat{at, room.node.Node, r.spec, devices})
 			f.left[i]--
 		}

@@ -1,10 +1,6 @@
 package nav
 
-import (
-	"math/bits"
-
-	"github.com/orbitsched/orbit"
-)
+import "github.com/orbitsched/orbit"
 
 // anchorRooms is every node as the plan sees it: as the view shows it, less what the plan has given away. It
 // follows the view by what has changed, and only in plans that start a group.
@@ -22,10 +18,9 @@ type anchorRooms struct {
 // anchorRoom is one node.
 type anchorRoom struct {
 	// Nil: no such node.
-	node    *orbit.NodeState
-	free    orbit.Resources
-	devices [orbit.MaxDevices]int32
-	claim   anchorClaim
+	node *orbit.NodeState
+	nodeRoom
+	claim anchorClaim
 }
 
 // anchorClaim says whether a group has a part in a node. It is looked up when it is asked for.
@@ -69,10 +64,7 @@ func (r *anchorRooms) load(i int) {
 	n := r.view.State().NodeByIndex(i)
 	room := anchorRoom{node: n}
 	if n != nil {
-		room.free = n.Free()
-		for d := range n.Node.Devices.Count {
-			room.devices[d] = int32(n.DeviceFree(d))
-		}
+		room.nodeRoom = freeRoom(n)
 	}
 	r.nodes[i] = room
 	for _, l := range r.levels { // in any order
@@ -112,56 +104,6 @@ func acceptsModel(node *orbit.Node, r *orbit.DeviceRequest) bool {
 		}
 	}
 	return len(r.Models) == 0
-}
-
-// short returns the first dimension that has not enough free for the request, -1 if none.
-func (r *anchorRoom) short(want *orbit.Resources) int {
-	for d := range want {
-		if want[d] > 0 && want[d] > r.free[d] {
-			return d
-		}
-	}
-	return -1
-}
-
-// pick chooses device instances as a node does: those that fit best, the lowest among equals. It reports false if
-// there are not enough.
-func (r *anchorRoom) pick(want *orbit.DeviceRequest) (set orbit.DeviceSet, ok bool) {
-	for range want.Count {
-		best := -1
-		for i, free := range r.devices {
-			if !set.Has(i) && int(free) >= want.Milli && (best < 0 || free < r.devices[best]) {
-				best = i
-			}
-		}
-		if best < 0 {
-			return 0, false
-		}
-		set |= 1 << best
-	}
-	return set, true
-}
-
-// fits returns the devices that a capsule of the spec would get, and whether there is room for it.
-func (r *anchorRoom) fits(spec *orbit.Spec) (orbit.DeviceSet, bool) {
-	if r.short(&spec.Envelope.Reservation) >= 0 {
-		return 0, false
-	}
-	return r.pick(&spec.Devices)
-}
-
-// take gives room away, or takes it back if by is -1. What cannot be counted is left as it is.
-func (r *anchorRoom) take(room orbit.Resources, devices orbit.DeviceSet, milli, by int) {
-	free, ok := r.free.Sub(room)
-	if by < 0 {
-		free, ok = r.free.Add(room)
-	}
-	if ok {
-		r.free = free
-	}
-	for s := uint16(devices); s != 0; s &= s - 1 {
-		r.devices[bits.TrailingZeros16(s)] -= int32(by * milli)
-	}
 }
 
 // measure returns what is free, nothing below zero.

@@ -147,6 +147,6 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 // seat takes a member's seat from what the plan has left.
 func (p *anchorPass) seat(s *anchorSeat) *anchorRoom {
 	room := p.rooms.own(s.at)
-	room.take(s.spec.Envelope.Reservation, s.devices, s.spec.Devices.Milli, 1)
+	room.take(s.spec, s.devices)
 	return room
 }

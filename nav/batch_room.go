@@ -6,9 +6,6 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// wholeDevice is what one device instance divides into, in milli.
-const wholeDevice = 1000
-
 // What is priced: the dimensions of [orbit.Resources], all devices together in milli, the instances of which one
 // capsule can take more than a half (only one such capsule goes on an instance), and the idle ones.
 const (
@@ -44,20 +41,14 @@ type room struct {
 
 // roomAfter returns what is free on the node, less what the plan has taken there.
 func roomAfter(n *orbit.NodeState, taken []takenRoom) (r room) {
-	free := n.Free()
+	left := freeRoom(n)
 	for _, t := range taken {
-		free, _ = free.Sub(t.spec.Envelope.Reservation) // the navigator's placement engine has seen that it fits
+		left.take(t.spec, t.devices)
 	}
-	for d, v := range free {
+	for d, v := range left.free {
 		r.goods[d] = max(v, 0)
 	}
-	for i := range n.Node.Devices.Count {
-		milli := n.DeviceFree(i)
-		for _, t := range taken {
-			if t.devices.Has(i) {
-				milli -= t.spec.Devices.Milli
-			}
-		}
+	for i, milli := range left.devices {
 		r.devices[i] = int16(max(milli, 0))
 		r.goods[devicesDim] += int64(r.devices[i])
 		r.goods[halfDim] += int64(r.devices[i] / (wholeDevice/2 + 1))

@@ -223,7 +223,7 @@ func (s *packSearch) seatings(bin *packBin, a, n int, room nodeRoom) []seated {
 			out[0].picks = append(out[0].picks, set)
 			continue
 		}
-		seen := map[[orbit.MaxDevices]int16]bool{}
+		seen := map[[orbit.MaxDevices]int32]bool{}
 		var next []seated
 		for _, from := range out {
 			next = s.branch(from, spec, seen, next)
@@ -244,7 +244,7 @@ func (s *packSearch) contested(bin *packBin, a int) bool {
 }
 
 // branch adds one member under every choice of instances that leaves what has not been seen.
-func (s *packSearch) branch(from seated, spec *orbit.Spec, seen map[[orbit.MaxDevices]int16]bool, out []seated) []seated {
+func (s *packSearch) branch(from seated, spec *orbit.Spec, seen map[[orbit.MaxDevices]int32]bool, out []seated) []seated {
 	for set := uint32(1)<<spec.Devices.Count - 1; set < 1<<orbit.MaxDevices; set = nextOfSize(set) {
 		if !from.room.covers(orbit.DeviceSet(set), spec.Devices.Milli) {
 			continue
@@ -269,14 +269,4 @@ func nextOfSize(set uint32) uint32 {
 	low := set & -set
 	high := set + low
 	return high | (set^high)/low>>2
-}
-
-// covers reports whether every instance of a set has at least this much free.
-func (r *nodeRoom) covers(set orbit.DeviceSet, milli int) bool {
-	for i, free := range r.devices {
-		if set.Has(i) && int(free) < milli {
-			return false
-		}
-	}
-	return true
 }

@@ -101,10 +101,8 @@ func (s *memberShape) lacks(n *orbit.Node, r *nodeRoom, state *orbit.State) stri
 	if why := s.objection(n); why != "" {
 		return why
 	}
-	for _, d := range s.dims {
-		if s.spec.Envelope.Reservation[d] > r.free[d] {
-			return "lack " + state.DimensionName(d)
-		}
+	if d := r.short(&s.spec.Envelope.Reservation); d >= 0 {
+		return "lack " + state.DimensionName(orbit.Dimension(d))
 	}
 	if q := &s.spec.Devices; q.Count > 0 && r.serves(q) == 0 {
 		return fmt.Sprintf("lack %d devices with %d milli free", q.Count, q.Milli)

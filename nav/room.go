@@ -1,20 +1,24 @@
 package nav
 
-import "github.com/orbitsched/orbit"
+import (
+	"math/bits"
+
+	"github.com/orbitsched/orbit"
+)
 
 // nodeRoom is what is free of one node, as a plan goes on. It is a value: copying it tries something out.
 type nodeRoom struct {
 	// Negative where capacity has shrunk below what is used.
 	free orbit.Resources
 	// Milli of each device instance; 0: none, or it is unhealthy.
-	devices [orbit.MaxDevices]int16
+	devices [orbit.MaxDevices]int32
 }
 
 // freeRoom returns what the state says is free.
 func freeRoom(n *orbit.NodeState) nodeRoom {
 	r := nodeRoom{free: n.Free()}
 	for i := range n.Node.Devices.Count {
-		r.devices[i] = int16(n.DeviceFree(i))
+		r.devices[i] = int32(n.DeviceFree(i))
 	}
 	return r
 }
@@ -24,16 +28,16 @@ func bareRoom(n *orbit.Node) nodeRoom {
 	r := nodeRoom{free: n.Capacity}
 	for i := range n.Devices.Count {
 		if !n.Devices.Unhealthy.Has(i) {
-			r.devices[i] = allMilli
+			r.devices[i] = wholeDevice
 		}
 	}
 	return r
 }
 
-// allMilli is what one device instance divides into.
-const allMilli = 1000
+// wholeDevice is what one device instance divides into, in milli.
+const wholeDevice = 1000
 
-// take makes one member's use of the room. It requires that the member fits.
+// take makes one capsule's use of the room. It requires that the capsule fits.
 func (r *nodeRoom) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	for d, want := range spec.Envelope.Reservation {
 		r.free[d] -= want
@@ -52,11 +56,37 @@ func (r *nodeRoom) give(h *orbit.Hold, on *orbit.Node) {
 
 // shift adds milli to the instances of a set.
 func (r *nodeRoom) shift(set orbit.DeviceSet, milli int) {
-	for i := range r.devices {
-		if set.Has(i) {
-			r.devices[i] += int16(milli)
+	for s := uint16(set); s != 0; s &= s - 1 {
+		r.devices[bits.TrailingZeros16(s)] += int32(milli)
+	}
+}
+
+// short returns the first dimension that has not enough free for the request, -1 if none.
+func (r *nodeRoom) short(want *orbit.Resources) int {
+	for d := range want {
+		if want[d] > 0 && want[d] > r.free[d] {
+			return d
 		}
 	}
+	return -1
+}
+
+// covers reports whether every instance of a set has at least this much free.
+func (r *nodeRoom) covers(set orbit.DeviceSet, milli int) bool {
+	for s := uint16(set); s != 0; s &= s - 1 {
+		if int(r.devices[bits.TrailingZeros16(s)]) < milli {
+			return false
+		}
+	}
+	return true
+}
+
+// fits returns the devices that a capsule of the spec would get, and whether there is room for it.
+func (r *nodeRoom) fits(spec *orbit.Spec) (orbit.DeviceSet, bool) {
+	if r.short(&spec.Envelope.Reservation) >= 0 {
+		return 0, false
+	}
+	return r.tightest(&spec.Devices)
 }
 
 // gains reports whether there is more of anything than there was.
@@ -104,14 +134,14 @@ func (r *nodeRoom) serves(q *orbit.DeviceRequest) int64 {
 }
 
 // pick chooses instances for one of several members of a kind, after which more of them are to follow: those that
-// it fits best, as [orbit.NodeState.PickDevices] does; but if that leaves too little for those that follow,
+// it fits best; but if that leaves too little for those that follow,
 // the instances with the most free, which always leaves enough. It requires that all of them fit.
 func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	q := &spec.Devices
 	if q.Count == 0 {
 		return 0
 	}
-	tight := r.instances(q, func(a, b int16) bool { return a < b })
+	tight, _ := r.tightest(q)
 	if more == 0 || q.Count == 1 {
 		return tight
 	}
@@ -120,12 +150,19 @@ func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	if after.serves(q) >= int64(more) {
 		return tight
 	}
-	return r.instances(q, func(a, b int16) bool { return a > b })
+	roomy, _ := r.instances(q, func(a, b int32) bool { return a > b })
+	return roomy
+}
+
+// tightest chooses instances as [orbit.NodeState.PickDevices] does: those with the least free, but enough. It
+// reports false if there are not enough of them.
+func (r *nodeRoom) tightest(q *orbit.DeviceRequest) (set orbit.DeviceSet, ok bool) {
+	return r.instances(q, func(a, b int32) bool { return a < b })
 }
 
 // instances returns the first Count instances with enough free, in an order of what is free; the lowest index
-// among equals.
-func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int16) bool) (set orbit.DeviceSet) {
+// among equals. It reports false if there are not enough.
+func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet, ok bool) {
 	for range q.Count {
 		best := -1
 		for i, free := range r.devices {
@@ -133,7 +170,10 @@ func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int16) boo
 				best = i
 			}
 		}
+		if best < 0 {
+			return 0, false
+		}
 		set |= 1 << best
 	}
-	return set
+	return set, true
 }
