@@ -21,7 +21,7 @@ type anchorDomain struct {
 	// Indices, in no order.
 	nodes []int
 	// What is free on all that take new work; wrong if stale.
-	free  [anchorDims]int64
+	free  quantities
 	stale bool
 }
 
@@ -117,17 +117,17 @@ func (l *anchorLevel) leave(d *anchorDomain, i int) {
 }
 
 // sum returns what is free in a domain.
-func (d *anchorDomain) sum(r *anchorRooms) *[anchorDims]int64 {
+func (d *anchorDomain) sum(r *anchorRooms) *quantities {
 	if !d.stale {
 		return &d.free
 	}
-	d.free, d.stale = [anchorDims]int64{}, false
+	d.free, d.stale = quantities{}, false
 	for _, i := range d.nodes {
 		room := &r.nodes[i]
 		if room.node.Node.Unschedulable {
 			continue
 		}
-		for k, free := range room.measure() {
+		for k, free := range room.measure(room.node.Node) {
 			d.free[k] = addFree(d.free[k], free)
 		}
 	}

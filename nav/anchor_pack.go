@@ -115,7 +115,7 @@ func (p *anchorPass) rank(d *anchorDomain, need *anchorNeed) []rankedNode {
 	var out []rankedNode
 	for _, i := range d.nodes {
 		room := &p.rooms.nodes[i]
-		free := room.measure()
+		free := room.measure(room.node.Node)
 		if need.atMost(&free) > 0 {
 			out = append(out, rankedNode{i, room.node.Node.ID, p.claimed(i), need.spare(&free)})
 		}

@@ -35,9 +35,6 @@ func (p *anchorPass) party(g *anchorGroup) []anchorRole {
 	return out
 }
 
-// anchorDims is how many quantities a need is measured in: the dimensions, and the milli of all devices.
-const anchorDims = orbit.Dimensions + 1
-
 // anchorNeed is what a group asks of a domain.
 type anchorNeed struct {
 	group *anchorGroup
@@ -48,17 +45,9 @@ type anchorNeed struct {
 	// Members that wait.
 	total int
 	// What all take together; what of that is not nothing; and for that the roles by what one takes, least first.
-	sum   [anchorDims]float64
+	sum   [allDims]float64
 	dims  []int
-	least [anchorDims][]int
-}
-
-// quantity returns what one capsule of the spec takes in a dimension.
-func quantity(spec *orbit.Spec, d int) int64 {
-	if d < orbit.Dimensions {
-		return spec.Envelope.Reservation[d]
-	}
-	return int64(spec.Devices.Count) * int64(spec.Devices.Milli)
+	least [allDims][]int
 }
 
 // need sums up what a group asks for.
@@ -67,7 +56,7 @@ func (p *anchorPass) need(g *anchorGroup) *anchorNeed {
 	for _, r := range n.roles {
 		n.total += r.count
 		for d := range n.sum {
-			n.sum[d] += float64(quantity(r.spec, d)) * float64(r.count)
+			n.sum[d] += float64(wantOf(r.spec, d)) * float64(r.count)
 		}
 	}
 	n.level = p.narrowest(n.roles)
@@ -90,7 +79,7 @@ func (n *anchorNeed) smallest(d int) []int {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(quantity(n.roles[a].spec, d), quantity(n.roles[b].spec, d))
+		return cmp.Compare(wantOf(n.roles[a].spec, d), wantOf(n.roles[b].spec, d))
 	})
 	return order
 }
@@ -109,19 +98,19 @@ func (p *anchorPass) narrowest(roles []anchorRole) (level string) {
 // part returns which part of what all members take one of them takes, in the dimension where that is largest.
 func (n *anchorNeed) part(spec *orbit.Spec) (part float64) {
 	for _, d := range n.dims {
-		part = max(part, float64(quantity(spec, d))/n.sum[d])
+		part = max(part, float64(wantOf(spec, d))/n.sum[d])
 	}
 	return part
 }
 
 // atMost bounds how many members fit into what is free of a whole domain, by every quantity alone: the smallest
 // are counted first.
-func (n *anchorNeed) atMost(free *[anchorDims]int64) int {
+func (n *anchorNeed) atMost(free *quantities) int {
 	most := n.total
 	for _, d := range n.dims {
 		fit, left := 0, free[d]
 		for _, i := range n.least[d] {
-			want, count := quantity(n.roles[i].spec, d), n.roles[i].count
+			want, count := wantOf(n.roles[i].spec, d), n.roles[i].count
 			if want > 0 {
 				count = int(min(int64(count), left/want))
 				left -= int64(count) * want
@@ -137,7 +126,7 @@ func (n *anchorNeed) atMost(free *[anchorDims]int64) int {
 }
 
 // spare says how much of a domain the members would leave: less is tighter.
-func (n *anchorNeed) spare(free *[anchorDims]int64) (spare float64) {
+func (n *anchorNeed) spare(free *quantities) (spare float64) {
 	for _, d := range n.dims {
 		spare += float64(free[d]) / n.sum[d]
 	}

@@ -105,14 +105,3 @@ func acceptsModel(node *orbit.Node, r *orbit.DeviceRequest) bool {
 	}
 	return len(r.Models) == 0
 }
-
-// measure returns what is free, nothing below zero.
-func (r *anchorRoom) measure() (free [anchorDims]int64) {
-	for d := range r.free {
-		free[d] = max(r.free[d], 0)
-	}
-	for _, milli := range r.devices[:r.node.Node.Devices.Count] {
-		free[orbit.Dimensions] += max(int64(milli), 0)
-	}
-	return free
-}

@@ -25,9 +25,6 @@ type packing struct {
 	version uint64
 }
 
-// devicesDim is the dimension after those of [orbit.Resources]: all devices together, in milli.
-const devicesDim = orbit.Dimensions
-
 // unwanted is what part of the capacity an unwanted dimension counts for.
 const unwanted = 1e-3
 
@@ -103,14 +100,6 @@ func (r *rating) value(s *packing) float64 {
 		apart = max(1-r.least/r.most, 0)
 	}
 	return apart + float64(s.tight*r.free)/float64(max(len(s.scarce), 1))
-}
-
-// wantOf is how much a spec asks for of a dimension.
-func wantOf(spec *orbit.Spec, d int) int64 {
-	if d == devicesDim {
-		return int64(spec.Devices.Count) * int64(spec.Devices.Milli)
-	}
-	return spec.Envelope.Reservation[d]
 }
 
 // freeOf is what is free of a dimension; negative where capacity has shrunk below what is used.

@@ -7,12 +7,9 @@ type freeTally struct {
 	view   *orbit.View
 	cursor uint64
 	// By node index, what it was counted with.
-	seen []freeVector
-	sum  [devicesDim + 1]float64
+	seen []quantities
+	sum  [allDims]float64
 }
-
-// freeVector is what is free of every dimension, devices last.
-type freeVector [devicesDim + 1]int64
 
 // sync brings the sums up to the view.
 func (t *freeTally) sync(view *orbit.View) {
@@ -23,14 +20,14 @@ func (t *freeTally) sync(view *orbit.View) {
 	t.cursor = next
 	bound := view.State().NodeBound()
 	if all {
-		*t = freeTally{view: view, cursor: next, seen: make([]freeVector, bound)}
+		*t = freeTally{view: view, cursor: next, seen: make([]quantities, bound)}
 		for i := range bound {
 			t.count(i)
 		}
 		return
 	}
 	for len(t.seen) < bound {
-		t.seen = append(t.seen, freeVector{})
+		t.seen = append(t.seen, quantities{})
 	}
 	for _, i := range changed {
 		t.count(int(i))
@@ -39,11 +36,10 @@ func (t *freeTally) sync(view *orbit.View) {
 
 // count counts a node anew.
 func (t *freeTally) count(i int) {
-	var now freeVector
+	var now quantities
 	if n := t.view.State().NodeByIndex(i); n != nil && !n.Node.Unschedulable {
-		for d := range now {
-			now[d] = max(freeOf(n, d), 0)
-		}
+		room := freeRoom(n)
+		now = room.measure(n.Node)
 	}
 	for d, v := range now {
 		t.sum[d] += float64(v) - float64(t.seen[i][d])
@@ -52,7 +48,7 @@ func (t *freeTally) count(i int) {
 }
 
 // loadVector is what is asked for of each dimension, as a part of what is free.
-type loadVector [devicesDim + 1]float64
+type loadVector [allDims]float64
 
 // load returns what part of the free room the classes ask for. Of a dimension that is not to be had it is 0: no
 // order of placing changes that.
