@@ -36,16 +36,13 @@ func anchorRuns(state *orbit.State, group string) bool {
 func (p *anchorPass) runsIn(g *anchorGroup, level, domain string) bool {
 	in, known := g.domains[level]
 	if !known {
-		in = map[string]bool{}
-		for n := range p.state.GroupNodes(g.name) {
-			in[anchorDomainOf(p.state, n.Node, level)] = true
-		}
+		in = inDomains(p.state, g.name, level)
 		if g.domains == nil {
 			g.domains = map[string]map[string]bool{}
 		}
 		g.domains[level] = in
 	}
-	return domain != "" && in[domain]
+	return in[domain]
 }
 
 // waitsHere reports whether capsules of the spec start with the group and follow its anchor: members that must be
@@ -61,4 +58,16 @@ func anchorDomainOf(state *orbit.State, n *orbit.Node, level string) string {
 		return name
 	}
 	return ""
+}
+
+// inDomains returns in which domains of a level members of a group run; a node without a name for its domain is in
+// none.
+func inDomains(state *orbit.State, group, level string) map[string]bool {
+	in := map[string]bool{}
+	for n := range state.GroupNodes(group) {
+		if name := n.Node.Labels[level]; name != "" {
+			in[name] = true
+		}
+	}
+	return in
 }

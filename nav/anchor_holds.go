@@ -109,10 +109,7 @@ func (p *anchorPass) serves(g *anchorGroup, h *anchorHold, spec *orbit.Spec) boo
 	if node.Devices.Unhealthy&h.Devices != 0 || h.Devices>>node.Devices.Count != 0 {
 		return false
 	}
-	if !anchorAccepts(node, spec) || p.Filter != nil && p.Filter(n, p.view.Report(n), spec) != "" {
-		return false
-	}
-	return p.runsIn(g, spec.Near.Level, anchorDomainOf(p.state, node, spec.Near.Level))
+	return p.accepts(n, spec) && p.runsIn(g, spec.Near.Level, anchorDomainOf(p.state, node, spec.Near.Level))
 }
 
 // placeFromHold places a member of a group that runs where room is held for it, if it is.

@@ -1,9 +1,7 @@
 package nav
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/orbitsched/orbit"
@@ -19,13 +17,7 @@ func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec) error {
 			nodes++
 		}
 	}
-	fit := &orbit.NoFit{Nodes: nodes}
-	for why, n := range counts {
-		fit.Reasons = append(fit.Reasons, orbit.Reason{Nodes: n, Why: why})
-	}
-	slices.SortFunc(fit.Reasons, func(a, b orbit.Reason) int {
-		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Why, b.Why))
-	})
+	fit := &orbit.NoFit{Nodes: nodes, Reasons: reasonsOf(counts)}
 	return fmt.Errorf("group %q has no node for its anchor: %w", g.name, fit)
 }
 
@@ -36,10 +28,8 @@ func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
 	if node.Unschedulable {
 		return "are unschedulable"
 	}
-	for _, r := range spec.Require {
-		if !r.Matches(node.Labels) {
-			return "do not meet " + r.String()
-		}
+	if r := unmet(node, spec); r != nil {
+		return "do not meet " + r.String()
 	}
 	if anchorDomainOf(p.state, node, spec.Near.Level) == "" {
 		return "are in no " + spec.Near.Level
@@ -49,7 +39,7 @@ func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
 			return why
 		}
 	}
-	if !anchorAccepts(node, spec) {
+	if !hasDevice(node, &spec.Devices) {
 		return "have no device of its models"
 	}
 	switch p.claimed(i) {

@@ -94,12 +94,12 @@ func (p *anchorPass) pack(d *anchorDomain, need *anchorNeed, first *orbit.Spec) 
 func (p *anchorPass) takesAnchor(i int, spec *orbit.Spec) bool {
 	room := &p.rooms.nodes[i]
 	_, fits := room.fits(spec)
-	return fits && p.accepts(room, spec) && anchorDomainOf(p.state, room.node.Node, spec.Near.Level) != ""
+	return fits && p.accepts(room.node, spec) && anchorDomainOf(p.state, room.node.Node, spec.Near.Level) != ""
 }
 
 // accepts reports whether a node is one that the spec and the filter allow.
-func (p *anchorPass) accepts(room *anchorRoom, spec *orbit.Spec) bool {
-	return anchorAccepts(room.node.Node, spec) && (p.Filter == nil || p.Filter(room.node, p.view.Report(room.node), spec) == "")
+func (p *anchorPass) accepts(n *orbit.NodeState, spec *orbit.Spec) bool {
+	return accepts(n.Node, spec) && (p.Filter == nil || p.Filter(n, p.view.Report(n), spec) == "")
 }
 
 // rankedNode is a node of a domain and how much of it the members would leave.
@@ -157,5 +157,5 @@ func (f *filling) fill(at int, room anchorRoom) {
 // follows reports whether members of the spec may be on a node because the anchor is where it is.
 func (f *filling) follows(room *anchorRoom, spec *orbit.Spec) bool {
 	domain := anchorDomainOf(f.pass.state, f.home, spec.Near.Level)
-	return domain != "" && domain == anchorDomainOf(f.pass.state, room.node.Node, spec.Near.Level) && f.pass.accepts(room, spec)
+	return domain != "" && domain == anchorDomainOf(f.pass.state, room.node.Node, spec.Near.Level) && f.pass.accepts(room.node, spec)
 }

@@ -82,26 +82,3 @@ func (r *anchorRooms) own(i int) *anchorRoom {
 	}
 	return &r.nodes[i]
 }
-
-// anchorAccepts reports whether a node is one that the spec allows, whatever is free on it.
-func anchorAccepts(node *orbit.Node, spec *orbit.Spec) bool {
-	for i := range spec.Require {
-		if !spec.Require[i].Matches(node.Labels) {
-			return false
-		}
-	}
-	return !node.Unschedulable && (spec.Devices.Count == 0 || acceptsModel(node, &spec.Devices))
-}
-
-// acceptsModel reports whether the node has devices of a model that the request accepts.
-func acceptsModel(node *orbit.Node, r *orbit.DeviceRequest) bool {
-	if node.Devices.Count == 0 {
-		return false
-	}
-	for _, model := range r.Models {
-		if model == node.Devices.Model {
-			return true
-		}
-	}
-	return len(r.Models) == 0
-}

@@ -60,22 +60,9 @@ func (k *labelKinds) of(n *orbit.Node, classes []*batchClass) int {
 	}
 	suits := make([]bool, len(classes))
 	for i, c := range classes {
-		suits[i] = meets(n, c.spec)
+		suits[i] = ofModel(n, &c.spec.Devices) && unmet(n, c.spec) == nil
 	}
 	k.suits = append(k.suits, suits)
 	k.byText[k.text.String()] = len(k.suits) - 1
 	return len(k.suits) - 1
-}
-
-// meets reports whether the node is one that the spec may go on, full or not.
-func meets(n *orbit.Node, spec *orbit.Spec) bool {
-	if r := &spec.Devices; r.Count > 0 && len(r.Models) > 0 && !slices.Contains(r.Models, n.Devices.Model) {
-		return false
-	}
-	for i := range spec.Require {
-		if !spec.Require[i].Matches(n.Labels) {
-			return false
-		}
-	}
-	return true
 }

@@ -1,7 +1,6 @@
 package nav
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -157,7 +156,7 @@ func (p *gangPacker) bestOf(t *domainTable, m *muster) DomainFit {
 }
 
 // lacks counts why the nodes of a domain do not take one member more than a seating has there.
-func (p *gangPacker) lacks(nodes []int32, s *seating) (out []orbit.Reason) {
+func (p *gangPacker) lacks(nodes []int32, s *seating) []orbit.Reason {
 	next := -1
 	for a := range p.asks {
 		if s.placed[a] < p.asks[a].want {
@@ -187,11 +186,5 @@ func (p *gangPacker) lacks(nodes []int32, s *seating) (out []orbit.Reason) {
 			counts[why]++
 		}
 	}
-	for why, n := range counts {
-		out = append(out, orbit.Reason{Nodes: n, Why: why})
-	}
-	slices.SortFunc(out, func(a, b orbit.Reason) int {
-		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Why, b.Why))
-	})
-	return out
+	return reasonsOf(counts)
 }

@@ -3,7 +3,6 @@ package nav
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/orbitsched/orbit"
 )
@@ -73,24 +72,23 @@ func (s *memberShape) fits(r *nodeRoom) int32 {
 }
 
 // accepts reports whether members may go to a node, if there is room.
-func (s *memberShape) accepts(n *orbit.Node) bool { return s.objection(n) == "" }
+func (s *memberShape) accepts(n *orbit.Node) bool { return accepts(n, s.spec) && s.inCompany(n) }
+
+// inCompany reports whether a node is where the company is, if members want any.
+func (s *memberShape) inCompany(n *orbit.Node) bool {
+	return s.near == nil || s.near[n.Labels[s.spec.Near.Level]]
+}
 
 // objection says why members may not go to a node whatever is free there, as in "are unschedulable".
 func (s *memberShape) objection(n *orbit.Node) string {
-	if n.Unschedulable {
+	switch r := unmet(n, s.spec); {
+	case n.Unschedulable:
 		return "are unschedulable"
-	}
-	if q := &s.spec.Devices; q.Count > 0 {
-		if n.Devices.Count == 0 || len(q.Models) > 0 && !slices.Contains(q.Models, n.Devices.Model) {
-			return "have no device that is asked for"
-		}
-	}
-	for i := range s.spec.Require {
-		if !s.spec.Require[i].Matches(n.Labels) {
-			return "do not meet " + s.spec.Require[i].String()
-		}
-	}
-	if s.near != nil && !s.near[n.Labels[s.spec.Near.Level]] {
+	case !hasDevice(n, &s.spec.Devices):
+		return "have no device that is asked for"
+	case r != nil:
+		return "do not meet " + r.String()
+	case !s.inCompany(n):
 		return fmt.Sprintf("are in no %s of group %q", s.spec.Near.Level, s.spec.Near.Group)
 	}
 	return ""
@@ -167,12 +165,7 @@ func (s *memberShape) meet(b *gangBooks) (moved bool) {
 		return false
 	}
 	s.nearAt = b.plan
-	domains := map[string]bool{}
-	for n := range b.view.State().GroupNodes(near.Group) {
-		if domain := n.Node.Labels[near.Level]; domain != "" {
-			domains[domain] = true
-		}
-	}
+	domains := inDomains(b.view.State(), near.Group, near.Level)
 	moved = s.near == nil || !maps.Equal(domains, s.near)
 	s.near = domains
 	return moved

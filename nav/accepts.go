@@ -1,0 +1,44 @@
+package nav
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// accepts reports whether a node is one that capsules of the spec may be on, whatever is free there.
+func accepts(n *orbit.Node, spec *orbit.Spec) bool {
+	return !n.Unschedulable && hasDevice(n, &spec.Devices) && unmet(n, spec) == nil
+}
+
+// unmet returns the first requirement that the labels of a node do not meet, nil if they meet all.
+func unmet(n *orbit.Node, spec *orbit.Spec) *orbit.Predicate {
+	for i := range spec.Require {
+		if !spec.Require[i].Matches(n.Labels) {
+			return &spec.Require[i]
+		}
+	}
+	return nil
+}
+
+// hasDevice reports whether a node has a device of a model that the request accepts, if it asks for any.
+func hasDevice(n *orbit.Node, q *orbit.DeviceRequest) bool {
+	return q.Count == 0 || n.Devices.Count > 0 && ofModel(n, q)
+}
+
+// ofModel reports whether what devices a node has are of a model that the request accepts.
+func ofModel(n *orbit.Node, q *orbit.DeviceRequest) bool {
+	return len(q.Models) == 0 || slices.Contains(q.Models, n.Devices.Model)
+}
+
+// reasonsOf lists counts of nodes by why they do not take a capsule, most frequent first.
+func reasonsOf(counts map[string]int) (out []orbit.Reason) {
+	for why, n := range counts {
+		out = append(out, orbit.Reason{Nodes: n, Why: why})
+	}
+	slices.SortFunc(out, func(a, b orbit.Reason) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Why, b.Why))
+	})
+	return out
+}
