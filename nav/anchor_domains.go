@@ -4,25 +4,17 @@ import (
 	"math"
 )
 
-// anchorLevel is which node is in which domain of one level, kept for levels that groups have asked for.
+// anchorLevel is the domains of one level and what is free of them, kept for levels that groups have asked for.
 type anchorLevel struct {
-	key     string
-	domains map[string]*anchorDomain
-	// By node index: its domain, nil if in none, and its position there.
-	in []*anchorDomain
-	at []int
-	// When it was last looked at.
-	used uint64
+	domainTable
+	// By domain number.
+	sums []domainSum
 }
 
-// anchorDomain is the nodes that have one label in common.
-type anchorDomain struct {
-	name string
-	// Indices, in no order.
-	nodes []int
-	// What is free on all that take new work; wrong if stale.
+// domainSum is what is free on all nodes of a domain that take new work, if it is known.
+type domainSum struct {
 	free  quantities
-	stale bool
+	known bool
 }
 
 // maxLevels is how many levels are kept; the one not used longest goes first.
@@ -31,17 +23,18 @@ const maxLevels = 16
 // level returns a level as it is now. It costs a look at all nodes when the level is new.
 func (r *anchorRooms) level(key string) *anchorLevel {
 	r.clock++
-	if l := r.levels[key]; l != nil {
+	l := r.levels[key]
+	if l != nil && !l.sparse() {
 		l.used = r.clock
 		return l
 	}
 	if r.levels == nil {
 		r.levels = map[string]*anchorLevel{}
 	}
-	if len(r.levels) >= maxLevels {
+	if l == nil && len(r.levels) >= maxLevels {
 		delete(r.levels, r.oldest())
 	}
-	l := &anchorLevel{key: key, domains: map[string]*anchorDomain{}, used: r.clock}
+	l = &anchorLevel{domainTable: domainTable{level: key, used: r.clock}}
 	r.levels[key] = l
 	for i := range r.nodes {
 		l.move(r, i)
@@ -65,73 +58,48 @@ func (r *anchorRooms) narrower(a, b string) bool {
 	if a == b {
 		return false
 	}
-	na, nb := len(r.level(a).domains), len(r.level(b).domains)
+	na, nb := r.level(a).live, r.level(b).live
 	return na > nb || na == nb && a < b
 }
 
-// of returns the domain of a node.
-func (l *anchorLevel) of(i int) *anchorDomain {
-	if i < len(l.in) {
-		return l.in[i]
-	}
-	return nil
-}
-
-// move puts a node into the domain that it is in now. Either way the domain's sums are stale.
+// move puts a node into the domain that it is in now. Either way the domain's sum is not known any more.
 func (l *anchorLevel) move(r *anchorRooms, i int) {
-	for len(l.in) <= i {
-		l.in, l.at = append(l.in, nil), append(l.at, 0)
-	}
-	name, was := "", l.in[i]
+	name := ""
 	if n := r.nodes[i].node; n != nil {
-		name = anchorDomainOf(r.view.State(), n.Node, l.key)
+		name = anchorDomainOf(r.view.State(), n.Node, l.level)
 	}
-	if was != nil {
-		was.stale = true
-		if was.name == name {
-			return
-		}
-		l.leave(was, i)
-	}
-	if name == "" {
-		return
-	}
-	d := l.domains[name]
-	if d == nil {
-		d = &anchorDomain{name: name}
-		l.domains[name] = d
-	}
-	l.in[i], l.at[i] = d, len(d.nodes)
-	d.nodes, d.stale = append(d.nodes, i), true
+	l.spoil(i)
+	l.put(int32(i), name, name != "")
+	l.spoil(i)
 }
 
-// leave takes a node out of its domain, which goes with its last node.
-func (l *anchorLevel) leave(d *anchorDomain, i int) {
-	last := d.nodes[len(d.nodes)-1]
-	d.nodes[l.at[i]], l.at[last] = last, l.at[i]
-	d.nodes = d.nodes[:len(d.nodes)-1]
-	l.in[i] = nil
-	if len(d.nodes) == 0 {
-		delete(l.domains, d.name)
+// spoil forgets the sum of the domain that a node is in.
+func (l *anchorLevel) spoil(i int) {
+	if i < len(l.of) && l.of[i] >= 0 && int(l.of[i]) < len(l.sums) {
+		l.sums[l.of[i]].known = false
 	}
 }
 
-// sum returns what is free in a domain.
-func (d *anchorDomain) sum(r *anchorRooms) *quantities {
-	if !d.stale {
-		return &d.free
+// sum returns what is free in a domain, until the next call.
+func (l *anchorLevel) sum(r *anchorRooms, d int) *quantities {
+	for len(l.sums) < len(l.domains) {
+		l.sums = append(l.sums, domainSum{})
 	}
-	d.free, d.stale = quantities{}, false
-	for _, i := range d.nodes {
+	s := &l.sums[d]
+	if s.known {
+		return &s.free
+	}
+	s.free, s.known = quantities{}, true
+	for _, i := range l.domains[d].nodes {
 		room := &r.nodes[i]
 		if room.node.Node.Unschedulable {
 			continue
 		}
 		for k, free := range room.measure(room.node.Node) {
-			d.free[k] = addFree(d.free[k], free)
+			s.free[k] = addFree(s.free[k], free)
 		}
 	}
-	return &d.free
+	return &s.free
 }
 
 // claimed returns which part groups have in a node.

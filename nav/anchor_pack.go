@@ -30,14 +30,16 @@ const mostFirsts = 4
 // can take, so that most are not looked at. It returns what it has when ctx ends.
 func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orbit.Spec) (best *anchorChoice, err error) {
 	type candidate struct {
-		*anchorDomain
+		*domain
 		most  int
 		spare float64
 	}
 	var candidates []candidate
-	for _, d := range p.rooms.level(need.level).domains { // sorted below
-		free := d.sum(&p.rooms)
-		candidates = append(candidates, candidate{d, need.atMost(free), need.spare(free)})
+	level := p.rooms.level(need.level)
+	for d := range level.domains {
+		if free := level.sum(&p.rooms, d); len(level.domains[d].nodes) > 0 {
+			candidates = append(candidates, candidate{&level.domains[d], need.atMost(free), need.spare(free)})
+		}
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.spare, b.spare), cmp.Compare(a.name, b.name))
@@ -51,7 +53,7 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 				}
 				break
 			}
-			if seats := p.pack(c.anchorDomain, need, first); len(seats) > taken {
+			if seats := p.pack(c.nodes, need, first); len(seats) > taken {
 				best, taken = &anchorChoice{c.name, seats}, len(seats)
 			}
 		}
@@ -62,8 +64,8 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 // pack seats the anchor on a fresh node of the domain, and as many other members as find room: node by node, on
 // each the hardest first. Its own node comes first, then those that groups have a part in already, so that fresh
 // ones are left for other anchors, and among alike the fullest. It returns nil if there is no seat for the anchor.
-func (p *anchorPass) pack(d *anchorDomain, need *anchorNeed, first *orbit.Spec) []anchorSeat {
-	nodes := p.rank(d, need)
+func (p *anchorPass) pack(domain []int32, need *anchorNeed, first *orbit.Spec) []anchorSeat {
+	nodes := p.rank(domain, need)
 	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.claim == unclaimed && p.takesAnchor(n.at, first) })
 	if lead < 0 {
 		return nil
@@ -111,13 +113,13 @@ type rankedNode struct {
 }
 
 // rank returns the nodes of a domain on which a member fits, fullest first.
-func (p *anchorPass) rank(d *anchorDomain, need *anchorNeed) []rankedNode {
+func (p *anchorPass) rank(domain []int32, need *anchorNeed) []rankedNode {
 	var out []rankedNode
-	for _, i := range d.nodes {
+	for _, i := range domain {
 		room := &p.rooms.nodes[i]
 		free := room.measure(room.node.Node)
 		if need.atMost(&free) > 0 {
-			out = append(out, rankedNode{i, room.node.Node.ID, p.claimed(i), need.spare(&free)})
+			out = append(out, rankedNode{int(i), room.node.Node.ID, p.claimed(int(i)), need.spare(&free)})
 		}
 	}
 	slices.SortFunc(out, func(a, b rankedNode) int {

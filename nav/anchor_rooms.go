@@ -76,9 +76,7 @@ func (r *anchorRooms) load(i int) {
 func (r *anchorRooms) own(i int) *anchorRoom {
 	r.touched = append(r.touched, i)
 	for _, l := range r.levels { // in any order
-		if d := l.of(i); d != nil {
-			d.stale = true
-		}
+		l.spoil(i)
 	}
 	return &r.nodes[i]
 }

@@ -100,9 +100,7 @@ func (b *gangBooks) load(i int32) {
 	}
 	b.rate(i)
 	for _, t := range b.tables {
-		if t.put(i, state) {
-			t.version = b.tick()
-		}
+		b.put(t, i)
 	}
 }
 
@@ -164,11 +162,26 @@ func (b *gangBooks) set(i int32, room nodeRoom, reserved bool) {
 func (b *gangBooks) table(level string) *domainTable {
 	t := b.tables[level]
 	if t == nil || t.sparse() {
-		t = newTable(level, b)
+		t = &domainTable{level: level, version: b.tick()}
 		b.tables[level] = t
+		for i := range b.nodes {
+			b.put(t, int32(i))
+		}
 	}
 	t.used = b.plan
 	return t
+}
+
+// put files a node in a table: under its label's value, if that is not empty.
+func (b *gangBooks) put(t *domainTable, i int32) {
+	name, in := "", b.nodes[i].state != nil
+	if in && t.level != "" {
+		name = b.nodes[i].state.Node.Labels[t.level]
+		in = name != ""
+	}
+	if t.put(i, name, in) {
+		t.version = b.tick()
+	}
 }
 
 // shape returns what a spec asks for, in sync with the books.

@@ -1,23 +1,19 @@
 package nav
 
-import "github.com/orbitsched/orbit"
-
-// domainTable is one topology level: which domain each node is in, and the nodes of each domain.
+// domainTable is one topology level: which domain each node is in, and the nodes of each domain. Domains are numbered
+// as they come; one that has lost its last node keeps its number.
 //
-// Invariant: node i is in domains[of[i]].nodes at position at[i], or of[i] is -1 and it is in none. The
-// version changes whenever a node comes into a domain or leaves one.
+// Invariant: node i is in domains[of[i]].nodes at position at[i], or of[i] is -1 and it is in none.
 type domainTable struct {
-	// The label; empty: all nodes are one domain.
 	level   string
 	of      []int32
 	at      []int32
 	domains []domain
 	number  map[string]int32
-	version uint64
 	// Domains that have nodes.
 	live int
-	// The plan that last used it.
-	used uint64
+	// By the clock of who keeps it: when a node last came into a domain or left one, and when it was last used.
+	version, used uint64
 }
 
 // domain is a value of a level's label and the nodes that carry it, in no order.
@@ -26,32 +22,12 @@ type domain struct {
 	nodes []int32
 }
 
-// newTable looks at all nodes.
-func newTable(level string, b *gangBooks) *domainTable {
-	t := &domainTable{level: level, number: map[string]int32{}}
-	for i := range b.nodes {
-		t.put(int32(i), b.nodes[i].state)
-	}
-	t.version = b.tick()
-	return t
-}
-
-// name returns the domain that a node is in, and whether it is in one: a label that is not there or that is
-// empty names none.
-func (t *domainTable) name(n *orbit.NodeState) (string, bool) {
-	if n == nil || t.level == "" {
-		return "", n != nil
-	}
-	name := n.Node.Labels[t.level]
-	return name, name != ""
-}
-
-// put files a node under its domain, nil under none. It reports whether that has changed.
-func (t *domainTable) put(i int32, n *orbit.NodeState) (moved bool) {
+// put files a node under the domain of this name, or under none if it is not in one. It reports whether that has
+// changed.
+func (t *domainTable) put(i int32, name string, in bool) (moved bool) {
 	for int(i) >= len(t.of) {
 		t.of, t.at = append(t.of, -1), append(t.at, 0)
 	}
-	name, in := t.name(n)
 	was := t.of[i]
 	if was >= 0 && in && t.domains[was].name == name || was < 0 && !in {
 		return false
@@ -69,6 +45,9 @@ func (t *domainTable) put(i int32, n *orbit.NodeState) (moved bool) {
 func (t *domainTable) join(i int32, name string) {
 	d, known := t.number[name]
 	if !known {
+		if t.number == nil {
+			t.number = map[string]int32{}
+		}
 		d = int32(len(t.domains))
 		t.number[name] = d
 		t.domains = append(t.domains, domain{name: name})
