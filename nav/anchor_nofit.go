@@ -2,7 +2,6 @@ package nav
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/orbitsched/orbit"
 )
@@ -57,8 +56,9 @@ func (p *anchorPass) shortage(room *anchorRoom, spec *orbit.Spec) string {
 	if d := room.short(&spec.Envelope.Reservation); d >= 0 {
 		return "lack " + p.state.DimensionName(orbit.Dimension(d))
 	}
-	if _, ok := room.tightest(&spec.Devices); !ok {
-		return "lack devices: " + strconv.Itoa(spec.Devices.Count) + " with " + strconv.Itoa(spec.Devices.Milli) + " milli free each"
+	q := &spec.Devices
+	if _, ok := room.tightest(q); !ok {
+		return fmt.Sprintf("lack devices: %d with %d milli free each", q.Count, q.Milli)
 	}
 	return "are in no " + spec.Near.Level + " where the group can start"
 }

@@ -28,7 +28,7 @@ const mostFirsts = 4
 // choose finds the tightest domain that takes all members that wait, or the one that takes most; nil if none has
 // a fresh node for an anchor of any of the specs. Domains are looked at in the order of a bound on how many they
 // can take, so that most are not looked at. It returns what it has when ctx ends.
-func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orbit.Spec) (best *anchorChoice, err error) {
+func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orbit.Spec) (*anchorChoice, error) {
 	type candidate struct {
 		*domain
 		most  int
@@ -44,6 +44,7 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 	slices.SortFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.spare, b.spare), cmp.Compare(a.name, b.name))
 	})
+	var best *anchorChoice
 	taken := 0
 	for _, first := range firsts[:min(len(firsts), mostFirsts)] {
 		for _, c := range candidates {
@@ -66,7 +67,7 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 // ones are left for other anchors, and among alike the fullest. It returns nil if there is no seat for the anchor.
 func (p *anchorPass) pack(domain []int32, need *anchorNeed, first *orbit.Spec) []anchorSeat {
 	nodes := p.rank(domain, need)
-	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.claim == unclaimed && p.takesAnchor(n.at, first) })
+	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh() && p.takesAnchor(n.at, first) })
 	if lead < 0 {
 		return nil
 	}
@@ -80,7 +81,7 @@ func (p *anchorPass) pack(domain []int32, need *anchorNeed, first *orbit.Spec) [
 	}
 	f.seats = append(f.seats, anchorSeat{anchor, f.home, first, devices})
 	f.fill(anchor, room)
-	slices.SortStableFunc(nodes, func(a, b rankedNode) int { return btoi(a.claim == unclaimed) - btoi(b.claim == unclaimed) })
+	slices.SortStableFunc(nodes, func(a, b rankedNode) int { return btoi(a.fresh()) - btoi(b.fresh()) })
 	for _, n := range nodes {
 		if len(f.seats) >= need.total {
 			break
@@ -111,6 +112,9 @@ type rankedNode struct {
 	claim anchorClaim
 	spare float64
 }
+
+// fresh reports whether no group has a part in the node.
+func (n *rankedNode) fresh() bool { return n.claim == unclaimed }
 
 // rank returns the nodes of a domain on which a member fits, fullest first.
 func (p *anchorPass) rank(domain []int32, need *anchorNeed) []rankedNode {
@@ -158,6 +162,7 @@ func (f *filling) fill(at int, room anchorRoom) {
 
 // follows reports whether members of the spec may be on a node because the anchor is where it is.
 func (f *filling) follows(room *anchorRoom, spec *orbit.Spec) bool {
-	domain := anchorDomainOf(f.pass.state, f.home, spec.Near.Level)
-	return domain != "" && domain == anchorDomainOf(f.pass.state, room.node.Node, spec.Near.Level) && f.pass.accepts(room.node, spec)
+	state, level := f.pass.state, spec.Near.Level
+	domain := anchorDomainOf(state, f.home, level)
+	return domain != "" && domain == anchorDomainOf(state, room.node.Node, level) && f.pass.accepts(room.node, spec)
 }

@@ -41,7 +41,8 @@ func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
 	case p.roomHeld(g):
 		return fmt.Errorf("group %q waits until the room held for it since it last ran is released", g.name)
 	case other != "":
-		return fmt.Errorf("group %q shares mark %q with group %q, which starts in this plan; it starts in a later one", g.name, g.mark(), other)
+		return fmt.Errorf("group %q shares mark %q with group %q, which starts in this plan; it starts in a later one",
+			g.name, g.mark(), other)
 	}
 	return nil
 }
@@ -52,7 +53,8 @@ func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
 func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
 	n := p.state.NodeCount()
 	why := fmt.Sprintf("wait for group %q, of which nothing is placed", g.name)
-	return fmt.Errorf("group %q waits for %s: %w", g.name, what, &orbit.NoFit{Nodes: n, Reasons: []orbit.Reason{{Nodes: n, Why: why}}})
+	fit := &orbit.NoFit{Nodes: n, Reasons: []orbit.Reason{{Nodes: n, Why: why}}}
+	return fmt.Errorf("group %q waits for %s: %w", g.name, what, fit)
 }
 
 // roomHeld reports whether room is still held for a group.
@@ -97,7 +99,8 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 	}
 	anchor := by[choice.seats[0].spec][0]
 	p.anchors = append(p.anchors, p.propose(g, anchor, choice.seats))
-	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q", anchor.ID, choice.seats[0].node.ID))
+	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q",
+		anchor.ID, choice.seats[0].node.ID))
 	for _, c := range g.starters {
 		if c != anchor {
 			p.leave(c, wait)
@@ -115,8 +118,8 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anchorSeat) orbit.Proposal {
 	limits, lead := p.state.Limits(), p.rooms.nodes[seats[0].at].node
 	out := orbit.Proposal{View: p.view.Revision()}
-	place := orbit.Place{Capsule: anchor.ID, Node: lead.Node.ID, Devices: seats[0].devices, Note: clip(AnchorNote, limits.ValueBytes)}
-	out.Do = append(out.Do, place)
+	note := clip(AnchorNote, limits.ValueBytes)
+	out.Do = append(out.Do, orbit.Place{Capsule: anchor.ID, Node: lead.Node.ID, Devices: seats[0].devices, Note: note})
 	out.If = append(out.If, orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification})
 	p.seat(&seats[0]).claim = claimHosted
 	bet := map[int]bool{seats[0].at: true}

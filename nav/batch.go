@@ -2,7 +2,6 @@ package nav
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	"github.com/orbitsched/orbit"
@@ -66,8 +65,7 @@ func (b *Batch) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 	s := &sweep{placement: b.Placement, state: view.State(), score: &b.score, bound: -1}
 	s.pending = len(pending) - len(members)
 	for _, c := range members {
-		s.plan.Unplaced = append(s.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-			"capsule %q is a member of gang %q, which is placed whole; give its specs the class Gang", c.ID, c.Gang)})
+		s.plan.Unplaced = append(s.plan.Unplaced, leftToItsGang(c))
 	}
 	err := s.run(ctx, levels, &b.free)
 	s.note()

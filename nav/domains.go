@@ -1,5 +1,7 @@
 package nav
 
+import "github.com/orbitsched/orbit"
+
 // domainTable is one topology level: which domain each node is in, and the nodes of each domain. Domains are numbered
 // as they come; one that has lost its last node keeps its number.
 //
@@ -73,3 +75,16 @@ func (t *domainTable) leave(i int32) {
 
 // sparse reports whether most of the domains that the table knows have no nodes any more.
 func (t *domainTable) sparse() bool { return len(t.domains) > 2*t.live+64 }
+
+// shared returns the domain that the nodes with these n ids are all in, -1 if there is none.
+func (t *domainTable) shared(state *orbit.State, n int, id func(k int) orbit.NodeID) int32 {
+	d := int32(-1)
+	for k := range n {
+		node := state.Node(id(k))
+		if node == nil || t.of[node.Index()] < 0 || k > 0 && t.of[node.Index()] != d {
+			return -1
+		}
+		d = t.of[node.Index()]
+	}
+	return d
+}

@@ -61,8 +61,8 @@ const (
 // sync follows the view and forgets what was reserved.
 func (b *gangBooks) sync(view *orbit.View) {
 	if view != b.view {
-		*b = gangBooks{view: view, base: 1, clock: b.clock, gained: b.gained, plan: b.plan, tables: map[string]*domainTable{},
-			shapes: map[string]*memberShape{}, keys: map[*orbit.Spec]string{}}
+		*b = gangBooks{view: view, base: 1, clock: b.clock, gained: b.gained, plan: b.plan,
+			tables: map[string]*domainTable{}, shapes: map[string]*memberShape{}, keys: map[*orbit.Spec]string{}}
 	}
 	b.plan++
 	b.moved, b.fresh = false, true

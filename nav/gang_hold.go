@@ -58,9 +58,10 @@ func hashOf(id orbit.GangID) uint64 {
 // engine is about to release them, or just has.
 func gangHolds(state *orbit.State, now time.Time) map[orbit.GangID][]orbit.Hold {
 	out := map[orbit.GangID][]orbit.Hold{}
-	for h := range state.Holds() {
+	for h := range state.HoldsWith(holdPrefix) {
 		id := orbit.GangID(h.For)
-		if rest, ok := strings.CutPrefix(string(h.ID), holdPrefix); ok && now.Before(h.Ends) && strings.HasPrefix(rest, fmt.Sprintf("%016x/", hashOf(id))) {
+		ours := fmt.Sprintf("%s%016x/", holdPrefix, hashOf(id))
+		if now.Before(h.Ends) && strings.HasPrefix(string(h.ID), ours) {
 			out[id] = append(out[id], h)
 		}
 	}
@@ -190,15 +191,7 @@ func (r *gangPass) keep(m *muster, holds []orbit.Hold) *gangFit {
 
 // heldIn returns the domain of a level that all holds are in, -1 if there is none.
 func (r *gangPass) heldIn(t *domainTable, holds []orbit.Hold) int32 {
-	d := int32(-1)
-	for k := range holds {
-		n := r.state.Node(holds[k].Node)
-		if n == nil || t.of[n.Index()] < 0 || k > 0 && t.of[n.Index()] != d {
-			return -1
-		}
-		d = t.of[n.Index()]
-	}
-	return d
+	return t.shared(r.state, len(holds), func(k int) orbit.NodeID { return holds[k].Node })
 }
 
 // couldTake reports whether the whole capacity of a domain takes all members.
@@ -304,7 +297,8 @@ func (b *gangBooks) merge(fit *gangFit) (out []orbit.Hold, members []int) {
 			continue // nothing to hold
 		}
 		at := slices.IndexFunc(out, func(h orbit.Hold) bool {
-			return h.Node == b.id(s.node) && (s.devices == 0 || h.Devices == 0 || h.Milli == spec.Devices.Milli && h.Devices&s.devices == 0)
+			apart := h.Milli == spec.Devices.Milli && h.Devices&s.devices == 0
+			return h.Node == b.id(s.node) && (s.devices == 0 || h.Devices == 0 || apart)
 		})
 		if at < 0 {
 			at = len(out)

@@ -132,7 +132,7 @@ func (p *gangPacker) bestOf(t *domainTable, m *muster) DomainFit {
 	f := DomainFit{Level: t.level, Domains: t.live, Of: wanted(p.asks)}
 	list := candidates(t, p.asks, func(*memberAsk) int { return 0 })
 	if !m.fresh() {
-		d := t.shared(m, p.books)
+		d := m.domain(t, p.books)
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.number != d })
 	}
 	var best *seating

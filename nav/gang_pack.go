@@ -104,7 +104,8 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 	counts := make([]int32, len(nodes)*len(p.asks))
 	for _, i := range nodes {
 		n := &p.books.nodes[i]
-		bin := packBin{node: i, id: n.state.Node.ID, idle: n.idle, rank: p.books.ranks[i], fits: counts[:len(p.asks):len(p.asks)]}
+		bin := packBin{node: i, id: n.state.Node.ID, idle: n.idle, rank: p.books.ranks[i]}
+		bin.fits = counts[:len(p.asks):len(p.asks)]
 		fits := false
 		for a := range p.asks {
 			bin.fits[a] = p.alone(a, i)

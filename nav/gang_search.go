@@ -223,7 +223,7 @@ func (s *packSearch) seatings(bin *packBin, a, n int, room nodeRoom) []seated {
 			out[0].picks = append(out[0].picks, set)
 			continue
 		}
-		seen := map[[orbit.MaxDevices]int32]bool{}
+		seen := map[leftOver]bool{}
 		var next []seated
 		for _, from := range out {
 			next = s.branch(from, spec, seen, next)
@@ -243,8 +243,11 @@ func (s *packSearch) contested(bin *packBin, a int) bool {
 	return false
 }
 
+// leftOver is what is free of devices, whichever they are: in order.
+type leftOver [orbit.MaxDevices]int32
+
 // branch adds one member under every choice of instances that leaves what has not been seen.
-func (s *packSearch) branch(from seated, spec *orbit.Spec, seen map[[orbit.MaxDevices]int32]bool, out []seated) []seated {
+func (s *packSearch) branch(from seated, spec *orbit.Spec, seen map[leftOver]bool, out []seated) []seated {
 	for set := uint32(1)<<spec.Devices.Count - 1; set < 1<<orbit.MaxDevices; set = nextOfSize(set) {
 		if !from.room.covers(orbit.DeviceSet(set), spec.Devices.Milli) {
 			continue
@@ -254,7 +257,7 @@ func (s *packSearch) branch(from seated, spec *orbit.Spec, seen map[[orbit.MaxDe
 		}
 		after := from.room
 		after.take(spec, orbit.DeviceSet(set))
-		left := after.devices
+		left := leftOver(after.devices)
 		slices.Sort(left[:])
 		if !seen[left] {
 			seen[left] = true

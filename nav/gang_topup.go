@@ -1,5 +1,7 @@
 package nav
 
+import "github.com/orbitsched/orbit"
+
 // A gang that runs and has fallen short is completed where its running members are: in the domain that all of
 // them share on the narrowest listed level on which they share one, and with what does not fit there in the
 // domain they share on the next, and so on. If its levels are only preferred, what is then left goes anywhere.
@@ -8,7 +10,7 @@ package nav
 func (p *gangPacker) topUp(m *muster, levels []*domainTable, limit int) *gangFit {
 	all := &gangFit{seating: &seating{placed: make([]int, len(p.asks))}, asks: p.asks}
 	for _, t := range levels {
-		d := t.shared(m, p.books)
+		d := m.domain(t, p.books)
 		if d < 0 || all.total == wanted(p.asks) || p.steps.ctx.Err() != nil {
 			continue
 		}
@@ -44,17 +46,9 @@ func (p *gangPacker) rest(placed []int, nodes []int32) (s *seating, which []int)
 	return rest.pack(nodes), which
 }
 
-// shared returns the domain that all running members are in, -1 if there is none.
-func (t *domainTable) shared(m *muster, b *gangBooks) int32 {
-	d := int32(-1)
-	for k, c := range m.running {
-		n := b.view.State().Node(c.Node)
-		if n == nil || t.of[n.Index()] < 0 || k > 0 && t.of[n.Index()] != d {
-			return -1
-		}
-		d = t.of[n.Index()]
-	}
-	return d
+// domain returns the domain that all running members are in, -1 if there is none.
+func (m *muster) domain(t *domainTable, b *gangBooks) int32 {
+	return t.shared(b.view.State(), len(m.running), func(k int) orbit.NodeID { return m.running[k].Node })
 }
 
 // try takes seats in the books for as long as the caller goes on trying, and returns what undoes it.
@@ -80,7 +74,7 @@ func (b *gangBooks) try(asks []memberAsk, s *seating) (undo func()) {
 // shareable keeps the levels on which the running members share a domain.
 func (m *muster) shareable(levels []*domainTable, b *gangBooks) (out []*domainTable) {
 	for _, t := range levels {
-		if t.shared(m, b) >= 0 {
+		if m.domain(t, b) >= 0 {
 			out = append(out, t)
 		}
 	}

@@ -59,8 +59,7 @@ func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orb
 	var why error
 	for _, c := range byClass(pending) {
 		if c.Gang != "" {
-			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-				"capsule %q is a member of gang %q, which is placed whole; give its specs the class Gang", c.ID, c.Gang)})
+			plan.Unplaced = append(plan.Unplaced, leftToItsGang(c))
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -77,6 +76,12 @@ func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orb
 		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 	}
 	return plan, nil
+}
+
+// leftToItsGang says why a member of a gang is not placed by itself.
+func leftToItsGang(c *orbit.Capsule) orbit.Unplaced {
+	return orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
+		"capsule %q is a member of gang %q, which is placed whole; give its specs the class Gang", c.ID, c.Gang)}
 }
 
 // byClass puts the capsules of a class together, where the first of them is; in a class they keep their order. To go
