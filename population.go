@@ -110,7 +110,7 @@ func (p *Population) checkClaims(ctx context.Context) error {
 	var faults []error
 	for pair := range pairs {
 		if owners := p.claimants(pair); len(owners) > 1 {
-			faults = append(faults, invalidf("module %q, class %v is claimed by engines %s; claims must not overlap",
+			faults = append(faults, invalidf("module %q, class %v is claimed by engines %s; claims must not overlap: leave all but one out, or let each claim modules of its own",
 				pair.module, pair.class, strings.Join(owners, ", ")))
 		}
 	}

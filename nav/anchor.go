@@ -17,7 +17,8 @@ const AnchorNote = "anchor"
 // Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group
 // (Spec.Near names Spec.Group) wait for a member that runs, and if the whole group is submitted at once nothing
 // of it ever does. For each such group Anchor places exactly one member, the anchor, as if it were near nobody;
-// the others then follow it, and all other work is the wrapped navigator's.
+// the others then follow it, and all other work is the wrapped navigator's. It claims what that one claims, so it
+// runs instead of it, not beside it.
 //
 //	pending ─┬─ members of a group that runs, for whom room is held ─► Release the hold, Place       (GroupIn)
 //	         ├─ members of a group of which nothing runs ───► one anchor, and holds for the others   (MarkAt, NodeAt)
@@ -28,6 +29,10 @@ const AnchorNote = "anchor"
 // the notes then say; there to a fresh node: one that hosts no capsule of any group and on which no Anchor holds
 // room for one. Room for the other members is held in that domain, in the same proposal, until they have come or
 // HoldFor has passed. Members that come later, or for whom no room is left, are ordinary work.
+//
+// Room is held on as few nodes as will do, the anchor's first: six replicas that fit on one node are all put
+// there. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread have no say in it. A group that
+// should be spread within its domain needs HoldFor: -1, with which the others are placed by the wrapped navigator.
 //
 // What holds, whoever else runs on the ledger, other Anchors with stale views among them: a group has at most
 // one anchor while anything of it runs (see anchor_fence.go), its node was fresh when it was placed, every hold
@@ -48,7 +53,8 @@ type Anchor struct {
 	// SelfMatch lets a group start without an anchor if all that waits for it are its own members and they wait
 	// for no other: its first member is placed by the wrapped navigator wherever that likes, and no room is held.
 	SelfMatch bool
-	// Filter takes nodes out of the choice of anchors and holds, as that of a placement engine does. Nil: none.
+	// Filter takes nodes out of the choice of anchors and holds, as that of a placement engine does. Nil: none. If
+	// the wrapped navigator's placement engine has a filter, set it here too.
 	Filter orbit.Filter
 
 	rooms anchorRooms
@@ -66,9 +72,10 @@ func (a *Anchor) Claims(module string, class orbit.AppClass) bool {
 var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the navigator that it helps, as in &nav.Services{}")
 
 // Plan starts groups, places members where room is held for them, and hands the rest to the wrapped navigator,
-// whose error it returns. Its notes: "anchors" and "fromHolds" placed, "groupsWaiting" that have pending members
-// and nothing that runs, "holds" taken and "released", wrapped proposals "leftOut", "short": groups of which no
-// domain takes all; then the wrapped navigator's.
+// whose error it returns. Its notes: "anchors" and "fromHolds" placed, "groupsWaiting" that were handed over,
+// could start and got no anchor (those of a [Deadlock] are not among them), "holds" taken, and "released" because
+// nobody needs them any more, wrapped proposals "leftOut", a "short" for each group of which no domain takes all,
+// which says how many it takes; then the wrapped navigator's, if it was asked.
 func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if a.Navigator == nil {
 		return orbit.Plan{}, errNoNavigator

@@ -38,8 +38,12 @@ import (
 //	gap      the part of the bound that is not reached, from 0 to 1
 //	tried    orders in which levels were packed
 //
-// The bound does not know of co-location ([orbit.Near]), priorities and a placement engine's filter: it is larger
-// than it need be then. Where all is placed, and where the context ended first, it is what was pending.
+// and then what the placement engine notes. They are about one plan: the capsules of a class that the engine has
+// parked are not handed over again, and not in pending. Where gap is 0 and not all are placed, no packing places
+// more.
+//
+// The bound does not know of co-location ([orbit.Near]), priorities and a placement engine's filter: it is larger than it
+// need be then. Where all is placed, and where the context ended before it was needed, it is what was pending.
 //
 // The zero value works. A Batch belongs to one engine.
 type Batch struct {

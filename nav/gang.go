@@ -30,6 +30,18 @@ import (
 //
 // The scores and preferences of specs are not looked at. A gang whose members do not all have one owner, or which
 // no proposal can hold by the limits of the ledger, is diagnosed and never split.
+//
+// The members of a gang that waits are handed over in every pass, and so diagnosed in every round: its answer does
+// not park their classes, and the engine goes on at its Backoff. A Hook that logs should log what has changed.
+//
+// Plan.Notes say what a plan did:
+//
+//	gangs.placed      gangs placed, whole or at their minimum
+//	gangs.topped_up   running gangs that got more members
+//	gangs.waiting     gangs of which nothing was placed in this plan, diagnosed instead
+//	holds.made        holds made
+//	holds.released    holds given up, or placed into
+//	search.steps      steps of exact search
 type Gang struct {
 	// Plans a gang waits, while capsules come and go, until room is held for it; default 5, negative: none is
 	// ever held.

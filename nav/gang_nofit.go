@@ -12,7 +12,9 @@ import (
 )
 
 // GangNoFit says why a gang, or what a running gang lacks, has no place: for every level how far the best
-// domain got. It does not wrap an [orbit.NoFit], which would put aside other gangs of the same spec too.
+// domain got. It counts what is free now, so a gang that has to wait and one that is too large for any domain read
+// alike: compare Least with what a domain takes when it is empty. It does not wrap an [orbit.NoFit], which would
+// put aside other gangs of the same spec too.
 type GangNoFit struct {
 	Gang orbit.GangID
 	// Members that wait, and that run.

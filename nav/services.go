@@ -8,7 +8,15 @@
 //
 // The zero values work (Anchor wants to be told whom it helps). A navigator belongs to one engine. Each says of what it
 // did not place why: with counts of nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or who waits for whom
-// ([Deadlock]).
+// ([Deadlock]). The answers are in Round.Unplaced, and what was measured is in Round.Notes: [orbit.Engine.Pass]
+// returns the round, and Engine.Hook is called with it.
+//
+// Claims must not overlap. An Anchor claims what the navigator in it claims, so run &Anchor{Navigator:
+// &Services{}} instead of a Services, not beside one: a Population with both refuses to run. If there must be
+// both, submit each capsule with the name of its engine (Submit.Owner).
+//
+// Priorities order the work of one navigator. Between navigators whoever commits first has the room: a sweep that
+// fills the nodes leaves none to a gang of any priority.
 package nav
 
 import (
@@ -24,6 +32,10 @@ import (
 // one capsule at a time, highest priority first, reserving as it goes so that it never oversubscribes by
 // itself. Of one priority it plans class by class, as they come first in the pass: a class that is gone on with
 // costs a fraction of one that is begun. The zero value spreads ([orbit.SpreadScore]) over all nodes.
+//
+// A capsule that must be near a group of which nothing is placed waits. If that is its own group, and all of the
+// group wait like it, they wait for ever: put the Services in an [Anchor]. Members of gangs are not placed,
+// whatever their class.
 type Services struct {
 	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Indexed].
 	Placement orbit.PlacementEngine
@@ -38,7 +50,7 @@ func (s *Services) Claims(_ string, class orbit.AppClass) bool {
 type noter interface{ Notes() []slog.Attr }
 
 // Plan finds the best node for each capsule. Within one plan room only shrinks, so a class that did not fit
-// is not tried again.
+// is not tried again. Its notes are those of the placement engine, if that has any.
 func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Placement == nil {
 		s.Placement = &orbit.Indexed{}

@@ -5,6 +5,10 @@
 //		navtest.Run(t, func() orbit.Navigator { return &Packer{} })
 //	}
 //
+// That is enough for one that claims by class. One that claims a module is told to the suite, or every rule fails:
+//
+//	navtest.Suite{Modules: []string{"web"}}.Run(t, func() orbit.Navigator { return &Packer{} })
+//
 // Each rule is a subtest of its name, so that go test -run TestPacker/capacity checks one alone. A [Suite] has
 // what can be set: modules that the navigator claims, what it wants of nodes and specs, telemetry, seeds and bounds,
 // and rules to skip. [Suite.Check] does the same without a test and returns what is broken.
@@ -32,8 +36,20 @@
 //	odd-worlds    no constellation and no work makes it panic, fail or plan what cannot be
 //	liveness      what fits easily is placed within a bound of passes
 //
-// The comment at the top of the file of that name says why a rule is there, and which trusted scheduler has
-// shipped without it.
+// The comment at the top of the file of that name (readonly.go and odd.go for two of them) says why a rule is
+// there, and which trusted scheduler has shipped without it.
+//
+// # How to keep them
+//
+// A navigator that takes every node from Best of an [orbit.PlacementEngine], and every proposal from its Reserve,
+// keeps most of them without more ado. Without one it has to look after what is promised within a plan, device
+// instances too, and after Spec.Near by itself: NodeState.Fits knows of neither. Left to every navigator are
+// these:
+//
+//	context       look at ctx.Err() before each capsule, and return the plan so far with that error
+//	explanation   put a capsule that is not placed into Plan.Unplaced, with the error of Best
+//	gangs         leave out every capsule with a Gang, of whatever class, with an error that is no *NoFit
+//	claims        do not claim orbit.GangClass, unless the navigator places gangs
 //
 // # The work
 //
