@@ -123,6 +123,9 @@ func (r *gangPass) all(gangs []*muster) error {
 // one plans a gang. An error is that of the context.
 func (r *gangPass) one(m *muster) error {
 	if m.fault != nil {
+		if len(r.holds[m.id]) > 0 {
+			r.giveUp(m.id, r.waits[m.id])
+		}
 		r.unplaced(m, m.fault)
 		return r.ctx.Err()
 	}

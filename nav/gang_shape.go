@@ -169,9 +169,9 @@ func (s *memberShape) meet(b *gangBooks) (moved bool) {
 		return false
 	}
 	s.nearAt = b.plan
-	domains := map[string]bool{}
+	domains, limit := map[string]bool{}, b.view.State().Limits().IDBytes
 	for n := range b.view.State().GroupNodes(near.Group) {
-		if domain := n.Node.Labels[near.Level]; domain != "" {
+		if domain := n.Node.Labels[near.Level]; domain != "" && len(domain) <= limit { // else no bet can name it
 			domains[domain] = true
 		}
 	}
