@@ -34,7 +34,7 @@ type Gang struct {
 	// Plans a gang waits, while capsules come and go, until room is held for it; default 5, negative: none is
 	// ever held.
 	HoldAfter int
-	// How long room is held that does not grow; default 30 s.
+	// How long room is held that does not grow; default 30 s, negative: none is ever held.
 	HoldFor time.Duration
 	// Steps of exact search for one gang in one plan; default 20,000, negative: none. All gangs of a plan
 	// together take at most 50 times that.

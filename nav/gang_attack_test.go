@@ -126,6 +126,9 @@ func TestGangSeesRoomThatWasHeldForAnother(t *testing.T) {
 		mustPass(t, e)
 		require.Zero(t, placedOf(t, l, "small"))
 		time.Sleep(2 * time.Second)
+		other := &orbit.Engine{Name: "other", Ledger: l, Navigator: &nav.Services{}}
+		mustPass(t, other) // any engine releases what has ended
+		require.Zero(t, countHolds(t, l))
 		for range 3 {
 			mustPass(t, e)
 		}

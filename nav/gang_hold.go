@@ -87,7 +87,7 @@ func ends(holds []orbit.Hold) time.Time {
 // mayHold reports whether room may be held for a gang in this plan: it has waited long enough or has some
 // already, and no gang before it has that right.
 func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
-	if r.HoldAfter < 0 || !m.fresh() || w == nil || r.holderIn {
+	if r.HoldAfter < 0 || r.HoldFor < 0 || !m.fresh() || w == nil || r.holderIn {
 		return false
 	}
 	if len(r.holds[m.id]) == 0 && w.plans < cmp.Or(r.HoldAfter, 5)<<w.lapses {

@@ -237,23 +237,40 @@ func (p *gangPacker) fill(s *seating, bins []packBin, a, n int) {
 			n -= p.put(s, &bins[i], a, n)
 		}
 	}
-	for n > 0 {
-		best, most := -1, 0
-		for i := range bins {
-			if !bins[i].idle {
-				continue
-			}
-			fits := p.room(&bins[i], a)
-			if best < 0 && fits > 0 || most < n && fits > most || fits >= n && fits < most {
-				best, most = i, fits
-			}
-		}
-		if best < 0 {
-			return
-		}
-		n -= p.put(s, &bins[best], a, n)
-		bins[best].idle = false
+	for _, i := range p.idleOrder(bins, a, n) {
+		n -= p.put(s, &bins[i], a, n)
+		bins[i].idle = false
 	}
+}
+
+// idleOrder returns the idle bins to fill with n members of an ask: those that take most, one after another, and last
+// the tightest that takes all that are then left. Among alike the first comes first.
+func (p *gangPacker) idleOrder(bins []packBin, a, n int) (order []int) {
+	if n == 0 {
+		return nil
+	}
+	type idleBin struct{ at, fits int }
+	var idle []idleBin
+	for i := range bins {
+		if !bins[i].idle {
+			continue
+		}
+		if fits := p.room(&bins[i], a); fits > 0 {
+			idle = append(idle, idleBin{i, fits})
+		}
+	}
+	slices.SortStableFunc(idle, func(x, y idleBin) int { return cmp.Compare(y.fits, x.fits) })
+	for k := 0; k < len(idle) && n > 0; k++ {
+		if idle[k].fits >= n { // one of these is the last
+			for next := k + 1; next < len(idle) && idle[next].fits >= n; next++ {
+				if idle[next].fits < idle[k].fits {
+					k = next
+				}
+			}
+		}
+		order, n = append(order, idle[k].at), n-idle[k].fits
+	}
+	return order
 }
 
 // room returns how many members of an ask fit in a bin now.
