@@ -61,7 +61,9 @@ type gangPass struct {
 	holds map[orbit.GangID][]orbit.Hold
 	// A gang that room may be held for has been found in this plan.
 	holderIn bool
-	budget   stepBudget
+	// Gangs for which this plan has looked in vain for where to hold room.
+	vain   int
+	budget stepBudget
 	// Steps left to the whole plan.
 	left int
 	// For the notes.

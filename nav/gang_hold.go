@@ -87,7 +87,7 @@ func ends(holds []orbit.Hold) time.Time {
 // mayHold reports whether room may be held for a gang in this plan: it has waited long enough or has some
 // already, and no gang before it has that right.
 func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
-	if r.HoldAfter < 0 || r.HoldFor < 0 || !m.fresh() || w == nil || r.holderIn {
+	if r.HoldAfter < 0 || r.HoldFor < 0 || !m.fresh() || w == nil || r.holderIn || r.vain == mostVain {
 		return false
 	}
 	if len(r.holds[m.id]) == 0 && w.plans < cmp.Or(r.HoldAfter, 5)<<w.lapses {
@@ -101,6 +101,9 @@ func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
 	}
 	return true
 }
+
+// mostVain is for how many gangs that fit nowhere a plan looks where to hold room; it is the turn of others in the next.
+const mostVain = 8
 
 // hold keeps room for a gang that found none, grows what is kept, or gives it up.
 func (r *gangPass) hold(m *muster, w *gangWait) {
@@ -121,6 +124,7 @@ func (r *gangPass) hold(m *muster, w *gangWait) {
 		case len(holds) > 0:
 			r.giveUp(m.id, w)
 		case hopeless: // it fits nowhere even if all is free: others may hold, and it need not look again soon
+			r.vain++
 			w.lapse()
 		}
 		return

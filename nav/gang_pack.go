@@ -72,6 +72,9 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 	if len(p.asks) == 1 {
 		return p.enough(p.greedy(bins, []int{0}))
 	}
+	if len(first) == len(nodes) && !p.enoughFree(bins) {
+		return nil
+	}
 	if len(first) < len(nodes) {
 		if s := p.tryOrders(bins); s != nil && s.total == wanted(p.asks) {
 			return s
@@ -86,6 +89,32 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 		best = s
 	}
 	return best
+}
+
+// enoughFree reports whether all bins together have what the least of every ask takes; if not there is no seating.
+func (p *gangPacker) enoughFree(bins []packBin) bool {
+	var want, free [orbit.Dimensions + 1]float64
+	for i := range p.asks {
+		least, spec := float64(p.asks[i].least), p.asks[i].spec
+		for d, v := range spec.Envelope.Reservation {
+			want[d] += least * float64(v)
+		}
+		want[orbit.Dimensions] += least * float64(spec.Devices.Count*spec.Devices.Milli)
+	}
+	for i := range bins {
+		for d, v := range bins[i].room.free {
+			free[d] += float64(max(v, 0))
+		}
+		for _, milli := range bins[i].room.devices {
+			free[orbit.Dimensions] += float64(max(milli, 0))
+		}
+	}
+	for d := range want {
+		if want[d] > free[d]*(1+1e-9) { // by more than the sums can be off
+			return false
+		}
+	}
+	return true
 }
 
 // enough returns the seating if it has the least that is asked for, else nil.
