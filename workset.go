@@ -137,9 +137,9 @@ func (w *workset) peers(spec *Spec) *peers {
 	if spec.Near.Group == "" {
 		return nil
 	}
-	p := &peers{near: spec.Near, domains: map[string]bool{}}
+	p, limit := &peers{near: spec.Near, domains: map[string]bool{}}, w.view.state.Limits().IDBytes
 	for n := range w.view.state.GroupNodes(spec.Near.Group) {
-		if domain := n.Node.Labels[spec.Near.Level]; domain != "" {
+		if domain := n.Node.Labels[spec.Near.Level]; domain != "" && len(domain) <= limit { // else no bet can name it
 			p.domains[domain] = true
 		}
 	}

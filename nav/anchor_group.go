@@ -65,7 +65,7 @@ func anchorDomainOf(state *orbit.State, n *orbit.Node, level string) string {
 func inDomains(state *orbit.State, group, level string) map[string]bool {
 	in := map[string]bool{}
 	for n := range state.GroupNodes(group) {
-		if name := n.Node.Labels[level]; name != "" {
+		if name := anchorDomainOf(state, n.Node, level); name != "" {
 			in[name] = true
 		}
 	}

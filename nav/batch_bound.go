@@ -80,8 +80,8 @@ type classGroup struct {
 
 // groups puts classes together that want about the same of the same nodes, so that there are not too many.
 func (m *market) groups() []classGroup {
-	out := m.groupsOf(math.MaxInt)
-	for keep := 6; len(out) > maxGroups && keep >= -1; keep-- {
+	out, most := m.groupsOf(math.MaxInt), max(1, min(maxGroups, maxColumns/max(1, len(m.kinds))))
+	for keep := 6; len(out) > most && keep >= -1; keep-- {
 		out = m.groupsOf(keep)
 	}
 	return out

@@ -46,7 +46,7 @@ type Gang struct {
 	// Plans a gang waits, while capsules come and go, until room is held for it; default 5, negative: none is
 	// ever held.
 	HoldAfter int
-	// How long room is held that does not grow; default 30 s.
+	// How long room is held that does not grow; default 30 s, negative: none is ever held.
 	HoldFor time.Duration
 	// Steps of exact search for one gang in one plan; default 20,000, negative: none. All gangs of a plan
 	// together take at most 50 times that.
@@ -73,7 +73,9 @@ type gangPass struct {
 	holds map[orbit.GangID][]orbit.Hold
 	// A gang that room may be held for has been found in this plan.
 	holderIn bool
-	budget   stepBudget
+	// Gangs for which this plan has looked in vain for where to hold room.
+	vain   int
+	budget stepBudget
 	// Steps left to the whole plan.
 	left int
 	// For the notes.
@@ -135,6 +137,9 @@ func (r *gangPass) all(gangs []*muster) error {
 // one plans a gang. An error is that of the context.
 func (r *gangPass) one(m *muster) error {
 	if m.fault != nil {
+		if len(r.holds[m.id]) > 0 {
+			r.giveUp(m.id, r.waits[m.id])
+		}
 		r.unplaced(m, m.fault)
 		return r.ctx.Err()
 	}

@@ -88,7 +88,7 @@ func ends(holds []orbit.Hold) time.Time {
 // mayHold reports whether room may be held for a gang in this plan: it has waited long enough or has some
 // already, and no gang before it has that right.
 func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
-	if r.HoldAfter < 0 || !m.fresh() || w == nil || r.holderIn {
+	if r.HoldAfter < 0 || r.HoldFor < 0 || !m.fresh() || w == nil || r.holderIn || r.vain == mostVain {
 		return false
 	}
 	if len(r.holds[m.id]) == 0 && w.plans < cmp.Or(r.HoldAfter, 5)<<w.lapses {
@@ -103,6 +103,9 @@ func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
 	return true
 }
 
+// mostVain is for how many gangs that fit nowhere a plan looks where to hold room; it is the turn of others in the next.
+const mostVain = 8
+
 // hold keeps room for a gang that found none, grows what is kept, or gives it up.
 func (r *gangPass) hold(m *muster, w *gangWait) {
 	holds := r.holds[m.id]
@@ -116,22 +119,42 @@ func (r *gangPass) hold(m *muster, w *gangWait) {
 		}
 		return
 	}
-	r.holderIn = true
+	fit, hopeless := r.keep(m, holds)
+	if fit == nil || fit.total == 0 {
+		switch {
+		case len(holds) > 0:
+			r.giveUp(m.id, w)
+		case hopeless: // it fits nowhere even if all is free: others may hold, and it need not look again soon
+			r.vain++
+			w.lapse()
+		}
+		return
+	}
 	if r.holder != "" && r.holder != m.id {
 		r.giveUp(r.holder, r.waits[r.holder])
 	}
-	fit := r.keep(m, holds)
-	drained := r.drained(holds)
+	r.holderIn = true
+	fit.trim(min(r.limits.Commitments-len(holds), r.limits.Commitments/2))
 	switch {
-	case fit == nil || fit.total == 0:
-		if len(holds) > 0 {
-			r.giveUp(m.id, w)
-		}
-	case fit.total > heldMembers(holds):
+	case fit.substantial() > heldMembers(holds):
 		r.renew(m, w, fit, holds, r.view.Now().Add(cmp.Or(r.HoldFor, 30*time.Second)))
-	case drained:
+	case r.drained(holds):
 		r.renew(m, w, fit, holds, ends(holds))
 	}
+	if r.holder != m.id && len(holds) == 0 { // nothing of it can be held
+		r.holderIn = false
+		w.lapse()
+	}
+}
+
+// substantial counts the seats of members that take anything, which alone can be held.
+func (f *gangFit) substantial() (n int) {
+	for _, s := range f.seats {
+		if spec := f.asks[s.ask].spec; spec.Envelope.Reservation != (orbit.Resources{}) || s.devices != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // giveUp releases what is held for a gang, which then waits like any other.
@@ -160,8 +183,9 @@ func (r *gangPass) drained(holds []orbit.Hold) bool {
 
 // keep chooses where room is held and for which members: in the domain where it is already, if the gang can still
 // come to fit there; else, on the first level where it can in some domain, in the one of those where most fits
-// now. Nil if there is none that is free of gangs that come first.
-func (r *gangPass) keep(m *muster, holds []orbit.Hold) *gangFit {
+// now. Nil if there is none that is free of gangs that come first. Hopeless says that the gang
+// would fit nowhere even if nothing ran.
+func (r *gangPass) keep(m *muster, holds []orbit.Hold) (fit *gangFit, hopeless bool) {
 	undo := r.books.lend(holds)
 	defer undo()
 	p := r.packer(m)
@@ -173,20 +197,22 @@ func (r *gangPass) keep(m *muster, holds []orbit.Hold) *gangFit {
 	for _, t := range levels {
 		if d := r.heldIn(t, holds); d >= 0 && p.couldTake(t.domains[d].nodes) {
 			if blocked(t.domains[d].nodes) {
-				return nil
+				return nil, false
 			}
-			return p.some(t, d)
+			return p.some(t, d), false
 		}
 	}
 	if len(holds) > 0 {
-		return nil
+		return nil, false
 	}
+	hopeless = true
 	for _, t := range levels {
-		if fit := p.mostPromising(t, blocked); fit != nil {
-			return fit
+		fit, none := p.mostPromising(t, blocked)
+		if hopeless = hopeless && none; fit != nil {
+			return fit, false
 		}
 	}
-	return nil
+	return nil, hopeless
 }
 
 // heldIn returns the domain of a level that all holds are in, -1 if there is none.
@@ -217,14 +243,21 @@ func (p *gangPacker) some(t *domainTable, d int32) *gangFit {
 }
 
 // mostPromising returns the most that can be held in one domain of a level that could come to take the gang.
-func (p *gangPacker) mostPromising(t *domainTable, blocked func([]int32) bool) (best *gangFit) {
+// Hopeless says that none could; one that has nothing free now, or is blocked, counts as if it could.
+func (p *gangPacker) mostPromising(t *domainTable, blocked func([]int32) bool) (best *gangFit, hopeless bool) {
+	hopeless = true
 	list := candidates(t, p.asks, func(*memberAsk) int { return 0 })
 	tried := 0
 	inOrder(list, t.fuller, func(c candidate) bool {
 		if c.upper == 0 || best != nil && c.upper <= int64(best.total) || tried == fewNodes || p.steps.ctx.Err() != nil {
+			hopeless = false
 			return true
 		}
-		if nodes := t.domains[c.number].nodes; !blocked(nodes) && p.couldTake(nodes) {
+		nodes := t.domains[c.number].nodes
+		if blocked(nodes) {
+			hopeless = false
+		} else if p.couldTake(nodes) {
+			hopeless = false
 			tried++
 			if fit := p.some(t, c.number); fit != nil && (best == nil || fit.total > best.total) {
 				best = fit
@@ -232,7 +265,7 @@ func (p *gangPacker) mostPromising(t *domainTable, blocked func([]int32) bool) (
 		}
 		return false
 	})
-	return best
+	return best, hopeless
 }
 
 // first returns what tells whether among nodes there are some that a gang before this one holds, or will: those of
@@ -263,9 +296,6 @@ func (r *gangPass) first(m *muster) func(nodes []int32) bool {
 
 // renew holds the room of a seating instead of what is held so far, in one proposal.
 func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hold, until time.Time) {
-	if !fit.trim(min(r.limits.Commitments-len(holds), r.limits.Commitments/2)) || fit.total == 0 {
-		return
-	}
 	p := orbit.Proposal{View: r.view.Revision(), If: r.books.bets(fit, holds)}
 	for i := range holds {
 		p.Do = append(p.Do, orbit.Release{Hold: holds[i].ID})
@@ -273,6 +303,9 @@ func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hol
 	made, members := r.books.merge(fit)
 	for i := range made {
 		made[i].ID = holdID(m.id, r.view.Revision(), i, members[i])
+		if len(made[i].ID) > r.limits.IDBytes {
+			return // on this ledger nothing can be held
+		}
 		made[i].For, made[i].Ends = string(m.id), until
 		p.Do = append(p.Do, made[i])
 	}
@@ -291,16 +324,20 @@ func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hol
 func (b *gangBooks) merge(fit *gangFit) (out []orbit.Hold, members []int) {
 	seats := slices.Clone(fit.seats)
 	slices.SortStableFunc(seats, func(x, y seat) int { return cmp.Compare(b.id(x.node), b.id(y.node)) })
+	begun := 0 // holds on the node that seats are at begin here
 	for _, s := range seats {
 		spec := fit.asks[s.ask].spec
 		if spec.Envelope.Reservation == (orbit.Resources{}) && s.devices == 0 {
 			continue // nothing to hold
 		}
-		at := slices.IndexFunc(out, func(h orbit.Hold) bool {
+		if begun < len(out) && out[begun].Node != b.id(s.node) {
+			begun = len(out)
+		}
+		at := slices.IndexFunc(out[begun:], func(h orbit.Hold) bool {
 			apart := h.Milli == spec.Devices.Milli && h.Devices&s.devices == 0
-			return h.Node == b.id(s.node) && (s.devices == 0 || h.Devices == 0 || apart)
+			return s.devices == 0 || h.Devices == 0 || apart
 		})
-		if at < 0 {
+		if at += begun; at < begun {
 			at = len(out)
 			out, members = append(out, orbit.Hold{Node: b.id(s.node)}), append(members, 0)
 		}

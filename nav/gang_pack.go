@@ -72,6 +72,9 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 	if len(p.asks) == 1 {
 		return p.enough(p.greedy(bins, []int{0}))
 	}
+	if len(first) == len(nodes) && !p.enoughFree(bins) {
+		return nil
+	}
 	if len(first) < len(nodes) {
 		if s := p.tryOrders(bins); s != nil && s.total == wanted(p.asks) {
 			return s
@@ -86,6 +89,32 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 		best = s
 	}
 	return best
+}
+
+// enoughFree reports whether all bins together have what the least of every ask takes; if not there is no seating.
+func (p *gangPacker) enoughFree(bins []packBin) bool {
+	var want, free [orbit.Dimensions + 1]float64
+	for i := range p.asks {
+		least, spec := float64(p.asks[i].least), p.asks[i].spec
+		for d, v := range spec.Envelope.Reservation {
+			want[d] += least * float64(v)
+		}
+		want[orbit.Dimensions] += least * float64(spec.Devices.Count*spec.Devices.Milli)
+	}
+	for i := range bins {
+		for d, v := range bins[i].room.free {
+			free[d] += float64(max(v, 0))
+		}
+		for _, milli := range bins[i].room.devices {
+			free[orbit.Dimensions] += float64(max(milli, 0))
+		}
+	}
+	for d := range want {
+		if want[d] > free[d]*(1+1e-9) { // by more than the sums can be off
+			return false
+		}
+	}
+	return true
 }
 
 // enough returns the seating if it has the least that is asked for, else nil.
@@ -238,23 +267,40 @@ func (p *gangPacker) fill(s *seating, bins []packBin, a, n int) {
 			n -= p.put(s, &bins[i], a, n)
 		}
 	}
-	for n > 0 {
-		best, most := -1, 0
-		for i := range bins {
-			if !bins[i].idle {
-				continue
-			}
-			fits := p.room(&bins[i], a)
-			if best < 0 && fits > 0 || most < n && fits > most || fits >= n && fits < most {
-				best, most = i, fits
-			}
-		}
-		if best < 0 {
-			return
-		}
-		n -= p.put(s, &bins[best], a, n)
-		bins[best].idle = false
+	for _, i := range p.idleOrder(bins, a, n) {
+		n -= p.put(s, &bins[i], a, n)
+		bins[i].idle = false
 	}
+}
+
+// idleOrder returns the idle bins to fill with n members of an ask: those that take most, one after another, and last
+// the tightest that takes all that are then left. Among alike the first comes first.
+func (p *gangPacker) idleOrder(bins []packBin, a, n int) (order []int) {
+	if n == 0 {
+		return nil
+	}
+	type idleBin struct{ at, fits int }
+	var idle []idleBin
+	for i := range bins {
+		if !bins[i].idle {
+			continue
+		}
+		if fits := p.room(&bins[i], a); fits > 0 {
+			idle = append(idle, idleBin{i, fits})
+		}
+	}
+	slices.SortStableFunc(idle, func(x, y idleBin) int { return cmp.Compare(y.fits, x.fits) })
+	for k := 0; k < len(idle) && n > 0; k++ {
+		if idle[k].fits >= n { // one of these is the last
+			for next := k + 1; next < len(idle) && idle[next].fits >= n; next++ {
+				if idle[next].fits < idle[k].fits {
+					k = next
+				}
+			}
+		}
+		order, n = append(order, idle[k].at), n-idle[k].fits
+	}
+	return order
 }
 
 // room returns how many members of an ask fit in a bin now.

@@ -125,6 +125,17 @@ func (b *gangBooks) lend(holds []orbit.Hold) (undo func()) {
 		for k, i := range nodes {
 			b.set(i, was[k].nodeRoom, was[k].reserved)
 		}
+		b.settle()
+	}
+}
+
+// settle makes the counts of shapes those of the books again after something has been tried. Otherwise what was lent
+// to one gang would not count as gained when it comes free for others.
+func (b *gangBooks) settle() {
+	for _, s := range b.shapes { // in any order
+		if s.used >= b.began {
+			s.sync(b)
+		}
 	}
 }
 

@@ -1,0 +1,33 @@
+package navtest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/navtest"
+)
+
+// Odd configurations of the ready navigators keep every rule too.
+func TestOddConfigurations(t *testing.T) {
+	for name, factory := range map[string]func() orbit.Navigator{
+		"gang/no-holds":        func() orbit.Navigator { return &nav.Gang{HoldAfter: -1} },
+		"gang/no-search":       func() orbit.Navigator { return &nav.Gang{HoldAfter: 1, Search: -1} },
+		"gang/one-step":        func() orbit.Navigator { return &nav.Gang{HoldAfter: 1, Search: 1} },
+		"gang/past-holds":      func() orbit.Navigator { return &nav.Gang{HoldAfter: 1, HoldFor: -time.Second} },
+		"anchor/gang":          func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Gang{HoldAfter: 1}} },
+		"anchor/gang/alone":    func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Gang{HoldAfter: 1}, SelfMatch: true} },
+		"anchor/batch/alone":   func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Batch{}, SelfMatch: true} },
+		"anchor/no-holds":      func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}, HoldFor: -1, SelfMatch: true} },
+		"batch/sampled":        func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Sampled{Seed: 7, Enough: 4}} },
+		"batch/sampled-memory": func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Sampled{Seed: 7, Enough: 4, Remember: 8}} },
+		"batch/indexed-seed":   func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Indexed{Seed: 3}} },
+		"batch/spread":         func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Indexed{Score: orbit.SpreadScore{}}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := navtest.Suite{Worlds: worlds}
+			s.Run(t, factory)
+		})
+	}
+}
