@@ -1,0 +1,63 @@
+package nav
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+// A table says of every node what a map says, whatever moves.
+func TestDomainTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var table domainTable
+		model := map[int32]string{}
+		for range rapid.IntRange(1, 60).Draw(t, "moves") {
+			node := rapid.Int32Range(0, 9).Draw(t, "node")
+			name := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "name")
+			require.Equal(t, model[node] != name, table.put(node, name, name != ""))
+			model[node] = name
+		}
+		want, got := map[string][]int32{}, map[string][]int32{}
+		for i := range int32(10) {
+			if name := model[i]; name != "" {
+				want[name] = append(want[name], i)
+				require.Equal(t, name, table.domains[table.of[i]].name)
+			}
+		}
+		for _, d := range table.domains {
+			if len(d.nodes) > 0 {
+				got[d.name] = d.nodes
+			}
+		}
+		require.Len(t, got, len(want))
+		require.Equal(t, len(want), table.live)
+		for name := range want {
+			require.ElementsMatch(t, want[name], got[name])
+		}
+	})
+}
+
+// A table whose domains have mostly lost their nodes is to be made anew, one with a domain a node is not.
+func TestDomainTableIsSparse(t *testing.T) {
+	var table domainTable
+	for i := range 200 {
+		table.put(int32(i), fmt.Sprint("d", i), true)
+	}
+	require.False(t, table.sparse())
+	for i := range 150 {
+		table.put(int32(i), "", false)
+	}
+	require.True(t, table.sparse())
+}
+
+// Where capacity has shrunk below what is used there is nothing, not less.
+func TestMeasureOfAShrunkNode(t *testing.T) {
+	room := nodeRoom{free: orbit.Resources{orbit.CPU: -5, orbit.Memory: 7}}
+	copy(room.devices[:], []int32{300, -100, 400})
+	free := room.measure(&orbit.Node{Devices: orbit.Devices{Count: 2}})
+	require.Equal(t, quantities{orbit.Memory: 7, devicesDim: 300}, free)
+}
