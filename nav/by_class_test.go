@@ -1,6 +1,7 @@
 package nav
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,8 @@ func TestByClass(t *testing.T) {
 				}
 			}
 		}
-		got := byClass(pending)
+		got, same := byClass(pending)
+		require.Equal(t, slices.Equal(want, pending), same)
 		require.Len(t, got, len(want))
 		for i := range want {
 			require.Same(t, want[i], got[i])

@@ -30,8 +30,11 @@ import (
 
 // Services is the navigator for latency-sensitive and best-effort capsules: greedy feasibility plus scoring,
 // one capsule at a time, highest priority first, reserving as it goes so that it never oversubscribes by
-// itself. Of one priority it plans class by class, as they come first in the pass: a class that is gone on with
-// costs a fraction of one that is begun. The zero value spreads ([orbit.SpreadScore]) over all nodes.
+// itself. The zero value spreads ([orbit.SpreadScore]) over all nodes.
+//
+// Of one priority it plans class by class, as they come first in the pass: a class that is gone on with costs a
+// fraction of one that is begun. Where there is not room for all of a pass, who came first matters; then it plans again,
+// in order of submission.
 //
 // A capsule that must be near a group of which nothing is placed waits. If that is its own group, and all of the
 // group wait like it, they wait for ever: put the Services in an [Anchor]. Members of gangs are not placed,
@@ -39,6 +42,8 @@ import (
 type Services struct {
 	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Indexed].
 	Placement orbit.PlacementEngine
+	// InOrder plans in order of submission even where there is room for all.
+	InOrder bool
 }
 
 // Claims reports whether the class is LatencySensitive or BestEffort.
@@ -56,20 +61,34 @@ func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.
 		s.Placement = &orbit.Indexed{}
 	}
 	s.Placement.Sync(view)
-	plan, err := greedy(ctx, s.Placement, pending)
+	plan, err := s.plan(ctx, pending)
 	if n, ok := s.Placement.(noter); ok {
 		plan.Notes = n.Notes()
 	}
 	return plan, err
 }
 
-// greedy places class by class, and in a class capsule by capsule. When ctx ends it returns what it has so far, and
-// the context's error.
+// plan plans class by class, and again in order of submission if that has left something out and may have left out
+// something else than it should.
+func (s *Services) plan(ctx context.Context, pending []*orbit.Capsule) (orbit.Plan, error) {
+	if s.InOrder {
+		return greedy(ctx, s.Placement, pending)
+	}
+	sorted, same := byClass(pending)
+	mark := s.Placement.Mark()
+	plan, err := greedy(ctx, s.Placement, sorted)
+	if err != nil || same || len(plan.Unplaced) == 0 {
+		return plan, err
+	}
+	s.Placement.Rollback(mark)
+	return greedy(ctx, s.Placement, pending)
+}
+
+// greedy places capsule by capsule. When ctx ends it returns what it has so far, and the context's error.
 func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
-	var full *orbit.Spec
-	var why error
-	for _, c := range byClass(pending) {
+	full := map[*orbit.Spec]error{}
+	for _, c := range pending {
 		if c.Gang != "" {
 			plan.Unplaced = append(plan.Unplaced, leftToItsGang(c))
 			continue
@@ -77,13 +96,15 @@ func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orb
 		if err := ctx.Err(); err != nil {
 			return plan, err
 		}
-		if c.Spec != full {
+		why := full[c.Spec]
+		if why == nil {
 			choice, err := placement.Best(c.Spec)
 			if err == nil {
 				plan.Proposals = append(plan.Proposals, placement.Reserve(c, choice))
 				continue
 			}
-			full, why = c.Spec, err
+			why = err
+			full[c.Spec] = why
 		}
 		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 	}
@@ -98,8 +119,8 @@ func leftToItsGang(c *orbit.Capsule) orbit.Unplaced {
 
 // byClass puts the capsules of a class together, where the first of them is; in a class they keep their order. To go
 // on with a class is much cheaper for a placement engine than to begin with another one. Priorities stay in order:
-// they are part of the spec.
-func byClass(pending []*orbit.Capsule) []*orbit.Capsule {
+// they are part of the spec. It also reports whether that is the order in which they were.
+func byClass(pending []*orbit.Capsule) (sorted []*orbit.Capsule, same bool) {
 	number := make(map[*orbit.Spec]int, len(pending))
 	ends := make([]int, 0, len(pending)) // how many there are of each class, then where its capsules end
 	for _, c := range pending {
@@ -114,11 +135,12 @@ func byClass(pending []*orbit.Capsule) []*orbit.Capsule {
 	for k := 1; k < len(ends); k++ {
 		ends[k] += ends[k-1]
 	}
-	out := make([]*orbit.Capsule, len(pending))
-	for _, c := range slices.Backward(pending) {
+	sorted, same = make([]*orbit.Capsule, len(pending)), true
+	for i, c := range slices.Backward(pending) {
 		k := number[c.Spec]
 		ends[k]--
-		out[ends[k]] = c
+		sorted[ends[k]] = c
+		same = same && ends[k] == i
 	}
-	return out
+	return sorted, same
 }

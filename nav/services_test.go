@@ -74,6 +74,35 @@ func TestServicesNeverOversubscribes(t *testing.T) {
 	})
 }
 
+// Where there is not room for all of a pass, those that came first are placed, as if it had planned in order all along;
+// where there is, all are.
+func TestServicesLeavesOutTheLast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ordered, byClass := &orbit.MemoryLedger{}, &orbit.MemoryLedger{}
+		var do []orbit.Commitment
+		for i, cpu := range rapid.SliceOfN(rapid.Int64Range(1, 10), 1, 5).Draw(t, "capacities") {
+			do = append(do, node(fmt.Sprint("n", i), cpu))
+		}
+		sizes := rapid.SliceOfN(rapid.Int64Range(1, 4), 0, 20).Draw(t, "sizes")
+		for i, cpu := range sizes {
+			do = append(do, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: spec(cpu, 0)})
+		}
+		commit(t, ordered, do...)
+		commit(t, byClass, do...)
+		first := (&orbit.Engine{Ledger: ordered, Navigator: &nav.Services{InOrder: true}}).Pass(context.Background())
+		second := (&orbit.Engine{Ledger: byClass, Navigator: &nav.Services{}}).Pass(context.Background())
+		if len(second.Unplaced) == 0 {
+			require.Equal(t, len(sizes), second.Committed)
+			return
+		}
+		require.Equal(t, len(first.Unplaced), len(second.Unplaced))
+		for i := range sizes {
+			id := orbit.CapsuleID(fmt.Sprint("c", i))
+			require.Equal(t, snapshot(t, ordered).Capsule(id).Node, snapshot(t, byClass).Capsule(id).Node, "%s", id)
+		}
+	})
+}
+
 // Highest priority first: when there is not enough for all, those below go without.
 func TestServicesServesPriorityFirst(t *testing.T) {
 	l := &orbit.MemoryLedger{}

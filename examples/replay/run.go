@@ -25,7 +25,7 @@ func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, placem
 	engine := &orbit.Engine{
 		Name: "replay", Ledger: ledger, MaxPlan: len(arrivals),
 		ParkFor:   1, // nanosecond: every capsule gets its try, though others of its class have not fitted
-		Navigator: &nav.Services{Placement: placement},
+		Navigator: &nav.Services{Placement: placement, InOrder: true},
 	}
 	capacity := float64(sim.DeviceCapacity(nodes))
 	out, arrived, allocated := curve{0}, 0.0, 0.0
