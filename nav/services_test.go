@@ -95,7 +95,7 @@ func TestServicesLeavesOutTheLast(t *testing.T) {
 			require.Equal(t, len(sizes), second.Committed)
 			return
 		}
-		require.Equal(t, len(first.Unplaced), len(second.Unplaced))
+		require.Len(t, second.Unplaced, len(first.Unplaced))
 		for i := range sizes {
 			id := orbit.CapsuleID(fmt.Sprint("c", i))
 			require.Equal(t, snapshot(t, ordered).Capsule(id).Node, snapshot(t, byClass).Capsule(id).Node, "%s", id)
