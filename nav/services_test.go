@@ -103,6 +103,28 @@ func TestServicesLeavesOutTheLast(t *testing.T) {
 	})
 }
 
+// With room for all, the order is class by class, or that of submission if so asked for.
+func TestServicesInOrder(t *testing.T) {
+	for inOrder, want := range map[bool][]orbit.CapsuleID{false: {"1", "3", "2"}, true: {"1", "2", "3"}} {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, node("n", 10))
+		for i, id := range []orbit.CapsuleID{"1", "2", "3"} {
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(int64(1+i%2), 0)})
+		}
+		e := orbit.Engine{Ledger: l, Navigator: &nav.Services{InOrder: inOrder}}
+		require.Equal(t, 3, e.Pass(t.Context()).Committed)
+		changes, err := l.Changes(t.Context(), 0)
+		require.NoError(t, err)
+		var got []orbit.CapsuleID
+		for _, c := range changes {
+			if place, ok := c.Do.(orbit.Place); ok {
+				got = append(got, place.Capsule)
+			}
+		}
+		assert.Equal(t, want, got)
+	}
+}
+
 // Highest priority first: when there is not enough for all, those below go without.
 func TestServicesServesPriorityFirst(t *testing.T) {
 	l := &orbit.MemoryLedger{}
