@@ -26,7 +26,8 @@ import (
 //     first. Try up to three orders, until one comes within half a percent of the bound, and keep the best.
 //
 // The last two look at every node, as finding out why something does not fit does. Levels of few capsules, for which
-// that would cost more than placing them, go smallest first instead. Nothing that fits is left out: what a plan has
+// that would cost more than placing them, keep what the first order has placed, or go smallest first if there cannot be
+// room for all. Nothing that fits is left out: what a plan has
 // no place for fits nowhere beside what it does place, which is what an [orbit.NoFit] says of it. Each capsule is a
 // proposal of its own, so that a conflict costs one placement.
 //
@@ -36,7 +37,7 @@ import (
 //	placed   those that the plan has a place for
 //	bound    an upper bound on how many of them fit on the nodes as the view shows them, in whatever order
 //	gap      the part of the bound that is not reached, from 0 to 1
-//	tried    orders in which levels were packed
+//	tried    packings that were made, one to restore the best included
 //
 // and then what the placement engine notes. They are about one plan: the capsules of a class that the engine has
 // parked are not handed over again, and not in pending. Where gap is 0 and not all are placed, no packing places

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -40,7 +41,7 @@ import (
 //	gangs.topped_up   running gangs that got more members
 //	gangs.waiting     gangs of which nothing was placed in this plan, diagnosed instead
 //	holds.made        holds made
-//	holds.released    holds given up, or placed into
+//	holds.released    holds given up, replaced, or placed into
 //	search.steps      steps of exact search
 type Gang struct {
 	// Plans a gang waits, while capsules come and go, until room is held for it; default 5, negative: none is
@@ -92,7 +93,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	g.books.sync(view)
 	g.forget(r.state)
 	r.holds = gangHolds(r.state, view.Now())
-	r.left = 50 * g.stepsEach()
+	r.left = 50 * min(g.stepsEach(), math.MaxInt/50)
 	gangs, stray := g.muster(r.state, pending)
 	for _, c := range stray {
 		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
@@ -238,11 +239,7 @@ func (r *gangPass) try(m *muster, levels []*domainTable, holds []orbit.Hold) (*g
 
 // explain says why a gang has no place.
 func (r *gangPass) explain(p *gangPacker, m *muster, levels []*domainTable, limit int) error {
-	least := 0
-	for i := range p.asks {
-		least += p.asks[i].least
-	}
-	if least > limit {
+	if least := leastOf(p.asks); least > limit {
 		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, limit)
 	}
 	return p.diagnose(m, levels)
@@ -270,16 +267,23 @@ func (r *gangPass) placedBy(m *muster, fit *gangFit) {
 			seated[c.ID] = true
 		}
 	}
-	where := "anywhere"
-	if fit.level != "" {
-		where = plain(fit.level) + " " + plain(fit.domain)
-	}
-	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s has no room for more", m.id, fit.total, m.total, where)
+	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s", m.id, fit.total, m.total, fit.noMore())
 	for _, c := range m.handed {
 		if !seated[c.ID] {
 			r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 		}
 	}
+}
+
+// noMore says why more members have no seat.
+func (f *gangFit) noMore() string {
+	switch {
+	case f.trimmed:
+		return "this ledger takes no more in one proposal"
+	case f.level == "":
+		return "no room was found for more"
+	}
+	return "no room was found for more in " + plain(f.level) + " " + plain(f.domain)
 }
 
 // unplaced reports all members that were handed over.

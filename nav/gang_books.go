@@ -116,22 +116,16 @@ func (b *gangBooks) rate(i int32) {
 		return
 	}
 	whole := bareRoom(n.state.Node)
-	sum, kinds, idle := 0.0, 0, n.state.Capsules == 0 && !n.reserved
-	for d, capacity := range whole.free {
-		if idle = idle && capacity == n.free[d]; capacity > 0 {
-			sum += float64(n.free[d]) / float64(capacity)
+	free, all := n.measure(n.state.Node), whole.measure(n.state.Node)
+	sum, kinds := 0.0, 0
+	for d := range all {
+		if all[d] > 0 {
+			sum += float64(free[d]) / float64(all[d])
 			kinds++
 		}
 	}
-	free, devices := 0, 0
-	for d, milli := range whole.devices {
-		free, devices = free+int(n.devices[d]), devices+int(milli)
-	}
-	if idle = idle && free == devices; devices > 0 {
-		sum += float64(free) / float64(devices)
-		kinds++
-	}
-	if n.idle, b.ranks[i] = idle, sum/float64(max(1, kinds)); idle {
+	b.ranks[i] = sum / float64(max(1, kinds))
+	if n.idle = n.state.Capsules == 0 && !n.reserved && free == all; n.idle {
 		b.ranks[i] = 2
 	}
 }

@@ -13,6 +13,13 @@ type gangFit struct {
 	level, domain string
 	// How much room there was in the domain before, as in slack.
 	slack float64
+	// Fewer members have seats than there is room for: a proposal takes no more.
+	trimmed bool
+}
+
+// fit is a seating in a domain of the level.
+func (t *domainTable) fit(p *gangPacker, s *seating, c *candidate) *gangFit {
+	return &gangFit{seating: s, asks: p.asks, level: t.level, domain: t.domains[c.number].name, slack: c.slack}
 }
 
 // candidate is a domain that may take members.
@@ -105,18 +112,27 @@ func sink(list []candidate, i int, order func(a, b *candidate) int) {
 	}
 }
 
+// atLeast returns a packer for the same members with another least of every ask.
+func (p *gangPacker) atLeast(least func(*memberAsk) int) *gangPacker {
+	q := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+	for a := range q.asks {
+		q.asks[a].least = least(&q.asks[a])
+	}
+	return q
+}
+
+// none asks for no least.
+func none(*memberAsk) int { return 0 }
+
 // whole returns the tightest domain of a level that takes all members, nil if none does.
 func (p *gangPacker) whole(t *domainTable) (best *gangFit) {
-	all := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
-	for a := range all.asks {
-		all.asks[a].least = all.asks[a].want
-	}
+	all := p.atLeast(func(a *memberAsk) int { return a.want })
 	list := candidates(t, all.asks, func(a *memberAsk) int { return a.want })
 	inOrder(list, t.tighter, func(c candidate) bool {
 		if s := all.pack(t.domains[c.number].nodes); s != nil {
-			best = &gangFit{s, p.asks, t.level, t.domains[c.number].name, c.slack}
+			best = t.fit(p, s, &c)
 		}
-		return best != nil
+		return best != nil || p.steps.ctx.Err() != nil
 	})
 	return best
 }
@@ -136,7 +152,7 @@ func (p *gangPacker) most(t *domainTable) (best *gangFit) {
 		}
 		s := p.pack(t.domains[c.number].nodes)
 		if s != nil && (best == nil || s.total > best.total || s.total == best.total && t.tighter(&c, &bestAt) < 0) {
-			best, bestAt = &gangFit{s, p.asks, t.level, t.domains[c.number].name, c.slack}, c
+			best, bestAt = t.fit(p, s, &c), c
 		}
 		return false
 	})
@@ -180,6 +196,7 @@ func (f *gangFit) trim(most int) bool {
 		})
 		f.placed[a] -= spare
 		f.total -= spare
+		f.trimmed = f.trimmed || spare > 0
 	}
 	return f.total <= most
 }

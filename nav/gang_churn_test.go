@@ -127,7 +127,7 @@ func TestGangRolesAlikeGetTheirMinimum(t *testing.T) {
 	require.Empty(t, round.Errors)
 	assert.Equal(t, []int{1, 2}, snapshot(t, l).Gang("g").Placed)
 	require.Len(t, round.Unplaced, 2)
-	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": 3 of 5 waiting members are placed, rack r has no room for more`)
+	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": 3 of 5 waiting members are placed, no room was found for more in rack r`)
 }
 
 // What a wider level adds to a top-up is more than what the narrower one has taken already.

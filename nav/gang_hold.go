@@ -18,8 +18,8 @@ import (
 //   - At most one gang of a navigator has room held for it: the first in order of those that have waited for
 //     HoldAfter plans. Whoever else has some gives it up.
 //   - It is held in one domain, one whose whole capacity takes the gang, and there for as many members as fit.
-//     It only ever grows, and its end moves only when it does, so a gang of n members holds for n times HoldFor
-//     at most. A gang whose holds have ended in vain waits twice as many plans as before until it may have some again,
+//     It only ever grows, but for what is on a node that drains, and its end moves only when it does, so a gang of n
+//     members holds for n times HoldFor at most, unless nodes drain. A gang whose holds have ended in vain waits twice as many plans as before until it may have some again,
 //     while others may have theirs.
 //   - Where it stands in the way of a gang before it, of whatever navigator, it is given up. Two gangs that each
 //     hold half of what the other needs are ordered, so one of them goes on.
@@ -88,10 +88,10 @@ func ends(holds []orbit.Hold) time.Time {
 // mayHold reports whether room may be held for a gang in this plan: it has waited long enough or has some
 // already, and no gang before it has that right.
 func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
-	if r.HoldAfter < 0 || r.HoldFor < 0 || !m.fresh() || w == nil || r.holderIn || r.vain == mostVain {
+	if r.HoldAfter < 0 || r.HoldFor < 0 || !m.fresh() || w == nil || r.holderIn {
 		return false
 	}
-	if len(r.holds[m.id]) == 0 && w.plans < cmp.Or(r.HoldAfter, 5)<<w.lapses {
+	if len(r.holds[m.id]) == 0 && (r.vain == mostVain || w.plans>>w.lapses < cmp.Or(r.HoldAfter, 5)) {
 		return false
 	}
 	if other := r.holder; other != "" && other != m.id {
@@ -119,12 +119,14 @@ func (r *gangPass) hold(m *muster, w *gangWait) {
 		}
 		return
 	}
-	fit, hopeless := r.keep(m, holds)
+	fit, verdict := r.keep(m, holds)
 	if fit == nil || fit.total == 0 {
 		switch {
+		case verdict == undecided && len(holds) > 0: // it may yet be of use
+			r.holderIn = true
 		case len(holds) > 0:
 			r.giveUp(m.id, w)
-		case hopeless: // it fits nowhere even if all is free: others may hold, and it need not look again soon
+		case verdict != possible: // others may hold, and it need not look again soon
 			r.vain++
 			w.lapse()
 		}
@@ -134,7 +136,7 @@ func (r *gangPass) hold(m *muster, w *gangWait) {
 		r.giveUp(r.holder, r.waits[r.holder])
 	}
 	r.holderIn = true
-	fit.trim(min(r.limits.Commitments-len(holds), r.limits.Commitments/2))
+	fit.trim(r.limits.Commitments - max(len(holds), leastOf(m.asks(&r.books)))) // its places and releases are one proposal
 	switch {
 	case fit.substantial() > heldMembers(holds):
 		r.renew(m, w, fit, holds, r.view.Now().Add(cmp.Or(r.HoldFor, 30*time.Second)))
@@ -181,17 +183,41 @@ func (r *gangPass) drained(holds []orbit.Hold) bool {
 	})
 }
 
-// keep chooses where room is held and for which members: in the domain where it is already, if the gang can still
-// come to fit there; else, on the first level where it can in some domain, in the one of those where most fits
-// now. Nil if there is none that is free of gangs that come first. Hopeless says that the gang
-// would fit nowhere even if nothing ran.
-func (r *gangPass) keep(m *muster, holds []orbit.Hold) (fit *gangFit, hopeless bool) {
+// verdict is what is known of a gang for which no room is to be held now.
+type verdict uint8
+
+const (
+	// It could come to fit, elsewhere or later.
+	possible verdict = iota
+	// It would fit nowhere even if nothing ran.
+	hopeless
+	// The search ran out of steps.
+	undecided
+)
+
+// keep chooses where room is held and for which members, with a search of its own: the one for seats may have
+// taken all its steps.
+func (r *gangPass) keep(m *muster, holds []orbit.Hold) (*gangFit, verdict) {
 	undo := r.books.lend(holds)
 	defer undo()
 	p := r.packer(m)
-	for a := range p.asks {
-		p.asks[a].shape.sync(&r.books)
+	p.steps = &stepBudget{ctx: r.ctx, left: max(0, min(r.stepsEach(), r.left))}
+	fit, none := r.promising(p, m, holds)
+	r.left -= p.steps.taken
+	r.steps += p.steps.taken
+	switch {
+	case fit == nil && p.steps.spent:
+		return nil, undecided
+	case fit == nil && none:
+		return nil, hopeless
 	}
+	return fit, possible
+}
+
+// promising is the domain where room is held already, if the gang can still come to fit there; else, on the first
+// level where it can in some domain, the one of those where most fits now. Nil if there is none that is free of gangs
+// that come first. None says that there would be none even if nothing ran.
+func (r *gangPass) promising(p *gangPacker, m *muster, holds []orbit.Hold) (fit *gangFit, none bool) {
 	levels := r.levels(m)
 	blocked := r.first(m)
 	for _, t := range levels {
@@ -205,14 +231,14 @@ func (r *gangPass) keep(m *muster, holds []orbit.Hold) (fit *gangFit, hopeless b
 	if len(holds) > 0 {
 		return nil, false
 	}
-	hopeless = true
+	none = true
 	for _, t := range levels {
-		fit, none := p.mostPromising(t, blocked)
-		if hopeless = hopeless && none; fit != nil {
+		fit, noneHere := p.mostPromising(t, blocked)
+		if none = none && noneHere; fit != nil {
 			return fit, false
 		}
 	}
-	return nil, hopeless
+	return nil, none
 }
 
 // heldIn returns the domain of a level that all holds are in, -1 if there is none.
@@ -222,19 +248,14 @@ func (r *gangPass) heldIn(t *domainTable, holds []orbit.Hold) int32 {
 
 // couldTake reports whether the whole capacity of a domain takes all members.
 func (p *gangPacker) couldTake(nodes []int32) bool {
-	bare := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps, bare: true}
-	for a := range bare.asks {
-		bare.asks[a].least = bare.asks[a].want
-	}
+	bare := p.atLeast(func(a *memberAsk) int { return a.want })
+	bare.bare = true
 	return bare.pack(nodes) != nil
 }
 
 // some seats as many members in a domain as fit now, with no minimum.
 func (p *gangPacker) some(t *domainTable, d int32) *gangFit {
-	some := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
-	for a := range some.asks {
-		some.asks[a].least = 0
-	}
+	some := p.atLeast(none)
 	s := some.pack(t.domains[d].nodes)
 	if s == nil {
 		return nil
@@ -243,21 +264,21 @@ func (p *gangPacker) some(t *domainTable, d int32) *gangFit {
 }
 
 // mostPromising returns the most that can be held in one domain of a level that could come to take the gang.
-// Hopeless says that none could; one that has nothing free now, or is blocked, counts as if it could.
-func (p *gangPacker) mostPromising(t *domainTable, blocked func([]int32) bool) (best *gangFit, hopeless bool) {
-	hopeless = true
-	list := candidates(t, p.asks, func(*memberAsk) int { return 0 })
+// NoneHere says that none could; one that has nothing free now, or is blocked, counts as if it could.
+func (p *gangPacker) mostPromising(t *domainTable, blocked func([]int32) bool) (best *gangFit, noneHere bool) {
+	noneHere = true
+	list := candidates(t, p.asks, none)
 	tried := 0
 	inOrder(list, t.fuller, func(c candidate) bool {
 		if c.upper == 0 || best != nil && c.upper <= int64(best.total) || tried == fewNodes || p.steps.ctx.Err() != nil {
-			hopeless = false
+			noneHere = false
 			return true
 		}
 		nodes := t.domains[c.number].nodes
 		if blocked(nodes) {
-			hopeless = false
+			noneHere = false
 		} else if p.couldTake(nodes) {
-			hopeless = false
+			noneHere = false
 			tried++
 			if fit := p.some(t, c.number); fit != nil && (best == nil || fit.total > best.total) {
 				best = fit
@@ -265,7 +286,7 @@ func (p *gangPacker) mostPromising(t *domainTable, blocked func([]int32) bool) (
 		}
 		return false
 	})
-	return best, hopeless
+	return best, noneHere
 }
 
 // first returns what tells whether among nodes there are some that a gang before this one holds, or will: those of

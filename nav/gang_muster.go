@@ -27,8 +27,8 @@ type muster struct {
 }
 
 const (
-	// mostShapes is how many different shapes of members one gang may have here.
-	mostShapes = 64
+	// mostSpecs is how many different specs of members one gang may have here.
+	mostSpecs = 64
 	// mostLevels is how many levels one gang may list here.
 	mostLevels = 32
 )
@@ -78,11 +78,11 @@ func (m *muster) fresh() bool { return m.state.Total() == 0 }
 // inspect finds what keeps the gang from being planned at all.
 func (m *muster) inspect() error {
 	owner := m.handed[0].Owner
-	shapes := map[*orbit.Spec]bool{}
+	specs := map[*orbit.Spec]bool{}
 	for role, waiting := range m.waiting {
 		r := &m.gang.Roles[role]
 		for _, c := range waiting {
-			shapes[c.Spec] = true
+			specs[c.Spec] = true
 			switch {
 			case c.Owner != owner:
 				return fmt.Errorf("gang %q: capsule %q is owned by %q, capsule %q by %q; a gang has one owner",
@@ -92,14 +92,14 @@ func (m *muster) inspect() error {
 					m.id, c.ID, c.Spec.Class)
 			}
 		}
-		if m.fresh() && len(waiting) < r.Min || m.fresh() && r.Min == 0 && len(waiting) < len(r.Members) {
+		if least := minimum(r); m.fresh() && len(waiting) < least {
 			return fmt.Errorf("gang %q: role %q has %d of %d members left; at least %d must be placed at first",
-				m.id, r.Name, len(waiting), len(r.Members), cmp.Or(r.Min, len(r.Members)))
+				m.id, r.Name, len(waiting), len(r.Members), least)
 		}
 	}
-	if len(shapes) > mostShapes || len(m.gang.Levels) > mostLevels {
-		return fmt.Errorf("gang %q has %d shapes and lists %d levels; this navigator plans up to %d and %d",
-			m.id, len(shapes), len(m.gang.Levels), mostShapes, mostLevels)
+	if len(specs) > mostSpecs || len(m.gang.Levels) > mostLevels {
+		return fmt.Errorf("gang %q has %d specs and lists %d levels; this navigator plans up to %d and %d",
+			m.id, len(specs), len(m.gang.Levels), mostSpecs, mostLevels)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (m *muster) asks(b *gangBooks) []memberAsk {
 		}
 		least := 0
 		if m.fresh() {
-			least = cmp.Or(r.Min, len(r.Members))
+			least = minimum(r)
 		}
 		a := &out[at]
 		a.want += len(waiting)
@@ -168,6 +168,17 @@ func (m *muster) asks(b *gangBooks) []memberAsk {
 		out[i].members = append(out[i].members, rest[i]...)
 	}
 	return out
+}
+
+// minimum is the fewest members of a role that may be placed at first.
+func minimum(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
+
+// leastOf is how many members must be placed at once.
+func leastOf(asks []memberAsk) (n int) {
+	for i := range asks {
+		n += asks[i].least
+	}
+	return n
 }
 
 // flexible reports whether fewer than all may be placed.

@@ -25,7 +25,7 @@ type GangNoFit struct {
 	// Room is held for so many members, until HeldUntil at most.
 	Held      int
 	HeldUntil time.Time
-	// The search ran out of steps, so more may fit than it says.
+	// Not everything was looked at: more may fit than it says.
 	Inexact bool
 }
 
@@ -66,7 +66,7 @@ func (e *GangNoFit) Error() string {
 		fmt.Fprintf(&b, "; room for %d is held until %s", e.Held, e.HeldUntil.UTC().Format(time.RFC3339))
 	}
 	if e.Inexact {
-		b.WriteString("; more may fit: the search ran out of steps")
+		b.WriteString("; more may fit: the search was cut short")
 	}
 	return b.String()
 }
@@ -116,23 +116,22 @@ const fewDomains = 4
 
 // diagnose finds the best domain of each level.
 func (p *gangPacker) diagnose(m *muster, levels []*domainTable) *GangNoFit {
-	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running)}
-	free := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
-	for a := range free.asks {
-		e.Least += free.asks[a].least
-		free.asks[a].least = 0
-	}
+	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: leastOf(p.asks)}
+	free := p.atLeast(none)
 	for _, t := range levels {
-		e.Levels = append(e.Levels, free.bestOf(t, m))
+		fit, exact := free.bestOf(t, m)
+		e.Levels = append(e.Levels, fit)
+		e.Inexact = e.Inexact || !exact
 	}
-	e.Inexact = p.steps.spent
+	e.Inexact = e.Inexact || p.steps.spent
 	return e
 }
 
-// bestOf says how far the best domain of a level gets; for a gang that runs, the one in which it does.
-func (p *gangPacker) bestOf(t *domainTable, m *muster) DomainFit {
-	f := DomainFit{Level: t.level, Domains: t.live, Of: wanted(p.asks)}
-	list := candidates(t, p.asks, func(*memberAsk) int { return 0 })
+// bestOf says how far the best domain of a level gets; for a gang that runs, the one in which it does. It is not exact
+// where more may fit in a domain that was not looked into.
+func (p *gangPacker) bestOf(t *domainTable, m *muster) (f DomainFit, exact bool) {
+	f, exact = DomainFit{Level: t.level, Domains: t.live, Of: wanted(p.asks)}, true
+	list := candidates(t, p.asks, none)
 	if !m.fresh() {
 		d := m.domain(t, p.books)
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.number != d })
@@ -141,7 +140,11 @@ func (p *gangPacker) bestOf(t *domainTable, m *muster) DomainFit {
 	var at int32
 	looked := 0
 	inOrder(list, t.fuller, func(c candidate) bool {
-		if best != nil && (c.upper <= int64(best.total) || looked == fewDomains) {
+		if best != nil && c.upper <= int64(best.total) {
+			return true
+		}
+		if best != nil && looked == fewDomains {
+			exact = false
 			return true
 		}
 		looked++
@@ -154,7 +157,7 @@ func (p *gangPacker) bestOf(t *domainTable, m *muster) DomainFit {
 		f.Best, f.Fits = t.domains[at].name, best.total
 		f.Lacks = p.lacks(t.domains[at].nodes, best)
 	}
-	return f
+	return f, exact
 }
 
 // lacks counts why the nodes of a domain do not take one member more than a seating has there.

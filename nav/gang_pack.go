@@ -93,20 +93,15 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 
 // enoughFree reports whether all bins together have what the least of every ask takes; if not there is no seating.
 func (p *gangPacker) enoughFree(bins []packBin) bool {
-	var want, free [orbit.Dimensions + 1]float64
-	for i := range p.asks {
-		least, spec := float64(p.asks[i].least), p.asks[i].spec
-		for d, v := range spec.Envelope.Reservation {
-			want[d] += least * float64(v)
+	var want, free [allDims]float64
+	for d := range want {
+		for i := range p.asks {
+			want[d] += float64(p.asks[i].least) * float64(wantOf(p.asks[i].spec, d))
 		}
-		want[orbit.Dimensions] += least * float64(spec.Devices.Count*spec.Devices.Milli)
 	}
 	for i := range bins {
-		for d, v := range bins[i].room.free {
-			free[d] += float64(max(v, 0))
-		}
-		for _, milli := range bins[i].room.devices {
-			free[orbit.Dimensions] += float64(max(milli, 0))
+		for d, v := range bins[i].room.measure(p.books.nodes[bins[i].node].state.Node) {
+			free[d] += float64(v)
 		}
 	}
 	for d := range want {

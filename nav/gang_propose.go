@@ -2,6 +2,7 @@ package nav
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -99,7 +100,7 @@ func (b *gangBooks) reserve(fit *gangFit, holds []orbit.Hold) {
 		room.take(fit.asks[s.ask].spec, s.devices)
 		rooms[s.node] = room
 	}
-	for _, i := range sortedKeys(rooms) {
+	for _, i := range slices.Sorted(maps.Keys(rooms)) {
 		now := &b.nodes[i].nodeRoom
 		room := rooms[i]
 		for d := range room.free {
@@ -115,7 +116,7 @@ func (b *gangBooks) reserve(fit *gangFit, holds []orbit.Hold) {
 // lend gives the room of holds back for as long as the caller tries, and returns what undoes it.
 func (b *gangBooks) lend(holds []orbit.Hold) (undo func()) {
 	rooms := b.backed(holds)
-	nodes := sortedKeys(rooms)
+	nodes := slices.Sorted(maps.Keys(rooms))
 	was := make([]gangNode, len(nodes))
 	for k, i := range nodes {
 		was[k] = b.nodes[i]
@@ -156,14 +157,4 @@ func (b *gangBooks) backed(holds []orbit.Hold) map[int32]nodeRoom {
 		rooms[at] = room
 	}
 	return rooms
-}
-
-// sortedKeys returns the node indices in order, so that what follows does not depend on a map's.
-func sortedKeys(rooms map[int32]nodeRoom) []int32 {
-	keys := make([]int32, 0, len(rooms))
-	for i := range rooms {
-		keys = append(keys, i)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -1,6 +1,11 @@
 package nav
 
-import "github.com/orbitsched/orbit"
+import (
+	"maps"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
 
 // A gang that runs and has fallen short is completed where its running members are: in the domain that all of
 // them share on the narrowest listed level on which they share one, and with what does not fit there in the
@@ -65,7 +70,7 @@ func (b *gangBooks) try(asks []memberAsk, s *seating) (undo func()) {
 		b.set(one.node, room, true)
 	}
 	return func() {
-		for _, i := range sortedKeys(was) {
+		for _, i := range slices.Sorted(maps.Keys(was)) {
 			b.set(i, was[i], reserved[i])
 		}
 	}

@@ -134,8 +134,8 @@ func (r *nodeRoom) serves(q *orbit.DeviceRequest) int64 {
 }
 
 // pick chooses instances for one of several members of a kind, after which more of them are to follow: those that
-// it fits best; but if that leaves too little for those that follow,
-// the instances with the most free, which always leaves enough. It requires that all of them fit.
+// it fits best; but if that leaves too little for those that follow, the instances with the most free, which always
+// leaves enough. It requires that all of them fit.
 func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	q := &spec.Devices
 	if q.Count == 0 {
