@@ -65,7 +65,7 @@ func checkOddWorlds(t *trial) {
 	w.pass()
 }
 
-// oddPasses plans a few times, with a capsule of GangClass in no gang if gangs are claimed.
+// oddPasses plans a few times, with capsules of GangClass in no gang if gangs are claimed.
 func (w *world) oddPasses(lone bool) {
 	for _, p := range w.t.mine {
 		if lone && p.class == orbit.GangClass {

@@ -2,6 +2,7 @@ package navtest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 )
@@ -123,11 +124,4 @@ func (t *trial) foreign(s *orbit.State, id orbit.CapsuleID, does string) string 
 }
 
 // owns reports whether a pair is the navigator's.
-func (t *trial) owns(p pair) bool {
-	for _, q := range t.mine {
-		if p == q {
-			return true
-		}
-	}
-	return false
-}
+func (t *trial) owns(p pair) bool { return slices.Contains(t.mine, p) }

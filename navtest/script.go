@@ -3,7 +3,6 @@ package navtest
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -92,7 +91,6 @@ func (w *world) happen(d dice) {
 		}
 	case 5: // a device is lost
 		lost := *n.Node
-		lost.Labels = maps.Clone(lost.Labels)
 		if lost.Devices.Count > 0 {
 			lost.Devices.Unhealthy |= 1 << d.IntN(lost.Devices.Count)
 			w.commit(orbit.PutNode{Node: lost})

@@ -1,6 +1,7 @@
 package navtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -153,9 +154,4 @@ func roleOf(g *orbit.Gang, id orbit.CapsuleID) int {
 }
 
 // minimum is the fewest members of a role that a gang may begin with.
-func minimum(r *orbit.Role) int {
-	if r.Min == 0 {
-		return len(r.Members)
-	}
-	return r.Min
-}
+func minimum(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }

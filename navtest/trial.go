@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -105,12 +106,7 @@ func (t *trial) claims(n orbit.Navigator, p pair) (yes bool) {
 
 // gangs reports whether the navigator claims gangs, of any of the modules.
 func (t *trial) gangs() bool {
-	for _, p := range t.mine {
-		if p.class == orbit.GangClass {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.mine, func(p pair) bool { return p.class == orbit.GangClass })
 }
 
 // singles are the pairs that are the navigator's, but for gangs.

@@ -32,8 +32,7 @@ func large(id string, rack, block string) orbit.Node {
 	return n
 }
 
-// racks makes so many large nodes in each of the racks r0 to r2, of which the first two are one block. Every
-// pair that is the navigator's has room for 32 capsules of a core, on a third of the nodes.
+// racks makes so many large nodes in each of the racks r0 to r2, of which the first two are one block.
 func (w *world) racks(each int) {
 	for rack := range 3 {
 		for i := range each {
