@@ -89,6 +89,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 			s.pass(ctx)
 		}
 	}
+	if err := ctx.Err(); err != nil { // some may have done a pass more than others
+		return err
+	}
 	printShares(out, runs)
 	for _, s := range runs {
 		if err := s.finish(ctx); err != nil {

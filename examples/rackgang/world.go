@@ -27,15 +27,16 @@ type group struct {
 
 // archetype is a kind of group.
 type archetype struct {
-	name                  string
-	fewest, most          int // members
-	cpu, memory, capsules int64
+	name         string
+	fewest, most int // members
+	cpu, memory  int64
+	percent      int // of all capsules
 }
 
 // Training takes a good part of a rack, a database in memory some large nodes of it.
 var archetypes = []archetype{
-	{name: "training", fewest: 8, most: 16, cpu: 8_000, memory: 32 * gib, capsules: 10},
-	{name: "memory-db", fewest: 3, most: 6, cpu: 4_000, memory: 96 * gib, capsules: 5},
+	{name: "training", fewest: 8, most: 16, cpu: 8_000, memory: 32 * gib, percent: 10},
+	{name: "memory-db", fewest: 3, most: 6, cpu: 4_000, memory: 96 * gib, percent: 5},
 }
 
 // makeWorld makes up machines and work: 15% of the capsules in groups, the rest services, batch sweeps and best effort.
@@ -43,7 +44,7 @@ func makeWorld(o options) *world {
 	w := &world{nodes: sim.Constellation(sim.Fleet{Seed: o.seed, Nodes: o.nodes, Zones: max(1, o.nodes/100), NodesPerRack: 20})}
 	r := rand.New(rand.NewPCG(o.seed, 25))
 	for _, a := range archetypes {
-		for n := o.capsules * int(a.capsules) / 100; n > 0; {
+		for n := o.capsules * a.percent / 100; n > 0; {
 			g := group{name: fmt.Sprintf("%s-%03d", a.name, len(w.groups)), envelope: orbit.Resources{orbit.CPU: a.cpu, orbit.Memory: a.memory, orbit.Slots: 1}}
 			g.members = min(n, a.fewest+r.IntN(a.most-a.fewest+1))
 			w.groups = append(w.groups, g)

@@ -6,7 +6,8 @@
 //	 └───► leaf: up to LeafSize points, more only if they cannot be told apart
 //
 // The shape follows the points: a leaf that is full is cut in two, one that is empty goes, two that are
-// nearly empty become one, and when as many points have moved as there are the tree is built anew.
+// nearly empty become one. When as many points have moved as there are and it is searched much, the tree is built anew; in
+// any case after four times as many.
 package kd
 
 // Dims is the number of coordinates of a point.
