@@ -58,6 +58,19 @@ type Near struct {
 	Level string `json:"level,omitempty"`
 }
 
+// Start is what a capsule starts from. Only a node's report tells whether it is there ([Report]), so navigators see to
+// it, and no ledger.
+type Start struct {
+	// By the name that nodes report.
+	Template string `json:"template,omitempty"`
+	// Volumes it opens, all of which must be on the node's disk.
+	Volumes []string `json:"volumes,omitempty"`
+	// The capsule it is forked from, beside which it goes.
+	Parent CapsuleID `json:"parent,omitempty"`
+	// It goes to another node than its parent.
+	CrossHost bool `json:"crossHost,omitempty"`
+}
+
 // Spec is what a capsule asks for. All capsules alike share one: a ledger keeps a copy of its own, one for
 // all equal specs, and hands that out. Treat what a ledger hands out as read-only.
 type Spec struct {
@@ -77,6 +90,8 @@ type Spec struct {
 	Group string `json:"group,omitempty"`
 	// Co-location it requires; a GroupIn bet, not a ledger rule.
 	Near Near `json:"near"`
+	// What it starts from, for navigators that know; not a ledger rule.
+	Start Start `json:"start,omitzero"`
 
 	// This very spec, once it is the copy that all equal specs share; only then is key set, its text.
 	self *Spec
@@ -211,12 +226,18 @@ func (s *Spec) faults() []string {
 	if (s.Near.Group == "") != (s.Near.Level == "") {
 		out = append(out, "near needs both a group and a level")
 	}
+	if s.Start.CrossHost && s.Start.Parent == "" {
+		out = append(out, "start crosses hosts without a parent to leave")
+	}
+	if slices.Contains(s.Start.Volumes, "") {
+		out = append(out, "start names an empty volume")
+	}
 	return out
 }
 
 // words returns all text in s that may be long.
 func (s *Spec) words() []string {
-	out := slices.Concat(s.Spread.Names, s.Devices.Models)
+	out := slices.Concat(s.Spread.Names, s.Devices.Models, s.Start.Volumes)
 	for _, p := range s.Require {
 		out = append(append(out, p.Key), p.Values...)
 	}
@@ -228,7 +249,8 @@ func (s *Spec) words() []string {
 
 // size is the number of bytes of text in s, for [Limits.SpecBytes].
 func (s *Spec) size() int {
-	n := len(s.Module) + len(s.Group) + len(s.Near.Group) + len(s.Near.Level) + len(s.Spread.Level)
+	n := len(s.Module) + len(s.Group) + len(s.Near.Group) + len(s.Near.Level) + len(s.Spread.Level) +
+		len(s.Start.Template) + len(s.Start.Parent)
 	for _, w := range s.words() {
 		n += len(w) + 1
 	}

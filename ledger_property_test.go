@@ -93,6 +93,9 @@ func (s *scribe) spec() *Spec {
 	if s.chance(4) {
 		spec.Near = Near{Group: pickOne(s, modelGroups), Level: "rack"}
 	}
+	if s.chance(4) {
+		spec.Start = Start{Template: "py", Volumes: []string{"w", "v", "w"}, Parent: pickOne(s, modelCapsules), CrossHost: s.chance(2)}
+	}
 	return spec
 }
 

@@ -55,6 +55,7 @@ func (s *Spec) clone() *Spec {
 	c.self, c.key = nil, ""
 	c.Devices.Models = sorted(s.Devices.Models)
 	c.Spread.Names = sorted(s.Spread.Names)
+	c.Start.Volumes = sorted(s.Start.Volumes)
 	c.Require = make([]Predicate, len(s.Require))
 	for i, p := range s.Require {
 		c.Require[i] = p.canonical()

@@ -24,6 +24,10 @@ type Report struct {
 	Templates []string
 	// Volumes it has on disk.
 	Volumes []string
+	// The epoch of the lease under which it reports; 0: none.
+	Term Revision
+	// Set by telemetry that keeps leases: the node has none, or it has run out. It gets no work.
+	Expired bool
 	// Set by the view where there is a bound: older than that, or never made.
 	Stale bool
 }
@@ -60,11 +64,16 @@ type View struct {
 	ending []holdEnd
 }
 
-// State returns the ledger's state that the view shows.
+// State returns the ledger's state that the view shows; nil before the first refresh.
 func (v *View) State() *State { return v.state }
 
-// Revision returns the revision of that state.
-func (v *View) Revision() Revision { return v.state.rev }
+// Revision returns the revision of that state; 0 before the first refresh.
+func (v *View) Revision() Revision {
+	if v.state == nil {
+		return 0
+	}
+	return v.state.rev
+}
 
 // Now returns the instant at which telemetry was joined.
 func (v *View) Now() time.Time { return v.now }
@@ -72,7 +81,7 @@ func (v *View) Now() time.Time { return v.now }
 var noReport Report
 
 // Report returns what a node last said of itself: the zero report if there is no telemetry, a stale one if
-// the node has said nothing.
+// the node has said nothing. It must not be written to.
 func (v *View) Report(n *NodeState) *Report {
 	if int(n.slot) >= len(v.reports) {
 		return &noReport
@@ -86,6 +95,17 @@ func (v *View) Report(n *NodeState) *Report {
 func (v *View) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
 	return v.changed.since(cursor)
 }
+
+// Refresh brings a view up to date for whoever plans without an [Engine]; the zero View is ready for it. Telemetry may
+// be nil, and both must be the same in every call. An error of the ledger leaves the view as it was; one of telemetry
+// leaves it with the new state and the old reports. Nothing else may use the view meanwhile.
+func (v *View) Refresh(ctx context.Context, ledger Ledger, telemetry Telemetry, now time.Time) error {
+	_, err := v.refresh(ctx, &source{ledger: ledger, telemetry: telemetry, mine: nobodys}, now)
+	return err
+}
+
+// nobodys leaves all pending work out of a view's queue.
+func nobodys(*Capsule) bool { return false }
 
 // source is where a view comes from.
 type source struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -503,4 +504,57 @@ func TestChangeLogIsBounded(t *testing.T) {
 	l.overflow()
 	_, _, all = l.since(end + 1)
 	assert.True(t, all)
+}
+
+// A view without an engine: it follows both planes, keeps no queue, and is as it was when a plane fails.
+func TestRefreshWithoutAnEngine(t *testing.T) {
+	l, tel, start := &MemoryLedger{}, &board{stale: time.Second}, time.Unix(1000, 0)
+	var v View
+	require.Nil(t, v.State())
+	require.Zero(t, v.Revision())
+	spec := &Spec{Start: Start{Template: "py"}}
+	at := commit(t, l, PutNode{machine("n", 1)}, Submit{IDs: []CapsuleID{"c"}, Spec: spec})
+	tel.say(Report{Node: "n", At: start, FreeSlots: 3}, start)
+	require.NoError(t, v.Refresh(t.Context(), l, tel, start))
+	require.Equal(t, at, v.Revision())
+	require.Equal(t, start, v.Now())
+	require.Equal(t, 3, v.Report(v.State().Node("n")).FreeSlots)
+
+	later := commit(t, l, Place{Capsule: "c", Node: "n"})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, v.Refresh(ended, l, tel, start.Add(time.Hour)))
+	require.Equal(t, at, v.Revision(), "an error of the ledger leaves the view as it was")
+	require.Equal(t, start, v.Now())
+	require.NoError(t, v.Refresh(t.Context(), l, tel, start.Add(time.Second)))
+	require.Equal(t, later, v.Revision())
+	require.True(t, v.Report(v.State().Node("n")).Stale)
+}
+
+// What a capsule starts from is part of its class, in canonical form, and malformed starts are refused.
+func TestStartIsPartOfTheSpec(t *testing.T) {
+	l := &MemoryLedger{}
+	start := func(volumes ...string) *Spec {
+		return &Spec{Start: Start{Template: "py", Volumes: volumes, Parent: "p", CrossHost: true}}
+	}
+	commit(t, l, Submit{IDs: []CapsuleID{"a"}, Spec: start("w", "v")}, Submit{IDs: []CapsuleID{"b"}, Spec: start("v", "w", "v")},
+		Submit{IDs: []CapsuleID{"c"}, Spec: start("v")})
+	s, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	require.Same(t, s.Capsule("a").Spec, s.Capsule("b").Spec)
+	require.NotSame(t, s.Capsule("a").Spec, s.Capsule("c").Spec)
+	require.Equal(t, []string{"v", "w"}, s.Capsule("a").Spec.Start.Volumes)
+
+	for want, bad := range map[string]Start{
+		"without a parent":   {CrossHost: true},
+		"empty volume":       {Volumes: []string{"v", ""}},
+		"this ledger takes":  {Template: strings.Repeat("t", 254)},
+		"not valid UTF-8":    {Parent: "\xff"},
+		"bytes of text":      {Volumes: []string{strings.Repeat("v", 65_536)}},
+		"\"v\\xff\" is not ": {Volumes: []string{"v\xff"}},
+	} {
+		_, err := l.Propose(t.Context(), Proposal{Do: []Commitment{Submit{IDs: []CapsuleID{"d"}, Spec: &Spec{Start: bad}}}})
+		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorContains(t, err, want)
+	}
 }
