@@ -2,7 +2,6 @@ package nav_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -73,7 +72,7 @@ func (m *mergeCase) ledger(t require.TestingT) orbit.Ledger {
 	l := &orbit.MemoryLedger{}
 	for _, do := range m.world {
 		_, err := l.Propose(context.Background(), orbit.Proposal{Do: do})
-		require.False(t, errors.Is(err, orbit.ErrInvalid), "%v", err)
+		require.NotErrorIs(t, err, orbit.ErrInvalid)
 	}
 	return l
 }

@@ -87,15 +87,15 @@ func (m *anchorMerge) settle() {
 	for ; m.next < len(m.order); m.next++ {
 		m.admit(m.order[m.next])
 	}
-	left := false
+	left := false // something is; what is not good by itself may rest on it
 	kept := m.theirs.Proposals[:0:0]
 	for i, p := range m.theirs.Proposals {
 		switch {
 		case left && m.state.Check(p) != nil:
-			m.leaveOut(&p, "its place on node %q rests on what is left out of this plan; the capsule is planned again")
+			m.leaveOut(&p, restsOnIt)
 			continue
 		case !m.admitted[i] && !m.admit(i): // now with what those before it have released
-			m.leaveOut(&p, "its place on node %q does not fit beside groups that start in this plan; the capsule is planned again")
+			m.leaveOut(&p, doesNotFit)
 			left = true
 			continue
 		}
@@ -104,6 +104,12 @@ func (m *anchorMerge) settle() {
 	}
 	m.theirs.Proposals = kept
 }
+
+// Why a capsule is not placed on a node.
+const (
+	doesNotFit = "its place on node %q does not fit beside groups that start in this plan; the capsule is planned again"
+	restsOnIt  = "its place on node %q rests on what is left out of this plan; the capsule is planned again"
+)
 
 // leaveOut says of a proposal's capsules why they are not placed, on which node.
 func (m *anchorMerge) leaveOut(p *orbit.Proposal, why string) {
