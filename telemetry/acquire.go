@@ -108,12 +108,13 @@ func (l *Leases) insist(ctx context.Context, p *orbit.Proposal) (orbit.Revision,
 
 const insistEvery = 50 * time.Millisecond
 
-// committed takes over a commit of our own, unless the ledger has been followed beyond it.
+// committed takes over a commit of our own whose first commitment sets the row, unless the ledger has been followed
+// beyond it.
 func (l *Leases) committed(name string, p *orbit.Proposal, at orbit.Revision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at > l.seen {
-		l.learn(name, p.Do[0].(orbit.Mark).Value, at, l.clock())
+	if mark, ok := p.Do[0].(orbit.Mark); ok && at > l.seen {
+		l.learn(name, mark.Value, at, l.clock())
 	}
 }
 

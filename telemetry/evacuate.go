@@ -127,9 +127,8 @@ func (m *Members) relief(state *orbit.State, c *casualty, n *orbit.NodeState, ho
 	case !n.Node.Unschedulable && n.Specification < c.lease.at: // whoever ended the lease did not cordon it
 		do, bets, _ := cordon(state, &c.lease)
 		again := row{holder: c.lease.holder, ended: c.lease.ended} // so that the row has the revision of the cordon
-		p.Do = append(p.Do, do...)
 		p.Do = append(p.Do, orbit.Mark{Key: key, Value: again.String()})
-		p.If = append(p.If, bets...)
+		p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 	case n.Node.Unschedulable && c.lost:
 		p.Do = m.releases(state, n, holds)
 	}
@@ -152,11 +151,12 @@ func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit
 
 // send proposes something for a node, and notes what came of it.
 func (m *Members) send(ctx context.Context, c *casualty, p *orbit.Proposal, round *MemberRound) {
-	_, err := m.Leases.Ledger.Propose(ctx, *p)
+	rev, err := m.Leases.Ledger.Propose(ctx, *p)
 	note := memberNote{checked: c.lease.member.checked}
 	switch {
 	case err == nil:
 		round.tell(p)
+		m.Leases.committed(c.lease.name, p, rev)
 	case errors.Is(err, orbit.ErrConflict):
 		round.Conflicts++
 	default:

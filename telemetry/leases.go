@@ -40,8 +40,9 @@ type Leases struct {
 	// Prefix of the keys of the rows; default "lease/". It must end in a slash; no two Leases share one unless they
 	// keep the same leases.
 	Prefix string
-	// Terms is how many terms a name may begin at once, and again in an hour; default 12, negative: no bound. It
-	// is what a flapping holder can cost the ledger.
+	// Terms is how many terms a name may begin at once, and again in an hour, evenly; default 20, negative: no bound. It
+	// bounds what a flapping holder can cost the ledger: 41 terms in an hour, and as many ends. An hour divided by it
+	// should be well below [Members.Gone].
 	Terms int
 	// Now is the clock; called under the lock; nil: time.Now.
 	Now func() time.Time
@@ -94,7 +95,7 @@ const (
 	defaultTTL    = 60 * time.Second
 	defaultSweep  = time.Hour
 	defaultPrefix = "lease/"
-	defaultTerms  = 12
+	defaultTerms  = 20
 )
 
 func (l *Leases) ttl() time.Duration   { return cmp.Or(max(l.TTL, 0), defaultTTL) }
