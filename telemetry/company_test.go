@@ -185,3 +185,56 @@ func TestEverythingAtOnce(t *testing.T) {
 	all.Wait()
 	require.NoError(t, snapshot(t, &ledger).Verify())
 }
+
+// A board hears of every lease that changes, also if more have changed since it was asked last than are remembered.
+func TestABoardHearsOfEveryLease(t *testing.T) {
+	leases := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}, Terms: -1}
+	b := telemetry.Board{Leases: leases}
+	term := acquire(t, leases, "a", "x")
+	r := report("a", time.Now())
+	r.Term = term.Epoch
+	require.NoError(t, b.Report(r))
+	_, v := changed(t, &b, 0)
+	for _, others := range []int{0, 1, 3000, 5191, 8191, 1, 20_000, 5, 0} {
+		term = acquire(t, leases, "a", "x")
+		for range others {
+			acquire(t, leases, "b", "x")
+		}
+		var ids []orbit.NodeID
+		ids, v = changed(t, &b, v)
+		require.Equal(t, []orbit.NodeID{"a"}, ids)
+		ids, v = changed(t, &b, v)
+		require.Empty(t, ids)
+	}
+	late := telemetry.Board{Leases: leases}
+	r.Term = term.Epoch
+	require.NoError(t, late.Report(r))
+	ids, _ := changed(t, &late, 0)
+	require.Equal(t, []orbit.NodeID{"a"}, ids)
+}
+
+// What a board knows of a node goes with the row of its lease.
+func TestABoardForgetsWithTheRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}}
+		b := telemetry.Board{Leases: leases}
+		r := report("a", time.Now())
+		r.Term = acquire(t, leases, "a", "x").Epoch
+		require.NoError(t, b.Report(r))
+		_, v := changed(t, &b, 0)
+		time.Sleep(time.Minute)
+		_, err := leases.Step(t.Context())
+		require.NoError(t, err)
+		ids, v := changed(t, &b, v)
+		require.Equal(t, []orbit.NodeID{"a"}, ids)
+		time.Sleep(time.Hour)
+		_, err = leases.Step(t.Context())
+		require.NoError(t, err)
+		ids, _ = changed(t, &b, v)
+		require.Empty(t, ids)
+		require.Zero(t, b.Stats().Nodes)
+		latest, ok := b.Latest("a")
+		require.False(t, ok)
+		require.True(t, latest.Expired)
+	})
+}

@@ -2,16 +2,16 @@
 // and whether they are there at all. Nothing that nodes say is a promise, and losing all of it costs one round of
 // reports. The only promises are terms of leases, and those are in the ledger.
 //
-//	 node ─── Join, once ──► Members ── PutNode, Mark "live" ─────► Ledger ◄── Place, MarkAt(Key, Epoch) ── creator
-//	  │                         ▲ │                                   │
-//	  │                    ends │ └── end: Mark "over", cordon ──────►│
-//	  │                         │     lost: Release its capsules ────►│ follow
-//	  │                      Leases ◄─────────────────────────────────┘
-//	  │                         ▲ refreshed by each report, in memory
-//	  └── Report, every 10 s ─► Board ── Reports(after), what has changed ──► View ──► Navigator
-//	                            ▲  ▲──── Latest(node), before it is called stale ─┘        │
-//	                            │  └──── Claim, Unclaim, Exhausted ────────────────── creator
-//	                     (Report.Term names the lease's epoch)
+//	node ─── Join, once ──► Members ── PutNode, Mark "live" ─────► Ledger ◄── Place, MarkAt(Key, Epoch) ── creator
+//	 │                         ▲ │                                   │
+//	 │                    ends │ └── end: Mark "over", cordon ──────►│
+//	 │                         │     lost: Release its capsules ────►│ follow
+//	 │                      Leases ◄─────────────────────────────────┘
+//	 │                         ▲ refreshed by each report, in memory
+//	 └── Report, every 10 s ─► Board ── Reports(after), what has changed ──► View ──► Navigator
+//	                           ▲  ▲──── Latest(node), before it is called stale ─┘        │
+//	                           │  └──── Claim, Unclaim, Exhausted ────────────────── creator
+//	                    (Report.Term names the lease's epoch)
 //
 // # Board
 //
@@ -53,13 +53,17 @@
 //
 // # How long a dead host can get work
 //
-// Three bounds hold, each from the last report that was received:
+// Its last report may come late, but a heartbeat that is older than the known one is refused, and one that was longer on
+// the way than the nodes' pace is not counted on: so the lease was refreshed for the last time at most one heartbeat (10 s)
+// after the host had died. From its death on:
 //
-//   - Stale (30 s) and what the reader caches, where stale nodes are filtered out;
-//   - TTL (60 s), what the reader caches, and one heartbeat (10 s) for a report that was long on the way, where only nodes
-//     whose lease has run out are filtered out ([orbit.Report] Expired);
-//   - TTL and one step of Run, whatever anybody caches, where the placement bets on the term: MarkAt{Key(node), Epoch}. Run
-//     steps at the very moment at which a lease runs out, and at most a second later after a step that has failed.
+//   - where nodes whose lease has run out are filtered out ([orbit.Report] Expired): one heartbeat, TTL (60 s) and what the
+//     reader caches;
+//   - where the placement bets on the term as well, MarkAt{Key(node), Epoch}: one heartbeat, TTL and one step of Run,
+//     whatever anybody caches. Run steps at the very moment at which a lease runs out, and at most a second later
+//     after a step that has failed;
+//   - where stale nodes are filtered out, which is a matter of the heartbeat and not of when it came: Stale (30 s) and what
+//     the reader caches, with clocks that agree.
 //
 // A process that keeps leases and is started meanwhile adds one TTL: it takes every term that the ledger has to have been
 // refreshed when it first read of it. While the ledger is unavailable no end is committed, but nothing can be placed
