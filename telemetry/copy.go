@@ -12,7 +12,7 @@ import (
 
 // repeats reports whether a report says nothing new but its heartbeat.
 func repeats(known, r *orbit.Report) bool {
-	return known.Usage == r.Usage && known.CPUPercent == r.CPUPercent && known.FreeSlots == r.FreeSlots &&
+	return known.Term == r.Term && known.Usage == r.Usage && known.CPUPercent == r.CPUPercent && known.FreeSlots == r.FreeSlots &&
 		maps.Equal(known.Warm, r.Warm) && sameSet(known.Templates, r.Templates) && sameSet(known.Volumes, r.Volumes)
 }
 
