@@ -1,7 +1,6 @@
 package claim
 
 import (
-	"context"
 	"time"
 )
 
@@ -32,7 +31,7 @@ func (p *Pool) deliverLate(t *ticket, r Result) {
 func (p *Pool) takeBack(r Result) {
 	if r.Err == nil {
 		go func() {
-			if p.undo(context.Background(), r.Slot) == nil {
+			if p.undo(r.Slot) == nil {
 				p.NotifyIdle()
 			}
 		}()

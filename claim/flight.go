@@ -23,7 +23,7 @@ type flight struct {
 	// What the source has said.
 	claimed Slot
 	version uint64
-	// The pool has ended before the source said.
+	// The pool has ended, and the source has not said.
 	unclear bool
 }
 
@@ -46,12 +46,12 @@ const (
 	undone
 )
 
-// How long to wait before an attempt with an unknown outcome is made again: at first, and at most. The same for
-// giving a slot back, which is tried so often.
+// How long to wait before an attempt with an unknown outcome is made again: at first, and at most. How often a slot
+// is given back, or an outcome asked for when the pool has ended, before it is reported as a leak.
 const (
 	retryFirst = 10 * time.Millisecond
 	retryMost  = time.Second
-	undoTries  = 10
+	lastTries  = 10
 )
 
 // launch sends a request for the next slot. It requires both, and a place in flight.
@@ -77,27 +77,30 @@ func (p *Pool) fly(f *flight) {
 }
 
 // attempt claims the slot. While the outcome is unknown it makes the same attempt again, which has one effect: until
-// it knows, or the pool is gone. Shutdown cuts calls off when its grace is over, and that leaves time to ask again.
+// it knows. When the grace of Shutdown is over calls are cut off, and then it asks a few times more.
 func (p *Pool) attempt(f *flight) (err error) {
 	a := Attempt{ID: f.id, Slot: f.slot, Request: f.ticket.req}
+	left := lastTries
 	for wait, again := retryFirst, false; ; wait, again = min(2*wait, retryMost), true {
-		if f.claimed, f.version, err = p.call(f, a); !unclear(err, again) {
+		life := p.flights.ctx
+		if life.Err() != nil {
+			life = context.Background()
+			left--
+		}
+		if f.claimed, f.version, err = p.call(life, f, a); !unclear(err, again) {
 			return err
 		}
 		p.unknown.Add(1)
-		if !pause(p.undoing.ctx, wait) {
+		if left == 0 {
 			f.unclear = true
 			return err
 		}
+		pause(context.Background(), wait)
 	}
 }
 
 // call asks the source once.
-func (p *Pool) call(f *flight, a Attempt) (Slot, uint64, error) {
-	life := p.flights.ctx
-	if life.Err() != nil {
-		life = p.undoing.ctx
-	}
+func (p *Pool) call(life context.Context, f *flight, a Attempt) (Slot, uint64, error) {
 	ctx, cancel := context.WithTimeout(life, p.set.timeout)
 	defer cancel()
 	return p.Source.Claim(valued{ctx, f.ticket.ctx}, a)
@@ -120,7 +123,7 @@ func (p *Pool) land(f *flight, err error) {
 		p.landed(f, taken)
 		p.deliver(f.ticket, Result{Slot: f.claimed})
 	case err == nil:
-		if p.undo(p.undoing.ctx, f.claimed) != nil {
+		if p.undo(f.claimed) != nil {
 			p.landed(f, taken)
 			return
 		}
@@ -152,11 +155,11 @@ func (p *Pool) landed(f *flight, kind ending) {
 	p.mail.post(func(m *mail) { m.outcomes = append(m.outcomes, outcome{f, kind}) })
 }
 
-// undo gives a slot back that nobody wants.
-func (p *Pool) undo(ctx context.Context, slot Slot) (err error) {
-	for tries, wait := 0, retryFirst; ; tries, wait = tries+1, min(2*wait, retryMost) {
+// undo gives a slot back that nobody wants; also when the pool has ended.
+func (p *Pool) undo(slot Slot) (err error) {
+	for tries, wait := 1, retryFirst; ; tries, wait = tries+1, min(2*wait, retryMost) {
 		err = contained(func() error {
-			ctx, cancel := context.WithTimeout(ctx, p.set.timeout)
+			ctx, cancel := context.WithTimeout(context.Background(), p.set.timeout)
 			defer cancel()
 			return p.Source.Return(ctx, slot)
 		})
@@ -164,9 +167,10 @@ func (p *Pool) undo(ctx context.Context, slot Slot) (err error) {
 			p.undone.Add(1)
 			return nil
 		}
-		if tries == undoTries-1 || !pause(ctx, wait) {
+		if tries == lastTries {
 			break
 		}
+		pause(context.Background(), wait)
 	}
 	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: slot, Cause: err})
 	return err

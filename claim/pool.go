@@ -83,8 +83,8 @@ type Pool struct {
 	// The goroutines that the loop has started: claims, listings, the hook.
 	group  sync.WaitGroup
 	single singleflight.Group
-	// Ends listings and the hook; ends claims; ends what claims have to undo.
-	looking, flights, undoing life
+	// Ends listings and the hook; ends claims.
+	looking, flights life
 
 	loop
 }
@@ -120,7 +120,7 @@ func (p *Pool) init() {
 		p.mail.wake = make(chan struct{}, 1)
 		p.stop, p.done = make(chan struct{}), make(chan struct{})
 		p.sem = semaphore.NewWeighted(int64(p.set.inflight))
-		p.looking, p.flights, p.undoing = newLife(), newLife(), newLife()
+		p.looking, p.flights = newLife(), newLife()
 		p.ids = newIDSource()
 		p.reservations.term = p.set.reserveFor
 		p.poll = poll{min: p.set.pollMin, max: p.set.pollMax, wait: p.set.pollMin}

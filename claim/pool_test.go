@@ -319,7 +319,9 @@ func TestSourceIsContained(t *testing.T) {
 func TestListingsAreContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
-		l.say = func() (claim.Listing, error) { return claim.Listing{Slots: []claim.Slot{{Name: "a"}, {Name: "b"}}}, nil }
+		l.say = func() (claim.Listing, error) {
+			return claim.Listing{Slots: []claim.Slot{{Name: "a"}, {Name: "b"}}}, nil
+		}
 		r := newRig(t, &claim.Pool{Source: l}).run()
 		for _, bad := range []func() (claim.Listing, error){
 			func() (claim.Listing, error) { panic("ouch") },
