@@ -95,7 +95,7 @@ func (p *Pool) attempt(f *flight) (err error) {
 			f.unclear = true
 			return err
 		}
-		pause(context.Background(), wait)
+		time.Sleep(wait)
 	}
 }
 
@@ -170,7 +170,7 @@ func (p *Pool) undo(slot Slot) (err error) {
 		if tries == lastTries {
 			break
 		}
-		pause(context.Background(), wait)
+		time.Sleep(wait)
 	}
 	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: slot, Cause: err})
 	return err

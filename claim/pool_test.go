@@ -271,6 +271,7 @@ func TestShutdownFromInside(t *testing.T) {
 		c = r.ask()
 		<-r.ended
 		assert.ErrorIs(t, got(t, c).Err, claim.ErrShutdown)
+		time.Sleep(10 * ms)
 		synctest.Wait()
 		assert.Zero(t, s.Held(), "what was claimed after all is given back")
 	})
