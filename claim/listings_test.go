@@ -2,8 +2,10 @@ package claim_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/claim"
 )
 
@@ -51,3 +53,6 @@ func (l *listings) Return(_ context.Context, slot claim.Slot) error {
 	l.returned = append(l.returned, slot.Name)
 	return nil
 }
+
+// errConflict is the answer to a claim that somebody else has won.
+var errConflict = fmt.Errorf("somebody was faster: %w", orbit.ErrConflict)

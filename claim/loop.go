@@ -76,8 +76,8 @@ func (p *Pool) hear(now time.Time) {
 		p.admit(&p.inMail.listings[i], now)
 	}
 	p.dues = append(p.dues, p.inMail.dues...)
-	for _, err := range p.inMail.signalled {
-		p.shortage.answered(err)
+	for _, a := range p.inMail.signalled {
+		p.shortage.answered(a)
 	}
 }
 

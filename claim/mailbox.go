@@ -34,7 +34,7 @@ type mail struct {
 	// When to look at the source because of NotifyIdle, in order.
 	dues []time.Time
 	// How the scale-up hook has ended.
-	signalled []error
+	signalled []signalled
 }
 
 // heard is a listing that has come in, or why there is none.

@@ -18,7 +18,9 @@ type Shortage struct {
 
 // shortage is what the loop knows of one. It lasts until no request waits.
 type shortage struct {
-	since time.Time
+	// Tells shortages apart.
+	serial uint64
+	since  time.Time
 	// The deficit that the hook was last told of; 0: not told.
 	told int
 	// The last call has failed.
@@ -32,13 +34,20 @@ type shortage struct {
 // errShared is the answer to a call that another one stood in for.
 var errShared = errors.New("an earlier call is still running")
 
-// answered takes note of how a call has ended.
-func (s *shortage) answered(err error) {
+// signalled is how a call of the hook has ended.
+type signalled struct {
+	serial uint64
+	err    error
+}
+
+// answered takes note of how a call has ended. It may have been for a shortage that is over.
+func (s *shortage) answered(a signalled) {
 	s.calls--
 	switch {
-	case errors.Is(err, errShared):
-		s.told = 0 // the hook has not been told of this one
-	case err != nil:
+	case a.serial != s.serial || a.err == nil:
+	case errors.Is(a.err, errShared):
+		s.told = 0 // the hook has not been told
+	default:
 		s.failed = true
 	}
 }
@@ -47,7 +56,7 @@ func (s *shortage) answered(err error) {
 func (p *Pool) signal(sure bool, now time.Time) {
 	s := &p.shortage
 	if p.queue.n == 0 {
-		p.shortage = shortage{calls: s.calls}
+		p.shortage = shortage{calls: s.calls, serial: s.serial + 1}
 		return
 	}
 	if !sure || p.ScaleUp == nil || s.calls > 1 || s.told > 0 && (s.calls > 0 || now.Before(s.again)) {
@@ -62,13 +71,13 @@ func (p *Pool) signal(sure bool, now time.Time) {
 	}
 	s.told, s.failed = p.queue.n, false
 	s.calls++
-	tell := Shortage{Pool: p, Deficit: s.told, Since: s.since}
-	p.group.Go(func() { p.scaleUp(tell) })
+	serial, tell := s.serial, Shortage{Pool: p, Deficit: s.told, Since: s.since}
+	p.group.Go(func() { p.scaleUp(serial, tell) })
 }
 
 // scaleUp calls the hook. If it is still busy with an earlier shortage, this one waits for its end; the loop then
 // tells it anew.
-func (p *Pool) scaleUp(s Shortage) {
+func (p *Pool) scaleUp(serial uint64, s Shortage) {
 	called := false
 	guard(func() error {
 		_, err, _ := p.single.Do("scale-up", func() (any, error) {
@@ -88,6 +97,6 @@ func (p *Pool) scaleUp(s Shortage) {
 		case err != nil:
 			p.report(&Error{Kind: ErrHook, Pool: p.Name, Cause: err})
 		}
-		p.mail.post(func(m *mail) { m.signalled = append(m.signalled, err) })
+		p.mail.post(func(m *mail) { m.signalled = append(m.signalled, signalled{serial, err}) })
 	})
 }
