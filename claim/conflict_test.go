@@ -25,11 +25,12 @@ func TestConflictGoesToTheHead(t *testing.T) {
 			}
 			return nil
 		}
-		r := newRig(t, &claim.Pool{Source: s}).run()
-		a, b, c := r.ask(), r.ask(), r.ask()
+		r := newRig(t, &claim.Pool{Source: slow{s, ms}}).run()
 		r.until(ms)
+		a, b, c := r.ask(), r.ask(), r.ask()
+		r.until(3 * ms)
 		s.Add("s2", "s3", "s4")
-		r.until(15 * ms) // both have met their conflicts; the listing that followed shows three more
+		r.until(20 * ms) // both have met their conflicts; the listing that followed shows three more
 		for i, asked := range []<-chan claim.Result{a, b, c} {
 			assert.Equal(t, fmt.Sprintf("s%d", i+2), got(t, asked).Slot.Name)
 		}

@@ -76,6 +76,9 @@ func (s *LedgerSource) Book() orbit.Ledger {
 // Spec is a slot as well.
 func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	s.init()
+	if len(nodes) == 0 {
+		return nil
+	}
 	do := make([]orbit.Commitment, len(nodes))
 	for i, id := range nodes {
 		do[i] = orbit.PutNode{Node: orbit.Node{ID: id, Capacity: s.spec.Envelope.Reservation}}

@@ -131,7 +131,7 @@ func TestLedgerSlots(t *testing.T) {
 		assert.Equal(t, 3, r.Snapshot().IdleReady, "a, d, e")
 		drained := node("d", "web", 100)
 		drained.Node.Unschedulable = true
-		propose(t, ledger, drained, orbit.Hold{ID: "h", Node: "a", Room: orbit.Resources{orbit.CPU: 1}})
+		propose(t, ledger, drained, orbit.Hold{ID: "h", Node: "a", Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().Add(time.Hour)})
 		synctest.Wait()
 		assert.Equal(t, 1, r.Snapshot().IdleReady)
 		a, b, c := r.ask(), r.ask(), r.ask()

@@ -108,6 +108,8 @@ func TestStaleListingIsNotBelieved(t *testing.T) {
 		require.Len(t, r.tried(), 2)
 		assert.Equal(t, 7*sec, r.tried()[1].at)
 		none(t, b)
+		r.until(12 * sec)
+		assert.NoError(t, got(t, b).Err)
 	})
 }
 

@@ -24,7 +24,8 @@ type StaleStore struct {
 	Lag time.Duration
 	// How long a claim, and a return, is on its way, half of it there and half of it back.
 	Latency time.Duration
-	// If set: asked before a claim is judged, without any lock. An error is the answer, and nothing is changed.
+	// If set: asked before a claim is judged, without any lock. An error is the answer, and nothing is changed. An
+	// attempt that has been granted before is not judged again.
 	Inject func(a claim.Attempt) error
 	// If set: asked once a claim has been committed. An error is the answer all the same.
 	Lose func(a claim.Attempt) error
@@ -128,7 +129,7 @@ func (s *StaleStore) Claim(ctx context.Context, a claim.Attempt) (claim.Slot, ui
 	if err := s.travel(ctx); err != nil {
 		return claim.Slot{}, 0, fmt.Errorf("store: nothing was sent: %w", orbit.ErrUnavailable)
 	}
-	if s.Inject != nil {
+	if s.Inject != nil && !s.granted(&a) {
 		if err := s.Inject(a); err != nil {
 			s.count(err)
 			return claim.Slot{}, 0, err
@@ -160,6 +161,14 @@ func (s *StaleStore) travel(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// granted reports whether the attempt has been granted before.
+func (s *StaleStore) granted(a *claim.Attempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := s.slots[a.Slot.Name]
+	return slot != nil && slot.attempt == a.ID
 }
 
 // count counts a claim that was answered out of turn.
