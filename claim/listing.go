@@ -76,7 +76,8 @@ func (p *Pool) admit(h *heard, now time.Time) {
 	}
 	if f, ok := p.Source.(Follower); ok && h.asked && !l.following {
 		l.following = true
-		p.group.Go(func() { p.follow(f, h.Version) })
+		after := h.Version // h is the mail's, and will be used again
+		p.group.Go(func() { p.follow(f, after) })
 	}
 }
 

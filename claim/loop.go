@@ -33,20 +33,51 @@ func (p *Pool) serve(ctx context.Context) {
 	defer p.close()
 	p.flying = map[*flight]struct{}{}
 	p.listing.wanted = true
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+	var clock alarm
+	defer clock.set(time.Time{})
 	for {
-		p.step(time.Now())
-		timer.Reset(p.sleep(time.Now()))
+		now := time.Now()
+		p.step(now)
+		clock.set(p.next(now))
 		select {
 		case <-p.mail.wake:
-		case <-timer.C:
+		case <-clock.rings():
 		case <-ctx.Done():
 			return
 		case <-p.stop:
 			return
 		}
 	}
+}
+
+// alarm is a timer that is only touched when the time to wake up is another.
+type alarm struct {
+	at    time.Time
+	timer *time.Timer
+}
+
+// set makes it ring at a time; zero: not at all.
+func (a *alarm) set(at time.Time) {
+	if at.Equal(a.at) {
+		return
+	}
+	a.at = at
+	switch {
+	case a.timer == nil:
+		a.timer = time.NewTimer(time.Until(at))
+	case at.IsZero():
+		a.timer.Stop()
+	default:
+		a.timer.Reset(time.Until(at))
+	}
+}
+
+// rings returns where it rings, once for each time set.
+func (a *alarm) rings() <-chan time.Time {
+	if a.timer == nil {
+		return nil
+	}
+	return a.timer.C
 }
 
 // step does all that there is to do now.
@@ -141,11 +172,10 @@ func (p *Pool) tell() {
 	p.reserved.Store(int64(len(p.reservations.held)))
 }
 
-// sleep returns how long there is nothing to do, unless mail comes.
-func (p *Pool) sleep(now time.Time) time.Duration {
-	at := now.Add(time.Hour)
+// next returns when there is something to do again, unless mail comes; zero: not before.
+func (p *Pool) next(now time.Time) (at time.Time) {
 	soonest := func(t time.Time) {
-		if !t.IsZero() && t.Before(at) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
 	}
@@ -157,5 +187,5 @@ func (p *Pool) sleep(now time.Time) time.Duration {
 	if len(p.dues) > 0 {
 		soonest(p.dues[0])
 	}
-	return max(at.Sub(now), 0)
+	return at
 }
