@@ -111,8 +111,20 @@ func slotOf(n *orbit.NodeState) Slot {
 }
 
 // Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than that.
-func (s *LedgerSource) Follow(ctx context.Context, after uint64) (Listing, error) {
+// Changes that touch no node are passed over.
+func (s *LedgerSource) Follow(ctx context.Context, after uint64) (l Listing, err error) {
 	s.init()
+	for {
+		l, err = s.next(ctx, after)
+		if err != nil || !l.Partial || len(l.Slots)+len(l.Gone) > 0 {
+			return l, err
+		}
+		after = l.Version
+	}
+}
+
+// next returns what has changed after a revision, which may be nothing that matters.
+func (s *LedgerSource) next(ctx context.Context, after uint64) (Listing, error) {
 	at, err := s.book.Wait(ctx, orbit.Revision(after))
 	if err != nil {
 		return Listing{}, err

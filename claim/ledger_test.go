@@ -273,3 +273,23 @@ func TestLedgerUnknownOutcomes(t *testing.T) {
 		assert.Zero(t, stats.Conflicts, "no outcome was taken for a conflict")
 	})
 }
+
+// Changes that touch no node are no news; a follower is told of the next that does.
+func TestLedgerFollowsNodesOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		told := make(chan claim.Listing, 1)
+		go func() {
+			l, err := src.Follow(context.Background(), 0)
+			assert.NoError(t, err)
+			told <- l
+		}()
+		for range 5 {
+			propose(t, src.Book(), orbit.Mark{Key: "k", Value: "v"})
+			synctest.Wait()
+			assert.Empty(t, told)
+		}
+		require.NoError(t, src.Join(t.Context(), "a"))
+		assert.Equal(t, claim.Listing{Slots: []claim.Slot{{Name: "a", UID: "6"}}, Partial: true, Version: 6}, <-told)
+	})
+}

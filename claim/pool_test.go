@@ -127,7 +127,7 @@ func TestQueueBoundIs4096(t *testing.T) {
 	p := &claim.Pool{Source: &sim.StaleStore{}}
 	c := make(chan claim.Result, 5000)
 	n := 0
-	for p.Enqueue(&claim.Request{Result: c}) {
+	for n < 5000 && p.Enqueue(&claim.Request{Result: c}) {
 		n++
 	}
 	assert.Equal(t, 4096, n)

@@ -80,7 +80,8 @@ func TestPools(t *testing.T) {
 			require.NotNil(t, pools.Enqueue(&claim.Request{Result: c}))
 		}
 		pools[2].Shutdown()
-		for pools.Enqueue(&claim.Request{Result: c}) != nil {
+		for range 100 {
+			pools.Enqueue(&claim.Request{Result: c})
 		}
 		assert.Equal(t, 8, pools[0].Snapshot().QueueLen)
 		assert.Equal(t, 8, pools[1].Snapshot().QueueLen)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -64,7 +63,7 @@ func TestInterrupt(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	err = run(ctx, o, &bytes.Buffer{})
-	require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(start), 5*time.Second)
 }
 
