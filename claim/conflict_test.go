@@ -3,6 +3,8 @@ package claim_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,4 +173,27 @@ func staleBurst(t *testing.T, lag time.Duration, reserve bool) sim.StoreTally {
 	assert.Zero(t, s.Doubled())
 	assert.Zero(t, s.Held())
 	return s.Tally()
+}
+
+// QueueLen does not waver while a request goes round: it is one from Enqueue to the answer, whoever looks when.
+func TestQueueLenIsStable(t *testing.T) {
+	s := store(&sim.StaleStore{}, names(400)...)
+	var conflicts atomic.Int64
+	s.Inject = func(claim.Attempt) error {
+		if conflicts.Add(1) < 400 {
+			return errConflict
+		}
+		return nil
+	}
+	p := started(t, &claim.Pool{Source: s})
+	answer := make(chan claim.Result, 1)
+	require.True(t, p.Enqueue(&claim.Request{Result: answer}))
+	for p.Snapshot().QueueLen == 1 {
+		runtime.Gosched()
+	}
+	require.Zero(t, p.Snapshot().QueueLen)
+	require.Equal(t, int64(400), conflicts.Load(), "it wavered")
+	require.NoError(t, (<-answer).Err)
+	assert.Zero(t, p.Snapshot().QueueLen)
+	assert.Equal(t, uint64(399), p.Stats().Conflicts)
 }
