@@ -1,11 +1,13 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/orbitsched/orbit"
 )
@@ -33,6 +35,8 @@ type LedgerSource struct {
 	fault error
 	book  orbit.Ledger
 	spec  *orbit.Spec
+	// The ledger's own copy of spec, once it is known: a proposal with it is taken without being looked through.
+	shared atomic.Pointer[orbit.Spec]
 }
 
 var _ Follower = (*LedgerSource)(nil)
@@ -176,11 +180,11 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	if err != nil || uid == 0 {
 		return Slot{}, 0, fmt.Errorf("claim: slot %q: uid %q is not a revision: %w", a.Slot.Name, a.Slot.UID, orbit.ErrInvalid)
 	}
-	node := orbit.NodeID(a.Slot.Name)
+	spec, node := cmp.Or(s.shared.Load(), s.spec), orbit.NodeID(a.Slot.Name)
 	rev, err := s.book.Propose(ctx, orbit.Proposal{
 		ID: a.ID,
 		Do: []orbit.Commitment{
-			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: s.spec, Owner: capsule.Owner},
+			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: spec, Owner: capsule.Owner},
 			orbit.Place{Capsule: capsule.ID, Node: node, Note: capsule.Note},
 		},
 		If: []orbit.Precondition{
@@ -191,9 +195,21 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	if err != nil {
 		return Slot{}, judgedAt(err), refusal(err)
 	}
+	if spec == s.spec {
+		s.learn(ctx, capsule.ID)
+	}
 	claimed := a.Slot
 	claimed.Capsule = capsule.ID
 	return claimed, uint64(rev), nil
+}
+
+// learn keeps the copy of the spec that the ledger hands out with a capsule.
+func (s *LedgerSource) learn(ctx context.Context, id orbit.CapsuleID) {
+	if state, err := s.book.Snapshot(ctx); err == nil {
+		if c := state.Capsule(id); c != nil {
+			s.shared.Store(c.Spec)
+		}
+	}
 }
 
 // capsule returns what the request says of the capsule, with an id.
