@@ -197,3 +197,19 @@ func TestQueueLenIsStable(t *testing.T) {
 	assert.Zero(t, p.Snapshot().QueueLen)
 	assert.Equal(t, uint64(399), p.Stats().Conflicts)
 }
+
+// A request that ended in flight and whose claim then conflicts does not come back: nobody polls for it, and no slots are
+// ordered.
+func TestTheDeadDoNotComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := store(&sim.StaleStore{Latency: 100 * ms}, "s0")
+		s.Inject = func(claim.Attempt) error { return errConflict }
+		told := &told{}
+		r := newRig(t, &claim.Pool{Source: s, ScaleUp: told.hook, ReserveFor: time.Hour}).run()
+		_, c := r.request(t.Context(), 30*ms)
+		r.until(100 * sec)
+		require.ErrorIs(t, got(t, c).Err, claim.ErrEnded)
+		assert.Equal(t, []time.Duration{0}, r.seen())
+		assert.Empty(t, told.deficits())
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,5 +258,61 @@ func TestReadyIsTidied(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1000, r.Snapshot().IdleReady)
 		assert.Equal(t, "b1000/1", r.pop(t)[0])
+	})
+}
+
+// When a follower breaks off and nobody waits, the pool looks all the same.
+func TestFollowBreaksUnnoticed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
+		r := newRig(t, &claim.Pool{Source: f}).run()
+		f.show(4, slot("a", "1"))
+		f.fail <- errors.New("cut off")
+		r.until(sec - ns)
+		assert.Zero(t, r.Snapshot().IdleReady)
+		r.until(sec)
+		assert.Equal(t, 1, r.Snapshot().IdleReady)
+		assert.Equal(t, []time.Duration{0, sec}, r.seen())
+	})
+}
+
+// A slot that was listed while it was reserved, and then was not, is no reason to look when its reservation ends.
+func TestAShownSlotMayBeGoneAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{}
+		l.show(0, slot("a", "1"))
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		r.ask()
+		r.until(ms)
+		r.look()
+		l.show(0)
+		r.until(2 * ms)
+		r.look()
+		r.until(9 * sec)
+		assert.Equal(t, []time.Duration{0, ms, 2 * ms}, r.seen())
+	})
+}
+
+// One listing runs at a time, whatever asks for it; and one more follows when there was reason to.
+func TestOneListingAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var running, most, all atomic.Int64
+		l := &listings{}
+		l.set(func() (claim.Listing, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			all.Add(1)
+			time.Sleep(100 * ms)
+			return claim.Listing{}, nil
+		})
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		for range 50 {
+			r.ask()
+			r.NotifyIdle()
+			time.Sleep(ms)
+		}
+		r.until(5 * sec)
+		assert.Equal(t, int64(1), most.Load())
+		assert.Equal(t, int64(2), all.Load())
 	})
 }
