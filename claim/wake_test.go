@@ -321,3 +321,25 @@ func TestReportIsContained(t *testing.T) {
 		assert.NoError(t, got(t, c).Err)
 	})
 }
+
+// A shortage that begins while the hook is busy with an earlier one is told when the hook returns, at once.
+func TestScaleUpIsToldLater(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &sim.StaleStore{}
+		told := &told{block: make(chan struct{})}
+		r := newRig(t, &claim.Pool{Source: s, ScaleUp: told.hook}).run()
+		r.ask()
+		synctest.Wait()
+		s.Add("s0")
+		r.look()
+		r.ask()
+		r.ask()
+		r.until(100 * ms)
+		require.Equal(t, []int{1}, told.deficits())
+		close(told.block)
+		synctest.Wait()
+		require.Len(t, told.deficits(), 2)
+		assert.LessOrEqual(t, told.deficits()[1], 2)
+		assert.Zero(t, told.at(1).Sub(r.start), "since it began")
+	})
+}
