@@ -76,3 +76,39 @@ func TestStoppedPlanIsNotTheNavigatorsFault(t *testing.T) {
 		close(gate)
 	})
 }
+
+// distant is telemetry that takes a while to answer.
+type distant struct{ board }
+
+func (d *distant) Reports(ctx context.Context, after uint64) ([]Report, uint64, error) {
+	select {
+	case <-time.After(100 * time.Millisecond):
+		return d.board.Reports(ctx, after)
+	case <-ctx.Done():
+		return nil, after, ctx.Err()
+	}
+}
+
+// A rest that ends while the planes are being asked is no fault of theirs.
+func TestRestDoesNotReportItsOwnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"big"}, Spec: wants(11)})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var errs []error
+		e := &Engine{
+			Ledger: l, Telemetry: &distant{}, Navigator: &greedy{start: time.Now()}, Backoff: Backoff{Jitter: -1},
+			Hook: func(r Round) { errs = append(errs, r.Errors...) },
+		}
+		go func() { _ = e.Run(ctx) }()
+		for range 50 { // now and then one of these comes less than 100 ms before the end of a rest
+			time.Sleep(170 * time.Millisecond)
+			commit(t, l, PutNode{machine("n", 10)})
+		}
+		synctest.Wait()
+		assert.Empty(t, errs)
+		stop()
+		synctest.Wait()
+	})
+}

@@ -88,7 +88,7 @@ func (e *Engine) concerned(ctx context.Context, changes []Change) bool {
 			return true
 		case room:
 			woken, err := e.view.refresh(ctx, &e.from, time.Now())
-			if err != nil && len(e.carried) < maxErrors {
+			if err != nil && ctx.Err() == nil && len(e.carried) < maxErrors { // not the end of the rest itself
 				e.carried = append(e.carried, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 			}
 			if woken || err != nil { // all later changes are in the view, or have yet to be looked at
