@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// printPhases shows what came of the creates, phase by phase.
+func printPhases(out io.Writer, all []*phase, tallies map[*phase]*tally) {
+	fmt.Fprintln(out, "by phase: booted warm or cold, as the host says; of those, promised warm as the gateway chose; lies were promised warm and booted cold")
+	fmt.Fprintf(out, "%-8s %8s %10s %7s %7s %7s %9s %7s %8s %8s %8s %10s %10s\n",
+		"phase", "created", "creates/s", "warm", "cold", "share", "promised", "lies", "retried", "refused", "deleted", "p50", "p99")
+	for _, ph := range all {
+		t := tallies[ph]
+		fmt.Fprintf(out, "%-8s %8d %10.0f %7d %7d %6.1f%% %8.1f%% %7d %8d %8d %8d %10v %10v\n",
+			ph.name, t.created, float64(t.created)/max(ph.ended.Sub(ph.began).Seconds(), 1e-9),
+			t.warm, t.created-t.warm, percent(t.warm, t.created), percent(t.promised, t.created), t.lies, t.retried, t.refused, t.deleted,
+			quantile(t.decisions, 0.50), quantile(t.decisions, 0.99))
+	}
+	fmt.Fprintln(out)
+}
+
+// mostHosts is how many hosts are shown one by one.
+const mostHosts = 12
+
+// printHosts shows what each host did: the one that died, the one that lied, and as many others as fit.
+func printHosts(out io.Writer, f *fleet, state *orbit.State) {
+	fmt.Fprintln(out, "by host: again are those booted because they had lost their host; terms are how often it joined")
+	fmt.Fprintf(out, "%-12s %-6s %8s %7s %7s %7s %7s %6s %8s\n", "host", "", "creates", "warm", "cold", "failed", "again", "terms", "running")
+	rest, shown, others := hostTally{}, 0, 0
+	left := 0
+	for _, h := range f.hosts {
+		h.mu.Lock()
+		t := h.tally
+		h.mu.Unlock()
+		part, running := "", state.Node(h.id).Capsules
+		switch h {
+		case f.liar:
+			part = "lies"
+		case f.victim:
+			part = "dies"
+		}
+		if part == "" && shown >= mostHosts-2 {
+			rest.warm, rest.cold, rest.failed = rest.warm+t.warm, rest.cold+t.cold, rest.failed+t.failed
+			rest.again, rest.joined, left, others = rest.again+t.again, rest.joined+t.joined, left+running, others+1
+			continue
+		}
+		if part == "" {
+			shown++
+		}
+		printHost(out, string(h.id), part, t, running)
+	}
+	if others > 0 {
+		printHost(out, fmt.Sprintf("%d others", others), "", rest, left)
+	}
+	fmt.Fprintln(out)
+}
+
+func printHost(out io.Writer, name, part string, t hostTally, running int) {
+	fmt.Fprintf(out, "%-12s %-6s %8d %7d %7d %7d %7d %6d %8d\n",
+		name, part, t.warm+t.cold, t.warm, t.cold, t.failed, t.again, t.joined, running)
+}
+
+// printCounts shows what the parts of the platform have counted.
+func (p *platform) printCounts(out io.Writer, state *orbit.State, total *tally, history *audit) {
+	g, b := p.gateway.Stats(), p.board.Stats()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(out, "creates   %d, of which %d with a volume, %d forks; %d deleted\n", total.created, total.volumes, total.forks, total.deleted)
+	fmt.Fprintf(out, "gateway   %d created, %d warm, %d cold, %d lies, %d retried, %d conflicts, %d views\n",
+		g.Created, g.Warm, g.Cold, g.Lies, g.Retried, g.Conflicts, g.Refreshes)
+	fmt.Fprintf(out, "refused   %s; clients asked again\n", p.refused())
+	fmt.Fprintf(out, "board     %d reports, %d of them news; %d claims, %d taken back, %d pools found empty; refused: %d without a lease, %d of an old term, %d unheard, %d others\n",
+		b.Reports, b.Changed, b.Claims, b.Unclaimed, b.Exhausted, b.Unleased, b.OldTerm, b.Unheard,
+		b.Invalid+b.Oversized+b.Outdated+b.Ahead+b.Flooded+b.Full)
+	fmt.Fprintf(out, "members   %d leases ended, %d sandboxes returned to pending\n", len(p.ended), p.returned)
+	fmt.Fprintf(out, "nav.Warm  %d of them placed again; %d forks wait, whose parent had been deleted\n", p.replaced, orphans(state))
+	fmt.Fprintf(out, "history   %d commits replayed; %d placed twice or beyond a host's slots\n\n", history.commits, history.doubled)
+}
+
+// quantile is the time that this share of times is not above, rounded to what can be told apart.
+func quantile(times []time.Duration, share float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	t := times[min(int(share*float64(len(times))), len(times)-1)]
+	switch {
+	case t > 10*time.Millisecond:
+		return t.Round(100 * time.Microsecond)
+	case t > 100*time.Microsecond:
+		return t.Round(time.Microsecond)
+	}
+	return t.Round(10 * time.Nanosecond)
+}
