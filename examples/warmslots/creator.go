@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 )
 
-// creator is one client of the gateway. It keeps some sandboxes and deletes the oldest when it has enough. When it is
+// creator is one client of the gateway. It keeps some sandboxes, and deletes any of them when it has more. When it is
 // refused it waits and asks again, under a new id, as a client of an API does.
 type creator struct {
 	platform *platform
@@ -19,7 +20,7 @@ type creator struct {
 	keep     int
 	rand     *rand.Rand
 	asked    int
-	own      []nav.Created // oldest first
+	own      []nav.Created
 
 	// What has come of it, by phase.
 	phases map[*phase]*tally
@@ -51,7 +52,7 @@ func (c *creator) work(ctx context.Context, ph *phase) error {
 			return err
 		}
 		for len(c.own) > c.keep {
-			if err := c.deleteOldest(ctx, t); err != nil {
+			if err := c.deleteOne(ctx, t); err != nil {
 				return err
 			}
 		}
@@ -82,7 +83,7 @@ func (c *creator) create(ctx context.Context, ph *phase, t *tally) error {
 		t.refused++
 		c.platform.noteRefusal(kind, err)
 		if errors.Is(err, nav.ErrNoSlot) && len(c.own) > 0 {
-			if err := c.deleteOldest(ctx, t); err != nil {
+			if err := c.deleteOne(ctx, t); err != nil {
 				return err
 			}
 		}
@@ -107,13 +108,14 @@ func (c *creator) draw() *orbit.Spec {
 	return &orbit.Spec{Module: "sandbox", Start: start}
 }
 
-// deleteOldest stops a sandbox and gives its slot back. If it has lost its host meanwhile it runs elsewhere; the host
+// deleteOne stops a sandbox and gives its slot back. If it has lost its host meanwhile it runs elsewhere; the host
 // there finds in the ledger that it has left.
-func (c *creator) deleteOldest(ctx context.Context, t *tally) error {
-	oldest := c.own[0]
-	c.own = c.own[1:]
-	c.platform.fleet.byID[oldest.Node].stop(oldest.Capsule)
-	if err := c.platform.gateway.Delete(ctx, oldest.Capsule); err != nil {
+func (c *creator) deleteOne(ctx context.Context, t *tally) error {
+	i := c.rand.IntN(len(c.own))
+	made := c.own[i]
+	c.own = slices.Delete(c.own, i, i+1)
+	c.platform.fleet.byID[made.Node].stop(made.Capsule)
+	if err := c.platform.gateway.Delete(ctx, made.Capsule); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
 	t.deleted++

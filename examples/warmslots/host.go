@@ -46,6 +46,8 @@ type sandbox struct {
 	booted  chan struct{}
 	failed  bool // set before that
 	stopped bool
+	// It was booted because the ledger said so, and the gateway has not asked for it.
+	again bool
 }
 
 var (
@@ -96,6 +98,10 @@ func (h *host) admit(ctx context.Context, id orbit.CapsuleID, template string) (
 		return nil, false, errDown
 	}
 	if s := h.sandboxes[id]; s != nil {
+		if s.again { // the ledger was faster than the gateway
+			s.again = false
+			h.tally.again--
+		}
 		return s, false, nil
 	}
 	if h.running() >= h.options.slots {
@@ -171,6 +177,7 @@ func (h *host) reconcile(ctx context.Context) {
 	for c := range state.On(h.id) {
 		if h.sandboxes[c.ID] == nil {
 			s := h.take(c.ID, c.Spec.Start.Template)
+			s.again = true
 			h.tally.again++
 			h.boots.Go(func() { h.bring(ctx, s) })
 		}

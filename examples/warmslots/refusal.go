@@ -28,19 +28,19 @@ func (p *platform) noteRefusal(kind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refusals[kind]++; p.refusals[kind] == 1 {
-		p.log.tell("the first create is refused that way: %v", err)
+		p.log.tell("refused, the first for %q: %v", kind, err)
 	}
 }
 
 // refused says how often which refusal was given. It requires the lock.
 func (p *platform) refused() string {
-	var parts []string
+	parts := []string{}
 	for _, kind := range refusals {
 		if n := p.refusals[kind]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %v", n, kind))
 		}
 	}
-	if parts == nil {
+	if len(parts) == 0 {
 		return "none"
 	}
 	return strings.Join(parts, ", ")

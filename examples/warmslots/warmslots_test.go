@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func output(t *testing.T, args ...string) string {
+	o, err := parse(args, &bytes.Buffer{})
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, run(t.Context(), o, &out), "%s", &out)
+	return out.String()
+}
+
+var lastLine = regexp.MustCompile(`^created (\d+), warm (\d+), cold (\d+), retried \d+, doubled 0, p50 \S+, p99 \S+$`)
+
+// Whatever the fleet, all creates succeed in the end, nothing is placed twice, and all accounts agree: run says so.
+func TestItAddsUp(t *testing.T) {
+	for _, args := range []string{
+		"-creates 600",
+		"-hosts 1 -creates 200 -creators 8",
+		"-warm 0 -creates 300",
+		"-hosts 2 -slots 4 -creators 16 -creates 80",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			out := output(t, strings.Fields(args)...)
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			require.Regexp(t, lastLine, lines[len(lines)-1])
+			require.Equal(t, "verify: ok", lines[len(lines)-2])
+			require.Regexp(t, `dies, with \d+ sandboxes on it`, out)
+			require.Regexp(t, `members +[1-9]\d* leases ended`, out)
+		})
+	}
+}
+
+// An interrupt ends it at once.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	o, err := parse(nil, &bytes.Buffer{})
+	require.NoError(t, err)
+	began := time.Now()
+	require.ErrorIs(t, run(ctx, o, &bytes.Buffer{}), context.DeadlineExceeded)
+	require.Less(t, time.Since(began), 5*time.Second)
+}
+
+func TestFlagsAreChecked(t *testing.T) {
+	for _, args := range [][]string{
+		{"-hosts", "0"}, {"-creators", "0"}, {"-creates", "0"}, {"-slots", "0"}, {"-warm", "-1"}, {"-speed", "0"},
+		{"-cache", "0s"}, {"-cache", "-1s"}, {"more"}, {"-what"},
+	} {
+		_, err := parse(args, &bytes.Buffer{})
+		require.Error(t, err, "%v", args)
+	}
+}
