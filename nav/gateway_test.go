@@ -224,7 +224,7 @@ func TestGatewayRetriesOnce(t *testing.T) {
 
 	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "b", Unschedulable: true}}, orbit.PutNode{Node: orbit.Node{ID: "c", Unschedulable: true}})
 	_, err = g.Create(context.Background(), "three", sandbox(code))
-	require.ErrorContains(t, err, `no other node: template "code-interpreter": no suitable node: 0 of 3 nodes fit: 2 are unschedulable, 1 are not to be used again`)
+	require.ErrorContains(t, err, `no retry: template "code-interpreter": no suitable node: 0 of 3 nodes fit: 2 are unschedulable, 1 are not to be used again`)
 	require.ErrorIs(t, err, nav.ErrStart)
 	require.ErrorIs(t, err, nav.ErrNoNode)
 	require.Equal(t, 1, f.live())
