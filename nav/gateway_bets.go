@@ -1,6 +1,7 @@
 package nav
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -107,7 +108,8 @@ func (c *create) bet() (*bet, error) {
 // maxCorrections is how often a create chooses again because the board has fewer warm slots than the view.
 const maxCorrections = 8
 
-// void takes a bet back that came to nothing. A receipt newer than the view calls for a newer one.
+// void takes a bet back that came to nothing. The view must come to show what it was lost to; all who lost to the same
+// are served by the same view.
 func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -116,11 +118,9 @@ func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	if g.Board != nil {
 		g.Board.Unclaim(b.claim)
 	}
-	if r != nil {
-		if isConflict(r) {
-			g.stats.Conflicts++
-		}
-		g.wanted = max(g.wanted, r.At)
+	if r != nil && isConflict(r) {
+		g.stats.Conflicts++
+		g.wanted = max(g.wanted, cmp.Or(r.TakenAt, r.At))
 	}
 }
 

@@ -27,8 +27,8 @@ type StartError struct {
 	// The node that was chosen first, and what it said.
 	Node orbit.NodeID
 	Err  error
-	// The next best one, empty if there was none; and what it said, or why there was none. Nil: none was looked for,
-	// because the context had ended or Start panicked.
+	// The next best one, empty if there was none; and what it said, or why there was none: the context's error if that
+	// had ended, nil if Start panicked.
 	Retry    orbit.NodeID
 	RetryErr error
 }
@@ -39,7 +39,7 @@ func (e *StartError) Error() string {
 	case e.RetryErr == nil:
 		return fmt.Sprintf("%v on node %q: %v", ErrStart, e.Node, e.Err)
 	case e.Retry == "":
-		return fmt.Sprintf("%v on node %q: %v; no other node: %v", ErrStart, e.Node, e.Err, e.RetryErr)
+		return fmt.Sprintf("%v on node %q: %v; no retry: %v", ErrStart, e.Node, e.Err, e.RetryErr)
 	}
 	return fmt.Sprintf("%v on node %q: %v; then on node %q: %v", ErrStart, e.Node, e.Err, e.Retry, e.RetryErr)
 }

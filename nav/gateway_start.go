@@ -20,10 +20,13 @@ func (c *create) start(ctx context.Context) error {
 		return nil
 	}
 	failed := &StartError{Node: c.made.Node, Err: first}
-	if ctx.Err() != nil || errors.As(first, new(*PanicError)) {
+	if errors.As(first, new(*PanicError)) {
 		return failed
 	}
-	if failed.RetryErr = c.retry(ctx, failed); failed.RetryErr != nil {
+	if failed.RetryErr = ctx.Err(); failed.RetryErr == nil {
+		failed.RetryErr = c.retry(ctx, failed)
+	}
+	if failed.RetryErr != nil {
 		return failed
 	}
 	return nil

@@ -70,8 +70,8 @@ func (l *Leases) claimable(t Term, asked bool) (was lease, view orbit.Revision, 
 		return lease{}, 0, &LeaseError{Kind: ErrHeld, Term: t, Held: held, Until: le.end}
 	}
 	if terms := cmp.Or(l.Terms, defaultTerms); !asked && terms > 0 {
-		if every := time.Hour / time.Duration(terms); !le.terms.take(now, every, terms) {
-			return lease{}, 0, &LeaseError{Kind: ErrFlood, Term: t, Until: now.Add(every)}
+		if wait := le.terms.take(now, time.Hour/time.Duration(terms), terms); wait > 0 {
+			return lease{}, 0, &LeaseError{Kind: ErrFlood, Term: t, Until: now.Add(wait)}
 		}
 	}
 	return *le, l.seen, nil
@@ -108,12 +108,13 @@ func (l *Leases) insist(ctx context.Context, p *orbit.Proposal) (orbit.Revision,
 
 const insistEvery = 50 * time.Millisecond
 
-// committed takes over a commit of our own, unless the ledger has been followed beyond it.
+// committed takes over a commit of our own whose first commitment sets the row, unless the ledger has been followed
+// beyond it.
 func (l *Leases) committed(name string, p *orbit.Proposal, at orbit.Revision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at > l.seen {
-		l.learn(name, p.Do[0].(orbit.Mark).Value, at, l.clock())
+	if mark, ok := p.Do[0].(orbit.Mark); ok && at > l.seen {
+		l.learn(name, mark.Value, at, l.clock())
 	}
 }
 
