@@ -21,14 +21,17 @@ type audit struct {
 	slots map[orbit.NodeID]int64
 }
 
+func newAudit() *audit {
+	return &audit{on: map[orbit.CapsuleID]orbit.NodeID{}, used: map[orbit.NodeID]int64{}, slots: map[orbit.NodeID]int64{}}
+}
+
 // audit replays the history from the empty ledger to the state.
 func (p *platform) audit(ctx context.Context, end *orbit.State) (*audit, error) {
 	changes, err := p.ledger.Changes(ctx, p.empty.Revision())
 	if err != nil {
 		return nil, err
 	}
-	a := &audit{on: map[orbit.CapsuleID]orbit.NodeID{}, used: map[orbit.NodeID]int64{}, slots: map[orbit.NodeID]int64{}}
-	state := p.empty
+	a, state := newAudit(), p.empty
 	for len(changes) > 0 && changes[0].Revision <= end.Revision() {
 		n := 1
 		for n < len(changes) && changes[n].Revision == changes[0].Revision {
@@ -72,8 +75,10 @@ func (a *audit) recount(commit []orbit.Change) {
 			a.returned++
 		}
 	}
+	over := map[orbit.NodeID]bool{}
 	for i := range commit {
-		if n := commit[i].Node; a.used[n] > a.slots[n] {
+		if n := commit[i].Node; a.used[n] > a.slots[n] && !over[n] {
+			over[n] = true
 			a.doubled++
 		}
 	}

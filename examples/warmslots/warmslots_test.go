@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
 )
 
 func output(t *testing.T, args ...string) string {
@@ -59,5 +61,35 @@ func TestFlagsAreChecked(t *testing.T) {
 	} {
 		_, err := parse(args, &bytes.Buffer{})
 		require.Error(t, err, "%v", args)
+	}
+}
+
+// The recount sees what a ledger would never commit.
+func TestTheRecountSeesWhatIsDoubled(t *testing.T) {
+	put := func(slots int64) orbit.Commitment {
+		return orbit.PutNode{Node: orbit.Node{ID: "a", Capacity: orbit.Resources{orbit.Slots: slots}}}
+	}
+	place := func(c orbit.CapsuleID) orbit.Commitment { return orbit.Place{Capsule: c, Node: "a"} }
+	for _, c := range []struct {
+		name    string
+		commits [][]orbit.Commitment
+		want    audit
+	}{
+		{"sound", [][]orbit.Commitment{{put(2)}, {place("x")}, {orbit.Release{Capsule: "x", Final: true}}, {place("y"), place("z")}}, audit{}},
+		{"placed while placed", [][]orbit.Commitment{{put(2)}, {place("x")}, {place("x")}}, audit{doubled: 1}},
+		{"over capacity", [][]orbit.Commitment{{put(1)}, {place("x")}, {place("y")}}, audit{doubled: 1}},
+		{"moved", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x"}, place("x")}}, audit{}},
+		{"lost", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x"}}}, audit{returned: 1}},
+		{"lost and placed again", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x"}}, {place("x")}}, audit{returned: 1, replaced: 1}},
+	} {
+		a := newAudit()
+		for _, commit := range c.commits {
+			var changes []orbit.Change
+			for _, do := range commit {
+				changes = append(changes, orbit.Change{Do: do, Node: "a"})
+			}
+			a.recount(changes)
+		}
+		require.Equal(t, [3]int{c.want.doubled, c.want.returned, c.want.replaced}, [3]int{a.doubled, a.returned, a.replaced}, c.name)
 	}
 }
