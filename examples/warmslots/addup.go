@@ -31,6 +31,7 @@ func (p *platform) addUp(ctx context.Context, state *orbit.State, total *tally, 
 		{"refused, by the creators and the gateway", total.refused, int(stats.Failed)},
 		{"warm, by the gateway and the hosts", int(stats.Warm), hosts.warm},
 		{"cold, by the gateway and the hosts", int(stats.Cold), hosts.cold},
+		{"lies, by the gateway and the hosts", int(stats.Lies), hosts.lies},
 		{"created and not deleted, and placed or an orphan in the ledger", total.created - total.deleted, placed + orphans(state)},
 		{"pending, and orphans", state.PendingCount(), orphans(state)},
 		{"returned to pending, by the members and the history", p.returned, history.returned},
@@ -50,15 +51,16 @@ func (p *platform) addUp(ctx context.Context, state *orbit.State, total *tally, 
 // tally adds up what all hosts have counted.
 func (f *fleet) tally() (t hostTally) {
 	for _, h := range f.hosts {
-		h.mu.Lock()
-		t.warm += h.tally.warm
-		t.cold += h.tally.cold
-		t.failed += h.tally.failed
-		t.again += h.tally.again
-		t.joined += h.tally.joined
-		h.mu.Unlock()
+		t.add(h.counts())
 	}
 	return t
+}
+
+// counts is what a host has counted.
+func (h *host) counts() hostTally {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tally
 }
 
 // sameAs says whether a host runs, after a last look into the ledger, what is placed on it there and nothing else.

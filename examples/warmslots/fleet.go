@@ -58,7 +58,7 @@ func (f *fleet) aVolume(r *rand.Rand) (name, template string) {
 
 // start is what the gateway calls: the create is forwarded to the agent of the host.
 func (f *fleet) start(ctx context.Context, c nav.Created) (warm bool, err error) {
-	return f.byID[c.Node].boot(ctx, c.Capsule, c.Spec.Start.Template)
+	return f.byID[c.Node].boot(ctx, &c)
 }
 
 // live lets all hosts live until ctx ends. Their heartbeats are spread over time.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
 )
 
 // host is a simulated machine and the agent on it. What it runs it decides itself, at the word of the gateway (boot,
@@ -35,8 +36,19 @@ type host struct {
 // hostTally counts what a host has done.
 type hostTally struct {
 	warm, cold, failed int // at the word of the gateway
+	lies               int // of the cold, promised warm
 	again              int // booted because the ledger said so: they had lost their host
 	joined             int // terms of its lease
+}
+
+// add adds up what several hosts have counted.
+func (t *hostTally) add(o hostTally) {
+	t.warm += o.warm
+	t.cold += o.cold
+	t.failed += o.failed
+	t.lies += o.lies
+	t.again += o.again
+	t.joined += o.joined
 }
 
 // sandbox is one that runs, or boots.
@@ -63,9 +75,9 @@ func newHost(id orbit.NodeID, o options, ledger orbit.Ledger) *host {
 }
 
 // boot starts a sandbox at the word of the gateway, and returns when it runs.
-func (h *host) boot(ctx context.Context, id orbit.CapsuleID, template string) (warm bool, err error) {
+func (h *host) boot(ctx context.Context, c *nav.Created) (warm bool, err error) {
 	h.mu.Lock()
-	s, mine, err := h.admit(ctx, id, template)
+	s, mine, err := h.admit(ctx, c.Capsule, c.Spec.Start.Template)
 	h.mu.Unlock()
 	switch {
 	case err != nil:
@@ -87,6 +99,9 @@ func (h *host) boot(ctx context.Context, id orbit.CapsuleID, template string) (w
 		h.tally.warm++
 	default:
 		h.tally.cold++
+		if c.Promised {
+			h.tally.lies++
+		}
 	}
 	return s.warm, nil
 }

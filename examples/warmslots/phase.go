@@ -46,11 +46,11 @@ func (ph *phase) next(ctx context.Context) bool {
 }
 
 // run lets all creators work through the phase, and tells how it goes.
-func (ph *phase) run(ctx context.Context, p *platform, creators []*creator) error {
+func (ph *phase) run(ctx context.Context, p *platform) error {
 	p.log.tell("%s: %d creates, %s", ph.name, ph.creates, ph.says)
 	ph.began = time.Now()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, c := range creators {
+	for _, c := range p.creators {
 		group.Go(func() error { return c.work(ctx, ph) })
 	}
 	telling, stop := context.WithCancel(ctx)

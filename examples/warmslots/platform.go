@@ -26,6 +26,9 @@ type platform struct {
 	engine  *orbit.Engine
 	log     *log
 
+	phases   []*phase
+	creators []*creator
+
 	mu       sync.Mutex // guards what follows
 	ended    []telemetry.Term
 	returned int // capsules, because their host was gone
@@ -52,6 +55,10 @@ func newPlatform(ctx context.Context, o options, l *log) (p *platform, err error
 	p.engine = &orbit.Engine{
 		Name: "warm", Ledger: p.ledger, Telemetry: p.board, Navigator: &nav.Warm{Board: p.board},
 		ParkFor: o.of(30 * time.Second), Hook: p.noteEngine,
+	}
+	p.phases = phases(o)
+	for i := range o.creators {
+		p.creators = append(p.creators, newCreator(p, i))
 	}
 	return p, nil
 }

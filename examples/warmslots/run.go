@@ -26,58 +26,47 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	defer stop()
 	group, working := errgroup.WithContext(working)
 	group.Go(func() error { return p.work(working) })
-	var all []*phase
-	var creators []*creator
-	group.Go(func() (err error) {
-		defer stop()
-		all, creators, err = p.perform(working)
-		return err
-	})
+	group.Go(func() error { defer stop(); return p.perform(working) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return p.account(ctx, out, all, creators)
+	return p.account(ctx, out)
 }
 
-// perform goes through the phases. At the end everything has a place.
-func (p *platform) perform(ctx context.Context) ([]*phase, []*creator, error) {
+// perform goes through the phases. At the end everything has a place that can have one.
+func (p *platform) perform(ctx context.Context) error {
 	err := p.until(ctx, "all hosts join", func(s *orbit.State) bool { return s.NodeCount() == p.options.hosts })
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	p.log.tell("%d hosts have joined under leases; %s lies: it says that it has %d warm slots, and has none",
 		p.options.hosts, p.fleet.liar.id, warmLies)
 	p.fleet.liar.lie()
 	if err := sleep(ctx, p.options.of(heartbeat)); err != nil { // it says so with the next
-		return nil, nil, err
+		return err
 	}
-	var creators []*creator
-	for i := range p.options.creators {
-		creators = append(creators, newCreator(p, i))
-	}
-	all := phases(p.options)
-	for _, ph := range all {
+	for _, ph := range p.phases {
 		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return ph.run(ctx, p, creators) })
+		group.Go(func() error { return ph.run(ctx, p) })
 		if ph.name == "trouble" {
 			group.Go(func() error { return p.trouble(ctx) })
 		}
 		if err := group.Wait(); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
 	err = p.until(ctx, "all is placed that can be", func(s *orbit.State) bool { return s.PendingCount() == orphans(s) })
 	p.log.tell("done\n")
-	return all, creators, err
+	return err
 }
 
 // account prints the tables and says what does not add up.
-func (p *platform) account(ctx context.Context, out io.Writer, all []*phase, creators []*creator) error {
+func (p *platform) account(ctx context.Context, out io.Writer) error {
 	total := &tally{}
 	byPhase := map[*phase]*tally{}
-	for _, ph := range all {
+	for _, ph := range p.phases {
 		byPhase[ph] = &tally{}
-		for _, c := range creators {
+		for _, c := range p.creators {
 			byPhase[ph].merge(c.phases[ph])
 		}
 		total.merge(byPhase[ph])
@@ -91,7 +80,7 @@ func (p *platform) account(ctx context.Context, out io.Writer, all []*phase, cre
 		return err
 	}
 	faults := errors.Join(p.addUp(ctx, state, total, history), state.Verify())
-	printPhases(out, all, byPhase)
+	printPhases(out, p.phases, byPhase)
 	printHosts(out, p.fleet, state)
 	p.printCounts(out, state, total, history)
 	if faults == nil {

@@ -11,7 +11,7 @@ import (
 
 // printPhases shows what came of the creates, phase by phase.
 func printPhases(out io.Writer, all []*phase, tallies map[*phase]*tally) {
-	fmt.Fprintln(out, "by phase: booted warm or cold, as the host says; of those, promised warm as the gateway chose; lies were promised warm and booted cold")
+	fmt.Fprintln(out, "by phase: warm and cold as they booted, promised as the gateway chose; lies were promised warm and booted cold; p50 and p99 of the decision")
 	fmt.Fprintf(out, "%-8s %8s %10s %7s %7s %7s %9s %7s %8s %8s %8s %10s %10s\n",
 		"phase", "created", "creates/s", "warm", "cold", "share", "promised", "lies", "retried", "refused", "deleted", "p50", "p99")
 	for _, ph := range all {
@@ -24,45 +24,46 @@ func printPhases(out io.Writer, all []*phase, tallies map[*phase]*tally) {
 	fmt.Fprintln(out)
 }
 
-// mostHosts is how many hosts are shown one by one.
-const mostHosts = 12
+// mostHosts is how many hosts are shown one by one, beside the two that have a part to play.
+const mostHosts = 8
 
 // printHosts shows what each host did: the one that died, the one that lied, and as many others as fit.
 func printHosts(out io.Writer, f *fleet, state *orbit.State) {
-	fmt.Fprintln(out, "by host: again are those booted because they had lost their host; terms are how often it joined")
-	fmt.Fprintf(out, "%-12s %-6s %8s %7s %7s %7s %7s %6s %8s\n", "host", "", "creates", "warm", "cold", "failed", "again", "terms", "running")
-	rest, shown, others := hostTally{}, 0, 0
-	left := 0
+	fmt.Fprintln(out, "by host: failed are those that it did not start; again, those that it booted because they had lost their host; terms, how often it joined")
+	fmt.Fprintf(out, "%-12s %-8s %8s %7s %7s %7s %7s %7s %6s %8s\n", "host", "", "creates", "warm", "cold", "lies", "failed", "again", "terms", "running")
+	rest, shown, others, running := hostTally{}, 0, 0, 0
 	for _, h := range f.hosts {
-		h.mu.Lock()
-		t := h.tally
-		h.mu.Unlock()
-		part, running := "", state.Node(h.id).Capsules
-		switch h {
-		case f.liar:
-			part = "lies"
-		case f.victim:
-			part = "dies"
-		}
-		if part == "" && shown >= mostHosts-2 {
-			rest.warm, rest.cold, rest.failed = rest.warm+t.warm, rest.cold+t.cold, rest.failed+t.failed
-			rest.again, rest.joined, left, others = rest.again+t.again, rest.joined+t.joined, left+running, others+1
-			continue
-		}
+		part := f.part(h)
 		if part == "" {
 			shown++
 		}
-		printHost(out, string(h.id), part, t, running)
+		if part == "" && shown > mostHosts {
+			rest.add(h.counts())
+			others, running = others+1, running+state.Node(h.id).Capsules
+			continue
+		}
+		printHost(out, string(h.id), part, h.counts(), state.Node(h.id).Capsules)
 	}
 	if others > 0 {
-		printHost(out, fmt.Sprintf("%d others", others), "", rest, left)
+		printHost(out, fmt.Sprintf("%d others", others), "", rest, running)
 	}
 	fmt.Fprintln(out)
 }
 
+// part is what a host has to do in the demonstration.
+func (f *fleet) part(h *host) (part string) {
+	if h == f.victim {
+		part = "dies"
+	}
+	if h == f.liar {
+		part += "lies"
+	}
+	return part
+}
+
 func printHost(out io.Writer, name, part string, t hostTally, running int) {
-	fmt.Fprintf(out, "%-12s %-6s %8d %7d %7d %7d %7d %6d %8d\n",
-		name, part, t.warm+t.cold, t.warm, t.cold, t.failed, t.again, t.joined, running)
+	fmt.Fprintf(out, "%-12s %-8s %8d %7d %7d %7d %7d %7d %6d %8d\n",
+		name, part, t.warm+t.cold, t.warm, t.cold, t.lies, t.failed, t.again, t.joined, running)
 }
 
 // printCounts shows what the parts of the platform have counted.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,6 +54,42 @@ func TestInterrupt(t *testing.T) {
 	began := time.Now()
 	require.ErrorIs(t, run(ctx, o, &bytes.Buffer{}), context.DeadlineExceeded)
 	require.Less(t, time.Since(began), 5*time.Second)
+}
+
+// Of creates that are cut short in the middle of a burst the ledger has what their callers were told of, and nothing
+// else.
+func TestCreatesThatAreCutShortLeaveNothing(t *testing.T) {
+	o, err := parse([]string{"-slots", "16384", "-creates", "100000"}, &bytes.Buffer{})
+	require.NoError(t, err)
+	p, err := newPlatform(t.Context(), o, newLog(&bytes.Buffer{}))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	burst := p.phases[2]
+	p.phases = []*phase{burst}
+	var working sync.WaitGroup
+	working.Go(func() { _ = p.work(ctx) })
+	require.ErrorIs(t, p.perform(ctx), context.DeadlineExceeded)
+	working.Wait()
+
+	var told, there []orbit.CapsuleID
+	for _, c := range p.creators {
+		for i := range c.own {
+			told = append(told, c.own[i].Capsule)
+		}
+	}
+	state, err := p.ledger.Snapshot(t.Context())
+	require.NoError(t, err)
+	for c := range state.Capsules() {
+		if !c.Released() {
+			there = append(there, c.ID)
+		}
+	}
+	require.NotEmpty(t, told)
+	slices.Sort(told)
+	slices.Sort(there)
+	require.Equal(t, told, there)
+	require.NoError(t, state.Verify())
 }
 
 func TestFlagsAreChecked(t *testing.T) {
