@@ -12,8 +12,8 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// creator is one client of the gateway. It keeps some sandboxes, and deletes any of them when it has more. When it is
-// refused it waits and asks again, under a new id, as a client of an API does.
+// creator is one client of the gateway. It keeps some sandboxes, and deletes any of them when it has more. When it
+// is refused it waits and asks again, under a new id, as a client of an API does.
 type creator struct {
 	platform *platform
 	name     string
@@ -130,8 +130,8 @@ func (t *tally) add(made *nav.Created) {
 		n  *int
 		is bool
 	}{
-		{&t.warm, made.Warm}, {&t.promised, made.Promised}, {&t.lies, made.Promised && !made.Warm}, {&t.retried, made.Retried},
-		{&t.volumes, len(start.Volumes) > 0}, {&t.forks, start.Parent != ""},
+		{&t.warm, made.Warm}, {&t.promised, made.Promised}, {&t.lies, made.Promised && !made.Warm},
+		{&t.retried, made.Retried}, {&t.volumes, len(start.Volumes) > 0}, {&t.forks, start.Parent != ""},
 	} {
 		if count.is {
 			*count.n++

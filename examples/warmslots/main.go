@@ -4,8 +4,8 @@
 //
 //	go run ./examples/warmslots -hosts 20 -creators 64 -creates 3000
 //
-// The times are those of a real fleet (a heartbeat every 10 s, a lease of 60 s, a cold boot of 90 ms), divided by -speed.
-// Goroutines, clocks and races are real; so are the times of the decisions, which nothing divides.
+// The times are those of a real fleet (a heartbeat every 10 s, a lease of 60 s, a cold boot of 90 ms), divided by
+// -speed. Goroutines, clocks and races are real; so are the times of the decisions, which nothing divides.
 package main
 
 import (

@@ -27,7 +27,10 @@ func phases(o options) []*phase {
 	steady, trouble := o.creates/2, o.creates*3/10
 	return []*phase{
 		{name: "steady", says: "at a steady pace", creates: steady, over: o.of(100 * time.Second)},
-		{name: "trouble", says: "slower, and a host dies with sandboxes on it", creates: trouble, over: o.of(120 * time.Second)},
+		{
+			name: "trouble", says: "slower, and a host dies with sandboxes on it",
+			creates: trouble, over: o.of(120 * time.Second),
+		},
 		{name: "burst", says: "as fast as all creators can", creates: o.creates - steady - trouble},
 	}
 }

@@ -54,7 +54,7 @@ func newPlatform(ctx context.Context, o options, l *log) (p *platform, err error
 	p.gateway = &nav.Gateway{Ledger: p.ledger, Board: p.board, Start: p.fleet.start, Cache: o.of(o.cache), Owner: "warm"}
 	p.engine = &orbit.Engine{
 		Name: "warm", Ledger: p.ledger, Telemetry: p.board, Navigator: &nav.Warm{Board: p.board},
-		ParkFor: o.of(30 * time.Second), Hook: p.noteEngine,
+		Hook: p.noteEngine,
 	}
 	p.phases = phases(o)
 	for i := range o.creators {

@@ -10,7 +10,8 @@ import (
 
 // refusals are the errors that a client has to live with while a host is down.
 var refusals = []error{
-	nav.ErrStart, nav.ErrTaken, nav.ErrAllStale, nav.ErrNoSlot, nav.ErrNoVolume, nav.ErrNoTemplate, nav.ErrNoParent, nav.ErrNoNode,
+	nav.ErrStart, nav.ErrTaken, nav.ErrAllStale, nav.ErrNoSlot,
+	nav.ErrNoVolume, nav.ErrNoTemplate, nav.ErrNoParent, nav.ErrNoNode,
 }
 
 // refusal is which of these an error is; nil if it is none, or if anything was left behind.

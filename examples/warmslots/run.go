@@ -15,9 +15,10 @@ import (
 func run(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprintf(out, "%d hosts with %d slots, %d warm of each template; %d creators, %d creates; seed %d\n",
 		o.hosts, o.slots, o.warm, o.creators, o.creates, o.seed)
-	fmt.Fprintf(out, "all times but those of decisions are divided by %d: heartbeat %v, stale %v, lease %v, lost for good %v, cache %v, "+
-		"warm boot %v, cold boot %v, refill %v\n\n",
-		o.speed, heartbeat, stale, lease, gone, o.cache, warmBoot, coldBoot, refill)
+	fmt.Fprintf(out, "a heartbeat every %v, stale after %v, a lease of %v, lost for good %v after it, a view for %v,\n"+
+		"a warm boot in %v, a cold one in %v, a warm slot made in %v: all divided by %d, so that it takes seconds;\n"+
+		"the times of decisions and the rates are real\n\n",
+		heartbeat, stale, lease, gone, o.cache, warmBoot, coldBoot, refill, o.speed)
 	p, err := newPlatform(ctx, o, newLog(out))
 	if err != nil {
 		return err

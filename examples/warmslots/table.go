@@ -11,7 +11,8 @@ import (
 
 // printPhases shows what came of the creates, phase by phase.
 func printPhases(out io.Writer, all []*phase, tallies map[*phase]*tally) {
-	fmt.Fprintln(out, "by phase: warm and cold as they booted, promised as the gateway chose; lies were promised warm and booted cold; p50 and p99 of the decision")
+	fmt.Fprintln(out, "by phase: warm and cold as they booted, promised as the gateway chose, lies that were promised and booted cold;\n"+
+		"p50 and p99 of the decision, in which waiting for the machine counts")
 	fmt.Fprintf(out, "%-8s %8s %10s %7s %7s %7s %9s %7s %8s %8s %8s %10s %10s\n",
 		"phase", "created", "creates/s", "warm", "cold", "share", "promised", "lies", "retried", "refused", "deleted", "p50", "p99")
 	for _, ph := range all {
@@ -29,7 +30,8 @@ const mostHosts = 8
 
 // printHosts shows what each host did: the one that died, the one that lied, and as many others as fit.
 func printHosts(out io.Writer, f *fleet, state *orbit.State) {
-	fmt.Fprintln(out, "by host: failed are those that it did not start; again, those that it booted because they had lost their host; terms, how often it joined")
+	fmt.Fprintln(out, "by host: failed are those that it did not start; again, those that it booted because they had lost their host;\n"+
+		"terms, how often it joined")
 	fmt.Fprintf(out, "%-12s %-8s %8s %7s %7s %7s %7s %7s %6s %8s\n", "host", "", "creates", "warm", "cold", "lies", "failed", "again", "terms", "running")
 	rest, shown, others, running := hostTally{}, 0, 0, 0
 	for _, h := range f.hosts {
@@ -71,15 +73,18 @@ func (p *platform) printCounts(out io.Writer, state *orbit.State, total *tally, 
 	g, b := p.gateway.Stats(), p.board.Stats()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(out, "creates   %d, of which %d with a volume, %d forks; %d deleted\n", total.created, total.volumes, total.forks, total.deleted)
+	fmt.Fprintf(out, "creates   %d, of which %d with a volume, %d forks; %d deleted\n",
+		total.created, total.volumes, total.forks, total.deleted)
 	fmt.Fprintf(out, "gateway   %d created, %d warm, %d cold, %d lies, %d retried, %d conflicts, %d views\n",
 		g.Created, g.Warm, g.Cold, g.Lies, g.Retried, g.Conflicts, g.Refreshes)
 	fmt.Fprintf(out, "refused   %s; clients asked again\n", p.refused())
-	fmt.Fprintf(out, "board     %d reports, %d of them news; %d claims, %d taken back, %d pools found empty; refused: %d without a lease, %d of an old term, %d unheard, %d others\n",
-		b.Reports, b.Changed, b.Claims, b.Unclaimed, b.Exhausted, b.Unleased, b.OldTerm, b.Unheard,
-		b.Invalid+b.Oversized+b.Outdated+b.Ahead+b.Flooded+b.Full)
+	fmt.Fprintf(out, "board     %d reports, %d of them news; %d claims, %d taken back, %d pools found empty\n",
+		b.Reports, b.Changed, b.Claims, b.Unclaimed, b.Exhausted)
+	fmt.Fprintf(out, "          %d refused without a lease, %d of an old term, %d unheard, %d for other reasons\n",
+		b.Unleased, b.OldTerm, b.Unheard, b.Invalid+b.Oversized+b.Outdated+b.Ahead+b.Flooded+b.Full)
 	fmt.Fprintf(out, "members   %d leases ended, %d sandboxes returned to pending\n", len(p.ended), p.returned)
-	fmt.Fprintf(out, "nav.Warm  %d of them placed again; %d forks wait, whose parent had been deleted\n", p.replaced, orphans(state))
+	fmt.Fprintf(out, "nav.Warm  %d of them placed again; %d forks wait, whose parent had been deleted\n",
+		p.replaced, orphans(state))
 	fmt.Fprintf(out, "history   %d commits replayed; %d placed twice or beyond a host's slots\n\n", history.commits, history.doubled)
 }
 
