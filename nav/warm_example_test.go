@@ -31,7 +31,7 @@ func twoHosts() (*orbit.MemoryLedger, *telemetry.Board) {
 	return ledger, board
 }
 
-// A queue of sandboxes: an engine places 15 that start from a template and one that opens a volume as well. A warm slot
+// A queue of sandboxes: an engine places 14 that start from a template and one that opens a volume as well. A warm slot
 // is worth a hundred free ones, and what has been promised counts at once, long before the hosts report again.
 func ExampleWarm() {
 	ledger, board := twoHosts()
@@ -40,7 +40,7 @@ func ExampleWarm() {
 	withData := *spec
 	withData.Start.Volumes = []string{"data"}
 	var ids []orbit.CapsuleID
-	for i := range 15 {
+	for i := range 14 {
 		ids = append(ids, orbit.CapsuleID(fmt.Sprint("sandbox-", i)))
 	}
 	_, err := ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
@@ -59,14 +59,14 @@ func ExampleWarm() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, id := range []orbit.CapsuleID{"sandbox-0", "sandbox-14", "with-data"} {
+	for _, id := range []orbit.CapsuleID{"sandbox-0", "sandbox-13", "with-data"} {
 		c := state.Capsule(id)
 		fmt.Println(id, "on", c.Node, c.Note)
 	}
 	// Output:
-	// committed: 16 [warm=16 cold=0]
+	// committed: 15 [warm=15 cold=0]
 	// sandbox-0 on pz20 warm
-	// sandbox-14 on n1v2 warm
+	// sandbox-13 on n1v2 warm
 	// with-data on n1v2 warm
 }
 
