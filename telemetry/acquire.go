@@ -34,14 +34,14 @@ func (l *Leases) acquire(ctx context.Context, name, holder string, with rider) (
 		if err != nil {
 			return Term{}, err
 		}
-		p := l.change(row{live: true, holder: holder}, &was, view)
+		p := l.change(row{live: true, holder: holder}, &was, view) // not the snapshot's: the row was read before it
 		if with != nil {
 			state, err := l.Ledger.Snapshot(ctx)
 			if err != nil {
 				return Term{}, fmt.Errorf("telemetry: lease %q: %w", name, err)
 			}
 			do, bets, _ := with(state, &was)
-			p.View, p.Do, p.If = state.Revision(), append(p.Do, do...), append(p.If, bets...)
+			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
 		rev, err := l.insist(ctx, p)
 		switch {

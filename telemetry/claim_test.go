@@ -94,7 +94,9 @@ func TestUnclaim(t *testing.T) {
 	c.now = start.Add(time.Second)
 	require.NoError(t, b.Report(report("a", c.now)))
 	fourth := b.Claim("a", "py")
-	b.Unclaim(second)
+	for _, old := range []telemetry.Claim{first, second, third} {
+		b.Unclaim(old)
+	}
 	requireSeen(t, b, "a", 2, 1) // the node has reported since
 
 	b.Forget("a")
@@ -104,6 +106,39 @@ func TestUnclaim(t *testing.T) {
 	b.Unclaim(fourth)
 	requireSeen(t, b, "a", 1, 0) // it is not the node that it was
 	require.Equal(t, uint64(2), b.Stats().Unclaimed)
+}
+
+// What was taken back is no claim any more: that it ends is no change.
+func TestTheEndOfWhatWasTakenBackIsNoChange(t *testing.T) {
+	b, _ := newBoard()
+	require.NoError(t, b.Report(report("a", start)))
+	b.Unclaim(b.Claim("a", "py"))
+	_, v := changed(t, b, 0)
+	require.NoError(t, b.Report(report("a", start.Add(time.Second))))
+	ids, _ := changed(t, b, v)
+	require.Empty(t, ids)
+}
+
+// A claim that survives a report is debited from what that one says.
+func TestASurvivingClaimIsDebitedFromTheNewReport(t *testing.T) {
+	b, c := newBoard()
+	require.NoError(t, b.Report(report("a", start)))
+	c.now = start.Add(time.Minute)
+	b.Claim("a", "py")
+	requireSeen(t, b, "a", 2, 1)
+	r := report("a", c.now)
+	r.FreeSlots, r.Warm["py"] = 9, 7
+	require.NoError(t, b.Report(r))
+	requireSeen(t, b, "a", 8, 6)
+}
+
+// A reader who asks again when nothing was claimed costs nothing, however many templates the node has.
+func TestWhatReadersSeeIsMadeOnce(t *testing.T) {
+	b, _ := newBoard()
+	require.NoError(t, b.Report(report("a", start)))
+	b.Claim("a", "py")
+	b.Latest("a")
+	require.Zero(t, testing.AllocsPerRun(100, func() { b.Latest("a") }))
 }
 
 func TestExhausted(t *testing.T) {
@@ -180,9 +215,12 @@ func TestClaimsAreBounded(t *testing.T) {
 	r.At = c.now
 	require.NoError(t, b.Report(r))
 	requireSeen(t, b, "a", 0, 0) // the claim that was too many is not before this heartbeat
+	_, v := changed(t, b, 0)
 	r.At = c.now.Add(1)
 	require.NoError(t, b.Report(r))
 	requireSeen(t, b, "a", math.MaxInt, math.MaxInt)
+	ids, _ := changed(t, b, v)
+	require.Equal(t, []orbit.NodeID{"a"}, ids)
 	require.True(t, b.Claim("a", "py").Warm())
 }
 

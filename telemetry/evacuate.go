@@ -28,6 +28,7 @@ type memberNote struct {
 // casualty is a lease that is over, whose node has to be looked at.
 type casualty struct {
 	lease lease
+	view  orbit.Revision // at which that was read
 	lost  bool
 }
 
@@ -65,7 +66,7 @@ func (m *Members) todo(round *MemberRound) (todo []casualty) {
 			round.Next = sooner(round.Next, at)
 		}
 		if !le.member.checked || lost && le.member.empty == 0 {
-			todo = append(todo, casualty{*le, lost})
+			todo = append(todo, casualty{*le, l.seen, lost})
 		}
 	}
 	return todo
@@ -120,7 +121,7 @@ func (m *Members) relieve(ctx context.Context, state *orbit.State, c *casualty, 
 func (m *Members) relief(state *orbit.State, c *casualty, n *orbit.NodeState, holds []orbit.HoldID) *orbit.Proposal {
 	key := m.Leases.Key(c.lease.name)
 	p := &orbit.Proposal{
-		ID: orbit.NewProposalID(), View: state.Revision(),
+		ID: orbit.NewProposalID(), View: c.view,
 		If: []orbit.Precondition{orbit.MarkAt{Key: key, Revision: c.lease.bet}},
 	}
 	switch {

@@ -11,6 +11,16 @@ type faulty struct {
 	orbit.Ledger
 	before, after func(p orbit.Proposal) error
 	ids           []orbit.ProposalID
+	// Before the next snapshot is taken, once.
+	between func()
+}
+
+func (f *faulty) Snapshot(ctx context.Context) (*orbit.State, error) {
+	if between := f.between; between != nil {
+		f.between = nil
+		between()
+	}
+	return f.Ledger.Snapshot(ctx)
 }
 
 func (f *faulty) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {

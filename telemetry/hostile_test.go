@@ -163,10 +163,13 @@ func TestReportsWithoutTheCurrentTermAreRefused(t *testing.T) {
 	}
 	require.NoError(t, under(current))
 
-	// A refused report is no refresh.
-	c.now = start.Add(30 * time.Second)
+	// A report is a refresh, and one that is refused is none.
+	c.now = start.Add(60*time.Second - 1)
+	require.NoError(t, under(current))
+	base := c.now
+	c.now = base.Add(30 * time.Second)
 	for _, edit := range []func(*orbit.Report){
-		func(r *orbit.Report) { r.At = start.Add(-1) },
+		func(r *orbit.Report) { r.At = base.Add(-1) },
 		func(r *orbit.Report) { r.At = start.Add(time.Hour) },
 		func(r *orbit.Report) { r.FreeSlots = -1 },
 	} {
@@ -175,7 +178,7 @@ func TestReportsWithoutTheCurrentTermAreRefused(t *testing.T) {
 		edit(&r)
 		require.Error(t, b.Report(r))
 	}
-	c.now = start.Add(60 * time.Second)
+	c.now = base.Add(60 * time.Second)
 	refused(t, under(current), telemetry.ErrExpired)
 	require.Equal(t, uint64(2), b.Stats().Unleased)
 	_, ok := leases.Live("a")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -537,9 +538,15 @@ func TestTermsAreBounded(t *testing.T) {
 func TestLeasesRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		f := &faulty{Ledger: &ledger}
-		var rounds []telemetry.LeaseRound
-		l := &telemetry.Leases{Ledger: f, Hook: func(r telemetry.LeaseRound) { rounds = append(rounds, r) }}
+		var failures atomic.Int64
+		f := &faulty{Ledger: &ledger, before: func(orbit.Proposal) error {
+			if failures.Add(-1) >= 0 {
+				return orbit.ErrUnavailable
+			}
+			return nil
+		}}
+		rounds := make(chan telemetry.LeaseRound, 10)
+		l := &telemetry.Leases{Ledger: f, Hook: func(r telemetry.LeaseRound) { rounds <- r }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- l.Run(ctx) }()
@@ -553,19 +560,62 @@ func TestLeasesRun(t *testing.T) {
 		time.Sleep(1)
 		synctest.Wait()
 		require.Len(t, rounds, 1)
-		require.Equal(t, []telemetry.Term{term}, rounds[0].Ended)
+		require.Equal(t, []telemetry.Term{term}, (<-rounds).Ended)
 
 		second := acquire(t, l, "a", "x")
-		f.before = times(2, orbit.ErrUnavailable)
+		failures.Store(2)
 		time.Sleep(60 * time.Second)
 		synctest.Wait()
-		require.Len(t, rounds, 2)
-		require.ErrorIs(t, rounds[1].Errors[0], orbit.ErrUnavailable)
+		require.Len(t, rounds, 1)
+		require.ErrorIs(t, (<-rounds).Errors[0], orbit.ErrUnavailable)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Len(t, rounds, 4)
-		require.Equal(t, []telemetry.Term{second}, rounds[3].Ended)
+		require.Len(t, rounds, 2)
+		<-rounds
+		require.Equal(t, []telemetry.Term{second}, (<-rounds).Ended)
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
+	})
+}
+
+// A row that is corrupt does not make the ends of others late.
+func TestRunIsNotHeldUpByACorruptRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger orbit.MemoryLedger
+		l := &telemetry.Leases{Ledger: &ledger}
+		_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "lease/bad", Value: "?"}}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go l.Run(ctx)
+		time.Sleep(300 * time.Millisecond)
+		acquire(t, l, "a", "x")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		_, ok := l.In(snapshot(t, &ledger), "a")
+		require.False(t, ok)
+	})
+}
+
+// What ends at once is committed in order of the ends, then of names.
+func TestEndsAreInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}}
+		var last telemetry.Term
+		for _, name := range []string{"d", "b", "c", "a"} {
+			last = acquire(t, l, name, "x")
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, l.Refresh(telemetry.Term{Name: "b", Epoch: 2}))
+		time.Sleep(2 * time.Minute)
+		_, ok := l.Live(last.Name)
+		require.False(t, ok, "noticed first")
+		round, err := l.Step(t.Context())
+		require.NoError(t, err)
+		var names []string
+		for _, term := range round.Ended {
+			names = append(names, term.Name)
+		}
+		require.Equal(t, []string{"a", "c", "d", "b"}, names)
 	})
 }

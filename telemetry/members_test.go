@@ -376,3 +376,43 @@ func TestAnOpenedNodeIsLeftAlone(t *testing.T) {
 		require.Equal(t, 1, s.node().Capsules)
 	})
 }
+
+// What others commit between the moment at which the row is read and that at which the node is, is a conflict like any
+// other: it is expected, and looked at again.
+func TestOthersCommitBetweenRowAndNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3)
+		f, other := &faulty{Ledger: s.ledger}, s.another()
+		s.m.Leases.Ledger = f
+		step := func(m *telemetry.Members) func() {
+			return func() {
+				_, err := m.Step(t.Context())
+				require.NoError(t, err)
+			}
+		}
+		step(other)()
+		f.between = func() {
+			_, err := other.Join(t.Context(), orbit.Node{ID: "n"}, "host")
+			require.NoError(t, err)
+		}
+		s.join()
+
+		step(other)()
+		time.Sleep(time.Minute)
+		f.between = step(other)
+		require.Equal(t, 1, s.step().Conflicts)
+		require.True(t, s.node().Node.Unschedulable)
+		s.step()
+
+		time.Sleep(5 * time.Minute)
+		f.between = func() {
+			_, err := other.Join(t.Context(), orbit.Node{ID: "n", Labels: map[string]string{"back": "yes"}}, "host")
+			require.NoError(t, err)
+			step(other)()
+			time.Sleep(time.Minute)
+			step(other)()
+		}
+		require.Equal(t, 1, s.step().Conflicts)
+		require.Equal(t, 3, s.node().Capsules)
+	})
+}

@@ -9,7 +9,7 @@ type newsLog struct {
 }
 
 // newsWindow is where the older half of the window is forgotten.
-const newsWindow = 1 << 16
+const newsWindow = 1 << 13
 
 // add appends a name.
 func (n *newsLog) add(name string) {

@@ -175,7 +175,7 @@ func (l *Leases) prepare(e *errand, state *orbit.State, with rider, round *Lease
 		return true
 	}
 	do, bets, ok := with(state, &e.lease)
-	e.p.View, e.p.Do, e.p.If = state.Revision(), append(e.p.Do, do...), append(e.p.If, bets...)
+	e.p.Do, e.p.If = append(e.p.Do, do...), append(e.p.If, bets...)
 	if !ok {
 		l.note(&e.lease, memberNote{})
 	}
