@@ -26,20 +26,15 @@ func (r *refreshing) wait(ctx context.Context) error {
 	}
 }
 
-// due reports whether a create must wait for a newer view: there is none, it is too old, or a receipt tells of a newer
-// state. It requires the lock.
+// due reports whether a create must wait for a newer view: there is none, a receipt tells of a newer state, or it is too
+// old. One from after the create came is never too old, or a cache shorter than a refresh would have it wait for ever.
+// It requires the lock.
 func (g *Gateway) due(c *create) bool {
-	if g.fetched.IsZero() || g.revision < g.wanted {
-		return true
-	}
 	cache := g.cache()
-	if cache < 0 {
-		return g.shown <= c.since
-	}
 	if g.deaf {
 		cache = min(cache, deafPace)
 	}
-	return time.Since(g.fetched) >= cache
+	return g.fetched.IsZero() || g.revision < g.wanted || g.shown <= c.since && time.Since(g.fetched) >= cache
 }
 
 // beginRefresh announces a refresh, and returns what does it. It requires the lock, and that there is none.

@@ -263,6 +263,23 @@ func TestGatewayViewErrors(t *testing.T) {
 	})
 }
 
+// A cache that is shorter than a refresh takes does not keep a create waiting for ever: a view from after it came will do.
+func TestGatewayCacheShorterThanARefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.host("a", 99, 1, 0)
+		g, l, _ := f.watched()
+		g.Cache = time.Nanosecond
+		l.snapshot = func(ctx context.Context) error { return sleepIn(ctx, time.Second) }
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() { f.create(g, fmt.Sprint("c", i)) })
+		}
+		all.Wait()
+		require.LessOrEqual(t, l.snapshots.Load(), int64(2))
+	})
+}
+
 func sleepIn(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

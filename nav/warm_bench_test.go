@@ -108,6 +108,36 @@ func scanAll(view *orbit.View, spec *orbit.Spec) (best *orbit.NodeState) {
 	return best
 }
 
+// BenchmarkWarmNewView is a create that finds every host changed since the last view: the most that one can have to wait
+// for. With the default cache that is one in 30 s, and one more for each template.
+func BenchmarkWarmNewView(b *testing.B) {
+	for _, hosts := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
+			f, specs := bigFleet(b, hosts, 1)
+			g := f.gateway()
+			g.Cache = -1
+			var reports []orbit.Report
+			for n := range snapshot(b, f.ledger).Nodes() {
+				r, _ := f.board.Latest(n.Node.ID)
+				reports = append(reports, r)
+			}
+			var took []time.Duration
+			for serial := 0; b.Loop(); serial++ {
+				b.StopTimer()
+				for _, r := range reports {
+					r.At, r.FreeSlots = time.Now(), 1000+serial%1000
+					require.NoError(b, f.board.Report(r))
+				}
+				b.StartTimer()
+				made, err := g.Create(context.Background(), orbit.CapsuleID(fmt.Sprint("c", serial)), specs[0])
+				require.NoError(b, err)
+				took = append(took, made.Decision)
+			}
+			percentiles(b, took)
+		})
+	}
+}
+
 // BenchmarkGatewayCreates is creates a second through the ledger, each committed and then deleted some time later, by
 // so many creators at once.
 func BenchmarkGatewayCreates(b *testing.B) {

@@ -3,6 +3,7 @@ package nav
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/google/btree"
@@ -51,10 +52,14 @@ type warmPlace struct {
 	in      bool
 }
 
-func (a warmKey) less(b warmKey) bool {
-	return cmp.Or(cmp.Compare(a.value, b.value), cmp.Compare(a.tie, b.tie), cmp.Compare(a.hash, b.hash),
-		strings.Compare(string(a.id), string(b.id))) < 0
+func (a warmKey) compare(b warmKey) int {
+	if a.value != b.value { // as most are
+		return cmp.Compare(a.value, b.value)
+	}
+	return cmp.Or(cmp.Compare(a.tie, b.tie), cmp.Compare(a.hash, b.hash), strings.Compare(string(a.id), string(b.id)))
 }
+
+func (a warmKey) less(b warmKey) bool { return a.compare(b) < 0 }
 
 const (
 	warmDegree = 32
@@ -92,12 +97,19 @@ func (b *warmBooks) forget(nodes int) {
 	}
 }
 
-// build rates all nodes.
+// build rates all nodes. They are put in order first: a tree grows much faster at its end.
 func (b *warmBooks) build(r *warmRank, class warmClass) {
 	b.pairs += len(b.nodes) - len(r.places)
 	r.tree, r.places = btree.NewG(warmDegree, warmKey.less), make([]warmPlace, len(b.nodes))
+	keys := make([]warmKey, 0, len(b.nodes))
 	for i := range b.nodes {
-		b.place(r, class, int32(i))
+		if b.rateFor(r, class, int32(i)) {
+			keys = append(keys, r.places[i].key)
+		}
+	}
+	slices.SortFunc(keys, warmKey.compare)
+	for _, k := range keys {
+		r.tree.ReplaceOrInsert(k)
 	}
 	_, r.cursor, _ = b.log.since(0)
 }
@@ -128,23 +140,24 @@ func (b *warmBooks) replace(r *warmRank, class warmClass, i int32) {
 	if p.in {
 		r.tree.Delete(p.key)
 	}
-	b.place(r, class, i)
+	if b.rateFor(r, class, i) {
+		r.tree.ReplaceOrInsert(p.key)
+	}
 }
 
-// place rates a node that the rank does not have, and adds it if it takes the class.
-func (b *warmBooks) place(r *warmRank, class warmClass, i int32) {
+// rateFor rates a node that is not in the tree, and reports whether it belongs there: it takes the class.
+func (b *warmBooks) rateFor(r *warmRank, class warmClass, i int32) bool {
 	n := &b.nodes[i]
 	p := &r.places[i]
 	*p = warmPlace{version: n.version}
 	if !b.takes(n, &class) {
-		return
+		return false
 	}
 	value, tie := n.rate(class.template)
-	if !finite(value) || !finite(tie) {
-		return
+	if p.in = finite(value) && finite(tie); p.in {
+		p.key = warmKey{value, tie, n.hash, n.node.Node.ID, i}
 	}
-	p.key, p.in = warmKey{value, tie, n.hash, n.node.Node.ID, i}, true
-	r.tree.ReplaceOrInsert(p.key)
+	return p.in
 }
 
 // takes reports whether a node is one that the rank of a class has.
