@@ -102,6 +102,8 @@ func TestGatewayLeftBehind(t *testing.T) {
 		l.hook(nil)
 		require.NoError(t, g.Delete(context.Background(), "c"))
 		require.Zero(t, f.live())
+		f.report("a", 1, 1, 0)
+		f.create(g, "d") // what nobody knows of does not stay in the books for ever
 	})
 }
 
