@@ -33,7 +33,7 @@ func forgetful(l orbit.Ledger, applies bool, silent int) (hook func(context.Cont
 	}, func() []orbit.Proposal { return all }
 }
 
-// A ledger that does not answer is sent the same proposal again, which has one effect, until it does.
+// A ledger that does not answer is sent the same proposal again, which has one effect, until it does (SCENARIOS 4, I12).
 func TestGatewayUnknownOutcome(t *testing.T) {
 	for _, applies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -107,7 +107,8 @@ func TestGatewayLeftBehind(t *testing.T) {
 	})
 }
 
-// An unavailable ledger was sent nothing: the create ends at once, and what was given away for it can be had again.
+// An unavailable ledger was sent nothing: the create ends at once, and what was given away for it can be had again
+// (SCENARIOS 1, I6).
 func TestGatewayUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -205,7 +206,7 @@ func TestGatewayContextEnds(t *testing.T) {
 	})
 }
 
-// A capsule that somebody deletes while its node fails is not placed again.
+// A capsule that somebody deletes while its node fails is not placed again (SCENARIOS 20, I15).
 func TestGatewayDeletedMeanwhile(t *testing.T) {
 	f := newFleet(t)
 	f.host("a", 99, 9, 0)
