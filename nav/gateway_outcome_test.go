@@ -130,6 +130,35 @@ func TestGatewayUnavailable(t *testing.T) {
 	})
 }
 
+// What was given away and came to nothing makes its node as good as it was, in the same view, though others have been
+// told meanwhile that it is worse.
+func TestGatewayGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.host("a", 9, 1, 0)
+		f.host("b", 20, 0, 0)
+		g, l, _ := f.watched()
+		gate := make(chan struct{})
+		l.hook(func(context.Context, orbit.Proposal) (orbit.Revision, error) {
+			<-gate
+			return 0, orbit.ErrUnavailable
+		})
+		var first sync.WaitGroup
+		first.Go(func() {
+			_, err := g.Create(context.Background(), "c1", sandbox(code))
+			require.ErrorIs(t, err, orbit.ErrUnavailable)
+		})
+		synctest.Wait()
+		l.hook(nil)
+		require.Equal(t, orbit.NodeID("b"), f.create(g, "c2").Node, "a's warm slot is given away")
+		close(gate)
+		first.Wait()
+		made := f.create(g, "c3")
+		require.True(t, made.Node == "a" && made.Warm)
+		require.Equal(t, int64(1), l.snapshots.Load())
+	})
+}
+
 // After an outcome was unknown, that the ledger is unavailable proves nothing: it may have been committed. A
 // conflict does: it was not.
 func TestGatewayUnknownThenSomethingElse(t *testing.T) {
