@@ -33,7 +33,7 @@ func forgetful(l orbit.Ledger, applies bool, silent int) (hook func(context.Cont
 	}, func() []orbit.Proposal { return all }
 }
 
-// A ledger that does not answer is sent the same proposal again, which has one effect, until it does.
+// A ledger that does not answer is sent the same proposal again, which has one effect, until it does (SCENARIOS 4, I12).
 func TestGatewayUnknownOutcome(t *testing.T) {
 	for _, applies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,10 +102,13 @@ func TestGatewayLeftBehind(t *testing.T) {
 		l.hook(nil)
 		require.NoError(t, g.Delete(context.Background(), "c"))
 		require.Zero(t, f.live())
+		f.report("a", 1, 1, 0)
+		f.create(g, "d") // what nobody knows of does not stay in the books for ever
 	})
 }
 
-// An unavailable ledger was sent nothing: the create ends at once, and what was given away for it can be had again.
+// An unavailable ledger was sent nothing: the create ends at once, and what was given away for it can be had again
+// (SCENARIOS 1, I6).
 func TestGatewayUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -123,6 +126,35 @@ func TestGatewayUnavailable(t *testing.T) {
 		l.hook(nil)
 		made := f.create(g, "d")
 		require.True(t, made.Promised)
+		require.Equal(t, int64(1), l.snapshots.Load())
+	})
+}
+
+// What was given away and came to nothing makes its node as good as it was, in the same view, though others have been
+// told meanwhile that it is worse.
+func TestGatewayGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.host("a", 9, 1, 0)
+		f.host("b", 20, 0, 0)
+		g, l, _ := f.watched()
+		gate := make(chan struct{})
+		l.hook(func(context.Context, orbit.Proposal) (orbit.Revision, error) {
+			<-gate
+			return 0, orbit.ErrUnavailable
+		})
+		var first sync.WaitGroup
+		first.Go(func() {
+			_, err := g.Create(context.Background(), "c1", sandbox(code))
+			require.ErrorIs(t, err, orbit.ErrUnavailable)
+		})
+		synctest.Wait()
+		l.hook(nil)
+		require.Equal(t, orbit.NodeID("b"), f.create(g, "c2").Node, "a's warm slot is given away")
+		close(gate)
+		first.Wait()
+		made := f.create(g, "c3")
+		require.True(t, made.Node == "a" && made.Warm)
 		require.Equal(t, int64(1), l.snapshots.Load())
 	})
 }
@@ -203,7 +235,7 @@ func TestGatewayContextEnds(t *testing.T) {
 	})
 }
 
-// A capsule that somebody deletes while its node fails is not placed again.
+// A capsule that somebody deletes while its node fails is not placed again (SCENARIOS 20, I15).
 func TestGatewayDeletedMeanwhile(t *testing.T) {
 	f := newFleet(t)
 	f.host("a", 99, 9, 0)

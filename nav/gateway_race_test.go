@@ -64,7 +64,7 @@ func typed(err error) bool {
 
 // Many creators, few slots, several gateways with views of all ages, heartbeats that lie about everything, starts that
 // fail, deletes, and hosts that come and go: no slot is taken twice, every create ends with a node or a typed error, and
-// what is in the ledger at the end is what was created and not deleted.
+// what is in the ledger at the end is what was created and not deleted (I1, I2, I4).
 func TestGatewayNeverTakesASlotTwice(t *testing.T) {
 	f := newFleet(t)
 	const hosts, creators, each = 6, 24, 60
@@ -247,7 +247,7 @@ func (w *raceWorld) honest(i int) {
 
 // However creates, deletes, lies and drains of several gateways interleave, no slot is taken twice; and when all is
 // quiet and the nodes have reported, every slot that is free can be had through any gateway, and not one more: no
-// debit and no claim has been left behind.
+// debit and no claim has been left behind (SCENARIOS 1, 10; I11).
 func TestGatewaysShareOneLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawRace(t)

@@ -97,14 +97,13 @@ func (c *create) cleanUp(ctx context.Context, why error) error {
 func (c *create) undo(ctx context.Context) error {
 	if p := c.unknown; p != nil {
 		_, err := c.g.settle(ctx, p)
+		c.g.conclude(p.ID)
 		switch {
 		case err == nil:
 			c.committed = true
 		case rejection(err) == nil:
 			return err
-		}
-		c.g.conclude(p.ID)
-		if !c.committed {
+		case !c.committed:
 			return nil
 		}
 	}
@@ -125,7 +124,8 @@ func (g *Gateway) settle(ctx context.Context, p *orbit.Proposal) (orbit.Revision
 	}
 }
 
-// conclude takes the bet of a proposal out of the books whose outcome is known, for its capsule is to be released.
+// conclude takes the bet of a proposal out of the books: its outcome is known and its capsule is to be released, or
+// nobody will ask any more. If it has been committed, the next view shows that.
 func (g *Gateway) conclude(id orbit.ProposalID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -179,7 +179,7 @@ func TestWarmStale(t *testing.T) {
 }
 
 // Under leases a node gets work only while its term lives, to the nanosecond, and every placement bets on the term: one
-// that was planned before the end was committed is refused.
+// that was planned before the end was committed is refused (SCENARIOS 27, I13).
 func TestWarmUnderLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -231,7 +231,7 @@ func TestWarmContextEnds(t *testing.T) {
 }
 
 // Numbers that only a broken reporter has, through telemetry that does not refuse them, take their own node out of the
-// choice and nobody else's.
+// choice and nobody else's (SCENARIOS 28, I14).
 func TestWarmHostileReports(t *testing.T) {
 	zero := 0.0
 	for _, cpu := range []float64{zero / zero, 1 / zero, -1 / zero, 1e308} {
@@ -311,4 +311,31 @@ func TestWarmForgetsAndCatchesUp(t *testing.T) {
 		many = append(many, fmt.Sprint("template-", n))
 	}
 	check(append(many, code)...)
+}
+
+// What is kept of classes is bounded: with more of them than there is room for, those asked for longest ago are dropped,
+// and made anew when they are asked for again.
+func TestWarmForgetsClasses(t *testing.T) {
+	f := newFleet(t)
+	for i := range 3000 {
+		f.host(fmt.Sprintf("h%04d", i), 10, i%7, float64(i%5))
+	}
+	w := &nav.Warm{Board: f.board}
+	var view orbit.View
+	for round := range 2 {
+		for n := range 360 {
+			submit(t, f.ledger, fmt.Sprint("x", round, "-", n), 1, sandbox(fmt.Sprint("template-", n)))
+		}
+		submit(t, f.ledger, fmt.Sprint("c", round), 2, sandbox(code))
+		require.NoError(t, view.Refresh(context.Background(), f.ledger, f.board, time.Now()))
+		pending := view.State().Pending()
+		reference := newScan(w, &view)
+		plan, err := w.Plan(context.Background(), &view, pending)
+		require.NoError(t, err)
+		require.Len(t, plan.Proposals, 2)
+		reference.check(t, pending, plan)
+		for _, c := range pending {
+			commit(t, f.ledger, orbit.Release{Capsule: c.ID, Final: true})
+		}
+	}
 }
