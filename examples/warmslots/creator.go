@@ -63,6 +63,7 @@ func (c *creator) work(ctx context.Context, ph *phase) error {
 // create asks until it is given a sandbox. A sandbox that is to be forked may be lost meanwhile, so it is chosen anew
 // each time.
 func (c *creator) create(ctx context.Context, ph *phase, t *tally) error {
+	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		c.asked++
 		spec := c.draw()
@@ -77,8 +78,8 @@ func (c *creator) create(ctx context.Context, ph *phase, t *tally) error {
 			return nil
 		}
 		kind := refusal(err)
-		if kind == nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+		if kind == nil || time.Since(began) > patience {
+			return fmt.Errorf("%s, after %v: %w", c.name, time.Since(began).Round(time.Millisecond), err)
 		}
 		t.refused++
 		c.platform.noteRefusal(kind, err)

@@ -101,9 +101,12 @@ func (p *platform) noteEngine(r orbit.Round) {
 	}
 }
 
-// until waits until the ledger's state is as it should be; not longer than a minute, for something must be wrong then.
+// patience is how long is waited in vain: something must be wrong then.
+const patience = time.Minute
+
+// until waits until the ledger's state is as it should be.
 func (p *platform) until(ctx context.Context, what string, is func(*orbit.State) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("for a minute in vain: %s", what))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not in %v: %s", patience, what))
 	defer cancel()
 	for {
 		state, err := p.ledger.Snapshot(ctx)
