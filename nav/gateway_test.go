@@ -145,9 +145,12 @@ func TestGatewayTakenID(t *testing.T) {
 		_, err := g.Create(context.Background(), id, map[bool]*orbit.Spec{true: sandbox(code)}[id == ""])
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 	}
+	_, err := new(nav.Gateway).Create(context.Background(), "x", sandbox(code))
+	require.ErrorIs(t, err, orbit.ErrInvalid)
+	require.ErrorIs(t, new(nav.Gateway).Delete(context.Background(), "x"), orbit.ErrInvalid)
 	bad := sandbox(code)
 	bad.Envelope.Reservation[orbit.CPU] = -1
-	_, err := g.Create(context.Background(), "x", bad)
+	_, err = g.Create(context.Background(), "x", bad)
 	require.ErrorIs(t, err, orbit.ErrInvalid)
 	require.NotErrorIs(t, err, nav.ErrTaken)
 	require.Equal(t, 2, f.live())
