@@ -108,8 +108,8 @@ type Created struct {
 // ended; beside one of these [ErrLeftBehind], if it could not be undone.
 func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Spec) (Created, error) {
 	g.init()
-	if id == "" || spec == nil {
-		return Created{}, fmt.Errorf("nav: create %q: %w: it needs an id and a spec", id, orbit.ErrInvalid)
+	if g.Ledger == nil || id == "" || spec == nil {
+		return Created{}, fmt.Errorf("nav: create %q: %w: it needs an id and a spec, and the gateway a Ledger", id, orbit.ErrInvalid)
 	}
 	c := &create{g: g, ask: warmAsk{spec: withSlot(spec), leases: g.leases}}
 	c.made.Capsule, c.made.Spec = id, c.ask.spec
@@ -125,6 +125,9 @@ func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Sp
 // no record. Otherwise: [orbit.ErrUnavailable], and [orbit.ErrUnknown] if the ledger did not answer until ctx ended.
 func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
 	g.init()
+	if g.Ledger == nil {
+		return fmt.Errorf("nav: delete %q: %w: the gateway needs a Ledger", id, orbit.ErrInvalid)
+	}
 	if err := g.release(ctx, id); err != nil {
 		return fmt.Errorf("nav: delete %q: %w", id, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/telemetry"
 )
 
 // The seed's worked example, through the synchronous path: pz20 goes before n1v2, and the placement says warm.
@@ -145,9 +146,12 @@ func TestGatewayTakenID(t *testing.T) {
 		_, err := g.Create(context.Background(), id, map[bool]*orbit.Spec{true: sandbox(code)}[id == ""])
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 	}
+	_, err := new(nav.Gateway).Create(context.Background(), "x", sandbox(code))
+	require.ErrorIs(t, err, orbit.ErrInvalid)
+	require.ErrorIs(t, new(nav.Gateway).Delete(context.Background(), "x"), orbit.ErrInvalid)
 	bad := sandbox(code)
 	bad.Envelope.Reservation[orbit.CPU] = -1
-	_, err := g.Create(context.Background(), "x", bad)
+	_, err = g.Create(context.Background(), "x", bad)
 	require.ErrorIs(t, err, orbit.ErrInvalid)
 	require.NotErrorIs(t, err, nav.ErrTaken)
 	require.Equal(t, 2, f.live())
@@ -284,4 +288,37 @@ func TestGatewayContainsStart(t *testing.T) {
 	<-done
 	require.Zero(t, f.live())
 	require.NotNil(t, snapshot(t, f.ledger).Capsule("d"))
+}
+
+// A capsule that loses its node goes to the engine that the gateway names as its owner, and nobody else.
+func TestGatewayOwner(t *testing.T) {
+	f := newFleet(t)
+	f.host("a", 9, 9, 0)
+	f.host("b", 9, 0, 0)
+	g := f.gateway()
+	g.Owner = "again"
+	f.create(g, "c")
+	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "a", Unschedulable: true}}, orbit.Release{Capsule: "c"})
+	passer := f.warmEngine()
+	require.Zero(t, passer.Pass(context.Background()).Pending)
+	again := f.warmEngine()
+	again.Name = "again"
+	require.Equal(t, 1, again.Pass(context.Background()).Committed)
+	require.Equal(t, "b cold", f.noteOf("c"))
+}
+
+// Where reports come from afar, the board here may know less than they say: then what they promise counts.
+func TestGatewayReadsTelemetryFromAfar(t *testing.T) {
+	f := newFleet(t)
+	f.host("a", 9, 2, 0)
+	g := &nav.Gateway{Ledger: f.ledger, Board: &telemetry.Board{}, Telemetry: f.board}
+	for i := range 3 {
+		require.Equal(t, i < 2, f.create(g, fmt.Sprint("c", i)).Promised, "create %d", i)
+	}
+	bare := &nav.Gateway{Ledger: f.ledger, Telemetry: f.board, Cache: -1}
+	for i := range 3 {
+		require.True(t, f.create(bare, fmt.Sprint("d", i)).Promised, "nothing is claimed, and each view is new")
+	}
+	alone := &nav.Gateway{Ledger: f.ledger}
+	require.False(t, f.create(alone, "e").Promised)
 }
