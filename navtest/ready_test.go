@@ -1,7 +1,9 @@
 package navtest_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
@@ -26,7 +28,21 @@ var ready = []struct {
 	{"anchor", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}} }, navtest.Suite{}},
 	{"anchor/self-match", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true} }, navtest.Suite{}},
 	{"anchor/batch", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Batch{}, HoldFor: -1} }, navtest.Suite{}},
+	{"warm", func() orbit.Navigator { return &nav.Warm{} }, navtest.Suite{}},
+	{"warm/telemetry", func() orbit.Navigator { return &nav.Warm{Seed: 7} }, navtest.Suite{Telemetry: idle{}}},
+	{"warm/modules", func() orbit.Navigator { return &nav.Warm{Modules: []string{"sandbox"}} }, navtest.Suite{Modules: []string{"sandbox"}}},
 }
+
+// idle is telemetry in which every node there may be is fresh and has slots to spare.
+type idle struct{}
+
+func (idle) Reports(context.Context, uint64) ([]orbit.Report, uint64, error) { return nil, 0, nil }
+
+func (idle) Latest(node orbit.NodeID) (orbit.Report, bool) {
+	return orbit.Report{Node: node, At: time.Unix(1, 0), FreeSlots: 1 << 30}, true
+}
+
+func (idle) StaleAfter() time.Duration { return 0 }
 
 // The ready navigators keep every rule.
 func TestReadyNavigators(t *testing.T) {

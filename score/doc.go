@@ -17,4 +17,7 @@
 // allocates nothing, works as its zero value, and expects a node on which the capsule fits. All but [FGD] and
 // [Random] bound themselves over a box of nodes ([orbit.Bounded]), and so does their sum: an [orbit.Indexed]
 // then keeps nothing per spec.
+//
+// [WarmSlots] is the one that reads telemetry: a whole policy too, that of a scheduler of sandboxes. Its tie is the
+// load, and it has no bound.
 package score

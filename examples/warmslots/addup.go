@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// addUp compares what creators, hosts, gateway, members, engine and ledger have each counted, and says where they
+// differ. Everything has come to rest.
+func (p *platform) addUp(ctx context.Context, state *orbit.State, total *tally, history *audit) error {
+	stats, hosts := p.gateway.Stats(), p.fleet.tally()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	placed := 0
+	for n := range state.Nodes() {
+		placed += n.Capsules
+	}
+	faults := p.faults
+	for _, c := range []struct {
+		what string
+		a, b int
+	}{
+		{"creates asked for, and created", p.options.creates, total.created},
+		{"created, by the creators and the gateway", total.created, int(stats.Created)},
+		{"warm, by the creators and the gateway", total.warm, int(stats.Warm)},
+		{"cold, by the creators and the gateway", total.created - total.warm, int(stats.Cold)},
+		{"lies, by the creators and the gateway", total.lies, int(stats.Lies)},
+		{"refused, by the creators and the gateway", total.refused, int(stats.Failed)},
+		{"warm, by the gateway and the hosts", int(stats.Warm), hosts.warm},
+		{"cold, by the gateway and the hosts", int(stats.Cold), hosts.cold},
+		{"lies, by the gateway and the hosts", int(stats.Lies), hosts.lies},
+		{"created and not deleted, and placed or an orphan in the ledger", total.created - total.deleted, placed + orphans(state)},
+		{"pending, and orphans", state.PendingCount(), orphans(state)},
+		{"returned to pending, by the members and the history", p.returned, history.returned},
+		{"placed again, by the engine and the history", p.replaced, history.replaced},
+		{"placed twice or beyond capacity, and none", history.doubled, 0},
+	} {
+		if c.a != c.b {
+			faults = append(faults, fmt.Errorf("%s: %d and %d", c.what, c.a, c.b))
+		}
+	}
+	for _, h := range p.fleet.hosts {
+		faults = append(faults, h.sameAs(ctx, state))
+	}
+	return errors.Join(faults...)
+}
+
+// tally adds up what all hosts have counted.
+func (f *fleet) tally() (t hostTally) {
+	for _, h := range f.hosts {
+		t.add(h.counts())
+	}
+	return t
+}
+
+// counts is what a host has counted.
+func (h *host) counts() hostTally {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tally
+}
+
+// sameAs says whether a host runs, after a last look into the ledger, what is placed on it there and nothing else.
+func (h *host) sameAs(ctx context.Context, state *orbit.State) error {
+	h.mu.Lock()
+	h.reconcile(ctx)
+	h.mu.Unlock()
+	h.boots.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range state.On(h.id) {
+		if s := h.sandboxes[c.ID]; s == nil || s.stopped || s.failed {
+			return fmt.Errorf("%s does not run %s", h.id, c.ID)
+		}
+	}
+	if n := state.Node(h.id).Capsules; n != len(h.sandboxes) {
+		return fmt.Errorf("%s runs %d sandboxes, but should run %d", h.id, len(h.sandboxes), n)
+	}
+	return nil
+}

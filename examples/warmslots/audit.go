@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// audit is what the ledger's own history says, whatever anybody else has counted. It is replayed twice: by
+// State.Apply, which judges each change by the ledger's rules, and in a recount that knows no more than what is below.
+type audit struct {
+	commits int
+	// Placements of what was placed already, and nodes with more on them than they have slots, at any revision.
+	doubled int
+	// Capsules that returned to pending and were not placed in the same commit; and those of them placed later.
+	returned, replaced int
+
+	on    map[orbit.CapsuleID]orbit.NodeID // empty: it waits for another node
+	used  map[orbit.NodeID]int64
+	slots map[orbit.NodeID]int64
+}
+
+func newAudit() *audit {
+	return &audit{on: map[orbit.CapsuleID]orbit.NodeID{}, used: map[orbit.NodeID]int64{}, slots: map[orbit.NodeID]int64{}}
+}
+
+// audit replays the history from the empty ledger to the state.
+func (p *platform) audit(ctx context.Context, end *orbit.State) (*audit, error) {
+	changes, err := p.ledger.Changes(ctx, p.empty.Revision())
+	if err != nil {
+		return nil, err
+	}
+	a, state := newAudit(), p.empty
+	for len(changes) > 0 && changes[0].Revision <= end.Revision() {
+		n := 1
+		for n < len(changes) && changes[n].Revision == changes[0].Revision {
+			n++
+		}
+		if state, err = state.Apply(changes[:n]); err != nil {
+			return nil, fmt.Errorf("replay: %w", err)
+		}
+		a.recount(changes[:n])
+		changes = changes[n:]
+	}
+	if err := state.Verify(); err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	return a, sameUse(state, end, a)
+}
+
+// recount follows one commit. Every sandbox takes one slot.
+func (a *audit) recount(commit []orbit.Change) {
+	a.commits++
+	var left []orbit.CapsuleID
+	for i := range commit {
+		switch do := commit[i].Do.(type) {
+		case orbit.PutNode:
+			a.slots[do.Node.ID] = do.Node.Capacity[orbit.Slots]
+		case orbit.Release:
+			if from := a.on[do.Capsule]; from != "" {
+				a.used[from]--
+			}
+			delete(a.on, do.Capsule)
+			if !do.Final {
+				a.on[do.Capsule] = ""
+				left = append(left, do.Capsule)
+			}
+		case orbit.Place:
+			a.place(do, len(left) == 0)
+		}
+	}
+	for _, c := range left {
+		if a.on[c] == "" {
+			a.returned++
+		}
+	}
+	over := map[orbit.NodeID]bool{}
+	for i := range commit {
+		if n := commit[i].Node; a.used[n] > a.slots[n] && !over[n] {
+			over[n] = true
+			a.doubled++
+		}
+	}
+}
+
+// place counts a placement. Alone: the commit has released nothing, so what waits has waited since another.
+func (a *audit) place(do orbit.Place, alone bool) {
+	switch on, waits := a.on[do.Capsule]; {
+	case on != "":
+		a.doubled++
+	case waits && alone:
+		a.replaced++
+	}
+	a.on[do.Capsule] = do.Node
+	a.used[do.Node]++
+}
+
+// sameUse says where the replayed state, the recount and the ledger differ.
+func sameUse(replayed, ledger *orbit.State, a *audit) error {
+	for n := range ledger.Nodes() {
+		id, used := n.Node.ID, n.Used()[orbit.Slots]
+		again := replayed.Node(id)
+		if again == nil || again.Used()[orbit.Slots] != used || a.used[id] != used || int64(n.Capsules) != used {
+			return fmt.Errorf("replay: %s has %d slots in use by the ledger, %d by the recount", id, used, a.used[id])
+		}
+	}
+	return nil
+}

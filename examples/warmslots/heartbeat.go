@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// warmLies is what a host that lies reports of each template.
+const warmLies = 18
+
+// live is what the agent of a host does until ctx ends: it joins, reports, and looks into the ledger. After a pause
+// beyond the lease it joins anew. The offset keeps the fleet from reporting all at once.
+func (h *host) live(ctx context.Context, m *telemetry.Members, b *telemetry.Board, offset time.Duration) error {
+	var term telemetry.Term
+	for wait := offset; sleep(ctx, wait) == nil; wait = h.options.of(heartbeat) {
+		if h.isDead() {
+			term = telemetry.Term{} // whoever comes up again knows nothing of it
+			continue
+		}
+		err := h.beat(ctx, m, b, &term)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("host %s: %w", h.id, err)
+		}
+	}
+	return nil
+}
+
+// beat is one heartbeat.
+func (h *host) beat(ctx context.Context, m *telemetry.Members, b *telemetry.Board, term *telemetry.Term) (err error) {
+	if term.Epoch == 0 {
+		if *term, err = m.Join(ctx, h.node(), "agent-"+string(h.id)); err != nil {
+			return err
+		}
+	}
+	r, ok := h.report(ctx, *term)
+	if !ok {
+		return nil // it died meanwhile
+	}
+	switch err := b.Report(r); {
+	case errors.Is(err, telemetry.ErrExpired):
+		*term = telemetry.Term{} // join again at the next
+	case errors.Is(err, telemetry.ErrUnheard): // the next will be heard
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+// node is how the host joins.
+func (h *host) node() orbit.Node {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tally.joined++
+	return orbit.Node{ID: h.id, Capacity: orbit.Resources{orbit.Slots: int64(h.options.slots)}}
+}
+
+// report reconciles, and says how things stand; not if the host is dead.
+func (h *host) report(ctx context.Context, term telemetry.Term) (r orbit.Report, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dead {
+		return orbit.Report{}, false
+	}
+	h.reconcile(ctx)
+	running := h.running()
+	r = orbit.Report{
+		Node: h.id, At: time.Now(), Term: term.Epoch,
+		Usage:     orbit.Resources{orbit.Slots: int64(running)},
+		FreeSlots: max(0, h.options.slots-running),
+		Warm:      maps.Clone(h.pool), Templates: h.templates, Volumes: h.volumes,
+		// Rounded, so that what flutters is not news.
+		CPUPercent: 5 * math.Round(20*float64(running+3*h.booting)/float64(h.options.slots)),
+	}
+	if h.lying {
+		for _, t := range h.templates {
+			r.Warm[t] = warmLies
+		}
+	}
+	return r, true
+}
+
+func (h *host) isDead() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dead
+}
+
+// sleep waits, or returns the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wait waits for a signal, or returns the context's error.
+func wait(ctx context.Context, signal <-chan struct{}) error {
+	select {
+	case <-signal:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"time"
+)
+
+// options are what the flags set.
+type options struct {
+	hosts, creators, creates int
+	slots, warm              int
+	cache                    time.Duration
+	speed                    int
+	seed                     uint64
+}
+
+// parse reads the flags. What is wrong with them is said on the writer.
+func parse(args []string, w io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("warmslots", flag.ContinueOnError)
+	f.SetOutput(w)
+	f.Usage = func() {
+		fmt.Fprintln(w, "Warmslots boots sandboxes on a simulated fleet, and shows how many found a warm slot.\n\nFlags:")
+		f.PrintDefaults()
+	}
+	f.IntVar(&o.hosts, "hosts", 20, "machines; one of them dies and comes back, one lies")
+	f.IntVar(&o.creators, "creators", 64, "clients that create at the same time")
+	f.IntVar(&o.creates, "creates", 3000, "sandboxes to create, over all phases")
+	f.IntVar(&o.slots, "slots", 128, "sandboxes that a host has room for")
+	f.IntVar(&o.warm, "warm", 12, "warm slots that a host keeps of each template it supports")
+	f.DurationVar(&o.cache, "cache", 30*time.Second, "how long the gateway's view of the fleet serves, before it is divided by -speed")
+	f.IntVar(&o.speed, "speed", 50, "how many times faster than a real fleet everything goes but the decisions")
+	f.Uint64Var(&o.seed, "seed", 1, "decides what creators ask for; who comes first is up to the machine")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if err := o.check(f); err != nil {
+		fmt.Fprintln(w, "warmslots:", err)
+		return o, err
+	}
+	return o, nil
+}
+
+// check says what is wrong with the flags.
+func (o options) check(f *flag.FlagSet) error {
+	if f.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
+	}
+	for _, c := range []struct {
+		flag               string
+		value, least, most int
+	}{
+		{"-hosts", o.hosts, 1, 10_000}, {"-creators", o.creators, 1, 10_000}, {"-creates", o.creates, 1, 1_000_000},
+		{"-slots", o.slots, 1, 16_384}, {"-warm", o.warm, 0, 1_000}, {"-speed", o.speed, 1, 200},
+	} {
+		if c.value < c.least || c.value > c.most {
+			return fmt.Errorf("%s is %d; it must be at least %d and at most %d", c.flag, c.value, c.least, c.most)
+		}
+	}
+	if o.cache < time.Second || o.cache > time.Hour {
+		return fmt.Errorf("-cache is %v; it must be at least 1s and at most 1h", o.cache)
+	}
+	return nil
+}
+
+// of is how long something takes here that takes so long in a real fleet.
+func (o options) of(d time.Duration) time.Duration { return d / time.Duration(o.speed) }
+
+// The times of a real fleet.
+const (
+	heartbeat = 10 * time.Second
+	stale     = 30 * time.Second
+	lease     = time.Minute
+	gone      = 30 * time.Second // after which a host whose lease has ended is given up; 5 min by default
+	warmBoot  = 10 * time.Millisecond
+	coldBoot  = 90 * time.Millisecond
+	refill    = 100 * time.Millisecond // of one warm slot
+)

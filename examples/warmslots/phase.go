@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// phase is a stretch of creates.
+type phase struct {
+	name, says string
+	creates    int
+	// Over how long they are spread, if the creators keep up; 0: as fast as they can.
+	over time.Duration
+
+	began, ended time.Time
+	taken        atomic.Int64 // creates that a creator has begun
+	created      atomic.Int64
+	warm         atomic.Int64
+}
+
+// phases divides the creates.
+func phases(o options) []*phase {
+	steady, trouble := o.creates/2, o.creates*3/10
+	return []*phase{
+		{name: "steady", says: "at a steady pace", creates: steady, over: o.of(100 * time.Second)},
+		{
+			name: "trouble", says: "slower, and a host dies with sandboxes on it",
+			creates: trouble, over: o.of(120 * time.Second),
+		},
+		{name: "burst", says: "as fast as all creators can", creates: o.creates - steady - trouble},
+	}
+}
+
+// next waits until the next create is due. It reports false when there are no more, or ctx has ended.
+func (ph *phase) next(ctx context.Context) bool {
+	n := ph.taken.Add(1) - 1
+	if n >= int64(ph.creates) {
+		return false
+	}
+	due := ph.began.Add(time.Duration(float64(ph.over) * float64(n) / float64(ph.creates)))
+	if wait := time.Until(due); wait > 0 {
+		return sleep(ctx, wait) == nil
+	}
+	return ctx.Err() == nil
+}
+
+// run lets all creators work through the phase, and tells how it goes.
+func (ph *phase) run(ctx context.Context, p *platform) error {
+	p.log.tell("%s: %d creates, %s", ph.name, ph.creates, ph.says)
+	ph.began = time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range p.creators {
+		group.Go(func() error { return c.work(ctx, ph) })
+	}
+	telling, stop := context.WithCancel(ctx)
+	told := make(chan struct{})
+	go func() { defer close(told); ph.progress(telling, p) }()
+	err := group.Wait()
+	ph.ended = time.Now()
+	stop()
+	<-told
+	if err != nil {
+		return fmt.Errorf("%s: %w", ph.name, err)
+	}
+	return nil
+}
+
+// progress tells how it goes, twice a second.
+func (ph *phase) progress(ctx context.Context, p *platform) {
+	for last := int64(0); sleep(ctx, 500*time.Millisecond) == nil; {
+		n, warm := ph.created.Load(), ph.warm.Load()
+		p.log.tell("%s: %d of %d created, %d/s, %.0f%% warm", ph.name, n, ph.creates, 2*(n-last), percent(warm, n))
+		last = n
+	}
+}
+
+// percent is a share of all, 0 if there is nothing.
+func percent[T int | int64 | uint64](part, all T) float64 {
+	if all == 0 {
+		return 0
+	}
+	return 100 * float64(part) / float64(all)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// platform is the control plane, and what happens in it.
+type platform struct {
+	options options
+	ledger  *orbit.MemoryLedger
+	empty   *orbit.State // of the ledger, at the start
+	fleet   *fleet
+	board   *telemetry.Board
+	members *telemetry.Members
+	gateway *nav.Gateway
+	engine  *orbit.Engine
+	log     *log
+
+	phases   []*phase
+	creators []*creator
+
+	mu       sync.Mutex // guards what follows
+	ended    []telemetry.Term
+	returned int // capsules, because their host was gone
+	replaced int // capsules, by the engine
+	faults   []error
+	refusals map[error]int // by kind
+}
+
+// newPlatform wires it up: whoever uses these packages does just that, with times ten to a hundred times longer.
+func newPlatform(ctx context.Context, o options, l *log) (p *platform, err error) {
+	p = &platform{options: o, log: l, refusals: map[error]int{}}
+	p.ledger = &orbit.MemoryLedger{Bounds: orbit.Limits{
+		History:  8*o.creates + 100*o.hosts + 65_536, // all of it, for the audit
+		Terminal: 2*o.creates + 65_536,
+	}}
+	if p.empty, err = p.ledger.Snapshot(ctx); err != nil {
+		return nil, err
+	}
+	p.fleet = newFleet(o, p.ledger)
+	leases := &telemetry.Leases{Ledger: p.ledger, TTL: o.of(lease), Terms: 12 * o.speed}
+	p.members = &telemetry.Members{Leases: leases, Gone: o.of(gone), Hook: p.noteMembers}
+	p.board = &telemetry.Board{Leases: leases, Stale: o.of(stale), PerSecond: 10 * o.speed}
+	p.gateway = &nav.Gateway{Ledger: p.ledger, Board: p.board, Start: p.fleet.start, Cache: o.of(o.cache), Owner: "warm"}
+	p.engine = &orbit.Engine{
+		Name: "warm", Ledger: p.ledger, Telemetry: p.board, Navigator: &nav.Warm{Board: p.board},
+		Hook: p.noteEngine,
+	}
+	p.phases = phases(o)
+	for i := range o.creators {
+		p.creators = append(p.creators, newCreator(p, i))
+	}
+	return p, nil
+}
+
+// work runs everything but the creators until ctx ends.
+func (p *platform) work(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.fleet.live(ctx, p.members, p.board) })
+	group.Go(func() error { return p.members.Run(ctx) })
+	group.Go(func() error { return p.engine.Run(ctx) })
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// noteMembers tells of leases that end, and of what is taken off lost hosts.
+func (p *platform) noteMembers(r telemetry.MemberRound) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = append(p.ended, r.Ended...)
+	p.returned += len(r.Released)
+	p.faults = append(p.faults, r.Errors...)
+	for _, t := range r.Ended {
+		p.log.tell("the lease of %s has ended: the ledger lets nobody place anything there", t.Name)
+	}
+	if n := len(r.Released); n > 0 {
+		p.log.tell("%d sandboxes of lost hosts return to pending", n)
+	}
+}
+
+// noteEngine tells of what is placed again.
+func (p *platform) noteEngine(r orbit.Round) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replaced += r.Committed
+	p.faults = append(p.faults, r.Errors...)
+	if r.Committed > 0 {
+		p.log.tell("%d of them are placed again, by nav.Warm", r.Committed)
+	}
+}
+
+// patience is how long is waited in vain: something must be wrong then.
+const patience = time.Minute
+
+// until waits until the ledger's state is as it should be.
+func (p *platform) until(ctx context.Context, what string, is func(*orbit.State) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not in %v: %s", patience, what))
+	defer cancel()
+	for {
+		state, err := p.ledger.Snapshot(ctx)
+		switch {
+		case err != nil:
+			return errors.Join(context.Cause(ctx), err)
+		case is(state):
+			return nil
+		}
+		if sleep(ctx, time.Millisecond) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/orbitsched/orbit/nav"
+)
+
+// refusals are the errors that a client has to live with while a host is down.
+var refusals = []error{
+	nav.ErrStart, nav.ErrTaken, nav.ErrAllStale, nav.ErrNoSlot,
+	nav.ErrNoVolume, nav.ErrNoTemplate, nav.ErrNoParent, nav.ErrNoNode,
+}
+
+// refusal is which of these an error is; nil if it is none, or if anything was left behind.
+func refusal(err error) error {
+	for _, kind := range refusals {
+		if errors.Is(err, kind) && !errors.Is(err, nav.ErrLeftBehind) {
+			return kind
+		}
+	}
+	return nil
+}
+
+// noteRefusal counts a refusal, and tells of the first of its kind.
+func (p *platform) noteRefusal(kind, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refusals[kind]++; p.refusals[kind] == 1 {
+		p.log.tell("refused, the first for %q: %v", kind, err)
+	}
+}
+
+// refused says how often which refusal was given. It requires the lock.
+func (p *platform) refused() string {
+	parts := []string{}
+	for _, kind := range refusals {
+		if n := p.refusals[kind]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %v", n, kind))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}

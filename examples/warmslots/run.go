@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/orbitsched/orbit"
+)
+
+// run does it all: the fleet comes up, the phases, and the accounts.
+func run(ctx context.Context, o options, out io.Writer) error {
+	fmt.Fprintf(out, "%d hosts with %d slots, %d warm of each template; %d creators, %d creates; seed %d\n",
+		o.hosts, o.slots, o.warm, o.creators, o.creates, o.seed)
+	fmt.Fprintf(out, "a heartbeat every %v, stale after %v, a lease of %v, lost for good %v after it, a view for %v,\n"+
+		"a warm boot in %v, a cold one in %v, a warm slot made in %v: all divided by %d, so that it takes seconds;\n"+
+		"the times of decisions and the rates are real\n\n",
+		heartbeat, stale, lease, gone, o.cache, warmBoot, coldBoot, refill, o.speed)
+	p, err := newPlatform(ctx, o, newLog(out))
+	if err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	group, working := errgroup.WithContext(working)
+	group.Go(func() error { return p.work(working) })
+	group.Go(func() error { defer stop(); return p.perform(working) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return p.account(ctx, out)
+}
+
+// perform goes through the phases. At the end everything has a place that can have one.
+func (p *platform) perform(ctx context.Context) error {
+	err := p.until(ctx, "all hosts join", func(s *orbit.State) bool { return s.NodeCount() == p.options.hosts })
+	if err != nil {
+		return err
+	}
+	p.log.tell("%d hosts have joined under leases; %s lies: it says that it has %d warm slots, and has none",
+		p.options.hosts, p.fleet.liar.id, warmLies)
+	p.fleet.liar.lie()
+	if err := sleep(ctx, p.options.of(heartbeat)); err != nil { // it says so with the next
+		return err
+	}
+	for _, ph := range p.phases {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return ph.run(ctx, p) })
+		if ph.name == "trouble" {
+			group.Go(func() error { return p.trouble(ctx) })
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	err = p.until(ctx, "all is placed that can be", func(s *orbit.State) bool { return s.PendingCount() == orphans(s) })
+	p.log.tell("done\n")
+	return err
+}
+
+// account prints the tables and says what does not add up.
+func (p *platform) account(ctx context.Context, out io.Writer) error {
+	total := &tally{}
+	byPhase := map[*phase]*tally{}
+	for _, ph := range p.phases {
+		byPhase[ph] = &tally{}
+		for _, c := range p.creators {
+			byPhase[ph].merge(c.phases[ph])
+		}
+		total.merge(byPhase[ph])
+	}
+	state, err := p.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	history, err := p.audit(ctx, state)
+	if err != nil {
+		return err
+	}
+	faults := errors.Join(p.addUp(ctx, state, total, history), state.Verify())
+	printPhases(out, p.phases, byPhase)
+	printHosts(out, p.fleet, state)
+	p.printCounts(out, state, total, history)
+	if faults == nil {
+		fmt.Fprintln(out, "verify: ok")
+	}
+	stats := p.gateway.Stats()
+	fmt.Fprintf(out, "created %d, warm %d, cold %d, retried %d, doubled %d, p50 %v, p99 %v\n",
+		total.created, stats.Warm, stats.Cold, stats.Retried, history.doubled,
+		quantile(total.decisions, 0.50), quantile(total.decisions, 0.99))
+	if faults != nil {
+		return fmt.Errorf("it does not add up: %w", faults)
+	}
+	return nil
+}

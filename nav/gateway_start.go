@@ -1,0 +1,158 @@
+package nav
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// start has the node start what has been committed, and after an error the next best one, once.
+func (c *create) start(ctx context.Context) error {
+	if c.g.Start == nil {
+		return nil
+	}
+	first := c.startOnce(ctx)
+	if first == nil {
+		return nil
+	}
+	failed := &StartError{Node: c.made.Node, Err: first}
+	if errors.As(first, new(*PanicError)) {
+		return failed
+	}
+	if failed.RetryErr = ctx.Err(); failed.RetryErr == nil {
+		failed.RetryErr = c.retry(ctx, failed)
+	}
+	if failed.RetryErr != nil {
+		return failed
+	}
+	return nil
+}
+
+// retry moves the capsule to the next best node and has that start it.
+func (c *create) retry(ctx context.Context, failed *StartError) error {
+	c.g.tally(func(s *GatewayStats) { s.Retried++ })
+	c.made.Retried = true
+	c.exclude(failed.Node)
+	err := c.commit(ctx, func(choice *warmChoice) []orbit.Commitment {
+		return []orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: failed.Node}, c.placeOn(choice)}
+	})
+	if err != nil {
+		return err
+	}
+	failed.Retry = c.made.Node
+	return c.startOnce(ctx)
+}
+
+// startOnce calls Start, and notes a promise that was not kept.
+func (c *create) startOnce(ctx context.Context) error {
+	warm, err := c.call(ctx)
+	if err != nil {
+		return err
+	}
+	c.made.Warm = warm
+	if c.made.Promised && !warm {
+		c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+	}
+	return nil
+}
+
+// call calls Start and contains it. If that ends the goroutine, it is cleaned up after as if it had failed.
+func (c *create) call(ctx context.Context) (warm bool, err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value}
+			return
+		}
+		_ = c.cleanUp(ctx, nil) // runtime.Goexit: there is nobody left to tell
+	}()
+	warm, err = c.g.Start(ctx, c.made)
+	returned = true
+	return warm, err
+}
+
+// cleanUp undoes what a create has committed, though its context may have ended. It returns the error, and beside it
+// [ErrLeftBehind] if that could not be done in time.
+func (c *create) cleanUp(ctx context.Context, why error) error {
+	if !c.committed && c.unknown == nil {
+		return why
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(max(c.g.CleanUp, 0), defaultCleanUp))
+	defer cancel()
+	if err := c.undo(ctx); err != nil {
+		return errors.Join(why, fmt.Errorf("%w, delete it later: %w", ErrLeftBehind, err))
+	}
+	return why
+}
+
+// undo releases the capsule for good. A proposal whose outcome is unknown is sent again first: it must not arrive after
+// the release.
+func (c *create) undo(ctx context.Context) error {
+	if p := c.unknown; p != nil {
+		_, err := c.g.settle(ctx, p)
+		c.g.conclude(p.ID)
+		switch {
+		case err == nil:
+			c.committed = true
+		case rejection(err) == nil:
+			return err
+		case !c.committed:
+			return nil
+		}
+	}
+	if err := c.g.release(ctx, c.made.Capsule); !errors.Is(err, ErrNoCapsule) {
+		return err
+	}
+	return nil
+}
+
+// settle is send for a proposal that has been sent before: that the ledger is unavailable says nothing.
+func (g *Gateway) settle(ctx context.Context, p *orbit.Proposal) (orbit.Revision, error) {
+	for {
+		rev, err := g.send(ctx, p)
+		if err == nil || rejection(err) != nil || ctx.Err() != nil {
+			return rev, err
+		}
+		_ = sleep(ctx, 10*time.Millisecond)
+	}
+}
+
+// conclude takes the bet of a proposal out of the books: its outcome is known and its capsule is to be released, or
+// nobody will ask any more. If it has been committed, the next view shows that.
+func (g *Gateway) conclude(id orbit.ProposalID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, b := range g.bets {
+		if b.id == id && b.outcome == betOpen {
+			g.books.credit(&b.debit)
+			b.outcome = betVoid
+			if g.Board != nil {
+				g.Board.Unclaim(b.claim)
+			}
+		}
+	}
+}
+
+// release releases a capsule for good, wherever it is.
+func (g *Gateway) release(ctx context.Context, id orbit.CapsuleID) error {
+	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
+	_, err := g.send(ctx, &p)
+	if rejection(err) == nil || errors.Is(err, orbit.ErrInvalid) {
+		return err
+	}
+	state, err := g.Ledger.Snapshot(ctx) // it is released already, or there is none
+	if err != nil {
+		return err
+	}
+	if state.Capsule(id) == nil {
+		return ErrNoCapsule
+	}
+	return nil
+}
