@@ -86,7 +86,7 @@ func TestUnclaim(t *testing.T) {
 	b.Unclaim(first)
 	b.Unclaim(telemetry.Claim{})
 	requireSeen(t, b, "a", 1, 1)
-	ids, v = changed(t, b, v)
+	ids, _ = changed(t, b, v)
 	require.Empty(t, ids, "what has no effect is no change")
 	b.Unclaim(third)
 	requireSeen(t, b, "a", 2, 1) // it had no warm slot
@@ -190,8 +190,8 @@ func TestClaimsDoNotWriteWhatReadersHold(t *testing.T) {
 	requireSeen(t, b, "a", 1, 0)
 }
 
-// However much is claimed of a node that does not report, a board remembers a bounded part of it, and shows nothing
-// free where it has lost count.
+// However much is claimed of a node that does not report, a board remembers a bounded part of it, and shows
+// nothing free where it has lost count.
 func TestClaimsAreBounded(t *testing.T) {
 	b, c := newBoard()
 	r := report("a", start)

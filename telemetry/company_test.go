@@ -50,8 +50,9 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// A fleet of hosts that come and go, creators that claim, views that follow and two processes that keep the members: all
-// at once, for half an hour. At the end every view shows what the board has, and who has a lease is schedulable.
+// A fleet of hosts that come and go, creators that claim, views that follow and two processes that keep the
+// members: all at once, for half an hour. At the end every view shows what the board has, and who has a lease is
+// schedulable.
 func TestAFleetInMotion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
@@ -186,7 +187,8 @@ func TestEverythingAtOnce(t *testing.T) {
 	require.NoError(t, snapshot(t, &ledger).Verify())
 }
 
-// A board hears of every lease that changes, also if more have changed since it was asked last than are remembered.
+// A board hears of every lease that changes, also if more have changed since it was asked last than are
+// remembered.
 func TestABoardHearsOfEveryLease(t *testing.T) {
 	leases := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}, Terms: -1}
 	b := telemetry.Board{Leases: leases}

@@ -32,8 +32,8 @@ type casualty struct {
 	lost  bool
 }
 
-// evacuate cordons nodes that somebody else left schedulable, and releases what is on nodes that are lost, the oldest
-// first.
+// evacuate cordons nodes that somebody else left schedulable, and releases what is on nodes that are lost, the
+// oldest first.
 func (m *Members) evacuate(ctx context.Context, round *MemberRound) {
 	todo := m.todo(round)
 	if len(todo) == 0 {

@@ -132,7 +132,8 @@ func TestABoardTakesSoManyNodes(t *testing.T) {
 	require.NoError(t, b.Report(report("d", start)))
 }
 
-// With leases only the current term of a node may speak for it; and who cannot, cannot use up what the node may send.
+// With leases only the current term of a node may speak for it; and who cannot, cannot use up what the node may
+// send.
 func TestReportsWithoutTheCurrentTermAreRefused(t *testing.T) {
 	c := &clock{start}
 	var ledger orbit.MemoryLedger
@@ -185,8 +186,8 @@ func TestReportsWithoutTheCurrentTermAreRefused(t *testing.T) {
 	require.False(t, ok)
 }
 
-// A reader that knows a version of a board that died hears of everything from the one after it, also if that has had more
-// changes than the first one when the reader asks again.
+// A reader that knows a version of a board that died hears of everything from the one after it, also if that has
+// had more changes than the first one when the reader asks again.
 func TestVersionsSurviveARestart(t *testing.T) {
 	before, c := newBoard()
 	for i := range 5 {

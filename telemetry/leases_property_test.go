@@ -164,8 +164,8 @@ func snapshotT(t *rapid.T, l orbit.Ledger) *orbit.State {
 	return state
 }
 
-// keepers are processes that compete for the leases of one ledger, with clocks of their own, on a ledger whose answers get
-// lost. What the ledger has had is kept: every term that was ever current, by name.
+// keepers are processes that compete for the leases of one ledger, with clocks of their own, on a ledger whose
+// answers get lost. What the ledger has had is kept: every term that was ever current, by name.
 type keepers struct {
 	ledger  orbit.MemoryLedger
 	f       *faulty
@@ -177,8 +177,8 @@ type keepers struct {
 	terms   []telemetry.Term
 }
 
-// Whatever several processes do, a name has one term in the ledger at most, terms only rise, none comes back, and whoever
-// has lost one can neither refresh it nor commit under it. I13.
+// Whatever several processes do, a name has one term in the ledger at most, terms only rise, none comes back, and
+// whoever has lost one can neither refresh it nor commit under it. I13.
 func TestCompetingKeepers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := &keepers{current: map[string]orbit.Revision{}, retired: map[telemetry.Term]bool{}}

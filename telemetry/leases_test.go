@@ -264,7 +264,8 @@ func TestOtherProcessesAreFollowed(t *testing.T) {
 	}
 }
 
-// SCENARIOS 27: a lease is lost while its holder is healthy, and what it commits under it is refused from then on. I13.
+// SCENARIOS 27: a lease is lost while its holder is healthy, and what it commits under it is refused from then on.
+// I13.
 func TestAnExpiredHolderCannotCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
@@ -310,8 +311,8 @@ func TestAnExpiredHolderCannotCommit(t *testing.T) {
 	})
 }
 
-// SCENARIOS 29: a row vanishes under a live term. Its holder is told and begins another; if it does not, the lease is over
-// like any other, and nothing is stuck. I11.
+// SCENARIOS 29: a row vanishes under a live term. Its holder is told and begins another; if it does not, the lease
+// is over like any other, and nothing is stuck. I11.
 func TestARowThatVanishesIsRecovered(t *testing.T) {
 	for _, history := range []int{0, 1} {
 		for _, back := range []bool{true, false} {
@@ -618,4 +619,25 @@ func TestEndsAreInOrder(t *testing.T) {
 		}
 		require.Equal(t, []string{"a", "c", "d", "b"}, names)
 	})
+}
+
+// A term that was over and swept before its holder had the answer is not taken for live.
+func TestATermThatIsGoneBeforeTheAnswer(t *testing.T) {
+	var ledger orbit.MemoryLedger
+	f := &faulty{Ledger: &ledger}
+	l := &telemetry.Leases{Ledger: f}
+	f.after = func(orbit.Proposal) error {
+		f.after = nil
+		for _, value := range []string{"1 over 1 x", ""} {
+			_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: l.Key("a"), Value: value}}})
+			require.NoError(t, err)
+		}
+		_, err := l.Step(t.Context())
+		require.NoError(t, err)
+		return nil
+	}
+	term := acquire(t, l, "a", "x")
+	_, ok := l.Live("a")
+	require.False(t, ok)
+	require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
 }

@@ -169,7 +169,8 @@ func TestALateCordon(t *testing.T) {
 	})
 }
 
-// A node that stays away for Gone loses its capsules and its holds, which return once; then it leaves with its row.
+// A node that stays away for Gone loses its capsules and its holds, which return once; then it leaves with its
+// row.
 func TestALostNodeIsEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2500)
@@ -271,8 +272,8 @@ func TestSeveralProcessesReleaseOnce(t *testing.T) {
 	})
 }
 
-// A host that flaps for an hour, away just long enough to lose its lease each time, costs a bounded number of commits and
-// none of its capsules.
+// A host that flaps for an hour, away just long enough to lose its lease each time, costs a bounded number of
+// commits and none of its capsules.
 func TestAFlappingHostDoesNotChurn(t *testing.T) {
 	for _, away := range []time.Duration{20 * time.Second, 57 * time.Second, 61 * time.Second, 90 * time.Second, 150 * time.Second, 4 * time.Minute} {
 		t.Run(away.String(), func(t *testing.T) {
@@ -335,8 +336,8 @@ func TestAnUnknownRelease(t *testing.T) {
 	})
 }
 
-// When everything was down, nodes can come back before what was on them is released: Gone has passed, but no TTL has since
-// this process learned of the end.
+// When everything was down, nodes can come back before what was on them is released: Gone has passed, but no TTL
+// has since this process learned of the end.
 func TestNothingIsLostRightAfterAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -377,8 +378,8 @@ func TestAnOpenedNodeIsLeftAlone(t *testing.T) {
 	})
 }
 
-// What others commit between the moment at which the row is read and that at which the node is, is a conflict like any
-// other: it is expected, and looked at again.
+// What others commit between the moment at which the row is read and that at which the node is, is a conflict like
+// any other: it is expected, and looked at again.
 func TestOthersCommitBetweenRowAndNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 3)
@@ -414,5 +415,25 @@ func TestOthersCommitBetweenRowAndNode(t *testing.T) {
 		}
 		require.Equal(t, 1, s.step().Conflicts)
 		require.Equal(t, 3, s.node().Capsules)
+	})
+}
+
+// Somebody drains a node at the very moment at which it joins again: it stays drained.
+func TestADrainDuringAJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 0)
+		f, drained := &faulty{Ledger: s.ledger}, false
+		s.m.Leases.Ledger = f
+		f.before = func(orbit.Proposal) error {
+			if !drained {
+				drained = true
+				s.put(func(n *orbit.Node) { n.Unschedulable = true })
+			}
+			return nil
+		}
+		_, err := s.m.Join(t.Context(), orbit.Node{ID: "n", Labels: map[string]string{"rack": "r"}}, "host")
+		require.NoError(t, err)
+		require.True(t, s.node().Node.Unschedulable)
+		require.Equal(t, "r", s.node().Node.Labels["rack"])
 	})
 }
