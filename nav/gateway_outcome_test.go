@@ -123,6 +123,8 @@ func TestGatewayUnavailable(t *testing.T) {
 		require.ErrorContains(t, err, `nav: create "c": ledger unavailable: no route`)
 		require.Zero(t, time.Since(began))
 		require.Equal(t, int64(1), l.proposals.Load())
+		r, _ := f.board.Latest("a")
+		require.Equal(t, []int{1, 1}, []int{r.FreeSlots, r.Warm[code]}, "nor is it claimed on the board")
 		l.hook(nil)
 		made := f.create(g, "d")
 		require.True(t, made.Promised)

@@ -264,6 +264,19 @@ func TestGatewayCountsLies(t *testing.T) {
 	})
 }
 
+// What is promised is what the board says at that moment, and not what it said when the view was made.
+func TestGatewayPromisesWhatTheBoardSays(t *testing.T) {
+	f := newFleet(t)
+	f.host("a", 9, 0, 0)
+	g := f.gateway()
+	require.False(t, f.create(g, "c0").Promised)
+	f.report("a", 8, 1, 0)
+	require.True(t, f.create(g, "c1").Promised)
+	require.Equal(t, "a warm", f.noteOf("c1"))
+	require.False(t, f.create(g, "c2").Promised)
+	require.Equal(t, uint64(1), g.Stats().Refreshes)
+}
+
 // What Start does to its goroutine is contained: a panic is an error, and neither it nor an exit leaves anything behind.
 func TestGatewayContainsStart(t *testing.T) {
 	f := newFleet(t)

@@ -226,6 +226,25 @@ func TestGatewayWaitsForAViewAsNewAsTheReceipt(t *testing.T) {
 	})
 }
 
+// What has been committed stays taken for as long as the view does not show it, also in a new view.
+func TestGatewayRemembersWhatAViewDoesNotShow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.host("a", 1, 9, 0)
+		f.host("b", 9, 0, 0)
+		l := &lagging{Ledger: f.ledger}
+		g := &nav.Gateway{Ledger: l, Board: f.board}
+		require.Equal(t, orbit.NodeID("a"), f.create(g, "c0").Node)
+		time.Sleep(30 * time.Second)
+		f.report("a", 9, 9, 0) // it says so, and the ledger's mirror does not know better
+		f.report("b", 9, 0, 0)
+		l.lag = 1
+		require.Equal(t, orbit.NodeID("b"), f.create(g, "c1").Node)
+		require.Zero(t, g.Stats().Conflicts)
+		require.Zero(t, l.lag)
+	})
+}
+
 // A ledger that cannot show its state fails the creates that wait for it, all with its error; a context that ends fails
 // its own create only.
 func TestGatewayViewErrors(t *testing.T) {
