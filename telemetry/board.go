@@ -2,32 +2,45 @@ package telemetry
 
 import (
 	"cmp"
-	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/orbitsched/orbit"
 )
 
-// Board is the newest report of every node. It implements [orbit.Telemetry]. The zero value is an empty
-// board; set the fields before first use. All methods may be called from any goroutine.
+// Board is the newest report of every node, less what has been claimed of it since. It implements
+// [orbit.Telemetry]. The zero value is an empty board; set the fields before first use. All methods may be called
+// from any goroutine.
 //
 // A report that differs in anything but its heartbeat is a change; so nodes should round what flutters, such
 // as their load. So is one that comes when the known report is already stale, since a reader may have
-// noticed; be it that the node paused, or that the report was long on the way.
+// noticed, be it that the node paused, or that the report was long on the way; and one that ends a claim.
 //
-// Invariants: versions only rise; each node's report has the version of its last change, and no two nodes
+// Invariants: versions only rise; each node's entry has the version of its last change, and no two nodes
 // have the same; the ring holds every node, newest change first. So Reports reads as many entries as have
-// changed, and a report moves one entry: neither depends on how many nodes there are.
+// changed, and a report moves one entry: neither depends on how many nodes there are. The first version is the
+// clock's, in nanoseconds, so a board that is restarted begins above all versions of the one before.
 type Board struct {
-	Stale time.Duration    // the age from which on a report is stale; 0: 30 s; negative: never
-	Ahead time.Duration    // how far a heartbeat may lie in the future; 0: 10 s
-	Now   func() time.Time // the clock that nodes and readers go by; called under the lock; nil: time.Now
+	Stale  time.Duration    // the age from which on a report is stale; 0: 30 s; negative: never
+	Ahead  time.Duration    // how far a heartbeat may lie in the future; 0: 10 s
+	Now    func() time.Time // the clock that nodes and readers go by; called under the lock; nil: time.Now
+	Leases *Leases          // of the nodes, by id; nil: nodes report without a lease
 
-	mu      sync.RWMutex // guards what follows
+	// PerSecond is how many reports a second a node may send, after ten seconds' worth at once; 0: 10;
+	// negative: no bound.
+	PerSecond int
+	// MaxNodes is how many nodes the board takes; 0: 131,072; negative: no bound.
+	MaxNodes int
+	// MaxWords is how many templates, warm templates and volumes a report may name, all together; 0: 4,096; negative: no
+	// bound. Words and node ids have at most 253 bytes.
+	MaxWords int
+
+	mu      sync.Mutex // guards what follows
 	nodes   map[orbit.NodeID]*entry
 	ring    entry // the sentinel: ring.next is the newest change
 	version uint64
+	news    uint64 // how far the leases' news are known
 	stats   Stats
 }
 
@@ -35,40 +48,95 @@ var _ orbit.Telemetry = (*Board)(nil)
 
 // entry is one node's place in the ring.
 type entry struct {
-	report     orbit.Report // its map and slices are shared with readers, so they are never written again
+	report     orbit.Report // as the node gave it; its map and slices are shared with readers, so they are never written again
 	version    uint64
 	prev, next *entry
+	allowance  allowance // of reports
+
+	claims []claimed
+	first  uint64 // number of claims[0]
+	slots  int
+	debits map[string]debit
+	full   time.Time      // when there were too many claims; zero: there are not
+	warm   map[string]int // what readers see; nil: to be made
 }
 
 // Stats counts what a board has been told, since it was made.
 type Stats struct {
-	Nodes    int    // nodes known now
-	Reports  uint64 // reports taken
-	Changed  uint64 // those of them that readers get to see
-	Invalid  uint64 // refused: malformed
-	Outdated uint64 // refused: a newer heartbeat is known
-	Ahead    uint64 // refused: from the future
+	Nodes     int    // nodes known now
+	Reports   uint64 // reports taken
+	Changed   uint64 // those of them that readers get to see
+	Claims    uint64 // slots claimed
+	Unclaimed uint64 // claims that came to nothing
+	Exhausted uint64 // warm slots that were not there
+	Invalid   uint64 // refused: malformed
+	Oversized uint64 // refused: too much in it
+	Outdated  uint64 // refused: a newer heartbeat is known
+	Ahead     uint64 // refused: from the future
+	Flooded   uint64 // refused: too many from that node
+	Full      uint64 // refused: too many nodes
+	Unleased  uint64 // refused: the node has no lease, or it has run out
+	OldTerm   uint64 // refused: of another term of the node's lease than the current one
+	Unheard   uint64 // refused: of a term that the leases have not heard of yet
 }
 
 // Report takes a node's report in, which must be full: what is left out is zero. The board keeps a copy of
-// its own, in which Templates and Volumes are sorted and Stale is false. It costs the same however many
-// nodes there are. The error is a [*Refusal] for which errors.Is finds [orbit.ErrInvalid] (no node id, no
-// heartbeat time, or a number that is negative, infinite or not a number), [ErrOutdated] (a newer heartbeat
-// is known) or [ErrAhead] (too far in the future, for if it were believed, no other could follow).
+// its own, in which Templates and Volumes are sorted and Stale and Expired are false. It costs the same however many
+// nodes there are. With Leases, a report that is taken is a refresh of the term that it names.
+//
+// The error is a [*Refusal], and nothing has changed. For errors.Is it is one of
+//   - [orbit.ErrInvalid]: no node id, no heartbeat time, or a number that is negative, infinite or not a number;
+//   - [ErrOversized]: too many words, or too long ones;
+//   - [ErrExpired]: the node has no live lease, or the report does not name its current term (acquire a new one);
+//   - [ErrUnheard]: the term is newer than what the leases know (send it again after their next step);
+//   - [ErrFlood]: the node has sent too many reports;
+//   - [ErrFull]: the board takes no more nodes;
+//   - [ErrOutdated]: a newer heartbeat is known;
+//   - [ErrAhead]: too far in the future, for if it were believed, no other could follow.
 func (b *Board) Report(r orbit.Report) error {
-	refusal := invalid(&r)
+	refusal := b.malformed(&r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now() // under the lock: later than the clock of any reader who has seen the report before
 	e := b.nodes[r.Node]
 	if refusal == nil {
-		refusal = b.mistimed(&r, e, now)
+		refusal = b.admit(&r, e, now)
 	}
 	if refusal != nil {
-		b.stats.refuse(refusal.Kind)
+		*b.stats.of(refusal)++
 		return refusal
 	}
 	b.take(e, &r, now)
+	return nil
+}
+
+// admit says why a well-formed report is not taken, nil if it is. Only who has the term can use up what the node is
+// allowed, and only what is taken is a refresh. It requires the lock.
+func (b *Board) admit(r *orbit.Report, known *entry, now time.Time) *Refusal {
+	if refusal := b.underTerm(r, false); refusal != nil {
+		return refusal
+	}
+	if refusal := b.flooded(r, known, now); refusal != nil {
+		return refusal
+	}
+	if refusal := b.mistimed(r, known, now); refusal != nil {
+		return refusal
+	}
+	return b.underTerm(r, true)
+}
+
+// flooded says whether there are too many reports, or nodes. It requires the lock.
+func (b *Board) flooded(r *orbit.Report, known *entry, now time.Time) *Refusal {
+	if known == nil {
+		if most := cmp.Or(b.MaxNodes, defaultNodes); most > 0 && len(b.nodes) >= most {
+			return &Refusal{Kind: ErrFull, Node: r.Node, At: r.At, Against: now, Reason: fmt.Sprintf("it knows %d nodes", most)}
+		}
+		return nil
+	}
+	rate := cmp.Or(b.PerSecond, defaultRate)
+	if rate > 0 && known.allowance.take(now, time.Second/time.Duration(rate), rate*floodSeconds) > 0 {
+		return &Refusal{Kind: ErrFlood, Node: r.Node, At: r.At, Against: now, Reason: fmt.Sprintf("more than %d a second", rate)}
+	}
 	return nil
 }
 
@@ -88,12 +156,21 @@ func (b *Board) take(e *entry, r *orbit.Report, now time.Time) {
 	b.stats.Reports++
 	if e == nil {
 		e = b.add(r.Node)
-	} else if b.fresh(e, r.At, now) && repeats(&e.report, r) {
+	} else if ended := e.endClaims(r.At); !ended && b.fresh(e, r.At, now) && repeats(&e.report, r) {
 		e.report.At = r.At
 		return
 	}
 	e.report = copyOf(r, &e.report)
+	e.warm = nil
 	b.stats.Changed++
+	b.touch(e)
+}
+
+// touch makes a node the newest change. It requires the lock.
+func (b *Board) touch(e *entry) {
+	if b.version == 0 {
+		b.version = uint64(max(b.now().UnixNano(), 0))
+	}
 	b.version++
 	e.version = b.version
 	e.unlink()
@@ -122,39 +199,6 @@ func (b *Board) fresh(e *entry, at, now time.Time) bool {
 	return at.Before(end) && now.Before(end)
 }
 
-// Reports implements [orbit.Telemetry]: it returns the reports that have changed after the version, each
-// node's once, newest change first, in time proportional to their number. What it returns is read-only. A
-// version that this board has not reached is another board's, before a restart: all reports are returned.
-func (b *Board) Reports(ctx context.Context, after uint64) (reports []orbit.Report, version uint64, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, after, err
-	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if after == b.version || len(b.nodes) == 0 {
-		return nil, b.version, nil
-	}
-	if after > b.version {
-		after = 0
-	}
-	for e := b.ring.next; e != &b.ring && e.version > after; e = e.next {
-		reports = append(reports, e.report)
-	}
-	return reports, b.version, nil
-}
-
-// Latest implements [orbit.Telemetry]: it returns the newest report of a node, the newest heartbeat included,
-// and false if the board does not know the node. The report is read-only.
-func (b *Board) Latest(node orbit.NodeID) (orbit.Report, bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	e, ok := b.nodes[node]
-	if !ok {
-		return orbit.Report{}, false
-	}
-	return e.report, true
-}
-
 // StaleAfter implements [orbit.Telemetry]: the age from which on a report is stale; zero: never.
 func (b *Board) StaleAfter() time.Duration {
 	return max(cmp.Or(b.Stale, defaultStale), 0)
@@ -166,6 +210,11 @@ func (b *Board) StaleAfter() time.Duration {
 func (b *Board) Forget(node orbit.NodeID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.forget(node)
+}
+
+// forget requires the lock.
+func (b *Board) forget(node orbit.NodeID) {
 	if e := b.nodes[node]; e != nil {
 		e.unlink()
 		delete(b.nodes, node)
@@ -174,17 +223,23 @@ func (b *Board) Forget(node orbit.NodeID) {
 
 // Stats returns the counts.
 func (b *Board) Stats() Stats {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	s := b.stats
 	s.Nodes = len(b.nodes)
 	return s
 }
 
-// The defaults: a node that reports every 10 s may lose two reports, and its clock may be one report ahead.
+// The defaults: a node that reports every 10 s may lose two reports, and its clock may be one report ahead. One that
+// reports whenever a slot is taken may do so ten times a second.
 const (
 	defaultStale = 30 * time.Second
 	defaultAhead = 10 * time.Second
+	defaultRate  = 10
+	defaultNodes = 1 << 17
+	defaultWords = 4096
+	floodSeconds = 10
+	maxWordBytes = 253
 )
 
 func (b *Board) now() time.Time {

@@ -180,17 +180,19 @@ func TestHeardAgainCountsAsChanged(t *testing.T) {
 		t.Run(fmt.Sprintf("paused %v", pause), func(t *testing.T) {
 			b, c := newBoard()
 			require.NoError(t, b.Report(report("a", start)))
+			_, v := changed(t, b, 0)
 			c.now = start.Add(pause)
 			require.NoError(t, b.Report(report("a", c.now)))
-			ids, _ := changed(t, b, 1)
+			ids, _ := changed(t, b, v)
 			require.Equal(t, back, len(ids) == 1)
 		})
 		t.Run(fmt.Sprintf("on the way for %v", pause), func(t *testing.T) {
 			b, c := newBoard()
 			require.NoError(t, b.Report(report("a", start)))
+			_, v := changed(t, b, 0)
 			c.now = start.Add(pause)
 			require.NoError(t, b.Report(report("a", start.Add(time.Second))))
-			ids, _ := changed(t, b, 1)
+			ids, _ := changed(t, b, v)
 			require.Equal(t, back, len(ids) == 1)
 		})
 	}
@@ -205,7 +207,10 @@ func TestReportsOfAnotherBoard(t *testing.T) {
 	require.NoError(t, b.Report(report("a", start)))
 	ids, v := changed(t, b, 1000) // the version of a board before a restart
 	require.Equal(t, []orbit.NodeID{"a"}, ids)
-	require.Equal(t, uint64(1), v)
+	ids, _ = changed(t, b, v+1000) // that of one whose clock was ahead
+	require.Equal(t, []orbit.NodeID{"a"}, ids)
+	ids, _ = changed(t, b, v)
+	require.Empty(t, ids)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -230,7 +235,7 @@ func TestDefaultClock(t *testing.T) {
 
 // Readers that follow the board end up with what the board has, whatever happens at the same time.
 func TestConcurrentUse(t *testing.T) {
-	var b telemetry.Board
+	b := telemetry.Board{PerSecond: -1}
 	const nodes, rounds = 20, 200
 	now := time.Now()
 	var reporters, readers sync.WaitGroup

@@ -12,14 +12,14 @@ import (
 
 // repeats reports whether a report says nothing new but its heartbeat.
 func repeats(known, r *orbit.Report) bool {
-	return known.Usage == r.Usage && known.CPUPercent == r.CPUPercent && known.FreeSlots == r.FreeSlots &&
+	return known.Term == r.Term && known.Usage == r.Usage && known.CPUPercent == r.CPUPercent && known.FreeSlots == r.FreeSlots &&
 		maps.Equal(known.Warm, r.Warm) && sameSet(known.Templates, r.Templates) && sameSet(known.Volumes, r.Volumes)
 }
 
 // copyOf returns a copy that shares nothing with r, but with the known report what both have alike.
 func copyOf(r, known *orbit.Report) orbit.Report {
 	c := *r
-	c.Stale = false
+	c.Stale, c.Expired = false, false
 	c.Warm, c.Templates, c.Volumes = known.Warm, known.Templates, known.Volumes
 	if !maps.Equal(known.Warm, r.Warm) {
 		c.Warm = maps.Clone(r.Warm)

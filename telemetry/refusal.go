@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -9,33 +10,50 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Why a board refuses a report, beside [orbit.ErrInvalid]; to be tested with errors.Is. The error is a
+// Why a board refuses a report, beside [orbit.ErrInvalid], [ErrFlood], [ErrExpired] and [ErrUnheard]; to be tested with errors.Is. The error is a
 // [*Refusal], to be read with errors.As.
 var (
 	// ErrOutdated: the board knows a newer heartbeat of the node. Harmless: reports have overtaken each other.
 	ErrOutdated = errors.New("outdated report")
 	// ErrAhead: the heartbeat lies too far in the future. The node's clock is wrong.
 	ErrAhead = errors.New("report from the future")
+	// ErrOversized: the report has too many words, or too long ones.
+	ErrOversized = errors.New("oversized report")
+	// ErrFull: the board takes no more nodes.
+	ErrFull = errors.New("report of one node too many")
 )
 
 // Refusal says why a board has not taken a report. It changed nothing.
 type Refusal struct {
-	Kind    error // orbit.ErrInvalid, ErrOutdated or ErrAhead
+	Kind    error // one of the errors that Board.Report names
 	Node    orbit.NodeID
-	At      time.Time // the report's heartbeat
-	Against time.Time // what it was compared with: the known heartbeat, or the board's clock
-	Reason  string    // what is malformed
+	At      time.Time      // the report's heartbeat
+	Against time.Time      // what it was compared with: the known heartbeat, or the board's clock
+	Term    orbit.Revision // the epoch that the report names
+	Current orbit.Revision // that of the node's live term; 0: it has none
+	Reason  string         // what is malformed, or too much
 }
 
 // Error says what failed, by how much, and what to do.
 func (r *Refusal) Error() string {
+	what := fmt.Sprintf("telemetry: %v of node %q: ", r.Kind, r.Node)
 	switch {
 	case errors.Is(r.Kind, ErrOutdated):
-		return fmt.Sprintf("telemetry: %v of node %q: its heartbeat is %v older than the known one; "+
-			"if the node's clock was set back, Forget it first", r.Kind, r.Node, r.Against.Sub(r.At))
+		return what + fmt.Sprintf("its heartbeat is %v older than the known one; "+
+			"if the node's clock was set back, Forget it first", r.Against.Sub(r.At))
 	case errors.Is(r.Kind, ErrAhead):
-		return fmt.Sprintf("telemetry: %v of node %q: its heartbeat is %v ahead of the board's clock; "+
-			"set the node's clock, or allow more with Board.Ahead", r.Kind, r.Node, r.At.Sub(r.Against))
+		return what + fmt.Sprintf("its heartbeat is %v ahead of the board's clock; "+
+			"set the node's clock, or allow more with Board.Ahead", r.At.Sub(r.Against))
+	case errors.Is(r.Kind, ErrFlood):
+		return what + r.Reason + "; report less often, or allow more with Board.PerSecond"
+	case errors.Is(r.Kind, ErrFull):
+		return what + r.Reason + "; Forget those that have left, or allow more with Board.MaxNodes"
+	case errors.Is(r.Kind, ErrOversized):
+		return what + r.Reason + "; say less, or allow more with Board.MaxWords"
+	case errors.Is(r.Kind, ErrExpired):
+		return fmt.Sprintf("telemetry: report of node %q under term %d: %v: %s; acquire a new term", r.Node, r.Term, r.Kind, r.Reason)
+	case errors.Is(r.Kind, ErrUnheard):
+		return fmt.Sprintf("telemetry: report of node %q under term %d: %v; send it again", r.Node, r.Term, r.Kind)
 	}
 	return fmt.Sprintf("telemetry: %v report of node %q: %s; correct the reporter", r.Kind, r.Node, r.Reason)
 }
@@ -43,44 +61,83 @@ func (r *Refusal) Error() string {
 // Unwrap makes errors.Is find the kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
 
-// invalid says what is malformed in a report, nil if nothing is. What is merely unlikely, as 130% load, is
+// malformed says what is wrong with a report in itself, nil if nothing is. It looks at no more words than the board
+// takes.
+func (b *Board) malformed(r *orbit.Report) *Refusal {
+	if why := b.oversized(r); why != "" {
+		return &Refusal{Kind: ErrOversized, Node: r.Node[:min(len(r.Node), maxWordBytes)], At: r.At, Reason: why}
+	}
+	if why := invalid(r); why != "" {
+		return &Refusal{Kind: orbit.ErrInvalid, Node: r.Node, At: r.At, Reason: why}
+	}
+	return nil
+}
+
+// oversized says what a report has too much of, "" if nothing.
+func (b *Board) oversized(r *orbit.Report) string {
+	most := cmp.Or(b.MaxWords, defaultWords)
+	if n := len(r.Templates) + len(r.Warm) + len(r.Volumes); most > 0 && n > most {
+		return fmt.Sprintf("%d templates and volumes, of at most %d", n, most)
+	}
+	longest := len(r.Node)
+	for template := range r.Warm {
+		longest = max(longest, len(template))
+	}
+	for _, words := range [][]string{r.Templates, r.Volumes} {
+		for _, word := range words {
+			longest = max(longest, len(word))
+		}
+	}
+	if longest > maxWordBytes {
+		return fmt.Sprintf("a word of %d bytes, of at most %d", longest, maxWordBytes)
+	}
+	return ""
+}
+
+// invalid says what is malformed in a report, "" if nothing is. What is merely unlikely, as 130% load, is
 // not the board's to judge.
-func invalid(r *orbit.Report) *Refusal {
-	reason := ""
+func invalid(r *orbit.Report) string {
 	switch {
 	case r.Node == "":
-		reason = "it names no node"
+		return "it names no node"
 	case r.At.IsZero():
-		reason = "it has no heartbeat time"
+		return "it has no heartbeat time"
 	case math.IsNaN(r.CPUPercent) || math.IsInf(r.CPUPercent, 0) || r.CPUPercent < 0:
-		reason = fmt.Sprintf("CPUPercent is %v", r.CPUPercent)
+		return fmt.Sprintf("CPUPercent is %v", r.CPUPercent)
 	case r.FreeSlots < 0:
-		reason = fmt.Sprintf("FreeSlots is %d", r.FreeSlots)
+		return fmt.Sprintf("FreeSlots is %d", r.FreeSlots)
 	}
 	for d, used := range r.Usage {
-		if reason == "" && used < 0 {
-			reason = fmt.Sprintf("Usage of dimension %d is %d", d, used)
+		if used < 0 {
+			return fmt.Sprintf("Usage of dimension %d is %d", d, used)
 		}
 	}
 	for template, n := range r.Warm {
-		if reason == "" && n < 0 {
-			reason = fmt.Sprintf("Warm[%q] is %d", template, n)
+		if n < 0 {
+			return fmt.Sprintf("Warm[%q] is %d", template, n)
 		}
 	}
-	if reason == "" {
-		return nil
-	}
-	return &Refusal{Kind: orbit.ErrInvalid, Node: r.Node, At: r.At, Reason: reason}
+	return ""
 }
 
-// refuse counts a refusal.
-func (s *Stats) refuse(kind error) {
-	switch {
-	case errors.Is(kind, ErrOutdated):
-		s.Outdated++
-	case errors.Is(kind, ErrAhead):
-		s.Ahead++
-	default:
-		s.Invalid++
+// of returns the count of a refusal's kind.
+func (s *Stats) of(r *Refusal) *uint64 {
+	for _, count := range []struct {
+		kind error
+		of   *uint64
+	}{
+		{ErrOutdated, &s.Outdated}, {ErrAhead, &s.Ahead}, {ErrFlood, &s.Flooded}, {ErrFull, &s.Full},
+		{ErrOversized, &s.Oversized}, {ErrUnheard, &s.Unheard},
+	} {
+		if errors.Is(r.Kind, count.kind) {
+			return count.of
+		}
 	}
+	switch {
+	case !errors.Is(r.Kind, ErrExpired):
+		return &s.Invalid
+	case r.Current != 0:
+		return &s.OldTerm
+	}
+	return &s.Unleased
 }

@@ -1,0 +1,200 @@
+package telemetry
+
+import (
+	"maps"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file debits what is claimed of a node between two of its reports. The numbers of a report are the node's;
+// what readers see is those less what has been claimed since, and never less than nothing.
+//
+// Invariants of an entry: claims are in order of time, and have the numbers from first on. slots is how many of
+// them are live and took a slot, and debits sums up the live ones by template, without zeros. A report drops
+// those claims that are older than its heartbeat, from the front, so each is looked at once.
+
+// Claim is a slot of a node that somebody has been given since the node's last report. The zero Claim is of no
+// node. It is a value: copy it freely.
+type Claim struct {
+	entry  *entry
+	number uint64
+	warm   bool
+}
+
+// Warm reports whether readers saw a warm slot of the template when the claim was made; it is that slot that the
+// claim took.
+func (c Claim) Warm() bool { return c.warm }
+
+// maxClaims bounds what a board remembers of one node between two reports: as many claims as a node has slots by
+// default. Beyond that readers see nothing free on it until it reports.
+const maxClaims = defaultSlots
+
+// fewClaims are worth keeping room for, where there is none just now.
+const fewClaims = 64
+
+// claimed is one claim, as an entry remembers it.
+type claimed struct {
+	at       time.Time
+	template string
+	kind     claimKind
+}
+
+type claimKind uint8
+
+const (
+	void    claimKind = iota // undone
+	cold                     // a slot
+	warm                     // a slot, and a warm one of the template
+	lacking                  // the template has no warm slot, whatever the node says
+)
+
+// debit is what the live claims take of one template.
+type debit struct{ warm, lacking int }
+
+// Claim notes that a slot of the node has been given away. Until the node reports again, with a heartbeat later
+// than this, readers see one free slot less and, if they see a warm slot of the template now, one of those less;
+// [Claim.Warm] says whether. The node counts as changed. It takes the same time whatever the node has, and has
+// no effect if the board does not know the node.
+func (b *Board) Claim(node orbit.NodeID, template string) Claim {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.nodes[node]
+	if e == nil {
+		return Claim{}
+	}
+	b.stats.Claims++
+	c := claimed{at: b.now(), kind: cold}
+	if e.warmOf(template) > 0 {
+		c.template, c.kind = template, warm
+	}
+	number, ok := e.claim(c)
+	b.touch(e)
+	if !ok {
+		return Claim{}
+	}
+	return Claim{entry: e, number: number, warm: c.kind == warm}
+}
+
+// Unclaim takes a claim back that came to nothing. It has no effect if the node has reported since, or if it has
+// been taken back before.
+func (b *Board) Unclaim(c Claim) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := c.entry
+	if e == nil || b.nodes[e.report.Node] != e || c.number < e.first || c.number-e.first >= uint64(len(e.claims)) {
+		return
+	}
+	old := &e.claims[c.number-e.first]
+	if old.kind != cold && old.kind != warm {
+		return
+	}
+	e.count(old, -1)
+	*old = claimed{at: old.at}
+	b.stats.Unclaimed++
+	b.touch(e)
+}
+
+// Exhausted notes that the node had promised a warm slot of the template and had none. Until its next report, with a
+// heartbeat later than this, readers see no warm slot of the template there. It has no effect if the board does not
+// know the node.
+func (b *Board) Exhausted(node orbit.NodeID, template string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.nodes[node]
+	if e == nil {
+		return
+	}
+	b.stats.Exhausted++
+	e.claim(claimed{at: b.now(), template: template, kind: lacking})
+	b.touch(e)
+}
+
+// claim files a claim and returns its number. It reports false if there are too many; then the node has nothing
+// free until it reports.
+func (e *entry) claim(c claimed) (number uint64, ok bool) {
+	if n := len(e.claims); n > 0 && c.at.Before(e.claims[n-1].at) {
+		c.at = e.claims[n-1].at // the clock was set back
+	}
+	if len(e.claims) >= maxClaims {
+		e.full, e.warm = c.at, nil
+		return 0, false
+	}
+	e.claims = append(e.claims, c)
+	e.count(&c, 1)
+	return e.first + uint64(len(e.claims)-1), true
+}
+
+// count adds a claim to what is debited, or takes it away.
+func (e *entry) count(c *claimed, by int) {
+	if c.kind == cold || c.kind == warm {
+		e.slots += by
+	}
+	if c.kind != warm && c.kind != lacking {
+		return
+	}
+	d := e.debits[c.template]
+	if c.kind == warm {
+		d.warm += by
+	} else {
+		d.lacking += by
+	}
+	if e.debits == nil {
+		e.debits = make(map[string]debit)
+	}
+	e.debits[c.template] = d
+	if d == (debit{}) {
+		delete(e.debits, c.template)
+	}
+	e.warm = nil
+}
+
+// endClaims ends the claims made before a heartbeat, and reports whether there were any.
+func (e *entry) endClaims(heartbeat time.Time) bool {
+	n, ended := 0, false
+	for n < len(e.claims) && e.claims[n].at.Before(heartbeat) {
+		e.count(&e.claims[n], -1)
+		ended = ended || e.claims[n].kind != void
+		n++
+	}
+	e.first += uint64(n)
+	if e.claims = e.claims[n:]; len(e.claims) == 0 && cap(e.claims) > fewClaims {
+		e.claims = nil
+	}
+	if !e.full.IsZero() && e.full.Before(heartbeat) {
+		e.full, e.warm, ended = time.Time{}, nil, true
+	}
+	return ended
+}
+
+// free returns the free slots that readers see.
+func (e *entry) free() int {
+	if !e.full.IsZero() {
+		return 0
+	}
+	return max(0, e.report.FreeSlots-e.slots)
+}
+
+// warmOf returns the warm slots of a template that readers see.
+func (e *entry) warmOf(template string) int {
+	d := e.debits[template]
+	if d.lacking > 0 || !e.full.IsZero() {
+		return 0
+	}
+	return max(0, e.report.Warm[template]-d.warm)
+}
+
+// shownWarm returns the warm slots that readers see. What it has returned is never written again: a new map is made
+// when somebody asks after a claim, not by each claim.
+func (e *entry) shownWarm() map[string]int {
+	if len(e.debits) == 0 && e.full.IsZero() {
+		return e.report.Warm
+	}
+	if e.warm == nil {
+		e.warm = maps.Clone(e.report.Warm)
+		for template := range e.warm {
+			e.warm[template] = e.warmOf(template)
+		}
+	}
+	return e.warm
+}

@@ -1,0 +1,79 @@
+package telemetry
+
+import (
+	"context"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file is what readers see.
+
+// Reports implements [orbit.Telemetry]: it returns the reports that have changed after the version, each
+// node's once, newest change first, in time proportional to their number. What it returns is read-only. A
+// version that this board has not reached is another board's, before a restart: all reports are returned. With
+// Leases, a node whose lease has run out counts as changed, at that very moment.
+func (b *Board) Reports(ctx context.Context, after uint64) (reports []orbit.Report, version uint64, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, after, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hear()
+	if after == b.version || len(b.nodes) == 0 {
+		return nil, b.version, nil
+	}
+	if after > b.version {
+		after = 0
+	}
+	for e := b.ring.next; e != &b.ring && e.version > after; e = e.next {
+		reports = append(reports, b.shown(e))
+	}
+	return reports, b.version, nil
+}
+
+// Latest implements [orbit.Telemetry]: it returns the newest report of a node, the newest heartbeat included,
+// and false if the board does not know the node; then the report says no more than whether the node has a lease. The
+// report is read-only.
+func (b *Board) Latest(node orbit.NodeID) (orbit.Report, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.nodes[node]
+	if !ok {
+		return orbit.Report{Node: node, Expired: b.Leases != nil}, false
+	}
+	return b.shown(e), true
+}
+
+// shown returns a report as readers see it. It requires the lock.
+func (b *Board) shown(e *entry) orbit.Report {
+	r := e.report
+	r.FreeSlots = e.free()
+	r.Warm = e.shownWarm()
+	r.Expired = b.Leases != nil && !b.Leases.has(r.Node, r.Term)
+	return r
+}
+
+// hear marks as changed the nodes whose lease has begun, run out or ended since it was asked last, and forgets those
+// whose lease has been swept away. It requires the lock.
+func (b *Board) hear() {
+	if b.Leases == nil {
+		return
+	}
+	changed, next, all := b.Leases.heard(b.news)
+	b.news = next
+	if all {
+		for e := b.ring.prev; e != nil && e != &b.ring; e = e.prev {
+			changed = append(changed, b.Leases.newsOf(string(e.report.Node)))
+		}
+	}
+	for _, n := range changed {
+		e := b.nodes[orbit.NodeID(n.name)]
+		switch {
+		case e == nil:
+		case n.known:
+			b.touch(e)
+		default:
+			b.forget(e.report.Node)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package telemetry
+
+import (
+	"context"
+	"time"
+)
+
+// pollEvery is how long a loop waits at most, so that it learns of what other processes have committed; and at least
+// after a step that has failed.
+const pollEvery = time.Second
+
+// Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error. What
+// goes wrong is in the rounds that Hook is called with. It is one goroutine; run one in each process.
+func (l *Leases) Run(ctx context.Context) error {
+	return loop(ctx, func() (time.Duration, bool) {
+		round, _ := l.Step(ctx)
+		if l.Hook != nil && round.active() && ctx.Err() == nil {
+			l.Hook(round)
+		}
+		return l.untilNext(round.Next), round.well()
+	})
+}
+
+// well reports whether there is no reason to wait before the next step. A corrupt row is none: it concerns nobody else.
+func (r *LeaseRound) well() bool { return !r.failed && r.Conflicts == 0 }
+
+// untilNext returns how long it is until then, by the clock.
+func (l *Leases) untilNext(next time.Time) time.Duration {
+	if next.IsZero() {
+		return pollEvery
+	}
+	return max(0, next.Sub(l.clock()))
+}
+
+// loop calls step again when the time that it returned has passed, and never later than pollEvery; after one that
+// has not gone well, never sooner either.
+func loop(ctx context.Context, step func() (wait time.Duration, well bool)) error {
+	for ctx.Err() == nil {
+		wait, well := step()
+		if wait = min(wait, pollEvery); !well {
+			wait = pollEvery
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	return ctx.Err()
+}

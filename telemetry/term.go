@@ -1,0 +1,65 @@
+package telemetry
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Term is the time for which one holder has a lease, from when it was acquired until it is over. An epoch is the
+// revision of the commit that began the term, so epochs only rise and none ever comes back, also after the row was
+// swept away and begun anew.
+type Term struct {
+	// Name of the lease, as in a node's id.
+	Name string
+	// Who has it.
+	Holder string
+	// Names the term: what the holder reports under, and what a MarkAt bet on it says.
+	Epoch orbit.Revision
+}
+
+// row is what the ledger keeps of a lease: the value of its mark.
+//
+//	1 live <holder>           the term whose epoch is the revision of the mark
+//	1 over <time> <holder>    it has ended; the time is in nanoseconds since 1970
+//
+// What does not read exactly so is corrupt. Nobody holds such a lease and nobody can acquire it, until somebody
+// deletes the mark.
+type row struct {
+	live   bool
+	holder string
+	ended  time.Time
+}
+
+const (
+	liveRow = "1 live "
+	overRow = "1 over "
+)
+
+// String returns the value of the mark.
+func (r row) String() string {
+	if r.live {
+		return liveRow + r.holder
+	}
+	return overRow + strconv.FormatInt(r.ended.UnixNano(), 10) + " " + r.holder
+}
+
+// parseRow reads what String returns, and nothing else.
+func parseRow(value string) (row, error) {
+	var r row
+	if holder, ok := strings.CutPrefix(value, liveRow); ok {
+		r = row{live: true, holder: holder}
+	} else if rest, ok := strings.CutPrefix(value, overRow); ok {
+		at, holder, _ := strings.Cut(rest, " ")
+		if ns, err := strconv.ParseInt(at, 10, 64); err == nil {
+			r = row{holder: holder, ended: time.Unix(0, ns)}
+		}
+	}
+	if r.holder == "" || r.String() != value {
+		return row{}, fmt.Errorf("value %.64q is not a lease; delete the mark once nobody can hold it", value)
+	}
+	return r, nil
+}
