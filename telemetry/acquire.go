@@ -70,8 +70,8 @@ func (l *Leases) claimable(t Term, asked bool) (was lease, view orbit.Revision, 
 		return lease{}, 0, &LeaseError{Kind: ErrHeld, Term: t, Held: held, Until: le.end}
 	}
 	if terms := cmp.Or(l.Terms, defaultTerms); !asked && terms > 0 {
-		if every := time.Hour / time.Duration(terms); !le.terms.take(now, every, terms) {
-			return lease{}, 0, &LeaseError{Kind: ErrFlood, Term: t, Until: now.Add(every)}
+		if wait := le.terms.take(now, time.Hour/time.Duration(terms), terms); wait > 0 {
+			return lease{}, 0, &LeaseError{Kind: ErrFlood, Term: t, Until: now.Add(wait)}
 		}
 	}
 	return *le, l.seen, nil

@@ -134,7 +134,7 @@ func (b *Board) flooded(r *orbit.Report, known *entry, now time.Time) *Refusal {
 		return nil
 	}
 	rate := cmp.Or(b.PerSecond, defaultRate)
-	if rate > 0 && !known.allowance.take(now, time.Second/time.Duration(rate), rate*floodSeconds) {
+	if rate > 0 && known.allowance.take(now, time.Second/time.Duration(rate), rate*floodSeconds) > 0 {
 		return &Refusal{Kind: ErrFlood, Node: r.Node, At: r.At, Against: now, Reason: fmt.Sprintf("more than %d a second", rate)}
 	}
 	return nil

@@ -30,6 +30,9 @@ func (c Claim) Warm() bool { return c.warm }
 // default. Beyond that readers see nothing free on it until it reports.
 const maxClaims = defaultSlots
 
+// fewClaims are worth keeping room for, where there is none just now.
+const fewClaims = 64
+
 // claimed is one claim, as an entry remembers it.
 type claimed struct {
 	at       time.Time
@@ -155,7 +158,9 @@ func (e *entry) endClaims(heartbeat time.Time) bool {
 		n++
 	}
 	e.first += uint64(n)
-	e.claims = e.claims[n:]
+	if e.claims = e.claims[n:]; len(e.claims) == 0 && cap(e.claims) > fewClaims {
+		e.claims = nil
+	}
 	if !e.full.IsZero() && e.full.Before(heartbeat) {
 		e.full, e.warm, ended = time.Time{}, nil, true
 	}

@@ -7,16 +7,17 @@ import "time"
 // is a full allowance.
 type allowance struct{ paid time.Time }
 
-// take uses up one of burst, of which one comes back every so often, and reports whether there was one left.
-func (a *allowance) take(now time.Time, every time.Duration, burst int) bool {
+// take uses up one of burst, of which one comes back every so often. It returns zero, or how long it will be until there
+// is one again.
+func (a *allowance) take(now time.Time, every time.Duration, burst int) (wait time.Duration) {
 	whole := time.Duration(burst) * every
 	debt := a.paid.Sub(now)
 	if debt < 0 || debt > whole { // nothing is owed, or the clock was set back
 		debt = 0
 	}
 	if debt > whole-every {
-		return false
+		return debt - (whole - every)
 	}
 	a.paid = now.Add(debt + every)
-	return true
+	return 0
 }

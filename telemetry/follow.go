@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -12,8 +13,13 @@ import (
 
 // This file reads the ledger: other processes acquire and end terms too.
 
+var errLeases = errors.New("telemetry: Leases needs a Ledger, and a Prefix that ends in a slash; set them before first use")
+
 // follow brings this process up to what the ledger has.
 func (l *Leases) follow(ctx context.Context) error {
+	if l.Ledger == nil || !strings.HasSuffix(l.prefix(), "/") {
+		return errLeases
+	}
 	l.mu.Lock()
 	after, followed := l.seen, l.followed
 	l.mu.Unlock()
@@ -99,7 +105,7 @@ func (l *Leases) learn(name, value string, at orbit.Revision, now time.Time) {
 		return
 	}
 	l.leave(le)
-	le.at, le.bet, le.sent, le.member = at, at, nil, memberNote{}
+	le.at, le.bet, le.learned, le.sent, le.member = at, at, now, nil, memberNote{}
 	r, err := parseRow(value)
 	le.holder = r.holder
 	switch {
@@ -107,7 +113,7 @@ func (l *Leases) learn(name, value string, at orbit.Revision, now time.Time) {
 		le.state = isCorrupt
 		l.corrupt[name] = err
 	case r.live:
-		le.state, le.end = isLive, now.Add(l.ttl())
+		le.state, le.epoch, le.end = isLive, at, now.Add(l.ttl())
 		l.live++
 		l.arm(le)
 	default:

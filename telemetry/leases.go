@@ -68,14 +68,17 @@ type lease struct {
 	name   string
 	state  leaseState
 	holder string
-	at     orbit.Revision // of the last change of the row: the epoch, while live
-	bet    orbit.Revision // of the row itself: at, or 0 if it has vanished
+	epoch  orbit.Revision // of its newest term
+	at     orbit.Revision // when the row last changed: the epoch, while live
+	bet    orbit.Revision // the revision of the row: at, or 0 if it has vanished
 	end    time.Time      // live: when it will be dead
 	ended  time.Time      // over: when it ended, by the clock of whoever committed that, and not after this one's
-	listed bool           // in Leases.dead
-	sent   *orbit.Proposal
-	terms  allowance
-	member memberNote
+
+	learned time.Time       // when the row was read to be as it is
+	listed  bool            // in Leases.dead
+	sent    *orbit.Proposal // to end or to sweep it; the outcome is not known
+	terms   allowance       // of terms to begin
+	member  memberNote
 }
 
 type leaseState uint8
@@ -201,16 +204,16 @@ func (l *Leases) hold(t Term, refresh bool) *LeaseError {
 func (l *Leases) current(t Term, now time.Time) (*lease, *LeaseError) {
 	le := l.leases[t.Name]
 	alive := l.alive(t.Name, now) != nil
-	why := ""
+	var why string
 	switch {
 	case t.Epoch > l.seen && (le == nil || t.Epoch > le.at):
 		return nil, &LeaseError{Kind: ErrUnheard, Term: t}
 	case le == nil:
 		why = "there is no such lease"
-	case t.Epoch != le.at || t.Holder != "" && t.Holder != le.holder:
+	case t.Epoch != le.epoch || t.Holder != "" && t.Holder != le.holder:
 		why = "it is an old term"
 	case !alive:
-		why = "it was not refreshed in time, or was resigned"
+		why = "it was not refreshed in time, or has been ended"
 	default:
 		return le, nil
 	}
@@ -248,8 +251,8 @@ func (l *Leases) expire(now time.Time) {
 	}
 }
 
-// next returns when something is to be done, zero if nothing is known. It requires the lock.
-func (l *Leases) next(now time.Time) (at time.Time) {
+// next returns when something is to be done, zero if nothing is known. It requires the lock, and dead to be sorted.
+func (l *Leases) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 	for len(l.deadlines) > 0 {
 		d := l.deadlines[0]
 		if d.lease.state == isLive && d.lease.at == d.term && d.lease.end.Equal(d.at) {
@@ -261,8 +264,8 @@ func (l *Leases) next(now time.Time) (at time.Time) {
 			l.arm(d.lease)
 		}
 	}
-	if len(l.over) > 0 {
-		at = sooner(at, l.over[0].ended.Add(l.sweep()))
+	if i := slices.IndexFunc(l.over, ready); i >= 0 {
+		at = sooner(at, l.over[i].ended.Add(l.sweep()))
 	}
 	if len(l.dead) > 0 {
 		at = sooner(at, now)

@@ -122,24 +122,22 @@ func invalid(r *orbit.Report) string {
 
 // of returns the count of a refusal's kind.
 func (s *Stats) of(r *Refusal) *uint64 {
-	switch r.Kind {
-	case ErrOutdated:
-		return &s.Outdated
-	case ErrAhead:
-		return &s.Ahead
-	case ErrFlood:
-		return &s.Flooded
-	case ErrFull:
-		return &s.Full
-	case ErrOversized:
-		return &s.Oversized
-	case ErrUnheard:
-		return &s.Unheard
-	case ErrExpired:
-		if r.Current != 0 {
-			return &s.OldTerm
+	for _, count := range []struct {
+		kind error
+		of   *uint64
+	}{
+		{ErrOutdated, &s.Outdated}, {ErrAhead, &s.Ahead}, {ErrFlood, &s.Flooded}, {ErrFull, &s.Full},
+		{ErrOversized, &s.Oversized}, {ErrUnheard, &s.Unheard},
+	} {
+		if errors.Is(r.Kind, count.kind) {
+			return count.of
 		}
-		return &s.Unleased
 	}
-	return &s.Invalid
+	switch {
+	case !errors.Is(r.Kind, ErrExpired):
+		return &s.Invalid
+	case r.Current != 0:
+		return &s.OldTerm
+	}
+	return &s.Unleased
 }

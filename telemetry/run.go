@@ -13,13 +13,16 @@ const pollEvery = time.Second
 // goes wrong is in the rounds that Hook is called with. It is one goroutine; run one in each process.
 func (l *Leases) Run(ctx context.Context) error {
 	return loop(ctx, func() (time.Duration, bool) {
-		round, err := l.Step(ctx)
+		round, _ := l.Step(ctx)
 		if l.Hook != nil && round.active() && ctx.Err() == nil {
 			l.Hook(round)
 		}
-		return l.untilNext(round.Next), err == nil && round.Conflicts == 0
+		return l.untilNext(round.Next), round.well()
 	})
 }
+
+// well reports whether there is no reason to wait before the next step. A corrupt row is none: it concerns nobody else.
+func (r *LeaseRound) well() bool { return !r.failed && r.Conflicts == 0 }
 
 // untilNext returns how long it is until then, by the clock.
 func (l *Leases) untilNext(next time.Time) time.Duration {

@@ -29,6 +29,8 @@ type LeaseRound struct {
 	Next time.Time
 	// All that went wrong but conflicts: rows that are corrupt, and what the ledger says; at most 16 of each.
 	Errors []error
+
+	failed bool // the ledger has
 }
 
 // active reports whether there is anything to tell.
@@ -47,29 +49,45 @@ const (
 // between wins. What is left goes on in the next step, for which LeaseRound.Next says the time. Errors are those in
 // the round, joined; a row that is corrupt stops none of the others.
 func (l *Leases) Step(ctx context.Context) (LeaseRound, error) {
-	l.init()
-	select { // not a lock: it is held while the ledger is asked
-	case l.turn <- struct{}{}:
-	case <-ctx.Done():
-		return LeaseRound{}, ctx.Err()
+	leave, err := l.enter(ctx)
+	if err != nil {
+		return LeaseRound{}, err
 	}
-	defer func() { <-l.turn }()
-	return l.step(ctx, nil, nil)
+	defer leave()
+	with := riders{ready: always}
+	round := l.step(ctx, with)
+	l.conclude(&round, with.ready)
+	return round, errors.Join(round.Errors...)
 }
 
-// step is Step, with what rides on ends and on sweeps. It requires the turn.
-func (l *Leases) step(ctx context.Context, ending, sweeping rider) (LeaseRound, error) {
-	var round LeaseRound
-	if err := l.follow(ctx); err != nil {
-		round.Next, round.Errors = l.clock().Add(pollEvery), []error{err}
-		return round, err
+// enter waits for its turn to step: not on a lock, for the ledger is asked meanwhile.
+func (l *Leases) enter(ctx context.Context) (leave func(), err error) {
+	l.init()
+	select {
+	case l.turn <- struct{}{}:
+		return func() { <-l.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	ends := l.ends(&round)
-	l.commit(ctx, ends, ending, &round)
-	sweeps := l.sweeps()
-	l.commit(ctx, sweeps, sweeping, &round)
-	l.conclude(&round)
-	return round, errors.Join(round.Errors...)
+}
+
+// riders are what somebody who keeps more than leases commits with the changes of rows.
+type riders struct {
+	ending, sweeping rider             // nil: nothing
+	ready            func(*lease) bool // the row of a lease that is over may be swept; called under the lock
+}
+
+func always(*lease) bool { return true }
+
+// step is Step with riders, but for its conclusion. It requires the turn.
+func (l *Leases) step(ctx context.Context, with riders) (round LeaseRound) {
+	if err := l.follow(ctx); err != nil {
+		round.fail(err)
+		return round
+	}
+	l.commit(ctx, l.ends(&round), with.ending, &round)
+	l.commit(ctx, l.sweeps(with.ready), with.sweeping, &round)
+	return round
 }
 
 // errand is one change of a row that a step is to commit.
@@ -106,7 +124,7 @@ func (l *Leases) sortDead() {
 }
 
 // sweeps returns the leases whose row is to be swept away, the oldest first.
-func (l *Leases) sweeps() []errand {
+func (l *Leases) sweeps(ready func(*lease) bool) []errand {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
@@ -115,7 +133,9 @@ func (l *Leases) sweeps() []errand {
 		if now.Before(le.ended.Add(l.sweep())) || len(out) == maxSweeps {
 			break
 		}
-		out = append(out, errand{lease: *le, p: le.sent})
+		if ready(le) {
+			out = append(out, errand{lease: *le, p: le.sent})
+		}
 	}
 	return out
 }
@@ -156,6 +176,9 @@ func (l *Leases) prepare(e *errand, state *orbit.State, with rider, round *Lease
 	}
 	do, bets, ok := with(state, &e.lease)
 	e.p.View, e.p.Do, e.p.If = state.Revision(), append(e.p.Do, do...), append(e.p.If, bets...)
+	if !ok {
+		l.note(&e.lease, memberNote{})
+	}
 	return ok
 }
 
@@ -183,7 +206,7 @@ func (l *Leases) settle(e *errand, o orbit.Outcome, round *LeaseRound) {
 		round.Swept = append(round.Swept, e.lease.name)
 		l.committed(e.lease.name, e.p, o.Revision)
 	case o.Err == nil:
-		round.Ended = append(round.Ended, Term{Name: e.lease.name, Holder: e.lease.holder, Epoch: e.lease.at})
+		round.Ended = append(round.Ended, Term{Name: e.lease.name, Holder: e.lease.holder, Epoch: e.lease.epoch})
 		l.committed(e.lease.name, e.p, o.Revision)
 	case errors.Is(o.Err, orbit.ErrConflict):
 		round.Conflicts++
@@ -201,21 +224,22 @@ func (l *Leases) settle(e *errand, o orbit.Outcome, round *LeaseRound) {
 	}
 }
 
-// fail keeps an error, up to a bound.
+// fail keeps an error of the ledger, up to a bound.
 func (r *LeaseRound) fail(err error) {
+	r.failed = true
 	if len(r.Errors) < maxErrors {
 		r.Errors = append(r.Errors, err)
 	}
 }
 
 // conclude says how things stand at the end of a step.
-func (l *Leases) conclude(round *LeaseRound) {
+func (l *Leases) conclude(round *LeaseRound, ready func(*lease) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
 	l.expire(now)
 	l.sortDead()
-	round.Live, round.Next = l.live, l.next(now)
+	round.Live, round.Next = l.live, sooner(round.Next, l.next(now, ready))
 	var names []string
 	for name := range l.corrupt {
 		names = append(names, name)

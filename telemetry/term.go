@@ -49,10 +49,10 @@ func (r row) String() string {
 
 // parseRow reads what String returns, and nothing else.
 func parseRow(value string) (row, error) {
-	r, rest := row{}, ""
+	var r row
 	if holder, ok := strings.CutPrefix(value, liveRow); ok {
 		r = row{live: true, holder: holder}
-	} else if rest, ok = strings.CutPrefix(value, overRow); ok {
+	} else if rest, ok := strings.CutPrefix(value, overRow); ok {
 		at, holder, _ := strings.Cut(rest, " ")
 		if ns, err := strconv.ParseInt(at, 10, 64); err == nil {
 			r = row{holder: holder, ended: time.Unix(0, ns)}
