@@ -79,26 +79,31 @@ func square(off, slack float64) float64 {
 	return over * over
 }
 
-// step is a move that lessens the excess.
+// step is a move, or an exchange, that lessens the excess.
 type step struct {
-	m        *member
+	m *member
+	// What goes the other way; nil: nothing.
+	back     *member
 	from, to int
 	gain     float64
 }
 
-// next returns the move to make; false: none lessens the excess.
+// next returns what to do next; false: nothing lessens the excess. Nodes that belong to nobody yet are moved first, for
+// that costs nothing.
 func (b *balance) next() (step, bool) {
-	fresh := 0
+	worst, fresh := b.worst(), 0
 	for _, g := range b.groups {
 		fresh += g.fresh
 	}
-	for _, i := range b.worst() {
-		for _, only := range [2]bool{true, false} { // those that belong to nobody yet first
-			if only && fresh == 0 {
-				continue
-			}
-			if best := b.best(i, only); best.m != nil {
-				return best, true
+	for _, only := range [2]bool{true, false} {
+		for _, scan := range [2]func(*balance, int, int, bool, *step){(*balance).scan, (*balance).exchange} {
+			for _, i := range worst {
+				if only && fresh == 0 {
+					continue
+				}
+				if best := b.best(i, only, scan); best.m != nil {
+					return best, true
+				}
 			}
 		}
 	}
@@ -116,8 +121,8 @@ func (b *balance) worst() (out []int) {
 	return out
 }
 
-// best returns the best move between a group and that of the others which differs most and has one.
-func (b *balance) best(i int, fresh bool) step {
+// best returns the best step between a group and that of the others which differs most and has one.
+func (b *balance) best(i int, fresh bool, scan func(*balance, int, int, bool, *step)) step {
 	others := make([]int, 0, len(b.groups))
 	for j := range b.groups {
 		if j != i {
@@ -129,8 +134,8 @@ func (b *balance) best(i int, fresh bool) step {
 	// What is smaller than this is rounding.
 	out := step{gain: 1e-9 * b.excess}
 	for _, j := range others {
-		b.scan(i, j, fresh, &out)
-		b.scan(j, i, fresh, &out)
+		scan(b, i, j, fresh, &out)
+		scan(b, j, i, fresh, &out)
 		if out.m != nil {
 			break
 		}
@@ -166,7 +171,7 @@ func (b *balance) scan(from, to int, fresh bool, best *step) {
 		}
 		for _, m := range c.members {
 			if gain := b.gain(from, to, &m.load); gain > best.gain {
-				*best = step{m, from, to, gain}
+				*best = step{m: m, from: from, to: to, gain: gain}
 				if gain >= 0.9*most {
 					break
 				}
@@ -203,11 +208,14 @@ func (b *balance) bound(from, to int, c *shape) (gain float64) {
 	return gain
 }
 
-// move makes a move.
+// move makes a move, or an exchange.
 func (b *balance) move(s step) {
 	b.groups[s.from].discount(s.m)
 	b.add(s.from, &s.m.load, -1)
 	b.give(s.m, s.to)
+	if s.back != nil {
+		b.move(step{m: s.back, from: s.to, to: s.from})
+	}
 }
 
 // give gives a node that is in no group to one.

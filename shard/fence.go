@@ -55,13 +55,13 @@ func (l *Lens) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit
 		return out
 	}
 	if l.Mode != Strict {
-		return propose(ctx, l.Ledger, batch)
+		return proposeAll(ctx, l.Ledger, batch)
 	}
 	ready, at := make([]orbit.Proposal, 0, len(batch)), make([]int, 0, len(batch))
 	refused := l.depart(batch, func(i int, fenced orbit.Proposal) {
 		ready, at = append(ready, fenced), append(at, i)
 	})
-	outcomes := propose(ctx, l.Ledger, ready)
+	outcomes := proposeAll(ctx, l.Ledger, ready)
 	l.arrive(ready, outcomes)
 	for i, err := range refused {
 		out[i].Err = err
@@ -72,8 +72,8 @@ func (l *Lens) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit
 	return out
 }
 
-// propose sends a batch in one call where the ledger takes it, and returns an outcome for each.
-func propose(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
+// proposeAll sends a batch in one call where the ledger takes it, and returns an outcome for each.
+func proposeAll(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
 	b, ok := ledger.(orbit.Batcher)
 	if ok {
 		out := b.ProposeBatch(ctx, batch)

@@ -19,16 +19,16 @@ type regrouping struct {
 	now      time.Time
 	patience time.Duration
 	homeless []*member
-	changes  []change
+	rewrites []rewrite
 	// What the search has moved.
 	moved map[*member]bool
 }
 
-// change is what is to be done with a member.
-type change struct {
+// rewrite is what is to be done with a member.
+type rewrite struct {
 	m      *member
 	values [3]string // of the marks
-	done   func(*change)
+	done   func(*rewrite)
 	move   Reason
 	// The owner was not alive: bet on that.
 	gone string
@@ -40,15 +40,15 @@ func (r *regrouping) due() {
 	for _, m := range due {
 		switch {
 		case !m.there:
-			r.change(m, [3]string{}, r.cleared)
+			r.rewrite(m, [3]string{}, r.cleared)
 		case leavingMark.fits(string(m.id), r.state.Limits()) != nil:
 			r.fail(leavingMark.fits(string(m.id), r.state.Limits()))
 		case m.fresh && r.lives(m.next()):
-			r.change(m, [3]string{m.next()}, r.ended).move = OwnerGone
+			r.rewrite(m, [3]string{m.next()}, r.ended).move = OwnerGone
 		case m.fresh && m.open:
 			r.homeless = append(r.homeless, m)
 		case m.fresh && m.marked():
-			r.change(m, [3]string{}, r.cleared)
+			r.rewrite(m, [3]string{}, r.cleared)
 		case !m.fresh:
 			r.handoff(m)
 		}
@@ -64,11 +64,11 @@ func (r *regrouping) handoff(m *member) {
 	until := m.asked.Add(r.patience)
 	switch {
 	case !r.lives(m.next()) || m.next() == m.owner():
-		r.change(m, stays, r.cancelled)
+		r.rewrite(m, stays, r.cancelled)
 	case m.answered():
-		r.change(m, goes, r.ended)
+		r.rewrite(m, goes, r.ended)
 	case r.patience >= 0 && !r.now.Before(until):
-		r.change(m, goes, r.ended).move = NoAnswer
+		r.rewrite(m, goes, r.ended).move = NoAnswer
 	default:
 		r.Waiting++
 		if r.patience >= 0 && (r.deadline.IsZero() || until.Before(r.deadline)) {
@@ -95,7 +95,7 @@ func (r *regrouping) house(by Rule) {
 	}
 }
 
-// even moves nodes until the groups are in balance, as far as moves of one node bring them there.
+// even moves nodes until the groups are in balance, as far as moves and exchanges of one node bring them there.
 func (r *regrouping) even() {
 	r.moved = map[*member]bool{}
 	for {
@@ -104,44 +104,69 @@ func (r *regrouping) even() {
 			break
 		}
 		r.move(step)
-		if !step.m.fresh {
-			r.moved[step.m] = true
+		for _, m := range [2]*member{step.m, step.back} {
+			if m != nil && !m.fresh {
+				r.moved[m] = true
+			}
 		}
 	}
+	r.spare()
+}
+
+// spare takes back the moves that later ones have made needless. What is in balance stays so.
+func (r *regrouping) spare() {
+	if r.excess > 0 {
+		return
+	}
+	at := map[string]int{}
+	for i, g := range r.groups() {
+		at[g.name] = i
+	}
+	for _, m := range r.movedMembers() {
+		back := step{m: m, from: at[m.in.name], to: at[m.owner()]}
+		if back.from != back.to && r.gain(back.from, back.to, &m.load) >= 0 {
+			r.move(back)
+		}
+	}
+}
+
+// movedMembers lists what the search has moved, by id.
+func (r *regrouping) movedMembers() []*member {
+	return slices.SortedFunc(maps.Keys(r.moved), func(a, b *member) int { return cmp.Compare(a.id, b.id) })
 }
 
 // groups returns those that live.
 func (r *regrouping) groups() []*group { return r.balance.groups }
 
-// change notes what is to be done with a member.
-func (r *regrouping) change(m *member, values [3]string, done func(*change)) *change {
-	c := change{m: m, values: values, done: done}
+// rewrite notes what is to be done with a member.
+func (r *regrouping) rewrite(m *member, values [3]string, done func(*rewrite)) *rewrite {
+	c := rewrite{m: m, values: values, done: done}
 	if m.fresh {
 		c.gone = m.owner()
 	}
-	r.changes = append(r.changes, c)
-	return &r.changes[len(r.changes)-1]
+	r.rewrites = append(r.rewrites, c)
+	return &r.rewrites[len(r.rewrites)-1]
 }
 
 // commit proposes everything, and takes note of what was committed. Of the rest the table shows what is.
 func (r *regrouping) commit(ctx context.Context) {
 	for _, m := range r.homeless {
-		c := r.change(m, [3]string{m.in.name}, r.grouped)
+		c := r.rewrite(m, [3]string{m.in.name}, r.grouped)
 		if m.owner() != "" {
 			c.move = OwnerGone
 		}
 	}
-	for _, m := range slices.SortedFunc(maps.Keys(r.moved), func(a, b *member) int { return cmp.Compare(a.id, b.id) }) {
+	for _, m := range r.movedMembers() {
 		if m.in.name != m.owner() {
-			r.change(m, [3]string{m.owner(), m.in.name}, r.begun).move = ForBalance
+			r.rewrite(m, [3]string{m.owner(), m.in.name}, r.begun).move = ForBalance
 		}
 	}
-	batch := make([]orbit.Proposal, len(r.changes))
-	for i := range r.changes {
-		batch[i] = r.proposal(&r.changes[i])
+	batch := make([]orbit.Proposal, len(r.rewrites))
+	for i := range r.rewrites {
+		batch[i] = r.proposal(&r.rewrites[i])
 	}
-	for i, o := range propose(ctx, r.ledger, batch) {
-		switch c := &r.changes[i]; {
+	for i, o := range proposeAll(ctx, r.ledger, batch) {
+		switch c := &r.rewrites[i]; {
 		case o.Err == nil:
 			from := c.m.owner()
 			r.mark(c.m, func(m *member) { m.took(c.values, o.Revision) })
@@ -156,13 +181,13 @@ func (r *regrouping) commit(ctx context.Context) {
 		default:
 			r.fail(o.Err)
 		}
-		r.file(r.changes[i].m)
+		r.file(r.rewrites[i].m)
 	}
 	slices.SortFunc(r.Moved, func(a, b Move) int { return cmp.Compare(a.Node, b.Node) })
 }
 
 // proposal bets on the marks, and that an owner that is gone still is.
-func (r *regrouping) proposal(c *change) orbit.Proposal {
+func (r *regrouping) proposal(c *rewrite) orbit.Proposal {
 	p := c.m.set(r.View, c.values)
 	if c.gone == "" || r.leases == nil {
 		return p
@@ -174,19 +199,19 @@ func (r *regrouping) proposal(c *change) orbit.Proposal {
 	return p
 }
 
-func (r *regrouping) cleared(*change)   { r.Cleared++ }
-func (r *regrouping) ended(*change)     { r.Ended++ }
-func (r *regrouping) cancelled(*change) { r.Cancelled++ }
+func (r *regrouping) cleared(*rewrite)   { r.Cleared++ }
+func (r *regrouping) ended(*rewrite)     { r.Ended++ }
+func (r *regrouping) cancelled(*rewrite) { r.Cancelled++ }
 
 // grouped counts a node that had no owner at all; one that had one is a move.
-func (r *regrouping) grouped(c *change) {
+func (r *regrouping) grouped(c *rewrite) {
 	if c.move == "" {
 		r.Grouped++
 	}
 }
 
 // begun counts a node that waits for an answer from now on.
-func (r *regrouping) begun(c *change) {
+func (r *regrouping) begun(c *rewrite) {
 	c.m.asked = r.now
 	r.Waiting++
 	if until := r.now.Add(r.patience); r.patience >= 0 && (r.deadline.IsZero() || until.Before(r.deadline)) {

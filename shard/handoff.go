@@ -56,7 +56,7 @@ func (l *Lens) answer(ctx context.Context, answers []orbit.Proposal) {
 	if len(answers) == 0 {
 		return
 	}
-	for i, o := range propose(ctx, l.Ledger, answers) {
+	for i, o := range proposeAll(ctx, l.Ledger, answers) {
 		if o.Err != nil && !errors.Is(o.Err, orbit.ErrConflict) && ctx.Err() == nil && l.Hook != nil {
 			l.Hook(fmt.Errorf("shard: scheduler %q: %v: %w", l.Scheduler, answers[i].Do[0], o.Err))
 		}
