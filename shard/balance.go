@@ -121,7 +121,11 @@ func (b *balance) worst() (out []int) {
 	return out
 }
 
-// best returns the best step between a group and that of the others which differs most and has one.
+// manyGroups is beyond how many groups the best step is looked for only between the two that differ most and have one.
+// Else it is looked for everywhere, which costs more and moves less.
+const manyGroups = 16
+
+// best returns the best step between a group and the others.
 func (b *balance) best(i int, fresh bool, scan func(*balance, int, int, bool, *step)) step {
 	others := make([]int, 0, len(b.groups))
 	for j := range b.groups {
@@ -136,7 +140,7 @@ func (b *balance) best(i int, fresh bool, scan func(*balance, int, int, bool, *s
 	for _, j := range others {
 		scan(b, i, j, fresh, &out)
 		scan(b, j, i, fresh, &out)
-		if out.m != nil {
+		if out.m != nil && len(b.groups) > manyGroups {
 			break
 		}
 	}
