@@ -16,13 +16,13 @@ import (
 
 // stage is a ledger and what the tests do on it.
 type stage struct {
-	t      testing.TB
+	t      tester
 	ledger *orbit.MemoryLedger
 	leases *telemetry.Leases
 	terms  map[string]telemetry.Term
 }
 
-func newStage(t testing.TB) *stage {
+func newStage(t tester) *stage {
 	s := &stage{t: t, ledger: &orbit.MemoryLedger{}, terms: map[string]telemetry.Term{}}
 	s.leases = &telemetry.Leases{Ledger: s.ledger, Prefix: LeasePrefix, TTL: 10 * time.Second, Terms: -1}
 	return s
@@ -259,4 +259,11 @@ func TestEndToEnd(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// tester is a *testing.T, *testing.B or *rapid.T.
+type tester interface {
+	require.TestingT
+	Helper()
+	Fatalf(format string, args ...any)
 }

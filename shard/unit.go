@@ -50,7 +50,7 @@ func unitOfKey(key string) (u unit, ok bool) {
 // returns false.
 func (u unit) eachMember(state *orbit.State, f func(*orbit.Capsule) bool) {
 	if !u.gang {
-		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil {
+		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang == "" {
 			f(c)
 		}
 		return
@@ -82,7 +82,7 @@ func (u unit) life(state *orbit.State) (pending, gone bool) {
 // specs returns what the unit's capsules ask for, each spec once.
 func (u unit) specs(state *orbit.State) (specs []*orbit.Spec) {
 	if !u.gang {
-		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil {
+		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang == "" {
 			specs = append(specs, c.Spec)
 		}
 		return specs
