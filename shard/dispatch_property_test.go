@@ -297,6 +297,7 @@ func liveOn(rt *rapid.T) {
 		func() { w.giveUp(old) }, func() { w.giveUp(old) }, func() { w.giveUp(old) },
 		func() { require.NoError(rt, old.Refresh(context.Background(), w.ledger, nil, time.Now())) },
 		func() { time.Sleep(time.Duration(rapid.IntRange(1, 5).Draw(rt, "seconds")) * time.Second) },
+		func() { _, _ = w.leases.Step(context.Background()) },
 		func() { w.settleAll(); w.check() },
 	}
 	for range rapid.IntRange(1, 60).Draw(rt, "actions") {
