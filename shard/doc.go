@@ -12,7 +12,7 @@
 //	group/NODE       the scheduler whose node it is; what is placed there in strict mode bets on this mark
 //	leaving/NODE     the scheduler that is to have it next: its owner is asked to plan nothing more there
 //	left/NODE        its owner's answer: nothing of it is on its way to the node
-//	failed/CAPSULE   which schedulers could not place it, and why; of a gang its first member stands for all
-//	pinned/CAPSULE   the scheduler that the user has chosen
+//	failed/CAPSULE   which schedulers could not place it, and why; failed-gang/GANG for all members of a gang
+//	pinned/CAPSULE   the scheduler that the user has chosen; pinned-gang/GANG for all members of a gang
 //	scheduler/NAME   the lease of a scheduler ([orbit/telemetry.Leases] with this prefix)
 package shard

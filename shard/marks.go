@@ -17,11 +17,13 @@ import (
 type markKind string
 
 const (
-	groupMark   markKind = "group/"
-	leavingMark markKind = "leaving/"
-	leftMark    markKind = "left/"
-	failedMark  markKind = "failed/"
-	pinnedMark  markKind = "pinned/"
+	groupMark      markKind = "group/"
+	leavingMark    markKind = "leaving/"
+	leftMark       markKind = "left/"
+	failedMark     markKind = "failed/"
+	pinnedMark     markKind = "pinned/"
+	failedGangMark markKind = "failed-gang/"
+	pinnedGangMark markKind = "pinned-gang/"
 )
 
 // LeasePrefix is the Prefix of the [telemetry.Leases] that schedulers hold.
@@ -46,12 +48,12 @@ func (k markKind) fits(id string, limits orbit.Limits) error {
 	return nil
 }
 
-// ErrKey: an id is too long for the key of a mark.
+// ErrKey says that an id is too long for the key of a mark.
 var ErrKey = errors.New("id too long for a mark")
 
 // KeyError says which.
 type KeyError struct {
-	// What the mark is for: group, leaving, left, failed or pinned.
+	// What the mark is for, as in group, left or failed-gang.
 	Kind string
 	ID   string
 	// Bytes that the id may have in this ledger.
@@ -202,7 +204,7 @@ func parseFailure(entry string) (one Failure, err error) {
 	return one, err
 }
 
-// ErrCorrupt: the value of a mark cannot be read. It counts as none.
+// ErrCorrupt says that the value of a mark cannot be read. It counts as none.
 var ErrCorrupt = errors.New("mark is corrupt")
 
 func corruptFailures(value string) error {

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-var allMarks = []markKind{groupMark, leavingMark, leftMark, failedMark, pinnedMark, LeasePrefix}
+var allMarks = []markKind{groupMark, leavingMark, leftMark, failedMark, pinnedMark, failedGangMark, pinnedGangMark, LeasePrefix}
 
 // hostileNames are ids and names that try to be taken for others.
 var hostileNames = rapid.OneOf(
@@ -42,7 +41,7 @@ func TestMarkKeysThatDoNotFit(t *testing.T) {
 		err := k.fits(strings.Repeat("x", most+1), limits)
 		var key *KeyError
 		require.ErrorIs(t, err, ErrKey)
-		require.True(t, errors.As(err, &key))
+		require.ErrorAs(t, err, &key)
 		require.Equal(t, most, key.Most)
 		p := orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: k.key(strings.Repeat("x", most)), Value: "v"}}}
 		_, err = (&orbit.MemoryLedger{}).Propose(t.Context(), p)
