@@ -120,7 +120,7 @@ func (g *Groups) Run(ctx context.Context) error {
 
 // rest waits for the next Step.
 func (g *Groups) rest(ctx context.Context, r *Regrouping) {
-	sleep(ctx, g.every())
+	pause(ctx, g.every())
 	if r.Conflicts > 0 || len(r.Errors) > 0 {
 		return
 	}
@@ -130,16 +130,6 @@ func (g *Groups) rest(ctx context.Context, r *Regrouping) {
 		defer cancel()
 	}
 	if _, err := g.Ledger.Wait(ctx, r.View); err != nil && ctx.Err() == nil {
-		sleep(ctx, time.Second)
-	}
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+		pause(ctx, time.Second)
 	}
 }

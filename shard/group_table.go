@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -136,16 +135,7 @@ func (t *table) living() (names []string) {
 			}
 		}
 	default:
-		prefix := t.leases.Key("")
-		for key := range t.state.Marks(prefix) {
-			name, err := url.PathUnescape(key[len(prefix):])
-			if err != nil || t.leases.Key(name) != key {
-				continue
-			}
-			if _, ok := t.leases.In(t.state, name); ok {
-				names = append(names, name)
-			}
-		}
+		return schedulersIn(t.state, t.leases)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

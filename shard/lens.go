@@ -38,7 +38,7 @@ type Lens struct {
 	// Scheduler is the name of the engine, of its group and of its lease. Required.
 	Scheduler string
 	Mode      Mode
-	// Telemetry is that of the engine. It is needed in soft mode only, for the view of the own group.
+	// Telemetry is that of the engine. It is needed in soft mode only, for the navigators' own views.
 	Telemetry orbit.Telemetry
 	// Hook is told of answers that could not be committed, from within Snapshot and Changes; they are tried again.
 	// Nil: nobody is.

@@ -16,168 +16,130 @@ import (
 //	Strict   the navigator; of what it does not place it says how much it has seen ([*GroupNoFit])
 //	Soft     one for the own group first; what that does not place the other one places anywhere
 //	Shared   the navigator
+//
+// In soft mode the own group comes before all else that a navigator weighs: a gang that only prefers a rack is placed
+// across racks of the group where another group has a rack for it.
 func (l *Lens) Navigator(make func() orbit.Navigator) orbit.Navigator {
 	switch l.Mode {
 	case Strict:
 		return &narrow{Navigator: make(), lens: l}
 	case Soft:
-		return &soft{lens: l, near: make(), far: make()}
+		return &soft{near: make(), far: make(), closed: l.closed, telemetry: l.Telemetry}
 	}
 	return make()
+}
+
+// closed reports whether a node is not in the group, or is leaving it.
+func (l *Lens) closed(n *orbit.NodeState) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sight.closed(n)
 }
 
 // soft is a navigator for the own group, and behind it one for all nodes.
 //
 //	pending ─► near, on a view of the own group ─┬─► placed
-//	                                             └─► not ─► far, on the view of all nodes
+//	                                             └─► not ─► far, on a view of all nodes but those that
+//	                                                        near has just planned on
 //
-// Neither knows what the other has just planned. So where both ask for room on one node the one that came second is left
-// out, and planned again in the next pass, when the other's is committed. That is far, but after a pass in which
-// something of it was left out near: nobody waits for ever behind a stream of small work.
+// So neither gets in the other's way, and what far says of a node holds. What needs just those nodes might wait for
+// ever behind a stream of small work: after a pass in which that may have been so far goes first, alone, on all nodes.
+// If that was in vain it does so again after twice as many passes, 64 at most.
 //
 // Groups are preferences here: no bet rests on them, so what is planned while a node changes hands is committed all the
-// same, and a strict neighbour meets what it meets in shared mode, on its nodes too.
+// same, and a strict neighbour meets what it meets in shared mode, on its own nodes too.
 type soft struct {
-	lens      *Lens
 	near, far orbit.Navigator
-	// What near plans on.
-	view orbit.View
-	// Something of far was left out in the last plan.
-	behind bool
+	closed    func(*orbit.NodeState) bool
+	telemetry orbit.Telemetry
+
+	home, wide veil
+	// What wide closes.
+	planned map[orbit.NodeID]bool
+	// Capsules that waited for nodes that near had planned on.
+	behind map[orbit.CapsuleID]bool
+	// Passes until far goes first, and how many it will be the next time.
+	wait, pause int
 }
 
 // Claims asks the navigator.
 func (s *soft) Claims(module string, class orbit.AppClass) bool { return s.far.Claims(module, class) }
 
-// Plan lets near plan, and far what that has left. Its notes are those of near, and if far was asked how many of its
-// proposals stand ("far.proposals"), how many of either were "leftOut", and those of far in a group "far".
+// Plan lets near plan, and far what that has left. Its notes are those of near, and if far was asked how many proposals
+// it made ("far.proposals"), and its own notes in a group "far".
 func (s *soft) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-	if err := s.view.Refresh(ctx, home{s.lens}, s.lens.Telemetry, view.Now()); err != nil {
-		return orbit.Plan{}, fmt.Errorf("shard: scheduler %q: view of its group: %w", s.lens.Scheduler, err)
+	home, err := s.home.follow(ctx, view, nil, s.closed, s.telemetry)
+	if err != nil {
+		return orbit.Plan{}, fmt.Errorf("shard: view of the own group: %w", err)
 	}
-	first, err := s.near.Plan(ctx, &s.view, pending)
-	rest := missing(first.Unplaced, pending)
-	if err != nil || len(rest) == 0 {
-		s.behind = false
-		return first, err
+	if waiting, others := divide(pending, s.behind); len(waiting) > 0 && len(others) > 0 && s.turn() {
+		return s.farAlone(ctx, view, waiting, others)
 	}
-	second, err := s.far.Plan(ctx, view, rest)
-	return s.join(first, second), err
+	plan, err := s.near.Plan(ctx, home, slices.Clone(pending))
+	if err != nil || len(plan.Unplaced) == 0 {
+		s.behind = nil
+		return plan, err
+	}
+	planned := targets(plan.Proposals)
+	left, rest := s.leave(view.State(), &plan, pending)
+	far, err := s.planFar(ctx, view, rest, planned)
+	s.doubt(view.State(), far.Unplaced, planned)
+	withoutSpent(view.State(), &far, released(plan.Proposals))
+	plan.Proposals, plan.Unplaced = slices.Concat(plan.Proposals, far.Proposals), slices.Concat(left, far.Unplaced)
+	plan.Notes = slices.Concat(plan.Notes, far.Notes)
+	return plan, err
 }
 
-// missing returns the capsules that are not placed, in the order in which they were pending.
-func missing(unplaced []orbit.Unplaced, pending []*orbit.Capsule) []*orbit.Capsule {
-	if len(unplaced) == 0 {
-		return nil
+// turn reports whether it is far's turn to go first.
+func (s *soft) turn() bool {
+	if s.wait > 0 {
+		s.wait--
+		return false
 	}
-	is := make(map[orbit.CapsuleID]bool, len(unplaced))
-	for _, u := range unplaced {
-		is[u.Capsule.ID] = true
-	}
-	out := make([]*orbit.Capsule, 0, len(is))
-	for _, c := range pending {
-		if is[c.ID] {
-			out = append(out, c)
-		}
-	}
-	return out
+	return true
 }
 
-// errBehind says why a capsule waits that both had a place for.
-var errBehind = errors.New("shard: its node has been planned on for the own group in this pass; planned again in the next")
+// maxPause is for how many passes what waits in vain lets others go first.
+const maxPause = 64
 
-// join puts both plans together.
-func (s *soft) join(near, far orbit.Plan) orbit.Plan {
-	first, second := near.Proposals, far.Proposals
-	if s.behind {
-		first, second = second, first
+// farAlone lets far plan what has waited, and nobody else.
+func (s *soft) farAlone(ctx context.Context, view *orbit.View, waiting, others []*orbit.Capsule) (orbit.Plan, error) {
+	plan, err := s.planFar(ctx, view, waiting, nil)
+	s.behind, s.pause = nil, 0
+	if len(plan.Proposals) == 0 {
+		s.pause = min(max(1, 2*s.pause), maxPause)
 	}
-	kept, left := apart(first, second)
-	leftFar := left
-	if s.behind {
-		leftFar = nil
+	s.wait = s.pause
+	for _, c := range others {
+		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errTurn})
 	}
-	plan := orbit.Plan{Proposals: slices.Concat(first, kept), Unplaced: far.Unplaced, Notes: slices.Clone(near.Notes)}
-	for _, p := range left {
-		plan.Unplaced = append(plan.Unplaced, s.leftOut(p)...)
-	}
-	s.behind = len(leftFar) > 0
-	plan.Notes = append(plan.Notes, slog.Int("far.proposals", len(far.Proposals)-len(leftFar)),
-		slog.Int("leftOut", len(left)), slog.Attr{Key: "far", Value: slog.GroupValue(far.Notes...)})
-	return plan
+	return plan, err
 }
 
-// apart divides proposals into those that have no node, capsule or hold in common with the first ones, and the others.
-// Of those that are kept none comes after one that is left out on the same node.
-func apart(first, second []orbit.Proposal) (kept, left []orbit.Proposal) {
-	taken := map[any]bool{}
-	take := func(p orbit.Proposal) {
-		for _, c := range p.Do {
-			for _, what := range touches(c) {
-				taken[what] = true
+var (
+	errTurn   = errors.New("shard: others have waited for room in several groups and are planned first; this follows in the next pass")
+	errBehind = errors.New("shard: may fit on a node on which others have been planned in this pass")
+)
+
+// planFar plans on all nodes but those that are planned on.
+func (s *soft) planFar(ctx context.Context, view *orbit.View, pending []*orbit.Capsule, planned map[orbit.NodeID]bool) (orbit.Plan, error) {
+	if len(pending) == 0 {
+		return orbit.Plan{}, nil
+	}
+	var others []int32
+	for _, set := range [2]map[orbit.NodeID]bool{s.planned, planned} {
+		for id := range set {
+			if n := view.State().Node(id); n != nil {
+				others = append(others, int32(n.Index()))
 			}
 		}
 	}
-	for _, p := range first {
-		take(p)
+	s.planned = planned
+	wide, err := s.wide.follow(ctx, view, others, func(n *orbit.NodeState) bool { return planned[n.Node.ID] }, s.telemetry)
+	if err != nil {
+		return orbit.Plan{}, fmt.Errorf("shard: view of all nodes: %w", err)
 	}
-	for _, p := range second {
-		if slices.ContainsFunc(p.Do, func(c orbit.Commitment) bool {
-			return slices.ContainsFunc(touches(c), func(what any) bool { return taken[what] })
-		}) {
-			take(p)
-			left = append(left, p)
-		} else {
-			kept = append(kept, p)
-		}
-	}
-	return kept, left
-}
-
-// touches returns what a commitment of a plan changes: nodes, capsules and holds.
-func touches(c orbit.Commitment) []any {
-	switch c := c.(type) {
-	case orbit.Place:
-		return []any{c.Node, c.Capsule}
-	case orbit.Hold:
-		return []any{c.Node, c.ID}
-	case orbit.Release:
-		if c.Hold != "" {
-			return []any{c.Hold}
-		}
-		return []any{c.Capsule}
-	}
-	return nil
-}
-
-// leftOut says why the capsules of a proposal wait.
-func (s *soft) leftOut(p orbit.Proposal) (out []orbit.Unplaced) {
-	for _, c := range p.Do {
-		if place, ok := c.(orbit.Place); ok {
-			if capsule := s.view.State().Capsule(place.Capsule); capsule != nil {
-				out = append(out, orbit.Unplaced{Capsule: capsule, Why: errBehind})
-			}
-		}
-	}
-	return out
-}
-
-// home is the ledger as a strict scheduler would see it, at the revision of the lens's last snapshot. It is for
-// views alone.
-type home struct{ *Lens }
-
-// Snapshot returns what the lens sees.
-func (h home) Snapshot(context.Context) (*orbit.State, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.sight.shown == nil {
-		return nil, fmt.Errorf("shard: %w: the engine of scheduler %q does not run on its Lens", orbit.ErrInvalid, h.Scheduler)
-	}
-	return h.sight.shown, nil
-}
-
-// Changes returns those of the ledger, announced.
-func (h home) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
-	changes, _, err := h.announced(ctx, after)
-	return changes, err
+	plan, err := s.far.Plan(ctx, wide, pending)
+	plan.Notes = []slog.Attr{slog.Int("far.proposals", len(plan.Proposals)), {Key: "far", Value: slog.GroupValue(plan.Notes...)}}
+	return plan, err
 }
