@@ -267,7 +267,7 @@ func TestHandoffRunDeadline(t *testing.T) {
 		require.NoError(t, g.Run(ctx))
 		assert.Equal(t, time.Minute, ended)
 		synctest.Wait()
-		assert.Equal(t, 1, len(slices.Collect(keysOf(snapshot(t, ledger), "group/", "b"))))
+		assert.Len(t, slices.Collect(keysOf(snapshot(t, ledger), "group/", "b")), 1)
 	})
 }
 
