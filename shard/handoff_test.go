@@ -500,6 +500,26 @@ func (d *dropper) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision
 	return d.Ledger.Propose(ctx, p)
 }
 
+// TestHandoffWhileSending: nothing is answered while a proposal is being sent, should anybody look meanwhile.
+func TestHandoffWhileSending(t *testing.T) {
+	ctx := context.Background()
+	inner, g := twoGroups(t)
+	submit(t, inner, "a", 1, "x")
+	ledger := &meddler{Ledger: inner}
+	lens := &Lens{Ledger: ledger, Scheduler: "a"}
+	view := snapshot(t, lens).Revision()
+	moved := g.Step(ctx).Moved[0].Node
+	ledger.before = func() {
+		snapshot(t, lens)
+		assert.Equal(t, [3]string{"a", "b", ""}, marksOf(t, inner, moved))
+	}
+	_, err := lens.Propose(ctx, orbit.Proposal{View: view, Do: []orbit.Commitment{orbit.Place{Capsule: "x", Node: moved}}})
+	require.NoError(t, err)
+	assert.Equal(t, [3]string{"a", "b", ""}, marksOf(t, inner, moved))
+	snapshot(t, lens)
+	assert.Equal(t, [3]string{"a", "b", "a"}, marksOf(t, inner, moved))
+}
+
 // TestHandoffUnknownGivenUp: an engine that has given up a proposal, and goes on with others, answers.
 func TestHandoffUnknownGivenUp(t *testing.T) {
 	ctx := context.Background()
