@@ -194,6 +194,30 @@ func TestHandoffAtRest(t *testing.T) {
 	})
 }
 
+// TestHandoffInRefresh: a mark that comes between the snapshot and the changes of one look is answered for after the next:
+// the engine is about to plan on a view in which the node is open.
+func TestHandoffInRefresh(t *testing.T) {
+	ctx := context.Background()
+	ledger, g := twoGroups(t)
+	submit(t, ledger, "a", 1, "x")
+	a := &pilot{name: "a", lens: &Lens{Ledger: ledger, Scheduler: "a"}}
+	a.look(t)
+	was := a.view.Revision()
+	submit(t, ledger, "a", 1, "y")
+	a.look(t)
+	moved := g.Step(ctx).Moved[0].Node
+	changes, err := a.lens.Changes(ctx, was)
+	require.NoError(t, err)
+	assert.NotEmpty(t, changes)
+	assert.Equal(t, [3]string{"a", "b", ""}, marksOf(t, ledger, moved))
+	_, err, _ = a.propose("x", slices.Index(openIn(a.view), moved))
+	assert.NoError(t, err)
+	changes, err = a.lens.Changes(ctx, a.lens.viewed)
+	require.NoError(t, err)
+	assert.NotEmpty(t, changes)
+	assert.Equal(t, [3]string{"a", "b", "a"}, marksOf(t, ledger, moved), "at rest")
+}
+
 // TestHandoffPatience: an owner that lives and does not answer keeps its node for as long as Patience is, and not a
 // nanosecond longer. What it has under way is refused; it is not lost, for its capsules are still pending.
 func TestHandoffPatience(t *testing.T) {
