@@ -144,6 +144,19 @@ func TestDispatchesEachCapsuleOnce(t *testing.T) {
 	require.Empty(t, again.Step(t.Context()).Dispatched)
 }
 
+func TestLeastLoadedCountsWhatItHasGiven(t *testing.T) {
+	s := newStage(t)
+	s.live("a", "b", "c")
+	s.do(node("n", 100), orbit.Submit{IDs: ids("x", 6), Spec: cpu(1), Owner: "a"}, orbit.Submit{IDs: ids("y", 9), Spec: cpu(1)})
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases, Policy: LeastLoaded{}}
+	require.Equal(t, map[string]int{"b": 5, "c": 4}, d.Step(t.Context()).Dispatched)
+	for i := range 5 {
+		s.do(orbit.Place{Capsule: ids("x", 6)[i], Node: "n"})
+	}
+	s.do(orbit.Submit{IDs: ids("z", 5), Spec: cpu(1)})
+	require.Equal(t, map[string]int{"a": 4, "c": 1}, d.Step(t.Context()).Dispatched)
+}
+
 func TestTheDeadGiveUpWhatTheyHad(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b")
