@@ -21,6 +21,7 @@ type counted struct {
 	changes   atomic.Int64
 	stale     *orbit.State
 	fail      atomic.Bool
+	blind     bool
 }
 
 func (c *counted) Snapshot(ctx context.Context) (*orbit.State, error) {
@@ -36,6 +37,9 @@ func (c *counted) Snapshot(ctx context.Context) (*orbit.State, error) {
 
 func (c *counted) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	c.changes.Add(1)
+	if c.blind {
+		return nil, orbit.ErrUnavailable
+	}
 	return c.MemoryLedger.Changes(ctx, after)
 }
 
@@ -147,6 +151,10 @@ func TestPinnedIsHonoured(t *testing.T) {
 			r = d.Step(t.Context())
 			if move {
 				require.Equal(t, "b", s.owner("x000"))
+				s.do(node("n", 1), orbit.Place{Capsule: "x000", Node: "n"})
+				s.settle(d)
+				require.Equal(t, "a", s.mark("pinned/x000"), "the pin is for life")
+				s.do(orbit.Release{Capsule: "x000"})
 				s.die("a")
 				s.settle(d)
 				for _, id := range []orbit.CapsuleID{"x000", "g/r000", "g/r001", "g/q000", "never000"} {
@@ -276,6 +284,51 @@ func TestATroubledLedger(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Equal(t, "a", s.owner("y000"))
 	})
+}
+
+// TestAMarkThatIsNewAgain: a mark is to be dropped, for its capsule was placed; but by now it waits and has failed again.
+func TestAMarkThatIsNewAgain(t *testing.T) {
+	s := newStage(t)
+	s.live("a")
+	s.do(node("n", 9), orbit.Submit{IDs: ids("x", 1), Spec: cpu(1), Owner: "a"})
+	s.giveBack("a", "x000")
+	s.do(orbit.Place{Capsule: "x000", Node: "n"})
+	c := &counted{MemoryLedger: s.ledger, stale: s.state()}
+	s.do(orbit.Release{Capsule: "x000"})
+	s.giveBack("a", "x000")
+	r := (&Dispatcher{Ledger: c, Leases: s.leases}).Step(t.Context())
+	require.Equal(t, 1, r.Conflicts)
+	require.Zero(t, r.Dropped)
+	require.NotEmpty(t, s.mark("failed/x000"))
+}
+
+// TestWhatIsToBeLookedAtAgainIsKept: a step that sees nothing forgets nothing.
+func TestWhatIsToBeLookedAtAgainIsKept(t *testing.T) {
+	s := newStage(t)
+	s.live("a")
+	s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)})
+	c := &counted{MemoryLedger: s.ledger}
+	d := &Dispatcher{Ledger: &lossy{counted: c}, Leases: s.leases}
+	require.Len(t, d.Step(t.Context()).Errors, 1, "it could not be assigned")
+	s.do(orbit.Mark{Key: "other", Value: "x"})
+	c.blind = true
+	require.ErrorIs(t, d.Step(t.Context()).Errors[0], orbit.ErrUnavailable)
+	c.blind = false
+	s.settle(d)
+	require.Equal(t, "a", s.owner("x000"))
+}
+
+// lossy loses the first batch.
+type lossy struct {
+	*counted
+	batches int
+}
+
+func (l *lossy) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	if l.batches++; l.batches == 1 {
+		return nil
+	}
+	return l.counted.ProposeBatch(ctx, batch)
 }
 
 func TestFaultyFields(t *testing.T) {
