@@ -168,7 +168,7 @@ func TestSoftNotStarved(t *testing.T) {
 func TestSoftPlans(t *testing.T) {
 	for name, make := range ready {
 		t.Run(name, func(t *testing.T) {
-			navtest.Suite{Skip: map[string]string{"gangs": "the own group comes before a rack that is only preferred"}}.Run(t, func() orbit.Navigator {
+			navtest.Suite{Worlds: 16, Skip: map[string]string{"gangs": "the own group comes before a rack that is only preferred"}}.Run(t, func() orbit.Navigator {
 				return &soft{near: make(), far: make(), closed: func(n *orbit.NodeState) bool { return hash(0, string(n.Node.ID))%2 == 0 }}
 			})
 		})
