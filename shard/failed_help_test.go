@@ -135,6 +135,31 @@ func expected(before, after *orbit.State, id orbit.NodeID, strict bool, spec *or
 	return min(6, max(gain, 0))
 }
 
+// TestHelpForOneLeavesTheOthersFailures: where nodes are divided, room on a node helps its own scheduler only.
+func TestHelpForOneLeavesTheOthersFailures(t *testing.T) {
+	s := newStage(t)
+	s.live("a", "b", "c")
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: true}
+	for _, name := range []string{"a", "b", "c"} {
+		s.do(node(orbit.NodeID("n"+name), 1), orbit.Mark{Key: "group/n" + name, Value: name})
+	}
+	s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(2)})
+	for range 3 {
+		s.settle(d)
+		s.giveBack(s.owner("x000"), "x000")
+	}
+	s.settle(d)
+	s.do(node("nc", 2), node("nb", 2))
+	r := d.Step(t.Context())
+	require.Equal(t, 1, r.Cleared)
+	list, err := parseFailures(s.mark("failed/x000"))
+	require.NoError(t, err)
+	require.Len(t, list.list, 1)
+	require.Equal(t, "a", list.list[0].Scheduler)
+	s.settle(d)
+	require.Contains(t, []string{"b", "c"}, s.owner("x000"))
+}
+
 // TestAChangeThatTheMarkOvertook: room came after the scheduler looked and before its mark was written.
 func TestAChangeThatTheMarkOvertook(t *testing.T) {
 	for _, strict := range []bool{false, true} {

@@ -117,7 +117,7 @@ func TestGivingBack(t *testing.T) {
 	var back *GivenBackError
 	require.ErrorAs(t, plan.Unplaced[0].Why, &back)
 	var parks *orbit.NoFit
-	require.False(t, errors.As(plan.Unplaced[0].Why, &parks), "the engine must not put the class aside")
+	require.NotErrorAs(t, plan.Unplaced[0].Why, &parks, "the engine must not put the class aside")
 	_, err = s.ledger.Propose(t.Context(), plan.Proposals[0])
 	require.NoError(t, err)
 	require.Empty(t, s.owner("x000"))
@@ -135,7 +135,7 @@ func TestPatience(t *testing.T) {
 	for _, c := range []struct{ patience, passes int }{{0, 16}, {1, 1}, {3, 3}, {-1, 0}} {
 		s := newStage(t)
 		s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1), Owner: "a"})
-		var why error = errors.New("not now")
+		why := errors.New("not now")
 		if c.patience == 3 {
 			why = nil
 		}

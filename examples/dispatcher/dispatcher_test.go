@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -17,7 +16,7 @@ func TestThreeModes(t *testing.T) {
 	require.NoError(t, run(context.Background(), o, &out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	for i, mode := range []string{"strict", "soft", "shared"} {
-		require.Regexp(t, regexp.MustCompile(`^mode `+mode+` placed (100\.0|9\d\.\d)% conflicts \d+$`), lines[len(lines)-3+i])
+		require.Regexp(t, `^mode `+mode+` placed (100\.0|9\d\.\d)% conflicts \d+$`, lines[len(lines)-3+i])
 	}
 	require.Equal(t, 3, strings.Count(out.String(), "one is killed half way"))
 }
