@@ -157,6 +157,23 @@ func TestLeastLoadedCountsWhatItHasGiven(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 4, "c": 1}, d.Step(t.Context()).Dispatched)
 }
 
+func TestListsOfTheDeadAreWholeAndShort(t *testing.T) {
+	s := newStage(t)
+	s.live("a", "b")
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}
+	s.do(orbit.Submit{IDs: ids("x", 50), Spec: cpu(1), Owner: "a"})
+	for range 500 {
+		d.Step(t.Context())
+		s.do(orbit.Assign{Capsule: "x007", From: "a", Owner: "b"})
+		d.Step(t.Context())
+		s.do(orbit.Assign{Capsule: "x007", From: "b", Owner: "a"})
+	}
+	require.Less(t, len(d.books.owner("a").ids), 300)
+	require.Less(t, len(d.books.owner("b").ids), 100)
+	s.die("a")
+	require.Equal(t, map[string]int{"b": 50}, d.Step(t.Context()).Dispatched)
+}
+
 func TestTheDeadGiveUpWhatTheyHad(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b")
