@@ -174,6 +174,33 @@ func TestListsOfTheDeadAreWholeAndShort(t *testing.T) {
 	require.Equal(t, map[string]int{"b": 50}, d.Step(t.Context()).Dispatched)
 }
 
+// TestMarksOfRecordsThatAreDropped: a capsule ends, its record goes, and its id has a new bearer, all between two steps.
+func TestMarksOfRecordsThatAreDropped(t *testing.T) {
+	s := newStage(t)
+	s.ledger.Bounds.Terminal = 1
+	s.live("a")
+	pin := func(ids ...orbit.CapsuleID) {
+		_, err := Import(t.Context(), s.ledger, Submission{Submit: orbit.Submit{IDs: ids, Spec: cpu(1)}, Schedulers: []string{"a"}})
+		require.NoError(t, err)
+	}
+	pin("x", "y")
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}
+	s.settle(d)
+	s.giveBack("a", "x", "y")
+	s.settle(d)
+	s.do(orbit.Submit{IDs: ids("other", 2), Spec: cpu(1)})
+	for _, id := range []orbit.CapsuleID{"x", "y", "other000", "other001"} {
+		s.do(orbit.Release{Capsule: id, Final: true})
+	}
+	require.Nil(t, s.state().Capsule("x"))
+	s.do(orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: []orbit.CapsuleID{"y"}}}}})
+	s.settle(d)
+	for _, key := range []string{"pinned/x", "failed/x", "pinned/y", "failed/y"} {
+		require.Empty(t, s.mark(key), key)
+	}
+	require.Equal(t, "a", s.owner("y"))
+}
+
 func TestTheDeadGiveUpWhatTheyHad(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b")
