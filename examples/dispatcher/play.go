@@ -63,7 +63,7 @@ func (s *scene) wave(ctx context.Context, submits []orbit.Submit, r *row) error 
 	if _, err := s.ledger.Propose(ctx, orbit.Proposal{Do: do}); err != nil {
 		return err
 	}
-	last, err := s.settle(ctx, r, before, len(submits))
+	last, err := s.settle(ctx, r, before)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (s *scene) wave(ctx context.Context, submits []orbit.Submit, r *row) error 
 // still is how long nothing has to move.
 const still = 3 * ttl
 
-// settle returns when the last capsule was placed. Half way it kills a scheduler, if one is to be killed.
-func (s *scene) settle(ctx context.Context, r *row, before, wave int) (last time.Time, err error) {
+// settle returns when the last capsule was placed. It kills a scheduler as soon as the first is, if one is to be killed.
+func (s *scene) settle(ctx context.Context, r *row, before int) (last time.Time, err error) {
 	last = time.Now()
 	alive := !r.killed
 	for seen := before; ctx.Err() == nil; time.Sleep(200 * time.Microsecond) {
@@ -93,8 +93,8 @@ func (s *scene) settle(ctx context.Context, r *row, before, wave int) (last time
 		if now != seen {
 			seen, last = now, time.Now()
 		}
-		if !alive && (seen-before > wave/2 || time.Since(last) > still/2) {
-			s.kill[0]()
+		if !alive && (seen > before || time.Since(last) > still/2) {
+			s.kill[0]() // with most of what it was given yet to be placed
 			alive, last = true, time.Now()
 		}
 		if seen == r.submitted || alive && time.Since(last) > still {

@@ -23,7 +23,7 @@ type scene struct {
 	// Schedulers, by how each is killed.
 	kill []context.CancelFunc
 	work sync.WaitGroup
-	// Proposals sent and lost by all schedulers.
+	// Proposals of all schedulers that place something, and how many of them were lost to another one.
 	proposed, conflicts atomic.Int64
 	// Nodes that changed groups, and capsules that changed schedulers.
 	moves, redispatched atomic.Int64
@@ -66,12 +66,12 @@ func begin(ctx context.Context, w *world, mode shard.Mode, schedulers int, o opt
 func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
 	ctx, kill := context.WithCancel(ctx)
 	s.kill = append(s.kill, kill)
-	lens := &shard.Lens{Ledger: s.ledger, Scheduler: name, Mode: s.mode}
+	lens := &shard.Lens{Ledger: referee{s.ledger, s}, Scheduler: name, Mode: s.mode}
 	services := func() orbit.Navigator {
 		return &nav.Services{Placement: &orbit.Indexed{Score: score.BestFit{}, Seed: seed}}
 	}
 	scheduler := &shard.Scheduler{Name: name, Navigator: lens.Navigator(services), Leases: s.leases}
-	engine := &orbit.Engine{Name: name, Ledger: lens, Navigator: scheduler, Hook: s.count}
+	engine := &orbit.Engine{Name: name, Ledger: lens, Navigator: scheduler}
 	term, err := s.leases.Acquire(ctx, name, name)
 	if err != nil {
 		return err
@@ -100,10 +100,24 @@ func (s *scene) hold(ctx context.Context, scheduler *shard.Scheduler, term telem
 	}
 }
 
-// count adds up what engines say.
-func (s *scene) count(r orbit.Round) {
-	s.proposed.Add(int64(r.Proposed))
-	s.conflicts.Add(int64(r.Conflicts))
+// referee is the ledger, and counts what schedulers win and lose.
+type referee struct {
+	*orbit.MemoryLedger
+	scene *scene
+}
+
+// ProposeBatch is how engines propose.
+func (r referee) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := r.MemoryLedger.ProposeBatch(ctx, batch)
+	for i := range batch {
+		if _, places := batch[i].Do[0].(orbit.Place); places {
+			r.scene.proposed.Add(1)
+			if errors.Is(out[i].Err, orbit.ErrConflict) {
+				r.scene.conflicts.Add(1)
+			}
+		}
+	}
+	return out
 }
 
 // grouped waits until every node has an owner.

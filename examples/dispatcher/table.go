@@ -17,7 +17,7 @@ func printRows(out io.Writer, rows []row) {
 	for _, r := range rows {
 		note := ""
 		if r.killed {
-			note = "  one is killed half way"
+			note = "  one is killed"
 		}
 		fmt.Fprintf(out, "%-7v %10d %4.0f%% %7.1f%% %13.0f %9.2f%% %8.1f%% %13d %11d%s\n",
 			r.mode, r.schedulers, 100*r.fill, percent(r.placed, r.submitted), r.rate, percentOf(r.conflicts, r.proposed), r.packing,
