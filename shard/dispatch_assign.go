@@ -133,12 +133,17 @@ func (d *Dispatcher) target(u unit, first *orbit.Capsule, company string, now ti
 	} else if all {
 		out = nil
 	}
-	at, err := ask(d.policy, first, &Candidates{roster: &d.roster, books: &d.books, out: out})
+	among := Candidates{roster: &d.roster, books: &d.books, out: out}
+	at, err := ask(d.policy, first, &among)
+	if err != nil && again && len(out) > 0 { // it wants none of those that are left
+		among.out = nil
+		at, err = ask(d.policy, first, &among)
+	}
 	switch {
 	case err == nil:
 		return at, cause
 	case len(out) > 0:
-		d.failed(u, list, out, now, round) // the policy wants none of those that are left
+		d.failed(u, list, out, now, round) // as far as the policy goes
 	default:
 		d.retryLater(u, "policy", now, func() { round.fail(err) })
 	}

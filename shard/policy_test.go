@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -158,6 +160,29 @@ func TestAPolicyThatMisbehaves(t *testing.T) {
 			require.Empty(t, d.Step(t.Context()).Errors, "it is said once")
 		})
 	}
+}
+
+// TestAPolicyThatWantsOneOnly: when that one has failed the capsule it counts as failed by all, and is tried there again.
+func TestAPolicyThatWantsOneOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.live("a", "b")
+		s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)})
+		d := &Dispatcher{Ledger: s.ledger, Leases: s.leases, Policy: PolicyFunc(func(*orbit.Capsule, *Candidates) string { return "a" })}
+		s.settle(d)
+		s.giveBack("a", "x000")
+		r := d.Step(t.Context())
+		require.Empty(t, r.Dispatched)
+		require.Len(t, r.Failed, 1)
+		time.Sleep(time.Second)
+		r = d.Step(t.Context())
+		require.Equal(t, map[string]int{"a": 1}, r.Dispatched)
+		require.Equal(t, CauseRetry, r.Redispatched[0].Cause)
+		s.giveBack("a", "x000")
+		r = d.Step(t.Context())
+		require.Empty(t, r.Failed, "it is said once")
+		require.False(t, r.Next.IsZero())
+	})
 }
 
 func TestSelectLeavesOthersAlone(t *testing.T) {

@@ -19,6 +19,8 @@ type row struct {
 	// In the wave.
 	rate                float64
 	proposed, conflicts int
+	// Up to the end of the wave.
+	fenced              int
 	redispatched, moves int
 	killed              bool
 }
@@ -74,6 +76,7 @@ func (s *scene) wave(ctx context.Context, submits []orbit.Submit, r *row) error 
 	r.placed, r.packing = state.CapsuleCount()-state.PendingCount(), packing(state)
 	r.rate = float64(r.placed-before) / max(last.Sub(start).Seconds(), 1e-6)
 	r.proposed, r.conflicts = int(s.proposed.Load()-proposed), int(s.conflicts.Load()-conflicts)
+	r.fenced = int(s.fenced.Load())
 	r.moves, r.redispatched = int(s.moves.Load()-moves), int(s.redispatched.Load()-redispatched)
 	return state.Verify()
 }

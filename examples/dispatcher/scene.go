@@ -23,8 +23,9 @@ type scene struct {
 	// Schedulers, by how each is killed.
 	kill []context.CancelFunc
 	work sync.WaitGroup
-	// Proposals of all schedulers that place something, and how many of them were lost to another one.
-	proposed, conflicts atomic.Int64
+	// Proposals of all schedulers that place something; how many of them were lost to another one; and how many were
+	// refused because the scheduler's lease had ended, or the node had changed hands.
+	proposed, conflicts, fenced atomic.Int64
 	// Nodes that changed groups, and capsules that changed schedulers.
 	moves, redispatched atomic.Int64
 }
@@ -112,8 +113,12 @@ func (r referee) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 	for i := range batch {
 		if _, places := batch[i].Do[0].(orbit.Place); places {
 			r.scene.proposed.Add(1)
-			if errors.Is(out[i].Err, orbit.ErrConflict) {
-				r.scene.conflicts.Add(1)
+			if lost := (*orbit.Rejection)(nil); errors.As(out[i].Err, &lost) {
+				if _, fence := lost.Bet.(orbit.MarkAt); fence {
+					r.scene.fenced.Add(1)
+				} else {
+					r.scene.conflicts.Add(1)
+				}
 			}
 		}
 	}

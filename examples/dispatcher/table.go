@@ -8,8 +8,8 @@ import (
 )
 
 func printHead(out io.Writer) {
-	fmt.Fprintf(out, "%-7s %10s %5s %8s %13s %10s %9s %13s %11s\n",
-		"mode", "schedulers", "fill", "placed", "placements/s", "conflicts", "packing", "redispatched", "node moves")
+	fmt.Fprintf(out, "%-7s %10s %5s %8s %13s %10s %7s %9s %13s %11s\n",
+		"mode", "schedulers", "fill", "placed", "placements/s", "conflicts", "fenced", "packing", "redispatched", "node moves")
 }
 
 // printRows shows the waves of one scene.
@@ -19,8 +19,8 @@ func printRows(out io.Writer, rows []row) {
 		if r.killed {
 			note = "  one is killed"
 		}
-		fmt.Fprintf(out, "%-7v %10d %4.0f%% %7.1f%% %13.0f %9.2f%% %8.1f%% %13d %11d%s\n",
-			r.mode, r.schedulers, 100*r.fill, percent(r.placed, r.submitted), r.rate, percentOf(r.conflicts, r.proposed), r.packing,
+		fmt.Fprintf(out, "%-7v %10d %4.0f%% %7.1f%% %13.0f %9.2f%% %7d %8.1f%% %13d %11d%s\n",
+			r.mode, r.schedulers, 100*r.fill, percent(r.placed, r.submitted), r.rate, percentOf(r.conflicts, r.proposed), r.fenced, r.packing,
 			r.redispatched, r.moves, note)
 	}
 }
