@@ -114,25 +114,35 @@ func (d *Dispatcher) target(u unit, first *orbit.Capsule, company string, now ti
 	again := d.retry.takeReady(u)
 	cause = d.cause(first, list, again)
 	if pinned, _ := d.state.Mark(u.pinnedMark().key(u.id)); pinned != "" {
-		if at, lives := d.roster.at[pinned]; lives && (again || !slices.Contains(out, at)) {
+		at, lives := d.roster.at[pinned]
+		switch {
+		case lives && (again || !slices.Contains(out, at)):
 			return at, cause
-		} else if !lives && !d.MovePinned {
-			d.stranded(u, pinned, round)
-			return -1, cause
-		} else if !d.MovePinned {
+		case d.MovePinned:
+		case lives:
 			d.failed(u, list, []int{at}, now, round)
+			return -1, cause
+		default:
+			d.stranded(u, pinned, round)
 			return -1, cause
 		}
 	}
 	if company != "" {
 		return d.roster.at[company], cause
 	}
-	if all := len(out) == len(d.roster.names); (all || list.more) && !again {
+	all := len(out) == len(d.roster.names)
+	if (all || list.more) && !again {
 		d.failed(u, list, out, now, round)
 		return -1, cause
-	} else if all {
+	}
+	if all {
 		out = nil
 	}
+	return d.pick(u, first, list, out, again, now, round), cause
+}
+
+// pick asks the policy; -1: it has nobody.
+func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int, again bool, now time.Time, round *Round) int {
 	among := Candidates{roster: &d.roster, books: &d.books, out: out}
 	at, err := ask(d.policy, first, &among)
 	if err != nil && again && len(out) > 0 { // it wants none of those that are left
@@ -141,13 +151,13 @@ func (d *Dispatcher) target(u unit, first *orbit.Capsule, company string, now ti
 	}
 	switch {
 	case err == nil:
-		return at, cause
+		return at
 	case len(out) > 0:
 		d.failed(u, list, out, now, round) // as far as the policy goes
 	default:
 		d.retryLater(u, "policy", now, func() { round.fail(err) })
 	}
-	return -1, cause
+	return -1
 }
 
 // cause says why a unit is dispatched.
