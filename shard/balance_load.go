@@ -72,9 +72,9 @@ func shapeOf(l *load, fresh bool) (s shape) {
 	s.fresh = fresh
 	for d := range kinds {
 		s.capacity[d] = l[d]
-		switch free := l[kinds+d]; {
-		case free == 0:
-		case free == l[d]:
+		switch free := l[kinds+d]; free {
+		case 0:
+		case l[d]:
 			s.level[d] = levels + 1
 		default:
 			s.level[d] = uint8(1 + min(levels-1, int(levels*(float64(free)/float64(l[d])))))

@@ -27,8 +27,9 @@ import (
 //
 //   - Each schedulable node has one owner, if any scheduler lives. At no revision has a node two.
 //   - A group has of everything no more and no less than its part, give or take Tolerance or one node, whichever is
-//     more; or else nodes differ so much in shape that no move of one node brings the groups closer (see balance.go).
-//   - Another Step moves nothing, and only ends the handoffs that were begun (see handoff.go).
+//     more; or else nodes differ so much in shape that no move of one node brings the groups closer, but for nodes on their way (see balance.go).
+//   - Another Step moves nothing, and only ends the handoffs that were begun (see handoff.go). A node on its way is not
+//     moved before it has arrived; then it may be moved on, if the groups are out of balance.
 //
 // A node keeps its owner while it is unschedulable, and counts for nothing; marks of nodes that have left are deleted.
 // A scheduler lives while its lease is, as the ledger has it: run the [telemetry.Leases] so that ends are committed. One

@@ -47,11 +47,11 @@ type Move struct {
 type Reason string
 
 const (
-	// ForBalance: From had more than its part, or To less.
+	// ForBalance means that From had more than its part, or To less.
 	ForBalance Reason = "balance"
-	// OwnerGone: the lease of From is over, or there is no such scheduler.
+	// OwnerGone means that the lease of From is over, or there is no such scheduler.
 	OwnerGone Reason = "owner gone"
-	// NoAnswer: From has been asked for the node, and has not answered for as long as Patience is. The node was
+	// NoAnswer means that From has been asked for the node, and has not answered for as long as Patience is. The node was
 	// reported once before, when it was asked for.
 	NoAnswer Reason = "no answer"
 )

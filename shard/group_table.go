@@ -245,10 +245,11 @@ func (t *table) file(m *member) {
 		t.largest.add(&m.load)
 		m.counted = true
 	}
+	moving := m.marks[1].at != 0 || m.marks[2].at != 0
 	if m.open && home != "" {
-		t.groups[home].count(m, m.next() != "" || m.fresh)
+		t.groups[home].count(m, moving || m.fresh)
 	}
-	if m.marks[1].at != 0 || m.marks[2].at != 0 || m.open && m.fresh || m.owner() != "" && (!m.there || m.fresh) {
+	if moving || m.open && m.fresh || m.owner() != "" && (!m.there || m.fresh) {
 		t.due[m] = true
 	}
 }

@@ -141,8 +141,8 @@ func (m *model) excess(owner []string) (sum float64) {
 	return sum
 }
 
-// improvable returns a single move that lessens the excess, if there is one.
-func (m *model) improvable() (string, bool) {
+// improvable returns a single move that lessens the excess, if there is one, of a node that was not on its way already, by its marks.
+func (m *model) improvable(before *orbit.State) (string, bool) {
 	now := m.excess(m.owner)
 	if now < 1e-24 {
 		return "", false
@@ -150,6 +150,11 @@ func (m *model) improvable() (string, bool) {
 	owner := slices.Clone(m.owner)
 	for i := range owner {
 		was := owner[i]
+		leaving, _ := before.Mark("leaving/" + string(m.nodes[i].Node.ID))
+		left, _ := before.Mark("left/" + string(m.nodes[i].Node.ID))
+		if leaving+left != "" {
+			continue
+		}
 		for _, to := range m.live {
 			owner[i] = to
 			if then := m.excess(owner); now-then > 1e-8*now {

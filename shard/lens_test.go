@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -134,6 +135,14 @@ func TestLensFence(t *testing.T) {
 	snapshot(t, lens)
 	_, err = lens.Propose(ctx, place("y", "n00"))
 	assert.NoError(t, err, "the bet is on what the lens has seen last")
+
+	commit(t, ledger, orbit.Mark{Key: "leaving/n00", Value: "b"})
+	snapshot(t, lens)
+	submit(t, ledger, "a", 1, "z")
+	_, err = lens.Propose(ctx, place("z", "n00"))
+	assert.ErrorIs(t, err, orbit.ErrConflict, "an answer has been given")
+	assert.ErrorContains(t, err, `node "n00" is leaving the group of scheduler "a"`)
+	commit(t, ledger, orbit.Mark{Key: "leaving/n00"}, orbit.Mark{Key: "left/n00"})
 
 	snapshot(t, lens)
 	give(t, ledger, "b", "n00")
@@ -282,7 +291,7 @@ func TestStrictNeverConflicts(t *testing.T) {
 		engine.Ledger = &auditor{Lens: lens, lost: func(r *orbit.Rejection) {
 			mu.Lock()
 			defer mu.Unlock()
-			if !r.TakenBy.IsZero() || r.Kind != orbit.ErrConflict { // engines give their proposals ids, nobody else does here
+			if !r.TakenBy.IsZero() || !errors.Is(r, orbit.ErrConflict) { // engines give their proposals ids, nobody else does here
 				t.Errorf("scheduler %s lost to another one: %v", name, r)
 			}
 			byGroups++

@@ -7,12 +7,12 @@ import "strconv"
 type Mode uint8
 
 const (
-	// Strict: a scheduler sees its own group only. No two schedulers ever get in each other's way, and none finds
+	// Strict shows a scheduler its own group only. No two schedulers ever get in each other's way, and none finds
 	// room that is in another group.
 	Strict Mode = iota
-	// Soft: its own group first, and what does not fit there anywhere else, optimistically.
+	// Soft prefers the own group; what does not fit there is placed anywhere else, optimistically.
 	Soft
-	// Shared: there are no groups. Every scheduler sees all nodes; who commits first has the room.
+	// Shared does without groups. Every scheduler sees all nodes; who commits first has the room.
 	Shared
 )
 

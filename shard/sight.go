@@ -22,8 +22,8 @@ type sight struct {
 	open, nodes  int
 	// Nodes of own that are leaving and have not been answered for.
 	asked map[orbit.NodeID]bool
-	// Indices of nodes that have changed since shown.
-	touched []int32
+	// Indices of nodes that have changed since shown, and of those that may be schedulable in it otherwise than before.
+	touched, described []int32
 	// The last changes that were read, and after which revision.
 	recent []orbit.Change
 	after  orbit.Revision
@@ -85,7 +85,7 @@ func (s *sight) rebuild(state *orbit.State) {
 
 // advance moves to a newer state by the changes in between. Some may be newer still.
 func (s *sight) advance(state *orbit.State, changes []orbit.Change) {
-	s.touched = s.touched[:0]
+	s.touched, s.described = s.touched[:0], s.described[:0]
 	for i := range changes {
 		c := &changes[i]
 		if c.Revision > state.Revision() {
@@ -93,30 +93,42 @@ func (s *sight) advance(state *orbit.State, changes []orbit.Change) {
 		}
 		if _, id, ok := nodeOfMark(c); ok {
 			s.learn(state, id)
-			s.touch(state, id)
-		} else if c.Node != "" {
-			s.touch(state, c.Node)
+			s.describe(state, id)
+			continue
+		}
+		switch c.Do.(type) {
+		case orbit.PutNode, orbit.RemoveNode:
+			s.describe(state, c.Node)
+		default:
+			if n := state.Node(c.Node); n != nil { // else it has left, and a later change says so
+				s.touched = append(s.touched, int32(n.Index()))
+			}
 		}
 	}
-	slices.Sort(s.touched)
-	s.touched = slices.Compact(s.touched)
+	s.described = unique(s.described)
+	s.touched = unique(append(s.touched, s.described...))
 	was, wasShown := s.state, s.shown
 	s.state, s.shown = state, state.Closed(s.shown, s.touched, s.closed)
-	for _, i := range s.touched {
+	for _, i := range s.described {
 		s.open += count(s.shown.NodeByIndex(int(i))) - count(wasShown.NodeByIndex(int(i)))
 		s.nodes += count(s.state.NodeByIndex(int(i))) - count(was.NodeByIndex(int(i)))
 	}
 }
 
-// touch notes that a node has to be looked at, where it is and where it was.
-func (s *sight) touch(state *orbit.State, id orbit.NodeID) {
-	now, was := state.Node(id), s.state.Node(id)
-	if now != nil {
-		s.touched = append(s.touched, int32(now.Index()))
+// describe notes that a node may have joined or left, or be open or closed otherwise than before: where it is, and where
+// it was.
+func (s *sight) describe(state *orbit.State, id orbit.NodeID) {
+	for _, st := range [2]*orbit.State{state, s.state} {
+		if n := st.Node(id); n != nil {
+			s.described = append(s.described, int32(n.Index()))
+		}
 	}
-	if was != nil {
-		s.touched = append(s.touched, int32(was.Index()))
-	}
+}
+
+// unique sorts a list and takes out repetitions.
+func unique(list []int32) []int32 {
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // learn takes over what the marks say of a node.

@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Navigator returns what is to run in the mode, over the lens. What make returns must be a new navigator of the same
+// Navigator returns what is to run in the mode, over the lens. What fresh returns must be a new navigator of the same
 // kind in every call: in soft mode there are two, one for the own group and one for all nodes.
 //
 //	Strict   the navigator; of what it does not place it says how much it has seen ([*GroupNoFit])
@@ -19,14 +19,14 @@ import (
 //
 // In soft mode the own group comes before all else that a navigator weighs: a gang that only prefers a rack is placed
 // across racks of the group where another group has a rack for it.
-func (l *Lens) Navigator(make func() orbit.Navigator) orbit.Navigator {
+func (l *Lens) Navigator(fresh func() orbit.Navigator) orbit.Navigator {
 	switch l.Mode {
 	case Strict:
-		return &narrow{Navigator: make(), lens: l}
+		return &narrow{Navigator: fresh(), lens: l}
 	case Soft:
-		return &soft{near: make(), far: make(), closed: l.closed, telemetry: l.Telemetry}
+		return &soft{near: fresh(), far: fresh(), closed: l.closed, telemetry: l.Telemetry}
 	}
-	return make()
+	return fresh()
 }
 
 // closed reports whether a node is not in the group, or is leaving it.

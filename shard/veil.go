@@ -31,9 +31,7 @@ func (v *veil) follow(ctx context.Context, from *orbit.View, others []int32, clo
 	if all || v.view == nil {
 		v.view, v.pinned = &orbit.View{}, pinned{state: state.Closed(nil, nil, closed)}
 	} else {
-		touched := append(slices.Clone(changed), others...)
-		slices.Sort(touched)
-		touched = slices.Compact(touched)
+		touched := unique(append(slices.Clone(changed), others...))
 		v.pinned = pinned{state: state.Closed(v.state, touched, closed)}
 		v.changes = changesBetween(v.state, v.pinned.state, touched)
 	}
