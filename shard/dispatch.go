@@ -150,7 +150,7 @@ func (d *Dispatcher) commit(ctx context.Context, round *Round) {
 	writes := d.marks.take()
 	batch := make([]orbit.Proposal, 0, len(orders)+len(writes))
 	for i := range orders {
-		batch = append(batch, orders[i].proposal(d.state.Revision(), &d.roster))
+		batch = append(batch, orders[i].proposal(d.state.Revision()))
 	}
 	for i := range writes {
 		batch = append(batch, writes[i].proposal(d.state.Revision()))

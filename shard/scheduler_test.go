@@ -75,6 +75,33 @@ func TestTheDeadCannotPlaceWhatOthersHave(t *testing.T) {
 	}
 }
 
+// TestTheReturnedPlansOnWhatItIsGiven: what is taken from the dead is taken while they are dead, and one that is back
+// plans on no view from before.
+func TestTheReturnedPlansOnWhatItIsGiven(t *testing.T) {
+	s := newStage(t)
+	s.live("a", "b")
+	long := strings.Repeat("/", 250)
+	s.do(node("n", 10), orbit.Submit{IDs: ids("x", 2), Spec: cpu(1), Owner: "a"}, orbit.Submit{IDs: ids("y", 1), Spec: cpu(1), Owner: long})
+	s.die("a")
+	c := &counted{MemoryLedger: s.ledger, stale: s.state()}
+	var before orbit.View
+	require.NoError(t, before.Refresh(t.Context(), s.ledger, nil, time.Now()))
+	s.live("a")
+	d := &Dispatcher{Ledger: c, Leases: s.leases}
+	r := d.Step(t.Context())
+	require.Equal(t, map[string]int{"b": 1}, r.Dispatched, "%v", r.Errors)
+	require.Equal(t, "b", s.owner("y000"))
+	require.Equal(t, 2, r.Conflicts)
+	sch := &Scheduler{Name: "a", Navigator: &nav.Services{}, Leases: s.leases}
+	sch.Serve(s.terms["a"])
+	plan, err := sch.Plan(t.Context(), &before, []*orbit.Capsule{before.State().Capsule("x000")})
+	require.NoError(t, err)
+	require.Empty(t, plan.Proposals)
+	plan, err = s.plan(sch, "x000")
+	require.NoError(t, err)
+	require.Len(t, plan.Proposals, 1)
+}
+
 func TestNothingWithoutATerm(t *testing.T) {
 	s := newStage(t)
 	s.do(node("n", 1), orbit.Submit{IDs: ids("x", 1), Spec: cpu(1), Owner: "a"})
