@@ -110,24 +110,6 @@ func (r *regrouping) even() {
 			}
 		}
 	}
-	r.spare()
-}
-
-// spare takes back the moves that later ones have made needless. What is in balance stays so.
-func (r *regrouping) spare() {
-	if r.excess > 0 {
-		return
-	}
-	at := map[string]int{}
-	for i, g := range r.groups() {
-		at[g.name] = i
-	}
-	for _, m := range r.movedMembers() {
-		back := step{m: m, from: at[m.in.name], to: at[m.owner()]}
-		if back.from != back.to && r.gain(back.from, back.to, &m.load) >= 0 {
-			r.move(back)
-		}
-	}
 }
 
 // movedMembers lists what the search has moved, by id.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -311,6 +312,79 @@ func TestGroupsFewMoves(t *testing.T) {
 				})
 				t.Logf("%d moves, %d needed", moves, least)
 			})
+		}
+	}
+}
+
+// TestGroupsMovesInAll: of many cases together hardly more nodes are moved than must be.
+func TestGroupsMovesInAll(t *testing.T) {
+	rng, moves, least := rand.New(rand.NewPCG(1, 2)), 0, 0
+	names := []string{"a", "b", "c", "d"}
+	for range 3000 {
+		ledger := &orbit.MemoryLedger{}
+		var do []orbit.Commitment
+		for i := range 6 {
+			id := fmt.Sprint("n", i)
+			do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Capacity: machines["mixed"][rng.IntN(4)]}},
+				orbit.Mark{Key: "group/" + id, Value: names[rng.IntN(4)]})
+			if rng.IntN(3) == 0 {
+				do = append(do, use(id, orbit.NodeID(id), orbit.Resources{1 + rng.Int64N(4), 1 + rng.Int64N(16)}))
+			}
+		}
+		commit(t, ledger, do...)
+		g := &Groups{Ledger: ledger, Schedulers: names, Tolerance: []float64{0.01, 0.2, 0.6}[rng.IntN(3)]}
+		before := modelOf(snapshot(t, ledger), names, g.Tolerance)
+		moves += balanceMoves(g.Step(context.Background()))
+		after := modelOf(snapshot(t, ledger), names, g.Tolerance)
+		least += before.least(after.excess(after.owner))
+	}
+	t.Logf("%d moves, %d needed", moves, least)
+	assert.LessOrEqual(t, 50*moves, 51*least)
+}
+
+// TestGroupsNewNodesFirst: what new nodes can put right no other node is moved for.
+func TestGroupsNewNodesFirst(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	do := fleet(45, orbit.Resources{8, 16})
+	for i := range 30 {
+		do = append(do, orbit.Mark{Key: fmt.Sprintf("group/n%02d", i), Value: []string{"a", "b", "c"}[i%3]})
+	}
+	commit(t, ledger, do...)
+	g := &Groups{Ledger: ledger, Schedulers: []string{"a", "b", "c"}, By: func(*orbit.Node, []string) string { return "b" }, Tolerance: 0.01}
+	r := g.Step(context.Background())
+	assert.Equal(t, 15, r.Grouped)
+	assert.Empty(t, r.Moved)
+	assert.True(t, r.Balanced)
+}
+
+// TestBalanceBound: no node gains more than its shape could, and a scan finds a node that gains nine tenths of the best.
+func TestBalanceBound(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		groups := []*group{newGroup("a"), newGroup("b")}
+		all, most := tally{}, largest{}
+		for i := range 2 + rng.IntN(30) {
+			m := &member{}
+			for d := range 3 {
+				m.load[d] = rng.Int64N(20)
+				m.load[kinds+d] = rng.Int64N(m.load[d] + 1)
+			}
+			all.add(&m.load)
+			most.add(&m.load)
+			groups[min(1, i%5)].count(m, false)
+		}
+		b := newBalance(groups, &all, most.value(), rng.Float64()/2)
+		for from := range 2 {
+			best, found := 0.0, step{}
+			for _, c := range groups[from].cells {
+				for _, m := range c.members {
+					gain := b.gain(from, 1-from, &m.load)
+					require.LessOrEqual(t, gain, b.bound(from, 1-from, &c.shape)+1e-12)
+					best = max(best, gain)
+				}
+			}
+			b.scan(from, 1-from, false, &found)
+			require.GreaterOrEqual(t, found.gain, 0.9*best-1e-12)
 		}
 	}
 }

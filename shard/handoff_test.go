@@ -169,6 +169,9 @@ func TestHandoffWaitsForPass(t *testing.T) {
 	assert.Zero(t, g.Step(ctx).Ended, "it has not looked yet")
 	engine.Pass(ctx)
 	assert.Equal(t, [3]string{"a", "b", "a"}, marksOf(t, ledger, moved))
+	rev := snapshot(t, ledger).Revision()
+	engine.Pass(ctx)
+	assert.Equal(t, rev, snapshot(t, ledger).Revision(), "one answer is enough")
 	assert.Equal(t, 1, g.Step(ctx).Ended)
 	assert.Equal(t, [3]string{"b", "", ""}, marksOf(t, ledger, moved))
 	assert.Equal(t, 1, snapshot(t, ledger).Node(moved).Capsules, "what runs there stays")
@@ -203,8 +206,10 @@ func TestHandoffInRefresh(t *testing.T) {
 	a := &pilot{name: "a", lens: &Lens{Ledger: ledger, Scheduler: "a"}}
 	a.look(t)
 	was := a.view.Revision()
-	submit(t, ledger, "a", 1, "y")
-	a.look(t)
+	for _, id := range []orbit.CapsuleID{"y", "z"} {
+		submit(t, ledger, "a", 1, id)
+		a.look(t)
+	}
 	moved := g.Step(ctx).Moved[0].Node
 	changes, err := a.lens.Changes(ctx, was)
 	require.NoError(t, err)
@@ -441,6 +446,29 @@ func TestHandoffOwnerComesBack(t *testing.T) {
 	r = g.Step(ctx)
 	assert.Empty(t, r.Moved)
 	assert.True(t, r.Balanced)
+}
+
+// TestGroupsCompareAndSwap: a mark that has changed since it was read is not overwritten, be it the owner, the one that is
+// to have the node, or the answer.
+func TestGroupsCompareAndSwap(t *testing.T) {
+	ctx := context.Background()
+	for _, kind := range markOrder {
+		inner, g := twoGroups(t)
+		moved := orbit.NodeID("")
+		if kind != groupMark { // the handoff is to end
+			moved = g.Step(ctx).Moved[0].Node
+			snapshot(t, &Lens{Ledger: inner, Scheduler: "a"})
+		} else {
+			commit(t, inner, orbit.PutNode{Node: orbit.Node{ID: "new", Capacity: orbit.Resources{4}}})
+			moved = "new"
+		}
+		g.Ledger = &meddler{Ledger: inner, before: func() { commit(t, inner, orbit.Mark{Key: kind.key(string(moved)), Value: "meddler"}) }}
+		r := g.Step(ctx)
+		assert.Equal(t, 1, r.Conflicts, "%v of %s", r, kind)
+		assert.Zero(t, r.Grouped+r.Ended)
+		value, _ := snapshot(t, inner).Mark(kind.key(string(moved)))
+		assert.Equal(t, "meddler", value)
+	}
 }
 
 // meddler lets something happen before the first proposal, and may lose answers.
