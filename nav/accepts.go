@@ -2,7 +2,9 @@ package nav
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/orbitsched/orbit"
 )
@@ -30,6 +32,47 @@ func hasDevice(n *orbit.Node, q *orbit.DeviceRequest) bool {
 // ofModel reports whether what devices a node has are of a model that the request accepts.
 func ofModel(n *orbit.Node, q *orbit.DeviceRequest) bool {
 	return len(q.Models) == 0 || slices.Contains(q.Models, n.Devices.Model)
+}
+
+// objection says why a node is not one that capsules of the spec may be on, whatever is free there; "" if it is. It
+// completes "n nodes ..." and says what placement engines say.
+func objection(n *orbit.Node, spec *orbit.Spec) string {
+	switch r := unmet(n, spec); {
+	case n.Unschedulable:
+		return "are unschedulable"
+	case r != nil:
+		return "do not meet " + r.String()
+	case !hasDevice(n, &spec.Devices):
+		return "have no device of model " + anyOf(spec.Devices.Models)
+	}
+	return ""
+}
+
+// anyOf names the models of a request.
+func anyOf(models []string) string {
+	if len(models) == 0 {
+		return "any kind"
+	}
+	names := make([]string, len(models))
+	for i, model := range models {
+		names[i] = plain(model)
+	}
+	return strings.Join(names, ", ")
+}
+
+// shortage says what one more capsule of the spec lacks in a room, likewise; "" if it fits.
+func shortage(r *nodeRoom, spec *orbit.Spec, state *orbit.State) string {
+	q := &spec.Devices
+	if _, ok := r.tightest(q); !ok {
+		if q.Count == 1 {
+			return fmt.Sprintf("lack a device with %d milli free", q.Milli)
+		}
+		return fmt.Sprintf("lack %d devices with %d milli free each", q.Count, q.Milli)
+	}
+	if d := r.short(&spec.Envelope.Reservation); d >= 0 {
+		return "lack " + state.DimensionName(orbit.Dimension(d))
+	}
+	return ""
 }
 
 // reasonsOf lists counts of nodes by why they do not take a capsule, most frequent first.

@@ -42,8 +42,9 @@ const AnchorNote = "anchor"
 //
 // Anchor learns of changes from the view and keeps tables of domains; a plan without a group to start costs
 // what is in its batch and the holds of groups. Among what is of one priority, anchors come first: a proposal of
-// the wrapped navigator that no longer fits beside them is left out, and its capsules are planned again in the
-// next pass. It belongs to one engine and is not safe for concurrent use.
+// the wrapped navigator that no longer fits beside them is left out, with those behind it that rest on it, and their
+// capsules are planned again in the next pass. What it releases is no room for anchors of the same plan. It belongs
+// to one engine and is not safe for concurrent use.
 type Anchor struct {
 	// Navigator is the one that it helps, as in &Services{}. Required.
 	Navigator orbit.Navigator

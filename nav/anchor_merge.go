@@ -11,24 +11,35 @@ import (
 
 // anchorMerge puts a plan of the wrapped navigator and the anchors of this one beside each other. The wrapped
 // navigator does not know of the anchors. What it has placed of higher priority goes before a group; of the rest
-// what does not fit beside the anchors is left out.
+// what does not fit beside the anchors is left out. Invariants:
+//
+//   - Anchors are proposed before all that is merged, so they get nothing that it releases, and nothing that those
+//     of its proposals ask for which have been admitted before them.
+//   - What remains is proposed in the wrapped navigator's order. What one proposal releases serves itself and those
+//     behind it, each part of it once, and nobody if it is left out or would be refused as the view stands.
+//   - A proposal that is left out takes nothing and gives nothing (see anchor_take.go).
 type anchorMerge struct {
 	*anchorPass
 	theirs *orbit.Plan
-	// Positions of its proposals, highest priority first, of which those before next have been applied.
+	// Positions of its proposals, highest priority first, of which those before next have been looked at.
 	order    []int
 	priority []int32
 	next     int
-	// Those left out, by position.
-	out []bool
+	// By position: whether what it asks for has been taken, and what it releases beyond that for those behind it.
+	admitted []bool
+	gains    [][]roomGain
 	// A capsule of each group that it places.
 	placed map[string]orbit.CapsuleID
+	take   anchorTake
 }
 
 // merge looks at what the wrapped navigator has planned.
 func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
-	m := &anchorMerge{anchorPass: p, theirs: theirs, placed: map[string]orbit.CapsuleID{}}
-	m.out = make([]bool, len(theirs.Proposals))
+	n := len(theirs.Proposals)
+	m := &anchorMerge{
+		anchorPass: p, theirs: theirs, placed: map[string]orbit.CapsuleID{},
+		admitted: make([]bool, n), gains: make([][]roomGain, n), take: newAnchorTake(p),
+	}
 	for i := range theirs.Proposals {
 		priority := int32(math.MinInt32)
 		for _, do := range theirs.Proposals[i].Do {
@@ -52,101 +63,64 @@ func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
 // apply takes from the rooms what proposals of higher priority ask for.
 func (m *anchorMerge) apply(priority int32) {
 	for m.next < len(m.order) && m.priority[m.order[m.next]] > priority {
-		m.admit()
+		m.admit(m.order[m.next])
+		m.next++
 	}
 }
 
-// admit takes what the next proposal asks for, or leaves it out if that does not fit beside the anchors so far.
-// Without anchors everything does.
-func (m *anchorMerge) admit() {
-	i := m.order[m.next]
-	m.next++
+// admit takes what a proposal asks for, if it fits. What it releases is put aside.
+func (m *anchorMerge) admit(i int) bool {
 	p := &m.theirs.Proposals[i]
-	if m.take(p, 1) || len(m.anchors) == 0 {
-		return
-	}
-	m.take(p, -1)
-	m.out[i] = true
-	m.leftOut++
-	for _, do := range p.Do {
-		if place, ok := do.(orbit.Place); ok {
-			m.leaveOut(place)
+	if m.admitted[i] = m.take.all(p); m.admitted[i] {
+		if gains := m.take.gains(); len(gains) > 0 && m.state.Check(*p) == nil {
+			m.gains[i] = gains
 		}
 	}
+	return m.admitted[i]
 }
 
-// settle takes all other proposals, and leaves the plan with those that fit.
+// settle looks at all other proposals, and leaves the plan with those that fit. Without anchors all stay.
 func (m *anchorMerge) settle() {
 	if len(m.anchors) == 0 {
 		return
 	}
-	for m.next < len(m.order) {
-		m.admit()
+	for ; m.next < len(m.order); m.next++ {
+		m.admit(m.order[m.next])
 	}
+	left := false // something is; what is not good by itself may rest on it
 	kept := m.theirs.Proposals[:0:0]
 	for i, p := range m.theirs.Proposals {
-		if !m.out[i] {
-			kept = append(kept, p)
+		switch {
+		case left && m.state.Check(p) != nil:
+			m.leaveOut(&p, restsOnIt)
+			continue
+		case !m.admitted[i] && !m.admit(i): // now with what those before it have released
+			m.leaveOut(&p, doesNotFit)
+			left = true
+			continue
 		}
+		m.take.credit(m.gains[i])
+		kept = append(kept, p)
 	}
 	m.theirs.Proposals = kept
 }
 
-// leaveOut says of a capsule why its proposal is left out.
-func (m *anchorMerge) leaveOut(place orbit.Place) {
-	if c := m.state.Capsule(place.Capsule); c != nil {
-		m.leave(c, fmt.Errorf("node %q is taken by groups that start in this plan; the capsule is planned again", place.Node))
-	}
-}
+// Why a capsule is not placed on a node.
+const (
+	doesNotFit = "its place on node %q does not fit beside groups that start in this plan; the capsule is planned again"
+	restsOnIt  = "its place on node %q rests on what is left out of this plan; the capsule is planned again"
+)
 
-// take takes from the rooms what a proposal asks for and gives back what it releases, or undoes that if by is -1.
-// It reports whether all nodes that it asks have it.
-func (m *anchorMerge) take(p *orbit.Proposal, by int) bool {
-	fits := true
+// leaveOut says of a proposal's capsules why they are not placed, on which node.
+func (m *anchorMerge) leaveOut(p *orbit.Proposal, why string) {
+	m.leftOut++
 	for _, do := range p.Do {
-		switch do := do.(type) {
-		case orbit.Place:
-			if c := m.state.Capsule(do.Capsule); c != nil {
-				fits = m.move(do.Node, shapeOf(c.Spec), do.Devices, by) && fits
-				m.hosts(do.Node, c.Spec)
-			}
-		case orbit.Hold:
-			fits = m.move(do.Node, holdShape{do.Room, do.Devices.Len(), do.Milli}, do.Devices, by) && fits
-		case orbit.Release:
-			if c := m.state.Capsule(do.Capsule); c != nil && c.Placed() {
-				m.move(c.Node, shapeOf(c.Spec), c.Devices, -by)
-			}
-			if h, ok := m.state.Hold(do.Hold); ok {
-				m.move(h.Node, holdShape{h.Room, h.Devices.Len(), h.Milli}, h.Devices, -by)
-			}
+		place, ok := do.(orbit.Place)
+		if !ok {
+			continue
+		}
+		if c := m.state.Capsule(place.Capsule); c != nil {
+			m.leave(c, fmt.Errorf(why, place.Node))
 		}
 	}
-	return fits
-}
-
-// hosts notes that a node will host a capsule, which may be of a group.
-func (m *anchorMerge) hosts(id orbit.NodeID, spec *orbit.Spec) {
-	if n := m.state.Node(id); n != nil && spec.Group != "" {
-		m.rooms.own(n.Index()).claim = claimHosted
-	}
-}
-
-// move takes room from a node, or gives it back, and reports whether the node had it. What cannot be counted is left
-// as it is.
-func (m *anchorMerge) move(id orbit.NodeID, what holdShape, devices orbit.DeviceSet, by int) bool {
-	n := m.state.Node(id)
-	if n == nil {
-		return true // the ledger will say so
-	}
-	room := m.rooms.own(n.Index())
-	fits := room.short(&what.room) < 0 && room.covers(devices, what.milli)
-	free, ok := room.free.Sub(what.room)
-	if by < 0 {
-		free, ok = room.free.Add(what.room)
-	}
-	if ok {
-		room.free = free
-	}
-	room.shift(devices, -by*what.milli)
-	return fits
 }

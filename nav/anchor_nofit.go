@@ -1,6 +1,7 @@
 package nav
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
@@ -24,11 +25,8 @@ func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec) error {
 // that fit would not be asked for.
 func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
 	node := room.node.Node
-	if node.Unschedulable {
-		return "are unschedulable"
-	}
-	if r := unmet(node, spec); r != nil {
-		return "do not meet " + r.String()
+	if why := objection(node, spec); why != "" {
+		return why
 	}
 	if anchorDomainOf(p.state, node, spec.Near.Level) == "" {
 		return "are in no " + spec.Near.Level
@@ -38,9 +36,6 @@ func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
 			return why
 		}
 	}
-	if !hasDevice(node, &spec.Devices) {
-		return "have no device of its models"
-	}
 	switch p.claimed(i) {
 	case claimHosted:
 		return "host another group"
@@ -48,17 +43,6 @@ func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
 		return "hold room for another group"
 	case claimUnknown, unclaimed:
 	}
-	return p.shortage(room, spec)
-}
-
-// shortage says what a node lacks.
-func (p *anchorPass) shortage(room *anchorRoom, spec *orbit.Spec) string {
-	if d := room.short(&spec.Envelope.Reservation); d >= 0 {
-		return "lack " + p.state.DimensionName(orbit.Dimension(d))
-	}
-	q := &spec.Devices
-	if _, ok := room.tightest(q); !ok {
-		return fmt.Sprintf("lack devices: %d with %d milli free each", q.Count, q.Milli)
-	}
-	return "are in no " + spec.Near.Level + " where the group can start"
+	nowhere := "are in no " + spec.Near.Level + " where the group can start"
+	return cmp.Or(shortage(&room.nodeRoom, spec, p.state), nowhere)
 }

@@ -163,7 +163,7 @@ func TestAnchorAndWrappedPlanShareTheRoom(t *testing.T) {
 		assert.True(t, snapshot(t, l).Capsule(orbit.CapsuleID(want)).Placed(), "priority %d", priority)
 		require.Len(t, r.Unplaced, 1)
 		if priority == 0 {
-			require.ErrorContains(t, r.Unplaced[0].Why, `node "n" is taken by groups that start in this plan`)
+			require.ErrorContains(t, r.Unplaced[0].Why, `its place on node "n" does not fit beside groups that start in this plan`)
 			commit(t, l, rackNode("more", "", 10))
 			settle(t, e)
 			assert.True(t, snapshot(t, l).Capsule("s-0").Placed())

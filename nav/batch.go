@@ -27,9 +27,9 @@ import (
 //
 // The last two look at every node, as finding out why something does not fit does. Levels of few capsules, for which
 // that would cost more than placing them, keep what the first order has placed, or go smallest first if there cannot be
-// room for all. Nothing that fits is left out: what a plan has
-// no place for fits nowhere beside what it does place, which is what an [orbit.NoFit] says of it. Each capsule is a
-// proposal of its own, so that a conflict costs one placement.
+// room for all. Nothing that fits is left out: what a plan has no place for fits nowhere beside what it does place,
+// which is what an [orbit.NoFit] says of it. Each capsule is a proposal of its own, so that a conflict costs one
+// placement.
 //
 // Plan.Notes say how good the packing is:
 //

@@ -42,7 +42,7 @@ func TestGangSaysWhy(t *testing.T) {
 		"requirement": {[]string{"rack"}, false, []orbit.Role{{Spec: tight}},
 			`gang "g": best rack r16 fits 2 of 8 (1 nodes lack cpu)`},
 		"device": {[]string{"block"}, false, []orbit.Role{{Spec: device}},
-			`gang "g": best block b1 fits 0 of 8 (1 nodes have no device that is asked for)`},
+			`gang "g": best block b1 fits 0 of 8 (1 nodes have no device of model any kind)`},
 		"two roles": {[]string{"rack"}, false, []orbit.Role{{Spec: gangSpec(9)}, {Spec: gangSpec(3)}},
 			`gang "g": best rack r17 fits 7 of 16 (2 nodes lack cpu, 1 are unschedulable)`},
 	} {

@@ -1,6 +1,7 @@
 package nav
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 
@@ -79,33 +80,13 @@ func (s *memberShape) inCompany(n *orbit.Node) bool {
 	return s.near == nil || s.near[n.Labels[s.spec.Near.Level]]
 }
 
-// objection says why members may not go to a node whatever is free there, as in "are unschedulable".
-func (s *memberShape) objection(n *orbit.Node) string {
-	switch r := unmet(n, s.spec); {
-	case n.Unschedulable:
-		return "are unschedulable"
-	case !hasDevice(n, &s.spec.Devices):
-		return "have no device that is asked for"
-	case r != nil:
-		return "do not meet " + r.String()
-	case !s.inCompany(n):
-		return fmt.Sprintf("are in no %s of group %q", s.spec.Near.Level, s.spec.Near.Group)
-	}
-	return ""
-}
-
 // lacks says why one more member does not fit on a node, as in "lack cpu"; "" if it does.
 func (s *memberShape) lacks(n *orbit.Node, r *nodeRoom, state *orbit.State) string {
-	if why := s.objection(n); why != "" {
-		return why
+	why := objection(n, s.spec)
+	if why == "" && !s.inCompany(n) {
+		why = fmt.Sprintf("are in no %s of group %q", s.spec.Near.Level, s.spec.Near.Group)
 	}
-	if d := r.short(&s.spec.Envelope.Reservation); d >= 0 {
-		return "lack " + state.DimensionName(orbit.Dimension(d))
-	}
-	if q := &s.spec.Devices; q.Count > 0 && r.serves(q) == 0 {
-		return fmt.Sprintf("lack %d devices with %d milli free", q.Count, q.Milli)
-	}
-	return ""
+	return cmp.Or(why, shortage(r, s.spec, state))
 }
 
 // sync brings the counts up to the books.

@@ -145,10 +145,13 @@ func (w *world) firstPending(ids []orbit.CapsuleID) orbit.CapsuleID {
 
 // said quotes what the last plan says of a capsule.
 func (w *world) said(id orbit.CapsuleID) string {
-	if w.last == nil {
+	w.mu.Lock()
+	last := w.last
+	w.mu.Unlock()
+	if last == nil {
 		return "nothing was handed over in the last pass"
 	}
-	for _, u := range w.last.plan.Unplaced {
+	for _, u := range last.plan.Unplaced {
 		if idOf(u.Capsule) == id {
 			return fmt.Sprintf("the last plan says: %v", u.Why)
 		}

@@ -21,7 +21,7 @@ import (
 //	         └─ failed by all ──► reported once; tried again with a back-off, or when there is room for it
 //
 // What holds: a capsule has one owner at every revision, for Assign is a compare-and-swap, and the members of a gang
-// are given to one scheduler in one proposal. Nobody is given anything once the end of its lease has been committed,
+// that wait are given to one scheduler in one proposal, never to two that live. Nobody is given anything once the end of its lease has been committed,
 // for an assignment bets on the lease. All that a dispatcher has to know is in the ledger, so it may be stopped and
 // started, and several may run at once: what one has assigned the others find assigned. What they keep for themselves
 // is when to try failed capsules again, and what has been reported.
@@ -150,7 +150,7 @@ func (d *Dispatcher) commit(ctx context.Context, round *Round) {
 	writes := d.marks.take()
 	batch := make([]orbit.Proposal, 0, len(orders)+len(writes))
 	for i := range orders {
-		batch = append(batch, orders[i].proposal(d.state.Revision(), &d.roster))
+		batch = append(batch, orders[i].proposal(d.state.Revision()))
 	}
 	for i := range writes {
 		batch = append(batch, writes[i].proposal(d.state.Revision()))

@@ -19,11 +19,28 @@ type order struct {
 	from  string
 	cause Cause
 	do    []orbit.Commitment
+	// That the term of the one who is to have it has not ended, and that whoever had it has not come back. That the
+	// owners are who they were, every Assign bets itself.
+	bets []orbit.Precondition
 }
 
-// proposal bets that the scheduler's term has not ended; that the owners are who they were, every Assign bets itself.
-func (o *order) proposal(view orbit.Revision, r *roster) orbit.Proposal {
-	return orbit.Proposal{View: view, Do: o.do, If: r.bets[o.to]}
+func (o *order) proposal(view orbit.Revision) orbit.Proposal {
+	return orbit.Proposal{View: view, Do: o.do, If: o.bets}
+}
+
+// take adds an assignment to the order. What is taken from the dead is taken while they are dead: one who is back may
+// have something on its way to a node.
+func (d *Dispatcher) take(o *order, c *orbit.Capsule) {
+	o.do = append(o.do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: d.roster.names[o.to]})
+	if c.Owner == "" || d.Leases == nil {
+		return
+	}
+	key := d.Leases.Key(c.Owner)
+	_, at := d.state.Mark(key)
+	bet := orbit.MarkAt{Key: key, Revision: at}
+	if len(key) <= d.Ledger.Limits().IDBytes && !slices.Contains(o.bets, orbit.Precondition(bet)) { // else it can have no lease
+		o.bets = append(slices.Clip(o.bets), bet)
+	}
 }
 
 // orders decides on as much of what is to be looked at as one step takes.
@@ -59,10 +76,10 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 	if to < 0 {
 		return order{}, false
 	}
-	o := order{unit: u, to: to, from: first.Owner, cause: cause}
+	o := order{unit: u, to: to, from: first.Owner, cause: cause, bets: d.roster.bets[to]}
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
 		if d.free(c) {
-			o.do = append(o.do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: d.roster.names[to]})
+			d.take(&o, c)
 		}
 		return true
 	})
@@ -114,35 +131,50 @@ func (d *Dispatcher) target(u unit, first *orbit.Capsule, company string, now ti
 	again := d.retry.takeReady(u)
 	cause = d.cause(first, list, again)
 	if pinned, _ := d.state.Mark(u.pinnedMark().key(u.id)); pinned != "" {
-		if at, lives := d.roster.at[pinned]; lives && (again || !slices.Contains(out, at)) {
+		at, lives := d.roster.at[pinned]
+		switch {
+		case lives && (again || !slices.Contains(out, at)):
 			return at, cause
-		} else if !lives && !d.MovePinned {
-			d.stranded(u, pinned, round)
-			return -1, cause
-		} else if !d.MovePinned {
+		case d.MovePinned:
+		case lives:
 			d.failed(u, list, []int{at}, now, round)
+			return -1, cause
+		default:
+			d.stranded(u, pinned, round)
 			return -1, cause
 		}
 	}
 	if company != "" {
 		return d.roster.at[company], cause
 	}
-	if all := len(out) == len(d.roster.names); (all || list.more) && !again {
+	all := len(out) == len(d.roster.names)
+	if (all || list.more) && !again {
 		d.failed(u, list, out, now, round)
 		return -1, cause
-	} else if all {
+	}
+	if all {
 		out = nil
 	}
-	at, err := ask(d.policy, first, &Candidates{roster: &d.roster, books: &d.books, out: out})
+	return d.pick(u, first, list, out, again, now, round), cause
+}
+
+// pick asks the policy; -1: it has nobody.
+func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int, again bool, now time.Time, round *Round) int {
+	among := Candidates{roster: &d.roster, books: &d.books, out: out}
+	at, err := ask(d.policy, first, &among)
+	if err != nil && again && len(out) > 0 { // it wants none of those that are left
+		among.out = nil
+		at, err = ask(d.policy, first, &among)
+	}
 	switch {
 	case err == nil:
-		return at, cause
+		return at
 	case len(out) > 0:
-		d.failed(u, list, out, now, round) // the policy wants none of those that are left
+		d.failed(u, list, out, now, round) // as far as the policy goes
 	default:
 		d.retryLater(u, "policy", now, func() { round.fail(err) })
 	}
-	return -1, cause
+	return -1
 }
 
 // cause says why a unit is dispatched.

@@ -84,7 +84,7 @@ func (d *Dispatcher) read(changes []orbit.Change, state *orbit.State) *news {
 func (d *Dispatcher) readMark(n *news, key string, at orbit.Revision) {
 	if u, ok := unitOfKey(key); ok {
 		n.marked = append(n.marked, u)
-	} else if node, ok := groupMark.id(key); ok {
+	} else if node, ok := groupMark.id(key); ok && d.Strict {
 		n.change(orbit.NodeID(node), at, true)
 	} else if d.Leases != nil && strings.HasPrefix(key, d.Leases.Key("")) {
 		n.leases = true
@@ -237,6 +237,9 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 		f := &failing{unit: u, failures: list, at: at, specs: u.specs(d.state)}
 		d.failing.put(f, d.Strict)
 		for _, one := range list.list {
+			if known, ok := was.said(one.Scheduler); ok && known.View == one.View {
+				continue
+			}
 			name := one.Scheduler
 			if !d.Strict || list.more {
 				name = ""

@@ -236,6 +236,9 @@ func (w *world) check() {
 			require.True(w.t, pending || kind == pinnedMark || kind == pinnedGangMark, "mark %q of a placed capsule", key)
 		}
 	}
+	for _, d := range w.dispatchers {
+		w.checkBooks(d, state)
+	}
 	living := schedulersIn(state, w.leases)
 	for c := range state.Capsules() {
 		if c.Pending() && len(living) > 0 && !slices.Contains(living, c.Owner) {
@@ -245,6 +248,23 @@ func (w *world) check() {
 	for g := range state.Gangs() {
 		w.checkGang(state, g, living)
 	}
+}
+
+// checkBooks counts anew what waits at whom.
+func (w *world) checkBooks(d *Dispatcher, state *orbit.State) {
+	count := map[string]int{}
+	for c := range state.Capsules() {
+		if c.Pending() {
+			count[c.Owner]++
+		}
+	}
+	require.Equal(w.t, state.Revision(), d.state.Revision())
+	for name, o := range d.books.owners {
+		require.Equal(w.t, count[name], o.count, "waiting at %q", name)
+		require.LessOrEqual(w.t, len(o.ids), 3*o.count+200)
+		delete(count, name)
+	}
+	require.Empty(w.t, count)
 }
 
 // excused fails unless there is a reason that a pending capsule has no living owner.

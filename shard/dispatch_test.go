@@ -144,6 +144,63 @@ func TestDispatchesEachCapsuleOnce(t *testing.T) {
 	require.Empty(t, again.Step(t.Context()).Dispatched)
 }
 
+func TestLeastLoadedCountsWhatItHasGiven(t *testing.T) {
+	s := newStage(t)
+	s.live("a", "b", "c")
+	s.do(node("n", 100), orbit.Submit{IDs: ids("x", 6), Spec: cpu(1), Owner: "a"}, orbit.Submit{IDs: ids("y", 9), Spec: cpu(1)})
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases, Policy: LeastLoaded{}}
+	require.Equal(t, map[string]int{"b": 5, "c": 4}, d.Step(t.Context()).Dispatched)
+	for i := range 5 {
+		s.do(orbit.Place{Capsule: ids("x", 6)[i], Node: "n"})
+	}
+	s.do(orbit.Submit{IDs: ids("z", 5), Spec: cpu(1)})
+	require.Equal(t, map[string]int{"a": 4, "c": 1}, d.Step(t.Context()).Dispatched)
+}
+
+func TestListsOfTheDeadAreWholeAndShort(t *testing.T) {
+	s := newStage(t)
+	s.live("a", "b")
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}
+	s.do(orbit.Submit{IDs: ids("x", 50), Spec: cpu(1), Owner: "a"})
+	for range 500 {
+		d.Step(t.Context())
+		s.do(orbit.Assign{Capsule: "x007", From: "a", Owner: "b"})
+		d.Step(t.Context())
+		s.do(orbit.Assign{Capsule: "x007", From: "b", Owner: "a"})
+	}
+	require.Less(t, len(d.books.owner("a").ids), 300)
+	require.Less(t, len(d.books.owner("b").ids), 100)
+	s.die("a")
+	require.Equal(t, map[string]int{"b": 50}, d.Step(t.Context()).Dispatched)
+}
+
+// TestMarksOfRecordsThatAreDropped: a capsule ends, its record goes, and its id has a new bearer, all between two steps.
+func TestMarksOfRecordsThatAreDropped(t *testing.T) {
+	s := newStage(t)
+	s.ledger.Bounds.Terminal = 1
+	s.live("a")
+	pin := func(ids ...orbit.CapsuleID) {
+		_, err := Import(t.Context(), s.ledger, Submission{Submit: orbit.Submit{IDs: ids, Spec: cpu(1)}, Schedulers: []string{"a"}})
+		require.NoError(t, err)
+	}
+	pin("x", "y")
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}
+	s.settle(d)
+	s.giveBack("a", "x", "y")
+	s.settle(d)
+	s.do(orbit.Submit{IDs: ids("other", 2), Spec: cpu(1)})
+	for _, id := range []orbit.CapsuleID{"x", "y", "other000", "other001"} {
+		s.do(orbit.Release{Capsule: id, Final: true})
+	}
+	require.Nil(t, s.state().Capsule("x"))
+	s.do(orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: []orbit.CapsuleID{"y"}}}}})
+	s.settle(d)
+	for _, key := range []string{"pinned/x", "failed/x", "pinned/y", "failed/y"} {
+		require.Empty(t, s.mark(key), key)
+	}
+	require.Equal(t, "a", s.owner("y"))
+}
+
 func TestTheDeadGiveUpWhatTheyHad(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b")

@@ -43,6 +43,14 @@ func newFailingUnits() failingUnits {
 	return failingUnits{units: map[unit]*failing{}, bySpec: map[*orbit.Spec]*failingClass{}}
 }
 
+// said returns what a scheduler said of a unit; f may be nil.
+func (f *failing) said(scheduler string) (Failure, bool) {
+	if f == nil {
+		return Failure{}, false
+	}
+	return f.failures.of(scheduler)
+}
+
 // queues returns the names under which a unit is to be found in its classes. Where nodes are divided each scheduler can
 // be helped on its own ones; those of a list that is not complete count as failed by all.
 func (f *failing) queues(strict bool) []string {

@@ -97,8 +97,8 @@ func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 	if s.Navigator == nil || s.Name == "" {
 		return orbit.Plan{}, fmt.Errorf("shard: %w: Scheduler needs Name and Navigator", orbit.ErrInvalid)
 	}
-	fence, err := s.fence(view.State())
-	if err != nil {
+	fence, reached, err := s.fence(view.State())
+	if err != nil || !reached {
 		return orbit.Plan{}, err
 	}
 	plan, err := s.Navigator.Plan(ctx, view, pending)
@@ -114,17 +114,21 @@ func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 	return plan, err
 }
 
-// fence returns the bet on the term, nil without leases.
-func (s *Scheduler) fence(state *orbit.State) (orbit.Precondition, error) {
+// fence returns the bet on the term, nil without leases, and reports whether the view has reached the term: an older one
+// may show as its own what others have been given since.
+func (s *Scheduler) fence(state *orbit.State) (bet orbit.Precondition, reached bool, err error) {
 	if s.Leases == nil {
-		return nil, nil
+		return nil, true, nil
 	}
 	term := s.term.Load()
 	if term == nil {
-		return nil, fmt.Errorf("shard: scheduler %q: %w: it has not begun a term; run Scheduler.Keep", s.Name, ErrNoTerm)
+		return nil, false, fmt.Errorf("shard: scheduler %q: %w: it has not begun a term; run Scheduler.Keep", s.Name, ErrNoTerm)
 	}
-	if now, live := s.Leases.In(state, s.Name); (!live || now.Epoch != term.Epoch) && state.Revision() >= term.Epoch {
-		return nil, fmt.Errorf("shard: scheduler %q: %w: its term %d is over; what it had has been given to others", s.Name, ErrNoTerm, term.Epoch)
+	if state.Revision() < term.Epoch {
+		return nil, false, nil
 	}
-	return orbit.MarkAt{Key: s.Leases.Key(s.Name), Revision: term.Epoch}, nil
+	if now, live := s.Leases.In(state, s.Name); !live || now.Epoch != term.Epoch {
+		return nil, false, fmt.Errorf("shard: scheduler %q: %w: its term %d is over; what it had has been given to others", s.Name, ErrNoTerm, term.Epoch)
+	}
+	return orbit.MarkAt{Key: s.Leases.Key(s.Name), Revision: term.Epoch}, true, nil
 }

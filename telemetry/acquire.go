@@ -13,10 +13,11 @@ import (
 // rider is what is committed together with the change of a row. It reports false if the row must not change now.
 type rider func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool)
 
-// Acquire begins a term of the lease for the holder: a mark in the ledger, betting on what was there. The same holder
-// may begin a new term at any time, and its old one is over at once; another holder only when the lease is over. The
-// error is a [*LeaseError] ([ErrHeld], [ErrCorrupt], [ErrFlood], [orbit.ErrInvalid]) or the ledger's. An unknown
-// outcome is sent again until ctx ends; a term that was committed all the same is over when nobody refreshes it.
+// Acquire begins a term of the lease for the holder: a mark in the ledger, betting on what was there. The same
+// holder may begin a new term at any time, and its old one is over at once; another holder only when the lease is
+// over. The error is a [*LeaseError] ([ErrHeld], [ErrCorrupt], [ErrFlood], [orbit.ErrInvalid]) or the ledger's. An
+// unknown outcome is sent again until ctx ends; a term that was committed all the same is over when nobody
+// refreshes it.
 func (l *Leases) Acquire(ctx context.Context, name, holder string) (Term, error) {
 	return l.acquire(ctx, name, holder, nil)
 }
@@ -34,14 +35,14 @@ func (l *Leases) acquire(ctx context.Context, name, holder string, with rider) (
 		if err != nil {
 			return Term{}, err
 		}
-		p := l.change(row{live: true, holder: holder}, &was, view)
+		p := l.change(row{live: true, holder: holder}, &was, view) // not the snapshot's: the row was read before it
 		if with != nil {
 			state, err := l.Ledger.Snapshot(ctx)
 			if err != nil {
 				return Term{}, fmt.Errorf("telemetry: lease %q: %w", name, err)
 			}
 			do, bets, _ := with(state, &was)
-			p.View, p.Do, p.If = state.Revision(), append(p.Do, do...), append(p.If, bets...)
+			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
 		rev, err := l.insist(ctx, p)
 		switch {
@@ -108,17 +109,18 @@ func (l *Leases) insist(ctx context.Context, p *orbit.Proposal) (orbit.Revision,
 
 const insistEvery = 50 * time.Millisecond
 
-// committed takes over a commit of our own, unless the ledger has been followed beyond it.
+// committed takes over a commit of our own whose first commitment sets the row, unless the ledger has been
+// followed beyond it.
 func (l *Leases) committed(name string, p *orbit.Proposal, at orbit.Revision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at > l.seen {
-		l.learn(name, p.Do[0].(orbit.Mark).Value, at, l.clock())
+	if mark, ok := p.Do[0].(orbit.Mark); ok && at > l.seen {
+		l.learn(name, mark.Value, at, l.clock())
 	}
 }
 
-// Resign ends a term before its time: at once in this process, and in the ledger. If the ledger cannot be reached the
-// error says so, and the next Step commits it. The error is a [*LeaseError] if the term is over already.
+// Resign ends a term before its time: at once in this process, and in the ledger. If the ledger cannot be reached
+// the error says so, and the next Step commits it. The error is a [*LeaseError] if the term is over already.
 func (l *Leases) Resign(ctx context.Context, t Term) error {
 	l.init()
 	p, err := l.resign(t)

@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,19 +22,39 @@ func fill(b *testing.B, board *telemetry.Board, nodes int) []orbit.Report {
 	return reports
 }
 
-// A report costs the same at 1,000 and at 100,000 nodes, but for the processor's caches.
+// underLeases gives every node a term, which all its reports name.
+func underLeases(b *testing.B, board *telemetry.Board, reports []orbit.Report) {
+	var ledger orbit.MemoryLedger
+	board.Leases = &telemetry.Leases{Ledger: &ledger, TTL: time.Hour}
+	for i := range reports {
+		term, err := board.Leases.Acquire(context.Background(), string(reports[i].Node), "agent")
+		if err != nil {
+			b.Fatal(err)
+		}
+		reports[i].Term = term.Epoch
+		if err := board.Report(reports[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A report costs the same at 1,000 and at 100,000 nodes, but for the processor's caches; under leases too, of which it is
+// a refresh.
 func BenchmarkReport(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000, 100_000} {
-		for _, kind := range []string{"repeated", "changed"} {
+		for _, kind := range []string{"repeated", "changed", "repeated, leased", "changed, leased"} {
 			b.Run(fmt.Sprintf("%s/nodes=%d", kind, nodes), func(b *testing.B) {
 				var board telemetry.Board
 				board.Stale, board.PerSecond = -1, -1
 				reports := fill(b, &board, nodes)
+				if strings.HasSuffix(kind, "leased") {
+					underLeases(b, &board, reports)
+				}
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					r := &reports[i*7919%nodes]
 					r.At = r.At.Add(time.Millisecond)
-					if kind == "changed" {
+					if strings.HasPrefix(kind, "changed") {
 						r.FreeSlots++
 					}
 					if err := board.Report(*r); err != nil {
@@ -42,6 +63,98 @@ func BenchmarkReport(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// A flood costs less than what it would do.
+func BenchmarkFlood(b *testing.B) {
+	var board telemetry.Board
+	r := fill(b, &board, 1000)[500]
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = board.Report(r)
+	}
+}
+
+// A claim costs the same on any board, and no more on a node with many templates: what readers see is made when they ask.
+// One operation is ten claims of a node and the report that ends them; read: and a reader who asks after each claim.
+func BenchmarkClaim(b *testing.B) {
+	for _, nodes := range []int{1000, 100_000} {
+		for _, templates := range []int{1, 50} {
+			for _, read := range []bool{false, true} {
+				b.Run(fmt.Sprintf("read=%v/templates=%d/nodes=%d", read, templates, nodes), func(b *testing.B) {
+					board := telemetry.Board{PerSecond: -1, Stale: -1}
+					reports := fill(b, &board, nodes)
+					for i := range reports {
+						for k := range templates {
+							reports[i].Warm[fmt.Sprint("t", k)] = 100
+						}
+						if err := board.Report(reports[i]); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportAllocs()
+					for i := 0; b.Loop(); i++ {
+						r := &reports[i*7919%nodes]
+						for range 10 {
+							board.Claim(r.Node, "t0")
+							if read {
+								board.Latest(r.Node)
+							}
+						}
+						r.At = time.Now().Add(time.Second)
+						if err := board.Report(*r); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10, "ns/claim")
+				})
+			}
+		}
+	}
+}
+
+// A refresh asks no ledger and costs the same however many leases there are.
+func BenchmarkRefresh(b *testing.B) {
+	for _, leases := range []int{1000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("leases=%d", leases), func(b *testing.B) {
+			var ledger orbit.MemoryLedger
+			l := &telemetry.Leases{Ledger: &ledger, TTL: time.Hour}
+			terms := make([]telemetry.Term, leases)
+			for i := range terms {
+				var err error
+				if terms[i], err = l.Acquire(context.Background(), fmt.Sprintf("node-%06d", i), "agent"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if err := l.Refresh(terms[i*7919%leases]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A step that has nothing to do, while all leases are refreshed now and then.
+func BenchmarkStep(b *testing.B) {
+	for _, leases := range []int{1000, 100_000} {
+		b.Run(fmt.Sprintf("leases=%d", leases), func(b *testing.B) {
+			var ledger orbit.MemoryLedger
+			l := &telemetry.Leases{Ledger: &ledger, TTL: time.Hour}
+			for i := range leases {
+				if _, err := l.Acquire(context.Background(), fmt.Sprintf("node-%06d", i), "agent"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := l.Step(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

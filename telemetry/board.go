@@ -32,8 +32,8 @@ type Board struct {
 	PerSecond int
 	// MaxNodes is how many nodes the board takes; 0: 131,072; negative: no bound.
 	MaxNodes int
-	// MaxWords is how many templates, warm templates and volumes a report may name, all together; 0: 4,096; negative: no
-	// bound. Words and node ids have at most 253 bytes.
+	// MaxWords is how many templates, warm templates and volumes a report may name, all together; 0: 4,096;
+	// negative: no bound. Words and node ids have at most 253 bytes.
 	MaxWords int
 
 	mu      sync.Mutex // guards what follows
@@ -80,8 +80,8 @@ type Stats struct {
 	Unheard   uint64 // refused: of a term that the leases have not heard of yet
 }
 
-// Report takes a node's report in, which must be full: what is left out is zero. The board keeps a copy of
-// its own, in which Templates and Volumes are sorted and Stale and Expired are false. It costs the same however many
+// Report takes a node's report in, which must be full: what is left out is zero. The board keeps a copy of its
+// own, in which Templates and Volumes are sorted and Stale and Expired are false. It costs the same however many
 // nodes there are. With Leases, a report that is taken is a refresh of the term that it names.
 //
 // The error is a [*Refusal], and nothing has changed. For errors.Is it is one of
@@ -110,8 +110,8 @@ func (b *Board) Report(r orbit.Report) error {
 	return nil
 }
 
-// admit says why a well-formed report is not taken, nil if it is. Only who has the term can use up what the node is
-// allowed, and only what is taken is a refresh. It requires the lock.
+// admit says why a well-formed report is not taken, nil if it is. Only who has the term can use up what the node
+// is allowed, and only what is taken is a refresh. It requires the lock.
 func (b *Board) admit(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	if refusal := b.underTerm(r, false); refusal != nil {
 		return refusal
@@ -230,8 +230,8 @@ func (b *Board) Stats() Stats {
 	return s
 }
 
-// The defaults: a node that reports every 10 s may lose two reports, and its clock may be one report ahead. One that
-// reports whenever a slot is taken may do so ten times a second.
+// The defaults: a node that reports every 10 s may lose two reports, and its clock may be one report ahead. One
+// that reports whenever a slot is taken may do so ten times a second.
 const (
 	defaultStale = 30 * time.Second
 	defaultAhead = 10 * time.Second

@@ -10,9 +10,10 @@ import (
 // This file debits what is claimed of a node between two of its reports. The numbers of a report are the node's;
 // what readers see is those less what has been claimed since, and never less than nothing.
 //
-// Invariants of an entry: claims are in order of time, and have the numbers from first on. slots is how many of
-// them are live and took a slot, and debits sums up the live ones by template, without zeros. A report drops
-// those claims that are older than its heartbeat, from the front, so each is looked at once.
+// Invariants of an entry: claims are in the order in which they were made, with the numbers from first on. slots
+// is how many of them are live and took a slot, and debits sums up the live ones by template, without zeros. A
+// report drops those claims that are older than its heartbeat, from the front, so each is looked at once; should
+// the clock have been set back between two claims, the later one ends with the earlier.
 
 // Claim is a slot of a node that somebody has been given since the node's last report. The zero Claim is of no
 // node. It is a value: copy it freely.
@@ -95,9 +96,9 @@ func (b *Board) Unclaim(c Claim) {
 	b.touch(e)
 }
 
-// Exhausted notes that the node had promised a warm slot of the template and had none. Until its next report, with a
-// heartbeat later than this, readers see no warm slot of the template there. It has no effect if the board does not
-// know the node.
+// Exhausted notes that the node had promised a warm slot of the template and had none. Until its next report, with
+// a heartbeat later than this, readers see no warm slot of the template there. It has no effect if the board does
+// not know the node.
 func (b *Board) Exhausted(node orbit.NodeID, template string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,9 +114,6 @@ func (b *Board) Exhausted(node orbit.NodeID, template string) {
 // claim files a claim and returns its number. It reports false if there are too many; then the node has nothing
 // free until it reports.
 func (e *entry) claim(c claimed) (number uint64, ok bool) {
-	if n := len(e.claims); n > 0 && c.at.Before(e.claims[n-1].at) {
-		c.at = e.claims[n-1].at // the clock was set back
-	}
 	if len(e.claims) >= maxClaims {
 		e.full, e.warm = c.at, nil
 		return 0, false
@@ -184,8 +182,8 @@ func (e *entry) warmOf(template string) int {
 	return max(0, e.report.Warm[template]-d.warm)
 }
 
-// shownWarm returns the warm slots that readers see. What it has returned is never written again: a new map is made
-// when somebody asks after a claim, not by each claim.
+// shownWarm returns the warm slots that readers see. What it has returned is never written again: a new map is
+// made when somebody asks after a claim, not by each claim.
 func (e *entry) shownWarm() map[string]int {
 	if len(e.debits) == 0 && e.full.IsZero() {
 		return e.report.Warm

@@ -19,7 +19,7 @@ func repeats(known, r *orbit.Report) bool {
 // copyOf returns a copy that shares nothing with r, but with the known report what both have alike.
 func copyOf(r, known *orbit.Report) orbit.Report {
 	c := *r
-	c.Stale, c.Expired = false, false
+	c.Stale = false
 	c.Warm, c.Templates, c.Volumes = known.Warm, known.Templates, known.Volumes
 	if !maps.Equal(known.Warm, r.Warm) {
 		c.Warm = maps.Clone(r.Warm)

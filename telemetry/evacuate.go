@@ -28,11 +28,12 @@ type memberNote struct {
 // casualty is a lease that is over, whose node has to be looked at.
 type casualty struct {
 	lease lease
+	view  orbit.Revision // at which that was read
 	lost  bool
 }
 
-// evacuate cordons nodes that somebody else left schedulable, and releases what is on nodes that are lost, the oldest
-// first.
+// evacuate cordons nodes that somebody else left schedulable, and releases what is on nodes that are lost, the
+// oldest first.
 func (m *Members) evacuate(ctx context.Context, round *MemberRound) {
 	todo := m.todo(round)
 	if len(todo) == 0 {
@@ -65,7 +66,7 @@ func (m *Members) todo(round *MemberRound) (todo []casualty) {
 			round.Next = sooner(round.Next, at)
 		}
 		if !le.member.checked || lost && le.member.empty == 0 {
-			todo = append(todo, casualty{*le, lost})
+			todo = append(todo, casualty{*le, l.seen, lost})
 		}
 	}
 	return todo
@@ -120,16 +121,15 @@ func (m *Members) relieve(ctx context.Context, state *orbit.State, c *casualty, 
 func (m *Members) relief(state *orbit.State, c *casualty, n *orbit.NodeState, holds []orbit.HoldID) *orbit.Proposal {
 	key := m.Leases.Key(c.lease.name)
 	p := &orbit.Proposal{
-		ID: orbit.NewProposalID(), View: state.Revision(),
+		ID: orbit.NewProposalID(), View: c.view,
 		If: []orbit.Precondition{orbit.MarkAt{Key: key, Revision: c.lease.bet}},
 	}
 	switch {
 	case !n.Node.Unschedulable && n.Specification < c.lease.at: // whoever ended the lease did not cordon it
 		do, bets, _ := cordon(state, &c.lease)
 		again := row{holder: c.lease.holder, ended: c.lease.ended} // so that the row has the revision of the cordon
-		p.Do = append(p.Do, do...)
 		p.Do = append(p.Do, orbit.Mark{Key: key, Value: again.String()})
-		p.If = append(p.If, bets...)
+		p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 	case n.Node.Unschedulable && c.lost:
 		p.Do = m.releases(state, n, holds)
 	}
@@ -152,11 +152,12 @@ func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit
 
 // send proposes something for a node, and notes what came of it.
 func (m *Members) send(ctx context.Context, c *casualty, p *orbit.Proposal, round *MemberRound) {
-	_, err := m.Leases.Ledger.Propose(ctx, *p)
+	rev, err := m.Leases.Ledger.Propose(ctx, *p)
 	note := memberNote{checked: c.lease.member.checked}
 	switch {
 	case err == nil:
 		round.tell(p)
+		m.Leases.committed(c.lease.name, p, rev)
 	case errors.Is(err, orbit.ErrConflict):
 		round.Conflicts++
 	default:

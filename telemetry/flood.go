@@ -7,8 +7,8 @@ import "time"
 // is a full allowance.
 type allowance struct{ paid time.Time }
 
-// take uses up one of burst, of which one comes back every so often. It returns zero, or how long it will be until there
-// is one again.
+// take uses up one of burst, of which one comes back every so often. It returns zero, or how long it will be until
+// there is one again.
 func (a *allowance) take(now time.Time, every time.Duration, burst int) (wait time.Duration) {
 	whole := time.Duration(burst) * every
 	debt := a.paid.Sub(now)

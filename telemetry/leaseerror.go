@@ -17,7 +17,8 @@ var (
 	ErrExpired = errors.New("lease term is over")
 	// ErrUnheard: the term is newer than what this process has read of the ledger. Try again after the next Step.
 	ErrUnheard = errors.New("lease term not known here yet")
-	// ErrCorrupt: the row of the lease cannot be read, so nobody holds it and nobody can acquire it. Delete the mark.
+	// ErrCorrupt: the row of the lease cannot be read, so nobody holds it and nobody can acquire it. Delete the
+	// mark.
 	ErrCorrupt = errors.New("lease row is corrupt")
 	// ErrFlood: too much in too short a time, of reports or of terms. Wait, and try again.
 	ErrFlood = errors.New("too many in too short a time")

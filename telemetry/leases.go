@@ -11,19 +11,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Leases keeps leases by name: of nodes, or of anything else that is to have one living holder at most. A term is a
-// mark in the ledger, so that every process sees the same one and a proposal can bet on it; refreshes are soft, stay
-// in this process and cost a lock. Set the fields before first use. All methods may be called from any goroutine.
+// Leases keeps leases by name: of nodes, or of anything else that is to have one living holder at most. A term is
+// a mark in the ledger, so that every process sees the same one and a proposal can bet on it; refreshes are soft,
+// stay in this process and cost a lock. Set the fields before first use. All methods may be called from any
+// goroutine.
 //
 //	        Acquire: Mark "live", MarkAt(what was there)        Step: Mark "over", MarkAt(epoch)
 //	(none) ─────────────────────────────► live ── not refreshed for TTL ──► dead ─────► over ──Sweep──► (none)
 //	                                        └── Refresh: its end moves, in memory        │
 //	                                            Acquire: the next term ◄─────────────────┘
 //
-// Invariants: the ledger has one row for each name, and so one term at most. A term is live here while its row says so
-// and now < end, where end is TTL after the last refresh was received, by this process's clock. Once it has been
-// found at its end it is dead for ever, be the end committed or not: only the next term can live, and no term ever
-// has an epoch that another had.
+// Invariants: the ledger has one row for each name, and so one term at most. A term is live here while its row
+// says so and now < end, where end is TTL after the last refresh was received, by this process's clock. Once it
+// has been found at its end it is dead for ever, be the end committed or not: only the next term can live, and no
+// term ever has an epoch that another had.
 //
 // What a process believes of a lease is its own: it must hear the refreshes of every lease whose end it commits. A
 // process that has just started, or just learned of a term, takes it to have been refreshed at that moment. What
@@ -37,11 +38,12 @@ type Leases struct {
 	// Sweep is how long the row of a lease that is over is kept; default 1 h. A holder that comes back within it
 	// changes its row instead of making a new one.
 	Sweep time.Duration
-	// Prefix of the keys of the rows; default "lease/". It must end in a slash; no two Leases share one unless they
-	// keep the same leases.
+	// Prefix of the keys of the rows; default "lease/". It must end in a slash; no two Leases share one unless
+	// they keep the same leases.
 	Prefix string
-	// Terms is how many terms a name may begin at once, and again in an hour; default 12, negative: no bound. It
-	// is what a flapping holder can cost the ledger.
+	// Terms is how many terms a name may begin at once, and again in an hour, evenly; default 20, negative: no
+	// bound. It bounds what a flapping holder can cost the ledger: 41 terms in an hour, and as many ends. An hour
+	// divided by it should be well below [Members.Gone].
 	Terms int
 	// Now is the clock; called under the lock; nil: time.Now.
 	Now func() time.Time
@@ -94,7 +96,7 @@ const (
 	defaultTTL    = 60 * time.Second
 	defaultSweep  = time.Hour
 	defaultPrefix = "lease/"
-	defaultTerms  = 12
+	defaultTerms  = 20
 )
 
 func (l *Leases) ttl() time.Duration   { return cmp.Or(max(l.TTL, 0), defaultTTL) }
@@ -129,8 +131,8 @@ func (l *Leases) nameOf(key string) (name string, ok bool) {
 	return name, err == nil && url.PathEscape(name) == escaped
 }
 
-// In returns the term that the ledger's state has for a name: what holds for everybody, whatever any clock says. It
-// reports false if there is no row, if the end of the term has been committed, or if the row is corrupt.
+// In returns the term that the ledger's state has for a name: what holds for everybody, whatever any clock says.
+// It reports false if there is no row, if the end of the term has been committed, or if the row is corrupt.
 func (l *Leases) In(state *orbit.State, name string) (Term, bool) {
 	value, at := state.Mark(l.Key(name))
 	r, err := parseRow(value)
@@ -176,10 +178,10 @@ func (l *Leases) die(le *lease) {
 	l.news.add(le.name)
 }
 
-// Refresh keeps a term alive for another TTL from now. It asks no ledger and costs the same however many leases there
-// are. The error is a [*LeaseError]: [ErrExpired] if the term is over, at its end or after it, or if it is not the
-// current one (acquire a new one); [ErrUnheard] if the term is newer than what this process knows of the ledger
-// (try again after the next Step).
+// Refresh keeps a term alive for another TTL from now. It asks no ledger and costs the same however many leases
+// there are. The error is a [*LeaseError]: [ErrExpired] if the term is over, at its end or after it, or if it is
+// not the current one (acquire a new one); [ErrUnheard] if the term is newer than what this process knows of the
+// ledger (try again after the next Step).
 func (l *Leases) Refresh(t Term) error {
 	if err := l.hold(t, true); err != nil {
 		return err
@@ -236,8 +238,8 @@ func (l *Leases) arm(le *lease) {
 	l.deadlines.push(deadline{le.end, le, le.at})
 }
 
-// expire lets those die whose end has come. What has been refreshed since it was armed is armed again, so a refresh
-// need not be filed. It requires the lock.
+// expire lets those die whose end has come. What has been refreshed since it was armed is armed again, so a
+// refresh need not be filed. It requires the lock.
 func (l *Leases) expire(now time.Time) {
 	for len(l.deadlines) > 0 && !now.Before(l.deadlines[0].at) {
 		d := l.deadlines.pop()
@@ -251,7 +253,8 @@ func (l *Leases) expire(now time.Time) {
 	}
 }
 
-// next returns when something is to be done, zero if nothing is known. It requires the lock, and dead to be sorted.
+// next returns when something is to be done, zero if nothing is known. It requires the lock, and dead to be
+// sorted.
 func (l *Leases) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 	for len(l.deadlines) > 0 {
 		d := l.deadlines[0]

@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Members keeps nodes under leases: the name of a lease is the id of a node. Set the fields before first use. All methods
-// may be called from any goroutine; any number of processes may run it over one ledger.
+// Members keeps nodes under leases: the name of a lease is the id of a node. Set the fields before first use. All
+// methods may be called from any goroutine; any number of processes may run it over one ledger.
 //
 //	Join: PutNode, Mark "live" ─► member ── lease over: Mark "over", PutNode unschedulable ─► cordoned
 //	        ▲                                                                                   │
@@ -19,19 +19,20 @@ import (
 //	                                                                                  for Gone  ▼
 //	(none) ◄── row swept: Mark "", RemoveNode ── empty ◄── Release of its capsules and holds ── lost
 //
-// What holds: the end of a term and the cordon of its node are one commit, and so are a new term and its undoing, and
-// the sweep of a row and the removal of its node. A capsule is taken off a node only by a proposal that bets on the
-// row that says that the lease is over, so a node that came back in time keeps its capsules; and only while it is on
-// that node, which takes no others, so several processes release each once.
+// What holds: the end of a term and the cordon of its node are one commit, and so are a new term and its undoing,
+// and the sweep of a row and the removal of its node. A capsule is taken off a node only by a proposal that bets
+// on the row that says that the lease is over, so a node that came back in time keeps its capsules; and only while
+// it is on that node, which takes no others, so several processes release each once.
 //
 // Only what Members has cordoned is schedulable again at the next term. Whoever puts the node before or after that
-// decides: a node that was unschedulable already, or that somebody has put while it was cordoned, stays as they want
-// it; and one that they have made schedulable without a lease is theirs, with all that is on it.
+// decides: a node that was unschedulable already, or that somebody has put while it was cordoned, stays as they
+// want it; and one that they have made schedulable without a lease is theirs, with all that is on it.
 type Members struct {
 	// Leases of the nodes. Members steps them: do not run them besides. Required.
 	Leases *Leases
-	// Gone is how long after the end of its lease a node is lost for good; default 5 min. It is not lost sooner than
-	// one TTL after this process has learned of the end, so that nodes can come back first when everything was down.
+	// Gone is how long after the end of its lease a node is lost for good; default 5 min. It is not lost sooner
+	// than one TTL after this process has learned of the end, so that nodes can come back first when everything
+	// was down.
 	Gone time.Duration
 	// Hook, if set, is called by Run after a step that has done something or failed. It must not block for long.
 	Hook func(MemberRound)
@@ -60,8 +61,8 @@ const (
 
 var errNoMembersLeases = errors.New("telemetry: Members.Leases is nil; set it before first use")
 
-// Join lets a node take work under a new term: the node and the term are one commit. A node without Slots gets 16,384.
-// One that is a member already is put only if its description differs; it is schedulable again if it was
+// Join lets a node take work under a new term: the node and the term are one commit. A node without Slots gets
+// 16,384. One that is a member already is put only if its description differs; it is schedulable again if it was
 // Members who cordoned it, and stays unschedulable if somebody else did. The errors are those of [Leases.Acquire].
 func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Term, error) {
 	if m.Leases == nil {
@@ -90,8 +91,8 @@ func joining(wanted orbit.Node) rider {
 	}
 }
 
-// cordonedBy reports whether the node was made unschedulable in the very commit that ended the lease. Whoever puts the
-// node later makes it theirs.
+// cordonedBy reports whether the node was made unschedulable in the very commit that ended the lease. Whoever puts
+// the node later makes it theirs.
 func cordonedBy(n *orbit.NodeState, le *lease) bool {
 	return le.state == isOver && n.Node.Unschedulable && n.Specification == le.at
 }
@@ -107,8 +108,8 @@ func sameNode(a, b *orbit.Node) bool {
 }
 
 // Step does one round: that of the leases, in which the nodes of those that end are cordoned and the nodes of rows
-// that are swept leave; and then it takes capsules and holds off nodes that are lost, at most 1,000 in a proposal and
-// about 4,000 in a step. Errors are those in the round, joined.
+// that are swept leave; and then it takes capsules and holds off nodes that are lost, at most 1,000 in a proposal
+// and about 4,000 in a step. Errors are those in the round, joined.
 func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	var round MemberRound
 	if m.Leases == nil {
@@ -128,8 +129,8 @@ func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	return round, errors.Join(round.Errors...)
 }
 
-// Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error. What
-// goes wrong is in the rounds that Hook is called with.
+// Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error.
+// What goes wrong is in the rounds that Hook is called with.
 func (m *Members) Run(ctx context.Context) error {
 	if m.Leases == nil {
 		return errNoMembersLeases

@@ -17,8 +17,44 @@ import (
 // model is the dumb board: all reports, and for each of a few readers the nodes it has yet to hear of.
 type model struct {
 	known   map[orbit.NodeID]orbit.Report
+	claims  []modelClaim
 	unheard [2]map[orbit.NodeID]bool
 	version [2]uint64
+}
+
+// modelClaim is a claim that no report has ended.
+type modelClaim struct {
+	node     orbit.NodeID
+	at       time.Time
+	template string // of which it took a warm slot, or has none
+	lacking  bool
+	claim    telemetry.Claim
+	made     int
+}
+
+// shown is what readers must see.
+func (m *model) shown(id orbit.NodeID) orbit.Report {
+	r := m.known[id]
+	r.Warm = maps.Clone(r.Warm)
+	for _, c := range m.claims {
+		switch {
+		case c.node != id:
+		case c.lacking && r.Warm[c.template] > 0:
+			r.Warm[c.template] = 0
+		case !c.lacking:
+			r.FreeSlots = max(0, r.FreeSlots-1)
+			if r.Warm[c.template] > 0 {
+				r.Warm[c.template]--
+			}
+		}
+	}
+	return r
+}
+
+func (m *model) changed(id orbit.NodeID) {
+	for _, u := range m.unheard {
+		u[id] = true
+	}
 }
 
 func (m *model) report(r orbit.Report, now time.Time, bound time.Duration) (taken bool) {
@@ -27,10 +63,10 @@ func (m *model) report(r orbit.Report, now time.Time, bound time.Duration) (take
 		return false
 	}
 	stale := r.At.Sub(old.At) >= bound || now.Sub(old.At) >= bound
-	if !ok || stale || old.FreeSlots != r.FreeSlots || !maps.Equal(old.Warm, r.Warm) || !slices.Equal(old.Volumes, r.Volumes) {
-		for _, u := range m.unheard {
-			u[r.Node] = true
-		}
+	before := len(m.claims)
+	m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.node == r.Node && c.at.Before(r.At) })
+	if !ok || stale || len(m.claims) < before || old.FreeSlots != r.FreeSlots || !maps.Equal(old.Warm, r.Warm) || !slices.Equal(old.Volumes, r.Volumes) {
+		m.changed(r.Node)
 	}
 	m.known[r.Node] = r
 	return true
@@ -41,15 +77,16 @@ func (m *model) report(r orbit.Report, now time.Time, bound time.Duration) (take
 func TestBoardAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, c := newBoard()
+		made, ever := 0, []modelClaim(nil)
 		m := model{known: map[orbit.NodeID]orbit.Report{}, unheard: [2]map[orbit.NodeID]bool{{}, {}}}
-		node := rapid.SampledFrom([]orbit.NodeID{"a", "b", "c", "d"})
+		node := rapid.SampledFrom([]orbit.NodeID{"a", "b", "c"})
 		t.Repeat(map[string]func(*rapid.T){
 			"report": func(t *rapid.T) {
 				r := orbit.Report{
 					Node:      node.Draw(t, "node"),
 					At:        c.now.Add(time.Duration(rapid.IntRange(-15, 11).Draw(t, "at")) * time.Second),
-					FreeSlots: rapid.IntRange(0, 1).Draw(t, "slots"),
-					Warm:      rapid.MapOfN(rapid.SampledFrom([]string{"x", "y"}), rapid.IntRange(0, 1), 0, 2).Draw(t, "warm"),
+					FreeSlots: rapid.IntRange(0, 2).Draw(t, "slots"),
+					Warm:      rapid.MapOfN(rapid.SampledFrom([]string{"x", "y"}), rapid.IntRange(0, 2), 0, 2).Draw(t, "warm"),
 					Volumes:   rapid.SampledFrom([][]string{nil, {"v"}, {"v", "w"}}).Draw(t, "volumes"),
 				}
 				taken := m.report(r, c.now, b.StaleAfter())
@@ -62,8 +99,47 @@ func TestBoardAgainstModel(t *testing.T) {
 				id := node.Draw(t, "node")
 				b.Forget(id)
 				delete(m.known, id)
+				m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.node == id })
 				for _, u := range m.unheard {
 					delete(u, id)
+				}
+			},
+			"claim": func(t *rapid.T) {
+				id, template := node.Draw(t, "node"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "template")
+				_, known := m.known[id]
+				warm := m.shown(id).Warm[template] > 0
+				claim := b.Claim(id, template)
+				require.Equal(t, warm, claim.Warm())
+				made++
+				if !warm {
+					template = ""
+				}
+				if known {
+					m.claims = append(m.claims, modelClaim{id, c.now, template, false, claim, made})
+					m.changed(id)
+				}
+				ever = append(ever, modelClaim{claim: claim, made: made})
+			},
+			"unclaim": func(t *rapid.T) {
+				if len(ever) == 0 {
+					t.Skip("none was made")
+				}
+				old := rapid.SampledFrom(ever).Draw(t, "claim")
+				b.Unclaim(old.claim)
+				m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool {
+					if c.made == old.made && !c.lacking {
+						m.changed(c.node)
+						return true
+					}
+					return false
+				})
+			},
+			"exhausted": func(t *rapid.T) {
+				id, template := node.Draw(t, "node"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "template")
+				b.Exhausted(id, template)
+				if _, known := m.known[id]; known {
+					m.claims = append(m.claims, modelClaim{node: id, at: c.now, template: template, lacking: true})
+					m.changed(id)
 				}
 			},
 			"read": func(t *rapid.T) {
@@ -72,11 +148,13 @@ func TestBoardAgainstModel(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				require.Equal(t, len(m.known), b.Stats().Nodes)
-				for id, r := range m.known {
+				for id := range m.known {
+					r := m.shown(id)
 					latest, ok := b.Latest(id)
 					require.True(t, ok)
 					require.True(t, latest.At.Equal(r.At))
 					require.Equal(t, r.FreeSlots, latest.FreeSlots)
+					require.True(t, maps.Equal(r.Warm, latest.Warm), "%v %v", r.Warm, latest.Warm)
 				}
 			},
 		})
@@ -92,7 +170,7 @@ func (m *model) read(t *rapid.T, b *telemetry.Board, i int) {
 		require.False(t, got[r.Node], "a node is reported once")
 		got[r.Node] = true
 		require.True(t, m.known[r.Node].At.Equal(r.At))
-		require.True(t, maps.Equal(m.known[r.Node].Warm, r.Warm))
+		require.True(t, maps.Equal(m.shown(r.Node).Warm, r.Warm))
 	}
 	require.Equal(t, m.unheard[i], got)
 	m.unheard[i], m.version[i] = map[orbit.NodeID]bool{}, version

@@ -9,7 +9,7 @@ type newsLog struct {
 }
 
 // newsWindow is where the older half of the window is forgotten.
-const newsWindow = 1 << 16
+const newsWindow = 1 << 13
 
 // add appends a name.
 func (n *newsLog) add(name string) {
@@ -38,7 +38,8 @@ type news struct {
 	known bool // it has a row, or its holder has still to be told that it has none
 }
 
-// heard lets leases run out whose end has come, and returns those that have changed since a cursor; all: any may have.
+// heard lets leases run out whose end has come, and returns those that have changed since a cursor; all: any may
+// have.
 func (l *Leases) heard(cursor uint64) (changed []news, next uint64, all bool) {
 	l.init()
 	l.mu.Lock()

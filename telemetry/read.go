@@ -31,8 +31,8 @@ func (b *Board) Reports(ctx context.Context, after uint64) (reports []orbit.Repo
 	return reports, b.version, nil
 }
 
-// Latest implements [orbit.Telemetry]: it returns the newest report of a node, the newest heartbeat included,
-// and false if the board does not know the node; then the report says no more than whether the node has a lease. The
+// Latest implements [orbit.Telemetry]: it returns the newest report of a node, the newest heartbeat included, and
+// false if the board does not know the node; then the report says no more than whether the node has a lease. The
 // report is read-only.
 func (b *Board) Latest(node orbit.NodeID) (orbit.Report, bool) {
 	b.mu.Lock()
@@ -53,8 +53,8 @@ func (b *Board) shown(e *entry) orbit.Report {
 	return r
 }
 
-// hear marks as changed the nodes whose lease has begun, run out or ended since it was asked last, and forgets those
-// whose lease has been swept away. It requires the lock.
+// hear marks as changed the nodes whose lease has begun, run out or ended since it was asked last, and forgets
+// those whose lease has been swept away. It requires the lock.
 func (b *Board) hear() {
 	if b.Leases == nil {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Why a board refuses a report, beside [orbit.ErrInvalid], [ErrFlood], [ErrExpired] and [ErrUnheard]; to be tested with errors.Is. The error is a
-// [*Refusal], to be read with errors.As.
+// Why a board refuses a report, beside [orbit.ErrInvalid], [ErrFlood], [ErrExpired] and [ErrUnheard]; to be tested
+// with errors.Is. The error is a [*Refusal], to be read with errors.As.
 var (
 	// ErrOutdated: the board knows a newer heartbeat of the node. Harmless: reports have overtaken each other.
 	ErrOutdated = errors.New("outdated report")
@@ -61,8 +61,8 @@ func (r *Refusal) Error() string {
 // Unwrap makes errors.Is find the kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
 
-// malformed says what is wrong with a report in itself, nil if nothing is. It looks at no more words than the board
-// takes.
+// malformed says what is wrong with a report in itself, nil if nothing is. It looks at no more words than the
+// board takes.
 func (b *Board) malformed(r *orbit.Report) *Refusal {
 	if why := b.oversized(r); why != "" {
 		return &Refusal{Kind: ErrOversized, Node: r.Node[:min(len(r.Node), maxWordBytes)], At: r.At, Reason: why}

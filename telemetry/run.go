@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// pollEvery is how long a loop waits at most, so that it learns of what other processes have committed; and at least
-// after a step that has failed.
+// pollEvery is how long a loop waits at most, so that it learns of what other processes have committed; and at
+// least after a step that has failed.
 const pollEvery = time.Second
 
-// Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error. What
-// goes wrong is in the rounds that Hook is called with. It is one goroutine; run one in each process.
+// Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error.
+// What goes wrong is in the rounds that Hook is called with. It is one goroutine; run one in each process.
 func (l *Leases) Run(ctx context.Context) error {
 	return loop(ctx, func() (time.Duration, bool) {
 		round, _ := l.Step(ctx)
@@ -21,7 +21,8 @@ func (l *Leases) Run(ctx context.Context) error {
 	})
 }
 
-// well reports whether there is no reason to wait before the next step. A corrupt row is none: it concerns nobody else.
+// well reports whether there is no reason to wait before the next step. A corrupt row is none: it concerns nobody
+// else.
 func (r *LeaseRound) well() bool { return !r.failed && r.Conflicts == 0 }
 
 // untilNext returns how long it is until then, by the clock.

@@ -44,10 +44,10 @@ const (
 	maxErrors = 16
 )
 
-// Step does one round: it follows the ledger, commits the ends of leases that have run out, and sweeps the rows of those
-// that have been over for long, oldest first, at most 64 a step. A term whose end has come is over: no refresh in
-// between wins. What is left goes on in the next step, for which LeaseRound.Next says the time. Errors are those in
-// the round, joined; a row that is corrupt stops none of the others.
+// Step does one round: it follows the ledger, commits the ends of leases that have run out, and sweeps the rows of
+// those that have been over for long, oldest first, at most 64 a step. A term whose end has come is over: no
+// refresh in between wins. What is left goes on in the next step, for which LeaseRound.Next says the time. Errors
+// are those in the round, joined; a row that is corrupt stops none of the others.
 func (l *Leases) Step(ctx context.Context) (LeaseRound, error) {
 	leave, err := l.enter(ctx)
 	if err != nil {
@@ -140,8 +140,8 @@ func (l *Leases) sweeps(ready func(*lease) bool) []errand {
 	return out
 }
 
-// commit proposes one change of a row for each errand, and sorts the outcomes. What may have been committed before is
-// sent again as it was.
+// commit proposes one change of a row for each errand, and sorts the outcomes. What may have been committed before
+// is sent again as it was.
 func (l *Leases) commit(ctx context.Context, errands []errand, with rider, round *LeaseRound) {
 	if len(errands) == 0 {
 		return
@@ -175,7 +175,7 @@ func (l *Leases) prepare(e *errand, state *orbit.State, with rider, round *Lease
 		return true
 	}
 	do, bets, ok := with(state, &e.lease)
-	e.p.View, e.p.Do, e.p.If = state.Revision(), append(e.p.Do, do...), append(e.p.If, bets...)
+	e.p.Do, e.p.If = append(e.p.Do, do...), append(e.p.If, bets...)
 	if !ok {
 		l.note(&e.lease, memberNote{})
 	}

@@ -49,17 +49,15 @@ func (r row) String() string {
 
 // parseRow reads what String returns, and nothing else.
 func parseRow(value string) (row, error) {
-	var r row
-	if holder, ok := strings.CutPrefix(value, liveRow); ok {
-		r = row{live: true, holder: holder}
-	} else if rest, ok := strings.CutPrefix(value, overRow); ok {
+	if holder, ok := strings.CutPrefix(value, liveRow); ok && holder != "" {
+		return row{live: true, holder: holder}, nil
+	}
+	if rest, ok := strings.CutPrefix(value, overRow); ok {
 		at, holder, _ := strings.Cut(rest, " ")
-		if ns, err := strconv.ParseInt(at, 10, 64); err == nil {
-			r = row{holder: holder, ended: time.Unix(0, ns)}
+		ns, err := strconv.ParseInt(at, 10, 64)
+		if r := (row{holder: holder, ended: time.Unix(0, ns)}); err == nil && holder != "" && r.String() == value {
+			return r, nil
 		}
 	}
-	if r.holder == "" || r.String() != value {
-		return row{}, fmt.Errorf("value %.64q is not a lease; delete the mark once nobody can hold it", value)
-	}
-	return r, nil
+	return row{}, fmt.Errorf("value %.64q is not a lease; delete the mark once nobody can hold it", value)
 }

@@ -18,20 +18,16 @@ import (
 type meeting struct {
 	mu   sync.Mutex
 	cond *sync.Cond
-	// Guarded by mu. Who has yet to arrive in this turn.
+	// Guarded by mu, like every racer's arrived. Who has yet to arrive in this turn.
 	missing int
 }
 
 // begin begins a turn of so many.
-func (m *meeting) begin(n int) { m.missing, m.cond = n, sync.NewCond(&m.mu) }
-
-// arrive notes that one has planned, or will not. It waits for the others if asked to.
-func (m *meeting) arrive(wait bool) {
+func (m *meeting) begin(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.missing--
-	for m.cond.Broadcast(); wait && m.missing > 0; {
-		m.cond.Wait()
+	if m.missing = n; m.cond == nil {
+		m.cond = sync.NewCond(&m.mu)
 	}
 }
 
@@ -40,27 +36,41 @@ type racer struct {
 	orbit.Navigator
 	name    string
 	meeting *meeting
-	planned bool
+	// In this turn. A pass may return without its Plan, which then comes later: it is the meeting's mu that guards this.
+	arrived bool
 
 	// What its passes came to, and the last that got anywhere.
 	proposed, committed, conflicts, last int
 }
 
+// arrive notes, once a turn, that the racer has planned, or will not. It waits for the others if asked to.
+func (r *racer) arrive(wait bool) {
+	m := r.meeting
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !r.arrived {
+		r.arrived = true
+		m.missing--
+	}
+	for m.cond.Broadcast(); wait && m.missing > 0; {
+		m.cond.Wait()
+	}
+}
+
 // Plan plans, and waits for the others.
 func (r *racer) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := r.Navigator.Plan(ctx, view, pending)
-	r.planned = true
-	r.meeting.arrive(true)
+	r.arrive(true)
 	return plan, err
 }
 
 // pass lets it pass once, in the given turn.
 func (r *racer) pass(ctx context.Context, e *orbit.Engine, turn int) error {
-	r.planned = false
+	r.meeting.mu.Lock()
+	r.arrived = false
+	r.meeting.mu.Unlock()
 	round := e.Pass(ctx)
-	if !r.planned {
-		r.meeting.arrive(false)
-	}
+	r.arrive(false)
 	r.proposed += round.Proposed
 	r.committed += round.Committed
 	r.conflicts += round.Conflicts

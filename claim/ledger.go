@@ -1,0 +1,277 @@
+package claim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/orbitsched/orbit"
+)
+
+// LedgerSource is the source of slots that an [orbit.Ledger] is: a slot is a node that has room for one capsule of
+// the Spec; its Name is the node's id, and its UID the revision of the node's specification, which no node
+// that leaves and joins again repeats. The zero value works, on a ledger of its own.
+//
+// A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what was
+// listed, and that the room is free. So a capsule is never seen waiting, and no navigator can pick it up. The
+// ledger refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one effect.
+//
+// A node with room for more than one capsule is a slot that is idle again as soon as it has been claimed. Several
+// pools can share a ledger: let each one's Spec require a label. Specs that ask for devices are refused.
+//
+// It is a [Follower]: it waits for the ledger, so its pool needs no NotifyIdle and no delay.
+type LedgerSource struct {
+	// Nil: an orbit.MemoryLedger of its own, which nothing else slows down.
+	Ledger orbit.Ledger
+	// What a claim places. Nil: a capsule that takes one of orbit.Slots, and nothing else.
+	Spec *orbit.Spec
+
+	once  sync.Once
+	own   orbit.MemoryLedger
+	fault error
+	book  orbit.Ledger
+	spec  *orbit.Spec
+	// The ledger's own copy of spec, once it is known: a proposal with it is taken without being looked through.
+	shared atomic.Pointer[orbit.Spec]
+}
+
+var _ Follower = (*LedgerSource)(nil)
+
+// Capsule is what Request.Options may say to a [LedgerSource]. The zero value leaves it all to the source.
+type Capsule struct {
+	// Its id, which must not be in use: if it is, the request is answered with an error that wraps
+	// orbit.ErrInvalid. Empty: one that is made from the attempt's id.
+	ID orbit.CapsuleID
+	// Kept with the placement.
+	Note string
+	// The engine that it is assigned to; empty: none.
+	Owner string
+}
+
+func (s *LedgerSource) init() {
+	s.once.Do(func() {
+		s.book, s.spec = s.Ledger, s.Spec
+		if s.book == nil {
+			s.book = &s.own
+		}
+		if s.spec == nil {
+			s.spec = &orbit.Spec{Module: "claim", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}
+		}
+		switch {
+		case s.spec.Devices.Count > 0:
+			s.fault = errors.New("its spec asks for devices; leave those to a navigator")
+		case s.spec.Envelope.Reservation == (orbit.Resources{}):
+			s.fault = errors.New("its spec reserves nothing, so every node is idle for ever; reserve one of orbit.Slots")
+		}
+	})
+}
+
+// Book returns the ledger: the one that was given, or the source's own.
+func (s *LedgerSource) Book() orbit.Ledger {
+	s.init()
+	return s.book
+}
+
+// Join lets nodes join that have room for exactly one claim: idle slots. Any other node of the ledger that fits the
+// Spec is a slot as well.
+func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
+	s.init()
+	if len(nodes) == 0 {
+		return nil
+	}
+	do := make([]orbit.Commitment, len(nodes))
+	for i, id := range nodes {
+		do[i] = orbit.PutNode{Node: orbit.Node{ID: id, Capacity: s.spec.Envelope.Reservation}}
+	}
+	_, err := s.propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
+	return err
+}
+
+// Idle implements [Source]: it looks at all nodes, in order of their ids, at one revision.
+func (s *LedgerSource) Idle(ctx context.Context) (Listing, error) {
+	s.init()
+	if s.fault != nil {
+		return Listing{}, fmt.Errorf("claim: ledger source: %w: %w", orbit.ErrInvalid, s.fault)
+	}
+	state, err := s.book.Snapshot(ctx)
+	if err != nil {
+		return Listing{}, err
+	}
+	l := Listing{Version: uint64(state.Revision())}
+	for n := range state.Nodes() {
+		if n.Fits(s.spec) {
+			l.Slots = append(l.Slots, slotOf(n))
+		}
+	}
+	return l, nil
+}
+
+func slotOf(n *orbit.NodeState) Slot {
+	return Slot{Name: string(n.Node.ID), UID: strconv.FormatUint(uint64(n.Specification), 10)}
+}
+
+// Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than that.
+// Changes that touch no node are passed over.
+func (s *LedgerSource) Follow(ctx context.Context, after uint64) (l Listing, err error) {
+	s.init()
+	for {
+		l, err = s.next(ctx, after)
+		if err != nil || !l.Partial || len(l.Slots)+len(l.Gone) > 0 {
+			return l, err
+		}
+		after = l.Version
+	}
+}
+
+// next returns what has changed after a revision, which may be nothing that matters.
+func (s *LedgerSource) next(ctx context.Context, after uint64) (Listing, error) {
+	at, err := s.book.Wait(ctx, orbit.Revision(after))
+	if err != nil {
+		return Listing{}, err
+	}
+	changes, err := s.book.Changes(ctx, orbit.Revision(after))
+	if errors.Is(err, orbit.ErrCompacted) {
+		return s.Idle(ctx)
+	}
+	if err != nil {
+		return Listing{}, err
+	}
+	if len(changes) > 0 {
+		at = changes[len(changes)-1].Revision
+	}
+	state, err := s.book.Snapshot(ctx) // after the changes, so that it has them all
+	if err != nil {
+		return Listing{}, err
+	}
+	return s.changed(state, changes, at), nil
+}
+
+// changed lists the nodes that the changes have touched, as they are in the state.
+func (s *LedgerSource) changed(state *orbit.State, changes []orbit.Change, at orbit.Revision) Listing {
+	l := Listing{Partial: true, Version: uint64(at)}
+	seen := make(map[orbit.NodeID]bool, len(changes))
+	for i := range changes {
+		id := changes[i].Node
+		if id == "" || seen[id] {
+			continue
+		}
+		seen[id] = true
+		if n := state.Node(id); n != nil && n.Fits(s.spec) {
+			l.Slots = append(l.Slots, slotOf(n))
+		} else {
+			l.Gone = append(l.Gone, string(id))
+		}
+	}
+	return l
+}
+
+// Claim implements [Source]. The slot that it returns names the capsule that is placed there.
+func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, error) {
+	s.init()
+	capsule, err := s.capsule(&a)
+	if err != nil {
+		return Slot{}, 0, err
+	}
+	uid, err := strconv.ParseUint(a.Slot.UID, 10, 64)
+	if err != nil || uid == 0 {
+		return Slot{}, 0, fmt.Errorf("claim: slot %q: uid %q is not a revision: %w", a.Slot.Name, a.Slot.UID, orbit.ErrInvalid)
+	}
+	spec, node := cmp.Or(s.shared.Load(), s.spec), orbit.NodeID(a.Slot.Name)
+	rev, err := s.book.Propose(ctx, orbit.Proposal{
+		ID: a.ID,
+		Do: []orbit.Commitment{
+			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: spec, Owner: capsule.Owner},
+			orbit.Place{Capsule: capsule.ID, Node: node, Note: capsule.Note},
+		},
+		If: []orbit.Precondition{
+			orbit.NodeAt{Node: node, Specification: orbit.Revision(uid)},
+			orbit.NodeFreeOf{Node: node, AtLeast: s.spec.Envelope.Reservation},
+		},
+	})
+	if err != nil {
+		return Slot{}, judgedAt(err), refusal(err)
+	}
+	if spec == s.spec {
+		s.learn(ctx, capsule.ID)
+	}
+	claimed := a.Slot
+	claimed.Capsule = capsule.ID
+	return claimed, uint64(rev), nil
+}
+
+// learn keeps the copy of the spec that the ledger hands out with a capsule.
+func (s *LedgerSource) learn(ctx context.Context, id orbit.CapsuleID) {
+	if state, err := s.book.Snapshot(ctx); err == nil {
+		if c := state.Capsule(id); c != nil {
+			s.shared.Store(c.Spec)
+		}
+	}
+}
+
+// capsule returns what the request says of the capsule, with an id.
+func (s *LedgerSource) capsule(a *Attempt) (c Capsule, err error) {
+	if a.Request != nil {
+		switch o := a.Request.Options.(type) {
+		case nil:
+		case Capsule:
+			c = o
+		default:
+			return c, fmt.Errorf("claim: Request.Options is a %T, want a claim.Capsule: %w", o, orbit.ErrInvalid)
+		}
+	}
+	if c.ID == "" {
+		c.ID = orbit.CapsuleID("claim-" + a.ID.String())
+	}
+	return c, nil
+}
+
+// judgedAt returns the revision at which a claim was refused, 0 if that is not known.
+func judgedAt(err error) uint64 {
+	if r := (*orbit.Rejection)(nil); errors.As(err, &r) {
+		return uint64(r.At)
+	}
+	return 0
+}
+
+// refusal keeps a conflict that another slot does not cure from being taken for one: the capsule's id is in use.
+func refusal(err error) error {
+	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && r.Bet == nil && r.Do == 0 && errors.Is(r.Kind, orbit.ErrConflict) {
+		return fmt.Errorf("claim: %w: %v", orbit.ErrInvalid, err) //nolint:errorlint // it must not be found as a conflict
+	}
+	return err
+}
+
+// Return implements [Source]: the capsule is released for good. One that has been released already, or is not known any
+// more, is no error.
+func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
+	s.init()
+	_, err := s.propose(ctx, orbit.Proposal{
+		ID: orbit.NewProposalID(),
+		Do: []orbit.Commitment{orbit.Release{Capsule: claimed.Capsule, From: orbit.NodeID(claimed.Name), Final: true}},
+	})
+	if err == nil || !errors.Is(err, orbit.ErrConflict) && !errors.Is(err, orbit.ErrInfeasible) {
+		return err
+	}
+	state, failed := s.book.Snapshot(ctx)
+	if failed != nil {
+		return failed
+	}
+	if c := state.Capsule(claimed.Capsule); c == nil || c.Released() {
+		return nil
+	}
+	return err
+}
+
+// propose sends a proposal until its outcome is known, or ctx ends.
+func (s *LedgerSource) propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		rev, err := s.book.Propose(ctx, p)
+		if !errors.Is(err, orbit.ErrUnknown) || !pause(ctx, wait) {
+			return rev, err
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package claim_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/claim"
+)
+
+// ledgerRig runs a pool on a ledger with n slots.
+func ledgerRig(t *testing.T, src *claim.LedgerSource, n int) *rig {
+	r := newRig(t, &claim.Pool{Source: src})
+	require.NoError(t, src.Join(t.Context(), nodes(n)...))
+	return r.run()
+}
+
+func nodes(n int) (out []orbit.NodeID) {
+	for i := range n {
+		out = append(out, orbit.NodeID(fmt.Sprintf("s%d", i)))
+	}
+	return out
+}
+
+func snapshot(t testing.TB, src *claim.LedgerSource) *orbit.State {
+	s, err := src.Book().Snapshot(context.Background())
+	require.NoError(t, err)
+	require.NoError(t, s.Verify())
+	return s
+}
+
+// A claim is one proposal: the capsule is submitted and placed in it, so nobody ever sees it wait.
+func TestLedgerClaim(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		r := ledgerRig(t, src, 2)
+		c := make(chan claim.Result, 1)
+		require.True(t, r.Enqueue(&claim.Request{Result: c, Options: claim.Capsule{ID: "mine", Note: "warm", Owner: "somebody"}}))
+		synctest.Wait()
+		res := got(t, c)
+		require.NoError(t, res.Err)
+		assert.Equal(t, claim.Slot{Name: "s0", UID: "1", Capsule: "mine"}, res.Slot)
+		capsule := snapshot(t, src).Capsule("mine")
+		assert.Equal(t, orbit.NodeID("s0"), capsule.Node)
+		assert.Equal(t, "warm", capsule.Note)
+		assert.Equal(t, "somebody", capsule.Owner)
+		changes, err := src.Book().Changes(t.Context(), 1)
+		require.NoError(t, err)
+		require.Len(t, changes, 2)
+		assert.Equal(t, changes[0].Revision, changes[1].Revision)
+		assert.Equal(t, 1, r.Snapshot().IdleReady)
+	})
+}
+
+// Slots that join, come back, or are given back wake the pool, without NotifyIdle and without waiting for any time.
+func TestLedgerWakesThePool(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		r := ledgerRig(t, src, 0)
+		a, b := r.ask(), r.ask()
+		synctest.Wait()
+		require.NoError(t, src.Join(t.Context(), "s0"))
+		synctest.Wait()
+		first := got(t, a)
+		require.NoError(t, first.Err)
+		none(t, b)
+		require.NoError(t, src.Return(t.Context(), first.Slot))
+		synctest.Wait()
+		second := got(t, b)
+		require.NoError(t, second.Err)
+		assert.Equal(t, "s0", second.Slot.Name, "at once, though it was reserved until just now")
+		assert.NotEqual(t, first.Slot.Capsule, second.Slot.Capsule)
+		assert.Zero(t, time.Since(r.start))
+		assert.Len(t, r.seen(), 1)
+
+		require.NoError(t, src.Return(t.Context(), first.Slot), "a second return is no error")
+		assert.Equal(t, orbit.NodeID("s0"), snapshot(t, src).Capsule(second.Slot.Capsule).Node, "and takes nothing from anybody")
+		require.NoError(t, src.Return(t.Context(), claim.Slot{Name: "s0", Capsule: "never heard of"}))
+	})
+}
+
+// A node that changes is another slot: a claim of the old one conflicts, and the request gets the new one.
+func TestLedgerUIDIsTheSpecification(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		require.NoError(t, src.Join(t.Context(), "a"))
+		l, err := src.Idle(t.Context())
+		require.NoError(t, err)
+		old := l.Slots[0]
+		propose(t, src.Book(), orbit.RemoveNode{Node: "a"})
+		require.NoError(t, src.Join(t.Context(), "a"))
+		_, at, err := src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: old})
+		require.ErrorIs(t, err, orbit.ErrConflict)
+		assert.Equal(t, uint64(3), at)
+		_, _, err = src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: claim.Slot{Name: "a", UID: "x"}})
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+		l, err = src.Idle(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []claim.Slot{{Name: "a", UID: "3"}}, l.Slots)
+	})
+}
+
+func propose(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
+	t.Helper()
+	_, err := l.Propose(context.Background(), orbit.Proposal{Do: do})
+	require.NoError(t, err)
+}
+
+// What makes a slot: room for one capsule, requirements met, schedulable. Anything else that places there, drains it or
+// takes its label away makes it a slot no more.
+func TestLedgerSlots(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		web, err := orbit.ParsePredicate("pool in (web)")
+		require.NoError(t, err)
+		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 100}}, Require: []orbit.Predicate{web}}
+		ledger := &orbit.MemoryLedger{}
+		src := &claim.LedgerSource{Ledger: ledger, Spec: spec}
+		node := func(id orbit.NodeID, pool string, cpu int64) orbit.PutNode {
+			return orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: cpu}, Labels: map[string]string{"pool": pool}}}
+		}
+		propose(t, ledger, node("a", "web", 100), node("b", "db", 100), node("c", "web", 99), node("d", "web", 100), node("e", "web", 250))
+		r := newRig(t, &claim.Pool{Source: src}).run()
+		assert.Equal(t, 3, r.Snapshot().IdleReady, "a, d, e")
+		drained := node("d", "web", 100)
+		drained.Node.Unschedulable = true
+		propose(t, ledger, drained, orbit.Hold{ID: "h", Node: "a", Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().Add(time.Hour)})
+		synctest.Wait()
+		assert.Equal(t, 1, r.Snapshot().IdleReady)
+		a, b, c := r.ask(), r.ask(), r.ask()
+		synctest.Wait()
+		assert.Equal(t, "e", got(t, a).Slot.Name)
+		assert.Equal(t, "e", got(t, b).Slot.Name, "it has room for two")
+		none(t, c)
+		propose(t, ledger, orbit.Release{Hold: "h"})
+		synctest.Wait()
+		assert.Equal(t, "a", got(t, c).Slot.Name)
+		assert.Zero(t, r.Stats().Conflicts)
+		assert.Zero(t, snapshot(t, src).PendingCount())
+	})
+}
+
+// Two pools, or a pool and somebody else, on one ledger: whoever is second meets a conflict, and nobody gets what is
+// taken.
+func TestLedgerIsShared(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ledger := &orbit.MemoryLedger{}
+		one, two := &claim.LedgerSource{Ledger: ledger}, &claim.LedgerSource{Ledger: ledger}
+		a, b := ledgerRig(t, one, 40), newRig(t, &claim.Pool{Source: two}).run()
+		var asked []<-chan claim.Result
+		for range 25 {
+			asked = append(asked, a.ask(), b.ask())
+		}
+		synctest.Wait()
+		users := map[string]bool{}
+		for _, c := range asked {
+			select {
+			case res := <-c:
+				require.NoError(t, res.Err)
+				require.False(t, users[res.Slot.Name])
+				users[res.Slot.Name] = true
+			default:
+			}
+		}
+		assert.Len(t, users, 40)
+		assert.Equal(t, 10, a.Snapshot().QueueLen+b.Snapshot().QueueLen)
+		snapshot(t, one)
+	})
+}
+
+// An id of a capsule that is in use is the request's own mistake: it is answered, and not sent round all slots.
+func TestLedgerCapsuleInUse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		r := ledgerRig(t, src, 3)
+		var asked []chan claim.Result
+		for _, o := range []any{claim.Capsule{ID: "x"}, claim.Capsule{ID: "x"}, "x"} {
+			c := make(chan claim.Result, 1)
+			require.True(t, r.Enqueue(&claim.Request{Result: c, Options: o}))
+			synctest.Wait()
+			asked = append(asked, c)
+		}
+		require.NoError(t, (<-asked[0]).Err)
+		err := (<-asked[1]).Err
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+		require.NotErrorIs(t, err, orbit.ErrConflict)
+		assert.ErrorContains(t, err, "choose another id")
+		assert.ErrorContains(t, (<-asked[2]).Err, "want a claim.Capsule")
+		assert.Zero(t, r.Stats().Conflicts)
+		assert.Equal(t, 2, r.Snapshot().IdleReady)
+	})
+}
+
+// Specs that make no sense are refused.
+func TestLedgerSpecs(t *testing.T) {
+	for _, spec := range []*orbit.Spec{{}, {Devices: orbit.DeviceRequest{Count: 1, Milli: 1}}} {
+		_, err := (&claim.LedgerSource{Spec: spec}).Idle(t.Context())
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+	}
+}
+
+// A follower that falls behind the history takes a snapshot.
+func TestLedgerHistoryIsCompacted(t *testing.T) {
+	src := &claim.LedgerSource{Ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{History: 4}}}
+	for i := range 10 {
+		require.NoError(t, src.Join(t.Context(), orbit.NodeID(fmt.Sprint("s", i))))
+	}
+	l, err := src.Follow(t.Context(), 1)
+	require.NoError(t, err)
+	assert.False(t, l.Partial)
+	assert.Equal(t, uint64(10), l.Version)
+	assert.Len(t, l.Slots, 10)
+	l, err = src.Follow(t.Context(), 8)
+	require.NoError(t, err)
+	assert.True(t, l.Partial)
+	assert.Len(t, l.Slots, 2)
+	assert.Equal(t, uint64(10), l.Version)
+}
+
+// lossy is a ledger that loses answers, and now and then the question.
+type lossy struct {
+	orbit.Ledger
+	n atomic.Int64
+}
+
+func (l *lossy) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	switch l.n.Add(1) % 5 {
+	case 0:
+		return 0, fmt.Errorf("no answer: %w", orbit.ErrUnknown)
+	case 1, 2:
+		if _, err := l.Ledger.Propose(ctx, p); err != nil {
+			return 0, err
+		}
+		return 0, fmt.Errorf("the answer is lost: %w", orbit.ErrUnknown)
+	}
+	return l.Ledger.Propose(ctx, p)
+}
+
+// With a ledger that loses three answers in five every claim has one effect, and so has every return. SCENARIOS 4 (I12).
+func TestLedgerUnknownOutcomes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		inner := &orbit.MemoryLedger{}
+		src := &claim.LedgerSource{Ledger: &lossy{Ledger: inner}}
+		r := ledgerRig(t, src, 10)
+		var crowd sync.WaitGroup
+		for range 20 {
+			crowd.Go(func() {
+				for range 10 {
+					slot, err := r.Claim(t.Context())
+					assert.NoError(t, err)
+					time.Sleep(ms)
+					assert.NoError(t, src.Return(t.Context(), slot))
+				}
+			})
+		}
+		crowd.Wait()
+		synctest.Wait()
+		state := snapshot(t, src)
+		assert.Equal(t, 200, state.CapsuleCount())
+		for n := range state.Nodes() {
+			assert.Zero(t, n.Capsules)
+		}
+		stats := r.Stats()
+		assert.Equal(t, uint64(200), stats.Claimed)
+		assert.NotZero(t, stats.Unknown)
+		assert.Zero(t, stats.Conflicts, "no outcome was taken for a conflict")
+	})
+}
+
+// Changes that touch no node are no news; a follower is told of the next that does.
+func TestLedgerFollowsNodesOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		told := make(chan claim.Listing, 1)
+		go func() {
+			l, err := src.Follow(context.Background(), 0)
+			assert.NoError(t, err)
+			told <- l
+		}()
+		for range 5 {
+			propose(t, src.Book(), orbit.Mark{Key: "k", Value: "v"})
+			synctest.Wait()
+			assert.Empty(t, told)
+		}
+		require.NoError(t, src.Join(t.Context(), "a"))
+		assert.Equal(t, claim.Listing{Slots: []claim.Slot{{Name: "a", UID: "6"}}, Partial: true, Version: 6}, <-told)
+	})
+}

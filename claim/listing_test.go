@@ -1,0 +1,318 @@
+package claim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit/claim"
+	"github.com/orbitsched/orbit/sim"
+)
+
+func slot(name, uid string) claim.Slot { return claim.Slot{Name: name, UID: uid} }
+
+// look lets the pool look at what is listed.
+func (r *rig) look() {
+	r.NotifyIdle()
+	synctest.Wait()
+}
+
+// pop claims all that is ready and returns it in order.
+func (r *rig) pop(t *testing.T) (out []string) {
+	for r.Snapshot().IdleReady > 0 {
+		c := r.ask()
+		synctest.Wait()
+		s := got(t, c).Slot
+		out = append(out, s.Name+"/"+s.UID)
+	}
+	return out
+}
+
+// Slots are ready once, however often they are listed, and keep their place; those that a later listing does not show
+// are dropped, and come to the end if they are shown again.
+func TestReadyIsFIFOWithoutDoubles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{}
+		l.show(0, slot("a", "1"), slot("b", "1"), slot("a", "1"), slot("c", "1"))
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		assert.Equal(t, 3, r.Snapshot().IdleReady)
+		l.show(0, slot("d", "1"), slot("c", "1"), slot("b", "1"))
+		r.look()
+		assert.Equal(t, 3, r.Snapshot().IdleReady, "a is gone")
+		l.show(0, slot("a", "1"), slot("d", "1"), slot("c", "1"), slot("b", "1"))
+		r.look()
+		assert.Equal(t, []string{"b/1", "c/1", "d/1", "a/1"}, r.pop(t))
+	})
+}
+
+// A slot whose uid has changed is another slot: it goes to the end, its reservation does not hold the new one back, and
+// the old one is not handed out any more.
+func TestAnotherUIDIsAnotherSlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{}
+		l.show(0, slot("a", "1"), slot("b", "1"))
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		l.show(0, slot("a", "2"), slot("b", "1"))
+		r.look()
+		assert.Equal(t, []string{"b/1", "a/2"}, r.pop(t))
+		r.look()
+		assert.Zero(t, r.Snapshot().IdleReady, "both are reserved")
+		l.show(0, slot("a", "3"), slot("b", "1"))
+		r.look()
+		assert.Equal(t, claim.Snapshot{IdleReady: 1, ReservedCount: 2, LastDispatchAt: r.Snapshot().LastDispatchAt}, r.Snapshot())
+		assert.Equal(t, []string{"a/3"}, r.pop(t))
+	})
+}
+
+// The newest listing says what the slot carries to the claim.
+func TestNewestObjectIsCarried(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{}
+		l.show(0, claim.Slot{Name: "a", Object: "old"})
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		l.show(0, claim.Slot{Name: "a", Object: "new"})
+		r.look()
+		c := r.ask()
+		synctest.Wait()
+		assert.Equal(t, "new", got(t, c).Slot.Object)
+	})
+}
+
+// A listing that still shows a claimed slot does not make it ready, until 2 s after the claim was answered, however
+// long that took; then it is looked at afresh.
+func TestStaleListingIsNotBelieved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{claim: func(_ context.Context, a claim.Attempt) (claim.Slot, uint64, error) {
+			time.Sleep(5 * sec)
+			return a.Slot, 0, nil
+		}}
+		l.show(0, slot("a", "1"))
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		a, b := r.ask(), r.ask()
+		for d := 100 * ms; d < 7*sec; d += 100 * ms {
+			r.until(d)
+			r.look()
+			require.Zero(t, r.Snapshot().IdleReady)
+			require.Equal(t, 1, r.Snapshot().ReservedCount)
+		}
+		assert.NoError(t, got(t, a).Err)
+		r.until(7*sec - ns)
+		require.Len(t, r.tried(), 1)
+		r.until(7 * sec)
+		require.Len(t, r.tried(), 2)
+		assert.Equal(t, 7*sec, r.tried()[1].at)
+		none(t, b)
+		r.until(12 * sec)
+		assert.NoError(t, got(t, b).Err)
+	})
+}
+
+// Where nobody has listed a slot while it was reserved, the end of the reservation is no reason to look.
+func TestEndOfAReservationLooksOnlyIfShown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := store(&sim.StaleStore{}, "s0")
+		r := newRig(t, &claim.Pool{Source: s}).run()
+		r.ask()
+		r.until(sec)
+		r.look()
+		r.until(8 * sec)
+		assert.Equal(t, []time.Duration{0, sec}, r.seen())
+	})
+}
+
+// A listing that has seen the claim is believed at once: with versions a slot that is given back is ready, and one
+// that was merely listed late is not.
+func TestVersionsEndReservations(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			l := &listings{claim: func(_ context.Context, a claim.Attempt) (claim.Slot, uint64, error) {
+				time.Sleep(100 * ms)
+				return a.Slot, 7, nil
+			}}
+			l.show(5, slot("a", "1"))
+			r := newRig(t, &claim.Pool{Source: l}).run()
+			r.ask()
+			if late { // listed while the claim was in flight, after it was committed
+				l.show(7, slot("a", "1"))
+				r.look()
+				assert.Equal(t, 1, r.Snapshot().ReservedCount)
+				r.until(100 * ms)
+				assert.Equal(t, 0, r.Snapshot().ReservedCount)
+				assert.Equal(t, 1, r.Snapshot().IdleReady)
+				return
+			}
+			r.until(100 * ms)
+			l.show(6, slot("a", "1"))
+			r.look()
+			assert.Equal(t, 0, r.Snapshot().IdleReady, "it has not seen the claim")
+			l.show(7, slot("a", "1"))
+			r.look()
+			assert.Equal(t, 1, r.Snapshot().IdleReady)
+			assert.Equal(t, 0, r.Snapshot().ReservedCount)
+		})
+	}
+}
+
+// A full listing that is older than what is known makes nothing go away.
+func TestOlderListingDropsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{}
+		l.show(9, slot("a", "1"), slot("b", "1"))
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		l.show(8, slot("b", "1"))
+		r.look()
+		assert.Equal(t, 2, r.Snapshot().IdleReady)
+		l.show(9, slot("b", "1"))
+		r.look()
+		assert.Equal(t, 1, r.Snapshot().IdleReady)
+	})
+}
+
+// followed is a source that is followed, and breaks when told to.
+type followed struct {
+	listings
+	news chan claim.Listing
+	fail chan error
+}
+
+func (f *followed) Follow(ctx context.Context, _ uint64) (claim.Listing, error) {
+	select {
+	case l := <-f.news:
+		return l, nil
+	case err := <-f.fail:
+		return claim.Listing{}, err
+	case <-ctx.Done():
+		return claim.Listing{}, ctx.Err()
+	}
+}
+
+// A follower's news reach the pool without NotifyIdle; when it breaks off, the pool looks a second later and follows
+// again from there.
+func TestFollow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
+		f.show(1, slot("a", "1"), slot("b", "1"))
+		r := newRig(t, &claim.Pool{Source: f}).run()
+		f.news <- claim.Listing{Partial: true, Version: 2, Slots: []claim.Slot{slot("c", "1")}, Gone: []string{"a", "nobody"}}
+		synctest.Wait()
+		assert.Equal(t, []string{"b/1", "c/1"}, r.pop(t))
+		c := r.ask()
+		f.news <- claim.Listing{Partial: true, Version: 3, Slots: []claim.Slot{slot("d", "1")}}
+		synctest.Wait()
+		assert.Equal(t, "d", got(t, c).Slot.Name)
+		assert.Len(t, r.seen(), 1, "nobody had to look")
+
+		f.show(4, slot("e", "1"))
+		f.fail <- errors.New("cut off")
+		c = r.ask()
+		start := time.Since(r.start)
+		r.until(start + sec - ns)
+		none(t, c)
+		r.until(start + sec)
+		assert.Equal(t, "e", got(t, c).Slot.Name)
+		require.Len(t, r.reported(), 1)
+		assert.ErrorContains(t, r.reported()[0], "cut off")
+		f.news <- claim.Listing{Partial: true, Version: 5, Slots: []claim.Slot{slot("g", "1")}}
+		synctest.Wait()
+		assert.Equal(t, 1, r.Snapshot().IdleReady, "it is followed again")
+	})
+}
+
+// A slot that came back while it was reserved, and of which a follower speaks only once, is found when the
+// reservation ends.
+func TestNewsOfAReservedSlotAreNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
+		f.show(1, slot("a", "1"))
+		r := newRig(t, &claim.Pool{Source: f}).run()
+		r.ask()
+		r.until(sec)
+		f.news <- claim.Listing{Partial: true, Version: 2, Slots: []claim.Slot{slot("a", "1")}}
+		c := r.ask()
+		r.until(2*sec - ns)
+		none(t, c)
+		r.until(2 * sec)
+		assert.NoError(t, got(t, c).Err)
+	})
+}
+
+// Many listings of changing slots leave nothing behind that grows.
+func TestReadyIsTidied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
+		r := newRig(t, &claim.Pool{Source: f}).run()
+		for i := range 2000 {
+			f.news <- claim.Listing{Partial: true, Slots: []claim.Slot{slot(fmt.Sprint("a", i), "1"), slot(fmt.Sprint("b", i), "1")}}
+			f.news <- claim.Listing{Partial: true, Gone: []string{fmt.Sprint("a", i)}}
+			if i%2 == 0 {
+				r.ask()
+			}
+		}
+		synctest.Wait()
+		assert.Equal(t, 1000, r.Snapshot().IdleReady)
+		assert.Equal(t, "b1000/1", r.pop(t)[0])
+	})
+}
+
+// When a follower breaks off and nobody waits, the pool looks all the same.
+func TestFollowBreaksUnnoticed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
+		r := newRig(t, &claim.Pool{Source: f}).run()
+		f.show(4, slot("a", "1"))
+		f.fail <- errors.New("cut off")
+		r.until(sec - ns)
+		assert.Zero(t, r.Snapshot().IdleReady)
+		r.until(sec)
+		assert.Equal(t, 1, r.Snapshot().IdleReady)
+		assert.Equal(t, []time.Duration{0, sec}, r.seen())
+	})
+}
+
+// A slot that was listed while it was reserved, and then was not, is no reason to look when its reservation ends.
+func TestAShownSlotMayBeGoneAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{}
+		l.show(0, slot("a", "1"))
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		r.ask()
+		r.until(ms)
+		r.look()
+		l.show(0)
+		r.until(2 * ms)
+		r.look()
+		r.until(9 * sec)
+		assert.Equal(t, []time.Duration{0, ms, 2 * ms}, r.seen())
+	})
+}
+
+// One listing runs at a time, whatever asks for it; and one more follows when there was reason to.
+func TestOneListingAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var running, most, all atomic.Int64
+		l := &listings{}
+		l.set(func() (claim.Listing, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			all.Add(1)
+			time.Sleep(100 * ms)
+			return claim.Listing{}, nil
+		})
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		for range 50 {
+			r.ask()
+			r.NotifyIdle()
+			time.Sleep(ms)
+		}
+		r.until(5 * sec)
+		assert.Equal(t, int64(1), most.Load())
+		assert.Equal(t, int64(2), all.Load())
+	})
+}

@@ -1,0 +1,58 @@
+package claim_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/claim"
+)
+
+// listings is a source whose listings are made up; claims of it succeed.
+type listings struct {
+	mu  sync.Mutex
+	say func() (claim.Listing, error)
+	// Answers claims, if set.
+	claim func(ctx context.Context, a claim.Attempt) (claim.Slot, uint64, error)
+	// Slots given back.
+	returned []string
+}
+
+func (l *listings) set(say func() (claim.Listing, error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.say = say
+}
+
+// show makes all listings show these slots; a name may have a uid behind a colon.
+func (l *listings) show(version uint64, slots ...claim.Slot) {
+	l.set(func() (claim.Listing, error) { return claim.Listing{Version: version, Slots: slots}, nil })
+}
+
+func (l *listings) Idle(context.Context) (claim.Listing, error) {
+	l.mu.Lock()
+	say := l.say
+	l.mu.Unlock()
+	if say == nil {
+		return claim.Listing{}, nil
+	}
+	return say()
+}
+
+func (l *listings) Claim(ctx context.Context, a claim.Attempt) (claim.Slot, uint64, error) {
+	if l.claim != nil {
+		return l.claim(ctx, a)
+	}
+	return a.Slot, 0, nil
+}
+
+func (l *listings) Return(_ context.Context, slot claim.Slot) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.returned = append(l.returned, slot.Name)
+	return nil
+}
+
+// errConflict is the answer to a claim that somebody else has won.
+var errConflict = fmt.Errorf("somebody was faster: %w", orbit.ErrConflict)

@@ -1,0 +1,219 @@
+package claim_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/claim"
+	"github.com/orbitsched/orbit/sim"
+)
+
+// us is the grid on which the model's events lie. No two fall on one instant, so there is one right answer.
+const us = time.Microsecond
+
+// play is a plan for a pool: all of it is drawn before anything runs.
+type play struct {
+	inflight int
+	latency  time.Duration
+	requests []ask
+	slots    []time.Duration // when each becomes idle
+}
+
+type ask struct{ at, deadline time.Duration } // deadline 0: none
+
+// fate is what becomes of a request: what it gets ("": nothing, its deadline passes), and when.
+type fate struct {
+	slot string
+	at   time.Duration
+}
+
+func drawPlay(t *rapid.T) play {
+	p := play{inflight: rapid.IntRange(1, 4).Draw(t, "inflight"), latency: time.Duration(rapid.IntRange(1, 30).Draw(t, "latency")) * ms}
+	n := rapid.IntRange(1, 25).Draw(t, "requests")
+	for i := range n { // the remainders by 100 µs tell kinds and numbers of events apart
+		a := ask{at: time.Duration(rapid.IntRange(0, 100).Draw(t, "at"))*ms + time.Duration(100+i)*us}
+		if rapid.IntRange(0, 2).Draw(t, "ends") == 0 {
+			a.deadline = a.at + time.Duration(rapid.IntRange(0, 60).Draw(t, "lasts"))*ms + 400*us
+		}
+		p.requests = append(p.requests, a)
+	}
+	slices.SortFunc(p.requests, func(a, b ask) int { return int(a.at - b.at) })
+	for i := range rapid.IntRange(0, 30).Draw(t, "slots") {
+		p.slots = append(p.slots, time.Duration(rapid.IntRange(0, 120).Draw(t, "idle"))*ms+time.Duration(200+i)*us)
+	}
+	slices.Sort(p.slots)
+	return p
+}
+
+// model is a pool as one would explain it to a child: it looks at everything after every event.
+type model struct {
+	play
+	now     time.Duration
+	idle    []string
+	waiting []int
+	flying  []leg
+	fates   []fate
+	done    []bool
+}
+
+// leg is a slot on its way: to a request, or back.
+type leg struct {
+	end     time.Duration
+	slot    string
+	request int // -1: back
+}
+
+// expect says what has to become of each request.
+func (p play) expect() []fate {
+	m := &model{play: p, fates: make([]fate, len(p.requests)), done: make([]bool, len(p.requests))}
+	asked, added := 0, 0
+	for m.now = 0; m.now < 10*time.Second; m.now += us {
+		if asked < len(p.requests) && p.requests[asked].at == m.now {
+			m.waiting = append(m.waiting, asked)
+			asked++
+		}
+		if added < len(p.slots) && p.slots[added] == m.now {
+			m.idle = append(m.idle, fmt.Sprint("s", added))
+			added++
+		}
+		m.land()
+		m.expire()
+		m.pair()
+		m.skip(asked, added)
+	}
+	return m.fates
+}
+
+func (m *model) land() {
+	for i := 0; i < len(m.flying); i++ {
+		f := m.flying[i]
+		if f.end != m.now {
+			continue
+		}
+		m.flying = slices.Delete(m.flying, i, i+1)
+		i--
+		switch {
+		case f.request < 0:
+			m.idle = append(m.idle, f.slot)
+		case m.done[f.request]: // nobody wants it
+			m.flying = append(m.flying, leg{m.now + m.latency/2, f.slot, -1})
+		default:
+			m.done[f.request], m.fates[f.request] = true, fate{f.slot, m.now}
+		}
+	}
+}
+
+func (m *model) expire() {
+	for i, r := range m.requests {
+		if r.deadline == m.now && !m.done[i] && r.deadline != 0 {
+			m.done[i], m.fates[i] = true, fate{"", m.now}
+			m.waiting = slices.DeleteFunc(m.waiting, func(k int) bool { return k == i })
+		}
+	}
+}
+
+func (m *model) pair() {
+	for len(m.waiting) > 0 && len(m.idle) > 0 && len(m.flying) < m.inflight {
+		m.flying = append(m.flying, leg{m.now + m.latency, m.idle[0], m.waiting[0]})
+		m.waiting, m.idle = m.waiting[1:], m.idle[1:]
+	}
+}
+
+// skip goes on to just before the next event.
+func (m *model) skip(asked, added int) {
+	next := 10 * time.Second
+	see := func(t time.Duration) {
+		if t > m.now {
+			next = min(next, t)
+		}
+	}
+	if asked < len(m.requests) {
+		see(m.requests[asked].at)
+	}
+	if added < len(m.slots) {
+		see(m.slots[added])
+	}
+	for _, f := range m.flying {
+		see(f.end)
+	}
+	for i, r := range m.requests {
+		if !m.done[i] {
+			see(r.deadline)
+		}
+	}
+	m.now = next - us
+}
+
+// A pool does what the model says: who gets which slot, and at which nanosecond; first in, first out.
+func TestPoolAgainstTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlay(t)
+		want := p.expect()
+		rapid.SyncTest(t, func(t *rapid.T) {
+			got := p.perform(t)
+			for i := range want {
+				if got[i] != want[i] {
+					t.Fatalf("request %d (at %v, ends at %v): %+v, want %+v", i, p.requests[i].at, p.requests[i].deadline, got[i], want[i])
+				}
+			}
+		})
+	})
+}
+
+// perform plays the plan with a real pool.
+func (p play) perform(t *rapid.T) []fate {
+	start := time.Now()
+	s := &sim.StaleStore{Latency: p.latency}
+	pool := &claim.Pool{Inflight: p.inflight, Source: s}
+	done := make(chan error, 1)
+	go func() { done <- pool.Run(context.Background()) }()
+	for i, at := range p.slots {
+		time.AfterFunc(at, func() { s.Add(fmt.Sprint("s", i)); pool.NotifyIdle() })
+	}
+	fates := make([]fate, len(p.requests))
+	answers := make([]chan claim.Result, len(p.requests))
+	for i, r := range p.requests {
+		answers[i] = make(chan claim.Result, 2)
+		req := &claim.Request{Result: answers[i]}
+		if r.deadline != 0 {
+			req.Deadline = start.Add(r.deadline)
+		}
+		time.AfterFunc(r.at, func() {
+			pool.Enqueue(req)
+			res := <-answers[i]
+			if res.Err == nil || time.Since(start) < 9*time.Second {
+				fates[i] = fate{res.Slot.Name, time.Since(start)}
+			}
+		})
+	}
+	time.Sleep(9 * time.Second)
+	pool.Shutdown()
+	synctest.Wait()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for i := range answers {
+		if len(answers[i]) > 0 {
+			t.Fatalf("request %d is answered twice", i)
+		}
+	}
+	if s.Doubled() > 0 {
+		t.Fatal("a slot was handed out twice")
+	}
+	return fates
+}
+
+// The model can be wrong only in ways that show: it serves everybody when there is plenty.
+func TestTheModelItself(t *testing.T) {
+	p := play{inflight: 1, latency: 10 * ms, requests: []ask{{at: 0}, {at: us, deadline: 5 * ms}, {at: 2 * us}}, slots: []time.Duration{3 * us, 4 * us, 7 * us}}
+	want := []fate{{"s0", 10*ms + 3*us}, {"", 5 * ms}, {"s1", 20*ms + 3*us}}
+	if got := p.expect(); !slices.Equal(got, want) {
+		t.Fatalf("%+v, want %+v", got, want)
+	}
+}

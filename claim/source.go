@@ -1,0 +1,81 @@
+package claim
+
+import (
+	"context"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Slot is a place that can be claimed: a warm sandbox, an idle node. Name and UID together say which: a slot
+// that goes away and comes back under its name has another UID, and is another slot.
+type Slot struct {
+	// Unique among the slots that are idle at one time.
+	Name string
+	// Never used again under this name.
+	UID string
+	// Claimed from a ledger: the capsule that was placed there.
+	Capsule orbit.CapsuleID
+	// The source's own. The pool carries it from the newest listing to the claim, and from the claim to the
+	// caller.
+	Object any
+}
+
+// key is what tells slots apart.
+type key struct{ name, uid string }
+
+func (s *Slot) key() key { return key{s.Name, s.UID} }
+
+// Listing is what a source knows of idle slots.
+type Listing struct {
+	// Idle slots. Those that the pool has not seen join its queue in this order.
+	Slots []Slot
+	// Only of a partial listing: the names of slots that are not idle any more.
+	Gone []string
+	// Names only what has changed. A listing that is not partial names all idle slots: what it leaves out is
+	// not idle.
+	Partial bool
+	// What the listing has seen: it knows of everything up to this version of the store. 0: the source
+	// cannot say; then a slot that was claimed is believed to be idle only when its reservation has ended.
+	Version uint64
+}
+
+// Attempt is one try to claim a slot for a request.
+type Attempt struct {
+	// The same again when the outcome was unknown and the pool asks a second time; never for another attempt.
+	// A source makes its claim idempotent with it.
+	ID orbit.ProposalID
+	// As it was listed.
+	Slot Slot
+	// What the request asks for; read-only.
+	Request *Request
+}
+
+// Source is a store of slots. Its methods are called from many goroutines at once. They should return soon
+// after their context has ended; a panic, or a call that never returns, costs the one request, or the one
+// listing, and the place of one claim in flight.
+type Source interface {
+	// Idle lists the idle slots. It may be stale: the pool reserves what it has handed out, and the claim
+	// settles who won. At most one call runs at a time. On an error the pool goes on with what it knows.
+	Idle(ctx context.Context) (Listing, error)
+	// Claim claims a slot, atomically: compare-and-swap from idle to claimed. It returns the slot with
+	// whatever the caller is to get of it, and the version of the store that has the outcome (0: unknown).
+	// The errors that say something:
+	//   - orbit.ErrConflict: the slot is not idle, or not the same; the request gets another one.
+	//   - orbit.ErrUnknown, or the end of a context: it may or may not have been claimed. The pool makes the
+	//     same attempt again until it knows.
+	//   - anything else: it was not claimed. The slot is free again, and the request is answered with it.
+	Claim(ctx context.Context, a Attempt) (claimed Slot, version uint64, err error)
+	// Return makes a claimed slot idle again. The pool calls it for a claim that was committed when its
+	// request had ended already; the importer, when it has no more use for a slot. To return it twice is no
+	// error, and changes nothing.
+	Return(ctx context.Context, claimed Slot) error
+}
+
+// Follower is a source that can say by itself what has changed. Its pool needs no NotifyIdle, and polls only
+// in case something was missed.
+type Follower interface {
+	Source
+	// Follow returns what has changed after a version, as soon as there is something: a partial listing, or
+	// a full one if it cannot tell any more. The version it returns is where to go on from.
+	Follow(ctx context.Context, after uint64) (Listing, error)
+}

@@ -1,0 +1,95 @@
+// Claims: several pools hand out slots to bursts of requests, three times: from stores whose listings lag behind, with
+// reservations and without, and from ledgers. It prints how fast and how often in vain.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+)
+
+// options are what the flags set.
+type options struct {
+	pools, slots, bursts, requests int
+	every, lag, latency, use       time.Duration
+	seed                           uint64
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
+	o, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		os.Exit(2) // it has been said
+	}
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "claims:", err)
+		os.Exit(1)
+	}
+}
+
+// check says what is wrong with the flags.
+func (o options) check(f *flag.FlagSet) error {
+	switch {
+	case f.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
+	case o.pools < 1 || o.pools > 1000 || o.slots < 1 || o.slots > 10_000:
+		return errors.New("-pools must be 1 to 1000, and -slots 1 to 10000")
+	case o.bursts < 1 || o.bursts > 1000 || o.requests < 1 || o.requests > 10_000:
+		return errors.New("-bursts must be 1 to 1000, and -requests 1 to 10000")
+	case min(o.every, o.lag, o.latency, o.use) < 0 || max(o.every, o.lag, o.latency, o.use) > time.Minute:
+		return errors.New("-every, -lag, -latency and -use must be 0 to 1m")
+	}
+	return nil
+}
+
+func parse(args []string, w io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("claims", flag.ContinueOnError)
+	f.SetOutput(w)
+	f.Usage = func() {
+		fmt.Fprintln(w, "Claims lets pools hand out slots to bursts of requests, from stale stores and from ledgers, and counts conflicts.\n\nFlags:")
+		f.PrintDefaults()
+	}
+	f.IntVar(&o.pools, "pools", 3, "pools; a request goes to the one that can serve it soonest")
+	f.IntVar(&o.slots, "slots", 40, "slots that each pool begins with")
+	f.IntVar(&o.bursts, "bursts", 5, "bursts of requests")
+	f.IntVar(&o.requests, "requests", 150, "requests in a burst")
+	f.DurationVar(&o.every, "every", 250*time.Millisecond, "from one burst to the next")
+	f.DurationVar(&o.lag, "lag", 200*time.Millisecond, "how far the listings of a store lag behind")
+	f.DurationVar(&o.latency, "latency", 5*time.Millisecond, "how long a claim is on its way to a store and back")
+	f.DurationVar(&o.use, "use", 100*time.Millisecond, "how long a slot is used, on the average, before it is idle again, as a new one")
+	f.Uint64Var(&o.seed, "seed", 1, "decides how long each slot is used")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if err := o.check(f); err != nil {
+		fmt.Fprintln(w, "claims:", err)
+		return o, err
+	}
+	return o, nil
+}
+
+// run does it all: the three ways one after another.
+func run(ctx context.Context, o options, out io.Writer) error {
+	fmt.Fprintf(out, "%d pools of %d slots; %d bursts of %d requests, one every %v; a slot is used for about %v, then it is idle again\n",
+		o.pools, o.slots, o.bursts, o.requests, o.every, o.use)
+	fmt.Fprintf(out, "a store answers a claim after %v, and its listings lag %v behind; a ledger's do not\n\n", o.latency, o.lag)
+	var results []*result
+	for _, way := range ways {
+		r, err := way.play(ctx, o)
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	printTable(out, results)
+	return nil
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/orbitsched/orbit/claim"
+	"github.com/orbitsched/orbit/sim"
+)
+
+// way is one to keep slots and to hand them out.
+type way struct {
+	name     string
+	reserved bool
+	site     func(o options) site
+}
+
+var ways = []way{
+	{"stale store, slots reserved", true, staleStore},
+	{"stale store, not reserved", false, staleStore},
+	{"ledger, slots reserved", true, func(options) site { return &ledgerSite{} }},
+}
+
+func staleStore(o options) site {
+	return &staleSite{StaleStore: &sim.StaleStore{Lag: o.lag, Latency: o.latency}}
+}
+
+// result is what came of a way.
+type result struct {
+	way
+	requests, claimed, doubled int
+	took                       time.Duration // from the first request to the last answer
+	waited                     []time.Duration
+	conflicts, signals, grown  int
+}
+
+// patience is how long a caller waits; boot is how long new slots take to come up.
+const (
+	patience = 10 * time.Second
+	boot     = 150 * time.Millisecond
+)
+
+// show is a way at work.
+type show struct {
+	options
+	way
+	sites []site
+	pools claim.Pools
+
+	// Guards what follows.
+	mu     sync.Mutex
+	result result
+	rng    *rand.Rand
+	errs   []error
+}
+
+// play lets the bursts loose on pools of this way, and waits until everybody has been served or has left.
+func (w way) play(ctx context.Context, o options) (*result, error) {
+	s := &show{options: o, way: w, result: result{way: w}, rng: rand.New(rand.NewPCG(o.seed, 7))}
+	var running, crowd sync.WaitGroup
+	for range o.pools {
+		if err := s.open(ctx, &running); err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(o.lag) // until the first slots are listed
+	for _, p := range s.pools {
+		p.NotifyIdle()
+	}
+	start := time.Now()
+	for range o.bursts {
+		for range o.requests {
+			crowd.Go(func() { s.request(ctx, start) })
+		}
+		if !sleep(ctx, o.every) {
+			break
+		}
+	}
+	crowd.Wait()
+	for _, p := range s.pools {
+		p.Shutdown()
+	}
+	running.Wait()
+	return s.finish(ctx)
+}
+
+// open makes a pool with its slots and runs it.
+func (s *show) open(ctx context.Context, running *sync.WaitGroup) error {
+	site := s.site(s.options)
+	if err := site.grow(ctx, s.slots); err != nil {
+		return err
+	}
+	p := &claim.Pool{Source: site, Report: s.fail}
+	if _, stale := site.(*staleSite); stale {
+		p.NotifyDelay = s.lag
+	}
+	if !s.reserved {
+		p.ReserveFor = -1
+	}
+	p.ScaleUp = func(ctx context.Context, short claim.Shortage) error {
+		n := min(short.Deficit, s.slots/4+1) // the rest will do with slots that are used again
+		if !sleep(ctx, boot) {
+			return nil
+		}
+		s.mu.Lock()
+		s.result.grown += n
+		s.mu.Unlock()
+		defer p.NotifyIdle()
+		return site.grow(ctx, n)
+	}
+	s.sites, s.pools = append(s.sites, site), append(s.pools, p)
+	running.Go(func() { s.fail(p.Run(context.WithoutCancel(ctx))) })
+	return nil
+}
+
+// request asks the pool that can serve soonest, uses the slot for a while, and makes it idle again.
+func (s *show) request(ctx context.Context, start time.Time) {
+	answer := make(chan claim.Result, 1)
+	asked := time.Now()
+	p := s.pools.Enqueue(&claim.Request{Ctx: ctx, Deadline: asked.Add(patience), Result: answer})
+	if p == nil {
+		s.count(start, asked, claim.ErrFull)
+		return
+	}
+	r := <-answer
+	use := s.count(start, asked, r.Err)
+	if r.Err != nil {
+		return
+	}
+	sleep(ctx, use)
+	for i := range s.pools {
+		if s.pools[i] == p {
+			s.fail(s.sites[i].recycle(context.WithoutCancel(ctx), r.Slot))
+			p.NotifyIdle()
+		}
+	}
+}
+
+// count counts an answer, and says how long the slot is to be used.
+func (s *show) count(start, asked time.Time, err error) (use time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.result
+	r.requests++
+	if err == nil {
+		r.claimed++
+		r.took = time.Since(start)
+		r.waited = append(r.waited, time.Since(asked))
+	} else if !errors.Is(err, claim.ErrEnded) && !errors.Is(err, claim.ErrFull) {
+		s.errs = append(s.errs, err)
+	}
+	return s.use/2 + time.Duration(s.rng.Int64N(int64(s.use)+1))
+}
+
+// fail notes what must not happen.
+func (s *show) fail(err error) {
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.errs = append(s.errs, err)
+	}
+}
+
+// finish adds up what pools and histories say.
+func (s *show) finish(ctx context.Context) (*result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.result
+	for i, p := range s.pools {
+		stats := p.Stats()
+		r.conflicts += int(stats.Conflicts)
+		r.signals += int(stats.ScaleUps)
+		n, err := s.sites[i].doubled(ctx)
+		r.doubled += n
+		s.errs = append(s.errs, err)
+	}
+	slices.Sort(r.waited)
+	return r, errors.Join(s.errs...)
+}
+
+// sleep waits, and reports whether the context did not end meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
