@@ -1,0 +1,110 @@
+package orbit
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// sameClosed compares a state with one in which some nodes are closed, record by record.
+func sameClosed(t *rapid.T, want, got *State, closed func(*NodeState) bool) {
+	require.NoError(t, got.Verify())
+	require.Equal(t, want.rev, got.rev)
+	require.Equal(t, want.NodeBound(), got.NodeBound())
+	require.Equal(t, want.NodeCount(), got.NodeCount())
+	for i := range want.NodeBound() {
+		a, b := *want.nodeAt(uint32(i)), *got.nodeAt(uint32(i))
+		if a.occupied && closed(&a) && !a.Node.Unschedulable {
+			description := *a.Node
+			description.Unschedulable = true
+			require.Equal(t, description, *b.Node)
+			a.Node, b.Node = nil, nil
+		}
+		require.Equal(t, a, b, "node in slot %d", i)
+		if a.occupied {
+			require.Same(t, got.nodeAt(uint32(i)).Node, got.Node(want.nodeAt(uint32(i)).Node.ID).Node)
+		}
+	}
+}
+
+// TestClosedProperty: a state with nodes closed is what it is without, but for them, however it came about: from
+// nothing, or step by step from the changes. Those that were taken before stay as they were, and closed nodes that are
+// described alike keep their description. I8.
+func TestClosedProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newCountry(t)
+		flips := map[NodeID]bool{}
+		closed := func(n *NodeState) bool { return flips[n.Node.ID] != (len(n.Node.ID)%2 == int(n.Node.ID[len(n.Node.ID)-1])%2) }
+		state := snapshotOf(t, w.ledger)
+		shown := state.Closed(nil, nil, closed)
+		type kept struct{ state, shown *State }
+		var before []kept
+		for range rapid.IntRange(1, 8).Draw(t, "rounds") {
+			for range rapid.IntRange(0, 10).Draw(t, "changes") {
+				w.change(t)
+				w.compete(t)
+			}
+			next := snapshotOf(t, w.ledger)
+			changes, err := w.ledger.Changes(context.Background(), state.rev)
+			if err != nil {
+				shown, state = next.Closed(nil, nil, closed), next
+				continue
+			}
+			var touched []int32
+			touch := func(s *State, id NodeID) {
+				if n := s.Node(id); n != nil {
+					touched = append(touched, int32(n.slot))
+				}
+			}
+			for _, c := range changes {
+				touch(state, c.Node)
+				touch(next, c.Node)
+			}
+			was := map[NodeID]bool{}
+			for id, f := range flips {
+				was[id] = f
+			}
+			before = append(before, kept{state, shown})
+			for n := range next.Nodes() {
+				if rapid.IntRange(0, 9).Draw(t, "flip") == 0 {
+					flips[n.Node.ID] = !flips[n.Node.ID]
+					touch(next, n.Node.ID)
+				}
+			}
+			old := shown
+			shown, state = next.Closed(shown, touched, closed), next
+			sameClosed(t, state, shown, closed)
+			for n := range shown.Nodes() {
+				if o := old.Node(n.Node.ID); o != nil && o.Specification == n.Specification && o.Node.Unschedulable == n.Node.Unschedulable {
+					require.Same(t, o.Node, n.Node, "described anew for nothing")
+				}
+			}
+			now := flips
+			flips = was
+			last := before[len(before)-1]
+			sameClosed(t, last.state, last.shown, closed)
+			flips = now
+		}
+	})
+}
+
+// TestClosedRefuses: nothing is placed on a closed node of the state, and a ledger can go on from it.
+func TestClosedRefuses(t *testing.T) {
+	ledger := &MemoryLedger{}
+	commit(t, ledger, PutNode{Node{ID: "n", Capacity: Resources{1}}}, PutNode{Node{ID: "o", Capacity: Resources{1}}},
+		Submit{IDs: []CapsuleID{"x"}, Spec: &Spec{Module: "m"}})
+	state := snapshotOf(t, ledger)
+	shown := state.Closed(nil, nil, func(n *NodeState) bool { return n.Node.ID == "n" })
+	assert.ErrorIs(t, shown.Check(Proposal{View: shown.Revision(), Do: []Commitment{Place{Capsule: "x", Node: "n"}}}), ErrInfeasible)
+	assert.NoError(t, shown.Check(Proposal{Do: []Commitment{Place{Capsule: "x", Node: "o"}}}))
+	assert.NoError(t, state.Check(Proposal{Do: []Commitment{Place{Capsule: "x", Node: "n"}}}))
+	fork := &MemoryLedger{Start: shown}
+	commit(t, fork, Place{Capsule: "x", Node: "o"})
+	assert.NoError(t, snapshotOf(t, fork).Verify())
+	assert.True(t, shown.Capsule("x").Pending())
+	assert.True(t, snapshotOf(t, ledger).Capsule("x").Pending())
+	assert.False(t, snapshotOf(t, ledger).Node("n").Node.Unschedulable)
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestThreeModes(t *testing.T) {
+	o, err := parse([]string{"-nodes", "60", "-schedulers", "1,3"}, &bytes.Buffer{})
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, run(context.Background(), o, &out))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, mode := range []string{"strict", "soft", "shared"} {
+		require.Regexp(t, `^mode `+mode+` placed (100\.0|9\d\.\d)% conflicts \d+$`, lines[len(lines)-3+i])
+	}
+	require.Equal(t, 3, strings.Count(out.String(), "one is killed half way"))
+}
+
+func TestFlagsAreChecked(t *testing.T) {
+	for _, args := range [][]string{{"-nodes", "49"}, {"-policy", "x"}, {"-schedulers", "1,x"}, {"-schedulers", "0"}, {"-schedulers", ""}, {"more"}, {"-what"}} {
+		_, err := parse(args, &bytes.Buffer{})
+		require.Error(t, err, "%v", args)
+	}
+}

@@ -1,0 +1,125 @@
+// Dispatcher: one population under several schedulers, three ways. In strict mode each scheduler has its own nodes, in
+// shared mode all have all of them, and in soft mode each begins with its own. A dispatcher gives out the capsules, in
+// waves that fill the constellation; half way through one scheduler is killed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+
+	"github.com/orbitsched/orbit/shard"
+)
+
+// options are what the flags set.
+type options struct {
+	nodes      int
+	schedulers []int
+	policy     string
+	seed       uint64
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
+	o, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		os.Exit(2) // it has been said
+	}
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "dispatcher:", err)
+		os.Exit(1)
+	}
+}
+
+// policies are what a dispatcher may choose by.
+var policies = map[string]func(seed uint64) shard.Policy{
+	"roundrobin": func(uint64) shard.Policy { return &shard.RoundRobin{} },
+	"random":     func(seed uint64) shard.Policy { return &shard.Random{Seed: seed} },
+	"least":      func(uint64) shard.Policy { return shard.LeastLoaded{} },
+	"hash":       func(uint64) shard.Policy { return shard.Hash{} },
+}
+
+func parse(args []string, w io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("dispatcher", flag.ContinueOnError)
+	f.SetOutput(w)
+	f.Usage = func() {
+		fmt.Fprintln(w, "Dispatcher fills one constellation with several schedulers in strict, soft and shared mode, and kills one of them half way.\n\nFlags:")
+		f.PrintDefaults()
+	}
+	f.IntVar(&o.nodes, "nodes", 300, "machines, of three sizes")
+	list := f.String("schedulers", "1,2,4,8", "how many schedulers, one run for each")
+	f.StringVar(&o.policy, "policy", "roundrobin", "how capsules are given out: roundrobin, random, least or hash")
+	f.Uint64Var(&o.seed, "seed", 1, "decides what is made up; who wins which race is another matter")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if err := o.check(f, *list); err != nil {
+		fmt.Fprintln(w, "dispatcher:", err)
+		return o, err
+	}
+	return o, nil
+}
+
+// check says what is wrong with the flags, and reads the list of schedulers.
+func (o *options) check(f *flag.FlagSet, list string) error {
+	switch {
+	case f.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
+	case o.nodes < 50 || o.nodes > 100_000:
+		return fmt.Errorf("-nodes is %d; it must be at least 50 and at most 100000", o.nodes)
+	case policies[o.policy] == nil:
+		return fmt.Errorf("-policy is %q; it must be roundrobin, random, least or hash", o.policy)
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 || n > 64 {
+			return fmt.Errorf("-schedulers has %q; it must be numbers from 1 to 64, with commas between", part)
+		}
+		o.schedulers = append(o.schedulers, n)
+	}
+	return nil
+}
+
+// run does it all: every mode with every number of schedulers, each on a ledger of its own.
+func run(ctx context.Context, o options, out io.Writer) error {
+	w := makeWorld(o)
+	fmt.Fprintf(out, "%d nodes, %d capsules of %d classes in waves that ask for %s of the cpu; policy %s, seed %d\n\n",
+		len(w.nodes), w.capsules(), len(w.specs), fills(), o.policy, o.seed)
+	printHead(out)
+	var sums []sum
+	for _, mode := range []shard.Mode{shard.Strict, shard.Soft, shard.Shared} {
+		s := sum{mode: mode}
+		for _, n := range o.schedulers {
+			rows, err := play(ctx, w, mode, n, o)
+			if err != nil {
+				return err
+			}
+			printRows(out, rows)
+			s.add(rows)
+		}
+		sums = append(sums, s)
+	}
+	fmt.Fprintln(out)
+	for _, s := range sums {
+		fmt.Fprintf(out, "mode %v placed %.1f%% conflicts %d\n", s.mode, percent(s.placed, s.capsules), s.conflicts)
+	}
+	return nil
+}
+
+// percent is a share of all, 100 if there is nothing.
+func percent(part, all int) float64 {
+	if all == 0 {
+		return 100
+	}
+	return 100 * float64(part) / float64(all)
+}

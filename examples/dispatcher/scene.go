@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/score"
+	"github.com/orbitsched/orbit/shard"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// scene is one mode with one number of schedulers, on a ledger of its own.
+type scene struct {
+	mode   shard.Mode
+	ledger *orbit.MemoryLedger
+	leases *telemetry.Leases
+	// Schedulers, by how each is killed.
+	kill []context.CancelFunc
+	work sync.WaitGroup
+	// Proposals of all schedulers that place something; how many of them were lost to another one; and how many were
+	// refused because the scheduler's lease had ended, or the node had changed hands.
+	proposed, conflicts, fenced atomic.Int64
+	// Nodes that changed groups, and capsules that changed schedulers.
+	moves, redispatched atomic.Int64
+}
+
+// ttl is short, so that a scheduler that was killed is soon missed.
+const ttl = 400 * time.Millisecond
+
+// begin starts everything that runs beside the schedulers, and then those.
+func begin(ctx context.Context, w *world, mode shard.Mode, schedulers int, o options) (*scene, error) {
+	s := &scene{mode: mode, ledger: &orbit.MemoryLedger{}}
+	s.leases = &telemetry.Leases{Ledger: s.ledger, Prefix: shard.LeasePrefix, TTL: ttl}
+	if _, err := s.ledger.Propose(ctx, orbit.Proposal{Do: w.join()}); err != nil {
+		return nil, err
+	}
+	for i := range schedulers {
+		if err := s.scheduler(ctx, fmt.Sprintf("scheduler%d", i), uint64(i)+1); err != nil {
+			return nil, err
+		}
+	}
+	dispatcher := &shard.Dispatcher{
+		Ledger: s.ledger, Leases: s.leases, Policy: policies[o.policy](o.seed), Strict: mode == shard.Strict,
+		Retry: orbit.Backoff{Initial: 200 * time.Millisecond},
+		Hook:  func(r shard.Round) { s.redispatched.Add(int64(len(r.Redispatched))) },
+	}
+	groups := &shard.Groups{
+		Ledger: s.ledger, Leases: s.leases, Every: 10 * time.Millisecond,
+		Hook: func(r shard.Regrouping) { s.moves.Add(int64(len(r.Moved))) },
+	}
+	s.work.Go(func() { _ = s.leases.Run(ctx) })
+	s.work.Go(func() { _ = dispatcher.Run(ctx) })
+	if mode == shard.Shared {
+		return s, nil
+	}
+	s.work.Go(func() { _ = groups.Run(ctx) })
+	return s, s.grouped(ctx, len(w.nodes))
+}
+
+// scheduler starts one: a lens on the ledger, a navigator for its mode, and what has it share with the others.
+func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
+	ctx, kill := context.WithCancel(ctx)
+	s.kill = append(s.kill, kill)
+	lens := &shard.Lens{Ledger: referee{s.ledger, s}, Scheduler: name, Mode: s.mode}
+	services := func() orbit.Navigator {
+		return &nav.Services{Placement: &orbit.Indexed{Score: score.BestFit{}, Seed: seed}}
+	}
+	scheduler := &shard.Scheduler{Name: name, Navigator: lens.Navigator(services), Leases: s.leases}
+	engine := &orbit.Engine{Name: name, Ledger: lens, Navigator: scheduler}
+	term, err := s.leases.Acquire(ctx, name, name)
+	if err != nil {
+		return err
+	}
+	scheduler.Serve(term)
+	s.work.Go(func() { s.hold(ctx, scheduler, term) })
+	s.work.Go(func() { _ = engine.Run(ctx) })
+	return nil
+}
+
+// hold refreshes a lease until its scheduler is killed; then it runs out. (A scheduler that is to end in order holds its
+// lease by shard's Scheduler.Keep, which resigns it.)
+func (s *scene) hold(ctx context.Context, scheduler *shard.Scheduler, term telemetry.Term) {
+	tick := time.NewTicker(ttl / 5)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if err := s.leases.Refresh(term); errors.Is(err, telemetry.ErrExpired) { // the machine was too busy
+			if term, err = s.leases.Acquire(ctx, scheduler.Name, scheduler.Name); err == nil {
+				scheduler.Serve(term)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// referee is the ledger, and counts what schedulers win and lose.
+type referee struct {
+	*orbit.MemoryLedger
+	scene *scene
+}
+
+// ProposeBatch is how engines propose.
+func (r referee) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := r.MemoryLedger.ProposeBatch(ctx, batch)
+	for i := range batch {
+		if _, places := batch[i].Do[0].(orbit.Place); places {
+			r.scene.proposed.Add(1)
+			if lost := (*orbit.Rejection)(nil); errors.As(out[i].Err, &lost) {
+				if _, fence := lost.Bet.(orbit.MarkAt); fence {
+					r.scene.fenced.Add(1)
+				} else {
+					r.scene.conflicts.Add(1)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// grouped waits until every node has an owner.
+func (s *scene) grouped(ctx context.Context, nodes int) error {
+	for ctx.Err() == nil {
+		state, err := s.ledger.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		owned := 0
+		for range state.Marks("group/") {
+			owned++
+		}
+		if owned == nodes {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return ctx.Err()
+}

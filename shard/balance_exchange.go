@@ -1,0 +1,61 @@
+package shard
+
+import (
+	"cmp"
+	"slices"
+)
+
+// exchanged is how many cells of each group are tried against each other.
+const exchanged = 64
+
+// exchange looks for a node of each of two groups that are better in the other one. One node of a cell stands for all,
+// and of many cells those are tried that would do the least harm alone.
+func (b *balance) exchange(from, to int, fresh bool, best *step) {
+	if from > to || fresh && (b.groups[from].fresh == 0 || b.groups[to].fresh == 0) {
+		return // it is the same the other way round
+	}
+	there, back := b.candidates(from, to, fresh), b.candidates(to, from, fresh)
+	for _, m := range there {
+		for _, o := range back {
+			if gain := b.swap(from, to, &m.load, &o.load); gain > best.gain {
+				*best = step{m: m, back: o, from: from, to: to, gain: gain}
+			}
+		}
+	}
+}
+
+// candidates returns one node of each cell that may be exchanged.
+func (b *balance) candidates(from, to int, fresh bool) []*member {
+	type candidate struct {
+		m    *member
+		gain float64
+	}
+	var all []candidate
+	for _, c := range b.groups[from].cells {
+		if !fresh || c.fresh {
+			m := c.members[0]
+			all = append(all, candidate{m, b.gain(from, to, &m.load)})
+		}
+	}
+	if len(all) > exchanged {
+		slices.SortStableFunc(all, func(x, y candidate) int { return cmp.Compare(y.gain, x.gain) })
+		all = all[:exchanged]
+	}
+	out := make([]*member, len(all))
+	for i := range all {
+		out[i] = all[i].m
+	}
+	return out
+}
+
+// swap returns by how much an exchange lessens the excess.
+func (b *balance) swap(from, to int, there, back *load) (gain float64) {
+	for _, k := range b.present {
+		if there[k] != back[k] {
+			x, s := (float64(there[k])-float64(back[k]))*b.scale[k], b.slack[k]
+			gain += square(b.off[from][k], s) - square(b.off[from][k]-x, s)
+			gain += square(b.off[to][k], s) - square(b.off[to][k]+x, s)
+		}
+	}
+	return gain
+}

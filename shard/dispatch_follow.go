@@ -1,0 +1,294 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// news is what the changes between two states touch, each thing once.
+type news struct {
+	capsules map[orbit.CapsuleID]bool
+	ids      []orbit.CapsuleID
+	changed  []change
+	// Units whose failed or pinned mark was set.
+	marked []unit
+	leases bool
+}
+
+// follow brings the dispatcher up to what the ledger has, and files what is to be looked at.
+func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
+	d.books.settle()
+	state, err := d.Ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	again := d.again
+	d.again = nil
+	if d.state == nil {
+		d.rebuild(state, round)
+	} else if state.Revision() > d.state.Revision() {
+		changes, err := d.Ledger.Changes(ctx, d.state.Revision())
+		switch {
+		case errors.Is(err, orbit.ErrCompacted):
+			d.rebuild(state, round)
+		case err != nil:
+			d.again = again
+			return err
+		default:
+			d.advance(d.read(changes, state), state, round)
+		}
+	}
+	for _, u := range append(again, d.retry.due(time.Now())...) {
+		d.review(u)
+	}
+	return nil
+}
+
+// read finds out what changes up to a state touch.
+func (d *Dispatcher) read(changes []orbit.Change, state *orbit.State) *news {
+	n := &news{capsules: make(map[orbit.CapsuleID]bool, len(changes))}
+	for i := range changes {
+		c := &changes[i]
+		if c.Revision > state.Revision() {
+			break // committed after the snapshot; next time
+		}
+		switch do := c.Do.(type) {
+		case orbit.Submit:
+			n.touch(do.IDs...)
+			for i := 0; do.Gang != nil && i < len(do.Gang.Roles); i++ {
+				n.touch(do.Gang.Roles[i].Members...)
+			}
+		case orbit.Assign:
+			n.touch(do.Capsule)
+		case orbit.Place:
+			n.touch(do.Capsule)
+		case orbit.Release:
+			if do.Capsule != "" {
+				n.touch(do.Capsule)
+			}
+			n.change(c.Node, c.Revision, false)
+		case orbit.PutNode:
+			n.change(c.Node, c.Revision, false)
+		case orbit.Mark:
+			d.readMark(n, do.Key, c.Revision)
+		}
+	}
+	return n
+}
+
+// readMark sorts a mark that was set.
+func (d *Dispatcher) readMark(n *news, key string, at orbit.Revision) {
+	if u, ok := unitOfKey(key); ok {
+		n.marked = append(n.marked, u)
+	} else if node, ok := groupMark.id(key); ok && d.Strict {
+		n.change(orbit.NodeID(node), at, true)
+	} else if d.Leases != nil && strings.HasPrefix(key, d.Leases.Key("")) {
+		n.leases = true
+	}
+}
+
+func (n *news) touch(ids ...orbit.CapsuleID) {
+	for _, id := range ids {
+		if !n.capsules[id] {
+			n.capsules[id] = true
+			n.ids = append(n.ids, id)
+		}
+	}
+}
+
+func (n *news) change(node orbit.NodeID, at orbit.Revision, moved bool) {
+	if node != "" {
+		n.changed = append(n.changed, change{node, at, moved})
+	}
+}
+
+// advance moves to a newer state.
+func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
+	before := d.state
+	d.state = state
+	for _, id := range n.ids {
+		d.books.follow(before.Capsule(id), state.Capsule(id), state)
+	}
+	if n.leases {
+		d.enrol()
+	}
+	fresh := d.learn(n.marked, round)
+	d.help(merge(n.changed), before)
+	d.overtaken(fresh)
+	d.remember(n.changed)
+	d.reviewTouched(n, before)
+}
+
+// reviewTouched looks again at what the changes have touched, at a gang once.
+func (d *Dispatcher) reviewTouched(n *news, before *orbit.State) {
+	gangs := map[unit]bool{}
+	review := func(u unit) {
+		if !gangs[u] {
+			d.review(u)
+			if u.gang {
+				gangs[u] = true
+			}
+		}
+	}
+	for _, id := range n.ids {
+		is := d.state.Capsule(id)
+		if was := before.Capsule(id); was != nil && (is == nil || unitOf(is) != unitOf(was)) {
+			review(unitOf(was)) // its record has been dropped, or the id has a new bearer
+		}
+		if is != nil {
+			review(unitOf(is))
+		}
+	}
+	for _, u := range n.marked {
+		review(u)
+	}
+}
+
+// merge keeps of every node the last change.
+func merge(changed []change) []change {
+	at := make(map[orbit.NodeID]int, len(changed))
+	out := changed[:0:0]
+	for _, c := range changed {
+		if i, known := at[c.node]; known {
+			out[i].at, out[i].moved = c.at, out[i].moved || c.moved
+			continue
+		}
+		at[c.node] = len(out)
+		out = append(out, c)
+	}
+	return out
+}
+
+// maxRecent is how many changed nodes are remembered: a scheduler's plan is not as old as that.
+const maxRecent = 4096
+
+// remember keeps what has changed for failures that will turn out to rest on an older view.
+func (d *Dispatcher) remember(changed []change) {
+	d.recent = append(d.recent, changed...)
+	if n := len(d.recent); n > 2*maxRecent {
+		d.recent = append(d.recent[:0], d.recent[n-maxRecent:]...)
+	}
+}
+
+// rebuild starts from a state, without knowing what has changed. What was known of tries and reports is kept.
+func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
+	d.state = state
+	d.books = books{owners: map[string]*owned{}}
+	d.failing = newFailingUnits()
+	d.recent, d.todo, d.marks = nil, todo{}, markWrites{}
+	pending := state.Pending()
+	for _, c := range pending {
+		d.books.follow(nil, c, state)
+	}
+	d.roster = readRoster(state, d.Leases, d.Schedulers)
+	d.books.enrol(&d.roster)
+	var marked []unit
+	for _, kind := range [...]markKind{failedMark, failedGangMark, pinnedMark, pinnedGangMark} {
+		for key := range state.Marks(string(kind)) {
+			if u, ok := unitOfKey(key); ok {
+				marked = append(marked, u)
+			}
+		}
+	}
+	d.learn(marked, round)
+	d.help(d.everyNode(), nil)
+	for _, u := range append(marked, d.retry.all()...) {
+		d.review(u)
+	}
+	for _, c := range pending {
+		d.review(unitOf(c))
+	}
+}
+
+// everyNode returns all nodes as changes, if there is anything that they could help.
+func (d *Dispatcher) everyNode() (out []change) {
+	if len(d.failing.units) == 0 {
+		return nil
+	}
+	for n := range d.state.Nodes() {
+		_, grouped := d.state.Mark(groupMark.key(string(n.Node.ID)))
+		out = append(out, change{n.Node.ID, max(n.Usage, n.Specification, grouped), true})
+	}
+	return out
+}
+
+// learn takes over the failed marks of units, and returns the failures that are new.
+func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
+	for _, u := range units {
+		kind := u.failedMark()
+		value, at := d.state.Mark(kind.key(u.id))
+		was := d.failing.units[u]
+		if was != nil && was.at == at {
+			continue
+		}
+		d.failing.drop(u, d.Strict)
+		if value == "" {
+			continue
+		}
+		list, err := parseFailures(value)
+		if err != nil {
+			round.fail(&MarkError{Key: kind.key(u.id), Value: value})
+			continue // the next failure writes it anew
+		}
+		f := &failing{unit: u, failures: list, at: at, specs: u.specs(d.state)}
+		d.failing.put(f, d.Strict)
+		for _, one := range list.list {
+			if known, ok := was.said(one.Scheduler); ok && known.View == one.View {
+				continue
+			}
+			name := one.Scheduler
+			if !d.Strict || list.more {
+				name = ""
+			}
+			fresh = append(fresh, freshFailure{f, name, one.View})
+		}
+	}
+	return fresh
+}
+
+// enrol takes over who lives now. What the dead had to place, and what waits for a scheduler, is looked at again.
+func (d *Dispatcher) enrol() {
+	was := d.roster
+	d.roster = readRoster(d.state, d.Leases, d.Schedulers)
+	for _, name := range was.names {
+		if !d.roster.lives(name) {
+			for _, id := range d.books.owner(name).ids {
+				if c := d.state.Capsule(id); c != nil && c.Owner == name {
+					d.review(unitOf(c))
+				}
+			}
+		}
+	}
+	d.books.enrol(&d.roster)
+	for _, u := range d.retry.all() {
+		d.review(u)
+	}
+}
+
+// review files a unit if it is to be given to somebody, and tidies up after one that waits no more.
+func (d *Dispatcher) review(u unit) {
+	pending, gone := u.life(d.state)
+	if !pending {
+		d.retry.forget(u)
+		d.tidy(u, pending, gone)
+		return
+	}
+	if d.wanting(u) {
+		d.todo.add(u)
+	} else if d.failing.units[u] == nil {
+		d.retry.forget(u)
+	}
+}
+
+// wanting reports whether a capsule of the unit waits that nobody who lives has.
+func (d *Dispatcher) wanting(u unit) (yes bool) {
+	u.eachMember(d.state, func(c *orbit.Capsule) bool {
+		yes = c.Pending() && !d.roster.lives(c.Owner)
+		return !yes
+	})
+	return yes
+}

@@ -1,0 +1,18 @@
+// Package shard divides one constellation among several schedulers: which capsules are whose ([Dispatcher]), and
+// which nodes. What schedulers may do on each other's nodes is a setting, from nothing at all (partition) to
+// everything (optimism).
+//
+//	Import ─► Ledger ◄── Dispatcher    capsules to schedulers: Assign
+//	            ▲   ◄── groups         nodes to schedulers: a mark for each
+//	            └────── schedulers     each an orbit.Engine whose navigator is wrapped in a [Scheduler]
+//
+// Nobody talks to anybody: what the parts say to each other are assignments and marks in the ledger, so any of them
+// may stop, start again or run twice. All that a new one needs to know is in the ledger.
+//
+//	group/NODE       the scheduler whose node it is; what is placed there in strict mode bets on this mark
+//	leaving/NODE     the scheduler that is to have it next: its owner is asked to plan nothing more there
+//	left/NODE        its owner's answer: nothing of it is on its way to the node
+//	failed/CAPSULE   which schedulers could not place it, and why; failed-gang/GANG for all members of a gang
+//	pinned/CAPSULE   the scheduler that the user has chosen; pinned-gang/GANG for all members of a gang
+//	scheduler/NAME   the lease of a scheduler ([orbit/telemetry.Leases] with this prefix)
+package shard

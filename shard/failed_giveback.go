@@ -1,0 +1,129 @@
+package shard
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// GivenBackError is why a capsule is unplaced that its scheduler has given back. It does not wrap the navigator's
+// reason: that would have the engine put the whole class aside, and with it what is yet to be given back.
+type GivenBackError struct {
+	Scheduler string
+	// What the navigator said.
+	Why error
+}
+
+// Error says who gave it back, and why.
+func (e *GivenBackError) Error() string {
+	return fmt.Sprintf("shard: scheduler %q gives it back: %v", e.Scheduler, e.Why)
+}
+
+// giveBack takes those out of a plan's unplaced that others are to try, and returns the proposals that say so.
+func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.Proposal) {
+	state := view.State()
+	done := map[unit]bool{}
+	placed := s.gangsPlaced(state, plan)
+	for i := range plan.Unplaced {
+		u := &plan.Unplaced[i]
+		if u.Capsule == nil || !s.hopeless(u) {
+			continue
+		}
+		who := unitOf(u.Capsule)
+		if placed[who] || who.gang && runs(state, u.Capsule.Gang) {
+			continue // it belongs where the others are
+		}
+		if err := who.failedMark().fits(who.id, state.Limits()); err != nil {
+			u.Why = errors.Join(u.Why, err)
+			continue
+		}
+		if !done[who] {
+			done[who] = true
+			back = append(back, s.back(view, who, u.Why))
+		}
+		u.Why = &GivenBackError{s.Name, u.Why}
+	}
+	s.forget(state)
+	return back
+}
+
+// hopeless reports whether a capsule is to be given back, and counts how often it was left unplaced. A reason is the
+// navigator's own code, which may panic: the engine contains that.
+func (s *Scheduler) hopeless(u *orbit.Unplaced) bool {
+	if nofit := (*orbit.NoFit)(nil); errors.As(u.Why, &nofit) {
+		return true
+	}
+	patience := cmp.Or(s.Patience, 16)
+	if patience < 0 {
+		return false
+	}
+	if s.unplaced == nil {
+		s.unplaced = map[orbit.CapsuleID]int{}
+	}
+	s.unplaced[u.Capsule.ID]++
+	return s.unplaced[u.Capsule.ID] >= patience
+}
+
+// gangsPlaced returns the gangs of which a plan places a member.
+func (s *Scheduler) gangsPlaced(state *orbit.State, plan *orbit.Plan) map[unit]bool {
+	placed := map[unit]bool{}
+	for i := range plan.Proposals {
+		for _, c := range plan.Proposals[i].Do {
+			if place, ok := c.(orbit.Place); ok {
+				if c := state.Capsule(place.Capsule); c != nil && c.Gang != "" {
+					placed[unitOf(c)] = true
+				}
+				delete(s.unplaced, place.Capsule)
+			}
+		}
+	}
+	return placed
+}
+
+// runs reports whether any member of a gang is placed.
+func runs(state *orbit.State, gang orbit.GangID) bool {
+	g := state.Gang(gang)
+	return g != nil && g.Total() > 0
+}
+
+// back returns the proposal that gives a unit back: it is nobody's, and its mark says who has failed it on which view.
+// A mark that cannot be read is written anew.
+func (s *Scheduler) back(view *orbit.View, u unit, why error) orbit.Proposal {
+	state, kind := view.State(), u.failedMark()
+	key := kind.key(u.id)
+	value, at := state.Mark(key)
+	list, _ := parseFailures(value) // corrupt: as if it were not there
+	said := ""
+	if why != nil {
+		said = why.Error()
+	}
+	list = list.with(Failure{s.Name, view.Revision(), said})
+	p := orbit.Proposal{
+		View: view.Revision(),
+		If:   []orbit.Precondition{orbit.MarkAt{Key: key, Revision: at}},
+	}
+	u.eachMember(state, func(c *orbit.Capsule) bool {
+		if c.Pending() && (c.Owner == s.Name || c.Owner == "") {
+			p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner})
+			delete(s.unplaced, c.ID)
+		}
+		return true
+	})
+	p.Do = append(p.Do, orbit.Mark{Key: key, Value: list.value(state.Limits().ValueBytes)})
+	return p
+}
+
+// forget drops the counts of capsules that are not this scheduler's any more, now and then.
+func (s *Scheduler) forget(state *orbit.State) {
+	if len(s.unplaced) <= 2*s.swept+64 {
+		return
+	}
+	for id := range s.unplaced {
+		if c := state.Capsule(id); c == nil || !c.Pending() || c.Owner != s.Name {
+			delete(s.unplaced, id)
+		}
+	}
+	s.swept = len(s.unplaced)
+}

@@ -1,0 +1,209 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// regrouping is a Step as it is made.
+type regrouping struct {
+	Regrouping
+	*table
+	*balance
+	now      time.Time
+	patience time.Duration
+	homeless []*member
+	rewrites []rewrite
+	// What the search has moved.
+	moved map[*member]bool
+}
+
+// rewrite is what is to be done with a member.
+type rewrite struct {
+	m      *member
+	values [3]string // of the marks
+	done   func(*rewrite)
+	move   Reason
+	// The owner was not alive: bet on that.
+	gone string
+}
+
+// due decides what is to be done with nodes that have no owner that lives, are on their way, or have left.
+func (r *regrouping) due() {
+	due := slices.SortedFunc(maps.Keys(r.table.due), func(a, b *member) int { return cmp.Compare(a.id, b.id) })
+	for _, m := range due {
+		switch {
+		case !m.there:
+			r.rewrite(m, [3]string{}, r.cleared)
+		case leavingMark.fits(string(m.id), r.state.Limits()) != nil:
+			r.fail(leavingMark.fits(string(m.id), r.state.Limits()))
+		case m.fresh && r.lives(m.next()):
+			r.rewrite(m, [3]string{m.next()}, r.ended).move = OwnerGone
+		case m.fresh && m.open:
+			r.homeless = append(r.homeless, m)
+		case m.fresh && m.marked():
+			r.rewrite(m, [3]string{}, r.cleared)
+		case !m.fresh:
+			r.handoff(m)
+		}
+	}
+}
+
+// handoff goes on with a node that its owner has been asked for.
+func (r *regrouping) handoff(m *member) {
+	stays, goes := [3]string{m.owner()}, [3]string{m.next()}
+	if m.asked.IsZero() {
+		m.asked = r.now
+	}
+	until := m.asked.Add(r.patience)
+	switch {
+	case !r.lives(m.next()) || m.next() == m.owner():
+		r.rewrite(m, stays, r.cancelled)
+	case m.answered():
+		r.rewrite(m, goes, r.ended)
+	case r.patience >= 0 && !r.now.Before(until):
+		r.rewrite(m, goes, r.ended).move = NoAnswer
+	default:
+		r.Waiting++
+		if r.patience >= 0 && (r.deadline.IsZero() || until.Before(r.deadline)) {
+			r.deadline = until
+		}
+	}
+}
+
+// house finds groups for nodes that have none.
+func (r *regrouping) house(by Rule) {
+	names := make([]string, len(r.groups()))
+	for i, g := range r.groups() {
+		names[i] = g.name
+	}
+	for _, m := range r.homeless {
+		to, ok := 0, false
+		if by != nil {
+			to, ok = slices.BinarySearch(names, by(r.state.Node(m.id).Node, slices.Clone(names)))
+		}
+		if !ok {
+			to = r.lightest(&m.load)
+		}
+		r.give(m, to)
+	}
+}
+
+// even moves nodes until the groups are in balance, as far as moves and exchanges of one node bring them there.
+func (r *regrouping) even() {
+	r.moved = map[*member]bool{}
+	for {
+		step, ok := r.next()
+		if !ok {
+			break
+		}
+		r.move(step)
+		for _, m := range [2]*member{step.m, step.back} {
+			if m != nil && !m.fresh {
+				r.moved[m] = true
+			}
+		}
+	}
+}
+
+// movedMembers lists what the search has moved, by id.
+func (r *regrouping) movedMembers() []*member {
+	return slices.SortedFunc(maps.Keys(r.moved), func(a, b *member) int { return cmp.Compare(a.id, b.id) })
+}
+
+// groups returns those that live.
+func (r *regrouping) groups() []*group { return r.balance.groups }
+
+// rewrite notes what is to be done with a member.
+func (r *regrouping) rewrite(m *member, values [3]string, done func(*rewrite)) *rewrite {
+	c := rewrite{m: m, values: values, done: done}
+	if m.fresh {
+		c.gone = m.owner()
+	}
+	r.rewrites = append(r.rewrites, c)
+	return &r.rewrites[len(r.rewrites)-1]
+}
+
+// commit proposes everything, and takes note of what was committed. Of the rest the table shows what is.
+func (r *regrouping) commit(ctx context.Context) {
+	for _, m := range r.homeless {
+		c := r.rewrite(m, [3]string{m.in.name}, r.grouped)
+		if m.owner() != "" {
+			c.move = OwnerGone
+		}
+	}
+	for _, m := range r.movedMembers() {
+		if m.in.name != m.owner() {
+			r.rewrite(m, [3]string{m.owner(), m.in.name}, r.begun).move = ForBalance
+		}
+	}
+	batch := make([]orbit.Proposal, len(r.rewrites))
+	for i := range r.rewrites {
+		batch[i] = r.proposal(&r.rewrites[i])
+	}
+	for i, o := range proposeAll(ctx, r.ledger, batch) {
+		switch c := &r.rewrites[i]; {
+		case o.Err == nil:
+			from := c.m.owner()
+			r.mark(c.m, func(m *member) { m.took(c.values, o.Revision) })
+			c.done(c)
+			if c.move != "" {
+				to := cmp.Or(c.values[1], c.values[0])
+				r.Moved = append(r.Moved, Move{Node: c.m.id, From: from, To: to, Why: c.move})
+			}
+			continue
+		case errors.Is(o.Err, orbit.ErrConflict):
+			r.Conflicts++
+		default:
+			r.fail(o.Err)
+		}
+		r.file(r.rewrites[i].m)
+	}
+	slices.SortFunc(r.Moved, func(a, b Move) int { return cmp.Compare(a.Node, b.Node) })
+}
+
+// proposal bets on the marks, and that an owner that is gone still is.
+func (r *regrouping) proposal(c *rewrite) orbit.Proposal {
+	p := c.m.set(r.View, c.values)
+	if c.gone == "" || r.leases == nil {
+		return p
+	}
+	if key := r.leases.Key(c.gone); len(key) <= r.state.Limits().IDBytes {
+		_, at := r.state.Mark(key)
+		p.If = append(p.If, orbit.MarkAt{Key: key, Revision: at})
+	}
+	return p
+}
+
+func (r *regrouping) cleared(*rewrite)   { r.Cleared++ }
+func (r *regrouping) ended(*rewrite)     { r.Ended++ }
+func (r *regrouping) cancelled(*rewrite) { r.Cancelled++ }
+
+// grouped counts a node that had no owner at all; one that had one is a move.
+func (r *regrouping) grouped(c *rewrite) {
+	if c.move == "" {
+		r.Grouped++
+	}
+}
+
+// begun counts a node that waits for an answer from now on.
+func (r *regrouping) begun(c *rewrite) {
+	c.m.asked = r.now
+	r.Waiting++
+	if until := r.now.Add(r.patience); r.patience >= 0 && (r.deadline.IsZero() || until.Before(r.deadline)) {
+		r.deadline = until
+	}
+}
+
+// fail keeps an error.
+func (r *regrouping) fail(err error) {
+	if len(r.Errors) < 16 {
+		r.Errors = append(r.Errors, err)
+	}
+}

@@ -1,0 +1,41 @@
+package shard
+
+import (
+	"math"
+
+	"github.com/orbitsched/orbit"
+)
+
+// report sums up how things are.
+func (r *regrouping) report() {
+	for m := range r.table.due {
+		if m.open && m.in == nil {
+			r.Ungrouped++
+		}
+	}
+	r.Balanced = r.balance != nil && r.excess == 0
+	if r.balance == nil {
+		return
+	}
+	for i, g := range r.groups() {
+		out := Group{Scheduler: g.name, Nodes: g.nodes}
+		for _, k := range r.present {
+			if off := r.off[i][k] * float64(len(r.groups())); math.Abs(off) > math.Abs(out.Off) {
+				out.Off, out.Worst = off, r.quantity(k)
+			}
+		}
+		r.Groups = append(r.Groups, out)
+	}
+}
+
+// quantity names what is weighed.
+func (r *regrouping) quantity(k int) string {
+	name := "devices"
+	if d := k % kinds; d < int(orbit.Dimensions) {
+		name = r.state.DimensionName(orbit.Dimension(d))
+	}
+	if k >= kinds {
+		name = "free " + name
+	}
+	return name
+}

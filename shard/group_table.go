@@ -1,0 +1,260 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// table is what Groups knows: the nodes, whose they are, and who lives. It follows the ledger's changes.
+//
+// Invariants: every node and every mark of one has a member; due are the members with which something is to be done or
+// waited for, and that may be any of them after a change; all and largest are of what is open.
+type table struct {
+	ledger     orbit.Ledger
+	leases     *telemetry.Leases
+	schedulers []string
+
+	state   *orbit.State
+	members map[orbit.NodeID]*member
+	groups  map[string]*group
+	due     map[*member]bool
+	all     tally
+	largest largest
+}
+
+// follow brings the table up to the ledger.
+func (t *table) follow(ctx context.Context) error {
+	state, err := t.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if t.state == nil {
+		t.rebuild(state)
+		return nil
+	}
+	if state.Revision() <= t.state.Revision() {
+		return nil
+	}
+	changes, err := t.ledger.Changes(ctx, t.state.Revision())
+	if errors.Is(err, orbit.ErrCompacted) {
+		t.rebuild(state)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	t.state = state
+	t.absorb(changes)
+	return nil
+}
+
+// rebuild looks at all there is. When members were asked is remembered.
+func (t *table) rebuild(state *orbit.State) {
+	before := t.members
+	t.state = state
+	t.members, t.groups, t.due = map[orbit.NodeID]*member{}, map[string]*group{}, map[*member]bool{}
+	t.all, t.largest = tally{}, largest{}
+	t.census()
+	for n := range state.Nodes() {
+		t.look(n.Node.ID)
+	}
+	for _, kind := range markOrder {
+		for key := range state.Marks(string(kind)) {
+			if id, ok := kind.id(key); ok {
+				t.relearn(orbit.NodeID(id))
+			}
+		}
+	}
+	for id, was := range before {
+		if m := t.members[id]; m != nil && m.next() == was.next() {
+			m.asked = was.asked
+		}
+	}
+}
+
+// absorb follows changes. Some may be newer than the state; they come again.
+func (t *table) absorb(changes []orbit.Change) {
+	seen := map[orbit.NodeID]bool{}
+	census := false
+	for i := range changes {
+		c := &changes[i]
+		if c.Revision > t.state.Revision() {
+			break
+		}
+		if _, id, ok := nodeOfMark(c); ok {
+			t.relearn(id)
+		} else if mark, ok := c.Do.(orbit.Mark); ok {
+			census = census || t.leases != nil && strings.HasPrefix(mark.Key, t.leases.Key(""))
+		} else if c.Node != "" && !seen[c.Node] {
+			seen[c.Node] = true
+			t.look(c.Node)
+		}
+	}
+	if census {
+		t.census()
+	}
+}
+
+// census finds out who lives. What belongs to those of whom that has changed has to be looked at.
+func (t *table) census() {
+	live := map[string]bool{}
+	for _, name := range t.living() {
+		live[name] = true
+		t.group(name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.groups)) {
+		g := t.groups[name]
+		if g.live == live[name] {
+			continue
+		}
+		g.live = live[name]
+		for _, m := range g.sorted() {
+			t.file(m)
+		}
+		if !g.live && len(g.held) == 0 {
+			delete(t.groups, name)
+		}
+	}
+}
+
+// living lists the schedulers that live, sorted.
+func (t *table) living() (names []string) {
+	switch {
+	case t.leases == nil:
+		names = slices.Clone(t.schedulers)
+	case len(t.schedulers) > 0:
+		for _, name := range t.schedulers {
+			if _, ok := t.leases.In(t.state, name); ok {
+				names = append(names, name)
+			}
+		}
+	default:
+		return schedulersIn(t.state, t.leases)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// alive lists the groups of those who live, sorted by name.
+func (t *table) alive() (out []*group) {
+	for _, name := range slices.Sorted(maps.Keys(t.groups)) {
+		if g := t.groups[name]; g.live {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// lives reports whether a scheduler does.
+func (t *table) lives(name string) bool {
+	return name != "" && t.groups[name] != nil && t.groups[name].live
+}
+
+// group returns the group of a name, which it makes if there is none.
+func (t *table) group(name string) *group {
+	g := t.groups[name]
+	if g == nil {
+		g = newGroup(name)
+		t.groups[name] = g
+	}
+	return g
+}
+
+// member returns what is known of a node.
+func (t *table) member(id orbit.NodeID) *member {
+	m := t.members[id]
+	if m == nil {
+		m = &member{id: id}
+		t.members[id] = m
+	}
+	return m
+}
+
+// look takes over a node as it is.
+func (t *table) look(id orbit.NodeID) {
+	m := t.member(id)
+	t.unfile(m)
+	m.weigh(t.state.Node(id))
+	t.file(m)
+}
+
+// relearn takes over the marks of a node as they are.
+func (t *table) relearn(id orbit.NodeID) {
+	t.mark(t.member(id), func(m *member) { m.learn(t.state) })
+}
+
+// mark changes what is known of a member's marks.
+func (t *table) mark(m *member, change func(*member)) {
+	t.unhold(m)
+	change(m)
+	for _, name := range []string{m.owner(), m.next()} {
+		if name != "" {
+			t.group(name).held[m] = true
+		}
+	}
+	t.file(m)
+}
+
+// unhold takes a member out of the lists of those who its marks name. A group that nobody needs is forgotten.
+func (t *table) unhold(m *member) {
+	t.unfile(m)
+	for _, name := range []string{m.owner(), m.next()} {
+		if g := t.groups[name]; g != nil {
+			if delete(g.held, m); len(g.held) == 0 && !g.live {
+				delete(t.groups, name)
+			}
+		}
+	}
+}
+
+// unfile stops counting a member.
+func (t *table) unfile(m *member) {
+	if m.in != nil {
+		m.in.discount(m)
+	}
+	if m.counted {
+		t.all.sub(&m.load)
+		t.largest.sub(&m.load)
+		m.counted = false
+	}
+}
+
+// file counts a member where it belongs, and notes whether something is to be done with it.
+func (t *table) file(m *member) {
+	t.unfile(m)
+	delete(t.due, m)
+	if !m.there && !m.marked() {
+		delete(t.members, m.id)
+		return
+	}
+	home := ""
+	for _, name := range []string{m.next(), m.owner()} {
+		if home == "" && t.lives(name) {
+			home = name
+		}
+	}
+	m.fresh = !t.lives(m.owner())
+	if m.open {
+		t.all.add(&m.load)
+		t.largest.add(&m.load)
+		m.counted = true
+	}
+	moving := m.marks[1].at != 0 || m.marks[2].at != 0
+	if m.open && home != "" {
+		t.groups[home].count(m, moving || m.fresh)
+	}
+	if moving || m.open && m.fresh || m.owner() != "" && (!m.there || m.fresh) {
+		t.due[m] = true
+	}
+}
+
+// sorted lists the members by id.
+func (g *group) sorted() []*member {
+	return slices.SortedFunc(maps.Keys(g.held), func(a, b *member) int { return cmp.Compare(a.id, b.id) })
+}

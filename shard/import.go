@@ -1,0 +1,163 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Submission is capsules, or a gang, with what the user has said about who is to schedule them.
+type Submission struct {
+	orbit.Submit
+	// The schedulers that the user has assigned it to, wherever the importer found that (an annotation, a flag, a
+	// field): one at most. Submit.Owner counts as one too. None: the dispatcher chooses.
+	Schedulers []string
+}
+
+// Import submits capsules with the user's assignments: all of them in one proposal, or none. What is assigned is
+// submitted with its owner and, in the same proposal, pinned to it: the [Dispatcher] honours that as long as the
+// capsule lives. An outcome that is not known is sent again until ctx ends.
+//
+// The error is a [*ContradictionError] for a capsule with two assignments, a [*KeyError] for a pinned one whose id is
+// too long to be marked, or the ledger's; nothing has been submitted then, unless it is [orbit.ErrUnknown].
+func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission) (orbit.Revision, error) {
+	p, err := importing(submissions, ledger.Limits())
+	if err != nil {
+		return 0, err
+	}
+	for {
+		rev, err := ledger.Propose(ctx, p)
+		if !errors.Is(err, orbit.ErrUnknown) || ctx.Err() != nil {
+			return rev, err
+		}
+		pause(ctx, importAgain)
+	}
+}
+
+const importAgain = 50 * time.Millisecond
+
+// importing returns the proposal that submits everything.
+func importing(submissions []Submission, limits orbit.Limits) (orbit.Proposal, error) {
+	p := orbit.Proposal{ID: orbit.NewProposalID()}
+	assigned := map[orbit.CapsuleID]string{}
+	var faults []error
+	for i := range submissions {
+		s := &submissions[i]
+		owner, err := s.owner()
+		if err == nil {
+			err = s.agrees(owner, assigned)
+		}
+		if err == nil {
+			submit := s.Submit
+			submit.Owner = owner
+			p.Do = append(p.Do, submit)
+			p.Do, err = s.pin(p.Do, owner, limits)
+		}
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return p, errors.Join(faults...)
+}
+
+// owner returns the one scheduler that a submission is assigned to, "" if it is to none.
+func (s *Submission) owner() (string, error) {
+	names := slices.DeleteFunc(slices.Concat(s.Schedulers, []string{s.Owner}), func(name string) bool { return name == "" })
+	slices.Sort(names)
+	switch names = slices.Compact(names); len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0], nil
+	}
+	what := &ContradictionError{Schedulers: names}
+	if s.Gang != nil {
+		what.Gang = s.Gang.ID
+	} else if len(s.IDs) > 0 {
+		what.Capsule = s.IDs[0]
+	}
+	return "", what
+}
+
+// agrees says whether a capsule of the submission has been assigned to another scheduler by one before it. Submitting
+// an id twice in agreement is for the ledger to refuse.
+func (s *Submission) agrees(owner string, assigned map[orbit.CapsuleID]string) error {
+	ids := s.IDs
+	for i := 0; s.Gang != nil && i < len(s.Gang.Roles); i++ {
+		ids = slices.Concat(ids, s.Gang.Roles[i].Members)
+	}
+	for _, id := range ids {
+		if was, twice := assigned[id]; twice && was != "" && owner != "" && was != owner {
+			return &ContradictionError{Capsule: id, Schedulers: []string{was, owner}}
+		} else if !twice || was == "" {
+			assigned[id] = owner
+		}
+	}
+	return nil
+}
+
+// pin adds the pinned marks of a submission: one for a gang, one for each capsule otherwise.
+func (s *Submission) pin(do []orbit.Commitment, owner string, limits orbit.Limits) ([]orbit.Commitment, error) {
+	if owner == "" {
+		return do, nil
+	}
+	units := make([]unit, 0, len(s.IDs)+1)
+	if s.Gang != nil {
+		units = append(units, unit{string(s.Gang.ID), true})
+	}
+	for _, id := range s.IDs {
+		units = append(units, unit{id: string(id)})
+	}
+	for _, u := range units {
+		kind := u.pinnedMark()
+		if err := kind.fits(u.id, limits); err != nil {
+			return do, err
+		}
+		do = append(do, orbit.Mark{Key: kind.key(u.id), Value: owner})
+	}
+	return do, nil
+}
+
+// ErrContradiction says that a capsule is assigned to two schedulers.
+var ErrContradiction = errors.New("contradictory assignments")
+
+// ContradictionError says which, and to whom.
+type ContradictionError struct {
+	// One of the two; of several capsules that are submitted together the first.
+	Capsule orbit.CapsuleID
+	Gang    orbit.GangID
+	// Two or more.
+	Schedulers []string
+}
+
+// Error says what contradicts what, and what to do.
+func (e *ContradictionError) Error() string {
+	what := fmt.Sprintf("capsule %q", e.Capsule)
+	if e.Gang != "" {
+		what = fmt.Sprintf("gang %q", e.Gang)
+	}
+	names := make([]string, len(e.Schedulers))
+	for i, name := range e.Schedulers {
+		names[i] = fmt.Sprintf("%q", name)
+	}
+	return fmt.Sprintf("shard: %v: %s is assigned to %s; assign it to one, or to none for the dispatcher to choose. Nothing was submitted",
+		ErrContradiction, what, strings.Join(names, " and to "))
+}
+
+// Unwrap makes errors.Is find the kind.
+func (e *ContradictionError) Unwrap() error { return ErrContradiction }
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,116 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+)
+
+func TestImportPinsInOneProposal(t *testing.T) {
+	s := newStage(t)
+	gang := &orbit.Gang{ID: "g/1", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: ids("m", 2)}}}
+	rev, err := Import(t.Context(), s.ledger,
+		Submission{Submit: orbit.Submit{IDs: ids("free", 2), Spec: cpu(1)}},
+		Submission{Submit: orbit.Submit{IDs: ids("x/", 2), Spec: cpu(1)}, Schedulers: []string{"a", "a", ""}},
+		Submission{Submit: orbit.Submit{Gang: gang, Owner: "b"}},
+	)
+	require.NoError(t, err)
+	require.Equal(t, orbit.Revision(1), rev, "one proposal")
+	require.Empty(t, s.owner("free001"))
+	require.Equal(t, "a", s.owner("x/001"))
+	require.Equal(t, "a", s.mark("pinned/x/001"))
+	require.Equal(t, "b", s.owner("m001"))
+	require.Equal(t, "b", s.mark("pinned-gang/g/1"))
+	require.Empty(t, s.mark("pinned/free000"))
+	require.Empty(t, s.mark("pinned/m000"))
+}
+
+func TestImportRefusesContradictions(t *testing.T) {
+	one := func(ids []orbit.CapsuleID, names ...string) Submission {
+		return Submission{Submit: orbit.Submit{IDs: ids, Spec: cpu(1)}, Schedulers: names}
+	}
+	owned := one(ids("x", 1), "a")
+	owned.Owner = "b"
+	gang := Submission{Submit: orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Spec: cpu(1), Members: ids("x", 1)}}}}, Schedulers: []string{"b"}}
+	gangTwice := gang
+	gangTwice.Schedulers = []string{"b", "c"}
+	for name, bad := range map[string][]Submission{
+		"two at once":          {one(ids("x", 1), "a", "b")},
+		"and the owner":        {owned},
+		"two submissions":      {one(ids("x", 1), "a"), one(ids("x", 1), "b")},
+		"a gang and a capsule": {one(ids("x", 1), "a"), gang},
+		"a gang":               {gangTwice},
+		"with nobody between":  {one(ids("x", 1), "a"), one(ids("x", 1)), one(ids("x", 1), "b")},
+		"nobody first":         {one(ids("x", 1)), one(ids("x", 1), "a"), one(ids("x", 1), "b")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			_, err := Import(t.Context(), s.ledger, append([]Submission{one(ids("good", 1), "a")}, bad...)...)
+			require.ErrorIs(t, err, ErrContradiction)
+			var what *ContradictionError
+			require.ErrorAs(t, err, &what)
+			require.Len(t, what.Schedulers, 2)
+			require.True(t, what.Capsule == "x000" || what.Gang == "g")
+			require.Contains(t, err.Error(), "Nothing was submitted")
+			require.Zero(t, s.state().Revision(), "nothing was submitted")
+		})
+	}
+	s := newStage(t)
+	_, err := Import(t.Context(), s.ledger, one(ids("x", 1), "a"), one(ids("x", 1), "a"))
+	require.ErrorIs(t, err, orbit.ErrInvalid, "agreement, twice")
+}
+
+func TestImportOfLongIDs(t *testing.T) {
+	s := newStage(t)
+	long := orbit.CapsuleID(strings.Repeat("x", 253))
+	_, err := Import(t.Context(), s.ledger, Submission{Submit: orbit.Submit{IDs: []orbit.CapsuleID{long}, Spec: cpu(1)}, Schedulers: []string{"a"}})
+	require.ErrorIs(t, err, ErrKey)
+	require.Zero(t, s.state().Revision())
+	_, err = Import(t.Context(), s.ledger, Submission{Submit: orbit.Submit{IDs: []orbit.CapsuleID{long}, Spec: cpu(1)}})
+	require.NoError(t, err, "only what is pinned needs a mark")
+}
+
+// flaky is a ledger that answers as it is told.
+type flaky struct {
+	orbit.Ledger
+	// Each call of Propose takes the next; nil: the ledger's own answer. The first half of the commits whose answer is
+	// lost have been applied.
+	errs []error
+	sent int
+}
+
+func (f *flaky) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	f.sent++
+	if len(f.errs) == 0 {
+		return f.Ledger.Propose(ctx, p)
+	}
+	err := f.errs[0]
+	f.errs = f.errs[1:]
+	if err == nil || errors.Is(err, orbit.ErrUnknown) {
+		rev, own := f.Ledger.Propose(ctx, p)
+		if err == nil {
+			return rev, own
+		}
+	}
+	return 0, err
+}
+
+func TestImportInsists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		f := &flaky{Ledger: s.ledger, errs: []error{orbit.ErrUnknown, orbit.ErrUnknown}}
+		rev, err := Import(t.Context(), f, Submission{Submit: orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)}, Schedulers: []string{"a"}})
+		require.NoError(t, err)
+		require.Equal(t, orbit.Revision(1), rev, "it had one effect")
+		require.Equal(t, 3, f.sent)
+		f.errs = []error{orbit.ErrUnavailable}
+		_, err = Import(t.Context(), f, Submission{Submit: orbit.Submit{IDs: ids("y", 1), Spec: cpu(1)}})
+		require.ErrorIs(t, err, orbit.ErrUnavailable)
+	})
+}

@@ -1,0 +1,331 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+// plain places each capsule on the node with most room: the plainest navigator, which knows of no group.
+func plain() orbit.Navigator {
+	engine := &orbit.Exhaustive{}
+	return orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+		engine.Sync(view)
+		for _, c := range pending {
+			choice, err := engine.Best(c.Spec)
+			if err != nil {
+				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: err})
+				continue
+			}
+			plan.Proposals = append(plan.Proposals, engine.Reserve(c, choice))
+		}
+		return plan, nil
+	})
+}
+
+// engineOf returns an engine of a scheduler, and its lens.
+func engineOf(ledger orbit.Ledger, name string, mode Mode) (*orbit.Engine, *Lens) {
+	lens := &Lens{Ledger: ledger, Scheduler: name, Mode: mode}
+	return &orbit.Engine{Name: name, Ledger: lens, Navigator: lens.Navigator(plain)}, lens
+}
+
+// submit adds capsules of one core each for an owner.
+func submit(t fataler, ledger orbit.Ledger, owner string, cores int64, ids ...orbit.CapsuleID) {
+	t.Helper()
+	spec := &orbit.Spec{Module: "m", Envelope: orbit.Envelope{Reservation: orbit.Resources{cores}}}
+	commit(t, ledger, orbit.Submit{IDs: ids, Spec: spec, Owner: owner})
+}
+
+// give makes nodes a scheduler's.
+func give(t fataler, ledger orbit.Ledger, owner string, nodes ...orbit.NodeID) {
+	t.Helper()
+	for _, id := range nodes {
+		commit(t, ledger, orbit.Mark{Key: groupMark.key(string(id)), Value: owner})
+	}
+}
+
+// nodeOf returns where a capsule is.
+func nodeOf(t fataler, ledger orbit.Ledger, id orbit.CapsuleID) orbit.NodeID {
+	t.Helper()
+	return snapshot(t, ledger).Capsule(id).Node
+}
+
+// TestLensShowsGroup: a strict scheduler places on its own nodes only, and says how much it has seen.
+func TestLensShowsGroup(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, fleet(4, orbit.Resources{2})...)
+	give(t, ledger, "a", "n00", "n01")
+	give(t, ledger, "b", "n02")
+	submit(t, ledger, "b", 1, "x", "y", "z")
+	engine, _ := engineOf(ledger, "b", Strict)
+	r := engine.Pass(context.Background())
+	assert.Equal(t, 2, r.Committed, "%v", r)
+	assert.Equal(t, orbit.NodeID("n02"), nodeOf(t, ledger, "x"))
+	assert.Equal(t, orbit.NodeID("n02"), nodeOf(t, ledger, "y"))
+	require.Len(t, r.Unplaced, 1)
+	why := r.Unplaced[0].Why
+	assert.ErrorIs(t, why, ErrGroup)
+	var group *GroupNoFit
+	require.ErrorAs(t, why, &group)
+	assert.Equal(t, GroupNoFit{Scheduler: "b", Group: 1, Nodes: 4, Why: group.Why}, *group)
+	var noFit *orbit.NoFit
+	require.ErrorAs(t, why, &noFit)
+	assert.Equal(t, `0 of 4 nodes fit: 3 are unschedulable, 1 lack cpu; the group of scheduler "b" has 1 of the 4 schedulable nodes; soft mode would look further`, why.Error())
+	assert.Equal(t, 1, r.Parked, "a NoFit parks, wrapped or not")
+
+	give(t, ledger, "b", "n03") // taken back at once, and placed
+	r = engine.Pass(context.Background())
+	assert.Equal(t, 1, r.Committed)
+	assert.Equal(t, orbit.NodeID("n03"), nodeOf(t, ledger, "z"))
+}
+
+// TestLensWholeConstellation: who has seen everything says nothing of groups.
+func TestLensWholeConstellation(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, fleet(1, orbit.Resources{1})...)
+	give(t, ledger, "a", "n00")
+	submit(t, ledger, "a", 2, "x")
+	engine, _ := engineOf(ledger, "a", Strict)
+	r := engine.Pass(context.Background())
+	require.Len(t, r.Unplaced, 1)
+	assert.NotErrorIs(t, r.Unplaced[0].Why, ErrGroup)
+}
+
+// TestLensFence: what was planned when the node was in the group is refused once it is not, as a conflict; also by a
+// lens that has not heard of it. What is planned on a node of others is refused at once.
+func TestLensFence(t *testing.T) {
+	ctx := context.Background()
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, fleet(2, orbit.Resources{4})...)
+	give(t, ledger, "a", "n00")
+	give(t, ledger, "b", "n01")
+	submit(t, ledger, "a", 1, "x", "y")
+	lens := &Lens{Ledger: ledger, Scheduler: "a"}
+	view := snapshot(t, lens).Revision()
+	place := func(id orbit.CapsuleID, node orbit.NodeID) orbit.Proposal {
+		return orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}}}
+	}
+	_, err := lens.Propose(ctx, place("x", "n01"))
+	assert.ErrorIs(t, err, orbit.ErrInfeasible)
+	assert.ErrorContains(t, err, `node "n01" is not in the group of scheduler "a"`)
+	_, err = lens.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{use("h", "n01", orbit.Resources{1})}})
+	assert.ErrorIs(t, err, orbit.ErrConflict, "a hold is room too; without a view it is bad luck")
+	_, err = lens.Propose(ctx, place("x", "n00"))
+	assert.NoError(t, err)
+
+	give(t, ledger, "b", "n00")
+	_, err = lens.Propose(ctx, place("y", "n00"))
+	assert.ErrorIs(t, err, orbit.ErrConflict)
+	var r *orbit.Rejection
+	require.ErrorAs(t, err, &r)
+	assert.IsType(t, orbit.MarkAt{}, r.Bet)
+	give(t, ledger, "a", "n00") // it is back, but what was planned before is not good for that
+	_, err = lens.Propose(ctx, place("y", "n00"))
+	assert.ErrorIs(t, err, orbit.ErrConflict)
+	snapshot(t, lens)
+	_, err = lens.Propose(ctx, place("y", "n00"))
+	assert.NoError(t, err, "the bet is on what the lens has seen last")
+
+	commit(t, ledger, orbit.Mark{Key: "leaving/n00", Value: "b"})
+	snapshot(t, lens)
+	submit(t, ledger, "a", 1, "z")
+	_, err = lens.Propose(ctx, place("z", "n00"))
+	assert.ErrorIs(t, err, orbit.ErrConflict, "an answer has been given")
+	assert.ErrorContains(t, err, `node "n00" is leaving the group of scheduler "a"`)
+	commit(t, ledger, orbit.Mark{Key: "leaving/n00"}, orbit.Mark{Key: "left/n00"})
+
+	snapshot(t, lens)
+	give(t, ledger, "b", "n00")
+	snapshot(t, lens)
+	_, err = lens.Propose(ctx, place("y", "n00"))
+	require.ErrorAs(t, err, &r)
+	assert.ErrorIs(t, err, orbit.ErrConflict, "it was there in the view")
+	assert.GreaterOrEqual(t, r.At, r.TakenAt)
+	assert.Greater(t, r.TakenAt, view)
+}
+
+// TestLensBatch: in a batch each proposal has its own outcome, and those that may not be sent take nobody down.
+func TestLensBatch(t *testing.T) {
+	for name, ledger := range map[string]orbit.Ledger{"batcher": &orbit.MemoryLedger{}, "one by one": struct{ orbit.Ledger }{&orbit.MemoryLedger{}}} {
+		t.Run(name, func(t *testing.T) {
+			commit(t, ledger, fleet(3, orbit.Resources{4})...)
+			give(t, ledger, "a", "n00", "n02")
+			submit(t, ledger, "a", 1, "u", "v", "w", "x")
+			lens := &Lens{Ledger: ledger, Scheduler: "a"}
+			state := snapshot(t, lens)
+			var batch []orbit.Proposal
+			for id, node := range map[orbit.CapsuleID]orbit.NodeID{"u": "n00", "v": "n01", "w": "n02", "x": "n02"} {
+				batch = append(batch, orbit.Proposal{View: state.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}},
+					If: []orbit.Precondition{orbit.NodeFreeOf{Node: node, AtLeast: orbit.Resources{1}}}})
+			}
+			slices.SortFunc(batch, func(a, b orbit.Proposal) int {
+				return len(a.Do[0].(orbit.Place).Capsule) - len(b.Do[0].(orbit.Place).Capsule)
+			})
+			give(t, ledger, "b", "n02")
+			for i, o := range lens.ProposeBatch(context.Background(), batch) {
+				place := batch[i].Do[0].(orbit.Place)
+				switch place.Node {
+				case "n00":
+					assert.NoError(t, o.Err)
+					assert.NotZero(t, o.Revision)
+				case "n01":
+					assert.ErrorIs(t, o.Err, orbit.ErrInfeasible)
+				case "n02":
+					assert.ErrorIs(t, o.Err, orbit.ErrConflict)
+				}
+				assert.Len(t, batch[i].If, 1, "a proposal is the navigator's")
+			}
+		})
+	}
+}
+
+// TestLensFields: what is missing is said, by every method.
+func TestLensFields(t *testing.T) {
+	ctx := context.Background()
+	for _, l := range []*Lens{{}, {Ledger: &orbit.MemoryLedger{}}, {Scheduler: "a"}, {Ledger: &orbit.MemoryLedger{}, Scheduler: "a", Mode: 3}} {
+		_, err := l.Snapshot(ctx)
+		assert.ErrorIs(t, err, orbit.ErrInvalid)
+		_, err = l.Changes(ctx, 0)
+		assert.ErrorIs(t, err, orbit.ErrInvalid)
+		_, err = l.Wait(ctx, 0)
+		assert.ErrorIs(t, err, orbit.ErrInvalid)
+		_, err = l.Propose(ctx, orbit.Proposal{})
+		assert.ErrorIs(t, err, orbit.ErrInvalid)
+		assert.ErrorIs(t, l.ProposeBatch(ctx, make([]orbit.Proposal, 1))[0].Err, orbit.ErrInvalid)
+	}
+	assert.Equal(t, "strict soft shared mode 3", fmt.Sprint(Strict, Soft, Shared, Mode(3)))
+}
+
+// TestLensProperty: after any changes a lens shows what a new one would, and that is the ledger's state but for the
+// nodes that are not in the group or are leaving it; what it counts is what there is; and its changes name every node
+// of which the description that it shows has changed.
+func TestLensProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newShardWorld(t, rapid.SampledFrom([]string{"alike", "mixed"}).Draw(t, "machines"))
+		lens := &Lens{Ledger: w.ledger, Scheduler: "b/c"}
+		was := snapshot(t, lens)
+		for range rapid.IntRange(1, 30).Draw(t, "actions") {
+			w.act(rapid.SampledFrom([]string{"put", "put", "use", "free", "leave", "die", "come", "come", "answer", "scribble", "scribble", "step"}).Draw(t, "action"))
+			if rapid.Bool().Draw(t, "look") {
+				was = checkLens(t, lens, was)
+			}
+		}
+		checkLens(t, lens, was)
+	})
+}
+
+// checkLens compares a lens with the ledger. It returns what it shows.
+func checkLens(t *rapid.T, lens *Lens, was *orbit.State) *orbit.State {
+	ctx := context.Background()
+	shown, err := lens.Snapshot(ctx)
+	require.NoError(t, err)
+	state := snapshot(t, lens.Ledger)
+	require.NoError(t, shown.Verify())
+	changes, err := lens.Changes(ctx, was.Revision())
+	named := map[orbit.NodeID]bool{}
+	for _, c := range changes {
+		named[c.Node] = true
+	}
+	open := 0
+	for n := range shown.Nodes() {
+		owner, _ := state.Mark("group/" + string(n.Node.ID))
+		leaving, _ := state.Mark("leaving/" + string(n.Node.ID))
+		want := *state.Node(n.Node.ID).Node
+		want.Unschedulable = want.Unschedulable || owner != lens.Scheduler || leaving != ""
+		require.Equal(t, want, *n.Node)
+		require.Equal(t, state.Node(n.Node.ID).Used(), n.Used())
+		require.Equal(t, state.Node(n.Node.ID).Specification, n.Specification)
+		require.Equal(t, state.Node(n.Node.ID).Usage, n.Usage)
+		require.Equal(t, state.Node(n.Node.ID).Index(), n.Index())
+		open += count(n)
+		before := was.Node(n.Node.ID)
+		if err == nil && shown.Revision() > was.Revision() && (before == nil || before.Node.Unschedulable != n.Node.Unschedulable) {
+			require.True(t, named[n.Node.ID], "node %q has changed, and nobody says so", n.Node.ID)
+		}
+	}
+	gotOpen, gotNodes := lens.size()
+	require.Equal(t, open, gotOpen)
+	schedulable := 0
+	for n := range state.Nodes() {
+		schedulable += count(n)
+	}
+	require.Equal(t, schedulable, gotNodes)
+	require.Equal(t, state.NodeCount(), shown.NodeCount())
+	return shown
+}
+
+// TestStrictNeverConflicts: strict schedulers never get in each other's way, over real goroutines, while groups change
+// under them: what conflicts there are were lost to Groups alone, and never to another scheduler. SCENARIOS 3.
+func TestStrictNeverConflicts(t *testing.T) {
+	const schedulers, nodes, each = 4, 48, 300
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, fleet(nodes, orbit.Resources{40, 40})...)
+	names := []string{"a", "b", "c", "d"}
+	g := &Groups{Ledger: ledger, Schedulers: names, Every: time.Millisecond}
+	require.Empty(t, g.Step(context.Background()).Errors)
+	for _, name := range names {
+		var ids []orbit.CapsuleID
+		for i := range each {
+			ids = append(ids, orbit.CapsuleID(fmt.Sprintf("%s-%d", name, i)))
+		}
+		submit(t, ledger, name, 1, ids...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	byGroups := 0
+	for _, name := range names {
+		engine, lens := engineOf(ledger, name, Strict)
+		engine.MaxPlan = 16
+		engine.Ledger = &auditor{Lens: lens, lost: func(r *orbit.Rejection) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !r.TakenBy.IsZero() || !errors.Is(r, orbit.ErrConflict) { // engines give their proposals ids, nobody else does here
+				t.Errorf("scheduler %s lost to another one: %v", name, r)
+			}
+			byGroups++
+		}}
+		wg.Go(func() { assert.NoError(t, engine.Run(ctx)) })
+	}
+	wg.Go(func() { assert.NoError(t, g.Run(ctx)) })
+	for i := 0; ctx.Err() == nil && snapshot(t, ledger).PendingCount() > 0; i++ { // nodes come and go, drained and big
+		id := orbit.NodeID(fmt.Sprintf("n%02d", i%nodes))
+		n := *snapshot(t, ledger).Node(id).Node
+		n.Unschedulable = i%3 == 0
+		n.Capacity[0] = int64(40 + i%2*40)
+		_, _ = ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: n}}})
+		time.Sleep(200 * time.Microsecond)
+	}
+	assert.Zero(t, snapshot(t, ledger).PendingCount())
+	cancel()
+	wg.Wait()
+	require.NoError(t, snapshot(t, ledger).Verify())
+	t.Logf("%d lost to a change of group", byGroups)
+}
+
+// auditor is told of every rejection.
+type auditor struct {
+	*Lens
+	lost func(*orbit.Rejection)
+}
+
+func (a *auditor) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := a.Lens.ProposeBatch(ctx, batch)
+	for _, o := range out {
+		if r, ok := o.Err.(*orbit.Rejection); ok { //nolint:errorlint // what a ledger returns
+			a.lost(r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,223 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/orbitsched/orbit"
+)
+
+// markKind is a kind of mark: the prefix of its keys. What follows is the id, byte for byte, to the end of the key; as
+// no prefix begins another, no two ids and no two kinds ever share a key, whatever the ids are made of, slashes
+// included. Escaping would add nothing but length.
+type markKind string
+
+const (
+	groupMark      markKind = "group/"
+	leavingMark    markKind = "leaving/"
+	leftMark       markKind = "left/"
+	failedMark     markKind = "failed/"
+	pinnedMark     markKind = "pinned/"
+	failedGangMark markKind = "failed-gang/"
+	pinnedGangMark markKind = "pinned-gang/"
+)
+
+// LeasePrefix is the Prefix of the [telemetry.Leases] that schedulers hold.
+//
+// [telemetry.Leases]: https://pkg.go.dev/github.com/orbitsched/orbit/telemetry#Leases
+const LeasePrefix = "scheduler/"
+
+// key returns the key of the mark for an id.
+func (k markKind) key(id string) string { return string(k) + id }
+
+// id returns the id whose mark this is. It reports false if the key is of another kind.
+func (k markKind) id(key string) (id string, ok bool) {
+	id, ok = strings.CutPrefix(key, string(k))
+	return id, ok && id != ""
+}
+
+// fits says why a ledger cannot keep the mark for an id, nil if it can.
+func (k markKind) fits(id string, limits orbit.Limits) error {
+	if most := limits.IDBytes - len(k); len(id) > most {
+		return &KeyError{Kind: strings.TrimSuffix(string(k), "/"), ID: id, Most: most}
+	}
+	return nil
+}
+
+// ErrKey says that an id is too long for the key of a mark.
+var ErrKey = errors.New("id too long for a mark")
+
+// KeyError says which.
+type KeyError struct {
+	// What the mark is for, as in group, left or failed-gang.
+	Kind string
+	ID   string
+	// Bytes that the id may have in this ledger.
+	Most int
+}
+
+// Error says by how much it is too long, and what to do.
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("shard: %v: %q has %d bytes, and a mark %s/ID takes ids of %d; choose a shorter id or raise Limits.IDBytes",
+		ErrKey, e.ID, len(e.ID), e.Kind, e.Most)
+}
+
+// Unwrap makes errors.Is find the kind.
+func (e *KeyError) Unwrap() error { return ErrKey }
+
+// Failure is one scheduler's word that it could not place a capsule.
+type Failure struct {
+	Scheduler string
+	// What it planned on. Whatever has changed after it may help.
+	View orbit.Revision
+	// Its reason, shortened.
+	Why string
+}
+
+// failures are the schedulers that could not place a capsule, each once, the newest last.
+type failures struct {
+	list []Failure
+	// There were more than the mark has room for; the oldest have been dropped.
+	more bool
+}
+
+// The value of a failed mark, as in
+//
+//	1 a=17,12+nodes+lack+cpu&b%2Fc=21,
+//
+// is a version and for each scheduler its name, the revision and the reason, escaped as in a query. A plus after the
+// version says that there were more. What does not read exactly so is corrupt.
+const (
+	failedValue     = "1 "
+	failedValueMore = "1+ "
+	// Bytes of one reason.
+	maxWhy = 96
+)
+
+// with returns the list with one more failure, which takes the place of an older one of the same scheduler.
+func (f failures) with(one Failure) failures {
+	one.Why = shorten(one.Why, maxWhy)
+	return failures{append(f.without(one.Scheduler).list, one), f.more}
+}
+
+// without returns a list of its own that leaves a scheduler out.
+func (f failures) without(scheduler string) failures {
+	list := make([]Failure, 0, len(f.list)+1)
+	for _, known := range f.list {
+		if known.Scheduler != scheduler {
+			list = append(list, known)
+		}
+	}
+	return failures{list, f.more}
+}
+
+// of returns what a scheduler said.
+func (f failures) of(scheduler string) (Failure, bool) {
+	for _, one := range f.list {
+		if one.Scheduler == scheduler {
+			return one, true
+		}
+	}
+	return Failure{}, false
+}
+
+// value returns the list as the value of a mark of at most so many bytes. Where there is not room for all, reasons go
+// first, and then the oldest failures.
+func (f failures) value(limit int) string {
+	if v := f.format(true); len(v) <= limit {
+		return v
+	}
+	for {
+		v := f.format(false)
+		if len(v) <= limit || len(f.list) == 0 {
+			return v
+		}
+		f = failures{f.list[1:], true}
+	}
+}
+
+// format writes all of the list.
+func (f failures) format(reasons bool) string {
+	var b strings.Builder
+	b.WriteString(failedValue[:1])
+	if f.more {
+		b.WriteByte('+')
+	}
+	b.WriteByte(' ')
+	for i, one := range f.list {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(url.QueryEscape(one.Scheduler))
+		b.WriteByte('=')
+		b.WriteString(strconv.FormatUint(uint64(one.View), 10))
+		b.WriteByte(',')
+		if reasons {
+			b.WriteString(url.QueryEscape(one.Why))
+		}
+	}
+	return b.String()
+}
+
+// parseFailures reads what format writes, and nothing else. An empty value is an empty list.
+func parseFailures(value string) (failures, error) {
+	f := failures{}
+	rest, ok := strings.CutPrefix(value, failedValue)
+	if !ok {
+		rest, f.more = strings.CutPrefix(value, failedValueMore)
+	}
+	if value == "" {
+		return f, nil
+	}
+	for rest != "" {
+		var entry string
+		entry, rest, _ = strings.Cut(rest, "&")
+		one, err := parseFailure(entry)
+		if _, twice := f.of(one.Scheduler); err != nil || twice {
+			return failures{}, corruptFailures(value)
+		}
+		f.list = append(f.list, one)
+	}
+	if f.format(true) != value {
+		return failures{}, corruptFailures(value)
+	}
+	return f, nil
+}
+
+// parseFailure reads one entry.
+func parseFailure(entry string) (one Failure, err error) {
+	name, said, _ := strings.Cut(entry, "=")
+	view, why, _ := strings.Cut(said, ",")
+	at, err := strconv.ParseUint(view, 10, 64)
+	if err != nil {
+		return Failure{}, err
+	}
+	if one.Scheduler, err = url.QueryUnescape(name); err != nil {
+		return Failure{}, err
+	}
+	one.Why, err = url.QueryUnescape(why)
+	one.View = orbit.Revision(at)
+	return one, err
+}
+
+// ErrCorrupt says that the value of a mark cannot be read. It counts as none.
+var ErrCorrupt = errors.New("mark is corrupt")
+
+func corruptFailures(value string) error {
+	return fmt.Errorf("shard: %w: value %.64q is no list of failures", ErrCorrupt, value)
+}
+
+// shorten cuts a text to at most so many bytes, between characters.
+func shorten(s string, most int) string {
+	if len(s) > most {
+		for most > 0 && !utf8.RuneStart(s[most]) {
+			most--
+		}
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "?")
+}

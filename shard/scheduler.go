@@ -1,0 +1,134 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// Scheduler makes a navigator one of several schedulers that share what a [Dispatcher] gives out. It is the navigator
+// of an engine with the same name, and does two things that the one inside need not know of:
+//
+//   - what that one cannot place goes back: in one proposal the capsule is nobody's again and is marked as failed by
+//     this scheduler, for the dispatcher to try the others;
+//   - with Leases, every proposal bets on the scheduler's term. Once the end of the term has been committed, and
+//     before that nothing is given to others, none of what is still on its way can be committed. The ledger does not
+//     ask whose capsule a proposal places, so without the bet a scheduler that was given up for dead could still place
+//     what others have by now.
+//
+// It claims nothing: it plans what it has been assigned. A gang of which nothing is placed goes back as a whole, also
+// if only some of its members were found to have no place; members that are missing in a running gang stay, for they
+// belong where the others are. Capsules whose id is too long to be marked stay too, and are reported as unplaced with
+// a [*KeyError].
+type Scheduler struct {
+	// Name is that of the engine. Required.
+	Name string
+	// Navigator is the one inside. Required.
+	Navigator orbit.Navigator
+	// Leases, if set, are those of the schedulers, with [LeasePrefix]. Then nothing is planned without a term, which
+	// [Scheduler.Keep] sees to, or [Scheduler.Serve].
+	Leases *telemetry.Leases
+	// Patience is how many passes in a row a capsule is left unplaced for another reason than [*orbit.NoFit] until it
+	// goes back; default 16, negative: it never does. What fits nowhere goes back at once.
+	Patience int
+
+	term atomic.Pointer[telemetry.Term]
+	// How often capsules were left unplaced in a row.
+	unplaced map[orbit.CapsuleID]int
+	swept    int
+}
+
+// Claims returns false.
+func (s *Scheduler) Claims(string, orbit.AppClass) bool { return false }
+
+// Serve says under which term the scheduler plans from now on. It may be called from any goroutine.
+func (s *Scheduler) Serve(t telemetry.Term) { s.term.Store(&t) }
+
+// Keep holds the lease until ctx ends, and then resigns it and returns nil: it acquires a term, serves under it,
+// refreshes it three times in its life, and begins a new one if it was lost. A lease that somebody else holds is waited
+// for. Report, if not nil, is called with all that goes wrong, from Keep's goroutine.
+func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
+	if s.Leases == nil || s.Name == "" {
+		return fmt.Errorf("shard: %w: Scheduler.Keep needs Name and Leases", orbit.ErrInvalid)
+	}
+	ttl := s.Leases.TTL
+	if ttl <= 0 {
+		ttl = 60 * time.Second
+	}
+	var term telemetry.Term
+	for ctx.Err() == nil {
+		err := telemetry.ErrExpired
+		if term.Epoch != 0 {
+			err = s.Leases.Refresh(term)
+		}
+		if errors.Is(err, telemetry.ErrExpired) {
+			if term, err = s.Leases.Acquire(ctx, s.Name, s.Name); err == nil {
+				s.Serve(term)
+			}
+		}
+		if err != nil && ctx.Err() == nil && report != nil {
+			report(err)
+		}
+		pause(ctx, ttl/3)
+	}
+	if term.Epoch == 0 {
+		return nil
+	}
+	resigning, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := s.Leases.Resign(resigning, term); err != nil && !errors.Is(err, telemetry.ErrExpired) && report != nil {
+		report(err)
+	}
+	return nil
+}
+
+// ErrNoTerm says that a scheduler that needs a lease has none.
+var ErrNoTerm = errors.New("scheduler holds no lease")
+
+// Plan lets the navigator inside plan, puts the bet on the term into its proposals, and adds those that give capsules
+// back. It notes "givenBack" capsules. What has been given back is reported as unplaced with a [*GivenBackError].
+func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	if s.Navigator == nil || s.Name == "" {
+		return orbit.Plan{}, fmt.Errorf("shard: %w: Scheduler needs Name and Navigator", orbit.ErrInvalid)
+	}
+	fence, reached, err := s.fence(view.State())
+	if err != nil || !reached {
+		return orbit.Plan{}, err
+	}
+	plan, err := s.Navigator.Plan(ctx, view, pending)
+	back := s.giveBack(view, &plan)
+	plan.Proposals = append(plan.Proposals, back...)
+	if fence != nil {
+		for i := range plan.Proposals {
+			p := &plan.Proposals[i]
+			p.If = append(p.If[:len(p.If):len(p.If)], fence)
+		}
+	}
+	plan.Notes = append(plan.Notes, slog.Int("givenBack", len(back)))
+	return plan, err
+}
+
+// fence returns the bet on the term, nil without leases, and reports whether the view has reached the term: an older one
+// may show as its own what others have been given since.
+func (s *Scheduler) fence(state *orbit.State) (bet orbit.Precondition, reached bool, err error) {
+	if s.Leases == nil {
+		return nil, true, nil
+	}
+	term := s.term.Load()
+	if term == nil {
+		return nil, false, fmt.Errorf("shard: scheduler %q: %w: it has not begun a term; run Scheduler.Keep", s.Name, ErrNoTerm)
+	}
+	if state.Revision() < term.Epoch {
+		return nil, false, nil
+	}
+	if now, live := s.Leases.In(state, s.Name); !live || now.Epoch != term.Epoch {
+		return nil, false, fmt.Errorf("shard: scheduler %q: %w: its term %d is over; what it had has been given to others", s.Name, ErrNoTerm, term.Epoch)
+	}
+	return orbit.MarkAt{Key: s.Leases.Key(s.Name), Revision: term.Epoch}, true, nil
+}

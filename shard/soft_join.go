@@ -1,0 +1,140 @@
+package shard
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What two navigators of one scheduler, which plan one after the other on one state, must not both do.
+
+// leave divides what near has not placed into what stays unplaced and what far is asked for. A gang, or a co-location
+// group, of which near has just placed members is near's for this pass: far does not see them yet, and would begin it
+// again elsewhere.
+func (s *soft) leave(state *orbit.State, plan *orbit.Plan, pending []*orbit.Capsule) (left []orbit.Unplaced, rest []*orbit.Capsule) {
+	gangs, groups := begun(state, plan.Proposals)
+	unplaced := make(map[orbit.CapsuleID]bool, len(plan.Unplaced))
+	for _, u := range plan.Unplaced {
+		if !gangs[u.Capsule.Gang] && !groups[u.Capsule.Spec.Near.Group] {
+			unplaced[u.Capsule.ID] = true
+			continue
+		}
+		if noFit := (*orbit.NoFit)(nil); errors.As(u.Why, &noFit) { // in the own group: it must not put the class aside
+			u.Why = errBehind
+		}
+		left = append(left, u)
+	}
+	rest, _ = divide(pending, unplaced)
+	return left, rest
+}
+
+// begun returns the gangs and the groups of which proposals place members.
+func begun(state *orbit.State, proposals []orbit.Proposal) (gangs map[orbit.GangID]bool, groups map[string]bool) {
+	gangs, groups = map[orbit.GangID]bool{}, map[string]bool{}
+	for _, p := range proposals {
+		for _, do := range p.Do {
+			place, ok := do.(orbit.Place)
+			if !ok {
+				continue
+			}
+			c := state.Capsule(place.Capsule)
+			if c != nil && c.Gang != "" {
+				gangs[c.Gang] = true
+			}
+			if c != nil && c.Spec.Group != "" {
+				groups[c.Spec.Group] = true
+			}
+		}
+	}
+	return gangs, groups
+}
+
+// doubt takes note of the capsules that far has not placed, if that may be for the nodes that near has planned on. A
+// NoFit would put them aside until one of them has more room than now; but it was said without them.
+func (s *soft) doubt(state *orbit.State, unplaced []orbit.Unplaced, planned map[orbit.NodeID]bool) {
+	s.behind = map[orbit.CapsuleID]bool{}
+	may := map[*orbit.Spec]bool{}
+	for i := range unplaced {
+		u, noFit := &unplaced[i], (*orbit.NoFit)(nil)
+		said := errors.As(u.Why, &noFit)
+		if _, known := may[u.Capsule.Spec]; !known {
+			for id := range planned {
+				n := state.Node(id)
+				may[u.Capsule.Spec] = may[u.Capsule.Spec] || n != nil && (!said || n.Fits(u.Capsule.Spec))
+			}
+		}
+		if !may[u.Capsule.Spec] {
+			continue
+		}
+		if s.behind[u.Capsule.ID] = true; said {
+			u.Why = errBehind
+		}
+	}
+}
+
+// released returns the holds that proposals release.
+func released(proposals []orbit.Proposal) map[orbit.HoldID]bool {
+	out := map[orbit.HoldID]bool{}
+	for _, p := range proposals {
+		for _, do := range p.Do {
+			if release, ok := do.(orbit.Release); ok && release.Hold != "" {
+				out[release.Hold] = true
+			}
+		}
+	}
+	return out
+}
+
+// withoutSpent takes out of a plan the proposals that release one of these holds again.
+func withoutSpent(state *orbit.State, plan *orbit.Plan, spent map[orbit.HoldID]bool) {
+	if len(spent) == 0 {
+		return
+	}
+	kept := make([]orbit.Proposal, 0, len(plan.Proposals))
+	for _, p := range plan.Proposals {
+		again := slices.ContainsFunc(p.Do, func(do orbit.Commitment) bool {
+			release, ok := do.(orbit.Release)
+			return ok && spent[release.Hold]
+		})
+		if !again {
+			kept = append(kept, p)
+			continue
+		}
+		for _, do := range p.Do {
+			place, ok := do.(orbit.Place)
+			if c := state.Capsule(place.Capsule); ok && c != nil {
+				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
+			}
+		}
+	}
+	plan.Proposals = kept
+}
+
+// divide returns the capsules that are in a set, and the others, each in their order.
+func divide(capsules []*orbit.Capsule, set map[orbit.CapsuleID]bool) (in, out []*orbit.Capsule) {
+	if len(set) == 0 {
+		return nil, capsules
+	}
+	for _, c := range capsules {
+		if set[c.ID] {
+			in = append(in, c)
+		} else {
+			out = append(out, c)
+		}
+	}
+	return in, out
+}
+
+// targets returns the nodes on which proposals put something.
+func targets(proposals []orbit.Proposal) map[orbit.NodeID]bool {
+	out := map[orbit.NodeID]bool{}
+	for _, p := range proposals {
+		for _, do := range p.Do {
+			if node, ok := target(do); ok {
+				out[node] = true
+			}
+		}
+	}
+	return out
+}

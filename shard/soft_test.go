@@ -1,0 +1,233 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/navtest"
+)
+
+// ready are the navigators that there are.
+var ready = map[string]func() orbit.Navigator{
+	"services": func() orbit.Navigator { return &nav.Services{} },
+	"anchor":   func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}} },
+	"batch":    func() orbit.Navigator { return &nav.Batch{} },
+	"gang":     func() orbit.Navigator { return &nav.Gang{} },
+}
+
+// racks returns nodes in racks of two, as many as wanted.
+func racks(count int, cores int64) (do []orbit.Commitment) {
+	for i := range count {
+		do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%02d", i)), Capacity: orbit.Resources{cores},
+			Labels: map[string]string{"rack": fmt.Sprint("r", i/2)}}})
+	}
+	return do
+}
+
+// passUntil passes until all of a ledger is placed, at most so often. It returns the last round.
+func passUntil(engine *orbit.Engine, ledger orbit.Ledger, passes int) (r orbit.Round) {
+	for range passes {
+		r = engine.Pass(context.Background())
+		if state, _ := ledger.Snapshot(context.Background()); state.PendingCount() == 0 {
+			break
+		}
+	}
+	return r
+}
+
+// modeEngine returns an engine with a navigator in a mode.
+func modeEngine(ledger orbit.Ledger, name string, mode Mode, make func() orbit.Navigator) *orbit.Engine {
+	lens := &Lens{Ledger: ledger, Scheduler: name, Mode: mode}
+	return &orbit.Engine{Name: name, Ledger: lens, Navigator: lens.Navigator(make)}
+}
+
+// TestSoftHomeFirst: a soft scheduler fills its own group, and then goes further; in shared mode there are no groups.
+func TestSoftHomeFirst(t *testing.T) {
+	for mode, atHome := range map[Mode]int{Strict: 4, Soft: 4, Shared: 1} {
+		t.Run(mode.String(), func(t *testing.T) {
+			ledger := &orbit.MemoryLedger{}
+			commit(t, ledger, fleet(6, orbit.Resources{2})...)
+			give(t, ledger, "a", "n04", "n05")
+			give(t, ledger, "b", "n00", "n01", "n02", "n03")
+			submit(t, ledger, "a", 1, "u", "v", "w", "x", "y", "z")
+			r := passUntil(modeEngine(ledger, "a", mode, ready["services"]), ledger, 3)
+			home := 0
+			for _, node := range []orbit.NodeID{"n04", "n05"} {
+				home += snapshot(t, ledger).Node(node).Capsules
+			}
+			if mode == Shared {
+				assert.LessOrEqual(t, home, 2, "spread over all")
+			} else {
+				assert.Equal(t, atHome, home)
+			}
+			if mode == Strict {
+				assert.Equal(t, 2, snapshot(t, ledger).PendingCount())
+				return
+			}
+			assert.Zero(t, snapshot(t, ledger).PendingCount())
+			assert.Zero(t, r.Conflicts+r.Infeasible)
+		})
+	}
+}
+
+// TestModesGangs: a gang that needs nodes of two groups is placed in soft and in shared mode, and diagnosed in strict.
+func TestModesGangs(t *testing.T) {
+	for _, mode := range []Mode{Strict, Soft, Shared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			ledger := &orbit.MemoryLedger{}
+			commit(t, ledger, racks(4, 4)...)
+			give(t, ledger, "a", "n00", "n02")
+			give(t, ledger, "b", "n01", "n03")
+			gang := &orbit.Gang{ID: "g", Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "worker", Members: []orbit.CapsuleID{"x", "y"},
+				Spec: &orbit.Spec{Module: "m", Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{3}}}}}}
+			commit(t, ledger, orbit.Submit{Gang: gang, Owner: "a"})
+			r := passUntil(modeEngine(ledger, "a", mode, ready["gang"]), ledger, 3)
+			if mode != Strict {
+				assert.Equal(t, 2, snapshot(t, ledger).Gang("g").Total(), "%v", r)
+				return
+			}
+			require.Len(t, r.Unplaced, 2)
+			why := r.Unplaced[0].Why
+			assert.ErrorIs(t, why, ErrGroup)
+			var noFit *nav.GangNoFit
+			assert.ErrorAs(t, why, &noFit)
+			assert.ErrorContains(t, why, `the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would look further`)
+		})
+	}
+}
+
+// TestModesNear: a capsule that wants to be where a group runs, and that is in another scheduler's group of nodes.
+func TestModesNear(t *testing.T) {
+	for _, mode := range []Mode{Strict, Soft, Shared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			ledger := &orbit.MemoryLedger{}
+			commit(t, ledger, racks(4, 4)...)
+			give(t, ledger, "a", "n00", "n01")
+			give(t, ledger, "b", "n02", "n03")
+			cache := &orbit.Spec{Module: "cache", Group: "cache", Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}}
+			commit(t, ledger, orbit.Submit{IDs: []orbit.CapsuleID{"cache"}, Spec: cache, Owner: "b"}, orbit.Place{Capsule: "cache", Node: "n02"})
+			web := &orbit.Spec{Module: "web", Near: orbit.Near{Group: "cache", Level: "rack"}, Envelope: cache.Envelope}
+			commit(t, ledger, orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: web, Owner: "a"})
+			r := passUntil(modeEngine(ledger, "a", mode, ready["anchor"]), ledger, 1)
+			if mode != Strict {
+				assert.Contains(t, []orbit.NodeID{"n02", "n03"}, nodeOf(t, ledger, "web"))
+				return
+			}
+			require.Len(t, r.Unplaced, 1)
+			assert.ErrorIs(t, r.Unplaced[0].Why, ErrGroup)
+		})
+	}
+}
+
+// TestSoftNotStarved: a gang that needs the own group and another one is placed though small work for the own group
+// never ends.
+func TestSoftNotStarved(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, racks(2, 40)...)
+	give(t, ledger, "a", "n00")
+	gang := &orbit.Gang{ID: "g", Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "worker", Members: []orbit.CapsuleID{"x", "y"},
+		Spec: &orbit.Spec{Module: "m", Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{30}}}}}}
+	commit(t, ledger, orbit.Submit{Gang: gang, Owner: "a"})
+	both := func() orbit.Navigator {
+		gangs, others := &nav.Gang{}, &nav.Services{}
+		return orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			var g, o []*orbit.Capsule
+			for _, c := range pending {
+				if c.Gang != "" {
+					g = append(g, c)
+				} else {
+					o = append(o, c)
+				}
+			}
+			plan, _ := gangs.Plan(ctx, view, g)
+			more, err := others.Plan(ctx, view, o)
+			plan.Proposals, plan.Unplaced = append(plan.Proposals, more.Proposals...), append(plan.Unplaced, more.Unplaced...)
+			return plan, err
+		})
+	}
+	engine := modeEngine(ledger, "a", Soft, both)
+	for i := range 2 {
+		submit(t, ledger, "a", 1, orbit.CapsuleID(fmt.Sprint("small-", i)))
+		r := engine.Pass(context.Background())
+		assert.Zero(t, r.Conflicts+r.Infeasible, "%v", r)
+		assert.Equal(t, i == 1, snapshot(t, ledger).Gang("g").Total() == 2)
+	}
+	engine.Pass(context.Background())
+	assert.Zero(t, snapshot(t, ledger).PendingCount(), "what was left out for it comes next")
+}
+
+// TestSoftPlans: any navigator keeps in soft mode the rules that it keeps alone; half of the nodes are the own group.
+// But for the gangs that only prefer a rack: they are placed in the own group, be it across racks.
+func TestSoftPlans(t *testing.T) {
+	for name, make := range ready {
+		t.Run(name, func(t *testing.T) {
+			navtest.Suite{Worlds: 16, Skip: map[string]string{"gangs": "the own group comes before a rack that is only preferred"}}.Run(t, func() orbit.Navigator {
+				return &soft{near: make(), far: make(), closed: func(n *orbit.NodeState) bool { return hash(0, string(n.Node.ID))%2 == 0 }}
+			})
+		})
+	}
+}
+
+// TestSoftCommits: plans of soft schedulers commit at their own view, all of them, in order, and each capsule is placed
+// or explained; what goes out of the group has no room in it.
+func TestSoftCommits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ledger := &orbit.MemoryLedger{}
+		nodes := rapid.IntRange(1, 8).Draw(t, "nodes")
+		for i := range nodes {
+			id := orbit.NodeID(fmt.Sprint("n", i))
+			commit(t, ledger, orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{rapid.Int64Range(0, 6).Draw(t, "cores")}}})
+			if rapid.Bool().Draw(t, "own") {
+				give(t, ledger, "a", id)
+			}
+		}
+		capsules := 0
+		engine := modeEngine(ledger, "a", Soft, ready["services"])
+		inner := engine.Navigator
+		engine.Navigator = orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			plan, err := inner.Plan(ctx, view, pending)
+			require.NoError(t, err)
+			require.Equal(t, len(pending), len(plan.Proposals)+len(plan.Unplaced))
+			trial := &orbit.MemoryLedger{Start: view.State()}
+			away := map[*orbit.Spec]bool{}
+			for _, p := range plan.Proposals {
+				commit(t, trial, p.Do...)
+				for _, bet := range p.If {
+					require.IsType(t, orbit.NodeFreeOf{}, bet, "nothing rests on groups")
+				}
+				place := p.Do[0].(orbit.Place)
+				if owner, _ := view.State().Mark("group/" + string(place.Node)); owner != "a" {
+					away[view.State().Capsule(place.Capsule).Spec] = true
+				}
+			}
+			for n := range snapshot(t, trial).Nodes() {
+				if owner, _ := view.State().Mark("group/" + string(n.Node.ID)); owner == "a" {
+					for spec := range away {
+						require.False(t, n.Fits(spec), "there was room at home")
+					}
+				}
+			}
+			return plan, err
+		})
+		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
+			var ids []orbit.CapsuleID
+			for range rapid.IntRange(1, 6).Draw(t, "capsules") {
+				ids = append(ids, orbit.CapsuleID(fmt.Sprint("c", capsules)))
+				capsules++
+			}
+			submit(t, ledger, "a", rapid.Int64Range(1, 4).Draw(t, "cores"), ids...)
+			r := engine.Pass(context.Background())
+			require.Zero(t, r.Conflicts+r.Infeasible+r.Invalid, "%v", r)
+			if rapid.Bool().Draw(t, "regroup") {
+				give(t, ledger, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "owner"), orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "node"))))
+			}
+		}
+	})
+}
