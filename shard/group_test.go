@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -506,6 +508,28 @@ func TestGroupsNobody(t *testing.T) {
 	assert.Equal(t, 2, r.Grouped)
 	assert.Zero(t, r.Ungrouped)
 	assert.True(t, r.Balanced)
+}
+
+// TestGroupsRun: Run tells of what was done, and of nothing else; when nodes join it steps again.
+func TestGroupsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &orbit.MemoryLedger{}
+		commit(t, ledger, fleet(4, orbit.Resources{8})...)
+		var told []Regrouping
+		ctx, cancel := context.WithCancel(t.Context())
+		g := &Groups{Ledger: ledger, Schedulers: []string{"a", "b"}, Every: time.Second, Hook: func(r Regrouping) { told = append(told, r) }}
+		done := make(chan error)
+		go func() { done <- g.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		require.Len(t, told, 1)
+		assert.Equal(t, 4, told[0].Grouped)
+		commit(t, ledger, fleet(6, orbit.Resources{8})[4:]...)
+		time.Sleep(time.Second)
+		require.Len(t, told, 2)
+		assert.Equal(t, 2, told[1].Grouped)
+		cancel()
+		require.NoError(t, <-done)
+	})
 }
 
 // TestGroupsFields: what is missing is said.
