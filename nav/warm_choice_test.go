@@ -92,7 +92,11 @@ const (
 // judge says how far a node gets.
 func (s *scan) judge(n *scanNode, spec *orbit.Spec, only, not orbit.NodeID) int {
 	node, start := n.state.Node, spec.Start
-	if node.Unschedulable || node.ID == not || only != "" && node.ID != only {
+	live := true
+	if s.leases != nil {
+		_, live = s.leases.In(s.state, string(node.ID))
+	}
+	if node.Unschedulable && live && !n.report.Expired || node.ID == not || only != "" && node.ID != only {
 		return never
 	}
 	for _, p := range spec.Require {
@@ -117,12 +121,7 @@ func (s *scan) judge(n *scanNode, spec *orbit.Spec, only, not orbit.NodeID) int 
 			return noVolume
 		}
 	}
-	if s.leases != nil {
-		if _, live := s.leases.In(s.state, string(node.ID)); !live {
-			return stale
-		}
-	}
-	if n.report.Expired || n.report.Stale && !s.w.AllowStale {
+	if !live || n.report.Expired || n.report.Stale && !s.w.AllowStale {
 		return stale
 	}
 	if n.slots < max(1, spec.Envelope.Reservation[orbit.Slots]) {

@@ -10,8 +10,8 @@ import (
 // Why there is no node for a capsule that starts from a template; to be tested with errors.Is. The error is a
 // [*WarmNoFit], to be read with errors.As.
 var (
-	// ErrAllStale: the nodes that could take it are not heard of, or have no live lease. What an API calls
-	// unavailable. Bring up a host, or see why heartbeats do not arrive.
+	// ErrAllStale: the nodes that could take it are not heard of, or have no live lease, be they cordoned for that or
+	// not yet. What an API calls unavailable. Bring up a host, or see why heartbeats do not arrive.
 	ErrAllStale = errors.New("all nodes are stale")
 	// ErrNoSlot: the nodes that could take it have no free slot, or no room. Bring up a host, or wait.
 	ErrNoSlot = errors.New("no free slot")
