@@ -19,7 +19,8 @@ var (
 	ErrNoVolume = errors.New("no such volume")
 	// ErrNoTemplate: no node supports the template. Build it, or bring up a host that has it.
 	ErrNoTemplate = errors.New("no such template")
-	// ErrNoParent: the capsule that it is forked from is placed nowhere. Fork one that runs.
+	// ErrNoParent: the capsule that it is forked from is placed nowhere; for one that was placed before: it is pending.
+	// Fork one that runs.
 	ErrNoParent = errors.New("parent is not placed")
 	// ErrNoNode: no node is one that it may be on, by the node's labels, devices or mood. Change what it requires, or
 	// bring up such a host.
