@@ -68,6 +68,7 @@ type Stats struct {
 	Changed   uint64 // those of them that readers get to see
 	Claims    uint64 // slots claimed
 	Unclaimed uint64 // claims that came to nothing
+	Vacated   uint64 // claims whose slot was given back
 	Exhausted uint64 // warm slots that were not there
 	Invalid   uint64 // refused: malformed
 	Oversized uint64 // refused: too much in it
