@@ -72,6 +72,8 @@ type Gateway struct {
 	mu         sync.Mutex // guards what follows; held for no call of a plane, but for claims on the board
 	books      warmBooks
 	bets       []*bet
+	kept       map[orbit.CapsuleID]*bet // committed, and their nodes have not reported since; and some that have
+	keptBound  int                      // when these are looked for
 	refreshing *refreshing
 	began      time.Time      // when the last refresh did
 	fetched    time.Time      // the instant of the view; zero: there is none
@@ -119,19 +121,6 @@ func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Sp
 		return Created{}, fmt.Errorf("nav: create %q: %w", id, err)
 	}
 	return c.made, nil
-}
-
-// Delete releases a capsule for good. That it has been already is no error; [ErrNoCapsule] is, of which the ledger has
-// no record. Otherwise: [orbit.ErrUnavailable], and [orbit.ErrUnknown] if the ledger did not answer until ctx ended.
-func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
-	g.init()
-	if g.Ledger == nil {
-		return fmt.Errorf("nav: delete %q: %w: the gateway needs a Ledger", id, orbit.ErrInvalid)
-	}
-	if err := g.release(ctx, id); err != nil {
-		return fmt.Errorf("nav: delete %q: %w", id, err)
-	}
-	return nil
 }
 
 // init makes the zero value ready, once.
@@ -235,6 +224,7 @@ func (c *create) won(b *bet, rev orbit.Revision) {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	b.outcome, b.revision = betCommitted, rev
+	c.g.keep(b)
 	c.committed = true
 	c.made.Node, c.made.Devices, c.made.Revision = b.choice.node, b.choice.devices, rev
 	c.made.Promised, c.made.Warm = b.choice.warm, b.choice.warm

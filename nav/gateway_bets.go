@@ -30,6 +30,7 @@ const (
 	betOpen betOutcome = iota
 	betCommitted
 	betVoid
+	betVacated // committed, and released since
 )
 
 // choose finds a node and gives it away in the books. It waits for a newer view where one is needed, and refuses on
@@ -158,6 +159,8 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 	switch b.outcome {
 	case betVoid:
 		return false, false
+	case betVacated:
+		return false, !heard
 	case betCommitted:
 		room = b.revision > state.Revision()
 	case betOpen:

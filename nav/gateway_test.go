@@ -188,8 +188,7 @@ func TestGatewayDelete(t *testing.T) {
 	require.NoError(t, g.Delete(context.Background(), "c"))
 	require.ErrorIs(t, g.Delete(context.Background(), "never"), nav.ErrNoCapsule)
 	require.Zero(t, f.live())
-	f.report("a", 1, 0, 0)
-	f.create(g, "d") // its slot is free again; the view is asked, for the books do not know
+	f.create(g, "d") // its slot is free again
 }
 
 // A start that fails retries on the next best node, once; the second failure, or a lack of other nodes, ends the create
