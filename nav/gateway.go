@@ -253,5 +253,5 @@ func taken(p *orbit.Proposal, r *orbit.Rejection) bool {
 	return r.Bet == nil && r.Do == 0 && len(p.Do) > 1 && !errors.Is(r.Kind, orbit.ErrInvalid)
 }
 
-// exclude takes a node out of the choice.
-func (c *create) exclude(node orbit.NodeID) { c.ask.not = append(slices.Clip(c.ask.not), node) }
+// exclude takes a node out of the choice that has failed.
+func (c *create) exclude(node orbit.NodeID) { c.ask.failed = append(slices.Clip(c.ask.failed), node) }

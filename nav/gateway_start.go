@@ -34,8 +34,6 @@ func (c *create) start(ctx context.Context) error {
 
 // retry moves the capsule to the next best node and has that start it.
 func (c *create) retry(ctx context.Context, failed *StartError) error {
-	c.g.tally(func(s *GatewayStats) { s.Retried++ })
-	c.made.Retried = true
 	c.exclude(failed.Node)
 	err := c.commit(ctx, func(choice *warmChoice) []orbit.Commitment {
 		return []orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: failed.Node}, c.placeOn(choice)}
@@ -43,7 +41,8 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 	if err != nil {
 		return err
 	}
-	failed.Retry = c.made.Node
+	failed.Retry, c.made.Retried = c.made.Node, true
+	c.g.tally(func(s *GatewayStats) { s.Retried++ })
 	return c.startOnce(ctx)
 }
 

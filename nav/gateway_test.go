@@ -227,12 +227,12 @@ func TestGatewayRetriesOnce(t *testing.T) {
 
 	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "b", Unschedulable: true}}, orbit.PutNode{Node: orbit.Node{ID: "c", Unschedulable: true}})
 	_, err = g.Create(context.Background(), "three", sandbox(code))
-	require.ErrorContains(t, err, `no retry: template "code-interpreter": no suitable node: 0 of 3 nodes fit: 2 are unschedulable, 1 are not to be used again`)
+	require.ErrorContains(t, err, `no retry: template "code-interpreter": no other node: 0 of 3 nodes fit: 2 are unschedulable, 1 failed to start it; bring up another host, or try again`)
 	require.ErrorIs(t, err, nav.ErrStart)
-	require.ErrorIs(t, err, nav.ErrNoNode)
+	require.ErrorIs(t, err, nav.ErrNoOther)
 	require.Equal(t, 1, f.live())
 	s := g.Stats()
-	require.Equal(t, []uint64{1, 2, 3}, []uint64{s.Created, s.Failed, s.Retried})
+	require.Equal(t, []uint64{1, 2, 2, 2}, []uint64{s.Created, s.Failed, s.Unstarted, s.Retried})
 }
 
 // A node that promised a warm slot and boots cold is believed no more until it reports again. The placement's note

@@ -1,8 +1,6 @@
 package nav
 
 import (
-	"slices"
-
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/telemetry"
 )
@@ -12,8 +10,10 @@ type warmAsk struct {
 	spec *orbit.Spec
 	// It was placed before, and has lost its node.
 	again bool
-	// Nodes that it is not to be.
-	not []orbit.NodeID
+	// Nodes that have failed to start it.
+	failed []orbit.NodeID
+	// A node that it is not to be on: the parent's.
+	not orbit.NodeID
 	// If set, the node must have a live term in the ledger.
 	leases *telemetry.Leases
 	// The domains where its group is; nil: it asks for no company.
@@ -45,7 +45,7 @@ func (b *warmBooks) best(a *warmAsk) (warmChoice, error) {
 		if !start.CrossHost {
 			return b.pinned(a, parent.Node)
 		}
-		a = &warmAsk{spec: a.spec, leases: a.leases, near: a.near, not: append(slices.Clone(a.not), parent.Node)}
+		a = &warmAsk{spec: a.spec, leases: a.leases, near: a.near, failed: a.failed, not: parent.Node}
 	}
 	if i := b.search(a); i >= 0 {
 		return b.choice(a, i), nil

@@ -24,7 +24,8 @@ const (
 	warmUnschedulable
 	warmRequirement
 	warmModel
-	warmExcluded
+	warmParents
+	warmFailed
 	warmApart
 	warmSilent
 	warmTemplate
@@ -90,8 +91,10 @@ func (a *warmAsk) lasting(n *orbit.Node) warmMisfit {
 	switch {
 	case !hasDevice(n, &a.spec.Devices):
 		return warmMisfit{kind: warmModel}
-	case slices.Contains(a.not, n.ID):
-		return warmMisfit{kind: warmExcluded}
+	case a.not != "" && n.ID == a.not:
+		return warmMisfit{kind: warmParents}
+	case slices.Contains(a.failed, n.ID):
+		return warmMisfit{kind: warmFailed}
 	case !a.near.has(n):
 		return warmMisfit{kind: warmApart}
 	}
@@ -142,8 +145,10 @@ func (m warmMisfit) text(a *warmAsk, state *orbit.State) string {
 		return "do not meet " + a.spec.Require[m.arg].String()
 	case warmModel:
 		return "have no device of its models"
-	case warmExcluded:
-		return "are not to be used again"
+	case warmParents:
+		return "are its parent's"
+	case warmFailed:
+		return "failed to start it"
 	case warmApart:
 		return fmt.Sprintf("are in no %s of group %q", a.spec.Near.Level, a.spec.Near.Group)
 	case warmSilent:

@@ -22,6 +22,9 @@ var (
 	// ErrNoParent: the capsule that it is forked from is placed nowhere; for one that was placed before: it is pending.
 	// Fork one that runs.
 	ErrNoParent = errors.New("parent is not placed")
+	// ErrNoOther: the node that failed to start it is the only one that could take it. Bring up another host, or try
+	// again. It is said in a [StartError] only.
+	ErrNoOther = errors.New("no other node")
 	// ErrNoNode: no node is one that it may be on, by the node's labels, devices or mood. Change what it requires, or
 	// bring up such a host.
 	ErrNoNode = errors.New("no suitable node")
@@ -65,6 +68,8 @@ func remedy(kind error) string {
 		return "create them, or bring up the host that has them"
 	case errors.Is(kind, ErrNoTemplate):
 		return "build it, or bring up a host that has it"
+	case errors.Is(kind, ErrNoOther):
+		return "bring up another host, or try again"
 	}
 	return "change what it requires, or bring up such a host"
 }
@@ -105,7 +110,7 @@ func (b *warmBooks) refusal(a *warmAsk) error {
 // plain reports whether the class alone decides what is said.
 func (a *warmAsk) plain() bool {
 	s := a.spec
-	return len(a.not) == 0 && a.near == nil && len(s.Require) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
+	return len(a.failed) == 0 && a.near == nil && len(s.Require) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
 }
 
 // refusalOf says why the one node that is allowed does not take a capsule.
@@ -132,7 +137,7 @@ func (b *warmBooks) explain(a *warmAsk, counts map[warmMisfit]int) *WarmNoFit {
 }
 
 // kindOf names what is missing where most is there: a node that lacks a slot alone says more than one that is stale, and
-// that one more than one that does not have the volume.
+// that one more than the one that failed to start it, and that one more than one that does not have the volume.
 func kindOf(counts map[warmMisfit]int) error {
 	var by [warmDevices + 1]int
 	for m, n := range counts {
@@ -143,6 +148,8 @@ func kindOf(counts map[warmMisfit]int) error {
 		return ErrNoSlot
 	case by[warmSilent]+by[warmLease]+by[warmExpired]+by[warmStale]+by[warmNoNumber] > 0:
 		return ErrAllStale
+	case by[warmFailed] > 0:
+		return ErrNoOther
 	case by[warmVolume] > 0:
 		return ErrNoVolume
 	case by[warmTemplate] > 0:
