@@ -34,6 +34,9 @@ import (
 //   - A create that returns an error leaves nothing in the ledger, also if its context ends half-way, unless the
 //     error is [ErrLeftBehind].
 //
+// A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports again, and the
+// slot stays debited: others go elsewhere first.
+//
 // A node that stops reporting gets work until its report is stale and the cache is over; with AllowStale until its
 // lease is, a lease and a cache after its last heartbeat. Where the end of a lease is committed to the ledger
 // ([telemetry.Leases.Run]), no create is committed there after it.

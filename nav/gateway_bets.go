@@ -173,14 +173,13 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 	return room, room || !heard
 }
 
-// exhausted notes that a node had no warm slot that was promised.
+// exhausted notes that a node has no warm slot of a template to be had until it reports, whatever it has promised.
 func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	if g.Board != nil {
 		g.Board.Exhausted(node, template)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stats.Lies++
 	if n := g.books.state.Node(node); n != nil {
 		g.books.exhaust(int32(n.Index()), node, template)
 	}

@@ -46,17 +46,21 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 	return c.startOnce(ctx)
 }
 
-// startOnce calls Start, and notes a promise that was not kept.
+// startOnce calls Start, and notes what that says of the node: it did not keep a promise, or it failed. Of a caller who
+// has gone away, and of a Start that panics, it is no fault.
 func (c *create) startOnce(ctx context.Context) error {
 	warm, err := c.call(ctx)
-	if err != nil {
-		return err
-	}
-	c.made.Warm = warm
-	if c.made.Promised && !warm {
+	switch {
+	case err != nil && (ctx.Err() != nil || errors.As(err, new(*PanicError))):
+	case err != nil:
 		c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+	default:
+		if c.made.Warm = warm; c.made.Promised && !warm {
+			c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+			c.g.tally(func(s *GatewayStats) { s.Lies++ })
+		}
 	}
-	return nil
+	return err
 }
 
 // call calls Start and contains it. If that ends the goroutine, it is cleaned up after as if it had failed.

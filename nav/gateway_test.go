@@ -218,14 +218,15 @@ func TestGatewayRetriesOnce(t *testing.T) {
 	down["b"], down["c"] = true, true
 	_, err := g.Create(context.Background(), "two", sandbox(code))
 	require.ErrorIs(t, err, nav.ErrStart)
-	require.ErrorContains(t, err, `start failed on node "a": 503 from a; then on node "b": 503 from b`)
+	require.ErrorContains(t, err, `start failed on node "b": 503 from b; then on node "c": 503 from c`)
 	var failed *nav.StartError
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, []orbit.NodeID{"a", "b"}, []orbit.NodeID{failed.Node, failed.Retry})
-	require.Equal(t, []orbit.NodeID{"a", "b", "a", "b"}, asked)
+	require.Equal(t, []orbit.NodeID{"b", "c"}, []orbit.NodeID{failed.Node, failed.Retry}, "a has no warm slot, as far as is known")
+	require.Equal(t, []orbit.NodeID{"a", "b", "b", "c"}, asked)
 	require.Equal(t, 1, f.live())
 
 	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "b", Unschedulable: true}}, orbit.PutNode{Node: orbit.Node{ID: "c", Unschedulable: true}})
+	f.report("a", 9, 5, 0)
 	_, err = g.Create(context.Background(), "three", sandbox(code))
 	require.ErrorContains(t, err, `no retry: template "code-interpreter": no other node: 0 of 3 nodes fit: 2 are unschedulable, 1 failed to start it; bring up another host, or try again`)
 	require.ErrorIs(t, err, nav.ErrStart)

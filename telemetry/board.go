@@ -69,7 +69,7 @@ type Stats struct {
 	Claims    uint64 // slots claimed
 	Unclaimed uint64 // claims that came to nothing
 	Vacated   uint64 // claims whose slot was given back
-	Exhausted uint64 // warm slots that were not there
+	Exhausted uint64 // warm slots that were not there, or not to be had
 	Invalid   uint64 // refused: malformed
 	Oversized uint64 // refused: too much in it
 	Outdated  uint64 // refused: a newer heartbeat is known

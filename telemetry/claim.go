@@ -135,7 +135,7 @@ func (b *Board) claimed(c Claim) *claimed {
 	return old
 }
 
-// Exhausted notes that the node had promised a warm slot of the template and had none. Until its next report, with
+// Exhausted notes that the node had promised a warm slot of the template and had none, or failed to start from it. Until its next report, with
 // a heartbeat later than this, readers see no warm slot of the template there. It has no effect if the board does
 // not know the node.
 func (b *Board) Exhausted(node orbit.NodeID, template string) {
