@@ -51,7 +51,12 @@ type Gateway struct {
 	Telemetry orbit.Telemetry
 	// Start forwards the create to the node. It reports whether the sandbox booted warm; an error, or that it panics,
 	// means that the node has failed. Nil: the placement alone is the result.
+	// It must return soon after its ctx has ended.
 	Start func(ctx context.Context, c Created) (warm bool, err error)
+	// StartTimeout bounds one Start, so that a host that hangs does not hold a create up for long: its ctx ends after that;
+	// and that of the first at the latest when half of the time is over that the caller has left, so that there is as much
+	// for the other node. Default 10 s; negative: only the caller's context bounds both.
+	StartTimeout time.Duration
 	// Cache is how long a view serves; default 30 s, negative: every create asks for a new one.
 	Cache time.Duration
 	// CleanUp bounds how long a create that has failed goes on to undo what it has committed, also after its context
@@ -151,6 +156,7 @@ func (g *Gateway) cache() time.Duration { return cmp.Or(g.Cache, defaultCache) }
 const (
 	defaultCache   = 30 * time.Second
 	defaultCleanUp = 10 * time.Second
+	defaultStart   = 10 * time.Second
 	// The least time between two refreshes for the sake of refusals.
 	refusalPace = 10 * time.Millisecond
 	// How often telemetry is asked that has failed.

@@ -76,9 +76,23 @@ func (c *create) call(ctx context.Context) (warm bool, err error) {
 		}
 		_ = c.cleanUp(ctx, nil) // runtime.Goexit: there is nobody left to tell
 	}()
-	warm, err = c.g.Start(ctx, c.made)
+	bounded, cancel := c.bound(ctx)
+	defer cancel()
+	warm, err = c.g.Start(bounded, c.made)
 	returned = true
 	return warm, err
+}
+
+// bound gives one Start its time, of which the first leaves half to the other node.
+func (c *create) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	most := cmp.Or(c.g.StartTimeout, defaultStart)
+	if most < 0 {
+		return ctx, func() {}
+	}
+	if end, ok := ctx.Deadline(); ok && !c.made.Retried {
+		most = min(most, time.Until(end)/2)
+	}
+	return context.WithTimeout(ctx, most)
 }
 
 // cleanUp undoes what a create has committed, though its context may have ended. It returns the error, and beside it
