@@ -39,7 +39,7 @@ import (
 //
 // A node that stops reporting gets work until its report is stale and the cache is over; with AllowStale until its
 // lease is, a lease and a cache after its last heartbeat. Where the end of a lease is committed to the ledger
-// ([telemetry.Leases.Run]), no create is committed there after it.
+// ([telemetry.Members.Run], or [telemetry.Leases.Run] where there are no Members), no create is committed there after it.
 type Gateway struct {
 	// Ledger is where capsules are committed. Required.
 	Ledger orbit.Ledger
@@ -66,7 +66,8 @@ type Gateway struct {
 	AllowStale bool
 	Seed       uint64
 	// Owner is who the capsules are assigned to: an engine of that name, with a Warm, places those again that lose their
-	// node. Empty: the engine that claims them.
+	// node. Empty: the first engine that claims them, which may be one that knows nothing of templates and warm slots
+	// ([Services]), unless [Warm] and all others are told their Modules. So name it where there are several.
 	Owner string
 
 	once   sync.Once

@@ -57,7 +57,8 @@ type debit struct{ warm, lacking int }
 // Claim notes that a slot of the node has been given away. Until the node reports again, with a heartbeat later
 // than this, readers see one free slot less and, if they see a warm slot of the template now, one of those less;
 // [Claim.Warm] says whether. The node counts as changed. It takes the same time whatever the node has, and has
-// no effect if the board does not know the node.
+// no effect if the board does not know the node. So a node should report at once when it has freed slots that were
+// counted in its last report; those of sandboxes that came and went since can be given back with Vacate.
 func (b *Board) Claim(node orbit.NodeID, template string) Claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
