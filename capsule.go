@@ -65,7 +65,8 @@ type Start struct {
 	Template string `json:"template,omitempty"`
 	// Volumes it opens, all of which must be on the node's disk.
 	Volumes []string `json:"volumes,omitempty"`
-	// The capsule it is forked from, beside which it goes.
+	// The capsule it is forked from, beside which it goes. A fork that loses its node when that one is gone for good boots
+	// from the template, anywhere.
 	Parent CapsuleID `json:"parent,omitempty"`
 	// It goes to another node than its parent.
 	CrossHost bool `json:"crossHost,omitempty"`

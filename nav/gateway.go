@@ -34,9 +34,12 @@ import (
 //   - A create that returns an error leaves nothing in the ledger, also if its context ends half-way, unless the
 //     error is [ErrLeftBehind].
 //
+// A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports again, and the
+// slot stays debited: others go elsewhere first.
+//
 // A node that stops reporting gets work until its report is stale and the cache is over; with AllowStale until its
 // lease is, a lease and a cache after its last heartbeat. Where the end of a lease is committed to the ledger
-// ([telemetry.Leases.Run]), no create is committed there after it.
+// ([telemetry.Members.Run], or [telemetry.Leases.Run] where there are no Members), no create is committed there after it.
 type Gateway struct {
 	// Ledger is where capsules are committed. Required.
 	Ledger orbit.Ledger
@@ -48,7 +51,12 @@ type Gateway struct {
 	Telemetry orbit.Telemetry
 	// Start forwards the create to the node. It reports whether the sandbox booted warm; an error, or that it panics,
 	// means that the node has failed. Nil: the placement alone is the result.
+	// It must return soon after its ctx has ended.
 	Start func(ctx context.Context, c Created) (warm bool, err error)
+	// StartTimeout bounds one Start, so that a host that hangs does not hold a create up for long: its ctx ends after that;
+	// and that of the first at the latest when half of the time is over that the caller has left, so that there is as much
+	// for the other node. Default 10 s; negative: only the caller's context bounds both.
+	StartTimeout time.Duration
 	// Cache is how long a view serves; default 30 s, negative: every create asks for a new one.
 	Cache time.Duration
 	// CleanUp bounds how long a create that has failed goes on to undo what it has committed, also after its context
@@ -58,7 +66,8 @@ type Gateway struct {
 	AllowStale bool
 	Seed       uint64
 	// Owner is who the capsules are assigned to: an engine of that name, with a Warm, places those again that lose their
-	// node. Empty: the engine that claims them.
+	// node. Empty: the first engine that claims them, which may be one that knows nothing of templates and warm slots
+	// ([Services]), unless [Warm] and all others are told their Modules. So name it where there are several.
 	Owner string
 
 	once   sync.Once
@@ -72,6 +81,8 @@ type Gateway struct {
 	mu         sync.Mutex // guards what follows; held for no call of a plane, but for claims on the board
 	books      warmBooks
 	bets       []*bet
+	kept       map[orbit.CapsuleID]*bet // committed, and their nodes have not reported since; and some that have
+	keptBound  int                      // when these are looked for
 	refreshing *refreshing
 	began      time.Time      // when the last refresh did
 	fetched    time.Time      // the instant of the view; zero: there is none
@@ -121,19 +132,6 @@ func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Sp
 	return c.made, nil
 }
 
-// Delete releases a capsule for good. That it has been already is no error; [ErrNoCapsule] is, of which the ledger has
-// no record. Otherwise: [orbit.ErrUnavailable], and [orbit.ErrUnknown] if the ledger did not answer until ctx ended.
-func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
-	g.init()
-	if g.Ledger == nil {
-		return fmt.Errorf("nav: delete %q: %w: the gateway needs a Ledger", id, orbit.ErrInvalid)
-	}
-	if err := g.release(ctx, id); err != nil {
-		return fmt.Errorf("nav: delete %q: %w", id, err)
-	}
-	return nil
-}
-
 // init makes the zero value ready, once.
 func (g *Gateway) init() {
 	g.once.Do(func() {
@@ -159,6 +157,7 @@ func (g *Gateway) cache() time.Duration { return cmp.Or(g.Cache, defaultCache) }
 const (
 	defaultCache   = 30 * time.Second
 	defaultCleanUp = 10 * time.Second
+	defaultStart   = 10 * time.Second
 	// The least time between two refreshes for the sake of refusals.
 	refusalPace = 10 * time.Millisecond
 	// How often telemetry is asked that has failed.
@@ -235,6 +234,7 @@ func (c *create) won(b *bet, rev orbit.Revision) {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	b.outcome, b.revision = betCommitted, rev
+	c.g.keep(b)
 	c.committed = true
 	c.made.Node, c.made.Devices, c.made.Revision = b.choice.node, b.choice.devices, rev
 	c.made.Promised, c.made.Warm = b.choice.warm, b.choice.warm
@@ -263,5 +263,5 @@ func taken(p *orbit.Proposal, r *orbit.Rejection) bool {
 	return r.Bet == nil && r.Do == 0 && len(p.Do) > 1 && !errors.Is(r.Kind, orbit.ErrInvalid)
 }
 
-// exclude takes a node out of the choice.
-func (c *create) exclude(node orbit.NodeID) { c.ask.not = append(slices.Clip(c.ask.not), node) }
+// exclude takes a node out of the choice that has failed.
+func (c *create) exclude(node orbit.NodeID) { c.ask.failed = append(slices.Clip(c.ask.failed), node) }

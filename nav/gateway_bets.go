@@ -30,6 +30,7 @@ const (
 	betOpen betOutcome = iota
 	betCommitted
 	betVoid
+	betVacated // committed, and released since
 )
 
 // choose finds a node and gives it away in the books. It waits for a newer view where one is needed, and refuses on
@@ -158,6 +159,8 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 	switch b.outcome {
 	case betVoid:
 		return false, false
+	case betVacated:
+		return false, !heard
 	case betCommitted:
 		room = b.revision > state.Revision()
 	case betOpen:
@@ -170,14 +173,13 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 	return room, room || !heard
 }
 
-// exhausted notes that a node had no warm slot that was promised.
+// exhausted notes that a node has no warm slot of a template to be had until it reports, whatever it has promised.
 func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	if g.Board != nil {
 		g.Board.Exhausted(node, template)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stats.Lies++
 	if n := g.books.state.Node(node); n != nil {
 		g.books.exhaust(int32(n.Index()), node, template)
 	}

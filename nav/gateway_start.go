@@ -34,8 +34,6 @@ func (c *create) start(ctx context.Context) error {
 
 // retry moves the capsule to the next best node and has that start it.
 func (c *create) retry(ctx context.Context, failed *StartError) error {
-	c.g.tally(func(s *GatewayStats) { s.Retried++ })
-	c.made.Retried = true
 	c.exclude(failed.Node)
 	err := c.commit(ctx, func(choice *warmChoice) []orbit.Commitment {
 		return []orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: failed.Node}, c.placeOn(choice)}
@@ -43,21 +41,26 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 	if err != nil {
 		return err
 	}
-	failed.Retry = c.made.Node
+	failed.Retry, c.made.Retried = c.made.Node, true
+	c.g.tally(func(s *GatewayStats) { s.Retried++ })
 	return c.startOnce(ctx)
 }
 
-// startOnce calls Start, and notes a promise that was not kept.
+// startOnce calls Start, and notes what that says of the node: it did not keep a promise, or it failed. Of a caller who
+// has gone away, and of a Start that panics, it is no fault.
 func (c *create) startOnce(ctx context.Context) error {
 	warm, err := c.call(ctx)
-	if err != nil {
-		return err
-	}
-	c.made.Warm = warm
-	if c.made.Promised && !warm {
+	switch {
+	case err != nil && (ctx.Err() != nil || errors.As(err, new(*PanicError))):
+	case err != nil:
 		c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+	default:
+		if c.made.Warm = warm; c.made.Promised && !warm {
+			c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+			c.g.tally(func(s *GatewayStats) { s.Lies++ })
+		}
 	}
-	return nil
+	return err
 }
 
 // call calls Start and contains it. If that ends the goroutine, it is cleaned up after as if it had failed.
@@ -73,9 +76,23 @@ func (c *create) call(ctx context.Context) (warm bool, err error) {
 		}
 		_ = c.cleanUp(ctx, nil) // runtime.Goexit: there is nobody left to tell
 	}()
-	warm, err = c.g.Start(ctx, c.made)
+	bounded, cancel := c.bound(ctx)
+	defer cancel()
+	warm, err = c.g.Start(bounded, c.made)
 	returned = true
 	return warm, err
+}
+
+// bound gives one Start its time, of which the first leaves half to the other node.
+func (c *create) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	most := cmp.Or(c.g.StartTimeout, defaultStart)
+	if most < 0 {
+		return ctx, func() {}
+	}
+	if end, ok := ctx.Deadline(); ok && !c.made.Retried {
+		most = min(most, time.Until(end)/2)
+	}
+	return context.WithTimeout(ctx, most)
 }
 
 // cleanUp undoes what a create has committed, though its context may have ended. It returns the error, and beside it

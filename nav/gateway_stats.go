@@ -7,12 +7,13 @@ type GatewayStats struct {
 	Created    uint64 // creates that returned a node
 	Warm, Cold uint64 // how those booted
 	Lies       uint64 // booted cold though a warm slot was promised
-	Retried    uint64 // went to a second node
-	Failed     uint64 // creates that returned an error, refusals included
+	Retried    uint64 // creates that went to a second node, whether or not that started them
+	Failed     uint64 // creates that returned an error, for whatever reason
+	Unstarted  uint64 // of those: creates that got a node, and ended with a [StartError]
 	Conflicts  uint64 // proposals lost to somebody else, and chosen again
 	Refreshes  uint64 // of the view
 	Partitions uint64 // refreshes in which telemetry failed
-	// Creates that were refused, by kind.
+	// Of Failed: creates that were refused before they had a node, by kind.
 	AllStale, NoSlot, NoVolume, NoTemplate, NoParent, NoNode uint64
 }
 
@@ -48,8 +49,12 @@ func (g *Gateway) count(made *Created, err error) {
 	s.Created++
 }
 
-// refuse counts a refusal by its kind.
+// refuse counts an error by its kind.
 func (s *GatewayStats) refuse(err error) {
+	if errors.Is(err, ErrStart) { // why there was no second node is no refusal
+		s.Unstarted++
+		return
+	}
 	var e *WarmNoFit
 	if !errors.As(err, &e) {
 		return

@@ -188,8 +188,7 @@ func TestGatewayDelete(t *testing.T) {
 	require.NoError(t, g.Delete(context.Background(), "c"))
 	require.ErrorIs(t, g.Delete(context.Background(), "never"), nav.ErrNoCapsule)
 	require.Zero(t, f.live())
-	f.report("a", 1, 0, 0)
-	f.create(g, "d") // its slot is free again; the view is asked, for the books do not know
+	f.create(g, "d") // its slot is free again
 }
 
 // A start that fails retries on the next best node, once; the second failure, or a lack of other nodes, ends the create
@@ -219,21 +218,22 @@ func TestGatewayRetriesOnce(t *testing.T) {
 	down["b"], down["c"] = true, true
 	_, err := g.Create(context.Background(), "two", sandbox(code))
 	require.ErrorIs(t, err, nav.ErrStart)
-	require.ErrorContains(t, err, `start failed on node "a": 503 from a; then on node "b": 503 from b`)
+	require.ErrorContains(t, err, `start failed on node "b": 503 from b; then on node "c": 503 from c`)
 	var failed *nav.StartError
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, []orbit.NodeID{"a", "b"}, []orbit.NodeID{failed.Node, failed.Retry})
-	require.Equal(t, []orbit.NodeID{"a", "b", "a", "b"}, asked)
+	require.Equal(t, []orbit.NodeID{"b", "c"}, []orbit.NodeID{failed.Node, failed.Retry}, "a has no warm slot, as far as is known")
+	require.Equal(t, []orbit.NodeID{"a", "b", "b", "c"}, asked)
 	require.Equal(t, 1, f.live())
 
 	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "b", Unschedulable: true}}, orbit.PutNode{Node: orbit.Node{ID: "c", Unschedulable: true}})
+	f.report("a", 9, 5, 0)
 	_, err = g.Create(context.Background(), "three", sandbox(code))
-	require.ErrorContains(t, err, `no retry: template "code-interpreter": no suitable node: 0 of 3 nodes fit: 2 are unschedulable, 1 are not to be used again`)
+	require.ErrorContains(t, err, `no retry: template "code-interpreter": no other node: 0 of 3 nodes fit: 2 are unschedulable, 1 failed to start it; bring up another host, or try again`)
 	require.ErrorIs(t, err, nav.ErrStart)
-	require.ErrorIs(t, err, nav.ErrNoNode)
+	require.ErrorIs(t, err, nav.ErrNoOther)
 	require.Equal(t, 1, f.live())
 	s := g.Stats()
-	require.Equal(t, []uint64{1, 2, 3}, []uint64{s.Created, s.Failed, s.Retried})
+	require.Equal(t, []uint64{1, 2, 2, 2}, []uint64{s.Created, s.Failed, s.Unstarted, s.Retried})
 }
 
 // A node that promised a warm slot and boots cold is believed no more until it reports again. The placement's note

@@ -25,6 +25,10 @@ const (
 //   - have a free slot, in the ledger (orbit.Slots) and by their own report, and room for what is reserved;
 //   - meet what the spec requires of labels, devices and company. What it prefers has no say.
 //
+// A fork that has lost its node is placed beside its parent again, waits with [ErrNoParent] while that is pending, and goes
+// where a plain capsule would, once that has been released or the ledger has no record of it: what it had in memory is
+// gone, so it boots from its template. A fork that was never placed needs a parent that runs.
+//
 // Equal nodes go by load, then by a hash of the node with the Seed, or with Seed 0 by id. A placement's note says
 // whether a warm slot was promised ([WarmNote], [ColdNote]). What is not placed has a [*WarmNoFit].
 //
@@ -76,7 +80,7 @@ func (w *Warm) Claims(module string, class orbit.AppClass) bool {
 func (w *Warm) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	w.books.seed, w.books.allowStale = w.Seed, w.AllowStale
 	w.books.sync(view)
-	p := warmPlan{Warm: w, refused: map[error]int{}, why: map[*orbit.Spec]error{}, unclaimed: w.settle(view.State())}
+	p := warmPlan{Warm: w, refused: map[error]int{}, why: map[warmWant]error{}, unclaimed: w.settle(view.State())}
 	if w.Board != nil {
 		p.leases = w.Board.Leases
 	}
@@ -106,13 +110,19 @@ func (w *Warm) settle(state *orbit.State) (unclaimed int) {
 	return unclaimed
 }
 
+// warmWant is what all capsules have in common of which the same is said: their class, and whether they were placed before.
+type warmWant struct {
+	spec  *orbit.Spec
+	again bool
+}
+
 // warmPlan is one Plan.
 type warmPlan struct {
 	*Warm
 	plan   orbit.Plan
 	leases *telemetry.Leases
 	// What was said of a class that fits nowhere: within one plan room only shrinks.
-	why                   map[*orbit.Spec]error
+	why                   map[warmWant]error
 	warm, cold, unclaimed int
 	refused               map[error]int // by kind
 }
@@ -123,15 +133,16 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 		p.plan.Unplaced = append(p.plan.Unplaced, leftToItsGang(c))
 		return
 	}
-	why := p.why[c.Spec]
+	want := warmWant{c.Spec, c.PlacedAt > 0}
+	why := p.why[want]
 	if why == nil {
-		choice, err := p.books.best(&warmAsk{spec: c.Spec, leases: p.leases})
+		choice, err := p.books.best(&warmAsk{spec: c.Spec, again: want.again, leases: p.leases})
 		if err == nil {
 			p.place(c, &choice)
 			return
 		}
 		why = err
-		p.why[c.Spec] = why
+		p.why[want] = why
 	}
 	var e *WarmNoFit
 	if errors.As(why, &e) {

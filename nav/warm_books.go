@@ -206,6 +206,7 @@ type warmDebit struct {
 	warm      bool
 	hasRoom   bool // room and devices are debited
 	hasReport bool // slots and warm are
+	vacated   bool // of these, the slots have been given back
 }
 
 // take debits a choice. It requires that it fits.
@@ -250,6 +251,20 @@ func (b *warmBooks) credit(d *warmDebit) {
 	b.log.add(d.index, len(b.nodes))
 }
 
+// vacate gives back the room and the slots of a debit, but not the warm slot: its sandbox has ended.
+func (b *warmBooks) vacate(d *warmDebit) {
+	if n := b.own(d); n != nil {
+		if d.hasRoom {
+			n.takeRoom(d, -1)
+		}
+		if d.hasReport && !d.vacated && !n.unheard() {
+			n.slots += slotsWanted(&d.room)
+		}
+		b.log.add(d.index, len(b.nodes))
+	}
+	d.hasRoom, d.vacated = false, true
+}
+
 // own returns the node of a debit, which is about to change; nil if another node has its place by now.
 func (b *warmBooks) own(d *warmDebit) *warmNode {
 	n := &b.nodes[d.index]
@@ -273,7 +288,7 @@ func (n *warmNode) takeRoom(d *warmDebit, times int64) {
 
 // takeSlots does so with what the node reports.
 func (n *warmNode) takeSlots(d *warmDebit, times int64) {
-	if !n.unheard() {
+	if !n.unheard() && !d.vacated {
 		n.slots -= times * slotsWanted(&d.room)
 	}
 	if d.warm {

@@ -92,7 +92,11 @@ const (
 // judge says how far a node gets.
 func (s *scan) judge(n *scanNode, spec *orbit.Spec, only, not orbit.NodeID) int {
 	node, start := n.state.Node, spec.Start
-	if node.Unschedulable || node.ID == not || only != "" && node.ID != only {
+	live := true
+	if s.leases != nil {
+		_, live = s.leases.In(s.state, string(node.ID))
+	}
+	if node.Unschedulable && live && !n.report.Expired || node.ID == not || only != "" && node.ID != only {
 		return never
 	}
 	for _, p := range spec.Require {
@@ -117,12 +121,7 @@ func (s *scan) judge(n *scanNode, spec *orbit.Spec, only, not orbit.NodeID) int 
 			return noVolume
 		}
 	}
-	if s.leases != nil {
-		if _, live := s.leases.In(s.state, string(node.ID)); !live {
-			return stale
-		}
-	}
-	if n.report.Expired || n.report.Stale && !s.w.AllowStale {
+	if !live || n.report.Expired || n.report.Stale && !s.w.AllowStale {
 		return stale
 	}
 	if n.slots < max(1, spec.Envelope.Reservation[orbit.Slots]) {
@@ -163,15 +162,19 @@ func (s *scan) rank(id orbit.NodeID) uint64 {
 }
 
 // best looks at every node. The kind is that of the node that gets furthest.
-func (s *scan) best(spec *orbit.Spec) (*scanNode, error) {
+func (s *scan) best(c *orbit.Capsule) (*scanNode, error) {
+	spec := c.Spec
 	only, not := orbit.NodeID(""), orbit.NodeID("")
 	if start := spec.Start; start.Parent != "" {
 		parent := s.state.Capsule(start.Parent)
-		if parent == nil || parent.Node == "" {
+		switch gone := parent == nil || parent.Released(); {
+		case gone && c.PlacedAt > 0: // it goes anywhere
+		case gone || parent.Pending():
 			return nil, nav.ErrNoParent
-		}
-		if only = parent.Node; start.CrossHost {
-			only, not = "", parent.Node
+		case start.CrossHost:
+			not = parent.Node
+		default:
+			only = parent.Node
 		}
 	}
 	var best *scanNode
@@ -219,7 +222,7 @@ func (s *scan) place(c *orbit.Capsule, n *scanNode) orbit.Place {
 func (s *scan) check(t require.TestingT, pending []*orbit.Capsule, plan orbit.Plan) {
 	proposals, unplaced, counts := plan.Proposals, plan.Unplaced, map[string]int64{}
 	for _, c := range pending {
-		n, why := s.best(c.Spec)
+		n, why := s.best(c)
 		if n == nil {
 			require.NotEmpty(t, unplaced, "%s: the scan says %v", c.ID, why)
 			require.Same(t, c, unplaced[0].Capsule)

@@ -1,8 +1,6 @@
 package nav
 
 import (
-	"slices"
-
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/telemetry"
 )
@@ -10,8 +8,12 @@ import (
 // warmAsk is what a node is looked for.
 type warmAsk struct {
 	spec *orbit.Spec
-	// Nodes that it is not to be.
-	not []orbit.NodeID
+	// It was placed before, and has lost its node.
+	again bool
+	// Nodes that have failed to start it.
+	failed []orbit.NodeID
+	// A node that it is not to be on: the parent's.
+	not orbit.NodeID
 	// If set, the node must have a live term in the ledger.
 	leases *telemetry.Leases
 	// The domains where its group is; nil: it asks for no company.
@@ -31,25 +33,30 @@ type warmChoice struct {
 
 // best returns the best node for one capsule, given what has been given away. The error is a [*WarmNoFit].
 //
-// A fork looks at its parent's node alone. A capsule with volumes looks at the nodes that have the rarest of them, if
+// A fork looks at its parent's node alone; one that was placed before its parent was gone is a fork no more. A capsule with volumes looks at the nodes that have the rarest of them, if
 // those are few; all others walk the rank of their class from the best node on until one will do.
 func (b *warmBooks) best(a *warmAsk) (warmChoice, error) {
 	start := &a.spec.Start
 	a.near = b.peers(a.spec)
-	if start.Parent != "" {
-		parent := b.state.Capsule(start.Parent)
+	if parent := b.state.Capsule(start.Parent); start.Parent != "" && !a.orphaned(parent) {
 		if parent == nil || !parent.Placed() {
 			return warmChoice{}, noParent(a.spec)
 		}
 		if !start.CrossHost {
 			return b.pinned(a, parent.Node)
 		}
-		a = &warmAsk{spec: a.spec, leases: a.leases, near: a.near, not: append(slices.Clone(a.not), parent.Node)}
+		a = &warmAsk{spec: a.spec, leases: a.leases, near: a.near, failed: a.failed, not: parent.Node}
 	}
 	if i := b.search(a); i >= 0 {
 		return b.choice(a, i), nil
 	}
 	return warmChoice{}, b.refusal(a)
+}
+
+// orphaned reports whether there is nothing left to fork from: the capsule ran before, and its parent never will again. What
+// it had in memory went with its node, so it boots from its template like any other.
+func (a *warmAsk) orphaned(parent *orbit.Capsule) bool {
+	return a.again && (parent == nil || parent.Released())
 }
 
 // pinned looks at one node only.

@@ -24,7 +24,8 @@ const (
 	warmUnschedulable
 	warmRequirement
 	warmModel
-	warmExcluded
+	warmParents
+	warmFailed
 	warmApart
 	warmSilent
 	warmTemplate
@@ -45,16 +46,17 @@ func (b *warmBooks) misfit(a *warmAsk, i int32) warmMisfit {
 	if n.node == nil {
 		return warmMisfit{kind: warmGone}
 	}
+	if n.node.Node.Unschedulable && !b.over(a, n) {
+		return warmMisfit{kind: warmUnschedulable}
+	}
 	if m := a.lasting(n.node.Node); m != (warmMisfit{}) {
 		return m
 	}
 	if m := a.startable(n); m != (warmMisfit{}) {
 		return m
 	}
-	if a.leases != nil {
-		if _, live := a.leases.In(b.state, string(n.node.Node.ID)); !live {
-			return warmMisfit{kind: warmLease}
-		}
+	if a.leases != nil && !b.leased(a, n) {
+		return warmMisfit{kind: warmLease}
 	}
 	switch value, tie := n.rate(a.spec.Start.Template); {
 	case n.report.Expired:
@@ -67,11 +69,20 @@ func (b *warmBooks) misfit(a *warmAsk, i int32) warmMisfit {
 	return a.roomy(n)
 }
 
+// over reports whether the node has no live lease. Who keeps the leases cordons it for that: it has died, and is no other
+// node than before, so that what was there is unavailable and not unknown.
+func (b *warmBooks) over(a *warmAsk, n *warmNode) bool {
+	return n.report.Expired || a.leases != nil && !b.leased(a, n)
+}
+
+// leased reports whether the ledger has a live term for the node. It requires leases.
+func (b *warmBooks) leased(a *warmAsk, n *warmNode) bool {
+	_, live := a.leases.In(b.state, string(n.node.Node.ID))
+	return live
+}
+
 // lasting looks at what a node is, whatever it reports and whatever is free.
 func (a *warmAsk) lasting(n *orbit.Node) warmMisfit {
-	if n.Unschedulable {
-		return warmMisfit{kind: warmUnschedulable}
-	}
 	for k := range a.spec.Require {
 		if !a.spec.Require[k].Matches(n.Labels) {
 			return warmMisfit{warmRequirement, k}
@@ -80,8 +91,10 @@ func (a *warmAsk) lasting(n *orbit.Node) warmMisfit {
 	switch {
 	case !hasDevice(n, &a.spec.Devices):
 		return warmMisfit{kind: warmModel}
-	case slices.Contains(a.not, n.ID):
-		return warmMisfit{kind: warmExcluded}
+	case a.not != "" && n.ID == a.not:
+		return warmMisfit{kind: warmParents}
+	case slices.Contains(a.failed, n.ID):
+		return warmMisfit{kind: warmFailed}
 	case !a.near.has(n):
 		return warmMisfit{kind: warmApart}
 	}
@@ -132,8 +145,10 @@ func (m warmMisfit) text(a *warmAsk, state *orbit.State) string {
 		return "do not meet " + a.spec.Require[m.arg].String()
 	case warmModel:
 		return "have no device of its models"
-	case warmExcluded:
-		return "are not to be used again"
+	case warmParents:
+		return "are its parent's"
+	case warmFailed:
+		return "failed to start it"
 	case warmApart:
 		return fmt.Sprintf("are in no %s of group %q", a.spec.Near.Level, a.spec.Near.Group)
 	case warmSilent:

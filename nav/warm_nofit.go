@@ -10,8 +10,8 @@ import (
 // Why there is no node for a capsule that starts from a template; to be tested with errors.Is. The error is a
 // [*WarmNoFit], to be read with errors.As.
 var (
-	// ErrAllStale: the nodes that could take it are not heard of, or have no live lease. What an API calls
-	// unavailable. Bring up a host, or see why heartbeats do not arrive.
+	// ErrAllStale: the nodes that could take it are not heard of, or have no live lease, be they cordoned for that or
+	// not yet. What an API calls unavailable. Bring up a host, or see why heartbeats do not arrive.
 	ErrAllStale = errors.New("all nodes are stale")
 	// ErrNoSlot: the nodes that could take it have no free slot, or no room. Bring up a host, or wait.
 	ErrNoSlot = errors.New("no free slot")
@@ -19,8 +19,12 @@ var (
 	ErrNoVolume = errors.New("no such volume")
 	// ErrNoTemplate: no node supports the template. Build it, or bring up a host that has it.
 	ErrNoTemplate = errors.New("no such template")
-	// ErrNoParent: the capsule that it is forked from is placed nowhere. Fork one that runs.
+	// ErrNoParent: the capsule that it is forked from is placed nowhere; for one that was placed before: it is pending.
+	// Fork one that runs.
 	ErrNoParent = errors.New("parent is not placed")
+	// ErrNoOther: the node that failed to start it is the only one that could take it. Bring up another host, or try
+	// again. It is said in a [StartError] only.
+	ErrNoOther = errors.New("no other node")
 	// ErrNoNode: no node is one that it may be on, by the node's labels, devices or mood. Change what it requires, or
 	// bring up such a host.
 	ErrNoNode = errors.New("no suitable node")
@@ -64,6 +68,8 @@ func remedy(kind error) string {
 		return "create them, or bring up the host that has them"
 	case errors.Is(kind, ErrNoTemplate):
 		return "build it, or bring up a host that has it"
+	case errors.Is(kind, ErrNoOther):
+		return "bring up another host, or try again"
 	}
 	return "change what it requires, or bring up such a host"
 }
@@ -104,7 +110,7 @@ func (b *warmBooks) refusal(a *warmAsk) error {
 // plain reports whether the class alone decides what is said.
 func (a *warmAsk) plain() bool {
 	s := a.spec
-	return len(a.not) == 0 && a.near == nil && len(s.Require) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
+	return len(a.failed) == 0 && a.near == nil && len(s.Require) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
 }
 
 // refusalOf says why the one node that is allowed does not take a capsule.
@@ -131,7 +137,7 @@ func (b *warmBooks) explain(a *warmAsk, counts map[warmMisfit]int) *WarmNoFit {
 }
 
 // kindOf names what is missing where most is there: a node that lacks a slot alone says more than one that is stale, and
-// that one more than one that does not have the volume.
+// that one more than the one that failed to start it, and that one more than one that does not have the volume.
 func kindOf(counts map[warmMisfit]int) error {
 	var by [warmDevices + 1]int
 	for m, n := range counts {
@@ -142,6 +148,8 @@ func kindOf(counts map[warmMisfit]int) error {
 		return ErrNoSlot
 	case by[warmSilent]+by[warmLease]+by[warmExpired]+by[warmStale]+by[warmNoNumber] > 0:
 		return ErrAllStale
+	case by[warmFailed] > 0:
+		return ErrNoOther
 	case by[warmVolume] > 0:
 		return ErrNoVolume
 	case by[warmTemplate] > 0:

@@ -22,10 +22,12 @@ import (
 // changed, and a report moves one entry: neither depends on how many nodes there are. The first version is the
 // clock's, in nanoseconds, so a board that is restarted begins above all versions of the one before.
 type Board struct {
-	Stale  time.Duration    // the age from which on a report is stale; 0: 30 s; negative: never
-	Ahead  time.Duration    // how far a heartbeat may lie in the future; 0: 10 s
-	Now    func() time.Time // the clock that nodes and readers go by; called under the lock; nil: time.Now
-	Leases *Leases          // of the nodes, by id; nil: nodes report without a lease
+	Stale time.Duration // the age from which on a report is stale; 0: 30 s; negative: never
+	Ahead time.Duration // how far a heartbeat may lie in the future; 0: 10 s
+	// Now is the clock that nodes and readers go by; called under the lock; nil: time.Now. It is for tests whose readers
+	// share it: engines and gateways go by time.Now, and would find reports stale, or fresh, that are not.
+	Now    func() time.Time
+	Leases *Leases // of the nodes, by id; nil: nodes report without a lease
 
 	// PerSecond is how many reports a second a node may send, after ten seconds' worth at once; 0: 10;
 	// negative: no bound.
@@ -68,7 +70,8 @@ type Stats struct {
 	Changed   uint64 // those of them that readers get to see
 	Claims    uint64 // slots claimed
 	Unclaimed uint64 // claims that came to nothing
-	Exhausted uint64 // warm slots that were not there
+	Vacated   uint64 // claims whose slot was given back
+	Exhausted uint64 // warm slots that were not there, or not to be had
 	Invalid   uint64 // refused: malformed
 	Oversized uint64 // refused: too much in it
 	Outdated  uint64 // refused: a newer heartbeat is known

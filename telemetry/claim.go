@@ -11,7 +11,7 @@ import (
 // what readers see is those less what has been claimed since, and never less than nothing.
 //
 // Invariants of an entry: claims are in the order in which they were made, with the numbers from first on. slots
-// is how many of them are live and took a slot, and debits sums up the live ones by template, without zeros. A
+// is how many of them are live and take a slot, and debits sums up the live ones by template, without zeros. A
 // report drops those claims that are older than its heartbeat, from the front, so each is looked at once; should
 // the clock have been set back between two claims, the later one ends with the earlier.
 
@@ -47,6 +47,7 @@ const (
 	void    claimKind = iota // undone
 	cold                     // a slot
 	warm                     // a slot, and a warm one of the template
+	used                     // a warm slot of the template; the slot has been given back
 	lacking                  // the template has no warm slot, whatever the node says
 )
 
@@ -56,7 +57,8 @@ type debit struct{ warm, lacking int }
 // Claim notes that a slot of the node has been given away. Until the node reports again, with a heartbeat later
 // than this, readers see one free slot less and, if they see a warm slot of the template now, one of those less;
 // [Claim.Warm] says whether. The node counts as changed. It takes the same time whatever the node has, and has
-// no effect if the board does not know the node.
+// no effect if the board does not know the node. So a node should report at once when it has freed slots that were
+// counted in its last report; those of sandboxes that came and went since can be given back with Vacate.
 func (b *Board) Claim(node orbit.NodeID, template string) Claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,25 +80,63 @@ func (b *Board) Claim(node orbit.NodeID, template string) Claim {
 }
 
 // Unclaim takes a claim back that came to nothing. It has no effect if the node has reported since, or if it has
-// been taken back before.
+// been taken back before, or its slot given back.
 func (b *Board) Unclaim(c Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	old := b.claimed(c)
+	if old == nil {
+		return
+	}
+	c.entry.count(old, -1)
+	*old = claimed{at: old.at}
+	b.stats.Unclaimed++
+	b.touch(c.entry)
+}
+
+// Vacate gives back the slot of a claim that was kept, for its sandbox has ended: readers see it free again. The warm slot
+// that it took was used up, and stays taken until the node reports. It has no effect where Unclaim has none; nor has
+// Unclaim after it.
+func (b *Board) Vacate(c Claim) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.claimed(c)
+	if old == nil {
+		return
+	}
+	c.entry.count(old, -1)
+	if old.kind == warm {
+		old.kind = used
+	} else {
+		*old = claimed{at: old.at}
+	}
+	c.entry.count(old, 1)
+	b.stats.Vacated++
+	b.touch(c.entry)
+}
+
+// Holds reports whether readers see the node's slots less this one: it has neither reported since, nor has the claim been
+// taken back or its slot given back.
+func (b *Board) Holds(c Claim) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.claimed(c) != nil
+}
+
+// claimed returns a claim that takes a slot, nil if it takes none any more. It requires the lock.
+func (b *Board) claimed(c Claim) *claimed {
 	e := c.entry
 	if e == nil || b.nodes[e.report.Node] != e || c.number < e.first || c.number-e.first >= uint64(len(e.claims)) {
-		return
+		return nil
 	}
 	old := &e.claims[c.number-e.first]
 	if old.kind != cold && old.kind != warm {
-		return
+		return nil
 	}
-	e.count(old, -1)
-	*old = claimed{at: old.at}
-	b.stats.Unclaimed++
-	b.touch(e)
+	return old
 }
 
-// Exhausted notes that the node had promised a warm slot of the template and had none. Until its next report, with
+// Exhausted notes that the node had promised a warm slot of the template and had none, or failed to start from it. Until its next report, with
 // a heartbeat later than this, readers see no warm slot of the template there. It has no effect if the board does
 // not know the node.
 func (b *Board) Exhausted(node orbit.NodeID, template string) {
@@ -128,14 +168,14 @@ func (e *entry) count(c *claimed, by int) {
 	if c.kind == cold || c.kind == warm {
 		e.slots += by
 	}
-	if c.kind != warm && c.kind != lacking {
+	if c.kind == void || c.kind == cold {
 		return
 	}
 	d := e.debits[c.template]
-	if c.kind == warm {
-		d.warm += by
-	} else {
+	if c.kind == lacking {
 		d.lacking += by
+	} else {
+		d.warm += by
 	}
 	if e.debits == nil {
 		e.debits = make(map[string]debit)

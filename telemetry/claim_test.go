@@ -72,6 +72,34 @@ func TestAClaimSurvivesAnOlderHeartbeat(t *testing.T) {
 	}
 }
 
+// What a sandbox leaves when it ends is its slot, and not the warm one that it used up. A claim gives back once.
+func TestVacate(t *testing.T) {
+	b, c := newBoard()
+	require.NoError(t, b.Report(report("a", start)))
+	took, plain := b.Claim("a", "py"), b.Claim("a", "go")
+	requireSeen(t, b, "a", 1, 1)
+	_, v := changed(t, b, 0)
+	b.Vacate(took)
+	requireSeen(t, b, "a", 2, 1)
+	ids, _ := changed(t, b, v)
+	require.Equal(t, []orbit.NodeID{"a"}, ids, "it is a change")
+	b.Vacate(took)
+	b.Unclaim(took)
+	b.Vacate(telemetry.Claim{})
+	requireSeen(t, b, "a", 2, 1)
+	require.False(t, b.Holds(took))
+	require.True(t, b.Holds(plain))
+	b.Vacate(plain)
+	requireSeen(t, b, "a", 3, 1)
+	last := b.Claim("a", "py")
+	c.now = start.Add(time.Second)
+	require.NoError(t, b.Report(report("a", c.now)))
+	require.False(t, b.Holds(last))
+	b.Vacate(last)
+	requireSeen(t, b, "a", 3, 2)
+	require.Equal(t, telemetry.Stats{Nodes: 1, Reports: 2, Changed: 2, Claims: 3, Vacated: 2}, b.Stats())
+}
+
 func TestUnclaim(t *testing.T) {
 	b, c := newBoard()
 	require.NoError(t, b.Report(report("a", start)))

@@ -45,7 +45,7 @@ type Leases struct {
 	// bound. It bounds what a flapping holder can cost the ledger: 41 terms in an hour, and as many ends. An hour
 	// divided by it should be well below [Members.Gone].
 	Terms int
-	// Now is the clock; called under the lock; nil: time.Now.
+	// Now is the clock; called under the lock; nil: time.Now. It must be that of the [Board] that has these Leases.
 	Now func() time.Time
 	// Hook, if set, is called by Run after a step that has done something or failed. It must not block for long.
 	Hook func(LeaseRound)

@@ -63,7 +63,9 @@ var errNoMembersLeases = errors.New("telemetry: Members.Leases is nil; set it be
 
 // Join lets a node take work under a new term: the node and the term are one commit. A node without Slots gets
 // 16,384. One that is a member already is put only if its description differs; it is schedulable again if it was
-// Members who cordoned it, and stays unschedulable if somebody else did. The errors are those of [Leases.Acquire].
+// Members who cordoned it, and stays unschedulable if somebody else did. The errors are those of [Leases.Acquire], among
+// them [ErrFlood]: the node has begun too many terms ([Leases.Terms], by default 20 at once and 20 an hour); try again
+// at the error's Until. It flaps, or its leases are much shorter than by default and Terms should be higher.
 func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Term, error) {
 	if m.Leases == nil {
 		return Term{}, errNoMembersLeases

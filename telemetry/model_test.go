@@ -28,6 +28,7 @@ type modelClaim struct {
 	at       time.Time
 	template string // of which it took a warm slot, or has none
 	lacking  bool
+	vacated  bool // it takes no slot any more
 	claim    telemetry.Claim
 	made     int
 }
@@ -42,7 +43,9 @@ func (m *model) shown(id orbit.NodeID) orbit.Report {
 		case c.lacking && r.Warm[c.template] > 0:
 			r.Warm[c.template] = 0
 		case !c.lacking:
-			r.FreeSlots = max(0, r.FreeSlots-1)
+			if !c.vacated {
+				r.FreeSlots = max(0, r.FreeSlots-1)
+			}
 			if r.Warm[c.template] > 0 {
 				r.Warm[c.template]--
 			}
@@ -115,7 +118,7 @@ func TestBoardAgainstModel(t *testing.T) {
 					template = ""
 				}
 				if known {
-					m.claims = append(m.claims, modelClaim{id, c.now, template, false, claim, made})
+					m.claims = append(m.claims, modelClaim{node: id, at: c.now, template: template, claim: claim, made: made})
 					m.changed(id)
 				}
 				ever = append(ever, modelClaim{claim: claim, made: made})
@@ -127,12 +130,29 @@ func TestBoardAgainstModel(t *testing.T) {
 				old := rapid.SampledFrom(ever).Draw(t, "claim")
 				b.Unclaim(old.claim)
 				m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool {
-					if c.made == old.made && !c.lacking {
+					if c.made == old.made && !c.lacking && !c.vacated {
 						m.changed(c.node)
 						return true
 					}
 					return false
 				})
+			},
+			"vacate": func(t *rapid.T) {
+				if len(ever) == 0 {
+					t.Skip("none was made")
+				}
+				old := rapid.SampledFrom(ever).Draw(t, "claim")
+				i := slices.IndexFunc(m.claims, func(c modelClaim) bool { return c.made == old.made && !c.lacking && !c.vacated })
+				require.Equal(t, i >= 0, b.Holds(old.claim))
+				b.Vacate(old.claim)
+				require.False(t, b.Holds(old.claim))
+				if i < 0 {
+					return
+				}
+				m.changed(m.claims[i].node)
+				if m.claims[i].vacated = true; m.claims[i].template == "" { // nothing is left of it
+					m.claims = slices.Delete(m.claims, i, i+1)
+				}
 			},
 			"exhausted": func(t *rapid.T) {
 				id, template := node.Draw(t, "node"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "template")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
 )
 
 // addUp compares what creators, hosts, gateway, members, engine and ledger have each counted, and says where they
@@ -29,11 +30,12 @@ func (p *platform) addUp(ctx context.Context, state *orbit.State, total *tally, 
 		{"cold, by the creators and the gateway", total.created - total.warm, int(stats.Cold)},
 		{"lies, by the creators and the gateway", total.lies, int(stats.Lies)},
 		{"refused, by the creators and the gateway", total.refused, int(stats.Failed)},
+		{"not started, by the creators and the gateway", p.refusals[nav.ErrStart], int(stats.Unstarted)},
 		{"warm, by the gateway and the hosts", int(stats.Warm), hosts.warm},
 		{"cold, by the gateway and the hosts", int(stats.Cold), hosts.cold},
 		{"lies, by the gateway and the hosts", int(stats.Lies), hosts.lies},
-		{"created and not deleted, and placed or an orphan in the ledger", total.created - total.deleted, placed + orphans(state)},
-		{"pending, and orphans", state.PendingCount(), orphans(state)},
+		{"created and not deleted, and placed in the ledger", total.created - total.deleted, placed},
+		{"pending, and none", state.PendingCount(), 0},
 		{"returned to pending, by the members and the history", p.returned, history.returned},
 		{"placed again, by the engine and the history", p.replaced, history.replaced},
 		{"placed twice or beyond capacity, and none", history.doubled, 0},

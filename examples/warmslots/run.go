@@ -34,7 +34,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return p.account(ctx, out)
 }
 
-// perform goes through the phases. At the end everything has a place that can have one.
+// perform goes through the phases. At the end everything has a place.
 func (p *platform) perform(ctx context.Context) error {
 	err := p.until(ctx, "all hosts join", func(s *orbit.State) bool { return s.NodeCount() == p.options.hosts })
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *platform) perform(ctx context.Context) error {
 			return err
 		}
 	}
-	err = p.until(ctx, "all is placed that can be", func(s *orbit.State) bool { return s.PendingCount() == orphans(s) })
+	err = p.until(ctx, "all is placed", func(s *orbit.State) bool { return s.PendingCount() == 0 })
 	p.log.tell("done\n")
 	return err
 }
@@ -83,7 +83,7 @@ func (p *platform) account(ctx context.Context, out io.Writer) error {
 	faults := errors.Join(p.addUp(ctx, state, total, history), state.Verify())
 	printPhases(out, p.phases, byPhase)
 	printHosts(out, p.fleet, state)
-	p.printCounts(out, state, total, history)
+	p.printCounts(out, total, history)
 	if faults == nil {
 		fmt.Fprintln(out, "verify: ok")
 	}

@@ -69,7 +69,7 @@ func printHost(out io.Writer, name, part string, t hostTally, running int) {
 }
 
 // printCounts shows what the parts of the platform have counted.
-func (p *platform) printCounts(out io.Writer, state *orbit.State, total *tally, history *audit) {
+func (p *platform) printCounts(out io.Writer, total *tally, history *audit) {
 	g, b := p.gateway.Stats(), p.board.Stats()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,8 +83,7 @@ func (p *platform) printCounts(out io.Writer, state *orbit.State, total *tally, 
 	fmt.Fprintf(out, "          %d refused without a lease, %d of an old term, %d unheard, %d for other reasons\n",
 		b.Unleased, b.OldTerm, b.Unheard, b.Invalid+b.Oversized+b.Outdated+b.Ahead+b.Flooded+b.Full)
 	fmt.Fprintf(out, "members   %d leases ended, %d sandboxes returned to pending\n", len(p.ended), p.returned)
-	fmt.Fprintf(out, "nav.Warm  %d of them placed again; %d forks wait, whose parent had been deleted\n",
-		p.replaced, orphans(state))
+	fmt.Fprintf(out, "nav.Warm  %d of them placed again\n", p.replaced)
 	fmt.Fprintf(out, "history   %d commits replayed; %d placed twice or beyond a host's slots\n\n", history.commits, history.doubled)
 }
 
