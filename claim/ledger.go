@@ -245,14 +245,12 @@ func refusal(err error) error {
 	return err
 }
 
-// Return implements [Source]: the capsule is released for good. One that has been released already, or is not known any
-// more, is no error.
+// Return implements [Source]: the capsule is released for good, also where somebody has emptied the node meanwhile and it
+// is pending. One that has been released already, or is not known any more, is no error; one that has been placed on
+// another node is an orbit.ErrConflict.
 func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	s.init()
-	_, err := s.propose(ctx, orbit.Proposal{
-		ID: orbit.NewProposalID(),
-		Do: []orbit.Commitment{orbit.Release{Capsule: claimed.Capsule, From: orbit.NodeID(claimed.Name), Final: true}},
-	})
+	err := s.release(ctx, claimed.Capsule, orbit.NodeID(claimed.Name))
 	if err == nil || !errors.Is(err, orbit.ErrConflict) && !errors.Is(err, orbit.ErrInfeasible) {
 		return err
 	}
@@ -260,9 +258,21 @@ func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	if failed != nil {
 		return failed
 	}
-	if c := state.Capsule(claimed.Capsule); c == nil || c.Released() {
+	switch c := state.Capsule(claimed.Capsule); {
+	case c == nil || c.Released():
 		return nil
+	case c.Node == "":
+		return s.release(ctx, claimed.Capsule, "")
 	}
+	return err
+}
+
+// release ends a capsule for good; if a node is named, only there.
+func (s *LedgerSource) release(ctx context.Context, id orbit.CapsuleID, from orbit.NodeID) error {
+	_, err := s.propose(ctx, orbit.Proposal{
+		ID: orbit.NewProposalID(),
+		Do: []orbit.Commitment{orbit.Release{Capsule: id, From: from, Final: true}},
+	})
 	return err
 }
 

@@ -164,7 +164,7 @@ func (p *Pool) validate() error {
 	return fmt.Errorf("claim: pool %q: %w: %w", p.Name, orbit.ErrInvalid, errors.Join(faults...))
 }
 
-// Run serves until ctx ends or Shutdown is called; either way everybody has been answered when it returns, and
+// Run serves until ctx ends (nil: never) or Shutdown is called; either way everybody has been answered when it returns, and
 // it returns nil. It refuses, with an error that wraps orbit.ErrInvalid, to run with a fault in the fields,
 // and with ErrRan to run twice. After Shutdown it returns nil at once.
 func (p *Pool) Run(ctx context.Context) error {
@@ -172,6 +172,9 @@ func (p *Pool) Run(ctx context.Context) error {
 		return err
 	}
 	p.init()
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	if !p.phase.CompareAndSwap(fresh, run) {
 		if p.phase.Load() == ended {
 			return nil
@@ -194,7 +197,7 @@ func (p *Pool) Enqueue(req *Request) bool {
 	if req.EnqueuedAt.IsZero() {
 		req.EnqueuedAt = time.Now()
 	}
-	t := &ticket{pool: p, req: req, ctx: req.Ctx}
+	t := &ticket{pool: p, req: *req, ctx: req.Ctx}
 	if t.ctx == nil {
 		t.ctx = context.Background()
 	}
