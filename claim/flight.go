@@ -54,13 +54,39 @@ const (
 	lastTries  = 10
 )
 
-// launch sends a request for the next slot. It requires both, and a place in flight.
+// launch sends a request for the next slot, in a goroutine that has no other flight: one that rests, or a new one. It
+// requires a request, a slot, and a place in flight.
 func (p *Pool) launch(t *ticket) {
 	f := &flight{ticket: t, slot: p.ready.pop(), id: p.ids.next()}
 	f.hold = p.reservations.reserve(f.slot.key())
 	p.flying[f] = struct{}{}
 	p.inflight.Add(1)
-	p.group.Go(func() { p.fly(f) })
+	select {
+	case p.crews <- f:
+	default:
+		p.group.Go(func() { p.crew(f) })
+	}
+}
+
+// mostResting is how many goroutines stay for another claim. A new one has to grow its stack first, which costs about as
+// much as a claim of a ledger in memory; where claims take longer it does not matter.
+const mostResting = 32
+
+// crew makes one flight after another. It stays for the next unless enough others do, and until the pool ends.
+func (p *Pool) crew(f *flight) {
+	for {
+		p.fly(f)
+		if p.resting.Add(1) > mostResting {
+			p.resting.Add(-1)
+			return
+		}
+		select {
+		case f = <-p.crews:
+			p.resting.Add(-1)
+		case <-p.stop:
+			return
+		}
+	}
 }
 
 // fly claims the slot, and answers the request.

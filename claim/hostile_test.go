@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -333,4 +334,94 @@ func TestReturnAfterEvacuation(t *testing.T) {
 	propose(t, src.Book(), orbit.Place{Capsule: claimed.Capsule, Node: "c"})
 	require.ErrorIs(t, src.Return(t.Context(), claimed), orbit.ErrConflict)
 	assert.Equal(t, orbit.NodeID("c"), snapshot(t, src).Capsule(claimed.Capsule).Node, "it is somebody else's by now")
+}
+
+// counted counts what a ledger is asked.
+type counted struct {
+	orbit.Ledger
+	snapshots atomic.Int64
+}
+
+func (c *counted) Snapshot(ctx context.Context) (*orbit.State, error) {
+	c.snapshots.Add(1)
+	return c.Ledger.Snapshot(ctx)
+}
+
+// A claim takes no snapshot, once the ledger's own copy of the spec is known; also where that is the spec which was given.
+func TestClaimTakesNoSnapshot(t *testing.T) {
+	first := &claim.LedgerSource{}
+	handedOut := claimAll(t, first, "a", "b")
+	second := &counted{Ledger: &orbit.MemoryLedger{}}
+	claimAll(t, &claim.LedgerSource{Ledger: second, Spec: handedOut}, "a", "b", "c", "d")
+	assert.Equal(t, int64(3), second.snapshots.Load(), "to list, to learn, and that of this test")
+}
+
+// claimAll claims all of these nodes, and returns the ledger's copy of the spec.
+func claimAll(t *testing.T, src *claim.LedgerSource, names ...orbit.NodeID) *orbit.Spec {
+	require.NoError(t, src.Join(t.Context(), names...))
+	l, err := src.Idle(t.Context())
+	require.NoError(t, err)
+	var last claim.Slot
+	for _, s := range l.Slots {
+		last, _, err = src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: s})
+		require.NoError(t, err)
+	}
+	return snapshot(t, src).Capsule(last.Capsule).Spec
+}
+
+// Nodes are drained, emptied, removed and join again while they are claimed, by two pools with small limits on one ledger
+// that looks back one change: nobody is given what somebody has, every request ends, and in the end all is idle.
+func TestNodesComeAndGo(t *testing.T) {
+	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1, Terminal: 1, PlacementIDs: 1, ProposalIDs: 1}}
+	var pools []*claim.Pool
+	var users sync.Map
+	var served atomic.Int64
+	var crowd, keepers sync.WaitGroup
+	src := &claim.LedgerSource{Ledger: ledger}
+	require.NoError(t, src.Join(t.Context(), nodes(8)...))
+	for range 2 {
+		pools = append(pools, started(t, &claim.Pool{Source: &claim.LedgerSource{Ledger: ledger}, Queue: 16, Inflight: 2, PollMin: 20 * ms}))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	for k := range 2 { // each replaces nodes of its own, whenever they are free
+		keepers.Go(func() {
+			for i := k; ctx.Err() == nil; i += 2 {
+				id := orbit.NodeID(fmt.Sprintf("s%d", i%8))
+				drained := orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.Slots: 1}, Unschedulable: true}}
+				_, _ = ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{drained}})
+				for ctx.Err() == nil {
+					if _, err := ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: id}}}); err == nil {
+						break
+					}
+					time.Sleep(100 * us)
+				}
+				assert.NoError(t, src.Join(context.Background(), id))
+			}
+		})
+	}
+	for k := range 16 {
+		crowd.Go(func() {
+			for range 100 {
+				limited, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				slot, err := pools[k%2].Claim(limited)
+				cancel()
+				if !assert.NoError(t, err) {
+					return
+				}
+				served.Add(1)
+				_, doubled := users.LoadOrStore(slot.Name, k)
+				assert.False(t, doubled)
+				users.Delete(slot.Name)
+				assert.NoError(t, src.Return(t.Context(), slot))
+			}
+		})
+	}
+	crowd.Wait()
+	stop()
+	keepers.Wait()
+	assert.Equal(t, int64(1600), served.Load())
+	for n := range snapshot(t, src).Nodes() {
+		assert.Zero(t, n.Capsules)
+	}
+	assert.Zero(t, pools[0].Snapshot().QueueLen+pools[1].Snapshot().QueueLen)
 }

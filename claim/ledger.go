@@ -180,11 +180,11 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	if err != nil || uid == 0 {
 		return Slot{}, 0, fmt.Errorf("claim: slot %q: uid %q is not a revision: %w", a.Slot.Name, a.Slot.UID, orbit.ErrInvalid)
 	}
-	spec, node := cmp.Or(s.shared.Load(), s.spec), orbit.NodeID(a.Slot.Name)
+	shared, node := s.shared.Load(), orbit.NodeID(a.Slot.Name)
 	rev, err := s.book.Propose(ctx, orbit.Proposal{
 		ID: a.ID,
 		Do: []orbit.Commitment{
-			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: spec, Owner: capsule.Owner},
+			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner},
 			orbit.Place{Capsule: capsule.ID, Node: node, Note: capsule.Note},
 		},
 		If: []orbit.Precondition{
@@ -195,7 +195,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	if err != nil {
 		return Slot{}, judgedAt(err), refusal(err)
 	}
-	if spec == s.spec {
+	if shared == nil {
 		s.learn(ctx, capsule.ID)
 	}
 	claimed := a.Slot
