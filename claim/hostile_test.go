@@ -425,3 +425,44 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 	assert.Zero(t, pools[0].Snapshot().QueueLen+pools[1].Snapshot().QueueLen)
 }
+
+// When a call that was left behind returns after all, the source is asked again.
+func TestListingsThatReturnLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		l := &listings{}
+		l.set(func() (claim.Listing, error) { <-hangs; return claim.Listing{}, nil })
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		c := r.ask()
+		r.until(time.Hour)
+		assert.Len(t, r.seen(), 4)
+		l.show(0, slot("a", "1"))
+		r.look()
+		assert.Len(t, r.seen(), 4)
+		hangs <- struct{}{}
+		synctest.Wait()
+		assert.Equal(t, "a", got(t, c).Slot.Name)
+		close(hangs)
+	})
+}
+
+// The same with news that are a full listing: what they left out is not idle, whatever the older answer says. A listing
+// that is asked for later is believed, also if the store has begun to count anew.
+func TestListingOvertakenByAFullOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &held{followed: followed{news: make(chan claim.Listing), fail: make(chan error)}, hold: make(chan struct{})}
+		h.show(5, slot("a", "1"), slot("b", "1"))
+		r := newRig(t, &claim.Pool{Source: h}).run()
+		h.on.Store(true)
+		r.look()
+		h.news <- claim.Listing{Partial: true, Version: 8, Gone: []string{"c"}}
+		h.news <- claim.Listing{Version: 9, Slots: []claim.Slot{slot("a", "1")}}
+		synctest.Wait()
+		close(h.hold)
+		synctest.Wait()
+		assert.Equal(t, 1, r.Snapshot().IdleReady)
+		h.show(2, slot("b", "2"), slot("c", "2"))
+		r.look()
+		assert.Equal(t, 3, r.Snapshot().IdleReady)
+	})
+}

@@ -19,6 +19,8 @@ import (
 // A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what was
 // listed, and that the room is free. So a capsule is never seen waiting, and no navigator can pick it up. The
 // ledger refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one effect.
+// (A ledger knows it by the record of its capsule. It must keep those of released capsules, see orbit.Limits.Terminal, for
+// longer than a proposal can be delayed on its way.)
 //
 // A node with room for more than one capsule is a slot that is idle again as soon as it has been claimed. Several
 // pools can share a ledger: let each one's Spec require a label. Specs that ask for devices are refused.
