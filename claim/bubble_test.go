@@ -42,9 +42,12 @@ type attempt struct {
 	at   time.Duration
 }
 
-// newRig puts itself between the pool and its source.
+// newRig puts itself between the pool and its source. Unless the pool says otherwise, NotifyIdle looks at once.
 func newRig(t testing.TB, p *claim.Pool) *rig {
 	r := &rig{Pool: p, t: t, inner: p.Source, ended: make(chan struct{})}
+	if p.NotifyDelay == 0 {
+		p.NotifyDelay = -1
+	}
 	if p.Report == nil {
 		p.Report = func(err error) {
 			r.mu.Lock()

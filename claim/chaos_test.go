@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func TestPoolUnderTrouble(t *testing.T) {
 func (x trouble) happen(t *rapid.T) {
 	c := &chaos{trouble: x, t: t}
 	c.store = &sim.StaleStore{Lag: x.lag, Latency: x.latency, Versions: x.versions, Inject: c.inject(), Lose: c.lose()}
-	c.pool = &claim.Pool{Queue: x.queue, Inflight: x.inflight, NotifyDelay: x.lag, Source: c.store}
+	c.pool = &claim.Pool{Queue: x.queue, Inflight: x.inflight, NotifyDelay: cmp.Or(x.lag, -1), Source: c.store}
 	done := make(chan error, 1)
 	go func() { done <- c.pool.Run(context.Background()) }()
 	start := time.Now()

@@ -31,9 +31,11 @@ func (p *Pool) deliverLate(t *ticket, r Result) {
 func (p *Pool) takeBack(r Result) {
 	if r.Err == nil {
 		go func() {
-			if p.undo(r.Slot) == nil {
-				p.NotifyIdle()
+			if err := p.undo(r.Slot); err != nil {
+				p.leak(r.Slot, err)
+				return
 			}
+			p.NotifyIdle()
 		}()
 	}
 }

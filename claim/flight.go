@@ -54,13 +54,39 @@ const (
 	lastTries  = 10
 )
 
-// launch sends a request for the next slot. It requires both, and a place in flight.
+// launch sends a request for the next slot, in a goroutine that has no other flight: one that rests, or a new one. It
+// requires a request, a slot, and a place in flight.
 func (p *Pool) launch(t *ticket) {
 	f := &flight{ticket: t, slot: p.ready.pop(), id: p.ids.next()}
 	f.hold = p.reservations.reserve(f.slot.key())
 	p.flying[f] = struct{}{}
 	p.inflight.Add(1)
-	p.group.Go(func() { p.fly(f) })
+	select {
+	case p.crews <- f:
+	default:
+		p.group.Go(func() { p.crew(f) })
+	}
+}
+
+// mostResting is how many goroutines stay for another claim. A new one has to grow its stack first, which costs about as
+// much as a claim of a ledger in memory; where claims take longer it does not matter.
+const mostResting = 32
+
+// crew makes one flight after another. It stays for the next unless enough others do, and until the pool ends.
+func (p *Pool) crew(f *flight) {
+	for {
+		p.fly(f)
+		if p.resting.Add(1) > mostResting {
+			p.resting.Add(-1)
+			return
+		}
+		select {
+		case f = <-p.crews:
+			p.resting.Add(-1)
+		case <-p.stop:
+			return
+		}
+	}
 }
 
 // fly claims the slot, and answers the request.
@@ -79,7 +105,7 @@ func (p *Pool) fly(f *flight) {
 // attempt claims the slot. While the outcome is unknown it makes the same attempt again, which has one effect: until
 // it knows. When the grace of Shutdown is over calls are cut off, and then it asks a few times more.
 func (p *Pool) attempt(f *flight) (err error) {
-	a := Attempt{ID: f.id, Slot: f.slot, Request: f.ticket.req}
+	a := Attempt{ID: f.id, Slot: f.slot, Request: &f.ticket.req}
 	left := lastTries
 	for wait, again := retryFirst, false; ; wait, again = min(2*wait, retryMost), true {
 		life := p.flights.ctx
@@ -123,8 +149,9 @@ func (p *Pool) land(f *flight, err error) {
 		p.landed(f, taken)
 		p.deliver(f.ticket, Result{Slot: f.claimed})
 	case err == nil:
-		if p.undo(f.claimed) != nil {
+		if failed := p.undo(f.claimed); failed != nil {
 			p.landed(f, taken)
+			p.leak(f.claimed, failed)
 			return
 		}
 		p.landed(f, undone)
@@ -145,7 +172,12 @@ func (p *Pool) land(f *flight, err error) {
 func (p *Pool) giveUp(f *flight, err error) {
 	p.failed.Add(1)
 	f.ticket.fail(ErrSource, f.slot, err)
-	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: f.slot, Cause: err})
+	p.leak(f.slot, err)
+}
+
+// leak reports a slot that may be lost.
+func (p *Pool) leak(slot Slot, cause error) {
+	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: slot, Cause: cause})
 }
 
 // landed makes room for another flight, and tells the loop.
@@ -168,12 +200,10 @@ func (p *Pool) undo(slot Slot) (err error) {
 			return nil
 		}
 		if tries == lastTries {
-			break
+			return err
 		}
 		time.Sleep(wait)
 	}
-	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: slot, Cause: err})
-	return err
 }
 
 // conclude files the outcome of a flight.
@@ -181,7 +211,7 @@ func (p *Pool) conclude(o *outcome, now time.Time) {
 	delete(p.flying, o.flight)
 	switch o.kind {
 	case taken, conflicted:
-		if p.reservations.finish(o.hold, o.version, now) {
+		if p.reservations.finish(o.hold, o.idleFrom(), now) {
 			p.listing.wanted = true
 		}
 	case refused:
@@ -198,6 +228,15 @@ func (p *Pool) conclude(o *outcome, now time.Time) {
 			p.queue.putBack(o.ticket)
 		}
 	}
+}
+
+// idleFrom returns the version from which on a listing that shows the slot is believed, 0 if it is not known. A slot
+// that has met a conflict was not idle then; a listing of that very version that shows it contradicts the claim.
+func (o *outcome) idleFrom() uint64 {
+	if o.kind == conflicted && o.version != 0 {
+		return o.version + 1
+	}
+	return o.version
 }
 
 // valued is the context of a claim: it ends when the pool says, and has the request's values.

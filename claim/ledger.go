@@ -19,6 +19,8 @@ import (
 // A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what was
 // listed, and that the room is free. So a capsule is never seen waiting, and no navigator can pick it up. The
 // ledger refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one effect.
+// (A ledger knows it by the record of its capsule. It must keep those of released capsules, see orbit.Limits.Terminal, for
+// longer than a proposal can be delayed on its way.)
 //
 // A node with room for more than one capsule is a slot that is idle again as soon as it has been claimed. Several
 // pools can share a ledger: let each one's Spec require a label. Specs that ask for devices are refused.
@@ -180,11 +182,11 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	if err != nil || uid == 0 {
 		return Slot{}, 0, fmt.Errorf("claim: slot %q: uid %q is not a revision: %w", a.Slot.Name, a.Slot.UID, orbit.ErrInvalid)
 	}
-	spec, node := cmp.Or(s.shared.Load(), s.spec), orbit.NodeID(a.Slot.Name)
+	shared, node := s.shared.Load(), orbit.NodeID(a.Slot.Name)
 	rev, err := s.book.Propose(ctx, orbit.Proposal{
 		ID: a.ID,
 		Do: []orbit.Commitment{
-			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: spec, Owner: capsule.Owner},
+			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner},
 			orbit.Place{Capsule: capsule.ID, Node: node, Note: capsule.Note},
 		},
 		If: []orbit.Precondition{
@@ -195,7 +197,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	if err != nil {
 		return Slot{}, judgedAt(err), refusal(err)
 	}
-	if spec == s.spec {
+	if shared == nil {
 		s.learn(ctx, capsule.ID)
 	}
 	claimed := a.Slot
@@ -245,14 +247,12 @@ func refusal(err error) error {
 	return err
 }
 
-// Return implements [Source]: the capsule is released for good. One that has been released already, or is not known any
-// more, is no error.
+// Return implements [Source]: the capsule is released for good, also where somebody has emptied the node meanwhile and it
+// is pending. One that has been released already, or is not known any more, is no error; one that has been placed on
+// another node is an orbit.ErrConflict.
 func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	s.init()
-	_, err := s.propose(ctx, orbit.Proposal{
-		ID: orbit.NewProposalID(),
-		Do: []orbit.Commitment{orbit.Release{Capsule: claimed.Capsule, From: orbit.NodeID(claimed.Name), Final: true}},
-	})
+	err := s.release(ctx, claimed.Capsule, orbit.NodeID(claimed.Name))
 	if err == nil || !errors.Is(err, orbit.ErrConflict) && !errors.Is(err, orbit.ErrInfeasible) {
 		return err
 	}
@@ -260,9 +260,21 @@ func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	if failed != nil {
 		return failed
 	}
-	if c := state.Capsule(claimed.Capsule); c == nil || c.Released() {
+	switch c := state.Capsule(claimed.Capsule); {
+	case c == nil || c.Released():
 		return nil
+	case c.Node == "":
+		return s.release(ctx, claimed.Capsule, "")
 	}
+	return err
+}
+
+// release ends a capsule for good; if a node is named, only there.
+func (s *LedgerSource) release(ctx context.Context, id orbit.CapsuleID, from orbit.NodeID) error {
+	_, err := s.propose(ctx, orbit.Proposal{
+		ID: orbit.NewProposalID(),
+		Do: []orbit.Commitment{orbit.Release{Capsule: id, From: from, Final: true}},
+	})
 	return err
 }
 

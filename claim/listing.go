@@ -2,7 +2,8 @@ package claim
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,36 @@ type look struct {
 	following bool
 	// The newest version heard of.
 	version uint64
+	// Listings that have not returned in time, and still have not.
+	behind int
+	// While the source is asked: the version at which each name was in the news, and that of the newest full
+	// listing that came without asking. The answer may have been overtaken by them.
+	news      map[string]uint64
+	overtaken uint64
+}
+
+// note keeps what comes unasked while the source is asked.
+func (l *look) note(h *heard, whole bool) {
+	switch {
+	case h.asked || !l.running:
+		return
+	case whole:
+		l.overtaken = h.Version
+		return
+	case l.news == nil:
+		l.news = map[string]uint64{}
+	}
+	for i := range h.Slots {
+		l.news[h.Slots[i].Name] = h.Version
+	}
+	for _, name := range h.Gone {
+		l.news[name] = h.Version
+	}
+}
+
+// knowsBetter reports whether what a listing of a version says of a name has been overtaken by news.
+func (l *look) knowsBetter(name string, version uint64) bool {
+	return version < l.overtaken || version < l.news[name]
 }
 
 // confirm reports whether slots are short by the source's own word, not only as far as the pool knows.
@@ -28,12 +59,23 @@ func (l *look) confirm(short bool) bool {
 	return l.confirmed
 }
 
-// look asks the source, in a goroutine of its own: a listing may take its time.
+// mostBehind is how many listings that have not returned in time may be left behind before no more are asked for.
+const mostBehind = 4
+
+// look asks the source, in a goroutine of its own: a listing may take its time. One that takes more than Timeout is
+// given up, so that a call that hangs costs this one listing.
 func (p *Pool) look() {
 	l := &p.listing
-	l.wanted, l.stirred, l.running = false, false, true
+	l.wanted, l.stirred, l.running, l.overtaken = false, false, true, 0
+	clear(l.news)
 	p.listings.Add(1)
 	p.group.Go(func() {
+		var answered atomic.Bool
+		overdue := time.AfterFunc(p.set.timeout, func() {
+			if answered.CompareAndSwap(false, true) {
+				p.heard(heard{err: fmt.Errorf("listing: %w", context.DeadlineExceeded), asked: true, overdue: true})
+			}
+		})
 		var found Listing
 		guard(func() (err error) {
 			ctx, cancel := context.WithTimeout(p.looking.ctx, p.set.timeout)
@@ -41,17 +83,23 @@ func (p *Pool) look() {
 			found, err = p.Source.Idle(ctx)
 			return err
 		}, func(err error) {
-			p.heard(heard{Listing: found, err: err, asked: true})
+			overdue.Stop()
+			if answered.CompareAndSwap(false, true) {
+				p.heard(heard{Listing: found, err: err, asked: true})
+			} else {
+				p.heard(heard{late: true})
+			}
 		})
 	})
 }
 
 // heard hands a listing to the loop, and reports why there is none.
 func (p *Pool) heard(h heard) {
-	if h.err != nil && p.looking.ctx.Err() == nil {
+	ended := p.looking.ctx.Err() != nil
+	p.mail.post(func(m *mail) { m.listings = append(m.listings, h) })
+	if h.err != nil && !ended {
 		p.report(&Error{Kind: ErrSource, Pool: p.Name, Cause: h.err})
 	}
-	p.mail.post(func(m *mail) { m.listings = append(m.listings, h) })
 }
 
 // admit files a listing. Slots that are reserved stay out, unless the listing has seen what became of them. Ready
@@ -59,6 +107,15 @@ func (p *Pool) heard(h heard) {
 // is wrong, they come back with the next. A full listing that is older than what is known drops nothing.
 func (p *Pool) admit(h *heard, now time.Time) {
 	l := &p.listing
+	switch {
+	case h.late:
+		l.behind--
+		return
+	case h.overdue:
+		l.behind++
+	case h.taken != nil:
+		h.taken <- struct{}{}
+	}
 	if h.asked {
 		l.running, l.failed = false, h.err != nil
 	}
@@ -71,7 +128,8 @@ func (p *Pool) admit(h *heard, now time.Time) {
 	l.answered = l.answered || h.asked
 	whole := !h.Partial && h.Version >= l.version
 	l.version = max(l.version, h.Version)
-	if p.file(&h.Listing, whole) {
+	l.note(h, whole)
+	if p.file(h, whole) {
 		p.poll.reset(now)
 	}
 	if f, ok := p.Source.(Follower); ok && h.asked && !l.following {
@@ -82,12 +140,15 @@ func (p *Pool) admit(h *heard, now time.Time) {
 }
 
 // file makes slots ready, or not ready any more. It reports whether any is new.
-func (p *Pool) file(l *Listing, whole bool) (fresh bool) {
+func (p *Pool) file(l *heard, whole bool) (fresh bool) {
 	if whole {
 		p.ready.begin()
 		p.reservations.hide()
 	}
 	for i := range l.Slots {
+		if l.asked && p.listing.knowsBetter(l.Slots[i].Name, l.Version) {
+			continue
+		}
 		if !p.reservations.blocks(l.Slots[i].key(), l.Version) && p.ready.admit(l.Slots[i]) {
 			fresh = true
 		}
@@ -99,27 +160,4 @@ func (p *Pool) file(l *Listing, whole bool) (fresh bool) {
 		p.ready.end()
 	}
 	return fresh
-}
-
-// followAgain is how long a source is left alone that could not be followed.
-const followAgain = time.Second
-
-// follow hands on what a source says of itself, until it fails or the pool ends. After a failure the loop is
-// told only when the source has had time to recover; it then asks for a full listing, and follows from there.
-func (p *Pool) follow(f Follower, after uint64) {
-	guard(func() error {
-		for {
-			l, err := f.Follow(p.looking.ctx, after)
-			if err != nil {
-				return err
-			}
-			after = l.Version
-			p.mail.post(func(m *mail) { m.listings = append(m.listings, heard{Listing: l}) })
-		}
-	}, func(err error) {
-		if p.looking.ctx.Err() == nil {
-			pause(p.looking.ctx, followAgain)
-			p.heard(heard{err: errors.Join(errors.New("it can not be followed"), err)})
-		}
-	})
 }

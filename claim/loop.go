@@ -130,7 +130,7 @@ func (p *Pool) lack(now time.Time) {
 	if short && p.listing.stirred && !p.listing.following {
 		p.listing.wanted = true
 	}
-	if p.listing.wanted && !p.listing.running {
+	if p.listing.wanted && !p.listing.running && p.listing.behind < mostBehind {
 		p.look()
 	}
 	p.signal(confirmed, now)

@@ -43,6 +43,10 @@ type heard struct {
 	err error
 	// It is the answer to a question of the pool's: the next one may be asked.
 	asked bool
+	// The question has not been answered in time, and the call is left behind; or one that was has returned.
+	overdue, late bool
+	// If set: has room for a token that says that the loop has taken it.
+	taken chan<- struct{}
 }
 
 // ring wakes the goroutine.

@@ -170,7 +170,7 @@ func TestPoolAgainstTheModel(t *testing.T) {
 func (p play) perform(t *rapid.T) []fate {
 	start := time.Now()
 	s := &sim.StaleStore{Latency: p.latency}
-	pool := &claim.Pool{Inflight: p.inflight, Source: s}
+	pool := &claim.Pool{Inflight: p.inflight, NotifyDelay: -1, Source: s}
 	done := make(chan error, 1)
 	go func() { done <- pool.Run(context.Background()) }()
 	for i, at := range p.slots {

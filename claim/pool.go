@@ -50,7 +50,7 @@ type Pool struct {
 	// which is good for nothing but to measure the conflicts that reservations avoid.
 	ReserveFor time.Duration
 	// How long after NotifyIdle the source is looked at. A listing that lags behind does not show the slot
-	// before; 200 ms is right for a watch cache. Default 0, right for a ledger.
+	// before. Default 200 ms, right for a watch cache; with a Follower, such as a ledger, 0. Negative: 0.
 	NotifyDelay time.Duration
 	// How often the source is looked at while requests wait and nothing is idle: after PollMin, then each time
 	// after twice as long, up to PollMax. A new request, an idle slot or a conflict starts over. Default 10 s
@@ -81,8 +81,11 @@ type Pool struct {
 	stop, done chan struct{}
 
 	// The goroutines that the loop has started: claims, listings, the hook.
-	group  sync.WaitGroup
-	single singleflight.Group
+	group sync.WaitGroup
+	// Where a goroutine that has made a flight waits for another; how many do.
+	crews   chan *flight
+	resting atomic.Int32
+	single  singleflight.Group
 	// Ends listings and the hook; ends claims.
 	looking, flights life
 
@@ -122,6 +125,7 @@ func (p *Pool) init() {
 		p.sem = semaphore.NewWeighted(int64(p.set.inflight))
 		p.looking, p.flights = newLife(), newLife()
 		p.ids = newIDSource()
+		p.crews = make(chan *flight)
 		p.reservations.term = p.set.reserveFor
 		p.poll = poll{min: p.set.pollMin, max: p.set.pollMax, wait: p.set.pollMin}
 	})
@@ -133,12 +137,20 @@ func (p *Pool) settings() settings {
 		queue:       cmp.Or(max(p.Queue, 0), 4096),
 		inflight:    cmp.Or(max(p.Inflight, 0), 128),
 		reserveFor:  cmp.Or(p.ReserveFor, 2*time.Second),
-		notifyDelay: max(p.NotifyDelay, 0),
+		notifyDelay: p.notifyDelay(),
 		pollMin:     pollMin,
 		pollMax:     max(cmp.Or(max(p.PollMax, 0), 5*time.Minute), pollMin),
 		timeout:     cmp.Or(max(p.Timeout, 0), 10*time.Second),
 		grace:       cmp.Or(max(p.Grace, 0), 2*time.Second),
 	}
+}
+
+// notifyDelay returns what holds. A source that says by itself what has changed does not lag behind.
+func (p *Pool) notifyDelay() time.Duration {
+	if _, prompt := p.Source.(Follower); p.NotifyDelay == 0 && !prompt {
+		return 200 * time.Millisecond
+	}
+	return max(p.NotifyDelay, 0)
 }
 
 // validate reports every fault in the fields.
@@ -151,7 +163,7 @@ func (p *Pool) validate() error {
 		name string
 		bad  bool
 	}{
-		{"Queue", p.Queue < 0}, {"Inflight", p.Inflight < 0}, {"NotifyDelay", p.NotifyDelay < 0},
+		{"Queue", p.Queue < 0}, {"Inflight", p.Inflight < 0},
 		{"PollMin", p.PollMin < 0}, {"PollMax", p.PollMax < 0}, {"Timeout", p.Timeout < 0}, {"Grace", p.Grace < 0},
 	} {
 		if f.bad {
@@ -164,7 +176,7 @@ func (p *Pool) validate() error {
 	return fmt.Errorf("claim: pool %q: %w: %w", p.Name, orbit.ErrInvalid, errors.Join(faults...))
 }
 
-// Run serves until ctx ends or Shutdown is called; either way everybody has been answered when it returns, and
+// Run serves until ctx ends (nil: never) or Shutdown is called; either way everybody has been answered when it returns, and
 // it returns nil. It refuses, with an error that wraps orbit.ErrInvalid, to run with a fault in the fields,
 // and with ErrRan to run twice. After Shutdown it returns nil at once.
 func (p *Pool) Run(ctx context.Context) error {
@@ -172,6 +184,9 @@ func (p *Pool) Run(ctx context.Context) error {
 		return err
 	}
 	p.init()
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	if !p.phase.CompareAndSwap(fresh, run) {
 		if p.phase.Load() == ended {
 			return nil
@@ -194,7 +209,7 @@ func (p *Pool) Enqueue(req *Request) bool {
 	if req.EnqueuedAt.IsZero() {
 		req.EnqueuedAt = time.Now()
 	}
-	t := &ticket{pool: p, req: req, ctx: req.Ctx}
+	t := &ticket{pool: p, req: *req, ctx: req.Ctx}
 	if t.ctx == nil {
 		t.ctx = context.Background()
 	}

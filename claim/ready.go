@@ -44,12 +44,18 @@ func (r *ready) admit(s Slot) bool {
 	r.serial++
 	r.slots[s.Name] = waiting{s, r.serial, r.sweep}
 	r.order = append(r.order, position{s.Name, r.serial})
+	r.tidy()
 	return true
 }
 
 // drop removes the slot of a name, if there is one.
 func (r *ready) drop(name string) {
 	delete(r.slots, name)
+	r.tidy()
+}
+
+// tidy clears void positions away when they are most of all.
+func (r *ready) tidy() {
 	if len(r.order)-r.head > 2*len(r.slots)+64 {
 		r.compact()
 	}

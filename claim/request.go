@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Request asks for a slot. It belongs to the pool from Enqueue until it is answered.
+// Request asks for a slot. Enqueue takes a copy: when it returns, the request is the caller's again.
 type Request struct {
 	// When it ends, so does the request. Nil: never. Its values reach the source.
 	Ctx context.Context //nolint:containedctx // a request carries its own, as http.Request does
@@ -29,10 +29,10 @@ type Result struct {
 }
 
 // ticket is a request that a pool has taken on. It is answered exactly once: whoever turns settled has to do
-// it. Until then it counts in QueueLen.
+// it. Until then it counts in QueueLen. A claim in flight reads the request even after that, so it is a copy.
 type ticket struct {
 	pool *Pool
-	req  *Request
+	req  Request
 	ctx  context.Context //nolint:containedctx // the request's, never nil
 	// Order of arrival: a request that meets a conflict returns to its place among those that have, too.
 	seq       uint64

@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -31,23 +30,22 @@ type shortage struct {
 	calls int
 }
 
-// errShared is the answer to a call that another one stood in for.
-var errShared = errors.New("an earlier call is still running")
-
-// signalled is how a call of the hook has ended.
+// signalled is how a call of the hook has ended. It has no error: those are the importer's, and not looked at here.
 type signalled struct {
 	serial uint64
-	err    error
+	// An earlier call was still running, and stood in for it.
+	shared bool
+	failed bool
 }
 
 // answered takes note of how a call has ended. It may have been for a shortage that is over.
 func (s *shortage) answered(a signalled) {
 	s.calls--
 	switch {
-	case a.serial != s.serial || a.err == nil:
-	case errors.Is(a.err, errShared):
+	case a.serial != s.serial:
+	case a.shared:
 		s.told = 0 // the hook has not been told
-	default:
+	case a.failed:
 		s.failed = true
 	}
 }
@@ -91,12 +89,9 @@ func (p *Pool) scaleUp(serial uint64, s Shortage) {
 		})
 		return err
 	}, func(err error) {
-		switch {
-		case !called:
-			err = errShared
-		case err != nil:
+		p.mail.post(func(m *mail) { m.signalled = append(m.signalled, signalled{serial, !called, err != nil}) })
+		if called && err != nil {
 			p.report(&Error{Kind: ErrHook, Pool: p.Name, Cause: err})
 		}
-		p.mail.post(func(m *mail) { m.signalled = append(m.signalled, signalled{serial, err}) })
 	})
 }

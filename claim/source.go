@@ -46,7 +46,7 @@ type Attempt struct {
 	ID orbit.ProposalID
 	// As it was listed.
 	Slot Slot
-	// What the request asks for; read-only.
+	// What the request asks for: the pool's copy, read-only.
 	Request *Request
 }
 
@@ -55,7 +55,8 @@ type Attempt struct {
 // listing, and the place of one claim in flight.
 type Source interface {
 	// Idle lists the idle slots. It may be stale: the pool reserves what it has handed out, and the claim
-	// settles who won. At most one call runs at a time. On an error the pool goes on with what it knows.
+	// settles who won. At most one call runs at a time, but for up to four that have not returned within
+	// Pool.Timeout, and are not believed any more. On an error the pool goes on with what it knows.
 	Idle(ctx context.Context) (Listing, error)
 	// Claim claims a slot, atomically: compare-and-swap from idle to claimed. It returns the slot with
 	// whatever the caller is to get of it, and the version of the store that has the outcome (0: unknown).
@@ -76,6 +77,8 @@ type Source interface {
 type Follower interface {
 	Source
 	// Follow returns what has changed after a version, as soon as there is something: a partial listing, or
-	// a full one if it cannot tell any more. The version it returns is where to go on from.
+	// a full one if it cannot tell any more. The version it returns is where to go on from; one that is not
+	// newer (and not 0) says that there was nothing after all, and is asked again a second later. It is not
+	// called again before the pool has heard what it returned.
 	Follow(ctx context.Context, after uint64) (Listing, error)
 }

@@ -74,23 +74,31 @@ func TestPollStartsOver(t *testing.T) {
 	})
 }
 
-// NotifyIdle looks NotifyDelay later, to the nanosecond; the default is at once.
+// NotifyIdle looks NotifyDelay later, to the nanosecond. The default is 200 ms, for a listing that lags behind; and none
+// where the source says by itself what has changed.
 func TestNotifyDelay(t *testing.T) {
-	for _, delay := range []time.Duration{0, 200 * ms} {
+	for _, x := range []struct {
+		set, want time.Duration
+		follower  bool
+	}{{0, 200 * ms, false}, {0, 0, true}, {300 * ms, 300 * ms, false}, {300 * ms, 300 * ms, true}, {-1, 0, false}} {
 		bubble(t, func(t *testing.T) {
-			s := &sim.StaleStore{Lag: delay}
-			r := newRig(t, &claim.Pool{Source: s, NotifyDelay: delay}).run()
-			c := r.ask()
-			r.until(sec)
-			s.Add("s0")
-			r.NotifyIdle()
-			if delay > 0 {
-				r.until(sec + delay - ns)
-				none(t, c)
+			var src claim.Source = &listings{}
+			if x.follower {
+				src = &followed{}
 			}
-			r.until(sec + delay)
-			require.NoError(t, got(t, c).Err)
-			assert.Equal(t, []time.Duration{0, 0, sec + delay}, r.seen())
+			p := &claim.Pool{Source: src, NotifyDelay: x.set}
+			r := newRig(t, p)
+			p.NotifyDelay = x.set
+			r.run()
+			r.until(sec)
+			r.NotifyIdle()
+			synctest.Wait()
+			r.until(sec + x.want - ns)
+			if x.want > 0 {
+				assert.Equal(t, []time.Duration{0}, r.seen())
+			}
+			r.until(sec + x.want)
+			assert.Equal(t, []time.Duration{0, sec + x.want}, r.seen())
 		})
 	}
 }

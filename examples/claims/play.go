@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -96,7 +97,7 @@ func (s *show) open(ctx context.Context, running *sync.WaitGroup) error {
 	}
 	p := &claim.Pool{Source: site, Report: s.fail}
 	if _, stale := site.(*staleSite); stale {
-		p.NotifyDelay = s.lag
+		p.NotifyDelay = cmp.Or(s.lag, -1) // no lag, no delay
 	}
 	if !s.reserved {
 		p.ReserveFor = -1
