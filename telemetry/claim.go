@@ -29,7 +29,7 @@ func (c Claim) Warm() bool { return c.warm }
 
 // maxClaims bounds what a board remembers of one node between two reports: as many claims as a node has slots by
 // default. Beyond that readers see nothing free on it until it reports.
-const maxClaims = defaultSlots
+const maxClaims = DefaultSlots
 
 // fewClaims are worth keeping room for, where there is none just now.
 const fewClaims = 64

@@ -54,10 +54,11 @@ func (r *MemberRound) active() bool {
 	return r.LeaseRound.active() || len(r.Released)+len(r.Holds)+len(r.Cordoned) > 0
 }
 
-const (
-	defaultGone  = 5 * time.Minute
-	defaultSlots = 16_384
-)
+// DefaultSlots is how many slots (orbit.Slots) a node has that joins without any: the addresses that one host has for
+// its sandboxes.
+const DefaultSlots = 16_384
+
+const defaultGone = 5 * time.Minute
 
 var errNoMembersLeases = errors.New("telemetry: Members.Leases is nil; set it before first use")
 
@@ -71,7 +72,7 @@ func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Ter
 		return Term{}, errNoMembersLeases
 	}
 	if node.Capacity[orbit.Slots] == 0 {
-		node.Capacity[orbit.Slots] = defaultSlots
+		node.Capacity[orbit.Slots] = DefaultSlots
 	}
 	return m.Leases.acquire(ctx, string(node.ID), holder, joining(node))
 }
