@@ -35,12 +35,15 @@ func TestGatewayStartFailsOnTheOnlyNode(t *testing.T) {
 	require.ErrorIs(t, err, nav.ErrStart)
 
 	f.report("b", 9, 0, 0)
-	volume := sandbox("none")
-	_, err = g.Create(context.Background(), "u", volume)
+	fork.Start.CrossHost = true
+	_, err = g.Create(context.Background(), "v", fork)
+	require.ErrorIs(t, err, nav.ErrNoOther)
+	require.ErrorContains(t, err, "1 are its parent's, 1 failed to start it")
+	_, err = g.Create(context.Background(), "u", sandbox("none"))
 	require.ErrorIs(t, err, nav.ErrNoTemplate)
 	require.NotErrorIs(t, err, nav.ErrStart)
 	s := g.Stats()
-	require.Equal(t, []uint64{1, 4, 3, 0}, []uint64{s.Created, s.Failed, s.Unstarted, s.Retried})
+	require.Equal(t, []uint64{1, 5, 4, 0}, []uint64{s.Created, s.Failed, s.Unstarted, s.Retried})
 	require.Equal(t, []uint64{0, 0, 0, 1}, []uint64{s.AllStale, s.NoSlot, s.NoNode, s.NoTemplate})
 }
 
@@ -50,7 +53,7 @@ func TestGatewayStartFailsOnTheOnlyNode(t *testing.T) {
 func TestGatewayShunsWhatFailedToStart(t *testing.T) {
 	f := newFleet(t)
 	f.host("a", 99, 18, 0)
-	f.host("b", 99, 5, 0)
+	f.host("b", 99, 6, 0)
 	g, other := f.gateway(), f.gateway()
 	_, err := other.Create(context.Background(), "view", sandbox("none"))
 	require.ErrorIs(t, err, nav.ErrNoTemplate)
@@ -73,7 +76,8 @@ func TestGatewayShunsWhatFailedToStart(t *testing.T) {
 	_, err = g.Create(context.Background(), "c4", sandbox(code))
 	require.ErrorIs(t, err, nav.ErrStart)
 	g.Start = nil
-	require.False(t, f.create(g, "c5").Promised, "b had five")
+	require.True(t, f.create(g, "c5").Promised, "b had six")
+	require.False(t, f.create(g, "c6").Promised)
 	s := g.Stats()
 	require.Equal(t, []uint64{0, 1}, []uint64{s.Lies, s.Retried})
 }
