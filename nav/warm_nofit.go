@@ -21,7 +21,8 @@ var (
 	ErrNoTemplate = errors.New("no such template")
 	// ErrNoParent: the capsule that it is forked from is placed nowhere. Fork one that runs.
 	ErrNoParent = errors.New("parent is not placed")
-	// ErrNoNode: no node is one that it may be on, by the node's labels, devices or mood. Change what it requires, or
+	// ErrNoNode: there is no node that it may be on, by labels and devices, that takes new work; or no node at all. A dead
+	// host whose lease's end is committed takes none: telemetry.Members has cordoned it. Change what it requires, or
 	// bring up such a host.
 	ErrNoNode = errors.New("no suitable node")
 )
