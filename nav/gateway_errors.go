@@ -11,7 +11,7 @@ import (
 // What else a [Gateway] says, to be tested with errors.Is.
 var (
 	// ErrStart: the node failed to start the sandbox, and so did the next best one, or there was none. The error is a
-	// [*StartError].
+	// [*StartError]. Test for it before the others: where there was no next best node, the error is what says why, too.
 	ErrStart = errors.New("start failed")
 	// ErrTaken: there is a capsule of this id, or was a while ago, or somebody else has moved it meanwhile. Choose
 	// another id.

@@ -25,8 +25,8 @@ var (
 	// ErrNoOther: the node that failed to start it is the only one that could take it. Bring up another host, or try
 	// again. It is said in a [StartError] only.
 	ErrNoOther = errors.New("no other node")
-	// ErrNoNode: no node is one that it may be on, by the node's labels, devices or mood. Change what it requires, or
-	// bring up such a host.
+	// ErrNoNode: there is no node that it may be on, by labels and devices, that takes new work; or no node at all. Change
+	// what it requires, or bring up such a host.
 	ErrNoNode = errors.New("no suitable node")
 )
 

@@ -3,8 +3,8 @@
 // everything (optimism).
 //
 //	Import ─► Ledger ◄── Dispatcher    capsules to schedulers: Assign
-//	            ▲   ◄── groups         nodes to schedulers: a mark for each
-//	            └────── schedulers     each an orbit.Engine whose navigator is wrapped in a [Scheduler]
+//	            ▲   ◄── Groups         nodes to schedulers: a mark for each
+//	            └────── schedulers     each an orbit.Engine whose navigator is wrapped in a Scheduler
 //
 // Nobody talks to anybody: what the parts say to each other are assignments and marks in the ledger, so any of them
 // may stop, start again or run twice. All that a new one needs to know is in the ledger.
@@ -14,5 +14,22 @@
 //	left/NODE        its owner's answer: nothing of it is on its way to the node
 //	failed/CAPSULE   which schedulers could not place it, and why; failed-gang/GANG for all members of a gang
 //	pinned/CAPSULE   the scheduler that the user has chosen; pinned-gang/GANG for all members of a gang
-//	scheduler/NAME   the lease of a scheduler ([orbit/telemetry.Leases] with this prefix)
+//	scheduler/NAME   the lease of a scheduler (telemetry.Leases with this prefix)
+//
+// # First steps
+//
+// Make a [telemetry.Leases] with [LeasePrefix], of schedulers and nothing else: every name under it is taken for a
+// scheduler. Run it, and a [Dispatcher]; in strict mode with its Strict set, and in strict and soft mode [Groups]
+// beside it. All of them have the ledger itself. Then for each scheduler, under the same name everywhere:
+//
+//	lens := &shard.Lens{Ledger: ledger, Scheduler: "a", Mode: mode}
+//	inside := lens.Navigator(func() orbit.Navigator { return &nav.Services{} })
+//	scheduler := &shard.Scheduler{Name: "a", Navigator: inside, Leases: leases}
+//	engine := &orbit.Engine{Name: "a", Ledger: lens, Navigator: scheduler}
+//
+// The [Scheduler] is around what the [Lens] returns, not in it. [Scheduler.Keep] holds the lease; without a term
+// nothing is given to the scheduler, and nothing planned. A scheduler plans what it is given, whatever the navigator in
+// it claims: where schedulers differ in what they can place, a [PolicyFunc] tells them apart.
+//
+// [telemetry.Leases]: https://pkg.go.dev/github.com/orbitsched/orbit/telemetry#Leases
 package shard

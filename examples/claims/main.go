@@ -31,6 +31,9 @@ func main() {
 		os.Exit(2) // it has been said
 	}
 	if err := run(ctx, o, os.Stdout); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
 		fmt.Fprintln(os.Stderr, "claims:", err)
 		os.Exit(1)
 	}

@@ -36,6 +36,9 @@ func main() {
 		os.Exit(2) // it has been said
 	}
 	if err := run(ctx, o, os.Stdout); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted")
+		}
 		fmt.Fprintln(os.Stderr, "dispatcher:", err)
 		os.Exit(1)
 	}
@@ -109,6 +112,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		sums = append(sums, s)
 	}
+	printLegend(out)
 	fmt.Fprintln(out)
 	for _, s := range sums {
 		fmt.Fprintf(out, "mode %v placed %.1f%% conflicts %d\n", s.mode, percent(s.placed, s.capsules), s.conflicts)

@@ -20,7 +20,8 @@ type row struct {
 	rate                float64
 	proposed, conflicts int
 	// Up to the end of the wave.
-	fenced              int
+	fenced int
+	// In the wave.
 	redispatched, moves int
 	killed              bool
 }
