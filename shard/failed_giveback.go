@@ -41,7 +41,7 @@ func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.P
 		}
 		if !done[who] {
 			done[who] = true
-			back = append(back, s.back(view, who, u.Why))
+			back = append(back, s.back(view, who, u.Why)...)
 		}
 		u.Why = &GivenBackError{s.Name, u.Why}
 	}
@@ -89,8 +89,9 @@ func runs(state *orbit.State, gang orbit.GangID) bool {
 }
 
 // back returns the proposal that gives a unit back: it is nobody's, and its mark says who has failed it on which view.
-// A mark that cannot be read is written anew.
-func (s *Scheduler) back(view *orbit.View, u unit, why error) orbit.Proposal {
+// A mark that cannot be read is written anew. Where a ledger takes no proposal of that size the mark comes first, by
+// itself: if only that is committed the unit stays for another pass, if only the rest is it may come again.
+func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	state, kind := view.State(), u.failedMark()
 	key := kind.key(u.id)
 	value, at := state.Mark(key)
@@ -100,10 +101,9 @@ func (s *Scheduler) back(view *orbit.View, u unit, why error) orbit.Proposal {
 		said = why.Error()
 	}
 	list = list.with(Failure{s.Name, view.Revision(), said})
-	p := orbit.Proposal{
-		View: view.Revision(),
-		If:   []orbit.Precondition{orbit.MarkAt{Key: key, Revision: at}},
-	}
+	mark := orbit.Mark{Key: key, Value: list.value(state.Limits().ValueBytes)}
+	bets := []orbit.Precondition{orbit.MarkAt{Key: key, Revision: at}}
+	p := orbit.Proposal{View: view.Revision(), If: bets}
 	u.eachMember(state, func(c *orbit.Capsule) bool {
 		if c.Pending() && (c.Owner == s.Name || c.Owner == "") {
 			p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner})
@@ -111,8 +111,12 @@ func (s *Scheduler) back(view *orbit.View, u unit, why error) orbit.Proposal {
 		}
 		return true
 	})
-	p.Do = append(p.Do, orbit.Mark{Key: key, Value: list.value(state.Limits().ValueBytes)})
-	return p
+	if len(p.Do)+1 > state.Limits().Commitments {
+		p.If = nil
+		return []orbit.Proposal{{View: view.Revision(), Do: []orbit.Commitment{mark}, If: bets}, p}
+	}
+	p.Do = append(p.Do, mark)
+	return []orbit.Proposal{p}
 }
 
 // forget drops the counts of capsules that are not this scheduler's any more, now and then.

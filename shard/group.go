@@ -3,8 +3,10 @@ package shard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,8 +73,15 @@ func (g *Groups) check() error {
 	if g.Ledger == nil || g.Leases == nil && len(g.Schedulers) == 0 || math.IsNaN(g.Tolerance) {
 		return fmt.Errorf("shard: %w: Groups needs a Ledger, Leases or Schedulers, and a Tolerance that is a number", orbit.ErrInvalid)
 	}
+	if l := g.Ledger.Limits(); l.Commitments < 3 || l.Preconditions < 4 {
+		return fmt.Errorf("shard: %w: the end of a handoff takes 3 commitments and 4 bets; the ledger of these Groups takes %d and %d",
+			orbit.ErrInvalid, l.Commitments, l.Preconditions)
+	}
 	return nil
 }
+
+// passing reports whether it is worth trying again though nothing has changed. An id stays as long as it is.
+func passing(err error) bool { return !errors.Is(err, ErrKey) }
 
 // Step does one round and returns what it did. Steps run one after another.
 func (g *Groups) Step(ctx context.Context) Regrouping {
@@ -122,7 +131,7 @@ func (g *Groups) Run(ctx context.Context) error {
 // rest waits for the next Step.
 func (g *Groups) rest(ctx context.Context, r *Regrouping) {
 	pause(ctx, g.every())
-	if r.Conflicts > 0 || len(r.Errors) > 0 {
+	if r.Conflicts > 0 || slices.ContainsFunc(r.Errors, passing) {
 		return
 	}
 	if !r.deadline.IsZero() {

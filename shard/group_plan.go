@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -86,13 +87,24 @@ func (r *regrouping) house(by Rule) {
 	for _, m := range r.homeless {
 		to, ok := 0, false
 		if by != nil {
-			to, ok = slices.BinarySearch(names, by(r.state.Node(m.id).Node, slices.Clone(names)))
+			to, ok = slices.BinarySearch(names, r.rule(by, m, slices.Clone(names)))
 		}
 		if !ok {
 			to = r.lightest(&m.load)
 		}
 		r.give(m, to)
 	}
+}
+
+// rule asks the importer's rule, and contains it: what it panics for is left to the balance.
+func (r *regrouping) rule(by Rule, m *member, names []string) (name string) {
+	defer func() {
+		if p := recover(); p != nil {
+			name = ""
+			r.fail(fmt.Errorf("shard: Groups.By panicked on node %q, which goes to the lightest group: %v", m.id, p))
+		}
+	}()
+	return by(r.state.Node(m.id).Node, names)
 }
 
 // even moves nodes until the groups are in balance, as far as moves and exchanges of one node bring them there.

@@ -1,0 +1,171 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// TestGangAsLargeAsAProposal: what cannot be given back in one proposal, as its mark has no room in it.
+func TestGangAsLargeAsAProposal(t *testing.T) {
+	s := newStage(t)
+	s.ledger = &orbit.MemoryLedger{Bounds: orbit.Limits{Commitments: 2}}
+	s.leases.Ledger = s.ledger
+	s.live("a", "b")
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}
+	s.do(orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: ids("g", 2)}}}})
+	s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)})
+	s.settle(d)
+	for _, name := range []string{"a", "b"} {
+		sch := &Scheduler{Name: name, Navigator: says(&orbit.NoFit{}), Leases: s.leases}
+		sch.Serve(s.terms[name])
+		r := (&orbit.Engine{Name: name, Ledger: s.ledger, Navigator: sch}).Pass(context.Background())
+		t.Log(r.String())
+		assert.Zero(t, r.Invalid, "%v", r.Errors)
+	}
+}
+
+// TestRuleThatPanics: a rule that panics leaves the node to the balance.
+func TestRuleThatPanics(t *testing.T) {
+	s := newStage(t)
+	s.do(node("n", 1), node("o", 1))
+	g := &Groups{Ledger: s.ledger, Schedulers: []string{"a"}, By: func(n *orbit.Node, _ []string) string {
+		if n.ID == "n" {
+			panic("no")
+		}
+		return "a"
+	}}
+	var r Regrouping
+	require.NotPanics(t, func() { r = g.Step(context.Background()) })
+	require.Equal(t, 2, r.Grouped)
+	require.Len(t, r.Errors, 1)
+}
+
+// TestCostOfWhatFitsNowhere counts the commits of an hour.
+func TestCostOfWhatFitsNowhere(t *testing.T) {
+	for _, mode := range []Mode{Strict, Soft, Shared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				for i := range 16 {
+					s.do(node(orbit.NodeID(fmt.Sprint("n", i)), 4))
+				}
+				go func() { _ = s.leases.Run(ctx) }()
+				go func() {
+					_ = (&Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: mode == Strict}).Run(ctx)
+				}()
+				if mode != Shared {
+					go func() { _ = (&Groups{Ledger: s.ledger, Leases: s.leases}).Run(ctx) }()
+				}
+				for i := range 8 {
+					name := fmt.Sprint("s", i)
+					lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
+					sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
+					go func() { _ = sch.Keep(ctx, nil) }()
+					go func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) }()
+				}
+				time.Sleep(time.Minute)
+				before := s.state().Revision()
+				time.Sleep(time.Hour)
+				idle := s.state().Revision() - before
+				before = s.state().Revision()
+				s.do(orbit.Submit{IDs: ids("huge", 1), Spec: cpu(100)})
+				time.Sleep(time.Hour)
+				first := s.state().Revision() - before
+				before = s.state().Revision()
+				time.Sleep(time.Hour)
+				second := s.state().Revision() - before
+				before = s.state().Revision()
+				// small work comes and goes: nothing that could help
+				for i := range 3600 {
+					id := orbit.CapsuleID(fmt.Sprint("small", i))
+					s.do(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: cpu(1)})
+					time.Sleep(time.Second)
+					_, err := s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}})
+					require.NoError(t, err)
+				}
+				busy := s.state().Revision() - before
+				t.Logf("%v: commits an hour: idle %d, with one that fits nowhere %d, then %d, and %d when 3600 small ones come and go", mode, idle, first, second, busy)
+				assert.Zero(t, idle)
+				assert.LessOrEqual(t, first, orbit.Revision(1+2*8+2*24), "each of 8 fails it, and then it is tried again ever more seldom")
+				assert.LessOrEqual(t, second, orbit.Revision(2*16))
+				assert.LessOrEqual(t, busy, 4*3600+orbit.Revision(2*16), "submitted, assigned, placed and released")
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestClosedIsNobodysElse: what is done with a closed state leaves the real one as it is.
+func TestClosedIsNobodysElse(t *testing.T) {
+	s := newStage(t)
+	for i := range 40 {
+		s.do(node(orbit.NodeID(fmt.Sprint("n", i)), 10))
+	}
+	s.do(orbit.Submit{IDs: ids("x", 100), Spec: cpu(1)})
+	dump := func(st *orbit.State) string {
+		var b bytes.Buffer
+		require.NoError(t, st.Dump(&b))
+		return b.String()
+	}
+	state := s.state()
+	closed := func(n *orbit.NodeState) bool { return strings.HasSuffix(string(n.Node.ID), "1") }
+	shown := state.Closed(nil, nil, closed)
+	was, wasShown := dump(state), dump(shown)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fork := &orbit.MemoryLedger{Start: shown}
+		for i := range 50 {
+			_, err := fork.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: orbit.CapsuleID(fmt.Sprintf("x%03d", i)), Node: "n0"}}})
+			if i < 10 {
+				assert.NoError(t, err)
+			}
+			_, _ = fork.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{node(orbit.NodeID(fmt.Sprint("m", i)), 10), orbit.Mark{Key: "k", Value: fmt.Sprint(i)}}})
+		}
+	}()
+	last := shown
+	for i := range 50 {
+		s.do(orbit.Place{Capsule: orbit.CapsuleID(fmt.Sprintf("x%03d", i)), Node: orbit.NodeID(fmt.Sprint("n", i%7))}, node(orbit.NodeID(fmt.Sprint("o", i)), 10))
+		now := s.state()
+		var touched []int32
+		for n := range now.Nodes() {
+			touched = append(touched, int32(n.Index()))
+		}
+		last = now.Closed(last, touched, closed)
+		require.NoError(t, last.Verify())
+	}
+	<-done
+	require.Equal(t, was, dump(state))
+	require.Equal(t, wasShown, dump(shown))
+	require.NoError(t, s.state().Verify())
+}
+
+// TestLongNodeIDIsQuiet: a node that cannot be marked does not keep Run busy.
+func TestLongNodeIDIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.do(node(orbit.NodeID(strings.Repeat("/", 253)), 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		rounds := 0
+		go func() {
+			_ = (&Groups{Ledger: s.ledger, Schedulers: []string{"a"}, Hook: func(Regrouping) { rounds++ }}).Run(ctx)
+		}()
+		time.Sleep(time.Hour)
+		cancel()
+		synctest.Wait()
+		require.Less(t, rounds, 10)
+	})
+}

@@ -1,0 +1,254 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// witness is a lens that remembers which proposals of its engine were refused for the sake of a group.
+type witness struct {
+	*Lens
+	refused func(scheduler string, err error)
+}
+
+// ProposeBatch is how engines propose.
+func (w *witness) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := w.Lens.ProposeBatch(ctx, batch)
+	for i := range out {
+		if out[i].Err != nil {
+			w.refused(w.Scheduler, out[i].Err)
+		}
+	}
+	return out
+}
+
+// storm is a constellation under several dispatchers and groups, with schedulers that die and return.
+type storm struct {
+	*stage
+	t    *testing.T
+	mode Mode
+	// Users do nothing that gets in a scheduler's way.
+	calm bool
+
+	mu sync.Mutex
+	// Refusals by kind.
+	refused map[string]int
+	lost    []string
+}
+
+// see sorts a refusal.
+func (s *storm) see(scheduler string, err error) {
+	kind, r := "other", (*orbit.Rejection)(nil)
+	if errors.As(err, &r) {
+		switch bet, fenced := r.Bet.(orbit.MarkAt); {
+		case fenced && strings.HasPrefix(bet.Key, LeasePrefix):
+			kind = "lease"
+		case fenced && strings.HasPrefix(bet.Key, "group/"), strings.Contains(r.Reason, "the group of scheduler"):
+			kind = "group"
+		case fenced:
+			kind = "mark"
+		case errors.Is(err, orbit.ErrConflict):
+			kind = "conflict"
+		default:
+			kind = "infeasible"
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[kind]++
+	if (kind == "group" || kind == "conflict" || kind == "infeasible") && len(s.lost) < 8 {
+		s.lost = append(s.lost, fmt.Sprintf("%s: %s: %v", kind, scheduler, err))
+	}
+}
+
+// scheduler runs one life after the other.
+func (s *storm) scheduler(ctx context.Context, i int) {
+	name := fmt.Sprint("s/", i)
+	rng := rand.New(rand.NewPCG(uint64(i), 9))
+	for ctx.Err() == nil {
+		lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: s.mode, Hook: func(err error) { s.t.Error(err) }}
+		sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &moody{rng: rand.New(rand.NewPCG(rng.Uint64(), 1))} }), Leases: s.leases, Patience: 3}
+		engine := &orbit.Engine{Name: name, Ledger: &witness{lens, s.see}, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
+		term, err := s.leases.Acquire(ctx, name, name)
+		if err != nil {
+			pause(ctx, time.Millisecond)
+			continue
+		}
+		sch.Serve(term)
+		life, end := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		running.Go(func() { _ = engine.Run(life) })
+		pause(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
+		if rng.IntN(2) == 0 { // it does not know yet that it is dead
+			_ = s.leases.Resign(context.Background(), term)
+			pause(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
+			end()
+		} else {
+			end()
+			running.Wait()
+			_ = s.leases.Resign(context.Background(), term)
+			pause(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
+		}
+		running.Wait()
+		end()
+	}
+}
+
+// users submit, release, and have nodes leave and come back under their old marks.
+func (s *storm) users(until time.Time) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	ctx := context.Background()
+	for i := 0; time.Now().Before(until); i++ {
+		submit := orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("x/", i))}, Spec: cpu(int64(1 + i%3))}
+		if i%7 == 0 {
+			submit = orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(fmt.Sprint("g/", i)), Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: ids(fmt.Sprint("g", i, "/"), 3)}}}}
+		}
+		_, err := Import(ctx, s.ledger, Submission{Submit: submit})
+		require.NoError(s.t, err)
+		state := s.state()
+		for c := range state.Capsules() {
+			if c.Placed() && (c.Gang == "" || !s.calm) && rng.IntN(8) == 0 {
+				_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: c.Gang == "" && rng.IntN(4) > 0}}})
+			}
+		}
+		id := orbit.NodeID(fmt.Sprint("n/", rng.IntN(16)))
+		switch n := state.Node(id); {
+		case rng.IntN(4) > 0:
+		case s.calm:
+			_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{node(id, n.Node.Capacity[0]+1)}})
+		case n != nil && n.Capsules == 0:
+			_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: id}}})
+		case n == nil || rng.IntN(2) == 0:
+			put := node(id, int64(8+rng.IntN(8)))
+			put.Node.Unschedulable = rng.IntN(4) == 0
+			_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{put}})
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	for i := range 16 {
+		s.do(node(orbit.NodeID(fmt.Sprint("n/", i)), 10_000))
+	}
+}
+
+// check replays the history: at every revision what is placed is placed for its owner, who lives, and in strict mode on
+// a node that is his.
+func (s *storm) check(state *orbit.State) {
+	changes, err := s.ledger.Changes(s.t.Context(), state.Revision())
+	require.NoError(s.t, err)
+	places := 0
+	for len(changes) > 0 {
+		n := 1
+		for n < len(changes) && changes[n].Revision == changes[0].Revision {
+			n++
+		}
+		next, err := state.Apply(changes[:n])
+		require.NoError(s.t, err)
+		for _, c := range changes[:n] {
+			place, ok := c.Do.(orbit.Place)
+			if !ok {
+				continue
+			}
+			places++
+			owner := state.Capsule(place.Capsule).Owner
+			_, lives := s.leases.In(state, owner)
+			require.True(s.t, lives, "placed for %q, who is dead, at %d", owner, c.Revision)
+			if group, _ := state.Mark("group/" + string(place.Node)); s.mode == Strict {
+				require.Equal(s.t, owner, group, "whose node it is at %d", c.Revision)
+			}
+		}
+		state, changes = next, changes[n:]
+	}
+	s.t.Logf("%v: %d placements, %d revisions, refused %v", s.mode, places, state.Revision(), s.refused)
+}
+
+// TestStorm has dispatchers, groups, and schedulers that die and return at work at once, on nodes that leave and come
+// back; in the end all is placed, every node has one owner who lives, and nobody commits anything any more.
+func TestStorm(t *testing.T) {
+	for _, mode := range []Mode{Strict, Soft, Shared} {
+		t.Run(mode.String(), func(t *testing.T) { runStorm(t, &storm{mode: mode}) })
+	}
+	t.Run("calm", func(t *testing.T) { runStorm(t, &storm{mode: Strict, calm: true}) })
+}
+
+func runStorm(t *testing.T, s *storm) {
+	mode := s.mode
+	s.stage, s.t, s.refused = newStage(t), t, map[string]int{}
+	s.ledger = &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1 << 20}}
+	s.leases.Ledger, s.leases.TTL = s.ledger, time.Minute
+	for i := range 16 {
+		s.do(node(orbit.NodeID(fmt.Sprint("n/", i)), 12))
+	}
+	start := s.state()
+	ctx, cancel := context.WithCancel(t.Context())
+	lives, end := context.WithCancel(ctx)
+	var wg, schedulers sync.WaitGroup
+	wg.Go(func() { _ = s.leases.Run(ctx) })
+	for range 2 {
+		wg.Go(func() {
+			_ = (&Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: mode == Strict, Retry: orbit.Backoff{Initial: time.Millisecond, Max: 50 * time.Millisecond}}).Run(ctx)
+		})
+		wg.Go(func() {
+			_ = (&Groups{Ledger: s.ledger, Leases: s.leases, Patience: -1, Every: 5 * time.Millisecond, Hook: func(r Regrouping) {
+				for _, err := range r.Errors {
+					assert.ErrorIs(t, err, context.Canceled)
+				}
+			}}).Run(ctx)
+		})
+	}
+	for i := range 4 {
+		schedulers.Go(func() { s.scheduler(lives, i) })
+	}
+	s.users(time.Now().Add(2 * time.Second))
+	if !assert.Eventually(t, func() bool { return s.state().PendingCount() == 0 }, 15*time.Second, 5*time.Millisecond, "forgotten") {
+		for _, c := range s.state().Pending() {
+			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang, c.Owner, s.mark("failed/"+string(c.ID)), s.mark("failed-gang/"+string(c.Gang)))
+		}
+		t.FailNow()
+	}
+	end()
+	schedulers.Wait()
+	s.live("s/0", "s/1")
+	names := []string{"s/0", "s/1"}
+	for _, name := range names {
+		lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
+		sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
+		sch.Serve(s.terms[name])
+		wg.Go(func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) })
+	}
+	quiet := func() bool {
+		before := s.state().Revision()
+		time.Sleep(300 * time.Millisecond)
+		return s.state().Revision() == before
+	}
+	require.Eventually(t, quiet, 20*time.Second, time.Millisecond, "never quiet")
+	for n := range s.state().Nodes() {
+		group, _ := s.state().Mark("group/" + string(n.Node.ID))
+		require.Contains(t, names, group)
+		require.Empty(t, s.mark("leaving/"+string(n.Node.ID)))
+	}
+	cancel()
+	wg.Wait()
+	require.NoError(t, s.state().Verify())
+	for key := range s.state().Marks("failed") {
+		t.Errorf("mark %q is left", key)
+	}
+	s.check(start)
+	if mode == Strict { // nothing is lost to a handoff; the rest is what users do to gangs and nodes
+		assert.Zero(t, s.refused["group"]+s.refused["infeasible"], "%v", s.lost)
+	}
+	if s.calm {
+		assert.Zero(t, s.refused["conflict"], "%v", s.lost)
+	}
+}
