@@ -29,12 +29,12 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 	return c
 }
 
-// close takes a node's record over from s, with a description that says it is unschedulable if it is closed. As long
+// close takes a node's record over from another state, with a description that says it is unschedulable if it is closed. As long
 // as the node is described alike that is the same one, so whoever tells descriptions apart by identity may.
-func (c *State) close(s, before *State, slot uint32, closed func(*NodeState) bool) {
-	n := c.ownNode(slot)
+func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) bool) {
+	n := s.ownNode(slot)
 	was := *n
-	*n = *s.nodeAt(slot)
+	*n = *from.nodeAt(slot)
 	switch {
 	case !n.occupied || n.Node.Unschedulable || !closed(n):
 	case before != nil && was.occupied && was.Node.Unschedulable && was.Specification == n.Specification && was.Node.ID == n.Node.ID:

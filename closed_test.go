@@ -37,7 +37,9 @@ func TestClosedProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newCountry(t)
 		flips := map[NodeID]bool{}
-		closed := func(n *NodeState) bool { return flips[n.Node.ID] != (len(n.Node.ID)%2 == int(n.Node.ID[len(n.Node.ID)-1])%2) }
+		closed := func(n *NodeState) bool {
+			return flips[n.Node.ID] != (len(n.Node.ID)%2 == int(n.Node.ID[len(n.Node.ID)-1])%2)
+		}
 		state := snapshotOf(t, w.ledger)
 		shown := state.Closed(nil, nil, closed)
 		type kept struct{ state, shown *State }

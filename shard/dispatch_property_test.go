@@ -265,6 +265,14 @@ func (w *world) checkBooks(d *Dispatcher, state *orbit.State) {
 		delete(count, name)
 	}
 	require.Empty(w.t, count)
+	specs := map[*orbit.Spec]bool{}
+	for _, f := range d.failing.units {
+		for _, spec := range f.specs {
+			specs[spec] = true
+		}
+	}
+	require.Len(w.t, d.failing.classes, len(specs))
+	require.Len(w.t, d.failing.bySpec, len(specs))
 }
 
 // excused fails unless there is a reason that a pending capsule has no living owner.

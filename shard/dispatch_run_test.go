@@ -357,6 +357,26 @@ func TestAFixedList(t *testing.T) {
 	require.Equal(t, "its scheduler is dead", r.Redispatched[0].Cause.String())
 }
 
+func TestNobodyLives(t *testing.T) {
+	s := newStage(t)
+	s.do(orbit.Submit{IDs: ids("x", 2), Spec: cpu(1)})
+	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}
+	said := func() (n int) {
+		for _, err := range d.Step(t.Context()).Errors {
+			require.ErrorIs(t, err, ErrAlone)
+			n++
+		}
+		return n
+	}
+	require.Equal(t, 1, said())
+	s.do(orbit.Submit{IDs: ids("y", 2), Spec: cpu(1)})
+	require.Zero(t, said(), "it is said once")
+	s.live("a")
+	require.Equal(t, map[string]int{"a": 4}, d.Step(t.Context()).Dispatched)
+	s.die("a")
+	require.Equal(t, 1, said(), "and again when it comes to that again")
+}
+
 func TestMaxStepAndOrder(t *testing.T) {
 	s := newStage(t)
 	s.live("a")

@@ -43,6 +43,7 @@ func TestVeil(t *testing.T) {
 	assert.NotSame(t, first, follow("n01"), "nothing has changed but what is closed")
 	second := follow("n01", "n02")
 	commit(t, ledger, orbit.PutNode{Node: orbit.Node{ID: "late"}})
+	commit(t, ledger, orbit.Mark{Key: "something", Value: "else"})
 	_, cursor, _ := second.Changed(0)
 	third := follow("n03")
 	assert.Same(t, second, third)
