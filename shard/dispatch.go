@@ -71,6 +71,7 @@ type Dispatcher struct {
 	roster  roster
 	books   books
 	failing failingUnits
+	cleared cleared
 	// Nodes that may take more than before, oldest first.
 	recent []change
 	// Units to be looked at, and to be looked at in the next step.
@@ -90,6 +91,7 @@ func (d *Dispatcher) init() {
 			d.policy = &RoundRobin{}
 		}
 		d.retry = newRetries(d.Retry)
+		d.cleared = cleared{}
 	})
 }
 

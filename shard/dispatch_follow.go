@@ -186,6 +186,7 @@ func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
 	}
 	d.roster = readRoster(state, d.Leases, d.Schedulers)
 	d.books.enrol(&d.roster)
+	d.cleared.sweep(state)
 	var marked []unit
 	for _, kind := range [...]markKind{failedMark, failedGangMark, pinnedMark, pinnedGangMark} {
 		for key := range state.Marks(string(kind)) {
@@ -274,6 +275,7 @@ func (d *Dispatcher) review(u unit) {
 	pending, gone := u.life(d.state)
 	if !pending {
 		d.retry.forget(u)
+		delete(d.cleared, u)
 		d.tidy(u, pending, gone)
 		return
 	}

@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -68,11 +69,18 @@ func (d *Dispatcher) helpClass(k *failingClass, c change, before *orbit.State) {
 		return
 	}
 	for _, name := range d.helped(c.node) {
-		q := k.by[name]
-		for range min(room, q.len()) {
-			if f := q.next(); f.restsBefore(name, c.at) {
-				d.clear(f, name)
-			}
+		d.helpLine(k.by[name], name, c.at, room)
+	}
+}
+
+// maxPassed is how many that have been cleared in vain are passed over for others who may have the room.
+const maxPassed = 64
+
+// helpLine clears so many in turn. Those do not count that are not to be cleared again so soon.
+func (d *Dispatcher) helpLine(q *lineup, name string, at orbit.Revision, room int) {
+	for looked, passed := 0, 0; looked < q.len() && looked-passed < room && passed < maxPassed; looked++ {
+		if f := q.next(); f.restsBefore(name, at) && !d.clear(f, name) {
+			passed++
 		}
 	}
 }
@@ -104,23 +112,26 @@ func (f *failing) restsBefore(name string, at orbit.Revision) bool {
 	return len(f.failures.list) == 0
 }
 
-// clear decides that a unit's failures, or those of one scheduler, are to be taken back.
-func (d *Dispatcher) clear(f *failing, name string) {
+// clear decides that a unit's failures, or those of one scheduler, are to be taken back, unless that was in vain too often.
+func (d *Dispatcher) clear(f *failing, name string) bool {
 	kind := f.unit.failedMark()
 	key := kind.key(f.unit.id)
-	if name == "" {
-		d.marks.set(markWrite{key: key, at: f.at, cleared: true})
-		return
-	}
 	left := f.failures
-	if planned, ok := d.marks.writes[key]; ok { // another node helps another scheduler
+	if planned, ok := d.marks.writes[key]; ok { // another node has helped, this scheduler or another one
 		left, _ = parseFailures(planned.value) // we wrote it
 	}
+	if _, failed := left.of(name); !failed && name != "" || name == "" && d.marks.writes[key].cleared {
+		return true // it has been decided already
+	}
+	if !d.cleared.again(f.unit, name, &d.retry, time.Now()) {
+		return false
+	}
 	value := ""
-	if left = left.without(name); len(left.list) > 0 {
+	if left = left.without(name); name != "" && len(left.list) > 0 {
 		value = left.value(d.Ledger.Limits().ValueBytes)
 	}
 	d.marks.set(markWrite{key: key, value: value, at: f.at, cleared: true})
+	return true
 }
 
 // freshFailure is a failure that this step has learned of.
@@ -166,8 +177,7 @@ func (d *Dispatcher) overtakenBy(c change, spec *orbit.Spec, line []freshFailure
 		if room == 0 || one.view >= c.at {
 			return append(left, line[i:]...)
 		}
-		if slices.Contains(helped, one.name) {
-			d.clear(one.f, one.name)
+		if slices.Contains(helped, one.name) && d.clear(one.f, one.name) {
 			room--
 		} else {
 			left = append(left, one)

@@ -66,15 +66,20 @@ func (r *retries) takeReady(u unit) bool {
 	return true
 }
 
-// put off sees to it that the unit is tried again.
+// delay returns how long to wait after so many tries, without jitter.
+func (r *retries) delay(tries int) time.Duration {
+	if d := float64(r.Initial) * math.Pow(r.Factor, float64(tries)); d < float64(r.Max) {
+		return time.Duration(d)
+	}
+	return r.Max
+}
+
+// putOff sees to it that the unit is tried again.
 func (r *retries) putOff(w *wait, now time.Time) {
 	if w.at >= 0 {
 		return
 	}
-	delay := float64(r.Max)
-	if d := float64(r.Initial) * math.Pow(r.Factor, float64(w.tries)); d < delay {
-		delay = d
-	}
+	delay := float64(r.delay(w.tries))
 	if r.Jitter > 0 {
 		delay -= rand.Float64() * r.Jitter * delay
 	}

@@ -174,7 +174,7 @@ func (s *storm) check(state *orbit.State) {
 }
 
 // TestStorm has dispatchers, groups, and schedulers that die and return at work at once, on nodes that leave and come
-// back; in the end all is placed, every node has one owner who lives, and nobody commits anything any more.
+// back; in the end all is placed, every node has one owner who lives if there are groups, and nobody commits anything any more.
 func TestStorm(t *testing.T) {
 	for _, mode := range []Mode{Strict, Soft, Shared} {
 		t.Run(mode.String(), func(t *testing.T) { runStorm(t, &storm{mode: mode}) })
@@ -199,6 +199,9 @@ func runStorm(t *testing.T, s *storm) {
 		wg.Go(func() {
 			_ = (&Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: mode == Strict, Retry: orbit.Backoff{Initial: time.Millisecond, Max: 50 * time.Millisecond}}).Run(ctx)
 		})
+		if mode == Shared { // it does without groups
+			continue
+		}
 		wg.Go(func() {
 			_ = (&Groups{Ledger: s.ledger, Leases: s.leases, Patience: -1, Every: 5 * time.Millisecond, Hook: func(r Regrouping) {
 				for _, err := range r.Errors {
@@ -210,7 +213,7 @@ func runStorm(t *testing.T, s *storm) {
 	for i := range 4 {
 		schedulers.Go(func() { s.scheduler(lives, i) })
 	}
-	s.users(time.Now().Add(2 * time.Second))
+	s.users(time.Now().Add(time.Second))
 	if !assert.Eventually(t, func() bool { return s.state().PendingCount() == 0 }, 15*time.Second, 5*time.Millisecond, "forgotten") {
 		for _, c := range s.state().Pending() {
 			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang, c.Owner, s.mark("failed/"+string(c.ID)), s.mark("failed-gang/"+string(c.Gang)))
@@ -234,6 +237,9 @@ func runStorm(t *testing.T, s *storm) {
 	}
 	require.Eventually(t, quiet, 20*time.Second, time.Millisecond, "never quiet")
 	for n := range s.state().Nodes() {
+		if mode == Shared {
+			break
+		}
 		group, _ := s.state().Mark("group/" + string(n.Node.ID))
 		require.Contains(t, names, group)
 		require.Empty(t, s.mark("leaving/"+string(n.Node.ID)))

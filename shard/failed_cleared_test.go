@@ -1,0 +1,101 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// TestCostOfWhatNoRoomHelps counts commits over a capsule that fits everywhere and is placed nowhere, while others come and go.
+func TestCostOfWhatNoRoomHelps(t *testing.T) {
+	for _, mode := range []Mode{Strict, Shared} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				for i := range 16 {
+					s.do(node(orbit.NodeID(fmt.Sprint("n", i)), 40))
+				}
+				go func() { _ = s.leases.Run(ctx) }()
+				go func() {
+					_ = (&Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: mode == Strict}).Run(ctx)
+				}()
+				if mode != Shared {
+					go func() { _ = (&Groups{Ledger: s.ledger, Leases: s.leases}).Run(ctx) }()
+				}
+				for i := range 8 {
+					name := fmt.Sprint("s", i)
+					lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
+					sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
+					go func() { _ = sch.Keep(ctx, nil) }()
+					go func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) }()
+				}
+				time.Sleep(time.Minute)
+				lonely := &orbit.Spec{Module: "lonely", Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}, Near: orbit.Near{Group: "nobody", Level: "rack"}}
+				s.do(orbit.Submit{IDs: ids("lonely", 1), Spec: lonely})
+				time.Sleep(time.Hour)
+				before := s.state().Revision()
+				time.Sleep(time.Hour)
+				quiet := s.state().Revision() - before
+				before = s.state().Revision()
+				for i := range 3600 {
+					id := orbit.CapsuleID(fmt.Sprint("small", i))
+					s.do(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: cpu(1)})
+					time.Sleep(time.Second)
+					_, err := s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}})
+					require.NoError(t, err)
+				}
+				busy := s.state().Revision() - before - 4*3600
+				t.Logf("%v: commits an hour for one that is placed nowhere: %d, and %d when 3600 others come and go", mode, quiet, busy)
+				assert.True(t, s.state().Capsule("lonely000").Pending())
+				assert.Less(t, busy, orbit.Revision(2000), "18 for each that goes, if nothing held it back")
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestClearedInVainPassesOn: what was cleared in vain too often gives its turn to others, waits longer each time, and is
+// forgotten when it waits no more.
+func TestClearedInVainPassesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.live("a")
+		d := &Dispatcher{Ledger: s.ledger, Leases: s.leases, Retry: orbit.Backoff{Initial: time.Hour, Max: time.Hour, Jitter: -1}}
+		s.do(node("n", 1), orbit.Submit{IDs: []orbit.CapsuleID{"vain"}, Spec: cpu(1)}, orbit.Submit{IDs: []orbit.CapsuleID{"full"}, Owner: "a", Spec: cpu(1)})
+		s.do(orbit.Place{Capsule: "full", Node: "n"})
+		s.settle(d)
+		free := func() {
+			s.do(orbit.Release{Capsule: "full"})
+			s.settle(d)
+			s.do(orbit.Place{Capsule: "full", Node: "n"})
+		}
+		for range freely {
+			s.giveBack("a", "vain")
+			s.settle(d)
+			require.Empty(t, s.owner("vain"))
+			free()
+			require.Equal(t, "a", s.owner("vain"), "cleared")
+		}
+		s.do(orbit.Submit{IDs: []orbit.CapsuleID{"other"}, Spec: cpu(1)})
+		s.settle(d)
+		s.giveBack("a", "vain", "other")
+		s.settle(d)
+		free()
+		require.Empty(t, s.owner("vain"), "not so soon")
+		require.Equal(t, "a", s.owner("other"), "has its turn")
+		require.Len(t, d.cleared, 2)
+		s.do(orbit.Release{Capsule: "vain", Final: true}, orbit.Release{Capsule: "other", Final: true})
+		s.settle(d)
+		require.Empty(t, d.cleared)
+	})
+}
