@@ -100,6 +100,12 @@ func (d *Dispatcher) check() error {
 	if d.Ledger == nil {
 		return fmt.Errorf("shard: %w: Dispatcher.Ledger is nil", orbit.ErrInvalid)
 	}
+	if d.Leases == nil && len(d.Schedulers) == 0 {
+		return fmt.Errorf("shard: %w: Dispatcher knows of no schedulers; set Leases or Schedulers", orbit.ErrInvalid)
+	}
+	if err := ofSchedulers(d.Leases); err != nil {
+		return err
+	}
 	if d.MaxStep < 0 {
 		return fmt.Errorf("shard: %w: Dispatcher.MaxStep is %d", orbit.ErrInvalid, d.MaxStep)
 	}

@@ -29,9 +29,12 @@ import (
 //
 //   - Each schedulable node has one owner, if any scheduler lives. At no revision has a node two.
 //   - A group has of everything no more and no less than its part, give or take Tolerance or one node, whichever is
-//     more; or else nodes differ so much in shape that no move of one node brings the groups closer, but for nodes on their way (see balance.go).
-//   - Another Step moves nothing, and only ends the handoffs that were begun (see handoff.go). A node on its way is not
-//     moved before it has arrived; then it may be moved on, if the groups are out of balance.
+//     more; or else nodes differ so much in shape that no move of one node brings the groups closer, but for nodes on
+//     their way.
+//   - Nodes alike are moved the fewest times that this takes; of any shape at most twice as often, and up to two moves
+//     more where some had no owner.
+//   - Another Step moves nothing, and only ends the handoffs that were begun. A node on its way is not moved before it
+//     has arrived; then it may be moved on, if the groups are out of balance.
 //
 // A node keeps its owner while it is unschedulable, and counts for nothing; marks of nodes that have left are deleted.
 // A scheduler lives while its lease is, as the ledger has it: run the [telemetry.Leases] so that ends are committed. One
@@ -72,6 +75,9 @@ func (g *Groups) every() time.Duration    { return cmp.Or(max(g.Every, 0), 100*t
 func (g *Groups) check() error {
 	if g.Ledger == nil || g.Leases == nil && len(g.Schedulers) == 0 || math.IsNaN(g.Tolerance) {
 		return fmt.Errorf("shard: %w: Groups needs a Ledger, Leases or Schedulers, and a Tolerance that is a number", orbit.ErrInvalid)
+	}
+	if err := ofSchedulers(g.Leases); err != nil {
+		return err
 	}
 	if l := g.Ledger.Limits(); l.Commitments < 3 || l.Preconditions < 4 {
 		return fmt.Errorf("shard: %w: the end of a handoff takes 3 commitments and 4 bets; the ledger of these Groups takes %d and %d",

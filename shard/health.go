@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"cmp"
+	"fmt"
 	"net/url"
 	"slices"
 
@@ -74,4 +76,13 @@ func (r *roster) failed(f failures) (out []int) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// ofSchedulers refuses the leases that nodes hold unless told otherwise: each node would be taken for a scheduler.
+func ofSchedulers(l *telemetry.Leases) error {
+	if l != nil && (l.Prefix == "" || l.Prefix == "lease/") {
+		return fmt.Errorf("shard: %w: the Leases have the Prefix of nodes, %q; make some with Prefix shard.LeasePrefix, for schedulers alone",
+			orbit.ErrInvalid, cmp.Or(l.Prefix, "lease/"))
+	}
+	return nil
 }

@@ -641,3 +641,7 @@ func TestATermThatIsGoneBeforeTheAnswer(t *testing.T) {
 	require.False(t, ok)
 	require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
 }
+
+func TestRunNeedsALedger(t *testing.T) {
+	require.ErrorIs(t, (&telemetry.Leases{}).Run(t.Context()), orbit.ErrInvalid)
+}

@@ -2,7 +2,10 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/orbitsched/orbit"
 )
 
 // pollEvery is how long a loop waits at most, so that it learns of what other processes have committed; and at
@@ -10,8 +13,12 @@ import (
 const pollEvery = time.Second
 
 // Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error.
-// What goes wrong is in the rounds that Hook is called with. It is one goroutine; run one in each process.
+// What goes wrong is in the rounds that Hook is called with. It is one goroutine; run one in each process. It refuses,
+// with an error that wraps [orbit.ErrInvalid], to run without a Ledger.
 func (l *Leases) Run(ctx context.Context) error {
+	if l.Ledger == nil {
+		return fmt.Errorf("telemetry: %w: Leases.Ledger is nil; set it before first use", orbit.ErrInvalid)
+	}
 	return loop(ctx, func() (time.Duration, bool) {
 		round, _ := l.Step(ctx)
 		if l.Hook != nil && round.active() && ctx.Err() == nil {

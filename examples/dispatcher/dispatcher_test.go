@@ -18,7 +18,7 @@ func TestThreeModes(t *testing.T) {
 	for i, mode := range []string{"strict", "soft", "shared"} {
 		require.Regexp(t, `^mode `+mode+` placed (100\.0|9\d\.\d)% conflicts \d+$`, lines[len(lines)-3+i])
 	}
-	require.Equal(t, 3, strings.Count(out.String(), "one is killed"))
+	require.Equal(t, 3, strings.Count(out.String(), "  one is killed half way\n"))
 }
 
 func TestFlagsAreChecked(t *testing.T) {

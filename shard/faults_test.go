@@ -1,0 +1,32 @@
+package shard
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// Leases of nodes are refused, for each node would be taken for a scheduler; and so is a dispatcher that knows of none.
+func TestLeasesOfNodesAreRefused(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	for _, prefix := range []string{"", "lease/"} {
+		leases := &telemetry.Leases{Ledger: ledger, Prefix: prefix}
+		for what, errs := range map[string][]error{
+			"Dispatcher": (&Dispatcher{Ledger: ledger, Leases: leases}).Step(t.Context()).Errors,
+			"Groups":     (&Groups{Ledger: ledger, Leases: leases}).Step(t.Context()).Errors,
+		} {
+			if assert.Len(t, errs, 1, what) {
+				assert.ErrorIs(t, errs[0], orbit.ErrInvalid, what)
+				assert.ErrorContains(t, errs[0], "shard.LeasePrefix", what)
+			}
+		}
+	}
+	errs := (&Dispatcher{Ledger: ledger}).Step(t.Context()).Errors
+	if assert.Len(t, errs, 1) {
+		assert.ErrorIs(t, errs[0], orbit.ErrInvalid)
+		assert.ErrorContains(t, errs[0], "set Leases or Schedulers")
+	}
+}
