@@ -250,7 +250,7 @@ func TestBatchLeavesGangsAlone(t *testing.T) {
 	round := batchPass(t, l, &nav.Batch{})
 	require.Zero(t, round.Proposed)
 	require.Len(t, round.Unplaced, 2)
-	require.EqualError(t, round.Unplaced[0].Why, `capsule "m1" is a member of gang "g", which is placed whole; give its specs the class Gang`)
+	require.EqualError(t, round.Unplaced[0].Why, `capsule "m1" is a member of gang "g", which is placed whole: by a navigator of gangs, for specs of the class Gang`)
 	var fit *orbit.NoFit
 	require.NotErrorAs(t, round.Unplaced[0].Why, &fit)
 	require.Zero(t, noted(t, round, "pending"))

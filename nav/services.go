@@ -115,7 +115,7 @@ func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orb
 // leftToItsGang says why a member of a gang is not placed by itself.
 func leftToItsGang(c *orbit.Capsule) orbit.Unplaced {
 	return orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-		"capsule %q is a member of gang %q, which is placed whole; give its specs the class Gang", c.ID, c.Gang)}
+		"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang)}
 }
 
 // byClass puts the capsules of a class together, where the first of them is; in a class they keep their order. To go

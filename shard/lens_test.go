@@ -89,6 +89,17 @@ func TestLensShowsGroup(t *testing.T) {
 	assert.Equal(t, orbit.NodeID("n03"), nodeOf(t, ledger, "z"))
 }
 
+// TestLensWithoutAGroup: who has no node at all is told where nodes come from.
+func TestLensWithoutAGroup(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, fleet(2, orbit.Resources{1})...)
+	submit(t, ledger, "a", 1, "x")
+	engine, _ := engineOf(ledger, "a", Strict)
+	r := engine.Pass(context.Background())
+	require.Len(t, r.Unplaced, 1)
+	assert.ErrorContains(t, r.Unplaced[0].Why, `scheduler "a" has none of the 2 schedulable nodes: see that a Groups runs`)
+}
+
 // TestLensWholeConstellation: who has seen everything says nothing of groups.
 func TestLensWholeConstellation(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}

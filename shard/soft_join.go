@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -54,7 +55,7 @@ func begun(state *orbit.State, proposals []orbit.Proposal) (gangs map[orbit.Gang
 // NoFit would put them aside until one of them has more room than now; but it was said without them.
 func (s *soft) doubt(state *orbit.State, unplaced []orbit.Unplaced, planned map[orbit.NodeID]bool) {
 	s.behind = map[orbit.CapsuleID]bool{}
-	may := map[*orbit.Spec]bool{}
+	may, told := map[*orbit.Spec]bool{}, map[error]error{}
 	for i := range unplaced {
 		u, noFit := &unplaced[i], (*orbit.NoFit)(nil)
 		said := errors.As(u.Why, &noFit)
@@ -65,6 +66,11 @@ func (s *soft) doubt(state *orbit.State, unplaced []orbit.Unplaced, planned map[
 			}
 		}
 		if !may[u.Capsule.Spec] {
+			if said && len(planned) > 0 {
+				u.Why = wrapOnce(told, u.Why, func() error {
+					return fmt.Errorf("%w; among the unschedulable are %d that this pass has planned on: they do not fit either", u.Why, len(planned))
+				})
+			}
 			continue
 		}
 		if s.behind[u.Capsule.ID] = true; said {

@@ -231,3 +231,19 @@ func TestSoftCommits(t *testing.T) {
 		}
 	})
 }
+
+// TestSoftSaysWhichAreClosed: nodes that the pass has planned on are schedulable, and what fits on none of them is told so.
+func TestSoftSaysWhichAreClosed(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, fleet(2, orbit.Resources{4})...)
+	give(t, ledger, "a", "n00")
+	give(t, ledger, "b", "n01")
+	submit(t, ledger, "a", 1, "small")
+	submit(t, ledger, "a", 9, "big")
+	engine, _ := engineOf(ledger, "a", Soft)
+	r := engine.Pass(context.Background())
+	assert.Equal(t, 1, r.Committed)
+	require.Len(t, r.Unplaced, 1)
+	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 are unschedulable, 1 lack cpu; among the unschedulable are 1 that this pass has planned on: they do not fit either")
+	assert.Equal(t, 1, r.Parked, "it is a NoFit all the same")
+}
