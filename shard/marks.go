@@ -211,13 +211,18 @@ func corruptFailures(value string) error {
 	return fmt.Errorf("shard: %w: value %.64q is no list of failures", ErrCorrupt, value)
 }
 
-// shorten cuts a text to at most so many bytes, between characters.
+// shorten cuts a text to at most so many bytes, between characters, and says so if there is room for that.
 func shorten(s string, most int) string {
-	if len(s) > most {
-		for most > 0 && !utf8.RuneStart(s[most]) {
-			most--
-		}
-		s = s[:most]
+	const mark = "…"
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "?")
 	}
-	return strings.ToValidUTF8(s, "?")
+	end := ""
+	if most > len(mark) {
+		most, end = most-len(mark), mark
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return strings.ToValidUTF8(s[:most], "?") + end
 }

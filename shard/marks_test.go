@@ -110,5 +110,8 @@ func TestFailureOfOneSchedulerCountsOnce(t *testing.T) {
 func TestShortenKeepsCharactersWhole(t *testing.T) {
 	require.Equal(t, "aü", shorten("aüb", 3))
 	require.Equal(t, "a", shorten("aüb", 2))
+	require.Equal(t, "ab…", shorten("abcdefg", 5))
+	require.Equal(t, "a…", shorten("aübcdefg", 5))
+	require.Equal(t, "abcde", shorten("abcde", 5))
 	require.Equal(t, "?", shorten("\xff", 3))
 }
