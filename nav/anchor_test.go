@@ -72,7 +72,7 @@ func racksOf(s *orbit.State, group string) (racks map[string]int, placed, anchor
 	return racks, placed, anchors
 }
 
-// The bootstrap deadlock of seeds/001: each member waits for a member that runs, so none ever does.
+// The bootstrap deadlock: each member waits for a member that runs, so none ever does.
 func TestGroupsNeverStartByAffinityAlone(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 3, 4, 10)

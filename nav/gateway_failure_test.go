@@ -16,7 +16,7 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// The failure table of seeds/002, row by row, each in a bubble of its own time.
+// What can go wrong with a warm-slot scheduler, row by row, each in a bubble of its own time.
 
 // Row 1, "picked agent 5xxs": the create is retried on the next best node, one retry at most. A conflict on the way is
 // not a failure and does not count as the retry.

@@ -49,7 +49,7 @@ func percentiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(at(0.99), "p99-µs")
 }
 
-// BenchmarkWarmDecision is what it takes to choose a node for one create, beside the seed's scan: score every node.
+// BenchmarkWarmDecision is what it takes to choose a node for one create, beside the plain scan: score every node.
 // Creates go round the templates, and are committed, so the debits of each are there for the next.
 func BenchmarkWarmDecision(b *testing.B) {
 	for _, templates := range []int{1, 50} {
@@ -93,7 +93,7 @@ func BenchmarkWarmDecision(b *testing.B) {
 
 var scanned *orbit.NodeState
 
-// scanAll is the seed's way: a query for the hosts that are fresh and support the template, and a score for each.
+// scanAll is the plain way: a query for the hosts that are fresh and support the template, and a score for each.
 func scanAll(view *orbit.View, spec *orbit.Spec) (best *orbit.NodeState) {
 	value, tie := math.Inf(1), 0.0
 	for n := range view.State().Nodes() {

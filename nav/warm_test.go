@@ -157,7 +157,7 @@ func TestWarmWithoutTelemetry(t *testing.T) {
 	require.ErrorIs(t, whyOf(round, "v-0"), nav.ErrNoVolume)
 }
 
-// A stale node gets no work however warm it is; with AllowStale the seed's own numbers decide, in which 18 warm slots
+// A stale node gets no work however warm it is; with AllowStale the score's own numbers decide, in which 18 warm slots
 // outweigh the malus.
 func TestWarmStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

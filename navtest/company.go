@@ -14,7 +14,7 @@ import (
 // the group are in one domain.
 //
 // Why: company is a bet (GroupIn), not a rule of the ledger, so nobody notices a navigator that forgets it;
-// the group is torn apart for good. How a group begins is seeds/001's bootstrap deadlock: each waits for
+// the group is torn apart for good. How a group begins is the bootstrap deadlock: each waits for
 // the other. A navigator need not cure it, but it must say that they wait (that is the rule "explanation").
 
 // nearLevel is the level at which the capsules of this file want company.
