@@ -16,7 +16,7 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// The seed's worked example, through the synchronous path: pz20 goes before n1v2, and the placement says warm.
+// The worked example of the warm-slot score, through the synchronous path: pz20 goes before n1v2, and the placement says warm.
 func TestGatewayWorkedExample(t *testing.T) {
 	f := newFleet(t)
 	f.join("pz20", 16_384)
