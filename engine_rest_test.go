@@ -112,3 +112,29 @@ func TestRestDoesNotReportItsOwnEnd(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// late is a ledger whose snapshots its engine has taken before something else was committed.
+type late struct {
+	*MemoryLedger
+	first func()
+}
+
+func (l *late) ProposeBatch(ctx context.Context, batch []Proposal) []Outcome {
+	if l.first != nil {
+		l.first()
+		l.first = nil
+	}
+	return l.MemoryLedger.ProposeBatch(ctx, batch)
+}
+
+// Two engines end the same hold: the second has lost nothing, and counts no conflict.
+func TestHoldThatAnotherHasEndedIsNoConflict(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Hold{ID: "h", Node: "n", Room: Resources{CPU: 10}, Ends: time.Now().Add(-time.Second)})
+	e := &Engine{Navigator: &greedy{start: time.Now()}, Ledger: &late{l, func() { commit(t, l, Release{Hold: "h"}) }}}
+	r := e.Pass(t.Context())
+	assert.Zero(t, r.Conflicts)
+	assert.Zero(t, r.Proposed)
+	assert.Empty(t, r.Errors)
+	assert.Zero(t, e.Pass(t.Context()).Proposed, "it has seen that the hold is gone")
+}

@@ -32,13 +32,17 @@ func (e *Engine) stillAside(specs []*Spec) bool {
 	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked[spec] != nil })
 }
 
-// endHolds releases the holds whose end has passed; another engine may be first.
+// endHolds releases the holds whose end has passed. Another engine may be first: that is no conflict, for the hold has
+// ended, which is all that was wanted.
 func (e *Engine) endHolds(ctx context.Context, round *Round, now time.Time) {
 	var batch []Proposal
 	for _, id := range e.view.ended(now) {
 		batch = append(batch, Proposal{Do: []Commitment{Release{Hold: id}}})
 	}
+	conflicts := round.Conflicts
 	e.propose(ctx, batch, round)
+	round.Proposed -= round.Conflicts - conflicts
+	round.Conflicts = conflicts
 }
 
 // maxTries is how often a proposal with an unknown outcome is sent. After that the view must tell.

@@ -14,7 +14,8 @@ type Round struct {
 	View Revision
 	// Capsules handed to the navigator.
 	Pending int
-	// Proposals sent: the plan's, those whose outcome was unknown, and releases of holds that have ended.
+	// Proposals sent: the plan's, those whose outcome was unknown, and releases of holds that have ended, but for those
+	// that somebody else has released.
 	Proposed int
 	// Proposals committed.
 	Committed int
