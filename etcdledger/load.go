@@ -27,6 +27,9 @@ func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord
 	if err != nil {
 		return nil, err
 	}
+	if err := t.sameMeta(meta); err != nil {
+		return nil, err
+	}
 	t.check()
 	return t.build(meta)
 }
@@ -61,6 +64,7 @@ func fetch(ctx context.Context, client *clientv3.Client, k keys) (*tables, error
 type tables struct {
 	keys keys
 	pos  int64
+	meta []byte
 	// The newest revision of a record, which is the ledger's.
 	rev      orbit.Revision
 	nodes    map[orbit.NodeID]*nodeRecord
@@ -94,6 +98,9 @@ func newTables(k keys) *tables {
 // read files one record. Keys that are of no record are somebody else's.
 func (t *tables) read(kv *mvccpb.KeyValue) {
 	key, at := string(kv.Key), orbit.Revision(kv.ModRevision)
+	if key == t.keys.meta() {
+		t.meta = kv.Value
+	}
 	r, ok := t.keys.parse(key)
 	if ok || key == t.keys.log() {
 		t.rev = max(t.rev, at)
@@ -104,6 +111,18 @@ func (t *tables) read(kv *mvccpb.KeyValue) {
 	if err := t.file(r, kv.Value, at); err != nil {
 		t.bad[r] = err.Error()
 	}
+}
+
+// sameMeta reports whether what all processes have agreed on has changed, or is gone with everything else.
+func (t *tables) sameMeta(meta *metaRecord) error {
+	there, err := decode[metaRecord](t.meta)
+	if err != nil {
+		return fmt.Errorf("etcdledger: %w", &CorruptError{t.keys.meta(), err.Error()})
+	}
+	if *there != *meta {
+		return fmt.Errorf("etcdledger: %w: %q was made anew while it was in use; open it again", ErrMismatch, t.keys.prefix)
+	}
+	return nil
 }
 
 // file decodes one record.
