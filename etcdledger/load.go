@@ -115,7 +115,7 @@ func (t *tables) read(kv *mvccpb.KeyValue) {
 
 // sameMeta reports whether what all processes have agreed on has changed, or is gone with everything else.
 func (t *tables) sameMeta(meta *metaRecord) error {
-	there, err := decode[metaRecord](t.meta)
+	there, err := decode[metaRecord](t.meta, 0)
 	if err != nil {
 		return fmt.Errorf("etcdledger: %w", &CorruptError{t.keys.meta(), err.Error()})
 	}
@@ -126,20 +126,20 @@ func (t *tables) sameMeta(meta *metaRecord) error {
 }
 
 // file decodes one record.
-func (t *tables) file(r ref, value []byte, at orbit.Revision) error {
+func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	switch r.kind {
 	case kindNode:
-		return into(t.nodes, orbit.NodeID(r.id), value, at, func(n *nodeRecord) bool { return string(n.Node.ID) == r.id })
+		return into(t.nodes, orbit.NodeID(r.id), text, at, func(n *nodeRecord) bool { return string(n.Node.ID) == r.id })
 	case kindUse:
-		return into(t.uses, orbit.NodeID(r.id), value, at, nil)
+		return into(t.uses, orbit.NodeID(r.id), text, at, nil)
 	case kindCapsule:
-		return into(t.capsules, orbit.CapsuleID(r.id), value, at, nil)
+		return into(t.capsules, orbit.CapsuleID(r.id), text, at, nil)
 	case kindGang:
-		return into(t.gangs, orbit.GangID(r.id), value, at, func(g *gangRecord) bool { return g.Gang == nil || string(g.Gang.ID) == r.id })
+		return into(t.gangs, orbit.GangID(r.id), text, at, func(g *gangRecord) bool { return g.Gang == nil || string(g.Gang.ID) == r.id })
 	case kindHold:
-		return into(t.holds, orbit.HoldID(r.id), value, at, func(h *holdRecord) bool { return h.Hold == nil || string(h.Hold.ID) == r.id })
+		return into(t.holds, orbit.HoldID(r.id), text, at, func(h *holdRecord) bool { return h.Hold == nil || string(h.Hold.ID) == r.id })
 	case kindMark:
-		return into(t.marks, r.id, value, at, nil)
+		return into(t.marks, r.id, text, at, nil)
 	}
 	var id orbit.ProposalID
 	if err := id.UnmarshalText([]byte(r.id)); err != nil {
@@ -150,18 +150,14 @@ func (t *tables) file(r ref, value []byte, at orbit.Revision) error {
 }
 
 // into decodes one record into its table. The id in it, where it has one, must be that of its key.
-func into[K comparable, T any, P interface {
-	*T
-	writtenAt(orbit.Revision)
-}](table map[K]P, id K, value []byte, at orbit.Revision, names func(P) bool) error {
-	out, err := decode[T](value)
+func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, names func(P) bool) error {
+	out, err := decode[T, P](text, at)
 	if err != nil {
 		return err
 	}
 	if names != nil && !names(out) {
 		return fmt.Errorf("it speaks of something else than %v", id)
 	}
-	P(out).writtenAt(at)
 	table[id] = out
 	return nil
 }

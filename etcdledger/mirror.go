@@ -139,11 +139,11 @@ func (s *step) commit(self string, rev int64, log *clientv3.Event) error {
 	if log.Type != mvccpb.Event_PUT {
 		return fmt.Errorf("%w: the log was deleted at revision %d", errForeign, rev)
 	}
-	e, err := decodeEntry(log.Kv.Value)
+	e, err := decodeEntry(log.Kv.Value, orbit.Revision(rev))
 	if err != nil {
 		return fmt.Errorf("%w: the log at revision %d: %w", errForeign, rev, err)
 	}
-	s.changes = append(s.changes, e.changes(orbit.Revision(rev))...)
+	s.changes = append(s.changes, e.changes()...)
 	if e.By == self {
 		s.own[e.Number] = rev
 	}

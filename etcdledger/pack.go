@@ -250,12 +250,12 @@ func (b *pack) replaced(values map[ref][]byte) (n int) {
 
 // transaction returns what is to be sent, which says by whom it is.
 func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, then, otherwise []clientv3.Op, err error) {
-	log, err := json.Marshal(struct {
-		V       int               `json:"v"`
+	log, err := json.Marshal(struct { // an entry whose commits are written already
+		stamp
 		By      string            `json:"by"`
 		Number  uint64            `json:"number"`
 		Commits []json.RawMessage `json:"commits"`
-	}{version, by, number, b.commits})
+	}{written, by, number, b.commits})
 	if err != nil {
 		return nil, nil, nil, err
 	}
