@@ -49,10 +49,47 @@ func (h *history) after(rev orbit.Revision) ([]orbit.Change, error) {
 	return slices.Clone(h.changes[from:]), nil
 }
 
-// idAt returns the id of a proposal that was committed at a revision, zero if none is known any more.
-func (h *history) idAt(rev orbit.Revision) orbit.ProposalID {
-	if i := h.search(rev) - 1; i >= h.first && h.changes[i].Revision == rev {
-		return h.changes[i].ID
+// taker returns the id of the proposal that a receipt is about, zero if it is not known any more, or if it may be any of several
+// that share the revision.
+func (h *history) taker(r *orbit.Rejection) orbit.ProposalID {
+	from, to := h.search(r.TakenAt-1), h.search(r.TakenAt)
+	if r.TakenAt == 0 || from == to || r.TakenAt <= h.floor {
+		return orbit.ProposalID{}
 	}
-	return orbit.ProposalID{}
+	only := h.changes[from].ID
+	for i := to - 1; i >= from; i-- {
+		c := &h.changes[i]
+		if concerns(c, r) {
+			return c.ID
+		}
+		if c.ID != only {
+			only = orbit.ProposalID{}
+		}
+	}
+	return only
+}
+
+// concerns reports whether a change is of what a receipt names.
+func concerns(c *orbit.Change, r *orbit.Rejection) bool {
+	if r.Capsule != "" {
+		switch do := c.Do.(type) {
+		case orbit.Place:
+			if do.Capsule == r.Capsule {
+				return true
+			}
+		case orbit.Release:
+			if do.Capsule == r.Capsule {
+				return true
+			}
+		case orbit.Assign:
+			if do.Capsule == r.Capsule {
+				return true
+			}
+		}
+	}
+	if bet, ok := r.Bet.(orbit.MarkAt); ok {
+		mark, is := c.Do.(orbit.Mark)
+		return is && mark.Key == bet.Key
+	}
+	return r.Node != "" && c.Node == r.Node
 }
