@@ -56,40 +56,41 @@ func (h *history) taker(r *orbit.Rejection) orbit.ProposalID {
 	if r.TakenAt == 0 || from == to || r.TakenAt <= h.floor {
 		return orbit.ProposalID{}
 	}
-	only := h.changes[from].ID
-	for i := to - 1; i >= from; i-- {
-		c := &h.changes[i]
-		if concerns(c, r) {
-			return c.ID
-		}
-		if c.ID != only {
-			only = orbit.ProposalID{}
+	for _, concerns := range []func(*orbit.Change, *orbit.Rejection) bool{sameCapsule, sameMark, sameNode} {
+		for i := to - 1; i >= from; i-- {
+			if c := &h.changes[i]; concerns(c, r) {
+				return c.ID
+			}
 		}
 	}
-	return only
+	for i := from; i < to; i++ {
+		if h.changes[i].ID != h.changes[from].ID {
+			return orbit.ProposalID{}
+		}
+	}
+	return h.changes[from].ID
 }
 
-// concerns reports whether a change is of what a receipt names.
-func concerns(c *orbit.Change, r *orbit.Rejection) bool {
-	if r.Capsule != "" {
-		switch do := c.Do.(type) {
-		case orbit.Place:
-			if do.Capsule == r.Capsule {
-				return true
-			}
-		case orbit.Release:
-			if do.Capsule == r.Capsule {
-				return true
-			}
-		case orbit.Assign:
-			if do.Capsule == r.Capsule {
-				return true
-			}
-		}
+// sameCapsule reports whether a change is of the capsule that a receipt names.
+func sameCapsule(c *orbit.Change, r *orbit.Rejection) bool {
+	var id orbit.CapsuleID
+	switch do := c.Do.(type) {
+	case orbit.Place:
+		id = do.Capsule
+	case orbit.Release:
+		id = do.Capsule
+	case orbit.Assign:
+		id = do.Capsule
 	}
-	if bet, ok := r.Bet.(orbit.MarkAt); ok {
-		mark, is := c.Do.(orbit.Mark)
-		return is && mark.Key == bet.Key
-	}
-	return r.Node != "" && c.Node == r.Node
+	return id != "" && id == r.Capsule
 }
+
+// sameMark reports whether a change is of the mark that a receipt names.
+func sameMark(c *orbit.Change, r *orbit.Rejection) bool {
+	bet, ok := r.Bet.(orbit.MarkAt)
+	mark, is := c.Do.(orbit.Mark)
+	return ok && is && mark.Key == bet.Key
+}
+
+// sameNode reports whether a change is on the node that a receipt names.
+func sameNode(c *orbit.Change, r *orbit.Rejection) bool { return r.Node != "" && c.Node == r.Node }
