@@ -247,3 +247,32 @@ func TestSoftSaysWhichAreClosed(t *testing.T) {
 	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 are unschedulable, 1 lack cpu; among the unschedulable are 1 that this pass has planned on: they do not fit either")
 	assert.Equal(t, 1, r.Parked, "it is a NoFit all the same")
 }
+
+// TestSoftVainTurns: what goes first in vain does so after twice as many passes each time, 64 at most, and others are
+// planned in between.
+func TestSoftVainTurns(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, fleet(2, orbit.Resources{400})...)
+	give(t, ledger, "a", "n00")
+	submit(t, ledger, "a", 300, "vain")
+	unsure := orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		var plan orbit.Plan
+		for _, c := range pending {
+			if c.ID == "vain" {
+				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
+			} else {
+				plan.Proposals = append(plan.Proposals, orbit.Proposal{View: view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: "n00"}}})
+			}
+		}
+		return plan, nil
+	})
+	engine := modeEngine(ledger, "a", Soft, func() orbit.Navigator { return unsure })
+	var turns []int
+	for pass := range 300 {
+		submit(t, ledger, "a", 1, orbit.CapsuleID(fmt.Sprint("small-", pass)))
+		if r := engine.Pass(context.Background()); r.Committed == 0 {
+			turns = append(turns, pass)
+		}
+	}
+	assert.Equal(t, []int{1, 4, 8, 14, 24, 42, 76, 142, 208, 274}, turns)
+}
