@@ -77,3 +77,29 @@ func TestWarmRefusalIsOfItsView(t *testing.T) {
 		}
 	}
 }
+
+// Nodes are filed under the volumes that they report now, and volumes that nobody has any more are forgotten, also with
+// the node that had them.
+func TestWarmFilesVolumes(t *testing.T) {
+	f := newFleet(t)
+	w, view, at := &nav.Warm{}, &orbit.View{}, time.Now()
+	have := func(id string, volumes ...string) {
+		at = at.Add(time.Millisecond)
+		require.NoError(t, f.board.Report(orbit.Report{Node: orbit.NodeID(id), At: at, FreeSlots: 9, Volumes: volumes}))
+	}
+	filed := func() map[string]int {
+		require.NoError(t, view.Refresh(context.Background(), f.ledger, f.board, at))
+		_, err := w.Plan(context.Background(), view, nil)
+		require.NoError(t, err)
+		return nav.Holders(w)
+	}
+	f.join("a", 9)
+	f.join("b", 9)
+	have("a", "v", "w")
+	have("b", "w")
+	require.Equal(t, map[string]int{"v": 1, "w": 2}, filed())
+	have("a", "x")
+	require.Equal(t, map[string]int{"w": 1, "x": 1}, filed())
+	commit(t, f.ledger, orbit.RemoveNode{Node: "b"})
+	require.Equal(t, map[string]int{"x": 1}, filed())
+}
