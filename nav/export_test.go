@@ -15,3 +15,6 @@ func Holders(w *Warm) map[string]int {
 	}
 	return out
 }
+
+// Touched is how many nodes a navigator is to look at again because it has given something of them away.
+func Touched(w *Warm) int { return len(w.books.touched) }

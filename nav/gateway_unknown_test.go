@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,4 +138,52 @@ func TestGatewayDeafWithAShortCache(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	})
+}
+
+// Who asks while a create that has failed on its node looks for another one is told of himself: no slot is free. That the
+// node has failed is said to the other one alone.
+func TestGatewayRefusalsAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.host("a", 1, 1, 0)
+		g, l, _ := f.watched()
+		l.snapshot = func(ctx context.Context) error { return sleepIn(ctx, time.Second) } // all wait for one view
+		var others sync.WaitGroup
+		g.Start = func(context.Context, nav.Created) (bool, error) {
+			time.Sleep(time.Minute)
+			f.report("a", 1, 1, 0)
+			for i := range 20 {
+				others.Go(func() {
+					_, err := g.Create(context.Background(), orbit.CapsuleID(fmt.Sprint("y", i)), sandbox(code))
+					require.ErrorIs(t, err, nav.ErrNoSlot)
+				})
+			}
+			time.Sleep(100 * time.Millisecond)
+			return false, errors.New("503")
+		}
+		_, err := g.Create(context.Background(), "x", sandbox(code))
+		require.ErrorIs(t, err, nav.ErrStart)
+		require.ErrorIs(t, err, nav.ErrNoOther)
+		others.Wait()
+	})
+}
+
+// A node that has failed to start a sandbox is gone to last within the same view, also where the board is read from afar and
+// what it knows shows with the next view only.
+func TestGatewayShunsFromAfar(t *testing.T) {
+	f := newFleet(t)
+	f.host("a", 99, 18, 0)
+	f.host("b", 99, 6, 0)
+	g, l, _ := f.watched()
+	var tried []orbit.NodeID
+	g.Start = func(_ context.Context, c nav.Created) (bool, error) {
+		if tried = append(tried, c.Node); c.Node == "a" {
+			return false, errors.New("503")
+		}
+		return true, nil
+	}
+	f.create(g, "x")
+	f.create(g, "y")
+	require.Equal(t, []orbit.NodeID{"a", "b", "b"}, tried)
+	require.Equal(t, int64(1), l.snapshots.Load())
 }

@@ -103,3 +103,20 @@ func TestWarmFilesVolumes(t *testing.T) {
 	commit(t, f.ledger, orbit.RemoveNode{Node: "b"})
 	require.Equal(t, map[string]int{"x": 1}, filed())
 }
+
+// What was planned and came to nothing is forgotten in the next plan, also where no board takes the claims back and the
+// node has not changed; and nothing is kept of it.
+func TestWarmForgetsWhatWasLost(t *testing.T) {
+	f := newFleet(t)
+	f.host("a", 2, 1, 0)
+	submit(t, f.ledger, "c", 2, sandbox(code))
+	w, view := &nav.Warm{}, &orbit.View{}
+	for range 5 {
+		require.NoError(t, view.Refresh(context.Background(), f.ledger, f.board, time.Now()))
+		plan, err := w.Plan(context.Background(), view, view.State().Pending())
+		require.NoError(t, err)
+		require.Len(t, plan.Proposals, 2)
+		require.Equal(t, nav.WarmNote, plan.Proposals[0].Do[0].(orbit.Place).Note)
+		require.LessOrEqual(t, nav.Touched(w), 2)
+	}
+}
