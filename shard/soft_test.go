@@ -246,19 +246,25 @@ func TestSoftSaysWhichAreClosed(t *testing.T) {
 	require.Len(t, r.Unplaced, 1)
 	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 are unschedulable, 1 lack cpu; among the unschedulable are 1 that this pass has planned on: they do not fit either")
 	assert.Equal(t, 1, r.Parked, "it is a NoFit all the same")
+	submit(t, ledger, "a", 8, "alone")
+	r = engine.Pass(context.Background())
+	require.Len(t, r.Unplaced, 1)
+	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 2 lack cpu", "nothing was planned on")
 }
 
 // TestSoftVainTurns: what goes first in vain does so after twice as many passes each time, 64 at most, and others are
 // planned in between.
 func TestSoftVainTurns(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
-	commit(t, ledger, fleet(2, orbit.Resources{400})...)
+	commit(t, ledger, fleet(2, orbit.Resources{1000})...)
 	give(t, ledger, "a", "n00")
-	submit(t, ledger, "a", 300, "vain")
+	submit(t, ledger, "a", 1, "vain")
+	vain, helps := orbit.CapsuleID("vain"), false // helps: to go first does
 	unsure := orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		var plan orbit.Plan
+		turn := len(pending) == 1 && !view.State().Node("n00").Node.Unschedulable
 		for _, c := range pending {
-			if c.ID == "vain" {
+			if c.ID == vain && !(helps && turn) {
 				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
 			} else {
 				plan.Proposals = append(plan.Proposals, orbit.Proposal{View: view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: "n00"}}})
@@ -275,4 +281,22 @@ func TestSoftVainTurns(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []int{1, 4, 8, 14, 24, 42, 76, 142, 208, 274}, turns)
+
+	// Once a turn was not in vain it begins anew.
+	helps = true
+	for pass := 0; snapshot(t, ledger).Capsule("vain").Pending() && pass < 100; pass++ {
+		submit(t, ledger, "a", 1, orbit.CapsuleID(fmt.Sprint("meanwhile-", pass)))
+		engine.Pass(context.Background())
+	}
+	require.True(t, snapshot(t, ledger).Capsule("vain").Placed())
+	engine.Pass(context.Background())
+	vain, helps, turns = "again", false, nil
+	submit(t, ledger, "a", 1, "again")
+	for pass := range 20 {
+		submit(t, ledger, "a", 1, orbit.CapsuleID(fmt.Sprint("later-", pass)))
+		if r := engine.Pass(context.Background()); r.Committed == 0 {
+			turns = append(turns, pass)
+		}
+	}
+	assert.Equal(t, []int{1, 4, 8, 14}, turns)
 }
