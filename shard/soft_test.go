@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -299,4 +300,18 @@ func TestSoftVainTurns(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []int{1, 4, 8, 14}, turns)
+}
+
+// TestSoftLeavesWhatNearHasBegun: a capsule that wants to be where near has just placed a group is near's for this pass; a
+// NoFit of its own group does not put it aside, any other reason stands.
+func TestSoftLeavesWhatNearHasBegun(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, orbit.Submit{IDs: []orbit.CapsuleID{"first"}, Spec: &orbit.Spec{Module: "m", Group: "g"}},
+		orbit.Submit{IDs: []orbit.CapsuleID{"full", "broken"}, Spec: &orbit.Spec{Module: "m", Near: orbit.Near{Group: "g", Level: "rack"}}})
+	state, broken := snapshot(t, ledger), errors.New("broken")
+	plan := orbit.Plan{Proposals: []orbit.Proposal{{Do: []orbit.Commitment{orbit.Place{Capsule: "first", Node: "n"}}}},
+		Unplaced: []orbit.Unplaced{{Capsule: state.Capsule("full"), Why: &orbit.NoFit{}}, {Capsule: state.Capsule("broken"), Why: broken}}}
+	left, rest := (&soft{}).leave(state, &plan, state.Pending())
+	require.Empty(t, rest)
+	require.Equal(t, []error{errBehind, broken}, []error{left[0].Why, left[1].Why})
 }
