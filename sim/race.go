@@ -178,6 +178,7 @@ func (r *Race) faults() error {
 // others need.
 func Step(ctx context.Context, where string) {
 	if a, ok := ctx.Value(actorKey{}).(*actor); ok {
+		a.note(a, "stops: %s", where)
 		a.stop(stepInside, "%s", where)
 	}
 }

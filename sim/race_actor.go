@@ -121,6 +121,9 @@ func (a *actor) stopFor(d time.Duration, kind stepKind, format string, args ...a
 	if a.dead {
 		runtime.Goexit()
 	}
+	if a.scheduler == nil && kind == stepInside {
+		kind = stepWorld // the world does not crash
+	}
 	a.kind, a.lasts = kind, d
 	a.where = format
 	if len(args) > 0 {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -55,20 +56,35 @@ func (s *shrinker) size() int {
 	for i := range r.Jobs {
 		tasks += r.Jobs[i].Tasks
 	}
-	return 1000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)) + 100*len(s.best.Decisions) + strings.Count(s.best.History, "\n")
+	return 10_000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)) + 1000*len(s.best.Decisions) + 20*strings.Count(s.best.History, "\n") + s.lengths()
+}
+
+// lengths is how long the delays are, and the other times that were drawn: 0 for a millisecond, 1 more for each doubling.
+func (s *shrinker) lengths() (sum int) {
+	for _, text := range s.best.Decisions {
+		if words := strings.Fields(text); len(words) == 3 {
+			d, _ := time.ParseDuration(words[2])
+			sum += max(0, bits.Len64(uint64(d/time.Millisecond))-1)
+		}
+	}
+	return sum
 }
 
 // try replays; a failure by the same rule that is smaller is the best from now on.
-func (s *shrinker) try(r *Race, decisions []string) bool {
-	return s.take(func() *Result { return r.Replay(decisions) })
+func (s *shrinker) try(r Race, decisions []string) bool {
+	return s.take(r, func(r *Race) *Result { return r.Replay(decisions) })
 }
 
-func (s *shrinker) take(run func() *Result) bool {
+// take runs a race, for not much longer than the best: one that takes more steps is not smaller, and may go on for ever.
+func (s *shrinker) take(r Race, run func(*Race) *Result) bool {
 	if s.left <= 0 {
 		return false
 	}
 	s.left--
-	res, was := run(), s.best
+	steps := r.Steps
+	r.Steps = 2*s.best.Steps + 100
+	res, was := run(&r), s.best
+	res.Race.Steps = steps
 	if ruleOf(res.Err) != s.rule {
 		return false
 	}
@@ -82,11 +98,11 @@ func (s *shrinker) take(run func() *Result) bool {
 
 // tryWorld tries a smaller world with the decisions there are, and then with others.
 func (s *shrinker) tryWorld(r Race) bool {
-	if s.try(&r, s.best.Decisions) {
+	if s.try(r, s.best.Decisions) {
 		return true
 	}
 	for seed := range uint64(shrinkSeeds) {
-		if s.left > shrinkRuns/3 && s.take(func() *Result { return r.Run(seed) }) {
+		if s.left > shrinkRuns/3 && s.take(r, func(r *Race) *Result { return r.Run(seed) }) {
 			return true
 		}
 	}
@@ -127,26 +143,25 @@ func (s *shrinker) world() {
 // decisions takes away what was drawn.
 func (s *shrinker) decisions() {
 	chunks(func() int { return len(s.best.Decisions) }, func(from, to int) bool {
-		r := s.best.Race
-		return s.try(&r, without(s.best.Decisions, from, to))
+		return s.try(s.best.Race, without(s.best.Decisions, from, to))
 	})
 }
 
-// delays makes delays and other times that were drawn as short as they may be. It looks for fewer steps, not for less
-// time, so it settles for what is no larger.
+// delays makes delays and other times that were drawn as short as they may be.
 func (s *shrinker) delays() {
-	for i := range s.best.Decisions {
-		if i >= len(s.best.Decisions) {
-			return
-		}
+	for i := 0; i < len(s.best.Decisions); i++ {
 		words := strings.Fields(s.best.Decisions[i])
-		if len(words) < 3 || words[2] == time.Millisecond.String() {
+		if len(words) < 3 {
 			continue
 		}
-		shorter := slices.Clone(s.best.Decisions)
-		shorter[i] = words[0] + " " + words[1] + " " + time.Millisecond.String()
-		r := s.best.Race
-		s.try(&r, shorter)
+		was, _ := time.ParseDuration(words[2])
+		for d := time.Millisecond; d < was; d *= 2 {
+			shorter := slices.Clone(s.best.Decisions)
+			shorter[i] = words[0] + " " + words[1] + " " + d.String()
+			if s.try(s.best.Race, shorter) {
+				break
+			}
+		}
 	}
 }
 

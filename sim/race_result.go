@@ -124,11 +124,31 @@ func (r *Result) Story() string {
 	}
 	fmt.Fprintf(&b, "world: %d nodes, %d schedulers, %d jobs of %d tasks in all\n", len(r.Race.Nodes), len(r.Race.Schedulers), len(r.Race.Jobs), tasks)
 	fmt.Fprintf(&b, "drawn: %s\n", cmp.Or(strings.Join(r.Decisions, ", "), "nothing"))
-	b.WriteString(r.History)
+	fold(&b, r.History)
 	if r.Err != nil {
 		fmt.Fprintf(&b, "%10v  broken   %v\n", r.Elapsed, r.Err)
 	}
 	return b.String()
+}
+
+// fold writes a history in which what comes again and again is told once.
+func fold(b *strings.Builder, history string) {
+	last, times := "", 0
+	for line := range strings.Lines(history) {
+		what := line
+		if words := strings.Fields(line); len(words) > 0 {
+			_, what, _ = strings.Cut(line, words[0])
+		}
+		if times++; what != last {
+			last, times = what, 0
+		}
+		switch times {
+		case 0, 1:
+			b.WriteString(line)
+		case 2:
+			fmt.Fprintf(b, "%10s  and so on\n", "...")
+		}
+	}
 }
 
 // command fills in the seed.
