@@ -369,6 +369,18 @@ func (g *auditGang) empty() bool {
 	return !slices.ContainsFunc(g.placed, func(n int) bool { return n > 0 })
 }
 
+// last reports whether a capsule is all that is placed of its gang.
+func (m *auditCapsule) last() bool {
+	if m.gang == nil {
+		return false
+	}
+	sum := 0
+	for _, n := range m.gang.placed {
+		sum += n
+	}
+	return sum == 1
+}
+
 // whole checks the first placement of a gang.
 func (a *audit) whole(g *auditGang, rev orbit.Revision) {
 	for i, role := range g.Roles {

@@ -58,6 +58,7 @@ func contest() *sim.Race {
 		Nodes:     cpus(3, 4),
 		Faults:    everything,
 		Heartbeat: time.Second,
+		Steps:     20_000,
 		Schedulers: []sim.Scheduler{
 			{Name: "a", Navigator: services(1), JobTime: 50 * ms, TaskTime: 5 * ms},
 			{Name: "b", Navigator: services(1), JobTime: 20 * ms, TaskTime: 5 * ms, Together: -1},

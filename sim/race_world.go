@@ -153,7 +153,15 @@ func (w *world) ends(id orbit.CapsuleID, t *task, placed orbit.Revision) {
 		if m := w.audit.capsules[id]; m.node == "" || m.placedAt != placed {
 			return
 		}
-		w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}})
+		p := &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
+		if w.audit.capsules[id].last() { // those of a gang that never came to run cannot begin by themselves
+			for k := range t.Tasks {
+				if m := w.audit.capsules[t.capsule(k)]; m.node == "" && !m.ended {
+					p.Do = append(p.Do, orbit.Release{Capsule: m.id, Final: true})
+				}
+			}
+		}
+		w.propose(ctx, p)
 	})
 }
 
