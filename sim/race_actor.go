@@ -38,6 +38,8 @@ type actor struct {
 	deadline  time.Duration
 	hesitates time.Duration
 	woken     bool
+	// Between passes it sleeps through what does not concern it; with classes aside, room does. Called: something did.
+	resting, aside, called bool
 
 	// To crash when it moves next; it has crashed.
 	dead, gone bool
@@ -101,7 +103,7 @@ const ages = 100 * 365 * 24 * time.Hour
 // begin makes a new engine.
 func (a *actor) begin() {
 	a.life++
-	a.pause, a.seen, a.atLeast, a.ids = 0, nil, 0, map[orbit.ProposalID]orbit.ProposalID{}
+	a.pause, a.seen, a.atLeast, a.resting, a.ids = 0, nil, 0, false, map[orbit.ProposalID]orbit.ProposalID{}
 	a.engine = &orbit.Engine{
 		Name: a.name, Ledger: a.gate(), Navigator: &thinker{actor: a, of: a.scheduler.Navigator()},
 		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: ages, ParkFor: ages,
@@ -166,6 +168,8 @@ func (a *actor) rest(ctx context.Context, round orbit.Round) {
 // waitForWork waits for a change that concerns the engine. If the ledger fails it looks again a little later.
 func (a *actor) waitForWork(ctx context.Context, round orbit.Round) {
 	ledger, seen := a.engine.Ledger, round.View
+	a.resting, a.aside, a.called = true, round.Parked > 0, false
+	defer func() { a.resting = false }()
 	for {
 		var cancel context.CancelFunc = func() {}
 		waiting := ctx
@@ -184,7 +188,7 @@ func (a *actor) waitForWork(ctx context.Context, round orbit.Round) {
 			return
 		}
 		for i := range changes {
-			if a.concerns(&changes[i], round.Parked > 0) {
+			if a.concerns(&changes[i]) {
 				return
 			}
 			seen = max(seen, changes[i].Revision)
@@ -214,16 +218,16 @@ func (a *actor) firstEnd() (end time.Time, ok bool) {
 }
 
 // concerns reports whether a change may be work for the engine, or room for what it has put aside.
-func (a *actor) concerns(c *orbit.Change, aside bool) bool {
+func (a *actor) concerns(c *orbit.Change) bool {
 	switch do := c.Do.(type) {
 	case orbit.Submit:
 		return do.Owner == "" || do.Owner == a.name
 	case orbit.Release:
-		return aside || !do.Final && do.Capsule != ""
+		return a.aside || !do.Final && do.Capsule != ""
 	case orbit.Assign, orbit.Hold:
 		return true
 	case orbit.Place, orbit.PutNode:
-		return aside
+		return a.aside
 	}
 	return false
 }
