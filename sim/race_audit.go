@@ -511,10 +511,11 @@ func firstFit(nodes []*orbit.NodeState, g *orbit.Gang) bool {
 	}
 	for _, role := range g.Roles {
 		for range role.Members {
-			at := slices.IndexFunc(nodes, func(n *orbit.NodeState) bool { return n.Fits(role.Spec) && role.Spec.Devices.Count == 0 })
-			for ; at < len(nodes) && at >= 0 && !(nodes[at].Fits(role.Spec) && within(role.Spec.Envelope.Reservation, free[at])); at++ {
+			at := 0
+			for at < len(nodes) && (!nodes[at].Fits(role.Spec) || !within(role.Spec.Envelope.Reservation, free[at])) {
+				at++
 			}
-			if at < 0 || at == len(nodes) {
+			if at == len(nodes) || role.Spec.Devices.Count > 0 {
 				return false
 			}
 			for d, want := range role.Spec.Envelope.Reservation {

@@ -269,7 +269,7 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 		name   string
 		rules  string
 		race   *sim.Race
-		break_ func(*sim.Race)
+		damage func(*sim.Race)
 		most   int // decisions and schedulers of the shrunk failure
 		need   int
 	}{
@@ -287,7 +287,7 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 		{"blind", "navigator's mistake|loses to itself", contest(), navigators(func() orbit.Navigator { return blind{} }), 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.break_(c.race)
+			c.damage(c.race)
 			res := c.race.Hunt(1, 300)
 			require.NotNil(t, res, "not found")
 			rule, _, _ := strings.Cut(res.Err.Error(), ":")

@@ -149,7 +149,7 @@ func (c *course) push(a *actor, at time.Duration) {
 // advance moves virtual time on.
 func (c *course) advance(at time.Duration) {
 	if c.Sleep != nil && at > c.now {
-		if d := c.start.Add(at).Sub(time.Now()); d > 0 { // an engine may have slept a little by itself
+		if d := time.Until(c.start.Add(at)); d > 0 { // an engine may have slept a little by itself
 			c.Sleep(d)
 		}
 	}
@@ -190,7 +190,7 @@ func (c *course) await(a *actor) {
 		a.fault = fault{}
 		return
 	}
-	wait := time.Duration(0)
+	var wait time.Duration
 	wait, a.fault = c.decider.decide(a.name, a.steps, a.kind, c.Faults.Until > 0 && c.now >= c.Faults.Until)
 	a.steps++
 	switch {

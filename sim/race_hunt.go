@@ -149,13 +149,13 @@ func (s *shrinker) decisions() {
 
 // delays makes delays and other times that were drawn as short as they may be.
 func (s *shrinker) delays() {
-	for i := 0; i < len(s.best.Decisions); i++ {
+	for i := range s.best.Decisions {
 		words := strings.Fields(s.best.Decisions[i])
 		if len(words) < 3 {
 			continue
 		}
 		was, _ := time.ParseDuration(words[2])
-		for d := time.Millisecond; d < was; d *= 2 {
+		for d := time.Millisecond; d < was; d *= 2 { // replays draw nothing, so there are as many as before
 			shorter := slices.Clone(s.best.Decisions)
 			shorter[i] = words[0] + " " + words[1] + " " + d.String()
 			if s.try(s.best.Race, shorter) {

@@ -56,7 +56,9 @@ func (w *world) prepare() {
 		for _, n := range w.Nodes[from:min(from+1000, len(w.Nodes))] {
 			p.Do = append(p.Do, orbit.PutNode{Node: n})
 		}
-		w.propose(background(), &p)
+		if err := w.propose(background(), &p); err != nil {
+			w.fail("nodes", "%v", err)
+		}
 	}
 	for i := range w.Jobs {
 		t := &task{Job: &w.Jobs[i], number: i + 1}
@@ -161,7 +163,9 @@ func (w *world) ends(id orbit.CapsuleID, t *task, placed orbit.Revision) {
 				}
 			}
 		}
-		w.propose(ctx, p)
+		if err := w.propose(ctx, p); err != nil && w.audit.capsules[id].placedAt == placed && !w.audit.capsules[id].ended {
+			w.fail("end", "task %s cannot end: %v", id, err)
+		}
 	})
 }
 
