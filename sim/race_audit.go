@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -25,7 +24,7 @@ type audit struct {
 	// Submitted capsules that wait.
 	pending int
 	// The newest revision that anybody was told of, and that is in the books.
-	newest, read0 orbit.Revision
+	newest, known orbit.Revision
 	// Steps with commits since the state was last looked at.
 	unchecked int
 	first     *orbit.State
@@ -76,7 +75,7 @@ func newAudit(c *course) *audit {
 		c.fail("ledger", "the first snapshot: %v", err)
 		return a
 	}
-	a.newest, a.read0 = a.first.Revision(), a.first.Revision()
+	a.newest, a.known = a.first.Revision(), a.first.Revision()
 	return a
 }
 
@@ -133,7 +132,7 @@ func (a *audit) againstItself(p *asked, err error) {
 
 // follow reads what is new in the history.
 func (a *audit) follow() {
-	changes, err := a.ledger.Changes(background(), a.read0)
+	changes, err := a.ledger.Changes(background(), a.known)
 	if err != nil {
 		a.fail("ledger", "changes: %v", err)
 		return
@@ -159,8 +158,8 @@ func (a *audit) commit(changes []orbit.Change) {
 	first := changes[0]
 	p := a.asked[first.ID]
 	switch {
-	case first.Revision < a.read0:
-		a.fail("history", "revision %d comes after %d", first.Revision, a.read0)
+	case first.Revision < a.known:
+		a.fail("history", "revision %d comes after %d", first.Revision, a.known)
 	case p == nil:
 		a.fail("nobody asked", "%s at revision %d was proposed by nobody", describeChanges(changes), first.Revision)
 	case p.committed != 0 && p.committed != first.Revision:
@@ -171,7 +170,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	if a.err != nil {
 		return
 	}
-	a.read0, p.committed = first.Revision, first.Revision
+	a.known, p.committed = first.Revision, first.Revision
 	begun := map[*auditGang]bool{} // gangs of which nothing was placed before
 	for i, c := range changes {
 		if place, ok := c.Do.(orbit.Place); ok {
@@ -200,145 +199,6 @@ func describeChanges(changes []orbit.Change) string {
 		p.Do = append(p.Do, c.Do)
 	}
 	return describe(&p)
-}
-
-// apply enters one change.
-func (a *audit) apply(p *asked, c *orbit.Change) {
-	switch do := c.Do.(type) {
-	case orbit.PutNode:
-		n := a.nodes[do.Node.ID]
-		if n == nil {
-			n = &auditNode{}
-			a.nodes[do.Node.ID] = n
-		}
-		n.Node = do.Node
-		n.changed(p)
-	case orbit.RemoveNode:
-		delete(a.nodes, do.Node)
-	case orbit.Submit:
-		a.submit(&do)
-	case orbit.Place:
-		a.place(p, &do, c.Revision)
-	case orbit.Release:
-		a.release(p, &do, c.Revision)
-	case orbit.Hold:
-		a.holds[do.ID] = do
-		if n := a.nodes[do.Node]; n != nil {
-			n.take(do.Room, do.Devices, int64(do.Milli), 1)
-			n.changed(p)
-		}
-	}
-}
-
-// submit enters capsules that wait.
-func (a *audit) submit(do *orbit.Submit) {
-	for _, id := range do.IDs {
-		a.capsules[id] = &auditCapsule{id: id, spec: do.Spec}
-		a.pending++
-	}
-	if do.Gang == nil {
-		return
-	}
-	g := &auditGang{do.Gang, make([]int, len(do.Gang.Roles))}
-	a.gangs[do.Gang.ID] = g
-	for i, role := range do.Gang.Roles {
-		for _, id := range role.Members {
-			a.capsules[id] = &auditCapsule{id: id, spec: role.Spec, gang: g, role: i}
-			a.pending++
-		}
-	}
-}
-
-// place enters a placement.
-func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
-	m, n := a.capsules[do.Capsule], a.nodes[do.Node]
-	switch {
-	case m == nil || m.ended:
-		a.fail("placed out of turn", "%s is placed on %s at revision %d, and does not wait", do.Capsule, do.Node, rev)
-	case m.node != "":
-		a.fail("placed twice", "%s is placed on %s at revision %d, and is on %s since %d", do.Capsule, do.Node, rev, m.node, m.placedAt)
-	case n == nil || n.Unschedulable:
-		a.fail("placed nowhere", "%s is placed on %s at revision %d, which takes no work", do.Capsule, do.Node, rev)
-	}
-	if a.err != nil {
-		return
-	}
-	m.node, m.devices, m.placedAt = do.Node, do.Devices, rev
-	a.pending--
-	if m.gang != nil {
-		m.gang.placed[m.role]++
-	}
-	n.take(m.spec.Envelope.Reservation, do.Devices, int64(m.spec.Devices.Milli), 1)
-	n.changed(p)
-	a.placed(m, p.by)
-}
-
-// placed tells the job, and the clock of the task's end.
-func (a *audit) placed(m *auditCapsule, by *actor) {
-	t := a.jobOf[m.id]
-	if t.Lasts > 0 {
-		a.world.ends(m.id, t, m.placedAt)
-	}
-	if m.seen {
-		return
-	}
-	m.seen = true
-	if t.placed++; t.placed == t.Tasks {
-		t.done, t.whole = a.now, true
-		by.tally.Jobs++
-		by.tally.Waits = append(by.tally.Waits, max(0, a.now-t.At))
-	}
-}
-
-// release enters the end of a placement or a hold.
-func (a *audit) release(p *asked, do *orbit.Release, rev orbit.Revision) {
-	if h, ok := a.holds[do.Hold]; ok {
-		delete(a.holds, do.Hold)
-		if n := a.nodes[h.Node]; n != nil {
-			n.take(h.Room, h.Devices, int64(h.Milli), -1)
-			n.changed(p)
-		}
-		return
-	}
-	m := a.capsules[do.Capsule]
-	if m == nil || m.ended || m.node == "" && !do.Final {
-		a.fail("released out of turn", "%s%s is released at revision %d, and is not there", do.Capsule, do.Hold, rev)
-		return
-	}
-	if n := a.nodes[m.node]; n != nil {
-		n.take(m.spec.Envelope.Reservation, m.devices, int64(m.spec.Devices.Milli), -1)
-		n.changed(p)
-	}
-	if m.node != "" && m.gang != nil {
-		m.gang.placed[m.role]--
-	}
-	switch {
-	case m.node == "": // final
-		a.pending--
-	case !do.Final:
-		a.pending++
-	}
-	m.node, m.ended = "", do.Final
-}
-
-// take adds to what is used, or takes it away.
-func (n *auditNode) take(want orbit.Resources, devices orbit.DeviceSet, milli, sign int64) {
-	for d := range want {
-		n.used[d] += sign * want[d]
-	}
-	for i := range n.devices {
-		if devices.Has(i) {
-			n.devices[i] += sign * milli
-		}
-	}
-}
-
-// changed takes note of who changed the node.
-func (n *auditNode) changed(p *asked) {
-	if n.by != nil && (n.by.by != p.by || n.by.decision != p.decision) {
-		n.byOthers = n.by.committed
-	}
-	n.by = p
 }
 
 // room checks that a node which has taken something in had room for it.
@@ -415,7 +275,7 @@ func (a *audit) compare() *orbit.State {
 	if err := state.Verify(); err != nil {
 		a.fail("does not add up", "the state at revision %d: %v", state.Revision(), err)
 	}
-	if state.Revision() != a.read0 {
+	if state.Revision() != a.known {
 		return state
 	}
 	for s := range state.Nodes() {
@@ -449,89 +309,4 @@ func (a *audit) atEnd() {
 	if err := errors.Join(state.Dump(&is), again.Dump(&was)); err != nil || !bytes.Equal(is.Bytes(), was.Bytes()) {
 		a.fail("replay", "the history replayed gives another state than there is (%v)", err)
 	}
-}
-
-// homeless returns what waits although it would fit where there is room now; empty: nothing.
-func (a *audit) homeless() string {
-	if a.pending == 0 {
-		return ""
-	}
-	state, err := a.ledger.Snapshot(background())
-	if err != nil {
-		return ""
-	}
-	for _, c := range state.Pending() {
-		if c.Gang != "" {
-			if g := state.Gang(c.Gang); g != nil && a.gangFits(state, g) {
-				return fmt.Sprintf("gang %s", c.Gang)
-			}
-			continue
-		}
-		for n := range state.Nodes() {
-			if n.Fits(c.Spec) {
-				return fmt.Sprintf("capsule %s on %s", c.ID, n.Node.ID)
-			}
-		}
-	}
-	return ""
-}
-
-// gangFits reports whether there is room for a whole gang in one domain of one of its levels: by taking the first node
-// with room for each member, so it may say no where there is.
-func (a *audit) gangFits(state *orbit.State, g *orbit.GangState) bool {
-	if g.Total() > 0 {
-		return false // what falls short is its navigator's business
-	}
-	levels := g.Gang.Levels
-	if len(levels) == 0 || g.Gang.Loose {
-		levels = []string{""}
-	}
-	for _, level := range levels {
-		domains := map[string][]*orbit.NodeState{}
-		for n := range state.Nodes() {
-			if name, ok := n.Node.Labels[level]; ok || level == "" {
-				domains[name] = append(domains[name], n)
-			}
-		}
-		for _, nodes := range domains {
-			if firstFit(nodes, g.Gang) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// firstFit reports whether the nodes take all members of a gang, one after another. Gangs that ask for devices are said
-// not to fit.
-func firstFit(nodes []*orbit.NodeState, g *orbit.Gang) bool {
-	free := make([]orbit.Resources, len(nodes))
-	for i, n := range nodes {
-		free[i] = n.Free()
-	}
-	for _, role := range g.Roles {
-		for range role.Members {
-			at := 0
-			for at < len(nodes) && (!nodes[at].Fits(role.Spec) || !within(role.Spec.Envelope.Reservation, free[at])) {
-				at++
-			}
-			if at == len(nodes) || role.Spec.Devices.Count > 0 {
-				return false
-			}
-			for d, want := range role.Spec.Envelope.Reservation {
-				free[at][d] -= want
-			}
-		}
-	}
-	return true
-}
-
-// within reports whether there is enough of everything.
-func within(want, free orbit.Resources) bool {
-	for d := range want {
-		if want[d] > free[d] {
-			return false
-		}
-	}
-	return true
 }

@@ -26,7 +26,7 @@ type Result struct {
 	Schedulers []Tally
 	// Virtual time, steps, and tasks that wait at the end.
 	Elapsed       time.Duration
-	Steps, Unborn int
+	Steps, Waiting int
 }
 
 // Tally is what one scheduler did.
@@ -75,7 +75,7 @@ func (c *course) result() *Result {
 	}
 	res := &Result{
 		Race: *c.Race, Decisions: c.decider.made, Err: c.err, History: c.history.String(),
-		Elapsed: elapsed, Steps: c.step, Unborn: c.audit.pending,
+		Elapsed: elapsed, Steps: c.step, Waiting: c.audit.pending,
 	}
 	for _, a := range c.actors {
 		a.tally.Elapsed = elapsed
@@ -95,7 +95,7 @@ func (r *Result) String() string {
 		fmt.Fprintf(&b, "%-10s %9d %9d %9d %7d %9d %9.3f %5.1f%% %8s %8s %8s\n", t.Name, t.Decisions, t.Proposed, t.Committed, t.Jobs,
 			t.Conflicts, t.ConflictFraction(), 100*t.Busyness(), brief(t.Wait(0.5)), brief(t.Wait(0.9)), brief(t.Wait(0.99)))
 	}
-	fmt.Fprintf(&b, "%d steps, %v of virtual time, %d tasks wait\n", r.Steps, r.Elapsed, r.Unborn)
+	fmt.Fprintf(&b, "%d steps, %v of virtual time, %d tasks wait\n", r.Steps, r.Elapsed, r.Waiting)
 	if r.Err != nil {
 		fmt.Fprintf(&b, "%v\n", r.Err)
 	}

@@ -134,7 +134,7 @@ func TestRaceHappens(t *testing.T) {
 		for _, s := range res.Schedulers {
 			placed += s.Jobs
 		}
-		assert.Zero(t, res.Unborn)
+		assert.Zero(t, res.Waiting)
 	}
 	assert.Equal(t, 60*6, placed, "jobs")
 	for _, what := range []string{
