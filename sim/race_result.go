@@ -25,7 +25,7 @@ type Result struct {
 	// In the order of the race.
 	Schedulers []Tally
 	// Virtual time, steps, and tasks that wait at the end.
-	Elapsed       time.Duration
+	Elapsed        time.Duration
 	Steps, Waiting int
 }
 
