@@ -30,8 +30,9 @@ import (
 // Safety is checked after every step against a model that is told of the answers and reads the history, and at the end
 // by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged without
 // being there or refused although it is, answered from the past, or slept through; and nobody plans on a view older than
-// an answer in an earlier pass of its own, or loses to itself. Liveness is checked if Bound is set. Both can be had in one run, but are
-// better apart: faults that never end are what finds unsafe things, and nothing need be placed under them.
+// an answer in an earlier pass of its own, or loses to itself. Liveness is checked if Bound is set. Both can be had in
+// one run, but are better apart: faults that never end are what finds unsafe things, and nothing need be placed under
+// them.
 //
 // A Race is not changed by running it, and may be run in several goroutines at once if what Ledger and the navigators
 // return is not shared.

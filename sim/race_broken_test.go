@@ -274,7 +274,7 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 		need   int
 	}{
 		{"check then act", "oversubscribed|placed twice", contest(), ledgers(func() orbit.Ledger { return &checkThenAct{} }), 4, 2},
-		{"lost wake-up", "slept through", contest(), ledgers(func() orbit.Ledger { return &lostWake{} }), 1, 1},
+		{"lost wake-up", "slept through", contest(), ledgers(func() orbit.Ledger { return &lostWake{} }), 3, 1},
 		{"torn gang", "torn", gangs(), ledgers(func() orbit.Ledger { return &tornGang{} }), 0, 1},
 		{"stale cache", "answer from the past", contest(), ledgers(func() orbit.Ledger { return &staleCache{} }), 0, 0},
 		{"timeout reported as conflict", "refused but committed", contest(), ledgers(func() orbit.Ledger { return &excuse{} }), 2, 1},
