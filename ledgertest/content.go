@@ -23,9 +23,13 @@ func content(s *orbit.State) []string {
 		lines = append(lines, fmt.Sprintf("node %s, %d capsules, used %v, devices free %v, usage %d, specification %d",
 			text(n.Node), n.Capsules, n.Used(), devices, n.Usage, n.Specification))
 	}
+	specs := map[*orbit.Spec]string{}
 	for i, c := range bySubmission(s) {
+		if specs[c.Spec] == "" {
+			specs[c.Spec] = text(c.Spec)
+		}
 		lines = append(lines, fmt.Sprintf("capsule %q, number %d, owner %q, gang %q, on %q %b %q, changed %d, placed %d by %s, released %v, spec %s",
-			c.ID, i, c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), text(c.Spec)))
+			c.ID, i, c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), specs[c.Spec]))
 	}
 	for g := range s.Gangs() {
 		lines = append(lines, fmt.Sprintf("gang %s, placed %v, changed %d", text(g.Gang), g.Placed, g.Changed))

@@ -3,7 +3,7 @@ package ledgertest
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -105,7 +105,7 @@ func checkDeadlines(t *trial) {
 func (t *trial) duration() time.Duration {
 	begin := time.Now()
 	for i := range 5 {
-		_, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("time", fmt.Sprint(i))}})
+		_, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("time", strconv.Itoa(i))}})
 		t.must(err, "a mark without bets")
 	}
 	return time.Since(begin) / 5

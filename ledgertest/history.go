@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/orbitsched/orbit"
 )
@@ -199,10 +200,10 @@ func checkFresh(t *trial) {
 	handles := t.handles()
 	for i := range t.scaled(60) {
 		from, to := handles[i%len(handles)], handles[(i/2)%len(handles)]
-		rev, err := from.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("m", fmt.Sprint(i))}})
+		rev, err := from.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("m", strconv.Itoa(i))}})
 		t.must(err, "a mark without bets")
 		s := t.seenBy(to)
-		if value, at := s.Mark("m"); s.Revision() < rev || value != fmt.Sprint(i) || at != rev {
+		if value, at := s.Mark("m"); s.Revision() < rev || value != strconv.Itoa(i) || at != rev {
 			t.failf("a commit at %d through handle %d was complete; a snapshot of handle %d taken afterwards is at %d, with the mark %q of %d",
 				rev, i%len(handles), (i/2)%len(handles), s.Revision(), value, at)
 		}

@@ -74,7 +74,7 @@ func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error)
 	}
 	recorder.Shared = l.Shared
 	r := &running{Load: l, ctx: ctx, recorder: recorder, history: recorder.base.Limits().History}
-	r.stage.prefix = fmt.Sprintf("%x-%x-", recorder.base.Revision(), l.Seed)
+	r.prefix = fmt.Sprintf("%x-%x-", recorder.base.Revision(), l.Seed)
 	for _, h := range handles {
 		h = recorder.Handle(h)
 		if l.Faults != nil {

@@ -11,7 +11,7 @@ func checkReturn(t *trial) {
 	was := old.Node("n")
 	_, marked := old.Mark("m")
 	gone := t.commits(orbit.RemoveNode{Node: "n"}, mark("m", ""))
-	lost := func(bet orbit.Precondition) *orbit.Rejection {
+	lost := func(bet orbit.Precondition) orbit.Rejection {
 		return t.refuses(orbit.ErrConflict, bets(old.Revision(), bet))
 	}
 	if r := lost(orbit.NodeAt{Node: "n", Usage: was.Usage}); r.TakenAt > r.At || r.TakenAt < gone {

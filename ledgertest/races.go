@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/orbitsched/orbit"
@@ -233,7 +234,7 @@ func checkRaceMarks(t *trial) {
 			if _, err := fmt.Sscan(value, &count); err != nil {
 				return fmt.Errorf("the mark reads %q: %w", value, err)
 			}
-			_, err = l.Propose(t.ctx, orbit.Proposal{View: s.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: "count", Revision: at}}, Do: []orbit.Commitment{mark("count", fmt.Sprint(count+1))}})
+			_, err = l.Propose(t.ctx, orbit.Proposal{View: s.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: "count", Revision: at}}, Do: []orbit.Commitment{mark("count", strconv.Itoa(count+1))}})
 			yes, err := won(err)
 			if err != nil {
 				return err
@@ -244,7 +245,7 @@ func checkRaceMarks(t *trial) {
 		}
 		return nil
 	})
-	if value, _ := t.now().Mark("count"); value != fmt.Sprint(each*racers) {
+	if value, _ := t.now().Mark("count"); value != strconv.Itoa(each*racers) {
 		t.failf("%d increments were committed; the mark reads %s", each*racers, value)
 	}
 }

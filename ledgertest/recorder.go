@@ -118,7 +118,7 @@ func (r *Recorder) Follow(ctx context.Context) error {
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the end of the context is how it ends
 		case errors.Is(err, orbit.ErrCompacted):
 			return fmt.Errorf("ledgertest: recorder at revision %d: %w", r.reached(), err)
 		case err != nil:

@@ -31,7 +31,7 @@ var actions = []string{
 func draw(rng *rand.Rand, n int) []action {
 	out := make([]action, n)
 	for i := range out {
-		out[i] = action{actions[rng.IntN(len(actions))], rng.IntN(capsules), rng.IntN(nodes), rng.IntN(3) > 0, rng.IntN(12)}
+		out[i] = action{actions[rng.IntN(len(actions))], rng.IntN(capsules), rng.IntN(nodes), rng.IntN(2) == 0, rng.IntN(12)}
 	}
 	return out
 }
@@ -96,6 +96,10 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	c, n := view.Capsule(s.capsule(a.what)), view.Node(s.node(a.where))
 	switch a.kind {
 	case "place", "batch":
+		if c.Placed() && a.choice > 0 {
+			p.Do = append(p.Do, release(c.ID))
+			break
+		}
 		p.If = s.bet(a, view, n)
 		p.Do = append(p.Do, s.place(c, a.where, n))
 	case "release":

@@ -44,7 +44,7 @@ func (o Options) try(t *testing.T, r *rule, open func(t *testing.T) orbit.Ledger
 	}
 	if c.peer = c.ledger; o.Peer != nil {
 		if c.peer = o.Peer(t, c.ledger); c.peer == nil {
-			return &trial{err: errors.New("Peer returns nil")}
+			return &trial{err: errors.New("the peer is nil")}
 		}
 	}
 	done := make(chan struct{})

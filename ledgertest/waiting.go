@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -58,7 +59,7 @@ func checkWakeUps(t *trial) {
 				if err != nil {
 					return fmt.Errorf("snapshot: %w", err)
 				}
-				if value, _ := s.Mark("turn"); value == fmt.Sprint(i) || i == 0 {
+				if value, _ := s.Mark("turn"); value == strconv.Itoa(i) || i == 0 {
 					break
 				}
 				if seen, err = l.Wait(t.ctx, s.Revision()); err != nil {

@@ -46,7 +46,7 @@ func (t *trial) admits(p orbit.Proposal) orbit.Revision {
 }
 
 // refuses requires this kind of rejection, with a receipt, and that nothing changes.
-func (t *trial) refuses(kind error, p orbit.Proposal) *orbit.Rejection {
+func (t *trial) refuses(kind error, p orbit.Proposal) orbit.Rejection {
 	if p.ID.IsZero() {
 		p.ID = orbit.NewProposalID()
 	}
@@ -64,7 +64,7 @@ func (t *trial) refuses(kind error, p orbit.Proposal) *orbit.Rejection {
 }
 
 // receipt requires that an error is a rejection of this kind.
-func (t *trial) receipt(kind error, p orbit.Proposal, err error) *orbit.Rejection {
+func (t *trial) receipt(kind error, p orbit.Proposal, err error) orbit.Rejection {
 	var r *orbit.Rejection
 	if !errors.Is(err, kind) {
 		t.failf("%s must be refused as %q; it was refused with: %w", describe(p), kind, err)
@@ -72,7 +72,7 @@ func (t *trial) receipt(kind error, p orbit.Proposal, err error) *orbit.Rejectio
 	if !errors.As(err, &r) || r == nil {
 		t.failf("%s was refused without a *orbit.Rejection: %w", describe(p), err)
 	}
-	return r
+	return *r
 }
 
 // unchanged requires that the state is as it was.
@@ -83,12 +83,12 @@ func (t *trial) unchanged(before *orbit.State, by string) {
 }
 
 // mistakes requires that the commitments are infeasible on the newest view.
-func (t *trial) mistakes(do ...orbit.Commitment) *orbit.Rejection {
+func (t *trial) mistakes(do ...orbit.Commitment) orbit.Rejection {
 	return t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), Do: do})
 }
 
 // loses requires that the commitments, planned on an older view, are a conflict.
-func (t *trial) loses(view orbit.Revision, do ...orbit.Commitment) *orbit.Rejection {
+func (t *trial) loses(view orbit.Revision, do ...orbit.Commitment) orbit.Rejection {
 	return t.refuses(orbit.ErrConflict, orbit.Proposal{View: view, Do: do})
 }
 
