@@ -141,11 +141,13 @@ func checkCallbacks(t *trial) {
 	at := t.view()
 	woken := make(chan error, 1)
 	go func() {
-		rev, err := t.ledger.Wait(calls, at)
-		if err == nil {
-			_, err = t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: rev, Do: []orbit.Commitment{mark("woken", "v")}})
-		}
-		woken <- err
+		woken <- contained(func() error {
+			rev, err := t.ledger.Wait(calls, at)
+			if err == nil {
+				_, err = t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: rev, Do: []orbit.Commitment{mark("woken", "v")}})
+			}
+			return err
+		})
 	}()
 	t.commits(mark("wake", "v"))
 	t.must(<-woken, "a proposal from a goroutine that was woken")

@@ -105,9 +105,6 @@ func (r *running) run() (Figures, error) {
 	begin := time.Now()
 	workers, err := r.work()
 	elapsed := time.Since(begin)
-	if err == nil {
-		err = r.ctx.Err()
-	}
 	stop()
 	if err = errors.Join(err, <-lost); err != nil {
 		return Figures{}, fmt.Errorf("ledgertest: load: %w", err)
@@ -139,12 +136,13 @@ func (r *running) work() ([]*worker, error) {
 			return nil, fmt.Errorf("making the world: %w", err)
 		}
 	}
+	errs := make([]error, len(workers))
 	var wg sync.WaitGroup
-	for _, w := range workers {
-		wg.Go(w.run)
+	for i, w := range workers {
+		wg.Go(func() { errs[i] = contained(w.run) })
 	}
 	wg.Wait()
-	return workers, nil
+	return workers, errors.Join(errs...)
 }
 
 // figures counts.
@@ -200,20 +198,21 @@ type worker struct {
 }
 
 // run carries out the plan. What fails is for the check to judge.
-func (w *worker) run() {
+func (w *worker) run() error {
 	w.look()
 	for _, a := range w.plan {
 		for w.recorder.behind() > w.history/4 && w.ctx.Err() == nil {
 			sleep(w.ctx, time.Millisecond) // or the history would be gone before it is read
 		}
 		if w.ctx.Err() != nil {
-			return
+			return w.ctx.Err()
 		}
 		if a.fresh {
 			w.look()
 		}
 		w.step(a)
 	}
+	return nil
 }
 
 // look takes a snapshot; where that fails the old one stays.
