@@ -92,8 +92,8 @@ func checkHistory(t *trial) {
 	}
 	for i := range revs {
 		tail := t.changes(t.ledger, revs[i])
-		if i == len(revs)-1 && tail != nil {
-			t.failf("changes after the newest revision are %v; they must be nil", tail)
+		if i == len(revs)-1 && len(tail) > 0 {
+			t.failf("changes after the newest revision are %v; there must be none", tail)
 		}
 		if len(tail) > 0 && tail[0].Revision != revs[i+1] {
 			t.failf("changes after %d begin at %d; the next commit was at %d", revs[i], tail[0].Revision, revs[i+1])
@@ -148,8 +148,8 @@ func checkCompaction(t *trial) {
 		t.failf("changes after %d, with %d newer ones and a history of %d: error %v; it must be %q",
 			revs[0], step*(len(revs)-1), t.limits.History, err, orbit.ErrCompacted)
 	}
-	kept := t.limits.History / step
-	for back := range min(kept, len(revs)-1) + 1 {
+	kept := min(t.limits.History/step, len(revs)-1)
+	for back := 0; back <= kept; back += max(1, kept/10) {
 		after := revs[len(revs)-1-back]
 		if list := t.changes(t.ledger, after); len(list) != back*step {
 			t.failf("changes after %d are %d; %d commits of %d have followed", after, len(list), back, step)
@@ -162,9 +162,10 @@ func checkCompaction(t *trial) {
 	t.notef("%d commits of %d marks", len(revs)-1, step)
 }
 
-// wholeOrNothing asks for changes after each revision, older ones too: an answer with a hole is the worst there is.
+// wholeOrNothing asks for changes after revisions of all ages, older ones too: an answer with a hole is the worst there is.
 func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
-	for i, after := range revs {
+	for i := 0; i < len(revs); i += max(1, len(revs)/20) {
+		after := revs[i]
 		list, err := t.ledger.Changes(t.ctx, after)
 		if err != nil && !errors.Is(err, orbit.ErrCompacted) {
 			t.failf("changes after %d: %w", after, err)

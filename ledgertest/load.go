@@ -29,9 +29,12 @@ type Load struct {
 	// If set, what goes wrong between the goroutines and the ledger. Conflicts that are injected are wrong
 	// answers, and reported as such.
 	Faults *Faults
-	// Others write to the ledger, too, such as another process with a load of its own: what they commit is not
-	// known here.
+	// Others write to the ledger, too, such as another process with a load and a seed of its own: what they commit is
+	// not known here.
 	Shared bool
+	// Names what the load places, and where. Loads of one world are in each other's way, in whatever process they run.
+	// Default: a world of its own.
+	World string
 }
 
 // Figures are what a load has come to.
@@ -74,7 +77,8 @@ func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error)
 	}
 	recorder.Shared = l.Shared
 	r := &running{Load: l, ctx: ctx, recorder: recorder, history: recorder.base.Limits().History}
-	r.prefix = fmt.Sprintf("%x-%x-", recorder.base.Revision(), l.Seed)
+	r.name = fmt.Sprintf("%x-%x", recorder.base.Revision(), l.Seed)
+	r.prefix = cmp.Or(l.World, r.name) + "-"
 	for _, h := range handles {
 		h = recorder.Handle(h)
 		if l.Faults != nil {
@@ -94,6 +98,8 @@ type running struct {
 	handles  []orbit.Ledger
 	// How many changes the ledger keeps.
 	history int
+	// Tells this run from others on the same ledger.
+	name string
 }
 
 // run makes the stage, runs the workers and checks what they have seen.
@@ -132,7 +138,7 @@ func (r *running) work() ([]*worker, error) {
 		workers[i] = &worker{running: r, ledger: r.handles[i%len(r.handles)], number: i, plan: draw(rng, n), view: r.recorder.base}
 	}
 	for _, p := range r.setup() {
-		if err := workers[0].propose(p); err != nil {
+		if err := workers[0].propose(p); err != nil && r.World == "" { // else others may have made it
 			return nil, fmt.Errorf("making the world: %w", err)
 		}
 	}
@@ -217,7 +223,7 @@ func (w *worker) run() error {
 
 // look takes a snapshot; where that fails the old one stays.
 func (w *worker) look() {
-	if s, err := w.ledger.Snapshot(w.ctx); err == nil && s.Gang(w.gang(gangs-1)) != nil {
+	if s, err := w.ledger.Snapshot(w.ctx); err == nil {
 		w.view = s
 	}
 }
@@ -254,7 +260,7 @@ func (w *worker) step(a action) {
 // identify gives a proposal an id that nobody else has, and that is the same in each run on a fresh ledger.
 func (w *worker) identify(p *orbit.Proposal) {
 	w.count++
-	binary.BigEndian.PutUint64(p.ID[:], hashOf(w.prefix))
+	binary.BigEndian.PutUint64(p.ID[:], hashOf(w.name))
 	binary.BigEndian.PutUint16(p.ID[8:], uint16(w.number))
 	binary.BigEndian.PutUint32(p.ID[12:], uint32(w.count))
 }

@@ -38,9 +38,10 @@ type Call struct {
 	After orbit.Revision
 	// The answer: of Propose and Wait what they returned, of Snapshot the state's revision.
 	Revision orbit.Revision
-	State    *orbit.State
-	Changes  []orbit.Change
-	Err      error
+	// What Snapshot returned; of many snapshots not all are kept.
+	State   *orbit.State
+	Changes []orbit.Change
+	Err     error
 }
 
 // Recorder stands between callers and the handles of one ledger and keeps all calls, so that afterwards [History.Check]
@@ -58,9 +59,10 @@ type Recorder struct {
 	read atomic.Int64
 
 	// Guards what follows.
-	mu      sync.Mutex
-	handles int
-	calls   []Call
+	mu        sync.Mutex
+	handles   int
+	calls     []Call
+	snapshots int
 	// Guards the history that was read so far.
 	following sync.Mutex
 	changes   []orbit.Change
@@ -105,6 +107,14 @@ func (r *Recorder) end(calls ...Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, calls...)
+}
+
+// keeps reports whether the next snapshot is kept: states share much, but not everything.
+func (r *Recorder) keeps() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.snapshots++
+	return r.snapshots <= 300 || r.snapshots%50 == 0
 }
 
 // Follow reads the history as it grows, until the context ends. A run that commits more than the ledger's history keeps
@@ -152,13 +162,12 @@ func (r *Recorder) catchUp(ctx context.Context) error {
 func (r *Recorder) behind() int { return int(r.committed.Load() - r.read.Load()) }
 
 // History ends the recording: it returns all calls, the history since the recorder was made and the state now. Calls
-// that are still going on are left out, so none should be.
+// that are still going on are left out, so none should be. While the ledger is unavailable it tries again.
 func (r *Recorder) History(ctx context.Context) (History, error) {
-	final, err := r.ledger.Snapshot(ctx)
-	for err == nil && r.reached() < final.Revision() {
-		if _, err = r.ledger.Wait(ctx, r.reached()); err == nil {
-			err = r.catchUp(ctx)
-		}
+	final, err := r.finish(ctx)
+	for errors.Is(err, orbit.ErrUnavailable) && ctx.Err() == nil {
+		sleep(ctx, 5*time.Millisecond)
+		final, err = r.finish(ctx)
 	}
 	if err != nil {
 		return History{}, fmt.Errorf("ledgertest: recorder: %w", err)
@@ -168,6 +177,17 @@ func (r *Recorder) History(ctx context.Context) (History, error) {
 	r.following.Lock()
 	defer r.following.Unlock()
 	return History{Base: r.base, Changes: r.changes, Final: final, Calls: r.calls, Shared: r.Shared}, nil
+}
+
+// finish reads the history up to the state that there is now.
+func (r *Recorder) finish(ctx context.Context) (*orbit.State, error) {
+	final, err := r.ledger.Snapshot(ctx)
+	for err == nil && r.reached() < final.Revision() {
+		if _, err = r.ledger.Wait(ctx, r.reached()); err == nil {
+			err = r.catchUp(ctx)
+		}
+	}
+	return final, err
 }
 
 // recorded is one handle.
@@ -229,11 +249,14 @@ var errLeftOut = errors.New("the ledger has left the proposal out of its answer"
 func (l *recorded) Snapshot(ctx context.Context) (*orbit.State, error) {
 	c := l.call(Snapshot)
 	defer func() { l.recorder.end(*c) }()
-	c.State, c.Err = l.Ledger.Snapshot(ctx)
-	if c.State != nil {
-		c.Revision = c.State.Revision()
+	s, err := l.Ledger.Snapshot(ctx)
+	if c.Err = err; s != nil {
+		c.Revision = s.Revision()
+		if l.recorder.keeps() {
+			c.State = s
+		}
 	}
-	return c.State, c.Err
+	return s, err
 }
 
 // Changes implements [orbit.Ledger].

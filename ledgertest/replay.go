@@ -32,7 +32,7 @@ type History struct {
 //   - a rejection was right, receipt and all, at the state that it names;
 //   - no answer is older than one that was complete before the call began: over all handles for Propose and Snapshot,
 //     over its own for Changes and Wait; and a new commit is newer;
-//   - snapshots, of which some hundreds are looked at, are the states that the history leads to, and what Changes returned is a part of it without holes.
+//   - snapshots, some hundreds of those that were kept, are the states that the history leads to, and what Changes returned is a part of it without holes.
 //
 // It takes time in proportion to calls and changes.
 func (h History) Check() error {
@@ -107,7 +107,7 @@ func (c *checker) index() {
 		call := &c.Calls[i]
 		var r *orbit.Rejection
 		switch {
-		case call.Kind == Snapshot && call.Err == nil:
+		case call.Kind == Snapshot && call.State != nil:
 			if looked++; looked%every == 0 {
 				c.snapshots[call.Revision] = call
 			}

@@ -19,6 +19,8 @@ type action struct {
 	fresh bool
 	// Which bet, and other choices.
 	choice int
+	// Makes names that are used once.
+	serial uint32
 }
 
 // actions are the kinds, as often as they are drawn.
@@ -31,7 +33,7 @@ var actions = []string{
 func draw(rng *rand.Rand, n int) []action {
 	out := make([]action, n)
 	for i := range out {
-		out[i] = action{actions[rng.IntN(len(actions))], rng.IntN(capsules), rng.IntN(nodes), rng.IntN(2) == 0, rng.IntN(12)}
+		out[i] = action{actions[rng.IntN(len(actions))], rng.IntN(capsules), rng.IntN(nodes), rng.IntN(2) == 0, rng.IntN(12), rng.Uint32()}
 	}
 	return out
 }
@@ -131,7 +133,7 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	case "leave":
 		p.Do = s.leave(a, view)
 	case "churn":
-		id := orbit.CapsuleID(fmt.Sprint(s.prefix, "t", a.what, "-", a.where, "-", a.choice))
+		id := orbit.CapsuleID(fmt.Sprint(s.prefix, "t", a.serial))
 		p.Do = append(p.Do, submit(cpu(1), id), place(id, s.node(a.where)))
 	case "cancel":
 		p.Do = s.cancel(a, view)

@@ -131,7 +131,7 @@ func checkWaiters(t *trial) {
 		l := handles[i%len(handles)]
 		if i == 0 {
 			for n := range commits {
-				if _, err := l.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("count", fmt.Sprint(n+1))}}); err != nil {
+				if _, err := l.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("count", strconv.Itoa(n+1))}}); err != nil {
 					return err
 				}
 			}
@@ -139,7 +139,7 @@ func checkWaiters(t *trial) {
 		}
 		s := t.base
 		for {
-			if value, _ := s.Mark("count"); value == fmt.Sprint(commits) {
+			if value, _ := s.Mark("count"); value == strconv.Itoa(commits) {
 				return nil
 			}
 			if _, err := l.Wait(t.ctx, s.Revision()); err != nil {
