@@ -7,3 +7,6 @@ func RuleNames() (names []string) {
 	}
 	return names
 }
+
+// Reached is up to where a recorder has read.
+func (r *Recorder) Reached() uint64 { return uint64(r.reached()) }
