@@ -77,6 +77,7 @@ func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error)
 	}
 	recorder.Shared = l.Shared
 	r := &running{Load: l, ctx: ctx, recorder: recorder, history: recorder.base.Limits().History}
+	r.window = min(recorder.base.Limits().ProposalIDs, recorder.base.Limits().PlacementIDs) / 2
 	r.name = fmt.Sprintf("%x-%x", recorder.base.Revision(), l.Seed)
 	r.prefix = cmp.Or(l.World, r.name) + "-"
 	for _, h := range handles {
@@ -98,21 +99,18 @@ type running struct {
 	handles  []orbit.Ledger
 	// How many changes the ledger keeps.
 	history int
+	// How many commits later an id is still remembered, for certain.
+	window int
 	// Tells this run from others on the same ledger.
 	name string
 }
 
 // run makes the stage, runs the workers and checks what they have seen.
 func (r *running) run() (Figures, error) {
-	following, stop := context.WithCancel(r.ctx)
-	defer stop()
-	lost := make(chan error, 1)
-	go func() { lost <- r.recorder.Follow(following) }()
 	begin := time.Now()
-	workers, err := r.work()
+	workers, err := r.followed()
 	elapsed := time.Since(begin)
-	stop()
-	if err = errors.Join(err, <-lost); err != nil {
+	if err != nil {
 		return Figures{}, fmt.Errorf("ledgertest: load: %w", err)
 	}
 	h, err := r.recorder.History(r.ctx)
@@ -127,6 +125,23 @@ func (r *running) run() (Figures, error) {
 	f := r.figures(h, workers)
 	f.Elapsed, f.Judged = elapsed, time.Since(begin)
 	return f, err
+}
+
+// followed runs the workers while the history is read. Without a history there is nothing to check, and so it ends.
+func (r *running) followed() ([]*worker, error) {
+	outer := r.ctx
+	working, stop := context.WithCancel(outer)
+	defer stop()
+	r.ctx = working
+	lost := make(chan error, 1)
+	go func() {
+		defer stop()
+		lost <- r.recorder.Follow(working)
+	}()
+	workers, err := r.work()
+	stop()
+	r.ctx = outer
+	return workers, cmp.Or(<-lost, err)
 }
 
 // work runs the workers until all are done.
@@ -198,9 +213,11 @@ type worker struct {
 	number int
 	plan   []action
 	view   *orbit.State
-	last   orbit.Proposal
-	count  uint64
-	took   []time.Duration
+	// What was proposed last, and how many proposals had been committed then.
+	last  orbit.Proposal
+	sent  int
+	count uint64
+	took  []time.Duration
 }
 
 // run carries out the plan. What fails is for the check to judge.
@@ -244,7 +261,7 @@ func (w *worker) step(a action) {
 		defer cancel()
 		_, _ = w.ledger.Wait(short, w.view.Revision())
 	case "again":
-		if len(w.last.Do) > 0 {
+		if len(w.last.Do) > 0 && w.recorder.commits()-w.sent < w.window {
 			_ = w.propose(w.last)
 		}
 	case "batch":
@@ -270,7 +287,7 @@ func (w *worker) propose(p orbit.Proposal) error {
 	if p.ID.IsZero() {
 		w.identify(&p)
 	}
-	w.last = p
+	w.last, w.sent = p, w.recorder.commits()
 	for {
 		begin := time.Now()
 		err := w.send(p)

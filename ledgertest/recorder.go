@@ -53,13 +53,14 @@ type Recorder struct {
 	ledger orbit.Ledger
 	base   *orbit.State
 	clock  atomic.Int64
-	// How many commitments are known to be committed.
-	committed atomic.Int64
 	// Changes read so far.
 	read atomic.Int64
 
 	// Guards what follows.
-	mu        sync.Mutex
+	mu sync.Mutex
+	// Proposals that are known to be committed, and how many changes they are.
+	known     map[orbit.ProposalID]bool
+	committed int
 	handles   int
 	calls     []Call
 	snapshots int
@@ -76,7 +77,7 @@ func NewRecorder(ctx context.Context, l orbit.Ledger) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledgertest: recorder: %w", err)
 	}
-	return &Recorder{ledger: l, base: s, through: s.Revision()}, nil
+	return &Recorder{ledger: l, base: s, through: s.Revision(), known: map[orbit.ProposalID]bool{}}, nil
 }
 
 // Handle returns a ledger that passes calls on to l, which is the recorder's ledger or another handle on it, and records
@@ -100,12 +101,15 @@ func (r *Recorder) end(calls ...Call) {
 	now := r.clock.Add(1)
 	for i := range calls {
 		calls[i].End = now
-		if calls[i].Kind == Propose && calls[i].Err == nil {
-			r.committed.Add(int64(len(calls[i].Proposal.Do)))
-		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for i := range calls {
+		if p := &calls[i].Proposal; calls[i].Kind == Propose && calls[i].Err == nil && !r.known[p.ID] {
+			r.known[p.ID] = true
+			r.committed += len(p.Do)
+		}
+	}
 	r.calls = append(r.calls, calls...)
 }
 
@@ -158,8 +162,19 @@ func (r *Recorder) catchUp(ctx context.Context) error {
 	return nil
 }
 
+// commits is how many proposals are known to be committed.
+func (r *Recorder) commits() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.known)
+}
+
 // behind is how many changes are known to be committed and have not been read.
-func (r *Recorder) behind() int { return int(r.committed.Load() - r.read.Load()) }
+func (r *Recorder) behind() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.committed - int(r.read.Load())
+}
 
 // History ends the recording: it returns all calls, the history since the recorder was made and the state now. Calls
 // that are still going on are left out, so none should be. While the ledger is unavailable it tries again.

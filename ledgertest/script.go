@@ -259,14 +259,14 @@ func newWalk(t *trial) *walk {
 // step proposes what is drawn, and holds the answer against what State.Check says.
 func (w *walk) step() {
 	a := draw(w.rng, 1)[0]
-	s := w.now()
+	s := w.seenBy(w.either())
 	p := w.proposal(a, s)
 	if len(p.Do) == 0 {
 		return
 	}
 	p.ID, p.View = orbit.NewProposalID(), s.Revision()
 	want := s.Check(p)
-	rev, err := w.ledger.Propose(w.ctx, p)
+	rev, err := w.handles()[w.rng.IntN(len(w.handles()))].Propose(w.ctx, p)
 	switch {
 	case err == nil && want != nil:
 		w.failf("%s was committed at %d; State.Check says at the same state: %w", describe(p), rev, want)

@@ -27,6 +27,8 @@ type trial struct {
 	// The state before the case.
 	base *orbit.State
 	rng  *rand.Rand
+	// How often one of the handles was asked.
+	asked int
 	// Shown beside the rule.
 	notes []string
 	// Why the ledger cannot be checked; empty: it can.

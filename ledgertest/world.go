@@ -51,7 +51,7 @@ func (t *trial) refuses(kind error, p orbit.Proposal) orbit.Rejection {
 		p.ID = orbit.NewProposalID()
 	}
 	before := t.now()
-	rev, err := t.ledger.Propose(t.ctx, p)
+	rev, err := t.either().Propose(t.ctx, p)
 	if err == nil {
 		t.failf("%s was committed at revision %d; it must be refused: %v", describe(p), rev, kind)
 	}
@@ -61,6 +61,12 @@ func (t *trial) refuses(kind error, p orbit.Proposal) orbit.Rejection {
 	}
 	t.unchanged(before, describe(p)+", which was refused,")
 	return r
+}
+
+// either is one handle and then the other: a verdict may not depend on who is asked.
+func (t *trial) either() orbit.Ledger {
+	t.asked++
+	return t.handles()[t.asked%len(t.handles())]
 }
 
 // receipt requires that an error is a rejection of this kind.
