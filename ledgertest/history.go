@@ -135,11 +135,11 @@ func checkFollowing(t *trial) {
 // back as far as the limits say, and not much further.
 func checkCompaction(t *trial) {
 	step := min(t.limits.Commitments, t.limits.History)
-	if rounds := 3*t.limits.History/step + 2; rounds > t.scaled(2500) {
+	if rounds := 2*t.limits.History/step + 2; rounds > t.scaled(2500) {
 		t.skipf("%d commits would be needed to fill a history of %d changes; open a ledger with a shorter one", rounds, t.limits.History)
 	}
 	revs := []orbit.Revision{t.view()}
-	for total := 0; total < 3*t.limits.History; total += step {
+	for total := 0; total < 2*t.limits.History; total += step {
 		rev, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: revs[0], Do: marks("m", step)})
 		t.must(err, "a proposal of marks")
 		revs = append(revs, rev)
@@ -149,7 +149,7 @@ func checkCompaction(t *trial) {
 			revs[0], step*(len(revs)-1), t.limits.History, err, orbit.ErrCompacted)
 	}
 	kept := min(t.limits.History/step, len(revs)-1)
-	for back := 0; back <= kept; back += max(1, kept/10) {
+	for back := 0; back <= kept; back += max(1, kept/5) {
 		after := revs[len(revs)-1-back]
 		if list := t.changes(t.ledger, after); len(list) != back*step {
 			t.failf("changes after %d are %d; %d commits of %d have followed", after, len(list), back, step)
@@ -164,7 +164,7 @@ func checkCompaction(t *trial) {
 
 // wholeOrNothing asks for changes after revisions of all ages, older ones too: an answer with a hole is the worst there is.
 func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
-	for i := 0; i < len(revs); i += max(1, len(revs)/20) {
+	for i := 0; i < len(revs); i += max(1, len(revs)/10) {
 		after := revs[i]
 		list, err := t.ledger.Changes(t.ctx, after)
 		if err != nil && !errors.Is(err, orbit.ErrCompacted) {
