@@ -26,8 +26,8 @@ type Load struct {
 	Operations int
 	// Goroutines; default 8.
 	Workers int
-	// If set, what goes wrong between the goroutines and the ledger. Conflicts that are injected are wrong
-	// answers, and reported as such.
+	// If set, what goes wrong between the goroutines and the ledger. What is checked is what the ledger itself has been
+	// asked, and has answered.
 	Faults *Faults
 	// Others write to the ledger, too, such as another process with a load and a seed of its own: what they commit is
 	// not known here.
@@ -80,6 +80,7 @@ func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error)
 	r.window = min(recorder.base.Limits().ProposalIDs, recorder.base.Limits().PlacementIDs) / 2
 	r.name = fmt.Sprintf("%x-%x", recorder.base.Revision(), l.Seed)
 	r.prefix = cmp.Or(l.World, r.name) + "-"
+	r.stagehand = recorder.Handle(handles[0])
 	for _, h := range handles {
 		h = recorder.Handle(h)
 		if l.Faults != nil {
@@ -97,6 +98,8 @@ type running struct {
 	ctx      context.Context
 	recorder *Recorder
 	handles  []orbit.Ledger
+	// Makes the world, without faults.
+	stagehand orbit.Ledger
 	// How many changes the ledger keeps.
 	history int
 	// How many commits later an id is still remembered, for certain.
@@ -152,8 +155,9 @@ func (r *running) work() ([]*worker, error) {
 		n := r.Operations/r.Workers + min(1, max(0, r.Operations%r.Workers-i))
 		workers[i] = &worker{running: r, ledger: r.handles[i%len(r.handles)], number: i, plan: draw(rng, n), view: r.recorder.base}
 	}
+	hand := &worker{running: r, ledger: r.stagehand, number: r.Workers}
 	for _, p := range r.setup() {
-		if err := workers[0].propose(p); err != nil && r.World == "" { // else others may have made it
+		if err := hand.propose(p); err != nil && r.World == "" { // else others may have made it
 			return nil, fmt.Errorf("making the world: %w", err)
 		}
 	}
