@@ -57,8 +57,8 @@ func checkTwiceInOne(t *trial) {
 	}
 }
 
-// checkKept changes everything that a proposal was made of after it was committed, and looks whether the proposal was
-// left alone before.
+// checkKept changes everything that a proposal was made of after it was committed, and looks whether the proposal
+// was left alone before.
 func checkKept(t *trial) {
 	labels := map[string]string{"disk": "ssd"}
 	spec := cpu(1)

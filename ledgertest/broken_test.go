@@ -15,7 +15,8 @@ import (
 // Set by race_test.go.
 var raceDetector bool
 
-// broken are ledgers that break one rule each. The case that is named first must catch it, and say this; others may.
+// broken are ledgers that break one rule each. The case that is named first must catch it, and say this; others
+// may.
 var broken = []struct{ breaks, caught, says string }{
 	{"says less than it takes", "limits", ""},
 	{"calls what is malformed a mistake", "invalid", "must be refused as"},

@@ -4,8 +4,8 @@ import "github.com/orbitsched/orbit"
 
 // The life of a capsule: submitted, pending, placed, released, gone.
 
-// checkOnce wants one capsule twice, one after the other: the loser gets a conflict, and a view at the revision that
-// the receipt names shows it why.
+// checkOnce wants one capsule twice, one after the other: the loser gets a conflict, and a view at the revision
+// that the receipt names shows it why.
 func checkOnce(t *trial) {
 	t.commits(node("n", 5), node("m", 5), submit(cpu(3), "a"))
 	view := t.view()

@@ -11,8 +11,8 @@ import (
 )
 
 // content is what a state says to those who read it, a line for each record, in an order that depends on nothing
-// else. Two ledgers with the same history have the same content. It leaves out in which slots records are, and by which
-// numbers the order of submission is told: the order itself is there.
+// else. Two ledgers with the same history have the same content. It leaves out in which slots records are, and by
+// which numbers the order of submission is told: the order itself is there.
 func content(s *orbit.State) []string {
 	lines := []string{fmt.Sprintf("revision %d, %d nodes, %d pending", s.Revision(), s.NodeCount(), s.PendingCount())}
 	for n := range s.Nodes() {

@@ -63,8 +63,8 @@ func (t *trial) answers(err error, what string, wrong bool) {
 	}
 }
 
-// checkDeadlines lets contexts end while proposals are on their way. An end is no verdict: the proposal has one effect
-// or none, and can be sent again to know which.
+// checkDeadlines lets contexts end while proposals are on their way. An end is no verdict: the proposal has one
+// effect or none, and can be sent again to know which.
 func checkDeadlines(t *trial) {
 	n := t.scaled(150)
 	t.commits(node("n", int64(n)))
@@ -112,8 +112,8 @@ func (t *trial) duration() time.Duration {
 	return time.Since(begin) / 5
 }
 
-// checkCallbacks calls the ledger from where a caller's code runs: in iterators, after a wake-up, and from the methods of
-// its context. Something there panics, too.
+// checkCallbacks calls the ledger from where a caller's code runs: in iterators, after a wake-up, and from the
+// methods of its context. Something there panics, too.
 func checkCallbacks(t *trial) {
 	t.commits(node("n", 9), submit(cpu(1), "a", "b", "c"), hold("h", "n", 1), gang("g", 0, "x"), mark("m", "v"))
 	s := t.now()

@@ -131,8 +131,8 @@ func checkFollowing(t *trial) {
 	t.must(t.now().Verify(), "the state at the end")
 }
 
-// checkCompaction commits more than the history must keep. What Changes returns is complete, or an error; it reaches
-// back as far as the limits say, and not much further.
+// checkCompaction commits more than the history must keep. What Changes returns is complete, or an error; it
+// reaches back as far as the limits say, and not much further.
 func checkCompaction(t *trial) {
 	step := min(t.limits.Commitments, t.limits.History)
 	if rounds := 2*t.limits.History/step + 2; rounds > t.scaled(2500) {
@@ -162,7 +162,8 @@ func checkCompaction(t *trial) {
 	t.notef("%d commits of %d marks", len(revs)-1, step)
 }
 
-// wholeOrNothing asks for changes after revisions of all ages, older ones too: an answer with a hole is the worst there is.
+// wholeOrNothing asks for changes after revisions of all ages, older ones too: an answer with a hole is the worst
+// there is.
 func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
 	for i := 0; i < len(revs); i += max(1, len(revs)/10) {
 		after := revs[i]

@@ -140,8 +140,8 @@ func twice(h *ledgertest.History) {
 	h.Changes = append(h.Changes, last)
 }
 
-// What may be so is no lie: an unknown outcome, either way; a proposal that was sent again; others' commits, where there
-// are others; a history of which the beginning is not asked for.
+// What may be so is no lie: an unknown outcome, either way; a proposal that was sent again; others' commits, where
+// there are others; a history of which the beginning is not asked for.
 func TestWhatMayBe(t *testing.T) {
 	h := story(t)
 	nth(&h, ledgertest.Propose, nil, 3).Err = orbit.ErrUnknown

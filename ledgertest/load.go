@@ -3,7 +3,6 @@ package ledgertest
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,26 +13,27 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Load lets many goroutines use a ledger at once, over one or more handles, and then checks the whole history. They place,
-// release, move, hold, drain, empty and remove on few nodes with few capsules and gangs, so that they are always in each
-// other's way; they send again what they are not told the outcome of, and read in every way that there is.
+// Load lets many goroutines use a ledger at once, over one or more handles, and then checks the whole history.
+// They place, release, move, hold, drain, empty and remove on few nodes with few capsules and gangs, so that they
+// are always in each other's way; they send again what they are not told the outcome of, and read in every way
+// that there is.
 //
-// What each of them does is drawn from the seed before the first one starts. How their calls interleave is the machine's
-// affair. The zero value is a load of 4,000 operations.
+// What each of them does is drawn from the seed before the first one starts. How their calls interleave is the
+// machine's affair. The zero value is a load of 4,000 operations.
 type Load struct {
 	Seed uint64
 	// Of all goroutines together; default 4,000.
 	Operations int
 	// Goroutines; default 8.
 	Workers int
-	// If set, what goes wrong between the goroutines and the ledger. What is checked is what the ledger itself has been
-	// asked, and has answered.
+	// If set, what goes wrong between the goroutines and the ledger. What is checked is what the ledger itself has
+	// been asked, and has answered.
 	Faults *Faults
-	// Others write to the ledger, too, such as another process with a load and a seed of its own: what they commit is
-	// not known here.
+	// Others write to the ledger, too, such as another process with a load and a seed of its own: what they commit
+	// is not known here.
 	Shared bool
-	// Names what the load places, and where. Loads of one world are in each other's way, in whatever process they run.
-	// Default: a world of its own.
+	// Names what the load places, and where. Loads of one world are in each other's way, in whatever process they
+	// run. Default: a world of its own.
 	World string
 }
 
@@ -63,9 +63,9 @@ func (f Figures) String() string {
 	return s
 }
 
-// Run puts the load on the handles, of which the first one's history is read. It returns an error where the history
-// cannot be that of a correct ledger ([History.Check]), where the state does not add up, or where the context ends too
-// early. It may be run again on the same ledger.
+// Run puts the load on the handles, of which the first one's history is read. It returns an error where the
+// history cannot be that of a correct ledger ([History.Check]), where the state does not add up, or where the
+// context ends too early. It may be run again on the same ledger.
 func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error) {
 	if len(handles) == 0 {
 		return Figures{}, errors.New("ledgertest: a load needs a ledger")
@@ -130,7 +130,8 @@ func (r *running) run() (Figures, error) {
 	return f, err
 }
 
-// followed runs the workers while the history is read. Without a history there is nothing to check, and so it ends.
+// followed runs the workers while the history is read. Without a history there is nothing to check, and so it
+// ends.
 func (r *running) followed() ([]*worker, error) {
 	outer := r.ctx
 	working, stop := context.WithCancel(outer)
@@ -208,145 +209,4 @@ func (f *Figures) count(err error) {
 	default:
 		f.Unknown++
 	}
-}
-
-// worker is one goroutine of a load.
-type worker struct {
-	*running
-	ledger orbit.Ledger
-	number int
-	plan   []action
-	view   *orbit.State
-	// What was proposed last, and how many proposals had been committed then.
-	last  orbit.Proposal
-	sent  int
-	count uint64
-	took  []time.Duration
-}
-
-// run carries out the plan. What fails is for the check to judge.
-func (w *worker) run() error {
-	w.look()
-	for _, a := range w.plan {
-		for w.recorder.behind() > w.history/4 && w.ctx.Err() == nil {
-			sleep(w.ctx, time.Millisecond) // or the history would be gone before it is read
-		}
-		if w.ctx.Err() != nil {
-			return w.ctx.Err()
-		}
-		if a.fresh {
-			w.look()
-		}
-		w.step(a)
-	}
-	return nil
-}
-
-// look takes a snapshot; where that fails the old one stays.
-func (w *worker) look() {
-	if s, err := w.ledger.Snapshot(w.ctx); err == nil {
-		w.view = s
-	}
-}
-
-// step carries out one action.
-func (w *worker) step(a action) {
-	if w.view.Gang(w.gang(gangs-1)) == nil {
-		w.look() // has seen nothing of the stage yet
-		return
-	}
-	switch a.kind {
-	case "snapshot":
-		w.look()
-	case "changes":
-		_, _ = w.ledger.Changes(w.ctx, w.view.Revision())
-	case "wait":
-		short, cancel := context.WithTimeout(w.ctx, 2*time.Millisecond)
-		defer cancel()
-		_, _ = w.ledger.Wait(short, w.view.Revision())
-	case "again":
-		if len(w.last.Do) > 0 && w.recorder.commits()-w.sent < w.window {
-			_ = w.propose(w.last)
-		}
-	case "batch":
-		w.batch(a)
-	default:
-		if p := w.proposal(a, w.view); len(p.Do) > 0 {
-			p.View = w.view.Revision()
-			_ = w.propose(p)
-		}
-	}
-}
-
-// identify gives a proposal an id that nobody else has, and that is the same in each run on a fresh ledger.
-func (w *worker) identify(p *orbit.Proposal) {
-	w.count++
-	binary.BigEndian.PutUint64(p.ID[:], hashOf(w.name))
-	binary.BigEndian.PutUint16(p.ID[8:], uint16(w.number))
-	binary.BigEndian.PutUint32(p.ID[12:], uint32(w.count))
-}
-
-// propose sends a proposal until its outcome is known.
-func (w *worker) propose(p orbit.Proposal) error {
-	if p.ID.IsZero() {
-		w.identify(&p)
-	}
-	w.last, w.sent = p, w.recorder.commits()
-	for {
-		begin := time.Now()
-		err := w.send(p)
-		if !errors.Is(err, orbit.ErrUnknown) && !errors.Is(err, orbit.ErrUnavailable) {
-			w.took = append(w.took, time.Since(begin))
-			return err
-		}
-		if w.ctx.Err() != nil {
-			return err
-		}
-		sleep(w.ctx, 100*time.Microsecond)
-	}
-}
-
-// send sends a proposal once. After a panic its outcome is unknown.
-func (w *worker) send(p orbit.Proposal) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errPanicked
-		}
-	}()
-	_, err = w.ledger.Propose(w.ctx, p)
-	return err
-}
-
-// batch sends three proposals at once, and what is unknown again, one by one.
-func (w *worker) batch(a action) {
-	var batch []orbit.Proposal
-	for i := range 3 {
-		a.what, a.where = (a.what+i)%capsules, (a.where+i)%nodes
-		p := w.proposal(a, w.view)
-		p.View = w.view.Revision()
-		w.identify(&p)
-		batch = append(batch, p)
-	}
-	b, ok := w.ledger.(orbit.Batcher)
-	if !ok {
-		for _, p := range batch {
-			_ = w.propose(p)
-		}
-		return
-	}
-	for i, o := range w.sendAll(b, batch) {
-		if errors.Is(o.Err, orbit.ErrUnknown) || errors.Is(o.Err, orbit.ErrUnavailable) {
-			_ = w.propose(batch[i])
-		}
-	}
-}
-
-// sendAll sends a batch once. After a panic all outcomes are unknown.
-func (w *worker) sendAll(b orbit.Batcher, batch []orbit.Proposal) (out []orbit.Outcome) {
-	defer func() {
-		if recover() != nil {
-			out = slices.Repeat([]orbit.Outcome{{Err: errPanicked}}, len(batch))
-		}
-	}()
-	return b.ProposeBatch(w.ctx, batch)
 }

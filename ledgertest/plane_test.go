@@ -12,9 +12,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// plane is a second ledger, as plain as can be, and unlike orbit.MemoryLedger where ledgers may differ: revisions have
-// gaps, the proposals of a batch share one, a commit takes a while, and a handle hears late of what others commit. It
-// judges by State.Check, moves by State.Apply, and is broken in the way that breaks says.
+// plane is a second ledger, as plain as can be, and unlike orbit.MemoryLedger where ledgers may differ: revisions
+// have gaps, the proposals of a batch share one, a commit takes a while, and a handle hears late of what others
+// commit. It judges by State.Check, moves by State.Apply, and is broken in the way that breaks says.
 type plane struct {
 	breaks string
 	// How long a commit is on its way, and how late other handles hear of it.
@@ -123,8 +123,8 @@ func (h *handle) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 	return h.spoilBatch(batch, out)
 }
 
-// commit judges a proposal and publishes it, in the revision given if it is the newest, else in a new one. It requires
-// the lock.
+// commit judges a proposal and publishes it, in the revision given if it is the newest, else in a new one. It
+// requires the lock.
 func (h *handle) commit(p orbit.Proposal, shared orbit.Revision) (orbit.Revision, error) {
 	if at, err, done := h.before(p); done {
 		h.hear(h.state.Revision())

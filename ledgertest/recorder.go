@@ -30,7 +30,8 @@ type Call struct {
 	// Which handle was called, from 0 in the order in which they were made.
 	Handle int
 	Kind   Kind
-	// When it began and ended, on one clock that all calls advance: a call that ended before another began was complete.
+	// When it began and ended, on one clock that all calls advance: a call that ended before another began was
+	// complete.
 	Start, End int64
 	// What was proposed.
 	Proposal orbit.Proposal
@@ -44,8 +45,9 @@ type Call struct {
 	Err     error
 }
 
-// Recorder stands between callers and the handles of one ledger and keeps all calls, so that afterwards [History.Check]
-// can tell whether the ledger could have answered as it did. All methods may be called from any goroutine.
+// Recorder stands between callers and the handles of one ledger and keeps all calls, so that afterwards
+// [History.Check] can tell whether the ledger could have answered as it did. All methods may be called from any
+// goroutine.
 type Recorder struct {
 	// Others write to the ledger, too, who are not recorded.
 	Shared bool
@@ -70,8 +72,8 @@ type Recorder struct {
 	through   orbit.Revision
 }
 
-// NewRecorder returns one that begins with the state that there is now. L is where the history is read; handles for
-// callers are made by Handle.
+// NewRecorder returns one that begins with the state that there is now. L is where the history is read; handles
+// for callers are made by Handle.
 func NewRecorder(ctx context.Context, l orbit.Ledger) (*Recorder, error) {
 	s, err := l.Snapshot(ctx)
 	if err != nil {
@@ -80,8 +82,8 @@ func NewRecorder(ctx context.Context, l orbit.Ledger) (*Recorder, error) {
 	return &Recorder{ledger: l, base: s, through: s.Revision(), known: map[orbit.ProposalID]bool{}}, nil
 }
 
-// Handle returns a ledger that passes calls on to l, which is the recorder's ledger or another handle on it, and records
-// them. It is an [orbit.Batcher] if l is one. A proposal without an id is given one, as an engine does.
+// Handle returns a ledger that passes calls on to l, which is the recorder's ledger or another handle on it, and
+// records them. It is an [orbit.Batcher] if l is one. A proposal without an id is given one, as an engine does.
 func (r *Recorder) Handle(l orbit.Ledger) orbit.Ledger {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,9 +123,9 @@ func (r *Recorder) keeps() bool {
 	return r.snapshots <= 300 || r.snapshots%50 == 0
 }
 
-// Follow reads the history as it grows, until the context ends. A run that commits more than the ledger's history keeps
-// needs it, in a goroutine of its own; without it, History reads everything at the end. It returns nil when the
-// context has ended, or [orbit.ErrCompacted] when it could not keep up. What is unavailable is tried again.
+// Follow reads the history as it grows, until the context ends. A run that commits more than the ledger's history
+// keeps needs it, in a goroutine of its own; without it, History reads everything at the end. It returns nil when
+// the context has ended, or [orbit.ErrCompacted] when it could not keep up. What is unavailable is tried again.
 func (r *Recorder) Follow(ctx context.Context) error {
 	for {
 		_, err := r.ledger.Wait(ctx, r.reached())
@@ -176,8 +178,8 @@ func (r *Recorder) behind() int {
 	return r.committed - int(r.read.Load())
 }
 
-// History ends the recording: it returns all calls, the history since the recorder was made and the state now. Calls
-// that are still going on are left out, so none should be. While the ledger is unavailable it tries again.
+// History ends the recording: it returns all calls, the history since the recorder was made and the state now.
+// Calls that are still going on are left out, so none should be. While the ledger is unavailable it tries again.
 func (r *Recorder) History(ctx context.Context) (History, error) {
 	final, err := r.finish(ctx)
 	for errors.Is(err, orbit.ErrUnavailable) && ctx.Err() == nil {
@@ -203,91 +205,4 @@ func (r *Recorder) finish(ctx context.Context) (*orbit.State, error) {
 		}
 	}
 	return final, err
-}
-
-// recorded is one handle.
-type recorded struct {
-	orbit.Ledger
-	recorder *Recorder
-	number   int
-}
-
-// recordedBatcher is one that takes batches.
-type recordedBatcher struct {
-	*recorded
-	batcher orbit.Batcher
-}
-
-// call is a new call, that begins now. Where the ledger panics its outcome is unknown.
-func (l *recorded) call(kind Kind) *Call {
-	return &Call{Handle: l.number, Kind: kind, Start: l.recorder.begin(), Err: errPanicked}
-}
-
-var errPanicked = fmt.Errorf("%w: the call has panicked", orbit.ErrUnknown)
-
-// Propose implements [orbit.Ledger].
-func (l *recorded) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
-	if p.ID.IsZero() {
-		p.ID = orbit.NewProposalID()
-	}
-	c := l.call(Propose)
-	c.Proposal = p
-	defer func() { l.recorder.end(*c) }()
-	c.Revision, c.Err = l.Ledger.Propose(ctx, p)
-	return c.Revision, c.Err
-}
-
-// ProposeBatch implements [orbit.Batcher].
-func (l *recordedBatcher) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
-	batch = append([]orbit.Proposal(nil), batch...)
-	calls := make([]Call, len(batch))
-	begin := l.recorder.begin()
-	for i := range batch {
-		if batch[i].ID.IsZero() {
-			batch[i].ID = orbit.NewProposalID()
-		}
-		calls[i] = Call{Handle: l.number, Kind: Propose, Start: begin, Proposal: batch[i], Err: errPanicked}
-	}
-	defer func() { l.recorder.end(calls...) }()
-	out := l.batcher.ProposeBatch(ctx, batch)
-	for i := range calls {
-		if calls[i].Err = errLeftOut; i < len(out) {
-			calls[i].Revision, calls[i].Err = out[i].Revision, out[i].Err
-		}
-	}
-	return out
-}
-
-var errLeftOut = errors.New("the ledger has left the proposal out of its answer")
-
-// Snapshot implements [orbit.Ledger].
-func (l *recorded) Snapshot(ctx context.Context) (*orbit.State, error) {
-	c := l.call(Snapshot)
-	defer func() { l.recorder.end(*c) }()
-	s, err := l.Ledger.Snapshot(ctx)
-	if c.Err = err; s != nil {
-		c.Revision = s.Revision()
-		if l.recorder.keeps() {
-			c.State = s
-		}
-	}
-	return s, err
-}
-
-// Changes implements [orbit.Ledger].
-func (l *recorded) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
-	c := l.call(Changes)
-	c.After = after
-	defer func() { l.recorder.end(*c) }()
-	c.Changes, c.Err = l.Ledger.Changes(ctx, after)
-	return c.Changes, c.Err
-}
-
-// Wait implements [orbit.Ledger].
-func (l *recorded) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
-	c := l.call(Wait)
-	c.After = after
-	defer func() { l.recorder.end(*c) }()
-	c.Revision, c.Err = l.Ledger.Wait(ctx, after)
-	return c.Revision, c.Err
 }

@@ -123,8 +123,8 @@ func contained(f func() error) (err error) {
 	return f()
 }
 
-// checkWaiters lets readers wait while a writer commits: each is woken for the last commit too, and reads a history
-// without holes.
+// checkWaiters lets readers wait while a writer commits: each is woken for the last commit too, and reads a
+// history without holes.
 func checkWaiters(t *trial) {
 	commits, handles := t.scaled(150), t.handles()
 	t.together(5, func(i int) error {
