@@ -66,7 +66,7 @@ func (t *trial) answers(err error, what string, wrong bool) {
 // checkDeadlines lets contexts end while proposals are on their way. An end is no verdict: the proposal has one
 // effect or none, and can be sent again to know which.
 func checkDeadlines(t *trial) {
-	n := t.scaled(150)
+	n := min(t.scaled(150), t.limits.History/3)
 	t.commits(node("n", int64(n)))
 	list := ids[orbit.CapsuleID]("c", n)
 	t.submitted(cpu(1), list...)

@@ -52,8 +52,7 @@ func ExampleRecorder() {
 
 	history, _ := recorder.History(ctx)
 	fmt.Println(history.Check())
-	// Output: proposal (Mark{"key":"k","value":"v"}): the answer is that it was committed at 1; the history has it
-	// at 0
+	// Output: proposal (Mark{"key":"k","value":"v"}): the answer is that it was committed at 1; the history has it at 0
 }
 
 type forgetful struct{ orbit.Ledger }

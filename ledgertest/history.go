@@ -119,7 +119,7 @@ func checkFollowing(t *trial) {
 	states := map[orbit.Ledger]*orbit.State{t.ledger: t.base, t.peer: t.base}
 	w := newWalk(t)
 	for range 6 {
-		for range t.scaled(12) {
+		for range min(t.scaled(12), t.limits.History/40) { // so that it reaches back to the beginning
 			w.step()
 		}
 		for _, l := range t.handles() {

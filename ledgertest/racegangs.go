@@ -13,7 +13,7 @@ func checkRaceGangs(t *trial) {
 	t.commits(node("n", 3), node("m", 3), crew("g0"), crew("g1"))
 	steps := t.scaled(25)
 	var placed atomic.Int32
-	t.recorded(func(i int, l orbit.Ledger) error {
+	h := t.recorded(func(i int, l orbit.Ledger) error {
 		for k := range steps {
 			s, err := l.Snapshot(t.ctx)
 			if err != nil {
@@ -43,13 +43,13 @@ func checkRaceGangs(t *trial) {
 	if placed.Load() == 0 {
 		t.failf("neither of two gangs was ever placed; there is room for one")
 	}
-	t.history(torn)
+	t.ever(h, torn)
 }
 
-// history looks at every state that there has been in this case.
-func (t *trial) history(look func(*orbit.State) error) {
-	s := t.base
-	for list := t.changes(t.ledger, s.Revision()); len(list) > 0; {
+// ever looks at every state that there has been.
+func (t *trial) ever(h History, look func(*orbit.State) error) {
+	s := h.Base
+	for list := h.Changes; len(list) > 0; {
 		n := 1
 		for n < len(list) && list[n].Revision == list[0].Revision {
 			n++

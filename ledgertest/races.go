@@ -1,10 +1,12 @@
 package ledgertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -15,18 +17,40 @@ import (
 const racers = 8
 
 // recorded runs f in many goroutines, each with a handle of its own on record, and checks the history in the end.
-func (t *trial) recorded(f func(i int, l orbit.Ledger) error) {
+func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	recorder, err := NewRecorder(t.ctx, t.ledger)
 	t.must(err, "recorder")
 	handles := t.handles()
 	for i := range handles {
-		handles[i] = recorder.Handle(handles[i])
+		handles[i] = paced{recorder.Handle(handles[i]), recorder, t.limits.History / 4}
 	}
+	following, stop := context.WithCancel(t.ctx)
+	defer stop()
+	lost := make(chan error, 1)
+	go func() { lost <- recorder.Follow(following) }()
 	t.together(racers, func(i int) error { return f(i, handles[i%len(handles)]) })
+	stop()
+	t.must(<-lost, "following the history")
 	h, err := recorder.History(t.ctx)
 	t.must(err, "history")
 	t.must(h.Check(), "the history and the answers")
 	t.must(t.now().Verify(), "the state at the end")
+	return h
+}
+
+// paced proposes only what there is room for in a history that is short, so that it can be read before it is gone.
+type paced struct {
+	orbit.Ledger
+	recorder *Recorder
+	most     int
+}
+
+// Propose implements [orbit.Ledger].
+func (l paced) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	for l.recorder.behind() > l.most && ctx.Err() == nil {
+		sleep(ctx, time.Millisecond)
+	}
+	return l.Ledger.Propose(ctx, p)
 }
 
 // won tells a commit from a conflict; everything else is an error.

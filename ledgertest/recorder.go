@@ -125,17 +125,18 @@ func (r *Recorder) keeps() bool {
 
 // Follow reads the history as it grows, until the context ends. A run that commits more than the ledger's history
 // keeps needs it, in a goroutine of its own; without it, History reads everything at the end. It returns nil when
-// the context has ended, or [orbit.ErrCompacted] when it could not keep up. What is unavailable is tried again.
+// the context has ended, or an error when it could not keep up ([orbit.ErrCompacted]) or changes are missing. What
+// is unavailable is tried again.
 func (r *Recorder) Follow(ctx context.Context) error {
 	for {
-		_, err := r.ledger.Wait(ctx, r.reached())
+		told, err := r.ledger.Wait(ctx, r.reached())
 		if err == nil {
-			err = r.catchUp(ctx)
+			err = r.catchUp(ctx, told)
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the end of the context is how it ends
-		case errors.Is(err, orbit.ErrCompacted):
+		case errors.Is(err, orbit.ErrCompacted), errors.Is(err, errMissing):
 			return fmt.Errorf("ledgertest: recorder at revision %d: %w", r.reached(), err)
 		case err != nil:
 			sleep(ctx, 5*time.Millisecond)
@@ -150,17 +151,25 @@ func (r *Recorder) reached() orbit.Revision {
 	return r.through
 }
 
-// catchUp reads what is new.
-func (r *Recorder) catchUp(ctx context.Context) error {
+// errMissing: what the ledger has told of is not in its history. Asking again would be asking for ever.
+var errMissing = errors.New("changes are missing")
+
+// catchUp reads what is new, which must reach as far as the ledger has told of.
+func (r *Recorder) catchUp(ctx context.Context, told orbit.Revision) error {
 	r.following.Lock()
 	defer r.following.Unlock()
 	list, err := r.ledger.Changes(ctx, r.through)
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return err
 	}
-	r.changes = append(r.changes, list...)
-	r.through = list[len(list)-1].Revision
-	r.read.Store(int64(len(r.changes)))
+	if len(list) > 0 {
+		r.changes = append(r.changes, list...)
+		r.through = list[len(list)-1].Revision
+		r.read.Store(int64(len(r.changes)))
+	}
+	if r.through < told {
+		return fmt.Errorf("%w: Wait tells of revision %d, and Changes ends with %d", errMissing, told, r.through)
+	}
 	return nil
 }
 
@@ -200,8 +209,9 @@ func (r *Recorder) History(ctx context.Context) (History, error) {
 func (r *Recorder) finish(ctx context.Context) (*orbit.State, error) {
 	final, err := r.ledger.Snapshot(ctx)
 	for err == nil && r.reached() < final.Revision() {
-		if _, err = r.ledger.Wait(ctx, r.reached()); err == nil {
-			err = r.catchUp(ctx)
+		var told orbit.Revision
+		if told, err = r.ledger.Wait(ctx, r.reached()); err == nil {
+			err = r.catchUp(ctx, told)
 		}
 	}
 	return final, err

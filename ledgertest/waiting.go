@@ -126,7 +126,7 @@ func contained(f func() error) (err error) {
 // checkWaiters lets readers wait while a writer commits: each is woken for the last commit too, and reads a
 // history without holes.
 func checkWaiters(t *trial) {
-	commits, handles := t.scaled(150), t.handles()
+	commits, handles := min(t.scaled(150), t.limits.History/2), t.handles()
 	t.together(5, func(i int) error {
 		l := handles[i%len(handles)]
 		if i == 0 {
