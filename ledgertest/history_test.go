@@ -201,3 +201,23 @@ func TestHistoryIsGone(t *testing.T) {
 	require.ErrorIs(t, err, orbit.ErrCompacted)
 	require.ErrorIs(t, r.Follow(bg), orbit.ErrCompacted)
 }
+
+// Proposals that share a revision have states of their own; a rejection may have been right at the first of them.
+func TestRightInBetween(t *testing.T) {
+	base, err := (&orbit.MemoryLedger{}).Snapshot(bg)
+	require.NoError(t, err)
+	set := func(seq int, key string) orbit.Change {
+		return orbit.Change{Revision: 1, Seq: seq, ID: orbit.ProposalID{byte(seq + 1)}, Do: orbit.Mark{Key: key, Value: "v"}}
+	}
+	changes := []orbit.Change{set(0, "first"), set(1, "second")}
+	between, err := base.Apply(changes[:1])
+	require.NoError(t, err)
+	bet := orbit.Proposal{ID: orbit.ProposalID{9}, If: []orbit.Precondition{orbit.MarkAt{Key: "second", Revision: 1}}, Do: []orbit.Commitment{orbit.Mark{Key: "k"}}}
+	refused := ledgertest.Call{Start: 1, End: 2, Proposal: bet, Err: between.Check(bet)}
+	require.Error(t, refused.Err)
+	h := ledgertest.History{Base: base, Changes: changes, Calls: []ledgertest.Call{refused}, Shared: true}
+	require.NoError(t, h.Check())
+	bet.If = []orbit.Precondition{orbit.MarkAt{Key: "first", Revision: 1}}
+	h.Calls[0].Proposal = bet // holds at both
+	require.ErrorContains(t, h.Check(), "and wrongly")
+}
