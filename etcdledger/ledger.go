@@ -208,7 +208,8 @@ func (l *Ledger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Cha
 func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
 	for {
 		g := l.mirror.look()
-		if rev := g.state.Revision(); rev > after {
+		// What has been answered is committed, even if the mirror does not show it yet.
+		if rev := max(g.state.Revision(), orbit.Revision(l.acknowledged())); rev > after {
 			return rev, nil
 		}
 		select {

@@ -223,7 +223,7 @@ func (m *mirror) attribute(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && errors.Is(r.Kind, orbit.ErrConflict) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		r.TakenBy = m.history.idAt(r.TakenAt)
+		r.TakenBy = m.history.taker(r)
 	}
 	return err
 }

@@ -109,7 +109,7 @@ func (b *pack) roomFor(touched refs) error {
 	for r, a := range touched {
 		was, known := b.touched[r]
 		compares += count(!known && r.kind != kindNode)
-		puts += count(a == writes && !(known && was == writes))
+		puts += count(a == writes && (!known || was == reads))
 	}
 	most := max(compares, puts)
 	if most <= b.limits.ops {
@@ -224,7 +224,7 @@ func (b *pack) encode(next *orbit.State, touched refs) (values map[ref][]byte, b
 	e := encoder{state: next, now: b.base.Revision() + 1}
 	values = make(map[ref][]byte, len(touched))
 	for r, a := range touched {
-		bytes += 2 * (len(b.keys.prefix) + 3*len(r.id) + 32)
+		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // compared, read if that fails, written
 		if a == writes {
 			if r.kind == kindNode && next.Node(orbit.NodeID(r.id)) == nil {
 				values[r] = nil // is deleted
