@@ -10,6 +10,7 @@ import (
 // is left adds up.
 func (t *tables) check() {
 	t.sort()
+	t.trim()
 	t.checkGangs()
 	onNode := t.checkCapsules()
 	t.checkHolds(onNode)
@@ -57,19 +58,29 @@ func (t *tables) sort() {
 	}
 }
 
+// trim takes out released capsules beyond those that are kept: they are litter, and the gang of which they were the last.
+func (t *tables) trim() {
+	released := t.released()
+	for _, id := range released[:max(0, len(released)-t.terminal)] {
+		t.litter.add(kindCapsule, string(id))
+		if gang := t.capsules[id].Gang; gang != "" {
+			t.litter.add(kindGang, string(gang))
+		}
+		delete(t.capsules, id)
+	}
+}
+
 // checkGangs marks gangs of whose members one is damaged: nobody can say how much of such a gang is placed.
 func (t *tables) checkGangs() {
-	members := map[orbit.CapsuleID]orbit.GangID{}
+	listed := map[listing]bool{} // several gangs may list an id that was used again
 	for id, g := range t.gangs {
 		for i := range g.Gang.Roles {
 			for _, member := range g.Gang.Roles[i].Members {
-				members[member] = id
+				listed[listing{id, member}] = true
+				if r := (ref{kindCapsule, string(member)}); t.bad[r] != "" {
+					t.spoil(ref{kindGang, string(id)}, "its member %q is damaged", member)
+				}
 			}
-		}
-	}
-	for r := range t.bad {
-		if gang, ok := members[orbit.CapsuleID(r.id)]; ok && r.kind == kindCapsule {
-			t.spoil(ref{kindGang, string(gang)}, "its member %q is damaged", r.id)
 		}
 	}
 	living := map[orbit.GangID]bool{}
@@ -77,7 +88,7 @@ func (t *tables) checkGangs() {
 		if c.Gang == "" {
 			continue
 		}
-		if members[id] != c.Gang {
+		if !listed[listing{c.Gang, id}] {
 			t.spoil(ref{kindCapsule, string(id)}, "gang %q does not list it", c.Gang)
 			delete(t.capsules, id)
 			continue
@@ -90,6 +101,12 @@ func (t *tables) checkGangs() {
 			t.litter.add(kindGang, string(id))
 		}
 	}
+}
+
+// listing is a member of a gang.
+type listing struct {
+	gang   orbit.GangID
+	member orbit.CapsuleID
 }
 
 // tally is what the records say is on a node.

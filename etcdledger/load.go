@@ -30,6 +30,7 @@ func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord
 	if err := t.sameMeta(meta); err != nil {
 		return nil, err
 	}
+	t.terminal = meta.Limits.Terminal
 	t.check()
 	return t.build(meta)
 }
@@ -65,6 +66,8 @@ type tables struct {
 	keys keys
 	pos  int64
 	meta []byte
+	// Released capsules of which records are kept.
+	terminal int
 	// The newest revision of a record, which is the ledger's.
 	rev      orbit.Revision
 	nodes    map[orbit.NodeID]*nodeRecord
@@ -73,7 +76,7 @@ type tables struct {
 	gangs    map[orbit.GangID]*gangRecord
 	holds    map[orbit.HoldID]*holdRecord
 	marks    map[string]*markRecord
-	ids      map[orbit.ProposalID]orbit.Revision
+	ids      map[orbit.ProposalID]*proposalRecord
 	bad      map[ref]string
 	litter   litter
 	// Nodes that something is wrong with.
@@ -89,7 +92,7 @@ func newTables(k keys) *tables {
 		gangs:    map[orbit.GangID]*gangRecord{},
 		holds:    map[orbit.HoldID]*holdRecord{},
 		marks:    map[string]*markRecord{},
-		ids:      map[orbit.ProposalID]orbit.Revision{},
+		ids:      map[orbit.ProposalID]*proposalRecord{},
 		bad:      map[ref]string{},
 		closed:   map[orbit.NodeID]bool{},
 	}
@@ -145,8 +148,7 @@ func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	if err := id.UnmarshalText([]byte(r.id)); err != nil {
 		return err
 	}
-	t.ids[id] = at
-	return nil
+	return into(t.ids, id, text, at, nil)
 }
 
 // into decodes one record into its table. The id in it, where it has one, must be that of its key.

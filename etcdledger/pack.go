@@ -74,7 +74,7 @@ func (b *pack) add(p *orbit.Proposal, touched refs) error {
 	if err != nil {
 		return err
 	}
-	values, bytes, err := b.encode(next, touched)
+	values, bytes, err := b.encode(next, changes, touched)
 	if err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func commitOf(changes []orbit.Change) commit {
 
 // encode returns the values of the records that are written, as they are in next, and how many bytes they take with
 // their keys and compares.
-func (b *pack) encode(next *orbit.State, touched refs) (values map[ref][]byte, bytes int, err error) {
-	e := encoder{state: next, now: b.base.Revision() + 1}
+func (b *pack) encode(next *orbit.State, changes []orbit.Change, touched refs) (values map[ref][]byte, bytes int, err error) {
+	e := encoder{state: next, now: b.base.Revision() + 1, changes: changes}
 	values = make(map[ref][]byte, len(touched))
 	for r, a := range touched {
 		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // compared, read if that fails, written

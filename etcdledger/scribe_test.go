@@ -185,7 +185,9 @@ var drafts = []draft{
 		return []orbit.Commitment{orbit.PutNode{Node: s.node(pick(s, scribeNodes))}}
 	},
 	draftChange, draftChange,
-	func(s *scribe) []orbit.Commitment { return []orbit.Commitment{orbit.RemoveNode{Node: pick(s, scribeNodes)}} },
+	func(s *scribe) []orbit.Commitment {
+		return []orbit.Commitment{orbit.RemoveNode{Node: pick(s, scribeNodes)}}
+	},
 	draftSubmit, draftSubmit,
 	func(s *scribe) []orbit.Commitment {
 		return []orbit.Commitment{orbit.Submit{Gang: s.gang(), Owner: pick(s, scribeOwners)}}
