@@ -348,6 +348,20 @@ func (p *plan) release() {
 	p.held = nil
 }
 
+// begin takes over what another plan says.
+func (p *plan) begin(from *plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.txns, p.reads, p.events, p.lag = from.txns, from.reads, from.events, from.lag
+}
+
+// heal ends all faults.
+func (p *plan) heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.txns, p.reads, p.events, p.lag = nil, nil, nil, 0
+}
+
 func (p *plan) sendsNext(f ...fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
