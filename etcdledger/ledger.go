@@ -78,7 +78,7 @@ func (l *Ledger) begin(ctx context.Context) error {
 	if l.meta, err = l.agree(ctx); err != nil {
 		return err
 	}
-	first, err := load(ctx, l.client, l.keys, l.meta)
+	first, err := load(ctx, l.client, l.keys, l.meta, l.options.Patience)
 	if err != nil {
 		return err
 	}

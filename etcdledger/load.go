@@ -3,6 +3,7 @@ package etcdledger
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,8 +23,8 @@ type loaded struct {
 const pageSize = 4096
 
 // load reads all records at one revision and makes a state of them.
-func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord) (*loaded, error) {
-	t, err := fetch(ctx, client, k)
+func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord, patience time.Duration) (*loaded, error) {
+	t, err := fetch(ctx, client, k, patience)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +36,8 @@ func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord
 	return t.build(meta)
 }
 
-// fetch reads all records at one revision.
-func fetch(ctx context.Context, client *clientv3.Client, k keys) (*tables, error) {
+// fetch reads all records at one revision. No page takes longer than patience lasts: its answer may be lost.
+func fetch(ctx context.Context, client *clientv3.Client, k keys, patience time.Duration) (*tables, error) {
 	t := newTables(k)
 	from := k.prefix
 	for {
@@ -44,7 +45,9 @@ func fetch(ctx context.Context, client *clientv3.Client, k keys) (*tables, error
 		if t.pos != 0 {
 			opts = append(opts, clientv3.WithRev(t.pos))
 		}
-		resp, err := client.Get(ctx, from, opts...)
+		page, cancel := context.WithTimeout(ctx, patience)
+		resp, err := client.Get(page, from, opts...)
+		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("etcdledger: read the records: %w", err)
 		}
