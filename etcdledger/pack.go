@@ -122,9 +122,10 @@ func (b *pack) roomFor(touched refs) error {
 		most, b.limits.ops)
 }
 
-// operations returns how many compares and writes a transaction on these records has: the log and gc are one of each.
+// operations returns how many reads, where a compare fails, and writes a transaction on these records has: gc and the log are
+// read besides what is compared, and the log is written.
 func operations(touched refs) (compares, puts int) {
-	compares, puts = 1, 1
+	compares, puts = 2, 1
 	for r, a := range touched {
 		compares += count(r.kind != kindNode)
 		puts += count(a == writes)
@@ -269,6 +270,7 @@ func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, t
 			guard(b.keys.of(r))
 		}
 	}
+	otherwise = append(otherwise, clientv3.OpGet(b.keys.log(), clientv3.WithKeysOnly()))
 	then = append(then, clientv3.OpPut(b.keys.log(), string(log)))
 	for r, value := range b.values {
 		if value == nil {

@@ -131,7 +131,8 @@ func (s *sender) doubtNameless(b *pack) {
 	}
 }
 
-// newer returns which of the compared records have changed, and the newest revision of these.
+// newer returns which of the compared records have changed, and the newest revision that there is, of the log too: a mirror
+// that has reached it has seen all that was committed before, whatever a proposal that is judged again looks at then.
 func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed refs) {
 	changed = refs{}
 	for _, r := range resp.Responses {
