@@ -74,9 +74,10 @@ func (d *desk) agree() {
 	fresh, err := Open(bg, d.store.client(&plan{}), Options{OnError: func(error) {}})
 	require.NoError(d, err)
 	defer fresh.Close()
-	want := textOf(d.look(fresh), same)
+	want := textOf(d.look(fresh), same, "n0")
 	for i, l := range d.ledgers {
-		require.Empty(d, differ(textOf(d.look(l), same), want), "ledger %d", i)
+		require.Empty(d, differ(textOf(d.look(l), same, "n0"), want), "ledger %d", i)
+		require.Equal(d, fresh.mirror.look().bad, l.mirror.look().bad, "ledger %d", i)
 	}
 }
 
