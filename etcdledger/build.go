@@ -108,6 +108,14 @@ func (c *capsuleRecord) order() uint64 {
 	return uint64(c.at)<<orderBits + c.Seq
 }
 
+// placedAt returns when a capsule was last placed.
+func (c *capsuleRecord) placedAt() orbit.Revision {
+	if len(c.Placed) > 0 && c.Placed[0].At != 0 {
+		return c.Placed[0].At
+	}
+	return c.at
+}
+
 // recent returns the ids of proposals, oldest first.
 func (t *tables) recent() []orbit.ProposalID {
 	return slices.SortedFunc(maps.Keys(t.ids), func(a, b orbit.ProposalID) int {

@@ -110,7 +110,20 @@ type listing struct {
 }
 
 // tally is what the records say is on a node.
-type tally struct{ capsules, holds int }
+type tally struct {
+	capsules, holds int
+	used            orbit.Resources
+	// Something on it uses devices that were not there when it came.
+	strange bool
+}
+
+// add counts what takes this much.
+func (n *tally) add(room orbit.Resources, set orbit.DeviceSet, at orbit.Revision, node *nodeRecord) {
+	n.used, _ = n.used.Add(room)
+	if node != nil && at > node.at && set>>node.Node.Devices.Count != 0 {
+		n.strange = true
+	}
+}
 
 // checkCapsules counts what is on each node.
 func (t *tables) checkCapsules() map[orbit.NodeID]tally {
@@ -119,6 +132,7 @@ func (t *tables) checkCapsules() map[orbit.NodeID]tally {
 		if c.Node != "" {
 			n := on[c.Node]
 			n.capsules++
+			n.add(c.Spec.Envelope.Reservation, c.Devices, c.placedAt(), t.nodes[c.Node])
 			on[c.Node] = n
 		}
 	}
@@ -130,6 +144,7 @@ func (t *tables) checkHolds(on map[orbit.NodeID]tally) {
 	for _, h := range t.holds {
 		n := on[h.Hold.Node]
 		n.holds++
+		n.add(h.Hold.Room, h.Hold.Devices, h.at, t.nodes[h.Hold.Node])
 		on[h.Hold.Node] = n
 	}
 }
@@ -150,8 +165,13 @@ func (t *tables) checkNodes(on map[orbit.NodeID]tally) {
 		if _, known := t.nodes[id]; !known {
 			t.spoil(ref{kindNode, string(id)}, "it is missing, and the node is in use")
 		}
-		if got, want := on[id], (tally{u.Capsules, u.Holds}); got != want {
-			t.spoil(ref{kindUse, string(id)}, "it counts %d capsules and %d holds; %d and %d can be read", want.capsules, want.holds, got.capsules, got.holds)
+		switch got := on[id]; {
+		case got.capsules != u.Capsules || got.holds != u.Holds:
+			t.spoil(ref{kindUse, string(id)}, "it counts %d capsules and %d holds; %d and %d can be read", u.Capsules, u.Holds, got.capsules, got.holds)
+		case got.used != u.Used:
+			t.spoil(ref{kindUse, string(id)}, "it counts %v in use; what can be read uses %v", u.Used, got.used)
+		case got.strange:
+			t.spoil(ref{kindUse, string(id)}, "devices are in use that are not there")
 		}
 	}
 	for r := range t.bad {

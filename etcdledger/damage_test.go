@@ -185,7 +185,6 @@ func TestNonsense(t *testing.T) {
 		"capsule released and placed":   {ref{kindCapsule, "c0"}, set("released", true)},
 		"capsule of no gang":            {ref{kindCapsule, "c0"}, set("gang", "nobody's")},
 		"capsule of another gang":       {ref{kindCapsule, "c0"}, set("gang", "g0")},
-		"member of none":                {ref{kindCapsule, "m0"}, set("gang", "")},
 		"capsule submitted in future":   {ref{kindCapsule, "c0"}, set("submitted", 1<<62)},
 		"capsule with a huge spec":      {ref{kindCapsule, "c0"}, spec("envelope", map[string]any{"reservation": []int64{1 << 62}})},
 		"capsule that takes more":       {ref{kindCapsule, "c0"}, spec("envelope", map[string]any{"reservation": []int64{9}})},

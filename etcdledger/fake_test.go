@@ -180,7 +180,12 @@ func (s *store) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 		case op.GetRequestPut() != nil:
 			events = append(events, s.put(op.GetRequestPut()))
 		case op.GetRequestDeleteRange() != nil:
-			events = append(events, s.del(op.GetRequestDeleteRange())...)
+			gone := s.del(op.GetRequestDeleteRange())
+			events = append(events, gone...)
+			out.Responses = append(out.Responses, &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{
+				ResponseDeleteRange: &pb.DeleteRangeResponse{Deleted: int64(len(gone))},
+			}})
+			continue
 		}
 		out.Responses = append(out.Responses, &pb.ResponseOp{})
 	}

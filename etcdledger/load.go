@@ -137,9 +137,9 @@ func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	case kindNode:
 		return into(t.nodes, orbit.NodeID(r.id), text, at, func(n *nodeRecord) bool { return string(n.Node.ID) == r.id })
 	case kindUse:
-		return into(t.uses, orbit.NodeID(r.id), text, at, nil)
+		return into(t.uses, orbit.NodeID(r.id), text, at, func(u *useRecord) bool { return u.Usage <= at })
 	case kindCapsule:
-		return into(t.capsules, orbit.CapsuleID(r.id), text, at, nil)
+		return into(t.capsules, orbit.CapsuleID(r.id), text, at, (*capsuleRecord).isSound)
 	case kindGang:
 		return into(t.gangs, orbit.GangID(r.id), text, at, func(g *gangRecord) bool { return g.Gang == nil || string(g.Gang.ID) == r.id })
 	case kindHold:
@@ -154,14 +154,28 @@ func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	return into(t.ids, id, text, at, nil)
 }
 
-// into decodes one record into its table. The id in it, where it has one, must be that of its key.
-func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, names func(P) bool) error {
+// isSound reports whether what the record says of itself can be.
+func (c *capsuleRecord) isSound() bool {
+	if c.Spec == nil {
+		return true
+	}
+	for _, p := range c.Placed {
+		if p.At > c.at {
+			return false
+		}
+	}
+	return c.order()>>orderBits <= uint64(c.at) && (c.Node == "" || c.Devices.Len() == c.Spec.Devices.Count)
+}
+
+// into decodes one record into its table. The id in it, where it has one, must be that of its key, and what it says must be
+// able to be.
+func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, sound func(P) bool) error {
 	out, err := decode[T, P](text, at)
 	if err != nil {
 		return err
 	}
-	if names != nil && !names(out) {
-		return fmt.Errorf("it speaks of something else than %v", id)
+	if sound != nil && !sound(out) {
+		return fmt.Errorf("it cannot be the record of %v", id)
 	}
 	table[id] = out
 	return nil

@@ -40,7 +40,7 @@ type texter struct {
 	specs []string
 	// Nodes that are closed for damage.
 	closed map[orbit.NodeID]bool
-	out   []string
+	out    []string
 }
 
 func (t *texter) say(format string, args ...any) { t.out = append(t.out, fmt.Sprintf(format, args...)) }
@@ -92,7 +92,7 @@ func (t *texter) node(n dumpNode) {
 	}
 	slices.Sort(on)
 	if live.Node.Unschedulable && t.closed[n.ID] {
-		n.Specification = 0 // when it was closed depends on who looks
+		n.Usage, n.Specification = 0, 0 // when it was closed depends on who looks
 	}
 	t.say("node %v usage %d specification %d used %v devices %v capsules %d holds %d on %q",
 		n.Node, t.rev(n.Usage), t.rev(n.Specification), [orbit.Dimensions]int64(live.Used()), free, live.Capsules, live.Holds(), on)
