@@ -301,6 +301,7 @@ func TestForeignLog(t *testing.T) {
 		d.do(b, orbit.Place{Capsule: "c1", Node: "n1"})
 		d.agree()
 		rev := d.do(a, orbit.Mark{Key: "x", Value: "y"})
+		d.look(b)
 		changes, err := b.Changes(bg, rev-1)
 		require.NoError(d, err)
 		require.Len(d, changes, 1)

@@ -177,6 +177,9 @@ func (s *scribe) some(want func(*orbit.Capsule) bool) *orbit.Capsule {
 	return pick(s, out)
 }
 
+// neverSeen is a revision that no ledger here has.
+const neverSeen = 1 << 40
+
 type draft func(s *scribe) []orbit.Commitment
 
 // drafts are what one commitment or a usual combination looks like.
@@ -363,7 +366,7 @@ func (s *scribe) bet(do []orbit.Commitment) orbit.Precondition {
 		if n != nil && !s.chance(4) {
 			return orbit.NodeAt{Node: node, Usage: n.Usage, Specification: n.Specification}
 		}
-		return orbit.NodeAt{Node: node, Usage: 1}
+		return orbit.NodeAt{Node: node, Usage: neverSeen}
 	case 2:
 		return orbit.GangUnplaced{Gang: pick(s, scribeGangs)}
 	case 3:

@@ -211,6 +211,7 @@ func TestClose(t *testing.T) {
 		l := d.ledgers[0]
 		d.do(l, node("n", 5), submit("c", "d"))
 		rev := d.look(l).Revision()
+		d.plans[0].hold() // or the watch would tell what the answer does not
 		d.plans[0].sendsNext(fault{silent, 0})
 		d.plans[0].mu.Lock()
 		d.plans[0].reads = []fault{{silent, 0}}
