@@ -186,8 +186,8 @@ func (m *mirror) follow(events []*clientv3.Event) error {
 		m.state, m.pos, m.down = next, max(m.pos, s.pos), nil
 		m.heal(s.changes)
 		m.history.append(s.changes)
+		m.litter.swept(s.swept) // first: what was swept may have come and gone again since
 		m.litter.note(s.changes, next, g.state)
-		m.litter.swept(s.swept)
 		for number, rev := range s.own {
 			if _, expected := m.own[number]; expected {
 				m.own[number] = rev
