@@ -12,6 +12,13 @@ func (s *State) Check(p Proposal) error {
 	return err
 }
 
+// Committed returns the revision at which a proposal with the same id has been committed, 0 if none is remembered: the
+// capsules that it places know it by [Limits.PlacementIDs], others are remembered within [Limits.ProposalIDs].
+func (s *State) Committed(p Proposal) Revision {
+	t := tx{s: s, p: p}
+	return t.committedBefore()
+}
+
 // Apply returns the state after the changes, which must be a ledger's own history from s on: in order, none
 // left out. Any ledger builds its mirror with it. The changes are judged by the ledger's rules again; what
 // breaks one makes Apply fail and say which.

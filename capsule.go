@@ -113,7 +113,7 @@ type Capsule struct {
 	Devices DeviceSet
 	// What the placement said of itself.
 	Note string
-	// Order of submission, rising within a ledger.
+	// Order of submission, rising within a ledger: the revision times 2^20, and on from there within it.
 	Submitted uint64
 	// When this record last changed.
 	Changed Revision
@@ -131,12 +131,14 @@ type Capsule struct {
 	released bool
 }
 
-// placements remembers which proposals placed a capsule before its last placement. It is immutable.
-type placements struct {
-	id     ProposalID
-	at     Revision
-	depth  int
-	before *placements
+// submission is an order of submission. That it follows from the revision, and not from how many there were before,
+// lets a state that is read from records go on as one that has seen the whole history does.
+type submission uint64
+
+// next returns the order of a capsule that is submitted at a revision after s was handed out.
+func (s submission) next(rev Revision) submission {
+	const each = 20 // bits: as many as fit in one [Submit]
+	return max(s+1, submission(min(rev, 1<<42))<<each)
 }
 
 // Pending reports whether the capsule waits for a place.
@@ -148,51 +150,6 @@ func (c *Capsule) Placed() bool { return c.Node != "" }
 // Released reports whether the capsule has been released for good. Such records are kept for a while
 // ([Limits.Terminal]) so that late proposals get a precise answer.
 func (c *Capsule) Released() bool { return c.released }
-
-// placedBy returns the revision at which the proposal placed c, 0 if it did not.
-func (c *Capsule) placedBy(id ProposalID) Revision {
-	if id.IsZero() {
-		return 0
-	}
-	if c.PlacedBy == id {
-		return c.PlacedAt
-	}
-	for p := c.earlier; p != nil; p = p.before {
-		if p.id == id {
-			return p.at
-		}
-	}
-	return 0
-}
-
-// remember moves the last placement into the past, of which at most limit are kept.
-func (c *Capsule) remember(limit int) {
-	if c.PlacedBy.IsZero() {
-		return
-	}
-	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
-}
-
-// trim copies the list down to the limit when it has grown to twice that, so that the cost is constant.
-func trim(p *placements, limit int) *placements {
-	if p.before != nil {
-		p.depth = p.before.depth + 1
-	}
-	if p.depth < 2*limit {
-		return p
-	}
-	var kept []placements
-	for q := p; q != nil && len(kept) < limit; q = q.before {
-		kept = append(kept, *q)
-	}
-	for i := range kept {
-		kept[i].depth, kept[i].before = limit-1-i, nil
-		if i+1 < len(kept) {
-			kept[i].before = &kept[i+1]
-		}
-	}
-	return &kept[0]
-}
 
 // Sums of so many weights stay finite, and so many predicates are judged fast: they are under a lock.
 const (

@@ -98,7 +98,7 @@ type dumpID struct {
 func (s *State) Dump(w io.Writer) error {
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	d := dumper{out: json.NewEncoder(buffered), specs: map[*Spec]int{}}
-	d.line(dumpLine{Header: &dumpHeader{dumpVersion, s.rev, s.order, s.limits, s.names, s.left}})
+	d.line(dumpLine{Header: &dumpHeader{dumpVersion, s.rev, uint64(s.order), s.limits, s.names, s.left}})
 	for n := range s.Nodes() {
 		d.line(dumpLine{Node: &dumpNode{*n.Node, n.Usage, n.Specification}})
 	}
@@ -196,7 +196,7 @@ func (r *recentIDs) each(limit int, yield func(recentID)) {
 }
 
 // Restore reads what [State.Dump] wrote. Anything it does not know, that is out of place or that does not
-// add up is refused, with an error that wraps ErrInvalid and names the line. A ledger that starts from the
+// add up is refused, with a [*Rejection] that is ErrInvalid and whose Do is the line, from 1; -1: all together. A ledger that starts from the
 // state ([MemoryLedger.Start]) continues above its revisions; restore the newest dump there is, for what
 // was committed after it is gone and its revisions will be used again.
 func Restore(r io.Reader) (*State, error) {
@@ -206,7 +206,7 @@ func Restore(r io.Reader) (*State, error) {
 	for in.Scan() {
 		b.lines++
 		if err := b.line(in.Bytes()); err != nil {
-			return nil, &Rejection{Kind: ErrInvalid, Do: -1, Reason: fmt.Sprintf("dump: line %d: %v", b.lines, err)}
+			return nil, &Rejection{Kind: ErrInvalid, Do: b.lines, Reason: fmt.Sprintf("dump: line %d: %v", b.lines, err)}
 		}
 	}
 	if err := in.Err(); err != nil {

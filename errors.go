@@ -30,7 +30,7 @@ type Rejection struct {
 	Kind error
 	// The bet that failed; nil: a rule of the ledger.
 	Bet Precondition
-	// Otherwise the commitment at fault, as an index into Proposal.Do; -1: all together.
+	// Otherwise the commitment at fault, as an index into Proposal.Do (for a dump: the line); -1: all together.
 	Do int
 	// What failed, by how much.
 	Reason  string

@@ -364,7 +364,7 @@ func (r *modelRound) submitAll(ids []CapsuleID, like modelCapsule) *refusal {
 		if _, ok := r.now.capsules[id]; ok {
 			return lostTo(r.was.capsules[id].changed)
 		}
-		r.now.order++
+		r.now.order = max(r.now.order+1, uint64(r.now.rev)<<20)
 		like.submitted, like.changed = r.now.order, r.now.rev
 		r.now.capsules[id] = like
 	}

@@ -119,8 +119,8 @@ func (s *State) publishCapsule(e *txCapsule) {
 	fresh, wasPending := e.was == nil, c.ID != "" && c.Pending()
 	if fresh {
 		if e.now.Submitted == 0 {
-			s.order++
-			e.now.Submitted = s.order
+			s.order = s.order.next(s.rev)
+			e.now.Submitted = uint64(s.order)
 		}
 		s.capsuleIDs.Insert(hashOf(string(e.now.ID)), e.now.slot, s.owner)
 	}

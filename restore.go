@@ -71,7 +71,7 @@ func (b *restorer) header(h *dumpHeader) error {
 		return errors.New("limits must be positive")
 	}
 	b.state = newState(h.Limits, h.Dimensions)
-	b.state.rev, b.state.order, b.state.left = h.Revision, h.Order, h.Left
+	b.state.rev, b.state.order, b.state.left = h.Revision, submission(h.Order), h.Left
 	b.number, b.orders = map[*Spec]int{}, map[uint64]CapsuleID{}
 	b.members = map[CapsuleID]membership{}
 	b.tx.s, b.tx.rev = b.state, h.Revision
@@ -173,7 +173,7 @@ func (b *restorer) capsule(v *validator, c *dumpCapsule) error {
 	if b.tx.capsules.find(c.ID) != nil {
 		return fmt.Errorf("a second capsule %q", c.ID)
 	}
-	if c.Submitted == 0 || c.Submitted > b.state.order {
+	if c.Submitted == 0 || c.Submitted > uint64(b.state.order) {
 		return fmt.Errorf("capsule %q: order %d is not within 1 to %d", c.ID, c.Submitted, b.state.order)
 	}
 	if other, taken := b.orders[c.Submitted]; taken {
@@ -245,17 +245,4 @@ func (b *restorer) finish() error {
 	b.state.order = order
 	b.tx.reset()
 	return nil
-}
-
-// restored builds the list of earlier placements from its newest-first form.
-func restored(ids []dumpID) *placements {
-	var p *placements
-	for i := len(ids) - 1; i >= 0; i-- {
-		next := &placements{id: ids[i].ID, at: ids[i].At, before: p}
-		if p != nil {
-			next.depth = p.depth + 1
-		}
-		p = next
-	}
-	return p
 }

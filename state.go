@@ -44,8 +44,8 @@ type world struct {
 	names   dimensionNames
 	// Capsules that wait.
 	pending int
-	// Last Submitted handed out.
-	order  uint64
+	// Last one handed out.
+	order  submission
 	left   departures
 	recent recentIDs
 
