@@ -73,6 +73,9 @@ type NodeState struct {
 // Used returns what live placements and holds take.
 func (n *NodeState) Used() Resources { return n.used }
 
+// Holds returns how many live holds are on it.
+func (n *NodeState) Holds() int { return n.holds }
+
 // Free returns capacity less use. It is negative where capacity has shrunk below what is used.
 func (n *NodeState) Free() Resources { return n.Node.Capacity.minus(n.used) }
 

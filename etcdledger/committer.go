@@ -1,0 +1,330 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// committer turns proposals into transactions. One goroutine judges and packs; every transaction, and every read that a rejection
+// waits for, is sent by a goroutine of its own.
+//
+// Invariants: no two transactions under way touch the same record, so that a process never loses to itself; proposals that
+// touch the same record are taken in the order in which they came.
+type committer struct {
+	ctx      context.Context
+	keys     keys
+	mirror   *mirror
+	fence    *fence
+	sender   *sender
+	limits   packLimits
+	inFlight int
+	patience time.Duration
+	stats    *counters
+
+	// Guards inbox.
+	mu    sync.Mutex
+	inbox []*ticket
+	// Something is in the inbox.
+	arrived chan struct{}
+
+	// What follows is run's own. In the order in which they came.
+	waiting []*ticket
+	flying  int
+	// Records of transactions under way, and of those that the mirror has not seen yet, with their revision; 0: under way.
+	locked  map[ref]int64
+	results chan any
+}
+
+// newCommitter returns a committer that begins when it runs.
+func newCommitter(ctx context.Context, l *Ledger, o *Options) *committer {
+	return &committer{
+		ctx: ctx, keys: l.keys, mirror: l.mirror, fence: l.fence, stats: &l.counters,
+		sender:   &sender{ctx: ctx, client: l.client, mirror: l.mirror, stats: &l.counters, timeout: o.Timeout, patience: o.Patience},
+		limits:   packLimits{o.MaxOps, o.MaxBytes * 9 / 10}, // what frames the request takes some
+		inFlight: o.InFlight, patience: o.Patience,
+		arrived: make(chan struct{}, 1), locked: map[ref]int64{}, results: make(chan any, o.InFlight),
+	}
+}
+
+// submit takes tickets on.
+func (c *committer) submit(tickets ...*ticket) {
+	c.mu.Lock()
+	c.inbox = append(c.inbox, tickets...)
+	c.mu.Unlock()
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// collect moves what has arrived to what waits.
+func (c *committer) collect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, c.inbox...)
+	c.inbox = nil
+}
+
+// run works until the ledger is closed.
+func (c *committer) run() {
+	tick := time.NewTicker(max(c.patience/8, time.Millisecond))
+	defer tick.Stop()
+	for {
+		g := c.mirror.look()
+		c.round(g)
+		var changed <-chan struct{}
+		if len(c.waiting) > 0 || len(c.locked) > 0 {
+			changed = g.changed
+		}
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.arrived:
+			c.collect()
+		case r := <-c.results:
+			c.settle(r)
+		case <-changed:
+		case <-tick.C:
+		}
+	}
+}
+
+// freshened is what a read has said that rejections wait for.
+type freshened struct {
+	tickets []*ticket
+	at      int64
+	err     error
+}
+
+// settle takes the result of a goroutine.
+func (c *committer) settle(result any) {
+	switch r := result.(type) {
+	case freshened:
+		for _, t := range r.tickets {
+			t.asked, t.fresh = false, max(r.at, 1)
+			if r.err != nil {
+				t.answer(0, unavailable(r.err))
+			}
+		}
+	case sent:
+		c.flying--
+		for name := range r.pack.touched {
+			if r.at == 0 {
+				delete(c.locked, name)
+			} else {
+				c.locked[name] = r.at
+			}
+		}
+		c.waiting = slices.Insert(c.waiting, 0, r.again...)
+	}
+}
+
+// round answers what can be answered and sends what can be sent, on the mirror as it is.
+func (c *committer) round(g glance) {
+	for name, at := range c.locked {
+		if at != 0 && at <= g.pos {
+			delete(c.locked, name)
+		}
+	}
+	if len(c.waiting) == 0 {
+		return
+	}
+	r := round{committer: c, glance: g, blocked: refs{}}
+	if g.down != nil || g.state == nil {
+		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, g.down) })
+		return
+	}
+	rest := c.waiting[:0]
+	for i, t := range c.waiting {
+		if !r.open() { // nothing more can be sent; what comes later waits as well
+			rest = append(rest, c.waiting[i:]...)
+			break
+		}
+		if !r.consider(t) {
+			rest = append(rest, t)
+		}
+	}
+	clear(c.waiting[len(rest):])
+	c.waiting = rest
+	r.finish()
+}
+
+// expired answers a ticket that has waited too long for etcd, and reports whether it is over.
+func (c *committer) expired(t *ticket, why error) bool {
+	if time.Since(t.since) > c.patience {
+		t.answer(0, unavailable(errors.Join(errors.New("etcd is out of touch"), why)))
+	}
+	return t.idle()
+}
+
+// round is one look at all that waits, on the mirror at one moment.
+type round struct {
+	*committer
+	glance
+	packs []*pack
+	// Records of tickets that have to wait: who comes later and needs them waits too.
+	blocked refs
+	// Tickets whose rejection has to be confirmed.
+	doubts []*ticket
+}
+
+// open reports whether there is a pack with room, or may be another one.
+func (r *round) open() bool {
+	return r.flying+len(r.packs) < r.inFlight || slices.ContainsFunc(r.packs, func(b *pack) bool { return !b.full })
+}
+
+// consider looks at one ticket and reports whether it waits no longer: it is answered, or in a pack.
+func (r *round) consider(t *ticket) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.left || t.over {
+		return true
+	}
+	if err := t.ctx.Err(); err != nil {
+		t.answerLocked(0, unavailable(err))
+		return true
+	}
+	if at := r.state.Committed(t.p); at != 0 {
+		t.answerLocked(at, nil)
+		return true
+	}
+	if t.asked || t.fresh > r.pos {
+		r.blocked.merge(touch(r.state, &t.p))
+		return false
+	}
+	return r.pack(t)
+}
+
+// pack puts a ticket into a pack, answers it, or lets it wait. It requires the ticket's lock.
+func (r *round) pack(t *ticket) bool {
+	b, free := r.packFor(t)
+	if b == nil {
+		r.blocked.merge(touch(r.state, &t.p))
+		return false
+	}
+	touched := touch(b.state, &t.p)
+	if r.isBlocked(touched) || !free(touched) {
+		r.blocked.merge(touched)
+		return false
+	}
+	if why := r.damage(touched); why != nil {
+		t.answerLocked(0, unavailable(why))
+		return true
+	}
+	err := b.add(&t.p, touched)
+	switch {
+	case err == nil:
+		t.sent, t.touched = true, touched
+		b.tickets = append(b.tickets, t)
+		if len(b.commits) == 1 {
+			r.packs = append(r.packs, b)
+		}
+		return true
+	case errors.Is(err, errFull):
+		b.full = true
+		return r.pack(t)
+	case touched.meets(b.touched): // it may be the pack's doing, which is not done yet
+		r.blocked.merge(touched)
+		return false
+	}
+	return r.reject(t, touched, err)
+}
+
+// packFor returns the pack that the ticket may go into, and which records it may touch there; nil: it has to wait. Those that have met
+// somebody else's commit go apart, each contended record for itself, so that they hold up nobody else.
+func (r *round) packFor(t *ticket) (b *pack, free func(refs) bool) {
+	var mine refs
+	if t.lost {
+		mine = touch(r.state, &t.p)
+	}
+	for _, b := range r.packs {
+		if b.full || b.contended != t.lost || t.lost && !mine.meets(b.touched) {
+			continue
+		}
+		return b, func(touched refs) bool { return !r.elsewhere(touched, b) }
+	}
+	if r.flying+len(r.packs) >= r.inFlight {
+		return nil, nil
+	}
+	b = newPack(r.keys, r.state, r.pos, r.limits)
+	b.contended = t.lost
+	return b, func(touched refs) bool { return !r.elsewhere(touched, b) }
+}
+
+// elsewhere reports whether one of the records is in another pack of this round.
+func (r *round) elsewhere(touched refs, but *pack) bool {
+	for _, b := range r.packs {
+		if b != but && touched.meets(b.touched) {
+			return true
+		}
+	}
+	return false
+}
+
+// isBlocked reports whether one of the records is in a transaction under way, or wanted by who came earlier.
+func (r *round) isBlocked(touched refs) bool {
+	if touched.meets(r.blocked) {
+		return true
+	}
+	for name := range touched {
+		if _, ok := r.locked[name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// damage returns what is wrong with one of the records. A damaged description does not matter: whoever touches it replaces it.
+func (r *round) damage(touched refs) error {
+	if len(r.bad) == 0 {
+		return nil
+	}
+	for name := range touched {
+		if why, ok := r.bad[name]; ok && name.kind != kindNode {
+			return &CorruptError{r.keys.of(name), why}
+		}
+	}
+	return nil
+}
+
+// reject answers with a rejection, if it is not the mirror that is behind. It requires the ticket's lock.
+func (r *round) reject(t *ticket, touched refs, err error) bool {
+	if !errors.Is(err, orbit.ErrInvalid) && t.fresh == 0 {
+		t.asked = true
+		r.doubts = append(r.doubts, t)
+		r.blocked.merge(touched)
+		return false
+	}
+	t.answerLocked(0, r.mirror.attribute(err))
+	return true
+}
+
+// finish sends what has been packed, and the read that doubts wait for.
+func (r *round) finish() {
+	for _, b := range r.packs {
+		for name := range b.touched {
+			r.locked[name] = 0
+		}
+		r.flying++
+		go func() { r.report(r.sender.send(b, r.gaps)) }()
+	}
+	if len(r.doubts) > 0 {
+		go func() {
+			at, err := r.fence.read(r.ctx)
+			r.report(freshened{r.doubts, at, err})
+		}()
+	}
+}
+
+// report hands a result to run, as long as it runs.
+func (c *committer) report(result any) {
+	select {
+	case c.results <- result:
+	case <-c.ctx.Done():
+	}
+}

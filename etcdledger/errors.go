@@ -1,0 +1,61 @@
+package etcdledger
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Errors of a [Ledger] beyond those of [orbit.Ledger], to be tested with errors.Is.
+var (
+	// ErrCorrupt: a record cannot be decoded, or does not fit the others. It comes as a [*CorruptError]. As an
+	// answer it is [orbit.ErrUnavailable] too: nothing was sent.
+	ErrCorrupt = errors.New("corrupt record")
+	// ErrClosed: the ledger has been closed.
+	ErrClosed = errors.New("ledger closed")
+	// ErrMismatch: the ledger below this prefix has other limits or dimensions than were asked for.
+	ErrMismatch = errors.New("the ledger has been made differently")
+)
+
+// CorruptError says which record is damaged.
+type CorruptError struct {
+	Key, Why string
+}
+
+// Error says what is wrong and what to do.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("etcdledger: %v: key %q: %s; put the right value back, or delete the key", ErrCorrupt, e.Key, e.Why)
+}
+
+// Unwrap makes errors.Is find the sentinel.
+func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+
+// unavailable says that nothing was sent.
+func unavailable(why error) error {
+	return fmt.Errorf("etcdledger: %w, nothing was sent: %w", orbit.ErrUnavailable, why)
+}
+
+// unknown says that something was sent and no answer came.
+func unknown(why error) error {
+	return fmt.Errorf("etcdledger: %w: send the same proposal again: %w", orbit.ErrUnknown, why)
+}
+
+// refused are the answers of etcd after which nothing was applied, and the same would be answered again.
+var refused = []error{
+	rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace,
+	rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken,
+	rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrEmptyKey,
+}
+
+// isRefused reports whether etcd has said no for good.
+func isRefused(err error) bool {
+	for _, no := range refused {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
+}

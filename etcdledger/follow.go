@@ -1,0 +1,89 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// follow keeps the mirror up with etcd until the ledger is closed: it watches from where the mirror is, and reads all
+// records again when the watch cannot go on from there.
+func (l *Ledger) follow(ctx context.Context) {
+	wait := time.Duration(0)
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := l.watch(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errBehind) {
+			l.counters.reloads.Add(1)
+			l.options.OnError(err)
+			err = l.reload(ctx)
+		}
+		if wait = backoff(wait, time.Since(began)); err != nil {
+			l.mirror.lose(err)
+			l.options.OnError(err)
+			pause(ctx, wait)
+		}
+	}
+}
+
+// backoff returns how long to wait after a try that took so long.
+func backoff(last, took time.Duration) time.Duration {
+	const least, most = 20 * time.Millisecond, 2 * time.Second
+	if took > most {
+		return least
+	}
+	return min(max(2*last, least), most)
+}
+
+// errBehind: the mirror cannot go on from where it is.
+var errBehind = errors.New("etcdledger: all records are read again")
+
+// watch follows until something ends it. An error that is errBehind says that the records must be read again.
+func (l *Ledger) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	from := l.mirror.look().pos + 1
+	watch := l.client.Watch(ctx, l.keys.prefix, clientv3.WithRange(l.keys.end()), clientv3.WithRev(from), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	for resp := range watch {
+		switch err := resp.Err(); {
+		case resp.CompactRevision != 0:
+			return fmt.Errorf("%w: revision %d was compacted, the mirror is at %d", errBehind, resp.CompactRevision, from-1)
+		case err != nil:
+			return fmt.Errorf("etcdledger: watch: %w", err)
+		}
+		upTo := int64(0)
+		if resp.IsProgressNotify() {
+			upTo = resp.Header.Revision
+		}
+		if err := l.mirror.follow(resp.Events, upTo); err != nil {
+			return fmt.Errorf("%w: %w", errBehind, err)
+		}
+	}
+	return errors.New("etcdledger: the watch has ended")
+}
+
+// reload reads all records again.
+func (l *Ledger) reload(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*l.options.Patience)
+	defer cancel()
+	again, err := load(ctx, l.client, l.keys, l.meta)
+	if err != nil {
+		return err
+	}
+	l.mirror.replace(again)
+	l.tellDamage(again)
+	return nil
+}
+
+// tellDamage reports damaged records.
+func (l *Ledger) tellDamage(found *loaded) {
+	for r, why := range found.bad {
+		l.options.OnError(&CorruptError{l.keys.of(r), why})
+	}
+}

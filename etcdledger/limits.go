@@ -1,0 +1,53 @@
+package etcdledger
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The defaults of etcd's server.
+const (
+	defaultMaxOps   = 128
+	defaultMaxBytes = 3 << 19 // 1.5 MiB
+	// Fewer operations do not hold one placement with its bets.
+	leastOps = 16
+)
+
+// bounds returns the limits of a ledger over a server that takes so many operations in one transaction: every
+// commitment writes at least one record, and the log is one. A placement writes two, its capsule and its node, so that
+// a gang on distinct nodes is half as large; a few are left for bets.
+func bounds(asked orbit.Limits, ops int) orbit.Limits {
+	l := asked
+	l.Commitments = within(l.Commitments, ops-8)
+	l.Preconditions = within(l.Preconditions, ops-8)
+	l.Capsules = within(l.Capsules, ops-8)
+	l.GangMembers = within(l.GangMembers, (ops-8)/2)
+	l.SpecBytes = cmp.Or(l.SpecBytes, 8192)
+	l.ValueBytes = cmp.Or(l.ValueBytes, 4096)
+	l.PlacementIDs = cmp.Or(l.PlacementIDs, 8)
+	return (&orbit.MemoryLedger{Bounds: l}).Limits() // fills in the rest
+}
+
+// within returns what is asked for, at most most; nothing asked for: most.
+func within(asked, most int) int {
+	if asked <= 0 {
+		return most
+	}
+	return min(asked, most)
+}
+
+// agrees reports how the limits of an existing ledger differ from those that are asked for; zero fields ask for nothing.
+func agrees(asked, there orbit.Limits, ops int) error {
+	wanted, got := bounds(asked, ops), reflect.ValueOf(there)
+	for i := range got.NumField() {
+		want := reflect.ValueOf(wanted).Field(i).Int()
+		if reflect.ValueOf(asked).Field(i).Int() > 0 && want != got.Field(i).Int() {
+			return fmt.Errorf("etcdledger: %w: limit %s is %d there, %d here; leave it 0 to take what is there",
+				ErrMismatch, got.Type().Field(i).Name, got.Field(i).Int(), want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package etcdledger
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+)
+
+// loaded is the ledger as its records say it is, at one revision of etcd.
+type loaded struct {
+	state  *orbit.State
+	pos    int64
+	bad    map[ref]string
+	litter litter
+}
+
+// pageSize is how many records are read at once.
+const pageSize = 4096
+
+// load reads all records at one revision and makes a state of them.
+func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord) (*loaded, error) {
+	t, err := fetch(ctx, client, k)
+	if err != nil {
+		return nil, err
+	}
+	t.check()
+	return t.build(meta)
+}
+
+// fetch reads all records at one revision.
+func fetch(ctx context.Context, client *clientv3.Client, k keys) (*tables, error) {
+	t := newTables(k)
+	from := k.prefix
+	for {
+		opts := []clientv3.OpOption{clientv3.WithRange(k.end()), clientv3.WithLimit(pageSize)}
+		if t.pos != 0 {
+			opts = append(opts, clientv3.WithRev(t.pos))
+		}
+		resp, err := client.Get(ctx, from, opts...)
+		if err != nil {
+			return nil, fmt.Errorf("etcdledger: read the records: %w", err)
+		}
+		if t.pos == 0 {
+			t.pos = resp.Header.Revision
+		}
+		for _, kv := range resp.Kvs {
+			t.read(kv)
+		}
+		if !resp.More {
+			return t, nil
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// tables are all records, decoded. What cannot be is in bad.
+type tables struct {
+	keys keys
+	pos  int64
+	// The newest revision of a record, which is the ledger's.
+	rev      orbit.Revision
+	nodes    map[orbit.NodeID]*nodeRecord
+	uses     map[orbit.NodeID]*useRecord
+	capsules map[orbit.CapsuleID]*capsuleRecord
+	gangs    map[orbit.GangID]*gangRecord
+	holds    map[orbit.HoldID]*holdRecord
+	marks    map[string]*markRecord
+	ids      map[orbit.ProposalID]orbit.Revision
+	bad      map[ref]string
+	litter   litter
+	// Nodes that something is wrong with.
+	closed map[orbit.NodeID]bool
+}
+
+func newTables(k keys) *tables {
+	return &tables{
+		keys:     k,
+		nodes:    map[orbit.NodeID]*nodeRecord{},
+		uses:     map[orbit.NodeID]*useRecord{},
+		capsules: map[orbit.CapsuleID]*capsuleRecord{},
+		gangs:    map[orbit.GangID]*gangRecord{},
+		holds:    map[orbit.HoldID]*holdRecord{},
+		marks:    map[string]*markRecord{},
+		ids:      map[orbit.ProposalID]orbit.Revision{},
+		bad:      map[ref]string{},
+		closed:   map[orbit.NodeID]bool{},
+	}
+}
+
+// read files one record. Keys that are of no record are somebody else's.
+func (t *tables) read(kv *mvccpb.KeyValue) {
+	key, at := string(kv.Key), orbit.Revision(kv.ModRevision)
+	r, ok := t.keys.parse(key)
+	if ok || key == t.keys.log() {
+		t.rev = max(t.rev, at)
+	}
+	if !ok {
+		return
+	}
+	if err := t.file(r, kv.Value, at); err != nil {
+		t.bad[r] = err.Error()
+	}
+}
+
+// file decodes one record.
+func (t *tables) file(r ref, value []byte, at orbit.Revision) error {
+	switch r.kind {
+	case kindNode:
+		return into(t.nodes, orbit.NodeID(r.id), value, at, func(n *nodeRecord) bool { return string(n.Node.ID) == r.id })
+	case kindUse:
+		return into(t.uses, orbit.NodeID(r.id), value, at, nil)
+	case kindCapsule:
+		return into(t.capsules, orbit.CapsuleID(r.id), value, at, nil)
+	case kindGang:
+		return into(t.gangs, orbit.GangID(r.id), value, at, func(g *gangRecord) bool { return g.Gang == nil || string(g.Gang.ID) == r.id })
+	case kindHold:
+		return into(t.holds, orbit.HoldID(r.id), value, at, func(h *holdRecord) bool { return h.Hold == nil || string(h.Hold.ID) == r.id })
+	case kindMark:
+		return into(t.marks, r.id, value, at, nil)
+	}
+	var id orbit.ProposalID
+	if err := id.UnmarshalText([]byte(r.id)); err != nil {
+		return err
+	}
+	t.ids[id] = at
+	return nil
+}
+
+// into decodes one record into its table. The id in it, where it has one, must be that of its key.
+func into[K comparable, T any, P interface {
+	*T
+	writtenAt(orbit.Revision)
+}](table map[K]P, id K, value []byte, at orbit.Revision, names func(P) bool) error {
+	out, err := decode[T](value)
+	if err != nil {
+		return err
+	}
+	if names != nil && !names(out) {
+		return fmt.Errorf("it speaks of something else than %v", id)
+	}
+	P(out).writtenAt(at)
+	table[id] = out
+	return nil
+}

@@ -1,0 +1,228 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+)
+
+// mirror is the ledger as this process knows it: what all commits up to a revision have made of it.
+//
+// Invariant: state is what the records below the prefix say at etcd's revision pos, and history is how it came to that
+// since floor.
+type mirror struct {
+	keys keys
+	// Who we are, to know our own commits.
+	self string
+
+	// Guards what follows. Writers are the loader and the watch, which are one goroutine.
+	mu    sync.Mutex
+	state *orbit.State
+	pos   int64
+	// Damaged records, and why.
+	bad map[ref]string
+	// Why it is not in touch with etcd; nil: it is.
+	down    error
+	history history
+	// Closed when pos or down changes.
+	wake chan struct{}
+	// Our transactions under way, by number, and where they were seen; 0: not yet.
+	own map[uint64]int64
+	// How often a part of the history was missed.
+	gaps   int
+	litter litter
+}
+
+// glance is the mirror at one moment.
+type glance struct {
+	state *orbit.State
+	pos   int64
+	bad   map[ref]string
+	down  error
+	gaps  int
+	// Closed when it has changed.
+	changed <-chan struct{}
+}
+
+// look returns what there is.
+func (m *mirror) look() glance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return glance{m.state, m.pos, m.bad, m.down, m.gaps, m.wake}
+}
+
+// turn changes the mirror and wakes whoever waits for that.
+func (m *mirror) turn(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	close(m.wake)
+	m.wake = make(chan struct{})
+}
+
+// replace starts anew from records that have been read.
+func (m *mirror) replace(l *loaded) {
+	m.turn(func() {
+		if m.state != nil {
+			m.gaps++
+		}
+		m.state, m.pos, m.bad, m.down = l.state, l.pos, l.bad, nil
+		m.litter = l.litter
+		m.history = history{limit: l.state.Limits().History, floor: l.state.Revision()}
+	})
+}
+
+// lose says that etcd is out of touch.
+func (m *mirror) lose(why error) { m.turn(func() { m.down = why }) }
+
+// reach waits until the mirror has seen everything up to a revision of etcd.
+func (m *mirror) reach(ctx context.Context, pos int64) (glance, error) {
+	for {
+		g := m.look()
+		if g.pos >= pos && g.state != nil {
+			return g, nil
+		}
+		select {
+		case <-g.changed:
+		case <-ctx.Done():
+			return g, errors.Join(ctx.Err(), g.down)
+		}
+	}
+}
+
+// errForeign: a record was written by somebody who is no ledger.
+var errForeign = errors.New("a write that is no commit")
+
+// step is what the events of one or more revisions say.
+type step struct {
+	changes []orbit.Change
+	own     map[uint64]int64
+	swept   []ref
+	pos     int64
+}
+
+// read adds the events of one revision.
+func (s *step) read(k keys, self string, events []*clientv3.Event) error {
+	rev := events[0].Kv.ModRevision
+	var log *clientv3.Event
+	sweep := false
+	for _, e := range events {
+		switch string(e.Kv.Key) {
+		case k.log():
+			log = e
+		case k.gc():
+			sweep = true
+		}
+	}
+	switch {
+	case log != nil:
+		return s.commit(self, rev, log)
+	case sweep:
+		s.sweep(k, events)
+	case len(events) == 1 && string(events[0].Kv.Key) == k.meta():
+		// The ledger was just made.
+	default:
+		return fmt.Errorf("%w: key %q at revision %d", errForeign, events[0].Kv.Key, rev)
+	}
+	s.pos = rev
+	return nil
+}
+
+// commit adds what the log says.
+func (s *step) commit(self string, rev int64, log *clientv3.Event) error {
+	if log.Type != mvccpb.Event_PUT {
+		return fmt.Errorf("%w: the log was deleted at revision %d", errForeign, rev)
+	}
+	e, err := decodeEntry(log.Kv.Value)
+	if err != nil {
+		return fmt.Errorf("%w: the log at revision %d: %w", errForeign, rev, err)
+	}
+	s.changes = append(s.changes, e.changes(orbit.Revision(rev))...)
+	if e.By == self {
+		s.own[e.Number] = rev
+	}
+	s.pos = rev
+	return nil
+}
+
+// sweep notes what somebody has swept.
+func (s *step) sweep(k keys, events []*clientv3.Event) {
+	for _, e := range events {
+		if r, ok := k.parse(string(e.Kv.Key)); ok && e.Type == mvccpb.Event_DELETE {
+			s.swept = append(s.swept, r)
+		}
+	}
+}
+
+// follow takes what the watch has brought: events in order of revision, none of a revision left out. An error means that the
+// records have to be read again.
+func (m *mirror) follow(events []*clientv3.Event, upTo int64) error {
+	g := m.look()
+	s := step{own: map[uint64]int64{}}
+	for len(events) > 0 {
+		n := 1
+		for n < len(events) && events[n].Kv.ModRevision == events[0].Kv.ModRevision {
+			n++
+		}
+		if err := s.read(m.keys, m.self, events[:n]); err != nil {
+			return err
+		}
+		events = events[n:]
+	}
+	next := g.state
+	if len(s.changes) > 0 {
+		var err error
+		if next, err = g.state.Apply(s.changes); err != nil {
+			return fmt.Errorf("the log does not follow from the records: %w", err)
+		}
+	}
+	m.turn(func() {
+		m.state, m.pos, m.down = next, max(m.pos, s.pos, upTo), nil
+		m.history.append(s.changes)
+		m.litter.note(s.changes, next, g.state)
+		m.litter.swept(s.swept)
+		for number, rev := range s.own {
+			if _, expected := m.own[number]; expected {
+				m.own[number] = rev
+			}
+		}
+	})
+	return nil
+}
+
+// expect makes the mirror look out for our own transaction.
+func (m *mirror) expect(number uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.own[number] = 0
+}
+
+// seen returns the revision at which our own transaction was seen, 0 if it was not.
+func (m *mirror) seen(number uint64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.own[number]
+}
+
+// forget ends what expect has begun.
+func (m *mirror) forget(number uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.own, number)
+}
+
+// attribute adds to a receipt who took what the proposal wanted, if that is still known.
+func (m *mirror) attribute(err error) error {
+	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && errors.Is(r.Kind, orbit.ErrConflict) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		r.TakenBy = m.history.idAt(r.TakenAt)
+	}
+	return err
+}

@@ -1,0 +1,281 @@
+package etcdledger
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+)
+
+// pack is one transaction being filled with proposals that hold one after another.
+//
+// Invariants: state is base after all proposals taken so far, at a revision that stands for the transaction's. Touched are
+// the records that any of them has to do with; values are those that it writes, as they are in state. All proposals
+// share the revision, so what stands in base and what in the pack is told apart by it.
+type pack struct {
+	keys keys
+	base *orbit.State
+	// What base is at, as etcd counts: nothing compared may have changed after it.
+	pos     int64
+	limits  packLimits
+	state   *orbit.State
+	touched refs
+	values  map[ref][]byte
+	commits []json.RawMessage
+	tickets []*ticket
+	seq     int
+	bytes   int
+	// A proposal without an id is in it: a second one could not be told from it.
+	nameless bool
+	// A proposal has been turned away for want of room.
+	full bool
+	// It holds those that compete with other processes.
+	contended bool
+}
+
+// idle reports whether nobody waits for any answer any more.
+func (b *pack) idle() bool {
+	for _, t := range b.tickets {
+		if !t.idle() {
+			return false
+		}
+	}
+	return true
+}
+
+// packLimits are what the server takes.
+type packLimits struct{ ops, bytes int }
+
+// errFull: the proposal does not go into this pack; it may into the next.
+var errFull = errors.New("the transaction is full")
+
+// newPack returns an empty pack on a state.
+func newPack(k keys, base *orbit.State, pos int64, limits packLimits) *pack {
+	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, touched: refs{}, values: map[ref][]byte{}}
+}
+
+// add takes a proposal that touches these records, if it holds after all others in the pack. It returns its rejection, or
+// errFull. On an error the pack is as before.
+func (b *pack) add(p *orbit.Proposal, touched refs) error {
+	if err := b.state.Check(*p); err != nil {
+		return err
+	}
+	if b.nameless && p.ID.IsZero() {
+		return errFull
+	}
+	if err := b.roomFor(touched); err != nil {
+		return err
+	}
+	changes := b.changes(p)
+	next, err := b.state.Apply(changes)
+	if err != nil {
+		return err
+	}
+	values, bytes, err := b.encode(next, touched)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(commitOf(changes))
+	if err != nil {
+		return invalid("cannot be written: %v", err)
+	}
+	bytes += len(text) - b.replaced(values)
+	if b.bytes+bytes > b.limits.bytes {
+		return b.tooLarge(bytes)
+	}
+	b.take(p, next, touched, values, text, bytes)
+	return nil
+}
+
+// take makes what add has found part of the pack.
+func (b *pack) take(p *orbit.Proposal, next *orbit.State, touched refs, values map[ref][]byte, text []byte, bytes int) {
+	b.state = next
+	b.touched.merge(touched)
+	for r, value := range values {
+		b.values[r] = value
+	}
+	b.commits = append(b.commits, text)
+	b.seq += len(p.Do)
+	b.bytes += bytes
+	b.nameless = b.nameless || p.ID.IsZero()
+}
+
+// roomFor reports whether the records of a proposal fit beside those that are in the pack.
+func (b *pack) roomFor(touched refs) error {
+	compares, puts := operations(b.touched)
+	for r, a := range touched {
+		was, known := b.touched[r]
+		compares += count(!known && r.kind != kindNode)
+		puts += count(a == writes && !(known && was == writes))
+	}
+	most := max(compares, puts)
+	if most <= b.limits.ops {
+		return nil
+	}
+	if len(b.commits) > 0 {
+		return errFull
+	}
+	return invalid("it takes %d operations in one transaction of etcd, and the server takes %d: divide it, or raise the server's --max-txn-ops and Options.MaxOps",
+		most, b.limits.ops)
+}
+
+// operations returns how many compares and writes a transaction on these records has: the log and gc are one of each.
+func operations(touched refs) (compares, puts int) {
+	compares, puts = 1, 1
+	for r, a := range touched {
+		compares += count(r.kind != kindNode)
+		puts += count(a == writes)
+	}
+	return compares, puts
+}
+
+// count makes a number of a condition.
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// tooLarge refuses what would make the request larger than the server takes.
+func (b *pack) tooLarge(bytes int) error {
+	if len(b.commits) > 0 {
+		return errFull
+	}
+	return invalid("it takes about %d bytes in one transaction of etcd, and the server takes %d: divide it, or raise the server's --max-request-bytes and Options.MaxBytes",
+		bytes, b.limits.bytes)
+}
+
+// invalid returns a rejection for what this ledger cannot take.
+func invalid(format string, args ...any) error {
+	return &orbit.Rejection{Kind: orbit.ErrInvalid, Do: -1, Reason: fmt.Sprintf(format, args...)}
+}
+
+// changes returns the proposal as history at the pack's revision.
+func (b *pack) changes(p *orbit.Proposal) []orbit.Change {
+	out := make([]orbit.Change, len(p.Do))
+	for i, c := range p.Do {
+		out[i] = orbit.Change{Revision: b.base.Revision() + 1, Seq: b.seq + i, ID: p.ID, Do: c, Node: nodeOf(b.state, p.Do, i)}
+	}
+	return out
+}
+
+// nodeOf returns the node that a commitment touches: for a release the one that is left, which an earlier commitment of the
+// same proposal may have named.
+func nodeOf(s *orbit.State, do []orbit.Commitment, i int) orbit.NodeID {
+	switch c := do[i].(type) {
+	case orbit.PutNode:
+		return c.Node.ID
+	case orbit.RemoveNode:
+		return c.Node
+	case orbit.Place:
+		return c.Node
+	case orbit.Hold:
+		return c.Node
+	case orbit.Release:
+		return leftBy(s, do[:i], &c)
+	}
+	return ""
+}
+
+// leftBy returns the node that a release leaves.
+func leftBy(s *orbit.State, before []orbit.Commitment, c *orbit.Release) orbit.NodeID {
+	for i := len(before) - 1; i >= 0; i-- {
+		switch b := before[i].(type) {
+		case orbit.Place:
+			if c.Hold == "" && b.Capsule == c.Capsule {
+				return b.Node
+			}
+		case orbit.Release:
+			if c.Hold == "" && b.Capsule == c.Capsule {
+				return ""
+			}
+		case orbit.Hold:
+			if c.Hold != "" && b.ID == c.Hold {
+				return b.Node
+			}
+		}
+	}
+	if c.Hold != "" {
+		h, _ := s.Hold(c.Hold)
+		return h.Node
+	}
+	if known := s.Capsule(c.Capsule); known != nil {
+		return known.Node
+	}
+	return ""
+}
+
+// commitOf returns the changes of one proposal as they are written into the log.
+func commitOf(changes []orbit.Change) commit {
+	out := commit{ID: changes[0].ID, Do: make([]deed, len(changes))}
+	for i, c := range changes {
+		out.Do[i] = newDeed(c.Do, c.Node)
+	}
+	return out
+}
+
+// encode returns the values of the records that are written, as they are in next, and how many bytes they take with
+// their keys and compares.
+func (b *pack) encode(next *orbit.State, touched refs) (values map[ref][]byte, bytes int, err error) {
+	e := encoder{state: next, now: b.base.Revision() + 1}
+	values = make(map[ref][]byte, len(touched))
+	for r, a := range touched {
+		bytes += 2 * (len(b.keys.prefix) + 3*len(r.id) + 32)
+		if a == writes {
+			if r.kind == kindNode && next.Node(orbit.NodeID(r.id)) == nil {
+				values[r] = nil // is deleted
+				continue
+			}
+			values[r] = e.record(r)
+			bytes += len(values[r])
+		}
+	}
+	if e.err != nil {
+		return nil, 0, invalid("cannot be written: %v", e.err)
+	}
+	return values, bytes, nil
+}
+
+// replaced returns how many bytes of the pack these values take the place of.
+func (b *pack) replaced(values map[ref][]byte) (n int) {
+	for r := range values {
+		n += len(b.values[r])
+	}
+	return n
+}
+
+// transaction returns what is to be sent, which says by whom it is.
+func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, then, otherwise []clientv3.Op, err error) {
+	log, err := json.Marshal(struct {
+		V       int               `json:"v"`
+		By      string            `json:"by"`
+		Number  uint64            `json:"number"`
+		Commits []json.RawMessage `json:"commits"`
+	}{version, by, number, b.commits})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	guard := func(key string) {
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "<", b.pos+1))
+		otherwise = append(otherwise, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+	}
+	guard(b.keys.gc())
+	for r := range b.touched {
+		if r.kind != kindNode {
+			guard(b.keys.of(r))
+		}
+	}
+	then = append(then, clientv3.OpPut(b.keys.log(), string(log)))
+	for r, value := range b.values {
+		if value == nil {
+			then = append(then, clientv3.OpDelete(b.keys.of(r)))
+			continue
+		}
+		then = append(then, clientv3.OpPut(b.keys.of(r), string(value)))
+	}
+	return compares, then, otherwise, nil
+}

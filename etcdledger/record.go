@@ -1,0 +1,210 @@
+package etcdledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/orbitsched/orbit"
+)
+
+// version is that of the encoding of all values.
+const version = 1
+
+// stamp is what etcd says of a record.
+type stamp struct{ at orbit.Revision }
+
+// writtenAt notes when a record was written.
+func (s *stamp) writtenAt(at orbit.Revision) { s.at = at }
+
+// Records leave out what etcd keeps: when they were written. A capsule's Changed, a node's Specification, a mark's and a hold's
+// revision are their keys' ModRevision.
+
+// nodeRecord describes a node.
+type nodeRecord struct {
+	stamp
+	V    int        `json:"v"`
+	Node orbit.Node `json:"node"`
+}
+
+// useRecord says how much is on a node, so that a record that is missing is missed.
+type useRecord struct {
+	stamp
+	V int `json:"v"`
+	// The node has left.
+	Gone     bool            `json:"gone,omitempty"`
+	Capsules int             `json:"capsules,omitempty"`
+	Holds    int             `json:"holds,omitempty"`
+	Used     orbit.Resources `json:"used,omitzero"`
+	// When what is used last changed; 0: at the revision of this record.
+	Usage orbit.Revision `json:"usage,omitempty"`
+}
+
+// capsuleRecord is a capsule. It holds its spec, so that it can be read alone; without one it has been dropped.
+type capsuleRecord struct {
+	stamp
+	V       int             `json:"v"`
+	Spec    *orbit.Spec     `json:"spec,omitempty"`
+	Owner   string          `json:"owner,omitempty"`
+	Gang    orbit.GangID    `json:"gang,omitempty"`
+	Node    orbit.NodeID    `json:"node,omitempty"`
+	Devices orbit.DeviceSet `json:"devices,omitempty"`
+	Note    string          `json:"note,omitempty"`
+	// The order of submission; 0: number Seq of those submitted at the revision of this record.
+	Submitted uint64 `json:"submitted,omitempty"`
+	Seq       uint64 `json:"seq,omitempty"`
+	// Placements, newest first. The first one may be without an id.
+	Placed   []placementRecord `json:"placed,omitempty"`
+	Released bool              `json:"released,omitempty"`
+}
+
+// placementRecord says which proposal placed a capsule, and when; 0: at the revision of this record.
+type placementRecord struct {
+	ID orbit.ProposalID `json:"id,omitzero"`
+	At orbit.Revision   `json:"at,omitempty"`
+}
+
+// gangRecord is a gang; how much of it is placed its members say. Nil: it has been dropped.
+type gangRecord struct {
+	stamp
+	V    int         `json:"v"`
+	Gang *orbit.Gang `json:"gang,omitempty"`
+}
+
+// holdRecord is a hold; nil: it has ended.
+type holdRecord struct {
+	stamp
+	V    int         `json:"v"`
+	Hold *orbit.Hold `json:"hold,omitempty"`
+}
+
+// markRecord is a mark; without a value it is deleted.
+type markRecord struct {
+	stamp
+	V     int    `json:"v"`
+	Value string `json:"value,omitempty"`
+}
+
+// proposalRecord says that there was a proposal with this id that placed nothing.
+type proposalRecord struct {
+	V int `json:"v"`
+}
+
+// metaRecord is what all processes agree on.
+type metaRecord struct {
+	V          int                      `json:"v"`
+	Limits     orbit.Limits             `json:"limits"`
+	Dimensions [orbit.Dimensions]string `json:"dimensions"`
+}
+
+// decode reads one value strictly: of this version, no unknown field, nothing behind it.
+func decode[T any](value []byte) (*T, error) {
+	var head struct {
+		V int `json:"v"`
+	}
+	if err := json.Unmarshal(value, &head); err != nil {
+		return nil, err
+	}
+	if head.V != version {
+		return nil, fmt.Errorf("version is %d; this package reads %d", head.V, version)
+	}
+	in, out := json.NewDecoder(bytes.NewReader(value)), new(T)
+	in.DisallowUnknownFields()
+	if err := in.Decode(out); err != nil {
+		return nil, err
+	}
+	if _, err := in.Token(); err != io.EOF {
+		return nil, errors.New("text behind the value")
+	}
+	return out, nil
+}
+
+// encoder writes records of a state that a transaction will make. The state's own revision stands for that of the
+// transaction, which only etcd knows.
+type encoder struct {
+	state *orbit.State
+	now   orbit.Revision
+	// The first thing that could not be written.
+	err error
+}
+
+// encode writes one value.
+func (e *encoder) encode(record any) []byte {
+	value, err := json.Marshal(record)
+	if err != nil && e.err == nil {
+		e.err = err
+	}
+	return value
+}
+
+// at returns the revision as it is written: 0 for that of the transaction.
+func (e *encoder) at(rev orbit.Revision) orbit.Revision {
+	if rev == e.now {
+		return 0
+	}
+	return rev
+}
+
+// record returns the value of a record.
+func (e *encoder) record(r ref) []byte {
+	switch r.kind {
+	case kindNode:
+		return e.encode(nodeRecord{V: version, Node: *e.state.Node(orbit.NodeID(r.id)).Node})
+	case kindUse:
+		return e.use(orbit.NodeID(r.id))
+	case kindCapsule:
+		return e.capsule(orbit.CapsuleID(r.id))
+	case kindGang:
+		out := gangRecord{V: version}
+		if g := e.state.Gang(orbit.GangID(r.id)); g != nil {
+			out.Gang = g.Gang
+		}
+		return e.encode(out)
+	case kindHold:
+		out := holdRecord{V: version}
+		if h, lives := e.state.Hold(orbit.HoldID(r.id)); lives {
+			out.Hold = &h
+		}
+		return e.encode(out)
+	case kindMark:
+		value, _ := e.state.Mark(r.id)
+		return e.encode(markRecord{V: version, Value: value})
+	}
+	return e.encode(proposalRecord{version})
+}
+
+// use counts what is on a node.
+func (e *encoder) use(id orbit.NodeID) []byte {
+	n := e.state.Node(id)
+	if n == nil {
+		return e.encode(useRecord{V: version, Gone: true})
+	}
+	return e.encode(useRecord{V: version, Capsules: n.Capsules, Holds: n.Holds(), Used: n.Used(), Usage: e.at(n.Usage)})
+}
+
+// capsule writes a capsule's record.
+func (e *encoder) capsule(id orbit.CapsuleID) []byte {
+	c := e.state.Capsule(id)
+	if c == nil {
+		return e.encode(capsuleRecord{V: version}) // released, and dropped at once
+	}
+	r := capsuleRecord{
+		V: version, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
+		Submitted: c.Submitted, Released: c.Released(),
+	}
+	if first := uint64(e.now) << orderBits; c.Submitted >= first {
+		r.Submitted, r.Seq = 0, c.Submitted-first
+	}
+	if c.PlacedAt != 0 && c.PlacedBy.IsZero() {
+		r.Placed = append(r.Placed, placementRecord{At: e.at(c.PlacedAt)})
+	}
+	for by, at := range c.Placements() {
+		r.Placed = append(r.Placed, placementRecord{by, e.at(at)})
+	}
+	return e.encode(r)
+}
+
+// orderBits are the low bits of [orbit.Capsule.Submitted], which number those of one revision.
+const orderBits = 20

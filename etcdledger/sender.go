@@ -1,0 +1,149 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+)
+
+// sender sends transactions until it knows what has become of them.
+type sender struct {
+	ctx      context.Context
+	client   *clientv3.Client
+	mirror   *mirror
+	stats    *counters
+	timeout  time.Duration
+	patience time.Duration
+	number   atomic.Uint64
+}
+
+// sent is what has become of a transaction.
+type sent struct {
+	pack *pack
+	// Etcd's revision of the commit; 0: it was not applied, or nobody knows.
+	at int64
+	// Tickets that are to be judged again.
+	again []*ticket
+}
+
+// send sends a transaction, and again as long as its answer is lost, somebody waits and patience lasts. That is safe: a copy
+// that is applied changes what every other copy compares.
+func (s *sender) send(b *pack, gaps int) sent {
+	number := s.number.Add(1)
+	compares, then, otherwise, err := b.transaction(s.mirror.self, number)
+	if err != nil {
+		return s.fail(b, unavailable(err))
+	}
+	s.mirror.expect(number)
+	defer s.mirror.forget(number)
+	began := time.Now()
+	for doubt := false; ; doubt = true {
+		resp, err := s.try(compares, then, otherwise)
+		switch {
+		case err == nil && resp.Succeeded:
+			return s.commit(b, resp.Header.Revision)
+		case err == nil:
+			return s.lose(b, resp, number, doubt, gaps)
+		case isRefused(err) && !doubt:
+			return s.fail(b, unavailable(err))
+		}
+		s.stats.lostAnswers.Add(1)
+		if time.Since(began) > s.patience || s.ctx.Err() != nil || b.idle() || !pause(s.ctx, s.timeout/100) {
+			return s.fail(b, unknown(err))
+		}
+	}
+}
+
+// pause waits a little and reports whether there is any point in going on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// try sends it once.
+func (s *sender) try(compares []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
+	s.stats.transactions.Add(1)
+	return s.client.Txn(ctx).If(compares...).Then(then...).Else(otherwise...).Commit()
+}
+
+// commit answers all tickets.
+func (s *sender) commit(b *pack, at int64) sent {
+	s.stats.commits.Add(uint64(len(b.tickets)))
+	for _, t := range b.tickets {
+		t.answer(orbit.Revision(at), nil)
+	}
+	return sent{pack: b, at: at}
+}
+
+// fail gives all tickets the same answer.
+func (s *sender) fail(b *pack, err error) sent {
+	for _, t := range b.tickets {
+		t.answer(0, err)
+	}
+	return sent{pack: b}
+}
+
+// lose finds out who was first. It may have been ourselves, if an earlier answer was lost.
+func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt bool, gaps int) sent {
+	newest, changed := newer((*pb.TxnResponse)(resp), b)
+	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
+	defer cancel()
+	g, err := s.mirror.reach(ctx, newest)
+	if err != nil {
+		if doubt {
+			return s.fail(b, unknown(err))
+		}
+		return s.fail(b, unavailable(err))
+	}
+	if at := s.mirror.seen(number); at != 0 {
+		return s.commit(b, at)
+	}
+	s.stats.retries.Add(1)
+	if doubt && g.gaps != gaps {
+		s.doubtNameless(b)
+	}
+	for _, t := range b.tickets {
+		t.returned(newest, changed.meets(t.touched))
+	}
+	return sent{pack: b, again: b.tickets}
+}
+
+// doubtNameless answers those that nobody can recognise any more: a part of the history was missed, and they have no id.
+func (s *sender) doubtNameless(b *pack) {
+	for _, t := range b.tickets {
+		t.mu.Lock()
+		if !t.left && t.p.ID.IsZero() {
+			t.answerLocked(0, unknown(errors.New("the history was lost on the way, and the proposal has no id")))
+		}
+		t.mu.Unlock()
+	}
+}
+
+// newer returns which of the compared records have changed, and the newest revision of these.
+func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed refs) {
+	changed = refs{}
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			if kv.ModRevision <= b.pos {
+				continue
+			}
+			newest = max(newest, kv.ModRevision)
+			if name, ok := b.keys.parse(string(kv.Key)); ok {
+				changed[name] = reads
+			}
+		}
+	}
+	return newest, changed
+}

@@ -1,0 +1,121 @@
+package etcdledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+)
+
+// sweepEvery sweeps now and then, where it is worth it.
+func (l *Ledger) sweepEvery(ctx context.Context) {
+	tick := time.NewTicker(l.options.SweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if _, err := l.Sweep(ctx); err != nil && ctx.Err() == nil {
+				l.options.OnError(err)
+			}
+		}
+	}
+}
+
+// Sweep deletes the records of what is gone: nodes that have left, holds that have ended, marks without a value, capsules
+// and ids of proposals beyond the windows of [orbit.Limits]. It returns how many. A Ledger sweeps by itself, at
+// Options.SweepEvery; several may do so at once. Transactions under way meanwhile are tried again.
+func (l *Ledger) Sweep(ctx context.Context) (int, error) {
+	total := 0
+	for {
+		gone, pos := l.mirror.gone(l.options.MaxOps - 1)
+		if len(gone) == 0 {
+			return total, nil
+		}
+		at, err := l.delete(ctx, gone, pos)
+		if err != nil {
+			return total, fmt.Errorf("etcdledger: sweep: %w", err)
+		}
+		if at == 0 { // somebody was first; next time
+			return total, nil
+		}
+		total += len(gone)
+		l.counters.swept.Add(uint64(len(gone)))
+		if _, err := l.reach(ctx, at); err != nil {
+			return total, err
+		}
+	}
+}
+
+// delete deletes records that have not changed after a revision, and tells all that it did. It returns the revision, 0 if
+// one has changed.
+func (l *Ledger) delete(ctx context.Context, gone []ref, pos int64) (int64, error) {
+	compares := []clientv3.Cmp{}
+	then := []clientv3.Op{clientv3.OpPut(l.keys.gc(), "")}
+	for _, r := range gone {
+		key := l.keys.of(r)
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "<", pos+1))
+		then = append(then, clientv3.OpDelete(key))
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
+	defer cancel()
+	resp, err := l.client.Txn(ctx).If(compares...).Then(then...).Commit()
+	if err != nil || !resp.Succeeded {
+		return 0, err
+	}
+	return resp.Header.Revision, nil
+}
+
+// gone returns records of what is not in the state, at most so many, and what the mirror is at.
+func (m *mirror) gone(most int) ([]ref, int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []ref
+	for r := range m.litter.refs {
+		if len(out) == most {
+			break
+		}
+		if _, damaged := m.bad[r]; damaged {
+			continue
+		}
+		if isLitter(m.state, r) {
+			out = append(out, r)
+		} else {
+			delete(m.litter.refs, r)
+		}
+	}
+	return out, m.pos
+}
+
+// Repair accepts what can be read of a node as all there is: its count is written anew. Whoever calls it has made sure that nothing
+// else runs there, and has deleted the damaged records of what did. The node opens again, everywhere, unless its description is
+// damaged: put that one with [orbit.PutNode] then.
+func (l *Ledger) Repair(ctx context.Context, node orbit.NodeID) error {
+	g, err := l.reach(ctx, l.acknowledged())
+	if err != nil {
+		return err
+	}
+	r := ref{kindUse, string(node)}
+	if _, damaged := g.bad[r]; !damaged {
+		return fmt.Errorf("etcdledger: %w: the count of node %q is not damaged", orbit.ErrInvalid, node)
+	}
+	e := encoder{state: g.state}
+	value := e.record(r)
+	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
+	defer cancel()
+	resp, err := l.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(l.keys.of(r)), "<", g.pos+1), clientv3.Compare(clientv3.ModRevision(l.keys.log()), "<", g.pos+1)).
+		Then(clientv3.OpPut(l.keys.of(r), string(value))).Commit()
+	switch {
+	case err != nil:
+		return fmt.Errorf("etcdledger: repair %q: %w", node, err)
+	case !resp.Succeeded:
+		return fmt.Errorf("etcdledger: repair %q: %w: it has changed meanwhile; repair it again", node, orbit.ErrConflict)
+	}
+	_, err = l.reach(ctx, resp.Header.Revision)
+	return err
+}

@@ -1,0 +1,97 @@
+package etcdledger
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// ticket is one proposal on its way, from the call to its answer.
+type ticket struct {
+	ctx   context.Context
+	since time.Time
+	// The answer; one, ever.
+	done chan orbit.Outcome
+
+	// Guards what follows. Whoever reads p holds it, so that a caller who leaves can have p back.
+	mu sync.Mutex
+	p  orbit.Proposal
+	// The caller has left, and p is not ours any more.
+	left bool
+	// It is in a transaction of which nobody knows whether it was applied.
+	sent bool
+	// Answered.
+	over bool
+
+	// The committer's own. What the mirror must have reached before a rejection is an answer; 0: not known.
+	fresh int64
+	// A read that will tell is on its way.
+	asked bool
+	// It has met somebody else's commit.
+	lost bool
+	// What it touches in the pack that it was last put into.
+	touched refs
+}
+
+// newTicket returns a ticket for a proposal.
+func newTicket(ctx context.Context, p orbit.Proposal) *ticket {
+	return &ticket{ctx: ctx, since: time.Now(), done: make(chan orbit.Outcome, 1), p: p}
+}
+
+// answer ends the ticket, unless it has been answered.
+func (t *ticket) answer(rev orbit.Revision, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answerLocked(rev, err)
+}
+
+// answerLocked is answer for whoever has the lock.
+func (t *ticket) answerLocked(rev orbit.Revision, err error) {
+	if !t.over {
+		t.over = true
+		t.done <- orbit.Outcome{Revision: rev, Err: err}
+	}
+}
+
+// wait returns the answer, or, if the context ends before it comes, that nothing was sent or that nobody knows.
+func (t *ticket) wait(closed <-chan struct{}) orbit.Outcome {
+	select {
+	case out := <-t.done:
+		return out
+	case <-t.ctx.Done():
+		return t.leave(t.ctx.Err())
+	case <-closed:
+		return t.leave(ErrClosed)
+	}
+}
+
+// leave takes the proposal back: after it nobody looks at p.
+func (t *ticket) leave(why error) orbit.Outcome {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left = true
+	if t.over {
+		return <-t.done
+	}
+	t.over = true
+	if t.sent {
+		return orbit.Outcome{Err: unknown(why)}
+	}
+	return orbit.Outcome{Err: unavailable(why)}
+}
+
+// idle reports whether nobody waits for the answer any more.
+func (t *ticket) idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.left || t.over
+}
+
+// returned says what has become of the transaction that the ticket was in: nothing.
+func (t *ticket) returned(at int64, lost bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sent, t.fresh, t.lost = false, max(t.fresh, at), t.lost || lost
+}
