@@ -3,7 +3,8 @@ module github.com/orbitsched/orbit/etcdledger/itest
 go 1.26.0
 
 require (
-	github.com/orbitsched/orbit v0.0.0-00010101000000-000000000000
+	github.com/orbitsched/orbit v0.0.0
+	github.com/orbitsched/orbit/etcdledger v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -72,3 +73,5 @@ require (
 )
 
 replace github.com/orbitsched/orbit => ../../
+
+replace github.com/orbitsched/orbit/etcdledger => ../
