@@ -3,6 +3,7 @@ module github.com/orbitsched/orbit/etcdledger/itest
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/orbitsched/orbit v0.0.0
 	github.com/orbitsched/orbit/etcdledger v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1

@@ -148,10 +148,12 @@ func storm(t *testing.T, o cluster.Options, kills int, seed uint64) *chaos {
 // No committed placement is lost and none doubled while members, one or all of them, and processes of navigators are killed
 // and started again, under load.
 func TestKillAndRestartUnderLoad(t *testing.T) {
+	t.Parallel()
 	storm(t, fast, scale(t, 24), 1)
 }
 
 // The same where there is only one member: each kill takes the whole ledger away.
 func TestKillAndRestartOfTheOnlyMember(t *testing.T) {
+	t.Parallel()
 	storm(t, cluster.Options{Members: 1, Heartbeat: fast.Heartbeat}, scale(t, 6), 2)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,11 +99,15 @@ func (l *load) end(ctx context.Context, n int) {
 		}
 	}
 	l.rng.Shuffle(len(placed), func(i, j int) { placed[i], placed[j] = placed[j], placed[i] })
+	var all sync.WaitGroup
 	for _, id := range placed[:min(n, len(placed))] {
-		if l.propose(ctx, orbit.Release{Capsule: id, Final: true}) == audit.Committed {
-			l.ended.Add(1)
-		}
+		all.Go(func() {
+			if l.propose(ctx, orbit.Release{Capsule: id, Final: true}) == audit.Committed {
+				l.ended.Add(1)
+			}
+		})
 	}
+	all.Wait()
 	if len(placed) == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -134,4 +139,32 @@ func (l *load) check(t *testing.T, client *clientv3.Client) *audit.Book {
 		l.answers.Count(audit.Infeasible), l.answers.Count(audit.Unknown), l.answers.Count(audit.Unavailable))
 	require.Zero(t, l.answers.Count(audit.Invalid)+l.answers.Count(audit.Other))
 	return &book
+}
+
+// fill submits, places, takes back and ends capsules without any navigator, until ctx ends and everything that it has
+// begun has been answered.
+func (l *load) fill(until context.Context) {
+	ctx := context.WithoutCancel(until)
+	for until.Err() == nil {
+		if l.submitted.Load()-l.ended.Load() < loadAlive {
+			l.submit(ctx, 20)
+		}
+		state, err := l.ledger.Snapshot(ctx)
+		if err != nil {
+			continue
+		}
+		for c := range state.Capsules() {
+			switch {
+			case until.Err() != nil:
+				return
+			case c.Pending():
+				l.propose(ctx, orbit.Place{Capsule: c.ID, Node: orbit.NodeID(fmt.Sprintf("node-%02d", l.rng.IntN(loadNodes)))})
+			case c.Placed() && l.rng.IntN(4) == 0:
+				final := l.rng.IntN(2) == 0
+				if l.propose(ctx, orbit.Release{Capsule: c.ID, Final: final}) == audit.Committed && final {
+					l.ended.Add(1)
+				}
+			}
+		}
+	}
 }
