@@ -1,9 +1,11 @@
 package orbit_test
 
 import (
+	"debug/buildinfo"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,8 +50,51 @@ func goBlocks(t *testing.T, path string) []string {
 	return blocks
 }
 
+// TestImporterLinks looks into the binary of an importer of the root package alone: orbit's own two modules are in it and
+// nothing else, nothing of etcd above all.
+func TestImporterLinks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds an importer's module")
+	}
+	dir := importer(t, map[string]string{"main.go": `package main
+
+import (
+	"context"
+
+	"github.com/orbitsched/orbit"
+)
+
+func main() {
+	(&orbit.Engine{Ledger: &orbit.MemoryLedger{}, Navigator: orbit.NavigatorFunc(nil)}).Pass(context.Background())
+}
+`})
+	goTool(t, dir, "build", "-o", "importer", ".")
+	info, err := buildinfo.ReadFile(filepath.Join(dir, "importer"))
+	require.NoError(t, err)
+	var modules []string
+	for _, dep := range info.Deps {
+		modules = append(modules, dep.Path)
+	}
+	require.Equal(t, []string{"github.com/google/btree", modulePath}, without(modules, "golang.org/x/sync"))
+	for _, pkg := range strings.Fields(goTool(t, dir, "list", "-deps", ".")) {
+		require.NotContains(t, pkg, "etcd")
+	}
+}
+
+// without returns a list without one word, if it is there.
+func without(list []string, word string) []string {
+	return slices.DeleteFunc(list, func(w string) bool { return w == word })
+}
+
 // runImporter runs a program that imports this checkout, and returns what it prints.
 func runImporter(t *testing.T, files map[string]string) string {
+	dir := importer(t, files)
+	goTool(t, dir, "vet", ".")
+	return goTool(t, dir, "run", ".")
+}
+
+// importer writes a module that imports this checkout, and returns its folder.
+func importer(t *testing.T, files map[string]string) string {
 	root, err := os.Getwd()
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -57,10 +102,8 @@ func runImporter(t *testing.T, files map[string]string) string {
 	for name, text := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	for _, args := range [][]string{{"mod", "tidy"}, {"vet", "."}} {
-		goTool(t, dir, args...)
-	}
-	return goTool(t, dir, "run", ".")
+	goTool(t, dir, "mod", "tidy")
+	return dir
 }
 
 func goTool(t *testing.T, dir string, args ...string) string {

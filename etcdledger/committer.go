@@ -228,7 +228,10 @@ func (r *round) pack(t *ticket) bool {
 	case errors.Is(err, errFull):
 		b.full = true
 		return r.pack(t)
-	case touched.meets(b.touched): // it may be the pack's doing, which is not done yet
+	case b.state != r.state: // it may be the pack's doing, which is not done yet
+		err = r.state.Check(t.p)
+	}
+	if err == nil || touched.meets(b.touched) {
 		r.blocked.merge(touched)
 		return false
 	}

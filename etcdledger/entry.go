@@ -9,7 +9,7 @@ import (
 
 // entry is a value of the log: what one transaction has committed.
 type entry struct {
-	V int `json:"v"`
+	stamp
 	// The process, and the number of its transaction, so that it knows its own.
 	By      string   `json:"by"`
 	Number  uint64   `json:"number"`
@@ -90,8 +90,8 @@ func (d *deed) commitments() (out []orbit.Commitment) {
 }
 
 // decodeEntry reads a value of the log.
-func decodeEntry(value []byte) (*entry, error) {
-	e, err := decode[entry](value)
+func decodeEntry(text []byte, at orbit.Revision) (*entry, error) {
+	e, err := decode[entry](text, at)
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +108,13 @@ func decodeEntry(value []byte) (*entry, error) {
 	return e, nil
 }
 
-// changes returns the entry as history at a revision.
-func (e *entry) changes(rev orbit.Revision) []orbit.Change {
+// changes returns the entry as history.
+func (e *entry) changes() []orbit.Change {
 	var out []orbit.Change
 	for i := range e.Commits {
 		c := &e.Commits[i]
 		for j := range c.Do {
-			out = append(out, orbit.Change{Revision: rev, Seq: len(out), ID: c.ID, Do: c.Do[j].commitments()[0], Node: c.Do[j].At})
+			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].commitments()[0], Node: c.Do[j].At})
 		}
 	}
 	return out

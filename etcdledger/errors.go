@@ -27,7 +27,7 @@ type CorruptError struct {
 
 // Error says what is wrong and what to do.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("etcdledger: %v: key %q: %s; put the right value back, or delete the key", ErrCorrupt, e.Key, e.Why)
+	return fmt.Sprintf("etcdledger: %v: key %q: %s; put the right value back, or see Ledger.Repair", ErrCorrupt, e.Key, e.Why)
 }
 
 // Unwrap makes errors.Is find the sentinel.

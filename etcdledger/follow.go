@@ -49,7 +49,7 @@ func (l *Ledger) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	from := l.mirror.look().pos + 1
-	watch := l.client.Watch(ctx, l.keys.prefix, clientv3.WithRange(l.keys.end()), clientv3.WithRev(from), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	watch := l.client.Watch(ctx, l.keys.prefix, clientv3.WithRange(l.keys.end()), clientv3.WithRev(from), clientv3.WithCreatedNotify())
 	for resp := range watch {
 		switch err := resp.Err(); {
 		case resp.CompactRevision != 0:
@@ -57,11 +57,7 @@ func (l *Ledger) watch(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("etcdledger: watch: %w", err)
 		}
-		upTo := int64(0)
-		if resp.IsProgressNotify() {
-			upTo = resp.Header.Revision
-		}
-		if err := l.mirror.follow(resp.Events, upTo); err != nil {
+		if err := l.mirror.follow(resp.Events); err != nil {
 			return fmt.Errorf("%w: %w", errBehind, err)
 		}
 	}

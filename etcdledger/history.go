@@ -49,10 +49,48 @@ func (h *history) after(rev orbit.Revision) ([]orbit.Change, error) {
 	return slices.Clone(h.changes[from:]), nil
 }
 
-// idAt returns the id of a proposal that was committed at a revision, zero if none is known any more.
-func (h *history) idAt(rev orbit.Revision) orbit.ProposalID {
-	if i := h.search(rev) - 1; i >= h.first && h.changes[i].Revision == rev {
-		return h.changes[i].ID
+// taker returns the id of the proposal that a receipt is about, zero if it is not known any more, or if it may be any of several
+// that share the revision.
+func (h *history) taker(r *orbit.Rejection) orbit.ProposalID {
+	from, to := h.search(r.TakenAt-1), h.search(r.TakenAt)
+	if r.TakenAt == 0 || from == to || r.TakenAt <= h.floor {
+		return orbit.ProposalID{}
 	}
-	return orbit.ProposalID{}
+	for _, concerns := range []func(*orbit.Change, *orbit.Rejection) bool{sameCapsule, sameMark, sameNode} {
+		for i := to - 1; i >= from; i-- {
+			if c := &h.changes[i]; concerns(c, r) {
+				return c.ID
+			}
+		}
+	}
+	for i := from; i < to; i++ {
+		if h.changes[i].ID != h.changes[from].ID {
+			return orbit.ProposalID{}
+		}
+	}
+	return h.changes[from].ID
 }
+
+// sameCapsule reports whether a change is of the capsule that a receipt names.
+func sameCapsule(c *orbit.Change, r *orbit.Rejection) bool {
+	var id orbit.CapsuleID
+	switch do := c.Do.(type) {
+	case orbit.Place:
+		id = do.Capsule
+	case orbit.Release:
+		id = do.Capsule
+	case orbit.Assign:
+		id = do.Capsule
+	}
+	return id != "" && id == r.Capsule
+}
+
+// sameMark reports whether a change is of the mark that a receipt names.
+func sameMark(c *orbit.Change, r *orbit.Rejection) bool {
+	bet, ok := r.Bet.(orbit.MarkAt)
+	mark, is := c.Do.(orbit.Mark)
+	return ok && is && mark.Key == bet.Key
+}
+
+// sameNode reports whether a change is on the node that a receipt names.
+func sameNode(c *orbit.Change, r *orbit.Rejection) bool { return r.Node != "" && c.Node == r.Node }

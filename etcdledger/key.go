@@ -44,6 +44,12 @@ func (k keys) meta() string { return k.prefix + "meta" }
 // end is the first key behind the prefix.
 func (k keys) end() string { return k.prefix[:len(k.prefix)-1] + string(rune('/'+1)) }
 
+// owns reports whether a key is one of the ledger's; others below the prefix are somebody else's, and do not matter.
+func (k keys) owns(key string) bool {
+	_, ok := k.parse(key)
+	return ok || key == k.log() || key == k.gc() || key == k.meta()
+}
+
 // parse returns the record that a key is of; not ok: of none.
 func (k keys) parse(key string) (r ref, ok bool) {
 	rest, ok := strings.CutPrefix(key, k.prefix)

@@ -97,7 +97,7 @@ func (l *Ledger) Close() error {
 
 // agree returns what all processes have agreed on. The first one decides.
 func (l *Ledger) agree(ctx context.Context) (*metaRecord, error) {
-	ours := &metaRecord{version, bounds(l.options.Bounds, l.options.MaxOps), l.options.Dimensions}
+	ours := &metaRecord{written, bounds(l.options.Bounds, l.options.MaxOps), l.options.Dimensions}
 	e := encoder{}
 	value := e.encode(ours)
 	resp, err := l.client.Txn(ctx).
@@ -110,7 +110,7 @@ func (l *Ledger) agree(ctx context.Context) (*metaRecord, error) {
 	if resp.Succeeded {
 		return ours, nil
 	}
-	theirs, err := decode[metaRecord](resp.Responses[0].GetResponseRange().Kvs[0].Value)
+	theirs, err := decode[metaRecord](resp.Responses[0].GetResponseRange().Kvs[0].Value, 0)
 	if err != nil {
 		return nil, fmt.Errorf("etcdledger: open: %w", &CorruptError{l.keys.meta(), err.Error()})
 	}
@@ -208,7 +208,8 @@ func (l *Ledger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Cha
 func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
 	for {
 		g := l.mirror.look()
-		if rev := g.state.Revision(); rev > after {
+		// What has been answered is committed, even if the mirror does not show it yet.
+		if rev := max(g.state.Revision(), orbit.Revision(l.acknowledged())); rev > after {
 			return rev, nil
 		}
 		select {

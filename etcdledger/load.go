@@ -27,6 +27,9 @@ func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord
 	if err != nil {
 		return nil, err
 	}
+	if err := t.sameMeta(meta); err != nil {
+		return nil, err
+	}
 	t.check()
 	return t.build(meta)
 }
@@ -61,6 +64,7 @@ func fetch(ctx context.Context, client *clientv3.Client, k keys) (*tables, error
 type tables struct {
 	keys keys
 	pos  int64
+	meta []byte
 	// The newest revision of a record, which is the ledger's.
 	rev      orbit.Revision
 	nodes    map[orbit.NodeID]*nodeRecord
@@ -94,6 +98,9 @@ func newTables(k keys) *tables {
 // read files one record. Keys that are of no record are somebody else's.
 func (t *tables) read(kv *mvccpb.KeyValue) {
 	key, at := string(kv.Key), orbit.Revision(kv.ModRevision)
+	if key == t.keys.meta() {
+		t.meta = kv.Value
+	}
 	r, ok := t.keys.parse(key)
 	if ok || key == t.keys.log() {
 		t.rev = max(t.rev, at)
@@ -106,21 +113,33 @@ func (t *tables) read(kv *mvccpb.KeyValue) {
 	}
 }
 
+// sameMeta reports whether what all processes have agreed on has changed, or is gone with everything else.
+func (t *tables) sameMeta(meta *metaRecord) error {
+	there, err := decode[metaRecord](t.meta, 0)
+	if err != nil {
+		return fmt.Errorf("etcdledger: %w", &CorruptError{t.keys.meta(), err.Error()})
+	}
+	if *there != *meta {
+		return fmt.Errorf("etcdledger: %w: %q was made anew while it was in use; open it again", ErrMismatch, t.keys.prefix)
+	}
+	return nil
+}
+
 // file decodes one record.
-func (t *tables) file(r ref, value []byte, at orbit.Revision) error {
+func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	switch r.kind {
 	case kindNode:
-		return into(t.nodes, orbit.NodeID(r.id), value, at, func(n *nodeRecord) bool { return string(n.Node.ID) == r.id })
+		return into(t.nodes, orbit.NodeID(r.id), text, at, func(n *nodeRecord) bool { return string(n.Node.ID) == r.id })
 	case kindUse:
-		return into(t.uses, orbit.NodeID(r.id), value, at, nil)
+		return into(t.uses, orbit.NodeID(r.id), text, at, nil)
 	case kindCapsule:
-		return into(t.capsules, orbit.CapsuleID(r.id), value, at, nil)
+		return into(t.capsules, orbit.CapsuleID(r.id), text, at, nil)
 	case kindGang:
-		return into(t.gangs, orbit.GangID(r.id), value, at, func(g *gangRecord) bool { return g.Gang == nil || string(g.Gang.ID) == r.id })
+		return into(t.gangs, orbit.GangID(r.id), text, at, func(g *gangRecord) bool { return g.Gang == nil || string(g.Gang.ID) == r.id })
 	case kindHold:
-		return into(t.holds, orbit.HoldID(r.id), value, at, func(h *holdRecord) bool { return h.Hold == nil || string(h.Hold.ID) == r.id })
+		return into(t.holds, orbit.HoldID(r.id), text, at, func(h *holdRecord) bool { return h.Hold == nil || string(h.Hold.ID) == r.id })
 	case kindMark:
-		return into(t.marks, r.id, value, at, nil)
+		return into(t.marks, r.id, text, at, nil)
 	}
 	var id orbit.ProposalID
 	if err := id.UnmarshalText([]byte(r.id)); err != nil {
@@ -131,18 +150,14 @@ func (t *tables) file(r ref, value []byte, at orbit.Revision) error {
 }
 
 // into decodes one record into its table. The id in it, where it has one, must be that of its key.
-func into[K comparable, T any, P interface {
-	*T
-	writtenAt(orbit.Revision)
-}](table map[K]P, id K, value []byte, at orbit.Revision, names func(P) bool) error {
-	out, err := decode[T](value)
+func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, names func(P) bool) error {
+	out, err := decode[T, P](text, at)
 	if err != nil {
 		return err
 	}
 	if names != nil && !names(out) {
 		return fmt.Errorf("it speaks of something else than %v", id)
 	}
-	P(out).writtenAt(at)
 	table[id] = out
 	return nil
 }

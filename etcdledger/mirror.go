@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -110,25 +111,24 @@ type step struct {
 // read adds the events of one revision.
 func (s *step) read(k keys, self string, events []*clientv3.Event) error {
 	rev := events[0].Kv.ModRevision
-	var log *clientv3.Event
-	sweep := false
+	var log, sweep, other *clientv3.Event
 	for _, e := range events {
-		switch string(e.Kv.Key) {
-		case k.log():
+		switch key := string(e.Kv.Key); {
+		case key == k.log():
 			log = e
-		case k.gc():
-			sweep = true
+		case key == k.gc():
+			sweep = e
+		case k.owns(key):
+			other = e
 		}
 	}
 	switch {
 	case log != nil:
 		return s.commit(self, rev, log)
-	case sweep:
+	case sweep != nil:
 		s.sweep(k, events)
-	case len(events) == 1 && string(events[0].Kv.Key) == k.meta():
-		// The ledger was just made.
-	default:
-		return fmt.Errorf("%w: key %q at revision %d", errForeign, events[0].Kv.Key, rev)
+	case other != nil:
+		return fmt.Errorf("%w: key %q at revision %d", errForeign, other.Kv.Key, rev)
 	}
 	s.pos = rev
 	return nil
@@ -139,11 +139,11 @@ func (s *step) commit(self string, rev int64, log *clientv3.Event) error {
 	if log.Type != mvccpb.Event_PUT {
 		return fmt.Errorf("%w: the log was deleted at revision %d", errForeign, rev)
 	}
-	e, err := decodeEntry(log.Kv.Value)
+	e, err := decodeEntry(log.Kv.Value, orbit.Revision(rev))
 	if err != nil {
 		return fmt.Errorf("%w: the log at revision %d: %w", errForeign, rev, err)
 	}
-	s.changes = append(s.changes, e.changes(orbit.Revision(rev))...)
+	s.changes = append(s.changes, e.changes()...)
 	if e.By == self {
 		s.own[e.Number] = rev
 	}
@@ -162,7 +162,7 @@ func (s *step) sweep(k keys, events []*clientv3.Event) {
 
 // follow takes what the watch has brought: events in order of revision, none of a revision left out. An error means that the
 // records have to be read again.
-func (m *mirror) follow(events []*clientv3.Event, upTo int64) error {
+func (m *mirror) follow(events []*clientv3.Event) error {
 	g := m.look()
 	s := step{own: map[uint64]int64{}}
 	for len(events) > 0 {
@@ -183,7 +183,8 @@ func (m *mirror) follow(events []*clientv3.Event, upTo int64) error {
 		}
 	}
 	m.turn(func() {
-		m.state, m.pos, m.down = next, max(m.pos, s.pos, upTo), nil
+		m.state, m.pos, m.down = next, max(m.pos, s.pos), nil
+		m.heal(s.changes)
 		m.history.append(s.changes)
 		m.litter.note(s.changes, next, g.state)
 		m.litter.swept(s.swept)
@@ -222,7 +223,18 @@ func (m *mirror) attribute(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && errors.Is(r.Kind, orbit.ErrConflict) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		r.TakenBy = m.history.idAt(r.TakenAt)
+		r.TakenBy = m.history.taker(r)
 	}
 	return err
+}
+
+// heal takes nodes that were described anew off the damaged ones. It requires mu.
+func (m *mirror) heal(changes []orbit.Change) {
+	for _, c := range changes {
+		if _, put := c.Do.(orbit.PutNode); !put || len(m.bad) == 0 {
+			continue
+		}
+		m.bad = maps.Clone(m.bad) // others look at it
+		delete(m.bad, ref{kindNode, string(c.Node)})
+	}
 }

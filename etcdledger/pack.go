@@ -109,7 +109,7 @@ func (b *pack) roomFor(touched refs) error {
 	for r, a := range touched {
 		was, known := b.touched[r]
 		compares += count(!known && r.kind != kindNode)
-		puts += count(a == writes && !(known && was == writes))
+		puts += count(a == writes && (!known || was == reads))
 	}
 	most := max(compares, puts)
 	if most <= b.limits.ops {
@@ -224,7 +224,7 @@ func (b *pack) encode(next *orbit.State, touched refs) (values map[ref][]byte, b
 	e := encoder{state: next, now: b.base.Revision() + 1}
 	values = make(map[ref][]byte, len(touched))
 	for r, a := range touched {
-		bytes += 2 * (len(b.keys.prefix) + 3*len(r.id) + 32)
+		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // compared, read if that fails, written
 		if a == writes {
 			if r.kind == kindNode && next.Node(orbit.NodeID(r.id)) == nil {
 				values[r] = nil // is deleted
@@ -250,12 +250,12 @@ func (b *pack) replaced(values map[ref][]byte) (n int) {
 
 // transaction returns what is to be sent, which says by whom it is.
 func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, then, otherwise []clientv3.Op, err error) {
-	log, err := json.Marshal(struct {
-		V       int               `json:"v"`
+	log, err := json.Marshal(struct { // an entry whose commits are written already
+		stamp
 		By      string            `json:"by"`
 		Number  uint64            `json:"number"`
 		Commits []json.RawMessage `json:"commits"`
-	}{version, by, number, b.commits})
+	}{written, by, number, b.commits})
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -2,6 +2,7 @@ package etcdledger
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +14,23 @@ import (
 // version is that of the encoding of all values.
 const version = 1
 
-// stamp is what etcd says of a record.
-type stamp struct{ at orbit.Revision }
+// stamp begins every value: the version of its encoding and, once it has been read, when it was written.
+type stamp struct {
+	V  int `json:"v"`
+	at orbit.Revision
+}
 
-// writtenAt notes when a record was written.
-func (s *stamp) writtenAt(at orbit.Revision) { s.at = at }
+// written is the stamp of what is written now.
+var written = stamp{V: version}
+
+// readAt checks the version and notes when the value was written.
+func (s *stamp) readAt(at orbit.Revision) error {
+	if s.V != version {
+		return fmt.Errorf("version is %d; this package reads %d", s.V, version)
+	}
+	s.at = at
+	return nil
+}
 
 // Records leave out what etcd keeps: when they were written. A capsule's Changed, a node's Specification, a mark's and a hold's
 // revision are their keys' ModRevision.
@@ -25,14 +38,12 @@ func (s *stamp) writtenAt(at orbit.Revision) { s.at = at }
 // nodeRecord describes a node.
 type nodeRecord struct {
 	stamp
-	V    int        `json:"v"`
 	Node orbit.Node `json:"node"`
 }
 
 // useRecord says how much is on a node, so that a record that is missing is missed.
 type useRecord struct {
 	stamp
-	V int `json:"v"`
 	// The node has left.
 	Gone     bool            `json:"gone,omitempty"`
 	Capsules int             `json:"capsules,omitempty"`
@@ -45,7 +56,6 @@ type useRecord struct {
 // capsuleRecord is a capsule. It holds its spec, so that it can be read alone; without one it has been dropped.
 type capsuleRecord struct {
 	stamp
-	V       int             `json:"v"`
 	Spec    *orbit.Spec     `json:"spec,omitempty"`
 	Owner   string          `json:"owner,omitempty"`
 	Gang    orbit.GangID    `json:"gang,omitempty"`
@@ -69,56 +79,52 @@ type placementRecord struct {
 // gangRecord is a gang; how much of it is placed its members say. Nil: it has been dropped.
 type gangRecord struct {
 	stamp
-	V    int         `json:"v"`
 	Gang *orbit.Gang `json:"gang,omitempty"`
 }
 
 // holdRecord is a hold; nil: it has ended.
 type holdRecord struct {
 	stamp
-	V    int         `json:"v"`
 	Hold *orbit.Hold `json:"hold,omitempty"`
 }
 
 // markRecord is a mark; without a value it is deleted.
 type markRecord struct {
 	stamp
-	V     int    `json:"v"`
 	Value string `json:"value,omitempty"`
 }
 
 // proposalRecord says that there was a proposal with this id that placed nothing.
-type proposalRecord struct {
-	V int `json:"v"`
-}
+type proposalRecord struct{ stamp }
 
 // metaRecord is what all processes agree on.
 type metaRecord struct {
-	V          int                      `json:"v"`
+	stamp
 	Limits     orbit.Limits             `json:"limits"`
 	Dimensions [orbit.Dimensions]string `json:"dimensions"`
 }
 
-// decode reads one value strictly: of this version, no unknown field, nothing behind it.
-func decode[T any](value []byte) (*T, error) {
-	var head struct {
-		V int `json:"v"`
-	}
-	if err := json.Unmarshal(value, &head); err != nil {
-		return nil, err
-	}
-	if head.V != version {
-		return nil, fmt.Errorf("version is %d; this package reads %d", head.V, version)
-	}
-	in, out := json.NewDecoder(bytes.NewReader(value)), new(T)
+// value is a pointer to something that begins with a stamp.
+type value[T any] interface {
+	*T
+	readAt(orbit.Revision) error
+}
+
+// decode reads one value strictly: of this version, no unknown field, nothing behind it. It was written at a revision.
+func decode[T any, P value[T]](text []byte, at orbit.Revision) (P, error) {
+	in, out := json.NewDecoder(bytes.NewReader(text)), P(new(T))
 	in.DisallowUnknownFields()
 	if err := in.Decode(out); err != nil {
+		var head stamp
+		if json.Unmarshal(text, &head) == nil && head.V != 0 {
+			err = cmp.Or(head.readAt(at), err)
+		}
 		return nil, err
 	}
 	if _, err := in.Token(); err != io.EOF {
 		return nil, errors.New("text behind the value")
 	}
-	return out, nil
+	return out, out.readAt(at)
 }
 
 // encoder writes records of a state that a transaction will make. The state's own revision stands for that of the
@@ -151,47 +157,47 @@ func (e *encoder) at(rev orbit.Revision) orbit.Revision {
 func (e *encoder) record(r ref) []byte {
 	switch r.kind {
 	case kindNode:
-		return e.encode(nodeRecord{V: version, Node: *e.state.Node(orbit.NodeID(r.id)).Node})
+		return e.encode(nodeRecord{stamp: written, Node: *e.state.Node(orbit.NodeID(r.id)).Node})
 	case kindUse:
 		return e.use(orbit.NodeID(r.id))
 	case kindCapsule:
 		return e.capsule(orbit.CapsuleID(r.id))
 	case kindGang:
-		out := gangRecord{V: version}
+		out := gangRecord{stamp: written}
 		if g := e.state.Gang(orbit.GangID(r.id)); g != nil {
 			out.Gang = g.Gang
 		}
 		return e.encode(out)
 	case kindHold:
-		out := holdRecord{V: version}
+		out := holdRecord{stamp: written}
 		if h, lives := e.state.Hold(orbit.HoldID(r.id)); lives {
 			out.Hold = &h
 		}
 		return e.encode(out)
 	case kindMark:
 		value, _ := e.state.Mark(r.id)
-		return e.encode(markRecord{V: version, Value: value})
+		return e.encode(markRecord{stamp: written, Value: value})
 	}
-	return e.encode(proposalRecord{version})
+	return e.encode(proposalRecord{written})
 }
 
 // use counts what is on a node.
 func (e *encoder) use(id orbit.NodeID) []byte {
 	n := e.state.Node(id)
 	if n == nil {
-		return e.encode(useRecord{V: version, Gone: true})
+		return e.encode(useRecord{stamp: written, Gone: true})
 	}
-	return e.encode(useRecord{V: version, Capsules: n.Capsules, Holds: n.Holds(), Used: n.Used(), Usage: e.at(n.Usage)})
+	return e.encode(useRecord{stamp: written, Capsules: n.Capsules, Holds: n.Holds(), Used: n.Used(), Usage: e.at(n.Usage)})
 }
 
 // capsule writes a capsule's record.
 func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	c := e.state.Capsule(id)
 	if c == nil {
-		return e.encode(capsuleRecord{V: version}) // released, and dropped at once
+		return e.encode(capsuleRecord{stamp: written}) // released, and dropped at once
 	}
 	r := capsuleRecord{
-		V: version, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
+		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Released: c.Released(),
 	}
 	if first := uint64(e.now) << orderBits; c.Submitted >= first {

@@ -1,0 +1,10 @@
+package ledgertest
+
+// checkAgrees proposes at random, and compares every answer with what State.Check says at the same state.
+func checkAgrees(t *trial) {
+	w := newWalk(t)
+	for range t.scaled(250) {
+		w.step()
+	}
+	t.must(t.now().Verify(), "the state at the end")
+}

@@ -1,0 +1,86 @@
+package ledgertest
+
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// All or nothing.
+
+// checkAtomic lets a long proposal fail at each of its commitments in turn, and commits it afterwards.
+func checkAtomic(t *trial) {
+	t.commits(node("n", 9), node("old", 1), submit(cpu(1), "a", "b"), place("a", "n"), hold("h", "n", 1), mark("m", "v"))
+	whole := []orbit.Commitment{
+		node("new", 3), submit(cpu(1), "c"), place("c", "new"), cancel("a"), place("b", "new"), unhold("h"),
+		hold("h", "new", 1), orbit.Assign{Capsule: "b", Owner: "o"}, mark("m", ""), gang("g", 0, "x"), place("x", "n"), orbit.RemoveNode{Node: "old"}, release("c"),
+	}
+	for k := range len(whole) + 1 {
+		for _, wrong := range []orbit.Commitment{place("nobody", "n"), unhold("none"), orbit.Assign{Capsule: "b", From: "not me"}} {
+			if r := t.mistakes(slices.Insert(slices.Clone(whole), k, wrong)...); r.Do != k {
+				t.failf("the receipt blames commitment %d of a proposal that fails at %d", r.Do, k)
+			}
+		}
+	}
+	before := t.now()
+	lost := orbit.Proposal{ID: orbit.NewProposalID(), View: before.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: "none", Revision: 1}}, Do: whole}
+	t.refuses(orbit.ErrInfeasible, lost)
+	t.must(before.Check(orbit.Proposal{View: before.Revision(), Do: whole}), "State.Check of the whole")
+	t.unchanged(before, "a dry run")
+	t.commits(whole...)
+	s := t.now()
+	if c := s.Capsule("b"); c.Node != "new" || c.Owner != "o" || s.Node("old") != nil || s.Gang("g").Total() != 1 || !s.Capsule("a").Released() {
+		t.failf("only a part of the proposal can be seen:\n%s", difference(before, s))
+	}
+}
+
+// checkTwiceInOne names one thing twice in a proposal: a mistake, whoever has won or lost elsewhere.
+func checkTwiceInOne(t *trial) {
+	t.commits(node("n", 9), gang("old", 0, "o"), submit(cpu(1), "a"))
+	for _, do := range [][]orbit.Commitment{
+		{hold("h", "n", 1), hold("h", "n", 1)},
+		{gang("g", 0, "x"), gang("g", 0, "y")},
+		{place("o", "n"), gang("old", 0, "y")},
+		{place("a", "n"), place("a", "n")},
+		{orbit.RemoveNode{Node: "n"}, orbit.RemoveNode{Node: "n"}},
+		{place("a", "n"), release("a"), release("a")},
+	} {
+		if r := t.mistakes(do...); r.Do != len(do)-1 || r.TakenAt > r.At {
+			t.failf("the receipt of %s blames commitment %d, taken at %d, judged at %d", describe(orbit.Proposal{Do: do}), r.Do, r.TakenAt, r.At)
+		}
+	}
+	p := orbit.Proposal{Do: []orbit.Commitment{submit(cpu(1), "z"), submit(cpu(1), "z")}}
+	t.refuses(orbit.ErrInvalid, p)
+	t.commits(mark("m", "1"), mark("m", "2"), place("a", "n"), release("a"), place("a", "n")) // what undoes itself is fine
+	if value, _ := t.now().Mark("m"); value != "2" {
+		t.failf("a mark set to 1 and then to 2 in one proposal reads %q", value)
+	}
+}
+
+// checkKept changes everything that a proposal was made of after it was committed, and looks whether the proposal was
+// left alone before.
+func checkKept(t *trial) {
+	labels := map[string]string{"disk": "ssd"}
+	spec := cpu(1)
+	spec.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"nvme", "ssd"}}}
+	members := []orbit.CapsuleID{"a", "b"}
+	g := gang("g", 0, "x", "y")
+	do := []orbit.Commitment{
+		orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 9}, Labels: labels}},
+		orbit.Submit{IDs: members, Spec: spec}, g,
+	}
+	sent := text(do)
+	t.commits(do...)
+	if text(do) != sent {
+		t.failf("the ledger has written to the proposal: it was %s and is %s", sent, text(do))
+	}
+	before := t.now()
+	was := content(before)
+	labels["disk"], members[0], spec.Require[0].Values[1], spec.Envelope.Reservation[orbit.CPU] = "gone", "z", "gone", 99
+	g.Gang.Roles[0].Members[0], g.Gang.Roles[0].Name, do[0] = "z", "gone", nil
+	if is := content(before); !slices.Equal(was, is) {
+		t.failf("a state has changed when the caller wrote to its own slices and maps")
+	}
+	t.unchanged(before, "writing to one's own slices and maps")
+	t.commits(place("a", "n"), place("x", "n"), place("y", "n"))
+}

@@ -1,0 +1,130 @@
+package ledgertest
+
+import (
+	"errors"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Many independent proposals in one call.
+
+// batcher is the ledger as one, if it is.
+func (t *trial) batcher() orbit.Batcher {
+	b, ok := t.ledger.(orbit.Batcher)
+	if !ok {
+		t.skipf("the ledger is no orbit.Batcher")
+	}
+	return b
+}
+
+// outcomes sends a batch and requires one outcome for each.
+func (t *trial) outcomes(batch ...orbit.Proposal) []orbit.Outcome {
+	out := t.batcher().ProposeBatch(t.ctx, batch)
+	if len(out) != len(batch) {
+		t.failf("%d proposals have %d outcomes", len(batch), len(out))
+	}
+	return out
+}
+
+// checkBatch mixes what holds with what fails in every way. One that fails takes nobody else down, and each has the
+// outcome that it would have had alone; where two want the same, one has it.
+func checkBatch(t *trial) {
+	t.batcher()
+	t.commits(node("n", 3), node("m", 3), node("k", 3), submit(cpu(1), "a", "b", "e"), submit(cpu(9), "big"), gang("g", 0, "x", "y"))
+	old := t.view()
+	t.commits(place("e", "k"))
+	view := t.view()
+	propose := func(view orbit.Revision, do ...orbit.Commitment) orbit.Proposal {
+		return orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: do}
+	}
+	batch := []orbit.Proposal{
+		propose(view, place("a", "n")),
+		propose(view, place("big", "m")),
+		propose(view, orbit.Place{}),
+		propose(view, place("x", "m")),
+		propose(old, place("e", "n")),
+		propose(view, place("b", "n")),
+		{},
+		propose(view, mark("m", "v")),
+		propose(view, unhold("none")),
+		propose(view, release("e")),
+	}
+	batch = append(batch, batch[7])
+	want := []error{nil, orbit.ErrInfeasible, orbit.ErrInvalid, orbit.ErrInfeasible, orbit.ErrConflict, nil, orbit.ErrInvalid, nil, orbit.ErrInfeasible, nil, nil}
+	out := t.outcomes(batch...)
+	for i, o := range out {
+		switch {
+		case !errors.Is(o.Err, want[i]):
+			t.failf("proposal %d of a batch, %s: outcome %d, %v; it must be %v", i, describe(batch[i]), o.Revision, o.Err, want[i])
+		case o.Err == nil && o.Revision <= view:
+			t.failf("proposal %d of a batch was committed at %d; the view was at %d before", i, o.Revision, view)
+		case o.Err != nil && o.Revision != 0:
+			t.failf("proposal %d of a batch was refused, and with revision %d", i, o.Revision)
+		}
+	}
+	if out[7].Revision != out[10].Revision {
+		t.failf("one proposal, twice in a batch, was committed at %d and %d", out[7].Revision, out[10].Revision)
+	}
+	t.must(t.now().Verify(), "the state after a batch")
+	for id, on := range map[orbit.CapsuleID]orbit.NodeID{"a": "n", "b": "n", "e": "", "x": "", "y": "", "big": ""} {
+		t.isOn(id, on)
+	}
+	t.follows(t.base, t.ledger)
+	before := t.now()
+	for i, o := range t.outcomes(batch[0], batch[5], batch[7]) {
+		if o.Err != nil {
+			t.failf("proposal %d of a batch, sent again, has the outcome %v", i, o.Err)
+		}
+	}
+	t.unchanged(before, "a batch that was sent again")
+	if got := t.outcomes(); len(got) != 0 {
+		t.failf("an empty batch has %d outcomes", len(got))
+	}
+}
+
+// checkBatchRivals lets proposals of one batch want the same capsule, and the same device.
+func checkBatchRivals(t *trial) {
+	t.batcher()
+	t.commits(node("n", 9), node("m", 9), gpuNode("d", 1), submit(cpu(1), "a"), submit(gpu(1, 600), "p", "q", "r"))
+	view := t.view()
+	var batch []orbit.Proposal
+	for _, do := range []orbit.Place{place("a", "n"), place("a", "m"), placeOn("p", "d", 1), placeOn("q", "d", 1), placeOn("r", "d", 1), place("a", "n")} {
+		batch = append(batch, orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: []orbit.Commitment{do}})
+	}
+	won := map[bool]int{}
+	for i, o := range t.outcomes(batch...) {
+		if o.Err == nil {
+			won[i == 0 || i == 1 || i == 5]++
+		} else if !errors.Is(o.Err, orbit.ErrConflict) {
+			t.failf("proposal %d of a batch has lost to another: %v; it must be a conflict", i, o.Err)
+		}
+	}
+	if won[true] != 1 || won[false] != 1 {
+		t.failf("of three that want capsule a %d have it, of three that want a device %d; it must be one each", won[true], won[false])
+	}
+	t.must(t.now().Verify(), "the state after a batch")
+	t.follows(t.base, t.ledger)
+}
+
+// checkBatchWide sends as many proposals at once as one transaction of a store would hardly take.
+func checkBatchWide(t *trial) {
+	n := t.scaled(500)
+	t.commits(node("n", int64(n/2)))
+	t.submitted(cpu(1), ids[orbit.CapsuleID]("c", n)...)
+	view, batch := t.view(), make([]orbit.Proposal, n)
+	for i, id := range ids[orbit.CapsuleID]("c", n) {
+		batch[i] = orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: []orbit.Commitment{place(id, "n")}}
+	}
+	committed := 0
+	for i, o := range t.outcomes(batch...) {
+		if o.Err == nil {
+			committed++
+		} else if !errors.Is(o.Err, orbit.ErrConflict) {
+			t.failf("proposal %d of %d that want the same node: %v; it must be committed or a conflict", i, n, o.Err)
+		}
+	}
+	if committed != n/2 || t.member("n").Capsules != n/2 {
+		t.failf("%d of %d are said to be committed, %d are on the node, which has room for %d", committed, n, t.member("n").Capsules, n/2)
+	}
+	t.must(t.now().Verify(), "the state after a batch")
+}

@@ -1,0 +1,123 @@
+package ledgertest
+
+import "github.com/orbitsched/orbit"
+
+// The life of a capsule: submitted, pending, placed, released, gone.
+
+// checkOnce wants one capsule twice, one after the other: the loser gets a conflict, and a view at the revision that
+// the receipt names shows it why.
+func checkOnce(t *trial) {
+	t.commits(node("n", 5), node("m", 5), submit(cpu(3), "a"))
+	view := t.view()
+	won := t.commits(place("a", "n"))
+	r := t.loses(view, place("a", "m"))
+	if r.TakenAt != won || r.At < won {
+		t.failf("the receipt says taken at %d, judged at %d; capsule a was placed at %d", r.TakenAt, r.At, won)
+	}
+	if s := t.now(); s.Revision() < r.At {
+		t.failf("the receipt asks for a view at %d; a snapshot taken afterwards is at %d", r.At, s.Revision())
+	}
+	t.isOn("a", "n")
+	if used := t.member("m").Used(); used != (orbit.Resources{}) {
+		t.failf("the loser has left %v used on its node", used)
+	}
+	t.mistakes(place("a", "m"))
+	t.mistakes(place("nobody", "m"))
+	t.mistakes(submit(cpu(1), "b"), place("b", "n"), place("b", "m"))
+	t.commits(submit(cpu(1), "b"), place("b", "m")) // submitted and placed at once
+}
+
+// checkFinal cancels a capsule and then tries everything.
+func checkFinal(t *trial) {
+	t.commits(node("n", 3), submit(cpu(1), "a", "b"), place("b", "n"))
+	view := t.view()
+	t.commits(cancel("a"))
+	t.commits(cancel("b"))
+	for _, id := range []orbit.CapsuleID{"a", "b"} {
+		for _, late := range []orbit.Commitment{place(id, "n"), release(id), cancel(id), orbit.Assign{Capsule: id, Owner: "o"}, submit(cpu(1), id)} {
+			t.loses(view, late)
+			t.mistakes(late)
+		}
+		if c := t.capsule(id); !c.Released() || c.Pending() || c.Placed() {
+			t.failf("capsule %q is released: %v, pending: %v, placed: %v", id, c.Released(), c.Pending(), c.Placed())
+		}
+	}
+	if free := t.free("n"); free != 3 {
+		t.failf("node n has %d free; nothing is on it", free)
+	}
+}
+
+// checkRelease gives room back, once.
+func checkRelease(t *trial) {
+	t.commits(node("n", 3), node("m", 3), submit(cpu(3), "a"), place("a", "n"), node("k", 1), hold("h", "k", 1))
+	view := t.view()
+	for _, end := range []orbit.Release{unhold("h"), {Capsule: "a", From: "n"}} {
+		t.mistakes(end, end)
+		t.commits(end)
+		t.loses(view, end)
+		t.mistakes(end)
+	}
+	if c := t.capsule("a"); !c.Pending() {
+		t.failf("capsule a does not wait after its release")
+	}
+	t.commits(place("a", "m"))
+	t.loses(view, orbit.Release{Capsule: "a", From: "n"}) // has moved since
+	t.isOn("a", "m")
+	for range 3 { // room is free exactly from the revision that freed it
+		t.mistakes(hold("x", "m", 1))
+		t.commits(release("a"))
+		t.commits(place("a", "m"))
+	}
+}
+
+// checkOwner hands a capsule over, as a compare-and-swap.
+func checkOwner(t *trial) {
+	t.commits(orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: cpu(1), Owner: "one"}, submit(cpu(1), "b"))
+	view := t.view()
+	t.commits(orbit.Assign{Capsule: "a", From: "one", Owner: "two"}, orbit.Assign{Capsule: "b", Owner: "two"})
+	t.loses(view, orbit.Assign{Capsule: "a", From: "one", Owner: "three"})
+	t.loses(view, orbit.Assign{Capsule: "b", Owner: "three"})
+	t.mistakes(orbit.Assign{Capsule: "nobody", Owner: "three"})
+	t.commits(orbit.Assign{Capsule: "a", From: "two"})
+	if a, b := t.capsule("a").Owner, t.capsule("b").Owner; a != "" || b != "two" {
+		t.failf("the owners of a and b are %q and %q; they must be nobody and two", a, b)
+	}
+}
+
+// checkSubmit reads back what was submitted, in its order, and shares specs.
+func checkSubmit(t *trial) {
+	first, second := cpu(1), cpu(1)
+	first.Module, second.Module = "web", "web"
+	urgent := cpu(2)
+	urgent.Priority = 7
+	t.commits(submit(first, "b", "a"))
+	t.commits(submit(urgent, "c"), submit(second, "d"))
+	s := t.now()
+	want := []orbit.CapsuleID{"c", "b", "a", "d"}
+	for i, c := range s.Pending() {
+		if i >= len(want) || c.ID != want[i] {
+			t.failf("capsule %q is number %d in the queue; the order must be %v: by priority, then by submission", c.ID, i, want)
+		}
+	}
+	if s.PendingCount() != 4 || s.CapsuleCount() != 4 {
+		t.failf("%d capsules wait, of %d; 4 were submitted", s.PendingCount(), s.CapsuleCount())
+	}
+	if s.Capsule("a").Spec != s.Capsule("d").Spec {
+		t.failf("equal specs have two copies; what is computed for a class would be computed for each")
+	}
+	if got := text(s.Capsule("a").Spec); got != text(t.canonical(first)) {
+		t.failf("the spec reads %s", got)
+	}
+	t.mistakes(submit(cpu(1), "a"))
+	t.mistakes(submit(cpu(1), "e"), submit(cpu(1), "f"), gang("g", 0, "a"))
+}
+
+// canonical is the copy of a spec that ledgers of this process hand out.
+func (t *trial) canonical(spec *orbit.Spec) *orbit.Spec {
+	l := &orbit.MemoryLedger{}
+	_, err := l.Propose(t.ctx, orbit.Proposal{Do: []orbit.Commitment{submit(spec, "x")}})
+	t.must(err, "submit to a ledger in memory")
+	s, err := l.Snapshot(t.ctx)
+	t.must(err, "snapshot of a ledger in memory")
+	return s.Capsule("x").Spec
+}

@@ -1,0 +1,192 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Contexts that end, and callers that call back.
+
+// checkEnded calls with a context that has ended: nothing is sent, and nobody has won or lost.
+func checkEnded(t *trial) {
+	t.commits(node("n", 1), submit(cpu(1), "a"))
+	before := t.now()
+	ended, cancel := context.WithCancel(t.ctx)
+	cancel()
+	p := orbit.Proposal{ID: orbit.NewProposalID(), View: before.Revision(), Do: []orbit.Commitment{place("a", "n")}}
+	_, err := t.ledger.Propose(ended, p)
+	t.noVerdict(err)
+	if b, ok := t.ledger.(orbit.Batcher); ok {
+		out := b.ProposeBatch(ended, []orbit.Proposal{p, p})
+		if len(out) != 2 {
+			t.failf("a batch of 2 under a context that has ended has %d outcomes", len(out))
+		}
+		t.noVerdict(out[0].Err)
+		t.noVerdict(out[1].Err)
+	}
+	t.unchanged(before, "a proposal under a context that had ended")
+	_, err = t.ledger.Snapshot(ended)
+	t.endedBy(err, "snapshot")
+	_, err = t.ledger.Changes(ended, before.Revision()-1)
+	t.endedBy(err, "changes")
+	_, err = t.ledger.Wait(ended, before.Revision())
+	t.endedBy(err, "wait")
+	_, err = t.ledger.Wait(ended, 0)
+	if err != nil {
+		t.endedBy(err, "wait")
+	}
+	t.admits(p)
+}
+
+// noVerdict requires an error that says nothing about the proposal, and names the context's end.
+func (t *trial) noVerdict(err error) {
+	var r *orbit.Rejection
+	switch {
+	case err == nil:
+		t.failf("a proposal under a context that had ended was committed")
+	case errors.As(err, &r):
+		t.failf("a proposal under a context that had ended was judged: %w", err)
+	case !errors.Is(err, orbit.ErrUnavailable) || !errors.Is(err, context.Canceled):
+		t.failf("a proposal under a context that had ended fails with %w; it must be %q and %q", err, orbit.ErrUnavailable, context.Canceled)
+	}
+}
+
+// endedBy requires the context's error.
+func (t *trial) endedBy(err error, what string) {
+	if !errors.Is(err, context.Canceled) {
+		t.failf("%s under a context that had ended: error %w; it must be %q", what, err, context.Canceled)
+	}
+}
+
+// checkDeadlines lets contexts end while proposals are on their way. An end is no verdict: the proposal has one effect
+// or none, and can be sent again to know which.
+func checkDeadlines(t *trial) {
+	n := t.scaled(150)
+	t.commits(node("n", int64(n)))
+	list := ids[orbit.CapsuleID]("c", n)
+	t.submitted(cpu(1), list...)
+	took := t.duration()
+	counts := map[string]int{}
+	for i, id := range list {
+		p := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{place(id, "n")}}
+		ctx, cancel := context.WithTimeout(t.ctx, took*time.Duration(i%20)/10)
+		rev, err := t.ledger.Propose(ctx, p)
+		cancel()
+		switch {
+		case err == nil:
+			counts["committed"]++
+		case errors.Is(err, orbit.ErrUnavailable):
+			counts["unavailable"]++
+			if c := t.capsule(id); c.Placed() {
+				t.failf("a proposal failed with %w: nothing was sent; and it was committed at %d", err, c.PlacedAt)
+			}
+		case errors.Is(err, orbit.ErrUnknown):
+			counts["unknown"]++
+		default:
+			t.failf("a proposal whose context ended on the way, and that nobody stood in the way of, fails with %w; it must be %q or %q", err, orbit.ErrUnknown, orbit.ErrUnavailable)
+		}
+		settled := t.admits(p)
+		if err == nil && settled != rev {
+			t.failf("a proposal was committed at %d; sent again, at %d", rev, settled)
+		}
+	}
+	if got := t.member("n").Capsules; got != n {
+		t.failf("%d capsules are on the node, of %d", got, n)
+	}
+	t.notef("deadlines on the way: %v", counts)
+	t.follows(t.base, t.ledger)
+}
+
+// duration is how long a commit takes, about.
+func (t *trial) duration() time.Duration {
+	begin := time.Now()
+	for i := range 5 {
+		_, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("time", fmt.Sprint(i))}})
+		t.must(err, "a mark without bets")
+	}
+	return time.Since(begin) / 5
+}
+
+// checkCallbacks calls the ledger from where a caller's code runs: in iterators, after a wake-up, and from the methods of
+// its context. Something there panics, too.
+func checkCallbacks(t *trial) {
+	t.commits(node("n", 9), submit(cpu(1), "a", "b", "c"), hold("h", "n", 1), gang("g", 0, "x"), mark("m", "v"))
+	s := t.now()
+	for c := range s.Capsules() {
+		t.commits(place(c.ID, "n"))
+	}
+	for range s.Nodes() {
+		for range s.Holds() {
+			for range s.Gangs() {
+				for range s.Marks("") {
+					t.commits(mark("inner", "v"))
+				}
+			}
+		}
+	}
+	t.panics(func() {
+		for range t.now().Nodes() {
+			panic("in an iterator")
+		}
+	})
+	calls := &calling{Context: t.ctx, ledger: t.ledger, turns: make(chan struct{}, 1)}
+	_, err := t.ledger.Propose(calls, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("called", "v")}})
+	t.must(err, "a proposal whose context calls the ledger")
+	_, err = t.ledger.Snapshot(calls)
+	t.must(err, "a snapshot whose context calls the ledger")
+	at := t.view()
+	woken := make(chan error, 1)
+	go func() {
+		rev, err := t.ledger.Wait(calls, at)
+		if err == nil {
+			_, err = t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: rev, Do: []orbit.Commitment{mark("woken", "v")}})
+		}
+		woken <- err
+	}()
+	t.commits(mark("wake", "v"))
+	t.must(<-woken, "a proposal from a goroutine that was woken")
+	t.must(t.now().Verify(), "the state at the end")
+}
+
+// panics calls what panics.
+func (t *trial) panics(f func()) {
+	defer func() {
+		if recover() == nil {
+			t.failf("a panic in a callback was swallowed")
+		}
+	}()
+	f()
+}
+
+// calling is a context that calls the ledger whenever it is asked anything, from one goroutine at a time.
+type calling struct {
+	context.Context
+	ledger orbit.Ledger
+	turns  chan struct{}
+}
+
+func (c *calling) call() {
+	select {
+	case c.turns <- struct{}{}:
+		_, _ = c.ledger.Snapshot(c.Context)
+		_, _ = c.ledger.Propose(c.Context, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "from a context", Value: "v"}}})
+		<-c.turns
+	default: // it is being asked from within
+	}
+}
+
+// Err calls the ledger first.
+func (c *calling) Err() error {
+	c.call()
+	return c.Context.Err()
+}
+
+// Done calls the ledger first.
+func (c *calling) Done() <-chan struct{} {
+	c.call()
+	return c.Context.Done()
+}

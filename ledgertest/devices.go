@@ -1,0 +1,69 @@
+package ledgertest
+
+import "github.com/orbitsched/orbit"
+
+// Devices and requirements: what else a node must be.
+
+// checkDevices shares instances between capsules and holds, up to what each can give.
+func checkDevices(t *trial) {
+	t.commits(gpuNode("n", 2), submit(gpu(1, 600), "a", "b"), submit(gpu(1, 400), "c"), submit(gpu(2, 1), "pair"))
+	t.commits(placeOn("a", "n", 0b01))
+	t.mistakes(placeOn("b", "n", 0b01))
+	t.mistakes(placeOn("b", "n", 0b100)) // there is none
+	t.mistakes(placeOn("b", "n", 0))     // asks for one
+	t.mistakes(placeOn("b", "n", 0b11))
+	t.mistakes(placeOn("pair", "n", 0b01))
+	t.commits(placeOn("c", "n", 0b01))
+	t.mistakes(placeOn("pair", "n", 0b11)) // the first has nothing left
+	t.commits(orbit.Hold{ID: "h", Node: "n", Devices: 0b10, Milli: 401, Ends: someday})
+	t.mistakes(placeOn("b", "n", 0b10))
+	n := t.member("n")
+	if n.DeviceFree(0) != 0 || n.DeviceFree(1) != 599 {
+		t.failf("the devices of n have %d and %d free; it must be 0 and 599", n.DeviceFree(0), n.DeviceFree(1))
+	}
+	t.commits(unhold("h"), placeOn("b", "n", 0b10))
+}
+
+// checkSickDevice loses a device on which something runs.
+func checkSickDevice(t *trial) {
+	t.commits(gpuNode("n", 2), submit(gpu(1, 600), "a", "b"), placeOn("a", "n", 1))
+	view := t.view()
+	sick := gpuNode("n", 2)
+	sick.Node.Devices.Unhealthy = 1
+	t.commits(sick)
+	t.loses(view, placeOn("b", "n", 1))
+	t.mistakes(orbit.Hold{ID: "h", Node: "n", Devices: 1, Milli: 1, Ends: someday})
+	if free := t.member("n").DeviceFree(0); free != 0 {
+		t.failf("a sick device has %d free", free)
+	}
+	t.commits(gpuNode("n", 2))
+	t.mistakes(placeOn("b", "n", 1)) // what runs there has kept its share
+	t.commits(placeOn("b", "n", 2))
+	t.mistakes(release("b"), placeOn("b", "n", 2), gpuNode("n", 1)) // and in one proposal
+}
+
+// checkRequirements places where labels, the device model or schedulability forbid it.
+func checkRequirements(t *trial) {
+	plain, ssd := node("plain", 9), node("ssd", 9)
+	ssd.Node.Labels["disk"] = "ssd"
+	spec := cpu(1)
+	spec.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}
+	picky := gpu(1, 500)
+	picky.Devices.Models = []string{"m2", "m3"}
+	t.commits(plain, ssd, gpuNode("gpus", 1), submit(spec, "a", "b"), submit(picky, "p"))
+	t.mistakes(place("a", "plain"))
+	t.mistakes(place("a", "nowhere"))
+	t.mistakes(placeOn("p", "gpus", 1)) // is an m1
+	t.commits(place("a", "ssd"))
+	view := t.view()
+	t.commits(node("ssd", 9)) // loses the label; what runs stays
+	t.isOn("a", "ssd")
+	t.loses(view, place("b", "ssd"))
+	drained := ssd
+	drained.Node.Unschedulable = true
+	t.commits(drained)
+	t.mistakes(place("b", "ssd"))
+	t.mistakes(hold("h", "ssd", 1))
+	t.commits(ssd)
+	t.commits(place("b", "ssd"))
+}

@@ -1,0 +1,265 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Fault is what goes wrong with one proposal.
+type Fault int
+
+// The faults, from the caller's side.
+const (
+	// Nothing.
+	None Fault = iota
+	// The proposal is not sent; the answer is a conflict whose receipt names the newest state.
+	Conflict
+	// The proposal is not sent; the answer is [orbit.ErrUnavailable].
+	Unavailable
+	// The proposal is lost on its way; the answer is [orbit.ErrUnknown].
+	Lost
+	// The proposal is judged, and applied if it holds; the answer is [orbit.ErrUnknown].
+	Applied
+	// The proposal or its answer, by chance, takes its time.
+	Delayed
+	// The proposal is not sent; the call panics with the value [Panicked].
+	Panicked
+)
+
+// String returns the name of the fault.
+func (f Fault) String() string {
+	names := [...]string{"none", "conflict", "unavailable", "lost", "applied", "delayed", "panicked"}
+	if f < 0 || int(f) >= len(names) {
+		return fmt.Sprintf("Fault(%d)", int(f))
+	}
+	return names[f]
+}
+
+// ErrInjected is what every error of a fault wraps, but for conflicts: their receipts have it as their reason.
+var ErrInjected = errors.New("injected fault")
+
+// Faults makes ledgers fail, to see what their callers do: an engine, a navigator that proposes by itself, a
+// population. Chances are from 0 to 1 for each proposal, one after the other in this order; reads fail too, with
+// the chances of Unavailable and Delay. The zero value injects nothing. One Faults may be around several handles; set
+// the fields before first use.
+//
+// The same seed and the same order of calls have the same faults.
+type Faults struct {
+	Seed uint64
+	// Chances.
+	Conflict, Unavailable, Lost, Applied, Panic, Delay float64
+	// Longest delay; default 1 ms. It is cut short when the context ends.
+	DelayUpTo time.Duration
+	// If set, decides about each proposal instead of the chances. It is called from one goroutine at a time, with the
+	// number of the proposal, from 0. Reads do not fail then.
+	Choose func(n int, p orbit.Proposal) Fault
+
+	// Guards what follows.
+	mu     sync.Mutex
+	rng    *rand.Rand
+	count  int
+	counts map[Fault]int
+}
+
+// Around returns a ledger that passes calls on to l, with faults. It is an [orbit.Batcher] if l is one; the proposals of
+// a batch have faults of their own.
+func (f *Faults) Around(l orbit.Ledger) orbit.Ledger {
+	plain := &faulty{Ledger: l, faults: f}
+	if b, ok := l.(orbit.Batcher); ok {
+		return &faultyBatcher{plain, b}
+	}
+	return plain
+}
+
+// Counts returns how many proposals have had each fault so far.
+func (f *Faults) Counts() map[Fault]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make(map[Fault]int, len(f.counts))
+	for fault, n := range f.counts {
+		out[fault] = n
+	}
+	return out
+}
+
+// draw decides about a proposal: its fault, and how long a delay would be.
+func (f *Faults) draw(p orbit.Proposal) (Fault, time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fault, pause := f.throw(false)
+	if f.Choose != nil {
+		fault = f.Choose(f.count, p)
+	}
+	f.count++
+	f.counts[fault]++
+	return fault, pause
+}
+
+// drawRead decides about a read.
+func (f *Faults) drawRead() (Fault, time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.Choose != nil {
+		return None, 0
+	}
+	return f.throw(true)
+}
+
+// throw draws by the chances. It requires the lock.
+func (f *Faults) throw(read bool) (Fault, time.Duration) {
+	if f.rng == nil {
+		f.rng, f.counts = rand.New(rand.NewPCG(f.Seed, 0)), map[Fault]int{}
+	}
+	pause := f.DelayUpTo
+	if pause == 0 {
+		pause = time.Millisecond
+	}
+	pause = time.Duration(f.rng.Float64() * float64(pause))
+	dice := f.rng.Float64()
+	for _, c := range []struct {
+		fault  Fault
+		chance float64
+	}{{Conflict, f.Conflict}, {Unavailable, f.Unavailable}, {Lost, f.Lost}, {Applied, f.Applied}, {Panicked, f.Panic}, {Delayed, f.Delay}} {
+		if read && c.fault != Unavailable && c.fault != Delayed {
+			continue
+		}
+		if dice < c.chance {
+			return c.fault, pause
+		}
+		dice -= c.chance
+	}
+	return None, pause
+}
+
+// faulty is a ledger with faults.
+type faulty struct {
+	orbit.Ledger
+	faults *Faults
+}
+
+// faultyBatcher is one that takes batches.
+type faultyBatcher struct {
+	*faulty
+	batcher orbit.Batcher
+}
+
+// Propose implements [orbit.Ledger].
+func (l *faulty) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	fault, pause := l.faults.draw(p)
+	if err := l.before(ctx, fault, pause); err != nil {
+		return 0, err
+	}
+	rev, err := l.Ledger.Propose(ctx, p)
+	return l.after(ctx, fault, pause, rev, err)
+}
+
+// before is what a fault does to a proposal that has not been sent; nil: it is sent.
+func (l *faulty) before(ctx context.Context, fault Fault, pause time.Duration) error {
+	switch fault {
+	case Conflict:
+		s, err := l.Ledger.Snapshot(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %w, and no conflict either: %w", orbit.ErrUnavailable, ErrInjected, err)
+		}
+		return &orbit.Rejection{Kind: orbit.ErrConflict, Do: -1, Reason: ErrInjected.Error(), At: s.Revision(), TakenAt: s.Revision()}
+	case Unavailable:
+		return fmt.Errorf("%w: %w", orbit.ErrUnavailable, ErrInjected)
+	case Lost:
+		return fmt.Errorf("%w: %w", orbit.ErrUnknown, ErrInjected)
+	case Panicked:
+		panic(Panicked)
+	case Delayed:
+		if early(pause) {
+			sleep(ctx, pause)
+		}
+	}
+	return nil
+}
+
+// after is what a fault does to an answer.
+func (l *faulty) after(ctx context.Context, fault Fault, pause time.Duration, rev orbit.Revision, err error) (orbit.Revision, error) {
+	switch {
+	case fault == Applied && !errors.Is(err, orbit.ErrUnavailable):
+		return 0, fmt.Errorf("%w: %w", orbit.ErrUnknown, ErrInjected)
+	case fault == Delayed && !early(pause):
+		sleep(ctx, pause)
+	}
+	return rev, err
+}
+
+// early reports whether a delay comes before the ledger has seen the proposal, else it comes after.
+func early(pause time.Duration) bool { return pause/time.Microsecond%2 == 0 }
+
+// sleep waits, but not longer than the context lasts.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// ProposeBatch implements [orbit.Batcher].
+func (l *faultyBatcher) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := make([]orbit.Outcome, len(batch))
+	faults, pauses := make([]Fault, len(batch)), make([]time.Duration, len(batch))
+	var sent []orbit.Proposal
+	var at []int
+	for i := range batch {
+		faults[i], pauses[i] = l.faults.draw(batch[i])
+		if out[i].Err = l.before(ctx, faults[i], pauses[i]); out[i].Err == nil {
+			sent, at = append(sent, batch[i]), append(at, i)
+		}
+	}
+	answers := l.batcher.ProposeBatch(ctx, sent)
+	for k, i := range at {
+		o := orbit.Outcome{Err: orbit.ErrUnknown} // the ledger has left it out
+		if k < len(answers) {
+			o = answers[k]
+		}
+		out[i].Revision, out[i].Err = l.after(ctx, faults[i], pauses[i], o.Revision, o.Err)
+	}
+	return out
+}
+
+// read is what goes wrong with a read.
+func (l *faulty) read(ctx context.Context) error {
+	switch fault, pause := l.faults.drawRead(); fault {
+	case Unavailable:
+		return fmt.Errorf("%w: %w", orbit.ErrUnavailable, ErrInjected)
+	case Delayed:
+		sleep(ctx, pause)
+	}
+	return nil
+}
+
+// Snapshot implements [orbit.Ledger].
+func (l *faulty) Snapshot(ctx context.Context) (*orbit.State, error) {
+	if err := l.read(ctx); err != nil {
+		return nil, err
+	}
+	return l.Ledger.Snapshot(ctx)
+}
+
+// Changes implements [orbit.Ledger].
+func (l *faulty) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
+	if err := l.read(ctx); err != nil {
+		return nil, err
+	}
+	return l.Ledger.Changes(ctx, after)
+}
+
+// Wait implements [orbit.Ledger].
+func (l *faulty) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
+	if err := l.read(ctx); err != nil {
+		return 0, err
+	}
+	return l.Ledger.Wait(ctx, after)
+}

@@ -1,0 +1,214 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The history: in order, whole, each once; and what reads it.
+
+// changes are what there is after a revision, in an order that a history must have.
+func (t *trial) changes(l orbit.Ledger, after orbit.Revision) []orbit.Change {
+	list, err := l.Changes(t.ctx, after)
+	t.must(err, fmt.Sprintf("changes after %d", after))
+	t.must(ordered(list, after), fmt.Sprintf("changes after %d", after))
+	return list
+}
+
+// ordered says where changes are not in order of revision and sequence, each sequence counted from 0.
+func ordered(list []orbit.Change, after orbit.Revision) error {
+	seq := 0
+	for i, c := range list {
+		if c.Revision != after {
+			seq = 0
+		}
+		if c.Revision < after || i == 0 && c.Revision == after || c.Seq != seq {
+			return fmt.Errorf("change %d is number %d.%d; it follows revision %d and must be newer, or number %d of it", i, c.Revision, c.Seq, after, seq)
+		}
+		after, seq = c.Revision, seq+1
+	}
+	return nil
+}
+
+// follows requires that the changes after a state lead to the state that there is now.
+func (t *trial) follows(from *orbit.State, l orbit.Ledger) []orbit.Change {
+	now := t.now()
+	if l != t.ledger {
+		t.catchUp(l, now.Revision())
+	}
+	list := t.changes(l, from.Revision())
+	s, err := from.Apply(list)
+	t.must(err, fmt.Sprintf("applying the %d changes after %d", len(list), from.Revision()))
+	if d := difference(s, now); d != "" {
+		t.failf("the changes after %d lead to another state (-) than the snapshot (+):\n%s", from.Revision(), d)
+	}
+	return list
+}
+
+// catchUp waits until a handle has heard of a revision.
+func (t *trial) catchUp(l orbit.Ledger, rev orbit.Revision) {
+	got, err := l.Wait(t.ctx, rev-1)
+	t.must(err, fmt.Sprintf("wait for revision %d", rev))
+	if got < rev {
+		t.failf("wait for a revision after %d returns %d", rev-1, got)
+	}
+}
+
+// checkHistory commits one of everything and reads it back, change by change.
+func checkHistory(t *trial) {
+	if list := t.changes(t.ledger, t.base.Revision()); len(list) != 0 {
+		t.failf("a fresh ledger has %d changes after its revision %d", len(list), t.base.Revision())
+	}
+	var revs []orbit.Revision
+	var sent []orbit.Proposal
+	for _, do := range [][]orbit.Commitment{
+		{node("n", 9), node("m", 9)},
+		{submit(cpu(1), "a", "b"), gang("g", 0, "x", "y"), mark("m", "v")},
+		{place("a", "n"), place("x", "m"), place("y", "m"), hold("h", "n", 2)},
+		{release("a"), place("a", "m"), orbit.Assign{Capsule: "b", Owner: "o"}, unhold("h"), mark("m", "")},
+		{cancel("a"), orbit.RemoveNode{Node: "n"}, node("n", 1)},
+	} {
+		p := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: do}
+		sent, revs = append(sent, p), append(revs, t.admits(p))
+		t.mistakes(place("nobody", "m")) // leaves no trace
+	}
+	list := t.follows(t.base, t.ledger)
+	for i, p := range sent {
+		if i > 0 && revs[i] <= revs[i-1] {
+			t.failf("a commit is at revision %d, the one before at %d; they must rise", revs[i], revs[i-1])
+		}
+		n := min(len(p.Do), len(list))
+		if err := sameChanges(list[:n], p, revs[i]); err != nil {
+			t.failf("the history of %s: %w", describe(p), err)
+		}
+		list = list[n:]
+	}
+	if len(list) > 0 {
+		t.failf("the history ends with %d changes that nobody has committed, such as %v", len(list), list[0])
+	}
+	for i := range revs {
+		tail := t.changes(t.ledger, revs[i])
+		if i == len(revs)-1 && tail != nil {
+			t.failf("changes after the newest revision are %v; they must be nil", tail)
+		}
+		if len(tail) > 0 && tail[0].Revision != revs[i+1] {
+			t.failf("changes after %d begin at %d; the next commit was at %d", revs[i], tail[0].Revision, revs[i+1])
+		}
+	}
+	t.touched()
+}
+
+// touched requires that changes name the node that they touch, for a release the one that was left.
+func (t *trial) touched() {
+	at := t.view()
+	t.commits(place("b", "m"), hold("h2", "m", 1))
+	t.commits(release("b"), unhold("h2"), mark("k", "v"))
+	for i, c := range t.changes(t.ledger, at) {
+		if want := []orbit.NodeID{"m", "m", "m", "m", ""}[i]; c.Node != want {
+			t.failf("change %d.%d, %T%s, names node %q; it touched %q", c.Revision, c.Seq, c.Do, text(c.Do), c.Node, want)
+		}
+	}
+}
+
+// checkFollowing follows a random life of the ledger, in steps, through both handles.
+func checkFollowing(t *trial) {
+	states := map[orbit.Ledger]*orbit.State{t.ledger: t.base, t.peer: t.base}
+	w := newWalk(t)
+	for range 6 {
+		for range t.scaled(12) {
+			w.step()
+		}
+		for _, l := range t.handles() {
+			t.follows(states[l], l)
+			states[l] = t.seenBy(l)
+		}
+	}
+	t.follows(t.base, t.peer)
+	t.must(t.now().Verify(), "the state at the end")
+}
+
+// checkCompaction commits more than the history must keep. What Changes returns is complete, or an error; it reaches
+// back as far as the limits say, and not much further.
+func checkCompaction(t *trial) {
+	step := min(t.limits.Commitments, t.limits.History)
+	if rounds := 3*t.limits.History/step + 2; rounds > t.scaled(2500) {
+		t.skipf("%d commits would be needed to fill a history of %d changes; open a ledger with a shorter one", rounds, t.limits.History)
+	}
+	revs := []orbit.Revision{t.view()}
+	for total := 0; total < 3*t.limits.History; total += step {
+		rev, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: revs[0], Do: marks("m", step)})
+		t.must(err, "a proposal of marks")
+		revs = append(revs, rev)
+	}
+	if _, err := t.ledger.Changes(t.ctx, revs[0]); !errors.Is(err, orbit.ErrCompacted) {
+		t.failf("changes after %d, with %d newer ones and a history of %d: error %v; it must be %q",
+			revs[0], step*(len(revs)-1), t.limits.History, err, orbit.ErrCompacted)
+	}
+	kept := t.limits.History / step
+	for back := range min(kept, len(revs)-1) + 1 {
+		after := revs[len(revs)-1-back]
+		if list := t.changes(t.ledger, after); len(list) != back*step {
+			t.failf("changes after %d are %d; %d commits of %d have followed", after, len(list), back, step)
+		}
+	}
+	t.wholeOrNothing(revs, step)
+	s := t.now() // whoever has lost track goes on from here
+	t.commits(mark("m", "v"))
+	t.follows(s, t.ledger)
+	t.notef("%d commits of %d marks", len(revs)-1, step)
+}
+
+// wholeOrNothing asks for changes after each revision, older ones too: an answer with a hole is the worst there is.
+func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
+	for i, after := range revs {
+		list, err := t.ledger.Changes(t.ctx, after)
+		if err != nil && !errors.Is(err, orbit.ErrCompacted) {
+			t.failf("changes after %d: %w", after, err)
+		}
+		if want := step * (len(revs) - 1 - i); err == nil && len(list) != want {
+			t.failf("changes after %d are %d, without an error; there were %d: some are missing", after, len(list), want)
+		}
+	}
+}
+
+// checkSnapshots keeps a state while everything changes, and walks it while it does.
+func checkSnapshots(t *trial) {
+	t.commits(node("n", 5), node("m", 5), submit(cpu(1), "a", "b"), place("a", "n"), mark("m", "v"))
+	s := t.now()
+	before := content(s)
+	for c := range s.On("n") {
+		t.commits(release(c.ID), orbit.RemoveNode{Node: "n"}, place(c.ID, "m"))
+	}
+	t.commits(node("k", 1), node("l", 1), cancel("b"), mark("m", "w"), gang("g", 0, "x"))
+	for range 30 {
+		t.commits(release("a"), place("a", "m"))
+	}
+	if after := content(s); !slices.Equal(before, after) {
+		t.failf("a state that was taken at %d has changed since", s.Revision())
+	}
+	if s.Node("n") == nil || s.Revision() >= t.view() {
+		t.failf("a state that was taken at %d reads as if it were newer", s.Revision())
+	}
+}
+
+// checkFresh takes a snapshot after each commit, through either handle: it is not older.
+func checkFresh(t *trial) {
+	handles := t.handles()
+	for i := range t.scaled(60) {
+		from, to := handles[i%len(handles)], handles[(i/2)%len(handles)]
+		rev, err := from.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("m", fmt.Sprint(i))}})
+		t.must(err, "a mark without bets")
+		s := t.seenBy(to)
+		if value, at := s.Mark("m"); s.Revision() < rev || value != fmt.Sprint(i) || at != rev {
+			t.failf("a commit at %d through handle %d was complete; a snapshot of handle %d taken afterwards is at %d, with the mark %q of %d",
+				rev, i%len(handles), (i/2)%len(handles), s.Revision(), value, at)
+		}
+		list := t.changes(from, rev-1) // the handle that has committed knows at once
+		if len(list) != 1 || list[0].Revision != rev {
+			t.failf("a commit at %d was complete; changes of the same handle after %d are %v", rev, rev-1, list)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package ledgertest
+
+import (
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What is sent twice has one effect.
+
+// checkResent sends proposals again: at once, after other commits, through the other handle.
+func checkResent(t *trial) {
+	t.commits(node("n", 5), submit(cpu(1), "a", "b"))
+	placed := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), If: []orbit.Precondition{orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: 5}}},
+		Do: []orbit.Commitment{place("a", "n"), place("b", "n")}}
+	first := t.admits(placed)
+	t.again(placed, first)
+	t.commits(release("b"), hold("h", "n", 4)) // its bet no longer holds, and b is free again: neither matters
+	t.again(placed, first)
+	if !t.capsule("b").Pending() {
+		t.failf("a proposal that was sent again has placed capsule b again")
+	}
+	marked := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{mark("m", "1"), orbit.Assign{Capsule: "b", Owner: "o"}}}
+	first = t.admits(marked)
+	t.commits(mark("m", "2"), orbit.Assign{Capsule: "b", From: "o"})
+	t.again(marked, first)
+	if value, _ := t.now().Mark("m"); value != "2" || t.capsule("b").Owner != "" {
+		t.failf("a proposal that was sent again has set mark m to %q, and the owner of b to %q", value, t.capsule("b").Owner)
+	}
+}
+
+// again sends a proposal that was committed, through each handle, and requires the same answer and no effect.
+func (t *trial) again(p orbit.Proposal, first orbit.Revision) {
+	before := t.now()
+	for i, l := range t.handles() {
+		if rev, err := l.Propose(t.ctx, p); err != nil || rev != first {
+			t.failf("%s was committed at %d; sent again, the answer of handle %d is %d, %v", describe(p), first, i, rev, err)
+		}
+	}
+	t.unchanged(before, describe(p)+", sent again,")
+}
+
+// checkRefusedID sends a proposal that was refused again, when it would hold: only what was committed is remembered.
+func checkRefusedID(t *trial) {
+	t.commits(node("n", 1), submit(cpu(1), "a"), hold("h", "n", 1))
+	p := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{place("a", "n")}}
+	t.refuses(orbit.ErrInfeasible, p)
+	freed := t.commits(unhold("h"))
+	if rev := t.admits(p); rev <= freed {
+		t.failf("%s was committed at %d, before there was room at %d", describe(p), rev, freed)
+	}
+	t.isOn("a", "n")
+}
+
+// checkNoID sends proposals without an id, which opt out.
+func checkNoID(t *trial) {
+	p := orbit.Proposal{View: t.view(), Do: []orbit.Commitment{mark("m", "v")}}
+	one := t.admits(p)
+	two := t.admits(p)
+	if two <= one {
+		t.failf("a proposal without an id, sent twice, was committed at %d and %d; they are two", one, two)
+	}
+	t.commits(node("n", 2), submit(cpu(1), "a"))
+	p = orbit.Proposal{View: t.view(), Do: []orbit.Commitment{place("a", "n")}}
+	t.admits(p)
+	t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), Do: p.Do})
+}
+
+// checkWindow places and releases one capsule as often as its record remembers, and lets other proposals pass.
+func checkWindow(t *trial) {
+	n := min(t.limits.PlacementIDs, t.scaled(40))
+	t.commits(node("n", 2), submit(cpu(1), "a"))
+	first := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{place("a", "n")}}
+	at := t.admits(first)
+	for range n - 1 {
+		t.commits(release("a"))
+		t.commits(place("a", "n"))
+	}
+	t.commits(release("a"))
+	t.again(first, at)
+	n = min(t.limits.ProposalIDs, t.scaled(100))
+	other := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{mark("first", "v")}}
+	at = t.admits(other)
+	for i := range n - 1 {
+		t.commits(mark(fmt.Sprint("m", i%7), "v"))
+	}
+	t.again(other, at)
+}

@@ -1,0 +1,334 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// History is what a ledger has done, and what it has said meanwhile.
+type History struct {
+	// The state before.
+	Base *orbit.State
+	// Everything committed since, oldest first.
+	Changes []orbit.Change
+	// The state in the end; nil: not compared.
+	Final *orbit.State
+	// In any order.
+	Calls []Call
+	// Others have committed, too, whose calls are not among these.
+	Shared bool
+}
+
+// Check returns why no correct ledger can have answered like this, joined; nil if one can. It applies the changes
+// to the base, one proposal after the other, and asks that
+//
+//   - each step is legal ([orbit.State.Apply]), holds with its bets ([orbit.State.Check]), and leads to the final state;
+//   - each proposal that was committed is there once, in full, where the answer says; what was refused or not sent is
+//     not there; an unknown outcome may be either;
+//   - a rejection was right, receipt and all, at the state that it names;
+//   - no answer is older than one that was complete before the call began: over all handles for Propose and Snapshot,
+//     over its own for Changes and Wait; and a new commit is newer;
+//   - snapshots are the states that the history leads to, and what Changes returned is a part of it without holes.
+//
+// It takes time in proportion to calls and changes.
+func (h History) Check() error {
+	c := &checker{History: h, sent: map[orbit.ProposalID][]*Call{}, at: map[orbit.ProposalID]orbit.Revision{}}
+	c.group()
+	c.index()
+	c.replay()
+	c.outcomes()
+	c.freshness()
+	c.reads()
+	return errors.Join(c.faults...)
+}
+
+// maxFaults is how many faults are told.
+const maxFaults = 10
+
+// checker is a check under way.
+type checker struct {
+	History
+	groups []group
+	// All calls that have sent a proposal.
+	sent map[orbit.ProposalID][]*Call
+	// Where a proposal was committed.
+	at map[orbit.ProposalID]orbit.Revision
+	// Rejections and snapshots, by the revision that they are of.
+	rejected  map[orbit.Revision][]*Call
+	snapshots map[orbit.Revision]*Call
+	faults    []error
+}
+
+// group is the changes of one proposal.
+type group struct {
+	id      orbit.ProposalID
+	rev     orbit.Revision
+	changes []orbit.Change
+}
+
+// fail notes a fault.
+func (c *checker) fail(format string, args ...any) {
+	if len(c.faults) < maxFaults {
+		c.faults = append(c.faults, fmt.Errorf(format, args...))
+	}
+}
+
+// group takes the changes apart into proposals, of which none may appear twice.
+func (c *checker) group() {
+	if err := ordered(c.Changes, c.Base.Revision()); err != nil {
+		c.fail("the history is out of order: %w", err)
+	}
+	for list := c.Changes; len(list) > 0; {
+		n := 1
+		for n < len(list) && list[n].Revision == list[0].Revision && list[n].ID == list[0].ID {
+			n++
+		}
+		g := group{list[0].ID, list[0].Revision, list[:n]}
+		if first, twice := c.at[g.id]; twice && !g.id.IsZero() {
+			c.fail("applied twice: proposal %s is in the history at %d and at %d", g.id, first, g.rev)
+		}
+		c.at[g.id] = g.rev
+		c.groups, list = append(c.groups, g), list[n:]
+	}
+}
+
+// index sorts the calls by what they are about.
+func (c *checker) index() {
+	c.rejected, c.snapshots = map[orbit.Revision][]*Call{}, map[orbit.Revision]*Call{}
+	for i := range c.Calls {
+		call := &c.Calls[i]
+		var r *orbit.Rejection
+		switch {
+		case call.Kind == Snapshot && call.Err == nil:
+			c.snapshots[call.Revision] = call
+		case call.Kind != Propose:
+			continue
+		case errors.As(call.Err, &r) && !errors.Is(r.Kind, orbit.ErrInvalid):
+			c.rejected[r.At] = append(c.rejected[r.At], call)
+		}
+		if call.Kind == Propose {
+			c.sent[call.Proposal.ID] = append(c.sent[call.Proposal.ID], call)
+		}
+	}
+}
+
+// replay applies the history. It stops where a step is illegal, for nothing after it can be told.
+func (c *checker) replay() {
+	s := c.Base
+	wrong := c.judge(s, nil)
+	for i, g := range c.groups {
+		if i > 0 && g.rev != c.groups[i-1].rev || i == 0 {
+			c.settle(s, wrong)
+			wrong = nil
+		}
+		c.step(s, g)
+		next, err := s.Apply(g.changes)
+		if err != nil {
+			c.fail("the history breaks a rule at revision %d: %w", g.rev, err)
+			return
+		}
+		s, wrong = next, c.judge(next, wrong)
+		if i%64 == 0 {
+			c.verify(s)
+		}
+	}
+	c.settle(s, wrong)
+	c.verify(s)
+	for rev, calls := range c.rejected {
+		c.fail("%d proposals were refused at revision %d, which never was, such as %s: %w", len(calls), rev, describe(calls[0].Proposal), calls[0].Err)
+	}
+	if c.Final != nil {
+		if d := difference(s, c.Final); d != "" {
+			c.fail("the history leads to another state (-) than the snapshot at the end (+):\n%s", d)
+		}
+	}
+}
+
+// verify recounts a state.
+func (c *checker) verify(s *orbit.State) {
+	if err := s.Verify(); err != nil {
+		c.fail("the state at revision %d is not sound: %w", s.Revision(), err)
+	}
+}
+
+// step compares what is committed with what was proposed.
+func (c *checker) step(s *orbit.State, g group) {
+	calls := c.sent[g.id]
+	if len(calls) == 0 {
+		if !c.Shared {
+			c.fail("the history has proposal %s at %d, which nobody has sent: %T%s", g.id, g.rev, g.changes[0].Do, text(g.changes[0].Do))
+		}
+		return
+	}
+	p := calls[0].Proposal
+	if err := sameChanges(g.changes, p, g.rev); err != nil {
+		c.fail("torn: proposal %s at %d: %w", g.id, g.rev, err)
+	}
+	if err := s.Check(p); err != nil {
+		c.fail("%s was committed at %d; at the state before it did not hold: %w", describe(p), g.rev, err)
+	}
+}
+
+// judge looks at the rejections that speak of a state. Proposals that share a revision have states of their own,
+// and a rejection may be of any of them: those that are not right at this one are returned, with the reason.
+func (c *checker) judge(s *orbit.State, before map[*Call]error) map[*Call]error {
+	calls := c.rejected[s.Revision()]
+	if len(calls) == 0 {
+		return nil
+	}
+	wrong := map[*Call]error{}
+	for _, call := range calls {
+		if _, open := before[call]; before != nil && !open {
+			continue // it was right at an earlier one
+		}
+		if err := sameVerdict(call.Err, s.Check(call.Proposal)); err != nil {
+			wrong[call] = err
+		}
+	}
+	return wrong
+}
+
+// settle fails those rejections that were right at no state of the revision, and compares its snapshot.
+func (c *checker) settle(s *orbit.State, wrong map[*Call]error) {
+	for _, call := range c.rejected[s.Revision()] {
+		if err := wrong[call]; err != nil {
+			c.fail("%s was refused, and wrongly: %w", describe(call.Proposal), err)
+		}
+	}
+	delete(c.rejected, s.Revision())
+	if call := c.snapshots[s.Revision()]; call != nil {
+		if d := difference(s, call.State); d != "" {
+			c.fail("the history leads to another state (-) at %d than a snapshot (+):\n%s", s.Revision(), d)
+		}
+	}
+}
+
+// sameVerdict compares a rejection with what State.Check says.
+func sameVerdict(got, want error) error {
+	var r, w *orbit.Rejection
+	if !errors.As(got, &r) {
+		return fmt.Errorf("without a receipt: %w", got)
+	}
+	if !errors.As(want, &w) {
+		return fmt.Errorf("the receipt says %q; at revision %d State.Check says that it holds, or has been committed", got, r.At)
+	}
+	a := fmt.Sprintf("%v, commitment %d, bet %v, capsule %q, node %q, wants %d of %q, %d free", r.Kind, r.Do, r.Bet, r.Capsule, r.Node, r.Want, r.Dimension, r.Free)
+	b := fmt.Sprintf("%v, commitment %d, bet %v, capsule %q, node %q, wants %d of %q, %d free", w.Kind, w.Do, w.Bet, w.Capsule, w.Node, w.Want, w.Dimension, w.Free)
+	if a != b {
+		return fmt.Errorf("the receipt says %s; at revision %d State.Check says %s", a, r.At, b)
+	}
+	return nil
+}
+
+// outcomes compares what callers were told with what the history has.
+func (c *checker) outcomes() {
+	for i := range c.Calls {
+		call := &c.Calls[i]
+		if call.Kind != Propose {
+			continue
+		}
+		at, there := c.at[call.Proposal.ID]
+		var r *orbit.Rejection
+		switch {
+		case call.Err == nil && !there && call.Revision <= c.Base.Revision(): // committed before
+		case call.Err == nil && at != call.Revision:
+			c.fail("%s: the answer is that it was committed at %d; the history has it at %d", describe(call.Proposal), call.Revision, at)
+		case call.Err == nil || errors.Is(call.Err, orbit.ErrUnknown):
+		case there && c.only(call.Proposal.ID):
+			c.fail("%s: the answer is %w; the history has it, at %d", describe(call.Proposal), call.Err, at)
+		case errors.As(call.Err, &r):
+			c.receipt(call, r)
+		case !errors.Is(call.Err, orbit.ErrUnavailable):
+			c.fail("%s: the answer is none that a ledger can give: %w", describe(call.Proposal), call.Err)
+		}
+	}
+}
+
+// only reports whether nobody who has sent the proposal was told that it is, or may be, committed.
+func (c *checker) only(id orbit.ProposalID) bool {
+	return !slices.ContainsFunc(c.sent[id], func(o *Call) bool { return o.Err == nil || errors.Is(o.Err, orbit.ErrUnknown) })
+}
+
+// receipt asks that what is said about the winner is so.
+func (c *checker) receipt(call *Call, r *orbit.Rejection) {
+	switch {
+	case errors.Is(r.Kind, orbit.ErrInvalid):
+		if err := sameVerdict(call.Err, c.Base.Check(call.Proposal)); err != nil {
+			c.fail("%s was refused, and wrongly: %w", describe(call.Proposal), err)
+		}
+	case errors.Is(r.Kind, orbit.ErrConflict) && (r.TakenAt <= call.Proposal.View || r.TakenAt > r.At):
+		c.fail("%s lost to a commit at %d, it says; its view was at %d, and it was judged at %d", describe(call.Proposal), r.TakenAt, call.Proposal.View, r.At)
+	case !r.TakenBy.IsZero() && c.at[r.TakenBy] != r.TakenAt && r.TakenAt > c.Base.Revision():
+		c.fail("%s lost to proposal %s at %d, it says; the history has that at %d", describe(call.Proposal), r.TakenBy, r.TakenAt, c.at[r.TakenBy])
+	}
+}
+
+// sameChanges compares the changes of one commit with the proposal. A ledger keeps nodes, specs and times in a form of
+// its own, so those are compared by what they say.
+func sameChanges(changes []orbit.Change, p orbit.Proposal, rev orbit.Revision) error {
+	if len(changes) != len(p.Do) {
+		return fmt.Errorf("%d changes of %d commitments", len(changes), len(p.Do))
+	}
+	for i, c := range changes {
+		if c.Revision != rev || c.ID != p.ID {
+			return fmt.Errorf("change %d is of %s at %d, not of %s at %d", i, c.ID, c.Revision, p.ID, rev)
+		}
+		if got, want := canonicalText(c.Do), canonicalText(p.Do[i]); got != want {
+			return fmt.Errorf("change %d is %s; it was proposed as %s", i, got, want)
+		}
+	}
+	return nil
+}
+
+// canonicalText is what a commitment says.
+func canonicalText(c orbit.Commitment) string {
+	switch v := c.(type) {
+	case orbit.Hold:
+		v.Ends = v.Ends.UTC().Round(0)
+		c = v
+	case orbit.PutNode:
+		if len(v.Node.Labels) == 0 {
+			v.Node.Labels = nil
+		}
+		c = v
+	case orbit.Submit:
+		v.Spec = canonicalSpec(v.Spec)
+		if v.Gang != nil {
+			g := *v.Gang
+			g.Roles = slices.Clone(g.Roles)
+			for i := range g.Roles {
+				g.Roles[i].Spec = canonicalSpec(g.Roles[i].Spec)
+			}
+			v.Gang = &g
+		}
+		c = v
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", c), "orbit.") + text(c)
+}
+
+// canonicalSpec returns a copy with sets in order.
+func canonicalSpec(s *orbit.Spec) *orbit.Spec {
+	if s == nil {
+		return nil
+	}
+	set := func(words []string) []string {
+		words = slices.Clone(words)
+		slices.Sort(words)
+		return slices.Compact(words)
+	}
+	c := *s
+	c.Devices.Models, c.Spread.Names, c.Start.Volumes = set(s.Devices.Models), set(s.Spread.Names), set(s.Start.Volumes)
+	c.Require = append([]orbit.Predicate{}, s.Require...)
+	for i := range c.Require {
+		c.Require[i].Values = set(c.Require[i].Values)
+	}
+	c.Prefer = append([]orbit.Preference{}, s.Prefer...)
+	for i := range c.Prefer {
+		c.Prefer[i].Values = set(c.Prefer[i].Values)
+	}
+	return &c
+}

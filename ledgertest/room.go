@@ -1,0 +1,130 @@
+package ledgertest
+
+import (
+	"math"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Room on nodes: what is promised never exceeds what there is.
+
+// checkCapacity fills nodes one commit after another, and at one stroke. A ledger that looks at one commitment at a
+// time, or forgets that holds count, lets the last one in.
+func checkCapacity(t *trial) {
+	t.commits(node("n", 10), node("m", 5), submit(cpu(4), "a", "b", "c"), submit(cpu(3), "d", "e"))
+	t.commits(place("a", "n"))
+	t.commits(place("b", "n"))
+	r := t.mistakes(place("c", "n"))
+	if name := t.now().DimensionName(orbit.CPU); r.Dimension != name || r.Want != 4 || r.Free != 2 || r.Node != "n" || r.Do != 0 {
+		t.failf("the receipt says commitment %d, node %q, wants %d of %q, %d free; it must say 0, n, 4 of %q, 2", r.Do, r.Node, r.Want, r.Dimension, r.Free, name)
+	}
+	t.mistakes(place("d", "m"), place("e", "m"))
+	t.mistakes(place("d", "m"), hold("h", "m", 3))
+	t.commits(place("d", "m"), hold("h", "m", 2))
+	t.mistakes(hold("h2", "m", 1))
+	if got := t.member("m").Used(); got != (orbit.Resources{orbit.CPU: 5}) {
+		t.failf("node m counts %v as used; a capsule of 3 and a hold of 2 are on it", got)
+	}
+}
+
+// checkDimensions fills each dimension in turn, the importer's own too.
+func checkDimensions(t *trial) {
+	n := node("n", 0)
+	for d := range n.Node.Capacity {
+		n.Node.Capacity[d] = int64(10 + d)
+	}
+	t.commits(n)
+	for d := range n.Node.Capacity {
+		want := n.Node.Capacity
+		want[d]++
+		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: want}}
+		id := ids[orbit.CapsuleID]("c", d+1)[d]
+		t.commits(submit(spec, id))
+		if r, name := t.mistakes(place(id, "n")), t.now().DimensionName(orbit.Dimension(d)); r.Dimension != name {
+			t.failf("the receipt says that %q is short; it is %q", r.Dimension, name)
+		}
+		t.mistakes(orbit.Hold{ID: "h", Node: "n", Room: want, Ends: someday})
+	}
+	whole := &orbit.Spec{Envelope: orbit.Envelope{Reservation: n.Node.Capacity}}
+	t.commits(submit(whole, "whole"), place("whole", "n"))
+}
+
+// checkShrink takes capacity away below what is used, to nothing and back.
+func checkShrink(t *trial) {
+	t.commits(node("n", 5), submit(cpu(2), "a", "b", "c"), submit(&orbit.Spec{}, "free"), place("a", "n"), place("b", "n"))
+	for _, room := range []int64{3, 0} {
+		t.commits(node("n", room))
+		if free := t.free("n"); free != room-4 {
+			t.failf("node n of %d, with 4 used, has %d free; it must have %d", room, free, room-4)
+		}
+		t.mistakes(place("c", "n"))
+		t.mistakes(hold("h", "n", 1))
+	}
+	t.mistakes(release("a"), place("a", "n"))
+	t.commits(place("free", "n")) // asks for nothing of what is short
+	t.commits(release("a"))       // leaving is always possible
+	t.mistakes(place("a", "n"))
+	t.commits(node("n", 6))
+	t.commits(place("c", "n"), place("a", "n"))
+}
+
+// checkWrap uses numbers around the largest. Sums that wrap look like room.
+func checkWrap(t *trial) {
+	const most = math.MaxInt64
+	t.commits(node("n", most), node("m", most-1), submit(cpu(most), "huge", "huge2"), submit(cpu(1), "one"))
+	t.mistakes(place("huge", "m"))
+	t.mistakes(place("huge", "n"), place("huge2", "n"))
+	t.mistakes(place("huge", "n"), place("huge2", "n"), place("one", "n"))
+	t.commits(place("huge", "n"))
+	for _, do := range []orbit.Commitment{place("one", "n"), place("huge2", "n"), hold("h", "n", most)} {
+		if r := t.mistakes(do); r.Free != 0 {
+			t.failf("the receipt says that %d are free; node n is full", r.Free)
+		}
+	}
+	t.refuses(orbit.ErrInfeasible, bets(t.view(), orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: most}}))
+	t.commits(node("n", 0))
+	if free := t.free("n"); free != -most {
+		t.failf("node n of 0, with %d used, has %d free", int64(most), free)
+	}
+	t.commits(cancel("huge"))
+}
+
+// checkHolds makes, meets and ends holds.
+func checkHolds(t *trial) {
+	t.commits(node("n", 5), submit(cpu(3), "a"))
+	view := t.view()
+	t.commits(hold("h", "n", 3))
+	t.loses(view, place("a", "n"))
+	t.mistakes(hold("h2", "n", 3))
+	t.mistakes(hold("h", "n", 1)) // the id is taken
+	t.mistakes(orbit.RemoveNode{Node: "n"})
+	if h, ok := t.now().Hold("h"); !ok || h.Node != "n" || h.Room[orbit.CPU] != 3 || h.For != "somebody" || !h.Ends.Equal(someday) {
+		t.failf("the hold reads %v, %v", h, ok)
+	}
+	t.commits(unhold("h"), place("a", "n")) // whoever it is for swaps it
+	if free := t.free("n"); free != 2 {
+		t.failf("node n has %d free after the swap; it must have 2", free)
+	}
+	t.loses(view, unhold("h"), mark("late", "holder"))
+	t.commits(cancel("a"), hold("h", "n", 5)) // the id is free again, and so is the room
+}
+
+// checkSwap releases and places in one proposal, in either order: room that a proposal frees is there for its own
+// places.
+func checkSwap(t *trial) {
+	t.commits(node("n", 3), gpuNode("d", 1), submit(cpu(3), "low", "high"), submit(gpu(1, 1000), "p", "q"))
+	t.commits(place("low", "n"), placeOn("p", "d", 1))
+	for _, do := range [][]orbit.Commitment{
+		{release("low"), place("high", "n")},
+		{place("low", "n"), release("high")},
+		{cancel("p"), placeOn("q", "d", 1)},
+		{hold("h", "n", 3), orbit.Release{Capsule: "low", From: "n"}},
+		{unhold("h"), place("high", "n")},
+	} {
+		s := t.now()
+		t.must(s.Check(orbit.Proposal{View: s.Revision(), Do: do}), "State.Check of a swap")
+		t.commits(do...)
+	}
+	t.isOn("high", "n")
+	t.isOn("low", "")
+}
