@@ -13,18 +13,18 @@ const (
 	defaultMaxOps   = 128
 	defaultMaxBytes = 3 << 19 // 1.5 MiB
 	// Fewer operations do not hold one placement with its bets.
-	leastOps = 16
+	leastOps = 32
 )
 
-// bounds returns the limits of a ledger over a server that takes so many operations in one transaction: every
-// commitment writes at least one record, and the log is one. A placement writes two, its capsule and its node, so that
-// a gang on distinct nodes is half as large; a few are left for bets.
+// bounds returns the limits of a ledger over a server that takes so many operations in one transaction. The log and gc take
+// one, a few are left for bets, and a commitment has to do with three records at most, if it is no Submit: a member's
+// capsule, its gang and its node. So whatever keeps to Commitments fits, wherever it goes.
 func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	l := asked
-	l.Commitments = within(l.Commitments, ops-8)
+	l.Commitments = within(l.Commitments, (ops-8)/3)
 	l.Preconditions = within(l.Preconditions, ops-8)
 	l.Capsules = within(l.Capsules, ops-8)
-	l.GangMembers = within(l.GangMembers, (ops-8)/2)
+	l.GangMembers = within(l.GangMembers, (ops-8)/3)
 	l.SpecBytes = cmp.Or(l.SpecBytes, 8192)
 	l.ValueBytes = cmp.Or(l.ValueBytes, 4096)
 	l.PlacementIDs = cmp.Or(l.PlacementIDs, 8)

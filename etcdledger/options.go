@@ -18,7 +18,7 @@ type Options struct {
 	Bounds orbit.Limits
 	// Names for diagnoses; empty ones have a default. The process that makes the ledger decides.
 	Dimensions [orbit.Dimensions]string
-	// What the server takes in one transaction, its --max-txn-ops: 128, at least 16.
+	// What the server takes in one transaction, its --max-txn-ops: 128, at least 32.
 	MaxOps int
 	// And in one request, its --max-request-bytes: 1.5 MiB.
 	MaxBytes int
