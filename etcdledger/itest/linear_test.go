@@ -221,7 +221,7 @@ func (w *witnesses) check() porcupine.CheckResult {
 }
 
 // trouble kills and restarts, cuts off and mends members, and breaks links, until ctx ends; it returns how often.
-func trouble(t *testing.T, ctx context.Context, c *cluster.Cluster, link *cluster.Link, rng *rand.Rand) (n int) {
+func trouble(ctx context.Context, t *testing.T, c *cluster.Cluster, link *cluster.Link, rng *rand.Rand) (n int) {
 	long := within(t, time.Minute)
 	wait := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
 	for ; ctx.Err() == nil; n++ {
@@ -265,7 +265,7 @@ func TestLinearizable(t *testing.T) {
 	w := newWitnesses(t, open(t, connect(t, c), o), open(t, connect(t, c), o), open(t, connect(t, c, 0), o), open(t, over, o))
 	ctx, stop := context.WithCancel(t.Context())
 	troubles := make(chan int, 1)
-	go func() { troubles <- trouble(t, ctx, c, link, rand.New(rand.NewPCG(3, 3))) }()
+	go func() { troubles <- trouble(ctx, t, c, link, rand.New(rand.NewPCG(3, 3))) }()
 	w.run(within(t, 5*time.Minute), 8, scale(t, 120), 3)
 	stop()
 	t.Logf("%d troubles in %v", <-troubles, time.Since(w.began).Round(time.Millisecond))

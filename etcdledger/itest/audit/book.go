@@ -215,7 +215,7 @@ func (b *Book) Compare(s *orbit.State) (lost int) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.nodes)) {
-		if n := s.Node(orbit.NodeID(id)); n == nil || n.Used() != b.nodes[id].used {
+		if n := s.Node(id); n == nil || n.Used() != b.nodes[id].used {
 			b.fault("node %q is not as the history has it, with %v used", id, b.nodes[id].used)
 		}
 	}

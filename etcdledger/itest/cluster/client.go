@@ -54,7 +54,7 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	for ctx.Err() == nil {
 		for _, endpoint := range c.Endpoints() {
 			if i := c.leaderBy(ctx, client, endpoint); i >= 0 {

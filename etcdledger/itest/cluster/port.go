@@ -19,7 +19,7 @@ func freePorts(n int) (out []string, err error) {
 		if err != nil {
 			continue
 		}
-		defer l.Close() // only when all have been found, so that none is found twice
+		defer func() { _ = l.Close() }() // only when all have been found, so that none is found twice
 		if out = append(out, address); len(out) == n {
 			return out, nil
 		}

@@ -134,12 +134,12 @@ func Serve(ctx context.Context, self *process.Self) error {
 	if err != nil {
 		return fmt.Errorf("crew: %w", err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	ledger, err := open(ctx, client, c)
 	if err != nil {
 		return err
 	}
-	defer ledger.Close()
+	defer func() { _ = ledger.Close() }()
 	if err := self.Say(message{Ready: true}); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ package process
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,9 +85,12 @@ func (p *Process) attend(role string, stdout io.Reader, heard func(string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if text := p.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") || !p.ended {
-		p.err = fmt.Errorf("process: %s ended by itself (%v): %s", role, err, text)
+		p.err = fmt.Errorf("process: %s ended by itself (%w): %s", role, cmp.Or(err, errEnd), text)
 	}
 }
+
+// errEnd says that a process has ended and has not said that anything was wrong.
+var errEnd = errors.New("exit status 0")
 
 // Tell writes a line to the copy's standard input.
 func (p *Process) Tell(line string) error {

@@ -63,7 +63,7 @@ func Main(roles map[string]Role) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go listen(told, cancel)
 	self := &Self{Told: told, config: os.Getenv(configVariable)}
-	os.Unsetenv(roleVariable) // the copy's own copies have roles of their own
+	_ = os.Unsetenv(roleVariable) // the copy's own copies have roles of their own
 	if err := role(ctx, self); err != nil {
 		fmt.Fprintf(os.Stderr, "process: %s: %v\n", name, err)
 		os.Exit(1)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +44,7 @@ func TestEtcd(t *testing.T) {
 	defer c.Close()
 	text, last := play(t, "-endpoint", c.Endpoints()[0], "-nodes", "20", "-capsules", "200")
 	require.Equal(t, "etcd: placed 200 of 200, doubled 0, lost 0, kills 1, verify: ok", last)
-	require.Regexp(t, regexp.MustCompile(`killed the process "right"`), text)
+	require.Regexp(t, `killed the process "right"`, text)
 	client, err := c.Client()
 	require.NoError(t, err)
 	defer client.Close()

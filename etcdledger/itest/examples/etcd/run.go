@@ -194,7 +194,7 @@ func (s *show) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer fresh.Close()
+	defer func() { _ = fresh.Close() }()
 	state, err := fresh.Snapshot(ctx)
 	if err != nil {
 		return err
