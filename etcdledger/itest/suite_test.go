@@ -28,10 +28,10 @@ func suite(t *testing.T, c *cluster.Cluster) {
 	prefix := func() string { return fmt.Sprintf("suite-%d/", n.Load()) }
 	openFresh := func(t *testing.T) orbit.Ledger {
 		n.Add(1)
-		return open(t, client, etcdledger.Options{Prefix: prefix(), Bounds: orbit.Limits{History: 300}})
+		return open(t, client, etcdledger.Options{Prefix: prefix(), Bounds: orbit.Limits{History: 2000}})
 	}
 	peer := func(t *testing.T, _ orbit.Ledger) orbit.Ledger {
-		return open(t, other, etcdledger.Options{Prefix: prefix(), Bounds: orbit.Limits{History: 300}})
+		return open(t, other, etcdledger.Options{Prefix: prefix(), Bounds: orbit.Limits{History: 2000}})
 	}
 	ledgertest.Run(t, openFresh, ledgertest.Options{Peer: peer, Scale: 0.2 * float64(scale(t, 1))})
 }

@@ -36,7 +36,7 @@ func (w *world) single(ctx context.Context, inFlight int) (sample, error) {
 	}
 	defer func() { _ = l.Close() }()
 	s, err := measure(w.batch, inFlight, func(i int) error {
-		_, err := l.Propose(ctx, l.place(i))
+		_, err := l.Propose(ctx, l.place(i, i))
 		return err
 	})
 	return s, errors.Join(err, l.verify(ctx))
@@ -51,7 +51,7 @@ func (w *world) batched(ctx context.Context) (sample, error) {
 	defer func() { _ = l.Close() }()
 	var batch []orbit.Proposal
 	for i := range w.batch {
-		batch = append(batch, l.place(i))
+		batch = append(batch, l.place(i, i))
 	}
 	s, err := measure(1, 1, func(int) (err error) {
 		for _, out := range l.ProposeBatch(ctx, batch) {
@@ -73,7 +73,8 @@ type contest struct {
 // hot lets two ledgers, each with a client of its own and 16 calls at a time, place on so many nodes. Coarse bets are that
 // nothing at all has changed on the node, fine ones that there is room; who loses looks again.
 func (w *world) hot(ctx context.Context, nodes int, coarse bool) (c contest, err error) {
-	l, err := w.open(ctx, nodes, w.batch)
+	n := max(w.batch/4, 10)
+	l, err := w.open(ctx, nodes, n)
 	if err != nil {
 		return c, err
 	}
@@ -89,7 +90,7 @@ func (w *world) hot(ctx context.Context, nodes int, coarse bool) (c contest, err
 	}
 	defer func() { _ = other.Close() }()
 	var conflicts atomic.Int64
-	c.sample, err = measure(w.batch, 32, func(i int) error {
+	c.sample, err = measure(n, 32, func(i int) error {
 		on := []*etcdledger.Ledger{l.Ledger, other}[i%2]
 		for {
 			p, err := l.bet(ctx, on, i, coarse)
@@ -102,14 +103,15 @@ func (w *world) hot(ctx context.Context, nodes int, coarse bool) (c contest, err
 			conflicts.Add(1)
 		}
 	})
-	n := float64(w.batch)
-	c.conflicts, c.retries = float64(conflicts.Load())/n, float64(l.Stats().Retries+other.Stats().Retries)/n
+	c.conflicts = float64(conflicts.Load()) / float64(n)
+	c.retries = float64(l.Stats().Retries+other.Stats().Retries) / float64(n)
 	return c, errors.Join(err, l.verify(ctx))
 }
 
 // bet returns the proposal that places the i-th capsule.
 func (l *ledger) bet(ctx context.Context, on orbit.Ledger, i int, coarse bool) (orbit.Proposal, error) {
-	p := l.place(i)
+	node := i / 2 // both go to all nodes
+	p := l.place(i, node)
 	if !coarse {
 		return p, nil
 	}
@@ -118,7 +120,7 @@ func (l *ledger) bet(ctx context.Context, on orbit.Ledger, i int, coarse bool) (
 		return p, err
 	}
 	p.View = state.Revision()
-	p.If = []orbit.Precondition{orbit.NodeAt{Node: nodeID(i % l.nodes), Usage: state.Node(nodeID(i % l.nodes)).Usage}}
+	p.If = []orbit.Precondition{orbit.NodeAt{Node: nodeID(node % l.nodes), Usage: state.Node(nodeID(node % l.nodes)).Usage}}
 	return p, nil
 }
 
@@ -141,7 +143,7 @@ func (w *world) lag(ctx context.Context) (answered, called sample, err error) {
 	defer func() { _ = other.Kill() }()
 	for i := range n {
 		begin := time.Now().UnixNano()
-		rev, err := l.Propose(ctx, l.place(i))
+		rev, err := l.Propose(ctx, l.place(i, i))
 		end := time.Now().UnixNano()
 		if err != nil {
 			return answered, called, err

@@ -63,7 +63,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.end()) }()
-	fmt.Fprintf(out, "etcd with %d members on loopback, with fsync; %d placements on %d nodes in each measurement; medians of %d runs\n\n", o.members, o.batch, o.nodes, o.runs)
+	fmt.Fprintf(out, "etcd with %d members on loopback, with fsync; %d placements on %d nodes in each measurement, by two processes a quarter of that; medians of %d runs\n\n",
+		o.members, o.batch, o.nodes, o.runs)
 	table := rows()
 	for range o.runs {
 		for _, r := range table {

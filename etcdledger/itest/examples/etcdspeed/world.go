@@ -61,15 +61,13 @@ func (w *world) end() (err error) {
 type ledger struct {
 	*etcdledger.Ledger
 	prefix string
-	// Capsules that have not been placed yet.
-	next, capsules int
-	nodes          int
+	nodes  int
 }
 
 // open opens a new ledger with so many nodes and capsules.
 func (w *world) open(ctx context.Context, nodes, capsules int) (l *ledger, err error) {
 	w.ledgers++
-	l = &ledger{prefix: fmt.Sprintf("speed-%d/", w.ledgers), capsules: capsules, nodes: nodes}
+	l = &ledger{prefix: fmt.Sprintf("speed-%d/", w.ledgers), nodes: nodes}
 	if l.Ledger, err = etcdledger.Open(ctx, w.client, etcdledger.Options{Prefix: l.prefix}); err != nil {
 		return nil, err
 	}
@@ -96,9 +94,9 @@ func (w *world) open(ctx context.Context, nodes, capsules int) (l *ledger, err e
 func nodeID(i int) orbit.NodeID       { return orbit.NodeID(fmt.Sprintf("node-%04d", i)) }
 func capsuleID(i int) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprintf("capsule-%06d", i)) }
 
-// place returns a proposal that places the i-th capsule, and bets that its node has room.
-func (l *ledger) place(i int) orbit.Proposal {
-	node := nodeID(i % l.nodes)
+// place returns a proposal that places the i-th capsule on a node, and bets that it has room.
+func (l *ledger) place(i, on int) orbit.Proposal {
+	node := nodeID(on % l.nodes)
 	return orbit.Proposal{
 		ID: orbit.NewProposalID(),
 		Do: []orbit.Commitment{orbit.Place{Capsule: capsuleID(i), Node: node}},
