@@ -33,6 +33,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// NoSync leaves out fsync: faster, and what a machine has acknowledged does not survive its loss of power.
 	NoSync bool
+	// How long a login lasts that is not used, in whole seconds. Default 5 min, etcd's own.
+	Login time.Duration
 }
 
 // Cluster is a running etcd. Its methods may be called from any goroutine.
@@ -69,7 +71,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	for i := range o.Members {
 		m := &member{told: map[string]chan struct{}{}, config: memberConfig{
 			Name: fmt.Sprintf("member-%d", i), Dir: filepath.Join(o.Dir, fmt.Sprintf("member-%d", i)),
-			Client: ports[2*i], Peer: ports[2*i+1], Heartbeat: o.Heartbeat, NoSync: o.NoSync,
+			Client: ports[2*i], Peer: ports[2*i+1], Heartbeat: o.Heartbeat, NoSync: o.NoSync, Login: o.Login,
 			Log: filepath.Join(o.Dir, fmt.Sprintf("member-%d.log", i)),
 		}}
 		c.members = append(c.members, m)

@@ -25,6 +25,7 @@ type memberConfig struct {
 	Joined       bool   // it has a data directory
 	Heartbeat    time.Duration
 	NoSync       bool
+	Login        time.Duration
 	Log          string
 }
 
@@ -92,6 +93,9 @@ func (c *memberConfig) embed() (*embed.Config, error) {
 	}
 	e.TickMs, e.ElectionMs = uint(c.Heartbeat.Milliseconds()), uint(10*c.Heartbeat.Milliseconds())
 	e.UnsafeNoFsync = c.NoSync
+	if c.Login > 0 {
+		e.AuthTokenTTL = uint(c.Login.Seconds())
+	}
 	e.LogOutputs, e.LogLevel = []string{c.Log}, "warn"
 	return e, nil
 }
