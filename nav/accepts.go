@@ -43,10 +43,13 @@ func objection(n *orbit.Node, spec *orbit.Spec) string {
 	case r != nil:
 		return "do not meet " + r.String()
 	case !hasDevice(n, &spec.Devices):
-		return "have no device of model " + anyOf(spec.Devices.Models)
+		return noModel(&spec.Devices)
 	}
 	return ""
 }
+
+// noModel completes "n nodes ..." for those without a device of a model that the request accepts.
+func noModel(q *orbit.DeviceRequest) string { return "have no device of model " + anyOf(q.Models) }
 
 // anyOf names the models of a request.
 func anyOf(models []string) string {
@@ -64,15 +67,20 @@ func anyOf(models []string) string {
 func shortage(r *nodeRoom, spec *orbit.Spec, state *orbit.State) string {
 	q := &spec.Devices
 	if _, ok := r.tightest(q); !ok {
-		if q.Count == 1 {
-			return fmt.Sprintf("lack a device with %d milli free", q.Milli)
-		}
-		return fmt.Sprintf("lack %d devices with %d milli free each", q.Count, q.Milli)
+		return noDevices(q)
 	}
 	if d := r.short(&spec.Envelope.Reservation); d >= 0 {
 		return "lack " + state.DimensionName(orbit.Dimension(d))
 	}
 	return ""
+}
+
+// noDevices completes "n nodes ..." for those whose devices have too little free.
+func noDevices(q *orbit.DeviceRequest) string {
+	if q.Count == 1 {
+		return fmt.Sprintf("lack a device with %d milli free", q.Milli)
+	}
+	return fmt.Sprintf("lack %d devices with %d milli free each", q.Count, q.Milli)
 }
 
 // reasonsOf lists counts of nodes by why they do not take a capsule, most frequent first.

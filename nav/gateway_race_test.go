@@ -332,31 +332,35 @@ func TestWarmBesideGateways(t *testing.T) {
 func TestGatewayFenceUnderRace(t *testing.T) {
 	f := newFleet(t)
 	f.board.Leases = &telemetry.Leases{Ledger: f.ledger, Terms: -1}
+	f.board.PerSecond = -1
 	leases, ctx := f.board.Leases, context.Background()
 	term := func(id string) telemetry.Term {
 		term, err := leases.Acquire(ctx, id, "agent")
 		require.NoError(t, err)
 		return term
 	}
-	f.join("steady", 1000)
-	f.join("flapping", 1000)
+	f.join("steady", 16_384)
+	f.join("flapping", 16_384)
 	term("steady")
-	f.report("steady", 1000, 0, 50)
+	f.report("steady", 16_384, 0, 50)
 	g := f.gateway()
 	g.Cache = time.Hour
 	var creators sync.WaitGroup
 	done := make(chan struct{})
 	creators.Go(func() {
 		defer close(done)
-		for i := range 300 {
-			if _, err := g.Create(ctx, orbit.CapsuleID(fmt.Sprint("c", i)), sandbox(code)); err != nil {
+		met := false // the two have met: a create went to the node that comes and goes
+		for i := 0; i < 300 || !met && i < 10_000; i++ {
+			made, err := g.Create(ctx, orbit.CapsuleID(fmt.Sprint("c", i)), sandbox(code))
+			if err != nil {
 				t.Error(err)
 			}
+			met = met || made.Node == "flapping"
 		}
 	})
 	for running := true; running; {
 		held := term("flapping")
-		f.report("flapping", 1000, 100, 0)
+		f.report("flapping", 16_384, 100, 0)
 		_, _ = g.Create(ctx, "never", sandbox("refused, so that the view is new"))
 		require.NoError(t, leases.Resign(ctx, held))
 		select {

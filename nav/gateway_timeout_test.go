@@ -23,7 +23,8 @@ func TestGatewayGivesAHangingHostUp(t *testing.T) {
 	}{
 		{"by default", 0, 0, 10 * time.Second, 10 * time.Second},
 		{"as set", 3 * time.Second, 0, 3 * time.Second, 3 * time.Second},
-		{"deadline far away", 3 * time.Second, 6 * time.Second, 3 * time.Second, 3 * time.Second},
+		{"deadline twice as far", 3 * time.Second, 6 * time.Second, 3 * time.Second, 3 * time.Second},
+		{"deadline far away", 3 * time.Second, time.Minute, 3 * time.Second, 3 * time.Second},
 		{"deadline near", 3 * time.Second, 4 * time.Second, 2 * time.Second, 2 * time.Second},
 		{"no bound", -1, 4 * time.Second, 4 * time.Second, 0},
 	} {

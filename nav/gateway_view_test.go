@@ -220,7 +220,9 @@ func TestGatewayWaitsForAViewAsNewAsTheReceipt(t *testing.T) {
 		require.ErrorIs(t, err, nav.ErrNoTemplate)
 		commit(t, f.ledger, orbit.Submit{IDs: []orbit.CapsuleID{"theirs"}, Spec: sandbox(code)}, orbit.Place{Capsule: "theirs", Node: "a"})
 		l.lag = 5
+		began := time.Now()
 		require.Equal(t, orbit.NodeID("b"), f.create(g, "c1").Node)
+		require.GreaterOrEqual(t, time.Since(began), 5*time.Millisecond, "it does not ask without a pause")
 		require.Equal(t, uint64(1), g.Stats().Conflicts)
 		require.Negative(t, l.lag)
 	})

@@ -144,7 +144,7 @@ func (m warmMisfit) text(a *warmAsk, state *orbit.State) string {
 	case warmRequirement:
 		return "do not meet " + a.spec.Require[m.arg].String()
 	case warmModel:
-		return "have no device of its models"
+		return noModel(&a.spec.Devices)
 	case warmParents:
 		return "are its parent's"
 	case warmFailed:
@@ -168,7 +168,7 @@ func (m warmMisfit) text(a *warmAsk, state *orbit.State) string {
 	case warmRoom:
 		return "lack " + state.DimensionName(orbit.Dimension(m.arg))
 	case warmDevices:
-		return fmt.Sprintf("lack devices: %d with %d milli free each", a.spec.Devices.Count, a.spec.Devices.Milli)
+		return noDevices(&a.spec.Devices)
 	case warmFits, warmGone:
 	}
 	return "fit"

@@ -91,7 +91,7 @@ func noParent(spec *orbit.Spec) error { return &WarmNoFit{Kind: ErrNoParent, Sta
 func (b *warmBooks) refusal(a *warmAsk) error {
 	r := b.ranks[classOf(a.spec)]
 	plain := r != nil && a.plain()
-	if plain && r.refusal != nil && r.refused == b.version && r.refusedIn == b.state {
+	if plain && r.refusal != nil && r.refused == b.version && r.refusedIn == b.state.Revision() {
 		return r.refusal
 	}
 	counts := map[warmMisfit]int{}
@@ -102,7 +102,7 @@ func (b *warmBooks) refusal(a *warmAsk) error {
 	}
 	e := b.explain(a, counts)
 	if plain {
-		r.refusal, r.refused, r.refusedIn = e, b.version, b.state
+		r.refusal, r.refused, r.refusedIn = e, b.version, b.state.Revision()
 	}
 	return e
 }

@@ -31,10 +31,11 @@ type warmRank struct {
 	places []warmPlace // by node index
 	cursor uint64      // of the log
 	used   uint64      // by the books' clock
-	// What was said when nothing fitted, at that version of the books and in that state.
+	// What was said when nothing fitted, at that version of the books and that revision of the ledger. The books are of
+	// one view, which shows no two states of one revision; the state itself would be kept alive by a class that rests.
 	refusal   *WarmNoFit
 	refused   uint64
-	refusedIn *orbit.State
+	refusedIn orbit.Revision
 }
 
 // warmKey is where a node stands: by value, tie, hash of the node with the seed, and id.

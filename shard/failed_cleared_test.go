@@ -99,3 +99,29 @@ func TestClearedInVainPassesOn(t *testing.T) {
 		require.Empty(t, d.cleared)
 	})
 }
+
+// TestClearedInVainWaits: a few times are free; further ones wait as long as a retry would, from the last one on. What has
+// not been cleared for long begins anew, and each scheduler's failure counts by itself.
+func TestClearedInVainWaits(t *testing.T) {
+	c, pace, u := cleared{}, newRetries(orbit.Backoff{Initial: time.Minute, Max: 4 * time.Minute, Factor: 2, Jitter: -1}), unit{id: "vain"}
+	now := time.Unix(1_000_000, 0)
+	for range 2 {
+		for range freely {
+			require.True(t, c.again(u, "a", &pace, now))
+		}
+		require.True(t, c.again(u, "b", &pace, now), "another one's")
+		for _, wait := range []time.Duration{1, 2, 4, 4} {
+			now = now.Add(wait*time.Minute - 1)
+			require.False(t, c.again(u, "a", &pace, now), "%d min", wait)
+			now = now.Add(1)
+			require.True(t, c.again(u, "a", &pace, now), "%d min", wait)
+		}
+		now = now.Add(8*time.Minute + 1)
+	}
+	ledger := &orbit.MemoryLedger{}
+	submit(t, ledger, "", 1, "vain")
+	require.True(t, c.again(unit{id: "gone"}, "a", &pace, now))
+	c.sweep(snapshot(t, ledger))
+	require.Len(t, c, 1)
+	require.NotNil(t, c[u]["b"], "what waits is kept")
+}

@@ -114,4 +114,7 @@ func TestShortenKeepsCharactersWhole(t *testing.T) {
 	require.Equal(t, "a…", shorten("aübcdefg", 5))
 	require.Equal(t, "abcde", shorten("abcde", 5))
 	require.Equal(t, "?", shorten("\xff", 3))
+	require.Equal(t, "a?…", shorten("a\xffbcdef", 5), "what is left of one that is cut is valid, too")
+	why := failures{}.with(Failure{"a", 1, strings.Repeat("x", maxWhy+1)}).list[0].Why
+	require.Equal(t, strings.Repeat("x", maxWhy-len("…"))+"…", why, "no reason is longer than there is room for")
 }

@@ -105,8 +105,10 @@ const maxPause = 64
 // farAlone lets far plan what has waited, and nobody else.
 func (s *soft) farAlone(ctx context.Context, view *orbit.View, waiting, others []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := s.planFar(ctx, view, waiting, nil)
-	s.behind, s.pause = nil, 0
-	if len(plan.Proposals) == 0 {
+	s.behind = nil
+	if len(plan.Proposals) > 0 {
+		s.pause = 0
+	} else {
 		s.pause = min(max(1, 2*s.pause), maxPause)
 	}
 	s.wait = s.pause

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -246,4 +247,71 @@ func TestSoftSaysWhichAreClosed(t *testing.T) {
 	require.Len(t, r.Unplaced, 1)
 	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 are unschedulable, 1 lack cpu; among the unschedulable are 1 that this pass has planned on: they do not fit either")
 	assert.Equal(t, 1, r.Parked, "it is a NoFit all the same")
+	submit(t, ledger, "a", 8, "alone")
+	r = engine.Pass(context.Background())
+	require.Len(t, r.Unplaced, 1)
+	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 2 lack cpu", "nothing was planned on")
+}
+
+// TestSoftVainTurns: what goes first in vain does so after twice as many passes each time, 64 at most, and others are
+// planned in between.
+func TestSoftVainTurns(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, fleet(2, orbit.Resources{1000})...)
+	give(t, ledger, "a", "n00")
+	submit(t, ledger, "a", 1, "vain")
+	vain, helps := orbit.CapsuleID("vain"), false // helps: to go first does
+	unsure := orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		var plan orbit.Plan
+		turn := len(pending) == 1 && !view.State().Node("n00").Node.Unschedulable
+		for _, c := range pending {
+			if c.ID == vain && !(helps && turn) {
+				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
+			} else {
+				plan.Proposals = append(plan.Proposals, orbit.Proposal{View: view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: "n00"}}})
+			}
+		}
+		return plan, nil
+	})
+	engine := modeEngine(ledger, "a", Soft, func() orbit.Navigator { return unsure })
+	var turns []int
+	for pass := range 300 {
+		submit(t, ledger, "a", 1, orbit.CapsuleID(fmt.Sprint("small-", pass)))
+		if r := engine.Pass(context.Background()); r.Committed == 0 {
+			turns = append(turns, pass)
+		}
+	}
+	assert.Equal(t, []int{1, 4, 8, 14, 24, 42, 76, 142, 208, 274}, turns)
+
+	// Once a turn was not in vain it begins anew.
+	helps = true
+	for pass := 0; snapshot(t, ledger).Capsule("vain").Pending() && pass < 100; pass++ {
+		submit(t, ledger, "a", 1, orbit.CapsuleID(fmt.Sprint("meanwhile-", pass)))
+		engine.Pass(context.Background())
+	}
+	require.True(t, snapshot(t, ledger).Capsule("vain").Placed())
+	engine.Pass(context.Background())
+	vain, helps, turns = "again", false, nil
+	submit(t, ledger, "a", 1, "again")
+	for pass := range 20 {
+		submit(t, ledger, "a", 1, orbit.CapsuleID(fmt.Sprint("later-", pass)))
+		if r := engine.Pass(context.Background()); r.Committed == 0 {
+			turns = append(turns, pass)
+		}
+	}
+	assert.Equal(t, []int{1, 4, 8, 14}, turns)
+}
+
+// TestSoftLeavesWhatNearHasBegun: a capsule that wants to be where near has just placed a group is near's for this pass; a
+// NoFit of its own group does not put it aside, any other reason stands.
+func TestSoftLeavesWhatNearHasBegun(t *testing.T) {
+	ledger := &orbit.MemoryLedger{}
+	commit(t, ledger, orbit.Submit{IDs: []orbit.CapsuleID{"first"}, Spec: &orbit.Spec{Module: "m", Group: "g"}},
+		orbit.Submit{IDs: []orbit.CapsuleID{"full", "broken"}, Spec: &orbit.Spec{Module: "m", Near: orbit.Near{Group: "g", Level: "rack"}}})
+	state, broken := snapshot(t, ledger), errors.New("broken")
+	plan := orbit.Plan{Proposals: []orbit.Proposal{{Do: []orbit.Commitment{orbit.Place{Capsule: "first", Node: "n"}}}},
+		Unplaced: []orbit.Unplaced{{Capsule: state.Capsule("full"), Why: &orbit.NoFit{}}, {Capsule: state.Capsule("broken"), Why: broken}}}
+	left, rest := (&soft{}).leave(state, &plan, state.Pending())
+	require.Empty(t, rest)
+	require.Equal(t, []error{errBehind, broken}, []error{left[0].Why, left[1].Why})
 }

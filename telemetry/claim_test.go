@@ -145,6 +145,13 @@ func TestTheEndOfWhatWasTakenBackIsNoChange(t *testing.T) {
 	require.NoError(t, b.Report(report("a", start.Add(time.Second))))
 	ids, _ := changed(t, b, v)
 	require.Empty(t, ids)
+
+	b.Claim("a", "py")
+	b.Unclaim(b.Claim("a", "py"))
+	_, v = changed(t, b, v)
+	require.NoError(t, b.Report(report("a", start.Add(2*time.Second))))
+	ids, _ = changed(t, b, v)
+	require.Equal(t, []orbit.NodeID{"a"}, ids, "one of the two was kept")
 }
 
 // A claim that survives a report is debited from what that one says.
@@ -250,6 +257,26 @@ func TestClaimsAreBounded(t *testing.T) {
 	ids, _ := changed(t, b, v)
 	require.Equal(t, []orbit.NodeID{"a"}, ids)
 	require.True(t, b.Claim("a", "py").Warm())
+}
+
+// What was claimed beyond the bound is unknown to the board, so the node has nothing free until a report is later than the
+// last of it.
+func TestTheLastClaimTooManyCounts(t *testing.T) {
+	b, c := newBoard()
+	r := report("a", start)
+	r.FreeSlots = math.MaxInt
+	require.NoError(t, b.Report(r))
+	for range 16_385 {
+		b.Claim("a", "go")
+	}
+	c.now = start.Add(2)
+	b.Claim("a", "go")
+	r.At = start.Add(1)
+	require.NoError(t, b.Report(r))
+	requireSeen(t, b, "a", 0, 0)
+	r.At = start.Add(3)
+	require.NoError(t, b.Report(r))
+	requireSeen(t, b, "a", math.MaxInt, 2)
 }
 
 // Many creators never debit more than was reported, and never twice what one of them debited.

@@ -189,6 +189,11 @@ func TestKeys(t *testing.T) {
 	}
 	require.Len(t, keys, len(names))
 	other := acquire(t, others, "a", "y")
+	acquire(t, others, "b", "y")
+	for _, key := range []string{"lease/%61%62", "lease/%zz", "lease/", "lease/a%20b%", "lease", "lease/ü"} { // nobody's
+		_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: key, Value: "1 live z"}}})
+		require.NoError(t, err)
+	}
 	again := &telemetry.Leases{Ledger: &ledger}
 	round, err := again.Step(t.Context())
 	require.NoError(t, err)
@@ -200,6 +205,25 @@ func TestKeys(t *testing.T) {
 	in, ok := others.In(snapshot(t, &ledger), "a")
 	require.True(t, ok)
 	require.Equal(t, other, in)
+}
+
+// A holder that begins one term after another leaves nothing behind in the process: of the deadlines of old terms none is
+// kept, however long the newest one lives.
+func TestOldTermsLeaveNothing(t *testing.T) {
+	c := &clock{now: start}
+	l := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}, Now: c.Now, Terms: -1}
+	var term telemetry.Term
+	for range 50 {
+		c.now = c.now.Add(time.Second)
+		term = acquire(t, l, "a", "host")
+	}
+	for range 6 {
+		c.now = c.now.Add(30 * time.Second)
+		require.NoError(t, l.Refresh(term))
+		_, err := l.Step(t.Context())
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, telemetry.Armed(l))
 }
 
 // A process that starts takes what the ledger says is live to be live for one TTL from then on.

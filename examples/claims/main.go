@@ -5,12 +5,11 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"time"
+
+	"github.com/orbitsched/orbit/examples/internal/program"
 )
 
 // options are what the flags set.
@@ -20,30 +19,11 @@ type options struct {
 	seed                           uint64
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // it has been said
-	}
-	if err := run(ctx, o, os.Stdout); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		fmt.Fprintln(os.Stderr, "claims:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("claims", parse, run) }
 
 // check says what is wrong with the flags.
-func (o options) check(f *flag.FlagSet) error {
+func (o *options) check() error {
 	switch {
-	case f.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
 	case o.pools < 1 || o.pools > 1000 || o.slots < 1 || o.slots > 10_000:
 		return errors.New("-pools must be 1 to 1000, and -slots 1 to 10000")
 	case o.bursts < 1 || o.bursts > 1000 || o.requests < 1 || o.requests > 10_000:
@@ -55,12 +35,7 @@ func (o options) check(f *flag.FlagSet) error {
 }
 
 func parse(args []string, w io.Writer) (o options, err error) {
-	f := flag.NewFlagSet("claims", flag.ContinueOnError)
-	f.SetOutput(w)
-	f.Usage = func() {
-		fmt.Fprintln(w, "Claims lets pools hand out slots to bursts of requests, from stale stores and from ledgers, and counts conflicts.\n\nFlags:")
-		f.PrintDefaults()
-	}
+	f := program.Flags("claims", "Claims lets pools hand out slots to bursts of requests, from stale stores and from ledgers, and counts conflicts.", w)
 	f.IntVar(&o.pools, "pools", 3, "pools; a request goes to the one that can serve it soonest")
 	f.IntVar(&o.slots, "slots", 40, "slots that each pool begins with")
 	f.IntVar(&o.bursts, "bursts", 5, "bursts of requests")
@@ -70,14 +45,8 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.DurationVar(&o.latency, "latency", 5*time.Millisecond, "how long a claim is on its way to a store and back")
 	f.DurationVar(&o.use, "use", 100*time.Millisecond, "how long a slot is used, on the average, before it is idle again, as a new one")
 	f.Uint64Var(&o.seed, "seed", 1, "decides how long each slot is used")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if err := o.check(f); err != nil {
-		fmt.Fprintln(w, "claims:", err)
-		return o, err
-	}
-	return o, nil
+	err = program.Parse(f, args, o.check)
+	return o, err
 }
 
 // run does it all: the three ways one after another.

@@ -7,17 +7,14 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/examples/internal/program"
 )
 
 // engines are the placement engines by name. Each navigator has one of its own, with a seed of its own, and
@@ -44,29 +41,14 @@ type options struct {
 }
 
 func main() {
-	log.SetFlags(0)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	o, err := parse(os.Args[1:], os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return
-	case err != nil:
-		os.Exit(2) // it has been said
-	}
-	if err := profiled(o, func() error { return schedule(ctx, o, os.Stdout, os.Stderr) }); err != nil {
-		log.Fatal("constellation: ", err)
-	}
+	program.Main("constellation", parse, func(ctx context.Context, o options, out io.Writer) error {
+		return profiled(o, func() error { return schedule(ctx, o, out, os.Stderr) })
+	})
 }
 
 // parse reads the flags. What is wrong with their form is said on the writer.
 func parse(args []string, w io.Writer) (o options, err error) {
-	f := flag.NewFlagSet("constellation", flag.ContinueOnError)
-	f.SetOutput(w)
-	f.Usage = func() {
-		fmt.Fprintln(w, "Constellation schedules made-up capsules on made-up machines from scratch, and says what it cost.\n\nFlags:")
-		f.PrintDefaults()
-	}
+	f := program.Flags("constellation", "Constellation schedules made-up capsules on made-up machines from scratch, and says what it cost.", w)
 	f.IntVar(&o.nodes, "nodes", 5_000, "machines, of five kinds, in three zones")
 	f.IntVar(&o.capsules, "capsules", 100_000, "capsules to place: services, batch sweeps, best effort, work for devices; 20 a node fill a third of the constellation")
 	f.IntVar(&o.classes, "classes", 200, "kinds of capsules; all of a kind ask for the same")

@@ -5,15 +5,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 
+	"github.com/orbitsched/orbit/examples/internal/program"
 	"github.com/orbitsched/orbit/shard"
 )
 
@@ -25,24 +22,7 @@ type options struct {
 	seed       uint64
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // it has been said
-	}
-	if err := run(ctx, o, os.Stdout); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		fmt.Fprintln(os.Stderr, "dispatcher:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("dispatcher", parse, run) }
 
 // policies are what a dispatcher may choose by.
 var policies = map[string]func(seed uint64) shard.Policy{
@@ -53,31 +33,18 @@ var policies = map[string]func(seed uint64) shard.Policy{
 }
 
 func parse(args []string, w io.Writer) (o options, err error) {
-	f := flag.NewFlagSet("dispatcher", flag.ContinueOnError)
-	f.SetOutput(w)
-	f.Usage = func() {
-		fmt.Fprintln(w, "Dispatcher fills one constellation with several schedulers in strict, soft and shared mode, and kills one of them half way.\n\nFlags:")
-		f.PrintDefaults()
-	}
+	f := program.Flags("dispatcher", "Dispatcher fills one constellation with several schedulers in strict, soft and shared mode, and kills one of them half way.", w)
 	f.IntVar(&o.nodes, "nodes", 300, "machines, of three sizes")
 	list := f.String("schedulers", "1,2,4,8", "how many schedulers, one run for each")
 	f.StringVar(&o.policy, "policy", "roundrobin", "how capsules are given out: roundrobin, random, least or hash")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what is made up; who wins which race is another matter")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if err := o.check(f, *list); err != nil {
-		fmt.Fprintln(w, "dispatcher:", err)
-		return o, err
-	}
-	return o, nil
+	err = program.Parse(f, args, func() error { return o.check(*list) })
+	return o, err
 }
 
 // check says what is wrong with the flags, and reads the list of schedulers.
-func (o *options) check(f *flag.FlagSet, list string) error {
+func (o *options) check(list string) error {
 	switch {
-	case f.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
 	case o.nodes < 50 || o.nodes > 100_000:
 		return fmt.Errorf("-nodes is %d; it must be at least 50 and at most 100000", o.nodes)
 	case policies[o.policy] == nil:

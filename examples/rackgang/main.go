@@ -5,11 +5,10 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
+
+	"github.com/orbitsched/orbit/examples/internal/program"
 )
 
 // options are what the flags set.
@@ -18,27 +17,11 @@ type options struct {
 	seed                          uint64
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // it has been said
-	}
-	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "rackgang:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("rackgang", parse, run) }
 
 // check says what is wrong with the flags.
-func (o options) check(f *flag.FlagSet) error {
+func (o *options) check() error {
 	switch {
-	case f.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
 	case o.nodes < 20 || o.nodes > 100_000:
 		return fmt.Errorf("-nodes is %d; it must be at least 20, one rack, and at most 100000", o.nodes)
 	case o.capsules < 100 || o.capsules > 10_000_000:
@@ -50,25 +33,14 @@ func (o options) check(f *flag.FlagSet) error {
 }
 
 func parse(args []string, w io.Writer) (o options, err error) {
-	f := flag.NewFlagSet("rackgang", flag.ContinueOnError)
-	f.SetOutput(w)
-	f.Usage = func() {
-		fmt.Fprintln(w, "Rackgang starts same-rack groups by affinity alone, with anchors, and as gangs, and shows how many capsules get bound.\n\nFlags:")
-		f.PrintDefaults()
-	}
+	f := program.Flags("rackgang", "Rackgang starts same-rack groups by affinity alone, with anchors, and as gangs, and shows how many capsules get bound.", w)
 	f.IntVar(&o.nodes, "nodes", 500, "machines, in racks of 20")
 	f.IntVar(&o.capsules, "capsules", 4000, "capsules to place; about 15% of them are in same-rack groups")
 	f.IntVar(&o.plan, "plan", 500, "most capsules a navigator plans in one pass")
 	f.IntVar(&o.passes, "passes", 20, "passes of each navigator")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what is made up; the same seed gives the same, but for who wins the race")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if err := o.check(f); err != nil {
-		fmt.Fprintln(w, "rackgang:", err)
-		return o, err
-	}
-	return o, nil
+	err = program.Parse(f, args, o.check)
+	return o, err
 }
 
 // run does it all: the three ways to start groups, each on a ledger of its own, and then the race.

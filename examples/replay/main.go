@@ -10,13 +10,10 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log"
 	"maps"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/examples/internal/program"
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/sim"
 )
@@ -54,36 +52,30 @@ type options struct {
 	engine      string
 	seeds       int
 	inflate     float64
-	stray       []string // arguments that are no flags
 }
 
-func main() {
-	log.SetFlags(0)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	var o options
-	flag.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a cluster of the same shape")
-	flag.StringVar(&o.pods, "pods", "", "openb pod list (CSV)")
-	list := flag.String("policy", "fgd,bestfit,dotprod,random", "policies, separated by commas: "+names(policies))
-	flag.StringVar(&o.engine, "engine", "indexed", "placement engine; indexed and exhaustive choose alike: "+names(engines))
-	flag.IntVar(&o.seeds, "seeds", 3, "runs of each policy, with seeds from 42 on")
-	flag.Float64Var(&o.inflate, "inflate", 1.3, "arriving device demand, as a part of the capacity")
-	flag.Parse()
-	o.stray = flag.Args()
-	for name := range strings.SplitSeq(*list, ",") {
-		o.policies = append(o.policies, strings.TrimSpace(name))
-	}
-	err := replay(ctx, o, os.Stdout)
-	stop()
-	if err != nil {
-		log.Fatal("replay: ", err)
-	}
+func main() { program.Main("replay", parse, replay) }
+
+// parse reads the flags. What is wrong with them is said on the writer.
+func parse(args []string, w io.Writer) (o options, err error) {
+	f := program.Flags("replay", "Replay lets capsules arrive until they ask for more devices than there are, and shows how many each policy allocates.", w)
+	f.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a cluster of the same shape")
+	f.StringVar(&o.pods, "pods", "", "openb pod list (CSV)")
+	list := f.String("policy", "fgd,bestfit,dotprod,random", "policies, separated by commas: "+names(policies))
+	f.StringVar(&o.engine, "engine", "indexed", "placement engine; indexed and exhaustive choose alike: "+names(engines))
+	f.IntVar(&o.seeds, "seeds", 3, "runs of each policy, with seeds from 42 on")
+	f.Float64Var(&o.inflate, "inflate", 1.3, "arriving device demand, as a part of the capacity")
+	err = program.Parse(f, args, func() error {
+		for name := range strings.SplitSeq(*list, ",") {
+			o.policies = append(o.policies, strings.TrimSpace(name))
+		}
+		return o.check()
+	})
+	return o, err
 }
 
 // replay does all runs, as many at once as there are processors, and prints the table.
 func replay(ctx context.Context, o options, out io.Writer) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	nodes, pods, err := load(o)
 	if err != nil {
 		return err
@@ -121,10 +113,8 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
+// check says what is wrong with the flags.
 func (o options) check() error {
-	if len(o.stray) > 0 {
-		return fmt.Errorf("unexpected argument %q; files are named with -nodes and -pods", o.stray[0])
-	}
 	if !(o.inflate > 0 && o.inflate <= 100) {
 		return fmt.Errorf("-inflate is %v; it must be more than 0 and at most 100", o.inflate)
 	}

@@ -8,30 +8,6 @@
 // -speed. Goroutines, clocks and races are real; so are the times of the decisions, which nothing divides.
 package main
 
-import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-)
+import "github.com/orbitsched/orbit/examples/internal/program"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // it has been said
-	}
-	if err := run(ctx, o, os.Stdout); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		fmt.Fprintln(os.Stderr, "warmslots:", err)
-		os.Exit(1)
-	}
-}
+func main() { program.Main("warmslots", parse, run) }

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/orbitsched/orbit/examples/internal/program"
 )
 
 // options are what the flags set.
@@ -18,12 +19,7 @@ type options struct {
 
 // parse reads the flags. What is wrong with them is said on the writer.
 func parse(args []string, w io.Writer) (o options, err error) {
-	f := flag.NewFlagSet("warmslots", flag.ContinueOnError)
-	f.SetOutput(w)
-	f.Usage = func() {
-		fmt.Fprintln(w, "Warmslots boots sandboxes on a simulated fleet, and shows how many found a warm slot.\n\nFlags:")
-		f.PrintDefaults()
-	}
+	f := program.Flags("warmslots", "Warmslots boots sandboxes on a simulated fleet, and shows how many found a warm slot.", w)
 	f.IntVar(&o.hosts, "hosts", 20, "machines; one of them dies and comes back, one lies")
 	f.IntVar(&o.creators, "creators", 64, "clients that create at the same time")
 	f.IntVar(&o.creates, "creates", 3000, "sandboxes to create, over all phases")
@@ -32,21 +28,12 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.DurationVar(&o.cache, "cache", 30*time.Second, "how long the gateway's view of the fleet serves, before it is divided by -speed")
 	f.IntVar(&o.speed, "speed", 50, "how many times faster than a real fleet everything goes but the decisions")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what creators ask for; who comes first is up to the machine")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if err := o.check(f); err != nil {
-		fmt.Fprintln(w, "warmslots:", err)
-		return o, err
-	}
-	return o, nil
+	err = program.Parse(f, args, o.check)
+	return o, err
 }
 
 // check says what is wrong with the flags.
-func (o options) check(f *flag.FlagSet) error {
-	if f.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
-	}
+func (o *options) check() error {
 	for _, c := range []struct {
 		flag               string
 		value, least, most int
