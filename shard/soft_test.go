@@ -265,7 +265,7 @@ func TestSoftVainTurns(t *testing.T) {
 		var plan orbit.Plan
 		turn := len(pending) == 1 && !view.State().Node("n00").Node.Unschedulable
 		for _, c := range pending {
-			if c.ID == vain && !(helps && turn) {
+			if c.ID == vain && (!helps || !turn) {
 				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
 			} else {
 				plan.Proposals = append(plan.Proposals, orbit.Proposal{View: view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: "n00"}}})

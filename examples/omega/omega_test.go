@@ -1,0 +1,52 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What the paper saw is seen here, on a small cell and for a short while.
+func TestTrends(t *testing.T) {
+	o := options{nodes: 50, hours: 1, seed: 1}
+	at := func(s setup) figures {
+		s.options, s.rate = o, 1
+		f, err := s.run()
+		require.NoError(t, err)
+		return f
+	}
+	quick := at(setup{serviceTime: time.Second, batches: 1})
+	slow := at(setup{serviceTime: 30 * time.Second, batches: 1})
+	assert.Greater(t, slow.service.Busyness(), quick.service.Busyness(), "longer decisions, busier")
+	assert.Less(t, slow.batch.Wait(0.5), time.Second, "others do not wait for them")
+
+	coarse := at(setup{serviceTime: 30 * time.Second, batches: 1, coarse: true})
+	assert.Greater(t, coarse.service.ConflictFraction(), slow.service.ConflictFraction(), "spurious conflicts")
+	assert.Greater(t, coarse.service.Busyness(), slow.service.Busyness())
+
+	one := at(setup{serviceTime: time.Second, batchTime: 3 * time.Second, batches: 1})
+	many := at(setup{serviceTime: time.Second, batchTime: 3 * time.Second, batches: 8})
+	assert.Less(t, many.batch.Busyness(), one.batch.Busyness(), "the work is shared")
+	assert.Greater(t, many.batch.ConflictFraction(), one.batch.ConflictFraction(), "and they lose to each other")
+}
+
+// The same flags give the same tables.
+func TestRunTwice(t *testing.T) {
+	o := options{nodes: 10, hours: 0.1, seed: 3}
+	var first, again strings.Builder
+	require.NoError(t, run(o, &first))
+	require.NoError(t, run(o, &again))
+	assert.Equal(t, first.String(), again.String())
+	assert.Contains(t, first.String(), "coarse, all or nothing")
+}
+
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{{"-nodes", "1"}, {"-hours", "0"}, {"more"}, {"-hours", "x"}} {
+		_, err := parse(args, io.Discard)
+		assert.Error(t, err, args)
+	}
+}
