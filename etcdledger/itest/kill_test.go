@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/etcdledger/itest/audit"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 	"github.com/orbitsched/orbit/etcdledger/itest/crew"
@@ -58,9 +60,37 @@ func (c *chaos) stopCrews() {
 
 // progress waits until there are more acknowledged commits.
 func (c *chaos) progress(n int) {
-	before := c.load.answers.Count(audit.Committed)
-	require.Eventually(c.t, func() bool { return c.load.answers.Count(audit.Committed) >= before+n }, 30*time.Second, 5*time.Millisecond,
-		"nothing gets on after %v", c.kills)
+	before, end := c.load.answers.Count(audit.Committed), time.Now().Add(30*time.Second)
+	for c.load.answers.Count(audit.Committed) < before+n {
+		if time.Now().After(end) {
+			c.explain()
+			c.t.Fatalf("nothing gets on after %v", c.kills)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// explain says how things stand, as each of those sees it that should get on.
+func (c *chaos) explain() {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	defer cancel()
+	leader, err := c.cluster.Leader(ctx)
+	c.t.Logf("leader: %d, %v", leader, err)
+	for who, l := range map[string]orbit.Ledger{"a new ledger": open(c.t, connect(c.t, c.cluster), options()), "the load's": c.load.ledger} {
+		state, err := l.Snapshot(ctx)
+		if err != nil {
+			c.t.Logf("%s: %v", who, err)
+			continue
+		}
+		c.t.Logf("%s: revision %d, %d capsules, %d pending", who, state.Revision(), state.CapsuleCount(), state.PendingCount())
+	}
+	c.t.Logf("the load: %d submitted, %d ended", c.load.submitted.Load(), c.load.ended.Load())
+	for i, one := range c.crews {
+		tally := one.Tally()
+		c.t.Logf("crew %d: %+v", i, tally)
+	}
+	stacks := make([]byte, 1<<20)
+	c.t.Logf("%s", stacks[:runtime.Stack(stacks, true)])
 }
 
 // pause waits for a random time, so that kills meet commits in every stage.

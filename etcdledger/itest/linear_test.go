@@ -158,6 +158,10 @@ func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) answer {
 		return w.read(ctx, w.ledgers[rng.IntN(len(w.ledgers))], d)
 	}
 	p, sent := d.proposal(rng.IntN(2) == 0), false
+	nameless := rng.IntN(4) == 0 // nobody recognises it, so it is never sent again
+	if nameless {
+		p.ID = orbit.ProposalID{}
+	}
 	for {
 		try, cancel := hurry(ctx, rng)
 		_, err := w.ledgers[rng.IntN(len(w.ledgers))].Propose(try, p)
@@ -174,7 +178,7 @@ func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) answer {
 			return answer{Kind: kind} // nothing was sent
 		case kind != audit.Unknown && kind != audit.Unavailable:
 			return answer{Kind: kind}
-		case rng.IntN(6) == 0 || ctx.Err() != nil:
+		case nameless || rng.IntN(6) == 0 || ctx.Err() != nil:
 			return answer{Kind: audit.Unknown}
 		}
 	}

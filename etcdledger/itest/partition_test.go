@@ -14,6 +14,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/etcdledger"
 	"github.com/orbitsched/orbit/etcdledger/itest/audit"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
 // put lets a node join and returns the revision.
@@ -122,4 +123,37 @@ func TestReadersAreNotStaleWhileLeadersChange(t *testing.T) {
 	}
 	require.Positive(t, reads.Load())
 	t.Logf("%d reads and %d commits while leaders were cut off", reads.Load(), commits)
+}
+
+// A snapshot asks etcd for itself: one that began before a commit tells nothing to one that began after it, even if its
+// answer comes later. Nor does it to a rejection.
+func TestReadsThatBeganBeforeACommit(t *testing.T) {
+	t.Parallel()
+	c := start(t, cluster.Options{})
+	link := &cluster.Link{}
+	over, err := c.ClientOver(link)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = over.Close() })
+	late, other := open(t, over, etcdledger.Options{}), open(t, connect(t, c), etcdledger.Options{})
+	put(t, late, "node")
+
+	link.HoldAnswers()
+	var reads sync.WaitGroup
+	ask := func(of func()) {
+		reads.Go(of)
+		time.Sleep(100 * time.Millisecond) // etcd has answered, or it waits for who asked before
+	}
+	ask(func() { _, _ = late.Snapshot(t.Context()) })
+	rev := put(t, other, "missed")
+	ask(func() {
+		state, err := late.Snapshot(t.Context())
+		assert.NoError(t, err)
+		assert.GreaterOrEqual(t, state.Revision(), rev)
+	})
+	ask(func() { // on the mirror as it is, the node is not there
+		_, err := late.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.RemoveNode{Node: "missed"}}})
+		assert.NoError(t, err)
+	})
+	link.Release()
+	reads.Wait()
 }

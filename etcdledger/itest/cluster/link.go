@@ -14,18 +14,26 @@ type Link struct {
 	// Guards what follows.
 	mu sync.Mutex
 	// Closed when the link goes on; nil: it is not held up.
-	held   chan struct{}
-	broken bool
-	open   map[net.Conn]struct{}
+	held chan struct{}
+	// Only what comes from the members is held up.
+	answers bool
+	broken  bool
+	open    map[net.Conn]struct{}
 }
 
 // Hold lets nothing through in either direction until Release; nothing is lost.
-func (l *Link) Hold() {
+func (l *Link) Hold() { l.hold(false) }
+
+// HoldAnswers lets nothing through from the members until Release. What is sent to them arrives.
+func (l *Link) HoldAnswers() { l.hold(true) }
+
+func (l *Link) hold(answers bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held == nil {
 		l.held = make(chan struct{})
 	}
+	l.answers = answers
 }
 
 // Release undoes a Hold.
@@ -93,11 +101,11 @@ type linked struct {
 }
 
 // pass waits while the link is held up.
-func (c *linked) pass() {
+func (c *linked) pass(answer bool) {
 	c.link.mu.Lock()
-	held := c.link.held
+	held, free := c.link.held, c.link.answers && !answer
 	c.link.mu.Unlock()
-	if held == nil {
+	if held == nil || free {
 		return
 	}
 	select {
@@ -109,13 +117,13 @@ func (c *linked) pass() {
 // Read waits, with what has come, until the link lets it through.
 func (c *linked) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.pass()
+	c.pass(true)
 	return n, err
 }
 
 // Write waits until the link lets it through.
 func (c *linked) Write(b []byte) (int, error) {
-	c.pass()
+	c.pass(false)
 	return c.Conn.Write(b)
 }
 
