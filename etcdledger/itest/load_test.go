@@ -34,9 +34,12 @@ const (
 	loadAlive = 300
 )
 
-// options of the ledgers of tests with faults: they find out soon.
+// options of the ledgers of tests with faults: they find out soon, and what is over is soon swept away.
 func options() etcdledger.Options {
-	return etcdledger.Options{Timeout: time.Second, Patience: 5 * time.Second, SweepEvery: 2 * time.Second}
+	return etcdledger.Options{
+		Timeout: time.Second, Patience: 5 * time.Second, SweepEvery: 2 * time.Second,
+		Bounds: orbit.Limits{Terminal: 500, ProposalIDs: 5000},
+	}
 }
 
 // newLoad lets the nodes join.

@@ -162,7 +162,7 @@ func Serve(ctx context.Context, self *process.Self) error {
 // open opens the ledger as soon as etcd answers.
 func open(ctx context.Context, client *clientv3.Client, c Config) (ledger *etcdledger.Ledger, err error) {
 	for {
-		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		try, cancel := context.WithTimeout(ctx, 20*time.Second)
 		ledger, err = etcdledger.Open(try, client, etcdledger.Options{Prefix: c.Prefix, Timeout: c.Timeout, Patience: c.Patience})
 		cancel()
 		if err == nil || ctx.Err() != nil {
