@@ -149,15 +149,15 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	start := time.Now()
-	err := e.look(ctx, start)
-	if e.blind = err != nil; e.blind {
-		round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
+	if !e.sees(ctx, &round, start) {
 		return round
 	}
 	round.Errors = append(round.Errors, e.claims.takeFaults()...)
-	round.View = e.view.Revision()
 	e.takeBack(start)
 	settled := e.settle(ctx, &round)
+	if settled && e.view.Revision() < e.atLeast { // what was sent again has changed what is planned on
+		settled = e.sees(ctx, &round, start)
+	}
 	round.Viewing = time.Since(start)
 	if settled {
 		e.endHolds(ctx, &round, start)
@@ -211,6 +211,17 @@ func (e *Engine) planReturned() bool {
 	default:
 		return false
 	}
+}
+
+// sees looks, and notes what it sees; it reports false where it cannot.
+func (e *Engine) sees(ctx context.Context, round *Round, now time.Time) bool {
+	err := e.look(ctx, now)
+	if e.blind = err != nil; e.blind {
+		round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
+		return false
+	}
+	round.View = e.view.Revision()
+	return true
 }
 
 // look refreshes the view, and waits for it to reach what this engine has been told of.

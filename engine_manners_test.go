@@ -66,6 +66,28 @@ func TestUnknownThenUnavailableIsStillUnknown(t *testing.T) {
 	assert.Len(t, nav.asked, 1)
 }
 
+// A proposal whose outcome was unknown and that is committed when it is sent again changes what the pass plans on: it
+// must not give away the same room once more, and lose to itself.
+func TestPassPlansOnWhatItHasSettled(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b"}, Spec: wants(10)})
+	lost := 1
+	nav := &greedy{}
+	e := Engine{MaxPlan: 1, Ledger: &bent{Ledger: l, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+		if lost--; lost >= 0 {
+			return 0, ErrUnknown // it has not got there
+		}
+		return l.Propose(ctx, p)
+	}}, Navigator: nav}
+	e.Pass(t.Context())
+	round := e.Pass(t.Context())
+	assert.Zero(t, round.Conflicts)
+	assert.Equal(t, 1, round.Committed, "the one that was lost")
+	assert.Equal(t, 1, round.Parked, "the next does not fit beside it")
+	assert.Equal(t, [][]CapsuleID{{"a"}, {"b"}}, nav.asked)
+	assert.Equal(t, nav.views[len(nav.views)-1], round.View)
+}
+
 // The engine writes its ids into a copy: a navigator may return the same proposals in every plan.
 func TestProposalsMayBeUsedAgain(t *testing.T) {
 	l := &MemoryLedger{}

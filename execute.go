@@ -150,6 +150,7 @@ func (t *tx) release(c *Release) (NodeID, error) {
 	}
 	e.now.Changed, e.dirty = t.rev, true
 	e.now.released = c.Final
+	t.finals = t.finals || c.Final
 	return from, nil
 }
 

@@ -33,7 +33,6 @@ type scribe struct {
 	*rapid.T
 	view *State
 	wild bool // quantities near MaxInt64 too
-	tiny bool // few released records are kept: at most one final release in a proposal
 }
 
 func pickOne[E any](s *scribe, from []E) E { return rapid.SampledFrom(from).Draw(s.T, "pick") }
@@ -272,9 +271,6 @@ func (s *scribe) proposal() Proposal {
 	if s.chance(25) {
 		s.spoil(&p)
 	}
-	if s.tiny {
-		oneFinal(p.Do)
-	}
 	return p
 }
 
@@ -337,16 +333,6 @@ func (s *scribe) spoil(p *Proposal) {
 	}))
 }
 
-func oneFinal(do []Commitment) {
-	found := false
-	for i, c := range do {
-		if r, ok := c.(Release); ok && r.Final {
-			r.Final = !found
-			do[i], found = r, true
-		}
-	}
-}
-
 // ---- the duel: ledger against model ----
 
 var bg = context.Background()
@@ -390,7 +376,7 @@ func (d *duel) snapshot() *State {
 
 func (d *duel) propose(t *rapid.T, refresh int) {
 	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
-	s := &scribe{T: t, wild: d.wild, tiny: d.model.limits.Terminal < 100}
+	s := &scribe{T: t, wild: d.wild}
 	if s.chance(refresh) {
 		d.views[nav] = d.snapshot()
 	}
@@ -544,7 +530,7 @@ func (d *duel) restore(t *rapid.T) {
 	f.text = textOf(f.ledger.live)
 	f.invariants(t)
 	for range 2 {
-		s := &scribe{T: t, view: f.snapshot(), wild: d.wild, tiny: d.model.limits.Terminal < 100}
+		s := &scribe{T: t, view: f.snapshot(), wild: d.wild}
 		f.send(t, s.proposal())
 		f.invariants(t)
 	}
@@ -567,7 +553,7 @@ func (d *duel) repeat(t *rapid.T, sent []Proposal) {
 
 // batch: each proposal of a batch has the outcome that it would have had alone, in their order.
 func (d *duel) batch(t *rapid.T) {
-	s := &scribe{T: t, view: d.snapshot(), wild: d.wild, tiny: d.model.limits.Terminal < 100}
+	s := &scribe{T: t, view: d.snapshot(), wild: d.wild}
 	var batch []Proposal
 	for range rapid.IntRange(1, 3).Draw(t, "batch") {
 		batch = append(batch, s.proposal())
@@ -600,7 +586,7 @@ func (d *duel) fork(t *rapid.T) {
 	}
 	for range 2 {
 		for _, f := range forks {
-			s := &scribe{T: t, view: f.snapshot(), wild: d.wild, tiny: d.model.limits.Terminal < 100}
+			s := &scribe{T: t, view: f.snapshot(), wild: d.wild}
 			f.send(t, s.proposal())
 			f.invariants(t)
 		}

@@ -32,6 +32,9 @@ func (s *State) publish(t *tx) {
 			s.publishCapsule(e)
 		}
 	}
+	if t.finals {
+		s.queueReleased(t)
+	}
 	s.publishHolds(t)
 	s.publishMarks(t)
 	if t.places == 0 {
@@ -113,7 +116,7 @@ func (s *State) forgetNode(n *NodeState) {
 }
 
 // publishCapsule writes a record and lets everything that is derived from it follow: the list of its node,
-// the counts of its group, the queue of released records.
+// the counts of its group.
 func (s *State) publishCapsule(e *txCapsule) {
 	c := s.ownCapsule(e.now.slot)
 	fresh, wasPending := e.was == nil, c.ID != "" && c.Pending()
@@ -133,9 +136,6 @@ func (s *State) publishCapsule(e *txCapsule) {
 	if c.Pending() != wasPending {
 		s.pending += 1 - 2*btoi(wasPending)
 		s.countWaiting(c.Spec, 1-2*btoi(wasPending))
-	}
-	if c.released {
-		s.enqueueReleased(c)
 	}
 }
 
@@ -228,6 +228,16 @@ func (s *State) publishMarks(t *tx) {
 			s.left.Marks = s.rev
 		default:
 			s.marks.ReplaceOrInsert(e.now)
+		}
+	}
+}
+
+// queueReleased queues what the proposal has released for good, in the order of its commitments: which records are
+// dropped first follows from the history.
+func (s *State) queueReleased(t *tx) {
+	for _, c := range t.p.Do {
+		if r, ok := c.(Release); ok && r.Final {
+			s.enqueueReleased(s.ownCapsule(t.capsules.find(r.Capsule).now.slot))
 		}
 	}
 }

@@ -15,16 +15,16 @@ type restorer struct {
 	// Position of a spec in specs, and who was submitted when.
 	number map[*Spec]int
 	orders map[uint64]CapsuleID
-	// Capsules that gangs list.
-	members map[CapsuleID]membership
+	// Capsules that gangs list, and in which role.
+	members map[membership]int
 	lines   int
 	ended   bool
 }
 
-// membership is a capsule's place in a gang.
+// membership is a gang's listing of a capsule. Several gangs may list an id that was used again.
 type membership struct {
-	gang GangID
-	role int
+	gang    GangID
+	capsule CapsuleID
 }
 
 // line takes one line: the header first, then records in any number, then the end.
@@ -73,7 +73,7 @@ func (b *restorer) header(h *dumpHeader) error {
 	b.state = newState(h.Limits, h.Dimensions)
 	b.state.rev, b.state.order, b.state.left = h.Revision, submission(h.Order), h.Left
 	b.number, b.orders = map[*Spec]int{}, map[uint64]CapsuleID{}
-	b.members = map[CapsuleID]membership{}
+	b.members = map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, h.Revision
 	b.tx.nextNode, b.tx.nextCapsule = slotCursor{noSlot, 0}, slotCursor{noSlot, 0}
 	return nil
@@ -149,7 +149,7 @@ func (b *restorer) gang(v *validator, g *dumpGang) error {
 		}
 		gang.Roles = append(gang.Roles, Role{r.Name, spec, r.Members, r.Min})
 		for _, id := range r.Members {
-			b.members[id] = membership{g.ID, i}
+			b.members[membership{g.ID, id}] = i
 		}
 	}
 	gang = v.gang(gang)
@@ -201,7 +201,7 @@ func (b *restorer) belongs(c *Capsule) error {
 		if g == nil || int(c.role) >= len(g.now.Placed) {
 			return fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang, c.role)
 		}
-		if b.members[c.ID] != (membership{c.Gang, int(c.role)}) {
+		if role, listed := b.members[membership{c.Gang, c.ID}]; !listed || role != int(c.role) {
 			return fmt.Errorf("capsule %q: gang %q does not list it in role %d", c.ID, c.Gang, c.role)
 		}
 		g.now.records++
@@ -243,6 +243,12 @@ func (b *restorer) finish() error {
 	order := b.state.order
 	b.state.publish(&b.tx)
 	b.state.order = order
+	for i := range b.tx.capsules.entries { // in the order of the lines
+		if c := &b.tx.capsules.entries[i].now; c.released {
+			b.state.enqueueReleased(b.state.ownCapsule(c.slot))
+		}
+	}
+	b.state.dropReleased()
 	b.tx.reset()
 	return nil
 }

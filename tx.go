@@ -29,6 +29,8 @@ type tx struct {
 
 	// A node is removed.
 	leavers bool
+	// A capsule is released for good.
+	finals bool
 
 	nextNode, nextCapsule slotCursor
 
@@ -95,7 +97,7 @@ func (t *tx) reset() {
 	t.holds.reset()
 	t.marks.reset()
 	t.touched = t.touched[:0]
-	t.domains, t.leavers = nil, false
+	t.domains, t.leavers, t.finals = nil, false, false
 }
 
 // run judges and executes the proposal on s, stamping with rev. It returns the revision at which the

@@ -71,16 +71,18 @@ func (t *tables) anyBad() error {
 // remember makes litter of what the state keeps no record of, and notes what it will drop, in its order.
 func (t *tables) remember(s *orbit.State) {
 	for _, id := range t.released() {
-		t.litter.released = append(t.litter.released, departed{id, t.capsules[id].Gang})
+		t.litter.released = append(t.litter.released, departed{id, t.capsules[id].Gang, t.capsules[id].at})
 	}
-	t.litter.ids = t.recent()
+	for _, id := range t.recent() {
+		t.litter.ids = append(t.litter.ids, forgotten{id, t.ids[id].at})
+	}
 	t.litter.drop(s)
 }
 
 // released returns the released capsules in order of their release.
 func (t *tables) released() []orbit.CapsuleID {
 	return t.capsulesInOrder(func(c *capsuleRecord) bool { return c.Released },
-		func(c *capsuleRecord) uint64 { return uint64(c.at) })
+		func(c *capsuleRecord) uint64 { return uint64(c.at)<<orderBits + uint64(c.Ended) })
 }
 
 // capsulesInOrder returns some of the capsules, sorted by a key and then by submission.
@@ -106,10 +108,19 @@ func (c *capsuleRecord) order() uint64 {
 	return uint64(c.at)<<orderBits + c.Seq
 }
 
+// placedAt returns when a capsule was last placed.
+func (c *capsuleRecord) placedAt() orbit.Revision {
+	if len(c.Placed) > 0 && c.Placed[0].At != 0 {
+		return c.Placed[0].At
+	}
+	return c.at
+}
+
 // recent returns the ids of proposals, oldest first.
 func (t *tables) recent() []orbit.ProposalID {
 	return slices.SortedFunc(maps.Keys(t.ids), func(a, b orbit.ProposalID) int {
-		return cmp.Or(cmp.Compare(t.ids[a], t.ids[b]), bytes.Compare(a[:], b[:]))
+		x, y := t.ids[a], t.ids[b]
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.Seq, y.Seq), bytes.Compare(a[:], b[:]))
 	})
 }
 
@@ -138,7 +149,6 @@ func (w *writer) write() {
 	live := w.capsulesInOrder(func(c *capsuleRecord) bool { return !c.Released },
 		func(c *capsuleRecord) uint64 { return c.order() })
 	gone := w.released()
-	gone = gone[max(0, len(gone)-w.meta.Limits.Terminal):]
 	w.header(live, gone)
 	for _, id := range slices.Sorted(maps.Keys(w.uses)) {
 		w.node(id)
@@ -160,7 +170,7 @@ func (w *writer) write() {
 	}
 	ids := w.recent()
 	for _, id := range ids[max(0, len(ids)-w.meta.Limits.ProposalIDs):] {
-		w.line(ref{}, "recent", placementRecord{id, w.ids[id]})
+		w.line(ref{}, "recent", placementRecord{id, w.ids[id].at})
 	}
 	w.line(ref{}, "end", len(w.of))
 }

@@ -10,6 +10,7 @@ import (
 // is left adds up.
 func (t *tables) check() {
 	t.sort()
+	t.trim()
 	t.checkGangs()
 	onNode := t.checkCapsules()
 	t.checkHolds(onNode)
@@ -57,19 +58,29 @@ func (t *tables) sort() {
 	}
 }
 
+// trim takes out released capsules beyond those that are kept: they are litter, and the gang of which they were the last.
+func (t *tables) trim() {
+	released := t.released()
+	for _, id := range released[:max(0, len(released)-t.terminal)] {
+		t.litter.add(kindCapsule, string(id))
+		if gang := t.capsules[id].Gang; gang != "" {
+			t.litter.add(kindGang, string(gang))
+		}
+		delete(t.capsules, id)
+	}
+}
+
 // checkGangs marks gangs of whose members one is damaged: nobody can say how much of such a gang is placed.
 func (t *tables) checkGangs() {
-	members := map[orbit.CapsuleID]orbit.GangID{}
+	listed := map[listing]bool{} // several gangs may list an id that was used again
 	for id, g := range t.gangs {
 		for i := range g.Gang.Roles {
 			for _, member := range g.Gang.Roles[i].Members {
-				members[member] = id
+				listed[listing{id, member}] = true
+				if r := (ref{kindCapsule, string(member)}); t.bad[r] != "" {
+					t.spoil(ref{kindGang, string(id)}, "its member %q is damaged", member)
+				}
 			}
-		}
-	}
-	for r := range t.bad {
-		if gang, ok := members[orbit.CapsuleID(r.id)]; ok && r.kind == kindCapsule {
-			t.spoil(ref{kindGang, string(gang)}, "its member %q is damaged", r.id)
 		}
 	}
 	living := map[orbit.GangID]bool{}
@@ -77,7 +88,7 @@ func (t *tables) checkGangs() {
 		if c.Gang == "" {
 			continue
 		}
-		if members[id] != c.Gang {
+		if !listed[listing{c.Gang, id}] {
 			t.spoil(ref{kindCapsule, string(id)}, "gang %q does not list it", c.Gang)
 			delete(t.capsules, id)
 			continue
@@ -92,8 +103,27 @@ func (t *tables) checkGangs() {
 	}
 }
 
+// listing is a member of a gang.
+type listing struct {
+	gang   orbit.GangID
+	member orbit.CapsuleID
+}
+
 // tally is what the records say is on a node.
-type tally struct{ capsules, holds int }
+type tally struct {
+	capsules, holds int
+	used            orbit.Resources
+	// Something on it uses devices that were not there when it came.
+	strange bool
+}
+
+// add counts what takes this much.
+func (n *tally) add(room orbit.Resources, set orbit.DeviceSet, at orbit.Revision, node *nodeRecord) {
+	n.used, _ = n.used.Add(room)
+	if node != nil && at > node.at && set>>node.Node.Devices.Count != 0 {
+		n.strange = true
+	}
+}
 
 // checkCapsules counts what is on each node.
 func (t *tables) checkCapsules() map[orbit.NodeID]tally {
@@ -102,6 +132,7 @@ func (t *tables) checkCapsules() map[orbit.NodeID]tally {
 		if c.Node != "" {
 			n := on[c.Node]
 			n.capsules++
+			n.add(c.Spec.Envelope.Reservation, c.Devices, c.placedAt(), t.nodes[c.Node])
 			on[c.Node] = n
 		}
 	}
@@ -113,6 +144,7 @@ func (t *tables) checkHolds(on map[orbit.NodeID]tally) {
 	for _, h := range t.holds {
 		n := on[h.Hold.Node]
 		n.holds++
+		n.add(h.Hold.Room, h.Hold.Devices, h.at, t.nodes[h.Hold.Node])
 		on[h.Hold.Node] = n
 	}
 }
@@ -133,8 +165,13 @@ func (t *tables) checkNodes(on map[orbit.NodeID]tally) {
 		if _, known := t.nodes[id]; !known {
 			t.spoil(ref{kindNode, string(id)}, "it is missing, and the node is in use")
 		}
-		if got, want := on[id], (tally{u.Capsules, u.Holds}); got != want {
-			t.spoil(ref{kindUse, string(id)}, "it counts %d capsules and %d holds; %d and %d can be read", want.capsules, want.holds, got.capsules, got.holds)
+		switch got := on[id]; {
+		case got.capsules != u.Capsules || got.holds != u.Holds:
+			t.spoil(ref{kindUse, string(id)}, "it counts %d capsules and %d holds; %d and %d can be read", u.Capsules, u.Holds, got.capsules, got.holds)
+		case got.used != u.Used:
+			t.spoil(ref{kindUse, string(id)}, "it counts %v in use; what can be read uses %v", u.Used, got.used)
+		case got.strange:
+			t.spoil(ref{kindUse, string(id)}, "devices are in use that are not there")
 		}
 	}
 	for r := range t.bad {

@@ -35,9 +35,14 @@ type committer struct {
 	// What follows is run's own. In the order in which they came.
 	waiting []*ticket
 	flying  int
+	// Where the mirror was last, and since when it is there although there is something newer.
+	reached int64
+	stuck   time.Time
 	// Records of transactions under way, and of those that the mirror has not seen yet, with their revision; 0: under way.
 	locked  map[ref]int64
 	results chan any
+	// The goroutines that send and read.
+	flights sync.WaitGroup
 }
 
 // newCommitter returns a committer that begins when it runs.
@@ -151,7 +156,23 @@ func (c *committer) round(g glance) {
 	}
 	clear(c.waiting[len(rest):])
 	c.waiting = rest
+	if c.isStuck(g.pos) {
+		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, errors.New("the watch is behind")) })
+	}
 	r.finish()
+}
+
+// isStuck reports whether the mirror has not come on for longer than patience lasts, although somebody waits for something
+// that is known to be there. A watch may fail without saying so.
+func (c *committer) isStuck(pos int64) bool {
+	behind := slices.ContainsFunc(c.waiting, func(t *ticket) bool { return t.fresh > pos })
+	for _, at := range c.locked {
+		behind = behind || at > pos
+	}
+	if pos != c.reached || !behind {
+		c.reached, c.stuck = pos, time.Now()
+	}
+	return time.Since(c.stuck) > c.patience
 }
 
 // expired answers a ticket that has waited too long for etcd, and reports whether it is over.
@@ -314,13 +335,13 @@ func (r *round) finish() {
 			r.locked[name] = 0
 		}
 		r.flying++
-		go func() { r.report(r.sender.send(b, r.gaps)) }()
+		r.flights.Go(func() { r.report(r.sender.send(b, r.gaps)) })
 	}
 	if len(r.doubts) > 0 {
-		go func() {
+		r.flights.Go(func() {
 			at, err := r.fence.read(r.ctx)
 			r.report(freshened{r.doubts, at, err})
-		}()
+		})
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 // fence asks etcd what the newest commit is, so that whoever then waits for the mirror to reach it sees all that was committed before
 // he asked. All who ask while a read is on its way share the next one.
 type fence struct {
+	// The ledger's.
+	ctx     context.Context
 	client  *clientv3.Client
 	key     string
 	timeout time.Duration
@@ -36,6 +38,8 @@ func (f *fence) read(ctx context.Context) (int64, error) {
 		return r.at, r.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
+	case <-f.ctx.Done():
+		return 0, ErrClosed
 	}
 }
 
@@ -78,7 +82,7 @@ func (f *fence) begin() *fenceRead {
 
 // ask is one linearizable read. It has a time limit of its own: its callers come and go.
 func (f *fence) ask() (int64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+	ctx, cancel := context.WithTimeout(f.ctx, f.timeout)
 	defer cancel()
 	resp, err := f.client.Get(ctx, f.key, clientv3.WithKeysOnly())
 	if err != nil {

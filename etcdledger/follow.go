@@ -68,7 +68,7 @@ func (l *Ledger) watch(ctx context.Context) error {
 func (l *Ledger) reload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*l.options.Patience)
 	defer cancel()
-	again, err := load(ctx, l.client, l.keys, l.meta)
+	again, err := load(ctx, l.client, l.keys, l.meta, l.options.Patience)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package etcdledger
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,9 @@ const (
 	kindMark     kind = "m"
 	kindProposal kind = "p"
 )
+
+// kinds are all there are.
+var kinds = []kind{kindNode, kindUse, kindCapsule, kindGang, kindHold, kindMark, kindProposal}
 
 // ref names a record.
 type ref struct {
@@ -62,9 +66,8 @@ func (k keys) parse(key string) (r ref, ok bool) {
 	}
 	id, err := url.PathUnescape(escaped)
 	r = ref{kind(name), id}
-	switch r.kind {
-	case kindNode, kindUse, kindCapsule, kindGang, kindHold, kindMark, kindProposal:
-		return r, err == nil && k.of(r) == key
+	if !slices.Contains(kinds, r.kind) {
+		return ref{}, false
 	}
-	return ref{}, false
+	return r, err == nil && k.of(r) == key
 }

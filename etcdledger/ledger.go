@@ -58,7 +58,7 @@ func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, err
 	k := keys{o.Prefix}
 	l := &Ledger{client: client, keys: k, options: o, stop: stop, closed: life.Done()}
 	l.mirror = &mirror{keys: k, self: rand.Text(), wake: make(chan struct{}), own: map[uint64]int64{}}
-	l.fence = &fence{client: client, key: k.log(), timeout: o.Timeout}
+	l.fence = &fence{ctx: life, client: client, key: k.log(), timeout: o.Timeout}
 	l.commits = newCommitter(life, l, &o)
 	if err := l.begin(ctx); err != nil {
 		stop()
@@ -78,7 +78,7 @@ func (l *Ledger) begin(ctx context.Context) error {
 	if l.meta, err = l.agree(ctx); err != nil {
 		return err
 	}
-	first, err := load(ctx, l.client, l.keys, l.meta)
+	first, err := load(ctx, l.client, l.keys, l.meta, l.options.Patience)
 	if err != nil {
 		return err
 	}
@@ -92,6 +92,7 @@ func (l *Ledger) begin(ctx context.Context) error {
 func (l *Ledger) Close() error {
 	l.stop()
 	l.done.Wait()
+	l.commits.flights.Wait()
 	return nil
 }
 

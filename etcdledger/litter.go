@@ -9,12 +9,20 @@ type litter struct {
 	// Released capsules, in the order in which the state drops them, and the gang of each.
 	released []departed
 	// Ids of proposals that placed nothing, in the order in which the state forgets them.
-	ids []orbit.ProposalID
+	ids []forgotten
 }
 
+// departed is a capsule that was released for good at a revision. The id may be used again.
 type departed struct {
 	capsule orbit.CapsuleID
 	gang    orbit.GangID
+	at      orbit.Revision
+}
+
+// forgotten is the id of a proposal that was committed at a revision, and will be forgotten.
+type forgotten struct {
+	id orbit.ProposalID
+	at orbit.Revision
 }
 
 // add notes a candidate.
@@ -34,18 +42,25 @@ func (l *litter) swept(refs []ref) {
 
 // note looks at what was committed: now is the state after it and was the one before.
 func (l *litter) note(changes []orbit.Change, now, was *orbit.State) {
+	places := false
 	for i, c := range changes {
-		l.change(c.Do, now, was)
-		if last := i+1 == len(changes) || changes[i+1].ID != c.ID || changes[i+1].Revision != c.Revision; last {
-			l.proposal(c.ID, now)
+		l.change(c, now, was)
+		_, place := c.Do.(orbit.Place)
+		places = places || place
+		if i+1 < len(changes) && changes[i+1].ID == c.ID && changes[i+1].Revision == c.Revision {
+			continue
 		}
+		if !places && !c.ID.IsZero() {
+			l.ids = append(l.ids, forgotten{c.ID, c.Revision})
+		}
+		places = false
 	}
 	l.drop(now)
 }
 
 // change looks at one commitment.
-func (l *litter) change(c orbit.Commitment, now, was *orbit.State) {
-	switch c := c.(type) {
+func (l *litter) change(change orbit.Change, now, was *orbit.State) {
+	switch c := change.Do.(type) {
 	case orbit.RemoveNode:
 		l.add(kindUse, string(c.Node))
 	case orbit.Mark:
@@ -56,7 +71,7 @@ func (l *litter) change(c orbit.Commitment, now, was *orbit.State) {
 		if c.Hold != "" {
 			l.add(kindHold, string(c.Hold))
 		} else if c.Final {
-			l.released = append(l.released, departed{c.Capsule, gangOf(c.Capsule, now, was)})
+			l.released = append(l.released, departed{c.Capsule, gangOf(c.Capsule, now, was), change.Revision})
 		}
 	}
 }
@@ -71,18 +86,11 @@ func gangOf(id orbit.CapsuleID, states ...*orbit.State) orbit.GangID {
 	return ""
 }
 
-// proposal notes the id of a proposal, if it is remembered by a record of its own.
-func (l *litter) proposal(id orbit.ProposalID, now *orbit.State) {
-	if !id.IsZero() && now.Committed(orbit.Proposal{ID: id}) != 0 {
-		l.ids = append(l.ids, id)
-	}
-}
-
 // drop moves to the candidates what the state has dropped.
 func (l *litter) drop(now *orbit.State) {
 	for len(l.released) > 0 {
 		d := l.released[0]
-		if c := now.Capsule(d.capsule); c != nil && c.Released() {
+		if c := now.Capsule(d.capsule); c != nil && c.Released() && c.Changed == d.at {
 			break
 		}
 		l.add(kindCapsule, string(d.capsule))
@@ -91,8 +99,8 @@ func (l *litter) drop(now *orbit.State) {
 		}
 		l.released = l.released[1:]
 	}
-	for len(l.ids) > 0 && now.Committed(orbit.Proposal{ID: l.ids[0]}) == 0 {
-		l.add(kindProposal, l.ids[0].String())
+	for len(l.ids) > 0 && now.Committed(orbit.Proposal{ID: l.ids[0].id}) != l.ids[0].at {
+		l.add(kindProposal, l.ids[0].id.String())
 		l.ids = l.ids[1:]
 	}
 }

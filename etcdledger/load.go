@@ -3,6 +3,7 @@ package etcdledger
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,20 +23,21 @@ type loaded struct {
 const pageSize = 4096
 
 // load reads all records at one revision and makes a state of them.
-func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord) (*loaded, error) {
-	t, err := fetch(ctx, client, k)
+func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord, patience time.Duration) (*loaded, error) {
+	t, err := fetch(ctx, client, k, patience)
 	if err != nil {
 		return nil, err
 	}
 	if err := t.sameMeta(meta); err != nil {
 		return nil, err
 	}
+	t.terminal = meta.Limits.Terminal
 	t.check()
 	return t.build(meta)
 }
 
-// fetch reads all records at one revision.
-func fetch(ctx context.Context, client *clientv3.Client, k keys) (*tables, error) {
+// fetch reads all records at one revision. No page takes longer than patience lasts: its answer may be lost.
+func fetch(ctx context.Context, client *clientv3.Client, k keys, patience time.Duration) (*tables, error) {
 	t := newTables(k)
 	from := k.prefix
 	for {
@@ -43,7 +45,9 @@ func fetch(ctx context.Context, client *clientv3.Client, k keys) (*tables, error
 		if t.pos != 0 {
 			opts = append(opts, clientv3.WithRev(t.pos))
 		}
-		resp, err := client.Get(ctx, from, opts...)
+		page, cancel := context.WithTimeout(ctx, patience)
+		resp, err := client.Get(page, from, opts...)
+		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("etcdledger: read the records: %w", err)
 		}
@@ -65,6 +69,8 @@ type tables struct {
 	keys keys
 	pos  int64
 	meta []byte
+	// Released capsules of which records are kept.
+	terminal int
 	// The newest revision of a record, which is the ledger's.
 	rev      orbit.Revision
 	nodes    map[orbit.NodeID]*nodeRecord
@@ -73,7 +79,7 @@ type tables struct {
 	gangs    map[orbit.GangID]*gangRecord
 	holds    map[orbit.HoldID]*holdRecord
 	marks    map[string]*markRecord
-	ids      map[orbit.ProposalID]orbit.Revision
+	ids      map[orbit.ProposalID]*proposalRecord
 	bad      map[ref]string
 	litter   litter
 	// Nodes that something is wrong with.
@@ -89,7 +95,7 @@ func newTables(k keys) *tables {
 		gangs:    map[orbit.GangID]*gangRecord{},
 		holds:    map[orbit.HoldID]*holdRecord{},
 		marks:    map[string]*markRecord{},
-		ids:      map[orbit.ProposalID]orbit.Revision{},
+		ids:      map[orbit.ProposalID]*proposalRecord{},
 		bad:      map[ref]string{},
 		closed:   map[orbit.NodeID]bool{},
 	}
@@ -131,9 +137,9 @@ func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	case kindNode:
 		return into(t.nodes, orbit.NodeID(r.id), text, at, func(n *nodeRecord) bool { return string(n.Node.ID) == r.id })
 	case kindUse:
-		return into(t.uses, orbit.NodeID(r.id), text, at, nil)
+		return into(t.uses, orbit.NodeID(r.id), text, at, func(u *useRecord) bool { return u.Usage <= at })
 	case kindCapsule:
-		return into(t.capsules, orbit.CapsuleID(r.id), text, at, nil)
+		return into(t.capsules, orbit.CapsuleID(r.id), text, at, (*capsuleRecord).isSound)
 	case kindGang:
 		return into(t.gangs, orbit.GangID(r.id), text, at, func(g *gangRecord) bool { return g.Gang == nil || string(g.Gang.ID) == r.id })
 	case kindHold:
@@ -145,18 +151,31 @@ func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	if err := id.UnmarshalText([]byte(r.id)); err != nil {
 		return err
 	}
-	t.ids[id] = at
-	return nil
+	return into(t.ids, id, text, at, nil)
 }
 
-// into decodes one record into its table. The id in it, where it has one, must be that of its key.
-func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, names func(P) bool) error {
+// isSound reports whether what the record says of itself can be.
+func (c *capsuleRecord) isSound() bool {
+	if c.Spec == nil {
+		return true
+	}
+	for _, p := range c.Placed {
+		if p.At > c.at {
+			return false
+		}
+	}
+	return c.order()>>orderBits <= uint64(c.at) && (c.Node == "" || c.Devices.Len() == c.Spec.Devices.Count)
+}
+
+// into decodes one record into its table. The id in it, where it has one, must be that of its key, and what it says must be
+// able to be.
+func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, sound func(P) bool) error {
 	out, err := decode[T, P](text, at)
 	if err != nil {
 		return err
 	}
-	if names != nil && !names(out) {
-		return fmt.Errorf("it speaks of something else than %v", id)
+	if sound != nil && !sound(out) {
+		return fmt.Errorf("it cannot be the record of %v", id)
 	}
 	table[id] = out
 	return nil

@@ -3,6 +3,8 @@ package etcdledger
 import (
 	"cmp"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 // Options say where a ledger is and how it works. The zero value is ready.
 type Options struct {
 	// Below it are all keys of the ledger; it ends in a slash, which is added where it is missing. Default "orbit/".
+	// Other ledgers' prefixes may be below it, and other keys: what is not the ledger's it leaves alone. The last element
+	// is not one of the letters that name records, as in "orbit/n/".
 	Prefix string
 	// What the ledger takes. Zero fields have the defaults of a server that takes MaxOps; larger values are cut down to
 	// what fits. The process that makes the ledger decides; whoever asks for something else gets ErrMismatch.
@@ -60,6 +64,9 @@ func (o Options) withDefaults() Options {
 func (o *Options) validate() error {
 	if o.MaxOps < leastOps {
 		return fmt.Errorf("etcdledger: %w: MaxOps is %d; a ledger needs %d", orbit.ErrInvalid, o.MaxOps, leastOps)
+	}
+	if k := kind(path.Base(o.Prefix)); slices.Contains(kinds, k) {
+		return fmt.Errorf("etcdledger: %w: prefix %q: what is below %q may be records of another ledger; choose another last element", orbit.ErrInvalid, o.Prefix, k+"/")
 	}
 	if o.MaxBytes < 1<<16 {
 		return fmt.Errorf("etcdledger: %w: MaxBytes is %d; a ledger needs 65536", orbit.ErrInvalid, o.MaxBytes)

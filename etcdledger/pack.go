@@ -74,7 +74,7 @@ func (b *pack) add(p *orbit.Proposal, touched refs) error {
 	if err != nil {
 		return err
 	}
-	values, bytes, err := b.encode(next, touched)
+	values, bytes, err := b.encode(next, changes, touched)
 	if err != nil {
 		return err
 	}
@@ -122,9 +122,10 @@ func (b *pack) roomFor(touched refs) error {
 		most, b.limits.ops)
 }
 
-// operations returns how many compares and writes a transaction on these records has: the log and gc are one of each.
+// operations returns how many reads, where a compare fails, and writes a transaction on these records has: gc and the log are
+// read besides what is compared, and the log is written.
 func operations(touched refs) (compares, puts int) {
-	compares, puts = 1, 1
+	compares, puts = 2, 1
 	for r, a := range touched {
 		compares += count(r.kind != kindNode)
 		puts += count(a == writes)
@@ -220,8 +221,8 @@ func commitOf(changes []orbit.Change) commit {
 
 // encode returns the values of the records that are written, as they are in next, and how many bytes they take with
 // their keys and compares.
-func (b *pack) encode(next *orbit.State, touched refs) (values map[ref][]byte, bytes int, err error) {
-	e := encoder{state: next, now: b.base.Revision() + 1}
+func (b *pack) encode(next *orbit.State, changes []orbit.Change, touched refs) (values map[ref][]byte, bytes int, err error) {
+	e := encoder{state: next, now: b.base.Revision() + 1, changes: changes}
 	values = make(map[ref][]byte, len(touched))
 	for r, a := range touched {
 		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // compared, read if that fails, written
@@ -269,6 +270,7 @@ func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, t
 			guard(b.keys.of(r))
 		}
 	}
+	otherwise = append(otherwise, clientv3.OpGet(b.keys.log(), clientv3.WithKeysOnly()))
 	then = append(then, clientv3.OpPut(b.keys.log(), string(log)))
 	for r, value := range b.values {
 		if value == nil {

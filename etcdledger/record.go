@@ -68,6 +68,8 @@ type capsuleRecord struct {
 	// Placements, newest first. The first one may be without an id.
 	Placed   []placementRecord `json:"placed,omitempty"`
 	Released bool              `json:"released,omitempty"`
+	// Released: as number so of the changes of this record's revision.
+	Ended int `json:"ended,omitempty"`
 }
 
 // placementRecord says which proposal placed a capsule, and when; 0: at the revision of this record.
@@ -95,7 +97,11 @@ type markRecord struct {
 }
 
 // proposalRecord says that there was a proposal with this id that placed nothing.
-type proposalRecord struct{ stamp }
+type proposalRecord struct {
+	stamp
+	// The number of its first change among those of this record's revision.
+	Seq int `json:"seq,omitempty"`
+}
 
 // metaRecord is what all processes agree on.
 type metaRecord struct {
@@ -132,6 +138,8 @@ func decode[T any, P value[T]](text []byte, at orbit.Revision) (P, error) {
 type encoder struct {
 	state *orbit.State
 	now   orbit.Revision
+	// What the proposal does.
+	changes []orbit.Change
 	// The first thing that could not be written.
 	err error
 }
@@ -178,7 +186,7 @@ func (e *encoder) record(r ref) []byte {
 		value, _ := e.state.Mark(r.id)
 		return e.encode(markRecord{stamp: written, Value: value})
 	}
-	return e.encode(proposalRecord{written})
+	return e.encode(proposalRecord{written, e.changes[0].Seq})
 }
 
 // use counts what is on a node.
@@ -206,10 +214,23 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	if c.PlacedAt != 0 && c.PlacedBy.IsZero() {
 		r.Placed = append(r.Placed, placementRecord{At: e.at(c.PlacedAt)})
 	}
+	if r.Released {
+		r.Ended = e.ended(id)
+	}
 	for by, at := range c.Placements() {
 		r.Placed = append(r.Placed, placementRecord{by, e.at(at)})
 	}
 	return e.encode(r)
+}
+
+// ended returns the number of the change that released a capsule for good.
+func (e *encoder) ended(id orbit.CapsuleID) int {
+	for _, c := range e.changes {
+		if r, ok := c.Do.(orbit.Release); ok && r.Final && r.Capsule == id {
+			return c.Seq
+		}
+	}
+	return 0
 }
 
 // orderBits are the low bits of [orbit.Capsule.Submitted], which number those of one revision.

@@ -54,10 +54,21 @@ func (s *sender) send(b *pack, gaps int) sent {
 			return s.fail(b, unavailable(err))
 		}
 		s.stats.lostAnswers.Add(1)
+		if at := s.mirror.seen(number); at != 0 { // the watch brings what no answer says
+			return s.commit(b, at)
+		}
 		if time.Since(began) > s.patience || s.ctx.Err() != nil || b.idle() || !pause(s.ctx, s.timeout/100) {
-			return s.fail(b, unknown(err))
+			return s.fail(b, unknown(s.reason(err)))
 		}
 	}
+}
+
+// reason returns why no answer came.
+func (s *sender) reason(err error) error {
+	if s.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return err
 }
 
 // pause waits a little and reports whether there is any point in going on.
@@ -103,9 +114,9 @@ func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt 
 	g, err := s.mirror.reach(ctx, newest)
 	if err != nil {
 		if doubt {
-			return s.fail(b, unknown(err))
+			return s.fail(b, unknown(s.reason(err)))
 		}
-		return s.fail(b, unavailable(err))
+		return s.fail(b, unavailable(s.reason(err)))
 	}
 	if at := s.mirror.seen(number); at != 0 {
 		return s.commit(b, at)
@@ -131,7 +142,8 @@ func (s *sender) doubtNameless(b *pack) {
 	}
 }
 
-// newer returns which of the compared records have changed, and the newest revision of these.
+// newer returns which of the compared records have changed, and the newest revision that there is, of the log too: a mirror
+// that has reached it has seen all that was committed before, whatever a proposal that is judged again looks at then.
 func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed refs) {
 	changed = refs{}
 	for _, r := range resp.Responses {

@@ -36,24 +36,25 @@ func (l *Ledger) Sweep(ctx context.Context) (int, error) {
 		if len(gone) == 0 {
 			return total, nil
 		}
-		at, err := l.delete(ctx, gone, pos)
+		n, at, err := l.delete(ctx, gone, pos)
 		if err != nil {
 			return total, fmt.Errorf("etcdledger: sweep: %w", err)
 		}
 		if at == 0 { // somebody was first; next time
 			return total, nil
 		}
-		total += len(gone)
-		l.counters.swept.Add(uint64(len(gone)))
+		total += n
+		l.counters.swept.Add(uint64(n))
 		if _, err := l.reach(ctx, at); err != nil {
 			return total, err
 		}
+		l.mirror.forgetLitter(gone) // the watch tells only of those that were there
 	}
 }
 
-// delete deletes records that have not changed after a revision, and tells all that it did. It returns the revision, 0 if
-// one has changed.
-func (l *Ledger) delete(ctx context.Context, gone []ref, pos int64) (int64, error) {
+// delete deletes records that have not changed after a revision, and tells all that it did. It returns how many were there,
+// and the revision, 0 if one has changed.
+func (l *Ledger) delete(ctx context.Context, gone []ref, pos int64) (n int, at int64, err error) {
 	compares := []clientv3.Cmp{}
 	then := []clientv3.Op{clientv3.OpPut(l.keys.gc(), "")}
 	for _, r := range gone {
@@ -65,9 +66,19 @@ func (l *Ledger) delete(ctx context.Context, gone []ref, pos int64) (int64, erro
 	defer cancel()
 	resp, err := l.client.Txn(ctx).If(compares...).Then(then...).Commit()
 	if err != nil || !resp.Succeeded {
-		return 0, err
+		return 0, 0, err
 	}
-	return resp.Header.Revision, nil
+	for _, r := range resp.Responses {
+		n += int(r.GetResponseDeleteRange().GetDeleted())
+	}
+	return n, resp.Header.Revision, nil
+}
+
+// forgetLitter takes candidates out that have been deleted.
+func (m *mirror) forgetLitter(gone []ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.litter.swept(gone)
 }
 
 // gone returns records of what is not in the state, at most so many, and what the mirror is at.

@@ -108,13 +108,11 @@ func (t toucher) submit(c *orbit.Submit) {
 }
 
 // capsule adds a capsule that is placed or released, and the gang that counts it.
-func (t toucher) capsule(id orbit.CapsuleID) *orbit.Capsule {
+func (t toucher) capsule(id orbit.CapsuleID) {
 	t.add(kindCapsule, string(id), writes)
-	c := t.s.Capsule(id)
-	if c != nil && c.Gang != "" {
+	if c := t.s.Capsule(id); c != nil && c.Gang != "" {
 		t.add(kindGang, string(c.Gang), writes)
 	}
-	return c
 }
 
 // release adds a capsule or a hold, and the node that it leaves.
@@ -126,9 +124,13 @@ func (t toucher) release(c *orbit.Release) {
 		}
 		return
 	}
-	if known := t.capsule(c.Capsule); known != nil && known.Placed() {
-		t.add(kindUse, string(known.Node), writes)
+	known := t.s.Capsule(c.Capsule)
+	if known == nil || !known.Placed() { // its gang does not count it
+		t.add(kindCapsule, string(c.Capsule), writes)
+		return
 	}
+	t.capsule(c.Capsule)
+	t.add(kindUse, string(known.Node), writes)
 }
 
 // bet adds what a bet is judged by.

@@ -57,8 +57,8 @@ func checkTwiceInOne(t *trial) {
 	}
 }
 
-// checkKept changes everything that a proposal was made of after it was committed, and looks whether the proposal was
-// left alone before.
+// checkKept changes everything that a proposal was made of after it was committed, and looks whether the proposal
+// was left alone before.
 func checkKept(t *trial) {
 	labels := map[string]string{"disk": "ssd"}
 	spec := cpu(1)
@@ -74,7 +74,7 @@ func checkKept(t *trial) {
 	if text(do) != sent {
 		t.failf("the ledger has written to the proposal: it was %s and is %s", sent, text(do))
 	}
-	before := t.now()
+	before, made := t.now(), text(t.changes(t.ledger, t.base.Revision()))
 	was := content(before)
 	labels["disk"], members[0], spec.Require[0].Values[1], spec.Envelope.Reservation[orbit.CPU] = "gone", "z", "gone", 99
 	g.Gang.Roles[0].Members[0], g.Gang.Roles[0].Name, do[0] = "z", "gone", nil
@@ -82,5 +82,8 @@ func checkKept(t *trial) {
 		t.failf("a state has changed when the caller wrote to its own slices and maps")
 	}
 	t.unchanged(before, "writing to one's own slices and maps")
+	if is := text(t.changes(t.ledger, t.base.Revision())); is != made {
+		t.failf("the history has changed when the caller wrote to its own slices and maps: it was %s and is %s", made, is)
+	}
 	t.commits(place("a", "n"), place("x", "n"), place("y", "n"))
 }

@@ -26,8 +26,8 @@ func (t *trial) outcomes(batch ...orbit.Proposal) []orbit.Outcome {
 	return out
 }
 
-// checkBatch mixes what holds with what fails in every way. One that fails takes nobody else down, and each has the
-// outcome that it would have had alone; where two want the same, one has it.
+// checkBatch mixes what holds with what fails in every way. One that fails takes nobody else down, and each has
+// the outcome that it would have had alone; where two want the same, one has it.
 func checkBatch(t *trial) {
 	t.batcher()
 	t.commits(node("n", 3), node("m", 3), node("k", 3), submit(cpu(1), "a", "b", "e"), submit(cpu(9), "big"), gang("g", 0, "x", "y"))

@@ -74,7 +74,7 @@ func checkReceipt(t *trial) {
 }
 
 // reached requires that a receipt names a state that there is, and that a reader can get.
-func (t *trial) reached(r *orbit.Rejection) {
+func (t *trial) reached(r orbit.Rejection) {
 	if s := t.now(); r.At == 0 || s.Revision() < r.At {
 		t.failf("the receipt asks for a view at %d; a snapshot taken afterwards is at %d", r.At, s.Revision())
 	}

@@ -4,8 +4,8 @@ import "github.com/orbitsched/orbit"
 
 // The life of a capsule: submitted, pending, placed, released, gone.
 
-// checkOnce wants one capsule twice, one after the other: the loser gets a conflict, and a view at the revision that
-// the receipt names shows it why.
+// checkOnce wants one capsule twice, one after the other: the loser gets a conflict, and a view at the revision
+// that the receipt names shows it why.
 func checkOnce(t *trial) {
 	t.commits(node("n", 5), node("m", 5), submit(cpu(3), "a"))
 	view := t.view()
@@ -120,4 +120,36 @@ func (t *trial) canonical(spec *orbit.Spec) *orbit.Spec {
 	s, err := l.Snapshot(t.ctx)
 	t.must(err, "snapshot of a ledger in memory")
 	return s.Capsule("x").Spec
+}
+
+// checkTerminal releases more capsules for good than the ledger keeps records of.
+func checkTerminal(t *trial) {
+	n := t.limits.Terminal
+	if n > t.scaled(20_000) {
+		t.skipf("%d capsules would have to be released; open a ledger that keeps fewer records", n)
+	}
+	list := ids[orbit.CapsuleID]("c", n+2)
+	t.submitted(cpu(1), append(list, "live")...)
+	for from := 0; from < len(list); from += t.limits.Commitments {
+		var do []orbit.Commitment
+		for _, id := range list[from:min(from+t.limits.Commitments, len(list))] {
+			do = append(do, cancel(id))
+		}
+		t.commits(do...)
+	}
+	s := t.now()
+	for i, id := range list {
+		if kept := s.Capsule(id) != nil; kept != (i >= 2) {
+			t.failf("capsule %s was released before %d others; its record is there: %v; %d are kept", id, len(list)-1-i, kept, n)
+		}
+	}
+	if c := s.Capsule("live"); c == nil || !c.Pending() {
+		t.failf("a capsule that waits was dropped with those that have ended")
+	}
+	t.mistakes(submit(cpu(1), list[2]))
+	t.commits(submit(cpu(2), list[0], list[1]))
+	if c := t.capsule(list[0]); !c.Pending() || c.Spec.Envelope.Reservation[orbit.CPU] != 2 {
+		t.failf("a new capsule under an id that is free again is pending: %v, with %v", c.Pending(), c.Spec.Envelope.Reservation)
+	}
+	t.follows(s, t.peer)
 }

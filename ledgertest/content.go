@@ -11,8 +11,8 @@ import (
 )
 
 // content is what a state says to those who read it, a line for each record, in an order that depends on nothing
-// else. Two ledgers with the same history have the same content. It leaves out in which slots records are, and by which
-// numbers the order of submission is told: the order itself is there.
+// else. Two ledgers with the same history have the same content. It leaves out in which slots records are, and by
+// which numbers the order of submission is told: the order itself is there.
 func content(s *orbit.State) []string {
 	lines := []string{fmt.Sprintf("revision %d, %d nodes, %d pending", s.Revision(), s.NodeCount(), s.PendingCount())}
 	for n := range s.Nodes() {
@@ -23,9 +23,13 @@ func content(s *orbit.State) []string {
 		lines = append(lines, fmt.Sprintf("node %s, %d capsules, used %v, devices free %v, usage %d, specification %d",
 			text(n.Node), n.Capsules, n.Used(), devices, n.Usage, n.Specification))
 	}
+	specs := map[*orbit.Spec]string{}
 	for i, c := range bySubmission(s) {
+		if specs[c.Spec] == "" {
+			specs[c.Spec] = text(c.Spec)
+		}
 		lines = append(lines, fmt.Sprintf("capsule %q, number %d, owner %q, gang %q, on %q %b %q, changed %d, placed %d by %s, released %v, spec %s",
-			c.ID, i, c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), text(c.Spec)))
+			c.ID, i, c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), specs[c.Spec]))
 	}
 	for g := range s.Gangs() {
 		lines = append(lines, fmt.Sprintf("gang %s, placed %v, changed %d", text(g.Gang), g.Placed, g.Changed))

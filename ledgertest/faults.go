@@ -1,7 +1,6 @@
 package ledgertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -46,8 +45,8 @@ var ErrInjected = errors.New("injected fault")
 
 // Faults makes ledgers fail, to see what their callers do: an engine, a navigator that proposes by itself, a
 // population. Chances are from 0 to 1 for each proposal, one after the other in this order; reads fail too, with
-// the chances of Unavailable and Delay. The zero value injects nothing. One Faults may be around several handles; set
-// the fields before first use.
+// the chances of Unavailable and Delay. The zero value injects nothing. One Faults may be around several handles;
+// set the fields before first use.
 //
 // The same seed and the same order of calls have the same faults.
 type Faults struct {
@@ -56,8 +55,8 @@ type Faults struct {
 	Conflict, Unavailable, Lost, Applied, Panic, Delay float64
 	// Longest delay; default 1 ms. It is cut short when the context ends.
 	DelayUpTo time.Duration
-	// If set, decides about each proposal instead of the chances. It is called from one goroutine at a time, with the
-	// number of the proposal, from 0. Reads do not fail then.
+	// If set, decides about each proposal instead of the chances. It is called from one goroutine at a time, with
+	// the number of the proposal, from 0. Reads do not fail then.
 	Choose func(n int, p orbit.Proposal) Fault
 
 	// Guards what follows.
@@ -67,8 +66,8 @@ type Faults struct {
 	counts map[Fault]int
 }
 
-// Around returns a ledger that passes calls on to l, with faults. It is an [orbit.Batcher] if l is one; the proposals of
-// a batch have faults of their own.
+// Around returns a ledger that passes calls on to l, with faults. It is an [orbit.Batcher] if l is one; the
+// proposals of a batch have faults of their own.
 func (f *Faults) Around(l orbit.Ledger) orbit.Ledger {
 	plain := &faulty{Ledger: l, faults: f}
 	if b, ok := l.(orbit.Batcher); ok {
@@ -135,131 +134,4 @@ func (f *Faults) throw(read bool) (Fault, time.Duration) {
 		dice -= c.chance
 	}
 	return None, pause
-}
-
-// faulty is a ledger with faults.
-type faulty struct {
-	orbit.Ledger
-	faults *Faults
-}
-
-// faultyBatcher is one that takes batches.
-type faultyBatcher struct {
-	*faulty
-	batcher orbit.Batcher
-}
-
-// Propose implements [orbit.Ledger].
-func (l *faulty) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
-	fault, pause := l.faults.draw(p)
-	if err := l.before(ctx, fault, pause); err != nil {
-		return 0, err
-	}
-	rev, err := l.Ledger.Propose(ctx, p)
-	return l.after(ctx, fault, pause, rev, err)
-}
-
-// before is what a fault does to a proposal that has not been sent; nil: it is sent.
-func (l *faulty) before(ctx context.Context, fault Fault, pause time.Duration) error {
-	switch fault {
-	case Conflict:
-		s, err := l.Ledger.Snapshot(ctx)
-		if err != nil {
-			return fmt.Errorf("%w: %w, and no conflict either: %w", orbit.ErrUnavailable, ErrInjected, err)
-		}
-		return &orbit.Rejection{Kind: orbit.ErrConflict, Do: -1, Reason: ErrInjected.Error(), At: s.Revision(), TakenAt: s.Revision()}
-	case Unavailable:
-		return fmt.Errorf("%w: %w", orbit.ErrUnavailable, ErrInjected)
-	case Lost:
-		return fmt.Errorf("%w: %w", orbit.ErrUnknown, ErrInjected)
-	case Panicked:
-		panic(Panicked)
-	case Delayed:
-		if early(pause) {
-			sleep(ctx, pause)
-		}
-	}
-	return nil
-}
-
-// after is what a fault does to an answer.
-func (l *faulty) after(ctx context.Context, fault Fault, pause time.Duration, rev orbit.Revision, err error) (orbit.Revision, error) {
-	switch {
-	case fault == Applied && !errors.Is(err, orbit.ErrUnavailable):
-		return 0, fmt.Errorf("%w: %w", orbit.ErrUnknown, ErrInjected)
-	case fault == Delayed && !early(pause):
-		sleep(ctx, pause)
-	}
-	return rev, err
-}
-
-// early reports whether a delay comes before the ledger has seen the proposal, else it comes after.
-func early(pause time.Duration) bool { return pause/time.Microsecond%2 == 0 }
-
-// sleep waits, but not longer than the context lasts.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// ProposeBatch implements [orbit.Batcher].
-func (l *faultyBatcher) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
-	out := make([]orbit.Outcome, len(batch))
-	faults, pauses := make([]Fault, len(batch)), make([]time.Duration, len(batch))
-	var sent []orbit.Proposal
-	var at []int
-	for i := range batch {
-		faults[i], pauses[i] = l.faults.draw(batch[i])
-		if out[i].Err = l.before(ctx, faults[i], pauses[i]); out[i].Err == nil {
-			sent, at = append(sent, batch[i]), append(at, i)
-		}
-	}
-	answers := l.batcher.ProposeBatch(ctx, sent)
-	for k, i := range at {
-		o := orbit.Outcome{Err: orbit.ErrUnknown} // the ledger has left it out
-		if k < len(answers) {
-			o = answers[k]
-		}
-		out[i].Revision, out[i].Err = l.after(ctx, faults[i], pauses[i], o.Revision, o.Err)
-	}
-	return out
-}
-
-// read is what goes wrong with a read.
-func (l *faulty) read(ctx context.Context) error {
-	switch fault, pause := l.faults.drawRead(); fault {
-	case Unavailable:
-		return fmt.Errorf("%w: %w", orbit.ErrUnavailable, ErrInjected)
-	case Delayed:
-		sleep(ctx, pause)
-	}
-	return nil
-}
-
-// Snapshot implements [orbit.Ledger].
-func (l *faulty) Snapshot(ctx context.Context) (*orbit.State, error) {
-	if err := l.read(ctx); err != nil {
-		return nil, err
-	}
-	return l.Ledger.Snapshot(ctx)
-}
-
-// Changes implements [orbit.Ledger].
-func (l *faulty) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
-	if err := l.read(ctx); err != nil {
-		return nil, err
-	}
-	return l.Ledger.Changes(ctx, after)
-}
-
-// Wait implements [orbit.Ledger].
-func (l *faulty) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
-	if err := l.read(ctx); err != nil {
-		return 0, err
-	}
-	return l.Ledger.Wait(ctx, after)
 }

@@ -40,7 +40,8 @@ func (t *trial) again(p orbit.Proposal, first orbit.Revision) {
 	t.unchanged(before, describe(p)+", sent again,")
 }
 
-// checkRefusedID sends a proposal that was refused again, when it would hold: only what was committed is remembered.
+// checkRefusedID sends a proposal that was refused again, when it would hold: only what was committed is
+// remembered.
 func checkRefusedID(t *trial) {
 	t.commits(node("n", 1), submit(cpu(1), "a"), hold("h", "n", 1))
 	p := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{place("a", "n")}}

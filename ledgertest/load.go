@@ -3,7 +3,6 @@ package ledgertest
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,24 +13,28 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Load lets many goroutines use a ledger at once, over one or more handles, and then checks the whole history. They place,
-// release, move, hold, drain, empty and remove on few nodes with few capsules and gangs, so that they are always in each
-// other's way; they send again what they are not told the outcome of, and read in every way that there is.
+// Load lets many goroutines use a ledger at once, over one or more handles, and then checks the whole history.
+// They place, release, move, hold, drain, empty and remove on few nodes with few capsules and gangs, so that they
+// are always in each other's way; they send again what they are not told the outcome of, and read in every way
+// that there is.
 //
-// What each of them does is drawn from the seed before the first one starts. How their calls interleave is the machine's
-// affair. The zero value is a load of 4,000 operations.
+// What each of them does is drawn from the seed before the first one starts. How their calls interleave is the
+// machine's affair. The zero value is a load of 4,000 operations.
 type Load struct {
 	Seed uint64
 	// Of all goroutines together; default 4,000.
 	Operations int
 	// Goroutines; default 8.
 	Workers int
-	// If set, what goes wrong between the goroutines and the ledger. Conflicts that are injected are wrong
-	// answers, and reported as such.
+	// If set, what goes wrong between the goroutines and the ledger. What is checked is what the ledger itself has
+	// been asked, and has answered.
 	Faults *Faults
-	// Others write to the ledger, too, such as another process with a load of its own: what they commit is not
-	// known here.
+	// Others write to the ledger, too, such as another process with a load and a seed of its own: what they commit
+	// is not known here.
 	Shared bool
+	// Names what the load places, and where. Loads of one world are in each other's way, in whatever process they
+	// run. Default: a world of its own.
+	World string
 }
 
 // Figures are what a load has come to.
@@ -60,9 +63,9 @@ func (f Figures) String() string {
 	return s
 }
 
-// Run puts the load on the handles, of which the first one's history is read. It returns an error where the history
-// cannot be that of a correct ledger ([History.Check]), where the state does not add up, or where the context ends too
-// early. It may be run again on the same ledger.
+// Run puts the load on the handles, of which the first one's history is read. It returns an error where the
+// history cannot be that of a correct ledger ([History.Check]), where the state does not add up, or where the
+// context ends too early. It may be run again on the same ledger.
 func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error) {
 	if len(handles) == 0 {
 		return Figures{}, errors.New("ledgertest: a load needs a ledger")
@@ -74,7 +77,10 @@ func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error)
 	}
 	recorder.Shared = l.Shared
 	r := &running{Load: l, ctx: ctx, recorder: recorder, history: recorder.base.Limits().History}
-	r.stage.prefix = fmt.Sprintf("%x-%x-", recorder.base.Revision(), l.Seed)
+	r.window = min(recorder.base.Limits().ProposalIDs, recorder.base.Limits().PlacementIDs) / 2
+	r.name = fmt.Sprintf("%x-%x", recorder.base.Revision(), l.Seed)
+	r.prefix = cmp.Or(l.World, r.name) + "-"
+	r.stagehand = recorder.Handle(handles[0])
 	for _, h := range handles {
 		h = recorder.Handle(h)
 		if l.Faults != nil {
@@ -92,24 +98,22 @@ type running struct {
 	ctx      context.Context
 	recorder *Recorder
 	handles  []orbit.Ledger
+	// Makes the world, without faults.
+	stagehand orbit.Ledger
 	// How many changes the ledger keeps.
 	history int
+	// How many commits later an id is still remembered, for certain.
+	window int
+	// Tells this run from others on the same ledger.
+	name string
 }
 
 // run makes the stage, runs the workers and checks what they have seen.
 func (r *running) run() (Figures, error) {
-	following, stop := context.WithCancel(r.ctx)
-	defer stop()
-	lost := make(chan error, 1)
-	go func() { lost <- r.recorder.Follow(following) }()
 	begin := time.Now()
-	workers, err := r.work()
+	workers, err := r.followed()
 	elapsed := time.Since(begin)
-	if err == nil {
-		err = r.ctx.Err()
-	}
-	stop()
-	if err = errors.Join(err, <-lost); err != nil {
+	if err != nil {
 		return Figures{}, fmt.Errorf("ledgertest: load: %w", err)
 	}
 	h, err := r.recorder.History(r.ctx)
@@ -126,6 +130,24 @@ func (r *running) run() (Figures, error) {
 	return f, err
 }
 
+// followed runs the workers while the history is read. Without a history there is nothing to check, and so it
+// ends.
+func (r *running) followed() ([]*worker, error) {
+	outer := r.ctx
+	working, stop := context.WithCancel(outer)
+	defer stop()
+	r.ctx = working
+	lost := make(chan error, 1)
+	go func() {
+		defer stop()
+		lost <- r.recorder.Follow(working)
+	}()
+	workers, err := r.work()
+	stop()
+	r.ctx = outer
+	return workers, cmp.Or(<-lost, err)
+}
+
 // work runs the workers until all are done.
 func (r *running) work() ([]*worker, error) {
 	workers := make([]*worker, r.Workers)
@@ -134,17 +156,19 @@ func (r *running) work() ([]*worker, error) {
 		n := r.Operations/r.Workers + min(1, max(0, r.Operations%r.Workers-i))
 		workers[i] = &worker{running: r, ledger: r.handles[i%len(r.handles)], number: i, plan: draw(rng, n), view: r.recorder.base}
 	}
+	hand := &worker{running: r, ledger: r.stagehand, number: r.Workers}
 	for _, p := range r.setup() {
-		if err := workers[0].propose(p); err != nil {
+		if err := hand.propose(p); err != nil && r.World == "" { // else others may have made it
 			return nil, fmt.Errorf("making the world: %w", err)
 		}
 	}
+	errs := make([]error, len(workers))
 	var wg sync.WaitGroup
-	for _, w := range workers {
-		wg.Go(w.run)
+	for i, w := range workers {
+		wg.Go(func() { errs[i] = contained(w.run) })
 	}
 	wg.Wait()
-	return workers, nil
+	return workers, errors.Join(errs...)
 }
 
 // figures counts.
@@ -185,142 +209,4 @@ func (f *Figures) count(err error) {
 	default:
 		f.Unknown++
 	}
-}
-
-// worker is one goroutine of a load.
-type worker struct {
-	*running
-	ledger orbit.Ledger
-	number int
-	plan   []action
-	view   *orbit.State
-	last   orbit.Proposal
-	count  uint64
-	took   []time.Duration
-}
-
-// run carries out the plan. What fails is for the check to judge.
-func (w *worker) run() {
-	w.look()
-	for _, a := range w.plan {
-		for w.recorder.behind() > w.history/4 && w.ctx.Err() == nil {
-			sleep(w.ctx, time.Millisecond) // or the history would be gone before it is read
-		}
-		if w.ctx.Err() != nil {
-			return
-		}
-		if a.fresh {
-			w.look()
-		}
-		w.step(a)
-	}
-}
-
-// look takes a snapshot; where that fails the old one stays.
-func (w *worker) look() {
-	if s, err := w.ledger.Snapshot(w.ctx); err == nil && s.Gang(w.gang(gangs-1)) != nil {
-		w.view = s
-	}
-}
-
-// step carries out one action.
-func (w *worker) step(a action) {
-	if w.view.Gang(w.gang(gangs-1)) == nil {
-		w.look() // has seen nothing of the stage yet
-		return
-	}
-	switch a.kind {
-	case "snapshot":
-		w.look()
-	case "changes":
-		_, _ = w.ledger.Changes(w.ctx, w.view.Revision())
-	case "wait":
-		short, cancel := context.WithTimeout(w.ctx, 2*time.Millisecond)
-		defer cancel()
-		_, _ = w.ledger.Wait(short, w.view.Revision())
-	case "again":
-		if len(w.last.Do) > 0 {
-			_ = w.propose(w.last)
-		}
-	case "batch":
-		w.batch(a)
-	default:
-		if p := w.proposal(a, w.view); len(p.Do) > 0 {
-			p.View = w.view.Revision()
-			_ = w.propose(p)
-		}
-	}
-}
-
-// identify gives a proposal an id that nobody else has, and that is the same in each run on a fresh ledger.
-func (w *worker) identify(p *orbit.Proposal) {
-	w.count++
-	binary.BigEndian.PutUint64(p.ID[:], hashOf(w.prefix))
-	binary.BigEndian.PutUint16(p.ID[8:], uint16(w.number))
-	binary.BigEndian.PutUint32(p.ID[12:], uint32(w.count))
-}
-
-// propose sends a proposal until its outcome is known.
-func (w *worker) propose(p orbit.Proposal) error {
-	if p.ID.IsZero() {
-		w.identify(&p)
-	}
-	w.last = p
-	for {
-		begin := time.Now()
-		err := w.send(p)
-		if !errors.Is(err, orbit.ErrUnknown) && !errors.Is(err, orbit.ErrUnavailable) {
-			w.took = append(w.took, time.Since(begin))
-			return err
-		}
-		if w.ctx.Err() != nil {
-			return err
-		}
-		sleep(w.ctx, 100*time.Microsecond)
-	}
-}
-
-// send sends a proposal once. After a panic its outcome is unknown.
-func (w *worker) send(p orbit.Proposal) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errPanicked
-		}
-	}()
-	_, err = w.ledger.Propose(w.ctx, p)
-	return err
-}
-
-// batch sends three proposals at once, and what is unknown again, one by one.
-func (w *worker) batch(a action) {
-	var batch []orbit.Proposal
-	for i := range 3 {
-		a.what, a.where = (a.what+i)%capsules, (a.where+i)%nodes
-		p := w.proposal(a, w.view)
-		p.View = w.view.Revision()
-		w.identify(&p)
-		batch = append(batch, p)
-	}
-	b, ok := w.ledger.(orbit.Batcher)
-	if !ok {
-		for _, p := range batch {
-			_ = w.propose(p)
-		}
-		return
-	}
-	for i, o := range w.sendAll(b, batch) {
-		if errors.Is(o.Err, orbit.ErrUnknown) || errors.Is(o.Err, orbit.ErrUnavailable) {
-			_ = w.propose(batch[i])
-		}
-	}
-}
-
-// sendAll sends a batch once. After a panic all outcomes are unknown.
-func (w *worker) sendAll(b orbit.Batcher, batch []orbit.Proposal) (out []orbit.Outcome) {
-	defer func() {
-		if recover() != nil {
-			out = slices.Repeat([]orbit.Outcome{{Err: errPanicked}}, len(batch))
-		}
-	}()
-	return b.ProposeBatch(w.ctx, batch)
 }

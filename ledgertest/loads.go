@@ -3,11 +3,11 @@ package ledgertest
 // The load as a case, with nothing wrong on the way and with everything.
 
 func checkLoad(t *trial) {
-	t.load(Load{Seed: t.Seed, Operations: t.scaled(3000)})
+	t.load(Load{Seed: t.Seed, Operations: t.scaled(5000)})
 }
 
 func checkFaultyLoad(t *trial) {
-	t.load(Load{Seed: t.Seed + 1, Operations: t.scaled(2000), Faults: &Faults{
+	t.load(Load{Seed: t.Seed + 1, Operations: t.scaled(3000), Faults: &Faults{
 		Seed: t.Seed, Unavailable: .03, Lost: .05, Applied: .1, Panic: .02, Delay: .03,
 	}})
 }

@@ -1,6 +1,10 @@
 package ledgertest
 
-import "github.com/orbitsched/orbit"
+import (
+	"strconv"
+
+	"github.com/orbitsched/orbit"
+)
 
 // Nodes join, change, leave and come back.
 
@@ -11,7 +15,7 @@ func checkReturn(t *trial) {
 	was := old.Node("n")
 	_, marked := old.Mark("m")
 	gone := t.commits(orbit.RemoveNode{Node: "n"}, mark("m", ""))
-	lost := func(bet orbit.Precondition) *orbit.Rejection {
+	lost := func(bet orbit.Precondition) orbit.Rejection {
 		return t.refuses(orbit.ErrConflict, bets(old.Revision(), bet))
 	}
 	if r := lost(orbit.NodeAt{Node: "n", Usage: was.Usage}); r.TakenAt > r.At || r.TakenAt < gone {
@@ -102,7 +106,7 @@ func checkOddIDs(t *trial) {
 	for i, id := range odd {
 		member := ids[orbit.CapsuleID]("member", i+1)[i]
 		t.commits(node(orbit.NodeID(id), 3), submit(cpu(1), orbit.CapsuleID(id)), gang(orbit.GangID(id), 0, member))
-		t.commits(place(orbit.CapsuleID(id), orbit.NodeID(id)), place(member, orbit.NodeID(id)), hold(orbit.HoldID(id), orbit.NodeID(id), 1), mark(id, id))
+		t.commits(place(orbit.CapsuleID(id), orbit.NodeID(id)), place(member, orbit.NodeID(id)), hold(orbit.HoldID(id), orbit.NodeID(id), 1), mark(id, strconv.Itoa(i)))
 	}
 	for i, id := range odd {
 		s := t.now()
@@ -111,7 +115,7 @@ func checkOddIDs(t *trial) {
 		}
 		n, _ := s.Hold(orbit.HoldID(id))
 		value, _ := s.Mark(id)
-		if value != id || n.Node != orbit.NodeID(id) || s.Gang(orbit.GangID(id)) == nil {
+		if value != strconv.Itoa(i) || n.Node != orbit.NodeID(id) || s.Gang(orbit.GangID(id)) == nil {
 			t.failf("what was made under the id %q reads %q, %v, %v", id, value, n, s.Gang(orbit.GangID(id)))
 		}
 		member := ids[orbit.CapsuleID]("member", i+1)[i]

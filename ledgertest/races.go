@@ -1,9 +1,12 @@
 package ledgertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -14,18 +17,40 @@ import (
 const racers = 8
 
 // recorded runs f in many goroutines, each with a handle of its own on record, and checks the history in the end.
-func (t *trial) recorded(f func(i int, l orbit.Ledger) error) {
+func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	recorder, err := NewRecorder(t.ctx, t.ledger)
 	t.must(err, "recorder")
 	handles := t.handles()
 	for i := range handles {
-		handles[i] = recorder.Handle(handles[i])
+		handles[i] = paced{recorder.Handle(handles[i]), recorder, t.limits.History / 4}
 	}
+	following, stop := context.WithCancel(t.ctx)
+	defer stop()
+	lost := make(chan error, 1)
+	go func() { lost <- recorder.Follow(following) }()
 	t.together(racers, func(i int) error { return f(i, handles[i%len(handles)]) })
+	stop()
+	t.must(<-lost, "following the history")
 	h, err := recorder.History(t.ctx)
 	t.must(err, "history")
 	t.must(h.Check(), "the history and the answers")
 	t.must(t.now().Verify(), "the state at the end")
+	return h
+}
+
+// paced proposes only what there is room for in a history that is short, so that it can be read before it is gone.
+type paced struct {
+	orbit.Ledger
+	recorder *Recorder
+	most     int
+}
+
+// Propose implements [orbit.Ledger].
+func (l paced) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	for l.recorder.behind() > l.most && ctx.Err() == nil {
+		sleep(ctx, time.Millisecond)
+	}
+	return l.Ledger.Propose(ctx, p)
 }
 
 // won tells a commit from a conflict; everything else is an error.
@@ -65,8 +90,8 @@ func checkRaceOne(t *trial) {
 	}
 }
 
-// checkRaceRoom lets sixteen halves, and holds, compete for eight devices, planned on fresh views until each is in, or
-// nothing is left.
+// checkRaceRoom lets sixteen halves, and holds, compete for eight devices, planned on fresh views until each is
+// in, or nothing is left.
 func checkRaceRoom(t *trial) {
 	t.commits(gpuNode("n", 8), submit(gpu(1, 500), ids[orbit.CapsuleID]("c", 18)...))
 	var in atomic.Int32
@@ -126,98 +151,6 @@ func (t *trial) lastRoom() {
 	}
 }
 
-// checkRaceGangs lets all place and take down two gangs of which only one fits, under the eyes of readers.
-func checkRaceGangs(t *trial) {
-	t.commits(node("n", 3), node("m", 3), crew("g0"), crew("g1"))
-	steps := t.scaled(25)
-	var placed atomic.Int32
-	t.recorded(func(i int, l orbit.Ledger) error {
-		for k := range steps {
-			s, err := l.Snapshot(t.ctx)
-			if err != nil {
-				return err
-			}
-			if err := torn(s); err != nil {
-				return err
-			}
-			if i == 0 {
-				continue // reads only
-			}
-			p := gangTurn(s, orbit.GangID(fmt.Sprint("g", i%2)), k)
-			_, err = l.Propose(t.ctx, p)
-			if errors.Is(err, orbit.ErrInfeasible) {
-				continue // too few, or no room for the other gang
-			}
-			yes, err := won(err)
-			if err != nil {
-				return fmt.Errorf("%s: %w", describe(p), err)
-			}
-			if _, ok := p.Do[0].(orbit.Place); ok && yes {
-				placed.Add(1)
-			}
-		}
-		return nil
-	})
-	if placed.Load() == 0 {
-		t.failf("neither of two gangs was ever placed; there is room for one")
-	}
-	t.history(torn)
-}
-
-// history looks at every state that there has been in this case.
-func (t *trial) history(look func(*orbit.State) error) {
-	s := t.base
-	for list := t.changes(t.ledger, s.Revision()); len(list) > 0; {
-		n := 1
-		for n < len(list) && list[n].Revision == list[0].Revision {
-			n++
-		}
-		next, err := s.Apply(list[:n])
-		t.must(err, "applying the history")
-		t.must(look(next), "a state of the past")
-		s, list = next, list[n:]
-	}
-}
-
-// gangTurn places a gang that is down, whole, or with its minimum, or with too few; or takes one that is up down at one
-// stroke, betting that nothing has changed.
-func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
-	p := orbit.Proposal{View: s.Revision()}
-	g := s.Gang(id)
-	size := []int{4, 3, 4, 2}[k%4]
-	for i, member := range []string{"b", "x", "y", "z"} {
-		c := s.Capsule(orbit.CapsuleID(string(id) + member))
-		switch {
-		case c.Placed():
-			p.Do = append(p.Do, release(c.ID))
-		case g.Total() == 0 && i < size:
-			p.Do = append(p.Do, place(c.ID, []orbit.NodeID{"n", "m"}[i%2]))
-		}
-	}
-	for n := range s.Nodes() {
-		if g.Total() > 0 {
-			p.If = append(p.If, orbit.NodeAt{Node: n.Node.ID, Usage: n.Usage, Specification: n.Specification})
-		}
-	}
-	return p
-}
-
-// torn says which gang has fewer members than it may begin with, and yet some. Nobody in this case takes single ones down.
-func torn(s *orbit.State) error {
-	for g := range s.Gangs() {
-		n := 0
-		for c := range s.Capsules() {
-			if c.Gang == g.Gang.ID && c.Placed() {
-				n++
-			}
-		}
-		if n != g.Total() || n > 0 && (g.Placed[0] < 1 || g.Placed[1] < 2) {
-			return fmt.Errorf("at revision %d gang %q has %v placed, by recount %d; it must have 1 and 2, or more, or none", s.Revision(), g.Gang.ID, g.Placed, n)
-		}
-	}
-	return nil
-}
-
 // checkRaceMarks counts with a compare-and-swap on one mark.
 func checkRaceMarks(t *trial) {
 	each := t.scaled(10)
@@ -233,7 +166,7 @@ func checkRaceMarks(t *trial) {
 			if _, err := fmt.Sscan(value, &count); err != nil {
 				return fmt.Errorf("the mark reads %q: %w", value, err)
 			}
-			_, err = l.Propose(t.ctx, orbit.Proposal{View: s.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: "count", Revision: at}}, Do: []orbit.Commitment{mark("count", fmt.Sprint(count+1))}})
+			_, err = l.Propose(t.ctx, orbit.Proposal{View: s.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: "count", Revision: at}}, Do: []orbit.Commitment{mark("count", strconv.Itoa(count+1))}})
 			yes, err := won(err)
 			if err != nil {
 				return err
@@ -244,7 +177,7 @@ func checkRaceMarks(t *trial) {
 		}
 		return nil
 	})
-	if value, _ := t.now().Mark("count"); value != fmt.Sprint(each*racers) {
+	if value, _ := t.now().Mark("count"); value != strconv.Itoa(each*racers) {
 		t.failf("%d increments were committed; the mark reads %s", each*racers, value)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/orbitsched/orbit"
 )
@@ -26,13 +25,15 @@ type History struct {
 // Check returns why no correct ledger can have answered like this, joined; nil if one can. It applies the changes
 // to the base, one proposal after the other, and asks that
 //
-//   - each step is legal ([orbit.State.Apply]), holds with its bets ([orbit.State.Check]), and leads to the final state;
+//   - each step is legal ([orbit.State.Apply]), holds with its bets ([orbit.State.Check]), and all lead to the final
+//     state;
 //   - each proposal that was committed is there once, in full, where the answer says; what was refused or not sent is
 //     not there; an unknown outcome may be either;
 //   - a rejection was right, receipt and all, at the state that it names;
 //   - no answer is older than one that was complete before the call began: over all handles for Propose and Snapshot,
 //     over its own for Changes and Wait; and a new commit is newer;
-//   - snapshots are the states that the history leads to, and what Changes returned is a part of it without holes.
+//   - snapshots, some hundreds of those that were kept, are the states that the history leads to, and what Changes
+//     returned is a part of it without holes.
 //
 // It takes time in proportion to calls and changes.
 func (h History) Check() error {
@@ -45,6 +46,9 @@ func (h History) Check() error {
 	c.reads()
 	return errors.Join(c.faults...)
 }
+
+// maxSnapshots is how many snapshots are compared, about: it takes as long as the world is large.
+const maxSnapshots = 300
 
 // maxFaults is how many faults are told.
 const maxFaults = 10
@@ -98,13 +102,16 @@ func (c *checker) group() {
 
 // index sorts the calls by what they are about.
 func (c *checker) index() {
+	every, looked := len(c.Calls)/maxSnapshots+1, 0
 	c.rejected, c.snapshots = map[orbit.Revision][]*Call{}, map[orbit.Revision]*Call{}
 	for i := range c.Calls {
 		call := &c.Calls[i]
 		var r *orbit.Rejection
 		switch {
-		case call.Kind == Snapshot && call.Err == nil:
-			c.snapshots[call.Revision] = call
+		case call.Kind == Snapshot && call.State != nil:
+			if looked++; looked%every == 0 {
+				c.snapshots[call.Revision] = call
+			}
 		case call.Kind != Propose:
 			continue
 		case errors.As(call.Err, &r) && !errors.Is(r.Kind, orbit.ErrInvalid):
@@ -207,23 +214,6 @@ func (c *checker) settle(s *orbit.State, wrong map[*Call]error) {
 	}
 }
 
-// sameVerdict compares a rejection with what State.Check says.
-func sameVerdict(got, want error) error {
-	var r, w *orbit.Rejection
-	if !errors.As(got, &r) {
-		return fmt.Errorf("without a receipt: %w", got)
-	}
-	if !errors.As(want, &w) {
-		return fmt.Errorf("the receipt says %q; at revision %d State.Check says that it holds, or has been committed", got, r.At)
-	}
-	a := fmt.Sprintf("%v, commitment %d, bet %v, capsule %q, node %q, wants %d of %q, %d free", r.Kind, r.Do, r.Bet, r.Capsule, r.Node, r.Want, r.Dimension, r.Free)
-	b := fmt.Sprintf("%v, commitment %d, bet %v, capsule %q, node %q, wants %d of %q, %d free", w.Kind, w.Do, w.Bet, w.Capsule, w.Node, w.Want, w.Dimension, w.Free)
-	if a != b {
-		return fmt.Errorf("the receipt says %s; at revision %d State.Check says %s", a, r.At, b)
-	}
-	return nil
-}
-
 // outcomes compares what callers were told with what the history has.
 func (c *checker) outcomes() {
 	for i := range c.Calls {
@@ -265,70 +255,4 @@ func (c *checker) receipt(call *Call, r *orbit.Rejection) {
 	case !r.TakenBy.IsZero() && c.at[r.TakenBy] != r.TakenAt && r.TakenAt > c.Base.Revision():
 		c.fail("%s lost to proposal %s at %d, it says; the history has that at %d", describe(call.Proposal), r.TakenBy, r.TakenAt, c.at[r.TakenBy])
 	}
-}
-
-// sameChanges compares the changes of one commit with the proposal. A ledger keeps nodes, specs and times in a form of
-// its own, so those are compared by what they say.
-func sameChanges(changes []orbit.Change, p orbit.Proposal, rev orbit.Revision) error {
-	if len(changes) != len(p.Do) {
-		return fmt.Errorf("%d changes of %d commitments", len(changes), len(p.Do))
-	}
-	for i, c := range changes {
-		if c.Revision != rev || c.ID != p.ID {
-			return fmt.Errorf("change %d is of %s at %d, not of %s at %d", i, c.ID, c.Revision, p.ID, rev)
-		}
-		if got, want := canonicalText(c.Do), canonicalText(p.Do[i]); got != want {
-			return fmt.Errorf("change %d is %s; it was proposed as %s", i, got, want)
-		}
-	}
-	return nil
-}
-
-// canonicalText is what a commitment says.
-func canonicalText(c orbit.Commitment) string {
-	switch v := c.(type) {
-	case orbit.Hold:
-		v.Ends = v.Ends.UTC().Round(0)
-		c = v
-	case orbit.PutNode:
-		if len(v.Node.Labels) == 0 {
-			v.Node.Labels = nil
-		}
-		c = v
-	case orbit.Submit:
-		v.Spec = canonicalSpec(v.Spec)
-		if v.Gang != nil {
-			g := *v.Gang
-			g.Roles = slices.Clone(g.Roles)
-			for i := range g.Roles {
-				g.Roles[i].Spec = canonicalSpec(g.Roles[i].Spec)
-			}
-			v.Gang = &g
-		}
-		c = v
-	}
-	return strings.TrimPrefix(fmt.Sprintf("%T", c), "orbit.") + text(c)
-}
-
-// canonicalSpec returns a copy with sets in order.
-func canonicalSpec(s *orbit.Spec) *orbit.Spec {
-	if s == nil {
-		return nil
-	}
-	set := func(words []string) []string {
-		words = slices.Clone(words)
-		slices.Sort(words)
-		return slices.Compact(words)
-	}
-	c := *s
-	c.Devices.Models, c.Spread.Names, c.Start.Volumes = set(s.Devices.Models), set(s.Spread.Names), set(s.Start.Volumes)
-	c.Require = append([]orbit.Predicate{}, s.Require...)
-	for i := range c.Require {
-		c.Require[i].Values = set(c.Require[i].Values)
-	}
-	c.Prefer = append([]orbit.Preference{}, s.Prefer...)
-	for i := range c.Prefer {
-		c.Prefer[i].Values = set(c.Prefer[i].Values)
-	}
-	return &c
 }

@@ -8,8 +8,8 @@ import (
 
 // Room on nodes: what is promised never exceeds what there is.
 
-// checkCapacity fills nodes one commit after another, and at one stroke. A ledger that looks at one commitment at a
-// time, or forgets that holds count, lets the last one in.
+// checkCapacity fills nodes one commit after another, and at one stroke. A ledger that looks at one commitment at
+// a time, or forgets that holds count, lets the last one in.
 func checkCapacity(t *trial) {
 	t.commits(node("n", 10), node("m", 5), submit(cpu(4), "a", "b", "c"), submit(cpu(3), "d", "e"))
 	t.commits(place("a", "n"))

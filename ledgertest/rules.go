@@ -44,6 +44,8 @@ var rules = []rule{
 		"a cancel races with a commit", checkFinal},
 	{"release", "10, 22 (I1, I5)", "a placement or a hold ends once; its room is free from then on",
 		"a release races with an expiry, and undoes what came after it", checkRelease},
+	{"terminal", "(I15)", "records of what was released for good are kept as Limits says, and then the id is free",
+		"they grow without end, or a late proposal meets a new capsule under an old name", checkTerminal},
 	{"owner", "(I4)", "Assign is a compare-and-swap of the owner",
 		"a capsule that two engines own is planned twice", checkOwner},
 

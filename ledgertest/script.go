@@ -1,16 +1,13 @@
 package ledgertest
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 
 	"github.com/orbitsched/orbit"
 )
 
-// action is one step of a script: what to do, and to what. It is drawn before anything runs; what it proposes depends on
-// the view of whoever carries it out.
+// action is one step of a script: what to do, and to what. It is drawn before anything runs; what it proposes
+// depends on the view of whoever carries it out.
 type action struct {
 	kind string
 	// Numbers of a capsule (or gang, or mark) and of a node.
@@ -19,6 +16,8 @@ type action struct {
 	fresh bool
 	// Which bet, and other choices.
 	choice int
+	// Makes names that are used once.
+	serial uint32
 }
 
 // actions are the kinds, as often as they are drawn.
@@ -31,207 +30,9 @@ var actions = []string{
 func draw(rng *rand.Rand, n int) []action {
 	out := make([]action, n)
 	for i := range out {
-		out[i] = action{actions[rng.IntN(len(actions))], rng.IntN(capsules), rng.IntN(nodes), rng.IntN(3) > 0, rng.IntN(12)}
+		out[i] = action{actions[rng.IntN(len(actions))], rng.IntN(capsules), rng.IntN(nodes), rng.IntN(2) == 0, rng.IntN(12), rng.Uint32()}
 	}
 	return out
-}
-
-// stage is a small and hot world in which actions are carried out. Its names begin with a prefix, so that there can be
-// several in one ledger.
-type stage struct{ prefix string }
-
-// As many as there are of each; few, so that everybody wants the same.
-const (
-	nodes    = 4
-	capsules = 24
-	gangs    = 3
-)
-
-func (s stage) node(i int) orbit.NodeID { return orbit.NodeID(fmt.Sprint(s.prefix, "n", i%nodes)) }
-
-func (s stage) capsule(i int) orbit.CapsuleID {
-	return orbit.CapsuleID(fmt.Sprint(s.prefix, "c", i%capsules))
-}
-
-func (s stage) gang(i int) orbit.GangID { return orbit.GangID(fmt.Sprint(s.prefix, "g", i%gangs)) }
-
-func (s stage) hold(i int) orbit.HoldID { return orbit.HoldID(fmt.Sprint(s.prefix, "h", i%nodes)) }
-
-func (s stage) mark(i int) string { return fmt.Sprint(s.prefix, "m", i%5) }
-
-// describe is what a node of the stage is like.
-func (s stage) describe(i int) orbit.Node {
-	return orbit.Node{ID: s.node(i), Capacity: orbit.Resources{orbit.CPU: 10, orbit.Memory: 8}, Devices: orbit.Devices{Model: "m1", Count: 2},
-		Labels: map[string]string{"rack": fmt.Sprint("r", i%2), "disk": "ssd"}}
-}
-
-// specs are what the capsules ask for, in turns.
-func (s stage) specs() []*orbit.Spec {
-	picky, grouped := cpu(1), cpu(1)
-	picky.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}
-	grouped.Group = s.prefix + "group"
-	half := gpu(1, 600)
-	half.Envelope.Reservation[orbit.Memory] = 1
-	return []*orbit.Spec{cpu(3), half, picky, grouped}
-}
-
-// setup lists the proposals that make the stage.
-func (s stage) setup() (out []orbit.Proposal) {
-	for i := range nodes {
-		out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: s.describe(i)}}})
-	}
-	for k, spec := range s.specs() {
-		for i := k; i < capsules; i += len(s.specs()) {
-			out = append(out, orbit.Proposal{Do: []orbit.Commitment{submit(spec, s.capsule(i))}})
-		}
-	}
-	for i := range gangs {
-		out = append(out, orbit.Proposal{Do: []orbit.Commitment{crew(string(s.gang(i)))}})
-	}
-	return out
-}
-
-// proposal is what an action proposes on a view, whether it can hold there or not; without commitments: nothing.
-func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
-	c, n := view.Capsule(s.capsule(a.what)), view.Node(s.node(a.where))
-	switch a.kind {
-	case "place", "batch":
-		p.If = s.bet(a, view, n)
-		p.Do = append(p.Do, s.place(c, a.where, n))
-	case "release":
-		p.Do = append(p.Do, release(c.ID))
-	case "move":
-		p.Do = append(p.Do, orbit.Release{Capsule: c.ID, From: c.Node}, s.place(c, a.where, n))
-	case "swap":
-		for other := range view.On(s.node(a.where)) {
-			if other.Gang == "" && other.ID != c.ID {
-				p.Do = append(p.Do, release(other.ID))
-				break
-			}
-		}
-		p.Do = append(p.Do, s.place(c, a.where, n))
-	case "gang":
-		p.Do = s.turn(a, view)
-	case "hold":
-		p.Do = append(p.Do, hold(s.hold(a.where), s.node(a.where), int64(1+a.choice%3)))
-	case "unhold":
-		p.Do = append(p.Do, unhold(s.hold(a.where)))
-	case "assign":
-		p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: fmt.Sprint("o", a.choice%3)})
-	case "mark":
-		_, at := view.Mark(s.mark(a.what))
-		p.If = []orbit.Precondition{orbit.MarkAt{Key: s.mark(a.what), Revision: at}}
-		p.Do = append(p.Do, mark(s.mark(a.what), []string{"", "x", "y", "z"}[a.choice%4]))
-	case "describe":
-		p.Do = append(p.Do, orbit.PutNode{Node: s.redescribe(a)})
-	case "leave":
-		p.Do = s.leave(a, view)
-	case "churn":
-		id := orbit.CapsuleID(fmt.Sprint(s.prefix, "t", a.what, "-", a.where, "-", a.choice))
-		p.Do = append(p.Do, submit(cpu(1), id), place(id, s.node(a.where)))
-	case "cancel":
-		p.Do = s.cancel(a, view)
-	}
-	return p
-}
-
-// place puts a capsule on a node, on such devices as the view shows.
-func (s stage) place(c *orbit.Capsule, where int, n *orbit.NodeState) orbit.Place {
-	do := place(c.ID, s.node(where))
-	if c.Spec.Devices.Count > 0 {
-		do.Devices = 1
-		if n != nil {
-			if set, ok := n.PickDevices(c.Spec.Devices); ok {
-				do.Devices = set
-			}
-		}
-	}
-	return do
-}
-
-// bet bets on what the view shows, finely, coarsely, or not at all.
-func (s stage) bet(a action, view *orbit.State, n *orbit.NodeState) []orbit.Precondition {
-	switch {
-	case n == nil:
-	case a.choice < 3:
-		free := n.Free()
-		return []orbit.Precondition{orbit.NodeFreeOf{Node: n.Node.ID, AtLeast: orbit.Resources{orbit.CPU: max(0, min(free[orbit.CPU], 3))}}}
-	case a.choice < 5:
-		return []orbit.Precondition{orbit.NodeAt{Node: n.Node.ID, Usage: n.Usage, Specification: n.Specification}}
-	case a.choice == 5:
-		return []orbit.Precondition{orbit.GroupIn{Group: s.prefix + "group", Level: "rack", Domain: n.Node.Labels["rack"]}}
-	case a.choice == 6:
-		_, at := view.Mark(s.mark(a.what))
-		return []orbit.Precondition{orbit.MarkAt{Key: s.mark(a.what), Revision: at}}
-	}
-	return nil
-}
-
-// turn places a gang that is down, whole or in part, and takes down one that is up.
-func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
-	g := view.Gang(s.gang(a.what))
-	size := []int{4, 3, 4, 2}[a.choice%4]
-	for i, member := range []string{"b", "x", "y", "z"} {
-		id := orbit.CapsuleID(string(g.Gang.ID) + member)
-		switch c := view.Capsule(id); {
-		case c.Placed():
-			do = append(do, release(id))
-		case g.Total() == 0 && i < size:
-			do = append(do, place(id, s.node(a.where+i%2)))
-		}
-	}
-	return do
-}
-
-// redescribe is a node with another capacity, another mood, or a sick device; mostly as it was.
-func (s stage) redescribe(a action) orbit.Node {
-	n := s.describe(a.where)
-	switch a.choice {
-	case 0:
-		n.Capacity[orbit.CPU] = int64(a.what % 5)
-	case 1:
-		n.Unschedulable = true
-	case 2:
-		n.Devices.Unhealthy = 1
-	case 3:
-		delete(n.Labels, "disk")
-	}
-	return n
-}
-
-// leave empties a node as far as one proposal can, and removes it.
-func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
-	id := s.node(a.where)
-	for c := range view.On(id) {
-		do = append(do, orbit.Release{Capsule: c.ID, From: id})
-	}
-	slices.SortFunc(do, func(x, y orbit.Commitment) int { return strings.Compare(text(x), text(y)) })
-	for h := range view.HoldsWith(orbit.HoldID(s.prefix)) {
-		if h.Node == id {
-			do = append(do, unhold(h.ID))
-		}
-	}
-	do = do[:min(len(do), 12)]
-	do = append(do, orbit.RemoveNode{Node: id})
-	if a.choice%2 == 0 {
-		do = append(do, orbit.PutNode{Node: s.describe(a.where)}) // comes back at once
-	}
-	return do
-}
-
-// cancel ends for good one of those that churn has made.
-func (s stage) cancel(a action, view *orbit.State) []orbit.Commitment {
-	var list []orbit.CapsuleID
-	for c := range view.Capsules() {
-		if strings.HasPrefix(string(c.ID), s.prefix+"t") && (!c.Released() || a.choice == 0) {
-			list = append(list, c.ID)
-		}
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	slices.Sort(list)
-	return []orbit.Commitment{cancel(list[a.what%len(list)])}
 }
 
 // walk carries out actions one after another, each on the newest state.
@@ -253,14 +54,14 @@ func newWalk(t *trial) *walk {
 // step proposes what is drawn, and holds the answer against what State.Check says.
 func (w *walk) step() {
 	a := draw(w.rng, 1)[0]
-	s := w.now()
+	s := w.seenBy(w.either())
 	p := w.proposal(a, s)
 	if len(p.Do) == 0 {
 		return
 	}
 	p.ID, p.View = orbit.NewProposalID(), s.Revision()
 	want := s.Check(p)
-	rev, err := w.ledger.Propose(w.ctx, p)
+	rev, err := w.handles()[w.rng.IntN(len(w.handles()))].Propose(w.ctx, p)
 	switch {
 	case err == nil && want != nil:
 		w.failf("%s was committed at %d; State.Check says at the same state: %w", describe(p), rev, want)

@@ -16,8 +16,8 @@ import (
 // Options are how a ledger is checked. The zero value is right for a ledger of one process that answers within
 // milliseconds.
 type Options struct {
-	// Another handle on the same ledger, such as a second process would have; it is asked for right after open, once in
-	// each case. Races are then run, and answers compared, over both. Nil: there is only the one.
+	// Another handle on the same ledger, such as a second process would have; it is asked for right after open,
+	// once in each case. Races are then run, and answers compared, over both. Nil: there is only the one.
 	Peer func(t *testing.T, l orbit.Ledger) orbit.Ledger
 	// Decides what is random; default 1.
 	Seed uint64
@@ -43,8 +43,8 @@ func (f Failure) Error() string { return f.Case + ": " + f.Err.Error() }
 // Unwrap returns Err.
 func (f Failure) Unwrap() error { return f.Err }
 
-// Run checks the ledgers that open returns against every rule, each in a subtest of its name. Open returns a fresh and
-// empty one each time; it is called with the subtest's t, and may use it to clean up.
+// Run checks the ledgers that open returns against every rule, each in a subtest of its name. Open returns a fresh
+// and empty one each time; it is called with the subtest's t, and may use it to clean up.
 func Run(t *testing.T, open func(t *testing.T) orbit.Ledger, o Options) {
 	t.Helper()
 	o = o.withDefaults()
@@ -69,8 +69,9 @@ func Run(t *testing.T, open func(t *testing.T) orbit.Ledger, o Options) {
 	}
 }
 
-// Check does what Run does and returns the rules that are broken, in the order of the manual, instead of failing t;
-// nil if none is. T is only handed to open and to Peer. Options that cannot be used fail under the case "options".
+// Check does what Run does and returns the rules that are broken, in the order of the manual, instead of failing
+// t; nil if none is. T is only handed to open and to Peer. Options that cannot be used fail under the case
+// "options".
 func Check(t *testing.T, open func(t *testing.T) orbit.Ledger, o Options) []Failure {
 	t.Helper()
 	o = o.withDefaults()

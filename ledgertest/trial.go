@@ -27,6 +27,8 @@ type trial struct {
 	// The state before the case.
 	base *orbit.State
 	rng  *rand.Rand
+	// How often one of the handles was asked.
+	asked int
 	// Shown beside the rule.
 	notes []string
 	// Why the ledger cannot be checked; empty: it can.
@@ -44,7 +46,7 @@ func (o Options) try(t *testing.T, r *rule, open func(t *testing.T) orbit.Ledger
 	}
 	if c.peer = c.ledger; o.Peer != nil {
 		if c.peer = o.Peer(t, c.ledger); c.peer == nil {
-			return &trial{err: errors.New("Peer returns nil")}
+			return &trial{err: errors.New("the peer is nil")}
 		}
 	}
 	done := make(chan struct{})

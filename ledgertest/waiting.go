@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,11 +32,13 @@ func checkWait(t *trial) {
 	for i := range cap(woken) {
 		l := t.handles()[i%len(t.handles())]
 		go func() {
-			rev, err := l.Wait(t.ctx, first)
-			if err == nil && rev <= first {
-				err = fmt.Errorf("it returns %d", rev)
-			}
-			woken <- err
+			woken <- contained(func() error {
+				rev, err := l.Wait(t.ctx, first)
+				if err == nil && rev <= first {
+					err = fmt.Errorf("it returns %d", rev)
+				}
+				return err
+			})
 		}()
 	}
 	time.Sleep(5 * time.Millisecond) // let most of them wait
@@ -45,35 +49,51 @@ func checkWait(t *trial) {
 	}
 }
 
-// checkWakeUps lets two goroutines wait for one another in turns. A wake-up that comes between looking and going to
-// sleep must not be lost: then both wait for ever.
+// checkWakeUps lets two goroutines wait for one another in turns, on one handle and on both. A wake-up that comes
+// between looking and going to sleep must not be lost: then both wait for ever.
 func checkWakeUps(t *trial) {
-	rounds, handles := t.scaled(400), t.handles()
-	start := t.view()
-	play := func(me int) error {
-		l, seen := handles[me%len(handles)], start
-		for i := me; i < rounds; i += 2 {
-			for {
-				s, err := l.Snapshot(t.ctx)
-				if err != nil {
-					return fmt.Errorf("snapshot: %w", err)
-				}
-				if value, _ := s.Mark("turn"); value == fmt.Sprint(i) || i == 0 {
-					break
-				}
-				if seen, err = l.Wait(t.ctx, s.Revision()); err != nil {
-					return fmt.Errorf("round %d: wait for a revision after %d, which was committed: %w", i, s.Revision(), err)
-				}
+	rounds := t.scaled(200)
+	t.turns("one", rounds, t.ledger, t.ledger)
+	t.turns("both", rounds, t.ledger, t.peer)
+}
+
+// turns plays rounds of it, on a mark of its own.
+func (t *trial) turns(key string, rounds int, handles ...orbit.Ledger) {
+	pauses := make([]time.Duration, rounds) // so that the commit comes at all moments of the other's going to sleep
+	for i := range pauses {
+		pauses[i] = time.Duration(t.rng.IntN(4)*t.rng.IntN(100)) * time.Microsecond
+	}
+	t.together(len(handles), func(me int) error {
+		for i := me; i < rounds; i += len(handles) {
+			if err := t.awaits(handles[me], key, i); err != nil {
+				return fmt.Errorf("round %d: %w", i, err)
 			}
-			if _, err := l.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: seen, Do: []orbit.Commitment{mark("turn", fmt.Sprint(i+1))}}); err != nil {
+			time.Sleep(pauses[i])
+			p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark(key, strconv.Itoa(i+1))}}
+			if _, err := handles[me].Propose(t.ctx, p); err != nil {
 				return fmt.Errorf("round %d: %w", i, err)
 			}
 		}
 		return nil
-	}
-	t.together(2, play)
-	if value, _ := t.now().Mark("turn"); value != fmt.Sprint(rounds) {
+	})
+	if value, _ := t.now().Mark(key); value != strconv.Itoa(rounds) {
 		t.failf("the last turn was %q, of %d", value, rounds)
+	}
+}
+
+// awaits waits until a mark counts so much.
+func (t *trial) awaits(l orbit.Ledger, key string, count int) error {
+	for {
+		s, err := l.Snapshot(t.ctx)
+		if err != nil {
+			return fmt.Errorf("snapshot: %w", err)
+		}
+		if value, _ := s.Mark(key); value == strconv.Itoa(count) || count == 0 {
+			return nil
+		}
+		if _, err = l.Wait(t.ctx, s.Revision()); err != nil {
+			return fmt.Errorf("wait for a revision after %d, which was committed: %w", s.Revision(), err)
+		}
 	}
 }
 
@@ -85,7 +105,7 @@ func (t *trial) together(n int, f func(i int) error) {
 	for i := range n {
 		wg.Go(func() {
 			<-gun
-			errs[i] = f(i)
+			errs[i] = contained(func() error { return f(i) })
 		})
 	}
 	close(gun)
@@ -93,15 +113,25 @@ func (t *trial) together(n int, f func(i int) error) {
 	t.must(errors.Join(errs...), fmt.Sprintf("%d goroutines", n))
 }
 
-// checkWaiters lets readers wait while a writer commits: each is woken for the last commit too, and reads a history
-// without holes.
+// contained turns a panic into an error: a ledger that is broken answers with what nobody expects.
+func contained(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// checkWaiters lets readers wait while a writer commits: each is woken for the last commit too, and reads a
+// history without holes.
 func checkWaiters(t *trial) {
-	commits, handles := t.scaled(150), t.handles()
+	commits, handles := min(t.scaled(150), t.limits.History/2), t.handles()
 	t.together(5, func(i int) error {
 		l := handles[i%len(handles)]
 		if i == 0 {
 			for n := range commits {
-				if _, err := l.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("count", fmt.Sprint(n+1))}}); err != nil {
+				if _, err := l.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("count", strconv.Itoa(n+1))}}); err != nil {
 					return err
 				}
 			}
@@ -109,7 +139,7 @@ func checkWaiters(t *trial) {
 		}
 		s := t.base
 		for {
-			if value, _ := s.Mark("count"); value == fmt.Sprint(commits) {
+			if value, _ := s.Mark("count"); value == strconv.Itoa(commits) {
 				return nil
 			}
 			if _, err := l.Wait(t.ctx, s.Revision()); err != nil {

@@ -46,12 +46,12 @@ func (t *trial) admits(p orbit.Proposal) orbit.Revision {
 }
 
 // refuses requires this kind of rejection, with a receipt, and that nothing changes.
-func (t *trial) refuses(kind error, p orbit.Proposal) *orbit.Rejection {
+func (t *trial) refuses(kind error, p orbit.Proposal) orbit.Rejection {
 	if p.ID.IsZero() {
 		p.ID = orbit.NewProposalID()
 	}
 	before := t.now()
-	rev, err := t.ledger.Propose(t.ctx, p)
+	rev, err := t.either().Propose(t.ctx, p)
 	if err == nil {
 		t.failf("%s was committed at revision %d; it must be refused: %v", describe(p), rev, kind)
 	}
@@ -63,8 +63,14 @@ func (t *trial) refuses(kind error, p orbit.Proposal) *orbit.Rejection {
 	return r
 }
 
+// either is one handle and then the other: a verdict may not depend on who is asked.
+func (t *trial) either() orbit.Ledger {
+	t.asked++
+	return t.handles()[t.asked%len(t.handles())]
+}
+
 // receipt requires that an error is a rejection of this kind.
-func (t *trial) receipt(kind error, p orbit.Proposal, err error) *orbit.Rejection {
+func (t *trial) receipt(kind error, p orbit.Proposal, err error) orbit.Rejection {
 	var r *orbit.Rejection
 	if !errors.Is(err, kind) {
 		t.failf("%s must be refused as %q; it was refused with: %w", describe(p), kind, err)
@@ -72,7 +78,7 @@ func (t *trial) receipt(kind error, p orbit.Proposal, err error) *orbit.Rejectio
 	if !errors.As(err, &r) || r == nil {
 		t.failf("%s was refused without a *orbit.Rejection: %w", describe(p), err)
 	}
-	return r
+	return *r
 }
 
 // unchanged requires that the state is as it was.
@@ -83,12 +89,12 @@ func (t *trial) unchanged(before *orbit.State, by string) {
 }
 
 // mistakes requires that the commitments are infeasible on the newest view.
-func (t *trial) mistakes(do ...orbit.Commitment) *orbit.Rejection {
+func (t *trial) mistakes(do ...orbit.Commitment) orbit.Rejection {
 	return t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), Do: do})
 }
 
 // loses requires that the commitments, planned on an older view, are a conflict.
-func (t *trial) loses(view orbit.Revision, do ...orbit.Commitment) *orbit.Rejection {
+func (t *trial) loses(view orbit.Revision, do ...orbit.Commitment) orbit.Rejection {
 	return t.refuses(orbit.ErrConflict, orbit.Proposal{View: view, Do: do})
 }
 

@@ -47,8 +47,8 @@ type actor struct {
 	engine     *orbit.Engine
 	pause      time.Duration
 	// The last snapshot it was given, what its next view must have reached, and the view of the pass it is in.
-	seen           *orbit.State
-	atLeast, floor orbit.Revision
+	seen    *orbit.State
+	atLeast orbit.Revision
 	// Names for the ids of its engine's proposals that are the same in every run.
 	ids    map[orbit.ProposalID]orbit.ProposalID
 	count  uint64
@@ -75,7 +75,7 @@ func (a *actor) live() {
 	ctx := context.WithValue(background(), actorKey{}, a)
 	for {
 		a.stop(stepPass, "begin a pass")
-		a.losing, a.floor = false, a.atLeast
+		a.losing = false
 		round := a.engine.Pass(ctx)
 		if a.dead { // while it planned
 			runtime.Goexit()

@@ -19,8 +19,8 @@ func (t *thinker) Claims(module string, class orbit.AppClass) bool { return t.of
 
 // Plan implements [orbit.Navigator].
 func (t *thinker) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-	if rev := view.Revision(); rev < t.floor {
-		t.fail("stale view", "%s plans on revision %d after an answer from %d in an earlier pass", t.name, rev, t.floor)
+	if rev := view.Revision(); rev < t.atLeast {
+		t.fail("stale view", "%s plans on revision %d after an answer from %d", t.name, rev, t.atLeast)
 	}
 	pending, jobs := t.first(pending)
 	t.tally.Decisions++

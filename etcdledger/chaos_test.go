@@ -1,0 +1,317 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+// chaos is a plan of what several callers do on several ledgers while requests and watches fail, drawn before anything
+// runs.
+type chaos struct {
+	plans   []*plan
+	callers []chaosCaller
+	// When the store is compacted, and when somebody writes below the prefix what is no record.
+	compacts, writes []time.Duration
+	history          int
+}
+
+type chaosCaller struct {
+	ledger int
+	calls  []chaosCall
+}
+
+// chaosCall is a proposal, or several at once, whose every commitment carries a text of its own.
+type chaosCall struct {
+	proposals []orbit.Proposal
+	after     time.Duration
+	// The caller leaves after so long; 0: never.
+	leaves time.Duration
+	// It is sent again so often while its outcome is unknown.
+	again int
+}
+
+const (
+	chaosNodes    = 3
+	chaosCapsules = 6
+)
+
+func drawChaos(t *rapid.T) *chaos {
+	c := &chaos{history: rapid.SampledFrom([]int{0, 0, 8}).Draw(t, "history")}
+	durations := rapid.SampledFrom([]time.Duration{0, time.Millisecond, 30 * time.Millisecond, 700 * time.Millisecond, 6 * time.Second})
+	faults := func(label string, most int) (out []fault) {
+		for range rapid.IntRange(0, most).Draw(t, label) {
+			out = append(out, fault{fate(rapid.IntRange(0, int(silent)).Draw(t, label)), durations.Draw(t, "by")})
+		}
+		return out
+	}
+	for range rapid.IntRange(2, 3).Draw(t, "ledgers") {
+		c.plans = append(c.plans, &plan{txns: faults("txns", 12), reads: faults("reads", 6), events: faults("events", 12), lag: durations.Draw(t, "lag") / 10})
+	}
+	n := uint64(0)
+	for range rapid.IntRange(2, 5).Draw(t, "callers") {
+		caller := chaosCaller{ledger: rapid.IntRange(0, len(c.plans)-1).Draw(t, "ledger")}
+		for range rapid.IntRange(1, 6).Draw(t, "calls") {
+			call := chaosCall{after: durations.Draw(t, "after"), again: rapid.IntRange(0, 3).Draw(t, "again")}
+			if rapid.IntRange(0, 4).Draw(t, "leaves") == 0 {
+				call.leaves = durations.Draw(t, "patience")
+			}
+			for range rapid.SampledFrom([]int{1, 1, 1, 4}).Draw(t, "batch") {
+				n++
+				call.proposals = append(call.proposals, drawChaosProposal(t, n))
+			}
+			caller.calls = append(caller.calls, call)
+		}
+		c.callers = append(c.callers, caller)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "compacts") {
+		c.compacts = append(c.compacts, durations.Draw(t, "when"))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "writes") {
+		c.writes = append(c.writes, durations.Draw(t, "when"))
+	}
+	return c
+}
+
+// drawChaosProposal makes a proposal that can be told from all others by a text in the log.
+func drawChaosProposal(t *rapid.T, n uint64) orbit.Proposal {
+	p := orbit.Proposal{ID: idOf(n)}
+	text := fmt.Sprintf("text-%d", n)
+	capsule := orbit.CapsuleID(fmt.Sprintf("c%d", rapid.IntRange(0, chaosCapsules-1).Draw(t, "capsule")))
+	node := orbit.NodeID(fmt.Sprintf("n%d", rapid.IntRange(0, chaosNodes-1).Draw(t, "node")))
+	switch rapid.IntRange(0, 7).Draw(t, "kind") {
+	default:
+		p.Do = []orbit.Commitment{orbit.Place{Capsule: capsule, Node: node, Note: text}}
+	case 0:
+		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule}, orbit.Mark{Key: text, Value: text}}
+	case 1:
+		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule}, orbit.Place{Capsule: capsule, Node: node, Note: text}}
+	case 2:
+		p.Do = []orbit.Commitment{orbit.Mark{Key: "shared", Value: text}}
+	case 3:
+		p.Do = []orbit.Commitment{orbit.Hold{ID: orbit.HoldID(text), Node: node, Room: orbit.Resources{1}, Ends: time.Unix(1e9, 0)}}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "nameless") == 0 {
+		p.ID = orbit.ProposalID{}
+	}
+	return p
+}
+
+// textIn returns the text that tells a proposal from all others.
+func textIn(do []orbit.Commitment) string {
+	for _, c := range do {
+		switch c := c.(type) {
+		case orbit.Place:
+			return c.Note
+		case orbit.Mark:
+			return c.Value
+		case orbit.Hold:
+			return string(c.ID)
+		}
+	}
+	return ""
+}
+
+// answer is what a caller was told of one proposal, in the end.
+type answer struct {
+	text string
+	orbit.Outcome
+	took time.Duration
+}
+
+// run runs the plan and returns all answers.
+func (c *chaos) run(t *rapid.T, ledgers []*Ledger, s *store) (answers []answer) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, caller := range c.callers {
+		wg.Go(func() {
+			for _, call := range caller.calls {
+				time.Sleep(call.after)
+				got := call.send(ledgers[caller.ledger])
+				mu.Lock()
+				answers = append(answers, got...)
+				mu.Unlock()
+			}
+		})
+	}
+	for _, at := range c.compacts {
+		wg.Go(func() { time.Sleep(at); s.compact() })
+	}
+	for _, at := range c.writes {
+		wg.Go(func() { time.Sleep(at); s.write("orbit/somebody's", "x") })
+	}
+	wg.Wait()
+	return answers
+}
+
+// send sends the call until it knows what has become of it, or has had enough. What it passes it overwrites at once.
+func (c *chaosCall) send(l *Ledger) []answer {
+	ctx, cancel := context.WithCancel(bg)
+	if c.leaves > 0 {
+		ctx, cancel = context.WithTimeout(bg, c.leaves)
+	}
+	defer cancel()
+	out := make([]answer, len(c.proposals))
+	for i := range out {
+		out[i] = answer{text: textIn(c.proposals[i].Do), Outcome: orbit.Outcome{Err: orbit.ErrUnknown}}
+	}
+	for try := 0; try <= c.again; try++ {
+		var batch []orbit.Proposal
+		var which []int
+		for i, p := range c.proposals {
+			if errors.Is(out[i].Err, orbit.ErrUnknown) && (try == 0 || !p.ID.IsZero()) {
+				p.Do = append([]orbit.Commitment{}, p.Do...)
+				batch, which = append(batch, p), append(which, i)
+			}
+		}
+		if len(batch) == 0 {
+			break
+		}
+		began := time.Now()
+		got := l.ProposeBatch(ctx, batch)
+		for i, w := range which {
+			sent := errors.Is(out[w].Err, orbit.ErrUnknown) && try > 0
+			out[w].took = max(out[w].took, time.Since(began))
+			if sent && errors.Is(got[i].Err, orbit.ErrUnavailable) {
+				continue // what was sent before is still unknown
+			}
+			out[w].Outcome = got[i]
+			clear(batch[i].Do)
+		}
+	}
+	return out
+}
+
+// TestChaos: whatever is lost, late, slow, behind or compacted away, and whoever leaves, each acknowledged commit is in the
+// log once, at its revision; one whose outcome is unknown at most once; one that was refused or not sent not at all. The log,
+// replayed from nothing, is every mirror and what the records say. Every call ends.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	count := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawChaos(t)
+		rapid.SyncTest(t, func(t *rapid.T) { c.check(t, count) })
+	})
+	t.Logf("reached: %v", count)
+	for _, k := range []string{"committed", "unknown", "unknown, committed", "conflict", "unavailable", "lost answers", "retries", "reloads"} {
+		if !t.Failed() {
+			require.Positive(t, count[k], "the plans never reach %q", k)
+		}
+	}
+}
+
+func (c *chaos) check(t *rapid.T, count map[string]int) {
+	s := newStore()
+	o := Options{Bounds: orbit.Limits{History: c.history}}
+	first, err := Open(bg, s.client(&plan{}), o)
+	require.NoError(t, err)
+	defer first.Close()
+	populateChaos(t, first)
+	var ledgers []*Ledger
+	var plans []*plan
+	for _, p := range c.plans {
+		calm := &plan{}
+		l, err := Open(bg, s.client(calm), o)
+		require.NoError(t, err)
+		defer l.Close()
+		calm.begin(p)
+		plans = append(plans, calm)
+		ledgers = append(ledgers, l)
+	}
+	answers := c.run(t, ledgers, s)
+	for _, p := range plans {
+		p.heal()
+	}
+	time.Sleep(time.Minute) // what is late arrives, and who waits for what was lost gives up
+	log := s.history(t, first.keys)
+	for _, a := range answers {
+		count[checkAnswer(t, a, log)]++
+	}
+	replayed := replay(t, first.Limits(), log)
+	want := textOf(replayed, same)
+	require.NoError(t, replayed.Verify())
+	for i, l := range append(ledgers, first, openFresh(t, s)) {
+		got, err := l.Snapshot(bg)
+		require.NoError(t, err)
+		require.Empty(t, differ(textOf(got, same), want), "mirror %d is not what the log says", i)
+		stats := l.Stats()
+		count["lost answers"] += int(stats.LostAnswers)
+		count["retries"] += int(stats.Retries)
+		count["reloads"] += int(stats.Reloads)
+		require.NoError(t, l.Close())
+	}
+	synctest.Wait()
+	require.Zero(t, s.busy(), "requests or watches are left")
+}
+
+// populateChaos makes the world that the callers compete for.
+func populateChaos(t *rapid.T, l *Ledger) {
+	var do []orbit.Commitment
+	for i := range chaosNodes {
+		do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%d", i)), Capacity: orbit.Resources{2}}})
+	}
+	for i := range chaosCapsules {
+		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}}
+		do = append(do, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprintf("c%d", i))}, Spec: spec})
+	}
+	_, err := l.Propose(bg, orbit.Proposal{Do: do})
+	require.NoError(t, err)
+}
+
+// checkAnswer holds an answer against the log, and says what it was.
+func checkAnswer(t *rapid.T, a answer, log []orbit.Change) string {
+	var at []orbit.Revision
+	for _, c := range log {
+		if textIn([]orbit.Commitment{c.Do}) == a.text {
+			at = append(at, c.Revision)
+		}
+	}
+	require.LessOrEqual(t, len(at), 1, "%s was committed at %d: more than once", a.text, at)
+	require.Less(t, a.took, time.Minute, "%s took too long: %v", a.text, a.Err)
+	switch {
+	case a.Err == nil:
+		require.Equal(t, []orbit.Revision{a.Revision}, at, "%s was acknowledged", a.text)
+		return "committed"
+	case errors.Is(a.Err, orbit.ErrUnknown):
+		if len(at) > 0 {
+			return "unknown, committed"
+		}
+		return "unknown"
+	}
+	require.Empty(t, at, "%s was committed; the answer was %v", a.text, a.Err)
+	for _, kind := range []error{orbit.ErrConflict, orbit.ErrInfeasible, orbit.ErrUnavailable} {
+		if errors.Is(a.Err, kind) && !errors.Is(a.Err, orbit.ErrInvalid) {
+			if errors.Is(kind, orbit.ErrUnavailable) {
+				return "unavailable"
+			}
+			return kind.Error()
+		}
+	}
+	t.Fatalf("%s: %v is no answer", a.text, a.Err)
+	return ""
+}
+
+// replay makes a state of nothing but the log.
+func replay(t require.TestingT, limits orbit.Limits, log []orbit.Change) *orbit.State {
+	empty, err := (&orbit.MemoryLedger{Bounds: limits}).Snapshot(bg)
+	require.NoError(t, err)
+	s, err := empty.Apply(log)
+	require.NoError(t, err, "the log breaks the rules")
+	return s
+}
+
+// openFresh opens a ledger that has seen nothing yet.
+func openFresh(t require.TestingT, s *store) *Ledger {
+	l, err := Open(bg, s.client(&plan{}), Options{})
+	require.NoError(t, err)
+	return l
+}

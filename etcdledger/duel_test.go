@@ -1,0 +1,358 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+var bg = context.Background()
+
+// duel drives ledgers over one store and a ledger in memory side by side and compares them after every step.
+type duel struct {
+	store   *store
+	options Options
+	ledgers []*Ledger
+	// It has read all records since it was opened first: when something left it does not know exactly.
+	reloaded []bool
+	memory   *orbit.MemoryLedger
+	// The store's revision of each of memory's.
+	revs  map[orbit.Revision]orbit.Revision
+	views [4]*orbit.State
+	sent  []orbit.Proposal
+	ids   uint64
+	count map[string]int
+	// Changes in the store's log that have been looked at.
+	logged int
+	// Records that were deleted.
+	swept int
+}
+
+func newDuel(t *rapid.T, o Options, ledgers int) *duel {
+	d := &duel{store: newStore(), options: o, revs: map[orbit.Revision]orbit.Revision{}, count: map[string]int{}}
+	for range ledgers {
+		d.ledgers, d.reloaded = append(d.ledgers, d.open(t)), append(d.reloaded, false)
+	}
+	d.memory = &orbit.MemoryLedger{Bounds: d.ledgers[0].Limits()}
+	for i := range d.views {
+		d.views[i] = d.snapshot(t)
+	}
+	return d
+}
+
+func (d *duel) open(t *rapid.T) *Ledger {
+	o := d.options
+	o.OnError = func(err error) { t.Errorf("in the background: %v", err) }
+	l, err := Open(bg, d.store.client(&plan{}), o)
+	require.NoError(t, err)
+	return l
+}
+
+// close ends the ledgers: nothing is left of them.
+func (d *duel) close(t *rapid.T) {
+	for _, l := range d.ledgers {
+		require.NoError(t, l.Close())
+	}
+	synctest.Wait()
+	require.Zero(t, d.store.busy(), "requests or watches are left")
+}
+
+func (d *duel) snapshot(t *rapid.T) *orbit.State {
+	s, err := d.memory.Snapshot(bg)
+	require.NoError(t, err)
+	return s
+}
+
+// rev translates memory's revisions.
+func (d *duel) rev(r orbit.Revision) orbit.Revision { return d.revs[r] }
+
+// translate returns a proposal as it is for the store.
+func (d *duel) translate(p orbit.Proposal) orbit.Proposal {
+	p.View = d.rev(p.View)
+	bets := p.If
+	p.If = nil
+	for _, bet := range bets {
+		switch b := bet.(type) {
+		case orbit.NodeAt:
+			bet = orbit.NodeAt{Node: b.Node, Usage: d.rev(b.Usage), Specification: d.rev(b.Specification)}
+		case orbit.MarkAt:
+			bet = orbit.MarkAt{Key: b.Key, Revision: d.rev(b.Revision)}
+		}
+		p.If = append(p.If, bet)
+	}
+	return p
+}
+
+func (d *duel) scribe(t *rapid.T, view *orbit.State) *scribe {
+	return &scribe{T: t, view: view, ids: &d.ids}
+}
+
+// propose draws a proposal of one of several navigators, each with a view as old as it happens to be.
+func (d *duel) propose(t *rapid.T, refresh int) {
+	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
+	s := d.scribe(t, d.views[nav])
+	if s.chance(refresh) {
+		d.views[nav] = d.snapshot(t)
+	}
+	s.view = d.views[nav]
+	p := s.proposal()
+	d.sent = append(d.sent, p)
+	d.send(t, p)
+}
+
+// send proposes to both and compares what they say.
+func (d *duel) send(t *rapid.T, p orbit.Proposal) {
+	which := rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "ledger")
+	theirs := d.translate(p)
+	at, wanted := d.memory.Propose(bg, p)
+	rev, err := d.ledgers[which].Propose(bg, theirs)
+	d.compare(t, p, orbit.Outcome{Revision: at, Err: wanted}, orbit.Outcome{Revision: rev, Err: err}, d.reloaded[which])
+}
+
+// compare compares two outcomes of one proposal.
+func (d *duel) compare(t *rapid.T, p orbit.Proposal, want, got orbit.Outcome, reloaded bool) {
+	if want.Err == nil {
+		require.NoError(t, got.Err, "memory commits %+v", p)
+		if known, ok := d.revs[want.Revision]; ok {
+			require.Equal(t, known, got.Revision, "a repeated proposal has the same revision")
+			d.count["repeated"]++
+			return
+		}
+		d.revs[want.Revision] = got.Revision
+		d.count["committed"]++
+		return
+	}
+	var w, g *orbit.Rejection
+	require.ErrorAs(t, want.Err, &w)
+	require.ErrorAs(t, got.Err, &g, "%+v: memory says %v", p, want.Err)
+	require.Zero(t, got.Revision)
+	d.count[g.Kind.Error()]++
+	receipt := func(r *orbit.Rejection, rev func(orbit.Revision) orbit.Revision) orbit.Rejection {
+		out := *r
+		out.Reason, out.Bet = "", nil
+		out.At, out.TakenAt = rev(r.At), rev(r.TakenAt)
+		if reloaded || d.shared(d.rev(w.TakenAt)) { // which of several that share a revision does not always show
+			out.Kind, out.TakenAt, out.TakenBy = nil, 0, orbit.ProposalID{}
+		}
+		return out
+	}
+	require.Equal(t, receipt(w, d.rev), receipt(g, same), "%+v: memory says %v", p, want.Err)
+	require.Equal(t, errors.Is(w, orbit.ErrInvalid), errors.Is(g, orbit.ErrInvalid))
+}
+
+// shared reports whether several proposals were committed at one revision of the store.
+func (d *duel) shared(rev orbit.Revision) bool {
+	n := 0
+	for _, at := range d.revs {
+		if at == rev {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// batch sends several at once.
+func (d *duel) batch(t *rapid.T) {
+	which := rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "ledger")
+	s := d.scribe(t, d.snapshot(t))
+	d.order(t, nil)
+	var ours, theirs []orbit.Proposal
+	for range rapid.IntRange(2, 5).Draw(t, "batch") {
+		p := s.proposal()
+		p.ID = idOf(d.ids)                                                      // without one it goes into a transaction of its own, at the same time as the others
+		if d.memory.Limits().ProposalIDs > 10 && s.chance(8) && len(ours) > 0 { // it would not be forgotten meanwhile
+			p = ours[0]
+		}
+		ours, theirs = append(ours, p), append(theirs, d.translate(p))
+	}
+	got := d.ledgers[which].ProposeBatch(bg, theirs)
+	order := d.order(t, ours)
+	for _, i := range order { // those that do not compete may be committed in any order
+		rev, err := d.memory.Propose(bg, ours[i])
+		require.NoError(t, err, "etcd commits %+v", ours[i])
+		d.revs[rev] = got[i].Revision
+	}
+	for i, p := range ours {
+		if got[i].Err == nil {
+			again := i > 0 && p.ID == ours[0].ID || slices.Contains(slices.Collect(maps.Values(d.revs)), got[i].Revision)
+			require.True(t, slices.Contains(order, i) || again, "%+v was not committed", p)
+			continue
+		}
+		var r *orbit.Rejection
+		require.ErrorAs(t, got[i].Err, &r)
+		rev, err := d.memory.Propose(bg, p)
+		require.Equal(t, errors.Is(err, orbit.ErrInvalid), errors.Is(r, orbit.ErrInvalid))
+		if err == nil { // it holds after the others
+			d.revs[rev] = d.commit(t, which, theirs[i])
+		}
+	}
+	d.sent = append(d.sent, ours...)
+}
+
+// commit sends again what now must hold.
+func (d *duel) commit(t *rapid.T, which int, p orbit.Proposal) orbit.Revision {
+	rev, err := d.ledgers[which].Propose(bg, p)
+	require.NoError(t, err, "memory commits %+v", p)
+	return rev
+}
+
+// order returns which of the proposals are in the log now and were not before, in their order there.
+func (d *duel) order(t *rapid.T, batch []orbit.Proposal) (out []int) {
+	log := d.store.history(t, d.ledgers[0].keys)
+	for _, c := range log[d.logged:] {
+		i := slices.IndexFunc(batch, func(p orbit.Proposal) bool { return p.ID == c.ID })
+		if i >= 0 && !slices.Contains(out, i) {
+			out = append(out, i)
+		}
+	}
+	d.logged = len(log)
+	return out
+}
+
+// history returns all changes that were ever committed.
+func (s *store) history(t require.TestingT, k keys) (out []orbit.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.log {
+		for _, e := range h.events {
+			if string(e.Kv.Key) == k.log() {
+				entry, err := decodeEntry(e.Kv.Value, orbit.Revision(h.at))
+				require.NoError(t, err)
+				out = append(out, entry.changes()...)
+			}
+		}
+	}
+	return out
+}
+
+// invariants hold after every step.
+func (d *duel) invariants(t *rapid.T) {
+	want := textOf(d.snapshot(t), d.rev)
+	for i, l := range d.ledgers {
+		s, err := l.Snapshot(bg)
+		require.NoError(t, err)
+		require.Empty(t, differ(textOf(s, same), want), "ledger %d and memory differ", i)
+		require.NoError(t, s.Verify())
+	}
+}
+
+// look opens one more ledger: it knows what the others know.
+func (d *duel) look(t *rapid.T) {
+	l := d.open(t)
+	defer func() { require.NoError(t, l.Close()) }()
+	s, err := l.Snapshot(bg)
+	require.NoError(t, err)
+	require.Empty(t, differ(textOf(s, same), textOf(d.snapshot(t), d.rev)), "a fresh mirror differs from memory")
+	require.NoError(t, s.Verify())
+}
+
+// replace goes on with a fresh ledger in the place of another.
+func (d *duel) replace(t *rapid.T) {
+	which := rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "which")
+	require.NoError(t, d.ledgers[which].Close())
+	d.ledgers[which], d.reloaded[which] = d.open(t), true
+}
+
+// sweep lets one of them sweep: nothing is left that is not in the state.
+func (d *duel) sweep(t *rapid.T) {
+	l := d.ledgers[rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "sweeper")]
+	if _, err := l.Snapshot(bg); err != nil { // it has seen what others did
+		t.Fatal(err)
+	}
+	n, err := l.Sweep(bg)
+	require.NoError(t, err)
+	d.swept += n
+	s := d.snapshot(t)
+	for _, key := range d.store.present() {
+		if r, ok := l.keys.parse(key); ok {
+			require.False(t, isLitter(s, r), "%q is left after a sweep", key)
+		}
+	}
+}
+
+func (d *duel) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"":        d.invariants,
+		"fresh":   func(t *rapid.T) { d.propose(t, 1) },
+		"fresher": func(t *rapid.T) { d.propose(t, 1) },
+		"stale":   func(t *rapid.T) { d.propose(t, 5) },
+		"again": func(t *rapid.T) {
+			if len(d.sent) > 0 {
+				d.send(t, rapid.SampledFrom(d.sent).Draw(t, "again"))
+			}
+		},
+		"batch":   d.batch,
+		"look":    d.look,
+		"replace": d.replace,
+		"sweep":   d.sweep,
+	}
+}
+
+// populate lets some nodes join and some capsules be submitted.
+func (d *duel) populate(t *rapid.T) {
+	for range rapid.IntRange(0, 8).Draw(t, "populate") {
+		s := d.scribe(t, d.snapshot(t))
+		id := s.newID()
+		d.send(t, orbit.Proposal{ID: id, Do: pick(s, []draft{
+			func(s *scribe) []orbit.Commitment {
+				return []orbit.Commitment{orbit.PutNode{Node: s.node(pick(s, scribeNodes))}}
+			},
+			draftSubmit,
+			func(s *scribe) []orbit.Commitment { return []orbit.Commitment{orbit.Submit{Gang: s.gang()}} },
+		})(s)})
+	}
+}
+
+// fight runs duels, and says what they have reached.
+func fight(t *testing.T, ledgers int, options func(*rapid.T) Options) {
+	t.Helper()
+	total := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			d := newDuel(t, options(t), ledgers)
+			defer d.close(t)
+			d.populate(t)
+			t.Repeat(d.actions())
+			d.look(t)
+			d.count["swept"] += d.swept
+			for k, n := range d.count {
+				total[k] += n
+			}
+		})
+	})
+	t.Logf("reached: %v", total)
+	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid", "swept"} {
+		if !t.Failed() {
+			require.Positive(t, total[k], "the generator never reaches %q", k)
+		}
+	}
+}
+
+// TestAgainstMemory: whatever is proposed, on views of any age, through whichever of two ledgers, the outcome and the
+// state are those of a ledger in memory; and a mirror that has just been made of the records is as the one that has
+// followed the log.
+func TestAgainstMemory(t *testing.T) {
+	t.Parallel()
+	fight(t, 2, func(*rapid.T) Options { return Options{SweepEvery: time.Minute} })
+}
+
+// TestAgainstMemoryTinyLimits is the same where records, ids and history are dropped all the time.
+func TestAgainstMemoryTinyLimits(t *testing.T) {
+	t.Parallel()
+	few := rapid.IntRange(1, 3)
+	fight(t, 2, func(t *rapid.T) Options {
+		return Options{SweepEvery: -1, Bounds: orbit.Limits{
+			Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"),
+			History: 4 * few.Draw(t, "history"),
+		}}
+	})
+}

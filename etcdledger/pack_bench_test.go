@@ -1,0 +1,49 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/orbitsched/orbit"
+)
+
+// BenchmarkPack judges, packs and writes placements on distinct nodes, up to the transactions that would be sent.
+func BenchmarkPack(b *testing.B) {
+	const nodes = 4096
+	var l orbit.MemoryLedger
+	world := orbit.Proposal{}
+	ids := make([]orbit.CapsuleID, nodes)
+	for i := range nodes {
+		world.Do = append(world.Do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("node-", i)), Capacity: orbit.Resources{orbit.CPU: 1000}}})
+		ids[i] = orbit.CapsuleID(fmt.Sprint("capsule-", i))
+	}
+	world.Do = append(world.Do, orbit.Submit{IDs: ids, Spec: &orbit.Spec{Module: "web", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}})
+	if _, err := l.Propose(context.Background(), world); err != nil {
+		b.Fatal(err)
+	}
+	state, err := l.Snapshot(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	limits, k := packLimits{defaultMaxOps, defaultMaxBytes}, keys{"orbit/"}
+	full, next := newPack(k, state, 1, limits), 0
+	for b.Loop() {
+		i := next % nodes
+		p := orbit.Proposal{ID: orbit.NewProposalID(), View: state.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i))}}}
+		err := full.add(&p, touch(full.state, &p))
+		if errors.Is(err, errFull) {
+			if _, _, _, err := full.transaction("me", 1); err != nil {
+				b.Fatal(err)
+			}
+			full = newPack(k, state, 1, limits)
+			err = full.add(&p, touch(full.state, &p))
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		next++
+	}
+	b.ReportMetric(float64(next)/b.Elapsed().Seconds(), "placements/s")
+}

@@ -1,0 +1,375 @@
+package etcdledger
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Ids are few, so that they meet, and some of them are no friends of keys.
+var (
+	scribeNodes    = []orbit.NodeID{"n0", "n/1", "..", "n%2F1"}
+	scribeCapsules = []orbit.CapsuleID{"c0", "c1", "c2", "c/3", "c4", "c 5", "ü", "c7"}
+	scribeGangs    = []orbit.GangID{"g0", "g/"}
+	scribeHolds    = []orbit.HoldID{"h0", "h/1", "h2"}
+	scribeMarks    = []string{"m0", "m/0"}
+	scribeGroups   = []string{"db", "web"}
+	scribeOwners   = []string{"", "a", "b"}
+	scribeRacks    = []string{"r0", "r1"}
+)
+
+// scribe draws proposals as navigators would: from what a view shows, and sometimes from nothing at all.
+type scribe struct {
+	*rapid.T
+	view *orbit.State
+	ids  *uint64
+}
+
+func pick[E any](s *scribe, from []E) E { return rapid.SampledFrom(from).Draw(s.T, "pick") }
+
+// chance is true once in n, and shrinks to false.
+func (s *scribe) chance(n int) bool { return rapid.IntRange(0, n-1).Draw(s.T, "chance") == n-1 }
+
+func (s *scribe) upTo(most int) int { return rapid.IntRange(0, most).Draw(s.T, "number") }
+
+func (s *scribe) room(most int) (r orbit.Resources) {
+	for _, d := range []orbit.Dimension{orbit.CPU, orbit.Memory, orbit.Dimensions - 1} {
+		r[d] = int64(s.upTo(most))
+		if s.chance(40) {
+			r[d] = math.MaxInt64
+		}
+	}
+	return r
+}
+
+// newID returns an id of its own, or mostly.
+func (s *scribe) newID() (id orbit.ProposalID) {
+	if *s.ids++; s.chance(8) {
+		return id
+	}
+	return idOf(*s.ids)
+}
+
+// idOf makes an id of a number; ids do not sort as they were made.
+func idOf(n uint64) (id orbit.ProposalID) {
+	for i := range id {
+		id[i] = byte(n*0x9e3779b97f4a7c15>>(8*(i%8))) ^ byte(i)
+	}
+	return id
+}
+
+func (s *scribe) node(id orbit.NodeID) orbit.Node {
+	n := orbit.Node{ID: id, Capacity: s.room(8), Labels: map[string]string{"rack": pick(s, scribeRacks)}}
+	n.Devices.Count = s.upTo(3)
+	if n.Devices.Count > 0 {
+		n.Devices.Model = pick(s, []string{"A100", "T4"})
+		for i := range n.Devices.Count {
+			if s.chance(6) {
+				n.Devices.Unhealthy |= 1 << i
+			}
+		}
+	}
+	n.Unschedulable = s.chance(8)
+	return n
+}
+
+func (s *scribe) spec() *orbit.Spec {
+	spec := &orbit.Spec{Module: pick(s, []string{"m", "<&>"}), Priority: int32(s.upTo(2))}
+	spec.Envelope.Reservation = s.room(3)
+	if s.chance(3) {
+		spec.Devices = orbit.DeviceRequest{Count: 1 + s.upTo(1), Milli: pick(s, []int{1, 500, 600, 1000})}
+		if s.chance(3) {
+			spec.Devices.Models = []string{"A100"}
+		}
+	}
+	if s.chance(4) {
+		spec.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{pick(s, scribeRacks)}}}
+		spec.Prefer = []orbit.Preference{{Predicate: spec.Require[0], Weight: 0.1}}
+	}
+	if s.chance(2) {
+		spec.Group = pick(s, scribeGroups)
+	}
+	if s.chance(4) {
+		spec.Near = orbit.Near{Group: pick(s, scribeGroups), Level: "rack"}
+		spec.Spread = orbit.Domains{Level: "rack", Names: scribeRacks}
+	}
+	if s.chance(4) {
+		spec.Start = orbit.Start{Template: "py", Volumes: []string{"w", "v"}, Parent: pick(s, scribeCapsules), CrossHost: s.chance(2)}
+	}
+	return spec
+}
+
+// fresh returns up to n different capsule ids, unknown to the view unless there are none.
+func (s *scribe) fresh(n int) (ids []orbit.CapsuleID) {
+	for _, id := range rapid.Permutation(scribeCapsules).Draw(s.T, "ids") {
+		if len(ids) < n && (s.view.Capsule(id) == nil || s.chance(12)) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		ids = append(ids, pick(s, scribeCapsules))
+	}
+	return ids
+}
+
+func (s *scribe) gang() *orbit.Gang {
+	ids := s.fresh(1 + s.upTo(4))
+	g := &orbit.Gang{ID: pick(s, scribeGangs), Loose: s.chance(4)}
+	if s.chance(2) {
+		g.Levels = []string{"rack"}
+	}
+	for len(ids) > 0 {
+		n := 1 + s.upTo(len(ids)-1)
+		g.Roles = append(g.Roles, orbit.Role{Name: fmt.Sprint(len(g.Roles)), Spec: s.spec(), Members: ids[:n], Min: s.upTo(n)})
+		ids = ids[n:]
+	}
+	return g
+}
+
+// put places a capsule where the view says that it fits, or anywhere.
+func (s *scribe) put(c orbit.CapsuleID, spec *orbit.Spec) orbit.Place {
+	p := orbit.Place{Capsule: c, Node: pick(s, scribeNodes), Note: pick(s, []string{"", "warm"})}
+	var fits []*orbit.NodeState
+	for n := range s.view.Nodes() {
+		if spec != nil && n.Fits(spec) {
+			fits = append(fits, n)
+		}
+	}
+	if len(fits) > 0 && !s.chance(10) {
+		n := pick(s, fits)
+		p.Node = n.Node.ID
+		p.Devices, _ = n.PickDevices(spec.Devices)
+	} else if spec != nil {
+		p.Devices = orbit.DeviceSet(1<<spec.Devices.Count-1) << s.upTo(2)
+	}
+	return p
+}
+
+func (s *scribe) hold() orbit.Hold {
+	h := orbit.Hold{ID: pick(s, scribeHolds), Node: pick(s, scribeNodes), Room: s.room(3), For: "x", Ends: time.Unix(1e9, 5e8).UTC()}
+	if s.chance(3) {
+		h.Devices, h.Milli = orbit.DeviceSet(1+s.upTo(2)), pick(s, []int{1, 500, 1000})
+	}
+	if h.Room == (orbit.Resources{}) && h.Devices == 0 {
+		h.Room[orbit.CPU] = 1
+	}
+	if s.chance(3) {
+		h.Ends = h.Ends.In(time.FixedZone("x", 3600))
+	}
+	return h
+}
+
+func (s *scribe) some(want func(*orbit.Capsule) bool) *orbit.Capsule {
+	var out []*orbit.Capsule
+	for _, id := range scribeCapsules {
+		if c := s.view.Capsule(id); c != nil && want(c) {
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 || s.chance(10) {
+		return &orbit.Capsule{ID: pick(s, scribeCapsules)}
+	}
+	return pick(s, out)
+}
+
+type draft func(s *scribe) []orbit.Commitment
+
+// drafts are what one commitment or a usual combination looks like.
+var drafts = []draft{
+	func(s *scribe) []orbit.Commitment {
+		return []orbit.Commitment{orbit.PutNode{Node: s.node(pick(s, scribeNodes))}}
+	},
+	draftChange, draftChange,
+	func(s *scribe) []orbit.Commitment {
+		return []orbit.Commitment{orbit.RemoveNode{Node: pick(s, scribeNodes)}}
+	},
+	draftSubmit, draftSubmit,
+	func(s *scribe) []orbit.Commitment {
+		return []orbit.Commitment{orbit.Submit{Gang: s.gang(), Owner: pick(s, scribeOwners)}}
+	},
+	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
+	draftGang, draftGang, draftGang,
+	draftRelease, draftRelease, draftRelease, draftReleaseAll,
+	func(s *scribe) []orbit.Commitment { return []orbit.Commitment{s.hold()} },
+	func(s *scribe) []orbit.Commitment {
+		return []orbit.Commitment{orbit.Release{Hold: pick(s, scribeHolds)}}
+	},
+	func(s *scribe) []orbit.Commitment {
+		c := s.some(func(*orbit.Capsule) bool { return true })
+		return []orbit.Commitment{orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: pick(s, scribeOwners)}}
+	},
+	func(s *scribe) []orbit.Commitment {
+		return []orbit.Commitment{orbit.Mark{Key: pick(s, scribeMarks), Value: pick(s, []string{"", "x", "y\x00é"})}}
+	},
+	draftEmpty, draftRejoin,
+}
+
+// draftChange alters a member: capacity (below use too), labels, devices lost or healed, drain.
+func draftChange(s *scribe) []orbit.Commitment {
+	known := s.view.Node(pick(s, scribeNodes))
+	if known == nil {
+		return []orbit.Commitment{orbit.PutNode{Node: s.node(pick(s, scribeNodes))}}
+	}
+	n := *known.Node
+	n.Labels = maps.Clone(n.Labels)
+	switch s.upTo(3) {
+	case 0:
+		n.Capacity = s.room(6)
+	case 1:
+		n.Labels["rack"] = pick(s, scribeRacks)
+	case 2:
+		n.Devices = s.node(n.ID).Devices
+	case 3:
+		n.Unschedulable = !n.Unschedulable
+	}
+	return []orbit.Commitment{orbit.PutNode{Node: n}}
+}
+
+func draftSubmit(s *scribe) []orbit.Commitment {
+	return []orbit.Commitment{orbit.Submit{IDs: s.fresh(1 + s.upTo(2)), Spec: s.spec(), Owner: pick(s, scribeOwners)}}
+}
+
+func draftPlace(s *scribe) []orbit.Commitment {
+	c := s.some((*orbit.Capsule).Pending)
+	return []orbit.Commitment{s.put(c.ID, c.Spec)}
+}
+
+// draftGang places a gang whole, or leaves some members out.
+func draftGang(s *scribe) (out []orbit.Commitment) {
+	g := s.view.Gang(pick(s, scribeGangs))
+	if g == nil {
+		return draftPlace(s)
+	}
+	spare := s.chance(3)
+	for _, r := range g.Gang.Roles {
+		for _, id := range r.Members {
+			if c := s.view.Capsule(id); c == nil || !c.Pending() || spare && s.chance(3) {
+				continue
+			}
+			out = append(out, s.put(id, r.Spec))
+		}
+	}
+	return out
+}
+
+func draftRelease(s *scribe) []orbit.Commitment {
+	c := s.some((*orbit.Capsule).Placed)
+	r := orbit.Release{Capsule: c.ID, Final: s.chance(3)}
+	if s.chance(3) {
+		r.From = c.Node
+	}
+	return []orbit.Commitment{r}
+}
+
+// draftReleaseAll ends several capsules for good, placed or not, in any order.
+func draftReleaseAll(s *scribe) (out []orbit.Commitment) {
+	for _, id := range rapid.Permutation(scribeCapsules).Draw(s.T, "order") {
+		if c := s.view.Capsule(id); c != nil && !c.Released() && !s.chance(3) {
+			out = append(out, orbit.Release{Capsule: id, Final: true})
+		}
+	}
+	return out
+}
+
+// draftEmpty takes everything off a node and removes it, in one proposal.
+func draftEmpty(s *scribe) (out []orbit.Commitment) {
+	id := pick(s, scribeNodes)
+	for _, c := range scribeCapsules {
+		if known := s.view.Capsule(c); known != nil && known.Node == id {
+			out = append(out, orbit.Release{Capsule: c})
+		}
+	}
+	for h := range s.view.Holds() {
+		if h.Node == id {
+			out = append(out, orbit.Release{Hold: h.ID})
+		}
+	}
+	return append(out, orbit.RemoveNode{Node: id})
+}
+
+// draftRejoin does that, and lets the node join again.
+func draftRejoin(s *scribe) []orbit.Commitment {
+	out := draftEmpty(s)
+	if gone, ok := out[len(out)-1].(orbit.RemoveNode); ok && s.chance(2) {
+		out = append(out, orbit.PutNode{Node: s.node(gone.Node)})
+	}
+	return out
+}
+
+// proposal joins one to three drafts, and bets on what the view shows.
+func (s *scribe) proposal() orbit.Proposal {
+	p := orbit.Proposal{ID: s.newID(), View: s.view.Revision()}
+	for range pick(s, []int{1, 1, 1, 1, 1, 2, 3}) {
+		p.Do = append(p.Do, pick(s, drafts)(s)...)
+	}
+	p.Do = s.follow(p.Do)
+	for range pick(s, []int{0, 0, 1, 2}) {
+		p.If = append(p.If, s.bet(p.Do))
+	}
+	if s.chance(25) {
+		p.Do = append(p.Do, pick(s, []orbit.Commitment{
+			nil, &orbit.Place{Capsule: "c0", Node: "n0"}, orbit.Place{Node: "n0"}, orbit.PutNode{},
+			orbit.PutNode{Node: orbit.Node{ID: "n0", Capacity: orbit.Resources{-1}}}, orbit.Submit{IDs: []orbit.CapsuleID{"c0", "c0"}, Spec: &orbit.Spec{}},
+			orbit.Hold{ID: "h0", Node: "n0", Room: orbit.Resources{1}}, orbit.Place{Capsule: "\xff", Node: "\xff"},
+		}))
+	}
+	return p
+}
+
+// follow sometimes places at once what the proposal has just submitted, or releases it.
+func (s *scribe) follow(do []orbit.Commitment) []orbit.Commitment {
+	for _, c := range do {
+		sub, ok := c.(orbit.Submit)
+		switch {
+		case !ok || s.chance(2):
+		case sub.Gang == nil && s.chance(4):
+			do = append(do, orbit.Release{Capsule: sub.IDs[0], Final: true})
+		case sub.Gang == nil:
+			do = append(do, s.put(sub.IDs[0], sub.Spec))
+		default:
+			for _, r := range sub.Gang.Roles {
+				for _, id := range r.Members {
+					do = append(do, s.put(id, r.Spec))
+				}
+			}
+		}
+	}
+	return do
+}
+
+func (s *scribe) bet(do []orbit.Commitment) orbit.Precondition {
+	node := pick(s, scribeNodes)
+	for _, c := range do {
+		if p, ok := c.(orbit.Place); ok {
+			node = p.Node
+		}
+	}
+	n := s.view.Node(node)
+	switch s.upTo(4) {
+	case 0:
+		if free := (orbit.Resources{}); n != nil && !s.chance(4) {
+			for d, q := range n.Free() {
+				free[d] = max(0, q)
+			}
+			return orbit.NodeFreeOf{Node: node, AtLeast: free}
+		}
+		return orbit.NodeFreeOf{Node: node, AtLeast: s.room(4)}
+	case 1:
+		if n != nil && !s.chance(4) {
+			return orbit.NodeAt{Node: node, Usage: n.Usage, Specification: n.Specification}
+		}
+		return orbit.NodeAt{Node: node, Usage: 1}
+	case 2:
+		return orbit.GangUnplaced{Gang: pick(s, scribeGangs)}
+	case 3:
+		return orbit.GroupIn{Group: pick(s, scribeGroups), Level: "rack", Domain: pick(s, scribeRacks)}
+	}
+	key := pick(s, scribeMarks)
+	_, at := s.view.Mark(key)
+	return orbit.MarkAt{Key: key, Revision: at}
+}

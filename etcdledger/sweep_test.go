@@ -1,0 +1,151 @@
+package etcdledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+)
+
+// populateLitter leaves records of everything that is gone.
+func populateLitter(d *desk, l *Ledger) {
+	d.do(l, node("gone", 1), node("stays", 5), submit("kept"), orbit.Mark{Key: "kept", Value: "v"})
+	for i := range 3 {
+		c := orbit.CapsuleID(fmt.Sprint("c", i))
+		d.do(l, submit(c))
+		_, err := l.Propose(bg, orbit.Proposal{ID: idOf(uint64(i + 1)), Do: []orbit.Commitment{orbit.Release{Capsule: c, Final: true}}})
+		require.NoError(d, err)
+	}
+	d.do(l, orbit.RemoveNode{Node: "gone"}, orbit.Mark{Key: "m", Value: "v"})
+	d.do(l, orbit.Mark{Key: "m"}, orbit.Hold{ID: "h", Node: "stays", Room: orbit.Resources{1}, Ends: time.Unix(1e9, 0)})
+	d.do(l, orbit.Release{Hold: "h"})
+}
+
+var smallLimits = orbit.Limits{Terminal: 1, ProposalIDs: 1}
+
+// A sweep deletes the records of what is gone and no others; what is gone may come again.
+func TestSweep(t *testing.T) {
+	bubble(t, 2, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		populateLitter(d, a)
+		before := d.look(b)
+		n, err := b.Sweep(bg)
+		require.NoError(d, err)
+		require.Equal(d, 7, n, "a node, a mark, a hold, two capsules, two ids")
+		var names []string
+		for _, key := range d.store.present() {
+			names = append(names, strings.TrimPrefix(key, "orbit/"))
+		}
+		want := []string{"c/c2", "c/kept", "gc", "log", "m/kept", "meta", "n/stays", "p/" + idOf(3).String(), "u/stays"}
+		require.Equal(d, want, slices.Sorted(slices.Values(names)))
+		require.Empty(d, differ(textOf(d.look(a), same), textOf(before, same)), "a sweep is no commit")
+		d.agree()
+		for _, l := range d.ledgers {
+			n, err := l.Sweep(bg)
+			require.NoError(d, err)
+			require.Zero(d, n, "nothing is left")
+		}
+		d.do(a, submit("c0"), node("gone", 2))
+		_, err = b.Propose(bg, orbit.Proposal{ID: idOf(1), Do: []orbit.Commitment{orbit.Mark{Key: "m", Value: "again"}}})
+		require.NoError(d, err)
+		d.agree()
+	})
+}
+
+// A ledger sweeps by itself, and several do not disturb each other, or who commits meanwhile.
+func TestSweepsTogether(t *testing.T) {
+	bubble(t, 3, Options{SweepEvery: time.Minute, Bounds: smallLimits}, func(d *desk) {
+		populateLitter(d, d.ledgers[0])
+		time.Sleep(3 * time.Minute)
+		for i := range 20 {
+			d.do(d.ledgers[i%3], orbit.Mark{Key: fmt.Sprint(i), Value: "x"})
+			d.do(d.ledgers[(i+1)%3], orbit.Mark{Key: fmt.Sprint(i)})
+			time.Sleep(7 * time.Second)
+		}
+		time.Sleep(3 * time.Minute)
+		swept := uint64(0)
+		for _, l := range d.ledgers {
+			swept += l.Stats().Swept
+			require.Zero(d, l.Stats().Reloads, "a sweep is no foreign write")
+		}
+		require.Equal(d, uint64(7+20), swept)
+		require.Len(d, d.store.present(), 9)
+		d.agree()
+	})
+}
+
+// A ledger that is behind cannot commit over a record that was swept: that a key is not there says nothing about what it was.
+func TestStaleAfterSweep(t *testing.T) {
+	bubble(t, 2, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		d.do(a, node("n", 1), orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{1}, Ends: time.Unix(1e9, 0)})
+		at := d.do(a, orbit.Mark{Key: "m", Value: "v"})
+		d.look(b)
+		d.plans[1].lag = time.Second
+		time.Sleep(2 * time.Second)
+		d.do(a, orbit.Release{Hold: "h"}, orbit.Mark{Key: "m"})
+		_, err := a.Sweep(bg)
+		require.NoError(d, err)
+		_, err = b.Propose(bg, orbit.Proposal{If: []orbit.Precondition{orbit.MarkAt{Key: "m", Revision: at}}, Do: []orbit.Commitment{orbit.Mark{Key: "m", Value: "w"}}})
+		require.ErrorIs(d, err, orbit.ErrConflict, "the mark was deleted before")
+		require.Positive(d, b.Stats().Retries)
+		d.agree()
+	})
+}
+
+// A sweep whose record somebody uses again meanwhile deletes nothing.
+func TestSweepTooLate(t *testing.T) {
+	bubble(t, 2, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		d.do(a, node("n", 1), orbit.Mark{Key: "m", Value: "v"})
+		d.do(a, orbit.Mark{Key: "m"})
+		d.look(b)
+		d.plans[1].sendsNext(fault{slow, time.Second})
+		swept := make(chan int, 1)
+		go func() {
+			n, err := b.Sweep(bg)
+			if err != nil {
+				n = -1
+			}
+			swept <- n
+		}()
+		synctest.Wait()
+		d.do(a, orbit.Mark{Key: "m", Value: "again"})
+		require.Zero(d, <-swept)
+		value, _ := d.look(b).Mark("m")
+		require.Equal(d, "again", value)
+		d.agree()
+	})
+}
+
+// A gang's record may be swept before those of its members, or after them: whoever opens the ledger in between finds no damage.
+func TestHalfSwept(t *testing.T) {
+	bubble(t, 1, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
+		l := d.ledgers[0]
+		_, gang, _ := wholeGang(3)
+		d.do(l, gang, submit("last"))
+		for _, id := range []orbit.CapsuleID{"c0", "c1", "c2", "last"} {
+			d.do(l, orbit.Release{Capsule: id, Final: true})
+		}
+		d.agree()
+		for _, r := range []ref{{kindGang, "g"}, {kindCapsule, "c1"}} {
+			_, at, err := l.delete(bg, []ref{r}, l.mirror.look().pos)
+			require.NoError(d, err)
+			_, err = l.reach(bg, at)
+			require.NoError(d, err)
+			fresh := d.open(Options{SweepEvery: -1})
+			require.Zero(d, fresh.Stats().Damaged)
+			d.agree()
+		}
+		_, err := d.ledgers[1].Sweep(bg)
+		require.NoError(d, err)
+		d.do(l, gang)
+		d.agree()
+	})
+}

@@ -1,0 +1,137 @@
+package etcdledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// textOf writes down all there is in a state but for slots and for when something was last removed, one record a line.
+// Revisions are written as rev makes them, so that ledgers that count differently can be compared.
+func textOf(s *orbit.State, rev func(orbit.Revision) orbit.Revision, closed ...orbit.NodeID) []string {
+	t := texter{s: s, rev: rev, closed: map[orbit.NodeID]bool{}}
+	for _, id := range closed {
+		t.closed[id] = true
+	}
+	t.say("revision %d limits %v pending %d capsules %d nodes %d", rev(s.Revision()), s.Limits(), s.PendingCount(), s.CapsuleCount(), s.NodeCount())
+	var dump bytes.Buffer
+	if err := s.Dump(&dump); err != nil {
+		panic(err)
+	}
+	for _, line := range bytes.Split(bytes.TrimSpace(dump.Bytes()), []byte("\n")) {
+		t.line(line)
+	}
+	for _, c := range s.Pending() {
+		t.say("pending %q", c.ID)
+	}
+	return t.out
+}
+
+// same writes revisions as they are.
+func same(r orbit.Revision) orbit.Revision { return r }
+
+type texter struct {
+	s     *orbit.State
+	rev   func(orbit.Revision) orbit.Revision
+	specs []string
+	// Nodes that are closed for damage.
+	closed map[orbit.NodeID]bool
+	out    []string
+}
+
+func (t *texter) say(format string, args ...any) { t.out = append(t.out, fmt.Sprintf(format, args...)) }
+
+func read[T any](text json.RawMessage) T {
+	var out T
+	if err := json.Unmarshal(text, &out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// line writes what a line of a dump says.
+func (t *texter) line(line []byte) {
+	for what, text := range read[map[string]json.RawMessage](line) {
+		switch what {
+		case "orbit":
+			t.say("names %v", read[dumpHeader](text).Dimensions)
+		case "node":
+			t.node(read[dumpNode](text))
+		case "spec":
+			t.specs = append(t.specs, string(text))
+		case "gang":
+			t.gang(read[dumpGang](text))
+		case "capsule":
+			t.capsule(read[dumpCapsule](text))
+		case "hold":
+			h := read[dumpHold](text)
+			t.say("hold %v changed %d", h.Hold, t.rev(h.Changed))
+		case "mark":
+			m := read[dumpMark](text)
+			t.say("mark %q %q changed %d", m.Key, m.Value, t.rev(m.Changed))
+		case "recent":
+			id := read[placementRecord](text)
+			t.say("recent %s at %d", id.ID, t.rev(id.At))
+		}
+	}
+}
+
+func (t *texter) node(n dumpNode) {
+	live := t.s.Node(n.ID)
+	var free []int
+	for i := range orbit.MaxDevices {
+		free = append(free, live.DeviceFree(i))
+	}
+	on := []orbit.CapsuleID{}
+	for c := range t.s.On(n.ID) {
+		on = append(on, c.ID)
+	}
+	slices.Sort(on)
+	if live.Node.Unschedulable && t.closed[n.ID] {
+		n.Usage, n.Specification = 0, 0 // when it was closed depends on who looks
+	}
+	t.say("node %v usage %d specification %d used %v devices %v capsules %d holds %d on %q",
+		n.Node, t.rev(n.Usage), t.rev(n.Specification), [orbit.Dimensions]int64(live.Used()), free, live.Capsules, live.Holds(), on)
+}
+
+func (t *texter) gang(g dumpGang) {
+	live := t.s.Gang(g.ID)
+	var roles []string
+	for _, r := range g.Roles {
+		roles = append(roles, fmt.Sprintf("%q %s %q min %d", r.Name, t.specs[r.Spec], r.Members, r.Min))
+	}
+	t.say("gang %q levels %q loose %v roles %s changed %d placed %v", g.ID, g.Levels, g.Loose, strings.Join(roles, "; "), t.rev(g.Changed), live.Placed)
+}
+
+// capsule is written without its order of submission: the order of the lines is that.
+func (t *texter) capsule(c dumpCapsule) {
+	t.say("capsule %q spec %s owner %q gang %q.%d node %q devices %v note %q changed %d placed %d by %s released %v",
+		c.ID, t.specs[c.Spec], c.Owner, c.Gang, c.Role, c.Node, c.Devices, c.Note, t.rev(c.Changed), t.rev(c.PlacedAt), c.PlacedBy, c.Released)
+	for i, p := range c.Earlier {
+		if i < t.s.Limits().PlacementIDs-1 { // more are remembered for a while
+			t.say("  earlier %s at %d", p.ID, t.rev(p.At))
+		}
+	}
+}
+
+// differ returns what is in one text and not in the other; "" if they are the same.
+func differ(got, want []string) string {
+	var b strings.Builder
+	for i := range max(len(got), len(want)) {
+		var g, w string
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			fmt.Fprintf(&b, "got  %s\nwant %s\n", g, w)
+		}
+	}
+	return b.String()
+}

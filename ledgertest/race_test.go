@@ -1,0 +1,5 @@
+//go:build race
+
+package ledgertest_test
+
+func init() { raceDetector = true }

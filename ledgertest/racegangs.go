@@ -1,0 +1,102 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/orbitsched/orbit"
+)
+
+// checkRaceGangs lets all place and take down two gangs of which only one fits, under the eyes of readers.
+func checkRaceGangs(t *trial) {
+	t.commits(node("n", 3), node("m", 3), crew("g0"), crew("g1"))
+	steps := t.scaled(25)
+	var placed atomic.Int32
+	h := t.recorded(func(i int, l orbit.Ledger) error {
+		for k := range steps {
+			s, err := l.Snapshot(t.ctx)
+			if err != nil {
+				return err
+			}
+			if err := torn(s); err != nil {
+				return err
+			}
+			if i == 0 {
+				continue // reads only
+			}
+			p := gangTurn(s, orbit.GangID(fmt.Sprint("g", i%2)), k)
+			_, err = l.Propose(t.ctx, p)
+			if errors.Is(err, orbit.ErrInfeasible) {
+				continue // too few, or no room for the other gang
+			}
+			yes, err := won(err)
+			if err != nil {
+				return fmt.Errorf("%s: %w", describe(p), err)
+			}
+			if _, ok := p.Do[0].(orbit.Place); ok && yes {
+				placed.Add(1)
+			}
+		}
+		return nil
+	})
+	if placed.Load() == 0 {
+		t.failf("neither of two gangs was ever placed; there is room for one")
+	}
+	t.ever(h, torn)
+}
+
+// ever looks at every state that there has been.
+func (t *trial) ever(h History, look func(*orbit.State) error) {
+	s := h.Base
+	for list := h.Changes; len(list) > 0; {
+		n := 1
+		for n < len(list) && list[n].Revision == list[0].Revision {
+			n++
+		}
+		next, err := s.Apply(list[:n])
+		t.must(err, "applying the history")
+		t.must(look(next), "a state of the past")
+		s, list = next, list[n:]
+	}
+}
+
+// gangTurn places a gang that is down, whole, or with its minimum, or with too few; or takes one that is up down
+// at one stroke, betting that nothing has changed.
+func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
+	p := orbit.Proposal{View: s.Revision()}
+	g := s.Gang(id)
+	size := []int{4, 3, 4, 2}[k%4]
+	for i, member := range []string{"b", "x", "y", "z"} {
+		c := s.Capsule(orbit.CapsuleID(string(id) + member))
+		switch {
+		case c.Placed():
+			p.Do = append(p.Do, release(c.ID))
+		case g.Total() == 0 && i < size:
+			p.Do = append(p.Do, place(c.ID, []orbit.NodeID{"n", "m"}[i%2]))
+		}
+	}
+	for n := range s.Nodes() {
+		if g.Total() > 0 {
+			p.If = append(p.If, orbit.NodeAt{Node: n.Node.ID, Usage: n.Usage, Specification: n.Specification})
+		}
+	}
+	return p
+}
+
+// torn says which gang has fewer members than it may begin with, and yet some. Nobody in this case takes single
+// ones down.
+func torn(s *orbit.State) error {
+	for g := range s.Gangs() {
+		n := 0
+		for c := range s.Capsules() {
+			if c.Gang == g.Gang.ID && c.Placed() {
+				n++
+			}
+		}
+		if n != g.Total() || n > 0 && (g.Placed[0] < 1 || g.Placed[1] < 2) {
+			return fmt.Errorf("at revision %d gang %q has %v placed, by recount %d; it must have 1 and 2, or more, or none", s.Revision(), g.Gang.ID, g.Placed, n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package ledgertest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// worker is one goroutine of a load.
+type worker struct {
+	*running
+	ledger orbit.Ledger
+	number int
+	plan   []action
+	view   *orbit.State
+	// What was proposed last, and how many proposals had been committed then.
+	last  orbit.Proposal
+	sent  int
+	count uint64
+	took  []time.Duration
+}
+
+// run carries out the plan. What fails is for the check to judge.
+func (w *worker) run() error {
+	w.look()
+	for _, a := range w.plan {
+		for w.recorder.behind() > w.history/4 && w.ctx.Err() == nil {
+			sleep(w.ctx, time.Millisecond) // or the history would be gone before it is read
+		}
+		if w.ctx.Err() != nil {
+			return w.ctx.Err()
+		}
+		if a.fresh {
+			w.look()
+		}
+		w.step(a)
+	}
+	return nil
+}
+
+// look takes a snapshot; where that fails the old one stays.
+func (w *worker) look() {
+	if s, err := w.ledger.Snapshot(w.ctx); err == nil {
+		w.view = s
+	}
+}
+
+// step carries out one action.
+func (w *worker) step(a action) {
+	if w.view.Gang(w.gang(gangs-1)) == nil {
+		w.look() // has seen nothing of the stage yet
+		return
+	}
+	switch a.kind {
+	case "snapshot":
+		w.look()
+	case "changes":
+		_, _ = w.ledger.Changes(w.ctx, w.view.Revision())
+	case "wait":
+		short, cancel := context.WithTimeout(w.ctx, 2*time.Millisecond)
+		defer cancel()
+		_, _ = w.ledger.Wait(short, w.view.Revision())
+	case "again":
+		if len(w.last.Do) > 0 && w.recorder.commits()-w.sent < w.window {
+			_ = w.propose(w.last)
+		}
+	case "batch":
+		w.batch(a)
+	default:
+		if p := w.proposal(a, w.view); len(p.Do) > 0 {
+			p.View = w.view.Revision()
+			_ = w.propose(p)
+		}
+	}
+}
+
+// identify gives a proposal an id that nobody else has, and that is the same in each run on a fresh ledger.
+func (w *worker) identify(p *orbit.Proposal) {
+	w.count++
+	binary.BigEndian.PutUint64(p.ID[:], hashOf(w.name))
+	binary.BigEndian.PutUint16(p.ID[8:], uint16(w.number))
+	binary.BigEndian.PutUint32(p.ID[12:], uint32(w.count))
+}
+
+// propose sends a proposal until its outcome is known.
+func (w *worker) propose(p orbit.Proposal) error {
+	if p.ID.IsZero() {
+		w.identify(&p)
+	}
+	w.last, w.sent = p, w.recorder.commits()
+	for {
+		begin := time.Now()
+		err := w.send(p)
+		if !errors.Is(err, orbit.ErrUnknown) && !errors.Is(err, orbit.ErrUnavailable) {
+			w.took = append(w.took, time.Since(begin))
+			return err
+		}
+		if w.ctx.Err() != nil {
+			return err
+		}
+		sleep(w.ctx, 100*time.Microsecond)
+	}
+}
+
+// send sends a proposal once. After a panic its outcome is unknown.
+func (w *worker) send(p orbit.Proposal) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errPanicked
+		}
+	}()
+	_, err = w.ledger.Propose(w.ctx, p)
+	return err
+}
+
+// batch sends three proposals at once, and what is unknown again, one by one.
+func (w *worker) batch(a action) {
+	var batch []orbit.Proposal
+	for i := range 3 {
+		a.what, a.where = (a.what+i)%capsules, (a.where+i)%nodes
+		p := w.proposal(a, w.view)
+		p.View = w.view.Revision()
+		w.identify(&p)
+		batch = append(batch, p)
+	}
+	b, ok := w.ledger.(orbit.Batcher)
+	if !ok {
+		for _, p := range batch {
+			_ = w.propose(p)
+		}
+		return
+	}
+	for i, o := range w.sendAll(b, batch) {
+		if errors.Is(o.Err, orbit.ErrUnknown) || errors.Is(o.Err, orbit.ErrUnavailable) {
+			_ = w.propose(batch[i])
+		}
+	}
+}
+
+// sendAll sends a batch once. After a panic all outcomes are unknown.
+func (w *worker) sendAll(b orbit.Batcher, batch []orbit.Proposal) (out []orbit.Outcome) {
+	defer func() {
+		if recover() != nil {
+			out = slices.Repeat([]orbit.Outcome{{Err: errPanicked}}, len(batch))
+		}
+	}()
+	return b.ProposeBatch(w.ctx, batch)
+}
