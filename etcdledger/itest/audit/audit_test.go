@@ -1,0 +1,138 @@
+package audit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/etcdledger/itest/audit"
+)
+
+// history makes changes, each of a revision and a proposal of its own.
+func history(do ...orbit.Commitment) (out []orbit.Change) {
+	for i, d := range do {
+		c := orbit.Change{Revision: orbit.Revision(i + 1), ID: id(i + 1), Do: d}
+		if p, ok := d.(orbit.Place); ok {
+			c.Node = p.Node
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func id(n int) (out orbit.ProposalID) {
+	copy(out[:], fmt.Sprintf("proposal-%07d", n))
+	return out
+}
+
+var (
+	room   = orbit.Resources{orbit.Slots: 1}
+	join   = orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: room}}
+	submit = orbit.Submit{IDs: []orbit.CapsuleID{"a", "b"}, Spec: &orbit.Spec{Envelope: orbit.Envelope{Reservation: room}}}
+	place  = orbit.Place{Capsule: "a", Node: "n"}
+)
+
+// An honest ledger's history and answers are found to be right.
+func TestHonest(t *testing.T) {
+	var answers audit.Answers
+	l := &audit.Witness{Ledger: &orbit.MemoryLedger{}, Tell: func(_ *orbit.Proposal, a audit.Answer, _ error) { answers.Add(a) }}
+	for i, do := range []orbit.Commitment{
+		join, submit, place, orbit.Place{Capsule: "b", Node: "n"}, orbit.Release{Capsule: "a"}, orbit.Hold{ID: "h", Node: "n", Room: room, Ends: time.Now()}, place,
+		orbit.Release{Hold: "h"}, place, orbit.Release{Capsule: "a", Final: true}, orbit.Release{Capsule: "a", Final: true}, orbit.Place{Capsule: "b", Node: "n"},
+	} {
+		_, _ = l.Propose(t.Context(), orbit.Proposal{ID: id(i), Do: []orbit.Commitment{do}})
+	}
+	out := l.ProposeBatch(t.Context(), []orbit.Proposal{{ID: id(100), Do: []orbit.Commitment{orbit.Mark{Key: "k", Value: "v"}}}, {}})
+	require.NoError(t, out[0].Err)
+	require.ErrorIs(t, out[1].Err, orbit.ErrInvalid)
+	changes, err := l.Changes(t.Context(), 0)
+	require.NoError(t, err)
+	state, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	var b audit.Book
+	b.Add(changes...)
+	require.Zero(t, b.Judge(&answers))
+	require.Zero(t, b.Compare(state))
+	require.Empty(t, b.Faults)
+	require.Equal(t, []int{3, 3, 1, 10}, []int{b.Places, b.Releases, b.Placed(), b.Commits})
+	require.Equal(t, 10, answers.Count(audit.Committed))
+	require.Positive(t, answers.Count(audit.Conflict)+answers.Count(audit.Infeasible))
+}
+
+// What cannot be in a history is found, and counted under its name.
+func TestDishonestHistories(t *testing.T) {
+	for what, c := range map[string]struct {
+		do    []orbit.Commitment
+		count func(*audit.Book) int
+	}{
+		"placed twice":      {[]orbit.Commitment{join, submit, place, place}, func(b *audit.Book) int { return b.Doubled }},
+		"over its capacity": {[]orbit.Commitment{join, submit, place, orbit.Place{Capsule: "b", Node: "n"}}, func(b *audit.Book) int { return b.Over }},
+		"not submitted":     {[]orbit.Commitment{join, place}, faults},
+		"no node":           {[]orbit.Commitment{submit, place}, faults},
+		"has ended":         {[]orbit.Commitment{join, submit, orbit.Release{Capsule: "a", Final: true}, place}, faults},
+		"not placed":        {[]orbit.Commitment{join, submit, orbit.Release{Capsule: "a"}}, faults},
+		"held over":         {[]orbit.Commitment{join, submit, place, orbit.Hold{ID: "h", Node: "n", Room: room}}, func(b *audit.Book) int { return b.Over }},
+	} {
+		var b audit.Book
+		b.Add(history(c.do...)...)
+		require.Equal(t, 1, c.count(&b), "%s: %v", what, b.Faults)
+		require.Len(t, b.Faults, 1+b.Doubled, what) // twice on a node for one is over its capacity, too
+	}
+	var b audit.Book
+	b.Add(history(join, submit)...)
+	b.Add(orbit.Change{Revision: 3, ID: id(2), Do: place, Node: "n"})
+	require.Equal(t, 1, b.Repeated)
+	b.Add(orbit.Change{Revision: 3, ID: id(4), Do: orbit.Release{Capsule: "a"}, Node: "n"})
+	require.Len(t, b.Faults, 2, "%v", b.Faults) // out of order
+}
+
+func faults(b *audit.Book) int { return len(b.Faults) }
+
+// What was answered and is not so is found.
+func TestDishonestAnswers(t *testing.T) {
+	for what, c := range map[string]struct {
+		answers      []audit.Answer
+		lost, faults int
+	}{
+		"as it was":              {[]audit.Answer{{ID: id(1), Kind: audit.Committed, Revision: 1}, {ID: id(9), Kind: audit.Conflict}, {ID: id(8), Kind: audit.Unavailable}}, 0, 0},
+		"unknown, either way":    {[]audit.Answer{{ID: id(1), Kind: audit.Unknown}, {ID: id(9), Kind: audit.Unknown}}, 0, 0},
+		"unknown, then not sent": {[]audit.Answer{{ID: id(1), Kind: audit.Unknown}, {ID: id(1), Kind: audit.Unavailable}}, 0, 0},
+		"lost":                   {[]audit.Answer{{ID: id(9), Kind: audit.Committed, Revision: 9}}, 1, 1},
+		"at another revision":    {[]audit.Answer{{ID: id(1), Kind: audit.Committed, Revision: 2}}, 0, 1},
+		"refused and committed":  {[]audit.Answer{{ID: id(1), Kind: audit.Conflict}}, 0, 1},
+		"not sent and committed": {[]audit.Answer{{ID: id(1), Kind: audit.Unavailable}}, 0, 1},
+	} {
+		var b audit.Book
+		var answers audit.Answers
+		b.Add(history(join, submit)...)
+		for _, a := range c.answers {
+			answers.Add(a)
+		}
+		require.Equal(t, c.lost, b.Judge(&answers), what)
+		require.Len(t, b.Faults, c.faults, "%s: %v", what, b.Faults)
+	}
+}
+
+// A state that is not the history's is found.
+func TestDishonestState(t *testing.T) {
+	empty, err := (&orbit.MemoryLedger{}).Snapshot(t.Context())
+	require.NoError(t, err)
+	compare := func(said, happened []orbit.Change) (lost, faults int) {
+		state, err := empty.Apply(happened)
+		require.NoError(t, err)
+		var b audit.Book
+		b.Add(said...)
+		return b.Compare(state), len(b.Faults)
+	}
+	lost, faults := compare(history(join, submit, place), history(join, submit, place))
+	require.Equal(t, []int{0, 0}, []int{lost, faults})
+	lost, faults = compare(history(join, submit, place), history(join, submit, orbit.Mark{Key: "k", Value: "v"}))
+	require.Equal(t, []int{1, 2}, []int{lost, faults}) // the placement, and what is used of the node
+	lost, faults = compare(history(join, submit, place), history(join, submit))
+	require.Equal(t, []int{1, 3}, []int{lost, faults}) // and the revision
+	lost, faults = compare(history(join, submit, orbit.Mark{Key: "k", Value: "v"}), history(join, submit, place))
+	require.Equal(t, []int{0, 2}, []int{lost, faults})
+}

@@ -1,0 +1,70 @@
+package audit
+
+import (
+	"sync"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Answers collects what was answered, by however many processes. The zero value is empty; its methods may be called
+// from any goroutine.
+type Answers struct {
+	// Guards what follows.
+	mu    sync.Mutex
+	all   []Answer
+	kinds map[Kind]int
+}
+
+// Add takes note of an answer.
+func (a *Answers) Add(answer Answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, answer)
+	if a.kinds == nil {
+		a.kinds = map[Kind]int{}
+	}
+	a.kinds[answer.Kind]++
+}
+
+// Count returns how many answers of a kind there were.
+func (a *Answers) Count(k Kind) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.kinds[k]
+}
+
+// Judge compares what was answered with the history, and notes as faults of the book what is not so. A commit that was
+// acknowledged is in the history, at the revision that was said, once; it is lost if it is not there. What was
+// rejected is not there, nor is anything of which it was said that nothing was sent, unless it had been sent before.
+func (b *Book) Judge(answers *Answers) (lost int) {
+	b.init()
+	answers.mu.Lock()
+	defer answers.mu.Unlock()
+	maybe := map[orbit.ProposalID]bool{}
+	for _, a := range answers.all {
+		if a.Kind == Unknown {
+			maybe[a.ID] = true
+		}
+	}
+	for _, a := range answers.all {
+		at, there := b.commits[a.ID]
+		switch a.Kind {
+		case Committed:
+			if !there {
+				lost++
+				b.fault("proposal %v was committed at revision %d, it was said; the history has it not", a.ID, a.Revision)
+			} else if at != a.Revision {
+				b.fault("proposal %v was committed at revision %d, it was said; the history has it at %d", a.ID, a.Revision, at)
+			}
+		case Conflict, Infeasible, Invalid:
+			if there {
+				b.fault("proposal %v was answered with %s; the history has it at %d", a.ID, a.Kind, at)
+			}
+		case Unavailable, Other:
+			if there && !maybe[a.ID] {
+				b.fault("proposal %v was not sent, it was said (%s); the history has it at %d", a.ID, a.Kind, at)
+			}
+		}
+	}
+	return lost
+}

@@ -1,0 +1,90 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+)
+
+// entry is a version of the log's key: what one transaction has committed, as it is in etcd.
+type entry struct {
+	Commits []struct {
+		ID orbit.ProposalID `json:"id"`
+		Do []struct {
+			PutNode    *orbit.PutNode    `json:"putNode"`
+			RemoveNode *orbit.RemoveNode `json:"removeNode"`
+			Submit     *orbit.Submit     `json:"submit"`
+			Place      *orbit.Place      `json:"place"`
+			Release    *orbit.Release    `json:"release"`
+			Hold       *orbit.Hold       `json:"hold"`
+			At         orbit.NodeID      `json:"at"`
+		} `json:"do"`
+	} `json:"commits"`
+}
+
+// Read reads the whole history of the ledger below a prefix from etcd itself: every version of its log, from the
+// first. It fails if etcd has compacted some of them.
+func (b *Book) Read(ctx context.Context, client *clientv3.Client, prefix string) error {
+	b.init()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	key := prefix + "log"
+	got, err := client.Get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	if len(got.Kvs) == 0 {
+		return nil
+	}
+	end := got.Kvs[0].ModRevision
+	for answer := range client.Watch(clientv3.WithRequireLeader(ctx), key, clientv3.WithRev(got.Kvs[0].CreateRevision)) {
+		if err := answer.Err(); err != nil {
+			return fmt.Errorf("audit: read the log: %w", err)
+		}
+		for _, event := range answer.Events {
+			if err := b.read(event); err != nil {
+				return err
+			}
+			if event.Kv.ModRevision >= end {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("audit: the log ends before revision %d: %w", end, ctx.Err())
+}
+
+// read goes on with one version of the log.
+func (b *Book) read(event *clientv3.Event) error {
+	at := orbit.Revision(event.Kv.ModRevision)
+	var e entry
+	if err := json.Unmarshal(event.Kv.Value, &e); err != nil {
+		return fmt.Errorf("audit: the log at revision %d: %w", at, err)
+	}
+	seq := 0
+	for _, c := range e.Commits {
+		for _, d := range c.Do {
+			change := orbit.Change{Revision: at, Seq: seq, ID: c.ID, Node: d.At}
+			switch {
+			case d.PutNode != nil:
+				change.Do = *d.PutNode
+			case d.RemoveNode != nil:
+				change.Do = *d.RemoveNode
+			case d.Submit != nil:
+				change.Do = *d.Submit
+			case d.Place != nil:
+				change.Do = *d.Place
+			case d.Release != nil:
+				change.Do = *d.Release
+			case d.Hold != nil:
+				change.Do = *d.Hold
+			}
+			b.Add(change)
+			seq++
+		}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+// Package cluster runs etcd for tests and demonstrations: one member or three on loopback, each an operating-system
+// process of its own with the embedded server, made from this very program. A member can be killed without any grace
+// and started again from its data directory, and cut off from the other members.
+//
+// A program that uses it calls [process.Main] with [Role] and [Serve] first thing in main, or in TestMain.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/types"
+
+	"github.com/orbitsched/orbit/etcdledger/itest/process"
+)
+
+// Options say what cluster to start. The zero value is one member with etcd's own settings.
+type Options struct {
+	// 1, 3 or any other number; default 1.
+	Members int
+	// Where data directories and logs go. Required; it is not removed.
+	Dir string
+	// From one heartbeat to the next; an election begins after ten without. Default 100 ms, etcd's own.
+	Heartbeat time.Duration
+	// NoSync leaves out fsync: faster, and what a machine has acknowledged does not survive its loss of power.
+	NoSync bool
+	// How long a login lasts that is not used, in whole seconds. Default 5 min, etcd's own.
+	Login time.Duration
+}
+
+// Cluster is a running etcd. Its methods may be called from any goroutine.
+type Cluster struct {
+	options Options
+	members []*member
+}
+
+// member is one of a cluster's.
+type member struct {
+	config memberConfig
+
+	// Guards what follows.
+	mu sync.Mutex
+	// Nil: it was killed.
+	process *process.Process
+	id      types.ID
+	// What it has been told and has not done yet.
+	told map[string]chan struct{}
+}
+
+// Start starts a cluster, and returns when all its members serve. If ctx ends before, nothing is left running.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Dir == "" {
+		return nil, errors.New("cluster: Options.Dir is empty; it says where the data goes")
+	}
+	o.Members, o.Heartbeat = cmp.Or(o.Members, 1), cmp.Or(o.Heartbeat, 100*time.Millisecond)
+	ports, err := freePorts(2 * o.Members)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: o}
+	var initial []string
+	for i := range o.Members {
+		m := &member{told: map[string]chan struct{}{}, config: memberConfig{
+			Name: fmt.Sprintf("member-%d", i), Dir: filepath.Join(o.Dir, fmt.Sprintf("member-%d", i)),
+			Client: ports[2*i], Peer: ports[2*i+1], Heartbeat: o.Heartbeat, NoSync: o.NoSync, Login: o.Login,
+			Log: filepath.Join(o.Dir, fmt.Sprintf("member-%d.log", i)),
+		}}
+		c.members = append(c.members, m)
+		initial = append(initial, m.config.Name+"=http://"+m.config.Peer)
+	}
+	for _, m := range c.members {
+		m.config.Initial = strings.Join(initial, ",")
+	}
+	if err := c.each(func(m *member) error { return m.start(ctx) }); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// each does something with every member, all at the same time.
+func (c *Cluster) each(do func(*member) error) error {
+	errs := make([]error, len(c.members))
+	var all sync.WaitGroup
+	for i, m := range c.members {
+		all.Go(func() { errs[i] = do(m) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Size returns how many members there are, running or not.
+func (c *Cluster) Size() int { return len(c.members) }
+
+// Endpoints returns the client addresses of these members, or of all if none is named.
+func (c *Cluster) Endpoints(members ...int) (out []string) {
+	for i, m := range c.members {
+		if len(members) == 0 || slices.Contains(members, i) {
+			out = append(out, "http://"+m.config.Client)
+		}
+	}
+	return out
+}
+
+// Kill kills a member: it is not asked, and does nothing more.
+func (c *Cluster) Kill(i int) error { return c.members[i].kill() }
+
+// Restart starts a member again that was killed, from its data directory, and returns when it serves. Unless a
+// majority of the members runs, that is never.
+func (c *Cluster) Restart(ctx context.Context, i int) error { return c.members[i].start(ctx) }
+
+// Cut stops all messages between a member and the others, both ways. Clients still reach it.
+func (c *Cluster) Cut(ctx context.Context, i int) error { return c.separate(ctx, "cut", i) }
+
+// Mend undoes a Cut.
+func (c *Cluster) Mend(ctx context.Context, i int) error { return c.separate(ctx, "mend", i) }
+
+// separate tells a member of all others, and all others of it. It passes over those that do not run: what they were told
+// is gone with them.
+func (c *Cluster) separate(ctx context.Context, what string, i int) error {
+	one := c.members[i]
+	var errs []error
+	for j, other := range c.members {
+		if j != i {
+			errs = append(errs, one.tell(ctx, what, other.name()), other.tell(ctx, what, one.name()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close kills what runs. It returns what went wrong with members that were not killed.
+func (c *Cluster) Close() error {
+	return c.each((*member).kill)
+}
+
+func (m *member) name() types.ID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.id
+}
+
+// startTries is how often a member is started whose address somebody else has taken meanwhile.
+const startTries = 5
+
+// start starts the member and waits until it serves.
+func (m *member) start(ctx context.Context) (err error) {
+	for range startTries {
+		if err = m.tryStart(ctx); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
+func (m *member) tryStart(ctx context.Context) error {
+	m.mu.Lock()
+	if m.process != nil {
+		m.mu.Unlock()
+		return fmt.Errorf("cluster: %s runs already", m.config.Name)
+	}
+	_, err := os.Stat(filepath.Join(m.config.Dir, "member"))
+	m.config.Joined = err == nil
+	ready := make(chan types.ID, 1)
+	p, err := process.Start(Role, m.config, func(line string) { m.heard(line, ready) })
+	m.process = p
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case id := <-ready:
+		m.mu.Lock()
+		m.id = id
+		m.mu.Unlock()
+		return nil
+	case <-p.Done():
+		err = fmt.Errorf("cluster: %s did not start: %w; its log: %s", m.config.Name, p.Err(), m.log())
+	case <-ctx.Done():
+		err = fmt.Errorf("cluster: start %s: %w; its log: %s", m.config.Name, ctx.Err(), m.log())
+	}
+	_ = m.kill()
+	return err
+}
+
+// log returns the end of what the server wrote to its log.
+func (m *member) log() string {
+	text, err := os.ReadFile(m.config.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4096):])
+}
+
+// heard takes note of what the member says.
+func (m *member) heard(line string, ready chan<- types.ID) {
+	var r report
+	if json.Unmarshal([]byte(line), &r) != nil {
+		return
+	}
+	if r.Ready != 0 {
+		ready <- r.Ready
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if done := m.told[r.Done]; done != nil {
+		delete(m.told, r.Done)
+		close(done)
+	}
+}
+
+// tell tells the member something about another, if it runs, and waits until it has done it.
+func (m *member) tell(ctx context.Context, what string, other types.ID) error {
+	line, done := what+" "+other.String(), make(chan struct{})
+	m.mu.Lock()
+	p := m.process
+	m.told[line] = done
+	m.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	if err := p.Tell(line); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-p.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cluster: %s %s: %w", m.config.Name, line, ctx.Err())
+	}
+}
+
+func (m *member) kill() error {
+	m.mu.Lock()
+	p := m.process
+	m.process = nil
+	m.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return p.Kill()
+}
+
+// running reports whether the member was started and not killed since.
+func (m *member) running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process != nil
+}

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/orbitsched/orbit/etcdledger/itest/process"
+)
+
+// Role is the name under which [process.Main] must know [Serve].
+const Role = "etcd-member"
+
+// memberConfig is what a member is started with.
+type memberConfig struct {
+	Name, Dir    string
+	Client, Peer string // addresses
+	Initial      string // all members, as name=url,...
+	Joined       bool   // it has a data directory
+	Heartbeat    time.Duration
+	NoSync       bool
+	Login        time.Duration
+	Log          string
+}
+
+// report is what a member says.
+type report struct {
+	// It serves; its id among the members.
+	Ready types.ID `json:"ready,omitempty"`
+	// It has done what it was told.
+	Done string `json:"done,omitempty"`
+}
+
+// Serve is the role of a member: an etcd server, embedded, until its context ends. The lines that it is told are
+// "cut ID" and "mend ID": it stops and resumes to exchange messages with another member.
+func Serve(ctx context.Context, self *process.Self) error {
+	var c memberConfig
+	if err := self.Config(&c); err != nil {
+		return err
+	}
+	config, err := c.embed()
+	if err != nil {
+		return err
+	}
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		return fmt.Errorf("cluster: member %s: %w", c.Name, err)
+	}
+	go obey(etcd, self)
+	select {
+	case <-etcd.Server.ReadyNotify():
+	case err := <-etcd.Err():
+		return err
+	case <-ctx.Done():
+		return nil // nobody waits for a graceful end
+	}
+	if err := self.Say(report{Ready: etcd.Server.MemberID()}); err != nil {
+		return err
+	}
+	select {
+	case err := <-etcd.Err():
+		return err
+	case <-etcd.Server.StopNotify():
+		return errors.New("cluster: the server stopped by itself")
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// embed translates a configuration.
+func (c *memberConfig) embed() (*embed.Config, error) {
+	client, err := url.Parse("http://" + c.Client)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := url.Parse("http://" + c.Peer)
+	if err != nil {
+		return nil, err
+	}
+	e := embed.NewConfig()
+	e.Name, e.Dir = c.Name, c.Dir
+	e.ListenClientUrls, e.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	e.ListenPeerUrls, e.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	e.InitialCluster, e.InitialClusterToken = c.Initial, "orbit-itest"
+	if c.Joined {
+		e.ClusterState = embed.ClusterStateFlagExisting
+	}
+	e.TickMs, e.ElectionMs = uint(c.Heartbeat.Milliseconds()), uint(10*c.Heartbeat.Milliseconds())
+	e.UnsafeNoFsync = c.NoSync
+	if c.Login > 0 {
+		e.AuthTokenTTL = uint(c.Login.Seconds())
+	}
+	e.LogOutputs, e.LogLevel = []string{c.Log}, "warn"
+	return e, nil
+}
+
+// obey does what the member is told.
+func obey(etcd *embed.Etcd, self *process.Self) {
+	for line := range self.Told {
+		what, who, _ := strings.Cut(line, " ")
+		id, err := types.IDFromString(who)
+		if err != nil {
+			continue
+		}
+		switch what {
+		case "cut":
+			etcd.Server.CutPeer(id)
+		case "mend":
+			etcd.Server.MendPeer(id)
+		}
+		_ = self.Say(report{Done: line})
+	}
+}

@@ -1,0 +1,178 @@
+package itest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/etcdledger"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
+)
+
+// follower makes a state of its own from a ledger's changes alone, with State.Apply, and takes a snapshot only when it is
+// told that they no longer reach back.
+type follower struct {
+	ledger    orbit.Ledger
+	state     *orbit.State
+	compacted int
+}
+
+// follow goes on to the newest revision.
+func (f *follower) follow(ctx context.Context) (err error) {
+	if f.state == nil {
+		f.state, err = f.ledger.Snapshot(ctx)
+		return err
+	}
+	changes, err := f.ledger.Changes(ctx, f.state.Revision())
+	if errors.Is(err, orbit.ErrCompacted) {
+		f.compacted++
+		f.state, err = f.ledger.Snapshot(ctx)
+		return err
+	}
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	f.state, err = f.state.Apply(changes)
+	return err
+}
+
+// reach follows until a revision is reached.
+func (f *follower) reach(t *testing.T, rev orbit.Revision) {
+	t.Helper()
+	ctx := within(t, 20*time.Second)
+	for f.state == nil || f.state.Revision() < rev {
+		if err := f.follow(ctx); err != nil {
+			require.NoError(t, ctx.Err(), "follow: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// compact throws away etcd's history up to now.
+func compact(t *testing.T, client *clientv3.Client) {
+	got, err := client.Get(within(t, 10*time.Second), "orbit/log")
+	require.NoError(t, err)
+	_, err = client.Compact(within(t, 10*time.Second), got.Header.Revision, clientv3.WithCompactPhysical())
+	require.NoError(t, err)
+}
+
+// same compares what two states say of nodes and capsules.
+func same(t *testing.T, want, got *orbit.State) {
+	t.Helper()
+	require.Equal(t, want.Revision(), got.Revision())
+	require.NoError(t, got.Verify())
+	require.Equal(t, picture(want), picture(got))
+}
+
+// picture lists a state.
+func picture(s *orbit.State) (out []string) {
+	for n := range s.Nodes() {
+		out = append(out, fmt.Sprintf("%+v %v", n.Node, n.Used()))
+	}
+	for c := range s.Capsules() {
+		out = append(out, fmt.Sprintf("%s on %q, ended %v, changed %d, placed %d by %v", c.ID, c.Node, c.Released(), c.Changed, c.PlacedAt, c.PlacedBy))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A reader that is held up while others write and etcd compacts its history is told so, or catches up by itself, and then
+// has what the writers have. So has one that only lost its connections, and one that was held up and lost nothing.
+func TestCompactionUnderASlowReader(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		stop, goOn func(*cluster.Link)
+		compacts   bool
+	}{
+		{"held up, compacted", (*cluster.Link).Hold, (*cluster.Link).Release, true},
+		{"held up", (*cluster.Link).Hold, (*cluster.Link).Release, false},
+		{"disconnected, compacted", (*cluster.Link).Break, (*cluster.Link).Mend, true},
+		{"disconnected", (*cluster.Link).Break, (*cluster.Link).Mend, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			one := start(t, cluster.Options{})
+			client := connect(t, one)
+			link := &cluster.Link{}
+			over, err := one.ClientOver(link)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = over.Close() })
+			writing := newLoad(t, client, 4)
+			slow := &follower{ledger: open(t, over, options())}
+			slow.reach(t, 1)
+
+			c.stop(link)
+			ctx, cancel := context.WithCancel(t.Context())
+			var writer sync.WaitGroup
+			writer.Go(func() { writing.fill(ctx) })
+			for range 4 {
+				time.Sleep(200 * time.Millisecond)
+				if c.compacts {
+					compact(t, client)
+				}
+			}
+			cancel()
+			writer.Wait()
+			if c.compacts {
+				compact(t, client)
+			}
+			want := snapshot(t, writing.ledger)
+			c.goOn(link)
+
+			slow.reach(t, want.Revision())
+			same(t, want, slow.state)
+			same(t, want, snapshot(t, slow.ledger))
+			stats := slow.ledger.(*etcdledger.Ledger).Stats()
+			t.Logf("missed %d revisions; told %d times that they are compacted, read all again %d times", want.Revision(), slow.compacted, stats.Reloads)
+			if !c.compacts {
+				require.Zero(t, slow.compacted)
+			}
+
+			// And it goes on by itself.
+			rev := put(t, writing.ledger, "another")
+			slow.reach(t, rev)
+			same(t, snapshot(t, writing.ledger), slow.state)
+		})
+	}
+}
+
+// Readers that are merely busy keep up while etcd compacts all the time: their states, made from changes alone, end
+// as the writers'.
+func TestCompactionAllTheTime(t *testing.T) {
+	t.Parallel()
+	one := start(t, cluster.Options{})
+	client := connect(t, one)
+	writing := newLoad(t, client, 5)
+	slow := &follower{ledger: open(t, connect(t, one), options())}
+	slow.reach(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(scale(t, 2))*time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() { writing.fill(ctx) })
+	all.Go(func() {
+		for ctx.Err() == nil {
+			if err := slow.follow(t.Context()); err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	for ctx.Err() == nil {
+		compact(t, client)
+		time.Sleep(20 * time.Millisecond)
+	}
+	all.Wait()
+	want := snapshot(t, writing.ledger)
+	slow.reach(t, want.Revision())
+	same(t, want, slow.state)
+	t.Logf("%d revisions; told %d times that changes are compacted", want.Revision(), slow.compacted)
+}

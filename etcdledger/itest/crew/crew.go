@@ -1,0 +1,195 @@
+// Package crew runs navigators in operating-system processes of their own, each process with a ledger and a client of
+// its own on one etcd.
+//
+// A program that uses it calls [process.Main] with [Role] and [Serve] first thing in main, or in TestMain.
+package crew
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/etcdledger"
+	"github.com/orbitsched/orbit/etcdledger/itest/audit"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
+	"github.com/orbitsched/orbit/etcdledger/itest/process"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// Role is the name under which [process.Main] must know [Serve].
+const Role = "navigators"
+
+// Config is what a crew is started with.
+type Config struct {
+	Endpoints []string
+	Prefix    string
+	// One navigator, a [nav.Services], for each.
+	Engines []Engine
+	// Most capsules of a pass; see [orbit.Engine.MaxPlan].
+	MaxPlan int
+	// Of one request, and of all tries; see [etcdledger.Options].
+	Timeout, Patience time.Duration
+}
+
+// Engine is one navigator of a crew.
+type Engine struct {
+	Name string
+	// What it claims of what nobody is assigned.
+	Modules []string
+}
+
+// Tally sums up the rounds of a crew.
+type Tally struct {
+	Rounds, Committed, Conflicts, Infeasible, Invalid, Unknown, Failed int
+	// What went wrong, but conflicts; at most a hundred.
+	Errors []string
+}
+
+// message is what a crew says.
+type message struct {
+	Ready  bool          `json:"ready,omitempty"`
+	Answer *audit.Answer `json:"answer,omitempty"`
+	Round  *Tally        `json:"round,omitempty"`
+}
+
+// Crew is a process that was started. Its methods may be called from any goroutine.
+type Crew struct {
+	*process.Process
+	answers *audit.Answers
+	ready   chan struct{}
+
+	// Guards tally.
+	mu    sync.Mutex
+	tally Tally
+}
+
+// Start starts a crew. All that its ledger answers goes into answers.
+func Start(c Config, answers *audit.Answers) (*Crew, error) {
+	crew := &Crew{answers: answers, ready: make(chan struct{})}
+	var err error
+	if crew.Process, err = process.Start(Role, c, crew.heard); err != nil {
+		return nil, err
+	}
+	return crew, nil
+}
+
+// Ready is closed when the crew has opened its ledger.
+func (c *Crew) Ready() <-chan struct{} { return c.ready }
+
+// Tally returns what the crew's rounds have done so far.
+func (c *Crew) Tally() Tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tally
+	t.Errors = slices.Clone(t.Errors)
+	return t
+}
+
+// heard takes note of what the crew says.
+func (c *Crew) heard(line string) {
+	var m message
+	if err := json.Unmarshal([]byte(line), &m); err != nil {
+		return
+	}
+	if m.Ready {
+		close(c.ready)
+	}
+	if m.Answer != nil {
+		c.answers.Add(*m.Answer)
+	}
+	if m.Round != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tally.Add(*m.Round)
+	}
+}
+
+// Add sums up.
+func (t *Tally) Add(o Tally) {
+	t.Rounds += o.Rounds
+	t.Committed += o.Committed
+	t.Conflicts += o.Conflicts
+	t.Infeasible += o.Infeasible
+	t.Invalid += o.Invalid
+	t.Unknown += o.Unknown
+	t.Failed += o.Failed
+	if len(t.Errors) < 100 {
+		t.Errors = append(t.Errors, o.Errors...)
+	}
+}
+
+// Serve is the role of a crew: it runs its engines until its context ends.
+func Serve(ctx context.Context, self *process.Self) error {
+	var c Config
+	if err := self.Config(&c); err != nil {
+		return err
+	}
+	client, err := clientv3.New(cluster.ClientConfig(c.Endpoints))
+	if err != nil {
+		return fmt.Errorf("crew: %w", err)
+	}
+	defer func() { _ = client.Close() }()
+	ledger, err := open(ctx, client, c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ledger.Close() }()
+	if err := self.Say(message{Ready: true}); err != nil {
+		return err
+	}
+	witness := &audit.Witness{Ledger: ledger, Tell: func(_ *orbit.Proposal, a audit.Answer, _ error) {
+		_ = self.Say(message{Answer: &a}) // who does not hear it is gone, and the context with it
+	}}
+	var all sync.WaitGroup
+	for _, e := range c.Engines {
+		engine := &orbit.Engine{
+			Name: e.Name, Ledger: witness, Navigator: &navigator{modules: e.Modules}, MaxPlan: c.MaxPlan,
+			ParkFor: time.Second, Backoff: orbit.Backoff{Max: 200 * time.Millisecond},
+			Hook: func(r orbit.Round) { _ = self.Say(message{Round: tally(r)}) },
+		}
+		all.Go(func() { _ = engine.Run(ctx) })
+	}
+	all.Wait()
+	return nil
+}
+
+// open opens the ledger as soon as etcd answers.
+func open(ctx context.Context, client *clientv3.Client, c Config) (ledger *etcdledger.Ledger, err error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, 20*time.Second)
+		ledger, err = etcdledger.Open(try, client, etcdledger.Options{Prefix: c.Prefix, Timeout: c.Timeout, Patience: c.Patience})
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return ledger, err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// tally puts a round into numbers.
+func tally(r orbit.Round) *Tally {
+	t := &Tally{Rounds: 1, Committed: r.Committed, Conflicts: r.Conflicts, Infeasible: r.Infeasible, Invalid: r.Invalid, Unknown: r.Unknown, Failed: r.Failed}
+	for _, err := range r.Errors {
+		if len(t.Errors) < 3 {
+			t.Errors = append(t.Errors, err.Error())
+		}
+	}
+	return t
+}
+
+// navigator places services of these modules.
+type navigator struct {
+	nav.Services
+	modules []string
+}
+
+// Claims reports whether the module is among the navigator's.
+func (n *navigator) Claims(module string, class orbit.AppClass) bool {
+	return slices.Contains(n.modules, module) && n.Services.Claims(module, class)
+}

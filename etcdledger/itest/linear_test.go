@@ -1,0 +1,299 @@
+package itest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/etcdledger"
+	"github.com/orbitsched/orbit/etcdledger/itest/audit"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
+)
+
+// The nodes of the histories, the capsules for each, and the slots that nodes begin with.
+const (
+	linearNodes    = 3
+	linearCapsules = 6
+	linearSlots    = 3
+)
+
+// witnesses do deeds through several ledgers, as so many processes would, and note what came of them.
+type witnesses struct {
+	t       *testing.T
+	ledgers []*etcdledger.Ledger
+	began   time.Time
+
+	// Guards what follows.
+	mu      sync.Mutex
+	history []porcupine.Operation
+	kinds   map[audit.Kind]int
+	// Deeds whose outcome was unknown at first, and those that were left at that.
+	unsure, left int
+}
+
+// capsuleOf names a capsule that is for a node.
+func capsuleOf(node, i int) orbit.CapsuleID {
+	return orbit.CapsuleID(fmt.Sprintf("capsule-%d-%d", node, i))
+}
+
+// slotNode describes a node.
+func slotNode(i, slots int) orbit.PutNode {
+	return orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprintf("node-%d", i)), Capacity: orbit.Resources{orbit.Slots: int64(slots)}}}
+}
+
+// newWitnesses makes nodes and capsules, and ledgers.
+func newWitnesses(t *testing.T, ledgers ...*etcdledger.Ledger) *witnesses {
+	w := &witnesses{t: t, ledgers: ledgers, began: time.Now(), kinds: map[audit.Kind]int{}}
+	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}
+	var do []orbit.Commitment
+	for n := range linearNodes {
+		do = append(do, slotNode(n, linearSlots))
+		for i := range linearCapsules {
+			do = append(do, orbit.Submit{IDs: []orbit.CapsuleID{capsuleOf(n, i)}, Spec: spec})
+		}
+	}
+	_, err := ledgers[0].Propose(t.Context(), orbit.Proposal{Do: do})
+	require.NoError(t, err)
+	return w
+}
+
+// plan draws what one client does.
+func plan(rng *rand.Rand, n int) (out []deed) {
+	for range n {
+		d := deed{Node: rng.IntN(linearNodes)}
+		one, two := uint16(1)<<rng.IntN(linearCapsules), uint16(1)<<rng.IntN(linearCapsules)
+		switch rng.IntN(10) {
+		case 0, 1, 2:
+			d.Place = one
+		case 3:
+			d.Place = one | two
+		case 4, 5:
+			d.Release = one
+		case 6:
+			if d.Release = one; one != two {
+				d.Place = two
+			}
+		case 7:
+			d.Slots = 1 + rng.IntN(linearCapsules)
+		} // else it reads
+		out = append(out, d)
+	}
+	return out
+}
+
+// proposal says a deed to a ledger. Half of the placements bet on room.
+func (d deed) proposal(bet bool) orbit.Proposal {
+	p := orbit.Proposal{ID: orbit.NewProposalID()}
+	if d.Slots > 0 {
+		p.Do = append(p.Do, slotNode(d.Node, d.Slots))
+	}
+	node := slotNode(d.Node, 0).Node.ID
+	for i := range linearCapsules {
+		if d.Release&(1<<i) != 0 {
+			p.Do = append(p.Do, orbit.Release{Capsule: capsuleOf(d.Node, i)})
+		}
+	}
+	for i := range linearCapsules {
+		if d.Place&(1<<i) != 0 {
+			p.Do = append(p.Do, orbit.Place{Capsule: capsuleOf(d.Node, i), Node: node})
+		}
+	}
+	if bet && d.Place != 0 && d.Release == 0 {
+		p.If = append(p.If, orbit.NodeFreeOf{Node: node, AtLeast: orbit.Resources{orbit.Slots: 1}})
+	}
+	return p
+}
+
+// client does deeds one after another. A part of them has little time; what is then unknown is sent again, through another
+// ledger, until it is known, or left at that.
+func (w *witnesses) client(ctx context.Context, id int, seed uint64, n int) {
+	rng := rand.New(rand.NewPCG(seed, uint64(id)))
+	for _, d := range plan(rng, n) {
+		call := time.Since(w.began)
+		a := w.do(ctx, rng, d)
+		op := porcupine.Operation{ClientId: id, Input: d, Call: int64(call), Output: a, Return: int64(time.Since(w.began))}
+		if a.Kind == audit.Unknown && !d.reads() {
+			op.Return = math.MaxInt64
+		}
+		w.note(op, d, a)
+	}
+}
+
+// note takes an operation into the history, if it can have had an effect or seen one.
+func (w *witnesses) note(op porcupine.Operation, d deed, a answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kinds[a.Kind]++
+	if a.Kind == audit.Unavailable || d.reads() && a.Kind != audit.Committed {
+		return
+	}
+	w.history = append(w.history, op)
+	if a.Kind == audit.Unknown {
+		w.left++
+	}
+}
+
+// hurry gives some calls very little time.
+func hurry(ctx context.Context, rng *rand.Rand) (context.Context, context.CancelFunc) {
+	if rng.IntN(4) == 0 {
+		return context.WithTimeout(ctx, time.Duration(rng.IntN(8000))*time.Microsecond)
+	}
+	return context.WithTimeout(ctx, 3*time.Second)
+}
+
+// do does a deed.
+func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) answer {
+	if d.reads() {
+		ctx, cancel := hurry(ctx, rng)
+		defer cancel()
+		return w.read(ctx, w.ledgers[rng.IntN(len(w.ledgers))], d)
+	}
+	p, sent := d.proposal(rng.IntN(2) == 0), false
+	nameless := rng.IntN(4) == 0 // nobody recognises it, so it is never sent again
+	if nameless {
+		p.ID = orbit.ProposalID{}
+	}
+	for {
+		try, cancel := hurry(ctx, rng)
+		_, err := w.ledgers[rng.IntN(len(w.ledgers))].Propose(try, p)
+		cancel()
+		kind := audit.KindOf(err)
+		if kind == audit.Unknown && !sent {
+			w.mu.Lock()
+			w.unsure++
+			w.mu.Unlock()
+			sent = true
+		}
+		switch {
+		case kind == audit.Unavailable && !sent:
+			return answer{Kind: kind} // nothing was sent
+		case kind != audit.Unknown && kind != audit.Unavailable:
+			return answer{Kind: kind}
+		case nameless || rng.IntN(6) == 0 || ctx.Err() != nil:
+			return answer{Kind: audit.Unknown}
+		}
+	}
+}
+
+// read reads a node.
+func (w *witnesses) read(ctx context.Context, from *etcdledger.Ledger, d deed) answer {
+	state, err := from.Snapshot(ctx)
+	if err != nil {
+		return answer{Kind: audit.KindOf(err)}
+	}
+	seen := world{Slots: int(state.Node(slotNode(d.Node, 0).Node.ID).Node.Capacity[orbit.Slots])}
+	for i := range linearCapsules {
+		if state.Capsule(capsuleOf(d.Node, i)).Placed() {
+			seen.Placed |= 1 << i
+		}
+	}
+	return answer{Kind: audit.Committed, Seen: seen}
+}
+
+// run lets clients do their deeds, all at the same time.
+func (w *witnesses) run(ctx context.Context, clients, deeds int, seed uint64) {
+	var all sync.WaitGroup
+	for id := range clients {
+		all.Go(func() { w.client(ctx, id, seed, deeds) })
+	}
+	all.Wait()
+}
+
+// check asks whether a ledger that does one thing at a time could have answered like that, and wants this for an answer.
+func (w *witnesses) check(want porcupine.CheckResult) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	result, info := porcupine.CheckOperationsVerbose(model(linearSlots), w.history, time.Minute)
+	w.t.Logf("%d operations, answered %v; %d unknown at first, %d left at that: %v", len(w.history), w.kinds, w.unsure, w.left, result)
+	if result != want {
+		if file, err := os.CreateTemp("", "orbit-linear-*.html"); err == nil {
+			_ = porcupine.Visualize(model(linearSlots), info, file)
+			w.t.Logf("what could not be put in order: %s", file.Name())
+			_ = file.Close()
+		}
+	}
+	require.Equal(w.t, want, result)
+}
+
+// trouble kills and restarts, cuts off and mends members, and breaks links, until ctx ends; it returns how often.
+func trouble(ctx context.Context, t *testing.T, c *cluster.Cluster, link *cluster.Link, rng *rand.Rand) (n int) {
+	long := within(t, time.Minute)
+	wait := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
+	for ; ctx.Err() == nil; n++ {
+		i := rng.IntN(c.Size())
+		if leader, err := c.Leader(long); err == nil && rng.IntN(2) == 0 {
+			i = leader
+		}
+		switch rng.IntN(6) {
+		case 0, 1, 2:
+			_ = c.Kill(i)
+			wait(200 * time.Millisecond)
+			if err := c.Restart(long, i); err != nil {
+				t.Error(err)
+				return n
+			}
+		case 3:
+			_ = c.Cut(long, i)
+			wait(time.Second)
+			_ = c.Mend(long, i)
+		default:
+			link.Break()
+			wait(300 * time.Millisecond)
+			link.Mend()
+		}
+		wait(300 * time.Millisecond)
+	}
+	return n
+}
+
+// Several processes' ledgers are one ledger that does one thing at a time, whatever happens to members and links, and
+// whatever becomes of what nobody has heard of again.
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	c := start(t, fast)
+	link := &cluster.Link{}
+	over, err := c.ClientOver(link)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = over.Close() })
+	o := options()
+	o.Timeout, o.Patience = 500*time.Millisecond, 2*time.Second
+	w := newWitnesses(t, open(t, connect(t, c), o), open(t, connect(t, c), o), open(t, connect(t, c, 0), o), open(t, over, o))
+	ctx, stop := context.WithCancel(t.Context())
+	troubles := make(chan int, 1)
+	go func() { troubles <- trouble(ctx, t, c, link, rand.New(rand.NewPCG(3, 3))) }()
+	w.run(within(t, 5*time.Minute), 8, scale(t, 120), 3)
+	stop()
+	t.Logf("%d troubles in %v", <-troubles, time.Since(w.began).Round(time.Millisecond))
+	w.check(porcupine.Ok)
+	require.Zero(t, w.kinds[audit.Invalid]+w.kinds[audit.Other])
+}
+
+// The check sees a reader that is behind: one that asks its mirror alone, and whose link is held up.
+func TestStaleReaderIsSeen(t *testing.T) {
+	t.Parallel()
+	c := start(t, cluster.Options{})
+	link := &cluster.Link{}
+	over, err := c.ClientOver(link)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = over.Close() })
+	fresh, stale := open(t, connect(t, c), etcdledger.Options{}), open(t, over, etcdledger.Options{Local: true})
+	w := newWitnesses(t, fresh)
+	require.Eventually(t, func() bool { s, err := stale.Snapshot(t.Context()); return err == nil && s.NodeCount() > 0 }, 10*time.Second, time.Millisecond)
+	link.Hold()
+	defer link.Release()
+	w.client(t.Context(), 0, 1, 50)
+	w.check(porcupine.Ok)
+	call := int64(time.Since(w.began))
+	a := w.read(t.Context(), stale, deed{})
+	w.note(porcupine.Operation{Input: deed{}, Call: call, Output: a, Return: int64(time.Since(w.began))}, deed{}, a)
+	w.check(porcupine.Illegal)
+}

@@ -1,0 +1,159 @@
+package itest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/etcdledger"
+	"github.com/orbitsched/orbit/etcdledger/itest/audit"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
+)
+
+// put lets a node join and returns the revision.
+func put(t *testing.T, l orbit.Ledger, name string) orbit.Revision {
+	t.Helper()
+	rev, err := l.Propose(within(t, 20*time.Second), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{
+		orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(name), Capacity: orbit.Resources{orbit.Slots: 1}}},
+	}})
+	require.NoError(t, err)
+	return rev
+}
+
+// A member that has lost the others, the leader as well as a follower, answers its readers with nothing rather than with
+// what was, and commits nothing. When it finds the others again its readers see what they have missed.
+func TestReadersOfAMemberThatIsCutOffAreNotStale(t *testing.T) {
+	t.Parallel()
+	c := start(t, fast)
+	for _, leads := range []bool{true, false} {
+		t.Run(fmt.Sprintf("leader=%v", leads), func(t *testing.T) {
+			victim, err := c.Leader(within(t, 10*time.Second))
+			require.NoError(t, err)
+			if !leads {
+				victim = (victim + 1) % c.Size()
+			}
+			o := etcdledger.Options{Prefix: t.Name(), Timeout: 500 * time.Millisecond, Patience: 2 * time.Second}
+			alone := open(t, connect(t, c, victim), o)
+			others := open(t, connect(t, c, (victim+1)%c.Size(), (victim+2)%c.Size()), o)
+			before := put(t, alone, "before")
+
+			require.NoError(t, c.Cut(within(t, 10*time.Second), victim))
+			missed := put(t, others, "missed")
+			for i := range 5 {
+				state, err := alone.Snapshot(within(t, 300*time.Millisecond))
+				require.ErrorIs(t, err, orbit.ErrUnavailable, "read %d of a member that is alone: %v", i, state)
+			}
+			_, err = alone.Propose(within(t, time.Second), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.RemoveNode{Node: "before"}}})
+			require.Contains(t, []audit.Kind{audit.Unknown, audit.Unavailable}, audit.KindOf(err), "%v", err)
+			state, err := others.Snapshot(within(t, 10*time.Second))
+			require.NoError(t, err)
+			require.NotNil(t, state.Node("before"), "what was proposed at revision %d to a member that is alone was committed", before)
+
+			require.NoError(t, c.Mend(within(t, 10*time.Second), victim))
+			seen := snapshot(t, alone)
+			require.GreaterOrEqual(t, seen.Revision(), missed)
+			require.NotNil(t, seen.Node("missed"))
+			again := put(t, alone, "again")
+			require.GreaterOrEqual(t, snapshot(t, others).Revision(), again)
+			require.NoError(t, snapshot(t, others).Verify())
+		})
+	}
+}
+
+// snapshot takes a snapshot as soon as there is one.
+func snapshot(t *testing.T, l orbit.Ledger) *orbit.State {
+	t.Helper()
+	ctx := within(t, 20*time.Second)
+	for {
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		state, err := l.Snapshot(try)
+		cancel()
+		if err == nil {
+			return state
+		}
+		require.NoError(t, ctx.Err(), "%v", err)
+	}
+}
+
+// While leaders change, a snapshot shows everything that was committed before it was asked for, through whichever member
+// it is read.
+func TestReadersAreNotStaleWhileLeadersChange(t *testing.T) {
+	t.Parallel()
+	c := start(t, fast)
+	writer := open(t, connect(t, c), options())
+	var acknowledged atomic.Uint64
+	var reads atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	for i := range c.Size() {
+		l := open(t, connect(t, c, i), options())
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				try, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+				floor := orbit.Revision(acknowledged.Load())
+				state, err := l.Snapshot(try)
+				cancel()
+				if err == nil {
+					assert.GreaterOrEqual(t, state.Revision(), floor, "member %d", i)
+					reads.Add(1)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	defer readers.Wait()
+	defer stop()
+	commits := 0
+	for i := range scale(t, 4) {
+		leader, err := c.Leader(within(t, 10*time.Second))
+		require.NoError(t, err)
+		require.NoError(t, c.Cut(within(t, 10*time.Second), leader))
+		for range 20 {
+			acknowledged.Store(uint64(put(t, writer, fmt.Sprintf("node-%d", i))))
+			commits++
+		}
+		require.NoError(t, c.Mend(within(t, 10*time.Second), leader))
+	}
+	require.Positive(t, reads.Load())
+	t.Logf("%d reads and %d commits while leaders were cut off", reads.Load(), commits)
+}
+
+// A snapshot asks etcd for itself: one that began before a commit tells nothing to one that began after it, even if its
+// answer comes later. Nor does it to a rejection.
+func TestReadsThatBeganBeforeACommit(t *testing.T) {
+	t.Parallel()
+	c := start(t, cluster.Options{})
+	link := &cluster.Link{}
+	over, err := c.ClientOver(link)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = over.Close() })
+	late, other := open(t, over, etcdledger.Options{}), open(t, connect(t, c), etcdledger.Options{})
+	put(t, late, "node")
+
+	link.HoldAnswers()
+	var reads sync.WaitGroup
+	ask := func(of func()) {
+		reads.Go(of)
+		time.Sleep(100 * time.Millisecond) // etcd has answered, or it waits for who asked before
+	}
+	ask(func() { _, _ = late.Snapshot(t.Context()) })
+	rev := put(t, other, "missed")
+	ask(func() {
+		state, err := late.Snapshot(t.Context())
+		assert.NoError(t, err)
+		assert.GreaterOrEqual(t, state.Revision(), rev)
+	})
+	ask(func() { // on the mirror as it is, the node is not there
+		_, err := late.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.RemoveNode{Node: "missed"}}})
+		assert.NoError(t, err)
+	})
+	link.Release()
+	reads.Wait()
+}

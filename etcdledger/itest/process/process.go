@@ -1,0 +1,168 @@
+// Package process lets a program start copies of itself that do something else: serve as a member of an etcd, run
+// navigators. A copy is an operating-system process of its own, so it can be killed without any grace, and what it
+// had in memory is gone.
+//
+// A copy is told things by lines on its standard input and tells things by lines on its standard output. It ends
+// when its standard input does, so it never outlives the program that started it.
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What a copy finds its role and its configuration under.
+const (
+	roleVariable   = "ORBIT_ITEST_ROLE"
+	configVariable = "ORBIT_ITEST_CONFIG"
+)
+
+// Process is a running copy of this program. Its methods may be called from any goroutine.
+type Process struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	done  chan struct{}
+
+	// Guards what follows.
+	mu sync.Mutex
+	// The end of what it has written to its standard error.
+	log bytes.Buffer
+	// It was ended on purpose.
+	ended bool
+	err   error
+}
+
+// Start starts a copy in a role, which [Main] must know there, with a configuration that is encoded as JSON.
+// Each whole line that the copy writes is handed to heard, one after another and without the line's end.
+func Start(role string, config any, heard func(line string)) (*Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("process: %w", err)
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("process: configuration of %s: %w", role, err)
+	}
+	p := &Process{cmd: exec.Command(self), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), roleVariable+"="+role, configVariable+"="+string(text), "GORACE=halt_on_error=1")
+	p.cmd.Stderr = (*logWriter)(p)
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("process: %w", err)
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("process: %w", err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("process: start %s: %w", role, err)
+	}
+	go p.attend(role, stdout, heard)
+	return p, nil
+}
+
+// attend hands on what the copy says until it has ended, and notes how.
+func (p *Process) attend(role string, stdout io.Reader, heard func(string)) {
+	defer close(p.done)
+	lines := bufio.NewReaderSize(stdout, 1<<16)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break // a line without an end was torn by the process's
+		}
+		heard(strings.TrimSuffix(line, "\n"))
+	}
+	err := p.cmd.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text := p.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") || !p.ended {
+		p.err = fmt.Errorf("process: %s ended by itself (%w): %s", role, cmp.Or(err, errEnd), text)
+	}
+}
+
+// errEnd says that a process has ended and has not said that anything was wrong.
+var errEnd = errors.New("exit status 0")
+
+// Tell writes a line to the copy's standard input.
+func (p *Process) Tell(line string) error {
+	if _, err := io.WriteString(p.stdin, line+"\n"); err != nil {
+		return fmt.Errorf("process: tell %q: %w", line, err)
+	}
+	return nil
+}
+
+// Kill ends the copy at once (SIGKILL: it is not asked, and does nothing more) and waits until it is gone and all that
+// it had said has been heard. It returns what went wrong with it before.
+func (p *Process) Kill() error {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("process: kill: %w", err)
+	}
+	<-p.done
+	return p.Err()
+}
+
+// Stop closes the copy's standard input, waits as long as patience for it to end by itself, and then kills it.
+func (p *Process) Stop(patience time.Duration) error {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	_ = p.stdin.Close()
+	select {
+	case <-p.done:
+		return p.Err()
+	case <-time.After(patience):
+		return p.Kill()
+	}
+}
+
+// Done is closed when the copy has ended and all that it said has been heard.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err returns an error, with what the copy wrote to its standard error, if it ended without being killed or stopped,
+// panicked, or the race detector found something in it.
+func (p *Process) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Pause stops the copy where it is (SIGSTOP), as a machine does that has no time; Resume lets it go on.
+func (p *Process) Pause() error { return p.signal(stop) }
+
+// Resume lets a copy go on that was paused.
+func (p *Process) Resume() error { return p.signal(resume) }
+
+func (p *Process) signal(s os.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("process: %v: %w", s, err)
+	}
+	return nil
+}
+
+// logWriter keeps the end of what is written.
+type logWriter Process
+
+// maxLog is how much of a copy's standard error is kept.
+const maxLog = 1 << 16
+
+func (w *logWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log.Write(b)
+	if extra := w.log.Len() - maxLog; extra > 0 {
+		w.log.Next(extra)
+	}
+	return len(b), nil
+}

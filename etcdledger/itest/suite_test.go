@@ -1,0 +1,60 @@
+package itest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/etcdledger"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
+	"github.com/orbitsched/orbit/ledgertest"
+)
+
+// The ledger on etcd keeps what every ledger promises, checked over two handles with a client each, as two processes
+// have: on one member and on three, or on the etcd that ORBIT_ITEST_ENDPOINTS names, to try another version of the
+// server, or how yours is set up.
+func TestSuite(t *testing.T) {
+	if named := os.Getenv("ORBIT_ITEST_ENDPOINTS"); named != "" {
+		config := cluster.ClientConfig(strings.Split(named, ","))
+		client, err := clientv3.New(config)
+		require.NoError(t, err)
+		defer client.Close()
+		other, err := clientv3.New(config)
+		require.NoError(t, err)
+		defer other.Close()
+		suite(t, client, other)
+		return
+	}
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprintf("members=%d", members), func(t *testing.T) {
+			t.Parallel()
+			c := start(t, cluster.Options{Members: members})
+			suite(t, connect(t, c), connect(t, c))
+		})
+	}
+}
+
+// suite opens every ledger below a prefix of its own, which is gone in the end.
+func suite(t *testing.T, client, other *clientv3.Client) {
+	root := fmt.Sprintf("orbit-suite-%x/", time.Now().UnixNano())
+	defer func() {
+		_, err := client.Delete(t.Context(), root, clientv3.WithPrefix())
+		require.NoError(t, err)
+	}()
+	n := 0
+	options := func() etcdledger.Options {
+		return etcdledger.Options{Prefix: fmt.Sprintf("%s%d/", root, n), Bounds: orbit.Limits{History: 2000}}
+	}
+	fresh := func(t *testing.T) orbit.Ledger {
+		n++
+		return open(t, client, options())
+	}
+	peer := func(t *testing.T, _ orbit.Ledger) orbit.Ledger { return open(t, other, options()) }
+	ledgertest.Run(t, fresh, ledgertest.Options{Peer: peer, Scale: 0.2 * float64(scale(t, 1))})
+}

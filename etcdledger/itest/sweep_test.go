@@ -1,0 +1,64 @@
+package itest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/etcdledger"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
+)
+
+// Who is behind does not bring back what has ended or left meanwhile and of which even the record has been swept away.
+func TestSweepUnderASlowWriter(t *testing.T) {
+	t.Parallel()
+	c := start(t, cluster.Options{})
+	link := &cluster.Link{}
+	over, err := c.ClientOver(link)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = over.Close() })
+	o := etcdledger.Options{Bounds: orbit.Limits{Terminal: 1, ProposalIDs: 1}, SweepEvery: -1}
+	late, other := open(t, over, o), open(t, connect(t, c), o)
+	propose := func(do ...orbit.Commitment) {
+		t.Helper()
+		_, err := other.Propose(within(t, 10*time.Second), orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
+		require.NoError(t, err)
+	}
+	put(t, other, "stays")
+	put(t, other, "leaves")
+	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}
+	propose(orbit.Submit{IDs: []orbit.CapsuleID{"ends", "waits", "1", "2", "3"}, Spec: spec})
+	snapshot(t, late)
+
+	link.HoldAnswers() // it sees nothing any more, and etcd hears it
+	for _, id := range []orbit.CapsuleID{"ends", "1", "2", "3"} {
+		propose(orbit.Release{Capsule: id, Final: true})
+	}
+	propose(orbit.RemoveNode{Node: "leaves"})
+	for i := range 3 {
+		propose(orbit.Mark{Key: fmt.Sprint(i), Value: "v"}) // more ids than the window keeps
+	}
+	n, err := other.Sweep(within(t, 10*time.Second))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, n, 4, "the records are still there")
+	answered := make(chan error, 2)
+	for _, p := range []orbit.Place{{Capsule: "ends", Node: "stays"}, {Capsule: "waits", Node: "leaves"}} {
+		go func() {
+			_, err := late.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{p}})
+			answered <- err
+		}()
+	}
+	time.Sleep(200 * time.Millisecond)
+	link.Release()
+	for range 2 {
+		assert.ErrorIs(t, <-answered, orbit.ErrConflict)
+	}
+	require.NoError(t, snapshot(t, late).Verify())
+	same(t, snapshot(t, other), snapshot(t, late))
+	require.Zero(t, late.Stats().Damaged)
+	same(t, snapshot(t, other), snapshot(t, open(t, connect(t, c), o)))
+}
