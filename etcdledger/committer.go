@@ -144,6 +144,7 @@ func (c *committer) round(g glance) {
 		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, g.down) })
 		return
 	}
+	arrange(c.waiting)
 	rest := c.waiting[:0]
 	for i, t := range c.waiting {
 		if !r.open() { // nothing more can be sent; what comes later waits as well

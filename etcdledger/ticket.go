@@ -1,7 +1,9 @@
 package etcdledger
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 type ticket struct {
 	ctx   context.Context
 	since time.Time
+	// The node that it begins with; empty: none.
+	home orbit.NodeID
 	// The answer; one, ever.
 	done chan orbit.Outcome
 
@@ -37,7 +41,36 @@ type ticket struct {
 
 // newTicket returns a ticket for a proposal.
 func newTicket(ctx context.Context, p orbit.Proposal) *ticket {
-	return &ticket{ctx: ctx, since: time.Now(), done: make(chan orbit.Outcome, 1), p: p}
+	return &ticket{ctx: ctx, since: time.Now(), home: homeOf(&p), done: make(chan orbit.Outcome, 1), p: p}
+}
+
+// homeOf returns the first node that a proposal takes room on.
+func homeOf(p *orbit.Proposal) orbit.NodeID {
+	for _, c := range p.Do {
+		switch c := c.(type) {
+		case orbit.Place:
+			return c.Node
+		case orbit.Hold:
+			return c.Node
+		}
+	}
+	return ""
+}
+
+// arrange brings tickets of the same node together, behind the one that came first: a transaction holds more of them, for
+// the node is one record, and others need not wait for it. Tickets of a node stay in order, and nodes go in
+// the order of their first tickets.
+func arrange(tickets []*ticket) {
+	if len(tickets) < 3 {
+		return
+	}
+	first := make(map[orbit.NodeID]int, len(tickets))
+	for i, t := range tickets {
+		if _, known := first[t.home]; !known {
+			first[t.home] = i
+		}
+	}
+	slices.SortStableFunc(tickets, func(a, b *ticket) int { return cmp.Compare(first[a.home], first[b.home]) })
 }
 
 // answer ends the ticket, unless it has been answered.
