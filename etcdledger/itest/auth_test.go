@@ -16,6 +16,7 @@ import (
 func login(t *testing.T, c *cluster.Cluster, name string) *clientv3.Client {
 	config := cluster.ClientConfig(c.Endpoints())
 	config.Username, config.Password = name, name
+	config.DialTimeout = 20 * time.Second // a password is slow to check, on purpose
 	client, err := clientv3.New(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })

@@ -28,20 +28,20 @@ func TestSuite(t *testing.T) {
 		other, err := clientv3.New(config)
 		require.NoError(t, err)
 		defer other.Close()
-		suite(t, client, other)
+		suite(t, client, other, 0.2)
 		return
 	}
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprintf("members=%d", members), func(t *testing.T) {
 			t.Parallel()
 			c := start(t, cluster.Options{Members: members})
-			suite(t, connect(t, c), connect(t, c))
+			suite(t, connect(t, c), connect(t, c), 0.3/float64(members))
 		})
 	}
 }
 
 // suite opens every ledger below a prefix of its own, which is gone in the end.
-func suite(t *testing.T, client, other *clientv3.Client) {
+func suite(t *testing.T, client, other *clientv3.Client, load float64) {
 	root := fmt.Sprintf("orbit-suite-%x/", time.Now().UnixNano())
 	defer func() {
 		_, err := client.Delete(t.Context(), root, clientv3.WithPrefix())
@@ -56,5 +56,5 @@ func suite(t *testing.T, client, other *clientv3.Client) {
 		return open(t, client, options())
 	}
 	peer := func(t *testing.T, _ orbit.Ledger) orbit.Ledger { return open(t, other, options()) }
-	ledgertest.Run(t, fresh, ledgertest.Options{Peer: peer, Scale: 0.2 * float64(scale(t, 1))})
+	ledgertest.Run(t, fresh, ledgertest.Options{Peer: peer, Scale: load * float64(scale(t, 1))})
 }
