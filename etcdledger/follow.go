@@ -21,12 +21,12 @@ func (l *Ledger) follow(ctx context.Context) {
 		}
 		if errors.Is(err, errBehind) {
 			l.counters.reloads.Add(1)
-			l.options.OnError(err)
+			l.tell(err)
 			err = l.reload(ctx)
 		}
 		if wait = backoff(wait, time.Since(began)); err != nil {
 			l.mirror.lose(err)
-			l.options.OnError(err)
+			l.tell(err)
 			pause(ctx, wait)
 		}
 	}
@@ -80,6 +80,6 @@ func (l *Ledger) reload(ctx context.Context) error {
 // tellDamage reports damaged records.
 func (l *Ledger) tellDamage(found *loaded) {
 	for r, why := range found.bad {
-		l.options.OnError(&CorruptError{l.keys.of(r), why})
+		l.tell(&CorruptError{l.keys.of(r), why})
 	}
 }

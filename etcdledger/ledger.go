@@ -32,6 +32,8 @@ type Ledger struct {
 	done sync.WaitGroup
 	// Closed with the ledger.
 	closed <-chan struct{}
+	// One error is told at a time.
+	telling sync.Mutex
 	// Guards newest.
 	mu sync.Mutex
 	// Etcd's revision of the newest commit that this Ledger has answered.
@@ -70,6 +72,13 @@ func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, err
 		l.done.Go(func() { l.sweepEvery(life) })
 	}
 	return l, nil
+}
+
+// tell reports what went wrong in the background.
+func (l *Ledger) tell(err error) {
+	l.telling.Lock()
+	defer l.telling.Unlock()
+	l.options.OnError(err)
 }
 
 // begin reads everything for the first time.

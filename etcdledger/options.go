@@ -38,7 +38,7 @@ type Options struct {
 	// How often records of what is gone are deleted: 1 min. Negative: never.
 	SweepEvery time.Duration
 	// Told of everything that went wrong in the background: a watch that ended, a record that is damaged, a write that is
-	// no commit. It is called by one goroutine at a time, with no lock held; it must not block.
+	// no commit. One call at a time; it must not block, nor call the ledger.
 	OnError func(error)
 }
 

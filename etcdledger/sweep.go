@@ -20,7 +20,7 @@ func (l *Ledger) sweepEvery(ctx context.Context) {
 			return
 		case <-tick.C:
 			if _, err := l.Sweep(ctx); err != nil && ctx.Err() == nil {
-				l.options.OnError(err)
+				l.tell(err)
 			}
 		}
 	}
