@@ -57,6 +57,7 @@ func spoiled(good string) map[string]string {
 		"unknown field":      strings.Replace(good, `"v":1`, `"v":1,"colour":"red"`, 1),
 		"text behind":        good + " x",
 		"value behind":       good + good,
+		"too long":           strings.Repeat(" ", maxValue) + good,
 		"huge":               strings.Replace(good, `"v":1`, `"v":123456789012345678901234567890`, 1),
 		"wrong type":         strings.Replace(good, `"v":1`, `"v":"1"`, 1),
 		"unknown field deep": strings.Replace(good, `{"v":1`, `{"v":1,"node":{"x":1},"spec":{"x":1},"gang":{"x":1},"hold":{"x":1},"value":{"x":1},"x":1`, 1),

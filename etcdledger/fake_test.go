@@ -290,7 +290,8 @@ func (s *store) begin() func() {
 type fate int
 
 const (
-	fine fate = iota
+	// Nothing.
+	_ fate = iota
 	// The request is lost, and the client is told so at once.
 	lostBefore
 	// It is applied, and the answer is lost.

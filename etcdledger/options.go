@@ -68,8 +68,8 @@ func (o *Options) validate() error {
 	if k := kind(path.Base(o.Prefix)); slices.Contains(kinds, k) {
 		return fmt.Errorf("etcdledger: %w: prefix %q: what is below %q may be records of another ledger; choose another last element", orbit.ErrInvalid, o.Prefix, k+"/")
 	}
-	if o.MaxBytes < 1<<16 {
-		return fmt.Errorf("etcdledger: %w: MaxBytes is %d; a ledger needs 65536", orbit.ErrInvalid, o.MaxBytes)
+	if o.MaxBytes < 1<<16 || o.MaxBytes > maxValue {
+		return fmt.Errorf("etcdledger: %w: MaxBytes is %d; it must be %d to %d", orbit.ErrInvalid, o.MaxBytes, 1<<16, maxValue)
 	}
 	return nil
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
+// maxValue is the most bytes of any value, and of any request.
+const maxValue = 16 << 20
+
 // version is that of the encoding of all values.
 const version = 1
 
@@ -118,6 +121,9 @@ type value[T any] interface {
 
 // decode reads one value strictly: of this version, no unknown field, nothing behind it. It was written at a revision.
 func decode[T any, P value[T]](text []byte, at orbit.Revision) (P, error) {
+	if len(text) > maxValue {
+		return nil, fmt.Errorf("%d bytes; no value has more than %d", len(text), maxValue)
+	}
 	in, out := json.NewDecoder(bytes.NewReader(text)), P(new(T))
 	in.DisallowUnknownFields()
 	if err := in.Decode(out); err != nil {
