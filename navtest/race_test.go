@@ -2,4 +2,4 @@
 
 package navtest_test
 
-func init() { raceDetector, worlds = true, 8 }
+func init() { raceDetector, worlds = true, 4 }

@@ -16,7 +16,7 @@ import (
 
 // TestCostOfWhatNoRoomHelps counts commits over a capsule that fits everywhere and is placed nowhere, while others come and go.
 func TestCostOfWhatNoRoomHelps(t *testing.T) {
-	for _, mode := range []Mode{Strict, Shared} {
+	for _, mode := range []Mode{Strict, Shared}[raceSkips(1):] {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)

@@ -287,6 +287,9 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 		{"blind", "navigator's mistake|loses to itself", contest(), navigators(func() orbit.Navigator { return blind{} }), 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if raceDetector && c.name != "check then act" && c.name != "lost wake-up" {
+				t.Skip("what is broken is the same without the race detector, in a tenth of the time")
+			}
 			c.damage(c.race)
 			res := c.race.Hunt(1, 300)
 			require.NotNil(t, res, "not found")

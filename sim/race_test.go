@@ -150,6 +150,9 @@ func TestRaceHappens(t *testing.T) {
 func TestRaceSameSeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
+		if raceDetector && seed%4 != 0 {
+			return
+		}
 		r := []*sim.Race{contest(), gangs()}[rapid.IntRange(0, 1).Draw(t, "race")]
 		first, again := r.Run(seed), r.Run(seed)
 		require.Equal(t, first.History, again.History)

@@ -1,0 +1,5 @@
+//go:build race
+
+package nav_test
+
+func init() { raceDetector = true }
