@@ -28,7 +28,9 @@ type audit struct {
 	// Steps with commits since the state was last looked at.
 	unchecked int
 	first     *orbit.State
-	all       []orbit.Change
+	// What the history has made of it so far.
+	state *orbit.State
+	all   []orbit.Change
 }
 
 // asked is a proposal that was made, in which pass of whom, and what became of it.
@@ -76,6 +78,7 @@ func newAudit(c *course) *audit {
 		return a
 	}
 	a.newest, a.known = a.first.Revision(), a.first.Revision()
+	a.state = a.first
 	return a
 }
 
@@ -190,6 +193,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	for g := range begun {
 		a.whole(g, first.Revision)
 	}
+	a.judge(p, changes)
 }
 
 // describeChanges says what changes did.

@@ -309,3 +309,33 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 		})
 	}
 }
+
+// heedless ignores every bet.
+type heedless struct{ orbit.MemoryLedger }
+
+// Propose implements [orbit.Ledger].
+func (h *heedless) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	p.If = nil
+	return h.MemoryLedger.Propose(ctx, p)
+}
+
+// ProposeBatch implements [orbit.Batcher].
+func (h *heedless) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := make([]orbit.Outcome, len(batch))
+	for i := range batch {
+		out[i].Revision, out[i].Err = h.Propose(ctx, batch[i])
+	}
+	return out
+}
+
+// TestRaceFindsIgnoredBets: a ledger that keeps its own rules and no bet oversubscribes nothing, and is found all the same.
+func TestRaceFindsIgnoredBets(t *testing.T) {
+	r := contest()
+	r.Ledger = func() orbit.Ledger { return &heedless{} }
+	for i := range r.Schedulers {
+		r.Schedulers[i].Coarse = true
+	}
+	res := r.Hunt(1, 300)
+	require.NotNil(t, res)
+	assert.ErrorContains(t, res.Err, "bet:")
+}
