@@ -67,15 +67,17 @@ func (m *mirror) turn(change func()) {
 	m.wake = make(chan struct{})
 }
 
-// replace starts anew from records that have been read.
+// replace starts anew from records that have been read. The state's slots are others than before, and it may be at the very revision
+// of the one that it replaces: whoever has that one must not go on from it. No commit is between the state's revision and pos.
 func (m *mirror) replace(l *loaded) {
 	m.turn(func() {
+		m.history = history{limit: l.state.Limits().History, floor: l.state.Revision()}
 		if m.state != nil {
 			m.gaps++
+			m.history.floor = orbit.Revision(l.pos)
 		}
 		m.state, m.pos, m.bad, m.down = l.state, l.pos, l.bad, nil
 		m.litter = l.litter
-		m.history = history{limit: l.state.Limits().History, floor: l.state.Revision()}
 	})
 }
 
