@@ -241,7 +241,7 @@ func (r *round) pack(t *ticket) bool {
 	err := b.add(&t.p, touched)
 	switch {
 	case err == nil:
-		t.sent, t.touched = true, touched
+		t.sent, t.touched, b.full = true, touched, t.alone
 		b.tickets = append(b.tickets, t)
 		if len(b.commits) == 1 {
 			r.packs = append(r.packs, b)
@@ -268,7 +268,7 @@ func (r *round) packFor(t *ticket) (b *pack, free func(refs) bool) {
 		mine = touch(r.state, &t.p)
 	}
 	for _, b := range r.packs {
-		if b.full || b.contended != t.lost || t.lost && !mine.meets(b.touched) {
+		if b.full || t.alone || b.contended != t.lost || t.lost && !mine.meets(b.touched) {
 			continue
 		}
 		return b, func(touched refs) bool { return !r.elsewhere(touched, b) }

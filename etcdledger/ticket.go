@@ -35,6 +35,8 @@ type ticket struct {
 	asked bool
 	// It has met somebody else's commit.
 	lost bool
+	// It goes into a transaction of its own.
+	alone bool
 	// What it touches in the pack that it was last put into.
 	touched refs
 	// Its place among those that wait.
@@ -150,4 +152,11 @@ func (t *ticket) returned(at int64, lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent, t.fresh, t.lost = false, max(t.fresh, at), t.lost || lost
+}
+
+// divided says that the transaction was more than the server takes, and what is done about it.
+func (t *ticket) divided() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sent, t.alone = false, true
 }
