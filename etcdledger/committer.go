@@ -158,7 +158,8 @@ func (c *committer) round(g glance) {
 	clear(c.waiting[len(rest):])
 	c.waiting = rest
 	if c.isStuck(g.pos) {
-		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, errors.New("the watch is behind")) })
+		c.mirror.rewatch(c.patience)
+		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, errWatch) })
 	}
 	r.finish()
 }

@@ -44,6 +44,9 @@ func unknown(why error) error {
 	return fmt.Errorf("etcdledger: %w: send the same proposal again: %w", orbit.ErrUnknown, why)
 }
 
+// errWatch: what is known to be there does not come.
+var errWatch = errors.New("the watch is behind")
+
 // refused are the answers of etcd after which nothing was applied, and the same would be answered again.
 var refused = []error{
 	rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace,
