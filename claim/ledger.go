@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -79,18 +80,19 @@ func (s *LedgerSource) Book() orbit.Ledger {
 }
 
 // Join lets nodes join that have room for exactly one claim: idle slots. Any other node of the ledger that fits the
-// Spec is a slot as well.
+// Spec is a slot as well. More than the ledger takes in one proposal join in several, in order, up to the first that fails.
 func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	s.init()
-	if len(nodes) == 0 {
-		return nil
+	for some := range slices.Chunk(nodes, s.book.Limits().Commitments) {
+		do := make([]orbit.Commitment, len(some))
+		for i, id := range some {
+			do[i] = orbit.PutNode{Node: orbit.Node{ID: id, Capacity: s.spec.Envelope.Reservation}}
+		}
+		if _, err := s.propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do}); err != nil {
+			return err
+		}
 	}
-	do := make([]orbit.Commitment, len(nodes))
-	for i, id := range nodes {
-		do[i] = orbit.PutNode{Node: orbit.Node{ID: id, Capacity: s.spec.Envelope.Reservation}}
-	}
-	_, err := s.propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
-	return err
+	return nil
 }
 
 // Idle implements [Source]: it looks at all nodes, in order of their ids, at one revision.

@@ -293,3 +293,13 @@ func TestLedgerFollowsNodesOnly(t *testing.T) {
 		assert.Equal(t, claim.Listing{Slots: []claim.Slot{{Name: "a", UID: "6"}}, Partial: true, Version: 6}, <-told)
 	})
 }
+
+// More slots join than the ledger takes in one proposal.
+func TestLedgerJoinsMany(t *testing.T) {
+	src := &claim.LedgerSource{Ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{Commitments: 40}}}
+	require.NoError(t, src.Join(t.Context()))
+	require.NoError(t, src.Join(t.Context(), nodes(101)...))
+	listing, err := src.Idle(t.Context())
+	require.NoError(t, err)
+	require.Len(t, listing.Slots, 101)
+}

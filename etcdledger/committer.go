@@ -158,7 +158,8 @@ func (c *committer) round(g glance) {
 	clear(c.waiting[len(rest):])
 	c.waiting = rest
 	if c.isStuck(g.pos) {
-		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, errors.New("the watch is behind")) })
+		c.mirror.rewatch(c.patience)
+		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, errWatch) })
 	}
 	r.finish()
 }
@@ -241,7 +242,7 @@ func (r *round) pack(t *ticket) bool {
 	err := b.add(&t.p, touched)
 	switch {
 	case err == nil:
-		t.sent, t.touched = true, touched
+		t.sent, t.touched, b.full = true, touched, t.alone
 		b.tickets = append(b.tickets, t)
 		if len(b.commits) == 1 {
 			r.packs = append(r.packs, b)
@@ -268,7 +269,7 @@ func (r *round) packFor(t *ticket) (b *pack, free func(refs) bool) {
 		mine = touch(r.state, &t.p)
 	}
 	for _, b := range r.packs {
-		if b.full || b.contended != t.lost || t.lost && !mine.meets(b.touched) {
+		if b.full || t.alone || b.contended != t.lost || t.lost && !mine.meets(b.touched) {
 			continue
 		}
 		return b, func(touched refs) bool { return !r.elsewhere(touched, b) }

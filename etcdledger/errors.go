@@ -3,6 +3,7 @@ package etcdledger
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -43,6 +44,9 @@ func unknown(why error) error {
 	return fmt.Errorf("etcdledger: %w: send the same proposal again: %w", orbit.ErrUnknown, why)
 }
 
+// errWatch: what is known to be there does not come.
+var errWatch = errors.New("the watch is behind")
+
 // refused are the answers of etcd after which nothing was applied, and the same would be answered again.
 var refused = []error{
 	rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace,
@@ -58,4 +62,11 @@ func isRefused(err error) bool {
 		}
 	}
 	return false
+}
+
+// isTooMuch reports whether etcd, or the client's own limit on what it sends, has refused a transaction for its size: the server
+// takes less than Options say. Nothing was applied, and parts of it may be taken.
+func isTooMuch(err error) bool {
+	return errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
+		strings.Contains(err.Error(), "message larger than max") // gRPC has only this text for it
 }

@@ -48,6 +48,8 @@ var errBehind = errors.New("etcdledger: all records are read again")
 func (l *Ledger) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+	l.mirror.watched(cancel)
+	defer l.mirror.watched(nil)
 	from := l.mirror.look().pos + 1
 	watch := l.client.Watch(ctx, l.keys.prefix, clientv3.WithRange(l.keys.end()), clientv3.WithRev(from), clientv3.WithCreatedNotify())
 	for resp := range watch {

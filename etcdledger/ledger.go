@@ -240,12 +240,15 @@ func (l *Ledger) reach(ctx context.Context, at int64) (glance, error) {
 	if g := l.mirror.look(); g.pos >= at {
 		return g, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, l.options.Patience, errors.New("the watch is behind"))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.options.Patience, errWatch)
 	defer cancel()
 	stop := context.AfterFunc(l.commits.ctx, cancel)
 	defer stop()
 	g, err := l.mirror.reach(ctx, at)
 	if err != nil {
+		if errors.Is(context.Cause(ctx), errWatch) {
+			l.mirror.rewatch(l.options.Patience)
+		}
 		return g, unavailable(errors.Join(err, context.Cause(ctx)))
 	}
 	return g, nil

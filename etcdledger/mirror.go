@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -38,6 +39,10 @@ type mirror struct {
 	// How often a part of the history was missed.
 	gaps   int
 	litter litter
+	// Ends the watch; nil: there is none.
+	unwatch func()
+	// When the watch began, or last brought anything.
+	heard time.Time
 }
 
 // glance is the mirror at one moment.
@@ -67,16 +72,36 @@ func (m *mirror) turn(change func()) {
 	m.wake = make(chan struct{})
 }
 
-// replace starts anew from records that have been read.
+// replace starts anew from records that have been read. The state's slots are others than before, and it may be at the very revision
+// of the one that it replaces: whoever has that one must not go on from it. No commit is between the state's revision and pos.
 func (m *mirror) replace(l *loaded) {
 	m.turn(func() {
+		m.history = history{limit: l.state.Limits().History, floor: l.state.Revision()}
 		if m.state != nil {
 			m.gaps++
+			m.history.floor = orbit.Revision(l.pos)
 		}
 		m.state, m.pos, m.bad, m.down = l.state, l.pos, l.bad, nil
 		m.litter = l.litter
-		m.history = history{limit: l.state.Limits().History, floor: l.state.Revision()}
 	})
+}
+
+// watched says how the watch that has begun is ended; nil: it has ended.
+func (m *mirror) watched(end func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unwatch, m.heard = end, time.Now()
+}
+
+// rewatch ends a watch that has brought nothing for so long, although something is known to be there. Another one begins, perhaps
+// with another server.
+func (m *mirror) rewatch(silence time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unwatch != nil && time.Since(m.heard) >= silence {
+		m.unwatch()
+		m.unwatch = nil
+	}
 }
 
 // lose says that etcd is out of touch.
@@ -183,7 +208,7 @@ func (m *mirror) follow(events []*clientv3.Event) error {
 		}
 	}
 	m.turn(func() {
-		m.state, m.pos, m.down = next, max(m.pos, s.pos), nil
+		m.state, m.pos, m.down, m.heard = next, max(m.pos, s.pos), nil, time.Now()
 		m.heal(s.changes)
 		m.history.append(s.changes)
 		m.litter.swept(s.swept) // first: what was swept may have come and gone again since

@@ -50,6 +50,8 @@ func (s *sender) send(b *pack, gaps int) sent {
 			return s.commit(b, resp.Header.Revision)
 		case err == nil:
 			return s.lose(b, resp, number, doubt, gaps)
+		case isTooMuch(err) && !doubt:
+			return s.divide(b, err)
 		case isRefused(err) && !doubt:
 			return s.fail(b, unavailable(err))
 		}
@@ -104,6 +106,18 @@ func (s *sender) fail(b *pack, err error) sent {
 		t.answer(0, err)
 	}
 	return sent{pack: b}
+}
+
+// divide has all tickets of a transaction that is more than the server takes sent alone: none takes another down. What is too
+// much alone is the proposer's to divide.
+func (s *sender) divide(b *pack, why error) sent {
+	if len(b.tickets) == 1 {
+		return s.fail(b, invalid("the server takes less than Options.MaxOps and Options.MaxBytes say: %v: divide it, or set them to what the server takes", why))
+	}
+	for _, t := range b.tickets {
+		t.divided()
+	}
+	return sent{pack: b, again: b.tickets}
 }
 
 // lose finds out who was first. It may have been ourselves, if an earlier answer was lost.

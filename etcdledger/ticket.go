@@ -35,8 +35,12 @@ type ticket struct {
 	asked bool
 	// It has met somebody else's commit.
 	lost bool
+	// It goes into a transaction of its own.
+	alone bool
 	// What it touches in the pack that it was last put into.
 	touched refs
+	// Its place among those that wait.
+	turn turn
 }
 
 // newTicket returns a ticket for a proposal.
@@ -57,20 +61,41 @@ func homeOf(p *orbit.Proposal) orbit.NodeID {
 	return ""
 }
 
+// overtaking is how much later a ticket may have come than one that it goes before.
+const overtaking = 50 * time.Millisecond
+
+// turn says when it is a ticket's turn: the earlier rank first, then the lower number.
+type turn struct {
+	rank   time.Time
+	number int
+}
+
 // arrange brings tickets of the same node together, behind the one that came first: a transaction holds more of them, for
 // the node is one record, and others need not wait for it. Tickets of a node stay in order, and nodes go in
-// the order of their first tickets.
+// the order of their first tickets. Nobody is overtaken by who came long after him, or those that want a busy node would hold up all
+// others for ever; those without a node share no record and overtake nobody.
 func arrange(tickets []*ticket) {
 	if len(tickets) < 3 {
 		return
 	}
-	first := make(map[orbit.NodeID]int, len(tickets))
+	first := make(map[orbit.NodeID]turn, len(tickets))
 	for i, t := range tickets {
 		if _, known := first[t.home]; !known {
-			first[t.home] = i
+			first[t.home] = turn{t.since, i}
 		}
 	}
-	slices.SortStableFunc(tickets, func(a, b *ticket) int { return cmp.Compare(first[a.home], first[b.home]) })
+	for i, t := range tickets {
+		t.turn = turn{t.since, i}
+		if f := first[t.home]; t.home != "" {
+			t.turn = f
+			if late := t.since.Add(-overtaking); late.After(f.rank) {
+				t.turn.rank = late
+			}
+		}
+	}
+	slices.SortStableFunc(tickets, func(a, b *ticket) int {
+		return cmp.Or(a.turn.rank.Compare(b.turn.rank), cmp.Compare(a.turn.number, b.turn.number))
+	})
 }
 
 // answer ends the ticket, unless it has been answered.
@@ -127,4 +152,11 @@ func (t *ticket) returned(at int64, lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent, t.fresh, t.lost = false, max(t.fresh, at), t.lost || lost
+}
+
+// divided says that the transaction was more than the server takes, and what is done about it.
+func (t *ticket) divided() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sent, t.alone = false, true
 }

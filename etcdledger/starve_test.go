@@ -1,0 +1,59 @@
+package etcdledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+)
+
+// hammer has many callers propose for one node, or for none, again and again until the context ends.
+func hammer(ctx context.Context, wg *sync.WaitGroup, l *Ledger, callers int, on orbit.NodeID) {
+	for i := range callers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				id := orbit.HoldID(fmt.Sprint(on, i))
+				p := orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: string(id), Value: "x"}}}
+				if p.ID = orbit.NewProposalID(); on != "" {
+					hold := orbit.Hold{ID: id, Node: on, Room: orbit.Resources{1}, Ends: time.Unix(1e9, 0)}
+					p.Do = []orbit.Commitment{hold, orbit.Release{Hold: id}}
+				}
+				_, _ = l.Propose(ctx, p)
+			}
+		})
+	}
+}
+
+// More callers than a transaction takes keep a few nodes busy, or none in particular: whoever wants something else has his turn.
+func TestNobodyStarves(t *testing.T) {
+	for name, busy := range map[string][]orbit.NodeID{"nodes": {"hot", "hotter"}, "none": {""}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, Options{InFlight: 1, SweepEvery: -1}, func(d *desk) {
+				l := d.ledgers[0]
+				d.do(l, node("hot", 1e6), node("hotter", 1e6), node("cold", 5), submit("c"))
+				d.plans[0].sendsNext(slices.Repeat([]fault{{slowAnswer, 10 * time.Millisecond}, {slow, 10 * time.Millisecond}}, 3000)...)
+				ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+				var wg sync.WaitGroup
+				for _, on := range busy {
+					hammer(ctx, &wg, l, 300, on)
+				}
+				time.Sleep(time.Second)
+				began := time.Now()
+				_, err := l.Propose(ctx, place(1, "c", "cold"))
+				took := time.Since(began)
+				cancel()
+				wg.Wait()
+				synctest.Wait()
+				require.NoError(d, err)
+				require.Less(d, took, time.Second)
+			})
+		})
+	}
+}
