@@ -63,7 +63,7 @@ func (t *tables) drop(err error, lines []ref) bool {
 // anyBad returns one damaged record.
 func (t *tables) anyBad() error {
 	for r, why := range t.bad {
-		return &CorruptError{t.keys.of(r), why}
+		return t.keys.corrupt(r, why)
 	}
 	return nil
 }

@@ -113,16 +113,52 @@ type listing struct {
 type tally struct {
 	capsules, holds int
 	used            orbit.Resources
-	// Something on it uses devices that were not there when it came.
-	strange bool
+	devices         [orbit.MaxDevices]int
+	// The newest that takes something of a dimension, or of a device.
+	newest  [orbit.Dimensions]orbit.Revision
+	claimed [orbit.MaxDevices]orbit.Revision
+	// More than can be counted.
+	overflow bool
 }
 
 // add counts what takes this much.
-func (n *tally) add(room orbit.Resources, set orbit.DeviceSet, at orbit.Revision, node *nodeRecord) {
-	n.used, _ = n.used.Add(room)
-	if node != nil && at > node.at && set>>node.Node.Devices.Count != 0 {
-		n.strange = true
+func (n *tally) add(room orbit.Resources, set orbit.DeviceSet, milli int, at orbit.Revision) {
+	used, ok := n.used.Add(room)
+	n.used, n.overflow = used, n.overflow || !ok
+	for d := range room {
+		if room[d] > 0 {
+			n.newest[d] = max(n.newest[d], at)
+		}
 	}
+	for i := range n.devices {
+		if set.Has(i) {
+			n.devices[i] += milli
+			n.claimed[i] = max(n.claimed[i], at)
+		}
+	}
+}
+
+// excess says what the node is short of, if it took that on after it was described; empty: nothing. What was there before may be
+// more than there is room for: capacity may shrink.
+func (n *tally) excess(node *nodeRecord) string {
+	if n.overflow {
+		return "what is on it cannot be counted"
+	}
+	for d := range n.used {
+		if n.used[d] > node.Node.Capacity[d] && n.newest[d] > node.at {
+			return fmt.Sprintf("what is on it takes %d of dimension %d, of which it has %d", n.used[d], d, node.Node.Capacity[d])
+		}
+	}
+	for i, milli := range n.devices {
+		room := 0
+		if i < node.Node.Devices.Count && !node.Node.Devices.Unhealthy.Has(i) {
+			room = 1000
+		}
+		if milli > room && (milli > 1000 || n.claimed[i] > node.at) {
+			return fmt.Sprintf("what is on it takes %d milli of device %d, of which it has %d", milli, i, room)
+		}
+	}
+	return ""
 }
 
 // checkCapsules counts what is on each node.
@@ -132,7 +168,7 @@ func (t *tables) checkCapsules() map[orbit.NodeID]tally {
 		if c.Node != "" {
 			n := on[c.Node]
 			n.capsules++
-			n.add(c.Spec.Envelope.Reservation, c.Devices, c.placedAt(), t.nodes[c.Node])
+			n.add(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.placedAt())
 			on[c.Node] = n
 		}
 	}
@@ -144,7 +180,7 @@ func (t *tables) checkHolds(on map[orbit.NodeID]tally) {
 	for _, h := range t.holds {
 		n := on[h.Hold.Node]
 		n.holds++
-		n.add(h.Hold.Room, h.Hold.Devices, h.at, t.nodes[h.Hold.Node])
+		n.add(h.Hold.Room, h.Hold.Devices, h.Hold.Milli, h.at)
 		on[h.Hold.Node] = n
 	}
 }
@@ -165,13 +201,14 @@ func (t *tables) checkNodes(on map[orbit.NodeID]tally) {
 		if _, known := t.nodes[id]; !known {
 			t.spoil(ref{kindNode, string(id)}, "it is missing, and the node is in use")
 		}
-		switch got := on[id]; {
+		got := on[id]
+		switch {
 		case got.capsules != u.Capsules || got.holds != u.Holds:
 			t.spoil(ref{kindUse, string(id)}, "it counts %d capsules and %d holds; %d and %d can be read", u.Capsules, u.Holds, got.capsules, got.holds)
 		case got.used != u.Used:
 			t.spoil(ref{kindUse, string(id)}, "it counts %v in use; what can be read uses %v", u.Used, got.used)
-		case got.strange:
-			t.spoil(ref{kindUse, string(id)}, "devices are in use that are not there")
+		case t.nodes[id] != nil && got.excess(t.nodes[id]) != "":
+			t.spoil(ref{kindUse, string(id)}, "%s; delete the records of what does not run there", got.excess(t.nodes[id]))
 		}
 	}
 	for r := range t.bad {

@@ -312,7 +312,7 @@ func (r *round) damage(touched refs) error {
 	}
 	for name := range touched {
 		if why, ok := r.bad[name]; ok && name.kind != kindNode {
-			return &CorruptError{r.keys.of(name), why}
+			return r.keys.corrupt(name, why)
 		}
 	}
 	return nil

@@ -24,11 +24,31 @@ var (
 // CorruptError says which record is damaged.
 type CorruptError struct {
 	Key, Why string
+	// What to do besides putting the right value back; empty: nothing.
+	Else string
+}
+
+// corrupt returns the error for a damaged record.
+func (k keys) corrupt(r ref, why string) *CorruptError {
+	e := &CorruptError{Key: k.of(r), Why: why, Else: "delete the key once nothing of it runs, and see Ledger.Repair for the node"}
+	switch r.kind {
+	case kindNode:
+		e.Else = "describe the node anew with PutNode"
+	case kindUse:
+		e.Else = "accept what can be read with Ledger.Repair"
+	case kindMark, kindProposal:
+		e.Else = "delete the key"
+	}
+	return e
 }
 
 // Error says what is wrong and what to do.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("etcdledger: %v: key %q: %s; put the right value back, or see Ledger.Repair", ErrCorrupt, e.Key, e.Why)
+	text := fmt.Sprintf("etcdledger: %v: key %q: %s; put the right value back", ErrCorrupt, e.Key, e.Why)
+	if e.Else != "" {
+		text += ", or " + e.Else
+	}
+	return text
 }
 
 // Unwrap makes errors.Is find the sentinel.
@@ -37,6 +57,11 @@ func (e *CorruptError) Unwrap() error { return ErrCorrupt }
 // unavailable says that nothing was sent.
 func unavailable(why error) error {
 	return fmt.Errorf("etcdledger: %w, nothing was sent: %w", orbit.ErrUnavailable, why)
+}
+
+// unreachable says that nothing can be read.
+func unreachable(why error) error {
+	return fmt.Errorf("etcdledger: %w: %w", orbit.ErrUnavailable, why)
 }
 
 // unknown says that something was sent and no answer came.

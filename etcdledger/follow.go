@@ -82,6 +82,6 @@ func (l *Ledger) reload(ctx context.Context) error {
 // tellDamage reports damaged records.
 func (l *Ledger) tellDamage(found *loaded) {
 	for r, why := range found.bad {
-		l.tell(&CorruptError{l.keys.of(r), why})
+		l.tell(l.keys.corrupt(r, why))
 	}
 }

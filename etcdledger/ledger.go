@@ -46,8 +46,9 @@ var (
 )
 
 // Open reads the ledger below a prefix, makes it if there is none, and follows it until Close. The client stays the
-// caller's: its endpoints, TLS, credentials and keepalive, and closing it after the ledger. The context is for Open alone.
-// Errors: ErrMismatch, ErrCorrupt, orbit.ErrInvalid for options, and whatever etcd says.
+// caller's: its endpoints, TLS, credentials and keepalive, and closing it after the ledger. The context is for Open alone; an
+// etcd that does not answer within Options.Patience is orbit.ErrUnavailable. Other errors: ErrMismatch, ErrCorrupt, and
+// orbit.ErrInvalid for options.
 func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, error) {
 	o = o.withDefaults()
 	if client == nil {
@@ -110,22 +111,24 @@ func (l *Ledger) agree(ctx context.Context) (*metaRecord, error) {
 	ours := &metaRecord{written, bounds(l.options.Bounds, l.options.MaxOps), l.options.Dimensions}
 	e := encoder{}
 	value := e.encode(ours)
+	ctx, cancel := context.WithTimeout(ctx, l.options.Patience)
+	defer cancel()
 	resp, err := l.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(l.keys.meta()), "=", 0)).
 		Then(clientv3.OpPut(l.keys.meta(), string(value))).
 		Else(clientv3.OpGet(l.keys.meta())).Commit()
 	if err := errors.Join(e.err, err); err != nil {
-		return nil, fmt.Errorf("etcdledger: open %q: %w", l.keys.prefix, err)
+		return nil, fmt.Errorf("etcdledger: open %q at %v: %w: check endpoints, TLS and permissions: %w", l.keys.prefix, l.client.Endpoints(), orbit.ErrUnavailable, err)
 	}
 	if resp.Succeeded {
 		return ours, nil
 	}
 	theirs, err := decode[metaRecord](resp.Responses[0].GetResponseRange().Kvs[0].Value, 0)
 	if err != nil {
-		return nil, fmt.Errorf("etcdledger: open: %w", &CorruptError{l.keys.meta(), err.Error()})
+		return nil, &CorruptError{Key: l.keys.meta(), Why: err.Error()}
 	}
 	if theirs.Limits != (&orbit.MemoryLedger{Bounds: theirs.Limits}).Limits() {
-		return nil, fmt.Errorf("etcdledger: open: %w", &CorruptError{l.keys.meta(), "limits that no ledger has"})
+		return nil, &CorruptError{Key: l.keys.meta(), Why: "limits that no ledger has"}
 	}
 	return theirs, l.agrees(theirs)
 }
@@ -137,7 +140,14 @@ func (l *Ledger) agrees(theirs *metaRecord) error {
 			return fmt.Errorf("etcdledger: %w: dimension %d is %q there, %q here", ErrMismatch, d, theirs.Dimensions[d], name)
 		}
 	}
-	return agrees(l.options.Bounds, theirs.Limits, l.options.MaxOps)
+	if err := agrees(l.options.Bounds, theirs.Limits, l.options.MaxOps); err != nil {
+		return err
+	}
+	if most := bounds(orbit.Limits{}, l.options.MaxOps); theirs.Limits.Commitments > most.Commitments || theirs.Limits.Capsules > most.Capsules {
+		return fmt.Errorf("etcdledger: %w: it takes %d commitments and %d capsules at once, and MaxOps %d has room for %d and %d; raise the server's --max-txn-ops and MaxOps",
+			ErrMismatch, theirs.Limits.Commitments, theirs.Limits.Capsules, l.options.MaxOps, most.Commitments, most.Capsules)
+	}
+	return nil
 }
 
 // Limits returns what the ledger takes, all processes alike.
@@ -190,7 +200,7 @@ func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	if !l.options.Local {
 		newest, err := l.fence.read(ctx)
 		if err != nil {
-			return nil, unavailable(err)
+			return nil, unreachable(err)
 		}
 		at = max(at, newest)
 	}
@@ -227,7 +237,7 @@ func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision
 		case <-ctx.Done():
 			return 0, fmt.Errorf("etcdledger: wait for a revision after %d: %w", after, ctx.Err())
 		case <-l.closed:
-			return 0, unavailable(ErrClosed)
+			return 0, unreachable(ErrClosed)
 		}
 	}
 }
@@ -235,7 +245,7 @@ func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision
 // reach waits until the mirror is at a revision, no longer than patience lasts.
 func (l *Ledger) reach(ctx context.Context, at int64) (glance, error) {
 	if err := ctx.Err(); err != nil {
-		return glance{}, unavailable(err)
+		return glance{}, unreachable(err)
 	}
 	if g := l.mirror.look(); g.pos >= at {
 		return g, nil
@@ -249,7 +259,7 @@ func (l *Ledger) reach(ctx context.Context, at int64) (glance, error) {
 		if errors.Is(context.Cause(ctx), errWatch) {
 			l.mirror.rewatch(l.options.Patience)
 		}
-		return g, unavailable(errors.Join(err, context.Cause(ctx)))
+		return g, unreachable(errors.Join(err, context.Cause(ctx)))
 	}
 	return g, nil
 }

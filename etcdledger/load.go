@@ -123,7 +123,7 @@ func (t *tables) read(kv *mvccpb.KeyValue) {
 func (t *tables) sameMeta(meta *metaRecord) error {
 	there, err := decode[metaRecord](t.meta, 0)
 	if err != nil {
-		return fmt.Errorf("etcdledger: %w", &CorruptError{t.keys.meta(), err.Error()})
+		return &CorruptError{Key: t.keys.meta(), Why: err.Error()}
 	}
 	if *there != *meta {
 		return fmt.Errorf("etcdledger: %w: %q was made anew while it was in use; open it again", ErrMismatch, t.keys.prefix)

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/orbitsched/orbit"
 )
 
 // sweepEvery sweeps now and then, where it is worth it.
@@ -100,33 +98,4 @@ func (m *mirror) gone(most int) ([]ref, int64) {
 		}
 	}
 	return out, m.pos
-}
-
-// Repair accepts what can be read of a node as all there is: its count is written anew. Whoever calls it has made sure that nothing
-// else runs there, and has deleted the damaged records of what did. The node opens again, everywhere, unless its description is
-// damaged: put that one with [orbit.PutNode] then.
-func (l *Ledger) Repair(ctx context.Context, node orbit.NodeID) error {
-	g, err := l.reach(ctx, l.acknowledged())
-	if err != nil {
-		return err
-	}
-	r := ref{kindUse, string(node)}
-	if _, damaged := g.bad[r]; !damaged {
-		return fmt.Errorf("etcdledger: %w: the count of node %q is not damaged", orbit.ErrInvalid, node)
-	}
-	e := encoder{state: g.state}
-	value := e.record(r)
-	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
-	defer cancel()
-	resp, err := l.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(l.keys.of(r)), "<", g.pos+1), clientv3.Compare(clientv3.ModRevision(l.keys.log()), "<", g.pos+1)).
-		Then(clientv3.OpPut(l.keys.of(r), string(value))).Commit()
-	switch {
-	case err != nil:
-		return fmt.Errorf("etcdledger: repair %q: %w", node, err)
-	case !resp.Succeeded:
-		return fmt.Errorf("etcdledger: repair %q: %w: it has changed meanwhile; repair it again", node, orbit.ErrConflict)
-	}
-	_, err = l.reach(ctx, resp.Header.Revision)
-	return err
 }
