@@ -284,6 +284,50 @@ func TestRepair(t *testing.T) {
 	})
 }
 
+// TestRepairGivesAwayNothing: as long as it is not known what runs on a node its count is not repaired, and neither is one that
+// says more than there is room for. Such a node stays closed, and nobody else is concerned.
+func TestRepairGivesAwayNothing(t *testing.T) {
+	bubble(t, 2, Options{SweepEvery: -1}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		populateDamage(d, a)
+		lost, count := a.keys.of(ref{kindCapsule, "c0"}), a.keys.of(ref{kindUse, "n0"})
+		good := d.store.value(lost)
+		d.store.write(lost, `{"v":9}`)
+		synctest.Wait()
+		require.ErrorIs(d, a.Repair(bg, "n0"), ErrCorrupt, "what cannot be read may run there")
+		require.ErrorContains(d, a.Repair(bg, "nowhere"), "there is no node")
+		d.store.erase(lost)
+		synctest.Wait()
+		require.NoError(d, a.Repair(bg, "n0"))
+		synctest.Wait()
+
+		used := d.look(b).Node("n0").Used()[0]
+		d.do(a, node("n0", used+d.look(a).Capsule("c2").Spec.Envelope.Reservation[0]))
+		d.do(a, orbit.Place{Capsule: "c2", Node: "n0"})
+		synctest.Wait()
+		d.store.write(lost, good) // it is there again, and its room is not
+		synctest.Wait()
+		require.ErrorContains(d, b.Repair(bg, "n0"), "delete the records")
+		d.store.write(count, edit(d, d.store.value(count), func(r map[string]any) {
+			n := d.look(b).Node("n0")
+			r["capsules"], r["used"] = n.Capsules, n.Used()
+		}))
+		synctest.Wait()
+		require.True(d, d.look(b).Node("n0").Node.Unschedulable)
+		fresh, err := Open(bg, d.store.client(&plan{}), Options{SweepEvery: -1})
+		require.NoError(d, err, "one node keeps everybody out")
+		d.ledgers = append(d.ledgers, fresh)
+		d.do(fresh, orbit.Place{Capsule: "c1", Node: "n1"})
+
+		d.store.erase(lost)
+		synctest.Wait()
+		require.NoError(d, b.Repair(bg, "n0"))
+		synctest.Wait()
+		require.Zero(d, a.Stats().Damaged+b.Stats().Damaged)
+		d.agree()
+	})
+}
+
 // TestForeignLog: a log that is no commit, or is deleted, makes everybody read the records again.
 func TestForeignLog(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {

@@ -89,6 +89,9 @@ func (l *Ledger) begin(ctx context.Context) error {
 		return err
 	}
 	first, err := load(ctx, l.client, l.keys, l.meta, l.options.Patience)
+	if err != nil && ctx.Err() == nil { // etcd may have been compacted between two pages
+		first, err = load(ctx, l.client, l.keys, l.meta, l.options.Patience)
+	}
 	if err != nil {
 		return err
 	}
