@@ -108,8 +108,13 @@ func describe(p orbit.Proposal) string {
 		}
 		b.WriteString(strings.TrimPrefix(s, "orbit."))
 	}
-	for _, bet := range p.If {
-		fmt.Fprintf(&b, " if %T%v", bet, bet)
+	for i, bet := range p.If {
+		if i == 4 {
+			fmt.Fprintf(&b, " ... (%d bets)", len(p.If))
+			break
+		}
+		s := fmt.Sprintf(" if %T%v", bet, bet)
+		b.WriteString(s[:min(len(s), 200)])
 	}
 	return "proposal (" + b.String() + ")"
 }

@@ -73,6 +73,9 @@ func (t *trial) either() orbit.Ledger {
 func (t *trial) receipt(kind error, p orbit.Proposal, err error) orbit.Rejection {
 	var r *orbit.Rejection
 	if !errors.Is(err, kind) {
+		if err == nil {
+			t.failf("%s must be refused as %q; it was committed", describe(p), kind)
+		}
 		t.failf("%s must be refused as %q; it was refused with: %w", describe(p), kind, err)
 	}
 	if !errors.As(err, &r) || r == nil {
