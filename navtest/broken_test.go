@@ -116,7 +116,7 @@ func TestBrokenNavigatorsAreCaughtByName(t *testing.T) {
 	tried := map[string]bool{}
 	for _, b := range broken {
 		rule, _, _ := strings.Cut(b.caught, " ")
-		if raceDetector && tried[rule] {
+		if raceDetector && (tried[rule] || len(tried) >= 8) {
 			continue // it takes minutes, and what is racy would be with one of them too
 		}
 		tried[rule] = true

@@ -111,7 +111,7 @@ func TestReadersAreNotStaleWhileLeadersChange(t *testing.T) {
 	defer readers.Wait()
 	defer stop()
 	commits := 0
-	for i := range scale(t, 4) {
+	for i := range scale(t, 2) {
 		leader, err := c.Leader(within(t, 10*time.Second))
 		require.NoError(t, err)
 		require.NoError(t, c.Cut(within(t, 10*time.Second), leader))
