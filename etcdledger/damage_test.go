@@ -354,3 +354,12 @@ func TestForeignLog(t *testing.T) {
 		require.ErrorIs(d, err, orbit.ErrCompacted)
 	})
 }
+
+// TestSmallerMaxOps: who has room for less than the ledger takes cannot open it, and is told so.
+func TestSmallerMaxOps(t *testing.T) {
+	bubble(t, 1, Options{SweepEvery: -1}, func(d *desk) {
+		_, err := Open(bg, d.store.client(&plan{}), Options{SweepEvery: -1, MaxOps: 64})
+		require.ErrorIs(d, err, ErrMismatch)
+		require.ErrorContains(d, err, "--max-txn-ops")
+	})
+}
