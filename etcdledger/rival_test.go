@@ -280,3 +280,25 @@ func TestManyContended(t *testing.T) {
 		d.agree()
 	})
 }
+
+// TestWitnessIsCompared: a GroupIn bet that was judged on a mirror that is behind does not commit when the only member has
+// left meanwhile, although nothing else that the proposal touches has changed.
+func TestWitnessIsCompared(t *testing.T) {
+	bubble(t, 2, Options{SweepEvery: -1}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		n0, n1 := node("n0", 10), node("n1", 10)
+		n0.Node.Labels, n1.Node.Labels = map[string]string{"rack": "r"}, map[string]string{"rack": "r"}
+		d.do(a, n0, n1, submit("late"), orbit.Submit{IDs: []orbit.CapsuleID{"member"}, Spec: &orbit.Spec{Group: "db"}})
+		d.do(a, orbit.Place{Capsule: "member", Node: "n0"})
+		synctest.Wait()
+		d.plans[1].lag = time.Second // b does not know what follows
+		d.do(a, orbit.Release{Capsule: "member"})
+		_, err := b.Propose(bg, orbit.Proposal{
+			View: d.look(a).Revision() - 1,
+			If:   []orbit.Precondition{orbit.GroupIn{Group: "db", Level: "rack", Domain: "r"}},
+			Do:   []orbit.Commitment{orbit.Place{Capsule: "late", Node: "n1"}},
+		})
+		require.ErrorIs(d, err, orbit.ErrConflict)
+		d.agree()
+	})
+}
