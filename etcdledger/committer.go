@@ -14,7 +14,8 @@ import (
 // waits for, is sent by a goroutine of its own.
 //
 // Invariants: no two transactions under way touch the same record, so that a process never loses to itself; proposals that
-// touch the same record are taken in the order in which they came.
+// touch the same record are taken in the order in which they wait, which is that in which they came but for what arrange brings
+// together.
 type committer struct {
 	ctx      context.Context
 	keys     keys
@@ -32,7 +33,7 @@ type committer struct {
 	// Something is in the inbox.
 	arrived chan struct{}
 
-	// What follows is run's own. In the order in which they came.
+	// What follows is run's own. In the order in which they are looked at.
 	waiting []*ticket
 	flying  int
 	// Where the mirror was last, and since when it is there although there is something newer.

@@ -119,3 +119,12 @@ func (e *entry) changes() []orbit.Change {
 	}
 	return out
 }
+
+// commitOf returns the changes of one proposal as they are written into the log.
+func commitOf(changes []orbit.Change) commit {
+	out := commit{ID: changes[0].ID, Do: make([]deed, len(changes))}
+	for i, c := range changes {
+		out.Do[i] = newDeed(c.Do, c.Node)
+	}
+	return out
+}

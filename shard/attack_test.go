@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/nav"
 )
 
 // TestGangAsLargeAsAProposal: what cannot be given back in one proposal, as its mark has no room in it.
@@ -58,23 +57,7 @@ func TestCostOfWhatFitsNowhere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)
 				ctx, cancel := context.WithCancel(t.Context())
-				for i := range 16 {
-					s.do(node(orbit.NodeID(fmt.Sprint("n", i)), 4))
-				}
-				go func() { _ = s.leases.Run(ctx) }()
-				go func() {
-					_ = (&Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: mode == Strict}).Run(ctx)
-				}()
-				if mode != Shared {
-					go func() { _ = (&Groups{Ledger: s.ledger, Leases: s.leases}).Run(ctx) }()
-				}
-				for i := range 8 {
-					name := fmt.Sprint("s", i)
-					lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
-					sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
-					go func() { _ = sch.Keep(ctx, nil) }()
-					go func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) }()
-				}
+				s.run(ctx, mode, 4)
 				time.Sleep(time.Minute)
 				before := s.state().Revision()
 				time.Sleep(time.Hour)

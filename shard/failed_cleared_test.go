@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/nav"
 )
 
 // TestCostOfWhatNoRoomHelps counts commits over a capsule that fits everywhere and is placed nowhere, while others come and go.
@@ -21,23 +20,7 @@ func TestCostOfWhatNoRoomHelps(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)
 				ctx, cancel := context.WithCancel(t.Context())
-				for i := range 16 {
-					s.do(node(orbit.NodeID(fmt.Sprint("n", i)), 40))
-				}
-				go func() { _ = s.leases.Run(ctx) }()
-				go func() {
-					_ = (&Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: mode == Strict}).Run(ctx)
-				}()
-				if mode != Shared {
-					go func() { _ = (&Groups{Ledger: s.ledger, Leases: s.leases}).Run(ctx) }()
-				}
-				for i := range 8 {
-					name := fmt.Sprint("s", i)
-					lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
-					sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
-					go func() { _ = sch.Keep(ctx, nil) }()
-					go func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) }()
-				}
+				s.run(ctx, mode, 40)
 				time.Sleep(time.Minute)
 				lonely := &orbit.Spec{Module: "lonely", Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}, Near: orbit.Near{Group: "nobody", Level: "rack"}}
 				s.do(orbit.Submit{IDs: ids("lonely", 1), Spec: lonely})

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/examples/internal/program"
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // engines are the placement engines by name. Each navigator has one of its own, with a seed of its own, and

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/orbitsched/orbit/examples/internal/program"
+	"github.com/orbitsched/orbit/internal/program"
 	"github.com/orbitsched/orbit/shard"
 )
 

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/orbitsched/orbit/examples/internal/program"
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // options are what the flags set.

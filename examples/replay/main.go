@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/examples/internal/program"
+	"github.com/orbitsched/orbit/internal/program"
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/sim"
 )

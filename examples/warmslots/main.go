@@ -8,6 +8,6 @@
 // -speed. Goroutines, clocks and races are real; so are the times of the decisions, which nothing divides.
 package main
 
-import "github.com/orbitsched/orbit/examples/internal/program"
+import "github.com/orbitsched/orbit/internal/program"
 
 func main() { program.Main("warmslots", parse, run) }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/orbitsched/orbit/examples/internal/program"
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // options are what the flags set.

@@ -4,18 +4,14 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 	"github.com/orbitsched/orbit/etcdledger/itest/crew"
 	"github.com/orbitsched/orbit/etcdledger/itest/process"
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // options are what the flags set.
@@ -26,22 +22,7 @@ type options struct {
 
 func main() {
 	process.Main(map[string]process.Role{cluster.Role: cluster.Serve, crew.Role: crew.Serve})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // it has been said
-	}
-	if err := run(ctx, o, os.Stdout); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		fmt.Fprintln(os.Stderr, "etcd:", err)
-		os.Exit(1)
-	}
+	program.Main("etcd", parse, run)
 }
 
 // endpoints are those of the etcd that was named; nil: none was.
@@ -53,10 +34,8 @@ func (o options) endpoints() []string {
 }
 
 // check says what is wrong with the flags.
-func (o options) check(f *flag.FlagSet) error {
+func (o *options) check() error {
 	switch {
-	case f.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
 	case o.members != 1 && o.members != 3 && o.members != 5:
 		return errors.New("-members must be 1, 3 or 5")
 	case o.endpoint != "" && (o.members != 1 || o.dir != ""):
@@ -71,25 +50,14 @@ func (o options) check(f *flag.FlagSet) error {
 	return nil
 }
 
+// parse reads the flags.
 func parse(args []string, w io.Writer) (o options, err error) {
-	f := flag.NewFlagSet("etcd", flag.ContinueOnError)
-	f.SetOutput(w)
-	f.Usage = func() {
-		fmt.Fprintln(w, "Etcd lets two processes of navigators place capsules over one etcd, kills some, and counts everything again.\n\nFlags:")
-		f.PrintDefaults()
-	}
+	f := program.Flags("etcd", "Etcd lets two processes of navigators place capsules over one etcd, kills some, and counts everything again.", w)
 	f.StringVar(&o.endpoint, "endpoint", "", "addresses of an etcd's members, without TLS, separated by commas; it is left as it was found (default: an etcd of its own)")
 	f.StringVar(&o.dir, "dir", "", "where an etcd of its own keeps its data (default: a temporary directory)")
 	f.IntVar(&o.members, "members", 1, "members of an etcd of its own")
 	f.IntVar(&o.nodes, "nodes", 100, "machines")
 	f.IntVar(&o.capsules, "capsules", 2000, "capsules to place")
 	f.IntVar(&o.kills, "kills", 1, "kills: a process of navigators first, and where the etcd is its own, then a member of it, and so on by turns")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if err := o.check(f); err != nil {
-		fmt.Fprintln(w, "etcd:", err)
-		return o, err
-	}
-	return o, nil
+	return o, program.Parse(f, args, o.check)
 }

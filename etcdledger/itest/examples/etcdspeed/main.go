@@ -4,16 +4,12 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 	"github.com/orbitsched/orbit/etcdledger/itest/process"
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // options are what the flags set.
@@ -25,29 +21,12 @@ type options struct {
 
 func main() {
 	process.Main(map[string]process.Role{cluster.Role: cluster.Serve, watcherRole: watch})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // it has been said
-	}
-	if err := run(ctx, o, os.Stdout); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
-		}
-		fmt.Fprintln(os.Stderr, "etcdspeed:", err)
-		os.Exit(1)
-	}
+	program.Main("etcdspeed", parse, run)
 }
 
 // check says what is wrong with the flags.
-func (o options) check(f *flag.FlagSet) error {
+func (o *options) check() error {
 	switch {
-	case f.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q; everything is set by flags", f.Arg(0))
 	case o.members != 1 && o.members != 3 && o.members != 5:
 		return errors.New("-members must be 1, 3 or 5")
 	case o.nodes < 1 || o.nodes > 1000:
@@ -60,24 +39,13 @@ func (o options) check(f *flag.FlagSet) error {
 	return nil
 }
 
+// parse reads the flags.
 func parse(args []string, w io.Writer) (o options, err error) {
-	f := flag.NewFlagSet("etcdspeed", flag.ContinueOnError)
-	f.SetOutput(w)
-	f.Usage = func() {
-		fmt.Fprintln(w, "Etcdspeed measures the ledger on an etcd that it starts, with fsync. It prints medians.\n\nFlags:")
-		f.PrintDefaults()
-	}
+	f := program.Flags("etcdspeed", "Etcdspeed measures the ledger on an etcd that it starts, with fsync. It prints medians.", w)
 	f.StringVar(&o.dir, "dir", "", "where the etcd keeps its data: the disk that is measured (default: a temporary directory)")
 	f.IntVar(&o.members, "members", 1, "members of the etcd")
 	f.IntVar(&o.nodes, "nodes", 100, "machines that are placed on")
 	f.IntVar(&o.batch, "batch", 1000, "placements of each measurement")
 	f.IntVar(&o.runs, "runs", 3, "runs; medians are printed")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if err := o.check(f); err != nil {
-		fmt.Fprintln(w, "etcdspeed:", err)
-		return o, err
-	}
-	return o, nil
+	return o, program.Parse(f, args, o.check)
 }

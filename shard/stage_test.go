@@ -1,0 +1,29 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// run lets 16 nodes with so many cores join, and eight schedulers work on them in a mode, with all that belongs to it, until the
+// context ends.
+func (s *stage) run(ctx context.Context, mode Mode, cores int64) {
+	for i := range 16 {
+		s.do(node(orbit.NodeID(fmt.Sprint("n", i)), cores))
+	}
+	go func() { _ = s.leases.Run(ctx) }()
+	go func() { _ = (&Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: mode == Strict}).Run(ctx) }()
+	if mode != Shared {
+		go func() { _ = (&Groups{Ledger: s.ledger, Leases: s.leases}).Run(ctx) }()
+	}
+	for i := range 8 {
+		name := fmt.Sprint("s", i)
+		lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
+		sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
+		go func() { _ = sch.Keep(ctx, nil) }()
+		go func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) }()
+	}
+}
