@@ -195,10 +195,10 @@ func (r *recentIDs) each(limit int, yield func(recentID)) {
 	}
 }
 
-// Restore reads what [State.Dump] wrote. Anything it does not know, that is out of place or that does not
-// add up is refused, with a [*Rejection] that is ErrInvalid and whose Do is the line, from 1; -1: all together. A ledger that starts from the
-// state ([MemoryLedger.Start]) continues above its revisions; restore the newest dump there is, for what
-// was committed after it is gone and its revisions will be used again.
+// Restore reads what [State.Dump] wrote. Anything it does not know, that is out of place or that does not add up
+// is refused, with a [*Rejection] that is ErrInvalid and whose Do is the line, from 1; -1: all together. A ledger
+// that starts from the state ([MemoryLedger.Start]) continues above its revisions; restore the newest dump there
+// is, for what was committed after it is gone and its revisions will be used again.
 func Restore(r io.Reader) (*State, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<30)

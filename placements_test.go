@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommitted: whoever has sent a proposal can ask a state whether it is in it, by its id: a placement's in the record that it
-// changed, any other's among the recent ones; and a proposal without an id is never recognised.
+// TestCommitted: whoever has sent a proposal can ask a state whether it is in it, by its id: a placement's in the
+// record that it changed, any other's among the recent ones; and a proposal without an id is never recognised.
 func TestCommitted(t *testing.T) {
 	var l MemoryLedger
 	send := func(p Proposal) Revision {
@@ -58,8 +58,8 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// TestSubmittedFollowsRevision: what order a capsule gets depends on the revision alone, so that a state that has not seen what came before
-// goes on like one that has.
+// TestSubmittedFollowsRevision: what order a capsule gets depends on the revision alone, so that a state that has
+// not seen what came before goes on like one that has.
 func TestSubmittedFollowsRevision(t *testing.T) {
 	var l MemoryLedger
 	for _, p := range []Proposal{

@@ -12,8 +12,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// build makes a state of records that fit each other, by way of a dump: [orbit.Restore] checks everything once more. A record that it
-// refuses is left out as damaged, and with it what depends on it.
+// build makes a state of records that fit each other, by way of a dump: [orbit.Restore] checks everything once
+// more. A record that it refuses is left out as damaged, and with it what depends on it.
 func (t *tables) build(meta *metaRecord) (*loaded, error) {
 	const attempts = 64
 	for range attempts {
@@ -175,7 +175,8 @@ func (w *writer) write() {
 	w.line(ref{}, "end", len(w.of))
 }
 
-// header writes what is said of the whole. When something was last removed is not recorded: it was now, at the latest.
+// header writes what is said of the whole. When something was last removed is not recorded: it was now, at the
+// latest.
 func (w *writer) header(live, gone []orbit.CapsuleID) {
 	h := dumpHeader{Version: 1, Revision: w.rev, Limits: w.meta.Limits, Dimensions: w.meta.Dimensions}
 	for _, ids := range [][]orbit.CapsuleID{live, gone} {

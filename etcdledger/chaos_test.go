@@ -15,8 +15,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// chaos is a plan of what several callers do on several ledgers while requests and watches fail, drawn before anything
-// runs.
+// chaos is a plan of what several callers do on several ledgers while requests and watches fail, drawn before
+// anything runs.
 type chaos struct {
 	plans   []*plan
 	callers []chaosCaller
@@ -191,9 +191,9 @@ func (c *chaosCall) send(l *Ledger) []answer {
 	return out
 }
 
-// TestChaos: whatever is lost, late, slow, behind or compacted away, and whoever leaves, each acknowledged commit is in the
-// log once, at its revision; one whose outcome is unknown at most once; one that was refused or not sent not at all. The log,
-// replayed from nothing, is every mirror and what the records say. Every call ends.
+// TestChaos: whatever is lost, late, slow, behind or compacted away, and whoever leaves, each acknowledged commit
+// is in the log once, at its revision; one whose outcome is unknown at most once; one that was refused or not sent
+// not at all. The log, replayed from nothing, is every mirror and what the records say. Every call ends.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	count := map[string]int{}

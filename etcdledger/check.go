@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// check looks whether the records fit each other. What does not is marked as damaged; a node that is concerned is closed. What
-// is left adds up.
+// check looks whether the records fit each other. What does not is marked as damaged; a node that is concerned is
+// closed. What is left adds up.
 func (t *tables) check() {
 	t.sort()
 	t.trim()
@@ -58,7 +58,8 @@ func (t *tables) sort() {
 	}
 }
 
-// trim takes out released capsules beyond those that are kept: they are litter, and the gang of which they were the last.
+// trim takes out released capsules beyond those that are kept: they are litter, and the gang of which they were
+// the last.
 func (t *tables) trim() {
 	released := t.released()
 	for _, id := range released[:max(0, len(released)-t.terminal)] {
@@ -138,8 +139,8 @@ func (n *tally) add(room orbit.Resources, set orbit.DeviceSet, milli int, at orb
 	}
 }
 
-// excess says what the node is short of, if it took that on after it was described; empty: nothing. What was there before may be
-// more than there is room for: capacity may shrink.
+// excess says what the node is short of, if it took that on after it was described; empty: nothing. What was there
+// before may be more than there is room for: capacity may shrink.
 func (n *tally) excess(node *nodeRecord) string {
 	if n.overflow {
 		return "what is on it cannot be counted"
@@ -185,7 +186,8 @@ func (t *tables) checkHolds(on map[orbit.NodeID]tally) {
 	}
 }
 
-// checkNodes closes nodes whose description or count is damaged or missing, and nodes that only capsules or holds speak of.
+// checkNodes closes nodes whose description or count is damaged or missing, and nodes that only capsules or holds
+// speak of.
 func (t *tables) checkNodes(on map[orbit.NodeID]tally) {
 	for id := range on {
 		if _, known := t.uses[id]; !known {

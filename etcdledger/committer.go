@@ -10,12 +10,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// committer turns proposals into transactions. One goroutine judges and packs; every transaction, and every read that a rejection
-// waits for, is sent by a goroutine of its own.
+// committer turns proposals into transactions. One goroutine judges and packs; every transaction, and every read
+// that a rejection waits for, is sent by a goroutine of its own.
 //
-// Invariants: no two transactions under way touch the same record, so that a process never loses to itself; proposals that
-// touch the same record are taken in the order in which they wait, which is that in which they came but for what arrange brings
-// together.
+// Invariants: no two transactions under way touch the same record, so that a process never loses to itself;
+// proposals that touch the same record are taken in the order in which they wait, which is that in which they came
+// but for what arrange brings together.
 type committer struct {
 	ctx      context.Context
 	keys     keys
@@ -39,7 +39,8 @@ type committer struct {
 	// Where the mirror was last, and since when it is there although there is something newer.
 	reached int64
 	stuck   time.Time
-	// Records of transactions under way, and of those that the mirror has not seen yet, with their revision; 0: under way.
+	// Records of transactions under way, and of those that the mirror has not seen yet, with their revision; 0:
+	// under way.
 	locked  map[ref]int64
 	results chan any
 	// The goroutines that send and read.
@@ -165,8 +166,8 @@ func (c *committer) round(g glance) {
 	r.finish()
 }
 
-// isStuck reports whether the mirror has not come on for longer than patience lasts, although somebody waits for something
-// that is known to be there. A watch may fail without saying so.
+// isStuck reports whether the mirror has not come on for longer than patience lasts, although somebody waits for
+// something that is known to be there. A watch may fail without saying so.
 func (c *committer) isStuck(pos int64) bool {
 	behind := slices.ContainsFunc(c.waiting, func(t *ticket) bool { return t.fresh > pos })
 	for _, at := range c.locked {
@@ -262,8 +263,9 @@ func (r *round) pack(t *ticket) bool {
 	return r.reject(t, touched, err)
 }
 
-// packFor returns the pack that the ticket may go into, and which records it may touch there; nil: it has to wait. Those that have met
-// somebody else's commit go apart, each contended record for itself, so that they hold up nobody else.
+// packFor returns the pack that the ticket may go into, and which records it may touch there; nil: it has to wait.
+// Those that have met somebody else's commit go apart, each contended record for itself, so that they hold up
+// nobody else.
 func (r *round) packFor(t *ticket) (b *pack, free func(refs) bool) {
 	var mine refs
 	if t.lost {
@@ -306,7 +308,8 @@ func (r *round) isBlocked(touched refs) bool {
 	return false
 }
 
-// damage returns what is wrong with one of the records. A damaged description does not matter: whoever touches it replaces it.
+// damage returns what is wrong with one of the records. A damaged description does not matter: whoever touches it
+// replaces it.
 func (r *round) damage(touched refs) error {
 	if len(r.bad) == 0 {
 		return nil

@@ -95,8 +95,8 @@ var damaged = map[ref]orbit.Commitment{
 	{kindProposal, idOf(2).String()}: nil,
 }
 
-// TestDamage: a record that cannot be decoded, of any kind, closes its node alone, and is reported; whoever sees it happen and
-// whoever finds it there know the same; the right value heals it.
+// TestDamage: a record that cannot be decoded, of any kind, closes its node alone, and is reported; whoever sees
+// it happen and whoever finds it there know the same; the right value heals it.
 func TestDamage(t *testing.T) {
 	for r, touches := range damaged {
 		for _, how := range []string{"empty", "garbage", "null", "other version", "unknown field", "text behind", "wrong type"} {
@@ -284,8 +284,8 @@ func TestRepair(t *testing.T) {
 	})
 }
 
-// TestRepairGivesAwayNothing: as long as it is not known what runs on a node its count is not repaired, and neither is one that
-// says more than there is room for. Such a node stays closed, and nobody else is concerned.
+// TestRepairGivesAwayNothing: as long as it is not known what runs on a node its count is not repaired, and
+// neither is one that says more than there is room for. Such a node stays closed, and nobody else is concerned.
 func TestRepairGivesAwayNothing(t *testing.T) {
 	bubble(t, 2, Options{SweepEvery: -1}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]

@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// A server that takes less than Options say refuses what was packed together. Each proposal is sent alone then: only what is too
-// much by itself fails, and says why.
+// A server that takes less than Options say refuses what was packed together. Each proposal is sent alone then:
+// only what is too much by itself fails, and says why.
 func TestServerTakesLess(t *testing.T) {
 	for name, less := range map[string]func(*store){
 		"ops":   func(s *store) { s.maxOps = 40 },

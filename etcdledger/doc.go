@@ -15,8 +15,8 @@
 //
 // # How a commit is made
 //
-// Invariants: every record that a judgement has read is among the compares of its transaction; a record is deleted only by a
-// sweep, which overwrites the key gc, and that key is among the compares of every transaction. So:
+// Invariants: every record that a judgement has read is among the compares of its transaction; a record is deleted
+// only by a sweep, which overwrites the key gc, and that key is among the compares of every transaction. So:
 //
 //  1. A proposal is judged on the mirror, which is at etcd's revision R.
 //  2. Proposals that hold one after another are packed into one transaction, up to the server's limit of
@@ -26,15 +26,17 @@
 //  4. If the answer is lost, the same transaction is sent again. It cannot be applied twice, for the first copy
 //     changes what the second compares.
 //
-// Whatever a rejection says was true after the call began: the mirror catches up with a linearizable read first. Records
-// that two transactions of one process would compete for are locked in the process, so it never competes with itself.
+// Whatever a rejection says was true after the call began: the mirror catches up with a linearizable read first.
+// Records that two transactions of one process would compete for are locked in the process, so it never competes
+// with itself.
 //
 // A read-modify-write of one key that holds the world would be simpler, and every commit would conflict with every
 // other; a lock per node would have to be given back by processes that have died.
 //
 // # What is damaged
 //
-// A record that cannot be decoded, or a node whose count of capsules and holds is not what there is, closes that node: it
-// is unschedulable in every mirror, and proposals that touch the damaged record fail with [ErrCorrupt]. All else goes on.
-// A write below the prefix that is no commit (somebody's etcdctl) makes every mirror read all records again.
+// A record that cannot be decoded, or a node whose count of capsules and holds is not what there is, closes that
+// node: it is unschedulable in every mirror, and proposals that touch the damaged record fail with [ErrCorrupt].
+// All else goes on. A write below the prefix that is no commit (somebody's etcdctl) makes every mirror read all
+// records again.
 package etcdledger

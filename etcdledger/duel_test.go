@@ -209,8 +209,9 @@ func (d *duel) batch(t *rapid.T) {
 	d.sent = append(d.sent, ours...)
 }
 
-// lenient returns a proposal without bets on gangs that are dropped. That a gang has fallen out of the window of what is kept is
-// no change of its record: who does not know it yet may still bet that none of its members, which have all ended, is placed.
+// lenient returns a proposal without bets on gangs that are dropped. That a gang has fallen out of the window of
+// what is kept is no change of its record: who does not know it yet may still bet that none of its members, which
+// have all ended, is placed.
 func (d *duel) lenient(p orbit.Proposal) orbit.Proposal {
 	s, _ := d.memory.Snapshot(bg)
 	p.If = slices.DeleteFunc(slices.Clone(p.If), func(bet orbit.Precondition) bool {

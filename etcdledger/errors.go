@@ -89,8 +89,8 @@ func isRefused(err error) bool {
 	return false
 }
 
-// isTooMuch reports whether etcd, or the client's own limit on what it sends, has refused a transaction for its size: the server
-// takes less than Options say. Nothing was applied, and parts of it may be taken.
+// isTooMuch reports whether etcd, or the client's own limit on what it sends, has refused a transaction for its
+// size: the server takes less than Options say. Nothing was applied, and parts of it may be taken.
 func isTooMuch(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
 		strings.Contains(err.Error(), "message larger than max") // gRPC has only this text for it

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// fence asks etcd what the newest commit is, so that whoever then waits for the mirror to reach it sees all that was committed before
-// he asked. All who ask while a read is on its way share the next one.
+// fence asks etcd what the newest commit is, so that whoever then waits for the mirror to reach it sees all that
+// was committed before he asked. All who ask while a read is on its way share the next one.
 type fence struct {
 	// The ledger's.
 	ctx     context.Context

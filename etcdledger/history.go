@@ -18,8 +18,8 @@ type history struct {
 	floor orbit.Revision
 }
 
-// append adds changes and drops the oldest over the limit. They are moved when half of what there is has been dropped, so that
-// the cost of a change is constant.
+// append adds changes and drops the oldest over the limit. They are moved when half of what there is has been
+// dropped, so that the cost of a change is constant.
 func (h *history) append(changes []orbit.Change) {
 	h.changes = append(h.changes, changes...)
 	if over := len(h.changes) - h.first - h.limit; over > 0 {
@@ -49,8 +49,8 @@ func (h *history) after(rev orbit.Revision) ([]orbit.Change, error) {
 	return slices.Clone(h.changes[from:]), nil
 }
 
-// taker returns the id of the proposal that a receipt is about, zero if it is not known any more, or if it may be any of several
-// that share the revision.
+// taker returns the id of the proposal that a receipt is about, zero if it is not known any more, or if it may be
+// any of several that share the revision.
 func (h *history) taker(r *orbit.Rejection) orbit.ProposalID {
 	from, to := h.search(r.TakenAt-1), h.search(r.TakenAt)
 	if r.TakenAt == 0 || from == to || r.TakenAt <= h.floor {

@@ -44,8 +44,8 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// TestNestedPrefixes: a ledger below another one's prefix is none of its business: neither sees what the other does, nor reads
-// anything again for it.
+// TestNestedPrefixes: a ledger below another one's prefix is none of its business: neither sees what the other
+// does, nor reads anything again for it.
 func TestNestedPrefixes(t *testing.T) {
 	bubble(t, 1, Options{Prefix: "a/"}, func(d *desk) {
 		a := d.ledgers[0]

@@ -12,11 +12,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Ledger is an [orbit.Ledger] and [orbit.Batcher] over etcd. Make one with [Open] in each process; all that have the same prefix are one
-// ledger. Its methods may be called from any goroutine.
+// Ledger is an [orbit.Ledger] and [orbit.Batcher] over etcd. Make one with [Open] in each process; all that have
+// the same prefix are one ledger. Its methods may be called from any goroutine.
 //
-// Propose, ProposeBatch and Snapshot are linearizable over all processes (Snapshot not with Options.Local). Changes and Wait follow
-// the mirror: they know at once what this Ledger has committed, and what others have when the watch has brought it.
+// Propose, ProposeBatch and Snapshot are linearizable over all processes (Snapshot not with Options.Local).
+// Changes and Wait follow the mirror: they know at once what this Ledger has committed, and what others have when
+// the watch has brought it.
 type Ledger struct {
 	client   *clientv3.Client
 	keys     keys
@@ -45,10 +46,10 @@ var (
 	_ orbit.Batcher = (*Ledger)(nil)
 )
 
-// Open reads the ledger below a prefix, makes it if there is none, and follows it until Close. The client stays the
-// caller's: its endpoints, TLS, credentials and keepalive, and closing it after the ledger. The context is for Open alone; an
-// etcd that does not answer within Options.Patience is orbit.ErrUnavailable. Other errors: ErrMismatch, ErrCorrupt, and
-// orbit.ErrInvalid for options.
+// Open reads the ledger below a prefix, makes it if there is none, and follows it until Close. The client stays
+// the caller's: its endpoints, TLS, credentials and keepalive, and closing it after the ledger. The context is for
+// Open alone; an etcd that does not answer within Options.Patience is orbit.ErrUnavailable. Other errors:
+// ErrMismatch, ErrCorrupt, and orbit.ErrInvalid for options.
 func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, error) {
 	o = o.withDefaults()
 	if client == nil {
@@ -100,8 +101,8 @@ func (l *Ledger) begin(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the ledger. What was sent and not answered is ErrUnknown, all else that waits is ErrUnavailable; both are
-// ErrClosed too.
+// Close ends the ledger. What was sent and not answered is ErrUnknown, all else that waits is ErrUnavailable; both
+// are ErrClosed too.
 func (l *Ledger) Close() error {
 	l.stop()
 	l.done.Wait()
@@ -156,14 +157,15 @@ func (l *Ledger) agrees(theirs *metaRecord) error {
 // Limits returns what the ledger takes, all processes alike.
 func (l *Ledger) Limits() orbit.Limits { return l.meta.Limits }
 
-// Propose implements [orbit.Ledger]. Beyond its errors there is [ErrCorrupt] for a proposal that touches a damaged record.
+// Propose implements [orbit.Ledger]. Beyond its errors there is [ErrCorrupt] for a proposal that touches a damaged
+// record.
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	out := l.ProposeBatch(ctx, []orbit.Proposal{p})
 	return out[0].Revision, out[0].Err
 }
 
-// ProposeBatch implements [orbit.Batcher]. The proposals go into few transactions; those that do not hold are left out, and those
-// that compete with other processes go apart.
+// ProposeBatch implements [orbit.Batcher]. The proposals go into few transactions; those that do not hold are left
+// out, and those that compete with other processes go apart.
 func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out, tickets := make([]orbit.Outcome, len(batch)), make([]*ticket, len(batch))
 	for i := range batch {

@@ -2,8 +2,8 @@ package etcdledger
 
 import "github.com/orbitsched/orbit"
 
-// nodeOf returns the node that a commitment touches: for a release the one that is left, which an earlier commitment of the
-// same proposal may have named.
+// nodeOf returns the node that a commitment touches: for a release the one that is left, which an earlier
+// commitment of the same proposal may have named.
 func nodeOf(s *orbit.State, do []orbit.Commitment, i int) orbit.NodeID {
 	switch c := do[i].(type) {
 	case orbit.PutNode:

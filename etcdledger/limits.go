@@ -16,10 +16,11 @@ const (
 	leastOps = 32
 )
 
-// bounds returns the limits of a ledger over a server that takes so many operations in one transaction. The log and gc take
-// one, a few are left for bets, and a commitment has to do with three records at most, if it is no Submit: a member's
-// capsule, its gang and its node. So whatever keeps to Commitments fits, wherever it goes, with bets on the same nodes and a few
-// on others: a NodeFreeOf or MarkAt takes one record, a GroupIn two, each domain's once.
+// bounds returns the limits of a ledger over a server that takes so many operations in one transaction. The log
+// and gc take one, a few are left for bets, and a commitment has to do with three records at most, if it is no
+// Submit: a member's capsule, its gang and its node. So whatever keeps to Commitments fits, wherever it goes, with
+// bets on the same nodes and a few on others: a NodeFreeOf or MarkAt takes one record, a GroupIn two, each
+// domain's once.
 func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	l := asked
 	l.Commitments = within(l.Commitments, (ops-8)/3)
@@ -40,7 +41,8 @@ func within(asked, most int) int {
 	return min(asked, most)
 }
 
-// agrees reports how the limits of an existing ledger differ from those that are asked for; zero fields ask for nothing.
+// agrees reports how the limits of an existing ledger differ from those that are asked for; zero fields ask for
+// nothing.
 func agrees(asked, there orbit.Limits, ops int) error {
 	wanted, got := bounds(asked, ops), reflect.ValueOf(there)
 	for i := range got.NumField() {

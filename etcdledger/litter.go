@@ -2,8 +2,8 @@ package etcdledger
 
 import "github.com/orbitsched/orbit"
 
-// litter is what a sweep may delete: records of what is not in the state any more. It holds candidates; whoever sweeps asks the
-// state once more.
+// litter is what a sweep may delete: records of what is not in the state any more. It holds candidates; whoever
+// sweeps asks the state once more.
 type litter struct {
 	refs map[ref]struct{}
 	// Released capsules, in the order in which the state drops them, and the gang of each.

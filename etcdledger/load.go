@@ -167,8 +167,8 @@ func (c *capsuleRecord) isSound() bool {
 	return c.order()>>orderBits <= uint64(c.at) && (c.Node == "" || c.Devices.Len() == c.Spec.Devices.Count)
 }
 
-// into decodes one record into its table. The id in it, where it has one, must be that of its key, and what it says must be
-// able to be.
+// into decodes one record into its table. The id in it, where it has one, must be that of its key, and what it
+// says must be able to be.
 func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, sound func(P) bool) error {
 	out, err := decode[T, P](text, at)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 // mirror is the ledger as this process knows it: what all commits up to a revision have made of it.
 //
-// Invariant: state is what the records below the prefix say at etcd's revision pos, and history is how it came to that
-// since floor.
+// Invariant: state is what the records below the prefix say at etcd's revision pos, and history is how it came to
+// that since floor.
 type mirror struct {
 	keys keys
 	// Who we are, to know our own commits.
@@ -72,8 +72,9 @@ func (m *mirror) turn(change func()) {
 	m.wake = make(chan struct{})
 }
 
-// replace starts anew from records that have been read. The state's slots are others than before, and it may be at the very revision
-// of the one that it replaces: whoever has that one must not go on from it. No commit is between the state's revision and pos.
+// replace starts anew from records that have been read. The state's slots are others than before, and it may be at
+// the very revision of the one that it replaces: whoever has that one must not go on from it. No commit is between
+// the state's revision and pos.
 func (m *mirror) replace(l *loaded) {
 	m.turn(func() {
 		m.history = history{limit: l.state.Limits().History, floor: l.state.Revision()}
@@ -93,8 +94,8 @@ func (m *mirror) watched(end func()) {
 	m.unwatch, m.heard = end, time.Now()
 }
 
-// rewatch ends a watch that has brought nothing for so long, although something is known to be there. Another one begins, perhaps
-// with another server.
+// rewatch ends a watch that has brought nothing for so long, although something is known to be there. Another one
+// begins, perhaps with another server.
 func (m *mirror) rewatch(silence time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,8 +186,8 @@ func (s *step) sweep(k keys, events []*clientv3.Event) {
 	}
 }
 
-// follow takes what the watch has brought: events in order of revision, none of a revision left out. An error means that the
-// records have to be read again.
+// follow takes what the watch has brought: events in order of revision, none of a revision left out. An error
+// means that the records have to be read again.
 func (m *mirror) follow(events []*clientv3.Event) error {
 	g := m.look()
 	s := step{own: map[uint64]int64{}}

@@ -13,12 +13,13 @@ import (
 
 // Options say where a ledger is and how it works. The zero value is ready.
 type Options struct {
-	// Below it are all keys of the ledger; it ends in a slash, which is added where it is missing. Default "orbit/".
-	// Other ledgers' prefixes may be below it, and other keys: what is not the ledger's it leaves alone. The last element
-	// is not one of the letters that name records, as in "orbit/n/".
+	// Below it are all keys of the ledger; it ends in a slash, which is added where it is missing. Default
+	// "orbit/". Other ledgers' prefixes may be below it, and other keys: what is not the ledger's it leaves alone.
+	// The last element is not one of the letters that name records, as in "orbit/n/".
 	Prefix string
-	// What the ledger takes. Zero fields have the defaults of a server that takes MaxOps; larger values are cut down to
-	// what fits. The process that makes the ledger decides; whoever asks for something else gets ErrMismatch.
+	// What the ledger takes. Zero fields have the defaults of a server that takes MaxOps; larger values are cut
+	// down to what fits. The process that makes the ledger decides; whoever asks for something else gets
+	// ErrMismatch.
 	Bounds orbit.Limits
 	// Names for diagnoses; empty ones have a default. The process that makes the ledger decides.
 	Dimensions [orbit.Dimensions]string
@@ -32,13 +33,13 @@ type Options struct {
 	Timeout time.Duration
 	// How long a commit is tried while etcd does not answer, and how long a read waits for the mirror: 10 s.
 	Patience time.Duration
-	// Snapshot does not ask etcd whether the mirror is behind. It then shows all that was committed by this Ledger, and what others
-	// have committed as soon as the watch has brought it.
+	// Snapshot does not ask etcd whether the mirror is behind. It then shows all that was committed by this
+	// Ledger, and what others have committed as soon as the watch has brought it.
 	Local bool
 	// How often records of what is gone are deleted: 1 min. Negative: never.
 	SweepEvery time.Duration
-	// Told of everything that went wrong in the background: a watch that ended, a record that is damaged, a write that is
-	// no commit. One call at a time; it must not block, nor call the ledger.
+	// Told of everything that went wrong in the background: a watch that ended, a record that is damaged, a write
+	// that is no commit. One call at a time; it must not block, nor call the ledger.
 	OnError func(error)
 }
 

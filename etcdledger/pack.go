@@ -12,9 +12,9 @@ import (
 
 // pack is one transaction being filled with proposals that hold one after another.
 //
-// Invariants: state is base after all proposals taken so far, at a revision that stands for the transaction's. Touched are
-// the records that any of them has to do with; values are those that it writes, as they are in state. All proposals
-// share the revision, so what stands in base and what in the pack is told apart by it.
+// Invariants: state is base after all proposals taken so far, at a revision that stands for the transaction's.
+// Touched are the records that any of them has to do with; values are those that it writes, as they are in state.
+// All proposals share the revision, so what stands in base and what in the pack is told apart by it.
 type pack struct {
 	keys keys
 	base *orbit.State
@@ -57,8 +57,8 @@ func newPack(k keys, base *orbit.State, pos int64, limits packLimits) *pack {
 	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, touched: refs{}, values: map[ref][]byte{}}
 }
 
-// add takes a proposal that touches these records, if it holds after all others in the pack. It returns its rejection, or
-// errFull. On an error the pack is as before.
+// add takes a proposal that touches these records, if it holds after all others in the pack. It returns its
+// rejection, or errFull. On an error the pack is as before.
 func (b *pack) add(p *orbit.Proposal, touched refs) error {
 	if err := b.state.Check(*p); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (b *pack) roomFor(touched refs) error {
 		most, b.limits.ops)
 }
 
-// operations returns how many reads, where a compare fails, and writes a transaction on these records has: gc and the log are
-// read besides what is compared, and the log is written.
+// operations returns how many reads, where a compare fails, and writes a transaction on these records has: gc and
+// the log are read besides what is compared, and the log is written.
 func operations(touched refs) (compares, puts int) {
 	compares, puts = 2, 1
 	for r, a := range touched {

@@ -25,8 +25,8 @@ func wholeGang(members int) (nodes []orbit.Commitment, gang orbit.Submit, p orbi
 	return nodes, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{role}}}, p
 }
 
-// A gang of as many members as Limits says fits, on nodes of their own, with a bet on each; one more is refused before it is
-// planned.
+// A gang of as many members as Limits says fits, on nodes of their own, with a bet on each; one more is refused
+// before it is planned.
 func TestLargestGang(t *testing.T) {
 	for _, ops := range []int{defaultMaxOps, leastOps, 64} {
 		t.Run(fmt.Sprint(ops), func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestTooMuch(t *testing.T) {
 	})
 }
 
-// TestPackingFits: whatever is proposed together, no transaction is larger than the server takes, none names a key twice, few
-// are sent, and each proposal has its outcome.
+// TestPackingFits: whatever is proposed together, no transaction is larger than the server takes, none names a key
+// twice, few are sent, and each proposal has its outcome.
 func TestPackingFits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -35,8 +35,8 @@ func (s *stamp) readAt(at orbit.Revision) error {
 	return nil
 }
 
-// Records leave out what etcd keeps: when they were written. A capsule's Changed, a node's Specification, a mark's and a hold's
-// revision are their keys' ModRevision.
+// Records leave out what etcd keeps: when they were written. A capsule's Changed, a node's Specification, a mark's
+// and a hold's revision are their keys' ModRevision.
 
 // nodeRecord describes a node.
 type nodeRecord struct {
@@ -119,7 +119,8 @@ type value[T any] interface {
 	readAt(orbit.Revision) error
 }
 
-// decode reads one value strictly: of this version, no unknown field, nothing behind it. It was written at a revision.
+// decode reads one value strictly: of this version, no unknown field, nothing behind it. It was written at a
+// revision.
 func decode[T any, P value[T]](text []byte, at orbit.Revision) (P, error) {
 	if len(text) > maxValue {
 		return nil, fmt.Errorf("%d bytes; no value has more than %d", len(text), maxValue)

@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// compactIdly ends a ledger's watch while others use etcd, and compacts it before the ledger watches again: nothing of the
-// ledger's own is missed, and yet it reads all records again.
+// compactIdly ends a ledger's watch while others use etcd, and compacts it before the ledger watches again:
+// nothing of the ledger's own is missed, and yet it reads all records again.
 func (d *desk) compactIdly(i int) {
 	d.Helper()
 	reloads := d.ledgers[i].Stats().Reloads
@@ -28,8 +28,8 @@ func (d *desk) compactIdly(i int) {
 	require.Greater(d, d.ledgers[i].Stats().Reloads, reloads)
 }
 
-// A mirror that was read again numbers nodes anew, even where nothing was committed in between. Whoever has an older state of
-// the same revision is told, so that a view does not take one node's report for another's.
+// A mirror that was read again numbers nodes anew, even where nothing was committed in between. Whoever has an
+// older state of the same revision is told, so that a view does not take one node's report for another's.
 func TestViewAfterIdleReload(t *testing.T) {
 	bubble(t, 1, Options{SweepEvery: -1}, func(d *desk) {
 		l, board, view := d.ledgers[0], &telemetry.Board{}, orbit.View{}

@@ -9,10 +9,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Repair accepts what can be read of a node as all there is: its count is written anew, and the node opens again, everywhere.
-// Whoever calls it has made sure that nothing else runs there, and has put right or deleted the records that cannot be read:
-// as long as there are any of capsules, gangs or holds, of whichever node, it is refused, for they may be of this one. It is refused,
-// too, if what can be read takes more than the node has. A description that is damaged is put right with [orbit.PutNode].
+// Repair accepts what can be read of a node as all there is: its count is written anew, and the node opens again,
+// everywhere. Whoever calls it has made sure that nothing else runs there, and has put right or deleted the
+// records that cannot be read: as long as there are any of capsules, gangs or holds, of whichever node, it is
+// refused, for they may be of this one. It is refused, too, if what can be read takes more than the node has. A
+// description that is damaged is put right with [orbit.PutNode].
 func (l *Ledger) Repair(ctx context.Context, node orbit.NodeID) error {
 	g, err := l.reach(ctx, l.acknowledged())
 	if err != nil {

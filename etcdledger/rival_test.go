@@ -166,7 +166,8 @@ func TestRoomForOne(t *testing.T) {
 	})
 }
 
-// A rejection and a snapshot are never older than what another ledger has completed before, however far the watch is behind.
+// A rejection and a snapshot are never older than what another ledger has completed before, however far the watch
+// is behind.
 func TestFresh(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -192,8 +193,8 @@ func TestFresh(t *testing.T) {
 	})
 }
 
-// A bet on a group is judged by one of its members. That this one has gone does not say that the bet fails: another one
-// may have been there before the call.
+// A bet on a group is judged by one of its members. That this one has gone does not say that the bet fails:
+// another one may have been there before the call.
 func TestFreshWitness(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -281,8 +282,8 @@ func TestManyContended(t *testing.T) {
 	})
 }
 
-// TestWitnessIsCompared: a GroupIn bet that was judged on a mirror that is behind does not commit when the only member has
-// left meanwhile, although nothing else that the proposal touches has changed.
+// TestWitnessIsCompared: a GroupIn bet that was judged on a mirror that is behind does not commit when the only
+// member has left meanwhile, although nothing else that the proposal touches has changed.
 func TestWitnessIsCompared(t *testing.T) {
 	bubble(t, 2, Options{SweepEvery: -1}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]

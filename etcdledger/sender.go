@@ -32,8 +32,8 @@ type sent struct {
 	again []*ticket
 }
 
-// send sends a transaction, and again as long as its answer is lost, somebody waits and patience lasts. That is safe: a copy
-// that is applied changes what every other copy compares.
+// send sends a transaction, and again as long as its answer is lost, somebody waits and patience lasts. That is
+// safe: a copy that is applied changes what every other copy compares.
 func (s *sender) send(b *pack, gaps int) sent {
 	number := s.number.Add(1)
 	compares, then, otherwise, err := b.transaction(s.mirror.self, number)
@@ -108,8 +108,8 @@ func (s *sender) fail(b *pack, err error) sent {
 	return sent{pack: b}
 }
 
-// divide has all tickets of a transaction that is more than the server takes sent alone: none takes another down. What is too
-// much alone is the proposer's to divide.
+// divide has all tickets of a transaction that is more than the server takes sent alone: none takes another down.
+// What is too much alone is the proposer's to divide.
 func (s *sender) divide(b *pack, why error) sent {
 	if len(b.tickets) == 1 {
 		return s.fail(b, invalid("the server takes less than Options.MaxOps and Options.MaxBytes say: %v: divide it, or set them to what the server takes", why))
@@ -145,7 +145,8 @@ func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt 
 	return sent{pack: b, again: b.tickets}
 }
 
-// doubtNameless answers those that nobody can recognise any more: a part of the history was missed, and they have no id.
+// doubtNameless answers those that nobody can recognise any more: a part of the history was missed, and they have
+// no id.
 func (s *sender) doubtNameless(b *pack) {
 	for _, t := range b.tickets {
 		t.mu.Lock()
@@ -156,8 +157,9 @@ func (s *sender) doubtNameless(b *pack) {
 	}
 }
 
-// newer returns which of the compared records have changed, and the newest revision that there is, of the log too: a mirror
-// that has reached it has seen all that was committed before, whatever a proposal that is judged again looks at then.
+// newer returns which of the compared records have changed, and the newest revision that there is, of the log too:
+// a mirror that has reached it has seen all that was committed before, whatever a proposal that is judged again
+// looks at then.
 func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed refs) {
 	changed = refs{}
 	for _, r := range resp.Responses {

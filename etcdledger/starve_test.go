@@ -31,7 +31,8 @@ func hammer(ctx context.Context, wg *sync.WaitGroup, l *Ledger, callers int, on 
 	}
 }
 
-// More callers than a transaction takes keep a few nodes busy, or none in particular: whoever wants something else has his turn.
+// More callers than a transaction takes keep a few nodes busy, or none in particular: whoever wants something else
+// has his turn.
 func TestNobodyStarves(t *testing.T) {
 	for name, busy := range map[string][]orbit.NodeID{"nodes": {"hot", "hotter"}, "none": {""}} {
 		t.Run(name, func(t *testing.T) {

@@ -24,9 +24,9 @@ func (l *Ledger) sweepEvery(ctx context.Context) {
 	}
 }
 
-// Sweep deletes the records of what is gone: nodes that have left, holds that have ended, marks without a value, capsules
-// and ids of proposals beyond the windows of [orbit.Limits]. It returns how many. A Ledger sweeps by itself, at
-// Options.SweepEvery; several may do so at once. Transactions under way meanwhile are tried again.
+// Sweep deletes the records of what is gone: nodes that have left, holds that have ended, marks without a value,
+// capsules and ids of proposals beyond the windows of [orbit.Limits]. It returns how many. A Ledger sweeps by
+// itself, at Options.SweepEvery; several may do so at once. Transactions under way meanwhile are tried again.
 func (l *Ledger) Sweep(ctx context.Context) (int, error) {
 	total := 0
 	for {
@@ -50,8 +50,8 @@ func (l *Ledger) Sweep(ctx context.Context) (int, error) {
 	}
 }
 
-// delete deletes records that have not changed after a revision, and tells all that it did. It returns how many were there,
-// and the revision, 0 if one has changed.
+// delete deletes records that have not changed after a revision, and tells all that it did. It returns how many
+// were there, and the revision, 0 if one has changed.
 func (l *Ledger) delete(ctx context.Context, gone []ref, pos int64) (n int, at int64, err error) {
 	compares := []clientv3.Cmp{}
 	then := []clientv3.Op{clientv3.OpPut(l.keys.gc(), "")}

@@ -80,7 +80,8 @@ func TestSweepsTogether(t *testing.T) {
 	})
 }
 
-// A ledger that is behind cannot commit over a record that was swept: that a key is not there says nothing about what it was.
+// A ledger that is behind cannot commit over a record that was swept: that a key is not there says nothing about
+// what it was.
 func TestStaleAfterSweep(t *testing.T) {
 	bubble(t, 2, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -124,7 +125,8 @@ func TestSweepTooLate(t *testing.T) {
 	})
 }
 
-// A gang's record may be swept before those of its members, or after them: whoever opens the ledger in between finds no damage.
+// A gang's record may be swept before those of its members, or after them: whoever opens the ledger in between
+// finds no damage.
 func TestHalfSwept(t *testing.T) {
 	bubble(t, 1, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
 		l := d.ledgers[0]

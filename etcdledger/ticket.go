@@ -70,10 +70,10 @@ type turn struct {
 	number int
 }
 
-// arrange brings tickets of the same node together, behind the one that came first: a transaction holds more of them, for
-// the node is one record, and others need not wait for it. Tickets of a node stay in order, and nodes go in
-// the order of their first tickets. Nobody is overtaken by who came long after him, or those that want a busy node would hold up all
-// others for ever; those without a node share no record and overtake nobody.
+// arrange brings tickets of the same node together, behind the one that came first: a transaction holds more of
+// them, for the node is one record, and others need not wait for it. Tickets of a node stay in order, and nodes go
+// in the order of their first tickets. Nobody is overtaken by who came long after him, or those that want a busy
+// node would hold up all others for ever; those without a node share no record and overtake nobody.
 func arrange(tickets []*ticket) {
 	if len(tickets) < 3 {
 		return

@@ -40,8 +40,8 @@ func (r refs) merge(o refs) {
 	}
 }
 
-// touch returns all records that judging and committing the proposal on s looks at. A record that is not there counts: its
-// absence is what has been read.
+// touch returns all records that judging and committing the proposal on s looks at. A record that is not there
+// counts: its absence is what has been read.
 func touch(s *orbit.State, p *orbit.Proposal) refs {
 	t := toucher{s, refs{}}
 	places := false

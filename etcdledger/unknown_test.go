@@ -46,8 +46,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// An answer that is lost while somebody else commits after it: our own commit is recognised in the log, with an id and
-// without.
+// An answer that is lost while somebody else commits after it: our own commit is recognised in the log, with an id
+// and without.
 func TestLostAnswerOvertaken(t *testing.T) {
 	for _, id := range []orbit.ProposalID{idOf(1), {}} {
 		t.Run(fmt.Sprint(id.IsZero()), func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestLostAnswerOvertaken(t *testing.T) {
 	}
 }
 
-// The history is compacted away before the ledger has seen its own commit in it: with an id it is found in the records; without
-// one nobody can know, and the answer says so.
+// The history is compacted away before the ledger has seen its own commit in it: with an id it is found in the
+// records; without one nobody can know, and the answer says so.
 func TestLostHistory(t *testing.T) {
 	for _, id := range []orbit.ProposalID{idOf(1), {}} {
 		t.Run(fmt.Sprint(id.IsZero()), func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestCallersLeave(t *testing.T) {
 	}
 }
 
-// When patience is over while nothing is answered, the outcome is unknown; while etcd is out of touch before anything was
-// sent, it is unavailable. The same proposal, sent again, has one effect.
+// When patience is over while nothing is answered, the outcome is unknown; while etcd is out of touch before
+// anything was sent, it is unavailable. The same proposal, sent again, has one effect.
 func TestPatience(t *testing.T) {
 	bubble(t, 1, Options{Timeout: time.Second, Patience: 3 * time.Second}, func(d *desk) {
 		l := d.ledgers[0]

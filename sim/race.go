@@ -19,20 +19,20 @@ import (
 //	engine ─ view ─ plan ─ think ─ propose ─ rest ─┼─► gate ─► ledger    one step at a time, in an order that is
 //	engine ─ view ─ plan ─ think ─ propose ─ rest ─┘                     a function of the seed
 //
-// The engines are real. Each runs [orbit.Engine.Pass] in a goroutine of its own, which stops at every call of the ledger,
-// at every plan and wherever [Step] is called; exactly one goroutine moves at a time. A stop lasts for a drawn time and
-// may end in a drawn fault, so that every interleaving can come up.
+// The engines are real. Each runs [orbit.Engine.Pass] in a goroutine of its own, which stops at every call of the
+// ledger, at every plan and wherever [Step] is called; exactly one goroutine moves at a time. A stop lasts for a
+// drawn time and may end in a drawn fault, so that every interleaving can come up.
 //
 // Time is virtual and costs nothing. Engines read the time of day only to put classes aside, which the race makes
 // last for good, and to end holds. For navigators that hold room, run the race in a synctest bubble with Sleep set to
 // [time.Sleep], so that package time keeps to the virtual time; without Sleep no hold ends.
 //
-// Safety is checked after every step against a model that is told of the answers and reads the history, and at the end
-// by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged without
-// being there or refused although it is, answered from the past, or slept through; and nobody plans on a view older than
-// an answer in an earlier pass of its own, or loses to itself. Liveness is checked if Bound is set. Both can be had in
-// one run, but are better apart: faults that never end are what finds unsafe things, and nothing need be placed under
-// them.
+// Safety is checked after every step against a model that is told of the answers and reads the history, and at the
+// end by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged
+// without being there or refused although it is, answered from the past, or slept through; and nobody plans on a
+// view older than an answer in an earlier pass of its own, or loses to itself. Liveness is checked if Bound is
+// set. Both can be had in one run, but are better apart: faults that never end are what finds unsafe things, and
+// nothing need be placed under them.
 //
 // A Race is not changed by running it, and may be run in several goroutines at once if what Ledger and the navigators
 // return is not shared.
@@ -43,15 +43,16 @@ type Race struct {
 	// Makes the empty ledger of a run; nil: an [orbit.MemoryLedger].
 	Ledger func() orbit.Ledger
 	Faults Faults
-	// Every node reports this often; 0: there is no telemetry. The load in a report is made up, the same in every run.
+	// Every node reports this often; 0: there is no telemetry. The load in a report is made up, the same in every
+	// run.
 	Heartbeat time.Duration
 
 	// The run ends at this time; 0: when all is placed that can be, and all tasks have ended that end.
 	Until time.Duration
 	// Most steps of a run; default 1,000,000. A run that is not at its end by then just ends.
 	Steps int
-	// Liveness: this many steps after the last event of the world and the last fault, everything that fits is placed, and
-	// while something that fits is not placed somebody is awake. 0: not asked for.
+	// Liveness: this many steps after the last event of the world and the last fault, everything that fits is
+	// placed, and while something that fits is not placed somebody is awake. 0: not asked for.
 	Bound int
 	// The whole state is checked after every so many steps in which something was committed; default 1, which is for
 	// small worlds. Negative: at no time, and the history is not replayed.
@@ -91,25 +92,26 @@ type Job struct {
 	Tasks int
 	// How long a task runs once it is placed; 0: for ever.
 	Lasts time.Duration
-	// The tasks are a gang, the first placement of which holds at least Min (0: all). Its id is "j3" for the third job.
+	// The tasks are a gang, the first placement of which holds at least Min (0: all). Its id is "j3" for the third
+	// job.
 	Gang bool
 	Min  int
 	// Of the gang; the narrowest first.
 	Levels []string
 }
 
-// Faults are the chances, from 0 to 1, with which a step goes wrong. The zero value is a world without faults in which
-// whoever runs goes on until it waits. A step has at most one fault.
+// Faults are the chances, from 0 to 1, with which a step goes wrong. The zero value is a world without faults in
+// which whoever runs goes on until it waits. A step has at most one fault.
 type Faults struct {
 	// Any step waits before it is taken, from 1 ms to 4 s: this is what makes steps interleave. Never ends.
 	Delay float64
 	// The engine is gone before the step, and a new one is in its place a while later.
 	Crash float64
-	// A proposal is refused for no reason; not sent at all; committed, with the answer lost; not sent, with no answer; or
-	// given up as unknown and delivered a while later.
+	// A proposal is refused for no reason; not sent at all; committed, with the answer lost; not sent, with no
+	// answer; or given up as unknown and delivered a while later.
 	Conflict, Unavailable, Unknown, Dropped, Late float64
-	// A snapshot is the last that the engine has seen. Unavailable goes for snapshots, changes and waits, too; Dropped and
-	// Late for reports of nodes.
+	// A snapshot is the last that the engine has seen. Unavailable goes for snapshots, changes and waits, too;
+	// Dropped and Late for reports of nodes.
 	Stale float64
 	// When faults end; 0: never.
 	Until time.Duration
@@ -173,10 +175,10 @@ func (r *Race) faults() error {
 	return nil
 }
 
-// Step is a place where a ledger or a navigator under test may be interrupted, with a few words on where it is: whoever
-// calls it in a race, with the context that it was called with, lets the others go on, and may never return from it if
-// its engine crashes there (deferred functions run). Anywhere else it does nothing. Do not call it with a lock held that
-// others need.
+// Step is a place where a ledger or a navigator under test may be interrupted, with a few words on where it is:
+// whoever calls it in a race, with the context that it was called with, lets the others go on, and may never
+// return from it if its engine crashes there (deferred functions run). Anywhere else it does nothing. Do not call
+// it with a lock held that others need.
 func Step(ctx context.Context, where string) {
 	if a, ok := ctx.Value(actorKey{}).(*actor); ok {
 		a.note(a, "stops: %s", where)

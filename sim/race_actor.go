@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// actor is who takes steps: an engine, or the world. It runs in a goroutine of its own (and the goroutine in which its
-// engine plans), which moves only between a grant and the next stop.
+// actor is who takes steps: an engine, or the world. It runs in a goroutine of its own (and the goroutine in which
+// its engine plans), which moves only between a grant and the next stop.
 type actor struct {
 	*course
 	name      string
@@ -31,14 +31,15 @@ type actor struct {
 	lasts time.Duration
 	// Nothing to do until the agenda says so.
 	idle bool
-	// It waits for a revision after this one, at most until the deadline (0: for ever), and takes its time when there is
-	// one.
+	// It waits for a revision after this one, at most until the deadline (0: for ever), and takes its time when
+	// there is one.
 	dozing    bool
 	after     orbit.Revision
 	deadline  time.Duration
 	hesitates time.Duration
 	woken     bool
-	// Between passes it sleeps through what does not concern it; with classes aside, room does. Called: something did.
+	// Between passes it sleeps through what does not concern it; with classes aside, room does. Called: something
+	// did.
 	resting, aside, called bool
 
 	// To crash when it moves next; it has crashed.

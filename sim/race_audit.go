@@ -8,12 +8,14 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// audit is the model that a race is judged by. It is told of every proposal and every answer, reads the ledger's history
-// change by change, and keeps books of its own, as plainly as can be: nothing of the ledger's own checks is trusted.
+// audit is the model that a race is judged by. It is told of every proposal and every answer, reads the ledger's
+// history change by change, and keeps books of its own, as plainly as can be: nothing of the ledger's own checks
+// is trusted.
 //
-// What it holds, at every step: each change was asked for; all commitments of a proposal are in the history or none is,
-// together and once; what was acknowledged is there, what was refused is not; a capsule is in one place; no node takes
-// in more than it has room for; a gang's first placement holds its minimum; the ledger's state says the same.
+// What it holds, at every step: each change was asked for; all commitments of a proposal are in the history or
+// none is, together and once; what was acknowledged is there, what was refused is not; a capsule is in one place;
+// no node takes in more than it has room for; a gang's first placement holds its minimum; the ledger's state says
+// the same.
 type audit struct {
 	*course
 	asked    map[orbit.ProposalID]*asked

@@ -2,8 +2,9 @@ package sim
 
 import "github.com/orbitsched/orbit"
 
-// judge follows the history with a state of its own, and asks it whether what was committed may have been: its bets, above all,
-// which leave no trace in the books. A history that [orbit.State.Apply] refuses is judged no further; the books say why.
+// judge follows the history with a state of its own, and asks it whether what was committed may have been: its
+// bets, above all, which leave no trace in the books. A history that [orbit.State.Apply] refuses is judged no
+// further; the books say why.
 func (a *audit) judge(p *asked, changes []orbit.Change) {
 	if a.err != nil || a.state == nil {
 		return

@@ -253,8 +253,8 @@ func (blind) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule)
 	return plan, nil
 }
 
-// Every broken ledger and navigator is found, by the rule that it breaks; the failure shrinks to a story of a few steps,
-// and replays, whole and shrunk.
+// Every broken ledger and navigator is found, by the rule that it breaks; the failure shrinks to a story of a few
+// steps, and replays, whole and shrunk.
 func TestRaceFindsWhatIsBroken(t *testing.T) {
 	ledgers := func(make func() orbit.Ledger) func(*sim.Race) { return func(r *sim.Race) { r.Ledger = make } }
 	navigators := func(make func() orbit.Navigator) func(*sim.Race) {
@@ -328,7 +328,8 @@ func (h *heedless) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 	return out
 }
 
-// TestRaceFindsIgnoredBets: a ledger that keeps its own rules and no bet oversubscribes nothing, and is found all the same.
+// TestRaceFindsIgnoredBets: a ledger that keeps its own rules and no bet oversubscribes nothing, and is found all
+// the same.
 func TestRaceFindsIgnoredBets(t *testing.T) {
 	r := contest()
 	r.Ledger = func() orbit.Ledger { return &heedless{} }

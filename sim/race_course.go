@@ -12,9 +12,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// course is one run of a race. Its driver grants steps: it takes the earliest event, lets the actor of it move until
-// it stops again, and looks at what that has done. All fields are the driver's while it decides, and the moving actor's
-// while that moves; never both.
+// course is one run of a race. Its driver grants steps: it takes the earliest event, lets the actor of it move
+// until it stops again, and looks at what that has done. All fields are the driver's while it decides, and the
+// moving actor's while that moves; never both.
 type course struct {
 	*Race
 	decider *decider

@@ -40,7 +40,8 @@ func ExampleRace() {
 	// slow: 3 decisions for a job, 6s of 1m3s busy
 }
 
-// Hunting looks for a seed under which something breaks. What it returns tells the shortest story of it that was found.
+// Hunting looks for a seed under which something breaks. What it returns tells the shortest story of it that was
+// found.
 func ExampleRace_Hunt() {
 	race := sim.Race{
 		Nodes:      []orbit.Node{{ID: "n1", Capacity: orbit.Resources{orbit.CPU: 4000}}, {ID: "n2", Capacity: orbit.Resources{orbit.CPU: 4000}}},

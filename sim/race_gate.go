@@ -12,8 +12,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gate is the ledger as an engine sees it: every call stops first, and may go wrong. What the ledger answers is told to
-// the audit before the engine hears of it.
+// gate is the ledger as an engine sees it: every call stops first, and may go wrong. What the ledger answers is
+// told to the audit before the engine hears of it.
 type gate struct{ *actor }
 
 // batchGate is one for a ledger that takes batches.
@@ -79,8 +79,8 @@ func (g gate) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change
 	return changes, err
 }
 
-// patience is how long a ledger may take to wake who waits once there is something newer. In the ledger's own time: it
-// passes only if the ledger is broken.
+// patience is how long a ledger may take to wake who waits once there is something newer. In the ledger's own
+// time: it passes only if the ledger is broken.
 const patience = 100 * time.Millisecond
 
 // Wait implements [orbit.Ledger]. The ledger's own Wait is called; where it asks for the end of its context, which is
@@ -118,8 +118,8 @@ type doze struct {
 	err   error
 }
 
-// Done is called by whoever is about to sleep. It returns when there is something newer, with a channel that is closed
-// if the ledger does not notice; or at the deadline, with one that is closed.
+// Done is called by whoever is about to sleep. It returns when there is something newer, with a channel that is
+// closed if the ledger does not notice; or at the deadline, with one that is closed.
 func (d *doze) Done() <-chan struct{} {
 	d.once.Do(func() {
 		deadline := time.Duration(0)

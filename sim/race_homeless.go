@@ -31,8 +31,8 @@ func (a *audit) homeless() string {
 	return ""
 }
 
-// gangFits reports whether there is room for a whole gang in one domain of one of its levels: by taking the first node
-// with room for each member, so it may say no where there is.
+// gangFits reports whether there is room for a whole gang in one domain of one of its levels: by taking the first
+// node with room for each member, so it may say no where there is.
 func (a *audit) gangFits(state *orbit.State, g *orbit.GangState) bool {
 	if g.Total() > 0 {
 		return false // what falls short is its navigator's business
@@ -57,8 +57,8 @@ func (a *audit) gangFits(state *orbit.State, g *orbit.GangState) bool {
 	return false
 }
 
-// firstFit reports whether the nodes take all members of a gang, one after another. Gangs that ask for devices are said
-// not to fit.
+// firstFit reports whether the nodes take all members of a gang, one after another. Gangs that ask for devices are
+// said not to fit.
 func firstFit(nodes []*orbit.NodeState, g *orbit.Gang) bool {
 	free := make([]orbit.Resources, len(nodes))
 	for i, n := range nodes {

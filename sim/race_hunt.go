@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Hunt runs seeds from first on, so many of them, until one fails, and returns that failure made small ([Race.Shrink]);
-// nil if none fails. Print its Story.
+// Hunt runs seeds from first on, so many of them, until one fails, and returns that failure made small
+// ([Race.Shrink]); nil if none fails. Print its Story.
 func (r *Race) Hunt(first uint64, seeds int) *Result {
 	for i := range seeds {
 		if res := r.Run(first + uint64(i)); res.Err != nil {
@@ -24,9 +24,9 @@ const (
 	shrinkSeeds = 40
 )
 
-// Shrink returns the smallest failure by the same rule that it finds: with fewer schedulers, jobs, tasks and nodes, fewer
-// faults and delays, in fewer steps. It keeps the seed of the failure that it was given, with which the whole race fails;
-// Replay the result's Race with its Decisions for the small one.
+// Shrink returns the smallest failure by the same rule that it finds: with fewer schedulers, jobs, tasks and
+// nodes, fewer faults and delays, in fewer steps. It keeps the seed of the failure that it was given, with which
+// the whole race fails; Replay the result's Race with its Decisions for the small one.
 func (r *Race) Shrink(failed *Result) *Result {
 	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns}
 	if s.rule == "" {
@@ -59,7 +59,8 @@ func (s *shrinker) size() int {
 	return 10_000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)) + 1000*len(s.best.Decisions) + 20*strings.Count(s.best.History, "\n") + s.lengths()
 }
 
-// lengths is how long the delays are, and the other times that were drawn: 0 for a millisecond, 1 more for each doubling.
+// lengths is how long the delays are, and the other times that were drawn: 0 for a millisecond, 1 more for each
+// doubling.
 func (s *shrinker) lengths() (sum int) {
 	for _, text := range s.best.Decisions {
 		if words := strings.Fields(text); len(words) == 3 {
@@ -75,7 +76,8 @@ func (s *shrinker) try(r Race, decisions []string) bool {
 	return s.take(r, func(r *Race) *Result { return r.Replay(decisions) })
 }
 
-// take runs a race, for not much longer than the best: one that takes more steps is not smaller, and may go on for ever.
+// take runs a race, for not much longer than the best: one that takes more steps is not smaller, and may go on for
+// ever.
 func (s *shrinker) take(r Race, run func(*Race) *Result) bool {
 	if s.left <= 0 {
 		return false

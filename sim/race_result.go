@@ -19,8 +19,8 @@ type Result struct {
 	Decisions []string
 	// The first promise that was broken; nil: none. It begins with the name of the rule.
 	Err error
-	// One line for each thing that happened: when, who, what. The same for the same seed, but in a race with Sleep only if
-	// that keeps package time in step.
+	// One line for each thing that happened: when, who, what. The same for the same seed, but in a race with Sleep
+	// only if that keeps package time in step.
 	History string
 	// In the order of the race.
 	Schedulers []Tally
@@ -32,7 +32,8 @@ type Result struct {
 // Tally is what one scheduler did.
 type Tally struct {
 	Name string
-	// Plans made, those of which at least one proposal was lost to another commit, and jobs whose last task it placed.
+	// Plans made, those of which at least one proposal was lost to another commit, and jobs whose last task it
+	// placed.
 	Decisions, Lost, Jobs int
 	// Proposals sent, committed, and lost to another commit.
 	Proposed, Committed, Conflicts int
@@ -113,7 +114,8 @@ func brief(d time.Duration) string {
 	return d.String()
 }
 
-// Story tells a failure: which promise was broken, how to run it again, what was drawn, and step by step what happened.
+// Story tells a failure: which promise was broken, how to run it again, what was drawn, and step by step what
+// happened.
 func (r *Result) Story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %v\n", r.Seed, r.Err)

@@ -7,8 +7,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// thinker is the navigator as its engine sees it: it takes the jobs in turn, and time to think about each. Its plan is
-// made on the view at once and proposed when it has thought; what happens meanwhile is what it may lose to.
+// thinker is the navigator as its engine sees it: it takes the jobs in turn, and time to think about each. Its
+// plan is made on the view at once and proposed when it has thought; what happens meanwhile is what it may lose
+// to.
 type thinker struct {
 	*actor
 	of orbit.Navigator

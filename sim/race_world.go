@@ -11,8 +11,8 @@ import (
 
 const worldName = "world"
 
-// world is what happens around the schedulers: jobs are submitted, tasks end, messages arrive late, nodes report. It has
-// an agenda, and is an actor like the engines, but nothing goes wrong with what it asks of the ledger.
+// world is what happens around the schedulers: jobs are submitted, tasks end, messages arrive late, nodes report.
+// It has an agenda, and is an actor like the engines, but nothing goes wrong with what it asks of the ledger.
 type world struct {
 	*actor
 	agenda agenda

@@ -23,8 +23,8 @@ func login(t *testing.T, c *cluster.Cluster, name string) *clientv3.Client {
 	return client
 }
 
-// A role that may read and write the keys below the prefix is all that a ledger needs. It goes on when a login is over,
-// and opens nothing beyond the prefix; one that may only read opens nothing at all.
+// A role that may read and write the keys below the prefix is all that a ledger needs. It goes on when a login is
+// over, and opens nothing beyond the prefix; one that may only read opens nothing at all.
 func TestRoleOfAPrefix(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{Login: 2 * time.Second})

@@ -17,8 +17,8 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// follower makes a state of its own from a ledger's changes alone, with State.Apply, and takes a snapshot only when it is
-// told that they no longer reach back.
+// follower makes a state of its own from a ledger's changes alone, with State.Apply, and takes a snapshot only
+// when it is told that they no longer reach back.
 type follower struct {
 	ledger    orbit.Ledger
 	state     *orbit.State
@@ -84,8 +84,9 @@ func picture(s *orbit.State) (out []string) {
 	return out
 }
 
-// A reader that is held up while others write and etcd compacts its history is told so, or catches up by itself, and then
-// has what the writers have. So has one that only lost its connections, and one that was held up and lost nothing.
+// A reader that is held up while others write and etcd compacts its history is told so, or catches up by itself,
+// and then has what the writers have. So has one that only lost its connections, and one that was held up and lost
+// nothing.
 func TestCompactionUnderASlowReader(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -175,8 +175,8 @@ func storm(t *testing.T, o cluster.Options, kills int, seed uint64) *chaos {
 	return c
 }
 
-// No committed placement is lost and none doubled while members, one or all of them, and processes of navigators are killed
-// and started again, under load.
+// No committed placement is lost and none doubled while members, one or all of them, and processes of navigators
+// are killed and started again, under load.
 func TestKillAndRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	storm(t, fast, scale(t, 24), 1)

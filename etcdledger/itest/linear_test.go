@@ -113,8 +113,8 @@ func (d deed) proposal(bet bool) orbit.Proposal {
 	return p
 }
 
-// client does deeds one after another. A part of them has little time; what is then unknown is sent again, through another
-// ledger, until it is known, or left at that.
+// client does deeds one after another. A part of them has little time; what is then unknown is sent again, through
+// another ledger, until it is known, or left at that.
 func (w *witnesses) client(ctx context.Context, id int, seed uint64, n int) {
 	rng := rand.New(rand.NewPCG(seed, uint64(id)))
 	for _, d := range plan(rng, n) {
@@ -208,7 +208,8 @@ func (w *witnesses) run(ctx context.Context, clients, deeds int, seed uint64) {
 	all.Wait()
 }
 
-// check asks whether a ledger that does one thing at a time could have answered like that, and wants this for an answer.
+// check asks whether a ledger that does one thing at a time could have answered like that, and wants this for an
+// answer.
 func (w *witnesses) check(want porcupine.CheckResult) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -124,8 +124,8 @@ func (l *load) settle(t *testing.T, patience time.Duration) {
 	}, patience, 100*time.Millisecond, "everything fits, and not everything is placed")
 }
 
-// check counts everything again: from every version of the log, from the records as a new process reads them, and from what
-// was answered.
+// check counts everything again: from every version of the log, from the records as a new process reads them, and
+// from what was answered.
 func (l *load) check(t *testing.T, client *clientv3.Client) *audit.Book {
 	var book audit.Book
 	require.NoError(t, book.Read(within(t, time.Minute), client, "orbit/"))

@@ -47,8 +47,8 @@ type answer struct {
 	Seen world
 }
 
-// model is what a history of one node is checked against. A deed whose outcome is not known holds its place in the history
-// until its end: it takes effect at some time if it can then, and after all others if it never does.
+// model is what a history of one node is checked against. A deed whose outcome is not known holds its place in the
+// history until its end: it takes effect at some time if it can then, and after all others if it never does.
 func model(slots int) porcupine.Model {
 	return porcupine.Model{
 		Partition: byNode,

@@ -27,8 +27,8 @@ func put(t *testing.T, l orbit.Ledger, name string) orbit.Revision {
 	return rev
 }
 
-// A member that has lost the others, the leader as well as a follower, answers its readers with nothing rather than with
-// what was, and commits nothing. When it finds the others again its readers see what they have missed.
+// A member that has lost the others, the leader as well as a follower, answers its readers with nothing rather
+// than with what was, and commits nothing. When it finds the others again its readers see what they have missed.
 func TestReadersOfAMemberThatIsCutOffAreNotStale(t *testing.T) {
 	t.Parallel()
 	c := start(t, fast)
@@ -82,8 +82,8 @@ func snapshot(t *testing.T, l orbit.Ledger) *orbit.State {
 	}
 }
 
-// While leaders change, a snapshot shows everything that was committed before it was asked for, through whichever member
-// it is read.
+// While leaders change, a snapshot shows everything that was committed before it was asked for, through whichever
+// member it is read.
 func TestReadersAreNotStaleWhileLeadersChange(t *testing.T) {
 	t.Parallel()
 	c := start(t, fast)
@@ -125,8 +125,8 @@ func TestReadersAreNotStaleWhileLeadersChange(t *testing.T) {
 	t.Logf("%d reads and %d commits while leaders were cut off", reads.Load(), commits)
 }
 
-// A snapshot asks etcd for itself: one that began before a commit tells nothing to one that began after it, even if its
-// answer comes later. Nor does it to a rejection.
+// A snapshot asks etcd for itself: one that began before a commit tells nothing to one that began after it, even
+// if its answer comes later. Nor does it to a rejection.
 func TestReadsThatBeganBeforeACommit(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})

@@ -12,9 +12,9 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/crew"
 )
 
-// Two operating-system processes with navigators of their own share one etcd. Some work is assigned to one of them by name
-// or claimed by module, and some is claimed by both: they get into each other's way, the ledger settles it, and
-// everything is placed once, by whoever owns it.
+// Two operating-system processes with navigators of their own share one etcd. Some work is assigned to one of them
+// by name or claimed by module, and some is claimed by both: they get into each other's way, the ledger settles
+// it, and everything is placed once, by whoever owns it.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})

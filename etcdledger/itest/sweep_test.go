@@ -13,7 +13,8 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// Who is behind does not bring back what has ended or left meanwhile and of which even the record has been swept away.
+// Who is behind does not bring back what has ended or left meanwhile and of which even the record has been swept
+// away.
 func TestSweepUnderASlowWriter(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})

@@ -33,9 +33,10 @@ func (a *Answers) Count(k Kind) int {
 	return a.kinds[k]
 }
 
-// Judge compares what was answered with the history, and notes as faults of the book what is not so. A commit that was
-// acknowledged is in the history, at the revision that was said, once; it is lost if it is not there. What was
-// rejected is not there, nor is anything of which it was said that nothing was sent, unless it had been sent before.
+// Judge compares what was answered with the history, and notes as faults of the book what is not so. A commit that
+// was acknowledged is in the history, at the revision that was said, once; it is lost if it is not there. What was
+// rejected is not there, nor is anything of which it was said that nothing was sent, unless it had been sent
+// before.
 func (b *Book) Judge(answers *Answers) (lost int) {
 	b.init()
 	answers.mu.Lock()

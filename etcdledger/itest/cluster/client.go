@@ -12,7 +12,8 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// ClientConfig returns what a client of loopback needs: it finds out soon that a member is gone, and is back soon after.
+// ClientConfig returns what a client of loopback needs: it finds out soon that a member is gone, and is back soon
+// after.
 func ClientConfig(endpoints []string) clientv3.Config {
 	return clientv3.Config{
 		Endpoints:            endpoints,

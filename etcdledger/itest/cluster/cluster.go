@@ -123,8 +123,8 @@ func (c *Cluster) Cut(ctx context.Context, i int) error { return c.separate(ctx,
 // Mend undoes a Cut.
 func (c *Cluster) Mend(ctx context.Context, i int) error { return c.separate(ctx, "mend", i) }
 
-// separate tells a member of all others, and all others of it. It passes over those that do not run: what they were told
-// is gone with them.
+// separate tells a member of all others, and all others of it. It passes over those that do not run: what they
+// were told is gone with them.
 func (c *Cluster) separate(ctx context.Context, what string, i int) error {
 	one := c.members[i]
 	var errs []error

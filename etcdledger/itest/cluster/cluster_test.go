@@ -43,7 +43,8 @@ func TestKillAndRestart(t *testing.T) {
 			start = time.Now()
 			require.NoError(t, c.Kill(leader))
 			if members > 1 {
-				// What was on its way to the dead leader is lost, and answered only when the server's patience is over.
+				// What was on its way to the dead leader is lost, and answered only when the server's patience is
+				// over.
 				require.Eventually(t, func() bool {
 					_, err := client.Put(within(t, 500*time.Millisecond), "other", "v")
 					return err == nil

@@ -100,8 +100,8 @@ func (p *Process) Tell(line string) error {
 	return nil
 }
 
-// Kill ends the copy at once (SIGKILL: it is not asked, and does nothing more) and waits until it is gone and all that
-// it had said has been heard. It returns what went wrong with it before.
+// Kill ends the copy at once (SIGKILL: it is not asked, and does nothing more) and waits until it is gone and all
+// that it had said has been heard. It returns what went wrong with it before.
 func (p *Process) Kill() error {
 	p.mu.Lock()
 	p.ended = true

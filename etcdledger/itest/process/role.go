@@ -32,8 +32,8 @@ func (s *Self) Config(into any) error {
 	return nil
 }
 
-// Say tells the program that started the copy a value, as a line of JSON. What has been said when the copy is killed is
-// heard all the same.
+// Say tells the program that started the copy a value, as a line of JSON. What has been said when the copy is
+// killed is heard all the same.
 func (s *Self) Say(value any) error {
 	line, err := json.Marshal(value)
 	if err != nil {

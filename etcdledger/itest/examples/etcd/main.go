@@ -1,6 +1,6 @@
-// Etcd: two processes of navigators place capsules over one etcd. Half way one of the processes is killed, and another
-// is started in its place. In the end everything is counted again from etcd's own history. Without -endpoint it
-// starts an etcd of its own.
+// Etcd: two processes of navigators place capsules over one etcd. Half way one of the processes is killed, and
+// another is started in its place. In the end everything is counted again from etcd's own history. Without
+// -endpoint it starts an etcd of its own.
 package main
 
 import (

@@ -144,7 +144,8 @@ func (s *show) tally(i int) crew.Tally {
 	return t
 }
 
-// kill kills a process of navigators, or by turns a member of the etcd, without any warning, and starts another in its place.
+// kill kills a process of navigators, or by turns a member of the etcd, without any warning, and starts another in
+// its place.
 func (s *show) kill(ctx context.Context, n int) error {
 	if s.site.own != nil && n%2 == 1 {
 		return s.killMember(ctx)

@@ -65,8 +65,8 @@ func (s *site) start(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// submit lets nodes join and submits capsules: a quarter is assigned to each of the processes by name, the rest is for whoever
-// is first. The nodes have room for a tenth more.
+// submit lets nodes join and submits capsules: a quarter is assigned to each of the processes by name, the rest is
+// for whoever is first. The nodes have room for a tenth more.
 func (s *site) submit(ctx context.Context, o options) error {
 	each := int64(o.capsules*11/10/o.nodes + 1)
 	var nodes []orbit.Proposal

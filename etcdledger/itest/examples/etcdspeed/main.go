@@ -1,6 +1,6 @@
-// Etcdspeed measures the ledger on etcd, with fsync: placements a second one by one, many at a time and in a batch, beside
-// transactions of etcd itself; what two processes cost each other on hot nodes; and how long it takes until one
-// process sees what another has committed. It starts an etcd of its own.
+// Etcdspeed measures the ledger on etcd, with fsync: placements a second one by one, many at a time and in a
+// batch, beside transactions of etcd itself; what two processes cost each other on hot nodes; and how long it
+// takes until one process sees what another has committed. It starts an etcd of its own.
 package main
 
 import (

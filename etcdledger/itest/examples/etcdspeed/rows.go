@@ -70,8 +70,8 @@ type contest struct {
 	conflicts, retries float64
 }
 
-// hot lets two ledgers, each with a client of its own and 16 calls at a time, place on so many nodes. Coarse bets are that
-// nothing at all has changed on the node, fine ones that there is room; who loses looks again.
+// hot lets two ledgers, each with a client of its own and 16 calls at a time, place on so many nodes. Coarse bets
+// are that nothing at all has changed on the node, fine ones that there is room; who loses looks again.
 func (w *world) hot(ctx context.Context, nodes int, coarse bool) (c contest, err error) {
 	n := max(w.batch/4, 10)
 	l, err := w.open(ctx, nodes, n)
