@@ -6,14 +6,14 @@ import "github.com/orbitsched/orbit/internal/kd"
 // nodes are noted at once, and moved in the tree only when a search begins that needs them where they belong;
 // until then a search that is under way looks at them one by one.
 type boxIndex struct {
-	books   *workset
+	rater   *rater
 	bounded Bounded
 	kinds   nodeKinds
 	order   idOrder
 	tree    kd.Tree
-	// By node index. For seed 0: the order of ids; else the books' own.
+	// By node index. For seed 0: the order of ids; else the rater's own.
 	ranks []uint64
-	// Of books.changes.
+	// Of the draft's journal.
 	cursor uint64
 	// Nodes that may not be where the tree has them, each once; and whether a node is one of them.
 	moved   []int32
@@ -33,7 +33,7 @@ type boxIndex struct {
 // follow takes note of the nodes that have changed since the last call and returns them, some twice; all: the
 // whole index has to be built anew.
 func (x *boxIndex) follow() (touched []int32, all bool) {
-	touched, x.cursor, all = x.books.changes.since(x.cursor)
+	touched, x.cursor, all = x.rater.draft.journal.since(x.cursor)
 	if all {
 		return nil, true
 	}
@@ -50,7 +50,7 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 }
 
 func (x *boxIndex) makeRoom() {
-	if n := len(x.books.nodes) - len(x.changed); n > 0 {
+	if n := len(x.rater.draft.nodes) - len(x.changed); n > 0 {
 		x.changed = append(x.changed, make([]uint64, n)...)
 		x.isMoved = append(x.isMoved, make([]bool, n)...)
 		x.ranks = append(x.ranks, make([]uint64, n)...)
@@ -71,7 +71,7 @@ func (x *boxIndex) settle(probe kd.Probe) {
 	} else {
 		for _, slot := range x.moved {
 			x.isMoved[slot] = false
-			if n := x.books.nodes[slot]; n != nil {
+			if n := x.rater.draft.nodes[slot]; n != nil {
 				p := x.point(n)
 				x.moves += btoi(x.tree.Put(&p, probe))
 			}
@@ -83,7 +83,7 @@ func (x *boxIndex) settle(probe kd.Probe) {
 // register takes note of a node that may have joined, left, or changed its kind. It reports false if the index has
 // to be built anew for that.
 func (x *boxIndex) register(slot int32) bool {
-	n := x.books.nodes[slot]
+	n := x.rater.draft.nodes[slot]
 	was := x.kinds.seenAt(slot)
 	if was != nil && (n == nil || n.Node.ID != was.ID) {
 		x.forget(slot, was.ID)
@@ -109,15 +109,15 @@ func (x *boxIndex) forget(slot int32, id NodeID) {
 	x.tree.Remove(slot)
 	x.live--
 	x.kinds.seen[slot] = nil
-	if x.books.seed == 0 && x.books.view.state.Node(id) == nil {
+	if x.rater.seed == 0 && x.rater.draft.view.state.Node(id) == nil {
 		x.order.drop(id)
 	}
 }
 
 // rank returns what breaks ties; false: the numbers of the ids have run out.
 func (x *boxIndex) rank(n *NodeState) (uint64, bool) {
-	if x.books.seed != 0 {
-		return x.books.ranks[n.slot], true
+	if x.rater.seed != 0 {
+		return x.rater.ranks[n.slot], true
 	}
 	return x.order.number(n.Node.ID)
 }
@@ -133,12 +133,12 @@ func (x *boxIndex) build(probe kd.Probe) {
 	x.makeRoom()
 	clear(x.isMoved)
 	x.moved = x.moved[:0]
-	if x.books.seed != 0 {
-		copy(x.ranks, x.books.ranks)
+	if x.rater.seed != 0 {
+		copy(x.ranks, x.rater.ranks)
 	} else {
-		x.order.renumber(x.books.view.state, func(n *NodeState, number uint64) { x.ranks[n.slot] = number })
+		x.order.renumber(x.rater.draft.view.state, func(n *NodeState, number uint64) { x.ranks[n.slot] = number })
 	}
-	x.kinds.divide(x.books.nodes)
+	x.kinds.divide(x.rater.draft.nodes)
 	x.plant(probe)
 	x.live = len(x.points)
 }
@@ -147,7 +147,7 @@ func (x *boxIndex) build(probe kd.Probe) {
 func (x *boxIndex) plant(probe kd.Probe) {
 	x.builds++
 	x.points = x.points[:0]
-	for _, n := range x.books.nodes {
+	for _, n := range x.rater.draft.nodes {
 		if n != nil {
 			x.points = append(x.points, x.point(n))
 		}

@@ -52,6 +52,7 @@ func where(t require.TestingT, l Ledger, id CapsuleID) NodeID {
 // greedy is a navigator: for each capsule the best node. It writes down what it was asked.
 type greedy struct {
 	placement Exhaustive
+	draft     Draft
 	claims    func(module string, class AppClass) bool // nil: everything
 	before    func(view *View, pending []*Capsule)     // called in every Plan, before it plans
 	after     func(plan *Plan)                         // bends the plan
@@ -72,14 +73,13 @@ func (g *greedy) Plan(_ context.Context, view *View, pending []*Capsule) (Plan, 
 		g.before(view, pending)
 	}
 	var plan Plan
-	g.placement.Sync(view)
+	g.draft.Sync(view)
 	for _, c := range pending {
-		choice, err := g.placement.Best(c.Spec)
-		if err != nil {
+		if err := g.draft.PlaceBest(&g.placement, c); err != nil {
 			plan.Unplaced = append(plan.Unplaced, Unplaced{c, err})
 			continue
 		}
-		plan.Proposals = append(plan.Proposals, g.placement.Reserve(c, choice))
+		plan.Proposals = append(plan.Proposals, g.draft.Propose())
 	}
 	if g.after != nil {
 		g.after(&plan)
@@ -583,8 +583,9 @@ func unplaced(c *Capsule, why error) func(*View, []*Capsule) Plan {
 func badScore(x float64) func(*View, []*Capsule) Plan {
 	return func(view *View, pending []*Capsule) Plan {
 		e := Exhaustive{Score: ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { return x, x })}
-		e.Sync(view)
-		_, err := e.Best(pending[0].Spec)
+		draft := Draft{}
+		draft.Sync(view)
+		_, err := e.Best(&draft, pending[0].Spec)
 		return Plan{Unplaced: []Unplaced{{pending[0], err}}}
 	}
 }

@@ -137,10 +137,10 @@ func ExampleExhaustive() {
 	spec.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{"r1"}}}
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"big"}, Spec: spec})
 
-	placement := &orbit.Exhaustive{}
+	placement, draft := &orbit.Exhaustive{}, &orbit.Draft{}
 	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-		placement.Sync(view)
-		_, err := placement.Best(pending[0].Spec)
+		draft.Sync(view)
+		_, err := placement.Best(draft, pending[0].Spec)
 		return orbit.Plan{Unplaced: []orbit.Unplaced{{Capsule: pending[0], Why: err}}}, nil
 	})
 	round := (&orbit.Engine{Ledger: ledger, Navigator: navigator}).Pass(ctx)
@@ -211,7 +211,7 @@ func ExampleVersioned() {
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c", "d"}, Spec: cores(2)})
 
 	score := &even{}
-	placement := &orbit.Indexed{Score: score}
+	placement, draft := &orbit.Indexed{Score: score}, &orbit.Draft{}
 	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 		score.counts = map[string]int{}
 		for n := range view.State().Nodes() {
@@ -219,13 +219,16 @@ func ExampleVersioned() {
 				score.count(n)
 			}
 		}
-		placement.Sync(view)
+		draft.Sync(view)
 		for _, c := range pending {
-			choice, err := placement.Best(c.Spec)
+			choice, err := placement.Best(draft, c.Spec)
+			if err == nil {
+				err = draft.Place(c, choice)
+			}
 			if err != nil {
 				return plan, err
 			}
-			plan.Proposals = append(plan.Proposals, placement.Reserve(c, choice))
+			plan.Proposals = append(plan.Proposals, draft.Propose())
 			score.count(choice.Node)
 		}
 		return plan, nil

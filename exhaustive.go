@@ -11,7 +11,7 @@ type Exhaustive struct {
 	// Breaks ties; 0: by node id.
 	Seed uint64
 
-	books workset
+	rater rater
 }
 
 // Filter takes nodes out of the choice for what the ledger does not know: it returns why, completing
@@ -19,23 +19,11 @@ type Exhaustive struct {
 // function of what it sees.
 type Filter func(node *NodeState, report *Report, spec *Spec) string
 
-// Sync implements [PlacementEngine].
-func (e *Exhaustive) Sync(view *View) { e.books.sync(view, e.Seed) }
-
-// Mark implements [PlacementEngine].
-func (e *Exhaustive) Mark() int { return len(e.books.undo) }
-
-// Rollback implements [PlacementEngine].
-func (e *Exhaustive) Rollback(mark int) { e.books.rollback(mark) }
-
-// Reserve implements [PlacementEngine].
-func (e *Exhaustive) Reserve(c *Capsule, choice Choice) Proposal { return e.books.reserve(c, choice) }
-
 // Best implements [PlacementEngine].
-func (e *Exhaustive) Best(spec *Spec) (Choice, error) {
-	if e.books.view == nil {
+func (e *Exhaustive) Best(draft *Draft, spec *Spec) (Choice, error) {
+	if draft.view == nil {
 		return Choice{}, notSynced()
 	}
-	r := newRater(&e.books, e.Score, e.Filter)
-	return r.scan(spec, e.books.peers(spec))
+	e.rater.follow(draft, e.Score, e.Filter, e.Seed)
+	return e.rater.scan(spec, draft.nearby(spec))
 }

@@ -54,7 +54,7 @@ func (c *candidate) before(o *candidate) bool {
 // begin starts a search over all boxes.
 func (f *front) begin(c *specClass, x *boxIndex) {
 	f.class, f.heap.list = c, f.heap.list[:0]
-	f.heap.nodes = x.books.nodes
+	f.heap.nodes = x.rater.draft.nodes
 	f.searches++
 	c.respond(x)
 	f.kinds = c.kinds(x)
@@ -76,7 +76,7 @@ func (f *front) weigh(c *candidate, number int32, x *boxIndex) (ok bool) {
 
 // consider adds a node that has changed.
 func (f *front) consider(slot int32, x *boxIndex) {
-	n := x.books.nodes[slot]
+	n := x.rater.draft.nodes[slot]
 	if n == nil {
 		return
 	}
@@ -115,7 +115,7 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 		case ratedStage:
 			if top.clock >= x.changed[top.at] {
 				f.hits += hit
-				return Choice{Node: x.books.nodes[top.at], Value: top.value, Tie: top.tie}
+				return Choice{Node: x.rater.draft.nodes[top.at], Value: top.value, Tie: top.tie}
 			}
 			f.heap.pop()
 		}
@@ -200,7 +200,7 @@ func (f *front) look(top *candidate, x *boxIndex, r *rater) {
 		return
 	}
 	f.rated++
-	n, spec := x.books.nodes[top.at], f.class.spec
+	n, spec := x.rater.draft.nodes[top.at], f.class.spec
 	// Labels and model are decided by kind; room and devices by totals only.
 	fits := n.hasRoom(&spec.Envelope.Reservation) && n.hasDevices(&spec.Devices) && f.class.near.has(n.Node)
 	value, tie, ok := 0.0, 0.0, false

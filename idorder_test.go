@@ -118,12 +118,12 @@ func TestIndexedWhenNumbersRunOut(t *testing.T) {
 	commit(t, l, put...)
 	spec = snapshotOf(t, l).Capsule("k").Spec
 	v, refresh := viewOf(t, l, nil)
-	e := Indexed{Score: strange{
+	e := draftFor(&Indexed{Score: strange{
 		score: func(*NodeState, *Report, *Spec) (value, tie float64) { return 0, 0 },
 		bound: func(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
 			return func(_, _ *Extent) (value, tie float64) { return 0, 0 }
 		},
-	}}
+	}})
 	rebuilds := int64(0)
 	for i := range 150 {
 		newest := NodeID(fmt.Sprintf("b%03d", 999-i))
@@ -132,7 +132,7 @@ func TestIndexedWhenNumbersRunOut(t *testing.T) {
 		e.Sync(v)
 		last := NodeID("")
 		for n := range 1 + 40*btoi(i%10 == 0) {
-			choice, err := e.Best(spec)
+			choice, err := e.best(spec)
 			if err != nil {
 				require.Equal(t, i+31, n)
 				break
@@ -140,9 +140,9 @@ func TestIndexedWhenNumbersRunOut(t *testing.T) {
 			require.True(t, n > 0 || choice.Node.Node.ID == newest)
 			require.Less(t, last, choice.Node.Node.ID)
 			last = choice.Node.Node.ID
-			e.Reserve(&Capsule{ID: "x", Spec: spec}, choice)
+			e.take(&Capsule{ID: CapsuleID(last), Spec: spec}, choice)
 		}
-		for _, note := range e.Notes() {
+		for _, note := range e.engine.Notes() {
 			if note.Key == "rebuilds" && i > 0 {
 				rebuilds += note.Value.Int64()
 			}

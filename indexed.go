@@ -20,7 +20,7 @@ import (
 // Specs are told apart by identity: those that a ledger hands out are one pointer for all that are equal. One
 // that no ledger has seen is scanned for, as Exhaustive does; and so is every spec on 16 nodes or fewer.
 //
-// The zero value works. Do not change the fields after the first Sync. Memory is bounded: what is known of specs
+// The zero value works. Do not change the fields after the first Best. Memory is bounded: what is known of specs
 // that have not been asked for longest is dropped, scores beyond 128 MiB and all else beyond some 260,000 pairs of
 // a spec and a kind of node.
 type Indexed struct {
@@ -30,12 +30,11 @@ type Indexed struct {
 	// Breaks ties; 0: by node id.
 	Seed uint64
 
-	books   workset
 	rater   rater
 	index   boxIndex
 	front   front
 	classes map[*Spec]*specClass
-	// Counts calls of Best, and of Sync.
+	// Counts calls of Best, and of Sync of the draft.
 	clock, syncs uint64
 	version      uint64
 	scratch      slotSet
@@ -48,11 +47,17 @@ type Indexed struct {
 // indexedStats count since the last Sync, beside what index and front count.
 type indexedStats struct{ asked, scanned, rated, ranked, rankings int }
 
-// Sync implements [PlacementEngine].
-func (e *Indexed) Sync(view *View) {
-	e.books.sync(view, e.Seed)
-	e.rater = newRater(&e.books, e.Score, e.Filter)
-	e.index.books = &e.books
+// follow takes note of a Sync of the draft.
+func (e *Indexed) follow(draft *Draft) {
+	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed)
+	if !synced {
+		return
+	}
+	if other {
+		e.index.cursor = 0
+		e.forget()
+	}
+	e.index.rater = &e.rater
 	e.index.bounded, _ = e.rater.score.(Bounded)
 	e.syncs++
 	e.front = front{heap: e.front.heap}
@@ -60,34 +65,26 @@ func (e *Indexed) Sync(view *View) {
 	e.drop()
 }
 
-// Mark implements [PlacementEngine].
-func (e *Indexed) Mark() int { return len(e.books.undo) }
-
-// Rollback implements [PlacementEngine].
-func (e *Indexed) Rollback(mark int) { e.books.rollback(mark) }
-
-// Reserve implements [PlacementEngine].
-func (e *Indexed) Reserve(c *Capsule, choice Choice) Proposal { return e.books.reserve(c, choice) }
-
 // scanBelow is the number of nodes up to which looking at all of them is as fast as an index.
 const scanBelow = 16
 
 // Best implements [PlacementEngine].
-func (e *Indexed) Best(spec *Spec) (Choice, error) {
-	if e.books.view == nil {
+func (e *Indexed) Best(draft *Draft, spec *Spec) (Choice, error) {
+	if draft.view == nil {
 		return Choice{}, notSynced()
 	}
+	e.follow(draft)
 	e.stats.asked++
-	if spec.self != spec || len(e.books.nodes) <= scanBelow {
+	if spec.self != spec || len(draft.nodes) <= scanBelow {
 		e.stats.scanned++
-		return e.rater.scan(spec, e.books.peers(spec))
+		return e.rater.scan(spec, draft.nearby(spec))
 	}
 	c := e.class(spec)
 	best, ok := e.search(c)
 	if !ok {
 		best = e.rank(c)
 	}
-	return e.rater.choice(best, spec, c.near)
+	return e.rater.choice(best, spec)
 }
 
 // class returns what is known of a spec.
@@ -105,14 +102,14 @@ func (e *Indexed) class(spec *Spec) *specClass {
 			e.classes = map[*Spec]*specClass{}
 		}
 		e.classes[spec] = c
-		if e.index.kinds.learn(spec, e.books.nodes) {
+		if e.index.kinds.learn(spec, e.rater.draft.nodes) {
 			e.index.cursor = 0 // divide anew
 		}
 	}
 	e.clock++
 	c.used = e.clock
 	if c.nearAt != e.syncs {
-		c.meet(e.books.peers(spec), e.syncs)
+		c.meet(e.rater.draft.nearby(spec), e.syncs)
 	}
 	return c
 }
@@ -168,7 +165,7 @@ func (e *Indexed) rank(c *specClass) Choice {
 	if e.rankedBytes += c.ranking.bytes() - before; e.rankedBytes > maxRanked {
 		e.dropRankings(c)
 	}
-	return c.ranking.best(&e.books)
+	return c.ranking.best(&e.rater)
 }
 
 // Bounds of what is kept per spec: rankings in bytes, and pairs of specs and kinds of nodes.

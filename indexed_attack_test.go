@@ -51,24 +51,24 @@ func TestIndexedAfterABoundHasPanicked(t *testing.T) {
 	for at := -1; at < 200; at++ {
 		l, v, _, specs := attackWorld(t, "bad", "good")
 		calls, trigger := 0, at
-		e, plain := &Indexed{Score: touchy{calls: &calls, at: &trigger}}, &Exhaustive{}
+		e, plain := draftFor(&Indexed{Score: touchy{calls: &calls, at: &trigger}}), draftFor(&Exhaustive{})
 		e.Sync(v)
 		plain.Sync(v)
 		for i := range 5 {
 			for j, spec := range specs {
 				var got Choice
 				var err error
-				if panics(func() { got, err = e.Best(spec) }) {
+				if panics(func() { got, err = e.best(spec) }) {
 					continue
 				}
 				require.NoError(t, err, "after %d calls", at)
-				want, err := plain.Best(spec)
+				want, err := plain.best(spec)
 				require.NoError(t, err)
 				require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, "after %d calls", at)
 				c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("%s-%04d", spec.Module, i)))
 				require.NotNil(t, c, j)
-				plain.Reserve(c, want)
-				e.Reserve(c, got)
+				plain.take(c, want)
+				e.take(c, got)
 			}
 		}
 	}
@@ -79,27 +79,27 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 	for _, at := range []int{1, 50, 100, 101, 102, 103} {
 		l, v, _, specs := attackWorld(t, "m")
 		calls := 0
-		e, plain := &Indexed{Score: ScoreFunc(func(n *NodeState, r *Report, s *Spec) (value, tie float64) {
+		e, plain := draftFor(&Indexed{Score: ScoreFunc(func(n *NodeState, r *Report, s *Spec) (value, tie float64) {
 			if calls++; calls == at {
 				panic("touchy")
 			}
 			return SpreadScore{}.Score(n, r, s)
-		})}, &Exhaustive{}
+		})}), draftFor(&Exhaustive{})
 		e.Sync(v)
 		plain.Sync(v)
 		for i := range 5 {
 			var got Choice
 			var err error
-			if panics(func() { got, err = e.Best(specs[0]) }) {
-				got, err = e.Best(specs[0])
+			if panics(func() { got, err = e.best(specs[0]) }) {
+				got, err = e.best(specs[0])
 			}
 			require.NoError(t, err)
-			want, err := plain.Best(specs[0])
+			want, err := plain.best(specs[0])
 			require.NoError(t, err)
 			require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, "panic at call %d", at)
 			c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("m-%04d", i)))
-			plain.Reserve(c, want)
-			e.Reserve(c, got)
+			plain.take(c, want)
+			e.take(c, got)
 		}
 	}
 }
@@ -107,9 +107,9 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 // Labels that no node carries divide nothing; when a node brings one, it does.
 func TestLabelsThatNobodyCarries(t *testing.T) {
 	l, v, refresh, _ := attackWorld(t)
-	ask := func(e PlacementEngine, id string) (Choice, error) {
+	ask := func(e *drafted[PlacementEngine], id string) (Choice, error) {
 		e.Sync(v)
-		return e.Best(snapshotOf(t, l).Capsule(CapsuleID(id)).Spec)
+		return e.best(snapshotOf(t, l).Capsule(CapsuleID(id)).Spec)
 	}
 	for i := range 300 {
 		spec := ofModule("m", 3)
@@ -117,12 +117,13 @@ func TestLabelsThatNobodyCarries(t *testing.T) {
 		commit(t, l, Submit{IDs: []CapsuleID{CapsuleID(fmt.Sprint("x", i))}, Spec: spec})
 	}
 	refresh()
-	e, plain := &Indexed{}, &Exhaustive{}
+	indexed := &Indexed{}
+	e, plain := draftFor[PlacementEngine](indexed), draftFor[PlacementEngine](&Exhaustive{})
 	for i := range 300 {
 		_, err := ask(e, fmt.Sprint("x", i))
 		require.NoError(t, err)
 	}
-	require.LessOrEqual(t, e.index.division, 2, "the nodes are divided once for all of them")
+	require.LessOrEqual(t, indexed.index.division, 2, "the nodes are divided once for all of them")
 	for i := range 10 {
 		node := machine("n000", 1000)
 		node.Labels = map[string]string{fmt.Sprint("job-", i): "yes"}
@@ -141,37 +142,37 @@ func TestLabelsThatNobodyCarries(t *testing.T) {
 // Kinds that have no nodes any more are forgotten in time.
 func TestKindsAreForgotten(t *testing.T) {
 	l, v, refresh, specs := attackWorld(t, "m")
-	e := &Indexed{}
+	e := draftFor(&Indexed{})
 	for i := range 1000 {
 		node := machine("n050", 1000)
 		node.Devices = Devices{Model: fmt.Sprint("model-", i), Count: 1}
 		commit(t, l, PutNode{node})
 		refresh()
 		e.Sync(v)
-		_, err := e.Best(specs[0])
+		_, err := e.best(specs[0])
 		require.NoError(t, err)
-		require.Less(t, len(e.index.kinds.like), 3*maxKinds)
+		require.Less(t, len(e.engine.index.kinds.like), 3*maxKinds)
 	}
 }
 
 // The largest numbers mean all there are.
 func TestSampledWithTheLargestNumbers(t *testing.T) {
 	l, v, _, specs := attackWorld(t, "m")
-	for _, e := range []*Sampled{{Enough: math.MaxInt}, {Remember: math.MaxInt}, {Enough: math.MaxInt, Remember: math.MaxInt}} {
-		plain := &Exhaustive{}
+	for _, sampled := range []*Sampled{{Enough: math.MaxInt}, {Remember: math.MaxInt}, {Enough: math.MaxInt, Remember: math.MaxInt}} {
+		e, plain := draftFor(sampled), draftFor(&Exhaustive{})
 		e.Sync(v)
 		plain.Sync(v)
 		for i := range 10 {
-			want, err := plain.Best(specs[0])
+			want, err := plain.best(specs[0])
 			require.NoError(t, err)
-			got, err := e.Best(specs[0])
+			got, err := e.best(specs[0])
 			require.NoError(t, err)
 			c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("m-%04d", i)))
-			if e.Enough > 0 {
+			if sampled.Enough > 0 {
 				require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
 			}
-			plain.Reserve(c, want)
-			e.Reserve(c, got)
+			plain.take(c, want)
+			e.take(c, got)
 		}
 	}
 }
@@ -190,13 +191,13 @@ func TestVersionsDoNotCancelOut(t *testing.T) {
 	_, v, _, specs := attackWorld(t, "m")
 	a, b := uint64(1), uint64(2)
 	sum := WeightedSum{{1, toggled{&a}}, {10, toggled{&b}}}
-	e, plain := &Indexed{Score: sum}, &Exhaustive{Score: sum}
+	e, plain := draftFor(&Indexed{Score: sum}), draftFor(&Exhaustive{Score: sum})
 	e.Sync(v)
 	plain.Sync(v)
 	for range 2 {
-		got, err := e.Best(specs[0])
+		got, err := e.best(specs[0])
 		require.NoError(t, err)
-		want, err := plain.Best(specs[0])
+		want, err := plain.best(specs[0])
 		require.NoError(t, err)
 		require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
 		a, b = b, a

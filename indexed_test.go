@@ -16,7 +16,7 @@ type rivals struct {
 	view    *View
 	// The first is the reference: an Exhaustive that begins afresh with each Sync, so that nothing of what was
 	// before can mislead it.
-	engines []PlacementEngine
+	engines []*drafted[PlacementEngine]
 	marks   [][]int
 	// Reserved since the last Sync.
 	plan []reserved
@@ -40,13 +40,16 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 	r := &rivals{country: newCountryOf(t, wide), outside: &tally{zones: map[string]int{}}}
 	by := rapid.SampledFrom(scores(r.outside)).Draw(t, "score")
 	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
-	r.engines = []PlacementEngine{
+	engines := []PlacementEngine{
 		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
 		&Indexed{Score: by.score, Filter: by.filter, Seed: seed},
 	}
 	if !wide {
-		r.engines = append(r.engines, &Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
+		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
 			&Sampled{Score: by.score, Filter: by.filter, Seed: seed, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")})
+	}
+	for _, e := range engines {
+		r.engines = append(r.engines, draftFor(e))
 	}
 	if rapid.IntRange(0, 9).Draw(t, "before the first sync") == 0 {
 		r.ask(t, r.specs[0])
@@ -59,8 +62,8 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 // sync brings all up to date; what was reserved is forgotten.
 func (r *rivals) sync(t *rapid.T) {
 	r.refresh(t, r.view)
-	was := r.engines[0].(*Exhaustive)
-	r.engines[0] = &Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed}
+	was := r.engines[0].engine.(*Exhaustive)
+	r.engines[0] = draftFor[PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed})
 	for _, e := range r.engines {
 		e.Sync(r.view)
 	}
@@ -71,7 +74,7 @@ func (r *rivals) sync(t *rapid.T) {
 func (r *rivals) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
 	var want outcome
 	for i, e := range r.engines {
-		choice, err := e.Best(spec)
+		choice, err := e.best(spec)
 		got := outcome{value: choice.Value, tie: choice.Tie, devices: choice.Devices}
 		if err != nil {
 			got.err = err.Error()
@@ -82,7 +85,7 @@ func (r *rivals) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
 		if i == 0 {
 			want = got
 		}
-		require.Equal(t, want, got, "%T", e)
+		require.Equal(t, want, got, "%T", e.engine)
 		choices = append(choices, choice)
 	}
 	for _, c := range choices[1:] {
@@ -100,9 +103,9 @@ func (r *rivals) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
 func (r *rivals) reserve(t *rapid.T, spec *Spec, choices []Choice) {
 	r.serial++
 	k := &Capsule{ID: CapsuleID(fmt.Sprint("p", r.serial)), Spec: spec}
-	want := r.engines[0].Reserve(k, choices[0])
+	want := r.engines[0].take(k, choices[0])
 	for i, e := range r.engines[1:] {
-		require.Equal(t, want, e.Reserve(k, choices[i+1]))
+		require.Equal(t, want, e.take(k, choices[i+1]))
 	}
 	r.plan = append(r.plan, reserved{spec: spec, proposal: want})
 }
@@ -110,13 +113,16 @@ func (r *rivals) reserve(t *rapid.T, spec *Spec, choices []Choice) {
 // checkIndex: what is known of nodes is known of all that there are, and of no others; for seed 0, numbers are in
 // the order of ids. While changes wait to be followed nothing is said.
 func (r *rivals) checkIndex(t *rapid.T) {
-	e := r.engines[1].(*Indexed)
-	x, books := &e.index, &e.books
-	if touched, _, all := books.changes.since(x.cursor); all || len(touched) > 0 || len(x.moved) > 0 {
+	e, draft := r.engines[1].engine.(*Indexed), &r.engines[1].Draft
+	x := &e.index
+	if draft.view == nil || e.rater.draft == nil || draft.epoch != e.rater.epoch {
+		return
+	}
+	if touched, _, all := draft.journal.since(x.cursor); all || len(touched) > 0 || len(x.moved) > 0 {
 		return
 	}
 	live := 0
-	for slot, n := range books.nodes {
+	for slot, n := range draft.nodes {
 		require.Equal(t, n != nil, x.tree.Has(int32(slot)))
 		if n == nil {
 			require.Nil(t, x.kinds.seenAt(int32(slot)))
@@ -124,14 +130,14 @@ func (r *rivals) checkIndex(t *rapid.T) {
 		}
 		live++
 		require.Same(t, n.Node, x.kinds.seenAt(int32(slot)))
-		if books.seed == 0 {
+		if e.Seed == 0 {
 			number, ok := x.order.number(n.Node.ID)
 			require.True(t, ok)
 			require.Equal(t, number, x.ranks[slot], "a node has the number that is its id's")
 		}
 	}
 	require.Equal(t, live, x.live)
-	if books.seed == 0 {
+	if e.Seed == 0 {
 		require.Equal(t, live, x.order.byID.Len(), "who has left has no number")
 	}
 }
@@ -167,11 +173,11 @@ func (r *rivals) stranger(t *rapid.T) {
 }
 
 func (r *rivals) mark(t *rapid.T) {
-	marks := make([]int, len(r.engines))
+	marks := make([]int, len(r.engines), len(r.engines)+1)
 	for i, e := range r.engines {
-		marks[i] = e.Mark()
+		marks[i] = e.Checkpoint()
 	}
-	r.marks = append(r.marks, marks)
+	r.marks = append(r.marks, append(marks, len(r.plan)))
 }
 
 func (r *rivals) rollback(t *rapid.T) {
@@ -182,7 +188,7 @@ func (r *rivals) rollback(t *rapid.T) {
 	for i, e := range r.engines {
 		e.Rollback(r.marks[at][i])
 	}
-	r.plan = r.plan[:r.marks[at][0]]
+	r.plan = r.plan[:r.marks[at][len(r.engines)]]
 	r.marks = r.marks[:at+1]
 }
 
@@ -256,21 +262,23 @@ func TestIndexedWhenHashesAreEqual(t *testing.T) {
 	for _, by := range scores(&tally{}) {
 		t.Run(by.name, func(t *testing.T) {
 			v, specs := manySpecs(t, 6)
-			all, e := &Exhaustive{Score: by.score, Seed: 1}, &Indexed{Score: by.score, Seed: 1}
+			all, e := draftFor(&Exhaustive{Score: by.score, Seed: 1}), draftFor(&Indexed{Score: by.score, Seed: 1})
 			all.Sync(v)
 			e.Sync(v)
-			for i := range all.books.ranks {
-				all.books.ranks[i] %= 3
-				e.books.ranks[i] %= 3
+			all.engine.rater.follow(&all.Draft, by.score, nil, 1)
+			e.engine.follow(&e.Draft)
+			for i := range all.engine.rater.ranks {
+				all.engine.rater.ranks[i] %= 3
+				e.engine.rater.ranks[i] %= 3
 			}
 			for i := range 300 {
 				spec := specs[i*i/100%6] // some of one, then of another
-				want, wantErr := all.Best(spec)
-				got, err := e.Best(spec)
+				want, wantErr := all.best(spec)
+				got, err := e.best(spec)
 				require.Equal(t, wantErr, err)
 				require.Equal(t, want, got)
-				if k := (&Capsule{ID: "k", Spec: spec}); err == nil {
-					require.Equal(t, all.Reserve(k, want), e.Reserve(k, got))
+				if k := (&Capsule{ID: CapsuleID(fmt.Sprint(i)), Spec: spec}); err == nil {
+					require.Equal(t, all.take(k, want), e.take(k, got))
 				}
 			}
 		})
@@ -310,12 +318,12 @@ func manySpecs(t *testing.T, n int) (*View, []*Spec) {
 }
 
 // agree checks that an engine chooses like an Exhaustive that has just begun.
-func agree(t *testing.T, v *View, e *Indexed, specs ...*Spec) {
-	all := Exhaustive{Score: e.Score, Filter: e.Filter, Seed: e.Seed}
+func agree(t *testing.T, v *View, e *drafted[*Indexed], specs ...*Spec) {
+	all := draftFor(&Exhaustive{Score: e.engine.Score, Filter: e.engine.Filter, Seed: e.engine.Seed})
 	all.Sync(v)
 	for _, spec := range specs {
-		want, wantErr := all.Best(spec)
-		got, err := e.Best(spec)
+		want, wantErr := all.best(spec)
+		got, err := e.best(spec)
 		require.Equal(t, wantErr, err)
 		require.Equal(t, want, got)
 	}
@@ -325,63 +333,64 @@ func agree(t *testing.T, v *View, e *Indexed, specs ...*Spec) {
 // free; the one in use stays. The count of bytes is right all the time.
 func TestIndexedDropsRankings(t *testing.T) {
 	v, specs := manySpecs(t, 60)
-	e := &Indexed{Score: ScoreFunc(SpreadScore{}.Score)}
+	e := draftFor(&Indexed{Score: ScoreFunc(SpreadScore{}.Score)})
 	e.Sync(v)
 	agree(t, v, e, specs...)
-	require.Equal(t, rankedBytes(e), e.rankedBytes)
-	for _, c := range e.classes { // as if there were very many nodes
+	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
+	for _, c := range e.engine.classes { // as if there were very many nodes
 		c.ranking.ties = make([]float64, len(c.ranking.values), maxRanked/8/50)
 	}
-	e.rankedBytes = rankedBytes(e)
-	require.Greater(t, e.rankedBytes, maxRanked)
+	e.engine.rankedBytes = rankedBytes(e.engine)
+	require.Greater(t, e.engine.rankedBytes, maxRanked)
 	agree(t, v, e, specs[3])
-	require.Equal(t, rankedBytes(e), e.rankedBytes)
-	require.LessOrEqual(t, e.rankedBytes, maxRanked/2)
-	require.Greater(t, e.rankedBytes, maxRanked/3)
+	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
+	require.LessOrEqual(t, e.engine.rankedBytes, maxRanked/2)
+	require.Greater(t, e.engine.rankedBytes, maxRanked/3)
 	for i, spec := range specs {
-		kept := e.classes[spec].ranking != nil
+		kept := e.engine.classes[spec].ranking != nil
 		require.Equal(t, i == 3 || i > 36, kept, "the ranking of spec %d", i) // 24 of them: one takes a bit more than a 50th
 	}
 	agree(t, v, e, specs...)
-	require.Equal(t, rankedBytes(e), e.rankedBytes)
-	one := e.classes[specs[9]].ranking // that alone takes too much
+	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
+	one := e.engine.classes[specs[9]].ranking // that alone takes too much
 	one.ties = make([]float64, len(one.values), maxRanked/8)
-	e.rankedBytes = rankedBytes(e)
+	e.engine.rankedBytes = rankedBytes(e.engine)
 	agree(t, v, e, specs[9])
-	require.Same(t, one, e.classes[specs[9]].ranking)
-	require.Equal(t, one.bytes(), e.rankedBytes)
+	require.Same(t, one, e.engine.classes[specs[9]].ranking)
+	require.Equal(t, one.bytes(), e.engine.rankedBytes)
 }
 
 // When there are too many specs, the older half of them is forgotten with the next Sync, and so are their rankings;
 // when the score changes, all are.
 func TestIndexedForgetsSpecs(t *testing.T) {
 	v, specs := manySpecs(t, 4000)
-	e := &Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *Spec, n *Node) func(least, most *Extent) (value, tie float64) {
+	e := draftFor(&Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *Spec, n *Node) func(least, most *Extent) (value, tie float64) {
 		if s.Module == "b" {
 			return nil
 		}
 		return moody.bound(s, n)
-	}}, tally: &tally{}}}
+	}}, tally: &tally{}}})
 	e.Sync(v)
 	for _, spec := range specs {
-		_, _ = e.Best(spec)
+		_, _ = e.best(spec)
 	}
-	require.Len(t, e.classes, 4000)
-	require.NotZero(t, e.rankedBytes)
+	require.Len(t, e.engine.classes, 4000)
+	require.NotZero(t, e.engine.rankedBytes)
 	agree(t, v, e, specs[0], specs[1])
 	e.Sync(v)
-	require.Len(t, e.classes, 2000)
-	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	agree(t, v, e, specs[0], specs[1])
+	require.Len(t, e.engine.classes, 2000)
+	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
 	for i, spec := range specs {
-		require.Equal(t, i < 2 || i >= 2002, e.classes[spec] != nil, "spec %d", i)
+		require.Equal(t, i < 2 || i >= 2002, e.engine.classes[spec] != nil, "spec %d", i)
 	}
 	agree(t, v, e, specs[:50]...)
 	agree(t, v, e, specs[1980:2020]...)
-	require.Equal(t, rankedBytes(e), e.rankedBytes)
-	e.Score.(versioned).version++
+	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
+	e.engine.Score.(versioned).version++
 	agree(t, v, e, specs[0])
-	require.Len(t, e.classes, 1)
-	require.Equal(t, rankedBytes(e), e.rankedBytes)
+	require.Len(t, e.engine.classes, 1)
+	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
 }
 
 // versioned is a strange score with a version.
@@ -399,12 +408,12 @@ func (s versioned) Score(n *NodeState, r *Report, spec *Spec) (value, tie float6
 func TestIndexedHearsOfCompany(t *testing.T) {
 	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
 		v, refresh, l, spec := rackful(t)
-		e := &Indexed{Score: score}
+		e := draftFor(&Indexed{Score: score})
 		choose := func() NodeID {
 			refresh()
 			e.Sync(v)
 			agree(t, v, e, spec)
-			choice, _ := e.Best(spec)
+			choice, _ := e.best(spec)
 			if choice.Node == nil {
 				return ""
 			}
@@ -440,7 +449,7 @@ func TestIndexedFollowsVersions(t *testing.T) {
 	for _, score := range []Score{outside, boundedTally{outside}, WeightedSum{{1, boundedTally{outside}}, {1, SpreadScore{}}},
 		WeightedSum{{1, SpreadScore{}}, {1, WeightedSum{{1, outside}}}}} {
 		v, specs := manySpecs(t, 4)
-		e := &Indexed{Score: score}
+		e := draftFor(&Indexed{Score: score})
 		e.Sync(v)
 		clear(outside.zones)
 		for i := range 40 {
@@ -455,14 +464,14 @@ func TestIndexedFollowsVersions(t *testing.T) {
 func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
 	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
 		v, _ := manySpecs(t, 1)
-		e := &Indexed{Score: score}
+		e := draftFor(&Indexed{Score: score})
 		e.Sync(v)
 		spec := wants(1)
 		for i := range 100 {
 			spec.Require = []Predicate{{Key: "zone", Op: "In", Values: []string{fmt.Sprint("z", i)}}}
 			agree(t, v, e, spec)
 		}
-		require.Empty(t, e.classes)
+		require.Empty(t, e.engine.classes)
 	}
 }
 
@@ -519,13 +528,13 @@ func TestIndexedLeavesLabelsOut(t *testing.T) {
 		for _, score := range []Score{nil, obliging} {
 			t.Run(fmt.Sprintf("%s %T", name, score), func(t *testing.T) {
 				v, plain, specs := hosts(t, asks)
-				e := &Indexed{Score: score}
+				e := draftFor(&Indexed{Score: score})
 				e.Sync(v)
 				agree(t, v, e, specs[0], plain, specs[0], plain)
-				require.True(t, e.index.kinds.open["host"])
-				builds := e.index.builds
+				require.True(t, e.engine.index.kinds.open["host"])
+				builds := e.engine.index.builds
 				agree(t, v, e, specs[1], plain, specs[1])
-				require.Equal(t, builds, e.index.builds, "a label that is left out stays out")
+				require.Equal(t, builds, e.engine.index.builds, "a label that is left out stays out")
 			})
 		}
 	}

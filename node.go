@@ -181,6 +181,12 @@ func (n *NodeState) takes(spec *Spec, set DeviceSet) {
 	n.Capsules++
 }
 
+// gives returns room to n: what a plan sees after it has released a placement or a hold.
+func (n *NodeState) gives(room Resources, set DeviceSet, milli int) {
+	n.used = n.used.minus(room)
+	n.useDevices(set, -milli)
+}
+
 // useDevices adds to what is taken of the instances of a set. What was there before stays as it is, for
 // whoever still sees it.
 func (n *NodeState) useDevices(set DeviceSet, milli int) {
@@ -200,14 +206,19 @@ func (n *NodeState) deviceUse() deviceUse {
 	return *n.devices
 }
 
-// misfit says why a node cannot take a capsule. It is comparable, so that misfits can be counted.
-type misfit struct {
+// Misfit says why a node cannot take a capsule of some spec. Misfits are comparable, so that nodes can be counted by
+// them ([Draft.NoFit]); the zero value says that the node takes it.
+type Misfit struct {
 	kind misfitKind
 	// Which dimension or requirement.
 	arg int
 	// What a filter said.
 	why string
 }
+
+// Unfit returns a misfit for a reason that the ledger does not know. Why completes "n nodes ...", as in "have a stale
+// report".
+func Unfit(why string) Misfit { return Misfit{kind: filtered, why: why} }
 
 type misfitKind uint8
 
@@ -223,34 +234,34 @@ const (
 
 // misfit returns the first reason that holds, the most lasting first: a label does not match more often
 // than memory is short. It returns the zero value when the node fits.
-func (n *NodeState) misfit(spec *Spec) misfit {
+func (n *NodeState) misfit(spec *Spec) Misfit {
 	if n.Node.Unschedulable {
-		return misfit{kind: unschedulable}
+		return Misfit{kind: unschedulable}
 	}
 	for i := range spec.Require {
 		if !spec.Require[i].Matches(n.Node.Labels) {
-			return misfit{kind: unmetRequirement, arg: i}
+			return Misfit{kind: unmetRequirement, arg: i}
 		}
 	}
 	if r := &spec.Devices; r.Count > 0 {
 		if !r.accepts(n.Node.Devices.Model) || n.Node.Devices.Count == 0 {
-			return misfit{kind: wrongModel}
+			return Misfit{kind: wrongModel}
 		}
 		if n.devicesWith(r.Milli).Len() < r.Count {
-			return misfit{kind: shortOfDevices}
+			return Misfit{kind: shortOfDevices}
 		}
 	}
 	free, want := n.Free(), &spec.Envelope.Reservation
 	for d := range want {
 		if want[d] > 0 && want[d] > free[d] {
-			return misfit{kind: shortOfRoom, arg: d}
+			return Misfit{kind: shortOfRoom, arg: d}
 		}
 	}
-	return misfit{}
+	return Misfit{}
 }
 
 // text completes "n nodes ...".
-func (m misfit) text(spec *Spec, names *dimensionNames) string {
+func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 	switch m.kind {
 	case unschedulable:
 		return "are unschedulable"

@@ -8,40 +8,45 @@ import (
 
 // PlacementEngine is the building block with which a navigator chooses nodes. The body of a simple Plan:
 //
-//	engine.Sync(view)
+//	draft.Sync(view)
 //	for _, c := range pending {
-//		choice, err := engine.Best(c.Spec)
-//		if err != nil {
+//		if err := draft.PlaceBest(engine, c); err != nil {
 //			plan.Unplaced = append(plan.Unplaced, Unplaced{c, err})
 //			continue
 //		}
-//		plan.Proposals = append(plan.Proposals, engine.Reserve(c, choice))
+//		plan.Proposals = append(plan.Proposals, draft.Propose())
 //	}
 //
 // Hard requirements filter, soft forces score, lower is better. Equal values go by tie, and then by a hash
 // of the node with the engine's seed, so that navigators with different seeds do not herd onto one node;
-// seed 0 goes by node id. An engine belongs to one navigator and is not safe for concurrent use.
+// seed 0 goes by node id. An engine belongs to one navigator and is not safe for concurrent use. It may keep an
+// index of the nodes of the draft that it was asked about last: ask one engine about one draft.
 type PlacementEngine interface {
-	// Sync brings the engine up to the view and forgets what was reserved.
-	Sync(view *View)
-	// Best returns the best node for one capsule of the spec, given what is reserved. The error is a *NoFit;
-	// before the first Sync nothing fits.
-	Best(spec *Spec) (Choice, error)
-	// Reserve takes the chosen room in the engine's own books and returns the proposal that asks for it, with
-	// the bet it rests on. The choice must be the last one for this capsule's spec.
-	Reserve(c *Capsule, choice Choice) Proposal
-	// Mark and Rollback undo: Rollback forgets all that was reserved since the Mark.
-	Mark() int
-	Rollback(mark int)
+	// Best returns the best node of the draft for one capsule of the spec, as the plan leaves the nodes. The error
+	// is a *NoFit; before the first Sync of the draft nothing fits.
+	Best(draft *Draft, spec *Spec) (Choice, error)
+}
+
+// PlaceBest places a capsule on the node that an engine finds best. The error is the engine's if it finds none, or
+// that of Place.
+func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
+	choice, err := engine.Best(d, c.Spec)
+	if err != nil {
+		return err
+	}
+	return d.Place(c, choice)
 }
 
 // Choice is where a capsule would go.
 type Choice struct {
-	// As it is before placing; good until the next Reserve, Rollback or Sync.
-	Node    *NodeState
+	// The node as it is before placing; good until the draft's next step.
+	Node *NodeState
+	// The instances for a spec that asks for devices ([NodeState.PickDevices] chooses them).
 	Devices DeviceSet
-	Value   float64
-	Tie     float64
+	// The score's value and tie, lower is better; a draft does not read them.
+	Value, Tie float64
+	// A note that Draft.Place keeps with the placement, as in "warm"; engines leave it empty.
+	Note string
 }
 
 // NoFit says why no node takes a capsule.
@@ -70,12 +75,26 @@ func (e *NoFit) Error() string {
 	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes, strings.Join(parts, ", "))
 }
 
-// noFit turns counted misfits into an error, most frequent first.
-func noFit(counts map[misfit]int, spec *Spec, names *dimensionNames) *NoFit {
+// Misfit returns the first reason why a node cannot take a capsule of the spec: a rule of the ledger, or company that
+// the spec asks for and that the view does not show there. The most lasting reason comes first, because a label does
+// not match more often than memory is short. The zero value says that the node takes it.
+func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
+	m := n.misfit(spec)
+	if m != (Misfit{}) || spec.Near.Group == "" {
+		return m
+	}
+	if near := d.nearby(spec); !near.has(n.Node) {
+		return Unfit(near.missing())
+	}
+	return m
+}
+
+// NoFit turns nodes counted by their misfit into an error, the most frequent reason first.
+func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
 	e := &NoFit{}
 	for m, n := range counts {
 		e.Nodes += n
-		e.Reasons = append(e.Reasons, Reason{Nodes: n, Why: m.text(spec, names)})
+		e.Reasons = append(e.Reasons, Reason{Nodes: n, Why: m.text(spec, &d.view.state.names)})
 	}
 	slices.SortFunc(e.Reasons, func(a, b Reason) int {
 		if a.Nodes != b.Nodes {

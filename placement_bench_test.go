@@ -16,6 +16,7 @@ import (
 // memory is taken. Now and then it asks Exhaustive too.
 type planner struct {
 	placement orbit.PlacementEngine
+	draft     orbit.Draft
 	rival     orbit.Exhaustive
 	sample    int // calls of the rival in a plan
 
@@ -30,10 +31,10 @@ func (p *planner) Claims(string, orbit.AppClass) bool { return true }
 func (p *planner) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
 	if p.sample > 0 {
-		p.rival.Sync(view)
+		p.draft.Sync(view)
 		start := time.Now()
 		for _, c := range pending[:min(p.sample, len(pending))] {
-			_, _ = p.rival.Best(c.Spec)
+			_, _ = p.rival.Best(&p.draft, c.Spec)
 			p.asked++
 		}
 		p.rivalry += time.Since(start)
@@ -41,14 +42,13 @@ func (p *planner) Plan(_ context.Context, view *orbit.View, pending []*orbit.Cap
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	p.placement.Sync(view)
+	p.draft.Sync(view)
 	for _, c := range pending {
-		choice, err := p.placement.Best(c.Spec)
-		if err != nil {
+		if err := p.draft.PlaceBest(p.placement, c); err != nil {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: err})
 			continue
 		}
-		plan.Proposals = append(plan.Proposals, p.placement.Reserve(c, choice))
+		plan.Proposals = append(plan.Proposals, p.draft.Propose())
 	}
 	p.planning += time.Since(start)
 	runtime.ReadMemStats(&after)

@@ -154,9 +154,28 @@ func dumbDevices(n *NodeState, spec *Spec) (best DeviceSet) {
 	return best
 }
 
+// drafted is an engine and the draft that it is asked about.
+type drafted[E PlacementEngine] struct {
+	Draft
+	engine E
+}
+
+// draftFor returns an empty draft for an engine.
+func draftFor[E PlacementEngine](e E) *drafted[E] { return &drafted[E]{engine: e} }
+
+func (d *drafted[E]) best(spec *Spec) (Choice, error) { return d.engine.Best(&d.Draft, spec) }
+
+// take places a capsule by a proposal of its own.
+func (d *drafted[E]) take(c *Capsule, to Choice) Proposal {
+	if err := d.Place(c, to); err != nil {
+		panic(err) // a choice of an engine fits
+	}
+	return d.Propose()
+}
+
 // planner plans at random with an Exhaustive, and commits on a ledger of its own whatever is reserved.
 type planner struct {
-	engine Exhaustive
+	engine *drafted[*Exhaustive]
 	view   *View
 	ledger *MemoryLedger // the view's state, and what is reserved
 	specs  []*Spec
@@ -186,9 +205,9 @@ func newPlanner(t *rapid.T) *planner {
 		p.specs = append(p.specs, randomSpec(t))
 	}
 	p.view, _ = viewOf(t, p.ledger, &c.tel)
-	p.engine = Exhaustive{Score: dumbScore, Seed: rapid.SampledFrom([]uint64{0, 0, 1, 77, math.MaxUint64}).Draw(t, "seed")}
+	p.engine = draftFor(&Exhaustive{Score: dumbScore, Seed: rapid.SampledFrom([]uint64{0, 0, 1, 77, math.MaxUint64}).Draw(t, "seed")})
 	if rapid.Bool().Draw(t, "filter") {
-		p.engine.Filter = slotless
+		p.engine.engine.Filter = slotless
 	}
 	p.engine.Sync(p.view)
 	return p
@@ -214,8 +233,8 @@ func randomSpec(t *rapid.T) *Spec {
 func (p *planner) plan(t *rapid.T) {
 	spec := rapid.SampledFrom(p.specs).Draw(t, "spec")
 	state := snapshotOf(t, p.ledger)
-	want, devices, why := dumbBest(state, p.view, spec, p.engine.Filter != nil, p.engine.Seed)
-	got, err := p.engine.Best(spec)
+	want, devices, why := dumbBest(state, p.view, spec, p.engine.engine.Filter != nil, p.engine.engine.Seed)
+	got, err := p.engine.best(spec)
 	if want == nil {
 		p.compareNoFit(t, state, why, err)
 		return
@@ -227,7 +246,7 @@ func (p *planner) plan(t *rapid.T) {
 	p.serial++
 	id := CapsuleID(fmt.Sprint("p", p.serial))
 	commit(t, p.ledger, Submit{IDs: []CapsuleID{id}, Spec: spec})
-	proposal := p.engine.Reserve(snapshotOf(t, p.ledger).Capsule(id), got)
+	proposal := p.engine.take(snapshotOf(t, p.ledger).Capsule(id), got)
 	require.Equal(t, p.view.Revision(), proposal.View)
 	require.NoError(t, snapshotOf(t, p.ledger).Check(proposal), "planner and referee disagree")
 	_, err = p.ledger.Propose(context.Background(), proposal)
@@ -255,7 +274,7 @@ func (p *planner) compareNoFit(t *rapid.T, state *State, why map[string]int, err
 }
 
 func (p *planner) mark(t *rapid.T) {
-	p.marks = append(p.marks, p.engine.Mark())
+	p.marks = append(p.marks, p.engine.Checkpoint())
 	p.states = append(p.states, snapshotOf(t, p.ledger))
 }
 
@@ -272,7 +291,7 @@ func (p *planner) rollback(t *rapid.T) {
 // same checks that the books show what the ledger would, had it committed what is reserved.
 func (p *planner) same(t *rapid.T) {
 	state, seen := snapshotOf(t, p.ledger), 0
-	for _, n := range p.engine.books.nodes {
+	for _, n := range p.engine.nodes {
 		if n != nil {
 			want := state.Node(n.Node.ID)
 			require.Equal(t, []any{want.used, want.devices, want.Capsules}, []any{n.used, n.devices, n.Capsules})
@@ -311,21 +330,21 @@ func TestNoFitReadsWell(t *testing.T) {
 	}
 	commit(t, l, put...)
 	v, _ := viewOf(t, l, nil)
-	var e Exhaustive
+	e := draftFor(&Exhaustive{})
 	e.Sync(v)
-	_, err := e.Best(&Spec{Envelope: Envelope{Reservation: Resources{CPU: 1, Memory: 2}}, Devices: DeviceRequest{Count: 1, Milli: 600}})
+	_, err := e.best(&Spec{Envelope: Envelope{Reservation: Resources{CPU: 1, Memory: 2}}, Devices: DeviceRequest{Count: 1, Milli: 600}})
 	require.EqualError(t, err, "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory")
-	_, err = e.Best(&Spec{Devices: DeviceRequest{Count: 2, Milli: 1, Models: []string{"H100", "T4"}}})
+	_, err = e.best(&Spec{Devices: DeviceRequest{Count: 2, Milli: 1, Models: []string{"H100", "T4"}}})
 	require.EqualError(t, err, "0 of 1213 nodes fit: 1213 lack 2 devices with 1 milli free each")
-	_, err = e.Best(&Spec{Devices: DeviceRequest{Count: 1, Milli: 1, Models: []string{"H100"}}})
+	_, err = e.best(&Spec{Devices: DeviceRequest{Count: 1, Milli: 1, Models: []string{"H100"}}})
 	require.EqualError(t, err, "0 of 1213 nodes fit: 1213 have no device of model H100")
-	e = Exhaustive{Filter: func(n *NodeState, _ *Report, _ *Spec) string { return "are " + string(n.Node.ID[:2]) }}
+	e = draftFor(&Exhaustive{Filter: func(n *NodeState, _ *Report, _ *Spec) string { return "are " + string(n.Node.ID[:2]) }})
 	e.Sync(v)
-	_, err = e.Best(wants(1))
+	_, err = e.best(wants(1))
 	require.ErrorContains(t, err, "0 of 1213 nodes fit: 324 are n1, 111 are n2, ")
 	empty, _ := viewOf(t, &MemoryLedger{}, nil)
 	e.Sync(empty)
-	_, err = e.Best(wants(1))
+	_, err = e.best(wants(1))
 	require.EqualError(t, err, "0 of 0 nodes fit")
 }
 
@@ -335,18 +354,18 @@ func TestScoreThatIsNoNumber(t *testing.T) {
 		l := &MemoryLedger{}
 		commit(t, l, PutNode{machine("a", 1)}, PutNode{machine("b", 1)}, PutNode{machine("c", 1)})
 		v, _ := viewOf(t, l, nil)
-		e := Exhaustive{Score: ScoreFunc(func(n *NodeState, _ *Report, _ *Spec) (float64, float64) {
+		e := draftFor(&Exhaustive{Score: ScoreFunc(func(n *NodeState, _ *Report, _ *Spec) (float64, float64) {
 			if n.Node.ID != "b" {
 				return bad[0], bad[1]
 			}
 			return 1e300, 1e300
-		})}
+		})})
 		e.Sync(v)
-		choice, err := e.Best(wants(1))
+		choice, err := e.best(wants(1))
 		require.NoError(t, err)
 		require.Equal(t, NodeID("b"), choice.Node.Node.ID)
-		e.Reserve(&Capsule{ID: "x", Spec: wants(1)}, choice)
-		_, err = e.Best(wants(1))
+		e.take(&Capsule{ID: "x", Spec: wants(1)}, choice)
+		_, err = e.best(wants(1))
 		require.EqualError(t, err, "0 of 3 nodes fit: 2 have a score that is no number, 1 lack cpu")
 	}
 }
@@ -359,20 +378,20 @@ func TestNearBetsOnCompany(t *testing.T) {
 	commit(t, l, PutNode{racked("a", "1")}, PutNode{racked("b", "2")}, PutNode{racked("c", "2")}, PutNode{racked("d", "")},
 		Submit{IDs: []CapsuleID{"m"}, Spec: member}, Place{Capsule: "m", Node: "c"}, Submit{IDs: []CapsuleID{"x", "y"}, Spec: besides()})
 	v, _ := viewOf(t, l, nil)
-	e := Exhaustive{Score: ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { return 0, 0 })}
+	e := draftFor(&Exhaustive{Score: ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { return 0, 0 })})
 	e.Sync(v)
-	choice, err := e.Best(besides())
+	choice, err := e.best(besides())
 	require.NoError(t, err)
 	require.Equal(t, NodeID("b"), choice.Node.Node.ID)
-	p := e.Reserve(v.State().Capsule("x"), choice)
+	p := e.take(v.State().Capsule("x"), choice)
 	require.Contains(t, p.If, GroupIn{Group: "g", Level: "rack", Domain: "2"})
 	commit(t, l, Release{Capsule: "m"})
 	_, err = l.Propose(t.Context(), p)
 	require.ErrorIs(t, err, ErrConflict)
 	full := besides()
 	full.Envelope.Reservation[CPU] = 10
-	e.Reserve(v.State().Capsule("y"), choice)
-	_, err = e.Best(full)
+	e.take(v.State().Capsule("y"), choice)
+	_, err = e.best(full)
 	require.EqualError(t, err, "0 of 4 nodes fit: 2 are in no rack of group g (2), 2 lack cpu")
 }
 
@@ -388,9 +407,9 @@ func TestSeedsBreakTies(t *testing.T) {
 	for seed := range uint64(20) {
 		var chosen []NodeID
 		for range 2 {
-			e := Exhaustive{Seed: seed}
+			e := draftFor(&Exhaustive{Seed: seed})
 			e.Sync(v)
-			choice, err := e.Best(wants(1))
+			choice, err := e.best(wants(1))
 			require.NoError(t, err)
 			chosen = append(chosen, choice.Node.Node.ID)
 		}
@@ -418,9 +437,9 @@ func TestScoreMayPickDevices(t *testing.T) {
 	v, _ := viewOf(t, l, nil)
 	spec := &Spec{Devices: DeviceRequest{Count: 1, Milli: 500}}
 	for score, want := range map[Score]DeviceSet{pairing{1 << 3}: 1 << 3, pairing{0}: 1 << 2, SpreadScore{}: 1 << 2} {
-		e := Exhaustive{Score: score}
+		e := draftFor(&Exhaustive{Score: score})
 		e.Sync(v)
-		choice, err := e.Best(spec)
+		choice, err := e.best(spec)
 		require.NoError(t, err)
 		require.Equal(t, want, choice.Devices)
 	}

@@ -13,7 +13,7 @@ type ranking struct {
 	// winners[1] won the last match, of winners[2] and winners[3], and so on; below them are the nodes. -1:
 	// nobody.
 	winners []int32
-	// Of books.changes.
+	// Of the draft's journal.
 	cursor uint64
 }
 
@@ -21,12 +21,12 @@ const nobody = -1
 
 // follow brings the scores up to date and returns how many were computed; all: every one.
 func (k *ranking) follow(c *specClass, r *rater, scratch *slotSet) (rated int, all bool) {
-	touched, next, all := r.books.changes.since(k.cursor)
+	touched, next, all := r.draft.journal.since(k.cursor)
 	k.cursor = 0 // if a score panics, begin afresh
-	if all || len(r.books.nodes) > len(k.values) {
+	if all || len(r.draft.nodes) > len(k.values) {
 		k.build(c, r)
 		k.cursor = next
-		return len(r.books.nodes), true
+		return len(r.draft.nodes), true
 	}
 	scratch.clear(len(k.values))
 	for _, slot := range touched {
@@ -38,7 +38,7 @@ func (k *ranking) follow(c *specClass, r *rater, scratch *slotSet) (rated int, a
 	scratch.clear(len(k.values))
 	for _, slot := range touched { // when all that have left are known to be gone
 		if scratch.add(slot) {
-			k.play(slot, r.books)
+			k.play(slot, r)
 		}
 	}
 	return rated, false
@@ -46,7 +46,7 @@ func (k *ranking) follow(c *specClass, r *rater, scratch *slotSet) (rated int, a
 
 // build rates all nodes and plays all matches. It leaves places for some nodes that may join.
 func (k *ranking) build(c *specClass, r *rater) {
-	n := len(r.books.nodes) + len(r.books.nodes)/8 + 2
+	n := len(r.draft.nodes) + len(r.draft.nodes)/8 + 2
 	k.values = append(k.values[:0], make([]float64, n)...)
 	k.ties = nil
 	for slot := range n {
@@ -54,15 +54,15 @@ func (k *ranking) build(c *specClass, r *rater) {
 	}
 	k.winners = append(k.winners[:0], make([]int32, n)...)
 	for i := n - 1; i > 0; i-- {
-		k.winners[i] = k.match(k.player(2*i), k.player(2*i+1), r.books)
+		k.winners[i] = k.match(k.player(2*i), k.player(2*i+1), r)
 	}
 }
 
 // rate computes the score of a node.
 func (k *ranking) rate(slot int32, c *specClass, r *rater) {
 	value, tie, ok := math.NaN(), 0.0, false
-	if int(slot) < len(r.books.nodes) {
-		value, tie, ok = r.rate(r.books.nodes[slot], c.spec, c.near)
+	if int(slot) < len(r.draft.nodes) {
+		value, tie, ok = r.rate(r.draft.nodes[slot], c.spec, c.near)
 	}
 	if !ok {
 		value, tie = math.NaN(), 0
@@ -85,7 +85,7 @@ func (k *ranking) player(place int) int32 {
 }
 
 // match returns the better of two.
-func (k *ranking) match(a, b int32, books *workset) int32 {
+func (k *ranking) match(a, b int32, r *rater) int32 {
 	switch {
 	case a == nobody || k.values[a] != k.values[a]:
 		if b != nobody && k.values[b] != k.values[b] {
@@ -95,8 +95,8 @@ func (k *ranking) match(a, b int32, books *workset) int32 {
 	case b == nobody || k.values[b] != k.values[b]:
 		return a
 	}
-	best := k.choice(a, books)
-	if books.better(books.nodes[b], k.values[b], k.tie(b), &best) {
+	best := k.choice(a, r)
+	if r.better(r.draft.nodes[b], k.values[b], k.tie(b), &best) {
 		return b
 	}
 	return a
@@ -109,21 +109,21 @@ func (k *ranking) tie(slot int32) float64 {
 	return k.ties[slot]
 }
 
-func (k *ranking) choice(slot int32, books *workset) Choice {
-	return Choice{Node: books.nodes[slot], Value: k.values[slot], Tie: k.tie(slot)}
+func (k *ranking) choice(slot int32, r *rater) Choice {
+	return Choice{Node: r.draft.nodes[slot], Value: k.values[slot], Tie: k.tie(slot)}
 }
 
 // play repeats the matches of a node.
-func (k *ranking) play(slot int32, books *workset) {
+func (k *ranking) play(slot int32, r *rater) {
 	for place := (int(slot) + len(k.values)) / 2; place > 0; place /= 2 {
-		k.winners[place] = k.match(k.player(2*place), k.player(2*place+1), books)
+		k.winners[place] = k.match(k.player(2*place), k.player(2*place+1), r)
 	}
 }
 
 // best returns the winner.
-func (k *ranking) best(books *workset) (best Choice) {
+func (k *ranking) best(r *rater) (best Choice) {
 	if slot := k.winners[1]; slot != nobody {
-		best = k.choice(slot, books)
+		best = k.choice(slot, r)
 	}
 	return best
 }

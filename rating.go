@@ -1,24 +1,101 @@
 package orbit
 
-import "math"
+import (
+	"hash/fnv"
+	"math"
+	"strings"
+)
 
 // rater is what all placement engines share: whether a node can take a spec, how good it would be, and why not.
 type rater struct {
-	books  *workset
+	draft  *Draft
 	score  Score
 	filter Filter
+	// Which Sync of the draft it has followed.
+	epoch uint64
+	// Breaks ties; 0: by node id.
+	seed uint64
+	// By node index: the hash of the id with the seed, and the node that it was computed of. Nil for seed 0.
+	ranks  []uint64
+	ranked []*Node
+	cursor uint64
 }
 
-// newRater fills in the default score.
-func newRater(books *workset, score Score, filter Filter) rater {
+// follow makes the rater one for the nodes of a draft. It reports whether the draft has been synced since the last
+// call, and whether it is another one than then.
+func (r *rater) follow(draft *Draft, score Score, filter Filter, seed uint64) (synced, other bool) {
+	if draft == r.draft && draft.epoch == r.epoch {
+		return false, false
+	}
+	other = draft != r.draft
+	if other {
+		*r = rater{}
+	}
 	if score == nil {
 		score = SpreadScore{}
 	}
-	return rater{books, score, filter}
+	r.draft, r.epoch, r.score, r.filter, r.seed = draft, draft.epoch, score, filter, seed
+	r.rankNodes()
+	return true, other
+}
+
+// rankNodes computes the ranks of nodes that are new. The plan itself brings none.
+func (r *rater) rankNodes() {
+	if r.seed == 0 {
+		return
+	}
+	changed, next, all := r.draft.Changed(r.cursor)
+	r.cursor = next
+	if n := len(r.draft.nodes) - len(r.ranks); n > 0 {
+		r.ranks, r.ranked = append(r.ranks, make([]uint64, n)...), append(r.ranked, make([]*Node, n)...)
+	}
+	if all {
+		for i := range r.draft.nodes {
+			r.rankNode(i)
+		}
+		return
+	}
+	for _, i := range changed {
+		r.rankNode(int(i))
+	}
+}
+
+func (r *rater) rankNode(i int) {
+	n := r.draft.nodes[i]
+	if n == nil || n.Node == r.ranked[i] {
+		return
+	}
+	r.ranks[i], r.ranked[i] = rank(r.seed, n.Node.ID), n.Node
+}
+
+// rank hashes a node's id with a seed. It is the same in every process (FNV-1a, 64 bits).
+func rank(seed uint64, id NodeID) uint64 {
+	h := fnv.New64a()
+	var s [8]byte
+	for i := range s {
+		s[i] = byte(seed >> (8 * i))
+	}
+	_, _ = h.Write(s[:]) // never fails
+	_, _ = h.Write([]byte(id))
+	return h.Sum64()
+}
+
+// better reports whether n with this score comes before the best so far.
+func (r *rater) better(n *NodeState, value, tie float64, best *Choice) bool {
+	if value != best.Value {
+		return value < best.Value
+	}
+	if tie != best.Tie {
+		return tie < best.Tie
+	}
+	if r.ranks != nil && r.ranks[n.slot] != r.ranks[best.Node.slot] {
+		return r.ranks[n.slot] < r.ranks[best.Node.slot]
+	}
+	return strings.Compare(string(n.Node.ID), string(best.Node.Node.ID)) < 0
 }
 
 // rate returns a node's score; false if the node cannot take the spec.
-func (r *rater) rate(n *NodeState, spec *Spec, near *peers) (value, tie float64, ok bool) {
+func (r *rater) rate(n *NodeState, spec *Spec, near *nearby) (value, tie float64, ok bool) {
 	if n == nil || !n.Fits(spec) || !near.has(n.Node) {
 		return 0, 0, false
 	}
@@ -27,7 +104,7 @@ func (r *rater) rate(n *NodeState, spec *Spec, near *peers) (value, tie float64,
 
 // rateFit is rate for a node that fits, as far as the ledger knows.
 func (r *rater) rateFit(n *NodeState, spec *Spec) (value, tie float64, ok bool) {
-	report := r.books.view.Report(n)
+	report := r.draft.view.Report(n)
 	if r.filter != nil && r.filter(n, report, spec) != "" {
 		return 0, 0, false
 	}
@@ -36,19 +113,19 @@ func (r *rater) rateFit(n *NodeState, spec *Spec) (value, tie float64, ok bool) 
 }
 
 // scan rates every node. The error is a *NoFit.
-func (r *rater) scan(spec *Spec, near *peers) (best Choice, err error) {
-	for _, n := range r.books.nodes {
-		if value, tie, ok := r.rate(n, spec, near); ok && (best.Node == nil || r.books.better(n, value, tie, &best)) {
+func (r *rater) scan(spec *Spec, near *nearby) (best Choice, err error) {
+	for _, n := range r.draft.nodes {
+		if value, tie, ok := r.rate(n, spec, near); ok && (best.Node == nil || r.better(n, value, tie, &best)) {
 			best.Node, best.Value, best.Tie = n, value, tie
 		}
 	}
-	return r.choice(best, spec, near)
+	return r.choice(best, spec)
 }
 
 // choice adds the devices to a choice, or says why there is none.
-func (r *rater) choice(best Choice, spec *Spec, near *peers) (Choice, error) {
+func (r *rater) choice(best Choice, spec *Spec) (Choice, error) {
 	if best.Node == nil {
-		return best, r.why(spec, near)
+		return best, r.why(spec)
 	}
 	best.Devices = r.pickDevices(best.Node, spec)
 	return best, nil
@@ -71,37 +148,33 @@ func (r *rater) pickDevices(n *NodeState, spec *Spec) DeviceSet {
 }
 
 // why counts the nodes by what they fail on.
-func (r *rater) why(spec *Spec, near *peers) *NoFit {
-	counts := map[misfit]int{}
-	for _, n := range r.books.nodes {
+func (r *rater) why(spec *Spec) *NoFit {
+	counts := map[Misfit]int{}
+	for _, n := range r.draft.nodes {
 		if n != nil {
-			counts[r.misfit(n, spec, near)]++
+			counts[r.misfit(n, spec)]++
 		}
 	}
-	return noFit(counts, spec, &r.books.view.state.names)
+	return r.draft.NoFit(spec, counts)
 }
 
 // misfit says why a node cannot be chosen.
-func (r *rater) misfit(n *NodeState, spec *Spec, near *peers) misfit {
-	m := n.misfit(spec)
-	if m != (misfit{}) {
+func (r *rater) misfit(n *NodeState, spec *Spec) Misfit {
+	if m := r.draft.Misfit(n, spec); m != (Misfit{}) {
 		return m
 	}
-	m.kind = filtered
-	switch {
-	case !near.has(n.Node):
-		m.why = near.missing()
-	case r.filter != nil:
-		m.why = r.filter(n, r.books.view.Report(n), spec)
+	if r.filter != nil {
+		if why := r.filter(n, r.draft.view.Report(n), spec); why != "" {
+			return Unfit(why)
+		}
 	}
-	if m.why == "" {
-		m.why = "have a score that is no number"
-	}
-	return m
+	return Unfit("have a score that is no number")
 }
 
 // notSynced is the answer of an engine that has seen no view.
-func notSynced() *NoFit { return &NoFit{Reasons: []Reason{{Why: "were looked at; call Sync first"}}} }
+func notSynced() *NoFit {
+	return &NoFit{Reasons: []Reason{{Why: "were looked at; sync the draft first"}}}
+}
 
 // finite reports whether x is a number that can be compared.
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -12,7 +12,7 @@ import (
 // nothing fits is exact. It serves any score, with nothing to keep up to date, at a price in quality.
 //
 // The zero value works. The same calls with the same Seed make the same choices; give each of several
-// navigators another one. Do not change the fields after the first Sync. The idea is Borg's ("Large-scale cluster
+// navigators another one. Do not change the fields after the first Best. The idea is Borg's ("Large-scale cluster
 // management at Google with Borg", EuroSys 2015, §3.4).
 type Sampled struct {
 	// Nil: SpreadScore.
@@ -25,13 +25,12 @@ type Sampled struct {
 	// Runners-up remembered for each spec, to be looked at again beside the next sample; default 0.
 	Remember int
 
-	books workset
 	rater rater
 	rng   *rand.Rand
 	// All nodes, in the order in which they were drawn last; and where each is in it, plus 1.
 	order []int32
 	place []int32
-	// Of books.changes.
+	// Of the draft's journal.
 	cursor uint64
 	// The best of earlier samples, by spec, best first.
 	runnersUp map[*Spec][]int32
@@ -40,34 +39,38 @@ type Sampled struct {
 	rated     int
 }
 
-// Sync implements [PlacementEngine].
-func (e *Sampled) Sync(view *View) {
-	e.books.sync(view, e.Seed)
-	e.rater = newRater(&e.books, e.Score, e.Filter)
+// follow brings the order up to the draft's nodes. The plan itself brings none, so once after each Sync will do.
+func (e *Sampled) follow(draft *Draft) {
+	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed)
+	if !synced {
+		return
+	}
 	if e.rng == nil {
 		e.rng = rand.New(rand.NewPCG(e.Seed, uint64(len("sampled"))))
 	}
-	touched, next, all := e.books.changes.since(e.cursor)
+	if e.rated = 0; other {
+		e.cursor = 0
+	}
+	touched, next, all := draft.Changed(e.cursor)
 	e.cursor = next
 	if all {
 		touched = nil
 		e.order, e.place = e.order[:0], e.place[:0]
 		clear(e.runnersUp) // of another view, perhaps
 	}
-	for len(e.place) < len(e.books.nodes) {
+	for len(e.place) < len(draft.nodes) {
 		e.place = append(e.place, 0)
 		touched = append(touched[:len(touched):len(touched)], int32(len(e.place)-1))
 	}
 	for _, slot := range touched {
 		e.list(slot)
 	}
-	e.rated = 0
 }
 
 // list puts a node into the order, or takes it out when it has left.
 func (e *Sampled) list(slot int32) {
 	at := e.place[slot] - 1
-	switch there := e.books.nodes[slot] != nil; {
+	switch there := e.rater.draft.nodes[slot] != nil; {
 	case there && at < 0:
 		e.order = append(e.order, slot)
 		e.place[slot] = int32(len(e.order))
@@ -85,23 +88,15 @@ func (e *Sampled) swap(i, j int) {
 	e.place[a], e.place[b] = int32(j+1), int32(i+1)
 }
 
-// Mark implements [PlacementEngine].
-func (e *Sampled) Mark() int { return len(e.books.undo) }
-
-// Rollback implements [PlacementEngine].
-func (e *Sampled) Rollback(mark int) { e.books.rollback(mark) }
-
-// Reserve implements [PlacementEngine].
-func (e *Sampled) Reserve(c *Capsule, choice Choice) Proposal { return e.books.reserve(c, choice) }
-
 // Best implements [PlacementEngine].
-func (e *Sampled) Best(spec *Spec) (Choice, error) {
-	if e.books.view == nil {
+func (e *Sampled) Best(draft *Draft, spec *Spec) (Choice, error) {
+	if draft.view == nil {
 		return Choice{}, notSynced()
 	}
-	near := e.books.peers(spec)
+	e.follow(draft)
+	near := draft.nearby(spec)
 	e.best = e.best[:0]
-	e.seen.clear(len(e.books.nodes))
+	e.seen.clear(len(e.rater.draft.nodes))
 	for _, slot := range e.runnersUp[spec] {
 		e.look(slot, spec, near)
 	}
@@ -114,25 +109,25 @@ func (e *Sampled) Best(spec *Spec) (Choice, error) {
 		}
 	}
 	if len(e.best) == 0 {
-		return Choice{}, e.rater.why(spec, near)
+		return Choice{}, e.rater.why(spec)
 	}
 	e.remember(spec)
-	return e.rater.choice(e.best[0], spec, near)
+	return e.rater.choice(e.best[0], spec)
 }
 
 // look rates a node that has not been looked at yet and files it among the best. It reports whether it fits.
-func (e *Sampled) look(slot int32, spec *Spec, near *peers) bool {
+func (e *Sampled) look(slot int32, spec *Spec, near *nearby) bool {
 	if !e.seen.add(slot) {
 		return false
 	}
 	e.rated++
-	n := e.books.nodes[slot]
+	n := e.rater.draft.nodes[slot]
 	value, tie, ok := e.rater.rate(n, spec, near)
 	if !ok {
 		return false
 	}
 	at := len(e.best)
-	for at > 0 && e.books.better(n, value, tie, &e.best[at-1]) {
+	for at > 0 && e.rater.better(n, value, tie, &e.best[at-1]) {
 		at--
 	}
 	if keep := 1 + min(max(e.Remember, 0), len(e.order)); at < keep {

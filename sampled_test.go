@@ -44,8 +44,9 @@ func (w *witness) rated(t require.TestingT) []string {
 type sampling struct {
 	*country
 	view     *View
-	all      Exhaustive
-	twins    [2]Sampled
+	all      *drafted[*Exhaustive]
+	twins    [2]*drafted[*Sampled]
+	serial   int
 	enough   int
 	remember int
 }
@@ -56,9 +57,9 @@ func newSampling(t *rapid.T) *sampling {
 	s.remember = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "remember")
 	seed := rapid.SampledFrom([]uint64{0, 1, 77}).Draw(t, "seed")
 	filter := rapid.SampledFrom([]Filter{nil, slotless, fresh}).Draw(t, "filter")
-	s.all = Exhaustive{Score: &witness{seed: seed}, Seed: seed, Filter: filter}
+	s.all = draftFor(&Exhaustive{Score: &witness{seed: seed}, Seed: seed, Filter: filter})
 	for i := range s.twins {
-		s.twins[i] = Sampled{Score: &witness{seed: seed}, Seed: seed, Filter: filter, Remember: s.remember, Enough: s.enough}
+		s.twins[i] = draftFor(&Sampled{Score: &witness{seed: seed}, Seed: seed, Filter: filter, Remember: s.remember, Enough: s.enough})
 	}
 	s.enough = cmp.Or(s.enough, 32)
 	s.view = s.country.view(t)
@@ -76,13 +77,13 @@ func (s *sampling) sync(t *rapid.T) {
 
 // ask checks a choice: it is the best of enough nodes, each looked at once; if nothing fits, nothing does.
 func (s *sampling) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
-	_, wantErr := s.all.Best(spec)
-	feasible := len(s.all.Score.(*witness).rated(t))
+	_, wantErr := s.all.best(spec)
+	feasible := len(s.all.engine.Score.(*witness).rated(t))
 	var first []string
 	for i := range s.twins {
-		choice, err := s.twins[i].Best(spec)
+		choice, err := s.twins[i].best(spec)
 		require.Equal(t, wantErr, err)
-		rated := s.twins[i].Score.(*witness).rated(t)
+		rated := s.twins[i].engine.Score.(*witness).rated(t)
 		if i == 0 {
 			first = rated
 		}
@@ -92,7 +93,7 @@ func (s *sampling) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
 		if choices = append(choices, choice); err != nil {
 			continue
 		}
-		key := s.twins[i].Score.(*witness).key(choice.Node, choice.Value, choice.Tie)
+		key := s.twins[i].engine.Score.(*witness).key(choice.Node, choice.Value, choice.Tie)
 		require.Contains(t, rated, key)
 		for _, other := range rated {
 			require.LessOrEqual(t, key, other)
@@ -115,14 +116,15 @@ func (s *sampling) plan(t *rapid.T) {
 		if !ok {
 			return
 		}
-		k := &Capsule{ID: "k", Spec: spec}
-		s.all.Reserve(k, choices[0])
-		require.Equal(t, s.twins[0].Reserve(k, choices[0]), s.twins[1].Reserve(k, choices[1]))
+		s.serial++
+		k := &Capsule{ID: CapsuleID(fmt.Sprint("k", s.serial)), Spec: spec}
+		s.all.take(k, choices[0])
+		require.Equal(t, s.twins[0].take(k, choices[0]), s.twins[1].take(k, choices[1]))
 	}
 }
 
 func (s *sampling) rollback(t *rapid.T) {
-	mark := rapid.IntRange(0, s.twins[0].Mark()).Draw(t, "mark")
+	mark := rapid.IntRange(0, s.twins[0].Checkpoint()).Draw(t, "mark")
 	s.all.Rollback(mark)
 	for i := range s.twins {
 		s.twins[i].Rollback(mark)
@@ -131,8 +133,11 @@ func (s *sampling) rollback(t *rapid.T) {
 
 // check: those that can be drawn are those that are there.
 func (s *sampling) check(t *rapid.T) {
-	require.Len(t, s.twins[0].order, s.view.State().NodeCount())
-	for _, slot := range s.twins[0].order {
+	for _, e := range s.twins {
+		e.engine.follow(&e.Draft)
+	}
+	require.Len(t, s.twins[0].engine.order, s.view.State().NodeCount())
+	for _, slot := range s.twins[0].engine.order {
 		require.NotNil(t, s.view.State().NodeByIndex(int(slot)))
 	}
 }
@@ -169,10 +174,10 @@ func TestSampledDrawsAllNodesAlike(t *testing.T) {
 	v, spec := flock(t, 40)
 	var orders [2][]NodeID
 	for seed := range orders {
-		e, drawn := Sampled{Enough: 1, Seed: uint64(seed)}, map[NodeID]int{}
+		e, drawn := draftFor(&Sampled{Enough: 1, Seed: uint64(seed)}), map[NodeID]int{}
 		e.Sync(v)
 		for range 4000 {
-			choice, err := e.Best(spec)
+			choice, err := e.best(spec)
 			require.NoError(t, err)
 			drawn[choice.Node.Node.ID]++
 			orders[seed] = append(orders[seed], choice.Node.Node.ID)
@@ -191,10 +196,10 @@ func TestSampledRemembers(t *testing.T) {
 	v, spec := flock(t, 200)
 	full := ScoreFunc(func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) { return float64(n.Free()[CPU]), 0 })
 	for remember := range 3 {
-		e, last, worse := Sampled{Score: full, Enough: 2, Seed: 1, Remember: remember}, 1e9, 0
+		e, last, worse := draftFor(&Sampled{Score: full, Enough: 2, Seed: 1, Remember: remember}), 1e9, 0
 		e.Sync(v)
 		for range 1000 {
-			choice, err := e.Best(spec)
+			choice, err := e.best(spec)
 			require.NoError(t, err)
 			worse += btoi(choice.Value > last)
 			last = choice.Value

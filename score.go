@@ -38,7 +38,7 @@ type Bounded interface {
 // nodes. When its version changes, engines forget all that they have computed with it, for every spec: one that
 // changes with every placement makes [Indexed] as slow as [Exhaustive], unless it is [Bounded].
 //
-// Who counts is the navigator: before Sync, from the view, which covers what others have done; after every Reserve
+// Who counts is the navigator: before Sync, from the view, which covers what others have done; after every Place
 // and Rollback, if the counts are to follow the plan.
 type Versioned interface {
 	Score

@@ -17,7 +17,7 @@ type specClass struct {
 	wants   []wanted
 	devices bool
 	// Where the company is that the spec wants, as of a Sync.
-	near   *peers
+	near   *nearby
 	nearAt uint64
 	// What the spec makes of nodes; and by kind of node which of it, as of a division; notSuited: nodes of this
 	// kind cannot take the spec.
@@ -72,7 +72,7 @@ func (s *Spec) wants() (out []wanted) {
 }
 
 // meet takes note of where company is. If that has changed, all scores may have.
-func (c *specClass) meet(near *peers, at uint64) {
+func (c *specClass) meet(near *nearby, at uint64) {
 	if c.ranking != nil && near != nil && !maps.Equal(near.domains, c.near.domains) {
 		c.ranking.cursor = 0
 	}

@@ -261,6 +261,7 @@ type observer struct {
 	cursor    uint64
 	known     []sight
 	placement Exhaustive
+	draft     Draft
 }
 
 // sight is what a view shows of one slot, but for what is not to be compared: when the last heartbeat was,
@@ -348,12 +349,12 @@ func (o *observer) compareChanged(t *rapid.T) {
 // comparePlacement: SCENARIOS 7. An engine that has followed the changes answers like one that has just
 // begun.
 func (o *observer) comparePlacement(t *rapid.T, fresh *View) {
-	var begun Exhaustive
+	begun := draftFor(&Exhaustive{})
 	begun.Sync(fresh)
-	o.placement.Sync(&o.view)
+	o.draft.Sync(&o.view)
 	for _, spec := range chaosSpecs {
-		want, wantErr := begun.Best(spec)
-		got, gotErr := o.placement.Best(spec)
+		want, wantErr := begun.best(spec)
+		got, gotErr := o.placement.Best(&o.draft, spec)
 		require.Equal(t, wantErr, gotErr)
 		if wantErr == nil {
 			require.Equal(t, *want.Node, *got.Node)

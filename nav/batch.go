@@ -54,6 +54,7 @@ type Batch struct {
 	Placement orbit.PlacementEngine
 
 	ready bool
+	draft orbit.Draft
 	score packing
 	free  freeTally
 }
@@ -64,10 +65,10 @@ func (b *Batch) Claims(_ string, class orbit.AppClass) bool { return class == or
 // Plan packs level after level. When ctx ends it returns what it has so far, and the context's error.
 func (b *Batch) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	b.init()
-	b.Placement.Sync(view)
+	b.draft.Sync(view)
 	b.free.sync(view)
 	levels, members := divide(pending)
-	s := &sweep{placement: b.Placement, state: view.State(), score: &b.score, bound: -1}
+	s := &sweep{placement: b.Placement, draft: &b.draft, state: view.State(), score: &b.score, bound: -1}
 	s.pending = len(pending) - len(members)
 	for _, c := range members {
 		s.plan.Unplaced = append(s.plan.Unplaced, leftToItsGang(c))

@@ -30,13 +30,13 @@ type stock struct {
 	rooms int
 }
 
-// newMarket looks at the nodes as the view shows them, less what the plan has taken.
-func newMarket(state *orbit.State, taken []takenRoom, classes []*batchClass) *market {
+// newMarket looks at all nodes with an index below a limit.
+func newMarket(limit int, node func(int) *orbit.NodeState, classes []*batchClass) *market {
 	m := &market{classes: classes, labels: newLabelKinds(classes), counts: make([]int, len(classes))}
 	for _, c := range classes {
 		m.wants = append(m.wants, goodsOf(c.spec))
 	}
-	stocks := m.stocks(state, taken)
+	stocks := m.stocks(limit, node)
 	for i, c := range classes {
 		m.counts[i] = m.room(stocks, i, len(c.capsules))
 	}
@@ -52,19 +52,15 @@ func newMarket(state *orbit.State, taken []takenRoom, classes []*batchClass) *ma
 const maxKinds = 64
 
 // stocks gathers what is free, without that for which no class has a use.
-func (m *market) stocks(state *orbit.State, taken []takenRoom) (out []stock) {
+func (m *market) stocks(limit int, node func(int) *orbit.NodeState) (out []stock) {
 	least, most := m.extremes()
-	gone := map[int][]takenRoom{}
-	for _, t := range taken {
-		gone[t.node] = append(gone[t.node], t)
-	}
 	known := map[room]int{}
-	for i := range state.NodeBound() {
-		n := state.NodeByIndex(i)
+	for i := range limit {
+		n := node(i)
 		if n == nil || n.Node.Unschedulable {
 			continue
 		}
-		r := roomAfter(n, gone[i])
+		r := roomOf(n)
 		if !r.goods.cover(&least) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -115,8 +116,8 @@ func drawMarket(t *rapid.T) (m *market, stocks []stock, placed int) {
 	}
 	state, err := ledger.Snapshot(context.Background())
 	require.NoError(t, err)
-	m = newMarket(state, nil, classes)
-	return m, m.stocks(state, nil), placed
+	m = newMarket(state.NodeBound(), state.NodeByIndex, classes)
+	return m, m.stocks(state.NodeBound(), state.NodeByIndex), placed
 }
 
 // The market of a lower priority has what the higher ones have left.
@@ -127,12 +128,14 @@ func TestMarketWithoutWhatIsTaken(t *testing.T) {
 	_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: orbit.Node{
 		ID: "n", Capacity: orbit.Resources{orbit.CPU: 10}, Devices: orbit.Devices{Model: "D", Count: 3}}}}})
 	require.NoError(t, err)
-	state, err := ledger.Snapshot(t.Context())
-	require.NoError(t, err)
+	var view orbit.View
+	var draft orbit.Draft
+	require.NoError(t, view.Refresh(t.Context(), ledger, nil, time.Time{}))
+	draft.Sync(&view)
 	c := &batchClass{spec: s, capsules: make([]*orbit.Capsule, 9)}
-	require.Equal(t, 2, newMarket(state, nil, []*batchClass{c}).counts[0])
-	one := []takenRoom{{node: 0, spec: s, devices: 0b10}}
-	m := newMarket(state, one, []*batchClass{c})
+	require.Equal(t, 2, newMarket(draft.Bound(), draft.Node, []*batchClass{c}).counts[0])
+	require.NoError(t, draft.Place(&orbit.Capsule{ID: "above", Spec: s}, orbit.Choice{Node: draft.Node(0), Devices: 0b10}))
+	m := newMarket(draft.Bound(), draft.Node, []*batchClass{c})
 	require.Equal(t, 1, m.counts[0])
 	require.Equal(t, [goodsDim]float64{orbit.CPU: 6, devicesDim: 2400, halfDim: 2, idleDim: 0}, m.kinds[0].sum)
 }

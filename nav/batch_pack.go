@@ -8,27 +8,19 @@ import (
 
 // levelPacker places the classes of one level in one order.
 type levelPacker struct {
-	placement orbit.PlacementEngine
-	level     batchLevel
+	*sweep
+	level batchLevel
 	// Of each class: how many are placed, and why there are no more.
 	placed []int
 	why    []error
 
 	proposals []orbit.Proposal
-	taken     []takenRoom
-}
-
-// takenRoom is what one placement has taken.
-type takenRoom struct {
-	node    int
-	spec    *orbit.Spec
-	devices orbit.DeviceSet
 }
 
 // pack places what it can. Room only shrinks meanwhile, so a class that did not fit is not tried again, and at the
 // end what is left over fits nowhere. When ctx ends it returns what it has, and the context's error.
-func pack(ctx context.Context, placement orbit.PlacementEngine, level batchLevel, order batchOrder) (*levelPacker, error) {
-	p := &levelPacker{placement: placement, level: level, placed: make([]int, len(level)), why: make([]error, len(level))}
+func (s *sweep) pack(ctx context.Context, level batchLevel, order batchOrder) (*levelPacker, error) {
+	p := &levelPacker{sweep: s, level: level, placed: make([]int, len(level)), why: make([]error, len(level))}
 	p.proposals = make([]orbit.Proposal, 0, level.capsules())
 	for round := 1; round <= order.rounds; round++ {
 		for i := range level {
@@ -55,13 +47,11 @@ func (p *levelPacker) place(ctx context.Context, i, upTo int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		choice, err := p.placement.Best(c.spec)
-		if err != nil {
+		if err := p.draft.PlaceBest(p.placement, c.capsules[p.placed[i]]); err != nil {
 			p.why[i] = err
 			break
 		}
-		p.taken = append(p.taken, takenRoom{choice.Node.Index(), c.spec, choice.Devices})
-		p.proposals = append(p.proposals, p.placement.Reserve(c.capsules[p.placed[i]], choice))
+		p.proposals = append(p.proposals, p.draft.Propose())
 		p.placed[i]++
 	}
 	return nil

@@ -39,12 +39,9 @@ type room struct {
 	devices [orbit.MaxDevices]int16
 }
 
-// roomAfter returns what is free on the node, less what the plan has taken there.
-func roomAfter(n *orbit.NodeState, taken []takenRoom) (r room) {
+// roomOf returns what is free on the node.
+func roomOf(n *orbit.NodeState) (r room) {
 	left := freeRoom(n)
-	for _, t := range taken {
-		left.take(t.spec, t.devices)
-	}
 	for d, v := range left.free {
 		r.goods[d] = max(v, 0)
 	}

@@ -11,13 +11,12 @@ import (
 // sweep is the work of one Plan.
 type sweep struct {
 	placement orbit.PlacementEngine
+	draft     *orbit.Draft
 	state     *orbit.State
 	score     *packing
 	plan      orbit.Plan
-	// What the levels above have taken.
-	taken   []takenRoom
-	pending int
-	scarce  []int
+	pending   int
+	scarce    []int
 	// Nothing is packed after this level.
 	last bool
 	// -1: not computed.
@@ -44,28 +43,27 @@ func (s *sweep) run(ctx context.Context, levels []batchLevel, free *freeTally) e
 		best, err := s.level(ctx, level, asked.over())
 		s.plan.Proposals = append(s.plan.Proposals, best.proposals...)
 		s.plan.Unplaced = append(s.plan.Unplaced, best.unplaced()...)
-		s.taken = append(s.taken, best.taken...)
 		if err != nil {
 			return err
 		}
 	}
 	if s.bound < 0 && len(s.plan.Proposals) < s.pending {
-		s.bound, _ = price(ctx, s.state, nil, all)
+		s.bound, _ = price(ctx, s.state.NodeBound(), s.state.NodeByIndex, all)
 	}
 	return nil
 }
 
-// price returns a bound on how many capsules of the classes fit beside what is taken, and how many of each to
-// place. It holds also when ctx ends meanwhile, but says less then.
-func price(ctx context.Context, state *orbit.State, taken []takenRoom, classes []*batchClass) (bound int, shares []int) {
-	m := newMarket(state, taken, classes)
+// price returns a bound on how many capsules of the classes fit on the nodes, whose indices are below limit, and how
+// many of each to place. It holds also when ctx ends meanwhile, but says less then.
+func price(ctx context.Context, limit int, node func(int) *orbit.NodeState, classes []*batchClass) (bound int, shares []int) {
+	m := newMarket(limit, node, classes)
 	p, shares := m.solve(ctx)
 	return m.bound(p), shares
 }
 
 // level packs one level. Over says that there cannot be room for all.
 func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*levelPacker, error) {
-	t := trials{sweep: s, level: level, mark: s.placement.Mark()}
+	t := trials{sweep: s, level: level, start: s.draft.Checkpoint()}
 	alike := len(level) == 1 // then any order is as good as another
 	if !over || alike {
 		err := t.try(ctx, snug)
@@ -80,7 +78,8 @@ func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*levelP
 		err := t.try(ctx, batchOrder{})
 		return t.best, err
 	}
-	bound, shares := price(ctx, s.state, s.taken, level)
+	t.undo()
+	bound, shares := price(ctx, s.draft.Bound(), s.draft.Node, level)
 	if level.capsules() == s.pending {
 		s.bound = bound
 	}
@@ -95,12 +94,18 @@ func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*levelP
 type trials struct {
 	*sweep
 	level batchLevel
-	mark  int
+	start int
 
 	best  *levelPacker
 	order batchOrder
-	// The best is what the placement engine has reserved.
+	// The best is what the draft shows.
 	stands bool
+}
+
+// undo takes back what the last trial has placed.
+func (t *trials) undo() {
+	t.draft.Rollback(t.start)
+	t.stands = false
 }
 
 // search tries orders until so many capsules are placed.
@@ -127,10 +132,10 @@ func (t *trials) search(ctx context.Context, goal int) error {
 
 // try packs in one order and keeps what places most. The first that does wins.
 func (t *trials) try(ctx context.Context, order batchOrder) error {
-	t.placement.Rollback(t.mark)
+	t.undo()
 	t.score.set(t.scarce, order.tight)
 	t.tried++
-	p, err := pack(ctx, t.placement, t.level, order)
+	p, err := t.pack(ctx, t.level, order)
 	t.stands = t.best == nil || len(p.proposals) > len(t.best.proposals)
 	if t.stands {
 		t.best, t.order = p, order

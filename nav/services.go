@@ -45,6 +45,8 @@ type Services struct {
 	Placement orbit.PlacementEngine
 	// InOrder plans in order of submission even where there is room for all.
 	InOrder bool
+
+	draft orbit.Draft
 }
 
 // Claims reports whether the class is LatencySensitive or BestEffort.
@@ -61,7 +63,7 @@ func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.
 	if s.Placement == nil {
 		s.Placement = &orbit.Indexed{}
 	}
-	s.Placement.Sync(view)
+	s.draft.Sync(view)
 	plan, err := s.plan(ctx, pending)
 	if n, ok := s.Placement.(noter); ok {
 		plan.Notes = n.Notes()
@@ -73,20 +75,20 @@ func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.
 // something else than it should.
 func (s *Services) plan(ctx context.Context, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.InOrder {
-		return greedy(ctx, s.Placement, pending)
+		return s.greedy(ctx, pending)
 	}
 	sorted, same := byClass(pending)
-	mark := s.Placement.Mark()
-	plan, err := greedy(ctx, s.Placement, sorted)
+	start := s.draft.Checkpoint()
+	plan, err := s.greedy(ctx, sorted)
 	if err != nil || same || len(plan.Unplaced) == 0 {
 		return plan, err
 	}
-	s.Placement.Rollback(mark)
-	return greedy(ctx, s.Placement, pending)
+	s.draft.Rollback(start)
+	return s.greedy(ctx, pending)
 }
 
 // greedy places capsule by capsule. When ctx ends it returns what it has so far, and the context's error.
-func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orbit.Capsule) (orbit.Plan, error) {
+func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
 	full := map[*orbit.Spec]error{}
 	for _, c := range pending {
@@ -99,12 +101,11 @@ func greedy(ctx context.Context, placement orbit.PlacementEngine, pending []*orb
 		}
 		why := full[c.Spec]
 		if why == nil {
-			choice, err := placement.Best(c.Spec)
-			if err == nil {
-				plan.Proposals = append(plan.Proposals, placement.Reserve(c, choice))
+			why = s.draft.PlaceBest(s.Placement, c)
+			if why == nil {
+				plan.Proposals = append(plan.Proposals, s.draft.Propose())
 				continue
 			}
-			why = err
 			full[c.Spec] = why
 		}
 		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})

@@ -41,8 +41,8 @@
 //
 // # How to keep them
 //
-// A navigator that takes every node from Best of an [orbit.PlacementEngine], and every proposal from its Reserve,
-// keeps most of them without more ado. Without one it has to look after what is promised within a plan, device
+// A navigator that takes every node from Best of an [orbit.PlacementEngine], and every proposal from an [orbit.Draft],
+// keeps most of them without more ado. Without them it has to look after what is promised within a plan, device
 // instances too, and after Spec.Near by itself: NodeState.Fits knows of neither. Left to every navigator are
 // these:
 //

@@ -10,29 +10,31 @@ import (
 )
 
 // packer is an importer's navigator: batch work, packed onto the fullest node that takes it.
-type packer struct{ placement orbit.Indexed }
+type packer struct {
+	placement orbit.Indexed
+	draft     orbit.Draft
+}
 
 func newPacker() orbit.Navigator {
 	fullest := func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
 		return float64(n.Free()[orbit.CPU]), float64(n.Free()[orbit.Memory])
 	}
-	return &packer{orbit.Indexed{Score: orbit.ScoreFunc(fullest)}}
+	return &packer{placement: orbit.Indexed{Score: orbit.ScoreFunc(fullest)}}
 }
 
 func (p *packer) Claims(_ string, class orbit.AppClass) bool { return class == orbit.Batch }
 
 func (p *packer) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
-	p.placement.Sync(view)
+	p.draft.Sync(view)
 	for _, c := range pending {
 		if err := ctx.Err(); err != nil {
 			return plan, err
 		}
-		choice, err := p.placement.Best(c.Spec)
-		if err != nil {
+		if err := p.draft.PlaceBest(&p.placement, c); err != nil {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: err})
 			continue
 		}
-		plan.Proposals = append(plan.Proposals, p.placement.Reserve(c, choice))
+		plan.Proposals = append(plan.Proposals, p.draft.Propose())
 	}
 	return plan, nil
 }

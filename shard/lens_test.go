@@ -18,16 +18,15 @@ import (
 
 // plain places each capsule on the node with most room: the plainest navigator, which knows of no group.
 func plain() orbit.Navigator {
-	engine := &orbit.Exhaustive{}
+	engine, draft := &orbit.Exhaustive{}, &orbit.Draft{}
 	return orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
-		engine.Sync(view)
+		draft.Sync(view)
 		for _, c := range pending {
-			choice, err := engine.Best(c.Spec)
-			if err != nil {
+			if err := draft.PlaceBest(engine, c); err != nil {
 				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: err})
 				continue
 			}
-			plan.Proposals = append(plan.Proposals, engine.Reserve(c, choice))
+			plan.Proposals = append(plan.Proposals, draft.Propose())
 		}
 		return plan, nil
 	})

@@ -199,15 +199,18 @@ func (l *forgetful) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []
 }
 
 // unreserved plans every capsule as if it were alone.
-type unreserved struct{ orbit.Exhaustive }
+type unreserved struct {
+	orbit.Exhaustive
+	draft orbit.Draft
+}
 
 func (n *unreserved) Claims(string, orbit.AppClass) bool { return true }
 
 func (n *unreserved) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	for _, c := range pending {
-		n.Sync(view)
-		if choice, err := n.Best(c.Spec); err == nil {
-			plan.Proposals = append(plan.Proposals, n.Reserve(c, choice))
+		n.draft.Sync(view)
+		if err := n.draft.PlaceBest(n, c); err == nil {
+			plan.Proposals = append(plan.Proposals, n.draft.Propose())
 		}
 	}
 	return plan, nil
@@ -216,6 +219,7 @@ func (n *unreserved) Plan(_ context.Context, view *orbit.View, pending []*orbit.
 // oneChance plans every capsule once: if that loses, its local books still have it.
 type oneChance struct {
 	orbit.Exhaustive
+	draft   orbit.Draft
 	planned map[orbit.CapsuleID]bool
 }
 
@@ -225,18 +229,17 @@ func (n *oneChance) Plan(_ context.Context, view *orbit.View, pending []*orbit.C
 	if n.planned == nil {
 		n.planned = map[orbit.CapsuleID]bool{}
 	}
-	n.Sync(view)
+	n.draft.Sync(view)
 	for _, c := range pending {
 		if n.planned[c.ID] {
 			continue
 		}
-		choice, err := n.Best(c.Spec)
-		if err != nil {
+		if err := n.draft.PlaceBest(n, c); err != nil {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: err})
 			continue
 		}
 		n.planned[c.ID] = true
-		plan.Proposals = append(plan.Proposals, n.Reserve(c, choice))
+		plan.Proposals = append(plan.Proposals, n.draft.Propose())
 	}
 	return plan, nil
 }

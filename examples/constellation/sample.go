@@ -56,12 +56,13 @@ func (s *sampler) take(ctx context.Context, view *orbit.View) (out sample) {
 	placed := s.total - view.State().PendingCount()
 	s.next = placed*quarters/s.total + 1
 	engine := orbit.Exhaustive{Score: scoring} // a new one each time: it would keep old states alive
-	engine.Sync(view)
-	_, _ = engine.Best(s.spec(0))
+	draft := orbit.Draft{}
+	draft.Sync(view)
+	_, _ = engine.Best(&draft, s.spec(0))
 	for i := 0; i < callsPerSample && ctx.Err() == nil; i++ {
 		spec := s.spec((float64(i) + (float64(s.next)-0.5)/quarters) / callsPerSample)
 		began := time.Now()
-		_, _ = engine.Best(spec) // where nothing fits any more, finding that out is what it costs
+		_, _ = engine.Best(&draft, spec) // where nothing fits any more, finding that out is what it costs
 		out.took += time.Since(began)
 		out.calls++
 	}

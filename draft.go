@@ -1,0 +1,578 @@
+package orbit
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit/internal/slab"
+)
+
+// Draft is a plan in the making: the nodes of a view, less what the plan has given away.
+//
+//	view ── Changed ──► nodes ── Place, Hold, Release ──► nodes as the plan leaves them
+//	                      └── journal ──► Changed, for indexes that follow the plan
+//
+// A navigator syncs its draft at the start of each Plan, gives room away step by step, and calls Propose when the
+// steps since the last call make a proposal. The steps check the ledger's own rules (capacity, devices,
+// requirements, once placed), so a draft never oversubscribes a node by itself. Invariants:
+//
+//   - a node is the view's, after all steps since Sync;
+//   - room that a proposal releases serves the later steps of that proposal, because all of them commit together.
+//     After Propose the part of it that is left is unavailable until the next Sync, because another proposal may
+//     commit although this one does not;
+//   - Rollback restores the nodes, the journal and the proposal in the making.
+//
+// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. A node that a
+// draft returns must not be written to, and is good until the next Sync.
+type Draft struct {
+	view *View
+	// Position in the view's journal.
+	cursor uint64
+	// Counts calls of Sync.
+	epoch uint64
+	// By node index; nil: no such node.
+	nodes   []*NodeState
+	journal changeLog
+	steps   []draftStep
+	// Commitments since Sync; those from open on make the next proposal.
+	log  []Commitment
+	open int
+	// What the plan has done with capsules and holds.
+	capsules map[CapsuleID]draftUse
+	holds    map[HoldID]draftUse
+	// Domains of groups that capsules want to be near, as of Sync.
+	near    map[Near]*nearby
+	touched slotSet
+	// Memory for copies of nodes, and for proposals.
+	copies      slab.Of[NodeState]
+	commitments slab.Of[Commitment]
+	bets        slab.Of[Precondition]
+	placeBoxes  slab.Boxes[Commitment, Place]
+	freeBoxes   slab.Boxes[Precondition, NodeFreeOf]
+}
+
+// draftStep is what was there before a step of the plan.
+type draftStep struct {
+	// The node before it; nil: it has changed no node.
+	node *NodeState
+	// What was noted of the capsule or the hold that it is about.
+	use draftUse
+	// What the capsule asks for that it places.
+	spec *Spec
+	// The length of the log, and where the open proposal began.
+	log, open int
+}
+
+// draftUse is what a plan has done with a capsule or a hold.
+type draftUse struct {
+	what draftAct
+	// Position of the commitment in the log.
+	at int
+}
+
+type draftAct uint8
+
+const (
+	draftUntouched draftAct = iota
+	draftTaken              // placed, or held
+	draftReleased           // back to pending, or the hold has ended
+	draftEnded              // for good
+)
+
+// Sync brings the draft up to the view and forgets the plan. It costs what has changed, unless the view is another
+// one than last time.
+func (d *Draft) Sync(view *View) {
+	d.Rollback(0)
+	if view != d.view {
+		*d = Draft{view: view, epoch: d.epoch, journal: d.journal}
+	}
+	d.epoch++
+	d.log, d.open = d.log[:0], 0
+	clear(d.capsules)
+	clear(d.holds)
+	clear(d.near)
+	changed, next, all := view.Changed(d.cursor)
+	d.cursor = next
+	for bound := view.state.NodeBound(); len(d.nodes) < bound; {
+		d.nodes = append(d.nodes, nil)
+	}
+	if all {
+		for i := range d.nodes {
+			d.nodes[i] = view.state.NodeByIndex(i)
+		}
+		d.journal.overflow()
+		return
+	}
+	for _, i := range changed {
+		d.nodes[i] = view.state.NodeByIndex(int(i))
+		d.journal.add(uint32(i))
+	}
+}
+
+// View returns the view that the draft is in sync with; nil before the first Sync.
+func (d *Draft) View() *View { return d.view }
+
+// Bound returns an upper bound, exclusive, of the indices of all nodes.
+func (d *Draft) Bound() int { return len(d.nodes) }
+
+// Node returns the node with this [NodeState.Index] as the plan leaves it, nil if there is none.
+func (d *Draft) Node(i int) *NodeState {
+	if i < 0 || i >= len(d.nodes) {
+		return nil
+	}
+	return d.nodes[i]
+}
+
+// Nodes yields all nodes as the plan leaves them, in order of their index.
+func (d *Draft) Nodes() iter.Seq[*NodeState] {
+	return func(yield func(*NodeState) bool) {
+		for _, n := range d.nodes {
+			if n != nil && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// Changed returns the indices of nodes that a Sync or the plan has changed since the cursor that an earlier call
+// returned; some may be named twice. All means that every node may have changed: the cursor is 0, or too old.
+func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
+	return d.journal.since(cursor)
+}
+
+// Place puts a capsule on a node, as a commitment of the next proposal. The capsule must be pending, or released
+// back to pending by an earlier step of the same proposal; its record may also be one that the same proposal
+// submits. Choice.Note is kept with the placement. The error is a [*Rejection]: ErrInfeasible says which of the
+// ledger's rules the placement would break, ErrInvalid that no ledger takes the spec. The draft is unchanged then.
+//
+// Company that the capsule asks for ([Near]) is no rule of the ledger: Propose adds a bet on it where the view
+// shows a member of the group in the node's domain, and none where it does not.
+func (d *Draft) Place(c *Capsule, to Choice) error {
+	n, err := d.current(to.Node)
+	if err != nil {
+		return err
+	}
+	use := d.capsules[c.ID]
+	switch pending := use.what == draftReleased && use.at >= d.open; {
+	case pending:
+	case use.what != draftUntouched:
+		return d.refuse(c.ID, n, "capsule %q is %s by this plan already", c.ID, use.what)
+	case !c.Pending():
+		return d.refuse(c.ID, n, "capsule %q is not pending; release it first to move it", c.ID)
+	}
+	if c.Spec.self != c.Spec { // no ledger has seen it
+		if faults := c.Spec.faults(); len(faults) > 0 {
+			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
+		}
+	}
+	if err := d.takes(c, n, to.Devices); err != nil {
+		return err
+	}
+	taken := d.copies.New(*n)
+	taken.takes(c.Spec, to.Devices)
+	if d.capsules == nil {
+		d.capsules = map[CapsuleID]draftUse{}
+	}
+	d.capsules[c.ID] = draftUse{draftTaken, len(d.log)}
+	d.step(draftStep{node: n, use: use, spec: c.Spec}, taken,
+		d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note}))
+	return nil
+}
+
+// Hold keeps room on a node, as a commitment of the next proposal. Errors are those of Place, and ErrInvalid for a
+// hold that no ledger takes.
+func (d *Draft) Hold(h Hold) error {
+	if d.view == nil {
+		return d.refuse("", nil, "the draft is empty; call Sync first")
+	}
+	if err := (&Proposal{Do: []Commitment{h}}).prepare(&d.view.state.limits); err != nil {
+		return err
+	}
+	n, err := d.current(d.view.state.Node(h.Node))
+	if err != nil {
+		return err
+	}
+	use := d.holds[h.ID]
+	_, lives := d.view.state.Hold(h.ID)
+	switch replaced := use.what == draftReleased && use.at >= d.open; {
+	case replaced:
+	case lives || use.what != draftUntouched:
+		return d.refuse("", n, "there is a hold %q already; choose another id", h.ID)
+	}
+	room := Spec{Envelope: Envelope{Reservation: h.Room}, Devices: DeviceRequest{Count: h.Devices.Len(), Milli: h.Milli}}
+	if err := d.takes(&Capsule{Spec: &room}, n, h.Devices); err != nil {
+		return err
+	}
+	taken := d.copies.New(*n)
+	taken.takes(&room, h.Devices)
+	taken.Capsules--
+	taken.holds++
+	if d.holds == nil {
+		d.holds = map[HoldID]draftUse{}
+	}
+	d.holds[h.ID] = draftUse{draftTaken, len(d.log)}
+	d.step(draftStep{node: n, use: use}, taken, h)
+	return nil
+}
+
+// Release ends a placement or a hold of the view, as a commitment of the next proposal, whose later steps may use
+// the room. What the plan itself has placed is undone with Rollback. Errors are those of Place.
+func (d *Draft) Release(r Release) error {
+	switch {
+	case d.view == nil:
+		return d.refuse(r.Capsule, nil, "the draft is empty; call Sync first")
+	case r.Hold != "":
+		return d.endHold(r)
+	}
+	c := d.view.state.Capsule(r.Capsule)
+	use := d.capsules[r.Capsule]
+	switch {
+	case c == nil:
+		return d.refuse(r.Capsule, nil, "there is no capsule %q in the view", r.Capsule)
+	case use.what != draftUntouched:
+		return d.refuse(r.Capsule, nil, "capsule %q is %s by this plan already", r.Capsule, use.what)
+	case r.From != "" && r.From != c.Node:
+		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, not on %q", r.Capsule, c.Node, r.From)
+	case c.Released() || !c.Placed() && !r.Final:
+		return d.refuse(r.Capsule, nil, "capsule %q is not placed", r.Capsule)
+	}
+	if d.capsules == nil {
+		d.capsules = map[CapsuleID]draftUse{}
+	}
+	act := draftReleased
+	if r.Final {
+		act = draftEnded
+	}
+	d.capsules[r.Capsule] = draftUse{act, len(d.log)}
+	if !c.Placed() {
+		d.step(draftStep{use: use}, nil, r)
+		return nil
+	}
+	n := d.nodes[c.node]
+	left := d.copies.New(*n)
+	left.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+	left.Capsules--
+	d.step(draftStep{node: n, use: use}, left, r)
+	return nil
+}
+
+// endHold is Release for a hold.
+func (d *Draft) endHold(r Release) error {
+	h, lives := d.view.state.Hold(r.Hold)
+	use := d.holds[r.Hold]
+	if !lives || use.what != draftUntouched {
+		return d.refuse("", nil, "there is no hold %q in the view, or this plan has ended it already", r.Hold)
+	}
+	n := d.nodes[d.view.state.Node(h.Node).slot]
+	left := d.copies.New(*n)
+	left.gives(h.Room, h.Devices, h.Milli)
+	left.holds--
+	if d.holds == nil {
+		d.holds = map[HoldID]draftUse{}
+	}
+	d.holds[r.Hold] = draftUse{draftReleased, len(d.log)}
+	d.step(draftStep{node: n, use: use}, left, r)
+	return nil
+}
+
+// Add puts a commitment into the next proposal that moves no capsule and takes no room: a [Submit], an [Assign] or
+// a [Mark]. Any other is refused, with an error like those of Place.
+func (d *Draft) Add(c Commitment) error {
+	switch c.(type) {
+	case Submit, Assign, Mark:
+		d.step(draftStep{}, nil, c)
+		return nil
+	}
+	return d.refuse("", nil, "a %T is not added to a draft; use Place, Hold or Release", c)
+}
+
+// step notes a step that makes a node what now says; nil: no node.
+func (d *Draft) step(s draftStep, now *NodeState, c Commitment) {
+	s.log, s.open = len(d.log), d.open
+	d.steps = append(d.steps, s)
+	d.log = append(d.log, c)
+	if now != nil {
+		d.nodes[now.slot] = now
+		d.journal.add(now.slot)
+	}
+}
+
+// current returns a node as the plan leaves it.
+func (d *Draft) current(n *NodeState) (*NodeState, error) {
+	if n == nil {
+		return nil, d.refuse("", nil, "there is no such node in the view")
+	}
+	now := d.Node(int(n.slot))
+	if now == nil || now.Node.ID != n.Node.ID {
+		return nil, d.refuse("", n, "node %q is not in the view", n.Node.ID)
+	}
+	return now, nil
+}
+
+// takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.
+func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
+	spec := c.Spec
+	if n.Node.Unschedulable || !n.hasRoom(&spec.Envelope.Reservation) || !n.meets(spec.Require) {
+		if m := n.misfit(&Spec{Envelope: spec.Envelope, Require: spec.Require}); m != (Misfit{}) {
+			return d.refuse(c.ID, n, "node %q cannot take capsule %q; such nodes %s", n.Node.ID, c.ID, m.text(spec, &d.view.state.names))
+		}
+	}
+	r := &spec.Devices
+	switch {
+	case set == 0 && r.Count == 0:
+		return nil
+	case set.Len() != r.Count:
+		return d.refuse(c.ID, n, "capsule %q asks for %d devices, the choice names %d", c.ID, r.Count, set.Len())
+	case !r.accepts(n.Node.Devices.Model) || set&^n.devicesWith(r.Milli) != 0:
+		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
+	}
+	return nil
+}
+
+// refuse returns the error of a step.
+func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) error {
+	r := &Rejection{Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: c, Reason: fmt.Sprintf(format, args...)}
+	if d.view != nil {
+		r.At = d.view.Revision()
+	}
+	if n != nil {
+		r.Node = n.Node.ID
+	}
+	return r
+}
+
+// String completes "capsule is ...".
+func (a draftAct) String() string {
+	return [...]string{"untouched", "placed", "released", "released for good"}[a]
+}
+
+// Checkpoint returns a position of the plan to which Rollback can return.
+func (d *Draft) Checkpoint() int { return len(d.steps) }
+
+// Rollback undoes all steps since a checkpoint, newest first. A proposal that Propose has returned since then is
+// void: the caller drops it.
+func (d *Draft) Rollback(to int) {
+	for to = max(to, 0); len(d.steps) > to; {
+		last := len(d.steps) - 1
+		was := d.steps[last]
+		d.steps[last] = draftStep{}
+		d.steps = d.steps[:last]
+		if was.node != nil {
+			d.nodes[was.node.slot] = was.node
+			d.journal.add(was.node.slot)
+		}
+		if was.open != d.open {
+			clear(d.near)
+		}
+		if d.open = was.open; was.log < len(d.log) {
+			d.forgetCompany(d.log[was.log:])
+			d.restoreUse(d.log[was.log], was.use)
+			d.log = d.log[:was.log]
+		}
+	}
+}
+
+// restoreUse notes of the capsule or the hold of a commitment what was noted before it.
+func (d *Draft) restoreUse(c Commitment, use draftUse) {
+	switch c := c.(type) {
+	case Place:
+		restore(d.capsules, c.Capsule, use)
+	case Hold:
+		restore(d.holds, c.ID, use)
+	case Release:
+		if c.Hold != "" {
+			restore(d.holds, c.Hold, use)
+		} else {
+			restore(d.capsules, c.Capsule, use)
+		}
+	}
+}
+
+func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
+	if use.what == draftUntouched {
+		delete(uses, key)
+	} else {
+		uses[key] = use
+	}
+}
+
+// Propose returns the steps since the last call as one proposal, with the bets that they rest on and those given:
+//
+//   - [NodeFreeOf] for each node that has to have room, over what the proposal itself releases there;
+//   - [GroupIn] for each domain in which a placed capsule finds the company it asks for.
+//
+// Without steps the proposal is empty, and no ledger takes it.
+func (d *Draft) Propose(more ...Precondition) Proposal {
+	from := d.open
+	if len(d.log) == from {
+		return Proposal{If: more}
+	}
+	p := Proposal{View: d.view.Revision(), Do: d.commitments.Slice(len(d.log) - from)}
+	copy(p.Do, d.log[from:])
+	if len(more) > 0 {
+		p.If = append(p.If, more...)
+	} else {
+		p.If = d.bets.Slice(1)[:0]
+	}
+	first := len(d.steps)
+	for first > 0 && d.steps[first-1].log >= from && d.steps[first-1].open == from {
+		first--
+	}
+	own := d.steps[first:]
+	d.touched.clear(len(d.nodes))
+	for i := range own {
+		if n := own[i].node; n != nil && d.touched.add(int32(n.slot)) {
+			p.If = d.settleNode(p.If, n, d.nodes[n.slot])
+		}
+	}
+	p.If = d.betOnCompany(p.If, own)
+	d.steps = append(d.steps, draftStep{log: len(d.log), open: from})
+	d.open = len(d.log)
+	d.forgetCompany(p.Do)
+	return p
+}
+
+// forgetCompany forgets where groups are, if one of the commitments may have changed that.
+func (d *Draft) forgetCompany(do []Commitment) {
+	if len(d.near) == 0 {
+		return
+	}
+	for _, c := range do {
+		if r, ok := c.(Release); ok && r.Capsule != "" {
+			clear(d.near)
+			return
+		}
+	}
+}
+
+// settleNode appends the bet on a node that a proposal takes from one state to another, and makes unavailable what
+// the proposal releases there beyond what it takes.
+func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondition {
+	need, needs, gives := Resources{}, false, false
+	for i := range need {
+		if need[i] = now.used[i] - was.used[i]; need[i] > 0 {
+			needs = true
+		} else if need[i] < 0 {
+			need[i], gives = 0, true
+		}
+	}
+	if needs {
+		bets = append(bets, d.freeBoxes.New(NodeFreeOf{Node: now.Node.ID, AtLeast: need}))
+	}
+	use := now.devices
+	if was.devices != nil && was.devices != use {
+		most := now.deviceUse()
+		for i, before := range was.devices {
+			if before > most[i] {
+				most[i], gives = before, true
+				use = &most
+			}
+		}
+	}
+	if !gives {
+		return bets
+	}
+	kept := d.copies.New(*now)
+	kept.devices = use
+	for i := range kept.used {
+		kept.used[i] = max(now.used[i], was.used[i])
+	}
+	d.steps = append(d.steps, draftStep{node: now, log: len(d.log), open: d.open})
+	d.nodes[now.slot] = kept
+	d.journal.add(now.slot)
+	return bets
+}
+
+// betOnCompany appends a bet for each domain in which placed capsules find the group that they want to be near.
+func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
+	from := len(bets)
+	for i := range steps {
+		spec := steps[i].spec
+		if spec == nil || spec.Near.Group == "" {
+			continue
+		}
+		near := d.nearby(spec)
+		domain := steps[i].node.Node.Labels[spec.Near.Level]
+		if !near.domains[domain] {
+			continue
+		}
+		bet := Precondition(GroupIn{Group: spec.Near.Group, Level: spec.Near.Level, Domain: domain})
+		if !slices.Contains(bets[from:], bet) {
+			bets = append(bets, bet)
+		}
+	}
+	return bets
+}
+
+// nearby are the domains in which a spec may be placed because a member of the group it wants is there.
+type nearby struct {
+	near    Near
+	domains map[string]bool
+	// What missing has said.
+	text string
+}
+
+// leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
+func (d *Draft) leavers(group string) map[NodeID]int {
+	var left map[NodeID]int
+	for id, use := range d.capsules {
+		c := d.view.state.Capsule(id)
+		if c == nil || c.Spec.Group != group || !c.Placed() || use.at >= d.open {
+			continue
+		}
+		if left == nil {
+			left = map[NodeID]int{}
+		}
+		left[c.Node]++
+	}
+	return left
+}
+
+// nearby looks up the domains; nil if the spec asks for no company.
+func (d *Draft) nearby(spec *Spec) *nearby {
+	if spec.Near.Group == "" {
+		return nil
+	}
+	if p := d.near[spec.Near]; p != nil {
+		return p
+	}
+	p, limit := &nearby{near: spec.Near, domains: map[string]bool{}}, d.view.state.Limits().IDBytes
+	left := d.leavers(spec.Near.Group)
+	for n, members := range d.view.state.GroupNodes(spec.Near.Group) {
+		domain := n.Node.Labels[spec.Near.Level]
+		if domain != "" && len(domain) <= limit && members > left[n.Node.ID] { // else no bet can name it
+			p.domains[domain] = true
+		}
+	}
+	if d.near == nil {
+		d.near = map[Near]*nearby{}
+	}
+	d.near[spec.Near] = p
+	return p
+}
+
+// has reports whether a node is in one of the domains; without a wish for company every node is.
+func (p *nearby) has(n *Node) bool {
+	if p == nil {
+		return true
+	}
+	domain, ok := n.Labels[p.near.Level]
+	return ok && p.domains[domain]
+}
+
+// missing says what a node outside the domains lacks.
+func (p *nearby) missing() string {
+	if p.text != "" {
+		return p.text
+	}
+	switch in := slices.Sorted(maps.Keys(p.domains)); {
+	case len(in) == 0:
+		p.text = "wait for group " + quoteWord(p.near.Group) + ", of which nothing is placed"
+	default:
+		p.text = "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
+	}
+	return p.text
+}

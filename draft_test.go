@@ -1,0 +1,427 @@
+package orbit
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// drafting is a draft at work on a small world, and what ledgers make of its proposals.
+type drafting struct {
+	draft Draft
+	view  *View
+	// The world after all proposals, and what they have released that is not to be used again.
+	ledger   *MemoryLedger
+	withheld map[NodeID]*withheld
+	// Commitments of the proposal in the making.
+	open  []Commitment
+	marks []draftMark
+	// Proposals since Sync.
+	sent   []Proposal
+	serial int
+	// How often steps were taken, and refused.
+	taken, refused int
+}
+
+type withheld struct {
+	room    Resources
+	devices deviceUse
+}
+
+// draftMark is what was there at a checkpoint.
+type draftMark struct {
+	at         int
+	state      *State
+	withheld   map[NodeID]withheld
+	open, sent int
+	nodes      []NodeState
+}
+
+// newDrafting is a few nodes, half full, with a group and holds on them.
+func newDrafting(t *rapid.T) *drafting {
+	d := &drafting{ledger: &MemoryLedger{}, withheld: map[NodeID]*withheld{}}
+	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+		n := machine(NodeID(fmt.Sprint("n", i)), rapid.Int64Range(0, 6).Draw(t, "capacity"))
+		n.Capacity[Memory] = rapid.Int64Range(0, 3).Draw(t, "memory")
+		n.Labels = map[string]string{"zone": fmt.Sprint("z", i%2)}
+		n.Devices = Devices{Model: "A", Count: rapid.IntRange(0, 2).Draw(t, "devices")}
+		commit(t, d.ledger, PutNode{n})
+	}
+	for i := range rapid.IntRange(0, 8).Draw(t, "capsules") {
+		id, spec := CapsuleID(fmt.Sprint("c", i)), d.spec(t)
+		commit(t, d.ledger, Submit{IDs: []CapsuleID{id}, Spec: spec})
+		if s := snapshotOf(t, d.ledger); rapid.IntRange(0, 3).Draw(t, "place") > 0 {
+			n := d.node(t, s)
+			set, _ := n.PickDevices(spec.Devices)
+			_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{Place{Capsule: id, Node: n.Node.ID, Devices: set}}})
+		}
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "holds") {
+		_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{d.aHold(t, HoldID(fmt.Sprint("h", i)))}})
+	}
+	if s := snapshotOf(t, d.ledger); rapid.IntRange(0, 2).Draw(t, "shrink or cordon") == 0 {
+		n := d.node(t, s).Node.clone()
+		n.Capacity[CPU] = rapid.Int64Range(0, n.Capacity[CPU]).Draw(t, "left")
+		n.Unschedulable = rapid.Bool().Draw(t, "cordon")
+		commit(t, d.ledger, PutNode{*n})
+	}
+	d.view, _ = viewOf(t, d.ledger, nil)
+	d.draft.Sync(d.view)
+	return d
+}
+
+func (d *drafting) spec(t *rapid.T) *Spec {
+	s := wants(rapid.Int64Range(0, 3).Draw(t, "cpu"))
+	s.Envelope.Reservation[Memory] = rapid.Int64Range(0, 1).Draw(t, "memory")
+	if rapid.IntRange(0, 2).Draw(t, "device") == 0 {
+		s.Devices = DeviceRequest{Count: 1, Milli: rapid.SampledFrom([]int{300, 700}).Draw(t, "milli")}
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "company") {
+	case 0:
+		s.Group = "g"
+	case 1:
+		s.Near = Near{"g", "zone"}
+	case 2:
+		s.Require = []Predicate{{Key: "zone", Op: "In", Values: []string{"z1"}}}
+	}
+	return s
+}
+
+func (d *drafting) node(t *rapid.T, s *State) *NodeState {
+	return s.Node(NodeID(fmt.Sprint("n", rapid.IntRange(0, s.NodeCount()-1).Draw(t, "node"))))
+}
+
+func (d *drafting) aHold(t *rapid.T, id HoldID) Hold {
+	h := Hold{ID: id, Node: d.node(t, snapshotOf(t, d.ledger)).Node.ID, Room: Resources{CPU: rapid.Int64Range(1, 3).Draw(t, "room")}, Ends: time.Unix(9000, 0)}
+	if rapid.IntRange(0, 3).Draw(t, "holds a device") == 0 {
+		h.Devices, h.Milli = 1<<rapid.IntRange(0, 1).Draw(t, "instance"), 300
+	}
+	return h
+}
+
+// took compares a step with the ledger: what the draft takes commits, and what it refuses does not, unless the room
+// is some that an earlier proposal has released.
+func (d *drafting) took(t *rapid.T, err error, do Commitment, on NodeID) {
+	p := Proposal{Do: append(slices.Clone(d.open), do)}
+	judged := snapshotOf(t, d.ledger).Check(p)
+	if err == nil {
+		require.NoError(t, judged, "the draft takes %v", do)
+		d.open = p.Do
+		d.taken++
+		return
+	}
+	d.refused++
+	require.ErrorIs(t, err, ErrInfeasible)
+	if w := d.withheld[on]; w == nil || *w == (withheld{}) {
+		require.Error(t, judged, "the draft says: %v", err)
+	}
+}
+
+func (d *drafting) place(t *rapid.T) {
+	s := d.view.State()
+	var all []*Capsule
+	for c := range s.Capsules() {
+		all = append(all, c)
+	}
+	d.serial++
+	fresh := &Capsule{ID: CapsuleID(fmt.Sprint("new", d.serial)), Spec: d.spec(t)}
+	c := rapid.SampledFrom(append(all, fresh)).Draw(t, "capsule")
+	if c == fresh {
+		submit := Submit{IDs: []CapsuleID{c.ID}, Spec: c.Spec}
+		d.took(t, d.draft.Add(submit), submit, "")
+	}
+	n := d.node(t, s)
+	set := DeviceSet(rapid.IntRange(0, 3).Draw(t, "instances"))
+	if rapid.IntRange(0, 3).Draw(t, "pick") > 0 {
+		set, _ = d.draft.Node(n.Index()).PickDevices(c.Spec.Devices)
+	}
+	before := d.draft.capsules[c.ID]
+	err := d.draft.Place(c, Choice{Node: n, Devices: set})
+	if err != nil && before.what == draftReleased && before.at < d.draft.open {
+		d.refused++ // released by an earlier proposal: the ledger takes it only if that one commits
+		return
+	}
+	d.took(t, err, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set}, n.Node.ID)
+}
+
+func (d *drafting) hold(t *rapid.T) {
+	h := d.aHold(t, HoldID(fmt.Sprint("h", rapid.IntRange(0, 5).Draw(t, "id"))))
+	before := d.draft.holds[h.ID]
+	err := d.draft.Hold(h)
+	if err != nil && before.what == draftReleased && before.at < d.draft.open {
+		d.refused++
+		return
+	}
+	d.took(t, err, h, h.Node)
+}
+
+func (d *drafting) release(t *rapid.T) {
+	r := Release{Capsule: CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "id"))), Final: rapid.IntRange(0, 3).Draw(t, "final") == 0}
+	if rapid.IntRange(0, 3).Draw(t, "a hold") == 0 {
+		r = Release{Hold: HoldID(fmt.Sprint("h", rapid.IntRange(0, 2).Draw(t, "id")))}
+	}
+	switch was := d.draft.capsules[r.Capsule].what; {
+	case was == draftTaken, was == draftReleased: // undone with Rollback, or as good as done
+		require.Error(t, d.draft.Release(r))
+		return
+	case r.Hold != "" && d.draft.holds[r.Hold].what != draftUntouched:
+		require.Error(t, d.draft.Release(r))
+		return
+	}
+	d.took(t, d.draft.Release(r), r, "")
+}
+
+// propose sends what is in the making. Each proposal commits, whichever of those before it have been lost.
+func (d *drafting) propose(t *rapid.T) {
+	p := d.draft.Propose()
+	if len(d.open) == 0 {
+		require.Empty(t, p.Do)
+		return
+	}
+	require.Equal(t, d.open, p.Do)
+	require.Equal(t, d.view.Revision(), p.View)
+	before := snapshotOf(t, d.ledger)
+	_, err := d.ledger.Propose(t.Context(), p)
+	require.NoError(t, err)
+	after := snapshotOf(t, d.ledger)
+	d.judgeBets(t, &p, before, after)
+	for n := range after.Nodes() {
+		d.withhold(before.Node(n.Node.ID), n)
+	}
+	d.open, d.sent = nil, append(d.sent, p)
+	alone := &MemoryLedger{Start: d.view.State()}
+	for _, p := range d.sent {
+		if rapid.Bool().Draw(t, "lost") {
+			continue
+		}
+		_, err := alone.Propose(t.Context(), p)
+		require.NoError(t, err, "a proposal rests on another one")
+	}
+}
+
+// judgeBets: a node has to have free what the proposal needs there beyond what it releases, and no more.
+func (d *drafting) judgeBets(t *rapid.T, p *Proposal, before, after *State) {
+	want := map[NodeID]Resources{}
+	for n := range after.Nodes() {
+		used := n.used.minus(before.Node(n.Node.ID).used)
+		for i := range used {
+			used[i] = max(0, used[i])
+		}
+		if used != (Resources{}) {
+			want[n.Node.ID] = used
+		}
+	}
+	near := map[GroupIn]bool{}
+	for _, bet := range p.If {
+		switch bet := bet.(type) {
+		case NodeFreeOf:
+			require.Equal(t, want[bet.Node], bet.AtLeast)
+			delete(want, bet.Node)
+		case GroupIn:
+			require.False(t, near[bet], "twice")
+			near[bet] = true
+		}
+	}
+	require.Empty(t, want, "no bet on what is needed")
+	for _, c := range p.Do {
+		place, ok := c.(Place)
+		if !ok || after.Capsule(place.Capsule).Spec.Near.Group == "" {
+			continue
+		}
+		zone := after.Node(place.Node).Node.Labels["zone"]
+		there := false
+		for c := range d.view.State().Capsules() { // those that no proposal before has released
+			still := before.Capsule(c.ID)
+			there = there || c.Spec.Group == "g" && c.Placed() && still.PlacedAt == c.PlacedAt && still.Placed() &&
+				before.Node(c.Node).Node.Labels["zone"] == zone
+		}
+		require.Equal(t, there, near[GroupIn{"g", "zone", zone}])
+	}
+}
+
+// withhold notes what a proposal has released beyond what it needs.
+func (d *drafting) withhold(before, after *NodeState) {
+	w := d.withheld[after.Node.ID]
+	if w == nil {
+		w = &withheld{}
+		d.withheld[after.Node.ID] = w
+	}
+	was, is := before.deviceUse(), after.deviceUse()
+	for i := range w.room {
+		w.room[i] += max(0, before.used[i]-after.used[i])
+	}
+	for i := range w.devices {
+		w.devices[i] += max(0, was[i]-is[i])
+	}
+}
+
+func (d *drafting) checkpoint(t *rapid.T) {
+	m := draftMark{at: d.draft.Checkpoint(), state: snapshotOf(t, d.ledger), open: len(d.open), sent: len(d.sent)}
+	m.withheld = map[NodeID]withheld{}
+	for id, w := range d.withheld {
+		m.withheld[id] = *w
+	}
+	for n := range d.draft.Nodes() {
+		m.nodes = append(m.nodes, *n)
+	}
+	if len(d.sent) == 0 || len(d.open) > 0 || rapid.Bool().Draw(t, "between proposals") {
+		d.marks = append(d.marks, m)
+	}
+}
+
+func (d *drafting) rollback(t *rapid.T) {
+	if len(d.marks) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(d.marks)-1).Draw(t, "mark")
+	m := d.marks[i]
+	open := d.open
+	if m.sent < len(d.sent) { // what was in the making then has been proposed since
+		open = d.sent[m.sent].Do
+	}
+	d.draft.Rollback(m.at)
+	d.open, d.sent, d.marks = slices.Clone(open[:m.open]), d.sent[:m.sent], d.marks[:i]
+	d.ledger = &MemoryLedger{Start: m.state}
+	clear(d.withheld)
+	for id, w := range m.withheld {
+		d.withheld[id] = &w
+	}
+	var nodes []NodeState
+	for n := range d.draft.Nodes() {
+		nodes = append(nodes, *n)
+	}
+	require.Equal(t, m.nodes, nodes, "rolled back to the node")
+}
+
+// check compares the draft's nodes with what the ledger makes of its proposals and of the one in the making, less
+// what those before it have released.
+func (d *drafting) check(t *rapid.T) {
+	trial := &MemoryLedger{Start: snapshotOf(t, d.ledger)}
+	if len(d.open) > 0 {
+		commit(t, trial, d.open...)
+	}
+	state := snapshotOf(t, trial)
+	require.NoError(t, state.Verify())
+	for n := range d.draft.Nodes() {
+		want := state.Node(n.Node.ID)
+		used, use := want.used, want.deviceUse()
+		if w := d.withheld[n.Node.ID]; w != nil {
+			used = used.plus(w.room)
+			for i := range use {
+				use[i] += w.devices[i]
+			}
+		}
+		require.Equal(t, used, n.used, "node %s", n.Node.ID)
+		require.Equal(t, use, n.deviceUse(), "node %s", n.Node.ID)
+		require.Equal(t, []int{want.Capsules, want.holds}, []int{n.Capsules, n.holds}, "node %s", n.Node.ID)
+		require.Same(t, d.view.State().NodeByIndex(n.Index()).Node, n.Node)
+	}
+}
+
+// A draft's nodes are what the ledger makes of its proposals, less the room that those before the present one
+// release. What it takes commits, whichever of its proposals are lost; what it refuses would not commit. Each
+// proposal bets on what it needs beyond what it releases itself. Rollback restores all of that.
+func TestDraftAgainstTheLedger(t *testing.T) {
+	taken, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDrafting(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"place": d.place, "place more": d.place, "hold": d.hold, "release": d.release, "release more": d.release,
+			"propose": d.propose, "checkpoint": d.checkpoint, "rollback": d.rollback, "": d.check,
+		})
+		d.draft.Sync(d.view)
+		d.ledger, d.open = &MemoryLedger{Start: d.view.State()}, nil
+		clear(d.withheld)
+		d.check(t)
+		taken, refused = taken+d.taken, refused+d.refused
+	})
+	require.Greater(t, taken, refused/4)
+	t.Logf("%d steps taken, %d refused", taken, refused)
+}
+
+// The contents of two full nodes are swapped by one proposal, and two victims make room for one capsule.
+func TestDraftSwapsAndMakesWay(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("a", 4)}, PutNode{machine("b", 4)},
+		Submit{IDs: []CapsuleID{"x"}, Spec: wants(4)}, Submit{IDs: []CapsuleID{"y1", "y2"}, Spec: wants(2)}, Submit{IDs: []CapsuleID{"hi"}, Spec: wants(4)},
+		Place{Capsule: "x", Node: "a"}, Place{Capsule: "y1", Node: "b"}, Place{Capsule: "y2", Node: "b"})
+	v, refresh := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	s := v.State()
+	for _, id := range []CapsuleID{"x", "y1", "y2"} {
+		require.NoError(t, d.Release(Release{Capsule: id}))
+	}
+	for id, to := range map[CapsuleID]NodeID{"x": "b", "y1": "a", "y2": "a"} {
+		require.NoError(t, d.Place(s.Capsule(id), Choice{Node: s.Node(to)}))
+	}
+	p := d.Propose()
+	require.Empty(t, p.If, "no node needs more than the proposal releases there")
+	require.Error(t, d.Place(s.Capsule("hi"), Choice{Node: s.Node("a")}))
+	_, err := l.Propose(t.Context(), p)
+	require.NoError(t, err)
+
+	refresh()
+	d.Sync(v)
+	s = v.State()
+	require.NoError(t, d.Release(Release{Capsule: "y1", From: "a"}))
+	require.NoError(t, d.Release(Release{Capsule: "y2", From: "a"}))
+	require.NoError(t, d.Place(s.Capsule("hi"), Choice{Node: s.Node("a"), Note: "in the stead of y1 and y2"}))
+	_, err = l.Propose(t.Context(), d.Propose())
+	require.NoError(t, err)
+	require.Equal(t, "in the stead of y1 and y2", snapshotOf(t, l).Capsule("hi").Note)
+}
+
+// What no ledger takes is invalid.
+func TestDraftRefusesWhatIsInvalid(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("a", 4)})
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	to := Choice{Node: v.State().Node("a")}
+	require.ErrorIs(t, d.Place(&Capsule{ID: "x", Spec: wants(-1)}, to), ErrInvalid)
+	require.ErrorIs(t, d.Hold(Hold{ID: "h", Node: "a", Room: Resources{CPU: -1}, Ends: time.Unix(1, 0)}), ErrInvalid)
+	require.Empty(t, d.Propose().Do)
+	require.Same(t, to.Node, d.Node(to.Node.Index()))
+}
+
+// Misuse is refused, says what to do and changes nothing.
+func TestDraftRefuses(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("a", 4)}, Submit{IDs: []CapsuleID{"x", "y"}, Spec: wants(1)}, Place{Capsule: "y", Node: "a"})
+	v, _ := viewOf(t, l, nil)
+	s := v.State()
+	var d Draft
+	a, x, y := s.Node("a"), s.Capsule("x"), s.Capsule("y")
+	require.ErrorContains(t, d.Place(x, Choice{Node: a}), "not in the view")
+	require.ErrorContains(t, d.Hold(Hold{ID: "h", Node: "a"}), "call Sync first")
+	require.ErrorContains(t, d.Release(Release{Capsule: "y"}), "call Sync first")
+	require.Equal(t, Proposal{}, d.Propose())
+	d.Sync(v)
+	for want, step := range map[string]func() error{
+		"no such node":         func() error { return d.Place(x, Choice{}) },
+		"release it first":     func() error { return d.Place(y, Choice{Node: a}) },
+		"asks for 0 devices":   func() error { return d.Place(x, Choice{Node: a, Devices: 1}) },
+		"is not placed":        func() error { return d.Release(Release{Capsule: "x"}) },
+		`on node "a", not`:     func() error { return d.Release(Release{Capsule: "y", From: "b"}) },
+		`no capsule "z"`:       func() error { return d.Release(Release{Capsule: "z"}) },
+		`no hold "h"`:          func() error { return d.Release(Release{Hold: "h"}) },
+		"use Place, Hold":      func() error { return d.Add(RemoveNode{Node: "a"}) },
+		"such nodes lack cpu":  func() error { return d.Place(&Capsule{ID: "big", Spec: wants(4)}, Choice{Node: a}) },
+		"placed by this plan":  func() error { _ = d.Place(x, Choice{Node: a}); return d.Place(x, Choice{Node: a}) },
+		"such nodes lack disk": func() error { return d.Hold(Hold{ID: "h", Node: "a", Room: Resources{Disk: 1}, Ends: time.Unix(1, 0)}) },
+	} {
+		at := d.Checkpoint()
+		err := step()
+		require.ErrorIs(t, err, ErrInfeasible)
+		require.ErrorContains(t, err, want)
+		d.Rollback(at)
+		require.Same(t, a, d.Node(a.Index()))
+		require.Empty(t, d.Propose().Do)
+	}
+}
