@@ -263,11 +263,11 @@ type endingPlacement struct {
 	end  context.CancelFunc
 }
 
-func (p *endingPlacement) Best(s *orbit.Spec) (orbit.Choice, error) {
+func (p *endingPlacement) Best(d *orbit.Draft, s *orbit.Spec) (orbit.Choice, error) {
 	if p.left--; p.left == 0 {
 		p.end()
 	}
-	return p.Indexed.Best(s)
+	return p.Indexed.Best(d, s)
 }
 
 // When its time is up, at whatever point, it hands over what it has, which counts, and says why there is no more.
