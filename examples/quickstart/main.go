@@ -1,78 +1,168 @@
-// Quickstart: three navigators race for one small cluster; the ledger settles who won.
+// Quickstart: three schedulers plan at the same moment on the same picture of a small cluster. Each is right by itself,
+// and together they promise more than there is. The ledger settles who won, node by node, and says why.
 package main
 
 import (
 	"context"
 	"fmt"
 	"log"
-	"time"
+	"os"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 )
 
-// team is a services navigator that owns one module.
+const cores = 1_000 // in milli-cores
+
+// team is one scheduler: a ready navigator for one module, run by an engine of its own.
 type team struct {
 	nav.Services
+	orbit.Ledger
 	module string
+	engine orbit.Engine
+	// All who plan in this round; each waits for the others, so that nobody's plan knows of another's.
+	together *sync.WaitGroup
+	planned  []string
+	outcomes []string
+	promised map[orbit.NodeID]int64
 }
 
+// Claims divides the work between the schedulers: no coordinator is asked.
 func (t *team) Claims(module string, _ orbit.AppClass) bool { return module == t.module }
 
-// Plan takes its time, as planning for a large cluster does: what it saw may be gone when it proposes.
-func (t *team) Plan(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-	defer time.Sleep(time.Millisecond)
-	return t.Services.Plan(ctx, v, pending)
+// Plan is what the engine calls with a view and the capsules that wait.
+func (t *team) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	plan, err := t.Services.Plan(ctx, view, pending)
+	for _, p := range plan.Proposals {
+		place := p.Do[0].(orbit.Place)
+		t.planned = append(t.planned, fmt.Sprintf("%s on %s", place.Capsule, place.Node))
+		t.promised[place.Node] += 5
+	}
+	t.together.Done()
+	t.together.Wait()
+	return plan, err
+}
+
+// Propose passes a proposal on to the ledger, and keeps what the ledger says of it.
+func (t *team) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	rev, err := t.Ledger.Propose(ctx, p)
+	place := p.Do[0].(orbit.Place)
+	said := fmt.Sprintf("%s on %s: committed", place.Capsule, place.Node)
+	if err != nil {
+		said = fmt.Sprintf("%s on %s: lost\n             receipt: %v", place.Capsule, place.Node, err)
+	}
+	t.outcomes = append(t.outcomes, said)
+	return rev, err
 }
 
 func main() {
-	ctx, stop := context.WithCancel(context.Background())
-	ledger := &orbit.MemoryLedger{}
-
-	// Twelve machines, and three modules that together want every core of them.
+	ctx, ledger := context.Background(), &orbit.MemoryLedger{}
+	fmt.Println("Four nodes of 12 cores. Three schedulers (web, search, ads) want 5 cores for each of 8 capsules, so two fit a node.")
 	var setup orbit.Proposal
-	for i := range 12 {
-		setup.Do = append(setup.Do, orbit.PutNode{Node: orbit.Node{
-			ID:       orbit.NodeID(fmt.Sprintf("node-%02d", i)),
-			Capacity: orbit.Resources{orbit.CPU: 32_000, orbit.Memory: 128 << 30},
-		}})
+	for _, id := range []orbit.NodeID{"node-a", "node-b", "node-c", "node-d"} {
+		setup.Do = append(setup.Do, orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: 12 * cores}}})
 	}
-	population, totals := orbit.Population{}, [3]orbit.Round{}
-	for i, module := range []string{"web", "search", "ads"} {
-		room := orbit.Resources{orbit.CPU: 4_000, orbit.Memory: 8 << 30}
-		submit := orbit.Submit{Spec: &orbit.Spec{Module: module, Envelope: orbit.Envelope{Reservation: room}}}
-		for k := range 32 {
-			submit.IDs = append(submit.IDs, orbit.CapsuleID(fmt.Sprintf("%s-%d", module, k)))
+	var teams []*team
+	for module, capsules := range map[string]int{"web": 3, "search": 3, "ads": 2} {
+		submit := orbit.Submit{Spec: &orbit.Spec{Module: module, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 5 * cores}}}}
+		for i := range capsules {
+			submit.IDs = append(submit.IDs, orbit.CapsuleID(fmt.Sprintf("%s-%d", module, i)))
 		}
 		setup.Do = append(setup.Do, submit)
-		population.Engines = append(population.Engines, &orbit.Engine{
-			Name: module, Ledger: ledger, Navigator: &team{module: module}, MaxPlan: 16,
-			Hook: func(r orbit.Round) {
-				totals[i].Committed += r.Committed
-				totals[i].Conflicts += r.Conflicts
-			},
-		})
+		t := &team{module: module, Ledger: ledger, promised: map[orbit.NodeID]int64{}}
+		t.engine = orbit.Engine{Name: module, Ledger: t, Navigator: t}
+		teams = append(teams, t)
 	}
+	slices.SortFunc(teams, func(a, b *team) int { return strings.Compare(a.module, b.module) })
 	if _, err := ledger.Propose(ctx, setup); err != nil {
 		log.Fatal(err)
 	}
-	go stopWhenPlaced(ctx, stop, ledger)
-	if err := population.Run(ctx); err != nil {
-		log.Fatal(err)
+	promised := map[orbit.NodeID]int64{}
+	for round := 1; snapshot(ledger).PendingCount() > 0; round++ {
+		race(ctx, round, ledger, teams)
+		for _, t := range teams {
+			for node, n := range t.promised {
+				promised[node] += n
+			}
+			clear(t.promised)
+		}
+		if round == 1 {
+			withoutReferee(promised)
+		}
 	}
-	fmt.Printf("%-10s %10s %10s\n", "navigator", "committed", "conflicts")
-	for i, e := range population.Engines {
-		fmt.Printf("%-10s %10d %10d\n", e.Name, totals[i].Committed, totals[i].Conflicts)
+	report(snapshot(ledger))
+}
+
+// race lets all schedulers with work do one pass at the same time, and prints what came of it.
+func race(ctx context.Context, round int, ledger orbit.Ledger, teams []*team) {
+	var together, done sync.WaitGroup
+	waiting := map[string]bool{}
+	for _, c := range snapshot(ledger).Pending() {
+		waiting[c.Spec.Module] = true
 	}
-	if state, _ := ledger.Snapshot(context.Background()); state.Verify() == nil && state.PendingCount() == 0 {
-		fmt.Println("verify: ok")
+	together.Add(len(waiting))
+	for _, t := range teams {
+		t.together, t.planned, t.outcomes = &together, nil, nil
+		if waiting[t.module] {
+			done.Go(func() { t.engine.Pass(ctx) })
+		}
+	}
+	done.Wait()
+	if round == 1 {
+		fmt.Printf("\nRound 1: %d schedulers plan on the same view, and none knows of another.\n", len(waiting))
+	} else {
+		fmt.Printf("\nRound %d: those who lost plan again, %d at the same time.\n", round, len(waiting))
+	}
+	for _, t := range teams {
+		if len(t.planned) > 0 {
+			fmt.Printf("  %-7s plans    %s\n", t.module, strings.Join(t.planned, ", "))
+		}
+	}
+	for _, t := range teams {
+		for _, said := range t.outcomes {
+			fmt.Printf("  %-7s proposes %s\n", t.module, said)
+		}
 	}
 }
 
-// stopWhenPlaced ends the program once nothing is pending any more.
-func stopWhenPlaced(ctx context.Context, stop func(), ledger orbit.Ledger) {
-	for state, err := ledger.Snapshot(ctx); err == nil && state.PendingCount() > 0; state, err = ledger.Snapshot(ctx) {
-		_, _ = ledger.Wait(ctx, state.Revision())
+// withoutReferee prints what the nodes would have to carry if every plan of the first round were carried out.
+func withoutReferee(promised map[orbit.NodeID]int64) {
+	fmt.Println("\nWithout the ledger all of these plans would be carried out:")
+	for _, node := range []orbit.NodeID{"node-a", "node-b", "node-c", "node-d"} {
+		verdict := "fits"
+		if promised[node] > 12 {
+			verdict = "OVERSUBSCRIBED"
+		}
+		fmt.Printf("  %s  %2d of 12 cores promised: %s\n", node, promised[node], verdict)
 	}
-	stop()
+	fmt.Println("A conflict is no error. Its scheduler plans again, on a view that has what came first.")
+}
+
+// report prints who ended where, and recounts everything.
+func report(state *orbit.State) {
+	fmt.Println("\nIn the end:")
+	for n := range state.Nodes() {
+		var on []string
+		for c := range state.On(n.Node.ID) {
+			on = append(on, string(c.ID))
+		}
+		slices.Sort(on)
+		fmt.Printf("  %s  %2d of 12 cores: %s\n", n.Node.ID, n.Used()[orbit.CPU]/cores, strings.Join(on, ", "))
+	}
+	if err := state.Verify(); err != nil {
+		fmt.Println("verify:", err)
+		os.Exit(1)
+	}
+	fmt.Println("verify: ok")
+}
+
+func snapshot(l orbit.Ledger) *orbit.State {
+	state, err := l.Snapshot(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return state
 }
