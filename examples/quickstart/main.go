@@ -114,7 +114,7 @@ func race(ctx context.Context, round int, ledger orbit.Ledger, teams []*team) {
 	if round == 1 {
 		fmt.Printf("\nRound 1: %d schedulers plan on the same view, and none knows of another.\n", len(waiting))
 	} else {
-		fmt.Printf("\nRound %d: those who lost plan again, %d at the same time.\n", round, len(waiting))
+		fmt.Printf("\nRound %d: those who lost (%d) plan again, on a newer view.\n", round, len(waiting))
 	}
 	for _, t := range teams {
 		if len(t.planned) > 0 {
