@@ -334,7 +334,7 @@ func TestForeignLog(t *testing.T) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		populateDamage(d, a)
 		for _, text := range []string{"garbage", `{"v":1,"by":"x","number":1,"commits":[]}`, `{"v":1,"by":"x","number":1,"commits":[{"do":[{}]}]}`,
-			`{"v":1,"by":"x","number":1,"commits":[{"do":[{"place":{"capsule":"nobody","node":"n0"}}]}]}`} {
+			`{"v":1,"by":"x","number":1,"commits":[{"do":[{"do":{"place":{"capsule":"nobody","node":"n0"}}}]}]}`} {
 			was := b.Stats().Reloads
 			d.store.write(a.keys.log(), text)
 			synctest.Wait()

@@ -1,8 +1,9 @@
 package etcdledger
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/orbitsched/orbit"
 )
@@ -19,74 +20,40 @@ type entry struct {
 // commit is what one proposal has committed. All of an entry share the revision.
 type commit struct {
 	ID orbit.ProposalID `json:"id,omitzero"`
-	Do []deed           `json:"do"`
+	Do []op             `json:"do"`
 }
 
-// deed is one commitment, in the field of its kind, and the node that it touched.
-type deed struct {
-	PutNode    *orbit.PutNode    `json:"putNode,omitempty"`
-	RemoveNode *orbit.RemoveNode `json:"removeNode,omitempty"`
-	Submit     *orbit.Submit     `json:"submit,omitempty"`
-	Place      *orbit.Place      `json:"place,omitempty"`
-	Release    *orbit.Release    `json:"release,omitempty"`
-	Hold       *orbit.Hold       `json:"hold,omitempty"`
-	Assign     *orbit.Assign     `json:"assign,omitempty"`
-	Mark       *orbit.Mark       `json:"mark,omitempty"`
-	At         orbit.NodeID      `json:"at,omitempty"`
+// op is one commitment, and the node that it touched.
+type op struct {
+	Do orbit.Commitment
+	At orbit.NodeID
 }
 
-// newDeed wraps a commitment.
-func newDeed(c orbit.Commitment, at orbit.NodeID) deed {
-	d := deed{At: at}
-	switch c := c.(type) {
-	case orbit.PutNode:
-		d.PutNode = &c
-	case orbit.RemoveNode:
-		d.RemoveNode = &c
-	case orbit.Submit:
-		d.Submit = &c
-	case orbit.Place:
-		d.Place = &c
-	case orbit.Release:
-		d.Release = &c
-	case orbit.Hold:
-		c.Ends = c.Ends.UTC()
-		d.Hold = &c
-	case orbit.Assign:
-		d.Assign = &c
-	case orbit.Mark:
-		d.Mark = &c
-	}
-	return d
+type opJSON struct {
+	Do json.RawMessage `json:"do"`
+	At orbit.NodeID    `json:"at,omitempty"`
 }
 
-// commitments returns all that are set: one, in what was written by this package.
-func (d *deed) commitments() (out []orbit.Commitment) {
-	if d.PutNode != nil {
-		out = append(out, *d.PutNode)
+// MarshalJSON writes the commitment as [orbit.MarshalCommitment] does.
+func (d op) MarshalJSON() ([]byte, error) {
+	do, err := orbit.MarshalCommitment(d.Do)
+	if err != nil {
+		return nil, err
 	}
-	if d.RemoveNode != nil {
-		out = append(out, *d.RemoveNode)
+	return json.Marshal(opJSON{do, d.At})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (d *op) UnmarshalJSON(text []byte) (err error) {
+	var in opJSON
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&in); err != nil {
+		return err
 	}
-	if d.Submit != nil {
-		out = append(out, *d.Submit)
-	}
-	if d.Place != nil {
-		out = append(out, *d.Place)
-	}
-	if d.Release != nil {
-		out = append(out, *d.Release)
-	}
-	if d.Hold != nil {
-		out = append(out, *d.Hold)
-	}
-	if d.Assign != nil {
-		out = append(out, *d.Assign)
-	}
-	if d.Mark != nil {
-		out = append(out, *d.Mark)
-	}
-	return out
+	d.At = in.At
+	d.Do, err = orbit.UnmarshalCommitment(in.Do)
+	return err
 }
 
 // decodeEntry reads a value of the log.
@@ -98,13 +65,6 @@ func decodeEntry(text []byte, at orbit.Revision) (*entry, error) {
 	if len(e.Commits) == 0 {
 		return nil, errors.New("an entry that commits nothing")
 	}
-	for i := range e.Commits {
-		for j := range e.Commits[i].Do {
-			if n := len(e.Commits[i].Do[j].commitments()); n != 1 {
-				return nil, fmt.Errorf("commit %d: %d commitments in one place, not one", i, n)
-			}
-		}
-	}
 	return e, nil
 }
 
@@ -114,7 +74,7 @@ func (e *entry) changes() []orbit.Change {
 	for i := range e.Commits {
 		c := &e.Commits[i]
 		for j := range c.Do {
-			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].commitments()[0], Node: c.Do[j].At})
+			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].Do, Node: c.Do[j].At})
 		}
 	}
 	return out
@@ -122,9 +82,9 @@ func (e *entry) changes() []orbit.Change {
 
 // commitOf returns the changes of one proposal as they are written into the log.
 func commitOf(changes []orbit.Change) commit {
-	out := commit{ID: changes[0].ID, Do: make([]deed, len(changes))}
+	out := commit{ID: changes[0].ID, Do: make([]op, len(changes))}
 	for i, c := range changes {
-		out.Do[i] = newDeed(c.Do, c.Node)
+		out.Do[i] = op{c.Do, c.Node}
 	}
 	return out
 }
