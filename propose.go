@@ -60,6 +60,9 @@ func (e *Engine) settle(ctx context.Context, round *Round) bool {
 	e.propose(ctx, again, round)
 	e.settling = false
 	if e.tries++; e.tries >= maxTries {
+		for i := range e.unsettled {
+			e.lost(&e.unsettled[i], nil)
+		}
 		e.unsettled, e.tries = nil, 0
 	}
 	return len(e.unsettled) == 0
@@ -144,17 +147,15 @@ func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	}
 }
 
-// lost takes note of a rejection: the next view must have reached it, and what was reserved for the
-// proposal is room again for classes that this very pass may have put aside.
+// lost takes note of a proposal that was refused, or is given up: the next view must have reached the rejection, and
+// what the plan counted on is undone for classes that this very plan may have put aside.
 func (e *Engine) lost(p *Proposal, err error) {
 	var r *Rejection
 	if errors.As(err, &r) {
 		e.atLeast = max(e.atLeast, r.At)
 	}
 	for _, c := range p.Do {
-		if place, ok := c.(Place); ok {
-			e.view.queue.room(e.view.state.Node(place.Node))
-		}
+		e.view.queue.reconsider(&Change{Revision: e.view.Revision(), Do: c}, true)
 	}
 }
 

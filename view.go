@@ -145,6 +145,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 	for c := range state.Capsules() {
 		if c.Pending() && from.mine(c) {
 			v.queue.push(c)
+			v.queue.roused = true
 		}
 	}
 	v.ends, v.ending = v.ends[:0], v.ending[:0]

@@ -84,6 +84,7 @@ var chaosSpecs = []*Spec{
 	{Module: "mine", Priority: 1, Envelope: Envelope{Reservation: Resources{CPU: 2, Memory: 1}}, Group: "g"},
 	{Module: "mine", Priority: -1, Near: Near{Group: "g", Level: "zone"}},
 	{Module: "mine", Devices: DeviceRequest{Count: 1, Milli: 400}},
+	{Module: "mine", Envelope: Envelope{Reservation: Resources{CPU: 1}}, Start: Start{Parent: "k1"}},
 	{Module: "theirs", Priority: 2, Envelope: Envelope{Reservation: Resources{CPU: 2}}},
 }
 
