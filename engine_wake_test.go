@@ -583,8 +583,8 @@ func TestLabelOfAMembersNodeBringsParkedClassesBack(t *testing.T) {
 	})
 }
 
-// A class that waits for company comes back when the group has stopped running: it may be started elsewhere. One of
-// forks comes back when the parent has moved, or is gone for good.
+// A class that waits for company comes back when the group has stopped running: it may be started elsewhere.
+// One of forks comes back when the parent has moved, or is gone for good.
 func TestLeavingBringsParkedClassesBack(t *testing.T) {
 	member, fork := wants(6), wants(6)
 	member.Group, member.Near = "g", Near{Group: "g", Level: "zone"}
@@ -625,7 +625,7 @@ func TestLeavingBringsParkedClassesBack(t *testing.T) {
 }
 
 // What wakes an engine sets its back-off back: a conflict over new work, or over new room, is tried again after
-// Initial, however long the engine has been idle. A wait that is simply over sets nothing back.
+// Initial, however long the engine has been idle. The end of a wait sets nothing back.
 func TestWakingResetsTheBackoff(t *testing.T) {
 	for name, wake := range map[string][]Commitment{
 		"work": {Submit{IDs: []CapsuleID{"new"}, Spec: wants(10)}},
@@ -700,8 +700,8 @@ func TestLostReservationBringsParkedClassesBack(t *testing.T) {
 	}
 }
 
-// Whatever a plan reserves room with, and however its proposal comes to nothing: what was put aside for want of that
-// room has its turn in the next pass.
+// Whatever a plan reserves room with, and however its proposal comes to nothing: what was put aside for want of
+// that room has its turn in the next pass.
 func TestRoomOfWhatIsNotDoneBringsParkedClassesBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		instead Commitment // of the plan's first placement
@@ -742,8 +742,8 @@ func TestRoomOfWhatIsNotDoneBringsParkedClassesBack(t *testing.T) {
 	}
 }
 
-// beside is a navigator that starts groups: while nothing of a group runs, its first capsule may go anywhere, and
-// the others wait for it. A fork goes beside its parent, and anywhere once that is gone for good.
+// beside is a navigator that starts groups: while nothing of a group runs, its first capsule may go anywhere
+// and the others wait for it. A fork goes beside its parent, and anywhere once that is gone for good.
 type beside struct {
 	greedy
 	reserved map[NodeID]int64
@@ -877,8 +877,8 @@ func (u *unrest) do(l Ledger, tel *board) {
 	_, _ = l.Propose(context.Background(), Proposal{ID: NewProposalID(), Do: do})
 }
 
-// unrestWorld runs an engine through what happens, with these faults of its proposals one after another, and says what
-// pending capsule would fit somewhere when all is quiet.
+// unrestWorld runs an engine through what happens, with these faults of its proposals one after another, and
+// says which pending capsule would fit somewhere when all is quiet.
 func unrestWorld(t *testing.T, happens []unrest, faults []int, limits Limits) (left string) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tel, rival := &MemoryLedger{Bounds: limits}, &board{}, 0
@@ -939,10 +939,10 @@ func unrestWorld(t *testing.T, happens []unrest, faults []int, limits Limits) (l
 	return left
 }
 
-// When an engine is at rest nothing that waits fits anywhere, by brute force, whatever has happened: nodes that join,
-// leave, shrink, are cordoned and relabelled, holds that end, capsules that come, go and are moved by others, reports,
-// and proposals of its own that are refused, lost, or committed without its knowing. The time limit of a parked class is
-// a day, so that it helps nobody out.
+// When an engine is at rest nothing that waits fits anywhere, by brute force, whatever has happened: nodes
+// join, leave, shrink, are cordoned and relabelled; holds end; capsules come, go and are moved by others;
+// reports come; and proposals of its own are refused, lost, or committed without its knowing. Classes are
+// parked for a day at most, so that the end of that time does not hide what should have brought them back.
 func TestNothingThatFitsIsLeft(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		happens := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) unrest {

@@ -147,8 +147,8 @@ func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	}
 }
 
-// lost takes note of a proposal that was refused, or is given up: the next view must have reached the rejection, and
-// what the plan counted on is undone for classes that this very plan may have put aside.
+// lost takes note of a proposal that was refused, or is given up: the next view must have reached the
+// rejection, and classes that the same plan put aside are reconsidered without it.
 func (e *Engine) lost(p *Proposal, err error) {
 	var r *Rejection
 	if errors.As(err, &r) {

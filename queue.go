@@ -23,8 +23,8 @@ type queue struct {
 	// What entries are judged by.
 	state *State
 	batch []entry
-	// Batches that got nowhere, held back for others, longest first, and how many of their entries were valid when
-	// void ones were last dropped.
+	// Batches that got nowhere, held back for others, longest first, and how many of their entries were valid
+	// when void ones were last dropped.
 	held      []entry
 	heldValid int
 	// A change has brought work, or room for parked work, since this was last set to false.
@@ -176,10 +176,9 @@ func (k *class) pop() entry {
 }
 
 // take returns the next capsules to plan, at most n. Those of the last batch that were not placed come first
-// again, unless that batch got nowhere (stuck): then it is held back for what is behind it. After each batch that
-// is not stuck, the n entries that have been held longest are back. So half of the batches at most are for what got
-// nowhere before, and what is held has its turn however much work there is behind it. The slice is good until the
-// next take.
+// again, unless that batch got nowhere (stuck): then it is held back for what is behind it. After every batch
+// that was not stuck, the n entries that have been held longest are back. So what is held has its turn however
+// much work is behind it, and takes no more than every other turn. The slice is good until the next take.
 func (q *queue) take(n int, state *State, stuck bool) []*Capsule {
 	q.state = state
 	if stuck {
@@ -268,51 +267,52 @@ func (q *queue) unpark(k *class) {
 	q.fix(k)
 }
 
-// reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there are any. All
-// commitments come by here: those of everyone, when they show in the view; and those that a plan of this engine counted
-// on and that are not made after all, for they were refused or given up (undone).
+// reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there
+// were any. It sees every commitment of every engine when that shows in the view. And it sees what a plan of
+// this engine counted on and is not done after all, because it was refused or given up (undone): classes that
+// the same plan put aside were judged as if it were done.
 //
-// A class is parked when it fits on no node. What can change that is:
+// A parked class fits on no node. That can change in three ways:
 //
-//	a node offers more    the classes that fit there now     a Release; a PutNode, which may add capacity, change labels or
-//	                                                         end a cordon; a report (View.hear); what was to take from the
-//	                                                         node and is undone: a Place, a Hold, a PutNode, a RemoveNode
-//	its company is        the classes near that group        a Place or Release of a member, done or undone (while nothing
-//	somewhere else                                           of a group runs, it may be started anywhere); a PutNode,
-//	                                                         which may bring members to another domain
-//	its parent is         the forks of that parent           a Place or Release of it, done or undone
-//	somewhere else
+//   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a
+//     node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone
+//     leaves the node as it was. A report says something new (View.hear). Back are the classes that the node has
+//     room for.
+//   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all:
+//     while nothing of a group runs, some navigators start it anywhere. A PutNode may move the members of a
+//     node to another domain. Back are the classes that want to be near the group, for a PutNode near any.
+//   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
 //
-// A hold that ends is released, and nodes that join are put. All else takes room, or has no say in where a class
-// fits: Submit, Assign, Mark. What a navigator goes by beyond that (marks, its own clock) is for the bound of the
-// parking, or for a reason that is no NoFit and does not park.
+// Submit, Assign and Mark change none of these. What a navigator goes by beyond that, a mark or a clock, brings
+// back no class before its time aside is over; a reason that is not a NoFit does not park.
 func (q *queue) reconsider(c *Change, undone bool) bool {
 	if len(q.parked) == 0 {
 		return false
 	}
 	var node NodeID
 	var waits func(*Spec) bool
+	takes := false
 	switch do := c.Do.(type) {
-	case Place:
-		node, waits = do.Node, q.waiting(do.Capsule, c.Revision)
 	case Release:
-		return q.takeBack(q.state.Node(c.Node), q.waiting(do.Capsule, c.Revision))
+		node, waits = c.Node, q.waiting(do.Capsule, c.Revision)
 	case PutNode:
-		return q.takeBack(q.state.Node(do.Node.ID), func(spec *Spec) bool { return spec.Near.Group != "" })
+		node, waits = do.Node.ID, func(spec *Spec) bool { return spec.Near.Group != "" }
+	case Place:
+		node, waits, takes = do.Node, q.waiting(do.Capsule, c.Revision), true
 	case Hold:
-		node = do.Node
+		node, takes = do.Node, true
 	case RemoveNode:
-		node = do.Node
+		node, takes = do.Node, true
 	}
-	if !undone {
-		return waits != nil && q.takeBack(nil, waits)
+	if takes && !undone {
+		node = ""
 	}
-	return q.takeBack(q.state.Node(node), waits)
+	return q.bringBack(q.state.Node(node), waits)
 }
 
-// takeBack takes back the parked classes that fit on a node, and those of which waits says so; either may be nil. It
-// reports whether there were any.
-func (q *queue) takeBack(n *NodeState, waits func(*Spec) bool) (woken bool) {
+// bringBack takes back the parked classes that fit on a node, and those of which waits says so; either may be
+// nil. It reports whether there were any.
+func (q *queue) bringBack(n *NodeState, waits func(*Spec) bool) (woken bool) {
 	if n == nil && waits == nil {
 		return false
 	}
@@ -331,7 +331,8 @@ func (q *queue) waiting(id CapsuleID, at Revision) func(*Spec) bool {
 		return nil
 	}
 	c := q.state.Capsule(id)
-	if c == nil || c.Submitted >= uint64(submission(0).next(at+1)) { // that record is gone: it may have been of any group
+	if c == nil || c.Submitted >= uint64(submission(0).next(at+1)) {
+		// That record is gone, and the id may have been given to another: it may have been of any group.
 		return func(spec *Spec) bool { return spec.Near.Group != "" || spec.Start.Parent == id }
 	}
 	group := c.Spec.Group
@@ -341,7 +342,7 @@ func (q *queue) waiting(id CapsuleID, at Revision) func(*Spec) bool {
 	return func(spec *Spec) bool { return group != "" && spec.Near.Group == group || spec.Start.Parent == id }
 }
 
-// tie is what a class goes by besides nodes: where the members of a group are, or the capsule that it is forked from.
+// tie is what a class goes by besides nodes: where the members of a group are, or its parent.
 type tie struct {
 	group  string
 	parent CapsuleID

@@ -65,7 +65,8 @@ func (d *queueDuel) fits(id NodeID, spec *Spec) bool {
 	return n != nil && n.Fits(spec)
 }
 
-// besides reports whether where a capsule is may decide where the spec goes. One that has been forgotten may be anyone.
+// besides reports whether where a capsule is may decide where the spec goes. A forgotten one may be of any
+// group.
 func (d *queueDuel) besides(id CapsuleID, spec *Spec) bool {
 	if id == "" {
 		return false
@@ -218,8 +219,8 @@ func TestHeapSorts(t *testing.T) {
 	})
 }
 
-// A batch that got nowhere makes way for one pass, not for all that is behind it: its turn comes again however much
-// work of lower priority there is, and however much keeps coming.
+// A batch that got nowhere makes way for one pass, not for all that is behind it: its turn comes again however
+// much work of lower priority there is, and however much keeps coming.
 func TestBatchThatGotNowhereIsNotStarved(t *testing.T) {
 	for _, batches := range []int{1, 3} {
 		l, nav := &MemoryLedger{}, &greedy{}
