@@ -53,6 +53,12 @@
 // a new request, an idle slot and a conflict look at once and start over. ScaleUp is told once per shortage how many
 // slots are wanting.
 //
+// # Status
+//
+// [Pool.Status] has the pool's labels, its pending requests and the latency of its dispatches, for whoever exports
+// metrics. Pool.OnStatus mirrors it elsewhere whenever the pending requests have changed, so that an autoscaler in another
+// process sees the demand.
+//
 // # Many pools
 //
 // [Pools] picks among pools by their snapshots. [Pool.Snapshot] costs a few loads, so it may be on the hot path.

@@ -21,8 +21,8 @@ var (
 	ErrTimeout = errors.New("claim timed out")
 	// ErrSource: the source failed, or panicked, or exited its goroutine. Its own error is found too.
 	ErrSource = errors.New("source failed")
-	// ErrHook: the scale-up hook failed, or panicked, or exited its goroutine.
-	ErrHook = errors.New("scale-up hook failed")
+	// ErrHook: ScaleUp or OnStatus failed, or panicked, or exited its goroutine.
+	ErrHook = errors.New("hook failed")
 	// ErrLeak: a slot that nobody wants any more, and that may be claimed, could not be given back.
 	ErrLeak = errors.New("slot not given back")
 	// ErrRan: Run was called a second time. Make another pool.

@@ -145,7 +145,9 @@ func (p *Pool) land(f *flight, err error) {
 	switch {
 	case err == nil && f.ticket.settle():
 		p.claimed.Add(1)
-		p.dispatched.Store(time.Now().UnixNano())
+		now := time.Now()
+		p.dispatched.Store(now.UnixNano())
+		p.latency.add(now.Sub(f.ticket.req.EnqueuedAt))
 		p.landed(f, taken)
 		p.deliver(f.ticket, Result{Slot: f.claimed})
 	case err == nil:

@@ -33,6 +33,9 @@ func (p *Pool) serve(ctx context.Context) {
 	defer p.close()
 	p.flying = map[*flight]struct{}{}
 	p.listing.wanted = true
+	if p.OnStatus != nil {
+		p.group.Go(p.mirror)
+	}
 	var clock alarm
 	defer clock.set(time.Time{})
 	for {

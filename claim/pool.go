@@ -37,8 +37,10 @@ import (
 //  4. whoever is to be served next never waits for the source: one goroutine owns the queues and makes no
 //     call that can block.
 type Pool struct {
-	// In errors.
+	// In errors and in the status.
 	Name string
+	// Whose the pool is, in the status.
+	Labels Labels
 	// Required.
 	Source Source
 	// Most requests that are held at a time, those in flight included; default 4,096.
@@ -65,20 +67,30 @@ type Pool struct {
 	// again after PollMin if the shortage lasts and the call has failed, or more requests wait than it was
 	// told of. At most one call runs at a time, in a goroutine of its own. Nil: nobody is told.
 	ScaleUp func(ctx context.Context, s Shortage) error
+	// Mirrors the status elsewhere, a mark in a ledger for instance: called when Run begins, then when PendingRequests is
+	// not what it was told last, and a last time when everybody has been answered. One call runs at a time, in a goroutine
+	// of its own; the next one begins StatusEvery after it has returned, at the earliest, and a call that has failed is made
+	// again then. Nil: not mirrored.
+	OnStatus func(ctx context.Context, s Status) error
+	// Default 1 s.
+	StatusEvery time.Duration
 	// Called with what goes wrong and has no caller to be told: ErrSource of listings, ErrHook, ErrLeak. From
 	// any goroutine. Nil: dropped.
 	Report func(error)
 
 	gauges
-	once sync.Once
-	mail mailbox
-	set  settings
-	ids  idSource
-	sem  *semaphore.Weighted
+	latency stopwatch
+	once    sync.Once
+	mail    mailbox
+	set     settings
+	ids     idSource
+	sem     *semaphore.Weighted
 	// Fresh, run, or ended without: who may drain the mailbox.
 	phase atomic.Int32
 	// Closed by Shutdown; closed when everybody has been answered.
 	stop, done chan struct{}
+	// Has a token when the number of pending requests has changed; closed when it is zero for good. For mirror.
+	changed, answered chan struct{}
 
 	// The goroutines that the loop has started: claims, listings, the hook.
 	group sync.WaitGroup
@@ -101,8 +113,8 @@ const (
 
 // settings are a pool's fields with the defaults filled in.
 type settings struct {
-	queue, inflight                                           int
-	reserveFor, notifyDelay, pollMin, pollMax, timeout, grace time.Duration
+	queue, inflight                                                        int
+	reserveFor, notifyDelay, pollMin, pollMax, timeout, grace, statusEvery time.Duration
 }
 
 // life is a context that ends all that is done under it.
@@ -122,6 +134,7 @@ func (p *Pool) init() {
 		p.set = p.settings()
 		p.mail.wake = make(chan struct{}, 1)
 		p.stop, p.done = make(chan struct{}), make(chan struct{})
+		p.changed, p.answered = make(chan struct{}, 1), make(chan struct{})
 		p.sem = semaphore.NewWeighted(int64(p.set.inflight))
 		p.looking, p.flights = newLife(), newLife()
 		p.ids = newIDSource()
@@ -142,6 +155,7 @@ func (p *Pool) settings() settings {
 		pollMax:     max(cmp.Or(max(p.PollMax, 0), 5*time.Minute), pollMin),
 		timeout:     cmp.Or(max(p.Timeout, 0), 10*time.Second),
 		grace:       cmp.Or(max(p.Grace, 0), 2*time.Second),
+		statusEvery: cmp.Or(max(p.StatusEvery, 0), time.Second),
 	}
 }
 
@@ -165,6 +179,7 @@ func (p *Pool) validate() error {
 	}{
 		{"Queue", p.Queue < 0}, {"Inflight", p.Inflight < 0},
 		{"PollMin", p.PollMin < 0}, {"PollMax", p.PollMax < 0}, {"Timeout", p.Timeout < 0}, {"Grace", p.Grace < 0},
+		{"StatusEvery", p.StatusEvery < 0},
 	} {
 		if f.bad {
 			faults = append(faults, fmt.Errorf("%s is negative; leave it at 0 for the default", f.name))
@@ -228,6 +243,7 @@ func (p *Pool) takeOn() bool {
 			return false
 		}
 		if p.queueLen.CompareAndSwap(n, n+1) {
+			p.signalChange()
 			return true
 		}
 	}

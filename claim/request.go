@@ -103,6 +103,7 @@ func (t *ticket) settle() bool {
 		return false
 	}
 	t.pool.queueLen.Add(-1)
+	t.pool.signalChange()
 	t.unwatch()
 	return true
 }

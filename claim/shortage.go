@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -91,7 +92,7 @@ func (p *Pool) scaleUp(serial uint64, s Shortage) {
 	}, func(err error) {
 		p.mail.post(func(m *mail) { m.signalled = append(m.signalled, signalled{serial, !called, err != nil}) })
 		if called && err != nil {
-			p.report(&Error{Kind: ErrHook, Pool: p.Name, Cause: err})
+			p.report(&Error{Kind: ErrHook, Pool: p.Name, Cause: fmt.Errorf("scale-up: %w", err)})
 		}
 	})
 }

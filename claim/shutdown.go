@@ -43,6 +43,7 @@ func (p *Pool) drain() {
 	for f := range p.flying {
 		f.ticket.fail(ErrShutdown, f.slot, nil)
 	}
+	close(p.answered)
 	p.flights.end()
 	p.wait()
 	p.idle.Store(0)
