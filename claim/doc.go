@@ -22,7 +22,9 @@
 //
 // # Requests
 //
-// They are served in order of arrival. One that meets a conflict keeps its place: it goes back to the head of the
+// They are served in order of arrival. A request whose Want names images, labels or a phase gets the slot that has been
+// idle longest of those that have all of it among their labels; where there is none it waits, others pass it, and if it
+// ends like that its error wraps ErrUnmatched. A request that meets a conflict keeps its place: it goes back to the head of the
 // queue, and gets the next slot. A request ends when its context does or its deadline passes, and is answered at that
 // moment, wherever it is: each has a hook in its context and a timer of its own, so nobody goes through the queue to
 // look. If its claim is in flight just then, the claim is not cut off, for then nobody would know how it ended: if

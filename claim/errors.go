@@ -17,6 +17,8 @@ var (
 	// ErrEnded: the request's context ended, or its deadline passed, before it had a slot. What ended it is
 	// found too: context.Canceled, or context.DeadlineExceeded.
 	ErrEnded = errors.New("request ended")
+	// ErrUnmatched: the request has ended before any idle slot had what it wants. ErrEnded is found too.
+	ErrUnmatched = errors.New("no idle slot has")
 	// ErrTimeout: the source has not said within Pool.Timeout whether the slot was claimed.
 	ErrTimeout = errors.New("claim timed out")
 	// ErrSource: the source failed, or panicked, or exited its goroutine. Its own error is found too.

@@ -54,10 +54,12 @@ const (
 	lastTries  = 10
 )
 
-// launch sends a request for the next slot, in a goroutine that has no other flight: one that rests, or a new one. It
-// requires a request, a slot, and a place in flight.
-func (p *Pool) launch(t *ticket) {
-	f := &flight{ticket: t, slot: p.ready.pop(), id: p.ids.next()}
+// launch sends the first request of a line for its next slot, in a goroutine that has no other flight: one that rests, or
+// a new one. It requires a request, a slot, and a place in flight.
+func (p *Pool) launch(l *line) {
+	f := &flight{ticket: l.first(), slot: p.ready.pop(l), id: p.ids.next()}
+	l.remove(f.ticket)
+	f.ticket.matched.Store(true)
 	f.hold = p.reservations.reserve(f.slot.key())
 	p.flying[f] = struct{}{}
 	p.inflight.Add(1)
@@ -225,9 +227,11 @@ func (p *Pool) conclude(o *outcome, now time.Time) {
 	}
 	if o.kind == conflicted {
 		o.ticket.conflicts.Add(1)
-		p.stir(now)
+		p.poll.reset(now)
+		l := p.lines.of(&o.ticket.want)
+		l.stirred = true
 		if !o.ticket.settled.Load() {
-			p.queue.putBack(o.ticket)
+			l.putBack(o.ticket)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (s *LedgerSource) Idle(ctx context.Context) (Listing, error) {
 }
 
 func slotOf(n *orbit.NodeState) Slot {
-	return Slot{Name: string(n.Node.ID), UID: strconv.FormatUint(uint64(n.Specification), 10)}
+	return Slot{Name: string(n.Node.ID), UID: strconv.FormatUint(uint64(n.Specification), 10), Labels: n.Node.Labels}
 }
 
 // Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than that.

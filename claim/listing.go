@@ -11,8 +11,6 @@ import (
 type look struct {
 	// The source is to be asked, as soon as it is not being asked already.
 	wanted, running bool
-	// There has been a new request or a conflict since it was last asked.
-	stirred bool
 	// The last answer was an error; the mail just taken has an answer that was none.
 	failed, answered bool
 	// Since slots are short, the source has been heard to have none.
@@ -66,7 +64,10 @@ const mostBehind = 4
 // given up, so that a call that hangs costs this one listing.
 func (p *Pool) look() {
 	l := &p.listing
-	l.wanted, l.stirred, l.running, l.overtaken = false, false, true, 0
+	l.wanted, l.running, l.overtaken = false, true, 0
+	for _, waiting := range p.lines.all {
+		waiting.stirred = false
+	}
 	clear(l.news)
 	p.listings.Add(1)
 	p.group.Go(func() {

@@ -316,3 +316,41 @@ func TestOneListingAtATime(t *testing.T) {
 		assert.Equal(t, int64(2), all.Load())
 	})
 }
+
+// A store may change what it says of a slot and keep its uid: requests that did not want it look at it again.
+func TestLabelsChangeUnderOneUID(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{}
+		phase := func(phase string) {
+			l.set(func() (claim.Listing, error) {
+				return claim.Listing{Slots: []claim.Slot{{Name: "a", UID: "1", Labels: map[string]string{claim.PhaseLabel: phase}}}}, nil
+			})
+		}
+		phase("starting")
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		c := r.want(claim.Want{Phase: "idle"}, 0)
+		synctest.Wait()
+		none(t, c)
+		phase("idle")
+		r.NotifyIdle()
+		synctest.Wait()
+		require.NoError(t, got(t, c).Err)
+	})
+}
+
+// A request that nothing serves has the source looked at when it comes, and with every poll; those that are served beside
+// it do not.
+func TestTheUnmatchedPollAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, &claim.Pool{Source: phased{store(&sim.StaleStore{}, names(9)...), nil}}).run()
+		r.until(sec)
+		c := r.want(claim.Want{Phase: "warm"}, 0)
+		for i := range 9 {
+			r.until(time.Duration(2+i) * sec)
+			require.NoError(t, got(t, settled(r.ask())).Err)
+		}
+		r.until(40 * sec)
+		none(t, c)
+		assert.Equal(t, []time.Duration{0, sec, 11 * sec, 31 * sec}, r.seen())
+	})
+}

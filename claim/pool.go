@@ -31,7 +31,7 @@ import (
 //
 //  1. every request that Enqueue has taken is answered exactly once, at the latest by Shutdown; one that it has
 //     not taken, never;
-//  2. requests are paired in order of arrival, and slots in the order in which they were seen idle;
+//  2. requests are paired in order of arrival, each with the slot that was seen idle first of those that it wants;
 //  3. a slot is handed to one claim at a time, and a claimed slot to one caller; one that nobody wants any more
 //     is given back;
 //  4. whoever is to be served next never waits for the source: one goroutine owns the queues and makes no
@@ -224,7 +224,8 @@ func (p *Pool) Enqueue(req *Request) bool {
 	if req.EnqueuedAt.IsZero() {
 		req.EnqueuedAt = time.Now()
 	}
-	t := &ticket{pool: p, req: *req, ctx: req.Ctx}
+	t := &ticket{pool: p, req: *req, ctx: req.Ctx, want: req.Want.filter()}
+	t.req.Want = req.Want.clone()
 	if t.ctx == nil {
 		t.ctx = context.Background()
 	}

@@ -10,7 +10,7 @@ import (
 type Shortage struct {
 	// Whose it is. Its Snapshot says how many wait when the hook gets round to it, which may be more.
 	Pool *Pool
-	// How many slots are wanting: the requests that wait.
+	// How many slots are wanting: the requests that wait and for which nothing idle will do.
 	Deficit int
 	// When it was noticed.
 	Since time.Time
@@ -51,24 +51,23 @@ func (s *shortage) answered(a signalled) {
 	}
 }
 
-// signal tells the hook of a shortage once it is sure, and again where that is called for.
-func (p *Pool) signal(sure bool, now time.Time) {
+// over takes note that no request waits.
+func (s *shortage) over() { *s = shortage{calls: s.calls, serial: s.serial + 1} }
+
+// signal tells the hook of a shortage, and again where that is called for.
+func (p *Pool) signal(deficit int, now time.Time) {
 	s := &p.shortage
-	if p.queue.n == 0 {
-		p.shortage = shortage{calls: s.calls, serial: s.serial + 1}
-		return
-	}
-	if !sure || p.ScaleUp == nil || s.calls > 1 || s.told > 0 && (s.calls > 0 || now.Before(s.again)) {
+	if p.ScaleUp == nil || s.calls > 1 || s.told > 0 && (s.calls > 0 || now.Before(s.again)) {
 		return
 	}
 	s.again = now.Add(p.set.pollMin)
-	if s.told > 0 && !s.failed && p.queue.n <= s.told {
+	if s.told > 0 && !s.failed && deficit <= s.told {
 		return
 	}
 	if s.since.IsZero() {
 		s.since = now
 	}
-	s.told, s.failed = p.queue.n, false
+	s.told, s.failed = deficit, false
 	s.calls++
 	serial, tell := s.serial, Shortage{Pool: p, Deficit: s.told, Since: s.since}
 	p.group.Go(func() { p.scaleUp(serial, tell) })

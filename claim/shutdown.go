@@ -52,13 +52,16 @@ func (p *Pool) drain() {
 
 // turnAway answers those who wait. Conflicts have put some of them back.
 func (p *Pool) turnAway() {
-	p.mail.take(&p.queue, &p.inMail)
+	now := time.Now()
+	p.takeMail(now)
 	for i := range p.inMail.outcomes {
-		p.conclude(&p.inMail.outcomes[i], time.Now())
+		p.conclude(&p.inMail.outcomes[i], now)
 	}
-	for t := p.queue.first(); t != nil; t = p.queue.first() {
-		p.queue.remove(t)
-		t.fail(ErrShutdown, Slot{}, nil)
+	for _, l := range p.lines.all {
+		for t := l.first(); t != nil; t = l.first() {
+			l.remove(t)
+			t.fail(ErrShutdown, Slot{}, nil)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ type Slot struct {
 	Name string
 	// Never used again under this name.
 	UID string
+	// What a request's Want is compared with. Of a [LedgerSource] they are the node's; read-only.
+	Labels map[string]string
 	// Claimed from a ledger: the capsule that was placed there.
 	Capsule orbit.CapsuleID
 	// The source's own. The pool carries it from the newest listing to the claim, and from the claim to the
