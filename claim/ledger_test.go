@@ -200,7 +200,10 @@ func TestLedgerCapsuleInUse(t *testing.T) {
 
 // Specs that make no sense are refused.
 func TestLedgerSpecs(t *testing.T) {
-	for _, spec := range []*orbit.Spec{{}, {Devices: orbit.DeviceRequest{Count: 1, Milli: 1}}} {
+	slot := orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}
+	for _, spec := range []*orbit.Spec{
+		{}, {Envelope: slot, Class: 99}, {Devices: orbit.DeviceRequest{Count: 1, Milli: 1001}}, {Envelope: slot, Devices: orbit.DeviceRequest{Milli: 1}},
+	} {
 		_, err := (&claim.LedgerSource{Spec: spec}).Idle(t.Context())
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 	}
