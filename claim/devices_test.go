@@ -218,8 +218,10 @@ func devicesRace(t *testing.T, rounds int) {
 
 // raceForDevices claims and returns, and looks at what it got.
 func raceForDevices(t *testing.T, ledger orbit.Ledger, p *claim.Pool, spec *orbit.Spec, rounds int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*sec)
+	defer cancel()
 	for range rounds {
-		slot, err := p.Claim(context.Background())
+		slot, err := p.Claim(ctx)
 		if !assert.NoError(t, err) {
 			return
 		}
