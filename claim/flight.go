@@ -184,10 +184,9 @@ func (p *Pool) leak(slot Slot, cause error) {
 	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: slot, Cause: cause})
 }
 
-// landed makes room for another flight, and tells the loop.
+// landed tells the loop, which then has room for another flight.
 func (p *Pool) landed(f *flight, kind ending) {
 	p.inflight.Add(-1)
-	p.sem.Release(1)
 	p.mail.post(func(m *mail) { m.outcomes = append(m.outcomes, outcome{f, kind}) })
 }
 

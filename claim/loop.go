@@ -115,7 +115,7 @@ func (p *Pool) pair(now time.Time) {
 			t.expire(cause)
 			continue
 		}
-		if !p.sem.TryAcquire(1) {
+		if len(p.flying) == p.set.inflight {
 			return
 		}
 		p.launch(l)

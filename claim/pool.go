@@ -10,9 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
-
 	"github.com/orbitsched/orbit"
 )
 
@@ -84,7 +81,6 @@ type Pool struct {
 	mail    mailbox
 	set     settings
 	ids     idSource
-	sem     *semaphore.Weighted
 	// Fresh, run, or ended without: who may drain the mailbox.
 	phase atomic.Int32
 	// Closed by Shutdown; closed when everybody has been answered.
@@ -97,7 +93,6 @@ type Pool struct {
 	// Where a goroutine that has made a flight waits for another; how many do.
 	crews   chan *flight
 	resting atomic.Int32
-	single  singleflight.Group
 	// Ends listings and the hook; ends claims.
 	looking, flights life
 
@@ -135,7 +130,6 @@ func (p *Pool) init() {
 		p.mail.wake = make(chan struct{}, 1)
 		p.stop, p.done = make(chan struct{}), make(chan struct{})
 		p.changed, p.answered = make(chan struct{}, 1), make(chan struct{})
-		p.sem = semaphore.NewWeighted(int64(p.set.inflight))
 		p.looking, p.flights = newLife(), newLife()
 		p.ids = newIDSource()
 		p.crews = make(chan *flight)
