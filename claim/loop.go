@@ -36,15 +36,18 @@ func (p *Pool) serve(ctx context.Context) {
 	if p.OnStatus != nil {
 		p.group.Go(p.mirror)
 	}
-	var clock alarm
-	defer clock.set(time.Time{})
+	clock := time.NewTimer(0)
+	defer clock.Stop()
 	for {
 		now := time.Now()
 		p.step(now)
-		clock.set(p.next(now))
+		clock.Stop()
+		if at := p.next(now); !at.IsZero() {
+			clock.Reset(time.Until(at))
+		}
 		select {
 		case <-p.mail.wake:
-		case <-clock.rings():
+		case <-clock.C:
 		case <-ctx.Done():
 			return
 		case <-p.stop:
@@ -122,8 +125,8 @@ func (p *Pool) pair(now time.Time) {
 	}
 }
 
-// lack sees what is missing. While requests wait and nothing is ready for them it asks the source, polls, and tells of
-// the shortage once it is sure of it.
+// lack sees what is missing. While requests wait and nothing is ready for them it asks the source, polls, and
+// tells of the shortage once it is sure of it.
 func (p *Pool) lack(now time.Time) {
 	waiting, unserved, stirred := p.lines.waiting(&p.ready)
 	short := unserved > 0
