@@ -29,8 +29,8 @@ func wantsGPUs(count, milli int, models ...string) *orbit.Spec {
 		Devices: orbit.DeviceRequest{Count: count, Milli: milli, Models: models}}
 }
 
-// A claim is placed with healthy instances of an accepted model, as many as it asks for, and says which; where too few are
-// left it waits for some that are given back.
+// A claim is placed with healthy instances of an accepted model, as many as it asks for, and says which; where
+// too few are left it waits for some that are given back.
 func TestLedgerDevices(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ledger := &orbit.MemoryLedger{}
@@ -81,8 +81,8 @@ func (s *interloper) Claim(ctx context.Context, a claim.Attempt) (claim.Slot, ui
 	return s.LedgerSource.Claim(ctx, a)
 }
 
-// A claim whose instances have been taken meanwhile is a conflict; the request gets the other instances of the same node
-// at once, not only when the reservation of those that were taken ends.
+// A claim whose instances have been taken meanwhile is a conflict; the request gets the other instances of the
+// same node at once, not only when the reservation of those that were taken ends.
 func TestLedgerDevicesTakenMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &interloper{LedgerSource: &claim.LedgerSource{Spec: wantsGPUs(1, 700)}}
@@ -103,8 +103,8 @@ func TestLedgerDevicesTakenMeanwhile(t *testing.T) {
 	})
 }
 
-// serves reports by trying all sets of instances whether a node can take one more capsule of a spec, and whether it can
-// with this set: slots and milli are counted from the capsules.
+// serves reports by trying all sets of instances whether a node can take one more capsule of a spec, and
+// whether it can with this set: slots and milli are counted from the capsules.
 func serves(state *orbit.State, n *orbit.Node, spec *orbit.Spec, set orbit.DeviceSet) (any, this bool) {
 	used, free := use(state, n.ID)
 	if free = n.Capacity[orbit.Slots] - free; free < spec.Envelope.Reservation[orbit.Slots] {
@@ -180,9 +180,9 @@ func TestLedgerDevicesAgainstBruteForce(t *testing.T) {
 	})
 }
 
-// Several pools with different specs, and somebody else who places as he likes, race for the devices of a few nodes. At no
-// revision is an instance oversubscribed; who holds a slot has what he asked for; and at the end nothing that waits would
-// fit, by brute force.
+// Several pools with different specs, and somebody else who places as he likes, race for the devices of a few
+// nodes. At no revision is an instance oversubscribed; who holds a slot has what he asked for; and at the end
+// nothing that waits would fit, by brute force.
 func TestLedgerDevicesRace(t *testing.T) { devicesRace(t, 20) }
 
 func devicesRace(t *testing.T, rounds int) {

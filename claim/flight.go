@@ -46,16 +46,16 @@ const (
 	undone
 )
 
-// How long to wait before an attempt with an unknown outcome is made again: at first, and at most. How often a slot
-// is given back, or an outcome asked for when the pool has ended, before it is reported as a leak.
+// How long to wait before an attempt with an unknown outcome is made again: at first, and at most. How often a
+// slot is given back, or an outcome asked for when the pool has ended, before it is reported as a leak.
 const (
 	retryFirst = 10 * time.Millisecond
 	retryMost  = time.Second
 	lastTries  = 10
 )
 
-// launch sends the first request of a line for its next slot, in a goroutine that has no other flight: one that rests, or
-// a new one. It requires a request, a slot, and a place in flight.
+// launch sends the first request of a line for its next slot, in a goroutine that has no other flight: one that
+// rests, or a new one. It requires a request, a slot, and a place in flight.
 func (p *Pool) launch(l *line) {
 	f := &flight{ticket: l.first(), slot: p.ready.pop(l), id: p.ids.next()}
 	l.remove(f.ticket)
@@ -70,8 +70,8 @@ func (p *Pool) launch(l *line) {
 	}
 }
 
-// mostResting is how many goroutines stay for another claim. A new one has to grow its stack first, which costs about as
-// much as a claim of a ledger in memory; where claims take longer it does not matter.
+// mostResting is how many goroutines stay for another claim. A new one has to grow its stack first, which costs
+// about as much as a claim of a ledger in memory; where claims take longer it does not matter.
 const mostResting = 32
 
 // crew makes one flight after another. It stays for the next unless enough others do, and until the pool ends.
@@ -104,8 +104,8 @@ func (p *Pool) fly(f *flight) {
 	})
 }
 
-// attempt claims the slot. While the outcome is unknown it makes the same attempt again, which has one effect: until
-// it knows. When the grace of Shutdown is over calls are cut off, and then it asks a few times more.
+// attempt claims the slot. While the outcome is unknown it makes the same attempt again, which has one effect:
+// until it knows. When the grace of Shutdown is over calls are cut off, and then it asks a few times more.
 func (p *Pool) attempt(f *flight) (err error) {
 	a := Attempt{ID: f.id, Slot: f.slot, Request: &f.ticket.req}
 	left := lastTries
@@ -134,15 +134,15 @@ func (p *Pool) call(life context.Context, f *flight, a Attempt) (Slot, uint64, e
 	return p.Source.Claim(valued{ctx, f.ticket.ctx}, a)
 }
 
-// unclear reports whether a claim may or may not have been committed. One that could not be sent again leaves the
-// first time it was sent in the dark.
+// unclear reports whether a claim may or may not have been committed. One that could not be sent again leaves
+// the first time it was sent in the dark.
 func unclear(err error, again bool) bool {
 	return errors.Is(err, orbit.ErrUnknown) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		again && errors.Is(err, orbit.ErrUnavailable)
 }
 
-// land does what the outcome calls for. The loop is told before the caller: a caller that gives the slot back at
-// once must not be faster.
+// land does what the outcome calls for. The loop is told before the caller: a caller that gives the slot back
+// at once must not be faster.
 func (p *Pool) land(f *flight, err error) {
 	switch {
 	case err == nil && f.ticket.settle():
@@ -235,8 +235,9 @@ func (p *Pool) conclude(o *outcome, now time.Time) {
 	}
 }
 
-// idleFrom returns the version from which on a listing that shows the slot is believed, 0 if it is not known. A slot
-// that has met a conflict was not idle then; a listing of that very version that shows it contradicts the claim.
+// idleFrom returns the version from which on a listing that shows the slot is believed, 0 if it is not known. A
+// slot that has met a conflict was not idle then; a listing of that very version that shows it contradicts the
+// claim.
 func (o *outcome) idleFrom() uint64 {
 	if o.kind == conflicted && o.version != 0 {
 		return o.version + 1

@@ -13,21 +13,22 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// LedgerSource is the source of slots that an [orbit.Ledger] is: a slot is a node that has room for one capsule of
-// the Spec; its Name is the node's id, and its UID the revision of the node's specification, which no node
+// LedgerSource is the source of slots that an [orbit.Ledger] is: a slot is a node that has room for one capsule
+// of the Spec; its Name is the node's id, and its UID the revision of the node's specification, which no node
 // that leaves and joins again repeats. The zero value works, on a ledger of its own.
 //
-// A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what was
-// listed, and that the room is free. So a capsule is never seen waiting, and no navigator can pick it up. The
-// ledger refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one effect.
-// (A ledger knows it by the record of its capsule. It must keep those of released capsules, see orbit.Limits.Terminal, for
-// longer than a proposal can be delayed on its way.)
+// A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what
+// was listed, and that the room is free. So a capsule is never seen waiting, and no navigator can pick it up.
+// The ledger refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one
+// effect. (A ledger knows it by the record of its capsule. It must keep those of released capsules, see
+// orbit.Limits.Terminal, for longer than a proposal can be delayed on its way.)
 //
-// A node with room for more than one capsule is a slot that is idle again as soon as it has been claimed. Several
-// pools can share a ledger: let each one's Spec require a label.
+// A node with room for more than one capsule is a slot that is idle again as soon as it has been claimed.
+// Several pools can share a ledger: let each one's Spec require a label.
 //
-// Where the Spec asks for devices, a listing says which instances a claim takes: those that it fits best. A claim of
-// instances that are taken by then is a conflict, and the listing that knows of it shows others, if there are enough.
+// Where the Spec asks for devices, a listing says which instances a claim takes: those that it fits best. A
+// claim of instances that are taken by then is a conflict, and the listing that knows of it shows others, if
+// there are enough.
 //
 // It is a [Follower]: it waits for the ledger, so its pool needs no NotifyIdle and no delay.
 type LedgerSource struct {
@@ -40,7 +41,8 @@ type LedgerSource struct {
 	own  orbit.MemoryLedger
 	book orbit.Ledger
 	spec *orbit.Spec
-	// The ledger's own copy of spec, once it is known: a proposal with it is taken without being looked through.
+	// The ledger's own copy of spec, once it is known: a proposal with it is taken without being looked
+	// through.
 	shared atomic.Pointer[orbit.Spec]
 }
 
@@ -75,8 +77,9 @@ func (s *LedgerSource) Book() orbit.Ledger {
 	return s.book
 }
 
-// Join lets nodes join that have room for exactly one claim, and as many whole devices as it asks for: idle slots. Any other node of the ledger that fits the
-// Spec is a slot as well. More than the ledger takes in one proposal join in several, in order, up to the first that fails.
+// Join lets nodes join that have room for exactly one claim, and as many whole devices as it asks for: idle
+// slots. Any other node of the ledger that fits the Spec is a slot as well. More than the ledger takes in one
+// proposal join in several, in order, up to the first that fails.
 func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	s.init()
 	node := orbit.Node{Capacity: s.spec.Envelope.Reservation}
@@ -134,8 +137,8 @@ func (s *LedgerSource) slot(n *orbit.NodeState) Slot {
 	return Slot{Name: string(n.Node.ID), UID: uid, Labels: n.Node.Labels, Devices: devices}
 }
 
-// Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than that.
-// Changes that touch no node are passed over.
+// Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than
+// that. Changes that touch no node are passed over.
 func (s *LedgerSource) Follow(ctx context.Context, after uint64) (l Listing, err error) {
 	s.init()
 	for {
@@ -257,7 +260,8 @@ func judgedAt(err error) uint64 {
 	return 0
 }
 
-// refusal keeps a conflict that another slot does not cure from being taken for one: the capsule's id is in use.
+// refusal keeps a conflict that another slot does not cure from being taken for one: the capsule's id is in
+// use.
 func refusal(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && r.Bet == nil && r.Do == 0 && errors.Is(r.Kind, orbit.ErrConflict) {
 		return fmt.Errorf("claim: %w: %v", orbit.ErrInvalid, err) //nolint:errorlint // it must not be found as a conflict
@@ -265,9 +269,9 @@ func refusal(err error) error {
 	return err
 }
 
-// Return implements [Source]: the capsule is released for good, also where somebody has emptied the node meanwhile and it
-// is pending. One that has been released already, or is not known any more, is no error; one that has been placed on
-// another node is an orbit.ErrConflict.
+// Return implements [Source]: the capsule is released for good, also where somebody has emptied the node
+// meanwhile and it is pending. One that has been released already, or is not known any more, is no error; one
+// that has been placed on another node is an orbit.ErrConflict.
 func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	s.init()
 	err := s.release(ctx, claimed.Capsule, orbit.NodeID(claimed.Name))

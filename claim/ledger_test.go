@@ -60,7 +60,8 @@ func TestLedgerClaim(t *testing.T) {
 	})
 }
 
-// Slots that join, come back, or are given back wake the pool, without NotifyIdle and without waiting for any time.
+// Slots that join, come back, or are given back wake the pool, without NotifyIdle and without waiting for any
+// time.
 func TestLedgerWakesThePool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -114,8 +115,8 @@ func propose(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
 	require.NoError(t, err)
 }
 
-// What makes a slot: room for one capsule, requirements met, schedulable. Anything else that places there, drains it or
-// takes its label away makes it a slot no more.
+// What makes a slot: room for one capsule, requirements met, schedulable. Anything else that places there,
+// drains it or takes its label away makes it a slot no more.
 func TestLedgerSlots(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		web, err := orbit.ParsePredicate("pool in (web)")
@@ -147,8 +148,8 @@ func TestLedgerSlots(t *testing.T) {
 	})
 }
 
-// Two pools, or a pool and somebody else, on one ledger: whoever is second meets a conflict, and nobody gets what is
-// taken.
+// Two pools, or a pool and somebody else, on one ledger: whoever is second meets a conflict, and nobody gets
+// what is taken.
 func TestLedgerIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ledger := &orbit.MemoryLedger{}
@@ -246,7 +247,8 @@ func (l *lossy) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, 
 	return l.Ledger.Propose(ctx, p)
 }
 
-// With a ledger that loses three answers in five every claim has one effect, and so has every return. SCENARIOS 4 (I12).
+// With a ledger that loses three answers in five every claim has one effect, and so has every return. SCENARIOS
+// 4 (I12).
 func TestLedgerUnknownOutcomes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := &orbit.MemoryLedger{}
@@ -329,8 +331,8 @@ func (r *rig) want(w claim.Want, deadline time.Duration) <-chan claim.Result {
 	return c
 }
 
-// A claim that asks for images, labels or a phase gets the slot that has been idle longest of those that have all of it. One
-// that no slot serves lets others pass, and says at its end what was missing.
+// A claim that asks for images, labels or a phase gets the slot that has been idle longest of those that have
+// all of it. One that no slot serves lets others pass, and says at its end what was missing.
 func TestLedgerWants(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -372,8 +374,8 @@ func TestLedgerWants(t *testing.T) {
 	})
 }
 
-// A slot whose labels change while requests wait for others is looked at again; one that loses them between its listing
-// and its claim is a conflict, and the request gets another.
+// A slot whose labels change while requests wait for others is looked at again; one that loses them between its
+// listing and its claim is a conflict, and the request gets another.
 func TestLedgerWantsFollowLabels(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{Ledger: &orbit.MemoryLedger{}}
@@ -406,8 +408,8 @@ func settled(c <-chan claim.Result) <-chan claim.Result {
 	return c
 }
 
-// Only slots that will do are no shortage: the hook is told of the requests that nothing idle serves, and what comes for
-// one of them is not lost on the others. There can be more different wants than the pool remembers.
+// Only slots that will do are no shortage: the hook is told of the requests that nothing idle serves, and what
+// comes for one of them is not lost on the others. There can be more different wants than the pool remembers.
 func TestLedgerWantsThatNobodyHas(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}

@@ -35,8 +35,8 @@ func (r *rig) pop(t *testing.T) (out []string) {
 	return out
 }
 
-// Slots are ready once, however often they are listed, and keep their place; those that a later listing does not show
-// are dropped, and come to the end if they are shown again.
+// Slots are ready once, however often they are listed, and keep their place; those that a later listing does
+// not show are dropped, and come to the end if they are shown again.
 func TestReadyIsFIFOWithoutDoubles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -52,8 +52,8 @@ func TestReadyIsFIFOWithoutDoubles(t *testing.T) {
 	})
 }
 
-// A slot whose uid has changed is another slot: it goes to the end, its reservation does not hold the new one back, and
-// the old one is not handed out any more.
+// A slot whose uid has changed is another slot: it goes to the end, its reservation does not hold the new one
+// back, and the old one is not handed out any more.
 func TestAnotherUIDIsAnotherSlot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -85,8 +85,8 @@ func TestNewestObjectIsCarried(t *testing.T) {
 	})
 }
 
-// A listing that still shows a claimed slot does not make it ready, until 2 s after the claim was answered, however
-// long that took; then it is looked at afresh.
+// A listing that still shows a claimed slot does not make it ready, until 2 s after the claim was answered,
+// however long that took; then it is looked at afresh.
 func TestStaleListingIsNotBelieved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{claim: func(_ context.Context, a claim.Attempt) (claim.Slot, uint64, error) {
@@ -127,8 +127,8 @@ func TestEndOfAReservationLooksOnlyIfShown(t *testing.T) {
 	})
 }
 
-// A listing that has seen the claim is believed at once: with versions a slot that is given back is ready, and one
-// that was merely listed late is not.
+// A listing that has seen the claim is believed at once: with versions a slot that is given back is ready, and
+// one that was merely listed late is not.
 func TestVersionsEndReservations(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -193,8 +193,8 @@ func (f *followed) Follow(ctx context.Context, _ uint64) (claim.Listing, error) 
 	}
 }
 
-// A follower's news reach the pool without NotifyIdle; when it breaks off, the pool looks a second later and follows
-// again from there.
+// A follower's news reach the pool without NotifyIdle; when it breaks off, the pool looks a second later and
+// follows again from there.
 func TestFollow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
@@ -276,7 +276,8 @@ func TestFollowBreaksUnnoticed(t *testing.T) {
 	})
 }
 
-// A slot that was listed while it was reserved, and then was not, is no reason to look when its reservation ends.
+// A slot that was listed while it was reserved, and then was not, is no reason to look when its reservation
+// ends.
 func TestAShownSlotMayBeGoneAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -338,8 +339,8 @@ func TestLabelsChangeUnderOneUID(t *testing.T) {
 	})
 }
 
-// A request that nothing serves has the source looked at when it comes, and with every poll; those that are served beside
-// it do not.
+// A request that nothing serves has the source looked at when it comes, and with every poll; those that are
+// served beside it do not.
 func TestTheUnmatchedPollAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: phased{store(&sim.StaleStore{}, names(9)...), nil}}).run()

@@ -104,8 +104,8 @@ func (m *mailbox) close() bool {
 	return !was
 }
 
-// take hands the tickets that have arrived to file, in order, and moves all other mail to into, whose slices are used
-// again for what comes next.
+// take hands the tickets that have arrived to file, in order, and moves all other mail to into, whose slices
+// are used again for what comes next.
 func (m *mailbox) take(into *mail, file func(*ticket)) {
 	into.clear()
 	m.mu.Lock()

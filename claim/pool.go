@@ -28,7 +28,7 @@ import (
 //
 //  1. every request that Enqueue has taken is answered exactly once, at the latest by Shutdown; one that it has
 //     not taken, never;
-//  2. requests are paired in order of arrival, each with the slot that was seen idle first of those that it wants;
+//  2. requests are paired in order of arrival, each with the slot that was seen idle first of those it wants;
 //  3. a slot is handed to one claim at a time, and a claimed slot to one caller; one that nobody wants any more
 //     is given back;
 //  4. whoever is to be served next never waits for the source: one goroutine owns the queues and makes no
@@ -64,10 +64,10 @@ type Pool struct {
 	// again after PollMin if the shortage lasts and the call has failed, or more requests wait than it was
 	// told of. At most one call runs at a time, in a goroutine of its own. Nil: nobody is told.
 	ScaleUp func(ctx context.Context, s Shortage) error
-	// Mirrors the status elsewhere, a mark in a ledger for instance: called when Run begins, then when PendingRequests is
-	// not what it was told last, and a last time when everybody has been answered. One call runs at a time, in a goroutine
-	// of its own; the next one begins StatusEvery after it has returned, at the earliest, and a call that has failed is made
-	// again then. Nil: not mirrored.
+	// Mirrors the status elsewhere, a mark in a ledger for instance: called when Run begins, then when
+	// PendingRequests is not what it was told last, and a last time when everybody has been answered. One call
+	// runs at a time, in a goroutine of its own; the next one begins StatusEvery after it has returned, at the
+	// earliest, and a call that has failed is made again then. Nil: not mirrored.
 	OnStatus func(ctx context.Context, s Status) error
 	// Default 1 s.
 	StatusEvery time.Duration
@@ -185,9 +185,9 @@ func (p *Pool) validate() error {
 	return fmt.Errorf("claim: pool %q: %w: %w", p.Name, orbit.ErrInvalid, errors.Join(faults...))
 }
 
-// Run serves until ctx ends (nil: never) or Shutdown is called; either way everybody has been answered when it returns, and
-// it returns nil. It refuses, with an error that wraps orbit.ErrInvalid, to run with a fault in the fields,
-// and with ErrRan to run twice. After Shutdown it returns nil at once.
+// Run serves until ctx ends (nil: never) or Shutdown is called; either way everybody has been answered when it
+// returns, and it returns nil. It refuses, with an error that wraps orbit.ErrInvalid, to run with a fault in
+// the fields, and with ErrRan to run twice. After Shutdown it returns nil at once.
 func (p *Pool) Run(ctx context.Context) error {
 	if err := p.validate(); err != nil {
 		return err

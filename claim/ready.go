@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// ready are the idle slots that may be claimed, oldest first. Each name is there at most once: a slot that comes under a
-// known name with another uid is another slot, and goes to the end. So does one whose labels have changed: lines that
-// have passed it by look at it again.
+// ready are the idle slots that may be claimed, oldest first. Each name is there at most once: a slot that
+// comes under a known name with another uid is another slot, and goes to the end. So does one whose labels have
+// changed: lines that have passed it by look at it again.
 //
-// Slots that leave, mostly from the front, leave their position behind; positions are cleared away when most of them are
-// void. The zero value is empty.
+// Slots that leave, mostly from the front, leave their position behind; positions are cleared away when most of
+// them are void. The zero value is empty.
 type ready struct {
 	slots map[string]waiting
 	// Positions in order; one is void unless the slot of that name has its number.

@@ -13,8 +13,8 @@ type Request struct {
 	Ctx context.Context //nolint:containedctx // a request carries its own, as http.Request does
 	// When it passes, the request ends; at this very instant already. Zero: never.
 	Deadline time.Time
-	// Which slots will do. A request that wants what no idle slot has waits for one that has it, and lets those behind it
-	// pass. If it ends before there was one, its error wraps ErrUnmatched.
+	// Which slots will do. A request that wants what no idle slot has waits for one that has it, and lets those
+	// behind it pass. If it ends before there was one, its error wraps ErrUnmatched.
 	Want Want
 	// What the source is to do with the slot; see there. A [LedgerSource] takes a [Capsule].
 	Options any

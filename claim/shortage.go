@@ -31,7 +31,8 @@ type shortage struct {
 	calling bool
 }
 
-// signalled is how a call of the hook has ended. It has no error: those are the importer's, and not looked at here.
+// signalled is how a call of the hook has ended. It has no error: those are the importer's, and not looked at
+// here.
 type signalled struct {
 	serial uint64
 	failed bool

@@ -2,11 +2,11 @@ package claim
 
 import "time"
 
-// Shutdown ends the pool: nothing more is taken on, those who wait are answered with ErrShutdown, and those whose
-// claim is in flight with its outcome. It returns when all have been answered: after Grace at the latest, for
-// then they are answered with ErrShutdown too, and at most as long again while what they have claimed is given
-// back; a source that takes longer is still undone when it has answered. It may be called at any time, before Run
-// too, from several goroutines, and from the pool's own hooks and its source.
+// Shutdown ends the pool: nothing more is taken on, those who wait are answered with ErrShutdown, and those
+// whose claim is in flight with its outcome. It returns when all have been answered: after Grace at the latest,
+// for then they are answered with ErrShutdown too, and at most as long again while what they have claimed is
+// given back; a source that takes longer is still undone when it has answered. It may be called at any time,
+// before Run too, from several goroutines, and from the pool's own hooks and its source.
 func (p *Pool) Shutdown() {
 	p.init()
 	p.close()

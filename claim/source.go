@@ -24,8 +24,8 @@ type Slot struct {
 	Object any
 }
 
-// key is what reservations know a slot by. A listing that shows other devices of a node than those that are in flight, or
-// were taken by someone else, does not contradict that.
+// key is what reservations know a slot by. A listing that shows other devices of a node than those that are in
+// flight, or were taken by someone else, does not contradict that.
 type key struct {
 	name, uid string
 	devices   orbit.DeviceSet

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Labels say whose a pool is. Metrics carry them: one pool has one set of labels, so there are never more series than pools.
+// Labels say whose a pool is. Metrics carry them: one pool has one set of labels, so there are never more
+// series than pools.
 type Labels struct {
 	// Where the pool is.
 	Namespace string
@@ -98,7 +99,8 @@ func (p *Pool) Status() Status {
 	return Status{labels, int(p.queueLen.Load()), p.latency.read()}
 }
 
-// mirror tells OnStatus of each new number of pending requests until everybody has been answered, and then of the last.
+// mirror tells OnStatus of each new number of pending requests until everybody has been answered, and then of
+// the last.
 func (p *Pool) mirror() {
 	const unknown = -1
 	for told, last := unknown, false; ; {
@@ -123,8 +125,8 @@ func (p *Pool) mirror() {
 	}
 }
 
-// restUntilAnswered waits for the end of a rest, or where there is none for a change of the pending requests. It reports
-// false when everybody has been answered.
+// restUntilAnswered waits for the end of a rest, or where there is none for a change of the pending requests.
+// It reports false when everybody has been answered.
 func (p *Pool) restUntilAnswered(end <-chan time.Time) bool {
 	changed := p.changed
 	if end != nil {

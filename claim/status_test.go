@@ -29,7 +29,8 @@ func filled(l claim.Latency) map[time.Duration]uint64 {
 	return out
 }
 
-// The latency of a dispatch is counted to the nanosecond, from EnqueuedAt to the answer, of slots that were handed out.
+// The latency of a dispatch is counted to the nanosecond, from EnqueuedAt to the answer, of slots that were
+// handed out.
 func TestDispatchLatency(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 10 * ms}, "a", "b", "conflict")
@@ -117,7 +118,8 @@ func (n *notes) read() []note {
 	return append([]note(nil), n.all...)
 }
 
-// The pending requests are mirrored when Run begins, when they change, at most once a second, and when they are answered.
+// The pending requests are mirrored when Run begins, when they change, at most once a second, and when they are
+// answered.
 func TestStatusIsMirrored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := &notes{start: time.Now()}

@@ -15,8 +15,8 @@ const (
 	PhaseLabel = "phase"
 )
 
-// Want says which slots will do for a request: those that have all of it among their labels. The zero value wants no
-// slot in particular.
+// Want says which slots will do for a request: those that have all of it among their labels. The zero value
+// wants no slot in particular.
 type Want struct {
 	// By the name of the container; see [ImageLabel].
 	Images map[string]string
@@ -78,7 +78,8 @@ type line struct {
 // lines are all the requests that wait, by what they want. Most pools have one line only.
 type lines struct {
 	all map[string]*line
-	// How many there may be before those without requests are forgotten. One that comes back later looks at all slots.
+	// How many there may be before those without requests are forgotten. One that comes back later looks at all
+	// slots.
 	most int
 }
 
@@ -99,7 +100,8 @@ func (s *lines) of(f *filter) *line {
 	return l
 }
 
-// next returns the line of the request that has waited longest of those for which a slot is ready; nil: there is none.
+// next returns the line of the request that has waited longest of those for which a slot is ready; nil: there
+// is none.
 func (s *lines) next(r *ready) (next *line) {
 	for _, l := range s.all {
 		if l.n > 0 && (next == nil || l.first().seq < next.first().seq) && r.serves(l) {
@@ -109,8 +111,8 @@ func (s *lines) next(r *ready) (next *line) {
 	return next
 }
 
-// waiting returns how many requests wait, how many of them for slots of which none is ready, and whether one of these has
-// come since the source was last asked.
+// waiting returns how many requests wait, how many of them for slots of which none is ready, and whether one of
+// these has come since the source was last asked.
 func (s *lines) waiting(r *ready) (all, unserved int, stirred bool) {
 	for _, l := range s.all {
 		all += l.n
