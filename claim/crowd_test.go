@@ -17,7 +17,8 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// The four stress tests, at a size. Behind the tag stress they run at full size and more; here small, each time.
+// The four stress tests, at a size. Behind the tag stress they run at full size and more; here small, each
+// time.
 
 func TestExtremeScale(t *testing.T)               { extremeScale(t, 200, 50) }
 func TestConflictInjectionUnderLoad(t *testing.T) { conflictInjection(t, 60) }
@@ -39,8 +40,8 @@ func started(t *testing.T, p *claim.Pool) *claim.Pool {
 	return p
 }
 
-// extremeScale: many concurrent requests against fewer slots, on a ledger and on a stale store. Each slot is handed out
-// exactly once, and every request ends.
+// extremeScale: many concurrent requests against fewer slots, on a ledger and on a stale store. Each slot is
+// handed out exactly once, and every request ends.
 func extremeScale(t *testing.T, requests, slots int) {
 	t.Run("ledger", func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -127,8 +128,8 @@ func conflictInjection(t *testing.T, slots int) {
 	assert.Equal(t, uint64(injected.Load()), p.Stats().Conflicts)
 }
 
-// storm: requests and notifications as fast as they go, with slots that come and go and a source that now and then
-// fails; Shutdown returns within 5 s, and nobody is left without an answer.
+// storm: requests and notifications as fast as they go, with slots that come and go and a source that now and
+// then fails; Shutdown returns within 5 s, and nobody is left without an answer.
 func storm(t *testing.T, d time.Duration) {
 	s := store(&sim.StaleStore{Lag: 20 * ms, Latency: ms}, names(50)...)
 	s.Inject = func(claim.Attempt) error {

@@ -40,3 +40,6 @@ func TestStressConcurrentEnqueueAndShutdown(t *testing.T) {
 		enqueueAndShutdown(t, 200)
 	}
 }
+
+// The same for longer.
+func TestStressDevicesRace(t *testing.T) { devicesRace(t, scaled(t, 400)) }
