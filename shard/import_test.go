@@ -167,6 +167,10 @@ func TestPinsRace(t *testing.T) {
 		rapid.SyncTest(rt, func(rt *rapid.T) {
 			s := newStage(rt)
 			s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)})
+			runs := rapid.Bool().Draw(rt, "runs") // then it stays whose it is, and nothing but the pin changes
+			if runs {
+				s.do(node("n", 1), orbit.Place{Capsule: "x000", Node: "n"})
+			}
 			chance := rapid.SampledFrom([]float64{0, 0.2})
 			faults := &ledgertest.Faults{Seed: rapid.Uint64().Draw(rt, "seed"), Conflict: chance.Draw(rt, "conflict"), Lost: chance.Draw(rt, "lost"), Applied: chance.Draw(rt, "applied"), Delay: 0.5}
 			ledger, errs := faults.Around(s.ledger), make([]error, 4)
@@ -183,8 +187,8 @@ func TestPinsRace(t *testing.T) {
 					require.ErrorIs(rt, err, ErrContradiction)
 				}
 			}
-			require.Equal(rt, []string{s.owner("x000")}, won)
-			require.Equal(rt, won[0], s.mark("pinned/x000"))
+			require.Equal(rt, []string{s.mark("pinned/x000")}, won)
+			require.True(rt, runs || s.owner("x000") == won[0])
 		})
 	})
 }
