@@ -387,6 +387,7 @@ func TestAStuckPlanLosesTheLease(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, 1, s.state().PendingCount(), "a has one of the two")
 		time.Sleep(40 * time.Second) // two lives of a lease, for it may just have been refreshed, and a few steps
+		synctest.Wait()
 		require.Zero(t, s.state().PendingCount())
 		_, lives := s.leases.In(s.state(), "a")
 		require.False(t, lives)
