@@ -185,9 +185,9 @@ func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	}
 }
 
-// send proposes until the outcome is known. The same proposal has one effect, however often it is sent. Unknown is nil, or
-// why the outcome of an earlier sending is not known. An error is a rejection, or [orbit.ErrUnavailable] if nothing was
-// ever sent, or else the outcome is unknown.
+// send proposes until the outcome is known. The same proposal has one effect, however often it is sent. Unknown
+// is nil, or why the outcome of an earlier sending is not known. An error is a rejection, or
+// [orbit.ErrUnavailable] if nothing was ever sent, or else the outcome is unknown.
 func (g *Gateway) send(ctx context.Context, p *orbit.Proposal, unknown error) (orbit.Revision, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		rev, err := g.Ledger.Propose(ctx, *p)
@@ -209,9 +209,9 @@ func (g *Gateway) send(ctx context.Context, p *orbit.Proposal, unknown error) (o
 	}
 }
 
-// recorded looks up the placement of a proposal that was refused after it may have been committed: the id of a placement is
-// kept in the record that it changed, so the record knows better than a conflict that was given for no reason. The
-// revision is 0 if it was not committed.
+// recorded looks up the placement of a proposal that was refused after it may have been committed: the id of a
+// placement is kept in the record that it changed, so the record knows better than a conflict that was given
+// for no reason. The revision is 0 if it was not committed.
 func (g *Gateway) recorded(ctx context.Context, p *orbit.Proposal, at orbit.Revision) (rev orbit.Revision, known bool) {
 	state, err := g.stateAt(ctx, at)
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Delete releases a capsule for good. That it has been already is no error; [ErrNoCapsule] is, of which the ledger has
-// no record. Every other error of the ledger is an [ErrLeftBehind] too, for the capsule may run on: [orbit.ErrUnavailable];
-// [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or refused, until ctx ended.
+// Delete releases a capsule for good. That it has been already is no error; [ErrNoCapsule] is, of which the
+// ledger has no record. Every other error of the ledger is an [ErrLeftBehind] too, for the capsule may run on:
+// [orbit.ErrUnavailable]; [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or refused,
+// until ctx ended.
 //
 // The slot of a capsule that this gateway has created is free again at once, for whoever reads the board, unless the node
 // has reported since it was created: then the report counts it, and it is free with the node's next one. So nodes

@@ -110,8 +110,9 @@ func TestGatewayForgetsWhatIsReported(t *testing.T) {
 	})
 }
 
-// A conflict says nothing of the capsule: Delete and the clean-up of a failed create go by the record, and release it
-// until it is released. Where the ledger refuses until their time is over they say that it may be left behind.
+// A conflict says nothing of the capsule: Delete and the clean-up of a failed create go by the record, and
+// release it until it is released. Where the ledger refuses until their time is over they say that it may be
+// left behind.
 func TestGatewayReleasesInSpiteOfConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -158,8 +159,8 @@ func TestGatewayReleasesInSpiteOfConflicts(t *testing.T) {
 	})
 }
 
-// Whatever goes wrong between a gateway and its ledger, an answer is true: what was created runs where it says, what was
-// deleted is released, and what failed has left nothing behind unless it says so.
+// Whatever goes wrong between a gateway and its ledger, an answer is true: what was created runs where it says,
+// what was deleted is released, and what failed has left nothing behind unless it says so.
 func TestGatewayAnswersAreTrueWhateverTheLedgerSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rapid.SyncTest(rt, func(rt *rapid.T) {

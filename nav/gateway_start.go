@@ -146,8 +146,8 @@ func (g *Gateway) conclude(id orbit.ProposalID) {
 	}
 }
 
-// release releases a capsule for good, wherever it is. A refusal says nothing of the capsule, its record does: one that
-// is still there after a conflict is released again, until ctx ends.
+// release releases a capsule for good, wherever it is. A refusal says nothing of the capsule, its record does:
+// one that is still there after a conflict is released again, until ctx ends.
 func (g *Gateway) release(ctx context.Context, id orbit.CapsuleID) error {
 	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

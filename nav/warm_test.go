@@ -341,7 +341,8 @@ func TestWarmForgetsClasses(t *testing.T) {
 	}
 }
 
-// occupied is a host of 16,384 slots, the default, of which so many are in use, in the ledger and by its own report.
+// occupied is a host of 16,384 slots, the default, of which so many are in use, in the ledger and by its own
+// report.
 func (f *fleet) occupied(id string, used, warm int, cpu float64) {
 	f.join(id, telemetry.DefaultSlots)
 	for i := range used {
@@ -353,8 +354,9 @@ func (f *fleet) occupied(id string, used, warm int, cpu float64) {
 
 var inUse = sandbox("browser")
 
-// What can start warm does, though a hundred hosts are emptier by 200 slots and idle: by the queue and by the gateway, every
-// warm slot of the fleet is used before the first sandbox boots cold, and cold ones go where there is most room.
+// What can start warm does, though a hundred hosts are emptier by 200 slots and idle: by the queue and by the
+// gateway, every warm slot of the fleet is used before the first sandbox boots cold, and cold ones go where
+// there is most room.
 func TestWarmSlotsGoBeforeEmptyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, queue := range []bool{true, false} {
@@ -386,7 +388,8 @@ func TestWarmSlotsGoBeforeEmptyHosts(t *testing.T) {
 	})
 }
 
-// Whatever hosts there are, and whatever they have in use: no sandbox boots cold while a host could start it warm.
+// Whatever hosts there are, and whatever they have in use: no sandbox boots cold while a host could start it
+// warm.
 func TestNoSandboxBootsColdWhileOneIsWarm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, warm, room := newFleet(t), 0, 0
@@ -407,8 +410,8 @@ func TestNoSandboxBootsColdWhileOneIsWarm(t *testing.T) {
 	})
 }
 
-// Where stale hosts get work, 1,000 is against them, whatever room they have: with ten warm slots a stale host is as good as
-// a fresh one that has none, with more it counts as warm, with less it comes last.
+// Where stale hosts get work, 1,000 is against them, whatever room they have: with ten warm slots a stale host
+// is as good as a fresh one that has none, with more it counts as warm, with less it comes last.
 func TestStaleHostsComeLastUnlessTheyHaveManyWarmSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {

@@ -2,17 +2,17 @@ package score
 
 import "github.com/orbitsched/orbit"
 
-// WarmFirst is the score of a scheduler of sandboxes that keeps what [WarmSlots] promises, whatever sizes nodes have: one
-// that can start a capsule warm goes before all that must boot it cold. What warm slots and staleness make of a node by the
-// numbers of WarmSlots comes first, as one of three ranks:
+// WarmFirst is the score of a scheduler of sandboxes that keeps what [WarmSlots] promises, whatever sizes nodes
+// have: one that can start a capsule warm goes before all that must boot it cold. What warm slots and staleness
+// make of a node by the numbers of WarmSlots comes first, as one of three ranks:
 //
 //	100 × warm slots - 1000 if stale   above 0: it starts warm;   0: it boots cold;   below 0: not to be trusted
 //
-// Within a rank nodes go by the value of WarmSlots. So a stale node comes after every fresh one, however empty it is, unless
-// it has ten warm slots, which make it as good as a fresh node that has none, or more.
+// Within a rank nodes go by the value of WarmSlots. So a stale node comes after every fresh one, however empty
+// it is, unless it has ten warm slots, which make it as good as a fresh node that has none, or more.
 //
-// The value is that of WarmSlots, at least -2^39, less 2^40 in the first rank and more by as much in the last one; it is exact
-// to 0.0003. The tie is the CPU percentage.
+// The value is that of WarmSlots, at least -2^39, less 2^40 in the first rank and more by as much in the last
+// one; it is exact to 0.0003. The tie is the CPU percentage.
 type WarmFirst struct{}
 
 // Score rates a node as it is before placing.
@@ -35,9 +35,9 @@ func (WarmFirst) Rate(warm int, free int64, cpu float64, stale bool) (value, tie
 	return value, tie
 }
 
-// WarmSlots is the score of a scheduler of sandboxes, number for number: a node that has even one warm slot of the template
-// goes before an empty one with idle capacity, as long as it has no hundred free slots less. [WarmFirst] has no such
-// condition. In its own words, where the highest wins and ties go to the lowest CPU:
+// WarmSlots is the score of a scheduler of sandboxes, number for number: a node that has even one warm slot of
+// the template goes before an empty one with idle capacity, as long as it has no hundred free slots less.
+// [WarmFirst] has no such condition. In its own words, where the highest wins and ties go to the lowest CPU:
 //
 //	score(node, template) = 100 × warm slots of the template
 //	                      +   1 × free slots

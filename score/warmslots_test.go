@@ -85,8 +85,8 @@ func TestWarmSlotsOrder(t *testing.T) {
 	require.Less(t, tieA, tieB)
 }
 
-// WarmFirst: the worked example goes the same way; one warm slot goes before any number of idle ones; a stale node goes behind
-// unless it has ten warm slots; within a rank it orders as WarmSlots does.
+// WarmFirst: the worked example goes the same way; one warm slot goes before any number of idle ones; a stale
+// node goes behind unless it has ten warm slots; within a rank it orders as WarmSlots does.
 func TestWarmFirstOrder(t *testing.T) {
 	n, s := slotted(t, 16_384)
 	pz20, tie := score.WarmFirst{}.Score(n, reported(18, 21, 31), s)

@@ -16,8 +16,8 @@ type markWrite struct {
 	cleared bool
 }
 
-// markWrites are those of one step, each key once, in the order in which they came up, and those of earlier steps that
-// have not been written yet.
+// markWrites are those of one step, each key once, in the order in which they came up, and those of earlier
+// steps that have not been written yet.
 type markWrites struct {
 	writes map[string]markWrite
 	keys   []string
@@ -42,7 +42,8 @@ func (m *markWrites) take() (out []markWrite) {
 	return out
 }
 
-// forgetStale forgets those whose mark has been set since: whoever has set it knew more, or it was this one after all.
+// forgetStale forgets those whose mark has been set since: whoever has set it knew more, or it was this one
+// after all.
 func (m *markWrites) forgetStale(state *orbit.State) {
 	m.keys = slices.DeleteFunc(m.keys, func(key string) bool {
 		_, at := state.Mark(key)
@@ -80,8 +81,8 @@ func (w *markWrite) proposal(view orbit.Revision) orbit.Proposal {
 	}
 }
 
-// wrote takes note of what became of a mark. What was not written, whatever the reason, is written by the next step,
-// unless the mark has been set meanwhile: a ledger may give a conflict for no reason.
+// wrote takes note of what became of a mark. What was not written, whatever the reason, is written by the next
+// step, unless the mark has been set meanwhile: a ledger may give a conflict for no reason.
 func (d *Dispatcher) wrote(w *markWrite, o orbit.Outcome, round *Round) {
 	switch {
 	case o.Err == nil && w.cleared:

@@ -19,13 +19,14 @@ type Submission struct {
 	Schedulers []string
 }
 
-// Import submits capsules with the user's assignments: all of them in one proposal, or none. What is assigned is
-// submitted with its owner and, in the same proposal, pinned to it: the [Dispatcher] honours that as long as the
-// capsule lives. [Pin] assigns what has been submitted without an assignment. An outcome that is not known is sent again until ctx ends.
+// Import submits capsules with the user's assignments: all of them in one proposal, or none. What is assigned
+// is submitted with its owner and, in the same proposal, pinned to it: the [Dispatcher] honours that as long as
+// the capsule lives. [Pin] assigns what has been submitted without an assignment. An outcome that is not known
+// is sent again until ctx ends.
 //
-// The error is a [*ContradictionError] for a capsule with two assignments, or with another one than it was submitted with, a
-// [*KeyError] for a pinned one whose id is too long to be marked, or the ledger's; nothing has been submitted then, unless it
-// is [orbit.ErrUnknown].
+// The error is a [*ContradictionError] for a capsule with two assignments, or with another one than it was
+// submitted with, a [*KeyError] for a pinned one whose id is too long to be marked, or the ledger's; nothing
+// has been submitted then, unless it is [orbit.ErrUnknown].
 func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission) (orbit.Revision, error) {
 	p, err := importing(submissions, ledger.Limits())
 	if err != nil {
@@ -55,8 +56,8 @@ func insist(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.R
 
 const importAgain = 50 * time.Millisecond
 
-// contradicts says whether commitments pin a capsule that the ledger has, or its gang, to another scheduler than it is pinned
-// to.
+// contradicts says whether commitments pin a capsule that the ledger has, or its gang, to another scheduler
+// than it is pinned to.
 func contradicts(state *orbit.State, do []orbit.Commitment, id orbit.CapsuleID) error {
 	c := state.Capsule(id)
 	if c == nil || c.Released() {

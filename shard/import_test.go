@@ -119,8 +119,8 @@ func TestImportInsists(t *testing.T) {
 	})
 }
 
-// What is pinned to one scheduler is not pinned to another, by whichever way, and nothing is changed by trying. What is
-// pinned to nobody goes over to the one, its gang with it.
+// What is pinned to one scheduler is not pinned to another, by whichever way, and nothing is changed by trying.
+// What is pinned to nobody goes over to the one, its gang with it.
 func TestPinsDoNotContradict(t *testing.T) {
 	s := newStage(t)
 	gang := &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: ids("m", 2)}}}

@@ -9,15 +9,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Pin assigns capsules that have been submitted already to a scheduler, as [Import] does with new ones: all of them in one
-// proposal, or none. A member of a gang takes its whole gang along. They are the scheduler's at once, whoever had them, and the
-// [Dispatcher] keeps it so; those that run stay where they are. What is pinned to that scheduler already stays as it is, and if
-// that is all of them the revision is that of the state that said so.
+// Pin assigns capsules that have been submitted already to a scheduler, as [Import] does with new ones: all of
+// them in one proposal, or none. A member of a gang takes its whole gang along. They are the scheduler's at
+// once, whoever had them, and the [Dispatcher] keeps it so; those that run stay where they are. What is pinned
+// to that scheduler already stays as it is, and if that is all of them the revision is that of the state that
+// said so.
 //
-// What is pinned to another scheduler is refused with a [*ContradictionError], also if that one was faster by a moment: the
-// proposal bets on the pins that it has read. A pin ends with its capsule. Other errors are [orbit.ErrInvalid] for a capsule
-// that is not there or has been released, a [*KeyError], and the ledger's; nothing has been changed then, unless it is
-// [orbit.ErrUnknown]. A conflict is tried again until ctx ends.
+// What is pinned to another scheduler is refused with a [*ContradictionError], also if that one was faster by a
+// moment: the proposal bets on the pins that it has read. A pin ends with its capsule. Other errors are
+// [orbit.ErrInvalid] for a capsule that is not there or has been released, a [*KeyError], and the ledger's;
+// nothing has been changed then, unless it is [orbit.ErrUnknown]. A conflict is tried again until ctx ends.
 func Pin(ctx context.Context, ledger orbit.Ledger, scheduler string, capsules ...orbit.CapsuleID) (orbit.Revision, error) {
 	if scheduler == "" || len(capsules) == 0 {
 		return 0, fmt.Errorf("shard: %w: Pin needs a scheduler and capsules", orbit.ErrInvalid)

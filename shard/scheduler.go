@@ -55,17 +55,18 @@ func (s *Scheduler) Claims(string, orbit.AppClass) bool { return false }
 // Serve says under which term the scheduler plans from now on. It may be called from any goroutine.
 func (s *Scheduler) Serve(t telemetry.Term) { s.term.Store(&t) }
 
-// Keep holds the lease until ctx ends, and then resigns it and returns nil: it acquires a term, serves under it,
-// refreshes it three times in its life, and begins a new one if it was lost. Report, if not nil, is called with all that
-// goes wrong, from Keep's goroutine; what keeps the scheduler from having a term, Plan says too.
+// Keep holds the lease until ctx ends, and then resigns it and returns nil: it acquires a term, serves under
+// it, refreshes it three times in its life, and begins a new one if it was lost. Report, if not nil, is called
+// with all that goes wrong, from Keep's goroutine; what keeps the scheduler from having a term, Plan says too.
 //
-// Every Keep is a holder of its own: a second scheduler of the same name is refused ([telemetry.ErrHeld], of which the
-// [*telemetry.LeaseError] says who holds the lease and until when), and waits for its turn. One that has been started again
-// without a chance to resign waits until its old lease has run out.
+// Every Keep is a holder of its own: a second scheduler of the same name is refused ([telemetry.ErrHeld], of
+// which the [*telemetry.LeaseError] says who holds the lease and until when), and waits for its turn. One that
+// has been started again without a chance to resign waits until its old lease has run out.
 //
-// The lease stands for the engine, not for this goroutine: while a Plan has not returned for longer than a lease lives it is
-// not refreshed ([ErrStuck]), so that others get what the scheduler had. When the Plan returns a new term begins; what it
-// planned cannot be committed any more. End ctx where the engine's Run returns.
+// The lease stands for the engine, not for this goroutine: while a Plan has not returned for longer than a
+// lease lives it is not refreshed ([ErrStuck]), so that others get what the scheduler had. When the Plan
+// returns a new term begins; what it planned cannot be committed any more. End ctx where the engine's Run
+// returns.
 func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 	if s.Leases == nil || s.Name == "" {
 		return fmt.Errorf("shard: %w: Scheduler.Keep needs Name and Leases", orbit.ErrInvalid)

@@ -309,8 +309,9 @@ func TestKeep(t *testing.T) {
 	require.ErrorIs(t, (&Scheduler{Name: "a"}).Keep(t.Context(), nil), orbit.ErrInvalid)
 }
 
-// Of two schedulers of one name the second one is refused as long as the first one keeps its lease: it has no term, so it
-// plans nothing, and both of its errors say who holds the lease. It takes over when the first one ends.
+// Of two schedulers of one name the second one is refused as long as the first one keeps its lease: it has no
+// term, so it plans nothing, and both of its errors say who holds the lease. It takes over when the first one
+// ends.
 func TestKeepRefusesADuplicateName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -353,8 +354,9 @@ func TestKeepRefusesADuplicateName(t *testing.T) {
 	})
 }
 
-// A scheduler is as healthy as its engine: while a Plan of it does not return, nobody refreshes its lease, and once that has
-// run out the others have what it had. What the Plan comes up with at last cannot be committed; then it begins anew.
+// A scheduler is as healthy as its engine: while a Plan of it does not return, nobody refreshes its lease, and
+// once that has run out the others have what it had. What the Plan comes up with at last cannot be committed;
+// then it begins anew.
 func TestAStuckPlanLosesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
