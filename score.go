@@ -7,11 +7,11 @@ import "slices"
 // must be a pure function of the three: that is what makes equivalence classes and caching exact. A value
 // that is NaN or infinite takes the node out of the choice.
 //
-// A score may also have a method PickDevices(node *NodeState, spec *Spec) (DeviceSet, bool) that chooses
-// the device instances; the default is [NodeState.PickDevices]. One that can bound itself is [Bounded], one
-// that reads more than its arguments must say so: [Versioned]. One that draws lots has a method
-// Draw(decision uint64) (Score, bool). It returns the score for one decision, and false if it draws none after all.
-// Engines ask for it before every choice, with a number that is another one in every view, after every Reserve, and
+// A score may also have a method PickDevices(node *NodeState, spec *Spec) (DeviceSet, bool) that chooses the
+// device instances; the default is [NodeState.PickDevices]. One that can bound itself is [Bounded], one that
+// reads more than its arguments must say so: [Versioned]. One that draws lots has a method Draw(decision
+// uint64) (Score, bool). It returns the score for one decision, and false if it draws none after all. Engines
+// ask for it before every choice, with a number that is another one in every view, after every Reserve, and
 // with every Seed; and rate all nodes with it.
 type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)

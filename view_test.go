@@ -362,9 +362,10 @@ func (o *observer) comparePlacement(t *rapid.T, fresh *View) {
 	}
 }
 
-// Whatever happens, a view that has followed the changes equals a view built afresh: state, reports and
-// whether they are stale, pending work in its order, ends of holds; and Changed names every node of which
-// state or report differ, and every index that is new, also one whose node has left again. SCENARIOS 6: also when nodes are emptied, leave and come back.
+// Whatever happens, a view that has followed the changes equals a view built afresh: state, reports and whether
+// they are stale, pending work in its order, ends of holds; and Changed names every node of which state or
+// report differ, and every index that is new, also one whose node has left again. SCENARIOS 6: also when nodes
+// are emptied, leave and come back.
 func TestRefreshedViewEqualsAFreshOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &observer{chaos: newChaos(t)}

@@ -94,7 +94,8 @@ func testGangChurn(t *rapid.T) {
 	require.NoError(t, snapshot(t, l).Verify())
 }
 
-// A node that joins and leaves between two passes leaves a place in the tables in which no plan has ever seen a node.
+// A node that joins and leaves between two passes leaves a place in the tables in which no plan has ever seen a
+// node.
 func TestGangNodeThatCameAndWent(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	rackOf(t, l, "a", 1, 1)

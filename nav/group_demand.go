@@ -18,8 +18,8 @@ type GroupDemand struct {
 	Level string
 	// Members counts those that wait for a domain of this level.
 	Members int
-	// Domains are those that the group may be in, the one that takes most members first: where members run, only
-	// domains in which one runs.
+	// Domains are those that the group may be in, the one that takes most members first: where members run,
+	// only domains in which one runs.
 	Domains []DomainLack
 }
 
@@ -29,14 +29,15 @@ type DomainLack struct {
 	Domain string
 	// Fits counts the members that are seated if nodes are filled one after another, in the order of their ids.
 	Fits int
-	// Lacks is what all others reserve, and LacksDevices what they ask for of devices, in milli: a node with so much,
-	// and nothing on it, would take them.
+	// Lacks is what all others reserve, and LacksDevices what they ask for of devices, in milli: a node with so
+	// much, and nothing on it, would take them.
 	Lacks        orbit.Resources
 	LacksDevices int64
 }
 
-// Demand returns what the groups that wait lack, as of the last Refresh: by group, level and domain. Room that is held
-// for a group is free for it; company that members of a gang want is not looked at. It looks at all nodes once for each group and level, so ask when it is wanted.
+// Demand returns what the groups that wait lack, as of the last Refresh: by group, level and domain. Room that
+// is held for a group is free for it; company that members of a gang want is not looked at. It looks at all
+// nodes once for each group and level, so ask when it is wanted.
 func (w *GroupWatch) Demand() (out []GroupDemand) {
 	if w.state == nil {
 		return nil

@@ -11,16 +11,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// GroupWatch follows a ledger and says how groups fare: gangs, and co-location groups, whose members must be near their
-// own group. It counts what is committed, whichever navigators place it, so one watch serves a whole ledger. The zero
-// value works. It is not for concurrent use.
+// GroupWatch follows a ledger and says how groups fare: gangs, and co-location groups, whose members must be
+// near their own group. It counts what is committed, whichever navigators place it, so one watch serves a whole
+// ledger. The zero value works. It is not for concurrent use.
 //
 // It costs what has changed, and for each gang that has changed a look at its members.
 type GroupWatch struct {
 	// Placed counts placements since the first Refresh, Anchors those of them that are anchors ([AnchorNote]).
 	Placed, Anchors int
-	// Assisted counts the anchors and all members that they brought: those that had to be near their group and were
-	// placed while it ran from an anchor, in room that was held or elsewhere. Assisted/Placed is the assisted share.
+	// Assisted counts the anchors and all members that they brought: those that had to be near their group and
+	// were placed while it ran from an anchor, in room that was held or elsewhere. Assisted/Placed is the
+	// assisted share.
 	Assisted int
 
 	state *orbit.State
@@ -47,14 +48,15 @@ type GroupBind struct {
 	Group string
 	// Members counts those that run.
 	Members int
-	// Since is when the first member was seen waiting, after a submission or a release; Bound is when none was seen
-	// waiting any more. Both are instants of a Refresh.
+	// Since is when the first member was seen waiting, after a submission or a release; Bound is when none was
+	// seen waiting any more. Both are instants of a Refresh.
 	Since, Bound time.Time
 }
 
-// Refresh takes in what has been committed since the last time, as of now, and returns the groups that are bound since
-// then. Call it whenever the ledger has something new: what comes and goes between two calls is not seen to wait, but
-// a group that is submitted and bound between them is returned. An error leaves all as it was.
+// Refresh takes in what has been committed since the last time, as of now, and returns the groups that are
+// bound since then. Call it whenever the ledger has something new: what comes and goes between two calls is not
+// seen to wait, but a group that is submitted and bound between them is returned. An error leaves all as it
+// was.
 func (w *GroupWatch) Refresh(ctx context.Context, ledger orbit.Ledger, now time.Time) ([]GroupBind, error) {
 	state, err := ledger.Snapshot(ctx)
 	if err != nil {

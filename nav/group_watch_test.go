@@ -23,8 +23,8 @@ func at(t require.TestingT, w *nav.GroupWatch, l orbit.Ledger, seconds int) []na
 	return bound
 }
 
-// The bind latency of a group runs from its first submission until its last member is placed, not member by member; a
-// member that is lost begins another.
+// The bind latency of a group runs from its first submission until its last member is placed, not member by
+// member; a member that is lost begins another.
 func TestGroupWatchBinds(t *testing.T) {
 	l, w := &orbit.MemoryLedger{}, &nav.GroupWatch{}
 	racked(t, l, 1, 1, 2)
@@ -60,8 +60,8 @@ func TestGroupWatchBinds(t *testing.T) {
 	require.Empty(t, w.Demand())
 }
 
-// The assisted share has all members that an anchor brought, whether room was held for them or not, and none of a group
-// that started without one.
+// The assisted share has all members that an anchor brought, whether room was held for them or not, and none of
+// a group that started without one.
 func TestGroupWatchCountsWhatAnchorsBrought(t *testing.T) {
 	for _, hold := range []time.Duration{time.Minute, -1} {
 		l, w := &orbit.MemoryLedger{}, &nav.GroupWatch{}
@@ -91,8 +91,8 @@ func TestGroupWatchCountsWhatAnchorsBrought(t *testing.T) {
 	}
 }
 
-// A watch that looks after every commit knows what one knows that looks once, and waits exactly for the groups of which
-// a member is pending.
+// A watch that looks after every commit knows what one knows that looks once, and waits exactly for the groups
+// of which a member is pending.
 func TestGroupWatchAgainstTheState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, often, seldom := &orbit.MemoryLedger{Bounds: orbit.Limits{History: rapid.SampledFrom([]int{2, 1000}).Draw(t, "history")}}, &nav.GroupWatch{}, &nav.GroupWatch{}
@@ -156,7 +156,8 @@ func TestGroupDemandIsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A group that runs lacks room where it runs; what is held for it is free for it; devices count; and no sum wraps.
+// A group that runs lacks room where it runs; what is held for it is free for it; devices count; and no sum
+// wraps.
 func TestGroupDemandOfAGroupThatRuns(t *testing.T) {
 	l, w := &orbit.MemoryLedger{}, &nav.GroupWatch{}
 	rackOf(t, l, "r", 1, 4)

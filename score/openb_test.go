@@ -71,9 +71,9 @@ func TestRandomIsPure(t *testing.T) {
 	require.False(t, draws, "nothing in the sum draws lots")
 }
 
-// Every feasible node is chosen as often as any other, and as often right after it has been chosen as at any other
-// time, by every engine: in one plan, in plans of which each sees what the one before has committed, with nodes that
-// have just changed, and while which nodes are feasible changes.
+// Every feasible node is chosen as often as any other, and as often right after it has been chosen as at any
+// other time, by every engine: in one plan, in plans of which each sees what the one before has committed, with
+// nodes that have just changed, and while which nodes are feasible changes.
 func TestRandomIsUniform(t *testing.T) {
 	sc := score.Random{Seed: 3}
 	for name, placement := range map[string]func() orbit.PlacementEngine{
@@ -186,8 +186,8 @@ func (d *dice) roll(t *testing.T, choices, each int) {
 	require.Less(t, chi2, 85.0, "%d choices a plan; 40 degrees of freedom: above 85 with a chance of 1 in 20,000; %v times in a row, %v are due", each, d.again, d.dueAgain)
 }
 
-// expect says how often each node is due to be chosen in a plan with so many choices: each that is feasible as often as
-// any other. It returns those.
+// expect says how often each node is due to be chosen in a plan with so many choices: each that is feasible as
+// often as any other. It returns those.
 func (d *dice) expect(choices int) map[orbit.NodeID]bool {
 	open := map[orbit.NodeID]bool{}
 	for n := range d.view.State().Nodes() {

@@ -6,14 +6,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Random chooses any of the nodes on which a capsule fits, each as likely as any other: it rates nodes at random, by a
-// hash of the seed, the decision and the node's id. Engines ask for another Draw before every choice, so which nodes
-// have changed makes no difference, and a run can be repeated. Without a Draw, the order of the nodes stays as it is.
-// A share of a device goes to any of those that have enough free, too.
+// Random chooses any of the nodes on which a capsule fits, each as likely as any other: it rates nodes at
+// random, by a hash of the seed, the decision and the node's id. Engines ask for another Draw before every
+// choice, so which nodes have changed makes no difference, and a run can be repeated. Without a Draw, the order
+// of the nodes stays as it is. A share of a device goes to any of those that have enough free, too.
 //
-// It is what the openb experiment's Random does. Hashes have 53 bits, so that ties, which go to the smallest node id,
-// do not happen: a draw of 101 levels that is renewed for every capsule packs the nodes with small ids (91.1%
-// allocation instead of 87.5%). An [orbit.Sampled] for which one that fits is enough chooses as evenly and is fastest.
+// It is what the openb experiment's Random does. Hashes have 53 bits, so that ties, which go to the smallest
+// node id, do not happen: a draw of 101 levels that is renewed for every capsule packs the nodes with small ids
+// (91.1% allocation instead of 87.5%). An [orbit.Sampled] for which one that fits is enough chooses as evenly
+// and is fastest.
 type Random struct {
 	Seed uint64
 }

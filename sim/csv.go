@@ -52,8 +52,8 @@ type table struct {
 	fault *InputError
 }
 
-// openTable requires the header to have these columns, of which the first tells rows apart, in any order and among any
-// others.
+// openTable requires the header to have these columns, of which the first tells rows apart, in any order and
+// among any others.
 func openTable(r io.Reader, file string, columns []string) *table {
 	t := &table{file: file, key: columns[0], at: map[string]int{}, csv: csv.NewReader(r), seen: map[string]int{}}
 	t.csv.FieldsPerRecord = -1 // counted here, for a better message

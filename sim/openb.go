@@ -22,9 +22,9 @@ var (
 	podColumns  = []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}
 )
 
-// ReadNodes reads an openb node list, as openb_node_list_gpu_node.csv: nodes with CPU, memory and devices,
-// and 1001 slots each, one for every pod. It finds the columns by their names: sn, cpu_milli, memory_mib, gpu and model.
-// The name is what errors, which are [*InputError], call the file.
+// ReadNodes reads an openb node list, as openb_node_list_gpu_node.csv: nodes with CPU, memory and devices, and
+// 1001 slots each, one for every pod. It finds the columns by their names: sn, cpu_milli, memory_mib, gpu and
+// model. The name is what errors, which are [*InputError], call the file.
 func ReadNodes(r io.Reader, name string) ([]orbit.Node, error) {
 	var nodes []orbit.Node
 	t := openTable(r, name, nodeColumns)
@@ -45,11 +45,12 @@ func ReadNodes(r io.Reader, name string) ([]orbit.Node, error) {
 }
 
 // ReadPods reads an openb pod list, as openb_pod_list_default.csv. It finds the columns by their names: name,
-// cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec and qos if the list has them. Several lists of the trace have
-// not: then a pod takes any model, and is latency-sensitive. Every pod takes a slot beside what the list says. Its module
-// is "openb"; its class follows qos: LS and Guaranteed are latency-sensitive, BE and Burstable are best effort, so that
-// one navigator for services can own them all. The phase and the times are not read: at most 56 of the pods overlap in
-// time. Nor is gpu_spec, where num_gpu is 0. The name is what errors, which are [*InputError], call the file.
+// cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec and qos if the list has them. Several lists of the
+// trace have not: then a pod takes any model, and is latency-sensitive. Every pod takes a slot beside what the
+// list says. Its module is "openb"; its class follows qos: LS and Guaranteed are latency-sensitive, BE and
+// Burstable are best effort, so that one navigator for services can own them all. The phase and the times are
+// not read: at most 56 of the pods overlap in time. Nor is gpu_spec, where num_gpu is 0. The name is what
+// errors, which are [*InputError], call the file.
 func ReadPods(r io.Reader, name string) ([]Capsule, error) {
 	var pods []Capsule
 	specs := map[podShape]*orbit.Spec{}
