@@ -37,5 +37,6 @@ func (e *Exhaustive) Best(spec *Spec) (Choice, error) {
 		return Choice{}, notSynced()
 	}
 	r := newRater(&e.books, e.Score, e.Filter)
+	r.draw()
 	return r.scan(spec, e.books.peers(spec))
 }

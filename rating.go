@@ -7,6 +7,13 @@ type rater struct {
 	books  *workset
 	score  Score
 	filter Filter
+	// The score as it was given, if it may draw lots.
+	lots drawer
+}
+
+// drawer is what a score may have that draws lots, see [Score].
+type drawer interface {
+	Draw(decision uint64) (drawn Score, draws bool)
 }
 
 // newRater fills in the default score.
@@ -14,7 +21,20 @@ func newRater(books *workset, score Score, filter Filter) rater {
 	if score == nil {
 		score = SpreadScore{}
 	}
-	return rater{books, score, filter}
+	lots, _ := score.(drawer)
+	return rater{books, score, filter, lots}
+}
+
+// draw begins a decision. It reports whether the score draws lots: then nothing that was rated before counts.
+func (r *rater) draw() bool {
+	if r.lots == nil {
+		return false
+	}
+	drawn, draws := r.lots.Draw(r.books.decision())
+	if draws {
+		r.score = drawn
+	}
+	return draws
 }
 
 // rate returns a node's score; false if the node cannot take the spec.

@@ -99,11 +99,13 @@ func (e *Sampled) Best(spec *Spec) (Choice, error) {
 	if e.books.view == nil {
 		return Choice{}, notSynced()
 	}
-	near := e.books.peers(spec)
+	near, draws := e.books.peers(spec), e.rater.draw()
 	e.best = e.best[:0]
 	e.seen.clear(len(e.books.nodes))
-	for _, slot := range e.runnersUp[spec] {
-		e.look(slot, spec, near)
+	if !draws { // else those that were good are as good as any other now
+		for _, slot := range e.runnersUp[spec] {
+			e.look(slot, spec, near)
+		}
 	}
 	enough := min(cmp.Or(max(e.Enough, 0), 32), len(e.order)) + len(e.best)
 	fit := len(e.best)

@@ -81,6 +81,13 @@ func rank(seed uint64, id NodeID) uint64 {
 	return h.Sum64()
 }
 
+// decision is a number for the next choice: the same for the same view and as many reservations, and another
+// for any other and with any other seed.
+func (w *workset) decision() uint64 {
+	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
+	return (w.seed*golden+uint64(w.view.Revision()))*golden + uint64(len(w.undo))
+}
+
 // better reports whether n with this score comes before the best so far.
 func (w *workset) better(n *NodeState, value, tie float64, best *Choice) bool {
 	if value != best.Value {

@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// AnchorNote is what the placement of an anchor says of itself (Place.Note, Capsule.Note), so that the share of
-// placements that were anchors can be counted.
+// AnchorNote is what the placement of an anchor says of itself (Place.Note, Capsule.Note). [GroupWatch] counts
+// them, and the members that they brought.
 const AnchorNote = "anchor"
 
 // Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group

@@ -83,8 +83,11 @@ func replay(t *testing.T, nodes []orbit.Node, arrivals []sim.Capsule, policy orb
 	for n := range state.Nodes() {
 		states = append(states, n)
 	}
-	for _, c := range arrivals {
+	for i, c := range arrivals {
 		best, low := -1, math.Inf(1)
+		if lots, ok := policy.(score.Random); ok {
+			policy, _ = lots.Draw(uint64(i))
+		}
 		for i, n := range states {
 			if !n.Fits(c.Spec) {
 				continue
