@@ -415,7 +415,9 @@ func TestCallbacksMayCallTheLedger(t *testing.T) {
 
 // SCENARIOS 24: a Plan that waits for a Pass of its own engine waits for itself. It overruns its deadline like
 // any other that blocks, and the engine goes on.
-func TestPassWithinAPlanOverruns(t *testing.T) {
+func TestPassWithinAPlanOverruns(t *testing.T) { synctest.Test(t, passWithinAPlanOverruns) }
+
+func passWithinAPlanOverruns(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
 	e, inner := &Engine{Ledger: l, PlanTimeout: 10 * ms}, make(chan Round, 1)
@@ -425,7 +427,8 @@ func TestPassWithinAPlanOverruns(t *testing.T) {
 	})
 	assert.ErrorIs(t, errors.Join(e.Pass(t.Context()).Errors...), ErrNavigator)
 	assert.ErrorIs(t, errors.Join((<-inner).Errors...), ErrNavigator, "it is still running, as it should know")
-	assert.Eventually(t, func() bool { return e.Pass(t.Context()).Committed == 1 }, 5*time.Second, ms)
+	synctest.Wait() // the first Plan has returned
+	assert.Equal(t, 1, e.Pass(t.Context()).Committed)
 }
 
 // faulty are the ways in which a Plan can go wrong without returning.

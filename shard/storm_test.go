@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -176,6 +177,7 @@ func (s *storm) check(state *orbit.State) {
 // TestStorm has dispatchers, groups, and schedulers that die and return at work at once, on nodes that leave and come
 // back; in the end all is placed, every node has one owner who lives if there are groups, and nobody commits anything any more.
 func TestStorm(t *testing.T) {
+	scale.Long(t)
 	for _, mode := range []Mode{Strict, Soft, Shared} {
 		t.Run(mode.String(), func(t *testing.T) { runStorm(t, &storm{mode: mode}) })
 	}
@@ -213,7 +215,7 @@ func runStorm(t *testing.T, s *storm) {
 	for i := range 4 {
 		schedulers.Go(func() { s.scheduler(lives, i) })
 	}
-	s.users(time.Now().Add(time.Second))
+	s.users(time.Now().Add(time.Duration(scale.Of(400, 1000)) * time.Millisecond))
 	if !assert.Eventually(t, func() bool { return s.state().PendingCount() == 0 }, 15*time.Second, 5*time.Millisecond, "forgotten") {
 		for _, c := range s.state().Pending() {
 			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang, c.Owner, s.mark("failed/"+string(c.ID)), s.mark("failed-gang/"+string(c.Gang)))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 func output(t *testing.T, args ...string) string {
@@ -27,6 +28,7 @@ var lastLine = regexp.MustCompile(`^created (\d+), warm (\d+), cold (\d+), retri
 
 // Whatever the fleet, all creates succeed in the end, nothing is placed twice, and all accounts agree: run says so.
 func TestItAddsUp(t *testing.T) {
+	scale.Long(t)
 	for _, args := range []string{
 		"-creates 600",
 		"-hosts 1 -creates 200 -creators 8",
