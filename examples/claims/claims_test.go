@@ -66,7 +66,7 @@ func TestInterrupt(t *testing.T) {
 	start := time.Now()
 	err = run(ctx, o, &bytes.Buffer{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(start), 5*time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 }
 
 func TestFlagsAreChecked(t *testing.T) {

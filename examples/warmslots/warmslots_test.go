@@ -55,7 +55,7 @@ func TestInterrupt(t *testing.T) {
 	require.NoError(t, err)
 	began := time.Now()
 	require.ErrorIs(t, run(ctx, o, &bytes.Buffer{}), context.DeadlineExceeded)
-	require.Less(t, time.Since(began), 5*time.Second)
+	require.Less(t, time.Since(began), time.Minute)
 }
 
 // Of creates that are cut short in the middle of a burst the ledger has what their callers were told of, and nothing
