@@ -372,7 +372,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	var l MemoryLedger
 	const commits, waiters = 300, 4
 	done := make(chan error, waiters)
-	limit, cancel := context.WithTimeout(bg, 20*time.Second)
+	limit, cancel := context.WithTimeout(bg, time.Minute)
 	defer cancel()
 	for range waiters {
 		go func() {

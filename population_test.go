@@ -234,7 +234,7 @@ func TestClaimsThatBlockCostOneDeadline(t *testing.T) {
 	go func() { done <- p.Run(ctx) }()
 	for _, id := range names("c", 3) {
 		commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: ofModule("good", 1)})
-		require.Eventually(t, func() bool { return where(t, l, id) == "n" }, 10*time.Second, ms)
+		require.Eventually(t, func() bool { return where(t, l, id) == "n" }, time.Minute, ms)
 	}
 	cancel()
 	require.NoError(t, <-done)
@@ -313,7 +313,7 @@ func race(t *testing.T, engines, nodes int, shared bool) {
 	for i, id := range names("c", capsules) {
 		commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: ofModule(fmt.Sprint("m", i%engines), 1)})
 	}
-	assert.Eventually(t, func() bool { return snapshotOf(t, l).PendingCount() == 0 }, 20*time.Second, ms)
+	assert.Eventually(t, func() bool { return snapshotOf(t, l).PendingCount() == 0 }, time.Minute, ms)
 	cancel()
 	wg.Wait()
 	placedOnce(t, l, capsules)
