@@ -42,9 +42,9 @@ const AnchorNote = "anchor"
 //
 // Anchor learns of changes from the view and keeps tables of domains; a plan without a group to start costs
 // what is in its batch and the holds of groups. Among what is of one priority, anchors come first: a proposal of
-// the wrapped navigator that no longer fits beside them is left out, with those behind it that rest on it, and their
-// capsules are planned again in the next pass. What it releases is no room for anchors of the same plan. It belongs
-// to one engine and is not safe for concurrent use.
+// the wrapped navigator that no longer fits beside them is left out, with those behind it that rest on it. Their
+// capsules are planned again in the next pass, and so are all those that this plan has found no node for. What it
+// releases is no room for anchors of the same plan. It belongs to one engine and is not safe for concurrent use.
 type Anchor struct {
 	// Navigator is the one that it helps, as in &Services{}. Required.
 	Navigator orbit.Navigator
@@ -52,7 +52,8 @@ type Anchor struct {
 	// room is held, and members race with everybody else for what there is.
 	HoldFor time.Duration
 	// SelfMatch lets a group start without an anchor if all that waits for it are its own members and they wait
-	// for no other: its first member is placed by the wrapped navigator wherever that likes, and no room is held.
+	// for no other: one member of each spec is planned by the wrapped navigator as if it were near nobody, the first
+	// of them that has a place starts the group, wherever that is, and no room is held.
 	SelfMatch bool
 	// Filter takes nodes out of the choice of anchors and holds, as that of a placement engine does. Nil: none. If
 	// the wrapped navigator's placement engine has a filter, set it here too.
@@ -74,9 +75,9 @@ var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the nav
 
 // Plan starts groups, places members where room is held for them, and hands the rest to the wrapped navigator,
 // whose error it returns. Its notes: "anchors" and "fromHolds" placed, "groupsWaiting" that were handed over,
-// could start and got no anchor (those of a [Deadlock] are not among them), "holds" taken, and "released" because
-// nobody needs them any more, wrapped proposals "leftOut", a "short" for each group of which no domain takes all,
-// which says how many it takes; then the wrapped navigator's, if it was asked.
+// need an anchor and got none (those of a [Deadlock] are not among them), "holds" taken, and "released" because
+// no member needs them any more, wrapped proposals "leftOut" in whole or in part, a "short" for each group of which no
+// domain takes all, which says how many it takes; then the wrapped navigator's, if it was asked.
 func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if a.Navigator == nil {
 		return orbit.Plan{}, errNoNavigator
@@ -93,10 +94,11 @@ func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	if len(p.rest) > 0 {
 		theirs, err = a.Navigator.Plan(ctx, view, p.rest)
 	}
-	p.fenceFirst(&theirs)
+	p.keepFirsts(&theirs)
 	if len(p.starting) > 0 {
 		err = errors.Join(err, p.start(ctx, &theirs))
 	}
+	p.explainSelfStarts()
 	return p.finish(theirs), err
 }
 
@@ -106,18 +108,21 @@ type anchorPass struct {
 	view   *orbit.View
 	state  *orbit.State
 	groups map[string]*anchorGroup
-	// Groups of which nothing runs and members have been handed over, in the order of their first.
-	starting []*anchorGroup
-	waits    anchorWaits
-	fence    anchorFence
-	// What the wrapped navigator plans, and whom the stand-ins in it stand for.
+	// Groups of which nothing runs and members have been handed over, in the order of their first: those that need an
+	// anchor, and those that start by self-match.
+	starting, selfStarting []*anchorGroup
+	waits                  anchorWaits
+	fence                  anchorFence
+	// What the wrapped navigator plans, whom the stand-ins in it stand for, and the specs that have one.
 	rest     []*orbit.Capsule
 	standIns map[orbit.CapsuleID]*orbit.Capsule
+	standsIn map[*orbit.Spec]bool
 
 	releases, anchors, members []orbit.Proposal
-	unplaced                   []orbit.Unplaced
-	short                      []slog.Attr
-	held, leftOut              int
+	// What has no place, and what has none beside all that the wrapped navigator has planned.
+	unplaced, crowdedOut []orbit.Unplaced
+	short                []slog.Attr
+	held, leftOut        int
 }
 
 // newAnchorPass looks at the holds, if anything has changed since the last time.
@@ -154,15 +159,24 @@ func (p *anchorPass) sortMember(c *orbit.Capsule) {
 		if !p.placeFromHold(g, c) {
 			p.rest = append(p.rest, c)
 		}
-	case g.first == nil && len(g.starters) == 0 && p.startsAlone(g):
-		g.first = c
+	case p.startsAlone(g) && !p.standsIn[c.Spec]:
 		p.rest = append(p.rest, p.standIn(c))
 	default:
-		if len(g.starters) == 0 {
+		g.waiting = append(g.waiting, c)
+	}
+}
+
+// startsAlone decides once how a group starts of which nothing runs, and reports whether that is by self-match.
+func (p *anchorPass) startsAlone(g *anchorGroup) bool {
+	if !g.decided {
+		g.decided, g.alone = true, p.matchesItself(g)
+		if g.alone {
+			p.selfStarting = append(p.selfStarting, g)
+		} else {
 			p.starting = append(p.starting, g)
 		}
-		g.starters = append(g.starters, c)
 	}
+	return g.alone
 }
 
 // leave notes why a capsule has no place.
@@ -173,7 +187,10 @@ func (p *anchorPass) leave(c *orbit.Capsule, why error) {
 // finish puts the plan together. Releases come first, for they make room; then anchors, whose bets on nodes
 // would be lost to anything that this plan puts there.
 func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
-	plan := orbit.Plan{Unplaced: slices.Concat(p.unplaced, theirs.Unplaced)}
+	plan := orbit.Plan{Unplaced: slices.Concat(p.unplaced, p.crowdedOut, theirs.Unplaced)}
+	if p.leftOut > 0 {
+		unpark(plan.Unplaced[len(p.unplaced):])
+	}
 	for _, part := range [][]orbit.Proposal{p.releases, p.anchors, p.members, theirs.Proposals} {
 		plan.Proposals = append(plan.Proposals, part...)
 	}

@@ -1,12 +1,17 @@
 package nav
 
 import (
+	"fmt"
 	"math"
+
+	"github.com/orbitsched/orbit"
 )
 
-// anchorLevel is the domains of one level and what is free of them, kept for levels that groups have asked for.
+// anchorLevel is the domains of one level and what is free of them, kept for levels that groups have asked for. It may
+// be several levels together: then nodes are in one domain if they are in the same one at each.
 type anchorLevel struct {
 	domainTable
+	keys []string
 	// By domain number.
 	sums []domainSum
 }
@@ -20,8 +25,9 @@ type domainSum struct {
 // maxLevels is how many levels are kept; the one not used longest goes first.
 const maxLevels = 16
 
-// level returns a level as it is now. It costs a look at all nodes when the level is new.
-func (r *anchorRooms) level(key string) *anchorLevel {
+// level returns a level, or several together, as it is now. It costs a look at all nodes when it is new.
+func (r *anchorRooms) level(keys ...string) *anchorLevel {
+	key := fmt.Sprintf("%q", keys)
 	r.clock++
 	l := r.levels[key]
 	if l != nil && !l.sparse() {
@@ -34,7 +40,7 @@ func (r *anchorRooms) level(key string) *anchorLevel {
 	if l == nil && len(r.levels) >= maxLevels {
 		delete(r.levels, r.oldest())
 	}
-	l = &anchorLevel{domainTable: domainTable{level: key, used: r.clock}}
+	l = &anchorLevel{domainTable: domainTable{level: key, used: r.clock}, keys: keys}
 	r.levels[key] = l
 	for i := range r.nodes {
 		l.move(r, i)
@@ -53,24 +59,29 @@ func (r *anchorRooms) oldest() (key string) {
 	return key
 }
 
-// narrower reports whether a has more domains than b, by name if as many.
-func (r *anchorRooms) narrower(a, b string) bool {
-	if a == b {
-		return false
-	}
-	na, nb := r.level(a).live, r.level(b).live
-	return na > nb || na == nb && a < b
-}
-
 // move puts a node into the domain that it is in now. Either way the domain's sum is not known any more.
 func (l *anchorLevel) move(r *anchorRooms, i int) {
-	name := ""
+	name, in := "", false
 	if n := r.nodes[i].node; n != nil {
-		name = anchorDomainOf(r.view.State(), n.Node, l.level)
+		name, in = l.domainOf(r.view.State(), n.Node)
 	}
 	l.spoil(i)
-	l.put(int32(i), name, name != "")
+	l.put(int32(i), name, in)
 	l.spoil(i)
+}
+
+// domainOf names the domain that a node is in, and reports whether it is in one, at one of several levels at least.
+func (l *anchorLevel) domainOf(state *orbit.State, n *orbit.Node) (name string, in bool) {
+	if len(l.keys) == 1 {
+		name = anchorDomainOf(state, n, l.keys[0])
+		return name, name != ""
+	}
+	names := make([]string, len(l.keys))
+	for i, key := range l.keys {
+		names[i] = anchorDomainOf(state, n, key)
+		in = in || names[i] != ""
+	}
+	return fmt.Sprintf("%q", names), in
 }
 
 // spoil forgets the sum of the domain that a node is in.

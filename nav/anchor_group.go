@@ -8,8 +8,10 @@ type anchorGroup struct {
 	running bool
 	// Where its members run, by level; filled in when asked for.
 	domains map[string]map[string]bool
-	// Pending members that were handed over while nothing of the group runs, in order.
-	starters []*orbit.Capsule
+	// How it starts is decided; and it is by self-match.
+	decided, alone bool
+	// Pending members that were handed over while nothing of the group runs, in order, but for stand-ins.
+	waiting []*orbit.Capsule
 	// The member that starts the group by self-match, if one does.
 	first *orbit.Capsule
 }

@@ -2,6 +2,7 @@ package nav
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -119,8 +120,23 @@ func (m *anchorMerge) leaveOut(p *orbit.Proposal, why string) {
 		if !ok {
 			continue
 		}
-		if c := m.state.Capsule(place.Capsule); c != nil {
-			m.leave(c, fmt.Errorf(why, place.Node))
+		c := m.state.Capsule(place.Capsule)
+		if c == nil {
+			continue
+		}
+		m.leave(c, fmt.Errorf(why, place.Node))
+		if g := m.groups[c.Spec.Group]; g != nil && g.first != nil && g.first.ID == c.ID {
+			g.first = nil
+		}
+	}
+}
+
+// unpark takes the finality from what was said beside proposals that are left out: there may be room after all, so the
+// classes are not put aside.
+func unpark(unplaced []orbit.Unplaced) {
+	for i, u := range unplaced {
+		if fit := (*orbit.NoFit)(nil); errors.As(u.Why, &fit) {
+			unplaced[i].Why = errors.New(u.Why.Error() + "; that was beside what this plan leaves out, so the capsule is planned again")
 		}
 	}
 }

@@ -1,15 +1,14 @@
 package nav
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
 )
 
-// noFresh says why no node takes an anchor of the spec. It wraps an orbit.NoFit: a node that becomes fresh, or
-// has room again, does so by a release or a new description, and each of these takes a parked class back.
-func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec) error {
+// noFresh notes of members of one spec why no node takes an anchor of it. That wraps an orbit.NoFit: a node that becomes
+// fresh, or has room again, does so by a release or a new description, and each of these takes a parked class back.
+func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.Capsule) {
 	counts, nodes := map[string]int{}, 0
 	for i := range p.rooms.nodes {
 		if room := &p.rooms.nodes[i]; room.node != nil {
@@ -18,11 +17,13 @@ func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec) error {
 		}
 	}
 	fit := &orbit.NoFit{Nodes: nodes, Reasons: reasonsOf(counts)}
-	return fmt.Errorf("group %q has no node for its anchor: %w", g.name, fit)
+	why := fmt.Errorf("group %q has no node for its anchor: %w", g.name, fit)
+	for _, c := range members {
+		p.crowdedOut = append(p.crowdedOut, orbit.Unplaced{Capsule: c, Why: why})
+	}
 }
 
-// misfit completes "n nodes ...", the most lasting reason first. A node that only shares its domain with nodes
-// that fit would not be asked for.
+// misfit completes "n nodes ...", the most lasting reason first.
 func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
 	node := room.node.Node
 	if why := objection(node, spec); why != "" {
@@ -43,6 +44,5 @@ func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
 		return "hold room for another group"
 	case claimUnknown, unclaimed:
 	}
-	nowhere := "are in no " + spec.Near.Level + " where the group can start"
-	return cmp.Or(shortage(&room.nodeRoom, spec, p.state), nowhere)
+	return shortage(&room.nodeRoom, spec, p.state)
 }

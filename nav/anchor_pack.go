@@ -3,6 +3,7 @@ package nav
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -16,81 +17,130 @@ type anchorSeat struct {
 	devices orbit.DeviceSet
 }
 
-// anchorChoice is a domain for a group, and who would be where: the anchor first.
-type anchorChoice struct {
-	domain string
-	seats  []anchorSeat
+// anchorHome is a domain that an anchor may come to: nodes that are in the same domain at each of some levels.
+type anchorHome struct {
+	*domain
+	// By level of the need: that domain; nil if there is none, or if the level is not looked at.
+	around []*domain
+	// Bounds on how many members find room if the group starts here, and how many of them at home, and how much of the
+	// home all would leave.
+	most, atHome int
+	spare        float64
 }
 
-// mostFirsts is how many specs of a group are tried as its anchor's.
-const mostFirsts = 4
+// maxTogether is how many levels are looked at together; of a group that names more, a few at a time.
+const maxTogether = 4
 
-// choose finds the tightest domain that takes all members that wait, or the one that takes most; nil if none has
-// a fresh node for an anchor of any of the specs. Domains are looked at in the order of a bound on how many they
-// can take, so that most are not looked at. It returns what it has when ctx ends.
-func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orbit.Spec) (*anchorChoice, error) {
-	type candidate struct {
-		*domain
-		most  int
-		spare float64
-	}
-	var candidates []candidate
-	level := p.rooms.level(need.level)
-	for d := range level.domains {
-		if free := level.sum(&p.rooms, d); len(level.domains[d].nodes) > 0 {
-			candidates = append(candidates, candidate{&level.domains[d], need.atMost(free), need.spare(free)})
-		}
-	}
-	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(a.spare, b.spare), cmp.Compare(a.name, b.name))
-	})
-	var best *anchorChoice
-	taken := 0
-	for _, first := range firsts[:min(len(firsts), mostFirsts)] {
-		for _, c := range candidates {
-			if err := ctx.Err(); err != nil || c.most <= taken {
-				if err != nil {
-					return best, err
-				}
+// choose says who would be where if the group starts in the tightest home from which all members that wait find room,
+// or from which most do: the anchor first. It returns nil if there is no fresh node for an anchor of any of the specs.
+// Homes are looked at in the order of a bound on how many can follow, so that most are not looked at. It returns what
+// it has when ctx ends.
+func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orbit.Spec) (best []anchorSeat, err error) {
+	for levels := range slices.Chunk(need.levels, maxTogether) {
+		for _, h := range p.homes(need, levels) {
+			if h.most <= len(best) {
 				break
 			}
-			if seats := p.pack(c.nodes, need, first); len(seats) > taken {
-				best, taken = &anchorChoice{c.name, seats}, len(seats)
+			nodes := p.rank(h.nodes, need)
+			for _, first := range firsts {
+				if err := ctx.Err(); err != nil {
+					return best, err
+				}
+				if seats := p.pack(&h, nodes, need, first); len(seats) > len(best) {
+					best = seats
+				}
+				if len(best) >= h.most {
+					break
+				}
 			}
 		}
 	}
 	return best, nil
 }
 
-// pack seats the anchor on a fresh node of the domain, and as many other members as find room: node by node, on
-// each the hardest first. Its own node comes first, then those that groups have a part in already, so that fresh
-// ones are left for other anchors, and among alike the fullest. It returns nil if there is no seat for the anchor.
-func (p *anchorPass) pack(domain []int32, need *anchorNeed, first *orbit.Spec) []anchorSeat {
-	nodes := p.rank(domain, need)
-	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh() && p.takesAnchor(n.at, first) })
+// homes returns where a group may start, best bound first. Members that want to be near at other levels than those
+// looked at are taken to find room everywhere.
+func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome) {
+	together := p.rooms.level(levels...)
+	for d := range together.domains {
+		in := &together.domains[d]
+		if len(in.nodes) == 0 {
+			continue
+		}
+		free := together.sum(&p.rooms, d)
+		h := anchorHome{domain: in, around: make([]*domain, len(need.levels)), atHome: need.atMost(free), spare: need.spare(free)}
+		for i, level := range need.levels {
+			if !slices.Contains(levels, level) {
+				h.most += need.parts[i].total
+				continue
+			}
+			l := p.rooms.level(level)
+			if at := l.of[in.nodes[0]]; at >= 0 {
+				h.most += need.parts[i].atMost(l.sum(&p.rooms, int(at)))
+				h.around[i] = &l.domains[at]
+			}
+		}
+		out = append(out, h)
+	}
+	slices.SortFunc(out, func(a, b anchorHome) int {
+		return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(b.atHome, a.atHome), cmp.Compare(a.spare, b.spare),
+			cmp.Compare(a.name, b.name))
+	})
+	return out
+}
+
+// pack seats the anchor on a fresh node of its home, and as many other members as find room: those first who may go
+// least far from it, node by node, on each the hardest first. Its own node comes first, then the others of the home in
+// their order, then those around it. It returns nil if there is no seat for the anchor.
+func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, first *orbit.Spec) []anchorSeat {
+	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh && p.takesAnchor(n.at, first) })
 	if lead < 0 {
 		return nil
 	}
-	anchor := nodes[lead].at
-	room := p.rooms.nodes[anchor]
-	devices, _ := room.tightest(&first.Devices)
-	room.take(first, devices)
-	f := filling{pass: p, home: room.node.Node, left: make([]int, len(need.roles)), need: need}
-	for i, r := range need.roles {
-		f.left[i] = r.count - btoi(r.spec == first)
+	at := nodes[lead].at
+	f := filling{pass: p, home: p.rooms.nodes[at].node.Node, rooms: map[int]*anchorRoom{}, left: map[*orbit.Spec]int{}}
+	for _, r := range need.roles {
+		f.left[r.spec] = r.count
 	}
-	f.seats = append(f.seats, anchorSeat{anchor, f.home, first, devices})
-	f.fill(anchor, room)
-	slices.SortStableFunc(nodes, func(a, b rankedNode) int { return btoi(a.fresh()) - btoi(b.fresh()) })
-	for _, n := range nodes {
-		if len(f.seats) >= need.total {
-			break
-		}
-		if n.at != anchor {
-			f.fill(n.at, p.rooms.nodes[n.at])
-		}
+	devices, _ := f.room(at).tightest(&first.Devices)
+	f.seat(at, first, devices)
+	own := nodes[lead : lead+1]
+	var far []rankedNode
+	if len(need.levels) > 1 && h.most > h.atHome {
+		far = p.rank(h.outskirts(), need)
+	}
+	for _, part := range h.nearest(need) {
+		f.fill(own, part)
+		f.fill(nodes, part)
+		f.fill(far, part)
 	}
 	return f.seats
+}
+
+// nearest returns the members by level, those first who have least room to follow in.
+func (h *anchorHome) nearest(need *anchorNeed) []*anchorNeed {
+	reach := map[*anchorNeed]int{}
+	for i, part := range need.parts {
+		if reach[part] = math.MaxInt; h.around[i] != nil {
+			reach[part] = len(h.around[i].nodes)
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(need.parts), func(a, b *anchorNeed) int { return cmp.Compare(reach[a], reach[b]) })
+}
+
+// outskirts returns the nodes that are with the home in a domain of one level, but not of all.
+func (h *anchorHome) outskirts() (out []int32) {
+	for _, d := range h.around {
+		if d != nil {
+			out = append(out, d.nodes...)
+		}
+	}
+	home := slices.Sorted(slices.Values(h.nodes))
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(i int32) bool {
+		_, in := slices.BinarySearch(home, i)
+		return in
+	})
 }
 
 // takesAnchor reports whether a node would take an anchor of the spec: it fits, and others can follow there.
@@ -105,29 +155,28 @@ func (p *anchorPass) accepts(n *orbit.NodeState, spec *orbit.Spec) bool {
 	return accepts(n.Node, spec) && (p.Filter == nil || p.Filter(n, p.view.Report(n), spec) == "")
 }
 
-// rankedNode is a node of a domain and how much of it the members would leave.
+// rankedNode is a node and how much of it the members would leave.
 type rankedNode struct {
-	at    int
-	id    orbit.NodeID
-	claim anchorClaim
+	at int
+	id orbit.NodeID
+	// No group has a part in it.
+	fresh bool
 	spare float64
 }
 
-// fresh reports whether no group has a part in the node.
-func (n *rankedNode) fresh() bool { return n.claim == unclaimed }
-
-// rank returns the nodes of a domain on which a member fits, fullest first.
-func (p *anchorPass) rank(domain []int32, need *anchorNeed) []rankedNode {
+// rank returns those nodes on which a member fits: first those that groups have a part in already, so that fresh ones
+// are left for other anchors, and among alike the fullest.
+func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 	var out []rankedNode
-	for _, i := range domain {
+	for _, i := range nodes {
 		room := &p.rooms.nodes[i]
 		free := room.measure(room.node.Node)
 		if need.atMost(&free) > 0 {
-			out = append(out, rankedNode{int(i), room.node.Node.ID, p.claimed(int(i)), need.spare(&free)})
+			out = append(out, rankedNode{int(i), room.node.Node.ID, p.claimed(int(i)) == unclaimed, need.spare(&free)})
 		}
 	}
 	slices.SortFunc(out, func(a, b rankedNode) int {
-		return cmp.Or(cmp.Compare(a.spare, b.spare), cmp.Compare(a.id, b.id))
+		return cmp.Or(btoi(a.fresh)-btoi(b.fresh), cmp.Compare(a.spare, b.spare), cmp.Compare(a.id, b.id))
 	})
 	return out
 }
@@ -135,34 +184,55 @@ func (p *anchorPass) rank(domain []int32, need *anchorNeed) []rankedNode {
 // filling seats members node by node.
 type filling struct {
 	pass *anchorPass
-	need *anchorNeed
 	// The anchor's node: the others must be where it is, at the level that each wants.
-	home  *orbit.Node
-	left  []int
+	home *orbit.Node
+	// What those who have a seat leave of nodes.
+	rooms map[int]*anchorRoom
+	left  map[*orbit.Spec]int
 	seats []anchorSeat
 }
 
-// fill seats as many members as fit on a node, of which room is a copy.
-func (f *filling) fill(at int, room anchorRoom) {
-	for i, r := range f.need.roles {
-		if f.left[i] == 0 || !f.follows(&room, r.spec) {
-			continue
+// room returns a node for the filling to change.
+func (f *filling) room(at int) *anchorRoom {
+	if f.rooms[at] == nil {
+		room := f.pass.rooms.nodes[at]
+		f.rooms[at] = &room
+	}
+	return f.rooms[at]
+}
+
+// seat gives a member a seat.
+func (f *filling) seat(at int, spec *orbit.Spec, devices orbit.DeviceSet) {
+	room := f.room(at)
+	room.take(spec, devices)
+	f.seats = append(f.seats, anchorSeat{at, room.node.Node, spec, devices})
+	f.left[spec]--
+}
+
+// fill seats as many members of one level as fit on nodes.
+func (f *filling) fill(nodes []rankedNode, part *anchorNeed) {
+	for _, n := range nodes {
+		if !slices.ContainsFunc(part.roles, func(r anchorRole) bool { return f.left[r.spec] > 0 }) {
+			return
 		}
-		for f.left[i] > 0 {
-			devices, fits := room.fits(r.spec)
-			if !fits {
-				break
+		for _, r := range part.roles {
+			if f.left[r.spec] == 0 || !f.follows(n.at, r.spec) {
+				continue
 			}
-			room.take(r.spec, devices)
-			f.seats = append(f.seats, anchorSeat{at, room.node.Node, r.spec, devices})
-			f.left[i]--
+			for f.left[r.spec] > 0 {
+				devices, fits := f.room(n.at).fits(r.spec)
+				if !fits {
+					break
+				}
+				f.seat(n.at, r.spec, devices)
+			}
 		}
 	}
 }
 
 // follows reports whether members of the spec may be on a node because the anchor is where it is.
-func (f *filling) follows(room *anchorRoom, spec *orbit.Spec) bool {
-	state, level := f.pass.state, spec.Near.Level
+func (f *filling) follows(at int, spec *orbit.Spec) bool {
+	state, n, level := f.pass.state, f.pass.rooms.nodes[at].node, spec.Near.Level
 	domain := anchorDomainOf(state, f.home, level)
-	return domain != "" && domain == anchorDomainOf(state, room.node.Node, level) && f.pass.accepts(room.node, spec)
+	return domain != "" && domain == anchorDomainOf(state, n.Node, level) && f.pass.accepts(n, spec)
 }

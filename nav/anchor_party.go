@@ -2,6 +2,7 @@ package nav
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -35,13 +36,14 @@ func (p *anchorPass) party(g *anchorGroup) []anchorRole {
 	return out
 }
 
-// anchorNeed is what a group asks of a domain.
+// anchorNeed is what a group asks of the domains that it comes to, or those of its members who want to be near at one
+// level.
 type anchorNeed struct {
-	group *anchorGroup
 	// Hardest first: those that take the largest part of what all take.
 	roles []anchorRole
-	// The narrowest level that a member wants to be near at.
-	level string
+	// The levels that members want to be near at, in order of their names, and what those of each ask for.
+	levels []string
+	parts  []*anchorNeed
 	// Members that wait.
 	total int
 	// What all take together; what of that is not nothing; and for that the roles by what one takes, least first.
@@ -52,14 +54,27 @@ type anchorNeed struct {
 
 // need sums up what a group asks for.
 func (p *anchorPass) need(g *anchorGroup) *anchorNeed {
-	n := &anchorNeed{group: g, roles: p.party(g)}
+	n := needOf(p.party(g))
+	by := map[string][]anchorRole{}
+	for _, r := range n.roles {
+		by[r.spec.Near.Level] = append(by[r.spec.Near.Level], r)
+	}
+	n.levels = slices.Sorted(maps.Keys(by))
+	for _, level := range n.levels {
+		n.parts = append(n.parts, needOf(by[level]))
+	}
+	return n
+}
+
+// needOf sums up what some members ask for.
+func needOf(roles []anchorRole) *anchorNeed {
+	n := &anchorNeed{roles: roles}
 	for _, r := range n.roles {
 		n.total += r.count
 		for d := range n.sum {
 			n.sum[d] += float64(wantOf(r.spec, d)) * float64(r.count)
 		}
 	}
-	n.level = p.narrowest(n.roles)
 	for d := range n.sum {
 		if n.sum[d] > 0 {
 			n.dims = append(n.dims, d)
@@ -82,17 +97,6 @@ func (n *anchorNeed) smallest(d int) []int {
 		return cmp.Compare(wantOf(n.roles[a].spec, d), wantOf(n.roles[b].spec, d))
 	})
 	return order
-}
-
-// narrowest returns the level with most domains that a member wants to be near at. Of members that name very many
-// levels it looks at some.
-func (p *anchorPass) narrowest(roles []anchorRole) (level string) {
-	for _, r := range roles[:min(len(roles), maxLevels/2)] {
-		if level == "" || p.rooms.narrower(r.spec.Near.Level, level) {
-			level = r.spec.Near.Level
-		}
-	}
-	return level
 }
 
 // part returns which part of what all members take one of them takes, in the dimension where that is largest.
