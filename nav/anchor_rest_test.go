@@ -39,6 +39,8 @@ type restless struct {
 	engines []string
 	self    bool
 	serial  int
+	// What happens next, at once.
+	next []orbit.Commitment
 	// Proposals that were refused as mistakes, and other errors.
 	wrong atomic.Pointer[orbit.Round]
 }
@@ -48,13 +50,18 @@ func restWorld(t *rapid.T) {
 	for range rapid.IntRange(1, 6).Draw(t, "nodes") {
 		w.join(t)
 	}
+	w.happen()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	slow := time.Duration(rapid.SampledFrom([]int{0, 5}).Draw(t, "slow")) * time.Millisecond
 	hold := rapid.SampledFrom([]time.Duration{time.Second, -1}).Draw(t, "hold")
 	for i := range rapid.IntRange(1, 2).Draw(t, "engines") {
 		e := &orbit.Engine{
-			Name: fmt.Sprint("e", i), Ledger: w.ledger, ParkFor: restParkFor, MaxPlan: rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "most"),
-			Navigator: &nav.Anchor{Navigator: &nav.Services{InOrder: rapid.Bool().Draw(t, "order")}, SelfMatch: w.self, HoldFor: hold},
+			Name: fmt.Sprint("e", i), Ledger: w.ledger, ParkFor: restParkFor, MaxPlan: rapid.SampledFrom([]int{1, 4, 1000, 1000}).Draw(t, "most"),
+			Navigator: between{
+				&nav.Anchor{Navigator: &nav.Services{InOrder: rapid.Bool().Draw(t, "order")}, SelfMatch: w.self, HoldFor: hold},
+				func() { time.Sleep(slow) },
+			},
 			Hook: func(r orbit.Round) {
 				if r.Infeasible+r.Invalid > 0 || len(r.Errors) > 0 {
 					w.wrong.CompareAndSwap(nil, &r)
@@ -66,17 +73,30 @@ func restWorld(t *rapid.T) {
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "rests") {
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
-			rapid.SampledFrom([]func(*rapid.T){
-				w.group, w.group, w.service, w.join, w.change, w.change, w.leave, w.release, func(t *rapid.T) {
-					time.Sleep(time.Duration(rapid.IntRange(0, 30).Draw(t, "ms")) * time.Millisecond)
-					synctest.Wait()
-				},
-			}).Draw(t, "step")(t)
+			for range rapid.IntRange(1, 3).Draw(t, "at once") {
+				rapid.SampledFrom([]func(*rapid.T){
+					w.group, w.group, w.service, w.service, w.join, w.change, w.change, w.leave, w.release,
+				}).Draw(t, "step")(t)
+			}
+			w.happen()
+			time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 3, 6, 9, 30}).Draw(t, "ms")) * time.Millisecond)
+			synctest.Wait()
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		w.check(t)
 	}
+}
+
+// happen commits all that is to happen at once: together, or what can be of it.
+func (w *restless) happen() {
+	together := orbit.Proposal{Do: w.next}
+	if _, err := w.ledger.Propose(context.Background(), together); err != nil {
+		for _, c := range w.next {
+			_, _ = w.ledger.Propose(context.Background(), do(c))
+		}
+	}
+	w.next = nil
 }
 
 // check looks for what is pending and fits.
@@ -142,7 +162,7 @@ func (w *restless) join(t *rapid.T) {
 	w.serial++
 	n := node(fmt.Sprint("n", w.serial), rapid.Int64Range(0, 12).Draw(t, "cpu"))
 	n.Node.Labels = w.labels(t)
-	commit(t, w.ledger, n)
+	w.next = append(w.next, n)
 }
 
 // change shrinks or extends a node, cordons it or ends that, or moves it.
@@ -160,7 +180,7 @@ func (w *restless) change(t *rapid.T) {
 	case 2:
 		put.Labels = w.labels(t)
 	}
-	commit(t, w.ledger, orbit.PutNode{Node: put})
+	w.next = append(w.next, orbit.PutNode{Node: put})
 }
 
 // leave drains a node, and perhaps removes it.
@@ -171,13 +191,12 @@ func (w *restless) leave(t *rapid.T) {
 	}
 	put := *n.Node
 	put.Unschedulable = true
-	commit(t, w.ledger, orbit.PutNode{Node: put})
-	s := snapshot(t, w.ledger)
-	for c := range s.On(put.ID) {
-		commit(t, w.ledger, orbit.Release{Capsule: c.ID, Final: rapid.IntRange(0, 3).Draw(t, "final") == 0})
+	w.next = append(w.next, orbit.PutNode{Node: put})
+	for c := range snapshot(t, w.ledger).On(put.ID) {
+		w.next = append(w.next, orbit.Release{Capsule: c.ID, Final: rapid.IntRange(0, 3).Draw(t, "final") == 0})
 	}
-	if rapid.Bool().Draw(t, "remove") { // not if there is a hold
-		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: put.ID}}})
+	if rapid.Bool().Draw(t, "remove") { // refused if there is a hold
+		w.next = append(w.next, orbit.RemoveNode{Node: put.ID})
 	}
 }
 
@@ -195,9 +214,7 @@ func (w *restless) release(t *rapid.T) {
 	victim, whole := rapid.SampledFrom(all).Draw(t, "victim"), rapid.Bool().Draw(t, "whole")
 	for _, c := range all {
 		if c == victim || whole && c.Spec.Group != "" && c.Spec.Group == victim.Spec.Group {
-			_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
-				orbit.Release{Capsule: c.ID, Final: c.Pending() || rapid.Bool().Draw(t, "final")},
-			}})
+			w.next = append(w.next, orbit.Release{Capsule: c.ID, Final: c.Pending() || rapid.Bool().Draw(t, "final")})
 		}
 	}
 }
@@ -218,7 +235,7 @@ func (w *restless) group(t *rapid.T) {
 	group := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "group")
 	levels := rapid.SampledFrom([][]string{{"rack"}, {"rack", "zone"}, {"rack", "zone", "block"}}).Draw(t, "levels")
 	for range rapid.IntRange(1, 8).Draw(t, "specs") {
-		s := spec(rapid.Int64Range(0, 9).Draw(t, "cpu"), rapid.Int32Range(0, 1).Draw(t, "priority"))
+		s := spec(rapid.OneOf(rapid.Int64Range(0, 9), rapid.Int64Range(8, 14)).Draw(t, "cpu"), rapid.Int32Range(0, 1).Draw(t, "priority"))
 		s.Group, s.Near = group, orbit.Near{Group: group, Level: rapid.SampledFrom(levels).Draw(t, "level")}
 		switch rapid.IntRange(0, 15).Draw(t, "company") {
 		case 0:
@@ -243,5 +260,5 @@ func (w *restless) submit(t *rapid.T, s *orbit.Spec, count int) {
 		w.serial++
 		ids = append(ids, orbit.CapsuleID(fmt.Sprint("c", w.serial)))
 	}
-	commit(t, w.ledger, orbit.Submit{IDs: ids, Spec: s, Owner: rapid.SampledFrom(w.engines).Draw(t, "owner")})
+	w.next = append(w.next, orbit.Submit{IDs: ids, Spec: s, Owner: rapid.SampledFrom(w.engines).Draw(t, "owner")})
 }
