@@ -61,21 +61,24 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 // homes returns where a group may start, best bound first. Members that want to be near at other levels than those
 // looked at are taken to find room everywhere.
 func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome) {
-	together := p.rooms.level(levels...)
+	together, tables := p.rooms.level(levels...), make([]*anchorLevel, len(need.levels))
+	for i, level := range need.levels {
+		if slices.Contains(levels, level) {
+			tables[i] = p.rooms.level(level)
+		}
+	}
+	around := make([]*domain, len(together.domains)*len(tables))
 	for d := range together.domains {
 		in := &together.domains[d]
 		if len(in.nodes) == 0 {
 			continue
 		}
 		free := together.sum(&p.rooms, d)
-		h := anchorHome{domain: in, around: make([]*domain, len(need.levels)), atHome: need.atMost(free), spare: need.spare(free)}
-		for i, level := range need.levels {
-			if !slices.Contains(levels, level) {
+		h := anchorHome{domain: in, around: around[d*len(tables):][:len(tables)], atHome: need.atMost(free), spare: need.spare(free)}
+		for i, l := range tables {
+			if l == nil {
 				h.most += need.parts[i].total
-				continue
-			}
-			l := p.rooms.level(level)
-			if at := l.of[in.nodes[0]]; at >= 0 {
+			} else if at := l.of[in.nodes[0]]; at >= 0 {
 				h.most += need.parts[i].atMost(l.sum(&p.rooms, int(at)))
 				h.around[i] = &l.domains[at]
 			}

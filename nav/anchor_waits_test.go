@@ -225,3 +225,25 @@ func (n together) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	}
 	return plan, err
 }
+
+// Where a node would take a group's first member by self-match, but for one that waits for the group too, its members are
+// not put aside: that one may be withdrawn, which is no room on any node.
+func TestSelfMatchOnceNoOtherWaits(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, rackNode("n", "r", 9))
+	other := spec(1, 0)
+	other.Group = "other"
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"o"}, Spec: other}, orbit.Place{Capsule: "o", Node: "n"})
+	submit(t, l, "g", 2, near("g", 2))
+	large := near("g", 9)
+	large.Module = "large"
+	submit(t, l, "large", 1, large)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "g"), Owner: "nobody"})
+	e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
+	r := e.Pass(t.Context())
+	require.ErrorContains(t, whyOf(r, "g-0"), `group "g" has no node for its anchor: 0 of 1 nodes fit: 1 host another group`)
+	assert.Equal(t, 1, r.Parked, "large fits nowhere, whoever waits")
+	commit(t, l, orbit.Release{Capsule: "loner", Final: true})
+	settle(t, e)
+	assert.Equal(t, 1, snapshot(t, l).PendingCount())
+}
