@@ -52,7 +52,10 @@ func restWorld(t *rapid.T) {
 	}
 	w.happen()
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	defer func() {
+		cancel()
+		time.Sleep(time.Second) // plans that are on their way end
+	}()
 	slow := time.Duration(rapid.SampledFrom([]int{0, 5}).Draw(t, "slow")) * time.Millisecond
 	hold := rapid.SampledFrom([]time.Duration{time.Second, -1}).Draw(t, "hold")
 	for i := range rapid.IntRange(1, 2).Draw(t, "engines") {
