@@ -123,6 +123,30 @@ func TestErrorThatPanicsIsContained(t *testing.T) {
 	require.ErrorIs(t, errors.Join(round.Errors...), ErrNavigator)
 }
 
+// A navigator that keeps the slices of its proposals and changes them once Plan has returned changes nothing of what
+// is proposed, nor of what is sent again while the outcome is unknown.
+func TestNavigatorCannotChangeWhatItHasProposed(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b"}, Spec: wants(1)})
+	var kept []Proposal
+	sent := 0
+	ledger := &bent{Ledger: l, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+		if len(kept) == 0 {
+			return l.Propose(ctx, p)
+		}
+		kept[0].Do[0], kept[0].If[0] = Release{Capsule: "b", Final: true}, MarkAt{Key: "no", Revision: 1}
+		if sent++; sent == 1 {
+			return 0, ErrUnknown
+		}
+		return l.Propose(ctx, p)
+	}}
+	e := Engine{Ledger: ledger, MaxPlan: 1, Navigator: &greedy{after: func(p *Plan) { kept = p.Proposals }}}
+	e.Pass(t.Context())
+	e.Pass(t.Context())
+	assert.Equal(t, NodeID("n"), where(t, l, "a"))
+	assert.False(t, snapshotOf(t, l).Capsule("b").Released())
+}
+
 // A Claims that never answers costs its engine, and its neighbours, one deadline, however many modules there
 // are; and it does not hold up the end.
 func TestClaimsThatBlocksCostsOneDeadline(t *testing.T) {

@@ -2,9 +2,11 @@ package orbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -481,6 +483,56 @@ func TestLedgerKeepsNothingOfTheCaller(t *testing.T) {
 	again, err := c.Changes(bg, 0)
 	require.NoError(t, err)
 	require.NotZero(t, again[0], "each reader has its own copy of the history")
+}
+
+// meddler is a context that lets the caller meddle while a ledger is at work: a ledger asks it before each proposal.
+type meddler struct {
+	context.Context
+	asked  int
+	meddle func(asked int)
+}
+
+func (m *meddler) Err() error {
+	m.asked++
+	m.meddle(m.asked)
+	return m.Context.Err()
+}
+
+// TestWhatWasCheckedIsWhatIsCommitted: a caller who changes a proposal that has been checked, and is not committed yet,
+// changes nothing: neither its commitments and bets, nor what they refer to.
+func TestWhatWasCheckedIsWhatIsCommitted(t *testing.T) {
+	node := cpuNode("m", 1)
+	spec := &Spec{Require: []Predicate{{Key: "rack", Op: "In", Values: []string{"r-n"}}}}
+	gang := &Gang{ID: "g", Roles: []Role{{Spec: spec, Members: []CapsuleID{"x", "y"}}}}
+	ids := []CapsuleID{"a", "b"}
+	do := []Commitment{Mark{Key: "k", Value: "v"}, node, Submit{IDs: ids, Spec: spec}, Submit{Gang: gang}, Mark{Key: "l", Value: "v"}}
+	bets := []Precondition{MarkAt{Key: "none"}}
+	ctx := &meddler{Context: bg, meddle: func(asked int) {
+		if asked != 2 {
+			return
+		}
+		do[0] = Hold{ID: "h", Node: "n", Room: Resources{CPU: -1_000_000}, Ends: time.Now()}
+		do[4] = Place{Capsule: "big", Node: "n"}
+		bets[0] = MarkAt{Key: "none", Revision: 7}
+		node.Node.Labels["rack"] = strings.Repeat("long", 1<<16)
+		spec.Envelope.Reservation[CPU], spec.Require[0].Values[0] = -1, ""
+		gang.ID, gang.Roles[0].Members[0] = "", ""
+		ids[0] = "b"
+	}}
+	c := newCourt(t)
+	c.commits(cpuNode("n", 10), submitOf(cpuSpec(1000), "big"))
+	out := c.ProposeBatch(ctx, []Proposal{{Do: do, If: bets}, {Do: []Commitment{Mark{Key: "last", Value: "v"}}}})
+	require.NoError(t, errors.Join(out[0].Err, out[1].Err))
+	s := c.now()
+	require.NoError(t, s.Verify())
+	require.Zero(t, s.Node("n").Used())
+	require.True(t, s.Capsule("big").Pending())
+	require.Equal(t, "r-m", s.Node("m").Node.Labels["rack"])
+	for _, id := range []CapsuleID{"a", "b", "x", "y"} {
+		require.NotNil(t, s.Capsule(id), id)
+		require.Zero(t, s.Capsule(id).Spec.Envelope.Reservation, id)
+	}
+	require.NotNil(t, s.Gang("g"))
 }
 
 // TestSpecsAreShared: equal specs are one pointer, in whatever order their sets were written.

@@ -85,7 +85,7 @@ func (b *restorer) record(l *dumpLine) error {
 	var err error
 	switch {
 	case l.Spec != nil:
-		spec := v.spec(l.Spec)
+		spec := v.spec(l.Spec.clone())
 		if first, known := b.number[spec]; known {
 			err = fmt.Errorf("a second copy of spec %d", first)
 		}
@@ -127,11 +127,11 @@ func (b *restorer) spec(i int) (*Spec, error) {
 
 // node adds a member, with the counters that it had.
 func (b *restorer) node(v *validator, n *dumpNode) error {
-	put, _ := v.putNode(PutNode{n.Node}).(PutNode)
+	v.putNode(&n.Node)
 	if b.tx.nodes.find(n.ID) != nil {
 		return fmt.Errorf("a second node %q", n.ID)
 	}
-	if err := b.tx.putNode(&put.Node); err != nil {
+	if err := b.tx.putNode(&n.Node); err != nil {
 		return err
 	}
 	e := b.tx.nodes.find(n.ID)
@@ -152,7 +152,7 @@ func (b *restorer) gang(v *validator, g *dumpGang) error {
 			b.members[membership{g.ID, id}] = i
 		}
 	}
-	gang = v.gang(gang)
+	v.gang(gang)
 	if b.tx.gangs.find(g.ID) != nil {
 		return fmt.Errorf("a second gang %q", g.ID)
 	}
