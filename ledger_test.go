@@ -215,6 +215,36 @@ func TestIDsAreUsedAgain(t *testing.T) {
 	require.True(t, c.now().Capsule("a").Pending())
 }
 
+// TestPlacementOfAnIDUsedAgain: what was feasible in its view, and is not because another capsule has the id by now, is
+// a conflict; what is not feasible for what the id was in the view either is a mistake.
+func TestPlacementOfAnIDUsedAgain(t *testing.T) {
+	for what, spec := range map[string]*Spec{
+		"devices":  {Devices: DeviceRequest{Count: 1, Milli: 1}},
+		"a model":  {Devices: DeviceRequest{Count: 1, Milli: 1, Models: []string{"other"}}},
+		"room":     cpuSpec(11),
+		"far more": cpuSpec(math.MaxInt64),
+		"a label":  {Require: []Predicate{{Key: "k", Op: "Exists"}}},
+	} {
+		l := &MemoryLedger{Bounds: Limits{Terminal: 1}}
+		n := cpuNode("n", 10)
+		n.Node.Devices = Devices{Model: "m", Count: 2}
+		commit(t, l, n, submitOf(cpuSpec(1), "x", "y", "z"), Place{Capsule: "z", Node: "n"})
+		p := Proposal{View: snapshotOf(t, l).Revision(), Do: []Commitment{Place{Capsule: "x", Node: "n", Devices: DeviceSet(btoi(what == "a model"))}}}
+		commit(t, l, Release{Capsule: "x", Final: true})
+		commit(t, l, Release{Capsule: "y", Final: true})
+		again := commit(t, l, submitOf(spec, "x"))
+		_, err := l.Propose(bg, p)
+		require.ErrorIs(t, err, ErrConflict, what)
+		var r *Rejection
+		require.ErrorAs(t, err, &r)
+		require.Equal(t, again, r.TakenAt, what)
+		commit(t, l, Assign{Capsule: "x", Owner: "me"}) // changes the record, and nothing that the placement rests on
+		p.View = again
+		_, err = l.Propose(bg, p)
+		require.ErrorIs(t, err, ErrInfeasible, what)
+	}
+}
+
 // TestManyDropped: more records than the window has room for leave in one proposal.
 func TestManyDropped(t *testing.T) {
 	c := newCourt(t)
