@@ -335,3 +335,18 @@ func placedOnce(t *testing.T, l *MemoryLedger, capsules int) {
 		require.Equal(t, 1, n, "capsule %q", id)
 	}
 }
+
+// A context that ends while the population starts ends it as it would later: without an error.
+func TestPopulationEndsWhileItStarts(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &MemoryLedger{}
+	slow := &bent{Ledger: l, snapshot: func(ctx context.Context) (*State, error) {
+		cancel()
+		return l.Snapshot(ctx)
+	}}
+	p := &Population{Engines: []*Engine{{Name: "a", Ledger: slow, Navigator: &greedy{}}}}
+	require.NoError(t, p.Run(ctx))
+	require.NoError(t, p.Run(ctx))
+	p.Engines = nil
+	require.ErrorIs(t, p.Run(ctx), ErrInvalid, "faults are reported all the same")
+}

@@ -73,7 +73,8 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
-	batch = slices.Clone(batch) // the navigator's proposals stay as they are
+	batch = slices.Clone(batch)
+	new(cloner).proposals(batch) // the navigator may change its own when it likes
 	for i := range batch {
 		if batch[i].ID.IsZero() {
 			batch[i].ID = e.ids.next()
@@ -117,9 +118,7 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 		count = &round.Invalid
 	case errors.Is(o.Err, ErrUnknown), e.settling && errors.Is(o.Err, ErrUnavailable): // the first time it was sent
 		count = &round.Unknown
-		kept := *p // the slices are the navigator's
-		kept.Do, kept.If = slices.Clone(p.Do), slices.Clone(p.If)
-		e.unsettled = append(e.unsettled, kept)
+		e.unsettled = append(e.unsettled, *p)
 	}
 	if count != &round.Unknown {
 		e.lost(p, o.Err)
