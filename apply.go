@@ -4,7 +4,8 @@ package orbit
 // committed (or has been), else a [*Rejection]. If it says nil and the ledger is still at this revision,
 // the commit succeeds.
 func (s *State) Check(p Proposal) error {
-	if err := p.prepare(&s.limits); err != nil {
+	p = p.Clone()
+	if err := p.check(&s.limits); err != nil {
 		return err
 	}
 	var t tx
@@ -48,7 +49,8 @@ func (s *State) replay(t *tx, changes []Change) error {
 	for i, c := range changes {
 		p.Do[i] = c.Do
 	}
-	if err := p.prepare(&s.limits); err != nil {
+	p = p.Clone()
+	if err := p.check(&s.limits); err != nil {
 		return err
 	}
 	defer t.reset()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Backoff is how long an engine waits between passes: Initial after a pass that committed something, then
-// Factor times as long after each that did not, up to Max. The zero value works.
+// Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that
+// found new work, or room for what it had put aside, in the ledger; then Factor times as long after each that
+// did not, up to Max. The zero value works.
 type Backoff struct {
 	// Default 10 ms.
 	Initial time.Duration

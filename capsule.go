@@ -135,10 +135,12 @@ type Capsule struct {
 // lets a state that is read from records go on as one that has seen the whole history does.
 type submission uint64
 
+// submissionBits number the capsules of one revision: as many as fit in one [Submit].
+const submissionBits = 20
+
 // next returns the order of a capsule that is submitted at a revision after s was handed out.
 func (s submission) next(rev Revision) submission {
-	const each = 20 // bits: as many as fit in one [Submit]
-	return max(s+1, submission(min(rev, 1<<42))<<each)
+	return max(s+1, submission(min(rev, 1<<42))<<submissionBits)
 }
 
 // Pending reports whether the capsule waits for a place.

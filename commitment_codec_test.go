@@ -69,6 +69,7 @@ func FuzzCommitment(f *testing.F) {
 		second, err := MarshalCommitment(again)
 		require.NoError(t, err)
 		require.Equal(t, string(first), string(second))
-		_ = (&Proposal{Do: []Commitment{c}}).prepare(&Limits{})
+		clone := Proposal{Do: []Commitment{c}}.Clone()
+		_ = clone.check(&Limits{})
 	})
 }

@@ -19,7 +19,7 @@ type verdict struct {
 const graceParts = 10
 
 // contain runs user code in a goroutine of its own, so that neither a panic nor runtime.Goexit nor a call
-// that never returns reaches the caller. If the call has not returned when the limit has passed or the outer
+// that never returns reaches the caller. The texts of its errors are user code too, and made here. If the call has not returned when the limit has passed or the outer
 // context has ended, late is where its verdict will arrive.
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
@@ -27,13 +27,19 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	go func() {
 		defer cancel()
 		v := verdict{fmt.Errorf("%w: it exited its goroutine", ErrNavigator), true}
+		defer func() { done <- v }()
+		defer func() { _ = recover() }() // of a text that panics while it is made
 		defer func() {
 			if p := recover(); p != nil { // nil after runtime.Goexit
+				v.err = fmt.Errorf("%w: it panicked", ErrNavigator)
 				v.err = fmt.Errorf("%w: it panicked: %v\n%s", ErrNavigator, p, debug.Stack())
 			}
-			done <- v
 		}()
-		v = verdict{err: f(ctx), crashed: false}
+		err := f(ctx)
+		if err != nil {
+			err = fmt.Errorf("%w", err) // has its text from here on
+		}
+		v = verdict{err: err, crashed: false}
 	}()
 	select {
 	case v = <-done:

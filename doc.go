@@ -26,8 +26,10 @@
 // # Safety
 //
 // There are two layers. Within one plan a navigator reserves what it has promised, so it never oversubscribes
-// by itself. Between navigators the ledger judges every proposal against the world as it is. A careless or
-// hostile navigator can lose its own work, and no one else's.
+// by itself. Between navigators the ledger judges every proposal against the world as it is. Whatever a navigator
+// proposes, no node is oversubscribed. It may release what other navigators have placed, remove nodes and change marks:
+// the ledger does not ask who proposes. Who may reach the ledger is the importer's matter, and so is what else runs in
+// the process.
 //
 // # Concurrency
 //

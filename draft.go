@@ -188,7 +188,7 @@ func (d *Draft) Hold(h Hold) error {
 	if d.view == nil {
 		return d.refuse("", nil, "the draft is empty; call Sync first")
 	}
-	if err := (&Proposal{Do: []Commitment{h}}).prepare(&d.view.state.limits); err != nil {
+	if err := (&Proposal{Do: []Commitment{h}}).check(&d.view.state.limits); err != nil {
 		return err
 	}
 	n, err := d.current(d.view.state.Node(h.Node))

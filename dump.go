@@ -221,20 +221,24 @@ func Restore(r io.Reader) (*State, error) {
 	return b.state, nil
 }
 
-// decode reads one line strictly.
+// decode reads one line strictly: as Dump writes it, and in no other way. That refuses what the JSON package lets pass:
+// fields that are unknown, missing, twice there or written in capitals, lists of another length, nulls.
 func decode(text []byte) (l dumpLine, err error) {
-	in := json.NewDecoder(bytes.NewReader(text))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&l); err != nil {
+	if err := json.Unmarshal(text, &l); err != nil {
 		return l, err
-	}
-	if _, err := in.Token(); err != io.EOF {
-		return l, errors.New("text behind the record")
 	}
 	if n := l.records(); n != 1 {
 		return l, fmt.Errorf("%d records on one line, not one", n)
 	}
-	return l, nil
+	again, err := json.Marshal(l)
+	if err == nil && !bytes.Equal(again, text) {
+		at := 0
+		for at < min(len(again), len(text)) && again[at] == text[at] {
+			at++
+		}
+		err = fmt.Errorf("byte %d is not what Dump writes: %.40q, where it writes %.40q", at+1, text[at:], again[at:])
+	}
+	return l, err
 }
 
 // records returns how many of the fields are set.

@@ -274,6 +274,20 @@ func TestDumpThatDoesNotAddUpIsRefused(t *testing.T) {
 		{`"changed":`, `"changed":999999`},
 		{`"usage":`, `"usage":999999`},
 		{`"at":`, `"at":999999`},
+		{`"at":`, `"at":0`},
+		{`"changed":`, `"changed":0`},
+		{`"usage":`, `"usage":0`},
+		{`"specification":`, `"specification":0`},
+		{`"placedAt":`, `"placedAt":0`},
+		{`"recent":{"id":"08000000000000000000000000000000`, `"recent":{"id":"00000000000000000000000000000000`},
+		{`{"id":"09000000000000000000000000000000"`, `{"id":"00000000000000000000000000000000"`},
+		{`"capacity":[10,0,0,0,0,0,0,0]`, `"capacity":[10,0,0,0,0,0,0,0,0]`},
+		{`"capacity":[10,0,0,0,0,0,0,0]`, `"capacity":[10,0]`},
+		{`"capacity":[10,0,0,0,0,0,0,0]`, `"capacity":null`},
+		{`"room":[1,0,0,0,0,0,0,0]`, `"room":[1]`},
+		{`"id":"c","spec"`, `"ID":"c","spec"`},
+		{`"id":"c","spec"`, `"id":"z","id":"c","spec"`},
+		{`"key":"k"`, `"key": "k"`},
 	} {
 		bad := strings.Replace(text, c[0], c[1], 1)
 		if strings.HasSuffix(c[0], ":") {

@@ -123,7 +123,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if e.Hook != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
 			e.Hook(round)
 		}
-		if round.fresh {
+		if round.fresh || round.roused {
 			e.pace.reset()
 		}
 		if e.sweeps(round.progress) {
@@ -221,6 +221,8 @@ func (e *Engine) sees(ctx context.Context, round *Round, now time.Time) bool {
 		return false
 	}
 	round.View = e.view.Revision()
+	round.roused = round.roused || e.view.queue.roused
+	e.view.queue.roused = false
 	return true
 }
 

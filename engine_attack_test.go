@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -121,6 +122,84 @@ func TestErrorThatPanicsIsContained(t *testing.T) {
 	})}
 	round := e.Pass(t.Context())
 	require.ErrorIs(t, errors.Join(round.Errors...), ErrNavigator)
+}
+
+// A navigator that keeps the slices of its proposals and changes them once Plan has returned changes nothing of what
+// is proposed, nor of what is sent again while the outcome is unknown.
+func TestNavigatorCannotChangeWhatItHasProposed(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b"}, Spec: wants(1)})
+	var kept []Proposal
+	sent := 0
+	ledger := &bent{Ledger: l, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+		if len(kept) == 0 {
+			return l.Propose(ctx, p)
+		}
+		kept[0].Do[0], kept[0].If[0] = Release{Capsule: "b", Final: true}, MarkAt{Key: "no", Revision: 1}
+		if sent++; sent == 1 {
+			return 0, ErrUnknown
+		}
+		return l.Propose(ctx, p)
+	}}
+	e := Engine{Ledger: ledger, MaxPlan: 1, Navigator: &greedy{after: func(p *Plan) { kept = p.Proposals }}}
+	e.Pass(t.Context())
+	e.Pass(t.Context())
+	assert.Equal(t, NodeID("n"), where(t, l, "a"))
+	assert.False(t, snapshotOf(t, l).Capsule("b").Released())
+}
+
+// textFunc is an error or a value whose text a test decides.
+type textFunc func() string
+
+func (f textFunc) Error() string { return f() }
+
+// An error, or a value panicked with, whose text exits the goroutine, never comes, or panics without end is reported
+// as the navigator's failure; the engine and its neighbours go on, and end with their context.
+func TestTextsOfANavigatorsErrorsAreContained(t *testing.T) {
+	var endless textFunc
+	endless = func() string { panic(endless) }
+	for name, text := range map[string]textFunc{
+		"exits":  func() string { runtime.Goexit(); return "" },
+		"blocks": func() string { time.Sleep(time.Minute); return "" },
+		"panics": endless,
+	} {
+		for how, fail := range map[string]func() error{
+			" returned":      func() error { return text },
+			" panicked with": func() error { panic(text) },
+		} {
+			t.Run(name+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l, plans := &MemoryLedger{}, 0
+					commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(1), Owner: "bad"}, Submit{IDs: []CapsuleID{"b"}, Spec: wants(1), Owner: "good"})
+					sane := &greedy{}
+					var errs []error
+					bad := &Engine{Name: "bad", Ledger: l, PlanTimeout: time.Second, Hook: func(r Round) { errs = append(errs, r.Errors...) },
+						Navigator: NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+							if plans++; plans == 1 {
+								return Plan{}, fail()
+							}
+							return sane.Plan(ctx, v, p)
+						})}
+					good := &Engine{Name: "good", Ledger: l, Navigator: &greedy{claims: func(string, AppClass) bool { return false }}}
+					ctx, cancel := context.WithCancel(t.Context())
+					ended := make(chan error, 1)
+					go func() { ended <- (&Population{Engines: []*Engine{bad, good}}).Run(ctx) }()
+					time.Sleep(2 * time.Minute)
+					assert.Equal(t, []NodeID{"n", "n"}, []NodeID{where(t, l, "a"), where(t, l, "b")})
+					cancel()
+					synctest.Wait()
+					select {
+					case err := <-ended:
+						require.NoError(t, err)
+					default:
+						t.Fatal("the population outlives its context")
+					}
+					require.NotEmpty(t, errs)
+					require.ErrorIs(t, errs[0], ErrNavigator)
+				})
+			})
+		}
+	}
 }
 
 // A Claims that never answers costs its engine, and its neighbours, one deadline, however many modules there

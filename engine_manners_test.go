@@ -164,6 +164,10 @@ func TestRestoredMemberIsInItsOwnRole(t *testing.T) {
 
 // A Plan of a Pass that was given up keeps its view, though Run rests beside it.
 func TestViewStandsStillForAPlanThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, viewStandsStillForAPlanThatWasGivenUp)
+}
+
+func viewStandsStillForAPlanThatWasGivenUp(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"big"}, Spec: wants(11)}, Submit{IDs: []CapsuleID{"w"}, Spec: wants(1)})
 	entered, left := make(chan struct{}), make(chan struct{})
@@ -184,7 +188,7 @@ func TestViewStandsStillForAPlanThatWasGivenUp(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
-	time.Sleep(50 * time.Millisecond) // Run rests
+	synctest.Wait() // Run rests
 	pctx, giveUp := context.WithCancel(t.Context())
 	go func() { <-entered; giveUp() }()
 	e.Pass(pctx) // given up; its Plan still runs

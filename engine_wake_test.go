@@ -546,7 +546,7 @@ func TestCompanyBringsParkedClassesBack(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []time.Duration{0, 2300 * ms}, nav.at)
 		assert.Equal(t, NodeID("b"), where(t, l, "c"))
-		assert.Zero(t, r.view.queue.near)
+		assert.Empty(t, r.view.queue.ties)
 	})
 }
 
@@ -581,6 +581,76 @@ func TestLabelOfAMembersNodeBringsParkedClassesBack(t *testing.T) {
 		r.until(5 * time.Second)
 		assert.Equal(t, NodeID("b"), where(t, l, "c"))
 	})
+}
+
+// A class that waits for company comes back when the group has stopped running: it may be started elsewhere.
+// One of forks comes back when the parent has moved, or is gone for good.
+func TestLeavingBringsParkedClassesBack(t *testing.T) {
+	member, fork := wants(6), wants(6)
+	member.Group, member.Near = "g", Near{Group: "g", Level: "zone"}
+	fork.Start.Parent = "p"
+	for name, c := range map[string]struct {
+		spec *Spec
+		do   []Commitment
+	}{
+		"group drained":      {member, []Commitment{Release{Capsule: "m"}}},
+		"group ended":        {member, []Commitment{Release{Capsule: "m", Final: true}}},
+		"parent moved":       {fork, []Commitment{Release{Capsule: "p"}, Place{Capsule: "p", Node: "b"}}},
+		"parent gone":        {fork, []Commitment{Release{Capsule: "p", Final: true}}},
+		"parent placed anew": {fork, []Commitment{Release{Capsule: "p"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nav := &MemoryLedger{}, &beside{}
+				drained := machine("a", 10).inZone("x")
+				commit(t, l, PutNode{drained}, PutNode{machine("b", 10).inZone("y")},
+					Submit{IDs: []CapsuleID{"m"}, Spec: member}, Submit{IDs: []CapsuleID{"p"}, Spec: wants(1)},
+					Place{Capsule: "m", Node: "a"}, Place{Capsule: "p", Node: "a"})
+				drained.Unschedulable = true
+				commit(t, l, PutNode{drained}, Submit{IDs: []CapsuleID{"waits"}, Spec: c.spec})
+				tel := &board{}
+				tel.say(Report{Node: "b", At: time.Now(), FreeSlots: 1}, time.Now())
+				r := newRig(t, l, &Engine{Navigator: nav, Telemetry: tel})
+				r.run()
+				r.until(2300 * ms)
+				require.Len(t, nav.at, 1)
+				commit(t, l, c.do...)
+				r.until(2330 * ms) // a second pass if the parent has to go first
+				pending := snapshotOf(t, l).PendingCount()
+				assert.LessOrEqual(t, pending, btoi(name == "group drained"), "both members do not fit on b")
+				assert.NotZero(t, snapshotOf(t, l).Node("b").Capsules)
+			})
+		})
+	}
+}
+
+// What wakes an engine sets its back-off back: a conflict over new work, or over new room, is tried again after
+// Initial, however long the engine has been idle. The end of a wait sets nothing back.
+func TestWakingResetsTheBackoff(t *testing.T) {
+	for name, wake := range map[string][]Commitment{
+		"work": {Submit{IDs: []CapsuleID{"new"}, Spec: wants(10)}},
+		"room": {PutNode{machine("m", 100)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nav := &MemoryLedger{}, &greedy{}
+				commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"big"}, Spec: wants(100)})
+				r := newRig(t, &bent{Ledger: l, propose: func(context.Context, Proposal) (Revision, error) {
+					return 0, &Rejection{Kind: ErrConflict}
+				}}, &Engine{Navigator: nav})
+				r.run()
+				r.until(20 * time.Second)
+				nav.at = nil
+				commit(t, l, wake...)
+				r.until(20*time.Second + doubling[9])
+				want := make([]time.Duration, len(doubling))
+				for i, d := range doubling {
+					want[i] = 20*time.Second + d
+				}
+				assert.Equal(t, want, nav.at)
+			})
+		})
+	}
 }
 
 // SCENARIOS 19: room appears while a plan runs that finds none. The class is put aside by that plan, but the
@@ -628,6 +698,266 @@ func TestLostReservationBringsParkedClassesBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whatever a plan reserves room with, and however its proposal comes to nothing: what was put aside for want of
+// that room has its turn in the next pass.
+func TestRoomOfWhatIsNotDoneBringsParkedClassesBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		instead Commitment // of the plan's first placement
+		refuse  error
+		by      time.Duration
+	}{
+		"hold refused":           {Hold{ID: "h", Node: "n", Room: Resources{CPU: 100}, Ends: time.Unix(1<<33, 0)}, ErrConflict, 10 * ms},
+		"removal refused":        {RemoveNode{"n"}, ErrConflict, 10 * ms},
+		"cordon refused":         {PutNode{Node{ID: "n", Unschedulable: true}}, ErrConflict, 10 * ms},
+		"placement given up":     {Place{Capsule: "first", Node: "n"}, ErrUnknown, 5 * time.Second},
+		"never known and a hold": {Hold{ID: "h", Node: "n", Room: Resources{CPU: 100}, Ends: time.Unix(1<<33, 0)}, ErrUnknown, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, nav, first := &MemoryLedger{}, &greedy{}, wants(100)
+				first.Priority = 9
+				commit(t, l, PutNode{machine("n", 100)}, Submit{IDs: []CapsuleID{"first"}, Spec: first}, Submit{IDs: []CapsuleID{"second"}, Spec: wants(60)})
+				nav.after = func(plan *Plan) {
+					if len(nav.at) == 1 {
+						plan.Proposals[0].ID, plan.Proposals[0].Do[0] = ProposalID{1}, c.instead
+					}
+				}
+				r := newRig(t, &bent{Ledger: l, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+					if p.ID != (ProposalID{1}) {
+						return l.Propose(ctx, p)
+					}
+					if !snapshotOf(t, l).Capsule("first").Released() { // its user gives it up meanwhile
+						commit(t, l, Release{Capsule: "first", Final: true})
+					}
+					return 0, c.refuse
+				}}, &Engine{Navigator: nav})
+				r.run()
+				require.Len(t, r.rounds[0].Unplaced, 1, "first took it all")
+				r.until(c.by)
+				assert.Equal(t, NodeID("n"), where(t, l, "second"))
+			})
+		})
+	}
+}
+
+// beside is a navigator that starts groups: while nothing of a group runs, its first capsule may go anywhere
+// and the others wait for it. A fork goes beside its parent, and anywhere once that is gone for good.
+type beside struct {
+	greedy
+	reserved map[NodeID]int64
+	started  map[string]bool
+}
+
+func (b *beside) Plan(_ context.Context, view *View, pending []*Capsule) (Plan, error) {
+	b.at = append(b.at, time.Since(b.start))
+	b.reserved, b.started = map[NodeID]int64{}, map[string]bool{}
+	var plan Plan
+	for i, c := range pending {
+		n := b.choose(view, c.Spec)
+		if n == nil {
+			plan.Unplaced = append(plan.Unplaced, Unplaced{c, &NoFit{}})
+			continue
+		}
+		b.reserved[n.Node.ID] += c.Spec.Envelope.Reservation[CPU]
+		p := Proposal{ID: NewProposalID(), Do: []Commitment{Place{Capsule: c.ID, Node: n.Node.ID}}}
+		if group := c.Spec.Near.Group; group != "" && !runs(view.State(), group) {
+			b.started[group] = true
+			p.Do = append(p.Do, b.holdFor(view, pending[i+1:], group)...)
+		}
+		plan.Proposals = append(plan.Proposals, p)
+	}
+	return plan, nil
+}
+
+// choose returns a node with room that is where the spec may be, nil if there is none.
+func (b *beside) choose(view *View, spec *Spec) *NodeState {
+	if b.started[spec.Near.Group] {
+		return nil
+	}
+	for n := range view.State().Nodes() {
+		if placeable(view.State(), n, view.Report(n), spec) && n.Free()[CPU]-b.reserved[n.Node.ID] >= spec.Envelope.Reservation[CPU] {
+			return n
+		}
+	}
+	return nil
+}
+
+// holdFor holds room for the next of a group that starts, for a moment.
+func (b *beside) holdFor(view *View, rest []*Capsule, group string) []Commitment {
+	for _, c := range rest {
+		free := func(n *NodeState) bool {
+			return n.Free()[CPU]-b.reserved[n.Node.ID] >= c.Spec.Envelope.Reservation[CPU]
+		}
+		for n := range view.State().Nodes() {
+			if room := c.Spec.Envelope.Reservation; c.Spec.Near.Group == group && n.Fits(c.Spec) && free(n) && room != (Resources{}) {
+				b.reserved[n.Node.ID] += room[CPU]
+				return []Commitment{Hold{ID: HoldID(NewProposalID().String()), Node: n.Node.ID, Room: room, Ends: view.Now().Add(500 * ms)}}
+			}
+		}
+	}
+	return nil
+}
+
+func runs(s *State, group string) bool {
+	for range s.GroupNodes(group) {
+		return true
+	}
+	return false
+}
+
+// placeable reports whether a capsule of the spec could be placed on the node now, by brute force.
+func placeable(s *State, n *NodeState, report *Report, spec *Spec) bool {
+	if !n.Fits(spec) || report.FreeSlots == 0 {
+		return false
+	}
+	if parent := s.Capsule(spec.Start.Parent); parent != nil && !parent.Released() {
+		return !spec.Start.CrossHost && parent.Node == n.Node.ID || spec.Start.CrossHost && parent.Placed() && parent.Node != n.Node.ID
+	}
+	near := spec.Near
+	if near.Group == "" || !runs(s, near.Group) {
+		return true
+	}
+	for m := range s.GroupNodes(near.Group) {
+		if domain := n.Node.Labels[near.Level]; domain != "" && m.Node.Labels[near.Level] == domain {
+			return true
+		}
+	}
+	return false
+}
+
+// unrest is one thing that happens in a world of TestNothingThatFitsIsLeft.
+type unrest struct {
+	after                time.Duration
+	what, node, id, size int
+	flag                 bool
+}
+
+// unrestSpecs are what its capsules want.
+func unrestSpecs() []*Spec {
+	specs := []*Spec{wants(1), wants(2), wants(3), wants(1), wants(2), wants(1), wants(2), wants(1)}
+	specs[1].Priority, specs[2].Priority, specs[4].Priority = 1, 2, 1
+	specs[2].Require = []Predicate{{Key: "zone", Op: "In", Values: []string{"x"}}}
+	specs[3].Group, specs[3].Near = "g", Near{Group: "g", Level: "zone"}
+	specs[4].Group, specs[4].Near = "g", Near{Group: "g", Level: "zone"}
+	specs[5].Near = Near{Group: "g", Level: "zone"}
+	specs[6].Start.Parent = "c0"
+	specs[7].Start = Start{Parent: "c1", CrossHost: true}
+	return specs
+}
+
+// do commits one thing, if it can be done.
+func (u *unrest) do(l Ledger, tel *board) {
+	node, id := NodeID(string(rune('a'+u.node))), CapsuleID(fmt.Sprint("c", u.id))
+	var do []Commitment
+	switch u.what {
+	case 0, 1, 2:
+		do = []Commitment{Submit{IDs: []CapsuleID{id}, Spec: unrestSpecs()[(u.id+u.size)%8]}}
+	case 3, 4:
+		do = []Commitment{Release{Capsule: id, Final: u.flag}}
+	case 5, 6:
+		n := machine(node, int64(u.size)).inZone([]string{"x", "y"}[u.node%2])
+		n.Unschedulable = u.flag && u.size%2 == 0
+		do = []Commitment{PutNode{n}}
+	case 7:
+		do = []Commitment{PutNode{machine(node, int64(u.size)).inZone([]string{"x", "y"}[u.size%2])}}
+	case 8: // by others
+		do = []Commitment{Release{Capsule: id}, Place{Capsule: id, Node: node}}
+	case 9:
+		do = []Commitment{Hold{ID: HoldID(id), Node: node, Room: Resources{CPU: 1}, Ends: time.Now().Add(time.Duration(u.size) * 300 * ms)}}
+	case 10:
+		do = []Commitment{Release{Hold: HoldID(id)}}
+	case 11:
+		do = []Commitment{RemoveNode{node}}
+	case 12:
+		tel.say(Report{Node: node, At: time.Now(), FreeSlots: btoi(u.flag)}, time.Now())
+		return
+	}
+	_, _ = l.Propose(context.Background(), Proposal{ID: NewProposalID(), Do: do})
+}
+
+// unrestWorld runs an engine through what happens, with these faults of its proposals one after another, and
+// says which pending capsule would fit somewhere when all is quiet.
+func unrestWorld(t *testing.T, happens []unrest, faults []int, limits Limits) (left string) {
+	synctest.Test(t, func(t *testing.T) {
+		l, tel, rival := &MemoryLedger{Bounds: limits}, &board{}, 0
+		for _, id := range []NodeID{"a", "b", "c", "d"} {
+			tel.say(Report{Node: id, At: time.Now(), FreeSlots: 1}, time.Now())
+		}
+		gone := map[ProposalID]bool{}
+		led := &bent{Ledger: l, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+			if len(faults) == 0 || gone[p.ID] {
+				if gone[p.ID] {
+					return 0, ErrUnknown
+				}
+				return l.Propose(ctx, p)
+			}
+			fault := faults[0]
+			faults = faults[1:]
+			switch fault {
+			case 1:
+				return 0, &Rejection{Kind: ErrConflict}
+			case 2:
+				return 0, ErrUnavailable
+			case 3: // done, and not known
+				_, _ = l.Propose(ctx, p)
+				return 0, ErrUnknown
+			case 4: // not done, and never known
+				gone[p.ID] = true
+				return 0, ErrUnknown
+			case 5, 6, 7: // others are first
+				if len(happens) > 0 {
+					rival = (rival + fault) % len(happens)
+					happens[rival].do(l, tel)
+				}
+			}
+			return l.Propose(ctx, p)
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		e := &Engine{Ledger: led, Telemetry: tel, Navigator: &beside{}, MaxPlan: 3, ParkFor: 24 * time.Hour, Backoff: Backoff{Jitter: -1}}
+		go func() { _ = e.Run(ctx) }()
+		for i := range happens {
+			time.Sleep(happens[i].after)
+			synctest.Wait()
+			happens[i].do(l, tel)
+		}
+		time.Sleep(time.Minute) // ten tries with an unknown outcome, again and again
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		s := snapshotOf(t, l)
+		for c := range s.Capsules() {
+			for n := range s.Nodes() {
+				report, _ := tel.Latest(n.Node.ID)
+				if c.Pending() && placeable(s, n, &report, c.Spec) {
+					left = fmt.Sprintf("%s would fit on %s: %+v", c.ID, n.Node.ID, c.Spec)
+				}
+			}
+		}
+	})
+	return left
+}
+
+// When an engine is at rest nothing that waits fits anywhere, by brute force, whatever has happened: nodes
+// join, leave, shrink, are cordoned and relabelled; holds end; capsules come, go and are moved by others;
+// reports come; and proposals of its own are refused, lost, or committed without its knowing. Classes are
+// parked for a day at most, so that the end of that time does not hide what should have brought them back.
+func TestNothingThatFitsIsLeft(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		happens := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) unrest {
+			return unrest{
+				after: rapid.SampledFrom([]time.Duration{0, 0, 5 * ms, 40 * ms, 700 * ms}).Draw(t, "after"),
+				what:  rapid.IntRange(0, 12).Draw(t, "what"), node: rapid.IntRange(0, 3).Draw(t, "node"),
+				id: rapid.IntRange(0, 9).Draw(t, "id"), size: rapid.IntRange(0, 6).Draw(t, "size"), flag: rapid.Bool().Draw(t, "flag"),
+			}
+		}), 20, 80).Draw(r, "happens")
+		faults := rapid.SliceOfN(rapid.IntRange(0, 8), 0, 20).Draw(r, "faults")
+		limits := Limits{Terminal: rapid.SampledFrom([]int{0, 1, 3}).Draw(r, "terminal"), History: rapid.SampledFrom([]int{0, 0, 4}).Draw(r, "history")}
+		if left := unrestWorld(t, happens, faults, limits); left != "" {
+			r.Fatal(left)
+		}
+	})
 }
 
 // Highest priority first, then in order of submission, however the capsules came in; and never more than

@@ -51,6 +51,7 @@ func (t *tx) place(c *Place) (NodeID, error) {
 		return "", err
 	}
 	spec := e.now.Spec
+	n.asks = max(n.asks, e.newestSpec())
 	if err := t.take(n, &spec.Envelope.Reservation, c.Devices, spec.Devices.Milli); err != nil {
 		return "", err
 	}
@@ -77,15 +78,15 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	}
 	for i := range spec.Require {
 		if !spec.Require[i].Matches(node.Labels) {
-			return t.refusePlace(c, n.newestSpec(), "node %q does not meet %s", c.Node, spec.Require[i])
+			return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q does not meet %s", c.Node, spec.Require[i])
 		}
 	}
 	r := &spec.Devices
 	switch {
 	case c.Devices.Len() != r.Count:
-		return t.refusePlace(c, 0, "capsule %q asks for %d devices, the placement names %d", c.Capsule, r.Count, c.Devices.Len())
+		return t.refusePlace(c, e.newestSpec(), "capsule %q asks for %d devices, the placement names %d", c.Capsule, r.Count, c.Devices.Len())
 	case r.Count > 0 && !r.accepts(node.Devices.Model):
-		return t.refusePlace(c, n.newestSpec(), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, anyOf(r.Models))
+		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, anyOf(r.Models))
 	}
 	return t.mayUse(n, c.Devices, c.Capsule)
 }
@@ -115,7 +116,7 @@ func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
 		if w > math.MaxInt64-max(n.asked[d], n.now.used[d]) { // neither is negative
 			r := Rejection{Node: n.now.Node.ID}
 			t.short(&r, want, n.now.Free())
-			return t.refuse(r, n.newest(), "node %q is short, by more than can be counted", r.Node)
+			return t.refuse(r, max(n.newest(), n.asks), "node %q is short, by more than can be counted", r.Node)
 		}
 		n.asked[d] += w
 		n.now.used[d] += w
@@ -228,7 +229,7 @@ func (t *tx) putNode(node *Node) error {
 	}
 	if e.gone { // joins, for the first time or again
 		e.now = NodeState{slot: e.now.slot, occupied: true, Usage: t.rev}
-		e.asked, e.askedDevices = Resources{}, 0
+		e.asked, e.askedDevices, e.asks = Resources{}, 0, 0
 	}
 	e.now.Node, e.now.Specification = node, t.rev
 	e.gone, e.dirty = false, true
@@ -329,6 +330,15 @@ func (c *txCapsule) newest() Revision {
 		return 0
 	}
 	return c.was.Changed
+}
+
+// newestSpec is when the capsule was submitted, before this proposal: an id that is used again comes with another spec.
+// The order of submission says it, or a little more if very many were submitted at once.
+func (c *txCapsule) newestSpec() Revision {
+	if c.was == nil {
+		return 0
+	}
+	return min(Revision(c.was.Submitted>>submissionBits), c.was.Changed)
 }
 
 // newestSpec is when the node's description last changed, before this proposal.

@@ -25,5 +25,6 @@ func (e *Exhaustive) Best(draft *Draft, spec *Spec) (Choice, error) {
 		return Choice{}, notSynced()
 	}
 	e.rater.follow(draft, e.Score, e.Filter, e.Seed)
+	e.rater.draw()
 	return e.rater.scan(spec, draft.nearby(spec))
 }

@@ -18,7 +18,9 @@ import (
 // whoever requires, prefers or spreads across one is served the second way.
 //
 // Specs are told apart by identity: those that a ledger hands out are one pointer for all that are equal. One
-// that no ledger has seen is scanned for, as Exhaustive does; and so is every spec on 16 nodes or fewer.
+// that no ledger has seen is scanned for, as Exhaustive does; and so is every spec on 16 nodes or fewer, or
+// with a score that draws lots, as Random does: no choice tells anything of the next. [Sampled] is the fast one
+// for that.
 //
 // The zero value works. Do not change the fields after the first Best. Memory is bounded: what is known of specs
 // that have not been asked for longest is dropped, scores beyond 128 MiB and all else beyond some 260,000 pairs of
@@ -75,7 +77,7 @@ func (e *Indexed) Best(draft *Draft, spec *Spec) (Choice, error) {
 	}
 	e.follow(draft)
 	e.stats.asked++
-	if spec.self != spec || len(draft.nodes) <= scanBelow {
+	if e.rater.draw() || spec.self != spec || len(draft.nodes) <= scanBelow {
 		e.stats.scanned++
 		return e.rater.scan(spec, draft.nearby(spec))
 	}

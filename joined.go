@@ -32,7 +32,7 @@ func (v *View) hear(ctx context.Context, from *source, now time.Time) (woken boo
 	for i := range reports {
 		if n := v.state.Node(reports[i].Node); n != nil {
 			v.say(n, reports[i], bound)
-			woken = v.queue.room(n) || woken
+			woken = v.queue.bringBack(n, nil) || woken
 		}
 	}
 	v.expire(from.telemetry, bound, now)

@@ -106,7 +106,10 @@ func (l *MemoryLedger) Propose(ctx context.Context, p Proposal) (Revision, error
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("orbit: %w, nothing was sent: %w", ErrUnavailable, err)
 	}
-	if err := p.prepare(&l.limits); err != nil {
+	c := cloners.Get().(*cloner)
+	defer c.giveBack()
+	c.proposal(&p)
+	if err := p.check(&l.limits); err != nil {
 		return 0, err
 	}
 	rev, wake, err := l.commitLocked(&p)
@@ -141,12 +144,15 @@ func (l *MemoryLedger) ProposeBatch(ctx context.Context, batch []Proposal) []Out
 // proposeRun commits one run of a batch: malformed proposals are sorted out before the lock is taken.
 func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Outcome) {
 	var ready [batchRun]Proposal
+	copy(ready[:], run)
+	c := cloners.Get().(*cloner)
+	defer c.giveBack()
+	c.proposals(ready[:len(run)])
 	for i := range run {
-		ready[i] = run[i]
 		if err := ctx.Err(); err != nil {
 			out[i].Err = fmt.Errorf("orbit: %w, nothing was sent: %w", ErrUnavailable, err)
 		} else {
-			out[i].Err = ready[i].prepare(&l.limits)
+			out[i].Err = ready[i].check(&l.limits)
 		}
 	}
 	var soon ahead

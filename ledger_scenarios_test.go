@@ -468,7 +468,7 @@ func placeHalf(l *MemoryLedger, id CapsuleID) error {
 	if _, err := l.Propose(bg, Proposal{Do: []Commitment{submitOf(gpuSpec(1, 500), id)}}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+	ctx, cancel := context.WithTimeout(bg, time.Minute)
 	defer cancel()
 	for {
 		s, err := l.Snapshot(ctx)

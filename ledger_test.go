@@ -2,9 +2,11 @@ package orbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +215,36 @@ func TestIDsAreUsedAgain(t *testing.T) {
 	require.True(t, c.now().Capsule("a").Pending())
 }
 
+// TestPlacementOfAnIDUsedAgain: what was feasible in its view, and is not because another capsule has the id by now, is
+// a conflict; what is not feasible for what the id was in the view either is a mistake.
+func TestPlacementOfAnIDUsedAgain(t *testing.T) {
+	for what, spec := range map[string]*Spec{
+		"devices":  {Devices: DeviceRequest{Count: 1, Milli: 1}},
+		"a model":  {Devices: DeviceRequest{Count: 1, Milli: 1, Models: []string{"other"}}},
+		"room":     cpuSpec(11),
+		"far more": cpuSpec(math.MaxInt64),
+		"a label":  {Require: []Predicate{{Key: "k", Op: "Exists"}}},
+	} {
+		l := &MemoryLedger{Bounds: Limits{Terminal: 1}}
+		n := cpuNode("n", 10)
+		n.Node.Devices = Devices{Model: "m", Count: 2}
+		commit(t, l, n, submitOf(cpuSpec(1), "x", "y", "z"), Place{Capsule: "z", Node: "n"})
+		p := Proposal{View: snapshotOf(t, l).Revision(), Do: []Commitment{Place{Capsule: "x", Node: "n", Devices: DeviceSet(btoi(what == "a model"))}}}
+		commit(t, l, Release{Capsule: "x", Final: true})
+		commit(t, l, Release{Capsule: "y", Final: true})
+		again := commit(t, l, submitOf(spec, "x"))
+		_, err := l.Propose(bg, p)
+		require.ErrorIs(t, err, ErrConflict, what)
+		var r *Rejection
+		require.ErrorAs(t, err, &r)
+		require.Equal(t, again, r.TakenAt, what)
+		commit(t, l, Assign{Capsule: "x", Owner: "me"}) // changes the record, and nothing that the placement rests on
+		p.View = again
+		_, err = l.Propose(bg, p)
+		require.ErrorIs(t, err, ErrInfeasible, what)
+	}
+}
+
 // TestManyDropped: more records than the window has room for leave in one proposal.
 func TestManyDropped(t *testing.T) {
 	c := newCourt(t)
@@ -372,7 +404,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	var l MemoryLedger
 	const commits, waiters = 300, 4
 	done := make(chan error, waiters)
-	limit, cancel := context.WithTimeout(bg, 20*time.Second)
+	limit, cancel := context.WithTimeout(bg, time.Minute)
 	defer cancel()
 	for range waiters {
 		go func() {
@@ -481,6 +513,56 @@ func TestLedgerKeepsNothingOfTheCaller(t *testing.T) {
 	again, err := c.Changes(bg, 0)
 	require.NoError(t, err)
 	require.NotZero(t, again[0], "each reader has its own copy of the history")
+}
+
+// meddler is a context that lets the caller meddle while a ledger is at work: a ledger asks it before each proposal.
+type meddler struct {
+	context.Context
+	asked  int
+	meddle func(asked int)
+}
+
+func (m *meddler) Err() error {
+	m.asked++
+	m.meddle(m.asked)
+	return m.Context.Err()
+}
+
+// TestWhatWasCheckedIsWhatIsCommitted: a caller who changes a proposal that has been checked, and is not committed yet,
+// changes nothing: neither its commitments and bets, nor what they refer to.
+func TestWhatWasCheckedIsWhatIsCommitted(t *testing.T) {
+	node := cpuNode("m", 1)
+	spec := &Spec{Require: []Predicate{{Key: "rack", Op: "In", Values: []string{"r-n"}}}}
+	gang := &Gang{ID: "g", Roles: []Role{{Spec: spec, Members: []CapsuleID{"x", "y"}}}}
+	ids := []CapsuleID{"a", "b"}
+	do := []Commitment{Mark{Key: "k", Value: "v"}, node, Submit{IDs: ids, Spec: spec}, Submit{Gang: gang}, Mark{Key: "l", Value: "v"}}
+	bets := []Precondition{MarkAt{Key: "none"}}
+	ctx := &meddler{Context: bg, meddle: func(asked int) {
+		if asked != 2 {
+			return
+		}
+		do[0] = Hold{ID: "h", Node: "n", Room: Resources{CPU: -1_000_000}, Ends: time.Now()}
+		do[4] = Place{Capsule: "big", Node: "n"}
+		bets[0] = MarkAt{Key: "none", Revision: 7}
+		node.Node.Labels["rack"] = strings.Repeat("long", 1<<16)
+		spec.Envelope.Reservation[CPU], spec.Require[0].Values[0] = -1, ""
+		gang.ID, gang.Roles[0].Members[0] = "", ""
+		ids[0] = "b"
+	}}
+	c := newCourt(t)
+	c.commits(cpuNode("n", 10), submitOf(cpuSpec(1000), "big"))
+	out := c.ProposeBatch(ctx, []Proposal{{Do: do, If: bets}, {Do: []Commitment{Mark{Key: "last", Value: "v"}}}})
+	require.NoError(t, errors.Join(out[0].Err, out[1].Err))
+	s := c.now()
+	require.NoError(t, s.Verify())
+	require.Zero(t, s.Node("n").Used())
+	require.True(t, s.Capsule("big").Pending())
+	require.Equal(t, "r-m", s.Node("m").Node.Labels["rack"])
+	for _, id := range []CapsuleID{"a", "b", "x", "y"} {
+		require.NotNil(t, s.Capsule(id), id)
+		require.Zero(t, s.Capsule(id).Spec.Envelope.Reservation, id)
+	}
+	require.NotNil(t, s.Gang("g"))
 }
 
 // TestSpecsAreShared: equal specs are one pointer, in whatever order their sets were written.

@@ -40,6 +40,7 @@ type modelCapsule struct {
 	devices   DeviceSet
 	note      string
 	submitted uint64
+	specified Revision // when it was submitted
 	changed   Revision
 	placedAt  Revision
 	placedBy  ProposalID
@@ -289,6 +290,7 @@ type modelRound struct {
 type modelAsk struct {
 	room    [Dimensions]uint64
 	devices DeviceSet
+	spec    Revision // the newest of what asks
 }
 
 func (r *modelRound) execute(c Commitment) *refusal {
@@ -365,7 +367,7 @@ func (r *modelRound) submitAll(ids []CapsuleID, like modelCapsule) *refusal {
 			return lostTo(r.was.capsules[id].changed)
 		}
 		r.now.order = max(r.now.order+1, uint64(r.now.rev)<<20)
-		like.submitted, like.changed = r.now.order, r.now.rev
+		like.submitted, like.specified, like.changed = r.now.order, r.now.rev, r.now.rev
 		r.now.capsules[id] = like
 	}
 	return nil
@@ -383,10 +385,11 @@ func (r *modelRound) place(p Place) *refusal {
 	if c.released || c.node != "" {
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
-	if no := r.suits(c.spec, n, p.Devices); no != nil {
+	specified := r.was.capsules[p.Capsule].specified
+	if no := r.suits(c.spec, specified, n, p.Devices); no != nil {
 		return no
 	}
-	if no := r.take(p.Node, c.spec.Envelope.Reservation, p.Devices); no != nil {
+	if no := r.take(p.Node, c.spec.Envelope.Reservation, p.Devices, specified); no != nil {
 		return no
 	}
 	c.remember(r.now.limits.PlacementIDs)
@@ -416,10 +419,10 @@ func (m *model) touchGang(id GangID) {
 }
 
 // suits checks everything about a placement but room.
-func (r *modelRound) suits(spec *Spec, n modelNode, set DeviceSet) *refusal {
-	rests := lostTo(r.was.nodes[n.ID].spec)
+func (r *modelRound) suits(spec *Spec, specified Revision, n modelNode, set DeviceSet) *refusal {
+	rests := lostTo(max(r.was.nodes[n.ID].spec, specified))
 	if n.Unschedulable {
-		return rests
+		return lostTo(r.was.nodes[n.ID].spec)
 	}
 	for _, p := range spec.Require {
 		if !p.Matches(n.Labels) {
@@ -428,7 +431,7 @@ func (r *modelRound) suits(spec *Spec, n modelNode, set DeviceSet) *refusal {
 	}
 	want := spec.Devices
 	if set.Len() != want.Count {
-		return lostTo(0)
+		return lostTo(specified)
 	}
 	if want.Count > 0 && len(want.Models) > 0 && !slices.Contains(want.Models, n.Devices.Model) {
 		return rests
@@ -447,7 +450,7 @@ func (r *modelRound) there(n modelNode, set DeviceSet) *refusal {
 }
 
 // take notes what is asked of the node. Only a sum that cannot be represented is refused before the end.
-func (r *modelRound) take(id NodeID, room Resources, set DeviceSet) *refusal {
+func (r *modelRound) take(id NodeID, room Resources, set DeviceSet, spec Revision) *refusal {
 	ask := r.asked[id]
 	if ask == nil {
 		ask = &modelAsk{}
@@ -455,10 +458,11 @@ func (r *modelRound) take(id NodeID, room Resources, set DeviceSet) *refusal {
 	}
 	used, _ := r.now.used(id)
 	ask.devices |= set
+	ask.spec = max(ask.spec, spec)
 	for d, want := range room {
 		ask.room[d] += uint64(want)
 		if ask.room[d] > math.MaxInt64 || used[d]+uint64(want) > math.MaxInt64 {
-			return lostTo(r.was.nodes[id].newest())
+			return lostTo(max(r.was.nodes[id].newest(), ask.spec))
 		}
 	}
 	r.now.touchNode(id)
@@ -511,7 +515,7 @@ func (r *modelRound) hold(h Hold) *refusal {
 	if no := r.there(n, h.Devices); no != nil {
 		return no
 	}
-	if no := r.take(h.Node, h.Room, h.Devices); no != nil {
+	if no := r.take(h.Node, h.Room, h.Devices, 0); no != nil {
 		return no
 	}
 	r.now.holds[h.ID] = modelHold{h, r.now.rev}
@@ -545,7 +549,7 @@ func (r *modelRound) assign(a Assign) *refusal {
 func (r *modelRound) unsettled() (out []*refusal) {
 	for id, ask := range r.asked {
 		if n, ok := r.now.nodes[id]; ok && r.now.over(n, ask) {
-			out = append(out, lostTo(r.was.nodes[id].newest()))
+			out = append(out, lostTo(max(r.was.nodes[id].newest(), ask.spec)))
 		}
 	}
 	for id, g := range r.now.gangs {

@@ -28,7 +28,9 @@ type Plan struct {
 // Unplaced is a capsule for which a plan has no place.
 type Unplaced struct {
 	Capsule *Capsule
-	// A *NoFit parks the capsule's class until a change could help it.
+	// A *NoFit parks the capsule's class until a change could help it: a node offers more, members of
+	// Spec.Near.Group or Spec.Start.Parent are placed or leave, a proposal of the same plan is refused, or
+	// Engine.ParkFor has passed.
 	Why error
 }
 

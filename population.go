@@ -98,6 +98,9 @@ func sameLedger(a, b Ledger) bool {
 // checkClaims looks for overlaps on what is pending now.
 func (p *Population) checkClaims(ctx context.Context) error {
 	state, err := p.Engines[0].Ledger.Snapshot(ctx)
+	if ctx.Err() != nil {
+		return nil // nothing is going to run
+	}
 	if err != nil {
 		return fmt.Errorf("orbit: population: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -25,12 +26,14 @@ type stressNav struct {
 func (n *stressNav) Claims(module string, _ orbit.AppClass) bool { return module == n.module }
 
 const (
-	stressEngines  = 8
-	stressNodes    = 200
-	stressCapsules = 20_000
+	stressEngines = 8
+	stressNodes   = 200
 )
 
-// TestStressKills lets eight engines place 20,000 capsules on a constellation that just takes them, while
+// stressCapsules are as many for each engine, and as many for each node.
+var stressCapsules = 200 * scale.Of(0, 100)
+
+// TestStressKills lets eight engines place 20,000 capsules, at full scale, on a constellation that just takes them, while
 // engines are killed in the middle of passes and replaced, and nodes are drained and come back. In the end
 // every capsule is placed, the books add up, and the whole history replays under the ledger's rules.
 func TestStressKills(t *testing.T) {
@@ -85,7 +88,7 @@ func stressWorld(t *testing.T, ledger orbit.Ledger) {
 func stressNode(i int) orbit.Node {
 	return orbit.Node{
 		ID:       orbit.NodeID(fmt.Sprintf("node-%03d", i)),
-		Capacity: orbit.Resources{orbit.CPU: 100 * stressCapsules / stressNodes * 11 / 10},
+		Capacity: orbit.Resources{orbit.CPU: int64(100 * stressCapsules / stressNodes * 11 / 10)},
 	}
 }
 

@@ -234,7 +234,7 @@ func TestClaimsThatBlockCostOneDeadline(t *testing.T) {
 	go func() { done <- p.Run(ctx) }()
 	for _, id := range names("c", 3) {
 		commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: ofModule("good", 1)})
-		require.Eventually(t, func() bool { return where(t, l, id) == "n" }, 10*time.Second, ms)
+		require.Eventually(t, func() bool { return where(t, l, id) == "n" }, time.Minute, ms)
 	}
 	cancel()
 	require.NoError(t, <-done)
@@ -313,7 +313,7 @@ func race(t *testing.T, engines, nodes int, shared bool) {
 	for i, id := range names("c", capsules) {
 		commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: ofModule(fmt.Sprint("m", i%engines), 1)})
 	}
-	assert.Eventually(t, func() bool { return snapshotOf(t, l).PendingCount() == 0 }, 20*time.Second, ms)
+	assert.Eventually(t, func() bool { return snapshotOf(t, l).PendingCount() == 0 }, time.Minute, ms)
 	cancel()
 	wg.Wait()
 	placedOnce(t, l, capsules)
@@ -334,4 +334,19 @@ func placedOnce(t *testing.T, l *MemoryLedger, capsules int) {
 	for id, n := range placed {
 		require.Equal(t, 1, n, "capsule %q", id)
 	}
+}
+
+// A context that ends while the population starts ends it as it would later: without an error.
+func TestPopulationEndsWhileItStarts(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &MemoryLedger{}
+	slow := &bent{Ledger: l, snapshot: func(ctx context.Context) (*State, error) {
+		cancel()
+		return l.Snapshot(ctx)
+	}}
+	p := &Population{Engines: []*Engine{{Name: "a", Ledger: slow, Navigator: &greedy{}}}}
+	require.NoError(t, p.Run(ctx))
+	require.NoError(t, p.Run(ctx))
+	p.Engines = nil
+	require.ErrorIs(t, p.Run(ctx), ErrInvalid, "faults are reported all the same")
 }

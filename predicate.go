@@ -70,14 +70,17 @@ func (p Predicate) String() string {
 	return fmt.Sprintf("invalid operator %q on %s", p.Op, quoteWord(p.Key))
 }
 
-// canonical returns p with values of its own, sorted and without repetition; numbers are written plainly.
+// canonical returns p with values of its own, sorted and, where they are a set, without repetition; numbers are written
+// plainly.
 func (p Predicate) canonical() Predicate {
 	p.Values = slices.Clone(p.Values)
 	if n, err := p.bound(); err == nil {
 		p.Values[0] = strconv.FormatInt(n, 10)
 	}
 	slices.Sort(p.Values)
-	p.Values = slices.Compact(p.Values)
+	if p.Op != "Gt" && p.Op != "Lt" { // which take exactly one, and are wrong with two
+		p.Values = slices.Compact(p.Values)
+	}
 	return p
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -49,6 +51,90 @@ type Proposal struct {
 	Do []Commitment
 	// Judged before Do.
 	If []Precondition
+}
+
+// Clone returns a copy that nobody can change who holds p: it shares no slice, map or pointer with p but specs that a
+// ledger has handed out. Every ledger works on a copy, made before it checks anything; so does an [Engine].
+func (p Proposal) Clone() Proposal {
+	var c cloner
+	c.proposal(&p)
+	return p
+}
+
+// cloner copies proposals. Those that it has copied share arrays, but no element. A ledger, which keeps no array once it
+// has answered, takes it from cloners and gives it back, so that copying takes no memory.
+type cloner struct {
+	does []Commitment
+	bets []Precondition
+	// The spec seen last, and the copy of it.
+	last, copied *Spec
+}
+
+var cloners = sync.Pool{New: func() any { return new(cloner) }}
+
+// giveBack lets the arrays serve for other proposals. It requires that nothing refers to them any more.
+func (c *cloner) giveBack() {
+	clear(c.does)
+	clear(c.bets)
+	c.does, c.bets, c.last, c.copied = c.does[:0], c.bets[:0], nil, nil
+	cloners.Put(c)
+}
+
+// proposals copies all proposals of a batch, which is the caller's own.
+func (c *cloner) proposals(batch []Proposal) {
+	does, bets := 0, 0
+	for i := range batch {
+		does, bets = does+len(batch[i].Do), bets+len(batch[i].If)
+	}
+	c.does, c.bets = slices.Grow(c.does, does), slices.Grow(c.bets, bets)
+	for i := range batch {
+		c.proposal(&batch[i])
+	}
+}
+
+// proposal replaces everything that p refers to by a copy.
+func (c *cloner) proposal(p *Proposal) {
+	from := len(c.does)
+	c.does = append(c.does, p.Do...)
+	p.Do = slices.Clip(c.does[from:])
+	from = len(c.bets)
+	c.bets = append(c.bets, p.If...)
+	p.If = slices.Clip(c.bets[from:])
+	for i := range p.Do {
+		switch do := p.Do[i].(type) {
+		case PutNode:
+			p.Do[i] = PutNode{*do.Node.clone()}
+		case Submit:
+			p.Do[i] = c.submit(do)
+		}
+	}
+}
+
+// submit copies the ids, the spec and the gang.
+func (c *cloner) submit(s Submit) Submit {
+	s.IDs, s.Spec = slices.Clone(s.IDs), c.spec(s.Spec)
+	if s.Gang == nil {
+		return s
+	}
+	gang := *s.Gang
+	gang.Levels, gang.Roles = slices.Clone(gang.Levels), slices.Clone(gang.Roles)
+	for i := range gang.Roles {
+		r := &gang.Roles[i]
+		r.Members, r.Spec = slices.Clone(r.Members), c.spec(r.Spec)
+	}
+	s.Gang = &gang
+	return s
+}
+
+// spec copies runs of the same spec once, and those that a ledger has handed out not at all.
+func (c *cloner) spec(s *Spec) *Spec {
+	if s == nil || s.self == s {
+		return s
+	}
+	if s != c.last {
+		c.last, c.copied = s, s.clone()
+	}
+	return c.copied
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],

@@ -60,6 +60,9 @@ func (e *Engine) settle(ctx context.Context, round *Round) bool {
 	e.propose(ctx, again, round)
 	e.settling = false
 	if e.tries++; e.tries >= maxTries {
+		for i := range e.unsettled {
+			e.lost(&e.unsettled[i], nil)
+		}
 		e.unsettled, e.tries = nil, 0
 	}
 	return len(e.unsettled) == 0
@@ -70,7 +73,8 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
-	batch = slices.Clone(batch) // the navigator's proposals stay as they are
+	batch = slices.Clone(batch)
+	new(cloner).proposals(batch) // the navigator may change its own when it likes
 	for i := range batch {
 		if batch[i].ID.IsZero() {
 			batch[i].ID = e.ids.next()
@@ -114,9 +118,7 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 		count = &round.Invalid
 	case errors.Is(o.Err, ErrUnknown), e.settling && errors.Is(o.Err, ErrUnavailable): // the first time it was sent
 		count = &round.Unknown
-		kept := *p // the slices are the navigator's
-		kept.Do, kept.If = slices.Clone(p.Do), slices.Clone(p.If)
-		e.unsettled = append(e.unsettled, kept)
+		e.unsettled = append(e.unsettled, *p)
 	}
 	if count != &round.Unknown {
 		e.lost(p, o.Err)
@@ -144,17 +146,15 @@ func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	}
 }
 
-// lost takes note of a rejection: the next view must have reached it, and what was reserved for the
-// proposal is room again for classes that this very pass may have put aside.
+// lost takes note of a proposal that was refused, or is given up: the next view must have reached the
+// rejection, and classes that the same plan put aside are reconsidered without it.
 func (e *Engine) lost(p *Proposal, err error) {
 	var r *Rejection
 	if errors.As(err, &r) {
 		e.atLeast = max(e.atLeast, r.At)
 	}
 	for _, c := range p.Do {
-		if place, ok := c.(Place); ok {
-			e.view.queue.room(e.view.state.Node(place.Node))
-		}
+		e.view.queue.reconsider(&Change{Revision: e.view.Revision(), Do: c}, true)
 	}
 }
 

@@ -17,19 +17,19 @@ type queue struct {
 	classes map[*Spec]*class
 	ready   readyHeap
 	parked  map[*Spec]*class
-	// Parked classes that wait for a member of their group.
-	near   int
+	// How many parked classes wait for where a group or a parent is.
+	ties   map[tie]int
 	queued []Revision
 	// What entries are judged by.
 	state *State
 	batch []entry
-	// Batches that got nowhere, held back for others, and how many of their entries were valid when void ones
-	// were last dropped.
+	// Batches that got nowhere, held back for others, longest first, and how many of their entries were valid
+	// when void ones were last dropped.
 	held      []entry
 	heldValid int
-	// The last take emptied the queue: all that was behind what is held has had its turn.
-	short bool
-	out   []*Capsule
+	// A change has brought work, or room for parked work, since this was last set to false.
+	roused bool
+	out    []*Capsule
 }
 
 type class struct {
@@ -58,7 +58,7 @@ func (a entry) before(b entry) bool { return a.submitted < b.submitted }
 
 // clear forgets all work, and what was put aside. Entries are judged by the state from now on.
 func (q *queue) clear(state *State) {
-	*q = queue{state: state, classes: map[*Spec]*class{}, parked: map[*Spec]*class{}}
+	*q = queue{state: state, classes: map[*Spec]*class{}, parked: map[*Spec]*class{}, ties: map[tie]int{}}
 }
 
 // absorb follows one change of the ledger. It reports whether there is new work or new room for parked work.
@@ -83,19 +83,13 @@ func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken
 		}
 	case Assign:
 		file(do.Capsule)
-	case Place:
-		if q.near > 0 {
-			woken = q.joined(state.Capsule(do.Capsule))
-		}
 	case Release:
 		if do.Capsule != "" {
 			file(do.Capsule)
 		}
-		woken = q.room(state.Node(c.Node)) || woken
-	case PutNode: // its labels may bring members of a group to another domain, where there is room elsewhere
-		woken = q.company("")
-		woken = q.room(state.Node(c.Node)) || woken
 	}
+	woken = q.reconsider(c, false) || woken
+	q.roused = q.roused || woken
 	return woken
 }
 
@@ -182,24 +176,22 @@ func (k *class) pop() entry {
 }
 
 // take returns the next capsules to plan, at most n. Those of the last batch that were not placed come first
-// again, unless that batch got nowhere (stuck): then it is held back until all that is behind it has had its
-// turn. The slice is good until the next take.
+// again, unless that batch got nowhere (stuck): then it is held back for what is behind it. After every batch
+// that was not stuck, the n entries that have been held longest are back. So what is held has its turn however
+// much work is behind it, and takes no more than every other turn. The slice is good until the next take.
 func (q *queue) take(n int, state *State, stuck bool) []*Capsule {
 	q.state = state
 	if stuck {
 		q.hold()
-	}
-	q.giveBack(&q.batch)
-	if q.short {
-		q.giveBack(&q.held)
+	} else {
+		q.batch = q.giveBack(q.batch, len(q.batch))
+		q.held = q.giveBack(q.held, n)
 	}
 	clear(q.out)
 	q.out = q.out[:0]
-	if q.fill(n); len(q.out) == 0 && len(q.held) > 0 {
-		q.giveBack(&q.held)
-		q.fill(n)
+	for q.fill(n); len(q.out) == 0 && len(q.held) > 0; q.fill(n) {
+		q.held = q.giveBack(q.held, n)
 	}
-	q.short = len(q.out) < n
 	return q.out
 }
 
@@ -226,16 +218,17 @@ func (q *queue) fill(n int) {
 	}
 }
 
-// giveBack returns to the queue what batches did not get placed.
-func (q *queue) giveBack(batch *[]entry) {
-	for _, e := range *batch {
+// giveBack returns the first n entries to the queue, and the rest to the caller.
+func (q *queue) giveBack(entries []entry, n int) []entry {
+	n = min(n, len(entries))
+	for _, e := range entries[:n] {
 		if c := q.valid(e); c != nil {
 			k := q.class(c.Spec)
 			k.back.push(e)
 			q.fix(k)
 		}
 	}
-	*batch = (*batch)[:0]
+	return slices.Delete(entries, 0, n)
 }
 
 // valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.
@@ -255,7 +248,9 @@ func (q *queue) park(spec *Spec, until time.Time) bool {
 	}
 	k.until = until
 	q.parked[spec] = k
-	q.near += btoi(spec.Near.Group != "")
+	for _, tie := range spec.ties() {
+		q.ties[tie]++
+	}
 	q.fix(k)
 	return true
 }
@@ -264,17 +259,65 @@ func (q *queue) park(spec *Spec, until time.Time) bool {
 func (q *queue) unpark(k *class) {
 	k.until = time.Time{}
 	delete(q.parked, k.spec)
-	q.near -= btoi(k.spec.Near.Group != "")
+	for _, tie := range k.spec.ties() {
+		if q.ties[tie]--; q.ties[tie] == 0 {
+			delete(q.ties, tie)
+		}
+	}
 	q.fix(k)
 }
 
-// room takes back the parked classes that fit on a node now. It reports whether there were any.
-func (q *queue) room(n *NodeState) (woken bool) {
-	if n == nil || len(q.parked) == 0 {
+// reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there
+// were any. It sees every commitment of every engine when that shows in the view. And it sees what a plan of
+// this engine counted on and is not done after all, because it was refused or given up (undone): classes that
+// the same plan put aside were judged as if it were done.
+//
+// A parked class fits on no node. That can change in three ways:
+//
+//   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a
+//     node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone
+//     leaves the node as it was. A report says something new (View.hear). Back are the classes that the node has
+//     room for.
+//   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all:
+//     while nothing of a group runs, some navigators start it anywhere. A PutNode may move the members of a
+//     node to another domain. Back are the classes that want to be near the group, for a PutNode near any.
+//   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
+//
+// Submit, Assign and Mark change none of these. What a navigator goes by beyond that, a mark or a clock, brings
+// back no class before its time aside is over; a reason that is not a NoFit does not park.
+func (q *queue) reconsider(c *Change, undone bool) bool {
+	if len(q.parked) == 0 {
 		return false
 	}
-	for _, k := range q.parked {
-		if n.Fits(k.spec) {
+	var node NodeID
+	var waits func(*Spec) bool
+	takes := false
+	switch do := c.Do.(type) {
+	case Release:
+		node, waits = c.Node, q.waiting(do.Capsule, c.Revision)
+	case PutNode:
+		node, waits = do.Node.ID, func(spec *Spec) bool { return spec.Near.Group != "" }
+	case Place:
+		node, waits, takes = do.Node, q.waiting(do.Capsule, c.Revision), true
+	case Hold:
+		node, takes = do.Node, true
+	case RemoveNode:
+		node, takes = do.Node, true
+	}
+	if takes && !undone {
+		node = ""
+	}
+	return q.bringBack(q.state.Node(node), waits)
+}
+
+// bringBack takes back the parked classes that fit on a node, and those of which waits says so; either may be
+// nil. It reports whether there were any.
+func (q *queue) bringBack(n *NodeState, waits func(*Spec) bool) (woken bool) {
+	if n == nil && waits == nil {
+		return false
+	}
+	for spec, k := range q.parked {
+		if n != nil && n.Fits(spec) || waits != nil && waits(spec) {
 			q.unpark(k)
 			woken = true
 		}
@@ -282,23 +325,38 @@ func (q *queue) room(n *NodeState) (woken bool) {
 	return woken
 }
 
-// joined takes back the parked classes that wait for a member of a group that now has one more.
-func (q *queue) joined(c *Capsule) bool {
-	return c != nil && c.Spec.Group != "" && q.company(c.Spec.Group)
+// waiting tells which classes wait for where a capsule is, as it was at a revision; nil: no parked one does.
+func (q *queue) waiting(id CapsuleID, at Revision) func(*Spec) bool {
+	if id == "" || len(q.ties) == 0 {
+		return nil
+	}
+	c := q.state.Capsule(id)
+	if c == nil || c.Submitted >= uint64(submission(0).next(at+1)) {
+		// That record is gone, and the id may have been given to another: it may have been of any group.
+		return func(spec *Spec) bool { return spec.Near.Group != "" || spec.Start.Parent == id }
+	}
+	group := c.Spec.Group
+	if (group == "" || q.ties[tie{group: group}] == 0) && q.ties[tie{parent: id}] == 0 {
+		return nil
+	}
+	return func(spec *Spec) bool { return group != "" && spec.Near.Group == group || spec.Start.Parent == id }
 }
 
-// company takes back the parked classes that wait for a group, for any group if none is named.
-func (q *queue) company(group string) (woken bool) {
-	if q.near == 0 {
-		return false
+// tie is what a class goes by besides nodes: where the members of a group are, or its parent.
+type tie struct {
+	group  string
+	parent CapsuleID
+}
+
+// ties returns those of a spec, at most two.
+func (s *Spec) ties() (ties []tie) {
+	if s.Near.Group != "" {
+		ties = append(ties, tie{group: s.Near.Group})
 	}
-	for _, k := range q.parked {
-		if near := k.spec.Near.Group; near != "" && (group == "" || near == group) {
-			q.unpark(k)
-			woken = true
-		}
+	if s.Start.Parent != "" {
+		ties = append(ties, tie{parent: s.Start.Parent})
 	}
-	return woken
+	return ties
 }
 
 // due takes back the classes whose bound has passed.

@@ -11,6 +11,8 @@ type rater struct {
 	draft  *Draft
 	score  Score
 	filter Filter
+	// The score as it was given, if it may draw lots.
+	lots drawer
 	// Which Sync of the draft it has followed.
 	epoch uint64
 	// Breaks ties; 0: by node id.
@@ -19,6 +21,11 @@ type rater struct {
 	ranks  []uint64
 	ranked []*Node
 	cursor uint64
+}
+
+// drawer is what a score may have that draws lots, see [Score].
+type drawer interface {
+	Draw(decision uint64) (drawn Score, draws bool)
 }
 
 // follow makes the rater one for the nodes of a draft. It reports whether the draft has been synced since the last
@@ -35,8 +42,28 @@ func (r *rater) follow(draft *Draft, score Score, filter Filter, seed uint64) (s
 		score = SpreadScore{}
 	}
 	r.draft, r.epoch, r.score, r.filter, r.seed = draft, draft.epoch, score, filter, seed
+	r.lots, _ = score.(drawer)
 	r.rankNodes()
 	return true, other
+}
+
+// draw begins a decision. It reports whether the score draws lots: then nothing that was rated before counts.
+func (r *rater) draw() bool {
+	if r.lots == nil {
+		return false
+	}
+	drawn, draws := r.lots.Draw(r.decision())
+	if draws {
+		r.score = drawn
+	}
+	return draws
+}
+
+// decision is a number for the next choice: the same for the same view and as many commitments of the plan, and
+// another for any other and with any other seed.
+func (r *rater) decision() uint64 {
+	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
+	return (r.seed*golden+uint64(r.draft.view.Revision()))*golden + uint64(len(r.draft.log))
 }
 
 // rankNodes computes the ranks of nodes that are new. The plan itself brings none.

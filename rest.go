@@ -125,7 +125,7 @@ func (e *Engine) glance(c *Change) (work, room bool) {
 	case PutNode:
 		return false, aside
 	case Place:
-		return false, e.view.queue.near > 0
+		return false, len(e.view.queue.ties) > 0
 	}
 	return false, false
 }

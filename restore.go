@@ -46,6 +46,9 @@ func (b *restorer) line(text []byte) error {
 		}
 		return b.finish()
 	case l.Recent != nil:
+		if l.Recent.ID.IsZero() || l.Recent.At == 0 {
+			return fmt.Errorf("recent id %s at revision %d: neither may be zero", l.Recent.ID, l.Recent.At)
+		}
 		if b.state.recent.find(l.Recent.ID) != 0 {
 			return fmt.Errorf("a second recent id %s", l.Recent.ID)
 		}
@@ -85,7 +88,7 @@ func (b *restorer) record(l *dumpLine) error {
 	var err error
 	switch {
 	case l.Spec != nil:
-		spec := v.spec(l.Spec)
+		spec := v.spec(l.Spec.clone())
 		if first, known := b.number[spec]; known {
 			err = fmt.Errorf("a second copy of spec %d", first)
 		}
@@ -127,11 +130,14 @@ func (b *restorer) spec(i int) (*Spec, error) {
 
 // node adds a member, with the counters that it had.
 func (b *restorer) node(v *validator, n *dumpNode) error {
-	put, _ := v.putNode(PutNode{n.Node}).(PutNode)
+	v.putNode(&n.Node)
+	if n.Usage == 0 || n.Specification == 0 {
+		v.fail("node %q: counters %d and %d; neither may be zero", n.ID, n.Usage, n.Specification)
+	}
 	if b.tx.nodes.find(n.ID) != nil {
 		return fmt.Errorf("a second node %q", n.ID)
 	}
-	if err := b.tx.putNode(&put.Node); err != nil {
+	if err := b.tx.putNode(&n.Node); err != nil {
 		return err
 	}
 	e := b.tx.nodes.find(n.ID)
@@ -152,7 +158,7 @@ func (b *restorer) gang(v *validator, g *dumpGang) error {
 			b.members[membership{g.ID, id}] = i
 		}
 	}
-	gang = v.gang(gang)
+	v.gang(gang)
 	if b.tx.gangs.find(g.ID) != nil {
 		return fmt.Errorf("a second gang %q", g.ID)
 	}
@@ -180,6 +186,9 @@ func (b *restorer) capsule(v *validator, c *dumpCapsule) error {
 		return fmt.Errorf("capsule %q: capsule %q has order %d already", c.ID, other, c.Submitted)
 	}
 	b.orders[c.Submitted] = c.ID
+	if err := c.datable(); err != nil {
+		return err
+	}
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
@@ -191,6 +200,23 @@ func (b *restorer) capsule(v *validator, c *dumpCapsule) error {
 	}
 	e := b.tx.capsules.add(c.ID)
 	e.now, e.dirty = now, true
+	return nil
+}
+
+// datable reports what no history leads to: something placed at no revision, placements without an id that are
+// remembered, room for a note or devices without a node.
+func (c *dumpCapsule) datable() error {
+	switch {
+	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || len(c.Earlier) > 0):
+		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
+	case c.Node == "" && (c.Devices != 0 || c.Note != ""):
+		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there", c.ID, c.Devices, c.Note)
+	}
+	for _, p := range c.Earlier {
+		if p.ID.IsZero() || p.At == 0 {
+			return fmt.Errorf("capsule %q: placement %s at revision %d: neither may be zero", c.ID, p.ID, p.At)
+		}
+	}
 	return nil
 }
 

@@ -38,6 +38,8 @@ type Round struct {
 
 	// Something new was committed.
 	fresh bool
+	// The ledger had new work, or new room for parked work.
+	roused bool
 	// Capsules were placed, released or put aside: the next pass has less work.
 	progress bool
 

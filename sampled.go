@@ -94,11 +94,13 @@ func (e *Sampled) Best(draft *Draft, spec *Spec) (Choice, error) {
 		return Choice{}, notSynced()
 	}
 	e.follow(draft)
-	near := draft.nearby(spec)
+	near, draws := draft.nearby(spec), e.rater.draw()
 	e.best = e.best[:0]
-	e.seen.clear(len(e.rater.draft.nodes))
-	for _, slot := range e.runnersUp[spec] {
-		e.look(slot, spec, near)
+	e.seen.clear(len(draft.nodes))
+	if !draws { // else those that were good are as good as any other now
+		for _, slot := range e.runnersUp[spec] {
+			e.look(slot, spec, near)
+		}
 	}
 	enough := min(cmp.Or(max(e.Enough, 0), 32), len(e.order)) + len(e.best)
 	fit := len(e.best)

@@ -1,13 +1,18 @@
 package orbit
 
+import "slices"
+
 // Score rates a node for a spec: lower is better, and equal values go by tie. It sees the node as it is now
 // (with what the plan has reserved), its telemetry report and the shared spec, never the capsule, and it
 // must be a pure function of the three: that is what makes equivalence classes and caching exact. A value
 // that is NaN or infinite takes the node out of the choice.
 //
-// A score may also have a method PickDevices(node *NodeState, spec *Spec) (DeviceSet, bool) that chooses
-// the device instances; the default is [NodeState.PickDevices]. One that can bound itself is [Bounded], one
-// that reads more than its arguments must say so: [Versioned].
+// A score may also have a method PickDevices(node *NodeState, spec *Spec) (DeviceSet, bool) that chooses the
+// device instances; the default is [NodeState.PickDevices]. One that can bound itself is [Bounded], one that
+// reads more than its arguments must say so: [Versioned]. One that draws lots has a method Draw(decision
+// uint64) (Score, bool). It returns the score for one decision, and false if it draws none after all. Engines
+// ask for it before every choice, with a number that is another one in every view, after every Reserve, and
+// with every Seed; and rate all nodes with it.
 type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)
 }
@@ -94,6 +99,22 @@ func (s WeightedSum) Bound(spec *Spec, like *Node) func(least, most *Extent) (va
 		}
 		return value, tie
 	}
+}
+
+// Draw lets the terms draw that draw lots.
+func (s WeightedSum) Draw(decision uint64) (drawn Score, draws bool) {
+	var sum WeightedSum
+	for i, term := range s {
+		if d, ok := term.Score.(drawer); ok {
+			if one, ok := d.Draw(decision); ok {
+				if sum == nil {
+					sum = slices.Clone(s)
+				}
+				sum[i].Score = one
+			}
+		}
+	}
+	return sum, sum != nil
 }
 
 // Version mixes the versions of the terms that have one.

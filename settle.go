@@ -35,7 +35,7 @@ func (t *tx) settleNode(n *txNode) error {
 		t.at = n.asker
 		r := Rejection{Node: node.ID}
 		t.short(&r, &n.asked, node.Capacity.minus(n.now.used.minus(n.asked)))
-		return t.refuse(r, n.newest(), "node %q is short", r.Node)
+		return t.refuse(r, max(n.newest(), n.asks), "node %q is short", r.Node)
 	}
 	return t.settleDevices(n)
 }
@@ -61,7 +61,7 @@ func (t *tx) settleDevices(n *txNode) error {
 				before = int64(n.was.deviceUse()[i])
 			}
 			r := Rejection{Node: n.now.Node.ID, Dimension: fmt.Sprintf("device %d", i), Want: used - before, Free: max(0, room-before)}
-			return t.refuse(r, n.newest(), "node %q is short", r.Node)
+			return t.refuse(r, max(n.newest(), n.asks), "node %q is short", r.Node)
 		}
 	}
 	return nil

@@ -16,14 +16,14 @@ var classes = struct {
 	byKey map[string]weak.Pointer[Spec]
 }{byKey: map[string]weak.Pointer[Spec]{}}
 
-// interned returns the one copy of s. It requires s to be free of faults: valid UTF-8 and finite numbers
-// make the JSON text a faithful key, and leave encoding nothing to fail on.
+// interned returns the one copy of s, which is s itself if it is the first of its kind. It requires s to be a clone,
+// and free of faults: valid UTF-8 and finite numbers make the JSON text a faithful key, and leave encoding nothing to
+// fail on.
 func (s *Spec) interned() (*Spec, error) {
 	if s.self == s {
 		return s, nil
 	}
-	c := s.clone()
-	text, err := json.Marshal(c)
+	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
@@ -33,11 +33,11 @@ func (s *Spec) interned() (*Spec, error) {
 	if known := classes.byKey[key].Value(); known != nil {
 		return known, nil
 	}
-	c.self, c.key = c, key
-	p := weak.Make(c)
+	s.self, s.key = s, key
+	p := weak.Make(s)
 	classes.byKey[key] = p
-	runtime.AddCleanup(c, func(key string) { forget(key, p) }, key)
-	return c, nil
+	runtime.AddCleanup(s, func(key string) { forget(key, p) }, key)
+	return s, nil
 }
 
 // forget drops the entry of a class that is gone, unless it has come back meanwhile.

@@ -45,8 +45,9 @@ type txNode struct {
 	dirty, gone  bool
 	asked        Resources
 	askedDevices DeviceSet
-	// The last commitment that asked.
+	// The last commitment that asked, and the newest spec of a capsule that did.
 	asker int
+	asks  Revision
 }
 
 type txCapsule struct {

@@ -2,14 +2,13 @@ package orbit
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// prepare refuses what is malformed and replaces in p.Do what the ledger must own: node descriptions are
-// copied, specs become the shared copy. It looks at no state. On an error p is as before.
-func (p *Proposal) prepare(l *Limits) error {
+// check refuses what is malformed and makes specs the shared copies. It looks at no state. It requires a clone that is
+// the ledger's own: what has been checked is what is committed, whatever the proposer does meanwhile.
+func (p *Proposal) check(l *Limits) error {
 	if len(p.Do) > l.Commitments || len(p.If) > l.Preconditions {
 		return invalidf("proposal has %d commitments and %d bets; this ledger takes %d and %d",
 			len(p.Do), len(p.If), l.Commitments, l.Preconditions)
@@ -22,20 +21,15 @@ func (p *Proposal) prepare(l *Limits) error {
 		v.at, v.what = i, "bet"
 		v.bet(bet)
 	}
-	owned := p.Do
 	for i, c := range p.Do {
 		v.at, v.what = i, "commitment"
-		if own := v.commitment(c); own != nil {
-			if &owned[0] == &p.Do[0] {
-				owned = slices.Clone(p.Do)
-			}
-			owned[i] = own
+		if final := v.commitment(c); final != nil {
+			p.Do[i] = final
 		}
 	}
 	if len(v.faults) > 0 {
 		return &Rejection{Kind: ErrInvalid, Do: v.first, Reason: strings.Join(v.faults, "; ")}
 	}
-	p.Do = owned
 	return nil
 }
 
@@ -48,8 +42,7 @@ type validator struct {
 	first  int
 	faults []string
 	// The spec seen last, and the shared copy of it.
-	last     *Spec
-	lastCopy *Spec
+	last, shared *Spec
 	// The first new id, and once there are more all of them.
 	new  CapsuleID
 	seen map[CapsuleID]bool
@@ -130,7 +123,7 @@ func (v *validator) bet(bet Precondition) {
 	}
 }
 
-// commitment checks one commitment and returns the copy that the ledger must own, nil if it needs none.
+// commitment checks one commitment and returns the form in which it is kept, nil if that is c itself.
 func (v *validator) commitment(c Commitment) Commitment {
 	switch c := c.(type) {
 	case Place:
@@ -144,7 +137,7 @@ func (v *validator) commitment(c Commitment) Commitment {
 	case Submit:
 		return v.submit(c)
 	case PutNode:
-		return v.putNode(c)
+		v.putNode(&c.Node)
 	case RemoveNode:
 		v.ref("node id", string(c.Node))
 	case Hold:
@@ -175,36 +168,35 @@ func (v *validator) release(c *Release) {
 	v.text("node id", string(c.From), v.limits.IDBytes)
 }
 
-// submit checks new capsules and takes ownership of their ids and spec.
+// submit checks new capsules and gives them the shared spec.
 func (v *validator) submit(c Submit) Commitment {
 	v.text("owner", c.Owner, v.limits.IDBytes)
 	if c.Gang != nil {
 		if len(c.IDs) > 0 || c.Spec != nil {
 			v.fail("submit names a gang and also capsules; it needs exactly one of them")
 		}
-		c.Gang = v.gang(c.Gang)
-		return c
+		v.gang(c.Gang)
+		return nil
 	}
 	if c.Spec == nil || len(c.IDs) == 0 {
 		v.fail("submit needs a spec and at least one id, or a gang")
-		return c
+		return nil
 	}
-	c.IDs = v.capsuleIDs(c.IDs)
+	v.capsuleIDs(c.IDs)
 	c.Spec = v.spec(c.Spec)
 	return c
 }
 
-// capsuleIDs checks the ids of one Submit and returns a copy of the list.
-func (v *validator) capsuleIDs(ids []CapsuleID) []CapsuleID {
+// capsuleIDs checks the ids of one Submit.
+func (v *validator) capsuleIDs(ids []CapsuleID) {
 	if len(ids) > v.limits.Capsules {
 		v.fail("submit of %d capsules; this ledger takes %d at once", len(ids), v.limits.Capsules)
-		return nil
+		return
 	}
 	for _, id := range ids {
 		v.id("capsule id", string(id))
 		v.once(id)
 	}
-	return slices.Clone(ids)
 }
 
 // once checks that no id is submitted twice in one proposal.
@@ -222,31 +214,27 @@ func (v *validator) once(id CapsuleID) {
 	v.seen[id] = true
 }
 
-// gang checks a gang and returns a copy that shares nothing with it but the interned specs.
-func (v *validator) gang(g *Gang) *Gang {
+// gang checks a gang and gives its roles the shared specs.
+func (v *validator) gang(g *Gang) {
 	v.id("gang id", string(g.ID))
 	v.failAll(g.faults(v.limits.GangMembers))
-	own := *g
-	own.Levels = slices.Clone(g.Levels)
-	for _, level := range own.Levels {
+	for _, level := range g.Levels {
 		v.id("level", level)
 	}
-	own.Roles = slices.Clone(g.Roles)
-	for i := range own.Roles {
-		r := &own.Roles[i]
+	for i := range g.Roles {
+		r := &g.Roles[i]
 		v.text("role name", r.Name, v.limits.IDBytes)
-		r.Members = v.capsuleIDs(r.Members)
+		v.capsuleIDs(r.Members)
 		if r.Spec != nil {
 			r.Spec = v.spec(r.Spec)
 		}
 	}
-	return &own
 }
 
-// spec checks a spec and returns the shared copy. Runs of the same spec are looked up once.
+// spec checks a clone of a spec and returns the shared copy. Runs of the same spec are looked up once.
 func (v *validator) spec(s *Spec) *Spec {
 	if s == v.last {
-		return v.lastCopy
+		return v.shared
 	}
 	before := len(v.faults)
 	if n := s.size(); n > v.limits.SpecBytes {
@@ -266,17 +254,17 @@ func (v *validator) spec(s *Spec) *Spec {
 	if err != nil {
 		v.fail("spec: %v", err)
 	}
-	v.last, v.lastCopy = s, shared
+	v.last, v.shared = s, shared
 	return shared
 }
 
-// putNode checks a node's description and takes a copy of it.
-func (v *validator) putNode(c PutNode) Commitment {
-	v.id("node id", string(c.Node.ID))
-	v.failAll(c.Node.faults())
-	v.text("device model", c.Node.Devices.Model, v.limits.IDBytes)
+// putNode checks a node's description.
+func (v *validator) putNode(n *Node) {
+	v.id("node id", string(n.ID))
+	v.failAll(n.faults())
+	v.text("device model", n.Devices.Model, v.limits.IDBytes)
 	size := 0
-	for key, value := range c.Node.Labels {
+	for key, value := range n.Labels {
 		v.text("label key", key, v.limits.IDBytes)
 		v.text("label value", value, v.limits.SpecBytes)
 		size += len(key) + len(value)
@@ -284,8 +272,6 @@ func (v *validator) putNode(c PutNode) Commitment {
 	if size > v.limits.SpecBytes {
 		v.fail("labels have %d bytes; this ledger takes %d", size, v.limits.SpecBytes)
 	}
-	c.Node = *c.Node.clone()
-	return c
 }
 
 // hold checks a hold and brings its end into the one form that a dump can hold: UTC, without a monotonic

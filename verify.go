@@ -205,8 +205,8 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if len(n.used.faults("")) > 0 || lowest(n.deviceUse()) < 0 {
 		v.fail("node %q: negative use: %v, devices %v", id, n.used, n.deviceUse())
 	}
-	if max(n.Usage, n.Specification) > v.s.rev {
-		v.fail("node %q: counters %d and %d are in the future", id, n.Usage, n.Specification)
+	if min(n.Usage, n.Specification) == 0 || max(n.Usage, n.Specification) > v.s.rev {
+		v.fail("node %q: counters %d and %d: before the first revision or in the future", id, n.Usage, n.Specification)
 	}
 }
 
@@ -298,7 +298,9 @@ func (v *verifier) dates() {
 		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
 		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs,
 	} {
-		v.date(at, "the last to leave", kind)
+		if at != 0 { // one has
+			v.date(at, "the last to leave", kind)
+		}
 	}
 	for g := range v.s.Gangs() {
 		v.date(g.Changed, "gang", string(g.Gang.ID))
@@ -308,7 +310,7 @@ func (v *verifier) dates() {
 
 // date checks one revision.
 func (v *verifier) date(at Revision, kind, name string) {
-	if at > v.s.rev {
-		v.fail("%s %q changed at %d: in the future", kind, name, at)
+	if at == 0 || at > v.s.rev {
+		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
 	}
 }

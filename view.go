@@ -89,9 +89,10 @@ func (v *View) Report(n *NodeState) *Report {
 	return &v.reports[n.slot].Report
 }
 
-// Changed returns the indices ([NodeState.Index]) of nodes that joined, changed, left or reported something
-// new since the cursor that an earlier call returned; some may be named twice. All means that everything
-// may have changed: the cursor is 0, or too old.
+// Changed returns the indices ([NodeState.Index]) of nodes that joined, changed, left or reported something new
+// since the cursor that an earlier call returned; some may be named twice. An index that is new is named even
+// if its node has left again, so that a table which takes in what is named reaches up to [State.NodeBound]. All
+// means that everything may have changed: the cursor is 0, or too old.
 func (v *View) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
 	return v.changed.since(cursor)
 }
@@ -145,6 +146,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 	for c := range state.Capsules() {
 		if c.Pending() && from.mine(c) {
 			v.queue.push(c)
+			v.queue.roused = true
 		}
 	}
 	v.ends, v.ending = v.ends[:0], v.ending[:0]
@@ -178,6 +180,11 @@ func (v *View) advance(ctx context.Context, state *State, from *source) (bool, e
 		woken = v.queue.absorb(c, state, from.mine) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
 			v.ends.push(holdEnd{h.Ends, h.ID})
+		}
+	}
+	for slot := old.nodeBound; slot < state.nodeBound; slot++ {
+		if !state.nodeAt(slot).occupied { // its node has joined and left again
+			v.changed.add(slot)
 		}
 	}
 	if len(v.ends) > 2*state.holds.Len()+64 { // most have been released before their end

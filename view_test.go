@@ -84,6 +84,7 @@ var chaosSpecs = []*Spec{
 	{Module: "mine", Priority: 1, Envelope: Envelope{Reservation: Resources{CPU: 2, Memory: 1}}, Group: "g"},
 	{Module: "mine", Priority: -1, Near: Near{Group: "g", Level: "zone"}},
 	{Module: "mine", Devices: DeviceRequest{Count: 1, Milli: 400}},
+	{Module: "mine", Envelope: Envelope{Reservation: Resources{CPU: 1}}, Start: Start{Parent: "k1"}},
 	{Module: "theirs", Priority: 2, Envelope: Envelope{Reservation: Resources{CPU: 2}}},
 }
 
@@ -340,7 +341,7 @@ func (o *observer) compareChanged(t *rapid.T) {
 		if i < len(before) {
 			was = before[i]
 		}
-		if !assert.ObjectsAreEqual(was, after[i]) {
+		if i >= len(before) || !assert.ObjectsAreEqual(was, after[i]) {
 			require.Contains(t, indices, int32(i), "slot %d: was %+v, is %+v", i, was, after[i])
 		}
 	}
@@ -363,9 +364,10 @@ func (o *observer) comparePlacement(t *rapid.T, fresh *View) {
 	}
 }
 
-// Whatever happens, a view that has followed the changes equals a view built afresh: state, reports and
-// whether they are stale, pending work in its order, ends of holds; and Changed names every node of which
-// state or report differ. SCENARIOS 6: also when nodes are emptied, leave and come back.
+// Whatever happens, a view that has followed the changes equals a view built afresh: state, reports and whether
+// they are stale, pending work in its order, ends of holds; and Changed names every node of which state or
+// report differ, and every index that is new, also one whose node has left again. SCENARIOS 6: also when nodes
+// are emptied, leave and come back.
 func TestRefreshedViewEqualsAFreshOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &observer{chaos: newChaos(t)}

@@ -154,7 +154,8 @@ func burst(b *testing.B, take taker) []time.Duration {
 	return took
 }
 
-// BenchmarkChurn lets 64 callers claim a slot of a ledger and give it back, over and over: every return wakes the pool.
+// BenchmarkChurn lets 64 callers claim a slot of a ledger and give it back, over and over: every return wakes
+// the pool.
 func BenchmarkChurn(b *testing.B) {
 	src := &claim.LedgerSource{}
 	if err := src.Join(context.Background(), nodes(benchSlots)...); err != nil {

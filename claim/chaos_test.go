@@ -83,8 +83,9 @@ type asked struct {
 	returned bool
 }
 
-// Whatever goes wrong: every request that was taken on is answered once, no other is; no slot is handed out twice, none
-// is lost; the counters are exact, and zero in the end; reservations end; nobody waits while a slot is idle.
+// Whatever goes wrong: every request that was taken on is answered once, no other is; no slot is handed out
+// twice, none is lost; the counters are exact, and zero in the end; reservations end; nobody waits while a slot
+// is idle.
 func TestPoolUnderTrouble(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := drawTrouble(t)

@@ -71,8 +71,8 @@ func TestConflictsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A slot that met a conflict is set aside for ReserveFor, however often it is listed; then it is tried again, without
-// waiting for a poll.
+// A slot that met a conflict is set aside for ReserveFor, however often it is listed; then it is tried again,
+// without waiting for a poll.
 func TestConflictSetsTheSlotAside(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -130,8 +130,9 @@ func TestHardErrorFreesTheSlot(t *testing.T) {
 	})
 }
 
-// Without reservations a stale listing is believed: the request meets conflicts until the listing has caught up. With
-// them it meets none. Listings that are 50, 200 and 300 ms stale; the figures are exact, for the clock is made up.
+// Without reservations a stale listing is believed: the request meets conflicts until the listing has caught
+// up. With them it meets none. Listings that are 50, 200 and 300 ms stale; the figures are exact, for the clock
+// is made up.
 func TestConflictsOfAStaleListing(t *testing.T) {
 	for _, lag := range []time.Duration{50 * ms, 200 * ms, 300 * ms} {
 		counted := map[bool]sim.StoreTally{}
@@ -198,8 +199,8 @@ func TestQueueLenIsStable(t *testing.T) {
 	assert.Equal(t, uint64(399), p.Stats().Conflicts)
 }
 
-// A request that ended in flight and whose claim then conflicts does not come back: nobody polls for it, and no slots are
-// ordered.
+// A request that ended in flight and whose claim then conflicts does not come back: nobody polls for it, and no
+// slots are ordered.
 func TestTheDeadDoNotComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 100 * ms}, "s0")

@@ -7,8 +7,8 @@ import (
 // deliverFor is how long an answer is offered to a caller who has left no room for it.
 const deliverFor = time.Second
 
-// deliver answers. It does not wait for the caller: where there is no room for the answer, a goroutine offers it
-// for a while. Nobody is answered in vain: a slot that is not taken is given back.
+// deliver answers. It does not wait for the caller: where there is no room for the answer, a goroutine offers
+// it for a while. Nobody is answered in vain: a slot that is not taken is given back.
 func (p *Pool) deliver(t *ticket, r Result) {
 	if sent, closed := offer(t.req.Result, r, nil); sent {
 		return

@@ -131,8 +131,8 @@ func TestRequestEndsInFlight(t *testing.T) {
 	}
 }
 
-// With Claim, at whatever nanosecond the context ends, the slot is either returned or idle again. Never both, never
-// neither.
+// With Claim, at whatever nanosecond the context ends, the slot is either returned or idle again. Never both,
+// never neither.
 func TestClaimNeverLosesASlot(t *testing.T) {
 	for d := 1 * ms; d <= 12*ms; d += ms / 4 {
 		for _, off := range []time.Duration{-ns, 0, ns} {
@@ -205,8 +205,8 @@ func (u unreturning) Return(ctx context.Context, slot claim.Slot) error {
 	return u.StaleStore.Return(ctx, slot)
 }
 
-// An outcome that is unknown is asked for with the same attempt until it is known: 10 ms later, then 20, 40, ... The
-// caller gets the slot, nobody meets a conflict.
+// An outcome that is unknown is asked for with the same attempt until it is known: 10 ms later, then 20, 40,
+// ... The caller gets the slot, nobody meets a conflict.
 func TestUnknownIsAskedAgain(t *testing.T) {
 	for _, committed := range []bool{true, false} {
 		for _, first := range []error{orbit.ErrUnknown, context.DeadlineExceeded, fmt.Errorf("%w and %w", orbit.ErrConflict, orbit.ErrUnknown)} {
@@ -250,7 +250,8 @@ func TestUnknownIsAskedAgain(t *testing.T) {
 	}
 }
 
-// While the outcome stays unknown the request is answered after Timeout; when it is known at last, the slot is given back.
+// While the outcome stays unknown the request is answered after Timeout; when it is known at last, the slot is
+// given back.
 func TestUnknownForLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -275,7 +276,8 @@ func TestUnknownForLong(t *testing.T) {
 	})
 }
 
-// A source that never says is reported when the pool has ended and asked in vain; everybody else has been answered.
+// A source that never says is reported when the pool has ended and asked in vain; everybody else has been
+// answered.
 func TestUnknownToTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -314,8 +316,8 @@ func TestSourceThatBlocks(t *testing.T) {
 	})
 }
 
-// Callers who leave no room for the answer, or are gone, or have closed the channel, hold nobody up; their slots are
-// given back. One who comes a little later gets the answer.
+// Callers who leave no room for the answer, or are gone, or have closed the channel, hold nobody up; their
+// slots are given back. One who comes a little later gets the answer.
 func TestCallersWhoLeaveNoRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, names(5)...)

@@ -17,12 +17,14 @@ var (
 	// ErrEnded: the request's context ended, or its deadline passed, before it had a slot. What ended it is
 	// found too: context.Canceled, or context.DeadlineExceeded.
 	ErrEnded = errors.New("request ended")
+	// ErrUnmatched: the request has ended before any idle slot had what it wants. ErrEnded is found too.
+	ErrUnmatched = errors.New("no idle slot has")
 	// ErrTimeout: the source has not said within Pool.Timeout whether the slot was claimed.
 	ErrTimeout = errors.New("claim timed out")
 	// ErrSource: the source failed, or panicked, or exited its goroutine. Its own error is found too.
 	ErrSource = errors.New("source failed")
-	// ErrHook: the scale-up hook failed, or panicked, or exited its goroutine.
-	ErrHook = errors.New("scale-up hook failed")
+	// ErrHook: ScaleUp or OnStatus failed, or panicked, or exited its goroutine.
+	ErrHook = errors.New("hook failed")
 	// ErrLeak: a slot that nobody wants any more, and that may be claimed, could not be given back.
 	ErrLeak = errors.New("slot not given back")
 	// ErrRan: Run was called a second time. Make another pool.

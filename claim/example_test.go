@@ -84,6 +84,25 @@ func ExamplePool_scaleUp() {
 	// new-1
 }
 
+// The pending requests are mirrored in a ledger, where an autoscaler in another process sees them.
+func ExamplePool_status() {
+	slots := &claim.LedgerSource{}
+	pool := &claim.Pool{Name: "small", Labels: claim.Labels{Team: "web"}, Source: slots}
+	pool.OnStatus = func(ctx context.Context, s claim.Status) error {
+		mark := orbit.Mark{Key: "pending/" + s.Labels.Team + "/" + s.Labels.Pool, Value: fmt.Sprint(s.PendingRequests)}
+		_, err := slots.Book().Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark}})
+		return err
+	}
+	pool.Enqueue(&claim.Request{Result: make(chan claim.Result, 1)})
+	go func() { _ = pool.Run(context.Background()) }()
+	defer pool.Shutdown()
+	_, _ = slots.Book().Wait(context.Background(), 0)
+	state, _ := slots.Book().Snapshot(context.Background())
+	value, _ := state.Mark("pending/web/small")
+	fmt.Println(value)
+	// Output: 1
+}
+
 // shelf is a store of one's own: three methods.
 type shelf struct {
 	mu    sync.Mutex

@@ -46,18 +46,20 @@ const (
 	undone
 )
 
-// How long to wait before an attempt with an unknown outcome is made again: at first, and at most. How often a slot
-// is given back, or an outcome asked for when the pool has ended, before it is reported as a leak.
+// How long to wait before an attempt with an unknown outcome is made again: at first, and at most. How often a
+// slot is given back, or an outcome asked for when the pool has ended, before it is reported as a leak.
 const (
 	retryFirst = 10 * time.Millisecond
 	retryMost  = time.Second
 	lastTries  = 10
 )
 
-// launch sends a request for the next slot, in a goroutine that has no other flight: one that rests, or a new one. It
-// requires a request, a slot, and a place in flight.
-func (p *Pool) launch(t *ticket) {
-	f := &flight{ticket: t, slot: p.ready.pop(), id: p.ids.next()}
+// launch sends the first request of a line for its next slot, in a goroutine that has no other flight: one that
+// rests, or a new one. It requires a request, a slot, and a place in flight.
+func (p *Pool) launch(l *line) {
+	f := &flight{ticket: l.first(), slot: p.ready.pop(l), id: p.ids.next()}
+	l.remove(f.ticket)
+	f.ticket.matched.Store(true)
 	f.hold = p.reservations.reserve(f.slot.key())
 	p.flying[f] = struct{}{}
 	p.inflight.Add(1)
@@ -68,8 +70,8 @@ func (p *Pool) launch(t *ticket) {
 	}
 }
 
-// mostResting is how many goroutines stay for another claim. A new one has to grow its stack first, which costs about as
-// much as a claim of a ledger in memory; where claims take longer it does not matter.
+// mostResting is how many goroutines stay for another claim. A new one has to grow its stack first, which costs
+// about as much as a claim of a ledger in memory; where claims take longer it does not matter.
 const mostResting = 32
 
 // crew makes one flight after another. It stays for the next unless enough others do, and until the pool ends.
@@ -102,8 +104,8 @@ func (p *Pool) fly(f *flight) {
 	})
 }
 
-// attempt claims the slot. While the outcome is unknown it makes the same attempt again, which has one effect: until
-// it knows. When the grace of Shutdown is over calls are cut off, and then it asks a few times more.
+// attempt claims the slot. While the outcome is unknown it makes the same attempt again, which has one effect:
+// until it knows. When the grace of Shutdown is over calls are cut off, and then it asks a few times more.
 func (p *Pool) attempt(f *flight) (err error) {
 	a := Attempt{ID: f.id, Slot: f.slot, Request: &f.ticket.req}
 	left := lastTries
@@ -132,20 +134,22 @@ func (p *Pool) call(life context.Context, f *flight, a Attempt) (Slot, uint64, e
 	return p.Source.Claim(valued{ctx, f.ticket.ctx}, a)
 }
 
-// unclear reports whether a claim may or may not have been committed. One that could not be sent again leaves the
-// first time it was sent in the dark.
+// unclear reports whether a claim may or may not have been committed. One that could not be sent again leaves
+// the first time it was sent in the dark.
 func unclear(err error, again bool) bool {
 	return errors.Is(err, orbit.ErrUnknown) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		again && errors.Is(err, orbit.ErrUnavailable)
 }
 
-// land does what the outcome calls for. The loop is told before the caller: a caller that gives the slot back at
-// once must not be faster.
+// land does what the outcome calls for. The loop is told before the caller: a caller that gives the slot back
+// at once must not be faster.
 func (p *Pool) land(f *flight, err error) {
 	switch {
 	case err == nil && f.ticket.settle():
 		p.claimed.Add(1)
-		p.dispatched.Store(time.Now().UnixNano())
+		now := time.Now()
+		p.dispatched.Store(now.UnixNano())
+		p.latency.add(now.Sub(f.ticket.req.EnqueuedAt))
 		p.landed(f, taken)
 		p.deliver(f.ticket, Result{Slot: f.claimed})
 	case err == nil:
@@ -180,10 +184,9 @@ func (p *Pool) leak(slot Slot, cause error) {
 	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: slot, Cause: cause})
 }
 
-// landed makes room for another flight, and tells the loop.
+// landed tells the loop, which then has room for another flight.
 func (p *Pool) landed(f *flight, kind ending) {
 	p.inflight.Add(-1)
-	p.sem.Release(1)
 	p.mail.post(func(m *mail) { m.outcomes = append(m.outcomes, outcome{f, kind}) })
 }
 
@@ -223,15 +226,18 @@ func (p *Pool) conclude(o *outcome, now time.Time) {
 	}
 	if o.kind == conflicted {
 		o.ticket.conflicts.Add(1)
-		p.stir(now)
+		p.poll.reset(now)
+		l := p.lines.of(&o.ticket.want)
+		l.stirred = true
 		if !o.ticket.settled.Load() {
-			p.queue.putBack(o.ticket)
+			l.putBack(o.ticket)
 		}
 	}
 }
 
-// idleFrom returns the version from which on a listing that shows the slot is believed, 0 if it is not known. A slot
-// that has met a conflict was not idle then; a listing of that very version that shows it contradicts the claim.
+// idleFrom returns the version from which on a listing that shows the slot is believed, 0 if it is not known. A
+// slot that has met a conflict was not idle then; a listing of that very version that shows it contradicts the
+// claim.
 func (o *outcome) idleFrom() uint64 {
 	if o.kind == conflicted && o.version != 0 {
 		return o.version + 1

@@ -8,9 +8,9 @@ import (
 // followAgain is how long a source is left alone that could not be followed.
 const followAgain = time.Second
 
-// follow hands on what a source says of itself, until it fails or the pool ends, no faster than the loop can hear it.
-// After a failure the loop is told only when the source has had time to recover; it then asks for a full listing, and
-// follows from there.
+// follow hands on what a source says of itself, until it fails or the pool ends, no faster than the loop can
+// hear it. After a failure the loop is told only when the source has had time to recover; it then asks for a
+// full listing, and follows from there.
 func (p *Pool) follow(f Follower, after uint64) {
 	ctx, taken := p.looking.ctx, make(chan struct{}, 1)
 	guard(func() error {

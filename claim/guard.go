@@ -13,8 +13,8 @@ type crashed struct{ how string }
 
 func (c *crashed) Error() string { return c.how }
 
-// guard runs somebody else's code and hands its error to then, which is called exactly once: also when f panics,
-// which becomes an error, or exits the goroutine.
+// guard runs somebody else's code and hands its error to then, which is called exactly once: also when f
+// panics, which becomes an error, or exits the goroutine.
 func guard(f func() error, then func(error)) {
 	var err error = &crashed{"it exited its goroutine"}
 	defer func() {

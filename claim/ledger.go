@@ -13,18 +13,22 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// LedgerSource is the source of slots that an [orbit.Ledger] is: a slot is a node that has room for one capsule of
-// the Spec; its Name is the node's id, and its UID the revision of the node's specification, which no node
+// LedgerSource is the source of slots that an [orbit.Ledger] is: a slot is a node that has room for one capsule
+// of the Spec; its Name is the node's id, and its UID the revision of the node's specification, which no node
 // that leaves and joins again repeats. The zero value works, on a ledger of its own.
 //
-// A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what was
-// listed, and that the room is free. So a capsule is never seen waiting, and no navigator can pick it up. The
-// ledger refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one effect.
-// (A ledger knows it by the record of its capsule. It must keep those of released capsules, see orbit.Limits.Terminal, for
-// longer than a proposal can be delayed on its way.)
+// A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what
+// was listed, and that the room is free. So a capsule is never seen waiting, and no navigator can pick it up.
+// The ledger refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one
+// effect. (A ledger knows it by the record of its capsule. It must keep those of released capsules, see
+// orbit.Limits.Terminal, for longer than a proposal can be delayed on its way.)
 //
-// A node with room for more than one capsule is a slot that is idle again as soon as it has been claimed. Several
-// pools can share a ledger: let each one's Spec require a label. Specs that ask for devices are refused.
+// A node with room for more than one capsule is a slot that is idle again as soon as it has been claimed.
+// Several pools can share a ledger: let each one's Spec require a label.
+//
+// Where the Spec asks for devices, a listing says which instances a claim takes: those that it fits best. A
+// claim of instances that are taken by then is a conflict, and the listing that knows of it shows others, if
+// there are enough.
 //
 // It is a [Follower]: it waits for the ledger, so its pool needs no NotifyIdle and no delay.
 type LedgerSource struct {
@@ -33,12 +37,12 @@ type LedgerSource struct {
 	// What a claim places. Nil: a capsule that takes one of orbit.Slots, and nothing else.
 	Spec *orbit.Spec
 
-	once  sync.Once
-	own   orbit.MemoryLedger
-	fault error
-	book  orbit.Ledger
-	spec  *orbit.Spec
-	// The ledger's own copy of spec, once it is known: a proposal with it is taken without being looked through.
+	once sync.Once
+	own  orbit.MemoryLedger
+	book orbit.Ledger
+	spec *orbit.Spec
+	// The ledger's own copy of spec, once it is known: a proposal with it is taken without being looked
+	// through.
 	shared atomic.Pointer[orbit.Spec]
 }
 
@@ -64,12 +68,6 @@ func (s *LedgerSource) init() {
 		if s.spec == nil {
 			s.spec = &orbit.Spec{Module: "claim", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}
 		}
-		switch {
-		case s.spec.Devices.Count > 0:
-			s.fault = errors.New("its spec asks for devices; leave those to a navigator")
-		case s.spec.Envelope.Reservation == (orbit.Resources{}):
-			s.fault = errors.New("its spec reserves nothing, so every node is idle for ever; reserve one of orbit.Slots")
-		}
 	})
 }
 
@@ -79,14 +77,20 @@ func (s *LedgerSource) Book() orbit.Ledger {
 	return s.book
 }
 
-// Join lets nodes join that have room for exactly one claim: idle slots. Any other node of the ledger that fits the
-// Spec is a slot as well. More than the ledger takes in one proposal join in several, in order, up to the first that fails.
+// Join lets nodes join that have room for exactly one claim, and as many whole devices as it asks for: idle
+// slots. Any other node of the ledger that fits the Spec is a slot as well. More than the ledger takes in one
+// proposal join in several, in order, up to the first that fails.
 func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	s.init()
+	node := orbit.Node{Capacity: s.spec.Envelope.Reservation}
+	if want := s.spec.Devices; want.Count > 0 {
+		node.Devices = orbit.Devices{Model: slices.Concat(want.Models, []string{"device"})[0], Count: want.Count}
+	}
 	for some := range slices.Chunk(nodes, s.book.Limits().Commitments) {
 		do := make([]orbit.Commitment, len(some))
 		for i, id := range some {
-			do[i] = orbit.PutNode{Node: orbit.Node{ID: id, Capacity: s.spec.Envelope.Reservation}}
+			node.ID = id
+			do[i] = orbit.PutNode{Node: node}
 		}
 		if _, err := s.propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do}); err != nil {
 			return err
@@ -98,28 +102,43 @@ func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 // Idle implements [Source]: it looks at all nodes, in order of their ids, at one revision.
 func (s *LedgerSource) Idle(ctx context.Context) (Listing, error) {
 	s.init()
-	if s.fault != nil {
-		return Listing{}, fmt.Errorf("claim: ledger source: %w: %w", orbit.ErrInvalid, s.fault)
-	}
 	state, err := s.book.Snapshot(ctx)
+	if err == nil {
+		err = s.validate(state)
+	}
 	if err != nil {
 		return Listing{}, err
 	}
 	l := Listing{Version: uint64(state.Revision())}
 	for n := range state.Nodes() {
 		if n.Fits(s.spec) {
-			l.Slots = append(l.Slots, slotOf(n))
+			l.Slots = append(l.Slots, s.slot(n))
 		}
 	}
 	return l, nil
 }
 
-func slotOf(n *orbit.NodeState) Slot {
-	return Slot{Name: string(n.Node.ID), UID: strconv.FormatUint(uint64(n.Specification), 10)}
+// validate reports what is wrong with the spec, as the ledger would if a capsule of it were submitted.
+func (s *LedgerSource) validate(state *orbit.State) error {
+	if s.spec.Envelope.Reservation == (orbit.Resources{}) && s.spec.Devices.Count == 0 {
+		return fmt.Errorf("claim: ledger source: %w: its spec reserves nothing, so every node is idle for ever; reserve one of orbit.Slots", orbit.ErrInvalid)
+	}
+	submit := orbit.Submit{IDs: []orbit.CapsuleID{"claim"}, Spec: s.spec}
+	if err := state.Check(orbit.Proposal{Do: []orbit.Commitment{submit}}); errors.Is(err, orbit.ErrInvalid) {
+		return fmt.Errorf("claim: ledger source: %w", err)
+	}
+	return nil
 }
 
-// Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than that.
-// Changes that touch no node are passed over.
+// slot returns the slot that a node is. It requires a node that fits the spec.
+func (s *LedgerSource) slot(n *orbit.NodeState) Slot {
+	devices, _ := n.PickDevices(s.spec.Devices)
+	uid := strconv.FormatUint(uint64(n.Specification), 10)
+	return Slot{Name: string(n.Node.ID), UID: uid, Labels: n.Node.Labels, Devices: devices}
+}
+
+// Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than
+// that. Changes that touch no node are passed over.
 func (s *LedgerSource) Follow(ctx context.Context, after uint64) (l Listing, err error) {
 	s.init()
 	for {
@@ -165,7 +184,7 @@ func (s *LedgerSource) changed(state *orbit.State, changes []orbit.Change, at or
 		}
 		seen[id] = true
 		if n := state.Node(id); n != nil && n.Fits(s.spec) {
-			l.Slots = append(l.Slots, slotOf(n))
+			l.Slots = append(l.Slots, s.slot(n))
 		} else {
 			l.Gone = append(l.Gone, string(id))
 		}
@@ -189,7 +208,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 		ID: a.ID,
 		Do: []orbit.Commitment{
 			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner},
-			orbit.Place{Capsule: capsule.ID, Node: node, Note: capsule.Note},
+			orbit.Place{Capsule: capsule.ID, Node: node, Devices: a.Slot.Devices, Note: capsule.Note},
 		},
 		If: []orbit.Precondition{
 			orbit.NodeAt{Node: node, Specification: orbit.Revision(uid)},
@@ -241,7 +260,8 @@ func judgedAt(err error) uint64 {
 	return 0
 }
 
-// refusal keeps a conflict that another slot does not cure from being taken for one: the capsule's id is in use.
+// refusal keeps a conflict that another slot does not cure from being taken for one: the capsule's id is in
+// use.
 func refusal(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && r.Bet == nil && r.Do == 0 && errors.Is(r.Kind, orbit.ErrConflict) {
 		return fmt.Errorf("claim: %w: %v", orbit.ErrInvalid, err) //nolint:errorlint // it must not be found as a conflict
@@ -249,9 +269,9 @@ func refusal(err error) error {
 	return err
 }
 
-// Return implements [Source]: the capsule is released for good, also where somebody has emptied the node meanwhile and it
-// is pending. One that has been released already, or is not known any more, is no error; one that has been placed on
-// another node is an orbit.ErrConflict.
+// Return implements [Source]: the capsule is released for good, also where somebody has emptied the node
+// meanwhile and it is pending. One that has been released already, or is not known any more, is no error; one
+// that has been placed on another node is an orbit.ErrConflict.
 func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	s.init()
 	err := s.release(ctx, claimed.Capsule, orbit.NodeID(claimed.Name))

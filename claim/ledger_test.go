@@ -60,7 +60,8 @@ func TestLedgerClaim(t *testing.T) {
 	})
 }
 
-// Slots that join, come back, or are given back wake the pool, without NotifyIdle and without waiting for any time.
+// Slots that join, come back, or are given back wake the pool, without NotifyIdle and without waiting for any
+// time.
 func TestLedgerWakesThePool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -114,8 +115,8 @@ func propose(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
 	require.NoError(t, err)
 }
 
-// What makes a slot: room for one capsule, requirements met, schedulable. Anything else that places there, drains it or
-// takes its label away makes it a slot no more.
+// What makes a slot: room for one capsule, requirements met, schedulable. Anything else that places there,
+// drains it or takes its label away makes it a slot no more.
 func TestLedgerSlots(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		web, err := orbit.ParsePredicate("pool in (web)")
@@ -147,8 +148,8 @@ func TestLedgerSlots(t *testing.T) {
 	})
 }
 
-// Two pools, or a pool and somebody else, on one ledger: whoever is second meets a conflict, and nobody gets what is
-// taken.
+// Two pools, or a pool and somebody else, on one ledger: whoever is second meets a conflict, and nobody gets
+// what is taken.
 func TestLedgerIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ledger := &orbit.MemoryLedger{}
@@ -200,7 +201,10 @@ func TestLedgerCapsuleInUse(t *testing.T) {
 
 // Specs that make no sense are refused.
 func TestLedgerSpecs(t *testing.T) {
-	for _, spec := range []*orbit.Spec{{}, {Devices: orbit.DeviceRequest{Count: 1, Milli: 1}}} {
+	slot := orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}
+	for _, spec := range []*orbit.Spec{
+		{}, {Envelope: slot, Class: 99}, {Devices: orbit.DeviceRequest{Count: 1, Milli: 1001}}, {Envelope: slot, Devices: orbit.DeviceRequest{Milli: 1}},
+	} {
 		_, err := (&claim.LedgerSource{Spec: spec}).Idle(t.Context())
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 	}
@@ -243,7 +247,8 @@ func (l *lossy) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, 
 	return l.Ledger.Propose(ctx, p)
 }
 
-// With a ledger that loses three answers in five every claim has one effect, and so has every return. SCENARIOS 4 (I12).
+// With a ledger that loses three answers in five every claim has one effect, and so has every return. SCENARIOS
+// 4 (I12).
 func TestLedgerUnknownOutcomes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := &orbit.MemoryLedger{}
@@ -302,4 +307,146 @@ func TestLedgerJoinsMany(t *testing.T) {
 	listing, err := src.Idle(t.Context())
 	require.NoError(t, err)
 	require.Len(t, listing.Slots, 101)
+}
+
+// labelled is a node with room for one claim and these labels, given as key, value, key, value.
+func labelled(id orbit.NodeID, labels ...string) orbit.PutNode {
+	n := orbit.Node{ID: id, Capacity: orbit.Resources{orbit.Slots: 1}, Labels: map[string]string{}}
+	for i := 0; i < len(labels); i += 2 {
+		n.Labels[labels[i]] = labels[i+1]
+	}
+	return orbit.PutNode{Node: n}
+}
+
+// want enqueues a request for slots of a kind; a deadline of 0 is none.
+func (r *rig) want(w claim.Want, deadline time.Duration) <-chan claim.Result {
+	c := make(chan claim.Result, 2)
+	req := &claim.Request{Want: w, Result: c}
+	if deadline != 0 {
+		req.Deadline = time.Now().Add(deadline)
+	}
+	require.True(r.t, r.Enqueue(req))
+	clear(w.Labels) // the request is the caller's again
+	clear(w.Images)
+	return c
+}
+
+// A claim that asks for images, labels or a phase gets the slot that has been idle longest of those that have
+// all of it. One that no slot serves lets others pass, and says at its end what was missing.
+func TestLedgerWants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		propose(t, src.Book(),
+			labelled("a", "image/main", "web:1", "phase", "cold"),
+			labelled("b", "image/main", "web:2", "image/log", "fluent", "phase", "warm", "zone", "x"),
+			labelled("c", "image/main", "web:2", "phase", "warm", "zone", "y"),
+			labelled("d", "image/main", "web:2", "phase", "warm", "zone", "x", "gpu", ""))
+		r := newRig(t, &claim.Pool{Name: "web", Source: src}).run()
+		images := func(kv ...string) map[string]string { return labelled("", kv...).Node.Labels }
+		never := r.want(claim.Want{Images: images("main", "web:3"), Phase: "warm"}, 5*sec)
+		noSuch := r.want(claim.Want{Labels: images("gpu", "none")}, 0)
+		warm := r.want(claim.Want{Phase: "warm", Labels: images("zone", "y")}, 0)
+		both := r.want(claim.Want{Images: images("main", "web:2", "log", "fluent")}, 0)
+		gpu := r.want(claim.Want{Labels: images("gpu", "")}, 0)
+		any := r.ask()
+		synctest.Wait()
+		for c, name := range map[<-chan claim.Result]string{warm: "c", both: "b", gpu: "d", any: "a"} {
+			res := got(t, c)
+			require.NoError(t, res.Err)
+			assert.Equal(t, name, res.Slot.Name)
+		}
+		for _, a := range r.tried() {
+			assert.Equal(t, a.slot == "d", len(a.req.Want.Labels) == 1 && a.req.Want.Phase == "", "what the source reads is the pool's own")
+		}
+		none(t, never)
+		assert.Equal(t, 2, r.Snapshot().QueueLen)
+		r.until(5 * sec)
+		err := got(t, never).Err
+		require.ErrorIs(t, err, claim.ErrEnded)
+		require.ErrorIs(t, err, claim.ErrUnmatched)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, `claim: pool "web": request ended after 5s and 0 conflicts: `+
+			`no idle slot has "image/main": "web:3", "phase": "warm": context deadline exceeded`, err.Error())
+		r.Shutdown()
+		err = got(t, noSuch).Err
+		require.ErrorIs(t, err, claim.ErrShutdown)
+		require.NotErrorIs(t, err, claim.ErrUnmatched)
+	})
+}
+
+// A slot whose labels change while requests wait for others is looked at again; one that loses them between its
+// listing and its claim is a conflict, and the request gets another.
+func TestLedgerWantsFollowLabels(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{Ledger: &orbit.MemoryLedger{}}
+		r := ledgerRig(t, src, 3)
+		c := r.want(claim.Want{Phase: "warm"}, 0)
+		synctest.Wait()
+		none(t, c)
+		propose(t, src.Book(), labelled("s1", "phase", "warm"))
+		synctest.Wait()
+		assert.Equal(t, "s1", got(t, c).Slot.Name)
+
+		propose(t, src.Book(), labelled("s0", "phase", "warm"), labelled("s2", "phase", "warm"))
+		synctest.Wait()
+		l, err := src.Idle(t.Context())
+		require.NoError(t, err)
+		propose(t, src.Book(), labelled("s0", "phase", "cold"))
+		_, _, err = src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: l.Slots[0]})
+		require.ErrorIs(t, err, orbit.ErrConflict, "the slot is not what it was listed as")
+		assert.Equal(t, "s2", got(t, settled(r.want(claim.Want{Phase: "warm"}, 0))).Slot.Name)
+		ended := r.want(claim.Want{Phase: "warm"}, ms)
+		r.until(ms)
+		require.ErrorIs(t, got(t, ended).Err, claim.ErrUnmatched)
+		assert.Equal(t, 1, r.Snapshot().IdleReady)
+	})
+}
+
+// settled returns c when all that happens now has happened.
+func settled(c <-chan claim.Result) <-chan claim.Result {
+	synctest.Wait()
+	return c
+}
+
+// Only slots that will do are no shortage: the hook is told of the requests that nothing idle serves, and what
+// comes for one of them is not lost on the others. There can be more different wants than the pool remembers.
+func TestLedgerWantsThatNobodyHas(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		told := make(chan claim.Shortage, 9)
+		r := newRig(t, &claim.Pool{Source: src, ScaleUp: func(_ context.Context, s claim.Shortage) error { told <- s; return nil }})
+		require.NoError(t, src.Join(t.Context(), nodes(300)...))
+		served := r.ask()
+		for round := range 2 {
+			var asked []<-chan claim.Result
+			for i := range 200 {
+				asked = append(asked, r.want(claim.Want{Phase: fmt.Sprint(i)}, sec))
+			}
+			if round == 0 {
+				r.run()
+				assert.Equal(t, 200, (<-told).Deficit, "the request that is served does not count")
+			} else {
+				synctest.Wait()
+				assert.Positive(t, (<-told).Deficit, "those of the burst that came before the pool looked")
+			}
+			assert.Equal(t, 299, r.Snapshot().IdleReady)
+			for _, i := range []int{7, 199} {
+				propose(t, src.Book(), labelled(orbit.NodeID(fmt.Sprint("s", i)), "phase", fmt.Sprint(i)))
+				synctest.Wait()
+				slot := got(t, asked[i]).Slot
+				require.Equal(t, fmt.Sprint("s", i), slot.Name)
+				require.NoError(t, src.Return(t.Context(), slot))
+				propose(t, src.Book(), labelled(orbit.NodeID(slot.Name)))
+			}
+			time.Sleep(sec)
+			synctest.Wait()
+			for i, c := range asked {
+				if i != 7 && i != 199 {
+					require.ErrorIs(t, got(t, c).Err, claim.ErrUnmatched)
+				}
+			}
+		}
+		require.NoError(t, got(t, served).Err)
+		assert.Empty(t, told)
+	})
 }

@@ -11,8 +11,6 @@ import (
 type look struct {
 	// The source is to be asked, as soon as it is not being asked already.
 	wanted, running bool
-	// There has been a new request or a conflict since it was last asked.
-	stirred bool
 	// The last answer was an error; the mail just taken has an answer that was none.
 	failed, answered bool
 	// Since slots are short, the source has been heard to have none.
@@ -59,14 +57,18 @@ func (l *look) confirm(short bool) bool {
 	return l.confirmed
 }
 
-// mostBehind is how many listings that have not returned in time may be left behind before no more are asked for.
+// mostBehind is how many listings that have not returned in time may be left behind before no more are asked
+// for.
 const mostBehind = 4
 
-// look asks the source, in a goroutine of its own: a listing may take its time. One that takes more than Timeout is
-// given up, so that a call that hangs costs this one listing.
+// look asks the source, in a goroutine of its own: a listing may take its time. One that takes more than
+// Timeout is given up, so that a call that hangs costs this one listing.
 func (p *Pool) look() {
 	l := &p.listing
-	l.wanted, l.stirred, l.running, l.overtaken = false, false, true, 0
+	l.wanted, l.running, l.overtaken = false, true, 0
+	for _, waiting := range p.lines.all {
+		waiting.stirred = false
+	}
 	clear(l.news)
 	p.listings.Add(1)
 	p.group.Go(func() {
@@ -102,9 +104,9 @@ func (p *Pool) heard(h heard) {
 	}
 }
 
-// admit files a listing. Slots that are reserved stay out, unless the listing has seen what became of them. Ready
-// slots that a full listing does not show are dropped: it is newer than the one that showed them, and if it
-// is wrong, they come back with the next. A full listing that is older than what is known drops nothing.
+// admit files a listing. Slots that are reserved stay out, unless the listing has seen what became of them.
+// Ready slots that a full listing does not show are dropped: it is newer than the one that showed them, and if
+// it is wrong, they come back with the next. A full listing that is older than what is known drops nothing.
 func (p *Pool) admit(h *heard, now time.Time) {
 	l := &p.listing
 	switch {

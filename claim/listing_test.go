@@ -35,8 +35,8 @@ func (r *rig) pop(t *testing.T) (out []string) {
 	return out
 }
 
-// Slots are ready once, however often they are listed, and keep their place; those that a later listing does not show
-// are dropped, and come to the end if they are shown again.
+// Slots are ready once, however often they are listed, and keep their place; those that a later listing does
+// not show are dropped, and come to the end if they are shown again.
 func TestReadyIsFIFOWithoutDoubles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -52,8 +52,8 @@ func TestReadyIsFIFOWithoutDoubles(t *testing.T) {
 	})
 }
 
-// A slot whose uid has changed is another slot: it goes to the end, its reservation does not hold the new one back, and
-// the old one is not handed out any more.
+// A slot whose uid has changed is another slot: it goes to the end, its reservation does not hold the new one
+// back, and the old one is not handed out any more.
 func TestAnotherUIDIsAnotherSlot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -85,8 +85,8 @@ func TestNewestObjectIsCarried(t *testing.T) {
 	})
 }
 
-// A listing that still shows a claimed slot does not make it ready, until 2 s after the claim was answered, however
-// long that took; then it is looked at afresh.
+// A listing that still shows a claimed slot does not make it ready, until 2 s after the claim was answered,
+// however long that took; then it is looked at afresh.
 func TestStaleListingIsNotBelieved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{claim: func(_ context.Context, a claim.Attempt) (claim.Slot, uint64, error) {
@@ -127,8 +127,8 @@ func TestEndOfAReservationLooksOnlyIfShown(t *testing.T) {
 	})
 }
 
-// A listing that has seen the claim is believed at once: with versions a slot that is given back is ready, and one
-// that was merely listed late is not.
+// A listing that has seen the claim is believed at once: with versions a slot that is given back is ready, and
+// one that was merely listed late is not.
 func TestVersionsEndReservations(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -193,8 +193,8 @@ func (f *followed) Follow(ctx context.Context, _ uint64) (claim.Listing, error) 
 	}
 }
 
-// A follower's news reach the pool without NotifyIdle; when it breaks off, the pool looks a second later and follows
-// again from there.
+// A follower's news reach the pool without NotifyIdle; when it breaks off, the pool looks a second later and
+// follows again from there.
 func TestFollow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
@@ -276,7 +276,8 @@ func TestFollowBreaksUnnoticed(t *testing.T) {
 	})
 }
 
-// A slot that was listed while it was reserved, and then was not, is no reason to look when its reservation ends.
+// A slot that was listed while it was reserved, and then was not, is no reason to look when its reservation
+// ends.
 func TestAShownSlotMayBeGoneAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -314,5 +315,43 @@ func TestOneListingAtATime(t *testing.T) {
 		r.until(5 * sec)
 		assert.Equal(t, int64(1), most.Load())
 		assert.Equal(t, int64(2), all.Load())
+	})
+}
+
+// A store may change what it says of a slot and keep its uid: requests that did not want it look at it again.
+func TestLabelsChangeUnderOneUID(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &listings{}
+		phase := func(phase string) {
+			l.set(func() (claim.Listing, error) {
+				return claim.Listing{Slots: []claim.Slot{{Name: "a", UID: "1", Labels: map[string]string{claim.PhaseLabel: phase}}}}, nil
+			})
+		}
+		phase("starting")
+		r := newRig(t, &claim.Pool{Source: l}).run()
+		c := r.want(claim.Want{Phase: "idle"}, 0)
+		synctest.Wait()
+		none(t, c)
+		phase("idle")
+		r.NotifyIdle()
+		synctest.Wait()
+		require.NoError(t, got(t, c).Err)
+	})
+}
+
+// A request that nothing serves has the source looked at when it comes, and with every poll; those that are
+// served beside it do not.
+func TestTheUnmatchedPollAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, &claim.Pool{Source: phased{store(&sim.StaleStore{}, names(9)...), nil}}).run()
+		r.until(sec)
+		c := r.want(claim.Want{Phase: "warm"}, 0)
+		for i := range 9 {
+			r.until(time.Duration(2+i) * sec)
+			require.NoError(t, got(t, settled(r.ask())).Err)
+		}
+		r.until(40 * sec)
+		none(t, c)
+		assert.Equal(t, []time.Duration{0, sec, 11 * sec, 31 * sec}, r.seen())
 	})
 }

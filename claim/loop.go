@@ -13,7 +13,7 @@ import (
 // the next thing is due. What happens in a step depends on the mail and the clock alone, so no wake-up is lost:
 // a condition that calls for something is looked at in every step, not when it turns.
 type loop struct {
-	queue        queue
+	lines        lines
 	ready        ready
 	reservations reservations
 	listing      look
@@ -33,15 +33,21 @@ func (p *Pool) serve(ctx context.Context) {
 	defer p.close()
 	p.flying = map[*flight]struct{}{}
 	p.listing.wanted = true
-	var clock alarm
-	defer clock.set(time.Time{})
+	if p.OnStatus != nil {
+		p.group.Go(p.mirror)
+	}
+	clock := time.NewTimer(0)
+	defer clock.Stop()
 	for {
 		now := time.Now()
 		p.step(now)
-		clock.set(p.next(now))
+		clock.Stop()
+		if at := p.next(now); !at.IsZero() {
+			clock.Reset(time.Until(at))
+		}
 		select {
 		case <-p.mail.wake:
-		case <-clock.rings():
+		case <-clock.C:
 		case <-ctx.Done():
 			return
 		case <-p.stop:
@@ -61,13 +67,9 @@ func (p *Pool) step(now time.Time) {
 
 // hear takes the mail and files it.
 func (p *Pool) hear(now time.Time) {
-	before := p.queue.n
-	p.mail.take(&p.queue, &p.inMail)
-	if p.queue.n > before {
-		p.stir(now)
-	}
+	p.takeMail(now)
 	for _, t := range p.inMail.ended {
-		p.queue.remove(t)
+		p.lines.remove(t)
 	}
 	for i := range p.inMail.outcomes {
 		p.conclude(&p.inMail.outcomes[i], now)
@@ -82,11 +84,14 @@ func (p *Pool) hear(now time.Time) {
 	}
 }
 
-// stir takes note of a new request or a conflict: polling starts over, and if slots are short, or before they next
-// are, the source is worth a look.
-func (p *Pool) stir(now time.Time) {
-	p.poll.reset(now)
-	p.listing.stirred = true
+// takeMail takes the mail. New requests go to the ends of their lines and start polling over.
+func (p *Pool) takeMail(now time.Time) {
+	p.mail.take(&p.inMail, func(t *ticket) {
+		l := p.lines.of(&t.want)
+		l.pushBack(t)
+		l.stirred = true
+		p.poll.reset(now)
+	})
 }
 
 // end does what is due: reservations end, and the source is looked at after NotifyIdle, or because of a poll.
@@ -104,36 +109,40 @@ func (p *Pool) end(now time.Time) {
 	}
 }
 
-// pair gives each request the next slot, in order, until there is none of either, or too many are in flight.
+// pair gives each request the next slot that will do, in order, until there is none, or too many are in flight.
 func (p *Pool) pair(now time.Time) {
-	for p.queue.n > 0 && p.ready.len() > 0 {
-		t := p.queue.first()
+	for l := p.lines.next(&p.ready); l != nil; l = p.lines.next(&p.ready) {
+		t := l.first()
 		if cause := t.over(now); cause != nil || t.settled.Load() {
-			p.queue.remove(t)
+			l.remove(t)
 			t.expire(cause)
 			continue
 		}
-		if !p.sem.TryAcquire(1) {
+		if len(p.flying) == p.set.inflight {
 			return
 		}
-		p.queue.remove(t)
-		p.launch(t)
+		p.launch(l)
 	}
 }
 
-// lack sees what is missing. While requests wait and nothing is ready it asks the source, polls, and tells of
-// the shortage once it is sure of it.
+// lack sees what is missing. While requests wait and nothing is ready for them it asks the source, polls, and
+// tells of the shortage once it is sure of it.
 func (p *Pool) lack(now time.Time) {
-	short := p.queue.n > 0 && p.ready.len() == 0
+	waiting, unserved, stirred := p.lines.waiting(&p.ready)
+	short := unserved > 0
 	p.poll.need(short || p.listing.failed, now)
 	confirmed := p.listing.confirm(short)
-	if short && p.listing.stirred && !p.listing.following {
+	if stirred && !p.listing.following {
 		p.listing.wanted = true
 	}
 	if p.listing.wanted && !p.listing.running && p.listing.behind < mostBehind {
 		p.look()
 	}
-	p.signal(confirmed, now)
+	if waiting == 0 {
+		p.shortage.over()
+	} else if confirmed {
+		p.signal(unserved, now)
+	}
 }
 
 // tell sets the gauges that the loop keeps.

@@ -104,16 +104,16 @@ func (m *mailbox) close() bool {
 	return !was
 }
 
-// take moves the tickets that have arrived to the end of q, and all other mail to into, whose slices are used
-// again for what comes next.
-func (m *mailbox) take(q *queue, into *mail) {
+// take hands the tickets that have arrived to file, in order, and moves all other mail to into, whose slices
+// are used again for what comes next.
+func (m *mailbox) take(into *mail, file func(*ticket)) {
 	into.clear()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for t := m.arrivals.first(); t != nil; t = m.arrivals.first() {
 		m.arrivals.remove(t)
 		t.posted = false
-		q.pushBack(t)
+		file(t)
 	}
 	m.mail, *into = *into, m.mail
 }

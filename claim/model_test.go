@@ -22,10 +22,14 @@ type play struct {
 	inflight int
 	latency  time.Duration
 	requests []ask
-	slots    []time.Duration // when each becomes idle
+	slots    []time.Duration   // when each becomes idle
+	phases   map[string]string // of each slot
 }
 
-type ask struct{ at, deadline time.Duration } // deadline 0: none
+type ask struct {
+	at, deadline time.Duration // deadline 0: none
+	want         string        // the phase; "": any
+}
 
 // fate is what becomes of a request: what it gets ("": nothing, its deadline passes), and when.
 type fate struct {
@@ -38,13 +42,16 @@ func drawPlay(t *rapid.T) play {
 	n := rapid.IntRange(1, 25).Draw(t, "requests")
 	for i := range n { // the remainders by 100 µs tell kinds and numbers of events apart
 		a := ask{at: time.Duration(rapid.IntRange(0, 100).Draw(t, "at"))*ms + time.Duration(100+i)*us}
+		a.want = rapid.SampledFrom([]string{"", "", "warm", "cold", "frozen"}).Draw(t, "want")
 		if rapid.IntRange(0, 2).Draw(t, "ends") == 0 {
 			a.deadline = a.at + time.Duration(rapid.IntRange(0, 60).Draw(t, "lasts"))*ms + 400*us
 		}
 		p.requests = append(p.requests, a)
 	}
 	slices.SortFunc(p.requests, func(a, b ask) int { return int(a.at - b.at) })
+	p.phases = map[string]string{}
 	for i := range rapid.IntRange(0, 30).Draw(t, "slots") {
+		p.phases[fmt.Sprint("s", i)] = rapid.SampledFrom([]string{"warm", "cold"}).Draw(t, "phase")
 		p.slots = append(p.slots, time.Duration(rapid.IntRange(0, 120).Draw(t, "idle"))*ms+time.Duration(200+i)*us)
 	}
 	slices.Sort(p.slots)
@@ -56,6 +63,7 @@ type model struct {
 	play
 	now     time.Duration
 	idle    []string
+	back    []string // given back, and listed as soon as those who wait have had what is idle
 	waiting []int
 	flying  []leg
 	fates   []fate
@@ -85,6 +93,8 @@ func (p play) expect() []fate {
 		m.land()
 		m.expire()
 		m.pair()
+		m.idle, m.back = append(m.idle, m.back...), nil
+		m.pair()
 		m.skip(asked, added)
 	}
 	return m.fates
@@ -100,7 +110,7 @@ func (m *model) land() {
 		i--
 		switch {
 		case f.request < 0:
-			m.idle = append(m.idle, f.slot)
+			m.back = append(m.back, f.slot)
 		case m.done[f.request]: // nobody wants it
 			m.flying = append(m.flying, leg{m.now + m.latency/2, f.slot, -1})
 		default:
@@ -119,9 +129,15 @@ func (m *model) expire() {
 }
 
 func (m *model) pair() {
-	for len(m.waiting) > 0 && len(m.idle) > 0 && len(m.flying) < m.inflight {
-		m.flying = append(m.flying, leg{m.now + m.latency, m.idle[0], m.waiting[0]})
-		m.waiting, m.idle = m.waiting[1:], m.idle[1:]
+	for i := 0; i < len(m.waiting) && len(m.flying) < m.inflight; {
+		want := m.requests[m.waiting[i]].want
+		at := slices.IndexFunc(m.idle, func(slot string) bool { return want == "" || m.phases[slot] == want })
+		if at < 0 {
+			i++
+			continue
+		}
+		m.flying = append(m.flying, leg{m.now + m.latency, m.idle[at], m.waiting[i]})
+		m.waiting, m.idle = slices.Delete(m.waiting, i, i+1), slices.Delete(m.idle, at, at+1)
 	}
 }
 
@@ -166,11 +182,25 @@ func TestPoolAgainstTheModel(t *testing.T) {
 	})
 }
 
+// phased is a store whose slots have phases.
+type phased struct {
+	*sim.StaleStore
+	phases map[string]string
+}
+
+func (s phased) Idle(ctx context.Context) (claim.Listing, error) {
+	l, err := s.StaleStore.Idle(ctx)
+	for i := range l.Slots {
+		l.Slots[i].Labels = map[string]string{claim.PhaseLabel: s.phases[l.Slots[i].Name]}
+	}
+	return l, err
+}
+
 // perform plays the plan with a real pool.
 func (p play) perform(t *rapid.T) []fate {
 	start := time.Now()
 	s := &sim.StaleStore{Latency: p.latency}
-	pool := &claim.Pool{Inflight: p.inflight, NotifyDelay: -1, Source: s}
+	pool := &claim.Pool{Inflight: p.inflight, NotifyDelay: -1, Source: phased{s, p.phases}}
 	done := make(chan error, 1)
 	go func() { done <- pool.Run(context.Background()) }()
 	for i, at := range p.slots {
@@ -180,7 +210,7 @@ func (p play) perform(t *rapid.T) []fate {
 	answers := make([]chan claim.Result, len(p.requests))
 	for i, r := range p.requests {
 		answers[i] = make(chan claim.Result, 2)
-		req := &claim.Request{Result: answers[i]}
+		req := &claim.Request{Result: answers[i], Want: claim.Want{Phase: r.want}}
 		if r.deadline != 0 {
 			req.Deadline = start.Add(r.deadline)
 		}
@@ -211,8 +241,9 @@ func (p play) perform(t *rapid.T) []fate {
 
 // The model can be wrong only in ways that show: it serves everybody when there is plenty.
 func TestTheModelItself(t *testing.T) {
-	p := play{inflight: 1, latency: 10 * ms, requests: []ask{{at: 0}, {at: us, deadline: 5 * ms}, {at: 2 * us}}, slots: []time.Duration{3 * us, 4 * us, 7 * us}}
-	want := []fate{{"s0", 10*ms + 3*us}, {"", 5 * ms}, {"s1", 20*ms + 3*us}}
+	p := play{inflight: 1, latency: 10 * ms, requests: []ask{{at: 0}, {at: us, deadline: 5 * ms}, {at: 2 * us, want: "warm"}},
+		slots: []time.Duration{3 * us, 4 * us, 7 * us}, phases: map[string]string{"s2": "warm"}}
+	want := []fate{{"s0", 10*ms + 3*us}, {"", 5 * ms}, {"s2", 20*ms + 3*us}}
 	if got := p.expect(); !slices.Equal(got, want) {
 		t.Fatalf("%+v, want %+v", got, want)
 	}

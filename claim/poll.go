@@ -12,7 +12,8 @@ type poll struct {
 	at time.Time
 }
 
-// reset starts over with the shortest wait. It puts off nothing: whatever comes in all the time, each wait ends.
+// reset starts over with the shortest wait. It puts off nothing: whatever comes in all the time, each wait
+// ends.
 func (p *poll) reset(now time.Time) {
 	p.wait = p.min
 	if at := now.Add(p.wait); at.Before(p.at) {

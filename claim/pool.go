@@ -10,9 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
-
 	"github.com/orbitsched/orbit"
 )
 
@@ -31,14 +28,16 @@ import (
 //
 //  1. every request that Enqueue has taken is answered exactly once, at the latest by Shutdown; one that it has
 //     not taken, never;
-//  2. requests are paired in order of arrival, and slots in the order in which they were seen idle;
+//  2. requests are paired in order of arrival, each with the slot that was seen idle first of those it wants;
 //  3. a slot is handed to one claim at a time, and a claimed slot to one caller; one that nobody wants any more
 //     is given back;
 //  4. whoever is to be served next never waits for the source: one goroutine owns the queues and makes no
 //     call that can block.
 type Pool struct {
-	// In errors.
+	// In errors and in the status.
 	Name string
+	// Whose the pool is, in the status.
+	Labels Labels
 	// Required.
 	Source Source
 	// Most requests that are held at a time, those in flight included; default 4,096.
@@ -65,27 +64,35 @@ type Pool struct {
 	// again after PollMin if the shortage lasts and the call has failed, or more requests wait than it was
 	// told of. At most one call runs at a time, in a goroutine of its own. Nil: nobody is told.
 	ScaleUp func(ctx context.Context, s Shortage) error
+	// Mirrors the status elsewhere, a mark in a ledger for instance: called when Run begins, then when
+	// PendingRequests is not what it was told last, and a last time when everybody has been answered. One call
+	// runs at a time, in a goroutine of its own; the next one begins StatusEvery after it has returned, at the
+	// earliest, and a call that has failed is made again then. Nil: not mirrored.
+	OnStatus func(ctx context.Context, s Status) error
+	// Default 1 s.
+	StatusEvery time.Duration
 	// Called with what goes wrong and has no caller to be told: ErrSource of listings, ErrHook, ErrLeak. From
 	// any goroutine. Nil: dropped.
 	Report func(error)
 
 	gauges
-	once sync.Once
-	mail mailbox
-	set  settings
-	ids  idSource
-	sem  *semaphore.Weighted
+	latency stopwatch
+	once    sync.Once
+	mail    mailbox
+	set     settings
+	ids     idSource
 	// Fresh, run, or ended without: who may drain the mailbox.
 	phase atomic.Int32
 	// Closed by Shutdown; closed when everybody has been answered.
 	stop, done chan struct{}
+	// Has a token when the number of pending requests has changed; closed when it is zero for good. For mirror.
+	changed, answered chan struct{}
 
 	// The goroutines that the loop has started: claims, listings, the hook.
 	group sync.WaitGroup
 	// Where a goroutine that has made a flight waits for another; how many do.
 	crews   chan *flight
 	resting atomic.Int32
-	single  singleflight.Group
 	// Ends listings and the hook; ends claims.
 	looking, flights life
 
@@ -101,8 +108,8 @@ const (
 
 // settings are a pool's fields with the defaults filled in.
 type settings struct {
-	queue, inflight                                           int
-	reserveFor, notifyDelay, pollMin, pollMax, timeout, grace time.Duration
+	queue, inflight                                                        int
+	reserveFor, notifyDelay, pollMin, pollMax, timeout, grace, statusEvery time.Duration
 }
 
 // life is a context that ends all that is done under it.
@@ -122,7 +129,7 @@ func (p *Pool) init() {
 		p.set = p.settings()
 		p.mail.wake = make(chan struct{}, 1)
 		p.stop, p.done = make(chan struct{}), make(chan struct{})
-		p.sem = semaphore.NewWeighted(int64(p.set.inflight))
+		p.changed, p.answered = make(chan struct{}, 1), make(chan struct{})
 		p.looking, p.flights = newLife(), newLife()
 		p.ids = newIDSource()
 		p.crews = make(chan *flight)
@@ -142,6 +149,7 @@ func (p *Pool) settings() settings {
 		pollMax:     max(cmp.Or(max(p.PollMax, 0), 5*time.Minute), pollMin),
 		timeout:     cmp.Or(max(p.Timeout, 0), 10*time.Second),
 		grace:       cmp.Or(max(p.Grace, 0), 2*time.Second),
+		statusEvery: cmp.Or(max(p.StatusEvery, 0), time.Second),
 	}
 }
 
@@ -165,6 +173,7 @@ func (p *Pool) validate() error {
 	}{
 		{"Queue", p.Queue < 0}, {"Inflight", p.Inflight < 0},
 		{"PollMin", p.PollMin < 0}, {"PollMax", p.PollMax < 0}, {"Timeout", p.Timeout < 0}, {"Grace", p.Grace < 0},
+		{"StatusEvery", p.StatusEvery < 0},
 	} {
 		if f.bad {
 			faults = append(faults, fmt.Errorf("%s is negative; leave it at 0 for the default", f.name))
@@ -176,9 +185,9 @@ func (p *Pool) validate() error {
 	return fmt.Errorf("claim: pool %q: %w: %w", p.Name, orbit.ErrInvalid, errors.Join(faults...))
 }
 
-// Run serves until ctx ends (nil: never) or Shutdown is called; either way everybody has been answered when it returns, and
-// it returns nil. It refuses, with an error that wraps orbit.ErrInvalid, to run with a fault in the fields,
-// and with ErrRan to run twice. After Shutdown it returns nil at once.
+// Run serves until ctx ends (nil: never) or Shutdown is called; either way everybody has been answered when it
+// returns, and it returns nil. It refuses, with an error that wraps orbit.ErrInvalid, to run with a fault in
+// the fields, and with ErrRan to run twice. After Shutdown it returns nil at once.
 func (p *Pool) Run(ctx context.Context) error {
 	if err := p.validate(); err != nil {
 		return err
@@ -209,7 +218,8 @@ func (p *Pool) Enqueue(req *Request) bool {
 	if req.EnqueuedAt.IsZero() {
 		req.EnqueuedAt = time.Now()
 	}
-	t := &ticket{pool: p, req: *req, ctx: req.Ctx}
+	t := &ticket{pool: p, req: *req, ctx: req.Ctx, want: req.Want.filter()}
+	t.req.Want = req.Want.clone()
 	if t.ctx == nil {
 		t.ctx = context.Background()
 	}
@@ -228,6 +238,7 @@ func (p *Pool) takeOn() bool {
 			return false
 		}
 		if p.queueLen.CompareAndSwap(n, n+1) {
+			p.signalChange()
 			return true
 		}
 	}

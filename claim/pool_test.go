@@ -50,7 +50,8 @@ func TestPairsInOrder(t *testing.T) {
 	})
 }
 
-// The counters: a request counts from Enqueue until it is answered, a slot is ready, then reserved, then neither.
+// The counters: a request counts from Enqueue until it is answered, a slot is ready, then reserved, then
+// neither.
 func TestSnapshotFollowsARequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: store(&sim.StaleStore{Latency: 10 * ms}, names(2)...)})
@@ -285,7 +286,8 @@ func TestSnapshotAllocatesNothing(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { _ = pools.Best() }))
 }
 
-// A source that panics, or exits its goroutine, costs one request. It is reported, since the slot may be claimed.
+// A source that panics, or exits its goroutine, costs one request. It is reported, since the slot may be
+// claimed.
 func TestSourceIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "panics", "exits", "fails", "good")

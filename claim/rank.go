@@ -22,7 +22,8 @@ func Compare(a, b Snapshot) int {
 }
 
 // Pools are pools of which any will do for a request. The ranking reads their snapshots and nothing else; since
-// QueueLen counts a request from Enqueue on, callers that rank at the same time do not herd for long.
+// QueueLen counts a request from Enqueue on, callers that rank at the same time do not herd for long. What a
+// request wants is not looked at: let such a request go to pools that have such slots.
 type Pools []*Pool
 
 // Best returns the pool where a request would have a slot soonest, the first among equals; nil if there is no

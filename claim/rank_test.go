@@ -56,8 +56,8 @@ func TestCompareIsAnOrder(t *testing.T) {
 	})
 }
 
-// Requests go where slots are; when none are left, where the fewest wait; and where there is room, when the best is
-// full or shut down.
+// Requests go where slots are; when none are left, where the fewest wait; and where there is room, when the
+// best is full or shut down.
 func TestPools(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var pools claim.Pools

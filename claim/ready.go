@@ -1,16 +1,21 @@
 package claim
 
-// ready is the queue of idle slots that may be claimed, oldest first. Each name is in it at most once: a slot
-// that comes under a known name with another uid is another slot, and goes to the end.
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// ready are the idle slots that may be claimed, oldest first. Each name is there at most once: a slot that
+// comes under a known name with another uid is another slot, and goes to the end. So does one whose labels have
+// changed: lines that have passed it by look at it again.
 //
-// Slots that leave from the middle leave their position behind, which pop skips; positions are cleared away
-// when most of them are void. The zero value is empty.
+// Slots that leave, mostly from the front, leave their position behind; positions are cleared away when most of
+// them are void. The zero value is empty.
 type ready struct {
 	slots map[string]waiting
 	// Positions in order; one is void unless the slot of that name has its number.
 	order []position
-	// Positions before this one have been popped.
-	head int
 	// Numbers positions, and full listings.
 	serial, sweep uint64
 }
@@ -34,7 +39,7 @@ func (r *ready) len() int { return len(r.slots) }
 // the source says of it is renewed.
 func (r *ready) admit(s Slot) bool {
 	known, ok := r.slots[s.Name]
-	if ok && known.slot.UID == s.UID {
+	if ok && known.slot.UID == s.UID && maps.Equal(known.slot.Labels, s.Labels) {
 		r.slots[s.Name] = waiting{s, known.seq, r.sweep}
 		return false
 	}
@@ -54,54 +59,43 @@ func (r *ready) drop(name string) {
 	r.tidy()
 }
 
-// tidy clears void positions away when they are most of all.
-func (r *ready) tidy() {
-	if len(r.order)-r.head > 2*len(r.slots)+64 {
-		r.compact()
-	}
-}
-
 // begin starts a full listing: what is not admitted again until end is gone.
 func (r *ready) begin() { r.sweep++ }
 
 // end removes the slots that the full listing did not show.
 func (r *ready) end() {
-	for name := range r.slots {
-		if r.slots[name].seen != r.sweep {
-			delete(r.slots, name)
-		}
-	}
-	r.compact()
+	maps.DeleteFunc(r.slots, func(_ string, w waiting) bool { return w.seen != r.sweep })
+	r.tidy()
 }
 
-// pop takes out the slot that has been ready longest. It requires one.
-func (r *ready) pop() Slot {
-	for {
-		at := r.order[r.head]
-		r.head++
-		if w, ok := r.slots[at.name]; ok && w.seq == at.seq {
-			delete(r.slots, at.name)
-			r.trim()
-			return w.slot
+// serves reports whether there is a slot for a line, and moves the line on to the first one.
+func (r *ready) serves(l *line) bool {
+	for _, p := range r.order[r.at(l):] {
+		l.from = p.seq
+		if w, ok := r.slots[p.name]; ok && w.seq == p.seq && l.matches(w.slot.Labels) {
+			return true
 		}
 	}
+	l.from = r.serial + 1
+	return false
 }
 
-// trim gives back what has been popped, now and then.
-func (r *ready) trim() {
-	if r.head > 64 && r.head > len(r.order)/2 {
-		r.compact()
-	}
+// at returns the index of the first position that a line has not passed by.
+func (r *ready) at(l *line) int {
+	i, _ := slices.BinarySearchFunc(r.order, l.from, func(p position, seq uint64) int { return cmp.Compare(p.seq, seq) })
+	return i
 }
 
-// compact clears void positions away.
-func (r *ready) compact() {
-	kept := r.order[:0]
-	for _, at := range r.order[r.head:] {
-		if w, ok := r.slots[at.name]; ok && w.seq == at.seq {
-			kept = append(kept, at)
-		}
+// pop takes out the slot that has been ready longest of those for a line. It requires that it serves the line.
+func (r *ready) pop(l *line) Slot {
+	slot := r.slots[r.order[r.at(l)].name].slot
+	r.drop(slot.Name)
+	return slot
+}
+
+// tidy clears void positions away when they are most of all.
+func (r *ready) tidy() {
+	if len(r.order) > 2*len(r.slots)+64 {
+		r.order = slices.DeleteFunc(r.order, func(p position) bool { return r.slots[p.name].seq != p.seq })
 	}
-	clear(r.order[len(kept):])
-	r.order, r.head = kept, 0
 }

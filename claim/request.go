@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -12,6 +13,9 @@ type Request struct {
 	Ctx context.Context //nolint:containedctx // a request carries its own, as http.Request does
 	// When it passes, the request ends; at this very instant already. Zero: never.
 	Deadline time.Time
+	// Which slots will do. A request that wants what no idle slot has waits for one that has it, and lets those
+	// behind it pass. If it ends before there was one, its error wraps ErrUnmatched.
+	Want Want
 	// What the source is to do with the slot; see there. A [LedgerSource] takes a [Capsule].
 	Options any
 	// Where the one answer goes. It must have room for it (make(chan Result, 1)). If it has none, the pool
@@ -33,10 +37,13 @@ type Result struct {
 type ticket struct {
 	pool *Pool
 	req  Request
+	want filter
 	ctx  context.Context //nolint:containedctx // the request's, never nil
 	// Order of arrival: a request that meets a conflict returns to its place among those that have, too.
-	seq       uint64
-	settled   atomic.Bool
+	seq     uint64
+	settled atomic.Bool
+	// There has been a slot for it.
+	matched   atomic.Bool
 	conflicts atomic.Int32
 
 	// Links of the list that it is in; guarded as that list is.
@@ -80,6 +87,9 @@ func (t *ticket) unwatch() {
 
 // expire answers the ticket for what ended it, and tells the pool to forget it.
 func (t *ticket) expire(cause error) {
+	if t.want.text != "" && !t.matched.Load() {
+		cause = fmt.Errorf("%w %s: %w", ErrUnmatched, t.want.text, cause)
+	}
 	if t.fail(ErrEnded, Slot{}, cause) {
 		t.pool.expired.Add(1)
 		t.pool.mail.end(t)
@@ -103,6 +113,7 @@ func (t *ticket) settle() bool {
 		return false
 	}
 	t.pool.queueLen.Add(-1)
+	t.pool.signalChange()
 	t.unwatch()
 	return true
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whether a request has ended is asked before a slot is spent on it, for its timer may be late: at its deadline it has,
-// a nanosecond before it has not.
+// Whether a request has ended is asked before a slot is spent on it, for its timer may be late: at its deadline
+// it has, a nanosecond before it has not.
 func TestRequestIsOverAtItsDeadline(t *testing.T) {
 	now := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -2,11 +2,11 @@ package claim
 
 import "time"
 
-// Shutdown ends the pool: nothing more is taken on, those who wait are answered with ErrShutdown, and those whose
-// claim is in flight with its outcome. It returns when all have been answered: after Grace at the latest, for
-// then they are answered with ErrShutdown too, and at most as long again while what they have claimed is given
-// back; a source that takes longer is still undone when it has answered. It may be called at any time, before Run
-// too, from several goroutines, and from the pool's own hooks and its source.
+// Shutdown ends the pool: nothing more is taken on, those who wait are answered with ErrShutdown, and those
+// whose claim is in flight with its outcome. It returns when all have been answered: after Grace at the latest,
+// for then they are answered with ErrShutdown too, and at most as long again while what they have claimed is
+// given back; a source that takes longer is still undone when it has answered. It may be called at any time,
+// before Run too, from several goroutines, and from the pool's own hooks and its source.
 func (p *Pool) Shutdown() {
 	p.init()
 	p.close()
@@ -43,6 +43,7 @@ func (p *Pool) drain() {
 	for f := range p.flying {
 		f.ticket.fail(ErrShutdown, f.slot, nil)
 	}
+	close(p.answered)
 	p.flights.end()
 	p.wait()
 	p.idle.Store(0)
@@ -51,13 +52,16 @@ func (p *Pool) drain() {
 
 // turnAway answers those who wait. Conflicts have put some of them back.
 func (p *Pool) turnAway() {
-	p.mail.take(&p.queue, &p.inMail)
+	now := time.Now()
+	p.takeMail(now)
 	for i := range p.inMail.outcomes {
-		p.conclude(&p.inMail.outcomes[i], time.Now())
+		p.conclude(&p.inMail.outcomes[i], now)
 	}
-	for t := p.queue.first(); t != nil; t = p.queue.first() {
-		p.queue.remove(t)
-		t.fail(ErrShutdown, Slot{}, nil)
+	for _, l := range p.lines.all {
+		for t := l.first(); t != nil; t = l.first() {
+			l.remove(t)
+			t.fail(ErrShutdown, Slot{}, nil)
+		}
 	}
 }
 

@@ -13,17 +13,25 @@ type Slot struct {
 	Name string
 	// Never used again under this name.
 	UID string
+	// What a request's Want is compared with. Of a [LedgerSource] they are the node's; read-only.
+	Labels map[string]string
 	// Claimed from a ledger: the capsule that was placed there.
 	Capsule orbit.CapsuleID
+	// Of a ledger's slot: the device instances that a claim takes, or has taken.
+	Devices orbit.DeviceSet
 	// The source's own. The pool carries it from the newest listing to the claim, and from the claim to the
 	// caller.
 	Object any
 }
 
-// key is what tells slots apart.
-type key struct{ name, uid string }
+// key is what reservations know a slot by. A listing that shows other devices of a node than those that are in
+// flight, or were taken by someone else, does not contradict that.
+type key struct {
+	name, uid string
+	devices   orbit.DeviceSet
+}
 
-func (s *Slot) key() key { return key{s.Name, s.UID} }
+func (s *Slot) key() key { return key{s.Name, s.UID, s.Devices} }
 
 // Listing is what a source knows of idle slots.
 type Listing struct {

@@ -20,7 +20,8 @@ import (
 
 const sec = time.Second
 
-// Polls while a request waits and nothing is idle: 10 s, 20 s, ... 5 min, 5 min. Not before, and not when nobody waits.
+// Polls while a request waits and nothing is idle: 10 s, 20 s, ... 5 min, 5 min. Not before, and not when
+// nobody waits.
 func TestPollBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: &sim.StaleStore{}}).run()
@@ -74,8 +75,8 @@ func TestPollStartsOver(t *testing.T) {
 	})
 }
 
-// NotifyIdle looks NotifyDelay later, to the nanosecond. The default is 200 ms, for a listing that lags behind; and none
-// where the source says by itself what has changed.
+// NotifyIdle looks NotifyDelay later, to the nanosecond. The default is 200 ms, for a listing that lags behind;
+// and none where the source says by itself what has changed.
 func TestNotifyDelay(t *testing.T) {
 	for _, x := range []struct {
 		set, want time.Duration
@@ -103,8 +104,8 @@ func TestNotifyDelay(t *testing.T) {
 	}
 }
 
-// In a storm of calls each is followed by a look no earlier than its delay, and less than an eighth later; and there
-// are at most eight looks in a delay.
+// In a storm of calls each is followed by a look no earlier than its delay, and less than an eighth later; and
+// there are at most eight looks in a delay.
 func TestNotifyStorm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: &sim.StaleStore{}, NotifyDelay: 200 * ms}).run()
@@ -285,8 +286,8 @@ func TestScaleUpIsContained(t *testing.T) {
 	})
 }
 
-// A hook that blocks: the pool goes on, no second call runs beside it, and a shortage that began meanwhile is told
-// when it returns.
+// A hook that blocks: the pool goes on, no second call runs beside it, and a shortage that began meanwhile is
+// told when it returns.
 func TestScaleUpThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &sim.StaleStore{}

@@ -19,10 +19,11 @@ type ticket struct {
 	// The answer; one, ever.
 	done chan orbit.Outcome
 
-	// Guards what follows. Whoever reads p holds it, so that a caller who leaves can have p back.
+	p orbit.Proposal
+
+	// Guards what follows.
 	mu sync.Mutex
-	p  orbit.Proposal
-	// The caller has left, and p is not ours any more.
+	// The caller has left.
 	left bool
 	// It is in a transaction of which nobody knows whether it was applied.
 	sent bool
@@ -43,8 +44,9 @@ type ticket struct {
 	turn turn
 }
 
-// newTicket returns a ticket for a proposal.
+// newTicket returns a ticket for a copy of a proposal.
 func newTicket(ctx context.Context, p orbit.Proposal) *ticket {
+	p = p.Clone() // it is judged, packed and written one after another, and must be the same each time
 	return &ticket{ctx: ctx, since: time.Now(), home: homeOf(&p), done: make(chan orbit.Outcome, 1), p: p}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/ledgertest"
 )
 
@@ -122,6 +123,7 @@ func like(breaks string, h *handle) orbit.Ledger {
 }
 
 func TestBrokenLedgersAreCaughtByName(t *testing.T) {
+	scale.Long(t)
 	tried := map[string]bool{}
 	for _, b := range broken {
 		if raceDetector && tried[b.caught] {
@@ -157,6 +159,7 @@ func allBut(name string) map[string]string {
 
 // What is badly broken breaks many rules, and neither stops the suite nor ends the process.
 func TestBadlyBroken(t *testing.T) {
+	scale.Long(t)
 	if raceDetector {
 		t.Skip("it takes long, and looks at no data")
 	}

@@ -50,22 +50,19 @@ func gangsOf(s *orbit.State) (n int) {
 
 // A load that is not alone says so, or is told that it has company.
 func TestLoadIsNotAlone(t *testing.T) {
-	l := &orbit.MemoryLedger{}
-	ctx, cancel := context.WithCancel(bg)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			_, _ = l.Propose(bg, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "stranger", Value: "v"}}})
-			time.Sleep(100 * time.Microsecond)
-		}
-	}()
+	l := &frequented{}
 	_, err := ledgertest.Load{Operations: 300}.Run(bg, l)
 	require.ErrorContains(t, err, "which nobody has sent")
 	_, err = ledgertest.Load{Operations: 300, Shared: true}.Run(bg, l)
 	require.NoError(t, err)
-	cancel()
-	<-done
+}
+
+// frequented is a ledger to which a stranger writes, before every proposal that is made.
+type frequented struct{ orbit.MemoryLedger }
+
+func (f *frequented) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	_, _ = f.MemoryLedger.Propose(bg, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "stranger", Value: "v"}}})
+	return f.MemoryLedger.Propose(ctx, p)
 }
 
 // What ends a load: nothing to run on, a context, a history that is gone, wrong answers.

@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// AnchorNote is what the placement of an anchor says of itself (Place.Note, Capsule.Note), so that the share of
-// placements that were anchors can be counted.
+// AnchorNote is what the placement of an anchor says of itself (Place.Note, Capsule.Note). [GroupWatch] counts
+// them, and the members that they brought.
 const AnchorNote = "anchor"
 
 // Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group
@@ -25,8 +25,9 @@ const AnchorNote = "anchor"
 //	         ├─ capsules that wait for a group that cannot start ─► a [*Deadlock] says why
 //	         └─ all others ─────────────────────────────────► the wrapped navigator
 //
-// The anchor goes to the tightest domain that takes all members that wait, or to the one that takes most, which
-// the notes then say; there to a fresh node: one that hosts no capsule of any group and on which no Anchor holds
+// The anchor is whichever member lets most others follow, each at the level that it names. It goes to the tightest
+// domain that takes all members that wait, or to the one that takes most, which the notes then say; where members name
+// several levels, to one from which most stay together at all of them. There it goes to a fresh node: one that hosts no capsule of any group and on which no Anchor holds
 // room for one. Room for the other members is held in that domain, in the same proposal, until they have come or
 // HoldFor has passed. Members that come later, or for whom no room is left, are ordinary work.
 //
@@ -42,9 +43,9 @@ const AnchorNote = "anchor"
 //
 // Anchor learns of changes from the view and keeps tables of domains; a plan without a group to start costs
 // what is in its batch and the holds of groups. Among what is of one priority, anchors come first: a proposal of
-// the wrapped navigator that no longer fits beside them is left out, with those behind it that rest on it, and their
-// capsules are planned again in the next pass. What it releases is no room for anchors of the same plan. It belongs
-// to one engine and is not safe for concurrent use.
+// the wrapped navigator that no longer fits beside them is left out, with those behind it that rest on it. Their
+// capsules are planned again in the next pass, and so are all those that this plan has found no node for. What it
+// releases is no room for anchors of the same plan. It belongs to one engine and is not safe for concurrent use.
 type Anchor struct {
 	// Navigator is the one that it helps, as in &Services{}. Required.
 	Navigator orbit.Navigator
@@ -52,7 +53,8 @@ type Anchor struct {
 	// room is held, and members race with everybody else for what there is.
 	HoldFor time.Duration
 	// SelfMatch lets a group start without an anchor if all that waits for it are its own members and they wait
-	// for no other: its first member is placed by the wrapped navigator wherever that likes, and no room is held.
+	// for no other: one member of each spec is planned by the wrapped navigator as if it were near nobody, the first
+	// of them that has a place starts the group, wherever that is, and no room is held.
 	SelfMatch bool
 	// Filter takes nodes out of the choice of anchors and holds, as that of a placement engine does. Nil: none. If
 	// the wrapped navigator's placement engine has a filter, set it here too.
@@ -74,9 +76,9 @@ var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the nav
 
 // Plan starts groups, places members where room is held for them, and hands the rest to the wrapped navigator,
 // whose error it returns. Its notes: "anchors" and "fromHolds" placed, "groupsWaiting" that were handed over,
-// could start and got no anchor (those of a [Deadlock] are not among them), "holds" taken, and "released" because
-// nobody needs them any more, wrapped proposals "leftOut", a "short" for each group of which no domain takes all,
-// which says how many it takes; then the wrapped navigator's, if it was asked.
+// need an anchor and got none (those of a [Deadlock] are not among them), "holds" taken, and "released" because
+// no member needs them any more, wrapped proposals "leftOut" in whole or in part, a "short" for each group of which no
+// domain takes all, which says how many it takes; then the wrapped navigator's, if it was asked.
 func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if a.Navigator == nil {
 		return orbit.Plan{}, errNoNavigator
@@ -93,10 +95,11 @@ func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	if len(p.rest) > 0 {
 		theirs, err = a.Navigator.Plan(ctx, view, p.rest)
 	}
-	p.fenceFirst(&theirs)
+	p.keepFirsts(&theirs)
 	if len(p.starting) > 0 {
 		err = errors.Join(err, p.start(ctx, &theirs))
 	}
+	p.explainSelfStarts()
 	return p.finish(theirs), err
 }
 
@@ -106,18 +109,21 @@ type anchorPass struct {
 	view   *orbit.View
 	state  *orbit.State
 	groups map[string]*anchorGroup
-	// Groups of which nothing runs and members have been handed over, in the order of their first.
-	starting []*anchorGroup
-	waits    anchorWaits
-	fence    anchorFence
-	// What the wrapped navigator plans, and whom the stand-ins in it stand for.
+	// Groups of which nothing runs and members have been handed over, in the order of their first: those that need an
+	// anchor, and those that start by self-match.
+	starting, selfStarting []*anchorGroup
+	waits                  anchorWaits
+	fence                  anchorFence
+	// What the wrapped navigator plans, whom the stand-ins in it stand for, and the specs that have one.
 	rest     []*orbit.Capsule
 	standIns map[orbit.CapsuleID]*orbit.Capsule
+	standsIn map[*orbit.Spec]bool
 
 	releases, anchors, members []orbit.Proposal
-	unplaced                   []orbit.Unplaced
-	short                      []slog.Attr
-	held, leftOut              int
+	// What has no place, and what has none beside all that the wrapped navigator has planned.
+	unplaced, crowdedOut []orbit.Unplaced
+	short                []slog.Attr
+	held, leftOut        int
 }
 
 // newAnchorPass looks at the holds, if anything has changed since the last time.
@@ -154,15 +160,24 @@ func (p *anchorPass) sortMember(c *orbit.Capsule) {
 		if !p.placeFromHold(g, c) {
 			p.rest = append(p.rest, c)
 		}
-	case g.first == nil && len(g.starters) == 0 && p.startsAlone(g):
-		g.first = c
+	case p.startsAlone(g) && !p.standsIn[c.Spec]:
 		p.rest = append(p.rest, p.standIn(c))
 	default:
-		if len(g.starters) == 0 {
+		g.waiting = append(g.waiting, c)
+	}
+}
+
+// startsAlone decides once how a group starts of which nothing runs, and reports whether that is by self-match.
+func (p *anchorPass) startsAlone(g *anchorGroup) bool {
+	if !g.decided {
+		g.decided, g.alone = true, p.matchesItself(g)
+		if g.alone {
+			p.selfStarting = append(p.selfStarting, g)
+		} else {
 			p.starting = append(p.starting, g)
 		}
-		g.starters = append(g.starters, c)
 	}
+	return g.alone
 }
 
 // leave notes why a capsule has no place.
@@ -173,7 +188,10 @@ func (p *anchorPass) leave(c *orbit.Capsule, why error) {
 // finish puts the plan together. Releases come first, for they make room; then anchors, whose bets on nodes
 // would be lost to anything that this plan puts there.
 func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
-	plan := orbit.Plan{Unplaced: slices.Concat(p.unplaced, theirs.Unplaced)}
+	plan := orbit.Plan{Unplaced: slices.Concat(p.unplaced, p.crowdedOut, theirs.Unplaced)}
+	if p.leftOut > 0 {
+		unpark(plan.Unplaced[len(p.unplaced):])
+	}
 	for _, part := range [][]orbit.Proposal{p.releases, p.anchors, p.members, theirs.Proposals} {
 		plan.Proposals = append(plan.Proposals, part...)
 	}
@@ -184,4 +202,76 @@ func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
 	}, p.short...)
 	plan.Notes = append(plan.Notes, theirs.Notes...)
 	return plan
+}
+
+// anchorGroup is a co-location group as a plan sees it.
+type anchorGroup struct {
+	name    string
+	running bool
+	// Where its members run, by level; filled in when asked for.
+	domains map[string]map[string]bool
+	// How it starts is decided; and it is by self-match.
+	decided, alone bool
+	// Pending members that were handed over while nothing of the group runs, in order, but for stand-ins.
+	waiting []*orbit.Capsule
+	// The member that starts the group by self-match, if one does.
+	first *orbit.Capsule
+}
+
+// group returns what the plan knows of a group.
+func (p *anchorPass) group(name string) *anchorGroup {
+	g := p.groups[name]
+	if g == nil {
+		g = &anchorGroup{name: name, running: anchorRuns(p.state, name)}
+		p.groups[name] = g
+	}
+	return g
+}
+
+// anchorRuns reports whether anything of the group is placed.
+func anchorRuns(state *orbit.State, group string) bool {
+	for range state.GroupNodes(group) {
+		return true
+	}
+	return false
+}
+
+// runsIn reports whether a member runs in a domain of the level.
+func (p *anchorPass) runsIn(g *anchorGroup, level, domain string) bool {
+	in, known := g.domains[level]
+	if !known {
+		in = inDomains(p.state, g.name, level)
+		if g.domains == nil {
+			g.domains = map[string]map[string]bool{}
+		}
+		g.domains[level] = in
+	}
+	return in[domain]
+}
+
+// waitsHere reports whether capsules of the spec start with the group and follow its anchor: members that must be
+// near it, but for those of gangs.
+func (g *anchorGroup) waitsHere(spec *orbit.Spec) bool {
+	return spec.Group == g.name && spec.Near.Group == g.name && spec.Class != orbit.GangClass
+}
+
+// anchorDomainOf returns the domain of the level that a node is in, "" if it is in none: it has no such label, or
+// one that is empty or too long to be named in a bet.
+func anchorDomainOf(state *orbit.State, n *orbit.Node, level string) string {
+	if name := n.Labels[level]; len(name) <= state.Limits().IDBytes {
+		return name
+	}
+	return ""
+}
+
+// inDomains returns in which domains of a level members of a group run; a node without a name for its domain is in
+// none.
+func inDomains(state *orbit.State, group, level string) map[string]bool {
+	in := map[string]bool{}
+	for n := range state.GroupNodes(group) {
+		if name := anchorDomainOf(state, n.Node, level); name != "" {
+			in[name] = true
+		}
+	}
+	return in
 }

@@ -233,3 +233,62 @@ func TestAnchorsWithHostileLabels(t *testing.T) {
 	_, placed, _ := racksOf(s, `"quoted"`)
 	assert.Zero(t, placed, "two domains, and both have their group")
 }
+
+// A group starts with whichever of its members fits, of many that do not.
+func TestAnchorIsAnyMemberThatFits(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 2, 2, 9)
+	for i := range 12 {
+		s := near("g", int64(10+i))
+		s.Module = fmt.Sprint("m", i)
+		submit(t, l, s.Module, 1, s)
+	}
+	submit(t, l, "fits", 2, near("g", 9))
+	e := anchored(l)
+	settle(t, e)
+	s := snapshot(t, l)
+	assert.True(t, s.Capsule("fits-0").Placed())
+	assert.True(t, s.Capsule("fits-1").Placed())
+	assert.Equal(t, 12, s.PendingCount())
+}
+
+// Of members that want to be near at several levels, one that no domain of the narrowest takes starts the group where
+// its own level has room; and however many levels there are, each is looked at.
+func TestAnchorAtEachLevel(t *testing.T) {
+	for _, self := range []bool{false, true} {
+		l := &orbit.MemoryLedger{}
+		zoned := func(id, rack string, cpu int64) orbit.PutNode {
+			n := rackNode(id, rack, cpu)
+			n.Node.Labels["zone"] = "z"
+			return n
+		}
+		commit(t, l, zoned("a", "", 9), zoned("b", "r1", 1), zoned("c", "r2", 1))
+		wide := near("g", 2)
+		wide.Near.Level = "zone"
+		submit(t, l, "narrow", 1, near("g", 3))
+		submit(t, l, "wide", 2, wide)
+		e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: self}}
+		settle(t, e)
+		s := snapshot(t, l)
+		assert.Equal(t, orbit.NodeID("a"), s.Capsule("wide-0").Node)
+		assert.Equal(t, orbit.NodeID("a"), s.Capsule("wide-1").Node)
+		assert.True(t, s.Capsule("narrow-0").Pending())
+	}
+	l := &orbit.MemoryLedger{}
+	n := node("n", 9)
+	n.Node.Labels = map[string]string{}
+	for i := range 40 {
+		level := fmt.Sprintf("level%02d", i)
+		s := near("g", 10)
+		s.Near.Level = level
+		if i == 29 {
+			s = near("g", 9)
+			s.Near.Level = level
+		}
+		n.Node.Labels[level] = "here"
+		submit(t, l, level, 1, s)
+	}
+	commit(t, l, n)
+	settle(t, anchored(l))
+	assert.True(t, snapshot(t, l).Capsule("level29-0").Placed())
+}

@@ -102,14 +102,14 @@ func (h *anchorHold) shape() holdShape { return holdShape{h.Room, h.Devices.Len(
 func (p *anchorPass) live(h *anchorHold) bool { return h.used == nil && h.Ends.After(p.view.Now()) }
 
 // serves reports whether a capsule of the spec could be placed in the stead of a hold of its shape: the group
-// runs in the domain, and the node is still what the spec requires.
+// runs in the domain, the node is still what the spec requires, and still has what the hold takes: its capacity may
+// have shrunk since, or its devices become unhealthy.
 func (p *anchorPass) serves(g *anchorGroup, h *anchorHold, spec *orbit.Spec) bool {
 	n := p.state.Node(h.Node) // is a member: nodes with holds cannot leave
-	node := n.Node
-	if node.Devices.Unhealthy&h.Devices != 0 || h.Devices>>node.Devices.Count != 0 {
-		return false
-	}
-	return p.accepts(n, spec) && p.runsIn(g, spec.Near.Level, anchorDomainOf(p.state, node, spec.Near.Level))
+	room := freeRoom(n)
+	room.give(&h.Hold, n.Node)
+	return room.short(&h.Room) < 0 && room.covers(h.Devices, h.Milli) && p.accepts(n, spec) &&
+		p.runsIn(g, spec.Near.Level, anchorDomainOf(p.state, n.Node, spec.Near.Level))
 }
 
 // placeFromHold places a member of a group that runs where room is held for it, if it is.

@@ -148,3 +148,34 @@ func TestAnchorsWithDevices(t *testing.T) {
 	assert.Zero(t, snapshot(t, l).PendingCount())
 	require.NoError(t, snapshot(t, l).Verify())
 }
+
+// The anchor's rack is one from which most can follow, each at its own level: those that want only its zone find room
+// in other racks of that.
+func TestAnchorLetsMostFollowAtTheirLevels(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for r, cpu := range []int64{12, 8, 6, 8, 6} { // r0 in z0, r1 and r2 in z1, r3 in no rack but in z1, r4 in z2
+		n := rackNode(fmt.Sprint("n", r), fmt.Sprint("r", r), cpu)
+		n.Node.Labels["zone"] = []string{"z0", "z1", "z1", "z1", "z2"}[r]
+		if r == 3 {
+			delete(n.Node.Labels, "rack")
+		}
+		commit(t, l, n)
+	}
+	wide := near("g", 4)
+	wide.Near.Level, wide.Module = "zone", "wide"
+	submit(t, l, "wide", 3, wide)
+	submit(t, l, "narrow", 4, near("g", 2))
+	e := anchored(l)
+	r := e.Pass(t.Context())
+	assert.NotContains(t, fmt.Sprint(r.Notes), "short")
+	assert.Equal(t, 6, holdsOf(snapshot(t, l)))
+	for _, r := range settle(t, e) {
+		assert.Zero(t, r.Conflicts+r.Infeasible)
+	}
+	assert.Zero(t, snapshot(t, l).PendingCount())
+	submit(t, l, "more", 1, near("more", 1))
+	more := near("more", 1)
+	more.Near.Level, more.Priority = "zone", 1
+	submit(t, l, "more-wide", 30, more)
+	assert.Contains(t, fmt.Sprint(e.Pass(t.Context()).Notes), `group "more": no rack/zone takes all 31 members; "r0/z0" takes most: 12`)
+}

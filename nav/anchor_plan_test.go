@@ -313,3 +313,21 @@ func TestAnchorsWithinTheLimitsOfTheLedger(t *testing.T) {
 		assert.Zero(t, snapshot(t, l).PendingCount())
 	}
 }
+
+// A class that the wrapped navigator has no room for because of a proposal that is left out is not put aside: it fits.
+func TestWhatIsLeftOutParksNobody(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, rackNode("n", "r", 9))
+	submit(t, l, "g", 1, near("g", 4))
+	large, small := spec(8, 0), spec(5, 0)
+	small.Module = "small"
+	submit(t, l, "large", 1, large)
+	submit(t, l, "small", 1, small)
+	e := anchored(l)
+	r := e.Pass(t.Context())
+	require.Contains(t, fmt.Sprint(r.Notes), "leftOut=1")
+	require.Zero(t, r.Parked)
+	e.Pass(t.Context())
+	assert.True(t, snapshot(t, l).Capsule("small-0").Placed())
+	assert.Equal(t, 1, e.Pass(t.Context()).Parked, "large fits nowhere")
+}

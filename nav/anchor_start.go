@@ -2,8 +2,10 @@ package nav
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/orbitsched/orbit"
 )
@@ -18,9 +20,9 @@ func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		m.apply(g.starters[0].Spec.Priority)
+		m.apply(g.waiting[0].Spec.Priority)
 		if why := p.hindrance(g, m); why != nil {
-			p.leaveAll(g.starters, why)
+			p.leaveAll(g.waiting, why)
 			continue
 		}
 		if err := p.startGroup(ctx, g); err != nil {
@@ -34,8 +36,6 @@ func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
 func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
 	other := p.fence.taken(g)
 	switch {
-	case g.first != nil:
-		return p.waitsFor(g, fmt.Sprintf("its first member, capsule %q, which needs no anchor", g.first.ID))
 	case m.placed[g.name] != "":
 		return fmt.Errorf("group %q waits for capsule %q of it, which is placed in this plan", g.name, m.placed[g.name])
 	case p.roomHeld(g):
@@ -81,36 +81,44 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 	need := p.need(g)
 	var firsts []*orbit.Spec
 	by := map[*orbit.Spec][]*orbit.Capsule{}
-	for _, c := range g.starters {
+	for _, c := range g.waiting {
 		if by[c.Spec] == nil {
 			firsts = append(firsts, c.Spec)
 		}
 		by[c.Spec] = append(by[c.Spec], c)
 	}
-	choice, err := p.choose(ctx, need, firsts)
+	seats, err := p.choose(ctx, need, firsts)
 	if err != nil {
 		return err
 	}
-	if choice == nil {
+	if seats == nil {
 		for _, spec := range firsts {
-			p.leaveAll(by[spec], p.noFresh(g, spec))
+			p.noFresh(g, spec, by[spec])
 		}
 		return nil
 	}
-	anchor := by[choice.seats[0].spec][0]
-	p.anchors = append(p.anchors, p.propose(g, anchor, choice.seats))
-	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q",
-		anchor.ID, choice.seats[0].node.ID))
-	for _, c := range g.starters {
+	anchor, home := by[seats[0].spec][0], seats[0].node
+	p.anchors = append(p.anchors, p.propose(g, anchor, seats))
+	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q", anchor.ID, home.ID))
+	for _, c := range g.waiting {
 		if c != anchor {
 			p.leave(c, wait)
 		}
 	}
-	if taken := len(choice.seats); taken < need.total {
+	if taken := len(seats); taken < need.total {
 		p.short = append(p.short, slog.String("short", fmt.Sprintf("group %q: no %s takes all %d members; %q takes most: %d",
-			g.name, need.level, need.total, choice.domain, taken)))
+			g.name, strings.Join(need.levels, "/"), need.total, p.domainsOf(home, need.levels), taken)))
 	}
 	return nil
+}
+
+// domainsOf names the domain of a node at each of some levels.
+func (p *anchorPass) domainsOf(n *orbit.Node, levels []string) string {
+	names := make([]string, len(levels))
+	for i, level := range levels {
+		names[i] = anchorDomainOf(p.state, n, level)
+	}
+	return strings.Join(names, "/")
 }
 
 // propose returns the proposal that places the anchor and holds room for the others, and takes both from what
@@ -152,4 +160,50 @@ func (p *anchorPass) seat(s *anchorSeat) *anchorRoom {
 	room := p.rooms.own(s.at)
 	room.take(s.spec, s.devices)
 	return room
+}
+
+// noFresh notes of members of one spec why no node takes an anchor of it. That wraps an orbit.NoFit: a node that becomes
+// fresh, or has room again, does so by a release or a new description, and each of these takes a parked class back. It
+// does not where the group could start by self-match on a node that is not fresh, once no other waits for it.
+func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.Capsule) {
+	counts, nodes, takes := map[string]int{}, 0, false
+	for i := range p.rooms.nodes {
+		if room := &p.rooms.nodes[i]; room.node != nil {
+			counts[p.misfit(i, room, spec)]++
+			nodes++
+			takes = takes || p.takesAnchor(i, spec)
+		}
+	}
+	fit := &orbit.NoFit{Nodes: nodes, Reasons: reasonsOf(counts)}
+	why := fmt.Errorf("group %q has no node for its anchor: %w", g.name, fit)
+	if p.SelfMatch && takes {
+		why = errors.New(why.Error())
+	}
+	for _, c := range members {
+		p.crowdedOut = append(p.crowdedOut, orbit.Unplaced{Capsule: c, Why: why})
+	}
+}
+
+// misfit completes "n nodes ...", the most lasting reason first.
+func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
+	node := room.node.Node
+	if why := objection(node, spec); why != "" {
+		return why
+	}
+	if anchorDomainOf(p.state, node, spec.Near.Level) == "" {
+		return "are in no " + spec.Near.Level
+	}
+	if p.Filter != nil {
+		if why := p.Filter(room.node, p.view.Report(room.node), spec); why != "" {
+			return why
+		}
+	}
+	switch p.claimed(i) {
+	case claimHosted:
+		return "host another group"
+	case claimHeld:
+		return "hold room for another group"
+	case claimUnknown, unclaimed:
+	}
+	return shortage(&room.nodeRoom, spec, p.state)
 }

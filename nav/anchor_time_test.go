@@ -203,3 +203,23 @@ func TestAnchorWithoutHolds(t *testing.T) {
 	assert.Len(t, racks, 1)
 	assert.Equal(t, 6, placed)
 }
+
+// A node on which room is held shrinks below what is used: nobody can be placed there in the stead of a hold, so the
+// hold is released, and whom it was for goes wherever else the rack has room.
+func TestNodeOfTheRackShrinks(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, rackNode("a", "r", 6))
+	submit(t, l, "g", 3, near("g", 2))
+	e := anchored(l)
+	e.Pass(t.Context())
+	require.Equal(t, 2, holdsOf(snapshot(t, l)))
+	commit(t, l, rackNode("a", "r", 5), rackNode("b", "r", 100))
+	for _, r := range settle(t, e) {
+		assert.Zero(t, r.Conflicts+r.Infeasible)
+	}
+	s := snapshot(t, l)
+	assert.Zero(t, s.PendingCount())
+	assert.Zero(t, holdsOf(s))
+	assert.Positive(t, s.Node("b").Capsules)
+	require.NoError(t, s.Verify())
+}

@@ -164,3 +164,86 @@ func TestSelfMatchThatFitsNowhere(t *testing.T) {
 	}
 	assert.Equal(t, 1, r.Parked)
 }
+
+// A first member that fits nowhere stands in nobody's way: the group starts with one of another spec, once, also where
+// the wrapped navigator places several at once.
+func TestSelfMatchStartsWithWhatFits(t *testing.T) {
+	for name, inner := range map[string]orbit.Navigator{"one by one": &nav.Services{}, "at once": together{&nav.Services{}}} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			racked(t, l, 3, 1, 9)
+			for i, cpu := range []int64{10, 2, 3, 4} {
+				s := near("g", cpu)
+				s.Module = fmt.Sprint("m", i)
+				submit(t, l, s.Module, 2, s)
+			}
+			e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: inner, SelfMatch: true}}
+			r := e.Pass(t.Context())
+			assert.Contains(t, fmt.Sprint(r.Notes), map[string]string{"one by one": "leftOut=2", "at once": "leftOut=1"}[name])
+			_, placed, anchors := racksOf(snapshot(t, l), "g")
+			assert.Equal(t, 1, placed)
+			assert.Zero(t, anchors)
+			require.Len(t, r.Unplaced, 7)
+			for _, r := range settle(t, e) {
+				assert.Zero(t, r.Conflicts+r.Infeasible)
+			}
+			s := snapshot(t, l)
+			racks, placed, _ := racksOf(s, "g")
+			assert.Len(t, racks, 1)
+			assert.Equal(t, 3, placed, "2 + 2 + 3, or 4 + 3 + 2")
+			assert.True(t, s.Capsule("m0-0").Pending())
+		})
+	}
+}
+
+// A first member whose place is left out beside an anchor parks nobody: it is planned again.
+func TestSelfMatchThatIsLeftOut(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, rackNode("n", "r", 8))
+	submit(t, l, "self", 2, near("self", 4))
+	submit(t, l, "g", 1, near("g", 5))
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "g"), Owner: "nobody"}) // g needs an anchor
+	e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
+	r := e.Pass(t.Context())
+	require.Contains(t, fmt.Sprint(r.Notes), "anchors=1")
+	require.Contains(t, fmt.Sprint(r.Notes), "leftOut=1")
+	require.Zero(t, r.Parked)
+	assert.Equal(t, 1, e.Pass(t.Context()).Parked, "now it fits nowhere")
+}
+
+// together is a navigator whose plans are one proposal each.
+type together struct{ orbit.Navigator }
+
+func (n together) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	plan, err := n.Navigator.Plan(ctx, view, pending)
+	var all orbit.Proposal
+	for _, p := range plan.Proposals {
+		all.Do, all.If = append(all.Do, p.Do...), append(all.If, p.If...)
+	}
+	if plan.Proposals = nil; len(all.Do) > 0 {
+		plan.Proposals = []orbit.Proposal{all}
+	}
+	return plan, err
+}
+
+// Where a node would take a group's first member by self-match, but for one that waits for the group too, its members are
+// not put aside: that one may be withdrawn, which is no room on any node.
+func TestSelfMatchOnceNoOtherWaits(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, rackNode("n", "r", 9))
+	other := spec(1, 0)
+	other.Group = "other"
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"o"}, Spec: other}, orbit.Place{Capsule: "o", Node: "n"})
+	submit(t, l, "g", 2, near("g", 2))
+	large := near("g", 9)
+	large.Module = "large"
+	submit(t, l, "large", 1, large)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "g"), Owner: "nobody"})
+	e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
+	r := e.Pass(t.Context())
+	require.ErrorContains(t, whyOf(r, "g-0"), `group "g" has no node for its anchor: 0 of 1 nodes fit: 1 host another group`)
+	assert.Equal(t, 1, r.Parked, "large fits nowhere, whoever waits")
+	commit(t, l, orbit.Release{Capsule: "loner", Final: true})
+	settle(t, e)
+	assert.Equal(t, 1, snapshot(t, l).PendingCount())
+}

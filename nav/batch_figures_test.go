@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/sim"
 )
@@ -115,6 +116,7 @@ func quarterMachines() []sim.Kind {
 //
 //	go test -run TestBatchMix -v ./nav
 func TestBatchMix(t *testing.T) {
+	scale.Long(t)
 	for _, c := range []struct {
 		name  string
 		fleet sim.Fleet
@@ -123,7 +125,7 @@ func TestBatchMix(t *testing.T) {
 		{"quarter machines", sim.Fleet{Seed: 1, Nodes: 1000, Kinds: quarterMachines()}},
 	} {
 		nodes := sim.Constellation(c.fleet)
-		for seed := uint64(1 + raceSkips(4)); seed <= 5; seed++ {
+		for seed := uint64(1); seed <= uint64(scale.Of(2-raceSkips(1), 5)); seed++ {
 			f := compare(t, nodes, eightShapes(seed, nodes, 1.1))
 			t.Logf("%s, seed %d: %v", c.name, seed, f)
 			require.GreaterOrEqual(t, float64(f.batch), 0.97*float64(f.bound))

@@ -61,3 +61,26 @@ func TestMeasureOfAShrunkNode(t *testing.T) {
 	free := room.measure(&orbit.Node{Devices: orbit.Devices{Count: 2}})
 	require.Equal(t, quantities{orbit.Memory: 7, devicesDim: 300}, free)
 }
+
+// Shapes keep sums for the tables that there are, however often a table is made anew.
+func TestSumsOfTablesMadeAnew(t *testing.T) {
+	l, g := &orbit.MemoryLedger{}, &Gang{}
+	spec := &orbit.Spec{Module: "m", Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}
+	do := func(c ...orbit.Commitment) {
+		_, err := l.Propose(t.Context(), orbit.Proposal{Do: c})
+		require.NoError(t, err)
+	}
+	do(orbit.Submit{Gang: &orbit.Gang{ID: "g", Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "w", Spec: spec, Members: []orbit.CapsuleID{"a", "b"}}}}})
+	e := orbit.Engine{Ledger: l, Navigator: g}
+	for round := range 5 {
+		for i := range 100 {
+			do(orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i)), Capacity: orbit.Resources{orbit.CPU: 1},
+				Labels: map[string]string{"rack": fmt.Sprint(round, "-", i)}}})
+		}
+		require.Len(t, e.Pass(t.Context()).Unplaced, 2)
+	}
+	require.Len(t, g.books.shapes, 1)
+	for _, shape := range g.books.shapes {
+		require.Len(t, shape.sums, 1)
+	}
+}

@@ -156,6 +156,7 @@ func (b *gangBooks) set(i int32, room nodeRoom, reserved bool) {
 func (b *gangBooks) table(level string) *domainTable {
 	t := b.tables[level]
 	if t == nil || t.sparse() {
+		b.drop(t)
 		t = &domainTable{level: level, version: b.tick()}
 		b.tables[level] = t
 		for i := range b.nodes {
@@ -207,10 +208,15 @@ func (b *gangBooks) prune() {
 	for level, t := range b.tables {
 		if t.used+1 < b.plan {
 			delete(b.tables, level)
-			for _, s := range b.shapes {
-				s.sums = slices.DeleteFunc(s.sums, func(sums domainSums) bool { return sums.table == t })
-			}
+			b.drop(t)
 		}
+	}
+}
+
+// drop forgets the sums by the domains of a table.
+func (b *gangBooks) drop(t *domainTable) {
+	for _, s := range b.shapes {
+		s.sums = slices.DeleteFunc(s.sums, func(sums domainSums) bool { return sums.table == t })
 	}
 }
 

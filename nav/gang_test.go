@@ -351,7 +351,7 @@ func TestGangEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 		}
-		assert.Less(t, time.Since(start), 2*time.Second)
+		assert.Less(t, time.Since(start), time.Minute)
 		return orbit.Plan{}, nil
 	})}
 	e.Pass(t.Context())

@@ -218,7 +218,7 @@ func (c *create) commit(ctx context.Context, do func(*warmChoice) []orbit.Commit
 			return err
 		}
 		p := orbit.Proposal{ID: b.id, View: b.view, Do: do(&b.choice), If: b.choice.bets}
-		rev, err := c.g.send(ctx, &p)
+		rev, err := c.g.send(ctx, &p, nil)
 		if err == nil {
 			c.won(b, rev)
 			return nil

@@ -185,23 +185,46 @@ func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	}
 }
 
-// send proposes until the outcome is known. The same proposal has one effect, however often it is sent. An error is a
-// rejection, or [orbit.ErrUnavailable] if nothing was ever sent, or else the outcome is unknown.
-func (g *Gateway) send(ctx context.Context, p *orbit.Proposal) (orbit.Revision, error) {
-	unknown, pause := error(nil), time.Millisecond
-	for {
+// send proposes until the outcome is known. The same proposal has one effect, however often it is sent. Unknown
+// is nil, or why the outcome of an earlier sending is not known. An error is a rejection, or
+// [orbit.ErrUnavailable] if nothing was ever sent, or else the outcome is unknown.
+func (g *Gateway) send(ctx context.Context, p *orbit.Proposal, unknown error) (orbit.Revision, error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		rev, err := g.Ledger.Propose(ctx, *p)
-		if err == nil || rejection(err) != nil || unknown == nil && isUnavailable(err) {
+		switch r := rejection(err); {
+		case err == nil || unknown == nil && (r != nil || isUnavailable(err)):
 			return rev, err
-		}
-		if unknown == nil {
+		case r != nil:
+			if rev, known := g.recorded(ctx, p, r.At); known && rev > 0 {
+				return rev, nil
+			} else if known {
+				return 0, err
+			}
+		case unknown == nil:
 			unknown = err
 		}
 		if sleep(ctx, pause) != nil {
 			return 0, unsettled(ctx, unknown)
 		}
-		pause = min(2*pause, 100*time.Millisecond)
 	}
+}
+
+// recorded looks up the placement of a proposal that was refused after it may have been committed: the id of a
+// placement is kept in the record that it changed, so the record knows better than a conflict that was given
+// for no reason. The revision is 0 if it was not committed.
+func (g *Gateway) recorded(ctx context.Context, p *orbit.Proposal, at orbit.Revision) (rev orbit.Revision, known bool) {
+	state, err := g.stateAt(ctx, at)
+	if err != nil {
+		return 0, false
+	}
+	for _, do := range p.Do {
+		if place, ok := do.(orbit.Place); ok {
+			if c := state.Capsule(place.Capsule); c != nil && c.PlacedBy == p.ID {
+				return c.PlacedAt, true
+			}
+		}
+	}
+	return 0, true
 }
 
 // rejection returns the receipt of a refusal, nil if the error is none.

@@ -2,13 +2,16 @@ package nav
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
 )
 
-// Delete releases a capsule for good. That it has been already is no error; [ErrNoCapsule] is, of which the ledger has
-// no record. Otherwise: [orbit.ErrUnavailable], and [orbit.ErrUnknown] if the ledger did not answer until ctx ended.
+// Delete releases a capsule for good. That it has been already is no error; [ErrNoCapsule] is, of which the
+// ledger has no record. Every other error of the ledger is an [ErrLeftBehind] too, for the capsule may run on:
+// [orbit.ErrUnavailable]; [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or refused,
+// until ctx ended.
 //
 // The slot of a capsule that this gateway has created is free again at once, for whoever reads the board, unless the node
 // has reported since it was created: then the report counts it, and it is free with the node's next one. So nodes
@@ -19,11 +22,15 @@ func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
 	if g.Ledger == nil {
 		return fmt.Errorf("nav: delete %q: %w: the gateway needs a Ledger", id, orbit.ErrInvalid)
 	}
-	if err := g.release(ctx, id); err != nil {
+	switch err := g.release(ctx, id); {
+	case err == nil:
+		g.vacate(id)
+		return nil
+	case errors.Is(err, ErrNoCapsule) || errors.Is(err, orbit.ErrInvalid):
 		return fmt.Errorf("nav: delete %q: %w", id, err)
+	default:
+		return fmt.Errorf("nav: delete %q: %w: %w", id, ErrLeftBehind, err)
 	}
-	g.vacate(id)
-	return nil
 }
 
 // keep remembers a bet that has been committed, so that Delete can give its slot back. Those that it could not be given back

@@ -2,14 +2,18 @@ package nav_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/ledgertest"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -103,5 +107,97 @@ func TestGatewayForgetsWhatIsReported(t *testing.T) {
 		}
 		require.LessOrEqual(t, nav.Kept(g), 9000, "views come every 30 s, that is 3,000 creates")
 		require.NotZero(t, nav.Kept(g))
+	})
+}
+
+// A conflict says nothing of the capsule: Delete and the clean-up of a failed create go by the record, and
+// release it until it is released. Where the ledger refuses until their time is over they say that it may be
+// left behind.
+func TestGatewayReleasesInSpiteOfConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.host("a", 4, 4, 0)
+		refusals := 0
+		faults := ledgertest.Faults{Choose: func(_ int, p orbit.Proposal) ledgertest.Fault {
+			if r, ok := p.Do[0].(orbit.Release); ok && r.Final && refusals > 0 {
+				refusals--
+				return ledgertest.Conflict
+			}
+			return ledgertest.None
+		}}
+		g := &nav.Gateway{Ledger: faults.Around(f.ledger), Board: f.board}
+		fails := &nav.Gateway{Ledger: g.Ledger, Board: f.board, Start: func(context.Context, nav.Created) (bool, error) {
+			return false, errors.New("503")
+		}}
+		f.create(g, "a")
+		refusals = 3
+		require.NoError(t, g.Delete(context.Background(), "a"))
+		require.True(t, snapshot(t, f.ledger).Capsule("a").Released())
+		refusals = 3
+		_, err := fails.Create(context.Background(), "b", sandbox(code))
+		require.ErrorIs(t, err, nav.ErrStart)
+		require.NotErrorIs(t, err, nav.ErrLeftBehind)
+		require.True(t, snapshot(t, f.ledger).Capsule("b").Released())
+
+		f.create(g, "c")
+		refusals = math.MaxInt
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		err = g.Delete(ctx, "c")
+		require.ErrorIs(t, err, nav.ErrLeftBehind)
+		require.ErrorIs(t, err, orbit.ErrConflict)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		f.report("a", 4, 4, 0)
+		_, err = fails.Create(context.Background(), "d", sandbox(code))
+		require.ErrorIs(t, err, nav.ErrLeftBehind)
+		require.Equal(t, 2, f.live())
+		refusals = 0
+		require.NoError(t, g.Delete(context.Background(), "c"))
+		require.NoError(t, g.Delete(context.Background(), "d"))
+		require.ErrorIs(t, g.Delete(context.Background(), "e"), nav.ErrNoCapsule)
+		require.Zero(t, f.live())
+	})
+}
+
+// Whatever goes wrong between a gateway and its ledger, an answer is true: what was created runs where it says,
+// what was deleted is released, and what failed has left nothing behind unless it says so.
+func TestGatewayAnswersAreTrueWhateverTheLedgerSays(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		rapid.SyncTest(rt, func(rt *rapid.T) {
+			f := newFleet(rt)
+			f.host("a", 3, 2, 0)
+			f.host("b", 3, 0, 0)
+			chance := rapid.Float64Range(0, 0.3)
+			faults := &ledgertest.Faults{
+				Seed: rapid.Uint64().Draw(rt, "seed"), Conflict: chance.Draw(rt, "conflict"), Unavailable: chance.Draw(rt, "unavailable"),
+				Lost: chance.Draw(rt, "lost"), Applied: chance.Draw(rt, "applied"),
+			}
+			g := &nav.Gateway{Ledger: faults.Around(f.ledger), Board: f.board, Cache: -1, AllowStale: true, CleanUp: time.Second}
+			fails := false
+			g.Start = func(_ context.Context, c nav.Created) (bool, error) {
+				if fails && !c.Retried {
+					return false, errors.New("503")
+				}
+				return true, nil
+			}
+			for i := range rapid.IntRange(1, 12).Draw(rt, "creates") {
+				id := orbit.CapsuleID(fmt.Sprint("c", i))
+				deletes := rapid.Bool().Draw(rt, "delete")
+				fails = rapid.Bool().Draw(rt, "fails")
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rapid.IntRange(1, 100).Draw(rt, "ms"))*time.Millisecond)
+				made, err := g.Create(ctx, id, sandbox(code))
+				c := snapshot(rt, f.ledger).Capsule(id)
+				switch {
+				case err == nil:
+					require.Equal(rt, made.Node, c.Node)
+				case !errors.Is(err, nav.ErrLeftBehind):
+					require.True(rt, c == nil || c.Released(), "%v", err)
+				}
+				if deletes && g.Delete(ctx, id) == nil {
+					require.True(rt, snapshot(rt, f.ledger).Capsule(id).Released())
+				}
+				cancel()
+			}
+		})
 	})
 }

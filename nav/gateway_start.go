@@ -113,7 +113,7 @@ func (c *create) cleanUp(ctx context.Context, why error) error {
 // the release.
 func (c *create) undo(ctx context.Context) error {
 	if p := c.unknown; p != nil {
-		_, err := c.g.settle(ctx, p)
+		_, err := c.g.send(ctx, p, orbit.ErrUnknown)
 		c.g.conclude(p.ID)
 		switch {
 		case err == nil:
@@ -128,17 +128,6 @@ func (c *create) undo(ctx context.Context) error {
 		return err
 	}
 	return nil
-}
-
-// settle is send for a proposal that has been sent before: that the ledger is unavailable says nothing.
-func (g *Gateway) settle(ctx context.Context, p *orbit.Proposal) (orbit.Revision, error) {
-	for {
-		rev, err := g.send(ctx, p)
-		if err == nil || rejection(err) != nil || ctx.Err() != nil {
-			return rev, err
-		}
-		_ = sleep(ctx, 10*time.Millisecond)
-	}
 }
 
 // conclude takes the bet of a proposal out of the books: its outcome is known and its capsule is to be released, or
@@ -157,19 +146,51 @@ func (g *Gateway) conclude(id orbit.ProposalID) {
 	}
 }
 
-// release releases a capsule for good, wherever it is.
+// release releases a capsule for good, wherever it is. A refusal says nothing of the capsule, its record does:
+// one that is still there after a conflict is released again, until ctx ends.
 func (g *Gateway) release(ctx context.Context, id orbit.CapsuleID) error {
 	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
-	_, err := g.send(ctx, &p)
-	if rejection(err) == nil || errors.Is(err, orbit.ErrInvalid) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		_, err := g.send(ctx, &p, nil)
+		r := rejection(err)
+		if r == nil || errors.Is(err, orbit.ErrInvalid) {
+			return err
+		}
+		state, failed := g.stateAt(ctx, r.At)
+		if failed != nil {
+			return failed
+		}
+		switch c := state.Capsule(id); {
+		case c == nil:
+			return ErrNoCapsule
+		case c.Released():
+			return nil
+		case !isConflict(r):
+			return err
+		}
+		if ended := sleep(ctx, pause); ended != nil {
+			return fmt.Errorf("%w; %w", err, ended)
+		}
+	}
+}
+
+// stateAt returns the ledger's state once it has reached a revision.
+func (g *Gateway) stateAt(ctx context.Context, at orbit.Revision) (*orbit.State, error) {
+	for {
+		state, err := g.Ledger.Snapshot(ctx)
+		if err != nil || state.Revision() >= at {
+			return state, err
+		}
+		if err := g.catchUp(ctx, state.Revision()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// catchUp waits for snapshots that lag behind a receipt.
+func (g *Gateway) catchUp(ctx context.Context, seen orbit.Revision) error {
+	if _, err := g.Ledger.Wait(ctx, seen); err != nil {
 		return err
 	}
-	state, err := g.Ledger.Snapshot(ctx) // it is released already, or there is none
-	if err != nil {
-		return err
-	}
-	if state.Capsule(id) == nil {
-		return ErrNoCapsule
-	}
-	return nil
+	return sleep(ctx, time.Millisecond)
 }

@@ -90,10 +90,7 @@ func (g *Gateway) look(ctx context.Context) (now time.Time, err error) {
 		if err != nil || seen >= wanted {
 			return now, err
 		}
-		if _, err := g.Ledger.Wait(ctx, seen); err != nil { // its snapshots lag behind
-			return now, err
-		}
-		if err := sleep(ctx, time.Millisecond); err != nil {
+		if err := g.catchUp(ctx, seen); err != nil {
 			return now, err
 		}
 	}

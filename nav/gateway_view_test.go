@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -23,6 +24,7 @@ func (f *fleet) watched() (*nav.Gateway, *wire, *radio) {
 
 // At 1,000 creates a second, ten at a time, each plane is asked for the same answer once in 30 s, to the nanosecond.
 func TestGatewayAsksOncePerCache(t *testing.T) {
+	scale.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		for i := range 4 {

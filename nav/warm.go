@@ -17,8 +17,9 @@ const (
 	ColdNote = "cold"
 )
 
-// Warm is the navigator for sandboxes: capsules that start from a template (Spec.Start), of which some nodes have
-// slots warm. It puts each on the node that is best by [score.WarmSlots], of those that
+// Warm is the navigator for sandboxes: capsules that start from a template (Spec.Start), of which some nodes
+// have slots warm. It puts each on the node that is best by [score.WarmFirst], so on one that can start it warm
+// if there is any, of those that
 //
 //   - support the template and have all of the volumes; for a fork, the parent's node, or with CrossHost any other;
 //   - have a report that is not stale, and a lease that has not run out;
@@ -47,8 +48,9 @@ type Warm struct {
 	// Modules whose work it claims, of any class but GangClass. Nil: all latency-sensitive and best-effort work, as
 	// Services does, so that one of the two must be told its modules or be left out.
 	Modules []string
-	// AllowStale gives work to nodes with a stale report too. The score's -1000 alone is against them then, which 11
-	// warm slots outweigh.
+	// AllowStale gives work to nodes with a stale report too. The score's -1000 alone is against them then:
+	// with fewer than ten warm slots such a node comes after all fresh ones, with more it counts as one that
+	// can start warm.
 	AllowStale bool
 	// Seed decides between equal nodes. Give each of several navigators another one.
 	Seed uint64

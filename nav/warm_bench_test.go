@@ -101,7 +101,7 @@ func scanAll(view *orbit.View, spec *orbit.Spec) (best *orbit.NodeState) {
 		if report.Stale || !slices.Contains(report.Templates, spec.Start.Template) || !n.Fits(spec) {
 			continue
 		}
-		if v, t := (score.WarmSlots{}).Score(n, report, spec); v < value || v == value && t < tie {
+		if v, t := (score.WarmFirst{}).Score(n, report, spec); v < value || v == value && t < tie {
 			best, value, tie = n, v, t
 		}
 	}

@@ -15,7 +15,7 @@ import (
 //	view ── Changed ──► nodes ── log ──► ranks   template and room ─► the nodes that take it, best first
 //	                      └────────────► holders    volume ─► the nodes that have it
 //
-// Invariant: between two syncs a node only gets worse by what is given away (score.WarmSlots is monotone), and
+// Invariant: between two syncs a node only gets worse by what is given away (score.WarmFirst is monotone), and
 // whatever may have made one better is in the log. So where a rank has it is never behind where it belongs, and a node
 // that has been given away need only be looked at when it comes first: see warm_rank.go.
 type warmBooks struct {
@@ -97,9 +97,9 @@ func (n *warmNode) spend(template string, by int) {
 // freeSlots is the lesser of what the ledger has left and what the node reports.
 func (n *warmNode) freeSlots() int64 { return min(n.free[orbit.Slots], n.slots) }
 
-// rate is [score.WarmSlots] of the node as it is now.
+// rate is [score.WarmFirst] of the node as it is now.
 func (n *warmNode) rate(template string) (value, tie float64) {
-	return score.WarmSlots{}.Rate(n.warm(template), n.freeSlots(), n.report.CPUPercent, n.report.Stale)
+	return score.WarmFirst{}.Rate(n.warm(template), n.freeSlots(), n.report.CPUPercent, n.report.Stale)
 }
 
 // slotsWanted is how many slots of a node a capsule takes: what its spec reserves, and at least one of those that the

@@ -59,7 +59,7 @@ func newScan(w *nav.Warm, view *orbit.View) *scan {
 
 // rate calls the formula itself.
 func (n *scanNode) rate(template string) (value, tie float64) {
-	return score.WarmSlots{}.Rate(n.warm[template], min(n.free[orbit.Slots], n.slots), n.report.CPUPercent, n.report.Stale)
+	return score.WarmFirst{}.Rate(n.warm[template], min(n.free[orbit.Slots], n.slots), n.report.CPUPercent, n.report.Stale)
 }
 
 // pick chooses devices as a ledger's node does: least free, but enough; the lowest index among equals.
@@ -419,9 +419,9 @@ func (w *warmWorld) fenced(leases *telemetry.Leases, plan *orbit.Plan) {
 	}
 }
 
-// Warm chooses what a scan over all nodes with score.WarmSlots chooses, capsule by capsule, and says the same of what it
-// does not place: whatever has happened between plans, and whatever of them was lost. What the board shows of claims is
-// in both. All of a plan can be committed (SCENARIOS 18; I9, I10).
+// Warm chooses what a scan over all nodes with score.WarmFirst chooses, capsule by capsule, and says the same
+// of what it does not place: whatever has happened between plans, and whatever of them was lost. What the board
+// shows of claims is in both. All of a plan can be committed (SCENARIOS 18; I9, I10).
 func TestWarmChoosesWhatAScanChooses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWarmWorld(t)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
@@ -338,4 +339,96 @@ func TestWarmForgetsClasses(t *testing.T) {
 			commit(t, f.ledger, orbit.Release{Capsule: c.ID, Final: true})
 		}
 	}
+}
+
+// occupied is a host of 16,384 slots, the default, of which so many are in use, in the ledger and by its own
+// report.
+func (f *fleet) occupied(id string, used, warm int, cpu float64) {
+	f.join(id, telemetry.DefaultSlots)
+	for i := range used {
+		c := orbit.CapsuleID(fmt.Sprint(id, "/", i))
+		commit(f.t, f.ledger, orbit.Submit{IDs: []orbit.CapsuleID{c}, Spec: inUse}, orbit.Place{Capsule: c, Node: orbit.NodeID(id)})
+	}
+	f.report(id, telemetry.DefaultSlots-used, warm, cpu)
+}
+
+var inUse = sandbox("browser")
+
+// What can start warm does, though a hundred hosts are emptier by 200 slots and idle: by the queue and by the
+// gateway, every warm slot of the fleet is used before the first sandbox boots cold, and cold ones go where
+// there is most room.
+func TestWarmSlotsGoBeforeEmptyHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, queue := range []bool{true, false} {
+			f, warm := newFleet(t), 0
+			for i := range 100 {
+				f.occupied(fmt.Sprint("empty", i), 0, 0, 0)
+			}
+			for i := range 10 {
+				warm += 1 + i%3
+				f.occupied(fmt.Sprint("warm", i), 200+i, 1+i%3, 90)
+			}
+			if queue {
+				submit(t, f.ledger, "c", warm+5, sandbox(code))
+				settle(t, f.warmEngine())
+			} else {
+				g := f.gateway()
+				for i := range warm + 5 {
+					require.Equal(t, i < warm, f.create(g, fmt.Sprint("c", i)).Warm, "create %d of %d warm slots", i, warm)
+				}
+			}
+			on := map[string]int{}
+			for c := range snapshot(t, f.ledger).Capsules() {
+				if c.Spec.Start.Template == code {
+					on[string(c.Node)[:4]+" "+c.Note]++
+				}
+			}
+			require.Equal(t, map[string]int{"warm warm": warm, "empt cold": 5}, on)
+		}
+	})
+}
+
+// Whatever hosts there are, and whatever they have in use: no sandbox boots cold while a host could start it
+// warm.
+func TestNoSandboxBootsColdWhileOneIsWarm(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, warm, room := newFleet(t), 0, 0
+		for i := range rapid.IntRange(1, 20).Draw(t, "hosts") {
+			free := rapid.SampledFrom([]int{0, 1, 3, 21, 16_000, telemetry.DefaultSlots}).Draw(t, "free")
+			has := rapid.SampledFrom([]int{0, 0, 1, 2, 18}).Draw(t, "warm")
+			id := fmt.Sprint("h", i)
+			f.join(id, telemetry.DefaultSlots)
+			f.report(id, free, has, rapid.Float64Range(0, 100).Draw(t, "cpu"))
+			warm, room = warm+min(free, has), room+free
+		}
+		g, gone := f.gateway(), 0
+		for i := range min(room, rapid.IntRange(1, 60).Draw(t, "creates")) {
+			made := f.create(g, fmt.Sprint("c", i))
+			require.Equal(t, gone < warm, made.Promised, "create %d, %d warm slots were left", i, warm-gone)
+			gone++
+		}
+	})
+}
+
+// Where stale hosts get work, 1,000 is against them, whatever room they have: with ten warm slots a stale host
+// is as good as a fresh one that has none, with more it counts as warm, with less it comes last.
+func TestStaleHostsComeLastUnlessTheyHaveManyWarmSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			warm int // on the stale host, which is empty
+			used int // on the fresh one, which has nothing warm
+			want string
+		}{
+			{0, 500, "fresh"}, {1, 16_000, "fresh"}, {9, 16_000, "fresh"}, {11, 0, "stale"}, {18, 0, "stale"}, {10, 500, "stale"},
+		} {
+			f := newFleet(t)
+			f.occupied("stale", 0, c.warm, 0)
+			f.join("fresh", telemetry.DefaultSlots)
+			time.Sleep(31 * time.Second)
+			f.report("fresh", telemetry.DefaultSlots-c.used, 0, 50)
+			g := f.gateway()
+			g.AllowStale = true
+			require.Equal(t, c.want, string(f.create(g, "c").Node), "%+v", c)
+		}
+	})
 }

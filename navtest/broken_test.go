@@ -10,13 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/navtest"
 )
 
-// Set by race_test.go: the race detector is at work, and this many random worlds are enough; 0: the default.
+// Set by race_test.go: the race detector is at work, and few random worlds are enough. The full number is the default
+// of Suite.Worlds.
 var (
 	raceDetector bool
-	worlds       int
+	worlds       = scale.Of(16, 64)
 )
 
 var services, gangs, both = plain{singles: true}, plain{gangs: true}, plain{singles: true, gangs: true}
@@ -113,6 +115,7 @@ var broken = []struct {
 }
 
 func TestBrokenNavigatorsAreCaughtByName(t *testing.T) {
+	scale.Long(t)
 	tried := map[string]bool{}
 	for _, b := range broken {
 		rule, _, _ := strings.Cut(b.caught, " ")

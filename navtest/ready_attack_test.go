@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
 )
 
 // Odd configurations of the ready navigators keep every rule too.
 func TestOddConfigurations(t *testing.T) {
+	scale.Long(t)
 	for name, factory := range map[string]func() orbit.Navigator{
 		"gang/no-holds":        func() orbit.Navigator { return &nav.Gang{HoldAfter: -1} },
 		"gang/no-search":       func() orbit.Navigator { return &nav.Gang{HoldAfter: 1, Search: -1} },

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
 )
@@ -18,6 +19,7 @@ import (
 // A navigator that keeps every rule passes, whatever it claims and in whichever of the ways that are allowed:
 // so what catches a broken one is the break.
 func TestWhatIsRightPasses(t *testing.T) {
+	scale.Long(t)
 	for name, p := range map[string]plain{
 		"singles": services, "gangs": gangs, "both": both,
 		"both, more than it is handed": {singles: true, gangs: true, wide: true},
@@ -32,7 +34,8 @@ func TestWhatIsRightPasses(t *testing.T) {
 
 // The random worlds depend on the seed; what is right is right with any.
 func TestSeeds(t *testing.T) {
-	for seed := range uint64(4) {
+	scale.Long(t)
+	for seed := range uint64(scale.Of(2, 4)) {
 		assert.Empty(t, navtest.Suite{Seed: 100 + seed, Worlds: worlds}.Check(func() orbit.Navigator { return &plain{singles: true, gangs: true} }))
 		assert.Empty(t, navtest.Suite{Seed: 200 + seed, Worlds: worlds}.Check(func() orbit.Navigator { return &nav.Services{} }))
 	}

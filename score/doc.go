@@ -18,6 +18,6 @@
 // [Random] bound themselves over a box of nodes ([orbit.Bounded]), and so does their sum: an [orbit.Indexed]
 // then keeps nothing per spec.
 //
-// [WarmSlots] is the one that reads telemetry: a whole policy too, that of a scheduler of sandboxes. Its tie is the
-// load, and it has no bound.
+// [WarmFirst] and [WarmSlots] are the ones that read telemetry: whole policies too, of a scheduler of
+// sandboxes. Their tie is the load, and they have no bound.
 package score

@@ -1,7 +1,10 @@
 package score_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,33 +55,161 @@ func TestRandomIsPure(t *testing.T) {
 	}
 	first := draw(score.Random{}, a, s)
 	require.Equal(t, first, draw(score.Random{}, b, s), "another ledger, the same node")
+	require.Equal(t, first, draw(score.Random{}, nodeWith(t, gpuNode(), s), s), "what has changed on a node makes no difference")
 	require.NotEqual(t, first, draw(score.Random{Seed: 1}, a, s))
-	require.NotEqual(t, first, draw(score.Random{}, a, spec(1000, 0)), "another spec")
-	require.NotEqual(t, first, draw(score.Random{}, nodeWith(t, gpuNode(), spec(0, 0)), s), "a capsule more")
-	require.NotEqual(t, first, draw(score.Random{}, nodeWith(t, gpuNode(), s), s), "after placing")
+	drawn := func(decision uint64) score.Random {
+		sc, draws := score.Random{}.Draw(decision)
+		require.True(t, draws)
+		return sc.(score.Random)
+	}
+	require.Equal(t, draw(drawn(1), a, s), draw(drawn(1), b, s))
+	require.NotEqual(t, draw(drawn(1), a, s), draw(drawn(2), a, s), "another decision")
 	other := gpuNode()
 	other.ID = "node-2"
 	require.NotEqual(t, first, draw(score.Random{}, nodeWith(t, other), s))
+	_, draws := orbit.WeightedSum{{Weight: 1, Score: score.BestFit{}}}.Draw(1)
+	require.False(t, draws, "nothing in the sum draws lots")
 }
 
-// Of 100 nodes each is drawn first about as often as any other, over many specs and seeds.
+// Every feasible node is chosen as often as any other, and as often right after it has been chosen as at any
+// other time, by every engine: in one plan, in plans of which each sees what the one before has committed, with
+// nodes that have just changed, and while which nodes are feasible changes.
 func TestRandomIsUniform(t *testing.T) {
-	const nodes, draws = 100, 20_000
-	state := constellation(t, nodes)
-	wins := make([]int, nodes)
-	for i := range draws {
-		s, best, low := spec(int64(i%100), 0), 0, 2.0
-		for j := range nodes {
-			if v, _ := (score.Random{Seed: uint64(i / 100)}).Score(state.NodeByIndex(j), nil, s); v < low {
-				best, low = j, v
+	sc := score.Random{Seed: 3}
+	for name, placement := range map[string]func() orbit.PlacementEngine{
+		"exhaustive":  func() orbit.PlacementEngine { return &orbit.Exhaustive{Score: sc} },
+		"indexed":     func() orbit.PlacementEngine { return &orbit.Indexed{Score: sc} },
+		"sampled":     func() orbit.PlacementEngine { return &orbit.Sampled{Score: sc} },
+		"remembering": func() orbit.PlacementEngine { return &orbit.Sampled{Score: sc, Enough: 8, Remember: 4} },
+		"summed": func() orbit.PlacementEngine {
+			return &orbit.Indexed{Score: orbit.WeightedSum{{Weight: 1, Score: score.Domains{}}, {Weight: 2, Score: sc}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, each := range []int{1, 3, 500} { // choices in one plan
+				newDice(t, placement()).roll(t, 1500, each)
 			}
-		}
-		wins[best]++
+		})
+	}
+}
+
+// A share goes to any of the instances that have room for it, each as often as any other.
+func TestRandomPicksAnyDevice(t *testing.T) {
+	full, half := devices(spec(0, 0), 1, 1000), devices(spec(0, 0), 1, 600)
+	sick := gpuNode()
+	sick.Devices.Unhealthy = 1 << 7
+	n, asked := nodeWith(t, sick, full, half, half), devices(spec(0, 0), 1, 400)
+	const draws = 6000
+	picked := map[orbit.DeviceSet]float64{}
+	for i := range uint64(draws) {
+		sc, _ := score.Random{Seed: 5}.Draw(i)
+		set, ok := sc.(score.Random).PickDevices(n, asked)
+		require.True(t, ok)
+		picked[set]++
 	}
 	chi2 := 0.0
-	for _, n := range wins {
-		d := float64(n) - draws/nodes
-		chi2 += d * d / (draws / nodes)
+	for i := 1; i < 7; i++ {
+		d := picked[1<<i] - draws/6
+		chi2 += d * d / (draws / 6)
 	}
-	require.Less(t, chi2, 160.0, "99 degrees of freedom: above 160 with a chance of 1 in 10,000")
+	require.Len(t, picked, 6, "neither the full one nor the one that is out of order")
+	require.Less(t, chi2, 27.0, "5 degrees of freedom: above 27 with a chance of 1 in 20,000")
+	_, ok := score.Random{}.PickDevices(n, full)
+	require.False(t, ok, "whole devices are all alike")
+	_, ok = score.Random{}.PickDevices(nodeWith(t, sick, full, full, full, full, full, full, full), asked)
+	require.False(t, ok, "there is none")
+}
+
+// dice is one spec that is placed over and over on nodes of which some drain and come back.
+type dice struct {
+	ledger orbit.MemoryLedger
+	view   orbit.View
+	engine orbit.PlacementEngine
+	random *rand.Rand
+	draft  orbit.Draft
+	// Of every node: how often it was chosen and should have been; and how often right after itself.
+	chosen, due     map[orbit.NodeID]float64
+	again, dueAgain float64
+	last            orbit.NodeID
+	placed          int
+}
+
+const diceNodes = 40
+
+func newDice(t *testing.T, engine orbit.PlacementEngine) *dice {
+	d := &dice{engine: engine, random: rand.New(rand.NewPCG(1, 2)), chosen: map[orbit.NodeID]float64{}, due: map[orbit.NodeID]float64{}}
+	for i := range diceNodes {
+		d.commit(t, d.node(i, false))
+	}
+	return d
+}
+
+func (d *dice) node(i int, closed bool) orbit.PutNode {
+	return orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("node-", i)), Capacity: orbit.Resources{orbit.CPU: 1 << 40}, Unschedulable: closed}}
+}
+
+func (d *dice) commit(t *testing.T, do ...orbit.Commitment) {
+	_, err := d.ledger.Propose(t.Context(), orbit.Proposal{Do: do})
+	require.NoError(t, err)
+}
+
+// roll makes so many choices, some in each plan, and commits what every second plan has chosen.
+func (d *dice) roll(t *testing.T, choices, each int) {
+	asked := spec(1, 0)
+	d.commit(t, orbit.Submit{IDs: []orbit.CapsuleID{"first"}, Spec: asked})
+	for d.placed < choices {
+		d.commit(t, d.node(d.random.IntN(diceNodes), d.random.IntN(3) == 0))
+		require.NoError(t, d.view.Refresh(t.Context(), &d.ledger, nil, time.Time{}))
+		d.draft.Sync(&d.view)
+		interned, open := d.view.State().Capsule("first").Spec, d.expect(each)
+		var do []orbit.Commitment
+		for range each {
+			d.placed++
+			c := &orbit.Capsule{ID: orbit.CapsuleID(fmt.Sprint("c", d.placed)), Spec: interned}
+			choice, err := d.engine.Best(&d.draft, interned)
+			require.NoError(t, err)
+			d.count(choice.Node.Node.ID, open)
+			do = append(do, orbit.Submit{IDs: []orbit.CapsuleID{c.ID}, Spec: asked})
+			require.NoError(t, d.draft.Place(c, choice))
+			do = append(do, d.draft.Propose().Do...)
+			if d.random.IntN(2) == 0 { // it leaves again, and the node is as it was
+				do = append(do, orbit.Release{Capsule: c.ID, Final: true})
+			}
+		}
+		if d.random.IntN(2) == 0 {
+			d.commit(t, do...)
+		}
+	}
+	chi2 := (d.again-d.dueAgain)*(d.again-d.dueAgain)/d.dueAgain - 1
+	for id, due := range d.due {
+		chi2 += (d.chosen[id] - due) * (d.chosen[id] - due) / due
+	}
+	require.Less(t, chi2, 85.0, "%d choices a plan; 40 degrees of freedom: above 85 with a chance of 1 in 20,000; %v times in a row, %v are due", each, d.again, d.dueAgain)
+}
+
+// expect says how often each node is due to be chosen in a plan with so many choices: each that is feasible as
+// often as any other. It returns those.
+func (d *dice) expect(choices int) map[orbit.NodeID]bool {
+	open := map[orbit.NodeID]bool{}
+	for n := range d.view.State().Nodes() {
+		if !n.Node.Unschedulable {
+			open[n.Node.ID] = true
+		}
+	}
+	for id := range open {
+		d.due[id] += float64(choices) / float64(len(open))
+	}
+	return open
+}
+
+// count counts a choice.
+func (d *dice) count(id orbit.NodeID, open map[orbit.NodeID]bool) {
+	if open[d.last] {
+		d.dueAgain += 1 / float64(len(open))
+	}
+	if d.chosen[id]++; id == d.last {
+		d.again++
+	}
+	d.last = id
 }

@@ -1,6 +1,7 @@
 package score_test
 
 import (
+	"cmp"
 	"math"
 	"testing"
 	"time"
@@ -84,13 +85,55 @@ func TestWarmSlotsOrder(t *testing.T) {
 	require.Less(t, tieA, tieB)
 }
 
-// It never gets better by warm slots or free slots that go, by load or by staleness, whatever the numbers: what
+// WarmFirst: the worked example goes the same way; one warm slot goes before any number of idle ones; a stale
+// node goes behind unless it has ten warm slots; within a rank it orders as WarmSlots does.
+func TestWarmFirstOrder(t *testing.T) {
+	n, s := slotted(t, 16_384)
+	pz20, tie := score.WarmFirst{}.Score(n, reported(18, 21, 31), s)
+	n1v2, _ := score.WarmFirst{}.Score(n, reported(5, 23, 12), s)
+	require.Equal(t, 31.0, tie)
+	require.InDelta(t, 1817.9-521.8, n1v2-pz20, 0.001)
+	rate := func(warm int, free int64, stale bool) float64 {
+		value, _ := score.WarmFirst{}.Rate(warm, free, 50, stale)
+		return value
+	}
+	require.Less(t, rate(1, 1, false), rate(0, 1<<50, false))
+	require.Less(t, rate(11, 1, true), rate(0, 1<<50, false))
+	require.Less(t, rate(0, 1, false), rate(9, 1<<50, true))
+	require.Less(t, rate(0, 2, false), rate(10, 1, true))
+	require.Less(t, rate(10, 2, true), rate(0, 1, false))
+	rapid.Check(t, func(t *rapid.T) {
+		rank := func(warm int, stale bool) int {
+			malus, _ := score.WarmSlots{}.Rate(warm, 0, 0, stale)
+			return cmp.Compare(malus, 0)
+		}
+		warm, free, cpu := rapid.IntRange(0, 30), rapid.Int64Range(0, 16_384), rapid.IntRange(0, 100)
+		a, b := [2]float64{}, [2]float64{}
+		ranks := [2]int{}
+		for i := range 2 {
+			w, f, c, stale := warm.Draw(t, "warm"), free.Draw(t, "free"), float64(cpu.Draw(t, "cpu")), rapid.Bool().Draw(t, "stale")
+			a[i], _ = score.WarmSlots{}.Rate(w, f, c, stale)
+			b[i], _ = score.WarmFirst{}.Rate(w, f, c, stale)
+			ranks[i] = rank(w, stale)
+		}
+		want := cmp.Or(cmp.Compare(ranks[0], ranks[1]), cmp.Compare(a[0], a[1]))
+		require.True(t, cmp.Compare(b[0], b[1]) == want || math.Abs(a[0]-a[1]) < 0.001)
+	})
+}
+
+// Neither gets better by warm slots or free slots that go, by load or by staleness, whatever the numbers: what
 // nav.Warm relies on when it leaves a node where it stood until it is looked at.
 func TestWarmSlotsMonotone(t *testing.T) {
+	t.Run("WarmSlots", func(t *testing.T) { monotone(t, score.WarmSlots{}) })
+	t.Run("WarmFirst", func(t *testing.T) { monotone(t, score.WarmFirst{}) })
+}
+
+func monotone(t *testing.T, s interface {
+	Rate(warm int, free int64, cpu float64, stale bool) (value, tie float64)
+}) {
 	rapid.Check(t, func(t *rapid.T) {
 		warm, free := rapid.IntRange(0, math.MaxInt).Draw(t, "warm"), rapid.Int64().Draw(t, "free")
 		cpu := rapid.Float64Range(0, 1e300).Draw(t, "cpu")
-		var s score.WarmSlots
 		value, tie := s.Rate(warm, free, cpu, false)
 		require.Equal(t, cpu, tie)
 		less, _ := s.Rate(rapid.IntRange(0, warm).Draw(t, "less warm"), rapid.Int64Range(math.MinInt64, free).Draw(t, "less free"), cpu, rapid.Bool().Draw(t, "stale"))
@@ -98,7 +141,7 @@ func TestWarmSlotsMonotone(t *testing.T) {
 		busy, _ := s.Rate(warm, free, cpu*rapid.Float64Range(1, 2).Draw(t, "more"), false)
 		require.GreaterOrEqual(t, busy, value)
 	})
-	value, _ := score.WarmSlots{}.Rate(1, 1, math.NaN(), false)
+	value, _ := s.Rate(1, 1, math.NaN(), false)
 	require.True(t, math.IsNaN(value))
 }
 
@@ -107,4 +150,5 @@ func TestWarmSlotsDoesNotAllocate(t *testing.T) {
 	n, s := slotted(t, 7)
 	r := reported(1, 2, 3)
 	require.Zero(t, testing.AllocsPerRun(100, func() { score.WarmSlots{}.Score(n, r, s) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { score.WarmFirst{}.Score(n, r, s) }))
 }

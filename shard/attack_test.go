@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // TestGangAsLargeAsAProposal: what cannot be given back in one proposal, as its mark has no room in it.
@@ -52,6 +53,7 @@ func TestRuleThatPanics(t *testing.T) {
 
 // TestCostOfWhatFitsNowhere counts the commits of an hour.
 func TestCostOfWhatFitsNowhere(t *testing.T) {
+	scale.Long(t)
 	for _, mode := range []Mode{Strict, Soft, Shared}[raceSkips(2):] {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,7 +73,8 @@ func TestCostOfWhatFitsNowhere(t *testing.T) {
 				second := s.state().Revision() - before
 				before = s.state().Revision()
 				// small work comes and goes: nothing that could help
-				for i := range 3600 {
+				n := scale.Of(900, 3600)
+				for i := range n {
 					id := orbit.CapsuleID(fmt.Sprint("small", i))
 					s.do(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: cpu(1)})
 					time.Sleep(time.Second)
@@ -79,11 +82,11 @@ func TestCostOfWhatFitsNowhere(t *testing.T) {
 					require.NoError(t, err)
 				}
 				busy := s.state().Revision() - before
-				t.Logf("%v: commits an hour: idle %d, with one that fits nowhere %d, then %d, and %d when 3600 small ones come and go", mode, idle, first, second, busy)
+				t.Logf("%v: commits an hour: idle %d, with one that fits nowhere %d, then %d, and %d when %d small ones come and go", mode, idle, first, second, busy, n)
 				assert.Zero(t, idle)
 				assert.LessOrEqual(t, first, orbit.Revision(1+2*8+2*24), "each of 8 fails it, and then it is tried again ever more seldom")
 				assert.LessOrEqual(t, second, orbit.Revision(2*16))
-				assert.LessOrEqual(t, busy, 4*3600+orbit.Revision(2*16), "submitted, assigned, placed and released")
+				assert.LessOrEqual(t, busy, orbit.Revision(4*n+2*16), "submitted, assigned, placed and released")
 				cancel()
 				synctest.Wait()
 			})

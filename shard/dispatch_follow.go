@@ -110,6 +110,7 @@ func (n *news) change(node orbit.NodeID, at orbit.Revision, moved bool) {
 func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
 	before := d.state
 	d.state = state
+	d.marks.forgetStale(state)
 	for _, id := range n.ids {
 		d.books.follow(before.Capsule(id), state.Capsule(id), state)
 	}

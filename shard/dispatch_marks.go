@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 )
@@ -15,7 +16,8 @@ type markWrite struct {
 	cleared bool
 }
 
-// markWrites are those of one step, each key once, in the order in which they came up.
+// markWrites are those of one step, each key once, in the order in which they came up, and those of earlier
+// steps that have not been written yet.
 type markWrites struct {
 	writes map[string]markWrite
 	keys   []string
@@ -38,6 +40,19 @@ func (m *markWrites) take() (out []markWrite) {
 	}
 	*m = markWrites{}
 	return out
+}
+
+// forgetStale forgets those whose mark has been set since: whoever has set it knew more, or it was this one
+// after all.
+func (m *markWrites) forgetStale(state *orbit.State) {
+	m.keys = slices.DeleteFunc(m.keys, func(key string) bool {
+		_, at := state.Mark(key)
+		stale := at != m.writes[key].at
+		if stale {
+			delete(m.writes, key)
+		}
+		return stale
+	})
 }
 
 // tidy decides which marks of a unit have outlived it: a failed mark goes when no capsule of it waits, a pinned one
@@ -66,21 +81,21 @@ func (w *markWrite) proposal(view orbit.Revision) orbit.Proposal {
 	}
 }
 
-// wrote takes note of what became of a mark. If somebody else was first, the change will tell; if the ledger could not
-// be reached, the mark's unit is looked at again.
+// wrote takes note of what became of a mark. What was not written, whatever the reason, is written by the next
+// step, unless the mark has been set meanwhile: a ledger may give a conflict for no reason.
 func (d *Dispatcher) wrote(w *markWrite, o orbit.Outcome, round *Round) {
 	switch {
 	case o.Err == nil && w.cleared:
 		round.Cleared++
+		return
 	case o.Err == nil:
 		round.Dropped++
+		return
 	case errors.Is(o.Err, orbit.ErrConflict):
 		round.Conflicts++
 		d.lost(o.Err)
 	default:
 		round.fail(o.Err)
-		if u, ok := unitOfKey(w.key); ok {
-			d.again = append(d.again, u)
-		}
 	}
+	d.marks.set(*w)
 }

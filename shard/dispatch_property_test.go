@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/ledgertest"
 )
 
 // world is a random life around dispatchers, and the dumb model of what they may and must do: it looks at whole states
@@ -19,9 +21,11 @@ type world struct {
 	*stage
 	rt          *rapid.T
 	dispatchers []*Dispatcher
-	leased      bool
-	movePinned  bool
-	strict      bool
+	// What the dispatchers propose through: it gives conflicts for no reason, and loses proposals and answers.
+	faults     *ledgertest.Faults
+	leased     bool
+	movePinned bool
+	strict     bool
 	// Up to where the history has been checked.
 	checked *orbit.State
 	pinned  map[unit]string
@@ -37,6 +41,8 @@ func newWorld(rt *rapid.T) *world {
 		w.ledger.Bounds.ValueBytes = 40
 	}
 	w.movePinned, w.strict = rapid.Bool().Draw(rt, "move pinned"), rapid.Bool().Draw(rt, "strict")
+	chance := rapid.SampledFrom([]float64{0, 0, 0.3, 0.6})
+	w.faults = &ledgertest.Faults{Seed: 1, Conflict: chance.Draw(rt, "conflicts"), Lost: chance.Draw(rt, "lost") / 4, Applied: chance.Draw(rt, "applied") / 4}
 	for range rapid.IntRange(1, 3).Draw(rt, "dispatchers") {
 		w.dispatchers = append(w.dispatchers, w.dispatcher())
 	}
@@ -47,7 +53,7 @@ func newWorld(rt *rapid.T) *world {
 func (w *world) dispatcher() *Dispatcher {
 	policies := []Policy{nil, &Random{Seed: 7}, LeastLoaded{}, Hash{}, Hash{Of: func(c *orbit.Capsule) string { return string(c.ID) }}}
 	return &Dispatcher{
-		Ledger: w.ledger, Leases: w.leases, MovePinned: w.movePinned, Strict: w.strict,
+		Ledger: w.faults.Around(w.ledger), Leases: w.leases, MovePinned: w.movePinned, Strict: w.strict,
 		Policy:  policies[rapid.IntRange(0, len(policies)-1).Draw(w.rt, "policy")],
 		MaxStep: rapid.SampledFrom([]int{0, 1, 3}).Draw(w.rt, "max step"),
 		Retry:   orbit.Backoff{Initial: time.Second, Max: 10 * time.Second},
@@ -187,7 +193,7 @@ func (w *world) step() {
 	}
 	before := w.state().Revision()
 	r := w.dispatchers[i].Step(context.Background())
-	require.Zero(w.t, r.Conflicts, "nobody was in between")
+	require.True(w.t, r.Conflicts == 0 || w.faults.Conflict > 0, "nobody was in between")
 	w.checkStep(before)
 }
 
@@ -215,7 +221,8 @@ func (w *world) settleAll() {
 		for _, d := range w.dispatchers {
 			before := w.state().Revision()
 			r := d.Step(context.Background())
-			if quiet++; w.state().Revision() != before || r.Left > 0 && len(r.Dispatched) > 0 {
+			failed := r.Conflicts > 0 || slices.ContainsFunc(r.Errors, func(err error) bool { return errors.Is(err, orbit.ErrUnknown) })
+			if quiet++; failed || w.state().Revision() != before || r.Left > 0 && len(r.Dispatched) > 0 {
 				quiet = 0
 			}
 		}

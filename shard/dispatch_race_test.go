@@ -58,7 +58,7 @@ func TestRace(t *testing.T) {
 	require.Eventually(t, func() bool {
 		state, _ := ledger.Snapshot(context.Background())
 		return state.PendingCount() == 0
-	}, 20*time.Second, 5*time.Millisecond, "forgotten")
+	}, time.Minute, 5*time.Millisecond, "forgotten")
 	cancel()
 	wg.Wait()
 	require.NoError(t, s.state().Verify())

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -321,9 +322,10 @@ func TestGroupsFewMoves(t *testing.T) {
 
 // TestGroupsMovesInAll: of many cases together hardly more nodes are moved than must be.
 func TestGroupsMovesInAll(t *testing.T) {
+	scale.Long(t)
 	rng, moves, least := rand.New(rand.NewPCG(1, 2)), 0, 0
 	names := []string{"a", "b", "c", "d"}
-	for range 3000 - raceSkips(2500) {
+	for range scale.Of(1000, 3000) - raceSkips(500) {
 		ledger := &orbit.MemoryLedger{}
 		var do []orbit.Commitment
 		for i := range 6 {

@@ -646,7 +646,7 @@ func TestSeveralGroups(t *testing.T) {
 		}
 		m := modelOf(state, names, 0.01)
 		return !slices.Contains(m.owner, "") && m.excess(m.owner) < 1e-18
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	cancel()
 	for range 5 {
 		require.NoError(t, <-done)

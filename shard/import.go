@@ -19,17 +19,32 @@ type Submission struct {
 	Schedulers []string
 }
 
-// Import submits capsules with the user's assignments: all of them in one proposal, or none. What is assigned is
-// submitted with its owner and, in the same proposal, pinned to it: the [Dispatcher] honours that as long as the
-// capsule lives. An outcome that is not known is sent again until ctx ends.
+// Import submits capsules with the user's assignments: all of them in one proposal, or none. What is assigned
+// is submitted with its owner and, in the same proposal, pinned to it: the [Dispatcher] honours that as long as
+// the capsule lives. [Pin] assigns what has been submitted without an assignment. An outcome that is not known
+// is sent again until ctx ends.
 //
-// The error is a [*ContradictionError] for a capsule with two assignments, a [*KeyError] for a pinned one whose id is
-// too long to be marked, or the ledger's; nothing has been submitted then, unless it is [orbit.ErrUnknown].
+// The error is a [*ContradictionError] for a capsule with two assignments, or with another one than it was
+// submitted with, a [*KeyError] for a pinned one whose id is too long to be marked, or the ledger's; nothing
+// has been submitted then, unless it is [orbit.ErrUnknown].
 func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission) (orbit.Revision, error) {
 	p, err := importing(submissions, ledger.Limits())
 	if err != nil {
 		return 0, err
 	}
+	rev, err := insist(ctx, ledger, p)
+	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && r.Capsule != "" {
+		if state, failed := ledger.Snapshot(ctx); failed == nil {
+			if why := contradicts(state, p.Do, r.Capsule); why != nil {
+				err = errors.Join(why, err)
+			}
+		}
+	}
+	return rev, err
+}
+
+// insist proposes until the outcome is known or ctx ends.
+func insist(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.Revision, error) {
 	for {
 		rev, err := ledger.Propose(ctx, p)
 		if !errors.Is(err, orbit.ErrUnknown) || ctx.Err() != nil {
@@ -40,6 +55,31 @@ func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission)
 }
 
 const importAgain = 50 * time.Millisecond
+
+// contradicts says whether commitments pin a capsule that the ledger has, or its gang, to another scheduler
+// than it is pinned to.
+func contradicts(state *orbit.State, do []orbit.Commitment, id orbit.CapsuleID) error {
+	c := state.Capsule(id)
+	if c == nil || c.Released() {
+		return nil
+	}
+	u := unitOf(c)
+	key := u.pinnedMark().key(u.id)
+	is, _ := state.Mark(key)
+	for _, one := range do {
+		if mark, ok := one.(orbit.Mark); ok && mark.Key == key && is != "" && is != mark.Value {
+			return u.contradiction(is, mark.Value)
+		}
+	}
+	return nil
+}
+
+// contradiction is the error for a unit that is assigned to two schedulers.
+func (u unit) contradiction(names ...string) error {
+	what := &ContradictionError{Schedulers: names}
+	what.Capsule, what.Gang = u.names()
+	return what
+}
 
 // importing returns the proposal that submits everything.
 func importing(submissions []Submission, limits orbit.Limits) (orbit.Proposal, error) {
@@ -145,7 +185,7 @@ func (e *ContradictionError) Error() string {
 	for i, name := range e.Schedulers {
 		names[i] = fmt.Sprintf("%q", name)
 	}
-	return fmt.Sprintf("shard: %v: %s is assigned to %s; assign it to one, or to none for the dispatcher to choose. Nothing was submitted",
+	return fmt.Sprintf("shard: %v: %s is assigned to %s; assign it to one, or to none for the dispatcher to choose. Nothing was submitted or changed",
 		ErrContradiction, what, strings.Join(names, " and to "))
 }
 

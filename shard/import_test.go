@@ -3,13 +3,17 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/ledgertest"
 )
 
 func TestImportPinsInOneProposal(t *testing.T) {
@@ -112,5 +116,79 @@ func TestImportInsists(t *testing.T) {
 		f.errs = []error{orbit.ErrUnavailable}
 		_, err = Import(t.Context(), f, Submission{Submit: orbit.Submit{IDs: ids("y", 1), Spec: cpu(1)}})
 		require.ErrorIs(t, err, orbit.ErrUnavailable)
+	})
+}
+
+// What is pinned to one scheduler is not pinned to another, by whichever way, and nothing is changed by trying.
+// What is pinned to nobody goes over to the one, its gang with it.
+func TestPinsDoNotContradict(t *testing.T) {
+	s := newStage(t)
+	gang := &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: ids("m", 2)}}}
+	_, err := Import(t.Context(), s.ledger,
+		Submission{Submit: orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)}, Schedulers: []string{"a"}},
+		Submission{Submit: orbit.Submit{IDs: ids("free", 2), Spec: cpu(1)}},
+		Submission{Submit: orbit.Submit{Gang: gang}},
+	)
+	require.NoError(t, err)
+	refused := func(_ orbit.Revision, err error) {
+		t.Helper()
+		var what *ContradictionError
+		require.ErrorAs(t, err, &what)
+		require.ErrorIs(t, err, ErrContradiction)
+		require.Equal(t, []string{"a", "b"}, what.Schedulers)
+		require.Equal(t, "a", s.owner("x000"))
+		require.Equal(t, "a", s.mark("pinned/x000"))
+		require.Empty(t, s.owner("free000"))
+		require.Equal(t, orbit.Revision(1), s.state().Revision())
+	}
+	refused(Pin(t.Context(), s.ledger, "b", "free000", "x000"))
+	refused(Import(t.Context(), s.ledger, Submission{Submit: orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)}, Schedulers: []string{"b"}}))
+	for _, bad := range [][]orbit.CapsuleID{{"nobody"}, {""}, {}} {
+		_, err := Pin(t.Context(), s.ledger, "b", bad...)
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+	}
+	_, err = Pin(t.Context(), s.ledger, "", "free000")
+	require.ErrorIs(t, err, orbit.ErrInvalid)
+	_, err = Pin(t.Context(), s.ledger, "a", "x000")
+	require.NoError(t, err, "it is so already")
+	require.Equal(t, orbit.Revision(1), s.state().Revision())
+
+	_, err = Pin(t.Context(), s.ledger, "b", "free000", "m001", "m000", "free000")
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "b", "b", ""}, []string{s.owner("free000"), s.owner("m000"), s.owner("m001"), s.owner("free001")})
+	require.Equal(t, []string{"b", "b", "", ""}, []string{s.mark("pinned/free000"), s.mark("pinned-gang/g"), s.mark("pinned/m000"), s.mark("pinned/free001")})
+	_, err = Pin(t.Context(), s.ledger, "a", "m000")
+	require.ErrorIs(t, err, ErrContradiction)
+}
+
+// However many pin one capsule at once, and whatever the ledger answers, one of them is told that it has it.
+func TestPinsRace(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		rapid.SyncTest(rt, func(rt *rapid.T) {
+			s := newStage(rt)
+			s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)})
+			runs := rapid.Bool().Draw(rt, "runs") // then it stays whose it is, and nothing but the pin changes
+			if runs {
+				s.do(node("n", 1), orbit.Place{Capsule: "x000", Node: "n"})
+			}
+			chance := rapid.SampledFrom([]float64{0, 0.2})
+			faults := &ledgertest.Faults{Seed: rapid.Uint64().Draw(rt, "seed"), Conflict: chance.Draw(rt, "conflict"), Lost: chance.Draw(rt, "lost"), Applied: chance.Draw(rt, "applied"), Delay: 0.5}
+			ledger, errs := faults.Around(s.ledger), make([]error, 4)
+			var all sync.WaitGroup
+			for i := range errs {
+				all.Go(func() { _, errs[i] = Pin(context.Background(), ledger, fmt.Sprint("s", i), "x000") })
+			}
+			all.Wait()
+			var won []string
+			for i, err := range errs {
+				if err == nil {
+					won = append(won, fmt.Sprint("s", i))
+				} else {
+					require.ErrorIs(rt, err, ErrContradiction)
+				}
+			}
+			require.Equal(rt, []string{s.mark("pinned/x000")}, won)
+			require.True(rt, runs || s.owner("x000") == won[0])
+		})
 	})
 }

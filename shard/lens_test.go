@@ -290,7 +290,7 @@ func TestStrictNeverConflicts(t *testing.T) {
 		}
 		submit(t, ledger, name, 1, ids...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex

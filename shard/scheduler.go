@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,10 @@ type Scheduler struct {
 	Patience int
 
 	term atomic.Pointer[telemetry.Term]
+	// Why there is no term that lives, as far as Keep knows; nil: there is one.
+	trouble atomic.Pointer[error]
+	// When the Plan began that is under way; nil: none is.
+	began atomic.Pointer[time.Time]
 	// How often capsules were left unplaced in a row.
 	unplaced map[orbit.CapsuleID]int
 	swept    int
@@ -50,9 +55,18 @@ func (s *Scheduler) Claims(string, orbit.AppClass) bool { return false }
 // Serve says under which term the scheduler plans from now on. It may be called from any goroutine.
 func (s *Scheduler) Serve(t telemetry.Term) { s.term.Store(&t) }
 
-// Keep holds the lease until ctx ends, and then resigns it and returns nil: it acquires a term, serves under it,
-// refreshes it three times in its life, and begins a new one if it was lost. A lease that somebody else holds is waited
-// for. Report, if not nil, is called with all that goes wrong, from Keep's goroutine.
+// Keep holds the lease until ctx ends, and then resigns it and returns nil: it acquires a term, serves under
+// it, refreshes it three times in its life, and begins a new one if it was lost. Report, if not nil, is called
+// with all that goes wrong, from Keep's goroutine; what keeps the scheduler from having a term, Plan says too.
+//
+// Every Keep is a holder of its own: a second scheduler of the same name is refused ([telemetry.ErrHeld], of
+// which the [*telemetry.LeaseError] says who holds the lease and until when), and waits for its turn. One that
+// has been started again without a chance to resign waits until its old lease has run out.
+//
+// The lease stands for the engine, not for this goroutine: while a Plan has not returned for longer than a
+// lease lives it is not refreshed ([ErrStuck]), so that others get what the scheduler had. When the Plan
+// returns a new term begins; what it planned cannot be committed any more. End ctx where the engine's Run
+// returns.
 func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 	if s.Leases == nil || s.Name == "" {
 		return fmt.Errorf("shard: %w: Scheduler.Keep needs Name and Leases", orbit.ErrInvalid)
@@ -62,20 +76,16 @@ func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 		ttl = 60 * time.Second
 	}
 	var term telemetry.Term
-	for ctx.Err() == nil {
-		err := telemetry.ErrExpired
-		if term.Epoch != 0 {
-			err = s.Leases.Refresh(term)
-		}
-		if errors.Is(err, telemetry.ErrExpired) {
-			if term, err = s.Leases.Acquire(ctx, s.Name, s.Name); err == nil {
-				s.Serve(term)
+	for holder := fmt.Sprintf("%s-%016x", s.Name, rand.Uint64()); ctx.Err() == nil; pause(ctx, ttl/3) {
+		err := s.hold(ctx, &term, holder, ttl)
+		if err == nil {
+			s.trouble.Store(nil)
+		} else if ctx.Err() == nil {
+			s.trouble.Store(&err)
+			if report != nil {
+				report(err)
 			}
 		}
-		if err != nil && ctx.Err() == nil && report != nil {
-			report(err)
-		}
-		pause(ctx, ttl/3)
 	}
 	if term.Epoch == 0 {
 		return nil
@@ -88,8 +98,34 @@ func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 	return nil
 }
 
-// ErrNoTerm says that a scheduler that needs a lease has none.
-var ErrNoTerm = errors.New("scheduler holds no lease")
+// hold refreshes a term, or begins another one if it is over or there was none.
+func (s *Scheduler) hold(ctx context.Context, term *telemetry.Term, holder string, ttl time.Duration) error {
+	if began := s.began.Load(); began != nil && time.Since(*began) > ttl {
+		return fmt.Errorf("shard: scheduler %q: %w: it began %v ago; its lease is left to run out", s.Name, ErrStuck, time.Since(*began))
+	}
+	if term.Epoch != 0 {
+		if err := s.Leases.Refresh(*term); !errors.Is(err, telemetry.ErrExpired) {
+			return err
+		}
+	}
+	next, err := s.Leases.Acquire(ctx, s.Name, holder)
+	switch {
+	case errors.Is(err, telemetry.ErrHeld):
+		return fmt.Errorf("shard: scheduler %q: another one has this name; give each one a name of its own: %w", s.Name, err)
+	case err != nil:
+		return err
+	}
+	*term = next
+	s.Serve(next)
+	return nil
+}
+
+var (
+	// ErrNoTerm says that a scheduler that needs a lease has none.
+	ErrNoTerm = errors.New("scheduler holds no lease")
+	// ErrStuck says that a Plan of a scheduler has not returned for longer than its lease lives.
+	ErrStuck = errors.New("plan does not return")
+)
 
 // Plan lets the navigator inside plan, puts the bet on the term into its proposals, and adds those that give capsules
 // back. It notes "givenBack" capsules. What has been given back is reported as unplaced with a [*GivenBackError].
@@ -97,6 +133,9 @@ func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 	if s.Navigator == nil || s.Name == "" {
 		return orbit.Plan{}, fmt.Errorf("shard: %w: Scheduler needs Name and Navigator", orbit.ErrInvalid)
 	}
+	now := time.Now()
+	s.began.Store(&now)
+	defer s.began.Store(nil)
 	fence, reached, err := s.fence(view.State())
 	if err != nil || !reached {
 		return orbit.Plan{}, err
@@ -122,7 +161,11 @@ func (s *Scheduler) fence(state *orbit.State) (bet orbit.Precondition, reached b
 	}
 	term := s.term.Load()
 	if term == nil {
-		return nil, false, fmt.Errorf("shard: scheduler %q: %w: it has not begun a term; run Scheduler.Keep", s.Name, ErrNoTerm)
+		err := fmt.Errorf("shard: scheduler %q: %w: it has not begun a term; run Scheduler.Keep", s.Name, ErrNoTerm)
+		if why := s.trouble.Load(); why != nil {
+			err = fmt.Errorf("%w: %w", err, *why)
+		}
+		return nil, false, err
 	}
 	if state.Revision() < term.Epoch {
 		return nil, false, nil

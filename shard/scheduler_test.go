@@ -308,3 +308,98 @@ func TestKeep(t *testing.T) {
 	})
 	require.ErrorIs(t, (&Scheduler{Name: "a"}).Keep(t.Context(), nil), orbit.ErrInvalid)
 }
+
+// Of two schedulers of one name the second one is refused as long as the first one keeps its lease: it has no
+// term, so it plans nothing, and both of its errors say who holds the lease. It takes over when the first one
+// ends.
+func TestKeepRefusesADuplicateName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		go s.leases.Run(t.Context())
+		s.do(node("n", 9))
+		view := &orbit.View{}
+		var said [2][]error
+		var both [2]*Scheduler
+		var stops [2]context.CancelFunc
+		for i := range both {
+			sch := &Scheduler{Name: "a", Navigator: &nav.Services{}, Leases: s.leases}
+			ctx, stop := context.WithCancel(t.Context())
+			both[i], stops[i] = sch, stop
+			go func() { _ = sch.Keep(ctx, func(err error) { said[i] = append(said[i], err) }) }()
+			synctest.Wait()
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		first := both[0].term.Load()
+		require.Equal(t, orbit.Revision(2), first.Epoch, "nobody has taken its lease")
+		require.Empty(t, said[0])
+		require.NotEmpty(t, said[1])
+		require.Nil(t, both[1].term.Load())
+		require.NoError(t, view.Refresh(t.Context(), s.ledger, nil, time.Now()))
+		_, err := both[0].Plan(t.Context(), view, nil)
+		require.NoError(t, err)
+		_, err = both[1].Plan(t.Context(), view, nil)
+		require.ErrorIs(t, err, ErrNoTerm)
+		for _, err := range []error{err, said[1][0]} {
+			require.ErrorIs(t, err, telemetry.ErrHeld)
+			var held *telemetry.LeaseError
+			require.ErrorAs(t, err, &held)
+			require.Equal(t, *first, held.Held)
+		}
+		stops[0]()
+		time.Sleep(time.Minute)
+		require.NotNil(t, both[1].term.Load(), "the name is free")
+		stops[1]()
+		synctest.Wait()
+	})
+}
+
+// A scheduler is as healthy as its engine: while a Plan of it does not return, nobody refreshes its lease, and
+// once that has run out the others have what it had. What the Plan comes up with at last cannot be committed;
+// then it begins anew.
+func TestAStuckPlanLosesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.do(node("n", 9))
+		go s.leases.Run(t.Context())
+		go (&Dispatcher{Ledger: s.ledger, Leases: s.leases}).Run(t.Context())
+		stuck := make(chan struct{})
+		inner := orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			<-stuck // whatever its ctx says
+			return (&nav.Services{}).Plan(context.WithoutCancel(ctx), view, pending)
+		})
+		var said []error
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		for _, sch := range []*Scheduler{
+			{Name: "a", Navigator: inner, Leases: s.leases}, {Name: "b", Navigator: &nav.Services{}, Leases: s.leases},
+		} {
+			go func() {
+				_ = sch.Keep(ctx, func(err error) {
+					if sch.Name == "a" {
+						said = append(said, err)
+					}
+				})
+			}()
+			engine := &orbit.Engine{Name: sch.Name, Ledger: s.ledger, Navigator: sch, PlanTimeout: time.Second}
+			go engine.Run(ctx)
+			time.Sleep(time.Second)
+		}
+		s.do(orbit.Submit{IDs: ids("x", 2), Spec: cpu(1)})
+		time.Sleep(time.Second)
+		require.Equal(t, 1, s.state().PendingCount(), "a has one of the two")
+		time.Sleep(40 * time.Second) // two lives of a lease, for it may just have been refreshed, and a few steps
+		synctest.Wait()
+		require.Zero(t, s.state().PendingCount())
+		_, lives := s.leases.In(s.state(), "a")
+		require.False(t, lives)
+		require.ErrorIs(t, said[0], ErrStuck)
+		close(stuck)
+		time.Sleep(40 * time.Second)
+		_, lives = s.leases.In(s.state(), "a")
+		require.True(t, lives, "it is well again")
+		require.NoError(t, s.state().Verify())
+		stop()
+		synctest.Wait()
+	})
+}

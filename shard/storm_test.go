@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -176,6 +178,7 @@ func (s *storm) check(state *orbit.State) {
 // TestStorm has dispatchers, groups, and schedulers that die and return at work at once, on nodes that leave and come
 // back; in the end all is placed, every node has one owner who lives if there are groups, and nobody commits anything any more.
 func TestStorm(t *testing.T) {
+	scale.Long(t)
 	for _, mode := range []Mode{Strict, Soft, Shared} {
 		t.Run(mode.String(), func(t *testing.T) { runStorm(t, &storm{mode: mode}) })
 	}
@@ -213,8 +216,8 @@ func runStorm(t *testing.T, s *storm) {
 	for i := range 4 {
 		schedulers.Go(func() { s.scheduler(lives, i) })
 	}
-	s.users(time.Now().Add(time.Second))
-	if !assert.Eventually(t, func() bool { return s.state().PendingCount() == 0 }, 15*time.Second, 5*time.Millisecond, "forgotten") {
+	s.users(time.Now().Add(time.Duration(scale.Of(400, 1000)) * time.Millisecond))
+	if !assert.Eventually(t, func() bool { return s.state().PendingCount() == 0 }, time.Minute, 5*time.Millisecond, "forgotten") {
 		for _, c := range s.state().Pending() {
 			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang, c.Owner, s.mark("failed/"+string(c.ID)), s.mark("failed-gang/"+string(c.Gang)))
 		}
@@ -231,11 +234,20 @@ func runStorm(t *testing.T, s *storm) {
 		wg.Go(func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) })
 	}
 	quiet := func() bool {
+		for n := range s.state().Nodes() {
+			group, _ := s.state().Mark("group/" + string(n.Node.ID))
+			if mode != Shared && (!slices.Contains(names, group) || s.mark("leaving/"+string(n.Node.ID)) != "") {
+				return false
+			}
+		}
+		for range s.state().Marks("failed") {
+			return false
+		}
 		before := s.state().Revision()
 		time.Sleep(300 * time.Millisecond)
 		return s.state().Revision() == before
 	}
-	require.Eventually(t, quiet, 20*time.Second, time.Millisecond, "never quiet")
+	require.Eventually(t, quiet, time.Minute, time.Millisecond, "never quiet")
 	for n := range s.state().Nodes() {
 		if mode == Shared {
 			break

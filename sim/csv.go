@@ -18,7 +18,7 @@ import (
 type InputError struct {
 	File   string // as named by the caller
 	Line   int    // from 1; 0: the file as a whole
-	Column string // the column's name; empty: the line as a whole
+	Column string // the column's name, or several with commas between; empty: the line as a whole
 	Reason string
 	Err    error
 }
@@ -39,46 +39,68 @@ func (e *InputError) Error() string {
 // Unwrap returns Err.
 func (e *InputError) Unwrap() error { return e.Err }
 
-// table reads a CSV file whose header is known, row by row. The first fault is kept, and ends the reading.
+// table reads a CSV file with a header, row by row. The first fault is kept, and ends the reading.
 type table struct {
-	file    string
-	columns []string
-	csv     *csv.Reader
-	row     []string       // of the current line
-	line    int            // of the current row
-	seen    map[string]int // first column ─► line
-	fault   *InputError
+	file  string
+	key   string         // the column that tells rows apart
+	at    map[string]int // column ─► where it is in a row
+	csv   *csv.Reader
+	row   []string       // of the current line
+	line  int            // of the current row
+	width int            // of the header
+	seen  map[string]int // key ─► line
+	fault *InputError
 }
 
-// openTable requires the header to be exactly these columns.
+// openTable requires the header to have these columns, of which the first tells rows apart, in any order and
+// among any others.
 func openTable(r io.Reader, file string, columns []string) *table {
-	t := &table{file: file, columns: columns, csv: csv.NewReader(r), seen: map[string]int{}}
+	t := &table{file: file, key: columns[0], at: map[string]int{}, csv: csv.NewReader(r), seen: map[string]int{}}
 	t.csv.FieldsPerRecord = -1 // counted here, for a better message
 	t.csv.ReuseRecord = true
 	if !t.read() {
 		if t.fault == nil {
-			t.fail("", "is empty; want the header %q", strings.Join(columns, ","))
+			t.fail("", "is empty; want a header with %s", strings.Join(columns, ","))
 		}
 		return t
 	}
-	if !slices.Equal(t.row, columns) {
-		t.fail("", "header is %q; want %q", strings.Join(t.row, ","), strings.Join(columns, ","))
-	}
+	t.header(columns)
 	return t
 }
 
-// next goes to the next row, whose first column must be new. It reports false at the end and after a fault.
+// header learns where the columns are.
+func (t *table) header(columns []string) {
+	t.width = len(t.row)
+	for i, name := range t.row {
+		if _, twice := t.at[name]; twice && name != "" {
+			t.fail(strings.Clone(name), "is in the header twice")
+		}
+		t.at[strings.Clone(name)] = i
+	}
+	missing := slices.DeleteFunc(slices.Clone(columns), t.has)
+	if len(missing) > 0 {
+		t.fail(strings.Join(missing, ", "), "missing in the header %q", strings.Join(t.row, ","))
+	}
+}
+
+// has reports whether there is such a column.
+func (t *table) has(column string) bool {
+	_, ok := t.at[column]
+	return ok
+}
+
+// next goes to the next row, whose key must be new. It reports false at the end and after a fault.
 func (t *table) next() bool {
 	if t.fault != nil || !t.read() {
 		return false
 	}
-	if len(t.row) != len(t.columns) {
-		t.fail("", "%d columns; want %d: %s", len(t.row), len(t.columns), strings.Join(t.columns, ","))
+	if len(t.row) != t.width {
+		t.fail("", "%d columns; the header has %d", len(t.row), t.width)
 		return false
 	}
-	name := t.text(0)
+	name := t.text(t.key)
 	if first, ok := t.seen[name]; ok {
-		t.fail(t.columns[0], "%q is there already, on line %d", name, first)
+		t.fail(t.key, "%q is there already, on line %d", name, first)
 	}
 	t.seen[name] = t.line
 	return t.fault == nil
@@ -123,30 +145,38 @@ func (t *table) fail(column, format string, args ...any) {
 	}
 }
 
-// text returns a column that must not be empty, as a copy: the row is used again for the next one.
-func (t *table) text(column int) string {
-	if t.row[column] == "" {
-		t.fail(t.columns[column], "is empty")
+// field returns what is in a column, until the next row: "" if there is no such column.
+func (t *table) field(column string) string {
+	if i, ok := t.at[column]; ok {
+		return t.row[i]
 	}
-	return strings.Clone(t.row[column])
+	return ""
+}
+
+// text returns a column that must not be empty, as a copy: the row is used again for the next one.
+func (t *table) text(column string) string {
+	if t.field(column) == "" {
+		t.fail(column, "is empty")
+	}
+	return strings.Clone(t.field(column))
 }
 
 // number returns a column that must be a whole number from 0 to most.
-func (t *table) number(column int, most int64) int64 {
-	text := t.row[column]
+func (t *table) number(column string, most int64) int64 {
+	text := t.field(column)
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		t.fail(t.columns[column], "%s is out of range", text)
+		t.fail(column, "%s is out of range", text)
 	case err != nil:
-		t.fail(t.columns[column], "%q is not a whole number", text)
+		t.fail(column, "%q is not a whole number", text)
 	case n < 0:
-		t.fail(t.columns[column], "%d is negative", n)
+		t.fail(column, "%d is negative", n)
 	case n > most:
-		t.fail(t.columns[column], "%d is more than %d", n, most)
+		t.fail(column, "%d is more than %d", n, most)
 	}
 	return n
 }
 
 // mebibytes returns a column in bytes.
-func (t *table) mebibytes(column int) int64 { return t.number(column, math.MaxInt64>>20) << 20 }
+func (t *table) mebibytes(column string) int64 { return t.number(column, math.MaxInt64>>20) << 20 }

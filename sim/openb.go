@@ -16,25 +16,25 @@ const (
 	deviceMilli      = 1000
 )
 
-// The columns of the openb files.
+// The columns without which the openb files cannot be read.
 var (
 	nodeColumns = []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}
-	podColumns  = []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos",
-		"pod_phase", "creation_time", "deletion_time", "scheduled_time"}
+	podColumns  = []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}
 )
 
-// ReadNodes reads an openb node list, as openb_node_list_gpu_node.csv: nodes with CPU, memory and devices,
-// and 1001 slots each, one for every pod. The name is what errors, which are [*InputError], call the file.
+// ReadNodes reads an openb node list, as openb_node_list_gpu_node.csv: nodes with CPU, memory and devices, and
+// 1001 slots each, one for every pod. It finds the columns by their names: sn, cpu_milli, memory_mib, gpu and
+// model. The name is what errors, which are [*InputError], call the file.
 func ReadNodes(r io.Reader, name string) ([]orbit.Node, error) {
 	var nodes []orbit.Node
 	t := openTable(r, name, nodeColumns)
 	for t.next() {
-		n := orbit.Node{ID: orbit.NodeID(t.text(0))}
-		n.Capacity[orbit.CPU] = t.number(1, math.MaxInt64)
-		n.Capacity[orbit.Memory] = t.mebibytes(2)
+		n := orbit.Node{ID: orbit.NodeID(t.text("sn"))}
+		n.Capacity[orbit.CPU] = t.number("cpu_milli", math.MaxInt64)
+		n.Capacity[orbit.Memory] = t.mebibytes("memory_mib")
 		n.Capacity[orbit.Slots] = openbPodsPerNode
-		if n.Devices.Count = int(t.number(3, orbit.MaxDevices)); n.Devices.Count > 0 {
-			n.Devices.Model = t.text(4)
+		if n.Devices.Count = int(t.number("gpu", orbit.MaxDevices)); n.Devices.Count > 0 {
+			n.Devices.Model = t.text("model")
 		}
 		nodes = append(nodes, n)
 	}
@@ -44,11 +44,13 @@ func ReadNodes(r io.Reader, name string) ([]orbit.Node, error) {
 	return nodes, nil
 }
 
-// ReadPods reads an openb pod list, as openb_pod_list_default.csv. Every pod takes a slot beside what the
+// ReadPods reads an openb pod list, as openb_pod_list_default.csv. It finds the columns by their names: name,
+// cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec and qos if the list has them. Several lists of the
+// trace have not: then a pod takes any model, and is latency-sensitive. Every pod takes a slot beside what the
 // list says. Its module is "openb"; its class follows qos: LS and Guaranteed are latency-sensitive, BE and
-// Burstable are best effort, so that one navigator for services can own them all. The phase and the times
-// are not read: at most 56 of the pods overlap in time. Nor is gpu_spec, where num_gpu is 0.
-// The name is what errors, which are [*InputError], call the file.
+// Burstable are best effort, so that one navigator for services can own them all. The phase and the times are
+// not read: at most 56 of the pods overlap in time. Nor is gpu_spec, where num_gpu is 0. The name is what
+// errors, which are [*InputError], call the file.
 func ReadPods(r io.Reader, name string) ([]Capsule, error) {
 	var pods []Capsule
 	specs := map[podShape]*orbit.Spec{}
@@ -58,7 +60,7 @@ func ReadPods(r io.Reader, name string) ([]Capsule, error) {
 		if specs[shape] == nil {
 			specs[shape] = shape.spec()
 		}
-		pods = append(pods, Capsule{ID: orbit.CapsuleID(t.text(0)), Spec: specs[shape]})
+		pods = append(pods, Capsule{ID: orbit.CapsuleID(t.text("name")), Spec: specs[shape]})
 	}
 	if err := t.end(); err != nil {
 		return nil, err
@@ -78,10 +80,10 @@ type podShape struct {
 // readShape takes from the current row what the spec depends on. After a fault its result means nothing.
 func readShape(t *table) podShape {
 	s := podShape{
-		cpu:    t.number(1, math.MaxInt64),
-		memory: t.mebibytes(2),
-		count:  int(t.number(3, openbPodDevices)),
-		milli:  int(t.number(4, deviceMilli)),
+		cpu:    t.number("cpu_milli", math.MaxInt64),
+		memory: t.mebibytes("memory_mib"),
+		count:  int(t.number("num_gpu", openbPodDevices)),
+		milli:  int(t.number("gpu_milli", deviceMilli)),
 	}
 	switch {
 	case s.count > 0 && s.milli == 0:
@@ -89,15 +91,15 @@ func readShape(t *table) podShape {
 	case s.count == 0 && s.milli > 0:
 		t.fail("gpu_milli", "is %d, but num_gpu is 0; want 0", s.milli)
 	case s.count > 0:
-		s.models = strings.Clone(t.row[5])
+		s.models = strings.Clone(t.field("gpu_spec"))
 	}
 	if s.models != "" && slices.Contains(strings.Split(s.models, "|"), "") {
 		t.fail("gpu_spec", `%q names an empty model; want "A|B", or nothing for any`, s.models)
 	}
-	switch qos := t.row[6]; qos {
-	case "LS", "Guaranteed":
+	switch qos := t.field("qos"); {
+	case qos == "LS", qos == "Guaranteed", !t.has("qos"):
 		s.class = orbit.LatencySensitive
-	case "BE", "Burstable":
+	case qos == "BE", qos == "Burstable":
 		s.class = orbit.BestEffort
 	default:
 		t.fail("qos", "%q is unknown; want LS, BE, Burstable or Guaranteed", qos)

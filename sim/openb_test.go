@@ -1,8 +1,10 @@
 package sim_test
 
 import (
+	"cmp"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -89,16 +91,59 @@ func TestReadPods(t *testing.T) {
 	}}, pods[2])
 }
 
+// Columns are found by their names: in any order, among others, and without those that say nothing.
+func TestReadByColumnNames(t *testing.T) {
+	pods, err := sim.ReadPods(strings.NewReader("name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1000,1024,1,500\nb,1000,1024,1,500\n"), "short.csv")
+	require.NoError(t, err)
+	want, err := sim.ReadPods(strings.NewReader(podHeader+"a,1000,1024,1,500,,LS,,,,\nb,1000,1024,1,500,,LS,,,,\n"), "long.csv")
+	require.NoError(t, err)
+	require.Equal(t, want, pods)
+	mixed, err := sim.ReadPods(strings.NewReader("note,qos,gpu_milli,num_gpu,,name,memory_mib,,cpu_milli\nx,BE,700,1,,a,1024,,9\n"), "mixed.csv")
+	require.NoError(t, err)
+	require.Equal(t, orbit.DeviceRequest{Count: 1, Milli: 700}, mixed[0].Spec.Devices)
+	require.Equal(t, orbit.Resources{orbit.CPU: 9, orbit.Memory: 1 << 30, orbit.Slots: 1}, mixed[0].Spec.Envelope.Reservation)
+	require.Equal(t, orbit.BestEffort, mixed[0].Spec.Class)
+	nodes, err := sim.ReadNodes(strings.NewReader("model,gpu,sn,memory_mib,cpu_milli\nT4,2,a,512,8000\n"), "nodes.csv")
+	require.NoError(t, err)
+	require.Equal(t, []orbit.Node{{ID: "a", Capacity: orbit.Resources{orbit.CPU: 8000, orbit.Memory: 1 << 29, orbit.Slots: 1001},
+		Devices: orbit.Devices{Model: "T4", Count: 2}}}, nodes)
+}
+
+// Every list of the trace that lies beside the repository is read, whichever columns it has.
+func TestOpenbVariants(t *testing.T) {
+	dir := cmp.Or(os.Getenv("ORBIT_OPENB"), "../../shared/data/openb")
+	lists, err := filepath.Glob(filepath.Join(dir, "openb_pod_list_*.csv"))
+	require.NoError(t, err)
+	if len(lists) < 2 {
+		t.Skipf("%d pod lists of the openb trace are in %s; set ORBIT_OPENB to a directory with its variants", len(lists), dir)
+	}
+	for _, path := range lists {
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		pods, err := sim.ReadPods(f, path)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		demand := int64(0)
+		for _, p := range pods {
+			demand += sim.DeviceDemand(p.Spec)
+		}
+		require.Greater(t, len(pods), 7000, path)
+		require.Greater(t, demand, int64(1_000_000), path)
+	}
+}
+
 // Every complaint names the file, and the line and the column where there is one.
 func TestBadInput(t *testing.T) {
 	pod := func(fields string) string { return podHeader + "ok,1,1,0,0,,LS,,,,\n" + fields + "\n" }
 	for _, c := range []struct{ name, nodes, pods, want string }{
-		{name: "empty", nodes: "", want: `f: is empty; want the header "sn,cpu_milli,memory_mib,gpu,model"`},
-		{name: "other header", nodes: "sn,cpu,memory_mib,gpu,model\n", want: `f:1: header is "sn,cpu,memory_mib,gpu,model"; want "sn,cpu_milli,memory_mib,gpu,model"`},
-		{name: "the other file", pods: nodeHeader, want: `f:1: header is "sn,`},
+		{name: "empty", nodes: "", want: "f: is empty; want a header with sn,cpu_milli,memory_mib,gpu,model"},
+		{name: "other header", nodes: "sn,cpu,memory_mib,gpu,model\n", want: `f:1: column cpu_milli: missing in the header "sn,cpu,memory_mib,gpu,model"`},
+		{name: "header on line 2", pods: "\nname,cpu_milli,gpu_milli\n", want: `f:2: column memory_mib, num_gpu: missing in the header "name,cpu_milli,gpu_milli"`},
+		{name: "the other file", pods: nodeHeader, want: `f:1: column name, num_gpu, gpu_milli: missing in the header "sn,`},
+		{name: "two of a name", nodes: "sn,gpu,cpu_milli,memory_mib,gpu,model\n", want: "f:1: column gpu: is in the header twice"},
 		{name: "no rows", nodes: nodeHeader, want: "f:1: has a header, but no rows"},
-		{name: "columns missing", nodes: nodeHeader + "a,1,1,1\n", want: "f:2: 4 columns; want 5: sn,"},
-		{name: "columns too many", nodes: nodeHeader + "a,1,1,1,m,x\n", want: "f:2: 6 columns"},
+		{name: "columns missing", nodes: nodeHeader + "a,1,1,1\n", want: "f:2: 4 columns; the header has 5"},
+		{name: "columns too many", nodes: nodeHeader + "a,1,1,1,m,x\n", want: "f:2: 6 columns; the header has 5"},
 		{name: "quotes", nodes: nodeHeader + "a,1,1,1,\"m\nb\n", want: `f:3: byte 3: extraneous or missing " in quoted-field`},
 		{name: "no id", nodes: nodeHeader + ",1,1,1,m\n", want: "f:2: column sn: is empty"},
 		{name: "twice", nodes: nodeHeader + "a,1,1,1,m\n\na,1,1,1,m\n", want: `f:4: column sn: "a" is there already, on line 2`},

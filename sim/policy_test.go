@@ -4,37 +4,30 @@ package sim_test
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/sim"
 )
 
 // The openb experiment in its dumbest form: no loop, no engine; for each capsule one call of the score per
 // feasible node, the first best by id, straight into a ledger. What the loop gives must agree with it.
-// ORBIT_OPENB_SEEDS sets how many of the ten seeds run (default 2). There is nothing concurrent in
-// it, and the race detector makes it twenty times slower, so it is left out there.
+// With -tags stress all of the ten seeds run, else one. There is nothing concurrent in it, and the race detector
+// makes it twenty times slower, so it is left out there.
 func TestOpenbPolicies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("replays the openb trace; not in short mode")
-	}
+	scale.Long(t)
 	nodes, pods := openb(t)
 	var specs []*orbit.Spec
 	for _, p := range pods {
 		specs = append(specs, p.Spec)
 	}
 	typical := score.Typical(specs)
-	seeds := 2
-	if text := os.Getenv("ORBIT_OPENB_SEEDS"); text != "" {
-		_, err := fmt.Sscan(text, &seeds)
-		require.NoError(t, err)
-	}
+	seeds := scale.Of(1, 10)
 	for _, c := range []struct {
 		name      string
 		published float64
@@ -83,8 +76,11 @@ func replay(t *testing.T, nodes []orbit.Node, arrivals []sim.Capsule, policy orb
 	for n := range state.Nodes() {
 		states = append(states, n)
 	}
-	for _, c := range arrivals {
+	for i, c := range arrivals {
 		best, low := -1, math.Inf(1)
+		if lots, ok := policy.(score.Random); ok {
+			policy, _ = lots.Draw(uint64(i))
+		}
 		for i, n := range states {
 			if !n.Fits(c.Spec) {
 				continue

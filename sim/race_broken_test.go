@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -259,6 +260,7 @@ func (blind) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule)
 // Every broken ledger and navigator is found, by the rule that it breaks; the failure shrinks to a story of a few
 // steps, and replays, whole and shrunk.
 func TestRaceFindsWhatIsBroken(t *testing.T) {
+	scale.Long(t)
 	ledgers := func(make func() orbit.Ledger) func(*sim.Race) { return func(r *sim.Race) { r.Ledger = make } }
 	navigators := func(make func() orbit.Navigator) func(*sim.Race) {
 		return func(r *sim.Race) {

@@ -288,7 +288,7 @@ func TestStaleReaderIsSeen(t *testing.T) {
 	t.Cleanup(func() { _ = over.Close() })
 	fresh, stale := open(t, connect(t, c), etcdledger.Options{}), open(t, over, etcdledger.Options{Local: true})
 	w := newWitnesses(t, fresh)
-	require.Eventually(t, func() bool { s, err := stale.Snapshot(t.Context()); return err == nil && s.NodeCount() > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { s, err := stale.Snapshot(t.Context()); return err == nil && s.NodeCount() > 0 }, time.Minute, time.Millisecond)
 	link.Hold()
 	defer link.Release()
 	w.client(t.Context(), 0, 1, 50)

@@ -13,11 +13,13 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/claim"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/sim"
 )
 
 // Everybody is served, nothing is handed out twice, and reservations avoid the conflicts.
 func TestClaims(t *testing.T) {
+	scale.Long(t)
 	o, err := parse([]string{"-pools", "2", "-slots", "20", "-bursts", "3", "-requests", "50", "-lag", "100ms", "-every", "100ms"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	var out bytes.Buffer
@@ -64,7 +66,7 @@ func TestInterrupt(t *testing.T) {
 	start := time.Now()
 	err = run(ctx, o, &bytes.Buffer{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(start), 5*time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 }
 
 func TestFlagsAreChecked(t *testing.T) {

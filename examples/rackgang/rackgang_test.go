@@ -19,14 +19,14 @@ func output(t *testing.T, args ...string) string {
 }
 
 // Affinity alone binds everything but the groups; anchors and gangs bind them too, each group in one rack, with one
-// anchor each.
+// anchor each, that brings all the others.
 func TestGroupsNeedAStart(t *testing.T) {
 	for _, seed := range []string{"1", "2"} {
 		out := output(t, "-nodes", "200", "-capsules", "1500", "-seed", seed)
 		groups := regexp.MustCompile(`in (\d+) same-rack groups`).FindStringSubmatch(out)[1]
 		require.Regexp(t, `(?m)^affinity +0 of +`+groups+` +0 +0 `, out)
-		require.Regexp(t, `(?m)^anchors +`+groups+` of +`+groups+` +1 +`+groups+` `, out)
-		require.Regexp(t, `(?m)^gang +`+groups+` of +`+groups+` +1 +0 `, out)
+		require.Regexp(t, `(?m)^anchors +`+groups+` of +`+groups+` +1 +`+groups+` +15.0% `, out)
+		require.Regexp(t, `(?m)^gang +`+groups+` of +`+groups+` +1 +0 +0.0% `, out)
 		lines := strings.Split(strings.TrimSpace(out), "\n")
 		require.Equal(t, []string{"bound affinity 85.0%", "bound anchors 100.0%", "bound gang 100.0%"}, lines[len(lines)-3:])
 		require.Contains(t, out, "; 0 that wait would fit on a node\nverify: ok\n")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
@@ -31,14 +32,15 @@ type start struct {
 	world   *world
 	ledger  *orbit.MemoryLedger
 	engines []*orbit.Engine
+	watch   nav.GroupWatch
 	// Capsules that are bound after each pass of all navigators.
 	bound     []int
 	conflicts int
 	errors    []error
 
 	// At the end.
-	anchors, whole, racks int
-	why                   string
+	whole, racks int
+	why          string
 }
 
 func begin(ctx context.Context, way way, w *world, o options) (*start, error) {
@@ -47,6 +49,9 @@ func begin(ctx context.Context, way way, w *world, o options) (*start, error) {
 		return nil, err
 	}
 	s := &start{way: way, world: w, ledger: ledger}
+	if _, err := s.watch.Refresh(ctx, ledger, time.Time{}); err != nil {
+		return nil, err
+	}
 	for i, n := range way.navigators() {
 		s.engines = append(s.engines, &orbit.Engine{Name: fmt.Sprintf("%s-%d", way.name, i), Ledger: ledger, Navigator: n, MaxPlan: o.plan})
 	}
@@ -90,6 +95,9 @@ func (s *start) finish(ctx context.Context) error {
 	if len(s.errors) > 0 {
 		return fmt.Errorf("%s: %d errors, the first: %w", s.way.name, len(s.errors), s.errors[0])
 	}
+	if _, err := s.watch.Refresh(ctx, s.ledger, time.Time{}); err != nil {
+		return err
+	}
 	for i := range s.world.groups {
 		placed, racks := 0, map[string]bool{}
 		for _, id := range s.world.groups[i].ids() {
@@ -99,9 +107,6 @@ func (s *start) finish(ctx context.Context) error {
 			}
 			placed++
 			racks[state.Node(c.Node).Node.Labels["rack"]] = true
-			if c.Note == nav.AnchorNote {
-				s.anchors++
-			}
 		}
 		if placed == s.world.groups[i].members {
 			s.whole++

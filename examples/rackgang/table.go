@@ -43,11 +43,10 @@ func lastMove(runs []*start) (last int) {
 
 // printStarts says how the groups fared.
 func printStarts(out io.Writer, runs []*start) {
-	fmt.Fprintf(out, "%-10s %13s %15s %9s %20s %10s\n", "way", "groups whole", "racks a group", "anchors", "share of placements", "conflicts")
+	fmt.Fprintf(out, "%-10s %13s %15s %9s %14s %10s\n", "way", "groups whole", "racks a group", "anchors", "assisted share", "conflicts")
 	for _, s := range runs {
-		bound := s.bound[len(s.bound)-1]
-		fmt.Fprintf(out, "%-10s %6d of %3d %15d %9d %19.1f%% %10d\n",
-			s.way.name, s.whole, len(s.world.groups), s.racks, s.anchors, 100*float64(s.anchors)/float64(max(bound, 1)), s.conflicts)
+		fmt.Fprintf(out, "%-10s %6d of %3d %15d %9d %13.1f%% %10d\n", s.way.name, s.whole, len(s.world.groups), s.racks,
+			s.watch.Anchors, 100*float64(s.watch.Assisted)/float64(max(s.watch.Placed, 1)), s.conflicts)
 	}
 	fmt.Fprintln(out)
 	for _, s := range runs {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 func output(t *testing.T, args ...string) string {
@@ -27,6 +28,7 @@ var lastLine = regexp.MustCompile(`^created (\d+), warm (\d+), cold (\d+), retri
 
 // Whatever the fleet, all creates succeed in the end, nothing is placed twice, and all accounts agree: run says so.
 func TestItAddsUp(t *testing.T) {
+	scale.Long(t)
 	for _, args := range []string{
 		"-creates 600",
 		"-hosts 1 -creates 200 -creators 8",
@@ -53,7 +55,7 @@ func TestInterrupt(t *testing.T) {
 	require.NoError(t, err)
 	began := time.Now()
 	require.ErrorIs(t, run(ctx, o, &bytes.Buffer{}), context.DeadlineExceeded)
-	require.Less(t, time.Since(began), 5*time.Second)
+	require.Less(t, time.Since(began), time.Minute)
 }
 
 // Of creates that are cut short in the middle of a burst the ledger has what their callers were told of, and nothing

@@ -28,17 +28,17 @@ func within(t *testing.T, d time.Duration) context.Context {
 func TestKillAndRestart(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		start := time.Now()
-		c, err := cluster.Start(within(t, 30*time.Second), cluster.Options{Members: members, Dir: t.TempDir(), Heartbeat: 50 * time.Millisecond})
+		c, err := cluster.Start(within(t, time.Minute), cluster.Options{Members: members, Dir: t.TempDir(), Heartbeat: 50 * time.Millisecond})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		t.Log("start", members, time.Since(start))
 		client, err := c.Client()
 		require.NoError(t, err)
 		defer client.Close()
-		_, err = client.Put(within(t, 5*time.Second), "k", "v")
+		_, err = client.Put(within(t, time.Minute), "k", "v")
 		require.NoError(t, err)
 		for range 2 {
-			leader, err := c.Leader(within(t, 5*time.Second))
+			leader, err := c.Leader(within(t, time.Minute))
 			require.NoError(t, err)
 			start = time.Now()
 			require.NoError(t, c.Kill(leader))
@@ -48,13 +48,13 @@ func TestKillAndRestart(t *testing.T) {
 				require.Eventually(t, func() bool {
 					_, err := client.Put(within(t, 500*time.Millisecond), "other", "v")
 					return err == nil
-				}, 20*time.Second, time.Millisecond)
+				}, time.Minute, time.Millisecond)
 				t.Log("others lead", time.Since(start))
 			}
 			start = time.Now()
-			require.NoError(t, c.Restart(within(t, 20*time.Second), leader))
+			require.NoError(t, c.Restart(within(t, time.Minute), leader))
 			t.Log("restart", time.Since(start))
-			got, err := client.Get(within(t, 10*time.Second), "k")
+			got, err := client.Get(within(t, time.Minute), "k")
 			require.NoError(t, err)
 			require.Equal(t, "v", string(got.Kvs[0].Value))
 			t.Log("answers", time.Since(start))
@@ -64,22 +64,22 @@ func TestKillAndRestart(t *testing.T) {
 
 // A member that is cut off answers no linearizable read, and is back when it is mended.
 func TestCut(t *testing.T) {
-	c, err := cluster.Start(within(t, 30*time.Second), cluster.Options{Members: 3, Dir: t.TempDir(), Heartbeat: 50 * time.Millisecond})
+	c, err := cluster.Start(within(t, time.Minute), cluster.Options{Members: 3, Dir: t.TempDir(), Heartbeat: 50 * time.Millisecond})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	leader, err := c.Leader(within(t, 5*time.Second))
+	leader, err := c.Leader(within(t, time.Minute))
 	require.NoError(t, err)
 	alone, err := c.Client(leader)
 	require.NoError(t, err)
 	defer alone.Close()
-	_, err = alone.Get(within(t, 5*time.Second), "k")
+	_, err = alone.Get(within(t, time.Minute), "k")
 	require.NoError(t, err)
-	require.NoError(t, c.Cut(within(t, 5*time.Second), leader))
+	require.NoError(t, c.Cut(within(t, time.Minute), leader))
 	_, err = alone.Get(within(t, time.Second), "k")
 	require.Error(t, err)
-	_, err = alone.Get(within(t, time.Second), "k", clientv3.WithSerializable())
+	_, err = alone.Get(within(t, time.Minute), "k", clientv3.WithSerializable())
 	require.NoError(t, err)
-	require.NoError(t, c.Mend(within(t, 5*time.Second), leader))
-	_, err = alone.Get(within(t, 10*time.Second), "k")
+	require.NoError(t, c.Mend(within(t, time.Minute), leader))
+	_, err = alone.Get(within(t, time.Minute), "k")
 	require.NoError(t, err)
 }

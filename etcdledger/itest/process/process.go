@@ -138,8 +138,14 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Pause stops the copy where it is (SIGSTOP), as a machine does that has no time; Resume lets it go on.
-func (p *Process) Pause() error { return p.signal(stop) }
+// Pause stops the copy where it is (SIGSTOP), as a machine does that has no time, and returns when it has stopped:
+// from then on the copy does nothing until Resume lets it go on.
+func (p *Process) Pause() error {
+	if err := p.signal(stop); err != nil {
+		return err
+	}
+	return awaitStop(p.cmd.Process.Pid)
+}
 
 // Resume lets a copy go on that was paused.
 func (p *Process) Resume() error { return p.signal(resume) }

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.Main(map[string]process.Role{"echo": echo, "fail": fail, "panic": func(context.Context, *process.Self) error { panic("as told") }})
+	process.Main(map[string]process.Role{"echo": echo, "fail": fail, "busy": busy, "panic": func(context.Context, *process.Self) error { panic("as told") }})
 	os.Exit(m.Run())
 }
 
@@ -35,6 +38,20 @@ func echo(ctx context.Context, self *process.Self) error {
 			return nil
 		}
 	}
+}
+
+// busy says its number, and is then at work on several threads.
+func busy(ctx context.Context, self *process.Self) error {
+	for range 4 {
+		go func() {
+			for ctx.Err() == nil {
+				runtime.Gosched()
+			}
+		}()
+	}
+	err := self.Say(strconv.Itoa(os.Getpid()))
+	<-ctx.Done()
+	return err
 }
 
 func fail(context.Context, *process.Self) error { return errors.New("as told") }
@@ -71,19 +88,39 @@ func start(t *testing.T, role string) (*process.Process, *ear) {
 func TestProcess(t *testing.T) {
 	for _, end := range []func(*process.Process) error{(*process.Process).Kill, func(p *process.Process) error { return p.Stop(10 * time.Second) }} {
 		p, e := start(t, "echo")
-		require.Eventually(t, func() bool { return len(e.heard()) == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(e.heard()) == 1 }, time.Minute, time.Millisecond)
 		require.NoError(t, p.Pause())
 		require.NoError(t, p.Tell("more"))
-		time.Sleep(50 * time.Millisecond)
 		require.Equal(t, []string{"hello"}, e.heard())
 		require.NoError(t, p.Resume())
-		require.Eventually(t, func() bool { return len(e.heard()) == 2 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(e.heard()) == 2 }, time.Minute, time.Millisecond)
 		require.NoError(t, end(p))
 		require.NoError(t, end(p)) // once more changes nothing
 		<-p.Done()
 		require.Equal(t, []string{"hello", "more"}, e.heard())
 		require.Error(t, p.Tell("nobody"))
 	}
+}
+
+// When Pause returns, no thread of the copy runs any more. A copy may be paused twice, and one that has ended cannot be.
+func TestPausedIsStopped(t *testing.T) {
+	p, e := start(t, "busy")
+	require.Eventually(t, func() bool { return len(e.heard()) == 1 }, time.Minute, time.Millisecond)
+	for range 100 {
+		require.NoError(t, p.Pause())
+		require.NoError(t, p.Pause())
+		threads, err := filepath.Glob("/proc/" + e.heard()[0] + "/task/*/stat")
+		require.NoError(t, err)
+		require.NotEmpty(t, threads)
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			require.NoError(t, err)
+			require.Contains(t, string(stat), ") T ")
+		}
+		require.NoError(t, p.Resume())
+	}
+	require.NoError(t, p.Kill())
+	require.Error(t, p.Pause())
 }
 
 // A copy that ends by itself is reported, with what it wrote.

@@ -61,7 +61,7 @@ func TestInterrupt(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	require.ErrorIs(t, run(ctx, o, &bytes.Buffer{}), context.DeadlineExceeded)
-	require.Less(t, time.Since(start), 20*time.Second)
+	require.Less(t, time.Since(start), time.Minute)
 }
 
 func TestFlagsAreChecked(t *testing.T) {

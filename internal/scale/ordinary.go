@@ -1,0 +1,5 @@
+//go:build !stress
+
+package scale
+
+const stress = false

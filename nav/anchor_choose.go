@@ -1,0 +1,378 @@
+package nav
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// anchorSeat is where one member of a group would be.
+type anchorSeat struct {
+	at      int
+	node    *orbit.Node
+	spec    *orbit.Spec
+	devices orbit.DeviceSet
+}
+
+// anchorHome is a domain that an anchor may come to: nodes that are in the same domain at each of some levels.
+type anchorHome struct {
+	*domain
+	// By level of the need: that domain; nil if there is none, or if the level is not looked at.
+	around []*domain
+	// Bounds on how many members find room if the group starts here, and how many of them at home, and how much of the
+	// home all would leave.
+	most, atHome int
+	spare        float64
+}
+
+// maxTogether is how many levels are looked at together; of a group that names more, a few at a time.
+const maxTogether = 4
+
+// choose says who would be where if the group starts in the tightest home from which all members that wait find room,
+// or from which most do: the anchor first. It returns nil if there is no fresh node for an anchor of any of the specs.
+// Homes are looked at in the order of a bound on how many can follow, so that most are not looked at. It returns what
+// it has when ctx ends.
+func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orbit.Spec) (best []anchorSeat, err error) {
+	for levels := range slices.Chunk(need.levels, maxTogether) {
+		for _, h := range p.homes(need, levels) {
+			if h.most <= len(best) {
+				break
+			}
+			nodes := p.rank(h.nodes, need)
+			for _, first := range firsts {
+				if err := ctx.Err(); err != nil {
+					return best, err
+				}
+				if seats := p.pack(&h, nodes, need, first); len(seats) > len(best) {
+					best = seats
+				}
+				if len(best) >= h.most {
+					break
+				}
+			}
+		}
+	}
+	return best, nil
+}
+
+// homes returns where a group may start, best bound first. Members that want to be near at other levels than those
+// looked at are taken to find room everywhere.
+func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome) {
+	together, tables := p.rooms.level(levels...), make([]*anchorLevel, len(need.levels))
+	for i, level := range need.levels {
+		if slices.Contains(levels, level) {
+			tables[i] = p.rooms.level(level)
+		}
+	}
+	around := make([]*domain, len(together.domains)*len(tables))
+	for d := range together.domains {
+		in := &together.domains[d]
+		if len(in.nodes) == 0 {
+			continue
+		}
+		free := together.sum(&p.rooms, d)
+		h := anchorHome{domain: in, around: around[d*len(tables):][:len(tables)], atHome: need.atMost(free), spare: need.spare(free)}
+		for i, l := range tables {
+			if l == nil {
+				h.most += need.parts[i].total
+			} else if at := l.of[in.nodes[0]]; at >= 0 {
+				h.most += need.parts[i].atMost(l.sum(&p.rooms, int(at)))
+				h.around[i] = &l.domains[at]
+			}
+		}
+		out = append(out, h)
+	}
+	slices.SortFunc(out, func(a, b anchorHome) int {
+		return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(b.atHome, a.atHome), cmp.Compare(a.spare, b.spare),
+			cmp.Compare(a.name, b.name))
+	})
+	return out
+}
+
+// pack seats the anchor on a fresh node of its home, and as many other members as find room: those first who may go
+// least far from it, node by node, on each the hardest first. Its own node comes first, then the others of the home in
+// their order, then those around it. It returns nil if there is no seat for the anchor.
+func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, first *orbit.Spec) []anchorSeat {
+	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh && p.takesAnchor(n.at, first) })
+	if lead < 0 {
+		return nil
+	}
+	at := nodes[lead].at
+	f := filling{pass: p, home: p.rooms.nodes[at].node.Node, rooms: map[int]*anchorRoom{}, left: map[*orbit.Spec]int{}}
+	for _, r := range need.roles {
+		f.left[r.spec] = r.count
+	}
+	devices, _ := f.room(at).tightest(&first.Devices)
+	f.seat(at, first, devices)
+	own := nodes[lead : lead+1]
+	var far []rankedNode
+	if len(need.levels) > 1 && h.most > h.atHome {
+		far = p.rank(h.outskirts(), need)
+	}
+	for _, part := range h.nearest(need) {
+		f.fill(own, part)
+		f.fill(nodes, part)
+		f.fill(far, part)
+	}
+	return f.seats
+}
+
+// nearest returns the members by level, those first who have least room to follow in.
+func (h *anchorHome) nearest(need *anchorNeed) []*anchorNeed {
+	reach := map[*anchorNeed]int{}
+	for i, part := range need.parts {
+		if reach[part] = math.MaxInt; h.around[i] != nil {
+			reach[part] = len(h.around[i].nodes)
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(need.parts), func(a, b *anchorNeed) int { return cmp.Compare(reach[a], reach[b]) })
+}
+
+// outskirts returns the nodes that are with the home in a domain of one level, but not of all.
+func (h *anchorHome) outskirts() (out []int32) {
+	for _, d := range h.around {
+		if d != nil {
+			out = append(out, d.nodes...)
+		}
+	}
+	home := slices.Sorted(slices.Values(h.nodes))
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(i int32) bool {
+		_, in := slices.BinarySearch(home, i)
+		return in
+	})
+}
+
+// takesAnchor reports whether a node would take an anchor of the spec: it fits, and others can follow there.
+func (p *anchorPass) takesAnchor(i int, spec *orbit.Spec) bool {
+	room := &p.rooms.nodes[i]
+	_, fits := room.fits(spec)
+	return fits && p.accepts(room.node, spec) && anchorDomainOf(p.state, room.node.Node, spec.Near.Level) != ""
+}
+
+// accepts reports whether a node is one that the spec and the filter allow.
+func (p *anchorPass) accepts(n *orbit.NodeState, spec *orbit.Spec) bool {
+	return accepts(n.Node, spec) && (p.Filter == nil || p.Filter(n, p.view.Report(n), spec) == "")
+}
+
+// rankedNode is a node and how much of it the members would leave.
+type rankedNode struct {
+	at int
+	id orbit.NodeID
+	// No group has a part in it.
+	fresh bool
+	spare float64
+}
+
+// rank returns those nodes on which a member fits: first those that groups have a part in already, so that fresh ones
+// are left for other anchors, and among alike the fullest.
+func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
+	var out []rankedNode
+	for _, i := range nodes {
+		room := &p.rooms.nodes[i]
+		free := room.measure(room.node.Node)
+		if need.atMost(&free) > 0 {
+			out = append(out, rankedNode{int(i), room.node.Node.ID, p.claimed(int(i)) == unclaimed, need.spare(&free)})
+		}
+	}
+	slices.SortFunc(out, func(a, b rankedNode) int {
+		return cmp.Or(btoi(a.fresh)-btoi(b.fresh), cmp.Compare(a.spare, b.spare), cmp.Compare(a.id, b.id))
+	})
+	return out
+}
+
+// filling seats members node by node.
+type filling struct {
+	pass *anchorPass
+	// The anchor's node: the others must be where it is, at the level that each wants.
+	home *orbit.Node
+	// What those who have a seat leave of nodes.
+	rooms map[int]*anchorRoom
+	left  map[*orbit.Spec]int
+	seats []anchorSeat
+}
+
+// room returns a node for the filling to change.
+func (f *filling) room(at int) *anchorRoom {
+	if f.rooms[at] == nil {
+		room := f.pass.rooms.nodes[at]
+		f.rooms[at] = &room
+	}
+	return f.rooms[at]
+}
+
+// seat gives a member a seat.
+func (f *filling) seat(at int, spec *orbit.Spec, devices orbit.DeviceSet) {
+	room := f.room(at)
+	room.take(spec, devices)
+	f.seats = append(f.seats, anchorSeat{at, room.node.Node, spec, devices})
+	f.left[spec]--
+}
+
+// fill seats as many members of one level as fit on nodes.
+func (f *filling) fill(nodes []rankedNode, part *anchorNeed) {
+	for _, n := range nodes {
+		if !slices.ContainsFunc(part.roles, func(r anchorRole) bool { return f.left[r.spec] > 0 }) {
+			return
+		}
+		for _, r := range part.roles {
+			if f.left[r.spec] == 0 || !f.follows(n.at, r.spec) {
+				continue
+			}
+			for f.left[r.spec] > 0 {
+				devices, fits := f.room(n.at).fits(r.spec)
+				if !fits {
+					break
+				}
+				f.seat(n.at, r.spec, devices)
+			}
+		}
+	}
+}
+
+// follows reports whether members of the spec may be on a node because the anchor is where it is.
+func (f *filling) follows(at int, spec *orbit.Spec) bool {
+	state, n, level := f.pass.state, f.pass.rooms.nodes[at].node, spec.Near.Level
+	domain := anchorDomainOf(state, f.home, level)
+	return domain != "" && domain == anchorDomainOf(state, n.Node, level) && f.pass.accepts(n, spec)
+}
+
+// anchorRole is the part of a group's waiting members that have one spec.
+type anchorRole struct {
+	spec  *orbit.Spec
+	shape holdShape
+	count int
+}
+
+// party returns the members that start with the group and follow its anchor, less those that this plan has
+// placed already. The state counts them, so that it does not matter who owns them or how many of them a pass has
+// been handed. The order is that of the state, which depends on the specs alone.
+func (p *anchorPass) party(g *anchorGroup) []anchorRole {
+	var out []anchorRole
+	for spec, count := range p.state.GroupPending(g.name) {
+		if g.waitsHere(spec) {
+			out = append(out, anchorRole{spec, shapeOf(spec), count})
+		}
+	}
+	if room := p.holds.of[g.name]; room != nil {
+		for _, h := range room.all {
+			for i := range out {
+				out[i].count -= btoi(h.used != nil && h.used == out[i].spec)
+			}
+		}
+	}
+	return out
+}
+
+// anchorNeed is what a group asks of the domains that it comes to, or those of its members who want to be near at one
+// level.
+type anchorNeed struct {
+	// Hardest first: those that take the largest part of what all take.
+	roles []anchorRole
+	// The levels that members want to be near at, in order of their names, and what those of each ask for.
+	levels []string
+	parts  []*anchorNeed
+	// Members that wait.
+	total int
+	// What all take together; what of that is not nothing; and for that the roles by what one takes, least first.
+	sum   [allDims]float64
+	dims  []int
+	least [allDims][]int
+}
+
+// need sums up what a group asks for.
+func (p *anchorPass) need(g *anchorGroup) *anchorNeed {
+	n := needOf(p.party(g))
+	by := map[string][]anchorRole{}
+	for _, r := range n.roles {
+		by[r.spec.Near.Level] = append(by[r.spec.Near.Level], r)
+	}
+	n.levels = slices.Sorted(maps.Keys(by))
+	for _, level := range n.levels {
+		n.parts = append(n.parts, needOf(by[level]))
+	}
+	return n
+}
+
+// needOf sums up what some members ask for.
+func needOf(roles []anchorRole) *anchorNeed {
+	n := &anchorNeed{roles: roles}
+	for _, r := range n.roles {
+		n.total += r.count
+		for d := range n.sum {
+			n.sum[d] += float64(wantOf(r.spec, d)) * float64(r.count)
+		}
+	}
+	for d := range n.sum {
+		if n.sum[d] > 0 {
+			n.dims = append(n.dims, d)
+		}
+	}
+	slices.SortStableFunc(n.roles, func(a, b anchorRole) int { return cmp.Compare(n.part(b.spec), n.part(a.spec)) })
+	for _, d := range n.dims {
+		n.least[d] = n.smallest(d)
+	}
+	return n
+}
+
+// smallest returns the roles by what one of their members takes in a dimension, least first.
+func (n *anchorNeed) smallest(d int) []int {
+	order := make([]int, len(n.roles))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(wantOf(n.roles[a].spec, d), wantOf(n.roles[b].spec, d))
+	})
+	return order
+}
+
+// part returns which part of what all members take one of them takes, in the dimension where that is largest.
+func (n *anchorNeed) part(spec *orbit.Spec) (part float64) {
+	for _, d := range n.dims {
+		part = max(part, float64(wantOf(spec, d))/n.sum[d])
+	}
+	return part
+}
+
+// atMost bounds how many members fit into what is free of a whole domain, by every quantity alone: the smallest
+// are counted first.
+func (n *anchorNeed) atMost(free *quantities) int {
+	most := n.total
+	for _, d := range n.dims {
+		fit, left := 0, free[d]
+		for _, i := range n.least[d] {
+			want, count := wantOf(n.roles[i].spec, d), n.roles[i].count
+			if want > 0 {
+				count = int(min(int64(count), left/want))
+				left -= int64(count) * want
+			}
+			fit += count
+			if count < n.roles[i].count {
+				break
+			}
+		}
+		most = min(most, fit)
+	}
+	return most
+}
+
+// spare says how much of a domain the members would leave: less is tighter.
+func (n *anchorNeed) spare(free *quantities) (spare float64) {
+	for _, d := range n.dims {
+		spare += float64(free[d]) / n.sum[d]
+	}
+	return spare
+}
+
+// addFree adds what is free, of which nothing counts below zero, up to the largest number there is.
+func addFree(sum, free int64) int64 {
+	if free = max(free, 0); free > math.MaxInt64-sum {
+		return math.MaxInt64
+	}
+	return sum + free
+}
