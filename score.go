@@ -11,7 +11,7 @@ import "slices"
 // device instances; the default is [NodeState.PickDevices]. One that can bound itself is [Bounded], one that
 // reads more than its arguments must say so: [Versioned]. One that draws lots has a method Draw(decision
 // uint64) (Score, bool). It returns the score for one decision, and false if it draws none after all. Engines
-// ask for it before every choice, with a number that is another one in every view, after every Reserve, and
+// ask for it before every choice, with a number that is another one in every view, after every Place, and
 // with every Seed; and rate all nodes with it.
 type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)

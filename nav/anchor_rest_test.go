@@ -18,7 +18,7 @@ import (
 )
 
 // restParkFor is how long classes are put aside in these worlds.
-const restParkFor = 1
+const restParkFor = time.Hour
 
 // Groups of up to eight specs, whose members name up to three levels, among services, while nodes join, leave, are
 // cordoned, shrink and move: when nothing happens any more, nothing that is pending fits anywhere by brute force.

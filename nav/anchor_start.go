@@ -48,8 +48,7 @@ func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
 }
 
 // waitsFor says that a group waits for its first member to be placed. It wraps an orbit.NoFit, so that the others
-// are parked, and taken back in the moment in which that happens; if the first one's proposal is lost, its own class
-// is taken back for the room on the node, and the others with whoever starts the group then.
+// are parked. The engine takes them back when the first one is placed, and also when its proposal is lost.
 func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
 	n := p.state.NodeCount()
 	why := fmt.Sprintf("wait for group %q, of which nothing is placed", g.name)
