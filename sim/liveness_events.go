@@ -1,0 +1,414 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// liveTurn is one event at the moment in which it happens.
+type liveTurn struct {
+	*livePlay
+	r     *rand.Rand
+	state *orbit.State
+	nodes []*orbit.NodeState
+	id    int
+}
+
+// liveKinds are the kinds of events, how likely each is beside the others, and what it does: each list is one proposal.
+var liveKinds = []struct {
+	name   string
+	weight int
+	do     func(t *liveTurn) [][]orbit.Commitment
+}{
+	{"submit", 4, (*liveTurn).submit},
+	{"group", 3, (*liveTurn).group},
+	{"gang", 3, (*liveTurn).gang},
+	{"fork", 2, (*liveTurn).fork},
+	{"end", 4, (*liveTurn).end},
+	{"lose", 2, (*liveTurn).lose},
+	{"migrate", 2, (*liveTurn).migrate},
+	{"assign", 1, (*liveTurn).assign},
+	{"hold", 2, (*liveTurn).hold},
+	{"join", 2, (*liveTurn).join},
+	{"flash", 2, (*liveTurn).flash},
+	{"leave", 1, (*liveTurn).leave},
+	{"cordon", 2, (*liveTurn).cordon},
+	{"evacuate", 2, (*liveTurn).evacuate},
+	{"uncordon", 2, (*liveTurn).uncordon},
+	{"resize", 2, (*liveTurn).resize},
+	{"move", 2, (*liveTurn).move},
+	{"sicken", 1, (*liveTurn).sicken},
+	{"silence", 1, (*liveTurn).silence},
+	{"speak", 2, (*liveTurn).speak},
+}
+
+// happen does what an event does, now.
+func (w *livePlay) happen(e liveEvent) {
+	state := w.snapshot()
+	t := &liveTurn{livePlay: w, r: rand.New(rand.NewPCG(w.draft.seed, uint64(e.id))), state: state, id: e.id, nodes: slices.Collect(state.Nodes())}
+	for _, k := range liveKinds {
+		if k.name != e.kind {
+			continue
+		}
+		for _, do := range k.do(t) {
+			if len(do) > 0 {
+				w.commit(e.kind, do)
+			}
+		}
+	}
+}
+
+// once makes one proposal of commitments.
+func once(do ...orbit.Commitment) [][]orbit.Commitment { return [][]orbit.Commitment{do} }
+
+// ids returns new ids for capsules of this event.
+func (t *liveTurn) ids(prefix string, n int) (out []orbit.CapsuleID) {
+	for k := range n {
+		out = append(out, orbit.CapsuleID(fmt.Sprintf("%s%d.%d", prefix, t.id, k)))
+	}
+	return out
+}
+
+// owner returns whom to assign new work of an engine to, which is nobody if the engine claims it.
+func (t *liveTurn) owner(e *liveEngine) string {
+	if e.assigned || lucky(t.r, 20) {
+		return e.name
+	}
+	return ""
+}
+
+// submit submits some capsules of one engine, all alike.
+func (t *liveTurn) submit() [][]orbit.Commitment {
+	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
+	if e.kind == "gang" {
+		return t.gang()
+	}
+	return once(orbit.Submit{IDs: t.ids("c", 1+t.r.IntN(3)), Spec: one(t.r, e.specs...), Owner: t.owner(e)})
+}
+
+// group submits members of a group, in one proposal: of all its specs, or of some.
+func (t *liveTurn) group() [][]orbit.Commitment {
+	if len(t.draft.groups) == 0 {
+		return t.submit()
+	}
+	g := one(t.r, t.draft.groups...)
+	e := t.draft.engine(g.engine)
+	if e == nil {
+		return nil
+	}
+	var do []orbit.Commitment
+	percent, owner := one(t.r, 30, 70, 100), t.owner(e)
+	for k, spec := range g.specs {
+		if lucky(t.r, percent) {
+			ids := t.ids(fmt.Sprintf("%s%c", g.name, 'a'+k), 1+t.r.IntN(2))
+			do = append(do, orbit.Submit{IDs: ids, Spec: spec, Owner: owner})
+		}
+	}
+	return once(do...)
+}
+
+// gang submits a gang of one to three roles.
+func (t *liveTurn) gang() [][]orbit.Commitment {
+	e := t.draft.engine("gang")
+	if e == nil {
+		return nil
+	}
+	g := &orbit.Gang{ID: orbit.GangID(fmt.Sprint("gang", t.id)), Loose: lucky(t.r, 15)}
+	for _, level := range liveLevels {
+		if lucky(t.r, 45) {
+			g.Levels = append(g.Levels, level)
+		}
+	}
+	for k := range one(t.r, 1, 1, 1, 2, 3) {
+		role := orbit.Role{Name: fmt.Sprint("role", k), Spec: one(t.r, e.specs...)}
+		role.Members = t.ids(fmt.Sprintf("m%c", 'a'+k), 1+t.r.IntN(4))
+		if lucky(t.r, 50) {
+			role.Min = 1 + t.r.IntN(len(role.Members))
+		}
+		g.Roles = append(g.Roles, role)
+	}
+	return once(orbit.Submit{Gang: g, Owner: t.owner(e)})
+}
+
+// fork submits a capsule that is forked from another one, whatever that is doing.
+func (t *liveTurn) fork() [][]orbit.Commitment {
+	e := t.draft.engine("warm")
+	parent := t.capsule(func(c *orbit.Capsule) bool { return c.Gang == "" })
+	if e == nil || parent == nil {
+		return nil
+	}
+	spec := *one(t.r, e.specs...)
+	spec.Module, spec.Start.Parent, spec.Start.CrossHost = "fork", parent.ID, lucky(t.r, 20)
+	return once(orbit.Submit{IDs: t.ids("f", 1+t.r.IntN(2)), Spec: &spec, Owner: e.name})
+}
+
+// capsules returns the capsules that are so, by id.
+func (t *liveTurn) capsules(are func(*orbit.Capsule) bool) (out []*orbit.Capsule) {
+	for c := range t.state.Capsules() {
+		if are(c) {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *orbit.Capsule) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// capsule returns one of them, nil if there is none.
+func (t *liveTurn) capsule(are func(*orbit.Capsule) bool) *orbit.Capsule {
+	if all := t.capsules(are); len(all) > 0 {
+		return one(t.r, all...)
+	}
+	return nil
+}
+
+// node returns one of the nodes that are so, nil if there is none.
+func (t *liveTurn) node(are func(*orbit.NodeState) bool) *orbit.NodeState {
+	all := slices.DeleteFunc(slices.Clone(t.nodes), func(n *orbit.NodeState) bool { return !are(n) })
+	if len(all) == 0 {
+		return nil
+	}
+	return one(t.r, all...)
+}
+
+func anyNode(*orbit.NodeState) bool { return true }
+
+// end ends some capsules for good, most often placed ones.
+func (t *liveTurn) end() [][]orbit.Commitment {
+	waiting := lucky(t.r, 25)
+	all := t.capsules(func(c *orbit.Capsule) bool { return !c.Released() && c.Pending() == waiting })
+	t.r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	var do []orbit.Commitment
+	for _, c := range all[:min(len(all), 1+t.r.IntN(4))] {
+		do = append(do, orbit.Release{Capsule: c.ID, Final: true})
+	}
+	return once(do...)
+}
+
+// lose lets a capsule lose its place.
+func (t *liveTurn) lose() [][]orbit.Commitment {
+	c := t.capsule((*orbit.Capsule).Placed)
+	if c == nil {
+		return nil
+	}
+	return once(orbit.Release{Capsule: c.ID})
+}
+
+// migrate moves a capsule to another node, if it fits there.
+func (t *liveTurn) migrate() [][]orbit.Commitment {
+	c, n := t.capsule((*orbit.Capsule).Placed), t.node(anyNode)
+	if c == nil || n == nil || n.Node.ID == c.Node || c.Spec.Devices.Count > 0 {
+		return nil
+	}
+	return once(orbit.Release{Capsule: c.ID}, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
+}
+
+// assign hands pending work to another engine that takes what it is given.
+func (t *liveTurn) assign() [][]orbit.Commitment {
+	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
+	c := t.capsule(func(c *orbit.Capsule) bool { return c.Pending() && c.Gang == "" })
+	if c == nil || e.kind == "gang" || c.Owner == e.name {
+		return nil
+	}
+	return once(orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: e.name})
+}
+
+// hold keeps room for a third party, for a while.
+func (t *liveTurn) hold() [][]orbit.Commitment {
+	n := t.node(anyNode)
+	if n == nil {
+		return nil
+	}
+	left := t.draft.quiet - time.Since(t.start)
+	h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold", t.id)), Node: n.Node.ID, For: "a third party"}
+	h.Room[orbit.CPU] = max(1, n.Free()[orbit.CPU]-t.r.Int64N(3))
+	h.Ends = time.Now().Add(time.Duration(t.r.Int64N(int64(max(left, 1)))))
+	return once(h)
+}
+
+// draw makes up a node.
+func (t *liveTurn) draw(id orbit.NodeID) orbit.Node {
+	n := orbit.Node{ID: id, Labels: map[string]string{}, Unschedulable: lucky(t.r, 8)}
+	n.Capacity = orbit.Resources{orbit.CPU: between(t.r, 2, 10), orbit.Memory: between(t.r, 2, 12), orbit.Slots: between(t.r, 1, 5)}
+	if lucky(t.r, 30) {
+		n.Devices = orbit.Devices{Model: one(t.r, "A", "B"), Count: 1 + t.r.IntN(3)}
+	}
+	t.place(&n)
+	if lucky(t.r, 25) {
+		n.Labels["big"] = "yes"
+	}
+	if lucky(t.r, 8) {
+		n.Labels["rare"] = "yes"
+	}
+	if lucky(t.r, 60) {
+		n.Labels["disk"] = one(t.r, "ssd", "hdd")
+	}
+	return n
+}
+
+// place gives a node its domains: now and then none, or one without a name.
+func (t *liveTurn) place(n *orbit.Node) {
+	rack := t.r.IntN(3)
+	at := map[string]int{"rack": rack, "row": t.r.IntN(2), "zone": t.r.IntN(2)}
+	if t.draft.nested {
+		at["row"], at["zone"] = (rack+1)/2, rack/2
+	}
+	for _, level := range liveLevels {
+		switch {
+		case lucky(t.r, 12):
+			delete(n.Labels, level)
+		case lucky(t.r, 4):
+			n.Labels[level] = ""
+		default:
+			n.Labels[level] = fmt.Sprintf("%s%d", level, at[level])
+		}
+	}
+}
+
+// join lets a node join, now and then under the id of one that has left.
+func (t *liveTurn) join() [][]orbit.Commitment {
+	for i := t.r.IntN(2); i < 7; i++ {
+		if id := orbit.NodeID(fmt.Sprint("n", i)); t.state.Node(id) == nil {
+			t.greet(id)
+			return once(orbit.PutNode{Node: t.draw(id)})
+		}
+	}
+	return nil
+}
+
+// flash lets a node join and leave at once, so that no view shows it; then another one changes, or nothing does.
+func (t *liveTurn) flash() [][]orbit.Commitment {
+	n := t.draw("n9")
+	n.Labels["rack"] = one(t.r, "rack0", "rack9")
+	do := [][]orbit.Commitment{{orbit.PutNode{Node: n}}, {orbit.RemoveNode{Node: "n9"}}}
+	switch t.r.IntN(3) {
+	case 0:
+		do = append(do, t.move()...)
+	case 1:
+		do = append(do, t.join()...)
+	}
+	return do
+}
+
+// leave empties a node and removes it.
+func (t *liveTurn) leave() [][]orbit.Commitment {
+	n := t.node(anyNode)
+	if n == nil || len(t.nodes) < 2 {
+		return nil
+	}
+	do := t.release(n)
+	for h := range t.state.Holds() {
+		if h.Node == n.Node.ID {
+			do = append(do, orbit.Release{Hold: h.ID})
+		}
+	}
+	return once(append(do, orbit.RemoveNode{Node: n.Node.ID})...)
+}
+
+// release lets all capsules of a node lose their place.
+func (t *liveTurn) release(n *orbit.NodeState) (do []orbit.Commitment) {
+	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
+		do = append(do, orbit.Release{Capsule: c.ID})
+	}
+	return do
+}
+
+// change changes the description of a node.
+func (t *liveTurn) change(n *orbit.NodeState, change func(*orbit.Node)) [][]orbit.Commitment {
+	if n == nil {
+		return nil
+	}
+	c := *n.Node
+	c.Labels = maps.Clone(c.Labels)
+	change(&c)
+	return once(orbit.PutNode{Node: c})
+}
+
+func (t *liveTurn) cordon() [][]orbit.Commitment {
+	n := t.node(func(n *orbit.NodeState) bool { return !n.Node.Unschedulable })
+	return t.change(n, func(n *orbit.Node) { n.Unschedulable = true })
+}
+
+func (t *liveTurn) uncordon() [][]orbit.Commitment {
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Unschedulable })
+	return t.change(n, func(n *orbit.Node) { n.Unschedulable = false })
+}
+
+// evacuate lets the capsules of a cordoned node lose their place: this is the second half of a drain.
+func (t *liveTurn) evacuate() [][]orbit.Commitment {
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Unschedulable && n.Capsules > 0 })
+	if n == nil {
+		return nil
+	}
+	return once(t.release(n)...)
+}
+
+// resize changes a node's capacity, now and then to less than is used.
+func (t *liveTurn) resize() [][]orbit.Commitment {
+	return t.change(t.node(anyNode), func(n *orbit.Node) {
+		n.Capacity[orbit.CPU], n.Capacity[orbit.Slots] = between(t.r, 0, 12), between(t.r, 0, 5)
+	})
+}
+
+// move changes the domains of a node.
+func (t *liveTurn) move() [][]orbit.Commitment {
+	return t.change(t.node(anyNode), t.place)
+}
+
+// sicken changes which device instances of a node are healthy.
+func (t *liveTurn) sicken() [][]orbit.Commitment {
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Devices.Count > 0 })
+	return t.change(n, func(n *orbit.Node) { n.Devices.Unhealthy = orbit.DeviceSet(t.r.IntN(1 << n.Devices.Count)) })
+}
+
+// greet makes up what a node reports, if it does. One that leaves goes on reporting, like a node whose leaving was a
+// mistake.
+func (t *liveTurn) greet(id orbit.NodeID) {
+	if t.hosts[id] != nil && lucky(t.r, 50) {
+		return
+	}
+	h := &liveHost{silent: lucky(t.r, 15), Report: orbit.Report{Node: id, Warm: map[string]int{}}}
+	h.CPUPercent = float64(one(t.r, 10, 50, 95))
+	for _, template := range []string{"t1", "t2"} {
+		if lucky(t.r, 80) {
+			h.Templates, h.Warm[template] = append(h.Templates, template), t.r.IntN(3)
+		}
+	}
+	if lucky(t.r, 60) {
+		h.Volumes = []string{one(t.r, "v1", "v2")}
+	}
+	t.hosts[id] = h
+}
+
+// host returns a node's side of the reports, nil if there is no node.
+func (t *liveTurn) host() *liveHost {
+	if n := t.node(anyNode); n != nil {
+		return t.hosts[n.Node.ID]
+	}
+	return nil
+}
+
+// silence lets a node fall silent.
+func (t *liveTurn) silence() [][]orbit.Commitment {
+	if h := t.host(); h != nil {
+		h.silent = true
+	}
+	return nil
+}
+
+// speak lets a node be heard of again, with other things to say.
+func (t *liveTurn) speak() [][]orbit.Commitment {
+	if h := t.host(); h != nil {
+		h.silent = false
+		t.hosts[h.Node] = nil
+		t.greet(h.Node)
+		t.hosts[h.Node].silent = false
+		t.beat(t.state, h.Node)
+	}
+	return nil
+}

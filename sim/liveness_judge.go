@@ -1,0 +1,408 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// judge asks whether a world has come to rest as it should.
+func (w *livePlay) judge(state *orbit.State, end time.Duration) {
+	if err := state.Verify(); err != nil {
+		w.fail("verify", "%v", err)
+	}
+	w.judgeRounds()
+	b := newLiveBooks(state, w)
+	for c := range state.Capsules() {
+		if c.Pending() && c.Gang == "" {
+			b.judgeCapsule(c)
+		}
+	}
+	for g := range state.Gangs() {
+		b.judgeGang(g)
+	}
+	for h := range state.Holds() {
+		w.fail("restless", "hold %s for %q on %s is still there %v after the last event", h.ID, h.For, h.Node, end-w.draft.quiet)
+	}
+	if rest := w.within() / 4; w.sent > end-rest {
+		w.fail("restless", "a proposal was sent %v after the last event", w.sent-w.draft.quiet)
+	}
+}
+
+// judgeRounds looks for proposals that were refused as their navigator's mistake after the last event and the pass that
+// may have begun before it.
+func (w *livePlay) judgeRounds() {
+	for _, line := range w.told {
+		r, ok := line.what.(orbit.Round)
+		if !ok || r.Infeasible == 0 || line.at < w.draft.quiet+time.Second {
+			continue
+		}
+		for _, err := range r.Errors {
+			if errors.Is(err, orbit.ErrInfeasible) {
+				w.fail("infeasible", "engine %s, %v after the last event: %v", line.who, line.at-w.draft.quiet, err)
+			}
+		}
+	}
+}
+
+// liveBooks is a state at rest as brute force sees it: everything counted again, capsule by capsule.
+type liveBooks struct {
+	*livePlay
+	state *orbit.State
+	rooms []liveRoom
+}
+
+// liveRoom is what is left of a node.
+type liveRoom struct {
+	*orbit.Node
+	free orbit.Resources
+	// What is left of each device instance, in milli; nothing of those that are not healthy.
+	milli []int
+	// Groups of which members run here; whether any group has a part in the node, be it by a hold.
+	groups  []string
+	claimed bool
+	report  orbit.Report
+	heard   bool
+}
+
+func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
+	b := &liveBooks{livePlay: w, state: state}
+	at := map[orbit.NodeID]int{}
+	for n := range state.Nodes() {
+		r := liveRoom{Node: n.Node, free: n.Node.Capacity, milli: make([]int, n.Node.Devices.Count)}
+		for i := range r.milli {
+			if n.Node.Devices.Unhealthy&(1<<i) == 0 {
+				r.milli[i] = 1000
+			}
+		}
+		if w.board != nil {
+			r.report, r.heard = w.board.Latest(n.Node.ID)
+			r.report.Stale = time.Since(r.report.At) >= staleLive
+		}
+		at[n.Node.ID] = len(b.rooms)
+		b.rooms = append(b.rooms, r)
+	}
+	for c := range state.Capsules() {
+		if c.Node == "" {
+			continue
+		}
+		r := &b.rooms[at[c.Node]]
+		r.take(c.Spec, c.Devices)
+		if c.Spec.Group != "" {
+			r.groups, r.claimed = append(r.groups, c.Spec.Group), true
+		}
+	}
+	for h := range state.Holds() {
+		r := &b.rooms[at[h.Node]]
+		hold := orbit.Spec{Envelope: orbit.Envelope{Reservation: h.Room}, Devices: orbit.DeviceRequest{Milli: h.Milli}}
+		r.take(&hold, h.Devices)
+		r.claimed = r.claimed || strings.HasPrefix(string(h.ID), "anchor/")
+	}
+	return b
+}
+
+// take takes what a capsule of the spec has, on these instances.
+func (r *liveRoom) take(spec *orbit.Spec, set orbit.DeviceSet) {
+	for d, want := range spec.Envelope.Reservation {
+		r.free[d] -= want
+	}
+	for i := range r.milli {
+		if set&(1<<i) != 0 {
+			r.milli[i] -= spec.Devices.Milli
+		}
+	}
+}
+
+// takes reports whether the node takes one more capsule of the spec, whoever places it.
+func (r *liveRoom) takes(spec *orbit.Spec) bool {
+	if r.Unschedulable {
+		return false
+	}
+	for _, p := range spec.Require {
+		if !p.Matches(r.Labels) {
+			return false
+		}
+	}
+	for d, want := range spec.Envelope.Reservation {
+		if want > 0 && r.free[d] < want {
+			return false
+		}
+	}
+	return spec.Devices.Count == 0 || len(r.instances(&spec.Devices)) >= spec.Devices.Count
+}
+
+// instances returns the device instances that would do for a request.
+func (r *liveRoom) instances(q *orbit.DeviceRequest) (out []int) {
+	if len(q.Models) > 0 && !slices.Contains(q.Models, r.Devices.Model) {
+		return nil
+	}
+	for i, left := range r.milli {
+		if left >= q.Milli {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// String describes what is left of a node.
+func (r *liveRoom) String() string {
+	text := fmt.Sprintf("node %s (%s left, labels %v", r.ID, amounts(r.free), r.Labels)
+	if len(r.milli) > 0 {
+		text += fmt.Sprintf(", devices %s %v", r.Devices.Model, r.milli)
+	}
+	return text + ")"
+}
+
+// owner returns the engine whose a capsule is, nil if there is none.
+func (b *liveBooks) owner(c *orbit.Capsule) *liveEngine {
+	if c.Owner != "" {
+		return b.draft.engine(c.Owner)
+	}
+	switch c.Spec.Class {
+	case orbit.Batch:
+		return b.draft.engine("batch")
+	case orbit.GangClass:
+		return b.draft.engine("gang")
+	}
+	return b.draft.engine("services")
+}
+
+// judgeCapsule looks for a node that a pending capsule could be on.
+func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
+	e := b.owner(c)
+	if e == nil || e.kind == "gang" {
+		return
+	}
+	for i := range b.rooms {
+		r := &b.rooms[i]
+		if !r.takes(c.Spec) || !b.company(e, c, r) || !b.allowed(e, c, r) {
+			continue
+		}
+		b.fail("left", "capsule %s of engine %s (%s) is pending and fits on %v; the engine last said: %v",
+			c.ID, e.name, wishes(c.Spec), r, b.why[c.ID])
+		return
+	}
+}
+
+// company reports whether a capsule may be on a node for what it wants to be near, by the rule of its navigator.
+func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
+	near := c.Spec.Near
+	if near.Group == "" {
+		return true
+	}
+	domain := r.Labels[near.Level]
+	if domain == "" {
+		return false
+	}
+	runs := false
+	for i := range b.rooms {
+		other := &b.rooms[i]
+		if slices.Contains(other.groups, near.Group) {
+			runs = true
+			if other.Labels[near.Level] == domain {
+				return true
+			}
+		}
+	}
+	if runs || !e.anchored || near.Group != c.Spec.Group {
+		return false
+	}
+	return !r.claimed || e.selfMatch && b.onlyItself(near.Group)
+}
+
+// onlyItself reports whether all that is pending of a group waits for that group.
+func (b *liveBooks) onlyItself(group string) bool {
+	for c := range b.state.Capsules() {
+		if c.Pending() && (c.Spec.Group == group || c.Spec.Near.Group == group) && (c.Spec.Group != group || c.Spec.Near.Group != group) {
+			return false
+		}
+	}
+	return true
+}
+
+// allowed reports whether the navigator of an engine may put a capsule on a node that takes it.
+func (b *liveBooks) allowed(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
+	if e.kind == "warm" {
+		return b.starts(e, c, r)
+	}
+	return !e.filter || b.board == nil || !r.report.Stale && r.report.CPUPercent <= 90
+}
+
+// starts is the rule of nav.Warm.
+func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
+	start := c.Spec.Start
+	if start.Parent != "" {
+		parent := b.state.Capsule(start.Parent)
+		gone := parent == nil || parent.Released()
+		switch {
+		case gone && c.PlacedAt == 0, !gone && parent.Node == "":
+			return false
+		case !gone && (parent.Node == r.ID) == start.CrossHost:
+			return false
+		}
+	}
+	if b.board == nil {
+		return len(start.Volumes) == 0
+	}
+	if !r.heard || r.report.Stale && !e.allowStale || start.Template != "" && !slices.Contains(r.report.Templates, start.Template) {
+		return false
+	}
+	for _, v := range start.Volumes {
+		if !slices.Contains(r.report.Volumes, v) {
+			return false
+		}
+	}
+	return int64(r.report.FreeSlots) >= max(1, c.Spec.Envelope.Reservation[orbit.Slots])
+}
+
+// judgeGang looks for a place for a gang that waits, whole or at its minimum, or for one more member of one that runs.
+func (b *liveBooks) judgeGang(g *orbit.GangState) {
+	var waiting []*orbit.Capsule
+	var running []*liveRoom
+	var least []*orbit.Spec
+	fresh := g.Total() == 0
+	for k := range g.Gang.Roles {
+		role, n := &g.Gang.Roles[k], 0
+		for _, id := range role.Members {
+			switch c := b.state.Capsule(id); {
+			case c == nil || c.Gang != g.Gang.ID:
+			case c.Placed():
+				running = append(running, b.room(c.Node))
+			case c.Pending():
+				waiting = append(waiting, c)
+				n++
+			}
+		}
+		need := cmp.Or(role.Min, len(role.Members))
+		if fresh && n < need {
+			return // some have ended: the rest may never start
+		}
+		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, need)...)
+	}
+	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
+		return
+	}
+	if fresh {
+		b.judgeFresh(g, waiting, least)
+		return
+	}
+	for _, c := range waiting {
+		for i := range b.rooms {
+			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) {
+				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
+					c.ID, wishes(c.Spec), g.Gang.ID, r, b.why[c.ID])
+			}
+		}
+	}
+}
+
+func (b *liveBooks) room(id orbit.NodeID) *liveRoom {
+	for i := range b.rooms {
+		if b.rooms[i].ID == id {
+			return &b.rooms[i]
+		}
+	}
+	return nil
+}
+
+// anywhere reports whether all nodes together are a domain of the gang's.
+func anywhere(g *orbit.Gang) bool { return g.Loose || len(g.Levels) == 0 }
+
+// joins reports whether a member may join those that run on a node: it is in a domain that all of them share.
+func (b *liveBooks) joins(g *orbit.Gang, running []*liveRoom, r *liveRoom) bool {
+	if anywhere(g) {
+		return true
+	}
+	return slices.ContainsFunc(g.Levels, func(level string) bool {
+		domain := r.Labels[level]
+		apart := func(other *liveRoom) bool { return other.Labels[level] != domain }
+		return domain != "" && !slices.ContainsFunc(running, apart)
+	})
+}
+
+// judgeFresh looks in every domain for a seating of the members that a gang needs to start.
+func (b *liveBooks) judgeFresh(g *orbit.GangState, waiting []*orbit.Capsule, least []*orbit.Spec) {
+	var domains []string
+	for _, level := range g.Gang.Levels {
+		for i := range b.rooms {
+			if name := b.rooms[i].Labels[level]; name != "" && !slices.Contains(domains, level+" "+name) {
+				domains = append(domains, level+" "+name)
+			}
+		}
+	}
+	if anywhere(g.Gang) {
+		domains = append(domains, "")
+	}
+	for _, domain := range domains {
+		level, name, _ := strings.Cut(domain, " ")
+		var rooms []*liveRoom
+		for i := range b.rooms {
+			if domain == "" || b.rooms[i].Labels[level] == name {
+				rooms = append(rooms, &b.rooms[i])
+			}
+		}
+		s := liveSeating{rooms: rooms, steps: 100_000}
+		if where := s.seat(least, 0, nil); where != nil {
+			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
+				g.Gang.ID, len(least), domain, where, b.why[waiting[0].ID])
+		}
+	}
+}
+
+// liveSeating searches for seats.
+type liveSeating struct {
+	rooms []*liveRoom
+	// Left, so that a hopeless search ends; what it has not found then is taken not to be there.
+	steps int
+}
+
+// seat seats the rest of the members, of which those of one spec follow each other: the first one not before a room.
+// It returns on which nodes, nil if they do not fit.
+func (s *liveSeating) seat(rest []*orbit.Spec, from int, so []orbit.NodeID) []orbit.NodeID {
+	if s.steps--; s.steps < 0 {
+		return nil
+	}
+	if len(rest) == 0 {
+		return so
+	}
+	spec := rest[0]
+	for i := from; i < len(s.rooms); i++ {
+		r := s.rooms[i]
+		if !r.takes(spec) {
+			continue
+		}
+		next := 0
+		if len(rest) > 1 && rest[1] == spec {
+			next = i
+		}
+		for _, set := range choices(r.instances(&spec.Devices), spec.Devices.Count) {
+			was := *r
+			was.milli = slices.Clone(r.milli)
+			r.take(spec, set)
+			found := s.seat(rest[1:], next, append(slices.Clone(so), r.ID))
+			*r = was
+			if found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// choices returns all sets of n of the instances.
+func choices(of []int, n int) (out []orbit.DeviceSet) {
+	if n == 0 {
+		return []orbit.DeviceSet{0}
+	}
+	for k, i := range of {
+		for _, rest := range choices(of[k+1:], n-1) {
+			out = append(out, rest|1<<i)
+		}
+	}
+	return out
+}
