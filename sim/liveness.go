@@ -81,7 +81,6 @@ func (s *Stall) Story() string {
 	for i := range s.draft.engines {
 		fmt.Fprintf(&b, "engine %v\n", &s.draft.engines[i])
 	}
-	fmt.Fprintf(&b, "events and faults end at %v\n", s.draft.quiet)
 	for _, line := range s.history {
 		b.WriteString(line)
 	}
@@ -122,7 +121,7 @@ func (l *Liveness) Shrink(s *Stall) *Stall {
 		calm := s.draft
 		calm.faults = liveFaults{}
 		try(calm)
-		for i := len(s.draft.engines) - 1; i >= 0; i-- {
+		for i := len(s.draft.engines) - 1; i >= 0 && len(s.draft.engines) > 1; i-- {
 			d := s.draft
 			d.engines = without(d.engines, i, i+1)
 			try(d)

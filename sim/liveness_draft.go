@@ -16,8 +16,6 @@ type liveDraft struct {
 	engines []liveEngine
 	events  []liveEvent
 	faults  liveFaults
-	// When events and faults end.
-	quiet time.Duration
 	// Nodes report, and stay fresh for staleLive.
 	telemetry bool
 	// Racks lie in one row, and rows in one zone.
@@ -69,12 +67,15 @@ type liveGroup struct {
 }
 
 // liveEvent is something that happens to the world. What exactly, it draws from its own seed when its time comes, for
-// that depends on what there is then.
+// that depends on what there is then. At an event of the kind liveRest the world rests, and is judged.
 type liveEvent struct {
+	// Since the start, rests not counted.
 	at   time.Duration
 	kind string
 	id   int
 }
+
+const liveRest = "rest"
 
 // liveFaults are the chances of things to go wrong with a call until events end.
 type liveFaults struct {
@@ -217,7 +218,7 @@ func (d *liveDraft) drawGroups(r *rand.Rand) {
 	}
 }
 
-// drawEvents draws what happens: the nodes join, and then anything.
+// drawEvents draws what happens: the nodes join, and then anything, with rests in between.
 func (d *liveDraft) drawEvents(r *rand.Rand) {
 	add := func(at time.Duration, kind string) {
 		d.events = append(d.events, liveEvent{at: at, kind: kind, id: len(d.events)})
@@ -225,19 +226,22 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 	for range 1 + r.IntN(5) {
 		add(0, "join")
 	}
-	kinds := d.drawKinds(r)
 	at := time.Duration(0)
-	for range 6 + r.IntN(40) {
-		switch {
-		case lucky(r, 15): // in the same view
-		case lucky(r, 40):
-			at += time.Duration(r.IntN(5000)) * time.Microsecond
-		default:
-			at += time.Duration(r.IntN(300)) * time.Millisecond
+	for range 1 + r.IntN(6) {
+		kinds := d.drawKinds(r)
+		for range 1 + r.IntN(one(r, 4, 10, 20)) {
+			switch {
+			case lucky(r, 15): // in the same view
+			case lucky(r, 40):
+				at += time.Duration(r.IntN(5000)) * time.Microsecond
+			default:
+				at += time.Duration(r.IntN(300)) * time.Millisecond
+			}
+			add(at, one(r, kinds...))
 		}
-		add(at, one(r, kinds...))
+		at += time.Duration(r.IntN(200)) * time.Millisecond
+		add(at, liveRest)
 	}
-	d.quiet = at + time.Duration(r.IntN(200))*time.Millisecond
 }
 
 // drawKinds returns the kinds of events to choose from, each as often as it is likely in this world.
@@ -262,10 +266,10 @@ func (d *liveDraft) drawFaults(r *rand.Rand) {
 	f.delay, f.holds = one(r, 0, 0.2, 0.6), one(r, 0, 0, 0.3, 0.8)
 	for i := range d.engines {
 		if lucky(r, 15) {
-			from := time.Duration(r.Int64N(int64(d.quiet) + 1))
+			from := time.Duration(r.Int64N(int64(d.events[len(d.events)-1].at) + 1))
 			f.bursts = append(f.bursts, liveBurst{
 				engine: d.engines[i].name, what: one(r, faultConflict, faultUnavailable, faultDropped, faultUnknown),
-				from: from, to: from + time.Duration(r.IntN(4000))*time.Millisecond,
+				from: from, to: from + time.Duration(r.IntN(3000))*time.Millisecond,
 			})
 		}
 	}

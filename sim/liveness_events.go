@@ -139,7 +139,7 @@ func (t *liveTurn) gang() [][]orbit.Commitment {
 // fork submits a capsule that is forked from another one, whatever that is doing.
 func (t *liveTurn) fork() [][]orbit.Commitment {
 	e := t.draft.engine("warm")
-	parent := t.capsule(func(c *orbit.Capsule) bool { return c.Gang == "" })
+	parent := t.capsule(func(c *orbit.Capsule) bool { return c.Gang == "" && (c.Placed() || lucky(t.r, 20)) })
 	if e == nil || parent == nil {
 		return nil
 	}
@@ -201,11 +201,26 @@ func (t *liveTurn) lose() [][]orbit.Commitment {
 
 // migrate moves a capsule to another node, if it fits there.
 func (t *liveTurn) migrate() [][]orbit.Commitment {
-	c, n := t.capsule((*orbit.Capsule).Placed), t.node(anyNode)
+	c, n := t.parent(), t.node(anyNode)
+	if c == nil || lucky(t.r, 50) {
+		c = t.capsule((*orbit.Capsule).Placed)
+	}
 	if c == nil || n == nil || n.Node.ID == c.Node || c.Spec.Devices.Count > 0 {
 		return nil
 	}
 	return once(orbit.Release{Capsule: c.ID}, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
+}
+
+// parent returns a placed capsule of which a fork is pending, nil if there is none.
+func (t *liveTurn) parent() *orbit.Capsule {
+	f := t.capsule(func(c *orbit.Capsule) bool {
+		parent := t.state.Capsule(c.Spec.Start.Parent)
+		return c.Pending() && parent != nil && parent.Placed()
+	})
+	if f == nil {
+		return nil
+	}
+	return t.state.Capsule(f.Spec.Start.Parent)
 }
 
 // assign hands pending work to another engine that takes what it is given.
@@ -224,7 +239,7 @@ func (t *liveTurn) hold() [][]orbit.Commitment {
 	if n == nil {
 		return nil
 	}
-	left := t.draft.quiet - time.Since(t.start)
+	left, _ := t.open()
 	h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold", t.id)), Node: n.Node.ID, For: "a third party"}
 	h.Room[orbit.CPU] = max(1, n.Free()[orbit.CPU]-t.r.Int64N(3))
 	h.Ends = time.Now().Add(time.Duration(t.r.Int64N(int64(max(left, 1)))))
@@ -330,7 +345,8 @@ func (t *liveTurn) change(n *orbit.NodeState, change func(*orbit.Node)) [][]orbi
 }
 
 func (t *liveTurn) cordon() [][]orbit.Commitment {
-	n := t.node(func(n *orbit.NodeState) bool { return !n.Node.Unschedulable })
+	used := lucky(t.r, 70)
+	n := t.node(func(n *orbit.NodeState) bool { return !n.Node.Unschedulable && (!used || n.Capsules > 0) })
 	return t.change(n, func(n *orbit.Node) { n.Unschedulable = true })
 }
 

@@ -21,7 +21,8 @@ type liveDraws struct {
 func (d *liveDraws) next() (*draws, bool) {
 	d.calls++
 	out := newDraw(d.draft.seed, d.name, d.calls)
-	return &out, time.Since(d.start) < d.draft.quiet
+	_, open := d.open()
+	return &out, open
 }
 
 // liveLedger is the ledger as one engine has it.
@@ -106,7 +107,8 @@ func (l liveLedger) one(ctx context.Context, p *orbit.Proposal) (orbit.Revision,
 	case faultLate:
 		late := *p
 		late.Do, late.If = slices.Clone(p.Do), slices.Clone(p.If)
-		time.AfterFunc(min(100*time.Millisecond, l.draft.quiet-time.Since(l.start)), func() {
+		left, _ := l.open()
+		time.AfterFunc(min(100*time.Millisecond, left), func() {
 			l.turn(0)
 			_, err := l.Ledger.Propose(context.Background(), late)
 			l.note(l.engine, fmt.Sprintf("late: %s: %v", describe(&late), err))
@@ -133,7 +135,7 @@ func (l liveLedger) fault(p *orbit.Proposal) string {
 	if !open {
 		return ""
 	}
-	f, now := &l.draft.faults, time.Since(l.start)
+	f, now := &l.draft.faults, time.Since(l.start)-l.rested
 	for _, b := range f.bursts {
 		if b.engine == l.engine && b.from <= now && now < b.to {
 			return b.what

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,12 +10,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// judge asks whether a world has come to rest as it should.
-func (w *livePlay) judge(state *orbit.State, end time.Duration) {
+// judge asks whether a world has come to rest as it should, since it began to rest.
+func (w *livePlay) judge(state *orbit.State, began time.Duration) {
 	if err := state.Verify(); err != nil {
 		w.fail("verify", "%v", err)
 	}
-	w.judgeRounds()
 	b := newLiveBooks(state, w)
 	for c := range state.Capsules() {
 		if c.Pending() && c.Gang == "" {
@@ -27,26 +25,13 @@ func (w *livePlay) judge(state *orbit.State, end time.Duration) {
 		b.judgeGang(g)
 	}
 	for h := range state.Holds() {
-		w.fail("restless", "hold %s for %q on %s is still there %v after the last event", h.ID, h.For, h.Node, end-w.draft.quiet)
+		w.fail("restless", "hold %s for %q on %s is still there %v after the last event", h.ID, h.For, h.Node, w.within())
 	}
-	if rest := w.within() / 4; w.sent > end-rest {
-		w.fail("restless", "a proposal was sent %v after the last event", w.sent-w.draft.quiet)
-	}
-}
-
-// judgeRounds looks for proposals that were refused as their navigator's mistake after the last event and the pass that
-// may have begun before it.
-func (w *livePlay) judgeRounds() {
-	for _, line := range w.told {
-		r, ok := line.what.(orbit.Round)
-		if !ok || r.Infeasible == 0 || line.at < w.draft.quiet+time.Second {
-			continue
-		}
-		for _, err := range r.Errors {
-			if errors.Is(err, orbit.ErrInfeasible) {
-				w.fail("infeasible", "engine %s, %v after the last event: %v", line.who, line.at-w.draft.quiet, err)
-			}
-		}
+	w.mu.Lock()
+	sent := w.sent - began
+	w.mu.Unlock()
+	if sent > w.within()*3/4 {
+		w.fail("restless", "a proposal was sent %v after the last event", sent)
 	}
 }
 
@@ -184,7 +169,7 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 			continue
 		}
 		b.fail("left", "capsule %s of engine %s (%s) is pending and fits on %v; the engine last said: %v",
-			c.ID, e.name, wishes(c.Spec), r, b.why[c.ID])
+			c.ID, e.name, wishes(c.Spec), r, b.said(c))
 		return
 	}
 }
@@ -295,10 +280,17 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 		for i := range b.rooms {
 			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) {
 				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
-					c.ID, wishes(c.Spec), g.Gang.ID, r, b.why[c.ID])
+					c.ID, wishes(c.Spec), g.Gang.ID, r, b.said(c))
 			}
 		}
 	}
+}
+
+// said returns what an engine last said of a capsule.
+func (b *liveBooks) said(c *orbit.Capsule) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.why[c.ID]
 }
 
 func (b *liveBooks) room(id orbit.NodeID) *liveRoom {
@@ -349,7 +341,7 @@ func (b *liveBooks) judgeFresh(g *orbit.GangState, waiting []*orbit.Capsule, lea
 		s := liveSeating{rooms: rooms, steps: 100_000}
 		if where := s.seat(least, 0, nil); where != nil {
 			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
-				g.Gang.ID, len(least), domain, where, b.why[waiting[0].ID])
+				g.Gang.ID, len(least), domain, where, b.said(waiting[0]))
 		}
 	}
 }

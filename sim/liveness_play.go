@@ -25,8 +25,13 @@ type livePlay struct {
 	hosts  map[orbit.NodeID]*liveHost
 
 	// Guards what follows.
-	mu   sync.Mutex
-	told []liveLine
+	mu sync.Mutex
+	// When the world rests next; faults end then. While it rests, the revision at which it began to; else 0.
+	until   time.Duration
+	resting orbit.Revision
+	// How long it has rested so far.
+	rested time.Duration
+	told   []liveLine
 	// When a proposal was last sent by an engine.
 	sent time.Duration
 	// What the engines last said of capsules that they did not place.
@@ -66,45 +71,95 @@ func (l *Liveness) play(d liveDraft) *Stall {
 	for i := range d.engines {
 		population.Engines = append(population.Engines, w.engine(i))
 	}
-	go func() { ended <- population.Run(ctx) }()
-	end := d.quiet + l.within()
-	w.drive(end)
-	state := w.snapshot()
+	go func() { ended <- w.run(ctx, &population) }()
+	w.drive()
 	cancel()
 	if err := <-ended; err != nil {
 		w.fail("run", "the population ended: %v", err)
 	}
-	w.judge(state, end)
 	if w.err == nil {
 		return nil
 	}
 	return &Stall{Seed: d.seed, Err: w.err, draft: d, history: w.tell(), how: l.command(d.seed)}
 }
 
-// drive lets events happen and nodes report, until the end.
-func (w *livePlay) drive(end time.Duration) {
-	events, beat := w.draft.events, heartbeatLive
+// run runs the engines, again if they do not start because of a fault.
+func (w *livePlay) run(ctx context.Context, p *orbit.Population) error {
 	for {
-		next := min(end, beat)
-		if len(events) > 0 {
-			next = min(next, events[0].at)
-		}
-		time.Sleep(time.Until(w.start.Add(next)))
-		w.turn(0)
-		switch {
-		case len(events) > 0 && events[0].at == next:
-			w.happen(events[0])
-			events = events[1:]
-		case next == beat:
-			state := w.snapshot()
-			for _, id := range slices.Sorted(maps.Keys(w.hosts)) {
-				w.beat(state, id)
-			}
-			beat += heartbeatLive
-		default:
-			return
+		if err := p.Run(ctx); err == nil || !errors.Is(err, errMadeUp) {
+			return err
 		}
 	}
+}
+
+// drive lets events happen and nodes report, until the world has rested for the last time.
+func (w *livePlay) drive() {
+	beat := heartbeatLive
+	for i, e := range w.draft.events {
+		w.mu.Lock()
+		w.until = w.restAfter(i)
+		w.mu.Unlock()
+		beat = w.beats(beat, e.at+w.rested)
+		if e.kind != liveRest {
+			w.happen(e)
+			continue
+		}
+		w.rest(w.snapshot().Revision())
+		began := time.Since(w.start)
+		beat = w.beats(beat, began+w.within())
+		if w.judge(w.snapshot(), began); w.failed() {
+			return
+		}
+		w.rested += w.within()
+		w.rest(0)
+	}
+}
+
+// restAfter returns when the world rests next, from event i on.
+func (w *livePlay) restAfter(i int) time.Duration {
+	for _, e := range w.draft.events[i:] {
+		if e.kind == liveRest {
+			return e.at + w.rested
+		}
+	}
+	return 0
+}
+
+// rest begins or ends a rest.
+func (w *livePlay) rest(at orbit.Revision) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resting = at
+}
+
+// beats lets time pass, and nodes report when it is time to. It returns when they report next.
+func (w *livePlay) beats(beat, until time.Duration) time.Duration {
+	for ; beat < until; beat += heartbeatLive {
+		time.Sleep(time.Until(w.start.Add(beat)))
+		w.turn(0)
+		state := w.snapshot()
+		for _, id := range slices.Sorted(maps.Keys(w.hosts)) {
+			w.beat(state, id)
+		}
+	}
+	time.Sleep(time.Until(w.start.Add(until)))
+	w.turn(0)
+	return beat
+}
+
+// open reports whether anything may go wrong now, and how long still.
+func (w *livePlay) open() (time.Duration, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left := w.until - time.Since(w.start)
+	return left, w.resting == 0 && left > 0
+}
+
+// failed reports whether a rule was broken.
+func (w *livePlay) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err != nil
 }
 
 // turn waits until it is the turn of an actor, which is every so many microseconds: so no two of them move at the same
@@ -222,7 +277,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 		filter = nil
 	}
 	if e.anchored {
-		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: time.Second, Filter: filter}
+		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 3 * time.Second, Filter: filter}
 	}
 	return n
 }
@@ -239,6 +294,9 @@ func liveFilter(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 func (w *livePlay) heard(r orbit.Round) {
 	w.note(r.Engine, r)
 	for _, err := range r.Errors {
+		if errors.Is(err, orbit.ErrInfeasible) && w.calm(r.View) {
+			w.fail("infeasible", "engine %s: %v", r.Engine, err)
+		}
 		if errors.Is(err, orbit.ErrNavigator) && strings.Contains(err.Error(), "it panicked") && !strings.Contains(err.Error(), errMadeUp.Error()) {
 			w.fail("panic", "%v", err)
 		}
@@ -250,4 +308,11 @@ func (w *livePlay) heard(r orbit.Round) {
 			w.why[u.Capsule.ID] = u.Why
 		}
 	}
+}
+
+// calm reports whether the world rests, and a view shows that.
+func (w *livePlay) calm(view orbit.Revision) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.resting > 0 && view >= w.resting
 }

@@ -10,6 +10,7 @@ import (
 
 var (
 	liveSeed  = flag.Uint64("live.seed", 1, "the first seed of the liveness worlds")
+	liveStory = flag.Bool("live.story", false, "make every failing world small and tell its story")
 	liveSeeds = flag.Int("live.seeds", 150, "how many liveness worlds the ordinary test plays")
 )
 
@@ -26,7 +27,8 @@ func TestLiveness(t *testing.T) {
 		if s := play(t, l, *liveSeed+uint64(i)); s != nil {
 			rules[s.Rule()]++
 			t.Error(s.Error())
-			if *liveSeeds == 1 {
+			if *liveStory {
+				synctest.Test(t, func(*testing.T) { s = l.Shrink(s) })
 				t.Log(s.Story())
 			}
 		}
