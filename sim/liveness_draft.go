@@ -138,6 +138,9 @@ func (d *liveDraft) drawEngines(r *rand.Rand) {
 		e.allowStale = lucky(r, 20)
 		if lucky(r, 15) {
 			e.maxPlan = 1 + r.IntN(6)
+			if kind == "gang" { // whose gangs that fit nowhere are handed over in every pass, member by member
+				e.maxPlan += 12
+			}
 		}
 		for range 2 + r.IntN(4) {
 			e.specs = append(e.specs, e.drawSpec(r))
@@ -231,7 +234,7 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 		kinds := d.drawKinds(r)
 		for range 1 + r.IntN(one(r, 4, 10, 20)) {
 			switch {
-			case lucky(r, 15): // in the same view
+			case lucky(r, 30): // in the same view
 			case lucky(r, 40):
 				at += time.Duration(r.IntN(5000)) * time.Microsecond
 			default:

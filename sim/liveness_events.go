@@ -31,6 +31,7 @@ var liveKinds = []struct {
 	{"gang", 3, (*liveTurn).gang},
 	{"fork", 2, (*liveTurn).fork},
 	{"end", 4, (*liveTurn).end},
+	{"abandon", 2, (*liveTurn).abandon},
 	{"lose", 2, (*liveTurn).lose},
 	{"migrate", 2, (*liveTurn).migrate},
 	{"assign", 1, (*liveTurn).assign},
@@ -88,6 +89,10 @@ func (t *liveTurn) submit() [][]orbit.Commitment {
 	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
 	if e.kind == "gang" {
 		return t.gang()
+	}
+	if lucky(t.r, 15) { // two classes that compete in one plan
+		return once(orbit.Submit{IDs: t.ids("c", 1+t.r.IntN(2)), Spec: one(t.r, e.specs...), Owner: t.owner(e)},
+			orbit.Submit{IDs: t.ids("d", 1+t.r.IntN(2)), Spec: one(t.r, e.specs...), Owner: t.owner(e)})
 	}
 	return once(orbit.Submit{IDs: t.ids("c", 1+t.r.IntN(3)), Spec: one(t.r, e.specs...), Owner: t.owner(e)})
 }
@@ -186,6 +191,21 @@ func (t *liveTurn) end() [][]orbit.Commitment {
 	var do []orbit.Commitment
 	for _, c := range all[:min(len(all), 1+t.r.IntN(4))] {
 		do = append(do, orbit.Release{Capsule: c.ID, Final: true})
+	}
+	return once(do...)
+}
+
+// abandon ends all that is pending of the group, or gang, of a capsule.
+func (t *liveTurn) abandon() [][]orbit.Commitment {
+	of := t.capsule(func(c *orbit.Capsule) bool { return c.Pending() && (c.Spec.Group != "" || c.Gang != "") })
+	if of == nil {
+		return nil
+	}
+	var do []orbit.Commitment
+	for _, c := range t.capsules((*orbit.Capsule).Pending) {
+		if c.Spec.Group == of.Spec.Group && c.Gang == of.Gang {
+			do = append(do, orbit.Release{Capsule: c.ID, Final: true})
+		}
 	}
 	return once(do...)
 }
