@@ -195,7 +195,7 @@ func (e *liveEngine) drawSpec(r *rand.Rand) *orbit.Spec {
 
 // drawGroups draws groups of up to eight specs, whose members want to be near their group on one to three levels.
 func (d *liveDraft) drawGroups(r *rand.Rand) {
-	for g := range one(r, 0, 1, 1, 1, 2, 3) {
+	for g := range one(r, 0, 1, 2, 3, 4, 6) {
 		e := &d.engines[r.IntN(len(d.engines))]
 		if e.kind == "gang" {
 			continue
@@ -226,13 +226,13 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 	add := func(at time.Duration, kind string) {
 		d.events = append(d.events, liveEvent{at: at, kind: kind, id: len(d.events)})
 	}
-	for range 1 + r.IntN(5) {
+	for range one(r, 1, 1, 2, 2, 3, 4, 5) {
 		add(0, "join")
 	}
 	at := time.Duration(0)
-	for range 1 + r.IntN(6) {
+	for range 1 + r.IntN(8) {
 		kinds := d.drawKinds(r)
-		for range 1 + r.IntN(one(r, 4, 10, 20)) {
+		for range 1 + r.IntN(one(r, 3, 8, 16)) {
 			switch {
 			case lucky(r, 30): // in the same view
 			case lucky(r, 40):

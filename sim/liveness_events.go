@@ -84,17 +84,22 @@ func (t *liveTurn) owner(e *liveEngine) string {
 	return ""
 }
 
-// submit submits some capsules of one engine, all alike.
+// submit submits some capsules of one engine.
 func (t *liveTurn) submit() [][]orbit.Commitment {
 	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
 	if e.kind == "gang" {
 		return t.gang()
 	}
-	if lucky(t.r, 15) { // two classes that compete in one plan
-		return once(orbit.Submit{IDs: t.ids("c", 1+t.r.IntN(2)), Spec: one(t.r, e.specs...), Owner: t.owner(e)},
-			orbit.Submit{IDs: t.ids("d", 1+t.r.IntN(2)), Spec: one(t.r, e.specs...), Owner: t.owner(e)})
+	return once(t.plain(e, "c", 1+t.r.IntN(3))...)
+}
+
+// plain submits up to so many classes of an engine, which compete for room in one plan.
+func (t *liveTurn) plain(e *liveEngine, prefix string, classes int) (do []orbit.Commitment) {
+	for k := range classes {
+		ids := t.ids(fmt.Sprintf("%s%c", prefix, 'a'+k), 1+t.r.IntN(2))
+		do = append(do, orbit.Submit{IDs: ids, Spec: one(t.r, e.specs...), Owner: t.owner(e)})
 	}
-	return once(orbit.Submit{IDs: t.ids("c", 1+t.r.IntN(3)), Spec: one(t.r, e.specs...), Owner: t.owner(e)})
+	return do
 }
 
 // group submits members of a group, in one proposal: of all its specs, or of some.
@@ -107,7 +112,7 @@ func (t *liveTurn) group() [][]orbit.Commitment {
 	if e == nil {
 		return nil
 	}
-	var do []orbit.Commitment
+	do := t.plain(e, "c", one(t.r, 0, 0, 1, 2))
 	percent, owner := one(t.r, 30, 70, 100), t.owner(e)
 	for k, spec := range g.specs {
 		if lucky(t.r, percent) {
