@@ -18,6 +18,8 @@ type liveTurn struct {
 	state *orbit.State
 	nodes []*orbit.NodeState
 	id    int
+	// Tells what this event submits apart.
+	serial int
 }
 
 // liveKinds are the kinds of events, how likely each is beside the others, and what it does: each list is one proposal.
@@ -71,7 +73,7 @@ func once(do ...orbit.Commitment) [][]orbit.Commitment { return [][]orbit.Commit
 // ids returns new ids for capsules of this event.
 func (t *liveTurn) ids(prefix string, n int) (out []orbit.CapsuleID) {
 	for k := range n {
-		out = append(out, orbit.CapsuleID(fmt.Sprintf("%s%d.%d", prefix, t.id, k)))
+		out = append(out, orbit.CapsuleID(fmt.Sprintf("%s.%d.%d", prefix, t.id, k)))
 	}
 	return out
 }
@@ -102,25 +104,35 @@ func (t *liveTurn) plain(e *liveEngine, prefix string, classes int) (do []orbit.
 	return do
 }
 
-// group submits members of a group, in one proposal: of all its specs, or of some.
+// group submits members of a group, beside plain work of the same engine, and now and then of two groups, which compete
+// for room in one plan.
 func (t *liveTurn) group() [][]orbit.Commitment {
 	if len(t.draft.groups) == 0 {
 		return t.submit()
 	}
-	g := one(t.r, t.draft.groups...)
+	do := t.members(one(t.r, t.draft.groups...))
+	if lucky(t.r, 30) {
+		do = append(do, t.members(one(t.r, t.draft.groups...))...)
+	}
+	return once(do...)
+}
+
+// members submits members of a group: of all its specs, or of some.
+func (t *liveTurn) members(g liveGroup) (do []orbit.Commitment) {
 	e := t.draft.engine(g.engine)
 	if e == nil {
 		return nil
 	}
-	do := t.plain(e, "c", one(t.r, 0, 0, 1, 2))
+	t.serial++
+	do = t.plain(e, fmt.Sprintf("c%d", t.serial), one(t.r, 0, 0, 1, 2))
 	percent, owner := one(t.r, 30, 70, 100), t.owner(e)
 	for k, spec := range g.specs {
 		if lucky(t.r, percent) {
-			ids := t.ids(fmt.Sprintf("%s%c", g.name, 'a'+k), 1+t.r.IntN(2))
+			ids := t.ids(fmt.Sprintf("%s-%d%c", g.name, t.serial, 'a'+k), 1+t.r.IntN(2))
 			do = append(do, orbit.Submit{IDs: ids, Spec: spec, Owner: owner})
 		}
 	}
-	return once(do...)
+	return do
 }
 
 // gang submits a gang of one to three roles.
@@ -202,9 +214,13 @@ func (t *liveTurn) end() [][]orbit.Commitment {
 
 // abandon ends all that is pending of the group, or gang, of a capsule.
 func (t *liveTurn) abandon() [][]orbit.Commitment {
-	of := t.capsule(func(c *orbit.Capsule) bool { return c.Pending() && (c.Spec.Group != "" || c.Gang != "") })
-	if of == nil {
+	all := t.capsules(func(c *orbit.Capsule) bool { return c.Pending() && (c.Spec.Group != "" || c.Gang != "") })
+	if len(all) == 0 {
 		return nil
+	}
+	of := one(t.r, all...)
+	if lucky(t.r, 70) { // it has just been submitted
+		of = slices.MaxFunc(all, func(a, b *orbit.Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
 	}
 	var do []orbit.Commitment
 	for _, c := range t.capsules((*orbit.Capsule).Pending) {
