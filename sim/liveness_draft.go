@@ -240,7 +240,11 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 			default:
 				at += time.Duration(r.IntN(300)) * time.Millisecond
 			}
-			add(at, one(r, kinds...))
+			kind := one(r, kinds...)
+			if add(at, kind); kind == "group" && lucky(r, 25) { // given up while it is planned, or just after
+				at += time.Duration(r.IntN(40)) * time.Millisecond
+				add(at, "abandon")
+			}
 		}
 		at += time.Duration(r.IntN(200)) * time.Millisecond
 		add(at, liveRest)
@@ -254,7 +258,7 @@ func (d *liveDraft) drawKinds(r *rand.Rand) (kinds []string) {
 			kinds = append(kinds, k.name)
 		}
 	}
-	return append(kinds, "submit", "submit", "group", "end")
+	return append(kinds, "submit", "group", "group", "end")
 }
 
 // drawFaults draws how much goes wrong: in some worlds nothing, in some for a while everything.

@@ -34,6 +34,7 @@ var liveKinds = []struct {
 	{"fork", 2, (*liveTurn).fork},
 	{"end", 4, (*liveTurn).end},
 	{"abandon", 2, (*liveTurn).abandon},
+	{"disband", 2, (*liveTurn).disband},
 	{"lose", 2, (*liveTurn).lose},
 	{"migrate", 2, (*liveTurn).migrate},
 	{"assign", 1, (*liveTurn).assign},
@@ -226,6 +227,22 @@ func (t *liveTurn) abandon() [][]orbit.Commitment {
 	for _, c := range t.capsules((*orbit.Capsule).Pending) {
 		if c.Spec.Group == of.Spec.Group && c.Gang == of.Gang {
 			do = append(do, orbit.Release{Capsule: c.ID, Final: true})
+		}
+	}
+	return once(do...)
+}
+
+// disband lets all members of a group lose their places.
+func (t *liveTurn) disband() [][]orbit.Commitment {
+	of := t.capsule(func(c *orbit.Capsule) bool { return c.Placed() && c.Spec.Group != "" })
+	if of == nil {
+		return nil
+	}
+	var do []orbit.Commitment
+	final := lucky(t.r, 30)
+	for _, c := range t.capsules((*orbit.Capsule).Placed) {
+		if c.Spec.Group == of.Spec.Group {
+			do = append(do, orbit.Release{Capsule: c.ID, Final: final})
 		}
 	}
 	return once(do...)
