@@ -10,41 +10,42 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Liveness plays small worlds, one for each seed, and asks of each the question that no test of a single pass can ask:
-// when everything has come to rest, is anything left pending that fits?
+// Liveness plays small worlds, one for each seed, and asks of each the question that no test of a single pass
+// can ask: when everything has come to rest, is anything left pending that fits?
 //
 //	events ─ nodes join, drain, shrink, move, leave; work comes, ends, moves ─┐
 //	engines ─ all ready navigators of package nav, in a Population ───────────┼─► ledger ─► rest ─► brute force
 //	faults ─ refusals, lost answers, silent nodes, navigators that fail ──────┘
 //
-// A world has a few nodes, up to five engines and some tens of events within a few seconds, and faults until the last
-// event. From then on nothing happens but heartbeats, and the engines have the time Within, which is far shorter than
-// the 30 s for which an engine puts a class aside by default ([orbit.Engine] ParkFor): what was put aside by
-// mistake is still pending when the time is over. Then brute force, which shares no code with the engines and
-// navigators, looks at every node for every pending capsule, by the rule that the capsule's navigator documents
-// (a gang is seated by exhaustive search). The world fails if
+// A world has a few nodes, up to five engines, and some tens of events, in parts of a second or so. After each
+// part it rests: faults end, nothing happens but heartbeats, and the engines have the time Within. That is far
+// shorter than the 30 s for which an engine puts a class aside by default ([orbit.Engine] ParkFor), so what was
+// put aside by mistake is still pending then. Brute force, which shares nothing with the engines and navigators
+// but how a label is matched, looks at every node for every pending capsule, by the rule that the capsule's
+// navigator documents; a gang is seated by exhaustive search. The world fails if
 //
 //   - a capsule or a gang is pending that fits ("left"),
-//   - holds are still there, or proposals are still sent ("restless"),
+//   - holds are still there, or proposals are still sent in the last quarter of the rest ("restless"),
 //   - a plan panicked that was not made to ("panic"),
-//   - after the last event a proposal was refused as infeasible, which is its navigator's mistake ("infeasible"),
-//   - the state does not add up ("verify").
+//   - a plan made at rest was refused as infeasible, which is its navigator's mistake ("infeasible"),
+//   - the state does not add up ("verify"), the engines refuse to run ("run"), or the ledger itself or the board
+//     of reports refuses what it may not ("ledger", "report").
 //
-// Everything is drawn from the seed: who takes part, all events, all faults, and how long each call takes. No two
-// actors ever move at the same instant, so that a seed plays the same history again. All waiting is by package time:
-// play worlds in a testing/synctest bubble, where a world takes some milliseconds; outside of one it takes the
-// seconds that it says it takes.
+// Everything is drawn from the seed: who takes part, all events, all faults, and how long each call takes. No
+// two actors ever move at the same instant, so that a seed plays the same history again. All waiting is by
+// package time: play worlds in a testing/synctest bubble, where a world takes some milliseconds; outside of one
+// it takes the seconds that it says it takes.
 //
 // A Liveness is not changed by playing, and may be used from several goroutines (bubbles) at once.
 type Liveness struct {
-	// Ledger makes the empty ledger of a world. Nil: an [orbit.MemoryLedger], in some worlds with a short history. Set it
-	// to try another ledger.
+	// Ledger makes the empty ledger of a world. Nil: an [orbit.MemoryLedger], in some worlds with a short
+	// history. Set it to try another ledger.
 	Ledger func() orbit.Ledger
-	// Wrap, if set, is given every engine's navigator and returns the one that the engine runs. Set it to try a changed
-	// navigator, which has to keep to the rule of the one that it is given.
+	// Wrap, if set, is given every engine's navigator and returns the one that the engine runs. Set it to try a
+	// changed navigator, which has to keep to the rule of the one that it is given.
 	Wrap func(engine string, navigator orbit.Navigator) orbit.Navigator
-	// Within is the time that engines have to come to rest after the last event and the last fault; default 5 s.
-	// It must be well below 30 s to show what was put aside by mistake.
+	// Within is the time that engines have to come to rest after the last event and the last fault; default
+	// 5 s. It must be well below 30 s to show what was put aside by mistake.
 	Within time.Duration
 	// Command runs a seed again, with %d for the seed; it is printed with a failure. Default: how to call Play.
 	Command string
@@ -90,8 +91,9 @@ func (s *Stall) Story() string {
 // Play plays the world of a seed, and returns nil if the engines come to rest and nothing is left that fits.
 func (l *Liveness) Play(seed uint64) *Stall { return l.play(drawLive(seed)) }
 
-// Hunt plays the worlds of seeds from first on, so many of them, until one fails, and returns that failure with a world
-// made small: with fewer engines, events and faults, failing by the same rule. It returns nil if none fails.
+// Hunt plays the worlds of seeds from first on, so many of them, until one fails, and returns that failure with
+// a world made small: with fewer engines, events and faults, failing by the same rule. It returns nil if none
+// fails.
 func (l *Liveness) Hunt(first uint64, seeds int) *Stall {
 	for i := range seeds {
 		if s := l.Play(first + uint64(i)); s != nil {
@@ -101,8 +103,8 @@ func (l *Liveness) Hunt(first uint64, seeds int) *Stall {
 	return nil
 }
 
-// Shrink returns the smallest world failing by the same rule that it finds in some hundred tries. The result keeps the
-// seed, with which the whole world fails.
+// Shrink returns the smallest world failing by the same rule that it finds in some hundred tries. The result
+// keeps the seed, with which the whole world fails.
 func (l *Liveness) Shrink(s *Stall) *Stall {
 	left := liveTries
 	try := func(d liveDraft) bool {

@@ -66,8 +66,9 @@ type liveGroup struct {
 	specs        []*orbit.Spec
 }
 
-// liveEvent is something that happens to the world. What exactly, it draws from its own seed when its time comes, for
-// that depends on what there is then. At an event of the kind liveRest the world rests, and is judged.
+// liveEvent is something that happens to the world. What exactly, it draws from its own seed when its time
+// comes, for that depends on what there is then. At an event of the kind liveRest the world rests, and is
+// judged.
 type liveEvent struct {
 	// Since the start, rests not counted.
 	at   time.Duration
@@ -79,8 +80,8 @@ const liveRest = "rest"
 
 // liveFaults are the chances of things to go wrong with a call until events end.
 type liveFaults struct {
-	// A call of the ledger takes up to 40 ms longer; it is refused as a conflict for no reason, not sent, committed with
-	// the answer lost, not sent without an answer, or arrives late without an answer.
+	// A call of the ledger takes up to 40 ms longer; it is refused as a conflict for no reason, not sent,
+	// committed with the answer lost, not sent without an answer, or arrives late without an answer.
 	delay, conflict, unavailable, lost, dropped, late float64
 	// A proposal with a hold is refused for no reason.
 	holds float64
@@ -193,7 +194,8 @@ func (e *liveEngine) drawSpec(r *rand.Rand) *orbit.Spec {
 	return s
 }
 
-// drawGroups draws groups of up to eight specs, whose members want to be near their group on one to three levels.
+// drawGroups draws groups of up to eight specs, whose members want to be near their group on one to three
+// levels.
 func (d *liveDraft) drawGroups(r *rand.Rand) {
 	for g := range one(r, 0, 1, 2, 3, 4, 6) {
 		e := &d.engines[r.IntN(len(d.engines))]

@@ -185,8 +185,8 @@ func (n *liveNavigator) Claims(module string, class orbit.AppClass) bool {
 	return !n.assigned && n.Navigator.Claims(module, class)
 }
 
-// Plan implements [orbit.Navigator]. A plan that fails comes to nothing, but the navigator does not know that: it may
-// have been made and lost.
+// Plan implements [orbit.Navigator]. A plan that fails comes to nothing, but the navigator does not know that:
+// it may have been made and lost.
 func (n *liveNavigator) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	d, open := n.draws.next()
 	if !open || !d.chance(n.draft.faults.plan) {

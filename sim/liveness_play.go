@@ -162,8 +162,8 @@ func (w *livePlay) failed() bool {
 	return w.err != nil
 }
 
-// turn waits until it is the turn of an actor, which is every so many microseconds: so no two of them move at the same
-// instant, and a world is the same whenever it is played.
+// turn waits until it is the turn of an actor, which is every so many microseconds: so no two of them move at
+// the same instant, and a world is the same whenever it is played.
 func (w *livePlay) turn(actor int) {
 	turns := int64(len(w.draft.engines) + 1)
 	for {

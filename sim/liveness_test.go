@@ -16,8 +16,8 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// Where the seeds of the liveness worlds begin, and how many the ordinary test plays; behind the tag stress there are
-// 20,000.
+// Where the seeds of the liveness worlds begin, and how many the ordinary test plays; behind the tag stress
+// there are 20,000.
 var (
 	liveSeed  = flag.Uint64("live.seed", 1, "the first seed of the liveness worlds")
 	liveSeeds = flag.Int("live.seeds", 300, "how many liveness worlds are played")
@@ -152,7 +152,8 @@ func TestLivenessFindsFaults(t *testing.T) {
 	}
 }
 
-// What a hunt returns is small, names its seed, and says what is left, where it would fit, and what was last said of it.
+// What a hunt returns is small, names its seed, and says what is left, where it would fit, and what was last
+// said of it.
 func TestLivenessStory(t *testing.T) {
 	plan := faultyNavigators["forgets what takes two cores"].plan
 	l := &sim.Liveness{
@@ -202,7 +203,8 @@ func TestLivenessWithin(t *testing.T) {
 	assert.NotZero(t, found)
 }
 
-// The worlds have in them what they are for: every navigator places work in them, and everything happens that may.
+// The worlds have in them what they are for: every navigator places work in them, and everything happens that
+// may.
 func TestLivenessHappens(t *testing.T) {
 	seen := map[string]int{}
 	for seed := uint64(1); seed <= 120; seed++ {
