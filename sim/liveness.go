@@ -28,8 +28,8 @@ import (
 //   - holds are still there, or proposals are still sent in the last quarter of the rest ("restless"),
 //   - a plan panicked that was not made to ("panic"),
 //   - a plan made at rest was refused as infeasible, which is its navigator's mistake ("infeasible"),
-//   - the state does not add up ("verify"), the engines refuse to run ("run"), or the ledger itself or the board
-//     of reports refuses what it may not ("ledger", "report").
+//   - the state does not add up ("verify"), the engines refuse to run ("run"), or the ledger or the board of
+//     reports refuses what it may not ("ledger", "report").
 //
 // Everything is drawn from the seed: who takes part, all events, all faults, and how long each call takes. No
 // two actors ever move at the same instant, so that a seed plays the same history again. All waiting is by

@@ -12,25 +12,28 @@ func (w *livePlay) tell() (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, line := range w.told {
-		text := ""
+		var b strings.Builder
+		fmt.Fprintf(&b, "%12v  %-9s ", line.at, line.who)
 		switch what := line.what.(type) {
 		case orbit.Round:
-			text = what.String()
+			b.WriteString(what.String())
 			for _, u := range what.Unplaced {
 				if u.Capsule != nil {
-					text += fmt.Sprintf("\n%30s %v", u.Capsule.ID, u.Why)
+					fmt.Fprintf(&b, "\n%30s %v", u.Capsule.ID, u.Why)
 				}
 			}
 		case []orbit.Commitment:
-			parts := make([]string, len(what))
 			for i, do := range what {
-				parts[i] = sayLive(do)
+				if i > 0 {
+					b.WriteString("; ")
+				}
+				b.WriteString(sayLive(do))
 			}
-			text = strings.Join(parts, "; ")
 		default:
-			text = fmt.Sprint(what)
+			fmt.Fprint(&b, what)
 		}
-		out = append(out, fmt.Sprintf("%12v  %-9s %s\n", line.at, line.who, text))
+		b.WriteByte('\n')
+		out = append(out, b.String())
 	}
 	return out
 }
@@ -52,12 +55,13 @@ func sayLive(do orbit.Commitment) string {
 		if do.Gang == nil {
 			return fmt.Sprintf("submit %v for %q: %s", do.IDs, do.Owner, wishes(do.Spec))
 		}
-		text := fmt.Sprintf("submit gang %s for %q, levels %v, loose %v", do.Gang.ID, do.Owner, do.Gang.Levels, do.Gang.Loose)
+		var b strings.Builder
+		fmt.Fprintf(&b, "submit gang %s for %q, levels %v, loose %v", do.Gang.ID, do.Owner, do.Gang.Levels, do.Gang.Loose)
 		for i := range do.Gang.Roles {
 			r := &do.Gang.Roles[i]
-			text += fmt.Sprintf("; %v, at least %d: %s", r.Members, r.Min, wishes(r.Spec))
+			fmt.Fprintf(&b, "; %v, at least %d: %s", r.Members, r.Min, wishes(r.Spec))
 		}
-		return text
+		return b.String()
 	case orbit.Release:
 		text := fmt.Sprintf("release %s%s", do.Capsule, do.Hold)
 		if do.Final {
