@@ -243,9 +243,12 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 				at += time.Duration(r.IntN(300)) * time.Millisecond
 			}
 			kind := one(r, kinds...)
-			if add(at, kind); kind == "group" && lucky(r, 25) { // given up while it is planned, or just after
-				at += time.Duration(r.IntN(40)) * time.Millisecond
-				add(at, "abandon")
+			if add(at, kind); kind != "group" || !lucky(r, 25) {
+				continue
+			}
+			at += time.Duration(r.IntN(40)) * time.Millisecond
+			if add(at, "abandon"); lucky(r, 50) { // it is given up while it is planned, or just after, and that is all
+				break
 			}
 		}
 		at += time.Duration(r.IntN(200)) * time.Millisecond

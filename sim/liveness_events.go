@@ -219,10 +219,11 @@ func (t *liveTurn) abandon() [][]orbit.Commitment {
 	if len(all) == 0 {
 		return nil
 	}
-	of := one(t.r, all...)
-	if lucky(t.r, 70) { // it has just been submitted
-		of = slices.MaxFunc(all, func(a, b *orbit.Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
+	if lucky(t.r, 80) { // it has just been submitted
+		newest := slices.MaxFunc(all, func(a, b *orbit.Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
+		all = slices.DeleteFunc(all, func(c *orbit.Capsule) bool { return c.Submitted>>20 < newest.Submitted>>20 })
 	}
+	of := one(t.r, all...)
 	var do []orbit.Commitment
 	for _, c := range t.capsules((*orbit.Capsule).Pending) {
 		if c.Spec.Group == of.Spec.Group && c.Gang == of.Gang {
