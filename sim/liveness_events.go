@@ -90,8 +90,11 @@ func (t *liveTurn) owner(e *liveEngine) string {
 // submit submits some capsules of one engine.
 func (t *liveTurn) submit() [][]orbit.Commitment {
 	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
-	if e.kind == "gang" {
+	switch {
+	case e.kind == "gang":
 		return t.gang()
+	case e.kind == "warm" && lucky(t.r, 40):
+		return t.fork()
 	}
 	return once(t.plain(e, "c", 1+t.r.IntN(3))...)
 }
