@@ -36,7 +36,7 @@ var liveKinds = []struct {
 	{"abandon", 2, (*liveTurn).abandon},
 	{"disband", 2, (*liveTurn).disband},
 	{"lose", 2, (*liveTurn).lose},
-	{"migrate", 2, (*liveTurn).migrate},
+	{"migrate", 3, (*liveTurn).migrate},
 	{"assign", 1, (*liveTurn).assign},
 	{"hold", 2, (*liveTurn).hold},
 	{"join", 2, (*liveTurn).join},
@@ -263,11 +263,15 @@ func (t *liveTurn) lose() [][]orbit.Commitment {
 
 // migrate moves a capsule to another node, if it fits there.
 func (t *liveTurn) migrate() [][]orbit.Commitment {
-	c, n := t.parent(), t.node(anyNode)
-	if c == nil || lucky(t.r, 50) {
+	c := t.parent()
+	if c == nil || lucky(t.r, 30) {
 		c = t.capsule((*orbit.Capsule).Placed)
 	}
-	if c == nil || n == nil || n.Node.ID == c.Node || c.Spec.Devices.Count > 0 {
+	if c == nil || c.Spec.Devices.Count > 0 {
+		return nil
+	}
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.ID != c.Node && n.Fits(c.Spec) })
+	if n == nil {
 		return nil
 	}
 	return once(orbit.Release{Capsule: c.ID}, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
