@@ -139,7 +139,7 @@ func (d *liveDraft) drawEngines(r *rand.Rand) {
 		e.allowStale = lucky(r, 20)
 		if lucky(r, 15) {
 			e.maxPlan = 1 + r.IntN(6)
-			if kind == "gang" { // whose gangs that fit nowhere are handed over in every pass, member by member
+			if kind == "gang" || kind == "warm" { // gangs that fit nowhere, and forks of what is pending, are never parked
 				e.maxPlan += 12
 			}
 		}
