@@ -277,7 +277,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 		filter = nil
 	}
 	if e.anchored {
-		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 3 * time.Second, Filter: filter}
+		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 2 * time.Second, Filter: filter}
 	}
 	return n
 }
