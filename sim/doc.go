@@ -2,7 +2,8 @@
 // openb trace of a real GPU cluster, [OpenbLike] makes up one of the same shape, [Constellation] and
 // [Workload] make up machines and capsules of many kinds, [Inflate] turns a list of capsules into a stream
 // of arrivals, and [Recorder] is the floor that placing them is measured against. [StaleStore] is a store of
-// slots whose listings lag behind, for pools of package claim. Whatever is drawn is drawn from a seed: the
+// slots whose listings lag behind, for pools of package claim. [Race] and [Liveness] run engines in made-up worlds:
+// the one looks at every step, the other at what is left in the end. Whatever is drawn is drawn from a seed: the
 // same seed gives the same, on any machine.
 //
 //	nodes    := Constellation(Fleet{...})  or ReadNodes(file)  ─► orbit.PutNode
