@@ -19,7 +19,7 @@ func TestReadme(t *testing.T) {
 		t.Skip("builds an importer's module")
 	}
 	blocks := goBlocks(t, "README.md")
-	require.Len(t, blocks, 2, "the README has an import example and a navigator")
+	require.Len(t, blocks, 3, "the README has an import example and two navigators")
 	program, navigator := blocks[0], blocks[1]
 
 	t.Run("import example", func(t *testing.T) {
@@ -35,6 +35,33 @@ func TestReadme(t *testing.T) {
 		require.Contains(t, out, "3 committed, 0 conflicts")
 		require.Contains(t, out, "web-1 on node-a\nweb-2 on node-a\nweb-3 on node-a\n", "the packer packs")
 	})
+}
+
+// TestReadmeGangs builds and runs the README's navigator of gangs: a gang that fits is placed whole, and of one that does
+// not nothing is.
+func TestReadmeGangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds an importer's module")
+	}
+	blocks := goBlocks(t, "README.md")
+	gangs := blocks[2]
+	_, body, _ := strings.Cut(gangs, ") Plan(")
+	body, _, _ = strings.Cut(body, "\n}\n")
+	require.LessOrEqual(t, strings.Count(body, "\n"), 15, "lines of Plan")
+	program := strings.ReplaceAll(blocks[0], "&nav.Services{}", "&Gangs{}")
+	program = strings.ReplaceAll(program, "\t\"github.com/orbitsched/orbit/nav\"\n", "")
+	submit := `orbit.Submit{IDs: []orbit.CapsuleID{"web-1", "web-2", "web-3"}, Spec: &orbit.Spec{Module: "web", Envelope: web}},`
+	require.Contains(t, program, submit)
+	gang := func(id, members, class string) string {
+		return `orbit.Submit{Gang: &orbit.Gang{ID: "` + id + `", Roles: []orbit.Role{{Name: "r", Members: []orbit.CapsuleID{` + members + `},
+			Spec: &orbit.Spec{Module: "web", Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: ` + class + `}}}}}},`
+	}
+	fits, tooLarge := gang("fits", `"web-1", "web-2", "web-3"`, "web.Reservation"), gang("large", `"big-1", "big-2", "big-3"`, "machine")
+	out := runImporter(t, map[string]string{"main.go": strings.ReplaceAll(program, submit, tooLarge+"\n"+fits), "gangs.go": gangs})
+	require.Contains(t, out, "6 pending, 1 proposed, 1 committed, 0 conflicts")
+	for _, id := range []string{"web-1", "web-2", "web-3"} {
+		require.Regexp(t, id+" on node-[ab]\n", out)
+	}
 }
 
 // goBlocks returns the fenced Go code of a markdown file.
