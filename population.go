@@ -98,10 +98,10 @@ func sameLedger(a, b Ledger) bool {
 // checkClaims looks for overlaps on what is pending now.
 func (p *Population) checkClaims(ctx context.Context) error {
 	state, err := p.Engines[0].Ledger.Snapshot(ctx)
-	if ctx.Err() != nil {
-		return nil // nothing is going to run
-	}
-	if err != nil {
+	switch {
+	case ctx.Err() != nil: // nothing is going to run
+		return nil //nolint:nilerr // a context that ends early is how it ends
+	case err != nil:
 		return fmt.Errorf("orbit: population: %w", err)
 	}
 	pairs := map[claim]bool{}
