@@ -28,4 +28,4 @@ func TestStressConcurrentEnqueueAndShutdown(t *testing.T) {
 }
 
 // The same for longer.
-func TestStressDevicesRace(t *testing.T) { devicesRace(t, scaled(t, 400)) }
+func TestStressDevicesRace(t *testing.T) { devicesRace(t, scale.Of(0, 400)) }
