@@ -52,6 +52,22 @@ func Do(f func()) *Crash {
 	return crash
 }
 
+// Said returns an error that wraps err and has its text, which is made now. Nil stays nil.
+func Said(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &said{Text(err), err}
+}
+
+type said struct {
+	text string
+	err  error
+}
+
+func (s *said) Error() string { return s.text }
+func (s *said) Unwrap() error { return s.err }
+
 // textTime is how long the text of a value may take.
 const textTime = time.Second
 

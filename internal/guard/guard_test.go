@@ -68,6 +68,10 @@ func TestText(t *testing.T) {
 	}
 	require.Equal(t, "said", guard.Text(text(func() string { return "said" })))
 	require.Equal(t, "plain", guard.Text("plain"))
+	fails := text(func() string { return "fails" })
+	require.NoError(t, guard.Said(nil))
+	require.EqualError(t, guard.Said(fails), "fails")
+	require.True(t, guard.Crashed(errors.Unwrap(guard.Said(guard.Run(func() error { panic(1) })))))
 	require.Equal(t, "[1 2]", guard.Text([]int{1, 2}))
 	require.Contains(t, guard.Text(text(func() string { panic("once") })), "once")
 }
