@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // verdict is how a contained call ended.
@@ -19,28 +20,25 @@ type verdict struct {
 const graceParts = 10
 
 // contain runs user code in a goroutine of its own, so that neither a panic nor runtime.Goexit nor a call
-// that never returns reaches the caller. The texts of its errors are user code too, and made here. If the call has not returned when the limit has passed or the outer
-// context has ended, late is where its verdict will arrive.
+// that never returns reaches the caller. The text of its error is user code too, and made here. If the call has not
+// returned when the limit has passed or the outer context has ended, late is where its verdict will arrive.
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
-	go func() {
-		defer cancel()
-		v := verdict{fmt.Errorf("%w: it exited its goroutine", ErrNavigator), true}
-		defer func() { done <- v }()
-		defer func() { _ = recover() }() // of a text that panics while it is made
-		defer func() {
-			if p := recover(); p != nil { // nil after runtime.Goexit
-				v.err = fmt.Errorf("%w: it panicked", ErrNavigator)
-				v.err = fmt.Errorf("%w: it panicked: %v\n%s", ErrNavigator, p, debug.Stack())
-			}
-		}()
+	go guard.Call(func() error {
 		err := f(ctx)
 		if err != nil {
 			err = fmt.Errorf("%w", err) // has its text from here on
 		}
-		v = verdict{err: err, crashed: false}
-	}()
+		return err
+	}, func(err error) {
+		crashed := guard.Crashed(err)
+		if crashed {
+			err = fmt.Errorf("%w: %w", ErrNavigator, err)
+		}
+		done <- verdict{err, crashed}
+		cancel()
+	})
 	select {
 	case v = <-done:
 		return v, nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // flight is a claim on its way: one request, one slot, one attempt.
@@ -25,6 +26,8 @@ type flight struct {
 	version uint64
 	// The pool has ended, and the source has not said.
 	unclear bool
+	// Somebody else was first.
+	lost bool
 }
 
 // outcome tells the loop how a flight has ended.
@@ -98,7 +101,7 @@ func (p *Pool) fly(f *flight) {
 			p.expired.Add(1)
 		}
 	})
-	guard(func() error { return p.attempt(f) }, func(err error) {
+	guard.Call(func() error { return p.attempt(f) }, func(err error) {
 		overdue.Stop()
 		p.land(f, err)
 	})
@@ -116,6 +119,7 @@ func (p *Pool) attempt(f *flight) (err error) {
 			left--
 		}
 		if f.claimed, f.version, err = p.call(life, f, a); !unclear(err, again) {
+			f.lost = errors.Is(err, orbit.ErrConflict) // here, for the error's methods are the source's code too
 			return err
 		}
 		p.unknown.Add(1)
@@ -159,10 +163,10 @@ func (p *Pool) land(f *flight, err error) {
 			return
 		}
 		p.landed(f, undone)
-	case f.unclear, hasCrashed(err):
+	case f.unclear, guard.Crashed(err):
 		p.landed(f, taken)
 		p.giveUp(f, err)
-	case errors.Is(err, orbit.ErrConflict):
+	case f.lost:
 		p.conflicts.Add(1)
 		p.landed(f, conflicted)
 	default:
@@ -193,7 +197,7 @@ func (p *Pool) landed(f *flight, kind ending) {
 // undo gives a slot back that nobody wants; also when the pool has ended.
 func (p *Pool) undo(slot Slot) (err error) {
 	for tries, wait := 1, retryFirst; ; tries, wait = tries+1, min(2*wait, retryMost) {
-		err = contained(func() error {
+		err = guard.Run(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), p.set.timeout)
 			defer cancel()
 			return p.Source.Return(ctx, slot)

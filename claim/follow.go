@@ -3,6 +3,8 @@ package claim
 import (
 	"errors"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // followAgain is how long a source is left alone that could not be followed.
@@ -13,7 +15,7 @@ const followAgain = time.Second
 // full listing, and follows from there.
 func (p *Pool) follow(f Follower, after uint64) {
 	ctx, taken := p.looking.ctx, make(chan struct{}, 1)
-	guard(func() error {
+	guard.Call(func() error {
 		for {
 			l, err := f.Follow(ctx, after)
 			if err != nil {

@@ -235,6 +235,45 @@ func TestErrorsThatPanic(t *testing.T) {
 	})
 }
 
+// lurking is an error that does harm when it is made text, or compared with a conflict.
+type lurking struct{ harm func() }
+
+func (l lurking) Error() string     { l.harm(); return "lurking" }
+func (l lurking) Is(err error) bool { return err == orbit.ErrConflict && l.do() }
+func (l lurking) do() bool          { l.harm(); return false }
+
+// An error that lurks until it is compared with a conflict, or made text, costs its own request: the pool goes on, and
+// its books are right.
+func TestErrorsThatLurk(t *testing.T) {
+	for name, harm := range map[string]func(){
+		"panics": func() { panic("ouch") },
+		"exits":  runtime.Goexit,
+	} {
+		for how, fail := range map[string]func() error{
+			" returned":      func() error { return lurking{harm} },
+			" panicked with": func() error { panic(lurking{harm}) },
+		} {
+			t.Run(name+how, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					l := &listings{claim: func(_ context.Context, a claim.Attempt) (claim.Slot, uint64, error) {
+						if a.Slot.Name == "s0" {
+							return claim.Slot{}, 0, fail()
+						}
+						return a.Slot, 0, nil
+					}}
+					l.show(1, claim.Slot{Name: "s0"}, claim.Slot{Name: "s1"})
+					r := newRig(t, &claim.Pool{Source: l}).run()
+					a, b := r.ask(), r.ask()
+					r.until(sec)
+					require.Error(t, got(t, a).Err)
+					require.NoError(t, got(t, b).Err)
+					assert.Zero(t, r.Snapshot().InflightCAS)
+				})
+			})
+		}
+	}
+}
+
 // A request is the caller's again once it is answered, also where its claim is still in flight: the source
 // reads what was asked for, whatever the caller writes meanwhile.
 func TestAnsweredRequestIsTheCallers(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // look is what the loop knows of its listings.
@@ -79,7 +81,7 @@ func (p *Pool) look() {
 			}
 		})
 		var found Listing
-		guard(func() (err error) {
+		guard.Call(func() (err error) {
 			ctx, cancel := context.WithTimeout(p.looking.ctx, p.set.timeout)
 			defer cancel()
 			found, err = p.Source.Idle(ctx)

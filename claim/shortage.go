@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // Shortage is what the scale-up hook is told: requests wait, and the source has nothing idle.
@@ -70,7 +72,7 @@ func (p *Pool) signal(deficit int, now time.Time) {
 // scaleUp calls the hook, and tells the loop how that has ended.
 func (p *Pool) scaleUp(serial uint64, s Shortage) {
 	p.scaleUps.Add(1)
-	err := contained(func() error {
+	err := guard.Run(func() error {
 		ctx, cancel := context.WithTimeout(p.looking.ctx, p.set.timeout)
 		defer cancel()
 		return p.ScaleUp(ctx, s)

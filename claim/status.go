@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // Labels say whose a pool is. Metrics carry them: one pool has one set of labels, so there are never more
@@ -147,7 +149,7 @@ func (p *Pool) tellStatus(s Status, last bool) error {
 	if last {
 		life = context.Background()
 	}
-	return contained(func() error {
+	return guard.Run(func() error {
 		ctx, cancel := context.WithTimeout(life, p.set.timeout)
 		defer cancel()
 		return p.OnStatus(ctx, s)

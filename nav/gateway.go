@@ -186,6 +186,8 @@ type create struct {
 	unknown *orbit.Proposal
 	// It has been committed.
 	committed bool
+	// Start has panicked.
+	panicked bool
 }
 
 // run is the whole of it. An error has been cleaned up after.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // What else a [Gateway] says, to be tested with errors.Is.
@@ -57,7 +58,7 @@ type PanicError struct{ Value any }
 
 // Error says what it panicked with.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("Gateway.Start panicked: %v; correct it", e.Value)
+	return fmt.Sprintf("Gateway.Start panicked: %s; correct it", guard.Text(e.Value))
 }
 
 // unsettled is the error of a proposal whose outcome is not known when the context ends.

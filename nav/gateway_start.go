@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // start has the node start what has been committed, and after an error the next best one, once.
@@ -20,7 +21,7 @@ func (c *create) start(ctx context.Context) error {
 		return nil
 	}
 	failed := &StartError{Node: c.made.Node, Err: first}
-	if errors.As(first, new(*PanicError)) {
+	if c.panicked {
 		return failed
 	}
 	if failed.RetryErr = ctx.Err(); failed.RetryErr == nil {
@@ -51,7 +52,7 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 func (c *create) startOnce(ctx context.Context) error {
 	warm, err := c.call(ctx)
 	switch {
-	case err != nil && (ctx.Err() != nil || errors.As(err, new(*PanicError))):
+	case err != nil && (ctx.Err() != nil || c.panicked):
 	case err != nil:
 		c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
 	default:
@@ -71,7 +72,7 @@ func (c *create) call(ctx context.Context) (warm bool, err error) {
 			return
 		}
 		if value := recover(); value != nil {
-			err = &PanicError{Value: value}
+			c.panicked, err = true, &PanicError{Value: value}
 			return
 		}
 		_ = c.cleanUp(ctx, nil) // runtime.Goexit: there is nobody left to tell
@@ -80,7 +81,7 @@ func (c *create) call(ctx context.Context) (warm bool, err error) {
 	defer cancel()
 	warm, err = c.g.Start(bounded, c.made)
 	returned = true
-	return warm, err
+	return warm, guard.Said(err)
 }
 
 // bound gives one Start its time, of which the first leaves half to the other node.

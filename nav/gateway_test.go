@@ -303,6 +303,45 @@ func TestGatewayContainsStart(t *testing.T) {
 	require.NotNil(t, snapshot(t, f.ledger).Capsule("d"))
 }
 
+// lurking is an error that does harm when it is made text or taken for another.
+type lurking struct{ harm func() }
+
+func (l lurking) Error() string { l.harm(); return "lurking" }
+func (l lurking) As(any) bool   { l.harm(); return false }
+
+// What Start fails with, or panics with, may do harm when it is looked at: the create returns in time all the same, and
+// leaves nothing behind.
+func TestGatewayContainsErrorsOfStart(t *testing.T) {
+	for name, harm := range map[string]func(){
+		"panics": func() { panic("ouch") },
+		"exits":  runtime.Goexit,
+		"blocks": func() { time.Sleep(time.Hour) },
+	} {
+		for how, fail := range map[string]func() error{
+			"returned": func() error { return lurking{harm} },
+			"panicked": func() error { panic(lurking{harm}) },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t)
+				f.host("a", 9, 9, 0)
+				f.host("b", 9, 0, 0)
+				g := f.gateway()
+				g.Start = func(context.Context, nav.Created) (bool, error) { return false, fail() }
+				returned := make(chan error, 1)
+				go func() {
+					_, err := g.Create(context.Background(), "c", sandbox(code))
+					returned <- err
+				}()
+				time.Sleep(5 * time.Second)
+				require.Len(t, returned, 1, "%s, %s", name, how)
+				require.ErrorIs(t, <-returned, nav.ErrStart)
+				require.Zero(t, f.live(), "%s, %s", name, how)
+				time.Sleep(2 * time.Hour) // until goroutines that make texts are gone
+			})
+		}
+	}
+}
+
 // A capsule that loses its node goes to the engine that the gateway names as its owner, and nobody else.
 func TestGatewayOwner(t *testing.T) {
 	f := newFleet(t)

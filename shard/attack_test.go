@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,60 @@ func TestRuleThatPanics(t *testing.T) {
 	require.NotPanics(t, func() { r = g.Step(context.Background()) })
 	require.Equal(t, 2, r.Grouped)
 	require.Len(t, r.Errors, 1)
+}
+
+// textless is an error whose text a test decides.
+type textless func() string
+
+func (t textless) Error() string { return t() }
+
+// TestCallbacksOfWhichNothingIsLeft: what a policy, Select or By panics with may exit or block when it is made text, and
+// they may exit themselves. That costs one capsule or node, and neither the step nor those who read its errors.
+func TestCallbacksOfWhichNothingIsLeft(t *testing.T) {
+	for name, crash := range map[string]func(){
+		"exits":             runtime.Goexit,
+		"panics, to exit":   func() { panic(textless(func() string { runtime.Goexit(); return "" })) },
+		"panics, to block":  func() { panic(textless(func() string { time.Sleep(time.Hour); return "" })) },
+		"panics, to panic":  func() { panic(textless(func() string { panic("again") })) },
+		"panics of nothing": func() { panic(nil) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			s.do(node("n0", 1), node("n1", 1), orbit.Submit{IDs: ids("x", 2), Spec: cpu(1)})
+			d := &Dispatcher{Ledger: s.ledger, Schedulers: []string{"a"}, Policy: PolicyFunc(func(c *orbit.Capsule, _ *Candidates) string {
+				if c.ID == "x001" {
+					crash()
+				}
+				return "a"
+			})}
+			choosy := &Dispatcher{Ledger: s.ledger, Schedulers: []string{"a"}, Select: func(c *orbit.Capsule) bool {
+				if c.ID == "x001" {
+					crash()
+				}
+				return c.ID == "x000"
+			}}
+			g := &Groups{Ledger: s.ledger, Schedulers: []string{"a"}, By: func(n *orbit.Node, _ []string) string {
+				if n.ID == "n1" {
+					crash()
+				}
+				return "a"
+			}}
+			begun, texts := time.Now(), make(chan string, 3)
+			go func() { r := g.Step(t.Context()); texts <- fmt.Sprint(r.Grouped, r.Errors) }()
+			go func() { r := choosy.Step(t.Context()); texts <- fmt.Sprint(r.Dispatched, r.Errors) }()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			go func() { r := d.Step(t.Context()); texts <- fmt.Sprint(r.Errors) }()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Len(t, texts, 3, "%s: all steps have returned", name)
+			require.Contains(t, <-texts+<-texts+<-texts, "x001", name)
+			require.Equal(t, 2*time.Minute, time.Since(begun))
+			require.Equal(t, "a", s.state().Capsule("x000").Owner, name)
+			require.Empty(t, s.state().Capsule("x001").Owner, name)
+			time.Sleep(2 * time.Hour) // until goroutines that make texts are gone
+		})
+	}
 }
 
 // TestCostOfWhatFitsNowhere counts the commits of an hour.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // order is a unit to be given to a scheduler.
@@ -112,13 +113,11 @@ func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company
 
 // selects asks Select, and contains it.
 func (d *Dispatcher) selects(c *orbit.Capsule, round *Round) (yes bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			yes = false
-			round.fail(fmt.Errorf("shard: Dispatcher.Select panicked on capsule %q, which is left alone: %v", c.ID, r))
-		}
-	}()
-	return d.Select(c)
+	if crash := guard.Do(func() { yes = d.Select(c) }); crash != nil {
+		round.fail(fmt.Errorf("shard: Dispatcher.Select on capsule %q, which is left alone: %w", c.ID, crash))
+		return false
+	}
+	return yes
 }
 
 // target chooses the scheduler for a unit; -1: nobody, for now.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // regrouping is a Step as it is made.
@@ -96,15 +97,13 @@ func (r *regrouping) house(by Rule) {
 	}
 }
 
-// rule asks the importer's rule, and contains it: what it panics for is left to the balance.
+// rule asks the importer's rule, and contains it: a node on which it crashes is left to the balance.
 func (r *regrouping) rule(by Rule, m *member, names []string) (name string) {
-	defer func() {
-		if p := recover(); p != nil {
-			name = ""
-			r.fail(fmt.Errorf("shard: Groups.By panicked on node %q, which goes to the lightest group: %v", m.id, p))
-		}
-	}()
-	return by(r.state.Node(m.id).Node, names)
+	if crash := guard.Do(func() { name = by(r.state.Node(m.id).Node, names) }); crash != nil {
+		r.fail(fmt.Errorf("shard: Groups.By on node %q, which goes to the lightest group: %w", m.id, crash))
+		return ""
+	}
+	return name
 }
 
 // even moves nodes until the groups are in balance, as far as moves and exchanges of one node bring them there.

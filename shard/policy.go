@@ -9,12 +9,13 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // Policy chooses the scheduler for a capsule that is nobody's. For a gang it is asked once, with the first of its
 // members that waits. It returns one of the candidates' names; "" or any other name leaves the capsule for later, and
-// is reported. It is called from one Step at a time and must not block. One that panics loses the capsule that it was
-// asked for until later, and nothing else.
+// is reported. It is called from one Step at a time and must not block. One that panics, or exits its goroutine, loses
+// the capsule that it was asked for until later, and nothing else.
 //
 // Ready ones, each of which costs the same however many nodes and schedulers there are: [RoundRobin], [Random],
 // [LeastLoaded], [Hash].
@@ -146,7 +147,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ErrPolicy says that a policy has panicked, or has named nobody that could have the capsule.
+// ErrPolicy says that a policy has panicked or exited its goroutine, or has named nobody that could have the capsule.
 var ErrPolicy = errors.New("policy named no scheduler")
 
 // PolicyError says what it did instead.
@@ -154,15 +155,15 @@ type PolicyError struct {
 	Capsule orbit.CapsuleID
 	// What it returned.
 	Named string
-	// What it panicked with; nil: it did not.
-	Panic any
+	// That it panicked, or exited its goroutine; nil: it did not.
+	Crash error
 }
 
 // Error says what the policy did, and what becomes of the capsule.
 func (e *PolicyError) Error() string {
 	what := fmt.Sprintf("it named %q, which is no candidate", e.Named)
-	if e.Panic != nil {
-		what = fmt.Sprintf("it panicked: %v", e.Panic)
+	if e.Crash != nil {
+		what = e.Crash.Error()
 	} else if e.Named == "" {
 		what = "it named nobody"
 	}
@@ -172,14 +173,17 @@ func (e *PolicyError) Error() string {
 // Unwrap makes errors.Is find the kind.
 func (e *PolicyError) Unwrap() error { return ErrPolicy }
 
-// ask asks a policy, and contains it.
+// ask asks a policy. One of the importer's own is contained, which costs more than a ready one.
 func ask(p Policy, c *orbit.Capsule, among *Candidates) (at int, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			at, err = -1, &PolicyError{Capsule: c.ID, Panic: r}
+	name := ""
+	switch p.(type) {
+	case *RoundRobin, *Random, LeastLoaded, Hash:
+		name = p.Pick(c, among)
+	default:
+		if crash := guard.Do(func() { name = p.Pick(c, among) }); crash != nil {
+			return -1, &PolicyError{Capsule: c.ID, Crash: crash}
 		}
-	}()
-	name := p.Pick(c, among)
+	}
 	if !among.Has(name) {
 		return -1, &PolicyError{Capsule: c.ID, Named: name}
 	}
