@@ -20,6 +20,78 @@ func (s *State) Committed(p Proposal) Revision {
 	return t.committedBefore()
 }
 
+// Footprint says which records a proposal has to do with. A ledger that keeps its records apart, as one on a database
+// does, compares and writes exactly these; proposals whose footprints do not meet commute.
+type Footprint struct {
+	// Reads are the records that the judgement rests on, and those that would be written. A record that is missing
+	// counts: its absence is what has been read. While none of them changes, the outcome stays what it is.
+	Reads Records
+	// Writes are the records that are not after the commit what they were before. What falls out of a window by the
+	// commit is not among them: capsules released before ([Limits.Terminal]) with their gangs, and ids of earlier
+	// proposals ([Limits.ProposalIDs]). They mean something only if the proposal is one that would be committed.
+	Writes Records
+	// Touched is the node that each commitment of Do touches, as [Change.Node] will name it.
+	Touched []NodeID
+	// Err is what [State.Check] says to the proposal.
+	Err error
+}
+
+// Records are names of records, each once, in no particular order.
+type Records struct {
+	// Nodes are the nodes whose description is meant: what [PutNode] says, and its counter.
+	Nodes []NodeID
+	// Uses are the nodes of which is meant what is used, with its counter.
+	Uses []NodeID
+	// Capsules are the capsules, each with where it is.
+	Capsules []CapsuleID
+	// Gangs are the gangs, each with how much of it is placed.
+	Gangs []GangID
+	// Holds are the holds.
+	Holds []HoldID
+	// Marks are the keys of marks.
+	Marks []string
+	// Proposals are ids of proposals that place nothing: whether they have been committed.
+	Proposals []ProposalID
+}
+
+// Footprint returns what judging the proposal at this very state reads, and what committing it writes. Judging goes on
+// past what refuses the proposal, so the footprint of one that is refused holds all that it asks for; that of one that
+// has been committed before holds only what says so, and that of a malformed one is empty.
+//
+// A node that is looked at is read whole. A [GroupIn] bet reads one placed member of the group in the domain, and its
+// node. Where there is none, the absence of all that could be there is in no list: only then a change outside Reads can
+// change the outcome.
+func (s *State) Footprint(p Proposal) Footprint {
+	p = p.Clone()
+	if err := p.check(&s.limits); err != nil {
+		return Footprint{Err: err}
+	}
+	t := tx{missed: &Records{}}
+	if t.begin(s, s.rev+1, &p) != 0 {
+		return t.footprint()
+	}
+	var first error
+	note := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	t.bets = true
+	for _, bet := range p.If {
+		note(t.judge(bet))
+	}
+	t.bets = false
+	for t.at = range p.Do {
+		node, err := t.execute(p.Do[t.at])
+		note(err)
+		t.touched = append(t.touched, node)
+	}
+	note(t.settle())
+	f := t.footprint()
+	f.Err = first
+	return f
+}
+
 // Apply returns the state after the changes, which must be a ledger's own history from s on: in order, none
 // left out. Any ledger builds its mirror with it. The changes are judged by the ledger's rules again; what
 // breaks one makes Apply fail and say which.

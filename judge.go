@@ -10,12 +10,12 @@ func (t *tx) judge(bet Precondition) error {
 	case NodeAt:
 		return t.judgeNodeAt(bet)
 	case GangUnplaced:
-		g := t.s.Gang(bet.Gang)
+		g := t.gang(bet.Gang)
 		if g == nil {
 			return t.refuse(Rejection{Bet: bet}, t.s.left.Gangs, "there is no gang %q", bet.Gang)
 		}
-		if n := g.Total(); n > 0 {
-			return t.refuse(Rejection{Bet: bet}, g.Changed, "gang %q has %d members placed", bet.Gang, n)
+		if n := g.was.Total(); n > 0 {
+			return t.refuse(Rejection{Bet: bet}, g.newest(), "gang %q has %d members placed", bet.Gang, n)
 		}
 	case GroupIn:
 		return t.judgeGroup(bet)
@@ -63,25 +63,41 @@ func (t *tx) judgeNodeAt(bet NodeAt) error {
 // judgeGroup looks for a placed member in the domain, on a node that carries the label.
 func (t *tx) judgeGroup(bet GroupIn) error {
 	if t.domains == nil {
-		t.domains = map[string]map[[2]string]bool{}
+		t.domains = map[string]map[[2]string]*NodeState{}
 	}
 	if t.domains[bet.Group] == nil {
-		t.domains[bet.Group] = map[[2]string]bool{}
+		t.domains[bet.Group] = map[[2]string]*NodeState{}
 	}
 	known := t.domains[bet.Group]
-	if !known[[2]string{bet.Level}] {
-		known[[2]string{bet.Level}] = true
+	if _, done := known[[2]string{bet.Level}]; !done {
+		known[[2]string{bet.Level}] = nil
 		for n := range t.s.GroupNodes(bet.Group) {
 			if domain := n.Node.Labels[bet.Level]; domain != "" {
-				known[[2]string{bet.Level, domain}] = true
+				known[[2]string{bet.Level, domain}] = n
 			}
 		}
 	}
-	if known[[2]string{bet.Level, bet.Domain}] {
+	if n := known[[2]string{bet.Level, bet.Domain}]; n != nil {
+		t.witness(n, bet.Group)
 		return nil
 	}
 	return t.refuse(Rejection{Bet: bet}, t.s.left.Groups,
 		"no placed capsule of group %q is in %s %q", bet.Group, bet.Level, bet.Domain)
+}
+
+// witness looks at a member of the group on the node, if a footprint is asked for: while it is there, and the node
+// is where it is, the bet holds.
+func (t *tx) witness(n *NodeState, group string) {
+	if t.missed == nil {
+		return
+	}
+	for c := range t.s.On(n.Node.ID) {
+		if c.Spec.Group == group {
+			t.node(n.Node.ID)
+			t.capsule(c.ID)
+			return
+		}
+	}
 }
 
 // noNode refuses a bet on a node that is not a member.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Ledger is the referee: the consistent plane that holds the promises. All its methods may be called from
@@ -30,6 +32,35 @@ type Ledger interface {
 	Wait(ctx context.Context, after Revision) (Revision, error)
 	// Limits returns what the ledger takes, so that a navigator can plan within it.
 	Limits() Limits
+}
+
+// Follow yields what is committed after a revision, in order, batch by batch, and waits for more. When ctx has ended it
+// ends, and says nothing. An error is the last thing that it yields, [ErrCompacted] too: then take a snapshot, and follow
+// from its revision. Where the changes lag behind what [Ledger.Wait] tells of, it asks again a little later.
+func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Change, error] {
+	return func(yield func([]Change, error) bool) {
+		for {
+			_, err := ledger.Wait(ctx, after)
+			var changes []Change
+			if err == nil {
+				changes, err = ledger.Changes(ctx, after)
+			}
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				yield(nil, err)
+				return
+			case len(changes) == 0:
+				sleep(ctx, time.Millisecond)
+			default:
+				after = changes[len(changes)-1].Revision
+				if !yield(changes, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Batcher is a ledger that takes many independent proposals in one call. Each has an outcome of its own;

@@ -650,6 +650,220 @@ func TestLedgerAgainstModelTinyLimits(t *testing.T) {
 	})
 }
 
+// ---- what a proposal reads and writes ----
+
+// TestFootprint: in random worlds a commit makes no record different that is not among its writes, whatever falls out
+// of a window aside, and touches the nodes that it is said to touch; and whatever others commit, the judgement of a
+// proposal stays what it was while no record that it reads has become different.
+func TestFootprint(t *testing.T) {
+	t.Parallel()
+	few := rapid.IntRange(1, 3)
+	count := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		l := Limits{}
+		if rapid.Bool().Draw(t, "tiny") {
+			l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids")}
+		}
+		d := newDuel(l, rapid.Bool().Draw(t, "wild"))
+		d.settle(t)
+		for range rapid.IntRange(0, 12).Draw(t, "before") {
+			d.propose(t, 1)
+		}
+		s := &scribe{T: t, view: d.views[0], wild: d.wild}
+		if s.chance(4) {
+			s.view = d.snapshot()
+		}
+		p := s.proposal()
+		if len(d.sent) > 0 && s.chance(6) {
+			p = pickOne(s, d.sent)
+		} else if d.ids++; s.chance(2) {
+			binary.BigEndian.PutUint64(p.ID[:], d.ids)
+		}
+		at := d.snapshot()
+		if next := d.commitOn(t, at, p); next != nil {
+			count["committed"]++
+		}
+		first, reads := at, namesOf(at.Footprint(p).Reads)
+		for range rapid.IntRange(1, 12).Draw(t, "after") {
+			s.view = at
+			next := d.commitOn(t, at, s.proposal())
+			if next == nil || missesGroup(first, p) || meet(reads, d.different(at, next)) {
+				continue
+			}
+			at = next
+			want := outcomeOf(first, p, at.left == first.left)
+			require.Equal(t, want, outcomeOf(at, p, at.left == first.left), "%v reads only %v", p, reads)
+			count["unmoved"]++
+			count["unmoved, "+strings.Fields(want)[0]]++
+		}
+	})
+	t.Logf("outcomes: %v", count)
+	if t.Failed() {
+		return
+	}
+	for _, k := range []string{"committed", "unmoved", "unmoved, ok", "unmoved, done", "unmoved, refused"} {
+		require.Positive(t, count[k], "the generator never reaches %q", k)
+	}
+}
+
+// commitOn commits a proposal on a ledger of its own that starts from a state, and holds it against the footprint. It
+// returns the next state, nil if there is none.
+func (d *duel) commitOn(t *rapid.T, from *State, p Proposal) *State {
+	f := from.Footprint(p)
+	reads, writes := namesOf(f.Reads), namesOf(f.Writes)
+	l := &MemoryLedger{Start: from}
+	require.Equal(t, from.Check(p), f.Err)
+	if f.Err != nil || from.Committed(p) != 0 {
+		return nil
+	}
+	_, err := l.Propose(bg, p)
+	require.NoError(t, err)
+	next, err := l.Snapshot(bg)
+	require.NoError(t, err)
+	changes, err := l.Changes(bg, from.rev)
+	require.NoError(t, err)
+	require.Len(t, f.Touched, len(changes))
+	for i, c := range changes {
+		require.Equal(t, c.Node, f.Touched[i])
+	}
+	d.sent = append(d.sent, p)
+	for name := range d.different(from, next) {
+		require.True(t, writes[name] || fallsOut(from, next, name), "%v writes %s too, besides %v", p, name, writes)
+	}
+	for name := range writes {
+		require.True(t, reads[name], "%v writes %s and does not read it", p, name)
+	}
+	return next
+}
+
+// outcomeOf is what comes of a proposal on a state, in words. Undated it leaves out when what was wanted was taken: where
+// a record is gone, that is when something of its kind was last removed, which decides between a conflict and a mistake.
+func outcomeOf(s *State, p Proposal, dated bool) string {
+	if at := s.Committed(p); at != 0 {
+		return fmt.Sprint("done ", at)
+	}
+	err := s.Check(p)
+	if err == nil {
+		return "ok"
+	}
+	r := *err.(*Rejection) //nolint:errorlint // Check returns nothing else
+	r.At = 0
+	if !dated {
+		r.TakenAt, r.Kind = 0, nil
+	}
+	return fmt.Sprintf("refused %+v", r)
+}
+
+// missesGroup reports whether a proposal is refused because a group has no member where it bets on one.
+func missesGroup(s *State, p Proposal) bool {
+	var r *Rejection
+	if !errors.As(s.Check(p), &r) {
+		return false
+	}
+	_, is := r.Bet.(GroupIn)
+	return is
+}
+
+// namesOf names records as "n n0".
+func namesOf(r Records) map[string]bool {
+	names := map[string]bool{}
+	nameAll(names, "n", r.Nodes)
+	nameAll(names, "u", r.Uses)
+	nameAll(names, "c", r.Capsules)
+	nameAll(names, "g", r.Gangs)
+	nameAll(names, "h", r.Holds)
+	nameAll(names, "m", r.Marks)
+	for _, id := range r.Proposals {
+		names["p "+id.String()] = true
+	}
+	return names
+}
+
+func nameAll[ID ~string](names map[string]bool, kind string, ids []ID) {
+	for _, id := range ids {
+		names[kind+" "+string(id)] = true
+	}
+}
+
+func meet(a, b map[string]bool) bool {
+	for name := range a {
+		if b[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// different returns the records that two states have differently, of all that the drafts speak of.
+func (d *duel) different(a, b *State) map[string]bool {
+	out := map[string]bool{}
+	differs := func(name string, text func(*State) string) {
+		if text(a) != text(b) {
+			out[name] = true
+		}
+	}
+	for _, id := range modelNodes {
+		differs("n "+string(id), func(s *State) string {
+			if n := s.Node(id); n != nil {
+				return fmt.Sprint(*n.Node, n.Specification)
+			}
+			return ""
+		})
+		differs("u "+string(id), func(s *State) string {
+			if n := s.Node(id); n != nil {
+				return fmt.Sprint(n.Usage, n.used, n.deviceUse(), n.Capsules, n.holds)
+			}
+			return ""
+		})
+	}
+	for _, id := range modelCapsules {
+		differs("c "+string(id), func(s *State) string {
+			if c := s.Capsule(id); c != nil {
+				own := *c
+				own.node, own.slot, own.link = 0, 0, 0 // the tables'
+				return fmt.Sprintf("%+v", own)
+			}
+			return ""
+		})
+	}
+	for _, id := range modelGangs {
+		differs("g "+string(id), func(s *State) string {
+			if g := s.Gang(id); g != nil {
+				return fmt.Sprintf("%p %v %d", g.Gang, g.Placed, g.Changed)
+			}
+			return ""
+		})
+	}
+	for _, id := range modelHolds {
+		differs("h "+string(id), func(s *State) string {
+			h, _ := s.holds.Get(&holdRecord{Hold: Hold{ID: id}})
+			return fmt.Sprintf("%+v", h)
+		})
+	}
+	for _, key := range modelMarks {
+		differs("m "+key, func(s *State) string { return fmt.Sprint(s.Mark(key)) })
+	}
+	for _, p := range d.sent {
+		differs("p "+p.ID.String(), func(s *State) string { return fmt.Sprint(s.recent.find(p.ID)) })
+	}
+	return out
+}
+
+// fallsOut reports whether a record is dropped because later ones have taken its place in a window.
+func fallsOut(was, now *State, name string) bool {
+	switch id := name[2:]; name[0] {
+	case 'c':
+		c := was.Capsule(CapsuleID(id))
+		return c != nil && c.Released() && now.Capsule(CapsuleID(id)) == nil
+	case 'g':
+		return now.Gang(GangID(id)) == nil
+	case 'p':
+		var p ProposalID
+		return p.UnmarshalText([]byte(id)) == nil && now.recent.find(p) == 0
+	}
+	return false
+}
+
 // ---- everything that is in a state ----
 
 // diffStates returns how two states differ, slots, chains and windows included; "" if they do not.

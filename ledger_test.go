@@ -429,6 +429,86 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
+// tardy is a ledger whose changes come some calls after Wait has told of them.
+type tardy struct {
+	Ledger
+	calls, by int
+}
+
+func (l *tardy) Changes(ctx context.Context, after Revision) ([]Change, error) {
+	if l.calls++; l.calls%(l.by+1) != 0 {
+		return nil, ctx.Err()
+	}
+	return l.Ledger.Changes(ctx, after)
+}
+
+// TestFollow: a follower sees every change once, in order, also where changes come late; it waits for more, and ends in
+// silence with its context.
+func TestFollow(t *testing.T) {
+	for _, by := range []int{0, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCourt(t, cpuNode("n", 1))
+			c.commits(Mark{Key: "m", Value: "before"})
+			l := &tardy{Ledger: c.MemoryLedger, by: by}
+			ctx, cancel := context.WithCancel(bg)
+			var got []Change
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for changes, err := range Follow(ctx, l, 1) {
+					assert.NoError(t, err)
+					got = append(got, changes...)
+				}
+			}()
+			for i := range 10 {
+				c.commits(Mark{Key: "m", Value: fmt.Sprint(i)}, Mark{Key: "n", Value: "v"})
+				if i%3 == 0 {
+					time.Sleep(time.Second)
+				}
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			want, err := c.Changes(bg, 1)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			require.LessOrEqual(t, l.calls, 11*(by+1), "it asks only when there is something new")
+			select {
+			case <-ended:
+				t.Fatal("it has not waited for more")
+			default:
+			}
+			cancel()
+			<-ended
+			for range Follow(ctx, l, 0) {
+				t.Fatal("something after the end of its context")
+			}
+		})
+	}
+}
+
+// TestFollowEnds: with what goes wrong, which it says once, or when nobody reads on.
+func TestFollowEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{Bounds: Limits{History: 2}}
+		for range 5 {
+			_, err := l.Propose(bg, Proposal{Do: []Commitment{Mark{Key: "m", Value: "v"}}})
+			require.NoError(t, err)
+		}
+		said := 0
+		for changes, err := range Follow(bg, l, 1) {
+			require.Empty(t, changes)
+			require.ErrorIs(t, err, ErrCompacted)
+			said++
+		}
+		require.Equal(t, 1, said)
+		for changes, err := range Follow(bg, l, 3) {
+			require.NoError(t, err)
+			require.Len(t, changes, 2)
+			break
+		}
+	})
+}
+
 // TestContextEnded: nothing is sent, and the error says so; it is no conflict.
 func TestContextEnded(t *testing.T) {
 	var l MemoryLedger

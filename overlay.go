@@ -45,6 +45,16 @@ func (o *overlay[K, E]) add(key K) *E {
 	return &o.entries[len(o.entries)-1]
 }
 
+// changed returns the keys of the entries of which that is said.
+func (o *overlay[K, E]) changed(is func(*E) bool) (keys []K) {
+	for i := range o.entries {
+		if is(&o.entries[i]) {
+			keys = append(keys, o.keys[i])
+		}
+	}
+	return keys
+}
+
 // reset empties the overlay and lets go of what it referred to, and of its memory if it grew large.
 func (o *overlay[K, E]) reset() {
 	if len(o.keys) == 0 {

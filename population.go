@@ -160,27 +160,20 @@ func (p *Population) watch(ctx context.Context) error {
 // waitForWork waits for a change that may leave a capsule with nobody. Others, placements first of all, are
 // passed over without a snapshot.
 func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
-	for {
-		if _, err := ledger.Wait(ctx, seen); err != nil {
-			return err
-		}
-		changes, err := ledger.Changes(ctx, seen)
+	for changes, err := range Follow(ctx, ledger, seen) {
 		if errors.Is(err, ErrCompacted) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if len(changes) == 0 {
-			sleep(ctx, time.Millisecond) // they lag behind what the ledger says there is
-		}
-		for _, c := range changes {
-			switch c.Do.(type) {
+		for i := range changes {
+			switch changes[i].Do.(type) {
 			case Submit, Assign, Release:
 				return nil
 			}
-			seen = max(seen, c.Revision)
 		}
 	}
+	return ctx.Err()
 }
 
 // nobodys reports whether none of the engines owns the capsule.

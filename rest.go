@@ -26,23 +26,13 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 		<-ctx.Done()
 		return
 	}
-	for ctx.Err() == nil {
-		if _, err := e.Ledger.Wait(ctx, seen); err != nil {
-			<-ctx.Done() // ended, or the ledger is unavailable: the next pass will say so
+	for changes, err := range Follow(ctx, e.Ledger, seen) {
+		if errors.Is(err, ErrCompacted) {
 			return
 		}
-		changes, err := e.Ledger.Changes(ctx, seen)
 		if err != nil {
-			if !errors.Is(err, ErrCompacted) {
-				<-ctx.Done()
-			}
+			<-ctx.Done() // the ledger is unavailable: the next pass will say so
 			return
-		}
-		if len(changes) == 0 {
-			sleep(ctx, time.Millisecond) // they lag behind what the ledger says there is
-		}
-		for i := range changes {
-			seen = max(seen, changes[i].Revision)
 		}
 		if e.concerned(ctx, changes) {
 			return

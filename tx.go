@@ -1,6 +1,9 @@
 package orbit
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // tx is the write-set of one proposal over a state that it never writes to: records are copied on first
 // touch, commitments change the copies. The zero value is ready; reset makes it ready again.
@@ -34,8 +37,11 @@ type tx struct {
 
 	nextNode, nextCapsule slotCursor
 
-	// Where the members of a group are that a bet has asked for, as (level, domain); (level, ""): looked up.
-	domains map[string]map[[2]string]bool
+	// For each group that a bet has asked for: a node on which a member is, as (level, domain); (level, ""): looked up.
+	domains map[string]map[[2]string]*NodeState
+
+	// What has been looked for and is not there. Nil: no footprint is asked for.
+	missed *Records
 }
 
 type txNode struct {
@@ -101,13 +107,18 @@ func (t *tx) reset() {
 	t.domains, t.leavers, t.finals = nil, false, false
 }
 
-// run judges and executes the proposal on s, stamping with rev. It returns the revision at which the
-// proposal has been committed before, 0 if it has not. It requires a prepared proposal and an empty tx.
-func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error) {
+// begin sets out to judge the proposal on s, stamping with rev. It returns the revision at which the proposal
+// has been committed before, 0 if it has not. It requires a prepared proposal and an empty tx.
+func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
 	t.s, t.p, t.rev = s, *p, rev
 	t.nextNode = slotCursor{s.nodeFree, s.nodeBound}
 	t.nextCapsule = slotCursor{s.capsuleFree, s.capsuleBound}
-	if done = t.committedBefore(); done != 0 {
+	return t.committedBefore()
+}
+
+// run judges and executes the proposal on s, stamping with rev. It returns and requires what begin does.
+func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error) {
+	if done = t.begin(s, rev, p); done != 0 {
 		return done, nil
 	}
 	t.bets = true
@@ -162,6 +173,9 @@ func (t *tx) node(id NodeID) *txNode {
 	}
 	was := t.s.Node(id)
 	if was == nil {
+		if t.missed != nil {
+			t.missed.Nodes = append(t.missed.Nodes, id)
+		}
 		return nil
 	}
 	e := t.nodes.add(was.Node.ID)
@@ -177,6 +191,9 @@ func (t *tx) capsule(id CapsuleID) *txCapsule {
 	}
 	was := t.s.Capsule(id)
 	if was == nil {
+		if t.missed != nil {
+			t.missed.Capsules = append(t.missed.Capsules, id)
+		}
 		return nil
 	}
 	e := t.capsules.add(was.ID)
@@ -191,6 +208,9 @@ func (t *tx) gang(id GangID) *txGang {
 	}
 	was := t.s.Gang(id)
 	if was == nil {
+		if t.missed != nil {
+			t.missed.Gangs = append(t.missed.Gangs, id)
+		}
 		return nil
 	}
 	e := t.gangs.add(was.Gang.ID)
@@ -218,6 +238,53 @@ func (t *tx) mark(key string) *txMark {
 	e := t.marks.add(key)
 	e.was, e.now = was, was
 	return e
+}
+
+// footprint returns what has been looked at, and what of it has become different.
+func (t *tx) footprint() Footprint {
+	t.addMissed()
+	f := Footprint{Touched: t.touched}
+	r, w := &f.Reads, &f.Writes
+	r.Nodes, r.Uses, r.Capsules = t.nodes.keys, slices.Clone(t.nodes.keys), t.capsules.keys
+	r.Gangs, r.Holds, r.Marks = t.gangs.keys, t.holds.keys, t.marks.keys
+	for i, id := range t.nodes.keys {
+		e := &t.nodes.entries[i]
+		left, stays := e.gone && e.was != nil, e.dirty && !e.gone
+		if left || stays && e.now.Specification == t.rev {
+			w.Nodes = append(w.Nodes, id)
+		}
+		if left || stays && e.now.Usage == t.rev {
+			w.Uses = append(w.Uses, id)
+		}
+	}
+	w.Capsules = t.capsules.changed(func(e *txCapsule) bool { return e.dirty })
+	w.Gangs = t.gangs.changed(func(e *txGang) bool { return e.now != e.was })
+	w.Holds = t.holds.changed(func(e *txHold) bool { return e.now != e.was })
+	w.Marks = t.marks.changed(func(e *txMark) bool { return e.dirty })
+	if t.places == 0 && !t.p.ID.IsZero() {
+		r.Proposals = []ProposalID{t.p.ID}
+		w.Proposals = []ProposalID{t.p.ID}
+	}
+	return f
+}
+
+// addMissed enters what is not there. After it the write-set is good for a footprint only.
+func (t *tx) addMissed() {
+	for _, id := range t.missed.Nodes {
+		if t.nodes.find(id) == nil {
+			t.nodes.add(id)
+		}
+	}
+	for _, id := range t.missed.Capsules {
+		if t.capsules.find(id) == nil {
+			t.capsules.add(id)
+		}
+	}
+	for _, id := range t.missed.Gangs {
+		if t.gangs.find(id) == nil {
+			t.gangs.add(id)
+		}
+	}
 }
 
 // refuse completes a rejection: a conflict if what it rests on has changed after the proposal's view, else

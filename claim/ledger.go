@@ -139,43 +139,29 @@ func (s *LedgerSource) slot(n *orbit.NodeState) Slot {
 
 // Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than
 // that. Changes that touch no node are passed over.
-func (s *LedgerSource) Follow(ctx context.Context, after uint64) (l Listing, err error) {
+func (s *LedgerSource) Follow(ctx context.Context, after uint64) (Listing, error) {
 	s.init()
-	for {
-		l, err = s.next(ctx, after)
-		if err != nil || !l.Partial || len(l.Slots)+len(l.Gone) > 0 {
-			return l, err
+	for changes, err := range orbit.Follow(ctx, s.book, orbit.Revision(after)) {
+		if errors.Is(err, orbit.ErrCompacted) {
+			return s.Idle(ctx)
 		}
-		after = l.Version
+		if err != nil {
+			return Listing{}, err
+		}
+		state, err := s.book.Snapshot(ctx) // after the changes, so that it has them all
+		if err != nil {
+			return Listing{}, err
+		}
+		if l := s.changed(state, changes); len(l.Slots)+len(l.Gone) > 0 {
+			return l, nil
+		}
 	}
-}
-
-// next returns what has changed after a revision, which may be nothing that matters.
-func (s *LedgerSource) next(ctx context.Context, after uint64) (Listing, error) {
-	at, err := s.book.Wait(ctx, orbit.Revision(after))
-	if err != nil {
-		return Listing{}, err
-	}
-	changes, err := s.book.Changes(ctx, orbit.Revision(after))
-	if errors.Is(err, orbit.ErrCompacted) {
-		return s.Idle(ctx)
-	}
-	if err != nil {
-		return Listing{}, err
-	}
-	if len(changes) > 0 {
-		at = changes[len(changes)-1].Revision
-	}
-	state, err := s.book.Snapshot(ctx) // after the changes, so that it has them all
-	if err != nil {
-		return Listing{}, err
-	}
-	return s.changed(state, changes, at), nil
+	return Listing{}, fmt.Errorf("claim: ledger source: %w", ctx.Err())
 }
 
 // changed lists the nodes that the changes have touched, as they are in the state.
-func (s *LedgerSource) changed(state *orbit.State, changes []orbit.Change, at orbit.Revision) Listing {
-	l := Listing{Partial: true, Version: uint64(at)}
+func (s *LedgerSource) changed(state *orbit.State, changes []orbit.Change) Listing {
+	l := Listing{Partial: true, Version: uint64(changes[len(changes)-1].Revision)}
 	seen := make(map[orbit.NodeID]bool, len(changes))
 	for i := range changes {
 		id := changes[i].Node

@@ -299,6 +299,34 @@ func TestLedgerFollowsNodesOnly(t *testing.T) {
 	})
 }
 
+// tardy is a ledger whose changes come one call after Wait has told of them.
+type tardy struct {
+	orbit.Ledger
+	asked bool
+}
+
+func (l *tardy) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
+	if l.asked = !l.asked; l.asked {
+		return nil, nil
+	}
+	return l.Ledger.Changes(ctx, after)
+}
+
+// Changes that come after Wait has told of them are not passed over.
+func TestLedgerFollowsChangesThatComeLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{Ledger: &tardy{Ledger: &orbit.MemoryLedger{}}}
+		require.NoError(t, src.Join(t.Context(), "a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		l, err := src.Follow(ctx, 0)
+		require.NoError(t, err)
+		assert.Equal(t, claim.Listing{Slots: []claim.Slot{{Name: "a", UID: "1"}}, Partial: true, Version: 1}, l)
+		_, err = src.Follow(ctx, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
 // More slots join than the ledger takes in one proposal.
 func TestLedgerJoinsMany(t *testing.T) {
 	src := &claim.LedgerSource{Ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{Commitments: 40}}}

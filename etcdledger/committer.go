@@ -219,7 +219,7 @@ func (r *round) consider(t *ticket) bool {
 		return true
 	}
 	if t.asked || t.fresh > r.pos {
-		r.blocked.merge(touch(r.state, &t.p))
+		r.blocked.merge(touch(r.state.Footprint(t.p)))
 		return false
 	}
 	return r.pack(t)
@@ -229,10 +229,11 @@ func (r *round) consider(t *ticket) bool {
 func (r *round) pack(t *ticket) bool {
 	b, free := r.packFor(t)
 	if b == nil {
-		r.blocked.merge(touch(r.state, &t.p))
+		r.blocked.merge(touch(r.state.Footprint(t.p)))
 		return false
 	}
-	touched := touch(b.state, &t.p)
+	print := b.state.Footprint(t.p)
+	touched := touch(print)
 	if r.isBlocked(touched) || !free(touched) {
 		r.blocked.merge(touched)
 		return false
@@ -241,7 +242,7 @@ func (r *round) pack(t *ticket) bool {
 		t.answerLocked(0, unavailable(why))
 		return true
 	}
-	err := b.add(&t.p, touched)
+	err := b.add(&t.p, &print, touched)
 	switch {
 	case err == nil:
 		t.sent, t.touched, b.full = true, touched, t.alone
@@ -269,7 +270,7 @@ func (r *round) pack(t *ticket) bool {
 func (r *round) packFor(t *ticket) (b *pack, free func(refs) bool) {
 	var mine refs
 	if t.lost {
-		mine = touch(r.state, &t.p)
+		mine = touch(r.state.Footprint(t.p))
 	}
 	for _, b := range r.packs {
 		if b.full || t.alone || b.contended != t.lost || t.lost && !mine.meets(b.touched) {

@@ -52,16 +52,22 @@ type packLimits struct{ ops, bytes int }
 // errFull: the proposal does not go into this pack; it may into the next.
 var errFull = errors.New("the transaction is full")
 
+// errAgain: the proposal is in the pack already, sent by another call.
+var errAgain = errors.New("the proposal is in the transaction")
+
 // newPack returns an empty pack on a state.
 func newPack(k keys, base *orbit.State, pos int64, limits packLimits) *pack {
 	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, touched: refs{}, values: map[ref][]byte{}}
 }
 
-// add takes a proposal that touches these records, if it holds after all others in the pack. It returns its
-// rejection, or errFull. On an error the pack is as before.
-func (b *pack) add(p *orbit.Proposal, touched refs) error {
-	if err := b.state.Check(*p); err != nil {
-		return err
+// add takes a proposal with its footprint on the pack's state, and the records of that, if it holds after all others in
+// the pack. It returns its rejection, or errFull. On an error the pack is as before.
+func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, touched refs) error {
+	if f.Err != nil {
+		return f.Err
+	}
+	if len(f.Touched) == 0 {
+		return errAgain
 	}
 	if b.nameless && p.ID.IsZero() {
 		return errFull
@@ -69,7 +75,7 @@ func (b *pack) add(p *orbit.Proposal, touched refs) error {
 	if err := b.roomFor(touched); err != nil {
 		return err
 	}
-	changes := b.changes(p)
+	changes := b.changes(p, f.Touched)
 	next, err := b.state.Apply(changes)
 	if err != nil {
 		return err
@@ -156,10 +162,10 @@ func invalid(format string, args ...any) error {
 }
 
 // changes returns the proposal as history at the pack's revision.
-func (b *pack) changes(p *orbit.Proposal) []orbit.Change {
+func (b *pack) changes(p *orbit.Proposal, nodes []orbit.NodeID) []orbit.Change {
 	out := make([]orbit.Change, len(p.Do))
 	for i, c := range p.Do {
-		out[i] = orbit.Change{Revision: b.base.Revision() + 1, Seq: b.seq + i, ID: p.ID, Do: c, Node: nodeOf(b.state, p.Do, i)}
+		out[i] = orbit.Change{Revision: b.base.Revision() + 1, Seq: b.seq + i, ID: p.ID, Do: c, Node: nodes[i]}
 	}
 	return out
 }

@@ -32,13 +32,15 @@ func BenchmarkPack(b *testing.B) {
 	for b.Loop() {
 		i := next % nodes
 		p := orbit.Proposal{ID: orbit.NewProposalID(), View: state.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i))}}}
-		err := full.add(&p, touch(full.state, &p))
+		f := full.state.Footprint(p)
+		err := full.add(&p, &f, touch(f))
 		if errors.Is(err, errFull) {
 			if _, _, _, err := full.transaction("me", 1); err != nil {
 				b.Fatal(err)
 			}
 			full = newPack(k, state, 1, limits)
-			err = full.add(&p, touch(full.state, &p))
+			f = full.state.Footprint(p)
+			err = full.add(&p, &f, touch(f))
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -14,12 +14,6 @@ const (
 	writes
 )
 
-// add notes access to a record.
-func (r refs) add(k kind, id string, a access) {
-	name := ref{k, id}
-	r[name] = max(r[name], a)
-}
-
 // meets reports whether a record is in both.
 func (r refs) meets(o refs) bool {
 	if len(o) < len(r) {
@@ -40,127 +34,32 @@ func (r refs) merge(o refs) {
 	}
 }
 
-// touch returns all records that judging and committing the proposal on s looks at. A record that is not there
-// counts: its absence is what has been read.
-func touch(s *orbit.State, p *orbit.Proposal) refs {
-	t := toucher{s, refs{}}
-	places := false
-	for _, c := range p.Do {
-		_, place := c.(orbit.Place)
-		places = places || place
-		t.commitment(c)
-	}
-	for _, bet := range p.If {
-		t.bet(bet)
-	}
-	if !places && !p.ID.IsZero() {
-		t.add(kindProposal, p.ID.String(), writes)
-	}
-	return t.refs
+// touch returns the records of a footprint. The description of a node is written beside what is used of it, and read
+// never: who changes either writes what is used, so that one compare guards both.
+func touch(f orbit.Footprint) refs {
+	r := make(refs, len(f.Reads.Uses)+len(f.Reads.Capsules)+1)
+	r.addAll(&f.Reads, reads)
+	r.addAll(&f.Writes, writes)
+	add(r, kindUse, f.Writes.Nodes, writes)
+	add(r, kindNode, f.Writes.Nodes, writes)
+	return r
 }
 
-// toucher collects the records of one proposal.
-type toucher struct {
-	s *orbit.State
-	refs
-}
-
-// commitment adds what one commitment reads and writes. What the same proposal has made before is there already.
-func (t toucher) commitment(c orbit.Commitment) {
-	switch c := c.(type) {
-	case orbit.PutNode:
-		t.add(kindUse, string(c.Node.ID), writes)
-		t.add(kindNode, string(c.Node.ID), writes)
-	case orbit.RemoveNode:
-		t.add(kindUse, string(c.Node), writes)
-		t.add(kindNode, string(c.Node), writes)
-	case orbit.Submit:
-		t.submit(&c)
-	case orbit.Place:
-		t.capsule(c.Capsule)
-		t.add(kindUse, string(c.Node), writes)
-	case orbit.Release:
-		t.release(&c)
-	case orbit.Hold:
-		t.add(kindHold, string(c.ID), writes)
-		t.add(kindUse, string(c.Node), writes)
-	case orbit.Assign:
-		t.add(kindCapsule, string(c.Capsule), writes)
-	case orbit.Mark:
-		t.add(kindMark, c.Key, writes)
+// addAll notes access to all records but descriptions.
+func (r refs) addAll(names *orbit.Records, a access) {
+	add(r, kindUse, names.Uses, a)
+	add(r, kindCapsule, names.Capsules, a)
+	add(r, kindGang, names.Gangs, a)
+	add(r, kindHold, names.Holds, a)
+	add(r, kindMark, names.Marks, a)
+	for _, id := range names.Proposals {
+		r[ref{kindProposal, id.String()}] = a
 	}
 }
 
-// submit adds new capsules, and their gang.
-func (t toucher) submit(c *orbit.Submit) {
-	for _, id := range c.IDs {
-		t.add(kindCapsule, string(id), writes)
-	}
-	if c.Gang == nil {
-		return
-	}
-	t.add(kindGang, string(c.Gang.ID), writes)
-	for i := range c.Gang.Roles {
-		for _, id := range c.Gang.Roles[i].Members {
-			t.add(kindCapsule, string(id), writes)
-		}
-	}
-}
-
-// capsule adds a capsule that is placed or released, and the gang that counts it.
-func (t toucher) capsule(id orbit.CapsuleID) {
-	t.add(kindCapsule, string(id), writes)
-	if c := t.s.Capsule(id); c != nil && c.Gang != "" {
-		t.add(kindGang, string(c.Gang), writes)
-	}
-}
-
-// release adds a capsule or a hold, and the node that it leaves.
-func (t toucher) release(c *orbit.Release) {
-	if c.Hold != "" {
-		t.add(kindHold, string(c.Hold), writes)
-		if h, lives := t.s.Hold(c.Hold); lives {
-			t.add(kindUse, string(h.Node), writes)
-		}
-		return
-	}
-	known := t.s.Capsule(c.Capsule)
-	if known == nil || !known.Placed() { // its gang does not count it
-		t.add(kindCapsule, string(c.Capsule), writes)
-		return
-	}
-	t.capsule(c.Capsule)
-	t.add(kindUse, string(known.Node), writes)
-}
-
-// bet adds what a bet is judged by.
-func (t toucher) bet(bet orbit.Precondition) {
-	switch bet := bet.(type) {
-	case orbit.NodeFreeOf:
-		t.add(kindUse, string(bet.Node), reads)
-	case orbit.NodeAt:
-		t.add(kindUse, string(bet.Node), reads)
-	case orbit.GangUnplaced:
-		t.add(kindGang, string(bet.Gang), reads)
-	case orbit.MarkAt:
-		t.add(kindMark, bet.Key, reads)
-	case orbit.GroupIn:
-		t.witness(&bet)
-	}
-}
-
-// witness adds one member of the group that is in the domain: while it is there, the bet holds.
-func (t toucher) witness(bet *orbit.GroupIn) {
-	for n := range t.s.GroupNodes(bet.Group) {
-		if n.Node.Labels[bet.Level] != bet.Domain {
-			continue
-		}
-		for c := range t.s.On(n.Node.ID) {
-			if c.Spec.Group == bet.Group {
-				t.add(kindUse, string(n.Node.ID), reads)
-				t.add(kindCapsule, string(c.ID), reads)
-				return
-			}
-		}
+// add notes access to records of one kind. Writes come after reads.
+func add[ID ~string](r refs, k kind, ids []ID, a access) {
+	for _, id := range ids {
+		r[ref{k, string(id)}] = a
 	}
 }

@@ -68,27 +68,21 @@ func (d *Dispatcher) rest(ctx context.Context, round Round) {
 		ctx, cancel = context.WithDeadline(ctx, round.Next)
 		defer cancel()
 	}
-	for seen, passed := round.View, 0; passed < maxBehind; {
-		if _, err := d.Ledger.Wait(ctx, seen); err != nil {
-			if ctx.Err() == nil {
-				pause(ctx, time.Second) // the next step will say what is wrong
-			}
+	passed := 0
+	for changes, err := range orbit.Follow(ctx, d.Ledger, round.View) {
+		if errors.Is(err, orbit.ErrCompacted) {
 			return
 		}
-		changes, err := d.Ledger.Changes(ctx, seen)
 		if err != nil {
+			pause(ctx, time.Second) // the next step will say what is wrong
 			return
-		}
-		if len(changes) == 0 {
-			pause(ctx, time.Millisecond) // they lag behind what the ledger says there is
 		}
 		if d.concerned(ctx, changes) {
 			return
 		}
-		for i := range changes {
-			seen = max(seen, changes[i].Revision)
+		if passed += len(changes); passed >= maxBehind {
+			return
 		}
-		passed += len(changes)
 	}
 }
 
