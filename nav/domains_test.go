@@ -79,8 +79,8 @@ func TestSumsOfTablesMadeAnew(t *testing.T) {
 		}
 		require.Len(t, e.Pass(t.Context()).Unplaced, 2)
 	}
-	require.Len(t, g.books.shapes, 1)
-	for _, shape := range g.books.shapes {
+	require.Len(t, g.index.shapes, 1)
+	for _, shape := range g.index.shapes {
 		require.Len(t, shape.sums, 1)
 	}
 }

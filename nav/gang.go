@@ -3,6 +3,7 @@ package nav
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -53,7 +54,7 @@ type Gang struct {
 	// together take at most 50 times that.
 	Search int
 
-	books gangBooks
+	index gangIndex
 	waits map[orbit.GangID]*gangWait
 	// The gang that room is held for, if any.
 	holder orbit.GangID
@@ -90,7 +91,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	if err := ctx.Err(); err != nil {
 		return r.plan, err
 	}
-	g.books.sync(view)
+	g.index.sync(view)
 	g.forget(r.state)
 	r.holds = gangHolds(r.state, view.Now())
 	r.left = 50 * min(g.stepsEach(), math.MaxInt/50)
@@ -104,6 +105,9 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	r.plan.Notes = []slog.Attr{slog.Int("gangs.placed", r.placed), slog.Int("gangs.topped_up", r.toppedUp),
 		slog.Int("gangs.waiting", r.waitingFor), slog.Int("holds.made", r.made), slog.Int("holds.released", r.released),
 		slog.Int("search.steps", r.steps)}
+	if g.index.fault != nil {
+		err = errors.Join(err, g.index.fault)
+	}
 	return r.plan, err
 }
 
@@ -113,21 +117,21 @@ func (g *Gang) stepsEach() int { return max(0, cmp.Or(g.Search, 20_000)) }
 // all plans gang by gang. First the shapes of all learn what others have changed: from then on, what changes is
 // this plan's doing.
 func (r *gangPass) all(gangs []*muster) error {
-	b := &r.books
+	x := &r.index
 	for _, m := range gangs {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		if b.began = b.clock; m.fault == nil {
-			m.asks(b)
+		if x.began = x.clock; m.fault == nil {
+			m.asks(x)
 		}
 	}
-	b.fresh = false
+	x.fresh = false
 	for _, m := range gangs {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		b.began = b.clock
+		x.began = x.clock
 		if err := r.one(m); err != nil {
 			return err
 		}
@@ -161,8 +165,8 @@ func (r *gangPass) one(m *muster) error {
 // time for that.
 func (r *gangPass) seat(m *muster) (*gangFit, error) {
 	w, holds, levels := r.waiting(m), r.holds[m.id], r.levels(m)
-	seen := markOf(&r.books, m, m.asks(&r.books), levels, len(holds))
-	if w != nil && r.books.moved {
+	seen := markOf(&r.index, m, m.asks(&r.index), levels, len(holds))
+	if w != nil && r.index.moved {
 		w.plans++
 	}
 	var why error
@@ -193,48 +197,64 @@ func (r *gangPass) heldFor(m *muster, why error) error {
 
 // packer returns a packer for the members that wait.
 func (r *gangPass) packer(m *muster) *gangPacker {
-	return &gangPacker{books: &r.books, asks: m.asks(&r.books), steps: &r.budget}
+	return &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget}
 }
 
 // levels returns the tables of the levels that a gang may be on, in order.
 func (r *gangPass) levels(m *muster) []*domainTable {
 	var out []*domainTable
 	for _, level := range m.gang.Levels {
-		out = append(out, r.books.table(level))
+		out = append(out, r.index.table(level))
 	}
 	if len(out) == 0 || m.gang.Loose {
-		out = append(out, r.books.table(""))
+		out = append(out, r.index.table(""))
 	}
 	return out
 }
 
 // try looks for seats, with what is held for the gang given back, and proposes them.
 func (r *gangPass) try(m *muster, levels []*domainTable, holds []orbit.Hold) (*gangFit, error) {
-	undo := r.books.lend(holds)
+	start := r.index.draft.Checkpoint()
+	if err := r.index.release(holds); err != nil {
+		return nil, err
+	}
 	p := r.packer(m)
-	limit := placesIn(r.limits, len(holds))
+	limit := min(r.limits.GangMembers, r.limits.Commitments-len(holds))
 	var fit *gangFit
 	if m.fresh() {
 		fit = p.place(levels, limit)
 	} else {
-		levels = m.shareable(levels, &r.books)
+		levels = m.shareable(levels, r.state)
 		fit = p.topUp(m, levels, limit)
 	}
 	var why error
-	if fit == nil && r.ctx.Err() == nil {
+	if fit != nil {
+		why = r.propose(m, fit)
+	} else if r.ctx.Err() == nil {
 		why = r.explain(p, m, levels, limit)
 	}
-	undo()
-	if fit == nil {
+	if fit == nil || why != nil {
+		r.index.draft.Rollback(start)
 		return nil, why
 	}
-	proposal := r.books.proposal(m, fit, holds)
-	if n := len(proposal.If); n > r.limits.Preconditions {
-		return nil, fmt.Errorf("gang %q: placing %d members takes %d bets; this ledger takes %d in one proposal", m.id, fit.total, n, r.limits.Preconditions)
-	}
-	r.books.reserve(fit, holds)
-	r.plan.Proposals = append(r.plan.Proposals, proposal)
 	return fit, nil
+}
+
+// propose places members on their seats, in one proposal with the releases of what was held for them.
+func (r *gangPass) propose(m *muster, fit *gangFit) error {
+	if err := r.index.place(fit.asks, fit.seats); err != nil {
+		return err
+	}
+	var bets []orbit.Precondition
+	if m.fresh() {
+		bets = append(bets, orbit.GangUnplaced{Gang: m.id})
+	}
+	p := r.index.draft.Propose(bets...)
+	if n := len(p.If); n > r.limits.Preconditions {
+		return fmt.Errorf("gang %q: placing %d members takes %d bets; this ledger takes %d in one proposal", m.id, fit.total, n, r.limits.Preconditions)
+	}
+	r.plan.Proposals = append(r.plan.Proposals, p)
+	return nil
 }
 
 // explain says why a gang has no place.

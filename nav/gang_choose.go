@@ -114,7 +114,7 @@ func sink(list []candidate, i int, order func(a, b *candidate) int) {
 
 // atLeast returns a packer for the same members with another least of every ask.
 func (p *gangPacker) atLeast(least func(*memberAsk) int) *gangPacker {
-	q := &gangPacker{books: p.books, asks: slices.Clone(p.asks), steps: p.steps}
+	q := &gangPacker{index: p.index, asks: slices.Clone(p.asks), steps: p.steps}
 	for a := range q.asks {
 		q.asks[a].least = least(&q.asks[a])
 	}

@@ -68,18 +68,6 @@ func gangHolds(state *orbit.State, now time.Time) map[orbit.GangID][]orbit.Hold 
 	return out
 }
 
-// release returns proposals that give holds up, as few as the ledger's limits allow.
-func release(holds []orbit.Hold, limits orbit.Limits) (out []orbit.Proposal) {
-	for part := range slices.Chunk(holds, max(1, limits.Commitments)) {
-		p := orbit.Proposal{}
-		for i := range part {
-			p.Do = append(p.Do, orbit.Release{Hold: part[i].ID})
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
 // ends returns when the first of the holds ends.
 func ends(holds []orbit.Hold) time.Time {
 	return slices.MinFunc(holds, func(a, b orbit.Hold) int { return a.Ends.Compare(b.Ends) }).Ends
@@ -136,7 +124,7 @@ func (r *gangPass) hold(m *muster, w *gangWait) {
 		r.giveUp(r.holder, r.waits[r.holder])
 	}
 	r.holderIn = true
-	fit.trim(r.limits.Commitments - max(len(holds), leastOf(m.asks(&r.books)))) // its places and releases are one proposal
+	fit.trim(r.limits.Commitments - max(len(holds), leastOf(m.asks(&r.index)))) // its places and releases are one proposal
 	switch {
 	case fit.substantial() > heldMembers(holds):
 		r.renew(m, w, fit, holds, r.view.Now().Add(cmp.Or(r.HoldFor, 30*time.Second)))
@@ -170,7 +158,11 @@ func (r *gangPass) giveUp(id orbit.GangID, w *gangWait) {
 	if len(r.holds[id]) == 0 {
 		return
 	}
-	r.plan.Proposals = append(r.plan.Proposals, release(r.holds[id], r.limits)...)
+	for part := range slices.Chunk(r.holds[id], max(1, r.limits.Commitments)) {
+		if r.index.release(part) == nil {
+			r.plan.Proposals = append(r.plan.Proposals, r.index.draft.Propose())
+		}
+	}
 	r.released += len(r.holds[id])
 	delete(r.holds, id)
 }
@@ -198,8 +190,11 @@ const (
 // keep chooses where room is held and for which members, with a search of its own: the one for seats may have
 // taken all its steps.
 func (r *gangPass) keep(m *muster, holds []orbit.Hold) (*gangFit, verdict) {
-	undo := r.books.lend(holds)
-	defer undo()
+	start := r.index.draft.Checkpoint()
+	defer r.index.draft.Rollback(start)
+	if r.index.release(holds) != nil {
+		return nil, undecided
+	}
 	p := r.packer(m)
 	p.steps = &stepBudget{ctx: r.ctx, left: max(0, min(r.stepsEach(), r.left))}
 	fit, none := r.promising(p, m, holds)
@@ -317,23 +312,27 @@ func (r *gangPass) first(m *muster) func(nodes []int32) bool {
 
 // renew holds the room of a seating instead of what is held so far, in one proposal.
 func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hold, until time.Time) {
-	p := orbit.Proposal{View: r.view.Revision(), If: r.books.bets(fit, holds)}
-	for i := range holds {
-		p.Do = append(p.Do, orbit.Release{Hold: holds[i].ID})
-	}
-	made, members := r.books.merge(fit)
+	made, members := r.index.merge(fit)
 	for i := range made {
 		made[i].ID = holdID(m.id, r.view.Revision(), i, members[i])
 		if len(made[i].ID) > r.limits.IDBytes {
 			return // on this ledger nothing can be held
 		}
 		made[i].For, made[i].Ends = string(m.id), until
-		p.Do = append(p.Do, made[i])
 	}
-	if len(made) == 0 || len(p.If) > r.limits.Preconditions {
+	if len(made) == 0 {
 		return
 	}
-	r.books.reserve(fit, holds)
+	start := r.index.draft.Checkpoint()
+	if r.index.release(holds) != nil {
+		return
+	}
+	err := r.index.hold(made)
+	p := r.index.draft.Propose()
+	if err != nil || len(p.If) > r.limits.Preconditions {
+		r.index.draft.Rollback(start)
+		return
+	}
 	r.plan.Proposals = append(r.plan.Proposals, p)
 	r.made += len(made)
 	r.released += len(holds)
@@ -342,16 +341,16 @@ func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hol
 
 // merge sums the room of seats up, so that there are few holds: one a node, and one more where members share
 // instances or take different parts of them. It also returns for how many members each of them is.
-func (b *gangBooks) merge(fit *gangFit) (out []orbit.Hold, members []int) {
+func (x *gangIndex) merge(fit *gangFit) (out []orbit.Hold, members []int) {
 	seats := slices.Clone(fit.seats)
-	slices.SortStableFunc(seats, func(x, y seat) int { return cmp.Compare(b.id(x.node), b.id(y.node)) })
+	slices.SortStableFunc(seats, func(s, t seat) int { return cmp.Compare(x.id(s.node), x.id(t.node)) })
 	begun := 0 // holds on the node that seats are at begin here
 	for _, s := range seats {
 		spec := fit.asks[s.ask].spec
 		if spec.Envelope.Reservation == (orbit.Resources{}) && s.devices == 0 {
 			continue // nothing to hold
 		}
-		if begun < len(out) && out[begun].Node != b.id(s.node) {
+		if begun < len(out) && out[begun].Node != x.id(s.node) {
 			begun = len(out)
 		}
 		at := slices.IndexFunc(out[begun:], func(h orbit.Hold) bool {
@@ -360,7 +359,7 @@ func (b *gangBooks) merge(fit *gangFit) (out []orbit.Hold, members []int) {
 		})
 		if at += begun; at < begun {
 			at = len(out)
-			out, members = append(out, orbit.Hold{Node: b.id(s.node)}), append(members, 0)
+			out, members = append(out, orbit.Hold{Node: x.id(s.node)}), append(members, 0)
 		}
 		members[at]++
 		h := &out[at]

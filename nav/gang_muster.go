@@ -140,7 +140,7 @@ type memberAsk struct {
 }
 
 // asks sums the waiting members up by shape, in the order of roles.
-func (m *muster) asks(b *gangBooks) []memberAsk {
+func (m *muster) asks(x *gangIndex) []memberAsk {
 	var out []memberAsk
 	var rest [][]*orbit.Capsule
 	for role, waiting := range m.waiting {
@@ -148,7 +148,7 @@ func (m *muster) asks(b *gangBooks) []memberAsk {
 			continue
 		}
 		r := &m.gang.Roles[role]
-		shape := b.shape(r.Spec)
+		shape := x.shape(r.Spec)
 		at := slices.IndexFunc(out, func(a memberAsk) bool { return a.shape == shape })
 		if at < 0 {
 			at = len(out)

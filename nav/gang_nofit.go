@@ -133,7 +133,7 @@ func (p *gangPacker) bestOf(t *domainTable, m *muster) (f DomainFit, exact bool)
 	f, exact = DomainFit{Level: t.level, Domains: t.live, Of: wanted(p.asks)}, true
 	list := candidates(t, p.asks, none)
 	if !m.fresh() {
-		d := m.domain(t, p.books)
+		d := m.domain(t, p.index.draft.View().State())
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.number != d })
 	}
 	var best *seating
@@ -172,24 +172,17 @@ func (p *gangPacker) lacks(nodes []int32, s *seating) []orbit.Reason {
 	if next < 0 {
 		return nil
 	}
-	rooms := map[int32]nodeRoom{}
-	for _, seat := range s.seats {
-		room, known := rooms[seat.node]
-		if !known {
-			room = p.books.nodes[seat.node].nodeRoom
-		}
-		room.take(p.asks[seat.ask].spec, seat.devices)
-		rooms[seat.node] = room
+	d := &p.index.draft
+	start := d.Checkpoint()
+	defer d.Rollback(start)
+	if p.index.place(p.asks, s.seats) != nil {
+		return nil
 	}
-	counts := map[string]int{}
+	spec, counts := p.asks[next].spec, map[orbit.Misfit]int{}
 	for _, i := range nodes {
-		room, known := rooms[i]
-		if !known {
-			room = p.books.nodes[i].nodeRoom
-		}
-		if why := p.asks[next].shape.lacks(p.books.nodes[i].state.Node, &room, p.books.view.State()); why != "" {
+		if why := d.Misfit(d.Node(int(i)), spec); why != (orbit.Misfit{}) {
 			counts[why]++
 		}
 	}
-	return reasonsOf(counts)
+	return d.NoFit(spec, counts).Reasons
 }

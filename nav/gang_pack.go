@@ -14,7 +14,7 @@ import (
 // necessary is checked; then they are seated greedily, shape after shape, in a few orders; then a search
 // decides ([packSearch]).
 type gangPacker struct {
-	books *gangBooks
+	index *gangIndex
 	asks  []memberAsk
 	steps *stepBudget
 	// As if nothing ran: could the members come to fit?
@@ -100,7 +100,7 @@ func (p *gangPacker) enoughFree(bins []packBin) bool {
 		}
 	}
 	for i := range bins {
-		for d, v := range bins[i].room.measure(p.books.nodes[bins[i].node].state.Node) {
+		for d, v := range bins[i].room.measure(p.index.draft.Node(int(bins[i].node)).Node) {
 			free[d] += float64(v)
 		}
 	}
@@ -127,8 +127,7 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 	bins := make([]packBin, 0, len(nodes))
 	counts := make([]int32, len(nodes)*len(p.asks))
 	for _, i := range nodes {
-		n := &p.books.nodes[i]
-		bin := packBin{node: i, id: n.state.Node.ID, idle: n.idle, rank: p.books.ranks[i]}
+		bin := packBin{node: i, idle: p.index.ranks[i] == idleRank, rank: p.index.ranks[i]}
 		bin.fits = counts[:len(p.asks):len(p.asks)]
 		fits := false
 		for a := range p.asks {
@@ -136,8 +135,9 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 			fits = fits || bin.fits[a] > 0
 		}
 		if fits {
-			if bin.room = n.nodeRoom; p.bare {
-				bin.room = bareRoom(n.state.Node)
+			n := p.index.draft.Node(int(i)).Node
+			if bin.id, bin.room = n.ID, p.index.rooms[i]; p.bare {
+				bin.room = bareRoom(n)
 			}
 			counts = counts[len(p.asks):]
 			bins = append(bins, bin)
@@ -153,11 +153,11 @@ func (p *gangPacker) alone(a int, node int32) int32 {
 	if !p.bare {
 		return s.counts[node]
 	}
-	n := p.books.nodes[node].state.Node
-	if !s.accepts(n) {
+	n := &orbit.NodeState{Node: p.index.draft.Node(int(node)).Node}
+	if p.index.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
 		return 0
 	}
-	room := bareRoom(n)
+	room := freeRoom(n)
 	return s.fits(&room)
 }
 
@@ -166,7 +166,7 @@ func (p *gangPacker) alone(a int, node int32) int32 {
 func (p *gangPacker) shortlist(nodes []int32) []int32 {
 	var out []int32
 	for a := range p.asks {
-		out = append(out, p.books.foremost(nodes, p.asks[a].shape.counts, 2*p.asks[a].want+16)...)
+		out = append(out, p.index.foremost(nodes, p.asks[a].shape.counts, 2*p.asks[a].want+16)...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -174,10 +174,10 @@ func (p *gangPacker) shortlist(nodes []int32) []int32 {
 
 // foremost returns those n of the nodes that take a member which come first by rank; among equals by index, which is
 // cheaper to compare than an id, and the same for all who see the state.
-func (b *gangBooks) foremost(nodes, counts []int32, n int) []int32 {
+func (x *gangIndex) foremost(nodes, counts []int32, n int) []int32 {
 	order := func(i, j int32) int {
-		if b.ranks[i] != b.ranks[j] {
-			return cmp.Compare(b.ranks[i], b.ranks[j])
+		if x.ranks[i] != x.ranks[j] {
+			return cmp.Compare(x.ranks[i], x.ranks[j])
 		}
 		return cmp.Compare(i, j)
 	}

@@ -1,7 +1,6 @@
 package nav
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 
@@ -11,7 +10,7 @@ import (
 // memberShape is what members ask of a node. Specs that ask for the same share one, whatever their module or
 // priority. It knows how many would fit on each node by themselves, and the sums of that by domain.
 //
-// Invariant: after sync, counts[i] is how many fit on node i given the books, and so is every sum whose version
+// Invariant: after sync, counts[i] is how many fit on node i of the draft, and so is every sum whose version
 // is that of its table.
 type memberShape struct {
 	spec *orbit.Spec
@@ -19,14 +18,14 @@ type memberShape struct {
 	dims   []orbit.Dimension
 	counts []int32
 	sums   []domainSums
-	// Position in the books' log; counts are made anew if the log does not reach back there.
+	// Position in the draft's journal; counts are made anew if the journal does not reach back there.
 	cursor uint64
 	// When the count of a node last rose by what others did: what did not fit may fit from then on.
 	gained uint64
 	// Domains where the company is that the spec wants, as of a plan; nil: it wants none.
 	near   map[string]bool
 	nearAt uint64
-	// The books' clock when it was last used.
+	// The index's clock when it was last used.
 	used uint64
 }
 
@@ -72,55 +71,40 @@ func (s *memberShape) fits(r *nodeRoom) int32 {
 	return int32(n)
 }
 
-// accepts reports whether members may go to a node, if there is room.
-func (s *memberShape) accepts(n *orbit.Node) bool { return accepts(n, s.spec) && s.inCompany(n) }
-
-// inCompany reports whether a node is where the company is, if members want any.
-func (s *memberShape) inCompany(n *orbit.Node) bool {
-	return s.near == nil || s.near[n.Labels[s.spec.Near.Level]]
-}
-
-// lacks says why one more member does not fit on a node, as in "lack cpu"; "" if it does.
-func (s *memberShape) lacks(n *orbit.Node, r *nodeRoom, state *orbit.State) string {
-	why := objection(n, s.spec)
-	if why == "" && !s.inCompany(n) {
-		why = fmt.Sprintf("are in no %s of group %q", s.spec.Near.Level, s.spec.Near.Group)
-	}
-	return cmp.Or(why, shortage(r, s.spec, state))
-}
-
-// sync brings the counts up to the books.
-func (s *memberShape) sync(b *gangBooks) {
-	company := s.meet(b)
-	changed, next, all := b.since(s.cursor)
+// sync brings the counts up to the draft.
+func (s *memberShape) sync(x *gangIndex) {
+	x.follow()
+	company := s.meet(x)
+	changed, next, all := x.draft.Changed(s.cursor)
 	s.cursor = next
 	if s.counts == nil || all || company {
-		s.recount(b)
+		s.recount(x)
 		return
 	}
-	for len(s.counts) < len(b.nodes) {
+	for len(s.counts) < len(x.rooms) {
 		s.counts = append(s.counts, 0)
 	}
-	for _, i := range changed {
-		s.count(b, i)
+	for k, i := range changed {
+		if k == 0 || changed[k-1] != i {
+			s.count(x, i)
+		}
 	}
 }
 
 // recount begins afresh.
-func (s *memberShape) recount(b *gangBooks) {
-	s.counts, s.sums = make([]int32, len(b.nodes)), nil
+func (s *memberShape) recount(x *gangIndex) {
+	s.counts, s.sums = make([]int32, len(x.rooms)), nil
 	for i := range s.counts {
-		s.count(b, int32(i))
+		s.count(x, int32(i))
 	}
-	s.gained = b.tick()
+	s.gained = x.tick()
 }
 
 // count looks at one node.
-func (s *memberShape) count(b *gangBooks, i int32) {
-	n := &b.nodes[i]
+func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
-	if n.state != nil {
-		if fits = s.fits(&n.nodeRoom); fits > 0 && !s.accepts(n.state.Node) {
+	if n := x.draft.Node(int(i)); n != nil {
+		if fits = s.fits(&x.rooms[i]); fits > 0 && x.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
 			fits = 0
 		}
 	}
@@ -134,19 +118,19 @@ func (s *memberShape) count(b *gangBooks, i int32) {
 			s.sums[k].by[t.of[i]] += int64(more)
 		}
 	}
-	if more > 0 && b.fresh {
-		s.gained = b.tick()
+	if more > 0 && x.fresh {
+		s.gained = x.tick()
 	}
 }
 
 // meet looks up where the company is, once a plan. It reports whether it has moved.
-func (s *memberShape) meet(b *gangBooks) (moved bool) {
+func (s *memberShape) meet(x *gangIndex) (moved bool) {
 	near := s.spec.Near
-	if near.Group == "" || s.nearAt == b.plan {
+	if near.Group == "" || s.nearAt == x.plan {
 		return false
 	}
-	s.nearAt = b.plan
-	domains := inDomains(b.view.State(), near.Group, near.Level)
+	s.nearAt = x.plan
+	domains := inDomains(x.draft.View().State(), near.Group, near.Level)
 	moved = s.near == nil || !maps.Equal(domains, s.near)
 	s.near = domains
 	return moved

@@ -186,7 +186,7 @@ func TestGangFaults(t *testing.T) {
 		"too many commitments": {limits: orbit.Limits{Preconditions: 2}, gang: orbit.Gang{Roles: []orbit.Role{{Name: "w", Spec: gangSpec(3), Members: members(3)}}},
 			why: `gang "g": placing 3 members takes 4 bets; this ledger takes 2 in one proposal`},
 		"company that is not there": {gang: orbit.Gang{Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "w", Spec: near, Members: members(1)}}},
-			why: `gang "g": best rack r fits 0 of 1 (4 nodes are in no rack of group "db")`},
+			why: `gang "g": best rack r fits 0 of 1 (4 nodes wait for group db, of which nothing is placed)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &orbit.MemoryLedger{Bounds: c.limits}

@@ -44,13 +44,13 @@ type waitMark struct {
 const mostWaits = 1 << 16
 
 // markOf returns what an answer to the gang rests on now.
-func markOf(b *gangBooks, m *muster, asks []memberAsk, levels []*domainTable, holds int) waitMark {
+func markOf(x *gangIndex, m *muster, asks []memberAsk, levels []*domainTable, holds int) waitMark {
 	w := waitMark{changed: m.state.Changed, waiting: m.total, holds: holds}
 	for i := range asks {
 		w.gained += asks[i].shape.gained
 	}
 	if len(asks) > 1 {
-		w.gained += b.gained
+		w.gained += x.gained
 	}
 	for _, t := range levels {
 		w.moved += t.version

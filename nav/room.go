@@ -24,15 +24,7 @@ func freeRoom(n *orbit.NodeState) nodeRoom {
 }
 
 // bareRoom returns what would be free if nothing ran.
-func bareRoom(n *orbit.Node) nodeRoom {
-	r := nodeRoom{free: n.Capacity}
-	for i := range n.Devices.Count {
-		if !n.Devices.Unhealthy.Has(i) {
-			r.devices[i] = wholeDevice
-		}
-	}
-	return r
-}
+func bareRoom(n *orbit.Node) nodeRoom { return freeRoom(&orbit.NodeState{Node: n}) }
 
 // wholeDevice is what one device instance divides into, in milli.
 const wholeDevice = 1000
