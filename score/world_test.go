@@ -53,18 +53,3 @@ func nodeWith(t testing.TB, node orbit.Node, placed ...*orbit.Spec) *orbit.NodeS
 	require.NoError(t, err)
 	return state.Node(node.ID)
 }
-
-// constellation returns a state with many empty nodes.
-func constellation(t testing.TB, nodes int) *orbit.State {
-	t.Helper()
-	var ledger orbit.MemoryLedger
-	for i := range nodes {
-		n := gpuNode()
-		n.ID = orbit.NodeID(fmt.Sprintf("node-%04d", i))
-		_, err := ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: n}}})
-		require.NoError(t, err)
-	}
-	state, err := ledger.Snapshot(context.Background())
-	require.NoError(t, err)
-	return state
-}
