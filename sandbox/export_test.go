@@ -16,5 +16,5 @@ func Holders(w *Warm) map[string]int {
 	return out
 }
 
-// Touched is how many nodes a navigator is to look at again because it has given something of them away.
-func Touched(w *Warm) int { return len(w.books.touched) }
+// Steps is how many steps of a plan a navigator keeps.
+func Steps(w *Warm) int { return w.books.draft.Checkpoint() }

@@ -79,7 +79,7 @@ type Gateway struct {
 	view orbit.View
 
 	mu         sync.Mutex // guards what follows; held for no call of a plane, but for claims on the board
-	books      warmBooks
+	books      books
 	bets       []*bet
 	kept       map[orbit.CapsuleID]*bet // committed, and their nodes have not reported since; and some that have
 	keptBound  int                      // when these are looked for
@@ -122,7 +122,7 @@ func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Sp
 	if g.Ledger == nil || id == "" || spec == nil {
 		return Created{}, fmt.Errorf("sandbox: create %q: %w: it needs an id and a spec, and the gateway a Ledger", id, orbit.ErrInvalid)
 	}
-	c := &create{g: g, ask: warmAsk{spec: withSlot(spec), leases: g.leases}}
+	c := &create{g: g, ask: ask{spec: withSlot(spec), leases: g.leases}}
 	c.made.Capsule, c.made.Spec = id, c.ask.spec
 	err := c.run(ctx)
 	g.count(&c.made, err)
@@ -177,24 +177,22 @@ func withSlot(spec *orbit.Spec) *orbit.Spec {
 // create is one call of Create.
 type create struct {
 	g    *Gateway
-	ask  warmAsk
+	ask  ask
 	made Created
 	// Refreshes that had begun when it, or its retry, came.
 	since uint64
 	asked bool
-	// What is sent, until its outcome is known.
-	unknown *orbit.Proposal
-	// It has been committed.
+	// What is sent for the last bet; and unknown, if its outcome is not known.
+	proposal orbit.Proposal
+	unknown  *orbit.Proposal
+	// Where it is placed; nil: nowhere. And that something has been committed.
+	placed    *bet
 	committed bool
 }
 
 // run is the whole of it. An error has been cleaned up after.
 func (c *create) run(ctx context.Context) error {
-	err := c.commit(ctx, func(choice *warmChoice) []orbit.Commitment {
-		return []orbit.Commitment{
-			orbit.Submit{IDs: []orbit.CapsuleID{c.made.Capsule}, Spec: c.made.Spec, Owner: c.g.Owner}, c.placeOn(choice),
-		}
-	})
+	err := c.commit(ctx)
 	if err == nil {
 		err = c.start(ctx)
 	}
@@ -204,20 +202,15 @@ func (c *create) run(ctx context.Context) error {
 	return nil
 }
 
-// placeOn is the placement on a node that has been chosen.
-func (c *create) placeOn(choice *warmChoice) orbit.Place {
-	return orbit.Place{Capsule: c.made.Capsule, Node: choice.node, Devices: choice.devices, Note: choice.note()}
-}
-
 // commit chooses a node and proposes, again and again until that is no conflict.
-func (c *create) commit(ctx context.Context, do func(*warmChoice) []orbit.Commitment) error {
+func (c *create) commit(ctx context.Context) error {
 	c.asked = false
 	for {
 		b, err := c.choose(ctx)
 		if err != nil {
 			return err
 		}
-		p := orbit.Proposal{ID: b.id, View: b.view, Do: do(&b.choice), If: b.choice.bets}
+		p := c.proposal
 		rev, err := c.g.send(ctx, &p, nil)
 		if err == nil {
 			c.won(b, rev)
@@ -235,9 +228,9 @@ func (c *create) won(b *bet, rev orbit.Revision) {
 	defer c.g.mu.Unlock()
 	b.outcome, b.revision = betCommitted, rev
 	c.g.keep(b)
-	c.committed = true
-	c.made.Node, c.made.Devices, c.made.Revision = b.choice.node, b.choice.devices, rev
-	c.made.Promised, c.made.Warm = b.choice.warm, b.choice.warm
+	c.placed, c.committed = b, true
+	c.made.Node, c.made.Devices, c.made.Revision = b.debit.node, b.debit.devices, rev
+	c.made.Promised, c.made.Warm = b.debit.warm, b.debit.warm
 }
 
 // lost notes that a proposal was not committed, or may not have been. It reports whether to choose again.

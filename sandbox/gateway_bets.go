@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -15,11 +16,8 @@ import (
 // of a node's report once telemetry has been heard again, for by then the board shows the claim.
 type bet struct {
 	id       orbit.ProposalID
-	capsule  orbit.CapsuleID
-	choice   warmChoice
-	debit    warmDebit
+	debit    debit
 	claim    telemetry.Claim
-	view     orbit.Revision
 	outcome  betOutcome
 	revision orbit.Revision // of the commit
 }
@@ -31,6 +29,7 @@ const (
 	betCommitted
 	betVoid
 	betVacated // committed, and released since
+	betMoved   // committed, and a later bet moves it: its node failed to start it
 )
 
 // choose finds a node and gives it away in the books. It waits for a newer view where one is needed, and refuses on
@@ -84,26 +83,61 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 func (c *create) bet() (*bet, error) {
 	g := c.g
 	for tries := 0; ; tries++ {
-		choice, err := g.books.best(&c.ask)
+		on, err := g.books.best(&c.ask)
 		if err != nil {
 			return nil, err
 		}
-		b := &bet{id: orbit.NewProposalID(), capsule: c.made.Capsule, view: g.revision}
+		b := &bet{id: orbit.NewProposalID()}
 		if g.Board != nil {
-			b.claim = g.Board.Claim(choice.node, c.ask.spec.Start.Template)
+			b.claim = g.Board.Claim(on.Node.Node.ID, c.ask.spec.Start.Template)
 		}
-		if knows := g.Board != nil && g.Telemetry == nil; knows && choice.warm != b.claim.Warm() {
-			if choice.warm && tries < maxCorrections {
+		if knows := g.Board != nil && g.Telemetry == nil; knows && on.warm != b.claim.Warm() {
+			if on.warm && tries < maxCorrections {
 				g.Board.Unclaim(b.claim)
-				g.books.exhaust(choice.index, choice.node, c.ask.spec.Start.Template)
+				g.books.exhaust(on.Node.Node.ID, c.ask.spec.Start.Template)
 				continue
 			}
-			choice.warm = b.claim.Warm()
+			on.warm = b.claim.Warm()
 		}
-		b.choice, b.debit = choice, g.books.take(&choice, c.ask.spec)
+		if err := c.plan(b, &on); err != nil {
+			if g.Board != nil {
+				g.Board.Unclaim(b.claim)
+			}
+			return nil, err
+		}
 		g.bets = append(g.bets, b)
 		return b, nil
 	}
+}
+
+// plan drafts the proposal of a bet: the capsule is submitted and placed, or moved from the node that has failed. It
+// requires the lock.
+func (c *create) plan(b *bet, on *choice) (err error) {
+	books := &c.g.books
+	if c.placed != nil && c.placed.outcome == betCommitted {
+		books.giveRoom(&c.placed.debit)
+		c.placed.outcome = betMoved
+	}
+	start := books.draft.Checkpoint()
+	if c.placed == nil {
+		err = books.draft.Add(orbit.Submit{IDs: []orbit.CapsuleID{c.made.Capsule}, Spec: c.made.Spec, Owner: c.g.Owner})
+	}
+	if err == nil {
+		b.debit, err = books.take(&orbit.Capsule{ID: c.made.Capsule, Spec: c.made.Spec}, on)
+	}
+	if err != nil {
+		books.draft.Rollback(start)
+		if errors.Is(err, orbit.ErrInfeasible) { // another create of the id is under way
+			err = fmt.Errorf("%w: %w", ErrTaken, err)
+		}
+		return err
+	}
+	c.proposal = books.propose(c.ask.leases, b.debit.node)
+	c.proposal.ID = b.id
+	if c.placed != nil {
+		c.proposal.Do = append([]orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node}}, c.proposal.Do...)
+	}
+	return nil
 }
 
 // maxCorrections is how often a create chooses again because the board has fewer warm slots than the view.
@@ -114,7 +148,7 @@ const maxCorrections = 8
 func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.books.credit(&b.debit)
+	g.books.undo(&b.debit)
 	b.outcome = betVoid
 	if g.Board != nil {
 		g.Board.Unclaim(b.claim)
@@ -131,26 +165,15 @@ func (g *Gateway) rebook(state *orbit.State, heard bool) {
 	kept := g.bets[:0]
 	for _, b := range g.bets {
 		room, report := b.unseen(state, heard, g.Board != nil)
-		b.debit.hasRoom, b.debit.hasReport = false, b.debit.hasReport && report
-		if !room && !b.debit.hasReport {
-			continue
+		report = report && b.debit.hasReport
+		b.debit.hasRoom, b.debit.hasReport = false, false
+		if room || report {
+			g.books.renew(&b.debit, room, report)
+			kept = append(kept, b)
 		}
-		g.rebookOne(b, room, state)
-		kept = append(kept, b)
 	}
 	clear(g.bets[len(kept):])
 	g.bets = kept
-}
-
-// rebookOne enters one bet, on the node that has its id now.
-func (g *Gateway) rebookOne(b *bet, room bool, state *orbit.State) {
-	n, report := state.Node(b.debit.node), b.debit.hasReport
-	b.debit.hasReport = false
-	if n == nil {
-		return
-	}
-	b.debit.index = int32(n.Index())
-	g.books.debit(&b.debit, room, report)
 }
 
 // unseen reports which parts of a bet the view does not show: of the ledger's room, and of what the node reports.
@@ -159,12 +182,12 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 	switch b.outcome {
 	case betVoid:
 		return false, false
-	case betVacated:
+	case betVacated, betMoved:
 		return false, !heard
 	case betCommitted:
 		room = b.revision > state.Revision()
 	case betOpen:
-		c := state.Capsule(b.capsule)
+		c := state.Capsule(b.debit.capsule.ID)
 		room = c == nil || c.PlacedBy != b.id
 	}
 	if claimed {
@@ -180,9 +203,7 @@ func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := g.books.state.Node(node); n != nil {
-		g.books.exhaust(int32(n.Index()), node, template)
-	}
+	g.books.exhaust(node, template)
 }
 
 // send proposes until the outcome is known. The same proposal has one effect, however often it is sent. Unknown

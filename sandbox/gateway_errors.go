@@ -13,8 +13,8 @@ var (
 	// ErrStart: the node failed to start the sandbox, and so did the next best one, or there was none. The error is a
 	// [*StartError]. Test for it before the others: where there was no next best node, the error is what says why, too.
 	ErrStart = errors.New("start failed")
-	// ErrTaken: there is a capsule of this id, or was a while ago, or somebody else has moved it meanwhile. Choose
-	// another id.
+	// ErrTaken: there is a capsule of this id, or was a while ago, or another create of it is under way, or it has been
+	// moved meanwhile. Choose another id.
 	ErrTaken = errors.New("capsule id is taken")
 	// ErrNoCapsule: the ledger has no record of a capsule of this id.
 	ErrNoCapsule = errors.New("no such capsule")

@@ -35,10 +35,7 @@ func (c *create) start(ctx context.Context) error {
 // retry moves the capsule to the next best node and has that start it.
 func (c *create) retry(ctx context.Context, failed *StartError) error {
 	c.exclude(failed.Node)
-	err := c.commit(ctx, func(choice *warmChoice) []orbit.Commitment {
-		return []orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: failed.Node}, c.placeOn(choice)}
-	})
-	if err != nil {
+	if err := c.commit(ctx); err != nil {
 		return err
 	}
 	failed.Retry, c.made.Retried = c.made.Node, true
@@ -137,7 +134,7 @@ func (g *Gateway) conclude(id orbit.ProposalID) {
 	defer g.mu.Unlock()
 	for _, b := range g.bets {
 		if b.id == id && b.outcome == betOpen {
-			g.books.credit(&b.debit)
+			g.books.undo(&b.debit)
 			b.outcome = betVoid
 			if g.Board != nil {
 				g.Board.Unclaim(b.claim)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -55,12 +56,12 @@ type Warm struct {
 	// Seed decides between equal nodes. Give each of several navigators another one.
 	Seed uint64
 
-	books  warmBooks
-	claims []warmClaim
+	books  books
+	claims []boardClaim
 }
 
-// warmClaim is a claim on the board, and the placement that it was made for.
-type warmClaim struct {
+// boardClaim is a claim on the board, and the placement that it was made for.
+type boardClaim struct {
 	claim   telemetry.Claim
 	capsule orbit.CapsuleID
 	node    orbit.NodeID
@@ -132,19 +133,21 @@ type warmPlan struct {
 // add places a capsule, or notes why not.
 func (p *warmPlan) add(c *orbit.Capsule) {
 	if c.Gang != "" {
-		p.plan.Unplaced = append(p.plan.Unplaced, leftToItsGang(c))
+		p.plan.Unplaced = append(p.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
+			"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang)})
 		return
 	}
 	want := warmWant{c.Spec, c.PlacedAt > 0}
 	why := p.why[want]
 	if why == nil {
-		choice, err := p.books.best(&warmAsk{spec: c.Spec, again: want.again, leases: p.leases})
+		choice, err := p.books.best(&ask{spec: c.Spec, again: want.again, leases: p.leases})
 		if err == nil {
-			p.place(c, &choice)
+			err = p.place(c, &choice)
+		}
+		if err == nil {
 			return
 		}
-		why = err
-		p.why[want] = why
+		why, p.why[want] = err, err
 	}
 	var e *WarmNoFit
 	if errors.As(why, &e) {
@@ -154,22 +157,22 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 }
 
 // place gives a choice away and proposes it.
-func (p *warmPlan) place(c *orbit.Capsule, choice *warmChoice) {
-	p.books.take(choice, c.Spec)
-	if choice.warm {
+func (p *warmPlan) place(c *orbit.Capsule, on *choice) error {
+	d, err := p.books.take(c, on)
+	if err != nil {
+		return err
+	}
+	if d.warm {
 		p.warm++
 	} else {
 		p.cold++
 	}
 	if p.Board != nil {
-		claim := p.Board.Claim(choice.node, c.Spec.Start.Template)
-		p.claims = append(p.claims, warmClaim{claim, c.ID, choice.node, p.books.state.Revision()})
+		claim := p.Board.Claim(d.node, c.Spec.Start.Template)
+		p.claims = append(p.claims, boardClaim{claim, c.ID, d.node, p.books.state.Revision()})
 	}
-	p.plan.Proposals = append(p.plan.Proposals, orbit.Proposal{
-		View: p.books.state.Revision(),
-		Do:   []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: choice.node, Devices: choice.devices, Note: choice.note()}},
-		If:   choice.bets,
-	})
+	p.plan.Proposals = append(p.plan.Proposals, p.books.propose(p.leases, d.node))
+	return nil
 }
 
 // finish adds the notes.

@@ -119,7 +119,7 @@ func TestWarmForgetsWhatWasLost(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, plan.Proposals, 2)
 		require.Equal(t, sandbox.WarmNote, plan.Proposals[0].Do[0].(orbit.Place).Note)
-		require.LessOrEqual(t, sandbox.Touched(w), 2)
+		require.LessOrEqual(t, sandbox.Steps(w), 4)
 	}
 }
 

@@ -88,15 +88,15 @@ func noParent(spec *orbit.Spec) error { return &WarmNoFit{Kind: ErrNoParent, Sta
 
 // refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said again
 // while the books are the same: those who ask in vain are many at a time.
-func (b *warmBooks) refusal(a *warmAsk) error {
+func (b *books) refusal(a *ask) error {
 	r := b.ranks[classOf(a.spec)]
 	plain := r != nil && a.plain()
 	if plain && r.refusal != nil && r.refused == b.version && r.refusedIn == b.state.Revision() {
 		return r.refusal
 	}
-	counts := map[warmMisfit]int{}
+	counts := map[misfit]int{}
 	for i := range b.nodes {
-		if b.nodes[i].node != nil {
+		if b.nodes[i].id != "" {
 			counts[b.misfit(a, int32(i))]++
 		}
 	}
@@ -108,14 +108,14 @@ func (b *warmBooks) refusal(a *warmAsk) error {
 }
 
 // plain reports whether the class alone decides what is said.
-func (a *warmAsk) plain() bool {
+func (a *ask) plain() bool {
 	s := a.spec
-	return len(a.failed) == 0 && a.near == nil && len(s.Require) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
+	return len(a.failed) == 0 && a.company == nil && len(s.Require) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
 }
 
 // refusalOf says why the one node that is allowed does not take a capsule.
-func (b *warmBooks) refusalOf(a *warmAsk, node orbit.NodeID) error {
-	counts := map[warmMisfit]int{}
+func (b *books) refusalOf(a *ask, node orbit.NodeID) error {
+	counts := map[misfit]int{}
 	if n := b.state.Node(node); n != nil {
 		counts[b.misfit(a, int32(n.Index()))]++
 	}
@@ -124,36 +124,27 @@ func (b *warmBooks) refusalOf(a *warmAsk, node orbit.NodeID) error {
 	return e
 }
 
-// explain makes an error of counted misfits.
-func (b *warmBooks) explain(a *warmAsk, counts map[warmMisfit]int) *WarmNoFit {
-	e := &WarmNoFit{Kind: kindOf(counts), Start: a.spec.Start}
-	texts := map[string]int{}
+// explain makes an error of counted misfits. What is missing is named where most is there: a node that lacks a slot
+// alone says more than one that is stale, and that one more than the one that failed to start it, and that one more
+// than one that does not have the volume.
+func (b *books) explain(a *ask, counts map[misfit]int) *WarmNoFit {
+	e, said, by := &WarmNoFit{Kind: ErrNoNode, Start: a.spec.Start}, map[orbit.Misfit]int{}, [misfitKinds]int{}
 	for m, n := range counts {
-		texts[m.text(a, b.state)] += n
-		e.Fit.Nodes += n
-	}
-	e.Fit.Reasons = reasonsOf(texts)
-	return e
-}
-
-// kindOf names what is missing where most is there: a node that lacks a slot alone says more than one that is stale, and
-// that one more than the one that failed to start it, and that one more than one that does not have the volume.
-func kindOf(counts map[warmMisfit]int) error {
-	var by [warmDevices + 1]int
-	for m, n := range counts {
+		said[m.as(&a.spec.Start)] += n
 		by[m.kind] += n
 	}
+	e.Fit = *b.draft.NoFit(a.spec, said)
 	switch {
-	case by[warmSlots]+by[warmRoom]+by[warmDevices] > 0:
-		return ErrNoSlot
-	case by[warmSilent]+by[warmLease]+by[warmExpired]+by[warmStale]+by[warmNoNumber] > 0:
-		return ErrAllStale
-	case by[warmFailed] > 0:
-		return ErrNoOther
-	case by[warmVolume] > 0:
-		return ErrNoVolume
-	case by[warmTemplate] > 0:
-		return ErrNoTemplate
+	case by[noSlots]+by[short] > 0:
+		e.Kind = ErrNoSlot
+	case by[silent]+by[noLease]+by[expired]+by[stale]+by[noNumber] > 0:
+		e.Kind = ErrAllStale
+	case by[failed] > 0:
+		e.Kind = ErrNoOther
+	case by[noVolume] > 0:
+		e.Kind = ErrNoVolume
+	case by[noTemplate] > 0:
+		e.Kind = ErrNoTemplate
 	}
-	return ErrNoNode
+	return e
 }
