@@ -278,6 +278,43 @@ func (d *Draft) endHold(r Release) error {
 	return nil
 }
 
+// Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal has come
+// to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while its proposals
+// are answered. It reports false, and changes nothing, where no earlier proposal places the capsule, where that one also
+// releases something, and while the proposal in the making has steps.
+func (d *Draft) Withdraw(id CapsuleID) bool {
+	use := d.capsules[id]
+	if use.what != draftTaken || d.open < len(d.log) {
+		return false
+	}
+	i, _ := slices.BinarySearchFunc(d.steps, use.at, func(s draftStep, at int) int { return s.log - at })
+	for d.steps[i].spec == nil { // it takes no commitment, as what Propose notes
+		i++
+	}
+	last := i
+	for last+1 < len(d.steps) && d.steps[last+1].open == d.steps[i].open {
+		last++
+	}
+	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
+		if _, releases := c.(Release); releases { // the room may be what it took the place of
+			return false
+		}
+	}
+	spec, n := d.steps[i].spec, d.nodes[d.steps[i].node.slot]
+	left := d.copies.New(*n)
+	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
+	left.Capsules--
+	d.steps = append(d.steps, draftStep{node: n, use: use, log: len(d.log), open: d.open})
+	delete(d.capsules, id)
+	d.nodes[left.slot] = left
+	d.journal.add(left.slot)
+	return true
+}
+
+// withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other with a node
+// places or holds, with the use before that, or releases what was untouched.
+func (s *draftStep) withdraws() bool { return s.node != nil && s.spec == nil && s.use.what == draftTaken }
+
 // Add puts a commitment into the next proposal that moves no capsule and takes no room: a [Submit], an [Assign] or
 // a [Mark]. Any other is refused, with an error like those of Place.
 func (d *Draft) Add(c Commitment) error {
@@ -367,6 +404,9 @@ func (d *Draft) Rollback(to int) {
 		if was.open != d.open {
 			clear(d.near)
 		}
+		if was.withdraws() {
+			d.capsules[d.log[was.use.at].(Place).Capsule] = was.use
+		}
 		if d.open = was.open; was.log < len(d.log) {
 			d.forgetCompany(d.log[was.log:])
 			d.restoreUse(d.log[was.log], was.use)
@@ -418,7 +458,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		p.If = d.bets.Slice(1)[:0]
 	}
 	first := len(d.steps)
-	for first > 0 && d.steps[first-1].log >= from && d.steps[first-1].open == from {
+	for first > 0 && d.steps[first-1].log >= from && d.steps[first-1].open == from && !d.steps[first-1].withdraws() {
 		first--
 	}
 	own := d.steps[first:]

@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -20,8 +21,9 @@ type drafting struct {
 	// Commitments of the proposal in the making.
 	open  []Commitment
 	marks []draftMark
-	// Proposals since Sync.
+	// Proposals since Sync, and which of them have come to nothing.
 	sent   []Proposal
+	void   map[int]bool
 	serial int
 	// How often steps were taken, and refused.
 	taken, refused int
@@ -37,13 +39,14 @@ type draftMark struct {
 	at         int
 	state      *State
 	withheld   map[NodeID]withheld
+	void       map[int]bool
 	open, sent int
 	nodes      []NodeState
 }
 
 // newDrafting is a few nodes, half full, with a group and holds on them.
 func newDrafting(t *rapid.T) *drafting {
-	d := &drafting{ledger: &MemoryLedger{}, withheld: map[NodeID]*withheld{}}
+	d := &drafting{ledger: &MemoryLedger{}, withheld: map[NodeID]*withheld{}, void: map[int]bool{}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		n := machine(NodeID(fmt.Sprint("n", i)), rapid.Int64Range(0, 6).Draw(t, "capacity"))
 		n.Capacity[Memory] = rapid.Int64Range(0, 3).Draw(t, "memory")
@@ -194,13 +197,40 @@ func (d *drafting) propose(t *rapid.T) {
 	}
 	d.open, d.sent = nil, append(d.sent, p)
 	alone := &MemoryLedger{Start: d.view.State()}
-	for _, p := range d.sent {
-		if rapid.Bool().Draw(t, "lost") {
+	for i, p := range d.sent {
+		if d.void[i] || rapid.Bool().Draw(t, "lost") {
 			continue
 		}
 		_, err := alone.Propose(t.Context(), p)
 		require.NoError(t, err, "a proposal rests on another one")
 	}
+}
+
+// withdraw takes back what a proposal places that has come to nothing, unless it releases something.
+func (d *drafting) withdraw(t *rapid.T) {
+	if len(d.sent) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(d.sent)-1).Draw(t, "proposal")
+	do := d.sent[i].Do
+	if d.void[i] {
+		return
+	}
+	releases := slices.ContainsFunc(do, func(c Commitment) bool { _, ok := c.(Release); return ok })
+	for _, c := range do {
+		place, ok := c.(Place)
+		if !ok {
+			continue
+		}
+		if len(d.open) > 0 || releases {
+			require.False(t, d.draft.Withdraw(place.Capsule))
+			return
+		}
+		require.True(t, d.draft.Withdraw(place.Capsule))
+		require.False(t, d.draft.Withdraw(place.Capsule), "twice")
+		commit(t, d.ledger, Release{Capsule: place.Capsule, Final: d.view.State().Capsule(place.Capsule) == nil})
+	}
+	d.void[i] = true
 }
 
 // judgeBets: a node has to have free what the proposal needs there beyond what it releases, and no more.
@@ -261,7 +291,7 @@ func (d *drafting) withhold(before, after *NodeState) {
 
 func (d *drafting) checkpoint(t *rapid.T) {
 	m := draftMark{at: d.draft.Checkpoint(), state: snapshotOf(t, d.ledger), open: len(d.open), sent: len(d.sent)}
-	m.withheld = map[NodeID]withheld{}
+	m.withheld, m.void = map[NodeID]withheld{}, maps.Clone(d.void)
 	for id, w := range d.withheld {
 		m.withheld[id] = *w
 	}
@@ -285,7 +315,7 @@ func (d *drafting) rollback(t *rapid.T) {
 	}
 	d.draft.Rollback(m.at)
 	d.open, d.sent, d.marks = slices.Clone(open[:m.open]), d.sent[:m.sent], d.marks[:i]
-	d.ledger = &MemoryLedger{Start: m.state}
+	d.ledger, d.void = &MemoryLedger{Start: m.state}, maps.Clone(m.void)
 	clear(d.withheld)
 	for id, w := range m.withheld {
 		d.withheld[id] = &w
@@ -331,7 +361,7 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 		d := newDrafting(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"place": d.place, "place more": d.place, "hold": d.hold, "release": d.release, "release more": d.release,
-			"propose": d.propose, "checkpoint": d.checkpoint, "rollback": d.rollback, "": d.check,
+			"propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback, "": d.check,
 		})
 		d.draft.Sync(d.view)
 		d.ledger, d.open = &MemoryLedger{Start: d.view.State()}, nil

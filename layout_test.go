@@ -68,6 +68,8 @@ func TestImportRuleBites(t *testing.T) {
 		{room: "telemetry", path: "pgregory.net/rapid"},
 		{room: "nav", path: "go.etcd.io/etcd/client/v3"},
 		{room: "nav", path: modulePath + "/etcdledger"},
+		{room: "sandbox", path: modulePath + "/nav"},
+		{room: "nav", path: modulePath + "/sandbox"},
 		{room: "etcdledger", path: "go.etcd.io/etcd/server/v3/embed"},
 		{room: "etcdledger", path: modulePath + "/nav"},
 	} {

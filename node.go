@@ -220,6 +220,9 @@ type Misfit struct {
 // report".
 func Unfit(why string) Misfit { return Misfit{kind: filtered, why: why} }
 
+// Short reports whether the node would take the capsule if more of it were free: any other misfit lasts, whoever leaves.
+func (m Misfit) Short() bool { return m.kind == shortOfDevices || m.kind == shortOfRoom }
+
 type misfitKind uint8
 
 const (

@@ -5,7 +5,8 @@
 //	Batch     batch capsules: packed, as many as possible, with a bound that says how many more there could be
 //	Gang      gangs: all members in one rack, block or zone, or none of them
 //	Anchor    wraps one of the others: it starts co-location groups, whose members wait for each other
-//	Warm      sandboxes: where a slot of their template is warm; [Gateway] does so while the caller waits
+//
+// Sandboxes that start from warm slots have a room of their own, package sandbox.
 //
 // The zero values work (Anchor wants to be told whom it helps). A navigator belongs to one engine. Each says of what it
 // did not place why: with counts of nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or who waits for whom

@@ -8,9 +8,10 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
+	"github.com/orbitsched/orbit/sandbox"
 )
 
-// ready are the navigators of package nav, in the ways in which they are used. To add one, add a line: the
+// ready are the navigators of packages nav and sandbox, in the ways in which they are used. To add one, add a line: the
 // suite finds out by itself what it claims.
 var ready = []struct {
 	name    string
@@ -28,9 +29,9 @@ var ready = []struct {
 	{"anchor", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}} }, navtest.Suite{}},
 	{"anchor/self-match", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true} }, navtest.Suite{}},
 	{"anchor/batch", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Batch{}, HoldFor: -1} }, navtest.Suite{}},
-	{"warm", func() orbit.Navigator { return &nav.Warm{} }, navtest.Suite{}},
-	{"warm/telemetry", func() orbit.Navigator { return &nav.Warm{Seed: 7} }, navtest.Suite{Telemetry: idle{}}},
-	{"warm/modules", func() orbit.Navigator { return &nav.Warm{Modules: []string{"sandbox"}} }, navtest.Suite{Modules: []string{"sandbox"}}},
+	{"warm", func() orbit.Navigator { return &sandbox.Warm{} }, navtest.Suite{}},
+	{"warm/telemetry", func() orbit.Navigator { return &sandbox.Warm{Seed: 7} }, navtest.Suite{Telemetry: idle{}}},
+	{"warm/modules", func() orbit.Navigator { return &sandbox.Warm{Modules: []string{"sandbox"}} }, navtest.Suite{Modules: []string{"sandbox"}}},
 }
 
 // idle is telemetry in which every node there may be is fresh and has slots to spare.

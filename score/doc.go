@@ -17,7 +17,4 @@
 // allocates nothing, works as its zero value, and expects a node on which the capsule fits. All but [FGD] and
 // [Random] bound themselves over a box of nodes ([orbit.Bounded]), and so does their sum: an [orbit.Indexed]
 // then keeps nothing per spec.
-//
-// [WarmFirst] and [WarmSlots] are the ones that read telemetry: whole policies too, of a scheduler of
-// sandboxes. Their tie is the load, and they have no bound.
 package score

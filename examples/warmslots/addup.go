@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sandbox"
 )
 
 // addUp compares what creators, hosts, gateway, members, engine and ledger have each counted, and says where they
@@ -30,7 +30,7 @@ func (p *platform) addUp(ctx context.Context, state *orbit.State, total *tally, 
 		{"cold, by the creators and the gateway", total.created - total.warm, int(stats.Cold)},
 		{"lies, by the creators and the gateway", total.lies, int(stats.Lies)},
 		{"refused, by the creators and the gateway", total.refused, int(stats.Failed)},
-		{"not started, by the creators and the gateway", p.refusals[nav.ErrStart], int(stats.Unstarted)},
+		{"not started, by the creators and the gateway", p.refusals[sandbox.ErrStart], int(stats.Unstarted)},
 		{"warm, by the gateway and the hosts", int(stats.Warm), hosts.warm},
 		{"cold, by the gateway and the hosts", int(stats.Cold), hosts.cold},
 		{"lies, by the gateway and the hosts", int(stats.Lies), hosts.lies},

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sandbox"
 )
 
 // creator is one client of the gateway. It keeps some sandboxes, and deletes any of them when it has more. When it
@@ -20,7 +20,7 @@ type creator struct {
 	keep     int
 	rand     *rand.Rand
 	asked    int
-	own      []nav.Created
+	own      []sandbox.Created
 
 	// What has come of it, by phase.
 	phases map[*phase]*tally
@@ -83,7 +83,7 @@ func (c *creator) create(ctx context.Context, ph *phase, t *tally) error {
 		}
 		t.refused++
 		c.platform.noteRefusal(kind, err)
-		if errors.Is(err, nav.ErrNoSlot) && len(c.own) > 0 {
+		if errors.Is(err, sandbox.ErrNoSlot) && len(c.own) > 0 {
 			if err := c.deleteOne(ctx, t); err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func (c *creator) deleteOne(ctx context.Context, t *tally) error {
 }
 
 // add counts a create.
-func (t *tally) add(made *nav.Created) {
+func (t *tally) add(made *sandbox.Created) {
 	t.created++
 	start := &made.Spec.Start
 	for _, count := range []struct {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -57,7 +57,7 @@ func (f *fleet) aVolume(r *rand.Rand) (name, template string) {
 }
 
 // start is what the gateway calls: the create is forwarded to the agent of the host.
-func (f *fleet) start(ctx context.Context, c nav.Created) (warm bool, err error) {
+func (f *fleet) start(ctx context.Context, c sandbox.Created) (warm bool, err error) {
 	return f.byID[c.Node].boot(ctx, &c)
 }
 

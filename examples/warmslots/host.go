@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sandbox"
 )
 
 // host is a simulated machine and the agent on it. What it runs it decides itself, at the word of the gateway (boot,
@@ -26,7 +26,7 @@ type host struct {
 	// Its pools are empty and it says that they are not.
 	lying      bool
 	pool       map[string]int // warm slots by template
-	sandboxes  map[orbit.CapsuleID]*sandbox
+	sandboxes  map[orbit.CapsuleID]*process
 	booting    int
 	stopped    int            // of sandboxes: ended, and the ledger has not been told yet
 	reconciled orbit.Revision // what the ledger has placed here is known up to here
@@ -51,8 +51,8 @@ func (t *hostTally) add(o hostTally) {
 	t.joined += o.joined
 }
 
-// sandbox is one that runs, or boots.
-type sandbox struct {
+// process is a sandbox that runs, or boots.
+type process struct {
 	warm bool
 	// Closed when it has booted, or never will.
 	booted  chan struct{}
@@ -70,12 +70,12 @@ var (
 func newHost(id orbit.NodeID, o options, ledger orbit.Ledger) *host {
 	return &host{
 		id: id, options: o, ledger: ledger, hungry: make(chan struct{}, 1),
-		pool: map[string]int{}, sandboxes: map[orbit.CapsuleID]*sandbox{},
+		pool: map[string]int{}, sandboxes: map[orbit.CapsuleID]*process{},
 	}
 }
 
 // boot starts a sandbox at the word of the gateway, and returns when it runs.
-func (h *host) boot(ctx context.Context, c *nav.Created) (warm bool, err error) {
+func (h *host) boot(ctx context.Context, c *sandbox.Created) (warm bool, err error) {
 	h.mu.Lock()
 	s, mine, err := h.admit(ctx, c.Capsule, c.Spec.Start.Template)
 	h.mu.Unlock()
@@ -108,7 +108,7 @@ func (h *host) boot(ctx context.Context, c *nav.Created) (warm bool, err error) 
 
 // admit finds room for a sandbox and takes a warm slot if there is one. Mine: the caller is the one to bring it up.
 // It requires the lock.
-func (h *host) admit(ctx context.Context, id orbit.CapsuleID, template string) (s *sandbox, mine bool, err error) {
+func (h *host) admit(ctx context.Context, id orbit.CapsuleID, template string) (s *process, mine bool, err error) {
 	if h.dead {
 		return nil, false, errDown
 	}
@@ -129,8 +129,8 @@ func (h *host) admit(ctx context.Context, id orbit.CapsuleID, template string) (
 }
 
 // take begins to boot a sandbox. It requires the lock.
-func (h *host) take(id orbit.CapsuleID, template string) *sandbox {
-	s := &sandbox{booted: make(chan struct{})}
+func (h *host) take(id orbit.CapsuleID, template string) *process {
+	s := &process{booted: make(chan struct{})}
 	if h.pool[template] > 0 {
 		h.pool[template]--
 		s.warm = true
@@ -142,7 +142,7 @@ func (h *host) take(id orbit.CapsuleID, template string) *sandbox {
 }
 
 // bring boots a sandbox, which takes a moment. If the host dies meanwhile, it fails.
-func (h *host) bring(ctx context.Context, s *sandbox) {
+func (h *host) bring(ctx context.Context, s *process) {
 	took := coldBoot
 	if s.warm {
 		took = warmBoot

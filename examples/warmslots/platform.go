@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -22,7 +22,7 @@ type platform struct {
 	fleet   *fleet
 	board   *telemetry.Board
 	members *telemetry.Members
-	gateway *nav.Gateway
+	gateway *sandbox.Gateway
 	engine  *orbit.Engine
 	log     *log
 
@@ -51,9 +51,9 @@ func newPlatform(ctx context.Context, o options, l *log) (p *platform, err error
 	leases := &telemetry.Leases{Ledger: p.ledger, TTL: o.of(lease), Terms: 12 * o.speed}
 	p.members = &telemetry.Members{Leases: leases, Gone: o.of(gone), Hook: p.noteMembers}
 	p.board = &telemetry.Board{Leases: leases, Stale: o.of(stale), PerSecond: 10 * o.speed}
-	p.gateway = &nav.Gateway{Ledger: p.ledger, Board: p.board, Start: p.fleet.start, Cache: o.of(o.cache), Owner: "warm"}
+	p.gateway = &sandbox.Gateway{Ledger: p.ledger, Board: p.board, Start: p.fleet.start, Cache: o.of(o.cache), Owner: "warm"}
 	p.engine = &orbit.Engine{
-		Name: "warm", Ledger: p.ledger, Telemetry: p.board, Navigator: &nav.Warm{Board: p.board},
+		Name: "warm", Ledger: p.ledger, Telemetry: p.board, Navigator: &sandbox.Warm{Board: p.board},
 		Hook: p.noteEngine,
 	}
 	p.phases = phases(o)
@@ -97,7 +97,7 @@ func (p *platform) noteEngine(r orbit.Round) {
 	p.replaced += r.Committed
 	p.faults = append(p.faults, r.Errors...)
 	if r.Committed > 0 {
-		p.log.tell("%d of them are placed again, by nav.Warm", r.Committed)
+		p.log.tell("%d of them are placed again, by sandbox.Warm", r.Committed)
 	}
 }
 

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sandbox"
 )
 
 // refusals are the errors that a client has to live with while a host is down.
 var refusals = []error{
-	nav.ErrStart, nav.ErrTaken, nav.ErrAllStale, nav.ErrNoSlot,
-	nav.ErrNoVolume, nav.ErrNoTemplate, nav.ErrNoParent, nav.ErrNoNode,
+	sandbox.ErrStart, sandbox.ErrTaken, sandbox.ErrAllStale, sandbox.ErrNoSlot,
+	sandbox.ErrNoVolume, sandbox.ErrNoTemplate, sandbox.ErrNoParent, sandbox.ErrNoNode,
 }
 
 // refusal is which of these an error is; nil if it is none, or if anything was left behind.
 func refusal(err error) error {
 	for _, kind := range refusals {
-		if errors.Is(err, kind) && !errors.Is(err, nav.ErrLeftBehind) {
+		if errors.Is(err, kind) && !errors.Is(err, sandbox.ErrLeftBehind) {
 			return kind
 		}
 	}

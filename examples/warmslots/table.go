@@ -83,7 +83,7 @@ func (p *platform) printCounts(out io.Writer, total *tally, history *audit) {
 	fmt.Fprintf(out, "          %d refused without a lease, %d of an old term, %d unheard, %d for other reasons\n",
 		b.Unleased, b.OldTerm, b.Unheard, b.Invalid+b.Oversized+b.Outdated+b.Ahead+b.Flooded+b.Full)
 	fmt.Fprintf(out, "members   %d leases ended, %d sandboxes returned to pending\n", len(p.ended), p.returned)
-	fmt.Fprintf(out, "nav.Warm  %d of them placed again\n", p.replaced)
+	fmt.Fprintf(out, "warm      %d of them placed again\n", p.replaced)
 	fmt.Fprintf(out, "history   %d commits replayed; %d placed twice or beyond a host's slots\n\n", history.commits, history.doubled)
 }
 

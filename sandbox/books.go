@@ -1,0 +1,302 @@
+package sandbox
+
+import (
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// books is every node as the planner sees it: a draft of the room that the ledger shows, and beside it what the node
+// reports, less what has been given away of that. The navigator and the gateway choose by the same books.
+//
+//	view ── Sync ──► draft ── Changed ──► nodes      what each reports, less what has been given away
+//	                     └─── Changed ──► ranks      template and room ─► the nodes that take it, best first
+//	                                      holders    volume ─► the nodes that have it
+//
+// Invariant: between two syncs a node only gets worse by what is given away ([WarmFirst] is monotone), and whatever
+// may have made one better is noted in bookedNode.better. So a rank never has a node behind its place, and a node that
+// has been given away need only be looked at when it comes first: see rank.go.
+type books struct {
+	seed       uint64
+	allowStale bool
+
+	draft orbit.Draft
+	// Of the draft's journal.
+	cursor uint64
+	state  *orbit.State
+	nodes  []bookedNode // by node index
+	// Rises with every change of a node.
+	version uint64
+	ranks   map[class]*rank
+	pairs   int    // nodes in all ranks
+	clock   uint64 // rises with every look at a rank
+	holders map[string]map[int32]struct{}
+}
+
+// bookedNode is what is known of a node beside its state in the draft.
+type bookedNode struct {
+	// Empty: no such node.
+	id     orbit.NodeID
+	report orbit.Report
+	// Free slots by the report, less those given away; all there can be where there is no telemetry.
+	slots int64
+	// Warm slots given away, of the few templates of which there were any.
+	spent []spentSlots
+	// Of the node's id with the seed; 0 for seed 0.
+	hash uint64
+	// The books' version when it last changed, and when it may last have become better.
+	version, better uint64
+}
+
+// spentSlots are warm slots of a template that have been given away.
+type spentSlots struct {
+	template string
+	n        int
+}
+
+// unheard reports whether there is no telemetry at all: then the ledger alone decides, and nothing is warm.
+func (n *bookedNode) unheard() bool { return n.report.Node == "" }
+
+// silent reports whether the node has never said anything.
+func (n *bookedNode) silent() bool { return !n.unheard() && n.report.At.IsZero() }
+
+// supports reports whether the node can start the template.
+func (n *bookedNode) supports(template string) bool {
+	return template == "" || n.unheard() || slices.Contains(n.report.Templates, template)
+}
+
+// warm returns the warm slots of the template that are left.
+func (n *bookedNode) warm(template string) int {
+	if template == "" {
+		return 0
+	}
+	warm := n.report.Warm[template]
+	for i := range n.spent {
+		if n.spent[i].template == template {
+			warm -= n.spent[i].n
+		}
+	}
+	return max(warm, 0)
+}
+
+// spend gives warm slots of a template away; a negative number takes them back.
+func (n *bookedNode) spend(template string, by int) {
+	for i := range n.spent {
+		if n.spent[i].template == template {
+			n.spent[i].n += by
+			return
+		}
+	}
+	n.spent = append(n.spent, spentSlots{template, by})
+}
+
+// rate is [WarmFirst] of a node as it is now. What is free is the lesser of what the ledger has left and what the node
+// reports.
+func (b *books) rate(i int32, template string) (value, tie float64) {
+	n := &b.nodes[i]
+	free := min(b.draft.Node(int(i)).Free()[orbit.Slots], n.slots)
+	return WarmFirst{}.Rate(n.warm(template), free, n.report.CPUPercent, n.report.Stale)
+}
+
+// slotsWanted is how many slots of a node a capsule takes: what its spec reserves, and at least one of those that the
+// node reports.
+func slotsWanted(spec *orbit.Spec) int64 { return max(spec.Envelope.Reservation[orbit.Slots], 1) }
+
+// sync follows the view and forgets what has been given away.
+func (b *books) sync(view *orbit.View) {
+	if b.ranks == nil {
+		b.ranks, b.holders = map[class]*rank{}, map[string]map[int32]struct{}{}
+	}
+	b.draft.Sync(view)
+	b.state = view.State()
+	if n := b.draft.Bound() - len(b.nodes); n > 0 {
+		b.nodes = append(b.nodes, make([]bookedNode, n)...)
+	}
+	changed, next, all := b.draft.Changed(b.cursor)
+	b.cursor = next
+	if all {
+		for i := range b.nodes {
+			b.load(int32(i))
+		}
+		return
+	}
+	before := b.version
+	for _, i := range changed {
+		if b.nodes[i].version <= before {
+			b.load(i)
+		}
+	}
+}
+
+// load takes over a node as the view shows it.
+func (b *books) load(i int32) {
+	n := &b.nodes[i]
+	b.unfile(i, n.report.Volumes)
+	was := *n
+	*n = bookedNode{spent: was.spent[:0]}
+	if node := b.draft.Node(int(i)); node != nil {
+		n.id, n.report, n.slots = node.Node.ID, *b.draft.View().Report(node), math.MaxInt64
+		if !n.unheard() {
+			n.slots = int64(n.report.FreeSlots)
+		}
+		if n.hash = was.hash; was.id != n.id {
+			n.hash = hashWith(b.seed, n.id)
+		}
+		b.file(i, n.report.Volumes)
+	}
+	b.changed(n, true)
+}
+
+// changed notes a change of a node.
+func (b *books) changed(n *bookedNode, better bool) {
+	b.version++
+	n.version = b.version
+	if better {
+		n.better = b.version
+	}
+}
+
+// hashWith orders equal nodes in another way for every seed; seed 0 leaves that to their ids.
+func hashWith(seed uint64, id orbit.NodeID) uint64 {
+	if seed == 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	var s [8]byte
+	for i := range s {
+		s[i] = byte(seed >> (8 * i))
+	}
+	_, _ = h.Write(s[:]) // never fails
+	_, _ = h.Write([]byte(id))
+	return h.Sum64()
+}
+
+// file and unfile keep the nodes by volume.
+func (b *books) file(i int32, volumes []string) {
+	for _, v := range volumes {
+		in := b.holders[v]
+		if in == nil {
+			in = map[int32]struct{}{}
+			b.holders[v] = in
+		}
+		in[i] = struct{}{}
+	}
+}
+
+func (b *books) unfile(i int32, volumes []string) {
+	for _, v := range volumes {
+		if delete(b.holders[v], i); len(b.holders[v]) == 0 {
+			delete(b.holders, v)
+		}
+	}
+}
+
+// debit is what has been given away with one choice: of the ledger's room, by a placement in the draft, and of what the
+// node reports. The view comes to show the two at different times, so each can be in the books without the other.
+type debit struct {
+	capsule   *orbit.Capsule
+	index     int32
+	node      orbit.NodeID
+	devices   orbit.DeviceSet
+	warm      bool
+	hasRoom   bool // the draft places the capsule
+	hasReport bool // slots, and the warm one, are debited
+	vacated   bool // of these, the slots have been given back
+}
+
+// take gives a choice away: the capsule's placement is the next step of the draft.
+func (b *books) take(c *orbit.Capsule, on *choice) (debit, error) {
+	d := debit{capsule: c, index: int32(on.Node.Index()), node: on.Node.Node.ID, devices: on.Devices, warm: on.warm, hasRoom: true}
+	on.Note = ColdNote
+	if on.warm {
+		on.Note = WarmNote
+	}
+	if err := b.draft.Place(c, on.Choice); err != nil {
+		return debit{}, err
+	}
+	b.takeReport(&d)
+	return d, nil
+}
+
+// renew enters what the view does not show of an earlier choice. Room that the view does not show as free either is
+// not given to anybody, so it need not be taken.
+func (b *books) renew(d *debit, room, report bool) {
+	n := b.state.Node(d.node)
+	if n == nil {
+		return
+	}
+	d.index = int32(n.Index())
+	if room && b.draft.Place(d.capsule, orbit.Choice{Node: n, Devices: d.devices}) == nil {
+		b.draft.Propose() // sent long ago
+		d.hasRoom = true
+		b.changed(&b.nodes[d.index], false)
+	}
+	if report {
+		b.takeReport(d)
+	}
+}
+
+// takeReport takes from the node's report what a choice uses of it.
+func (b *books) takeReport(d *debit) {
+	n := &b.nodes[d.index]
+	d.hasReport = true
+	if !n.unheard() && !d.vacated {
+		n.slots -= slotsWanted(d.capsule.Spec)
+	}
+	if d.warm {
+		n.spend(d.capsule.Spec.Start.Template, 1)
+	}
+	b.changed(n, false)
+}
+
+// undo takes a choice that came to nothing out of the books.
+func (b *books) undo(d *debit) {
+	b.give(d, d.warm)
+	d.hasReport = false
+}
+
+// vacate gives back the room and the slots of a choice, but not the warm slot: its sandbox has ended.
+func (b *books) vacate(d *debit) {
+	b.give(d, false)
+	d.vacated = true
+}
+
+// give gives back what a choice has taken, the warm slot too if that is to be had again.
+func (b *books) give(d *debit, warm bool) {
+	journaled := b.giveRoom(d)
+	n := &b.nodes[d.index]
+	if !d.hasReport || n.id != d.node {
+		return
+	}
+	if !n.unheard() && !d.vacated {
+		n.slots += slotsWanted(d.capsule.Spec)
+	}
+	if warm {
+		n.spend(d.capsule.Spec.Start.Template, -1)
+	}
+	b.changed(n, true)
+	if !journaled {
+		b.rerank(d.index)
+	}
+}
+
+// giveRoom gives back what a choice took of the ledger's room. It reports whether the draft's journal tells of that.
+func (b *books) giveRoom(d *debit) (journaled bool) {
+	if d.hasRoom && b.draft.Withdraw(d.capsule.ID) {
+		b.changed(&b.nodes[d.index], true)
+		journaled = true
+	}
+	d.hasRoom = false
+	return journaled
+}
+
+// exhaust notes that a node has no warm slot of a template, whatever it reports.
+func (b *books) exhaust(id orbit.NodeID, template string) {
+	if node := b.state.Node(id); node != nil && b.nodes[node.Index()].id == id {
+		n := &b.nodes[node.Index()]
+		n.spend(template, n.warm(template))
+		b.changed(n, false)
+	}
+}

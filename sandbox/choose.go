@@ -1,0 +1,117 @@
+package sandbox
+
+import (
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// ask is what a node is looked for.
+type ask struct {
+	spec *orbit.Spec
+	// It was placed before, and has lost its node.
+	again bool
+	// Nodes that have failed to start it.
+	failed []orbit.NodeID
+	// A node that it is not to be on: the parent's.
+	not orbit.NodeID
+	// If set, the node must have a live term in the ledger.
+	leases *telemetry.Leases
+	// The company that it asks for, and nothing else; nil: none.
+	company *orbit.Spec
+}
+
+// choice is where a capsule would go.
+type choice struct {
+	orbit.Choice
+	// A warm slot of the template is left there.
+	warm bool
+}
+
+// best returns the best node for one capsule, given what has been given away. The error is a [*WarmNoFit].
+//
+// A fork looks at its parent's node alone; one that was placed before its parent was gone is a fork no more. A capsule
+// with volumes looks at the nodes that have the rarest of them, if those are few; all others walk the rank of their
+// class from the best node on until one will do.
+func (b *books) best(a *ask) (choice, error) {
+	start := &a.spec.Start
+	if a.spec.Near.Group != "" {
+		a.company = &orbit.Spec{Near: a.spec.Near}
+	}
+	if parent := b.state.Capsule(start.Parent); start.Parent != "" && !a.orphaned(parent) {
+		if parent == nil || !parent.Placed() {
+			return choice{}, noParent(a.spec)
+		}
+		if !start.CrossHost {
+			return b.pinned(a, parent.Node)
+		}
+		elsewhere := *a
+		elsewhere.not = parent.Node
+		a = &elsewhere
+	}
+	if i := b.search(a); i >= 0 {
+		return b.choice(a, i), nil
+	}
+	return choice{}, b.refusal(a)
+}
+
+// orphaned reports whether there is nothing left to fork from: the capsule ran before, and its parent never will again. What
+// it had in memory went with its node, so it boots from its template like any other.
+func (a *ask) orphaned(parent *orbit.Capsule) bool {
+	return a.again && (parent == nil || parent.Released())
+}
+
+// pinned looks at one node only.
+func (b *books) pinned(a *ask, node orbit.NodeID) (choice, error) {
+	n := b.state.Node(node) // is a member: nodes with capsules cannot leave
+	if n == nil || b.misfit(a, int32(n.Index())) != (misfit{}) {
+		return choice{}, b.refusalOf(a, node)
+	}
+	return b.choice(a, int32(n.Index())), nil
+}
+
+// search returns the best node that will do, -1 if none will.
+func (b *books) search(a *ask) int32 {
+	if volumes := a.spec.Start.Volumes; len(volumes) > 0 {
+		few := b.holders[volumes[0]]
+		for _, v := range volumes[1:] {
+			if in := b.holders[v]; len(in) < len(few) {
+				few = in
+			}
+		}
+		if len(few)*len(few) <= max(len(b.nodes), 64) { // a walk meets one of them in len(nodes)/len(few) steps
+			return b.bestOf(a, few)
+		}
+	}
+	return b.walk(b.rank(classOf(a.spec)), func(i int32) bool { return b.misfit(a, i) == misfit{} })
+}
+
+// bestOf returns the best of a few nodes, whatever their order.
+func (b *books) bestOf(a *ask, few map[int32]struct{}) int32 {
+	best, first := place{}, int32(-1)
+	for i := range few {
+		if b.misfit(a, i) != (misfit{}) {
+			continue
+		}
+		value, tie := b.rate(i, a.spec.Start.Template)
+		if at := (place{value, tie, b.nodes[i].hash, b.nodes[i].id, i}); first < 0 || at.less(best) {
+			best, first = at, i
+		}
+	}
+	return first
+}
+
+// choice says how a node that will do is chosen.
+func (b *books) choice(a *ask, i int32) choice {
+	n := b.draft.Node(int(i))
+	set, _ := n.PickDevices(a.spec.Devices) // it fits
+	return choice{orbit.Choice{Node: n, Devices: set}, b.nodes[i].warm(a.spec.Start.Template) > 0}
+}
+
+// propose makes a proposal of the draft's steps, which place a capsule on a node. It bets on the node's term.
+func (b *books) propose(leases *telemetry.Leases, node orbit.NodeID) orbit.Proposal {
+	if leases == nil {
+		return b.draft.Propose()
+	}
+	term, _ := leases.In(b.state, string(node))
+	return b.draft.Propose(orbit.MarkAt{Key: leases.Key(string(node)), Revision: term.Epoch})
+}

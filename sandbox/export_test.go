@@ -1,0 +1,20 @@
+package sandbox
+
+// Kept is how many creates a gateway remembers so that their slots can be given back.
+func Kept(g *Gateway) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.kept)
+}
+
+// Holders is how many nodes a navigator has filed under each volume.
+func Holders(w *Warm) map[string]int {
+	out := map[string]int{}
+	for volume, nodes := range w.books.holders {
+		out[volume] = len(nodes)
+	}
+	return out
+}
+
+// Steps is how many steps of a plan a navigator keeps.
+func Steps(w *Warm) int { return w.books.draft.Checkpoint() }

@@ -1,0 +1,272 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/telemetry"
+)
+
+// bet is a choice whose place the ledger was asked for. It is in the books from when it was chosen on, until it has come
+// to nothing or the view shows it: what it takes of the ledger's room once the view has reached its commit, what it takes
+// of a node's report once telemetry has been heard again, for by then the board shows the claim.
+type bet struct {
+	id       orbit.ProposalID
+	debit    debit
+	claim    telemetry.Claim
+	outcome  betOutcome
+	revision orbit.Revision // of the commit
+}
+
+type betOutcome uint8
+
+const (
+	betOpen betOutcome = iota
+	betCommitted
+	betVoid
+	betVacated // committed, and released since
+	betMoved   // committed, and a later bet moves it: its node failed to start it
+)
+
+// choose finds a node and gives it away in the books. It waits for a newer view where one is needed, and refuses on
+// none from before the create.
+func (c *create) choose(ctx context.Context) (*bet, error) {
+	start := time.Now()
+	defer func() { c.made.Decision += time.Since(start) }()
+	for {
+		b, wait, err := c.tryChoose()
+		if wait == nil {
+			return b, err
+		}
+		if err := wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tryChoose chooses, or says what to wait for first.
+func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error) {
+	g := c.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !c.asked {
+		c.asked, c.since = true, g.begun
+	}
+	if r := g.refreshing; r != nil {
+		return nil, r.wait, nil
+	}
+	if g.due(c) {
+		return nil, g.beginRefresh(), nil
+	}
+	b, err := c.bet()
+	switch {
+	case err == nil:
+		return b, nil, nil
+	case g.shown > c.since:
+		return nil, nil, err
+	}
+	if pause := refusalPace - time.Since(g.began); pause > 0 {
+		return nil, func(ctx context.Context) error { return sleep(ctx, pause) }, nil
+	}
+	return nil, g.beginRefresh(), nil
+}
+
+// bet chooses a node and gives its place away. It requires the lock.
+//
+// The board knows of claims that the view does not show yet. Where it has no warm slot left though the view promised
+// one, another node may be better: the books are corrected, and it is chosen again, a few times at most. What the
+// board says is what is promised.
+func (c *create) bet() (*bet, error) {
+	g := c.g
+	for tries := 0; ; tries++ {
+		on, err := g.books.best(&c.ask)
+		if err != nil {
+			return nil, err
+		}
+		b := &bet{id: orbit.NewProposalID()}
+		if g.Board != nil {
+			b.claim = g.Board.Claim(on.Node.Node.ID, c.ask.spec.Start.Template)
+		}
+		if knows := g.Board != nil && g.Telemetry == nil; knows && on.warm != b.claim.Warm() {
+			if on.warm && tries < maxCorrections {
+				g.Board.Unclaim(b.claim)
+				g.books.exhaust(on.Node.Node.ID, c.ask.spec.Start.Template)
+				continue
+			}
+			on.warm = b.claim.Warm()
+		}
+		if err := c.plan(b, &on); err != nil {
+			if g.Board != nil {
+				g.Board.Unclaim(b.claim)
+			}
+			return nil, err
+		}
+		g.bets = append(g.bets, b)
+		return b, nil
+	}
+}
+
+// plan drafts the proposal of a bet: the capsule is submitted and placed, or moved from the node that has failed. It
+// requires the lock.
+func (c *create) plan(b *bet, on *choice) (err error) {
+	books := &c.g.books
+	if c.placed != nil && c.placed.outcome == betCommitted {
+		books.giveRoom(&c.placed.debit)
+		c.placed.outcome = betMoved
+	}
+	start := books.draft.Checkpoint()
+	if c.placed == nil {
+		err = books.draft.Add(orbit.Submit{IDs: []orbit.CapsuleID{c.made.Capsule}, Spec: c.made.Spec, Owner: c.g.Owner})
+	}
+	if err == nil {
+		b.debit, err = books.take(&orbit.Capsule{ID: c.made.Capsule, Spec: c.made.Spec}, on)
+	}
+	if err != nil {
+		books.draft.Rollback(start)
+		if errors.Is(err, orbit.ErrInfeasible) { // another create of the id is under way
+			err = fmt.Errorf("%w: %w", ErrTaken, err)
+		}
+		return err
+	}
+	c.proposal = books.propose(c.ask.leases, b.debit.node)
+	c.proposal.ID = b.id
+	if c.placed != nil {
+		c.proposal.Do = append([]orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node}}, c.proposal.Do...)
+	}
+	return nil
+}
+
+// maxCorrections is how often a create chooses again because the board has fewer warm slots than the view.
+const maxCorrections = 8
+
+// void takes a bet back that came to nothing. The view must come to show what it was lost to; all who lost to the same
+// are served by the same view.
+func (g *Gateway) void(b *bet, r *orbit.Rejection) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.books.undo(&b.debit)
+	b.outcome = betVoid
+	if g.Board != nil {
+		g.Board.Unclaim(b.claim)
+	}
+	if r != nil && isConflict(r) {
+		g.stats.Conflicts++
+		g.wanted = max(g.wanted, cmp.Or(r.TakenAt, r.At))
+	}
+}
+
+// rebook enters into fresh books the bets that the view does not show yet, and forgets the others. It requires the
+// lock. Heard: telemetry has been read with that view.
+func (g *Gateway) rebook(state *orbit.State, heard bool) {
+	kept := g.bets[:0]
+	for _, b := range g.bets {
+		room, report := b.unseen(state, heard, g.Board != nil)
+		report = report && b.debit.hasReport
+		b.debit.hasRoom, b.debit.hasReport = false, false
+		if room || report {
+			g.books.renew(&b.debit, room, report)
+			kept = append(kept, b)
+		}
+	}
+	clear(g.bets[len(kept):])
+	g.bets = kept
+}
+
+// unseen reports which parts of a bet the view does not show: of the ledger's room, and of what the node reports.
+// Without a board to claim on, the report is taken to show what the ledger does.
+func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool) {
+	switch b.outcome {
+	case betVoid:
+		return false, false
+	case betVacated, betMoved:
+		return false, !heard
+	case betCommitted:
+		room = b.revision > state.Revision()
+	case betOpen:
+		c := state.Capsule(b.debit.capsule.ID)
+		room = c == nil || c.PlacedBy != b.id
+	}
+	if claimed {
+		return room, !heard
+	}
+	return room, room || !heard
+}
+
+// exhausted notes that a node has no warm slot of a template to be had until it reports, whatever it has promised.
+func (g *Gateway) exhausted(node orbit.NodeID, template string) {
+	if g.Board != nil {
+		g.Board.Exhausted(node, template)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.books.exhaust(node, template)
+}
+
+// send proposes until the outcome is known. The same proposal has one effect, however often it is sent. Unknown
+// is nil, or why the outcome of an earlier sending is not known. An error is a rejection, or
+// [orbit.ErrUnavailable] if nothing was ever sent, or else the outcome is unknown.
+func (g *Gateway) send(ctx context.Context, p *orbit.Proposal, unknown error) (orbit.Revision, error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		rev, err := g.Ledger.Propose(ctx, *p)
+		switch r := rejection(err); {
+		case err == nil || unknown == nil && (r != nil || isUnavailable(err)):
+			return rev, err
+		case r != nil:
+			if rev, known := g.recorded(ctx, p, r.At); known && rev > 0 {
+				return rev, nil
+			} else if known {
+				return 0, err
+			}
+		case unknown == nil:
+			unknown = err
+		}
+		if sleep(ctx, pause) != nil {
+			return 0, unsettled(ctx, unknown)
+		}
+	}
+}
+
+// recorded looks up the placement of a proposal that was refused after it may have been committed: the id of a
+// placement is kept in the record that it changed, so the record knows better than a conflict that was given
+// for no reason. The revision is 0 if it was not committed.
+func (g *Gateway) recorded(ctx context.Context, p *orbit.Proposal, at orbit.Revision) (rev orbit.Revision, known bool) {
+	state, err := g.stateAt(ctx, at)
+	if err != nil {
+		return 0, false
+	}
+	for _, do := range p.Do {
+		if place, ok := do.(orbit.Place); ok {
+			if c := state.Capsule(place.Capsule); c != nil && c.PlacedBy == p.ID {
+				return c.PlacedAt, true
+			}
+		}
+	}
+	return 0, true
+}
+
+// rejection returns the receipt of a refusal, nil if the error is none.
+func rejection(err error) *orbit.Rejection {
+	var r *orbit.Rejection
+	errors.As(err, &r)
+	return r
+}
+
+func isConflict(r *orbit.Rejection) bool { return errors.Is(r.Kind, orbit.ErrConflict) }
+
+func isUnavailable(err error) bool { return errors.Is(err, orbit.ErrUnavailable) }
+
+// sleep waits, or returns the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

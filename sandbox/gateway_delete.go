@@ -1,0 +1,74 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Delete releases a capsule for good. That it has been already is no error; [ErrNoCapsule] is, of which the
+// ledger has no record. Every other error of the ledger is an [ErrLeftBehind] too, for the capsule may run on:
+// [orbit.ErrUnavailable]; [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or refused,
+// until ctx ended.
+//
+// The slot of a capsule that this gateway has created is free again at once, for whoever reads the board, unless the node
+// has reported since it was created: then the report counts it, and it is free with the node's next one. So nodes
+// should report at once when they have freed slots, and the sandbox should have been stopped before. Its warm slot was
+// used up.
+func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
+	g.init()
+	if g.Ledger == nil {
+		return fmt.Errorf("sandbox: delete %q: %w: the gateway needs a Ledger", id, orbit.ErrInvalid)
+	}
+	switch err := g.release(ctx, id); {
+	case err == nil:
+		g.vacate(id)
+		return nil
+	case errors.Is(err, ErrNoCapsule) || errors.Is(err, orbit.ErrInvalid):
+		return fmt.Errorf("sandbox: delete %q: %w", id, err)
+	default:
+		return fmt.Errorf("sandbox: delete %q: %w: %w", id, ErrLeftBehind, err)
+	}
+}
+
+// keep remembers a bet that has been committed, so that Delete can give its slot back. Those that it could not be given back
+// of any more are forgotten whenever there are twice as many as there were after that the last time: it costs a create
+// little, and no more are kept than twice what the board and the books have. It requires the lock.
+func (g *Gateway) keep(b *bet) {
+	if g.kept == nil {
+		g.kept, g.keptBound = map[orbit.CapsuleID]*bet{}, fewKept
+	}
+	g.kept[b.debit.capsule.ID] = b
+	if len(g.kept) <= g.keptBound {
+		return
+	}
+	for id, b := range g.kept {
+		if !b.debit.hasReport && (g.Board == nil || !g.Board.Holds(b.claim)) {
+			delete(g.kept, id)
+		}
+	}
+	g.keptBound = max(2*len(g.kept), fewKept)
+}
+
+// fewKept are not worth looking through.
+const fewKept = 1024
+
+// vacate gives back the slot of a capsule that has been released.
+func (g *Gateway) vacate(id orbit.CapsuleID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := g.kept[id]
+	if b == nil {
+		return
+	}
+	delete(g.kept, id)
+	b.outcome = betVacated
+	if b.debit.hasRoom || b.debit.hasReport {
+		g.books.vacate(&b.debit)
+	}
+	if g.Board != nil {
+		g.Board.Vacate(b.claim)
+	}
+}

@@ -1,0 +1,194 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
+)
+
+// start has the node start what has been committed, and after an error the next best one, once.
+func (c *create) start(ctx context.Context) error {
+	if c.g.Start == nil {
+		return nil
+	}
+	first := c.startOnce(ctx)
+	if first == nil {
+		return nil
+	}
+	failed := &StartError{Node: c.made.Node, Err: first}
+	if c.panicked {
+		return failed
+	}
+	if failed.RetryErr = ctx.Err(); failed.RetryErr == nil {
+		failed.RetryErr = c.retry(ctx, failed)
+	}
+	if failed.RetryErr != nil {
+		return failed
+	}
+	return nil
+}
+
+// retry moves the capsule to the next best node and has that start it.
+func (c *create) retry(ctx context.Context, failed *StartError) error {
+	c.exclude(failed.Node)
+	if err := c.commit(ctx); err != nil {
+		return err
+	}
+	failed.Retry, c.made.Retried = c.made.Node, true
+	c.g.tally(func(s *GatewayStats) { s.Retried++ })
+	return c.startOnce(ctx)
+}
+
+// startOnce calls Start, and notes what that says of the node: it did not keep a promise, or it failed. Of a caller who
+// has gone away, and of a Start that panics, it is no fault.
+func (c *create) startOnce(ctx context.Context) error {
+	warm, err := c.call(ctx)
+	switch {
+	case err != nil && (ctx.Err() != nil || c.panicked):
+	case err != nil:
+		c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+	default:
+		if c.made.Warm = warm; c.made.Promised && !warm {
+			c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+			c.g.tally(func(s *GatewayStats) { s.Lies++ })
+		}
+	}
+	return err
+}
+
+// call calls Start and contains it. If that ends the goroutine, it is cleaned up after as if it had failed.
+func (c *create) call(ctx context.Context) (warm bool, err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if value := recover(); value != nil {
+			c.panicked, err = true, &PanicError{Value: value}
+			return
+		}
+		_ = c.cleanUp(ctx, nil) // runtime.Goexit: there is nobody left to tell
+	}()
+	bounded, cancel := c.bound(ctx)
+	defer cancel()
+	warm, err = c.g.Start(bounded, c.made)
+	returned = true
+	return warm, guard.Said(err)
+}
+
+// bound gives one Start its time, of which the first leaves half to the other node.
+func (c *create) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	most := cmp.Or(c.g.StartTimeout, defaultStart)
+	if most < 0 {
+		return ctx, func() {}
+	}
+	if end, ok := ctx.Deadline(); ok && !c.made.Retried {
+		most = min(most, time.Until(end)/2)
+	}
+	return context.WithTimeout(ctx, most)
+}
+
+// cleanUp undoes what a create has committed, though its context may have ended. It returns the error, and beside it
+// [ErrLeftBehind] if that could not be done in time.
+func (c *create) cleanUp(ctx context.Context, why error) error {
+	if !c.committed && c.unknown == nil {
+		return why
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(max(c.g.CleanUp, 0), defaultCleanUp))
+	defer cancel()
+	if err := c.undo(ctx); err != nil {
+		return errors.Join(why, fmt.Errorf("%w, delete it later: %w", ErrLeftBehind, err))
+	}
+	return why
+}
+
+// undo releases the capsule for good. A proposal whose outcome is unknown is sent again first: it must not arrive after
+// the release.
+func (c *create) undo(ctx context.Context) error {
+	if p := c.unknown; p != nil {
+		_, err := c.g.send(ctx, p, orbit.ErrUnknown)
+		c.g.conclude(p.ID)
+		switch {
+		case err == nil:
+			c.committed = true
+		case rejection(err) == nil:
+			return err
+		case !c.committed:
+			return nil
+		}
+	}
+	if err := c.g.release(ctx, c.made.Capsule); !errors.Is(err, ErrNoCapsule) {
+		return err
+	}
+	return nil
+}
+
+// conclude takes the bet of a proposal out of the books: its outcome is known and its capsule is to be released, or
+// nobody will ask any more. If it has been committed, the next view shows that.
+func (g *Gateway) conclude(id orbit.ProposalID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, b := range g.bets {
+		if b.id == id && b.outcome == betOpen {
+			g.books.undo(&b.debit)
+			b.outcome = betVoid
+			if g.Board != nil {
+				g.Board.Unclaim(b.claim)
+			}
+		}
+	}
+}
+
+// release releases a capsule for good, wherever it is. A refusal says nothing of the capsule, its record does:
+// one that is still there after a conflict is released again, until ctx ends.
+func (g *Gateway) release(ctx context.Context, id orbit.CapsuleID) error {
+	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		_, err := g.send(ctx, &p, nil)
+		r := rejection(err)
+		if r == nil || errors.Is(err, orbit.ErrInvalid) {
+			return err
+		}
+		state, failed := g.stateAt(ctx, r.At)
+		if failed != nil {
+			return failed
+		}
+		switch c := state.Capsule(id); {
+		case c == nil:
+			return ErrNoCapsule
+		case c.Released():
+			return nil
+		case !isConflict(r):
+			return err
+		}
+		if ended := sleep(ctx, pause); ended != nil {
+			return fmt.Errorf("%w; %w", err, ended)
+		}
+	}
+}
+
+// stateAt returns the ledger's state once it has reached a revision.
+func (g *Gateway) stateAt(ctx context.Context, at orbit.Revision) (*orbit.State, error) {
+	for {
+		state, err := g.Ledger.Snapshot(ctx)
+		if err != nil || state.Revision() >= at {
+			return state, err
+		}
+		if err := g.catchUp(ctx, state.Revision()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// catchUp waits for snapshots that lag behind a receipt.
+func (g *Gateway) catchUp(ctx context.Context, seen orbit.Revision) error {
+	if _, err := g.Ledger.Wait(ctx, seen); err != nil {
+		return err
+	}
+	return sleep(ctx, time.Millisecond)
+}

@@ -1,0 +1,123 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// refreshing is a refresh of the view that is under way. Whoever begins it does it; the others wait.
+type refreshing struct {
+	number uint64
+	done   chan struct{}
+	// Why it failed, for all who waited: the ledger's fault. Set before done is closed.
+	err error
+}
+
+// wait returns when the refresh is over: its error, or the context's.
+func (r *refreshing) wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// due reports whether a create must wait for a newer view: there is none, a receipt tells of a newer state, or it is too
+// old. One from after the create came is never too old, or a cache shorter than a refresh would have it wait for ever.
+// It requires the lock.
+func (g *Gateway) due(c *create) bool {
+	cache := g.cache()
+	if g.deaf {
+		cache = min(cache, deafPace)
+	}
+	return g.fetched.IsZero() || g.revision < g.wanted || g.shown <= c.since && time.Since(g.fetched) >= cache
+}
+
+// beginRefresh announces a refresh, and returns what does it. It requires the lock, and that there is none.
+func (g *Gateway) beginRefresh() func(context.Context) error {
+	g.begun++
+	r := &refreshing{number: g.begun, done: make(chan struct{})}
+	g.refreshing, g.began = r, time.Now()
+	return func(ctx context.Context) error { return g.refresh(ctx, r) }
+}
+
+// refresh brings the view up to date and the books with it. Telemetry that fails leaves the old reports; a ledger that
+// fails leaves everything.
+func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
+	defer g.endRefresh(r)
+	now, err := g.look(ctx)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stats.Refreshes++
+	if err != nil {
+		err = fmt.Errorf("view: %w", err)
+		if ctx.Err() == nil {
+			r.err = err // else another one who waits tries
+		}
+		return err
+	}
+	g.fetched, g.shown, g.revision = now, r.number, g.view.Revision()
+	g.deaf = g.ear != nil && g.ear.err != nil
+	if g.deaf {
+		g.stats.Partitions++
+	}
+	g.books.sync(&g.view)
+	g.rebook(g.view.State(), !g.deaf)
+	return nil
+}
+
+// endRefresh lets those go on who wait, whatever has become of the refresh.
+func (g *Gateway) endRefresh(r *refreshing) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refreshing = nil
+	close(r.done)
+}
+
+// look refreshes the view until it has reached what the gateway has been told of.
+func (g *Gateway) look(ctx context.Context) (now time.Time, err error) {
+	g.mu.Lock()
+	wanted := g.wanted
+	g.mu.Unlock()
+	for {
+		now = time.Now()
+		err = g.read(ctx, now)
+		seen := g.view.Revision()
+		if err != nil || seen >= wanted {
+			return now, err
+		}
+		if err := g.catchUp(ctx, seen); err != nil {
+			return now, err
+		}
+	}
+}
+
+// read asks both planes. What telemetry says of itself is in the ear.
+func (g *Gateway) read(ctx context.Context, now time.Time) error {
+	if g.ear == nil {
+		return g.view.Refresh(ctx, g.Ledger, nil, now)
+	}
+	g.ear.err = nil
+	err := g.view.Refresh(ctx, g.Ledger, g.ear, now)
+	if g.ear.err != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// ear is telemetry that remembers whether it failed.
+type ear struct {
+	orbit.Telemetry
+	err error
+}
+
+// Reports asks the telemetry.
+func (e *ear) Reports(ctx context.Context, after uint64) (reports []orbit.Report, version uint64, err error) {
+	reports, version, err = e.Telemetry.Reports(ctx, after)
+	e.err = err
+	return reports, version, err
+}

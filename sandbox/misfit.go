@@ -1,0 +1,146 @@
+package sandbox
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// misfit is why a node cannot take a capsule. It is comparable, so that misfits can be counted; the zero value is a
+// node that fits.
+type misfit struct {
+	kind misfitKind
+	// Which volume.
+	arg int
+	// What the draft says, of kinds lasting and short.
+	ledger orbit.Misfit
+}
+
+type misfitKind uint8
+
+// In the order in which they are looked for, the most lasting first.
+const (
+	fits    misfitKind = iota
+	lasting            // by what the node is, or where its company is
+	parents
+	failed
+	silent
+	noTemplate
+	noVolume
+	noLease
+	expired
+	stale
+	noNumber
+	noSlots
+	short // of room or devices
+	misfitKinds
+)
+
+// misfit returns the first reason for which a node cannot take a capsule, and the zero value if it can. It is the one
+// place that says what may be chosen; ranks only put nodes in order.
+func (b *books) misfit(a *ask, i int32) misfit {
+	node, n := b.draft.Node(int(i)), &b.nodes[i]
+	m := b.ledgerMisfit(a, node)
+	switch {
+	case m != (orbit.Misfit{}) && !m.Short():
+		return misfit{kind: lasting, ledger: m}
+	case a.not != "" && n.id == a.not:
+		return misfit{kind: parents}
+	case slices.Contains(a.failed, n.id):
+		return misfit{kind: failed}
+	}
+	if m := a.startable(n); m != (misfit{}) {
+		return m
+	}
+	if a.leases != nil && !b.leased(a, n.id) {
+		return misfit{kind: noLease}
+	}
+	switch value, tie := b.rate(i, a.spec.Start.Template); {
+	case n.report.Expired:
+		return misfit{kind: expired}
+	case n.report.Stale && !b.allowStale:
+		return misfit{kind: stale}
+	case !finite(value) || !finite(tie):
+		return misfit{kind: noNumber}
+	}
+	want := a.spec.Envelope.Reservation[orbit.Slots]
+	switch {
+	case n.slots < max(want, 1), want > 0 && node.Free()[orbit.Slots] < want:
+		return misfit{kind: noSlots}
+	case m.Short():
+		return misfit{kind: short, ledger: m}
+	}
+	return misfit{}
+}
+
+// ledgerMisfit asks the draft. A node without a live lease has died: the keeper of the leases has cordoned it for that, but
+// it is no other node than before, and what was there is unavailable, not unknown. That company is elsewhere lasts
+// longer than that room is short.
+func (b *books) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
+	if node.Node.Unschedulable && b.over(a, node) {
+		open, as := *node, *node.Node
+		as.Unschedulable = false
+		open.Node, node = &as, &open
+	}
+	m := b.draft.Misfit(node, a.spec)
+	if a.company != nil && m.Short() {
+		if apart := b.draft.Misfit(node, a.company); apart != (orbit.Misfit{}) {
+			return apart
+		}
+	}
+	return m
+}
+
+// over reports whether the node has no live lease.
+func (b *books) over(a *ask, node *orbit.NodeState) bool {
+	return b.nodes[node.Index()].report.Expired || a.leases != nil && !b.leased(a, node.Node.ID)
+}
+
+// leased reports whether the ledger has a live term for the node. It requires leases.
+func (b *books) leased(a *ask, id orbit.NodeID) bool {
+	_, live := a.leases.In(b.state, string(id))
+	return live
+}
+
+// startable looks at whether what the capsule starts from is there.
+func (a *ask) startable(n *bookedNode) misfit {
+	switch {
+	case n.silent():
+		return misfit{kind: silent}
+	case !n.supports(a.spec.Start.Template):
+		return misfit{kind: noTemplate}
+	}
+	for k, v := range a.spec.Start.Volumes {
+		if !slices.Contains(n.report.Volumes, v) {
+			return misfit{kind: noVolume, arg: k}
+		}
+	}
+	return misfit{}
+}
+
+// as says it in the draft's words, or adds to them.
+func (m misfit) as(start *orbit.Start) orbit.Misfit {
+	switch m.kind {
+	case parents:
+		return orbit.Unfit("are its parent's")
+	case failed:
+		return orbit.Unfit("failed to start it")
+	case silent:
+		return orbit.Unfit("have never reported")
+	case noTemplate:
+		return orbit.Unfit(fmt.Sprintf("do not support template %q", start.Template))
+	case noVolume:
+		return orbit.Unfit(fmt.Sprintf("do not have volume %q", start.Volumes[m.arg]))
+	case noLease, expired:
+		return orbit.Unfit("have no live lease")
+	case stale:
+		return orbit.Unfit("have a stale report")
+	case noNumber:
+		return orbit.Unfit("have a score that is no number")
+	case noSlots:
+		return orbit.Unfit("have no free slot")
+	case fits, lasting, short, misfitKinds:
+	}
+	return m.ledger
+}

@@ -1,0 +1,150 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Why there is no node for a capsule that starts from a template; to be tested with errors.Is. The error is a
+// [*WarmNoFit], to be read with errors.As.
+var (
+	// ErrAllStale: the nodes that could take it are not heard of, or have no live lease, be they cordoned for that or
+	// not yet. What an API calls unavailable. Bring up a host, or see why heartbeats do not arrive.
+	ErrAllStale = errors.New("all nodes are stale")
+	// ErrNoSlot: the nodes that could take it have no free slot, or no room. Bring up a host, or wait.
+	ErrNoSlot = errors.New("no free slot")
+	// ErrNoVolume: no node has the volumes on its disk. Create them, or bring up the host that has them.
+	ErrNoVolume = errors.New("no such volume")
+	// ErrNoTemplate: no node supports the template. Build it, or bring up a host that has it.
+	ErrNoTemplate = errors.New("no such template")
+	// ErrNoParent: the capsule that it is forked from is placed nowhere; for one that was placed before: it is pending.
+	// Fork one that runs.
+	ErrNoParent = errors.New("parent is not placed")
+	// ErrNoOther: the node that failed to start it is the only one that could take it. Bring up another host, or try
+	// again. It is said in a [StartError] only.
+	ErrNoOther = errors.New("no other node")
+	// ErrNoNode: there is no node that it may be on, by labels and devices, that takes new work; or no node at all. Change
+	// what it requires, or bring up such a host.
+	ErrNoNode = errors.New("no suitable node")
+)
+
+// WarmNoFit says why a capsule has no node. It wraps its kind and, unless the parent is at fault, an [orbit.NoFit]
+// with counts of nodes, so that an engine puts the class aside until a node changes or reports.
+type WarmNoFit struct {
+	Kind error
+	// What it was to start from.
+	Start orbit.Start
+	// The node that a fork is bound to.
+	Only orbit.NodeID
+	// Nodes looked at, by why they will not do.
+	Fit orbit.NoFit
+}
+
+// Error reads like `template "code": all nodes are stale: 0 of 3 nodes fit: 3 have a stale report; bring up a host,
+// or see why heartbeats do not arrive`.
+func (e *WarmNoFit) Error() string {
+	what := fmt.Sprintf("template %q", e.Start.Template)
+	switch {
+	case errors.Is(e.Kind, ErrNoParent):
+		return fmt.Sprintf("%s, fork of %q: %v; fork one that runs", what, e.Start.Parent, e.Kind)
+	case e.Only != "":
+		what = fmt.Sprintf("%s, fork of %q on node %q", what, e.Start.Parent, e.Only)
+	case errors.Is(e.Kind, ErrNoVolume):
+		what = fmt.Sprintf("%s, volumes %q", what, e.Start.Volumes)
+	}
+	return fmt.Sprintf("%s: %v: %v; %s", what, e.Kind, &e.Fit, remedy(e.Kind))
+}
+
+// remedy says what to do.
+func remedy(kind error) string {
+	switch {
+	case errors.Is(kind, ErrAllStale):
+		return "bring up a host, or see why heartbeats do not arrive"
+	case errors.Is(kind, ErrNoSlot):
+		return "bring up a host, or wait"
+	case errors.Is(kind, ErrNoVolume):
+		return "create them, or bring up the host that has them"
+	case errors.Is(kind, ErrNoTemplate):
+		return "build it, or bring up a host that has it"
+	case errors.Is(kind, ErrNoOther):
+		return "bring up another host, or try again"
+	}
+	return "change what it requires, or bring up such a host"
+}
+
+// Unwrap makes errors.Is find the kind, and errors.As the counts.
+func (e *WarmNoFit) Unwrap() []error {
+	if errors.Is(e.Kind, ErrNoParent) {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, &e.Fit}
+}
+
+// noParent is the answer for a fork of what runs nowhere. It does not put a class aside: the parent may be placed at
+// any time, and no node's change would tell.
+func noParent(spec *orbit.Spec) error { return &WarmNoFit{Kind: ErrNoParent, Start: spec.Start} }
+
+// refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said again
+// while the books are the same: those who ask in vain are many at a time.
+func (b *books) refusal(a *ask) error {
+	r := b.ranks[classOf(a.spec)]
+	plain := r != nil && a.plain()
+	if plain && r.refusal != nil && r.refused == b.version && r.refusedIn == b.state.Revision() {
+		return r.refusal
+	}
+	counts := map[misfit]int{}
+	for i := range b.nodes {
+		if b.nodes[i].id != "" {
+			counts[b.misfit(a, int32(i))]++
+		}
+	}
+	e := b.explain(a, counts)
+	if plain {
+		r.refusal, r.refused, r.refusedIn = e, b.version, b.state.Revision()
+	}
+	return e
+}
+
+// plain reports whether the class alone decides what is said.
+func (a *ask) plain() bool {
+	s := a.spec
+	return len(a.failed) == 0 && a.company == nil && len(s.Require) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
+}
+
+// refusalOf says why the one node that is allowed does not take a capsule.
+func (b *books) refusalOf(a *ask, node orbit.NodeID) error {
+	counts := map[misfit]int{}
+	if n := b.state.Node(node); n != nil {
+		counts[b.misfit(a, int32(n.Index()))]++
+	}
+	e := b.explain(a, counts)
+	e.Only = node
+	return e
+}
+
+// explain makes an error of counted misfits. What is missing is named where most is there: a node that lacks a slot
+// alone says more than one that is stale, and that one more than the one that failed to start it, and that one more
+// than one that does not have the volume.
+func (b *books) explain(a *ask, counts map[misfit]int) *WarmNoFit {
+	e, said, by := &WarmNoFit{Kind: ErrNoNode, Start: a.spec.Start}, map[orbit.Misfit]int{}, [misfitKinds]int{}
+	for m, n := range counts {
+		said[m.as(&a.spec.Start)] += n
+		by[m.kind] += n
+	}
+	e.Fit = *b.draft.NoFit(a.spec, said)
+	switch {
+	case by[noSlots]+by[short] > 0:
+		e.Kind = ErrNoSlot
+	case by[silent]+by[noLease]+by[expired]+by[stale]+by[noNumber] > 0:
+		e.Kind = ErrAllStale
+	case by[failed] > 0:
+		e.Kind = ErrNoOther
+	case by[noVolume] > 0:
+		e.Kind = ErrNoVolume
+	case by[noTemplate] > 0:
+		e.Kind = ErrNoTemplate
+	}
+	return e
+}

@@ -1,0 +1,84 @@
+package sandbox
+
+import "github.com/orbitsched/orbit"
+
+// WarmFirst is the score of a scheduler of sandboxes that keeps what [WarmSlots] promises, whatever sizes nodes
+// have: one that can start a capsule warm goes before all that must boot it cold. What warm slots and staleness
+// make of a node by the numbers of WarmSlots comes first, as one of three ranks:
+//
+//	100 × warm slots - 1000 if stale   above 0: it starts warm;   0: it boots cold;   below 0: not to be trusted
+//
+// Within a rank nodes go by the value of WarmSlots. So a stale node comes after every fresh one, however empty
+// it is, unless it has ten warm slots, which make it as good as a fresh node that has none, or more.
+//
+// The value is that of WarmSlots, at least -2^39, less 2^40 in the first rank and more by as much in the last
+// one; it is exact to 0.0003. The tie is the CPU percentage.
+type WarmFirst struct{}
+
+// Score rates a node as it is before placing.
+func (s WarmFirst) Score(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	warm, free := slotsOf(node, report, spec)
+	return s.Rate(warm, free, report.CPUPercent, report.Stale)
+}
+
+// Rate is the score over plain numbers, as [WarmSlots.Rate] is.
+func (WarmFirst) Rate(warm int, free int64, cpu float64, stale bool) (value, tie float64) {
+	const ranks, most = 1 << 40, 1 << 39
+	value, tie = WarmSlots{}.Rate(warm, free, cpu, stale)
+	value = max(-most, value)
+	switch malus, _ := (WarmSlots{}).Rate(warm, 0, 0, stale); {
+	case malus < 0:
+		value -= ranks
+	case malus > 0:
+		value += ranks
+	}
+	return value, tie
+}
+
+// WarmSlots is the score of a scheduler of sandboxes, number for number: a node that has even one warm slot of
+// the template goes before an empty one with idle capacity, as long as it has no hundred free slots less.
+// [WarmFirst] has no such condition. In its own words, where the highest wins and ties go to the lowest CPU:
+//
+//	score(node, template) = 100 × warm slots of the template
+//	                      +   1 × free slots
+//	                      - 0.1 × CPU percent
+//	                      - 1000 if the report is stale
+//
+// Lower is better in orbit, so the value is that number negated, and the tie is the CPU percentage. Free slots are the
+// lesser of what the ledger has left ([orbit.Slots]) and what the node reports; where there is no telemetry at all, what
+// the ledger has left. The template is the one that the spec starts from.
+//
+// The 1000 can be outweighed: 18 warm slots on a node that is stale go before 5 on one that is not. Whoever wants stale
+// nodes to get no work filters them out, as Warm does.
+//
+// It reads reports, so it has no bound over a set of nodes that would say anything: warm slots in their best case are
+// without limit. An [orbit.Indexed] keeps its scores per spec.
+type WarmSlots struct{}
+
+// Score rates a node as it is before placing.
+func (s WarmSlots) Score(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	warm, free := slotsOf(node, report, spec)
+	return s.Rate(warm, free, report.CPUPercent, report.Stale)
+}
+
+// slotsOf returns how many warm slots of the spec's template a node has, and how many free ones.
+func slotsOf(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (warm int, free int64) {
+	free = node.Free()[orbit.Slots]
+	if template := spec.Start.Template; template != "" {
+		warm = report.Warm[template]
+	}
+	if report.Node != "" || !report.At.IsZero() {
+		free = min(free, int64(report.FreeSlots))
+	}
+	return warm, free
+}
+
+// Rate is the formula over plain numbers, for whoever counts by himself. Every product is rounded by itself, so that the
+// result is the same on every processor. A CPU percentage that is no number makes a value that is none.
+func (WarmSlots) Rate(warm int, free int64, cpu float64, stale bool) (value, tie float64) {
+	sum := float64(100*float64(warm)) + float64(free)
+	if stale {
+		sum -= 1000
+	}
+	return float64(0.1*cpu) - sum, cpu
+}
