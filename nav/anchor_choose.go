@@ -12,8 +12,8 @@ import (
 
 // anchorSeat is where one member of a group would be.
 type anchorSeat struct {
+	// The index of its node.
 	at      int
-	node    *orbit.Node
 	spec    *orbit.Spec
 	devices orbit.DeviceSet
 }
@@ -62,10 +62,11 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 // homes returns where a group may start, best bound first. Members that want to be near at other levels than those
 // looked at are taken to find room everywhere.
 func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome) {
-	together, tables := p.rooms.level(levels...), make([]*anchorLevel, len(need.levels))
+	p.domains.follow()
+	together, tables := p.domains.level(levels...), make([]*anchorLevel, len(need.levels))
 	for i, level := range need.levels {
 		if slices.Contains(levels, level) {
-			tables[i] = p.rooms.level(level)
+			tables[i] = p.domains.level(level)
 		}
 	}
 	around := make([]*domain, len(together.domains)*len(tables))
@@ -74,13 +75,13 @@ func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome)
 		if len(in.nodes) == 0 {
 			continue
 		}
-		free := together.sum(&p.rooms, d)
+		free := together.sum(&p.draft, d)
 		h := anchorHome{domain: in, around: around[d*len(tables):][:len(tables)], atHome: need.atMost(free), spare: need.spare(free)}
 		for i, l := range tables {
 			if l == nil {
 				h.most += need.parts[i].total
 			} else if at := l.of[in.nodes[0]]; at >= 0 {
-				h.most += need.parts[i].atMost(l.sum(&p.rooms, int(at)))
+				h.most += need.parts[i].atMost(l.sum(&p.draft, int(at)))
 				h.around[i] = &l.domains[at]
 			}
 		}
@@ -95,20 +96,19 @@ func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome)
 
 // pack seats the anchor on a fresh node of its home, and as many other members as find room: those first who may go
 // least far from it, node by node, on each the hardest first. Its own node comes first, then the others of the home in
-// their order, then those around it. It returns nil if there is no seat for the anchor.
+// their order, then those around it. It returns nil if there is no seat for the anchor. The draft stays as it is.
 func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, first *orbit.Spec) []anchorSeat {
-	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh && p.takesAnchor(n.at, first) })
+	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh && p.takesAnchor(p.draft.Node(n.at), first) })
 	if lead < 0 {
 		return nil
 	}
-	at := nodes[lead].at
-	f := filling{pass: p, home: p.rooms.nodes[at].node.Node, rooms: map[int]*anchorRoom{}, left: map[*orbit.Spec]int{}}
+	start, own := p.draft.Checkpoint(), nodes[lead:lead+1]
+	defer func() { p.draft.Rollback(start) }()
+	f := filling{pass: p, home: p.draft.Node(own[0].at).Node, left: map[*orbit.Spec]int{}}
 	for _, r := range need.roles {
 		f.left[r.spec] = r.count
 	}
-	devices, _ := f.room(at).tightest(&first.Devices)
-	f.seat(at, first, devices)
-	own := nodes[lead : lead+1]
+	f.seat(own[0].at, first)
 	var far []rankedNode
 	if len(need.levels) > 1 && h.most > h.atHome {
 		far = p.rank(h.outskirts(), need)
@@ -148,15 +148,8 @@ func (h *anchorHome) outskirts() (out []int32) {
 }
 
 // takesAnchor reports whether a node would take an anchor of the spec: it fits, and others can follow there.
-func (p *anchorPass) takesAnchor(i int, spec *orbit.Spec) bool {
-	room := &p.rooms.nodes[i]
-	_, fits := room.fits(spec)
-	return fits && p.accepts(room.node, spec) && anchorDomainOf(p.state, room.node.Node, spec.Near.Level) != ""
-}
-
-// accepts reports whether a node is one that the spec and the filter allow.
-func (p *anchorPass) accepts(n *orbit.NodeState, spec *orbit.Spec) bool {
-	return accepts(n.Node, spec) && (p.Filter == nil || p.Filter(n, p.view.Report(n), spec) == "")
+func (p *anchorPass) takesAnchor(n *orbit.NodeState, spec *orbit.Spec) bool {
+	return n.Fits(spec) && p.filtered(n, spec) == "" && anchorDomainOf(p.state, n.Node, spec.Near.Level) != ""
 }
 
 // rankedNode is a node and how much of it the members would leave.
@@ -173,10 +166,9 @@ type rankedNode struct {
 func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 	var out []rankedNode
 	for _, i := range nodes {
-		room := &p.rooms.nodes[i]
-		free := room.measure(room.node.Node)
-		if need.atMost(&free) > 0 {
-			out = append(out, rankedNode{int(i), room.node.Node.ID, p.claimed(int(i)) == unclaimed, need.spare(&free)})
+		n := p.draft.Node(int(i))
+		if free := measureFree(n); need.atMost(&free) > 0 {
+			out = append(out, rankedNode{int(i), n.Node.ID, p.claimed(n) == unclaimed, need.spare(&free)})
 		}
 	}
 	slices.SortFunc(out, func(a, b rankedNode) int {
@@ -185,32 +177,28 @@ func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 	return out
 }
 
-// filling seats members node by node.
+// filling seats members node by node, on the draft.
 type filling struct {
 	pass *anchorPass
 	// The anchor's node: the others must be where it is, at the level that each wants.
-	home *orbit.Node
-	// What those who have a seat leave of nodes.
-	rooms map[int]*anchorRoom
+	home  *orbit.Node
 	left  map[*orbit.Spec]int
 	seats []anchorSeat
 }
 
-// room returns a node for the filling to change.
-func (f *filling) room(at int) *anchorRoom {
-	if f.rooms[at] == nil {
-		room := f.pass.rooms.nodes[at]
-		f.rooms[at] = &room
+// seat gives a member a seat, and reports whether the node has one.
+func (f *filling) seat(at int, spec *orbit.Spec) bool {
+	n := f.pass.draft.Node(at)
+	if !n.Fits(spec) {
+		return false
 	}
-	return f.rooms[at]
-}
-
-// seat gives a member a seat.
-func (f *filling) seat(at int, spec *orbit.Spec, devices orbit.DeviceSet) {
-	room := f.room(at)
-	room.take(spec, devices)
-	f.seats = append(f.seats, anchorSeat{at, room.node.Node, spec, devices})
+	devices, _ := n.PickDevices(spec.Devices)
+	if f.pass.draft.Reserve(spec, orbit.Choice{Node: n, Devices: devices}) != nil {
+		return false
+	}
+	f.seats = append(f.seats, anchorSeat{at, spec, devices})
 	f.left[spec]--
+	return true
 }
 
 // fill seats as many members of one level as fit on nodes.
@@ -220,15 +208,7 @@ func (f *filling) fill(nodes []rankedNode, part *anchorNeed) {
 			return
 		}
 		for _, r := range part.roles {
-			if f.left[r.spec] == 0 || !f.follows(n.at, r.spec) {
-				continue
-			}
-			for f.left[r.spec] > 0 {
-				devices, fits := f.room(n.at).fits(r.spec)
-				if !fits {
-					break
-				}
-				f.seat(n.at, r.spec, devices)
+			for f.left[r.spec] > 0 && f.follows(n.at, r.spec) && f.seat(n.at, r.spec) {
 			}
 		}
 	}
@@ -236,15 +216,14 @@ func (f *filling) fill(nodes []rankedNode, part *anchorNeed) {
 
 // follows reports whether members of the spec may be on a node because the anchor is where it is.
 func (f *filling) follows(at int, spec *orbit.Spec) bool {
-	state, n, level := f.pass.state, f.pass.rooms.nodes[at].node, spec.Near.Level
+	state, n, level := f.pass.state, f.pass.draft.Node(at), spec.Near.Level
 	domain := anchorDomainOf(state, f.home, level)
-	return domain != "" && domain == anchorDomainOf(state, n.Node, level) && f.pass.accepts(n, spec)
+	return domain != "" && domain == anchorDomainOf(state, n.Node, level) && f.pass.filtered(n, spec) == ""
 }
 
 // anchorRole is the part of a group's waiting members that have one spec.
 type anchorRole struct {
 	spec  *orbit.Spec
-	shape holdShape
 	count int
 }
 
@@ -255,14 +234,7 @@ func (p *anchorPass) party(g *anchorGroup) []anchorRole {
 	var out []anchorRole
 	for spec, count := range p.state.GroupPending(g.name) {
 		if g.waitsHere(spec) {
-			out = append(out, anchorRole{spec, shapeOf(spec), count})
-		}
-	}
-	if room := p.holds.of[g.name]; room != nil {
-		for _, h := range room.all {
-			for i := range out {
-				out[i].count -= btoi(h.used != nil && h.used == out[i].spec)
-			}
+			out = append(out, anchorRole{spec, count - g.came[spec]})
 		}
 	}
 	return out
@@ -367,12 +339,4 @@ func (n *anchorNeed) spare(free *quantities) (spare float64) {
 		spare += float64(free[d]) / n.sum[d]
 	}
 	return spare
-}
-
-// addFree adds what is free, of which nothing counts below zero, up to the largest number there is.
-func addFree(sum, free int64) int64 {
-	if free = max(free, 0); free > math.MaxInt64-sum {
-		return math.MaxInt64
-	}
-	return sum + free
 }

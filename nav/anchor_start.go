@@ -13,14 +13,14 @@ import (
 // start places an anchor for every group that needs one and can have one now, and says of the members of all
 // others what they wait for. It returns the context's error if that ends it early.
 func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
-	p.rooms.sync(p.view)
+	p.domains.begin(&p.draft)
 	m := p.merge(theirs)
 	defer m.settle()
 	for _, g := range p.starting {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		m.apply(g.waiting[0].Spec.Priority)
+		m.reserveAbove(g.waiting[0].Spec.Priority)
 		if why := p.hindrance(g, m); why != nil {
 			p.leaveAll(g.waiting, why)
 			continue
@@ -38,7 +38,7 @@ func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
 	switch {
 	case m.placed[g.name] != "":
 		return fmt.Errorf("group %q waits for capsule %q of it, which is placed in this plan", g.name, m.placed[g.name])
-	case p.roomHeld(g):
+	case g.held:
 		return fmt.Errorf("group %q waits until the room held for it since it last ran is released", g.name)
 	case other != "":
 		return fmt.Errorf("group %q shares mark %q with group %q, which starts in this plan; it starts in a later one",
@@ -54,18 +54,6 @@ func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
 	why := fmt.Sprintf("wait for group %q, of which nothing is placed", g.name)
 	fit := &orbit.NoFit{Nodes: n, Reasons: []orbit.Reason{{Nodes: n, Why: why}}}
 	return fmt.Errorf("group %q waits for %s: %w", g.name, what, fit)
-}
-
-// roomHeld reports whether room is still held for a group.
-func (p *anchorPass) roomHeld(g *anchorGroup) bool {
-	if room := p.holds.of[g.name]; room != nil {
-		for _, h := range room.all {
-			if p.live(h) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // leaveAll notes for each of the capsules why it has no place.
@@ -96,8 +84,11 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 		}
 		return nil
 	}
-	anchor, home := by[seats[0].spec][0], seats[0].node
-	p.anchors = append(p.anchors, p.propose(g, anchor, seats))
+	anchor, home := by[seats[0].spec][0], p.draft.Node(seats[0].at).Node
+	if err := p.propose(g, anchor, seats); err != nil {
+		p.leaveAll(g.waiting, err)
+		return nil
+	}
 	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q", anchor.ID, home.ID))
 	for _, c := range g.waiting {
 		if c != anchor {
@@ -120,61 +111,58 @@ func (p *anchorPass) domainsOf(n *orbit.Node, levels []string) string {
 	return strings.Join(names, "/")
 }
 
-// propose returns the proposal that places the anchor and holds room for the others, and takes both from what
-// the plan has left. A ledger that takes few commitments or bets at once gets fewer holds.
-func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anchorSeat) orbit.Proposal {
-	limits, lead := p.state.Limits(), p.rooms.nodes[seats[0].at].node
-	out := orbit.Proposal{View: p.view.Revision()}
+// propose proposes to place the anchor and to hold room for the others. A ledger that takes few commitments or bets at
+// once gets fewer holds. The error is the draft's, if it does not take the anchor.
+func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anchorSeat) error {
+	limits, lead := p.state.Limits(), p.draft.Node(seats[0].at)
 	note := clip(AnchorNote, limits.ValueBytes)
-	out.Do = append(out.Do, orbit.Place{Capsule: anchor.ID, Node: lead.Node.ID, Devices: seats[0].devices, Note: note})
-	out.If = append(out.If, orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification})
-	p.seat(&seats[0]).claim = claimHosted
+	if err := p.draft.Place(anchor, orbit.Choice{Node: lead, Devices: seats[0].devices, Note: note}); err != nil {
+		return err
+	}
+	p.domains.claims[lead.Index()] = claimHosted
+	bets := []orbit.Precondition{orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification}}
+	commitments, count := 2, 2 // with the fence's, and with what Propose bets on nodes of holds
 	bet := map[int]bool{seats[0].at: true}
 	for i := 1; i < len(seats) && p.holdFor() >= 0; i++ {
 		s := &seats[i]
-		if len(out.Do)+1 >= limits.Commitments || !bet[s.at] && len(out.If)+1 >= limits.Preconditions {
+		if commitments >= limits.Commitments || !bet[s.at] && count+2 > limits.Preconditions {
 			break
 		}
-		hold, ok := p.hold(i, g, s)
-		if !ok {
+		if !p.holdAt(i, g, s) {
 			continue
 		}
-		out.Do = append(out.Do, hold)
-		if room := p.seat(s); room.claim != claimHosted {
-			room.claim = claimHeld
-		}
+		commitments++
 		p.held++
+		if claim := &p.domains.claims[s.at]; *claim != claimHosted {
+			*claim = claimHeld
+		}
 		if !bet[s.at] {
+			n := p.draft.Node(s.at)
+			bets = append(bets, orbit.NodeAt{Node: n.Node.ID, Specification: n.Specification})
 			bet[s.at] = true
-			out.If = append(out.If, orbit.NodeAt{Node: s.node.ID, Specification: p.rooms.nodes[s.at].node.Specification})
+			count += 2
 		}
 	}
+	out := p.draft.Propose(bets...)
 	p.fence.used[g.mark()] = g.name
 	p.fence.start(&out, g, anchor.ID)
-	return out
-}
-
-// seat takes a member's seat from what the plan has left.
-func (p *anchorPass) seat(s *anchorSeat) *anchorRoom {
-	room := p.rooms.own(s.at)
-	room.take(s.spec, s.devices)
-	return room
+	p.anchors = append(p.anchors, out)
+	return nil
 }
 
 // noFresh notes of members of one spec why no node takes an anchor of it. That wraps an orbit.NoFit: a node that becomes
 // fresh, or has room again, does so by a release or a new description, and each of these takes a parked class back. It
 // does not where the group could start by self-match on a node that is not fresh, once no other waits for it.
 func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.Capsule) {
-	counts, nodes, takes := map[string]int{}, 0, false
-	for i := range p.rooms.nodes {
-		if room := &p.rooms.nodes[i]; room.node != nil {
-			counts[p.misfit(i, room, spec)]++
-			nodes++
-			takes = takes || p.takesAnchor(i, spec)
-		}
+	alone := *spec
+	alone.Near = orbit.Near{}
+	lasting := orbit.Spec{Require: spec.Require, Devices: orbit.DeviceRequest{Count: min(spec.Devices.Count, 1), Models: spec.Devices.Models}}
+	counts, takes := map[orbit.Misfit]int{}, false
+	for n := range p.draft.Nodes() {
+		counts[p.misfit(n, spec, &lasting, &alone)]++
+		takes = takes || p.takesAnchor(n, spec)
 	}
-	fit := &orbit.NoFit{Nodes: nodes, Reasons: reasonsOf(counts)}
-	why := fmt.Errorf("group %q has no node for its anchor: %w", g.name, fit)
+	why := fmt.Errorf("group %q has no node for its anchor: %w", g.name, p.draft.NoFit(&alone, counts))
 	if p.SelfMatch && takes {
 		why = errors.New(why.Error())
 	}
@@ -183,26 +171,24 @@ func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.
 	}
 }
 
-// misfit completes "n nodes ...", the most lasting reason first.
-func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
-	node := room.node.Node
-	if why := objection(node, spec); why != "" {
-		return why
+// misfit says why a node takes no anchor of the spec, the most lasting reason first. Lasting is what of the spec does not
+// depend on what is free, and alone is the spec without the company that it asks for.
+func (p *anchorPass) misfit(n *orbit.NodeState, spec, lasting, alone *orbit.Spec) orbit.Misfit {
+	if m := p.draft.Misfit(n, lasting); m != (orbit.Misfit{}) {
+		return m
 	}
-	if anchorDomainOf(p.state, node, spec.Near.Level) == "" {
-		return "are in no " + spec.Near.Level
+	if anchorDomainOf(p.state, n.Node, spec.Near.Level) == "" {
+		return orbit.Unfit("are in no " + spec.Near.Level)
 	}
-	if p.Filter != nil {
-		if why := p.Filter(room.node, p.view.Report(room.node), spec); why != "" {
-			return why
-		}
+	if why := p.filtered(n, spec); why != "" {
+		return orbit.Unfit(why)
 	}
-	switch p.claimed(i) {
+	switch p.claimed(n) {
 	case claimHosted:
-		return "host another group"
+		return orbit.Unfit("host another group")
 	case claimHeld:
-		return "hold room for another group"
+		return orbit.Unfit("hold room for another group")
 	case claimUnknown, unclaimed:
 	}
-	return shortage(&room.nodeRoom, spec, p.state)
+	return p.draft.Misfit(n, alone)
 }
