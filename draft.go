@@ -550,15 +550,17 @@ type nearby struct {
 // leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
 func (d *Draft) leavers(group string) map[NodeID]int {
 	var left map[NodeID]int
-	for id, use := range d.capsules {
-		c := d.view.state.Capsule(id)
-		if c == nil || c.Spec.Group != group || !c.Placed() || use.at >= d.open {
+	for _, do := range d.log[:d.open] {
+		r, ok := do.(Release)
+		if !ok || r.Capsule == "" {
 			continue
 		}
-		if left == nil {
-			left = map[NodeID]int{}
+		if c := d.view.state.Capsule(r.Capsule); c.Spec.Group == group && c.Placed() {
+			if left == nil {
+				left = map[NodeID]int{}
+			}
+			left[c.Node]++
 		}
-		left[c.Node]++
 	}
 	return left
 }

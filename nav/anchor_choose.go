@@ -3,6 +3,7 @@ package nav
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -109,14 +110,18 @@ func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, f
 		f.left[r.spec] = r.count
 	}
 	f.seat(own[0].at, first)
-	var far []rankedNode
-	if len(need.levels) > 1 && h.most > h.atHome {
-		far = p.rank(h.outskirts(), need)
+	if len(need.levels) > 1 && h.most > h.atHome { // those around it as well, of which some are of the home
+		var around []int32
+		for _, d := range h.around {
+			if d != nil {
+				around = append(around, d.nodes...)
+			}
+		}
+		nodes = slices.Concat(nodes, p.rank(around, need))
 	}
 	for _, part := range h.nearest(need) {
 		f.fill(own, part)
 		f.fill(nodes, part)
-		f.fill(far, part)
 	}
 	return f.seats
 }
@@ -130,21 +135,6 @@ func (h *anchorHome) nearest(need *anchorNeed) []*anchorNeed {
 		}
 	}
 	return slices.SortedStableFunc(slices.Values(need.parts), func(a, b *anchorNeed) int { return cmp.Compare(reach[a], reach[b]) })
-}
-
-// outskirts returns the nodes that are with the home in a domain of one level, but not of all.
-func (h *anchorHome) outskirts() (out []int32) {
-	for _, d := range h.around {
-		if d != nil {
-			out = append(out, d.nodes...)
-		}
-	}
-	home := slices.Sorted(slices.Values(h.nodes))
-	slices.Sort(out)
-	return slices.DeleteFunc(slices.Compact(out), func(i int32) bool {
-		_, in := slices.BinarySearch(home, i)
-		return in
-	})
 }
 
 // takesAnchor reports whether a node would take an anchor of the spec: it fits, and others can follow there.
@@ -250,10 +240,16 @@ type anchorNeed struct {
 	parts  []*anchorNeed
 	// Members that wait.
 	total int
-	// What all take together; what of that is not nothing; and for that the roles by what one takes, least first.
+	// What all take together; what of that is not nothing; and of that what one takes, least first.
 	sum   [allDims]float64
 	dims  []int
-	least [allDims][]int
+	least [allDims][]anchorPortion
+}
+
+// anchorPortion is what each of so many members takes in a dimension.
+type anchorPortion struct {
+	want  int64
+	count int
 }
 
 // need sums up what a group asks for.
@@ -286,21 +282,12 @@ func needOf(roles []anchorRole) *anchorNeed {
 	}
 	slices.SortStableFunc(n.roles, func(a, b anchorRole) int { return cmp.Compare(n.part(b.spec), n.part(a.spec)) })
 	for _, d := range n.dims {
-		n.least[d] = n.smallest(d)
+		for _, r := range n.roles {
+			n.least[d] = append(n.least[d], anchorPortion{wantOf(r.spec, d), r.count})
+		}
+		slices.SortStableFunc(n.least[d], func(a, b anchorPortion) int { return cmp.Compare(a.want, b.want) })
 	}
 	return n
-}
-
-// smallest returns the roles by what one of their members takes in a dimension, least first.
-func (n *anchorNeed) smallest(d int) []int {
-	order := make([]int, len(n.roles))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(wantOf(n.roles[a].spec, d), wantOf(n.roles[b].spec, d))
-	})
-	return order
 }
 
 // part returns which part of what all members take one of them takes, in the dimension where that is largest.
@@ -317,14 +304,13 @@ func (n *anchorNeed) atMost(free *quantities) int {
 	most := n.total
 	for _, d := range n.dims {
 		fit, left := 0, free[d]
-		for _, i := range n.least[d] {
-			want, count := wantOf(n.roles[i].spec, d), n.roles[i].count
-			if want > 0 {
-				count = int(min(int64(count), left/want))
-				left -= int64(count) * want
+		for _, p := range n.least[d] {
+			count := p.count
+			if p.want > 0 {
+				count = int(min(int64(count), left/p.want))
+				left -= int64(count) * p.want
 			}
-			fit += count
-			if count < n.roles[i].count {
+			if fit += count; count < p.count {
 				break
 			}
 		}
@@ -339,4 +325,193 @@ func (n *anchorNeed) spare(free *quantities) (spare float64) {
 		spare += float64(free[d]) / n.sum[d]
 	}
 	return spare
+}
+
+// anchorDomains are the domains of the levels that groups have asked for, and what is free of each. They follow the
+// draft by what has changed, and only in plans that start a group.
+type anchorDomains struct {
+	draft  *orbit.Draft
+	cursor uint64
+	levels map[string]*anchorLevel
+	// By node index, in this plan.
+	claims []anchorClaim
+}
+
+// anchorClaim says whether a group has a part in a node. It is looked up when it is asked for.
+type anchorClaim uint8
+
+const (
+	claimUnknown anchorClaim = iota
+	unclaimed
+	// Hosts a member of some group, or will by this plan.
+	claimHosted
+	// Has room held for one, or will by this plan.
+	claimHeld
+)
+
+// claimTexts say what nodes do of which a group has a part, completing "n nodes ...".
+var claimTexts = [...]string{claimHosted: "host another group", claimHeld: "hold room for another group"}
+
+// begin starts a plan.
+func (d *anchorDomains) begin(draft *orbit.Draft) {
+	d.draft = draft
+	clear(d.claims)
+	for len(d.claims) < draft.Bound() {
+		d.claims = append(d.claims, claimUnknown)
+	}
+}
+
+// follow takes over what the draft has changed since the last call.
+func (d *anchorDomains) follow() {
+	changed, next, all := d.draft.Changed(d.cursor)
+	if d.cursor = next; all {
+		d.levels = map[string]*anchorLevel{}
+		return
+	}
+	for _, i := range changed {
+		for _, l := range d.levels { // in any order
+			l.move(d.draft, i)
+		}
+	}
+}
+
+// anchorLevel is the domains of one level and what is free of them. It may be several levels together: then nodes are
+// in one domain if they are in the same one at each.
+type anchorLevel struct {
+	domainTable
+	keys []string
+	// By node index, what it was filed by.
+	seen []*orbit.Node
+	// By domain number.
+	sums []domainSum
+}
+
+// domainSum is what is free on all nodes of a domain that take new work, if it is known.
+type domainSum struct {
+	free  quantities
+	known bool
+}
+
+// maxLevels is how many levels are kept. One more, and all are made anew when they are asked for.
+const maxLevels = 16
+
+// level returns a level, or several together. It costs a look at all nodes when it is new.
+func (d *anchorDomains) level(keys ...string) *anchorLevel {
+	key := fmt.Sprintf("%q", keys)
+	if l := d.levels[key]; l != nil && !l.sparse() {
+		return l
+	}
+	if len(d.levels) >= maxLevels {
+		clear(d.levels)
+	}
+	l := &anchorLevel{domainTable: domainTable{level: key}, keys: keys}
+	d.levels[key] = l
+	for i := range d.draft.Bound() {
+		l.move(d.draft, int32(i))
+	}
+	return l
+}
+
+// move puts a node into the domain that it is in now. Either way the domain's sum is not known any more.
+func (l *anchorLevel) move(draft *orbit.Draft, i int32) {
+	var now *orbit.Node
+	if n := draft.Node(int(i)); n != nil {
+		now = n.Node
+	}
+	for int(i) >= len(l.seen) {
+		l.seen = append(l.seen, nil)
+		l.put(int32(len(l.seen)-1), "", false)
+	}
+	l.spoil(i)
+	if l.seen[i] == now {
+		return
+	}
+	l.seen[i] = now
+	name, in := "", false
+	if now != nil {
+		name, in = l.domainOf(draft.View().State(), now)
+	}
+	l.put(i, name, in)
+	l.spoil(i)
+}
+
+// domainOf names the domain that a node is in, and reports whether it is in one, at one of several levels at least.
+func (l *anchorLevel) domainOf(state *orbit.State, n *orbit.Node) (name string, in bool) {
+	if len(l.keys) == 1 {
+		name = anchorDomainOf(state, n, l.keys[0])
+		return name, name != ""
+	}
+	names := make([]string, len(l.keys))
+	for i, key := range l.keys {
+		names[i] = anchorDomainOf(state, n, key)
+		in = in || names[i] != ""
+	}
+	return fmt.Sprintf("%q", names), in
+}
+
+// spoil forgets the sum of the domain that a node is in.
+func (l *anchorLevel) spoil(i int32) {
+	if at := l.of[i]; at >= 0 && int(at) < len(l.sums) {
+		l.sums[at].known = false
+	}
+}
+
+// sum returns what is free in a domain, until the next call.
+func (l *anchorLevel) sum(draft *orbit.Draft, d int) *quantities {
+	for len(l.sums) < len(l.domains) {
+		l.sums = append(l.sums, domainSum{})
+	}
+	s := &l.sums[d]
+	if s.known {
+		return &s.free
+	}
+	s.free, s.known = quantities{}, true
+	for _, i := range l.domains[d].nodes {
+		n := draft.Node(int(i))
+		if n.Node.Unschedulable {
+			continue
+		}
+		for k, free := range measureFree(n) {
+			s.free[k] = addFree(s.free[k], free)
+		}
+	}
+	return &s.free
+}
+
+// measureFree returns how much of everything is free on a node, nothing below zero.
+func measureFree(n *orbit.NodeState) (free quantities) {
+	for d, left := range n.Free() {
+		free[d] = max(left, 0)
+	}
+	for i := range n.Node.Devices.Count {
+		free[devicesDim] += int64(n.DeviceFree(i))
+	}
+	return free
+}
+
+// addFree adds what is free, of which nothing counts below zero, up to the largest number there is.
+func addFree(sum, free int64) int64 {
+	if free = max(free, 0); free > math.MaxInt64-sum {
+		return math.MaxInt64
+	}
+	return sum + free
+}
+
+// claimed returns which part groups have in a node.
+func (p *anchorPass) claimed(n *orbit.NodeState) anchorClaim {
+	claim := &p.domains.claims[n.Index()]
+	if *claim != claimUnknown {
+		return *claim
+	}
+	*claim = unclaimed
+	if p.holds.on[n.Node.ID] {
+		*claim = claimHeld
+	}
+	for c := range p.state.On(n.Node.ID) {
+		if c.Spec.Group != "" {
+			*claim = claimHosted
+			break
+		}
+	}
+	return *claim
 }
