@@ -163,12 +163,7 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	case !c.Pending():
 		return d.refuse(c.ID, n, "capsule %q is not pending; release it first to move it", c.ID)
 	}
-	if c.Spec.self != c.Spec { // no ledger has seen it
-		if faults := c.Spec.faults(); len(faults) > 0 {
-			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
-		}
-	}
-	if err := d.takes(c, n, to.Devices); err != nil {
+	if err := d.takesCapsule(c, n, to.Devices); err != nil {
 		return err
 	}
 	taken := d.copies.New(*n)
@@ -313,7 +308,9 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 
 // withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other with a node
 // places or holds, with the use before that, or releases what was untouched.
-func (s *draftStep) withdraws() bool { return s.node != nil && s.spec == nil && s.use.what == draftTaken }
+func (s *draftStep) withdraws() bool {
+	return s.node != nil && s.spec == nil && s.use.what == draftTaken
+}
 
 // Add puts a commitment into the next proposal that moves no capsule and takes no room: a [Submit], an [Assign] or
 // a [Mark]. Any other is refused, with an error like those of Place.
@@ -324,6 +321,24 @@ func (d *Draft) Add(c Commitment) error {
 		return nil
 	}
 	return d.refuse("", nil, "a %T is not added to a draft; use Place, Hold or Release", c)
+}
+
+// Reserve takes what a capsule of the spec would take on a node, without a commitment, to find out what else would fit.
+// The caller rolls it back before the next Propose, which would bet on that room too. Errors are those of Place.
+func (d *Draft) Reserve(spec *Spec, to Choice) error {
+	n, err := d.current(to.Node)
+	if err != nil {
+		return err
+	}
+	if err := d.takesCapsule(&Capsule{Spec: spec}, n, to.Devices); err != nil {
+		return err
+	}
+	taken := d.copies.New(*n)
+	taken.takes(spec, to.Devices)
+	d.steps = append(d.steps, draftStep{node: n, log: len(d.log), open: d.open})
+	d.nodes[n.slot] = taken
+	d.journal.add(n.slot)
+	return nil
 }
 
 // step notes a step that makes a node what now says; nil: no node.
@@ -347,6 +362,16 @@ func (d *Draft) current(n *NodeState) (*NodeState, error) {
 		return nil, d.refuse("", n, "node %q is not in the view", n.Node.ID)
 	}
 	return now, nil
+}
+
+// takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
+func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
+	if c.Spec.self != c.Spec {
+		if faults := c.Spec.faults(); len(faults) > 0 {
+			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
+		}
+	}
+	return d.takes(c, n, set)
 }
 
 // takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.
@@ -441,7 +466,8 @@ func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
 
 // Propose returns the steps since the last call as one proposal, with the bets that they rest on and those given:
 //
-//   - [NodeFreeOf] for each node that has to have room, over what the proposal itself releases there;
+//   - [NodeFreeOf] for each node that has to have room, over what the proposal itself releases there; none where a
+//     given [NodeAt] bets that nothing has come to the node or left it;
 //   - [GroupIn] for each domain in which a placed capsule finds the company it asks for.
 //
 // Without steps the proposal is empty, and no ledger takes it.
@@ -466,6 +492,14 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	for i := range own {
 		if n := own[i].node; n != nil && d.touched.add(int32(n.slot)) {
 			p.If = d.settleNode(p.If, n, d.nodes[n.slot])
+		}
+	}
+	for _, bet := range more {
+		if at, ok := bet.(NodeAt); ok && at.Usage != 0 {
+			p.If = slices.DeleteFunc(p.If, func(bet Precondition) bool {
+				free, ok := bet.(NodeFreeOf)
+				return ok && free.Node == at.Node
+			})
 		}
 	}
 	p.If = d.betOnCompany(p.If, own)
@@ -558,15 +592,17 @@ type nearby struct {
 // leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
 func (d *Draft) leavers(group string) map[NodeID]int {
 	var left map[NodeID]int
-	for id, use := range d.capsules {
-		c := d.view.state.Capsule(id)
-		if c == nil || c.Spec.Group != group || !c.Placed() || use.at >= d.open {
+	for _, do := range d.log[:d.open] {
+		r, ok := do.(Release)
+		if !ok || r.Capsule == "" {
 			continue
 		}
-		if left == nil {
-			left = map[NodeID]int{}
+		if c := d.view.state.Capsule(r.Capsule); c.Spec.Group == group && c.Placed() {
+			if left == nil {
+				left = map[NodeID]int{}
+			}
+			left[c.Node]++
 		}
-		left[c.Node]++
 	}
 	return left
 }

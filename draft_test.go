@@ -151,6 +151,24 @@ func (d *drafting) place(t *rapid.T) {
 	d.took(t, err, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set}, n.Node.ID)
 }
 
+// try reserves room and gives it up again. Reserve takes what Place takes, and leaves the same of the node.
+func (d *drafting) try(t *rapid.T) {
+	n, spec, start := d.node(t, d.view.State()), d.spec(t), d.draft.Checkpoint()
+	to := Choice{Node: n, Devices: DeviceSet(rapid.IntRange(0, 3).Draw(t, "instances"))}
+	if rapid.IntRange(0, 3).Draw(t, "pick") > 0 {
+		to.Devices, _ = d.draft.Node(n.Index()).PickDevices(spec.Devices)
+	}
+	err := d.draft.Reserve(spec, to)
+	reserved := d.draft.Node(n.Index())
+	d.draft.Rollback(start)
+	want := d.draft.Place(&Capsule{ID: "tried", Spec: spec}, to)
+	placed := d.draft.Node(n.Index())
+	require.Equal(t, want == nil, err == nil, "%v, %v", want, err)
+	require.Equal(t, placed.used, reserved.used)
+	require.Equal(t, placed.deviceUse(), reserved.deviceUse())
+	d.draft.Rollback(start)
+}
+
 func (d *drafting) hold(t *rapid.T) {
 	h := d.aHold(t, HoldID(fmt.Sprint("h", rapid.IntRange(0, 5).Draw(t, "id"))))
 	before := d.draft.holds[h.ID]
@@ -361,7 +379,8 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 		d := newDrafting(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"place": d.place, "place more": d.place, "hold": d.hold, "release": d.release, "release more": d.release,
-			"propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback, "": d.check,
+			"try": d.try, "propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback,
+			"": d.check,
 		})
 		d.draft.Sync(d.view)
 		d.ledger, d.open = &MemoryLedger{Start: d.view.State()}, nil
@@ -406,6 +425,26 @@ func TestDraftSwapsAndMakesWay(t *testing.T) {
 	require.Equal(t, "in the stead of y1 and y2", snapshotOf(t, l).Capsule("hi").Note)
 }
 
+// A bet that a node has not changed says that its room is there. Room that was tried out is not bet on.
+func TestDraftBetsOnceOnANode(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("a", 4)}, PutNode{machine("b", 4)}, Submit{IDs: []CapsuleID{"x", "y"}, Spec: wants(1)})
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	s := v.State()
+	a, b := s.Node("a"), s.Node("b")
+	require.NoError(t, d.Reserve(wants(4), Choice{Node: b}))
+	require.ErrorContains(t, d.Place(s.Capsule("y"), Choice{Node: b}), "such nodes lack cpu")
+	d.Rollback(0)
+	require.NoError(t, d.Place(s.Capsule("x"), Choice{Node: a}))
+	require.NoError(t, d.Place(s.Capsule("y"), Choice{Node: b}))
+	same := NodeAt{Node: "a", Usage: a.Usage}
+	described := NodeAt{Node: "b", Specification: b.Specification}
+	p := d.Propose(same, described)
+	require.Equal(t, []Precondition{same, described, NodeFreeOf{Node: "b", AtLeast: Resources{CPU: 1}}}, p.If)
+}
+
 // What no ledger takes is invalid.
 func TestDraftRefusesWhatIsInvalid(t *testing.T) {
 	l := &MemoryLedger{}
@@ -415,6 +454,7 @@ func TestDraftRefusesWhatIsInvalid(t *testing.T) {
 	d.Sync(v)
 	to := Choice{Node: v.State().Node("a")}
 	require.ErrorIs(t, d.Place(&Capsule{ID: "x", Spec: wants(-1)}, to), ErrInvalid)
+	require.ErrorIs(t, d.Reserve(wants(-1), to), ErrInvalid)
 	require.ErrorIs(t, d.Hold(Hold{ID: "h", Node: "a", Room: Resources{CPU: -1}, Ends: time.Unix(1, 0)}), ErrInvalid)
 	require.Empty(t, d.Propose().Do)
 	require.Same(t, to.Node, d.Node(to.Node.Index()))

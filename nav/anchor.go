@@ -60,8 +60,8 @@ type Anchor struct {
 	// the wrapped navigator's placement engine has a filter, set it here too.
 	Filter orbit.Filter
 
-	rooms anchorRooms
-	holds anchorHolds
+	draft   orbit.Draft
+	domains anchorDomains
 	// Specs of first members, without what they want to be near.
 	alone map[*orbit.Spec]*orbit.Spec
 }
@@ -118,6 +118,7 @@ type anchorPass struct {
 	rest     []*orbit.Capsule
 	standIns map[orbit.CapsuleID]*orbit.Capsule
 	standsIn map[*orbit.Spec]bool
+	holds    anchorHolds
 
 	releases, anchors, members []orbit.Proposal
 	// What has no place, and what has none beside all that the wrapped navigator has planned.
@@ -126,14 +127,14 @@ type anchorPass struct {
 	held, leftOut        int
 }
 
-// newAnchorPass looks at the holds, if anything has changed since the last time.
+// newAnchorPass brings the draft up to the view, and looks at the holds.
 func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
 	state := view.State()
-	a.holds.read(state)
+	a.draft.Sync(view)
 	return &anchorPass{
 		Anchor: a, view: view, state: state, groups: map[string]*anchorGroup{}, rest: make([]*orbit.Capsule, 0, size),
 		waits: anchorWaits{state: state, starts: map[string]bool{}, said: map[*orbit.Spec]*Deadlock{}},
-		fence: anchorFence{state: state, used: map[string]string{}},
+		fence: anchorFence{state: state, used: map[string]string{}}, holds: readHolds(state),
 	}
 }
 
@@ -208,8 +209,10 @@ func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
 type anchorGroup struct {
 	name    string
 	running bool
-	// Where its members run, by level; filled in when asked for.
-	domains map[string]map[string]bool
+	// Room is held for it, which this plan has placed no member in the stead of.
+	held bool
+	// How many members of each spec this plan has placed in the stead of holds.
+	came map[*orbit.Spec]int
 	// How it starts is decided; and it is by self-match.
 	decided, alone bool
 	// Pending members that were handed over while nothing of the group runs, in order, but for stand-ins.
@@ -222,7 +225,7 @@ type anchorGroup struct {
 func (p *anchorPass) group(name string) *anchorGroup {
 	g := p.groups[name]
 	if g == nil {
-		g = &anchorGroup{name: name, running: anchorRuns(p.state, name)}
+		g = &anchorGroup{name: name, running: anchorRuns(p.state, name), came: map[*orbit.Spec]int{}}
 		p.groups[name] = g
 	}
 	return g
@@ -234,19 +237,6 @@ func anchorRuns(state *orbit.State, group string) bool {
 		return true
 	}
 	return false
-}
-
-// runsIn reports whether a member runs in a domain of the level.
-func (p *anchorPass) runsIn(g *anchorGroup, level, domain string) bool {
-	in, known := g.domains[level]
-	if !known {
-		in = inDomains(p.state, g.name, level)
-		if g.domains == nil {
-			g.domains = map[string]map[string]bool{}
-		}
-		g.domains[level] = in
-	}
-	return in[domain]
 }
 
 // waitsHere reports whether capsules of the spec start with the group and follow its anchor: members that must be
@@ -274,4 +264,12 @@ func inDomains(state *orbit.State, group, level string) map[string]bool {
 		}
 	}
 	return in
+}
+
+// filtered returns why the filter takes a node out of the choice, "" if it does not.
+func (p *anchorPass) filtered(n *orbit.NodeState, spec *orbit.Spec) string {
+	if p.Filter == nil {
+		return ""
+	}
+	return p.Filter(n, p.view.Report(n), spec)
 }

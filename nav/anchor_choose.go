@@ -3,6 +3,7 @@ package nav
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -12,8 +13,8 @@ import (
 
 // anchorSeat is where one member of a group would be.
 type anchorSeat struct {
+	// The index of its node.
 	at      int
-	node    *orbit.Node
 	spec    *orbit.Spec
 	devices orbit.DeviceSet
 }
@@ -62,10 +63,11 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 // homes returns where a group may start, best bound first. Members that want to be near at other levels than those
 // looked at are taken to find room everywhere.
 func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome) {
-	together, tables := p.rooms.level(levels...), make([]*anchorLevel, len(need.levels))
+	p.domains.follow()
+	together, tables := p.domains.level(levels...), make([]*anchorLevel, len(need.levels))
 	for i, level := range need.levels {
 		if slices.Contains(levels, level) {
-			tables[i] = p.rooms.level(level)
+			tables[i] = p.domains.level(level)
 		}
 	}
 	around := make([]*domain, len(together.domains)*len(tables))
@@ -74,13 +76,13 @@ func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome)
 		if len(in.nodes) == 0 {
 			continue
 		}
-		free := together.sum(&p.rooms, d)
+		free := together.sum(&p.draft, d)
 		h := anchorHome{domain: in, around: around[d*len(tables):][:len(tables)], atHome: need.atMost(free), spare: need.spare(free)}
 		for i, l := range tables {
 			if l == nil {
 				h.most += need.parts[i].total
 			} else if at := l.of[in.nodes[0]]; at >= 0 {
-				h.most += need.parts[i].atMost(l.sum(&p.rooms, int(at)))
+				h.most += need.parts[i].atMost(l.sum(&p.draft, int(at)))
 				h.around[i] = &l.domains[at]
 			}
 		}
@@ -95,28 +97,31 @@ func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome)
 
 // pack seats the anchor on a fresh node of its home, and as many other members as find room: those first who may go
 // least far from it, node by node, on each the hardest first. Its own node comes first, then the others of the home in
-// their order, then those around it. It returns nil if there is no seat for the anchor.
+// their order, then those around it. It returns nil if there is no seat for the anchor. The draft stays as it is.
 func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, first *orbit.Spec) []anchorSeat {
-	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh && p.takesAnchor(n.at, first) })
+	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh && p.takesAnchor(p.draft.Node(n.at), first) })
 	if lead < 0 {
 		return nil
 	}
-	at := nodes[lead].at
-	f := filling{pass: p, home: p.rooms.nodes[at].node.Node, rooms: map[int]*anchorRoom{}, left: map[*orbit.Spec]int{}}
+	start, own := p.draft.Checkpoint(), nodes[lead:lead+1]
+	defer func() { p.draft.Rollback(start) }()
+	f := filling{pass: p, home: p.draft.Node(own[0].at).Node, left: map[*orbit.Spec]int{}}
 	for _, r := range need.roles {
 		f.left[r.spec] = r.count
 	}
-	devices, _ := f.room(at).tightest(&first.Devices)
-	f.seat(at, first, devices)
-	own := nodes[lead : lead+1]
-	var far []rankedNode
-	if len(need.levels) > 1 && h.most > h.atHome {
-		far = p.rank(h.outskirts(), need)
+	f.seat(own[0].at, first)
+	if len(need.levels) > 1 && h.most > h.atHome { // those around it as well, of which some are of the home
+		var around []int32
+		for _, d := range h.around {
+			if d != nil {
+				around = append(around, d.nodes...)
+			}
+		}
+		nodes = slices.Concat(nodes, p.rank(around, need))
 	}
 	for _, part := range h.nearest(need) {
 		f.fill(own, part)
 		f.fill(nodes, part)
-		f.fill(far, part)
 	}
 	return f.seats
 }
@@ -132,31 +137,9 @@ func (h *anchorHome) nearest(need *anchorNeed) []*anchorNeed {
 	return slices.SortedStableFunc(slices.Values(need.parts), func(a, b *anchorNeed) int { return cmp.Compare(reach[a], reach[b]) })
 }
 
-// outskirts returns the nodes that are with the home in a domain of one level, but not of all.
-func (h *anchorHome) outskirts() (out []int32) {
-	for _, d := range h.around {
-		if d != nil {
-			out = append(out, d.nodes...)
-		}
-	}
-	home := slices.Sorted(slices.Values(h.nodes))
-	slices.Sort(out)
-	return slices.DeleteFunc(slices.Compact(out), func(i int32) bool {
-		_, in := slices.BinarySearch(home, i)
-		return in
-	})
-}
-
 // takesAnchor reports whether a node would take an anchor of the spec: it fits, and others can follow there.
-func (p *anchorPass) takesAnchor(i int, spec *orbit.Spec) bool {
-	room := &p.rooms.nodes[i]
-	_, fits := room.fits(spec)
-	return fits && p.accepts(room.node, spec) && anchorDomainOf(p.state, room.node.Node, spec.Near.Level) != ""
-}
-
-// accepts reports whether a node is one that the spec and the filter allow.
-func (p *anchorPass) accepts(n *orbit.NodeState, spec *orbit.Spec) bool {
-	return accepts(n.Node, spec) && (p.Filter == nil || p.Filter(n, p.view.Report(n), spec) == "")
+func (p *anchorPass) takesAnchor(n *orbit.NodeState, spec *orbit.Spec) bool {
+	return n.Fits(spec) && p.filtered(n, spec) == "" && anchorDomainOf(p.state, n.Node, spec.Near.Level) != ""
 }
 
 // rankedNode is a node and how much of it the members would leave.
@@ -173,10 +156,9 @@ type rankedNode struct {
 func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 	var out []rankedNode
 	for _, i := range nodes {
-		room := &p.rooms.nodes[i]
-		free := room.measure(room.node.Node)
-		if need.atMost(&free) > 0 {
-			out = append(out, rankedNode{int(i), room.node.Node.ID, p.claimed(int(i)) == unclaimed, need.spare(&free)})
+		n := p.draft.Node(int(i))
+		if free := measureFree(n); need.atMost(&free) > 0 {
+			out = append(out, rankedNode{int(i), n.Node.ID, p.claimed(n) == unclaimed, need.spare(&free)})
 		}
 	}
 	slices.SortFunc(out, func(a, b rankedNode) int {
@@ -185,32 +167,28 @@ func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 	return out
 }
 
-// filling seats members node by node.
+// filling seats members node by node, on the draft.
 type filling struct {
 	pass *anchorPass
 	// The anchor's node: the others must be where it is, at the level that each wants.
-	home *orbit.Node
-	// What those who have a seat leave of nodes.
-	rooms map[int]*anchorRoom
+	home  *orbit.Node
 	left  map[*orbit.Spec]int
 	seats []anchorSeat
 }
 
-// room returns a node for the filling to change.
-func (f *filling) room(at int) *anchorRoom {
-	if f.rooms[at] == nil {
-		room := f.pass.rooms.nodes[at]
-		f.rooms[at] = &room
+// seat gives a member a seat, and reports whether the node has one.
+func (f *filling) seat(at int, spec *orbit.Spec) bool {
+	n := f.pass.draft.Node(at)
+	if !n.Fits(spec) {
+		return false
 	}
-	return f.rooms[at]
-}
-
-// seat gives a member a seat.
-func (f *filling) seat(at int, spec *orbit.Spec, devices orbit.DeviceSet) {
-	room := f.room(at)
-	room.take(spec, devices)
-	f.seats = append(f.seats, anchorSeat{at, room.node.Node, spec, devices})
+	devices, _ := n.PickDevices(spec.Devices)
+	if f.pass.draft.Reserve(spec, orbit.Choice{Node: n, Devices: devices}) != nil {
+		return false
+	}
+	f.seats = append(f.seats, anchorSeat{at, spec, devices})
 	f.left[spec]--
+	return true
 }
 
 // fill seats as many members of one level as fit on nodes.
@@ -220,15 +198,7 @@ func (f *filling) fill(nodes []rankedNode, part *anchorNeed) {
 			return
 		}
 		for _, r := range part.roles {
-			if f.left[r.spec] == 0 || !f.follows(n.at, r.spec) {
-				continue
-			}
-			for f.left[r.spec] > 0 {
-				devices, fits := f.room(n.at).fits(r.spec)
-				if !fits {
-					break
-				}
-				f.seat(n.at, r.spec, devices)
+			for f.left[r.spec] > 0 && f.follows(n.at, r.spec) && f.seat(n.at, r.spec) {
 			}
 		}
 	}
@@ -236,15 +206,14 @@ func (f *filling) fill(nodes []rankedNode, part *anchorNeed) {
 
 // follows reports whether members of the spec may be on a node because the anchor is where it is.
 func (f *filling) follows(at int, spec *orbit.Spec) bool {
-	state, n, level := f.pass.state, f.pass.rooms.nodes[at].node, spec.Near.Level
+	state, n, level := f.pass.state, f.pass.draft.Node(at), spec.Near.Level
 	domain := anchorDomainOf(state, f.home, level)
-	return domain != "" && domain == anchorDomainOf(state, n.Node, level) && f.pass.accepts(n, spec)
+	return domain != "" && domain == anchorDomainOf(state, n.Node, level) && f.pass.filtered(n, spec) == ""
 }
 
 // anchorRole is the part of a group's waiting members that have one spec.
 type anchorRole struct {
 	spec  *orbit.Spec
-	shape holdShape
 	count int
 }
 
@@ -255,14 +224,7 @@ func (p *anchorPass) party(g *anchorGroup) []anchorRole {
 	var out []anchorRole
 	for spec, count := range p.state.GroupPending(g.name) {
 		if g.waitsHere(spec) {
-			out = append(out, anchorRole{spec, shapeOf(spec), count})
-		}
-	}
-	if room := p.holds.of[g.name]; room != nil {
-		for _, h := range room.all {
-			for i := range out {
-				out[i].count -= btoi(h.used != nil && h.used == out[i].spec)
-			}
+			out = append(out, anchorRole{spec, count - g.came[spec]})
 		}
 	}
 	return out
@@ -278,10 +240,16 @@ type anchorNeed struct {
 	parts  []*anchorNeed
 	// Members that wait.
 	total int
-	// What all take together; what of that is not nothing; and for that the roles by what one takes, least first.
+	// What all take together; what of that is not nothing; and of that what one takes, least first.
 	sum   [allDims]float64
 	dims  []int
-	least [allDims][]int
+	least [allDims][]anchorPortion
+}
+
+// anchorPortion is what each of so many members takes in a dimension.
+type anchorPortion struct {
+	want  int64
+	count int
 }
 
 // need sums up what a group asks for.
@@ -314,21 +282,12 @@ func needOf(roles []anchorRole) *anchorNeed {
 	}
 	slices.SortStableFunc(n.roles, func(a, b anchorRole) int { return cmp.Compare(n.part(b.spec), n.part(a.spec)) })
 	for _, d := range n.dims {
-		n.least[d] = n.smallest(d)
+		for _, r := range n.roles {
+			n.least[d] = append(n.least[d], anchorPortion{wantOf(r.spec, d), r.count})
+		}
+		slices.SortStableFunc(n.least[d], func(a, b anchorPortion) int { return cmp.Compare(a.want, b.want) })
 	}
 	return n
-}
-
-// smallest returns the roles by what one of their members takes in a dimension, least first.
-func (n *anchorNeed) smallest(d int) []int {
-	order := make([]int, len(n.roles))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(wantOf(n.roles[a].spec, d), wantOf(n.roles[b].spec, d))
-	})
-	return order
 }
 
 // part returns which part of what all members take one of them takes, in the dimension where that is largest.
@@ -345,14 +304,13 @@ func (n *anchorNeed) atMost(free *quantities) int {
 	most := n.total
 	for _, d := range n.dims {
 		fit, left := 0, free[d]
-		for _, i := range n.least[d] {
-			want, count := wantOf(n.roles[i].spec, d), n.roles[i].count
-			if want > 0 {
-				count = int(min(int64(count), left/want))
-				left -= int64(count) * want
+		for _, p := range n.least[d] {
+			count := p.count
+			if p.want > 0 {
+				count = int(min(int64(count), left/p.want))
+				left -= int64(count) * p.want
 			}
-			fit += count
-			if count < n.roles[i].count {
+			if fit += count; count < p.count {
 				break
 			}
 		}
@@ -369,10 +327,191 @@ func (n *anchorNeed) spare(free *quantities) (spare float64) {
 	return spare
 }
 
+// anchorDomains are the domains of the levels that groups have asked for, and what is free of each. They follow the
+// draft by what has changed, and only in plans that start a group.
+type anchorDomains struct {
+	draft  *orbit.Draft
+	cursor uint64
+	levels map[string]*anchorLevel
+	// By node index, in this plan.
+	claims []anchorClaim
+}
+
+// anchorClaim says whether a group has a part in a node. It is looked up when it is asked for.
+type anchorClaim uint8
+
+const (
+	claimUnknown anchorClaim = iota
+	unclaimed
+	// Hosts a member of some group, or will by this plan.
+	claimHosted
+	// Has room held for one, or will by this plan.
+	claimHeld
+)
+
+// claimTexts say what nodes do of which a group has a part, completing "n nodes ...".
+var claimTexts = [...]string{claimHosted: "host another group", claimHeld: "hold room for another group"}
+
+// begin starts a plan.
+func (d *anchorDomains) begin(draft *orbit.Draft) {
+	d.draft = draft
+	clear(d.claims)
+	for len(d.claims) < draft.Bound() {
+		d.claims = append(d.claims, claimUnknown)
+	}
+}
+
+// follow takes over what the draft has changed since the last call.
+func (d *anchorDomains) follow() {
+	changed, next, all := d.draft.Changed(d.cursor)
+	if d.cursor = next; all {
+		d.levels = map[string]*anchorLevel{}
+		return
+	}
+	for _, i := range changed {
+		for _, l := range d.levels { // in any order
+			l.move(d.draft, i)
+		}
+	}
+}
+
+// anchorLevel is the domains of one level and what is free of them. It may be several levels together: then nodes are
+// in one domain if they are in the same one at each.
+type anchorLevel struct {
+	domainTable
+	keys []string
+	// By node index, what it was filed by.
+	seen []*orbit.Node
+	// By domain number.
+	sums []domainSum
+}
+
+// domainSum is what is free on all nodes of a domain that take new work, if it is known.
+type domainSum struct {
+	free  quantities
+	known bool
+}
+
+// maxLevels is how many levels are kept. One more, and all are made anew when they are asked for.
+const maxLevels = 16
+
+// level returns a level, or several together. It costs a look at all nodes when it is new.
+func (d *anchorDomains) level(keys ...string) *anchorLevel {
+	key := fmt.Sprintf("%q", keys)
+	if l := d.levels[key]; l != nil && !l.sparse() {
+		return l
+	}
+	if len(d.levels) >= maxLevels {
+		clear(d.levels)
+	}
+	l := &anchorLevel{domainTable: domainTable{level: key}, keys: keys}
+	d.levels[key] = l
+	for i := range d.draft.Bound() {
+		l.move(d.draft, int32(i))
+	}
+	return l
+}
+
+// move puts a node into the domain that it is in now. Either way the domain's sum is not known any more.
+func (l *anchorLevel) move(draft *orbit.Draft, i int32) {
+	var now *orbit.Node
+	if n := draft.Node(int(i)); n != nil {
+		now = n.Node
+	}
+	for int(i) >= len(l.seen) {
+		l.seen = append(l.seen, nil)
+		l.put(int32(len(l.seen)-1), "", false)
+	}
+	l.spoil(i)
+	if l.seen[i] == now {
+		return
+	}
+	l.seen[i] = now
+	name, in := "", false
+	if now != nil {
+		name, in = l.domainOf(draft.View().State(), now)
+	}
+	l.put(i, name, in)
+	l.spoil(i)
+}
+
+// domainOf names the domain that a node is in, and reports whether it is in one, at one of several levels at least.
+func (l *anchorLevel) domainOf(state *orbit.State, n *orbit.Node) (name string, in bool) {
+	if len(l.keys) == 1 {
+		name = anchorDomainOf(state, n, l.keys[0])
+		return name, name != ""
+	}
+	names := make([]string, len(l.keys))
+	for i, key := range l.keys {
+		names[i] = anchorDomainOf(state, n, key)
+		in = in || names[i] != ""
+	}
+	return fmt.Sprintf("%q", names), in
+}
+
+// spoil forgets the sum of the domain that a node is in.
+func (l *anchorLevel) spoil(i int32) {
+	if at := l.of[i]; at >= 0 && int(at) < len(l.sums) {
+		l.sums[at].known = false
+	}
+}
+
+// sum returns what is free in a domain, until the next call.
+func (l *anchorLevel) sum(draft *orbit.Draft, d int) *quantities {
+	for len(l.sums) < len(l.domains) {
+		l.sums = append(l.sums, domainSum{})
+	}
+	s := &l.sums[d]
+	if s.known {
+		return &s.free
+	}
+	s.free, s.known = quantities{}, true
+	for _, i := range l.domains[d].nodes {
+		n := draft.Node(int(i))
+		if n.Node.Unschedulable {
+			continue
+		}
+		for k, free := range measureFree(n) {
+			s.free[k] = addFree(s.free[k], free)
+		}
+	}
+	return &s.free
+}
+
+// measureFree returns how much of everything is free on a node, nothing below zero.
+func measureFree(n *orbit.NodeState) (free quantities) {
+	for d, left := range n.Free() {
+		free[d] = max(left, 0)
+	}
+	for i := range n.Node.Devices.Count {
+		free[devicesDim] += int64(n.DeviceFree(i))
+	}
+	return free
+}
+
 // addFree adds what is free, of which nothing counts below zero, up to the largest number there is.
 func addFree(sum, free int64) int64 {
 	if free = max(free, 0); free > math.MaxInt64-sum {
 		return math.MaxInt64
 	}
 	return sum + free
+}
+
+// claimed returns which part groups have in a node.
+func (p *anchorPass) claimed(n *orbit.NodeState) anchorClaim {
+	claim := &p.domains.claims[n.Index()]
+	if *claim != claimUnknown {
+		return *claim
+	}
+	*claim = unclaimed
+	if p.holds.on[n.Node.ID] {
+		*claim = claimHeld
+	}
+	for c := range p.state.On(n.Node.ID) {
+		if c.Spec.Group != "" {
+			*claim = claimHosted
+			break
+		}
+	}
+	return *claim
 }

@@ -143,21 +143,29 @@ func TestWhatIsLeftOutTakesNoNode(t *testing.T) {
 	commitAll(t, l, plan)
 }
 
-// What a proposal releases serves those behind it, but none before it.
-func TestWhatIsReleasedServesThoseBehind(t *testing.T) {
+// What a proposal releases serves that proposal, and others only once it is committed: it may be lost alone.
+func TestWhatIsReleasedServesItsProposalAlone(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	commit(t, l, rackNode("n", "r", 10), rackNode("full", "s", 8))
 	submit(t, l, "old", 1, spec(8, 0))
 	commit(t, l, orbit.Place{Capsule: "old-0", Node: "full"})
 	submit(t, l, "new", 3, spec(4, 1))
 	submit(t, l, "g", 1, near("g", 9))
-	plan := beside(t, l,
-		do(orbit.Release{Capsule: "old-0"}),
-		do(orbit.Place{Capsule: "new-0", Node: "full"}),
-		do(orbit.Place{Capsule: "new-1", Node: "full"}),
-		do(orbit.Place{Capsule: "new-2", Node: "full"}))
+	behind := func() []orbit.Proposal {
+		return []orbit.Proposal{
+			do(orbit.Place{Capsule: "new-1", Node: "full"}),
+			do(orbit.Place{Capsule: "new-2", Node: "full"}),
+		}
+	}
+	plan := beside(t, l, append(behind(), do(orbit.Release{Capsule: "old-0"}, orbit.Place{Capsule: "new-0", Node: "full"}))...)
 	assert.Equal(t, []string{"g-0 on n"}, anchorsOf(plan))
-	assert.Equal(t, []int{0, 1, 2}, keptOf(plan))
+	assert.Equal(t, []int{2}, keptOf(plan))
+	commitAll(t, l, plan)
+	commit(t, l, rackNode("m", "t", 1))
+	submit(t, l, "h", 1, near("h", 1))
+	plan = beside(t, l, behind()...)
+	assert.Equal(t, []string{"h-0 on m"}, anchorsOf(plan))
+	assert.Equal(t, []int{0}, keptOf(plan))
 	commitAll(t, l, plan)
 
 	l = &orbit.MemoryLedger{}

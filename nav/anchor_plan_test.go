@@ -299,7 +299,7 @@ func TestGroupsThatFitAreComplete(t *testing.T) {
 // Ledgers that take little at once: fewer holds, shorter notes, and groups that start all the same.
 func TestAnchorsWithinTheLimitsOfTheLedger(t *testing.T) {
 	for held, limits := range map[int]orbit.Limits{
-		0: {IDBytes: 40}, 2: {Commitments: 4, ValueBytes: 3}, 3: {Preconditions: 3}, // a mark, the anchor's node, one more
+		0: {IDBytes: 40}, 2: {Commitments: 4, ValueBytes: 3}, 1: {Preconditions: 3}, 3: {Preconditions: 4}, // a mark, the anchor's node, and two for one more
 	} {
 		l := &orbit.MemoryLedger{Bounds: limits}
 		for i := range 4 {

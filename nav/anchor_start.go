@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"math"
 	"strings"
 
 	"github.com/orbitsched/orbit"
@@ -13,14 +15,14 @@ import (
 // start places an anchor for every group that needs one and can have one now, and says of the members of all
 // others what they wait for. It returns the context's error if that ends it early.
 func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
-	p.rooms.sync(p.view)
+	p.domains.begin(&p.draft)
 	m := p.merge(theirs)
 	defer m.settle()
 	for _, g := range p.starting {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		m.apply(g.waiting[0].Spec.Priority)
+		m.reserveAbove(int64(g.waiting[0].Spec.Priority))
 		if why := p.hindrance(g, m); why != nil {
 			p.leaveAll(g.waiting, why)
 			continue
@@ -38,7 +40,7 @@ func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
 	switch {
 	case m.placed[g.name] != "":
 		return fmt.Errorf("group %q waits for capsule %q of it, which is placed in this plan", g.name, m.placed[g.name])
-	case p.roomHeld(g):
+	case g.held:
 		return fmt.Errorf("group %q waits until the room held for it since it last ran is released", g.name)
 	case other != "":
 		return fmt.Errorf("group %q shares mark %q with group %q, which starts in this plan; it starts in a later one",
@@ -54,18 +56,6 @@ func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
 	why := fmt.Sprintf("wait for group %q, of which nothing is placed", g.name)
 	fit := &orbit.NoFit{Nodes: n, Reasons: []orbit.Reason{{Nodes: n, Why: why}}}
 	return fmt.Errorf("group %q waits for %s: %w", g.name, what, fit)
-}
-
-// roomHeld reports whether room is still held for a group.
-func (p *anchorPass) roomHeld(g *anchorGroup) bool {
-	if room := p.holds.of[g.name]; room != nil {
-		for _, h := range room.all {
-			if p.live(h) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // leaveAll notes for each of the capsules why it has no place.
@@ -96,8 +86,11 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 		}
 		return nil
 	}
-	anchor, home := by[seats[0].spec][0], seats[0].node
-	p.anchors = append(p.anchors, p.propose(g, anchor, seats))
+	anchor, home := by[seats[0].spec][0], p.draft.Node(seats[0].at).Node
+	if err := p.propose(g, anchor, seats); err != nil {
+		p.leaveAll(g.waiting, err)
+		return nil
+	}
 	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q", anchor.ID, home.ID))
 	for _, c := range g.waiting {
 		if c != anchor {
@@ -120,61 +113,58 @@ func (p *anchorPass) domainsOf(n *orbit.Node, levels []string) string {
 	return strings.Join(names, "/")
 }
 
-// propose returns the proposal that places the anchor and holds room for the others, and takes both from what
-// the plan has left. A ledger that takes few commitments or bets at once gets fewer holds.
-func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anchorSeat) orbit.Proposal {
-	limits, lead := p.state.Limits(), p.rooms.nodes[seats[0].at].node
-	out := orbit.Proposal{View: p.view.Revision()}
+// propose proposes to place the anchor and to hold room for the others. A ledger that takes few commitments or bets at
+// once gets fewer holds. The error is the draft's, if it does not take the anchor.
+func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anchorSeat) error {
+	limits, lead := p.state.Limits(), p.draft.Node(seats[0].at)
 	note := clip(AnchorNote, limits.ValueBytes)
-	out.Do = append(out.Do, orbit.Place{Capsule: anchor.ID, Node: lead.Node.ID, Devices: seats[0].devices, Note: note})
-	out.If = append(out.If, orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification})
-	p.seat(&seats[0]).claim = claimHosted
+	if err := p.draft.Place(anchor, orbit.Choice{Node: lead, Devices: seats[0].devices, Note: note}); err != nil {
+		return err
+	}
+	p.domains.claims[lead.Index()] = claimHosted
+	bets := []orbit.Precondition{orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification}}
+	commitments, count := 2, 2 // with the fence's, and with what Propose bets on nodes of holds
 	bet := map[int]bool{seats[0].at: true}
 	for i := 1; i < len(seats) && p.holdFor() >= 0; i++ {
 		s := &seats[i]
-		if len(out.Do)+1 >= limits.Commitments || !bet[s.at] && len(out.If)+1 >= limits.Preconditions {
+		if commitments >= limits.Commitments || !bet[s.at] && count+2 > limits.Preconditions {
 			break
 		}
-		hold, ok := p.hold(i, g, s)
-		if !ok {
+		if !p.holdAt(i, g, s) {
 			continue
 		}
-		out.Do = append(out.Do, hold)
-		if room := p.seat(s); room.claim != claimHosted {
-			room.claim = claimHeld
-		}
+		commitments++
 		p.held++
+		if claim := &p.domains.claims[s.at]; *claim != claimHosted {
+			*claim = claimHeld
+		}
 		if !bet[s.at] {
+			n := p.draft.Node(s.at)
+			bets = append(bets, orbit.NodeAt{Node: n.Node.ID, Specification: n.Specification})
 			bet[s.at] = true
-			out.If = append(out.If, orbit.NodeAt{Node: s.node.ID, Specification: p.rooms.nodes[s.at].node.Specification})
+			count += 2
 		}
 	}
+	out := p.draft.Propose(bets...)
 	p.fence.used[g.mark()] = g.name
 	p.fence.start(&out, g, anchor.ID)
-	return out
-}
-
-// seat takes a member's seat from what the plan has left.
-func (p *anchorPass) seat(s *anchorSeat) *anchorRoom {
-	room := p.rooms.own(s.at)
-	room.take(s.spec, s.devices)
-	return room
+	p.anchors = append(p.anchors, out)
+	return nil
 }
 
 // noFresh notes of members of one spec why no node takes an anchor of it. That wraps an orbit.NoFit: a node that becomes
 // fresh, or has room again, does so by a release or a new description, and each of these takes a parked class back. It
 // does not where the group could start by self-match on a node that is not fresh, once no other waits for it.
 func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.Capsule) {
-	counts, nodes, takes := map[string]int{}, 0, false
-	for i := range p.rooms.nodes {
-		if room := &p.rooms.nodes[i]; room.node != nil {
-			counts[p.misfit(i, room, spec)]++
-			nodes++
-			takes = takes || p.takesAnchor(i, spec)
-		}
+	alone := *spec
+	alone.Near = orbit.Near{}
+	lasting := orbit.Spec{Require: spec.Require, Devices: orbit.DeviceRequest{Count: min(spec.Devices.Count, 1), Models: spec.Devices.Models}}
+	counts, takes := map[orbit.Misfit]int{}, false
+	for n := range p.draft.Nodes() {
+		counts[p.misfit(n, spec, &lasting, &alone)]++
+		takes = takes || p.takesAnchor(n, spec)
 	}
-	fit := &orbit.NoFit{Nodes: nodes, Reasons: reasonsOf(counts)}
-	why := fmt.Errorf("group %q has no node for its anchor: %w", g.name, fit)
+	why := fmt.Errorf("group %q has no node for its anchor: %w", g.name, p.draft.NoFit(&alone, counts))
 	if p.SelfMatch && takes {
 		why = errors.New(why.Error())
 	}
@@ -183,26 +173,165 @@ func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.
 	}
 }
 
-// misfit completes "n nodes ...", the most lasting reason first.
-func (p *anchorPass) misfit(i int, room *anchorRoom, spec *orbit.Spec) string {
-	node := room.node.Node
-	if why := objection(node, spec); why != "" {
-		return why
+// misfit says why a node takes no anchor of the spec, the most lasting reason first. Lasting is what of the spec does not
+// depend on what is free, and alone is the spec without the company that it asks for.
+func (p *anchorPass) misfit(n *orbit.NodeState, spec, lasting, alone *orbit.Spec) orbit.Misfit {
+	if m := p.draft.Misfit(n, lasting); m != (orbit.Misfit{}) {
+		return m
 	}
-	if anchorDomainOf(p.state, node, spec.Near.Level) == "" {
-		return "are in no " + spec.Near.Level
+	if anchorDomainOf(p.state, n.Node, spec.Near.Level) == "" {
+		return orbit.Unfit("are in no " + spec.Near.Level)
 	}
-	if p.Filter != nil {
-		if why := p.Filter(room.node, p.view.Report(room.node), spec); why != "" {
-			return why
+	if why := p.filtered(n, spec); why != "" {
+		return orbit.Unfit(why)
+	}
+	if why := claimTexts[p.claimed(n)]; why != "" {
+		return orbit.Unfit(why)
+	}
+	return p.draft.Misfit(n, alone)
+}
+
+// anchorMerge puts a plan of the wrapped navigator and the anchors of this one beside each other, on the draft. The
+// wrapped navigator does not know of the anchors. What it has placed of higher priority goes before a group; of the rest
+// what does not fit beside the anchors is left out, and takes nothing. What remains is proposed in the wrapped
+// navigator's order. By the draft's rule what a proposal releases serves that proposal alone, so all of them fit in
+// whatever order they are committed.
+type anchorMerge struct {
+	*anchorPass
+	theirs *orbit.Plan
+	// Those of its proposals that are on the draft or were refused by it, by position, are of a priority above this.
+	above    int64
+	priority []int64
+	misfit   []error
+	// A capsule of each group that it places.
+	placed map[string]orbit.CapsuleID
+}
+
+// merge looks at what the wrapped navigator has planned.
+func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
+	n := len(theirs.Proposals)
+	m := &anchorMerge{
+		anchorPass: p, theirs: theirs, above: math.MaxInt64, priority: make([]int64, n), misfit: make([]error, n),
+		placed: map[string]orbit.CapsuleID{},
+	}
+	for i := range theirs.Proposals {
+		m.priority[i] = math.MinInt32
+		for c := range p.places(&theirs.Proposals[i]) {
+			m.priority[i] = max(m.priority[i], int64(c.Spec.Priority))
+			if m.placed[c.Spec.Group] == "" {
+				m.placed[c.Spec.Group] = c.ID
+			}
 		}
 	}
-	switch p.claimed(i) {
-	case claimHosted:
-		return "host another group"
-	case claimHeld:
-		return "hold room for another group"
-	case claimUnknown, unclaimed:
+	return m
+}
+
+// places yields the capsules that a proposal places, and where.
+func (p *anchorPass) places(proposal *orbit.Proposal) iter.Seq2[*orbit.Capsule, orbit.NodeID] {
+	return func(yield func(*orbit.Capsule, orbit.NodeID) bool) {
+		for _, do := range proposal.Do {
+			if place, ok := do.(orbit.Place); ok {
+				if c := p.state.Capsule(place.Capsule); c != nil && !yield(c, place.Node) {
+					return
+				}
+			}
+		}
 	}
-	return shortage(&room.nodeRoom, spec, p.state)
+}
+
+// reserveAbove puts the proposals above a priority on the draft.
+func (m *anchorMerge) reserveAbove(priority int64) {
+	if priority >= m.above {
+		return
+	}
+	for i, is := range m.priority {
+		if is > priority && is <= m.above {
+			m.misfit[i] = m.reserve(&m.theirs.Proposals[i])
+		}
+	}
+	m.above = priority
+}
+
+// settle looks at all other proposals, and leaves the plan with those that fit. Without anchors all stay.
+func (m *anchorMerge) settle() {
+	if len(m.anchors) == 0 {
+		return
+	}
+	m.reserveAbove(math.MinInt64)
+	left := false // something is; what is not good by itself may rest on it
+	kept := m.theirs.Proposals[:0:0]
+	for i, proposal := range m.theirs.Proposals {
+		switch why := m.misfit[i]; {
+		case why != nil:
+			m.leaveOut(&proposal, "does not fit beside groups that start in this plan: "+reasonOf(why))
+			left = true
+		case left && m.state.Check(proposal) != nil:
+			m.leaveOut(&proposal, "rests on what is left out of this plan")
+		default:
+			kept = append(kept, proposal)
+		}
+	}
+	m.theirs.Proposals = kept
+}
+
+// leaveOut says of a proposal's capsules why they are not placed, on which node.
+func (m *anchorMerge) leaveOut(proposal *orbit.Proposal, why string) {
+	m.leftOut++
+	for c, node := range m.places(proposal) {
+		m.leave(c, fmt.Errorf("its place on node %q %s; the capsule is planned again", node, why))
+		if g := m.groups[c.Spec.Group]; g != nil && g.first != nil && g.first.ID == c.ID {
+			g.first = nil
+		}
+	}
+}
+
+// reserve puts what a proposal releases and takes on the draft: all of it, or nothing. What may not be released makes
+// no room, and whether a proposal may release it is for the ledger to say, as it is of what takes no room.
+func (p *anchorPass) reserve(proposal *orbit.Proposal) error {
+	start := p.draft.Checkpoint()
+	for _, do := range proposal.Do { // a proposal may release what makes room for it, in any order
+		if release, ok := do.(orbit.Release); ok {
+			_ = p.draft.Release(release)
+		}
+	}
+	for _, do := range proposal.Do {
+		var err error
+		switch do := do.(type) {
+		case orbit.Place:
+			if c := p.state.Capsule(do.Capsule); c != nil {
+				err = p.draft.Place(c, orbit.Choice{Node: p.state.Node(do.Node), Devices: do.Devices})
+			}
+		case orbit.Hold:
+			err = p.draft.Hold(do)
+		}
+		if err != nil {
+			p.draft.Rollback(start)
+			return err
+		}
+	}
+	p.draft.Propose()
+	for c, node := range p.places(proposal) {
+		if c.Spec.Group != "" {
+			p.domains.claims[p.state.Node(node).Index()] = claimHosted
+		}
+	}
+	return nil
+}
+
+// reasonOf returns what failed, without the advice that a rejection gives to the one who proposes.
+func reasonOf(err error) string {
+	if r := (*orbit.Rejection)(nil); errors.As(err, &r) {
+		return r.Reason
+	}
+	return err.Error()
+}
+
+// unpark takes the finality from what was said beside proposals that are left out: there may be room after all, so the
+// classes are not put aside.
+func unpark(unplaced []orbit.Unplaced) {
+	for i, u := range unplaced {
+		if fit := (*orbit.NoFit)(nil); errors.As(u.Why, &fit) {
+			unplaced[i].Why = errors.New(u.Why.Error() + "; that was beside what this plan leaves out, so the capsule is planned again")
+		}
+	}
 }

@@ -46,31 +46,6 @@ func (r *nodeRoom) give(h *orbit.Hold, on *orbit.Node) {
 	r.shift(h.Devices&^on.Devices.Unhealthy&^(^orbit.DeviceSet(0)<<on.Devices.Count), h.Milli)
 }
 
-// lower leaves nothing more than there was, and returns what was more. It requires that the difference can be counted.
-func (r *nodeRoom) lower(was *nodeRoom) (more nodeRoom) {
-	for d := range r.free {
-		if r.free[d] > was.free[d] {
-			more.free[d], r.free[d] = r.free[d]-was.free[d], was.free[d]
-		}
-	}
-	for i := range r.devices {
-		if r.devices[i] > was.devices[i] {
-			more.devices[i], r.devices[i] = r.devices[i]-was.devices[i], was.devices[i]
-		}
-	}
-	return more
-}
-
-// raise adds what lower has returned.
-func (r *nodeRoom) raise(more *nodeRoom) {
-	for d := range r.free {
-		r.free[d] += more.free[d]
-	}
-	for i := range r.devices {
-		r.devices[i] += more.devices[i]
-	}
-}
-
 // shift adds milli to the instances of a set.
 func (r *nodeRoom) shift(set orbit.DeviceSet, milli int) {
 	for s := uint16(set); s != 0; s &= s - 1 {

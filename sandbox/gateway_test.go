@@ -334,7 +334,7 @@ func TestGatewayContainsErrorsOfStart(t *testing.T) {
 				}()
 				time.Sleep(5 * time.Second)
 				require.Len(t, returned, 1, "%s, %s", name, how)
-				require.ErrorIs(t, <-returned, nav.ErrStart)
+				require.ErrorIs(t, <-returned, sandbox.ErrStart)
 				require.Zero(t, f.live(), "%s, %s", name, how)
 				time.Sleep(2 * time.Hour) // until goroutines that make texts are gone
 			})

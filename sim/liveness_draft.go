@@ -32,7 +32,7 @@ type liveEngine struct {
 	anchored, selfMatch bool
 	// The placement engine has liveFilter.
 	filter bool
-	// Of a nav.Warm.
+	// Of a sandbox.Warm.
 	allowStale bool
 	// Only takes work that is assigned to it.
 	assigned  bool

@@ -218,7 +218,7 @@ func (b *liveBooks) allowed(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
 	return !e.filter || b.board == nil || !r.report.Stale && r.report.CPUPercent <= 90
 }
 
-// starts is the rule of nav.Warm.
+// starts is the rule of sandbox.Warm.
 func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
 	start := c.Spec.Start
 	if start.Parent != "" {

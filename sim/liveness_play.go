@@ -12,6 +12,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -273,7 +274,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	case "gang":
 		n = &nav.Gang{HoldFor: 100 * time.Millisecond}
 	case "warm":
-		n = &nav.Warm{Board: w.board, Modules: []string{"none"}, AllowStale: e.allowStale, Seed: uint64(i)}
+		n = &sandbox.Warm{Board: w.board, Modules: []string{"none"}, AllowStale: e.allowStale, Seed: uint64(i)}
 		filter = nil
 	}
 	if e.anchored {
