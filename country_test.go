@@ -328,7 +328,7 @@ func (s strange) Bound(spec *Spec, like *Node) func(least, most *Extent) (value,
 // roomy likes full nodes, and goes by devices among equals. Its bound is exact.
 var roomy = strange{
 	score: func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
-		e := n.extent()
+		e := n.Extent()
 		return float64(n.Free()[CPU]) / 1024, float64(n.Node.Capacity[Memory]) - float64(e.DevicesFree()) + float64(e.DeviceLargest())
 	},
 	bound: func(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
@@ -341,7 +341,7 @@ var roomy = strange{
 // crowding likes company on the node, and idle devices; many nodes are equal. Its bound is exact.
 var crowding = strange{
 	score: func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
-		e := n.extent()
+		e := n.Extent()
 		return -float64(n.Capsules), -float64(e.DevicesIdle())
 	},
 	bound: func(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
@@ -363,7 +363,7 @@ var obliging = strange{
 }
 
 func wishes(n *Node, s *Spec) float64 {
-	sum := 3 * float64(btoi(s.spreadsAcross(n)))
+	sum := 3 * float64(btoi(s.SpreadsAcross(n)))
 	for i := range s.Prefer {
 		sum += s.Prefer[i].Weight * float64(btoi(s.Prefer[i].Matches(n.Labels)))
 	}

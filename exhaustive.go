@@ -21,10 +21,10 @@ type Filter func(node *NodeState, report *Report, spec *Spec) string
 
 // Best implements [PlacementEngine].
 func (e *Exhaustive) Best(draft *Draft, spec *Spec) (Choice, error) {
-	if draft.view == nil {
+	if draft.View() == nil {
 		return Choice{}, notSynced()
 	}
 	e.rater.follow(draft, e.Score, e.Filter, e.Seed)
 	e.rater.draw()
-	return e.rater.scan(spec, draft.nearby(spec))
+	return e.rater.scan(spec, nearIn(draft, spec))
 }

@@ -54,7 +54,7 @@ func (c *candidate) before(o *candidate) bool {
 // begin starts a search over all boxes.
 func (f *front) begin(c *specClass, x *boxIndex) {
 	f.class, f.heap.list = c, f.heap.list[:0]
-	f.heap.nodes = x.rater.draft.nodes
+	f.heap.draft = x.rater.draft
 	f.searches++
 	c.respond(x)
 	f.kinds = c.kinds(x)
@@ -76,7 +76,7 @@ func (f *front) weigh(c *candidate, number int32, x *boxIndex) (ok bool) {
 
 // consider adds a node that has changed.
 func (f *front) consider(slot int32, x *boxIndex) {
-	n := x.rater.draft.nodes[slot]
+	n := x.rater.node(slot)
 	if n == nil {
 		return
 	}
@@ -115,7 +115,7 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 		case ratedStage:
 			if top.clock >= x.changed[top.at] {
 				f.hits += hit
-				return Choice{Node: x.rater.draft.nodes[top.at], Value: top.value, Tie: top.tie}
+				return Choice{Node: x.rater.node(top.at), Value: top.value, Tie: top.tie}
 			}
 			f.heap.pop()
 		}
@@ -200,13 +200,8 @@ func (f *front) look(top *candidate, x *boxIndex, r *rater) {
 		return
 	}
 	f.rated++
-	n, spec := x.rater.draft.nodes[top.at], f.class.spec
-	// Labels and model are decided by kind; room and devices by totals only.
-	fits := n.hasRoom(&spec.Envelope.Reservation) && n.hasDevices(&spec.Devices) && f.class.near.has(n.Node)
-	value, tie, ok := 0.0, 0.0, false
-	if fits {
-		value, tie, ok = r.rateFit(n, spec)
-	}
+	n, spec := x.rater.node(top.at), f.class.spec
+	value, tie, ok := r.rate(n, spec, f.class.near) // so far room and devices were judged by totals only
 	if !ok {
 		f.heap.pop()
 		return
@@ -219,7 +214,7 @@ func (f *front) look(top *candidate, x *boxIndex, r *rater) {
 // frontHeap is a heap of candidates, the best first.
 type frontHeap struct {
 	list  []candidate
-	nodes []*NodeState
+	draft *Draft
 }
 
 // before orders candidates. Nodes of equal rank, which is an accident, go by id.
@@ -234,7 +229,7 @@ func (h *frontHeap) before(a, b *candidate) bool {
 	case a.stage != b.stage:
 		return a.stage < b.stage
 	}
-	return a.stage == ratedStage && h.nodes[a.at].Node.ID < h.nodes[b.at].Node.ID
+	return a.stage == ratedStage && h.draft.Node(int(a.at)).Node.ID < h.draft.Node(int(b.at)).Node.ID
 }
 
 func (h *frontHeap) push(c *candidate) {

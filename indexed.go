@@ -3,6 +3,8 @@ package orbit
 import (
 	"log/slog"
 	"slices"
+
+	"github.com/orbitsched/orbit/internal/slots"
 )
 
 // Indexed is the [PlacementEngine] for large constellations. It chooses exactly what [Exhaustive] chooses, and
@@ -36,12 +38,12 @@ type Indexed struct {
 	index   boxIndex
 	front   front
 	classes map[*Spec]*specClass
-	// Counts calls of Best, and of Sync of the draft.
-	clock, syncs uint64
-	version      uint64
-	scratch      slotSet
-	rankedBytes  int
-	stats        indexedStats
+	// Counts calls of Best.
+	clock       uint64
+	version     uint64
+	scratch     slots.Set
+	rankedBytes int
+	stats       indexedStats
 	// A search is being done.
 	searching bool
 }
@@ -61,7 +63,6 @@ func (e *Indexed) follow(draft *Draft) {
 	}
 	e.index.rater = &e.rater
 	e.index.bounded, _ = e.rater.score.(Bounded)
-	e.syncs++
 	e.front = front{heap: e.front.heap}
 	e.index.moves, e.index.builds, e.stats = 0, 0, indexedStats{}
 	e.drop()
@@ -72,14 +73,14 @@ const scanBelow = 16
 
 // Best implements [PlacementEngine].
 func (e *Indexed) Best(draft *Draft, spec *Spec) (Choice, error) {
-	if draft.view == nil {
+	if draft.View() == nil {
 		return Choice{}, notSynced()
 	}
 	e.follow(draft)
 	e.stats.asked++
-	if e.rater.draw() || spec.self != spec || len(draft.nodes) <= scanBelow {
+	if e.rater.draw() || !spec.Shared() || draft.Bound() <= scanBelow {
 		e.stats.scanned++
-		return e.rater.scan(spec, draft.nearby(spec))
+		return e.rater.scan(spec, nearIn(draft, spec))
 	}
 	c := e.class(spec)
 	best, ok := e.search(c)
@@ -104,14 +105,17 @@ func (e *Indexed) class(spec *Spec) *specClass {
 			e.classes = map[*Spec]*specClass{}
 		}
 		e.classes[spec] = c
-		if e.index.kinds.learn(spec, e.rater.draft.nodes) {
+		if e.index.kinds.learn(spec, e.rater.draft) {
 			e.index.cursor = 0 // divide anew
 		}
 	}
 	e.clock++
 	c.used = e.clock
-	if c.nearAt != e.syncs {
-		c.meet(e.rater.draft.nearby(spec), e.syncs)
+	if near := nearIn(e.rater.draft, spec); near.version != c.near.version {
+		c.meet(near)
+		if e.front.class == c {
+			e.front.class = nil
+		}
 	}
 	return c
 }

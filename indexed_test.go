@@ -115,14 +115,15 @@ func (r *rivals) reserve(t *rapid.T, spec *Spec, choices []Choice) {
 func (r *rivals) checkIndex(t *rapid.T) {
 	e, draft := r.engines[1].engine.(*Indexed), &r.engines[1].Draft
 	x := &e.index
-	if draft.view == nil || e.rater.draft == nil || draft.epoch != e.rater.epoch {
+	if draft.View() == nil || e.rater.draft == nil || draft.Syncs() != e.rater.syncs {
 		return
 	}
-	if touched, _, all := draft.journal.since(x.cursor); all || len(touched) > 0 || len(x.moved) > 0 {
+	if touched, _, all := draft.Changed(x.cursor); all || len(touched) > 0 || len(x.moved) > 0 {
 		return
 	}
 	live := 0
-	for slot, n := range draft.nodes {
+	for slot := range draft.Bound() {
+		n := draft.Node(slot)
 		require.Equal(t, n != nil, x.tree.Has(int32(slot)))
 		if n == nil {
 			require.Nil(t, x.kinds.seenAt(int32(slot)))
@@ -429,6 +430,32 @@ func TestIndexedHearsOfCompany(t *testing.T) {
 	}
 }
 
+// What the plan itself releases is no company any more, once it is proposed: whoever wants it is told so at once.
+func TestIndexedHearsOfCompanyThatThePlanSendsAway(t *testing.T) {
+	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
+		v, refresh, l, spec := rackful(t)
+		commit(t, l, Place{Capsule: "m", Node: "n43"})
+		refresh()
+		e, plain := draftFor(&Indexed{Score: score}), draftFor(&Exhaustive{Score: score})
+		for _, d := range []*Draft{&e.Draft, &plain.Draft} {
+			d.Sync(v)
+		}
+		for range 2 {
+			_, err := e.best(spec)
+			require.NoError(t, err)
+			for _, d := range []*Draft{&e.Draft, &plain.Draft} {
+				require.NoError(t, d.Release(Release{Capsule: "m"}))
+				d.Propose()
+			}
+			_, want := plain.best(spec)
+			_, err = e.best(spec)
+			require.Equal(t, want, err)
+			e.Rollback(0)
+			plain.Rollback(0)
+		}
+	}
+}
+
 // rackful returns a view of fifty nodes in ten racks, and a spec that wants to be where capsule m is.
 func rackful(t *testing.T) (v *View, refresh func(), l *MemoryLedger, spec *Spec) {
 	l = &MemoryLedger{}
@@ -475,17 +502,24 @@ func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
 	}
 }
 
-// carrying is a node that carries the labels of the next test.
-var carrying = []*NodeState{{Node: &Node{Labels: map[string]string{"a": "", "b": ""}}}}
+// carrying returns a draft with a node that carries the labels of the next test.
+func carrying(t *testing.T) *Draft {
+	l, draft := &MemoryLedger{}, &Draft{}
+	commit(t, l, PutNode{Node{ID: "n", Labels: map[string]string{"a": "", "b": ""}}})
+	v, _ := viewOf(t, l, nil)
+	draft.Sync(v)
+	return draft
+}
 
 // Nodes are of one kind exactly if they are alike in model, schedulability and the labels that specs speak of; a
 // label that is absent is not an empty one, and no value runs into the next.
 func TestKindsAreToldApart(t *testing.T) {
+	carrying := carrying(t)
 	word := rapid.StringMatching("[01p\x00\x01\x02]{0,3}")
 	rapid.Check(t, func(t *rapid.T) {
 		var k nodeKinds
 		k.learn(&Spec{Require: predicates("a", "b")}, carrying)
-		k.divide(nil)
+		k.divide(&Draft{})
 		var nodes [2]Node
 		for i := range nodes {
 			nodes[i] = Node{Unschedulable: rapid.Bool().Draw(t, "draining"), Labels: map[string]string{"c": word.Draw(t, "c")}}
@@ -507,7 +541,7 @@ func TestKindsAreToldApart(t *testing.T) {
 	})
 	var k nodeKinds
 	k.learn(&Spec{Require: predicates("a", "b")}, carrying)
-	k.divide(nil)
+	k.divide(&Draft{})
 	like := map[int32]bool{}
 	for i, labels := range []map[string]string{{"a": "p1q"}, {"a": "p", "b": "q0"}, {"a": "p1q0"}, {"a": "p", "b": "q"}, {"b": "p1q"}, {}, {"a": ""}} {
 		like[k.assign(i, &Node{Labels: labels})] = true

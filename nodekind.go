@@ -38,24 +38,24 @@ const (
 
 // learn takes the labels into account that a spec speaks of. It reports whether that tells nodes apart that were
 // alike: they have to be divided anew.
-func (k *nodeKinds) learn(spec *Spec, nodes []*NodeState) bool {
+func (k *nodeKinds) learn(spec *Spec, draft *Draft) bool {
 	before := len(k.keys)
-	k.learnKey(spec.Spread.Level, nodes)
-	k.learnKey(spec.Near.Level, nodes)
+	k.learnKey(spec.Spread.Level, draft)
+	k.learnKey(spec.Near.Level, draft)
 	for i := range spec.Require {
-		k.learnKey(spec.Require[i].Key, nodes)
+		k.learnKey(spec.Require[i].Key, draft)
 	}
 	for i := range spec.Prefer {
-		k.learnKey(spec.Prefer[i].Key, nodes)
+		k.learnKey(spec.Prefer[i].Key, draft)
 	}
 	return len(k.keys) != before
 }
 
-func (k *nodeKinds) learnKey(key string, nodes []*NodeState) {
+func (k *nodeKinds) learnKey(key string, draft *Draft) {
 	at, known := slices.BinarySearch(k.keys, key)
 	switch {
 	case key == "" || known || k.open[key] || k.absent[key]:
-	case !carried(key, nodes) && len(k.absent) < maxAbsent:
+	case !carried(key, draft) && len(k.absent) < maxAbsent:
 		if k.absent == nil {
 			k.absent = map[string]bool{}
 		}
@@ -68,14 +68,13 @@ func (k *nodeKinds) learnKey(key string, nodes []*NodeState) {
 }
 
 // carried reports whether a node carries a label.
-func carried(key string, nodes []*NodeState) bool {
-	return slices.ContainsFunc(nodes, func(n *NodeState) bool {
-		if n == nil {
-			return false
+func carried(key string, draft *Draft) bool {
+	for n := range draft.Nodes() {
+		if _, there := n.Node.Labels[key]; there {
+			return true
 		}
-		_, there := n.Node.Labels[key]
-		return there
-	})
+	}
+	return false
 }
 
 // notice looks for labels on a node that none has carried so far.
@@ -97,11 +96,11 @@ func (k *nodeKinds) notice(n *Node) {
 }
 
 // divide finds the kind of every node, leaving out labels until there are few enough kinds.
-func (k *nodeKinds) divide(nodes []*NodeState) {
+func (k *nodeKinds) divide(draft *Draft) {
 	for {
 		k.stale = false
-		if !k.tryDivide(nodes) {
-			k.leaveOut(k.widest(nodes))
+		if !k.tryDivide(draft) {
+			k.leaveOut(k.widest(draft))
 		} else if !k.stale {
 			break
 		}
@@ -110,14 +109,12 @@ func (k *nodeKinds) divide(nodes []*NodeState) {
 }
 
 // tryDivide reports whether there are few enough kinds, or nothing to leave out.
-func (k *nodeKinds) tryDivide(nodes []*NodeState) bool {
+func (k *nodeKinds) tryDivide(draft *Draft) bool {
 	k.like, k.byText = k.like[:0], map[string]int32{}
-	k.seen = make([]*Node, len(nodes))
-	k.of = make([]int32, len(nodes))
-	for i, n := range nodes {
-		if n != nil {
-			k.assign(i, n.Node)
-		}
+	k.seen = make([]*Node, draft.Bound())
+	k.of = make([]int32, draft.Bound())
+	for n := range draft.Nodes() {
+		k.assign(n.Index(), n.Node)
 		if len(k.like) > maxKinds && len(k.keys) > 0 {
 			return false
 		}
@@ -175,16 +172,14 @@ func (k *nodeKinds) word(s string) {
 }
 
 // widest returns the label with the most values.
-func (k *nodeKinds) widest(nodes []*NodeState) string {
+func (k *nodeKinds) widest(draft *Draft) string {
 	values := map[string]map[string]bool{}
 	for _, key := range k.keys {
 		values[key] = map[string]bool{}
 	}
-	for _, n := range nodes {
+	for n := range draft.Nodes() {
 		for key := range values {
-			if n != nil {
-				values[key][n.Node.Labels[key]] = true
-			}
+			values[key][n.Node.Labels[key]] = true
 		}
 	}
 	return slices.MaxFunc(slices.Sorted(maps.Keys(values)), func(a, b string) int { return len(values[a]) - len(values[b]) })

@@ -14,7 +14,7 @@ type rater struct {
 	// The score as it was given, if it may draw lots.
 	lots drawer
 	// Which Sync of the draft it has followed.
-	epoch uint64
+	syncs uint64
 	// Breaks ties; 0: by node id.
 	seed uint64
 	// By node index: the hash of the id with the seed, and the node that it was computed of. Nil for seed 0.
@@ -31,7 +31,7 @@ type drawer interface {
 // follow makes the rater one for the nodes of a draft. It reports whether the draft has been synced since the last
 // call, and whether it is another one than then.
 func (r *rater) follow(draft *Draft, score Score, filter Filter, seed uint64) (synced, other bool) {
-	if draft == r.draft && draft.epoch == r.epoch {
+	if draft == r.draft && draft.Syncs() == r.syncs {
 		return false, false
 	}
 	other = draft != r.draft
@@ -41,11 +41,14 @@ func (r *rater) follow(draft *Draft, score Score, filter Filter, seed uint64) (s
 	if score == nil {
 		score = SpreadScore{}
 	}
-	r.draft, r.epoch, r.score, r.filter, r.seed = draft, draft.epoch, score, filter, seed
+	r.draft, r.syncs, r.score, r.filter, r.seed = draft, draft.Syncs(), score, filter, seed
 	r.lots, _ = score.(drawer)
 	r.rankNodes()
 	return true, other
 }
+
+// node returns the node with an index as the plan leaves it, nil if there is none.
+func (r *rater) node(slot int32) *NodeState { return r.draft.Node(int(slot)) }
 
 // draw begins a decision. It reports whether the score draws lots: then nothing that was rated before counts.
 func (r *rater) draw() bool {
@@ -59,11 +62,11 @@ func (r *rater) draw() bool {
 	return draws
 }
 
-// decision is a number for the next choice: the same for the same view and as many commitments of the plan, and
+// decision is a number for the next choice: the same for the same view and as many steps of the plan, and
 // another for any other and with any other seed.
 func (r *rater) decision() uint64 {
 	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
-	return (r.seed*golden+uint64(r.draft.view.Revision()))*golden + uint64(len(r.draft.log))
+	return (r.seed*golden+uint64(r.draft.View().Revision()))*golden + uint64(r.draft.Checkpoint())
 }
 
 // rankNodes computes the ranks of nodes that are new. The plan itself brings none.
@@ -73,11 +76,11 @@ func (r *rater) rankNodes() {
 	}
 	changed, next, all := r.draft.Changed(r.cursor)
 	r.cursor = next
-	if n := len(r.draft.nodes) - len(r.ranks); n > 0 {
+	if n := r.draft.Bound() - len(r.ranks); n > 0 {
 		r.ranks, r.ranked = append(r.ranks, make([]uint64, n)...), append(r.ranked, make([]*Node, n)...)
 	}
 	if all {
-		for i := range r.draft.nodes {
+		for i := range r.draft.Bound() {
 			r.rankNode(i)
 		}
 		return
@@ -88,7 +91,7 @@ func (r *rater) rankNodes() {
 }
 
 func (r *rater) rankNode(i int) {
-	n := r.draft.nodes[i]
+	n := r.draft.Node(i)
 	if n == nil || n.Node == r.ranked[i] {
 		return
 	}
@@ -115,23 +118,18 @@ func (r *rater) better(n *NodeState, value, tie float64, best *Choice) bool {
 	if tie != best.Tie {
 		return tie < best.Tie
 	}
-	if r.ranks != nil && r.ranks[n.slot] != r.ranks[best.Node.slot] {
-		return r.ranks[n.slot] < r.ranks[best.Node.slot]
+	if r.ranks != nil && r.ranks[n.Index()] != r.ranks[best.Node.Index()] {
+		return r.ranks[n.Index()] < r.ranks[best.Node.Index()]
 	}
 	return strings.Compare(string(n.Node.ID), string(best.Node.Node.ID)) < 0
 }
 
 // rate returns a node's score; false if the node cannot take the spec.
-func (r *rater) rate(n *NodeState, spec *Spec, near *nearby) (value, tie float64, ok bool) {
+func (r *rater) rate(n *NodeState, spec *Spec, near near) (value, tie float64, ok bool) {
 	if n == nil || !n.Fits(spec) || !near.has(n.Node) {
 		return 0, 0, false
 	}
-	return r.rateFit(n, spec)
-}
-
-// rateFit is rate for a node that fits, as far as the ledger knows.
-func (r *rater) rateFit(n *NodeState, spec *Spec) (value, tie float64, ok bool) {
-	report := r.draft.view.Report(n)
+	report := r.draft.View().Report(n)
 	if r.filter != nil && r.filter(n, report, spec) != "" {
 		return 0, 0, false
 	}
@@ -140,8 +138,8 @@ func (r *rater) rateFit(n *NodeState, spec *Spec) (value, tie float64, ok bool) 
 }
 
 // scan rates every node. The error is a *NoFit.
-func (r *rater) scan(spec *Spec, near *nearby) (best Choice, err error) {
-	for _, n := range r.draft.nodes {
+func (r *rater) scan(spec *Spec, near near) (best Choice, err error) {
+	for n := range r.draft.Nodes() {
 		if value, tie, ok := r.rate(n, spec, near); ok && (best.Node == nil || r.better(n, value, tie, &best)) {
 			best.Node, best.Value, best.Tie = n, value, tie
 		}
@@ -177,10 +175,8 @@ func (r *rater) pickDevices(n *NodeState, spec *Spec) DeviceSet {
 // why counts the nodes by what they fail on.
 func (r *rater) why(spec *Spec) *NoFit {
 	counts := map[Misfit]int{}
-	for _, n := range r.draft.nodes {
-		if n != nil {
-			counts[r.misfit(n, spec)]++
-		}
+	for n := range r.draft.Nodes() {
+		counts[r.misfit(n, spec)]++
 	}
 	return r.draft.NoFit(spec, counts)
 }
@@ -191,12 +187,30 @@ func (r *rater) misfit(n *NodeState, spec *Spec) Misfit {
 		return m
 	}
 	if r.filter != nil {
-		if why := r.filter(n, r.draft.view.Report(n), spec); why != "" {
+		if why := r.filter(n, r.draft.View().Report(n), spec); why != "" {
 			return Unfit(why)
 		}
 	}
 	return Unfit("have a score that is no number")
 }
+
+// near says where a spec may go because of the group whose company it asks for.
+type near struct {
+	level string
+	// Nil: the spec asks for no company, and may go anywhere.
+	domains map[string]bool
+	// Another one when the domains may have changed.
+	version uint64
+}
+
+// nearIn asks a draft where a spec may go.
+func nearIn(draft *Draft, spec *Spec) (p near) {
+	p.level = spec.Near.Level
+	p.domains, p.version = draft.NearDomains(spec)
+	return p
+}
+
+func (p *near) has(n *Node) bool { return p.domains == nil || p.domains[n.Labels[p.level]] }
 
 // notSynced is the answer of an engine that has seen no view.
 func notSynced() *NoFit {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"log/slog"
 	"math/rand/v2"
+
+	"github.com/orbitsched/orbit/internal/slots"
 )
 
 // Sampled is the [PlacementEngine] of relaxed randomization: it looks at nodes in random order, none twice,
@@ -34,7 +36,7 @@ type Sampled struct {
 	cursor uint64
 	// The best of earlier samples, by spec, best first.
 	runnersUp map[*Spec][]int32
-	seen      slotSet
+	seen      slots.Set
 	best      []Choice
 	rated     int
 }
@@ -58,7 +60,7 @@ func (e *Sampled) follow(draft *Draft) {
 		e.order, e.place = e.order[:0], e.place[:0]
 		clear(e.runnersUp) // of another view, perhaps
 	}
-	for len(e.place) < len(draft.nodes) {
+	for len(e.place) < draft.Bound() {
 		e.place = append(e.place, 0)
 		touched = append(touched[:len(touched):len(touched)], int32(len(e.place)-1))
 	}
@@ -70,7 +72,7 @@ func (e *Sampled) follow(draft *Draft) {
 // list puts a node into the order, or takes it out when it has left.
 func (e *Sampled) list(slot int32) {
 	at := e.place[slot] - 1
-	switch there := e.rater.draft.nodes[slot] != nil; {
+	switch there := e.rater.node(slot) != nil; {
 	case there && at < 0:
 		e.order = append(e.order, slot)
 		e.place[slot] = int32(len(e.order))
@@ -90,13 +92,13 @@ func (e *Sampled) swap(i, j int) {
 
 // Best implements [PlacementEngine].
 func (e *Sampled) Best(draft *Draft, spec *Spec) (Choice, error) {
-	if draft.view == nil {
+	if draft.View() == nil {
 		return Choice{}, notSynced()
 	}
 	e.follow(draft)
-	near, draws := draft.nearby(spec), e.rater.draw()
+	near, draws := nearIn(draft, spec), e.rater.draw()
 	e.best = e.best[:0]
-	e.seen.clear(len(draft.nodes))
+	e.seen.Clear(draft.Bound())
 	if !draws { // else those that were good are as good as any other now
 		for _, slot := range e.runnersUp[spec] {
 			e.look(slot, spec, near)
@@ -118,12 +120,12 @@ func (e *Sampled) Best(draft *Draft, spec *Spec) (Choice, error) {
 }
 
 // look rates a node that has not been looked at yet and files it among the best. It reports whether it fits.
-func (e *Sampled) look(slot int32, spec *Spec, near *nearby) bool {
-	if !e.seen.add(slot) {
+func (e *Sampled) look(slot int32, spec *Spec, near near) bool {
+	if !e.seen.Add(slot) {
 		return false
 	}
 	e.rated++
-	n := e.rater.draft.nodes[slot]
+	n := e.rater.node(slot)
 	value, tie, ok := e.rater.rate(n, spec, near)
 	if !ok {
 		return false
@@ -147,7 +149,7 @@ const maxRemembered = 1 << 14
 
 // remember keeps the best of this sample for the next. The winner stays among them: it may be good again.
 func (e *Sampled) remember(spec *Spec) {
-	if e.Remember <= 0 || spec.self != spec {
+	if e.Remember <= 0 || !spec.Shared() {
 		return
 	}
 	if len(e.runnersUp) >= maxRemembered || e.runnersUp == nil {
@@ -155,7 +157,7 @@ func (e *Sampled) remember(spec *Spec) {
 	}
 	kept := e.runnersUp[spec][:0]
 	for i := range e.best {
-		kept = append(kept, int32(e.best[i].Node.slot))
+		kept = append(kept, int32(e.best[i].Node.Index()))
 	}
 	e.runnersUp[spec] = kept
 }

@@ -16,9 +16,8 @@ type specClass struct {
 	// What is wanted of each dimension, zeros left out; and whether devices are.
 	wants   []wanted
 	devices bool
-	// Where the company is that the spec wants, as of a Sync.
-	near   *nearby
-	nearAt uint64
+	// Where the company is that the spec wants.
+	near near
 	// What the spec makes of nodes; and by kind of node which of it, as of a division; notSuited: nodes of this
 	// kind cannot take the spec.
 	responses []response
@@ -45,6 +44,9 @@ type response struct {
 
 const notSuited = -1
 
+// wholeDevice is all of a device instance, in milli.
+const wholeDevice = 1000
+
 // noBound is for specs of which the score cannot say more, until that is noticed.
 func noBound(_, _ *Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
 
@@ -58,12 +60,12 @@ func (r *response) least(least, most *Extent) (value, tie float64) {
 }
 
 func newSpecClass(spec *Spec) *specClass {
-	return &specClass{spec: spec, division: -1, wants: spec.wants(), devices: spec.Devices.Count > 0}
+	return &specClass{spec: spec, division: -1, wants: wantsOf(spec), devices: spec.Devices.Count > 0}
 }
 
-// wants lists what is wanted, zeros left out.
-func (s *Spec) wants() (out []wanted) {
-	for d, want := range s.Envelope.Reservation {
+// wantsOf lists what is wanted, zeros left out.
+func wantsOf(spec *Spec) (out []wanted) {
+	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
 			out = append(out, wanted{Dimension(d), want})
 		}
@@ -72,17 +74,17 @@ func (s *Spec) wants() (out []wanted) {
 }
 
 // meet takes note of where company is. If that has changed, all scores may have.
-func (c *specClass) meet(near *nearby, at uint64) {
-	if c.ranking != nil && near != nil && !maps.Equal(near.domains, c.near.domains) {
+func (c *specClass) meet(near near) {
+	if c.ranking != nil && !maps.Equal(near.domains, c.near.domains) {
 		c.ranking.cursor = 0
 	}
-	c.near, c.nearAt = near, at
+	c.near = near
 }
 
 // mayFit reports whether a node of which this is the most could have room for the spec.
 func (c *specClass) mayFit(most *Extent) bool {
 	for _, w := range c.wants {
-		if w.want > most[extentFree+w.dim] {
+		if w.want > most.Free(w.dim) {
 			return false
 		}
 	}
@@ -90,10 +92,10 @@ func (c *specClass) mayFit(most *Extent) bool {
 		return true
 	}
 	r := &c.spec.Devices
-	if r.Milli == deviceMilli {
-		return most[extentIdle] >= int64(r.Count)
+	if r.Milli == wholeDevice {
+		return most.DevicesIdle() >= r.Count
 	}
-	return most[extentLargest] >= int64(r.Milli) && most[extentDevices] >= int64(r.Count)*int64(r.Milli)
+	return most.DeviceLargest() >= r.Milli && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
 }
 
 // respond decides what the spec makes of each kind of node, as far as that is not decided.
@@ -145,12 +147,12 @@ func (c *specClass) answer(n *Node) string {
 	for i := range c.spec.Prefer {
 		text = append(text, byte(btoi(c.spec.Prefer[i].Matches(n.Labels))))
 	}
-	return string(append(text, byte(btoi(c.spec.spreadsAcross(n)))))
+	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
 
 // kinds returns the kinds of nodes that are where the spec wants to be.
 func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
-	if c.near == nil {
+	if c.near.domains == nil {
 		return ^kinds
 	}
 	for kind, like := range x.kinds.like {
@@ -163,7 +165,7 @@ func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
 
 // suits reports whether nodes of this kind can take the spec.
 func (c *specClass) suits(like *Node) bool {
-	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.accepts(like.Devices.Model) {
+	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
 	for i := range c.spec.Require {

@@ -45,9 +45,9 @@ func states(r *rand.Rand, n int, labels map[string]string, huge bool) (out []*No
 
 // extremes returns the least and the most of nodes.
 func extremes(nodes []*NodeState) (least, most Extent) {
-	least, most = nodes[0].extent(), nodes[0].extent()
+	least, most = nodes[0].Extent(), nodes[0].Extent()
 	for _, n := range nodes {
-		for d, x := range n.extent() {
+		for d, x := range n.Extent() {
 			least[d], most[d] = min(least[d], x), max(most[d], x)
 		}
 	}
@@ -92,7 +92,7 @@ func holds(t *rapid.T, score Bounded, spec *Spec, nodes []*NodeState, exact bool
 		value, tie := score.Score(n, &noReport, spec)
 		require.LessOrEqual(t, lowValue, value)
 		require.LessOrEqual(t, lowTie, tie)
-		e := n.extent()
+		e := n.Extent()
 		alone, aloneTie := bound(&e, &e)
 		require.LessOrEqual(t, alone, value)
 		require.LessOrEqual(t, aloneTie, tie)
