@@ -101,6 +101,11 @@ func (s WeightedSum) Bound(spec *Spec, like *Node) func(least, most *Extent) (va
 	}
 }
 
+// drawer is what a score may have that draws lots, see [Score].
+type drawer interface {
+	Draw(decision uint64) (drawn Score, draws bool)
+}
+
 // Draw lets the terms draw that draw lots.
 func (s WeightedSum) Draw(decision uint64) (drawn Score, draws bool) {
 	var sum WeightedSum

@@ -75,6 +75,22 @@ func notNegative(value float64) float64 {
 	return value
 }
 
+// wanted is how much is wanted of a dimension.
+type wanted struct {
+	dim  Dimension
+	want int64
+}
+
+// wantsOf lists what is wanted, zeros left out.
+func wantsOf(spec *Spec) (out []wanted) {
+	for d, want := range spec.Envelope.Reservation {
+		if want > 0 {
+			out = append(out, wanted{Dimension(d), want})
+		}
+	}
+	return out
+}
+
 // spreadBound is what a spec comes to on nodes that are alike to it.
 type spreadBound struct {
 	wants []wanted

@@ -1,10 +1,11 @@
-package orbit
+package place
 
 import (
 	"cmp"
 	"log/slog"
 	"math/rand/v2"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
@@ -18,7 +19,7 @@ import (
 // management at Google with Borg", EuroSys 2015, §3.4).
 type Sampled struct {
 	// Nil: SpreadScore.
-	Score  Score
+	Score  orbit.Score
 	Filter Filter
 	// Decides the order, and breaks ties; 0: by node id.
 	Seed uint64
@@ -35,14 +36,14 @@ type Sampled struct {
 	// Of the draft's journal.
 	cursor uint64
 	// The best of earlier samples, by spec, best first.
-	runnersUp map[*Spec][]int32
+	runnersUp map[*orbit.Spec][]int32
 	seen      slots.Set
-	best      []Choice
+	best      []orbit.Choice
 	rated     int
 }
 
 // follow brings the order up to the draft's nodes. The plan itself brings none, so once after each Sync will do.
-func (e *Sampled) follow(draft *Draft) {
+func (e *Sampled) follow(draft *orbit.Draft) {
 	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed)
 	if !synced {
 		return
@@ -91,9 +92,9 @@ func (e *Sampled) swap(i, j int) {
 }
 
 // Best implements [PlacementEngine].
-func (e *Sampled) Best(draft *Draft, spec *Spec) (Choice, error) {
+func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
 	if draft.View() == nil {
-		return Choice{}, notSynced()
+		return orbit.Choice{}, notSynced()
 	}
 	e.follow(draft)
 	near, draws := nearIn(draft, spec), e.rater.draw()
@@ -113,14 +114,14 @@ func (e *Sampled) Best(draft *Draft, spec *Spec) (Choice, error) {
 		}
 	}
 	if len(e.best) == 0 {
-		return Choice{}, e.rater.why(spec)
+		return orbit.Choice{}, e.rater.why(spec)
 	}
 	e.remember(spec)
 	return e.rater.choice(e.best[0], spec)
 }
 
 // look rates a node that has not been looked at yet and files it among the best. It reports whether it fits.
-func (e *Sampled) look(slot int32, spec *Spec, near near) bool {
+func (e *Sampled) look(slot int32, spec *orbit.Spec, near near) bool {
 	if !e.seen.Add(slot) {
 		return false
 	}
@@ -136,10 +137,10 @@ func (e *Sampled) look(slot int32, spec *Spec, near near) bool {
 	}
 	if keep := 1 + min(max(e.Remember, 0), len(e.order)); at < keep {
 		if len(e.best) < keep {
-			e.best = append(e.best, Choice{})
+			e.best = append(e.best, orbit.Choice{})
 		}
 		copy(e.best[at+1:], e.best[at:])
-		e.best[at] = Choice{Node: n, Value: value, Tie: tie}
+		e.best[at] = orbit.Choice{Node: n, Value: value, Tie: tie}
 	}
 	return true
 }
@@ -148,12 +149,12 @@ func (e *Sampled) look(slot int32, spec *Spec, near near) bool {
 const maxRemembered = 1 << 14
 
 // remember keeps the best of this sample for the next. The winner stays among them: it may be good again.
-func (e *Sampled) remember(spec *Spec) {
+func (e *Sampled) remember(spec *orbit.Spec) {
 	if e.Remember <= 0 || !spec.Shared() {
 		return
 	}
 	if len(e.runnersUp) >= maxRemembered || e.runnersUp == nil {
-		e.runnersUp = map[*Spec][]int32{}
+		e.runnersUp = map[*orbit.Spec][]int32{}
 	}
 	kept := e.runnersUp[spec][:0]
 	for i := range e.best {

@@ -1,13 +1,16 @@
-package orbit
+package place
 
-import "github.com/orbitsched/orbit/internal/kd"
+import (
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/kd"
+)
 
 // boxIndex is an index over node states that all specs share: a k-d tree over what is free and taken. Changed
 // nodes are noted at once, and moved in the tree only when a search begins that needs them where they belong;
 // until then a search that is under way looks at them one by one.
 type boxIndex struct {
 	rater   *rater
-	bounded Bounded
+	bounded orbit.Bounded
 	kinds   nodeKinds
 	order   idOrder
 	tree    kd.Tree
@@ -105,7 +108,7 @@ func (x *boxIndex) register(slot int32) bool {
 }
 
 // forget takes out a node that has left its slot.
-func (x *boxIndex) forget(slot int32, id NodeID) {
+func (x *boxIndex) forget(slot int32, id orbit.NodeID) {
 	x.tree.Remove(slot)
 	x.live--
 	x.kinds.seen[slot] = nil
@@ -115,7 +118,7 @@ func (x *boxIndex) forget(slot int32, id NodeID) {
 }
 
 // rank returns what breaks ties; false: the numbers of the ids have run out.
-func (x *boxIndex) rank(n *NodeState) (uint64, bool) {
+func (x *boxIndex) rank(n *orbit.NodeState) (uint64, bool) {
 	if x.rater.seed != 0 {
 		return x.rater.ranks[n.Index()], true
 	}
@@ -123,7 +126,7 @@ func (x *boxIndex) rank(n *NodeState) (uint64, bool) {
 }
 
 // point is where a node belongs.
-func (x *boxIndex) point(n *NodeState) kd.Point {
+func (x *boxIndex) point(n *orbit.NodeState) kd.Point {
 	return kd.Point{At: kd.Vector(n.Extent()), Rank: x.ranks[n.Index()], ID: int32(n.Index()), Kind: x.kinds.of[n.Index()]}
 }
 
@@ -136,7 +139,7 @@ func (x *boxIndex) build(probe kd.Probe) {
 	if x.rater.seed != 0 {
 		copy(x.ranks, x.rater.ranks)
 	} else {
-		x.order.renumber(x.rater.draft.View().State(), func(n *NodeState, number uint64) { x.ranks[n.Index()] = number })
+		x.order.renumber(x.rater.draft.View().State(), func(n *orbit.NodeState, number uint64) { x.ranks[n.Index()] = number })
 	}
 	x.kinds.divide(x.rater.draft)
 	x.plant(probe)

@@ -1,9 +1,11 @@
-package orbit
+package place
 
 import (
 	"encoding/binary"
 	"maps"
 	"slices"
+
+	"github.com/orbitsched/orbit"
 )
 
 // nodeKinds divides the nodes by what specs tell them apart by: device model, schedulable or not, and the
@@ -19,11 +21,11 @@ type nodeKinds struct {
 	stale   bool
 	divided int
 	// One node of every kind.
-	like   []*Node
+	like   []*orbit.Node
 	byText map[string]int32
 	// By node index: its kind, and what it was judged by; nil: no node.
 	of   []int32
-	seen []*Node
+	seen []*orbit.Node
 	text []byte
 }
 
@@ -38,7 +40,7 @@ const (
 
 // learn takes the labels into account that a spec speaks of. It reports whether that tells nodes apart that were
 // alike: they have to be divided anew.
-func (k *nodeKinds) learn(spec *Spec, draft *Draft) bool {
+func (k *nodeKinds) learn(spec *orbit.Spec, draft *orbit.Draft) bool {
 	before := len(k.keys)
 	k.learnKey(spec.Spread.Level, draft)
 	k.learnKey(spec.Near.Level, draft)
@@ -51,7 +53,7 @@ func (k *nodeKinds) learn(spec *Spec, draft *Draft) bool {
 	return len(k.keys) != before
 }
 
-func (k *nodeKinds) learnKey(key string, draft *Draft) {
+func (k *nodeKinds) learnKey(key string, draft *orbit.Draft) {
 	at, known := slices.BinarySearch(k.keys, key)
 	switch {
 	case key == "" || known || k.open[key] || k.absent[key]:
@@ -68,7 +70,7 @@ func (k *nodeKinds) learnKey(key string, draft *Draft) {
 }
 
 // carried reports whether a node carries a label.
-func carried(key string, draft *Draft) bool {
+func carried(key string, draft *orbit.Draft) bool {
 	for n := range draft.Nodes() {
 		if _, there := n.Node.Labels[key]; there {
 			return true
@@ -78,7 +80,7 @@ func carried(key string, draft *Draft) bool {
 }
 
 // notice looks for labels on a node that none has carried so far.
-func (k *nodeKinds) notice(n *Node) {
+func (k *nodeKinds) notice(n *orbit.Node) {
 	if len(k.absent) == 0 {
 		return
 	}
@@ -96,7 +98,7 @@ func (k *nodeKinds) notice(n *Node) {
 }
 
 // divide finds the kind of every node, leaving out labels until there are few enough kinds.
-func (k *nodeKinds) divide(draft *Draft) {
+func (k *nodeKinds) divide(draft *orbit.Draft) {
 	for {
 		k.stale = false
 		if !k.tryDivide(draft) {
@@ -109,9 +111,9 @@ func (k *nodeKinds) divide(draft *Draft) {
 }
 
 // tryDivide reports whether there are few enough kinds, or nothing to leave out.
-func (k *nodeKinds) tryDivide(draft *Draft) bool {
+func (k *nodeKinds) tryDivide(draft *orbit.Draft) bool {
 	k.like, k.byText = k.like[:0], map[string]int32{}
-	k.seen = make([]*Node, draft.Bound())
+	k.seen = make([]*orbit.Node, draft.Bound())
 	k.of = make([]int32, draft.Bound())
 	for n := range draft.Nodes() {
 		k.assign(n.Index(), n.Node)
@@ -123,7 +125,7 @@ func (k *nodeKinds) tryDivide(draft *Draft) bool {
 }
 
 // assign finds the kind of one node.
-func (k *nodeKinds) assign(i int, n *Node) int32 {
+func (k *nodeKinds) assign(i int, n *orbit.Node) int32 {
 	for i >= len(k.seen) {
 		k.seen, k.of = append(k.seen, nil), append(k.of, 0)
 	}
@@ -147,7 +149,7 @@ func (k *nodeKinds) assign(i int, n *Node) int32 {
 func (k *nodeKinds) outgrown() bool { return k.stale || len(k.like) > 2*k.divided+maxKinds }
 
 // seenAt returns the node that a kind was assigned to last; nil: none.
-func (k *nodeKinds) seenAt(slot int32) *Node {
+func (k *nodeKinds) seenAt(slot int32) *orbit.Node {
 	if int(slot) >= len(k.seen) {
 		return nil
 	}
@@ -155,7 +157,7 @@ func (k *nodeKinds) seenAt(slot int32) *Node {
 }
 
 // describe writes down what makes a node's kind. A label that is absent differs from an empty one.
-func (k *nodeKinds) describe(n *Node) {
+func (k *nodeKinds) describe(n *orbit.Node) {
 	k.text = append(k.text[:0], '0'+byte(btoi(n.Unschedulable)))
 	k.word(n.Devices.Model)
 	for _, key := range k.keys {
@@ -172,7 +174,7 @@ func (k *nodeKinds) word(s string) {
 }
 
 // widest returns the label with the most values.
-func (k *nodeKinds) widest(draft *Draft) string {
+func (k *nodeKinds) widest(draft *orbit.Draft) string {
 	values := map[string]map[string]bool{}
 	for _, key := range k.keys {
 		values[key] = map[string]bool{}
@@ -195,8 +197,8 @@ func (k *nodeKinds) leaveOut(key string) {
 }
 
 // decides reports whether the kinds decide all that the spec asks of labels.
-func (k *nodeKinds) decides(spec *Spec) bool {
+func (k *nodeKinds) decides(spec *orbit.Spec) bool {
 	return len(k.open) == 0 || !k.open[spec.Spread.Level] && !k.open[spec.Near.Level] &&
-		!slices.ContainsFunc(spec.Require, func(p Predicate) bool { return k.open[p.Key] }) &&
-		!slices.ContainsFunc(spec.Prefer, func(p Preference) bool { return k.open[p.Key] })
+		!slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return k.open[p.Key] }) &&
+		!slices.ContainsFunc(spec.Prefer, func(p orbit.Preference) bool { return k.open[p.Key] })
 }

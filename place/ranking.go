@@ -1,8 +1,9 @@
-package orbit
+package place
 
 import (
 	"math"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
@@ -113,8 +114,8 @@ func (k *ranking) tie(slot int32) float64 {
 	return k.ties[slot]
 }
 
-func (k *ranking) choice(slot int32, r *rater) Choice {
-	return Choice{Node: r.node(slot), Value: k.values[slot], Tie: k.tie(slot)}
+func (k *ranking) choice(slot int32, r *rater) orbit.Choice {
+	return orbit.Choice{Node: r.node(slot), Value: k.values[slot], Tie: k.tie(slot)}
 }
 
 // play repeats the matches of a node.
@@ -125,7 +126,7 @@ func (k *ranking) play(slot int32, r *rater) {
 }
 
 // best returns the winner.
-func (k *ranking) best(r *rater) (best Choice) {
+func (k *ranking) best(r *rater) (best orbit.Choice) {
 	if slot := k.winners[1]; slot != nobody {
 		best = k.choice(slot, r)
 	}

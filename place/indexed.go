@@ -1,9 +1,10 @@
-package orbit
+package place
 
 import (
 	"log/slog"
 	"slices"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
@@ -29,7 +30,7 @@ import (
 // a spec and a kind of node.
 type Indexed struct {
 	// Nil: SpreadScore.
-	Score  Score
+	Score  orbit.Score
 	Filter Filter
 	// Breaks ties; 0: by node id.
 	Seed uint64
@@ -37,7 +38,7 @@ type Indexed struct {
 	rater   rater
 	index   boxIndex
 	front   front
-	classes map[*Spec]*specClass
+	classes map[*orbit.Spec]*specClass
 	// Counts calls of Best.
 	clock       uint64
 	version     uint64
@@ -52,7 +53,7 @@ type Indexed struct {
 type indexedStats struct{ asked, scanned, rated, ranked, rankings int }
 
 // follow takes note of a Sync of the draft.
-func (e *Indexed) follow(draft *Draft) {
+func (e *Indexed) follow(draft *orbit.Draft) {
 	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed)
 	if !synced {
 		return
@@ -62,7 +63,7 @@ func (e *Indexed) follow(draft *Draft) {
 		e.forget()
 	}
 	e.index.rater = &e.rater
-	e.index.bounded, _ = e.rater.score.(Bounded)
+	e.index.bounded, _ = e.rater.score.(orbit.Bounded)
 	e.front = front{heap: e.front.heap}
 	e.index.moves, e.index.builds, e.stats = 0, 0, indexedStats{}
 	e.drop()
@@ -72,9 +73,9 @@ func (e *Indexed) follow(draft *Draft) {
 const scanBelow = 16
 
 // Best implements [PlacementEngine].
-func (e *Indexed) Best(draft *Draft, spec *Spec) (Choice, error) {
+func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
 	if draft.View() == nil {
-		return Choice{}, notSynced()
+		return orbit.Choice{}, notSynced()
 	}
 	e.follow(draft)
 	e.stats.asked++
@@ -91,8 +92,8 @@ func (e *Indexed) Best(draft *Draft, spec *Spec) (Choice, error) {
 }
 
 // class returns what is known of a spec.
-func (e *Indexed) class(spec *Spec) *specClass {
-	if v, ok := e.rater.score.(Versioned); ok {
+func (e *Indexed) class(spec *orbit.Spec) *specClass {
+	if v, ok := e.rater.score.(orbit.Versioned); ok {
 		if version := v.Version(); version != e.version {
 			e.version = version
 			e.forget()
@@ -102,7 +103,7 @@ func (e *Indexed) class(spec *Spec) *specClass {
 	if c == nil {
 		c = newSpecClass(spec)
 		if e.classes == nil {
-			e.classes = map[*Spec]*specClass{}
+			e.classes = map[*orbit.Spec]*specClass{}
 		}
 		e.classes[spec] = c
 		if e.index.kinds.learn(spec, e.rater.draft) {
@@ -121,7 +122,7 @@ func (e *Indexed) class(spec *Spec) *specClass {
 }
 
 // search looks in the index that all specs share; false: the score cannot bound itself for this spec.
-func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
+func (e *Indexed) search(c *specClass) (best orbit.Choice, ok bool) {
 	x := &e.index
 	if x.bounded == nil || c.boundless || !x.kinds.decides(c.spec) {
 		return best, false
@@ -159,7 +160,7 @@ func (e *Indexed) begin(c *specClass) {
 }
 
 // rank keeps the scores of all nodes for this spec.
-func (e *Indexed) rank(c *specClass) Choice {
+func (e *Indexed) rank(c *specClass) orbit.Choice {
 	if c.ranking == nil {
 		c.ranking = &ranking{}
 	}

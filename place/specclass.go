@@ -1,16 +1,17 @@
-package orbit
+package place
 
 import (
 	"maps"
 	"math"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
 // specClass is what an engine knows of a spec, which stands for all capsules that are alike. It is computed
 // once, and forgotten when it has not been asked for in a long time.
 type specClass struct {
-	spec *Spec
+	spec *orbit.Spec
 	// When it was last asked for.
 	used uint64
 	// What is wanted of each dimension, zeros left out; and whether devices are.
@@ -32,14 +33,14 @@ type specClass struct {
 }
 
 type wanted struct {
-	dim  Dimension
+	dim  orbit.Dimension
 	want int64
 }
 
 // response is a bound, and the kinds of node for which it holds.
 type response struct {
 	kinds kd.Kinds
-	bound func(least, most *Extent) (value, tie float64)
+	bound func(least, most *orbit.Extent) (value, tie float64)
 }
 
 const notSuited = -1
@@ -48,10 +49,10 @@ const notSuited = -1
 const wholeDevice = 1000
 
 // noBound is for specs of which the score cannot say more, until that is noticed.
-func noBound(_, _ *Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
+func noBound(_, _ *orbit.Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
 
 // least returns the bound; what is no number bounds nothing.
-func (r *response) least(least, most *Extent) (value, tie float64) {
+func (r *response) least(least, most *orbit.Extent) (value, tie float64) {
 	value, tie = r.bound(least, most)
 	if value != value || tie != tie {
 		return math.Inf(-1), math.Inf(-1)
@@ -59,15 +60,15 @@ func (r *response) least(least, most *Extent) (value, tie float64) {
 	return value, tie
 }
 
-func newSpecClass(spec *Spec) *specClass {
+func newSpecClass(spec *orbit.Spec) *specClass {
 	return &specClass{spec: spec, division: -1, wants: wantsOf(spec), devices: spec.Devices.Count > 0}
 }
 
 // wantsOf lists what is wanted, zeros left out.
-func wantsOf(spec *Spec) (out []wanted) {
+func wantsOf(spec *orbit.Spec) (out []wanted) {
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
-			out = append(out, wanted{Dimension(d), want})
+			out = append(out, wanted{orbit.Dimension(d), want})
 		}
 	}
 	return out
@@ -82,7 +83,7 @@ func (c *specClass) meet(near near) {
 }
 
 // mayFit reports whether a node of which this is the most could have room for the spec.
-func (c *specClass) mayFit(most *Extent) bool {
+func (c *specClass) mayFit(most *orbit.Extent) bool {
 	for _, w := range c.wants {
 		if w.want > most.Free(w.dim) {
 			return false
@@ -116,7 +117,7 @@ func (c *specClass) respond(x *boxIndex) {
 }
 
 // response returns the response to nodes like one: nodes that answer the spec's predicates alike share it.
-func (c *specClass) response(like *Node, x *boxIndex) int8 {
+func (c *specClass) response(like *orbit.Node, x *boxIndex) int8 {
 	answer := c.answer(like)
 	if at, known := c.answers[answer]; known {
 		return at
@@ -139,7 +140,7 @@ func (c *specClass) response(like *Node, x *boxIndex) int8 {
 }
 
 // answer writes down which preferences a node meets, and whether it is in a domain to spread across.
-func (c *specClass) answer(n *Node) string {
+func (c *specClass) answer(n *orbit.Node) string {
 	if len(c.spec.Prefer) == 0 && len(c.spec.Spread.Names) == 0 {
 		return ""
 	}
@@ -164,7 +165,7 @@ func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
 }
 
 // suits reports whether nodes of this kind can take the spec.
-func (c *specClass) suits(like *Node) bool {
+func (c *specClass) suits(like *orbit.Node) bool {
 	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
@@ -178,7 +179,7 @@ func (c *specClass) suits(like *Node) bool {
 
 // bound returns the least that nodes of these kinds between these extremes can be rated; false: none of them
 // fits.
-func (c *specClass) bound(kinds kd.Kinds, least, most *Extent) (value, tie float64, ok bool) {
+func (c *specClass) bound(kinds kd.Kinds, least, most *orbit.Extent) (value, tie float64, ok bool) {
 	if !c.mayFit(most) {
 		return 0, 0, false
 	}
@@ -207,7 +208,7 @@ func (c *specClass) probe(x *boxIndex) kd.Probe {
 	if c.probing == nil {
 		c.probing = func(kinds kd.Kinds, least, most *kd.Vector) float64 {
 			c.respond(x)
-			value, _, ok := c.bound(kinds, (*Extent)(least), (*Extent)(most))
+			value, _, ok := c.bound(kinds, (*orbit.Extent)(least), (*orbit.Extent)(most))
 			if !ok {
 				return math.Inf(1)
 			}

@@ -1,4 +1,6 @@
-package orbit
+package place
+
+import "github.com/orbitsched/orbit"
 
 // Exhaustive is the reference [PlacementEngine]: one call of the score for each feasible node. It is what
 // faster engines must agree with, choice by choice, and fast enough for some hundreds of nodes. The zero
@@ -6,7 +8,7 @@ package orbit
 // equal nodes, and lose half of their bets there.
 type Exhaustive struct {
 	// Nil: SpreadScore.
-	Score  Score
+	Score  orbit.Score
 	Filter Filter
 	// Breaks ties; 0: by node id.
 	Seed uint64
@@ -17,12 +19,12 @@ type Exhaustive struct {
 // Filter takes nodes out of the choice for what the ledger does not know: it returns why, completing
 // "n nodes ..." as in "have a stale report", or "" to keep the node. Like a [Score] it must be a pure
 // function of what it sees.
-type Filter func(node *NodeState, report *Report, spec *Spec) string
+type Filter func(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) string
 
 // Best implements [PlacementEngine].
-func (e *Exhaustive) Best(draft *Draft, spec *Spec) (Choice, error) {
+func (e *Exhaustive) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
 	if draft.View() == nil {
-		return Choice{}, notSynced()
+		return orbit.Choice{}, notSynced()
 	}
 	e.rater.follow(draft, e.Score, e.Filter, e.Seed)
 	e.rater.draw()
