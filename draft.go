@@ -26,8 +26,9 @@ import (
 //     commit although this one does not;
 //   - Rollback restores the nodes, the journal and the proposal in the making.
 //
-// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. A node that a
-// draft returns must not be written to, and is good until the next Sync.
+// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or
+// overwrite it, because engines know a draft by its address. A node that a draft returns must not be written to, and
+// is good until the next Sync.
 type Draft struct {
 	view *View
 	// Position in the view's journal.

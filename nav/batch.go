@@ -49,7 +49,7 @@ import (
 //
 // The zero value works. A Batch belongs to one engine.
 type Batch struct {
-	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [place.Indexed]. One of package orbit
+	// Placement chooses the nodes; it belongs to this navigator alone. Nil: a [place.Indexed]. One of package place
 	// without a Score gets the score of Batch, so that a Seed or a Filter can be set; another score makes the packing
 	// only as good as that score is.
 	Placement orbit.PlacementEngine

@@ -42,7 +42,7 @@ import (
 // group wait like it, they wait for ever: put the Services in an [Anchor]. Members of gangs are not placed,
 // whatever their class.
 type Services struct {
-	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [place.Indexed].
+	// Placement chooses the nodes; it belongs to this navigator alone. Nil: a [place.Indexed].
 	Placement orbit.PlacementEngine
 	// InOrder plans in order of submission even where there is room for all.
 	InOrder bool

@@ -8,7 +8,7 @@ import (
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// Indexed is the [PlacementEngine] for large constellations. It chooses exactly what [Exhaustive] chooses, and
+// Indexed is the [orbit.PlacementEngine] for large constellations. It chooses exactly what [Exhaustive] chooses, and
 // looks at a few nodes for that, by two ways:
 //
 //	a score that is Bounded     one index of boxes over all node states, which all specs share; nothing is
@@ -29,7 +29,7 @@ import (
 // that have not been asked for longest is dropped, scores beyond 128 MiB and all else beyond some 260,000 pairs of
 // a spec and a kind of node.
 type Indexed struct {
-	// Nil: SpreadScore.
+	// Nil: [orbit.SpreadScore].
 	Score  orbit.Score
 	Filter Filter
 	// Breaks ties; 0: by node id.
@@ -72,7 +72,7 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 // scanBelow is the number of nodes up to which looking at all of them is as fast as an index.
 const scanBelow = 16
 
-// Best implements [PlacementEngine].
+// Best implements [orbit.PlacementEngine].
 func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
 	if draft.View() == nil {
 		return orbit.Choice{}, notSynced()
@@ -226,7 +226,7 @@ func (e *Indexed) forget() {
 	e.front.class = nil
 }
 
-// Notes says what the engine has done since the last Sync, for [Plan.Notes]:
+// Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes]:
 //
 //	asked     calls of Best
 //	searches  searches of the index that were begun

@@ -25,7 +25,7 @@ type rater struct {
 	cursor uint64
 }
 
-// drawer is what a score may have that draws lots, see [Score].
+// drawer is what a score may have that draws lots, see [orbit.Score].
 type drawer interface {
 	Draw(decision uint64) (drawn orbit.Score, draws bool)
 }

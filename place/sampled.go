@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// Sampled is the [PlacementEngine] of relaxed randomization: it looks at nodes in random order, none twice,
+// Sampled is the [orbit.PlacementEngine] of relaxed randomization: it looks at nodes in random order, none twice,
 // until enough of them fit, and takes the best of those. What that costs depends on how many nodes fit, not on
 // how many there are: where few fit it looks at more, and where none does at all of them, for the answer that
 // nothing fits is exact. It serves any score, with nothing to keep up to date, at a price in quality.
@@ -18,7 +18,7 @@ import (
 // navigators another one. Do not change the fields after the first Best. The idea is Borg's ("Large-scale cluster
 // management at Google with Borg", EuroSys 2015, §3.4).
 type Sampled struct {
-	// Nil: SpreadScore.
+	// Nil: [orbit.SpreadScore].
 	Score  orbit.Score
 	Filter Filter
 	// Decides the order, and breaks ties; 0: by node id.
@@ -91,7 +91,7 @@ func (e *Sampled) swap(i, j int) {
 	e.place[a], e.place[b] = int32(j+1), int32(i+1)
 }
 
-// Best implements [PlacementEngine].
+// Best implements [orbit.PlacementEngine].
 func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
 	if draft.View() == nil {
 		return orbit.Choice{}, notSynced()
@@ -163,5 +163,5 @@ func (e *Sampled) remember(spec *orbit.Spec) {
 	e.runnersUp[spec] = kept
 }
 
-// Notes says what the engine has done since the last Sync, for [Plan.Notes].
+// Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes].
 func (e *Sampled) Notes() []slog.Attr { return []slog.Attr{slog.Int("rated", e.rated)} }
