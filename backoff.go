@@ -38,7 +38,7 @@ func (b Backoff) faults() []string {
 	if b.Initial < 0 || b.Max < 0 {
 		out = append(out, "Backoff: Initial and Max must not be negative")
 	}
-	if b.Factor != 0 && !(b.Factor >= 1 && finite(b.Factor)) {
+	if b.Factor != 0 && !(b.Factor >= 1 && !math.IsInf(b.Factor, 1)) {
 		out = append(out, "Backoff: Factor must be at least 1")
 	}
 	if b.Jitter > 1 || math.IsNaN(b.Jitter) {

@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,7 +36,11 @@ func sameClosed(t *rapid.T, want, got *State, closed func(*NodeState) bool) {
 // described alike keep their description. I8.
 func TestClosedProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newCountry(t)
+		w, most := newChaos(t), rapid.SampledFrom([]int{5, 60, 150}).Draw(t, "nodes")
+		id := func() NodeID { return NodeID(fmt.Sprint("n", rapid.IntRange(0, most).Draw(t, "node"))) }
+		for range most {
+			w.try(PutNode{w.node(t, id())})
+		}
 		flips := map[NodeID]bool{}
 		closed := func(n *NodeState) bool {
 			return flips[n.Node.ID] != (len(n.Node.ID)%2 == int(n.Node.ID[len(n.Node.ID)-1])%2)
@@ -46,8 +51,10 @@ func TestClosedProperty(t *testing.T) {
 		var before []kept
 		for range rapid.IntRange(1, 8).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 10).Draw(t, "changes") {
-				w.change(t)
-				w.compete(t)
+				w.try(PutNode{w.node(t, id())})
+				w.serial++
+				c := CapsuleID(fmt.Sprint("k", w.serial))
+				w.try(Submit{IDs: []CapsuleID{c}, Spec: chaosSpecs[0]}, Place{Capsule: c, Node: id()})
 			}
 			next := snapshotOf(t, w.ledger)
 			changes, err := w.ledger.Changes(context.Background(), state.rev)

@@ -40,8 +40,8 @@ type DeviceRequest struct {
 	Models []string `json:"models,omitempty"`
 }
 
-// accepts reports whether the request is content with the model.
-func (r *DeviceRequest) accepts(model string) bool {
+// Accepts reports whether the request is content with the model.
+func (r *DeviceRequest) Accepts(model string) bool {
 	return len(r.Models) == 0 || slices.Contains(r.Models, model)
 }
 

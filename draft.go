@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit/internal/slab"
+	"github.com/orbitsched/orbit/internal/slots"
 )
 
 // Draft is a plan in the making: the nodes of a view, less what the plan has given away.
@@ -25,14 +26,14 @@ import (
 //     commit although this one does not;
 //   - Rollback restores the nodes, the journal and the proposal in the making.
 //
-// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. A node that a
-// draft returns must not be written to, and is good until the next Sync.
+// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or
+// overwrite it, because engines know a draft by its address. A node that a draft returns must not be written to, and
+// is good until the next Sync.
 type Draft struct {
 	view *View
 	// Position in the view's journal.
 	cursor uint64
-	// Counts calls of Sync.
-	epoch uint64
+	syncs  uint64
 	// By node index; nil: no such node.
 	nodes   []*NodeState
 	journal changeLog
@@ -43,9 +44,10 @@ type Draft struct {
 	// What the plan has done with capsules and holds.
 	capsules map[CapsuleID]draftUse
 	holds    map[HoldID]draftUse
-	// Domains of groups that capsules want to be near, as of Sync.
+	// Domains of groups that capsules want to be near, and how often they were forgotten.
 	near    map[Near]*nearby
-	touched slotSet
+	company uint64
+	touched slots.Set
 	// Memory for copies of nodes, and for proposals.
 	copies      slab.Of[NodeState]
 	commitments slab.Of[Commitment]
@@ -87,13 +89,13 @@ const (
 func (d *Draft) Sync(view *View) {
 	d.Rollback(0)
 	if view != d.view {
-		*d = Draft{view: view, epoch: d.epoch, journal: d.journal}
+		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company}
 	}
-	d.epoch++
+	d.syncs++
 	d.log, d.open = d.log[:0], 0
 	clear(d.capsules)
 	clear(d.holds)
-	clear(d.near)
+	d.forgetNear()
 	changed, next, all := view.Changed(d.cursor)
 	d.cursor = next
 	for bound := view.state.NodeBound(); len(d.nodes) < bound; {
@@ -114,6 +116,9 @@ func (d *Draft) Sync(view *View) {
 
 // View returns the view that the draft is in sync with; nil before the first Sync.
 func (d *Draft) View() *View { return d.view }
+
+// Syncs returns how often Sync has been called.
+func (d *Draft) Syncs() uint64 { return d.syncs }
 
 // Bound returns an upper bound, exclusive, of the indices of all nodes.
 func (d *Draft) Bound() int { return len(d.nodes) }
@@ -366,7 +371,7 @@ func (d *Draft) current(n *NodeState) (*NodeState, error) {
 
 // takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
 func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
-	if c.Spec.self != c.Spec {
+	if !c.Spec.Shared() {
 		if faults := c.Spec.faults(); len(faults) > 0 {
 			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
 		}
@@ -388,7 +393,7 @@ func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
 		return nil
 	case set.Len() != r.Count:
 		return d.refuse(c.ID, n, "capsule %q asks for %d devices, the choice names %d", c.ID, r.Count, set.Len())
-	case !r.accepts(n.Node.Devices.Model) || set&^n.devicesWith(r.Milli) != 0:
+	case !r.Accepts(n.Node.Devices.Model) || set&^n.devicesWith(r.Milli) != 0:
 		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
 	}
 	return nil
@@ -427,7 +432,7 @@ func (d *Draft) Rollback(to int) {
 			d.journal.add(was.node.slot)
 		}
 		if was.open != d.open {
-			clear(d.near)
+			d.forgetNear()
 		}
 		if was.withdraws() {
 			d.capsules[d.log[was.use.at].(Place).Capsule] = was.use
@@ -488,9 +493,9 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		first--
 	}
 	own := d.steps[first:]
-	d.touched.clear(len(d.nodes))
+	d.touched.Clear(len(d.nodes))
 	for i := range own {
-		if n := own[i].node; n != nil && d.touched.add(int32(n.slot)) {
+		if n := own[i].node; n != nil && d.touched.Add(int32(n.slot)) {
 			p.If = d.settleNode(p.If, n, d.nodes[n.slot])
 		}
 	}
@@ -516,7 +521,7 @@ func (d *Draft) forgetCompany(do []Commitment) {
 	}
 	for _, c := range do {
 		if r, ok := c.(Release); ok && r.Capsule != "" {
-			clear(d.near)
+			d.forgetNear()
 			return
 		}
 	}
@@ -605,6 +610,22 @@ func (d *Draft) leavers(group string) map[NodeID]int {
 		}
 	}
 	return left
+}
+
+// forgetNear forgets where groups are.
+func (d *Draft) forgetNear() {
+	d.company++
+	clear(d.near)
+}
+
+// NearDomains returns the domains of spec.Near.Level in which a member of the group is that the spec wants to be near,
+// less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
+// must not be written to. The version is another one whenever the domains may have changed.
+func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
+	if spec.Near.Group == "" {
+		return nil, 0
+	}
+	return d.nearby(spec).domains, d.company
 }
 
 // nearby looks up the domains; nil if the spec asks for no company.

@@ -133,7 +133,7 @@ func raceOnce(b *testing.B, navigators, nodes int, conflicts *atomic.Int64) time
 	for i := range team {
 		module := fmt.Sprint("m", i)
 		team[i] = &Engine{Name: module, Ledger: l, MaxPlan: 100,
-			Navigator: &greedy{claims: only(module), placement: Exhaustive{Seed: uint64(i + 1)}}}
+			Navigator: &greedy{claims: only(module), placement: scan{Seed: uint64(i + 1)}}}
 		commit(b, l, Submit{IDs: names(module+"-", raceCapsules/navigators), Spec: ofModule(module, 1)})
 	}
 	start := time.Now()

@@ -49,9 +49,65 @@ func where(t require.TestingT, l Ledger, id CapsuleID) NodeID {
 	return c.Node
 }
 
+// scan is a placement engine that rates every node.
+type scan struct {
+	Score  Score
+	Filter func(*NodeState, *Report, *Spec) string
+	Seed   uint64
+}
+
+func (e *scan) Best(d *Draft, spec *Spec) (best Choice, err error) {
+	score, counts := Score(SpreadScore{}), map[Misfit]int{}
+	if e.Score != nil {
+		score = e.Score
+	}
+	for n := range d.Nodes() {
+		why := e.misfit(d, n, spec)
+		if why != (Misfit{}) {
+			counts[why]++
+			continue
+		}
+		value, tie := score.Score(n, d.View().Report(n), spec)
+		if math.IsNaN(value) || math.IsInf(value, 0) {
+			counts[Unfit("have a score that is no number")]++
+		} else if best.Node == nil || value < best.Value || value == best.Value && e.before(n, best.Node) {
+			best.Node, best.Value, best.Tie = n, value, tie
+		}
+	}
+	if best.Node == nil {
+		return best, d.NoFit(spec, counts)
+	}
+	best.Devices, _ = best.Node.PickDevices(spec.Devices)
+	return best, nil
+}
+
+func (e *scan) misfit(d *Draft, n *NodeState, spec *Spec) (why Misfit) {
+	if spec.Near.Group != "" || !n.Fits(spec) {
+		why = d.Misfit(n, spec)
+	}
+	if why == (Misfit{}) && e.Filter != nil {
+		if text := e.Filter(n, d.View().Report(n), spec); text != "" {
+			why = Unfit(text)
+		}
+	}
+	return why
+}
+
+// before breaks ties: by id, or at random with a seed.
+func (e *scan) before(a, b *NodeState) bool {
+	if e.Seed == 0 {
+		return a.Node.ID < b.Node.ID
+	}
+	mix := func(n *NodeState) uint64 {
+		x := (uint64(n.slot) + e.Seed<<32) * 0x9e3779b97f4a7c15
+		return (x ^ x>>29) * 0xbf58476d1ce4e5b9
+	}
+	return mix(a) < mix(b)
+}
+
 // greedy is a navigator: for each capsule the best node. It writes down what it was asked.
 type greedy struct {
-	placement Exhaustive
+	placement scan
 	draft     Draft
 	claims    func(module string, class AppClass) bool // nil: everything
 	before    func(view *View, pending []*Capsule)     // called in every Plan, before it plans
@@ -583,7 +639,7 @@ func unplaced(c *Capsule, why error) func(*View, []*Capsule) Plan {
 
 func badScore(x float64) func(*View, []*Capsule) Plan {
 	return func(view *View, pending []*Capsule) Plan {
-		e := Exhaustive{Score: ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { return x, x })}
+		e := scan{Score: ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { return x, x })}
 		draft := Draft{}
 		draft.Sync(view)
 		_, err := e.Best(&draft, pending[0].Spec)

@@ -493,7 +493,7 @@ func TestReportBringsParkedClassesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tel := &MemoryLedger{}, &board{stale: time.Hour}
 		commit(t, l, PutNode{machine("n", 10)}, PutNode{machine("tiny", 1)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(2)})
-		nav := &greedy{placement: Exhaustive{Filter: func(_ *NodeState, r *Report, _ *Spec) string {
+		nav := &greedy{placement: scan{Filter: func(_ *NodeState, r *Report, _ *Spec) string {
 			if r.FreeSlots == 0 {
 				return "have no free slot"
 			}

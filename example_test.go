@@ -9,6 +9,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 )
 
 // small returns a ledger with nodes of 4 cores and 8 GiB each.
@@ -137,7 +138,7 @@ func ExampleExhaustive() {
 	spec.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{"r1"}}}
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"big"}, Spec: spec})
 
-	placement, draft := &orbit.Exhaustive{}, &orbit.Draft{}
+	placement, draft := &place.Exhaustive{}, &orbit.Draft{}
 	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		draft.Sync(view)
 		_, err := placement.Best(draft, pending[0].Spec)
@@ -170,7 +171,7 @@ func ExampleBounded() {
 	ledger, ctx := small(ids...), context.Background()
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c"}, Spec: cores(2)})
 
-	navigator := &nav.Services{Placement: &orbit.Indexed{Score: coldest{}}}
+	navigator := &nav.Services{Placement: &place.Indexed{Score: coldest{}}}
 	(&orbit.Engine{Ledger: ledger, Navigator: navigator}).Pass(ctx)
 	for _, id := range []orbit.CapsuleID{"a", "b", "c"} {
 		fmt.Println(id, snapshot(ledger).Capsule(id).Node)
@@ -211,7 +212,7 @@ func ExampleVersioned() {
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c", "d"}, Spec: cores(2)})
 
 	score := &even{}
-	placement, draft := &orbit.Indexed{Score: score}, &orbit.Draft{}
+	placement, draft := &place.Indexed{Score: score}, &orbit.Draft{}
 	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 		score.counts = map[string]int{}
 		for n := range view.State().Nodes() {
@@ -291,8 +292,8 @@ func ExamplePopulation() {
 	)
 	population := orbit.Population{
 		Engines: []*orbit.Engine{
-			{Name: "services", Ledger: ledger, Navigator: &nav.Services{Placement: &orbit.Exhaustive{Seed: 1}}},
-			{Name: "batch", Ledger: ledger, Navigator: &sweeps{nav.Services{Placement: &orbit.Exhaustive{Seed: 2}}}},
+			{Name: "services", Ledger: ledger, Navigator: &nav.Services{Placement: &place.Exhaustive{Seed: 1}}},
+			{Name: "batch", Ledger: ledger, Navigator: &sweeps{nav.Services{Placement: &place.Exhaustive{Seed: 2}}}},
 		},
 		Report: func(err error) { fmt.Println(err) },
 	}

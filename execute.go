@@ -85,7 +85,7 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	switch {
 	case c.Devices.Len() != r.Count:
 		return t.refusePlace(c, e.newestSpec(), "capsule %q asks for %d devices, the placement names %d", c.Capsule, r.Count, c.Devices.Len())
-	case r.Count > 0 && !r.accepts(node.Devices.Model):
+	case r.Count > 0 && !r.Accepts(node.Devices.Model):
 		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, anyOf(r.Models))
 	}
 	return t.mayUse(n, c.Devices, c.Capsule)

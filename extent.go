@@ -38,8 +38,8 @@ func (e *Extent) DeviceLargest() int { return int(e[extentLargest]) }
 // Devices is the number of instances, those that are out of order included.
 func (e *Extent) Devices() int { return int(e[extentInstances]) }
 
-// extent returns the extent of one node.
-func (n *NodeState) extent() (e Extent) {
+// Extent returns the extent of one node: both its least and its most.
+func (n *NodeState) Extent() (e Extent) {
 	for d, capacity := range n.Node.Capacity {
 		e[extentFree+d] = capacity - n.used[d]
 		e[extentCapacity+d] = capacity

@@ -118,7 +118,7 @@ func (n *NodeState) hasDevices(r *DeviceRequest) bool {
 	if r.Count == 0 {
 		return true
 	}
-	return r.accepts(n.Node.Devices.Model) && n.devicesWith(r.Milli).Len() >= r.Count
+	return r.Accepts(n.Node.Devices.Model) && n.devicesWith(r.Milli).Len() >= r.Count
 }
 
 // devicesWith returns the instances that have at least this much free.
@@ -148,7 +148,7 @@ func (n *NodeState) PickDevices(r DeviceRequest) (DeviceSet, bool) {
 	if r.Count == 0 {
 		return 0, true
 	}
-	if !r.accepts(n.Node.Devices.Model) {
+	if !r.Accepts(n.Node.Devices.Model) {
 		return 0, false
 	}
 	open, picked := n.devicesWith(r.Milli), DeviceSet(0)
@@ -247,7 +247,7 @@ func (n *NodeState) misfit(spec *Spec) Misfit {
 		}
 	}
 	if r := &spec.Devices; r.Count > 0 {
-		if !r.accepts(n.Node.Devices.Model) || n.Node.Devices.Count == 0 {
+		if !r.Accepts(n.Node.Devices.Model) || n.Node.Devices.Count == 0 {
 			return Misfit{kind: wrongModel}
 		}
 		if n.devicesWith(r.Milli).Len() < r.Count {

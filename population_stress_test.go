@@ -15,6 +15,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 )
 
 // stressNav owns one module's capsules.
@@ -98,7 +99,7 @@ func mortalEngine(ctx context.Context, ledger orbit.Ledger, i int) {
 		life, cancel := context.WithTimeout(ctx, time.Duration(20+rand.IntN(400))*time.Millisecond)
 		engine := &orbit.Engine{
 			Name: fmt.Sprint("engine-", i), Ledger: ledger, MaxPlan: 100,
-			Navigator: &stressNav{module: fmt.Sprint("module-", i), Services: nav.Services{Placement: &orbit.Exhaustive{Seed: uint64(i)}}},
+			Navigator: &stressNav{module: fmt.Sprint("module-", i), Services: nav.Services{Placement: &place.Exhaustive{Seed: uint64(i)}}},
 			Backoff:   orbit.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond},
 		}
 		_ = engine.Run(life)

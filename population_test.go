@@ -291,7 +291,7 @@ func race(t *testing.T, engines, nodes int, shared bool) {
 	var team []*Engine
 	for i := range engines {
 		module := fmt.Sprint("m", i)
-		nav := &greedy{placement: Exhaustive{Seed: uint64(i)}, claims: only(module)}
+		nav := &greedy{placement: scan{Seed: uint64(i)}, claims: only(module)}
 		if shared {
 			nav.claims = nil
 		}

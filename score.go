@@ -17,10 +17,10 @@ type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)
 }
 
-// Bounded is a Score that can bound itself over a set of nodes without looking at each. [Indexed] then finds
+// Bounded is a Score that can bound itself over a set of nodes without looking at each. place.Indexed then finds
 // the best node in an index that all specs share, and needs nothing per spec.
 //
-// A bound that is too high is not noticed: Indexed then chooses other nodes than [Exhaustive]. Run both over the
+// A bound that is too high is not noticed: Indexed then chooses other nodes than Exhaustive. Run both over the
 // same work and compare, with more than 16 nodes; below that Indexed asks for no bound. One that says little is slower
 // than none. Whoever embeds a bounded score and has a Score method of its own needs a Bound of its own, too.
 type Bounded interface {
@@ -41,7 +41,7 @@ type Bounded interface {
 
 // Versioned is a Score that reads more than its arguments: counts per domain, say, or what else is on the
 // nodes. When its version changes, engines forget all that they have computed with it, for every spec: one that
-// changes with every placement makes [Indexed] as slow as [Exhaustive], unless it is [Bounded].
+// changes with every placement makes place.Indexed as slow as place.Exhaustive, unless it is [Bounded].
 //
 // Who counts is the navigator: before Sync, from the view, which covers what others have done; after every Place
 // and Rollback, if the counts are to follow the plan.
@@ -99,6 +99,11 @@ func (s WeightedSum) Bound(spec *Spec, like *Node) func(least, most *Extent) (va
 		}
 		return value, tie
 	}
+}
+
+// drawer is what a score may have that draws lots, see [Score].
+type drawer interface {
+	Draw(decision uint64) (drawn Score, draws bool)
 }
 
 // Draw lets the terms draw that draw lots.

@@ -20,7 +20,7 @@ var classes = struct {
 // and free of faults: valid UTF-8 and finite numbers make the JSON text a faithful key, and leave encoding nothing to
 // fail on.
 func (s *Spec) interned() (*Spec, error) {
-	if s.self == s {
+	if s.Shared() {
 		return s, nil
 	}
 	text, err := json.Marshal(s)
@@ -48,6 +48,10 @@ func forget(key string, gone weak.Pointer[Spec]) {
 		delete(classes.byKey, key)
 	}
 }
+
+// Shared reports whether s is the one copy of all equal specs that ledgers hand out. It is never written to again, so
+// the pointer stands for the class, and what is computed for it can be kept.
+func (s *Spec) Shared() bool { return s.self == s }
 
 // clone returns a copy in canonical form that shares nothing with s.
 func (s *Spec) clone() *Spec {

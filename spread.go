@@ -28,7 +28,7 @@ func (SpreadScore) Score(node *NodeState, _ *Report, spec *Spec) (value, tie flo
 			value -= p.Weight
 		}
 	}
-	if spec.spreadsAcross(node.Node) {
+	if spec.SpreadsAcross(node.Node) {
 		value -= spreadDomain
 	}
 	return notNegative(value), 0
@@ -75,6 +75,22 @@ func notNegative(value float64) float64 {
 	return value
 }
 
+// wanted is how much is wanted of a dimension.
+type wanted struct {
+	dim  Dimension
+	want int64
+}
+
+// wantsOf lists what is wanted, zeros left out.
+func wantsOf(spec *Spec) (out []wanted) {
+	for d, want := range spec.Envelope.Reservation {
+		if want > 0 {
+			out = append(out, wanted{Dimension(d), want})
+		}
+	}
+	return out
+}
+
 // spreadBound is what a spec comes to on nodes that are alike to it.
 type spreadBound struct {
 	wants []wanted
@@ -85,7 +101,7 @@ type spreadBound struct {
 }
 
 func newSpreadBound(spec *Spec, like *Node) *spreadBound {
-	b := &spreadBound{wants: spec.wants()}
+	b := &spreadBound{wants: wantsOf(spec)}
 	for d, want := range spec.Envelope.Reservation {
 		if want == 0 {
 			b.others = append(b.others, Dimension(d))
@@ -96,7 +112,7 @@ func newSpreadBound(spec *Spec, like *Node) *spreadBound {
 			b.less = append(b.less, p.Weight)
 		}
 	}
-	if spec.spreadsAcross(like) {
+	if spec.SpreadsAcross(like) {
 		b.less = append(b.less, spreadDomain)
 	}
 	return b
@@ -138,8 +154,8 @@ func (b *spreadBound) stranded(least, most *Extent) float64 {
 // positive is 1 for what is above zero, else 0. What is free is never the least integer there is.
 func positive(free int64) int64 { return int64(uint64(-free) >> 63) }
 
-// spreadsAcross reports whether the node is in one of the failure domains that the spec names.
-func (s *Spec) spreadsAcross(n *Node) bool {
+// SpreadsAcross reports whether the node is in one of the failure domains that the spec names.
+func (s *Spec) SpreadsAcross(n *Node) bool {
 	if len(s.Spread.Names) == 0 {
 		return false
 	}

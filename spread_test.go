@@ -45,14 +45,37 @@ func states(r *rand.Rand, n int, labels map[string]string, huge bool) (out []*No
 
 // extremes returns the least and the most of nodes.
 func extremes(nodes []*NodeState) (least, most Extent) {
-	least, most = nodes[0].extent(), nodes[0].extent()
+	least, most = nodes[0].Extent(), nodes[0].Extent()
 	for _, n := range nodes {
-		for d, x := range n.extent() {
+		for d, x := range n.Extent() {
 			least[d], most[d] = min(least[d], x), max(most[d], x)
 		}
 	}
 	return least, most
 }
+
+// Around where integers stop being exact as floats, and up to the end.
+var hugeNumbers = []int64{0, 3, 1 << 53, 1<<53 - 1, 1<<53 + 1, 1<<53 + 2, 1 << 54, 1<<54 + 3, 1 << 60, 1 << 62, 1<<62 + 1, math.MaxInt64}
+
+// rule is a score and its exact bound, made of one function of the extents.
+type rule func(least, most *Extent) (value, tie float64)
+
+func (f rule) Score(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
+	e := n.Extent()
+	return f(&e, &e)
+}
+
+func (f rule) Bound(*Spec, *Node) func(least, most *Extent) (value, tie float64) { return f }
+
+// roomy likes full nodes, and goes by devices among equals.
+var roomy = rule(func(least, most *Extent) (value, tie float64) {
+	return float64(least.Free(CPU)) / 1024, float64(least.Capacity(Memory)) - float64(most.DevicesFree()) + float64(least.DeviceLargest())
+})
+
+// crowding likes company on the node, and idle devices.
+var crowding = rule(func(_, most *Extent) (value, tie float64) {
+	return -float64(most.Capsules()), -float64(most.DevicesIdle())
+})
 
 // A bound is not above the value, nor above the tie, of any node among some that fits; of one node alone it is
 // the very score, to the last bit, as long as integers are exact as floats. Boxes also have nodes in them that
@@ -92,7 +115,7 @@ func holds(t *rapid.T, score Bounded, spec *Spec, nodes []*NodeState, exact bool
 		value, tie := score.Score(n, &noReport, spec)
 		require.LessOrEqual(t, lowValue, value)
 		require.LessOrEqual(t, lowTie, tie)
-		e := n.extent()
+		e := n.Extent()
 		alone, aloneTie := bound(&e, &e)
 		require.LessOrEqual(t, alone, value)
 		require.LessOrEqual(t, aloneTie, tie)

@@ -254,6 +254,17 @@ func (c *chaos) actions() map[string]func(*rapid.T) {
 	}
 }
 
+// viewOf returns a view of a ledger, and how to bring it up to date.
+func viewOf(t require.TestingT, l Ledger, tel Telemetry) (*View, func()) {
+	v, from := &View{}, source{ledger: l, telemetry: tel, mine: chaosMine, holds: true}
+	refresh := func() {
+		_, err := v.refresh(context.Background(), &from, time.Unix(1000, 0))
+		require.NoError(t, err)
+	}
+	refresh()
+	return v, refresh
+}
+
 // observer follows a chaos with a view that is refreshed now and then, and compares.
 type observer struct {
 	*chaos
@@ -261,7 +272,7 @@ type observer struct {
 	view      View
 	cursor    uint64
 	known     []sight
-	placement Exhaustive
+	placement scan
 	draft     Draft
 }
 
@@ -350,11 +361,11 @@ func (o *observer) compareChanged(t *rapid.T) {
 // comparePlacement: SCENARIOS 7. An engine that has followed the changes answers like one that has just
 // begun.
 func (o *observer) comparePlacement(t *rapid.T, fresh *View) {
-	begun := draftFor(&Exhaustive{})
+	var begun Draft
 	begun.Sync(fresh)
 	o.draft.Sync(&o.view)
 	for _, spec := range chaosSpecs {
-		want, wantErr := begun.best(spec)
+		want, wantErr := (&scan{}).Best(&begun, spec)
 		got, gotErr := o.placement.Best(&o.draft, spec)
 		require.Equal(t, wantErr, gotErr)
 		if wantErr == nil {

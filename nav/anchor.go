@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
 )
 
 // AnchorNote is what the placement of an anchor says of itself (Place.Note, Capsule.Note). [GroupWatch] counts
@@ -58,7 +59,7 @@ type Anchor struct {
 	SelfMatch bool
 	// Filter takes nodes out of the choice of anchors and holds, as that of a placement engine does. Nil: none. If
 	// the wrapped navigator's placement engine has a filter, set it here too.
-	Filter orbit.Filter
+	Filter place.Filter
 
 	draft   orbit.Draft
 	domains anchorDomains

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 )
 
 // planned returns the first plan of a navigator on a ledger, without proposing it.
@@ -246,7 +247,7 @@ func TestAnchorFilter(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 2, 2, 10)
 	submit(t, l, "g", 4, near("g", 4))
-	placement := &orbit.Indexed{Filter: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
+	placement := &place.Indexed{Filter: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
 		if n.Node.Labels["rack"] == "r0" {
 			return "are not liked"
 		}

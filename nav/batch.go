@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
 )
 
 // Batch is the navigator for batch work: global throughput rather than care for one task. It orders classes
@@ -48,7 +49,7 @@ import (
 //
 // The zero value works. A Batch belongs to one engine.
 type Batch struct {
-	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Indexed]. One of package orbit
+	// Placement chooses the nodes; it belongs to this navigator alone. Nil: a [place.Indexed]. One of package place
 	// without a Score gets the score of Batch, so that a Seed or a Filter can be set; another score makes the packing
 	// only as good as that score is.
 	Placement orbit.PlacementEngine
@@ -88,14 +89,14 @@ func (b *Batch) init() {
 	}
 	b.ready = true
 	if b.Placement == nil {
-		b.Placement = &orbit.Indexed{}
+		b.Placement = &place.Indexed{}
 	}
 	switch e := b.Placement.(type) {
-	case *orbit.Indexed:
+	case *place.Indexed:
 		fill(&e.Score, &b.score)
-	case *orbit.Exhaustive:
+	case *place.Exhaustive:
 		fill(&e.Score, &b.score)
-	case *orbit.Sampled:
+	case *place.Sampled:
 		fill(&e.Score, &b.score)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -165,9 +166,9 @@ func TestBatchIndexedAgreesWithExhaustive(t *testing.T) {
 			e.Pass(context.Background())
 			return plan
 		}
-		want := view(&orbit.Exhaustive{}).Proposals
+		want := view(&place.Exhaustive{}).Proposals
 		require.Equal(t, want, view(nil).Proposals)
-		require.Equal(t, want, view(&orbit.Indexed{}).Proposals)
+		require.Equal(t, want, view(&place.Indexed{}).Proposals)
 	})
 }
 
@@ -258,7 +259,7 @@ func TestBatchLeavesGangsAlone(t *testing.T) {
 
 // endingPlacement ends the context after so many choices.
 type endingPlacement struct {
-	orbit.Indexed
+	place.Indexed
 	left int
 	end  context.CancelFunc
 }

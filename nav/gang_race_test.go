@@ -14,6 +14,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 )
 
 // gangWatch follows every revision of a ledger by replaying its changes, and complains of every state in which a part
@@ -96,7 +97,7 @@ func raceGangs(t *rapid.T, racks int, gangs, least []int, singles int, ends []in
 	}
 	engines := []*orbit.Engine{
 		{Name: "gang", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}},
-		{Name: "services", Ledger: l, Navigator: &nav.Services{Placement: &orbit.Sampled{}}},
+		{Name: "services", Ledger: l, Navigator: &nav.Services{Placement: &place.Sampled{}}},
 		{Name: "batch", Ledger: l, Navigator: batchLike()},
 	}
 	watch := gangWatch{ledger: l, state: snapshot(t, l)}

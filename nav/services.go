@@ -28,6 +28,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
 )
 
 // Services is the navigator for latency-sensitive and best-effort capsules: greedy feasibility plus scoring,
@@ -42,7 +43,7 @@ import (
 // group wait like it, they wait for ever: put the Services in an [Anchor]. Members of gangs are not placed,
 // whatever their class.
 type Services struct {
-	// Placement chooses the nodes; it belongs to this navigator alone. Nil: an [orbit.Indexed].
+	// Placement chooses the nodes; it belongs to this navigator alone. Nil: a [place.Indexed].
 	Placement orbit.PlacementEngine
 	// InOrder plans in order of submission even where there is room for all.
 	InOrder bool
@@ -62,7 +63,7 @@ type noter interface{ Notes() []slog.Attr }
 // is not tried again. Its notes are those of the placement engine, if that has any.
 func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Placement == nil {
-		s.Placement = &orbit.Indexed{}
+		s.Placement = &place.Indexed{}
 	}
 	s.draft.Sync(view)
 	plan, err := s.plan(ctx, pending)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 )
 
 func commit(t require.TestingT, l orbit.Ledger, do ...orbit.Commitment) {
@@ -149,7 +150,7 @@ func TestServicesSpreadsAndAsksOnce(t *testing.T) {
 		assert.Equal(t, 1, n.Capsules)
 	}
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"4", "5", "6", "7"}, Spec: spec(9, 0)})
-	counting := &orbit.Exhaustive{Filter: func(*orbit.NodeState, *orbit.Report, *orbit.Spec) string { asked++; return "are not liked" }}
+	counting := &place.Exhaustive{Filter: func(*orbit.NodeState, *orbit.Report, *orbit.Spec) string { asked++; return "are not liked" }}
 	e = orbit.Engine{Ledger: l, Navigator: &nav.Services{Placement: counting}}
 	round := e.Pass(t.Context())
 	assert.Len(t, round.Unplaced, 4)
@@ -163,7 +164,7 @@ func TestServicesEndsWithItsContext(t *testing.T) {
 	commit(t, l, node("a", 10))
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"1", "2", "3"}, Spec: spec(1, 0)})
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &nav.Services{Placement: &orbit.Exhaustive{Score: orbit.ScoreFunc(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) {
+	s := &nav.Services{Placement: &place.Exhaustive{Score: orbit.ScoreFunc(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) {
 		cancel()
 		return 0, 0
 	})}}

@@ -7,11 +7,12 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/navtest"
+	"github.com/orbitsched/orbit/place"
 )
 
 // packer is an importer's navigator: batch work, packed onto the fullest node that takes it.
 type packer struct {
-	placement orbit.Indexed
+	placement place.Indexed
 	draft     orbit.Draft
 }
 
@@ -19,7 +20,7 @@ func newPacker() orbit.Navigator {
 	fullest := func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
 		return float64(n.Free()[orbit.CPU]), float64(n.Free()[orbit.Memory])
 	}
-	return &packer{placement: orbit.Indexed{Score: orbit.ScoreFunc(fullest)}}
+	return &packer{placement: place.Indexed{Score: orbit.ScoreFunc(fullest)}}
 }
 
 func (p *packer) Claims(_ string, class orbit.AppClass) bool { return class == orbit.Batch }

@@ -8,6 +8,7 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
+	"github.com/orbitsched/orbit/place"
 )
 
 // Odd configurations of the ready navigators keep every rule too.
@@ -22,10 +23,10 @@ func TestOddConfigurations(t *testing.T) {
 		"anchor/gang/alone":    func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Gang{HoldAfter: 1}, SelfMatch: true} },
 		"anchor/batch/alone":   func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Batch{}, SelfMatch: true} },
 		"anchor/no-holds":      func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}, HoldFor: -1, SelfMatch: true} },
-		"batch/sampled":        func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Sampled{Seed: 7, Enough: 4}} },
-		"batch/sampled-memory": func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Sampled{Seed: 7, Enough: 4, Remember: 8}} },
-		"batch/indexed-seed":   func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Indexed{Seed: 3}} },
-		"batch/spread":         func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Indexed{Score: orbit.SpreadScore{}}} },
+		"batch/sampled":        func() orbit.Navigator { return &nav.Batch{Placement: &place.Sampled{Seed: 7, Enough: 4}} },
+		"batch/sampled-memory": func() orbit.Navigator { return &nav.Batch{Placement: &place.Sampled{Seed: 7, Enough: 4, Remember: 8}} },
+		"batch/indexed-seed":   func() orbit.Navigator { return &nav.Batch{Placement: &place.Indexed{Seed: 3}} },
+		"batch/spread":         func() orbit.Navigator { return &nav.Batch{Placement: &place.Indexed{Score: orbit.SpreadScore{}}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := navtest.Suite{Worlds: worlds}

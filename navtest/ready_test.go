@@ -8,6 +8,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sandbox"
 )
 
@@ -19,11 +20,11 @@ var ready = []struct {
 	suite   navtest.Suite
 }{
 	{"services", func() orbit.Navigator { return &nav.Services{} }, navtest.Suite{}},
-	{"services/exhaustive", func() orbit.Navigator { return &nav.Services{Placement: &orbit.Exhaustive{Seed: 7}} }, navtest.Suite{}},
-	{"services/indexed", func() orbit.Navigator { return &nav.Services{Placement: &orbit.Indexed{Seed: 7}} }, navtest.Suite{}},
-	{"services/sampled", func() orbit.Navigator { return &nav.Services{Placement: &orbit.Sampled{Seed: 7, Enough: 4}} }, navtest.Suite{}},
+	{"services/exhaustive", func() orbit.Navigator { return &nav.Services{Placement: &place.Exhaustive{Seed: 7}} }, navtest.Suite{}},
+	{"services/indexed", func() orbit.Navigator { return &nav.Services{Placement: &place.Indexed{Seed: 7}} }, navtest.Suite{}},
+	{"services/sampled", func() orbit.Navigator { return &nav.Services{Placement: &place.Sampled{Seed: 7, Enough: 4}} }, navtest.Suite{}},
 	{"batch", func() orbit.Navigator { return &nav.Batch{} }, navtest.Suite{}},
-	{"batch/exhaustive", func() orbit.Navigator { return &nav.Batch{Placement: &orbit.Exhaustive{Seed: 7}} }, navtest.Suite{}},
+	{"batch/exhaustive", func() orbit.Navigator { return &nav.Batch{Placement: &place.Exhaustive{Seed: 7}} }, navtest.Suite{}},
 	{"gang", func() orbit.Navigator { return &nav.Gang{} }, navtest.Suite{}},
 	{"gang/holds-at-once", func() orbit.Navigator { return &nav.Gang{HoldAfter: 1} }, navtest.Suite{}},
 	{"anchor", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}} }, navtest.Suite{}},

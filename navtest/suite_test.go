@@ -14,6 +14,7 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
+	"github.com/orbitsched/orbit/place"
 )
 
 // A navigator that keeps every rule passes, whatever it claims and in whichever of the ways that are allowed:
@@ -77,7 +78,7 @@ func (alive) StaleAfter() time.Duration { return time.Hour }
 // A navigator that reads reports has some to read.
 func TestTelemetry(t *testing.T) {
 	slots := func() orbit.Navigator {
-		return &nav.Services{Placement: &orbit.Indexed{Filter: func(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
+		return &nav.Services{Placement: &place.Indexed{Filter: func(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 			if r.Stale || r.FreeSlots == 0 {
 				return "have said nothing"
 			}

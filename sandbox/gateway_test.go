@@ -326,10 +326,10 @@ func TestGatewayContainsErrorsOfStart(t *testing.T) {
 				f.host("a", 9, 9, 0)
 				f.host("b", 9, 0, 0)
 				g := f.gateway()
-				g.Start = func(context.Context, nav.Created) (bool, error) { return false, fail() }
+				g.Start = func(context.Context, sandbox.Created) (bool, error) { return false, fail() }
 				returned := make(chan error, 1)
 				go func() {
-					_, err := g.Create(context.Background(), "c", sandbox(code))
+					_, err := g.Create(context.Background(), "c", bootSpec(code))
 					returned <- err
 				}()
 				time.Sleep(5 * time.Second)

@@ -52,7 +52,7 @@ func (WarmFirst) Rate(warm int, free int64, cpu float64, stale bool) (value, tie
 // nodes to get no work filters them out, as Warm does.
 //
 // It reads reports, so it has no bound over a set of nodes that would say anything: warm slots in their best case are
-// without limit. An [orbit.Indexed] keeps its scores per spec.
+// without limit. A place.Indexed keeps its scores per spec.
 type WarmSlots struct{}
 
 // Score rates a node as it is before placing.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/sim"
 )
@@ -64,7 +65,7 @@ func TestIndexedAgreesWithExhaustive(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %T", i, sc), func(t *testing.T) {
 			t.Parallel()
 			seed := uint64(i % 2 * 7) // 0: ties go by id
-			boxes := agree(t, arrivals, &orbit.Indexed{Score: sc, Seed: seed}, &orbit.Exhaustive{Score: sc, Seed: seed})
+			boxes := agree(t, arrivals, &place.Indexed{Score: sc, Seed: seed}, &place.Exhaustive{Score: sc, Seed: seed})
 			b, bounded := sc.(orbit.Bounded)
 			bounded = bounded && b.Bound(spec(1, 1), &orbit.Node{}) != nil
 			require.Equal(t, bounded, boxes > 0, "looked into %d boxes", boxes)

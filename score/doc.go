@@ -15,6 +15,6 @@
 //
 // Every score here is a pure function of the node and the spec, reads no telemetry, gives 0 as its tie,
 // allocates nothing, works as its zero value, and expects a node on which the capsule fits. All but [FGD] and
-// [Random] bound themselves over a box of nodes ([orbit.Bounded]), and so does their sum: an [orbit.Indexed]
+// [Random] bound themselves over a box of nodes ([orbit.Bounded]), and so does their sum: a place.Indexed
 // then keeps nothing per spec.
 package score

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -77,12 +78,12 @@ func TestRandomIsPure(t *testing.T) {
 func TestRandomIsUniform(t *testing.T) {
 	sc := score.Random{Seed: 3}
 	for name, placement := range map[string]func() orbit.PlacementEngine{
-		"exhaustive":  func() orbit.PlacementEngine { return &orbit.Exhaustive{Score: sc} },
-		"indexed":     func() orbit.PlacementEngine { return &orbit.Indexed{Score: sc} },
-		"sampled":     func() orbit.PlacementEngine { return &orbit.Sampled{Score: sc} },
-		"remembering": func() orbit.PlacementEngine { return &orbit.Sampled{Score: sc, Enough: 8, Remember: 4} },
+		"exhaustive":  func() orbit.PlacementEngine { return &place.Exhaustive{Score: sc} },
+		"indexed":     func() orbit.PlacementEngine { return &place.Indexed{Score: sc} },
+		"sampled":     func() orbit.PlacementEngine { return &place.Sampled{Score: sc} },
+		"remembering": func() orbit.PlacementEngine { return &place.Sampled{Score: sc, Enough: 8, Remember: 4} },
 		"summed": func() orbit.PlacementEngine {
-			return &orbit.Indexed{Score: orbit.WeightedSum{{Weight: 1, Score: score.Domains{}}, {Weight: 2, Score: sc}}}
+			return &place.Indexed{Score: orbit.WeightedSum{{Weight: 1, Score: score.Domains{}}, {Weight: 2, Score: sc}}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

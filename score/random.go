@@ -13,7 +13,7 @@ import (
 //
 // It is what the openb experiment's Random does. Hashes have 53 bits, so that ties, which go to the smallest
 // node id, do not happen: a draw of 101 levels that is renewed for every capsule packs the nodes with small ids
-// (91.1% allocation instead of 87.5%). An [orbit.Sampled] for which one that fits is enough chooses as evenly
+// (91.1% allocation instead of 87.5%). A place.Sampled for which one that fits is enough chooses as evenly
 // and is fastest.
 type Random struct {
 	Seed uint64

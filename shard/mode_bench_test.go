@@ -12,6 +12,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 )
 
 // BenchmarkModes: schedulers in one mode fill a constellation of 400 nodes of 80 cores with capsules of 1 to 4 cores, to
@@ -79,7 +80,7 @@ func fillUp(b *testing.B, mode Mode, schedulers, fill int) *filling {
 	for i, name := range names {
 		lens := &Lens{Ledger: ledger, Scheduler: name, Mode: mode}
 		navigator := lens.Navigator(func() orbit.Navigator {
-			return &nav.Services{Placement: &orbit.Indexed{Seed: uint64(i + 1)}}
+			return &nav.Services{Placement: &place.Indexed{Seed: uint64(i + 1)}}
 		})
 		engine := &orbit.Engine{Name: name, Ledger: lens, Navigator: navigator, MaxPlan: 50}
 		wg.Go(func() {

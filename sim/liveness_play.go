@@ -12,6 +12,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
@@ -253,18 +254,18 @@ func (w *livePlay) engine(i int) *orbit.Engine {
 
 // navigator makes the navigator of an engine.
 func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
-	filter := orbit.Filter(nil)
+	filter := place.Filter(nil)
 	if e.filter {
 		filter = liveFilter
 	}
 	var placement orbit.PlacementEngine
 	switch e.placement {
 	case 0:
-		placement = &orbit.Exhaustive{Filter: filter, Seed: uint64(i)}
+		placement = &place.Exhaustive{Filter: filter, Seed: uint64(i)}
 	case 1:
-		placement = &orbit.Sampled{Filter: filter, Seed: uint64(i)}
+		placement = &place.Sampled{Filter: filter, Seed: uint64(i)}
 	default:
-		placement = &orbit.Indexed{Filter: filter, Seed: uint64(i)}
+		placement = &place.Indexed{Filter: filter, Seed: uint64(i)}
 	}
 	switch e.kind {
 	case "services":

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -201,7 +202,7 @@ func (l *forgetful) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []
 
 // unreserved plans every capsule as if it were alone.
 type unreserved struct {
-	orbit.Exhaustive
+	place.Exhaustive
 	draft orbit.Draft
 }
 
@@ -219,7 +220,7 @@ func (n *unreserved) Plan(_ context.Context, view *orbit.View, pending []*orbit.
 
 // oneChance plans every capsule once: if that loses, its local books still have it.
 type oneChance struct {
-	orbit.Exhaustive
+	place.Exhaustive
 	draft   orbit.Draft
 	planned map[orbit.CapsuleID]bool
 }

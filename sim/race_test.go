@@ -18,6 +18,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -46,7 +47,7 @@ func cores(n int64, module string, class orbit.AppClass) *orbit.Spec {
 }
 
 func services(seed uint64) func() orbit.Navigator {
-	return func() orbit.Navigator { return &nav.Services{Placement: &orbit.Indexed{Seed: seed}} }
+	return func() orbit.Navigator { return &nav.Services{Placement: &place.Indexed{Seed: seed}} }
 }
 
 // everything goes wrong at times.

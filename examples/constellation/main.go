@@ -15,14 +15,15 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/program"
+	"github.com/orbitsched/orbit/place"
 )
 
 // engines are the placement engines by name. Each navigator has one of its own, with a seed of its own, and
 // all rate nodes by the same score, which is the default.
 var engines = map[string]func(seed uint64) orbit.PlacementEngine{
-	"exhaustive": func(seed uint64) orbit.PlacementEngine { return &orbit.Exhaustive{Score: scoring, Seed: seed} },
-	"indexed":    func(seed uint64) orbit.PlacementEngine { return &orbit.Indexed{Score: scoring, Seed: seed} },
-	"sampled":    func(seed uint64) orbit.PlacementEngine { return &orbit.Sampled{Score: scoring, Seed: seed} },
+	"exhaustive": func(seed uint64) orbit.PlacementEngine { return &place.Exhaustive{Score: scoring, Seed: seed} },
+	"indexed":    func(seed uint64) orbit.PlacementEngine { return &place.Indexed{Score: scoring, Seed: seed} },
+	"sampled":    func(seed uint64) orbit.PlacementEngine { return &place.Sampled{Score: scoring, Seed: seed} },
 }
 
 var (

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -55,7 +56,7 @@ func (s *sampler) take(ctx context.Context, view *orbit.View) (out sample) {
 	start := time.Now()
 	placed := s.total - view.State().PendingCount()
 	s.next = placed*quarters/s.total + 1
-	engine := orbit.Exhaustive{Score: scoring} // a new one each time: it would keep old states alive
+	engine := place.Exhaustive{Score: scoring} // a new one each time: it would keep old states alive
 	draft := orbit.Draft{}
 	draft.Sync(view)
 	_, _ = engine.Best(&draft, s.spec(0))

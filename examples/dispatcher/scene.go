@@ -10,6 +10,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/shard"
 	"github.com/orbitsched/orbit/telemetry"
@@ -69,7 +70,7 @@ func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
 	s.kill = append(s.kill, kill)
 	lens := &shard.Lens{Ledger: referee{s.ledger, s}, Scheduler: name, Mode: s.mode}
 	services := func() orbit.Navigator {
-		return &nav.Services{Placement: &orbit.Indexed{Score: score.BestFit{}, Seed: seed}}
+		return &nav.Services{Placement: &place.Indexed{Score: score.BestFit{}, Seed: seed}}
 	}
 	scheduler := &shard.Scheduler{Name: name, Navigator: lens.Navigator(services), Leases: s.leases}
 	engine := &orbit.Engine{Name: name, Ledger: lens, Navigator: scheduler}

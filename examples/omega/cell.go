@@ -9,6 +9,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/sim"
 )
@@ -46,7 +47,7 @@ func (s setup) cell() *sim.Race {
 		r.Schedulers = append(r.Schedulers, sim.Scheduler{
 			Name: name, JobTime: think, TaskTime: taskTime, Coarse: s.coarse, Whole: s.whole,
 			Navigator: func() orbit.Navigator { // any machine with room, as in the paper's simulator
-				return &nav.Services{Placement: &orbit.Sampled{Score: score.Random{}, Seed: seed, Enough: 1}}
+				return &nav.Services{Placement: &place.Sampled{Score: score.Random{}, Seed: seed, Enough: 1}}
 			},
 		})
 	}

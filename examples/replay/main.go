@@ -22,6 +22,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/program"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/sim"
 )
@@ -41,9 +42,9 @@ var policies = map[string]func(list []sim.Capsule, seed uint64) orbit.Score{
 
 // engines are the placement engines by name. One belongs to one run.
 var engines = map[string]func(policy orbit.Score) orbit.PlacementEngine{
-	"exhaustive": func(policy orbit.Score) orbit.PlacementEngine { return &orbit.Exhaustive{Score: policy} },
-	"indexed":    func(policy orbit.Score) orbit.PlacementEngine { return &orbit.Indexed{Score: policy} },
-	"sampled":    func(policy orbit.Score) orbit.PlacementEngine { return &orbit.Sampled{Score: policy} },
+	"exhaustive": func(policy orbit.Score) orbit.PlacementEngine { return &place.Exhaustive{Score: policy} },
+	"indexed":    func(policy orbit.Score) orbit.PlacementEngine { return &place.Indexed{Score: policy} },
+	"sampled":    func(policy orbit.Score) orbit.PlacementEngine { return &place.Sampled{Score: policy} },
 }
 
 type options struct {

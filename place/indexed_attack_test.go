@@ -1,4 +1,4 @@
-package orbit
+package place
 
 import (
 	"fmt"
@@ -6,18 +6,20 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
 )
 
 // attackWorld is 100 nodes, of 1,000 cpu and more, and one spec for each module.
-func attackWorld(t *testing.T, modules ...string) (*MemoryLedger, *View, func(), []*Spec) {
-	l := &MemoryLedger{}
+func attackWorld(t *testing.T, modules ...string) (*orbit.MemoryLedger, *orbit.View, func(), []*orbit.Spec) {
+	l := &orbit.MemoryLedger{}
 	for i := range 100 {
-		commit(t, l, PutNode{machine(NodeID(fmt.Sprintf("n%03d", i)), int64(1000+i))})
+		commit(t, l, orbit.PutNode{Node: machine(orbit.NodeID(fmt.Sprintf("n%03d", i)), int64(1000+i))})
 	}
-	var specs []*Spec
+	var specs []*orbit.Spec
 	for i, m := range modules {
-		commit(t, l, Submit{IDs: names(fmt.Sprint(m, "-"), 10), Spec: ofModule(m, int64(3+i))})
-		specs = append(specs, snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprint(m, "-0000"))).Spec)
+		commit(t, l, orbit.Submit{IDs: names(fmt.Sprint(m, "-"), 10), Spec: ofModule(m, int64(3+i))})
+		specs = append(specs, snapshotOf(t, l).Capsule(orbit.CapsuleID(fmt.Sprint(m, "-0000"))).Spec)
 	}
 	v, refresh := viewOf(t, l, nil)
 	return l, v, refresh, specs
@@ -25,13 +27,13 @@ func attackWorld(t *testing.T, modules ...string) (*MemoryLedger, *View, func(),
 
 // touchy is a score whose bound panics when it is told to.
 type touchy struct {
-	SpreadScore
+	orbit.SpreadScore
 	calls, at *int
 }
 
-func (s touchy) Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+func (s touchy) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 	bound := s.SpreadScore.Bound(spec, like)
-	return func(least, most *Extent) (value, tie float64) {
+	return func(least, most *orbit.Extent) (value, tie float64) {
 		if *s.calls++; *s.calls == *s.at || *s.at < 0 && spec.Module == "bad" {
 			panic("touchy")
 		}
@@ -56,7 +58,7 @@ func TestIndexedAfterABoundHasPanicked(t *testing.T) {
 		plain.Sync(v)
 		for i := range 5 {
 			for j, spec := range specs {
-				var got Choice
+				var got orbit.Choice
 				var err error
 				if panics(func() { got, err = e.best(spec) }) {
 					continue
@@ -65,7 +67,7 @@ func TestIndexedAfterABoundHasPanicked(t *testing.T) {
 				want, err := plain.best(spec)
 				require.NoError(t, err)
 				require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, "after %d calls", at)
-				c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("%s-%04d", spec.Module, i)))
+				c := snapshotOf(t, l).Capsule(orbit.CapsuleID(fmt.Sprintf("%s-%04d", spec.Module, i)))
 				require.NotNil(t, c, j)
 				plain.take(c, want)
 				e.take(c, got)
@@ -79,16 +81,16 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 	for _, at := range []int{1, 50, 100, 101, 102, 103} {
 		l, v, _, specs := attackWorld(t, "m")
 		calls := 0
-		e, plain := draftFor(&Indexed{Score: ScoreFunc(func(n *NodeState, r *Report, s *Spec) (value, tie float64) {
+		e, plain := draftFor(&Indexed{Score: orbit.ScoreFunc(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
 			if calls++; calls == at {
 				panic("touchy")
 			}
-			return SpreadScore{}.Score(n, r, s)
+			return orbit.SpreadScore{}.Score(n, r, s)
 		})}), draftFor(&Exhaustive{})
 		e.Sync(v)
 		plain.Sync(v)
 		for i := range 5 {
-			var got Choice
+			var got orbit.Choice
 			var err error
 			if panics(func() { got, err = e.best(specs[0]) }) {
 				got, err = e.best(specs[0])
@@ -97,7 +99,7 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 			want, err := plain.best(specs[0])
 			require.NoError(t, err)
 			require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, "panic at call %d", at)
-			c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("m-%04d", i)))
+			c := snapshotOf(t, l).Capsule(orbit.CapsuleID(fmt.Sprintf("m-%04d", i)))
 			plain.take(c, want)
 			e.take(c, got)
 		}
@@ -107,18 +109,18 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 // Labels that no node carries divide nothing; when a node brings one, it does.
 func TestLabelsThatNobodyCarries(t *testing.T) {
 	l, v, refresh, _ := attackWorld(t)
-	ask := func(e *drafted[PlacementEngine], id string) (Choice, error) {
+	ask := func(e *drafted[orbit.PlacementEngine], id string) (orbit.Choice, error) {
 		e.Sync(v)
-		return e.best(snapshotOf(t, l).Capsule(CapsuleID(id)).Spec)
+		return e.best(snapshotOf(t, l).Capsule(orbit.CapsuleID(id)).Spec)
 	}
 	for i := range 300 {
 		spec := ofModule("m", 3)
-		spec.Require = []Predicate{{Key: fmt.Sprint("job-", i), Op: "DoesNotExist"}}
-		commit(t, l, Submit{IDs: []CapsuleID{CapsuleID(fmt.Sprint("x", i))}, Spec: spec})
+		spec.Require = []orbit.Predicate{{Key: fmt.Sprint("job-", i), Op: "DoesNotExist"}}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("x", i))}, Spec: spec})
 	}
 	refresh()
 	indexed := &Indexed{}
-	e, plain := draftFor[PlacementEngine](indexed), draftFor[PlacementEngine](&Exhaustive{})
+	e, plain := draftFor[orbit.PlacementEngine](indexed), draftFor[orbit.PlacementEngine](&Exhaustive{})
 	for i := range 300 {
 		_, err := ask(e, fmt.Sprint("x", i))
 		require.NoError(t, err)
@@ -127,7 +129,7 @@ func TestLabelsThatNobodyCarries(t *testing.T) {
 	for i := range 10 {
 		node := machine("n000", 1000)
 		node.Labels = map[string]string{fmt.Sprint("job-", i): "yes"}
-		commit(t, l, PutNode{node})
+		commit(t, l, orbit.PutNode{Node: node})
 		refresh()
 		for _, id := range []string{fmt.Sprint("x", i), "x299"} {
 			got, err := ask(e, id)
@@ -145,8 +147,8 @@ func TestKindsAreForgotten(t *testing.T) {
 	e := draftFor(&Indexed{})
 	for i := range 1000 {
 		node := machine("n050", 1000)
-		node.Devices = Devices{Model: fmt.Sprint("model-", i), Count: 1}
-		commit(t, l, PutNode{node})
+		node.Devices = orbit.Devices{Model: fmt.Sprint("model-", i), Count: 1}
+		commit(t, l, orbit.PutNode{Node: node})
 		refresh()
 		e.Sync(v)
 		_, err := e.best(specs[0])
@@ -167,7 +169,7 @@ func TestSampledWithTheLargestNumbers(t *testing.T) {
 			require.NoError(t, err)
 			got, err := e.best(specs[0])
 			require.NoError(t, err)
-			c := snapshotOf(t, l).Capsule(CapsuleID(fmt.Sprintf("m-%04d", i)))
+			c := snapshotOf(t, l).Capsule(orbit.CapsuleID(fmt.Sprintf("m-%04d", i)))
 			if sampled.Enough > 0 {
 				require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
 			}
@@ -180,8 +182,8 @@ func TestSampledWithTheLargestNumbers(t *testing.T) {
 // toggled is a score with a version that may be set to anything.
 type toggled struct{ version *uint64 }
 
-func (s toggled) Score(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
-	return math.Abs(float64(n.slot) - float64(*s.version)), 0
+func (s toggled) Score(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
+	return math.Abs(float64(n.Index()) - float64(*s.version)), 0
 }
 
 func (s toggled) Version() uint64 { return *s.version }
@@ -190,7 +192,7 @@ func (s toggled) Version() uint64 { return *s.version }
 func TestVersionsDoNotCancelOut(t *testing.T) {
 	_, v, _, specs := attackWorld(t, "m")
 	a, b := uint64(1), uint64(2)
-	sum := WeightedSum{{1, toggled{&a}}, {10, toggled{&b}}}
+	sum := orbit.WeightedSum{{Weight: 1, Score: toggled{&a}}, {Weight: 10, Score: toggled{&b}}}
 	e, plain := draftFor(&Indexed{Score: sum}), draftFor(&Exhaustive{Score: sum})
 	e.Sync(v)
 	plain.Sync(v)

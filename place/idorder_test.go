@@ -1,4 +1,4 @@
-package orbit
+package place
 
 import (
 	"fmt"
@@ -7,25 +7,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
 )
 
 // numbering is an idOrder, and beside it who has which number.
 type numbering struct {
 	order  idOrder
-	ledger MemoryLedger
-	known  map[NodeID]uint64
+	ledger orbit.MemoryLedger
+	known  map[orbit.NodeID]uint64
 	// Ran out of numbers so often.
 	outs int
 }
 
 func (g *numbering) renumber(t require.TestingT) {
-	g.known = map[NodeID]uint64{}
-	g.order.renumber(snapshotOf(t, &g.ledger), func(n *NodeState, number uint64) { g.known[n.Node.ID] = number })
+	g.known = map[orbit.NodeID]uint64{}
+	g.order.renumber(snapshotOf(t, &g.ledger), func(n *orbit.NodeState, number uint64) { g.known[n.Node.ID] = number })
 }
 
-func (g *numbering) join(t require.TestingT, id NodeID) {
+func (g *numbering) join(t require.TestingT, id orbit.NodeID) {
 	if snapshotOf(t, &g.ledger).Node(id) == nil {
-		commit(t, &g.ledger, PutNode{machine(id, 1)})
+		commit(t, &g.ledger, orbit.PutNode{Node: machine(id, 1)})
 	}
 	was, there := g.known[id]
 	number, ok := g.order.number(id)
@@ -39,9 +41,9 @@ func (g *numbering) join(t require.TestingT, id NodeID) {
 	g.known[id] = number
 }
 
-func (g *numbering) leave(t require.TestingT, id NodeID) {
+func (g *numbering) leave(t require.TestingT, id orbit.NodeID) {
 	if _, there := g.known[id]; there {
-		commit(t, &g.ledger, RemoveNode{id})
+		commit(t, &g.ledger, orbit.RemoveNode{Node: id})
 		g.order.drop(id)
 		delete(g.known, id)
 	}
@@ -49,7 +51,7 @@ func (g *numbering) leave(t require.TestingT, id NodeID) {
 
 // check: numbers are in the order of ids, and no two are the same.
 func (g *numbering) check(t require.TestingT) {
-	var ids []NodeID
+	var ids []orbit.NodeID
 	for n := range snapshotOf(t, &g.ledger).Nodes() {
 		ids = append(ids, n.Node.ID)
 	}
@@ -70,11 +72,11 @@ func TestNumbersKeepTheOrderOfIDs(t *testing.T) {
 		g.renumber(t)
 		id := rapid.StringMatching("[abz]{1,5}")
 		t.Repeat(map[string]func(*rapid.T){
-			"join":      func(t *rapid.T) { g.join(t, NodeID(id.Draw(t, "id"))) },
-			"join more": func(t *rapid.T) { g.join(t, NodeID(id.Draw(t, "id"))) },
-			"leave":     func(t *rapid.T) { g.leave(t, NodeID(id.Draw(t, "id"))) },
-			"first":     func(t *rapid.T) { g.join(t, NodeID(fmt.Sprintf("a%03d", 500-len(g.known)))) },
-			"last":      func(t *rapid.T) { g.join(t, NodeID(fmt.Sprintf("zz%03d", 500+len(g.known)))) },
+			"join":      func(t *rapid.T) { g.join(t, orbit.NodeID(id.Draw(t, "id"))) },
+			"join more": func(t *rapid.T) { g.join(t, orbit.NodeID(id.Draw(t, "id"))) },
+			"leave":     func(t *rapid.T) { g.leave(t, orbit.NodeID(id.Draw(t, "id"))) },
+			"first":     func(t *rapid.T) { g.join(t, orbit.NodeID(fmt.Sprintf("a%03d", 500-len(g.known)))) },
+			"last":      func(t *rapid.T) { g.join(t, orbit.NodeID(fmt.Sprintf("zz%03d", 500+len(g.known)))) },
 			"":          func(t *rapid.T) { g.check(t) },
 		})
 	})
@@ -82,9 +84,9 @@ func TestNumbersKeepTheOrderOfIDs(t *testing.T) {
 
 // join0 lets a node join before there are numbers.
 func (g *numbering) join0(t *rapid.T) {
-	id := NodeID(rapid.StringMatching("[abz]{1,5}").Draw(t, "id"))
+	id := orbit.NodeID(rapid.StringMatching("[abz]{1,5}").Draw(t, "id"))
 	if snapshotOf(t, &g.ledger).Node(id) == nil {
-		commit(t, &g.ledger, PutNode{machine(id, 1)})
+		commit(t, &g.ledger, orbit.PutNode{Node: machine(id, 1)})
 	}
 }
 
@@ -92,17 +94,17 @@ func (g *numbering) join0(t *rapid.T) {
 // and numbering all anew makes room. Those that join at the end do not use them up.
 func TestNumbersRunOut(t *testing.T) {
 	g := &numbering{}
-	commit(t, &g.ledger, PutNode{machine("a", 1)}, PutNode{machine("c", 1)})
+	commit(t, &g.ledger, orbit.PutNode{Node: machine("a", 1)}, orbit.PutNode{Node: machine("c", 1)})
 	g.renumber(t)
 	for i := range 300 {
-		g.join(t, NodeID(fmt.Sprintf("b%03d", 999-i)))
+		g.join(t, orbit.NodeID(fmt.Sprintf("b%03d", 999-i)))
 		g.check(t)
 	}
 	require.Greater(t, g.outs, 3)
 	require.Less(t, g.outs, 10)
 	g.outs = 0
 	for i := range 300 {
-		g.join(t, NodeID(fmt.Sprintf("d%03d", i)))
+		g.join(t, orbit.NodeID(fmt.Sprintf("d%03d", i)))
 		g.check(t)
 	}
 	require.Zero(t, g.outs)
@@ -110,27 +112,27 @@ func TestNumbersRunOut(t *testing.T) {
 
 // The same by way of an index: it goes by id among equal nodes, whoever joins where.
 func TestIndexedWhenNumbersRunOut(t *testing.T) {
-	l, spec := &MemoryLedger{}, wants(1)
-	put := []Commitment{PutNode{machine("a", 0)}, Submit{IDs: []CapsuleID{"k"}, Spec: spec}}
+	l, spec := &orbit.MemoryLedger{}, wants(1)
+	put := []orbit.Commitment{orbit.PutNode{Node: machine("a", 0)}, orbit.Submit{IDs: []orbit.CapsuleID{"k"}, Spec: spec}}
 	for i := range 30 {
-		put = append(put, PutNode{machine(NodeID(fmt.Sprint("c", i)), 1)})
+		put = append(put, orbit.PutNode{Node: machine(orbit.NodeID(fmt.Sprint("c", i)), 1)})
 	}
 	commit(t, l, put...)
 	spec = snapshotOf(t, l).Capsule("k").Spec
 	v, refresh := viewOf(t, l, nil)
 	e := draftFor(&Indexed{Score: strange{
-		score: func(*NodeState, *Report, *Spec) (value, tie float64) { return 0, 0 },
-		bound: func(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
-			return func(_, _ *Extent) (value, tie float64) { return 0, 0 }
+		score: func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (value, tie float64) { return 0, 0 },
+		bound: func(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+			return func(_, _ *orbit.Extent) (value, tie float64) { return 0, 0 }
 		},
 	}})
 	rebuilds := int64(0)
 	for i := range 150 {
-		newest := NodeID(fmt.Sprintf("b%03d", 999-i))
-		commit(t, l, PutNode{machine(newest, 1)})
+		newest := orbit.NodeID(fmt.Sprintf("b%03d", 999-i))
+		commit(t, l, orbit.PutNode{Node: machine(newest, 1)})
 		refresh()
 		e.Sync(v)
-		last := NodeID("")
+		last := orbit.NodeID("")
 		for n := range 1 + 40*btoi(i%10 == 0) {
 			choice, err := e.best(spec)
 			if err != nil {
@@ -140,7 +142,7 @@ func TestIndexedWhenNumbersRunOut(t *testing.T) {
 			require.True(t, n > 0 || choice.Node.Node.ID == newest)
 			require.Less(t, last, choice.Node.Node.ID)
 			last = choice.Node.Node.ID
-			e.take(&Capsule{ID: CapsuleID(last), Spec: spec}, choice)
+			e.take(&orbit.Capsule{ID: orbit.CapsuleID(last), Spec: spec}, choice)
 		}
 		for _, note := range e.engine.Notes() {
 			if note.Key == "rebuilds" && i > 0 {

@@ -1,4 +1,4 @@
-package orbit_test
+package place_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -16,8 +17,8 @@ import (
 // memory is taken. Now and then it asks Exhaustive too.
 type planner struct {
 	placement orbit.PlacementEngine
-	draft     orbit.Draft
-	rival     orbit.Exhaustive
+	draft     *orbit.Draft
+	rival     place.Exhaustive
 	sample    int // calls of the rival in a plan
 
 	planned, asked    int
@@ -34,7 +35,7 @@ func (p *planner) Plan(_ context.Context, view *orbit.View, pending []*orbit.Cap
 		p.draft.Sync(view)
 		start := time.Now()
 		for _, c := range pending[:min(p.sample, len(pending))] {
-			_, _ = p.rival.Best(&p.draft, c.Spec)
+			_, _ = p.rival.Best(p.draft, c.Spec)
 			p.asked++
 		}
 		p.rivalry += time.Since(start)
@@ -134,9 +135,9 @@ func BenchmarkSteady(b *testing.B) {
 	for _, nodes := range []int{1_000, 10_000, 50_000} {
 		for _, name := range []string{"indexed", "sampled"} {
 			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, name), func(b *testing.B) {
-				p := &planner{placement: &orbit.Indexed{}, sample: 10}
+				p := &planner{placement: &place.Indexed{}, draft: &orbit.Draft{}, sample: 10}
 				if name == "sampled" {
-					p.placement = &orbit.Sampled{}
+					p.placement = &place.Sampled{}
 				}
 				benchmarkSteady(b, newSteadyWorld(b, nodes, 1_000), p)
 			})
@@ -156,7 +157,7 @@ func benchmarkSteady(b *testing.B, w *steadyWorld, p *planner) {
 	for range 3 { // until all classes are known
 		pass()
 	}
-	*p = planner{placement: p.placement, sample: p.sample}
+	*p = planner{placement: p.placement, draft: p.draft, sample: p.sample}
 	for b.Loop() {
 		pass()
 	}

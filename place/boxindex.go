@@ -1,13 +1,16 @@
-package orbit
+package place
 
-import "github.com/orbitsched/orbit/internal/kd"
+import (
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/kd"
+)
 
 // boxIndex is an index over node states that all specs share: a k-d tree over what is free and taken. Changed
 // nodes are noted at once, and moved in the tree only when a search begins that needs them where they belong;
 // until then a search that is under way looks at them one by one.
 type boxIndex struct {
 	rater   *rater
-	bounded Bounded
+	bounded orbit.Bounded
 	kinds   nodeKinds
 	order   idOrder
 	tree    kd.Tree
@@ -33,7 +36,7 @@ type boxIndex struct {
 // follow takes note of the nodes that have changed since the last call and returns them, some twice; all: the
 // whole index has to be built anew.
 func (x *boxIndex) follow() (touched []int32, all bool) {
-	touched, x.cursor, all = x.rater.draft.journal.since(x.cursor)
+	touched, x.cursor, all = x.rater.draft.Changed(x.cursor)
 	if all {
 		return nil, true
 	}
@@ -50,7 +53,7 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 }
 
 func (x *boxIndex) makeRoom() {
-	if n := len(x.rater.draft.nodes) - len(x.changed); n > 0 {
+	if n := x.rater.draft.Bound() - len(x.changed); n > 0 {
 		x.changed = append(x.changed, make([]uint64, n)...)
 		x.isMoved = append(x.isMoved, make([]bool, n)...)
 		x.ranks = append(x.ranks, make([]uint64, n)...)
@@ -71,7 +74,7 @@ func (x *boxIndex) settle(probe kd.Probe) {
 	} else {
 		for _, slot := range x.moved {
 			x.isMoved[slot] = false
-			if n := x.rater.draft.nodes[slot]; n != nil {
+			if n := x.rater.node(slot); n != nil {
 				p := x.point(n)
 				x.moves += btoi(x.tree.Put(&p, probe))
 			}
@@ -83,7 +86,7 @@ func (x *boxIndex) settle(probe kd.Probe) {
 // register takes note of a node that may have joined, left, or changed its kind. It reports false if the index has
 // to be built anew for that.
 func (x *boxIndex) register(slot int32) bool {
-	n := x.rater.draft.nodes[slot]
+	n := x.rater.node(slot)
 	was := x.kinds.seenAt(slot)
 	if was != nil && (n == nil || n.Node.ID != was.ID) {
 		x.forget(slot, was.ID)
@@ -105,26 +108,26 @@ func (x *boxIndex) register(slot int32) bool {
 }
 
 // forget takes out a node that has left its slot.
-func (x *boxIndex) forget(slot int32, id NodeID) {
+func (x *boxIndex) forget(slot int32, id orbit.NodeID) {
 	x.tree.Remove(slot)
 	x.live--
 	x.kinds.seen[slot] = nil
-	if x.rater.seed == 0 && x.rater.draft.view.state.Node(id) == nil {
+	if x.rater.seed == 0 && x.rater.draft.View().State().Node(id) == nil {
 		x.order.drop(id)
 	}
 }
 
 // rank returns what breaks ties; false: the numbers of the ids have run out.
-func (x *boxIndex) rank(n *NodeState) (uint64, bool) {
+func (x *boxIndex) rank(n *orbit.NodeState) (uint64, bool) {
 	if x.rater.seed != 0 {
-		return x.rater.ranks[n.slot], true
+		return x.rater.ranks[n.Index()], true
 	}
 	return x.order.number(n.Node.ID)
 }
 
 // point is where a node belongs.
-func (x *boxIndex) point(n *NodeState) kd.Point {
-	return kd.Point{At: kd.Vector(n.extent()), Rank: x.ranks[n.slot], ID: int32(n.slot), Kind: x.kinds.of[n.slot]}
+func (x *boxIndex) point(n *orbit.NodeState) kd.Point {
+	return kd.Point{At: kd.Vector(n.Extent()), Rank: x.ranks[n.Index()], ID: int32(n.Index()), Kind: x.kinds.of[n.Index()]}
 }
 
 // build makes the index from all nodes, and divides them anew.
@@ -136,9 +139,9 @@ func (x *boxIndex) build(probe kd.Probe) {
 	if x.rater.seed != 0 {
 		copy(x.ranks, x.rater.ranks)
 	} else {
-		x.order.renumber(x.rater.draft.view.state, func(n *NodeState, number uint64) { x.ranks[n.slot] = number })
+		x.order.renumber(x.rater.draft.View().State(), func(n *orbit.NodeState, number uint64) { x.ranks[n.Index()] = number })
 	}
-	x.kinds.divide(x.rater.draft.nodes)
+	x.kinds.divide(x.rater.draft)
 	x.plant(probe)
 	x.live = len(x.points)
 }
@@ -147,10 +150,8 @@ func (x *boxIndex) build(probe kd.Probe) {
 func (x *boxIndex) plant(probe kd.Probe) {
 	x.builds++
 	x.points = x.points[:0]
-	for _, n := range x.rater.draft.nodes {
-		if n != nil {
-			x.points = append(x.points, x.point(n))
-		}
+	for n := range x.rater.draft.Nodes() {
+		x.points = append(x.points, x.point(n))
 	}
 	x.tree.Build(x.points, probe)
 }

@@ -1,4 +1,4 @@
-package orbit
+package place
 
 import (
 	"context"
@@ -10,47 +10,48 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
 )
 
 // country is a random constellation with a life of its own: nodes join, change and leave, others take room and
 // give it back. The kind of world decides what is to be met in it: hardly a label or one that differs on every
 // node, a few models or very many, machines that are all alike or that differ in everything.
 type country struct {
-	ledger *MemoryLedger
+	ledger *orbit.MemoryLedger
 	tel    board
-	from   source
 	now    time.Time
 	rng    *rand.Rand
 	taste  taste
 	serial int
-	specs  []*Spec
+	specs  []*orbit.Spec
 }
 
 type taste struct {
 	hosts  bool // a label that differs on every node
 	racks  int
 	models int
-	sizes  []func(*rand.Rand) Resources
+	sizes  []func(*rand.Rand) orbit.Resources
 	plain  bool // no labels, nothing drained
 	wide   bool // very many kinds of nodes, of which specs speak: labels have to be left out
 }
 
 // Sizes of machines, from which a world has some.
-var machineSizes = map[string]func(*rand.Rand) Resources{
-	"small": func(r *rand.Rand) Resources {
-		return Resources{CPU: r.Int64N(12), Memory: r.Int64N(4), Disk: 3 * r.Int64N(2), 6: r.Int64N(3)}
+var machineSizes = map[string]func(*rand.Rand) orbit.Resources{
+	"small": func(r *rand.Rand) orbit.Resources {
+		return orbit.Resources{orbit.CPU: r.Int64N(12), orbit.Memory: r.Int64N(4), orbit.Disk: 3 * r.Int64N(2), 6: r.Int64N(3)}
 	},
-	"alike": func(*rand.Rand) Resources { return Resources{CPU: 8, Memory: 4} },
-	"real": func(r *rand.Rand) Resources {
-		return Resources{CPU: 1000 << r.IntN(7), Memory: 1 << (30 + r.IntN(10)), Disk: r.Int64N(1 << 40), Slots: 100}
+	"alike": func(*rand.Rand) orbit.Resources { return orbit.Resources{orbit.CPU: 8, orbit.Memory: 4} },
+	"real": func(r *rand.Rand) orbit.Resources {
+		return orbit.Resources{orbit.CPU: 1000 << r.IntN(7), orbit.Memory: 1 << (30 + r.IntN(10)), orbit.Disk: r.Int64N(1 << 40), orbit.Slots: 100}
 	},
-	"huge": func(r *rand.Rand) (out Resources) {
+	"huge": func(r *rand.Rand) (out orbit.Resources) {
 		for d := range out {
 			out[d] = hugeNumbers[r.IntN(len(hugeNumbers))]
 		}
 		return out
 	},
-	"none": func(*rand.Rand) Resources { return Resources{} },
+	"none": func(*rand.Rand) orbit.Resources { return orbit.Resources{} },
 }
 
 // Around where integers stop being exact as floats, and up to the end.
@@ -60,9 +61,8 @@ func newCountry(t *rapid.T) *country { return newCountryOf(t, false) }
 
 func newCountryOf(t *rapid.T, wide bool) *country {
 	w := &country{now: time.Unix(1000, 0), rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))}
-	w.ledger = &MemoryLedger{Bounds: Limits{Terminal: 50, History: rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "history")}}
+	w.ledger = &orbit.MemoryLedger{Bounds: orbit.Limits{Terminal: 50, History: rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "history")}}
 	w.tel.stale = 10 * time.Second
-	w.from = source{ledger: w.ledger, telemetry: &w.tel, mine: chaosMine}
 	w.taste = taste{
 		hosts:  rapid.Bool().Draw(t, "hosts"),
 		racks:  rapid.SampledFrom([]int{2, 10, 60}).Draw(t, "racks"),
@@ -80,9 +80,9 @@ func newCountryOf(t *rapid.T, wide bool) *country {
 	if wide {
 		least, most = maxKinds+10, maxKinds+50
 	}
-	var do []Commitment
+	var do []orbit.Commitment
 	for i := range rapid.IntRange(least, most).Draw(t, "nodes") {
-		do = append(do, PutNode{w.node(NodeID(fmt.Sprintf("n%03d", 4*i)))})
+		do = append(do, orbit.PutNode{Node: w.node(orbit.NodeID(fmt.Sprintf("n%03d", 4*i)))})
 	}
 	w.try(do...)
 	for range rapid.IntRange(1, 5).Draw(t, "specs") {
@@ -92,15 +92,15 @@ func newCountryOf(t *rapid.T, wide bool) *country {
 }
 
 // try proposes; what does not hold is refused, and that is as well.
-func (w *country) try(do ...Commitment) bool {
-	_, err := w.ledger.Propose(context.Background(), Proposal{Do: do})
+func (w *country) try(do ...orbit.Commitment) bool {
+	_, err := w.ledger.Propose(context.Background(), orbit.Proposal{Do: do})
 	return err == nil
 }
 
 // node invents a machine.
-func (w *country) node(id NodeID) Node {
+func (w *country) node(id orbit.NodeID) orbit.Node {
 	r := w.rng
-	n := Node{ID: id, Capacity: w.taste.sizes[r.IntN(len(w.taste.sizes))](r), Labels: map[string]string{}}
+	n := orbit.Node{ID: id, Capacity: w.taste.sizes[r.IntN(len(w.taste.sizes))](r), Labels: map[string]string{}}
 	if w.taste.plain {
 		return n
 	}
@@ -119,8 +119,8 @@ func (w *country) node(id NodeID) Node {
 	}
 	n.Unschedulable = r.IntN(10) == 0
 	if r.IntN(2) == 0 {
-		n.Devices = Devices{Model: fmt.Sprint("m", r.IntN(w.taste.models)), Count: 1 + r.IntN(4)}
-		n.Devices.Unhealthy = DeviceSet(r.IntN(1<<n.Devices.Count)) & DeviceSet(r.IntN(1<<16))
+		n.Devices = orbit.Devices{Model: fmt.Sprint("m", r.IntN(w.taste.models)), Count: 1 + r.IntN(4)}
+		n.Devices.Unhealthy = orbit.DeviceSet(r.IntN(1<<n.Devices.Count)) & orbit.DeviceSet(r.IntN(1<<16))
 	}
 	return n
 }
@@ -130,21 +130,21 @@ func (w *country) spec(t *rapid.T) {
 	if len(w.specs) >= 12 {
 		return
 	}
-	id := CapsuleID(fmt.Sprint("spec", len(w.specs)))
-	commit(t, w.ledger, Submit{IDs: []CapsuleID{id}, Spec: w.invent(t)})
+	id := orbit.CapsuleID(fmt.Sprint("spec", len(w.specs)))
+	commit(t, w.ledger, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: w.invent(t)})
 	w.specs = append(w.specs, snapshotOf(t, w.ledger).Capsule(id).Spec)
 }
 
-func (w *country) invent(t *rapid.T) *Spec {
-	s := &Spec{Module: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "module")}
-	s.Envelope.Reservation = Resources{CPU: rapid.Int64Range(0, 3).Draw(t, "cpu"), Memory: rapid.Int64Range(0, 1).Draw(t, "memory")}
+func (w *country) invent(t *rapid.T) *orbit.Spec {
+	s := &orbit.Spec{Module: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "module")}
+	s.Envelope.Reservation = orbit.Resources{orbit.CPU: rapid.Int64Range(0, 3).Draw(t, "cpu"), orbit.Memory: rapid.Int64Range(0, 1).Draw(t, "memory")}
 	often := func(n int, what string) bool { return rapid.IntRange(0, 9).Draw(t, what) < n }
 	if often(1, "wants much") {
-		d := rapid.IntRange(0, Dimensions-1).Draw(t, "dimension")
+		d := rapid.IntRange(0, orbit.Dimensions-1).Draw(t, "dimension")
 		s.Envelope.Reservation[d] = rapid.SampledFrom(hugeNumbers).Draw(t, "want")
 	}
 	if often(3, "wants devices") {
-		s.Devices = DeviceRequest{Count: rapid.IntRange(1, 3).Draw(t, "count"), Milli: rapid.SampledFrom([]int{1, 300, 500, 999, 1000, 1000}).Draw(t, "milli"),
+		s.Devices = orbit.DeviceRequest{Count: rapid.IntRange(1, 3).Draw(t, "count"), Milli: rapid.SampledFrom([]int{1, 300, 500, 999, 1000, 1000}).Draw(t, "milli"),
 			Models: rapid.SampledFrom([][]string{nil, {"m0"}, {"m1", "m7"}}).Draw(t, "models")}
 	}
 	predicates := worldPredicates
@@ -155,17 +155,17 @@ func (w *country) invent(t *rapid.T) *Spec {
 		s.Require = append(s.Require, rapid.SampledFrom(predicates).Draw(t, "requirement"))
 	}
 	for often(4, "prefers") {
-		p := Preference{rapid.SampledFrom(predicates).Draw(t, "preference"), rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
+		p := orbit.Preference{Predicate: rapid.SampledFrom(predicates).Draw(t, "preference"), Weight: rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
 		s.Prefer = append(s.Prefer, p)
 	}
 	if often(3, "spreads") {
-		s.Spread = rapid.SampledFrom([]Domains{{"zone", []string{"x"}}, {"rack", []string{"r1", "r2"}}, {"zone", []string{"", "y"}}, {"host", []string{"7"}}}).Draw(t, "spread")
+		s.Spread = rapid.SampledFrom([]orbit.Domains{{Level: "zone", Names: []string{"x"}}, {Level: "rack", Names: []string{"r1", "r2"}}, {Level: "zone", Names: []string{"", "y"}}, {Level: "host", Names: []string{"7"}}}).Draw(t, "spread")
 	}
 	if often(3, "is in a group") {
 		s.Group = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group")
 	}
 	if often(3, "wants company") {
-		s.Near = rapid.SampledFrom([]Near{{"g", "zone"}, {"g", "rack"}, {"h", "rack"}, {"nobody", "zone"}, {"h", "host"}}).Draw(t, "near")
+		s.Near = rapid.SampledFrom([]orbit.Near{{Group: "g", Level: "zone"}, {Group: "g", Level: "rack"}, {Group: "h", Level: "rack"}, {Group: "nobody", Level: "zone"}, {Group: "h", Level: "host"}}).Draw(t, "near")
 	}
 	return s
 }
@@ -176,9 +176,9 @@ var (
 	widePredicates = predicates("zone in (x)", "host > 60", "host < 90", "host < 3", "host notin (1, 2, 3)", "rack in (r1, r2, r3)", "rack notin (r1)")
 )
 
-func predicates(texts ...string) (out []Predicate) {
+func predicates(texts ...string) (out []orbit.Predicate) {
 	for _, text := range texts {
-		p, err := ParsePredicate(text)
+		p, err := orbit.ParsePredicate(text)
 		if err != nil {
 			panic(err)
 		}
@@ -188,7 +188,7 @@ func predicates(texts ...string) (out []Predicate) {
 }
 
 // some returns up to n of the members, in any order.
-func (w *country) some(n int) (out []*NodeState) {
+func (w *country) some(n int) (out []*orbit.NodeState) {
 	for member := range snapshotOf(panicky{}, w.ledger).Nodes() {
 		out = append(out, member)
 	}
@@ -216,7 +216,7 @@ func (w *country) change(t *rapid.T) {
 		case "drain":
 			is.Unschedulable = !is.Unschedulable
 		}
-		w.try(PutNode{is})
+		w.try(orbit.PutNode{Node: is})
 	}
 }
 
@@ -227,8 +227,8 @@ func (w *country) join(t *rapid.T) {
 		if w.rng.IntN(2) == 0 {
 			id += strconv.Itoa(w.rng.IntN(100))
 		}
-		if snapshotOf(t, w.ledger).Node(NodeID(id)) == nil && snapshotOf(t, w.ledger).NodeCount() < 200 {
-			w.try(PutNode{w.node(NodeID(id))})
+		if snapshotOf(t, w.ledger).Node(orbit.NodeID(id)) == nil && snapshotOf(t, w.ledger).NodeCount() < 200 {
+			w.try(orbit.PutNode{Node: w.node(orbit.NodeID(id))})
 		}
 	}
 }
@@ -237,17 +237,12 @@ func (w *country) join(t *rapid.T) {
 func (w *country) leave(t *rapid.T) {
 	gone := w.some(few(t))
 	for _, n := range gone {
-		w.try(append(w.emptying(n.Node.ID), RemoveNode{n.Node.ID})...)
+		w.try(append(emptying(snapshotOf(t, w.ledger), n.Node.ID), orbit.RemoveNode{Node: n.Node.ID})...)
 	}
 	w.rng.Shuffle(len(gone), func(i, j int) { gone[i], gone[j] = gone[j], gone[i] }) // the last slot that is free is the first taken
 	for _, n := range gone[:rapid.IntRange(0, len(gone)).Draw(t, "return")] {
-		w.try(PutNode{w.node(n.Node.ID)})
+		w.try(orbit.PutNode{Node: w.node(n.Node.ID)})
 	}
-}
-
-func (w *country) emptying(id NodeID) []Commitment {
-	c := chaos{ledger: w.ledger}
-	return c.emptying(id)
 }
 
 // release ends capsules, or suspends them.
@@ -255,7 +250,7 @@ func (w *country) release(t *rapid.T) {
 	final := rapid.Bool().Draw(t, "final")
 	for _, n := range w.some(few(t)) {
 		for k := range snapshotOf(t, w.ledger).On(n.Node.ID) {
-			w.try(Release{Capsule: k.ID, Final: final})
+			w.try(orbit.Release{Capsule: k.ID, Final: final})
 			break
 		}
 	}
@@ -268,26 +263,26 @@ func (w *country) compete(t *rapid.T) {
 	for _, n := range w.some(few(t)) {
 		w.serial++
 		if hold {
-			h := Hold{ID: HoldID(fmt.Sprint("h", w.serial)), Node: n.Node.ID, Ends: w.now.Add(time.Hour)}
+			h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("h", w.serial)), Node: n.Node.ID, Ends: w.now.Add(time.Hour)}
 			for d, free := range n.Free() {
 				h.Room[d] = max(free, 0) / (1 + w.rng.Int64N(3))
 			}
-			if h.Devices = n.devicesWith(300); h.Devices != 0 {
+			if h.Devices = devicesWith(n, 300); h.Devices != 0 {
 				h.Milli = 300
 			}
 			w.try(h)
 			continue
 		}
-		id := CapsuleID(fmt.Sprint("c", w.serial))
+		id := orbit.CapsuleID(fmt.Sprint("c", w.serial))
 		set, _ := n.PickDevices(spec.Devices)
-		w.try(Submit{IDs: []CapsuleID{id}, Spec: spec}, Place{Capsule: id, Node: n.Node.ID, Devices: set})
+		w.try(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, orbit.Place{Capsule: id, Node: n.Node.ID, Devices: set})
 	}
 }
 
 // report is what nodes say of themselves, and time that passes: those that stay silent go stale.
 func (w *country) report(t *rapid.T) {
 	for _, n := range w.some(few(t)) {
-		w.tel.say(Report{Node: n.Node.ID, At: w.now, FreeSlots: w.rng.IntN(3)}, w.now)
+		w.tel.say(orbit.Report{Node: n.Node.ID, At: w.now, FreeSlots: w.rng.IntN(3)}, w.now)
 	}
 	w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 8}).Draw(t, "seconds")) * time.Second)
 }
@@ -300,52 +295,51 @@ func (w *country) actions() map[string]func(*rapid.T) {
 }
 
 // view returns a new view of the world as it is.
-func (w *country) view(t require.TestingT) *View {
-	v := &View{}
+func (w *country) view(t require.TestingT) *orbit.View {
+	v := &orbit.View{}
 	w.refresh(t, v)
 	return v
 }
 
-func (w *country) refresh(t require.TestingT, v *View) {
-	_, err := v.refresh(context.Background(), &w.from, w.now)
-	require.NoError(t, err)
+func (w *country) refresh(t require.TestingT, v *orbit.View) {
+	require.NoError(t, v.Refresh(context.Background(), w.ledger, &w.tel, w.now))
 }
 
 // strange makes a score of parts, any of which may be missing.
 type strange struct {
-	score ScoreFunc
-	bound func(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64)
+	score orbit.ScoreFunc
+	bound func(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64)
 }
 
-func (s strange) Score(n *NodeState, r *Report, spec *Spec) (value, tie float64) {
+func (s strange) Score(n *orbit.NodeState, r *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	return s.score(n, r, spec)
 }
 
-func (s strange) Bound(spec *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+func (s strange) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 	return s.bound(spec, like)
 }
 
 // roomy likes full nodes, and goes by devices among equals. Its bound is exact.
 var roomy = strange{
-	score: func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
-		e := n.extent()
-		return float64(n.Free()[CPU]) / 1024, float64(n.Node.Capacity[Memory]) - float64(e.DevicesFree()) + float64(e.DeviceLargest())
+	score: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
+		e := n.Extent()
+		return float64(n.Free()[orbit.CPU]) / 1024, float64(n.Node.Capacity[orbit.Memory]) - float64(e.DevicesFree()) + float64(e.DeviceLargest())
 	},
-	bound: func(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
-		return func(least, most *Extent) (value, tie float64) {
-			return float64(least.Free(CPU)) / 1024, float64(least.Capacity(Memory)) - float64(most.DevicesFree()) + float64(least.DeviceLargest())
+	bound: func(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+		return func(least, most *orbit.Extent) (value, tie float64) {
+			return float64(least.Free(orbit.CPU)) / 1024, float64(least.Capacity(orbit.Memory)) - float64(most.DevicesFree()) + float64(least.DeviceLargest())
 		}
 	},
 }
 
 // crowding likes company on the node, and idle devices; many nodes are equal. Its bound is exact.
 var crowding = strange{
-	score: func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
-		e := n.extent()
+	score: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
+		e := n.Extent()
 		return -float64(n.Capsules), -float64(e.DevicesIdle())
 	},
-	bound: func(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
-		return func(_, most *Extent) (value, tie float64) {
+	bound: func(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+		return func(_, most *orbit.Extent) (value, tie float64) {
 			return -float64(most.Capsules()), -float64(most.DevicesIdle())
 		}
 	},
@@ -353,17 +347,17 @@ var crowding = strange{
 
 // obliging goes by preferences and domains among nodes that are equally full. Its bound is exact.
 var obliging = strange{
-	score: func(n *NodeState, _ *Report, s *Spec) (value, tie float64) {
+	score: func(n *orbit.NodeState, _ *orbit.Report, s *orbit.Spec) (value, tie float64) {
 		return float64(n.Capsules), -wishes(n.Node, s)
 	},
-	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 		tie := -wishes(like, s)
-		return func(least, _ *Extent) (value, _ float64) { return float64(least.Capsules()), tie }
+		return func(least, _ *orbit.Extent) (value, _ float64) { return float64(least.Capsules()), tie }
 	},
 }
 
-func wishes(n *Node, s *Spec) float64 {
-	sum := 3 * float64(btoi(s.spreadsAcross(n)))
+func wishes(n *orbit.Node, s *orbit.Spec) float64 {
+	sum := 3 * float64(btoi(s.SpreadsAcross(n)))
 	for i := range s.Prefer {
 		sum += s.Prefer[i].Weight * float64(btoi(s.Prefer[i].Matches(n.Labels)))
 	}
@@ -373,15 +367,15 @@ func wishes(n *Node, s *Spec) float64 {
 // loose goes by what no bound can know, the report included, and is sometimes no number. What its bound says is
 // valid, more or less near, and for some boxes no number either.
 var loose = strange{
-	score: func(n *NodeState, r *Report, s *Spec) (value, tie float64) {
+	score: func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
 		if n.Node.Labels["zone"] == "nan" {
 			return math.NaN(), 0
 		}
-		return float64(3*n.Capsules + r.FreeSlots + int(uint64(n.Free()[CPU])%5)), float64(len(n.Node.Labels["rack"]) % 2)
+		return float64(3*n.Capsules + r.FreeSlots + int(uint64(n.Free()[orbit.CPU])%5)), float64(len(n.Node.Labels["rack"]) % 2)
 	},
-	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
-		slack := float64(len(like.Devices.Model) * int(s.Envelope.Reservation[Memory]))
-		return func(least, most *Extent) (value, tie float64) {
+	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+		slack := float64(len(like.Devices.Model) * int(s.Envelope.Reservation[orbit.Memory]))
+		return func(least, most *orbit.Extent) (value, tie float64) {
 			if s.Module == "b" && most.Capsules()%2 == 1 {
 				return math.NaN(), 7
 			}
@@ -393,7 +387,7 @@ var loose = strange{
 // moody is loose, and cannot bound itself for some specs, and for some kinds of nodes.
 var moody = strange{
 	score: loose.score,
-	bound: func(s *Spec, like *Node) func(least, most *Extent) (value, tie float64) {
+	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 		if s.Module == "b" && (s.Devices.Count > 0 || like.Devices.Model != "") {
 			return nil
 		}
@@ -409,27 +403,27 @@ type tally struct {
 
 func (y *tally) Version() uint64 { return y.version }
 
-func (y *tally) Score(n *NodeState, _ *Report, _ *Spec) (value, tie float64) {
+func (y *tally) Score(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
 	return float64(n.Capsules + y.zones[n.Node.Labels["zone"]]), 0
 }
 
 // boundedTally is a tally that can bound itself; what it has counted goes into the bound.
 type boundedTally struct{ *tally }
 
-func (y boundedTally) Bound(*Spec, *Node) func(least, most *Extent) (value, tie float64) {
+func (y boundedTally) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 	low := 0
 	for _, n := range y.zones {
 		low = min(low, n)
 	}
-	return func(least, _ *Extent) (value, tie float64) { return float64(least.Capsules() + low), 0 }
+	return func(least, _ *orbit.Extent) (value, tie float64) { return float64(least.Capsules() + low), 0 }
 }
 
 // chooser chooses the last devices that are open, if any two are; many nodes are equal to it.
 type chooser struct{ strange }
 
-func (chooser) PickDevices(n *NodeState, spec *Spec) (set DeviceSet, ok bool) {
-	open := n.devicesWith(spec.Devices.Milli)
-	for i := MaxDevices - 1; i >= 0 && set.Len() < spec.Devices.Count; i-- {
+func (chooser) PickDevices(n *orbit.NodeState, spec *orbit.Spec) (set orbit.DeviceSet, ok bool) {
+	open := devicesWith(n, spec.Devices.Milli)
+	for i := orbit.MaxDevices - 1; i >= 0 && set.Len() < spec.Devices.Count; i-- {
 		set |= open & (1 << i)
 	}
 	return set, open.Len() > 1
@@ -438,12 +432,12 @@ func (chooser) PickDevices(n *NodeState, spec *Spec) (set DeviceSet, ok bool) {
 // judged is a score with a filter.
 type judged struct {
 	name   string
-	score  Score
+	score  orbit.Score
 	filter Filter
 }
 
 // fresh keeps nodes out of which nothing has been heard lately.
-func fresh(_ *NodeState, r *Report, _ *Spec) string {
+func fresh(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 	if r.Stale {
 		return "have a stale report"
 	}
@@ -454,15 +448,15 @@ func fresh(_ *NodeState, r *Report, _ *Spec) string {
 func scores(outside *tally) []judged {
 	return []judged{
 		{"spread", nil, nil},
-		{"spread, not where a slot is", SpreadScore{}, slotless},
-		{"spread, fresh", SpreadScore{}, fresh},
+		{"spread, not where a slot is", orbit.SpreadScore{}, slotless},
+		{"spread, fresh", orbit.SpreadScore{}, fresh},
 		{"roomy", roomy, nil},
 		{"obliging", obliging, nil},
 		{"crowding", crowding, nil},
-		{"sum", WeightedSum{{0.3, roomy}, {1, SpreadScore{}}, {0, crowding}}, nil},
-		{"sum that counts", WeightedSum{{2, boundedTally{outside}}, {0.5, SpreadScore{}}}, slotless},
-		{"sum with a malus", WeightedSum{{-0.3, crowding}, {1, SpreadScore{}}}, nil},
-		{"sum without a bound", WeightedSum{{1, dumbScore}, {0.01, crowding}, {1, outside}}, nil},
+		{"sum", orbit.WeightedSum{{Weight: 0.3, Score: roomy}, {Weight: 1, Score: orbit.SpreadScore{}}, {Weight: 0, Score: crowding}}, nil},
+		{"sum that counts", orbit.WeightedSum{{Weight: 2, Score: boundedTally{outside}}, {Weight: 0.5, Score: orbit.SpreadScore{}}}, slotless},
+		{"sum with a malus", orbit.WeightedSum{{Weight: -0.3, Score: crowding}, {Weight: 1, Score: orbit.SpreadScore{}}}, nil},
+		{"sum without a bound", orbit.WeightedSum{{Weight: 1, Score: dumbScore}, {Weight: 0.01, Score: crowding}, {Weight: 1, Score: outside}}, nil},
 		{"dumb", dumbScore, nil},
 		{"dumb, filtered", dumbScore, slotless},
 		{"loose", loose, fresh},
@@ -470,6 +464,6 @@ func scores(outside *tally) []judged {
 		{"tally", outside, nil},
 		{"bounded tally", boundedTally{outside}, nil},
 		{"chooser", chooser{crowding}, nil},
-		{"equal", ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { return 0, 0 }), nil},
+		{"equal", orbit.ScoreFunc(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { return 0, 0 }), nil},
 	}
 }

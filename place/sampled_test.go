@@ -1,4 +1,4 @@
-package orbit
+package place
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
 )
 
 // witness is dumbScore, and remembers whom it has rated since it was last asked.
@@ -16,7 +18,7 @@ type witness struct {
 	seed uint64
 }
 
-func (w *witness) Score(n *NodeState, r *Report, s *Spec) (value, tie float64) {
+func (w *witness) Score(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
 	if value, tie = dumbScore(n, r, s); finite(value) && finite(tie) {
 		w.keys = append(w.keys, w.key(n, value, tie))
 	}
@@ -24,7 +26,7 @@ func (w *witness) Score(n *NodeState, r *Report, s *Spec) (value, tie float64) {
 }
 
 // key sorts as the choice goes: dumbScore's values are between -2 and 2.
-func (w *witness) key(n *NodeState, value, tie float64) string {
+func (w *witness) key(n *orbit.NodeState, value, tie float64) string {
 	return dumbKey(n, value+20, tie, w.seed)
 }
 
@@ -43,7 +45,7 @@ func (w *witness) rated(t require.TestingT) []string {
 // sampling is two equal samplers at work, and an Exhaustive that knows what there is.
 type sampling struct {
 	*country
-	view     *View
+	view     *orbit.View
 	all      *drafted[*Exhaustive]
 	twins    [2]*drafted[*Sampled]
 	serial   int
@@ -76,7 +78,7 @@ func (s *sampling) sync(t *rapid.T) {
 }
 
 // ask checks a choice: it is the best of enough nodes, each looked at once; if nothing fits, nothing does.
-func (s *sampling) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
+func (s *sampling) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok bool) {
 	_, wantErr := s.all.best(spec)
 	feasible := len(s.all.engine.Score.(*witness).rated(t))
 	var first []string
@@ -117,7 +119,7 @@ func (s *sampling) plan(t *rapid.T) {
 			return
 		}
 		s.serial++
-		k := &Capsule{ID: CapsuleID(fmt.Sprint("k", s.serial)), Spec: spec}
+		k := &orbit.Capsule{ID: orbit.CapsuleID(fmt.Sprint("k", s.serial)), Spec: spec}
 		s.all.take(k, choices[0])
 		require.Equal(t, s.twins[0].take(k, choices[0]), s.twins[1].take(k, choices[1]))
 	}
@@ -159,12 +161,12 @@ func TestSampledChoosesTheBestOfEnough(t *testing.T) {
 }
 
 // flock returns a view of nodes that are all alike, and a spec that the ledger knows.
-func flock(t *testing.T, n int) (*View, *Spec) {
-	l := &MemoryLedger{}
+func flock(t *testing.T, n int) (*orbit.View, *orbit.Spec) {
+	l := &orbit.MemoryLedger{}
 	for i := range n {
-		commit(t, l, PutNode{machine(NodeID(fmt.Sprint("n", i)), int64(i))})
+		commit(t, l, orbit.PutNode{Node: machine(orbit.NodeID(fmt.Sprint("n", i)), int64(i))})
 	}
-	commit(t, l, Submit{IDs: []CapsuleID{"k"}, Spec: &Spec{}})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"k"}, Spec: &orbit.Spec{}})
 	v, _ := viewOf(t, l, nil)
 	return v, v.State().Capsule("k").Spec
 }
@@ -172,9 +174,9 @@ func flock(t *testing.T, n int) (*View, *Spec) {
 // All nodes that fit are drawn alike often, and another seed draws them in another order.
 func TestSampledDrawsAllNodesAlike(t *testing.T) {
 	v, spec := flock(t, 40)
-	var orders [2][]NodeID
+	var orders [2][]orbit.NodeID
 	for seed := range orders {
-		e, drawn := draftFor(&Sampled{Enough: 1, Seed: uint64(seed)}), map[NodeID]int{}
+		e, drawn := draftFor(&Sampled{Enough: 1, Seed: uint64(seed)}), map[orbit.NodeID]int{}
 		e.Sync(v)
 		for range 4000 {
 			choice, err := e.best(spec)
@@ -194,7 +196,9 @@ func TestSampledDrawsAllNodesAlike(t *testing.T) {
 // of all before long. One that remembers nothing is not so lucky.
 func TestSampledRemembers(t *testing.T) {
 	v, spec := flock(t, 200)
-	full := ScoreFunc(func(n *NodeState, _ *Report, _ *Spec) (value, tie float64) { return float64(n.Free()[CPU]), 0 })
+	full := orbit.ScoreFunc(func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
+		return float64(n.Free()[orbit.CPU]), 0
+	})
 	for remember := range 3 {
 		e, last, worse := draftFor(&Sampled{Score: full, Enough: 2, Seed: 1, Remember: remember}), 1e9, 0
 		e.Sync(v)

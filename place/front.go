@@ -1,6 +1,9 @@
-package orbit
+package place
 
-import "github.com/orbitsched/orbit/internal/kd"
+import (
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/kd"
+)
 
 // front is a search of the box index for one class, best first. Boxes wait with a bound of what is in them,
 // nodes with a bound of their own, and those that have been looked at with their score. When one of the
@@ -54,7 +57,7 @@ func (c *candidate) before(o *candidate) bool {
 // begin starts a search over all boxes.
 func (f *front) begin(c *specClass, x *boxIndex) {
 	f.class, f.heap.list = c, f.heap.list[:0]
-	f.heap.nodes = x.rater.draft.nodes
+	f.heap.draft = x.rater.draft
 	f.searches++
 	c.respond(x)
 	f.kinds = c.kinds(x)
@@ -69,14 +72,14 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 // weigh makes a candidate of a box; false: nothing in it fits.
 func (f *front) weigh(c *candidate, number int32, x *boxIndex) (ok bool) {
 	b := x.tree.Box(number)
-	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*Extent)(&b.Least), (*Extent)(&b.Most))
+	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*orbit.Extent)(&b.Least), (*orbit.Extent)(&b.Most))
 	c.rank, c.at = b.Rank, number
 	return ok
 }
 
 // consider adds a node that has changed.
 func (f *front) consider(slot int32, x *boxIndex) {
-	n := x.rater.draft.nodes[slot]
+	n := x.rater.node(slot)
 	if n == nil {
 		return
 	}
@@ -88,7 +91,7 @@ func (f *front) consider(slot int32, x *boxIndex) {
 
 // node makes a candidate of a node; false: it does not fit.
 func (f *front) node(c *candidate, p *kd.Point, x *boxIndex) bool {
-	response, at := f.class.byKind[p.Kind], (*Extent)(&p.At)
+	response, at := f.class.byKind[p.Kind], (*orbit.Extent)(&p.At)
 	if response == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.class.mayFit(at) {
 		return false
 	}
@@ -98,7 +101,7 @@ func (f *front) node(c *candidate, p *kd.Point, x *boxIndex) bool {
 }
 
 // next returns the best node; nil: none.
-func (f *front) next(x *boxIndex, r *rater) (best Choice) {
+func (f *front) next(x *boxIndex, r *rater) (best orbit.Choice) {
 	hit, before := 1, f.boxes
 	defer func() { x.tree.Opened(f.boxes - before) }()
 	for len(f.heap.list) > 0 {
@@ -115,7 +118,7 @@ func (f *front) next(x *boxIndex, r *rater) (best Choice) {
 		case ratedStage:
 			if top.clock >= x.changed[top.at] {
 				f.hits += hit
-				return Choice{Node: x.rater.draft.nodes[top.at], Value: top.value, Tie: top.tie}
+				return orbit.Choice{Node: x.rater.node(top.at), Value: top.value, Tie: top.tie}
 			}
 			f.heap.pop()
 		}
@@ -200,13 +203,8 @@ func (f *front) look(top *candidate, x *boxIndex, r *rater) {
 		return
 	}
 	f.rated++
-	n, spec := x.rater.draft.nodes[top.at], f.class.spec
-	// Labels and model are decided by kind; room and devices by totals only.
-	fits := n.hasRoom(&spec.Envelope.Reservation) && n.hasDevices(&spec.Devices) && f.class.near.has(n.Node)
-	value, tie, ok := 0.0, 0.0, false
-	if fits {
-		value, tie, ok = r.rateFit(n, spec)
-	}
+	n, spec := x.rater.node(top.at), f.class.spec
+	value, tie, ok := r.rate(n, spec, f.class.near) // so far room and devices were judged by totals only
 	if !ok {
 		f.heap.pop()
 		return
@@ -219,7 +217,7 @@ func (f *front) look(top *candidate, x *boxIndex, r *rater) {
 // frontHeap is a heap of candidates, the best first.
 type frontHeap struct {
 	list  []candidate
-	nodes []*NodeState
+	draft *orbit.Draft
 }
 
 // before orders candidates. Nodes of equal rank, which is an accident, go by id.
@@ -234,7 +232,7 @@ func (h *frontHeap) before(a, b *candidate) bool {
 	case a.stage != b.stage:
 		return a.stage < b.stage
 	}
-	return a.stage == ratedStage && h.nodes[a.at].Node.ID < h.nodes[b.at].Node.ID
+	return a.stage == ratedStage && h.draft.Node(int(a.at)).Node.ID < h.draft.Node(int(b.at)).Node.ID
 }
 
 func (h *frontHeap) push(c *candidate) {

@@ -1,4 +1,4 @@
-package orbit
+package place
 
 import (
 	"context"
@@ -7,32 +7,34 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
 )
 
 // rivals are engines that must always make the same choices. They get the same calls.
 type rivals struct {
 	*country
 	outside *tally
-	view    *View
+	view    *orbit.View
 	// The first is the reference: an Exhaustive that begins afresh with each Sync, so that nothing of what was
 	// before can mislead it.
-	engines []*drafted[PlacementEngine]
+	engines []*drafted[orbit.PlacementEngine]
 	marks   [][]int
 	// Reserved since the last Sync.
 	plan []reserved
 }
 
 type reserved struct {
-	spec     *Spec
-	proposal Proposal
+	spec     *orbit.Spec
+	proposal orbit.Proposal
 	sent     bool
 }
 
 // outcome is what Best has said.
 type outcome struct {
-	node       NodeID
+	node       orbit.NodeID
 	value, tie float64
-	devices    DeviceSet
+	devices    orbit.DeviceSet
 	err        string
 }
 
@@ -40,7 +42,7 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 	r := &rivals{country: newCountryOf(t, wide), outside: &tally{zones: map[string]int{}}}
 	by := rapid.SampledFrom(scores(r.outside)).Draw(t, "score")
 	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
-	engines := []PlacementEngine{
+	engines := []orbit.PlacementEngine{
 		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
 		&Indexed{Score: by.score, Filter: by.filter, Seed: seed},
 	}
@@ -63,7 +65,7 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 func (r *rivals) sync(t *rapid.T) {
 	r.refresh(t, r.view)
 	was := r.engines[0].engine.(*Exhaustive)
-	r.engines[0] = draftFor[PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed})
+	r.engines[0] = draftFor[orbit.PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed})
 	for _, e := range r.engines {
 		e.Sync(r.view)
 	}
@@ -71,7 +73,7 @@ func (r *rivals) sync(t *rapid.T) {
 }
 
 // ask compares what the engines choose.
-func (r *rivals) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
+func (r *rivals) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok bool) {
 	var want outcome
 	for i, e := range r.engines {
 		choice, err := e.best(spec)
@@ -91,8 +93,8 @@ func (r *rivals) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
 	for _, c := range choices[1:] {
 		if want.err == "" {
 			require.Equal(t, choices[0].Node.Node, c.Node.Node)
-			require.Equal(t, choices[0].Node.used, c.Node.used)
-			require.Equal(t, choices[0].Node.devices, c.Node.devices)
+			require.Equal(t, choices[0].Node.Used(), c.Node.Used())
+			require.Equal(t, devicesFree(choices[0].Node), devicesFree(c.Node))
 			require.Equal(t, choices[0].Node.Capsules, c.Node.Capsules)
 		}
 	}
@@ -100,9 +102,9 @@ func (r *rivals) ask(t *rapid.T, spec *Spec) (choices []Choice, ok bool) {
 }
 
 // reserve takes what all have chosen.
-func (r *rivals) reserve(t *rapid.T, spec *Spec, choices []Choice) {
+func (r *rivals) reserve(t *rapid.T, spec *orbit.Spec, choices []orbit.Choice) {
 	r.serial++
-	k := &Capsule{ID: CapsuleID(fmt.Sprint("p", r.serial)), Spec: spec}
+	k := &orbit.Capsule{ID: orbit.CapsuleID(fmt.Sprint("p", r.serial)), Spec: spec}
 	want := r.engines[0].take(k, choices[0])
 	for i, e := range r.engines[1:] {
 		require.Equal(t, want, e.take(k, choices[i+1]))
@@ -115,14 +117,15 @@ func (r *rivals) reserve(t *rapid.T, spec *Spec, choices []Choice) {
 func (r *rivals) checkIndex(t *rapid.T) {
 	e, draft := r.engines[1].engine.(*Indexed), &r.engines[1].Draft
 	x := &e.index
-	if draft.view == nil || e.rater.draft == nil || draft.epoch != e.rater.epoch {
+	if draft.View() == nil || e.rater.draft == nil || draft.Syncs() != e.rater.syncs {
 		return
 	}
-	if touched, _, all := draft.journal.since(x.cursor); all || len(touched) > 0 || len(x.moved) > 0 {
+	if touched, _, all := draft.Changed(x.cursor); all || len(touched) > 0 || len(x.moved) > 0 {
 		return
 	}
 	live := 0
-	for slot, n := range draft.nodes {
+	for slot := range draft.Bound() {
+		n := draft.Node(slot)
 		require.Equal(t, n != nil, x.tree.Has(int32(slot)))
 		if n == nil {
 			require.Nil(t, x.kinds.seenAt(int32(slot)))
@@ -198,7 +201,7 @@ func (r *rivals) commit(t *rapid.T) {
 	part := rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "one in")
 	for i := range r.plan {
 		if p := &r.plan[i]; i%part == 0 && !p.sent {
-			r.try(Submit{IDs: []CapsuleID{p.proposal.Do[0].(Place).Capsule}, Spec: p.spec})
+			r.try(orbit.Submit{IDs: []orbit.CapsuleID{p.proposal.Do[0].(orbit.Place).Capsule}, Spec: p.spec})
 			_, _ = r.ledger.Propose(context.Background(), p.proposal)
 			p.sent = true
 		}
@@ -277,7 +280,7 @@ func TestIndexedWhenHashesAreEqual(t *testing.T) {
 				got, err := e.best(spec)
 				require.Equal(t, wantErr, err)
 				require.Equal(t, want, got)
-				if k := (&Capsule{ID: CapsuleID(fmt.Sprint(i)), Spec: spec}); err == nil {
+				if k := (&orbit.Capsule{ID: orbit.CapsuleID(fmt.Sprint(i)), Spec: spec}); err == nil {
 					require.Equal(t, all.take(k, want), e.take(k, got))
 				}
 			}
@@ -296,29 +299,29 @@ func rankedBytes(e *Indexed) (sum int) {
 }
 
 // manySpecs returns a view of nodes in a hundred zones, and specs of which every other is of module b.
-func manySpecs(t *testing.T, n int) (*View, []*Spec) {
-	l := &MemoryLedger{}
-	var put []Commitment
+func manySpecs(t *testing.T, n int) (*orbit.View, []*orbit.Spec) {
+	l := &orbit.MemoryLedger{}
+	var put []orbit.Commitment
 	for i := range 100 {
-		put = append(put, PutNode{machine(NodeID(fmt.Sprint("n", i)), int64(1000+i)).inZone(fmt.Sprint("z", i))})
+		put = append(put, orbit.PutNode{Node: labelled(machine(orbit.NodeID(fmt.Sprint("n", i)), int64(1000+i)), "zone", fmt.Sprint("z", i))})
 	}
 	for i := range n {
 		s := wants(int64(i))
 		s.Module = []string{"a", "b"}[i%2]
-		s.Prefer = []Preference{{Predicate{Key: "zone", Op: "Exists"}, 1}}
-		put = append(put, Submit{IDs: []CapsuleID{CapsuleID(fmt.Sprint("k", i))}, Spec: s})
+		s.Prefer = []orbit.Preference{{Predicate: orbit.Predicate{Key: "zone", Op: "Exists"}, Weight: 1}}
+		put = append(put, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("k", i))}, Spec: s})
 	}
 	commit(t, l, put...)
 	v, _ := viewOf(t, l, nil)
-	var specs []*Spec
+	var specs []*orbit.Spec
 	for i := range n {
-		specs = append(specs, v.State().Capsule(CapsuleID(fmt.Sprint("k", i))).Spec)
+		specs = append(specs, v.State().Capsule(orbit.CapsuleID(fmt.Sprint("k", i))).Spec)
 	}
 	return v, specs
 }
 
 // agree checks that an engine chooses like an Exhaustive that has just begun.
-func agree(t *testing.T, v *View, e *drafted[*Indexed], specs ...*Spec) {
+func agree(t *testing.T, v *orbit.View, e *drafted[*Indexed], specs ...*orbit.Spec) {
 	all := draftFor(&Exhaustive{Score: e.engine.Score, Filter: e.engine.Filter, Seed: e.engine.Seed})
 	all.Sync(v)
 	for _, spec := range specs {
@@ -333,7 +336,7 @@ func agree(t *testing.T, v *View, e *drafted[*Indexed], specs ...*Spec) {
 // free; the one in use stays. The count of bytes is right all the time.
 func TestIndexedDropsRankings(t *testing.T) {
 	v, specs := manySpecs(t, 60)
-	e := draftFor(&Indexed{Score: ScoreFunc(SpreadScore{}.Score)})
+	e := draftFor(&Indexed{Score: orbit.ScoreFunc(orbit.SpreadScore{}.Score)})
 	e.Sync(v)
 	agree(t, v, e, specs...)
 	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
@@ -364,7 +367,7 @@ func TestIndexedDropsRankings(t *testing.T) {
 // when the score changes, all are.
 func TestIndexedForgetsSpecs(t *testing.T) {
 	v, specs := manySpecs(t, 4000)
-	e := draftFor(&Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *Spec, n *Node) func(least, most *Extent) (value, tie float64) {
+	e := draftFor(&Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *orbit.Spec, n *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 		if s.Module == "b" {
 			return nil
 		}
@@ -399,17 +402,17 @@ type versioned struct {
 	*tally
 }
 
-func (s versioned) Score(n *NodeState, r *Report, spec *Spec) (value, tie float64) {
+func (s versioned) Score(n *orbit.NodeState, r *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	return s.strange.Score(n, r, spec)
 }
 
 // A member of the group comes, or goes: those who want its company hear of it with the next Sync, whether nodes are
 // searched for or ranked, and though none of the nodes in question has changed.
 func TestIndexedHearsOfCompany(t *testing.T) {
-	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
+	for _, score := range []orbit.Score{nil, orbit.ScoreFunc(orbit.SpreadScore{}.Score)} {
 		v, refresh, l, spec := rackful(t)
 		e := draftFor(&Indexed{Score: score})
-		choose := func() NodeID {
+		choose := func() orbit.NodeID {
 			refresh()
 			e.Sync(v)
 			agree(t, v, e, spec)
@@ -420,23 +423,49 @@ func TestIndexedHearsOfCompany(t *testing.T) {
 			return choice.Node.Node.ID
 		}
 		require.Empty(t, choose())
-		commit(t, l, Place{Capsule: "m", Node: "n43"})
-		require.Equal(t, NodeID("n13"), choose())
-		commit(t, l, Release{Capsule: "m"})
+		commit(t, l, orbit.Place{Capsule: "m", Node: "n43"})
+		require.Equal(t, orbit.NodeID("n13"), choose())
+		commit(t, l, orbit.Release{Capsule: "m"})
 		require.Empty(t, choose())
-		commit(t, l, Place{Capsule: "m", Node: "n45"})
-		require.Equal(t, NodeID("n15"), choose())
+		commit(t, l, orbit.Place{Capsule: "m", Node: "n45"})
+		require.Equal(t, orbit.NodeID("n15"), choose())
+	}
+}
+
+// What the plan itself releases is no company any more, once it is proposed: whoever wants it is told so at once.
+func TestIndexedHearsOfCompanyThatThePlanSendsAway(t *testing.T) {
+	for _, score := range []orbit.Score{nil, orbit.ScoreFunc(orbit.SpreadScore{}.Score)} {
+		v, refresh, l, spec := rackful(t)
+		commit(t, l, orbit.Place{Capsule: "m", Node: "n43"})
+		refresh()
+		e, plain := draftFor(&Indexed{Score: score}), draftFor(&Exhaustive{Score: score})
+		for _, d := range []*orbit.Draft{&e.Draft, &plain.Draft} {
+			d.Sync(v)
+		}
+		for range 2 {
+			_, err := e.best(spec)
+			require.NoError(t, err)
+			for _, d := range []*orbit.Draft{&e.Draft, &plain.Draft} {
+				require.NoError(t, d.Release(orbit.Release{Capsule: "m"}))
+				d.Propose()
+			}
+			_, want := plain.best(spec)
+			_, err = e.best(spec)
+			require.Equal(t, want, err)
+			e.Rollback(0)
+			plain.Rollback(0)
+		}
 	}
 }
 
 // rackful returns a view of fifty nodes in ten racks, and a spec that wants to be where capsule m is.
-func rackful(t *testing.T) (v *View, refresh func(), l *MemoryLedger, spec *Spec) {
-	l = &MemoryLedger{}
+func rackful(t *testing.T) (v *orbit.View, refresh func(), l *orbit.MemoryLedger, spec *orbit.Spec) {
+	l = &orbit.MemoryLedger{}
 	member := wants(1)
 	member.Group = "g"
-	put := []Commitment{Submit{IDs: []CapsuleID{"m"}, Spec: member}, Submit{IDs: []CapsuleID{"x"}, Spec: besides()}}
+	put := []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{"m"}, Spec: member}, orbit.Submit{IDs: []orbit.CapsuleID{"x"}, Spec: besides()}}
 	for i := range 50 {
-		put = append(put, PutNode{racked(NodeID(fmt.Sprint("n", i)), fmt.Sprint("r", i%10))})
+		put = append(put, orbit.PutNode{Node: racked(orbit.NodeID(fmt.Sprint("n", i)), fmt.Sprint("r", i%10))})
 	}
 	commit(t, l, put...)
 	v, refresh = viewOf(t, l, nil)
@@ -446,8 +475,8 @@ func rackful(t *testing.T) (v *View, refresh func(), l *MemoryLedger, spec *Spec
 // What a score reads elsewhere may change at any time; its version says so, also if it is a part of a sum.
 func TestIndexedFollowsVersions(t *testing.T) {
 	outside := &tally{zones: map[string]int{}}
-	for _, score := range []Score{outside, boundedTally{outside}, WeightedSum{{1, boundedTally{outside}}, {1, SpreadScore{}}},
-		WeightedSum{{1, SpreadScore{}}, {1, WeightedSum{{1, outside}}}}} {
+	for _, score := range []orbit.Score{outside, boundedTally{outside}, orbit.WeightedSum{{Weight: 1, Score: boundedTally{outside}}, {Weight: 1, Score: orbit.SpreadScore{}}},
+		orbit.WeightedSum{{Weight: 1, Score: orbit.SpreadScore{}}, {Weight: 1, Score: orbit.WeightedSum{{Weight: 1, Score: outside}}}}} {
 		v, specs := manySpecs(t, 4)
 		e := draftFor(&Indexed{Score: score})
 		e.Sync(v)
@@ -462,33 +491,40 @@ func TestIndexedFollowsVersions(t *testing.T) {
 
 // A spec that no ledger has seen is its owner's, who may write to it between two calls.
 func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
-	for _, score := range []Score{nil, ScoreFunc(SpreadScore{}.Score)} {
+	for _, score := range []orbit.Score{nil, orbit.ScoreFunc(orbit.SpreadScore{}.Score)} {
 		v, _ := manySpecs(t, 1)
 		e := draftFor(&Indexed{Score: score})
 		e.Sync(v)
 		spec := wants(1)
 		for i := range 100 {
-			spec.Require = []Predicate{{Key: "zone", Op: "In", Values: []string{fmt.Sprint("z", i)}}}
+			spec.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: []string{fmt.Sprint("z", i)}}}
 			agree(t, v, e, spec)
 		}
 		require.Empty(t, e.engine.classes)
 	}
 }
 
-// carrying is a node that carries the labels of the next test.
-var carrying = []*NodeState{{Node: &Node{Labels: map[string]string{"a": "", "b": ""}}}}
+// carrying returns a draft with a node that carries the labels of the next test.
+func carrying(t *testing.T) *orbit.Draft {
+	l, draft := &orbit.MemoryLedger{}, &orbit.Draft{}
+	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n", Labels: map[string]string{"a": "", "b": ""}}})
+	v, _ := viewOf(t, l, nil)
+	draft.Sync(v)
+	return draft
+}
 
 // Nodes are of one kind exactly if they are alike in model, schedulability and the labels that specs speak of; a
 // label that is absent is not an empty one, and no value runs into the next.
 func TestKindsAreToldApart(t *testing.T) {
+	carrying := carrying(t)
 	word := rapid.StringMatching("[01p\x00\x01\x02]{0,3}")
 	rapid.Check(t, func(t *rapid.T) {
 		var k nodeKinds
-		k.learn(&Spec{Require: predicates("a", "b")}, carrying)
-		k.divide(nil)
-		var nodes [2]Node
+		k.learn(&orbit.Spec{Require: predicates("a", "b")}, carrying)
+		k.divide(&orbit.Draft{})
+		var nodes [2]orbit.Node
 		for i := range nodes {
-			nodes[i] = Node{Unschedulable: rapid.Bool().Draw(t, "draining"), Labels: map[string]string{"c": word.Draw(t, "c")}}
+			nodes[i] = orbit.Node{Unschedulable: rapid.Bool().Draw(t, "draining"), Labels: map[string]string{"c": word.Draw(t, "c")}}
 			nodes[i].Devices.Model = word.Draw(t, "model")
 			for _, key := range []string{"a", "b"} {
 				if rapid.Bool().Draw(t, "there") {
@@ -506,11 +542,11 @@ func TestKindsAreToldApart(t *testing.T) {
 		require.Equal(t, alike, k.assign(0, &one) == k.assign(1, &two))
 	})
 	var k nodeKinds
-	k.learn(&Spec{Require: predicates("a", "b")}, carrying)
-	k.divide(nil)
+	k.learn(&orbit.Spec{Require: predicates("a", "b")}, carrying)
+	k.divide(&orbit.Draft{})
 	like := map[int32]bool{}
 	for i, labels := range []map[string]string{{"a": "p1q"}, {"a": "p", "b": "q0"}, {"a": "p1q0"}, {"a": "p", "b": "q"}, {"b": "p1q"}, {}, {"a": ""}} {
-		like[k.assign(i, &Node{Labels: labels})] = true
+		like[k.assign(i, &orbit.Node{Labels: labels})] = true
 	}
 	require.Len(t, like, 7)
 }
@@ -518,14 +554,16 @@ func TestKindsAreToldApart(t *testing.T) {
 // A label with very many values is left out when nodes are divided into kinds. Whoever speaks of it, in whatever way,
 // is answered node by node, and that others do does not disturb those who do not.
 func TestIndexedLeavesLabelsOut(t *testing.T) {
-	asked := map[string]func(*Spec){
-		"require": func(s *Spec) { s.Require = predicates("host in (7, 160)") },
-		"prefer":  func(s *Spec) { s.Prefer = []Preference{{predicates("host in (140)")[0], 3}} },
-		"spread":  func(s *Spec) { s.Spread = Domains{"host", []string{"150", "151"}} },
-		"near":    func(s *Spec) { s.Near = Near{"g", "host"} },
+	asked := map[string]func(*orbit.Spec){
+		"require": func(s *orbit.Spec) { s.Require = predicates("host in (7, 160)") },
+		"prefer": func(s *orbit.Spec) {
+			s.Prefer = []orbit.Preference{{Predicate: predicates("host in (140)")[0], Weight: 3}}
+		},
+		"spread": func(s *orbit.Spec) { s.Spread = orbit.Domains{Level: "host", Names: []string{"150", "151"}} },
+		"near":   func(s *orbit.Spec) { s.Near = orbit.Near{Group: "g", Level: "host"} },
 	}
 	for name, asks := range asked {
-		for _, score := range []Score{nil, obliging} {
+		for _, score := range []orbit.Score{nil, obliging} {
 			t.Run(fmt.Sprintf("%s %T", name, score), func(t *testing.T) {
 				v, plain, specs := hosts(t, asks)
 				e := draftFor(&Indexed{Score: score})
@@ -541,23 +579,23 @@ func TestIndexedLeavesLabelsOut(t *testing.T) {
 }
 
 // hosts returns a view of two hundred nodes, a spec that does not care which, and two that do.
-func hosts(t *testing.T, asks func(*Spec)) (v *View, plain *Spec, specs []*Spec) {
-	l := &MemoryLedger{}
+func hosts(t *testing.T, asks func(*orbit.Spec)) (v *orbit.View, plain *orbit.Spec, specs []*orbit.Spec) {
+	l := &orbit.MemoryLedger{}
 	member := wants(1)
 	member.Group = "g"
-	put := []Commitment{Submit{IDs: []CapsuleID{"m"}, Spec: member}, Submit{IDs: []CapsuleID{"plain"}, Spec: wants(1)}}
+	put := []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{"m"}, Spec: member}, orbit.Submit{IDs: []orbit.CapsuleID{"plain"}, Spec: wants(1)}}
 	for i := range 200 {
-		n := machine(NodeID(fmt.Sprint("n", i)), 10)
+		n := machine(orbit.NodeID(fmt.Sprint("n", i)), 10)
 		n.Labels = map[string]string{"host": fmt.Sprint(i)}
-		put = append(put, PutNode{n})
+		put = append(put, orbit.PutNode{Node: n})
 	}
 	for i := range 2 {
 		s := wants(int64(2 + i))
 		asks(s)
-		put = append(put, Submit{IDs: []CapsuleID{CapsuleID(fmt.Sprint("k", i))}, Spec: s})
+		put = append(put, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("k", i))}, Spec: s})
 	}
-	commit(t, l, append(put, Place{Capsule: "m", Node: "n20"})...)
+	commit(t, l, append(put, orbit.Place{Capsule: "m", Node: "n20"})...)
 	v, _ = viewOf(t, l, nil)
 	s := v.State()
-	return v, s.Capsule("plain").Spec, []*Spec{s.Capsule("k0").Spec, s.Capsule("k1").Spec}
+	return v, s.Capsule("plain").Spec, []*orbit.Spec{s.Capsule("k0").Spec, s.Capsule("k1").Spec}
 }

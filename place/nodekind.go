@@ -1,9 +1,11 @@
-package orbit
+package place
 
 import (
 	"encoding/binary"
 	"maps"
 	"slices"
+
+	"github.com/orbitsched/orbit"
 )
 
 // nodeKinds divides the nodes by what specs tell them apart by: device model, schedulable or not, and the
@@ -19,11 +21,11 @@ type nodeKinds struct {
 	stale   bool
 	divided int
 	// One node of every kind.
-	like   []*Node
+	like   []*orbit.Node
 	byText map[string]int32
 	// By node index: its kind, and what it was judged by; nil: no node.
 	of   []int32
-	seen []*Node
+	seen []*orbit.Node
 	text []byte
 }
 
@@ -38,24 +40,24 @@ const (
 
 // learn takes the labels into account that a spec speaks of. It reports whether that tells nodes apart that were
 // alike: they have to be divided anew.
-func (k *nodeKinds) learn(spec *Spec, nodes []*NodeState) bool {
+func (k *nodeKinds) learn(spec *orbit.Spec, draft *orbit.Draft) bool {
 	before := len(k.keys)
-	k.learnKey(spec.Spread.Level, nodes)
-	k.learnKey(spec.Near.Level, nodes)
+	k.learnKey(spec.Spread.Level, draft)
+	k.learnKey(spec.Near.Level, draft)
 	for i := range spec.Require {
-		k.learnKey(spec.Require[i].Key, nodes)
+		k.learnKey(spec.Require[i].Key, draft)
 	}
 	for i := range spec.Prefer {
-		k.learnKey(spec.Prefer[i].Key, nodes)
+		k.learnKey(spec.Prefer[i].Key, draft)
 	}
 	return len(k.keys) != before
 }
 
-func (k *nodeKinds) learnKey(key string, nodes []*NodeState) {
+func (k *nodeKinds) learnKey(key string, draft *orbit.Draft) {
 	at, known := slices.BinarySearch(k.keys, key)
 	switch {
 	case key == "" || known || k.open[key] || k.absent[key]:
-	case !carried(key, nodes) && len(k.absent) < maxAbsent:
+	case !carried(key, draft) && len(k.absent) < maxAbsent:
 		if k.absent == nil {
 			k.absent = map[string]bool{}
 		}
@@ -68,18 +70,17 @@ func (k *nodeKinds) learnKey(key string, nodes []*NodeState) {
 }
 
 // carried reports whether a node carries a label.
-func carried(key string, nodes []*NodeState) bool {
-	return slices.ContainsFunc(nodes, func(n *NodeState) bool {
-		if n == nil {
-			return false
+func carried(key string, draft *orbit.Draft) bool {
+	for n := range draft.Nodes() {
+		if _, there := n.Node.Labels[key]; there {
+			return true
 		}
-		_, there := n.Node.Labels[key]
-		return there
-	})
+	}
+	return false
 }
 
 // notice looks for labels on a node that none has carried so far.
-func (k *nodeKinds) notice(n *Node) {
+func (k *nodeKinds) notice(n *orbit.Node) {
 	if len(k.absent) == 0 {
 		return
 	}
@@ -97,11 +98,11 @@ func (k *nodeKinds) notice(n *Node) {
 }
 
 // divide finds the kind of every node, leaving out labels until there are few enough kinds.
-func (k *nodeKinds) divide(nodes []*NodeState) {
+func (k *nodeKinds) divide(draft *orbit.Draft) {
 	for {
 		k.stale = false
-		if !k.tryDivide(nodes) {
-			k.leaveOut(k.widest(nodes))
+		if !k.tryDivide(draft) {
+			k.leaveOut(k.widest(draft))
 		} else if !k.stale {
 			break
 		}
@@ -110,14 +111,12 @@ func (k *nodeKinds) divide(nodes []*NodeState) {
 }
 
 // tryDivide reports whether there are few enough kinds, or nothing to leave out.
-func (k *nodeKinds) tryDivide(nodes []*NodeState) bool {
+func (k *nodeKinds) tryDivide(draft *orbit.Draft) bool {
 	k.like, k.byText = k.like[:0], map[string]int32{}
-	k.seen = make([]*Node, len(nodes))
-	k.of = make([]int32, len(nodes))
-	for i, n := range nodes {
-		if n != nil {
-			k.assign(i, n.Node)
-		}
+	k.seen = make([]*orbit.Node, draft.Bound())
+	k.of = make([]int32, draft.Bound())
+	for n := range draft.Nodes() {
+		k.assign(n.Index(), n.Node)
 		if len(k.like) > maxKinds && len(k.keys) > 0 {
 			return false
 		}
@@ -126,7 +125,7 @@ func (k *nodeKinds) tryDivide(nodes []*NodeState) bool {
 }
 
 // assign finds the kind of one node.
-func (k *nodeKinds) assign(i int, n *Node) int32 {
+func (k *nodeKinds) assign(i int, n *orbit.Node) int32 {
 	for i >= len(k.seen) {
 		k.seen, k.of = append(k.seen, nil), append(k.of, 0)
 	}
@@ -150,7 +149,7 @@ func (k *nodeKinds) assign(i int, n *Node) int32 {
 func (k *nodeKinds) outgrown() bool { return k.stale || len(k.like) > 2*k.divided+maxKinds }
 
 // seenAt returns the node that a kind was assigned to last; nil: none.
-func (k *nodeKinds) seenAt(slot int32) *Node {
+func (k *nodeKinds) seenAt(slot int32) *orbit.Node {
 	if int(slot) >= len(k.seen) {
 		return nil
 	}
@@ -158,7 +157,7 @@ func (k *nodeKinds) seenAt(slot int32) *Node {
 }
 
 // describe writes down what makes a node's kind. A label that is absent differs from an empty one.
-func (k *nodeKinds) describe(n *Node) {
+func (k *nodeKinds) describe(n *orbit.Node) {
 	k.text = append(k.text[:0], '0'+byte(btoi(n.Unschedulable)))
 	k.word(n.Devices.Model)
 	for _, key := range k.keys {
@@ -175,16 +174,14 @@ func (k *nodeKinds) word(s string) {
 }
 
 // widest returns the label with the most values.
-func (k *nodeKinds) widest(nodes []*NodeState) string {
+func (k *nodeKinds) widest(draft *orbit.Draft) string {
 	values := map[string]map[string]bool{}
 	for _, key := range k.keys {
 		values[key] = map[string]bool{}
 	}
-	for _, n := range nodes {
+	for n := range draft.Nodes() {
 		for key := range values {
-			if n != nil {
-				values[key][n.Node.Labels[key]] = true
-			}
+			values[key][n.Node.Labels[key]] = true
 		}
 	}
 	return slices.MaxFunc(slices.Sorted(maps.Keys(values)), func(a, b string) int { return len(values[a]) - len(values[b]) })
@@ -200,8 +197,8 @@ func (k *nodeKinds) leaveOut(key string) {
 }
 
 // decides reports whether the kinds decide all that the spec asks of labels.
-func (k *nodeKinds) decides(spec *Spec) bool {
+func (k *nodeKinds) decides(spec *orbit.Spec) bool {
 	return len(k.open) == 0 || !k.open[spec.Spread.Level] && !k.open[spec.Near.Level] &&
-		!slices.ContainsFunc(spec.Require, func(p Predicate) bool { return k.open[p.Key] }) &&
-		!slices.ContainsFunc(spec.Prefer, func(p Preference) bool { return k.open[p.Key] })
+		!slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return k.open[p.Key] }) &&
+		!slices.ContainsFunc(spec.Prefer, func(p orbit.Preference) bool { return k.open[p.Key] })
 }

@@ -1,6 +1,11 @@
-package orbit
+package place
 
-import "math"
+import (
+	"math"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/slots"
+)
 
 // ranking has the score of every node for one class, and the best of them: a knock-out tournament, in which a
 // node whose score has changed plays its matches again and no others. It serves scores that cannot bound
@@ -20,24 +25,24 @@ type ranking struct {
 const nobody = -1
 
 // follow brings the scores up to date and returns how many were computed; all: every one.
-func (k *ranking) follow(c *specClass, r *rater, scratch *slotSet) (rated int, all bool) {
-	touched, next, all := r.draft.journal.since(k.cursor)
+func (k *ranking) follow(c *specClass, r *rater, scratch *slots.Set) (rated int, all bool) {
+	touched, next, all := r.draft.Changed(k.cursor)
 	k.cursor = 0 // if a score panics, begin afresh
-	if all || len(r.draft.nodes) > len(k.values) {
+	if all || r.draft.Bound() > len(k.values) {
 		k.build(c, r)
 		k.cursor = next
-		return len(r.draft.nodes), true
+		return r.draft.Bound(), true
 	}
-	scratch.clear(len(k.values))
+	scratch.Clear(len(k.values))
 	for _, slot := range touched {
-		if scratch.add(slot) {
+		if scratch.Add(slot) {
 			k.rate(slot, c, r)
 			rated++
 		}
 	}
-	scratch.clear(len(k.values))
+	scratch.Clear(len(k.values))
 	for _, slot := range touched { // when all that have left are known to be gone
-		if scratch.add(slot) {
+		if scratch.Add(slot) {
 			k.play(slot, r)
 		}
 	}
@@ -46,7 +51,7 @@ func (k *ranking) follow(c *specClass, r *rater, scratch *slotSet) (rated int, a
 
 // build rates all nodes and plays all matches. It leaves places for some nodes that may join.
 func (k *ranking) build(c *specClass, r *rater) {
-	n := len(r.draft.nodes) + len(r.draft.nodes)/8 + 2
+	n := r.draft.Bound() + r.draft.Bound()/8 + 2
 	k.values = append(k.values[:0], make([]float64, n)...)
 	k.ties = nil
 	for slot := range n {
@@ -61,8 +66,8 @@ func (k *ranking) build(c *specClass, r *rater) {
 // rate computes the score of a node.
 func (k *ranking) rate(slot int32, c *specClass, r *rater) {
 	value, tie, ok := math.NaN(), 0.0, false
-	if int(slot) < len(r.draft.nodes) {
-		value, tie, ok = r.rate(r.draft.nodes[slot], c.spec, c.near)
+	if int(slot) < r.draft.Bound() {
+		value, tie, ok = r.rate(r.node(slot), c.spec, c.near)
 	}
 	if !ok {
 		value, tie = math.NaN(), 0
@@ -96,7 +101,7 @@ func (k *ranking) match(a, b int32, r *rater) int32 {
 		return a
 	}
 	best := k.choice(a, r)
-	if r.better(r.draft.nodes[b], k.values[b], k.tie(b), &best) {
+	if r.better(r.node(b), k.values[b], k.tie(b), &best) {
 		return b
 	}
 	return a
@@ -109,8 +114,8 @@ func (k *ranking) tie(slot int32) float64 {
 	return k.ties[slot]
 }
 
-func (k *ranking) choice(slot int32, r *rater) Choice {
-	return Choice{Node: r.draft.nodes[slot], Value: k.values[slot], Tie: k.tie(slot)}
+func (k *ranking) choice(slot int32, r *rater) orbit.Choice {
+	return orbit.Choice{Node: r.node(slot), Value: k.values[slot], Tie: k.tie(slot)}
 }
 
 // play repeats the matches of a node.
@@ -121,7 +126,7 @@ func (k *ranking) play(slot int32, r *rater) {
 }
 
 // best returns the winner.
-func (k *ranking) best(r *rater) (best Choice) {
+func (k *ranking) best(r *rater) (best orbit.Choice) {
 	if slot := k.winners[1]; slot != nobody {
 		best = k.choice(slot, r)
 	}
@@ -130,25 +135,3 @@ func (k *ranking) best(r *rater) (best Choice) {
 
 // bytes is about what the ranking takes.
 func (k *ranking) bytes() int { return 8*cap(k.values) + 8*cap(k.ties) + 4*cap(k.winners) }
-
-// slotSet is a set of node indices that is cleared in no time.
-type slotSet struct {
-	marks []uint32
-	mark  uint32
-}
-
-// clear empties the set and makes room up to n.
-func (s *slotSet) clear(n int) {
-	if s.mark++; s.mark == 0 || len(s.marks) < n {
-		s.marks, s.mark = make([]uint32, n), 1
-	}
-}
-
-// add adds an index. It reports whether it is new.
-func (s *slotSet) add(slot int32) bool {
-	if s.marks[slot] == s.mark {
-		return false
-	}
-	s.marks[slot] = s.mark
-	return true
-}

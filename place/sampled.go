@@ -1,12 +1,15 @@
-package orbit
+package place
 
 import (
 	"cmp"
 	"log/slog"
 	"math/rand/v2"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// Sampled is the [PlacementEngine] of relaxed randomization: it looks at nodes in random order, none twice,
+// Sampled is the [orbit.PlacementEngine] of relaxed randomization: it looks at nodes in random order, none twice,
 // until enough of them fit, and takes the best of those. What that costs depends on how many nodes fit, not on
 // how many there are: where few fit it looks at more, and where none does at all of them, for the answer that
 // nothing fits is exact. It serves any score, with nothing to keep up to date, at a price in quality.
@@ -15,8 +18,8 @@ import (
 // navigators another one. Do not change the fields after the first Best. The idea is Borg's ("Large-scale cluster
 // management at Google with Borg", EuroSys 2015, §3.4).
 type Sampled struct {
-	// Nil: SpreadScore.
-	Score  Score
+	// Nil: [orbit.SpreadScore].
+	Score  orbit.Score
 	Filter Filter
 	// Decides the order, and breaks ties; 0: by node id.
 	Seed uint64
@@ -33,14 +36,14 @@ type Sampled struct {
 	// Of the draft's journal.
 	cursor uint64
 	// The best of earlier samples, by spec, best first.
-	runnersUp map[*Spec][]int32
-	seen      slotSet
-	best      []Choice
+	runnersUp map[*orbit.Spec][]int32
+	seen      slots.Set
+	best      []orbit.Choice
 	rated     int
 }
 
 // follow brings the order up to the draft's nodes. The plan itself brings none, so once after each Sync will do.
-func (e *Sampled) follow(draft *Draft) {
+func (e *Sampled) follow(draft *orbit.Draft) {
 	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed)
 	if !synced {
 		return
@@ -58,7 +61,7 @@ func (e *Sampled) follow(draft *Draft) {
 		e.order, e.place = e.order[:0], e.place[:0]
 		clear(e.runnersUp) // of another view, perhaps
 	}
-	for len(e.place) < len(draft.nodes) {
+	for len(e.place) < draft.Bound() {
 		e.place = append(e.place, 0)
 		touched = append(touched[:len(touched):len(touched)], int32(len(e.place)-1))
 	}
@@ -70,7 +73,7 @@ func (e *Sampled) follow(draft *Draft) {
 // list puts a node into the order, or takes it out when it has left.
 func (e *Sampled) list(slot int32) {
 	at := e.place[slot] - 1
-	switch there := e.rater.draft.nodes[slot] != nil; {
+	switch there := e.rater.node(slot) != nil; {
 	case there && at < 0:
 		e.order = append(e.order, slot)
 		e.place[slot] = int32(len(e.order))
@@ -88,15 +91,15 @@ func (e *Sampled) swap(i, j int) {
 	e.place[a], e.place[b] = int32(j+1), int32(i+1)
 }
 
-// Best implements [PlacementEngine].
-func (e *Sampled) Best(draft *Draft, spec *Spec) (Choice, error) {
-	if draft.view == nil {
-		return Choice{}, notSynced()
+// Best implements [orbit.PlacementEngine].
+func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
+	if draft.View() == nil {
+		return orbit.Choice{}, notSynced()
 	}
 	e.follow(draft)
-	near, draws := draft.nearby(spec), e.rater.draw()
+	near, draws := nearIn(draft, spec), e.rater.draw()
 	e.best = e.best[:0]
-	e.seen.clear(len(draft.nodes))
+	e.seen.Clear(draft.Bound())
 	if !draws { // else those that were good are as good as any other now
 		for _, slot := range e.runnersUp[spec] {
 			e.look(slot, spec, near)
@@ -111,19 +114,19 @@ func (e *Sampled) Best(draft *Draft, spec *Spec) (Choice, error) {
 		}
 	}
 	if len(e.best) == 0 {
-		return Choice{}, e.rater.why(spec)
+		return orbit.Choice{}, e.rater.why(spec)
 	}
 	e.remember(spec)
 	return e.rater.choice(e.best[0], spec)
 }
 
 // look rates a node that has not been looked at yet and files it among the best. It reports whether it fits.
-func (e *Sampled) look(slot int32, spec *Spec, near *nearby) bool {
-	if !e.seen.add(slot) {
+func (e *Sampled) look(slot int32, spec *orbit.Spec, near near) bool {
+	if !e.seen.Add(slot) {
 		return false
 	}
 	e.rated++
-	n := e.rater.draft.nodes[slot]
+	n := e.rater.node(slot)
 	value, tie, ok := e.rater.rate(n, spec, near)
 	if !ok {
 		return false
@@ -134,10 +137,10 @@ func (e *Sampled) look(slot int32, spec *Spec, near *nearby) bool {
 	}
 	if keep := 1 + min(max(e.Remember, 0), len(e.order)); at < keep {
 		if len(e.best) < keep {
-			e.best = append(e.best, Choice{})
+			e.best = append(e.best, orbit.Choice{})
 		}
 		copy(e.best[at+1:], e.best[at:])
-		e.best[at] = Choice{Node: n, Value: value, Tie: tie}
+		e.best[at] = orbit.Choice{Node: n, Value: value, Tie: tie}
 	}
 	return true
 }
@@ -146,19 +149,19 @@ func (e *Sampled) look(slot int32, spec *Spec, near *nearby) bool {
 const maxRemembered = 1 << 14
 
 // remember keeps the best of this sample for the next. The winner stays among them: it may be good again.
-func (e *Sampled) remember(spec *Spec) {
-	if e.Remember <= 0 || spec.self != spec {
+func (e *Sampled) remember(spec *orbit.Spec) {
+	if e.Remember <= 0 || !spec.Shared() {
 		return
 	}
 	if len(e.runnersUp) >= maxRemembered || e.runnersUp == nil {
-		e.runnersUp = map[*Spec][]int32{}
+		e.runnersUp = map[*orbit.Spec][]int32{}
 	}
 	kept := e.runnersUp[spec][:0]
 	for i := range e.best {
-		kept = append(kept, int32(e.best[i].Node.slot))
+		kept = append(kept, int32(e.best[i].Node.Index()))
 	}
 	e.runnersUp[spec] = kept
 }
 
-// Notes says what the engine has done since the last Sync, for [Plan.Notes].
+// Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes].
 func (e *Sampled) Notes() []slog.Attr { return []slog.Attr{slog.Int("rated", e.rated)} }

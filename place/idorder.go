@@ -1,9 +1,11 @@
-package orbit
+package place
 
 import (
 	"math"
 
 	"github.com/google/btree"
+
+	"github.com/orbitsched/orbit"
 )
 
 // idOrder numbers nodes so that the numbers are in the order of the ids, and comparing two nodes is
@@ -13,13 +15,13 @@ type idOrder struct {
 }
 
 type numbered struct {
-	id     NodeID
+	id     orbit.NodeID
 	number uint64
 }
 
 // renumber starts afresh with the nodes of a state, spaced evenly. It calls put for each.
-func (o *idOrder) renumber(state *State, put func(n *NodeState, number uint64)) {
-	o.byID = btree.NewG(degree, func(a, b numbered) bool { return a.id < b.id })
+func (o *idOrder) renumber(state *orbit.State, put func(n *orbit.NodeState, number uint64)) {
+	o.byID = btree.NewG(32, func(a, b numbered) bool { return a.id < b.id })
 	gap, number := math.MaxUint64/(uint64(state.NodeCount())+1), uint64(0)
 	for n := range state.Nodes() {
 		number += gap
@@ -30,7 +32,7 @@ func (o *idOrder) renumber(state *State, put func(n *NodeState, number uint64)) 
 
 // number returns the number of a node, which it gives one if it has none; false: there is none left between
 // its neighbours'.
-func (o *idOrder) number(id NodeID) (uint64, bool) {
+func (o *idOrder) number(id orbit.NodeID) (uint64, bool) {
 	if known, ok := o.byID.Get(numbered{id: id}); ok {
 		return known.number, true
 	}
@@ -49,4 +51,4 @@ func (o *idOrder) number(id NodeID) (uint64, bool) {
 }
 
 // drop forgets a node that has left.
-func (o *idOrder) drop(id NodeID) { o.byID.Delete(numbered{id: id}) }
+func (o *idOrder) drop(id orbit.NodeID) { o.byID.Delete(numbered{id: id}) }

@@ -1,24 +1,24 @@
-package orbit
+package place
 
 import (
 	"maps"
 	"math"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
 // specClass is what an engine knows of a spec, which stands for all capsules that are alike. It is computed
 // once, and forgotten when it has not been asked for in a long time.
 type specClass struct {
-	spec *Spec
+	spec *orbit.Spec
 	// When it was last asked for.
 	used uint64
 	// What is wanted of each dimension, zeros left out; and whether devices are.
 	wants   []wanted
 	devices bool
-	// Where the company is that the spec wants, as of a Sync.
-	near   *nearby
-	nearAt uint64
+	// Where the company is that the spec wants.
+	near near
 	// What the spec makes of nodes; and by kind of node which of it, as of a division; notSuited: nodes of this
 	// kind cannot take the spec.
 	responses []response
@@ -33,23 +33,26 @@ type specClass struct {
 }
 
 type wanted struct {
-	dim  Dimension
+	dim  orbit.Dimension
 	want int64
 }
 
 // response is a bound, and the kinds of node for which it holds.
 type response struct {
 	kinds kd.Kinds
-	bound func(least, most *Extent) (value, tie float64)
+	bound func(least, most *orbit.Extent) (value, tie float64)
 }
 
 const notSuited = -1
 
+// wholeDevice is all of a device instance, in milli.
+const wholeDevice = 1000
+
 // noBound is for specs of which the score cannot say more, until that is noticed.
-func noBound(_, _ *Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
+func noBound(_, _ *orbit.Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
 
 // least returns the bound; what is no number bounds nothing.
-func (r *response) least(least, most *Extent) (value, tie float64) {
+func (r *response) least(least, most *orbit.Extent) (value, tie float64) {
 	value, tie = r.bound(least, most)
 	if value != value || tie != tie {
 		return math.Inf(-1), math.Inf(-1)
@@ -57,32 +60,32 @@ func (r *response) least(least, most *Extent) (value, tie float64) {
 	return value, tie
 }
 
-func newSpecClass(spec *Spec) *specClass {
-	return &specClass{spec: spec, division: -1, wants: spec.wants(), devices: spec.Devices.Count > 0}
+func newSpecClass(spec *orbit.Spec) *specClass {
+	return &specClass{spec: spec, division: -1, wants: wantsOf(spec), devices: spec.Devices.Count > 0}
 }
 
-// wants lists what is wanted, zeros left out.
-func (s *Spec) wants() (out []wanted) {
-	for d, want := range s.Envelope.Reservation {
+// wantsOf lists what is wanted, zeros left out.
+func wantsOf(spec *orbit.Spec) (out []wanted) {
+	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
-			out = append(out, wanted{Dimension(d), want})
+			out = append(out, wanted{orbit.Dimension(d), want})
 		}
 	}
 	return out
 }
 
 // meet takes note of where company is. If that has changed, all scores may have.
-func (c *specClass) meet(near *nearby, at uint64) {
-	if c.ranking != nil && near != nil && !maps.Equal(near.domains, c.near.domains) {
+func (c *specClass) meet(near near) {
+	if c.ranking != nil && !maps.Equal(near.domains, c.near.domains) {
 		c.ranking.cursor = 0
 	}
-	c.near, c.nearAt = near, at
+	c.near = near
 }
 
 // mayFit reports whether a node of which this is the most could have room for the spec.
-func (c *specClass) mayFit(most *Extent) bool {
+func (c *specClass) mayFit(most *orbit.Extent) bool {
 	for _, w := range c.wants {
-		if w.want > most[extentFree+w.dim] {
+		if w.want > most.Free(w.dim) {
 			return false
 		}
 	}
@@ -90,10 +93,10 @@ func (c *specClass) mayFit(most *Extent) bool {
 		return true
 	}
 	r := &c.spec.Devices
-	if r.Milli == deviceMilli {
-		return most[extentIdle] >= int64(r.Count)
+	if r.Milli == wholeDevice {
+		return most.DevicesIdle() >= r.Count
 	}
-	return most[extentLargest] >= int64(r.Milli) && most[extentDevices] >= int64(r.Count)*int64(r.Milli)
+	return most.DeviceLargest() >= r.Milli && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
 }
 
 // respond decides what the spec makes of each kind of node, as far as that is not decided.
@@ -114,7 +117,7 @@ func (c *specClass) respond(x *boxIndex) {
 }
 
 // response returns the response to nodes like one: nodes that answer the spec's predicates alike share it.
-func (c *specClass) response(like *Node, x *boxIndex) int8 {
+func (c *specClass) response(like *orbit.Node, x *boxIndex) int8 {
 	answer := c.answer(like)
 	if at, known := c.answers[answer]; known {
 		return at
@@ -137,7 +140,7 @@ func (c *specClass) response(like *Node, x *boxIndex) int8 {
 }
 
 // answer writes down which preferences a node meets, and whether it is in a domain to spread across.
-func (c *specClass) answer(n *Node) string {
+func (c *specClass) answer(n *orbit.Node) string {
 	if len(c.spec.Prefer) == 0 && len(c.spec.Spread.Names) == 0 {
 		return ""
 	}
@@ -145,12 +148,12 @@ func (c *specClass) answer(n *Node) string {
 	for i := range c.spec.Prefer {
 		text = append(text, byte(btoi(c.spec.Prefer[i].Matches(n.Labels))))
 	}
-	return string(append(text, byte(btoi(c.spec.spreadsAcross(n)))))
+	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
 
 // kinds returns the kinds of nodes that are where the spec wants to be.
 func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
-	if c.near == nil {
+	if c.near.domains == nil {
 		return ^kinds
 	}
 	for kind, like := range x.kinds.like {
@@ -162,8 +165,8 @@ func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
 }
 
 // suits reports whether nodes of this kind can take the spec.
-func (c *specClass) suits(like *Node) bool {
-	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.accepts(like.Devices.Model) {
+func (c *specClass) suits(like *orbit.Node) bool {
+	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
 	for i := range c.spec.Require {
@@ -176,7 +179,7 @@ func (c *specClass) suits(like *Node) bool {
 
 // bound returns the least that nodes of these kinds between these extremes can be rated; false: none of them
 // fits.
-func (c *specClass) bound(kinds kd.Kinds, least, most *Extent) (value, tie float64, ok bool) {
+func (c *specClass) bound(kinds kd.Kinds, least, most *orbit.Extent) (value, tie float64, ok bool) {
 	if !c.mayFit(most) {
 		return 0, 0, false
 	}
@@ -205,7 +208,7 @@ func (c *specClass) probe(x *boxIndex) kd.Probe {
 	if c.probing == nil {
 		c.probing = func(kinds kd.Kinds, least, most *kd.Vector) float64 {
 			c.respond(x)
-			value, _, ok := c.bound(kinds, (*Extent)(least), (*Extent)(most))
+			value, _, ok := c.bound(kinds, (*orbit.Extent)(least), (*orbit.Extent)(most))
 			if !ok {
 				return math.Inf(1)
 			}

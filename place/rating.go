@@ -1,37 +1,39 @@
-package orbit
+package place
 
 import (
 	"hash/fnv"
 	"math"
 	"strings"
+
+	"github.com/orbitsched/orbit"
 )
 
 // rater is what all placement engines share: whether a node can take a spec, how good it would be, and why not.
 type rater struct {
-	draft  *Draft
-	score  Score
+	draft  *orbit.Draft
+	score  orbit.Score
 	filter Filter
 	// The score as it was given, if it may draw lots.
 	lots drawer
 	// Which Sync of the draft it has followed.
-	epoch uint64
+	syncs uint64
 	// Breaks ties; 0: by node id.
 	seed uint64
 	// By node index: the hash of the id with the seed, and the node that it was computed of. Nil for seed 0.
 	ranks  []uint64
-	ranked []*Node
+	ranked []*orbit.Node
 	cursor uint64
 }
 
-// drawer is what a score may have that draws lots, see [Score].
+// drawer is what a score may have that draws lots, see [orbit.Score].
 type drawer interface {
-	Draw(decision uint64) (drawn Score, draws bool)
+	Draw(decision uint64) (drawn orbit.Score, draws bool)
 }
 
 // follow makes the rater one for the nodes of a draft. It reports whether the draft has been synced since the last
 // call, and whether it is another one than then.
-func (r *rater) follow(draft *Draft, score Score, filter Filter, seed uint64) (synced, other bool) {
-	if draft == r.draft && draft.epoch == r.epoch {
+func (r *rater) follow(draft *orbit.Draft, score orbit.Score, filter Filter, seed uint64) (synced, other bool) {
+	if draft == r.draft && draft.Syncs() == r.syncs {
 		return false, false
 	}
 	other = draft != r.draft
@@ -39,13 +41,16 @@ func (r *rater) follow(draft *Draft, score Score, filter Filter, seed uint64) (s
 		*r = rater{}
 	}
 	if score == nil {
-		score = SpreadScore{}
+		score = orbit.SpreadScore{}
 	}
-	r.draft, r.epoch, r.score, r.filter, r.seed = draft, draft.epoch, score, filter, seed
+	r.draft, r.syncs, r.score, r.filter, r.seed = draft, draft.Syncs(), score, filter, seed
 	r.lots, _ = score.(drawer)
 	r.rankNodes()
 	return true, other
 }
+
+// node returns the node with an index as the plan leaves it, nil if there is none.
+func (r *rater) node(slot int32) *orbit.NodeState { return r.draft.Node(int(slot)) }
 
 // draw begins a decision. It reports whether the score draws lots: then nothing that was rated before counts.
 func (r *rater) draw() bool {
@@ -59,11 +64,11 @@ func (r *rater) draw() bool {
 	return draws
 }
 
-// decision is a number for the next choice: the same for the same view and as many commitments of the plan, and
+// decision is a number for the next choice: the same for the same view and as many steps of the plan, and
 // another for any other and with any other seed.
 func (r *rater) decision() uint64 {
 	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
-	return (r.seed*golden+uint64(r.draft.view.Revision()))*golden + uint64(len(r.draft.log))
+	return (r.seed*golden+uint64(r.draft.View().Revision()))*golden + uint64(r.draft.Checkpoint())
 }
 
 // rankNodes computes the ranks of nodes that are new. The plan itself brings none.
@@ -73,11 +78,11 @@ func (r *rater) rankNodes() {
 	}
 	changed, next, all := r.draft.Changed(r.cursor)
 	r.cursor = next
-	if n := len(r.draft.nodes) - len(r.ranks); n > 0 {
-		r.ranks, r.ranked = append(r.ranks, make([]uint64, n)...), append(r.ranked, make([]*Node, n)...)
+	if n := r.draft.Bound() - len(r.ranks); n > 0 {
+		r.ranks, r.ranked = append(r.ranks, make([]uint64, n)...), append(r.ranked, make([]*orbit.Node, n)...)
 	}
 	if all {
-		for i := range r.draft.nodes {
+		for i := range r.draft.Bound() {
 			r.rankNode(i)
 		}
 		return
@@ -88,7 +93,7 @@ func (r *rater) rankNodes() {
 }
 
 func (r *rater) rankNode(i int) {
-	n := r.draft.nodes[i]
+	n := r.draft.Node(i)
 	if n == nil || n.Node == r.ranked[i] {
 		return
 	}
@@ -96,7 +101,7 @@ func (r *rater) rankNode(i int) {
 }
 
 // rank hashes a node's id with a seed. It is the same in every process (FNV-1a, 64 bits).
-func rank(seed uint64, id NodeID) uint64 {
+func rank(seed uint64, id orbit.NodeID) uint64 {
 	h := fnv.New64a()
 	var s [8]byte
 	for i := range s {
@@ -108,30 +113,25 @@ func rank(seed uint64, id NodeID) uint64 {
 }
 
 // better reports whether n with this score comes before the best so far.
-func (r *rater) better(n *NodeState, value, tie float64, best *Choice) bool {
+func (r *rater) better(n *orbit.NodeState, value, tie float64, best *orbit.Choice) bool {
 	if value != best.Value {
 		return value < best.Value
 	}
 	if tie != best.Tie {
 		return tie < best.Tie
 	}
-	if r.ranks != nil && r.ranks[n.slot] != r.ranks[best.Node.slot] {
-		return r.ranks[n.slot] < r.ranks[best.Node.slot]
+	if r.ranks != nil && r.ranks[n.Index()] != r.ranks[best.Node.Index()] {
+		return r.ranks[n.Index()] < r.ranks[best.Node.Index()]
 	}
 	return strings.Compare(string(n.Node.ID), string(best.Node.Node.ID)) < 0
 }
 
 // rate returns a node's score; false if the node cannot take the spec.
-func (r *rater) rate(n *NodeState, spec *Spec, near *nearby) (value, tie float64, ok bool) {
+func (r *rater) rate(n *orbit.NodeState, spec *orbit.Spec, near near) (value, tie float64, ok bool) {
 	if n == nil || !n.Fits(spec) || !near.has(n.Node) {
 		return 0, 0, false
 	}
-	return r.rateFit(n, spec)
-}
-
-// rateFit is rate for a node that fits, as far as the ledger knows.
-func (r *rater) rateFit(n *NodeState, spec *Spec) (value, tie float64, ok bool) {
-	report := r.draft.view.Report(n)
+	report := r.draft.View().Report(n)
 	if r.filter != nil && r.filter(n, report, spec) != "" {
 		return 0, 0, false
 	}
@@ -140,8 +140,8 @@ func (r *rater) rateFit(n *NodeState, spec *Spec) (value, tie float64, ok bool) 
 }
 
 // scan rates every node. The error is a *NoFit.
-func (r *rater) scan(spec *Spec, near *nearby) (best Choice, err error) {
-	for _, n := range r.draft.nodes {
+func (r *rater) scan(spec *orbit.Spec, near near) (best orbit.Choice, err error) {
+	for n := range r.draft.Nodes() {
 		if value, tie, ok := r.rate(n, spec, near); ok && (best.Node == nil || r.better(n, value, tie, &best)) {
 			best.Node, best.Value, best.Tie = n, value, tie
 		}
@@ -150,7 +150,7 @@ func (r *rater) scan(spec *Spec, near *nearby) (best Choice, err error) {
 }
 
 // choice adds the devices to a choice, or says why there is none.
-func (r *rater) choice(best Choice, spec *Spec) (Choice, error) {
+func (r *rater) choice(best orbit.Choice, spec *orbit.Spec) (orbit.Choice, error) {
 	if best.Node == nil {
 		return best, r.why(spec)
 	}
@@ -159,12 +159,12 @@ func (r *rater) choice(best Choice, spec *Spec) (Choice, error) {
 }
 
 // pickDevices lets the score choose the instances if it wants to.
-func (r *rater) pickDevices(n *NodeState, spec *Spec) DeviceSet {
+func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSet {
 	if spec.Devices.Count == 0 {
 		return 0
 	}
 	if picker, ok := r.score.(interface {
-		PickDevices(*NodeState, *Spec) (DeviceSet, bool)
+		PickDevices(*orbit.NodeState, *orbit.Spec) (orbit.DeviceSet, bool)
 	}); ok {
 		if set, ok := picker.PickDevices(n, spec); ok {
 			return set
@@ -175,32 +175,56 @@ func (r *rater) pickDevices(n *NodeState, spec *Spec) DeviceSet {
 }
 
 // why counts the nodes by what they fail on.
-func (r *rater) why(spec *Spec) *NoFit {
-	counts := map[Misfit]int{}
-	for _, n := range r.draft.nodes {
-		if n != nil {
-			counts[r.misfit(n, spec)]++
-		}
+func (r *rater) why(spec *orbit.Spec) *orbit.NoFit {
+	counts := map[orbit.Misfit]int{}
+	for n := range r.draft.Nodes() {
+		counts[r.misfit(n, spec)]++
 	}
 	return r.draft.NoFit(spec, counts)
 }
 
 // misfit says why a node cannot be chosen.
-func (r *rater) misfit(n *NodeState, spec *Spec) Misfit {
-	if m := r.draft.Misfit(n, spec); m != (Misfit{}) {
+func (r *rater) misfit(n *orbit.NodeState, spec *orbit.Spec) orbit.Misfit {
+	if m := r.draft.Misfit(n, spec); m != (orbit.Misfit{}) {
 		return m
 	}
 	if r.filter != nil {
-		if why := r.filter(n, r.draft.view.Report(n), spec); why != "" {
-			return Unfit(why)
+		if why := r.filter(n, r.draft.View().Report(n), spec); why != "" {
+			return orbit.Unfit(why)
 		}
 	}
-	return Unfit("have a score that is no number")
+	return orbit.Unfit("have a score that is no number")
 }
 
+// near says where a spec may go because of the group whose company it asks for.
+type near struct {
+	level string
+	// Nil: the spec asks for no company, and may go anywhere.
+	domains map[string]bool
+	// Another one when the domains may have changed.
+	version uint64
+}
+
+// nearIn asks a draft where a spec may go.
+func nearIn(draft *orbit.Draft, spec *orbit.Spec) (p near) {
+	p.level = spec.Near.Level
+	p.domains, p.version = draft.NearDomains(spec)
+	return p
+}
+
+func (p *near) has(n *orbit.Node) bool { return p.domains == nil || p.domains[n.Labels[p.level]] }
+
 // notSynced is the answer of an engine that has seen no view.
-func notSynced() *NoFit {
-	return &NoFit{Reasons: []Reason{{Why: "were looked at; sync the draft first"}}}
+func notSynced() *orbit.NoFit {
+	return &orbit.NoFit{Reasons: []orbit.Reason{{Why: "were looked at; sync the draft first"}}}
+}
+
+// btoi makes a count of a condition.
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // finite reports whether x is a number that can be compared.

@@ -1,11 +1,14 @@
-package orbit
+package place
 
 import (
 	"log/slog"
 	"slices"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// Indexed is the [PlacementEngine] for large constellations. It chooses exactly what [Exhaustive] chooses, and
+// Indexed is the [orbit.PlacementEngine] for large constellations. It chooses exactly what [Exhaustive] chooses, and
 // looks at a few nodes for that, by two ways:
 //
 //	a score that is Bounded     one index of boxes over all node states, which all specs share; nothing is
@@ -26,8 +29,8 @@ import (
 // that have not been asked for longest is dropped, scores beyond 128 MiB and all else beyond some 260,000 pairs of
 // a spec and a kind of node.
 type Indexed struct {
-	// Nil: SpreadScore.
-	Score  Score
+	// Nil: [orbit.SpreadScore].
+	Score  orbit.Score
 	Filter Filter
 	// Breaks ties; 0: by node id.
 	Seed uint64
@@ -35,13 +38,13 @@ type Indexed struct {
 	rater   rater
 	index   boxIndex
 	front   front
-	classes map[*Spec]*specClass
-	// Counts calls of Best, and of Sync of the draft.
-	clock, syncs uint64
-	version      uint64
-	scratch      slotSet
-	rankedBytes  int
-	stats        indexedStats
+	classes map[*orbit.Spec]*specClass
+	// Counts calls of Best.
+	clock       uint64
+	version     uint64
+	scratch     slots.Set
+	rankedBytes int
+	stats       indexedStats
 	// A search is being done.
 	searching bool
 }
@@ -50,7 +53,7 @@ type Indexed struct {
 type indexedStats struct{ asked, scanned, rated, ranked, rankings int }
 
 // follow takes note of a Sync of the draft.
-func (e *Indexed) follow(draft *Draft) {
+func (e *Indexed) follow(draft *orbit.Draft) {
 	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed)
 	if !synced {
 		return
@@ -60,8 +63,7 @@ func (e *Indexed) follow(draft *Draft) {
 		e.forget()
 	}
 	e.index.rater = &e.rater
-	e.index.bounded, _ = e.rater.score.(Bounded)
-	e.syncs++
+	e.index.bounded, _ = e.rater.score.(orbit.Bounded)
 	e.front = front{heap: e.front.heap}
 	e.index.moves, e.index.builds, e.stats = 0, 0, indexedStats{}
 	e.drop()
@@ -70,16 +72,16 @@ func (e *Indexed) follow(draft *Draft) {
 // scanBelow is the number of nodes up to which looking at all of them is as fast as an index.
 const scanBelow = 16
 
-// Best implements [PlacementEngine].
-func (e *Indexed) Best(draft *Draft, spec *Spec) (Choice, error) {
-	if draft.view == nil {
-		return Choice{}, notSynced()
+// Best implements [orbit.PlacementEngine].
+func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
+	if draft.View() == nil {
+		return orbit.Choice{}, notSynced()
 	}
 	e.follow(draft)
 	e.stats.asked++
-	if e.rater.draw() || spec.self != spec || len(draft.nodes) <= scanBelow {
+	if e.rater.draw() || !spec.Shared() || draft.Bound() <= scanBelow {
 		e.stats.scanned++
-		return e.rater.scan(spec, draft.nearby(spec))
+		return e.rater.scan(spec, nearIn(draft, spec))
 	}
 	c := e.class(spec)
 	best, ok := e.search(c)
@@ -90,8 +92,8 @@ func (e *Indexed) Best(draft *Draft, spec *Spec) (Choice, error) {
 }
 
 // class returns what is known of a spec.
-func (e *Indexed) class(spec *Spec) *specClass {
-	if v, ok := e.rater.score.(Versioned); ok {
+func (e *Indexed) class(spec *orbit.Spec) *specClass {
+	if v, ok := e.rater.score.(orbit.Versioned); ok {
 		if version := v.Version(); version != e.version {
 			e.version = version
 			e.forget()
@@ -101,23 +103,26 @@ func (e *Indexed) class(spec *Spec) *specClass {
 	if c == nil {
 		c = newSpecClass(spec)
 		if e.classes == nil {
-			e.classes = map[*Spec]*specClass{}
+			e.classes = map[*orbit.Spec]*specClass{}
 		}
 		e.classes[spec] = c
-		if e.index.kinds.learn(spec, e.rater.draft.nodes) {
+		if e.index.kinds.learn(spec, e.rater.draft) {
 			e.index.cursor = 0 // divide anew
 		}
 	}
 	e.clock++
 	c.used = e.clock
-	if c.nearAt != e.syncs {
-		c.meet(e.rater.draft.nearby(spec), e.syncs)
+	if near := nearIn(e.rater.draft, spec); near.version != c.near.version {
+		c.meet(near)
+		if e.front.class == c {
+			e.front.class = nil
+		}
 	}
 	return c
 }
 
 // search looks in the index that all specs share; false: the score cannot bound itself for this spec.
-func (e *Indexed) search(c *specClass) (best Choice, ok bool) {
+func (e *Indexed) search(c *specClass) (best orbit.Choice, ok bool) {
 	x := &e.index
 	if x.bounded == nil || c.boundless || !x.kinds.decides(c.spec) {
 		return best, false
@@ -155,7 +160,7 @@ func (e *Indexed) begin(c *specClass) {
 }
 
 // rank keeps the scores of all nodes for this spec.
-func (e *Indexed) rank(c *specClass) Choice {
+func (e *Indexed) rank(c *specClass) orbit.Choice {
 	if c.ranking == nil {
 		c.ranking = &ranking{}
 	}
@@ -221,7 +226,7 @@ func (e *Indexed) forget() {
 	e.front.class = nil
 }
 
-// Notes says what the engine has done since the last Sync, for [Plan.Notes]:
+// Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes]:
 //
 //	asked     calls of Best
 //	searches  searches of the index that were begun

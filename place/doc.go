@@ -1,0 +1,12 @@
+// Package place has the ready placement engines ([orbit.PlacementEngine]), which choose nodes on an [orbit.Draft]:
+//
+//	Indexed      the best node, found in an index; the default of the navigators in package nav
+//	Exhaustive   the best node, by rating all; the reference
+//	Sampled      the best of some nodes that fit, drawn at random
+//
+// All three take the same Score, Filter and Seed. A node must fit, as the ledger and the draft see it, and pass the
+// Filter. Among those the lowest value wins, then the lowest tie, and then a hash of the node's id with the Seed, so
+// that navigators with different seeds do not all choose the same node. With Seed 0 the lowest id wins.
+//
+// The engines use nothing of package orbit that is not open to every importer.
+package place

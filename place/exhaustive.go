@@ -1,0 +1,32 @@
+package place
+
+import "github.com/orbitsched/orbit"
+
+// Exhaustive is the reference [orbit.PlacementEngine]: one call of the score for each feasible node. It is what
+// faster engines must agree with, choice by choice, and fast enough for some hundreds of nodes. The zero
+// value works. Give each of several navigators another Seed: with the same one they all prefer the same among
+// equal nodes, and lose half of their bets there.
+type Exhaustive struct {
+	// Nil: [orbit.SpreadScore].
+	Score  orbit.Score
+	Filter Filter
+	// Breaks ties; 0: by node id.
+	Seed uint64
+
+	rater rater
+}
+
+// Filter takes nodes out of the choice for what the ledger does not know: it returns why, completing
+// "n nodes ..." as in "have a stale report", or "" to keep the node. Like a [orbit.Score] it must be a pure
+// function of what it sees.
+type Filter func(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) string
+
+// Best implements [orbit.PlacementEngine].
+func (e *Exhaustive) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
+	if draft.View() == nil {
+		return orbit.Choice{}, notSynced()
+	}
+	e.rater.follow(draft, e.Score, e.Filter, e.Seed)
+	e.rater.draw()
+	return e.rater.scan(spec, nearIn(draft, spec))
+}
