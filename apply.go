@@ -58,8 +58,8 @@ type Records struct {
 // past what refuses the proposal, so the footprint of one that is refused holds all that it asks for; that of one that
 // has been committed before holds only what says so, and that of a malformed one is empty.
 //
-// A node that is looked at is read whole. A [GroupIn] bet reads one placed member of the group in the domain, and its
-// node. Where there is none, the absence of all that could be there is in no list: only then a change outside Reads can
+// A node that is looked at is read whole. A [GroupIn] bet reads one node in the domain with a member of the group: while
+// what is used of it stays, no member leaves. Where there is none, the absence of all that could be there is in no list: only then a change outside Reads can
 // change the outcome.
 func (s *State) Footprint(p Proposal) Footprint {
 	p = p.Clone()

@@ -78,26 +78,13 @@ func (t *tx) judgeGroup(bet GroupIn) error {
 		}
 	}
 	if n := known[[2]string{bet.Level, bet.Domain}]; n != nil {
-		t.witness(n, bet.Group)
+		if t.missed != nil { // for a footprint: while the node is what it is, the member is there
+			t.node(n.Node.ID)
+		}
 		return nil
 	}
 	return t.refuse(Rejection{Bet: bet}, t.s.left.Groups,
 		"no placed capsule of group %q is in %s %q", bet.Group, bet.Level, bet.Domain)
-}
-
-// witness looks at a member of the group on the node, if a footprint is asked for: while it is there, and the node
-// is where it is, the bet holds.
-func (t *tx) witness(n *NodeState, group string) {
-	if t.missed == nil {
-		return
-	}
-	for c := range t.s.On(n.Node.ID) {
-		if c.Spec.Group == group {
-			t.node(n.Node.ID)
-			t.capsule(c.ID)
-			return
-		}
-	}
 }
 
 // noNode refuses a bet on a node that is not a member.

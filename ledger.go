@@ -63,6 +63,32 @@ func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Chan
 	}
 }
 
+// CatchUp returns the ledger's state, and the changes that lead to it from an old one: none if there is nothing newer,
+// and then the state is the old one. Whole says that nobody knows them, because old is nil or the history no longer
+// reaches back to it: everything may be different.
+func CatchUp(ctx context.Context, ledger Ledger, old *State) (now *State, changes []Change, whole bool, err error) {
+	now, err = ledger.Snapshot(ctx)
+	switch {
+	case err != nil:
+		return nil, nil, false, err
+	case old == nil:
+		return now, nil, true, nil
+	case now.rev <= old.rev:
+		return old, nil, false, nil
+	}
+	changes, err = ledger.Changes(ctx, old.rev)
+	switch {
+	case errors.Is(err, ErrCompacted):
+		return now, nil, true, nil
+	case err != nil:
+		return nil, nil, false, err
+	}
+	for len(changes) > 0 && changes[len(changes)-1].Revision > now.rev { // committed after the snapshot; next time
+		changes = changes[:len(changes)-1]
+	}
+	return now, changes, false, nil
+}
+
 // Batcher is a ledger that takes many independent proposals in one call. Each has an outcome of its own;
 // one that fails takes nobody else down. An [Engine] uses it where it is there.
 type Batcher interface {

@@ -680,6 +680,12 @@ func TestFootprint(t *testing.T) {
 			binary.BigEndian.PutUint64(p.ID[:], d.ids)
 		}
 		at := d.snapshot()
+		c := s.some(func(c *Capsule) bool {
+			return c.Spec.Group != "" && at.Capsule(c.ID) != nil && at.Capsule(c.ID).Placed()
+		})
+		if c = at.Capsule(c.ID); c != nil && c.Placed() && c.Spec.Group != "" { // a bet that holds, until its witness goes
+			p.If = append(p.If, GroupIn{c.Spec.Group, "rack", at.Node(c.Node).Node.Labels["rack"]})
+		}
 		if next := d.commitOn(t, at, p); next != nil {
 			count["committed"]++
 		}

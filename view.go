@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -121,18 +120,16 @@ type source struct {
 // when it returns an error: one of the ledger leaves the view as it was, one of telemetry leaves it with the
 // new state and the old reports.
 func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
-	state, err := from.ledger.Snapshot(ctx)
+	state, changes, whole, err := CatchUp(ctx, from.ledger, v.state)
 	if err != nil {
 		return false, err
 	}
 	v.now = now
 	switch {
-	case v.state == nil:
+	case whole:
 		woken = v.rebuild(state, from)
-	case state.rev > v.state.rev:
-		if woken, err = v.advance(ctx, state, from); err != nil {
-			return false, err
-		}
+	case state != v.state:
+		woken = v.advance(state, changes, from)
 	}
 	heard, err := v.hear(ctx, from, now)
 	return woken || heard, err
@@ -161,21 +158,11 @@ func (v *View) rebuild(state *State, from *source) bool {
 }
 
 // advance moves to a newer state by the changes in between.
-func (v *View) advance(ctx context.Context, state *State, from *source) (bool, error) {
-	changes, err := from.ledger.Changes(ctx, v.state.rev)
-	if errors.Is(err, ErrCompacted) {
-		return v.rebuild(state, from), nil
-	} else if err != nil {
-		return false, err
-	}
+func (v *View) advance(state *State, changes []Change, from *source) (woken bool) {
 	old := v.state
 	v.state = state
-	woken := false
 	for i := range changes {
 		c := &changes[i]
-		if c.Revision > state.rev {
-			break // committed after the snapshot; next time
-		}
 		v.touch(c, old, from)
 		woken = v.queue.absorb(c, state, from.mine) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
@@ -191,7 +178,7 @@ func (v *View) advance(ctx context.Context, state *State, from *source) (bool, e
 		v.ends = v.ends[:0]
 		v.findEnds(from)
 	}
-	return woken, nil
+	return woken
 }
 
 // touch marks the node of a change as changed.

@@ -18,8 +18,8 @@ import (
 // that leaves and joins again repeats. The zero value works, on a ledger of its own.
 //
 // A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what
-// was listed, and that the room is free. So a capsule is never seen waiting, and no navigator can pick it up.
-// The ledger refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one
+// was listed. So a capsule is never seen waiting, and no navigator can pick it up. Whether the room is free the
+// ledger judges by itself, and refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one
 // effect. (A ledger knows it by the record of its capsule. It must keep those of released capsules, see
 // orbit.Limits.Terminal, for longer than a proposal can be delayed on its way.)
 //
@@ -196,10 +196,9 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner},
 			orbit.Place{Capsule: capsule.ID, Node: node, Devices: a.Slot.Devices, Note: capsule.Note},
 		},
-		If: []orbit.Precondition{
-			orbit.NodeAt{Node: node, Specification: orbit.Revision(uid)},
-			orbit.NodeFreeOf{Node: node, AtLeast: s.spec.Envelope.Reservation},
-		},
+		// No bet on room, which the ledger judges with the placement; and no orbit.Draft, which would make one: it needs
+		// a view, and so a snapshot for each claim, and claims go side by side.
+		If: []orbit.Precondition{orbit.NodeAt{Node: node, Specification: orbit.Revision(uid)}},
 	})
 	if err != nil {
 		return Slot{}, judgedAt(err), refusal(err)

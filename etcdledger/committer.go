@@ -232,8 +232,8 @@ func (r *round) pack(t *ticket) bool {
 		r.blocked.merge(touch(r.state.Footprint(t.p)))
 		return false
 	}
-	print := b.state.Footprint(t.p)
-	touched := touch(print)
+	footprint := b.state.Footprint(t.p)
+	touched := touch(footprint)
 	if r.isBlocked(touched) || !free(touched) {
 		r.blocked.merge(touched)
 		return false
@@ -242,7 +242,7 @@ func (r *round) pack(t *ticket) bool {
 		t.answerLocked(0, unavailable(why))
 		return true
 	}
-	err := b.add(&t.p, &print, touched)
+	err := b.add(&t.p, &footprint, touched)
 	switch {
 	case err == nil:
 		t.sent, t.touched, b.full = true, touched, t.alone

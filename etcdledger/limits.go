@@ -19,8 +19,7 @@ const (
 // bounds returns the limits of a ledger over a server that takes so many operations in one transaction. The log
 // and gc take one, a few are left for bets, and a commitment has to do with three records at most, if it is no
 // Submit: a member's capsule, its gang and its node. So whatever keeps to Commitments fits, wherever it goes, with
-// bets on the same nodes and a few on others: a NodeFreeOf or MarkAt takes one record, a GroupIn two, each
-// domain's once.
+// bets on the same nodes and a few on others, each of which takes one record.
 func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	l := asked
 	l.Commitments = within(l.Commitments, (ops-8)/3)

@@ -3,7 +3,6 @@ package nav
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -58,29 +57,19 @@ type GroupBind struct {
 // seen to wait, but a group that is submitted and bound between them is returned. An error leaves all as it
 // was.
 func (w *GroupWatch) Refresh(ctx context.Context, ledger orbit.Ledger, now time.Time) ([]GroupBind, error) {
-	state, err := ledger.Snapshot(ctx)
-	if err != nil {
+	state, changes, whole, err := orbit.CatchUp(ctx, ledger, w.state)
+	if err != nil || state == w.state {
 		return nil, err
 	}
-	t := groupTouch{watch: w, state: state, submitted: map[groupKey]bool{}}
-	switch {
-	case w.state == nil:
+	if w.state == nil {
 		w.waits, w.anchored = map[groupKey]time.Time{}, map[string]bool{}
+	}
+	t := groupTouch{watch: w, state: state, submitted: map[groupKey]bool{}}
+	if whole {
 		t.all()
-	case state.Revision() <= w.state.Revision():
-		return nil, nil
-	default:
-		changes, err := ledger.Changes(ctx, w.state.Revision())
-		if errors.Is(err, orbit.ErrCompacted) {
-			t.all()
-		} else if err != nil {
-			return nil, err
-		}
-		for i := range changes {
-			if changes[i].Revision <= state.Revision() { // else it was committed after the snapshot
-				t.change(&changes[i])
-			}
-		}
+	}
+	for i := range changes {
+		t.change(&changes[i])
 	}
 	w.state = state
 	return t.settle(now), nil

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -22,25 +21,17 @@ type news struct {
 // follow brings the dispatcher up to what the ledger has, and files what is to be looked at.
 func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
 	d.books.settle()
-	state, err := d.Ledger.Snapshot(ctx)
+	state, changes, whole, err := orbit.CatchUp(ctx, d.Ledger, d.state)
 	if err != nil {
 		return err
 	}
 	again := d.again
 	d.again = nil
-	if d.state == nil {
+	switch {
+	case whole:
 		d.rebuild(state, round)
-	} else if state.Revision() > d.state.Revision() {
-		changes, err := d.Ledger.Changes(ctx, d.state.Revision())
-		switch {
-		case errors.Is(err, orbit.ErrCompacted):
-			d.rebuild(state, round)
-		case err != nil:
-			d.again = again
-			return err
-		default:
-			d.advance(d.read(changes, state), state, round)
-		}
+	case state != d.state:
+		d.advance(d.read(changes), state, round)
 	}
 	for _, u := range append(again, d.retry.due(time.Now())...) {
 		d.review(u)
@@ -48,14 +39,11 @@ func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
 	return nil
 }
 
-// read finds out what changes up to a state touch.
-func (d *Dispatcher) read(changes []orbit.Change, state *orbit.State) *news {
+// read finds out what changes touch.
+func (d *Dispatcher) read(changes []orbit.Change) *news {
 	n := &news{capsules: make(map[orbit.CapsuleID]bool, len(changes))}
 	for i := range changes {
 		c := &changes[i]
-		if c.Revision > state.Revision() {
-			break // committed after the snapshot; next time
-		}
 		switch do := c.Do.(type) {
 		case orbit.Submit:
 			n.touch(do.IDs...)

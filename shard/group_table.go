@@ -3,7 +3,6 @@ package shard
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -31,26 +30,16 @@ type table struct {
 
 // follow brings the table up to the ledger.
 func (t *table) follow(ctx context.Context) error {
-	state, err := t.ledger.Snapshot(ctx)
-	if err != nil {
+	state, changes, whole, err := orbit.CatchUp(ctx, t.ledger, t.state)
+	switch {
+	case err != nil:
 		return err
-	}
-	if t.state == nil {
+	case whole:
 		t.rebuild(state)
-		return nil
+	case state != t.state:
+		t.state = state
+		t.absorb(changes)
 	}
-	if state.Revision() <= t.state.Revision() {
-		return nil
-	}
-	changes, err := t.ledger.Changes(ctx, t.state.Revision())
-	if errors.Is(err, orbit.ErrCompacted) {
-		t.rebuild(state)
-		return nil
-	} else if err != nil {
-		return err
-	}
-	t.state = state
-	t.absorb(changes)
 	return nil
 }
 
@@ -78,15 +67,12 @@ func (t *table) rebuild(state *orbit.State) {
 	}
 }
 
-// absorb follows changes. Some may be newer than the state; they come again.
+// absorb follows changes.
 func (t *table) absorb(changes []orbit.Change) {
 	seen := map[orbit.NodeID]bool{}
 	census := false
 	for i := range changes {
 		c := &changes[i]
-		if c.Revision > t.state.Revision() {
-			break
-		}
 		if _, id, ok := nodeOfMark(c); ok {
 			t.relearn(id)
 		} else if mark, ok := c.Do.(orbit.Mark); ok {

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -41,26 +40,16 @@ type holding struct {
 
 // follow brings the sight up to the ledger.
 func (s *sight) follow(ctx context.Context) error {
-	state, err := s.ledger.Snapshot(ctx)
-	if err != nil {
+	state, changes, whole, err := orbit.CatchUp(ctx, s.ledger, s.state)
+	switch {
+	case err != nil:
 		return err
-	}
-	if s.state == nil {
+	case whole:
 		s.rebuild(state)
-		return nil
+	case state != s.state:
+		s.recent, s.after = changes, s.state.Revision()
+		s.advance(state, changes)
 	}
-	if state.Revision() <= s.state.Revision() {
-		return nil
-	}
-	changes, err := s.ledger.Changes(ctx, s.state.Revision())
-	if errors.Is(err, orbit.ErrCompacted) {
-		s.rebuild(state)
-		return nil
-	} else if err != nil {
-		return err
-	}
-	s.recent, s.after = changes, s.state.Revision()
-	s.advance(state, changes)
 	return nil
 }
 
@@ -83,14 +72,11 @@ func (s *sight) rebuild(state *orbit.State) {
 	}
 }
 
-// advance moves to a newer state by the changes in between. Some may be newer still.
+// advance moves to a newer state by the changes in between.
 func (s *sight) advance(state *orbit.State, changes []orbit.Change) {
 	s.touched, s.described = s.touched[:0], s.described[:0]
 	for i := range changes {
 		c := &changes[i]
-		if c.Revision > state.Revision() {
-			break
-		}
 		if _, id, ok := nodeOfMark(c); ok {
 			s.learn(state, id)
 			s.describe(state, id)
