@@ -86,7 +86,8 @@ func TestSumsOfTablesMadeAnew(t *testing.T) {
 	}
 }
 
-// Where the index of a Gang has come to differ from its draft nothing is proposed, and Plan returns what the draft says.
+// Where the index of a Gang has come to differ from its draft, nothing is proposed, and Plan returns what the draft
+// says.
 func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 	l, g := &orbit.MemoryLedger{}, &Gang{}
 	spec := &orbit.Spec{Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}
