@@ -3,6 +3,7 @@ package nav
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -83,4 +84,34 @@ func TestSumsOfTablesMadeAnew(t *testing.T) {
 	for _, shape := range g.index.shapes {
 		require.Len(t, shape.sums, 1)
 	}
+}
+
+// Where the index of a Gang has come to differ from its draft, nothing is proposed, and Plan returns what the draft
+// says.
+func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
+	l, g := &orbit.MemoryLedger{}, &Gang{}
+	spec := &orbit.Spec{Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}
+	role := orbit.Role{Name: "w", Spec: spec, Members: []orbit.CapsuleID{"a", "b"}}
+	_, err := l.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{
+		orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 1}}},
+		orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{role}}}}})
+	require.NoError(t, err)
+	e := orbit.Engine{Ledger: l, Navigator: g}
+	for range 2 { // in the second one nothing is tried, so that the draft has no changes for the index
+		require.Len(t, e.Pass(t.Context()).Unplaced, 2)
+	}
+	clear(g.waits)
+	g.index.rooms[0].free[orbit.CPU] = 2
+	for _, shape := range g.index.shapes {
+		shape.counts[0], shape.sums = 2, nil
+	}
+	round := e.Pass(t.Context())
+	require.Len(t, round.Errors, 1)
+	require.ErrorContains(t, round.Errors[0], `such nodes lack cpu`)
+	require.Zero(t, round.Proposed)
+	require.Len(t, round.Unplaced, 2)
+	require.Zero(t, g.index.draft.Node(0).Capsules)
+	hold := orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().Add(time.Hour)}
+	require.ErrorIs(t, g.index.hold([]orbit.Hold{hold, hold}), orbit.ErrInfeasible)
+	require.Zero(t, g.index.draft.Node(0).Holds(), "the first of the steps is undone with the second")
 }

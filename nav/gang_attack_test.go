@@ -136,6 +136,68 @@ func TestGangSeesRoomThatWasHeldForAnother(t *testing.T) {
 	})
 }
 
+// The same where a hold gives way to a gang of another navigator: its room is there for a third gang.
+func TestGangSeesRoomThatGaveWay(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 2, 4)
+	for i := range 2 {
+		id := orbit.CapsuleID(fmt.Sprint("load", i))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(4, 0)}, orbit.Place{Capsule: id, Node: orbit.NodeID(fmt.Sprint("r-", i))})
+	}
+	gangOf(t, l, "first", "a", 2, 4)
+	gangOf(t, l, "second", "b", 2, 4)
+	a := &orbit.Engine{Name: "a", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	b := &orbit.Engine{Name: "b", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	mustPass(t, a)
+	mustPass(t, b)
+	commit(t, l, orbit.Release{Capsule: "load0", Final: true})
+	mustPass(t, b) // holds r-0 for second
+	third := gangSpec(4)
+	third.Priority = 1
+	commit(t, l, orbit.Submit{Owner: "b", Gang: &orbit.Gang{ID: "third", Roles: []orbit.Role{{Name: "w", Spec: third, Members: []orbit.CapsuleID{"t"}}}}})
+	mustPass(t, b)
+	commit(t, l, orbit.Release{Capsule: "load1", Final: true})
+	mustPass(t, a) // holds r-1 for first
+	require.Equal(t, 2, countHolds(t, l))
+	mustPass(t, b)
+	require.Equal(t, 1, countHolds(t, l))
+	require.Zero(t, placedOf(t, l, "third"))
+	mustPass(t, b)
+	require.Equal(t, 1, placedOf(t, l, "third"))
+}
+
+// Members of two shapes come to fit together by room that is not enough for one more of either.
+func TestGangSeesRoomForShapesTogether(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 1, 5)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(1, 0)}, orbit.Place{Capsule: "load", Node: "r-0"})
+	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{
+		{Name: "two", Spec: gangSpec(2), Members: []orbit.CapsuleID{"a"}}, {Name: "three", Spec: gangSpec(3), Members: []orbit.CapsuleID{"b"}}}}})
+	e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+	mustPass(t, e)
+	require.Zero(t, placedOf(t, l, "g"))
+	commit(t, l, orbit.Release{Capsule: "load", Final: true})
+	mustPass(t, e)
+	require.Equal(t, 2, placedOf(t, l, "g"))
+}
+
+// No room is held in a domain whose nodes would not take the whole gang even if nothing ran.
+func TestGangHoldsNothingBesideDrainedNodes(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 2, 4)
+	rackOf(t, l, "s", 1, 1)
+	drained := *snapshot(t, l).Node("r-1").Node
+	drained.Unschedulable = true
+	commit(t, l, orbit.PutNode{Node: drained})
+	gangOf(t, l, "g", "", 2, 4)
+	e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	for i := range 4 {
+		stir(t, l, "s-0", i)
+		mustPass(t, e)
+		require.Zero(t, countHolds(t, l))
+	}
+}
+
 // A node whose capacity has shrunk below what is used has no room for what asks for nothing of that, by the ledger's
 // rule or not; either way the navigator does not propose what the ledger refuses for ever.
 func TestGangOnShrunkNodes(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gangIndex is a gang navigator's draft, and what it keeps to find seats on the draft's nodes fast. All of that follows
-// [orbit.Draft.Changed], so that a plan costs what has changed:
+// gangIndex is a gang navigator's draft, and what it keeps to find seats on the draft's nodes fast. All of that
+// follows [orbit.Draft.Changed], so that a plan costs what has changed:
 //
 //	draft ── follow ──► rooms, ranks, tables (domains of a level)
 //	      └─ memberShape.sync ──► counts of members, by node and by domain
@@ -52,8 +52,8 @@ const (
 	shapeBytes = 128 << 20
 )
 
-// sync begins a plan on the view. Before that, the index takes in what the last plan has left: what comes free of that
-// counts as gained.
+// sync begins a plan on the view. Before that, the index takes in what the last plan has left: what comes free of
+// that counts as gained.
 func (x *gangIndex) sync(view *orbit.View) {
 	if x.fresh = false; x.tables == nil {
 		x.tables, x.shapes, x.keys = map[string]*domainTable{}, map[string]*memberShape{}, map[*orbit.Spec]string{}
