@@ -445,6 +445,25 @@ func TestDraftBetsOnceOnANode(t *testing.T) {
 	require.Equal(t, []Precondition{same, described, NodeFreeOf{Node: "b", AtLeast: Resources{CPU: 1}}}, p.If)
 }
 
+// A member that an earlier proposal of the plan releases is no company.
+func TestDraftKnowsWhoLeaves(t *testing.T) {
+	l := &MemoryLedger{}
+	a, member, follows := machine("a", 4), wants(1), wants(1)
+	a.Labels = map[string]string{"rack": "r"}
+	member.Group, follows.Near = "g", Near{Group: "g", Level: "rack"}
+	commit(t, l, PutNode{a}, Submit{IDs: []CapsuleID{"m"}, Spec: member}, Place{Capsule: "m", Node: "a"})
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	n := v.State().Node("a")
+	require.Zero(t, d.Misfit(n, follows))
+	require.NoError(t, d.Release(Release{Capsule: "m"}))
+	d.Propose()
+	require.Equal(t, Unfit("wait for group g, of which nothing is placed"), d.Misfit(n, follows))
+	d.Rollback(0)
+	require.Zero(t, d.Misfit(n, follows))
+}
+
 // What no ledger takes is invalid.
 func TestDraftRefusesWhatIsInvalid(t *testing.T) {
 	l := &MemoryLedger{}

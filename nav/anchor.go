@@ -255,6 +255,15 @@ func anchorDomainOf(state *orbit.State, n *orbit.Node, level string) string {
 	return ""
 }
 
+// anchorDomainsOf does so for several levels.
+func anchorDomainsOf(state *orbit.State, n *orbit.Node, levels []string) []string {
+	names := make([]string, len(levels))
+	for i, level := range levels {
+		names[i] = anchorDomainOf(state, n, level)
+	}
+	return names
+}
+
 // inDomains returns in which domains of a level members of a group run; a node without a name for its domain is in
 // none.
 func inDomains(state *orbit.State, group, level string) map[string]bool {

@@ -437,16 +437,11 @@ func (l *anchorLevel) move(draft *orbit.Draft, i int32) {
 
 // domainOf names the domain that a node is in, and reports whether it is in one, at one of several levels at least.
 func (l *anchorLevel) domainOf(state *orbit.State, n *orbit.Node) (name string, in bool) {
-	if len(l.keys) == 1 {
-		name = anchorDomainOf(state, n, l.keys[0])
-		return name, name != ""
+	names := anchorDomainsOf(state, n, l.keys)
+	if len(names) == 1 {
+		return names[0], names[0] != ""
 	}
-	names := make([]string, len(l.keys))
-	for i, key := range l.keys {
-		names[i] = anchorDomainOf(state, n, key)
-		in = in || names[i] != ""
-	}
-	return fmt.Sprintf("%q", names), in
+	return fmt.Sprintf("%q", names), slices.ContainsFunc(names, func(name string) bool { return name != "" })
 }
 
 // spoil forgets the sum of the domain that a node is in.

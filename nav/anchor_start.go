@@ -99,18 +99,9 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 	}
 	if taken := len(seats); taken < need.total {
 		p.short = append(p.short, slog.String("short", fmt.Sprintf("group %q: no %s takes all %d members; %q takes most: %d",
-			g.name, strings.Join(need.levels, "/"), need.total, p.domainsOf(home, need.levels), taken)))
+			g.name, strings.Join(need.levels, "/"), need.total, strings.Join(anchorDomainsOf(p.state, home, need.levels), "/"), taken)))
 	}
 	return nil
-}
-
-// domainsOf names the domain of a node at each of some levels.
-func (p *anchorPass) domainsOf(n *orbit.Node, levels []string) string {
-	names := make([]string, len(levels))
-	for i, level := range levels {
-		names[i] = anchorDomainOf(p.state, n, level)
-	}
-	return strings.Join(names, "/")
 }
 
 // propose proposes to place the anchor and to hold room for the others. A ledger that takes few commitments or bets at
