@@ -300,12 +300,20 @@ func (s *LedgerSource) release(ctx context.Context, id orbit.CapsuleID, from orb
 	return err
 }
 
-// propose sends a proposal until its outcome is known, or ctx ends.
+// propose sends a proposal until its outcome is known, or ctx ends. That it cannot be sent again says nothing of the
+// first time.
 func (s *LedgerSource) propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	var unknown error
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		rev, err := s.book.Propose(ctx, p)
-		if !errors.Is(err, orbit.ErrUnknown) || !pause(ctx, wait) {
+		switch {
+		case errors.Is(err, orbit.ErrUnknown):
+			unknown = err
+		case unknown == nil || !errors.Is(err, orbit.ErrUnavailable):
 			return rev, err
+		}
+		if !pause(ctx, wait) {
+			return 0, unknown
 		}
 	}
 }

@@ -63,6 +63,7 @@ func TestText(t *testing.T) {
 			begun := time.Now()
 			require.Contains(t, guard.Text(value), "guard_test.text, whose text", name)
 			require.LessOrEqual(t, time.Since(begun), time.Second)
+			require.True(t, guard.Crashed(guard.Said(value)), name)
 			time.Sleep(2 * time.Hour) // until the goroutine is gone
 		})
 	}
