@@ -25,13 +25,7 @@ const graceParts = 10
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
-	go guard.Call(func() error {
-		err := f(ctx)
-		if err != nil {
-			err = fmt.Errorf("%w", err) // has its text from here on
-		}
-		return err
-	}, func(err error) {
+	go guard.Call(func() error { return guard.Said(f(ctx)) }, func(err error) {
 		crashed := guard.Crashed(err)
 		if crashed {
 			err = fmt.Errorf("%w: %w", ErrNavigator, err)

@@ -156,6 +156,9 @@ func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) 
 // Company that the capsule asks for ([Near]) is no rule of the ledger: Propose adds a bet on it where the view
 // shows a member of the group in the node's domain, and none where it does not.
 func (d *Draft) Place(c *Capsule, to Choice) error {
+	if c == nil || c.Spec == nil || to.Node != nil && to.Node.Node == nil {
+		return invalidf("draft: Place needs a capsule with a spec, and a node of the view")
+	}
 	n, err := d.current(to.Node)
 	if err != nil {
 		return err

@@ -474,6 +474,9 @@ func TestDraftRefusesWhatIsInvalid(t *testing.T) {
 	to := Choice{Node: v.State().Node("a")}
 	require.ErrorIs(t, d.Place(&Capsule{ID: "x", Spec: wants(-1)}, to), ErrInvalid)
 	require.ErrorIs(t, d.Reserve(wants(-1), to), ErrInvalid)
+	require.ErrorIs(t, d.Place(nil, to), ErrInvalid)
+	require.ErrorIs(t, d.Place(&Capsule{ID: "x"}, to), ErrInvalid)
+	require.ErrorIs(t, d.Place(&Capsule{ID: "x", Spec: wants(1)}, Choice{Node: &NodeState{}}), ErrInvalid)
 	require.ErrorIs(t, d.Hold(Hold{ID: "h", Node: "a", Room: Resources{CPU: -1}, Ends: time.Unix(1, 0)}), ErrInvalid)
 	require.Empty(t, d.Propose().Do)
 	require.Same(t, to.Node, d.Node(to.Node.Index()))

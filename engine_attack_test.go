@@ -160,7 +160,7 @@ func TestTextsOfANavigatorsErrorsAreContained(t *testing.T) {
 	endless = func() string { panic(endless) }
 	for name, text := range map[string]textFunc{
 		"exits":  func() string { runtime.Goexit(); return "" },
-		"blocks": func() string { time.Sleep(time.Minute); return "" },
+		"blocks": func() string { time.Sleep(time.Hour); return "" },
 		"panics": endless,
 	} {
 		for how, fail := range map[string]func() error{
@@ -196,6 +196,7 @@ func TestTextsOfANavigatorsErrorsAreContained(t *testing.T) {
 					}
 					require.NotEmpty(t, errs)
 					require.ErrorIs(t, errs[0], ErrNavigator)
+					time.Sleep(2 * time.Hour) // until goroutines that make texts are gone
 				})
 			})
 		}

@@ -92,7 +92,7 @@ func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 			node.ID = id
 			do[i] = orbit.PutNode{Node: node}
 		}
-		if _, err := s.propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do}); err != nil {
+		if err := s.propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do}); err != nil {
 			return err
 		}
 	}
@@ -278,19 +278,26 @@ func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 
 // release ends a capsule for good; if a node is named, only there.
 func (s *LedgerSource) release(ctx context.Context, id orbit.CapsuleID, from orbit.NodeID) error {
-	_, err := s.propose(ctx, orbit.Proposal{
+	return s.propose(ctx, orbit.Proposal{
 		ID: orbit.NewProposalID(),
 		Do: []orbit.Commitment{orbit.Release{Capsule: id, From: from, Final: true}},
 	})
-	return err
 }
 
-// propose sends a proposal until its outcome is known, or ctx ends.
-func (s *LedgerSource) propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+// propose sends a proposal until its outcome is known, or ctx ends. That it cannot be sent again says nothing of the
+// first time.
+func (s *LedgerSource) propose(ctx context.Context, p orbit.Proposal) error {
+	var unknown error
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
-		rev, err := s.book.Propose(ctx, p)
-		if !errors.Is(err, orbit.ErrUnknown) || !pause(ctx, wait) {
-			return rev, err
+		_, err := s.book.Propose(ctx, p)
+		switch {
+		case errors.Is(err, orbit.ErrUnknown):
+			unknown = err
+		case unknown == nil || !errors.Is(err, orbit.ErrUnavailable):
+			return err
+		}
+		if !pause(ctx, wait) {
+			return unknown
 		}
 	}
 }

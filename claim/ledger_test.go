@@ -279,6 +279,36 @@ func TestLedgerUnknownOutcomes(t *testing.T) {
 	})
 }
 
+// answering is a ledger whose next answers a test decides; nil is its own.
+type answering struct {
+	orbit.Ledger
+	next []error
+}
+
+func (l *answering) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	if len(l.next) == 0 || l.next[0] == nil {
+		return l.Ledger.Propose(ctx, p)
+	}
+	err := l.next[0]
+	l.next = l.next[1:]
+	return 0, err
+}
+
+// What may have been sent is not known to be unsent because it cannot be sent again.
+func TestLedgerUnknownThenUnavailable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &answering{Ledger: &orbit.MemoryLedger{}}
+		src := &claim.LedgerSource{Ledger: l}
+		l.next = []error{orbit.ErrUnknown, orbit.ErrUnavailable}
+		require.NoError(t, src.Join(t.Context(), "a"))
+		assert.NotNil(t, snapshot(t, src).Node("a"))
+		l.next = []error{orbit.ErrUnknown, orbit.ErrUnavailable}
+		ctx, cancel := context.WithTimeout(t.Context(), 15*ms)
+		defer cancel()
+		assert.ErrorIs(t, src.Join(ctx, "b"), orbit.ErrUnknown)
+	})
+}
+
 // Changes that touch no node are no news; a follower is told of the next that does.
 func TestLedgerFollowsNodesOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -43,12 +43,20 @@ func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission)
 	return rev, err
 }
 
-// insist proposes until the outcome is known or ctx ends.
+// insist proposes until the outcome is known or ctx ends. That a proposal cannot be sent again says nothing of the first
+// time.
 func insist(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.Revision, error) {
+	var unknown error
 	for {
 		rev, err := ledger.Propose(ctx, p)
-		if !errors.Is(err, orbit.ErrUnknown) || ctx.Err() != nil {
+		switch {
+		case errors.Is(err, orbit.ErrUnknown):
+			unknown = err
+		case unknown == nil || !errors.Is(err, orbit.ErrUnavailable):
 			return rev, err
+		}
+		if ctx.Err() != nil {
+			return 0, unknown
 		}
 		pause(ctx, importAgain)
 	}

@@ -119,6 +119,34 @@ func TestImportInsists(t *testing.T) {
 	})
 }
 
+// An outcome that is not known is not known either where it cannot be asked for: because the ledger is unavailable, or
+// the context has ended.
+func TestWhatMayHaveBeenImportedIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		f := &flaky{Ledger: s.ledger, errs: []error{orbit.ErrUnknown, orbit.ErrUnavailable}}
+		_, err := Import(t.Context(), f, Submission{Submit: orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)}})
+		require.NoError(t, err, "it is sent again until that is known")
+		for name, send := range map[string]func(context.Context) error{
+			"Import": func(ctx context.Context) error {
+				_, err := Import(ctx, f, Submission{Submit: orbit.Submit{IDs: ids("y", 1), Spec: cpu(1)}})
+				return err
+			},
+			"Pin": func(ctx context.Context) error {
+				_, err := Pin(ctx, f, "a", "x000")
+				return err
+			},
+		} {
+			f.errs = []error{orbit.ErrUnknown}
+			ctx, cancel := context.WithTimeout(t.Context(), importAgain/2)
+			defer cancel()
+			err := send(ctx)
+			require.ErrorIs(t, err, orbit.ErrUnknown, name)
+			require.NotErrorIs(t, err, orbit.ErrUnavailable, name)
+		}
+	})
+}
+
 // What is pinned to one scheduler is not pinned to another, by whichever way, and nothing is changed by trying.
 // What is pinned to nobody goes over to the one, its gang with it.
 func TestPinsDoNotContradict(t *testing.T) {

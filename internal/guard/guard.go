@@ -52,12 +52,17 @@ func Do(f func()) *Crash {
 	return crash
 }
 
-// Said returns an error that wraps err and has its text, which is made now. Nil stays nil.
+// Said returns an error that wraps err and has its text, which is made now; or a [Crash] if the text does not come.
+// Nil stays nil.
 func Said(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &said{Text(err), err}
+	words, ok := text(err)
+	if !ok {
+		return &Crash{How: "failed with " + words}
+	}
+	return &said{words, err}
 }
 
 type said struct {
@@ -74,25 +79,29 @@ const textTime = time.Second
 // Text returns the text of a value. Its methods Error and String are code of importers too, so they are called in a
 // goroutine of their own. If they do not return in time, the text names the type.
 func Text(value any) string {
-	if text, ok := value.(string); ok {
-		return text
+	words, _ := text(value)
+	return words
+}
+
+// text also reports whether it is the value's own.
+func text(value any) (words string, own bool) {
+	if words, own = value.(string); own {
+		return words, true
 	}
-	none := fmt.Sprintf("a %T, whose text panics, exits its goroutine or takes more than %v", value, textTime)
 	made := make(chan string, 1)
 	go func() {
-		text := none
-		defer func() {
-			_ = recover() // the text says so
-			made <- text
-		}()
-		text = fmt.Sprint(value)
+		defer close(made)
+		defer func() { _ = recover() }() // nothing has been made then, which is told
+		made <- fmt.Sprint(value)
 	}()
 	limit := time.NewTimer(textTime)
 	defer limit.Stop()
 	select {
-	case text := <-made:
-		return text
+	case words, own = <-made:
 	case <-limit.C:
-		return none
 	}
+	if !own {
+		words = fmt.Sprintf("a %T, whose text panics, exits its goroutine or takes more than %v", value, textTime)
+	}
+	return words, own
 }

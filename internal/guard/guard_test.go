@@ -47,6 +47,7 @@ func TestRunAndCall(t *testing.T) {
 			told := 0
 			go guard.Call(f, func(err error) { told++; assert.True(t, guard.Crashed(err), name) })
 			time.Sleep(2 * time.Hour)
+			synctest.Wait()
 			require.Equal(t, 1, told, name)
 			wraps := fmt.Errorf("%w, which is what another call has met", err)
 			require.False(t, guard.Crashed(guard.Run(func() error { return wraps })), name)
@@ -63,6 +64,7 @@ func TestText(t *testing.T) {
 			begun := time.Now()
 			require.Contains(t, guard.Text(value), "guard_test.text, whose text", name)
 			require.LessOrEqual(t, time.Since(begun), time.Second)
+			require.True(t, guard.Crashed(guard.Said(value)), name)
 			time.Sleep(2 * time.Hour) // until the goroutine is gone
 		})
 	}
