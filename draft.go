@@ -313,7 +313,9 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 
 // withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other with a node
 // places or holds, with the use before that, or releases what was untouched.
-func (s *draftStep) withdraws() bool { return s.node != nil && s.spec == nil && s.use.what == draftTaken }
+func (s *draftStep) withdraws() bool {
+	return s.node != nil && s.spec == nil && s.use.what == draftTaken
+}
 
 // Add puts a commitment into the next proposal that moves no capsule and takes no room: a [Submit], an [Assign] or
 // a [Mark]. Any other is refused, with an error like those of Place.

@@ -196,7 +196,8 @@ func (b *books) unfile(i int32, volumes []string) {
 // debit is what has been given away with one choice: of the ledger's room, by a placement in the draft, and of what the
 // node reports. The view comes to show the two at different times, so each can be in the books without the other.
 type debit struct {
-	capsule   *orbit.Capsule
+	capsule   orbit.CapsuleID
+	spec      *orbit.Spec
 	index     int32
 	node      orbit.NodeID
 	devices   orbit.DeviceSet
@@ -208,7 +209,7 @@ type debit struct {
 
 // take gives a choice away: the capsule's placement is the next step of the draft.
 func (b *books) take(c *orbit.Capsule, on *choice) (debit, error) {
-	d := debit{capsule: c, index: int32(on.Node.Index()), node: on.Node.Node.ID, devices: on.Devices, warm: on.warm, hasRoom: true}
+	d := debit{capsule: c.ID, spec: c.Spec, index: int32(on.Node.Index()), node: on.Node.Node.ID, devices: on.Devices, warm: on.warm, hasRoom: true}
 	on.Note = ColdNote
 	if on.warm {
 		on.Note = WarmNote
@@ -228,7 +229,7 @@ func (b *books) renew(d *debit, room, report bool) {
 		return
 	}
 	d.index = int32(n.Index())
-	if room && b.draft.Place(d.capsule, orbit.Choice{Node: n, Devices: d.devices}) == nil {
+	if room && b.draft.Place(&orbit.Capsule{ID: d.capsule, Spec: d.spec}, orbit.Choice{Node: n, Devices: d.devices}) == nil {
 		b.draft.Propose() // sent long ago
 		d.hasRoom = true
 		b.changed(&b.nodes[d.index], false)
@@ -243,10 +244,10 @@ func (b *books) takeReport(d *debit) {
 	n := &b.nodes[d.index]
 	d.hasReport = true
 	if !n.unheard() && !d.vacated {
-		n.slots -= slotsWanted(d.capsule.Spec)
+		n.slots -= slotsWanted(d.spec)
 	}
 	if d.warm {
-		n.spend(d.capsule.Spec.Start.Template, 1)
+		n.spend(d.spec.Start.Template, 1)
 	}
 	b.changed(n, false)
 }
@@ -271,10 +272,10 @@ func (b *books) give(d *debit, warm bool) {
 		return
 	}
 	if !n.unheard() && !d.vacated {
-		n.slots += slotsWanted(d.capsule.Spec)
+		n.slots += slotsWanted(d.spec)
 	}
 	if warm {
-		n.spend(d.capsule.Spec.Start.Template, -1)
+		n.spend(d.spec.Start.Template, -1)
 	}
 	b.changed(n, true)
 	if !journaled {
@@ -284,7 +285,7 @@ func (b *books) give(d *debit, warm bool) {
 
 // giveRoom gives back what a choice took of the ledger's room. It reports whether the draft's journal tells of that.
 func (b *books) giveRoom(d *debit) (journaled bool) {
-	if d.hasRoom && b.draft.Withdraw(d.capsule.ID) {
+	if d.hasRoom && b.draft.Withdraw(d.capsule) {
 		b.changed(&b.nodes[d.index], true)
 		journaled = true
 	}

@@ -187,7 +187,7 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 	case betCommitted:
 		room = b.revision > state.Revision()
 	case betOpen:
-		c := state.Capsule(b.debit.capsule.ID)
+		c := state.Capsule(b.debit.capsule)
 		room = c == nil || c.PlacedBy != b.id
 	}
 	if claimed {

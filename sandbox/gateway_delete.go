@@ -40,7 +40,7 @@ func (g *Gateway) keep(b *bet) {
 	if g.kept == nil {
 		g.kept, g.keptBound = map[orbit.CapsuleID]*bet{}, fewKept
 	}
-	g.kept[b.debit.capsule.ID] = b
+	g.kept[b.debit.capsule] = b
 	if len(g.kept) <= g.keptBound {
 		return
 	}

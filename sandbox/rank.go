@@ -130,16 +130,20 @@ func (b *books) catchUp(r *rank) {
 		r.places = append(r.places, standing{})
 	}
 	r.cursor = next
-	rated := 0
+	better := changed[:0:0]
 	for _, i := range changed {
-		if r.places[i].version >= b.nodes[i].better {
-			continue
+		if r.places[i].version < b.nodes[i].better {
+			better = append(better, i)
 		}
-		if rated++; rated > len(b.nodes)/2+64 {
-			b.build(r)
-			return
+	}
+	if len(better) > len(b.nodes)/2+64 {
+		b.build(r)
+		return
+	}
+	for _, i := range better {
+		if r.places[i].version < b.nodes[i].better { // it may be named twice
+			b.replace(r, i)
 		}
-		b.replace(r, i)
 	}
 }
 
