@@ -8,16 +8,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// books is every node as the planner sees it: a draft of the room that the ledger shows, and beside it what the node
-// reports, less what has been given away of that. The navigator and the gateway choose by the same books.
+// books is every node as the planner sees it: a draft of the room that the ledger shows, and beside it what the
+// node reports, less what has been given away of that. The navigator and the gateway choose by the same books.
 //
 //	view ── Sync ──► draft ── Changed ──► nodes      what each reports, less what has been given away
 //	                     └─── Changed ──► ranks      template and room ─► the nodes that take it, best first
 //	                                      holders    volume ─► the nodes that have it
 //
-// Invariant: between two syncs a node only gets worse by what is given away ([WarmFirst] is monotone), and whatever
-// may have made one better is noted in bookedNode.better. So a rank never has a node behind its place, and a node that
-// has been given away need only be looked at when it comes first: see rank.go.
+// Invariant: between two syncs a node only gets worse by what is given away ([WarmFirst] is monotone), and
+// whatever may have made one better is noted in bookedNode.better. So a rank never has a node behind its place,
+// and a node that has been given away need only be looked at when it comes first: see rank.go.
 type books struct {
 	seed       uint64
 	allowStale bool
@@ -92,16 +92,16 @@ func (n *bookedNode) spend(template string, by int) {
 	n.spent = append(n.spent, spentSlots{template, by})
 }
 
-// rate is [WarmFirst] of a node as it is now. What is free is the lesser of what the ledger has left and what the node
-// reports.
+// rate is [WarmFirst] of a node as it is now. What is free is the lesser of what the ledger has left and what
+// the node reports.
 func (b *books) rate(i int32, template string) (value, tie float64) {
 	n := &b.nodes[i]
 	free := min(b.draft.Node(int(i)).Free()[orbit.Slots], n.slots)
 	return WarmFirst{}.Rate(n.warm(template), free, n.report.CPUPercent, n.report.Stale)
 }
 
-// slotsWanted is how many slots of a node a capsule takes: what its spec reserves, and at least one of those that the
-// node reports.
+// slotsWanted is how many slots of a node a capsule takes: what its spec reserves, and at least one of those
+// that the node reports.
 func slotsWanted(spec *orbit.Spec) int64 { return max(spec.Envelope.Reservation[orbit.Slots], 1) }
 
 // sync follows the view and forgets what has been given away.
@@ -193,8 +193,9 @@ func (b *books) unfile(i int32, volumes []string) {
 	}
 }
 
-// debit is what has been given away with one choice: of the ledger's room, by a placement in the draft, and of what the
-// node reports. The view comes to show the two at different times, so each can be in the books without the other.
+// debit is what has been given away with one choice: of the ledger's room, by a placement in the draft, and of
+// what the node reports. The view comes to show the two at different times, so each can be in the books without
+// the other.
 type debit struct {
 	capsule   orbit.CapsuleID
 	spec      *orbit.Spec
@@ -221,8 +222,8 @@ func (b *books) take(c *orbit.Capsule, on *choice) (debit, error) {
 	return d, nil
 }
 
-// renew enters what the view does not show of an earlier choice. Room that the view does not show as free either is
-// not given to anybody, so it need not be taken.
+// renew enters what the view does not show of an earlier choice. Where the view has no room for it, there is none
+// to give away twice either.
 func (b *books) renew(d *debit, room, report bool) {
 	n := b.state.Node(d.node)
 	if n == nil {
@@ -283,7 +284,8 @@ func (b *books) give(d *debit, warm bool) {
 	}
 }
 
-// giveRoom gives back what a choice took of the ledger's room. It reports whether the draft's journal tells of that.
+// giveRoom gives back what a choice took of the ledger's room. It reports whether the draft's journal tells of
+// that.
 func (b *books) giveRoom(d *debit) (journaled bool) {
 	if d.hasRoom && b.draft.Withdraw(d.capsule) {
 		b.changed(&b.nodes[d.index], true)
