@@ -281,10 +281,10 @@ func (d *Draft) endHold(r Release) error {
 	return nil
 }
 
-// Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal has come
-// to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while its proposals
-// are answered. It reports false, and changes nothing, where no earlier proposal places the capsule, where that one also
-// releases something, and while the proposal in the making has steps.
+// Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal
+// has come to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while
+// its proposals are answered. It reports false, and changes nothing, where no earlier proposal places the capsule,
+// where that one also releases something, and while the proposal in the making has steps.
 func (d *Draft) Withdraw(id CapsuleID) bool {
 	use := d.capsules[id]
 	if use.what != draftTaken || d.open < len(d.log) {
@@ -314,8 +314,8 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	return true
 }
 
-// withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other with a node
-// places or holds, with the use before that, or releases what was untouched.
+// withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other step with
+// a node places or holds, with the use before that, or releases what was untouched.
 func (s *draftStep) withdraws() bool {
 	return s.node != nil && s.spec == nil && s.use.what == draftTaken
 }

@@ -220,7 +220,8 @@ type Misfit struct {
 // report".
 func Unfit(why string) Misfit { return Misfit{kind: filtered, why: why} }
 
-// Short reports whether the node would take the capsule if more of it were free: any other misfit lasts, whoever leaves.
+// Short reports whether the node would take the capsule if more of it were free. Any other misfit stays when other
+// capsules leave.
 func (m Misfit) Short() bool { return m.kind == shortOfDevices || m.kind == shortOfRoom }
 
 type misfitKind uint8

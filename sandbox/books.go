@@ -8,16 +8,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// books is every node as the planner sees it: a draft of the room that the ledger shows, and beside it what the node
-// reports, less what has been given away of that. The navigator and the gateway choose by the same books.
+// books is every node as the planner sees it: a draft of the room that the ledger shows, and beside it what the
+// node reports, less what has been given away of that. The navigator and the gateway choose by the same books.
 //
 //	view ── Sync ──► draft ── Changed ──► nodes      what each reports, less what has been given away
 //	                     └─── Changed ──► ranks      template and room ─► the nodes that take it, best first
 //	                                      holders    volume ─► the nodes that have it
 //
-// Invariant: between two syncs a node only gets worse by what is given away ([WarmFirst] is monotone), and whatever
-// may have made one better is noted in bookedNode.better. So a rank never has a node behind its place, and a node that
-// has been given away need only be looked at when it comes first: see rank.go.
+// Invariant: between two syncs a node only gets worse by what is given away ([WarmFirst] is monotone), and
+// whatever may have made one better is noted in bookedNode.better. So a rank never has a node behind its place,
+// and a node that has been given away need only be looked at when it comes first: see rank.go.
 type books struct {
 	seed       uint64
 	allowStale bool
@@ -92,16 +92,16 @@ func (n *bookedNode) spend(template string, by int) {
 	n.spent = append(n.spent, spentSlots{template, by})
 }
 
-// rate is [WarmFirst] of a node as it is now. What is free is the lesser of what the ledger has left and what the node
-// reports.
+// rate is [WarmFirst] of a node as it is now. What is free is the lesser of what the ledger has left and what
+// the node reports.
 func (b *books) rate(i int32, template string) (value, tie float64) {
 	n := &b.nodes[i]
 	free := min(b.draft.Node(int(i)).Free()[orbit.Slots], n.slots)
 	return WarmFirst{}.Rate(n.warm(template), free, n.report.CPUPercent, n.report.Stale)
 }
 
-// slotsWanted is how many slots of a node a capsule takes: what its spec reserves, and at least one of those that the
-// node reports.
+// slotsWanted is how many slots of a node a capsule takes: what its spec reserves, and at least one of those
+// that the node reports.
 func slotsWanted(spec *orbit.Spec) int64 { return max(spec.Envelope.Reservation[orbit.Slots], 1) }
 
 // sync follows the view and forgets what has been given away.
@@ -193,10 +193,12 @@ func (b *books) unfile(i int32, volumes []string) {
 	}
 }
 
-// debit is what has been given away with one choice: of the ledger's room, by a placement in the draft, and of what the
-// node reports. The view comes to show the two at different times, so each can be in the books without the other.
+// debit is what has been given away with one choice: of the ledger's room, by a placement in the draft, and of
+// what the node reports. The view comes to show the two at different times, so each can be in the books without
+// the other.
 type debit struct {
-	capsule   *orbit.Capsule
+	capsule   orbit.CapsuleID
+	spec      *orbit.Spec
 	index     int32
 	node      orbit.NodeID
 	devices   orbit.DeviceSet
@@ -208,7 +210,7 @@ type debit struct {
 
 // take gives a choice away: the capsule's placement is the next step of the draft.
 func (b *books) take(c *orbit.Capsule, on *choice) (debit, error) {
-	d := debit{capsule: c, index: int32(on.Node.Index()), node: on.Node.Node.ID, devices: on.Devices, warm: on.warm, hasRoom: true}
+	d := debit{capsule: c.ID, spec: c.Spec, index: int32(on.Node.Index()), node: on.Node.Node.ID, devices: on.Devices, warm: on.warm, hasRoom: true}
 	on.Note = ColdNote
 	if on.warm {
 		on.Note = WarmNote
@@ -220,15 +222,15 @@ func (b *books) take(c *orbit.Capsule, on *choice) (debit, error) {
 	return d, nil
 }
 
-// renew enters what the view does not show of an earlier choice. Room that the view does not show as free either is
-// not given to anybody, so it need not be taken.
+// renew enters what the view does not show of an earlier choice. Where the view has no room for it, there is none
+// to give away twice either.
 func (b *books) renew(d *debit, room, report bool) {
 	n := b.state.Node(d.node)
 	if n == nil {
 		return
 	}
 	d.index = int32(n.Index())
-	if room && b.draft.Place(d.capsule, orbit.Choice{Node: n, Devices: d.devices}) == nil {
+	if room && b.draft.Place(&orbit.Capsule{ID: d.capsule, Spec: d.spec}, orbit.Choice{Node: n, Devices: d.devices}) == nil {
 		b.draft.Propose() // sent long ago
 		d.hasRoom = true
 		b.changed(&b.nodes[d.index], false)
@@ -243,10 +245,10 @@ func (b *books) takeReport(d *debit) {
 	n := &b.nodes[d.index]
 	d.hasReport = true
 	if !n.unheard() && !d.vacated {
-		n.slots -= slotsWanted(d.capsule.Spec)
+		n.slots -= slotsWanted(d.spec)
 	}
 	if d.warm {
-		n.spend(d.capsule.Spec.Start.Template, 1)
+		n.spend(d.spec.Start.Template, 1)
 	}
 	b.changed(n, false)
 }
@@ -271,10 +273,10 @@ func (b *books) give(d *debit, warm bool) {
 		return
 	}
 	if !n.unheard() && !d.vacated {
-		n.slots += slotsWanted(d.capsule.Spec)
+		n.slots += slotsWanted(d.spec)
 	}
 	if warm {
-		n.spend(d.capsule.Spec.Start.Template, -1)
+		n.spend(d.spec.Start.Template, -1)
 	}
 	b.changed(n, true)
 	if !journaled {
@@ -282,9 +284,10 @@ func (b *books) give(d *debit, warm bool) {
 	}
 }
 
-// giveRoom gives back what a choice took of the ledger's room. It reports whether the draft's journal tells of that.
+// giveRoom gives back what a choice took of the ledger's room. It reports whether the draft's journal tells of
+// that.
 func (b *books) giveRoom(d *debit) (journaled bool) {
-	if d.hasRoom && b.draft.Withdraw(d.capsule.ID) {
+	if d.hasRoom && b.draft.Withdraw(d.capsule) {
 		b.changed(&b.nodes[d.index], true)
 		journaled = true
 	}

@@ -29,9 +29,9 @@ type choice struct {
 
 // best returns the best node for one capsule, given what has been given away. The error is a [*WarmNoFit].
 //
-// A fork looks at its parent's node alone; one that was placed before its parent was gone is a fork no more. A capsule
-// with volumes looks at the nodes that have the rarest of them, if those are few; all others walk the rank of their
-// class from the best node on until one will do.
+// A fork looks at its parent's node alone; one that was placed before its parent was gone is a fork no more. A
+// capsule with volumes looks at the nodes that have the rarest of them, if those are few; all others walk the
+// rank of their class from the best node on until one will do.
 func (b *books) best(a *ask) (choice, error) {
 	start := &a.spec.Start
 	if a.spec.Near.Group != "" {
@@ -54,8 +54,8 @@ func (b *books) best(a *ask) (choice, error) {
 	return choice{}, b.refusal(a)
 }
 
-// orphaned reports whether there is nothing left to fork from: the capsule ran before, and its parent never will again. What
-// it had in memory went with its node, so it boots from its template like any other.
+// orphaned reports whether there is nothing left to fork from: the capsule ran before, and its parent never
+// will again. What it had in memory went with its node, so it boots from its template like any other.
 func (a *ask) orphaned(parent *orbit.Capsule) bool {
 	return a.again && (parent == nil || parent.Released())
 }

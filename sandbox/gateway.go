@@ -13,9 +13,10 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// Gateway creates sandboxes while the caller waits: one call chooses a node as [Warm] does, commits the capsule and
-// its placement in one proposal, has the node start it, and returns the node or a typed error. It is the path of an
-// API; Warm is that of a queue. Set the fields before first use. All methods may be called from any goroutine.
+// Gateway creates sandboxes while the caller waits: one call chooses a node as [Warm] does, commits the capsule
+// and its placement in one proposal, has the node start it, and returns the node or a typed error. It is the
+// path of an API; Warm is that of a queue. Set the fields before first use. All methods may be called from any
+// goroutine.
 //
 //	Create ─► choose (one lock, a cached view, books) ─► propose (no lock) ─► Start on the node ─► Created
 //	             ▲                                          │ conflict            │ error
@@ -34,40 +35,43 @@ import (
 //   - A create that returns an error leaves nothing in the ledger, also if its context ends half-way, unless the
 //     error is [ErrLeftBehind].
 //
-// A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports again, and the
-// slot stays debited: others go elsewhere first.
+// A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports
+// again, and the slot stays debited: others go elsewhere first.
 //
-// A node that stops reporting gets work until its report is stale and the cache is over; with AllowStale until its
-// lease is, a lease and a cache after its last heartbeat. Where the end of a lease is committed to the ledger
-// ([telemetry.Members.Run], or [telemetry.Leases.Run] where there are no Members), no create is committed there after it.
+// A node that stops reporting gets work until its report is stale and the cache is over; with AllowStale until
+// its lease is, a lease and a cache after its last heartbeat. Where the end of a lease is committed to the
+// ledger ([telemetry.Members.Run], or [telemetry.Leases.Run] where there are no Members), no create is
+// committed there after it.
 type Gateway struct {
 	// Ledger is where capsules are committed. Required.
 	Ledger orbit.Ledger
-	// Board has the reports, and takes claims. If it has Leases, a node gets work only under a live term. Nil: no
-	// telemetry but what Telemetry says; nothing is claimed.
+	// Board has the reports, and takes claims. If it has Leases, a node gets work only under a live term. Nil:
+	// no telemetry but what Telemetry says; nothing is claimed.
 	Board *telemetry.Board
 	// Telemetry is where reports are read from instead of the Board: the same one from afar. When it fails, the
 	// cached view serves on, and it is asked again every second.
 	Telemetry orbit.Telemetry
-	// Start forwards the create to the node. It reports whether the sandbox booted warm; an error, or that it panics,
-	// means that the node has failed. Nil: the placement alone is the result.
-	// It must return soon after its ctx has ended.
+	// Start forwards the create to the node. It reports whether the sandbox booted warm; an error, or that it
+	// panics, means that the node has failed. Nil: the placement alone is the result. It must return soon after
+	// its ctx has ended.
 	Start func(ctx context.Context, c Created) (warm bool, err error)
-	// StartTimeout bounds one Start, so that a host that hangs does not hold a create up for long: its ctx ends after that;
-	// and that of the first at the latest when half of the time is over that the caller has left, so that there is as much
-	// for the other node. Default 10 s; negative: only the caller's context bounds both.
+	// StartTimeout bounds one Start, so that a host that hangs does not hold a create up for long: its ctx ends
+	// after that; and that of the first at the latest when half of the time is over that the caller has left,
+	// so that there is as much for the other node. Default 10 s; negative: only the caller's context bounds
+	// both.
 	StartTimeout time.Duration
 	// Cache is how long a view serves; default 30 s, negative: every create asks for a new one.
 	Cache time.Duration
-	// CleanUp bounds how long a create that has failed goes on to undo what it has committed, also after its context
-	// has ended; default 10 s.
+	// CleanUp bounds how long a create that has failed goes on to undo what it has committed, also after its
+	// context has ended; default 10 s.
 	CleanUp time.Duration
 	// AllowStale and Seed are those of [Warm].
 	AllowStale bool
 	Seed       uint64
-	// Owner is who the capsules are assigned to: an engine of that name, with a Warm, places those again that lose their
-	// node. Empty: the first engine that claims them, which may be one that knows nothing of templates and warm slots
-	// ([Services]), unless [Warm] and all others are told their Modules. So name it where there are several.
+	// Owner is who the capsules are assigned to: an engine of that name, with a Warm, places those again that
+	// lose their node. Empty: the first engine that claims them, which may be one that knows nothing of
+	// templates and warm slots ([Services]), unless [Warm] and all others are told their Modules. So name it
+	// where there are several.
 	Owner string
 
 	once   sync.Once
@@ -108,15 +112,17 @@ type Created struct {
 	Retried bool
 	// Of the commit that placed it there.
 	Revision orbit.Revision
-	// Time that it took to choose its node, waiting for others and for views included, conflicts and commits not.
+	// Time that it took to choose its node, waiting for others and for views included, conflicts and commits
+	// not.
 	Decision time.Duration
 }
 
-// Create places a new capsule of the spec and has it started. A spec that reserves no slots reserves one. The errors,
-// besides what Start says: a [*WarmNoFit] ([ErrAllStale], [ErrNoSlot], [ErrNoVolume], [ErrNoTemplate], [ErrNoParent],
-// [ErrNoNode]); [ErrTaken] if there is a capsule of the id already; a [*StartError] ([ErrStart]); the context's error;
-// [orbit.ErrUnavailable] and [orbit.ErrInvalid]; [orbit.ErrUnknown] if the ledger did not answer until the context
-// ended; beside one of these [ErrLeftBehind], if it could not be undone.
+// Create places a new capsule of the spec and has it started. A spec that reserves no slots reserves one. The
+// errors, besides what Start says: a [*WarmNoFit] ([ErrAllStale], [ErrNoSlot], [ErrNoVolume], [ErrNoTemplate],
+// [ErrNoParent], [ErrNoNode]); [ErrTaken] if there is a capsule of the id already; a [*StartError]
+// ([ErrStart]); the context's error; [orbit.ErrUnavailable] and [orbit.ErrInvalid]; [orbit.ErrUnknown] if the
+// ledger did not answer until the context ended; beside one of these [ErrLeftBehind], if it could not be
+// undone.
 func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Spec) (Created, error) {
 	g.init()
 	if g.Ledger == nil || id == "" || spec == nil {
@@ -252,8 +258,8 @@ func (c *create) lost(b *bet, p *orbit.Proposal, err error) (again bool, _ error
 	return true, nil
 }
 
-// taken reports whether a proposal was refused for its Submit or its Release: there is a capsule of the id already, or
-// it is no longer where it was put. Another node would not help.
+// taken reports whether a proposal was refused for its Submit or its Release: there is a capsule of the id
+// already, or it is no longer where it was put. Another node would not help.
 func taken(p *orbit.Proposal, r *orbit.Rejection) bool {
 	return r.Bet == nil && r.Do == 0 && len(p.Do) > 1 && !errors.Is(r.Kind, orbit.ErrInvalid)
 }

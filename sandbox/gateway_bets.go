@@ -11,9 +11,10 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// bet is a choice whose place the ledger was asked for. It is in the books from when it was chosen on, until it has come
-// to nothing or the view shows it: what it takes of the ledger's room once the view has reached its commit, what it takes
-// of a node's report once telemetry has been heard again, for by then the board shows the claim.
+// bet is a choice whose place the ledger was asked for. It is in the books from when it was chosen on, until it
+// has come to nothing or the view shows it: what it takes of the ledger's room once the view has reached its
+// commit, what it takes of a node's report once telemetry has been heard again, for by then the board shows the
+// claim.
 type bet struct {
 	id       orbit.ProposalID
 	debit    debit
@@ -32,8 +33,8 @@ const (
 	betMoved   // committed, and a later bet moves it: its node failed to start it
 )
 
-// choose finds a node and gives it away in the books. It waits for a newer view where one is needed, and refuses on
-// none from before the create.
+// choose finds a node and gives it away in the books. It waits for a newer view where one is needed, and
+// refuses on none from before the create.
 func (c *create) choose(ctx context.Context) (*bet, error) {
 	start := time.Now()
 	defer func() { c.made.Decision += time.Since(start) }()
@@ -77,9 +78,9 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 
 // bet chooses a node and gives its place away. It requires the lock.
 //
-// The board knows of claims that the view does not show yet. Where it has no warm slot left though the view promised
-// one, another node may be better: the books are corrected, and it is chosen again, a few times at most. What the
-// board says is what is promised.
+// The board knows of claims that the view does not show yet. Where it has no warm slot left though the view
+// promised one, another node may be better: the books are corrected, and it is chosen again, a few times at
+// most. What the board says is what is promised.
 func (c *create) bet() (*bet, error) {
 	g := c.g
 	for tries := 0; ; tries++ {
@@ -110,8 +111,8 @@ func (c *create) bet() (*bet, error) {
 	}
 }
 
-// plan drafts the proposal of a bet: the capsule is submitted and placed, or moved from the node that has failed. It
-// requires the lock.
+// plan drafts the proposal of a bet: the capsule is submitted and placed, or moved from the node that has
+// failed. It requires the lock.
 func (c *create) plan(b *bet, on *choice) (err error) {
 	books := &c.g.books
 	if c.placed != nil && c.placed.outcome == betCommitted {
@@ -143,8 +144,8 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 // maxCorrections is how often a create chooses again because the board has fewer warm slots than the view.
 const maxCorrections = 8
 
-// void takes a bet back that came to nothing. The view must come to show what it was lost to; all who lost to the same
-// are served by the same view.
+// void takes a bet back that came to nothing. The view must come to show what it was lost to; all who lost to
+// the same are served by the same view.
 func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,8 +160,8 @@ func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	}
 }
 
-// rebook enters into fresh books the bets that the view does not show yet, and forgets the others. It requires the
-// lock. Heard: telemetry has been read with that view.
+// rebook enters into fresh books the bets that the view does not show yet, and forgets the others. It requires
+// the lock. Heard: telemetry has been read with that view.
 func (g *Gateway) rebook(state *orbit.State, heard bool) {
 	kept := g.bets[:0]
 	for _, b := range g.bets {
@@ -176,8 +177,8 @@ func (g *Gateway) rebook(state *orbit.State, heard bool) {
 	g.bets = kept
 }
 
-// unseen reports which parts of a bet the view does not show: of the ledger's room, and of what the node reports.
-// Without a board to claim on, the report is taken to show what the ledger does.
+// unseen reports which parts of a bet the view does not show: of the ledger's room, and of what the node
+// reports. Without a board to claim on, the report is taken to show what the ledger does.
 func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool) {
 	switch b.outcome {
 	case betVoid:
@@ -187,7 +188,7 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 	case betCommitted:
 		room = b.revision > state.Revision()
 	case betOpen:
-		c := state.Capsule(b.debit.capsule.ID)
+		c := state.Capsule(b.debit.capsule)
 		room = c == nil || c.PlacedBy != b.id
 	}
 	if claimed {
@@ -196,7 +197,8 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 	return room, room || !heard
 }
 
-// exhausted notes that a node has no warm slot of a template to be had until it reports, whatever it has promised.
+// exhausted notes that a node has no warm slot of a template to be had until it reports, whatever it has
+// promised.
 func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	if g.Board != nil {
 		g.Board.Exhausted(node, template)

@@ -13,10 +13,10 @@ import (
 // [orbit.ErrUnavailable]; [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or refused,
 // until ctx ended.
 //
-// The slot of a capsule that this gateway has created is free again at once, for whoever reads the board, unless the node
-// has reported since it was created: then the report counts it, and it is free with the node's next one. So nodes
-// should report at once when they have freed slots, and the sandbox should have been stopped before. Its warm slot was
-// used up.
+// The slot of a capsule that this gateway has created is free again at once, for whoever reads the board,
+// unless the node has reported since it was created: then the report counts it, and it is free with the node's
+// next one. So nodes should report at once when they have freed slots, and the sandbox should have been stopped
+// before. Its warm slot was used up.
 func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
 	g.init()
 	if g.Ledger == nil {
@@ -33,14 +33,15 @@ func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
 	}
 }
 
-// keep remembers a bet that has been committed, so that Delete can give its slot back. Those that it could not be given back
-// of any more are forgotten whenever there are twice as many as there were after that the last time: it costs a create
-// little, and no more are kept than twice what the board and the books have. It requires the lock.
+// keep remembers a bet that has been committed, so that Delete can give its slot back. Those that it could not
+// be given back of any more are forgotten whenever there are twice as many as there were after that the last
+// time: it costs a create little, and no more are kept than twice what the board and the books have. It
+// requires the lock.
 func (g *Gateway) keep(b *bet) {
 	if g.kept == nil {
 		g.kept, g.keptBound = map[orbit.CapsuleID]*bet{}, fewKept
 	}
-	g.kept[b.debit.capsule.ID] = b
+	g.kept[b.debit.capsule] = b
 	if len(g.kept) <= g.keptBound {
 		return
 	}

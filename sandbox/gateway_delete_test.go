@@ -67,6 +67,25 @@ func TestGatewayDeleteAfterAnotherView(t *testing.T) {
 	}
 }
 
+// A node whose slot comes back while telemetry fails, and whose room the view has shown long since, is the best again at
+// once.
+func TestGatewayDeleteMakesANodeTheBestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.join("a", 9)
+		f.report("a", 1, 2, 0)
+		f.host("b", 9, 0, 0)
+		g, _, r := f.watched()
+		g.AllowStale = true
+		require.Equal(t, "a", string(f.create(g, "c0").Node))
+		r.broken.Store(true)
+		time.Sleep(30 * time.Second)
+		require.Equal(t, "b", string(f.create(g, "c1").Node), "a reported one slot, which c0 has")
+		require.NoError(t, g.Delete(context.Background(), "c0"))
+		require.Equal(t, "a", string(f.create(g, "c2").Node))
+	})
+}
+
 // After the node has reported it is for its report to say what is free; what was claimed later is not given back for it.
 func TestGatewayDeleteAfterAReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

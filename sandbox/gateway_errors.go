@@ -11,15 +11,17 @@ import (
 
 // What else a [Gateway] says, to be tested with errors.Is.
 var (
-	// ErrStart: the node failed to start the sandbox, and so did the next best one, or there was none. The error is a
-	// [*StartError]. Test for it before the others: where there was no next best node, the error is what says why, too.
+	// ErrStart: the node failed to start the sandbox, and so did the next best one, or there was none. The
+	// error is a [*StartError]. Test for it before the others: where there was no next best node, the error is
+	// what says why, too.
 	ErrStart = errors.New("start failed")
-	// ErrTaken: there is a capsule of this id, or was a while ago, or another create of it is under way, or it has been
-	// moved meanwhile. Choose another id.
+	// ErrTaken: there is a capsule of this id, or was a while ago, or another create of it is under way, or it
+	// has been moved meanwhile. Choose another id.
 	ErrTaken = errors.New("capsule id is taken")
 	// ErrNoCapsule: the ledger has no record of a capsule of this id.
 	ErrNoCapsule = errors.New("no such capsule")
-	// ErrLeftBehind: what was committed could not be undone in time. The capsule may be in the ledger: Delete it.
+	// ErrLeftBehind: what was committed could not be undone in time. The capsule may be in the ledger: Delete
+	// it.
 	ErrLeftBehind = errors.New("capsule may be left behind")
 )
 
@@ -28,8 +30,8 @@ type StartError struct {
 	// The node that was chosen first, and what it said.
 	Node orbit.NodeID
 	Err  error
-	// The next best one, empty if there was none; and what it said, or why there was none: the context's error if that
-	// had ended, nil if Start panicked.
+	// The next best one, empty if there was none; and what it said, or why there was none: the context's error
+	// if that had ended, nil if Start panicked.
 	Retry    orbit.NodeID
 	RetryErr error
 }

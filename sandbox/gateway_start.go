@@ -44,8 +44,8 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 	return c.startOnce(ctx)
 }
 
-// startOnce calls Start, and notes what that says of the node: it did not keep a promise, or it failed. Of a caller who
-// has gone away, and of a Start that panics, it is no fault.
+// startOnce calls Start, and notes what that says of the node: it did not keep a promise, or it failed. Of a
+// caller who has gone away, and of a Start that panics, it is no fault.
 func (c *create) startOnce(ctx context.Context) error {
 	warm, err := c.call(ctx)
 	switch {
@@ -93,8 +93,8 @@ func (c *create) bound(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, most)
 }
 
-// cleanUp undoes what a create has committed, though its context may have ended. It returns the error, and beside it
-// [ErrLeftBehind] if that could not be done in time.
+// cleanUp undoes what a create has committed, though its context may have ended. It returns the error, and
+// beside it [ErrLeftBehind] if that could not be done in time.
 func (c *create) cleanUp(ctx context.Context, why error) error {
 	if !c.committed && c.unknown == nil {
 		return why
@@ -107,8 +107,8 @@ func (c *create) cleanUp(ctx context.Context, why error) error {
 	return why
 }
 
-// undo releases the capsule for good. A proposal whose outcome is unknown is sent again first: it must not arrive after
-// the release.
+// undo releases the capsule for good. A proposal whose outcome is unknown is sent again first: it must not
+// arrive after the release.
 func (c *create) undo(ctx context.Context) error {
 	if p := c.unknown; p != nil {
 		_, err := c.g.send(ctx, p, orbit.ErrUnknown)
@@ -128,8 +128,8 @@ func (c *create) undo(ctx context.Context) error {
 	return nil
 }
 
-// conclude takes the bet of a proposal out of the books: its outcome is known and its capsule is to be released, or
-// nobody will ask any more. If it has been committed, the next view shows that.
+// conclude takes the bet of a proposal out of the books: its outcome is known and its capsule is to be
+// released, or nobody will ask any more. If it has been committed, the next view shows that.
 func (g *Gateway) conclude(id orbit.ProposalID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

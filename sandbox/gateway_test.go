@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,37 @@ func TestGatewayTakenID(t *testing.T) {
 	require.ErrorIs(t, err, orbit.ErrInvalid)
 	require.NotErrorIs(t, err, sandbox.ErrTaken)
 	require.Equal(t, 2, f.live())
+}
+
+// Two creates of one id at once: one has it, the other is told, whichever comes first and whether or not the view shows it.
+func TestGatewayTakenWhileUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.host("a", 9, 0, 0)
+		g, l, _ := f.watched()
+		l.hook(func(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+			time.Sleep(time.Second)
+			return f.ledger.Propose(ctx, p)
+		})
+		var made, taken atomic.Int64
+		for range 2 {
+			go func() {
+				switch _, err := g.Create(context.Background(), "c", bootSpec(code)); {
+				case err == nil:
+					made.Add(1)
+				case errors.Is(err, sandbox.ErrTaken):
+					taken.Add(1)
+				}
+			}()
+		}
+		time.Sleep(5 * time.Second)
+		require.Equal(t, []int64{1, 1}, []int64{made.Load(), taken.Load()})
+		require.Equal(t, 1, f.live())
+		require.NoError(t, g.Delete(context.Background(), "c"))
+		for i := range 9 { // the loser has left nothing in the books
+			f.create(g, fmt.Sprint("d", i))
+		}
+	})
 }
 
 // A volume is where it is; a fork goes beside its parent, or across hosts to the best other node.

@@ -26,9 +26,9 @@ func (r *refreshing) wait(ctx context.Context) error {
 	}
 }
 
-// due reports whether a create must wait for a newer view: there is none, a receipt tells of a newer state, or it is too
-// old. One from after the create came is never too old, or a cache shorter than a refresh would have it wait for ever.
-// It requires the lock.
+// due reports whether a create must wait for a newer view: there is none, a receipt tells of a newer state, or
+// it is too old. One from after the create came is never too old, or a cache shorter than a refresh would have
+// it wait for ever. It requires the lock.
 func (g *Gateway) due(c *create) bool {
 	cache := g.cache()
 	if g.deaf {
@@ -45,8 +45,8 @@ func (g *Gateway) beginRefresh() func(context.Context) error {
 	return func(ctx context.Context) error { return g.refresh(ctx, r) }
 }
 
-// refresh brings the view up to date and the books with it. Telemetry that fails leaves the old reports; a ledger that
-// fails leaves everything.
+// refresh brings the view up to date and the books with it. Telemetry that fails leaves the old reports; a
+// ledger that fails leaves everything.
 func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 	defer g.endRefresh(r)
 	now, err := g.look(ctx)

@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// misfit is why a node cannot take a capsule. It is comparable, so that misfits can be counted; the zero value is a
-// node that fits.
+// misfit is why a node cannot take a capsule. It is comparable, so that misfits can be counted; the zero value
+// is a node that fits.
 type misfit struct {
 	kind misfitKind
 	// Which volume.
@@ -37,8 +37,8 @@ const (
 	misfitKinds
 )
 
-// misfit returns the first reason for which a node cannot take a capsule, and the zero value if it can. It is the one
-// place that says what may be chosen; ranks only put nodes in order.
+// misfit returns the first reason for which a node cannot take a capsule, and the zero value if it can. It is
+// the one place that says what may be chosen; ranks only put nodes in order.
 func (b *books) misfit(a *ask, i int32) misfit {
 	node, n := b.draft.Node(int(i)), &b.nodes[i]
 	m := b.ledgerMisfit(a, node)
@@ -74,9 +74,9 @@ func (b *books) misfit(a *ask, i int32) misfit {
 	return misfit{}
 }
 
-// ledgerMisfit asks the draft. A node without a live lease has died: the keeper of the leases has cordoned it for that, but
-// it is no other node than before, and what was there is unavailable, not unknown. That company is elsewhere lasts
-// longer than that room is short.
+// ledgerMisfit asks the draft. A node without a live lease has died: the keeper of the leases has cordoned it
+// for that, but it is no other node than before, and what was there is unavailable, not unknown. That company
+// is elsewhere lasts longer than that room is short.
 func (b *books) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
 	if node.Node.Unschedulable && b.over(a, node) {
 		open, as := *node, *node.Node

@@ -10,8 +10,8 @@ import (
 // Why there is no node for a capsule that starts from a template; to be tested with errors.Is. The error is a
 // [*WarmNoFit], to be read with errors.As.
 var (
-	// ErrAllStale: the nodes that could take it are not heard of, or have no live lease, be they cordoned for that or
-	// not yet. What an API calls unavailable. Bring up a host, or see why heartbeats do not arrive.
+	// ErrAllStale: the nodes that could take it are not heard of, or have no live lease, be they cordoned for
+	// that or not yet. What an API calls unavailable. Bring up a host, or see why heartbeats do not arrive.
 	ErrAllStale = errors.New("all nodes are stale")
 	// ErrNoSlot: the nodes that could take it have no free slot, or no room. Bring up a host, or wait.
 	ErrNoSlot = errors.New("no free slot")
@@ -19,19 +19,19 @@ var (
 	ErrNoVolume = errors.New("no such volume")
 	// ErrNoTemplate: no node supports the template. Build it, or bring up a host that has it.
 	ErrNoTemplate = errors.New("no such template")
-	// ErrNoParent: the capsule that it is forked from is placed nowhere; for one that was placed before: it is pending.
-	// Fork one that runs.
+	// ErrNoParent: the capsule that it is forked from is placed nowhere; for one that was placed before: it is
+	// pending. Fork one that runs.
 	ErrNoParent = errors.New("parent is not placed")
-	// ErrNoOther: the node that failed to start it is the only one that could take it. Bring up another host, or try
-	// again. It is said in a [StartError] only.
+	// ErrNoOther: the node that failed to start it is the only one that could take it. Bring up another host,
+	// or try again. It is said in a [StartError] only.
 	ErrNoOther = errors.New("no other node")
-	// ErrNoNode: there is no node that it may be on, by labels and devices, that takes new work; or no node at all. Change
-	// what it requires, or bring up such a host.
+	// ErrNoNode: there is no node that it may be on, by labels and devices, that takes new work; or no node at
+	// all. Change what it requires, or bring up such a host.
 	ErrNoNode = errors.New("no suitable node")
 )
 
-// WarmNoFit says why a capsule has no node. It wraps its kind and, unless the parent is at fault, an [orbit.NoFit]
-// with counts of nodes, so that an engine puts the class aside until a node changes or reports.
+// WarmNoFit says why a capsule has no node. It wraps its kind and, unless the parent is at fault, an
+// [orbit.NoFit] with counts of nodes, so that an engine puts the class aside until a node changes or reports.
 type WarmNoFit struct {
 	Kind error
 	// What it was to start from.
@@ -42,8 +42,8 @@ type WarmNoFit struct {
 	Fit orbit.NoFit
 }
 
-// Error reads like `template "code": all nodes are stale: 0 of 3 nodes fit: 3 have a stale report; bring up a host,
-// or see why heartbeats do not arrive`.
+// Error reads like `template "code": all nodes are stale: 0 of 3 nodes fit: 3 have a stale report; bring up a
+// host, or see why heartbeats do not arrive`.
 func (e *WarmNoFit) Error() string {
 	what := fmt.Sprintf("template %q", e.Start.Template)
 	switch {
@@ -82,12 +82,12 @@ func (e *WarmNoFit) Unwrap() []error {
 	return []error{e.Kind, &e.Fit}
 }
 
-// noParent is the answer for a fork of what runs nowhere. It does not put a class aside: the parent may be placed at
-// any time, and no node's change would tell.
+// noParent is the answer for a fork of what runs nowhere. It does not put a class aside: the parent may be
+// placed at any time, and no node's change would tell.
 func noParent(spec *orbit.Spec) error { return &WarmNoFit{Kind: ErrNoParent, Start: spec.Start} }
 
-// refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said again
-// while the books are the same: those who ask in vain are many at a time.
+// refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said
+// again while the books are the same: those who ask in vain are many at a time.
 func (b *books) refusal(a *ask) error {
 	r := b.ranks[classOf(a.spec)]
 	plain := r != nil && a.plain()
@@ -124,9 +124,9 @@ func (b *books) refusalOf(a *ask, node orbit.NodeID) error {
 	return e
 }
 
-// explain makes an error of counted misfits. What is missing is named where most is there: a node that lacks a slot
-// alone says more than one that is stale, and that one more than the one that failed to start it, and that one more
-// than one that does not have the volume.
+// explain makes an error of counted misfits. What is missing is named where most is there: a node that lacks a
+// slot alone says more than one that is stale, and that one more than the one that failed to start it, and that
+// one more than one that does not have the volume.
 func (b *books) explain(a *ask, counts map[misfit]int) *WarmNoFit {
 	e, said, by := &WarmNoFit{Kind: ErrNoNode, Start: a.spec.Start}, map[orbit.Misfit]int{}, [misfitKinds]int{}
 	for m, n := range counts {

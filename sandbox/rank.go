@@ -22,10 +22,10 @@ func classOf(spec *orbit.Spec) class {
 	return class{spec.Start.Template, spec.Envelope.Reservation}
 }
 
-// rank is the nodes that take a class, best first. It is made when the class is first asked for, and catches up with the
-// draft's journal when it is asked for again. What has only been given away meanwhile it leaves: such a node stands too
-// far ahead until it comes first, and is put where it belongs then. So giving away costs the same however many ranks
-// there are, and a choice costs a logarithm.
+// rank is the nodes that take a class, best first. It is made when the class is first asked for, and catches up
+// with the draft's journal when it is asked for again. What has only been given away meanwhile it leaves: such
+// a node stands too far ahead until it comes first, and is put where it belongs then. So giving away costs the
+// same however many ranks there are, and a choice costs a logarithm.
 type rank struct {
 	template string
 	// It reserves the room, and asks for nothing else.
@@ -34,8 +34,9 @@ type rank struct {
 	places []standing // by node index
 	cursor uint64     // of the draft's journal
 	used   uint64     // by the books' clock
-	// What was said when nothing fitted, at that version of the books and that revision of the ledger. The books are of
-	// one view, which shows no two states of one revision; the state itself would be kept alive by a class that rests.
+	// What was said when nothing fitted, at that version of the books and that revision of the ledger. The
+	// books are of one view, which shows no two states of one revision; the state itself would be kept alive by
+	// a class that rests.
 	refusal   *WarmNoFit
 	refused   uint64
 	refusedIn orbit.Revision
@@ -130,20 +131,25 @@ func (b *books) catchUp(r *rank) {
 		r.places = append(r.places, standing{})
 	}
 	r.cursor = next
-	rated := 0
+	better := changed[:0:0]
 	for _, i := range changed {
-		if r.places[i].version >= b.nodes[i].better {
-			continue
+		if r.places[i].version < b.nodes[i].better {
+			better = append(better, i)
 		}
-		if rated++; rated > len(b.nodes)/2+64 {
-			b.build(r)
-			return
+	}
+	if len(better) > len(b.nodes)/2+64 {
+		b.build(r)
+		return
+	}
+	for _, i := range better {
+		if r.places[i].version < b.nodes[i].better { // it may be named twice
+			b.replace(r, i)
 		}
-		b.replace(r, i)
 	}
 }
 
-// rerank puts a node where it belongs in all ranks: it has become better, and the draft's journal does not tell.
+// rerank puts a node where it belongs in all ranks: it has become better, and the draft's journal does not
+// tell.
 func (b *books) rerank(i int32) {
 	for _, r := range b.ranks {
 		if int(i) < len(r.places) {

@@ -44,15 +44,15 @@ func (WarmFirst) Rate(warm int, free int64, cpu float64, stale bool) (value, tie
 //	                      - 0.1 × CPU percent
 //	                      - 1000 if the report is stale
 //
-// Lower is better in orbit, so the value is that number negated, and the tie is the CPU percentage. Free slots are the
-// lesser of what the ledger has left ([orbit.Slots]) and what the node reports; where there is no telemetry at all, what
-// the ledger has left. The template is the one that the spec starts from.
+// Lower is better in orbit, so the value is that number negated, and the tie is the CPU percentage. Free slots
+// are the lesser of what the ledger has left ([orbit.Slots]) and what the node reports; where there is no
+// telemetry at all, what the ledger has left. The template is the one that the spec starts from.
 //
-// The 1000 can be outweighed: 18 warm slots on a node that is stale go before 5 on one that is not. Whoever wants stale
-// nodes to get no work filters them out, as Warm does.
+// The 1000 can be outweighed: 18 warm slots on a node that is stale go before 5 on one that is not. Whoever
+// wants stale nodes to get no work filters them out, as Warm does.
 //
-// It reads reports, so it has no bound over a set of nodes that would say anything: warm slots in their best case are
-// without limit. A place.Indexed keeps its scores per spec.
+// It reads reports, so it has no bound over a set of nodes that would say anything: warm slots in their best
+// case are without limit. A place.Indexed keeps its scores per spec.
 type WarmSlots struct{}
 
 // Score rates a node as it is before placing.
@@ -73,8 +73,9 @@ func slotsOf(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (war
 	return warm, free
 }
 
-// Rate is the formula over plain numbers, for whoever counts by himself. Every product is rounded by itself, so that the
-// result is the same on every processor. A CPU percentage that is no number makes a value that is none.
+// Rate is the formula over plain numbers, for whoever counts by himself. Every product is rounded by itself, so
+// that the result is the same on every processor. A CPU percentage that is no number makes a value that is
+// none.
 func (WarmSlots) Rate(warm int, free int64, cpu float64, stale bool) (value, tie float64) {
 	sum := float64(100*float64(warm)) + float64(free)
 	if stale {

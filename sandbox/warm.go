@@ -11,8 +11,9 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// What a placement by [Warm] or a [Gateway] says of itself (Place.Note, Capsule.Note): whether a warm slot of the
-// template was promised there. A node may have lied, or somebody may have been faster: then it booted cold all the same.
+// What a placement by [Warm] or a [Gateway] says of itself (Place.Note, Capsule.Note): whether a warm slot of
+// the template was promised there. A node may have lied, or somebody may have been faster: then it booted cold
+// all the same.
 const (
 	WarmNote = "warm"
 	ColdNote = "cold"
@@ -27,27 +28,29 @@ const (
 //   - have a free slot, in the ledger (orbit.Slots) and by their own report, and room for what is reserved;
 //   - meet what the spec requires of labels, devices and company. What it prefers has no say.
 //
-// A fork that has lost its node is placed beside its parent again, waits with [ErrNoParent] while that is pending, and goes
-// where a plain capsule would, once that has been released or the ledger has no record of it: what it had in memory is
-// gone, so it boots from its template. A fork that was never placed needs a parent that runs.
+// A fork that has lost its node is placed beside its parent again, waits with [ErrNoParent] while that is
+// pending, and goes where a plain capsule would, once that has been released or the ledger has no record of it:
+// what it had in memory is gone, so it boots from its template. A fork that was never placed needs a parent
+// that runs.
 //
-// Equal nodes go by load, then by a hash of the node with the Seed, or with Seed 0 by id. A placement's note says
-// whether a warm slot was promised ([WarmNote], [ColdNote]). What is not placed has a [*WarmNoFit].
+// Equal nodes go by load, then by a hash of the node with the Seed, or with Seed 0 by id. A placement's note
+// says whether a warm slot was promised ([WarmNote], [ColdNote]). What is not placed has a [*WarmNoFit].
 //
-// What is given away is debited at once: within a plan in the navigator's own books, and by [telemetry.Board.Claim]
-// for everybody who reads the board, until the node reports again. Claims whose placement was not committed are
-// taken back in the next plan. A node without a word of telemetry (an engine without any) is taken at the
-// ledger's word: nothing is warm, every template is supported, and no volume is there.
+// What is given away is debited at once: within a plan in the navigator's own books, and by
+// [telemetry.Board.Claim] for everybody who reads the board, until the node reports again. Claims whose
+// placement was not committed are taken back in the next plan. A node without a word of telemetry (an engine
+// without any) is taken at the ledger's word: nothing is warm, every template is supported, and no volume is
+// there.
 //
 // A choice costs a logarithm of the number of nodes, and what has changed since the class was last asked for; a
-// refusal looks at all nodes once, until something changes. Members of gangs are not placed. It belongs to one engine
-// and is not safe for concurrent use.
+// refusal looks at all nodes once, until something changes. Members of gangs are not placed. It belongs to one
+// engine and is not safe for concurrent use.
 type Warm struct {
-	// Board is the one that the engine's views are joined with: claims are made there, and if it has Leases, a node gets
-	// work only under a live term, on which every placement bets. Nil: no claims and no terms.
+	// Board is the one that the engine's views are joined with: claims are made there, and if it has Leases, a
+	// node gets work only under a live term, on which every placement bets. Nil: no claims and no terms.
 	Board *telemetry.Board
-	// Modules whose work it claims, of any class but GangClass. Nil: all latency-sensitive and best-effort work, as
-	// Services does, so that one of the two must be told its modules or be left out.
+	// Modules whose work it claims, of any class but GangClass. Nil: all latency-sensitive and best-effort
+	// work, as Services does, so that one of the two must be told its modules or be left out.
 	Modules []string
 	// AllowStale gives work to nodes with a stale report too. The score's -1000 alone is against them then:
 	// with fewer than ten warm slots such a node comes after all fresh ones, with more it counts as one that
@@ -77,9 +80,9 @@ func (w *Warm) Claims(module string, class orbit.AppClass) bool {
 	return class < orbit.GangClass && slices.Contains(w.Modules, module)
 }
 
-// Plan places capsule by capsule, in the order given. When ctx ends it returns what it has so far, and the context's
-// error. Its notes count: "warm" and "cold" placed, claims "unclaimed", and of what was refused "allStale", "noSlot",
-// "noVolume", "noTemplate", "noParent" and "noNode".
+// Plan places capsule by capsule, in the order given. When ctx ends it returns what it has so far, and the
+// context's error. Its notes count: "warm" and "cold" placed, claims "unclaimed", and of what was refused
+// "allStale", "noSlot", "noVolume", "noTemplate", "noParent" and "noNode".
 func (w *Warm) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	w.books.seed, w.books.allowStale = w.Seed, w.AllowStale
 	w.books.sync(view)
@@ -97,8 +100,8 @@ func (w *Warm) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	return p.finish(), nil
 }
 
-// settle looks at what has become of the claims of the last plan. It takes back those whose capsule has not been placed
-// there since, and forgets the others: the node's next report ends them.
+// settle looks at what has become of the claims of the last plan. It takes back those whose capsule has not
+// been placed there since, and forgets the others: the node's next report ends them.
 func (w *Warm) settle(state *orbit.State) (unclaimed int) {
 	for _, k := range w.claims {
 		c := state.Capsule(k.capsule)
@@ -113,7 +116,8 @@ func (w *Warm) settle(state *orbit.State) (unclaimed int) {
 	return unclaimed
 }
 
-// warmWant is what all capsules have in common of which the same is said: their class, and whether they were placed before.
+// warmWant is what all capsules have in common of which the same is said: their class, and whether they were
+// placed before.
 type warmWant struct {
 	spec  *orbit.Spec
 	again bool

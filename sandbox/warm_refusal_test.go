@@ -141,6 +141,9 @@ func TestWarmSaysMisfitsAlike(t *testing.T) {
 			n.Devices.Unhealthy, s.Devices = 1, orbit.DeviceRequest{Count: 2, Milli: 600}
 		},
 		"memory": func(_ *orbit.Node, s *orbit.Spec) { s.Envelope.Reservation[orbit.Memory] = 1 },
+		"both": func(_ *orbit.Node, s *orbit.Spec) {
+			s.Envelope.Reservation[orbit.Memory], s.Devices = 1, orbit.DeviceRequest{Count: 3, Milli: 600}
+		},
 		"requirement and model": func(_ *orbit.Node, s *orbit.Spec) {
 			s.Require = []orbit.Predicate{{Key: "ssd", Op: "Exists"}}
 			s.Devices = orbit.DeviceRequest{Count: 1, Milli: 10, Models: []string{"b"}}
