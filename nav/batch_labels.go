@@ -58,11 +58,11 @@ func (k *labelKinds) of(n *orbit.Node, classes []*batchClass) int {
 	if len(k.suits) > maxLabelKinds {
 		return 0
 	}
-	suits := make([]bool, len(classes))
+	fit := make([]bool, len(classes))
 	for i, c := range classes {
-		suits[i] = ofModel(n, &c.spec.Devices) && unmet(n, c.spec) == nil
+		fit[i] = suits(n, c.spec)
 	}
-	k.suits = append(k.suits, suits)
+	k.suits = append(k.suits, fit)
 	k.byText[k.text.String()] = len(k.suits) - 1
 	return len(k.suits) - 1
 }
