@@ -120,6 +120,8 @@ type anchorPass struct {
 	standIns map[orbit.CapsuleID]*orbit.Capsule
 	standsIn map[*orbit.Spec]bool
 	holds    anchorHolds
+	// Specs of the capsules that have been handed over.
+	handed map[*orbit.Spec]bool
 
 	releases, anchors, members []orbit.Proposal
 	// What has no place, and what has none beside all that the wrapped navigator has planned.
@@ -136,11 +138,13 @@ func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
 		Anchor: a, view: view, state: state, groups: map[string]*anchorGroup{}, rest: make([]*orbit.Capsule, 0, size),
 		waits: anchorWaits{state: state, starts: map[string]bool{}, said: map[*orbit.Spec]*Deadlock{}},
 		fence: anchorFence{state: state, used: map[string]string{}}, holds: readHolds(state),
+		handed: map[*orbit.Spec]bool{},
 	}
 }
 
 // sort decides who plans a capsule, and places it if room is held for it.
 func (p *anchorPass) sort(c *orbit.Capsule) {
+	p.handed[c.Spec] = true
 	near := c.Spec.Near.Group
 	switch {
 	case c.Gang != "" || near == "":

@@ -121,7 +121,7 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 		if commitments >= limits.Commitments || !bet[s.at] && count+2 > limits.Preconditions {
 			break
 		}
-		if !p.holdAt(i, g, s) {
+		if !p.owns(s.spec) || !p.holdAt(i, g, s) {
 			continue
 		}
 		commitments++
@@ -141,6 +141,12 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 	p.fence.start(&out, g, anchor.ID)
 	p.anchors = append(p.anchors, out)
 	return nil
+}
+
+// owns reports whether capsules of the spec are placed by this Anchor: it has been handed one, or its navigator claims
+// them. Those of other engines could not use a hold, which would keep the room from them until it ends.
+func (p *anchorPass) owns(spec *orbit.Spec) bool {
+	return p.handed[spec] || p.Claims(spec.Module, spec.Class)
 }
 
 // noFresh notes of members of one spec why no node takes an anchor of it. That wraps an orbit.NoFit: a node that becomes

@@ -223,3 +223,27 @@ func TestNodeOfTheRackShrinks(t *testing.T) {
 	assert.Positive(t, s.Node("b").Capsules)
 	require.NoError(t, s.Verify())
 }
+
+// Room is held for members that the Anchor places, and not for those of other engines, who could not use the hold: they
+// follow their group at once.
+func TestAnchorHoldsNothingForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		mine, others := near("g", 1), near("g", 1)
+		others.Class = orbit.Batch
+		commit(t, l, rackNode("n", "r1", 4))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a0", "a1"}, Spec: mine}, orbit.Submit{IDs: []orbit.CapsuleID{"b0", "b1"}, Spec: others})
+		ctx, stop := context.WithCancel(t.Context())
+		population := orbit.Population{Engines: []*orbit.Engine{
+			{Name: "services", Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}}},
+			{Name: "batch", Ledger: l, Navigator: &nav.Batch{}},
+		}}
+		done := make(chan error, 1)
+		go func() { done <- population.Run(ctx) }()
+		time.Sleep(5 * time.Second)
+		require.Zero(t, snapshot(t, l).PendingCount(), "of a group that fits")
+		require.Zero(t, holdsOf(snapshot(t, l)))
+		stop()
+		require.NoError(t, <-done)
+	})
+}
