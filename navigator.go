@@ -2,7 +2,10 @@ package orbit
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
+	"time"
 )
 
 // Navigator is a scheduler: which pending capsules are mine, and where should they go? It plans on its own
@@ -44,3 +47,71 @@ func (NavigatorFunc) Claims(string, AppClass) bool { return true }
 func (f NavigatorFunc) Plan(ctx context.Context, view *View, pending []*Capsule) (Plan, error) {
 	return f(ctx, view, pending)
 }
+
+// Round is what one pass of an engine did.
+type Round struct {
+	Engine string
+	// What it planned on.
+	View Revision
+	// Capsules handed to the navigator.
+	Pending int
+	// Proposals sent: the plan's, those whose outcome was unknown, and releases of holds that have ended, but for those
+	// that somebody else has released.
+	Proposed int
+	// Proposals committed.
+	Committed int
+	// Lost to another commit; planned again next pass.
+	Conflicts int
+	// Never held in their own view; if this rises pass after pass the navigator is wrong.
+	Infeasible int
+	// Malformed.
+	Invalid int
+	// Outcome not known; sent again next pass.
+	Unknown int
+	// Sent in vain: the ledger was unavailable, or failed otherwise.
+	Failed   int
+	Unplaced []Unplaced
+	// Classes put aside because they fit nowhere.
+	Parked int
+	Notes  []slog.Attr
+	// All that went wrong but conflicts, at most 16 of a kind.
+	Errors []error
+
+	// Something new was committed.
+	fresh bool
+	// The ledger had new work, or new room for parked work.
+	roused bool
+	// Capsules were placed, released or put aside: the next pass has less work.
+	progress bool
+
+	// Time per stage.
+	Viewing, Planning, Proposing time.Duration
+}
+
+// maxErrors is how many errors of a kind a round keeps; the counts count them all.
+const maxErrors = 16
+
+// String sums the round up in a line.
+func (r Round) String() string {
+	return fmt.Sprintf("%s at %d: %d pending, %d proposed, %d committed, %d conflicts, %d infeasible, %d errors, %d unplaced, %d classes parked%s",
+		r.Engine, r.View, r.Pending, r.Proposed, r.Committed, r.Conflicts, r.Infeasible, r.errors(), len(r.Unplaced), r.Parked, r.first())
+}
+
+// errors counts what went wrong but conflicts and infeasible proposals: refused or failed proposals, the
+// navigator, the view.
+func (r Round) errors() int {
+	kept := min(r.Infeasible, maxErrors) + min(r.Invalid, maxErrors) + min(r.Unknown, maxErrors) + min(r.Failed, maxErrors)
+	return r.Invalid + r.Unknown + r.Failed + max(0, len(r.Errors)-kept)
+}
+
+// first quotes the first line of the first error.
+func (r Round) first() string {
+	if len(r.Errors) == 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(r.Errors[0].Error(), "\n")
+	return "; " + line
+}
+
+// active reports whether there was anything to do.
+func (r *Round) active() bool { return r.Pending > 0 || r.Proposed > 0 }

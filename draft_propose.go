@@ -1,0 +1,211 @@
+package orbit
+
+import (
+	"maps"
+	"slices"
+)
+
+// Propose returns the steps since the last call as one proposal, with the bets that they rest on and those given:
+//
+//   - [NodeFreeOf] for each node that has to have room, over what the proposal itself releases there; none where a
+//     given [NodeAt] bets that nothing has come to the node or left it;
+//   - [GroupIn] for each domain in which a placed capsule finds the company it asks for.
+//
+// Without steps the proposal is empty, and no ledger takes it.
+func (d *Draft) Propose(more ...Precondition) Proposal {
+	from := d.open
+	if len(d.log) == from {
+		return Proposal{If: more}
+	}
+	p := Proposal{View: d.view.Revision(), Do: d.commitments.Slice(len(d.log) - from)}
+	copy(p.Do, d.log[from:])
+	if len(more) > 0 {
+		p.If = append(p.If, more...)
+	} else {
+		p.If = d.bets.Slice(1)[:0]
+	}
+	first := len(d.steps)
+	for first > 0 && d.steps[first-1].log >= from && d.steps[first-1].open == from && !d.steps[first-1].withdraws() {
+		first--
+	}
+	own := d.steps[first:]
+	d.touched.Clear(len(d.nodes))
+	for i := range own {
+		if n := own[i].node; n != nil && d.touched.Add(int32(n.slot)) {
+			p.If = d.settleNode(p.If, n, d.nodes[n.slot])
+		}
+	}
+	for _, bet := range more {
+		if at, ok := bet.(NodeAt); ok && at.Usage != 0 {
+			p.If = slices.DeleteFunc(p.If, func(bet Precondition) bool {
+				free, ok := bet.(NodeFreeOf)
+				return ok && free.Node == at.Node
+			})
+		}
+	}
+	p.If = d.betOnCompany(p.If, own)
+	d.steps = append(d.steps, draftStep{log: len(d.log), open: from})
+	d.open = len(d.log)
+	d.forgetCompany(p.Do)
+	return p
+}
+
+// forgetCompany forgets where groups are, if one of the commitments may have changed that.
+func (d *Draft) forgetCompany(do []Commitment) {
+	if len(d.near) == 0 {
+		return
+	}
+	for _, c := range do {
+		if r, ok := c.(Release); ok && r.Capsule != "" {
+			d.forgetNear()
+			return
+		}
+	}
+}
+
+// settleNode appends the bet on a node that a proposal takes from one state to another, and makes unavailable what
+// the proposal releases there beyond what it takes.
+func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondition {
+	need, needs, gives := Resources{}, false, false
+	for i := range need {
+		if need[i] = now.used[i] - was.used[i]; need[i] > 0 {
+			needs = true
+		} else if need[i] < 0 {
+			need[i], gives = 0, true
+		}
+	}
+	if needs {
+		bets = append(bets, d.freeBoxes.New(NodeFreeOf{Node: now.Node.ID, AtLeast: need}))
+	}
+	use := now.devices
+	if was.devices != nil && was.devices != use {
+		most := now.deviceUse()
+		for i, before := range was.devices {
+			if before > most[i] {
+				most[i], gives = before, true
+				use = &most
+			}
+		}
+	}
+	if !gives {
+		return bets
+	}
+	kept := d.copies.New(*now)
+	kept.devices = use
+	for i := range kept.used {
+		kept.used[i] = max(now.used[i], was.used[i])
+	}
+	d.steps = append(d.steps, draftStep{node: now, log: len(d.log), open: d.open})
+	d.nodes[now.slot] = kept
+	d.journal.add(now.slot)
+	return bets
+}
+
+// betOnCompany appends a bet for each domain in which placed capsules find the group that they want to be near.
+func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
+	from := len(bets)
+	for i := range steps {
+		spec := steps[i].spec
+		if spec == nil || spec.Near.Group == "" {
+			continue
+		}
+		near := d.nearby(spec)
+		domain := steps[i].node.Node.Labels[spec.Near.Level]
+		if !near.domains[domain] {
+			continue
+		}
+		bet := Precondition(GroupIn{Group: spec.Near.Group, Level: spec.Near.Level, Domain: domain})
+		if !slices.Contains(bets[from:], bet) {
+			bets = append(bets, bet)
+		}
+	}
+	return bets
+}
+
+// nearby are the domains in which a spec may be placed because a member of the group it wants is there.
+type nearby struct {
+	near    Near
+	domains map[string]bool
+	// What missing has said.
+	text string
+}
+
+// leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
+func (d *Draft) leavers(group string) map[NodeID]int {
+	var left map[NodeID]int
+	for _, do := range d.log[:d.open] {
+		r, ok := do.(Release)
+		if !ok || r.Capsule == "" {
+			continue
+		}
+		if c := d.view.state.Capsule(r.Capsule); c.Spec.Group == group && c.Placed() {
+			if left == nil {
+				left = map[NodeID]int{}
+			}
+			left[c.Node]++
+		}
+	}
+	return left
+}
+
+// forgetNear forgets where groups are.
+func (d *Draft) forgetNear() {
+	d.company++
+	clear(d.near)
+}
+
+// NearDomains returns the domains of spec.Near.Level in which a member of the group is that the spec wants to be near,
+// less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
+// must not be written to. The version is another one whenever the domains may have changed.
+func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
+	if spec.Near.Group == "" {
+		return nil, 0
+	}
+	return d.nearby(spec).domains, d.company
+}
+
+// nearby looks up the domains; nil if the spec asks for no company.
+func (d *Draft) nearby(spec *Spec) *nearby {
+	if spec.Near.Group == "" {
+		return nil
+	}
+	if p := d.near[spec.Near]; p != nil {
+		return p
+	}
+	p, limit := &nearby{near: spec.Near, domains: map[string]bool{}}, d.view.state.Limits().IDBytes
+	left := d.leavers(spec.Near.Group)
+	for n, members := range d.view.state.GroupNodes(spec.Near.Group) {
+		domain := n.Node.Labels[spec.Near.Level]
+		if domain != "" && len(domain) <= limit && members > left[n.Node.ID] { // else no bet can name it
+			p.domains[domain] = true
+		}
+	}
+	if d.near == nil {
+		d.near = map[Near]*nearby{}
+	}
+	d.near[spec.Near] = p
+	return p
+}
+
+// has reports whether a node is in one of the domains; without a wish for company every node is.
+func (p *nearby) has(n *Node) bool {
+	if p == nil {
+		return true
+	}
+	domain, ok := n.Labels[p.near.Level]
+	return ok && p.domains[domain]
+}
+
+// missing says what a node outside the domains lacks.
+func (p *nearby) missing() string {
+	if p.text != "" {
+		return p.text
+	}
+	switch in := slices.Sorted(maps.Keys(p.domains)); {
+	case len(in) == 0:
+		p.text = "wait for group " + quoteWord(p.near.Group) + ", of which nothing is placed"
+	default:
+		p.text = "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
+	}
+	return p.text
+}
