@@ -15,13 +15,15 @@ type entry struct {
 	Commits []struct {
 		ID orbit.ProposalID `json:"id"`
 		Do []struct {
-			PutNode    *orbit.PutNode    `json:"putNode"`
-			RemoveNode *orbit.RemoveNode `json:"removeNode"`
-			Submit     *orbit.Submit     `json:"submit"`
-			Place      *orbit.Place      `json:"place"`
-			Release    *orbit.Release    `json:"release"`
-			Hold       *orbit.Hold       `json:"hold"`
-			At         orbit.NodeID      `json:"at"`
+			Do struct { // in the field of its kind
+				PutNode    *orbit.PutNode    `json:"putNode"`
+				RemoveNode *orbit.RemoveNode `json:"removeNode"`
+				Submit     *orbit.Submit     `json:"submit"`
+				Place      *orbit.Place      `json:"place"`
+				Release    *orbit.Release    `json:"release"`
+				Hold       *orbit.Hold       `json:"hold"`
+			} `json:"do"`
+			At orbit.NodeID `json:"at"`
 		} `json:"do"`
 	} `json:"commits"`
 }
@@ -69,18 +71,18 @@ func (b *Book) read(event *clientv3.Event) error {
 		for _, d := range c.Do {
 			change := orbit.Change{Revision: at, Seq: seq, ID: c.ID, Node: d.At}
 			switch {
-			case d.PutNode != nil:
-				change.Do = *d.PutNode
-			case d.RemoveNode != nil:
-				change.Do = *d.RemoveNode
-			case d.Submit != nil:
-				change.Do = *d.Submit
-			case d.Place != nil:
-				change.Do = *d.Place
-			case d.Release != nil:
-				change.Do = *d.Release
-			case d.Hold != nil:
-				change.Do = *d.Hold
+			case d.Do.PutNode != nil:
+				change.Do = *d.Do.PutNode
+			case d.Do.RemoveNode != nil:
+				change.Do = *d.Do.RemoveNode
+			case d.Do.Submit != nil:
+				change.Do = *d.Do.Submit
+			case d.Do.Place != nil:
+				change.Do = *d.Do.Place
+			case d.Do.Release != nil:
+				change.Do = *d.Do.Release
+			case d.Do.Hold != nil:
+				change.Do = *d.Do.Hold
 			}
 			b.Add(change)
 			seq++
