@@ -674,7 +674,7 @@ func TestFootprint(t *testing.T) {
 			s.view = d.snapshot()
 		}
 		p := s.proposal()
-		if len(d.sent) > 0 && s.chance(6) {
+		if len(d.sent) > 0 && s.chance(2) {
 			p = pickOne(s, d.sent)
 		} else if d.ids++; s.chance(2) {
 			binary.BigEndian.PutUint64(p.ID[:], d.ids)
