@@ -473,17 +473,6 @@ func (l *anchorLevel) sum(draft *orbit.Draft, d int) *quantities {
 	return &s.free
 }
 
-// measureFree returns how much of everything is free on a node, nothing below zero.
-func measureFree(n *orbit.NodeState) (free quantities) {
-	for d, left := range n.Free() {
-		free[d] = max(left, 0)
-	}
-	for i := range n.Node.Devices.Count {
-		free[devicesDim] += int64(n.DeviceFree(i))
-	}
-	return free
-}
-
 // addFree adds what is free, of which nothing counts below zero, up to the largest number there is.
 func addFree(sum, free int64) int64 {
 	if free = max(free, 0); free > math.MaxInt64-sum {

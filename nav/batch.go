@@ -2,7 +2,6 @@ package nav
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/place"
@@ -56,7 +55,7 @@ type Batch struct {
 
 	ready bool
 	draft orbit.Draft
-	score packing
+	score packScore
 	free  freeTally
 }
 
@@ -105,22 +104,4 @@ func fill(score *orbit.Score, with orbit.Score) {
 	if *score == nil {
 		*score = with
 	}
-}
-
-// note writes down how good the packing is.
-func (s *sweep) note() {
-	placed, bound, gap := len(s.plan.Proposals), s.bound, 0.0
-	if bound < 0 {
-		bound = s.pending
-	}
-	if bound > 0 {
-		gap = 1 - float64(placed)/float64(bound)
-	}
-	s.plan.Notes = append(s.plan.Notes,
-		slog.Int("pending", s.pending),
-		slog.Int("placed", placed),
-		slog.Int("bound", bound),
-		slog.Float64("gap", gap),
-		slog.Int("tried", s.tried),
-	)
 }

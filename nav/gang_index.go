@@ -97,7 +97,7 @@ func (x *gangIndex) load(i int32) {
 	n, was, usage := x.draft.Node(int(i)), x.rooms[i], orbit.Revision(0)
 	if x.rooms[i] = (nodeRoom{}); n != nil {
 		usage, x.rooms[i] = n.Usage, freeRoom(n)
-		x.ranks[i] = rankOf(n, &x.rooms[i])
+		x.ranks[i] = rankOf(n)
 	}
 	x.moved = x.moved || x.usage[i] != usage
 	x.usage[i] = usage
@@ -110,9 +110,8 @@ func (x *gangIndex) load(i int32) {
 }
 
 // rankOf says when a node is filled.
-func rankOf(n *orbit.NodeState, room *nodeRoom) float64 {
-	whole := bareRoom(n.Node)
-	free, all := room.measure(n.Node), whole.measure(n.Node)
+func rankOf(n *orbit.NodeState) float64 {
+	free, all := measureFree(n), measureFree(&orbit.NodeState{Node: n.Node})
 	if n.Capsules == 0 && free == all {
 		return idleRank
 	}

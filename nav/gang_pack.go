@@ -100,7 +100,7 @@ func (p *gangPacker) enoughFree(bins []packBin) bool {
 		}
 	}
 	for i := range bins {
-		for d, v := range bins[i].room.measure(p.index.draft.Node(int(bins[i].node)).Node) {
+		for d, v := range measureFree(p.node(bins[i].node)) {
 			free[d] += float64(v)
 		}
 	}
@@ -135,9 +135,9 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 			fits = fits || bin.fits[a] > 0
 		}
 		if fits {
-			n := p.index.draft.Node(int(i)).Node
-			if bin.id, bin.room = n.ID, p.index.rooms[i]; p.bare {
-				bin.room = bareRoom(n)
+			bin.id, bin.room = p.index.id(i), p.index.rooms[i]
+			if p.bare {
+				bin.room = freeRoom(p.node(i))
 			}
 			counts = counts[len(p.asks):]
 			bins = append(bins, bin)
@@ -147,13 +147,22 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 	return bins
 }
 
+// node returns a node as the seats are to find it.
+func (p *gangPacker) node(i int32) *orbit.NodeState {
+	n := p.index.draft.Node(int(i))
+	if p.bare {
+		return &orbit.NodeState{Node: n.Node}
+	}
+	return n
+}
+
 // alone is how many members of an ask fit on a node by themselves.
 func (p *gangPacker) alone(a int, node int32) int32 {
 	s := p.asks[a].shape
 	if !p.bare {
 		return s.counts[node]
 	}
-	n := &orbit.NodeState{Node: p.index.draft.Node(int(node)).Node}
+	n := p.node(node)
 	if p.index.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
 		return 0
 	}

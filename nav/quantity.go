@@ -20,13 +20,13 @@ func wantOf(spec *orbit.Spec, d int) int64 {
 	return spec.Envelope.Reservation[d]
 }
 
-// measure returns how much there is of everything, nothing below zero.
-func (r *nodeRoom) measure(on *orbit.Node) (free quantities) {
-	for d := range r.free {
-		free[d] = max(r.free[d], 0)
+// measureFree returns how much of everything is free on a node, nothing below zero.
+func measureFree(n *orbit.NodeState) (free quantities) {
+	for d, left := range n.Free() {
+		free[d] = max(left, 0)
 	}
-	for _, milli := range r.devices[:on.Devices.Count] {
-		free[devicesDim] += max(int64(milli), 0)
+	for i := range n.Node.Devices.Count {
+		free[devicesDim] += int64(n.DeviceFree(i))
 	}
 	return free
 }

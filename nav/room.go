@@ -23,9 +23,6 @@ func freeRoom(n *orbit.NodeState) nodeRoom {
 	return r
 }
 
-// bareRoom returns what would be free if nothing ran.
-func bareRoom(n *orbit.Node) nodeRoom { return freeRoom(&orbit.NodeState{Node: n}) }
-
 // wholeDevice is what one device instance divides into, in milli.
 const wholeDevice = 1000
 
