@@ -62,7 +62,7 @@ type Anchor struct {
 	Filter place.Filter
 
 	draft   orbit.Draft
-	domains anchorDomains
+	domains topology
 	// Specs of first members, without what they want to be near.
 	alone map[*orbit.Spec]*orbit.Spec
 }
@@ -122,6 +122,9 @@ type anchorPass struct {
 	holds    anchorHolds
 	// Specs of the capsules that have been handed over.
 	handed map[*orbit.Spec]bool
+
+	// By node index, whether a group has a part in the node.
+	claims []anchorClaim
 
 	releases, anchors, members []orbit.Proposal
 	// What has no place, and what has none beside all that the wrapped navigator has planned.

@@ -15,7 +15,8 @@ import (
 // start places an anchor for every group that needs one and can have one now, and says of the members of all
 // others what they wait for. It returns the context's error if that ends it early.
 func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
-	p.domains.begin(&p.draft)
+	p.domains.begin(&p.draft, p.state.Limits().IDBytes)
+	p.claims = make([]anchorClaim, p.draft.Bound())
 	m := p.merge(theirs)
 	defer m.settle()
 	for _, g := range p.starting {
@@ -112,7 +113,7 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 	if err := p.draft.Place(anchor, orbit.Choice{Node: lead, Devices: seats[0].devices, Note: note}); err != nil {
 		return err
 	}
-	p.domains.claims[lead.Index()] = claimHosted
+	p.claims[lead.Index()] = claimHosted
 	bets := []orbit.Precondition{orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification}}
 	commitments, count := 2, 2 // with the fence's, and with what Propose bets on nodes of holds
 	bet := map[int]bool{seats[0].at: true}
@@ -126,7 +127,7 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 		}
 		commitments++
 		p.held++
-		if claim := &p.domains.claims[s.at]; *claim != claimHosted {
+		if claim := &p.claims[s.at]; *claim != claimHosted {
 			*claim = claimHeld
 		}
 		if !bet[s.at] {
@@ -309,7 +310,7 @@ func (p *anchorPass) reserve(proposal *orbit.Proposal) error {
 	p.draft.Propose()
 	for c, node := range p.places(proposal) {
 		if c.Spec.Group != "" {
-			p.domains.claims[p.state.Node(node).Index()] = claimHosted
+			p.claims[p.state.Node(node).Index()] = claimHosted
 		}
 	}
 	return nil

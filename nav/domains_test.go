@@ -111,9 +111,10 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 		require.Len(t, e.Pass(t.Context()).Unplaced, 2)
 	}
 	clear(g.waits)
-	g.index.rooms[0].free[orbit.CPU] = 2
+	g.index.nodes[0].room.free[orbit.CPU] = 2
 	for _, shape := range g.index.shapes {
-		shape.counts[0], shape.sums = 2, nil
+		shape.counts[0] = 2
+		clear(shape.sums)
 	}
 	round := e.Pass(t.Context())
 	require.Len(t, round.Errors, 1)
@@ -122,6 +123,6 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 	require.Len(t, round.Unplaced, 2)
 	require.Zero(t, g.index.draft.Node(0).Capsules)
 	hold := orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().Add(time.Hour)}
-	require.ErrorIs(t, g.index.hold([]orbit.Hold{hold, hold}), orbit.ErrInfeasible)
+	require.ErrorIs(t, g.index.steps(2, func(int) error { return g.index.draft.Hold(hold) }), orbit.ErrInfeasible)
 	require.Zero(t, g.index.draft.Node(0).Holds(), "the first of the steps is undone with the second")
 }

@@ -3,7 +3,6 @@ package nav
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,9 +114,9 @@ func plain(s string) string {
 const fewDomains = 4
 
 // diagnose finds the best domain of each level.
-func (p *gangPacker) diagnose(m *muster, levels []*domainTable) *GangNoFit {
+func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit {
 	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: leastOf(p.asks)}
-	free := p.atLeast(none)
+	free := p.withLeast(noneOf)
 	for _, t := range levels {
 		fit, exact := free.bestOf(t, m)
 		e.Levels = append(e.Levels, fit)
@@ -129,33 +128,15 @@ func (p *gangPacker) diagnose(m *muster, levels []*domainTable) *GangNoFit {
 
 // bestOf says how far the best domain of a level gets; for a gang that runs, the one in which it does. It is not exact
 // where more may fit in a domain that was not looked into.
-func (p *gangPacker) bestOf(t *domainTable, m *muster) (f DomainFit, exact bool) {
-	f, exact = DomainFit{Level: t.level, Domains: t.live, Of: wanted(p.asks)}, true
-	list := candidates(t, p.asks, none)
+func (p *gangPacker) bestOf(t *domainTable, m *pendingGang) (f DomainFit, exact bool) {
+	f, only := DomainFit{Level: t.level(), Domains: t.live, Of: wanted(p.asks)}, int32(-1)
 	if !m.fresh() {
-		d := m.domain(t, p.index.draft.View().State())
-		list = slices.DeleteFunc(list, func(c candidate) bool { return c.number != d })
+		only = m.domain(t, p.index.draft.View().State())
 	}
-	var best *seating
-	var at int32
-	looked := 0
-	inOrder(list, t.fuller, func(c candidate) bool {
-		if best != nil && c.upper <= int64(best.total) {
-			return true
-		}
-		if best != nil && looked == fewDomains {
-			exact = false
-			return true
-		}
-		looked++
-		if s := p.pack(t.domains[c.number].nodes); s != nil && (best == nil || s.total > best.total) {
-			best, at = s, c.number
-		}
-		return false
-	})
+	best, exact := p.fullest(t, fewDomains, func(c *candidate) bool { return only < 0 || c.number == only })
 	if best != nil {
-		f.Best, f.Fits = t.domains[at].name, best.total
-		f.Lacks = p.lacks(t.domains[at].nodes, best)
+		f.Best, f.Fits = best.domain, best.total
+		f.Lacks = p.lacks(t.domains[t.number[best.domain]].nodes, best.seating)
 	}
 	return f, exact
 }

@@ -85,7 +85,7 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 	if best != nil && best.total == wanted(p.asks) {
 		return best
 	}
-	if s := newSearch(p, bins).run(); s != nil && (best == nil || s.total > best.total) {
+	if s := p.search(bins); s != nil && (best == nil || s.total > best.total) {
 		best = s
 	}
 	return best
@@ -127,7 +127,8 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 	bins := make([]packBin, 0, len(nodes))
 	counts := make([]int32, len(nodes)*len(p.asks))
 	for _, i := range nodes {
-		bin := packBin{node: i, idle: p.index.ranks[i] == idleRank, rank: p.index.ranks[i]}
+		bin := packBin{node: i, rank: p.index.nodes[i].rank}
+		bin.idle = bin.rank == idleRank
 		bin.fits = counts[:len(p.asks):len(p.asks)]
 		fits := false
 		for a := range p.asks {
@@ -135,7 +136,7 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 			fits = fits || bin.fits[a] > 0
 		}
 		if fits {
-			bin.id, bin.room = p.index.id(i), p.index.rooms[i]
+			bin.id, bin.room = p.index.id(i), p.index.nodes[i].room
 			if p.bare {
 				bin.room = freeRoom(p.node(i))
 			}
@@ -167,7 +168,7 @@ func (p *gangPacker) alone(a int, node int32) int32 {
 		return 0
 	}
 	room := freeRoom(n)
-	return s.fits(&room)
+	return room.capacity(s.spec)
 }
 
 // shortlist returns the nodes that come first for each of the asks, twice as many as could be needed: each takes
@@ -185,8 +186,8 @@ func (p *gangPacker) shortlist(nodes []int32) []int32 {
 // cheaper to compare than an id, and the same for all who see the state.
 func (x *gangIndex) foremost(nodes, counts []int32, n int) []int32 {
 	order := func(i, j int32) int {
-		if x.ranks[i] != x.ranks[j] {
-			return cmp.Compare(x.ranks[i], x.ranks[j])
+		if a, b := x.nodes[i].rank, x.nodes[j].rank; a != b {
+			return cmp.Compare(a, b)
 		}
 		return cmp.Compare(i, j)
 	}
@@ -312,7 +313,7 @@ func (p *gangPacker) room(bin *packBin, a int) int {
 	if bin.fits[a] == 0 {
 		return 0
 	}
-	return int(p.asks[a].shape.fits(&bin.room))
+	return int(bin.room.capacity(p.asks[a].spec))
 }
 
 // put seats up to n members of an ask in a bin and returns how many.

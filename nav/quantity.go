@@ -1,6 +1,10 @@
 package nav
 
-import "github.com/orbitsched/orbit"
+import (
+	"math"
+
+	"github.com/orbitsched/orbit"
+)
 
 // What is counted of nodes and specs alike: the dimensions of [orbit.Resources], and after those all devices of a
 // node together, in milli.
@@ -29,4 +33,12 @@ func measureFree(n *orbit.NodeState) (free quantities) {
 		free[devicesDim] += int64(n.DeviceFree(i))
 	}
 	return free
+}
+
+// addFree adds what is free, of which nothing counts below zero, up to the largest number there is.
+func addFree(sum, free int64) int64 {
+	if free = max(free, 0); free > math.MaxInt64-sum {
+		return math.MaxInt64
+	}
+	return sum + free
 }

@@ -93,6 +93,21 @@ func (r *nodeRoom) gains(was *nodeRoom) bool {
 	return false
 }
 
+// capacity returns how many capsules of a spec there is room for, each looked at alone. It divides, so that nothing
+// overflows.
+func (r *nodeRoom) capacity(spec *orbit.Spec) int32 {
+	n := int64(mostAlone)
+	for d, want := range spec.Envelope.Reservation {
+		if want > 0 {
+			n = min(n, max(r.free[d], 0)/want)
+		}
+	}
+	if spec.Devices.Count > 0 && n > 0 {
+		n = min(n, r.serves(&spec.Devices))
+	}
+	return int32(n)
+}
+
 // serves returns how many requests for devices there is room for. A request takes its milli of Count different
 // instances, so n of them fit exactly if the shares of all instances, none counted more than n times, are
 // at least n times Count.
