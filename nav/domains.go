@@ -45,9 +45,11 @@ func (t *topology) begin(draft *orbit.Draft, longest int) (forgotten bool) {
 func (t *topology) follow() []int32 {
 	changed, next, all := t.draft.Changed(t.cursor)
 	t.cursor = next
-	t.filed = append(t.filed, make([]*orbit.Node, max(0, t.draft.Bound()-len(t.filed)))...)
-	for _, table := range t.tables { // in any order
-		table.grow(len(t.filed))
+	if more := t.draft.Bound() - len(t.filed); more > 0 {
+		t.filed = append(t.filed, make([]*orbit.Node, more)...)
+		for _, table := range t.tables { // in any order
+			table.grow(len(t.filed))
+		}
 	}
 	if all {
 		changed = make([]int32, len(t.filed))

@@ -17,8 +17,11 @@ import (
 //	      └─ memberShape.follow ──► counts of members, by node and by domain
 type gangIndex struct {
 	topology
-	draft  orbit.Draft
-	nodes  []gangNode
+	draft orbit.Draft
+	nodes []gangNode
+	// In which order nodes are filled, lowest first: how much of the node is free, on average over what it has, from
+	// 0 to 1; idleRank for a node that is idle.
+	ranks  []float64
 	shapes map[string]*memberShape
 	keys   map[*orbit.Spec]string
 	// The index takes in what the sync with the view has changed: others have done that, not this plan.
@@ -39,10 +42,7 @@ type gangIndex struct {
 // gangNode is what the index keeps of a node.
 type gangNode struct {
 	// What is free, decoded when the node has changed, because every shape reads it.
-	room nodeRoom
-	// In which order nodes are filled, lowest first: how much of the node is free, on average over what it has, from
-	// 0 to 1; idleRank for a node that is idle.
-	rank  float64
+	room  nodeRoom
 	usage orbit.Revision
 }
 
@@ -84,11 +84,12 @@ func (x *gangIndex) sync(view *orbit.View) {
 // follow takes in which nodes of the draft have changed.
 func (x *gangIndex) follow() {
 	changed := x.topology.follow()
-	x.nodes = append(x.nodes, make([]gangNode, max(0, x.draft.Bound()-len(x.nodes)))...)
+	more := max(0, x.draft.Bound()-len(x.nodes))
+	x.nodes, x.ranks = append(x.nodes, make([]gangNode, more)...), append(x.ranks, make([]float64, more)...)
 	for _, i := range changed {
 		was, now := &x.nodes[i], gangNode{}
 		if n := x.draft.Node(int(i)); n != nil {
-			now = gangNode{room: freeRoom(n), rank: rankOf(n), usage: n.Usage}
+			now, x.ranks[i] = gangNode{freeRoom(n), n.Usage}, rankOf(n)
 		}
 		x.moved = x.moved || was.usage != now.usage
 		if x.fresh && now.room.gains(&was.room) {

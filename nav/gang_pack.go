@@ -127,8 +127,7 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 	bins := make([]packBin, 0, len(nodes))
 	counts := make([]int32, len(nodes)*len(p.asks))
 	for _, i := range nodes {
-		bin := packBin{node: i, rank: p.index.nodes[i].rank}
-		bin.idle = bin.rank == idleRank
+		bin := packBin{node: i, idle: p.index.ranks[i] == idleRank, rank: p.index.ranks[i]}
 		bin.fits = counts[:len(p.asks):len(p.asks)]
 		fits := false
 		for a := range p.asks {
@@ -186,8 +185,8 @@ func (p *gangPacker) shortlist(nodes []int32) []int32 {
 // cheaper to compare than an id, and the same for all who see the state.
 func (x *gangIndex) foremost(nodes, counts []int32, n int) []int32 {
 	order := func(i, j int32) int {
-		if a, b := x.nodes[i].rank, x.nodes[j].rank; a != b {
-			return cmp.Compare(a, b)
+		if x.ranks[i] != x.ranks[j] {
+			return cmp.Compare(x.ranks[i], x.ranks[j])
 		}
 		return cmp.Compare(i, j)
 	}

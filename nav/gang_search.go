@@ -180,11 +180,20 @@ func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 			contested = contested || s.asks[later].spec.Devices.Count > 0
 		}
 	}
+	spec := s.asks[a].spec
 	grown := [][]nodeWay{{way}} // by number of members
-	for n := 1; n <= most; n++ {
-		grown = append(grown, s.oneMore(grown[n-1], bin, a, most-n, contested))
+	if contested && spec.Devices.Count > 0 {
+		for n := 1; n <= most; n++ {
+			grown = append(grown, s.oneMore(grown[n-1], bin, a))
+		}
 	}
-	for _, ways := range slices.Backward(grown) {
+	for n := most; n >= 0; n-- {
+		ways := []nodeWay{way}
+		if n < len(grown) {
+			ways = grown[n]
+		} else {
+			ways[0] = way.with(bin, a, spec, n)
+		}
 		for _, w := range ways {
 			if !s.steps.step() {
 				return
@@ -197,23 +206,28 @@ func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 	}
 }
 
+// with returns the way with n more members of an ask.
+func (w *nodeWay) with(bin *packBin, a int, spec *orbit.Spec, n int) nodeWay {
+	after := nodeWay{slices.Clone(w.placed), slices.Clip(w.seats), w.room}
+	after.placed[a] += n
+	for more := n - 1; more >= 0; more-- {
+		set := after.room.pick(spec, more)
+		after.room.take(spec, set)
+		after.seats = append(after.seats, seat{a, bin.node, set})
+	}
+	return after
+}
+
 // deviceRest is what is free of devices, whichever they are: in order.
 type deviceRest [orbit.MaxDevices]int32
 
-// oneMore adds a member of an ask to each of some ways, after which more are to follow: if the instances are contested,
-// under every choice of them that leaves what no other choice has left.
-func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a, more int, contested bool) (out []nodeWay) {
+// oneMore adds a member of an ask to each of some ways, under every choice of instances that leaves what no other choice
+// has left.
+func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a int) (out []nodeWay) {
 	spec, seen := s.asks[a].spec, map[deviceRest]bool{}
-	for i := range ways {
-		w := &ways[i]
-		choices := []orbit.DeviceSet{0}
-		if spec.Devices.Count > 0 && contested {
-			choices = w.room.choices(&spec.Devices)
-		} else if spec.Devices.Count > 0 {
-			choices[0] = w.room.pick(spec, more)
-		}
-		for _, set := range choices {
-			if contested && !s.steps.step() {
+	for _, w := range ways {
+		for _, set := range w.room.choices(&spec.Devices) {
+			if !s.steps.step() {
 				return out
 			}
 			after := nodeWay{slices.Clone(w.placed), append(slices.Clip(w.seats), seat{a, bin.node, set}), w.room}

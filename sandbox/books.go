@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -164,12 +165,7 @@ func hashWith(seed uint64, id orbit.NodeID) uint64 {
 		return 0
 	}
 	h := fnv.New64a()
-	var s [8]byte
-	for i := range s {
-		s[i] = byte(seed >> (8 * i))
-	}
-	_, _ = h.Write(s[:]) // never fails
-	_, _ = h.Write([]byte(id))
+	_, _ = h.Write(append(binary.LittleEndian.AppendUint64(nil, seed), id...)) // never fails
 	return h.Sum64()
 }
 

@@ -39,7 +39,7 @@ func (g *Gateway) count(made *Created, err error) {
 	switch {
 	case err != nil:
 		s.Failed++
-		s.refuse(err)
+		s.countRefusal(err)
 		return
 	case made.Warm:
 		s.Warm++
@@ -49,8 +49,8 @@ func (g *Gateway) count(made *Created, err error) {
 	s.Created++
 }
 
-// refuse counts an error by its kind.
-func (s *GatewayStats) refuse(err error) {
+// countRefusal counts an error by its kind.
+func (s *GatewayStats) countRefusal(err error) {
 	if errors.Is(err, ErrStart) { // why there was no second node is no refusal
 		s.Unstarted++
 		return
@@ -59,12 +59,18 @@ func (s *GatewayStats) refuse(err error) {
 	if !errors.As(err, &e) {
 		return
 	}
-	for kind, n := range map[error]*uint64{
-		ErrAllStale: &s.AllStale, ErrNoSlot: &s.NoSlot, ErrNoVolume: &s.NoVolume,
-		ErrNoTemplate: &s.NoTemplate, ErrNoParent: &s.NoParent, ErrNoNode: &s.NoNode,
-	} {
-		if errors.Is(e.Kind, kind) {
-			*n++
-		}
+	switch e.Kind {
+	case ErrAllStale:
+		s.AllStale++
+	case ErrNoSlot:
+		s.NoSlot++
+	case ErrNoVolume:
+		s.NoVolume++
+	case ErrNoTemplate:
+		s.NoTemplate++
+	case ErrNoParent:
+		s.NoParent++
+	case ErrNoNode:
+		s.NoNode++
 	}
 }

@@ -11,8 +11,8 @@ import (
 // is a node that fits.
 type misfit struct {
 	kind misfitKind
-	// Which volume.
-	arg int
+	// Which of the capsule's volumes is missing.
+	volume int
 	// What the draft says, of kinds lasting and short.
 	ledger orbit.Misfit
 }
@@ -113,34 +113,31 @@ func (a *ask) startable(n *bookedNode) misfit {
 	}
 	for k, v := range a.spec.Start.Volumes {
 		if !slices.Contains(n.report.Volumes, v) {
-			return misfit{kind: noVolume, arg: k}
+			return misfit{kind: noVolume, volume: k}
 		}
 	}
 	return misfit{}
 }
 
-// as says it in the draft's words, or adds to them.
-func (m misfit) as(start *orbit.Start) orbit.Misfit {
+// misfitTexts complete "n nodes ...", for misfits that the draft does not know.
+var misfitTexts = [misfitKinds]string{
+	parents: "are its parent's", failed: "failed to start it", silent: "have never reported",
+	noTemplate: "do not support template %q", noVolume: "do not have volume %q",
+	noLease: "have no live lease", expired: "have no live lease", stale: "have a stale report",
+	noNumber: "have a score that is no number", noSlots: "have no free slot",
+}
+
+// forDraft returns the misfit as one of the draft's, which counts nodes by them.
+func (m misfit) forDraft(start *orbit.Start) orbit.Misfit {
+	text := misfitTexts[m.kind]
 	switch m.kind {
-	case parents:
-		return orbit.Unfit("are its parent's")
-	case failed:
-		return orbit.Unfit("failed to start it")
-	case silent:
-		return orbit.Unfit("have never reported")
+	case fits, lasting, short:
+		return m.ledger
 	case noTemplate:
-		return orbit.Unfit(fmt.Sprintf("do not support template %q", start.Template))
+		text = fmt.Sprintf(text, start.Template)
 	case noVolume:
-		return orbit.Unfit(fmt.Sprintf("do not have volume %q", start.Volumes[m.arg]))
-	case noLease, expired:
-		return orbit.Unfit("have no live lease")
-	case stale:
-		return orbit.Unfit("have a stale report")
-	case noNumber:
-		return orbit.Unfit("have a score that is no number")
-	case noSlots:
-		return orbit.Unfit("have no free slot")
-	case fits, lasting, short, misfitKinds:
+		text = fmt.Sprintf(text, start.Volumes[m.volume])
+	default:
 	}
-	return m.ledger
+	return orbit.Unfit(text)
 }

@@ -54,24 +54,17 @@ func (e *WarmNoFit) Error() string {
 	case errors.Is(e.Kind, ErrNoVolume):
 		what = fmt.Sprintf("%s, volumes %q", what, e.Start.Volumes)
 	}
-	return fmt.Sprintf("%s: %v: %v; %s", what, e.Kind, &e.Fit, remedy(e.Kind))
+	return fmt.Sprintf("%s: %v: %v; %s", what, e.Kind, &e.Fit, remedies[e.Kind])
 }
 
-// remedy says what to do.
-func remedy(kind error) string {
-	switch {
-	case errors.Is(kind, ErrAllStale):
-		return "bring up a host, or see why heartbeats do not arrive"
-	case errors.Is(kind, ErrNoSlot):
-		return "bring up a host, or wait"
-	case errors.Is(kind, ErrNoVolume):
-		return "create them, or bring up the host that has them"
-	case errors.Is(kind, ErrNoTemplate):
-		return "build it, or bring up a host that has it"
-	case errors.Is(kind, ErrNoOther):
-		return "bring up another host, or try again"
-	}
-	return "change what it requires, or bring up such a host"
+// remedies say what to do.
+var remedies = map[error]string{
+	ErrAllStale:   "bring up a host, or see why heartbeats do not arrive",
+	ErrNoSlot:     "bring up a host, or wait",
+	ErrNoVolume:   "create them, or bring up the host that has them",
+	ErrNoTemplate: "build it, or bring up a host that has it",
+	ErrNoOther:    "bring up another host, or try again",
+	ErrNoNode:     "change what it requires, or bring up such a host",
 }
 
 // Unwrap makes errors.Is find the kind, and errors.As the counts.
@@ -130,7 +123,7 @@ func (b *books) refusalOf(a *ask, node orbit.NodeID) error {
 func (b *books) explain(a *ask, counts map[misfit]int) *WarmNoFit {
 	e, said, by := &WarmNoFit{Kind: ErrNoNode, Start: a.spec.Start}, map[orbit.Misfit]int{}, [misfitKinds]int{}
 	for m, n := range counts {
-		said[m.as(&a.spec.Start)] += n
+		said[m.forDraft(&a.spec.Start)] += n
 		by[m.kind] += n
 	}
 	e.Fit = *b.draft.NoFit(a.spec, said)
