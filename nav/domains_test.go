@@ -113,8 +113,7 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 	clear(g.waits)
 	g.index.nodes[0].room.free[orbit.CPU] = 2
 	for _, shape := range g.index.shapes {
-		shape.counts[0] = 2
-		clear(shape.sums)
+		shape.counts[0], shape.sums = 2, nil
 	}
 	round := e.Pass(t.Context())
 	require.Len(t, round.Errors, 1)

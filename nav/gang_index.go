@@ -73,7 +73,7 @@ func (x *gangIndex) sync(view *orbit.View) {
 	}
 	if x.begin(&x.draft, math.MaxInt) {
 		for _, s := range x.shapes {
-			clear(s.sums)
+			s.sums = nil
 		}
 	}
 	x.plan++
@@ -166,7 +166,7 @@ func (x *gangIndex) shape(spec *orbit.Spec) *memberShape {
 	}
 	s := x.shapes[key]
 	if s == nil {
-		s = &memberShape{spec: spec, sums: map[*domainTable]*domainSums{}}
+		s = &memberShape{spec: spec}
 		x.shapes[key] = s
 	}
 	s.plan = x.plan
@@ -182,7 +182,7 @@ func (x *gangIndex) shape(spec *orbit.Spec) *memberShape {
 type memberShape struct {
 	spec   *orbit.Spec
 	counts []int32
-	sums   map[*domainTable]*domainSums
+	sums   []*domainSums
 	// Position in the draft's journal; counts are made anew if the journal does not reach back there.
 	cursor uint64
 	// When the count of a node last rose by what others did: what did not fit may fit from then on.
@@ -194,8 +194,9 @@ type memberShape struct {
 	plan uint64
 }
 
-// domainSums are a shape's counts by the domains of one table, of that version.
+// domainSums are a shape's counts by the domains of one table, as of a version of it.
 type domainSums struct {
+	table   *domainTable
 	version uint64
 	by      []int64
 }
@@ -214,7 +215,7 @@ func (s *memberShape) follow(x *gangIndex) {
 	s.cursor = next
 	if s.counts == nil || all || moved {
 		s.counts = make([]int32, len(x.nodes))
-		clear(s.sums)
+		s.sums = nil
 		for i := range s.counts {
 			s.count(x, int32(i))
 		}
@@ -222,8 +223,10 @@ func (s *memberShape) follow(x *gangIndex) {
 		return
 	}
 	s.counts = append(s.counts, make([]int32, len(x.nodes)-len(s.counts))...)
-	for _, i := range changed {
-		s.count(x, i)
+	for k, i := range changed {
+		if k == 0 || changed[k-1] != i {
+			s.count(x, i)
+		}
 	}
 }
 
@@ -243,8 +246,8 @@ func (s *memberShape) count(x *gangIndex, i int32) {
 		return
 	}
 	s.counts[i] = fits
-	for t, sums := range s.sums {
-		if sums.version == t.version && t.of[i] >= 0 {
+	for _, sums := range s.sums {
+		if t := sums.table; sums.version == t.version && t.of[i] >= 0 {
 			sums.by[t.of[i]] += int64(more)
 		}
 	}
@@ -256,15 +259,20 @@ func (s *memberShape) count(x *gangIndex, i int32) {
 // byDomain returns how many members fit in each domain of a table, node by node. It requires the counts to be in step;
 // the slice is good until the next follow.
 func (s *memberShape) byDomain(t *domainTable) []int64 {
-	sums := s.sums[t]
-	if sums == nil || sums.version != t.version {
-		sums = &domainSums{t.version, make([]int64, len(t.domains))}
-		s.sums[t] = sums
-		for i, n := range s.counts {
-			if d := t.of[i]; d >= 0 {
-				sums.by[d] += int64(n)
-			}
+	i := slices.IndexFunc(s.sums, func(sums *domainSums) bool { return sums.table == t })
+	if i >= 0 && s.sums[i].version == t.version {
+		return s.sums[i].by
+	}
+	if i < 0 {
+		i = len(s.sums)
+		s.sums = append(s.sums, nil)
+	}
+	sums := &domainSums{t, t.version, make([]int64, len(t.domains))}
+	for i, n := range s.counts {
+		if d := t.of[i]; d >= 0 {
+			sums.by[d] += int64(n)
 		}
 	}
+	s.sums[i] = sums
 	return sums.by
 }
