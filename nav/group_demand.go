@@ -146,15 +146,16 @@ func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 
 // seat seats as many as there is room for of what is left of each role, and returns how many.
 func (r *nodeRoom) seat(n *orbit.Node, roles []anchorRole, left []int) (seated int) {
-	for i := range roles {
-		for spec := roles[i].spec; left[i] > 0 && accepts(n, spec); left[i]-- {
-			set, ok := r.fits(spec)
-			if !ok {
-				break
-			}
-			r.take(spec, set)
-			seated++
+	for i, role := range roles {
+		if n.Unschedulable || !suits(n, role.spec) {
+			continue
 		}
+		count := min(left[i], int(r.capacity(role.spec)))
+		for more := count - 1; more >= 0; more-- {
+			r.take(role.spec, r.pick(role.spec, more))
+		}
+		left[i] -= count
+		seated += count
 	}
 	return seated
 }

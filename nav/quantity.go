@@ -2,6 +2,7 @@ package nav
 
 import (
 	"math"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 )
@@ -41,4 +42,10 @@ func addFree(sum, free int64) int64 {
 		return math.MaxInt64
 	}
 	return sum + free
+}
+
+// suits reports whether a node's labels, and the model of what devices it has, are what the spec asks for.
+func suits(n *orbit.Node, spec *orbit.Spec) bool {
+	return (spec.Devices.Count == 0 || spec.Devices.Accepts(n.Devices.Model)) &&
+		!slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return !p.Matches(n.Labels) })
 }

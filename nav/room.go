@@ -50,16 +50,6 @@ func (r *nodeRoom) shift(set orbit.DeviceSet, milli int) {
 	}
 }
 
-// short returns the first dimension that has not enough free for the request, -1 if none.
-func (r *nodeRoom) short(want *orbit.Resources) int {
-	for d := range want {
-		if want[d] > 0 && want[d] > r.free[d] {
-			return d
-		}
-	}
-	return -1
-}
-
 // covers reports whether every instance of a set has at least this much free.
 func (r *nodeRoom) covers(set orbit.DeviceSet, milli int) bool {
 	for s := uint16(set); s != 0; s &= s - 1 {
@@ -68,14 +58,6 @@ func (r *nodeRoom) covers(set orbit.DeviceSet, milli int) bool {
 		}
 	}
 	return true
-}
-
-// fits returns the devices that a capsule of the spec would get, and whether there is room for it.
-func (r *nodeRoom) fits(spec *orbit.Spec) (orbit.DeviceSet, bool) {
-	if r.short(&spec.Envelope.Reservation) >= 0 {
-		return 0, false
-	}
-	return r.tightest(&spec.Devices)
 }
 
 // gains reports whether there is more of anything than there was.
@@ -138,14 +120,14 @@ func (r *nodeRoom) serves(q *orbit.DeviceRequest) int64 {
 }
 
 // pick chooses instances for one of several members of a kind, after which more of them are to follow: those that
-// it fits best; but if that leaves too little for those that follow, the instances with the most free, which always
-// leaves enough. It requires that all of them fit.
+// it fits best, as [orbit.NodeState.PickDevices] does; but if that leaves too little for those that follow, the
+// instances with the most free, which always leaves enough. It requires that all of them fit.
 func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	q := &spec.Devices
 	if q.Count == 0 {
 		return 0
 	}
-	tight, _ := r.tightest(q)
+	tight := r.instances(q, func(a, b int32) bool { return a < b })
 	if more == 0 || q.Count == 1 {
 		return tight
 	}
@@ -154,19 +136,12 @@ func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	if after.serves(q) >= int64(more) {
 		return tight
 	}
-	roomy, _ := r.instances(q, func(a, b int32) bool { return a > b })
-	return roomy
-}
-
-// tightest chooses instances as [orbit.NodeState.PickDevices] does: those with the least free, but enough. It
-// reports false if there are not enough of them.
-func (r *nodeRoom) tightest(q *orbit.DeviceRequest) (set orbit.DeviceSet, ok bool) {
-	return r.instances(q, func(a, b int32) bool { return a < b })
+	return r.instances(q, func(a, b int32) bool { return a > b })
 }
 
 // instances returns the first Count instances with enough free, in an order of what is free; the lowest index
-// among equals. It reports false if there are not enough.
-func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet, ok bool) {
+// among equals. It requires that there are enough.
+func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet) {
 	for range q.Count {
 		best := -1
 		for i, free := range r.devices {
@@ -174,10 +149,7 @@ func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int32) boo
 				best = i
 			}
 		}
-		if best < 0 {
-			return 0, false
-		}
 		set |= 1 << best
 	}
-	return set, true
+	return set
 }

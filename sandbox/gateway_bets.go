@@ -149,14 +149,19 @@ const maxCorrections = 8
 func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.undo(b)
+	if r != nil && isConflict(r) {
+		g.stats.Conflicts++
+		g.wanted = max(g.wanted, cmp.Or(r.TakenAt, r.At))
+	}
+}
+
+// undo takes a bet out of the books. It requires the lock.
+func (g *Gateway) undo(b *bet) {
 	g.books.undo(&b.debit)
 	b.outcome = betVoid
 	if g.Board != nil {
 		g.Board.Unclaim(b.claim)
-	}
-	if r != nil && isConflict(r) {
-		g.stats.Conflicts++
-		g.wanted = max(g.wanted, cmp.Or(r.TakenAt, r.At))
 	}
 }
 

@@ -135,11 +135,7 @@ func (g *Gateway) conclude(id orbit.ProposalID) {
 	defer g.mu.Unlock()
 	for _, b := range g.bets {
 		if b.id == id && b.outcome == betOpen {
-			g.books.undo(&b.debit)
-			b.outcome = betVoid
-			if g.Board != nil {
-				g.Board.Unclaim(b.claim)
-			}
+			g.undo(b)
 		}
 	}
 }
