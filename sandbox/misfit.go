@@ -38,8 +38,8 @@ const (
 )
 
 // misfit returns the first reason for which a node cannot take a capsule, and the zero value if it can. It is
-// the one place that says what may be chosen; ranks only put nodes in order.
-func (b *books) misfit(a *ask, i int32) misfit {
+// the one place that says what may be chosen; orderings only put nodes in order.
+func (b *loads) misfit(a *ask, i int32) misfit {
 	node, n := b.draft.Node(int(i)), &b.nodes[i]
 	m := b.ledgerMisfit(a, node)
 	switch {
@@ -77,7 +77,7 @@ func (b *books) misfit(a *ask, i int32) misfit {
 // ledgerMisfit asks the draft. A node without a live lease has died: the keeper of the leases has cordoned it
 // for that, but it is no other node than before, and what was there is unavailable, not unknown. That company
 // is elsewhere lasts longer than that room is short.
-func (b *books) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
+func (b *loads) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
 	if node.Node.Unschedulable && b.over(a, node) {
 		open, as := *node, *node.Node
 		as.Unschedulable = false
@@ -93,20 +93,20 @@ func (b *books) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
 }
 
 // over reports whether the node has no live lease.
-func (b *books) over(a *ask, node *orbit.NodeState) bool {
+func (b *loads) over(a *ask, node *orbit.NodeState) bool {
 	return b.nodes[node.Index()].report.Expired || a.leases != nil && !b.leased(a, node.Node.ID)
 }
 
 // leased reports whether the ledger has a live term for the node. It requires leases.
-func (b *books) leased(a *ask, id orbit.NodeID) bool {
+func (b *loads) leased(a *ask, id orbit.NodeID) bool {
 	_, live := a.leases.In(b.state, string(id))
 	return live
 }
 
 // startable looks at whether what the capsule starts from is there.
-func (a *ask) startable(n *bookedNode) misfit {
+func (a *ask) startable(n *nodeLoad) misfit {
 	switch {
-	case n.silent():
+	case n.neverReported():
 		return misfit{kind: silent}
 	case !n.supports(a.spec.Start.Template):
 		return misfit{kind: noTemplate}

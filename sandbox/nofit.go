@@ -80,9 +80,9 @@ func (e *WarmNoFit) Unwrap() []error {
 func noParent(spec *orbit.Spec) error { return &WarmNoFit{Kind: ErrNoParent, Start: spec.Start} }
 
 // refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said
-// again while the books are the same: those who ask in vain are many at a time.
-func (b *books) refusal(a *ask) error {
-	r := b.ranks[classOf(a.spec)]
+// again while the loads are the same, because many ask in vain at a time.
+func (b *loads) refusal(a *ask) error {
+	r := b.orderings[classOf(a.spec)]
 	plain := r != nil && a.plain()
 	if plain && r.refusal != nil && r.refused == b.version && r.refusedIn == b.state.Revision() {
 		return r.refusal
@@ -107,7 +107,7 @@ func (a *ask) plain() bool {
 }
 
 // refusalOf says why the one node that is allowed does not take a capsule.
-func (b *books) refusalOf(a *ask, node orbit.NodeID) error {
+func (b *loads) refusalOf(a *ask, node orbit.NodeID) error {
 	counts := map[misfit]int{}
 	if n := b.state.Node(node); n != nil {
 		counts[b.misfit(a, int32(n.Index()))]++
@@ -120,7 +120,7 @@ func (b *books) refusalOf(a *ask, node orbit.NodeID) error {
 // explain makes an error of counted misfits. What is missing is named where most is there: a node that lacks a
 // slot alone says more than one that is stale, and that one more than the one that failed to start it, and that
 // one more than one that does not have the volume.
-func (b *books) explain(a *ask, counts map[misfit]int) *WarmNoFit {
+func (b *loads) explain(a *ask, counts map[misfit]int) *WarmNoFit {
 	e, said, by := &WarmNoFit{Kind: ErrNoNode, Start: a.spec.Start}, map[orbit.Misfit]int{}, [misfitKinds]int{}
 	for m, n := range counts {
 		said[m.forDraft(&a.spec.Start)] += n
