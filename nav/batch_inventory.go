@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
+	"strconv"
 
 	"github.com/orbitsched/orbit"
 )
@@ -210,7 +211,7 @@ type coarseKey struct {
 
 func (a *alikeNodes) key() coarseKey { return coarseKey{a.suits, a.free} }
 
-func (c *classDemand) key() coarseKey { return coarseKey{fmt.Sprint(c.constraint), c.want} }
+func (c *classDemand) key() coarseKey { return coarseKey{strconv.Itoa(c.constraint), c.want} }
 
 // coarsest puts items of one key together. While there are more groups than the limit it looks at fewer leading bits of
 // the amounts, then at none, and at last puts everything together.

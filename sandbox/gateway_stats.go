@@ -59,7 +59,7 @@ func (s *GatewayStats) countRefusal(err error) {
 	if !errors.As(err, &e) {
 		return
 	}
-	switch e.Kind {
+	switch e.Kind { //nolint:errorlint // it is one of these, and never wrapped
 	case ErrAllStale:
 		s.AllStale++
 	case ErrNoSlot:
