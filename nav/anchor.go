@@ -37,7 +37,7 @@ const AnchorNote = "anchor"
 // should be spread within its domain needs HoldFor: -1, with which the others are placed by the wrapped navigator.
 //
 // What holds, whoever else runs on the ledger, other Anchors with stale views among them: a group has at most
-// one anchor while anything of it runs (see anchor_fence.go), its node was fresh when it was placed, every hold
+// one anchor while anything of it runs (see anchor_epoch.go), its node was fresh when it was placed, every hold
 // ends, and one plan never asks for more than a node has. A member that waits for nobody, or for another group, may
 // be placed by its navigator at the same moment as the anchor, in another domain; members may then follow either.
 // Members of gangs are left to whoever places gangs: no anchor, and no hold if their class is Gang.
@@ -89,7 +89,7 @@ func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 		if err := ctx.Err(); err != nil {
 			return p.finish(orbit.Plan{}), err
 		}
-		p.sort(c)
+		p.route(c)
 	}
 	p.releaseLeftovers()
 	theirs, err := orbit.Plan{}, error(nil)
@@ -114,7 +114,7 @@ type anchorPass struct {
 	// anchor, and those that start by self-match.
 	starting, selfStarting []*anchorGroup
 	waits                  anchorWaits
-	fence                  anchorFence
+	epoch                  epochMarks
 	// What the wrapped navigator plans, whom the stand-ins in it stand for, and the specs that have one.
 	rest     []*orbit.Capsule
 	standIns map[orbit.CapsuleID]*orbit.Capsule
@@ -140,29 +140,29 @@ func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
 	return &anchorPass{
 		Anchor: a, view: view, state: state, groups: map[string]*anchorGroup{}, rest: make([]*orbit.Capsule, 0, size),
 		waits: anchorWaits{state: state, starts: map[string]bool{}, said: map[*orbit.Spec]*Deadlock{}},
-		fence: anchorFence{state: state, used: map[string]string{}}, holds: readHolds(state),
+		epoch: epochMarks{state: state, used: map[string]string{}}, holds: readHolds(state),
 		handed: map[*orbit.Spec]bool{},
 	}
 }
 
-// sort decides who plans a capsule, and places it if room is held for it.
-func (p *anchorPass) sort(c *orbit.Capsule) {
+// route decides who plans a capsule, and places it if room is held for it.
+func (p *anchorPass) route(c *orbit.Capsule) {
 	p.handed[c.Spec] = true
 	near := c.Spec.Near.Group
 	switch {
 	case c.Gang != "" || near == "":
 		p.rest = append(p.rest, c)
 	case near == c.Spec.Group:
-		p.sortMember(c)
+		p.routeMember(c)
 	case !p.waits.startable(near):
-		p.leave(c, p.waits.deadlock(c.Spec))
+		p.noteUnplaced(c, p.waits.deadlock(c.Spec))
 	default:
 		p.rest = append(p.rest, c)
 	}
 }
 
-// sortMember does so for a capsule that wants to be near its own group.
-func (p *anchorPass) sortMember(c *orbit.Capsule) {
+// routeMember does so for a capsule that wants to be near its own group.
+func (p *anchorPass) routeMember(c *orbit.Capsule) {
 	g := p.group(c.Spec.Group)
 	switch {
 	case g.running:
@@ -189,8 +189,8 @@ func (p *anchorPass) startsAlone(g *anchorGroup) bool {
 	return g.alone
 }
 
-// leave notes why a capsule has no place.
-func (p *anchorPass) leave(c *orbit.Capsule, why error) {
+// noteUnplaced notes why a capsule has no place.
+func (p *anchorPass) noteUnplaced(c *orbit.Capsule, why error) {
 	p.unplaced = append(p.unplaced, orbit.Unplaced{Capsule: c, Why: why})
 }
 

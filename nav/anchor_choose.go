@@ -216,10 +216,10 @@ type anchorRole struct {
 	count int
 }
 
-// party returns the members that start with the group and follow its anchor, less those that this plan has
+// waitingMembers returns the members that start with the group and follow its anchor, less those that this plan has
 // placed already. The state counts them, so that it does not matter who owns them or how many of them a pass has
 // been handed. The order is that of the state, which depends on the specs alone.
-func (p *anchorPass) party(g *anchorGroup) []anchorRole {
+func (p *anchorPass) waitingMembers(g *anchorGroup) []anchorRole {
 	var out []anchorRole
 	for spec, count := range p.state.GroupPending(g.name) {
 		if g.waitsHere(spec) {
@@ -253,7 +253,7 @@ type anchorPortion struct {
 
 // need sums up what a group asks for.
 func (p *anchorPass) need(g *anchorGroup) *anchorNeed {
-	n := needOf(p.party(g))
+	n := needOf(p.waitingMembers(g))
 	by := map[string][]anchorRole{}
 	for _, r := range n.roles {
 		by[r.spec.Near.Level] = append(by[r.spec.Near.Level], r)

@@ -3,7 +3,6 @@ package nav
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +33,7 @@ const holdPrefix = "gang/"
 // it for different gangs, and one gang is planned by one engine. No later life makes it again either, unless on
 // the very same revision, where the ledger takes it once.
 func holdID(id orbit.GangID, at orbit.Revision, n, members int) orbit.HoldID {
-	return orbit.HoldID(fmt.Sprintf("%s%016x/%d/%d/%d", holdPrefix, hashOf(id), at, n, members))
+	return orbit.HoldID(fmt.Sprintf("%s%s/%d/%d/%d", holdPrefix, groupHash(string(id)), at, n, members))
 }
 
 // heldMembers adds up for how many members there is room in holds.
@@ -48,19 +47,13 @@ func heldMembers(holds []orbit.Hold) (n int) {
 	return n
 }
 
-func hashOf(id orbit.GangID) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(id)) // never fails
-	return h.Sum64()
-}
-
 // gangHolds returns the live holds for gangs, by gang, ordered by id. Those whose end has passed are left out: their
 // engine is about to release them, or just has.
 func gangHolds(state *orbit.State, now time.Time) map[orbit.GangID][]orbit.Hold {
 	out := map[orbit.GangID][]orbit.Hold{}
 	for h := range state.HoldsWith(holdPrefix) {
 		id := orbit.GangID(h.For)
-		ours := fmt.Sprintf("%s%016x/", holdPrefix, hashOf(id))
+		ours := fmt.Sprintf("%s%s/", holdPrefix, groupHash(string(id)))
 		if now.Before(h.Ends) && strings.HasPrefix(string(h.ID), ours) {
 			out[id] = append(out[id], h)
 		}

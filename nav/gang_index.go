@@ -42,7 +42,7 @@ type gangIndex struct {
 // gangNode is what the index keeps of a node.
 type gangNode struct {
 	// What is free, decoded when the node has changed, because every shape reads it.
-	room  nodeRoom
+	free  freeCapacity
 	usage orbit.Revision
 }
 
@@ -89,10 +89,10 @@ func (x *gangIndex) follow() {
 	for _, i := range changed {
 		was, now := &x.nodes[i], gangNode{}
 		if n := x.draft.Node(int(i)); n != nil {
-			now, x.ranks[i] = gangNode{freeRoom(n), n.Usage}, rankOf(n)
+			now, x.ranks[i] = gangNode{freeCapacityOf(n), n.Usage}, rankOf(n)
 		}
 		x.moved = x.moved || was.usage != now.usage
-		if x.fresh && now.room.gains(&was.room) {
+		if x.fresh && now.free.exceeds(&was.free) {
 			x.gained = x.tick()
 		}
 		*was = now
@@ -237,7 +237,7 @@ func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) &&
 func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
 	if n := x.draft.Node(int(i)); n != nil {
-		if fits = x.nodes[i].room.capacity(s.spec); fits > 0 && x.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
+		if fits = x.nodes[i].free.capacity(s.spec); fits > 0 && x.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
 			fits = 0
 		}
 	}

@@ -48,11 +48,11 @@ type partial struct {
 	before *partial
 }
 
-// nodeWay is a way to seat members on one node: how many of each ask, their seats, and the room that is left.
+// nodeWay is a way to seat members on one node: how many of each ask, their seats, and what is then free.
 type nodeWay struct {
 	placed []int
 	seats  []seat
-	room   nodeRoom
+	free   freeCapacity
 }
 
 // search returns the seating with the most members that has the least of every ask; nil if there is none or the
@@ -155,7 +155,7 @@ func (s *packSearch) best(frontier []*partial) *seating {
 
 // ways returns the ways to seat members on a node of which no other is at least as good, at least one.
 func (s *packSearch) ways(bin *packBin) (out []*nodeWay) {
-	none := nodeWay{placed: make([]int, len(s.asks)), room: bin.room}
+	none := nodeWay{placed: make([]int, len(s.asks)), free: bin.free}
 	s.grow(bin, 0, none, &out)
 	if len(out) == 0 {
 		out = append(out, &none)
@@ -171,7 +171,7 @@ func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 	}
 	most := 0
 	if bin.fits[a] > 0 {
-		most = min(s.asks[a].want, int(way.room.capacity(s.asks[a].spec)))
+		most = min(s.asks[a].want, int(way.free.capacity(s.asks[a].spec)))
 	}
 	last, contested := true, false // of the asks that fit, and some later one wants devices too
 	for later := a + 1; later < len(s.asks); later++ {
@@ -208,11 +208,11 @@ func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 
 // with returns the way with n more members of an ask.
 func (w *nodeWay) with(bin *packBin, a int, spec *orbit.Spec, n int) nodeWay {
-	after := nodeWay{slices.Clone(w.placed), slices.Clip(w.seats), w.room}
+	after := nodeWay{slices.Clone(w.placed), slices.Clip(w.seats), w.free}
 	after.placed[a] += n
 	for more := n - 1; more >= 0; more-- {
-		set := after.room.pick(spec, more)
-		after.room.take(spec, set)
+		set := after.free.pick(spec, more)
+		after.free.take(spec, set)
 		after.seats = append(after.seats, seat{a, bin.node, set})
 	}
 	return after
@@ -226,14 +226,14 @@ type deviceRest [orbit.MaxDevices]int32
 func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a int) (out []nodeWay) {
 	spec, seen := s.asks[a].spec, map[deviceRest]bool{}
 	for _, w := range ways {
-		for _, set := range w.room.choices(&spec.Devices) {
+		for _, set := range w.free.choices(&spec.Devices) {
 			if !s.steps.step() {
 				return out
 			}
-			after := nodeWay{slices.Clone(w.placed), append(slices.Clip(w.seats), seat{a, bin.node, set}), w.room}
+			after := nodeWay{slices.Clone(w.placed), append(slices.Clip(w.seats), seat{a, bin.node, set}), w.free}
 			after.placed[a]++
-			after.room.take(spec, set)
-			rest := deviceRest(after.room.devices)
+			after.free.take(spec, set)
+			rest := deviceRest(after.free.devices)
 			slices.Sort(rest[:])
 			if !seen[rest] {
 				seen[rest] = true
@@ -245,7 +245,7 @@ func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a int) (out []nodeWay
 }
 
 // choices returns all sets of instances that serve a request for some.
-func (r *nodeRoom) choices(q *orbit.DeviceRequest) (out []orbit.DeviceSet) {
+func (r *freeCapacity) choices(q *orbit.DeviceRequest) (out []orbit.DeviceSet) {
 	for set := uint32(1)<<q.Count - 1; set < 1<<orbit.MaxDevices; {
 		if r.covers(orbit.DeviceSet(set), q.Milli) {
 			out = append(out, orbit.DeviceSet(set))

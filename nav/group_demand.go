@@ -106,11 +106,11 @@ func lacking(state *orbit.State, key groupKey, level string, roles []anchorRole)
 				left[d] = append(left[d], role.count)
 			}
 		}
-		room := freeRoom(n)
+		free := freeCapacityOf(n)
 		for i := range held[n.Node.ID] {
-			room.give(&held[n.Node.ID][i], n.Node)
+			free.give(&held[n.Node.ID][i], n.Node)
 		}
-		out[d].Fits += room.seat(n.Node, roles, left[d])
+		out[d].Fits += free.seat(n.Node, roles, left[d])
 	}
 	for d := range out {
 		out[d].add(roles, left[d])
@@ -145,7 +145,7 @@ func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 }
 
 // seat seats as many as there is room for of what is left of each role, and returns how many.
-func (r *nodeRoom) seat(n *orbit.Node, roles []anchorRole, left []int) (seated int) {
+func (r *freeCapacity) seat(n *orbit.Node, roles []anchorRole, left []int) (seated int) {
 	for i, role := range roles {
 		if n.Unschedulable || !suits(n, role.spec) {
 			continue

@@ -6,17 +6,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// nodeRoom is what is free of one node, as a plan goes on. It is a value: copying it tries something out.
-type nodeRoom struct {
+// freeCapacity is what is free of one node, as a plan goes on. It is a value: copying it tries something out.
+type freeCapacity struct {
 	// Negative where capacity has shrunk below what is used.
-	free orbit.Resources
+	resources orbit.Resources
 	// Milli of each device instance; 0: none, or it is unhealthy.
 	devices [orbit.MaxDevices]int32
 }
 
 // freeRoom returns what the state says is free.
-func freeRoom(n *orbit.NodeState) nodeRoom {
-	r := nodeRoom{free: n.Free()}
+func freeCapacityOf(n *orbit.NodeState) freeCapacity {
+	r := freeCapacity{resources: n.Free()}
 	for i := range n.Node.Devices.Count {
 		r.devices[i] = int32(n.DeviceFree(i))
 	}
@@ -26,32 +26,32 @@ func freeRoom(n *orbit.NodeState) nodeRoom {
 // wholeDevice is what one device instance divides into, in milli.
 const wholeDevice = 1000
 
-// take makes one capsule's use of the room. It requires that the capsule fits.
-func (r *nodeRoom) take(spec *orbit.Spec, set orbit.DeviceSet) {
+// take makes one capsule's use of it. It requires that the capsule fits.
+func (r *freeCapacity) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	for d, want := range spec.Envelope.Reservation {
-		r.free[d] -= want
+		r.resources[d] -= want
 	}
 	r.shift(set, -spec.Devices.Milli)
 }
 
 // give returns what a hold takes. The sum is at most the capacity, so nothing wraps; an instance that has
 // become unhealthy stays at nothing.
-func (r *nodeRoom) give(h *orbit.Hold, on *orbit.Node) {
+func (r *freeCapacity) give(h *orbit.Hold, on *orbit.Node) {
 	for d, held := range h.Room {
-		r.free[d] += held
+		r.resources[d] += held
 	}
 	r.shift(h.Devices&^on.Devices.Unhealthy&^(^orbit.DeviceSet(0)<<on.Devices.Count), h.Milli)
 }
 
 // shift adds milli to the instances of a set.
-func (r *nodeRoom) shift(set orbit.DeviceSet, milli int) {
+func (r *freeCapacity) shift(set orbit.DeviceSet, milli int) {
 	for s := uint16(set); s != 0; s &= s - 1 {
 		r.devices[bits.TrailingZeros16(s)] += int32(milli)
 	}
 }
 
 // covers reports whether every instance of a set has at least this much free.
-func (r *nodeRoom) covers(set orbit.DeviceSet, milli int) bool {
+func (r *freeCapacity) covers(set orbit.DeviceSet, milli int) bool {
 	for s := uint16(set); s != 0; s &= s - 1 {
 		if int(r.devices[bits.TrailingZeros16(s)]) < milli {
 			return false
@@ -60,10 +60,10 @@ func (r *nodeRoom) covers(set orbit.DeviceSet, milli int) bool {
 	return true
 }
 
-// gains reports whether there is more of anything than there was.
-func (r *nodeRoom) gains(was *nodeRoom) bool {
-	for d := range r.free {
-		if r.free[d] > was.free[d] {
+// exceeds reports whether there is more of anything than there was.
+func (r *freeCapacity) exceeds(was *freeCapacity) bool {
+	for d := range r.resources {
+		if r.resources[d] > was.resources[d] {
 			return true
 		}
 	}
@@ -77,11 +77,11 @@ func (r *nodeRoom) gains(was *nodeRoom) bool {
 
 // capacity returns how many capsules of a spec there is room for, each looked at alone. It divides, so that nothing
 // overflows.
-func (r *nodeRoom) capacity(spec *orbit.Spec) int32 {
+func (r *freeCapacity) capacity(spec *orbit.Spec) int32 {
 	n := int64(mostAlone)
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
-			n = min(n, max(r.free[d], 0)/want)
+			n = min(n, max(r.resources[d], 0)/want)
 		}
 	}
 	if spec.Devices.Count > 0 && n > 0 {
@@ -93,7 +93,7 @@ func (r *nodeRoom) capacity(spec *orbit.Spec) int32 {
 // serves returns how many requests for devices there is room for. A request takes its milli of Count different
 // instances, so n of them fit exactly if the shares of all instances, none counted more than n times, are
 // at least n times Count.
-func (r *nodeRoom) serves(q *orbit.DeviceRequest) int64 {
+func (r *freeCapacity) serves(q *orbit.DeviceRequest) int64 {
 	var shares [orbit.MaxDevices]int
 	all := 0
 	for i, free := range r.devices {
@@ -122,7 +122,7 @@ func (r *nodeRoom) serves(q *orbit.DeviceRequest) int64 {
 // pick chooses instances for one of several members of a kind, after which more of them are to follow: those that
 // it fits best, as [orbit.NodeState.PickDevices] does; but if that leaves too little for those that follow, the
 // instances with the most free, which always leaves enough. It requires that all of them fit.
-func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
+func (r *freeCapacity) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	q := &spec.Devices
 	if q.Count == 0 {
 		return 0
@@ -141,7 +141,7 @@ func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 
 // instances returns the first Count instances with enough free, in an order of what is free; the lowest index
 // among equals. It requires that there are enough.
-func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet) {
+func (r *freeCapacity) instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet) {
 	for range q.Count {
 		best := -1
 		for i, free := range r.devices {
