@@ -67,6 +67,18 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 			f.heap.push(&c)
 		}
 	}
+	for _, slot := range c.exceptions {
+		f.rate(slot, x)
+	}
+}
+
+// rate adds a node to which the bounds of the class do not apply, with its score.
+func (f *front) rate(slot int32, x *boxIndex) {
+	f.rated++
+	n := x.rater.node(slot)
+	if value, tie, ok := x.rater.rate(n, f.class.spec, f.class.near); ok {
+		f.heap.push(&candidate{value: value, tie: tie, rank: x.ranks[slot], clock: x.clock, at: slot, stage: ratedStage})
+	}
 }
 
 // weigh makes a candidate of a box; false: nothing in it fits.
@@ -81,6 +93,10 @@ func (f *front) weigh(c *candidate, number int32, x *boxIndex) (ok bool) {
 func (f *front) consider(slot int32, x *boxIndex) {
 	n := x.rater.node(slot)
 	if n == nil {
+		return
+	}
+	if x.kinds.labels.excepts(n.Node, f.class.spec) {
+		f.rate(slot, x)
 		return
 	}
 	p, c := x.point(n), candidate{}
@@ -100,11 +116,17 @@ func (f *front) node(c *candidate, p *kd.Point, x *boxIndex) bool {
 	return true
 }
 
-// next returns the best node; nil: none.
-func (f *front) next(x *boxIndex, r *rater) (best orbit.Choice) {
+// next returns the best node; nil: none. It reports false if the search does not converge: it has looked into so many
+// boxes and nodes that rating all nodes once is the cheaper way.
+func (f *front) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
 	hit, before := 1, f.boxes
 	defer func() { x.tree.Opened(f.boxes - before) }()
+	limit := f.boxes + f.rated + x.live/searchedPart + 4*scanBelow
 	for len(f.heap.list) > 0 {
+		if f.boxes+f.rated > limit {
+			f.class = nil
+			return best, false
+		}
 		top := &f.heap.list[0]
 		switch top.stage {
 		case boxStage:
@@ -118,13 +140,17 @@ func (f *front) next(x *boxIndex, r *rater) (best orbit.Choice) {
 		case ratedStage:
 			if top.clock >= x.changed[top.at] {
 				f.hits += hit
-				return orbit.Choice{Node: x.rater.node(top.at), Value: top.value, Tie: top.tie}
+				return orbit.Choice{Node: x.rater.node(top.at), Value: top.value, Tie: top.tie}, true
 			}
 			f.heap.pop()
 		}
 	}
-	return best
+	return best, true
 }
+
+// searchedPart is the part of all nodes that a search may look at for one choice: looking at one in order costs several
+// times as much as rating one of all.
+const searchedPart = 16
 
 // open replaces a box by what is in it. It goes on with the better part of a box at once as long as nothing
 // that waits is better still.

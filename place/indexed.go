@@ -43,6 +43,7 @@ type Indexed struct {
 	clock       uint64
 	version     uint64
 	scratch     slots.Set
+	candidates  []int32
 	rankedBytes int
 	stats       indexedStats
 	// A search is being done.
@@ -59,8 +60,11 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 		return
 	}
 	if other {
-		e.index.cursor = 0
+		e.index.cursor, e.index.kinds.labels.cursor = 0, 0
 		e.forget()
+	}
+	if e.index.kinds.follow(draft) {
+		e.index.cursor = 0 // divide anew
 	}
 	e.index.rater = &e.rater
 	e.index.bounded, _ = e.rater.score.(orbit.Bounded)
@@ -84,11 +88,31 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 		return e.rater.scan(spec, nearIn(draft, spec))
 	}
 	c := e.class(spec)
-	best, ok := e.search(c)
+	best, ok := e.amongFew(c)
+	if !ok {
+		best, ok = e.search(c)
+	}
 	if !ok {
 		best = e.rank(c)
 	}
 	return e.rater.choice(best, spec)
+}
+
+// amongFew rates the nodes that carry a label which the spec requires; false: it requires none that is listed, or too
+// many nodes carry it.
+func (e *Indexed) amongFew(c *specClass) (best orbit.Choice, ok bool) {
+	if e.candidates, ok = e.index.kinds.labels.candidates(e.candidates, c.spec, c.near); !ok {
+		return best, false
+	}
+	for _, i := range e.candidates {
+		e.stats.rated++
+		n := e.rater.node(i)
+		value, tie, fits := e.rater.rate(n, c.spec, c.near)
+		if fits && (best.Node == nil || e.rater.better(n, value, tie, &best)) {
+			best.Node, best.Value, best.Tie = n, value, tie
+		}
+	}
+	return best, true
 }
 
 // class returns what is known of a spec.
@@ -124,39 +148,42 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 // search looks in the index that all specs share; false: the score cannot bound itself for this spec.
 func (e *Indexed) search(c *specClass) (best orbit.Choice, ok bool) {
 	x := &e.index
-	if x.bounded == nil || c.boundless || !x.kinds.decides(c.spec) {
+	if x.bounded == nil || c.boundless || c.diverges {
 		return best, false
 	}
 	if e.searching { // a score has panicked in the middle of it
 		x.cursor = 0
 	}
 	e.searching = true
-	e.begin(c)
-	if ok = !c.boundless && x.kinds.decides(c.spec); ok { // that may show only now
-		best = e.front.next(x, &e.rater)
-	} else {
-		e.front.class = nil
+	if ok = e.begin(c); ok {
+		best, ok = e.front.next(x, &e.rater)
+		c.diverges = !ok
 	}
 	e.searching = false
 	return best, ok
 }
 
-// begin begins a search for a class, or adds to the one under way what has changed.
-func (e *Indexed) begin(c *specClass) {
+// begin begins a search for a class, or adds to the one under way what has changed. It reports false if the score has
+// no bounds for the spec, or too many nodes are exceptions to them.
+func (e *Indexed) begin(c *specClass) bool {
 	x := &e.index
 	touched, all := x.follow()
-	switch {
-	case all:
-		x.build(c.probe(x))
-		e.front.begin(c, x)
-	case e.front.class != c:
-		x.settle(c.probe(x))
-		e.front.begin(c, x)
-	default:
+	if !all && e.front.class == c {
 		for _, slot := range touched {
 			e.front.consider(slot, x)
 		}
+		return true
 	}
+	if e.front.class = nil; all {
+		x.build(c.probe(x))
+	} else {
+		x.settle(c.probe(x))
+	}
+	if c.respond(x); c.boundless || !c.except(&x.kinds.labels) {
+		return false
+	}
+	e.front.begin(c, x)
+	return true
 }
 
 // rank keeps the scores of all nodes for this spec.
@@ -190,7 +217,7 @@ func (e *Indexed) dropRankings(inUse *specClass) {
 		}
 		if c.ranking != nil && c != inUse {
 			e.rankedBytes -= c.ranking.bytes()
-			c.ranking = nil
+			c.ranking, c.diverges = nil, false
 		}
 	}
 }

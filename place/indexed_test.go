@@ -569,7 +569,7 @@ func TestIndexedLeavesLabelsOut(t *testing.T) {
 				e := draftFor(&Indexed{Score: score})
 				e.Sync(v)
 				agree(t, v, e, specs[0], plain, specs[0], plain)
-				require.True(t, e.engine.index.kinds.open["host"])
+				require.True(t, e.engine.index.kinds.leavesOut("host"))
 				builds := e.engine.index.builds
 				agree(t, v, e, specs[1], plain, specs[1])
 				require.Equal(t, builds, e.engine.index.builds, "a label that is left out stays out")

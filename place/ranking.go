@@ -46,6 +46,7 @@ func (k *ranking) follow(c *specClass, r *rater, scratch *slots.Set) (rated int,
 			k.play(slot, r)
 		}
 	}
+	k.cursor = next
 	return rated, false
 }
 

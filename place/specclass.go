@@ -25,9 +25,14 @@ type specClass struct {
 	byKind    []int8
 	answers   map[string]int8
 	division  int
-	// The score cannot bound itself for this spec: nodes are ranked one by one.
-	boundless bool
-	ranking   *ranking
+	// The score cannot bound itself for this spec, or a search has not converged: nodes are ranked one by one.
+	boundless, diverges bool
+	ranking             *ranking
+	// Nodes to which the responses do not apply because of labels that are left out, as of a version of the label index.
+	exceptions   []int32
+	exceptionsOf uint64
+	// There are too many of them.
+	exceptional bool
 	// Made once.
 	probing kd.Probe
 }
@@ -108,8 +113,8 @@ func (c *specClass) respond(x *boxIndex) {
 	}
 	for kind := len(c.byKind); kind < len(x.kinds.like); kind++ {
 		at := int8(notSuited)
-		if like := x.kinds.like[kind]; c.suits(like) {
-			at = c.response(like, x)
+		if like := x.kinds.like[kind]; c.suits(like, x) {
+			at = c.response(x.kinds.undivided(like), x)
 			c.responses[at].kinds |= kd.KindsOf(int32(kind))
 		}
 		c.byKind = append(c.byKind, at)
@@ -139,6 +144,16 @@ func (c *specClass) response(like *orbit.Node, x *boxIndex) int8 {
 	return at
 }
 
+// except brings the exceptions up to date. It reports whether there are few enough for a search.
+func (c *specClass) except(labels *labelIndex) bool {
+	if c.exceptionsOf != labels.version {
+		var few bool
+		c.exceptions, few = labels.exceptions(c.exceptions[:0], c.spec)
+		c.exceptionsOf, c.exceptional = labels.version, !few
+	}
+	return !c.exceptional
+}
+
 // answer writes down which preferences a node meets, and whether it is in a domain to spread across.
 func (c *specClass) answer(n *orbit.Node) string {
 	if len(c.spec.Prefer) == 0 && len(c.spec.Spread.Names) == 0 {
@@ -153,7 +168,7 @@ func (c *specClass) answer(n *orbit.Node) string {
 
 // kinds returns the kinds of nodes that are where the spec wants to be.
 func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
-	if c.near.domains == nil {
+	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
 		return ^kinds
 	}
 	for kind, like := range x.kinds.like {
@@ -164,13 +179,13 @@ func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
 	return kinds
 }
 
-// suits reports whether nodes of this kind can take the spec.
-func (c *specClass) suits(like *orbit.Node) bool {
+// suits reports whether nodes of this kind can take the spec, as far as the labels decide that nodes are divided by.
+func (c *specClass) suits(like *orbit.Node, x *boxIndex) bool {
 	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
 	for i := range c.spec.Require {
-		if !c.spec.Require[i].Matches(like.Labels) {
+		if !x.kinds.leavesOut(c.spec.Require[i].Key) && !c.spec.Require[i].Matches(like.Labels) {
 			return false
 		}
 	}
