@@ -66,6 +66,15 @@ func (x *labelIndex) add(key string, draft *orbit.Draft) {
 	}
 }
 
+// addRequired begins to list the nodes by the labels that a spec requires.
+func (x *labelIndex) addRequired(spec *orbit.Spec, draft *orbit.Draft) {
+	for i := range spec.Require {
+		if p := &spec.Require[i]; p.Op == "In" && len(x.byKey) < maxKeys {
+			x.add(p.Key, draft)
+		}
+	}
+}
+
 // update lists a node that has joined, left or changed.
 func (x *labelIndex) update(i int32, n *orbit.NodeState) {
 	for int(i) >= len(x.listed) {

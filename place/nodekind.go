@@ -20,13 +20,13 @@ type nodeKinds struct {
 	absent  map[string]bool
 	// Lists the nodes by the labels that are left out.
 	labels labelIndex
-	// A node has brought a key that none carried; and how many kinds there were after dividing.
+	// A node has brought a key that none carried before; and the number of kinds after the last division.
 	stale   bool
 	divided int
 	// One node of every kind.
 	like   []*orbit.Node
 	byText map[string]int32
-	// By node index: its kind, and what it was judged by; nil: no node.
+	// By node index: its kind, and the node as it was then, nil if there was none.
 	of   []int32
 	seen []*orbit.Node
 	text []byte

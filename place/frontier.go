@@ -5,45 +5,45 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// front is a search of the box index for one class, best first. Boxes wait with a bound of what is in them,
-// nodes with a bound of their own, and those that have been looked at with their score. When one of the
-// latter comes first, nothing else can be better: it is the answer.
+// frontier is a best-first search of the box index for one class. Its heap has boxes with a bound of the scores in them,
+// nodes with a bound of their score, and nodes with their score. When a node with its score is first, no other node can
+// be better, and the search ends.
 //
-// The search goes on from where it stopped when the same class is asked for again. Nodes that have changed
-// since are looked at one by one, and what was known of them is void; the boxes stay as they are meanwhile.
-type front struct {
+// When the same class is asked for again, the search continues where it ended. Nodes that have changed meanwhile are
+// added one by one, and what the heap has of them from before is ignored; boxes stay as they were.
+type frontier struct {
 	class *specClass
-	// Of which nodes may be.
+	// The kinds of nodes that the class may use.
 	kinds kd.Kinds
-	heap  frontHeap
+	heap  candidateHeap
 
-	// Since the last Sync.
+	// Counts since the last Sync: searches begun, choices made without expanding a box, boxes expanded, nodes rated.
 	searches, hits, boxes, rated int
 }
 
-// candidate is a box, the rest of a leaf or a node, with the best that it can be.
+// candidate is a box, the rest of a leaf, or a node, with a lower bound of its scores.
 type candidate struct {
 	value, tie float64
 	rank       uint64
-	// When this was computed.
+	// The index's clock when this was computed; a node that has changed since is ignored.
 	clock uint64
-	// A box, or a node's index.
+	// The number of a box, or the index of a node.
 	at    int32
 	stage stage
 }
 
-// stage is what is known of a candidate. At equal bounds what is known less goes first.
+// stage says what a candidate is. Among equals the less precise stage comes first, because a better node may be in it.
 type stage uint8
 
 const (
 	boxStage stage = iota
-	// A leaf of which the nodes before this candidate have been added.
+	// A leaf whose nodes are added already as far as they come before this candidate.
 	restStage
 	nodeStage
 	ratedStage
 )
 
-// before orders candidates by what they can be.
+// before orders candidates by their bounds.
 func (c *candidate) before(o *candidate) bool {
 	switch {
 	case c.value != o.value:
@@ -55,7 +55,7 @@ func (c *candidate) before(o *candidate) bool {
 }
 
 // begin starts a search over all boxes.
-func (f *front) begin(c *specClass, x *boxIndex) {
+func (f *frontier) begin(c *specClass, x *boxIndex) {
 	f.class, f.heap.list = c, f.heap.list[:0]
 	f.heap.draft = x.rater.draft
 	f.searches++
@@ -63,7 +63,7 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 	f.kinds = c.kinds(x)
 	if root := x.tree.Root(); root != 0 {
 		var c candidate
-		if f.weigh(&c, root, x) {
+		if f.boundBox(&c, root, x) {
 			f.heap.push(&c)
 		}
 	}
@@ -73,7 +73,7 @@ func (f *front) begin(c *specClass, x *boxIndex) {
 }
 
 // rate adds a node to which the bounds of the class do not apply, with its score.
-func (f *front) rate(slot int32, x *boxIndex) {
+func (f *frontier) rate(slot int32, x *boxIndex) {
 	f.rated++
 	n := x.rater.node(slot)
 	if value, tie, ok := x.rater.rate(n, f.class.spec, f.class.near); ok {
@@ -81,16 +81,16 @@ func (f *front) rate(slot int32, x *boxIndex) {
 	}
 }
 
-// weigh makes a candidate of a box; false: nothing in it fits.
-func (f *front) weigh(c *candidate, number int32, x *boxIndex) (ok bool) {
+// boundBox makes a candidate of a box. It reports false if no node in the box can fit.
+func (f *frontier) boundBox(c *candidate, number int32, x *boxIndex) (ok bool) {
 	b := x.tree.Box(number)
 	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*orbit.Extent)(&b.Least), (*orbit.Extent)(&b.Most))
 	c.rank, c.at = b.Rank, number
 	return ok
 }
 
-// consider adds a node that has changed.
-func (f *front) consider(slot int32, x *boxIndex) {
+// add adds a node that has changed.
+func (f *frontier) add(slot int32, x *boxIndex) {
 	n := x.rater.node(slot)
 	if n == nil {
 		return
@@ -100,25 +100,25 @@ func (f *front) consider(slot int32, x *boxIndex) {
 		return
 	}
 	p, c := x.point(n), candidate{}
-	if f.node(&c, &p, x) {
+	if f.boundNode(&c, &p, x) {
 		f.heap.push(&c)
 	}
 }
 
-// node makes a candidate of a node; false: it does not fit.
-func (f *front) node(c *candidate, p *kd.Point, x *boxIndex) bool {
-	response, at := f.class.byKind[p.Kind], (*orbit.Extent)(&p.At)
-	if response == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.class.mayFit(at) {
+// boundNode makes a candidate of a node from its totals. It reports false if the node cannot fit.
+func (f *frontier) boundNode(c *candidate, p *kd.Point, x *boxIndex) bool {
+	kindBound, at := f.class.byKind[p.Kind], (*orbit.Extent)(&p.At)
+	if kindBound == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.class.mayFit(at) {
 		return false
 	}
-	c.value, c.tie = f.class.responses[response].least(at, at)
+	c.value, c.tie = f.class.bounds[kindBound].least(at, at)
 	c.rank, c.at, c.clock, c.stage = p.Rank, p.ID, x.clock, nodeStage
 	return true
 }
 
 // next returns the best node; nil: none. It reports false if the search does not converge: it has looked into so many
 // boxes and nodes that rating all nodes once is the cheaper way.
-func (f *front) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
+func (f *frontier) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
 	hit, before := 1, f.boxes
 	defer func() { x.tree.Opened(f.boxes - before) }()
 	limit := f.boxes + f.rated + x.live/searchedPart + 4*scanBelow
@@ -131,12 +131,12 @@ func (f *front) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
 		switch top.stage {
 		case boxStage:
 			hit = 0
-			f.open(f.heap.pop().at, x)
+			f.expand(f.heap.pop().at, x)
 		case restStage:
 			from := f.heap.pop()
-			f.listRest(&from, x)
+			f.addRest(&from, x)
 		case nodeStage:
-			f.look(top, x, r)
+			f.evaluate(top, x, r)
 		case ratedStage:
 			if top.clock >= x.changed[top.at] {
 				f.hits += hit
@@ -152,19 +152,19 @@ func (f *front) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
 // times as much as rating one of all.
 const searchedPart = 16
 
-// open replaces a box by what is in it. It goes on with the better part of a box at once as long as nothing
-// that waits is better still.
-func (f *front) open(number int32, x *boxIndex) {
+// expand replaces a box by what is in it. It expands the better half at once as long as that is better than the first of
+// the heap, which saves putting it there.
+func (f *frontier) expand(number int32, x *boxIndex) {
 	var parts [2]candidate
 	for {
 		f.boxes++
 		b := x.tree.Box(number)
 		if b.Leaf() {
-			f.list(number, x)
+			f.addBest(number, x)
 			return
 		}
 		better, other := &parts[0], &parts[1]
-		ok, too := f.weigh(better, b.Left, x), f.weigh(other, b.Right, x)
+		ok, too := f.boundBox(better, b.Left, x), f.boundBox(other, b.Right, x)
 		switch {
 		case !ok && !too:
 			return
@@ -184,15 +184,15 @@ func (f *front) open(number int32, x *boxIndex) {
 	}
 }
 
-// list adds the best node of a leaf and, in the place of the others, what is left. Most searches ask for no more.
-func (f *front) list(leaf int32, x *boxIndex) {
+// addBest adds the best node of a leaf, and one candidate for all others: most searches need no more than the best.
+func (f *frontier) addBest(leaf int32, x *boxIndex) {
 	var all [3]candidate
 	best, next, c := &all[0], &all[1], &all[2]
 	found, settled := 0, len(x.moved) == 0
 	points := x.tree.Box(leaf).Points
 	for i := range points {
 		p := &points[i]
-		if !settled && x.isMoved[p.ID] || !f.node(c, p, x) { // those that have changed are added one by one
+		if !settled && x.isMoved[p.ID] || !f.boundNode(c, p, x) { // those that have changed are added one by one
 			continue
 		}
 		switch found++; {
@@ -211,26 +211,26 @@ func (f *front) list(leaf int32, x *boxIndex) {
 	}
 }
 
-// listRest adds the nodes of a leaf that do not come before a candidate.
-func (f *front) listRest(from *candidate, x *boxIndex) {
+// addRest adds the nodes of a leaf from this candidate on.
+func (f *frontier) addRest(from *candidate, x *boxIndex) {
 	points := x.tree.Box(from.at).Points
 	for i := range points {
 		var c candidate
-		if p := &points[i]; !x.isMoved[p.ID] && f.node(&c, p, x) && !c.before(from) {
+		if p := &points[i]; !x.isMoved[p.ID] && f.boundNode(&c, p, x) && !c.before(from) {
 			f.heap.push(&c)
 		}
 	}
 }
 
-// look rates the first candidate, a node of which only a bound is known.
-func (f *front) look(top *candidate, x *boxIndex, r *rater) {
+// evaluate rates the first candidate, a node of which only the bound is known.
+func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
 	if top.clock < x.changed[top.at] {
 		f.heap.pop()
 		return
 	}
 	f.rated++
 	n, spec := x.rater.node(top.at), f.class.spec
-	value, tie, ok := r.rate(n, spec, f.class.near) // so far room and devices were judged by totals only
+	value, tie, ok := r.rate(n, spec, f.class.near) // the bound knew the totals only
 	if !ok {
 		f.heap.pop()
 		return
@@ -240,14 +240,14 @@ func (f *front) look(top *candidate, x *boxIndex, r *rater) {
 	f.heap.down(c)
 }
 
-// frontHeap is a heap of candidates, the best first.
-type frontHeap struct {
+// candidateHeap is a heap of candidates, the best first.
+type candidateHeap struct {
 	list  []candidate
 	draft *orbit.Draft
 }
 
 // before orders candidates. Nodes of equal rank, which is an accident, go by id.
-func (h *frontHeap) before(a, b *candidate) bool {
+func (h *candidateHeap) before(a, b *candidate) bool {
 	switch {
 	case a.value != b.value:
 		return a.value < b.value
@@ -261,7 +261,7 @@ func (h *frontHeap) before(a, b *candidate) bool {
 	return a.stage == ratedStage && h.draft.Node(int(a.at)).Node.ID < h.draft.Node(int(b.at)).Node.ID
 }
 
-func (h *frontHeap) push(c *candidate) {
+func (h *candidateHeap) push(c *candidate) {
 	h.list = append(h.list, *c)
 	i := len(h.list) - 1
 	for i > 0 {
@@ -275,7 +275,7 @@ func (h *frontHeap) push(c *candidate) {
 	h.list[i] = *c
 }
 
-func (h *frontHeap) pop() candidate {
+func (h *candidateHeap) pop() candidate {
 	first, last := h.list[0], len(h.list)-1
 	c := h.list[last]
 	h.list = h.list[:last]
@@ -285,8 +285,8 @@ func (h *frontHeap) pop() candidate {
 	return first
 }
 
-// down puts a candidate in the place of the first, and then where it belongs.
-func (h *frontHeap) down(c candidate) {
+// down replaces the first candidate by another, and restores the heap.
+func (h *candidateHeap) down(c candidate) {
 	i := 0
 	for {
 		child := 2*i + 1
