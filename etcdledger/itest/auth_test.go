@@ -21,7 +21,7 @@ func login(t *testing.T, c *cluster.Cluster, name string) (*clientv3.Client, *at
 	logins := &atomic.Int64{}
 	config := cluster.ClientConfig(c.Endpoints())
 	config.Username, config.Password = name, name
-	config.DialTimeout = 20 * time.Second // a password is slow to check, on purpose
+	config.DialTimeout = 20 * time.Second // which a login is part of
 	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			if path.Base(method) == "Authenticate" {
