@@ -25,7 +25,7 @@ import (
 // therefore all groups share a fixed number of them: two groups with one mark cannot start in one plan, and now
 // and then one loses its bet to the other and is planned again.
 //
-// Members that wait for nobody, or for another group, are placed without one. One that is placed in the same
+// Members that ask for no company, or for that of another group, are placed without setting the mark. One that is placed in the same
 // moment starts the group too, but it is no anchor, and there is still only one of those.
 //
 // The anchor's node is bet on with both counters (NodeAt): nothing at all has come to it or left it since the
@@ -95,7 +95,7 @@ func (p *anchorPass) matchesItself(g *anchorGroup) bool {
 const maxAlone = 256
 
 // standIn returns a capsule for the wrapped navigator to plan in the place of a first member: it wants to be
-// near nobody, but in some domain, for the others to follow. Equal specs stay one pointer from pass to pass.
+// in some domain, near no group, so that the others can follow. Equal specs stay one pointer from pass to pass.
 func (p *anchorPass) standIn(c *orbit.Capsule) *orbit.Capsule {
 	spec := p.alone[c.Spec]
 	if spec == nil {

@@ -20,8 +20,8 @@ import (
 //
 //  1. If there seems to be room for all: largest class first, filling node after node. If all are placed, that is
 //     it; and if there is only one class, no other order does better.
-//  2. Else price the free room: a linear program over classes and kinds of nodes says how many of each class to
-//     place, and its prices give an upper bound on how many capsules fit.
+//  2. Else a linear program over classes and kinds of nodes says how many of each class to place, and its duals give
+//     an upper bound on how many capsules fit.
 //  3. Deal those shares out so that every node is used up evenly, and fill up with what is left over, smallest
 //     first. Try up to three orders, until one comes within half a percent of the bound, and keep the best.
 //

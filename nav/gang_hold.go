@@ -17,7 +17,7 @@ import (
 //   - At most one gang of a navigator has room held for it: the first in order of those that have waited for
 //     HoldAfter plans. Whoever else has some gives it up.
 //   - It is held in one domain, one whose whole capacity takes the gang, and there for as many members as fit.
-//     It only ever grows, but for what is on a node that drains, and its end moves only when it does, so a gang of n
+//     It only ever grows, except that what is on a node that drains is given up, and its end moves only when it grows, so a gang of n
 //     members holds for n times HoldFor at most, unless nodes drain. A gang whose holds have ended in vain waits
 //     twice as many plans as before until it may have some again, while others may have theirs.
 //   - Where it stands in the way of a gang before it, of whatever navigator, it is given up. Two gangs that each

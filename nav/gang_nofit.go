@@ -143,14 +143,11 @@ func (p *gangPacker) bestOf(t *domainTable, m *pendingGang) (f DomainFit, exact 
 
 // lacks counts why the nodes of a domain do not take one member more than a seating has there.
 func (p *gangPacker) lacks(nodes []int32, s *seating) []orbit.Reason {
-	next := -1
-	for a := range p.asks {
-		if s.placed[a] < p.asks[a].want {
-			next = a
-			break
-		}
+	next := 0
+	for next < len(p.asks) && s.placed[next] == p.asks[next].want {
+		next++
 	}
-	if next < 0 {
+	if next == len(p.asks) {
 		return nil
 	}
 	d := &p.index.draft

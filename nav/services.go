@@ -17,7 +17,7 @@
 // &Services{}} instead of a Services, not beside one: a Population with both refuses to run. If there must be
 // both, submit each capsule with the name of its engine (Submit.Owner).
 //
-// Priorities order the work of one navigator. Between navigators whoever commits first has the room: a sweep that
+// Priorities order the work of one navigator. Between navigators the one that commits first has the room: a sweep that
 // fills the nodes leaves none to a gang of any priority.
 package nav
 

@@ -80,10 +80,10 @@ type Gateway struct {
 	source  orbit.Telemetry // nil: none
 	watched *watchedTelemetry
 
-	// Used by whoever refreshes, who is one at a time: refreshing is his.
+	// Used by the one goroutine that refreshes, which is the one that has set refreshing.
 	view orbit.View
 
-	mu             sync.Mutex // guards what follows; held for no call of a plane, but for claims on the board
+	mu             sync.Mutex // guards what follows; never held while a plane is called, except for claims on the board
 	loads          loads
 	bets           []*bet
 	kept           map[orbit.CapsuleID]*bet // committed, and their nodes have not reported since; and some that have

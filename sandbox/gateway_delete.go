@@ -13,7 +13,7 @@ import (
 // [orbit.ErrUnavailable]; [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or refused,
 // until ctx ended.
 //
-// The slot of a capsule that this gateway has created is free again at once, for whoever reads the board,
+// The slot of a capsule that this gateway has created is free again at once for all readers of the board,
 // unless the node has reported since it was created: then the report counts it, and it is free with the node's
 // next one. So nodes should report at once when they have freed slots, and the sandbox should have been stopped
 // before. Its warm slot was used up.

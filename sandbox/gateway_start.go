@@ -72,7 +72,7 @@ func (c *create) callStart(ctx context.Context) (warm bool, err error) {
 			c.panicked, err = true, &PanicError{Value: value}
 			return
 		}
-		_ = c.cleanUp(ctx, nil) // runtime.Goexit: there is nobody left to tell
+		_ = c.cleanUp(ctx, nil) // runtime.Goexit: no caller is left to tell
 	}()
 	bounded, cancel := c.startContext(ctx)
 	defer cancel()
@@ -129,7 +129,7 @@ func (c *create) undo(ctx context.Context) error {
 }
 
 // conclude takes the bet of a proposal back: its outcome is known and its capsule is to be
-// released, or nobody will ask any more. If it has been committed, the next view shows that.
+// released, or no caller will ask any more. If it has been committed, the next view shows that.
 func (g *Gateway) conclude(id orbit.ProposalID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,7 +10,7 @@ type GatewayStats struct {
 	Retried    uint64 // creates that went to a second node, whether or not that started them
 	Failed     uint64 // creates that returned an error, for whatever reason
 	Unstarted  uint64 // of those: creates that got a node, and ended with a [StartError]
-	Conflicts  uint64 // proposals lost to somebody else, and chosen again
+	Conflicts  uint64 // proposals lost to another writer, and chosen again
 	Refreshes  uint64 // of the view
 	Partitions uint64 // refreshes in which telemetry failed
 	// Of Failed: creates that were refused before they had a node, by kind.

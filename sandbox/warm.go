@@ -13,7 +13,7 @@ import (
 )
 
 // What a placement by [Warm] or a [Gateway] says of itself (Place.Note, Capsule.Note): whether a warm slot of
-// the template was promised there. A node may have lied, or somebody may have been faster: then it booted cold
+// the template was promised there. A node may have lied, or another sandbox may have been faster: then it booted cold
 // all the same.
 const (
 	WarmNote = "warm"
@@ -38,7 +38,7 @@ const (
 // says whether a warm slot was promised ([WarmNote], [ColdNote]). What is not placed has a [*WarmNoFit].
 //
 // What is given away is debited at once: within a plan by the navigator itself, and by
-// [telemetry.Board.Claim] for everybody who reads the board, until the node reports again. Claims whose
+// [telemetry.Board.Claim] for all readers of the board, until the node reports again. Claims whose
 // placement was not committed are taken back in the next plan. A node without a word of telemetry (an engine
 // without any) is taken at the ledger's word: nothing is warm, every template is supported, and no volume is
 // there.
