@@ -24,7 +24,9 @@ type packResources [packDims]int64
 // inventory is what is free on the nodes, and the classes that want some of it.
 type inventory struct {
 	classes []classDemand
-	kinds   []nodeKind
+	// Specs that stand for all that constrain labels and device models alike.
+	constraints []*orbit.Spec
+	kinds       []nodeKind
 }
 
 // classDemand is what a class asks for.
@@ -33,7 +35,7 @@ type classDemand struct {
 	want packResources
 	// How many capsules there are, no more than all nodes would take if the class were alone.
 	count int
-	// Which of the constraints on labels and device models it has.
+	// Which of the inventory's constraints it has.
 	constraint int
 }
 
@@ -71,18 +73,17 @@ const (
 func newInventory(nodes iter.Seq[*orbit.NodeState], classes []*batchClass) *inventory {
 	v := &inventory{classes: make([]classDemand, len(classes))}
 	numbers := map[string]int{}
-	var constraints []*orbit.Spec
 	for i, c := range classes {
 		text := fmt.Sprintf("%#v %t %q", c.spec.Require, c.spec.Devices.Count > 0, c.spec.Devices.Models)
 		number, known := numbers[text]
 		if !known {
-			number = len(constraints)
+			number = len(v.constraints)
 			numbers[text] = number
-			constraints = append(constraints, c.spec)
+			v.constraints = append(v.constraints, c.spec)
 		}
 		v.classes[i] = classDemand{spec: c.spec, want: packWant(c.spec), constraint: number}
 	}
-	alike := v.alike(nodes, constraints)
+	alike := v.alike(nodes)
 	for i := range v.classes {
 		v.classes[i].count = fitAlone(alike, &v.classes[i], len(classes[i].capsules))
 	}
@@ -124,10 +125,10 @@ func packFree(n *orbit.NodeState) (f freeNode) {
 
 // alike counts the nodes by what is free on them, without that for which no class has a use. Nodes that have less of
 // something than any class wants are left out.
-func (v *inventory) alike(nodes iter.Seq[*orbit.NodeState], constraints []*orbit.Spec) (out []alikeNodes) {
+func (v *inventory) alike(nodes iter.Seq[*orbit.NodeState]) (out []alikeNodes) {
 	least, most := v.extremes()
 	known := map[freeNode]int{}
-	suiting := make([]byte, len(constraints))
+	suiting := make([]byte, len(v.constraints))
 next:
 	for n := range nodes {
 		if n.Node.Unschedulable {
@@ -145,7 +146,7 @@ next:
 		if most[devicesDim] == 0 {
 			f.devices = [orbit.MaxDevices]int16{}
 		}
-		for i, spec := range constraints {
+		for i, spec := range v.constraints {
 			suiting[i] = byte(btoi(suits(n.Node, spec)))
 		}
 		f.suits = string(suiting)

@@ -55,6 +55,9 @@ func drawInventory(t *rapid.T) (v *inventory, nodes []alikeNodes, placed int) {
 			s.Devices.Count = rapid.IntRange(1, 3).Draw(t, "count")
 			s.Devices.Milli = rapid.SampledFrom([]int{300, 501, 1000}).Draw(t, "milli")
 		}
+		if rapid.Bool().Draw(t, "picky") {
+			s.Require = []orbit.Predicate{{Key: "ssd", Op: "Exists"}}
+		}
 		classes = append(classes, &batchClass{spec: s})
 	}
 	ledger, n := &orbit.MemoryLedger{}, rapid.IntRange(1, 6).Draw(t, "nodes")
@@ -67,6 +70,9 @@ func drawInventory(t *rapid.T) (v *inventory, nodes []alikeNodes, placed int) {
 			}
 			c.capsules = append(c.capsules, &orbit.Capsule{})
 			placed++
+			if len(c.spec.Require) > 0 {
+				node.Labels = map[string]string{"ssd": "yes"}
+			}
 			node.Capacity, _ = node.Capacity.Add(c.spec.Envelope.Reservation)
 			node.Devices.Model, node.Devices.Count = "D", node.Devices.Count+c.spec.Devices.Count
 		}
@@ -79,7 +85,7 @@ func drawInventory(t *rapid.T) (v *inventory, nodes []alikeNodes, placed int) {
 	state, err := ledger.Snapshot(context.Background())
 	require.NoError(t, err)
 	v = newInventory(state.Nodes(), classes)
-	return v, v.alike(state.Nodes(), []*orbit.Spec{{}, {Devices: orbit.DeviceRequest{Count: 1, Milli: 1}}}), placed
+	return v, v.alike(state.Nodes()), placed
 }
 
 // The inventory of a lower priority is what the higher ones have left.
