@@ -59,18 +59,11 @@ func (s *GatewayStats) countRefusal(err error) {
 	if !errors.As(err, &e) {
 		return
 	}
-	switch e.Kind { //nolint:errorlint // it is one of these, and never wrapped
-	case ErrAllStale:
-		s.AllStale++
-	case ErrNoSlot:
-		s.NoSlot++
-	case ErrNoVolume:
-		s.NoVolume++
-	case ErrNoTemplate:
-		s.NoTemplate++
-	case ErrNoParent:
-		s.NoParent++
-	case ErrNoNode:
-		s.NoNode++
+	counts := map[error]*uint64{
+		ErrAllStale: &s.AllStale, ErrNoSlot: &s.NoSlot, ErrNoVolume: &s.NoVolume,
+		ErrNoTemplate: &s.NoTemplate, ErrNoParent: &s.NoParent, ErrNoNode: &s.NoNode,
+	}
+	if n := counts[e.Kind]; n != nil {
+		*n++
 	}
 }
