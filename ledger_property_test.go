@@ -704,7 +704,7 @@ func TestFootprint(t *testing.T) {
 		}
 	})
 	t.Logf("outcomes: %v", count)
-	if t.Failed() {
+	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
 		return
 	}
 	for _, k := range []string{"committed", "unmoved", "unmoved, ok", "unmoved, done", "unmoved, refused"} {
