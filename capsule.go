@@ -123,10 +123,7 @@ type Capsule struct {
 
 	// Proposals that placed it before PlacedBy, newest last.
 	earlier *placements
-	// Dense indices into the state's tables.
-	node, slot uint32
-	// Placed: position in its node's list; released or free: next in that chain.
-	link     uint32
+	// Position of its role in the gang.
 	role     uint16
 	released bool
 }

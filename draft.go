@@ -253,7 +253,7 @@ func (d *Draft) Release(r Release) error {
 		d.step(draftStep{use: use}, nil, r)
 		return nil
 	}
-	n := d.nodes[c.node]
+	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
 	left.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
 	left.Capsules--
@@ -268,7 +268,7 @@ func (d *Draft) endHold(r Release) error {
 	if !lives || use.what != draftUntouched {
 		return d.refuse("", nil, "there is no hold %q in the view, or this plan has ended it already", r.Hold)
 	}
-	n := d.nodes[d.view.state.Node(h.Node).slot]
+	n := d.nodes[d.view.state.Node(h.Node).index]
 	left := d.copies.New(*n)
 	left.gives(h.Room, h.Devices, h.Milli)
 	left.holds--
@@ -302,14 +302,14 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 			return false
 		}
 	}
-	spec, n := d.steps[i].spec, d.nodes[d.steps[i].node.slot]
+	spec, n := d.steps[i].spec, d.nodes[d.steps[i].node.index]
 	left := d.copies.New(*n)
 	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
 	left.Capsules--
 	d.steps = append(d.steps, draftStep{node: n, use: use, log: len(d.log), open: d.open})
 	delete(d.capsules, id)
-	d.nodes[left.slot] = left
-	d.journal.add(left.slot)
+	d.nodes[left.index] = left
+	d.journal.add(left.index)
 	return true
 }
 
@@ -343,8 +343,8 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	taken := d.copies.New(*n)
 	taken.takes(spec, to.Devices)
 	d.steps = append(d.steps, draftStep{node: n, log: len(d.log), open: d.open})
-	d.nodes[n.slot] = taken
-	d.journal.add(n.slot)
+	d.nodes[n.index] = taken
+	d.journal.add(n.index)
 	return nil
 }
 
@@ -354,8 +354,8 @@ func (d *Draft) step(s draftStep, now *NodeState, c Commitment) {
 	d.steps = append(d.steps, s)
 	d.log = append(d.log, c)
 	if now != nil {
-		d.nodes[now.slot] = now
-		d.journal.add(now.slot)
+		d.nodes[now.index] = now
+		d.journal.add(now.index)
 	}
 }
 
@@ -364,7 +364,7 @@ func (d *Draft) current(n *NodeState) (*NodeState, error) {
 	if n == nil {
 		return nil, d.refuse("", nil, "there is no such node in the view")
 	}
-	now := d.Node(int(n.slot))
+	now := d.Node(int(n.index))
 	if now == nil || now.Node.ID != n.Node.ID {
 		return nil, d.refuse("", n, "node %q is not in the view", n.Node.ID)
 	}
@@ -430,8 +430,8 @@ func (d *Draft) Rollback(to int) {
 		d.steps[last] = draftStep{}
 		d.steps = d.steps[:last]
 		if was.node != nil {
-			d.nodes[was.node.slot] = was.node
-			d.journal.add(was.node.slot)
+			d.nodes[was.node.index] = was.node
+			d.journal.add(was.node.index)
 		}
 		if was.open != d.open {
 			d.forgetNear()

@@ -31,8 +31,8 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	own := d.steps[first:]
 	d.touched.Clear(len(d.nodes))
 	for i := range own {
-		if n := own[i].node; n != nil && d.touched.Add(int32(n.slot)) {
-			p.If = d.settleNode(p.If, n, d.nodes[n.slot])
+		if n := own[i].node; n != nil && d.touched.Add(int32(n.index)) {
+			p.If = d.settleNode(p.If, n, d.nodes[n.index])
 		}
 	}
 	for _, bet := range more {
@@ -96,8 +96,8 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 		kept.used[i] = max(now.used[i], was.used[i])
 	}
 	d.steps = append(d.steps, draftStep{node: now, log: len(d.log), open: d.open})
-	d.nodes[now.slot] = kept
-	d.journal.add(now.slot)
+	d.nodes[now.index] = kept
+	d.journal.add(now.index)
 	return bets
 }
 

@@ -99,7 +99,7 @@ func (e *scan) before(a, b *NodeState) bool {
 		return a.Node.ID < b.Node.ID
 	}
 	mix := func(n *NodeState) uint64 {
-		x := (uint64(n.slot) + e.Seed<<32) * 0x9e3779b97f4a7c15
+		x := (uint64(n.index) + e.Seed<<32) * 0x9e3779b97f4a7c15
 		return (x ^ x>>29) * 0xbf58476d1ce4e5b9
 	}
 	return mix(a) < mix(b)

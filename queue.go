@@ -65,8 +65,8 @@ func (q *queue) clear(state *State) {
 func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken bool) {
 	q.state = state
 	file := func(id CapsuleID) {
-		if c := state.Capsule(id); c != nil && c.Pending() && mine(c) {
-			woken = q.push(c) || woken
+		if c, slot := state.findCapsule(id); c != nil && c.Pending() && mine(c) {
+			woken = q.push(slot, c) || woken
 		}
 	}
 	switch do := c.Do.(type) {
@@ -93,21 +93,21 @@ func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken
 	return woken
 }
 
-// push files a pending capsule. It reports whether that makes work: its class is not parked, and it was not
+// push files a pending capsule, whose slot it is. It reports whether that makes work: its class is not parked, and it was not
 // filed already.
-func (q *queue) push(c *Capsule) bool {
-	for int(c.slot) >= len(q.queued) {
+func (q *queue) push(slot uint32, c *Capsule) bool {
+	for int(slot) >= len(q.queued) {
 		q.queued = append(q.queued, make([]Revision, max(1024, len(q.queued)))...)
 	}
-	if q.queued[c.slot] == c.Changed {
+	if q.queued[slot] == c.Changed {
 		return false
 	}
-	q.queued[c.slot] = c.Changed
+	q.queued[slot] = c.Changed
 	k := q.class(c.Spec)
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
 	}
-	e := entry{c.slot, c.Changed, c.Submitted}
+	e := entry{slot, c.Changed, c.Submitted}
 	if n := len(k.fifo); n > k.head && e.before(k.fifo[n-1]) {
 		k.back.push(e)
 	} else {
@@ -233,7 +233,7 @@ func (q *queue) giveBack(entries []entry, n int) []entry {
 
 // valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.
 func (q *queue) valid(e entry) *Capsule {
-	if c := q.state.capsuleAt(e.slot); c.Changed == e.changed && c.Pending() {
+	if c := &q.state.capsules.At(e.slot).capsule; c.Changed == e.changed && c.Pending() {
 		return c
 	}
 	return nil

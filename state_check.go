@@ -151,15 +151,14 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 	c := s.copy()
 	c.owner = cow.NewOwner()
 	if before != nil {
-		c.nodes = before.nodes
-		c.nodes.Grow(s.nodes.Len(), c.owner)
+		c.nodes.Adopt(&before.nodes, c.owner)
 		for _, slot := range changed {
 			c.close(s, before, uint32(slot), closed)
 		}
 		return c
 	}
-	for slot := range s.nodeBound {
-		if n := s.nodeAt(slot); n.occupied && !n.Node.Unschedulable && closed(n) {
+	for slot := range s.nodes.Bound() {
+		if n := &s.nodes.At(slot).node; n.Node != nil && !n.Node.Unschedulable && closed(n) {
 			c.close(s, nil, slot, closed)
 		}
 	}
@@ -169,12 +168,12 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 // close takes a node's record over from another state, with a description that says it is unschedulable if it is closed. As long
 // as the node is described alike that is the same one, so whoever tells descriptions apart by identity may.
 func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) bool) {
-	n := s.ownNode(slot)
-	was := *n
-	*n = *from.nodeAt(slot)
+	record := s.nodes.Own(slot, s.owner)
+	was, n := record.node, &record.node
+	*record = *from.nodes.At(slot)
 	switch {
-	case !n.occupied || n.Node.Unschedulable || !closed(n):
-	case before != nil && was.occupied && was.Node.Unschedulable && was.Specification == n.Specification && was.Node.ID == n.Node.ID:
+	case n.Node == nil || n.Node.Unschedulable || !closed(n):
+	case before != nil && was.Node != nil && was.Node.Unschedulable && was.Specification == n.Specification && was.Node.ID == n.Node.ID:
 		n.Node = was.Node
 	default:
 		description := *n.Node

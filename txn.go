@@ -3,6 +3,8 @@ package orbit
 import (
 	"fmt"
 	"slices"
+
+	"github.com/orbitsched/orbit/internal/table"
 )
 
 // tx is the write-set of one proposal over a state that it never writes to: records are copied on first
@@ -35,7 +37,7 @@ type tx struct {
 	// A capsule is released for good.
 	finals bool
 
-	nextNode, nextCapsule slotCursor
+	nodeSlots, capsuleSlots table.Slots
 
 	// For each group that a bet has asked for: a node on which a member is, as (level, domain); (level, ""): looked up.
 	domains map[string]map[[2]string]*NodeState
@@ -61,6 +63,8 @@ type txCapsule struct {
 	was   *Capsule
 	now   Capsule
 	dirty bool
+	// Its own, and that of the node it is placed on by this proposal.
+	slot, node uint32
 }
 
 type txGang struct {
@@ -77,21 +81,6 @@ type txHold struct{ was, now *holdRecord }
 type txMark struct {
 	was, now markRecord
 	dirty    bool
-}
-
-// slotCursor hands out slots for fresh records: first the free ones, then new ones.
-type slotCursor struct{ free, bound uint32 }
-
-// next returns a slot that no record uses and that this write-set has not handed out. Chain tells the free
-// slot behind a free one.
-func (c *slotCursor) next(chain func(slot uint32) uint32) uint32 {
-	if c.free == noSlot {
-		c.bound++
-		return c.bound - 1
-	}
-	slot := c.free
-	c.free = chain(slot)
-	return slot
 }
 
 // reset forgets everything, so that the next proposal starts from nothing, also after one that was refused
@@ -111,8 +100,7 @@ func (t *tx) reset() {
 // has been committed before, 0 if it has not. It requires a prepared proposal and an empty tx.
 func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
 	t.s, t.p, t.rev = s, *p, rev
-	t.nextNode = slotCursor{s.nodeFree, s.nodeBound}
-	t.nextCapsule = slotCursor{s.capsuleFree, s.capsuleBound}
+	t.nodeSlots, t.capsuleSlots = s.nodes.Slots(), s.capsules.Slots()
 	return t.committedBefore()
 }
 
@@ -189,7 +177,7 @@ func (t *tx) capsule(id CapsuleID) *txCapsule {
 	if e := t.capsules.find(id); e != nil {
 		return e
 	}
-	was := t.s.Capsule(id)
+	was, slot := t.s.findCapsule(id)
 	if was == nil {
 		if t.missed != nil {
 			t.missed.Capsules = append(t.missed.Capsules, id)
@@ -197,7 +185,7 @@ func (t *tx) capsule(id CapsuleID) *txCapsule {
 		return nil
 	}
 	e := t.capsules.add(was.ID)
-	e.was, e.now = was, *was
+	e.was, e.now, e.slot = was, *was, slot
 	return e
 }
 

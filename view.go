@@ -82,10 +82,10 @@ var noReport Report
 // Report returns what a node last said of itself: the zero report if there is no telemetry, a stale one if
 // the node has said nothing. It must not be written to.
 func (v *View) Report(n *NodeState) *Report {
-	if int(n.slot) >= len(v.reports) {
+	if int(n.index) >= len(v.reports) {
 		return &noReport
 	}
-	return &v.reports[n.slot].Report
+	return &v.reports[n.index].Report
 }
 
 // Changed returns the indices ([NodeState.Index]) of nodes that joined, changed, left or reported something new
@@ -140,9 +140,9 @@ func (v *View) rebuild(state *State, from *source) bool {
 	v.state = state
 	v.changed.overflow()
 	v.queue.clear(state)
-	for c := range state.Capsules() {
+	for slot, c := range state.capsuleSlots() {
 		if c.Pending() && from.mine(c) {
-			v.queue.push(c)
+			v.queue.push(slot, c)
 			v.queue.roused = true
 		}
 	}
@@ -169,8 +169,8 @@ func (v *View) advance(state *State, changes []Change, from *source) (woken bool
 			v.ends.push(holdEnd{h.Ends, h.ID})
 		}
 	}
-	for slot := old.nodeBound; slot < state.nodeBound; slot++ {
-		if !state.nodeAt(slot).occupied { // its node has joined and left again
+	for slot := old.nodes.Bound(); slot < state.nodes.Bound(); slot++ {
+		if state.nodes.At(slot).node.Node == nil { // its node has joined and left again
 			v.changed.add(slot)
 		}
 	}
@@ -189,13 +189,13 @@ func (v *View) touch(c *Change, old *State, from *source) {
 	n := v.state.Node(c.Node)
 	if _, left := c.Do.(RemoveNode); left || n == nil {
 		if was := old.Node(c.Node); was != nil { // it may have come back to another slot
-			v.changed.add(was.slot)
+			v.changed.add(was.index)
 		}
 	}
 	if n == nil {
 		return
 	}
-	v.changed.add(n.slot)
+	v.changed.add(n.index)
 	if _, ok := c.Do.(PutNode); ok && from.telemetry != nil && n.Specification == c.Revision {
 		v.join(n, from.telemetry)
 	}

@@ -48,7 +48,7 @@ func (v *View) makeRoom(bound int) {
 
 // join gives a node the report that telemetry has of it, or a stale one.
 func (v *View) join(n *NodeState, telemetry Telemetry) {
-	v.makeRoom(int(n.slot) + 1)
+	v.makeRoom(int(n.index) + 1)
 	report, _ := telemetry.Latest(n.Node.ID)
 	report.Node = n.Node.ID
 	v.say(n, report, telemetry.StaleAfter())
@@ -57,9 +57,9 @@ func (v *View) join(n *NodeState, telemetry Telemetry) {
 // say records a report and when it will be stale.
 func (v *View) say(n *NodeState, r Report, bound time.Duration) {
 	r.Stale = bound > 0 && !v.now.Before(r.At.Add(bound))
-	v.reports[n.slot].Report = r
-	v.changed.add(n.slot)
-	v.arm(n.slot, bound)
+	v.reports[n.index].Report = r
+	v.changed.add(n.index)
+	v.arm(n.index, bound)
 }
 
 // arm sees to it that a node is looked at again when its heartbeat will be too old.
