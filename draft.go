@@ -84,13 +84,21 @@ const (
 )
 
 // Sync brings the draft up to the view and forgets the plan. It costs what has changed, unless the view is another
-// one than last time.
+// one than last time. A view that is nil, or that has not been refreshed yet, leaves the draft empty: nothing fits it,
+// and its steps return an error.
 func (d *Draft) Sync(view *View) {
 	d.Rollback(0)
+	if view != nil && view.state == nil {
+		view = nil
+	}
 	if view != d.view {
 		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company}
 	}
 	d.syncs++
+	if view == nil {
+		d.journal.overflow()
+		return
+	}
 	d.log, d.open = d.log[:0], 0
 	clear(d.capsules)
 	clear(d.holds)
@@ -155,8 +163,8 @@ func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) 
 // Company that the capsule asks for ([Near]) is no rule of the ledger: Propose adds a bet on it where the view
 // shows a member of the group in the node's domain, and none where it does not.
 func (d *Draft) Place(c *Capsule, to Choice) error {
-	if c == nil || c.Spec == nil || to.Node != nil && to.Node.Node == nil {
-		return invalidf("draft: Place needs a capsule with a spec, and a node of the view")
+	if c == nil || c.Spec == nil {
+		return invalidf("draft: Place needs a capsule with a spec")
 	}
 	n, err := d.current(to.Node)
 	if err != nil {
@@ -322,6 +330,9 @@ func (s *draftStep) withdraws() bool {
 // Add puts a commitment into the next proposal that moves no capsule and takes no room: a [Submit], an [Assign] or
 // a [Mark]. Any other is refused, with an error like those of Place.
 func (d *Draft) Add(c Commitment) error {
+	if d.view == nil {
+		return d.refuse("", nil, "the draft is empty; call Sync first")
+	}
 	switch c.(type) {
 	case Submit, Assign, Mark:
 		d.step(draftStep{}, nil, c)
@@ -333,6 +344,9 @@ func (d *Draft) Add(c Commitment) error {
 // Reserve takes what a capsule of the spec would take on a node, without a commitment, to find out what else would fit.
 // The caller rolls it back before the next Propose, which would bet on that room too. Errors are those of Place.
 func (d *Draft) Reserve(spec *Spec, to Choice) error {
+	if spec == nil {
+		return invalidf("draft: Reserve needs a spec")
+	}
 	n, err := d.current(to.Node)
 	if err != nil {
 		return err
@@ -361,8 +375,11 @@ func (d *Draft) step(s draftStep, now *NodeState, c Commitment) {
 
 // current returns a node as the plan leaves it.
 func (d *Draft) current(n *NodeState) (*NodeState, error) {
-	if n == nil {
+	switch {
+	case n == nil:
 		return nil, d.refuse("", nil, "there is no such node in the view")
+	case n.Node == nil:
+		return nil, invalidf("draft: the choice names a node that is not the view's")
 	}
 	now := d.Node(int(n.index))
 	if now == nil || now.Node.ID != n.Node.ID {

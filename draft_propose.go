@@ -158,7 +158,7 @@ func (d *Draft) forgetNear() {
 // less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
 // must not be written to. The version is another one whenever the domains may have changed.
 func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
-	if spec.Near.Group == "" {
+	if spec.Near.Group == "" || d.view == nil {
 		return nil, 0
 	}
 	return d.nearby(spec).domains, d.company
@@ -166,7 +166,7 @@ func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64
 
 // nearby looks up the domains; nil if the spec asks for no company.
 func (d *Draft) nearby(spec *Spec) *nearby {
-	if spec.Near.Group == "" {
+	if spec.Near.Group == "" || d.view == nil {
 		return nil
 	}
 	if p := d.near[spec.Near]; p != nil {

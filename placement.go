@@ -23,13 +23,16 @@ import (
 // index of the nodes of the draft that it was asked about last: ask one engine about one draft.
 type PlacementEngine interface {
 	// Best returns the best node of the draft for one capsule of the spec, as the plan leaves the nodes. The error
-	// is a *NoFit; before the first Sync of the draft nothing fits.
+	// is a *NoFit; before the first Sync of the draft nothing fits. Without a draft or a spec it wraps ErrInvalid.
 	Best(draft *Draft, spec *Spec) (Choice, error)
 }
 
 // PlaceBest places a capsule on the node that an engine finds best. The error is the engine's if it finds none, or
 // that of Place.
 func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
+	if engine == nil || c == nil || c.Spec == nil {
+		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
+	}
 	choice, err := engine.Best(d, c.Spec)
 	if err != nil {
 		return err
@@ -91,10 +94,13 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 
 // NoFit turns nodes counted by their misfit into an error, the most frequent reason first.
 func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
-	e := &NoFit{}
+	e, names := &NoFit{}, &defaultDimensions
+	if d.view != nil {
+		names = &d.view.state.names
+	}
 	for m, n := range counts {
 		e.Nodes += n
-		e.Reasons = append(e.Reasons, Reason{Nodes: n, Why: m.text(spec, &d.view.state.names)})
+		e.Reasons = append(e.Reasons, Reason{Nodes: n, Why: m.text(spec, names)})
 	}
 	slices.SortFunc(e.Reasons, func(a, b Reason) int {
 		if a.Nodes != b.Nodes {

@@ -166,7 +166,7 @@ func (v *View) advance(state *State, changes []Change, from *source) (woken bool
 		v.touch(c, old, from)
 		woken = v.queue.absorb(c, state, from.mine) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
-			v.ends.push(holdEnd{h.Ends, h.ID})
+			v.ends.Push(holdEnd{h.Ends, h.ID})
 		}
 	}
 	for slot := old.nodes.Bound(); slot < state.nodes.Bound(); slot++ {
@@ -207,7 +207,7 @@ func (v *View) findEnds(from *source) {
 		return
 	}
 	for h := range v.state.Holds() {
-		v.ends.push(holdEnd{h.Ends, h.ID})
+		v.ends.Push(holdEnd{h.Ends, h.ID})
 	}
 }
 
@@ -240,7 +240,7 @@ func (l *changeLog) overflow() {
 // since returns what was added after a cursor, and all if the window does not reach back that far.
 func (l *changeLog) since(cursor uint64) (indices []int32, next uint64, all bool) {
 	next = l.base + uint64(len(l.window))
-	if cursor < l.base {
+	if cursor < l.base || cursor > next { // the second is a cursor of another log
 		return nil, next, true
 	}
 	return l.window[cursor-l.base:], next, false

@@ -3,6 +3,8 @@ package orbit
 import (
 	"context"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/heap"
 )
 
 // This file is the telemetry half of a view: reports by node, and when they go stale. Time enters orbit
@@ -66,7 +68,7 @@ func (v *View) say(n *NodeState, r Report, bound time.Duration) {
 func (v *View) arm(slot uint32, bound time.Duration) {
 	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.armed || r.At.Before(r.due)) {
 		r.armed, r.due = true, r.At
-		v.fresh.push(age{r.At, slot})
+		v.fresh.Push(age{r.At, slot})
 	}
 }
 
@@ -74,7 +76,7 @@ func (v *View) arm(slot uint32, bound time.Duration) {
 // anew, the others are marked stale and changed.
 func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
-		beat := v.fresh.pop()
+		beat := v.fresh.Pop()
 		slot, r := beat.slot, &v.reports[beat.slot]
 		if !r.armed || !r.due.Equal(beat.at) {
 			continue
@@ -99,8 +101,8 @@ type age struct {
 	slot uint32
 }
 
-// before orders ages, oldest first.
-func (a age) before(b age) bool { return a.at.Before(b.at) } //nolint:unused // minHeap calls it
+// Before orders ages, oldest first.
+func (a age) Before(b age) bool { return a.at.Before(b.at) }
 
 // holdEnd is when a hold ends.
 type holdEnd struct {
@@ -108,24 +110,24 @@ type holdEnd struct {
 	id HoldID
 }
 
-// before orders ends, soonest first.
-func (a holdEnd) before(b holdEnd) bool { return a.at.Before(b.at) } //nolint:unused // minHeap calls it
+// Before orders ends, soonest first.
+func (a holdEnd) Before(b holdEnd) bool { return a.at.Before(b.at) }
 
 type (
-	ageHeap = minHeap[age]
-	endHeap = minHeap[holdEnd]
+	ageHeap = heap.Heap[age]
+	endHeap = heap.Heap[holdEnd]
 )
 
 // ended returns the holds whose end has passed, and forgets those that have been released. It names a hold
 // again in every pass until it is gone: a release that did not get through is not the end of it.
 func (v *View) ended(now time.Time) []HoldID {
 	for _, end := range v.ending {
-		v.ends.push(end)
+		v.ends.Push(end)
 	}
 	v.ending = v.ending[:0]
 	var out []HoldID
 	for len(v.ends) > 0 && !now.Before(v.ends[0].at) {
-		end := v.ends.pop()
+		end := v.ends.Pop()
 		if h, ok := v.state.Hold(end.id); ok && h.Ends.Equal(end.at) {
 			out = append(out, end.id)
 			v.ending = append(v.ending, end)
