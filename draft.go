@@ -3,8 +3,6 @@ package orbit
 import (
 	"fmt"
 	"iter"
-	"slices"
-	"strings"
 
 	"github.com/orbitsched/orbit/internal/slab"
 	"github.com/orbitsched/orbit/internal/slots"
@@ -288,45 +286,6 @@ func (d *Draft) endHold(r Release) error {
 	return nil
 }
 
-// Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal
-// has come to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while
-// its proposals are answered. It reports false, and changes nothing, where no earlier proposal places the capsule,
-// where that one also releases something, and while the proposal in the making has steps.
-func (d *Draft) Withdraw(id CapsuleID) bool {
-	use := d.capsules[id]
-	if use.what != draftTaken || d.open < len(d.log) {
-		return false
-	}
-	i, _ := slices.BinarySearchFunc(d.steps, use.at, func(s draftStep, at int) int { return s.log - at })
-	for d.steps[i].spec == nil { // it takes no commitment, as what Propose notes
-		i++
-	}
-	last := i
-	for last+1 < len(d.steps) && d.steps[last+1].open == d.steps[i].open {
-		last++
-	}
-	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
-		if _, releases := c.(Release); releases { // the room may be what it took the place of
-			return false
-		}
-	}
-	spec, n := d.steps[i].spec, d.nodes[d.steps[i].node.index]
-	left := d.copies.New(*n)
-	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
-	left.Capsules--
-	d.steps = append(d.steps, draftStep{node: n, use: use, log: len(d.log), open: d.open})
-	delete(d.capsules, id)
-	d.nodes[left.index] = left
-	d.journal.add(left.index)
-	return true
-}
-
-// withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other step with
-// a node places or holds, with the use before that, or releases what was untouched.
-func (s *draftStep) withdraws() bool {
-	return s.node != nil && s.spec == nil && s.use.what == draftTaken
-}
-
 // Add puts a commitment into the next proposal that moves no capsule and takes no room: a [Submit], an [Assign] or
 // a [Mark]. Any other is refused, with an error like those of Place.
 func (d *Draft) Add(c Commitment) error {
@@ -388,36 +347,6 @@ func (d *Draft) current(n *NodeState) (*NodeState, error) {
 	return now, nil
 }
 
-// takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
-func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
-	if !c.Spec.Shared() {
-		if faults := c.Spec.faults(); len(faults) > 0 {
-			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
-		}
-	}
-	return d.takes(c, n, set)
-}
-
-// takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.
-func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
-	spec := c.Spec
-	if n.Node.Unschedulable || !n.hasRoom(&spec.Envelope.Reservation) || !n.meets(spec.Require) {
-		if m := n.misfit(&Spec{Envelope: spec.Envelope, Require: spec.Require}); m != (Misfit{}) {
-			return d.refuse(c.ID, n, "node %q cannot take capsule %q; such nodes %s", n.Node.ID, c.ID, m.text(spec, &d.view.state.names))
-		}
-	}
-	r := &spec.Devices
-	switch {
-	case set == 0 && r.Count == 0:
-		return nil
-	case set.Len() != r.Count:
-		return d.refuse(c.ID, n, "capsule %q asks for %d devices, the choice names %d", c.ID, r.Count, set.Len())
-	case !r.Accepts(n.Node.Devices.Model) || set&^n.devicesWith(r.Milli) != 0:
-		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
-	}
-	return nil
-}
-
 // refuse returns the error of a step.
 func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) error {
 	r := &Rejection{Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: c, Reason: fmt.Sprintf(format, args...)}
@@ -433,57 +362,4 @@ func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) er
 // String completes "capsule is ...".
 func (a draftAct) String() string {
 	return [...]string{"untouched", "placed", "released", "released for good"}[a]
-}
-
-// Checkpoint returns a position of the plan to which Rollback can return.
-func (d *Draft) Checkpoint() int { return len(d.steps) }
-
-// Rollback undoes all steps since a checkpoint, newest first. A proposal that Propose has returned since then is
-// void: the caller drops it.
-func (d *Draft) Rollback(to int) {
-	for to = max(to, 0); len(d.steps) > to; {
-		last := len(d.steps) - 1
-		was := d.steps[last]
-		d.steps[last] = draftStep{}
-		d.steps = d.steps[:last]
-		if was.node != nil {
-			d.nodes[was.node.index] = was.node
-			d.journal.add(was.node.index)
-		}
-		if was.open != d.open {
-			d.forgetNear()
-		}
-		if was.withdraws() {
-			d.capsules[d.log[was.use.at].(Place).Capsule] = was.use
-		}
-		if d.open = was.open; was.log < len(d.log) {
-			d.forgetCompany(d.log[was.log:])
-			d.restoreUse(d.log[was.log], was.use)
-			d.log = d.log[:was.log]
-		}
-	}
-}
-
-// restoreUse notes of the capsule or the hold of a commitment what was noted before it.
-func (d *Draft) restoreUse(c Commitment, use draftUse) {
-	switch c := c.(type) {
-	case Place:
-		restore(d.capsules, c.Capsule, use)
-	case Hold:
-		restore(d.holds, c.ID, use)
-	case Release:
-		if c.Hold != "" {
-			restore(d.holds, c.Hold, use)
-		} else {
-			restore(d.capsules, c.Capsule, use)
-		}
-	}
-}
-
-func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
-	if use.what == draftUntouched {
-		delete(uses, key)
-	} else {
-		uses[key] = use
-	}
 }

@@ -332,3 +332,13 @@ func (l *MemoryLedger) waitOn(after Revision) (Revision, <-chan struct{}) {
 	}
 	return l.live.rev, l.wake
 }
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

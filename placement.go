@@ -110,3 +110,33 @@ func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
 	})
 	return e
 }
+
+// takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
+func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
+	if !c.Spec.Shared() {
+		if faults := c.Spec.faults(); len(faults) > 0 {
+			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
+		}
+	}
+	return d.takes(c, n, set)
+}
+
+// takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.
+func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
+	spec := c.Spec
+	if n.Node.Unschedulable || !n.hasRoom(&spec.Envelope.Reservation) || !n.meets(spec.Require) {
+		if m := n.misfit(&Spec{Envelope: spec.Envelope, Require: spec.Require}); m != (Misfit{}) {
+			return d.refuse(c.ID, n, "node %q cannot take capsule %q; such nodes %s", n.Node.ID, c.ID, m.text(spec, &d.view.state.names))
+		}
+	}
+	r := &spec.Devices
+	switch {
+	case set == 0 && r.Count == 0:
+		return nil
+	case set.Len() != r.Count:
+		return d.refuse(c.ID, n, "capsule %q asks for %d devices, the choice names %d", c.ID, r.Count, set.Len())
+	case !r.Accepts(n.Node.Devices.Model) || set&^n.devicesWith(r.Milli) != 0:
+		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
+	}
+	return nil
+}

@@ -195,13 +195,3 @@ func (p *Population) reportAll(view *View) {
 	}
 	view.queue.batch = view.queue.batch[:0] // once is enough
 }
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

@@ -1,6 +1,8 @@
 package orbit
 
 import (
+	"slices"
+
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
@@ -179,5 +181,52 @@ func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) 
 		description := *n.Node
 		description.Unschedulable = true
 		n.Node = &description
+	}
+}
+
+// footprint returns what has been looked at, and what of it has become different.
+func (t *tx) footprint() Footprint {
+	t.addMissed()
+	f := Footprint{Touched: t.touched}
+	r, w := &f.Reads, &f.Writes
+	r.Nodes, r.Uses, r.Capsules = t.nodes.keys, slices.Clone(t.nodes.keys), t.capsules.keys
+	r.Gangs, r.Holds, r.Marks = t.gangs.keys, t.holds.keys, t.marks.keys
+	for i, id := range t.nodes.keys {
+		e := &t.nodes.entries[i]
+		left, stays := e.gone && e.was != nil, e.dirty && !e.gone
+		if left || stays && e.now.Specification == t.rev {
+			w.Nodes = append(w.Nodes, id)
+		}
+		if left || stays && e.now.Usage == t.rev {
+			w.Uses = append(w.Uses, id)
+		}
+	}
+	w.Capsules = t.capsules.changed(func(e *txCapsule) bool { return e.dirty })
+	w.Gangs = t.gangs.changed(func(e *txGang) bool { return e.now != e.was })
+	w.Holds = t.holds.changed(func(e *txHold) bool { return e.now != e.was })
+	w.Marks = t.marks.changed(func(e *txMark) bool { return e.dirty })
+	if t.places == 0 && !t.p.ID.IsZero() {
+		r.Proposals = []ProposalID{t.p.ID}
+		w.Proposals = []ProposalID{t.p.ID}
+	}
+	return f
+}
+
+// addMissed enters what is not there. After it the write-set is good for a footprint only.
+func (t *tx) addMissed() {
+	for _, id := range t.missed.Nodes {
+		if t.nodes.find(id) == nil {
+			t.nodes.add(id)
+		}
+	}
+	for _, id := range t.missed.Capsules {
+		if t.capsules.find(id) == nil {
+			t.capsules.add(id)
+		}
+	}
+	for _, id := range t.missed.Gangs {
+		if t.gangs.find(id) == nil {
+			t.gangs.add(id)
+		}
 	}
 }

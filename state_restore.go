@@ -276,3 +276,16 @@ func (b *restorer) finish() error {
 	b.tx.reset()
 	return nil
 }
+
+// restored builds the list of earlier placements from its newest-first form.
+func restored(ids []dumpID) *placements {
+	var p *placements
+	for i := len(ids) - 1; i >= 0; i-- {
+		next := &placements{id: ids[i].ID, at: ids[i].At, before: p}
+		if p != nil {
+			next.depth = p.depth + 1
+		}
+		p = next
+	}
+	return p
+}

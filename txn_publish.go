@@ -114,14 +114,6 @@ func (s *State) publishCapsule(e *txCapsule) {
 // node that leaves and joins again in one proposal keeps its slot.
 func moves(from, to *Capsule) bool { return from.Node != to.Node }
 
-// btoi makes a count of a condition.
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // link adds a placed capsule to its node's list and to its group.
 func (s *State) link(slot uint32, c *capsuleRecord) {
 	n := s.nodes.Own(c.node, s.owner)
