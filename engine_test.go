@@ -457,7 +457,7 @@ func TestCallbacksMayCallTheLedger(t *testing.T) {
 		nav.placement.Score = ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { calls(); return 0, 0 })
 		e := &Engine{Ledger: l, Navigator: nav}
 		rounds := 0
-		e.Hook = func(r Round) {
+		e.OnRound = func(r Round) {
 			calls()
 			assert.Empty(t, append(r.Errors, e.Pass(t.Context()).Errors...))
 			rounds++
@@ -588,7 +588,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var last Round
-		e.Hook = func(r Round) { last = r }
+		e.OnRound = func(r Round) { last = r }
 		start := time.Now()
 		assert.NoError(t, e.Run(ctx))
 		assert.Equal(t, time.Second, time.Since(start))

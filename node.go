@@ -26,7 +26,7 @@ func (n *Node) clone() *Node {
 	return &c
 }
 
-// faults says everything that is wrong with n, but for its id and its texts.
+// faults says everything that is wrong with n, except with its id and its texts.
 func (n *Node) faults() []string {
 	out := n.Capacity.faults("capacity")
 	out = append(out, n.Devices.faults()...)
@@ -179,7 +179,7 @@ func (n *NodeState) gives(room Resources, set DeviceSet, milli int) {
 }
 
 // useDevices adds to what is taken of the instances of a set. What was there before stays as it is, for
-// whoever still sees it.
+// older states.
 func (n *NodeState) useDevices(set DeviceSet, milli int) {
 	if set == 0 {
 		return

@@ -26,7 +26,7 @@ type Score interface {
 //
 // A bound that is too high is not noticed: Indexed then chooses other nodes than Exhaustive. Run both over the
 // same work and compare, with more than 16 nodes; below that Indexed asks for no bound. One that says little is slower
-// than none. Whoever embeds a bounded score and has a Score method of its own needs a Bound of its own, too.
+// than none. A type that embeds a bounded score and has a Score method of its own needs a Bound of its own, too.
 type Bounded interface {
 	Score
 	// Bound prepares a bound for one spec. All nodes that it will be used for meet the spec's requirements, and

@@ -130,7 +130,7 @@ func (a groupCount) less(b groupCount) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// hashOf is seeded anew in every process: whoever chooses ids cannot choose collisions.
+// hashOf is seeded anew in every process: a caller that chooses ids cannot choose collisions.
 func hashOf(id string) uint32 {
 	h := maphash.String(hashSeed, id)
 	return uint32(h ^ h>>32)

@@ -250,7 +250,7 @@ func (t *tx) removeNode(id NodeID) error {
 	return nil
 }
 
-// startHold keeps room as a placement would, but for labels: a hold has no spec to require any.
+// startHold keeps room as a placement would, without looking at labels: a hold has no spec to require any.
 func (t *tx) startHold(c *Hold) error {
 	e := t.hold(c.ID)
 	if e.now != nil {

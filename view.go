@@ -98,16 +98,16 @@ func (v *View) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
 	return v.changed.since(cursor)
 }
 
-// Refresh brings a view up to date for whoever plans without an [Engine]; the zero View is ready for it. Telemetry may
+// Refresh brings a view up to date for a caller that plans without an [Engine]; the zero View is ready for it. Telemetry may
 // be nil, and both must be the same in every call. An error of the ledger leaves the view as it was; one of telemetry
 // leaves it with the new state and the old reports. Nothing else may use the view meanwhile.
 func (v *View) Refresh(ctx context.Context, ledger Ledger, telemetry Telemetry, now time.Time) error {
-	_, err := v.refresh(ctx, &source{ledger: ledger, telemetry: telemetry, mine: nobodys}, now)
+	_, err := v.refresh(ctx, &source{ledger: ledger, telemetry: telemetry, mine: none}, now)
 	return err
 }
 
-// nobodys leaves all pending work out of a view's queue.
-func nobodys(*Capsule) bool { return false }
+// none leaves all pending work out of a view's queue.
+func none(*Capsule) bool { return false }
 
 // source is where a view comes from.
 type source struct {
@@ -115,7 +115,7 @@ type source struct {
 	// May be nil.
 	telemetry Telemetry
 	mine      func(*Capsule) bool
-	holds     bool // whoever looks releases holds that have ended
+	holds     bool // the owner of the view releases holds that have ended
 }
 
 // refresh brings the view up to now. It reports whether there is new work or new room for parked work, also
