@@ -35,7 +35,7 @@ import (
 // no proposal can hold by the limits of the ledger, is diagnosed and never split.
 //
 // The members of a gang that waits are handed over in every pass, and so diagnosed in every round: its answer does
-// not park their classes, and the engine goes on at its Backoff. A Hook that logs should log what has changed.
+// not park their classes, and the engine goes on at its Backoff. An OnRound that logs should log what has changed.
 //
 // Plan.Notes say what a plan did:
 //

@@ -191,7 +191,7 @@ func TestServicesInAPopulation(t *testing.T) {
 		commit(t, l, node("a", 10))
 		var reported []error
 		p := orbit.Population{Engines: []*orbit.Engine{{Name: "services", Ledger: l, Navigator: &nav.Services{}}},
-			Report: func(err error) { reported = append(reported, err) }}
+			OnError: func(err error) { reported = append(reported, err) }}
 		go func() { assert.NoError(t, p.Run(t.Context())) }()
 		time.Sleep(time.Hour)
 		batch := spec(1, 0)
