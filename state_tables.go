@@ -174,16 +174,3 @@ func trim(p *placements, limit int) *placements {
 	}
 	return &kept[0]
 }
-
-// restored builds the list of earlier placements from its newest-first form.
-func restored(ids []dumpID) *placements {
-	var p *placements
-	for i := len(ids) - 1; i >= 0; i-- {
-		next := &placements{id: ids[i].ID, at: ids[i].At, before: p}
-		if p != nil {
-			next.depth = p.depth + 1
-		}
-		p = next
-	}
-	return p
-}
