@@ -179,9 +179,13 @@ func (c *committer) isStuck(pos int64) bool {
 	return time.Since(c.stuck) > c.patience
 }
 
-// expired answers a ticket that has waited too long for etcd, and reports whether it is over.
+// expired answers a ticket that has waited too long for etcd, or for damaged records to be mended, and reports whether it
+// is over.
 func (c *committer) expired(t *ticket, why error) bool {
-	if time.Since(t.since) > c.patience {
+	switch {
+	case errors.Is(why, ErrCorrupt):
+		t.answer(0, unavailable(why))
+	case time.Since(t.since) > c.patience:
 		t.answer(0, unavailable(errors.Join(errors.New("etcd is out of touch"), why)))
 	}
 	return t.idle()
@@ -237,10 +241,6 @@ func (r *round) pack(t *ticket) bool {
 	if r.isBlocked(touched) || !free(touched) {
 		r.blocked.merge(touched)
 		return false
-	}
-	if why := r.damage(touched); why != nil {
-		t.answerLocked(0, unavailable(why))
-		return true
 	}
 	err := b.add(&t.p, &footprint, touched)
 	switch {
@@ -307,20 +307,6 @@ func (r *round) isBlocked(touched refs) bool {
 		}
 	}
 	return false
-}
-
-// damage returns what is wrong with one of the records. A damaged description does not matter: whoever touches it
-// replaces it.
-func (r *round) damage(touched refs) error {
-	if len(r.bad) == 0 {
-		return nil
-	}
-	for name := range touched {
-		if why, ok := r.bad[name]; ok && name.kind != kindNode {
-			return r.keys.corrupt(name, why)
-		}
-	}
-	return nil
 }
 
 // reject answers with a rejection, if it is not the mirror that is behind. It requires the ticket's lock.

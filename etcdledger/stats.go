@@ -16,14 +16,12 @@ type Stats struct {
 	// How often all records were read again: after compaction, or a write that is no commit.
 	Reloads uint64
 	// Records of what is gone that were deleted.
-	Swept uint64
-	// Records that are damaged now.
-	Damaged int
+	Collected uint64
 }
 
 // counters are what Stats are read from.
 type counters struct {
-	commits, transactions, retries, reads, lostAnswers, reloads, swept atomic.Uint64
+	commits, transactions, retries, reads, lostAnswers, reloads, collected atomic.Uint64
 }
 
 // Stats returns what the ledger has done.
@@ -31,7 +29,6 @@ func (l *Ledger) Stats() Stats {
 	c := &l.counters
 	return Stats{
 		Commits: c.commits.Load(), Transactions: c.transactions.Load(), Retries: c.retries.Load(),
-		Reads: c.reads.Load(), LostAnswers: c.lostAnswers.Load(), Reloads: c.reloads.Load(), Swept: c.swept.Load(),
-		Damaged: len(l.mirror.look().bad),
+		Reads: c.reads.Load(), LostAnswers: c.lostAnswers.Load(), Reloads: c.reloads.Load(), Collected: c.collected.Load(),
 	}
 }

@@ -228,7 +228,7 @@ func TestLockedWhileBehind(t *testing.T) {
 
 // Close answers all who wait, and leaves nothing behind, whatever is on its way.
 func TestClose(t *testing.T) {
-	bubble(t, 1, Options{Timeout: 100 * time.Second, SweepEvery: time.Second}, func(d *desk) {
+	bubble(t, 1, Options{Timeout: 100 * time.Second, GCInterval: time.Second}, func(d *desk) {
 		l := d.ledgers[0]
 		d.do(l, node("n", 5), submit("c", "d"))
 		rev := d.look(l).Revision()
