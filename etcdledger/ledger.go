@@ -165,9 +165,9 @@ func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision,
 // ProposeBatch implements [orbit.Batcher]. The proposals go into few transactions; those that do not hold are left
 // out, and those that compete with other processes go apart.
 func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
-	out, tickets := make([]orbit.Outcome, len(batch)), make([]*ticket, len(batch))
+	out, requests := make([]orbit.Outcome, len(batch)), make([]*request, len(batch))
 	for i := range batch {
-		tickets[i] = newTicket(ctx, batch[i])
+		requests[i] = newRequest(ctx, batch[i])
 	}
 	if err := ctx.Err(); err != nil {
 		for i := range out {
@@ -175,8 +175,8 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 		}
 		return out
 	}
-	l.commits.submit(tickets...)
-	for i, t := range tickets {
+	l.commits.submit(requests...)
+	for i, t := range requests {
 		out[i] = t.wait(l.closed)
 		l.acknowledge(out[i])
 	}

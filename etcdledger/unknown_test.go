@@ -117,12 +117,12 @@ func TestLostHistoryIsAskedForAtOnce(t *testing.T) {
 		require.NoError(d, err)
 		g := l.mirror.look()
 		b := newPack(l.keys, g.state, g.pos, l.commits.limits)
-		b.tickets = []*ticket{newTicket(bg, committed), newTicket(bg, other), newTicket(bg, orbit.Proposal{Do: other.Do})}
+		b.requests = []*request{newRequest(bg, committed), newRequest(bg, other), newRequest(bg, orbit.Proposal{Do: other.Do})}
 		out := l.commits.sender.lose(b, &clientv3.TxnResponse{}, 7, true, g.gaps-1)
-		require.Equal(d, b.tickets, out.again)
-		require.Equal(d, orbit.Outcome{Revision: rev}, <-b.tickets[0].done)
-		require.ErrorIs(d, (<-b.tickets[2].done).Err, orbit.ErrUnknown)
-		require.Empty(d, b.tickets[1].done, "it was not applied, and is judged again")
+		require.Equal(d, b.requests, out.again)
+		require.Equal(d, orbit.Outcome{Revision: rev}, <-b.requests[0].done)
+		require.ErrorIs(d, (<-b.requests[2].done).Err, orbit.ErrUnknown)
+		require.Empty(d, b.requests[1].done, "it was not applied, and is judged again")
 	})
 }
 
