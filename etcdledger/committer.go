@@ -13,9 +13,9 @@ import (
 // committer turns proposals into transactions. One goroutine judges and packs; every transaction, and every read
 // that a rejection waits for, is sent by a goroutine of its own.
 //
-// Invariants: no two transactions under way touch the same record, so that a process never loses to itself;
-// proposals that touch the same record are taken in the order in which they wait, which is that in which they came
-// but for what arrange brings together.
+// Invariants: no two transactions under way read or write the same record, so that a process never loses to itself;
+// proposals that do are taken in the order in which they wait, which is that in which they came, except that arrange
+// brings those of one node together.
 type committer struct {
 	ctx      context.Context
 	keys     keys
@@ -166,7 +166,7 @@ func (c *committer) round(g glance) {
 	r.finish()
 }
 
-// isStuck reports whether the mirror has not come on for longer than patience lasts, although somebody waits for
+// isStuck reports whether the mirror has not come on for longer than patience lasts, although a request waits for
 // something that is known to be there. A watch may fail without saying so.
 func (c *committer) isStuck(pos int64) bool {
 	behind := slices.ContainsFunc(c.waiting, func(t *request) bool { return t.confirmAt > pos })
@@ -196,7 +196,7 @@ type round struct {
 	*committer
 	glance
 	packs []*pack
-	// Records of requests that have to wait: who comes later and needs them waits too.
+	// Records of requests that have to wait: a later one that needs them waits too.
 	blocked accessSet
 	// Requests whose rejection has to be confirmed.
 	doubts []*request
@@ -294,7 +294,7 @@ func (r *round) elsewhere(accesses accessSet, but *pack) bool {
 	return false
 }
 
-// isBlocked reports whether one of the records is in a transaction under way, or wanted by who came earlier.
+// isBlocked reports whether one of the records is in a transaction under way, or wanted by an earlier request.
 func (r *round) isBlocked(accesses accessSet) bool {
 	if accesses.meets(r.blocked) {
 		return true

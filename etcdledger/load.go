@@ -113,7 +113,7 @@ func newTables(k keys) *tables {
 	}
 }
 
-// read files one record. Keys that are of no record are somebody else's.
+// read files one record. Keys that are of no record are ignored.
 func (t *tables) read(kv *mvccpb.KeyValue) {
 	key, at := string(kv.Key), orbit.Revision(kv.ModRevision)
 	if key == t.keys.meta() {

@@ -19,7 +19,7 @@ import (
 // that since floor.
 type mirror struct {
 	keys keys
-	// Who we are, to know our own commits.
+	// The name of this process in the log, by which it knows its own commits.
 	self string
 
 	// Guards what follows. Writers are the loader and the watch, which are one goroutine.
@@ -58,7 +58,7 @@ func (m *mirror) look() glance {
 	return glance{m.state, m.pos, m.down, m.gaps, m.wake}
 }
 
-// turn changes the mirror and wakes whoever waits for that.
+// turn changes the mirror and wakes those that wait for that.
 func (m *mirror) turn(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +68,7 @@ func (m *mirror) turn(change func()) {
 }
 
 // replace starts anew from records that have been read. The state's slots are others than before, and it may be at
-// the very revision of the one that it replaces: whoever has that one must not go on from it. No commit is between
+// the very revision of the one that it replaces: a reader that has that one must not go on from it. No commit is between
 // the state's revision and pos.
 func (m *mirror) replace(l *loaded) {
 	m.turn(func() {
@@ -120,7 +120,7 @@ func (m *mirror) reach(ctx context.Context, pos int64) (glance, error) {
 	}
 }
 
-// errForeign: a record was written by somebody who is no ledger.
+// errForeign: a record was written by a program that is no ledger.
 var errForeign = errors.New("a write that is no commit")
 
 // step is what the events of one or more revisions say.
@@ -226,7 +226,7 @@ func (m *mirror) forget(number uint64) {
 	delete(m.own, number)
 }
 
-// attribute adds to a receipt who took what the proposal wanted, if that is still known.
+// attribute adds to a receipt which proposal took what was wanted, if that is still known.
 func (m *mirror) attribute(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && errors.Is(r.Kind, orbit.ErrConflict) {
 		m.mu.Lock()

@@ -18,7 +18,7 @@ type Options struct {
 	// The last element is not one of the letters that name records, as in "orbit/n/".
 	Prefix string
 	// What the ledger takes. Zero fields have the defaults of a server that takes MaxOps; larger values are cut
-	// down to what fits. The process that makes the ledger decides; whoever asks for something else gets
+	// down to what fits. The process that makes the ledger decides; a process that asks for something else gets
 	// ErrMismatch.
 	Bounds orbit.Limits
 	// Names for diagnoses; empty ones have a default. The process that makes the ledger decides.

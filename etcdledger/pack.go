@@ -36,7 +36,7 @@ type pack struct {
 	route route
 }
 
-// idle reports whether nobody waits for any answer any more.
+// idle reports whether all requests have been answered.
 func (b *pack) idle() bool {
 	for _, t := range b.requests {
 		if !t.isAnswered() {

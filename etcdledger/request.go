@@ -33,7 +33,7 @@ type request struct {
 	mu    sync.Mutex
 	state requestState
 
-	// What follows is of whoever has the request: the committer, or the sender while it is sent.
+	// What follows belongs to the committer, and to the sender while the request is sent.
 	// What the mirror must have reached before a rejection is an answer; 0: not known.
 	confirmAt int64
 	route     route
@@ -51,7 +51,7 @@ const (
 	waiting requestState = iota
 	// In the queue, with a rejection; a read is on its way that tells what the mirror must have seen for it to be true.
 	confirming
-	// In a transaction of which nobody knows yet whether it was applied.
+	// In a transaction of which it is not known yet whether it was applied.
 	sent
 	answered
 )
@@ -98,8 +98,8 @@ type turn struct {
 
 // arrange brings requests of the same node together, behind the one that came first: a transaction holds more of
 // them, for the node is one record, and others need not wait for it. Requests of a node stay in order, and nodes go
-// in the order of their first requests. Nobody is overtaken by who came long after him, or those that want a busy
-// node would hold up all others for ever; those without a node share no record and overtake nobody.
+// in the order of their first requests. None is overtaken by one that came long after it, or those that want a busy
+// node would hold up all others for ever; those without a node share no record and overtake none.
 func arrange(requests []*request) {
 	if len(requests) < 3 {
 		return
@@ -131,7 +131,7 @@ func (t *request) answer(rev orbit.Revision, err error) {
 	t.answerLocked(rev, err)
 }
 
-// answerLocked is answer for the one who has the lock.
+// answerLocked is answer for a caller that has the lock.
 func (t *request) answerLocked(rev orbit.Revision, err error) {
 	if t.state != answered {
 		t.state = answered
@@ -155,7 +155,7 @@ func (t *request) isAnswered() bool {
 	return t.state == answered
 }
 
-// wait returns the answer, or, if the context ends before it comes, that nothing was sent or that nobody knows.
+// wait returns the answer, or, if the context ends before it comes, that nothing was sent or that the outcome is unknown.
 func (t *request) wait(closed <-chan struct{}) orbit.Outcome {
 	select {
 	case out := <-t.done:

@@ -26,13 +26,13 @@ type sender struct {
 // txnOutcome is what has become of a transaction.
 type txnOutcome struct {
 	pack *pack
-	// Etcd's revision of the commit; 0: it was not applied, or nobody knows.
+	// Etcd's revision of the commit; 0: it was not applied, or that is unknown.
 	at int64
 	// Requests that are to be judged again.
 	again []*request
 }
 
-// send sends a transaction, and again as long as its answer is lost, somebody waits and patience lasts. That is
+// send sends a transaction, and again as long as its answer is lost, a request waits for it and patience lasts. That is
 // safe: a copy that is applied changes what every other copy compares.
 func (s *sender) send(b *pack, gaps int) txnOutcome {
 	number := s.number.Add(1)
@@ -120,7 +120,7 @@ func (s *sender) divide(b *pack, why error) txnOutcome {
 	return txnOutcome{pack: b, again: b.requests}
 }
 
-// lose finds out who was first. It may have been ourselves, if an earlier answer was lost.
+// lose finds out which commit was first. It may have been this very one, if an earlier answer was lost.
 func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt bool, gaps int) txnOutcome {
 	newest, changed := newer((*pb.TxnResponse)(resp), b)
 	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
@@ -149,13 +149,11 @@ func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt 
 // is newer than that would be, knows proposals by their ids. Those without one stay unknown.
 func (s *sender) askForAgain(b *pack, state *orbit.State) {
 	for _, t := range b.requests {
-		t.mu.Lock()
 		if t.p.ID.IsZero() {
-			t.answerLocked(0, unknown(errors.New("the history was lost on the way, and the proposal has no id")))
+			t.answer(0, unknown(errors.New("the history was lost on the way, and the proposal has no id")))
 		} else if at := state.Committed(t.p); at != 0 {
-			t.answerLocked(at, nil)
+			t.answer(at, nil)
 		}
-		t.mu.Unlock()
 	}
 }
 

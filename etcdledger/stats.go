@@ -6,16 +6,16 @@ import "sync/atomic"
 type Stats struct {
 	// Proposals committed, and transactions sent for them.
 	Commits, Transactions uint64
-	// Transactions that met somebody else's commit, whose proposals were judged again.
+	// Transactions that met a commit of another process, whose proposals were judged again.
 	Retries uint64
 	// Linearizable reads that were asked for, one by each Snapshot and one to confirm rejections. Those that are asked for
 	// while a read is under way share the next one.
 	Reads uint64
-	// Requests of which no answer came.
+	// Transactions sent of which no answer came.
 	LostAnswers uint64
 	// How often all records were read again: after compaction, or a write that is no commit.
 	Reloads uint64
-	// Records of what is gone that were deleted.
+	// Records that were deleted because what they describe is gone.
 	Collected uint64
 }
 
