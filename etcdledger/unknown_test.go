@@ -115,6 +115,7 @@ func TestLostHistoryIsAskedForAtOnce(t *testing.T) {
 		committed, other := place(1, "c", "n"), place(2, "d", "n")
 		rev, err := l.Propose(bg, committed)
 		require.NoError(d, err)
+		d.look(l) // the mirror has it
 		g := l.mirror.look()
 		b := newPack(l.keys, g.state, g.pos, l.commits.limits)
 		b.requests = []*request{newRequest(bg, committed), newRequest(bg, other), newRequest(bg, orbit.Proposal{Do: other.Do})}
