@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 )
 
@@ -202,23 +203,150 @@ func (r *recentIDs) each(limit int, yield func(recentID)) {
 func Restore(r io.Reader) (*State, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<30)
-	var b restorer
+	var d dumpReader
 	for in.Scan() {
-		b.lines++
-		if err := b.line(in.Bytes()); err != nil {
-			return nil, &Rejection{Kind: ErrInvalid, Do: b.lines, Reason: fmt.Sprintf("dump: line %d: %v", b.lines, err)}
+		d.lines++
+		if err := d.line(in.Bytes()); err != nil {
+			return nil, &Rejection{Kind: ErrInvalid, Do: d.lines, Reason: fmt.Sprintf("dump: line %d: %v", d.lines, err)}
 		}
 	}
 	if err := in.Err(); err != nil {
-		return nil, fmt.Errorf("orbit: restore: after line %d: %w", b.lines, err)
+		return nil, fmt.Errorf("orbit: restore: after line %d: %w", d.lines, err)
 	}
-	if !b.ended {
-		return nil, invalidf("dump: ends after line %d without an end line; it is cut short", b.lines)
+	if !d.ended {
+		return nil, invalidf("dump: ends after line %d without an end line; it is cut short", d.lines)
 	}
-	if err := b.state.Verify(); err != nil {
+	state, err := d.build.State()
+	if err != nil {
 		return nil, invalidf("dump: %v", err)
 	}
-	return b.state, nil
+	return state, nil
+}
+
+// dumpReader hands the lines of a dump to a builder.
+type dumpReader struct {
+	build StateBuilder
+	specs []*Spec
+	// Position of a spec in specs.
+	number map[*Spec]int
+	lines  int
+	begun  bool
+	ended  bool
+}
+
+// line takes one line: the header first, then records in any number, then the end.
+func (d *dumpReader) line(text []byte) error {
+	l, err := decode(text)
+	switch {
+	case err != nil:
+		return err
+	case d.ended:
+		return errors.New("a record after the end")
+	case l.Header != nil:
+		return d.header(l.Header)
+	case !d.begun:
+		return errors.New("no header; this is not a dump")
+	case l.End != nil:
+		d.ended = true
+		if *l.End != d.lines-1 {
+			return fmt.Errorf("counts %d lines; there are %d", *l.End, d.lines-1)
+		}
+		return nil
+	}
+	return d.record(&l)
+}
+
+// header starts the state. Limits are taken as they are in the dump, for what is dropped when depends on
+// them; they must be ones that a ledger could have had.
+func (d *dumpReader) header(h *dumpHeader) error {
+	if d.begun {
+		return errors.New("a second header")
+	}
+	if h.Version != dumpVersion {
+		return fmt.Errorf("version is %d; this package reads %d", h.Version, dumpVersion)
+	}
+	if h.Order > math.MaxInt64 {
+		return fmt.Errorf("order %d leaves no room to count on", h.Order)
+	}
+	d.begun, d.number = true, map[*Spec]int{}
+	d.build = StateBuilder{Revision: h.Revision, Limits: h.Limits, Dimensions: h.Dimensions}
+	if err := d.build.start(); err != nil {
+		return err
+	}
+	d.build.state.order, d.build.state.left = submission(h.Order), h.Left
+	return nil
+}
+
+// record adds one record.
+func (d *dumpReader) record(l *dumpLine) error {
+	switch {
+	case l.Spec != nil:
+		return d.spec(l.Spec)
+	case l.Node != nil:
+		return d.build.Node(l.Node.Node, l.Node.Usage, l.Node.Specification)
+	case l.Gang != nil:
+		return d.gang(l.Gang)
+	case l.Capsule != nil:
+		return d.capsule(l.Capsule)
+	case l.Hold != nil:
+		return d.build.Hold(l.Hold.Hold, l.Hold.Changed)
+	case l.Mark != nil:
+		return d.build.Mark(l.Mark.Key, l.Mark.Value, l.Mark.Changed)
+	}
+	return d.build.Committed(l.Recent.ID, l.Recent.At)
+}
+
+// spec adds a spec under the next number.
+func (d *dumpReader) spec(s *Spec) error {
+	spec, err := d.build.share(s)
+	if first, known := d.number[spec]; known && err == nil {
+		err = fmt.Errorf("a second copy of spec %d", first)
+	}
+	d.number[spec] = len(d.specs)
+	d.specs = append(d.specs, spec)
+	return err
+}
+
+// numbered returns the spec with this number.
+func (d *dumpReader) numbered(i int) (*Spec, error) {
+	if i < 0 || i >= len(d.specs) {
+		return nil, fmt.Errorf("spec %d has not appeared", i)
+	}
+	return d.specs[i], nil
+}
+
+// gang adds a gang.
+func (d *dumpReader) gang(g *dumpGang) error {
+	gang := &Gang{ID: g.ID, Levels: g.Levels, Loose: g.Loose}
+	for _, r := range g.Roles {
+		spec, err := d.numbered(r.Spec)
+		if err != nil {
+			return err
+		}
+		gang.Roles = append(gang.Roles, Role{r.Name, spec, r.Members, r.Min})
+	}
+	return d.build.add(func(v *validator) error { return d.build.gang(v, gang, g.Changed) })
+}
+
+// capsule adds a capsule.
+func (d *dumpReader) capsule(c *dumpCapsule) error {
+	spec, err := d.numbered(c.Spec)
+	if err != nil {
+		return err
+	}
+	now := Capsule{
+		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
+		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
+		released: c.Released,
+	}
+	earlier := func(yield func(ProposalID, Revision) bool) {
+		for _, p := range c.Earlier {
+			if !yield(p.ID, p.At) {
+				return
+			}
+		}
+	}
+	return d.build.add(func(v *validator) error { return d.build.capsule(v, now, earlier) })
 }
 
 // decode reads one line strictly: as Dump writes it, and in no other way. That refuses what the JSON package lets pass:

@@ -388,6 +388,74 @@ func TestRestoreIDUsedAgain(t *testing.T) {
 	require.Equal(t, GangID("y"), back.Capsule("a").Gang)
 }
 
+// rebuilt returns the state that a builder makes of the records of another.
+func rebuilt(s *State) (*State, error) {
+	b := StateBuilder{Revision: s.Revision(), Limits: s.Limits(), Dimensions: s.names}
+	var err error
+	for n := range s.Nodes() {
+		err = errors.Join(err, b.Node(*n.Node, n.Usage, n.Specification))
+	}
+	for g := range s.Gangs() {
+		err = errors.Join(err, b.Gang(g.Gang, g.Changed))
+	}
+	for _, c := range s.inOrder() {
+		before := *c
+		before.PlacedBy = ProposalID{} // Placements yields the newest, too
+		err = errors.Join(err, b.Capsule(c, before.Placements(), c.Released()))
+	}
+	s.holds.Ascend(func(h *holdRecord) bool { err = errors.Join(err, b.Hold(h.Hold, h.changed)); return true })
+	s.marks.Ascend(func(m markRecord) bool { err = errors.Join(err, b.Mark(m.key, m.value, m.changed)); return true })
+	s.recent.each(s.limits.ProposalIDs, func(r recentID) { err = errors.Join(err, b.Committed(r.id, r.at)) })
+	if err != nil {
+		return nil, err
+	}
+	return b.State()
+}
+
+// TestBuilderMakesTheSameState: the records of a state make that state again, except for when something was last removed.
+func TestBuilderMakesTheSameState(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		k := &keeper{newChaos(t)}
+		t.Repeat(keeperActions(k))
+		s := snapshotOf(t, k.ledger)
+		back, err := rebuilt(s)
+		require.NoError(t, err)
+		back.left = s.left
+		back.order = s.order
+		require.Equal(t, dumpOf(t, s), dumpOf(t, back))
+	})
+}
+
+// TestBuilderRefuses: a record that makes no sense is refused, and named.
+func TestBuilderRefuses(t *testing.T) {
+	t.Parallel()
+	for what, add := range map[string]func(b *StateBuilder) error{
+		"no spec":           func(b *StateBuilder) error { return b.Capsule(&Capsule{ID: "c", Submitted: 1, Changed: 1}, nil, false) },
+		`gang "g" does not`: func(b *StateBuilder) error { return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}, Gang: "g"}, nil, false) },
+		"which has not appear": func(b *StateBuilder) error {
+			return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}, nil, false)
+		},
+		"neither may be zero": func(b *StateBuilder) error { return b.Node(Node{ID: "n"}, 0, 1) },
+		"has no value":        func(b *StateBuilder) error { return b.Mark("k", "", 1) },
+		"is not within":       func(b *StateBuilder) error { return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}}, nil, false) },
+		"in the future": func(b *StateBuilder) error {
+			if err := b.Mark("k", "v", 9); err != nil {
+				return err
+			}
+			_, err := b.State()
+			return err
+		},
+	} {
+		b := StateBuilder{Revision: 5, Limits: (&MemoryLedger{}).Limits()}
+		require.ErrorContains(t, add(&b), what)
+	}
+	require.ErrorContains(t, (&StateBuilder{}).Mark("k", "v", 1), "limits must be positive")
+	b := StateBuilder{Revision: 1 << 63, Limits: (&MemoryLedger{}).Limits()}
+	_, err := b.State()
+	require.ErrorContains(t, err, "leaves no room to count on")
+}
+
 // TestReleasedInOrder: the oldest record is dropped, by the order of the commitments, whatever else the proposal does.
 func TestReleasedInOrder(t *testing.T) {
 	t.Parallel()

@@ -13,9 +13,9 @@ import (
 // committer turns proposals into transactions. One goroutine judges and packs; every transaction, and every read
 // that a rejection waits for, is sent by a goroutine of its own.
 //
-// Invariants: no two transactions under way touch the same record, so that a process never loses to itself;
-// proposals that touch the same record are taken in the order in which they wait, which is that in which they came
-// but for what arrange brings together.
+// Invariants: no two transactions under way read or write the same record, so that a process never loses to itself;
+// proposals that do are taken in the order in which they wait, which is that in which they came, except that arrange
+// brings those of one node together.
 type committer struct {
 	ctx      context.Context
 	keys     keys
@@ -29,12 +29,12 @@ type committer struct {
 
 	// Guards inbox.
 	mu    sync.Mutex
-	inbox []*ticket
+	inbox []*request
 	// Something is in the inbox.
 	arrived chan struct{}
 
 	// What follows is run's own. In the order in which they are looked at.
-	waiting []*ticket
+	waiting []*request
 	flying  int
 	// Where the mirror was last, and since when it is there although there is something newer.
 	reached int64
@@ -58,10 +58,10 @@ func newCommitter(ctx context.Context, l *Ledger, o *Options) *committer {
 	}
 }
 
-// submit takes tickets on.
-func (c *committer) submit(tickets ...*ticket) {
+// submit takes requests on.
+func (c *committer) submit(requests ...*request) {
 	c.mu.Lock()
-	c.inbox = append(c.inbox, tickets...)
+	c.inbox = append(c.inbox, requests...)
 	c.mu.Unlock()
 	select {
 	case c.arrived <- struct{}{}:
@@ -103,24 +103,24 @@ func (c *committer) run() {
 
 // freshened is what a read has said that rejections wait for.
 type freshened struct {
-	tickets []*ticket
-	at      int64
-	err     error
+	requests []*request
+	at       int64
+	err      error
 }
 
 // settle takes the result of a goroutine.
 func (c *committer) settle(result any) {
 	switch r := result.(type) {
 	case freshened:
-		for _, t := range r.tickets {
-			t.asked, t.fresh = false, max(r.at, 1)
+		for _, t := range r.requests {
+			t.confirmed(r.at)
 			if r.err != nil {
 				t.answer(0, unavailable(r.err))
 			}
 		}
-	case sent:
+	case txnOutcome:
 		c.flying--
-		for name := range r.pack.touched {
+		for name := range r.pack.accesses {
 			if r.at == 0 {
 				delete(c.locked, name)
 			} else {
@@ -141,9 +141,9 @@ func (c *committer) round(g glance) {
 	if len(c.waiting) == 0 {
 		return
 	}
-	r := round{committer: c, glance: g, blocked: refs{}}
+	r := round{committer: c, glance: g, blocked: accessSet{}}
 	if g.down != nil || g.state == nil {
-		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, g.down) })
+		c.waiting = slices.DeleteFunc(c.waiting, func(t *request) bool { return c.expired(t, g.down) })
 		return
 	}
 	arrange(c.waiting)
@@ -161,15 +161,15 @@ func (c *committer) round(g glance) {
 	c.waiting = rest
 	if c.isStuck(g.pos) {
 		c.mirror.rewatch(c.patience)
-		c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return c.expired(t, errWatch) })
+		c.waiting = slices.DeleteFunc(c.waiting, func(t *request) bool { return c.expired(t, errWatch) })
 	}
 	r.finish()
 }
 
-// isStuck reports whether the mirror has not come on for longer than patience lasts, although somebody waits for
+// isStuck reports whether the mirror has not come on for longer than patience lasts, although a request waits for
 // something that is known to be there. A watch may fail without saying so.
 func (c *committer) isStuck(pos int64) bool {
-	behind := slices.ContainsFunc(c.waiting, func(t *ticket) bool { return t.fresh > pos })
+	behind := slices.ContainsFunc(c.waiting, func(t *request) bool { return t.confirmAt > pos })
 	for _, at := range c.locked {
 		behind = behind || at > pos
 	}
@@ -179,12 +179,16 @@ func (c *committer) isStuck(pos int64) bool {
 	return time.Since(c.stuck) > c.patience
 }
 
-// expired answers a ticket that has waited too long for etcd, and reports whether it is over.
-func (c *committer) expired(t *ticket, why error) bool {
-	if time.Since(t.since) > c.patience {
+// expired answers a request that has waited too long for etcd, or for damaged records to be mended, and reports whether it
+// is over.
+func (c *committer) expired(t *request, why error) bool {
+	switch {
+	case errors.Is(why, ErrCorrupt):
+		t.answer(0, unavailable(why))
+	case time.Since(t.since) > c.patience:
 		t.answer(0, unavailable(errors.Join(errors.New("etcd is out of touch"), why)))
 	}
-	return t.idle()
+	return t.isAnswered()
 }
 
 // round is one look at all that waits, on the mirror at one moment.
@@ -192,10 +196,10 @@ type round struct {
 	*committer
 	glance
 	packs []*pack
-	// Records of tickets that have to wait: who comes later and needs them waits too.
-	blocked refs
-	// Tickets whose rejection has to be confirmed.
-	doubts []*ticket
+	// Records of requests that have to wait: a later one that needs them waits too.
+	blocked accessSet
+	// Requests whose rejection has to be confirmed.
+	doubts []*request
 }
 
 // open reports whether there is a pack with room, or may be another one.
@@ -203,11 +207,11 @@ func (r *round) open() bool {
 	return r.flying+len(r.packs) < r.inFlight || slices.ContainsFunc(r.packs, func(b *pack) bool { return !b.full })
 }
 
-// consider looks at one ticket and reports whether it waits no longer: it is answered, or in a pack.
-func (r *round) consider(t *ticket) bool {
+// consider looks at one request and reports whether it waits no longer: it is answered, or in a pack.
+func (r *round) consider(t *request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.left || t.over {
+	if t.state == answered {
 		return true
 	}
 	if err := t.ctx.Err(); err != nil {
@@ -218,35 +222,31 @@ func (r *round) consider(t *ticket) bool {
 		t.answerLocked(at, nil)
 		return true
 	}
-	if t.asked || t.fresh > r.pos {
-		r.blocked.merge(touch(r.state.Footprint(t.p)))
+	if t.state == confirming || t.confirmAt > r.pos {
+		r.blocked.merge(accessSetOf(r.state.Footprint(t.p)))
 		return false
 	}
 	return r.pack(t)
 }
 
-// pack puts a ticket into a pack, answers it, or lets it wait. It requires the ticket's lock.
-func (r *round) pack(t *ticket) bool {
-	b, free := r.packFor(t)
+// pack puts a request into a pack, answers it, or lets it wait. It requires the request's lock.
+func (r *round) pack(t *request) bool {
+	b := r.packFor(t)
 	if b == nil {
-		r.blocked.merge(touch(r.state.Footprint(t.p)))
+		r.blocked.merge(accessSetOf(r.state.Footprint(t.p)))
 		return false
 	}
 	footprint := b.state.Footprint(t.p)
-	touched := touch(footprint)
-	if r.isBlocked(touched) || !free(touched) {
-		r.blocked.merge(touched)
+	accesses := accessSetOf(footprint)
+	if r.isBlocked(accesses) || r.elsewhere(accesses, b) {
+		r.blocked.merge(accesses)
 		return false
 	}
-	if why := r.damage(touched); why != nil {
-		t.answerLocked(0, unavailable(why))
-		return true
-	}
-	err := b.add(&t.p, &footprint, touched)
+	err := b.add(&t.p, &footprint, accesses)
 	switch {
 	case err == nil:
-		t.sent, t.touched, b.full = true, touched, t.alone
-		b.tickets = append(b.tickets, t)
+		t.state, t.accesses, b.full = sent, accesses, t.route == alone
+		b.requests = append(b.requests, t)
 		if len(b.commits) == 1 {
 			r.packs = append(r.packs, b)
 		}
@@ -257,51 +257,49 @@ func (r *round) pack(t *ticket) bool {
 	case b.state != r.state: // it may be the pack's doing, which is not done yet
 		err = r.state.Check(t.p)
 	}
-	if err == nil || touched.meets(b.touched) {
-		r.blocked.merge(touched)
+	if err == nil || accesses.meets(b.accesses) {
+		r.blocked.merge(accesses)
 		return false
 	}
-	return r.reject(t, touched, err)
+	return r.reject(t, accesses, err)
 }
 
-// packFor returns the pack that the ticket may go into, and which records it may touch there; nil: it has to wait.
-// Those that have met somebody else's commit go apart, each contended record for itself, so that they hold up
-// nobody else.
-func (r *round) packFor(t *ticket) (b *pack, free func(refs) bool) {
-	var mine refs
-	if t.lost {
-		mine = touch(r.state.Footprint(t.p))
+// packFor returns the pack that the request may go into; nil: it has to wait. Those that have met a commit of another
+// process go apart, each contended record for itself, so that they hold up no others.
+func (r *round) packFor(t *request) *pack {
+	var mine accessSet
+	if t.route == contended {
+		mine = accessSetOf(r.state.Footprint(t.p))
 	}
 	for _, b := range r.packs {
-		if b.full || t.alone || b.contended != t.lost || t.lost && !mine.meets(b.touched) {
-			continue
+		if !b.full && b.route == t.route && (t.route == shared || t.route == contended && mine.meets(b.accesses)) {
+			return b
 		}
-		return b, func(touched refs) bool { return !r.elsewhere(touched, b) }
 	}
 	if r.flying+len(r.packs) >= r.inFlight {
-		return nil, nil
+		return nil
 	}
-	b = newPack(r.keys, r.state, r.pos, r.limits)
-	b.contended = t.lost
-	return b, func(touched refs) bool { return !r.elsewhere(touched, b) }
+	b := newPack(r.keys, r.state, r.pos, r.limits)
+	b.route = t.route
+	return b
 }
 
 // elsewhere reports whether one of the records is in another pack of this round.
-func (r *round) elsewhere(touched refs, but *pack) bool {
+func (r *round) elsewhere(accesses accessSet, but *pack) bool {
 	for _, b := range r.packs {
-		if b != but && touched.meets(b.touched) {
+		if b != but && accesses.meets(b.accesses) {
 			return true
 		}
 	}
 	return false
 }
 
-// isBlocked reports whether one of the records is in a transaction under way, or wanted by who came earlier.
-func (r *round) isBlocked(touched refs) bool {
-	if touched.meets(r.blocked) {
+// isBlocked reports whether one of the records is in a transaction under way, or wanted by an earlier request.
+func (r *round) isBlocked(accesses accessSet) bool {
+	if accesses.meets(r.blocked) {
 		return true
 	}
-	for name := range touched {
+	for name := range accesses {
 		if _, ok := r.locked[name]; ok {
 			return true
 		}
@@ -309,26 +307,12 @@ func (r *round) isBlocked(touched refs) bool {
 	return false
 }
 
-// damage returns what is wrong with one of the records. A damaged description does not matter: whoever touches it
-// replaces it.
-func (r *round) damage(touched refs) error {
-	if len(r.bad) == 0 {
-		return nil
-	}
-	for name := range touched {
-		if why, ok := r.bad[name]; ok && name.kind != kindNode {
-			return r.keys.corrupt(name, why)
-		}
-	}
-	return nil
-}
-
-// reject answers with a rejection, if it is not the mirror that is behind. It requires the ticket's lock.
-func (r *round) reject(t *ticket, touched refs, err error) bool {
-	if !errors.Is(err, orbit.ErrInvalid) && t.fresh == 0 {
-		t.asked = true
+// reject answers with a rejection, if it is not the mirror that is behind. It requires the request's lock.
+func (r *round) reject(t *request, accesses accessSet, err error) bool {
+	if !errors.Is(err, orbit.ErrInvalid) && t.confirmAt == 0 {
+		t.state = confirming
 		r.doubts = append(r.doubts, t)
-		r.blocked.merge(touched)
+		r.blocked.merge(accesses)
 		return false
 	}
 	t.answerLocked(0, r.mirror.attribute(err))
@@ -338,7 +322,7 @@ func (r *round) reject(t *ticket, touched refs, err error) bool {
 // finish sends what has been packed, and the read that doubts wait for.
 func (r *round) finish() {
 	for _, b := range r.packs {
-		for name := range b.touched {
+		for name := range b.accesses {
 			r.locked[name] = 0
 		}
 		r.flying++

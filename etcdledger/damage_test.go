@@ -83,62 +83,60 @@ func populateDamage(d *desk, l *Ledger) {
 	require.NoError(d, err)
 }
 
-// damaged are the records of populateDamage, and what touches them.
-var damaged = map[ref]orbit.Commitment{
-	{kindNode, "n0"}:                 nil,
-	{kindUse, "n0"}:                  orbit.Place{Capsule: "c1", Node: "n0"},
-	{kindCapsule, "c0"}:              orbit.Release{Capsule: "c0"},
-	{kindCapsule, "m0"}:              orbit.Release{Capsule: "m1"},
-	{kindGang, "g0"}:                 orbit.Release{Capsule: "m0"},
-	{kindHold, "h0"}:                 orbit.Release{Hold: "h0"},
-	{kindMark, "k0"}:                 orbit.Mark{Key: "k0", Value: "w"},
-	{kindProposal, idOf(2).String()}: nil,
+// damaged are the records of populateDamage.
+var damaged = []ref{
+	{kindNode, "n0"}, {kindUse, "n0"}, {kindCapsule, "c0"}, {kindCapsule, "m0"}, {kindGang, "g0"}, {kindHold, "h0"}, {kindMark, "k0"},
+	{kindProposal, idOf(2).String()},
 }
 
-// TestDamage: a record that cannot be decoded, of any kind, closes its node alone, and is reported; whoever sees
-// it happen and whoever finds it there know the same; the right value heals it.
+// noGC are options of ledgers that delete nothing by themselves.
+var noGC = Options{GCInterval: -1}
+
+// TestDamage: a record that cannot be decoded, of any kind, stops a ledger that is open and keeps one from opening; both
+// name its key, and the right value heals them.
 func TestDamage(t *testing.T) {
-	for r, touches := range damaged {
+	for _, r := range damaged {
 		for _, how := range []string{"empty", "garbage", "null", "other version", "unknown field", "text behind", "wrong type"} {
 			t.Run(string(r.kind)+r.id[:2]+how, func(t *testing.T) {
-				bubble(t, 1, Options{SweepEvery: -1}, func(d *desk) {
+				bubble(t, 1, noGC, func(d *desk) {
 					l := d.ledgers[0]
 					populateDamage(d, l)
 					key := l.keys.of(r)
 					good := d.store.value(key)
 					require.NotEmpty(d, good)
 					d.store.write(key, spoiled(good)[how])
-					d.isolated(l, r, touches)
-					d.store.write(key, good)
-					synctest.Wait()
-					require.Zero(d, l.Stats().Damaged)
-					require.False(d, d.look(l).Node("n0").Node.Unschedulable)
-					d.do(l, orbit.Place{Capsule: "c2", Node: "n0"})
-					d.agree()
+					d.stopped(l)
+					require.True(d, d.reported(key), "%v was not reported", r)
+					_, err := Open(bg, d.store.client(&plan{}), noGC)
+					require.ErrorIs(d, err, ErrCorrupt)
+					require.ErrorContains(d, err, key)
+					d.healed(l, key, good)
 				})
 			})
 		}
 	}
 }
 
-// isolated says that a record is damaged, and that all else goes on.
-func (d *desk) isolated(l *Ledger, r ref, touches orbit.Commitment) {
+// stopped says that a ledger answers nothing, at once, because a record is damaged.
+func (d *desk) stopped(l *Ledger) {
 	d.Helper()
 	synctest.Wait()
-	require.Positive(d, l.Stats().Damaged)
-	require.True(d, d.reported(l.keys.of(r)), "%v was not reported", r)
-	d.agree()
-	onNode := r.kind != kindMark && r.kind != kindProposal && r.kind != kindGang
-	if onNode {
-		require.True(d, d.look(l).Node("n0").Node.Unschedulable, "the node is open")
-	}
-	if touches != nil {
-		_, err := l.Propose(bg, orbit.Proposal{Do: []orbit.Commitment{touches}})
-		require.ErrorIs(d, err, ErrCorrupt)
-		require.ErrorIs(d, err, orbit.ErrUnavailable)
-	}
-	d.do(l, orbit.Place{Capsule: "c1", Node: "n1"})
-	d.do(d.open(Options{SweepEvery: -1}), orbit.Release{Capsule: "c1"})
+	began := time.Now()
+	_, err := l.Snapshot(bg)
+	require.ErrorIs(d, err, ErrCorrupt)
+	require.ErrorIs(d, err, orbit.ErrUnavailable)
+	_, err = l.Propose(bg, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "other", Value: "v"}}})
+	require.ErrorIs(d, err, ErrCorrupt)
+	require.ErrorIs(d, err, orbit.ErrUnavailable)
+	require.Less(d, time.Since(began), time.Second)
+}
+
+// healed says that a ledger goes on when a record has been put right.
+func (d *desk) healed(l *Ledger, key, good string) {
+	d.Helper()
+	d.store.write(key, good)
+	time.Sleep(3 * time.Second) // as long as it waits before it tries again
+	d.do(l, orbit.Place{Capsule: "c2", Node: "n0"})
 	d.agree()
 }
 
@@ -210,24 +208,16 @@ func TestNonsense(t *testing.T) {
 		"mark with a long value": {ref{kindMark, "k0"}, set("value", strings.Repeat("x", 1<<14))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, Options{SweepEvery: -1}, func(d *desk) {
+			bubble(t, 1, noGC, func(d *desk) {
 				l := d.ledgers[0]
 				populateDamage(d, l)
 				key := l.keys.of(c.of)
 				good := d.store.value(key)
 				d.store.write(key, edit(d, good, c.edit))
-				synctest.Wait()
-				fresh, err := Open(bg, d.store.client(&plan{}), Options{SweepEvery: -1, OnError: func(error) {}})
-				require.NoError(d, err, "one record keeps everybody out")
-				d.ledgers = append(d.ledgers, fresh)
-				require.Empty(d, differ(textOf(d.look(l), same), textOf(d.look(fresh), same)))
-				require.Positive(d, l.Stats().Damaged)
-				d.do(l, orbit.Place{Capsule: "c1", Node: "n1"})
-				d.store.write(key, good)
-				synctest.Wait()
-				require.Zero(d, l.Stats().Damaged)
-				d.do(fresh, orbit.Place{Capsule: "c2", Node: "n0"})
-				d.agree()
+				d.stopped(l)
+				_, err := Open(bg, d.store.client(&plan{}), noGC)
+				require.ErrorIs(d, err, ErrCorrupt)
+				d.healed(l, key, good)
 			})
 		})
 	}
@@ -235,96 +225,125 @@ func TestNonsense(t *testing.T) {
 
 // TestLostRecords: a record that somebody deletes is missed where it can be, and otherwise never was.
 func TestLostRecords(t *testing.T) {
-	for r := range damaged {
+	for _, r := range damaged {
 		t.Run(string(r.kind)+r.id[:2], func(t *testing.T) {
-			bubble(t, 1, Options{SweepEvery: -1}, func(d *desk) {
+			bubble(t, 1, noGC, func(d *desk) {
 				l := d.ledgers[0]
 				populateDamage(d, l)
 				good := d.store.value(l.keys.of(r))
 				d.store.erase(l.keys.of(r))
 				synctest.Wait()
-				d.agree()
-				if r.kind == kindNode || r.kind == kindUse || r.kind == kindCapsule || r.kind == kindHold {
-					require.True(d, d.look(l).Node("n0").Node.Unschedulable, "nobody misses it")
+				if r.kind == kindMark || r.kind == kindProposal {
+					d.agree()
+				} else {
+					d.stopped(l)
 				}
-				d.do(l, orbit.Place{Capsule: "c1", Node: "n1"})
-				d.store.write(l.keys.of(r), good)
-				synctest.Wait()
-				require.Zero(d, l.Stats().Damaged)
-				d.agree()
+				d.healed(l, l.keys.of(r), good)
 			})
 		})
 	}
 }
 
-// TestRepair: what cannot be put back is given up, and the node opens again, everywhere.
+// repair repairs the store's records while no ledger is open there, and opens one.
+func (d *desk) repair(giveUp ...string) []string {
+	d.Helper()
+	changed, err := Repair(bg, d.store.client(&plan{}), noGC, giveUp...)
+	require.NoError(d, err)
+	l := d.open(noGC)
+	d.agree()
+	require.NoError(d, l.Close())
+	d.ledgers = nil
+	return changed
+}
+
+// closed makes the world of populateDamage and closes the ledger that has made it.
+func (d *desk) closed() keys {
+	d.Helper()
+	l := d.ledgers[0]
+	populateDamage(d, l)
+	require.NoError(d, l.Close())
+	d.ledgers = nil
+	return l.keys
+}
+
+// TestRepair: what is lost of a node is made anew: its count, or a description that is cordoned and has no room.
 func TestRepair(t *testing.T) {
-	bubble(t, 2, Options{SweepEvery: -1}, func(d *desk) {
-		a, b := d.ledgers[0], d.ledgers[1]
-		populateDamage(d, a)
-		require.ErrorIs(d, a.Repair(bg, "n0"), orbit.ErrInvalid)
-		d.store.erase(a.keys.of(ref{kindCapsule, "c0"}))
-		synctest.Wait()
-		require.True(d, d.look(b).Node("n0").Node.Unschedulable)
-		require.NoError(d, a.Repair(bg, "n0"))
-		synctest.Wait()
-		d.agree()
-		require.Zero(d, b.Stats().Damaged)
-		require.False(d, d.look(b).Node("n0").Node.Unschedulable)
-		require.Equal(d, 3, d.look(b).Node("n0").Capsules)
-		d.do(b, orbit.Place{Capsule: "c2", Node: "n0"})
-		d.store.write(a.keys.of(ref{kindNode, "n0"}), "garbage")
-		synctest.Wait()
-		require.True(d, d.look(a).Node("n0").Node.Unschedulable)
-		d.do(a, node("n0", 20)) // describes it anew
-		require.False(d, d.look(b).Node("n0").Node.Unschedulable)
-		synctest.Wait()
-		require.Zero(d, a.Stats().Damaged+b.Stats().Damaged)
+	bubble(t, 1, noGC, func(d *desk) {
+		k := d.closed()
+		require.Empty(d, d.repair(), "nothing is damaged")
+		capsule, count, description := k.of(ref{kindCapsule, "c0"}), k.of(ref{kindUse, "n0"}), k.of(ref{kindNode, "n0"})
+		d.store.erase(capsule)
+		require.Equal(d, []string{count}, d.repair())
+		for _, text := range []string{"garbage", ""} {
+			d.store.write(count, text)
+			require.Equal(d, []string{count}, d.repair())
+			d.store.write(description, text)
+			require.Equal(d, []string{description}, d.repair())
+			d.store.erase(count)
+			d.store.erase(description)
+			require.Equal(d, []string{description, count}, d.repair())
+		}
+		l := d.open(noGC)
+		n := d.look(l).Node("n0")
+		require.True(d, n.Node.Unschedulable)
+		require.Equal(d, 3, n.Capsules)
+		d.do(l, node("n0", 20))
+		d.do(l, orbit.Place{Capsule: "c2", Node: "n0"})
 		d.agree()
 	})
 }
 
-// TestRepairGivesAwayNothing: as long as it is not known what runs on a node its count is not repaired, and
-// neither is one that says more than there is room for. Such a node stays closed, and nobody else is concerned.
+// TestRepairGivesUpWhatItIsTold: records that cannot be made up keep their damage until they are put right or given up,
+// and until then nothing is changed.
+func TestRepairGivesUpWhatItIsTold(t *testing.T) {
+	for _, r := range damaged {
+		if r.kind == kindNode || r.kind == kindUse {
+			continue
+		}
+		t.Run(string(r.kind)+r.id[:2], func(t *testing.T) {
+			bubble(t, 1, noGC, func(d *desk) {
+				k := d.closed()
+				d.store.write(k.of(r), "garbage")
+				before := d.store.present()
+				_, err := Repair(bg, d.store.client(&plan{}), noGC)
+				require.ErrorIs(d, err, ErrCorrupt)
+				require.ErrorContains(d, err, k.of(r))
+				require.Equal(d, before, d.store.present())
+				giveUp := []string{k.of(r)}
+				if r.kind == kindGang { // its members are no members of anything
+					giveUp = append(giveUp, k.of(ref{kindCapsule, "m0"}), k.of(ref{kindCapsule, "m1"}))
+				}
+				require.Subset(d, d.repair(giveUp...), giveUp)
+				require.Subset(d, before, d.store.present())
+			})
+		})
+	}
+}
+
+// TestRepairGivesAwayNothing: what takes more than its node has is not counted in; it is given up, or the node stays closed.
 func TestRepairGivesAwayNothing(t *testing.T) {
-	bubble(t, 2, Options{SweepEvery: -1}, func(d *desk) {
-		a, b := d.ledgers[0], d.ledgers[1]
-		populateDamage(d, a)
-		lost, count := a.keys.of(ref{kindCapsule, "c0"}), a.keys.of(ref{kindUse, "n0"})
+	bubble(t, 1, noGC, func(d *desk) {
+		k := d.closed()
+		lost := k.of(ref{kindCapsule, "c0"})
 		good := d.store.value(lost)
 		d.store.write(lost, `{"v":9}`)
-		synctest.Wait()
-		require.ErrorIs(d, a.Repair(bg, "n0"), ErrCorrupt, "what cannot be read may run there")
-		require.ErrorContains(d, a.Repair(bg, "nowhere"), "there is no node")
-		d.store.erase(lost)
-		synctest.Wait()
-		require.NoError(d, a.Repair(bg, "n0"))
-		synctest.Wait()
-
-		used := d.look(b).Node("n0").Used()[0]
-		d.do(a, node("n0", used+d.look(a).Capsule("c2").Spec.Envelope.Reservation[0]))
-		d.do(a, orbit.Place{Capsule: "c2", Node: "n0"})
-		synctest.Wait()
+		d.repair(lost)
+		l := d.open(noGC)
+		used := d.look(l).Node("n0").Used()[0]
+		d.do(l, node("n0", used+1))
+		d.do(l, orbit.Place{Capsule: "c2", Node: "n0"})
+		require.NoError(d, l.Close())
+		d.ledgers = nil
 		d.store.write(lost, good) // it is there again, and its room is not
-		synctest.Wait()
-		require.ErrorContains(d, b.Repair(bg, "n0"), "delete the records")
-		d.store.write(count, edit(d, d.store.value(count), func(r map[string]any) {
-			n := d.look(b).Node("n0")
-			r["capsules"], r["used"] = n.Capsules, n.Used()
-		}))
-		synctest.Wait()
-		require.True(d, d.look(b).Node("n0").Node.Unschedulable)
-		fresh, err := Open(bg, d.store.client(&plan{}), Options{SweepEvery: -1})
-		require.NoError(d, err, "one node keeps everybody out")
-		d.ledgers = append(d.ledgers, fresh)
-		d.do(fresh, orbit.Place{Capsule: "c1", Node: "n1"})
+		_, err := Repair(bg, d.store.client(&plan{}), noGC)
+		require.ErrorIs(d, err, ErrCorrupt)
+		require.ErrorContains(d, err, `node "n0" is oversubscribed`)
+		d.repair(lost)
 
-		d.store.erase(lost)
-		synctest.Wait()
-		require.NoError(d, b.Repair(bg, "n0"))
-		synctest.Wait()
-		require.Zero(d, a.Stats().Damaged+b.Stats().Damaged)
-		d.agree()
+		_, err = Repair(bg, d.store.client(&plan{}), noGC, "elsewhere")
+		require.ErrorIs(d, err, orbit.ErrInvalid)
+		_, err = Repair(bg, newStore().client(&plan{}), noGC)
+		require.ErrorIs(d, err, ErrCorrupt, "there is no ledger")
 	})
 }
 
@@ -357,8 +376,8 @@ func TestForeignLog(t *testing.T) {
 
 // TestSmallerMaxOps: who has room for less than the ledger takes cannot open it, and is told so.
 func TestSmallerMaxOps(t *testing.T) {
-	bubble(t, 1, Options{SweepEvery: -1}, func(d *desk) {
-		_, err := Open(bg, d.store.client(&plan{}), Options{SweepEvery: -1, MaxOps: 64})
+	bubble(t, 1, Options{GCInterval: -1}, func(d *desk) {
+		_, err := Open(bg, d.store.client(&plan{}), Options{GCInterval: -1, MaxOps: 64})
 		require.ErrorIs(d, err, ErrMismatch)
 		require.ErrorContains(d, err, "--max-txn-ops")
 	})

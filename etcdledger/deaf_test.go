@@ -15,7 +15,7 @@ import (
 func TestDeafWatch(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		t.Run(fmt.Sprint(reads), func(t *testing.T) {
-			bubble(t, 2, Options{Timeout: time.Second, Patience: 3 * time.Second, SweepEvery: -1}, func(d *desk) {
+			bubble(t, 2, Options{Timeout: time.Second, Patience: 3 * time.Second, GCInterval: -1}, func(d *desk) {
 				a, l := d.ledgers[0], d.ledgers[1]
 				d.do(a, node("n", 5), submit("c"))
 				d.look(l)

@@ -19,7 +19,7 @@ func TestServerTakesLess(t *testing.T) {
 		"bytes": func(s *store) { s.maxBytes = 16 << 10 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, Options{SweepEvery: -1}, func(d *desk) {
+			bubble(t, 1, Options{GCInterval: -1}, func(d *desk) {
 				l := d.ledgers[0]
 				less(d.store)
 				var batch []orbit.Proposal

@@ -16,7 +16,7 @@
 // # How a commit is made
 //
 // Invariants: every record that a judgement has read is among the compares of its transaction; a record is deleted
-// only by a sweep, which overwrites the key gc, and that key is among the compares of every transaction. So:
+// only by the collection of garbage, which overwrites the key gc, and that key is among the compares of every transaction. So:
 //
 //  1. A proposal is judged on the mirror, which is at etcd's revision R.
 //  2. Proposals that hold one after another are packed into one transaction, up to the server's limit of
@@ -35,8 +35,8 @@
 //
 // # What is damaged
 //
-// A record that cannot be decoded, or a node whose count of capsules and holds is not what there is, closes that
-// node: it is unschedulable in every mirror, and proposals that touch the damaged record fail with [ErrCorrupt].
-// All else goes on. A write below the prefix that is no commit (somebody's etcdctl) makes every mirror read all
-// records again.
+// A record that cannot be decoded or does not fit the others, as a node's count of capsules and holds that is not what
+// there is, keeps a ledger from opening, and stops one that is open: all calls fail with [ErrCorrupt], which names the key,
+// until the right value is back. [Repair] mends a ledger that is closed everywhere. A write below the prefix that is no
+// commit (etcdctl put) makes every mirror read all records again.
 package etcdledger

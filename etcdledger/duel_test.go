@@ -291,13 +291,13 @@ func (d *duel) sweep(t *rapid.T) {
 	if _, err := l.Snapshot(bg); err != nil { // it has seen what others did
 		t.Fatal(err)
 	}
-	n, err := l.Sweep(bg)
+	n, err := l.GC(bg)
 	require.NoError(t, err)
 	d.swept += n
 	s := d.snapshot(t)
 	for _, key := range d.store.present() {
 		if r, ok := l.keys.parse(key); ok {
-			require.False(t, isLitter(s, r), "%q is left after a sweep", key)
+			require.False(t, isGarbage(s, r), "%q is left after a sweep", key)
 		}
 	}
 }
@@ -365,7 +365,7 @@ func fight(t *testing.T, ledgers int, options func(*rapid.T) Options) {
 // followed the log.
 func TestAgainstMemory(t *testing.T) {
 	t.Parallel()
-	fight(t, 2, func(*rapid.T) Options { return Options{SweepEvery: time.Minute} })
+	fight(t, 2, func(*rapid.T) Options { return Options{GCInterval: time.Minute} })
 }
 
 // TestAgainstMemoryTinyLimits is the same where records, ids and history are dropped all the time.
@@ -373,7 +373,7 @@ func TestAgainstMemoryTinyLimits(t *testing.T) {
 	t.Parallel()
 	few := rapid.IntRange(1, 3)
 	fight(t, 2, func(t *rapid.T) Options {
-		return Options{SweepEvery: -1, Bounds: orbit.Limits{
+		return Options{GCInterval: -1, Bounds: orbit.Limits{
 			Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"),
 			History: 4 * few.Draw(t, "history"),
 		}}

@@ -23,7 +23,7 @@ type commit struct {
 	Do []op             `json:"do"`
 }
 
-// op is one commitment, and the node that it touched.
+// op is one commitment, and the node that it is about.
 type op struct {
 	Do orbit.Commitment
 	At orbit.NodeID

@@ -23,32 +23,18 @@ var (
 
 // CorruptError says which record is damaged.
 type CorruptError struct {
-	Key, Why string
-	// What to do besides putting the right value back; empty: nothing.
-	Else string
+	// The key in etcd; the ledger's prefix if it is about several records.
+	Key string
+	// What is wrong with it.
+	Why string
 }
 
 // corrupt returns the error for a damaged record.
-func (k keys) corrupt(r ref, why string) *CorruptError {
-	e := &CorruptError{Key: k.of(r), Why: why, Else: "delete the key once nothing of it runs, and see Ledger.Repair for the node"}
-	switch r.kind {
-	case kindNode:
-		e.Else = "describe the node anew with PutNode"
-	case kindUse:
-		e.Else = "accept what can be read with Ledger.Repair"
-	case kindMark, kindProposal:
-		e.Else = "delete the key"
-	}
-	return e
-}
+func (k keys) corrupt(r ref, why string) *CorruptError { return &CorruptError{Key: k.of(r), Why: why} }
 
 // Error says what is wrong and what to do.
 func (e *CorruptError) Error() string {
-	text := fmt.Sprintf("etcdledger: %v: key %q: %s; put the right value back", ErrCorrupt, e.Key, e.Why)
-	if e.Else != "" {
-		text += ", or " + e.Else
-	}
-	return text
+	return fmt.Sprintf("etcdledger: %v: key %q: %s; put the right value back, or see Repair", ErrCorrupt, e.Key, e.Why)
 }
 
 // Unwrap makes errors.Is find the sentinel.

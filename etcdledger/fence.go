@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// fence asks etcd what the newest commit is, so that whoever then waits for the mirror to reach it sees all that
-// was committed before he asked. All who ask while a read is on its way share the next one.
+// fence asks etcd what the newest commit is: a mirror that has reached it shows all that was committed before the question.
+// Callers that ask while a read is on its way share the next one, for theirs must begin after they have asked.
 type fence struct {
 	// The ledger's.
 	ctx     context.Context
@@ -21,7 +21,7 @@ type fence struct {
 	// Guards what follows.
 	mu      sync.Mutex
 	running bool
-	// The read that begins when the running one ends; nil: nobody waits for it.
+	// The read that begins when the running one ends; nil: none is asked for.
 	next *fenceRead
 }
 
@@ -60,7 +60,7 @@ func (f *fence) join() *fenceRead {
 	return r
 }
 
-// run reads as long as somebody waits.
+// run reads as long as a read is asked for.
 func (f *fence) run() {
 	for {
 		r := f.begin()
@@ -72,7 +72,7 @@ func (f *fence) run() {
 	}
 }
 
-// begin takes the read that is waited for; whoever joins from now on waits for another.
+// begin takes the read that is asked for; callers that join from now on wait for another.
 func (f *fence) begin() *fenceRead {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -75,13 +75,5 @@ func (l *Ledger) reload(ctx context.Context) error {
 		return err
 	}
 	l.mirror.replace(again)
-	l.tellDamage(again)
 	return nil
-}
-
-// tellDamage reports damaged records.
-func (l *Ledger) tellDamage(found *loaded) {
-	for r, why := range found.bad {
-		l.tell(l.keys.corrupt(r, why))
-	}
 }

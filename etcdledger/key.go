@@ -12,7 +12,7 @@ type kind string
 const (
 	// A node's description.
 	kindNode kind = "n"
-	// What is used of a node. Whoever changes a node in any way writes it, so that one compare guards both.
+	// What is used of a node. Every change of a node writes it, so that one compare guards both.
 	kindUse      kind = "u"
 	kindCapsule  kind = "c"
 	kindGang     kind = "g"
@@ -39,7 +39,7 @@ func (k keys) of(r ref) string { return k.prefix + string(r.kind) + "/" + url.Pa
 // log is the key that every commit overwrites with what it has changed.
 func (k keys) log() string { return k.prefix + "log" }
 
-// gc is the key that every sweep overwrites.
+// gc is the key that every deletion of garbage overwrites.
 func (k keys) gc() string { return k.prefix + "gc" }
 
 // meta is the key of what all processes agree on.
@@ -48,7 +48,7 @@ func (k keys) meta() string { return k.prefix + "meta" }
 // end is the first key behind the prefix.
 func (k keys) end() string { return k.prefix[:len(k.prefix)-1] + string(rune('/'+1)) }
 
-// owns reports whether a key is one of the ledger's; others below the prefix are somebody else's, and do not matter.
+// owns reports whether a key is one of the ledger's; others below the prefix are ignored.
 func (k keys) owns(key string) bool {
 	_, ok := k.parse(key)
 	return ok || key == k.log() || key == k.gc() || key == k.meta()

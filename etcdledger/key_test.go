@@ -57,10 +57,8 @@ func TestNestedPrefixes(t *testing.T) {
 		for i, l := range append(inner, a) {
 			require.Equal(d, int64(i+1), d.look(l).Node("n").Node.Capacity[0])
 			require.Zero(d, l.Stats().Reloads)
-			require.Zero(d, l.Stats().Damaged)
 			again := d.open(Options{Prefix: l.options.Prefix})
 			require.Empty(d, differ(textOf(d.look(again), same), textOf(d.look(l), same)))
-			require.Zero(d, again.Stats().Damaged)
 		}
 	})
 }

@@ -49,7 +49,7 @@ var (
 // Open reads the ledger below a prefix, makes it if there is none, and follows it until Close. The client stays
 // the caller's: its endpoints, TLS, credentials and keepalive, and closing it after the ledger. The context is for
 // Open alone; an etcd that does not answer within Options.Patience is orbit.ErrUnavailable. Other errors:
-// ErrMismatch, ErrCorrupt, and orbit.ErrInvalid for options.
+// ErrMismatch, orbit.ErrInvalid for options, and ErrCorrupt if a record is damaged: see [Repair].
 func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, error) {
 	o = o.withDefaults()
 	if client == nil {
@@ -70,8 +70,8 @@ func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, err
 	}
 	l.done.Go(func() { l.follow(life) })
 	l.done.Go(l.commits.run)
-	if o.SweepEvery > 0 {
-		l.done.Go(func() { l.sweepEvery(life) })
+	if o.GCInterval > 0 {
+		l.done.Go(func() { l.gcEvery(life) })
 	}
 	return l, nil
 }
@@ -97,7 +97,6 @@ func (l *Ledger) begin(ctx context.Context) error {
 		return err
 	}
 	l.mirror.replace(first)
-	l.tellDamage(first)
 	return nil
 }
 
@@ -157,8 +156,7 @@ func (l *Ledger) agrees(theirs *metaRecord) error {
 // Limits returns what the ledger takes, all processes alike.
 func (l *Ledger) Limits() orbit.Limits { return l.meta.Limits }
 
-// Propose implements [orbit.Ledger]. Beyond its errors there is [ErrCorrupt] for a proposal that touches a damaged
-// record.
+// Propose implements [orbit.Ledger]. While a record is damaged its errors are [ErrCorrupt] too.
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	out := l.ProposeBatch(ctx, []orbit.Proposal{p})
 	return out[0].Revision, out[0].Err
@@ -167,9 +165,9 @@ func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision,
 // ProposeBatch implements [orbit.Batcher]. The proposals go into few transactions; those that do not hold are left
 // out, and those that compete with other processes go apart.
 func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
-	out, tickets := make([]orbit.Outcome, len(batch)), make([]*ticket, len(batch))
+	out, requests := make([]orbit.Outcome, len(batch)), make([]*request, len(batch))
 	for i := range batch {
-		tickets[i] = newTicket(ctx, batch[i])
+		requests[i] = newRequest(ctx, batch[i])
 	}
 	if err := ctx.Err(); err != nil {
 		for i := range out {
@@ -177,8 +175,8 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 		}
 		return out
 	}
-	l.commits.submit(tickets...)
-	for i, t := range tickets {
+	l.commits.submit(requests...)
+	for i, t := range requests {
 		out[i] = t.wait(l.closed)
 		l.acknowledge(out[i])
 	}
@@ -251,9 +249,6 @@ func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision
 func (l *Ledger) reach(ctx context.Context, at int64) (glance, error) {
 	if err := ctx.Err(); err != nil {
 		return glance{}, unreachable(err)
-	}
-	if g := l.mirror.look(); g.pos >= at {
-		return g, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, l.options.Patience, errWatch)
 	defer cancel()

@@ -1,8 +1,12 @@
 package etcdledger
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -13,16 +17,14 @@ import (
 
 // loaded is the ledger as its records say it is, at one revision of etcd.
 type loaded struct {
-	state  *orbit.State
-	pos    int64
-	bad    map[ref]string
-	litter litter
+	state *orbit.State
+	pos   int64
 }
 
 // pageSize is how many records are read at once.
 const pageSize = 4096
 
-// load reads all records at one revision and makes a state of them.
+// load reads all records at one revision and makes a state of them. Damaged records are [*CorruptError]s.
 func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord, patience time.Duration) (*loaded, error) {
 	t, err := fetch(ctx, client, k, patience)
 	if err != nil {
@@ -31,9 +33,25 @@ func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord
 	if err := t.sameMeta(meta); err != nil {
 		return nil, err
 	}
-	t.terminal = meta.Limits.Terminal
-	t.check()
-	return t.build(meta)
+	if len(t.bad) > 0 {
+		return nil, t.damage()
+	}
+	state, err := t.build(meta)
+	if err != nil {
+		return nil, err
+	}
+	return &loaded{state, t.pos}, nil
+}
+
+// damage returns the errors of records that cannot be decoded, of the first ones if there are many.
+func (t *tables) damage() error {
+	const most = 10
+	byKey := func(a, b ref) int { return cmp.Compare(t.keys.of(a), t.keys.of(b)) }
+	var errs []error
+	for _, r := range slices.SortedFunc(maps.Keys(t.bad), byKey)[:min(most, len(t.bad))] {
+		errs = append(errs, t.keys.corrupt(r, t.bad[r]))
+	}
+	return errors.Join(errs...)
 }
 
 // fetch reads all records at one revision. No page takes longer than patience lasts: its answer may be lost.
@@ -64,13 +82,11 @@ func fetch(ctx context.Context, client *clientv3.Client, k keys, patience time.D
 	}
 }
 
-// tables are all records, decoded. What cannot be is in bad.
+// tables are all records, decoded, those of what is gone too. What cannot be decoded is in bad, with the reason.
 type tables struct {
 	keys keys
 	pos  int64
 	meta []byte
-	// Released capsules of which records are kept.
-	terminal int
 	// The newest revision of a record, which is the ledger's.
 	rev      orbit.Revision
 	nodes    map[orbit.NodeID]*nodeRecord
@@ -81,9 +97,6 @@ type tables struct {
 	marks    map[string]*markRecord
 	ids      map[orbit.ProposalID]*proposalRecord
 	bad      map[ref]string
-	litter   litter
-	// Nodes that something is wrong with.
-	closed map[orbit.NodeID]bool
 }
 
 func newTables(k keys) *tables {
@@ -97,11 +110,10 @@ func newTables(k keys) *tables {
 		marks:    map[string]*markRecord{},
 		ids:      map[orbit.ProposalID]*proposalRecord{},
 		bad:      map[ref]string{},
-		closed:   map[orbit.NodeID]bool{},
 	}
 }
 
-// read files one record. Keys that are of no record are somebody else's.
+// read files one record. Keys that are of no record are ignored.
 func (t *tables) read(kv *mvccpb.KeyValue) {
 	key, at := string(kv.Key), orbit.Revision(kv.ModRevision)
 	if key == t.keys.meta() {

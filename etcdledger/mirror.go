@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -20,16 +19,14 @@ import (
 // that since floor.
 type mirror struct {
 	keys keys
-	// Who we are, to know our own commits.
+	// The name of this process in the log, by which it knows its own commits.
 	self string
 
 	// Guards what follows. Writers are the loader and the watch, which are one goroutine.
 	mu    sync.Mutex
 	state *orbit.State
 	pos   int64
-	// Damaged records, and why.
-	bad map[ref]string
-	// Why it is not in touch with etcd; nil: it is.
+	// Why it is not in touch with etcd, or which records there are damaged; nil: it is in touch.
 	down    error
 	history history
 	// Closed when pos or down changes.
@@ -37,8 +34,7 @@ type mirror struct {
 	// Our transactions under way, by number, and where they were seen; 0: not yet.
 	own map[uint64]int64
 	// How often a part of the history was missed.
-	gaps   int
-	litter litter
+	gaps int
 	// Ends the watch; nil: there is none.
 	unwatch func()
 	// When the watch began, or last brought anything.
@@ -49,7 +45,6 @@ type mirror struct {
 type glance struct {
 	state *orbit.State
 	pos   int64
-	bad   map[ref]string
 	down  error
 	gaps  int
 	// Closed when it has changed.
@@ -60,10 +55,10 @@ type glance struct {
 func (m *mirror) look() glance {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return glance{m.state, m.pos, m.bad, m.down, m.gaps, m.wake}
+	return glance{m.state, m.pos, m.down, m.gaps, m.wake}
 }
 
-// turn changes the mirror and wakes whoever waits for that.
+// turn changes the mirror and wakes those that wait for that.
 func (m *mirror) turn(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +68,7 @@ func (m *mirror) turn(change func()) {
 }
 
 // replace starts anew from records that have been read. The state's slots are others than before, and it may be at
-// the very revision of the one that it replaces: whoever has that one must not go on from it. No commit is between
+// the very revision of the one that it replaces: a reader that has that one must not go on from it. No commit is between
 // the state's revision and pos.
 func (m *mirror) replace(l *loaded) {
 	m.turn(func() {
@@ -82,8 +77,7 @@ func (m *mirror) replace(l *loaded) {
 			m.gaps++
 			m.history.floor = orbit.Revision(l.pos)
 		}
-		m.state, m.pos, m.bad, m.down = l.state, l.pos, l.bad, nil
-		m.litter = l.litter
+		m.state, m.pos, m.down = l.state, l.pos, nil
 	})
 }
 
@@ -108,10 +102,13 @@ func (m *mirror) rewatch(silence time.Duration) {
 // lose says that etcd is out of touch.
 func (m *mirror) lose(why error) { m.turn(func() { m.down = why }) }
 
-// reach waits until the mirror has seen everything up to a revision of etcd.
+// reach waits until the mirror has seen everything up to a revision of etcd. While records are damaged it fails at once.
 func (m *mirror) reach(ctx context.Context, pos int64) (glance, error) {
 	for {
 		g := m.look()
+		if errors.Is(g.down, ErrCorrupt) {
+			return g, g.down
+		}
 		if g.pos >= pos && g.state != nil {
 			return g, nil
 		}
@@ -123,27 +120,26 @@ func (m *mirror) reach(ctx context.Context, pos int64) (glance, error) {
 	}
 }
 
-// errForeign: a record was written by somebody who is no ledger.
+// errForeign: a record was written by a program that is no ledger.
 var errForeign = errors.New("a write that is no commit")
 
 // step is what the events of one or more revisions say.
 type step struct {
 	changes []orbit.Change
 	own     map[uint64]int64
-	swept   []ref
 	pos     int64
 }
 
 // read adds the events of one revision.
 func (s *step) read(k keys, self string, events []*clientv3.Event) error {
 	rev := events[0].Kv.ModRevision
-	var log, sweep, other *clientv3.Event
+	var log, gc, other *clientv3.Event
 	for _, e := range events {
 		switch key := string(e.Kv.Key); {
 		case key == k.log():
 			log = e
 		case key == k.gc():
-			sweep = e
+			gc = e
 		case k.owns(key):
 			other = e
 		}
@@ -151,9 +147,7 @@ func (s *step) read(k keys, self string, events []*clientv3.Event) error {
 	switch {
 	case log != nil:
 		return s.commit(self, rev, log)
-	case sweep != nil:
-		s.sweep(k, events)
-	case other != nil:
+	case gc == nil && other != nil:
 		return fmt.Errorf("%w: key %q at revision %d", errForeign, other.Kv.Key, rev)
 	}
 	s.pos = rev
@@ -175,15 +169,6 @@ func (s *step) commit(self string, rev int64, log *clientv3.Event) error {
 	}
 	s.pos = rev
 	return nil
-}
-
-// sweep notes what somebody has swept.
-func (s *step) sweep(k keys, events []*clientv3.Event) {
-	for _, e := range events {
-		if r, ok := k.parse(string(e.Kv.Key)); ok && e.Type == mvccpb.Event_DELETE {
-			s.swept = append(s.swept, r)
-		}
-	}
 }
 
 // follow takes what the watch has brought: events in order of revision, none of a revision left out. An error
@@ -210,10 +195,7 @@ func (m *mirror) follow(events []*clientv3.Event) error {
 	}
 	m.turn(func() {
 		m.state, m.pos, m.down, m.heard = next, max(m.pos, s.pos), nil, time.Now()
-		m.heal(s.changes)
 		m.history.append(s.changes)
-		m.litter.swept(s.swept) // first: what was swept may have come and gone again since
-		m.litter.note(s.changes, next, g.state)
 		for number, rev := range s.own {
 			if _, expected := m.own[number]; expected {
 				m.own[number] = rev
@@ -244,7 +226,7 @@ func (m *mirror) forget(number uint64) {
 	delete(m.own, number)
 }
 
-// attribute adds to a receipt who took what the proposal wanted, if that is still known.
+// attribute adds to a receipt which proposal took what was wanted, if that is still known.
 func (m *mirror) attribute(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && errors.Is(r.Kind, orbit.ErrConflict) {
 		m.mu.Lock()
@@ -252,15 +234,4 @@ func (m *mirror) attribute(err error) error {
 		r.TakenBy = m.history.taker(r)
 	}
 	return err
-}
-
-// heal takes nodes that were described anew off the damaged ones. It requires mu.
-func (m *mirror) heal(changes []orbit.Change) {
-	for _, c := range changes {
-		if _, put := c.Do.(orbit.PutNode); !put || len(m.bad) == 0 {
-			continue
-		}
-		m.bad = maps.Clone(m.bad) // others look at it
-		delete(m.bad, ref{kindNode, string(c.Node)})
-	}
 }

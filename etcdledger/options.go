@@ -18,7 +18,7 @@ type Options struct {
 	// The last element is not one of the letters that name records, as in "orbit/n/".
 	Prefix string
 	// What the ledger takes. Zero fields have the defaults of a server that takes MaxOps; larger values are cut
-	// down to what fits. The process that makes the ledger decides; whoever asks for something else gets
+	// down to what fits. The process that makes the ledger decides; a process that asks for something else gets
 	// ErrMismatch.
 	Bounds orbit.Limits
 	// Names for diagnoses; empty ones have a default. The process that makes the ledger decides.
@@ -36,8 +36,8 @@ type Options struct {
 	// Snapshot does not ask etcd whether the mirror is behind. It then shows all that was committed by this
 	// Ledger, and what others have committed as soon as the watch has brought it.
 	Local bool
-	// How often records of what is gone are deleted: 1 min. Negative: never.
-	SweepEvery time.Duration
+	// How often records of what is gone are deleted, see [Ledger.GC]: 1 min. Negative: never.
+	GCInterval time.Duration
 	// Told of everything that went wrong in the background: a watch that ended, a record that is damaged, a write
 	// that is no commit. One call at a time; it must not block, nor call the ledger.
 	OnError func(error)
@@ -54,7 +54,7 @@ func (o Options) withDefaults() Options {
 	o.InFlight = cmp.Or(max(o.InFlight, 0), 16)
 	o.Timeout = cmp.Or(max(o.Timeout, 0), 5*time.Second)
 	o.Patience = cmp.Or(max(o.Patience, 0), 10*time.Second)
-	o.SweepEvery = cmp.Or(o.SweepEvery, time.Minute)
+	o.GCInterval = cmp.Or(o.GCInterval, time.Minute)
 	if o.OnError == nil {
 		o.OnError = func(error) {}
 	}

@@ -13,33 +13,33 @@ import (
 // pack is one transaction being filled with proposals that hold one after another.
 //
 // Invariants: state is base after all proposals taken so far, at a revision that stands for the transaction's.
-// Touched are the records that any of them has to do with; values are those that it writes, as they are in state.
+// Accesses are the records that any of them has to do with; values are those that it writes, as they are in state.
 // All proposals share the revision, so what stands in base and what in the pack is told apart by it.
 type pack struct {
 	keys keys
 	base *orbit.State
 	// What base is at, as etcd counts: nothing compared may have changed after it.
-	pos     int64
-	limits  packLimits
-	state   *orbit.State
-	touched refs
-	values  map[ref][]byte
-	commits []json.RawMessage
-	tickets []*ticket
-	seq     int
-	bytes   int
+	pos      int64
+	limits   packLimits
+	state    *orbit.State
+	accesses accessSet
+	values   map[ref][]byte
+	commits  []json.RawMessage
+	requests []*request
+	seq      int
+	bytes    int
 	// A proposal without an id is in it: a second one could not be told from it.
 	nameless bool
 	// A proposal has been turned away for want of room.
 	full bool
-	// It holds those that compete with other processes.
-	contended bool
+	// That of all its requests.
+	route route
 }
 
-// idle reports whether nobody waits for any answer any more.
+// idle reports whether all requests have been answered.
 func (b *pack) idle() bool {
-	for _, t := range b.tickets {
-		if !t.idle() {
+	for _, t := range b.requests {
+		if !t.isAnswered() {
 			return false
 		}
 	}
@@ -57,12 +57,12 @@ var errAgain = errors.New("the proposal is in the transaction")
 
 // newPack returns an empty pack on a state.
 func newPack(k keys, base *orbit.State, pos int64, limits packLimits) *pack {
-	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, touched: refs{}, values: map[ref][]byte{}}
+	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, accesses: accessSet{}, values: map[ref][]byte{}}
 }
 
 // add takes a proposal with its footprint on the pack's state, and the records of that, if it holds after all others in
 // the pack. It returns its rejection, or errFull. On an error the pack is as before.
-func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, touched refs) error {
+func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) error {
 	if f.Err != nil {
 		return f.Err
 	}
@@ -72,7 +72,7 @@ func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, touched refs) error {
 	if b.nameless && p.ID.IsZero() {
 		return errFull
 	}
-	if err := b.roomFor(touched); err != nil {
+	if err := b.roomFor(accesses); err != nil {
 		return err
 	}
 	changes := b.changes(p, f.Touched)
@@ -80,7 +80,7 @@ func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, touched refs) error {
 	if err != nil {
 		return err
 	}
-	values, bytes, err := b.encode(next, changes, touched)
+	values, bytes, err := b.encode(next, changes, accesses)
 	if err != nil {
 		return err
 	}
@@ -92,14 +92,14 @@ func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, touched refs) error {
 	if b.bytes+bytes > b.limits.bytes {
 		return b.tooLarge(bytes)
 	}
-	b.take(p, next, touched, values, text, bytes)
+	b.take(p, next, accesses, values, text, bytes)
 	return nil
 }
 
 // take makes what add has found part of the pack.
-func (b *pack) take(p *orbit.Proposal, next *orbit.State, touched refs, values map[ref][]byte, text []byte, bytes int) {
+func (b *pack) take(p *orbit.Proposal, next *orbit.State, accesses accessSet, values map[ref][]byte, text []byte, bytes int) {
 	b.state = next
-	b.touched.merge(touched)
+	b.accesses.merge(accesses)
 	for r, value := range values {
 		b.values[r] = value
 	}
@@ -110,10 +110,10 @@ func (b *pack) take(p *orbit.Proposal, next *orbit.State, touched refs, values m
 }
 
 // roomFor reports whether the records of a proposal fit beside those that are in the pack.
-func (b *pack) roomFor(touched refs) error {
-	compares, puts := operations(b.touched)
-	for r, a := range touched {
-		was, known := b.touched[r]
+func (b *pack) roomFor(accesses accessSet) error {
+	compares, puts := operations(b.accesses)
+	for r, a := range accesses {
+		was, known := b.accesses[r]
 		compares += count(!known && r.kind != kindNode)
 		puts += count(a == writes && (!known || was == reads))
 	}
@@ -130,9 +130,9 @@ func (b *pack) roomFor(touched refs) error {
 
 // operations returns how many reads, where a compare fails, and writes a transaction on these records has: gc and
 // the log are read besides what is compared, and the log is written.
-func operations(touched refs) (compares, puts int) {
+func operations(accesses accessSet) (compares, puts int) {
 	compares, puts = 2, 1
-	for r, a := range touched {
+	for r, a := range accesses {
 		compares += count(r.kind != kindNode)
 		puts += count(a == writes)
 	}
@@ -172,10 +172,10 @@ func (b *pack) changes(p *orbit.Proposal, nodes []orbit.NodeID) []orbit.Change {
 
 // encode returns the values of the records that are written, as they are in next, and how many bytes they take with
 // their keys and compares.
-func (b *pack) encode(next *orbit.State, changes []orbit.Change, touched refs) (values map[ref][]byte, bytes int, err error) {
+func (b *pack) encode(next *orbit.State, changes []orbit.Change, accesses accessSet) (values map[ref][]byte, bytes int, err error) {
 	e := encoder{state: next, now: b.base.Revision() + 1, changes: changes}
-	values = make(map[ref][]byte, len(touched))
-	for r, a := range touched {
+	values = make(map[ref][]byte, len(accesses))
+	for r, a := range accesses {
 		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // compared, read if that fails, written
 		if a == writes {
 			if r.kind == kindNode && next.Node(orbit.NodeID(r.id)) == nil {
@@ -216,7 +216,7 @@ func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, t
 		otherwise = append(otherwise, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
 	guard(b.keys.gc())
-	for r := range b.touched {
+	for r := range b.accesses {
 		if r.kind != kindNode {
 			guard(b.keys.of(r))
 		}

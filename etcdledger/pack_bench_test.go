@@ -33,14 +33,14 @@ func BenchmarkPack(b *testing.B) {
 		i := next % nodes
 		p := orbit.Proposal{ID: orbit.NewProposalID(), View: state.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i))}}}
 		f := full.state.Footprint(p)
-		err := full.add(&p, &f, touch(f))
+		err := full.add(&p, &f, accessSetOf(f))
 		if errors.Is(err, errFull) {
 			if _, _, _, err := full.transaction("me", 1); err != nil {
 				b.Fatal(err)
 			}
 			full = newPack(k, state, 1, limits)
 			f = full.state.Footprint(p)
-			err = full.add(&p, &f, touch(f))
+			err = full.add(&p, &f, accessSetOf(f))
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -31,7 +31,7 @@ func (d *desk) compactIdly(i int) {
 // A mirror that was read again numbers nodes anew, even where nothing was committed in between. Whoever has an
 // older state of the same revision is told, so that a view does not take one node's report for another's.
 func TestViewAfterIdleReload(t *testing.T) {
-	bubble(t, 1, Options{SweepEvery: -1}, func(d *desk) {
+	bubble(t, 1, Options{GCInterval: -1}, func(d *desk) {
 		l, board, view := d.ledgers[0], &telemetry.Board{}, orbit.View{}
 		for _, id := range []orbit.NodeID{"z", "y", "x"} { // not in the order of their ids
 			d.do(l, node(id, 1))

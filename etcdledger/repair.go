@@ -3,63 +3,161 @@ package etcdledger
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orbitsched/orbit"
 )
 
-// Repair accepts what can be read of a node as all there is: its count is written anew, and the node opens again,
-// everywhere. Whoever calls it has made sure that nothing else runs there, and has put right or deleted the
-// records that cannot be read: as long as there are any of capsules, gangs or holds, of whichever node, it is
-// refused, for they may be of this one. It is refused, too, if what can be read takes more than the node has. A
-// description that is damaged is put right with [orbit.PutNode].
-func (l *Ledger) Repair(ctx context.Context, node orbit.NodeID) error {
-	g, err := l.reach(ctx, l.acknowledged())
+// Repair makes the records below Options.Prefix fit each other again, so that [Open] takes them. Close all ledgers there
+// first. It returns the keys that it has written or deleted.
+//
+// A count that is damaged, missing or wrong is written anew. A node whose description is lost gets one that is cordoned
+// and has no capacity; describe it with [orbit.PutNode] once the ledger is open. No other record can be made up: Repair
+// fails with a [*CorruptError] that names it, and changes nothing, until the right value has been put back or its key is
+// among those to give up, which are deleted. Before a key is given up make sure that nothing runs any more of what it
+// describes, and give up a record, too, that takes more than its node has.
+func Repair(ctx context.Context, client *clientv3.Client, o Options, giveUp ...string) (changed []string, err error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	t, err := fetch(ctx, client, keys{o.Prefix}, o.Patience)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := ref{kindUse, string(node)}
-	if err := l.mayRepair(&g, r); err != nil {
-		return err
+	meta, err := decode[metaRecord](t.meta, 0)
+	if err != nil {
+		return nil, &CorruptError{Key: t.keys.meta(), Why: err.Error()}
 	}
-	e := encoder{state: g.state}
-	value := e.record(r)
-	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
-	defer cancel()
-	resp, err := l.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(l.keys.of(r)), "<", g.pos+1), clientv3.Compare(clientv3.ModRevision(l.keys.log()), "<", g.pos+1)).
-		Then(clientv3.OpPut(l.keys.of(r), string(value))).Commit()
-	switch {
-	case err != nil:
-		return fmt.Errorf("etcdledger: repair %q: %w", node, err)
-	case !resp.Succeeded:
-		return fmt.Errorf("etcdledger: repair %q: %w: it has changed meanwhile; repair it again", node, orbit.ErrConflict)
+	r := repairer{tables: t, edits: map[string]clientv3.Op{}}
+	if err := r.giveUp(giveUp); err != nil {
+		return nil, err
 	}
-	_, err = l.reach(ctx, resp.Header.Revision)
-	return err
+	if err := r.describeNodes(); err != nil {
+		return nil, err
+	}
+	state, err := t.assemble(meta)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.writeCounts(state); err != nil {
+		return nil, err
+	}
+	return r.commit(ctx, client, o)
 }
 
-// mayRepair says why a node's count cannot be written anew.
-func (l *Ledger) mayRepair(g *glance, r ref) error {
-	n := g.state.Node(orbit.NodeID(r.id))
-	if n == nil {
-		return fmt.Errorf("etcdledger: %w: repair: there is no node %q", orbit.ErrInvalid, r.id)
-	}
-	if _, damaged := g.bad[ref{kindNode, r.id}]; damaged {
-		return fmt.Errorf("etcdledger: %w: repair %q: its description is damaged: describe it anew with PutNode", orbit.ErrInvalid, r.id)
-	}
-	if _, damaged := g.bad[r]; !damaged {
-		return fmt.Errorf("etcdledger: %w: repair %q: its count is not damaged", orbit.ErrInvalid, r.id)
-	}
-	for other, why := range g.bad {
-		if other.kind == kindCapsule || other.kind == kindGang || other.kind == kindHold {
-			return fmt.Errorf("etcdledger: repair %q: it may be of this node: %w", r.id, l.keys.corrupt(other, why))
+// repairer collects what is to be written and deleted, by key.
+type repairer struct {
+	*tables
+	edits map[string]clientv3.Op
+}
+
+// giveUp deletes records, and fails if one is damaged that is neither given up nor made anew.
+func (r *repairer) giveUp(names []string) error {
+	for _, key := range names {
+		name, ok := r.keys.parse(key)
+		if !ok {
+			return fmt.Errorf("etcdledger: repair: %w: %q is no key of a record below %q", orbit.ErrInvalid, key, r.keys.prefix)
 		}
+		r.forget(name)
+		r.edits[key] = clientv3.OpDelete(key)
 	}
-	if !n.Used().Within(n.Node.Capacity) {
-		return fmt.Errorf("etcdledger: %w: repair %q: %d capsules and %d holds take %v of %v: delete the records of what does not run there first",
-			orbit.ErrInvalid, r.id, n.Capsules, n.Holds(), n.Used(), n.Node.Capacity)
+	maps.DeleteFunc(r.bad, func(name ref, _ string) bool { return name.kind == kindNode || name.kind == kindUse })
+	if len(r.bad) > 0 {
+		return r.damage()
 	}
 	return nil
+}
+
+// forget takes a record out of its table.
+func (t *tables) forget(r ref) {
+	delete(t.bad, r)
+	switch r.kind {
+	case kindNode:
+		delete(t.nodes, orbit.NodeID(r.id))
+	case kindUse:
+		delete(t.uses, orbit.NodeID(r.id))
+	case kindCapsule:
+		delete(t.capsules, orbit.CapsuleID(r.id))
+	case kindGang:
+		delete(t.gangs, orbit.GangID(r.id))
+	case kindHold:
+		delete(t.holds, orbit.HoldID(r.id))
+	case kindMark:
+		delete(t.marks, r.id)
+	case kindProposal:
+		maps.DeleteFunc(t.ids, func(id orbit.ProposalID, _ *proposalRecord) bool { return id.String() == r.id })
+	}
+}
+
+// describeNodes gives a description and a count to every node that a record speaks of and that lacks one.
+func (r *repairer) describeNodes() error {
+	spoken := map[orbit.NodeID]bool{}
+	for id := range r.nodes {
+		spoken[id] = true
+	}
+	for id, u := range r.uses {
+		spoken[id] = spoken[id] || !u.Gone
+	}
+	for _, c := range r.capsules {
+		spoken[c.Node] = true
+	}
+	for _, h := range r.holds {
+		if h.Hold != nil {
+			spoken[h.Hold.Node] = true
+		}
+	}
+	delete(spoken, "") // capsules that are placed nowhere
+	now := stamp{V: version, at: r.rev}
+	e := encoder{}
+	for id, is := range spoken {
+		if u := r.uses[id]; is && (u == nil || u.Gone) {
+			r.uses[id] = &useRecord{stamp: now, Capsules: -1} // which no node has, so it is written anew
+		}
+		if is && r.nodes[id] == nil {
+			n := &nodeRecord{stamp: now, Node: orbit.Node{ID: id, Unschedulable: true}}
+			r.nodes[id] = n
+			key := r.keys.of(ref{kindNode, string(id)})
+			r.edits[key] = clientv3.OpPut(key, string(e.encode(n)))
+		}
+	}
+	return e.err
+}
+
+// writeCounts writes the counts anew that are not those of the state.
+func (r *repairer) writeCounts(state *orbit.State) error {
+	e := encoder{state: state}
+	for n := range state.Nodes() {
+		if name := (ref{kindUse, string(n.Node.ID)}); !r.uses[n.Node.ID].counts(n) {
+			key := r.keys.of(name)
+			r.edits[key] = clientv3.OpPut(key, string(e.record(name)))
+		}
+	}
+	return e.err
+}
+
+// commit sends the edits, in as many transactions as they take. A record that has been written meanwhile ends it.
+func (r *repairer) commit(ctx context.Context, client *clientv3.Client, o Options) (changed []string, err error) {
+	for batch := range slices.Chunk(slices.Sorted(maps.Keys(r.edits)), o.MaxOps-1) {
+		compares := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(r.keys.log()), "<", r.pos+1)}
+		var then []clientv3.Op
+		for _, key := range batch {
+			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "<", r.pos+1))
+			then = append(then, r.edits[key])
+		}
+		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+		resp, err := client.Txn(ctx).If(compares...).Then(then...).Commit()
+		cancel()
+		switch {
+		case err != nil:
+			return changed, fmt.Errorf("etcdledger: repair: %w", err)
+		case !resp.Succeeded:
+			return changed, fmt.Errorf("etcdledger: repair: %w: the ledger is in use: close it everywhere", orbit.ErrConflict)
+		}
+		changed = append(changed, batch...)
+	}
+	return changed, nil
 }

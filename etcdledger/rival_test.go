@@ -74,10 +74,9 @@ func (d *desk) agree() {
 	fresh, err := Open(bg, d.store.client(&plan{}), Options{OnError: func(error) {}})
 	require.NoError(d, err)
 	defer fresh.Close()
-	want := textOf(d.look(fresh), same, "n0")
+	want := textOf(d.look(fresh), same)
 	for i, l := range d.ledgers {
-		require.Empty(d, differ(textOf(d.look(l), same, "n0"), want), "ledger %d", i)
-		require.Equal(d, fresh.mirror.look().bad, l.mirror.look().bad, "ledger %d", i)
+		require.Empty(d, differ(textOf(d.look(l), same), want), "ledger %d", i)
 	}
 }
 
@@ -285,7 +284,7 @@ func TestManyContended(t *testing.T) {
 // TestWitnessIsCompared: a GroupIn bet that was judged on a mirror that is behind does not commit when the only
 // member has left meanwhile, although nothing else that the proposal touches has changed.
 func TestWitnessIsCompared(t *testing.T) {
-	bubble(t, 2, Options{SweepEvery: -1}, func(d *desk) {
+	bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		n0, n1 := node("n0", 10), node("n1", 10)
 		n0.Node.Labels, n1.Node.Labels = map[string]string{"rack": "r"}, map[string]string{"rack": "r"}

@@ -23,18 +23,18 @@ type sender struct {
 	number   atomic.Uint64
 }
 
-// sent is what has become of a transaction.
-type sent struct {
+// txnOutcome is what has become of a transaction.
+type txnOutcome struct {
 	pack *pack
-	// Etcd's revision of the commit; 0: it was not applied, or nobody knows.
+	// Etcd's revision of the commit; 0: it was not applied, or that is unknown.
 	at int64
-	// Tickets that are to be judged again.
-	again []*ticket
+	// Requests that are to be judged again.
+	again []*request
 }
 
-// send sends a transaction, and again as long as its answer is lost, somebody waits and patience lasts. That is
+// send sends a transaction, and again as long as its answer is lost, a request waits for it and patience lasts. That is
 // safe: a copy that is applied changes what every other copy compares.
-func (s *sender) send(b *pack, gaps int) sent {
+func (s *sender) send(b *pack, gaps int) txnOutcome {
 	number := s.number.Add(1)
 	compares, then, otherwise, err := b.transaction(s.mirror.self, number)
 	if err != nil {
@@ -91,37 +91,37 @@ func (s *sender) try(compares []clientv3.Cmp, then, otherwise []clientv3.Op) (*c
 	return s.client.Txn(ctx).If(compares...).Then(then...).Else(otherwise...).Commit()
 }
 
-// commit answers all tickets.
-func (s *sender) commit(b *pack, at int64) sent {
-	s.stats.commits.Add(uint64(len(b.tickets)))
-	for _, t := range b.tickets {
+// commit answers all requests.
+func (s *sender) commit(b *pack, at int64) txnOutcome {
+	s.stats.commits.Add(uint64(len(b.requests)))
+	for _, t := range b.requests {
 		t.answer(orbit.Revision(at), nil)
 	}
-	return sent{pack: b, at: at}
+	return txnOutcome{pack: b, at: at}
 }
 
-// fail gives all tickets the same answer.
-func (s *sender) fail(b *pack, err error) sent {
-	for _, t := range b.tickets {
+// fail gives all requests the same answer.
+func (s *sender) fail(b *pack, err error) txnOutcome {
+	for _, t := range b.requests {
 		t.answer(0, err)
 	}
-	return sent{pack: b}
+	return txnOutcome{pack: b}
 }
 
-// divide has all tickets of a transaction that is more than the server takes sent alone: none takes another down.
+// divide has all requests of a transaction that is more than the server takes sent alone: none takes another down.
 // What is too much alone is the proposer's to divide.
-func (s *sender) divide(b *pack, why error) sent {
-	if len(b.tickets) == 1 {
+func (s *sender) divide(b *pack, why error) txnOutcome {
+	if len(b.requests) == 1 {
 		return s.fail(b, invalid("the server takes less than Options.MaxOps and Options.MaxBytes say: %v: divide it, or set them to what the server takes", why))
 	}
-	for _, t := range b.tickets {
-		t.divided()
+	for _, t := range b.requests {
+		t.sendAlone()
 	}
-	return sent{pack: b, again: b.tickets}
+	return txnOutcome{pack: b, again: b.requests}
 }
 
-// lose finds out who was first. It may have been ourselves, if an earlier answer was lost.
-func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt bool, gaps int) sent {
+// lose finds out which commit was first. It may have been this very one, if an earlier answer was lost.
+func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt bool, gaps int) txnOutcome {
 	newest, changed := newer((*pb.TxnResponse)(resp), b)
 	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
 	defer cancel()
@@ -139,31 +139,29 @@ func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt 
 	if doubt && g.gaps != gaps {
 		s.askForAgain(b, g.state)
 	}
-	for _, t := range b.tickets {
-		t.returned(newest, changed.meets(t.touched))
+	for _, t := range b.requests {
+		t.returned(newest, changed.meets(t.accesses))
 	}
-	return sent{pack: b, again: b.tickets}
+	return txnOutcome{pack: b, again: b.requests}
 }
 
 // askForAgain resolves a doubt when a part of the history was missed, and with it perhaps our own commit: the state, which
 // is newer than that would be, knows proposals by their ids. Those without one stay unknown.
 func (s *sender) askForAgain(b *pack, state *orbit.State) {
-	for _, t := range b.tickets {
-		t.mu.Lock()
+	for _, t := range b.requests {
 		if t.p.ID.IsZero() {
-			t.answerLocked(0, unknown(errors.New("the history was lost on the way, and the proposal has no id")))
+			t.answer(0, unknown(errors.New("the history was lost on the way, and the proposal has no id")))
 		} else if at := state.Committed(t.p); at != 0 {
-			t.answerLocked(at, nil)
+			t.answer(at, nil)
 		}
-		t.mu.Unlock()
 	}
 }
 
 // newer returns which of the compared records have changed, and the newest revision that there is, of the log too:
 // a mirror that has reached it has seen all that was committed before, whatever a proposal that is judged again
 // looks at then.
-func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed refs) {
-	changed = refs{}
+func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed accessSet) {
+	changed = accessSet{}
 	for _, r := range resp.Responses {
 		for _, kv := range r.GetResponseRange().GetKvs() {
 			if kv.ModRevision <= b.pos {

@@ -36,7 +36,7 @@ func hammer(ctx context.Context, wg *sync.WaitGroup, l *Ledger, callers int, on 
 func TestNobodyStarves(t *testing.T) {
 	for name, busy := range map[string][]orbit.NodeID{"nodes": {"hot", "hotter"}, "none": {""}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, Options{InFlight: 1, SweepEvery: -1}, func(d *desk) {
+			bubble(t, 1, Options{InFlight: 1, GCInterval: -1}, func(d *desk) {
 				l := d.ledgers[0]
 				d.do(l, node("hot", 1e6), node("hotter", 1e6), node("cold", 5), submit("c"))
 				d.plans[0].sendsNext(slices.Repeat([]fault{{slowAnswer, 10 * time.Millisecond}, {slow, 10 * time.Millisecond}}, 3000)...)

@@ -12,11 +12,8 @@ import (
 
 // textOf writes down all there is in a state but for slots and for when something was last removed, one record a
 // line. Revisions are written as rev makes them, so that ledgers that count differently can be compared.
-func textOf(s *orbit.State, rev func(orbit.Revision) orbit.Revision, closed ...orbit.NodeID) []string {
-	t := texter{s: s, rev: rev, closed: map[orbit.NodeID]bool{}}
-	for _, id := range closed {
-		t.closed[id] = true
-	}
+func textOf(s *orbit.State, rev func(orbit.Revision) orbit.Revision) []string {
+	t := texter{s: s, rev: rev}
 	t.say("revision %d limits %v pending %d capsules %d nodes %d", rev(s.Revision()), s.Limits(), s.PendingCount(), s.CapsuleCount(), s.NodeCount())
 	var dump bytes.Buffer
 	if err := s.Dump(&dump); err != nil {
@@ -38,9 +35,7 @@ type texter struct {
 	s     *orbit.State
 	rev   func(orbit.Revision) orbit.Revision
 	specs []string
-	// Nodes that are closed for damage.
-	closed map[orbit.NodeID]bool
-	out    []string
+	out   []string
 }
 
 func (t *texter) say(format string, args ...any) { t.out = append(t.out, fmt.Sprintf(format, args...)) }
@@ -91,9 +86,6 @@ func (t *texter) node(n dumpNode) {
 		on = append(on, c.ID)
 	}
 	slices.Sort(on)
-	if live.Node.Unschedulable && t.closed[n.ID] {
-		n.Usage, n.Specification = 0, 0 // when it was closed depends on who looks
-	}
 	t.say("node %v usage %d specification %d used %v devices %v capsules %d holds %d on %q",
 		n.Node, t.rev(n.Usage), t.rev(n.Specification), [orbit.Dimensions]int64(live.Used()), free, live.Capsules, live.Holds(), on)
 }

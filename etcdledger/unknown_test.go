@@ -115,14 +115,15 @@ func TestLostHistoryIsAskedForAtOnce(t *testing.T) {
 		committed, other := place(1, "c", "n"), place(2, "d", "n")
 		rev, err := l.Propose(bg, committed)
 		require.NoError(d, err)
+		d.look(l) // the mirror has it
 		g := l.mirror.look()
 		b := newPack(l.keys, g.state, g.pos, l.commits.limits)
-		b.tickets = []*ticket{newTicket(bg, committed), newTicket(bg, other), newTicket(bg, orbit.Proposal{Do: other.Do})}
+		b.requests = []*request{newRequest(bg, committed), newRequest(bg, other), newRequest(bg, orbit.Proposal{Do: other.Do})}
 		out := l.commits.sender.lose(b, &clientv3.TxnResponse{}, 7, true, g.gaps-1)
-		require.Equal(d, b.tickets, out.again)
-		require.Equal(d, orbit.Outcome{Revision: rev}, <-b.tickets[0].done)
-		require.ErrorIs(d, (<-b.tickets[2].done).Err, orbit.ErrUnknown)
-		require.Empty(d, b.tickets[1].done, "it was not applied, and is judged again")
+		require.Equal(d, b.requests, out.again)
+		require.Equal(d, orbit.Outcome{Revision: rev}, <-b.requests[0].done)
+		require.ErrorIs(d, (<-b.requests[2].done).Err, orbit.ErrUnknown)
+		require.Empty(d, b.requests[1].done, "it was not applied, and is judged again")
 	})
 }
 
@@ -228,7 +229,7 @@ func TestLockedWhileBehind(t *testing.T) {
 
 // Close answers all who wait, and leaves nothing behind, whatever is on its way.
 func TestClose(t *testing.T) {
-	bubble(t, 1, Options{Timeout: 100 * time.Second, SweepEvery: time.Second}, func(d *desk) {
+	bubble(t, 1, Options{Timeout: 100 * time.Second, GCInterval: time.Second}, func(d *desk) {
 		l := d.ledgers[0]
 		d.do(l, node("n", 5), submit("c", "d"))
 		rev := d.look(l).Revision()

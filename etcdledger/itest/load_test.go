@@ -37,7 +37,7 @@ const (
 // options of the ledgers of tests with faults: they find out soon, and what is over is soon swept away.
 func options() etcdledger.Options {
 	return etcdledger.Options{
-		Timeout: time.Second, Patience: 5 * time.Second, SweepEvery: 2 * time.Second,
+		Timeout: time.Second, Patience: 5 * time.Second, GCInterval: 2 * time.Second,
 		Bounds: orbit.Limits{Terminal: 500, ProposalIDs: 5000},
 	}
 }
@@ -141,7 +141,7 @@ func (l *load) settle(t *testing.T, patience time.Duration) {
 func (l *load) check(t *testing.T, client *clientv3.Client) *audit.Book {
 	var book audit.Book
 	require.NoError(t, book.Read(within(t, time.Minute), client, "orbit/"))
-	state, err := open(t, client, etcdledger.Options{SweepEvery: -1}).Snapshot(t.Context())
+	state, err := open(t, client, etcdledger.Options{GCInterval: -1}).Snapshot(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, state.Verify())
 	require.Zero(t, book.Judge(&l.answers), "acknowledged and not in the history: %v", book.Faults)

@@ -1,11 +1,9 @@
 package etcdledger
 
-import (
-	"github.com/orbitsched/orbit"
-)
+import "github.com/orbitsched/orbit"
 
-// refs are the records that a proposal has to do with: what its judgement reads, and of these what it writes.
-type refs map[ref]access
+// accessSet is the records that a proposal has to do with: its read set, and of these its write set.
+type accessSet map[ref]access
 
 type access uint8
 
@@ -15,7 +13,7 @@ const (
 )
 
 // meets reports whether a record is in both.
-func (r refs) meets(o refs) bool {
+func (r accessSet) meets(o accessSet) bool {
 	if len(o) < len(r) {
 		r, o = o, r
 	}
@@ -28,16 +26,16 @@ func (r refs) meets(o refs) bool {
 }
 
 // merge adds all of another set.
-func (r refs) merge(o refs) {
+func (r accessSet) merge(o accessSet) {
 	for name, a := range o {
 		r[name] = max(r[name], a)
 	}
 }
 
-// touch returns the records of a footprint. The description of a node is written beside what is used of it, and read
+// accessSetOf returns the records of a footprint. The description of a node is written beside what is used of it, and read
 // never: who changes either writes what is used, so that one compare guards both.
-func touch(f orbit.Footprint) refs {
-	r := make(refs, len(f.Reads.Uses)+len(f.Reads.Capsules)+1)
+func accessSetOf(f orbit.Footprint) accessSet {
+	r := make(accessSet, len(f.Reads.Uses)+len(f.Reads.Capsules)+1)
 	r.addAll(&f.Reads, reads)
 	r.addAll(&f.Writes, writes)
 	add(r, kindUse, f.Writes.Nodes, writes)
@@ -46,7 +44,7 @@ func touch(f orbit.Footprint) refs {
 }
 
 // addAll notes access to all records but descriptions.
-func (r refs) addAll(names *orbit.Records, a access) {
+func (r accessSet) addAll(names *orbit.Records, a access) {
 	add(r, kindUse, names.Uses, a)
 	add(r, kindCapsule, names.Capsules, a)
 	add(r, kindGang, names.Gangs, a)
@@ -58,7 +56,7 @@ func (r refs) addAll(names *orbit.Records, a access) {
 }
 
 // add notes access to records of one kind. Writes come after reads.
-func add[ID ~string](r refs, k kind, ids []ID, a access) {
+func add[ID ~string](r accessSet, k kind, ids []ID, a access) {
 	for _, id := range ids {
 		r[ref{k, string(id)}] = a
 	}

