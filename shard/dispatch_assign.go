@@ -60,7 +60,7 @@ func (d *Dispatcher) orders(round *Round) []order {
 	out := make([]order, 0, min(d.todo.len(), d.maxStep()))
 	for now := time.Now(); d.todo.len() > 0 && len(out) < d.maxStep(); {
 		if o, ok := d.order(d.todo.take(), now, round); ok {
-			d.books.expect(o.to, len(o.do))
+			d.loads.expect(o.to, len(o.do))
 			out = append(out, o)
 		}
 	}
@@ -159,7 +159,7 @@ func (d *Dispatcher) target(u unit, first *orbit.Capsule, company string, now ti
 
 // pick asks the policy; -1: it has nobody.
 func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int, again bool, now time.Time, round *Round) int {
-	among := Candidates{roster: &d.roster, books: &d.books, out: out}
+	among := Candidates{roster: &d.roster, loads: &d.loads, out: out}
 	at, err := ask(d.policy, first, &among)
 	if err != nil && again && len(out) > 0 { // it wants none of those that are left
 		among.out = nil

@@ -20,7 +20,7 @@ type news struct {
 
 // follow brings the dispatcher up to what the ledger has, and files what is to be looked at.
 func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
-	d.books.settle()
+	d.loads.forgetExpected()
 	state, changes, whole, err := orbit.CatchUp(ctx, d.Ledger, d.state)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
 	d.state = state
 	d.marks.forgetStale(state)
 	for _, id := range n.ids {
-		d.books.follow(before.Capsule(id), state.Capsule(id), state)
+		d.loads.update(before.Capsule(id), state.Capsule(id), state)
 	}
 	if n.leases {
 		d.enrol()
@@ -166,15 +166,15 @@ func (d *Dispatcher) remember(changed []change) {
 // rebuild starts from a state, without knowing what has changed. What was known of tries and reports is kept.
 func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
 	d.state = state
-	d.books = books{owners: map[string]*owned{}}
+	d.loads = newLoads()
 	d.failing = newFailingUnits()
 	d.recent, d.todo, d.marks = nil, todo{}, markWrites{}
 	pending := state.Pending()
 	for _, c := range pending {
-		d.books.follow(nil, c, state)
+		d.loads.update(nil, c, state)
 	}
 	d.roster = readRoster(state, d.Leases, d.Schedulers)
-	d.books.enrol(&d.roster)
+	d.loads.register(&d.roster)
 	d.cleared.sweep(state)
 	var marked []unit
 	for _, kind := range [...]markKind{failedMark, failedGangMark, pinnedMark, pinnedGangMark} {
@@ -246,14 +246,14 @@ func (d *Dispatcher) enrol() {
 	d.roster = readRoster(d.state, d.Leases, d.Schedulers)
 	for _, name := range was.names {
 		if !d.roster.lives(name) {
-			for _, id := range d.books.owner(name).ids {
+			for _, id := range d.loads.owner(name).ids {
 				if c := d.state.Capsule(id); c != nil && c.Owner == name {
 					d.review(unitOf(c))
 				}
 			}
 		}
 	}
-	d.books.enrol(&d.roster)
+	d.loads.register(&d.roster)
 	for _, u := range d.retry.all() {
 		d.review(u)
 	}

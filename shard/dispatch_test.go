@@ -168,8 +168,8 @@ func TestListsOfTheDeadAreWholeAndShort(t *testing.T) {
 		d.Step(t.Context())
 		s.do(orbit.Assign{Capsule: "x007", From: "b", Owner: "a"})
 	}
-	require.Less(t, len(d.books.owner("a").ids), 300)
-	require.Less(t, len(d.books.owner("b").ids), 100)
+	require.Less(t, len(d.loads.owner("a").ids), 300)
+	require.Less(t, len(d.loads.owner("b").ids), 100)
 	s.die("a")
 	require.Equal(t, map[string]int{"b": 50}, d.Step(t.Context()).Dispatched)
 }

@@ -74,15 +74,17 @@ func (l *Lens) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit
 
 // proposeAll sends a batch in one call where the ledger takes it, and returns an outcome for each.
 func proposeAll(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
-	b, ok := ledger.(orbit.Batcher)
-	if ok {
-		out := b.ProposeBatch(ctx, batch)
-		for len(out) < len(batch) { // the ledger has left it out
-			out = append(out, orbit.Outcome{Err: orbit.ErrUnknown})
-		}
-		return out
+	if len(batch) == 0 {
+		return nil
 	}
 	out := make([]orbit.Outcome, len(batch))
+	if b, ok := ledger.(orbit.Batcher); ok {
+		for i := range out {
+			out[i].Err = orbit.ErrUnknown // what the ledger leaves out
+		}
+		copy(out, b.ProposeBatch(ctx, batch))
+		return out
+	}
 	for i := range batch {
 		out[i].Revision, out[i].Err = ledger.Propose(ctx, batch[i])
 	}

@@ -17,8 +17,7 @@ import (
 // is reported. It is called from one Step at a time and must not block. One that panics, or exits its goroutine, loses
 // the capsule that it was asked for until later, and nothing else.
 //
-// Ready ones, each of which costs the same however many nodes and schedulers there are: [RoundRobin], [Random],
-// [LeastLoaded], [Hash].
+// Ready ones: [RoundRobin], [Random], [Hash], and [LeastLoaded], which compares the schedulers.
 type Policy interface {
 	Pick(c *orbit.Capsule, among *Candidates) string
 }
@@ -33,7 +32,7 @@ func (f PolicyFunc) Pick(c *orbit.Capsule, among *Candidates) string { return f(
 // names. They are good until Pick returns.
 type Candidates struct {
 	roster *roster
-	books  *books
+	loads  *loads
 	// Positions in the roster that are no candidates, in order.
 	out []int
 }
@@ -55,7 +54,7 @@ func (c *Candidates) position(i int) int {
 func (c *Candidates) Name(i int) string { return c.roster.names[c.position(i)] }
 
 // Load returns how many capsules wait at candidate i, those included that have been given to it in this step.
-func (c *Candidates) Load(i int) int { return c.books.live[c.position(i)].count }
+func (c *Candidates) Load(i int) int { return c.loads.live[c.position(i)].count }
 
 // Has reports whether a scheduler is a candidate.
 func (c *Candidates) Has(name string) bool {
@@ -82,10 +81,11 @@ func (c *Candidates) Names() iter.Seq[string] {
 // Least returns the name of the candidate at which the fewest capsules wait; among equals the one that has been so for
 // longest.
 func (c *Candidates) Least() string {
-	if at := c.books.ladder.least(c.isOut); at >= 0 {
-		return c.roster.names[at]
+	positions := make([]int, c.Len())
+	for i := range positions {
+		positions[i] = c.position(i)
 	}
-	return ""
+	return c.roster.names[c.loads.least(positions)]
 }
 
 // RoundRobin gives to one scheduler after the other. It is the default.
