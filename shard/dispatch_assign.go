@@ -176,42 +176,39 @@ func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int
 	return -1
 }
 
-// cause says why a unit is dispatched.
+// cause says why a unit is dispatched again; "": it had not been.
 func (d *Dispatcher) cause(first *orbit.Capsule, list failures, again bool) Cause {
 	switch {
 	case first.Owner != "":
-		return CauseDead
+		return OwnerGone
 	case again && len(list.list) > 0:
-		return CauseRetry
+		return TriedAgain
 	case len(list.list) > 0 || list.more:
-		return CauseFailed
+		return GivenBack
 	}
-	return CauseNew
+	return ""
 }
 
 // failed puts a unit off that all have failed, and reports it if they are others than the last time.
 func (d *Dispatcher) failed(u unit, list failures, out []int, now time.Time, round *Round) {
 	var names strings.Builder
-	e := &FailedError{More: list.more}
-	e.Capsule, e.Gang = u.names()
+	var said []Failure
 	for _, one := range list.list {
 		if at, lives := d.roster.at[one.Scheduler]; lives && slices.Contains(out, at) {
-			e.Failures = append(e.Failures, one)
+			said = append(said, one)
 		}
 	}
 	for _, at := range out {
 		fmt.Fprintf(&names, "%q", d.roster.names[at])
 	}
-	d.retryLater(u, names.String(), now, func() { round.Failed = append(round.Failed, e) })
+	d.retryLater(u, names.String(), now, func() { round.Failed = append(round.Failed, failedError(u, said, list.more)) })
 }
 
 // stranded reports a unit that only its scheduler's return can help.
 func (d *Dispatcher) stranded(u unit, pinned string, round *Round) {
 	if w := d.retry.of(u); w.said != "stranded "+pinned {
 		w.said = "stranded " + pinned
-		e := &StrandedError{Scheduler: pinned}
-		e.Capsule, e.Gang = u.names()
-		round.Stranded = append(round.Stranded, e)
+		round.Stranded = append(round.Stranded, strandedError(u, pinned))
 	}
 }
 
@@ -237,7 +234,7 @@ func (d *Dispatcher) ordered(o *order, out orbit.Outcome, round *Round) {
 		}
 		return
 	}
-	if o.cause != CauseRetry {
+	if o.cause != TriedAgain {
 		d.retry.forget(o.unit) // the situation has changed
 	}
 	if round.Dispatched == nil {
@@ -245,9 +242,9 @@ func (d *Dispatcher) ordered(o *order, out orbit.Outcome, round *Round) {
 	}
 	name := d.roster.names[o.to]
 	round.Dispatched[name] += len(o.do)
-	if o.cause != CauseNew {
-		r := Redispatch{From: o.from, To: name, Cause: o.cause}
-		r.Capsule, r.Gang = o.unit.names()
-		round.Redispatched = append(round.Redispatched, r)
+	if o.cause != "" {
+		m := Move{From: o.from, To: name, Why: o.cause}
+		m.Capsule, m.Gang = o.unit.names()
+		round.Redispatched = append(round.Redispatched, m)
 	}
 }

@@ -221,7 +221,7 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 		}
 		list, err := parseFailures(value)
 		if err != nil {
-			round.fail(&MarkError{Key: kind.key(u.id), Value: value})
+			round.fail(corruptError(kind.key(u.id), value))
 			continue // the next failure writes it anew
 		}
 		f := &failing{unit: u, failures: list, at: at, specs: u.specs(d.state)}

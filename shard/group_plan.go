@@ -31,7 +31,7 @@ type rewrite struct {
 	m      *member
 	values [3]string // of the marks
 	done   func(*rewrite)
-	move   Reason
+	move   Cause
 	// The owner was not alive: bet on that.
 	gone string
 }

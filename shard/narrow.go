@@ -2,14 +2,10 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
 )
-
-// ErrGroup is what a strict scheduler's capsules are not placed for, beside the navigator's reason.
-var ErrGroup = errors.New("not in the group")
 
 // GroupNoFit says that a capsule has no place in its scheduler's group. What its navigator said is wrapped, so a
 // [*orbit.NoFit] in it still parks the capsule's class.

@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"iter"
 	"math/rand/v2"
@@ -147,32 +145,6 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ErrPolicy says that a policy has panicked or exited its goroutine, or has named nobody that could have the capsule.
-var ErrPolicy = errors.New("policy named no scheduler")
-
-// PolicyError says what it did instead.
-type PolicyError struct {
-	Capsule orbit.CapsuleID
-	// What it returned.
-	Named string
-	// That it panicked, or exited its goroutine; nil: it did not.
-	Crash error
-}
-
-// Error says what the policy did, and what becomes of the capsule.
-func (e *PolicyError) Error() string {
-	what := fmt.Sprintf("it named %q, which is no candidate", e.Named)
-	if e.Crash != nil {
-		what = e.Crash.Error()
-	} else if e.Named == "" {
-		what = "it named nobody"
-	}
-	return fmt.Sprintf("shard: %v for capsule %q: %s; the capsule is nobody's, and the policy will be asked again", ErrPolicy, e.Capsule, what)
-}
-
-// Unwrap makes errors.Is find the kind.
-func (e *PolicyError) Unwrap() error { return ErrPolicy }
-
 // ask asks a policy. One of the importer's own is contained, which costs more than a ready one.
 func ask(p Policy, c *orbit.Capsule, among *Candidates) (at int, err error) {
 	name := ""
@@ -181,11 +153,11 @@ func ask(p Policy, c *orbit.Capsule, among *Candidates) (at int, err error) {
 		name = p.Pick(c, among)
 	default:
 		if crash := guard.Do(func() { name = p.Pick(c, among) }); crash != nil {
-			return -1, &PolicyError{Capsule: c.ID, Crash: crash}
+			return -1, policyError(c, "", crash)
 		}
 	}
 	if !among.Has(name) {
-		return -1, &PolicyError{Capsule: c.ID, Named: name}
+		return -1, policyError(c, name, nil)
 	}
 	return among.roster.at[name], nil
 }

@@ -154,7 +154,7 @@ func TestAPolicyThatMisbehaves(t *testing.T) {
 			require.Equal(t, map[string]int{"a": 2}, r.Dispatched)
 			require.Len(t, r.Errors, 1)
 			require.ErrorIs(t, r.Errors[0], ErrPolicy)
-			var what *PolicyError
+			var what *Error
 			require.ErrorAs(t, r.Errors[0], &what)
 			require.Equal(t, orbit.CapsuleID("x001"), what.Capsule)
 			require.False(t, r.Next.IsZero(), "it is asked again")
@@ -178,7 +178,7 @@ func TestAPolicyThatWantsOneOnly(t *testing.T) {
 		time.Sleep(time.Second)
 		r = d.Step(t.Context())
 		require.Equal(t, map[string]int{"a": 1}, r.Dispatched)
-		require.Equal(t, CauseRetry, r.Redispatched[0].Cause)
+		require.Equal(t, TriedAgain, r.Redispatched[0].Why)
 		s.giveBack("a", "x000")
 		r = d.Step(t.Context())
 		require.Empty(t, r.Failed, "it is said once")
