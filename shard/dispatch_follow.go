@@ -103,7 +103,7 @@ func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
 		d.loads.update(before.Capsule(id), state.Capsule(id), state)
 	}
 	if n.leases {
-		d.enrol()
+		d.refreshMembership()
 	}
 	fresh := d.learn(n.marked, round)
 	d.help(merge(n.changed), before)
@@ -240,8 +240,9 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 	return fresh
 }
 
-// enrol takes over who lives now. What the dead had to place, and what waits for a scheduler, is looked at again.
-func (d *Dispatcher) enrol() {
+// refreshMembership reads which schedulers live now. What the dead had to place, and what waits for a scheduler, is looked
+// at again.
+func (d *Dispatcher) refreshMembership() {
 	was := d.roster
 	d.roster = readRoster(d.state, d.Leases, d.Schedulers)
 	for _, name := range was.names {
