@@ -112,20 +112,14 @@ func (t *table) refreshMembership() {
 
 // living lists the schedulers that live, sorted.
 func (t *table) living() (names []string) {
-	switch {
-	case t.leases == nil:
-		names = slices.Clone(t.schedulers)
-	case len(t.schedulers) > 0:
-		for _, name := range t.schedulers {
-			if _, ok := t.leases.In(t.state, name); ok {
-				names = append(names, name)
-			}
-		}
-	default:
-		return schedulersIn(t.state, t.leases)
+	if t.leases == nil {
+		return sortedNames(t.schedulers)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	names = schedulersIn(t.state, t.leases)
+	if len(t.schedulers) > 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(t.schedulers, name) })
+	}
+	return names
 }
 
 // alive lists the groups of those who live, sorted by name.
