@@ -13,7 +13,7 @@ import (
 )
 
 // Dispatcher gives every capsule that is nobody's to one scheduler: it commits an [orbit.Assign]. It is as cheap as a
-// load balancer: a capsule costs the same however many nodes and schedulers there are.
+// load balancer: a capsule costs the same however many nodes there are.
 //
 //	pending ─┬─ pinned by the user ──────────────────────────► that scheduler, or wait for it
 //	         ├─ nobody's, or of a scheduler whose lease is over ► one that the Policy picks
@@ -69,7 +69,7 @@ type Dispatcher struct {
 	// The next state must have reached it.
 	atLeast orbit.Revision
 	roster  roster
-	books   books
+	loads   loads
 	failing failingUnits
 	cleared cleared
 	// Nodes that may take more than before, oldest first.
@@ -163,32 +163,13 @@ func (d *Dispatcher) commit(ctx context.Context, round *Round) {
 	for i := range writes {
 		batch = append(batch, writes[i].proposal(d.state.Revision()))
 	}
-	for i, o := range propose(ctx, d.Ledger, batch) {
+	for i, o := range proposeAll(ctx, d.Ledger, batch) {
 		if i < len(orders) {
 			d.ordered(&orders[i], o, round)
 		} else {
 			d.wrote(&writes[i-len(orders)], o, round)
 		}
 	}
-}
-
-// propose sends independent proposals; each has an outcome.
-func propose(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
-	if len(batch) == 0 {
-		return nil
-	}
-	out := make([]orbit.Outcome, len(batch))
-	if b, ok := ledger.(orbit.Batcher); ok {
-		for i := range out {
-			out[i].Err = orbit.ErrUnknown // unless the ledger tells
-		}
-		copy(out, b.ProposeBatch(ctx, batch))
-		return out
-	}
-	for i := range batch {
-		out[i].Revision, out[i].Err = ledger.Propose(ctx, batch[i])
-	}
-	return out
 }
 
 // lost takes note of a rejection: the next state must have reached it.

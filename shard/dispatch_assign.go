@@ -60,7 +60,7 @@ func (d *Dispatcher) orders(round *Round) []order {
 	out := make([]order, 0, min(d.todo.len(), d.maxStep()))
 	for now := time.Now(); d.todo.len() > 0 && len(out) < d.maxStep(); {
 		if o, ok := d.order(d.todo.take(), now, round); ok {
-			d.books.expect(o.to, len(o.do))
+			d.loads.expect(o.to, len(o.do))
 			out = append(out, o)
 		}
 	}
@@ -159,7 +159,7 @@ func (d *Dispatcher) target(u unit, first *orbit.Capsule, company string, now ti
 
 // pick asks the policy; -1: it has nobody.
 func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int, again bool, now time.Time, round *Round) int {
-	among := Candidates{roster: &d.roster, books: &d.books, out: out}
+	among := Candidates{roster: &d.roster, loads: &d.loads, out: out}
 	at, err := ask(d.policy, first, &among)
 	if err != nil && again && len(out) > 0 { // it wants none of those that are left
 		among.out = nil
@@ -176,42 +176,39 @@ func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int
 	return -1
 }
 
-// cause says why a unit is dispatched.
+// cause says why a unit is dispatched again; "": it had not been.
 func (d *Dispatcher) cause(first *orbit.Capsule, list failures, again bool) Cause {
 	switch {
 	case first.Owner != "":
-		return CauseDead
+		return OwnerGone
 	case again && len(list.list) > 0:
-		return CauseRetry
+		return TriedAgain
 	case len(list.list) > 0 || list.more:
-		return CauseFailed
+		return GivenBack
 	}
-	return CauseNew
+	return ""
 }
 
 // failed puts a unit off that all have failed, and reports it if they are others than the last time.
 func (d *Dispatcher) failed(u unit, list failures, out []int, now time.Time, round *Round) {
 	var names strings.Builder
-	e := &FailedError{More: list.more}
-	e.Capsule, e.Gang = u.names()
+	var said []Failure
 	for _, one := range list.list {
 		if at, lives := d.roster.at[one.Scheduler]; lives && slices.Contains(out, at) {
-			e.Failures = append(e.Failures, one)
+			said = append(said, one)
 		}
 	}
 	for _, at := range out {
 		fmt.Fprintf(&names, "%q", d.roster.names[at])
 	}
-	d.retryLater(u, names.String(), now, func() { round.Failed = append(round.Failed, e) })
+	d.retryLater(u, names.String(), now, func() { round.Failed = append(round.Failed, failedError(u, said, list.more)) })
 }
 
 // stranded reports a unit that only its scheduler's return can help.
 func (d *Dispatcher) stranded(u unit, pinned string, round *Round) {
 	if w := d.retry.of(u); w.said != "stranded "+pinned {
 		w.said = "stranded " + pinned
-		e := &StrandedError{Scheduler: pinned}
-		e.Capsule, e.Gang = u.names()
-		round.Stranded = append(round.Stranded, e)
+		round.Stranded = append(round.Stranded, strandedError(u, pinned))
 	}
 }
 
@@ -237,7 +234,7 @@ func (d *Dispatcher) ordered(o *order, out orbit.Outcome, round *Round) {
 		}
 		return
 	}
-	if o.cause != CauseRetry {
+	if o.cause != TriedAgain {
 		d.retry.forget(o.unit) // the situation has changed
 	}
 	if round.Dispatched == nil {
@@ -245,9 +242,9 @@ func (d *Dispatcher) ordered(o *order, out orbit.Outcome, round *Round) {
 	}
 	name := d.roster.names[o.to]
 	round.Dispatched[name] += len(o.do)
-	if o.cause != CauseNew {
-		r := Redispatch{From: o.from, To: name, Cause: o.cause}
-		r.Capsule, r.Gang = o.unit.names()
-		round.Redispatched = append(round.Redispatched, r)
+	if o.cause != "" {
+		m := Move{From: o.from, To: name, Why: o.cause}
+		m.Capsule, m.Gang = o.unit.names()
+		round.Redispatched = append(round.Redispatched, m)
 	}
 }

@@ -29,12 +29,12 @@ func ExampleDispatcher() {
 
 	_ = leases.Resign(ctx, east)
 	for _, r := range dispatcher.Step(ctx).Redispatched {
-		fmt.Printf("%s: from %s to %s, for %v\n", r.Capsule, r.From, r.To, r.Cause)
+		fmt.Printf("%s: from %s to %s: %s\n", r.Capsule, r.From, r.To, r.Why)
 	}
 	// Output:
 	// map[east:2 west:1]
-	// a: from east to west, for its scheduler is dead
-	// c: from east to west, for its scheduler is dead
+	// a: from east to west: owner gone
+	// c: from east to west: owner gone
 }
 
 // A population under one dispatcher: two schedulers, each an engine with a lease.
@@ -78,7 +78,7 @@ func ExampleImport() {
 		shard.Submission{Submit: orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: small}},
 		shard.Submission{Submit: orbit.Submit{IDs: []orbit.CapsuleID{"b"}, Spec: small}, Schedulers: []string{"east", "west"}},
 	)
-	var contradiction *shard.ContradictionError
+	var contradiction *shard.Error
 	if errors.As(err, &contradiction) {
 		fmt.Println(contradiction.Capsule, contradiction.Schedulers)
 	}

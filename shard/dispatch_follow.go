@@ -20,7 +20,7 @@ type news struct {
 
 // follow brings the dispatcher up to what the ledger has, and files what is to be looked at.
 func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
-	d.books.settle()
+	d.loads.forgetExpected()
 	state, changes, whole, err := orbit.CatchUp(ctx, d.Ledger, d.state)
 	if err != nil {
 		return err
@@ -100,10 +100,10 @@ func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
 	d.state = state
 	d.marks.forgetStale(state)
 	for _, id := range n.ids {
-		d.books.follow(before.Capsule(id), state.Capsule(id), state)
+		d.loads.update(before.Capsule(id), state.Capsule(id), state)
 	}
 	if n.leases {
-		d.enrol()
+		d.refreshMembership()
 	}
 	fresh := d.learn(n.marked, round)
 	d.help(merge(n.changed), before)
@@ -166,15 +166,15 @@ func (d *Dispatcher) remember(changed []change) {
 // rebuild starts from a state, without knowing what has changed. What was known of tries and reports is kept.
 func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
 	d.state = state
-	d.books = books{owners: map[string]*owned{}}
+	d.loads = newLoads()
 	d.failing = newFailingUnits()
 	d.recent, d.todo, d.marks = nil, todo{}, markWrites{}
 	pending := state.Pending()
 	for _, c := range pending {
-		d.books.follow(nil, c, state)
+		d.loads.update(nil, c, state)
 	}
 	d.roster = readRoster(state, d.Leases, d.Schedulers)
-	d.books.enrol(&d.roster)
+	d.loads.register(&d.roster)
 	d.cleared.sweep(state)
 	var marked []unit
 	for _, kind := range [...]markKind{failedMark, failedGangMark, pinnedMark, pinnedGangMark} {
@@ -221,7 +221,7 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 		}
 		list, err := parseFailures(value)
 		if err != nil {
-			round.fail(&MarkError{Key: kind.key(u.id), Value: value})
+			round.fail(corruptError(kind.key(u.id), value))
 			continue // the next failure writes it anew
 		}
 		f := &failing{unit: u, failures: list, at: at, specs: u.specs(d.state)}
@@ -240,20 +240,21 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 	return fresh
 }
 
-// enrol takes over who lives now. What the dead had to place, and what waits for a scheduler, is looked at again.
-func (d *Dispatcher) enrol() {
+// refreshMembership reads which schedulers live now. What the dead had to place, and what waits for a scheduler, is looked
+// at again.
+func (d *Dispatcher) refreshMembership() {
 	was := d.roster
 	d.roster = readRoster(d.state, d.Leases, d.Schedulers)
 	for _, name := range was.names {
 		if !d.roster.lives(name) {
-			for _, id := range d.books.owner(name).ids {
+			for _, id := range d.loads.owner(name).ids {
 				if c := d.state.Capsule(id); c != nil && c.Owner == name {
 					d.review(unitOf(c))
 				}
 			}
 		}
 	}
-	d.books.enrol(&d.roster)
+	d.loads.register(&d.roster)
 	for _, u := range d.retry.all() {
 		d.review(u)
 	}

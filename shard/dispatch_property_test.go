@@ -266,7 +266,7 @@ func (w *world) checkBooks(d *Dispatcher, state *orbit.State) {
 		}
 	}
 	require.Equal(w.t, state.Revision(), d.state.Revision())
-	for name, o := range d.books.owners {
+	for name, o := range d.loads.owners {
 		require.Equal(w.t, count[name], o.count, "waiting at %q", name)
 		require.LessOrEqual(w.t, len(o.ids), 3*o.count+200)
 		delete(count, name)

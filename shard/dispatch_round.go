@@ -8,40 +8,6 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Cause is why something was dispatched that had been dispatched before.
-type Cause uint8
-
-// The causes.
-const (
-	// It had not been.
-	CauseNew Cause = iota
-	// The lease of the one that had it is over.
-	CauseDead
-	// Somebody has given it back.
-	CauseFailed
-	// All have failed it, and it is time to try again.
-	CauseRetry
-)
-
-// String says why.
-func (c Cause) String() string {
-	if names := [...]string{"new", "its scheduler is dead", "given back as failed", "tried again"}; int(c) < len(names) {
-		return names[c]
-	}
-	return fmt.Sprintf("Cause(%d)", uint8(c))
-}
-
-// Redispatch is a capsule or a gang that has a new owner.
-type Redispatch struct {
-	// One of the two.
-	Capsule orbit.CapsuleID
-	Gang    orbit.GangID
-	// Who had it; empty: it was given back.
-	From  string
-	To    string
-	Cause Cause
-}
-
 // Round is what one step of a [Dispatcher] did.
 type Round struct {
 	// What it decided on.
@@ -51,11 +17,11 @@ type Round struct {
 	// Capsules given to each scheduler.
 	Dispatched map[string]int
 	// Those of them that had been dispatched before, or had failed somewhere.
-	Redispatched []Redispatch
+	Redispatched []Move
 	// All who live have failed it. Reported once for each set of them, not for each try.
-	Failed []*FailedError
+	Failed []*Error
 	// Pinned to somebody who does not live. Reported once.
-	Stranded []*StrandedError
+	Stranded []*Error
 	// Failed marks that were taken back, in whole or in part, for something has changed that could help.
 	Cleared int
 	// Marks deleted of capsules that are placed or gone.
@@ -66,7 +32,7 @@ type Round struct {
 	Left int
 	// When something is to be tried again, if nothing else happens; zero: nothing is.
 	Next time.Time
-	// All else that went wrong, at most 16: the ledger's errors, [*PolicyError], [*MarkError], [ErrAlone].
+	// All else that went wrong, at most 16: the ledger's errors, [ErrPolicy], [ErrCorrupt], [ErrAlone].
 	Errors []error
 }
 

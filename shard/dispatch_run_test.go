@@ -354,7 +354,7 @@ func TestAFixedList(t *testing.T) {
 	r := d.Step(t.Context())
 	require.Equal(t, map[string]int{"a": 3, "b": 2}, r.Dispatched)
 	require.Contains(t, r.String(), "5 capsules to 2 of 2 schedulers, 1 redispatched")
-	require.Equal(t, "its scheduler is dead", r.Redispatched[0].Cause.String())
+	require.Equal(t, OwnerGone, r.Redispatched[0].Why)
 }
 
 func TestNobodyLives(t *testing.T) {

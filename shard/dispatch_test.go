@@ -168,8 +168,8 @@ func TestListsOfTheDeadAreWholeAndShort(t *testing.T) {
 		d.Step(t.Context())
 		s.do(orbit.Assign{Capsule: "x007", From: "b", Owner: "a"})
 	}
-	require.Less(t, len(d.books.owner("a").ids), 300)
-	require.Less(t, len(d.books.owner("b").ids), 100)
+	require.Less(t, len(d.loads.owner("a").ids), 300)
+	require.Less(t, len(d.loads.owner("b").ids), 100)
 	s.die("a")
 	require.Equal(t, map[string]int{"b": 50}, d.Step(t.Context()).Dispatched)
 }
@@ -210,7 +210,7 @@ func TestTheDeadGiveUpWhatTheyHad(t *testing.T) {
 	s.do(orbit.Place{Capsule: "x000", Node: "n"})
 	s.die("a")
 	r := d.Step(t.Context())
-	require.Equal(t, []Redispatch{{Capsule: "x002", From: "a", To: "b", Cause: CauseDead}}, r.Redispatched, "placed ones stay")
+	require.Equal(t, []Move{{Capsule: "x002", From: "a", To: "b", Why: OwnerGone}}, r.Redispatched, "placed ones stay")
 	require.Equal(t, "a", s.owner("x000"))
 	s.live("a")
 	s.settle(d)
@@ -230,7 +230,7 @@ func TestFailedByAll(t *testing.T) {
 		s.giveBack("a", "x000")
 		require.Empty(t, s.owner("x000"))
 		r := d.Step(t.Context())
-		require.Equal(t, []Redispatch{{Capsule: "x000", To: "b", Cause: CauseFailed}}, r.Redispatched)
+		require.Equal(t, []Move{{Capsule: "x000", To: "b", Why: GivenBack}}, r.Redispatched)
 		s.giveBack("b", "x000")
 		start := time.Now()
 		r = d.Step(t.Context())
@@ -248,7 +248,7 @@ func TestFailedByAll(t *testing.T) {
 			time.Sleep(1)
 			waits, start = append(waits, time.Since(start)), time.Now()
 			r = d.Step(t.Context())
-			require.Equal(t, CauseRetry, r.Redispatched[0].Cause)
+			require.Equal(t, TriedAgain, r.Redispatched[0].Why)
 			s.giveBack(s.owner("x000"), "x000")
 		}
 		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}, waits)

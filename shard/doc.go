@@ -22,12 +22,12 @@
 // scheduler. Run it, and a [Dispatcher]; in strict mode with its Strict set, and in strict and soft mode [Groups]
 // beside it. All of them have the ledger itself. Then for each scheduler, under the same name everywhere:
 //
-//	lens := &shard.Lens{Ledger: ledger, Scheduler: "a", Mode: mode}
-//	inside := lens.Navigator(func() orbit.Navigator { return &nav.Services{} })
+//	partition := &shard.PartitionLedger{Ledger: ledger, Scheduler: "a", Mode: mode}
+//	inside := partition.Navigator(func() orbit.Navigator { return &nav.Services{} })
 //	scheduler := &shard.Scheduler{Name: "a", Navigator: inside, Leases: leases}
-//	engine := &orbit.Engine{Name: "a", Ledger: lens, Navigator: scheduler}
+//	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: scheduler}
 //
-// The [Scheduler] is around what the [Lens] returns, not in it. [Scheduler.Keep] holds the lease; without a term
+// The [Scheduler] is around what the [PartitionLedger] returns, not in it. [Scheduler.Keep] holds the lease; without a term
 // nothing is given to the scheduler, and nothing planned. A scheduler plans what it is given, whatever the navigator in
 // it claims: where schedulers differ in what they can place, a [PolicyFunc] tells them apart.
 //

@@ -3,23 +3,9 @@ package shard
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/orbitsched/orbit"
 )
-
-// GivenBackError is why a capsule is unplaced that its scheduler has given back. It does not wrap the navigator's
-// reason: that would have the engine put the whole class aside, and with it what is yet to be given back.
-type GivenBackError struct {
-	Scheduler string
-	// What the navigator said.
-	Why error
-}
-
-// Error says who gave it back, and why.
-func (e *GivenBackError) Error() string {
-	return fmt.Sprintf("shard: scheduler %q gives it back: %v", e.Scheduler, e.Why)
-}
 
 // giveBack takes those out of a plan's unplaced that others are to try, and returns the proposals that say so.
 func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.Proposal) {
@@ -43,7 +29,7 @@ func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.P
 			done[who] = true
 			back = append(back, s.back(view, who, u.Why)...)
 		}
-		u.Why = &GivenBackError{s.Name, u.Why}
+		u.Why = givenBackError(who, s.Name, u.Why)
 	}
 	s.forget(state)
 	return back

@@ -30,7 +30,7 @@ type flight struct {
 
 // Propose adds the fence and proposes. A placement on a node that is not in the group, or is leaving it, is refused
 // without asking the ledger: a conflict if the node was taken away after the proposal's view, else infeasible.
-func (l *Lens) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+func (l *PartitionLedger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	if err := l.check(); err != nil {
 		return 0, err
 	}
@@ -46,7 +46,7 @@ func (l *Lens) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, e
 }
 
 // ProposeBatch does so with many proposals in one call. It implements [orbit.Batcher] also where the ledger does not.
-func (l *Lens) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+func (l *PartitionLedger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out := make([]orbit.Outcome, len(batch))
 	if err := l.check(); err != nil {
 		for i := range out {
@@ -74,15 +74,17 @@ func (l *Lens) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit
 
 // proposeAll sends a batch in one call where the ledger takes it, and returns an outcome for each.
 func proposeAll(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
-	b, ok := ledger.(orbit.Batcher)
-	if ok {
-		out := b.ProposeBatch(ctx, batch)
-		for len(out) < len(batch) { // the ledger has left it out
-			out = append(out, orbit.Outcome{Err: orbit.ErrUnknown})
-		}
-		return out
+	if len(batch) == 0 {
+		return nil
 	}
 	out := make([]orbit.Outcome, len(batch))
+	if b, ok := ledger.(orbit.Batcher); ok {
+		for i := range out {
+			out[i].Err = orbit.ErrUnknown // what the ledger leaves out
+		}
+		copy(out, b.ProposeBatch(ctx, batch))
+		return out
+	}
 	for i := range batch {
 		out[i].Revision, out[i].Err = ledger.Propose(ctx, batch[i])
 	}
@@ -91,7 +93,7 @@ func proposeAll(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal
 
 // depart fences proposals and hands on those that may be sent, with their place in the batch; it returns why the
 // others may not. Until they have arrived nothing is answered for.
-func (l *Lens) depart(batch []orbit.Proposal, send func(int, orbit.Proposal)) []error {
+func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Proposal)) []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	refused, sent := make([]error, len(batch)), 0
@@ -114,7 +116,7 @@ func (l *Lens) depart(batch []orbit.Proposal, send func(int, orbit.Proposal)) []
 
 // giveUp forgets what an engine does not send again: it proposes something else in a later pass only when it knows, or
 // has given up asking. It requires the lock.
-func (l *Lens) giveUp() {
+func (l *PartitionLedger) giveUp() {
 	for id, f := range l.unknown {
 		if f.sent < l.looks {
 			delete(l.unknown, id)
@@ -124,7 +126,7 @@ func (l *Lens) giveUp() {
 
 // fence returns the bets of a proposal, and for each node that it puts something on the bet that this is a node of the
 // group as it was seen. It requires the lock.
-func (l *Lens) fence(p *orbit.Proposal, slab *[]orbit.Precondition) ([]orbit.Precondition, error) {
+func (l *PartitionLedger) fence(p *orbit.Proposal, slab *[]orbit.Precondition) ([]orbit.Precondition, error) {
 	from := len(*slab)
 	out := append(*slab, p.If...)
 	var seen map[orbit.NodeID]bool
@@ -133,7 +135,7 @@ func (l *Lens) fence(p *orbit.Proposal, slab *[]orbit.Precondition) ([]orbit.Pre
 		if !ok || seen[node] {
 			continue
 		}
-		h, mine := l.sight.own[node]
+		h, mine := l.view.own[node]
 		if !mine || h.leaving != 0 {
 			return nil, l.refuse(p, i, node, h)
 		}
@@ -160,16 +162,16 @@ func target(c orbit.Commitment) (orbit.NodeID, bool) {
 }
 
 // refuse says that a node is not the scheduler's to use. It requires the lock.
-func (l *Lens) refuse(p *orbit.Proposal, at int, node orbit.NodeID, h holding) error {
+func (l *PartitionLedger) refuse(p *orbit.Proposal, at int, node orbit.NodeID, h holding) error {
 	r := &orbit.Rejection{Kind: orbit.ErrInfeasible, Do: at, Node: node, TakenAt: h.leaving}
-	if l.sight.state != nil {
-		r.At = l.sight.state.Revision()
+	if l.view.state != nil {
+		r.At = l.view.state.Revision()
 	}
 	why := "is not in"
 	if h.leaving != 0 {
 		why = "is leaving"
-	} else if l.sight.state != nil {
-		_, r.TakenAt = l.sight.state.Mark(groupMark.key(string(node)))
+	} else if l.view.state != nil {
+		_, r.TakenAt = l.view.state.Mark(groupMark.key(string(node)))
 	}
 	if r.At > p.View {
 		r.Kind, r.TakenAt = orbit.ErrConflict, max(r.TakenAt, p.View+1)
@@ -179,7 +181,7 @@ func (l *Lens) refuse(p *orbit.Proposal, at int, node orbit.NodeID, h holding) e
 }
 
 // arrive takes note of outcomes.
-func (l *Lens) arrive(sent []orbit.Proposal, outcomes []orbit.Outcome) {
+func (l *PartitionLedger) arrive(sent []orbit.Proposal, outcomes []orbit.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sending -= min(len(sent), 1)
@@ -196,7 +198,7 @@ func (l *Lens) arrive(sent []orbit.Proposal, outcomes []orbit.Outcome) {
 }
 
 // note keeps a proposal whose outcome is not known. It requires the lock.
-func (l *Lens) note(p *orbit.Proposal) {
+func (l *PartitionLedger) note(p *orbit.Proposal) {
 	f := flight{bets: slices.Clone(p.If), sent: l.looks}
 	for _, c := range p.Do {
 		if node, ok := target(c); ok {

@@ -44,7 +44,7 @@ import (
 // A Step costs what has changed since the last one, plus the handoffs under way and the moves; the first one, and one
 // that comes later than the ledger's history reaches, looks at all nodes.
 type Groups struct {
-	// Ledger is the real one, not a Lens. Required.
+	// Ledger is the real one, not a PartitionLedger. Required.
 	Ledger orbit.Ledger
 	// Leases are those of the schedulers, with Prefix [LeasePrefix]: a scheduler is the name of a lease.
 	Leases *lease.Keeper
@@ -108,9 +108,9 @@ func (g *Groups) Step(ctx context.Context) Regrouping {
 		weigh := func() { r.balance = newBalance(groups, &t.all, t.largest.value(), max(g.tolerance(), 0)) }
 		weigh()
 		r.due()
-		r.house(g.By)
+		r.assign(g.By)
 		if g.tolerance() >= 0 {
-			r.even()
+			r.rebalance()
 		}
 		r.commit(ctx)
 		weigh() // what was not committed is as it was

@@ -95,24 +95,24 @@ func BenchmarkGroupsSchedulerJoins(b *testing.B) {
 	b.ReportMetric(float64(moved), "moves")
 }
 
-// lensBench is a ledger of 50,000 nodes in 8 groups, and the lens of one of them.
-type lensBench struct {
+// partitionBench is a ledger of 50,000 nodes in 8 groups, and the partition ledger of one of them.
+type partitionBench struct {
 	*testing.B
 	ledger      *orbit.MemoryLedger
-	lens        *Lens
+	partition   *PartitionLedger
 	own, others []orbit.NodeID
 	next        int
 }
 
 // batch is how many proposals are sent at once.
-const lensBatch = 1000
+const partitionBatch = 1000
 
-func newLensBench(b *testing.B) *lensBench {
-	w := &lensBench{B: b, ledger: benchLedger(b, 50_000)}
+func newLensBench(b *testing.B) *partitionBench {
+	w := &partitionBench{B: b, ledger: benchLedger(b, 50_000)}
 	g := &Groups{Ledger: w.ledger, Schedulers: benchNames(8)}
 	g.Step(context.Background())
-	w.lens = &Lens{Ledger: w.ledger, Scheduler: "s0"}
-	for n := range snapshot(b, w.lens).Nodes() {
+	w.partition = &PartitionLedger{Ledger: w.ledger, Scheduler: "s0"}
+	for n := range snapshot(b, w.partition).Nodes() {
 		if n.Node.Unschedulable {
 			w.others = append(w.others, n.Node.ID)
 		} else {
@@ -123,9 +123,9 @@ func newLensBench(b *testing.B) *lensBench {
 }
 
 // place returns proposals that place new capsules here and there.
-func (w *lensBench) place(nodes []orbit.NodeID) (out []orbit.Proposal) {
+func (w *partitionBench) place(nodes []orbit.NodeID) (out []orbit.Proposal) {
 	var ids []orbit.CapsuleID
-	for range lensBatch {
+	for range partitionBatch {
 		w.next++
 		ids = append(ids, orbit.CapsuleID(fmt.Sprint("c", w.next)))
 	}
@@ -138,25 +138,25 @@ func (w *lensBench) place(nodes []orbit.NodeID) (out []orbit.Proposal) {
 	return out
 }
 
-// compare times the same with the ledger and with the lens, in turns, so that both meet the same machine.
-func (w *lensBench) compare(unit string, prepare func(orbit.Ledger), run func(orbit.Ledger)) {
+// compare times the same with the ledger and with the partition ledger, in turns, so that both meet the same machine.
+func (w *partitionBench) compare(unit string, prepare func(orbit.Ledger), run func(orbit.Ledger)) {
 	took := [2]time.Duration{}
 	for w.Loop() {
-		for i, to := range []orbit.Ledger{w.ledger, w.lens} {
+		for i, to := range []orbit.Ledger{w.ledger, w.partition} {
 			prepare(to)
 			start := time.Now()
 			run(to)
 			took[i] += time.Since(start)
 		}
 	}
-	for i, name := range []string{"ledger", "lens"} {
-		w.ReportMetric(float64(took[i].Nanoseconds())/float64(w.N)/lensBatch, name+"-ns/"+unit)
+	for i, name := range []string{"ledger", "partition"} {
+		w.ReportMetric(float64(took[i].Nanoseconds())/float64(w.N)/partitionBatch, name+"-ns/"+unit)
 	}
 	w.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkLensPlacement: what a lens costs for each placement of its own, one proposal each, in batches.
-func BenchmarkLensPlacement(b *testing.B) {
+// BenchmarkPartitionLedgerPlacement: what a partition ledger costs for each placement of its own, one proposal each, in batches.
+func BenchmarkPartitionLedgerPlacement(b *testing.B) {
 	w := newLensBench(b)
 	var batch []orbit.Proposal
 	w.compare("placement", func(to orbit.Ledger) {
@@ -171,10 +171,10 @@ func BenchmarkLensPlacement(b *testing.B) {
 	})
 }
 
-// BenchmarkLensChange: what a lens costs a view for each change that others make.
-func BenchmarkLensChange(b *testing.B) {
+// BenchmarkPartitionLedgerChange: what a partition ledger costs a view for each change that others make.
+func BenchmarkPartitionLedgerChange(b *testing.B) {
 	w := newLensBench(b)
-	views := map[orbit.Ledger]*orbit.View{w.ledger: {}, w.lens: {}}
+	views := map[orbit.Ledger]*orbit.View{w.ledger: {}, w.partition: {}}
 	refresh := func(to orbit.Ledger) {
 		require.NoError(b, views[to].Refresh(context.Background(), to, nil, time.Now()))
 	}

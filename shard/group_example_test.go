@@ -39,8 +39,8 @@ func ExampleGroups() {
 			log.Fatal(err)
 		}
 		terms[name] = term
-		lens := &shard.Lens{Ledger: ledger, Scheduler: name, Mode: shard.Strict}
-		engines[name] = &orbit.Engine{Name: name, Ledger: lens, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} })}
+		partition := &shard.PartitionLedger{Ledger: ledger, Scheduler: name, Mode: shard.Strict}
+		engines[name] = &orbit.Engine{Name: name, Ledger: partition, Navigator: partition.Navigator(func() orbit.Navigator { return &nav.Services{} })}
 	}
 	groups := &shard.Groups{Ledger: ledger, Leases: leases}
 	step := func() {
@@ -71,7 +71,7 @@ func ExampleGroups() {
 }
 
 // One scheduler with more work than its group has room for, in each of the modes.
-func ExampleLens() {
+func ExamplePartitionLedger() {
 	for _, mode := range []shard.Mode{shard.Strict, shard.Soft, shard.Shared} {
 		ledger := constellation(4)
 		groups := &shard.Groups{Ledger: ledger, Schedulers: []string{"a", "b"}}
@@ -79,8 +79,8 @@ func ExampleLens() {
 		spec := &orbit.Spec{Module: "web", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 4000}}}
 		propose(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"w-1", "w-2", "w-3", "w-4", "w-5"}, Spec: spec, Owner: "a"})
 
-		lens := &shard.Lens{Ledger: ledger, Scheduler: "a", Mode: mode}
-		engine := &orbit.Engine{Name: "a", Ledger: lens, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} })}
+		partition := &shard.PartitionLedger{Ledger: ledger, Scheduler: "a", Mode: mode}
+		engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: partition.Navigator(func() orbit.Navigator { return &nav.Services{} })}
 		r := engine.Pass(context.Background())
 		fmt.Printf("%v: %d placed\n", mode, r.Committed)
 		for _, u := range r.Unplaced {

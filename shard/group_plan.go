@@ -18,10 +18,10 @@ type regrouping struct {
 	Regrouping
 	*table
 	*balance
-	now      time.Time
-	patience time.Duration
-	homeless []*member
-	rewrites []rewrite
+	now        time.Time
+	patience   time.Duration
+	unassigned []*member
+	rewrites   []rewrite
 	// What the search has moved.
 	moved map[*member]bool
 }
@@ -31,7 +31,7 @@ type rewrite struct {
 	m      *member
 	values [3]string // of the marks
 	done   func(*rewrite)
-	move   Reason
+	move   Cause
 	// The owner was not alive: bet on that.
 	gone string
 }
@@ -48,7 +48,7 @@ func (r *regrouping) due() {
 		case m.fresh && r.lives(m.next()):
 			r.rewrite(m, [3]string{m.next()}, r.ended).move = OwnerGone
 		case m.fresh && m.open:
-			r.homeless = append(r.homeless, m)
+			r.unassigned = append(r.unassigned, m)
 		case m.fresh && m.marked():
 			r.rewrite(m, [3]string{}, r.cleared)
 		case !m.fresh:
@@ -79,13 +79,13 @@ func (r *regrouping) handoff(m *member) {
 	}
 }
 
-// house finds groups for nodes that have none.
-func (r *regrouping) house(by Rule) {
+// assign finds groups for nodes that have none.
+func (r *regrouping) assign(by Rule) {
 	names := make([]string, len(r.groups()))
 	for i, g := range r.groups() {
 		names[i] = g.name
 	}
-	for _, m := range r.homeless {
+	for _, m := range r.unassigned {
 		to, ok := 0, false
 		if by != nil {
 			to, ok = slices.BinarySearch(names, r.rule(by, m, slices.Clone(names)))
@@ -106,8 +106,8 @@ func (r *regrouping) rule(by Rule, m *member, names []string) (name string) {
 	return name
 }
 
-// even moves nodes until the groups are in balance, as far as moves and exchanges of one node bring them there.
-func (r *regrouping) even() {
+// rebalance moves nodes until the groups are in balance, as far as moves and exchanges of one node bring them there.
+func (r *regrouping) rebalance() {
 	r.moved = map[*member]bool{}
 	for {
 		step, ok := r.next()
@@ -143,7 +143,7 @@ func (r *regrouping) rewrite(m *member, values [3]string, done func(*rewrite)) *
 
 // commit proposes everything, and takes note of what was committed. Of the rest the table shows what is.
 func (r *regrouping) commit(ctx context.Context) {
-	for _, m := range r.homeless {
+	for _, m := range r.unassigned {
 		c := r.rewrite(m, [3]string{m.in.name}, r.grouped)
 		if m.owner() != "" {
 			c.move = OwnerGone

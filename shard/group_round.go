@@ -36,26 +36,6 @@ type Regrouping struct {
 	deadline time.Time
 }
 
-// Move is a node that changes hands.
-type Move struct {
-	Node     orbit.NodeID
-	From, To string
-	Why      Reason
-}
-
-// Reason is why a node changes hands.
-type Reason string
-
-const (
-	// ForBalance means that From had more than its part, or To less.
-	ForBalance Reason = "balance"
-	// OwnerGone means that the lease of From is over, or there is no such scheduler.
-	OwnerGone Reason = "owner gone"
-	// NoAnswer means that From has been asked for the node, and has not answered for as long as Patience is. The node was
-	// reported once before, when it was asked for.
-	NoAnswer Reason = "no answer"
-)
-
 // Group is what one scheduler has.
 type Group struct {
 	Scheduler string
@@ -69,7 +49,7 @@ type Group struct {
 
 // String sums the round up in a line.
 func (r Regrouping) String() string {
-	why := map[Reason]int{}
+	why := map[Cause]int{}
 	for _, m := range r.Moved {
 		why[m.Why]++
 	}

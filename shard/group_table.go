@@ -49,7 +49,7 @@ func (t *table) rebuild(state *orbit.State) {
 	t.state = state
 	t.members, t.groups, t.due = map[orbit.NodeID]*member{}, map[string]*group{}, map[*member]bool{}
 	t.all, t.largest = tally{}, largest{}
-	t.census()
+	t.refreshMembership()
 	for n := range state.Nodes() {
 		t.look(n.Node.ID)
 	}
@@ -70,25 +70,26 @@ func (t *table) rebuild(state *orbit.State) {
 // absorb follows changes.
 func (t *table) absorb(changes []orbit.Change) {
 	seen := map[orbit.NodeID]bool{}
-	census := false
+	members := false
 	for i := range changes {
 		c := &changes[i]
 		if _, id, ok := nodeOfMark(c); ok {
 			t.relearn(id)
 		} else if mark, ok := c.Do.(orbit.Mark); ok {
-			census = census || t.leases != nil && strings.HasPrefix(mark.Key, t.leases.Key(""))
+			members = members || t.leases != nil && strings.HasPrefix(mark.Key, t.leases.Key(""))
 		} else if c.Node != "" && !seen[c.Node] {
 			seen[c.Node] = true
 			t.look(c.Node)
 		}
 	}
-	if census {
-		t.census()
+	if members {
+		t.refreshMembership()
 	}
 }
 
-// census finds out who lives. What belongs to those of whom that has changed has to be looked at.
-func (t *table) census() {
+// refreshMembership reads which schedulers live. The nodes of one that has appeared or died are filed anew, because
+// something may have to be done with them.
+func (t *table) refreshMembership() {
 	live := map[string]bool{}
 	for _, name := range t.living() {
 		live[name] = true
@@ -111,20 +112,14 @@ func (t *table) census() {
 
 // living lists the schedulers that live, sorted.
 func (t *table) living() (names []string) {
-	switch {
-	case t.leases == nil:
-		names = slices.Clone(t.schedulers)
-	case len(t.schedulers) > 0:
-		for _, name := range t.schedulers {
-			if _, ok := t.leases.In(t.state, name); ok {
-				names = append(names, name)
-			}
-		}
-	default:
-		return schedulersIn(t.state, t.leases)
+	if t.leases == nil {
+		return sortedNames(t.schedulers)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	names = schedulersIn(t.state, t.leases)
+	if len(t.schedulers) > 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(t.schedulers, name) })
+	}
+	return names
 }
 
 // alive lists the groups of those who live, sorted by name.

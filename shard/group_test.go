@@ -28,24 +28,24 @@ var machines = map[string][]orbit.Resources{
 	"huge":  {{math.MaxInt64, 1}, {1, math.MaxInt64}, {math.MaxInt64 - 1, math.MaxInt64}, {3}, {}},
 }
 
-// shardWorld is a constellation with leases, Groups, and lenses that answer.
+// shardWorld is a constellation with leases, Groups, and partition ledgers that answer.
 type shardWorld struct {
-	t      *rapid.T
-	ledger *orbit.MemoryLedger
-	leases *lease.Keeper
-	groups *Groups
-	terms  map[string]lease.Term
-	lenses map[string]*Lens
-	sizes  []orbit.Resources
-	holds  int
-	ids    []string
-	names  []string
+	t          *rapid.T
+	ledger     *orbit.MemoryLedger
+	leases     *lease.Keeper
+	groups     *Groups
+	terms      map[string]lease.Term
+	partitions map[string]*PartitionLedger
+	sizes      []orbit.Resources
+	holds      int
+	ids        []string
+	names      []string
 }
 
 var slashedNames = []string{"a", "b/c", "group/a", " d%2F"}
 
 func newShardWorld(t *rapid.T, kind string) *shardWorld {
-	w := &shardWorld{t: t, ledger: &orbit.MemoryLedger{}, terms: map[string]lease.Term{}, lenses: map[string]*Lens{}, sizes: machines[kind]}
+	w := &shardWorld{t: t, ledger: &orbit.MemoryLedger{}, terms: map[string]lease.Term{}, partitions: map[string]*PartitionLedger{}, sizes: machines[kind]}
 	if rapid.IntRange(0, 3).Draw(t, "short history") == 0 {
 		w.ledger.Bounds.History = 8
 	}
@@ -100,17 +100,17 @@ func (w *shardWorld) act(what string) {
 		if term, ok := w.terms[name]; ok {
 			require.NoError(t, w.leases.Resign(context.Background(), term))
 			delete(w.terms, name)
-			delete(w.lenses, name)
+			delete(w.partitions, name)
 		}
 	case "come":
 		if _, ok := w.terms[name]; !ok {
 			term, err := w.leases.Acquire(context.Background(), name, "me")
 			require.NoError(t, err)
 			w.terms[name] = term
-			w.lenses[name] = &Lens{Ledger: w.ledger, Scheduler: name}
+			w.partitions[name] = &PartitionLedger{Ledger: w.ledger, Scheduler: name}
 		}
 	case "answer":
-		if l := w.lenses[name]; l != nil {
+		if l := w.partitions[name]; l != nil {
 			snapshot(t, l)
 		}
 	case "scribble": // marks that nobody should write
@@ -228,7 +228,7 @@ func TestGroupsProperty(t *testing.T) {
 		}
 		w.step()
 		for range 3 { // handoffs end
-			for _, l := range w.lenses {
+			for _, l := range w.partitions {
 				snapshot(t, l)
 			}
 			w.step()
@@ -252,11 +252,11 @@ func (w *shardWorld) checkShape() {
 }
 
 // regroup makes a ledger with owners as drawn and returns the model before, and the Step.
-func regroup(t *rapid.T, sizes []orbit.Resources, schedulers, nodes int, used, homeless bool) (*model, *model, Regrouping) {
+func regroup(t *rapid.T, sizes []orbit.Resources, schedulers, nodes int, used, unassigned bool) (*model, *model, Regrouping) {
 	ledger := &orbit.MemoryLedger{}
 	names := []string{"a", "b", "c", "d"}[:schedulers]
 	owners := slices.Clone(names)
-	if homeless {
+	if unassigned {
 		owners = append(owners, "", "gone")
 	}
 	var do []orbit.Commitment

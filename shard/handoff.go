@@ -11,7 +11,7 @@ import (
 
 // How a node changes hands, from scheduler a to b:
 //
-//	           Groups            lens of a                       Groups
+//	           Groups            partition ledger of a           Groups
 //	group=a ─► leaving=b ─► (a plans nothing there) left=a ─► group=b, leaving and left deleted
 //	           bets group    when nothing of a is on its        in one proposal that bets on all three
 //	           and leaving   way to the node; bets both
@@ -27,7 +27,7 @@ import (
 
 // answers returns a proposal for each node that is to be answered for and to which nothing is on its way. It requires
 // the lock.
-func (l *Lens) answers(s *sight) []orbit.Proposal {
+func (l *PartitionLedger) answers(s *partitionView) []orbit.Proposal {
 	if len(s.asked) == 0 || l.sending > 0 {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (l *Lens) answers(s *sight) []orbit.Proposal {
 
 // answer sends answers. One that is lost, or of which the outcome is not known, is given again on the next look, unless
 // it is there by then.
-func (l *Lens) answer(ctx context.Context, answers []orbit.Proposal) {
+func (l *PartitionLedger) answer(ctx context.Context, answers []orbit.Proposal) {
 	if len(answers) == 0 {
 		return
 	}

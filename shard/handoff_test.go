@@ -19,14 +19,14 @@ import (
 
 // pilot plays an engine that may be stopped between its view and its proposals: one pass at a time.
 type pilot struct {
-	name string
-	lens *Lens
+	name      string
+	partition *PartitionLedger
 	// The pass under way; nil: none.
 	view *orbit.State
 	dead bool
 }
 
-func (p *pilot) look(t fataler) { p.view = snapshot(t, p.lens) }
+func (p *pilot) look(t fataler) { p.view = snapshot(t, p.partition) }
 
 // propose places a capsule on the n-th node that the view has open, and reports whether there is one.
 func (p *pilot) propose(id orbit.CapsuleID, n int) (node orbit.NodeID, err error, ok bool) {
@@ -41,7 +41,7 @@ func (p *pilot) propose(id orbit.CapsuleID, n int) (node orbit.NodeID, err error
 		return "", nil, false
 	}
 	node = open[n%len(open)]
-	_, err = p.lens.Propose(context.Background(), orbit.Proposal{ID: orbit.NewProposalID(), View: view.Revision(),
+	_, err = p.partition.Propose(context.Background(), orbit.Proposal{ID: orbit.NewProposalID(), View: view.Revision(),
 		Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}}})
 	return node, err, true
 }
@@ -63,7 +63,7 @@ func TestHandoffProperty(t *testing.T) {
 			term, err := leases.Acquire(ctx, name, name)
 			require.NoError(t, err)
 			terms[name] = term
-			pilots[name] = &pilot{name: name, lens: &Lens{Ledger: ledger, Scheduler: name, Hook: func(err error) { t.Error(err) }}}
+			pilots[name] = &pilot{name: name, partition: &PartitionLedger{Ledger: ledger, Scheduler: name, Hook: func(err error) { t.Error(err) }}}
 		}
 		names := []string{"a", "b/", "c"}
 		nodes, capsules := 0, 0
@@ -148,10 +148,10 @@ func TestHandoffWaitsForPass(t *testing.T) {
 	ctx := context.Background()
 	ledger, g := twoGroups(t)
 	submit(t, ledger, "a", 4, "x", "y")
-	lens := &Lens{Ledger: ledger, Scheduler: "a"}
+	partition := &PartitionLedger{Ledger: ledger, Scheduler: "a"}
 	var moved orbit.NodeID
-	inner := lens.Navigator(plain)
-	engine := &orbit.Engine{Name: "a", Ledger: lens, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	inner := partition.Navigator(plain)
+	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		plan, err := inner.Plan(ctx, view, pending)
 		if moved == "" { // planned, and not yet proposed
 			r := g.Step(ctx)
@@ -203,7 +203,7 @@ func TestHandoffInRefresh(t *testing.T) {
 	ctx := context.Background()
 	ledger, g := twoGroups(t)
 	submit(t, ledger, "a", 1, "x")
-	a := &pilot{name: "a", lens: &Lens{Ledger: ledger, Scheduler: "a"}}
+	a := &pilot{name: "a", partition: &PartitionLedger{Ledger: ledger, Scheduler: "a"}}
 	a.look(t)
 	was := a.view.Revision()
 	for _, id := range []orbit.CapsuleID{"y", "z"} {
@@ -211,13 +211,13 @@ func TestHandoffInRefresh(t *testing.T) {
 		a.look(t)
 	}
 	moved := g.Step(ctx).Moved[0].Node
-	changes, err := a.lens.Changes(ctx, was)
+	changes, err := a.partition.Changes(ctx, was)
 	require.NoError(t, err)
 	assert.NotEmpty(t, changes)
 	assert.Equal(t, [3]string{"a", "b", ""}, marksOf(t, ledger, moved))
 	_, err, _ = a.propose("x", slices.Index(openIn(a.view), moved))
 	assert.NoError(t, err)
-	changes, err = a.lens.Changes(ctx, a.lens.viewed)
+	changes, err = a.partition.Changes(ctx, a.partition.viewed)
 	require.NoError(t, err)
 	assert.NotEmpty(t, changes)
 	assert.Equal(t, [3]string{"a", "b", "a"}, marksOf(t, ledger, moved), "at rest")
@@ -230,7 +230,7 @@ func TestHandoffPatience(t *testing.T) {
 		ctx := t.Context()
 		ledger, g := twoGroups(t)
 		g.Patience = time.Minute
-		stuck := &pilot{name: "a", lens: &Lens{Ledger: ledger, Scheduler: "a"}}
+		stuck := &pilot{name: "a", partition: &PartitionLedger{Ledger: ledger, Scheduler: "a"}}
 		submit(t, ledger, "a", 1, "x")
 		stuck.look(t)
 		moved := g.Step(ctx).Moved[0].Node
@@ -398,7 +398,7 @@ func TestHandoffInterrupted(t *testing.T) {
 					require.Equal(t, 2, w.g.Step(t.Context()).Grouped)
 				}
 			}
-			w.a = &pilot{name: "a", lens: &Lens{Ledger: ledger, Scheduler: "a"}}
+			w.a = &pilot{name: "a", partition: &PartitionLedger{Ledger: ledger, Scheduler: "a"}}
 			w.a.look(t)
 			r := w.g.Step(t.Context())
 			require.Len(t, r.Moved, 1)
@@ -457,7 +457,7 @@ func TestGroupsCompareAndSwap(t *testing.T) {
 		moved := orbit.NodeID("")
 		if kind != groupMark { // the handoff is to end
 			moved = g.Step(ctx).Moved[0].Node
-			snapshot(t, &Lens{Ledger: inner, Scheduler: "a"})
+			snapshot(t, &PartitionLedger{Ledger: inner, Scheduler: "a"})
 		} else {
 			commit(t, inner, orbit.PutNode{Node: orbit.Node{ID: "new", Capacity: orbit.Resources{4}}})
 			moved = "new"
@@ -515,25 +515,25 @@ func TestHandoffUnknown(t *testing.T) {
 					return place && lost
 				}}
 			}
-			lens := &Lens{Ledger: ledger, Scheduler: "a", Hook: func(err error) { t.Error(err) }}
-			view := snapshot(t, lens).Revision()
+			partition := &PartitionLedger{Ledger: ledger, Scheduler: "a", Hook: func(err error) { t.Error(err) }}
+			view := snapshot(t, partition).Revision()
 			moved := g.Step(ctx).Moved[0].Node
 			p := orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: []orbit.Commitment{orbit.Place{Capsule: "x", Node: moved}}}
-			_, err := lens.Propose(ctx, p)
+			_, err := partition.Propose(ctx, p)
 			require.ErrorIs(t, err, orbit.ErrUnknown)
-			_, err = lens.Propose(ctx, orbit.Proposal{View: view, Do: []orbit.Commitment{orbit.Release{Capsule: "y", Final: true}}})
+			_, err = partition.Propose(ctx, orbit.Proposal{View: view, Do: []orbit.Commitment{orbit.Release{Capsule: "y", Final: true}}})
 			require.NoError(t, err, "the same pass goes on")
 			for range 3 {
-				snapshot(t, lens)
+				snapshot(t, partition)
 				assert.Zero(t, g.Step(ctx).Ended)
-				_, err = lens.Propose(ctx, p)
+				_, err = partition.Propose(ctx, p)
 				require.ErrorIs(t, err, orbit.ErrUnknown)
 			}
 			lost = false
-			_, err = lens.Propose(ctx, p)
+			_, err = partition.Propose(ctx, p)
 			require.NoError(t, err, "the node is closed by now, and yet")
 			assert.Equal(t, moved, nodeOf(t, inner, "x"))
-			snapshot(t, lens)
+			snapshot(t, partition)
 			assert.Equal(t, 1, g.Step(ctx).Ended)
 		})
 	}
@@ -558,17 +558,17 @@ func TestHandoffWhileSending(t *testing.T) {
 	inner, g := twoGroups(t)
 	submit(t, inner, "a", 1, "x")
 	ledger := &meddler{Ledger: inner}
-	lens := &Lens{Ledger: ledger, Scheduler: "a"}
-	view := snapshot(t, lens).Revision()
+	partition := &PartitionLedger{Ledger: ledger, Scheduler: "a"}
+	view := snapshot(t, partition).Revision()
 	moved := g.Step(ctx).Moved[0].Node
 	ledger.before = func() {
-		snapshot(t, lens)
+		snapshot(t, partition)
 		assert.Equal(t, [3]string{"a", "b", ""}, marksOf(t, inner, moved))
 	}
-	_, err := lens.Propose(ctx, orbit.Proposal{View: view, Do: []orbit.Commitment{orbit.Place{Capsule: "x", Node: moved}}})
+	_, err := partition.Propose(ctx, orbit.Proposal{View: view, Do: []orbit.Commitment{orbit.Place{Capsule: "x", Node: moved}}})
 	require.NoError(t, err)
 	assert.Equal(t, [3]string{"a", "b", ""}, marksOf(t, inner, moved))
-	snapshot(t, lens)
+	snapshot(t, partition)
 	assert.Equal(t, [3]string{"a", "b", "a"}, marksOf(t, inner, moved))
 }
 
@@ -583,18 +583,18 @@ func TestHandoffUnknownGivenUp(t *testing.T) {
 		}
 		return err
 	}}
-	lens := &Lens{Ledger: ledger, Scheduler: "a"}
-	view := snapshot(t, lens)
+	partition := &PartitionLedger{Ledger: ledger, Scheduler: "a"}
+	view := snapshot(t, partition)
 	moved := g.Step(ctx).Moved[0].Node
 	place := func(id orbit.CapsuleID, node orbit.NodeID) error {
-		_, err := lens.Propose(ctx, orbit.Proposal{View: view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}}})
+		_, err := partition.Propose(ctx, orbit.Proposal{View: view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}}})
 		return err
 	}
 	require.ErrorIs(t, place("x", moved), orbit.ErrUnknown)
-	view = snapshot(t, lens)
+	view = snapshot(t, partition)
 	assert.Zero(t, g.Step(ctx).Ended)
 	require.NoError(t, place("y", openIn(view)[0]))
-	snapshot(t, lens)
+	snapshot(t, partition)
 	assert.Equal(t, 1, g.Step(ctx).Ended)
 }
 
@@ -604,19 +604,19 @@ func TestHandoffAnswerFails(t *testing.T) {
 	inner, g := twoGroups(t)
 	fail := true
 	var told []error
-	lens := &Lens{Scheduler: "a", Hook: func(err error) { told = append(told, err) }, Ledger: &meddler{Ledger: inner, after: func(_ orbit.Proposal, err error) error {
+	partition := &PartitionLedger{Scheduler: "a", Hook: func(err error) { told = append(told, err) }, Ledger: &meddler{Ledger: inner, after: func(_ orbit.Proposal, err error) error {
 		if fail {
 			return orbit.ErrUnavailable
 		}
 		return err
 	}}}
-	snapshot(t, lens)
+	snapshot(t, partition)
 	require.Len(t, g.Step(ctx).Moved, 1)
-	snapshot(t, lens)
+	snapshot(t, partition)
 	require.Len(t, told, 1)
 	assert.ErrorIs(t, told[0], orbit.ErrUnavailable)
 	fail = false
-	snapshot(t, lens)
+	snapshot(t, partition)
 	assert.Equal(t, 1, g.Step(ctx).Ended)
 }
 

@@ -27,7 +27,7 @@ type roster struct {
 func readRoster(state *orbit.State, leases *lease.Keeper, fixed []string) roster {
 	r := roster{at: map[string]int{}}
 	if leases == nil {
-		r.names = slices.Compact(slices.Sorted(slices.Values(fixed)))
+		r.names = sortedNames(fixed)
 		r.since = make([]orbit.Revision, len(r.names))
 		r.bets = make([][]orbit.Precondition, len(r.names))
 	} else {
@@ -42,6 +42,11 @@ func readRoster(state *orbit.State, leases *lease.Keeper, fixed []string) roster
 		r.at[name] = i
 	}
 	return r
+}
+
+// sortedNames returns the names sorted, each once.
+func sortedNames(names []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 // schedulersIn returns who has a term, sorted.

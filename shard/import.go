@@ -3,9 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -24,8 +22,8 @@ type Submission struct {
 // the capsule lives. [Pin] assigns what has been submitted without an assignment. An outcome that is not known
 // is sent again until ctx ends.
 //
-// The error is a [*ContradictionError] for a capsule with two assignments, or with another one than it was
-// submitted with, a [*KeyError] for a pinned one whose id is too long to be marked, or the ledger's; nothing
+// The error is [ErrContradiction] for a capsule with two assignments, or with another one than it was
+// submitted with, [ErrKey] for a pinned one whose id is too long to be marked, or the ledger's; nothing
 // has been submitted then, unless it is [orbit.ErrUnknown].
 func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission) (orbit.Revision, error) {
 	p, err := importing(submissions, ledger.Limits())
@@ -76,17 +74,10 @@ func contradicts(state *orbit.State, do []orbit.Commitment, id orbit.CapsuleID) 
 	is, _ := state.Mark(key)
 	for _, one := range do {
 		if mark, ok := one.(orbit.Mark); ok && mark.Key == key && is != "" && is != mark.Value {
-			return u.contradiction(is, mark.Value)
+			return contradictionError(u, is, mark.Value)
 		}
 	}
 	return nil
-}
-
-// contradiction is the error for a unit that is assigned to two schedulers.
-func (u unit) contradiction(names ...string) error {
-	what := &ContradictionError{Schedulers: names}
-	what.Capsule, what.Gang = u.names()
-	return what
 }
 
 // importing returns the proposal that submits everything.
@@ -123,13 +114,13 @@ func (s *Submission) owner() (string, error) {
 	case 1:
 		return names[0], nil
 	}
-	what := &ContradictionError{Schedulers: names}
+	u := unit{}
 	if s.Gang != nil {
-		what.Gang = s.Gang.ID
+		u = unit{string(s.Gang.ID), true}
 	} else if len(s.IDs) > 0 {
-		what.Capsule = s.IDs[0]
+		u.id = string(s.IDs[0])
 	}
-	return "", what
+	return "", contradictionError(u, names...)
 }
 
 // agrees says whether a capsule of the submission has been assigned to another scheduler by one before it. Submitting
@@ -141,7 +132,7 @@ func (s *Submission) agrees(owner string, assigned map[orbit.CapsuleID]string) e
 	}
 	for _, id := range ids {
 		if was, twice := assigned[id]; twice && was != "" && owner != "" && was != owner {
-			return &ContradictionError{Capsule: id, Schedulers: []string{was, owner}}
+			return contradictionError(unit{id: string(id)}, was, owner)
 		} else if !twice || was == "" {
 			assigned[id] = owner
 		}
@@ -170,35 +161,6 @@ func (s *Submission) pin(do []orbit.Commitment, owner string, limits orbit.Limit
 	}
 	return do, nil
 }
-
-// ErrContradiction says that a capsule is assigned to two schedulers.
-var ErrContradiction = errors.New("contradictory assignments")
-
-// ContradictionError says which, and to whom.
-type ContradictionError struct {
-	// One of the two; of several capsules that are submitted together the first.
-	Capsule orbit.CapsuleID
-	Gang    orbit.GangID
-	// Two or more.
-	Schedulers []string
-}
-
-// Error says what contradicts what, and what to do.
-func (e *ContradictionError) Error() string {
-	what := fmt.Sprintf("capsule %q", e.Capsule)
-	if e.Gang != "" {
-		what = fmt.Sprintf("gang %q", e.Gang)
-	}
-	names := make([]string, len(e.Schedulers))
-	for i, name := range e.Schedulers {
-		names[i] = fmt.Sprintf("%q", name)
-	}
-	return fmt.Sprintf("shard: %v: %s is assigned to %s; assign it to one, or to none for the dispatcher to choose. Nothing was submitted or changed",
-		ErrContradiction, what, strings.Join(names, " and to "))
-}
-
-// Unwrap makes errors.Is find the kind.
-func (e *ContradictionError) Unwrap() error { return ErrContradiction }
 
 // pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {

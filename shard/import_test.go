@@ -57,7 +57,7 @@ func TestImportRefusesContradictions(t *testing.T) {
 			s := newStage(t)
 			_, err := Import(t.Context(), s.ledger, append([]Submission{one(ids("good", 1), "a")}, bad...)...)
 			require.ErrorIs(t, err, ErrContradiction)
-			var what *ContradictionError
+			var what *Error
 			require.ErrorAs(t, err, &what)
 			require.Len(t, what.Schedulers, 2)
 			require.True(t, what.Capsule == "x000" || what.Gang == "g")
@@ -160,7 +160,7 @@ func TestPinsDoNotContradict(t *testing.T) {
 	require.NoError(t, err)
 	refused := func(_ orbit.Revision, err error) {
 		t.Helper()
-		var what *ContradictionError
+		var what *Error
 		require.ErrorAs(t, err, &what)
 		require.ErrorIs(t, err, ErrContradiction)
 		require.Equal(t, []string{"a", "b"}, what.Schedulers)

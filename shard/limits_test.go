@@ -38,10 +38,10 @@ func TestTinyLimits(t *testing.T) {
 					_ = g.Run(ctx)
 				})
 				for _, name := range names {
-					lens := &Lens{Ledger: ledger, Scheduler: name, Mode: mode}
-					sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} })}
+					partition := &PartitionLedger{Ledger: ledger, Scheduler: name, Mode: mode}
+					sch := &Scheduler{Name: name, Navigator: partition.Navigator(func() orbit.Navigator { return &nav.Services{} })}
 					wg.Go(func() {
-						e := &orbit.Engine{Name: name, Ledger: lens, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
+						e := &orbit.Engine{Name: name, Ledger: partition, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
 						e.OnRound = func(r orbit.Round) { assert.Zero(t, r.Invalid+r.Infeasible, "%v", r.Errors) }
 						_ = e.Run(ctx)
 					})

@@ -1,22 +1,113 @@
 package shard
 
-import "github.com/orbitsched/orbit"
+import (
+	"cmp"
+	"slices"
 
-// owned is what one owner has to place.
-type owned struct {
+	"github.com/orbitsched/orbit"
+)
+
+// loads say which owner has how much to place. They follow the ledger, and run ahead of it by what the dispatcher has
+// proposed since.
+type loads struct {
+	// By owner; "" has what is unassigned.
+	owners map[string]*ownerLoad
+	// By position in the roster.
+	live []*ownerLoad
+	// Counts changes of loads.
+	clock uint64
+	// What has been counted ahead of the ledger.
+	ahead []aheadCount
+}
+
+type aheadCount struct {
+	owner *ownerLoad
+	count int
+}
+
+// ownerLoad is what one owner has to place.
+type ownerLoad struct {
 	name string
 	// Pending capsules.
 	count int
-	// Them, in order of assignment, and some that are not any more; each capsule is looked at before it is believed.
+	// When the count changed last, by the clock of the loads.
+	since uint64
+	// The pending capsules in order of assignment, and some that are not pending any more: look a capsule up before
+	// relying on it.
 	ids []orbit.CapsuleID
-	// Position in the roster, and place on the ladder; nil: the owner does not live.
-	at         int
-	rung       *rung
-	prev, next *owned
+}
+
+func newLoads() loads { return loads{owners: map[string]*ownerLoad{}} }
+
+// owner returns the load of one owner.
+func (l *loads) owner(name string) *ownerLoad {
+	o := l.owners[name]
+	if o == nil {
+		o = &ownerLoad{name: name}
+		l.owners[name] = o
+	}
+	return o
+}
+
+// add counts capsules that an owner has more, or less.
+func (l *loads) add(o *ownerLoad, by int) {
+	l.clock++
+	o.count, o.since = o.count+by, l.clock
+}
+
+// expect counts what has been proposed to be given to a scheduler, until the ledger says whether it has been.
+func (l *loads) expect(at, count int) {
+	l.ahead = append(l.ahead, aheadCount{l.live[at], count})
+	l.add(l.live[at], count)
+}
+
+// forgetExpected takes back what was counted ahead.
+func (l *loads) forgetExpected() {
+	for _, a := range l.ahead {
+		l.add(a.owner, -a.count)
+	}
+	l.ahead = l.ahead[:0]
+}
+
+// update takes over what has become of one capsule; either record may be nil.
+func (l *loads) update(was, is *orbit.Capsule, state *orbit.State) {
+	before, now := was != nil && was.Pending(), is != nil && is.Pending()
+	if before && now && was.Owner == is.Owner {
+		return
+	}
+	if before {
+		l.add(l.owner(was.Owner), -1)
+	}
+	if now {
+		o := l.owner(is.Owner)
+		o.file(is.ID, state)
+		l.add(o, 1)
+	}
+}
+
+// register takes over which schedulers live. Owners that have nothing and do not live are forgotten.
+func (l *loads) register(r *roster) {
+	l.live = make([]*ownerLoad, len(r.names))
+	for i, name := range r.names {
+		l.live[i] = l.owner(name)
+	}
+	for name, o := range l.owners {
+		if o.count == 0 && !r.lives(name) {
+			delete(l.owners, name)
+		}
+	}
+}
+
+// least returns the one of these positions at which the fewest capsules wait; among equals the one whose load has been
+// the same for longest. It requires at least one.
+func (l *loads) least(positions []int) int {
+	return slices.MinFunc(positions, func(a, b int) int {
+		return cmp.Or(cmp.Compare(l.live[a].count, l.live[b].count), cmp.Compare(l.live[a].since, l.live[b].since))
+	})
 }
 
 // file adds a capsule. Void entries are dropped when they are most.
-func (o *owned) file(id orbit.CapsuleID, state *orbit.State) {
+func (o *ownerLoad) file(id orbit.CapsuleID, state *orbit.State) {
 	if len(o.ids) > 2*o.count+64 {
 		kept := o.ids[:0]
 		seen := make(map[orbit.CapsuleID]bool, o.count)
@@ -30,93 +121,4 @@ func (o *owned) file(id orbit.CapsuleID, state *orbit.State) {
 		o.ids = kept
 	}
 	o.ids = append(o.ids, id)
-}
-
-// ladder keeps living schedulers by load, so that the least loaded is found, and one whose load changes by one is
-// moved, at a cost that does not depend on how many there are. Who has had a load for longest comes first among equals.
-type ladder struct {
-	// Below all others; holds nobody.
-	ground rung
-}
-
-// rung is the schedulers of one load, which are linked from the first to the last.
-type rung struct {
-	load         int
-	below, above *rung
-	first, last  *owned
-}
-
-// reset puts schedulers on an empty ladder.
-func (l *ladder) reset(all []*owned) {
-	l.ground = rung{load: -1}
-	for _, o := range all {
-		o.rung, o.prev, o.next = nil, nil, nil
-		l.put(o, &l.ground)
-	}
-}
-
-// put links a scheduler that is on no rung to the one of its load, which is looked for from near on.
-func (l *ladder) put(o *owned, near *rung) {
-	load := max(o.count, 0)
-	r := near
-	for r.load > load {
-		r = r.below
-	}
-	for r.above != nil && r.above.load <= load {
-		r = r.above
-	}
-	if r.load != load {
-		n := &rung{load: load, below: r, above: r.above}
-		if n.above != nil {
-			n.above.below = n
-		}
-		r.above, r = n, n
-	}
-	o.rung, o.prev = r, r.last
-	if r.last == nil {
-		r.first = o
-	} else {
-		r.last.next = o
-	}
-	r.last = o
-}
-
-// moved follows a change of a scheduler's load.
-func (l *ladder) moved(o *owned) {
-	r := o.rung
-	if r == nil || r.load == max(o.count, 0) {
-		return
-	}
-	if o.prev == nil {
-		r.first = o.next
-	} else {
-		o.prev.next = o.next
-	}
-	if o.next == nil {
-		r.last = o.prev
-	} else {
-		o.next.prev = o.prev
-	}
-	o.rung, o.prev, o.next = nil, nil, nil
-	near := r
-	if r.first == nil {
-		near = r.below
-		near.above = r.above
-		if r.above != nil {
-			r.above.below = near
-		}
-	}
-	l.put(o, near)
-}
-
-// least returns the position of the least loaded scheduler that is not among those left out, -1 if all are.
-func (l *ladder) least(leftOut func(at int) bool) int {
-	for r := l.ground.above; r != nil; r = r.above {
-		for o := r.first; o != nil; o = o.next {
-			if !leftOut(o.at) {
-				return o.at
-			}
-		}
-	}
-	return -1
 }

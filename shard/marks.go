@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -43,31 +41,10 @@ func (k markKind) id(key string) (id string, ok bool) {
 // fits says why a ledger cannot keep the mark for an id, nil if it can.
 func (k markKind) fits(id string, limits orbit.Limits) error {
 	if most := limits.IDBytes - len(k); len(id) > most {
-		return &KeyError{Kind: strings.TrimSuffix(string(k), "/"), ID: id, Most: most}
+		return keyError(k, id, most)
 	}
 	return nil
 }
-
-// ErrKey says that an id is too long for the key of a mark.
-var ErrKey = errors.New("id too long for a mark")
-
-// KeyError says which.
-type KeyError struct {
-	// What the mark is for, as in group, left or failed-gang.
-	Kind string
-	ID   string
-	// Bytes that the id may have in this ledger.
-	Most int
-}
-
-// Error says by how much it is too long, and what to do.
-func (e *KeyError) Error() string {
-	return fmt.Sprintf("shard: %v: %q has %d bytes, and a mark %s/ID takes ids of %d; choose a shorter id or raise Limits.IDBytes",
-		ErrKey, e.ID, len(e.ID), e.Kind, e.Most)
-}
-
-// Unwrap makes errors.Is find the kind.
-func (e *KeyError) Unwrap() error { return ErrKey }
 
 // Failure is one scheduler's word that it could not place a capsule.
 type Failure struct {
@@ -178,12 +155,12 @@ func parseFailures(value string) (failures, error) {
 		entry, rest, _ = strings.Cut(rest, "&")
 		one, err := parseFailure(entry)
 		if _, twice := f.of(one.Scheduler); err != nil || twice {
-			return failures{}, corruptFailures(value)
+			return failures{}, ErrCorrupt
 		}
 		f.list = append(f.list, one)
 	}
 	if f.format(true) != value {
-		return failures{}, corruptFailures(value)
+		return failures{}, ErrCorrupt
 	}
 	return f, nil
 }
@@ -202,13 +179,6 @@ func parseFailure(entry string) (one Failure, err error) {
 	one.Why, err = url.QueryUnescape(why)
 	one.View = orbit.Revision(at)
 	return one, err
-}
-
-// ErrCorrupt says that the value of a mark cannot be read. It counts as none.
-var ErrCorrupt = errors.New("mark is corrupt")
-
-func corruptFailures(value string) error {
-	return fmt.Errorf("shard: %w: value %.64q is no list of failures", ErrCorrupt, value)
 }
 
 // shorten cuts a text to at most so many bytes, between characters, and says so if there is room for that.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,10 +40,11 @@ func TestMarkKeysThatDoNotFit(t *testing.T) {
 		most := limits.IDBytes - len(k)
 		require.NoError(t, k.fits(strings.Repeat("x", most), limits))
 		err := k.fits(strings.Repeat("x", most+1), limits)
-		var key *KeyError
+		var key *Error
 		require.ErrorIs(t, err, ErrKey)
 		require.ErrorAs(t, err, &key)
-		require.Equal(t, most, key.Most)
+		require.Equal(t, k.key(strings.Repeat("x", most+1)), key.Key)
+		require.ErrorContains(t, err, fmt.Sprintf("takes ids of %d;", most))
 		p := orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: k.key(strings.Repeat("x", most)), Value: "v"}}}
 		_, err = (&orbit.MemoryLedger{}).Propose(t.Context(), p)
 		require.NoError(t, err, "the ledger takes what fits")

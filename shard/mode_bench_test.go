@@ -78,11 +78,11 @@ func fillUp(b *testing.B, mode Mode, schedulers, fill int) *filling {
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i, name := range names {
-		lens := &Lens{Ledger: ledger, Scheduler: name, Mode: mode}
-		navigator := lens.Navigator(func() orbit.Navigator {
+		partition := &PartitionLedger{Ledger: ledger, Scheduler: name, Mode: mode}
+		navigator := partition.Navigator(func() orbit.Navigator {
 			return &nav.Services{Placement: &place.Indexed{Seed: uint64(i + 1)}}
 		})
-		engine := &orbit.Engine{Name: name, Ledger: lens, Navigator: navigator, MaxPlan: 50}
+		engine := &orbit.Engine{Name: name, Ledger: partition, Navigator: navigator, MaxPlan: 50}
 		wg.Go(func() {
 			for idle := 0; idle < 3; {
 				r := engine.Pass(context.Background())

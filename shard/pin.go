@@ -15,9 +15,9 @@ import (
 // to that scheduler already stays as it is, and if that is all of them the revision is that of the state that
 // said so.
 //
-// What is pinned to another scheduler is refused with a [*ContradictionError], also if that one was faster by a
+// What is pinned to another scheduler is refused with [ErrContradiction], also if that one was faster by a
 // moment: the proposal bets on the pins that it has read. A pin ends with its capsule. Other errors are
-// [orbit.ErrInvalid] for a capsule that is not there or has been released, a [*KeyError], and the ledger's;
+// [orbit.ErrInvalid] for a capsule that is not there or has been released, [ErrKey], and the ledger's;
 // nothing has been changed then, unless it is [orbit.ErrUnknown]. A conflict is tried again until ctx ends.
 func Pin(ctx context.Context, ledger orbit.Ledger, scheduler string, capsules ...orbit.CapsuleID) (orbit.Revision, error) {
 	if scheduler == "" || len(capsules) == 0 {
@@ -53,7 +53,7 @@ func pinning(state *orbit.State, scheduler string, capsules []orbit.CapsuleID) (
 		kind := u.pinnedMark()
 		is, at := state.Mark(kind.key(u.id))
 		if is != "" && is != scheduler {
-			return p, u.contradiction(is, scheduler)
+			return p, contradictionError(u, is, scheduler)
 		}
 		if err := kind.fits(u.id, state.Limits()); err != nil {
 			return p, err

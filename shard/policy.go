@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"iter"
 	"math/rand/v2"
@@ -17,8 +15,7 @@ import (
 // is reported. It is called from one Step at a time and must not block. One that panics, or exits its goroutine, loses
 // the capsule that it was asked for until later, and nothing else.
 //
-// Ready ones, each of which costs the same however many nodes and schedulers there are: [RoundRobin], [Random],
-// [LeastLoaded], [Hash].
+// Ready ones: [RoundRobin], [Random], [Hash], and [LeastLoaded], which compares the schedulers.
 type Policy interface {
 	Pick(c *orbit.Capsule, among *Candidates) string
 }
@@ -33,7 +30,7 @@ func (f PolicyFunc) Pick(c *orbit.Capsule, among *Candidates) string { return f(
 // names. They are good until Pick returns.
 type Candidates struct {
 	roster *roster
-	books  *books
+	loads  *loads
 	// Positions in the roster that are no candidates, in order.
 	out []int
 }
@@ -55,7 +52,7 @@ func (c *Candidates) position(i int) int {
 func (c *Candidates) Name(i int) string { return c.roster.names[c.position(i)] }
 
 // Load returns how many capsules wait at candidate i, those included that have been given to it in this step.
-func (c *Candidates) Load(i int) int { return c.books.live[c.position(i)].count }
+func (c *Candidates) Load(i int) int { return c.loads.live[c.position(i)].count }
 
 // Has reports whether a scheduler is a candidate.
 func (c *Candidates) Has(name string) bool {
@@ -82,10 +79,11 @@ func (c *Candidates) Names() iter.Seq[string] {
 // Least returns the name of the candidate at which the fewest capsules wait; among equals the one that has been so for
 // longest.
 func (c *Candidates) Least() string {
-	if at := c.books.ladder.least(c.isOut); at >= 0 {
-		return c.roster.names[at]
+	positions := make([]int, c.Len())
+	for i := range positions {
+		positions[i] = c.position(i)
 	}
-	return ""
+	return c.roster.names[c.loads.least(positions)]
 }
 
 // RoundRobin gives to one scheduler after the other. It is the default.
@@ -147,32 +145,6 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ErrPolicy says that a policy has panicked or exited its goroutine, or has named nobody that could have the capsule.
-var ErrPolicy = errors.New("policy named no scheduler")
-
-// PolicyError says what it did instead.
-type PolicyError struct {
-	Capsule orbit.CapsuleID
-	// What it returned.
-	Named string
-	// That it panicked, or exited its goroutine; nil: it did not.
-	Crash error
-}
-
-// Error says what the policy did, and what becomes of the capsule.
-func (e *PolicyError) Error() string {
-	what := fmt.Sprintf("it named %q, which is no candidate", e.Named)
-	if e.Crash != nil {
-		what = e.Crash.Error()
-	} else if e.Named == "" {
-		what = "it named nobody"
-	}
-	return fmt.Sprintf("shard: %v for capsule %q: %s; the capsule is nobody's, and the policy will be asked again", ErrPolicy, e.Capsule, what)
-}
-
-// Unwrap makes errors.Is find the kind.
-func (e *PolicyError) Unwrap() error { return ErrPolicy }
-
 // ask asks a policy. One of the importer's own is contained, which costs more than a ready one.
 func ask(p Policy, c *orbit.Capsule, among *Candidates) (at int, err error) {
 	name := ""
@@ -181,11 +153,11 @@ func ask(p Policy, c *orbit.Capsule, among *Candidates) (at int, err error) {
 		name = p.Pick(c, among)
 	default:
 		if crash := guard.Do(func() { name = p.Pick(c, among) }); crash != nil {
-			return -1, &PolicyError{Capsule: c.ID, Crash: crash}
+			return -1, policyError(c, "", crash)
 		}
 	}
 	if !among.Has(name) {
-		return -1, &PolicyError{Capsule: c.ID, Named: name}
+		return -1, policyError(c, name, nil)
 	}
 	return among.roster.at[name], nil
 }

@@ -15,15 +15,15 @@ import (
 )
 
 // crowd returns schedulers that live and what waits at each.
-func crowd(loads ...int) (*roster, *books) {
-	names := make([]string, len(loads))
+func crowd(counts ...int) (*roster, *loads) {
+	names := make([]string, len(counts))
 	for i := range names {
 		names[i] = fmt.Sprintf("s%04d", i)
 	}
 	r := readRoster(nil, nil, names)
-	b := &books{owners: map[string]*owned{}}
-	b.enrol(&r)
-	for i, n := range loads {
+	b := &loads{owners: map[string]*ownerLoad{}}
+	b.register(&r)
+	for i, n := range counts {
 		b.add(b.live[i], n)
 	}
 	return &r, b
@@ -35,7 +35,7 @@ func TestCandidatesAgainstAList(t *testing.T) {
 		out := rapid.SliceOfNDistinct(rapid.IntRange(0, len(loads)-1), 0, len(loads)-1, rapid.ID).Draw(t, "out")
 		slices.Sort(out)
 		r, b := crowd(loads...)
-		c := &Candidates{roster: r, books: b, out: out}
+		c := &Candidates{roster: r, loads: b, out: out}
 		var want []string
 		least := math.MaxInt
 		for i, name := range r.names {
@@ -63,24 +63,25 @@ func TestCandidatesAgainstAList(t *testing.T) {
 	})
 }
 
-func TestLadderAgainstAList(t *testing.T) {
+// TestLeastIsFair: among equal loads the one comes first that has been so for longest.
+func TestLeastIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, b := crowd(make([]int, rapid.IntRange(1, 6).Draw(t, "schedulers"))...)
-		for range rapid.IntRange(0, 60).Draw(t, "moves") {
-			at := rapid.IntRange(0, len(b.live)-1).Draw(t, "who")
+		var positions []int // by when their load changed, the oldest first
+		for at := range b.live {
+			positions = append(positions, at)
+		}
+		for range rapid.IntRange(0, 60).Draw(t, "changes") {
+			at := rapid.IntRange(0, len(b.live)-1).Draw(t, "which")
 			b.add(b.live[at], max(-b.live[at].count, rapid.SampledFrom([]int{-20, -3, -1, -1, 1, 1, 5}).Draw(t, "by")))
-			n, load := 0, -1
-			for r := b.ladder.ground.above; r != nil; r = r.above {
-				require.Greater(t, r.load, load)
-				require.Equal(t, load, r.below.load)
-				load = r.load
-				require.NotNil(t, r.first)
-				for o := r.first; o != nil; o = o.next {
-					require.Equal(t, r.load, o.count)
-					n++
+			positions = append(slices.DeleteFunc(positions, func(p int) bool { return p == at }), at)
+			least := positions[0]
+			for _, p := range positions {
+				if b.live[p].count < b.live[least].count {
+					least = p
 				}
 			}
-			require.Equal(t, len(b.live), n)
+			require.Equal(t, least, b.least(rapid.Permutation(positions).Draw(t, "order")))
 		}
 	})
 }
@@ -89,7 +90,7 @@ func picks(p Policy, n int, like func(i int) *orbit.Capsule, loads ...int) map[s
 	r, b := crowd(loads...)
 	got := map[string]int{}
 	for i := range n {
-		name := p.Pick(like(i), &Candidates{roster: r, books: b})
+		name := p.Pick(like(i), &Candidates{roster: r, loads: b})
 		got[name]++
 		b.add(b.live[r.at[name]], 1)
 	}
@@ -122,7 +123,7 @@ func TestHashKeepsModulesTogether(t *testing.T) {
 	at := map[string]string{}
 	for i := range 100 {
 		c := numbered(i)
-		name := Hash{}.Pick(c, &Candidates{roster: r, books: b})
+		name := Hash{}.Pick(c, &Candidates{roster: r, loads: b})
 		if was, known := at[c.Spec.Module]; known {
 			require.Equal(t, was, name)
 		}
@@ -153,7 +154,7 @@ func TestAPolicyThatMisbehaves(t *testing.T) {
 			require.Equal(t, map[string]int{"a": 2}, r.Dispatched)
 			require.Len(t, r.Errors, 1)
 			require.ErrorIs(t, r.Errors[0], ErrPolicy)
-			var what *PolicyError
+			var what *Error
 			require.ErrorAs(t, r.Errors[0], &what)
 			require.Equal(t, orbit.CapsuleID("x001"), what.Capsule)
 			require.False(t, r.Next.IsZero(), "it is asked again")
@@ -177,7 +178,7 @@ func TestAPolicyThatWantsOneOnly(t *testing.T) {
 		time.Sleep(time.Second)
 		r = d.Step(t.Context())
 		require.Equal(t, map[string]int{"a": 1}, r.Dispatched)
-		require.Equal(t, CauseRetry, r.Redispatched[0].Cause)
+		require.Equal(t, TriedAgain, r.Redispatched[0].Why)
 		s.giveBack("a", "x000")
 		r = d.Step(t.Context())
 		require.Empty(t, r.Failed, "it is said once")

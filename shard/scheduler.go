@@ -26,7 +26,7 @@ import (
 // It claims nothing: it plans what it has been assigned. A gang of which nothing is placed goes back as a whole, also
 // if only some of its members were found to have no place; members that are missing in a running gang stay, for they
 // belong where the others are. Capsules whose id is too long to be marked stay too, and are reported as unplaced with
-// a [*KeyError].
+// [ErrKey].
 type Scheduler struct {
 	// Name is that of the engine. Required.
 	Name string
@@ -120,15 +120,8 @@ func (s *Scheduler) hold(ctx context.Context, term *lease.Term, holder string, t
 	return nil
 }
 
-var (
-	// ErrNoTerm says that a scheduler that needs a lease has none.
-	ErrNoTerm = errors.New("scheduler holds no lease")
-	// ErrStuck says that a Plan of a scheduler has not returned for longer than its lease lives.
-	ErrStuck = errors.New("plan does not return")
-)
-
 // Plan lets the navigator inside plan, puts the bet on the term into its proposals, and adds those that give capsules
-// back. It notes "givenBack" capsules. What has been given back is reported as unplaced with a [*GivenBackError].
+// back. It notes "givenBack" capsules. What has been given back is reported as unplaced with [ErrGivenBack].
 func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Navigator == nil || s.Name == "" {
 		return orbit.Plan{}, fmt.Errorf("shard: %w: Scheduler needs Name and Navigator", orbit.ErrInvalid)

@@ -141,8 +141,9 @@ func TestGivingBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, plan.Proposals, 1)
 	require.Len(t, plan.Unplaced, 1)
-	var back *GivenBackError
+	var back *Error
 	require.ErrorAs(t, plan.Unplaced[0].Why, &back)
+	require.ErrorIs(t, back, ErrGivenBack)
 	var parks *orbit.NoFit
 	require.NotErrorAs(t, plan.Unplaced[0].Why, &parks, "the engine must not put the class aside")
 	_, err = s.ledger.Propose(t.Context(), plan.Proposals[0])
@@ -260,7 +261,7 @@ func TestACorruptMarkIsWrittenAnew(t *testing.T) {
 	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}
 	r := d.Step(t.Context())
 	require.Len(t, r.Errors, 1)
-	var what *MarkError
+	var what *Error
 	require.ErrorAs(t, r.Errors[0], &what)
 	require.Equal(t, "failed/x000", what.Key)
 	require.Empty(t, d.Step(t.Context()).Errors, "once")

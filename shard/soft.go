@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Navigator returns what is to run in the mode, over the lens. What fresh returns must be a new navigator of the same
+// Navigator returns what is to run in the mode, over the partition ledger. What fresh returns must be a new navigator of the same
 // kind in every call: in soft mode there are two, one for the own group and one for all nodes.
 //
 //	Strict   the navigator; of what it does not place it says how much it has seen ([*GroupNoFit])
@@ -19,10 +19,10 @@ import (
 //
 // In soft mode the own group comes before all else that a navigator weighs: a gang that only prefers a rack is placed
 // across racks of the group where another group has a rack for it.
-func (l *Lens) Navigator(fresh func() orbit.Navigator) orbit.Navigator {
+func (l *PartitionLedger) Navigator(fresh func() orbit.Navigator) orbit.Navigator {
 	switch l.Mode {
 	case Strict:
-		return &narrow{Navigator: fresh(), lens: l}
+		return &narrow{Navigator: fresh(), partition: l}
 	case Soft:
 		return &soft{near: fresh(), far: fresh(), closed: l.closed, telemetry: l.Telemetry}
 	}
@@ -30,10 +30,10 @@ func (l *Lens) Navigator(fresh func() orbit.Navigator) orbit.Navigator {
 }
 
 // closed reports whether a node is not in the group, or is leaving it.
-func (l *Lens) closed(n *orbit.NodeState) bool {
+func (l *PartitionLedger) closed(n *orbit.NodeState) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sight.closed(n)
+	return l.view.closed(n)
 }
 
 // soft is a navigator for the own group, and behind it one for all nodes.
@@ -53,7 +53,7 @@ type soft struct {
 	closed    func(*orbit.NodeState) bool
 	telemetry orbit.Telemetry
 
-	home, wide veil
+	home, wide filteredView
 	// What wide closes.
 	planned map[orbit.NodeID]bool
 	// Capsules that waited for nodes that near had planned on.

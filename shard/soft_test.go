@@ -45,8 +45,8 @@ func passUntil(engine *orbit.Engine, ledger orbit.Ledger, passes int) (r orbit.R
 
 // modeEngine returns an engine with a navigator in a mode.
 func modeEngine(ledger orbit.Ledger, name string, mode Mode, make func() orbit.Navigator) *orbit.Engine {
-	lens := &Lens{Ledger: ledger, Scheduler: name, Mode: mode}
-	return &orbit.Engine{Name: name, Ledger: lens, Navigator: lens.Navigator(make)}
+	partition := &PartitionLedger{Ledger: ledger, Scheduler: name, Mode: mode}
+	return &orbit.Engine{Name: name, Ledger: partition, Navigator: partition.Navigator(make)}
 }
 
 // TestSoftHomeFirst: a soft scheduler fills its own group, and then goes further; in shared mode there are no groups.

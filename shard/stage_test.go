@@ -21,9 +21,9 @@ func (s *stage) run(ctx context.Context, mode Mode, cores int64) {
 	}
 	for i := range 8 {
 		name := fmt.Sprint("s", i)
-		lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
-		sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
+		partition := &PartitionLedger{Ledger: s.ledger, Scheduler: name, Mode: mode}
+		sch := &Scheduler{Name: name, Navigator: partition.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
 		go func() { _ = sch.Keep(ctx, nil) }()
-		go func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) }()
+		go func() { _ = (&orbit.Engine{Name: name, Ledger: partition, Navigator: sch}).Run(ctx) }()
 	}
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// witness is a lens that remembers which proposals of its engine were refused for the sake of a group.
+// witness is a partition ledger that remembers which proposals of its engine were refused for the sake of a group.
 type witness struct {
-	*Lens
+	*PartitionLedger
 	refused func(scheduler string, err error)
 }
 
 // ProposeBatch is how engines propose.
 func (w *witness) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
-	out := w.Lens.ProposeBatch(ctx, batch)
+	out := w.PartitionLedger.ProposeBatch(ctx, batch)
 	for i := range out {
 		if out[i].Err != nil {
 			w.refused(w.Scheduler, out[i].Err)
@@ -81,9 +81,9 @@ func (s *storm) scheduler(ctx context.Context, i int) {
 	name := fmt.Sprint("s/", i)
 	rng := rand.New(rand.NewPCG(uint64(i), 9))
 	for ctx.Err() == nil {
-		lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: s.mode, Hook: func(err error) { s.t.Error(err) }}
-		sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &moody{rng: rand.New(rand.NewPCG(rng.Uint64(), 1))} }), Leases: s.leases, Patience: 3}
-		engine := &orbit.Engine{Name: name, Ledger: &witness{lens, s.see}, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
+		partition := &PartitionLedger{Ledger: s.ledger, Scheduler: name, Mode: s.mode, Hook: func(err error) { s.t.Error(err) }}
+		sch := &Scheduler{Name: name, Navigator: partition.Navigator(func() orbit.Navigator { return &moody{rng: rand.New(rand.NewPCG(rng.Uint64(), 1))} }), Leases: s.leases, Patience: 3}
+		engine := &orbit.Engine{Name: name, Ledger: &witness{partition, s.see}, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
 		term, err := s.leases.Acquire(ctx, name, name)
 		if err != nil {
 			pause(ctx, time.Millisecond)
@@ -236,10 +236,10 @@ func runStorm(t *testing.T, s *storm) {
 	s.live("s/0", "s/1")
 	names := []string{"s/0", "s/1"}
 	for _, name := range names {
-		lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
-		sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
+		partition := &PartitionLedger{Ledger: s.ledger, Scheduler: name, Mode: mode}
+		sch := &Scheduler{Name: name, Navigator: partition.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
 		sch.Serve(s.terms[name])
-		wg.Go(func() { _ = (&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run(ctx) })
+		wg.Go(func() { _ = (&orbit.Engine{Name: name, Ledger: partition, Navigator: sch}).Run(ctx) })
 	}
 	require.Eventually(t, func() bool { return s.atRest(names) }, 5*time.Minute, 5*time.Millisecond, "never at rest")
 	cancel()
@@ -290,10 +290,10 @@ func requireQuiet(t *testing.T, rest *orbit.State, mode Mode, names []string) {
 			}
 		}
 		for _, name := range names {
-			lens := &Lens{Ledger: s.ledger, Scheduler: name, Mode: mode}
-			sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
+			partition := &PartitionLedger{Ledger: s.ledger, Scheduler: name, Mode: mode}
+			sch := &Scheduler{Name: name, Navigator: partition.Navigator(func() orbit.Navigator { return &nav.Services{} }), Leases: s.leases}
 			sch.Serve(s.terms[name])
-			start((&orbit.Engine{Name: name, Ledger: lens, Navigator: sch}).Run)
+			start((&orbit.Engine{Name: name, Ledger: partition, Navigator: sch}).Run)
 		}
 		time.Sleep(5 * time.Minute) // groups may still have been uneven
 		before := s.state().Revision()

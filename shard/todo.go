@@ -3,8 +3,6 @@ package shard
 // todo is units to be looked at, first come, first served, each once.
 type todo struct {
 	line []unit
-	// First that is left.
-	head int
 	has  map[unit]bool
 }
 
@@ -18,15 +16,13 @@ func (t *todo) add(u unit) {
 	}
 }
 
-func (t *todo) len() int { return len(t.line) - t.head }
+func (t *todo) len() int { return len(t.line) }
 
 // take removes the first one. It requires one.
 func (t *todo) take() unit {
-	u := t.line[t.head]
-	t.line[t.head] = unit{}
+	u := t.line[0]
+	t.line[0] = unit{}
+	t.line = t.line[1:]
 	delete(t.has, u)
-	if t.head++; t.head > 1024 && t.head > len(t.line)/2 || t.head == len(t.line) {
-		t.line, t.head = append(t.line[:0], t.line[t.head:]...), 0
-	}
 	return u
 }

@@ -64,16 +64,16 @@ func begin(ctx context.Context, w *world, mode shard.Mode, schedulers int, o opt
 	return s, s.grouped(ctx, len(w.nodes))
 }
 
-// scheduler starts one: a lens on the ledger, a navigator for its mode, and what has it share with the others.
+// scheduler starts one: a partition ledger on the ledger, a navigator for its mode, and what has it share with the others.
 func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
 	ctx, kill := context.WithCancel(ctx)
 	s.kill = append(s.kill, kill)
-	lens := &shard.Lens{Ledger: referee{s.ledger, s}, Scheduler: name, Mode: s.mode}
+	partition := &shard.PartitionLedger{Ledger: referee{s.ledger, s}, Scheduler: name, Mode: s.mode}
 	services := func() orbit.Navigator {
 		return &nav.Services{Placement: &place.Indexed{Score: score.BestFit{}, Seed: seed}}
 	}
-	scheduler := &shard.Scheduler{Name: name, Navigator: lens.Navigator(services), Leases: s.leases}
-	engine := &orbit.Engine{Name: name, Ledger: lens, Navigator: scheduler}
+	scheduler := &shard.Scheduler{Name: name, Navigator: partition.Navigator(services), Leases: s.leases}
+	engine := &orbit.Engine{Name: name, Ledger: partition, Navigator: scheduler}
 	term, err := s.leases.Acquire(ctx, name, name)
 	if err != nil {
 		return err

@@ -8,11 +8,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Lens is the ledger as one scheduler sees it. Give it to the scheduler's engine as its Ledger, and what
-// [Lens.Navigator] returns as its Navigator; any navigator works, and none need know of groups:
+// PartitionLedger is the ledger as one scheduler sees it. Give it to the scheduler's engine as its Ledger, and what
+// [PartitionLedger.Navigator] returns as its Navigator; any navigator works, and none need know of groups:
 //
-//	lens := &shard.Lens{Ledger: ledger, Scheduler: "a", Mode: shard.Strict}
-//	engine := &orbit.Engine{Name: "a", Ledger: lens, Navigator: lens.Navigator(newServices)}
+//	partition := &shard.PartitionLedger{Ledger: ledger, Scheduler: "a", Mode: shard.Strict}
+//	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: partition.Navigator(newServices)}
 //
 // In [Strict] mode it closes all nodes that are not in the scheduler's group: they are unschedulable, and otherwise as
 // they are. To every proposal that places a capsule or holds room it adds, for each node, a bet on the mark that says
@@ -29,10 +29,10 @@ import (
 // Snapshots and changes are for engines and views. A change of a group is followed by a PutNode of its node which
 // nobody committed, so that engines look at it again: the changes are no history for [orbit.State.Apply].
 //
-// Its methods may be called from any goroutine, but one Lens serves one engine: that engine has nothing under way to a
+// Its methods may be called from any goroutine, but one PartitionLedger serves one engine: that engine has nothing under way to a
 // node when it asks for a Snapshot, or for changes beyond the newest one; on that the answers rest. Engines with
-// lenses cannot run in one [orbit.Population], which wants them on one ledger: run each by itself.
-type Lens struct {
+// partition ledgers cannot run in one [orbit.Population], which wants them on one ledger: run each by itself.
+type PartitionLedger struct {
 	// Ledger is the real one. Required.
 	Ledger orbit.Ledger
 	// Scheduler is the name of the engine, of its group and of its lease. Required.
@@ -44,29 +44,29 @@ type Lens struct {
 	// Nil: nobody is.
 	Hook func(error)
 
-	mu    sync.Mutex // guards what follows; held while the ledger is asked for a snapshot, not while it commits
-	sight sight
+	mu   sync.Mutex // guards what follows; held while the ledger is asked for a snapshot, not while it commits
+	view partitionView
 	// Of the last state that Snapshot has returned.
 	viewed orbit.Revision
 	flights
 }
 
 var (
-	_ orbit.Ledger  = (*Lens)(nil)
-	_ orbit.Batcher = (*Lens)(nil)
+	_ orbit.Ledger  = (*PartitionLedger)(nil)
+	_ orbit.Batcher = (*PartitionLedger)(nil)
 )
 
 // check says what is missing.
-func (l *Lens) check() error {
+func (l *PartitionLedger) check() error {
 	if l.Ledger == nil || l.Scheduler == "" || int(l.Mode) >= len(modeNames) {
-		return fmt.Errorf("shard: %w: Lens of scheduler %q, %v: it needs a Ledger, the name of its Scheduler and a Mode that there is",
+		return fmt.Errorf("shard: %w: PartitionLedger of scheduler %q, %v: it needs a Ledger, the name of its Scheduler and a Mode that there is",
 			orbit.ErrInvalid, l.Scheduler, l.Mode)
 	}
 	return nil
 }
 
 // Snapshot returns the ledger's state as the scheduler sees it, and answers for the nodes that are leaving in it.
-func (l *Lens) Snapshot(ctx context.Context) (*orbit.State, error) {
+func (l *PartitionLedger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	if err := l.check(); err != nil {
 		return nil, err
 	}
@@ -81,27 +81,27 @@ func (l *Lens) Snapshot(ctx context.Context) (*orbit.State, error) {
 }
 
 // look follows the ledger, and returns what is to be answered for besides what is seen.
-func (l *Lens) look(ctx context.Context, viewed bool) (*orbit.State, []orbit.Proposal, error) {
+func (l *PartitionLedger) look(ctx context.Context, viewed bool) (*orbit.State, []orbit.Proposal, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sight.ledger, l.sight.scheduler = l.Ledger, l.Scheduler
-	if err := l.sight.follow(ctx); err != nil {
+	l.view.ledger, l.view.scheduler = l.Ledger, l.Scheduler
+	if err := l.view.follow(ctx); err != nil {
 		return nil, nil, err
 	}
 	if viewed {
-		l.viewed = l.sight.state.Revision()
+		l.viewed = l.view.state.Revision()
 		l.looks++
 	}
-	shown := l.sight.shown
+	shown := l.view.shown
 	if l.Mode == Soft {
-		shown = l.sight.state
+		shown = l.view.state
 	}
-	return shown, l.answers(&l.sight), nil
+	return shown, l.answers(&l.view), nil
 }
 
 // Changes returns the ledger's changes after a revision. After each that concerns the group of a node there is a
 // PutNode of that node.
-func (l *Lens) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
+func (l *PartitionLedger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if err := l.check(); err != nil {
 		return nil, err
 	}
@@ -118,11 +118,11 @@ func (l *Lens) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Chang
 }
 
 // announced returns the changes, and whether the engine is at rest and one of them asks for a node of its.
-func (l *Lens) announced(ctx context.Context, after orbit.Revision) (changes []orbit.Change, resting bool, err error) {
+func (l *PartitionLedger) announced(ctx context.Context, after orbit.Revision) (changes []orbit.Change, resting bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sight.ledger = l.Ledger
-	if changes, err = l.sight.changes(ctx, after); err != nil {
+	l.view.ledger = l.Ledger
+	if changes, err = l.view.changes(ctx, after); err != nil {
 		return nil, false, err
 	}
 	marks, asked := 0, false
@@ -131,7 +131,7 @@ func (l *Lens) announced(ctx context.Context, after orbit.Revision) (changes []o
 		if !ok || kind == leftMark {
 			continue
 		}
-		_, mine := l.sight.own[id]
+		_, mine := l.view.own[id]
 		asked = asked || mine && kind == leavingMark
 		marks++
 	}
@@ -139,7 +139,7 @@ func (l *Lens) announced(ctx context.Context, after orbit.Revision) (changes []o
 }
 
 // announce adds a PutNode after each of so many marks. It requires the lock.
-func (l *Lens) announce(changes []orbit.Change, marks int) []orbit.Change {
+func (l *PartitionLedger) announce(changes []orbit.Change, marks int) []orbit.Change {
 	if marks == 0 {
 		return changes
 	}
@@ -152,8 +152,8 @@ func (l *Lens) announce(changes []orbit.Change, marks int) []orbit.Change {
 		}
 		put := changes[i]
 		put.Node, put.Do = id, orbit.PutNode{Node: orbit.Node{ID: id}}
-		if l.sight.shown != nil {
-			if n := l.sight.shown.Node(id); n != nil {
+		if l.view.shown != nil {
+			if n := l.view.shown.Node(id); n != nil {
 				put.Do = orbit.PutNode{Node: *n.Node}
 			}
 		}
@@ -163,7 +163,7 @@ func (l *Lens) announce(changes []orbit.Change, marks int) []orbit.Change {
 }
 
 // Wait returns the ledger's revision as soon as it is newer than after.
-func (l *Lens) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
+func (l *PartitionLedger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
 	if err := l.check(); err != nil {
 		return 0, err
 	}
@@ -171,4 +171,4 @@ func (l *Lens) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, 
 }
 
 // Limits returns those of the ledger.
-func (l *Lens) Limits() orbit.Limits { return l.Ledger.Limits() }
+func (l *PartitionLedger) Limits() orbit.Limits { return l.Ledger.Limits() }

@@ -2,14 +2,10 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
 )
-
-// ErrGroup is what a strict scheduler's capsules are not placed for, beside the navigator's reason.
-var ErrGroup = errors.New("not in the group")
 
 // GroupNoFit says that a capsule has no place in its scheduler's group. What its navigator said is wrapped, so a
 // [*orbit.NoFit] in it still parks the capsule's class.
@@ -39,7 +35,7 @@ func (e *GroupNoFit) Unwrap() []error { return []error{ErrGroup, e.Why} }
 // narrow is a navigator in strict mode. It plans as it is; what has no place is said to have none in the group.
 type narrow struct {
 	orbit.Navigator
-	lens *Lens
+	partition *PartitionLedger
 }
 
 // Plan adds to why a capsule is not placed how much of the constellation was looked at, unless that is all.
@@ -48,14 +44,14 @@ func (n *narrow) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	if len(plan.Unplaced) == 0 {
 		return plan, err
 	}
-	open, nodes := n.lens.size()
+	open, nodes := n.partition.size()
 	if open >= nodes {
 		return plan, err
 	}
 	unplaced, said := make([]orbit.Unplaced, len(plan.Unplaced)), map[error]error{}
 	for i, u := range plan.Unplaced {
 		if u.Why != nil {
-			u.Why = wrapOnce(said, u.Why, func() error { return &GroupNoFit{n.lens.Scheduler, open, nodes, u.Why} })
+			u.Why = wrapOnce(said, u.Why, func() error { return &GroupNoFit{n.partition.Scheduler, open, nodes, u.Why} })
 		}
 		unplaced[i] = u
 	}
@@ -73,8 +69,8 @@ func wrapOnce(said map[error]error, why error, wrap func() error) error {
 }
 
 // size returns how many schedulable nodes the scheduler sees, and how many there are.
-func (l *Lens) size() (open, nodes int) {
+func (l *PartitionLedger) size() (open, nodes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sight.open, l.sight.nodes
+	return l.view.open, l.view.nodes
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// TestVeil: a veil shows what is closed now, also when nothing else has changed; nodes that join, leave and come back to
+// TestFilteredView: a filteredView shows what is closed now, also when nothing else has changed; nodes that join, leave and come back to
 // another slot; and reports, those too that were there before their node.
-func TestVeil(t *testing.T) {
+func TestFilteredView(t *testing.T) {
 	ctx := context.Background()
 	ledger, board, now := &orbit.MemoryLedger{}, &telemetry.Board{}, time.Now()
 	commit(t, ledger, fleet(20, orbit.Resources{4})...)
 	require.NoError(t, board.Report(orbit.Report{Node: "late", At: now, FreeSlots: 7}))
 	var view orbit.View
-	var v veil
+	var v filteredView
 	shown := map[string]bool{}
 	follow := func(others ...orbit.NodeID) *orbit.View {
 		require.NoError(t, view.Refresh(ctx, ledger, board, now))

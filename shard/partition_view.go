@@ -7,12 +7,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// sight is what one scheduler sees of a ledger: the state in which all nodes are closed that are not in its group, or
+// partitionView is what one scheduler sees of a ledger: the state in which all nodes are closed that are not in its group, or
 // are leaving it. It follows the ledger's changes, and costs what they are.
 //
 // Invariants: shown is state with those nodes closed, and both are of one revision; own has the nodes whose group mark
 // names the scheduler in state, members or not; open and nodes count what is schedulable in shown and in state.
-type sight struct {
+type partitionView struct {
 	ledger    orbit.Ledger
 	scheduler string
 
@@ -38,8 +38,8 @@ type holding struct {
 	leaving orbit.Revision
 }
 
-// follow brings the sight up to the ledger.
-func (s *sight) follow(ctx context.Context) error {
+// follow brings the view up to the ledger.
+func (s *partitionView) follow(ctx context.Context) error {
 	state, changes, whole, err := orbit.CatchUp(ctx, s.ledger, s.state)
 	switch {
 	case err != nil:
@@ -54,7 +54,7 @@ func (s *sight) follow(ctx context.Context) error {
 }
 
 // rebuild looks at all there is.
-func (s *sight) rebuild(state *orbit.State) {
+func (s *partitionView) rebuild(state *orbit.State) {
 	s.own, s.asked = map[orbit.NodeID]holding{}, map[orbit.NodeID]bool{}
 	s.recent, s.after = nil, 0
 	for key, owner := range state.Marks(string(groupMark)) {
@@ -73,7 +73,7 @@ func (s *sight) rebuild(state *orbit.State) {
 }
 
 // advance moves to a newer state by the changes in between.
-func (s *sight) advance(state *orbit.State, changes []orbit.Change) {
+func (s *partitionView) advance(state *orbit.State, changes []orbit.Change) {
 	s.touched, s.described = s.touched[:0], s.described[:0]
 	for i := range changes {
 		c := &changes[i]
@@ -103,7 +103,7 @@ func (s *sight) advance(state *orbit.State, changes []orbit.Change) {
 
 // describe notes that a node may have joined or left, or be open or closed otherwise than before: where it is, and where
 // it was.
-func (s *sight) describe(state *orbit.State, id orbit.NodeID) {
+func (s *partitionView) describe(state *orbit.State, id orbit.NodeID) {
 	for _, st := range [2]*orbit.State{state, s.state} {
 		if n := st.Node(id); n != nil {
 			s.described = append(s.described, int32(n.Index()))
@@ -118,7 +118,7 @@ func unique(list []int32) []int32 {
 }
 
 // learn takes over what the marks say of a node.
-func (s *sight) learn(state *orbit.State, id orbit.NodeID) {
+func (s *partitionView) learn(state *orbit.State, id orbit.NodeID) {
 	delete(s.asked, id)
 	owner, at := state.Mark(groupMark.key(string(id)))
 	if owner != s.scheduler {
@@ -139,13 +139,13 @@ func (s *sight) learn(state *orbit.State, id orbit.NodeID) {
 }
 
 // closed reports whether the scheduler may plan nothing on a node.
-func (s *sight) closed(n *orbit.NodeState) bool {
+func (s *partitionView) closed(n *orbit.NodeState) bool {
 	h, mine := s.own[n.Node.ID]
 	return !mine || h.leaving != 0
 }
 
 // changes returns the ledger's changes after a revision, without reading twice what follow has just read.
-func (s *sight) changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
+func (s *partitionView) changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if len(s.recent) > 0 && s.after == after {
 		return s.recent, nil
 	}

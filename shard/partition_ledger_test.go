@@ -33,10 +33,10 @@ func plain() orbit.Navigator {
 	})
 }
 
-// engineOf returns an engine of a scheduler, and its lens.
-func engineOf(ledger orbit.Ledger, name string, mode Mode) (*orbit.Engine, *Lens) {
-	lens := &Lens{Ledger: ledger, Scheduler: name, Mode: mode}
-	return &orbit.Engine{Name: name, Ledger: lens, Navigator: lens.Navigator(plain)}, lens
+// engineOf returns an engine of a scheduler, and its partition ledger.
+func engineOf(ledger orbit.Ledger, name string, mode Mode) (*orbit.Engine, *PartitionLedger) {
+	partition := &PartitionLedger{Ledger: ledger, Scheduler: name, Mode: mode}
+	return &orbit.Engine{Name: name, Ledger: partition, Navigator: partition.Navigator(plain)}, partition
 }
 
 // submit adds capsules of one core each for an owner.
@@ -60,8 +60,8 @@ func nodeOf(t fataler, ledger orbit.Ledger, id orbit.CapsuleID) orbit.NodeID {
 	return snapshot(t, ledger).Capsule(id).Node
 }
 
-// TestLensShowsGroup: a strict scheduler places on its own nodes only, and says how much it has seen.
-func TestLensShowsGroup(t *testing.T) {
+// TestPartitionLedgerShowsGroup: a strict scheduler places on its own nodes only, and says how much it has seen.
+func TestPartitionLedgerShowsGroup(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(4, orbit.Resources{2})...)
 	give(t, ledger, "a", "n00", "n01")
@@ -89,8 +89,8 @@ func TestLensShowsGroup(t *testing.T) {
 	assert.Equal(t, orbit.NodeID("n03"), nodeOf(t, ledger, "z"))
 }
 
-// TestLensWithoutAGroup: who has no node at all is told where nodes come from.
-func TestLensWithoutAGroup(t *testing.T) {
+// TestPartitionLedgerWithoutAGroup: who has no node at all is told where nodes come from.
+func TestPartitionLedgerWithoutAGroup(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(2, orbit.Resources{1})...)
 	submit(t, ledger, "a", 1, "x")
@@ -100,8 +100,8 @@ func TestLensWithoutAGroup(t *testing.T) {
 	assert.ErrorContains(t, r.Unplaced[0].Why, `scheduler "a" has none of the 2 schedulable nodes: see that a Groups runs`)
 }
 
-// TestLensWholeConstellation: who has seen everything says nothing of groups.
-func TestLensWholeConstellation(t *testing.T) {
+// TestPartitionLedgerWholeConstellation: who has seen everything says nothing of groups.
+func TestPartitionLedgerWholeConstellation(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(1, orbit.Resources{1})...)
 	give(t, ledger, "a", "n00")
@@ -112,68 +112,68 @@ func TestLensWholeConstellation(t *testing.T) {
 	assert.NotErrorIs(t, r.Unplaced[0].Why, ErrGroup)
 }
 
-// TestLensFence: what was planned when the node was in the group is refused once it is not, as a conflict; also by a
-// lens that has not heard of it. What is planned on a node of others is refused at once.
-func TestLensFence(t *testing.T) {
+// TestPartitionLedgerFence: what was planned when the node was in the group is refused once it is not, as a conflict; also by a
+// partition ledger that has not heard of it. What is planned on a node of others is refused at once.
+func TestPartitionLedgerFence(t *testing.T) {
 	ctx := context.Background()
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(2, orbit.Resources{4})...)
 	give(t, ledger, "a", "n00")
 	give(t, ledger, "b", "n01")
 	submit(t, ledger, "a", 1, "x", "y")
-	lens := &Lens{Ledger: ledger, Scheduler: "a"}
-	view := snapshot(t, lens).Revision()
+	partition := &PartitionLedger{Ledger: ledger, Scheduler: "a"}
+	view := snapshot(t, partition).Revision()
 	place := func(id orbit.CapsuleID, node orbit.NodeID) orbit.Proposal {
 		return orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}}}
 	}
-	_, err := lens.Propose(ctx, place("x", "n01"))
+	_, err := partition.Propose(ctx, place("x", "n01"))
 	assert.ErrorIs(t, err, orbit.ErrInfeasible)
 	assert.ErrorContains(t, err, `node "n01" is not in the group of scheduler "a"`)
-	_, err = lens.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{use("h", "n01", orbit.Resources{1})}})
+	_, err = partition.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{use("h", "n01", orbit.Resources{1})}})
 	assert.ErrorIs(t, err, orbit.ErrConflict, "a hold is room too; without a view it is bad luck")
-	_, err = lens.Propose(ctx, place("x", "n00"))
+	_, err = partition.Propose(ctx, place("x", "n00"))
 	assert.NoError(t, err)
 
 	give(t, ledger, "b", "n00")
-	_, err = lens.Propose(ctx, place("y", "n00"))
+	_, err = partition.Propose(ctx, place("y", "n00"))
 	assert.ErrorIs(t, err, orbit.ErrConflict)
 	var r *orbit.Rejection
 	require.ErrorAs(t, err, &r)
 	assert.IsType(t, orbit.MarkAt{}, r.Bet)
 	give(t, ledger, "a", "n00") // it is back, but what was planned before is not good for that
-	_, err = lens.Propose(ctx, place("y", "n00"))
+	_, err = partition.Propose(ctx, place("y", "n00"))
 	assert.ErrorIs(t, err, orbit.ErrConflict)
-	snapshot(t, lens)
-	_, err = lens.Propose(ctx, place("y", "n00"))
-	assert.NoError(t, err, "the bet is on what the lens has seen last")
+	snapshot(t, partition)
+	_, err = partition.Propose(ctx, place("y", "n00"))
+	assert.NoError(t, err, "the bet is on what the partition has seen last")
 
 	commit(t, ledger, orbit.Mark{Key: "leaving/n00", Value: "b"})
-	snapshot(t, lens)
+	snapshot(t, partition)
 	submit(t, ledger, "a", 1, "z")
-	_, err = lens.Propose(ctx, place("z", "n00"))
+	_, err = partition.Propose(ctx, place("z", "n00"))
 	assert.ErrorIs(t, err, orbit.ErrConflict, "an answer has been given")
 	assert.ErrorContains(t, err, `node "n00" is leaving the group of scheduler "a"`)
 	commit(t, ledger, orbit.Mark{Key: "leaving/n00"}, orbit.Mark{Key: "left/n00"})
 
-	snapshot(t, lens)
+	snapshot(t, partition)
 	give(t, ledger, "b", "n00")
-	snapshot(t, lens)
-	_, err = lens.Propose(ctx, place("y", "n00"))
+	snapshot(t, partition)
+	_, err = partition.Propose(ctx, place("y", "n00"))
 	require.ErrorAs(t, err, &r)
 	assert.ErrorIs(t, err, orbit.ErrConflict, "it was there in the view")
 	assert.GreaterOrEqual(t, r.At, r.TakenAt)
 	assert.Greater(t, r.TakenAt, view)
 }
 
-// TestLensBatch: in a batch each proposal has its own outcome, and those that may not be sent take nobody down.
-func TestLensBatch(t *testing.T) {
+// TestPartitionLedgerBatch: in a batch each proposal has its own outcome, and those that may not be sent take nobody down.
+func TestPartitionLedgerBatch(t *testing.T) {
 	for name, ledger := range map[string]orbit.Ledger{"batcher": &orbit.MemoryLedger{}, "one by one": struct{ orbit.Ledger }{&orbit.MemoryLedger{}}} {
 		t.Run(name, func(t *testing.T) {
 			commit(t, ledger, fleet(3, orbit.Resources{4})...)
 			give(t, ledger, "a", "n00", "n02")
 			submit(t, ledger, "a", 1, "u", "v", "w", "x")
-			lens := &Lens{Ledger: ledger, Scheduler: "a"}
-			state := snapshot(t, lens)
+			partition := &PartitionLedger{Ledger: ledger, Scheduler: "a"}
+			state := snapshot(t, partition)
 			var batch []orbit.Proposal
 			for id, node := range map[orbit.CapsuleID]orbit.NodeID{"u": "n00", "v": "n01", "w": "n02", "x": "n02"} {
 				batch = append(batch, orbit.Proposal{View: state.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}},
@@ -183,7 +183,7 @@ func TestLensBatch(t *testing.T) {
 				return len(a.Do[0].(orbit.Place).Capsule) - len(b.Do[0].(orbit.Place).Capsule)
 			})
 			give(t, ledger, "b", "n02")
-			for i, o := range lens.ProposeBatch(context.Background(), batch) {
+			for i, o := range partition.ProposeBatch(context.Background(), batch) {
 				place := batch[i].Do[0].(orbit.Place)
 				switch place.Node {
 				case "n00":
@@ -200,10 +200,10 @@ func TestLensBatch(t *testing.T) {
 	}
 }
 
-// TestLensFields: what is missing is said, by every method.
-func TestLensFields(t *testing.T) {
+// TestPartitionLedgerFields: what is missing is said, by every method.
+func TestPartitionLedgerFields(t *testing.T) {
 	ctx := context.Background()
-	for _, l := range []*Lens{{}, {Ledger: &orbit.MemoryLedger{}}, {Scheduler: "a"}, {Ledger: &orbit.MemoryLedger{}, Scheduler: "a", Mode: 3}} {
+	for _, l := range []*PartitionLedger{{}, {Ledger: &orbit.MemoryLedger{}}, {Scheduler: "a"}, {Ledger: &orbit.MemoryLedger{}, Scheduler: "a", Mode: 3}} {
 		_, err := l.Snapshot(ctx)
 		assert.ErrorIs(t, err, orbit.ErrInvalid)
 		_, err = l.Changes(ctx, 0)
@@ -217,32 +217,32 @@ func TestLensFields(t *testing.T) {
 	assert.Equal(t, "strict soft shared mode 3", fmt.Sprint(Strict, Soft, Shared, Mode(3)))
 }
 
-// TestLensProperty: after any changes a lens shows what a new one would, and that is the ledger's state but for the
+// TestPartitionLedgerProperty: after any changes a partition ledger shows what a new one would, and that is the ledger's state but for the
 // nodes that are not in the group or are leaving it; what it counts is what there is; and its changes name every node
 // of which the description that it shows has changed.
-func TestLensProperty(t *testing.T) {
+func TestPartitionLedgerProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newShardWorld(t, rapid.SampledFrom([]string{"alike", "mixed"}).Draw(t, "machines"))
-		lens := &Lens{Ledger: w.ledger, Scheduler: "b/c"}
-		was := snapshot(t, lens)
+		partition := &PartitionLedger{Ledger: w.ledger, Scheduler: "b/c"}
+		was := snapshot(t, partition)
 		for range rapid.IntRange(1, 30).Draw(t, "actions") {
 			w.act(rapid.SampledFrom([]string{"put", "put", "use", "free", "leave", "die", "come", "come", "answer", "scribble", "scribble", "step"}).Draw(t, "action"))
 			if rapid.Bool().Draw(t, "look") {
-				was = checkLens(t, lens, was)
+				was = checkPartitionLedger(t, partition, was)
 			}
 		}
-		checkLens(t, lens, was)
+		checkPartitionLedger(t, partition, was)
 	})
 }
 
-// checkLens compares a lens with the ledger. It returns what it shows.
-func checkLens(t *rapid.T, lens *Lens, was *orbit.State) *orbit.State {
+// checkPartitionLedger compares a partition ledger with the ledger. It returns what it shows.
+func checkPartitionLedger(t *rapid.T, partition *PartitionLedger, was *orbit.State) *orbit.State {
 	ctx := context.Background()
-	shown, err := lens.Snapshot(ctx)
+	shown, err := partition.Snapshot(ctx)
 	require.NoError(t, err)
-	state := snapshot(t, lens.Ledger)
+	state := snapshot(t, partition.Ledger)
 	require.NoError(t, shown.Verify())
-	changes, err := lens.Changes(ctx, was.Revision())
+	changes, err := partition.Changes(ctx, was.Revision())
 	named := map[orbit.NodeID]bool{}
 	for _, c := range changes {
 		named[c.Node] = true
@@ -252,7 +252,7 @@ func checkLens(t *rapid.T, lens *Lens, was *orbit.State) *orbit.State {
 		owner, _ := state.Mark("group/" + string(n.Node.ID))
 		leaving, _ := state.Mark("leaving/" + string(n.Node.ID))
 		want := *state.Node(n.Node.ID).Node
-		want.Unschedulable = want.Unschedulable || owner != lens.Scheduler || leaving != ""
+		want.Unschedulable = want.Unschedulable || owner != partition.Scheduler || leaving != ""
 		require.Equal(t, want, *n.Node)
 		require.Equal(t, state.Node(n.Node.ID).Used(), n.Used())
 		require.Equal(t, state.Node(n.Node.ID).Specification, n.Specification)
@@ -264,7 +264,7 @@ func checkLens(t *rapid.T, lens *Lens, was *orbit.State) *orbit.State {
 			require.True(t, named[n.Node.ID], "node %q has changed, and nobody says so", n.Node.ID)
 		}
 	}
-	gotOpen, gotNodes := lens.size()
+	gotOpen, gotNodes := partition.size()
 	require.Equal(t, open, gotOpen)
 	schedulable := 0
 	for n := range state.Nodes() {
@@ -297,9 +297,9 @@ func TestStrictNeverConflicts(t *testing.T) {
 	var mu sync.Mutex
 	byGroups := 0
 	for _, name := range names {
-		engine, lens := engineOf(ledger, name, Strict)
+		engine, partition := engineOf(ledger, name, Strict)
 		engine.MaxPlan = 16
-		engine.Ledger = &auditor{Lens: lens, lost: func(r *orbit.Rejection) {
+		engine.Ledger = &auditor{PartitionLedger: partition, lost: func(r *orbit.Rejection) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !r.TakenBy.IsZero() || !errors.Is(r, orbit.ErrConflict) { // engines give their proposals ids, nobody else does here
@@ -327,12 +327,12 @@ func TestStrictNeverConflicts(t *testing.T) {
 
 // auditor is told of every rejection.
 type auditor struct {
-	*Lens
+	*PartitionLedger
 	lost func(*orbit.Rejection)
 }
 
 func (a *auditor) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
-	out := a.Lens.ProposeBatch(ctx, batch)
+	out := a.PartitionLedger.ProposeBatch(ctx, batch)
 	for _, o := range out {
 		if r, ok := o.Err.(*orbit.Rejection); ok { //nolint:errorlint // what a ledger returns
 			a.lost(r)

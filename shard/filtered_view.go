@@ -8,9 +8,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// veil is a view of what another view shows, with some nodes closed. It follows that one at the cost of what has changed
-// in it, and of what the veil closes otherwise than before.
-type veil struct {
+// filteredView is a view of what another view shows, with some nodes closed. It follows that one at the cost of what has changed
+// in it, and of what it closes otherwise than before.
+type filteredView struct {
 	view  *orbit.View
 	state *orbit.State
 	// Of the view that it follows.
@@ -19,9 +19,9 @@ type veil struct {
 	pinned
 }
 
-// follow brings the veil up to a view. Others are the indices of nodes for which closed answers otherwise than it did
+// follow brings it up to a view. Others are the indices of nodes for which closed answers otherwise than it did
 // and that have not changed in the view. What it returns is another View if the old one cannot be brought up to date.
-func (v *veil) follow(ctx context.Context, from *orbit.View, others []int32, closed func(*orbit.NodeState) bool, telemetry orbit.Telemetry) (*orbit.View, error) {
+func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []int32, closed func(*orbit.NodeState) bool, telemetry orbit.Telemetry) (*orbit.View, error) {
 	changed, next, all := from.Changed(v.cursor)
 	v.cursor = next
 	state := from.State()
@@ -40,7 +40,7 @@ func (v *veil) follow(ctx context.Context, from *orbit.View, others []int32, clo
 }
 
 // refresh shows the view what is pinned.
-func (v *veil) refresh(ctx context.Context, telemetry orbit.Telemetry, now time.Time) error {
+func (v *filteredView) refresh(ctx context.Context, telemetry orbit.Telemetry, now time.Time) error {
 	err := v.view.Refresh(ctx, v.pinned, telemetry, now)
 	v.pinned = pinned{}
 	return err

@@ -1,0 +1,157 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What can be wrong; to be tested with errors.Is. Those that concern a capsule, a gang or a mark are an [*Error], to be
+// read with errors.As.
+var (
+	// ErrFailed: all schedulers that could have a capsule have failed it. It is tried again with a back-off, and when
+	// there is room for it.
+	ErrFailed = errors.New("no scheduler could place it")
+	// ErrGivenBack: a scheduler could not place a capsule, and has given it back for others to try.
+	ErrGivenBack = errors.New("given back")
+	// ErrStranded: what is pinned to a scheduler waits, because that scheduler does not live.
+	ErrStranded = errors.New("pinned to a scheduler that does not live")
+	// ErrContradiction: a capsule is assigned to two schedulers.
+	ErrContradiction = errors.New("contradictory assignments")
+	// ErrPolicy: a policy has panicked or exited its goroutine, or has named no scheduler that could have the capsule.
+	ErrPolicy = errors.New("policy named no scheduler")
+	// ErrKey: an id is too long for the key of a mark.
+	ErrKey = errors.New("id too long for a mark")
+	// ErrCorrupt: the value of a mark cannot be read. It counts as none.
+	ErrCorrupt = errors.New("mark is corrupt")
+	// ErrAlone: no scheduler lives, so all capsules wait.
+	ErrAlone = errors.New("no scheduler lives")
+	// ErrNoTerm: a scheduler that needs a lease has none.
+	ErrNoTerm = errors.New("scheduler holds no lease")
+	// ErrStuck: a Plan of a scheduler has not returned for longer than its lease lives.
+	ErrStuck = errors.New("plan does not return")
+	// ErrGroup: a strict scheduler has no place for a capsule in its group. The error is a [*GroupNoFit].
+	ErrGroup = errors.New("not in the group")
+)
+
+// Error says what is wrong with a capsule, a gang or a mark. Its text says what to do.
+type Error struct {
+	// Kind is one of ErrFailed, ErrGivenBack, ErrStranded, ErrContradiction, ErrPolicy, ErrKey and ErrCorrupt.
+	Kind error
+	// Capsule or Gang is what it concerns; of several capsules that are submitted together the first. Both are empty for
+	// a mark.
+	Capsule orbit.CapsuleID
+	Gang    orbit.GangID
+	// Schedulers are those to which a capsule is assigned (ErrContradiction), which has given it back (ErrGivenBack), to
+	// which it is pinned (ErrStranded), or which a policy has named (ErrPolicy).
+	Schedulers []string
+	// Failures are what the living schedulers said, the newest last (ErrFailed). More says that there were more than the
+	// mark has room for.
+	Failures []Failure
+	More     bool
+	// Key is that of the mark (ErrKey, ErrCorrupt).
+	Key string
+	// Crash is that a policy has panicked or exited its goroutine (ErrPolicy); nil: it has returned.
+	Crash error
+
+	text string
+}
+
+// Error says what is wrong, and what to do.
+func (e *Error) Error() string { return "shard: " + e.text }
+
+// Unwrap makes errors.Is find the kind.
+func (e *Error) Unwrap() error { return e.Kind }
+
+// wrong returns an error about a unit.
+func (u unit) wrong(kind error, text string, schedulers ...string) *Error {
+	e := &Error{Kind: kind, Schedulers: schedulers, text: text}
+	e.Capsule, e.Gang = u.names()
+	return e
+}
+
+// String names the unit in texts.
+func (u unit) String() string {
+	if u.gang {
+		return fmt.Sprintf("gang %q", u.id)
+	}
+	return fmt.Sprintf("capsule %q", u.id)
+}
+
+// names returns the unit's id as that of a capsule or of a gang.
+func (u unit) names() (orbit.CapsuleID, orbit.GangID) {
+	if u.gang {
+		return "", orbit.GangID(u.id)
+	}
+	return orbit.CapsuleID(u.id), ""
+}
+
+const maxListed = 8
+
+// failedError says that all schedulers have failed a unit.
+func failedError(u unit, failures []Failure, more bool) *Error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v: %v", ErrFailed, u)
+	for i, f := range failures {
+		if i == maxListed {
+			fmt.Fprintf(&b, "; and %d more", len(failures)-i)
+			break
+		}
+		fmt.Fprintf(&b, "; %q: %s", f.Scheduler, f.Why)
+	}
+	b.WriteString(". It is tried again by and by: add room, or ask for less")
+	e := u.wrong(ErrFailed, b.String())
+	e.Failures, e.More = failures, more
+	return e
+}
+
+// strandedError says that a unit waits for the scheduler that it is pinned to.
+func strandedError(u unit, scheduler string) *Error {
+	return u.wrong(ErrStranded, fmt.Sprintf("%v is %v: %q; start it, unpin the capsule (delete its mark), or set Dispatcher.MovePinned",
+		u, ErrStranded, scheduler), scheduler)
+}
+
+// givenBackError says that a scheduler has given a unit back. It does not wrap the navigator's reason: that would have the
+// engine put the whole class aside, and with it what is yet to be given back.
+func givenBackError(u unit, scheduler string, why error) *Error {
+	return u.wrong(ErrGivenBack, fmt.Sprintf("scheduler %q gives it back: %v", scheduler, why), scheduler)
+}
+
+// contradictionError says that a unit is assigned to two schedulers, or more.
+func contradictionError(u unit, schedulers ...string) *Error {
+	names := make([]string, len(schedulers))
+	for i, name := range schedulers {
+		names[i] = fmt.Sprintf("%q", name)
+	}
+	return u.wrong(ErrContradiction, fmt.Sprintf("%v: %v is assigned to %s; assign it to one, or to none for the dispatcher to choose. Nothing was submitted or changed",
+		ErrContradiction, u, strings.Join(names, " and to ")), schedulers...)
+}
+
+// policyError says what a policy did instead of naming a candidate.
+func policyError(c *orbit.Capsule, named string, crash error) *Error {
+	did := fmt.Sprintf("it named %q, which is no candidate", named)
+	switch {
+	case crash != nil:
+		did = crash.Error()
+	case named == "":
+		did = "it named none"
+	}
+	u := unit{id: string(c.ID)}
+	e := u.wrong(ErrPolicy, fmt.Sprintf("%v for %v: %s; the capsule stays unassigned, and the policy will be asked again", ErrPolicy, u, did), named)
+	e.Crash = crash
+	return e
+}
+
+// keyError says by how much an id is too long.
+func keyError(kind markKind, id string, most int) *Error {
+	return &Error{Kind: ErrKey, Key: kind.key(id), text: fmt.Sprintf("%v: %q has %d bytes, and a mark %sID takes ids of %d; choose a shorter id or raise Limits.IDBytes",
+		ErrKey, id, len(id), kind, most)}
+}
+
+// corruptError says which mark cannot be read.
+func corruptError(key, value string) *Error {
+	return &Error{Kind: ErrCorrupt, Key: key, text: fmt.Sprintf("%v: %q has value %.64q; it counts as none, and is written anew or deleted when the time comes",
+		ErrCorrupt, key, value)}
+}
