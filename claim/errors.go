@@ -73,3 +73,13 @@ func (e *Error) Unwrap() []error {
 	}
 	return []error{e.Kind, e.Cause}
 }
+
+// unmatched is the cause of an [Error] whose request has met no slot that it wants. Its text is made when it is asked
+// for, because the text of the cause is the importer's code.
+type unmatched struct {
+	want  string
+	cause error
+}
+
+func (u *unmatched) Error() string   { return fmt.Sprintf("%v %s: %v", ErrUnmatched, u.want, u.cause) }
+func (u *unmatched) Unwrap() []error { return []error{ErrUnmatched, u.cause} }

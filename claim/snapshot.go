@@ -51,12 +51,12 @@ type gauges struct {
 // be called from anywhere, at any time.
 func (p *Pool) Snapshot() Snapshot {
 	s := Snapshot{
-		IdleReady:     int(p.idle.Load()),
-		QueueLen:      int(p.queueLen.Load()),
-		ReservedCount: int(p.reserved.Load()),
-		InflightCAS:   int(p.inflight.Load()),
+		IdleReady:     int(p.count.idle.Load()),
+		QueueLen:      int(p.count.queueLen.Load()),
+		ReservedCount: int(p.count.reserved.Load()),
+		InflightCAS:   int(p.count.inflight.Load()),
 	}
-	if at := p.dispatched.Load(); at != 0 {
+	if at := p.count.dispatched.Load(); at != 0 {
 		s.LastDispatchAt = time.Unix(0, at)
 	}
 	return s
@@ -65,8 +65,8 @@ func (p *Pool) Snapshot() Snapshot {
 // Stats returns what the pool has done so far. Like Snapshot it may be called from anywhere.
 func (p *Pool) Stats() Stats {
 	return Stats{
-		Claimed: p.claimed.Load(), Conflicts: p.conflicts.Load(), Failed: p.failed.Load(),
-		Unknown: p.unknown.Load(), Expired: p.expired.Load(), Undone: p.undone.Load(),
-		Listings: p.listings.Load(), ScaleUps: p.scaleUps.Load(),
+		Claimed: p.count.claimed.Load(), Conflicts: p.count.conflicts.Load(), Failed: p.count.failed.Load(),
+		Unknown: p.count.unknown.Load(), Expired: p.count.expired.Load(), Undone: p.count.undone.Load(),
+		Listings: p.count.listings.Load(), ScaleUps: p.count.scaleUps.Load(),
 	}
 }

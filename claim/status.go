@@ -98,44 +98,29 @@ func (w *stopwatch) read() Latency {
 func (p *Pool) Status() Status {
 	labels := p.Labels
 	labels.Pool = p.Name
-	return Status{labels, int(p.queueLen.Load()), p.latency.read()}
+	return Status{labels, int(p.count.queueLen.Load()), p.latency.read()}
 }
 
-// mirror tells OnStatus of each new number of pending requests until everybody has been answered, and then of
+// mirror tells OnStatus of each new number of pending requests until every request has been answered, and then of
 // the last.
 func (p *Pool) mirror() {
-	const unknown = -1
-	for told, last := unknown, false; ; {
-		s := p.Status()
-		if last {
-			s.PendingRequests = 0 // a request that has come too late is just being turned away
-		}
-		if s.PendingRequests != told {
-			told = s.PendingRequests
-			if err := p.tellStatus(s, last); err != nil {
-				told = unknown
-				p.report(&Error{Kind: ErrHook, Pool: p.Name, Cause: fmt.Errorf("status: %w", err)})
-			}
-		}
-		if last {
-			return
-		}
-		last = !p.restUntilAnswered(time.After(p.set.statusEvery))
-		if told != unknown && !last {
-			last = !p.restUntilAnswered(nil)
+	told := -1
+	for open := true; open; {
+		told = p.tellStatus(p.looking.ctx, p.Status(), told)
+		open = p.restUntil(time.After(p.set.statusEvery), nil)
+		if told >= 0 && open { // not told: call again at once
+			open = p.restUntil(nil, p.changed)
 		}
 	}
+	last := p.Status()
+	last.PendingRequests = 0 // a request that has come too late is just being turned away
+	p.tellStatus(context.Background(), last, told)
 }
 
-// restUntilAnswered waits for the end of a rest, or where there is none for a change of the pending requests.
-// It reports false when everybody has been answered.
-func (p *Pool) restUntilAnswered(end <-chan time.Time) bool {
-	changed := p.changed
-	if end != nil {
-		changed = nil
-	}
+// restUntil waits for one of two events. It reports false when every request has been answered.
+func (p *Pool) restUntil(rested <-chan time.Time, changed <-chan struct{}) bool {
 	select {
-	case <-end:
+	case <-rested:
 	case <-changed:
 	case <-p.answered:
 		return false
@@ -143,23 +128,20 @@ func (p *Pool) restUntilAnswered(end <-chan time.Time) bool {
 	return true
 }
 
-// tellStatus calls the hook. The last call is made when the pool has ended, so it is not cut off by that.
-func (p *Pool) tellStatus(s Status, last bool) error {
-	life := p.looking.ctx
-	if last {
-		life = context.Background()
+// tellStatus calls the hook if it was told of another number of pending requests before. It returns what the hook knows
+// now; -1: a call has failed.
+func (p *Pool) tellStatus(life context.Context, s Status, told int) int {
+	if s.PendingRequests == told {
+		return told
 	}
-	return guard.Run(func() error {
+	err := guard.Run(func() error {
 		ctx, cancel := context.WithTimeout(life, p.set.timeout)
 		defer cancel()
 		return p.OnStatus(ctx, s)
 	})
-}
-
-// signalChange tells mirror that the number of pending requests has changed.
-func (p *Pool) signalChange() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
+	if err != nil {
+		p.report(&Error{Kind: ErrHook, Pool: p.Name, Cause: fmt.Errorf("status: %w", err)})
+		return -1
 	}
+	return s.PendingRequests
 }
