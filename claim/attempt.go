@@ -56,7 +56,7 @@ func (p *Pool) launch(r *request, slot Slot) {
 	a := &attempt{request: r, slot: slot, hold: p.reservations.reserve(slot.key())}
 	r.matched = true
 	p.attempts[a] = struct{}{}
-	p.count.inflight.Add(1)
+	p.gauges.inflight.Add(1)
 	p.claims.Go(func() { p.run(a) })
 }
 
@@ -80,7 +80,7 @@ func (p *Pool) run(a *attempt) {
 
 func (p *Pool) timeOut(a *attempt) {
 	if !a.request.answered {
-		p.count.expired.Add(1)
+		p.stats.Expired++
 		p.fail(a.request, ErrTimeout, a.slot, context.DeadlineExceeded)
 	}
 }
@@ -109,7 +109,7 @@ func (p *Pool) claim(a *attempt) (o outcome) {
 			}
 			return o
 		}
-		p.count.unknown.Add(1)
+		p.update(func(time.Time) { p.stats.Unknown++ })
 		if left == 0 {
 			return o
 		}
@@ -158,34 +158,34 @@ func (p *Pool) conclude(a *attempt, o *outcome) bool {
 	}
 	now := time.Now()
 	delete(p.attempts, a)
-	p.count.inflight.Add(-1)
-	p.settleSlot(a, o, now)
+	p.gauges.inflight.Add(-1)
+	p.releaseSlot(a, o, now)
 	switch r := a.request; o.kind {
 	case claimed:
-		p.count.claimed.Add(1)
-		p.count.dispatched.Store(now.UnixNano())
+		p.stats.Claimed++
+		p.gauges.dispatched.Store(now.UnixNano())
 		p.latency.add(now.Sub(r.EnqueuedAt))
 		p.answer(r, Result{Slot: o.slot})
 	case conflicted:
-		p.count.conflicts.Add(1)
+		p.stats.Conflicts++
 		p.retry(r, now)
 	case unknown, refused:
-		p.count.failed.Add(1)
+		p.stats.Failed++
 		p.fail(r, ErrSource, a.slot, o.err)
 	}
 	p.step(now)
 	return true
 }
 
-// settleSlot decides when the slot of an attempt can be ready again.
-func (p *Pool) settleSlot(a *attempt, o *outcome, now time.Time) {
+// releaseSlot decides when the slot of an attempt can be ready again.
+func (p *Pool) releaseSlot(a *attempt, o *outcome, now time.Time) {
 	switch o.kind {
 	case refused:
 		p.reservations.release(a.hold)
 		p.listing.wanted = true
 	case undone:
 		p.reservations.release(a.hold)
-		p.lookLater(now)
+		p.listLater(now)
 	default:
 		// A slot that has met a conflict was not idle at that version, so a listing of that very version that shows
 		// it contradicts the claim.
@@ -221,7 +221,7 @@ func (p *Pool) undo(slot Slot) (err error) {
 			return p.Source.Return(ctx, slot)
 		})
 		if err == nil {
-			p.count.undone.Add(1)
+			p.update(func(time.Time) { p.stats.Undone++ })
 			return nil
 		}
 		if tries == lastTries {
@@ -238,8 +238,8 @@ func (p *Pool) reportLeak(slot Slot, cause error) {
 
 // report tells the importer what has no caller to be told. The lock must not be held.
 func (p *Pool) report(err error) {
-	if p.Report != nil {
-		guard.Call(func() error { p.Report(err); return nil }, func(error) {})
+	if p.OnError != nil {
+		guard.Call(func() error { p.OnError(err); return nil }, func(error) {})
 	}
 }
 

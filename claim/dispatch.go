@@ -21,8 +21,8 @@ func (p *Pool) step(now time.Time) {
 	p.pair(now)
 	p.seekSlots(now)
 	p.schedule(now)
-	p.count.idle.Store(int64(p.ready.len()))
-	p.count.reserved.Store(int64(len(p.reservations.held)))
+	p.gauges.idle.Store(int64(p.ready.len()))
+	p.gauges.reserved.Store(int64(len(p.reservations.held)))
 }
 
 // expireDue ends what is due: reservations, and the waits of NotifyIdle and of polls, which call for a listing.
@@ -30,7 +30,7 @@ func (p *Pool) expireDue(now time.Time) {
 	if p.reservations.expire(now) {
 		p.listing.wanted = true // a slot that was shown while it was reserved may be idle
 	}
-	p.lookDue(now)
+	p.listDue(now)
 	if p.poll.due(now) {
 		p.listing.wanted = true
 	}
@@ -89,8 +89,8 @@ func (p *Pool) schedule(now time.Time) {
 	if p.shortage != nil && p.shortage.again.After(now) {
 		soonest(p.shortage.again)
 	}
-	if len(p.looks) > 0 {
-		soonest(p.looks[0])
+	if len(p.listAt) > 0 {
+		soonest(p.listAt[0])
 	}
 	if next.IsZero() {
 		p.clock.Stop()
@@ -143,16 +143,16 @@ func (p *poll) due(now time.Time) bool {
 // is followed by a listing no earlier than it asks for, and later by less than an eighth of the delay.
 func (p *Pool) NotifyIdle() {
 	p.init()
-	p.update(p.lookLater)
+	p.update(p.listLater)
 }
 
-// lookLater notes when to list the source. There are at most eight such times in one delay, and none moves back
+// listLater notes when to list the source. There are at most eight such times in one delay, and none moves back
 // because of a later one.
-func (p *Pool) lookLater(now time.Time) {
-	p.lookDue(now) // also where the pool does not run yet
+func (p *Pool) listLater(now time.Time) {
+	p.listDue(now) // also where the pool does not run yet
 	at := now.Add(p.set.notifyDelay)
-	if n := len(p.looks); n > 0 {
-		last := p.looks[n-1]
+	if n := len(p.listAt); n > 0 {
+		last := p.listAt[n-1]
 		if !at.After(last) {
 			return
 		}
@@ -160,13 +160,13 @@ func (p *Pool) lookLater(now time.Time) {
 			at = apart
 		}
 	}
-	p.looks = append(p.looks, at)
+	p.listAt = append(p.listAt, at)
 }
 
-// lookDue calls for a listing if such a time has passed.
-func (p *Pool) lookDue(now time.Time) {
-	for len(p.looks) > 0 && !now.Before(p.looks[0]) {
-		p.looks = p.looks[1:]
+// listDue calls for a listing if such a time has passed.
+func (p *Pool) listDue(now time.Time) {
+	for len(p.listAt) > 0 && !now.Before(p.listAt[0]) {
+		p.listAt = p.listAt[1:]
 		p.listing.wanted = true
 		p.poll.reset(now)
 	}

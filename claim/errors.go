@@ -25,7 +25,7 @@ var (
 	ErrSource = errors.New("source failed")
 	// ErrHook: ScaleUp or OnStatus failed, or panicked, or exited its goroutine.
 	ErrHook = errors.New("hook failed")
-	// ErrLeak: a slot that nobody wants any more, and that may be claimed, could not be given back.
+	// ErrLeak: a slot that may be claimed, and that no caller has, could not be given back.
 	ErrLeak = errors.New("slot not given back")
 	// ErrRan: Run was called a second time. Make another pool.
 	ErrRan = errors.New("pool has been run already")

@@ -40,11 +40,11 @@ const mostBehind = 4
 func (p *Pool) list() {
 	p.listing.wanted, p.listing.running = false, true
 	p.listing.news, p.listing.overtaken = map[string]uint64{}, 0
-	p.count.listings.Add(1)
+	p.stats.Listings++
 	p.calls.Go(func() {
 		overdue := time.AfterFunc(p.set.timeout, func() {
 			p.update(func(time.Time) { p.listing.behind++ })
-			p.unheard(true, fmt.Errorf("listing: %w", context.DeadlineExceeded))
+			p.listingFailed(true, fmt.Errorf("listing: %w", context.DeadlineExceeded))
 		})
 		var found Listing
 		guard.Call(func() (err error) {
@@ -57,9 +57,9 @@ func (p *Pool) list() {
 			case late:
 				p.update(func(time.Time) { p.listing.behind-- })
 			case err != nil:
-				p.unheard(true, err)
+				p.listingFailed(true, err)
 			default:
-				p.update(func(now time.Time) { p.hear(&found, true, now) })
+				p.update(func(now time.Time) { p.admitListing(&found, true, now) })
 			}
 		})
 	})
@@ -83,20 +83,20 @@ func (p *Pool) follow(f Follower, after uint64) {
 			}
 			vain := l.Version <= after && (l.Version > 0 || l.Partial && len(l.Slots)+len(l.Gone) == 0)
 			after = l.Version
-			p.update(func(now time.Time) { p.hear(&l, false, now) })
+			p.update(func(now time.Time) { p.admitListing(&l, false, now) })
 			if vain {
 				pause(ctx, followAgain)
 			}
 		}
 	}, func(err error) {
 		if pause(ctx, followAgain) {
-			p.unheard(false, errors.Join(errors.New("it can not be followed"), err))
+			p.listingFailed(false, errors.Join(errors.New("it can not be followed"), err))
 		}
 	})
 }
 
-// unheard takes note that there is no listing, asked for or not, and reports why.
-func (p *Pool) unheard(asked bool, why error) {
+// listingFailed takes note that there is no listing, asked for or not, and reports why.
+func (p *Pool) listingFailed(asked bool, why error) {
 	p.update(func(time.Time) {
 		if l := &p.listing; asked {
 			l.running, l.failed = false, true
@@ -109,10 +109,10 @@ func (p *Pool) unheard(asked bool, why error) {
 	}
 }
 
-// hear takes in a listing that was asked for, or news. Slots that are reserved stay out, unless the listing has seen
+// admitListing takes in a listing that was asked for, or news. Slots that are reserved stay out, unless the listing has seen
 // what became of them. Ready slots that a full listing does not show are dropped: it is newer than the one that showed
 // them, and if it is wrong, they come back with the next. A full listing that is older than what is known drops nothing.
-func (p *Pool) hear(h *Listing, asked bool, now time.Time) {
+func (p *Pool) admitListing(h *Listing, asked bool, now time.Time) {
 	l := &p.listing
 	if asked {
 		l.running, l.failed, l.answered = false, false, true

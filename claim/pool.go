@@ -15,28 +15,24 @@ import (
 // everything else has a default. Set the fields before first use. Its methods may be called from any goroutine,
 // before, during and after Run.
 //
-//	Enqueue ──► mailbox ─────► queue ──┐ first in, first out
-//	             ▲  ▲                  ├──► a claim in its own goroutine ──► Source.Claim
-//	NotifyIdle ──┘  │  listing ► ready ┘    (at most Inflight; slot reserved)      │
-//	                │            ▲                                                 ├─ claimed ──► the caller
-//	Source.Idle ────┴────────────┘                                                 ├─ conflict ─► head of queue
-//	(Follow)                                                                       └─ error ────► the caller
+// One lock guards the queues of requests and of slots. Every event (a request, a listing, the outcome of a claim, a
+// time that has come) changes the state under the lock, and then makes the same step: end what is due, pair, ask the
+// source if slots are short. Calls of the source and of hooks have goroutines of their own, without the lock.
 //
 // What a pool guarantees:
 //
 //  1. every request that Enqueue has taken is answered exactly once, at the latest by Shutdown; one that it has
 //     not taken, never;
 //  2. requests are paired in order of arrival, each with the slot that was seen idle first of those it wants;
-//  3. a slot is handed to one claim at a time, and a claimed slot to one caller; one that nobody wants any more
+//  3. a slot is handed to one claim at a time, and a claimed slot to one caller; one that is not wanted any more
 //     is given back;
-//  4. whoever is to be served next never waits for the source: one goroutine owns the queues and makes no
-//     call that can block.
+//  4. no request waits for the claim or the listing of another.
 type Pool struct {
-	// In errors and in the status.
+	// The pool's name in errors and in the status; empty: none.
 	Name string
-	// Whose the pool is, in the status.
+	// Whose the pool is, in the status; zero: not said.
 	Labels Labels
-	// Required.
+	// Where the slots are. Required.
 	Source Source
 	// Most requests that are held at a time, those in flight included; default 4,096.
 	Queue int
@@ -46,10 +42,10 @@ type Pool struct {
 	// listing lags behind, shorter than a slot takes to become idle again. Default 2 s; negative: not at all,
 	// which is good for nothing but to measure the conflicts that reservations avoid.
 	ReserveFor time.Duration
-	// How long after NotifyIdle the source is looked at. A listing that lags behind does not show the slot
+	// How long after NotifyIdle the source is listed. A listing that lags behind does not show the slot
 	// before. Default 200 ms, right for a watch cache; with a Follower, such as a ledger, 0. Negative: 0.
 	NotifyDelay time.Duration
-	// How often the source is looked at while requests wait and nothing is idle: after PollMin, then each time
+	// How often the source is listed while requests wait and nothing is idle: after PollMin, then each time
 	// after twice as long, up to PollMax. A new request, an idle slot or a conflict starts over. Default 10 s
 	// and 5 min.
 	PollMin, PollMax time.Duration
@@ -58,25 +54,24 @@ type Pool struct {
 	Timeout time.Duration
 	// How long Shutdown waits for claims in flight, and again for those that are to be undone; default 2 s.
 	Grace time.Duration
-	// Called once for each shortage: requests wait, and a look at the source has found nothing idle. Called
+	// Called once for each shortage: requests wait, and a listing has shown nothing idle for them. Called
 	// again after PollMin if the shortage lasts and the call has failed, or more requests wait than it was
-	// told of. At most one call runs at a time, in a goroutine of its own. Nil: nobody is told.
+	// told of. At most one call runs at a time, in a goroutine of its own. Nil: not called.
 	ScaleUp func(ctx context.Context, s Shortage) error
 	// Mirrors the status elsewhere, a mark in a ledger for instance: called when Run begins, then when
-	// PendingRequests is not what it was told last, and a last time when everybody has been answered. One call
+	// PendingRequests is not what it was told last, and a last time when every request has been answered. One call
 	// runs at a time, in a goroutine of its own; the next one begins StatusEvery after it has returned, at the
 	// earliest, and a call that has failed is made again then. Nil: not mirrored.
 	OnStatus func(ctx context.Context, s Status) error
-	// Default 1 s.
+	// How long after a call of OnStatus the next one begins at the earliest; default 1 s.
 	StatusEvery time.Duration
-	// Called with what goes wrong and has no caller to be told: ErrSource of listings, ErrHook, ErrLeak. From
-	// any goroutine. Nil: dropped.
-	Report func(error)
+	// Called with what goes wrong and has no caller to be told: ErrSource of listings, ErrHook, ErrLeak. Calls come from
+	// several goroutines at once. Nil: errors are dropped.
+	OnError func(error)
 
-	count   gauges
-	latency stopwatch
-	once    sync.Once
-	set     settings
+	gauges gauges
+	once   sync.Once
+	set    settings
 	// Closed when the pool begins to end, when every request has been answered, and when it has ended.
 	stop, answered, done chan struct{}
 	// Has a token when the number of pending requests has changed; for mirror.
@@ -89,6 +84,8 @@ type Pool struct {
 	// Guards what follows. It is never held while a method of the source or a hook is called.
 	mu           sync.Mutex
 	ran, shut    bool
+	stats        Stats
+	latency      Latency
 	arrived      uint64 // numbers requests
 	lines        lines
 	ready        ready
@@ -96,8 +93,8 @@ type Pool struct {
 	attempts     map[*attempt]struct{}
 	listing      listing
 	poll         poll
-	// When to look at the source because of NotifyIdle, in order.
-	looks    []time.Time
+	// When to list the source because of NotifyIdle, in order.
+	listAt   []time.Time
 	shortage *shortage
 	// The scale-up hook has not returned.
 	scaling bool
@@ -127,6 +124,7 @@ func (p *Pool) init() {
 		p.set = p.settings()
 		p.stop, p.answered, p.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 		p.changed = make(chan struct{}, 1)
+		p.latency = newLatency()
 		p.claiming, p.looking = newLife(), newLife()
 		p.attempts = map[*attempt]struct{}{}
 		p.lines, p.ready = newLines(), newReady()
@@ -256,7 +254,7 @@ func (p *Pool) admit(r *request) error {
 	switch {
 	case p.shut:
 		return ErrShutdown
-	case int(p.count.queueLen.Load()) >= p.set.queue:
+	case int(p.gauges.queueLen.Load()) >= p.set.queue:
 		return ErrFull
 	}
 	now := time.Now()

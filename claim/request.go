@@ -89,7 +89,7 @@ func (r *request) over(now time.Time) error {
 
 // addPending counts requests that have not been answered.
 func (p *Pool) addPending(n int64) {
-	p.count.queueLen.Add(n)
+	p.gauges.queueLen.Add(n)
 	select {
 	case p.changed <- struct{}{}:
 	default:
@@ -162,6 +162,6 @@ func (p *Pool) expire(r *request, cause error) {
 	if r.want.text != "" && !r.matched {
 		cause = &unmatched{r.want.text, cause}
 	}
-	p.count.expired.Add(1)
+	p.stats.Expired++
 	p.fail(r, ErrEnded, Slot{}, cause)
 }

@@ -44,7 +44,7 @@ func (p *Pool) tellShortage(deficit int, now time.Time) {
 		return
 	}
 	s.told, s.failed, p.scaling = deficit, false, true
-	p.count.scaleUps.Add(1)
+	p.stats.ScaleUps++
 	tell := Shortage{Pool: p, Deficit: deficit, Since: s.since}
 	p.calls.Go(func() { p.scaleUp(s, tell) })
 }

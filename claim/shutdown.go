@@ -32,8 +32,8 @@ func (p *Pool) end() {
 	close(p.answered)
 	p.claiming.end()
 	p.await(&p.claims, &p.calls)
-	p.count.idle.Store(0)
-	p.count.reserved.Store(0)
+	p.gauges.idle.Store(0)
+	p.gauges.reserved.Store(0)
 }
 
 // turnAway lets nothing more in, and answers the requests that wait. It reports false if that has been done.

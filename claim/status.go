@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/orbitsched/orbit/internal/guard"
@@ -63,42 +62,34 @@ var latencyBounds = [...]time.Duration{
 	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, math.MaxInt64,
 }
 
-// stopwatch counts durations from several goroutines. The zero value has counted none.
-type stopwatch struct {
-	mu       sync.Mutex
-	counts   [len(latencyBounds)]uint64
-	sum, max time.Duration
-}
-
-// add counts a duration. One that is negative, because its begin was set to the future, counts as zero.
-func (w *stopwatch) add(d time.Duration) {
-	d = max(d, 0)
-	at := 0
-	for d > latencyBounds[at] {
-		at++
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.counts[at]++
-	w.sum += min(d, math.MaxInt64-w.sum)
-	w.max = max(w.max, d)
-}
-
-func (w *stopwatch) read() Latency {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l := Latency{Sum: w.sum, Max: w.max}
-	for i, n := range w.counts {
-		l.Buckets[i] = Bucket{latencyBounds[i], n}
+// newLatency returns one that has counted nothing.
+func newLatency() (l Latency) {
+	for i, bound := range latencyBounds {
+		l.Buckets[i].AtMost = bound
 	}
 	return l
 }
 
+// add counts a duration. One that is negative, because its begin was set to the future, counts as zero.
+func (l *Latency) add(d time.Duration) {
+	d = max(d, 0)
+	at := 0
+	for d > l.Buckets[at].AtMost {
+		at++
+	}
+	l.Buckets[at].Count++
+	l.Sum += min(d, math.MaxInt64-l.Sum)
+	l.Max = max(l.Max, d)
+}
+
 // Status returns the pool's status now. It may be called from anywhere, at any time.
 func (p *Pool) Status() Status {
+	p.init()
 	labels := p.Labels
 	labels.Pool = p.Name
-	return Status{labels, int(p.count.queueLen.Load()), p.latency.read()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Status{labels, int(p.gauges.queueLen.Load()), p.latency}
 }
 
 // mirror tells OnStatus of each new number of pending requests until every request has been answered, and then of
