@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // checkRaceGangs lets all place and take down two gangs of which only one fits, under the eyes of readers.
@@ -32,7 +33,7 @@ func checkRaceGangs(t *trial) {
 			}
 			yes, err := won(err)
 			if err != nil {
-				return fmt.Errorf("%s: %w", describe(p), err)
+				return fmt.Errorf("%s: %w", harness.Describe(p), err)
 			}
 			if _, ok := p.Do[0].(orbit.Place); ok && yes {
 				placed.Add(1)
@@ -41,7 +42,7 @@ func checkRaceGangs(t *trial) {
 		return nil
 	})
 	if placed.Load() == 0 {
-		t.failf("neither of two gangs was ever placed; there is room for one")
+		t.Failf("neither of two gangs was ever placed; there is room for one")
 	}
 	t.ever(h, torn)
 }
@@ -55,8 +56,8 @@ func (t *trial) ever(h History, look func(*orbit.State) error) {
 			n++
 		}
 		next, err := s.Apply(list[:n])
-		t.must(err, "applying the history")
-		t.must(look(next), "a state of the past")
+		t.Must(err, "applying the history")
+		t.Must(look(next), "a state of the past")
 		s, list = next, list[n:]
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // Many goroutines at the same thing, over both handles.
@@ -19,7 +20,7 @@ const racers = 8
 // recorded runs f in many goroutines, each with a handle of its own on record, and checks the history in the end.
 func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	recorder, err := NewRecorder(t.ctx, t.ledger)
-	t.must(err, "recorder")
+	t.Must(err, "recorder")
 	handles := t.handles()
 	for i := range handles {
 		handles[i] = paced{recorder.Handle(handles[i]), recorder, t.limits.History / 4}
@@ -30,11 +31,11 @@ func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	go func() { lost <- recorder.Follow(following) }()
 	t.together(racers, func(i int) error { return f(i, handles[i%len(handles)]) })
 	stop()
-	t.must(<-lost, "following the history")
+	t.Must(<-lost, "following the history")
 	h, err := recorder.History(t.ctx)
-	t.must(err, "history")
-	t.must(h.Check(), "the history and the answers")
-	t.must(t.now().Verify(), "the state at the end")
+	t.Must(err, "history")
+	t.Must(h.Check(), "the history and the answers")
+	t.Must(t.now().Verify(), "the state at the end")
 	return h
 }
 
@@ -85,7 +86,7 @@ func checkRaceOne(t *trial) {
 	})
 	for k := range wins {
 		if n := wins[k].Load(); n != 1 {
-			t.failf("%d of %d that wanted capsule %s were told that they have it; it must be one", n, racers, list[k])
+			t.Failf("%d of %d that wanted capsule %s were told that they have it; it must be one", n, racers, list[k])
 		}
 	}
 }
@@ -121,7 +122,7 @@ func checkRaceRoom(t *trial) {
 	})
 	for i := range 8 {
 		if free := t.member("n").DeviceFree(i); free != 0 {
-			t.failf("device %d has %d free after sixteen halves", i, free)
+			t.Failf("device %d has %d free after sixteen halves", i, free)
 		}
 		t.mistakes(placeOn("c0016", "n", 1<<i))
 	}
@@ -147,7 +148,7 @@ func (t *trial) lastRoom() {
 		return err
 	})
 	if n := wins.Load(); n != 3 || t.free("m") != 0 {
-		t.failf("%d places and holds of 1 were committed on a node of 3, which has %d free", n, t.free("m"))
+		t.Failf("%d places and holds of 1 were committed on a node of 3, which has %d free", n, t.free("m"))
 	}
 }
 
@@ -178,7 +179,7 @@ func checkRaceMarks(t *trial) {
 		return nil
 	})
 	if value, _ := t.now().Mark("count"); value != strconv.Itoa(each*racers) {
-		t.failf("%d increments were committed; the mark reads %s", each*racers, value)
+		t.Failf("%d increments were committed; the mark reads %s", each*racers, value)
 	}
 }
 
@@ -200,7 +201,7 @@ func checkRaceResent(t *trial) {
 		for k, p := range plan {
 			rev, err := l.Propose(t.ctx, p)
 			if err != nil {
-				return fmt.Errorf("%s, which others send too: %w", describe(p), err)
+				return fmt.Errorf("%s, which others send too: %w", harness.Describe(p), err)
 			}
 			revs[k][i] = rev
 		}
@@ -209,7 +210,7 @@ func checkRaceResent(t *trial) {
 	for k := range revs {
 		for _, rev := range revs[k] {
 			if rev != revs[k][0] {
-				t.failf("%s was sent by %d; they were told that it was committed at %v", describe(plan[k]), racers, revs[k])
+				t.Failf("%s was sent by %d; they were told that it was committed at %v", harness.Describe(plan[k]), racers, revs[k])
 			}
 		}
 	}
@@ -242,11 +243,11 @@ func checkRaceRelease(t *trial) {
 	})
 	for k := range wins {
 		if n := wins[k].Load(); n != 1 {
-			t.failf("%d of %d were told that they have ended %+v; it must be one", n, racers, ends[k])
+			t.Failf("%d of %d were told that they have ended %+v; it must be one", n, racers, ends[k])
 		}
 	}
 	if used := t.member("n").Used(); used != (orbit.Resources{}) {
-		t.failf("%v is used on a node on which nothing is", used)
+		t.Failf("%v is used on a node on which nothing is", used)
 	}
 }
 
@@ -280,7 +281,7 @@ func checkRaceLeave(t *trial) {
 			}
 			if _, err = l.Propose(t.ctx, p); err != nil {
 				if _, err = won(err); err != nil {
-					return fmt.Errorf("%s: %w", describe(p), err)
+					return fmt.Errorf("%s: %w", harness.Describe(p), err)
 				}
 			}
 		}
