@@ -9,14 +9,10 @@ import (
 
 // The rule: a placement names as many device instances as the capsule asks for, of a model that it accepts,
 // healthy ones, with so much free on each of them; and if there are such devices the capsule is placed.
-//
-// Why: devices are not a dimension: four halves on four devices are not two whole ones. Instances were given
-// away twice, and dead ones given away (SCENARIOS 14, volcano #1818), and where sixteen halves came at once
-// for eight devices some waited for ever (SCENARIOS 26, KAI-Scheduler #2153).
 
 func checkDevices(t *trial) {
 	for _, p := range t.mine {
-		t.where = fmt.Sprintf("%s %v, ", p.module, p.class)
+		t.Where = fmt.Sprintf("%s %v, ", p.module, p.class)
 		w := t.world()
 		dead := large("node-dead", "r0", "b0")
 		dead.Devices = orbit.Devices{Model: "m1", Count: 8, Unhealthy: 0xff}
@@ -44,7 +40,7 @@ func (w *world) onDevices(p pair, what string, n int, request orbit.DeviceReques
 	spec := small(p)
 	spec.Envelope.Reservation[orbit.CPU] = 100
 	spec.Devices = request
-	w.settle(what, w.submit(spec, n), func(c *call) { w.t.must(c.misused()) })
+	w.settle(what, w.submit(spec, n), func(c *call) { w.t.Must(c.misused()) })
 }
 
 // misused says which placement does not get the devices that it asks for, counting what those before it in

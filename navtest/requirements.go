@@ -8,9 +8,6 @@ import (
 
 // The rule: a capsule is placed on a node that takes new work and whose labels meet all of its requirements;
 // and if there are such nodes with room it is placed.
-//
-// Why: a requirement that does not hold makes a node infeasible, full stop; the ledger refuses the placement
-// whatever else speaks for it.
 
 // demands are requirements that one of three kinds of nodes meets, for every operator.
 var demands = []orbit.Predicate{
@@ -33,7 +30,7 @@ func checkRequirements(t *trial) {
 			ids = append(ids, w.submit(spec, 2)...)
 		}
 	}
-	w.settle("there are nodes that meet all requirements", ids, func(c *call) { t.must(c.unmet()) })
+	w.settle("there are nodes that meet all requirements", ids, func(c *call) { t.Must(c.unmet()) })
 }
 
 // kinds makes nodes of three kinds, each in a rack of its own and so many drained ones beside.
