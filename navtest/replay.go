@@ -25,6 +25,12 @@ func (c *call) replay() (*orbit.State, error) {
 	return l.Snapshot(context.Background())
 }
 
+// replays requires that the plan can be committed like that.
+func (t *trial) replays(c *call) {
+	_, err := c.replay()
+	t.Must(err)
+}
+
 // places returns the placements of the plan, in order.
 func (c *call) places() (out []orbit.Place) {
 	for _, p := range c.plan.Proposals {

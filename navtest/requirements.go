@@ -1,6 +1,7 @@
 package navtest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
@@ -57,22 +58,11 @@ func (w *world) kinds(each int) {
 	w.put(bare)
 }
 
-// unmet says which placement is on a node that does not take it.
+// unmet says which placement does not hold in the plan's own view. Where other placements of the plan stand against it,
+// the rule "capacity" says so.
 func (c *call) unmet() error {
-	for _, place := range c.places() {
-		capsule, n := c.state.Capsule(place.Capsule), c.state.Node(place.Node)
-		if capsule == nil || n == nil {
-			return fmt.Errorf("plan on revision %d: Place %q on %q: there is no such capsule or node", c.state.Revision(), place.Capsule, place.Node)
-		}
-		if n.Node.Unschedulable {
-			return fmt.Errorf("plan on revision %d: capsule %q is placed on node %q, which is unschedulable", c.state.Revision(), place.Capsule, place.Node)
-		}
-		for _, demand := range capsule.Spec.Require {
-			if !demand.Matches(n.Node.Labels) {
-				return fmt.Errorf("plan on revision %d: capsule %q requires %s and is placed on node %q, which has labels %v",
-					c.state.Revision(), place.Capsule, demand, place.Node, n.Node.Labels)
-			}
-		}
+	if _, err := c.replay(); errors.Is(err, orbit.ErrInfeasible) {
+		return err
 	}
 	return nil
 }
