@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // checkRaceGangs lets all place and take down two gangs of which only one fits, under the eyes of readers.
@@ -27,13 +26,12 @@ func checkRaceGangs(t *trial) {
 				continue // reads only
 			}
 			p := gangTurn(s, orbit.GangID(fmt.Sprint("g", i%2)), k)
-			_, err = l.Propose(t.ctx, p)
+			yes, err := t.wins(l, p)
 			if errors.Is(err, orbit.ErrInfeasible) {
 				continue // too few, or no room for the other gang
 			}
-			yes, err := won(err)
 			if err != nil {
-				return fmt.Errorf("%s: %w", harness.Describe(p), err)
+				return err
 			}
 			if _, ok := p.Do[0].(orbit.Place); ok && yes {
 				placed.Add(1)
