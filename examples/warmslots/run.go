@@ -18,7 +18,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprintf(out, "a heartbeat every %v, stale after %v, a lease of %v, lost for good %v after it, a view for %v,\n"+
 		"a warm boot in %v, a cold one in %v, a warm slot made in %v: all divided by %d, so that it takes seconds;\n"+
 		"the times of decisions and the rates are real\n\n",
-		heartbeat, stale, lease, gone, o.cache, warmBoot, coldBoot, refill, o.speed)
+		heartbeat, stale, leaseTTL, gone, o.cache, warmBoot, coldBoot, refill, o.speed)
 	p, err := newPlatform(ctx, o, newLog(out))
 	if err != nil {
 		return err
