@@ -35,7 +35,7 @@ func checkAtomic(t *trial) {
 	}
 }
 
-// checkTwiceInOne names one thing twice in a proposal: a mistake, whoever has won or lost elsewhere.
+// checkTwiceInOne names one thing twice in a proposal: a mistake, whatever other commits have done.
 func checkTwiceInOne(t *trial) {
 	t.commits(node("n", 9), gang("old", 0, "o"), submit(cpu(1), "a"))
 	for _, do := range [][]orbit.Commitment{

@@ -27,7 +27,7 @@ func (t *trial) outcomes(batch ...orbit.Proposal) []orbit.Outcome {
 	return out
 }
 
-// checkBatch mixes what holds with what fails in every way. One that fails takes nobody else down, and each has
+// checkBatch mixes what holds with what fails in every way. One that fails takes no other down, and each has
 // the outcome that it would have had alone; where two want the same, one has it.
 func checkBatch(t *trial) {
 	t.batcher()

@@ -8,7 +8,7 @@ import (
 
 // Bets, and what the receipt of a lost one says.
 
-// checkBets tries each kind of bet where it holds, where it never held, and where it was lost to somebody.
+// checkBets tries each kind of bet where it holds, where it never held, and where it was lost to another commit.
 func checkBets(t *trial) {
 	t.commits(node("n", 5), submit(&orbit.Spec{Group: "db"}, "a", "b"), place("a", "n"), gang("g", 0, "x"), mark("m", "v"))
 	n, view := t.member("n"), t.view()
@@ -98,7 +98,7 @@ func checkKinds(t *trial) {
 	}
 }
 
-// checkMarks uses a mark as a lease: whoever has lost it cannot commit, even if the mark reads the same again.
+// checkMarks uses a mark as a lease: a holder that has lost it cannot commit, even if the mark reads the same again.
 func checkMarks(t *trial) {
 	mine := t.commits(mark("lease", "mine"))
 	guarded := func(at orbit.Revision, key string) orbit.Proposal {

@@ -81,7 +81,7 @@ var broken = []struct{ breaks, caught, says string }{
 
 	{"takes an end for a conflict", "ended", "was judged"},
 	{"commits though it is too late", "ended", "was committed"},
-	{"takes a timeout for a conflict", "deadlines", "nobody stood in the way"},
+	{"takes a timeout for a conflict", "deadlines", "no rival stood in the way"},
 	{"takes a timeout for nothing sent", "deadlines", "nothing was sent"},
 	{"calls back under its lock", "callbacks", "has not ended"},
 

@@ -83,7 +83,7 @@ func checkOwner(t *trial) {
 	t.mistakes(orbit.Assign{Capsule: "nobody", Owner: "three"})
 	t.commits(orbit.Assign{Capsule: "a", From: "two"})
 	if a, b := t.capsule("a").Owner, t.capsule("b").Owner; a != "" || b != "two" {
-		t.Failf("the owners of a and b are %q and %q; they must be nobody and two", a, b)
+		t.Failf("the owners of a and b are %q and %q; they must be none and two", a, b)
 	}
 }
 

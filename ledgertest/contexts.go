@@ -12,7 +12,7 @@ import (
 
 // Contexts that end, and callers that call back.
 
-// checkEnded calls with a context that has ended: nothing is sent, and nobody has won or lost.
+// checkEnded calls with a context that has ended: nothing is sent, and there is no verdict.
 func checkEnded(t *trial) {
 	t.commits(node("n", 1), submit(cpu(1), "a"))
 	before := t.now()
@@ -89,7 +89,7 @@ func checkDeadlines(t *trial) {
 		case errors.Is(err, orbit.ErrUnknown):
 			counts["unknown"]++
 		default:
-			t.Failf("a proposal whose context ended on the way, and that nobody stood in the way of, fails with %w; it must be %q or %q", err, orbit.ErrUnknown, orbit.ErrUnavailable)
+			t.Failf("a proposal whose context ended on the way, and that no rival stood in the way of, fails with %w; it must be %q or %q", err, orbit.ErrUnknown, orbit.ErrUnavailable)
 		}
 		settled := t.admits(p)
 		if err == nil && settled != rev {

@@ -89,7 +89,7 @@ func checkHistory(t *trial) {
 		list = list[n:]
 	}
 	if len(list) > 0 {
-		t.Failf("the history ends with %d changes that nobody has committed, such as %v", len(list), list[0])
+		t.Failf("the history ends with %d changes that were not committed, such as %v", len(list), list[0])
 	}
 	for i := range revs {
 		tail := t.changes(t.ledger, revs[i])
@@ -157,7 +157,7 @@ func checkCompaction(t *trial) {
 		}
 	}
 	t.wholeOrNothing(revs, step)
-	s := t.now() // whoever has lost track goes on from here
+	s := t.now() // a reader that has lost track goes on from here
 	t.commits(mark("m", "v"))
 	t.follows(s, t.ledger)
 	t.Notef("%d commits of %d marks", len(revs)-1, step)

@@ -83,7 +83,7 @@ func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
 	return p
 }
 
-// torn says which gang has fewer members than it may begin with, and yet some. Nobody in this case takes single
+// torn says which gang has fewer members than it may begin with, and yet some. In this case no racer takes single
 // ones down.
 func torn(s *orbit.State) error {
 	for g := range s.Gangs() {

@@ -168,7 +168,7 @@ func (c *checker) step(s *orbit.State, g group) {
 	calls := c.sent[g.id]
 	if len(calls) == 0 {
 		if !c.Shared {
-			c.fail("the history has proposal %s at %d, which nobody has sent: %T%s", g.id, g.rev, g.changes[0].Do, harness.Text(g.changes[0].Do))
+			c.fail("the history has proposal %s at %d, which no caller has sent: %T%s", g.id, g.rev, g.changes[0].Do, harness.Text(g.changes[0].Do))
 		}
 		return
 	}
@@ -239,7 +239,7 @@ func (c *checker) outcomes() {
 	}
 }
 
-// only reports whether nobody who has sent the proposal was told that it is, or may be, committed.
+// only reports whether no caller that has sent the proposal was told that it is, or may be, committed.
 func (c *checker) only(id orbit.ProposalID) bool {
 	return !slices.ContainsFunc(c.sent[id], func(o *Call) bool { return o.Err == nil || errors.Is(o.Err, orbit.ErrUnknown) })
 }

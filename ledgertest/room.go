@@ -98,10 +98,10 @@ func checkHolds(t *trial) {
 	t.mistakes(hold("h2", "n", 3))
 	t.mistakes(hold("h", "n", 1)) // the id is taken
 	t.mistakes(orbit.RemoveNode{Node: "n"})
-	if h, ok := t.now().Hold("h"); !ok || h.Node != "n" || h.Room[orbit.CPU] != 3 || h.For != "somebody" || !h.Ends.Equal(someday) {
+	if h, ok := t.now().Hold("h"); !ok || h.Node != "n" || h.Room[orbit.CPU] != 3 || h.For != "holder" || !h.Ends.Equal(someday) {
 		t.Failf("the hold reads %v, %v", h, ok)
 	}
-	t.commits(unhold("h"), place("a", "n")) // whoever it is for swaps it
+	t.commits(unhold("h"), place("a", "n")) // the one that it is for swaps it
 	if free := t.free("n"); free != 2 {
 		t.Failf("node n has %d free after the swap; it must have 2", free)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // action is one step of a script: what to do, and to what. It is drawn before anything runs; what it proposes
-// depends on the view of whoever carries it out.
+// depends on the view of the worker that carries it out.
 type action struct {
 	kind string
 	// Numbers of a capsule (or gang, or mark) and of a node.

@@ -13,7 +13,7 @@ import (
 // can be several in one ledger.
 type stage struct{ prefix string }
 
-// As many as there are of each; few, so that everybody wants the same.
+// As many as there are of each; few, so that all workers want the same.
 const (
 	nodes    = 4
 	capsules = 24

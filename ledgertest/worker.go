@@ -79,7 +79,7 @@ func (w *worker) step(a action) {
 	}
 }
 
-// identify gives a proposal an id that nobody else has, and that is the same in each run on a fresh ledger.
+// identify gives a proposal an id that no other proposal has, and that is the same in each run on a fresh ledger.
 func (w *worker) identify(p *orbit.Proposal) {
 	w.count++
 	binary.BigEndian.PutUint64(p.ID[:], harness.Hash(w.name))

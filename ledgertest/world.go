@@ -167,7 +167,7 @@ func unhold(id orbit.HoldID) orbit.Release { return orbit.Release{Hold: id} }
 
 // hold keeps so much CPU.
 func hold(id orbit.HoldID, n orbit.NodeID, room int64) orbit.Hold {
-	return orbit.Hold{ID: id, Node: n, Room: orbit.Resources{orbit.CPU: room}, For: "somebody", Ends: someday}
+	return orbit.Hold{ID: id, Node: n, Room: orbit.Resources{orbit.CPU: room}, For: "holder", Ends: someday}
 }
 
 // someday is when holds end.

@@ -1,7 +1,7 @@
 package navtest
 
 // The rule: a plan keeps its own books. All its proposals commit, one after another, on a ledger that is at
-// the very revision of the plan's view and where nobody else is: in every dimension, device by device, where
+// the very revision of the plan's view and where no other engine is: in every dimension, device by device, where
 // use is over a capacity that has shrunk, and with everything that others hold.
 
 func checkCapacity(t *trial) {

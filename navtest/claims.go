@@ -13,7 +13,7 @@ import (
 // The rule: Claims always gives the same answer, whatever it is asked and however often, before and after
 // planning, from any goroutine, and in every navigator that is made alike.
 
-// oddModules are names that nobody expects.
+// oddModules are unusual names.
 var oddModules = []string{"", " ", "/", "a/b", "\x00", "é\u202e", "%s%n", "navtest-a ", strings.Repeat("m", 300)}
 
 // oddClasses are those that there are, and some that are not.

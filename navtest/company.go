@@ -64,7 +64,7 @@ func (t *trial) tooManyForADomain(p pair) {
 	}
 }
 
-// nearTo lets somebody else's member of a group start on a node, and submits capsules that want to be near it.
+// nearTo lets another engine's member of a group start on a node, and submits capsules that want to be near it.
 func (w *world) nearTo(p pair, node orbit.NodeID) []orbit.CapsuleID {
 	id := w.ids(1)[0]
 	group := "group of " + string(id)

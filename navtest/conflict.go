@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a navigator plans from the view alone. What a proposal of its lost to somebody else is planned
-// again, elsewhere if need be, until it is placed; what somebody else has placed is not.
+// The rule: a navigator plans from the view alone. What a proposal of its lost to another engine is planned
+// again, elsewhere if need be, until it is placed; what that engine has placed is not.
 
 func checkConflict(t *trial) {
 	t.Where = "all nodes of its first plan have been filled by others, and new ones have joined: "
@@ -33,7 +33,7 @@ func checkConflict(t *trial) {
 	}
 }
 
-// lostAndFree has a plan that takes all there is lose it, after which it is free again. Whoever counts what
+// lostAndFree has a plan that takes all there is lose it, after which it is free again. A navigator that counts what
 // it has lost as taken has nothing left.
 func (t *trial) lostAndFree(p pair) {
 	t.Where = "all that its first plan takes was taken, and is given back: "

@@ -30,7 +30,7 @@ func checkContext(t *trial) {
 	}
 	for _, after := range []int{0, 1, (watch.errs + watch.dones) / 2} {
 		if after > 0 && watch.errs+watch.dones < 2 {
-			continue // it waits on Done, where nobody can count
+			continue // it waits on Done, where looks cannot be counted
 		}
 		t.Where = fmt.Sprintf("the context ends at look %d of %d: ", after, watch.errs+watch.dones)
 		part, _ := t.planUntil(after)

@@ -22,7 +22,7 @@ func checkExplanation(t *trial) {
 		w.submit(small(p), 3)
 	}
 	for _, p := range t.rest {
-		if p.class != orbit.GangClass { // nobody claims it, but it is assigned here
+		if p.class != orbit.GangClass { // it is not claimed, but assigned here
 			w.submitTo(me, small(p), 2)
 		}
 	}

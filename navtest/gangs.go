@@ -6,9 +6,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: whoever claims work of GangClass places a gang whole, or with at least the minimum of every role,
+// The rule: a navigator that claims work of GangClass places a gang whole, or with at least the minimum of every role,
 // in one proposal; on one domain of the first of its levels on which there is room, unless they are
-// preferred only; and what has fallen short is topped up. Whoever does not claim it places no member of a gang.
+// preferred only; and what has fallen short is topped up. One that does not claim it places no member of a gang.
 
 func checkGangs(t *trial) {
 	if !t.gangs() {

@@ -8,9 +8,9 @@ import (
 )
 
 // The rule: a plan places pending capsules that are the navigator's: those that are assigned to its engine,
-// and of those that nobody is assigned the ones that it claims. It need not have been handed them. It takes
-// no capsule and no hold away from anybody else, places none twice, and leaves the nodes to whoever runs
-// them.
+// and of those that are not assigned the ones that it claims. It need not have been handed them. It takes
+// no capsule and no hold away from another engine, places none twice, and leaves the nodes to those
+// that run them.
 
 func checkOwnership(t *trial) {
 	t.Where = "among the work of others: "

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: of work that is alike but for its priority, none of the lower is placed while some of the higher
+// The rule: of work that is alike except in its priority, none of the lower is placed while some of the higher
 // waits.
 
 func checkPriority(t *trial) {

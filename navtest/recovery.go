@@ -41,7 +41,7 @@ func checkRecovery(t *trial) {
 	}
 }
 
-// fullAgain fills all nodes with the navigator's own capsules, which are evicted time and again. Whoever counts
+// fullAgain fills all nodes with the navigator's own capsules, which are evicted time and again. A navigator that counts
 // them twice, or counts what is gone, has nothing left.
 func (t *trial) fullAgain(p pair) {
 	w := t.world()

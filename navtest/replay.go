@@ -9,7 +9,7 @@ import (
 )
 
 // replay commits the proposals of a plan one after another on a ledger of its own that starts at the plan's
-// view, where nobody else is. It returns the state after that, or which one is refused and why. That a
+// view, where no other engine is. It returns the state after that, or which one is refused and why. That a
 // ledger says so, and not the suite, is what makes planner and referee agree.
 func (c *call) replay() (*orbit.State, error) {
 	l := &orbit.MemoryLedger{Start: c.state}

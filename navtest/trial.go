@@ -76,7 +76,7 @@ func (t *trial) gangs() bool {
 	return slices.ContainsFunc(t.mine, func(p pair) bool { return p.class == orbit.GangClass })
 }
 
-// singles are the pairs that are the navigator's, but for gangs.
+// singles are the pairs that are the navigator's, without gangs.
 func (t *trial) singles() (out []pair) {
 	for _, p := range t.mine {
 		if p.class != orbit.GangClass {

@@ -131,7 +131,7 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	return ids
 }
 
-// occupy lets somebody else place a new capsule of this size on a node, a member of a group if one is named.
+// occupy lets another engine place a new capsule of this size on a node, a member of a group if one is named.
 // It fails if that does not fit there.
 func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
 	id := w.ids(1)[0]

@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// me is the engine that runs the navigator under test; other is everybody else.
+// me is the engine that runs the navigator under test; other is every other engine.
 const (
 	me    = "navtest"
 	other = "navtest-other"
