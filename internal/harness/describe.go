@@ -30,15 +30,15 @@ func Describe(p orbit.Proposal) string {
 		}
 		words = append(words, short(strings.TrimPrefix(fmt.Sprintf("%T%s", c, Text(c)), "orbit.")))
 	}
-	text := strings.Join(words, ", ")
+	bets := []string{strings.Join(words, ", ")}
 	for i, bet := range p.If {
 		if i == most {
-			text += fmt.Sprintf(" ... (%d bets)", len(p.If))
+			bets = append(bets, fmt.Sprintf(" ... (%d bets)", len(p.If)))
 			break
 		}
-		text += short(fmt.Sprintf(" if %T%v", bet, bet))
+		bets = append(bets, short(fmt.Sprintf(" if %T%v", bet, bet)))
 	}
-	return "proposal (" + text + ")"
+	return "proposal (" + strings.Join(bets, "") + ")"
 }
 
 func short(text string) string {

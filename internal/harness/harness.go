@@ -55,7 +55,7 @@ type Suite[T any] struct {
 func (s *Suite[T]) Fault() error {
 	for _, name := range slices.Sorted(maps.Keys(s.Skip)) {
 		if !slices.ContainsFunc(s.Rules, func(r Rule[T]) bool { return r.Name == name }) {
-			return fmt.Errorf("Skip names %q, which is not a rule", name)
+			return fmt.Errorf("field Skip names %q, which is not a rule", name)
 		}
 	}
 	return nil
