@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -178,6 +179,32 @@ func BenchmarkChurn(b *testing.B) {
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "claims/s")
 	b.ReportMetric(float64(p.Stats().Conflicts)/float64(b.N), "conflicts/claim")
+}
+
+// BenchmarkChurnBesideUnserved does the same alone, beside 4,000 requests that each want what no slot has.
+func BenchmarkChurnBesideUnserved(b *testing.B) {
+	src := &claim.LedgerSource{}
+	if err := src.Join(context.Background(), nodes(benchSlots)...); err != nil {
+		b.Fatal(err)
+	}
+	p := &claim.Pool{Source: src}
+	go func() { _ = p.Run(context.Background()) }()
+	defer p.Shutdown()
+	for i := range 4000 {
+		want := claim.Want{Images: map[string]string{"main": fmt.Sprint(i)}}
+		if !p.Enqueue(&claim.Request{Want: want, Result: make(chan claim.Result, 1)}) {
+			b.Fatal("full")
+		}
+	}
+	for b.Loop() {
+		slot, err := p.Claim(context.Background())
+		if err == nil {
+			err = src.Return(context.Background(), slot)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // BenchmarkSnapshot reads a busy pool's counters; BenchmarkBest ranks 16 pools by theirs.

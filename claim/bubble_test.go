@@ -48,8 +48,8 @@ func newRig(t testing.TB, p *claim.Pool) *rig {
 	if p.NotifyDelay == 0 {
 		p.NotifyDelay = -1
 	}
-	if p.Report == nil {
-		p.Report = func(err error) {
+	if p.OnError == nil {
+		p.OnError = func(err error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.reports = append(r.reports, err)

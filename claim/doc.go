@@ -1,5 +1,5 @@
 // Package claim hands out slots as fast as they are asked for: warm sandboxes, idle nodes, anything of which
-// one is as good as another and each has one user at a time. It is for requests that somebody waits for; work
+// one is as good as another and each has one user at a time. It is for requests whose callers wait; work
 // that can be planned is for the engines of package orbit.
 //
 //	                    ┌────────────────────────── Pool ──────────────────────────┐
@@ -10,7 +10,7 @@
 //	                    │   │                          ├─ conflict ─► head of queue│
 //	Source.Idle ────────┼───┘ but what is reserved     └─ error ───► the caller    │
 //	(Follow)            │                                                          │
-//	NotifyIdle ─────────┼─► look at the source, NotifyDelay later                  │
+//	NotifyIdle ─────────┼─► list the source, NotifyDelay later                     │
 //	                    │   nothing idle: poll, and tell ScaleUp how many wait     │
 //	                    └──────────────────────────────────────────────────────────┘
 //
@@ -26,10 +26,9 @@
 // has been idle longest of those that have all of it among their labels; where there is none it waits, others
 // pass it, and if it ends like that its error wraps ErrUnmatched. A request that meets a conflict keeps its
 // place: it goes back to the head of the queue, and gets the next slot. A request ends when its context does or
-// its deadline passes, and is answered at that moment, wherever it is: each has a hook in its context and a
-// timer of its own, so nobody goes through the queue to look. If its claim is in flight just then, the claim is
-// not cut off, for then nobody would know how it ended: if it is committed after all, it is undone. Either the
-// caller has the slot, or the source has it back.
+// its deadline passes, and is answered at that moment, wherever it is. If its claim is in flight just then, the
+// claim is not cut off, because its outcome would be unknown: if it is committed after all, it is undone. Either
+// the caller has the slot, or the source has it back.
 //
 // # Slots
 //
@@ -52,14 +51,14 @@
 //
 // # Shortage
 //
-// While requests wait and nothing is idle the source is looked at 10 s later, then after 20 s, up to every 5
-// min; a new request, an idle slot and a conflict look at once and start over. ScaleUp is told once per
+// While requests wait and nothing is idle the source is listed 10 s later, then after 20 s, up to every 5
+// min; a new request, an idle slot and a conflict list it at once and start over. ScaleUp is told once per
 // shortage how many slots are wanting.
 //
 // # Status
 //
-// [Pool.Status] has the pool's labels, its pending requests and the latency of its dispatches, for whoever
-// exports metrics. Pool.OnStatus mirrors it elsewhere whenever the pending requests have changed, so that an
+// [Pool.Status] has the pool's labels, its pending requests and the latency of its dispatches, for
+// exporters of metrics. Pool.OnStatus mirrors it elsewhere whenever the pending requests have changed, so that an
 // autoscaler in another process sees the demand.
 //
 // # Many pools
@@ -70,6 +69,6 @@
 // # Failures
 //
 // A source that panics, exits its goroutine, blocks or fails costs the requests that it was asked for, and
-// nothing else. A hook can do nothing but fail. A caller that has gone, or has made no room for its answer,
-// holds nobody up. Shutdown answers everybody, within twice Grace.
+// nothing else. A hook that does the same is reported. A caller that has gone, or has made no room for its
+// answer, holds up no other. Shutdown answers every request, within twice Grace.
 package claim

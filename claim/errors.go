@@ -25,7 +25,7 @@ var (
 	ErrSource = errors.New("source failed")
 	// ErrHook: ScaleUp or OnStatus failed, or panicked, or exited its goroutine.
 	ErrHook = errors.New("hook failed")
-	// ErrLeak: a slot that nobody wants any more, and that may be claimed, could not be given back.
+	// ErrLeak: a slot that may be claimed, and that no caller has, could not be given back.
 	ErrLeak = errors.New("slot not given back")
 	// ErrRan: Run was called a second time. Make another pool.
 	ErrRan = errors.New("pool has been run already")
@@ -73,3 +73,13 @@ func (e *Error) Unwrap() []error {
 	}
 	return []error{e.Kind, e.Cause}
 }
+
+// unmatched is the cause of an [Error] whose request has met no slot that it wants. Its text is made when it is asked
+// for, because the text of the cause is the importer's code.
+type unmatched struct {
+	want  string
+	cause error
+}
+
+func (u *unmatched) Error() string   { return fmt.Sprintf("%v %s: %v", ErrUnmatched, u.want, u.cause) }
+func (u *unmatched) Unwrap() []error { return []error{ErrUnmatched, u.cause} }

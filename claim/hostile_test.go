@@ -133,7 +133,7 @@ func TestRequestsDoNotPutOffThePoll(t *testing.T) {
 	})
 }
 
-// A Report that blocks keeps nobody from anything: listings, the hook and claims go on.
+// An OnError that blocks keeps nobody from anything: listings, the hook and claims go on.
 func TestReportThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		forever := make(chan struct{})
@@ -142,7 +142,7 @@ func TestReportThatBlocks(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: ms}, "s0")
 		l := &faulty{Source: unreturning{s, func() error { return errRefused }}}
 		l.fails.Store(true)
-		p := &claim.Pool{Source: l, Inflight: 1, Report: func(error) { <-forever }}
+		p := &claim.Pool{Source: l, Inflight: 1, OnError: func(error) { <-forever }}
 		p.ScaleUp = func(context.Context, claim.Shortage) error { signals.Add(1); return errRefused }
 		r := newRig(t, p).run()
 		l.fails.Store(false)

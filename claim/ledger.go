@@ -19,7 +19,7 @@ import (
 //
 // A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what
 // was listed. So a capsule is never seen waiting, and no navigator can pick it up. Whether the room is free the
-// ledger judges by itself, and refuses whoever is second. The attempt's id is the proposal's: one that is sent twice has one
+// ledger judges by itself, and refuses the second claim. The attempt's id is the proposal's: one that is sent twice has one
 // effect. (A ledger knows it by the record of its capsule. It must keep those of released capsules, see
 // orbit.Limits.Terminal, for longer than a proposal can be delayed on its way.)
 //
@@ -99,7 +99,7 @@ func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	return nil
 }
 
-// Idle implements [Source]: it looks at all nodes, in order of their ids, at one revision.
+// Idle implements [Source]: it lists all nodes, in order of their ids, at one revision.
 func (s *LedgerSource) Idle(ctx context.Context) (Listing, error) {
 	s.init()
 	state, err := s.book.Snapshot(ctx)
@@ -137,7 +137,7 @@ func (s *LedgerSource) slot(n *orbit.NodeState) Slot {
 	return Slot{Name: string(n.Node.ID), UID: uid, Labels: n.Node.Labels, Devices: devices}
 }
 
-// Follow implements [Follower]: it looks at the nodes that the history names, at a revision not older than
+// Follow implements [Follower]: it lists the nodes that the history names, at a revision not older than
 // that. Changes that touch no node are passed over.
 func (s *LedgerSource) Follow(ctx context.Context, after uint64) (Listing, error) {
 	s.init()
@@ -254,8 +254,8 @@ func refusal(err error) error {
 	return err
 }
 
-// Return implements [Source]: the capsule is released for good, also where somebody has emptied the node
-// meanwhile and it is pending. One that has been released already, or is not known any more, is no error; one
+// Return implements [Source]: the capsule is released for good, also where it has been evicted from the node
+// meanwhile and is pending. One that has been released already, or is not known any more, is no error; one
 // that has been placed on another node is an orbit.ErrConflict.
 func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	s.init()

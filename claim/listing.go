@@ -2,21 +2,23 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// look is what the loop knows of its listings.
-type look struct {
-	// The source is to be asked, as soon as it is not being asked already.
+// listing is what the pool knows of its source.
+type listing struct {
+	// The source is to be listed, as soon as it is not being listed already.
 	wanted, running bool
-	// The last answer was an error; the mail just taken has an answer that was none.
+	// The last listing that was asked for was an error; one has come in this step that was none.
 	failed, answered bool
-	// Since slots are short, the source has been heard to have none.
+	// Since slots are short, the source has said that it has none.
 	confirmed bool
+	// How many requests were unserved when the source was last asked, or the fewest since. More call for another listing.
+	unserved int
 	// A goroutine follows the source: what changes is told without asking.
 	following bool
 	// The newest version heard of.
@@ -29,16 +31,111 @@ type look struct {
 	overtaken uint64
 }
 
-// note keeps what comes unasked while the source is asked.
-func (l *look) note(h *heard, whole bool) {
-	switch {
-	case h.asked || !l.running:
-		return
-	case whole:
+// mostBehind is how many listings that have not returned in time may be left behind before no more are asked
+// for.
+const mostBehind = 4
+
+// list asks the source, in a goroutine of its own: a listing may take its time. One that takes more than
+// Timeout is given up, so that a call that hangs costs this one listing.
+func (p *Pool) list() {
+	p.listing.wanted, p.listing.running = false, true
+	p.listing.news, p.listing.overtaken = map[string]uint64{}, 0
+	p.stats.Listings++
+	p.calls.Go(func() {
+		overdue := time.AfterFunc(p.set.timeout, func() {
+			p.update(func(time.Time) { p.listing.behind++ })
+			p.listingFailed(true, fmt.Errorf("listing: %w", context.DeadlineExceeded))
+		})
+		var found Listing
+		guard.Call(func() (err error) {
+			ctx, cancel := context.WithTimeout(p.looking.ctx, p.set.timeout)
+			defer cancel()
+			found, err = p.Source.Idle(ctx)
+			return err
+		}, func(err error) {
+			switch late := !overdue.Stop(); {
+			case late:
+				p.update(func(time.Time) { p.listing.behind-- })
+			case err != nil:
+				p.listingFailed(true, err)
+			default:
+				p.update(func(now time.Time) { p.admitListing(&found, true, now) })
+			}
+		})
+	})
+}
+
+// followAgain is how long a source is left alone that could not be followed.
+const followAgain = time.Second
+
+// follow hands on what a source says of itself, until it fails or the pool ends. After a failure the source has time
+// to recover; then it is listed in full, and followed from there.
+func (p *Pool) follow(f Follower, after uint64) {
+	ctx := p.looking.ctx
+	guard.Call(func() error {
+		for {
+			l, err := f.Follow(ctx, after)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return err
+			}
+			vain := l.Version <= after && (l.Version > 0 || l.Partial && len(l.Slots)+len(l.Gone) == 0)
+			after = l.Version
+			p.update(func(now time.Time) { p.admitListing(&l, false, now) })
+			if vain {
+				pause(ctx, followAgain)
+			}
+		}
+	}, func(err error) {
+		if pause(ctx, followAgain) {
+			p.listingFailed(false, errors.Join(errors.New("it can not be followed"), err))
+		}
+	})
+}
+
+// listingFailed takes note that there is no listing, asked for or not, and reports why.
+func (p *Pool) listingFailed(asked bool, why error) {
+	p.update(func(time.Time) {
+		if l := &p.listing; asked {
+			l.running, l.failed = false, true
+		} else {
+			l.following, l.wanted = false, true
+		}
+	})
+	if p.looking.ctx.Err() == nil {
+		p.report(&Error{Kind: ErrSource, Pool: p.Name, Cause: why})
+	}
+}
+
+// admitListing takes in a listing that was asked for, or news. Slots that are reserved stay out, unless the listing has seen
+// what became of them. Ready slots that a full listing does not show are dropped: it is newer than the one that showed
+// them, and if it is wrong, they come back with the next. A full listing that is older than what is known drops nothing.
+func (p *Pool) admitListing(h *Listing, asked bool, now time.Time) {
+	l := &p.listing
+	if asked {
+		l.running, l.failed, l.answered = false, false, true
+	}
+	whole := !h.Partial && h.Version >= l.version
+	l.version = max(l.version, h.Version)
+	if l.running {
+		l.note(h, whole)
+	}
+	if p.file(h, asked, whole) {
+		p.poll.reset(now)
+	}
+	if f, ok := p.Source.(Follower); ok && asked && !l.following && !p.shut {
+		l.following = true
+		p.calls.Go(func() { p.follow(f, h.Version) })
+	}
+}
+
+// note keeps the news that come while the source is asked.
+func (l *listing) note(h *Listing, whole bool) {
+	if whole {
 		l.overtaken = h.Version
 		return
-	case l.news == nil:
-		l.news = map[string]uint64{}
 	}
 	for i := range h.Slots {
 		l.news[h.Slots[i].Name] = h.Version
@@ -48,116 +145,23 @@ func (l *look) note(h *heard, whole bool) {
 	}
 }
 
-// knowsBetter reports whether what a listing of a version says of a name has been overtaken by news.
-func (l *look) knowsBetter(name string, version uint64) bool {
-	return version < l.overtaken || version < l.news[name]
-}
-
-// confirm reports whether slots are short by the source's own word, not only as far as the pool knows.
-func (l *look) confirm(short bool) bool {
-	l.confirmed = short && (l.confirmed || l.answered || l.following)
-	return l.confirmed
-}
-
-// mostBehind is how many listings that have not returned in time may be left behind before no more are asked
-// for.
-const mostBehind = 4
-
-// look asks the source, in a goroutine of its own: a listing may take its time. One that takes more than
-// Timeout is given up, so that a call that hangs costs this one listing.
-func (p *Pool) look() {
-	l := &p.listing
-	l.wanted, l.running, l.overtaken = false, true, 0
-	for _, waiting := range p.lines.all {
-		waiting.stirred = false
-	}
-	clear(l.news)
-	p.listings.Add(1)
-	p.group.Go(func() {
-		var answered atomic.Bool
-		overdue := time.AfterFunc(p.set.timeout, func() {
-			if answered.CompareAndSwap(false, true) {
-				p.heard(heard{err: fmt.Errorf("listing: %w", context.DeadlineExceeded), asked: true, overdue: true})
-			}
-		})
-		var found Listing
-		guard.Call(func() (err error) {
-			ctx, cancel := context.WithTimeout(p.looking.ctx, p.set.timeout)
-			defer cancel()
-			found, err = p.Source.Idle(ctx)
-			return err
-		}, func(err error) {
-			overdue.Stop()
-			if answered.CompareAndSwap(false, true) {
-				p.heard(heard{Listing: found, err: err, asked: true})
-			} else {
-				p.heard(heard{late: true})
-			}
-		})
-	})
-}
-
-// heard hands a listing to the loop, and reports why there is none.
-func (p *Pool) heard(h heard) {
-	ended := p.looking.ctx.Err() != nil
-	p.mail.post(func(m *mail) { m.listings = append(m.listings, h) })
-	if h.err != nil && !ended {
-		p.report(&Error{Kind: ErrSource, Pool: p.Name, Cause: h.err})
-	}
-}
-
-// admit files a listing. Slots that are reserved stay out, unless the listing has seen what became of them.
-// Ready slots that a full listing does not show are dropped: it is newer than the one that showed them, and if
-// it is wrong, they come back with the next. A full listing that is older than what is known drops nothing.
-func (p *Pool) admit(h *heard, now time.Time) {
-	l := &p.listing
-	switch {
-	case h.late:
-		l.behind--
-		return
-	case h.overdue:
-		l.behind++
-	case h.taken != nil:
-		h.taken <- struct{}{}
-	}
-	if h.asked {
-		l.running, l.failed = false, h.err != nil
-	}
-	if h.err != nil {
-		if !h.asked { // it can not be followed any more
-			l.following, l.wanted = false, true
-		}
-		return
-	}
-	l.answered = l.answered || h.asked
-	whole := !h.Partial && h.Version >= l.version
-	l.version = max(l.version, h.Version)
-	l.note(h, whole)
-	if p.file(h, whole) {
-		p.poll.reset(now)
-	}
-	if f, ok := p.Source.(Follower); ok && h.asked && !l.following {
-		l.following = true
-		after := h.Version // h is the mail's, and will be used again
-		p.group.Go(func() { p.follow(f, after) })
-	}
-}
-
-// file makes slots ready, or not ready any more. It reports whether any is new.
-func (p *Pool) file(l *heard, whole bool) (fresh bool) {
+// file makes slots ready, or not ready any more. It reports whether any is new. What news have overtaken is not
+// taken from a listing that was asked for before them.
+func (p *Pool) file(h *Listing, asked, whole bool) (fresh bool) {
 	if whole {
 		p.ready.begin()
 		p.reservations.hide()
 	}
-	for i := range l.Slots {
-		if l.asked && p.listing.knowsBetter(l.Slots[i].Name, l.Version) {
+	for _, s := range h.Slots {
+		if asked && (h.Version < p.listing.overtaken || h.Version < p.listing.news[s.Name]) {
 			continue
 		}
-		if !p.reservations.blocks(l.Slots[i].key(), l.Version) && p.ready.admit(l.Slots[i]) {
+		if !p.reservations.blocks(s.key(), h.Version) && p.ready.admit(s) {
+			p.lines.offer(s.Labels)
 			fresh = true
 		}
 	}
-	for _, name := range l.Gone {
+	for _, name := range h.Gone {
 		p.ready.drop(name)
 	}
 	if whole {

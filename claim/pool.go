@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -17,28 +15,24 @@ import (
 // everything else has a default. Set the fields before first use. Its methods may be called from any goroutine,
 // before, during and after Run.
 //
-//	Enqueue ──► mailbox ─────► queue ──┐ first in, first out
-//	             ▲  ▲                  ├──► a claim in its own goroutine ──► Source.Claim
-//	NotifyIdle ──┘  │  listing ► ready ┘    (at most Inflight; slot reserved)      │
-//	                │            ▲                                                 ├─ claimed ──► the caller
-//	Source.Idle ────┴────────────┘                                                 ├─ conflict ─► head of queue
-//	(Follow)                                                                       └─ error ────► the caller
+// One lock guards the queues of requests and of slots. Every event (a request, a listing, the outcome of a claim, a
+// time that has come) changes the state under the lock, and then makes the same step: end what is due, pair, ask the
+// source if slots are short. Calls of the source and of hooks have goroutines of their own, without the lock.
 //
 // What a pool guarantees:
 //
 //  1. every request that Enqueue has taken is answered exactly once, at the latest by Shutdown; one that it has
 //     not taken, never;
 //  2. requests are paired in order of arrival, each with the slot that was seen idle first of those it wants;
-//  3. a slot is handed to one claim at a time, and a claimed slot to one caller; one that nobody wants any more
+//  3. a slot is handed to one claim at a time, and a claimed slot to one caller; one that is not wanted any more
 //     is given back;
-//  4. whoever is to be served next never waits for the source: one goroutine owns the queues and makes no
-//     call that can block.
+//  4. no request waits for the claim or the listing of another.
 type Pool struct {
-	// In errors and in the status.
+	// The pool's name in errors and in the status; empty: none.
 	Name string
-	// Whose the pool is, in the status.
+	// Whose the pool is, in the status; zero: not said.
 	Labels Labels
-	// Required.
+	// Where the slots are. Required.
 	Source Source
 	// Most requests that are held at a time, those in flight included; default 4,096.
 	Queue int
@@ -48,10 +42,10 @@ type Pool struct {
 	// listing lags behind, shorter than a slot takes to become idle again. Default 2 s; negative: not at all,
 	// which is good for nothing but to measure the conflicts that reservations avoid.
 	ReserveFor time.Duration
-	// How long after NotifyIdle the source is looked at. A listing that lags behind does not show the slot
+	// How long after NotifyIdle the source is listed. A listing that lags behind does not show the slot
 	// before. Default 200 ms, right for a watch cache; with a Follower, such as a ledger, 0. Negative: 0.
 	NotifyDelay time.Duration
-	// How often the source is looked at while requests wait and nothing is idle: after PollMin, then each time
+	// How often the source is listed while requests wait and nothing is idle: after PollMin, then each time
 	// after twice as long, up to PollMax. A new request, an idle slot or a conflict starts over. Default 10 s
 	// and 5 min.
 	PollMin, PollMax time.Duration
@@ -60,51 +54,52 @@ type Pool struct {
 	Timeout time.Duration
 	// How long Shutdown waits for claims in flight, and again for those that are to be undone; default 2 s.
 	Grace time.Duration
-	// Called once for each shortage: requests wait, and a look at the source has found nothing idle. Called
+	// Called once for each shortage: requests wait, and a listing has shown nothing idle for them. Called
 	// again after PollMin if the shortage lasts and the call has failed, or more requests wait than it was
-	// told of. At most one call runs at a time, in a goroutine of its own. Nil: nobody is told.
+	// told of. At most one call runs at a time, in a goroutine of its own. Nil: not called.
 	ScaleUp func(ctx context.Context, s Shortage) error
 	// Mirrors the status elsewhere, a mark in a ledger for instance: called when Run begins, then when
-	// PendingRequests is not what it was told last, and a last time when everybody has been answered. One call
+	// PendingRequests is not what it was told last, and a last time when every request has been answered. One call
 	// runs at a time, in a goroutine of its own; the next one begins StatusEvery after it has returned, at the
 	// earliest, and a call that has failed is made again then. Nil: not mirrored.
 	OnStatus func(ctx context.Context, s Status) error
-	// Default 1 s.
+	// How long after a call of OnStatus the next one begins at the earliest; default 1 s.
 	StatusEvery time.Duration
-	// Called with what goes wrong and has no caller to be told: ErrSource of listings, ErrHook, ErrLeak. From
-	// any goroutine. Nil: dropped.
-	Report func(error)
+	// Called with what goes wrong and has no caller to be told: ErrSource of listings, ErrHook, ErrLeak. Calls come from
+	// several goroutines at once. Nil: errors are dropped.
+	OnError func(error)
 
-	gauges
-	latency stopwatch
-	once    sync.Once
-	mail    mailbox
-	set     settings
-	ids     idSource
-	// Fresh, run, or ended without: who may drain the mailbox.
-	phase atomic.Int32
-	// Closed by Shutdown; closed when everybody has been answered.
-	stop, done chan struct{}
-	// Has a token when the number of pending requests has changed; closed when it is zero for good. For mirror.
-	changed, answered chan struct{}
+	gauges gauges
+	once   sync.Once
+	set    settings
+	// Closed when the pool begins to end, when every request has been answered, and when it has ended.
+	stop, answered, done chan struct{}
+	// Has a token when the number of pending requests has changed; for mirror.
+	changed chan struct{}
+	// Claims, and what they give back; listings and the hooks.
+	claims, calls sync.WaitGroup
+	// End the calls of the source and of the hooks.
+	claiming, looking life
 
-	// The goroutines that the loop has started: claims, listings, the hook.
-	group sync.WaitGroup
-	// Where a goroutine that has made a flight waits for another; how many do.
-	crews   chan *flight
-	resting atomic.Int32
-	// Ends listings and the hook; ends claims.
-	looking, flights life
-
-	loop
+	// Guards what follows. It is never held while a method of the source or a hook is called.
+	mu           sync.Mutex
+	ran, shut    bool
+	stats        Stats
+	latency      Latency
+	arrived      uint64 // numbers requests
+	lines        lines
+	ready        ready
+	reservations reservations
+	attempts     map[*attempt]struct{}
+	listing      listing
+	poll         poll
+	// When to list the source because of NotifyIdle, in order.
+	listAt   []time.Time
+	shortage *shortage
+	// The scale-up hook has not returned.
+	scaling bool
+	clock   *time.Timer
 }
-
-// The phases of a pool.
-const (
-	fresh int32 = iota
-	run
-	ended
-)
 
 // settings are a pool's fields with the defaults filled in.
 type settings struct {
@@ -127,38 +122,34 @@ func newLife() life {
 func (p *Pool) init() {
 	p.once.Do(func() {
 		p.set = p.settings()
-		p.mail.wake = make(chan struct{}, 1)
-		p.stop, p.done = make(chan struct{}), make(chan struct{})
-		p.changed, p.answered = make(chan struct{}, 1), make(chan struct{})
-		p.looking, p.flights = newLife(), newLife()
-		p.ids = newIDSource()
-		p.crews = make(chan *flight)
-		p.reservations.term = p.set.reserveFor
+		p.stop, p.answered, p.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
+		p.changed = make(chan struct{}, 1)
+		p.latency = newLatency()
+		p.claiming, p.looking = newLife(), newLife()
+		p.attempts = map[*attempt]struct{}{}
+		p.lines, p.ready = newLines(), newReady()
+		p.reservations = reservations{term: p.set.reserveFor, held: map[key]*reservation{}}
 		p.poll = poll{min: p.set.pollMin, max: p.set.pollMax, wait: p.set.pollMin}
 	})
 }
 
 func (p *Pool) settings() settings {
-	pollMin := cmp.Or(max(p.PollMin, 0), 10*time.Second)
-	return settings{
+	s := settings{
 		queue:       cmp.Or(max(p.Queue, 0), 4096),
 		inflight:    cmp.Or(max(p.Inflight, 0), 128),
 		reserveFor:  cmp.Or(p.ReserveFor, 2*time.Second),
-		notifyDelay: p.notifyDelay(),
-		pollMin:     pollMin,
-		pollMax:     max(cmp.Or(max(p.PollMax, 0), 5*time.Minute), pollMin),
+		notifyDelay: max(p.NotifyDelay, 0),
+		pollMin:     cmp.Or(max(p.PollMin, 0), 10*time.Second),
+		pollMax:     cmp.Or(max(p.PollMax, 0), 5*time.Minute),
 		timeout:     cmp.Or(max(p.Timeout, 0), 10*time.Second),
 		grace:       cmp.Or(max(p.Grace, 0), 2*time.Second),
 		statusEvery: cmp.Or(max(p.StatusEvery, 0), time.Second),
 	}
-}
-
-// notifyDelay returns what holds. A source that says by itself what has changed does not lag behind.
-func (p *Pool) notifyDelay() time.Duration {
+	s.pollMax = max(s.pollMax, s.pollMin)
 	if _, prompt := p.Source.(Follower); p.NotifyDelay == 0 && !prompt {
-		return 200 * time.Millisecond
+		s.notifyDelay = 200 * time.Millisecond
 	}
-	return max(p.NotifyDelay, 0)
+	return s
 }
 
 // validate reports every fault in the fields.
@@ -185,7 +176,7 @@ func (p *Pool) validate() error {
 	return fmt.Errorf("claim: pool %q: %w: %w", p.Name, orbit.ErrInvalid, errors.Join(faults...))
 }
 
-// Run serves until ctx ends (nil: never) or Shutdown is called; either way everybody has been answered when it
+// Run serves until ctx ends (nil: never) or Shutdown is called; either way every request has been answered when it
 // returns, and it returns nil. It refuses, with an error that wraps orbit.ErrInvalid, to run with a fault in
 // the fields, and with ErrRan to run twice. After Shutdown it returns nil at once.
 func (p *Pool) Run(ctx context.Context) error {
@@ -196,52 +187,87 @@ func (p *Pool) Run(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if !p.phase.CompareAndSwap(fresh, run) {
-		if p.phase.Load() == ended {
-			return nil
-		}
-		return &Error{Kind: ErrRan, Pool: p.Name}
+	if over, err := p.begin(); over {
+		return err
 	}
-	p.serve(ctx)
-	p.drain()
+	for serving := true; serving; {
+		select {
+		case <-p.clock.C:
+			p.update(func(time.Time) {})
+		case <-ctx.Done():
+			serving = false
+		case <-p.stop:
+			serving = false
+		}
+	}
+	p.Shutdown()
 	return nil
+}
+
+// begin starts to serve, unless the pool has been run or shut down.
+func (p *Pool) begin() (over bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.ran:
+		return true, &Error{Kind: ErrRan, Pool: p.Name}
+	case p.shut:
+		return true, nil
+	}
+	p.ran = true
+	p.clock = time.NewTimer(p.set.pollMax)
+	p.listing.wanted = true
+	if p.OnStatus != nil {
+		p.calls.Go(p.mirror)
+	}
+	p.step(time.Now())
+	return false, nil
 }
 
 // Enqueue hands a request to the pool. It reports false, and will never write to the request's Result, when
 // the pool is full or has been shut down; the caller should hold back, or try another pool. It does not wait. A
 // request that has ended already is taken, and answered.
 func (p *Pool) Enqueue(req *Request) bool {
-	p.init()
-	if req == nil || !p.takeOn() {
-		return false
-	}
-	if req.EnqueuedAt.IsZero() {
-		req.EnqueuedAt = time.Now()
-	}
-	t := &ticket{pool: p, req: *req, ctx: req.Ctx, want: req.Want.filter()}
-	t.req.Want = req.Want.clone()
-	if t.ctx == nil {
-		t.ctx = context.Background()
-	}
-	t.watch()
-	if !p.mail.arrive(t) { // shut down since it was taken on
-		t.fail(ErrShutdown, Slot{}, nil)
-	}
-	return true
+	return req != nil && p.enqueue(req) == nil
 }
 
-// takeOn counts one more request, if there is room for it and the pool has not been shut down.
-func (p *Pool) takeOn() bool {
-	for {
-		n := p.queueLen.Load()
-		if n >= int64(p.set.queue) || p.shut.Load() {
-			return false
-		}
-		if p.queueLen.CompareAndSwap(n, n+1) {
-			p.signalChange()
-			return true
-		}
+// enqueue returns ErrFull or ErrShutdown where the request is not taken.
+func (p *Pool) enqueue(req *Request) error {
+	p.init()
+	r := &request{Request: *req, pool: p, want: newFilter(&req.Want)}
+	r.Want = req.Want.clone()
+	if r.Ctx == nil {
+		r.Ctx = context.Background()
 	}
+	if err := p.admit(r); err != nil {
+		return err
+	}
+	req.EnqueuedAt = r.EnqueuedAt
+	r.watch()
+	return nil
+}
+
+// admit puts a request into its line, if there is room for it.
+func (p *Pool) admit(r *request) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.shut:
+		return ErrShutdown
+	case int(p.gauges.queueLen.Load()) >= p.set.queue:
+		return ErrFull
+	}
+	now := time.Now()
+	if r.EnqueuedAt.IsZero() {
+		r.EnqueuedAt = now
+	}
+	p.arrived++
+	r.seq = p.arrived
+	p.addPending(1)
+	p.lines.add(r)
+	p.poll.reset(now)
+	p.step(now)
+	return nil
 }
 
 // Claim asks for a slot and waits for the answer. If ctx ends first, the error is ErrEnded, and no slot is
@@ -249,26 +275,9 @@ func (p *Pool) takeOn() bool {
 // say that the pool has not taken the request on; the others are those of [Result].
 func (p *Pool) Claim(ctx context.Context) (Slot, error) {
 	result := make(chan Result, 1)
-	if !p.Enqueue(&Request{Ctx: ctx, Result: result}) {
-		kind := ErrFull
-		if p.shut.Load() {
-			kind = ErrShutdown
-		}
+	if kind := p.enqueue(&Request{Ctx: ctx, Result: result}); kind != nil {
 		return Slot{}, &Error{Kind: kind, Pool: p.Name}
 	}
 	r := <-result
 	return r.Slot, r.Err
-}
-
-// idSource makes ids of attempts: a random part that is the pool's own, and a count.
-type idSource struct{ high, count uint64 }
-
-func newIDSource() idSource { return idSource{high: rand.Uint64()} }
-
-func (s *idSource) next() (id orbit.ProposalID) {
-	s.count++
-	for i := range 8 {
-		id[i], id[8+i] = byte(s.high>>(8*i)), byte(s.count>>(56-8*i))
-	}
-	return id
 }

@@ -11,16 +11,18 @@ import (
 // changed: lines that have passed it by look at it again.
 //
 // Slots that leave, mostly from the front, leave their position behind; positions are cleared away when most of
-// them are void. The zero value is empty.
+// them are void.
 type ready struct {
-	slots map[string]waiting
+	slots map[string]idle
 	// Positions in order; one is void unless the slot of that name has its number.
 	order []position
 	// Numbers positions, and full listings.
-	serial, sweep uint64
+	serial, listing uint64
 }
 
-type waiting struct {
+func newReady() ready { return ready{slots: map[string]idle{}} }
+
+type idle struct {
 	slot Slot
 	seq  uint64
 	// The last full listing that showed it.
@@ -40,14 +42,11 @@ func (r *ready) len() int { return len(r.slots) }
 func (r *ready) admit(s Slot) bool {
 	known, ok := r.slots[s.Name]
 	if ok && known.slot.UID == s.UID && maps.Equal(known.slot.Labels, s.Labels) {
-		r.slots[s.Name] = waiting{s, known.seq, r.sweep}
+		r.slots[s.Name] = idle{s, known.seq, r.listing}
 		return false
 	}
-	if r.slots == nil {
-		r.slots = map[string]waiting{}
-	}
 	r.serial++
-	r.slots[s.Name] = waiting{s, r.serial, r.sweep}
+	r.slots[s.Name] = idle{s, r.serial, r.listing}
 	r.order = append(r.order, position{s.Name, r.serial})
 	r.tidy()
 	return true
@@ -60,19 +59,19 @@ func (r *ready) drop(name string) {
 }
 
 // begin starts a full listing: what is not admitted again until end is gone.
-func (r *ready) begin() { r.sweep++ }
+func (r *ready) begin() { r.listing++ }
 
 // end removes the slots that the full listing did not show.
 func (r *ready) end() {
-	maps.DeleteFunc(r.slots, func(_ string, w waiting) bool { return w.seen != r.sweep })
+	maps.DeleteFunc(r.slots, func(_ string, w idle) bool { return w.seen != r.listing })
 	r.tidy()
 }
 
-// serves reports whether there is a slot for a line, and moves the line on to the first one.
-func (r *ready) serves(l *line) bool {
+// matches reports whether there is a slot for a line, and moves the line on to the first one.
+func (r *ready) matches(l *line) bool {
 	for _, p := range r.order[r.at(l):] {
 		l.from = p.seq
-		if w, ok := r.slots[p.name]; ok && w.seq == p.seq && l.matches(w.slot.Labels) {
+		if w, ok := r.slots[p.name]; ok && w.seq == p.seq && l.want.matches(w.slot.Labels) {
 			return true
 		}
 	}
@@ -86,7 +85,8 @@ func (r *ready) at(l *line) int {
 	return i
 }
 
-// pop takes out the slot that has been ready longest of those for a line. It requires that it serves the line.
+// pop takes out the slot that has been ready longest of those for a line. It requires that one
+// matches.
 func (r *ready) pop(l *line) Slot {
 	slot := r.slots[r.order[r.at(l)].name].slot
 	r.drop(slot.Name)

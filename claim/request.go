@@ -1,9 +1,8 @@
 package claim
 
 import (
+	"container/list"
 	"context"
-	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -14,7 +13,7 @@ type Request struct {
 	// When it passes, the request ends; at this very instant already. Zero: never.
 	Deadline time.Time
 	// Which slots will do. A request that wants what no idle slot has waits for one that has it, and lets those
-	// behind it pass. If it ends before there was one, its error wraps ErrUnmatched.
+	// behind it pass. If it ends before there was one, its error wraps ErrUnmatched. Zero: any slot.
 	Want Want
 	// What the source is to do with the slot; see there. A [LedgerSource] takes a [Capsule].
 	Options any
@@ -27,110 +26,142 @@ type Request struct {
 
 // Result is the answer to a request: a slot, or why there is none.
 type Result struct {
+	// The claimed slot; zero if Err is set.
 	Slot Slot
 	// Nil, or an [*Error]: ErrEnded, ErrShutdown, ErrTimeout or ErrSource.
 	Err error
 }
 
-// ticket is a request that a pool has taken on. It is answered exactly once: whoever turns settled has to do
-// it. Until then it counts in QueueLen. A claim in flight reads the request even after that, so it is a copy.
-type ticket struct {
+// request is one that a pool has taken on. It waits in a line, or an attempt claims a slot for it. It is answered
+// exactly once, and counts in QueueLen until then. An attempt reads Request even after that, so it is a copy.
+type request struct {
+	Request
 	pool *Pool
-	req  Request
 	want filter
-	ctx  context.Context //nolint:containedctx // the request's, never nil
-	// Order of arrival: a request that meets a conflict returns to its place among those that have, too.
-	seq     uint64
-	settled atomic.Bool
-	// There has been a slot for it.
-	matched   atomic.Bool
-	conflicts atomic.Int32
 
-	// Links of the list that it is in; guarded as that list is.
-	prev, next *ticket
-	// Guarded by the mailbox's lock: it is in the mailbox.
-	posted bool
+	// Guarded by the pool's lock.
 
-	// What ends it; set before hooked turns.
-	hooked atomic.Bool
-	timer  *time.Timer
-	unhook func() bool
+	// Order of arrival: a request that meets a conflict returns to its place.
+	seq uint64
+	// Where it waits; nil: it does not.
+	place    *list.Element
+	answered bool
+	// A slot has been claimed for it, or is being claimed.
+	matched   bool
+	conflicts int
+	// Undoes watch; nil: nothing to undo.
+	unwatch func()
 }
 
-// watch sees to it that the ticket is answered as soon as its context ends or its deadline passes, wherever it
-// is then: in the mailbox of a pool that does not run yet, in the queue, or in flight.
-func (t *ticket) watch() {
-	if t.ctx.Done() != nil {
-		t.unhook = context.AfterFunc(t.ctx, func() { t.expire(context.Cause(t.ctx)) })
-	}
-	if !t.req.Deadline.IsZero() {
-		pass := func() { t.expire(context.DeadlineExceeded) }
-		if left := time.Until(t.req.Deadline); left > 0 {
-			t.timer = time.AfterFunc(left, pass)
-		} else { // no timer: under the race detector one of no time may crash a synctest bubble
-			go pass()
-		}
-	}
-	t.hooked.Store(true)
-	if t.settled.Load() {
-		t.unwatch()
-	}
-}
-
-// unwatch drops what watch has set up, if that is complete.
-func (t *ticket) unwatch() {
-	if !t.hooked.Load() {
+// watch sees to it that the request is answered as soon as its context ends or its deadline passes, wherever it is
+// then. Methods of the context are the importer's code, so the lock is not held.
+func (r *request) watch() {
+	if r.Deadline.IsZero() && r.Ctx.Done() == nil {
 		return
 	}
-	if t.unhook != nil {
-		t.unhook()
+	ctx, cancel := r.Ctx, context.CancelFunc(func() {})
+	if !r.Deadline.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, r.Deadline)
 	}
-	if t.timer != nil {
-		t.timer.Stop()
-	}
-}
-
-// expire answers the ticket for what ended it, and tells the pool to forget it.
-func (t *ticket) expire(cause error) {
-	if t.want.text != "" && !t.matched.Load() {
-		cause = fmt.Errorf("%w %s: %w", ErrUnmatched, t.want.text, cause)
-	}
-	if t.fail(ErrEnded, Slot{}, cause) {
-		t.pool.expired.Add(1)
-		t.pool.mail.end(t)
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		r.pool.update(func(time.Time) { r.pool.expire(r, cause) })
+	})
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	r.unwatch = func() { stop(); cancel() }
+	if r.answered {
+		r.unwatch()
 	}
 }
 
-// over reports what has ended the ticket by now; nil: nothing. A dispatch asks before it spends a slot.
-func (t *ticket) over(now time.Time) error {
-	if t.ctx.Err() != nil {
-		return context.Cause(t.ctx)
+// over reports what has ended the request by now; nil: nothing. It is asked before a slot is spent on the request,
+// because watch may be late.
+func (r *request) over(now time.Time) error {
+	if r.Ctx.Err() != nil {
+		return context.Cause(r.Ctx)
 	}
-	if d := t.req.Deadline; !d.IsZero() && !now.Before(d) {
+	if d := r.Deadline; !d.IsZero() && !now.Before(d) {
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-// settle reports whether the caller is the one to answer the ticket. From here on it no longer counts.
-func (t *ticket) settle() bool {
-	if !t.settled.CompareAndSwap(false, true) {
-		return false
+// addPending counts requests that have not been answered.
+func (p *Pool) addPending(n int64) {
+	p.gauges.queueLen.Add(n)
+	select {
+	case p.changed <- struct{}{}:
+	default:
 	}
-	t.pool.queueLen.Add(-1)
-	t.pool.signalChange()
-	t.unwatch()
-	return true
 }
 
-// fail answers the ticket with an error, unless it has been answered.
-func (t *ticket) fail(kind error, slot Slot, cause error) bool {
-	if !t.settle() {
+// answer answers a request, under the lock, unless it has been answered. It does not wait for the caller.
+func (p *Pool) answer(r *request, result Result) {
+	if r.answered {
+		return
+	}
+	r.answered = true
+	p.addPending(-1)
+	if r.unwatch != nil {
+		r.unwatch()
+	}
+	if !offer(r.Result, result, 0) {
+		go p.answerLate(r.Result, result)
+	}
+}
+
+// answerFor is how long an answer is offered to a caller who has left no room for it.
+const answerFor = time.Second
+
+// answerLate waits until there is room for the answer. A slot that is not taken is given back, also when the pool has
+// ended.
+func (p *Pool) answerLate(to chan<- Result, result Result) {
+	if offer(to, result, answerFor) || result.Err != nil {
+		return
+	}
+	if err := p.undo(result.Slot); err != nil {
+		p.reportLeak(result.Slot, err)
+		return
+	}
+	p.NotifyIdle()
+}
+
+// offer sends, at once or before patience ends. A caller may have closed the channel.
+func offer(to chan<- Result, result Result, patience time.Duration) (sent bool) {
+	defer func() { _ = recover() }()
+	select {
+	case to <- result:
+		return true
+	default:
+	}
+	if patience == 0 {
 		return false
 	}
-	t.pool.deliver(t, Result{Err: &Error{
-		Kind: kind, Pool: t.pool.Name, Slot: slot,
-		Waited: time.Since(t.req.EnqueuedAt), Conflicts: int(t.conflicts.Load()), Cause: cause,
+	select {
+	case to <- result:
+		return true
+	case <-time.After(patience):
+		return false
+	}
+}
+
+// fail answers a request with an error, under the lock, unless it has been answered.
+func (p *Pool) fail(r *request, kind error, slot Slot, cause error) {
+	p.answer(r, Result{Err: &Error{
+		Kind: kind, Pool: p.Name, Slot: slot, Waited: time.Since(r.EnqueuedAt), Conflicts: r.conflicts, Cause: cause,
 	}})
-	return true
+}
+
+// expire answers a request for what has ended it, under the lock, unless it has been answered.
+func (p *Pool) expire(r *request, cause error) {
+	if r.answered {
+		return
+	}
+	p.lines.remove(r)
+	if r.want.text != "" && !r.matched {
+		cause = &unmatched{r.want.text, cause}
+	}
+	p.stats.Expired++
+	p.fail(r, ErrEnded, Slot{}, cause)
 }

@@ -13,10 +13,10 @@ import (
 func TestRequestIsOverAtItsDeadline(t *testing.T) {
 	now := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
-	request := &ticket{ctx: ctx, req: Request{Deadline: now}}
-	require.NoError(t, request.over(now.Add(-1)))
-	require.ErrorIs(t, request.over(now), context.DeadlineExceeded)
-	require.NoError(t, (&ticket{ctx: ctx, req: Request{}}).over(now))
+	ends := &request{Request: Request{Ctx: ctx, Deadline: now}}
+	require.NoError(t, ends.over(now.Add(-1)))
+	require.ErrorIs(t, ends.over(now), context.DeadlineExceeded)
+	require.NoError(t, (&request{Request: Request{Ctx: ctx}}).over(now))
 	cancel()
-	require.ErrorIs(t, request.over(now.Add(-1)), context.Canceled)
+	require.ErrorIs(t, ends.over(now.Add(-1)), context.Canceled)
 }

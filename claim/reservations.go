@@ -35,9 +35,6 @@ func (r *reservations) reserve(k key) *reservation {
 	if v.ended {
 		return v
 	}
-	if r.held == nil {
-		r.held = map[key]*reservation{}
-	}
 	r.held[k] = v
 	return v
 }

@@ -1,6 +1,9 @@
 package claim
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Shutdown ends the pool: nothing more is taken on, those who wait are answered with ErrShutdown, and those
 // whose claim is in flight with its outcome. It returns when all have been answered: after Grace at the latest,
@@ -9,74 +12,59 @@ import "time"
 // before Run too, from several goroutines, and from the pool's own hooks and its source.
 func (p *Pool) Shutdown() {
 	p.init()
-	p.close()
-	if p.phase.CompareAndSwap(fresh, ended) {
-		p.drain()
-		return
+	if p.turnAway() {
+		p.end()
 	}
 	<-p.done
 }
 
-// close lets nothing more in, and wakes the loop for its end.
-func (p *Pool) close() {
-	p.shut.Store(true)
-	if p.mail.close() {
-		close(p.stop)
-	}
-}
-
-// drain answers everybody. It runs in the loop's stead: after it, or where it never ran.
-func (p *Pool) drain() {
+// end answers the requests that are left.
+func (p *Pool) end() {
 	defer close(p.done)
+	close(p.stop)
 	p.looking.end()
-	p.turnAway()
-	grace := time.NewTimer(p.set.grace)
-	defer grace.Stop()
-	for waiting := true; waiting && len(p.flying) > 0; {
-		select {
-		case <-p.mail.wake:
-			p.turnAway()
-		case <-grace.C:
-			waiting = false
+	p.await(&p.claims)
+	p.update(func(time.Time) {
+		for a := range p.attempts {
+			p.fail(a.request, ErrShutdown, a.slot, nil)
 		}
-	}
-	for f := range p.flying {
-		f.ticket.fail(ErrShutdown, f.slot, nil)
-	}
+	})
 	close(p.answered)
-	p.flights.end()
-	p.wait()
-	p.idle.Store(0)
-	p.reserved.Store(0)
+	p.claiming.end()
+	p.await(&p.claims, &p.calls)
+	p.gauges.idle.Store(0)
+	p.gauges.reserved.Store(0)
 }
 
-// turnAway answers those who wait. Conflicts have put some of them back.
-func (p *Pool) turnAway() {
-	now := time.Now()
-	p.takeMail(now)
-	for i := range p.inMail.outcomes {
-		p.conclude(&p.inMail.outcomes[i], now)
+// turnAway lets nothing more in, and answers the requests that wait. It reports false if that has been done.
+func (p *Pool) turnAway() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shut {
+		return false
 	}
-	for _, l := range p.lines.all {
-		for t := l.first(); t != nil; t = l.first() {
-			l.remove(t)
-			t.fail(ErrShutdown, Slot{}, nil)
+	p.shut = true
+	for _, l := range p.lines.byWant {
+		for l.requests.Len() > 0 {
+			r := l.first()
+			p.lines.remove(r)
+			p.fail(r, ErrShutdown, Slot{}, nil)
 		}
 	}
+	return true
 }
 
-// wait waits for the goroutines that the loop has started, those that may have something to undo above all. It
-// does not wait for ever: they may be in somebody else's code.
-func (p *Pool) wait() {
-	gone := make(chan struct{})
+// await waits until goroutines have ended, or Grace has passed: they may be in code of an importer.
+func (p *Pool) await(groups ...*sync.WaitGroup) {
+	ended := make(chan struct{})
 	go func() {
-		p.group.Wait()
-		close(gone)
+		for _, group := range groups {
+			group.Wait()
+		}
+		close(ended)
 	}()
-	grace := time.NewTimer(p.set.grace)
-	defer grace.Stop()
 	select {
-	case <-gone:
-	case <-grace.C:
+	case <-ended:
+	case <-time.After(p.set.grace):
 	}
 }

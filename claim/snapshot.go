@@ -39,24 +39,21 @@ type Stats struct {
 	Listings, ScaleUps uint64
 }
 
-// gauges are what Snapshot and Stats read. Writers are the pool's goroutine (idle, reserved), and whoever
-// takes on, claims for or answers a request.
+// gauges are what Snapshot reads without the lock, under which they are written.
 type gauges struct {
 	queueLen, idle, reserved, inflight, dispatched atomic.Int64
-
-	claimed, conflicts, failed, unknown, expired, undone, listings, scaleUps atomic.Uint64
 }
 
-// Snapshot returns the counters now. It costs five atomic loads, allocates nothing, waits for nobody, and may
+// Snapshot returns the counters now. It costs five atomic loads, allocates nothing, takes no lock, and may
 // be called from anywhere, at any time.
 func (p *Pool) Snapshot() Snapshot {
 	s := Snapshot{
-		IdleReady:     int(p.idle.Load()),
-		QueueLen:      int(p.queueLen.Load()),
-		ReservedCount: int(p.reserved.Load()),
-		InflightCAS:   int(p.inflight.Load()),
+		IdleReady:     int(p.gauges.idle.Load()),
+		QueueLen:      int(p.gauges.queueLen.Load()),
+		ReservedCount: int(p.gauges.reserved.Load()),
+		InflightCAS:   int(p.gauges.inflight.Load()),
 	}
-	if at := p.dispatched.Load(); at != 0 {
+	if at := p.gauges.dispatched.Load(); at != 0 {
 		s.LastDispatchAt = time.Unix(0, at)
 	}
 	return s
@@ -64,9 +61,7 @@ func (p *Pool) Snapshot() Snapshot {
 
 // Stats returns what the pool has done so far. Like Snapshot it may be called from anywhere.
 func (p *Pool) Stats() Stats {
-	return Stats{
-		Claimed: p.claimed.Load(), Conflicts: p.conflicts.Load(), Failed: p.failed.Load(),
-		Unknown: p.unknown.Load(), Expired: p.expired.Load(), Undone: p.undone.Load(),
-		Listings: p.listings.Load(), ScaleUps: p.scaleUps.Load(),
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
 }

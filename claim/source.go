@@ -63,7 +63,7 @@ type Attempt struct {
 // listing, and the place of one claim in flight.
 type Source interface {
 	// Idle lists the idle slots. It may be stale: the pool reserves what it has handed out, and the claim
-	// settles who won. At most one call runs at a time, but for up to four that have not returned within
+	// settles who won. At most one call runs at a time, besides up to four that have not returned within
 	// Pool.Timeout, and are not believed any more. On an error the pool goes on with what it knows.
 	Idle(ctx context.Context) (Listing, error)
 	// Claim claims a slot, atomically: compare-and-swap from idle to claimed. It returns the slot with
@@ -87,6 +87,6 @@ type Follower interface {
 	// Follow returns what has changed after a version, as soon as there is something: a partial listing, or
 	// a full one if it cannot tell any more. The version it returns is where to go on from; one that is not
 	// newer (and not 0) says that there was nothing after all, and is asked again a second later. It is not
-	// called again before the pool has heard what it returned.
+	// called again before the pool has taken in what it returned.
 	Follow(ctx context.Context, after uint64) (Listing, error)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/orbitsched/orbit/internal/guard"
@@ -63,79 +62,56 @@ var latencyBounds = [...]time.Duration{
 	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, math.MaxInt64,
 }
 
-// stopwatch counts durations from several goroutines. The zero value has counted none.
-type stopwatch struct {
-	mu       sync.Mutex
-	counts   [len(latencyBounds)]uint64
-	sum, max time.Duration
-}
-
-// add counts a duration. One that is negative, because its begin was set to the future, counts as zero.
-func (w *stopwatch) add(d time.Duration) {
-	d = max(d, 0)
-	at := 0
-	for d > latencyBounds[at] {
-		at++
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.counts[at]++
-	w.sum += min(d, math.MaxInt64-w.sum)
-	w.max = max(w.max, d)
-}
-
-func (w *stopwatch) read() Latency {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l := Latency{Sum: w.sum, Max: w.max}
-	for i, n := range w.counts {
-		l.Buckets[i] = Bucket{latencyBounds[i], n}
+// newLatency returns one that has counted nothing.
+func newLatency() (l Latency) {
+	for i, bound := range latencyBounds {
+		l.Buckets[i].AtMost = bound
 	}
 	return l
 }
 
+// add counts a duration. One that is negative, because its begin was set to the future, counts as zero.
+func (l *Latency) add(d time.Duration) {
+	d = max(d, 0)
+	at := 0
+	for d > l.Buckets[at].AtMost {
+		at++
+	}
+	l.Buckets[at].Count++
+	l.Sum += min(d, math.MaxInt64-l.Sum)
+	l.Max = max(l.Max, d)
+}
+
 // Status returns the pool's status now. It may be called from anywhere, at any time.
 func (p *Pool) Status() Status {
+	p.init()
 	labels := p.Labels
 	labels.Pool = p.Name
-	return Status{labels, int(p.queueLen.Load()), p.latency.read()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Status{labels, int(p.gauges.queueLen.Load()), p.latency}
 }
 
-// mirror tells OnStatus of each new number of pending requests until everybody has been answered, and then of
+// mirror tells OnStatus of each new number of pending requests until every request has been answered, and then of
 // the last.
 func (p *Pool) mirror() {
-	const unknown = -1
-	for told, last := unknown, false; ; {
-		s := p.Status()
-		if last {
-			s.PendingRequests = 0 // a request that has come too late is just being turned away
-		}
-		if s.PendingRequests != told {
-			told = s.PendingRequests
-			if err := p.tellStatus(s, last); err != nil {
-				told = unknown
-				p.report(&Error{Kind: ErrHook, Pool: p.Name, Cause: fmt.Errorf("status: %w", err)})
-			}
-		}
-		if last {
-			return
-		}
-		last = !p.restUntilAnswered(time.After(p.set.statusEvery))
-		if told != unknown && !last {
-			last = !p.restUntilAnswered(nil)
+	told := -1
+	for open := true; open; {
+		told = p.tellStatus(p.looking.ctx, p.Status(), told)
+		open = p.restUntil(time.After(p.set.statusEvery), nil)
+		if told >= 0 && open { // not told: call again at once
+			open = p.restUntil(nil, p.changed)
 		}
 	}
+	last := p.Status()
+	last.PendingRequests = 0 // a request that has come too late is just being turned away
+	p.tellStatus(context.Background(), last, told)
 }
 
-// restUntilAnswered waits for the end of a rest, or where there is none for a change of the pending requests.
-// It reports false when everybody has been answered.
-func (p *Pool) restUntilAnswered(end <-chan time.Time) bool {
-	changed := p.changed
-	if end != nil {
-		changed = nil
-	}
+// restUntil waits for one of two events. It reports false when every request has been answered.
+func (p *Pool) restUntil(rested <-chan time.Time, changed <-chan struct{}) bool {
 	select {
-	case <-end:
+	case <-rested:
 	case <-changed:
 	case <-p.answered:
 		return false
@@ -143,23 +119,20 @@ func (p *Pool) restUntilAnswered(end <-chan time.Time) bool {
 	return true
 }
 
-// tellStatus calls the hook. The last call is made when the pool has ended, so it is not cut off by that.
-func (p *Pool) tellStatus(s Status, last bool) error {
-	life := p.looking.ctx
-	if last {
-		life = context.Background()
+// tellStatus calls the hook if it was told of another number of pending requests before. It returns what the hook knows
+// now; -1: a call has failed.
+func (p *Pool) tellStatus(life context.Context, s Status, told int) int {
+	if s.PendingRequests == told {
+		return told
 	}
-	return guard.Run(func() error {
+	err := guard.Run(func() error {
 		ctx, cancel := context.WithTimeout(life, p.set.timeout)
 		defer cancel()
 		return p.OnStatus(ctx, s)
 	})
-}
-
-// signalChange tells mirror that the number of pending requests has changed.
-func (p *Pool) signalChange() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
+	if err != nil {
+		p.report(&Error{Kind: ErrHook, Pool: p.Name, Cause: fmt.Errorf("status: %w", err)})
+		return -1
 	}
+	return s.PendingRequests
 }

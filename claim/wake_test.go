@@ -323,7 +323,7 @@ func TestReportIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
 		l.set(func() (claim.Listing, error) { return claim.Listing{}, errors.New("unreachable") })
-		r := newRig(t, &claim.Pool{Source: l, Report: func(error) { panic("ouch") }}).run()
+		r := newRig(t, &claim.Pool{Source: l, OnError: func(error) { panic("ouch") }}).run()
 		l.show(0, claim.Slot{Name: "a"})
 		c := r.ask()
 		synctest.Wait()

@@ -30,13 +30,13 @@ func (w Want) clone() Want {
 	return Want{maps.Clone(w.Images), maps.Clone(w.Labels), w.Phase}
 }
 
-// filter is a want as a list of labels. Wants that ask for the same have the same text.
+// filter is a want as a sorted list of labels. Wants that ask for the same have the same text.
 type filter struct {
 	labels [][2]string
 	text   string
 }
 
-func (w *Want) filter() (f filter) {
+func newFilter(w *Want) (f filter) {
 	for name, image := range w.Images {
 		f.labels = append(f.labels, [2]string{ImageLabel + name, image})
 	}
@@ -65,68 +65,10 @@ func (f *filter) matches(labels map[string]string) bool {
 	return true
 }
 
-// line is where those who want the same wait.
-type line struct {
-	queue
-	filter
-	// Slots that became ready before this one do not match, or are not ready any more.
-	from uint64
-	// One has come, or come back after a conflict, since the source was last asked.
-	stirred bool
-}
-
-// lines are all the requests that wait, by what they want. Most pools have one line only.
-type lines struct {
-	all map[string]*line
-	// How many there may be before those without requests are forgotten. One that comes back later looks at all
-	// slots.
-	most int
-}
-
-// of returns the line for a filter.
-func (s *lines) of(f *filter) *line {
-	l := s.all[f.text]
-	if l == nil {
-		if len(s.all) >= s.most {
-			maps.DeleteFunc(s.all, func(_ string, l *line) bool { return l.n == 0 })
-			s.most = max(64, 2*len(s.all))
-		}
-		l = &line{filter: *f}
-		if s.all == nil {
-			s.all = map[string]*line{}
-		}
-		s.all[f.text] = l
+// first returns the first label that is wanted; zero: none is.
+func (f *filter) first() (label [2]string) {
+	if len(f.labels) > 0 {
+		label = f.labels[0]
 	}
-	return l
-}
-
-// next returns the line of the request that has waited longest of those for which a slot is ready; nil: there
-// is none.
-func (s *lines) next(r *ready) (next *line) {
-	for _, l := range s.all {
-		if l.n > 0 && (next == nil || l.first().seq < next.first().seq) && r.serves(l) {
-			next = l
-		}
-	}
-	return next
-}
-
-// waiting returns how many requests wait, how many of them for slots of which none is ready, and whether one of
-// these has come since the source was last asked.
-func (s *lines) waiting(r *ready) (all, unserved int, stirred bool) {
-	for _, l := range s.all {
-		all += l.n
-		if l.n > 0 && !r.serves(l) {
-			unserved += l.n
-			stirred = stirred || l.stirred
-		}
-	}
-	return all, unserved, stirred
-}
-
-// remove takes a ticket out of its line, if it is in one.
-func (s *lines) remove(t *ticket) {
-	if t.next != nil {
-		s.all[t.want.text].remove(t)
-	}
+	return label
 }

@@ -6,5 +6,5 @@ func checkAgrees(t *trial) {
 	for range t.scaled(250) {
 		w.step()
 	}
-	t.must(t.now().Verify(), "the state at the end")
+	t.Must(t.now().Verify(), "the state at the end")
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // All or nothing.
@@ -18,23 +19,23 @@ func checkAtomic(t *trial) {
 	for k := range len(whole) + 1 {
 		for _, wrong := range []orbit.Commitment{place("nobody", "n"), unhold("none"), orbit.Assign{Capsule: "b", From: "not me"}} {
 			if r := t.mistakes(slices.Insert(slices.Clone(whole), k, wrong)...); r.Do != k {
-				t.failf("the receipt blames commitment %d of a proposal that fails at %d", r.Do, k)
+				t.Failf("the receipt blames commitment %d of a proposal that fails at %d", r.Do, k)
 			}
 		}
 	}
 	before := t.now()
 	lost := orbit.Proposal{ID: orbit.NewProposalID(), View: before.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: "none", Revision: 1}}, Do: whole}
 	t.refuses(orbit.ErrInfeasible, lost)
-	t.must(before.Check(orbit.Proposal{View: before.Revision(), Do: whole}), "State.Check of the whole")
+	t.Must(before.Check(orbit.Proposal{View: before.Revision(), Do: whole}), "State.Check of the whole")
 	t.unchanged(before, "a dry run")
 	t.commits(whole...)
 	s := t.now()
 	if c := s.Capsule("b"); c.Node != "new" || c.Owner != "o" || s.Node("old") != nil || s.Gang("g").Total() != 1 || !s.Capsule("a").Released() {
-		t.failf("only a part of the proposal can be seen:\n%s", difference(before, s))
+		t.Failf("only a part of the proposal can be seen:\n%s", difference(before, s))
 	}
 }
 
-// checkTwiceInOne names one thing twice in a proposal: a mistake, whoever has won or lost elsewhere.
+// checkTwiceInOne names one thing twice in a proposal: a mistake, whatever other commits have done.
 func checkTwiceInOne(t *trial) {
 	t.commits(node("n", 9), gang("old", 0, "o"), submit(cpu(1), "a"))
 	for _, do := range [][]orbit.Commitment{
@@ -46,14 +47,14 @@ func checkTwiceInOne(t *trial) {
 		{place("a", "n"), release("a"), release("a")},
 	} {
 		if r := t.mistakes(do...); r.Do != len(do)-1 || r.TakenAt > r.At {
-			t.failf("the receipt of %s blames commitment %d, taken at %d, judged at %d", describe(orbit.Proposal{Do: do}), r.Do, r.TakenAt, r.At)
+			t.Failf("the receipt of %s blames commitment %d, taken at %d, judged at %d", harness.Describe(orbit.Proposal{Do: do}), r.Do, r.TakenAt, r.At)
 		}
 	}
 	p := orbit.Proposal{Do: []orbit.Commitment{submit(cpu(1), "z"), submit(cpu(1), "z")}}
 	t.refuses(orbit.ErrInvalid, p)
 	t.commits(mark("m", "1"), mark("m", "2"), place("a", "n"), release("a"), place("a", "n")) // what undoes itself is fine
 	if value, _ := t.now().Mark("m"); value != "2" {
-		t.failf("a mark set to 1 and then to 2 in one proposal reads %q", value)
+		t.Failf("a mark set to 1 and then to 2 in one proposal reads %q", value)
 	}
 }
 
@@ -69,21 +70,21 @@ func checkKept(t *trial) {
 		orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 9}, Labels: labels}},
 		orbit.Submit{IDs: members, Spec: spec}, g,
 	}
-	sent := text(do)
+	sent := harness.Text(do)
 	t.commits(do...)
-	if text(do) != sent {
-		t.failf("the ledger has written to the proposal: it was %s and is %s", sent, text(do))
+	if harness.Text(do) != sent {
+		t.Failf("the ledger has written to the proposal: it was %s and is %s", sent, harness.Text(do))
 	}
-	before, made := t.now(), text(t.changes(t.ledger, t.base.Revision()))
+	before, made := t.now(), harness.Text(t.changes(t.ledger, t.base.Revision()))
 	was := content(before)
 	labels["disk"], members[0], spec.Require[0].Values[1], spec.Envelope.Reservation[orbit.CPU] = "gone", "z", "gone", 99
 	g.Gang.Roles[0].Members[0], g.Gang.Roles[0].Name, do[0] = "z", "gone", nil
 	if is := content(before); !slices.Equal(was, is) {
-		t.failf("a state has changed when the caller wrote to its own slices and maps")
+		t.Failf("a state has changed when the caller wrote to its own slices and maps")
 	}
 	t.unchanged(before, "writing to one's own slices and maps")
-	if is := text(t.changes(t.ledger, t.base.Revision())); is != made {
-		t.failf("the history has changed when the caller wrote to its own slices and maps: it was %s and is %s", made, is)
+	if is := harness.Text(t.changes(t.ledger, t.base.Revision())); is != made {
+		t.Failf("the history has changed when the caller wrote to its own slices and maps: it was %s and is %s", made, is)
 	}
 	t.commits(place("a", "n"), place("x", "n"), place("y", "n"))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // Many independent proposals in one call.
@@ -12,7 +13,7 @@ import (
 func (t *trial) batcher() orbit.Batcher {
 	b, ok := t.ledger.(orbit.Batcher)
 	if !ok {
-		t.skipf("the ledger is no orbit.Batcher")
+		t.Skipf("the ledger is no orbit.Batcher")
 	}
 	return b
 }
@@ -21,12 +22,12 @@ func (t *trial) batcher() orbit.Batcher {
 func (t *trial) outcomes(batch ...orbit.Proposal) []orbit.Outcome {
 	out := t.batcher().ProposeBatch(t.ctx, batch)
 	if len(out) != len(batch) {
-		t.failf("%d proposals have %d outcomes", len(batch), len(out))
+		t.Failf("%d proposals have %d outcomes", len(batch), len(out))
 	}
 	return out
 }
 
-// checkBatch mixes what holds with what fails in every way. One that fails takes nobody else down, and each has
+// checkBatch mixes what holds with what fails in every way. One that fails takes no other down, and each has
 // the outcome that it would have had alone; where two want the same, one has it.
 func checkBatch(t *trial) {
 	t.batcher()
@@ -55,17 +56,17 @@ func checkBatch(t *trial) {
 	for i, o := range out {
 		switch {
 		case !errors.Is(o.Err, want[i]):
-			t.failf("proposal %d of a batch, %s: outcome %d, %v; it must be %v", i, describe(batch[i]), o.Revision, o.Err, want[i])
+			t.Failf("proposal %d of a batch, %s: outcome %d, %v; it must be %v", i, harness.Describe(batch[i]), o.Revision, o.Err, want[i])
 		case o.Err == nil && o.Revision <= view:
-			t.failf("proposal %d of a batch was committed at %d; the view was at %d before", i, o.Revision, view)
+			t.Failf("proposal %d of a batch was committed at %d; the view was at %d before", i, o.Revision, view)
 		case o.Err != nil && o.Revision != 0:
-			t.failf("proposal %d of a batch was refused, and with revision %d", i, o.Revision)
+			t.Failf("proposal %d of a batch was refused, and with revision %d", i, o.Revision)
 		}
 	}
 	if out[7].Revision != out[10].Revision {
-		t.failf("one proposal, twice in a batch, was committed at %d and %d", out[7].Revision, out[10].Revision)
+		t.Failf("one proposal, twice in a batch, was committed at %d and %d", out[7].Revision, out[10].Revision)
 	}
-	t.must(t.now().Verify(), "the state after a batch")
+	t.Must(t.now().Verify(), "the state after a batch")
 	for id, on := range map[orbit.CapsuleID]orbit.NodeID{"a": "n", "b": "n", "e": "", "x": "", "y": "", "big": ""} {
 		t.isOn(id, on)
 	}
@@ -73,12 +74,12 @@ func checkBatch(t *trial) {
 	before := t.now()
 	for i, o := range t.outcomes(batch[0], batch[5], batch[7]) {
 		if o.Err != nil {
-			t.failf("proposal %d of a batch, sent again, has the outcome %v", i, o.Err)
+			t.Failf("proposal %d of a batch, sent again, has the outcome %v", i, o.Err)
 		}
 	}
 	t.unchanged(before, "a batch that was sent again")
 	if got := t.outcomes(); len(got) != 0 {
-		t.failf("an empty batch has %d outcomes", len(got))
+		t.Failf("an empty batch has %d outcomes", len(got))
 	}
 }
 
@@ -96,13 +97,13 @@ func checkBatchRivals(t *trial) {
 		if o.Err == nil {
 			won[i == 0 || i == 1 || i == 5]++
 		} else if !errors.Is(o.Err, orbit.ErrConflict) {
-			t.failf("proposal %d of a batch has lost to another: %v; it must be a conflict", i, o.Err)
+			t.Failf("proposal %d of a batch has lost to another: %v; it must be a conflict", i, o.Err)
 		}
 	}
 	if won[true] != 1 || won[false] != 1 {
-		t.failf("of three that want capsule a %d have it, of three that want a device %d; it must be one each", won[true], won[false])
+		t.Failf("of three that want capsule a %d have it, of three that want a device %d; it must be one each", won[true], won[false])
 	}
-	t.must(t.now().Verify(), "the state after a batch")
+	t.Must(t.now().Verify(), "the state after a batch")
 	t.follows(t.base, t.ledger)
 }
 
@@ -120,11 +121,11 @@ func checkBatchWide(t *trial) {
 		if o.Err == nil {
 			committed++
 		} else if !errors.Is(o.Err, orbit.ErrConflict) {
-			t.failf("proposal %d of %d that want the same node: %v; it must be committed or a conflict", i, n, o.Err)
+			t.Failf("proposal %d of %d that want the same node: %v; it must be committed or a conflict", i, n, o.Err)
 		}
 	}
 	if committed != n/2 || t.member("n").Capsules != n/2 {
-		t.failf("%d of %d are said to be committed, %d are on the node, which has room for %d", committed, n, t.member("n").Capsules, n/2)
+		t.Failf("%d of %d are said to be committed, %d are on the node, which has room for %d", committed, n, t.member("n").Capsules, n/2)
 	}
-	t.must(t.now().Verify(), "the state after a batch")
+	t.Must(t.now().Verify(), "the state after a batch")
 }

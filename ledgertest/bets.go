@@ -8,7 +8,7 @@ import (
 
 // Bets, and what the receipt of a lost one says.
 
-// checkBets tries each kind of bet where it holds, where it never held, and where it was lost to somebody.
+// checkBets tries each kind of bet where it holds, where it never held, and where it was lost to another commit.
 func checkBets(t *trial) {
 	t.commits(node("n", 5), submit(&orbit.Spec{Group: "db"}, "a", "b"), place("a", "n"), gang("g", 0, "x"), mark("m", "v"))
 	n, view := t.member("n"), t.view()
@@ -27,10 +27,10 @@ func checkBets(t *trial) {
 		orbit.GroupIn{Group: "db", Level: "zone", Domain: "r-n"}, orbit.MarkAt{Key: "m", Revision: view + 99}, orbit.MarkAt{Key: "none", Revision: 1},
 	} {
 		if r := t.refuses(orbit.ErrInfeasible, bets(view, bet)); r.Bet != bet || r.Do != -1 {
-			t.failf("the receipt blames bet %v, commitment %d; it is the bet %T%v", r.Bet, r.Do, bet, bet)
+			t.Failf("the receipt blames bet %v, commitment %d; it is the bet %T%v", r.Bet, r.Do, bet, bet)
 		}
 	}
-	t.must(t.now().Check(bets(view, good...)), "State.Check of bets that hold")
+	t.Must(t.now().Check(bets(view, good...)), "State.Check of bets that hold")
 	t.admits(orbit.Proposal{View: view, If: good, Do: []orbit.Commitment{place("x", "n"), release("a"), mark("m", ""), mark("none", "v"), release("x"), node("n", 4)}})
 	for _, bet := range good[:5] {
 		t.refuses(orbit.ErrConflict, bets(view, bet))
@@ -62,11 +62,11 @@ func checkReceipt(t *trial) {
 	got := fmt.Sprintf("bet %v, node %s, wants %d of %s, %d free, taken at %d by %v", r.Bet, r.Node, r.Want, r.Dimension, r.Free, r.TakenAt, r.TakenBy)
 	want := fmt.Sprintf("bet %v, node n, wants 4 of %s, 2 free, taken at %d by %v", bet, cpu, taken, winner.ID)
 	if got != want {
-		t.failf("the receipt says: %s\nit must say:      %s", got, want)
+		t.Failf("the receipt says: %s\nit must say:      %s", got, want)
 	}
 	r = t.loses(view, mark("x", "v"), place("b", "n"))
 	if r.Bet != nil || r.Do != 1 || r.Capsule != "b" && r.Node != "n" || r.TakenAt != taken || r.TakenBy != winner.ID {
-		t.failf("the receipt blames commitment %d, capsule %q, node %q, taken at %d by %v; it is commitment 1, b on n, taken at %d by %v",
+		t.Failf("the receipt blames commitment %d, capsule %q, node %q, taken at %d by %v; it is commitment 1, b on n, taken at %d by %v",
 			r.Do, r.Capsule, r.Node, r.TakenAt, r.TakenBy, taken, winner.ID)
 	}
 	t.reached(r)
@@ -76,10 +76,10 @@ func checkReceipt(t *trial) {
 // reached requires that a receipt names a state that there is, and that a reader can get.
 func (t *trial) reached(r orbit.Rejection) {
 	if s := t.now(); r.At == 0 || s.Revision() < r.At {
-		t.failf("the receipt asks for a view at %d; a snapshot taken afterwards is at %d", r.At, s.Revision())
+		t.Failf("the receipt asks for a view at %d; a snapshot taken afterwards is at %d", r.At, s.Revision())
 	}
 	if r.TakenAt > r.At {
-		t.failf("the receipt says taken at %d, judged at %d, before that", r.TakenAt, r.At)
+		t.Failf("the receipt says taken at %d, judged at %d, before that", r.TakenAt, r.At)
 	}
 }
 
@@ -98,7 +98,7 @@ func checkKinds(t *trial) {
 	}
 }
 
-// checkMarks uses a mark as a lease: whoever has lost it cannot commit, even if the mark reads the same again.
+// checkMarks uses a mark as a lease: a holder that has lost it cannot commit, even if the mark reads the same again.
 func checkMarks(t *trial) {
 	mine := t.commits(mark("lease", "mine"))
 	guarded := func(at orbit.Revision, key string) orbit.Proposal {
@@ -112,9 +112,9 @@ func checkMarks(t *trial) {
 	t.admits(guarded(again, "with the new term"))
 	s := t.now()
 	if value, at := s.Mark("lease"); value != "mine" || at != again {
-		t.failf("the mark reads %q, set at %d; it must be mine, at %d", value, at, again)
+		t.Failf("the mark reads %q, set at %d; it must be mine, at %d", value, at, again)
 	}
 	if _, at := s.Mark("without"); at != 0 {
-		t.failf("a holder whose term was over has committed")
+		t.Failf("a holder whose term was over has committed")
 	}
 }

@@ -1,6 +1,9 @@
 package ledgertest
 
-import "github.com/orbitsched/orbit"
+import (
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
+)
 
 // The life of a capsule: submitted, pending, placed, released, gone.
 
@@ -12,14 +15,14 @@ func checkOnce(t *trial) {
 	won := t.commits(place("a", "n"))
 	r := t.loses(view, place("a", "m"))
 	if r.TakenAt != won || r.At < won {
-		t.failf("the receipt says taken at %d, judged at %d; capsule a was placed at %d", r.TakenAt, r.At, won)
+		t.Failf("the receipt says taken at %d, judged at %d; capsule a was placed at %d", r.TakenAt, r.At, won)
 	}
 	if s := t.now(); s.Revision() < r.At {
-		t.failf("the receipt asks for a view at %d; a snapshot taken afterwards is at %d", r.At, s.Revision())
+		t.Failf("the receipt asks for a view at %d; a snapshot taken afterwards is at %d", r.At, s.Revision())
 	}
 	t.isOn("a", "n")
 	if used := t.member("m").Used(); used != (orbit.Resources{}) {
-		t.failf("the loser has left %v used on its node", used)
+		t.Failf("the loser has left %v used on its node", used)
 	}
 	t.mistakes(place("a", "m"))
 	t.mistakes(place("nobody", "m"))
@@ -39,11 +42,11 @@ func checkFinal(t *trial) {
 			t.mistakes(late)
 		}
 		if c := t.capsule(id); !c.Released() || c.Pending() || c.Placed() {
-			t.failf("capsule %q is released: %v, pending: %v, placed: %v", id, c.Released(), c.Pending(), c.Placed())
+			t.Failf("capsule %q is released: %v, pending: %v, placed: %v", id, c.Released(), c.Pending(), c.Placed())
 		}
 	}
 	if free := t.free("n"); free != 3 {
-		t.failf("node n has %d free; nothing is on it", free)
+		t.Failf("node n has %d free; nothing is on it", free)
 	}
 }
 
@@ -58,7 +61,7 @@ func checkRelease(t *trial) {
 		t.mistakes(end)
 	}
 	if c := t.capsule("a"); !c.Pending() {
-		t.failf("capsule a does not wait after its release")
+		t.Failf("capsule a does not wait after its release")
 	}
 	t.commits(place("a", "m"))
 	t.loses(view, orbit.Release{Capsule: "a", From: "n"}) // has moved since
@@ -80,7 +83,7 @@ func checkOwner(t *trial) {
 	t.mistakes(orbit.Assign{Capsule: "nobody", Owner: "three"})
 	t.commits(orbit.Assign{Capsule: "a", From: "two"})
 	if a, b := t.capsule("a").Owner, t.capsule("b").Owner; a != "" || b != "two" {
-		t.failf("the owners of a and b are %q and %q; they must be nobody and two", a, b)
+		t.Failf("the owners of a and b are %q and %q; they must be none and two", a, b)
 	}
 }
 
@@ -96,17 +99,17 @@ func checkSubmit(t *trial) {
 	want := []orbit.CapsuleID{"c", "b", "a", "d"}
 	for i, c := range s.Pending() {
 		if i >= len(want) || c.ID != want[i] {
-			t.failf("capsule %q is number %d in the queue; the order must be %v: by priority, then by submission", c.ID, i, want)
+			t.Failf("capsule %q is number %d in the queue; the order must be %v: by priority, then by submission", c.ID, i, want)
 		}
 	}
 	if s.PendingCount() != 4 || s.CapsuleCount() != 4 {
-		t.failf("%d capsules wait, of %d; 4 were submitted", s.PendingCount(), s.CapsuleCount())
+		t.Failf("%d capsules wait, of %d; 4 were submitted", s.PendingCount(), s.CapsuleCount())
 	}
 	if s.Capsule("a").Spec != s.Capsule("d").Spec {
-		t.failf("equal specs have two copies; what is computed for a class would be computed for each")
+		t.Failf("equal specs have two copies; what is computed for a class would be computed for each")
 	}
-	if got := text(s.Capsule("a").Spec); got != text(t.canonical(first)) {
-		t.failf("the spec reads %s", got)
+	if got := harness.Text(s.Capsule("a").Spec); got != harness.Text(t.canonical(first)) {
+		t.Failf("the spec reads %s", got)
 	}
 	t.mistakes(submit(cpu(1), "a"))
 	t.mistakes(submit(cpu(1), "e"), submit(cpu(1), "f"), gang("g", 0, "a"))
@@ -116,9 +119,9 @@ func checkSubmit(t *trial) {
 func (t *trial) canonical(spec *orbit.Spec) *orbit.Spec {
 	l := &orbit.MemoryLedger{}
 	_, err := l.Propose(t.ctx, orbit.Proposal{Do: []orbit.Commitment{submit(spec, "x")}})
-	t.must(err, "submit to a ledger in memory")
+	t.Must(err, "submit to a ledger in memory")
 	s, err := l.Snapshot(t.ctx)
-	t.must(err, "snapshot of a ledger in memory")
+	t.Must(err, "snapshot of a ledger in memory")
 	return s.Capsule("x").Spec
 }
 
@@ -126,7 +129,7 @@ func (t *trial) canonical(spec *orbit.Spec) *orbit.Spec {
 func checkTerminal(t *trial) {
 	n := t.limits.Terminal
 	if n > t.scaled(20_000) {
-		t.skipf("%d capsules would have to be released; open a ledger that keeps fewer records", n)
+		t.Skipf("%d capsules would have to be released; open a ledger that keeps fewer records", n)
 	}
 	list := ids[orbit.CapsuleID]("c", n+2)
 	t.submitted(cpu(1), append(list, "live")...)
@@ -140,16 +143,16 @@ func checkTerminal(t *trial) {
 	s := t.now()
 	for i, id := range list {
 		if kept := s.Capsule(id) != nil; kept != (i >= 2) {
-			t.failf("capsule %s was released before %d others; its record is there: %v; %d are kept", id, len(list)-1-i, kept, n)
+			t.Failf("capsule %s was released before %d others; its record is there: %v; %d are kept", id, len(list)-1-i, kept, n)
 		}
 	}
 	if c := s.Capsule("live"); c == nil || !c.Pending() {
-		t.failf("a capsule that waits was dropped with those that have ended")
+		t.Failf("a capsule that waits was dropped with those that have ended")
 	}
 	t.mistakes(submit(cpu(1), list[2]))
 	t.commits(submit(cpu(2), list[0], list[1]))
 	if c := t.capsule(list[0]); !c.Pending() || c.Spec.Envelope.Reservation[orbit.CPU] != 2 {
-		t.failf("a new capsule under an id that is free again is pending: %v, with %v", c.Pending(), c.Spec.Envelope.Reservation)
+		t.Failf("a new capsule under an id that is free again is pending: %v, with %v", c.Pending(), c.Spec.Envelope.Reservation)
 	}
 	t.follows(s, t.peer)
 }

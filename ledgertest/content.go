@@ -2,12 +2,12 @@ package ledgertest
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // content is what a state says to those who read it, a line for each record, in an order that depends on nothing
@@ -21,21 +21,21 @@ func content(s *orbit.State) []string {
 			devices[i] = n.DeviceFree(i)
 		}
 		lines = append(lines, fmt.Sprintf("node %s, %d capsules, used %v, devices free %v, usage %d, specification %d",
-			text(n.Node), n.Capsules, n.Used(), devices, n.Usage, n.Specification))
+			harness.Text(n.Node), n.Capsules, n.Used(), devices, n.Usage, n.Specification))
 	}
 	specs := map[*orbit.Spec]string{}
 	for i, c := range bySubmission(s) {
 		if specs[c.Spec] == "" {
-			specs[c.Spec] = text(c.Spec)
+			specs[c.Spec] = harness.Text(c.Spec)
 		}
 		lines = append(lines, fmt.Sprintf("capsule %q, number %d, owner %q, gang %q, on %q %b %q, changed %d, placed %d by %s, released %v, spec %s",
 			c.ID, i, c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), specs[c.Spec]))
 	}
 	for g := range s.Gangs() {
-		lines = append(lines, fmt.Sprintf("gang %s, placed %v, changed %d", text(g.Gang), g.Placed, g.Changed))
+		lines = append(lines, fmt.Sprintf("gang %s, placed %v, changed %d", harness.Text(g.Gang), g.Placed, g.Changed))
 	}
 	for h := range s.Holds() {
-		lines = append(lines, "hold "+text(h))
+		lines = append(lines, "hold "+harness.Text(h))
 	}
 	for key, value := range s.Marks("") {
 		_, at := s.Mark(key)
@@ -47,15 +47,6 @@ func content(s *orbit.State) []string {
 // bySubmission are all records, in the order in which they were submitted.
 func bySubmission(s *orbit.State) []*orbit.Capsule {
 	return slices.SortedFunc(s.Capsules(), func(a, b *orbit.Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
-}
-
-// text is JSON, in which equal values are equal.
-func text(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
 }
 
 // maxLines is how many lines of a difference are shown.
@@ -89,32 +80,4 @@ func difference(a, b *orbit.State) string {
 		out = append(out[:maxLines], fmt.Sprintf("and %d more", len(out)-maxLines))
 	}
 	return strings.Join(out, "\n")
-}
-
-// describe names what a proposal wants, in a few words.
-func describe(p orbit.Proposal) string {
-	var b strings.Builder
-	for i, c := range p.Do {
-		if i == 4 {
-			fmt.Fprintf(&b, ", ... (%d commitments)", len(p.Do))
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		s := fmt.Sprintf("%T%s", c, text(c))
-		if c != nil && len(s) > 200 {
-			s = s[:200] + "..."
-		}
-		b.WriteString(strings.TrimPrefix(s, "orbit."))
-	}
-	for i, bet := range p.If {
-		if i == 4 {
-			fmt.Fprintf(&b, " ... (%d bets)", len(p.If))
-			break
-		}
-		s := fmt.Sprintf(" if %T%v", bet, bet)
-		b.WriteString(s[:min(len(s), 200)])
-	}
-	return "proposal (" + b.String() + ")"
 }

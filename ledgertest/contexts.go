@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // Contexts that end, and callers that call back.
 
-// checkEnded calls with a context that has ended: nothing is sent, and nobody has won or lost.
+// checkEnded calls with a context that has ended: nothing is sent, and there is no verdict.
 func checkEnded(t *trial) {
 	t.commits(node("n", 1), submit(cpu(1), "a"))
 	before := t.now()
@@ -23,7 +24,7 @@ func checkEnded(t *trial) {
 	if b, ok := t.ledger.(orbit.Batcher); ok {
 		out := b.ProposeBatch(ended, []orbit.Proposal{p, p})
 		if len(out) != 2 {
-			t.failf("a batch of 2 under a context that has ended has %d outcomes", len(out))
+			t.Failf("a batch of 2 under a context that has ended has %d outcomes", len(out))
 		}
 		t.noVerdict(out[0].Err)
 		t.noVerdict(out[1].Err)
@@ -31,7 +32,7 @@ func checkEnded(t *trial) {
 	t.unchanged(before, "a proposal under a context that had ended")
 	_, err = t.ledger.Wait(ended, before.Revision())
 	if !errors.Is(err, context.Canceled) {
-		t.failf("wait under a context that had ended: error %w; it must be %q", err, context.Canceled)
+		t.Failf("wait under a context that had ended: error %w; it must be %q", err, context.Canceled)
 	}
 	s, err := t.ledger.Snapshot(ended)
 	t.answers(err, "snapshot", err == nil && s.Revision() < before.Revision())
@@ -45,21 +46,21 @@ func (t *trial) noVerdict(err error) {
 	var r *orbit.Rejection
 	switch {
 	case err == nil:
-		t.failf("a proposal under a context that had ended was committed")
+		t.Failf("a proposal under a context that had ended was committed")
 	case errors.As(err, &r):
-		t.failf("a proposal under a context that had ended was judged: %w", err)
+		t.Failf("a proposal under a context that had ended was judged: %w", err)
 	case !errors.Is(err, orbit.ErrUnavailable):
-		t.failf("a proposal under a context that had ended fails with %w; it must be %q", err, orbit.ErrUnavailable)
+		t.Failf("a proposal under a context that had ended fails with %w; it must be %q", err, orbit.ErrUnavailable)
 	}
 }
 
 // answers requires of a read under a context that has ended that it says so, or is right.
 func (t *trial) answers(err error, what string, wrong bool) {
 	if wrong {
-		t.failf("%s under a context that had ended has a wrong answer", what)
+		t.Failf("%s under a context that had ended has a wrong answer", what)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, orbit.ErrUnavailable) {
-		t.failf("%s under a context that had ended: error %w; it must be %q or %q", what, err, context.Canceled, orbit.ErrUnavailable)
+		t.Failf("%s under a context that had ended: error %w; it must be %q or %q", what, err, context.Canceled, orbit.ErrUnavailable)
 	}
 }
 
@@ -83,22 +84,22 @@ func checkDeadlines(t *trial) {
 		case errors.Is(err, orbit.ErrUnavailable):
 			counts["unavailable"]++
 			if c := t.capsule(id); c.Placed() {
-				t.failf("a proposal failed with %w: nothing was sent; and it was committed at %d", err, c.PlacedAt)
+				t.Failf("a proposal failed with %w: nothing was sent; and it was committed at %d", err, c.PlacedAt)
 			}
 		case errors.Is(err, orbit.ErrUnknown):
 			counts["unknown"]++
 		default:
-			t.failf("a proposal whose context ended on the way, and that nobody stood in the way of, fails with %w; it must be %q or %q", err, orbit.ErrUnknown, orbit.ErrUnavailable)
+			t.Failf("a proposal whose context ended on the way, and that no rival stood in the way of, fails with %w; it must be %q or %q", err, orbit.ErrUnknown, orbit.ErrUnavailable)
 		}
 		settled := t.admits(p)
 		if err == nil && settled != rev {
-			t.failf("a proposal was committed at %d; sent again, at %d", rev, settled)
+			t.Failf("a proposal was committed at %d; sent again, at %d", rev, settled)
 		}
 	}
 	if got := t.member("n").Capsules; got != n {
-		t.failf("%d capsules are on the node, of %d", got, n)
+		t.Failf("%d capsules are on the node, of %d", got, n)
 	}
-	t.notef("deadlines on the way: %v", counts)
+	t.Notef("deadlines on the way: %v", counts)
 	t.follows(t.base, t.ledger)
 }
 
@@ -107,7 +108,7 @@ func (t *trial) duration() time.Duration {
 	begin := time.Now()
 	for i := range 5 {
 		_, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("time", strconv.Itoa(i))}})
-		t.must(err, "a mark without bets")
+		t.Must(err, "a mark without bets")
 	}
 	return time.Since(begin) / 5
 }
@@ -136,13 +137,13 @@ func checkCallbacks(t *trial) {
 	})
 	calls := &calling{Context: t.ctx, ledger: t.ledger, turns: make(chan struct{}, 1)}
 	_, err := t.ledger.Propose(calls, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("called", "v")}})
-	t.must(err, "a proposal whose context calls the ledger")
+	t.Must(err, "a proposal whose context calls the ledger")
 	_, err = t.ledger.Snapshot(calls)
-	t.must(err, "a snapshot whose context calls the ledger")
+	t.Must(err, "a snapshot whose context calls the ledger")
 	at := t.view()
 	woken := make(chan error, 1)
 	go func() {
-		woken <- contained(func() error {
+		woken <- guard.Run(func() error {
 			rev, err := t.ledger.Wait(calls, at)
 			if err == nil {
 				_, err = t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: rev, Do: []orbit.Commitment{mark("woken", "v")}})
@@ -151,15 +152,15 @@ func checkCallbacks(t *trial) {
 		})
 	}()
 	t.commits(mark("wake", "v"))
-	t.must(<-woken, "a proposal from a goroutine that was woken")
-	t.must(t.now().Verify(), "the state at the end")
+	t.Must(<-woken, "a proposal from a goroutine that was woken")
+	t.Must(t.now().Verify(), "the state at the end")
 }
 
 // panics calls what panics.
 func (t *trial) panics(f func()) {
 	defer func() {
 		if recover() == nil {
-			t.failf("a panic in a callback was swallowed")
+			t.Failf("a panic in a callback was swallowed")
 		}
 	}()
 	f()

@@ -19,7 +19,7 @@ func checkDevices(t *trial) {
 	t.mistakes(placeOn("b", "n", 0b10))
 	n := t.member("n")
 	if n.DeviceFree(0) != 0 || n.DeviceFree(1) != 599 {
-		t.failf("the devices of n have %d and %d free; it must be 0 and 599", n.DeviceFree(0), n.DeviceFree(1))
+		t.Failf("the devices of n have %d and %d free; it must be 0 and 599", n.DeviceFree(0), n.DeviceFree(1))
 	}
 	t.commits(unhold("h"), placeOn("b", "n", 0b10))
 }
@@ -34,7 +34,7 @@ func checkSickDevice(t *trial) {
 	t.loses(view, placeOn("b", "n", 1))
 	t.mistakes(orbit.Hold{ID: "h", Node: "n", Devices: 1, Milli: 1, Ends: someday})
 	if free := t.member("n").DeviceFree(0); free != 0 {
-		t.failf("a sick device has %d free", free)
+		t.Failf("a sick device has %d free", free)
 	}
 	t.commits(gpuNode("n", 2))
 	t.mistakes(placeOn("b", "n", 1)) // what runs there has kept its share

@@ -1,16 +1,16 @@
-// Package ledgertest checks that a ledger keeps what [orbit.Ledger] promises. Whoever writes one calls it from a
+// Package ledgertest checks that a ledger keeps what [orbit.Ledger] promises. The author of one calls it from a
 // test:
 //
 //	func TestLedger(t *testing.T) {
-//		ledgertest.Run(t, func(t *testing.T) orbit.Ledger { return open(t) }, ledgertest.Options{})
+//		ledgertest.Suite{}.Run(t, func(t *testing.T) orbit.Ledger { return open(t) })
 //	}
 //
 // Open gives a fresh, empty ledger each time. One that several processes share is checked over two handles:
 //
-//	ledgertest.Options{Peer: func(t *testing.T, l orbit.Ledger) orbit.Ledger { return another(t, l) }}
+//	ledgertest.Suite{Peer: func(t *testing.T, l orbit.Ledger) orbit.Ledger { return another(t, l) }}
 //
 // Each rule is a subtest of its name, so that go test -run TestLedger/shrink checks one alone; with -v each says
-// what holds, why, and which line of docs/scenarios.md it covers, and so does a failure. [Check] returns what is
+// what holds, why, and which line of docs/scenarios.md it covers, and so does a failure. [Suite.Check] returns what is
 // broken instead.
 //
 // # What a ledger is asked
@@ -24,7 +24,7 @@
 // Nothing is asked that is not promised. Revisions may have gaps, and proposals of one batch may share one. A
 // handle may hear late of what was committed through another, but [orbit.Ledger.Snapshot] and
 // [orbit.Ledger.Propose] may not answer with less than what was complete before. No rule asks how long something
-// takes, but for Options.Patience, after which a case counts as one that never ends.
+// takes; only a case that takes longer than Suite.Patience counts as one that never ends.
 //
 // # History and replay
 //

@@ -11,13 +11,10 @@ import (
 )
 
 // Whoever writes a ledger has a test like this one. A ledger that processes share gives the suite two handles.
-func ExampleRun() {
+func ExampleSuite() {
 	_ = func(t *testing.T) { // TestLedger
-		ledgertest.Run(t, func(t *testing.T) orbit.Ledger {
-			return &orbit.MemoryLedger{}
-		}, ledgertest.Options{
-			Skip: map[string]string{"compaction": "the history is kept elsewhere"},
-		})
+		suite := ledgertest.Suite{Skip: map[string]string{"compaction": "the history is kept elsewhere"}}
+		suite.Run(t, func(t *testing.T) orbit.Ledger { return &orbit.MemoryLedger{} })
 	}
 }
 

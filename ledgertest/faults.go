@@ -40,7 +40,7 @@ func (f Fault) String() string {
 	return names[f]
 }
 
-// ErrInjected is what every error of a fault wraps, but for conflicts: their receipts have it as their reason.
+// ErrInjected is what every error of a fault wraps, except conflicts: their receipts have it as their reason.
 var ErrInjected = errors.New("injected fault")
 
 // Faults makes ledgers fail, to see what their callers do: an engine, a navigator that proposes by itself, a

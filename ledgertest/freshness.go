@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // The part of the check that is about time.
@@ -64,7 +65,7 @@ func (c *checker) fresh(call *Call, all, own orbit.Revision) {
 		}
 	case call.Kind == Propose && call.Err == nil:
 		if rev <= all && !c.sentBefore(call) {
-			c.fail("stale: %s was committed at %d; %d was known before it was sent", describe(call.Proposal), rev, all)
+			c.fail("stale: %s was committed at %d; %d was known before it was sent", harness.Describe(call.Proposal), rev, all)
 		}
 	case rev < all:
 		c.fail("stale: %s answers with revision %d; %d was known before the call began", call.Kind, rev, all)

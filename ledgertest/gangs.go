@@ -45,13 +45,13 @@ func checkGang(t *trial) {
 func (t *trial) shape(id orbit.GangID, want ...int) {
 	g := t.now().Gang(id)
 	if g == nil {
-		t.failf("there is no gang %q", id)
+		t.Failf("there is no gang %q", id)
 	}
 	if fmt.Sprint(g.Placed) != fmt.Sprint(want) {
-		t.failf("gang %q has %v placed, by role; it must have %v", id, g.Placed, want)
+		t.Failf("gang %q has %v placed, by role; it must have %v", id, g.Placed, want)
 	}
 	if short := g.Total() > 0 && g.Total() < 4; g.Short() != short {
-		t.failf("gang %q with %v placed of 1 and 3: short is %v", id, g.Placed, g.Short())
+		t.Failf("gang %q with %v placed of 1 and 3: short is %v", id, g.Placed, g.Short())
 	}
 }
 
@@ -60,7 +60,7 @@ func checkGangAtOnce(t *trial) {
 	t.commits(node("n", 9))
 	t.mistakes(gang("g", 2, "x", "y"), place("x", "n"))
 	if s := t.now(); s.Capsule("x") != nil || s.Gang("g") != nil {
-		t.failf("a gang was refused, and is there")
+		t.Failf("a gang was refused, and is there")
 	}
 	t.commits(gang("g", 2, "x", "y"), place("x", "n"), place("y", "n"))
 	t.mistakes(gang("g", 0, "z"))
@@ -85,7 +85,7 @@ func checkGangFull(t *trial) {
 	}
 	t.commits(do...)
 	if total := t.now().Gang("g").Total(); total != n {
-		t.failf("%d of %d members are placed", total, n)
+		t.Failf("%d of %d members are placed", total, n)
 	}
-	t.notef("gang of %d, on as many nodes", n)
+	t.Notef("gang of %d, on as many nodes", n)
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // The history: in order, whole, each once; and what reads it.
@@ -14,8 +15,8 @@ import (
 // changes are what there is after a revision, in an order that a history must have.
 func (t *trial) changes(l orbit.Ledger, after orbit.Revision) []orbit.Change {
 	list, err := l.Changes(t.ctx, after)
-	t.must(err, fmt.Sprintf("changes after %d", after))
-	t.must(ordered(list, after), fmt.Sprintf("changes after %d", after))
+	t.Must(err, fmt.Sprintf("changes after %d", after))
+	t.Must(ordered(list, after), fmt.Sprintf("changes after %d", after))
 	return list
 }
 
@@ -42,9 +43,9 @@ func (t *trial) follows(from *orbit.State, l orbit.Ledger) []orbit.Change {
 	}
 	list := t.changes(l, from.Revision())
 	s, err := from.Apply(list)
-	t.must(err, fmt.Sprintf("applying the %d changes after %d", len(list), from.Revision()))
+	t.Must(err, fmt.Sprintf("applying the %d changes after %d", len(list), from.Revision()))
 	if d := difference(s, now); d != "" {
-		t.failf("the changes after %d lead to another state (-) than the snapshot (+):\n%s", from.Revision(), d)
+		t.Failf("the changes after %d lead to another state (-) than the snapshot (+):\n%s", from.Revision(), d)
 	}
 	return list
 }
@@ -52,16 +53,16 @@ func (t *trial) follows(from *orbit.State, l orbit.Ledger) []orbit.Change {
 // catchUp waits until a handle has heard of a revision.
 func (t *trial) catchUp(l orbit.Ledger, rev orbit.Revision) {
 	got, err := l.Wait(t.ctx, rev-1)
-	t.must(err, fmt.Sprintf("wait for revision %d", rev))
+	t.Must(err, fmt.Sprintf("wait for revision %d", rev))
 	if got < rev {
-		t.failf("wait for a revision after %d returns %d", rev-1, got)
+		t.Failf("wait for a revision after %d returns %d", rev-1, got)
 	}
 }
 
 // checkHistory commits one of everything and reads it back, change by change.
 func checkHistory(t *trial) {
 	if list := t.changes(t.ledger, t.base.Revision()); len(list) != 0 {
-		t.failf("a fresh ledger has %d changes after its revision %d", len(list), t.base.Revision())
+		t.Failf("a fresh ledger has %d changes after its revision %d", len(list), t.base.Revision())
 	}
 	var revs []orbit.Revision
 	var sent []orbit.Proposal
@@ -79,24 +80,24 @@ func checkHistory(t *trial) {
 	list := t.follows(t.base, t.ledger)
 	for i, p := range sent {
 		if i > 0 && revs[i] <= revs[i-1] {
-			t.failf("a commit is at revision %d, the one before at %d; they must rise", revs[i], revs[i-1])
+			t.Failf("a commit is at revision %d, the one before at %d; they must rise", revs[i], revs[i-1])
 		}
 		n := min(len(p.Do), len(list))
 		if err := sameChanges(list[:n], p, revs[i]); err != nil {
-			t.failf("the history of %s: %w", describe(p), err)
+			t.Failf("the history of %s: %w", harness.Describe(p), err)
 		}
 		list = list[n:]
 	}
 	if len(list) > 0 {
-		t.failf("the history ends with %d changes that nobody has committed, such as %v", len(list), list[0])
+		t.Failf("the history ends with %d changes that were not committed, such as %v", len(list), list[0])
 	}
 	for i := range revs {
 		tail := t.changes(t.ledger, revs[i])
 		if i == len(revs)-1 && len(tail) > 0 {
-			t.failf("changes after the newest revision are %v; there must be none", tail)
+			t.Failf("changes after the newest revision are %v; there must be none", tail)
 		}
 		if len(tail) > 0 && tail[0].Revision != revs[i+1] {
-			t.failf("changes after %d begin at %d; the next commit was at %d", revs[i], tail[0].Revision, revs[i+1])
+			t.Failf("changes after %d begin at %d; the next commit was at %d", revs[i], tail[0].Revision, revs[i+1])
 		}
 	}
 	t.touched()
@@ -109,7 +110,7 @@ func (t *trial) touched() {
 	t.commits(release("b"), unhold("h2"), mark("k", "v"))
 	for i, c := range t.changes(t.ledger, at) {
 		if want := []orbit.NodeID{"m", "m", "m", "m", ""}[i]; c.Node != want {
-			t.failf("change %d.%d, %T%s, names node %q; it touched %q", c.Revision, c.Seq, c.Do, text(c.Do), c.Node, want)
+			t.Failf("change %d.%d, %T%s, names node %q; it touched %q", c.Revision, c.Seq, c.Do, harness.Text(c.Do), c.Node, want)
 		}
 	}
 }
@@ -128,7 +129,7 @@ func checkFollowing(t *trial) {
 		}
 	}
 	t.follows(t.base, t.peer)
-	t.must(t.now().Verify(), "the state at the end")
+	t.Must(t.now().Verify(), "the state at the end")
 }
 
 // checkCompaction commits more than the history must keep. What Changes returns is complete, or an error; it
@@ -136,30 +137,30 @@ func checkFollowing(t *trial) {
 func checkCompaction(t *trial) {
 	step := min(t.limits.Commitments, t.limits.History)
 	if rounds := 2*t.limits.History/step + 2; rounds > t.scaled(2500) {
-		t.skipf("%d commits would be needed to fill a history of %d changes; open a ledger with a shorter one", rounds, t.limits.History)
+		t.Skipf("%d commits would be needed to fill a history of %d changes; open a ledger with a shorter one", rounds, t.limits.History)
 	}
 	revs := []orbit.Revision{t.view()}
 	for total := 0; total < 2*t.limits.History; total += step {
 		rev, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: revs[0], Do: marks("m", step)})
-		t.must(err, "a proposal of marks")
+		t.Must(err, "a proposal of marks")
 		revs = append(revs, rev)
 	}
 	if _, err := t.ledger.Changes(t.ctx, revs[0]); !errors.Is(err, orbit.ErrCompacted) {
-		t.failf("changes after %d, with %d newer ones and a history of %d: error %v; it must be %q",
+		t.Failf("changes after %d, with %d newer ones and a history of %d: error %v; it must be %q",
 			revs[0], step*(len(revs)-1), t.limits.History, err, orbit.ErrCompacted)
 	}
 	kept := min(t.limits.History/step, len(revs)-1)
 	for back := 0; back <= kept; back += max(1, kept/5) {
 		after := revs[len(revs)-1-back]
 		if list := t.changes(t.ledger, after); len(list) != back*step {
-			t.failf("changes after %d are %d; %d commits of %d have followed", after, len(list), back, step)
+			t.Failf("changes after %d are %d; %d commits of %d have followed", after, len(list), back, step)
 		}
 	}
 	t.wholeOrNothing(revs, step)
-	s := t.now() // whoever has lost track goes on from here
+	s := t.now() // a reader that has lost track goes on from here
 	t.commits(mark("m", "v"))
 	t.follows(s, t.ledger)
-	t.notef("%d commits of %d marks", len(revs)-1, step)
+	t.Notef("%d commits of %d marks", len(revs)-1, step)
 }
 
 // wholeOrNothing asks for changes after revisions of all ages, older ones too: an answer with a hole is the worst
@@ -169,10 +170,10 @@ func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
 		after := revs[i]
 		list, err := t.ledger.Changes(t.ctx, after)
 		if err != nil && !errors.Is(err, orbit.ErrCompacted) {
-			t.failf("changes after %d: %w", after, err)
+			t.Failf("changes after %d: %w", after, err)
 		}
 		if want := step * (len(revs) - 1 - i); err == nil && len(list) != want {
-			t.failf("changes after %d are %d, without an error; there were %d: some are missing", after, len(list), want)
+			t.Failf("changes after %d are %d, without an error; there were %d: some are missing", after, len(list), want)
 		}
 	}
 }
@@ -190,10 +191,10 @@ func checkSnapshots(t *trial) {
 		t.commits(release("a"), place("a", "m"))
 	}
 	if after := content(s); !slices.Equal(before, after) {
-		t.failf("a state that was taken at %d has changed since", s.Revision())
+		t.Failf("a state that was taken at %d has changed since", s.Revision())
 	}
 	if s.Node("n") == nil || s.Revision() >= t.view() {
-		t.failf("a state that was taken at %d reads as if it were newer", s.Revision())
+		t.Failf("a state that was taken at %d reads as if it were newer", s.Revision())
 	}
 }
 
@@ -203,15 +204,15 @@ func checkFresh(t *trial) {
 	for i := range t.scaled(60) {
 		from, to := handles[i%len(handles)], handles[(i/2)%len(handles)]
 		rev, err := from.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("m", strconv.Itoa(i))}})
-		t.must(err, "a mark without bets")
+		t.Must(err, "a mark without bets")
 		s := t.seenBy(to)
 		if value, at := s.Mark("m"); s.Revision() < rev || value != strconv.Itoa(i) || at != rev {
-			t.failf("a commit at %d through handle %d was complete; a snapshot of handle %d taken afterwards is at %d, with the mark %q of %d",
+			t.Failf("a commit at %d through handle %d was complete; a snapshot of handle %d taken afterwards is at %d, with the mark %q of %d",
 				rev, i%len(handles), (i/2)%len(handles), s.Revision(), value, at)
 		}
 		list := t.changes(from, rev-1) // the handle that has committed knows at once
 		if len(list) != 1 || list[0].Revision != rev {
-			t.failf("a commit at %d was complete; changes of the same handle after %d are %v", rev, rev-1, list)
+			t.Failf("a commit at %d was complete; changes of the same handle after %d are %v", rev, rev-1, list)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestLiesAreFound(t *testing.T) {
 		"other content":       {func(h *ledgertest.History) { h.Changes[5].Do = orbit.Mark{Key: "k", Value: "w"} }, "torn"},
 		"nobody's": {func(h *ledgertest.History) {
 			h.Calls = slices.DeleteFunc(h.Calls, func(c ledgertest.Call) bool { return c.Revision == 5 })
-		}, "nobody has sent"},
+		}, "no caller has sent"},
 		"applied twice":     {twice, "applied twice"},
 		"against the rules": {func(h *ledgertest.History) { h.Changes[4].Do = orbit.Place{Capsule: "b", Node: "n"} }, "breaks a rule at revision 4"},
 		"against its bet": {func(h *ledgertest.History) {

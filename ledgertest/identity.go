@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // What is sent twice has one effect.
@@ -18,14 +19,14 @@ func checkResent(t *trial) {
 	t.commits(release("b"), hold("h", "n", 4)) // its bet no longer holds, and b is free again: neither matters
 	t.again(placed, first)
 	if !t.capsule("b").Pending() {
-		t.failf("a proposal that was sent again has placed capsule b again")
+		t.Failf("a proposal that was sent again has placed capsule b again")
 	}
 	marked := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{mark("m", "1"), orbit.Assign{Capsule: "b", Owner: "o"}}}
 	first = t.admits(marked)
 	t.commits(mark("m", "2"), orbit.Assign{Capsule: "b", From: "o"})
 	t.again(marked, first)
 	if value, _ := t.now().Mark("m"); value != "2" || t.capsule("b").Owner != "" {
-		t.failf("a proposal that was sent again has set mark m to %q, and the owner of b to %q", value, t.capsule("b").Owner)
+		t.Failf("a proposal that was sent again has set mark m to %q, and the owner of b to %q", value, t.capsule("b").Owner)
 	}
 }
 
@@ -34,10 +35,10 @@ func (t *trial) again(p orbit.Proposal, first orbit.Revision) {
 	before := t.now()
 	for i, l := range t.handles() {
 		if rev, err := l.Propose(t.ctx, p); err != nil || rev != first {
-			t.failf("%s was committed at %d; sent again, the answer of handle %d is %d, %v", describe(p), first, i, rev, err)
+			t.Failf("%s was committed at %d; sent again, the answer of handle %d is %d, %v", harness.Describe(p), first, i, rev, err)
 		}
 	}
-	t.unchanged(before, describe(p)+", sent again,")
+	t.unchanged(before, harness.Describe(p)+", sent again,")
 }
 
 // checkRefusedID sends a proposal that was refused again, when it would hold: only what was committed is
@@ -48,7 +49,7 @@ func checkRefusedID(t *trial) {
 	t.refuses(orbit.ErrInfeasible, p)
 	freed := t.commits(unhold("h"))
 	if rev := t.admits(p); rev <= freed {
-		t.failf("%s was committed at %d, before there was room at %d", describe(p), rev, freed)
+		t.Failf("%s was committed at %d, before there was room at %d", harness.Describe(p), rev, freed)
 	}
 	t.isOn("a", "n")
 }
@@ -59,7 +60,7 @@ func checkNoID(t *trial) {
 	one := t.admits(p)
 	two := t.admits(p)
 	if two <= one {
-		t.failf("a proposal without an id, sent twice, was committed at %d and %d; they are two", one, two)
+		t.Failf("a proposal without an id, sent twice, was committed at %d and %d; they are two", one, two)
 	}
 	t.commits(node("n", 2), submit(cpu(1), "a"))
 	p = orbit.Proposal{View: t.view(), Do: []orbit.Commitment{place("a", "n")}}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // Input of all kinds: malformed, hostile, over the limits.
@@ -20,7 +21,7 @@ func checkInvalid(t *trial) {
 			p := orbit.Proposal{ID: orbit.NewProposalID(), View: math.MaxUint64 * orbit.Revision(at), Do: do}
 			_, err := t.ledger.Propose(t.ctx, p)
 			if r := t.receipt(orbit.ErrInvalid, p, err); r.Do != at {
-				t.failf("hostile input %d, %s: the receipt blames commitment %d, not %d: %v", i, describe(p), r.Do, at, r)
+				t.Failf("hostile input %d, %s: the receipt blames commitment %d, not %d: %v", i, harness.Describe(p), r.Do, at, r)
 			}
 		}
 	}
@@ -87,11 +88,11 @@ const most = 1 << 17
 func checkLimits(t *trial) {
 	l := t.limits
 	if again := t.peer.Limits(); again != l || t.now().Limits() != l {
-		t.failf("limits are %+v; the other handle says %+v, and the state %+v", l, again, t.now().Limits())
+		t.Failf("limits are %+v; the other handle says %+v, and the state %+v", l, again, t.now().Limits())
 	}
 	for _, n := range []int{l.Commitments, l.Preconditions, l.Capsules, l.GangMembers, l.IDBytes, l.SpecBytes, l.ValueBytes, l.History, l.Terminal, l.ProposalIDs, l.PlacementIDs} {
 		if n <= 0 {
-			t.failf("a limit is %d; all are filled in and positive: %+v", n, l)
+			t.Failf("a limit is %d; all are filled in and positive: %+v", n, l)
 		}
 	}
 	t.commits(node("n", 1))
@@ -99,14 +100,14 @@ func checkLimits(t *trial) {
 	for _, over := range t.overTheLimits() {
 		_, err := t.ledger.Propose(t.ctx, over)
 		if r := t.receipt(orbit.ErrInvalid, over, err); len(r.Error()) > 10_000 {
-			t.failf("the receipt has %d bytes; faults must not be listed without end", len(r.Error()))
+			t.Failf("the receipt has %d bytes; faults must not be listed without end", len(r.Error()))
 		}
 	}
 	t.unchanged(before, "what is over the limits")
 	full := mark(strings.Repeat("k", l.IDBytes), strings.Repeat("v", l.ValueBytes))
 	t.commits(full, submit(cpu(1), orbit.CapsuleID(strings.Repeat("c", l.IDBytes))))
 	if value, _ := t.now().Mark(full.Key); value != full.Value {
-		t.failf("a mark of %d bytes reads back with %d", len(full.Value), len(value))
+		t.Failf("a mark of %d bytes reads back with %d", len(full.Value), len(value))
 	}
 	if l.Commitments <= most {
 		t.commits(marks("m", l.Commitments)...)
@@ -114,7 +115,7 @@ func checkLimits(t *trial) {
 	if l.Capsules <= most {
 		t.commits(submit(cpu(1), ids[orbit.CapsuleID]("c", l.Capsules)...))
 	}
-	t.notef("%+v", l)
+	t.Notef("%+v", l)
 }
 
 // marks sets so many.

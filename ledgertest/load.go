@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // Load lets many goroutines use a ledger at once, over one or more handles, and then checks the whole history.
@@ -165,7 +166,7 @@ func (r *running) work() ([]*worker, error) {
 	errs := make([]error, len(workers))
 	var wg sync.WaitGroup
 	for i, w := range workers {
-		wg.Go(func() { errs[i] = contained(w.run) })
+		wg.Go(func() { errs[i] = guard.Run(w.run) })
 	}
 	wg.Wait()
 	return workers, errors.Join(errs...)

@@ -52,7 +52,7 @@ func gangsOf(s *orbit.State) (n int) {
 func TestLoadIsNotAlone(t *testing.T) {
 	l := &frequented{}
 	_, err := ledgertest.Load{Operations: 300}.Run(bg, l)
-	require.ErrorContains(t, err, "which nobody has sent")
+	require.ErrorContains(t, err, "which no caller has sent")
 	_, err = ledgertest.Load{Operations: 300, Shared: true}.Run(bg, l)
 	require.NoError(t, err)
 }

@@ -3,21 +3,21 @@ package ledgertest
 // The load as a case, with nothing wrong on the way and with everything.
 
 func checkLoad(t *trial) {
-	t.load(Load{Seed: t.Seed, Operations: t.scaled(5000)})
+	t.load(Load{Seed: t.suite.Seed, Operations: t.scaled(5000)})
 }
 
 func checkFaultyLoad(t *trial) {
-	t.load(Load{Seed: t.Seed + 1, Operations: t.scaled(3000), Faults: &Faults{
-		Seed: t.Seed, Unavailable: .03, Lost: .05, Applied: .1, Panic: .02, Delay: .03,
+	t.load(Load{Seed: t.suite.Seed + 1, Operations: t.scaled(3000), Faults: &Faults{
+		Seed: t.suite.Seed, Unavailable: .03, Lost: .05, Applied: .1, Panic: .02, Delay: .03,
 	}})
 }
 
 // load runs one and shows its figures.
 func (t *trial) load(l Load) {
 	f, err := l.Run(t.ctx, t.handles()...)
-	t.must(err, "the load")
-	t.notef("%v", f)
+	t.Must(err, "the load")
+	t.Notef("%v", f)
 	if f.Committed < f.Operations/10 || f.Conflicts == 0 {
-		t.failf("the load has hardly any commits or conflicts: %v", f)
+		t.Failf("the load has hardly any commits or conflicts: %v", f)
 	}
 }

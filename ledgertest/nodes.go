@@ -19,7 +19,7 @@ func checkReturn(t *trial) {
 		return t.refuses(orbit.ErrConflict, bets(old.Revision(), bet))
 	}
 	if r := lost(orbit.NodeAt{Node: "n", Usage: was.Usage}); r.TakenAt > r.At || r.TakenAt < gone {
-		t.failf("the receipt says taken at %d, judged at %d; the node left at %d", r.TakenAt, r.At, gone)
+		t.Failf("the receipt says taken at %d, judged at %d; the node left at %d", r.TakenAt, r.At, gone)
 	}
 	lost(orbit.NodeFreeOf{Node: "n"})
 	lost(orbit.MarkAt{Key: "m", Revision: marked})
@@ -28,7 +28,7 @@ func checkReturn(t *trial) {
 	lost(orbit.NodeAt{Node: "n", Specification: was.Specification})
 	lost(orbit.MarkAt{Key: "m", Revision: marked})
 	if n := t.member("n"); n.Usage <= was.Usage || n.Specification <= was.Specification {
-		t.failf("node n came back with counters %d and %d; it left with %d and %d", n.Usage, n.Specification, was.Usage, was.Specification)
+		t.Failf("node n came back with counters %d and %d; it left with %d and %d", n.Usage, n.Specification, was.Usage, was.Specification)
 	}
 }
 
@@ -39,10 +39,10 @@ func checkReturnAtOnce(t *trial) {
 	t.commits(release("a"), orbit.RemoveNode{Node: "n"}, node("n", 1), place("a", "n"))
 	n := t.member("n")
 	if n.Used() != (orbit.Resources{orbit.CPU: 1}) || n.Capsules != 1 {
-		t.failf("the node that came back has %d capsules and %v used; it must have one, of 1", n.Capsules, n.Used())
+		t.Failf("the node that came back has %d capsules and %v used; it must have one, of 1", n.Capsules, n.Used())
 	}
 	if n.Usage <= was.Usage || n.Specification <= was.Specification {
-		t.failf("node n came back with counters %d and %d; it left with %d and %d", n.Usage, n.Specification, was.Usage, was.Specification)
+		t.Failf("node n came back with counters %d and %d; it left with %d and %d", n.Usage, n.Specification, was.Usage, was.Specification)
 	}
 }
 
@@ -60,7 +60,7 @@ func checkCounters(t *trial) {
 			spec = rev
 		}
 		if n.Usage != usage || n.Specification != spec {
-			t.failf("after %s at %d the counters are %d and %d; they must be %d and %d", what, rev, n.Usage, n.Specification, usage, spec)
+			t.Failf("after %s at %d the counters are %d and %d; they must be %d and %d", what, rev, n.Usage, n.Specification, usage, spec)
 		}
 	}
 	expect("a place", t.commits(place("a", "n")), true, false)
@@ -81,18 +81,18 @@ func checkEmptied(t *trial) {
 	t.mistakes(release("a"), unhold("h"), leave)
 	t.commits(release("a"), cancel("b"), unhold("h"), leave)
 	if t.now().Node("n") != nil {
-		t.failf("node n is still a member")
+		t.Failf("node n is still a member")
 	}
 	t.loses(view, place("late", "n"))
 	t.loses(view, leave)
 	t.commits(node("n", 5))
 	if n := t.member("n"); n.Used() != (orbit.Resources{}) || n.Capsules != 0 {
-		t.failf("node n came back with %d capsules and %v used", n.Capsules, n.Used())
+		t.Failf("node n came back with %d capsules and %v used", n.Capsules, n.Used())
 	}
 	t.commits(place("late", "n"), place("a", "n"))
 	t.commits(release("a"), place("a", "m"), release("late"), place("late", "m"), leave, node("o", 1)) // moved and removed
 	if n := t.member("m").Capsules; n != 2 {
-		t.failf("%d capsules have moved to node m; it must be 2", n)
+		t.Failf("%d capsules have moved to node m; it must be 2", n)
 	}
 }
 
@@ -111,17 +111,17 @@ func checkOddIDs(t *trial) {
 	for i, id := range odd {
 		s := t.now()
 		if s.NodeCount() != len(odd)-i {
-			t.failf("%d nodes are left; it must be %d", s.NodeCount(), len(odd)-i)
+			t.Failf("%d nodes are left; it must be %d", s.NodeCount(), len(odd)-i)
 		}
 		n, _ := s.Hold(orbit.HoldID(id))
 		value, _ := s.Mark(id)
 		if value != strconv.Itoa(i) || n.Node != orbit.NodeID(id) || s.Gang(orbit.GangID(id)) == nil {
-			t.failf("what was made under the id %q reads %q, %v, %v", id, value, n, s.Gang(orbit.GangID(id)))
+			t.Failf("what was made under the id %q reads %q, %v, %v", id, value, n, s.Gang(orbit.GangID(id)))
 		}
 		member := ids[orbit.CapsuleID]("member", i+1)[i]
 		t.commits(cancel(orbit.CapsuleID(id)), cancel(member), unhold(orbit.HoldID(id)), mark(id, ""), orbit.RemoveNode{Node: orbit.NodeID(id)})
 	}
 	if d := difference(t.now(), t.seenBy(t.peer)); d != "" {
-		t.failf("the other handle sees another state:\n%s", d)
+		t.Failf("the other handle sees another state:\n%s", d)
 	}
 }

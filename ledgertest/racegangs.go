@@ -26,13 +26,12 @@ func checkRaceGangs(t *trial) {
 				continue // reads only
 			}
 			p := gangTurn(s, orbit.GangID(fmt.Sprint("g", i%2)), k)
-			_, err = l.Propose(t.ctx, p)
+			yes, err := t.wins(l, p)
 			if errors.Is(err, orbit.ErrInfeasible) {
 				continue // too few, or no room for the other gang
 			}
-			yes, err := won(err)
 			if err != nil {
-				return fmt.Errorf("%s: %w", describe(p), err)
+				return err
 			}
 			if _, ok := p.Do[0].(orbit.Place); ok && yes {
 				placed.Add(1)
@@ -41,7 +40,7 @@ func checkRaceGangs(t *trial) {
 		return nil
 	})
 	if placed.Load() == 0 {
-		t.failf("neither of two gangs was ever placed; there is room for one")
+		t.Failf("neither of two gangs was ever placed; there is room for one")
 	}
 	t.ever(h, torn)
 }
@@ -55,8 +54,8 @@ func (t *trial) ever(h History, look func(*orbit.State) error) {
 			n++
 		}
 		next, err := s.Apply(list[:n])
-		t.must(err, "applying the history")
-		t.must(look(next), "a state of the past")
+		t.Must(err, "applying the history")
+		t.Must(look(next), "a state of the past")
 		s, list = next, list[n:]
 	}
 }
@@ -84,7 +83,7 @@ func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
 	return p
 }
 
-// torn says which gang has fewer members than it may begin with, and yet some. Nobody in this case takes single
+// torn says which gang has fewer members than it may begin with, and yet some. In this case no racer takes single
 // ones down.
 func torn(s *orbit.State) error {
 	for g := range s.Gangs() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // Many goroutines at the same thing, over both handles.
@@ -19,7 +20,7 @@ const racers = 8
 // recorded runs f in many goroutines, each with a handle of its own on record, and checks the history in the end.
 func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	recorder, err := NewRecorder(t.ctx, t.ledger)
-	t.must(err, "recorder")
+	t.Must(err, "recorder")
 	handles := t.handles()
 	for i := range handles {
 		handles[i] = paced{recorder.Handle(handles[i]), recorder, t.limits.History / 4}
@@ -30,11 +31,11 @@ func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	go func() { lost <- recorder.Follow(following) }()
 	t.together(racers, func(i int) error { return f(i, handles[i%len(handles)]) })
 	stop()
-	t.must(<-lost, "following the history")
+	t.Must(<-lost, "following the history")
 	h, err := recorder.History(t.ctx)
-	t.must(err, "history")
-	t.must(h.Check(), "the history and the answers")
-	t.must(t.now().Verify(), "the state at the end")
+	t.Must(err, "history")
+	t.Must(h.Check(), "the history and the answers")
+	t.Must(t.now().Verify(), "the state at the end")
 	return h
 }
 
@@ -53,12 +54,13 @@ func (l paced) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, e
 	return l.Ledger.Propose(ctx, p)
 }
 
-// won tells a commit from a conflict; everything else is an error.
-func won(err error) (bool, error) {
+// wins proposes, and tells a commit from a conflict; everything else is an error.
+func (t *trial) wins(l orbit.Ledger, p orbit.Proposal) (bool, error) {
+	_, err := l.Propose(t.ctx, p)
 	if err == nil || errors.Is(err, orbit.ErrConflict) {
 		return err == nil, nil
 	}
-	return false, fmt.Errorf("neither committed nor a conflict: %w", err)
+	return false, fmt.Errorf("%s: neither committed nor a conflict: %w", harness.Describe(p), err)
 }
 
 // checkRaceOne lets all place the same capsules, each on a node of its own.
@@ -69,13 +71,20 @@ func checkRaceOne(t *trial) {
 	}
 	list := ids[orbit.CapsuleID]("c", rounds)
 	t.submitted(cpu(1), list...)
-	view, wins := t.view(), make([]atomic.Int32, rounds)
+	view := t.view()
+	t.oneWins(rounds, func(racer, round int) orbit.Proposal {
+		return orbit.Proposal{View: view, Do: []orbit.Commitment{place(list[round], orbit.NodeID(fmt.Sprint("n", racer)))}}
+	})
+}
+
+// oneWins lets all racers propose in every round, and requires that one of them is told that it has won.
+func (t *trial) oneWins(rounds int, plan func(racer, round int) orbit.Proposal) {
+	wins := make([]atomic.Int32, rounds)
 	t.recorded(func(i int, l orbit.Ledger) error {
-		for k, id := range list {
-			_, err := l.Propose(t.ctx, orbit.Proposal{View: view, Do: []orbit.Commitment{place(id, orbit.NodeID(fmt.Sprint("n", i)))}})
-			yes, err := won(err)
+		for k := range wins {
+			yes, err := t.wins(l, plan(i, k))
 			if err != nil {
-				return fmt.Errorf("capsule %s: %w", id, err)
+				return err
 			}
 			if yes {
 				wins[k].Add(1)
@@ -85,7 +94,7 @@ func checkRaceOne(t *trial) {
 	})
 	for k := range wins {
 		if n := wins[k].Load(); n != 1 {
-			t.failf("%d of %d that wanted capsule %s were told that they have it; it must be one", n, racers, list[k])
+			t.Failf("%d of %d rivals were told that they have won, such as %s; it must be one", n, racers, harness.Describe(plan(0, k)))
 		}
 	}
 }
@@ -106,10 +115,9 @@ func checkRaceRoom(t *trial) {
 				if !ok {
 					return fmt.Errorf("no room for %s at revision %d, where there must be some", id, s.Revision())
 				}
-				_, err = l.Propose(t.ctx, orbit.Proposal{View: s.Revision(), Do: []orbit.Commitment{placeOn(id, "n", set)}})
-				yes, err := won(err)
+				yes, err := t.wins(l, orbit.Proposal{View: s.Revision(), Do: []orbit.Commitment{placeOn(id, "n", set)}})
 				if err != nil {
-					return fmt.Errorf("capsule %s on devices %b: %w", id, set, err)
+					return err
 				}
 				if yes {
 					in.Add(1)
@@ -121,7 +129,7 @@ func checkRaceRoom(t *trial) {
 	})
 	for i := range 8 {
 		if free := t.member("n").DeviceFree(i); free != 0 {
-			t.failf("device %d has %d free after sixteen halves", i, free)
+			t.Failf("device %d has %d free after sixteen halves", i, free)
 		}
 		t.mistakes(placeOn("c0016", "n", 1<<i))
 	}
@@ -139,15 +147,14 @@ func (t *trial) lastRoom() {
 		if i%2 == 0 {
 			do = []orbit.Commitment{hold(orbit.HoldID(fmt.Sprint("h", i)), "m", 1)}
 		}
-		_, err := l.Propose(t.ctx, orbit.Proposal{View: view, Do: do})
-		yes, err := won(err)
+		yes, err := t.wins(l, orbit.Proposal{View: view, Do: do})
 		if yes {
 			wins.Add(1)
 		}
 		return err
 	})
 	if n := wins.Load(); n != 3 || t.free("m") != 0 {
-		t.failf("%d places and holds of 1 were committed on a node of 3, which has %d free", n, t.free("m"))
+		t.Failf("%d places and holds of 1 were committed on a node of 3, which has %d free", n, t.free("m"))
 	}
 }
 
@@ -166,8 +173,7 @@ func checkRaceMarks(t *trial) {
 			if _, err := fmt.Sscan(value, &count); err != nil {
 				return fmt.Errorf("the mark reads %q: %w", value, err)
 			}
-			_, err = l.Propose(t.ctx, orbit.Proposal{View: s.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: "count", Revision: at}}, Do: []orbit.Commitment{mark("count", strconv.Itoa(count+1))}})
-			yes, err := won(err)
+			yes, err := t.wins(l, orbit.Proposal{View: s.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: "count", Revision: at}}, Do: []orbit.Commitment{mark("count", strconv.Itoa(count+1))}})
 			if err != nil {
 				return err
 			}
@@ -178,7 +184,7 @@ func checkRaceMarks(t *trial) {
 		return nil
 	})
 	if value, _ := t.now().Mark("count"); value != strconv.Itoa(each*racers) {
-		t.failf("%d increments were committed; the mark reads %s", each*racers, value)
+		t.Failf("%d increments were committed; the mark reads %s", each*racers, value)
 	}
 }
 
@@ -200,7 +206,7 @@ func checkRaceResent(t *trial) {
 		for k, p := range plan {
 			rev, err := l.Propose(t.ctx, p)
 			if err != nil {
-				return fmt.Errorf("%s, which others send too: %w", describe(p), err)
+				return fmt.Errorf("%s, which others send too: %w", harness.Describe(p), err)
 			}
 			revs[k][i] = rev
 		}
@@ -209,7 +215,7 @@ func checkRaceResent(t *trial) {
 	for k := range revs {
 		for _, rev := range revs[k] {
 			if rev != revs[k][0] {
-				t.failf("%s was sent by %d; they were told that it was committed at %v", describe(plan[k]), racers, revs[k])
+				t.Failf("%s was sent by %d; they were told that it was committed at %v", harness.Describe(plan[k]), racers, revs[k])
 			}
 		}
 	}
@@ -226,27 +232,12 @@ func checkRaceRelease(t *trial) {
 		t.commits(place(id, "n"), hold(orbit.HoldID(id), "n", 1))
 		ends = append(ends, orbit.Release{Capsule: id, Final: k%2 == 0}, unhold(orbit.HoldID(id)))
 	}
-	view, wins := t.view(), make([]atomic.Int32, len(ends))
-	t.recorded(func(_ int, l orbit.Ledger) error {
-		for k, end := range ends {
-			_, err := l.Propose(t.ctx, orbit.Proposal{View: view, Do: []orbit.Commitment{end}})
-			yes, err := won(err)
-			if err != nil {
-				return fmt.Errorf("%+v: %w", end, err)
-			}
-			if yes {
-				wins[k].Add(1)
-			}
-		}
-		return nil
+	view := t.view()
+	t.oneWins(len(ends), func(_, round int) orbit.Proposal {
+		return orbit.Proposal{View: view, Do: []orbit.Commitment{ends[round]}}
 	})
-	for k := range wins {
-		if n := wins[k].Load(); n != 1 {
-			t.failf("%d of %d were told that they have ended %+v; it must be one", n, racers, ends[k])
-		}
-	}
 	if used := t.member("n").Used(); used != (orbit.Resources{}) {
-		t.failf("%v is used on a node on which nothing is", used)
+		t.Failf("%v is used on a node on which nothing is", used)
 	}
 }
 
@@ -278,10 +269,8 @@ func checkRaceLeave(t *trial) {
 			default:
 				continue
 			}
-			if _, err = l.Propose(t.ctx, p); err != nil {
-				if _, err = won(err); err != nil {
-					return fmt.Errorf("%s: %w", describe(p), err)
-				}
+			if _, err = t.wins(l, p); err != nil {
+				return err
 			}
 		}
 		return nil

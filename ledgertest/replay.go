@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // History is what a ledger has done, and what it has said meanwhile.
@@ -146,7 +147,7 @@ func (c *checker) replay() {
 	c.settle(s, wrong)
 	c.verify(s)
 	for rev, calls := range c.rejected {
-		c.fail("%d proposals were refused at revision %d, which never was, such as %s: %w", len(calls), rev, describe(calls[0].Proposal), calls[0].Err)
+		c.fail("%d proposals were refused at revision %d, which never was, such as %s: %w", len(calls), rev, harness.Describe(calls[0].Proposal), calls[0].Err)
 	}
 	if c.Final != nil {
 		if d := difference(s, c.Final); d != "" {
@@ -167,7 +168,7 @@ func (c *checker) step(s *orbit.State, g group) {
 	calls := c.sent[g.id]
 	if len(calls) == 0 {
 		if !c.Shared {
-			c.fail("the history has proposal %s at %d, which nobody has sent: %T%s", g.id, g.rev, g.changes[0].Do, text(g.changes[0].Do))
+			c.fail("the history has proposal %s at %d, which no caller has sent: %T%s", g.id, g.rev, g.changes[0].Do, harness.Text(g.changes[0].Do))
 		}
 		return
 	}
@@ -176,7 +177,7 @@ func (c *checker) step(s *orbit.State, g group) {
 		c.fail("torn: proposal %s at %d: %w", g.id, g.rev, err)
 	}
 	if err := s.Check(p); err != nil {
-		c.fail("%s was committed at %d; at the state before it did not hold: %w", describe(p), g.rev, err)
+		c.fail("%s was committed at %d; at the state before it did not hold: %w", harness.Describe(p), g.rev, err)
 	}
 }
 
@@ -203,7 +204,7 @@ func (c *checker) judge(s *orbit.State, before map[*Call]error) map[*Call]error 
 func (c *checker) settle(s *orbit.State, wrong map[*Call]error) {
 	for _, call := range c.rejected[s.Revision()] {
 		if err := wrong[call]; err != nil {
-			c.fail("%s was refused, and wrongly: %w", describe(call.Proposal), err)
+			c.fail("%s was refused, and wrongly: %w", harness.Describe(call.Proposal), err)
 		}
 	}
 	delete(c.rejected, s.Revision())
@@ -226,19 +227,19 @@ func (c *checker) outcomes() {
 		switch {
 		case call.Err == nil && !there && call.Revision <= c.Base.Revision(): // committed before
 		case call.Err == nil && at != call.Revision:
-			c.fail("%s: the answer is that it was committed at %d; the history has it at %d", describe(call.Proposal), call.Revision, at)
+			c.fail("%s: the answer is that it was committed at %d; the history has it at %d", harness.Describe(call.Proposal), call.Revision, at)
 		case call.Err == nil || errors.Is(call.Err, orbit.ErrUnknown):
 		case there && c.only(call.Proposal.ID):
-			c.fail("%s: the answer is %w; the history has it, at %d", describe(call.Proposal), call.Err, at)
+			c.fail("%s: the answer is %w; the history has it, at %d", harness.Describe(call.Proposal), call.Err, at)
 		case errors.As(call.Err, &r):
 			c.receipt(call, r)
 		case !errors.Is(call.Err, orbit.ErrUnavailable):
-			c.fail("%s: the answer is none that a ledger can give: %w", describe(call.Proposal), call.Err)
+			c.fail("%s: the answer is none that a ledger can give: %w", harness.Describe(call.Proposal), call.Err)
 		}
 	}
 }
 
-// only reports whether nobody who has sent the proposal was told that it is, or may be, committed.
+// only reports whether no caller that has sent the proposal was told that it is, or may be, committed.
 func (c *checker) only(id orbit.ProposalID) bool {
 	return !slices.ContainsFunc(c.sent[id], func(o *Call) bool { return o.Err == nil || errors.Is(o.Err, orbit.ErrUnknown) })
 }
@@ -248,11 +249,11 @@ func (c *checker) receipt(call *Call, r *orbit.Rejection) {
 	switch {
 	case errors.Is(r.Kind, orbit.ErrInvalid):
 		if err := sameVerdict(call.Err, c.Base.Check(call.Proposal)); err != nil {
-			c.fail("%s was refused, and wrongly: %w", describe(call.Proposal), err)
+			c.fail("%s was refused, and wrongly: %w", harness.Describe(call.Proposal), err)
 		}
 	case errors.Is(r.Kind, orbit.ErrConflict) && (r.TakenAt <= call.Proposal.View || r.TakenAt > r.At):
-		c.fail("%s lost to a commit at %d, it says; its view was at %d, and it was judged at %d", describe(call.Proposal), r.TakenAt, call.Proposal.View, r.At)
+		c.fail("%s lost to a commit at %d, it says; its view was at %d, and it was judged at %d", harness.Describe(call.Proposal), r.TakenAt, call.Proposal.View, r.At)
 	case !r.TakenBy.IsZero() && c.at[r.TakenBy] != r.TakenAt && r.TakenAt > c.Base.Revision():
-		c.fail("%s lost to proposal %s at %d, it says; the history has that at %d", describe(call.Proposal), r.TakenBy, r.TakenAt, c.at[r.TakenBy])
+		c.fail("%s lost to proposal %s at %d, it says; the history has that at %d", harness.Describe(call.Proposal), r.TakenBy, r.TakenAt, c.at[r.TakenBy])
 	}
 }

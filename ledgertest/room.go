@@ -16,14 +16,14 @@ func checkCapacity(t *trial) {
 	t.commits(place("b", "n"))
 	r := t.mistakes(place("c", "n"))
 	if name := t.now().DimensionName(orbit.CPU); r.Dimension != name || r.Want != 4 || r.Free != 2 || r.Node != "n" || r.Do != 0 {
-		t.failf("the receipt says commitment %d, node %q, wants %d of %q, %d free; it must say 0, n, 4 of %q, 2", r.Do, r.Node, r.Want, r.Dimension, r.Free, name)
+		t.Failf("the receipt says commitment %d, node %q, wants %d of %q, %d free; it must say 0, n, 4 of %q, 2", r.Do, r.Node, r.Want, r.Dimension, r.Free, name)
 	}
 	t.mistakes(place("d", "m"), place("e", "m"))
 	t.mistakes(place("d", "m"), hold("h", "m", 3))
 	t.commits(place("d", "m"), hold("h", "m", 2))
 	t.mistakes(hold("h2", "m", 1))
 	if got := t.member("m").Used(); got != (orbit.Resources{orbit.CPU: 5}) {
-		t.failf("node m counts %v as used; a capsule of 3 and a hold of 2 are on it", got)
+		t.Failf("node m counts %v as used; a capsule of 3 and a hold of 2 are on it", got)
 	}
 }
 
@@ -41,7 +41,7 @@ func checkDimensions(t *trial) {
 		id := ids[orbit.CapsuleID]("c", d+1)[d]
 		t.commits(submit(spec, id))
 		if r, name := t.mistakes(place(id, "n")), t.now().DimensionName(orbit.Dimension(d)); r.Dimension != name {
-			t.failf("the receipt says that %q is short; it is %q", r.Dimension, name)
+			t.Failf("the receipt says that %q is short; it is %q", r.Dimension, name)
 		}
 		t.mistakes(orbit.Hold{ID: "h", Node: "n", Room: want, Ends: someday})
 	}
@@ -55,7 +55,7 @@ func checkShrink(t *trial) {
 	for _, room := range []int64{3, 0} {
 		t.commits(node("n", room))
 		if free := t.free("n"); free != room-4 {
-			t.failf("node n of %d, with 4 used, has %d free; it must have %d", room, free, room-4)
+			t.Failf("node n of %d, with 4 used, has %d free; it must have %d", room, free, room-4)
 		}
 		t.mistakes(place("c", "n"))
 		t.mistakes(hold("h", "n", 1))
@@ -78,13 +78,13 @@ func checkWrap(t *trial) {
 	t.commits(place("huge", "n"))
 	for _, do := range []orbit.Commitment{place("one", "n"), place("huge2", "n"), hold("h", "n", most)} {
 		if r := t.mistakes(do); r.Free != 0 {
-			t.failf("the receipt says that %d are free; node n is full", r.Free)
+			t.Failf("the receipt says that %d are free; node n is full", r.Free)
 		}
 	}
 	t.refuses(orbit.ErrInfeasible, bets(t.view(), orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: most}}))
 	t.commits(node("n", 0))
 	if free := t.free("n"); free != -most {
-		t.failf("node n of 0, with %d used, has %d free", int64(most), free)
+		t.Failf("node n of 0, with %d used, has %d free", int64(most), free)
 	}
 	t.commits(cancel("huge"))
 }
@@ -98,12 +98,12 @@ func checkHolds(t *trial) {
 	t.mistakes(hold("h2", "n", 3))
 	t.mistakes(hold("h", "n", 1)) // the id is taken
 	t.mistakes(orbit.RemoveNode{Node: "n"})
-	if h, ok := t.now().Hold("h"); !ok || h.Node != "n" || h.Room[orbit.CPU] != 3 || h.For != "somebody" || !h.Ends.Equal(someday) {
-		t.failf("the hold reads %v, %v", h, ok)
+	if h, ok := t.now().Hold("h"); !ok || h.Node != "n" || h.Room[orbit.CPU] != 3 || h.For != "holder" || !h.Ends.Equal(someday) {
+		t.Failf("the hold reads %v, %v", h, ok)
 	}
-	t.commits(unhold("h"), place("a", "n")) // whoever it is for swaps it
+	t.commits(unhold("h"), place("a", "n")) // the one that it is for swaps it
 	if free := t.free("n"); free != 2 {
-		t.failf("node n has %d free after the swap; it must have 2", free)
+		t.Failf("node n has %d free after the swap; it must have 2", free)
 	}
 	t.loses(view, unhold("h"), mark("late", "holder"))
 	t.commits(cancel("a"), hold("h", "n", 5)) // the id is free again, and so is the room
@@ -122,7 +122,7 @@ func checkSwap(t *trial) {
 		{unhold("h"), place("high", "n")},
 	} {
 		s := t.now()
-		t.must(s.Check(orbit.Proposal{View: s.Revision(), Do: do}), "State.Check of a swap")
+		t.Must(s.Check(orbit.Proposal{View: s.Revision(), Do: do}), "State.Check of a swap")
 		t.commits(do...)
 	}
 	t.isOn("high", "n")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // sameVerdict compares a rejection with what State.Check says.
@@ -66,7 +67,7 @@ func canonicalText(c orbit.Commitment) string {
 		}
 		c = v
 	}
-	return strings.TrimPrefix(fmt.Sprintf("%T", c), "orbit.") + text(c)
+	return strings.TrimPrefix(fmt.Sprintf("%T", c), "orbit.") + harness.Text(c)
 }
 
 // canonicalSpec returns a copy with sets in order.

@@ -4,10 +4,11 @@ import (
 	"math/rand/v2"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // action is one step of a script: what to do, and to what. It is drawn before anything runs; what it proposes
-// depends on the view of whoever carries it out.
+// depends on the view of the worker that carries it out.
 type action struct {
 	kind string
 	// Numbers of a capsule (or gang, or mark) and of a node.
@@ -64,10 +65,10 @@ func (w *walk) step() {
 	rev, err := w.handles()[w.rng.IntN(len(w.handles()))].Propose(w.ctx, p)
 	switch {
 	case err == nil && want != nil:
-		w.failf("%s was committed at %d; State.Check says at the same state: %w", describe(p), rev, want)
+		w.Failf("%s was committed at %d; State.Check says at the same state: %w", harness.Describe(p), rev, want)
 	case err != nil && want == nil:
-		w.failf("%s was refused: %w; State.Check says at the same state that it holds", describe(p), err)
+		w.Failf("%s was refused: %w; State.Check says at the same state that it holds", harness.Describe(p), err)
 	case err != nil:
-		w.must(sameVerdict(err, want), describe(p)+" was refused as State.Check does not")
+		w.Must(sameVerdict(err, want), harness.Describe(p)+" was refused as State.Check does not")
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // stage is a small and hot world in which actions are carried out. Its names begin with a prefix, so that there
 // can be several in one ledger.
 type stage struct{ prefix string }
 
-// As many as there are of each; few, so that everybody wants the same.
+// As many as there are of each; few, so that all workers want the same.
 const (
 	nodes    = 4
 	capsules = 24
@@ -31,8 +32,8 @@ func (s stage) hold(i int) orbit.HoldID { return orbit.HoldID(fmt.Sprint(s.prefi
 
 func (s stage) mark(i int) string { return fmt.Sprint(s.prefix, "m", i%5) }
 
-// describe is what a node of the stage is like.
-func (s stage) describe(i int) orbit.Node {
+// described is what a node of the stage is like.
+func (s stage) described(i int) orbit.Node {
 	return orbit.Node{ID: s.node(i), Capacity: orbit.Resources{orbit.CPU: 10, orbit.Memory: 8}, Devices: orbit.Devices{Model: "m1", Count: 2},
 		Labels: map[string]string{"rack": fmt.Sprint("r", i%2), "disk": "ssd"}}
 }
@@ -50,7 +51,7 @@ func (s stage) specs() []*orbit.Spec {
 // setup lists the proposals that make the stage.
 func (s stage) setup() (out []orbit.Proposal) {
 	for i := range nodes {
-		out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: s.describe(i)}}})
+		out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: s.described(i)}}})
 	}
 	for k, spec := range s.specs() {
 		for i := k; i < capsules; i += len(s.specs()) {
@@ -161,7 +162,7 @@ func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 
 // redescribe is a node with another capacity, another mood, or a sick device; mostly as it was.
 func (s stage) redescribe(a action) orbit.Node {
-	n := s.describe(a.where)
+	n := s.described(a.where)
 	switch a.choice {
 	case 0:
 		n.Capacity[orbit.CPU] = int64(a.what % 5)
@@ -181,7 +182,7 @@ func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 	for c := range view.On(id) {
 		do = append(do, orbit.Release{Capsule: c.ID, From: id})
 	}
-	slices.SortFunc(do, func(x, y orbit.Commitment) int { return strings.Compare(text(x), text(y)) })
+	slices.SortFunc(do, func(x, y orbit.Commitment) int { return strings.Compare(harness.Text(x), harness.Text(y)) })
 	for h := range view.HoldsWith(orbit.HoldID(s.prefix)) {
 		if h.Node == id {
 			do = append(do, unhold(h.ID))
@@ -190,7 +191,7 @@ func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 	do = do[:min(len(do), 12)]
 	do = append(do, orbit.RemoveNode{Node: id})
 	if a.choice%2 == 0 {
-		do = append(do, orbit.PutNode{Node: s.describe(a.where)}) // comes back at once
+		do = append(do, orbit.PutNode{Node: s.described(a.where)}) // comes back at once
 	}
 	return do
 }

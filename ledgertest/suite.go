@@ -4,18 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// Options are how a ledger is checked. The zero value is right for a ledger of one process that answers within
+// Suite is how a ledger is checked. The zero value is right for a ledger of one process that answers within
 // milliseconds.
-type Options struct {
+type Suite struct {
 	// Another handle on the same ledger, such as a second process would have; it is asked for right after open,
 	// once in each case. Races are then run, and answers compared, over both. Nil: there is only the one.
 	Peer func(t *testing.T, l orbit.Ledger) orbit.Ledger
@@ -29,84 +27,39 @@ type Options struct {
 	Skip map[string]string
 }
 
-// Failure is a rule that a ledger breaks.
-type Failure struct {
-	// Name of the rule, as that of the subtest.
-	Case string
-	// What was seen, after the rule, why it is there and the scenarios.
-	Err error
-}
-
-// Error joins the two.
-func (f Failure) Error() string { return f.Case + ": " + f.Err.Error() }
-
-// Unwrap returns Err.
-func (f Failure) Unwrap() error { return f.Err }
-
 // Run checks the ledgers that open returns against every rule, each in a subtest of its name. Open returns a fresh
 // and empty one each time; it is called with the subtest's t, and may use it to clean up.
-func Run(t *testing.T, open func(t *testing.T) orbit.Ledger, o Options) {
+func (s Suite) Run(t *testing.T, open func(t *testing.T) orbit.Ledger) {
 	t.Helper()
-	o = o.withDefaults()
-	if err := o.fault(); err != nil {
+	h, err := s.harness(open)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range rules {
-		r := &rules[i]
-		t.Run(r.name, func(t *testing.T) {
-			if reason, skip := o.Skip[r.name]; skip {
-				t.Skip(reason)
-			}
-			run := o.try(t, r, open)
-			t.Logf("%s\n%s", r.header(), strings.Join(run.notes, "\n"))
-			switch {
-			case run.err != nil:
-				t.Errorf("seen: %v", run.err)
-			case run.unfit != "":
-				t.Skip(run.unfit)
-			}
-		})
-	}
+	h.Run(t)
 }
 
-// Check does what Run does and returns the rules that are broken, in the order of the manual, instead of failing
-// t; nil if none is. T is only handed to open and to Peer. Options that cannot be used fail under the case
-// "options".
-func Check(t *testing.T, open func(t *testing.T) orbit.Ledger, o Options) []Failure {
+// Check does what Run does, and returns what was seen of each rule that is broken, by the rule's name, instead of
+// failing t, which is only handed to open and to Peer. A suite that cannot be run fails under the name "suite".
+func (s Suite) Check(t *testing.T, open func(t *testing.T) orbit.Ledger) map[string]error {
 	t.Helper()
-	o = o.withDefaults()
-	if err := o.fault(); err != nil {
-		return []Failure{{"options", err}}
+	h, err := s.harness(open)
+	if err != nil {
+		return map[string]error{"suite": err}
 	}
-	var failures []Failure
-	for i := range rules {
-		if _, skip := o.Skip[rules[i].name]; skip {
-			continue
-		}
-		if run := o.try(t, &rules[i], open); run.err != nil {
-			failures = append(failures, Failure{rules[i].name, fmt.Errorf("%s\nseen: %w", rules[i].header(), run.err)})
-		}
-	}
-	return failures
+	return h.Check(t)
 }
 
-// withDefaults returns a copy in which everything is set.
-func (o Options) withDefaults() Options {
-	o.Seed = cmp.Or(o.Seed, 1)
-	o.Scale = cmp.Or(o.Scale, 1)
-	o.Patience = cmp.Or(o.Patience, time.Minute)
-	return o
-}
-
-// fault says what is wrong with the fields.
-func (o Options) fault() error {
-	if !(o.Scale > 0) || o.Patience < 0 {
-		return errors.New("ledgertest: Scale and Patience must not be negative")
+// harness fills in defaults, and says what is wrong with the fields.
+func (s Suite) harness(open func(t *testing.T) orbit.Ledger) (*harness.Suite[*trial], error) {
+	s.Seed = cmp.Or(s.Seed, 1)
+	s.Scale = cmp.Or(s.Scale, 1)
+	s.Patience = cmp.Or(s.Patience, time.Minute)
+	h := &harness.Suite[*trial]{Rules: rules, Skip: s.Skip, Try: func(t *testing.T, r *rule) *harness.Case { return s.try(t, r, open) }}
+	if !(s.Scale > 0) || s.Patience < 0 {
+		return nil, errors.New("ledgertest: Scale and Patience must not be negative")
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.Skip)) {
-		if !slices.ContainsFunc(rules, func(r rule) bool { return r.name == name }) {
-			return fmt.Errorf("ledgertest: Skip names %q, which is not a rule", name)
-		}
+	if err := h.Fault(); err != nil {
+		return nil, fmt.Errorf("ledgertest: %w", err)
 	}
-	return nil
+	return h, nil
 }

@@ -1,8 +1,9 @@
 package ledgertest_test
 
 import (
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/ledgertest"
@@ -14,22 +15,21 @@ func memory(*testing.T) orbit.Ledger { return &orbit.MemoryLedger{} }
 func TestSmallMemoryLedger(t *testing.T) {
 	small := orbit.Limits{Commitments: 40, Preconditions: 20, Capsules: 30, GangMembers: 12, IDBytes: 60, SpecBytes: 300,
 		ValueBytes: 50, History: 500, Terminal: 50, ProposalIDs: 300, PlacementIDs: 20}
-	ledgertest.Run(t, func(*testing.T) orbit.Ledger { return &orbit.MemoryLedger{Bounds: small} }, ledgertest.Options{Seed: 2})
+	ledgertest.Suite{Seed: 2}.Run(t, func(*testing.T) orbit.Ledger { return &orbit.MemoryLedger{Bounds: small} })
 }
 
-func TestMemoryLedger(t *testing.T) { ledgertest.Run(t, memory, ledgertest.Options{}) }
+func TestMemoryLedger(t *testing.T) { ledgertest.Suite{}.Run(t, memory) }
 
 // What cannot be run is said so, in both ways of running it.
-func TestOptions(t *testing.T) {
-	for says, o := range map[string]ledgertest.Options{
+func TestSuiteThatCannotBeRun(t *testing.T) {
+	for says, suite := range map[string]ledgertest.Suite{
 		`Skip names "shrinks"`: {Skip: map[string]string{"shrinks": "a slip of the pen"}},
 		"must not be negative": {Scale: -1},
 		"must not be":          {Patience: -1},
 	} {
-		failures := ledgertest.Check(t, memory, o)
-		if len(failures) != 1 || failures[0].Case != "options" || !strings.Contains(failures[0].Error(), says) {
-			t.Errorf("failures are %v; want one that says %s", failures, says)
-		}
+		failures := suite.Check(t, memory)
+		require.Len(t, failures, 1)
+		require.ErrorContains(t, failures["suite"], says)
 	}
 	for says, open := range map[string]func(*testing.T) orbit.Ledger{
 		"open returns nil": func(*testing.T) orbit.Ledger { return nil },
@@ -42,18 +42,12 @@ func TestOptions(t *testing.T) {
 			return l
 		},
 	} {
-		failures := ledgertest.Check(t, open, ledgertest.Options{})
-		if len(failures) != len(ledgertest.RuleNames()) {
-			t.Fatalf("%d rules fail, of %d", len(failures), len(ledgertest.RuleNames()))
-		}
-		for _, f := range failures {
-			if !strings.Contains(f.Error(), says) {
-				t.Errorf("%v; want: %s", f, says)
-			}
+		failures := ledgertest.Suite{}.Check(t, open)
+		require.Len(t, failures, len(ledgertest.RuleNames()))
+		for _, err := range failures {
+			require.ErrorContains(t, err, says)
 		}
 	}
-	nobody := ledgertest.Options{Peer: func(*testing.T, orbit.Ledger) orbit.Ledger { return nil }}
-	if f := ledgertest.Check(t, memory, nobody); len(f) == 0 || !strings.Contains(f[0].Error(), "the peer is nil") {
-		t.Errorf("failures are %v", f)
-	}
+	alone := ledgertest.Suite{Peer: func(*testing.T, orbit.Ledger) orbit.Ledger { return nil }}
+	require.ErrorContains(t, alone.Check(t, memory)["fresh"], "the peer is nil")
 }

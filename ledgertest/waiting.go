@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // Waiting: woken for every commit, and for nothing else.
@@ -19,20 +19,20 @@ func checkWait(t *trial) {
 	first := t.commits(mark("m", "v"))
 	for _, l := range t.handles() {
 		if rev, err := l.Wait(t.ctx, first-1); err != nil || rev < first {
-			t.failf("wait for a revision after %d returns %d, %v; there is %d", first-1, rev, err, first)
+			t.Failf("wait for a revision after %d returns %d, %v; there is %d", first-1, rev, err, first)
 		}
 		short, cancel := context.WithTimeout(t.ctx, 20*time.Millisecond)
 		rev, err := l.Wait(short, first)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.failf("wait for a revision after %d, the newest, returns %d, %v; it must be the context's error", first, rev, err)
+			t.Failf("wait for a revision after %d, the newest, returns %d, %v; it must be the context's error", first, rev, err)
 		}
 	}
 	woken := make(chan error, 16)
 	for i := range cap(woken) {
 		l := t.handles()[i%len(t.handles())]
 		go func() {
-			woken <- contained(func() error {
+			woken <- guard.Run(func() error {
 				rev, err := l.Wait(t.ctx, first)
 				if err == nil && rev <= first {
 					err = fmt.Errorf("it returns %d", rev)
@@ -45,7 +45,7 @@ func checkWait(t *trial) {
 	t.mistakes(place("nobody", "nowhere"))
 	t.commits(mark("m", "w"))
 	for range cap(woken) {
-		t.must(<-woken, fmt.Sprintf("wait for a revision after %d, of one of %d", first, cap(woken)))
+		t.Must(<-woken, fmt.Sprintf("wait for a revision after %d, of one of %d", first, cap(woken)))
 	}
 }
 
@@ -77,7 +77,7 @@ func (t *trial) turns(key string, rounds int, handles ...orbit.Ledger) {
 		return nil
 	})
 	if value, _ := t.now().Mark(key); value != strconv.Itoa(rounds) {
-		t.failf("the last turn was %q, of %d", value, rounds)
+		t.Failf("the last turn was %q, of %d", value, rounds)
 	}
 }
 
@@ -105,22 +105,12 @@ func (t *trial) together(n int, f func(i int) error) {
 	for i := range n {
 		wg.Go(func() {
 			<-gun
-			errs[i] = contained(func() error { return f(i) })
+			errs[i] = guard.Run(func() error { return f(i) })
 		})
 	}
 	close(gun)
 	wg.Wait()
-	t.must(errors.Join(errs...), fmt.Sprintf("%d goroutines", n))
-}
-
-// contained turns a panic into an error: a ledger that is broken answers with what nobody expects.
-func contained(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return f()
+	t.Must(errors.Join(errs...), fmt.Sprintf("%d goroutines", n))
 }
 
 // checkWaiters lets readers wait while a writer commits: each is woken for the last commit too, and reads a

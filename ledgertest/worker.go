@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // worker is one goroutine of a load.
@@ -78,10 +79,10 @@ func (w *worker) step(a action) {
 	}
 }
 
-// identify gives a proposal an id that nobody else has, and that is the same in each run on a fresh ledger.
+// identify gives a proposal an id that no other proposal has, and that is the same in each run on a fresh ledger.
 func (w *worker) identify(p *orbit.Proposal) {
 	w.count++
-	binary.BigEndian.PutUint64(p.ID[:], hashOf(w.name))
+	binary.BigEndian.PutUint64(p.ID[:], harness.Hash(w.name))
 	binary.BigEndian.PutUint16(p.ID[8:], uint16(w.number))
 	binary.BigEndian.PutUint32(p.ID[12:], uint32(w.count))
 }

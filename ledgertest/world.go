@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // What cases say again and again: small worlds, and what a proposal must lead to.
@@ -16,9 +17,9 @@ func (t *trial) now() *orbit.State { return t.seenBy(t.ledger) }
 // seenBy is the state at this moment, through a handle.
 func (t *trial) seenBy(l orbit.Ledger) *orbit.State {
 	s, err := l.Snapshot(t.ctx)
-	t.must(err, "snapshot")
+	t.Must(err, "snapshot")
 	if s == nil {
-		t.failf("snapshot: neither a state nor an error")
+		t.Failf("snapshot: neither a state nor an error")
 	}
 	return s
 }
@@ -35,13 +36,13 @@ func (t *trial) commits(do ...orbit.Commitment) orbit.Revision {
 func (t *trial) admits(p orbit.Proposal) orbit.Revision {
 	rev, err := t.ledger.Propose(t.ctx, p)
 	if err != nil {
-		t.failf("%s must be committed: %w", describe(p), err)
+		t.Failf("%s must be committed: %w", harness.Describe(p), err)
 	}
 	s := t.now()
 	if rev == 0 || s.Revision() < rev {
-		t.failf("%s was committed at revision %d; a snapshot taken afterwards is at %d", describe(p), rev, s.Revision())
+		t.Failf("%s was committed at revision %d; a snapshot taken afterwards is at %d", harness.Describe(p), rev, s.Revision())
 	}
-	t.must(s.Verify(), "the state after "+describe(p))
+	t.Must(s.Verify(), "the state after "+harness.Describe(p))
 	return rev
 }
 
@@ -53,13 +54,13 @@ func (t *trial) refuses(kind error, p orbit.Proposal) orbit.Rejection {
 	before := t.now()
 	rev, err := t.either().Propose(t.ctx, p)
 	if err == nil {
-		t.failf("%s was committed at revision %d; it must be refused: %v", describe(p), rev, kind)
+		t.Failf("%s was committed at revision %d; it must be refused: %v", harness.Describe(p), rev, kind)
 	}
 	r := t.receipt(kind, p, err)
 	if rev != 0 {
-		t.failf("%s was refused, and with revision %d, which must be 0", describe(p), rev)
+		t.Failf("%s was refused, and with revision %d, which must be 0", harness.Describe(p), rev)
 	}
-	t.unchanged(before, describe(p)+", which was refused,")
+	t.unchanged(before, harness.Describe(p)+", which was refused,")
 	return r
 }
 
@@ -74,12 +75,12 @@ func (t *trial) receipt(kind error, p orbit.Proposal, err error) orbit.Rejection
 	var r *orbit.Rejection
 	if !errors.Is(err, kind) {
 		if err == nil {
-			t.failf("%s must be refused as %q; it was committed", describe(p), kind)
+			t.Failf("%s must be refused as %q; it was committed", harness.Describe(p), kind)
 		}
-		t.failf("%s must be refused as %q; it was refused with: %w", describe(p), kind, err)
+		t.Failf("%s must be refused as %q; it was refused with: %w", harness.Describe(p), kind, err)
 	}
 	if !errors.As(err, &r) || r == nil {
-		t.failf("%s was refused without a *orbit.Rejection: %w", describe(p), err)
+		t.Failf("%s was refused without a *orbit.Rejection: %w", harness.Describe(p), err)
 	}
 	return *r
 }
@@ -87,7 +88,7 @@ func (t *trial) receipt(kind error, p orbit.Proposal, err error) orbit.Rejection
 // unchanged requires that the state is as it was.
 func (t *trial) unchanged(before *orbit.State, by string) {
 	if d := difference(before, t.now()); d != "" {
-		t.failf("%s has changed the state:\n%s", by, d)
+		t.Failf("%s has changed the state:\n%s", by, d)
 	}
 }
 
@@ -166,7 +167,7 @@ func unhold(id orbit.HoldID) orbit.Release { return orbit.Release{Hold: id} }
 
 // hold keeps so much CPU.
 func hold(id orbit.HoldID, n orbit.NodeID, room int64) orbit.Hold {
-	return orbit.Hold{ID: id, Node: n, Room: orbit.Resources{orbit.CPU: room}, For: "somebody", Ends: someday}
+	return orbit.Hold{ID: id, Node: n, Room: orbit.Resources{orbit.CPU: room}, For: "holder", Ends: someday}
 }
 
 // someday is when holds end.
@@ -195,7 +196,7 @@ func (t *trial) free(id orbit.NodeID) int64 { return t.member(id).Free()[orbit.C
 func (t *trial) member(id orbit.NodeID) *orbit.NodeState {
 	n := t.now().Node(id)
 	if n == nil {
-		t.failf("node %q is not a member", id)
+		t.Failf("node %q is not a member", id)
 	}
 	return n
 }
@@ -204,7 +205,7 @@ func (t *trial) member(id orbit.NodeID) *orbit.NodeState {
 func (t *trial) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	c := t.now().Capsule(id)
 	if c == nil {
-		t.failf("there is no capsule %q", id)
+		t.Failf("there is no capsule %q", id)
 	}
 	return c
 }
@@ -212,6 +213,6 @@ func (t *trial) capsule(id orbit.CapsuleID) *orbit.Capsule {
 // isOn requires that the capsule is on the node; "": on none.
 func (t *trial) isOn(id orbit.CapsuleID, want orbit.NodeID) {
 	if c := t.capsule(id); c.Node != want {
-		t.failf("capsule %q is on node %q; it must be on %q", id, c.Node, want)
+		t.Failf("capsule %q is on node %q; it must be on %q", id, c.Node, want)
 	}
 }

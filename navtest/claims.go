@@ -7,16 +7,13 @@ import (
 	"sync"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // The rule: Claims always gives the same answer, whatever it is asked and however often, before and after
 // planning, from any goroutine, and in every navigator that is made alike.
-//
-// Why: an engine asks once for each pair and remembers. A navigator that changes its mind has work that it
-// does not own, or disowns work that nobody else will take; two navigators whose claims overlap race for
-// every capsule. In a population all engines ask at once.
 
-// oddModules are names that nobody expects.
+// oddModules are unusual names.
 var oddModules = []string{"", " ", "/", "a/b", "\x00", "é\u202e", "%s%n", "navtest-a ", strings.Repeat("m", 300)}
 
 // oddClasses are those that there are, and some that are not.
@@ -39,7 +36,7 @@ func checkClaims(t *trial) {
 		all.Go(func() { answers[i], errs[i] = t.collect(w.under) })
 	}
 	all.Wait()
-	t.must(errors.Join(errs[:]...))
+	t.Must(errors.Join(errs[:]...))
 	for _, got := range answers {
 		t.compare("asked from several goroutines", first, got)
 	}
@@ -48,15 +45,15 @@ func checkClaims(t *trial) {
 // answers asks about everything, the odd and the usual.
 func (t *trial) answers(n orbit.Navigator) map[pair]bool {
 	answers, err := t.collect(n)
-	t.must(err)
+	t.Must(err)
 	return answers
 }
 
 // collect is answers for any goroutine.
 func (t *trial) collect(n orbit.Navigator) (answers map[pair]bool, err error) {
-	err = within(t.Patience, "Claims", func() {
+	err = harness.Within(t.suite.Patience, "Claims", func() {
 		answers = map[pair]bool{}
-		for _, module := range slices.Concat(t.Modules, oddModules) {
+		for _, module := range slices.Concat(t.suite.Modules, oddModules) {
 			for _, class := range oddClasses {
 				answers[pair{module, class}] = n.Claims(module, class)
 			}
@@ -67,10 +64,10 @@ func (t *trial) collect(n orbit.Navigator) (answers map[pair]bool, err error) {
 
 // compare ends the case if an answer has changed.
 func (t *trial) compare(when string, first, now map[pair]bool) {
-	for _, module := range slices.Concat(t.Modules, oddModules) {
+	for _, module := range slices.Concat(t.suite.Modules, oddModules) {
 		for _, class := range oddClasses {
 			if p := (pair{module, class}); first[p] != now[p] {
-				t.failf("%v is %v at first, and %v %s", p, first[p], now[p], when)
+				t.Failf("%v is %v at first, and %v %s", p, first[p], now[p], when)
 			}
 		}
 	}

@@ -12,17 +12,13 @@ import (
 // running, and nowhere else while one is running anywhere. If no member runs, only a member of the group itself
 // may be placed: it is the anchor that brings the others their company, and all that one proposal places of
 // the group are in one domain.
-//
-// Why: company is a bet (GroupIn), not a rule of the ledger, so nobody notices a navigator that forgets it;
-// the group is torn apart for good. How a group begins is the bootstrap deadlock: each waits for
-// the other. A navigator need not cure it, but it must say that they wait (that is the rule "explanation").
 
 // nearLevel is the level at which the capsules of this file want company.
 const nearLevel = "rack"
 
 func checkCompany(t *trial) {
 	for _, p := range t.singles() {
-		t.where = fmt.Sprintf("%s %v, ", p.module, p.class)
+		t.Where = fmt.Sprintf("%s %v, ", p.module, p.class)
 		w := t.world()
 		w.racks(3)
 		bare := large("node-bare", "", "")
@@ -48,12 +44,27 @@ func checkCompany(t *trial) {
 		if s := w.state(); slices.ContainsFunc(ids, func(id orbit.CapsuleID) bool { return s.Capsule(id).Placed() }) {
 			w.settle("it has begun the group itself", ids, w.company)
 		}
+		t.tooManyForADomain(p)
 	}
-	t.where = ""
+	t.Where = ""
 	t.scripts(nil, func(w *world, c *call) { w.company(c) })
 }
 
-// nearTo lets somebody else's member of a group start on a node, and submits capsules that want to be near it.
+// tooManyForADomain submits a group of which no rack has room for all: the rest waits.
+func (t *trial) tooManyForADomain(p pair) {
+	w := t.world()
+	w.racks(3)
+	spec := whole(p)
+	spec.Group, spec.Near = "large", orbit.Near{Group: "large", Level: nearLevel}
+	w.submit(spec, 5)
+	for range 3 {
+		if c := w.pass(); c != nil {
+			w.company(c)
+		}
+	}
+}
+
+// nearTo lets another engine's member of a group start on a node, and submits capsules that want to be near it.
 func (w *world) nearTo(p pair, node orbit.NodeID) []orbit.CapsuleID {
 	id := w.ids(1)[0]
 	group := "group of " + string(id)
@@ -68,7 +79,7 @@ func (w *world) nearTo(p pair, node orbit.NodeID) []orbit.CapsuleID {
 func (w *world) company(c *call) {
 	l := &world{t: w.t, ledger: &orbit.MemoryLedger{Start: c.state}}
 	for i, p := range c.plan.Proposals {
-		w.t.must(apart(l.state(), p, fmt.Sprintf("plan on revision %d: proposal %d: ", c.state.Revision(), i)))
+		w.t.Must(apart(l.state(), p, fmt.Sprintf("plan on revision %d: proposal %d: ", c.state.Revision(), i)))
 		if l.attempt(p.Do...) != nil {
 			return // the rule "capacity" says why
 		}

@@ -7,30 +7,25 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a navigator plans from the view alone. What a proposal of its lost to somebody else is planned
-// again, elsewhere if need be, until it is placed; what somebody else has placed is not.
-//
-// Why: a conflict is nothing. A navigator that takes its proposals for granted forgets capsules for ever, or
-// counts room as taken that is free: what it had reserved for a commit that failed stayed reserved (SCENARIOS
-// 1, kubernetes #28883; I2, I6), and where two placed one capsule the loser never noticed (SCENARIOS 3,
-// kubernetes #50916; I4).
+// The rule: a navigator plans from the view alone. What a proposal of its lost to another engine is planned
+// again, elsewhere if need be, until it is placed; what that engine has placed is not.
 
 func checkConflict(t *trial) {
-	t.where = "all nodes of its first plan have been filled by others, and new ones have joined: "
+	t.Where = "all nodes of its first plan have been filled by others, and new ones have joined: "
 	w := t.world()
 	w.racks(t.plenty())
 	mine := w.easy(t.mine)
 	w.during = once(w.fill)
-	w.settle("it fits on the new nodes", mine, func(c *call) { t.must(t.trespass(c)) })
+	w.settle("it fits on the new nodes", mine, func(c *call) { t.Must(t.trespass(c)) })
 
-	t.where = "what its first plan places has been placed by others: "
+	t.Where = "what its first plan places has been placed by others: "
 	w = t.world()
 	w.racks(t.plenty())
 	mine = w.easy(t.mine)
 	w.during = once(w.preempt)
-	w.settle("it fits easily", mine, func(c *call) { t.must(t.trespass(c)) })
+	w.settle("it fits easily", mine, func(c *call) { t.Must(t.trespass(c)) })
 	if c := w.pass(); c != nil {
-		t.must(t.trespass(c))
+		t.Must(t.trespass(c))
 	}
 
 	for _, p := range t.mine {
@@ -38,10 +33,10 @@ func checkConflict(t *trial) {
 	}
 }
 
-// lostAndFree has a plan that takes all there is lose it, after which it is free again. Whoever counts what
+// lostAndFree has a plan that takes all there is lose it, after which it is free again. A navigator that counts what
 // it has lost as taken has nothing left.
 func (t *trial) lostAndFree(p pair) {
-	t.where = "all that its first plan takes was taken, and is given back: "
+	t.Where = "all that its first plan takes was taken, and is given back: "
 	w := t.world()
 	w.racks(2)
 	mine := w.submit(whole(p), 6)
@@ -51,14 +46,14 @@ func (t *trial) lostAndFree(p pair) {
 			taken, err = w.take(c)
 			return err
 		})
-		w.until(t.Passes, nil, func(*orbit.State) bool { return len(taken) > 0 })
+		w.until(t.suite.Passes, nil, func(*orbit.State) bool { return len(taken) > 0 })
 		w.during = nil
 		if len(taken) == 0 {
-			t.failf("nothing is placed after %d passes, though all is free", t.Passes)
+			t.Failf("nothing is placed after %d passes, though all is free", t.suite.Passes)
 		}
 		w.commit(final(taken)...)
 	}
-	w.settle("all is free again", mine, func(c *call) { t.must(t.trespass(c)) })
+	w.settle("all is free again", mine, func(c *call) { t.Must(t.trespass(c)) })
 }
 
 // once lets something happen during the first plan that places anything.
@@ -81,8 +76,8 @@ func (w *world) fill(c *call) error {
 	i := 0
 	for range c.state.Nodes() {
 		n := large(fmt.Sprintf("node-new-%02d", i), fmt.Sprint("r", 10+i%3), "b10")
-		if w.t.Node != nil {
-			w.t.Node(&n)
+		if w.t.suite.Node != nil {
+			w.t.suite.Node(&n)
 		}
 		if err := w.attempt(orbit.PutNode{Node: n}); err != nil {
 			return err

@@ -12,9 +12,6 @@ import (
 // The rule: Plan looks at its context while it works. Once that has ended it returns soon, with what it has
 // so far, which is sound; if that does not account for all the work, it returns the context's error too.
 //
-// Why: past the deadline the engine goes on without the plan, and plans nothing until it has returned; a
-// navigator that does not end with its context stands still then, and so does the end of the program.
-//
 // How: clocks are not asked. The context counts how often it is looked at, by Err and by Done, and ends at a
 // look that is chosen: before the first one, after it, and half way through as many as an undisturbed plan
 // takes. What the plan does then must be less
@@ -25,20 +22,20 @@ func checkContext(t *trial) {
 	all, watch := t.planUntil(-1)
 	switch {
 	case watch.errs+watch.dones == 0:
-		t.failf("Plan of %d capsules in %d classes never looks at its context", len(all.pending), contextClasses)
+		t.Failf("Plan of %d capsules in %d classes never looks at its context", len(all.pending), contextClasses)
 	case all.commitments() == 0:
-		t.failf("nothing is proposed for work that fits easily, though the context has not ended")
+		t.Failf("nothing is proposed for work that fits easily, though the context has not ended")
 	case watch.dones == 0 && watch.errs == 1:
-		t.failf("Plan of %d capsules in %d classes looks at its context once, and so cannot end in the middle", len(all.pending), contextClasses)
+		t.Failf("Plan of %d capsules in %d classes looks at its context once, and so cannot end in the middle", len(all.pending), contextClasses)
 	}
 	for _, after := range []int{0, 1, (watch.errs + watch.dones) / 2} {
 		if after > 0 && watch.errs+watch.dones < 2 {
-			continue // it waits on Done, where nobody can count
+			continue // it waits on Done, where looks cannot be counted
 		}
-		t.where = fmt.Sprintf("the context ends at look %d of %d: ", after, watch.errs+watch.dones)
+		t.Where = fmt.Sprintf("the context ends at look %d of %d: ", after, watch.errs+watch.dones)
 		part, _ := t.planUntil(after)
 		if n := part.commitments(); n >= all.commitments() {
-			t.failf("the plan is whole nevertheless: it makes all of %d commitments", n)
+			t.Failf("the plan is whole nevertheless: it makes all of %d commitments", n)
 		}
 		t.soundInPart(part)
 	}
@@ -54,15 +51,14 @@ func (c *call) commitments() (n int) {
 
 // soundInPart checks what a plan has become whose context has ended.
 func (t *trial) soundInPart(c *call) {
-	_, err := c.replay()
-	t.must(err)
-	t.must(t.trespass(c))
+	t.replays(c)
+	t.Must(t.trespass(c))
 	if c.err == nil {
 		if err := c.unaccounted(); err != nil {
-			t.failf("Plan returns no error, though it has not accounted for all of the work: %w", err)
+			t.Failf("Plan returns no error, though it has not accounted for all of the work: %w", err)
 		}
 	} else if !errors.Is(c.err, context.Canceled) {
-		t.failf("Plan returns an error that is not the context's: %w", c.err)
+		t.Failf("Plan returns an error that is not the context's: %w", c.err)
 	}
 }
 
@@ -86,7 +82,7 @@ func (t *trial) planUntil(looks int) (*call, *watched) {
 	}
 	c := w.passing()
 	if c == nil {
-		t.failf("Plan was not called, though there is work")
+		t.Failf("Plan was not called, though there is work")
 	}
 	return c, watch
 }

@@ -13,9 +13,6 @@ import (
 // The rule: two navigators that the factory makes, asked the same at the same views one after another, make
 // equal plans.
 //
-// Why: a plan that cannot be made again cannot be explained, replayed or tested, and two schedulers of one
-// seed cannot be compared. What breaks it is most often the order of a map, and next a clock.
-//
 // How: both navigators are asked within one pass, at one and the same view, and what the first one says is
 // committed. Equal are plans with the same proposals in the same order, and the same capsules unplaced in the
 // same order, parked or not alike. Not compared are proposal ids, notes, texts and the ends of holds. New

@@ -2,21 +2,16 @@ package navtest
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/orbitsched/orbit"
 )
 
 // The rule: a placement names as many device instances as the capsule asks for, of a model that it accepts,
 // healthy ones, with so much free on each of them; and if there are such devices the capsule is placed.
-//
-// Why: devices are not a dimension: four halves on four devices are not two whole ones. Instances were given
-// away twice, and dead ones given away (SCENARIOS 14, volcano #1818), and where sixteen halves came at once
-// for eight devices some waited for ever (SCENARIOS 26, KAI-Scheduler #2153).
 
 func checkDevices(t *trial) {
 	for _, p := range t.mine {
-		t.where = fmt.Sprintf("%s %v, ", p.module, p.class)
+		t.Where = fmt.Sprintf("%s %v, ", p.module, p.class)
 		w := t.world()
 		dead := large("node-dead", "r0", "b0")
 		dead.Devices = orbit.Devices{Model: "m1", Count: 8, Unhealthy: 0xff}
@@ -44,45 +39,5 @@ func (w *world) onDevices(p pair, what string, n int, request orbit.DeviceReques
 	spec := small(p)
 	spec.Envelope.Reservation[orbit.CPU] = 100
 	spec.Devices = request
-	w.settle(what, w.submit(spec, n), func(c *call) { w.t.must(c.misused()) })
-}
-
-// misused says which placement does not get the devices that it asks for, counting what those before it in
-// the same plan take.
-func (c *call) misused() error {
-	taken := map[orbit.NodeID]*[orbit.MaxDevices]int{}
-	for _, place := range c.places() {
-		if why := c.wrongDevices(place, taken); why != "" {
-			return fmt.Errorf("plan on revision %d: capsule %q on node %q: %s", c.state.Revision(), place.Capsule, place.Node, why)
-		}
-	}
-	return nil
-}
-
-// wrongDevices says what is wrong with the devices of one placement, and adds it to what is taken.
-func (c *call) wrongDevices(place orbit.Place, taken map[orbit.NodeID]*[orbit.MaxDevices]int) string {
-	capsule, n := c.state.Capsule(place.Capsule), c.state.Node(place.Node)
-	if capsule == nil || n == nil {
-		return "there is no such capsule or node"
-	}
-	want, on := capsule.Spec.Devices, n.Node.Devices
-	if place.Devices.Len() != want.Count {
-		return fmt.Sprintf("it asks for %d devices and is given %d", want.Count, place.Devices.Len())
-	}
-	if want.Count > 0 && len(want.Models) > 0 && !slices.Contains(want.Models, on.Model) {
-		return fmt.Sprintf("it asks for devices of %q and is given %q", want.Models, on.Model)
-	}
-	if taken[place.Node] == nil {
-		taken[place.Node] = new([orbit.MaxDevices]int)
-	}
-	for i := range orbit.MaxDevices {
-		if !place.Devices.Has(i) {
-			continue
-		}
-		if free := n.DeviceFree(i) - taken[place.Node][i]; free < want.Milli {
-			return fmt.Sprintf("it wants %d milli of device %d (of %d, unhealthy %b), which has %d free", want.Milli, i, on.Count, on.Unhealthy, free)
-		}
-		taken[place.Node][i] += want.Milli
-	}
-	return ""
+	w.settle(what, w.submit(spec, n), w.t.replays)
 }

@@ -10,18 +10,14 @@ import (
 // The rule: a *NoFit is said only of a single capsule that fits on no node, given what the plan itself takes
 // and gives back.
 //
-// Why: the engine puts the whole class aside for it, until a node changes or half a minute has passed. A
-// scheduler that evicted and then planned in the same pass took the room for taken still, and left work
-// behind that fitted (SCENARIOS 21, nomad #27820; I10).
-//
 // A navigator that leaves out nodes which the ledger would accept, to keep some headroom, say, should give
 // another reason than *NoFit, or skip this rule. Gangs and capsules that want company are not judged here:
 // what fits them is more than a node.
 
 func checkExhaustion(t *trial) {
-	t.scripts(nil, func(w *world, c *call) { t.must(c.falseNoFit()) })
+	t.scripts(nil, func(w *world, c *call) { t.Must(c.falseNoFit()) })
 	for _, p := range t.singles() {
-		t.where = fmt.Sprintf("%s %v, a full node has been emptied: ", p.module, p.class)
+		t.Where = fmt.Sprintf("%s %v, a full node has been emptied: ", p.module, p.class)
 		w := t.world()
 		w.put(large("node-only", "r0", "b0"))
 		first := small(p)
@@ -34,7 +30,7 @@ func checkExhaustion(t *trial) {
 		for c := range w.state().On("node-only") {
 			w.commit(orbit.Release{Capsule: c.ID, Final: true})
 		}
-		w.settle("the node is empty again", ids, func(c *call) { t.must(c.falseNoFit()) })
+		w.settle("the node is empty again", ids, func(c *call) { t.Must(c.falseNoFit()) })
 	}
 }
 

@@ -10,13 +10,9 @@ import (
 
 // The rule: every capsule that was handed over is either placed by a proposal of the plan or in Unplaced, with
 // a Why that says something; never both, and not twice.
-//
-// Why: "pending" without a reason is what operators of schedulers hate most. The engine relies on it too: it
-// parks the class of a capsule whose Why is a *NoFit, so a capsule that is placed as well would have its class
-// put aside.
 
 func checkExplanation(t *trial) {
-	t.where = "work that cannot be placed: "
+	t.Where = "work that cannot be placed: "
 	w := t.world()
 	w.racks(2)
 	for _, p := range t.mine {
@@ -26,17 +22,17 @@ func checkExplanation(t *trial) {
 		w.submit(small(p), 3)
 	}
 	for _, p := range t.rest {
-		if p.class != orbit.GangClass { // nobody claims it, but it is assigned here
+		if p.class != orbit.GangClass { // it is not claimed, but assigned here
 			w.submitTo(me, small(p), 2)
 		}
 	}
 	for range 3 {
 		if c := w.pass(); c != nil {
-			t.must(c.unaccounted())
+			t.Must(c.unaccounted())
 		}
 	}
-	t.where = ""
-	t.scripts(nil, func(w *world, c *call) { w.t.must(c.unaccounted()) })
+	t.Where = ""
+	t.scripts(nil, func(w *world, c *call) { w.t.Must(c.unaccounted()) })
 }
 
 // impossible are specs that no node of racks takes.

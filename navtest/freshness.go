@@ -8,23 +8,18 @@ import (
 
 // The rule: a plan rests on the view that it is given and on no earlier one: it names the nodes that there
 // are, as they are, places what is pending now, and says the view's revision or none.
-//
-// Why: navigators keep indexes between passes. One that misses a change, or keeps a view, plans for a
-// cluster that is no more, and the ledger refuses it for ever. A score that was computed before a node
-// changed and kept after it shipped (SCENARIOS 7, kubernetes #62921), as did a plan that read two revisions
-// (SCENARIOS 8, kubernetes #75617; I8).
 
 func checkFreshness(t *trial) {
 	w := t.world()
 	w.racks(t.plenty())
-	w.settle("it fits easily", w.easy(t.mine), func(c *call) { t.must(c.stale()) })
+	w.settle("it fits easily", w.easy(t.mine), func(c *call) { t.Must(c.stale()) })
 	for round := range 3 {
-		t.where = fmt.Sprintf("all nodes have been replaced, %d: ", round)
+		t.Where = fmt.Sprintf("all nodes have been replaced, %d: ", round)
 		w.replace(round)
-		w.settle("it fits easily on the new nodes", w.easy(t.mine), func(c *call) { t.must(c.stale()) })
+		w.settle("it fits easily on the new nodes", w.easy(t.mine), func(c *call) { t.Must(c.stale()) })
 	}
-	t.where = ""
-	t.scripts(nil, func(w *world, c *call) { t.must(c.stale()) })
+	t.Where = ""
+	t.scripts(nil, func(w *world, c *call) { t.Must(c.stale()) })
 }
 
 // replace drains all nodes or lets them go, and lets as many new ones join, some under the id of one that

@@ -6,21 +6,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: whoever claims work of GangClass places a gang whole, or with at least the minimum of every role,
+// The rule: a navigator that claims work of GangClass places a gang whole, or with at least the minimum of every role,
 // in one proposal; on one domain of the first of its levels on which there is room, unless they are
-// preferred only; and what has fallen short is topped up. Whoever does not claim it places no member of a gang.
-//
-// Why: half a gang does no work and holds what the other half needs. Gangs with roles and minimums started
-// short (SCENARIOS 15, volcano #2462; I3), and two that held half each of what both need waited for each
-// other for ever (SCENARIOS 17, koordinator #872). The ledger refuses half a gang, so here it would be pending
-// for ever; which domain a gang is on the ledger does not judge at all.
+// preferred only; and what has fallen short is topped up. One that does not claim it places no member of a gang.
 
 func checkGangs(t *trial) {
 	if !t.gangs() {
 		t.leavesGangsAlone()
 		return
 	}
-	t.scripts(nil, func(w *world, c *call) { t.must(c.torn()) })
+	t.scripts(nil, func(w *world, c *call) { t.Must(c.torn()) })
 	for _, p := range t.mine {
 		if p.class == orbit.GangClass {
 			t.levels(p)
@@ -42,7 +37,7 @@ func (t *trial) leavesGangsAlone() {
 		gang("", p)
 		gang(me, p)
 	}
-	for _, module := range t.Modules {
+	for _, module := range t.suite.Modules {
 		gang("", pair{module, orbit.GangClass})
 		gang(me, pair{module, orbit.GangClass})
 	}
@@ -53,11 +48,11 @@ func (t *trial) leavesGangsAlone() {
 		}
 		for _, place := range c.places() {
 			if capsule := c.state.Capsule(place.Capsule); capsule != nil && capsule.Gang != "" {
-				t.failf("plan on revision %d: capsule %q is placed; it is a member of gang %q, and the navigator does not claim gangs",
+				t.Failf("plan on revision %d: capsule %q is placed; it is a member of gang %q, and the navigator does not claim gangs",
 					c.state.Revision(), place.Capsule, capsule.Gang)
 			}
 		}
-		t.must(c.unaccounted())
+		t.Must(c.unaccounted())
 	}
 }
 
@@ -75,37 +70,37 @@ func (t *trial) levels(p pair) {
 		{11, "zone", orbit.Gang{}},
 		{5, "", orbit.Gang{Levels: []string{"rack"}}},
 	} {
-		t.where = fmt.Sprintf("a gang of %d whole nodes, of which racks have 3, 4 and 4: ", fits.members)
+		t.Where = fmt.Sprintf("a gang of %d whole nodes, of which racks have 3, 4 and 4: ", fits.members)
 		w := t.world()
 		w.racks(4)
 		_, err := w.occupy("node-r0-00", whole(p).Envelope.Reservation, "")
-		t.must(err)
+		t.Must(err)
 		fits.gang.Roles = []orbit.Role{{Name: "all", Spec: whole(p), Members: make([]orbit.CapsuleID, fits.members)}}
 		ids := w.submitGang("", &fits.gang)
 		if fits.on == "" {
-			w.until(3, func(c *call) { t.must(c.torn()); t.must(c.unaccounted()) }, func(s *orbit.State) bool { return s.Gang(fits.gang.ID).Total() > 0 })
+			w.until(3, func(c *call) { t.Must(c.torn()); t.Must(c.unaccounted()) }, func(s *orbit.State) bool { return s.Gang(fits.gang.ID).Total() > 0 })
 			if w.state().Gang(fits.gang.ID).Total() > 0 {
-				t.failf("it is placed, though it must be on one rack")
+				t.Failf("it is placed, though it must be on one rack")
 			}
 			continue
 		}
-		w.settle("it fits on one "+fits.on, ids, func(c *call) { t.must(c.torn()) })
+		w.settle("it fits on one "+fits.on, ids, func(c *call) { t.Must(c.torn()) })
 		if _, one := shared(w.state().Gang(fits.gang.ID), fits.on, onState(w.state())); !one {
-			t.failf("it is not on one %s, though there it fits", fits.on)
+			t.Failf("it is not on one %s, though there it fits", fits.on)
 		}
 	}
 }
 
 // minimum has room for a gang's minimum in any rack, then for all of it in each; and then loses a member.
 func (t *trial) minimum(p pair) {
-	t.where = "a gang of 6 whole nodes, at least 3, where a rack has 4: "
+	t.Where = "a gang of 6 whole nodes, at least 3, where a rack has 4: "
 	w := t.world()
 	w.racks(4)
 	gang := &orbit.Gang{Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "all", Spec: whole(p), Members: make([]orbit.CapsuleID, 6), Min: 3}}}
 	ids := w.submitGang("", gang)
-	judge := func(c *call) { t.must(c.torn()) }
-	if !w.until(t.Passes, judge, func(s *orbit.State) bool { return s.Gang(gang.ID).Total() >= 3 }) {
-		t.failf("its minimum fits, and it is not placed after %d passes; %s", t.Passes, w.said(w.firstPending(ids)))
+	judge := func(c *call) { t.Must(c.torn()) }
+	if !w.until(t.suite.Passes, judge, func(s *orbit.State) bool { return s.Gang(gang.ID).Total() >= 3 }) {
+		t.Failf("its minimum fits, and it is not placed after %d passes; %s", t.suite.Passes, w.said(w.firstPending(ids)))
 	}
 	for rack := range 3 {
 		for i := range 2 {
@@ -119,7 +114,7 @@ func (t *trial) minimum(p pair) {
 
 // halves has room for one of two gangs, which must get it; and once that one has ended for the other.
 func (t *trial) halves(p pair) {
-	t.where = "two gangs of 4 whole nodes, of which there are 6: "
+	t.Where = "two gangs of 4 whole nodes, of which there are 6: "
 	w := t.world()
 	w.racks(2)
 	gangs := [2]*orbit.Gang{}
@@ -128,9 +123,9 @@ func (t *trial) halves(p pair) {
 		w.submitGang("", gangs[i])
 	}
 	placed := func(s *orbit.State) int { return s.Gang(gangs[0].ID).Total() + s.Gang(gangs[1].ID).Total() }
-	judge := func(c *call) { t.must(c.torn()) }
-	if !w.until(t.Passes, judge, func(s *orbit.State) bool { return placed(s) == 4 }) {
-		t.failf("one fits, and none is placed after %d passes", t.Passes)
+	judge := func(c *call) { t.Must(c.torn()) }
+	if !w.until(t.suite.Passes, judge, func(s *orbit.State) bool { return placed(s) == 4 }) {
+		t.Failf("one fits, and none is placed after %d passes", t.suite.Passes)
 	}
 	first, second := gangs[0], gangs[1]
 	if w.state().Gang(first.ID).Total() == 0 {

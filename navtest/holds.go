@@ -9,9 +9,6 @@ import (
 )
 
 // The rule: a hold that a plan makes ends, after the view's instant and within Suite.HoldFor of it.
-//
-// Why: a hold counts as use, for everybody. Reservations without an end outlived whoever had made them and kept
-// nodes empty for good (SCENARIOS 25, YUNIKORN-3092; I11).
 
 func checkHolds(t *trial) {
 	t.scripts(func(w *world) {
@@ -20,7 +17,7 @@ func checkHolds(t *trial) {
 			now = view.Now()
 			return w.under.Plan(ctx, view, pending)
 		}
-		w.during = func(c *call) error { return c.endless(now, t.HoldFor) }
+		w.during = func(c *call) error { return c.endless(now, t.suite.HoldFor) }
 	}, nil)
 }
 

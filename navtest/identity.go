@@ -4,13 +4,11 @@ import (
 	"fmt"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // The rule: a navigator leaves the ids of its proposals to the engine, or gives each one that no other proposal
 // has, in this plan or an earlier one. The very same proposal may keep its id.
-//
-// Why: a proposal's id applies at most once (SCENARIOS 4, kubernetes #96579; I12). The ledger takes the second
-// one for the first, sent again, and says that it is committed; nothing happens, and nobody learns why.
 
 func checkIdentity(t *trial) {
 	t.scripts(func(w *world) {
@@ -20,7 +18,7 @@ func checkIdentity(t *trial) {
 				content := fmt.Sprintf("%v if %v", p.Do, p.If)
 				if was, is := used[p.ID]; is && !p.ID.IsZero() && was != content {
 					return fmt.Errorf("plan on revision %d: proposal %d (%s) has the id %v, which another proposal has had",
-						c.state.Revision(), i, describe(p), p.ID)
+						c.state.Revision(), i, harness.Describe(p), p.ID)
 				}
 				used[p.ID] = content
 			}

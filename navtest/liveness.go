@@ -2,12 +2,9 @@ package navtest
 
 import "github.com/orbitsched/orbit"
 
-// The rule: in a real engine on an in-memory ledger, with nobody else there, all work that fits easily is
+// The rule: in a real engine on an in-memory ledger, with no other engine there, all work that fits easily is
 // placed within Suite.Passes passes: beside work of higher priority that fits nowhere, when the engine hands
 // over less at a time than a gang has members, and when more comes later.
-//
-// Why: a navigator can keep every other rule by never placing anything. Each plan must get on with the work
-// (I11), and one class that fits nowhere must not stop the others.
 
 func checkLiveness(t *trial) {
 	for _, most := range []int{0, 7, 3} {

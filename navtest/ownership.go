@@ -8,19 +8,15 @@ import (
 )
 
 // The rule: a plan places pending capsules that are the navigator's: those that are assigned to its engine,
-// and of those that nobody is assigned the ones that it claims. It need not have been handed them. It takes
-// no capsule and no hold away from anybody else, places none twice, and leaves the nodes to whoever runs
-// them.
-//
-// Why: claims divide the work without a coordinator only if everybody keeps to them. The ledger cannot tell
-// whose a capsule is; it only sees to it that one of two placements loses, and that need not be the right one
-// (SCENARIOS 3, kubernetes #50916).
+// and of those that are not assigned the ones that it claims. It need not have been handed them. It takes
+// no capsule and no hold away from another engine, places none twice, and leaves the nodes to those
+// that run them.
 
 func checkOwnership(t *trial) {
-	t.where = "among the work of others: "
+	t.Where = "among the work of others: "
 	t.amongOthers()
-	t.where = ""
-	t.scripts(nil, func(w *world, c *call) { w.t.must(t.trespass(c)) })
+	t.Where = ""
+	t.scripts(nil, func(w *world, c *call) { w.t.Must(t.trespass(c)) })
 }
 
 // amongOthers mixes work that is the navigator's with all kinds that is not, of which all could be placed.
@@ -36,20 +32,20 @@ func (t *trial) amongOthers() {
 	}
 	w.commit(orbit.Hold{ID: "of others", Node: "node-r0-00", Room: orbit.Resources{orbit.CPU: 1}, For: other, Ends: never})
 	_, err := w.occupy("node-r1-00", orbit.Resources{orbit.CPU: 1}, "")
-	t.must(err)
+	t.Must(err)
 	gone := w.submit(small(t.mine[0]), 2)
 	w.commit(orbit.Release{Capsule: gone[0], Final: true}, orbit.Release{Capsule: gone[1], Final: true})
 	mine := w.easy(t.mine)
 	for _, p := range t.singles() {
 		mine = append(mine, w.submitTo(me, small(p), 2)...)
 	}
-	for range 2 * t.Passes {
+	for range 2 * t.suite.Passes {
 		if c := w.pass(); c != nil {
-			t.must(t.trespass(c))
+			t.Must(t.trespass(c))
 		}
 	}
 	if id := w.firstPending(mine); id != "" {
-		t.failf("its own capsule %q is not placed", id)
+		t.Failf("its own capsule %q is not placed", id)
 	}
 }
 

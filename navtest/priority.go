@@ -6,16 +6,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: of work that is alike but for its priority, none of the lower is placed while some of the higher
+// The rule: of work that is alike except in its priority, none of the lower is placed while some of the higher
 // waits.
-//
-// Why: priority orders one navigator's work; nobody else can, for between navigators the ledger arbitrates only
-// by who commits first. The engine hands over the highest priority first, and a navigator that goes by an order of
-// its own, to pack better, say, must keep to that among equals at least.
 
 func checkPriority(t *trial) {
 	for _, p := range t.mine {
-		t.where = fmt.Sprintf("%s %v, room for 3 of 9: ", p.module, p.class)
+		t.Where = fmt.Sprintf("%s %v, room for 3 of 9: ", p.module, p.class)
 		w := t.world()
 		w.racks(1)
 		var ids [3][]orbit.CapsuleID
@@ -28,7 +24,7 @@ func checkPriority(t *trial) {
 			w.settle(fmt.Sprintf("priority %d is the highest that waits", priority), ids[priority], func(c *call) {
 				for _, place := range c.places() {
 					if capsule := c.state.Capsule(place.Capsule); capsule != nil && capsule.Spec.Priority < priority {
-						t.failf("plan on revision %d: capsule %q of priority %d is placed, and priority %d waits",
+						t.Failf("plan on revision %d: capsule %q of priority %d is placed, and priority %d waits",
 							c.state.Revision(), place.Capsule, capsule.Spec.Priority, priority)
 					}
 				}

@@ -12,10 +12,6 @@ import (
 // The rule: Plan writes to nothing that it is given: not to the slice of pending capsules, whose order others
 // may rely on, and not to the capsules, specs, nodes and gangs behind it, which are the ledger's own.
 //
-// Why: all engines of a process and the ledger itself share one state. Whoever writes to it changes what others
-// plan on and what the referee judges by, silently, for good, and races with all of them. Equal specs are even one
-// for all ledgers of a process: a test of such a navigator spoils those that come after it.
-//
 // How: the state's dump, which has every record in it, is taken before and after and compared, and Verify
 // recounts what dumps leave out. A write that is undone before Plan returns is seen by the race detector at most.
 

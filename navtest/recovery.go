@@ -8,10 +8,6 @@ import (
 
 // The rule: room that is given back is used, also if that happens while a plan runs that found none; and a
 // capsule that comes back to pending is placed again, as often as it comes back.
-//
-// Why: work whose room came free while it was being planned was put to sleep, and nothing woke it (SCENARIOS
-// 19, nomad #1199; I11); so does a navigator that keeps lists of its own of what is done and what is hopeless.
-// Here the engine parks as it does in production, which is for 30 s unless a change could help.
 
 func checkRecovery(t *trial) {
 	w := t.world()
@@ -20,7 +16,7 @@ func checkRecovery(t *trial) {
 	var others []orbit.CapsuleID
 	for n := range w.state().Nodes() {
 		id, err := w.occupy(n.Node.ID, n.Free(), "")
-		t.must(err)
+		t.Must(err)
 		others = append(others, id)
 	}
 	mine := w.easy(t.mine)
@@ -32,27 +28,27 @@ func checkRecovery(t *trial) {
 		released = true
 		return err
 	}
-	t.where = "all nodes were full, and have come free while it planned: "
+	t.Where = "all nodes were full, and have come free while it planned: "
 	w.settle("it fits easily", mine, nil)
 
 	for i := range 3 {
-		t.where = fmt.Sprintf("all its capsules have been evicted, %d: ", i)
+		t.Where = fmt.Sprintf("all its capsules have been evicted, %d: ", i)
 		w.evict(mine)
-		w.settle("it fits easily", mine, func(c *call) { t.must(t.trespass(c)) })
+		w.settle("it fits easily", mine, func(c *call) { t.Must(t.trespass(c)) })
 	}
 	for _, p := range t.mine {
 		t.fullAgain(p)
 	}
 }
 
-// fullAgain fills all nodes with the navigator's own capsules, which are evicted time and again. Whoever counts
+// fullAgain fills all nodes with the navigator's own capsules, which are evicted time and again. A navigator that counts
 // them twice, or counts what is gone, has nothing left.
 func (t *trial) fullAgain(p pair) {
 	w := t.world()
 	w.racks(2)
 	mine := w.submit(whole(p), 6)
 	for i := range 3 {
-		t.where = fmt.Sprintf("six capsules have been evicted from the six nodes that they fill, %d times: ", i)
+		t.Where = fmt.Sprintf("six capsules have been evicted from the six nodes that they fill, %d times: ", i)
 		w.settle("it fits exactly", mine, nil)
 		w.evict(mine)
 	}

@@ -1,6 +1,7 @@
 package navtest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
@@ -8,9 +9,6 @@ import (
 
 // The rule: a capsule is placed on a node that takes new work and whose labels meet all of its requirements;
 // and if there are such nodes with room it is placed.
-//
-// Why: a requirement that does not hold makes a node infeasible, full stop; the ledger refuses the placement
-// whatever else speaks for it.
 
 // demands are requirements that one of three kinds of nodes meets, for every operator.
 var demands = []orbit.Predicate{
@@ -33,7 +31,7 @@ func checkRequirements(t *trial) {
 			ids = append(ids, w.submit(spec, 2)...)
 		}
 	}
-	w.settle("there are nodes that meet all requirements", ids, func(c *call) { t.must(c.unmet()) })
+	w.settle("there are nodes that meet all requirements", ids, func(c *call) { t.Must(c.unmet()) })
 }
 
 // kinds makes nodes of three kinds, each in a rack of its own and so many drained ones beside.
@@ -60,22 +58,11 @@ func (w *world) kinds(each int) {
 	w.put(bare)
 }
 
-// unmet says which placement is on a node that does not take it.
+// unmet says which placement does not hold in the plan's own view. Where other placements of the plan stand against it,
+// the rule "capacity" says so.
 func (c *call) unmet() error {
-	for _, place := range c.places() {
-		capsule, n := c.state.Capsule(place.Capsule), c.state.Node(place.Node)
-		if capsule == nil || n == nil {
-			return fmt.Errorf("plan on revision %d: Place %q on %q: there is no such capsule or node", c.state.Revision(), place.Capsule, place.Node)
-		}
-		if n.Node.Unschedulable {
-			return fmt.Errorf("plan on revision %d: capsule %q is placed on node %q, which is unschedulable", c.state.Revision(), place.Capsule, place.Node)
-		}
-		for _, demand := range capsule.Spec.Require {
-			if !demand.Matches(n.Node.Labels) {
-				return fmt.Errorf("plan on revision %d: capsule %q requires %s and is placed on node %q, which has labels %v",
-					c.state.Revision(), place.Capsule, demand, place.Node, n.Node.Labels)
-			}
-		}
+	if _, err := c.replay(); errors.Is(err, orbit.ErrInfeasible) {
+		return err
 	}
 	return nil
 }

@@ -1,35 +1,54 @@
 package navtest
 
-// rule is one thing that holds of every navigator.
-type rule struct {
-	// Of the subtest.
-	name string
-	// What holds, as a sentence.
-	text string
-	// Ends by trial.failf where it does not hold.
-	check func(*trial)
-}
+import "github.com/orbitsched/orbit/internal/harness"
 
-// rules are all of them, in the order of the manual. Each has a file of its own, which says why it matters.
+type rule = harness.Rule[*trial]
+
+// rules are all of them, in the order in which they are checked. Each has a file of its own, with the details.
 var rules = []rule{
-	{"claims", "Claims always gives the same answer, to anything it is asked", checkClaims},
-	{"ownership", "a plan touches only work that the navigator owns, and each capsule once", checkOwnership},
-	{"capacity", "all proposals of one plan commit, one after another, on a ledger at that very view", checkCapacity},
-	{"requirements", "a capsule is placed where all its requirements hold", checkRequirements},
-	{"devices", "a capsule gets the device instances that it asks for, healthy ones with so much free", checkDevices},
-	{"company", "a capsule that wants to be near a group is placed in a domain where the group is running", checkCompany},
-	{"freshness", "a plan rests on the view that it is given, not on an earlier one", checkFreshness},
-	{"priority", "of work that is alike the lower priority is not placed while the higher waits", checkPriority},
-	{"identity", "an id is given to one proposal only", checkIdentity},
-	{"holds", "a hold ends, in good time", checkHolds},
-	{"context", "Plan ends when its context does, and what it returns then is sound and says so", checkContext},
-	{"determinism", "equal navigators make equal plans of equal views", checkDeterminism},
-	{"explanation", "every capsule handed over is placed, or explained, and not both", checkExplanation},
-	{"read-only", "Plan leaves the slice, the capsules, the specs and the nodes as they were", checkReadOnly},
-	{"conflict", "what was lost to somebody else is planned again, and what somebody else has placed is not", checkConflict},
-	{"recovery", "room that is given back is used, and a capsule that comes back is placed again", checkRecovery},
-	{"exhaustion", "a *NoFit is said only of what fits on no node", checkExhaustion},
-	{"gangs", "a gang is placed whole, or at least its minimum, in one proposal, by whoever claims gangs alone", checkGangs},
-	{"odd-worlds", "no constellation and no work makes it panic, fail or plan what cannot be", checkOddWorlds},
-	{"liveness", "what fits easily is placed within a bound of passes", checkLiveness},
+	harness.Define("claims", "", "Claims always gives the same answer, to anything it is asked, from any goroutine",
+		"an engine asks once for each pair and remembers; work that two claim is raced for, work that none claims waits", checkClaims),
+	harness.Define("ownership", "3 (kubernetes #50916)", "a plan touches only work that the navigator owns, and each capsule once",
+		"claims divide the work without a coordinator only if all keep to them; the ledger cannot tell whose a capsule is", checkOwnership),
+	harness.Define("capacity", "11, 13, 18 (nomad #9506, volcano #3392, kubernetes #102134; I10)",
+		"all proposals of one plan commit, one after another, on a ledger at that very view",
+		"a navigator that promises the same room twice has its own second proposal refused, pass after pass", checkCapacity),
+	harness.Define("requirements", "", "a capsule is placed where all its requirements hold, if there is room",
+		"a requirement that does not hold makes a node infeasible, whatever else speaks for it", checkRequirements),
+	harness.Define("devices", "14, 26 (volcano #1818, KAI-Scheduler #2153)",
+		"a capsule gets the device instances that it asks for, healthy ones with so much free",
+		"devices are no dimension: four halves on four devices are not two whole ones", checkDevices),
+	harness.Define("company", "", "a capsule that wants to be near a group is placed in a domain where the group is running",
+		"company is a bet, not a rule of the ledger: a group that a navigator tears apart stays apart", checkCompany),
+	harness.Define("freshness", "7, 8 (kubernetes #62921, #75617; I8)", "a plan rests on the view that it is given, not on an earlier one",
+		"an index that misses a change plans for a cluster that is no more, and the ledger refuses it for ever", checkFreshness),
+	harness.Define("priority", "", "of work that is alike the lower priority is not placed while the higher waits",
+		"between navigators the ledger goes by who commits first, so only a navigator can order its own work", checkPriority),
+	harness.Define("identity", "4 (kubernetes #96579; I12)", "an id is given to one proposal only, or left to the engine",
+		"the ledger takes the second proposal for the first, sent again: it says committed, and nothing happens", checkIdentity),
+	harness.Define("holds", "25 (YUNIKORN-3092; I11)", "a hold ends, within Suite.HoldFor",
+		"a hold counts as use; one that outlives its maker keeps a node empty for good", checkHolds),
+	harness.Define("context", "", "Plan ends when its context does, and what it returns then is sound and says so",
+		"past the deadline the engine plans nothing until Plan has returned, and the program cannot end", checkContext),
+	harness.Define("determinism", "", "equal navigators make equal plans of equal views",
+		"a plan that cannot be made again cannot be explained, replayed or tested; map order breaks it most often", checkDeterminism),
+	harness.Define("explanation", "", "every capsule handed over is placed, or explained, and not both",
+		"pending without a reason is what operators hate most, and engines park classes by the reasons", checkExplanation),
+	harness.Define("read-only", "", "Plan leaves the slice, the capsules, the specs and the nodes as they were",
+		"all engines and the ledger share one state; a write changes what others plan on, and what the referee judges by", checkReadOnly),
+	harness.Define("conflict", "1, 3 (kubernetes #28883, #50916; I2, I4, I6)",
+		"what was lost to another commit is planned again, and what another engine has placed is not",
+		"a navigator that takes its proposals for granted forgets capsules, or counts room as taken that is free", checkConflict),
+	harness.Define("recovery", "19 (nomad #1199; I11)", "room that is given back is used, and a capsule that comes back is placed again",
+		"work whose room comes free while it is being planned is put to sleep, and nothing wakes it", checkRecovery),
+	harness.Define("exhaustion", "21 (nomad #27820; I10)", "a *NoFit is said only of what fits on no node",
+		"the engine puts the whole class aside for it, until a node changes or half a minute has passed", checkExhaustion),
+	harness.Define("gangs", "15, 17 (volcano #2462, koordinator #872; I3)",
+		"a gang is placed whole, or at least its minimum, in one proposal, and only by a navigator that claims gangs",
+		"half a gang does no work and holds what the other half needs", checkGangs),
+	harness.Define("odd-worlds", "6, 11, 12, 28 (kubernetes #95124, #102134, #122066, KAI-Scheduler #1873; I14)",
+		"no constellation and no work makes it panic, fail or plan what cannot be",
+		"the first day of a cluster has no nodes, its last one only drained ones, and one day a request asks for everything", checkOddWorlds),
+	harness.Define("liveness", "(I11)", "what fits easily is placed within a bound of passes",
+		"a navigator can keep every other rule by never placing anything; one class that fits nowhere must not stop the others", checkLiveness),
 }

@@ -64,7 +64,7 @@ func (w *world) crowd(d dice) {
 			continue
 		}
 		_, err := w.occupy(n.Node.ID, room, pick(d, "", "", "g1", "g2"))
-		w.t.must(err)
+		w.t.Must(err)
 	}
 }
 

@@ -4,23 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
-
-// Run checks the navigators that factory makes against every rule, each rule in a subtest of its name. A
-// navigator that claims work of certain modules only needs a [Suite] that names them.
-//
-// Every world gets a navigator of its own, so factory must return a new one each time, sharing nothing with
-// the ones before it, with the same seed if it has one. It is called from other goroutines than t's.
-func Run(t *testing.T, factory func() orbit.Navigator) {
-	t.Helper()
-	Suite{}.Run(t, factory)
-}
 
 // Suite is how the rules are checked. The zero value is right for a navigator that claims by class, places
 // on any node and needs no telemetry.
@@ -49,60 +38,34 @@ type Suite struct {
 	Skip map[string]string
 }
 
-// Failure is a rule that a navigator breaks.
-type Failure struct {
-	// Name of the rule.
-	Case string
-	// What was seen, with what it takes to see it again.
-	Err error
-}
-
-// Error joins the two.
-func (f Failure) Error() string { return f.Case + ": " + f.Err.Error() }
-
-// Unwrap returns Err.
-func (f Failure) Unwrap() error { return f.Err }
-
-// Run is the function of that name, in the way the suite says.
+// Run checks the navigators that factory makes against every rule, each rule in a subtest of its name.
+//
+// Every world gets a navigator of its own, so factory must return a new one each time, sharing nothing with
+// the ones before it, with the same seed if it has one. It is called from other goroutines than t's.
 func (s Suite) Run(t *testing.T, factory func() orbit.Navigator) {
 	t.Helper()
-	s = s.withDefaults()
-	if err := s.fault(); err != nil {
+	h, err := s.harness(factory)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range rules {
-		t.Run(rules[i].name, func(t *testing.T) {
-			if reason, skip := s.Skip[rules[i].name]; skip {
-				t.Skip(reason)
-			}
-			if err := s.try(&rules[i], factory); err != nil {
-				t.Errorf("rule: %s\nseen: %v", rules[i].text, err)
-			}
-		})
-	}
+	h.Run(t)
 }
 
-// Check does what Run does without a test: it returns the rules that are broken, in the order of the
-// manual, nil if none is. A suite that cannot be run fails under the case "suite".
-func (s Suite) Check(factory func() orbit.Navigator) []Failure {
-	s = s.withDefaults()
-	if err := s.fault(); err != nil {
-		return []Failure{{"suite", err}}
+// Check does what Run does without a test: it returns what was seen of each rule that is broken, by the rule's name. A
+// suite that cannot be run fails under the name "suite".
+func (s Suite) Check(factory func() orbit.Navigator) map[string]error {
+	h, err := s.harness(factory)
+	if err != nil {
+		return map[string]error{"suite": err}
 	}
-	var failures []Failure
-	for i := range rules {
-		if _, skip := s.Skip[rules[i].name]; skip {
-			continue
-		}
-		if err := s.try(&rules[i], factory); err != nil {
-			failures = append(failures, Failure{rules[i].name, err})
-		}
-	}
-	return failures
+	return h.Check(nil)
 }
 
-// withDefaults returns a copy in which everything is set.
-func (s Suite) withDefaults() Suite {
+// harness fills in defaults, and says what is wrong with the fields.
+func (s Suite) harness(factory func() orbit.Navigator) (*harness.Suite[*trial], error) {
+	if s.Worlds < 0 || s.Passes < 0 || s.Patience < 0 || s.HoldFor < 0 {
+		return nil, errors.New("navtest: Worlds, Passes, Patience and HoldFor must not be negative")
+	}
 	if len(s.Modules) == 0 {
 		s.Modules = []string{"navtest-a", "navtest-b"}
 	}
@@ -111,18 +74,9 @@ func (s Suite) withDefaults() Suite {
 	s.Passes = cmp.Or(s.Passes, 20)
 	s.Patience = cmp.Or(s.Patience, 10*time.Second)
 	s.HoldFor = cmp.Or(s.HoldFor, 24*time.Hour)
-	return s
-}
-
-// fault says what is wrong with the fields.
-func (s Suite) fault() error {
-	if s.Worlds < 0 || s.Passes < 0 || s.Patience < 0 || s.HoldFor < 0 {
-		return errors.New("navtest: Worlds, Passes, Patience and HoldFor must not be negative")
+	h := &harness.Suite[*trial]{Rules: rules, Skip: s.Skip, Try: func(_ *testing.T, r *rule) *harness.Case { return s.try(r, factory) }}
+	if err := h.Fault(); err != nil {
+		return nil, fmt.Errorf("navtest: %w", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Skip)) {
-		if !slices.ContainsFunc(rules, func(r rule) bool { return r.name == name }) {
-			return fmt.Errorf("navtest: Skip names %q, which is not a rule", name)
-		}
-	}
-	return nil
+	return h, nil
 }

@@ -1,122 +1,68 @@
 package navtest
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/orbitsched/orbit"
 )
 
-// torn says which gang a plan tears apart: by a proposal that leaves it below a minimum at its beginning, or
-// by placing it where it has no domain in common.
+// torn says which gang a plan tears apart: by a proposal that begins it with too few members, or by placing it where
+// it has no domain in common.
 func (c *call) torn() error {
-	books := map[orbit.GangID]*gangBook{}
-	var order []orbit.GangID
-	for i, p := range c.plan.Proposals {
-		for _, do := range p.Do {
-			if b, id := c.enter(books, do); b != nil && !slices.Contains(order, id) {
-				order = append(order, id)
-			}
+	end, err := c.replay()
+	if err != nil {
+		var r *orbit.Rejection
+		if errors.As(err, &r) && strings.HasPrefix(r.Reason, "gang ") {
+			return err
 		}
-		for _, id := range order {
-			if role, short := books[id].short(); short {
-				return fmt.Errorf("plan on revision %d: proposal %d begins gang %q with %d members of role %q, which has %d, at least %d",
-					c.state.Revision(), i, id, books[id].placed[role], books[id].gang.Roles[role].Name, len(books[id].gang.Roles[role].Members), minimum(&books[id].gang.Roles[role]))
-			}
-		}
+		return nil // the rule "capacity" says that
 	}
-	for _, id := range order {
-		if err := c.scattered(books[id]); err != nil {
+	for g := range end.Gangs() {
+		if err := c.scattered(end, g); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// gangBook is what becomes of a gang in the course of a plan.
-type gangBook struct {
-	gang   *orbit.Gang
-	placed []int
-	// Where the plan puts members.
-	to map[orbit.CapsuleID]orbit.NodeID
-	// The plan takes members away, so where the others are tells nothing.
-	moves bool
-}
-
-// enter books one commitment, if it moves a member of a gang.
-func (c *call) enter(books map[orbit.GangID]*gangBook, do orbit.Commitment) (*gangBook, orbit.GangID) {
-	var id orbit.CapsuleID
-	by := 1
-	switch do := do.(type) {
-	case orbit.Place:
-		id = do.Capsule
-	case orbit.Release:
-		id, by = do.Capsule, -1
-	}
-	capsule := c.state.Capsule(id)
-	if capsule == nil || capsule.Gang == "" || by < 0 && !capsule.Placed() {
-		return nil, ""
-	}
-	b := books[capsule.Gang]
-	if b == nil {
-		g := c.state.Gang(capsule.Gang)
-		b = &gangBook{gang: g.Gang, placed: slices.Clone(g.Placed), to: map[orbit.CapsuleID]orbit.NodeID{}}
-		books[capsule.Gang] = b
-	}
-	b.placed[roleOf(b.gang, id)] += by
-	if place, ok := do.(orbit.Place); ok {
-		b.to[id] = place.Node
-	} else {
-		b.moves = true
-	}
-	return b, capsule.Gang
-}
-
-// short reports whether a gang that is placed is below a minimum, and in which role. A gang that had begun
-// before the plan may be.
-func (b *gangBook) short() (int, bool) {
-	total, begun := 0, -len(b.to)
-	for _, n := range b.placed {
-		total += n
-		begun += n
-	}
-	if total == 0 || begun > 0 {
-		return 0, false
-	}
-	for i := range b.placed {
-		if b.placed[i] < minimum(&b.gang.Roles[i]) {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
-// scattered says whether the members that a plan places are on no common domain, though the gang requires
-// one: among themselves and with those that are placed already, if these have one.
-func (c *call) scattered(b *gangBook) error {
-	if b.moves || b.gang.Loose || len(b.gang.Levels) == 0 || len(b.to) == 0 {
+// scattered says whether a gang of which the plan places members is on no common domain at the end of the plan, though
+// it requires one: among themselves, and with those that were placed already, if these had one.
+func (c *call) scattered(end *orbit.State, g *orbit.GangState) error {
+	if g.Gang.Loose || len(g.Gang.Levels) == 0 || !c.only(g.Gang.ID) {
 		return nil
 	}
-	before := onState(c.state)
-	after := func(id orbit.CapsuleID) *orbit.NodeState {
-		if node, moved := b.to[id]; moved {
-			return c.state.Node(node)
-		}
-		return before(id)
-	}
-	g, had := &orbit.GangState{Gang: b.gang}, false
-	for _, level := range b.gang.Levels {
-		if _, one := shared(g, level, after); one {
+	had := false
+	for _, level := range g.Gang.Levels {
+		if _, one := shared(g, level, onState(end)); one {
 			return nil
 		}
-		begun, one := shared(g, level, before)
+		begun, one := shared(g, level, onState(c.state))
 		had = had || begun && one
 	}
-	if state := c.state.Gang(b.gang.ID); state.Total() > 0 && !had {
+	if c.state.Gang(g.Gang.ID).Total() > 0 && !had {
 		return nil // labels have changed since it began: there is no domain to keep to
 	}
-	return fmt.Errorf("plan on revision %d: the members of gang %q would share no domain of the levels %q that it requires", c.state.Revision(), b.gang.ID, b.gang.Levels)
+	return fmt.Errorf("plan on revision %d: the members of gang %q would share no domain of the levels %q that it requires", c.state.Revision(), g.Gang.ID, g.Gang.Levels)
+}
+
+// only reports whether the plan places members of a gang and releases none: of one that it moves, where the others are
+// tells nothing.
+func (c *call) only(gang orbit.GangID) (places bool) {
+	for _, p := range c.plan.Proposals {
+		for _, do := range p.Do {
+			switch do := do.(type) {
+			case orbit.Place:
+				places = places || c.state.Capsule(do.Capsule).Gang == gang
+			case orbit.Release:
+				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang == gang && member.Placed() {
+					return false
+				}
+			}
+		}
+	}
+	return places
 }
 
 // onState finds the nodes of capsules.
@@ -147,11 +93,3 @@ func shared(g *orbit.GangState, level string, on func(orbit.CapsuleID) *orbit.No
 	}
 	return begun, true
 }
-
-// roleOf returns which role of the gang a member has.
-func roleOf(g *orbit.Gang, id orbit.CapsuleID) int {
-	return slices.IndexFunc(g.Roles, func(r orbit.Role) bool { return slices.Contains(r.Members, id) })
-}
-
-// minimum is the fewest members of a role that a gang may begin with.
-func minimum(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }

@@ -2,27 +2,20 @@ package navtest
 
 import (
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// trial is one rule being checked. It runs in a goroutine of its own, which failf ends as
-// testing.T.Fatalf would, so that checks read like tests and need no test to run in.
+// trial is one rule being checked.
 type trial struct {
-	Suite
-	rule    *rule
+	*harness.Case
+	suite   Suite
+	rule    string
 	factory func() orbit.Navigator
 	// Of the suite's modules with all classes: what the navigator claims, and the rest.
 	mine, rest []pair
-	// What is going on, for messages.
-	where string
-	err   error
 }
 
 // pair is what a navigator is asked about.
@@ -37,46 +30,20 @@ func (p pair) String() string { return fmt.Sprintf("Claims(%q, %v)", p.module, p
 // classes are all that there are.
 var classes = []orbit.AppClass{orbit.LatencySensitive, orbit.BestEffort, orbit.Batch, orbit.GangClass}
 
-// try checks one rule and returns how it is broken.
-func (s Suite) try(r *rule, factory func() orbit.Navigator) error {
-	t := &trial{Suite: s, rule: r, factory: factory}
-	done := make(chan struct{})
-	go func() {
-		finished := false
-		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				t.err = fmt.Errorf("%spanic: %v\n%s", t.where, p, debug.Stack())
-			} else if !finished && t.err == nil {
-				t.err = fmt.Errorf("%ssomething has exited the goroutine of the case", t.where)
-			}
-		}()
+// try checks one rule. Every call of the navigator ends after Suite.Patience, and so the case does.
+func (s Suite) try(r *rule, factory func() orbit.Navigator) *harness.Case {
+	return harness.Try(0, func(c *harness.Case) {
+		t := &trial{Case: c, suite: s, rule: r.Name, factory: factory}
 		t.survey()
-		r.check(t)
-		finished = true
-	}()
-	<-done
-	return t.err
-}
-
-// failf ends the case.
-func (t *trial) failf(format string, args ...any) {
-	t.err = fmt.Errorf(t.where+format, args...)
-	runtime.Goexit()
-}
-
-// must ends the case if there is an error.
-func (t *trial) must(err error) {
-	if err != nil {
-		t.failf("%w", err)
-	}
+		r.Check(t)
+	})
 }
 
 // navigator makes a new one.
 func (t *trial) navigator() (n orbit.Navigator) {
-	t.must(within(t.Patience, "the factory", func() { n = t.factory() }))
+	t.Must(harness.Within(t.suite.Patience, "the factory", func() { n = t.factory() }))
 	if n == nil {
-		t.failf("the factory returns nil")
+		t.Failf("the factory returns nil")
 	}
 	return n
 }
@@ -84,7 +51,7 @@ func (t *trial) navigator() (n orbit.Navigator) {
 // survey asks what is the navigator's. A suite of which nothing is would find no fault with anything.
 func (t *trial) survey() {
 	n := t.navigator()
-	for _, module := range t.Modules {
+	for _, module := range t.suite.Modules {
 		for _, class := range classes {
 			if p := (pair{module, class}); t.claims(n, p) {
 				t.mine = append(t.mine, p)
@@ -94,13 +61,13 @@ func (t *trial) survey() {
 		}
 	}
 	if len(t.mine) == 0 {
-		t.failf("nothing of the modules %q is claimed, in any class; name modules that are, in Suite.Modules", t.Modules)
+		t.Failf("nothing of the modules %q is claimed, in any class; name modules that are, in Suite.Modules", t.suite.Modules)
 	}
 }
 
 // claims asks the navigator.
 func (t *trial) claims(n orbit.Navigator, p pair) (yes bool) {
-	t.must(within(t.Patience, p.String(), func() { yes = n.Claims(p.module, p.class) }))
+	t.Must(harness.Within(t.suite.Patience, p.String(), func() { yes = n.Claims(p.module, p.class) }))
 	return yes
 }
 
@@ -109,7 +76,7 @@ func (t *trial) gangs() bool {
 	return slices.ContainsFunc(t.mine, func(p pair) bool { return p.class == orbit.GangClass })
 }
 
-// singles are the pairs that are the navigator's, but for gangs.
+// singles are the pairs that are the navigator's, without gangs.
 func (t *trial) singles() (out []pair) {
 	for _, p := range t.mine {
 		if p.class != orbit.GangClass {
@@ -122,34 +89,9 @@ func (t *trial) singles() (out []pair) {
 // draw calls f once for each random world, with dice that depend on nothing but the seed, the rule and the
 // number of the world.
 func (t *trial) draw(f func(dice)) {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(t.rule.name)) // never fails
-	for i := range t.Worlds {
-		t.where = fmt.Sprintf("seed %d, world %d: ", t.Seed, i)
-		f(dice{rand.New(rand.NewPCG(t.Seed, uint64(h.Sum32())<<32|uint64(i)))})
+	for i := range t.suite.Worlds {
+		t.Where = fmt.Sprintf("seed %d, world %d: ", t.suite.Seed, i)
+		f(dice{harness.Rand(t.suite.Seed, t.rule, i)})
 	}
-	t.where = ""
-}
-
-// within calls user code, which may panic, exit its goroutine or never return, and says if it did. After an
-// error what f has written must not be read.
-func within(limit time.Duration, what string, f func()) error {
-	done := make(chan error, 1)
-	go func() {
-		err := fmt.Errorf("%s exits its goroutine", what)
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("%s panics: %v\n%s", what, p, debug.Stack())
-			}
-			done <- err
-		}()
-		f()
-		err = nil
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(limit):
-		return fmt.Errorf("%s has not returned after %v", what, limit)
-	}
+	t.Where = ""
 }

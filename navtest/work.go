@@ -12,13 +12,13 @@ import (
 // put lets nodes join or change.
 func (w *world) put(nodes ...orbit.Node) {
 	for _, n := range nodes {
-		if w.t.Node != nil {
+		if w.t.suite.Node != nil {
 			labels := make(map[string]string, len(n.Labels))
 			for k, v := range n.Labels {
 				labels[k] = v
 			}
 			n.Labels = labels
-			w.t.Node(&n)
+			w.t.suite.Node(&n)
 		}
 		w.commit(orbit.PutNode{Node: n})
 	}
@@ -101,12 +101,12 @@ func (w *world) ids(n int) []orbit.CapsuleID {
 
 // adapt gives a spec what the importer's navigator wants of it.
 func (w *world) adapt(spec *orbit.Spec) *orbit.Spec {
-	if w.t.Spec == nil {
+	if w.t.suite.Spec == nil {
 		return spec
 	}
 	s := *spec
 	s.Require, s.Prefer = slices.Clone(s.Require), slices.Clone(s.Prefer)
-	w.t.Spec(&s)
+	w.t.suite.Spec(&s)
 	return &s
 }
 
@@ -131,7 +131,7 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	return ids
 }
 
-// occupy lets somebody else place a new capsule of this size on a node, a member of a group if one is named.
+// occupy lets another engine place a new capsule of this size on a node, a member of a group if one is named.
 // It fails if that does not fit there.
 func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
 	id := w.ids(1)[0]

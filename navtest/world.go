@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// me is the engine that runs the navigator under test; other is everybody else.
+// me is the engine that runs the navigator under test; other is every other engine.
 const (
 	me    = "navtest"
 	other = "navtest-other"
@@ -53,7 +53,7 @@ type call struct {
 func (t *trial) world() *world {
 	w := &world{t: t, ledger: &orbit.MemoryLedger{}, under: t.navigator()}
 	w.ask = w.under.Plan
-	w.engine = orbit.Engine{Name: me, Ledger: w.ledger, Navigator: w, Telemetry: t.Telemetry, PlanTimeout: t.Patience, ParkFor: time.Nanosecond}
+	w.engine = orbit.Engine{Name: me, Ledger: w.ledger, Navigator: w, Telemetry: t.suite.Telemetry, PlanTimeout: t.suite.Patience, ParkFor: time.Nanosecond}
 	return w
 }
 
@@ -80,7 +80,7 @@ func (w *world) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 func (w *world) pass() *call {
 	c := w.passing()
 	if c != nil && c.err != nil {
-		w.t.failf("Plan on revision %d returns an error: %w", c.state.Revision(), c.err)
+		w.t.Failf("Plan on revision %d returns an error: %w", c.state.Revision(), c.err)
 	}
 	return c
 }
@@ -93,13 +93,13 @@ func (w *world) passing() *call {
 	round := w.engine.Pass(context.Background())
 	for _, err := range round.Errors {
 		if errors.Is(err, orbit.ErrNavigator) {
-			w.t.failf("%w", err)
+			w.t.Failf("%w", err)
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last != nil {
-		w.t.must(w.last.trouble)
+		w.t.Must(w.last.trouble)
 	}
 	return w.last
 }
@@ -111,12 +111,12 @@ func (w *world) settle(why string, ids []orbit.CapsuleID, judge func(*call)) {
 	if most := w.engine.MaxPlan; most > 0 {
 		parts = max(1, (len(ids)+most-1)/most)
 	}
-	passes := w.t.Passes * parts
+	passes := w.t.suite.Passes * parts
 	if w.until(passes, judge, func(*orbit.State) bool { return w.firstPending(ids) == "" }) {
 		return
 	}
 	id := w.firstPending(ids)
-	w.t.failf("%s: capsule %q is pending after %d passes; %s", why, id, passes, w.said(id))
+	w.t.Failf("%s: capsule %q is pending after %d passes; %s", why, id, passes, w.said(id))
 }
 
 // until passes until something is reached, at most so many times, and reports whether it is.
@@ -162,14 +162,14 @@ func (w *world) said(id orbit.CapsuleID) string {
 // state is everything as it is now.
 func (w *world) state() *orbit.State {
 	s, err := w.ledger.Snapshot(context.Background())
-	w.t.must(err)
+	w.t.Must(err)
 	return s
 }
 
 // commit changes the world. What it does must be possible.
 func (w *world) commit(do ...orbit.Commitment) {
 	if err := w.attempt(do...); err != nil {
-		w.t.failf("the suite cannot set its world up (do Suite.Node and Suite.Spec take something away?): %w", err)
+		w.t.Failf("the suite cannot set its world up (do Suite.Node and Suite.Spec take something away?): %w", err)
 	}
 }
 

@@ -56,5 +56,5 @@ func suite(t *testing.T, client, other *clientv3.Client, load float64) {
 		return open(t, client, options())
 	}
 	peer := func(t *testing.T, _ orbit.Ledger) orbit.Ledger { return open(t, other, options()) }
-	ledgertest.Run(t, fresh, ledgertest.Options{Peer: peer, Scale: load * float64(scale(t, 1))})
+	ledgertest.Suite{Peer: peer, Scale: load * float64(scale(t, 1))}.Run(t, fresh)
 }

@@ -95,7 +95,7 @@ func (s *show) open(ctx context.Context, running *sync.WaitGroup) error {
 	if err := site.grow(ctx, s.slots); err != nil {
 		return err
 	}
-	p := &claim.Pool{Source: site, Report: s.fail}
+	p := &claim.Pool{Source: site, OnError: s.fail}
 	if _, stale := site.(*staleSite); stale {
 		p.NotifyDelay = cmp.Or(s.lag, -1) // no lag, no delay
 	}
