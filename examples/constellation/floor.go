@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// floor is what it costs merely to record the placements that a run makes. It is measured in slices, each right after the
-// pass whose placements it records: work and floor then see the same machine, the same caches and the same neighbours.
+// floor is what it costs merely to record the placements that a run makes. It is measured in slices between the passes, so
+// that work and floor see the same machine and the same neighbours.
 type floor struct {
 	ledger   orbit.Ledger
 	recorder *sim.Recorder
@@ -31,8 +31,19 @@ func newFloor(ctx context.Context, ledger orbit.Ledger) (*floor, error) {
 	return f, nil
 }
 
-// catchUp records what has been placed since the last call.
-func (f *floor) catchUp(ctx context.Context) error {
+// floorSlice is how many placements are recorded at a time. A slice begins with cold caches, and how cold depends on
+// what else the machine does: in shorter slices that would count.
+const floorSlice = 10_000
+
+// catchUp records what has been placed since the last slice, if it is enough for another or the run has ended.
+func (f *floor) catchUp(ctx context.Context, ended bool) error {
+	now, err := f.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if !ended && f.seen.PendingCount()-now.PendingCount() < floorSlice {
+		return nil
+	}
 	state, changes, whole, err := orbit.CatchUp(ctx, f.ledger, f.seen)
 	if err != nil {
 		return err
@@ -56,8 +67,8 @@ func (f *floor) catchUp(ctx context.Context) error {
 	if !fits {
 		return fmt.Errorf("the floor has no room for what the ledger placed up to revision %d", state.Revision())
 	}
-	if now := f.recorder.Placed(); now != before+len(placed) {
-		return fmt.Errorf("the floor has recorded %d of %d placements; there are capsules with the same id", now-before, len(placed))
+	if all := f.recorder.Placed(); all != before+len(placed) {
+		return fmt.Errorf("the floor has recorded %d of %d placements; there are capsules with the same id", all-before, len(placed))
 	}
 	return nil
 }

@@ -106,10 +106,10 @@ func (r *run) start(ctx context.Context) (err error) {
 	group.Wait()
 	r.tally.wall += time.Since(begin)
 	r.tally.spent += cputime.Process() - spent
-	r.tally.floor = r.floor.took
-	if r.paused != nil {
-		return r.paused
+	if err := errors.Join(r.paused, r.floor.catchUp(context.WithoutCancel(ctx), true)); err != nil {
+		return err
 	}
+	r.tally.floor = r.floor.took
 	if r.state, err = r.ledger.Snapshot(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -150,9 +150,9 @@ func (r *run) pause(ctx context.Context) {
 	r.gate.Lock()
 	defer r.gate.Unlock()
 	begin, spent := time.Now(), cputime.Process()
-	err := r.floor.catchUp(context.WithoutCancel(ctx))
+	err := r.floor.catchUp(context.WithoutCancel(ctx), false)
 	if err == nil && r.sampler != nil {
-		err = r.sampler.take(context.WithoutCancel(ctx), r.ledger, r.floor.seen.PendingCount())
+		err = r.sampler.take(context.WithoutCancel(ctx), r.ledger)
 	}
 	r.paused = errors.Join(r.paused, err)
 	r.tally.wall -= time.Since(begin)

@@ -27,8 +27,12 @@ const (
 
 // take measures some calls, for capsules spread evenly over the whole workload, if a quarter has been placed since the
 // last time.
-func (s *sampler) take(ctx context.Context, ledger orbit.Ledger, pending int) error {
-	if s.points == quarters || (s.capsules-pending)*quarters < s.points*s.capsules {
+func (s *sampler) take(ctx context.Context, ledger orbit.Ledger) error {
+	state, err := ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if s.points == quarters || (s.capsules-state.PendingCount())*quarters < s.points*s.capsules {
 		return nil
 	}
 	var view orbit.View

@@ -57,7 +57,6 @@ func (h *host) beat(ctx context.Context, m *telemetry.Members, b *telemetry.Boar
 func (h *host) node() orbit.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tally.joined++
 	return orbit.Node{ID: h.id, Capacity: orbit.Resources{orbit.Slots: int64(h.options.slots)}}
 }
 
