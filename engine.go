@@ -123,13 +123,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		if e.Hook != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
 			e.Hook(round)
 		}
-		if round.fresh || round.roused {
-			e.pace.reset()
-		}
-		if e.sweeps(round.progress) {
-			continue
-		}
-		e.rest(ctx, e.soonest(e.pace.next()))
+		e.rest(ctx, round)
 	}
 	return nil
 }
@@ -272,32 +266,3 @@ func (e *Engine) owns(owner string, spec *Spec) bool {
 
 // planTimeout is the deadline of one call into the navigator.
 func (e *Engine) planTimeout() time.Duration { return cmp.Or(e.PlanTimeout, 10*time.Second) }
-
-// soonest shortens a wait to when the engine must look anyway: a hold ends, or a class has been aside long
-// enough.
-func (e *Engine) soonest(wait time.Duration) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.late != nil || e.blind {
-		return wait
-	}
-	now := time.Now()
-	if len(e.view.ends) > 0 {
-		wait = min(wait, e.view.ends[0].at.Sub(now))
-	}
-	if e.parkFor() >= e.pace.Initial { // else looking at once would be looking all the time
-		for _, k := range e.view.queue.parked {
-			wait = min(wait, k.until.Sub(now))
-		}
-	}
-	return max(wait, 0)
-}
-
-// sweeps reports whether the next pass should follow at once: the last one got on, and there is work that it
-// had no time for.
-func (e *Engine) sweeps(progress bool) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.sweeping = progress && len(e.view.queue.ready) > 0
-	return e.sweeping
-}

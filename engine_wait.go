@@ -11,13 +11,21 @@ import (
 	"time"
 )
 
-// rest waits until the time has passed or something has happened that concerns this engine. Commits that do
-// not concern it do not end the wait, and cost it a glance at the change, not a view.
-func (e *Engine) rest(ctx context.Context, d time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d)
+// rest waits until Pause says, or until a change concerns this engine. Other changes do not end the wait, and cost a
+// glance each, not a view.
+func (e *Engine) rest(ctx context.Context, round Round) {
+	backoff, due := e.Pause(round)
+	if backoff == 0 {
+		return
+	}
+	end := time.Now().Add(backoff)
+	if !due.IsZero() && due.Before(end) {
+		end = due
+	}
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	seen, sees, late := e.outlook()
-	if late != nil { // the view is its until it returns
+	if late != nil { // that Plan reads the view until it returns
 		select {
 		case <-late:
 			e.forgive()
@@ -30,17 +38,53 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 		return
 	}
 	for changes, err := range Follow(ctx, e.Ledger, seen) {
-		if errors.Is(err, ErrCompacted) {
+		switch {
+		case errors.Is(err, ErrCompacted):
 			return
-		}
-		if err != nil {
-			<-ctx.Done() // the ledger is unavailable: the next pass will say so
-			return
-		}
-		if e.concerned(ctx, changes) {
+		case err != nil: // the ledger is unavailable: the next pass reports it
+			<-ctx.Done()
+		case e.Wake(ctx, changes):
 			return
 		}
 	}
+}
+
+// Pause returns how Run waits after a round until it passes again: for the backoff, zero if there is more work and the
+// round got on with it; or until the instant at which a hold ends or a class has been parked long enough, if that is
+// earlier (zero: nothing is due); or until Wake reports true. Each call makes the next backoff longer, so call it once
+// after each Pass. With Wake it is for those who wait by another clock than Run's, as the simulator of races does.
+func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
+	if e.init(); e.fault != nil {
+		return time.Second, time.Time{}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if round.fresh || round.roused {
+		e.pace.reset()
+	}
+	if e.sweeping = round.progress && len(e.view.queue.ready) > 0; e.sweeping {
+		return 0, time.Time{}
+	}
+	return e.pace.next(), e.due()
+}
+
+// due returns when the engine must pass whatever is committed until then: a hold ends, or a class has been parked long
+// enough. Zero: never.
+func (e *Engine) due() (at time.Time) {
+	if e.late != nil || e.blind {
+		return at
+	}
+	if len(e.view.ends) > 0 {
+		at = e.view.ends[0].at
+	}
+	if e.parkFor() >= e.pace.Initial { // else the engine would pass all the time
+		for _, k := range e.view.queue.parked {
+			if at.IsZero() || k.until.Before(at) {
+				at = k.until
+			}
+		}
+	}
+	return at
 }
 
 // outlook returns the revision that the view has reached, whether it could be built, and the Plan that is
@@ -61,19 +105,24 @@ func (e *Engine) forgive() {
 	e.late = nil
 }
 
-// concerned reports whether changes bring work for this engine, or room for what it has put aside.
-func (e *Engine) concerned(ctx context.Context, changes []Change) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.planReturned() { // of a Pass that was given up: the view is its
+// Wake reports whether what was committed after the last Pass ends the wait for the next one: it brings work for this
+// engine, or room for what it has parked, or it is a hold that ends before the deadline of ctx. To see whether there is
+// room, Wake may bring the engine's view up to date. It reports false while there is no view, or a Plan still reads it.
+func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
+	if e.init(); e.fault != nil {
 		return false
 	}
-	deadline, _ := ctx.Deadline()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.blind || e.view.state == nil || !e.planReturned() {
+		return false
+	}
+	deadline, bounded := ctx.Deadline()
 	for i := range changes {
 		if _, ok := changes[i].Do.(Assign); ok && bytes.HasPrefix(changes[i].ID[:], e.ids.prefix[:]) {
 			continue // its own doing; the next pass sees it
 		}
-		if h, ok := changes[i].Do.(Hold); ok && h.Ends.Before(deadline) {
+		if h, ok := changes[i].Do.(Hold); ok && (!bounded || h.Ends.Before(deadline)) {
 			return true // it ends before this wait does
 		}
 		switch work, room := e.glance(&changes[i]); {
@@ -85,6 +134,10 @@ func (e *Engine) concerned(ctx context.Context, changes []Change) bool {
 				e.carried = append(e.carried, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 			}
 			if woken || err != nil { // all later changes are in the view, or have yet to be looked at
+				return true
+			}
+			if e.view.Revision() < changes[i].Revision { // a stale snapshot cannot say that there is no room
+				e.atLeast = max(e.atLeast, changes[i].Revision)
 				return true
 			}
 		}

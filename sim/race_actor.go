@@ -38,15 +38,13 @@ type actor struct {
 	deadline  time.Duration
 	hesitates time.Duration
 	woken     bool
-	// Between passes it sleeps through what does not concern it; with classes aside, room does. Called: something
-	// did.
-	resting, aside, called bool
+	// It waits between two passes, for a change that its engine wakes for.
+	resting bool
 
 	// To crash when it moves next; it has crashed.
 	dead, gone bool
 	life       int
 	engine     *orbit.Engine
-	pause      time.Duration
 	// The last snapshot it was given, what its next view must have reached, and the view of the pass it is in.
 	seen    *orbit.State
 	atLeast orbit.Revision
@@ -104,10 +102,10 @@ const ages = 100 * 365 * 24 * time.Hour
 // begin makes a new engine.
 func (a *actor) begin() {
 	a.life++
-	a.pause, a.seen, a.atLeast, a.resting, a.ids = 0, nil, 0, false, map[orbit.ProposalID]orbit.ProposalID{}
+	a.seen, a.atLeast, a.resting, a.ids = nil, 0, false, map[orbit.ProposalID]orbit.ProposalID{}
 	a.engine = &orbit.Engine{
 		Name: a.name, Ledger: a.gate(), Navigator: &thinker{actor: a, of: a.scheduler.Navigator()},
-		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: ages, ParkFor: ages,
+		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: ages, ParkFor: ages, Backoff: orbit.Backoff{Jitter: -1},
 	}
 	if a.board != nil {
 		a.engine.Telemetry = &hearing{a}
@@ -151,86 +149,53 @@ func (a *actor) doze(after orbit.Revision, deadline time.Duration) bool {
 	return a.woken
 }
 
-// rest waits as [orbit.Engine.Run] does: not at all while passes get on, then longer and longer, or until there is a
-// change that may be work when nothing is pending.
+// rest waits in virtual time as [orbit.Engine.Run] does, by the engine's own steps. One thing differs: after a pass with
+// nothing to do the backoff does not end the wait, for an engine that looks again each second hides a lost wake-up.
 func (a *actor) rest(ctx context.Context, round orbit.Round) {
-	switch {
-	case round.Committed > 0:
-		a.pause = 0
-	case round.Pending > 0 || round.Proposed > 0 || len(round.Errors) > 0:
-		a.pause = min(max(2*a.pause, 10*time.Millisecond), time.Second)
-		a.stopFor(a.pause, stepPass, "rest for %v", a.pause)
-	default:
-		a.pause = 0
-		a.waitForWork(ctx, round)
+	backoff, due := a.engine.Pause(round)
+	if backoff == 0 {
+		return
 	}
-}
-
-// waitForWork waits for a change that concerns the engine. If the ledger fails it looks again a little later.
-func (a *actor) waitForWork(ctx context.Context, round orbit.Round) {
-	ledger, seen := a.engine.Ledger, round.View
-	a.resting, a.aside, a.called = true, round.Parked > 0, false
+	if round.View == 0 { // no view: nothing to compare changes with
+		a.stopFor(backoff, stepPass, "rest for %v", backoff)
+		return
+	}
+	wait := &waiting{Context: ctx, actor: a}
+	if round.Pending > 0 || round.Proposed > 0 || len(round.Errors) > 0 {
+		wait.end = a.now + backoff
+	}
+	if until := due.Sub(a.start); a.Sleep != nil && !due.IsZero() && until < ages/2 && (wait.end == 0 || until < wait.end) {
+		wait.end = max(until, 1)
+	}
+	a.resting = true
 	defer func() { a.resting = false }()
-	for {
-		var cancel context.CancelFunc = func() {}
-		waiting := ctx
-		if end, ok := a.firstEnd(); ok { // of a hold
-			waiting, cancel = context.WithDeadline(ctx, end)
-		}
-		_, err := ledger.Wait(waiting, seen)
-		cancel()
+	for changes, err := range orbit.Follow(wait, a.engine.Ledger, round.View) {
 		if err != nil {
-			a.stopFor(10*time.Millisecond, stepPass, "look again")
+			a.stopFor(backoff, stepPass, "look again")
 			return
 		}
-		changes, err := ledger.Changes(ctx, seen)
-		if err != nil {
-			a.stopFor(10*time.Millisecond, stepPass, "look again")
-			return
-		}
-		for i := range changes {
-			if a.concerns(&changes[i]) {
-				return
-			}
-			seen = max(seen, changes[i].Revision)
-		}
-		if len(changes) == 0 {
-			a.fail("slept through", "%s was told of a revision after %d, and there are no changes after it", a.name, seen)
+		if a.engine.Wake(wait, changes) {
 			return
 		}
 	}
 }
 
-// firstEnd returns when the first hold ends, if time passes for holds.
-func (a *actor) firstEnd() (end time.Time, ok bool) {
-	if a.Sleep == nil {
-		return end, false
-	}
-	state, err := a.ledger.Snapshot(background())
-	if err != nil {
-		return end, false
-	}
-	for h := range state.Holds() {
-		if !ok || h.Ends.Before(end) {
-			end, ok = h.Ends, true
-		}
-	}
-	return end, ok
+// waiting is the context of a wait that ends at a virtual time; 0: never.
+type waiting struct {
+	context.Context
+	actor *actor
+	end   time.Duration
 }
 
-// concerns reports whether a change may be work for the engine, or room for what it has put aside.
-func (a *actor) concerns(c *orbit.Change) bool {
-	switch do := c.Do.(type) {
-	case orbit.Submit:
-		return do.Owner == "" || do.Owner == a.name
-	case orbit.Release:
-		return a.aside || !do.Final && do.Capsule != ""
-	case orbit.Assign, orbit.Hold:
-		return true
-	case orbit.Place, orbit.PutNode:
-		return a.aside
+// Deadline returns the end by the clock of package time, as the gate reads it.
+func (w *waiting) Deadline() (time.Time, bool) { return w.actor.start.Add(w.end), w.end > 0 }
+
+// Err reports whether the end has come.
+func (w *waiting) Err() error {
+	if w.end > 0 && w.actor.now >= w.end {
+		return context.DeadlineExceeded
 	}
-	return false
+	return w.Context.Err()
 }
 
 // rename returns the name of an id that is the same in every run.

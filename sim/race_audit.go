@@ -187,7 +187,6 @@ func (a *audit) commit(changes []orbit.Change) {
 			}
 		}
 		a.apply(p, &c)
-		a.call(&c)
 	}
 	for _, c := range changes {
 		a.room(&c)

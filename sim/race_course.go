@@ -209,17 +209,10 @@ func (c *course) await(a *actor) {
 	}
 }
 
-// call tells who rests of a change that concerns it. Others are not woken, which would change nothing but cost a lot.
-func (c *course) call(change *orbit.Change) {
-	for _, a := range c.actors {
-		a.called = a.called || a.resting && a.concerns(change)
-	}
-}
-
 // wake wakes who waits for a revision that there is now.
 func (c *course) wake() {
 	for _, a := range c.asleep {
-		if !a.woken && a.after < c.audit.newest && (a.called || !a.resting) {
+		if !a.woken && a.after < c.audit.newest {
 			a.woken = true
 			c.push(a, c.now+a.hesitates)
 		}

@@ -76,6 +76,9 @@ func (g gate) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change
 		}
 		g.audit.read(g.name, "changes", newest, floor)
 	}
+	if err == nil && len(changes) == 0 && g.resting {
+		g.fail("slept through", "%s was told of a revision after %d, and there are no changes after it", g.name, after)
+	}
 	return changes, err
 }
 
