@@ -1,4 +1,4 @@
-package sim_test
+package race_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/place"
-	"github.com/orbitsched/orbit/sim"
+	"github.com/orbitsched/orbit/sim/race"
 )
 
 // checkThenAct looks whether a proposal holds, and then writes without looking again.
@@ -33,7 +33,7 @@ func (l *checkThenAct) Propose(ctx context.Context, p orbit.Proposal) (orbit.Rev
 	if err := state.Check(p); err != nil {
 		return 0, err
 	}
-	sim.Step(ctx, "between check and act")
+	race.Step(ctx, "between check and act")
 	rev, err := l.MemoryLedger.Propose(ctx, p)
 	place, ok := p.Do[0].(orbit.Place)
 	if err == nil || !ok {
@@ -111,7 +111,7 @@ func (l *lostWake) Wait(ctx context.Context, after orbit.Revision) (orbit.Revisi
 	if err != nil || state.Revision() > after {
 		return state.Revision(), err
 	}
-	sim.Step(ctx, "between looking and asking to be woken")
+	race.Step(ctx, "between looking and asking to be woken")
 	l.mu.Lock()
 	wake := make(chan struct{})
 	l.waiting = append(l.waiting, wake)
@@ -136,7 +136,7 @@ func (l *tornGang) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revisio
 	if rev, err := l.MemoryLedger.Propose(ctx, half); err != nil {
 		return rev, err
 	}
-	sim.Step(ctx, "between the halves")
+	race.Step(ctx, "between the halves")
 	p.ID[15]++
 	return l.MemoryLedger.Propose(ctx, p)
 }
@@ -262,20 +262,20 @@ func (blind) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule)
 // steps, and replays, whole and shrunk.
 func TestRaceFindsWhatIsBroken(t *testing.T) {
 	scale.Long(t)
-	ledgers := func(make func() orbit.Ledger) func(*sim.Race) { return func(r *sim.Race) { r.Ledger = make } }
-	navigators := func(make func() orbit.Navigator) func(*sim.Race) {
-		return func(r *sim.Race) {
+	ledgers := func(make func() orbit.Ledger) func(*race.Config) { return func(r *race.Config) { r.Ledger = make } }
+	navigators := func(make func() orbit.Navigator) func(*race.Config) {
+		return func(r *race.Config) {
 			for i := range r.Schedulers {
 				r.Schedulers[i].Navigator = make
 			}
 		}
 	}
-	live := func(r *sim.Race) { r.Bound, r.Faults.Until = 1000, 5*time.Second }
+	live := func(r *race.Config) { r.Bound, r.Faults.Until = 1000, 5*time.Second }
 	for _, c := range []struct {
 		name   string
 		rules  string
-		race   *sim.Race
-		damage func(*sim.Race)
+		race   *race.Config
+		damage func(*race.Config)
 		most   int // decisions and schedulers of the shrunk failure
 		need   int
 	}{
@@ -286,7 +286,7 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 		{"timeout reported as conflict", "refused but committed", contest(), ledgers(func() orbit.Ledger { return &excuse{} }), 2, 1},
 		{"acknowledged and not there", "lost commit", contest(), ledgers(func() orbit.Ledger { return &forgetful{} }), 3, 2},
 		{"no local reservation", "loses to itself", contest(), navigators(func() orbit.Navigator { return &unreserved{} }), 0, 1},
-		{"planned once", "nobody awake|not placed in time", contest(), func(r *sim.Race) {
+		{"planned once", "nobody awake|not placed in time", contest(), func(r *race.Config) {
 			live(r)
 			navigators(func() orbit.Navigator { return &oneChance{} })(r)
 		}, 1, 1},
@@ -302,14 +302,14 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 			rule, _, _ := strings.Cut(res.Err.Error(), ":")
 			assert.Contains(t, strings.Split(c.rules, "|"), rule)
 			assert.LessOrEqual(t, len(res.Decisions), c.most, "decisions")
-			assert.Len(t, res.Race.Schedulers, c.need, "schedulers")
+			assert.Len(t, res.Config.Schedulers, c.need, "schedulers")
 			assert.LessOrEqual(t, strings.Count(res.Story(), "\n"), 40, "lines")
 			if t.Failed() || testing.Verbose() {
 				t.Log("\n" + res.Story())
 			}
 			again := c.race.Run(res.Seed)
 			assert.ErrorContains(t, again.Err, rule, "the seed that is printed")
-			small := res.Race.Replay(res.Decisions)
+			small := res.Config.Replay(res.Decisions)
 			assert.Equal(t, res.History, small.History)
 			assert.Equal(t, fmt.Sprint(res.Err), fmt.Sprint(small.Err))
 		})

@@ -1,5 +1,5 @@
 //go:build race
 
-package sim_test
+package race_test
 
 func init() { raceDetector, *raceSeeds = true, 40 }

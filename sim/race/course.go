@@ -1,4 +1,4 @@
-package sim
+package race
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // until it stops again, and looks at what that has done. All fields are the driver's while it decides, and the
 // moving actor's while that moves; never both.
 type course struct {
-	*Race
+	*Config
 	decider *decider
 	ledger  orbit.Ledger
 	start   time.Time // what the virtual time 0 is, by the clock of package time
@@ -85,8 +85,8 @@ type task struct {
 }
 
 // newCourse sets the world up: the ledger with its nodes, the actors, and what the world is going to do.
-func newCourse(r *Race, d *decider) *course {
-	c := &course{Race: r, decider: d, start: time.Now(), stopped: make(chan *actor), jobOf: map[orbit.CapsuleID]*task{}}
+func newCourse(r *Config, d *decider) *course {
+	c := &course{Config: r, decider: d, start: time.Now(), stopped: make(chan *actor), jobOf: map[orbit.CapsuleID]*task{}}
 	c.ledger = &orbit.MemoryLedger{}
 	if r.Ledger != nil {
 		c.ledger = r.Ledger()

@@ -1,4 +1,4 @@
-package sim
+package race
 
 import (
 	"fmt"
@@ -111,7 +111,7 @@ func lucky(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
 // drawLive draws the world of a seed.
 func drawLive(seed uint64) liveDraft {
-	r := source(seed, "liveness")
+	r := rand.New(rand.NewPCG(seed, 0x11fe))
 	d := liveDraft{seed: seed, telemetry: lucky(r, 60), nested: lucky(r, 60)}
 	if lucky(r, 15) {
 		d.history = 4 + r.IntN(30)
@@ -177,9 +177,9 @@ func (e *liveEngine) drawSpec(r *rand.Rand) *orbit.Spec {
 	}
 	switch r.IntN(10) {
 	case 0:
-		s.Require = []orbit.Predicate{label("disk", "In", "ssd")}
+		s.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}
 	case 1:
-		s.Require = []orbit.Predicate{label("disk", "NotIn", "ssd")}
+		s.Require = []orbit.Predicate{{Key: "disk", Op: "NotIn", Values: []string{"ssd"}}}
 	case 2:
 		s.Require = []orbit.Predicate{{Key: "big", Op: "Exists"}}
 	}
@@ -296,3 +296,6 @@ func (d *liveDraft) engine(name string) *liveEngine {
 	}
 	return nil
 }
+
+// between returns a whole number from low to high, both included.
+func between(r *rand.Rand, low, high int64) int64 { return low + r.Int64N(high-low+1) }

@@ -1,4 +1,4 @@
-package sim_test
+package race_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
-	"github.com/orbitsched/orbit/sim"
+	"github.com/orbitsched/orbit/sim/race"
 )
 
 // Where the seeds of the liveness worlds begin, and how many the ordinary test plays; behind the tag stress
@@ -23,23 +23,23 @@ var (
 	liveSeeds = flag.Int("live.seeds", 300, "how many liveness worlds are played")
 )
 
-const liveCommand = "go test ./sim -run '^TestLiveness$' -live.seed %d -live.seeds 1"
+const liveCommand = "go test ./sim/race -run '^TestLiveness$' -live.seed %d -live.seeds 1"
 
 // playWorld plays a world in a bubble.
-func playWorld(t *testing.T, l *sim.Liveness, seed uint64) (s *sim.Stall) {
+func playWorld(t *testing.T, l *race.Liveness, seed uint64) (s *race.Stall) {
 	synctest.Test(t, func(*testing.T) { s = l.Play(seed) })
 	return s
 }
 
 // small makes the world of a stall small, in a bubble.
-func small(t *testing.T, l *sim.Liveness, s *sim.Stall) (out *sim.Stall) {
+func small(t *testing.T, l *race.Liveness, s *race.Stall) (out *race.Stall) {
 	synctest.Test(t, func(*testing.T) { out = l.Shrink(s) })
 	return out
 }
 
 // playWorlds plays worlds, and tells of the first few that fail.
 func playWorlds(t *testing.T, first uint64, seeds int) {
-	l, failed := &sim.Liveness{Command: liveCommand}, 0
+	l, failed := &race.Liveness{Command: liveCommand}, 0
 	for i := range seeds {
 		s := playWorld(t, l, first+uint64(i))
 		switch {
@@ -140,7 +140,7 @@ var faultyNavigators = map[string]struct {
 func TestLivenessFindsFaults(t *testing.T) {
 	for name, fault := range faultyNavigators {
 		t.Run(name, func(t *testing.T) {
-			l := &sim.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, fault.plan()} }}
+			l := &race.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, fault.plan()} }}
 			found := map[string]int{}
 			for seed := uint64(1); seed <= 100 && found[fault.rule] == 0; seed++ {
 				if s := playWorld(t, l, seed); s != nil {
@@ -156,11 +156,11 @@ func TestLivenessFindsFaults(t *testing.T) {
 // said of it.
 func TestLivenessStory(t *testing.T) {
 	plan := faultyNavigators["forgets what takes two cores"].plan
-	l := &sim.Liveness{
+	l := &race.Liveness{
 		Wrap:    func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} },
 		Command: "go test ./mine -seed %d",
 	}
-	var s *sim.Stall
+	var s *race.Stall
 	synctest.Test(t, func(*testing.T) { s = l.Hunt(1, 100) })
 	require.NotNil(t, s)
 	engines, events := s.Size()
@@ -175,7 +175,7 @@ func TestLivenessStory(t *testing.T) {
 // The same seed plays the same history, in another bubble too.
 func TestLivenessSameSeed(t *testing.T) {
 	plan := faultyNavigators["forgets what takes two cores"].plan
-	l := &sim.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }}
+	l := &race.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }}
 	stories := 0
 	for seed := uint64(1); seed <= 30; seed++ {
 		first, again := playWorld(t, l, seed), playWorld(t, l, seed)
@@ -192,7 +192,7 @@ func TestLivenessSameSeed(t *testing.T) {
 func TestLivenessWithin(t *testing.T) {
 	plan := faultyNavigators["says once that a class fits nowhere"].plan
 	wrap := func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }
-	short, long := &sim.Liveness{Wrap: wrap}, &sim.Liveness{Wrap: wrap, Within: 2 * time.Minute}
+	short, long := &race.Liveness{Wrap: wrap}, &race.Liveness{Wrap: wrap, Within: 2 * time.Minute}
 	found := 0
 	for seed := uint64(1); seed <= 12; seed++ {
 		if s := playWorld(t, short, seed); s != nil && s.Rule() == "left" {
@@ -209,7 +209,7 @@ func TestLivenessHappens(t *testing.T) {
 	seen := map[string]int{}
 	for seed := uint64(1); seed <= 120; seed++ {
 		ledger := &orbit.MemoryLedger{}
-		l := &sim.Liveness{Ledger: func() orbit.Ledger { return ledger }}
+		l := &race.Liveness{Ledger: func() orbit.Ledger { return ledger }}
 		playWorld(t, l, seed)
 		state, err := ledger.Snapshot(t.Context())
 		require.NoError(t, err)

@@ -1,4 +1,4 @@
-package sim
+package race
 
 import (
 	"math/bits"
@@ -8,8 +8,8 @@ import (
 )
 
 // Hunt runs seeds from first on, so many of them, until one fails, and returns that failure made small
-// ([Race.Shrink]); nil if none fails. Print its Story.
-func (r *Race) Hunt(first uint64, seeds int) *Result {
+// ([Config.Shrink]); nil if none fails. Print its Story.
+func (r *Config) Hunt(first uint64, seeds int) *Result {
 	for i := range seeds {
 		if res := r.Run(first + uint64(i)); res.Err != nil {
 			return r.Shrink(res)
@@ -26,8 +26,8 @@ const (
 
 // Shrink returns the smallest failure by the same rule that it finds: with fewer schedulers, jobs, tasks and
 // nodes, fewer faults and delays, in fewer steps. It keeps the seed of the failure that it was given, with which
-// the whole race fails; Replay the result's Race with its Decisions for the small one.
-func (r *Race) Shrink(failed *Result) *Result {
+// the whole race fails; Replay the result's Config with its Decisions for the small one.
+func (r *Config) Shrink(failed *Result) *Result {
 	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns}
 	if s.rule == "" {
 		return failed
@@ -52,7 +52,7 @@ type shrinker struct {
 
 // size is what is made small: first of all what there is, then what happens.
 func (s *shrinker) size() int {
-	r, tasks := &s.best.Race, 0
+	r, tasks := &s.best.Config, 0
 	for i := range r.Jobs {
 		tasks += r.Jobs[i].Tasks
 	}
@@ -72,13 +72,13 @@ func (s *shrinker) lengths() (sum int) {
 }
 
 // try replays; a failure by the same rule that is smaller is the best from now on.
-func (s *shrinker) try(r Race, decisions []string) bool {
-	return s.take(r, func(r *Race) *Result { return r.Replay(decisions) })
+func (s *shrinker) try(r Config, decisions []string) bool {
+	return s.take(r, func(r *Config) *Result { return r.Replay(decisions) })
 }
 
 // take runs a race, for not much longer than the best: one that takes more steps is not smaller, and may go on for
 // ever.
-func (s *shrinker) take(r Race, run func(*Race) *Result) bool {
+func (s *shrinker) take(r Config, run func(*Config) *Result) bool {
 	if s.left <= 0 {
 		return false
 	}
@@ -86,7 +86,7 @@ func (s *shrinker) take(r Race, run func(*Race) *Result) bool {
 	steps := r.Steps
 	r.Steps = 2*s.best.Steps + 100
 	res, was := run(&r), s.best
-	res.Race.Steps = steps
+	res.Config.Steps = steps
 	if ruleOf(res.Err) != s.rule {
 		return false
 	}
@@ -99,12 +99,12 @@ func (s *shrinker) take(r Race, run func(*Race) *Result) bool {
 }
 
 // tryWorld tries a smaller world with the decisions there are, and then with others.
-func (s *shrinker) tryWorld(r Race) bool {
+func (s *shrinker) tryWorld(r Config) bool {
 	if s.try(r, s.best.Decisions) {
 		return true
 	}
 	for seed := range uint64(shrinkSeeds) {
-		if s.left > shrinkRuns/3 && s.take(r, func(r *Race) *Result { return r.Run(seed) }) {
+		if s.left > shrinkRuns/3 && s.take(r, func(r *Config) *Result { return r.Run(seed) }) {
 			return true
 		}
 	}
@@ -113,30 +113,30 @@ func (s *shrinker) tryWorld(r Race) bool {
 
 // world takes away schedulers with their jobs, jobs, tasks and nodes.
 func (s *shrinker) world() {
-	for i := len(s.best.Race.Schedulers) - 1; i >= 0; i-- {
-		r := s.best.Race
+	for i := len(s.best.Config.Schedulers) - 1; i >= 0; i-- {
+		r := s.best.Config
 		name := r.Schedulers[i].Name
 		r.Schedulers = without(r.Schedulers, i, i+1)
 		r.Jobs = slices.DeleteFunc(slices.Clone(r.Jobs), func(j Job) bool { return j.Owner == name })
 		s.tryWorld(r)
 	}
-	chunks(func() int { return len(s.best.Race.Jobs) }, func(from, to int) bool {
-		r := s.best.Race
+	chunks(func() int { return len(s.best.Config.Jobs) }, func(from, to int) bool {
+		r := s.best.Config
 		r.Jobs = without(r.Jobs, from, to)
 		return s.tryWorld(r)
 	})
-	for i := range s.best.Race.Jobs {
-		for _, n := range []int{1, s.best.Race.Jobs[i].Tasks / 2, s.best.Race.Jobs[i].Tasks - 1} {
-			if i < len(s.best.Race.Jobs) && n >= max(1, s.best.Race.Jobs[i].Min) && n < s.best.Race.Jobs[i].Tasks {
-				r := s.best.Race
+	for i := range s.best.Config.Jobs {
+		for _, n := range []int{1, s.best.Config.Jobs[i].Tasks / 2, s.best.Config.Jobs[i].Tasks - 1} {
+			if i < len(s.best.Config.Jobs) && n >= max(1, s.best.Config.Jobs[i].Min) && n < s.best.Config.Jobs[i].Tasks {
+				r := s.best.Config
 				r.Jobs = slices.Clone(r.Jobs)
 				r.Jobs[i].Tasks = n
 				s.tryWorld(r)
 			}
 		}
 	}
-	chunks(func() int { return len(s.best.Race.Nodes) }, func(from, to int) bool {
-		r := s.best.Race
+	chunks(func() int { return len(s.best.Config.Nodes) }, func(from, to int) bool {
+		r := s.best.Config
 		r.Nodes = without(r.Nodes, from, to)
 		return s.tryWorld(r)
 	})
@@ -145,7 +145,7 @@ func (s *shrinker) world() {
 // decisions takes away what was drawn.
 func (s *shrinker) decisions() {
 	chunks(func() int { return len(s.best.Decisions) }, func(from, to int) bool {
-		return s.try(s.best.Race, without(s.best.Decisions, from, to))
+		return s.try(s.best.Config, without(s.best.Decisions, from, to))
 	})
 }
 
@@ -160,7 +160,7 @@ func (s *shrinker) delays() {
 		for d := time.Millisecond; d < was; d *= 2 { // replays draw nothing, so there are as many as before
 			shorter := slices.Clone(s.best.Decisions)
 			shorter[i] = words[0] + " " + words[1] + " " + d.String()
-			if s.try(s.best.Race, shorter) {
+			if s.try(s.best.Config, shorter) {
 				break
 			}
 		}

@@ -1,4 +1,4 @@
-package sim
+package race
 
 import (
 	"cmp"
@@ -145,7 +145,7 @@ func (l *Liveness) within() time.Duration { return cmp.Or(l.Within, 5*time.Secon
 
 // command says how to play a seed again.
 func (l *Liveness) command(seed uint64) string {
-	return command(cmp.Or(l.Command, "new(sim.Liveness).Play(%d)"), seed)
+	return command(cmp.Or(l.Command, "new(race.Liveness).Play(%d)"), seed)
 }
 
 // errMadeUp is what a navigator that is made to fail says.

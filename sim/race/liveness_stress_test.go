@@ -1,6 +1,6 @@
 //go:build stress
 
-package sim_test
+package race_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package sim
+package race
 
 import (
 	"fmt"
@@ -62,7 +62,7 @@ func replayed(decisions []string) (*decider, error) {
 			f.long, err = time.ParseDuration(words[2])
 		}
 		if len(words) < 2 || len(words) > 3 || err != nil {
-			return nil, fmt.Errorf("sim: race: %w: decision %q; want one like \"a/12 delay 40ms\" or \"b/3 conflict\"", orbit.ErrInvalid, text)
+			return nil, fmt.Errorf("race: %w: decision %q; want one like \"a/12 delay 40ms\" or \"b/3 conflict\"", orbit.ErrInvalid, text)
 		}
 		f.what = words[1]
 		d.list[key(words[0], f.what == delayed)] = f

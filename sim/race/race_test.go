@@ -1,4 +1,4 @@
-package sim_test
+package race_test
 
 import (
 	"crypto/sha256"
@@ -19,7 +19,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
-	"github.com/orbitsched/orbit/sim"
+	"github.com/orbitsched/orbit/sim/race"
 )
 
 const ms = time.Millisecond
@@ -51,23 +51,23 @@ func services(seed uint64) func() orbit.Navigator {
 }
 
 // everything goes wrong at times.
-var everything = sim.Faults{Delay: 0.3, Crash: 0.01, Conflict: 0.03, Unavailable: 0.03, Unknown: 0.05, Dropped: 0.03, Late: 0.05, Stale: 0.1}
+var everything = race.Faults{Delay: 0.3, Crash: 0.01, Conflict: 0.03, Unavailable: 0.03, Unknown: 0.05, Dropped: 0.03, Late: 0.05, Stale: 0.1}
 
 // contest is two schedulers that want the same capsules on the same few nodes, which have not room for all at once.
-func contest() *sim.Race {
-	r := &sim.Race{
+func contest() *race.Config {
+	r := &race.Config{
 		Nodes:     cpus(3, 4),
 		Faults:    everything,
 		Heartbeat: time.Second,
 		Steps:     20_000,
-		Schedulers: []sim.Scheduler{
+		Schedulers: []race.Scheduler{
 			{Name: "a", Navigator: services(1), JobTime: 50 * ms, TaskTime: 5 * ms},
 			{Name: "b", Navigator: services(1), JobTime: 20 * ms, TaskTime: 5 * ms, Together: -1},
 		},
-		Command: "go test ./sim -run '^TestRaceSafety$' -race.seed %d -race.seeds 1",
+		Command: "go test ./sim/race -run '^TestRaceSafety$' -race.seed %d -race.seeds 1",
 	}
 	for i := range 6 {
-		r.Jobs = append(r.Jobs, sim.Job{
+		r.Jobs = append(r.Jobs, race.Job{
 			At: time.Duration(i) * 40 * ms, Owner: []string{"", "a", "b"}[i%3], Tasks: 2, Lasts: time.Duration(1+i%3) * 300 * ms,
 			Spec: cores(1+int64(i%2), fmt.Sprint("m", i), orbit.BestEffort),
 		})
@@ -76,15 +76,15 @@ func contest() *sim.Race {
 }
 
 // gangs is a navigator of gangs beside one of single capsules and one that packs, all bets of all kinds.
-func gangs() *sim.Race {
+func gangs() *race.Config {
 	r := contest()
 	r.Nodes = cpus(4, 4)
-	r.Schedulers = []sim.Scheduler{
+	r.Schedulers = []race.Scheduler{
 		{Name: "gang", Navigator: func() orbit.Navigator { return &nav.Gang{} }, JobTime: 100 * ms, Together: 2},
 		{Name: "service", Navigator: services(3), JobTime: 10 * ms, Coarse: true, Together: 2},
 		{Name: "batch", Navigator: func() orbit.Navigator { return &nav.Batch{} }, JobTime: 30 * ms, Whole: true},
 	}
-	r.Jobs = []sim.Job{
+	r.Jobs = []race.Job{
 		{Owner: "service", Spec: cores(1, "s", orbit.BestEffort), Tasks: 4, Lasts: 500 * ms},
 		{Owner: "gang", Spec: cores(2, "g", orbit.GangClass), Tasks: 4, Gang: true, Levels: []string{"rack"}, Lasts: time.Second},
 		{Owner: "batch", Spec: cores(1, "b", orbit.Batch), Tasks: 3, Lasts: 400 * ms},
@@ -96,7 +96,7 @@ func gangs() *sim.Race {
 
 // Whatever goes wrong and in whatever order, no promise is broken.
 func TestRaceSafety(t *testing.T) {
-	for name, r := range map[string]*sim.Race{"contest": contest(), "gangs": gangs()} {
+	for name, r := range map[string]*race.Config{"contest": contest(), "gangs": gangs()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // gangs hold room, and holds end
 				r.Sleep = time.Sleep
@@ -110,12 +110,12 @@ func TestRaceSafety(t *testing.T) {
 
 // When faults have ended, everything that fits is placed soon.
 func TestRaceLiveness(t *testing.T) {
-	for name, r := range map[string]*sim.Race{"contest": contest(), "gangs": gangs()} {
+	for name, r := range map[string]*race.Config{"contest": contest(), "gangs": gangs()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r.Sleep = time.Sleep
 				r.Faults.Until, r.Bound = 5*time.Second, 600
-				r.Command = "go test ./sim -run '^TestRaceLiveness$' -race.seed %d -race.seeds 1"
+				r.Command = "go test ./sim/race -run '^TestRaceLiveness$' -race.seed %d -race.seeds 1"
 				if res := r.Hunt(*raceSeed, *raceSeeds); res != nil {
 					t.Fatal(res.Story())
 				}
@@ -154,7 +154,7 @@ func TestRaceSameSeed(t *testing.T) {
 		if raceDetector && seed%4 != 0 {
 			return
 		}
-		r := []*sim.Race{contest(), gangs()}[rapid.IntRange(0, 1).Draw(t, "race")]
+		r := []*race.Config{contest(), gangs()}[rapid.IntRange(0, 1).Draw(t, "race")]
 		first, again := r.Run(seed), r.Run(seed)
 		require.Equal(t, first.History, again.History)
 		require.Equal(t, first.Decisions, again.Decisions)
@@ -192,9 +192,9 @@ func TestRaceOtherProcess(t *testing.T) {
 
 // A race that cannot be run says why.
 func TestRaceFaults(t *testing.T) {
-	r := &sim.Race{
-		Schedulers: []sim.Scheduler{{Name: "world", JobTime: -1}, {Name: "a b"}},
-		Jobs:       []sim.Job{{Owner: "nobody"}},
+	r := &race.Config{
+		Schedulers: []race.Scheduler{{Name: "world", JobTime: -1}, {Name: "a b"}},
+		Jobs:       []race.Job{{Owner: "nobody"}},
 	}
 	err := r.Run(1).Err
 	require.ErrorIs(t, err, orbit.ErrInvalid)

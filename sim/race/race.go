@@ -1,4 +1,4 @@
-package sim
+package race
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Race runs several engines, a ledger and the world around them as one deterministic sequence of steps: the same seed
+// Config is a race: it runs several engines, a ledger and the world around them as one deterministic sequence of steps: the same seed
 // gives the same history, byte for byte, in any process. It is what finds, replays and shrinks bugs of ledgers and
 // navigators that only show when steps interleave badly, and what published experiments on many schedulers can be
 // repeated on. Fill in the fields and call Run, or Hunt for a seed that fails.
@@ -34,9 +34,9 @@ import (
 // set. Both can be had in one run, but are better apart: faults that never end are what finds unsafe things, and
 // nothing need be placed under them.
 //
-// A Race is not changed by running it, and may be run in several goroutines at once if what Ledger and the navigators
+// A Config is not changed by running it, and may be run in several goroutines at once if what Ledger and the navigators
 // return is not shared.
-type Race struct {
+type Config struct {
 	Nodes      []orbit.Node
 	Jobs       []Job
 	Schedulers []Scheduler
@@ -118,25 +118,25 @@ type Faults struct {
 }
 
 // Run runs a race with what the seed draws.
-func (r *Race) Run(seed uint64) *Result {
+func (r *Config) Run(seed uint64) *Result {
 	res := r.run(&decider{seed: seed, faults: r.Faults})
 	res.Seed = seed
 	return res
 }
 
 // Replay runs a race with the decisions of an earlier run ([Result.Decisions]), or some of them, and draws nothing.
-func (r *Race) Replay(decisions []string) *Result {
+func (r *Config) Replay(decisions []string) *Result {
 	d, err := replayed(decisions)
 	if err != nil {
-		return &Result{Race: *r, Err: err}
+		return &Result{Config: *r, Err: err}
 	}
 	return r.run(d)
 }
 
 // run runs a race to its end.
-func (r *Race) run(d *decider) *Result {
+func (r *Config) run(d *decider) *Result {
 	if err := r.faults(); err != nil {
-		return &Result{Race: *r, Err: err}
+		return &Result{Config: *r, Err: err}
 	}
 	c := newCourse(r, d)
 	c.drive()
@@ -144,7 +144,7 @@ func (r *Race) run(d *decider) *Result {
 }
 
 // faults reports everything that is wrong with the fields.
-func (r *Race) faults() error {
+func (r *Config) faults() error {
 	var faults []string
 	names := map[string]bool{"": true, worldName: true}
 	for i := range r.Schedulers {
@@ -170,7 +170,7 @@ func (r *Race) faults() error {
 		}
 	}
 	if len(faults) > 0 {
-		return fmt.Errorf("sim: race: %w: %s", orbit.ErrInvalid, strings.Join(faults, "; "))
+		return fmt.Errorf("race: %w: %s", orbit.ErrInvalid, strings.Join(faults, "; "))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package sim
+package race
 
 import (
 	"cmp"
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Result is what became of one run of a [Race].
+// Result is what became of one run of a [Config].
 type Result struct {
 	// What was run; Hunt and Shrink return a smaller one than they were given.
-	Race Race
+	Config Config
 	// What it was run with; of a replay: that of the run it was made from, if known.
 	Seed uint64
 	// All that was drawn and was not nothing: who was delayed at which step, and what went wrong there, as in
-	// "batch/12 delay 40ms" or "service/3 conflict". [Race.Replay] takes them.
+	// "batch/12 delay 40ms" or "service/3 conflict". [Config.Replay] takes them.
 	Decisions []string
 	// The first promise that was broken; nil: none. It begins with the name of the rule.
 	Err error
@@ -75,7 +75,7 @@ func (c *course) result() *Result {
 		elapsed = c.ended
 	}
 	res := &Result{
-		Race: *c.Race, Decisions: c.decider.made, Err: c.err, History: c.history.String(),
+		Config: *c.Config, Decisions: c.decider.made, Err: c.err, History: c.history.String(),
 		Elapsed: elapsed, Steps: c.step, Waiting: c.audit.pending,
 	}
 	for _, a := range c.actors {
@@ -119,12 +119,12 @@ func brief(d time.Duration) string {
 func (r *Result) Story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %v\n", r.Seed, r.Err)
-	fmt.Fprintf(&b, "run it again with: %s\n", command(r.Race.Command, r.Seed))
+	fmt.Fprintf(&b, "run it again with: %s\n", command(r.Config.Command, r.Seed))
 	tasks := 0
-	for i := range r.Race.Jobs {
-		tasks += r.Race.Jobs[i].Tasks
+	for i := range r.Config.Jobs {
+		tasks += r.Config.Jobs[i].Tasks
 	}
-	fmt.Fprintf(&b, "world: %d nodes, %d schedulers, %d jobs of %d tasks in all\n", len(r.Race.Nodes), len(r.Race.Schedulers), len(r.Race.Jobs), tasks)
+	fmt.Fprintf(&b, "world: %d nodes, %d schedulers, %d jobs of %d tasks in all\n", len(r.Config.Nodes), len(r.Config.Schedulers), len(r.Config.Jobs), tasks)
 	fmt.Fprintf(&b, "drawn: %s\n", cmp.Or(strings.Join(r.Decisions, ", "), "nothing"))
 	fold(&b, r.History)
 	if r.Err != nil {
@@ -156,7 +156,7 @@ func fold(b *strings.Builder, history string) {
 // command fills in the seed.
 func command(format string, seed uint64) string {
 	if format == "" {
-		return fmt.Sprintf("Race.Run(%d)", seed)
+		return fmt.Sprintf("Config.Run(%d)", seed)
 	}
 	if !strings.Contains(format, "%d") {
 		return format

@@ -1,4 +1,4 @@
-package sim
+package race
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func (g gate) Snapshot(ctx context.Context) (*orbit.State, error) {
 // unavailable is the answer of a ledger that cannot be reached.
 func (g gate) unavailable(what string) error {
 	g.note(g.actor, "%s: unavailable", what)
-	return fmt.Errorf("sim: %s: %w", what, orbit.ErrUnavailable)
+	return fmt.Errorf("race: %s: %w", what, orbit.ErrUnavailable)
 }
 
 // Changes implements [orbit.Ledger].
@@ -200,7 +200,7 @@ func (g gate) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, er
 // lost is the answer that never comes.
 func (g gate) lost(how string, p *orbit.Proposal) error {
 	g.note(g.actor, "proposes: %s: %s", describe(p), how)
-	return fmt.Errorf("sim: %s: %w", how, orbit.ErrUnknown)
+	return fmt.Errorf("race: %s: %w", how, orbit.ErrUnknown)
 }
 
 // heard tells the audit what the ledger says, and counts it.

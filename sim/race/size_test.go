@@ -1,4 +1,4 @@
-package sim_test
+package race_test
 
 // raceDetector: everything takes ten times as long.
 var raceDetector bool

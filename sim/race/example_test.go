@@ -1,4 +1,4 @@
-package sim_test
+package race_test
 
 import (
 	"fmt"
@@ -7,20 +7,20 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
-	"github.com/orbitsched/orbit/sim"
+	"github.com/orbitsched/orbit/sim/race"
 )
 
 // Two schedulers that think for a while want the last room on one node. Whoever has thought first gets it.
-func ExampleRace() {
+func ExampleConfig() {
 	services := func() orbit.Navigator { return &nav.Services{} }
 	task := &orbit.Spec{Module: "web", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 3000}}}
-	race := sim.Race{
+	race := race.Config{
 		Nodes: []orbit.Node{{ID: "n1", Capacity: orbit.Resources{orbit.CPU: 4000}}},
-		Schedulers: []sim.Scheduler{
+		Schedulers: []race.Scheduler{
 			{Name: "slow", Navigator: services, JobTime: 2 * time.Second},
 			{Name: "quick", Navigator: services, JobTime: time.Second},
 		},
-		Jobs: []sim.Job{
+		Jobs: []race.Job{
 			{Owner: "slow", Spec: task, Tasks: 1},
 			{Owner: "quick", Spec: task, Tasks: 1, Lasts: time.Minute},
 		},
@@ -42,12 +42,12 @@ func ExampleRace() {
 
 // Hunting looks for a seed under which something breaks. What it returns tells the shortest story of it that was
 // found.
-func ExampleRace_Hunt() {
-	race := sim.Race{
+func ExampleConfig_Hunt() {
+	race := race.Config{
 		Nodes:      []orbit.Node{{ID: "n1", Capacity: orbit.Resources{orbit.CPU: 4000}}, {ID: "n2", Capacity: orbit.Resources{orbit.CPU: 4000}}},
-		Schedulers: []sim.Scheduler{{Name: "s", Navigator: func() orbit.Navigator { return &nav.Services{} }, JobTime: time.Second}},
-		Jobs:       []sim.Job{{Spec: &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1000}}}, Tasks: 6}},
-		Faults:     sim.Faults{Delay: 0.3, Crash: 0.02, Unknown: 0.1, Late: 0.1, Until: 10 * time.Second},
+		Schedulers: []race.Scheduler{{Name: "s", Navigator: func() orbit.Navigator { return &nav.Services{} }, JobTime: time.Second}},
+		Jobs:       []race.Job{{Spec: &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1000}}}, Tasks: 6}},
+		Faults:     race.Faults{Delay: 0.3, Crash: 0.02, Unknown: 0.1, Late: 0.1, Until: 10 * time.Second},
 		Bound:      200,
 		Command:    "go test ./mine -run '^TestRace$' -seed %d",
 	}
