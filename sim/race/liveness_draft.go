@@ -91,7 +91,8 @@ type liveFaults struct {
 	bursts []liveBurst
 }
 
-// liveBurst is a time in which every proposal of one engine ends in the same fault.
+// liveBurst is a time in which every proposal of one engine ends in the same fault. Then work that was put aside because
+// of what the proposals would have taken may find that all of it is left: it was given up while they were sent in vain.
 type liveBurst struct {
 	engine   string
 	what     string
@@ -125,15 +126,15 @@ func drawLive(seed uint64) liveDraft {
 
 // drawEngines draws who takes part: often one or two, sometimes all.
 func (d *liveDraft) drawEngines(r *rand.Rand) {
-	kinds := []string{"services", "batch", "gang", "warm", "more"}
+	kinds := []string{"services", "batch", "gang", "warm", "more", "keeper"}
 	r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-	for _, kind := range kinds[:one(r, 1, 1, 1, 2, 2, 3, 5)] {
+	for _, kind := range kinds[:one(r, 1, 1, 1, 2, 2, 3, 6)] {
 		e := liveEngine{name: kind, kind: kind, placement: r.IntN(4)}
-		e.assigned = kind == "warm" || kind == "more"
+		e.assigned = kind == "warm" || kind == "more" || kind == "keeper"
 		if kind == "more" {
 			e.kind = one(r, "services", "batch")
 		}
-		e.anchored = lucky(r, 60) && kind != "gang" || lucky(r, 10)
+		e.anchored = (lucky(r, 60) && kind != "gang" || lucky(r, 10)) && kind != "keeper"
 		e.selfMatch = e.anchored && lucky(r, 30)
 		e.filter = d.telemetry && lucky(r, 40) && kind != "gang"
 		e.allowStale = lucky(r, 20)
@@ -199,7 +200,7 @@ func (e *liveEngine) drawSpec(r *rand.Rand) *orbit.Spec {
 func (d *liveDraft) drawGroups(r *rand.Rand) {
 	for g := range one(r, 0, 1, 2, 3, 4, 6) {
 		e := &d.engines[r.IntN(len(d.engines))]
-		if e.kind == "gang" {
+		if e.kind == "gang" || e.kind == "keeper" {
 			continue
 		}
 		group := liveGroup{name: fmt.Sprint("g", g), engine: e.name}
@@ -243,11 +244,11 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 				at += time.Duration(r.IntN(300)) * time.Millisecond
 			}
 			kind := one(r, kinds...)
-			if add(at, kind); kind != "group" || !lucky(r, 25) {
+			if add(at, kind); kind != "group" && kind != "submit" || !lucky(r, 25) {
 				continue
 			}
-			at += time.Duration(r.IntN(40)) * time.Millisecond
-			if add(at, "abandon"); lucky(r, 50) { // it is given up while it is planned, or just after, and that is all
+			at += time.Duration(r.IntN(one(r, 40, 40, 400, 2000))) * time.Millisecond
+			if add(at, "abandon"); lucky(r, 50) { // it is given up while it is planned, or sent in vain, and that is all
 				break
 			}
 		}
@@ -277,7 +278,7 @@ func (d *liveDraft) drawFaults(r *rand.Rand) {
 	}
 	f.delay, f.holds = one(r, 0, 0.2, 0.6), one(r, 0, 0, 0.3, 0.8)
 	for i := range d.engines {
-		if lucky(r, 15) {
+		if lucky(r, 25) {
 			from := time.Duration(r.Int64N(int64(d.events[len(d.events)-1].at) + 1))
 			f.bursts = append(f.bursts, liveBurst{
 				engine: d.engines[i].name, what: one(r, faultConflict, faultUnavailable, faultDropped, faultUnknown),

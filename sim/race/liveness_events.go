@@ -216,9 +216,9 @@ func (t *liveTurn) end() [][]orbit.Commitment {
 	return once(do...)
 }
 
-// abandon ends all that is pending of the group, or gang, of a capsule.
+// abandon ends all that is pending of the group or gang of a capsule, or of its class if it has neither.
 func (t *liveTurn) abandon() [][]orbit.Commitment {
-	all := t.capsules(func(c *orbit.Capsule) bool { return c.Pending() && (c.Spec.Group != "" || c.Gang != "") })
+	all := t.capsules((*orbit.Capsule).Pending)
 	if len(all) == 0 {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (t *liveTurn) abandon() [][]orbit.Commitment {
 	of := one(t.r, all...)
 	var do []orbit.Commitment
 	for _, c := range t.capsules((*orbit.Capsule).Pending) {
-		if c.Spec.Group == of.Spec.Group && c.Gang == of.Gang {
+		if c.Spec == of.Spec || (of.Spec.Group != "" || of.Gang != "") && c.Spec.Group == of.Spec.Group && c.Gang == of.Gang {
 			do = append(do, orbit.Release{Capsule: c.ID, Final: true})
 		}
 	}

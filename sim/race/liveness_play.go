@@ -274,11 +274,13 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 		n = &nav.Batch{Placement: placement}
 	case "gang":
 		n = &nav.Gang{HoldFor: 100 * time.Millisecond}
+	case "keeper":
+		n = &liveKeeper{placement: placement, draws: &liveDraws{livePlay: w, name: e.name + "/holds"}}
 	case "warm":
 		n = &sandbox.Warm{Board: w.board, Modules: []string{"none"}, AllowStale: e.allowStale, Seed: uint64(i)}
 		filter = nil
 	}
-	if e.anchored {
+	if e.anchored { // its holds end before the rest does, which is shorter than the default: what they keep is judged
 		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 2 * time.Second, Filter: filter}
 	}
 	return n
