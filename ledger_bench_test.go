@@ -72,8 +72,8 @@ func (w *benchWorld) reset(b *testing.B) {
 }
 
 // newFloor returns the floor that a ledger is measured against, with all nodes and nothing placed.
-func (w *benchWorld) newFloor() *sim.Recorder {
-	r := sim.NewRecorder()
+func (w *benchWorld) newFloor() *sim.Floor {
+	r := sim.NewFloor()
 	for _, id := range w.nodes {
 		r.Join(id, benchCapacity)
 	}

@@ -14,7 +14,7 @@ import (
 // that work and floor see the same machine and the same neighbours.
 type floor struct {
 	ledger   orbit.Ledger
-	recorder *sim.Recorder
+	recorder *sim.Floor
 	seen     *orbit.State
 	took     time.Duration // of this goroutine alone, cputime.Name
 }
@@ -24,7 +24,7 @@ func newFloor(ctx context.Context, ledger orbit.Ledger) (*floor, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &floor{ledger: ledger, recorder: sim.NewRecorder(), seen: state}
+	f := &floor{ledger: ledger, recorder: sim.NewFloor(), seen: state}
 	for n := range state.Nodes() {
 		f.recorder.Join(n.Node.ID, n.Node.Capacity)
 	}

@@ -14,7 +14,7 @@ import (
 // can ask: when everything has come to rest, is anything left pending that fits?
 //
 //	events ─ nodes join, drain, shrink, move, leave; work comes, ends, moves ─┐
-//	engines ─ all ready navigators of package nav, in a Population ───────────┼─► ledger ─► rest ─► brute force
+//	engines ─ all ready navigators and one of the world's own, in a Population ┼─► ledger ─► rest ─► brute force
 //	faults ─ refusals, lost answers, silent nodes, navigators that fail ──────┘
 //
 // A world has a few nodes, up to five engines, and some tens of events, in parts of a second or so. After each

@@ -11,7 +11,7 @@ import (
 
 // The floor does what a ledger must do at least: it takes what fits, and no more.
 func TestRecorder(t *testing.T) {
-	r := sim.NewRecorder()
+	r := sim.NewFloor()
 	r.Join("a", orbit.Resources{orbit.CPU: 3, orbit.Memory: 1})
 	require.True(t, r.Place("x", "a", orbit.Resources{orbit.CPU: 2}))
 	require.False(t, r.Place("y", "a", orbit.Resources{orbit.CPU: 2}))

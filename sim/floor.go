@@ -6,10 +6,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Recorder is the floor that a ledger is measured against: what it costs merely to record a placement, given what
+// Floor is the floor that a ledger is measured against: what it costs merely to record a placement, given what
 // a proposal gives, the ids of a capsule and of a node. It locks, finds the node, checks the fit, subtracts, and
 // inserts the capsule's id into a map. Its methods may be called from any goroutine.
-type Recorder struct {
+type Floor struct {
 	mu     sync.Mutex
 	nodes  map[orbit.NodeID]*recorded
 	placed map[orbit.CapsuleID]orbit.NodeID
@@ -17,23 +17,23 @@ type Recorder struct {
 
 type recorded struct{ capacity, used orbit.Resources }
 
-// NewRecorder returns a recorder without nodes.
-func NewRecorder() *Recorder {
-	return &Recorder{nodes: map[orbit.NodeID]*recorded{}, placed: map[orbit.CapsuleID]orbit.NodeID{}}
+// NewFloor returns a floor without nodes.
+func NewFloor() *Floor {
+	return &Floor{nodes: map[orbit.NodeID]*recorded{}, placed: map[orbit.CapsuleID]orbit.NodeID{}}
 }
 
 // Join adds an empty node.
-func (r *Recorder) Join(node orbit.NodeID, capacity orbit.Resources) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.nodes[node] = &recorded{capacity: capacity}
+func (f *Floor) Join(node orbit.NodeID, capacity orbit.Resources) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nodes[node] = &recorded{capacity: capacity}
 }
 
 // Place records a placement. It reports false if the node has no room for it; the node must have joined.
-func (r *Recorder) Place(c orbit.CapsuleID, node orbit.NodeID, want orbit.Resources) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.nodes[node]
+func (f *Floor) Place(c orbit.CapsuleID, node orbit.NodeID, want orbit.Resources) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.nodes[node]
 	for d := range want {
 		if want[d] > n.capacity[d]-n.used[d] {
 			return false
@@ -42,13 +42,13 @@ func (r *Recorder) Place(c orbit.CapsuleID, node orbit.NodeID, want orbit.Resour
 	for d := range want {
 		n.used[d] += want[d]
 	}
-	r.placed[c] = node
+	f.placed[c] = node
 	return true
 }
 
 // Placed returns how many capsules are recorded.
-func (r *Recorder) Placed() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.placed)
+func (f *Floor) Placed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.placed)
 }
