@@ -1,9 +1,8 @@
 package race
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -38,108 +37,18 @@ func (w *livePlay) judge(state *orbit.State, began time.Duration) {
 type liveBooks struct {
 	*livePlay
 	state *orbit.State
-	rooms []liveRoom
-}
-
-// liveRoom is what is left of a node.
-type liveRoom struct {
-	*orbit.Node
-	free orbit.Resources
-	// What is left of each device instance, in milli; nothing of those that are not healthy.
-	milli []int
-	// Groups of which members run here; whether any group has a part in the node, be it by a hold.
-	groups  []string
-	claimed bool
-	report  orbit.Report
-	heard   bool
+	rooms []room
 }
 
 func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
-	b := &liveBooks{livePlay: w, state: state}
-	at := map[orbit.NodeID]int{}
-	for n := range state.Nodes() {
-		r := liveRoom{Node: n.Node, free: n.Node.Capacity, milli: make([]int, n.Node.Devices.Count)}
-		for i := range r.milli {
-			if n.Node.Devices.Unhealthy&(1<<i) == 0 {
-				r.milli[i] = 1000
-			}
-		}
-		if w.board != nil {
-			r.report, r.heard = w.board.Latest(n.Node.ID)
+	b := &liveBooks{livePlay: w, state: state, rooms: roomsOf(state)}
+	for i := range b.rooms {
+		if r := &b.rooms[i]; w.board != nil {
+			r.report, r.heard = w.board.Latest(r.ID)
 			r.report.Stale = time.Since(r.report.At) >= staleLive
 		}
-		at[n.Node.ID] = len(b.rooms)
-		b.rooms = append(b.rooms, r)
-	}
-	for c := range state.Capsules() {
-		if c.Node == "" {
-			continue
-		}
-		r := &b.rooms[at[c.Node]]
-		r.take(c.Spec, c.Devices)
-		if c.Spec.Group != "" {
-			r.groups, r.claimed = append(r.groups, c.Spec.Group), true
-		}
-	}
-	for h := range state.Holds() {
-		r := &b.rooms[at[h.Node]]
-		hold := orbit.Spec{Envelope: orbit.Envelope{Reservation: h.Room}, Devices: orbit.DeviceRequest{Milli: h.Milli}}
-		r.take(&hold, h.Devices)
-		r.claimed = r.claimed || strings.HasPrefix(string(h.ID), "anchor/")
 	}
 	return b
-}
-
-// take takes what a capsule of the spec has, on these instances.
-func (r *liveRoom) take(spec *orbit.Spec, set orbit.DeviceSet) {
-	for d, want := range spec.Envelope.Reservation {
-		r.free[d] -= want
-	}
-	for i := range r.milli {
-		if set&(1<<i) != 0 {
-			r.milli[i] -= spec.Devices.Milli
-		}
-	}
-}
-
-// takes reports whether the node takes one more capsule of the spec, whoever places it.
-func (r *liveRoom) takes(spec *orbit.Spec) bool {
-	if r.Unschedulable {
-		return false
-	}
-	for _, p := range spec.Require {
-		if !p.Matches(r.Labels) {
-			return false
-		}
-	}
-	for d, want := range spec.Envelope.Reservation {
-		if want > 0 && r.free[d] < want {
-			return false
-		}
-	}
-	return spec.Devices.Count == 0 || len(r.instances(&spec.Devices)) >= spec.Devices.Count
-}
-
-// instances returns the device instances that would do for a request.
-func (r *liveRoom) instances(q *orbit.DeviceRequest) (out []int) {
-	if len(q.Models) > 0 && !slices.Contains(q.Models, r.Devices.Model) {
-		return nil
-	}
-	for i, left := range r.milli {
-		if left >= q.Milli {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-// String describes what is left of a node.
-func (r *liveRoom) String() string {
-	text := fmt.Sprintf("node %s (%s left, labels %v", r.ID, amounts(r.free), r.Labels)
-	if len(r.milli) > 0 {
-		text += fmt.Sprintf(", devices %s %v", r.Devices.Model, r.milli)
-	}
-	return text + ")"
 }
 
 // owner returns the engine whose a capsule is, nil if there is none.
@@ -175,7 +84,7 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 
 // company reports whether a capsule may be on a node for what it wants to be near, by the rule of its
 // navigator.
-func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
+func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	near := c.Spec.Near
 	if near.Group == "" {
 		return true
@@ -211,7 +120,7 @@ func (b *liveBooks) onlyItself(group string) bool {
 }
 
 // allowed reports whether the navigator of an engine may put a capsule on a node that takes it.
-func (b *liveBooks) allowed(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
+func (b *liveBooks) allowed(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	if e.kind == "warm" {
 		return b.starts(e, c, r)
 	}
@@ -219,7 +128,7 @@ func (b *liveBooks) allowed(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
 }
 
 // starts is the rule of sandbox.Warm.
-func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *liveRoom) bool {
+func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	start := c.Spec.Start
 	if start.Parent != "" {
 		parent := b.state.Capsule(start.Parent)
@@ -250,4 +159,70 @@ func (b *liveBooks) said(c *orbit.Capsule) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.why[c.ID]
+}
+
+// judgeGang looks for a place for a gang that waits, whole or at its minimum, or for one more member of one
+// that runs.
+func (b *liveBooks) judgeGang(g *orbit.GangState) {
+	var waiting []*orbit.Capsule
+	var running []*room
+	var least []*orbit.Spec
+	fresh := g.Total() == 0
+	for k := range g.Gang.Roles {
+		role, n := &g.Gang.Roles[k], 0
+		for _, id := range role.Members {
+			switch c := b.state.Capsule(id); {
+			case c == nil || c.Gang != g.Gang.ID:
+			case c.Placed():
+				running = append(running, b.room(c.Node))
+			case c.Pending():
+				waiting = append(waiting, c)
+				n++
+			}
+		}
+		need := cmp.Or(role.Min, len(role.Members))
+		if fresh && n < need {
+			return // some have ended: the rest may never start
+		}
+		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, need)...)
+	}
+	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
+		return
+	}
+	if fresh {
+		if domain, where := seatGang(g.Gang, b.rooms, least); where != nil {
+			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
+				g.Gang.ID, len(least), domain, where, b.said(waiting[0]))
+		}
+		return
+	}
+	for _, c := range waiting {
+		for i := range b.rooms {
+			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) {
+				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
+					c.ID, wishes(c.Spec), g.Gang.ID, r, b.said(c))
+			}
+		}
+	}
+}
+
+func (b *liveBooks) room(id orbit.NodeID) *room {
+	for i := range b.rooms {
+		if b.rooms[i].ID == id {
+			return &b.rooms[i]
+		}
+	}
+	return nil
+}
+
+// joins reports whether a member may join those that run on a node: it is in a domain that all of them share.
+func (b *liveBooks) joins(g *orbit.Gang, running []*room, r *room) bool {
+	if anywhere(g) {
+		return true
+	}
+	return slices.ContainsFunc(g.Levels, func(level string) bool {
+		domain := r.Labels[level]
+		apart := func(other *room) bool { return other.Labels[level] != domain }
+		return domain != "" && !slices.ContainsFunc(running, apart)
+	})
 }

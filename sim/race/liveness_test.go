@@ -177,7 +177,7 @@ func TestLivenessSameSeed(t *testing.T) {
 	plan := faultyNavigators["forgets what takes two cores"].plan
 	l := &race.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }}
 	stories := 0
-	for seed := uint64(1); seed <= 30; seed++ {
+	for seed := uint64(1); seed <= 60; seed++ {
 		first, again := playWorld(t, l, seed), playWorld(t, l, seed)
 		require.Equal(t, first == nil, again == nil, "seed %d", seed)
 		if first != nil {
