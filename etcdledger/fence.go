@@ -16,6 +16,7 @@ type fence struct {
 	client  *clientv3.Client
 	key     string
 	timeout time.Duration
+	stats   *counters
 
 	// Guards what follows.
 	mu      sync.Mutex
@@ -50,6 +51,7 @@ func (f *fence) join() *fenceRead {
 	if f.next == nil {
 		f.next = &fenceRead{done: make(chan struct{})}
 	}
+	f.stats.reads.Add(1)
 	r := f.next
 	if !f.running {
 		f.running = true

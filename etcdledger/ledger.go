@@ -62,7 +62,7 @@ func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, err
 	k := keys{o.Prefix}
 	l := &Ledger{client: client, keys: k, options: o, stop: stop, closed: life.Done()}
 	l.mirror = &mirror{keys: k, self: rand.Text(), wake: make(chan struct{}), own: map[uint64]int64{}}
-	l.fence = &fence{ctx: life, client: client, key: k.log(), timeout: o.Timeout}
+	l.fence = &fence{ctx: life, client: client, key: k.log(), timeout: o.Timeout, stats: &l.counters}
 	l.commits = newCommitter(life, l, &o)
 	if err := l.begin(ctx); err != nil {
 		stop()

@@ -137,7 +137,7 @@ func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt 
 	}
 	s.stats.retries.Add(1)
 	if doubt && g.gaps != gaps {
-		s.doubtNameless(b)
+		s.askForAgain(b, g.state)
 	}
 	for _, t := range b.tickets {
 		t.returned(newest, changed.meets(t.touched))
@@ -145,13 +145,15 @@ func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt 
 	return sent{pack: b, again: b.tickets}
 }
 
-// doubtNameless answers those that nobody can recognise any more: a part of the history was missed, and they have
-// no id.
-func (s *sender) doubtNameless(b *pack) {
+// askForAgain resolves a doubt when a part of the history was missed, and with it perhaps our own commit: the state, which
+// is newer than that would be, knows proposals by their ids. Those without one stay unknown.
+func (s *sender) askForAgain(b *pack, state *orbit.State) {
 	for _, t := range b.tickets {
 		t.mu.Lock()
-		if !t.left && t.p.ID.IsZero() {
+		if t.p.ID.IsZero() {
 			t.answerLocked(0, unknown(errors.New("the history was lost on the way, and the proposal has no id")))
+		} else if at := state.Committed(t.p); at != 0 {
+			t.answerLocked(at, nil)
 		}
 		t.mu.Unlock()
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orbitsched/orbit"
 )
@@ -103,6 +104,26 @@ func TestLostHistory(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A proposal whose transaction may have been applied in a part of the history that was missed is answered from the state
+// at once: if it were judged again, it could wait while etcd is out of touch, and then be told that nothing was sent.
+func TestLostHistoryIsAskedForAtOnce(t *testing.T) {
+	bubble(t, 1, Options{}, func(d *desk) {
+		l := d.ledgers[0]
+		d.do(l, node("n", 5), submit("c", "d"))
+		committed, other := place(1, "c", "n"), place(2, "d", "n")
+		rev, err := l.Propose(bg, committed)
+		require.NoError(d, err)
+		g := l.mirror.look()
+		b := newPack(l.keys, g.state, g.pos, l.commits.limits)
+		b.tickets = []*ticket{newTicket(bg, committed), newTicket(bg, other), newTicket(bg, orbit.Proposal{Do: other.Do})}
+		out := l.commits.sender.lose(b, &clientv3.TxnResponse{}, 7, true, g.gaps-1)
+		require.Equal(d, b.tickets, out.again)
+		require.Equal(d, orbit.Outcome{Revision: rev}, <-b.tickets[0].done)
+		require.ErrorIs(d, (<-b.tickets[2].done).Err, orbit.ErrUnknown)
+		require.Empty(d, b.tickets[1].done, "it was not applied, and is judged again")
+	})
 }
 
 // A caller who leaves has his proposal back at once, wherever it is; what he is told is true.

@@ -5,26 +5,25 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// boxIndex is an index over node states that all specs share: a k-d tree over what is free and taken. Changed
-// nodes are noted at once, and moved in the tree only when a search begins that needs them where they belong;
-// until then a search that is under way looks at them one by one.
+// boxIndex is a k-d tree over what is free and used on the nodes, which all specs share. A node that changes is noted,
+// and moved in the tree when the next search begins; a search that continues adds it to its heap instead.
 type boxIndex struct {
 	rater   *rater
 	bounded orbit.Bounded
 	kinds   nodeKinds
 	order   idOrder
 	tree    kd.Tree
-	// By node index. For seed 0: the order of ids; else the rater's own.
+	// What breaks ties, by node index: the order of the ids for seed 0, else the rater's hashes.
 	ranks []uint64
-	// Of the draft's journal.
+	// Position in the draft's journal; 0: the index has to be built anew.
 	cursor uint64
-	// Nodes that may not be where the tree has them, each once; and whether a node is one of them.
+	// Nodes that have changed since they were put into the tree, each once; and whether a node is one of them.
 	moved   []int32
 	isMoved []bool
-	// Counts changes; and when each node has changed last, so that what was computed before is known to be old.
+	// The number of changes so far, and the number of each node's last: what was computed before it is out of date.
 	clock   uint64
 	changed []uint64
-	// Rises when the nodes are divided anew.
+	// Rises when the nodes are divided into kinds anew.
 	division int
 	points   []kd.Point
 	live     int
@@ -33,8 +32,8 @@ type boxIndex struct {
 	moves, builds int
 }
 
-// follow takes note of the nodes that have changed since the last call and returns them, some twice; all: the
-// whole index has to be built anew.
+// follow notes the nodes that have changed since the last call, and returns them, some of them twice. If all is true the
+// index has to be built anew.
 func (x *boxIndex) follow() (touched []int32, all bool) {
 	touched, x.cursor, all = x.rater.draft.Changed(x.cursor)
 	if all {
@@ -60,7 +59,7 @@ func (x *boxIndex) makeRoom() {
 	}
 }
 
-// settle moves what has changed to where it belongs.
+// settle moves the nodes that have changed to where they belong in the tree.
 func (x *boxIndex) settle(probe kd.Probe) {
 	for _, slot := range x.moved {
 		if !x.register(slot) {

@@ -165,7 +165,7 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 		s.Group = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group")
 	}
 	if often(3, "wants company") {
-		s.Near = rapid.SampledFrom([]orbit.Near{{Group: "g", Level: "zone"}, {Group: "g", Level: "rack"}, {Group: "h", Level: "rack"}, {Group: "nobody", Level: "zone"}, {Group: "h", Level: "host"}}).Draw(t, "near")
+		s.Near = rapid.SampledFrom([]orbit.Near{{Group: "g", Level: "zone"}, {Group: "g", Level: "rack"}, {Group: "h", Level: "rack"}, {Group: "none", Level: "zone"}, {Group: "h", Level: "host"}}).Draw(t, "near")
 	}
 	return s
 }

@@ -7,10 +7,11 @@ import "github.com/orbitsched/orbit"
 // value works. Give each of several navigators another Seed: with the same one they all prefer the same among
 // equal nodes, and lose half of their bets there.
 type Exhaustive struct {
-	// Nil: [orbit.SpreadScore].
-	Score  orbit.Score
+	// Score rates the nodes; nil: [orbit.SpreadScore].
+	Score orbit.Score
+	// Filter takes nodes out of the choice; nil: none.
 	Filter Filter
-	// Breaks ties; 0: by node id.
+	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
 
 	rater rater

@@ -8,49 +8,51 @@ import (
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// Indexed is the [orbit.PlacementEngine] for large constellations. It chooses exactly what [Exhaustive] chooses, and
-// looks at a few nodes for that, by two ways:
+// Indexed is the [orbit.PlacementEngine] for large constellations. It chooses exactly the node that [Exhaustive] chooses,
+// and rates only a few nodes for that, in one of three ways:
 //
-//	a score that is Bounded     one index of boxes over all node states, which all specs share; nothing is
-//	                            kept per spec but what it makes of each kind of node
-//	any other, and specs that   the scores of all nodes are kept per spec; after a change only the nodes that
-//	ask for a rack or a host    have changed are rated again
+//	few      The spec requires a label that at most 512 nodes carry, such as a rack or a host name: these are rated.
+//	search   The score is Bounded: a best-first search of a k-d tree over the node states, which all specs share.
+//	         Per spec it keeps one bound for each kind of node.
+//	keep     Otherwise, or if a search has looked at more than a sixteenth of the nodes: it keeps the scores of all
+//	         nodes for the spec, and rates only the nodes that have changed again.
 //
-// All scores in orbit and in its package score are Bounded but FGD and Random, and what ScoreFunc makes of a
-// function. A rack or a host is a label with so many values that there would be more than 128 kinds of nodes;
-// whoever requires, prefers or spreads across one is served the second way.
+// All scores in orbit and in its package score are Bounded, except FGD, Random, and those made by ScoreFunc. Labels
+// divide the nodes into at most 128 kinds; a label that would make more is listed by its values instead. A spec that
+// prefers or spreads across such a label is searched for with the nodes that have it rated one by one, at most 512.
 //
-// Specs are told apart by identity: those that a ledger hands out are one pointer for all that are equal. One
-// that no ledger has seen is scanned for, as Exhaustive does; and so is every spec on 16 nodes or fewer, or
-// with a score that draws lots, as Random does: no choice tells anything of the next. [Sampled] is the fast one
-// for that.
+// Indexed recognises specs by identity: a ledger hands out one pointer for all equal specs. It rates all nodes, as
+// Exhaustive does, for a spec that no ledger has seen, on 16 nodes or fewer, and for a score that draws lots, as Random
+// does, because nothing can be kept from one draw to the next; [Sampled] is fast there.
 //
-// The zero value works. Do not change the fields after the first Best. Memory is bounded: what is known of specs
-// that have not been asked for longest is dropped, scores beyond 128 MiB and all else beyond some 260,000 pairs of
-// a spec and a kind of node.
+// The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time. Memory
+// is bounded: the specs that have not been asked for longest are forgotten, scores beyond 128 MiB, and everything else
+// beyond some 260,000 pairs of a spec and a kind of node.
 type Indexed struct {
-	// Nil: [orbit.SpreadScore].
-	Score  orbit.Score
+	// Score rates the nodes; nil: [orbit.SpreadScore].
+	Score orbit.Score
+	// Filter takes nodes out of the choice; nil: none.
 	Filter Filter
-	// Breaks ties; 0: by node id.
+	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
 
-	rater   rater
-	index   boxIndex
-	front   front
-	classes map[*orbit.Spec]*specClass
+	rater    rater
+	index    boxIndex
+	frontier frontier
+	classes  map[*orbit.Spec]*specClass
 	// Counts calls of Best.
-	clock       uint64
-	version     uint64
-	scratch     slots.Set
-	rankedBytes int
-	stats       indexedStats
+	clock           uint64
+	version         uint64
+	scratch         slots.Set
+	candidates      []int32
+	tournamentBytes int
+	stats           indexedStats
 	// A search is being done.
 	searching bool
 }
 
-// indexedStats count since the last Sync, beside what index and front count.
-type indexedStats struct{ asked, scanned, rated, ranked, rankings int }
+// indexedStats are counts since the last Sync; index and frontier have others.
+type indexedStats struct{ asked, scanned, rated, ranked, tournaments int }
 
 // follow takes note of a Sync of the draft.
 func (e *Indexed) follow(draft *orbit.Draft) {
@@ -59,12 +61,15 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 		return
 	}
 	if other {
-		e.index.cursor = 0
+		e.index.cursor, e.index.kinds.labels.cursor = 0, 0
 		e.forget()
+	}
+	if e.index.kinds.follow(draft) {
+		e.index.cursor = 0 // divide anew
 	}
 	e.index.rater = &e.rater
 	e.index.bounded, _ = e.rater.score.(orbit.Bounded)
-	e.front = front{heap: e.front.heap}
+	e.frontier = frontier{heap: e.frontier.heap}
 	e.index.moves, e.index.builds, e.stats = 0, 0, indexedStats{}
 	e.drop()
 }
@@ -84,11 +89,31 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 		return e.rater.scan(spec, nearIn(draft, spec))
 	}
 	c := e.class(spec)
-	best, ok := e.search(c)
+	best, ok := e.amongFew(c)
+	if !ok {
+		best, ok = e.search(c)
+	}
 	if !ok {
 		best = e.rank(c)
 	}
 	return e.rater.choice(best, spec)
+}
+
+// amongFew rates the nodes that carry a label which the spec requires; false: it requires none that is listed, or too
+// many nodes carry it.
+func (e *Indexed) amongFew(c *specClass) (best orbit.Choice, ok bool) {
+	if e.candidates, ok = e.index.kinds.labels.candidates(e.candidates, c.spec, c.near); !ok {
+		return best, false
+	}
+	for _, i := range e.candidates {
+		e.stats.rated++
+		n := e.rater.node(i)
+		value, tie, fits := e.rater.rate(n, c.spec, c.near)
+		if fits && (best.Node == nil || e.rater.better(n, value, tie, &best)) {
+			best.Node, best.Value, best.Tie = n, value, tie
+		}
+	}
+	return best, true
 }
 
 // class returns what is known of a spec.
@@ -106,7 +131,9 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 			e.classes = map[*orbit.Spec]*specClass{}
 		}
 		e.classes[spec] = c
-		if e.index.kinds.learn(spec, e.rater.draft) {
+		if e.index.bounded == nil { // nodes are not divided into kinds
+			e.index.kinds.labels.addRequired(spec, e.rater.draft)
+		} else if e.index.kinds.learn(spec, e.rater.draft) {
 			e.index.cursor = 0 // divide anew
 		}
 	}
@@ -114,8 +141,8 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	c.used = e.clock
 	if near := nearIn(e.rater.draft, spec); near.version != c.near.version {
 		c.meet(near)
-		if e.front.class == c {
-			e.front.class = nil
+		if e.frontier.class == c {
+			e.frontier.class = nil
 		}
 	}
 	return c
@@ -124,73 +151,76 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 // search looks in the index that all specs share; false: the score cannot bound itself for this spec.
 func (e *Indexed) search(c *specClass) (best orbit.Choice, ok bool) {
 	x := &e.index
-	if x.bounded == nil || c.boundless || !x.kinds.decides(c.spec) {
+	if x.bounded == nil || c.unbounded || c.diverges {
 		return best, false
 	}
 	if e.searching { // a score has panicked in the middle of it
 		x.cursor = 0
 	}
 	e.searching = true
-	e.begin(c)
-	if ok = !c.boundless && x.kinds.decides(c.spec); ok { // that may show only now
-		best = e.front.next(x, &e.rater)
-	} else {
-		e.front.class = nil
+	if ok = e.begin(c); ok {
+		best, ok = e.frontier.next(x, &e.rater)
+		c.diverges = !ok
 	}
 	e.searching = false
 	return best, ok
 }
 
-// begin begins a search for a class, or adds to the one under way what has changed.
-func (e *Indexed) begin(c *specClass) {
+// begin begins a search for a class, or adds to the one under way what has changed. It reports false if the score has
+// no bounds for the spec, or too many nodes are exceptions to them.
+func (e *Indexed) begin(c *specClass) bool {
 	x := &e.index
 	touched, all := x.follow()
-	switch {
-	case all:
-		x.build(c.probe(x))
-		e.front.begin(c, x)
-	case e.front.class != c:
-		x.settle(c.probe(x))
-		e.front.begin(c, x)
-	default:
+	if !all && e.frontier.class == c {
 		for _, slot := range touched {
-			e.front.consider(slot, x)
+			e.frontier.add(slot, x)
 		}
+		return true
 	}
+	if e.frontier.class = nil; all {
+		x.build(c.probe(x))
+	} else {
+		x.settle(c.probe(x))
+	}
+	if c.respond(x); c.unbounded || !c.except(&x.kinds.labels) {
+		return false
+	}
+	e.frontier.begin(c, x)
+	return true
 }
 
 // rank keeps the scores of all nodes for this spec.
 func (e *Indexed) rank(c *specClass) orbit.Choice {
-	if c.ranking == nil {
-		c.ranking = &ranking{}
+	if c.tournament == nil {
+		c.tournament = &tournament{}
 	}
-	before := c.ranking.bytes()
-	rated, all := c.ranking.follow(c, &e.rater, &e.scratch)
+	before := c.tournament.bytes()
+	rated, all := c.tournament.follow(c, &e.rater, &e.scratch)
 	e.stats.rated += rated
 	e.stats.ranked++
-	e.stats.rankings += btoi(all)
-	if e.rankedBytes += c.ranking.bytes() - before; e.rankedBytes > maxRanked {
-		e.dropRankings(c)
+	e.stats.tournaments += btoi(all)
+	if e.tournamentBytes += c.tournament.bytes() - before; e.tournamentBytes > maxTournamentBytes {
+		e.dropTournaments(c)
 	}
-	return c.ranking.best(&e.rater)
+	return c.tournament.best(&e.rater)
 }
 
-// Bounds of what is kept per spec: rankings in bytes, and pairs of specs and kinds of nodes.
+// Bounds of what is kept per spec: tournaments in bytes, and pairs of specs and kinds of nodes.
 const (
-	maxRanked = 128 << 20
-	maxPairs  = 1 << 18
+	maxTournamentBytes = 128 << 20
+	maxPairs           = 1 << 18
 )
 
-// dropRankings drops the rankings of the specs that have not been asked for longest, until half of the room is
+// dropTournaments drops the tournaments of the specs that have not been asked for longest, until half of the room is
 // free. It keeps the one in use.
-func (e *Indexed) dropRankings(inUse *specClass) {
+func (e *Indexed) dropTournaments(inUse *specClass) {
 	for _, c := range e.oldest() {
-		if e.rankedBytes <= maxRanked/2 {
+		if e.tournamentBytes <= maxTournamentBytes/2 {
 			return
 		}
-		if c.ranking != nil && c != inUse {
-			e.rankedBytes -= c.ranking.bytes()
-			c.ranking = nil
+		if c.tournament != nil && c != inUse {
+			e.tournamentBytes -= c.tournament.bytes()
+			c.tournament, c.diverges = nil, false
 		}
 	}
 }
@@ -202,8 +232,8 @@ func (e *Indexed) drop() {
 	}
 	old := e.oldest()
 	for _, c := range old[:len(old)/2] {
-		if c.ranking != nil {
-			e.rankedBytes -= c.ranking.bytes()
+		if c.tournament != nil {
+			e.tournamentBytes -= c.tournament.bytes()
 		}
 		delete(e.classes, c.spec)
 	}
@@ -222,30 +252,30 @@ func (e *Indexed) oldest() []*specClass {
 // forget drops all that was computed with the score.
 func (e *Indexed) forget() {
 	clear(e.classes)
-	e.rankedBytes = 0
-	e.front.class = nil
+	e.tournamentBytes = 0
+	e.frontier.class = nil
 }
 
 // Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes]:
 //
 //	asked     calls of Best
 //	searches  searches of the index that were begun
-//	hits      choices without looking into a box: the search for the same spec went on
-//	boxes     boxes that were looked into
+//	hits      choices for which the search for the same spec continued without expanding a box
+//	boxes     boxes expanded
 //	ranked    choices from scores that are kept per spec
 //	scanned   choices by rating all nodes
-//	rated     calls of Score, but for those
-//	moved     nodes that were moved in the index
-//	rebuilds  indexes and rankings that were built anew
+//	rated     calls of Score, without those of the scanned choices
+//	moved     nodes moved in the index
+//	rebuilds  times that the index, or the kept scores of a spec, were built anew
 func (e *Indexed) Notes() []slog.Attr {
 	return []slog.Attr{
 		slog.Int("asked", e.stats.asked),
-		slog.Int("hits", e.front.hits),
-		slog.Int("searches", e.front.searches),
-		slog.Int("boxes", e.front.boxes),
-		slog.Int("rated", e.front.rated+e.stats.rated),
+		slog.Int("hits", e.frontier.hits),
+		slog.Int("searches", e.frontier.searches),
+		slog.Int("boxes", e.frontier.boxes),
+		slog.Int("rated", e.frontier.rated+e.stats.rated),
 		slog.Int("moved", e.index.moves),
-		slog.Int("rebuilds", e.index.builds+e.stats.rankings),
+		slog.Int("rebuilds", e.index.builds+e.stats.tournaments),
 		slog.Int("ranked", e.stats.ranked),
 		slog.Int("scanned", e.stats.scanned),
 	}

@@ -205,3 +205,55 @@ func TestVersionsDoNotCancelOut(t *testing.T) {
 		a, b = b, a
 	}
 }
+
+// Labels with many values are listed. Their nodes move from one value to another, are changed by the plan while a search
+// continues, and may come to have few values: choices stay those of Exhaustive, and few values divide the nodes again.
+func TestLabelsWithManyValues(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	var was [600]int
+	zoned := func(zone func(i int) int) {
+		var do []orbit.Commitment
+		for i := range was {
+			if was[i] == zone(i)+1 {
+				continue
+			}
+			was[i] = zone(i) + 1
+			do = append(do, orbit.PutNode{Node: labelled(machine(orbit.NodeID(fmt.Sprintf("n%03d", i)), 6), "zone", fmt.Sprint("z", zone(i)))})
+		}
+		commit(t, l, do...)
+	}
+	specs := map[string]*orbit.Spec{"required": wants(1), "preferred": wants(2), "spread": wants(3), "excluded": wants(2)}
+	specs["required"].Require = predicates("zone in (z1, z2)")
+	specs["preferred"].Prefer = []orbit.Preference{{Predicate: predicates("zone in (z1, z2)")[0], Weight: 5}}
+	specs["spread"].Spread = orbit.Domains{Level: "zone", Names: []string{"z1", "z2"}}
+	specs["excluded"].Require = predicates("zone notin (z1)")
+	for name, spec := range specs {
+		commit(t, l, orbit.Submit{IDs: names(name, 8), Spec: spec})
+	}
+	view, refresh := viewOf(t, l, nil)
+	indexed, plain := draftFor(&Indexed{}), draftFor(&Exhaustive{})
+	for _, zone := range []func(i int) int{
+		func(i int) int { return i / 2 },                      // many zones
+		func(i int) int { return (i + 10*(i/590)) / 2 % 300 }, // the last ones are in the first zones now
+		func(i int) int { return i % 3 },                      // few
+		func(i int) int { return i / 2 },
+	} {
+		zoned(zone)
+		refresh()
+		indexed.Sync(view)
+		plain.Sync(view)
+		for _, name := range []string{"required", "preferred", "spread", "excluded"} {
+			for _, id := range names(name, 8) { // one spec after another, so that searches continue
+				c := view.State().Capsule(id)
+				want, err := plain.best(c.Spec)
+				require.NoError(t, err)
+				got, err := indexed.best(c.Spec)
+				require.NoError(t, err)
+				require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, "%s, with zone %d for node 100", id, zone(100))
+				plain.take(c, want)
+				indexed.take(c, got)
+			}
+		}
+		require.Equal(t, zone(100) > 2, indexed.engine.index.kinds.leavesOut("zone"))
+	}
+}

@@ -260,7 +260,7 @@ func (r *rivals) live(t *rapid.T) {
 }
 
 // Two nodes may have the same hash, which is an accident; then they go by id. Here nearly all have: index and
-// ranking must still choose what Exhaustive chooses.
+// tournament must still choose what Exhaustive chooses.
 func TestIndexedWhenHashesAreEqual(t *testing.T) {
 	for _, by := range scores(&tally{}) {
 		t.Run(by.name, func(t *testing.T) {
@@ -288,11 +288,11 @@ func TestIndexedWhenHashesAreEqual(t *testing.T) {
 	}
 }
 
-// rankedBytes is what all rankings take, which an engine must know.
-func rankedBytes(e *Indexed) (sum int) {
+// tournamentBytes is what all tournaments take, which an engine must know.
+func tournamentBytes(e *Indexed) (sum int) {
 	for _, c := range e.classes {
-		if c.ranking != nil {
-			sum += c.ranking.bytes()
+		if c.tournament != nil {
+			sum += c.tournament.bytes()
 		}
 	}
 	return sum
@@ -332,38 +332,38 @@ func agree(t *testing.T, v *orbit.View, e *drafted[*Indexed], specs ...*orbit.Sp
 	}
 }
 
-// When rankings take too much memory, those go that have not been asked for longest, until half of the room is
+// When tournaments take too much memory, those go that have not been asked for longest, until half of the room is
 // free; the one in use stays. The count of bytes is right all the time.
 func TestIndexedDropsRankings(t *testing.T) {
 	v, specs := manySpecs(t, 60)
 	e := draftFor(&Indexed{Score: orbit.ScoreFunc(orbit.SpreadScore{}.Score)})
 	e.Sync(v)
 	agree(t, v, e, specs...)
-	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
+	require.Equal(t, tournamentBytes(e.engine), e.engine.tournamentBytes)
 	for _, c := range e.engine.classes { // as if there were very many nodes
-		c.ranking.ties = make([]float64, len(c.ranking.values), maxRanked/8/50)
+		c.tournament.ties = make([]float64, len(c.tournament.values), maxTournamentBytes/8/50)
 	}
-	e.engine.rankedBytes = rankedBytes(e.engine)
-	require.Greater(t, e.engine.rankedBytes, maxRanked)
+	e.engine.tournamentBytes = tournamentBytes(e.engine)
+	require.Greater(t, e.engine.tournamentBytes, maxTournamentBytes)
 	agree(t, v, e, specs[3])
-	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
-	require.LessOrEqual(t, e.engine.rankedBytes, maxRanked/2)
-	require.Greater(t, e.engine.rankedBytes, maxRanked/3)
+	require.Equal(t, tournamentBytes(e.engine), e.engine.tournamentBytes)
+	require.LessOrEqual(t, e.engine.tournamentBytes, maxTournamentBytes/2)
+	require.Greater(t, e.engine.tournamentBytes, maxTournamentBytes/3)
 	for i, spec := range specs {
-		kept := e.engine.classes[spec].ranking != nil
-		require.Equal(t, i == 3 || i > 36, kept, "the ranking of spec %d", i) // 24 of them: one takes a bit more than a 50th
+		kept := e.engine.classes[spec].tournament != nil
+		require.Equal(t, i == 3 || i > 36, kept, "the tournament of spec %d", i) // 24 of them: one takes a bit more than a 50th
 	}
 	agree(t, v, e, specs...)
-	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
-	one := e.engine.classes[specs[9]].ranking // that alone takes too much
-	one.ties = make([]float64, len(one.values), maxRanked/8)
-	e.engine.rankedBytes = rankedBytes(e.engine)
+	require.Equal(t, tournamentBytes(e.engine), e.engine.tournamentBytes)
+	one := e.engine.classes[specs[9]].tournament // that alone takes too much
+	one.ties = make([]float64, len(one.values), maxTournamentBytes/8)
+	e.engine.tournamentBytes = tournamentBytes(e.engine)
 	agree(t, v, e, specs[9])
-	require.Same(t, one, e.engine.classes[specs[9]].ranking)
-	require.Equal(t, one.bytes(), e.engine.rankedBytes)
+	require.Same(t, one, e.engine.classes[specs[9]].tournament)
+	require.Equal(t, one.bytes(), e.engine.tournamentBytes)
 }
 
-// When there are too many specs, the older half of them is forgotten with the next Sync, and so are their rankings;
+// When there are too many specs, the older half of them is forgotten with the next Sync, and so are their tournaments;
 // when the score changes, all are.
 func TestIndexedForgetsSpecs(t *testing.T) {
 	v, specs := manySpecs(t, 4000)
@@ -378,22 +378,22 @@ func TestIndexedForgetsSpecs(t *testing.T) {
 		_, _ = e.best(spec)
 	}
 	require.Len(t, e.engine.classes, 4000)
-	require.NotZero(t, e.engine.rankedBytes)
+	require.NotZero(t, e.engine.tournamentBytes)
 	agree(t, v, e, specs[0], specs[1])
 	e.Sync(v)
 	agree(t, v, e, specs[0], specs[1])
 	require.Len(t, e.engine.classes, 2000)
-	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
+	require.Equal(t, tournamentBytes(e.engine), e.engine.tournamentBytes)
 	for i, spec := range specs {
 		require.Equal(t, i < 2 || i >= 2002, e.engine.classes[spec] != nil, "spec %d", i)
 	}
 	agree(t, v, e, specs[:50]...)
 	agree(t, v, e, specs[1980:2020]...)
-	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
+	require.Equal(t, tournamentBytes(e.engine), e.engine.tournamentBytes)
 	e.engine.Score.(versioned).version++
 	agree(t, v, e, specs[0])
 	require.Len(t, e.engine.classes, 1)
-	require.Equal(t, rankedBytes(e.engine), e.engine.rankedBytes)
+	require.Equal(t, tournamentBytes(e.engine), e.engine.tournamentBytes)
 }
 
 // versioned is a strange score with a version.
@@ -569,7 +569,7 @@ func TestIndexedLeavesLabelsOut(t *testing.T) {
 				e := draftFor(&Indexed{Score: score})
 				e.Sync(v)
 				agree(t, v, e, specs[0], plain, specs[0], plain)
-				require.True(t, e.engine.index.kinds.open["host"])
+				require.True(t, e.engine.index.kinds.leavesOut("host"))
 				builds := e.engine.index.builds
 				agree(t, v, e, specs[1], plain, specs[1])
 				require.Equal(t, builds, e.engine.index.builds, "a label that is left out stays out")

@@ -10,20 +10,23 @@ import (
 
 // nodeKinds divides the nodes by what specs tell them apart by: device model, schedulable or not, and the
 // labels that specs speak of. What a spec requires and prefers is decided once for a kind, not for each node.
-// A label with too many values (a rack, a host name) is left out: it is open, and the index does not serve the
-// specs that speak of it.
+// A label with too many values (a rack, a host name) is left out; its nodes are listed in a labelIndex.
 type nodeKinds struct {
-	// Label keys, sorted; those that specs speak of and are left out, and those that no node carries.
-	keys   []string
-	open   map[string]bool
-	absent map[string]bool
-	// A node has brought a key that none carried; and how many kinds there were after dividing.
+	// Label keys, sorted.
+	keys []string
+	// Keys that specs speak of and that are left out, with the number of values that each had then, 0 if that was
+	// not the reason; and keys that no node carries.
+	leftOut map[string]int
+	absent  map[string]bool
+	// Lists the nodes by the labels that are left out.
+	labels labelIndex
+	// A node has brought a key that none carried before; and the number of kinds after the last division.
 	stale   bool
 	divided int
 	// One node of every kind.
 	like   []*orbit.Node
 	byText map[string]int32
-	// By node index: its kind, and what it was judged by; nil: no node.
+	// By node index: its kind, and the node as it was then, nil if there was none.
 	of   []int32
 	seen []*orbit.Node
 	text []byte
@@ -56,7 +59,7 @@ func (k *nodeKinds) learn(spec *orbit.Spec, draft *orbit.Draft) bool {
 func (k *nodeKinds) learnKey(key string, draft *orbit.Draft) {
 	at, known := slices.BinarySearch(k.keys, key)
 	switch {
-	case key == "" || known || k.open[key] || k.absent[key]:
+	case key == "" || known || k.leavesOut(key) || k.absent[key]:
 	case !carried(key, draft) && len(k.absent) < maxAbsent:
 		if k.absent == nil {
 			k.absent = map[string]bool{}
@@ -65,7 +68,7 @@ func (k *nodeKinds) learnKey(key string, draft *orbit.Draft) {
 	case len(k.keys) < maxKeys:
 		k.keys = slices.Insert(k.keys, at, key)
 	default:
-		k.leaveOut(key)
+		k.leaveOut(key, 0)
 	}
 }
 
@@ -91,7 +94,7 @@ func (k *nodeKinds) notice(n *orbit.Node) {
 			if at, _ := slices.BinarySearch(k.keys, key); len(k.keys) < maxKeys {
 				k.keys = slices.Insert(k.keys, at, key)
 			} else {
-				k.leaveOut(key)
+				k.leaveOut(key, 0)
 			}
 		}
 	}
@@ -108,6 +111,9 @@ func (k *nodeKinds) divide(draft *orbit.Draft) {
 		}
 	}
 	k.divided = len(k.like)
+	for key := range k.leftOut {
+		k.labels.add(key, draft)
+	}
 }
 
 // tryDivide reports whether there are few enough kinds, or nothing to leave out.
@@ -173,8 +179,8 @@ func (k *nodeKinds) word(s string) {
 	k.text = append(k.text, s...)
 }
 
-// widest returns the label with the most values.
-func (k *nodeKinds) widest(draft *orbit.Draft) string {
+// widest returns the label with the most values, and how many it has.
+func (k *nodeKinds) widest(draft *orbit.Draft) (key string, n int) {
 	values := map[string]map[string]bool{}
 	for _, key := range k.keys {
 		values[key] = map[string]bool{}
@@ -184,21 +190,50 @@ func (k *nodeKinds) widest(draft *orbit.Draft) string {
 			values[key][n.Node.Labels[key]] = true
 		}
 	}
-	return slices.MaxFunc(slices.Sorted(maps.Keys(values)), func(a, b string) int { return len(values[a]) - len(values[b]) })
+	key = slices.MaxFunc(slices.Sorted(maps.Keys(values)), func(a, b string) int { return len(values[a]) - len(values[b]) })
+	return key, len(values[key])
 }
 
-// leaveOut makes a label an open one.
-func (k *nodeKinds) leaveOut(key string) {
-	if k.open == nil {
-		k.open = map[string]bool{}
+// leaveOut stops dividing nodes by a label, which has so many values.
+func (k *nodeKinds) leaveOut(key string, values int) {
+	if k.leftOut == nil {
+		k.leftOut = map[string]int{}
 	}
-	k.open[key] = true
+	k.leftOut[key] = values
 	k.keys = slices.DeleteFunc(k.keys, func(s string) bool { return s == key })
 }
 
-// decides reports whether the kinds decide all that the spec asks of labels.
-func (k *nodeKinds) decides(spec *orbit.Spec) bool {
-	return len(k.open) == 0 || !k.open[spec.Spread.Level] && !k.open[spec.Near.Level] &&
-		!slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return k.open[p.Key] }) &&
-		!slices.ContainsFunc(spec.Prefer, func(p orbit.Preference) bool { return k.open[p.Key] })
+// leavesOut reports whether nodes are not divided by a label although specs speak of it.
+func (k *nodeKinds) leavesOut(key string) bool {
+	_, out := k.leftOut[key]
+	return out
+}
+
+// follow lists the nodes by the labels that are left out, as they are after a Sync of the draft. It reports whether some
+// label has at most half as many values as when it was left out: then the nodes are to be divided by it again.
+func (k *nodeKinds) follow(draft *orbit.Draft) (found bool) {
+	k.labels.follow(draft)
+	for key, values := range k.leftOut {
+		if n := len(k.labels.byKey[key]); n > 0 && n <= values/2 && len(k.keys) < maxKeys {
+			delete(k.leftOut, key)
+			delete(k.labels.byKey, key)
+			at, _ := slices.BinarySearch(k.keys, key)
+			k.keys = slices.Insert(k.keys, at, key)
+			found = true
+		}
+	}
+	return found
+}
+
+// undivided returns a node like this one without the labels that are left out.
+func (k *nodeKinds) undivided(like *orbit.Node) *orbit.Node {
+	if len(k.leftOut) == 0 {
+		return like
+	}
+	n := *like
+	n.Labels = maps.Clone(like.Labels)
+	for key := range k.leftOut {
+		delete(n.Labels, key)
+	}
+	return &n
 }

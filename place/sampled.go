@@ -18,19 +18,20 @@ import (
 // navigators another one. Do not change the fields after the first Best. The idea is Borg's ("Large-scale cluster
 // management at Google with Borg", EuroSys 2015, §3.4).
 type Sampled struct {
-	// Nil: [orbit.SpreadScore].
-	Score  orbit.Score
+	// Score rates the nodes; nil: [orbit.SpreadScore].
+	Score orbit.Score
+	// Filter takes nodes out of the choice; nil: none.
 	Filter Filter
-	// Decides the order, and breaks ties; 0: by node id.
+	// Seed decides the order in which nodes are drawn, and breaks ties; 0: the lowest node id wins.
 	Seed uint64
-	// Nodes that fit to choose among; default 32.
+	// Enough is the number of fitting nodes to choose among; 0: 32.
 	Enough int
-	// Runners-up remembered for each spec, to be looked at again beside the next sample; default 0.
+	// Remember is the number of runners-up kept for each spec and rated again with the next sample; 0: none.
 	Remember int
 
 	rater rater
 	rng   *rand.Rand
-	// All nodes, in the order in which they were drawn last; and where each is in it, plus 1.
+	// All nodes, in the order in which they were drawn last; and by node index the position in it plus 1.
 	order []int32
 	place []int32
 	// Of the draft's journal.

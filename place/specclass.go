@@ -8,26 +8,30 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// specClass is what an engine knows of a spec, which stands for all capsules that are alike. It is computed
-// once, and forgotten when it has not been asked for in a long time.
+// specClass is what an engine has computed for a spec, which all capsules of one equivalence class share.
 type specClass struct {
 	spec *orbit.Spec
-	// When it was last asked for.
+	// The engine's count of calls when it was last asked for: the oldest classes are forgotten first.
 	used uint64
-	// What is wanted of each dimension, zeros left out; and whether devices are.
+	// What the spec reserves of each dimension, without zeros; and whether it asks for devices.
 	wants   []wanted
 	devices bool
-	// Where the company is that the spec wants.
+	// The domains in which the spec must be because of the group that it wants to be near.
 	near near
-	// What the spec makes of nodes; and by kind of node which of it, as of a division; notSuited: nodes of this
-	// kind cannot take the spec.
-	responses []response
-	byKind    []int8
-	answers   map[string]int8
-	division  int
-	// The score cannot bound itself for this spec: nodes are ranked one by one.
-	boundless bool
-	ranking   *ranking
+	// Bounds of the score, one for all kinds of nodes that agree on the spec's preferences; and by kind of node which of
+	// these is its bound, or notSuited if nodes of this kind cannot take the spec. They hold for one division into kinds.
+	bounds   []kindBound
+	byKind   []int8
+	answers  map[string]int8
+	division int
+	// The score cannot bound itself for this spec, or a search has not converged: nodes are ranked one by one.
+	unbounded, diverges bool
+	tournament          *tournament
+	// Nodes to which the bounds do not apply because of labels that are left out, as of a version of the label index.
+	exceptions   []int32
+	exceptionsOf uint64
+	// There are too many of them.
+	exceptional bool
 	// Made once.
 	probing kd.Probe
 }
@@ -37,8 +41,8 @@ type wanted struct {
 	want int64
 }
 
-// response is a bound, and the kinds of node for which it holds.
-type response struct {
+// kindBound is a bound, and the kinds of node for which it holds.
+type kindBound struct {
 	kinds kd.Kinds
 	bound func(least, most *orbit.Extent) (value, tie float64)
 }
@@ -52,7 +56,7 @@ const wholeDevice = 1000
 func noBound(_, _ *orbit.Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
 
 // least returns the bound; what is no number bounds nothing.
-func (r *response) least(least, most *orbit.Extent) (value, tie float64) {
+func (r *kindBound) least(least, most *orbit.Extent) (value, tie float64) {
 	value, tie = r.bound(least, most)
 	if value != value || tie != tie {
 		return math.Inf(-1), math.Inf(-1)
@@ -76,13 +80,13 @@ func wantsOf(spec *orbit.Spec) (out []wanted) {
 
 // meet takes note of where company is. If that has changed, all scores may have.
 func (c *specClass) meet(near near) {
-	if c.ranking != nil && !maps.Equal(near.domains, c.near.domains) {
-		c.ranking.cursor = 0
+	if c.tournament != nil && !maps.Equal(near.domains, c.near.domains) {
+		c.tournament.cursor = 0
 	}
 	c.near = near
 }
 
-// mayFit reports whether a node of which this is the most could have room for the spec.
+// mayFit reports whether a node with at most this much free could fit the spec.
 func (c *specClass) mayFit(most *orbit.Extent) bool {
 	for _, w := range c.wants {
 		if w.want > most.Free(w.dim) {
@@ -99,36 +103,36 @@ func (c *specClass) mayFit(most *orbit.Extent) bool {
 	return most.DeviceLargest() >= r.Milli && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
 }
 
-// respond decides what the spec makes of each kind of node, as far as that is not decided.
+// respond finds the bound for each kind of node that has none yet.
 func (c *specClass) respond(x *boxIndex) {
 	if c.division != x.division {
 		c.division = x.division
-		c.responses, c.byKind = c.responses[:0], c.byKind[:0]
+		c.bounds, c.byKind = c.bounds[:0], c.byKind[:0]
 		c.answers = nil
 	}
 	for kind := len(c.byKind); kind < len(x.kinds.like); kind++ {
 		at := int8(notSuited)
-		if like := x.kinds.like[kind]; c.suits(like) {
-			at = c.response(like, x)
-			c.responses[at].kinds |= kd.KindsOf(int32(kind))
+		if like := x.kinds.like[kind]; c.suits(like, x) {
+			at = c.boundFor(x.kinds.undivided(like), x)
+			c.bounds[at].kinds |= kd.KindsOf(int32(kind))
 		}
 		c.byKind = append(c.byKind, at)
 	}
 }
 
-// response returns the response to nodes like one: nodes that answer the spec's predicates alike share it.
-func (c *specClass) response(like *orbit.Node, x *boxIndex) int8 {
+// boundFor returns the number of the bound for nodes like one. Nodes that agree on the spec's preferences share it.
+func (c *specClass) boundFor(like *orbit.Node, x *boxIndex) int8 {
 	answer := c.answer(like)
 	if at, known := c.answers[answer]; known {
 		return at
 	}
-	at := int8(min(len(c.responses), math.MaxInt8))
-	r := response{bound: x.bounded.Bound(c.spec, like)}
+	at := int8(min(len(c.bounds), math.MaxInt8))
+	r := kindBound{bound: x.bounded.Bound(c.spec, like)}
 	if r.bound == nil {
-		c.boundless, r.bound = true, noBound
+		c.unbounded, r.bound = true, noBound
 	}
-	if c.boundless = c.boundless || at == math.MaxInt8; at < math.MaxInt8 {
-		c.responses = append(c.responses, r)
+	if c.unbounded = c.unbounded || at == math.MaxInt8; at < math.MaxInt8 {
+		c.bounds = append(c.bounds, r)
 	} else {
 		at--
 	}
@@ -137,6 +141,16 @@ func (c *specClass) response(like *orbit.Node, x *boxIndex) int8 {
 	}
 	c.answers[answer] = at
 	return at
+}
+
+// except brings the exceptions up to date. It reports whether there are few enough for a search.
+func (c *specClass) except(labels *labelIndex) bool {
+	if c.exceptionsOf != labels.version {
+		var few bool
+		c.exceptions, few = labels.exceptions(c.exceptions[:0], c.spec)
+		c.exceptionsOf, c.exceptional = labels.version, !few
+	}
+	return !c.exceptional
 }
 
 // answer writes down which preferences a node meets, and whether it is in a domain to spread across.
@@ -153,7 +167,7 @@ func (c *specClass) answer(n *orbit.Node) string {
 
 // kinds returns the kinds of nodes that are where the spec wants to be.
 func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
-	if c.near.domains == nil {
+	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
 		return ^kinds
 	}
 	for kind, like := range x.kinds.like {
@@ -164,13 +178,13 @@ func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
 	return kinds
 }
 
-// suits reports whether nodes of this kind can take the spec.
-func (c *specClass) suits(like *orbit.Node) bool {
+// suits reports whether nodes of this kind can take the spec, as far as the labels decide that nodes are divided by.
+func (c *specClass) suits(like *orbit.Node, x *boxIndex) bool {
 	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
 	for i := range c.spec.Require {
-		if !c.spec.Require[i].Matches(like.Labels) {
+		if !x.kinds.leavesOut(c.spec.Require[i].Key) && !c.spec.Require[i].Matches(like.Labels) {
 			return false
 		}
 	}
@@ -183,8 +197,8 @@ func (c *specClass) bound(kinds kd.Kinds, least, most *orbit.Extent) (value, tie
 	if !c.mayFit(most) {
 		return 0, 0, false
 	}
-	for i := range c.responses {
-		r := &c.responses[i]
+	for i := range c.bounds {
+		r := &c.bounds[i]
 		if r.kinds&kinds == 0 {
 			continue
 		}

@@ -2,7 +2,7 @@ package sandbox
 
 import (
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // ask is what a node is looked for.
@@ -15,7 +15,7 @@ type ask struct {
 	// A node that it is not to be on: the parent's.
 	not orbit.NodeID
 	// If set, the node must have a live term in the ledger.
-	leases *telemetry.Leases
+	leases *lease.Keeper
 	// The company that it asks for, and nothing else; nil: none.
 	company *orbit.Spec
 }
@@ -108,7 +108,7 @@ func (b *books) choice(a *ask, i int32) choice {
 }
 
 // propose makes a proposal of the draft's steps, which place a capsule on a node. It bets on the node's term.
-func (b *books) propose(leases *telemetry.Leases, node orbit.NodeID) orbit.Proposal {
+func (b *books) propose(leases *lease.Keeper, node orbit.NodeID) orbit.Proposal {
 	if leases == nil {
 		return b.draft.Propose()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -40,7 +41,7 @@ import (
 //
 // A node that stops reporting gets work until its report is stale and the cache is over; with AllowStale until
 // its lease is, a lease and a cache after its last heartbeat. Where the end of a lease is committed to the
-// ledger ([telemetry.Members.Run], or [telemetry.Leases.Run] where there are no Members), no create is
+// ledger ([lease.Members.Run], or [lease.Keeper.Run] where there are no Members), no create is
 // committed there after it.
 type Gateway struct {
 	// Ledger is where capsules are committed. Required.
@@ -75,7 +76,7 @@ type Gateway struct {
 	Owner string
 
 	once   sync.Once
-	leases *telemetry.Leases
+	leases *lease.Keeper
 	source orbit.Telemetry // nil: none
 	ear    *ear
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // What can go wrong with a warm-slot scheduler, row by row, each in a bubble of its own time.
@@ -94,7 +94,7 @@ type partition struct {
 
 const (
 	heartbeat = 10 * time.Second
-	lease     = 60 * time.Second
+	leaseTTL  = 60 * time.Second
 	staleness = 30 * time.Second
 	cache     = 30 * time.Second
 )
@@ -104,12 +104,12 @@ var partitions = []partition{
 	{name: "stale reports get no work", bound: staleness + cache, view: staleness - 1},
 	{name: "the same, its clock was ahead", bound: heartbeat + staleness + cache, view: heartbeat + staleness - 1, ahead: heartbeat},
 	// As the seed has it, where the score alone is against stale hosts: the lease, and not its "within 30 s".
-	{name: "lease", bound: lease + cache, view: lease - 1, leases: true, stale: true},
-	{name: "lease, last heartbeat late", bound: heartbeat + lease + cache, view: heartbeat + lease - 1, leases: true, stale: true, late: heartbeat},
+	{name: "lease", bound: leaseTTL + cache, view: leaseTTL - 1, leases: true, stale: true},
+	{name: "lease, last heartbeat late", bound: heartbeat + leaseTTL + cache, view: heartbeat + leaseTTL - 1, leases: true, stale: true, late: heartbeat},
 	// The ledger has the end of the lease from its very instant on, and refuses what bets on it.
-	{name: "fence", bound: lease, view: lease - 1, leases: true, stale: true, fence: true},
-	{name: "fence, last heartbeat late", bound: heartbeat + lease, view: heartbeat + lease - 1, leases: true, stale: true, fence: true, late: heartbeat},
-	{name: "fence, gateway cut off from telemetry", bound: lease, view: 0, leases: true, fence: true, deaf: true},
+	{name: "fence", bound: leaseTTL, view: leaseTTL - 1, leases: true, stale: true, fence: true},
+	{name: "fence, last heartbeat late", bound: heartbeat + leaseTTL, view: heartbeat + leaseTTL - 1, leases: true, stale: true, fence: true, late: heartbeat},
+	{name: "fence, gateway cut off from telemetry", bound: leaseTTL, view: 0, leases: true, fence: true, deaf: true},
 }
 
 // Row 4, "network partition": the cached view serves on, and the host goes on getting creates until it is found out. The
@@ -119,7 +119,7 @@ var partitions = []partition{
 func TestGatewayFailurePartition(t *testing.T) {
 	for _, p := range partitions {
 		t.Run(p.name, func(t *testing.T) {
-			require.LessOrEqual(t, p.bound, heartbeat+lease+cache)
+			require.LessOrEqual(t, p.bound, heartbeat+leaseTTL+cache)
 			last := p.bound - 2 // the view is read a nanosecond before the host drops out of it
 			if p.fence {
 				last = p.bound - 1
@@ -146,7 +146,7 @@ func (p partition) at(t *testing.T, after time.Duration) (node orbit.NodeID) {
 		g := f.gateway()
 		g.Telemetry, g.AllowStale = wave, p.stale
 		if p.leases {
-			f.board.Leases = &telemetry.Leases{Ledger: f.ledger}
+			f.board.Leases = &lease.Keeper{Ledger: f.ledger}
 			_, err := f.board.Leases.Acquire(ctx, "dead", "agent")
 			require.NoError(t, err)
 		}

@@ -9,20 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // company is a fleet whose hosts are members under leases.
 type company struct {
 	*fleet
-	members *telemetry.Members
+	members *lease.Members
 }
 
 func newCompany(t *testing.T) *company {
 	f := newFleet(t)
-	f.board.Leases = &telemetry.Leases{Ledger: f.ledger}
-	return &company{f, &telemetry.Members{Leases: f.board.Leases}}
+	f.board.Leases = &lease.Keeper{Ledger: f.ledger}
+	return &company{f, &lease.Members{Leases: f.board.Leases}}
 }
 
 // enter lets a host with so many slots join and report.

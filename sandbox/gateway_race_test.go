@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // replay goes through a ledger's history change by change, with books of its own beside the state's: no slot is ever
@@ -331,10 +331,10 @@ func TestWarmBesideGateways(t *testing.T) {
 // the gateway's view is an hour old.
 func TestGatewayFenceUnderRace(t *testing.T) {
 	f := newFleet(t)
-	f.board.Leases = &telemetry.Leases{Ledger: f.ledger, Terms: -1}
+	f.board.Leases = &lease.Keeper{Ledger: f.ledger, Terms: -1}
 	f.board.PerSecond = -1
 	leases, ctx := f.board.Leases, context.Background()
-	term := func(id string) telemetry.Term {
+	term := func(id string) lease.Term {
 		term, err := leases.Acquire(ctx, id, "agent")
 		require.NoError(t, err)
 		return term

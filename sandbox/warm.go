@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -127,7 +128,7 @@ type warmWant struct {
 type warmPlan struct {
 	*Warm
 	plan   orbit.Plan
-	leases *telemetry.Leases
+	leases *lease.Keeper
 	// What was said of a class that fits nowhere: within one plan room only shrinks.
 	why                   map[warmWant]error
 	warm, cold, unclaimed int

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
@@ -32,7 +33,7 @@ type scanNode struct {
 // scan is Warm as one would write it down: every node is looked at for every capsule.
 type scan struct {
 	w      *sandbox.Warm
-	leases *telemetry.Leases
+	leases *lease.Keeper
 	state  *orbit.State
 	nodes  []*scanNode
 }
@@ -257,18 +258,18 @@ type warmWorld struct {
 	now    time.Time
 	ledger *orbit.MemoryLedger
 	board  *telemetry.Board
-	terms  map[orbit.NodeID]telemetry.Term
+	terms  map[orbit.NodeID]lease.Term
 	view   orbit.View
 	warm   *sandbox.Warm
 	serial int
 }
 
 func newWarmWorld(t *rapid.T) *warmWorld {
-	w := &warmWorld{t: t, now: time.Unix(1_000_000, 0), ledger: &orbit.MemoryLedger{}, terms: map[orbit.NodeID]telemetry.Term{}}
+	w := &warmWorld{t: t, now: time.Unix(1_000_000, 0), ledger: &orbit.MemoryLedger{}, terms: map[orbit.NodeID]lease.Term{}}
 	clock := func() time.Time { return w.now }
 	w.board = &telemetry.Board{Now: clock}
 	if rapid.Bool().Draw(t, "leases") {
-		w.board.Leases = &telemetry.Leases{Ledger: w.ledger, Now: clock, Terms: -1}
+		w.board.Leases = &lease.Keeper{Ledger: w.ledger, Now: clock, Terms: -1}
 	}
 	w.warm = &sandbox.Warm{Board: w.board, AllowStale: rapid.Bool().Draw(t, "allow stale"), Seed: rapid.SampledFrom([]uint64{0, 7}).Draw(t, "seed")}
 	for range rapid.IntRange(1, 12).Draw(t, "nodes") {
@@ -409,7 +410,7 @@ func (w *warmWorld) plan() {
 }
 
 // fenced checks that every placement bets on the node's term.
-func (w *warmWorld) fenced(leases *telemetry.Leases, plan *orbit.Plan) {
+func (w *warmWorld) fenced(leases *lease.Keeper, plan *orbit.Plan) {
 	for _, p := range plan.Proposals {
 		node := p.Do[0].(orbit.Place).Node
 		term, live := leases.In(w.view.State(), string(node))

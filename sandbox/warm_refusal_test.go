@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
@@ -31,7 +32,7 @@ func TestWarmRefusalFollowsTheMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		f.host("a", 0, 0, 0)
-		leases := &telemetry.Leases{Ledger: f.ledger}
+		leases := &lease.Keeper{Ledger: f.ledger}
 		term, err := leases.Acquire(context.Background(), "a", "agent")
 		require.NoError(t, err)
 		submit(t, f.ledger, "c", 1, bootSpec(code))

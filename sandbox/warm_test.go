@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // Warm claims what Services does, or the modules that it is told, and never gangs.
@@ -184,7 +184,7 @@ func TestWarmStale(t *testing.T) {
 func TestWarmUnderLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
-		f.board.Leases = &telemetry.Leases{Ledger: f.ledger}
+		f.board.Leases = &lease.Keeper{Ledger: f.ledger}
 		f.board.Stale = -1
 		term, err := f.board.Leases.Acquire(context.Background(), "a", "agent")
 		require.NoError(t, err)
@@ -344,12 +344,12 @@ func TestWarmForgetsClasses(t *testing.T) {
 // occupied is a host of 16,384 slots, the default, of which so many are in use, in the ledger and by its own
 // report.
 func (f *fleet) occupied(id string, used, warm int, cpu float64) {
-	f.join(id, telemetry.DefaultSlots)
+	f.join(id, lease.DefaultSlots)
 	for i := range used {
 		c := orbit.CapsuleID(fmt.Sprint(id, "/", i))
 		commit(f.t, f.ledger, orbit.Submit{IDs: []orbit.CapsuleID{c}, Spec: inUse}, orbit.Place{Capsule: c, Node: orbit.NodeID(id)})
 	}
-	f.report(id, telemetry.DefaultSlots-used, warm, cpu)
+	f.report(id, lease.DefaultSlots-used, warm, cpu)
 }
 
 var inUse = bootSpec("browser")
@@ -394,10 +394,10 @@ func TestNoSandboxBootsColdWhileOneIsWarm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, warm, room := newFleet(t), 0, 0
 		for i := range rapid.IntRange(1, 20).Draw(t, "hosts") {
-			free := rapid.SampledFrom([]int{0, 1, 3, 21, 16_000, telemetry.DefaultSlots}).Draw(t, "free")
+			free := rapid.SampledFrom([]int{0, 1, 3, 21, 16_000, lease.DefaultSlots}).Draw(t, "free")
 			has := rapid.SampledFrom([]int{0, 0, 1, 2, 18}).Draw(t, "warm")
 			id := fmt.Sprint("h", i)
-			f.join(id, telemetry.DefaultSlots)
+			f.join(id, lease.DefaultSlots)
 			f.report(id, free, has, rapid.Float64Range(0, 100).Draw(t, "cpu"))
 			warm, room = warm+min(free, has), room+free
 		}
@@ -423,9 +423,9 @@ func TestStaleHostsComeLastUnlessTheyHaveManyWarmSlots(t *testing.T) {
 		} {
 			f := newFleet(t)
 			f.occupied("stale", 0, c.warm, 0)
-			f.join("fresh", telemetry.DefaultSlots)
+			f.join("fresh", lease.DefaultSlots)
 			time.Sleep(31 * time.Second)
-			f.report("fresh", telemetry.DefaultSlots-c.used, 0, 50)
+			f.report("fresh", lease.DefaultSlots-c.used, 0, 50)
 			g := f.gateway()
 			g.AllowStale = true
 			require.Equal(t, c.want, string(f.create(g, "c").Node), "%+v", c)

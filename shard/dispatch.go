@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // Dispatcher gives every capsule that is nobody's to one scheduler: it commits an [orbit.Assign]. It is as cheap as a
@@ -34,7 +34,7 @@ type Dispatcher struct {
 	Ledger orbit.Ledger
 	// Leases are those of the schedulers, with [LeasePrefix]: one lives while the ledger has a term of its name. Run
 	// them beside the dispatcher, for only they commit the end of a term. Nil: Schedulers is the list.
-	Leases *telemetry.Leases
+	Leases *lease.Keeper
 	// Schedulers are the names of those that live, for ever; not used with Leases.
 	Schedulers []string
 	// Policy chooses. Nil: [RoundRobin]. Dispatchers that run at once need policies of their own.

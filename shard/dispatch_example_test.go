@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/shard"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // A dispatcher gives capsules to the schedulers that live, round robin, and to others when one dies.
 func ExampleDispatcher() {
 	ctx := context.Background()
 	ledger := &orbit.MemoryLedger{}
-	leases := &telemetry.Leases{Ledger: ledger, Prefix: shard.LeasePrefix}
+	leases := &lease.Keeper{Ledger: ledger, Prefix: shard.LeasePrefix}
 	east, _ := leases.Acquire(ctx, "east", "process 1")
 	_, _ = leases.Acquire(ctx, "west", "process 2")
 	small := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 500}}}
@@ -42,7 +42,7 @@ func ExampleScheduler() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	ledger := &orbit.MemoryLedger{}
-	leases := &telemetry.Leases{Ledger: ledger, Prefix: shard.LeasePrefix}
+	leases := &lease.Keeper{Ledger: ledger, Prefix: shard.LeasePrefix}
 	dispatcher := &shard.Dispatcher{Ledger: ledger, Leases: leases}
 	go leases.Run(ctx)
 	go dispatcher.Run(ctx)

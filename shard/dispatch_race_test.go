@@ -20,7 +20,7 @@ import (
 func TestRace(t *testing.T) {
 	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1 << 20}}
 	s := newStage(t)
-	s.ledger, s.leases.Ledger, s.leases.TTL = ledger, ledger, time.Minute
+	s.ledger, s.leases.Ledger, s.leases.TTL = ledger, ledger, time.Hour
 	for i := range 8 {
 		s.do(node(orbit.NodeID(fmt.Sprint("n", i)), 12))
 	}
@@ -32,25 +32,27 @@ func TestRace(t *testing.T) {
 		policy := []Policy{&RoundRobin{}, LeastLoaded{}, Hash{}}[i]
 		wg.Go(func() {
 			for ctx.Err() == nil { // it is stopped and started all the time
-				run, stop := context.WithTimeout(ctx, time.Duration(5+10*i)*time.Millisecond)
-				_ = (&Dispatcher{Ledger: ledger, Leases: s.leases, Policy: policy, Retry: orbit.Backoff{Initial: time.Millisecond, Max: 20 * time.Millisecond}}).Run(run)
-				stop()
+				run, worked := lifeOf(ctx, 1+i)
+				d := &Dispatcher{Ledger: ledger, Leases: s.leases, Policy: policy, Retry: orbit.Backoff{Initial: time.Millisecond, Max: 20 * time.Millisecond}}
+				d.Hook = func(Round) { worked() }
+				_ = d.Run(run)
 			}
 		})
 	}
 	for i := range 4 {
 		sch := &Scheduler{Name: fmt.Sprint("s", i), Navigator: &moody{rng: rand.New(rand.NewPCG(uint64(i), 0))}, Leases: s.leases, Patience: 3}
+		var worked func()
 		engine := &orbit.Engine{Name: sch.Name, Ledger: ledger, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
+		engine.Hook = func(orbit.Round) { worked() }
 		wg.Go(func() {
 			for ctx.Err() == nil { // it dies, and comes back
-				run, stop := context.WithTimeout(ctx, time.Duration(15+7*i)*time.Millisecond)
-				term, err := s.leases.Acquire(run, sch.Name, sch.Name)
-				if err == nil {
+				var run context.Context
+				run, worked = lifeOf(ctx, 1+i)
+				if term, err := s.leases.Acquire(run, sch.Name, sch.Name); err == nil {
 					sch.Serve(term)
 					_ = engine.Run(run)
 					_ = s.leases.Resign(ctx, term)
 				}
-				stop()
 			}
 		})
 	}
@@ -58,7 +60,7 @@ func TestRace(t *testing.T) {
 	require.Eventually(t, func() bool {
 		state, _ := ledger.Snapshot(context.Background())
 		return state.PendingCount() == 0
-	}, time.Minute, 5*time.Millisecond, "forgotten")
+	}, 5*time.Minute, 5*time.Millisecond, "forgotten")
 	cancel()
 	wg.Wait()
 	require.NoError(t, s.state().Verify())
@@ -68,6 +70,17 @@ func TestRace(t *testing.T) {
 		t.Errorf("mark %q is left", key)
 	}
 	replay(t, s, start)
+}
+
+// lifeOf returns a context that ends a little after worked has been called so often, most likely in the midst of what
+// comes next. A life that is measured in work is never too short to do any, however slow the machine is.
+func lifeOf(ctx context.Context, rounds int) (life context.Context, worked func()) {
+	life, end := context.WithCancel(ctx)
+	return life, func() {
+		if rounds--; rounds == 0 {
+			time.AfterFunc(time.Duration(1+rand.IntN(5))*time.Millisecond, end)
+		}
+	}
 }
 
 // moody is a navigator that often has no place.

@@ -10,21 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/nav"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // stage is a ledger and what the tests do on it.
 type stage struct {
 	t      tester
 	ledger *orbit.MemoryLedger
-	leases *telemetry.Leases
-	terms  map[string]telemetry.Term
+	leases *lease.Keeper
+	terms  map[string]lease.Term
 }
 
 func newStage(t tester) *stage {
-	s := &stage{t: t, ledger: &orbit.MemoryLedger{}, terms: map[string]telemetry.Term{}}
-	s.leases = &telemetry.Leases{Ledger: s.ledger, Prefix: LeasePrefix, TTL: 10 * time.Second, Terms: -1}
+	s := &stage{t: t, ledger: &orbit.MemoryLedger{}, terms: map[string]lease.Term{}}
+	s.leases = &lease.Keeper{Ledger: s.ledger, Prefix: LeasePrefix, TTL: 10 * time.Second, Terms: -1}
 	return s
 }
 
@@ -49,7 +49,7 @@ func (s *stage) die(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
 		if err := s.leases.Resign(context.Background(), s.terms[name]); err != nil { // it has run out already
-			require.ErrorIs(s.t, err, telemetry.ErrExpired)
+			require.ErrorIs(s.t, err, lease.ErrExpired)
 			_, _ = s.leases.Step(context.Background()) // complains of corrupt rows
 		}
 		delete(s.terms, name)

@@ -14,11 +14,11 @@
 //	left/NODE        its owner's answer: nothing of it is on its way to the node
 //	failed/CAPSULE   which schedulers could not place it, and why; failed-gang/GANG for all members of a gang
 //	pinned/CAPSULE   the scheduler that the user has chosen; pinned-gang/GANG for all members of a gang
-//	scheduler/NAME   the lease of a scheduler (telemetry.Leases with this prefix)
+//	scheduler/NAME   the lease of a scheduler (lease.Keeper with this prefix)
 //
 // # First steps
 //
-// Make a [telemetry.Leases] with [LeasePrefix], of schedulers and nothing else: every name under it is taken for a
+// Make a [lease.Keeper] with [LeasePrefix], of schedulers and nothing else: every name under it is taken for a
 // scheduler. Run it, and a [Dispatcher]; in strict mode with its Strict set, and in strict and soft mode [Groups]
 // beside it. All of them have the ledger itself. Then for each scheduler, under the same name everywhere:
 //
@@ -31,5 +31,5 @@
 // nothing is given to the scheduler, and nothing planned. A scheduler plans what it is given, whatever the navigator in
 // it claims: where schedulers differ in what they can place, a [PolicyFunc] tells them apart.
 //
-// [telemetry.Leases]: https://pkg.go.dev/github.com/orbitsched/orbit/telemetry#Leases
+// [lease.Keeper]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#Keeper
 package shard

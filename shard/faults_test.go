@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // Leases of nodes are refused, for each node would be taken for a scheduler; and so is a dispatcher that knows of none.
 func TestLeasesOfNodesAreRefused(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	for _, prefix := range []string{"", "lease/"} {
-		leases := &telemetry.Leases{Ledger: ledger, Prefix: prefix}
+		leases := &lease.Keeper{Ledger: ledger, Prefix: prefix}
 		for what, errs := range map[string][]error{
 			"Dispatcher": (&Dispatcher{Ledger: ledger, Leases: leases}).Step(t.Context()).Errors,
 			"Groups":     (&Groups{Ledger: ledger, Leases: leases}).Step(t.Context()).Errors,

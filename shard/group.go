@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // Groups gives each schedulable node to the group of one scheduler, and keeps the groups in balance. Set the fields
@@ -38,7 +38,7 @@ import (
 //     has arrived; then it may be moved on, if the groups are out of balance.
 //
 // A node keeps its owner while it is unschedulable, and counts for nothing; marks of nodes that have left are deleted.
-// A scheduler lives while its lease is, as the ledger has it: run the [telemetry.Leases] so that ends are committed. One
+// A scheduler lives while its lease is, as the ledger has it: run the [lease.Keeper] so that ends are committed. One
 // that comes back has no nodes but those that nobody has taken from it yet, and is given its part.
 //
 // A Step costs what has changed since the last one, plus the handoffs under way and the moves; the first one, and one
@@ -47,7 +47,7 @@ type Groups struct {
 	// Ledger is the real one, not a Lens. Required.
 	Ledger orbit.Ledger
 	// Leases are those of the schedulers, with Prefix [LeasePrefix]: a scheduler is the name of a lease.
-	Leases *telemetry.Leases
+	Leases *lease.Keeper
 	// Schedulers are the only ones there are. Without Leases they always live; with none named, any that has a lease
 	// is one. Either is required.
 	Schedulers []string

@@ -6,9 +6,9 @@ import (
 	"log"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/shard"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // constellation returns a ledger with nodes of 8 cores each.
@@ -31,8 +31,8 @@ func propose(ledger orbit.Ledger, do ...orbit.Commitment) {
 func ExampleGroups() {
 	ctx := context.Background()
 	ledger := constellation(12)
-	leases := &telemetry.Leases{Ledger: ledger, Prefix: shard.LeasePrefix}
-	terms, engines := map[string]telemetry.Term{}, map[string]*orbit.Engine{}
+	leases := &lease.Keeper{Ledger: ledger, Prefix: shard.LeasePrefix}
+	terms, engines := map[string]lease.Term{}, map[string]*orbit.Engine{}
 	for _, name := range []string{"a", "b", "c"} {
 		term, err := leases.Acquire(ctx, name, "process-1")
 		if err != nil {

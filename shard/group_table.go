@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // table is what Groups knows: the nodes, whose they are, and who lives. It follows the ledger's changes.
@@ -17,7 +17,7 @@ import (
 // waited for, and that may be any of them after a change; all and largest are of what is open.
 type table struct {
 	ledger     orbit.Ledger
-	leases     *telemetry.Leases
+	leases     *lease.Keeper
 	schedulers []string
 
 	state   *orbit.State

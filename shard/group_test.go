@@ -17,7 +17,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // machines are sizes of nodes: alike, of one shape, of all shapes, and hostile.
@@ -32,9 +32,9 @@ var machines = map[string][]orbit.Resources{
 type shardWorld struct {
 	t      *rapid.T
 	ledger *orbit.MemoryLedger
-	leases *telemetry.Leases
+	leases *lease.Keeper
 	groups *Groups
-	terms  map[string]telemetry.Term
+	terms  map[string]lease.Term
 	lenses map[string]*Lens
 	sizes  []orbit.Resources
 	holds  int
@@ -45,11 +45,11 @@ type shardWorld struct {
 var slashedNames = []string{"a", "b/c", "group/a", " d%2F"}
 
 func newShardWorld(t *rapid.T, kind string) *shardWorld {
-	w := &shardWorld{t: t, ledger: &orbit.MemoryLedger{}, terms: map[string]telemetry.Term{}, lenses: map[string]*Lens{}, sizes: machines[kind]}
+	w := &shardWorld{t: t, ledger: &orbit.MemoryLedger{}, terms: map[string]lease.Term{}, lenses: map[string]*Lens{}, sizes: machines[kind]}
 	if rapid.IntRange(0, 3).Draw(t, "short history") == 0 {
 		w.ledger.Bounds.History = 8
 	}
-	w.leases = &telemetry.Leases{Ledger: w.ledger, Prefix: LeasePrefix, Terms: -1}
+	w.leases = &lease.Keeper{Ledger: w.ledger, Prefix: LeasePrefix, Terms: -1}
 	w.groups = &Groups{Ledger: w.ledger, Leases: w.leases, Tolerance: rapid.SampledFrom([]float64{0, 0.001, 0.5}).Draw(t, "tolerance"), Patience: -1}
 	w.groups.By = rapid.SampledFrom([]Rule{nil, ByHash, AtRandom(7), func(*orbit.Node, []string) string { return "a" }}).Draw(t, "by")
 	w.names = slashedNames
@@ -497,7 +497,7 @@ func TestGroupsLongID(t *testing.T) {
 // TestGroupsNobody: without a scheduler that lives nothing is done; with more than there are nodes some have none.
 func TestGroupsNobody(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
-	leases := &telemetry.Leases{Ledger: ledger, Prefix: LeasePrefix}
+	leases := &lease.Keeper{Ledger: ledger, Prefix: LeasePrefix}
 	commit(t, ledger, fleet(2, orbit.Resources{8})...)
 	g := &Groups{Ledger: ledger, Leases: leases}
 	r := g.Step(context.Background())

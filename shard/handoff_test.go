@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // pilot plays an engine that may be stopped between its view and its proposals: one pass at a time.
@@ -53,12 +53,12 @@ func TestHandoffProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
 		ledger := &orbit.MemoryLedger{}
-		leases := &telemetry.Leases{Ledger: ledger, Prefix: LeasePrefix, Terms: -1}
+		leases := &lease.Keeper{Ledger: ledger, Prefix: LeasePrefix, Terms: -1}
 		groups := [2]*Groups{}
 		for i := range groups {
 			groups[i] = &Groups{Ledger: ledger, Leases: leases, Tolerance: 0.001, Patience: -1, By: []Rule{nil, ByHash}[i]}
 		}
-		pilots, terms := map[string]*pilot{}, map[string]telemetry.Term{}
+		pilots, terms := map[string]*pilot{}, map[string]lease.Term{}
 		come := func(name string) {
 			term, err := leases.Acquire(ctx, name, name)
 			require.NoError(t, err)
@@ -315,8 +315,8 @@ func keysOf(state *orbit.State, prefix, value string) func(func(string) bool) {
 func TestHandoffInterrupted(t *testing.T) {
 	type world struct {
 		ledger *orbit.MemoryLedger
-		leases *telemetry.Leases
-		terms  map[string]telemetry.Term
+		leases *lease.Keeper
+		terms  map[string]lease.Term
 		g      *Groups
 		a      *pilot
 		moved  orbit.NodeID
@@ -386,7 +386,7 @@ func TestHandoffInterrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ledger := &orbit.MemoryLedger{}
-			w := &world{ledger: ledger, leases: &telemetry.Leases{Ledger: ledger, Prefix: LeasePrefix}, terms: map[string]telemetry.Term{}}
+			w := &world{ledger: ledger, leases: &lease.Keeper{Ledger: ledger, Prefix: LeasePrefix}, terms: map[string]lease.Term{}}
 			w.g = &Groups{Ledger: ledger, Leases: w.leases}
 			commit(t, ledger, fleet(2, orbit.Resources{4})...)
 			submit(t, ledger, "a", 1, "x")
@@ -427,7 +427,7 @@ func openIn(state *orbit.State) (out []orbit.NodeID) {
 func TestHandoffOwnerComesBack(t *testing.T) {
 	ctx := context.Background()
 	ledger := &orbit.MemoryLedger{}
-	leases := &telemetry.Leases{Ledger: ledger, Prefix: LeasePrefix}
+	leases := &lease.Keeper{Ledger: ledger, Prefix: LeasePrefix}
 	commit(t, ledger, fleet(1, orbit.Resources{4})...)
 	give(t, ledger, "a", "n00")
 	_, err := leases.Acquire(ctx, "b", "b")

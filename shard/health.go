@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // roster is the schedulers that live at one revision: those with a term in the ledger, or a fixed list. It goes by
@@ -24,7 +24,7 @@ type roster struct {
 }
 
 // readRoster reads the leases in a state. It looks at the leases of schedulers and at nothing else.
-func readRoster(state *orbit.State, leases *telemetry.Leases, fixed []string) roster {
+func readRoster(state *orbit.State, leases *lease.Keeper, fixed []string) roster {
 	r := roster{at: map[string]int{}}
 	if leases == nil {
 		r.names = slices.Compact(slices.Sorted(slices.Values(fixed)))
@@ -45,7 +45,7 @@ func readRoster(state *orbit.State, leases *telemetry.Leases, fixed []string) ro
 }
 
 // schedulersIn returns who has a term, sorted.
-func schedulersIn(state *orbit.State, leases *telemetry.Leases) (names []string) {
+func schedulersIn(state *orbit.State, leases *lease.Keeper) (names []string) {
 	prefix := leases.Key("")
 	for key := range state.Marks(prefix) {
 		name, err := url.PathUnescape(key[len(prefix):])
@@ -79,7 +79,7 @@ func (r *roster) failed(f failures) (out []int) {
 }
 
 // ofSchedulers refuses the leases that nodes hold unless told otherwise: each node would be taken for a scheduler.
-func ofSchedulers(l *telemetry.Leases) error {
+func ofSchedulers(l *lease.Keeper) error {
 	if l != nil && (l.Prefix == "" || l.Prefix == "lease/") {
 		return fmt.Errorf("shard: %w: the Leases have the Prefix of nodes, %q; make some with Prefix shard.LeasePrefix, for schedulers alone",
 			orbit.ErrInvalid, cmp.Or(l.Prefix, "lease/"))

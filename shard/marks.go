@@ -26,9 +26,9 @@ const (
 	pinnedGangMark markKind = "pinned-gang/"
 )
 
-// LeasePrefix is the Prefix of the [telemetry.Leases] that schedulers hold.
+// LeasePrefix is the Prefix of the [lease.Keeper] that schedulers hold.
 //
-// [telemetry.Leases]: https://pkg.go.dev/github.com/orbitsched/orbit/telemetry#Leases
+// [lease.Keeper]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#Keeper
 const LeasePrefix = "scheduler/"
 
 // key returns the key of the mark for an id.

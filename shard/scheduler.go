@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // Scheduler makes a navigator one of several schedulers that share what a [Dispatcher] gives out. It is the navigator
@@ -34,12 +34,12 @@ type Scheduler struct {
 	Navigator orbit.Navigator
 	// Leases, if set, are those of the schedulers, with [LeasePrefix]. Then nothing is planned without a term, which
 	// [Scheduler.Keep] sees to, or [Scheduler.Serve].
-	Leases *telemetry.Leases
+	Leases *lease.Keeper
 	// Patience is how many passes in a row a capsule is left unplaced for another reason than [*orbit.NoFit] until it
 	// goes back; default 16, negative: it never does. What fits nowhere goes back at once.
 	Patience int
 
-	term atomic.Pointer[telemetry.Term]
+	term atomic.Pointer[lease.Term]
 	// Why there is no term that lives, as far as Keep knows; nil: there is one.
 	trouble atomic.Pointer[error]
 	// When the Plan began that is under way; nil: none is.
@@ -53,14 +53,14 @@ type Scheduler struct {
 func (s *Scheduler) Claims(string, orbit.AppClass) bool { return false }
 
 // Serve says under which term the scheduler plans from now on. It may be called from any goroutine.
-func (s *Scheduler) Serve(t telemetry.Term) { s.term.Store(&t) }
+func (s *Scheduler) Serve(t lease.Term) { s.term.Store(&t) }
 
 // Keep holds the lease until ctx ends, and then resigns it and returns nil: it acquires a term, serves under
 // it, refreshes it three times in its life, and begins a new one if it was lost. Report, if not nil, is called
 // with all that goes wrong, from Keep's goroutine; what keeps the scheduler from having a term, Plan says too.
 //
-// Every Keep is a holder of its own: a second scheduler of the same name is refused ([telemetry.ErrHeld], of
-// which the [*telemetry.LeaseError] says who holds the lease and until when), and waits for its turn. One that
+// Every Keep is a holder of its own: a second scheduler of the same name is refused ([lease.ErrHeld], of
+// which the [*lease.Error] says who holds the lease and until when), and waits for its turn. One that
 // has been started again without a chance to resign waits until its old lease has run out.
 //
 // The lease stands for the engine, not for this goroutine: while a Plan has not returned for longer than a
@@ -75,7 +75,7 @@ func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 	if ttl <= 0 {
 		ttl = 60 * time.Second
 	}
-	var term telemetry.Term
+	var term lease.Term
 	for holder := fmt.Sprintf("%s-%016x", s.Name, rand.Uint64()); ctx.Err() == nil; pause(ctx, ttl/3) {
 		err := s.hold(ctx, &term, holder, ttl)
 		if err == nil {
@@ -92,25 +92,25 @@ func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 	}
 	resigning, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := s.Leases.Resign(resigning, term); err != nil && !errors.Is(err, telemetry.ErrExpired) && report != nil {
+	if err := s.Leases.Resign(resigning, term); err != nil && !errors.Is(err, lease.ErrExpired) && report != nil {
 		report(err)
 	}
 	return nil
 }
 
 // hold refreshes a term, or begins another one if it is over or there was none.
-func (s *Scheduler) hold(ctx context.Context, term *telemetry.Term, holder string, ttl time.Duration) error {
+func (s *Scheduler) hold(ctx context.Context, term *lease.Term, holder string, ttl time.Duration) error {
 	if began := s.began.Load(); began != nil && time.Since(*began) > ttl {
 		return fmt.Errorf("shard: scheduler %q: %w: it began %v ago; its lease is left to run out", s.Name, ErrStuck, time.Since(*began))
 	}
 	if term.Epoch != 0 {
-		if err := s.Leases.Refresh(*term); !errors.Is(err, telemetry.ErrExpired) {
+		if err := s.Leases.Refresh(*term); !errors.Is(err, lease.ErrExpired) {
 			return err
 		}
 	}
 	next, err := s.Leases.Acquire(ctx, s.Name, holder)
 	switch {
-	case errors.Is(err, telemetry.ErrHeld):
+	case errors.Is(err, lease.ErrHeld):
 		return fmt.Errorf("shard: scheduler %q: another one has this name; give each one a name of its own: %w", s.Name, err)
 	case err != nil:
 		return err

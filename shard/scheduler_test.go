@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/nav"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // plan has a scheduler plan on the ledger as it is.
@@ -303,7 +303,7 @@ func TestKeep(t *testing.T) {
 		cancel()
 		require.NoError(t, <-done)
 		require.NotEmpty(t, said)
-		require.ErrorIs(t, said[0], telemetry.ErrHeld)
+		require.ErrorIs(t, said[0], lease.ErrHeld)
 		require.Greater(t, sch.term.Load().Epoch, held.Epoch)
 	})
 	require.ErrorIs(t, (&Scheduler{Name: "a"}).Keep(t.Context(), nil), orbit.ErrInvalid)
@@ -341,8 +341,8 @@ func TestKeepRefusesADuplicateName(t *testing.T) {
 		_, err = both[1].Plan(t.Context(), view, nil)
 		require.ErrorIs(t, err, ErrNoTerm)
 		for _, err := range []error{err, said[1][0]} {
-			require.ErrorIs(t, err, telemetry.ErrHeld)
-			var held *telemetry.LeaseError
+			require.ErrorIs(t, err, lease.ErrHeld)
+			var held *lease.Error
 			require.ErrorAs(t, err, &held)
 			require.Equal(t, *first, held.Held)
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/rate"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // Board is the newest report of every node, less what has been claimed of it since. It implements
@@ -26,8 +28,9 @@ type Board struct {
 	Ahead time.Duration // how far a heartbeat may lie in the future; 0: 10 s
 	// Now is the clock that nodes and readers go by; called under the lock; nil: time.Now. It is for tests whose readers
 	// share it: engines and gateways go by time.Now, and would find reports stale, or fresh, that are not.
-	Now    func() time.Time
-	Leases *Leases // of the nodes, by id; nil: nodes report without a lease
+	Now func() time.Time
+	// Leases of the nodes, by id. Nil: nodes report without a lease.
+	Leases *lease.Keeper
 
 	// PerSecond is how many reports a second a node may send, after ten seconds' worth at once; 0: 10;
 	// negative: no bound.
@@ -42,8 +45,9 @@ type Board struct {
 	nodes   map[orbit.NodeID]*entry
 	ring    entry // the sentinel: ring.next is the newest change
 	version uint64
-	news    uint64 // how far the leases' news are known
-	stats   Stats
+	// The changes of leases are known up to here.
+	leaseCursor uint64
+	stats       Stats
 }
 
 var _ orbit.Telemetry = (*Board)(nil)
@@ -53,7 +57,7 @@ type entry struct {
 	report     orbit.Report // as the node gave it; its map and slices are shared with readers, so they are never written again
 	version    uint64
 	prev, next *entry
-	allowance  allowance // of reports
+	allowance  rate.Allowance // of reports
 
 	claims []claimed
 	first  uint64 // number of claims[0]
@@ -90,8 +94,8 @@ type Stats struct {
 // The error is a [*Refusal], and nothing has changed. For errors.Is it is one of
 //   - [orbit.ErrInvalid]: no node id, no heartbeat time, or a number that is negative, infinite or not a number;
 //   - [ErrOversized]: too many words, or too long ones;
-//   - [ErrExpired]: the node has no live lease, or the report does not name its current term (acquire a new one);
-//   - [ErrUnheard]: the term is newer than what the leases know (send it again after their next step);
+//   - [lease.ErrExpired]: the node has no live lease, or the report does not name its current term (acquire a new one);
+//   - [lease.ErrUnheard]: the term is newer than what the leases know (send it again after their next step);
 //   - [ErrFlood]: the node has sent too many reports;
 //   - [ErrFull]: the board takes no more nodes;
 //   - [ErrOutdated]: a newer heartbeat is known;
@@ -116,7 +120,7 @@ func (b *Board) Report(r orbit.Report) error {
 // admit says why a well-formed report is not taken, nil if it is. Only who has the term can use up what the node
 // is allowed, and only what is taken is a refresh. It requires the lock.
 func (b *Board) admit(r *orbit.Report, known *entry, now time.Time) *Refusal {
-	if refusal := b.underTerm(r, false); refusal != nil {
+	if refusal := b.checkTerm(r); refusal != nil {
 		return refusal
 	}
 	if refusal := b.flooded(r, known, now); refusal != nil {
@@ -125,7 +129,7 @@ func (b *Board) admit(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	if refusal := b.mistimed(r, known, now); refusal != nil {
 		return refusal
 	}
-	return b.underTerm(r, true)
+	return b.refreshTerm(r)
 }
 
 // flooded says whether there are too many reports, or nodes. It requires the lock.
@@ -136,9 +140,9 @@ func (b *Board) flooded(r *orbit.Report, known *entry, now time.Time) *Refusal {
 		}
 		return nil
 	}
-	rate := cmp.Or(b.PerSecond, defaultRate)
-	if rate > 0 && known.allowance.take(now, time.Second/time.Duration(rate), rate*floodSeconds) > 0 {
-		return &Refusal{Kind: ErrFlood, Node: r.Node, At: r.At, Against: now, Reason: fmt.Sprintf("more than %d a second", rate)}
+	most := cmp.Or(b.PerSecond, defaultRate)
+	if most > 0 && known.allowance.Take(now, time.Second/time.Duration(most), most*floodSeconds) > 0 {
+		return &Refusal{Kind: ErrFlood, Node: r.Node, At: r.At, Against: now, Reason: fmt.Sprintf("more than %d a second", most)}
 	}
 	return nil
 }

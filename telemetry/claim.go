@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // This file debits what is claimed of a node between two of its reports. The numbers of a report are the node's;
@@ -29,7 +30,7 @@ func (c Claim) Warm() bool { return c.warm }
 
 // maxClaims bounds what a board remembers of one node between two reports: as many claims as a node has slots by
 // default. Beyond that readers see nothing free on it until it reports.
-const maxClaims = DefaultSlots
+const maxClaims = lease.DefaultSlots
 
 // fewClaims are worth keeping room for, where there is none just now.
 const fewClaims = 64

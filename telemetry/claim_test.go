@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -332,7 +333,7 @@ func TestClaimsByTheDefaultClock(t *testing.T) {
 func TestAViewSeesClaimsAndLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		m := telemetry.Members{Leases: &telemetry.Leases{Ledger: &ledger}}
+		m := lease.Members{Leases: &lease.Keeper{Ledger: &ledger}}
 		b := telemetry.Board{Leases: m.Leases, Stale: -1}
 		for i := range 3 {
 			term, err := m.Join(t.Context(), orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i))}, "host")

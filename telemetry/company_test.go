@@ -13,15 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
 // host is a node's agent: it joins, reports every 10 s, and joins again when it is told that its term is over.
 type host struct {
 	id    orbit.NodeID
-	m     *telemetry.Members
+	m     *lease.Members
 	board *telemetry.Board
-	term  telemetry.Term
+	term  lease.Term
 }
 
 // beat sends one report.
@@ -36,10 +37,24 @@ func (h *host) beat(ctx context.Context) error {
 	r := report(h.id, time.Now())
 	r.Term = h.term.Epoch
 	err := h.board.Report(r)
-	if errors.Is(err, telemetry.ErrExpired) {
-		h.term = telemetry.Term{}
+	if errors.Is(err, lease.ErrExpired) {
+		h.term = lease.Term{}
 	}
 	return err
+}
+
+func acquire(t testing.TB, l *lease.Keeper, name, holder string) lease.Term {
+	t.Helper()
+	term, err := l.Acquire(context.Background(), name, holder)
+	require.NoError(t, err)
+	return term
+}
+
+func snapshot(t testing.TB, l orbit.Ledger) *orbit.State {
+	t.Helper()
+	state, err := l.Snapshot(context.Background())
+	require.NoError(t, err)
+	return state
 }
 
 // rest waits, unless ctx ends.
@@ -50,19 +65,48 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
+// A node that joins is reported fresh under its term alone, and expires with it.
+func TestReportsAfterAJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger orbit.MemoryLedger
+		m := &lease.Members{Leases: &lease.Keeper{Ledger: &ledger}}
+		term, err := m.Join(t.Context(), orbit.Node{ID: "a"}, "host")
+		require.NoError(t, err)
+		n := snapshot(t, &ledger).Node("a")
+		require.Equal(t, int64(16384), n.Node.Capacity[orbit.Slots])
+		require.Equal(t, term.Epoch, n.Specification, "one commit")
+
+		b := telemetry.Board{Leases: m.Leases}
+		r := report("a", time.Now())
+		require.ErrorIs(t, b.Report(r), lease.ErrExpired)
+		r.Term = term.Epoch
+		require.NoError(t, b.Report(r))
+		_, v := changed(t, &b, 0)
+		time.Sleep(60*time.Second - 1)
+		ids, _ := changed(t, &b, v)
+		require.Empty(t, ids)
+		time.Sleep(1)
+		ids, _ = changed(t, &b, v)
+		require.Equal(t, []orbit.NodeID{"a"}, ids)
+		_, err = m.Step(t.Context())
+		require.NoError(t, err)
+		require.True(t, snapshot(t, &ledger).Node("a").Node.Unschedulable)
+	})
+}
+
 // A fleet of hosts that come and go, creators that claim, views that follow and two processes that keep the
 // members: all at once, for half an hour. At the end every view shows what the board has, and who has a lease is
 // schedulable.
 func TestAFleetInMotion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		m := &telemetry.Members{Leases: &telemetry.Leases{Ledger: &ledger, Terms: -1}}
+		m := &lease.Members{Leases: &lease.Keeper{Ledger: &ledger, Terms: -1}}
 		board := &telemetry.Board{Leases: m.Leases}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
 		var all sync.WaitGroup
 		const hosts = 20
-		m.Hook = func(r telemetry.MemberRound) {
+		m.Hook = func(r lease.MemberRound) {
 			for _, err := range r.Errors {
 				t.Error(err)
 			}
@@ -73,7 +117,7 @@ func TestAFleetInMotion(t *testing.T) {
 			h := &host{id: orbit.NodeID(fmt.Sprint("n", i)), m: m, board: board}
 			all.Go(func() {
 				for ctx.Err() == nil {
-					if err := h.beat(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, telemetry.ErrExpired) {
+					if err := h.beat(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, lease.ErrExpired) {
 						t.Error(err)
 					}
 					pause := 10 * time.Second
@@ -138,7 +182,7 @@ func TestAFleetInMotion(t *testing.T) {
 // Everything at once, as fast as it goes, for the race detector.
 func TestEverythingAtOnce(t *testing.T) {
 	var ledger orbit.MemoryLedger
-	m := &telemetry.Members{Leases: &telemetry.Leases{Ledger: &ledger, TTL: 3 * time.Millisecond, Sweep: 5 * time.Millisecond, Terms: -1}, Gone: time.Millisecond}
+	m := &lease.Members{Leases: &lease.Keeper{Ledger: &ledger, TTL: 3 * time.Millisecond, Sweep: 5 * time.Millisecond, Terms: -1}, Gone: time.Millisecond}
 	board := &telemetry.Board{Leases: m.Leases, PerSecond: -1}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -190,7 +234,7 @@ func TestEverythingAtOnce(t *testing.T) {
 // A board hears of every lease that changes, also if more have changed since it was asked last than are
 // remembered.
 func TestABoardHearsOfEveryLease(t *testing.T) {
-	leases := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}, Terms: -1}
+	leases := &lease.Keeper{Ledger: &orbit.MemoryLedger{}, Terms: -1}
 	b := telemetry.Board{Leases: leases}
 	term := acquire(t, leases, "a", "x")
 	r := report("a", time.Now())
@@ -218,7 +262,7 @@ func TestABoardHearsOfEveryLease(t *testing.T) {
 // What a board knows of a node goes with the row of its lease.
 func TestABoardForgetsWithTheRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leases := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}}
+		leases := &lease.Keeper{Ledger: &orbit.MemoryLedger{}}
 		b := telemetry.Board{Leases: leases}
 		r := report("a", time.Now())
 		r.Term = acquire(t, leases, "a", "x").Epoch

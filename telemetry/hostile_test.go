@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -137,21 +138,21 @@ func TestABoardTakesSoManyNodes(t *testing.T) {
 func TestReportsWithoutTheCurrentTermAreRefused(t *testing.T) {
 	c := &clock{start}
 	var ledger orbit.MemoryLedger
-	leases := &telemetry.Leases{Ledger: &ledger, Now: c.Now}
+	leases := &lease.Keeper{Ledger: &ledger, Now: c.Now}
 	b := telemetry.Board{Now: c.Now, Leases: leases, PerSecond: 1}
-	under := func(term telemetry.Term) error {
+	under := func(term lease.Term) error {
 		r := report("a", c.now)
 		r.Term = term.Epoch
 		return b.Report(r)
 	}
-	refused(t, under(telemetry.Term{}), telemetry.ErrExpired)
+	refused(t, under(lease.Term{}), lease.ErrExpired)
 	require.Equal(t, telemetry.Stats{Unleased: 1}, b.Stats())
 	old := acquire(t, leases, "a", "host")
 	require.NoError(t, under(old))
 	current := acquire(t, leases, "a", "host")
-	require.Equal(t, current.Epoch, refused(t, under(old), telemetry.ErrExpired).Current)
-	refused(t, under(telemetry.Term{}), telemetry.ErrExpired)
-	refused(t, under(telemetry.Term{Epoch: 99}), telemetry.ErrUnheard)
+	require.Equal(t, current.Epoch, refused(t, under(old), lease.ErrExpired).Current)
+	refused(t, under(lease.Term{}), lease.ErrExpired)
+	refused(t, under(lease.Term{Epoch: 99}), lease.ErrUnheard)
 	require.Equal(t, telemetry.Stats{Nodes: 1, Reports: 1, Changed: 1, Unleased: 1, OldTerm: 2, Unheard: 1}, b.Stats())
 	latest, _ := b.Latest("a")
 	require.True(t, latest.Expired, "what is known of it was said under an old term")
@@ -160,7 +161,7 @@ func TestReportsWithoutTheCurrentTermAreRefused(t *testing.T) {
 	require.False(t, latest.Expired)
 
 	for range 100 {
-		refused(t, under(old), telemetry.ErrExpired)
+		refused(t, under(old), lease.ErrExpired)
 	}
 	require.NoError(t, under(current))
 
@@ -180,7 +181,7 @@ func TestReportsWithoutTheCurrentTermAreRefused(t *testing.T) {
 		require.Error(t, b.Report(r))
 	}
 	c.now = base.Add(60 * time.Second)
-	refused(t, under(current), telemetry.ErrExpired)
+	refused(t, under(current), lease.ErrExpired)
 	require.Equal(t, uint64(2), b.Stats().Unleased)
 	_, ok := leases.Live("a")
 	require.False(t, ok)

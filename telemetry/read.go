@@ -18,7 +18,7 @@ func (b *Board) Reports(ctx context.Context, after uint64) (reports []orbit.Repo
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hear()
+	b.followLeases()
 	if after == b.version || len(b.nodes) == 0 {
 		return nil, b.version, nil
 	}
@@ -49,31 +49,6 @@ func (b *Board) shown(e *entry) orbit.Report {
 	r := e.report
 	r.FreeSlots = e.free()
 	r.Warm = e.shownWarm()
-	r.Expired = b.Leases != nil && !b.Leases.has(r.Node, r.Term)
+	r.Expired = b.Leases != nil && !b.hasTerm(r.Node, r.Term)
 	return r
-}
-
-// hear marks as changed the nodes whose lease has begun, run out or ended since it was asked last, and forgets
-// those whose lease has been swept away. It requires the lock.
-func (b *Board) hear() {
-	if b.Leases == nil {
-		return
-	}
-	changed, next, all := b.Leases.heard(b.news)
-	b.news = next
-	if all {
-		for e := b.ring.prev; e != nil && e != &b.ring; e = e.prev {
-			changed = append(changed, b.Leases.newsOf(string(e.report.Node)))
-		}
-	}
-	for _, n := range changed {
-		e := b.nodes[orbit.NodeID(n.name)]
-		switch {
-		case e == nil:
-		case n.known:
-			b.touch(e)
-		default:
-			b.forget(e.report.Node)
-		}
-	}
 }

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 )
 
-// Why a board refuses a report, beside [orbit.ErrInvalid], [ErrFlood], [ErrExpired] and [ErrUnheard]; to be tested
-// with errors.Is. The error is a [*Refusal], to be read with errors.As.
+// Why a board refuses a report, beside [orbit.ErrInvalid], [lease.ErrExpired] and [lease.ErrUnheard]; to be
+// tested with errors.Is. The error is a [*Refusal], to be read with errors.As.
 var (
 	// ErrOutdated: the board knows a newer heartbeat of the node. Harmless: reports have overtaken each other.
 	ErrOutdated = errors.New("outdated report")
@@ -21,6 +22,8 @@ var (
 	ErrOversized = errors.New("oversized report")
 	// ErrFull: the board takes no more nodes.
 	ErrFull = errors.New("report of one node too many")
+	// ErrFlood: the node has sent too many reports in too short a time. Wait, and send the next one.
+	ErrFlood = errors.New("too many reports")
 )
 
 // Refusal says why a board has not taken a report. It changed nothing.
@@ -50,9 +53,9 @@ func (r *Refusal) Error() string {
 		return what + r.Reason + "; Forget those that have left, or allow more with Board.MaxNodes"
 	case errors.Is(r.Kind, ErrOversized):
 		return what + r.Reason + "; say less, or allow more with Board.MaxWords"
-	case errors.Is(r.Kind, ErrExpired):
+	case errors.Is(r.Kind, lease.ErrExpired):
 		return fmt.Sprintf("telemetry: report of node %q under term %d: %v: %s; acquire a new term", r.Node, r.Term, r.Kind, r.Reason)
-	case errors.Is(r.Kind, ErrUnheard):
+	case errors.Is(r.Kind, lease.ErrUnheard):
 		return fmt.Sprintf("telemetry: report of node %q under term %d: %v; send it again", r.Node, r.Term, r.Kind)
 	}
 	return fmt.Sprintf("telemetry: %v report of node %q: %s; correct the reporter", r.Kind, r.Node, r.Reason)
@@ -127,14 +130,14 @@ func (s *Stats) of(r *Refusal) *uint64 {
 		of   *uint64
 	}{
 		{ErrOutdated, &s.Outdated}, {ErrAhead, &s.Ahead}, {ErrFlood, &s.Flooded}, {ErrFull, &s.Full},
-		{ErrOversized, &s.Oversized}, {ErrUnheard, &s.Unheard},
+		{ErrOversized, &s.Oversized}, {lease.ErrUnheard, &s.Unheard},
 	} {
 		if errors.Is(r.Kind, count.kind) {
 			return count.of
 		}
 	}
 	switch {
-	case !errors.Is(r.Kind, ErrExpired):
+	case !errors.Is(r.Kind, lease.ErrExpired):
 		return &s.Invalid
 	case r.Current != 0:
 		return &s.OldTerm

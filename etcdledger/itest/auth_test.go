@@ -1,26 +1,38 @@
 package itest
 
 import (
+	"context"
+	"path"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/etcdledger"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// login returns a client of somebody.
-func login(t *testing.T, c *cluster.Cluster, name string) *clientv3.Client {
+// login returns a client of a user, and how often it has logged in.
+func login(t *testing.T, c *cluster.Cluster, name string) (*clientv3.Client, *atomic.Int64) {
+	logins := &atomic.Int64{}
 	config := cluster.ClientConfig(c.Endpoints())
 	config.Username, config.Password = name, name
-	config.DialTimeout = 20 * time.Second // a password is slow to check, on purpose
+	config.DialTimeout = 20 * time.Second // which a login is part of
+	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if path.Base(method) == "Authenticate" {
+				logins.Add(1)
+			}
+			return invoke(ctx, method, req, reply, conn, opts...)
+		}))
 	client, err := clientv3.New(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	return client
+	return client, logins
 }
 
 // A role that may read and write the keys below the prefix is all that a ledger needs. It goes on when a login is
@@ -43,18 +55,28 @@ func TestRoleOfAPrefix(t *testing.T) {
 	_, err := admin.AuthEnable(ctx)
 	require.NoError(t, err)
 
-	writer := open(t, login(t, c, "writer"), etcdledger.Options{})
+	client, logins := login(t, c, "writer")
+	writer := open(t, client, etcdledger.Options{})
 	put(t, writer, "before")
-	_, err = etcdledger.Open(within(t, 5*time.Second), login(t, c, "writer"), etcdledger.Options{Prefix: "orbit2/"})
+	other, _ := login(t, c, "writer")
+	_, err = etcdledger.Open(within(t, time.Minute), other, etcdledger.Options{Prefix: "orbit2/"})
 	require.ErrorContains(t, err, "permission denied")
-	time.Sleep(5 * time.Second) // nobody calls, and the login is over
-	rev := put(t, writer, "after")
+
+	// A login ends when nothing has been asked for its time. That it has ended shows when the next call logs in again.
+	var rev orbit.Revision
+	before := logins.Load()
+	for silence := 4 * time.Second; logins.Load() == before; silence *= 2 {
+		require.Less(t, silence, time.Minute, "the login does not end")
+		time.Sleep(silence)
+		rev = put(t, writer, "after")
+	}
 	require.GreaterOrEqual(t, snapshot(t, writer).Revision(), rev)
 	require.NoError(t, snapshot(t, writer).Verify())
-	_, err = writer.Propose(within(t, 10*time.Second), orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: "before"}}})
+	_, err = writer.Propose(within(t, time.Minute), orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: "before"}}})
 	require.NoError(t, err)
 
 	// Opening looks whether there is a ledger, and would make it: that takes leave to write.
-	_, err = etcdledger.Open(within(t, 5*time.Second), login(t, c, "reader"), etcdledger.Options{})
+	reader, _ := login(t, c, "reader")
+	_, err = etcdledger.Open(within(t, time.Minute), reader, etcdledger.Options{})
 	require.ErrorContains(t, err, "permission denied")
 }

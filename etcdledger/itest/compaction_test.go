@@ -47,7 +47,7 @@ func (f *follower) follow(ctx context.Context) (err error) {
 // reach follows until a revision is reached.
 func (f *follower) reach(t *testing.T, rev orbit.Revision) {
 	t.Helper()
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, time.Minute)
 	for f.state == nil || f.state.Revision() < rev {
 		if err := f.follow(ctx); err != nil {
 			require.NoError(t, ctx.Err(), "follow: %v", err)
@@ -58,9 +58,9 @@ func (f *follower) reach(t *testing.T, rev orbit.Revision) {
 
 // compact throws away etcd's history up to now.
 func compact(t *testing.T, client *clientv3.Client) {
-	got, err := client.Get(within(t, 10*time.Second), "orbit/log")
+	got, err := client.Get(within(t, time.Minute), "orbit/log")
 	require.NoError(t, err)
-	_, err = client.Compact(within(t, 10*time.Second), got.Header.Revision, clientv3.WithCompactPhysical())
+	_, err = client.Compact(within(t, time.Minute), got.Header.Revision, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
 }
 
@@ -115,7 +115,7 @@ func TestCompactionUnderASlowReader(t *testing.T) {
 			var writer sync.WaitGroup
 			writer.Go(func() { writing.fill(ctx) })
 			for range 4 {
-				time.Sleep(200 * time.Millisecond)
+				require.True(t, writing.advance(20, time.Minute), "nothing is written")
 				if c.compacts {
 					compact(t, client)
 				}
@@ -133,8 +133,11 @@ func TestCompactionUnderASlowReader(t *testing.T) {
 			same(t, want, snapshot(t, slow.ledger))
 			stats := slow.ledger.(*etcdledger.Ledger).Stats()
 			t.Logf("missed %d revisions; told %d times that they are compacted, read all again %d times", want.Revision(), slow.compacted, stats.Reloads)
-			if !c.compacts {
+			switch {
+			case !c.compacts:
 				require.Zero(t, slow.compacted)
+			case c.name == "disconnected, compacted": // what a slow reader has missed may be on its way all the same
+				require.Positive(t, stats.Reloads)
 			}
 
 			// And it goes on by itself.

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/etcdledger/itest/audit"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 	"github.com/orbitsched/orbit/etcdledger/itest/crew"
 )
@@ -60,13 +59,9 @@ func (c *chaos) stopCrews() {
 
 // progress waits until there are more acknowledged commits.
 func (c *chaos) progress(n int) {
-	before, end := c.load.answers.Count(audit.Committed), time.Now().Add(30*time.Second)
-	for c.load.answers.Count(audit.Committed) < before+n {
-		if time.Now().After(end) {
-			c.explain()
-			c.t.Fatalf("nothing gets on after %v", c.kills)
-		}
-		time.Sleep(5 * time.Millisecond)
+	if !c.load.advance(n, time.Minute) {
+		c.explain()
+		c.t.Fatalf("nothing gets on after %v", c.kills)
 	}
 }
 

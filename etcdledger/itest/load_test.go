@@ -116,6 +116,18 @@ func (l *load) end(ctx context.Context, n int) {
 	}
 }
 
+// advance waits until n more commits have been acknowledged, and reports whether they were in time.
+func (l *load) advance(n int, patience time.Duration) bool {
+	target, end := l.answers.Count(audit.Committed)+n, time.Now().Add(patience)
+	for l.answers.Count(audit.Committed) < target {
+		if time.Now().After(end) {
+			return false
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return true
+}
+
 // settle waits until everything that was submitted is placed.
 func (l *load) settle(t *testing.T, patience time.Duration) {
 	require.Eventually(t, func() bool {

@@ -67,6 +67,17 @@ func TestReadersOfAMemberThatIsCutOffAreNotStale(t *testing.T) {
 	}
 }
 
+// receive returns what a channel brings.
+func receive[T any](t *testing.T, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-within(t, time.Minute).Done():
+		require.FailNow(t, "it has not come")
+	}
+	return got
+}
+
 // snapshot takes a snapshot as soon as there is one.
 func snapshot(t *testing.T, l orbit.Ledger) *orbit.State {
 	t.Helper()
@@ -134,16 +145,20 @@ func TestReadsThatBeganBeforeACommit(t *testing.T) {
 	over, err := c.ClientOver(link)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = over.Close() })
-	late, other := open(t, over, etcdledger.Options{}), open(t, connect(t, c), etcdledger.Options{})
+	patient := etcdledger.Options{Timeout: time.Minute, Patience: time.Minute}
+	late, other := open(t, over, patient), open(t, connect(t, c), etcdledger.Options{})
 	put(t, late, "node")
 
-	link.HoldAnswers()
+	answered := link.HoldAnswers()
 	var reads sync.WaitGroup
-	ask := func(of func()) {
+	ask := func(of func()) { // returns when the read has been asked for, and waits for those before it
+		before := late.Stats().Reads
 		reads.Go(of)
-		time.Sleep(100 * time.Millisecond) // etcd has answered, or it waits for who asked before
+		require.Eventually(t, func() bool { return late.Stats().Reads == before+1 }, time.Minute, time.Millisecond)
 	}
 	ask(func() { _, _ = late.Snapshot(t.Context()) })
+	for receive(t, answered) != "Range" { // the watch may have been told of the node only now
+	}
 	rev := put(t, other, "missed")
 	ask(func() {
 		state, err := late.Snapshot(t.Context())

@@ -13,8 +13,8 @@ import (
 )
 
 // Two operating-system processes with navigators of their own share one etcd. Some work is assigned to one of them
-// by name or claimed by module, and some is claimed by both: they get into each other's way, the ledger settles
-// it, and everything is placed once, by whoever owns it.
+// by name or claimed by module, and some is claimed by both: they get into each other's way (the first of that work is
+// planned by both before either proposes it), the ledger settles it, and everything is placed once, by whoever owns it.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})
@@ -22,7 +22,7 @@ func TestTwoProcesses(t *testing.T) {
 	l := newLoad(t, client, 6)
 	var crews []*crew.Crew
 	for _, name := range []string{"left", "right"} {
-		one, err := crew.Start(crew.Config{Endpoints: c.Endpoints(), Prefix: "orbit/", MaxPlan: 50, Engines: []crew.Engine{
+		one, err := crew.Start(crew.Config{Endpoints: c.Endpoints(), Prefix: "orbit/", MaxPlan: 50, HoldBack: name + "-both", Engines: []crew.Engine{
 			{Name: name, Modules: []string{name}}, {Name: name + "-both", Modules: []string{"both"}},
 		}}, &l.answers)
 		require.NoError(t, err)
@@ -30,10 +30,18 @@ func TestTwoProcesses(t *testing.T) {
 		crews = append(crews, one)
 	}
 	for _, one := range crews {
-		<-one.Ready()
+		receive(t, one.Ready())
 	}
 	began, n := time.Now(), scale(t, 100)
 	for i := range n / 20 {
+		if i == 1 { // now both have the same to do
+			for _, one := range crews {
+				receive(t, one.Plans())
+			}
+			for _, one := range crews {
+				require.NoError(t, one.GoOn())
+			}
+		}
 		for _, s := range []orbit.Submit{
 			{Owner: "left", Spec: &orbit.Spec{Module: "right"}}, // by name, whatever is claimed
 			{Owner: "right", Spec: &orbit.Spec{Module: "left"}},
@@ -48,7 +56,7 @@ func TestTwoProcesses(t *testing.T) {
 			l.propose(t.Context(), s)
 		}
 	}
-	l.settle(t, 30*time.Second)
+	l.settle(t, time.Minute)
 	took := time.Since(began)
 	for _, one := range crews {
 		require.NoError(t, one.Stop(10*time.Second))

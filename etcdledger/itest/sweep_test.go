@@ -23,7 +23,9 @@ func TestSweepUnderASlowWriter(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = over.Close() })
 	o := etcdledger.Options{Bounds: orbit.Limits{Terminal: 1, ProposalIDs: 1}, SweepEvery: -1}
-	late, other := open(t, over, o), open(t, connect(t, c), o)
+	patient := o
+	patient.Timeout, patient.Patience = time.Minute, time.Minute
+	late, other := open(t, over, patient), open(t, connect(t, c), o)
 	propose := func(do ...orbit.Commitment) {
 		t.Helper()
 		_, err := other.Propose(within(t, 10*time.Second), orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
@@ -35,7 +37,7 @@ func TestSweepUnderASlowWriter(t *testing.T) {
 	propose(orbit.Submit{IDs: []orbit.CapsuleID{"ends", "waits", "1", "2", "3"}, Spec: spec})
 	snapshot(t, late)
 
-	link.HoldAnswers() // it sees nothing any more, and etcd hears it
+	heard := link.HoldAnswers() // it sees nothing any more, and etcd hears it
 	for _, id := range []orbit.CapsuleID{"ends", "1", "2", "3"} {
 		propose(orbit.Release{Capsule: id, Final: true})
 	}
@@ -52,8 +54,9 @@ func TestSweepUnderASlowWriter(t *testing.T) {
 			_, err := late.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{p}})
 			answered <- err
 		}()
+		for receive(t, heard) != "Txn" { // the watch has been told what the others have done
+		}
 	}
-	time.Sleep(200 * time.Millisecond)
 	link.Release()
 	for range 2 {
 		assert.ErrorIs(t, <-answered, orbit.ErrConflict)

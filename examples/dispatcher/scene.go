@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/shard"
-	"github.com/orbitsched/orbit/telemetry"
 )
 
 // scene is one mode with one number of schedulers, on a ledger of its own.
 type scene struct {
 	mode   shard.Mode
 	ledger *orbit.MemoryLedger
-	leases *telemetry.Leases
+	leases *lease.Keeper
 	// Schedulers, by how each is killed.
 	kill []context.CancelFunc
 	work sync.WaitGroup
@@ -37,7 +37,7 @@ const ttl = 400 * time.Millisecond
 // begin starts everything that runs beside the schedulers, and then those.
 func begin(ctx context.Context, w *world, mode shard.Mode, schedulers int, o options) (*scene, error) {
 	s := &scene{mode: mode, ledger: &orbit.MemoryLedger{}}
-	s.leases = &telemetry.Leases{Ledger: s.ledger, Prefix: shard.LeasePrefix, TTL: ttl}
+	s.leases = &lease.Keeper{Ledger: s.ledger, Prefix: shard.LeasePrefix, TTL: ttl}
 	if _, err := s.ledger.Propose(ctx, orbit.Proposal{Do: w.join()}); err != nil {
 		return nil, err
 	}
@@ -86,11 +86,11 @@ func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
 
 // hold refreshes a lease until its scheduler is killed; then it runs out. (A scheduler that is to end in order holds its
 // lease by shard's Scheduler.Keep, which resigns it.)
-func (s *scene) hold(ctx context.Context, scheduler *shard.Scheduler, term telemetry.Term) {
+func (s *scene) hold(ctx context.Context, scheduler *shard.Scheduler, term lease.Term) {
 	tick := time.NewTicker(ttl / 5)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if err := s.leases.Refresh(term); errors.Is(err, telemetry.ErrExpired) { // the machine was too busy
+		if err := s.leases.Refresh(term); errors.Is(err, lease.ErrExpired) { // the machine was too busy
 			if term, err = s.leases.Acquire(ctx, scheduler.Name, scheduler.Name); err == nil {
 				scheduler.Serve(term)
 			}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
@@ -62,7 +63,7 @@ func (f *fleet) start(ctx context.Context, c sandbox.Created) (warm bool, err er
 }
 
 // live lets all hosts live until ctx ends. Their heartbeats are spread over time.
-func (f *fleet) live(ctx context.Context, m *telemetry.Members, b *telemetry.Board) error {
+func (f *fleet) live(ctx context.Context, m *lease.Members, b *telemetry.Board) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, h := range f.hosts {
 		h.fill()

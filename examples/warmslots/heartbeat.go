@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -17,11 +18,11 @@ const warmLies = 18
 
 // live is what the agent of a host does until ctx ends: it joins, reports, and looks into the ledger. After a pause
 // beyond the lease it joins anew. The offset keeps the fleet from reporting all at once.
-func (h *host) live(ctx context.Context, m *telemetry.Members, b *telemetry.Board, offset time.Duration) error {
-	var term telemetry.Term
+func (h *host) live(ctx context.Context, m *lease.Members, b *telemetry.Board, offset time.Duration) error {
+	var term lease.Term
 	for wait := offset; sleep(ctx, wait) == nil; wait = h.options.of(heartbeat) {
 		if h.isDead() {
-			term = telemetry.Term{} // whoever comes up again knows nothing of it
+			term = lease.Term{} // whoever comes up again knows nothing of it
 			continue
 		}
 		err := h.beat(ctx, m, b, &term)
@@ -33,7 +34,7 @@ func (h *host) live(ctx context.Context, m *telemetry.Members, b *telemetry.Boar
 }
 
 // beat is one heartbeat.
-func (h *host) beat(ctx context.Context, m *telemetry.Members, b *telemetry.Board, term *telemetry.Term) (err error) {
+func (h *host) beat(ctx context.Context, m *lease.Members, b *telemetry.Board, term *lease.Term) (err error) {
 	if term.Epoch == 0 {
 		if *term, err = m.Join(ctx, h.node(), "agent-"+string(h.id)); err != nil {
 			return err
@@ -44,9 +45,9 @@ func (h *host) beat(ctx context.Context, m *telemetry.Members, b *telemetry.Boar
 		return nil // it died meanwhile
 	}
 	switch err := b.Report(r); {
-	case errors.Is(err, telemetry.ErrExpired):
-		*term = telemetry.Term{} // join again at the next
-	case errors.Is(err, telemetry.ErrUnheard): // the next will be heard
+	case errors.Is(err, lease.ErrExpired):
+		*term = lease.Term{} // join again at the next
+	case errors.Is(err, lease.ErrUnheard): // the next will be heard
 	case err != nil:
 		return err
 	}
@@ -61,7 +62,7 @@ func (h *host) node() orbit.Node {
 }
 
 // report reconciles, and says how things stand; not if the host is dead.
-func (h *host) report(ctx context.Context, term telemetry.Term) (r orbit.Report, ok bool) {
+func (h *host) report(ctx context.Context, term lease.Term) (r orbit.Report, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.dead {

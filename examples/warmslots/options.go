@@ -60,7 +60,7 @@ func (o options) of(d time.Duration) time.Duration { return d / time.Duration(o.
 const (
 	heartbeat = 10 * time.Second
 	stale     = 30 * time.Second
-	lease     = time.Minute
+	leaseTTL  = time.Minute
 	gone      = 30 * time.Second // after which a host whose lease has ended is given up; 5 min by default
 	warmBoot  = 10 * time.Millisecond
 	coldBoot  = 90 * time.Millisecond

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
@@ -21,7 +22,7 @@ type platform struct {
 	empty   *orbit.State // of the ledger, at the start
 	fleet   *fleet
 	board   *telemetry.Board
-	members *telemetry.Members
+	members *lease.Members
 	gateway *sandbox.Gateway
 	engine  *orbit.Engine
 	log     *log
@@ -30,7 +31,7 @@ type platform struct {
 	creators []*creator
 
 	mu       sync.Mutex // guards what follows
-	ended    []telemetry.Term
+	ended    []lease.Term
 	returned int // capsules, because their host was gone
 	replaced int // capsules, by the engine
 	faults   []error
@@ -48,8 +49,8 @@ func newPlatform(ctx context.Context, o options, l *log) (p *platform, err error
 		return nil, err
 	}
 	p.fleet = newFleet(o, p.ledger)
-	leases := &telemetry.Leases{Ledger: p.ledger, TTL: o.of(lease), Terms: 12 * o.speed}
-	p.members = &telemetry.Members{Leases: leases, Gone: o.of(gone), Hook: p.noteMembers}
+	leases := &lease.Keeper{Ledger: p.ledger, TTL: o.of(leaseTTL), Terms: 12 * o.speed}
+	p.members = &lease.Members{Leases: leases, Gone: o.of(gone), Hook: p.noteMembers}
 	p.board = &telemetry.Board{Leases: leases, Stale: o.of(stale), PerSecond: 10 * o.speed}
 	p.gateway = &sandbox.Gateway{Ledger: p.ledger, Board: p.board, Start: p.fleet.start, Cache: o.of(o.cache), Owner: "warm"}
 	p.engine = &orbit.Engine{
@@ -76,7 +77,7 @@ func (p *platform) work(ctx context.Context) error {
 }
 
 // noteMembers tells of leases that end, and of what is taken off lost hosts.
-func (p *platform) noteMembers(r telemetry.MemberRound) {
+func (p *platform) noteMembers(r lease.MemberRound) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = append(p.ended, r.Ended...)

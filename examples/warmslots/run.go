@@ -21,7 +21,7 @@ same host, and to the one that lies or has died. Here heartbeats advise, and the
 	fmt.Fprintf(out, "%d hosts with %d slots, %d warm of each template; %d creators, %d creates; seed %d\n",
 		o.hosts, o.slots, o.warm, o.creators, o.creates, o.seed)
 	fmt.Fprintf(out, "a heartbeat every %v, a lease of %v, a view for %v, all divided by %d; the times of decisions are real\n\n",
-		heartbeat, lease, o.cache, o.speed)
+		heartbeat, leaseTTL, o.cache, o.speed)
 	p, err := newPlatform(ctx, o, newLog(out))
 	if err != nil {
 		return err

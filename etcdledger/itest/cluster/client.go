@@ -37,7 +37,8 @@ func (c *Cluster) Client(members ...int) (*clientv3.Client, error) {
 // ClientOver returns a client of all members whose connections go over a link.
 func (c *Cluster) ClientOver(link *Link) (*clientv3.Client, error) {
 	config := ClientConfig(c.Endpoints())
-	config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(link.dial))
+	config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(link.dial),
+		grpc.WithChainUnaryInterceptor(link.call), grpc.WithChainStreamInterceptor(link.stream))
 	return newClient(config)
 }
 

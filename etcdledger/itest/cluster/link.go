@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"net"
+	"path"
 	"strings"
 	"sync"
+
+	"google.golang.org/grpc"
 )
 
 // Link is the way between a client and the members. It can be held up, as a network is that is full or a reader that
@@ -13,37 +16,94 @@ import (
 type Link struct {
 	// Guards what follows.
 	mu sync.Mutex
-	// Closed when the link goes on; nil: it is not held up.
-	held chan struct{}
-	// Only what comes from the members is held up.
-	answers bool
-	broken  bool
-	open    map[net.Conn]struct{}
+	// Closed when bytes go on; nil: they are not held up.
+	bytes chan struct{}
+	// Closed when answers go on; nil: they are not held up. While they are, the method of each is sent to answered.
+	answers  chan struct{}
+	answered chan string
+	broken   bool
+	open     map[net.Conn]struct{}
 }
 
 // Hold lets nothing through in either direction until Release; nothing is lost.
-func (l *Link) Hold() { l.hold(false) }
-
-// HoldAnswers lets nothing through from the members until Release. What is sent to them arrives.
-func (l *Link) HoldAnswers() { l.hold(true) }
-
-func (l *Link) hold(answers bool) {
+func (l *Link) Hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held == nil {
-		l.held = make(chan struct{})
+	if l.bytes == nil {
+		l.bytes = make(chan struct{})
 	}
-	l.answers = answers
 }
 
-// Release undoes a Hold.
+// HoldAnswers holds back every answer of the members, and every message of a watch, until Release. What is sent to
+// the members arrives, and the channel tells when they have answered it: it brings the name of the method of each
+// answer that is held back, such as Range, Txn or Watch. Names beyond the first hundred that are not received are lost.
+func (l *Link) HoldAnswers() <-chan string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answers == nil {
+		l.answers, l.answered = make(chan struct{}), make(chan string, 100)
+	}
+	return l.answered
+}
+
+// Release undoes Hold and HoldAnswers.
 func (l *Link) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held != nil {
-		close(l.held)
-		l.held = nil
+	for _, held := range []*chan struct{}{&l.bytes, &l.answers} {
+		if *held != nil {
+			close(*held)
+			*held = nil
+		}
 	}
+}
+
+// holdAnswer holds an answer back while answers are held, until the call that it is for ends.
+func (l *Link) holdAnswer(ctx context.Context, method string) {
+	l.mu.Lock()
+	held, answered := l.answers, l.answered
+	l.mu.Unlock()
+	if held == nil {
+		return
+	}
+	select {
+	case answered <- path.Base(method):
+	default:
+	}
+	select {
+	case <-held:
+	case <-ctx.Done():
+	}
+}
+
+// call is a grpc interceptor of requests with one answer.
+func (l *Link) call(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	l.holdAnswer(ctx, method)
+	return err
+}
+
+// stream is a grpc interceptor of streams.
+func (l *Link) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := streamer(ctx, desc, conn, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &linkedStream{stream, l, method}, nil
+}
+
+// linkedStream is a stream over a link.
+type linkedStream struct {
+	grpc.ClientStream
+	link   *Link
+	method string
+}
+
+// RecvMsg returns a message when the link lets it through.
+func (s *linkedStream) RecvMsg(message any) error {
+	err := s.ClientStream.RecvMsg(message)
+	s.link.holdAnswer(s.Context(), s.method)
+	return err
 }
 
 // Break closes all connections, and lets none be made until Mend.
@@ -101,11 +161,11 @@ type linked struct {
 }
 
 // pass waits while the link is held up.
-func (c *linked) pass(answer bool) {
+func (c *linked) pass() {
 	c.link.mu.Lock()
-	held, free := c.link.held, c.link.answers && !answer
+	held := c.link.bytes
 	c.link.mu.Unlock()
-	if held == nil || free {
+	if held == nil {
 		return
 	}
 	select {
@@ -117,13 +177,13 @@ func (c *linked) pass(answer bool) {
 // Read waits, with what has come, until the link lets it through.
 func (c *linked) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.pass(true)
+	c.pass()
 	return n, err
 }
 
 // Write waits until the link lets it through.
 func (c *linked) Write(b []byte) (int, error) {
-	c.pass(false)
+	c.pass()
 	return c.Conn.Write(b)
 }
 

@@ -95,6 +95,7 @@ func (c *memberConfig) embed() (*embed.Config, error) {
 	e.UnsafeNoFsync = c.NoSync
 	if c.Login > 0 {
 		e.AuthTokenTTL = uint(c.Login.Seconds())
+		e.BcryptCost = 4 // the least: passwords are slow to check on purpose, and slower still with the race detector
 	}
 	e.LogOutputs, e.LogLevel = []string{c.Log}, "warn"
 	return e, nil

@@ -35,6 +35,8 @@ type Config struct {
 	MaxPlan int
 	// Of one request, and of all tries; see [etcdledger.Options].
 	Timeout, Patience time.Duration
+	// The name of an engine whose first proposals wait until GoOn; empty: none.
+	HoldBack string
 }
 
 // Engine is one navigator of a crew.
@@ -54,6 +56,7 @@ type Tally struct {
 // message is what a crew says.
 type message struct {
 	Ready  bool          `json:"ready,omitempty"`
+	Plans  bool          `json:"plans,omitempty"`
 	Answer *audit.Answer `json:"answer,omitempty"`
 	Round  *Tally        `json:"round,omitempty"`
 }
@@ -63,6 +66,7 @@ type Crew struct {
 	*process.Process
 	answers *audit.Answers
 	ready   chan struct{}
+	plans   chan struct{}
 
 	// Guards tally.
 	mu    sync.Mutex
@@ -71,7 +75,7 @@ type Crew struct {
 
 // Start starts a crew. All that its ledger answers goes into answers.
 func Start(c Config, answers *audit.Answers) (*Crew, error) {
-	crew := &Crew{answers: answers, ready: make(chan struct{})}
+	crew := &Crew{answers: answers, ready: make(chan struct{}), plans: make(chan struct{})}
 	var err error
 	if crew.Process, err = process.Start(Role, c, crew.heard); err != nil {
 		return nil, err
@@ -81,6 +85,12 @@ func Start(c Config, answers *audit.Answers) (*Crew, error) {
 
 // Ready is closed when the crew has opened its ledger.
 func (c *Crew) Ready() <-chan struct{} { return c.ready }
+
+// Plans is closed when the engine that Config.HoldBack names has made its first plan.
+func (c *Crew) Plans() <-chan struct{} { return c.plans }
+
+// GoOn lets the engine go on that was held back.
+func (c *Crew) GoOn() error { return c.Tell("go on") }
 
 // Tally returns what the crew's rounds have done so far.
 func (c *Crew) Tally() Tally {
@@ -99,6 +109,9 @@ func (c *Crew) heard(line string) {
 	}
 	if m.Ready {
 		close(c.ready)
+	}
+	if m.Plans {
+		close(c.plans)
 	}
 	if m.Answer != nil {
 		c.answers.Add(*m.Answer)
@@ -146,10 +159,16 @@ func Serve(ctx context.Context, self *process.Self) error {
 	witness := &audit.Witness{Ledger: ledger, Tell: func(_ *orbit.Proposal, a audit.Answer, _ error) {
 		_ = self.Say(message{Answer: &a}) // who does not hear it is gone, and the context with it
 	}}
+	ledgerOf := func(engine string) orbit.Ledger {
+		if engine == c.HoldBack {
+			return &heldBack{Witness: witness, self: self}
+		}
+		return witness
+	}
 	var all sync.WaitGroup
 	for _, e := range c.Engines {
 		engine := &orbit.Engine{
-			Name: e.Name, Ledger: witness, Navigator: &navigator{modules: e.Modules}, MaxPlan: c.MaxPlan,
+			Name: e.Name, Ledger: ledgerOf(e.Name), Navigator: &navigator{modules: e.Modules}, MaxPlan: c.MaxPlan,
 			ParkFor: time.Second, Backoff: orbit.Backoff{Max: 200 * time.Millisecond},
 			Hook: func(r orbit.Round) { _ = self.Say(message{Round: tally(r)}) },
 		}
@@ -157,6 +176,36 @@ func Serve(ctx context.Context, self *process.Self) error {
 	}
 	all.Wait()
 	return nil
+}
+
+// heldBack is a ledger whose first proposals wait until the crew is told to go on.
+type heldBack struct {
+	*audit.Witness
+	self *process.Self
+	once sync.Once
+}
+
+// Propose implements [orbit.Ledger].
+func (h *heldBack) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	h.wait(ctx)
+	return h.Witness.Propose(ctx, p)
+}
+
+// ProposeBatch implements [orbit.Batcher].
+func (h *heldBack) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	h.wait(ctx)
+	return h.Witness.ProposeBatch(ctx, batch)
+}
+
+// wait says that there is a plan, once, and waits until the crew is told to go on.
+func (h *heldBack) wait(ctx context.Context) {
+	h.once.Do(func() {
+		_ = h.self.Say(message{Plans: true})
+		select {
+		case <-h.self.Told:
+		case <-ctx.Done():
+		}
+	})
 }
 
 // open opens the ledger as soon as etcd answers.

@@ -1,4 +1,4 @@
-package telemetry
+package lease
 
 import (
 	"cmp"
@@ -41,7 +41,7 @@ func (m *Members) evacuate(ctx context.Context, round *MemberRound) {
 	}
 	state, err := m.Leases.Ledger.Snapshot(ctx)
 	if err != nil {
-		round.fail(fmt.Errorf("telemetry: members: %w", err))
+		round.fail(fmt.Errorf("lease: members: %w", err))
 		return
 	}
 	holds := holdsOn(state, todo)
@@ -55,18 +55,18 @@ func (m *Members) evacuate(ctx context.Context, round *MemberRound) {
 
 // todo returns the leases that are over and have not been dealt with, the oldest first.
 func (m *Members) todo(round *MemberRound) (todo []casualty) {
-	l := m.Leases
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.clock()
-	for _, le := range l.over {
+	k := m.Leases
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.clock()
+	for _, le := range k.over {
 		at := m.lostAt(le)
 		lost := !now.Before(at)
 		if !lost {
 			round.Next = sooner(round.Next, at)
 		}
 		if !le.member.checked || lost && le.member.empty == 0 {
-			todo = append(todo, casualty{*le, l.seen, lost})
+			todo = append(todo, casualty{*le, k.seen, lost})
 		}
 	}
 	return todo
@@ -165,7 +165,7 @@ func (m *Members) send(ctx context.Context, c *casualty, p *orbit.Proposal, roun
 			round.Unknown++
 			note.sent = p
 		}
-		round.fail(fmt.Errorf("telemetry: node %q: %w", c.lease.name, err))
+		round.fail(fmt.Errorf("lease: node %q: %w", c.lease.name, err))
 	}
 	m.Leases.note(&c.lease, note)
 	round.Next = sooner(round.Next, m.Leases.clock())
@@ -188,10 +188,10 @@ func (r *MemberRound) tell(p *orbit.Proposal) {
 }
 
 // note remembers what Members has found out of a lease, if it is still as it was.
-func (l *Leases) note(le *lease, note memberNote) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := l.leases[le.name]; now != nil && now.at == le.at {
+func (k *Keeper) note(le *lease, note memberNote) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now := k.leases[le.name]; now != nil && now.at == le.at {
 		now.member = note
 	}
 }

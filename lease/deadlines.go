@@ -1,4 +1,4 @@
-package telemetry
+package lease
 
 import "container/heap"
 

@@ -1,4 +1,4 @@
-package telemetry
+package lease
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ import (
 // want it; and one that they have made schedulable without a lease is theirs, with all that is on it.
 type Members struct {
 	// Leases of the nodes. Members steps them: do not run them besides. Required.
-	Leases *Leases
+	Leases *Keeper
 	// Gone is how long after the end of its lease a node is lost for good; default 5 min. It is not lost sooner
 	// than one TTL after this process has learned of the end, so that nodes can come back first when everything
 	// was down.
@@ -41,7 +41,7 @@ type Members struct {
 // MemberRound is what one step of [Members] did.
 type MemberRound struct {
 	// Terms that ended, whose nodes were cordoned with that; and rows swept, whose nodes were removed.
-	LeaseRound
+	Round
 	// Capsules returned to pending.
 	Released []orbit.CapsuleID
 	// Holds released.
@@ -51,7 +51,7 @@ type MemberRound struct {
 }
 
 func (r *MemberRound) active() bool {
-	return r.LeaseRound.active() || len(r.Released)+len(r.Holds)+len(r.Cordoned) > 0
+	return r.Round.active() || len(r.Released)+len(r.Holds)+len(r.Cordoned) > 0
 }
 
 // DefaultSlots is how many slots (orbit.Slots) a node has that joins without any: the addresses that one host has for
@@ -60,12 +60,12 @@ const DefaultSlots = 16_384
 
 const defaultGone = 5 * time.Minute
 
-var errNoMembersLeases = errors.New("telemetry: Members.Leases is nil; set it before first use")
+var errNoMembersLeases = errors.New("lease: Members.Leases is nil; set it before first use")
 
 // Join lets a node take work under a new term: the node and the term are one commit. A node without Slots gets
 // 16,384. One that is a member already is put only if its description differs; it is schedulable again if it was
-// Members who cordoned it, and stays unschedulable if somebody else did. The errors are those of [Leases.Acquire], among
-// them [ErrFlood]: the node has begun too many terms ([Leases.Terms], by default 20 at once and 20 an hour); try again
+// Members who cordoned it, and stays unschedulable if somebody else did. The errors are those of [Keeper.Acquire], among
+// them [ErrTooMany]: the node has begun too many terms ([Keeper.Terms], by default 20 at once and 20 an hour); try again
 // at the error's Until. It flaps, or its leases are much shorter than by default and Terms should be higher.
 func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Term, error) {
 	if m.Leases == nil {
@@ -124,11 +124,11 @@ func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	}
 	defer leave()
 	with := riders{ending: cordon, sweeping: remove, ready: emptied}
-	round.LeaseRound = m.Leases.step(ctx, with)
+	round.Round = m.Leases.step(ctx, with)
 	if !round.failed {
 		m.evacuate(ctx, &round)
 	}
-	m.Leases.conclude(&round.LeaseRound, with.ready)
+	m.Leases.conclude(&round.Round, with.ready)
 	return round, errors.Join(round.Errors...)
 }
 

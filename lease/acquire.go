@@ -1,4 +1,4 @@
-package telemetry
+package lease
 
 import (
 	"cmp"
@@ -15,72 +15,72 @@ type rider func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []or
 
 // Acquire begins a term of the lease for the holder: a mark in the ledger, betting on what was there. The same
 // holder may begin a new term at any time, and its old one is over at once; another holder only when the lease is
-// over. The error is a [*LeaseError] ([ErrHeld], [ErrCorrupt], [ErrFlood], [orbit.ErrInvalid]) or the ledger's. An
+// over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the ledger's. An
 // unknown outcome is sent again until ctx ends; a term that was committed all the same is over when nobody
 // refreshes it.
-func (l *Leases) Acquire(ctx context.Context, name, holder string) (Term, error) {
-	return l.acquire(ctx, name, holder, nil)
+func (k *Keeper) Acquire(ctx context.Context, name, holder string) (Term, error) {
+	return k.acquire(ctx, name, holder, nil)
 }
 
-func (l *Leases) acquire(ctx context.Context, name, holder string, with rider) (Term, error) {
-	l.init()
+func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (Term, error) {
+	k.init()
 	if err := badLease(name, holder); err != nil {
 		return Term{}, err
 	}
 	for asked := false; ; asked = true {
-		if err := l.follow(ctx); err != nil {
+		if err := k.follow(ctx); err != nil {
 			return Term{}, err
 		}
-		was, view, err := l.claimable(Term{Name: name, Holder: holder}, asked)
+		was, view, err := k.claimable(Term{Name: name, Holder: holder}, asked)
 		if err != nil {
 			return Term{}, err
 		}
-		p := l.change(row{live: true, holder: holder}, &was, view) // not the snapshot's: the row was read before it
+		p := k.change(row{live: true, holder: holder}, &was, view) // not the snapshot's: the row was read before it
 		if with != nil {
-			state, err := l.Ledger.Snapshot(ctx)
+			state, err := k.Ledger.Snapshot(ctx)
 			if err != nil {
-				return Term{}, fmt.Errorf("telemetry: lease %q: %w", name, err)
+				return Term{}, fmt.Errorf("lease %q: %w", name, err)
 			}
 			do, bets, _ := with(state, &was)
 			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
-		rev, err := l.insist(ctx, p)
+		rev, err := k.insist(ctx, p)
 		switch {
 		case err == nil:
-			l.committed(name, p, rev)
+			k.committed(name, p, rev)
 			return Term{Name: name, Holder: holder, Epoch: rev}, nil
 		case !errors.Is(err, orbit.ErrConflict) || ctx.Err() != nil:
-			return Term{}, fmt.Errorf("telemetry: lease %q: %w", name, err)
+			return Term{}, fmt.Errorf("lease %q: %w", name, err)
 		}
 	}
 }
 
 // claimable returns what is known of the lease, if the holder may begin a term.
-func (l *Leases) claimable(t Term, asked bool) (was lease, view orbit.Revision, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now, le := l.clock(), l.leases[t.Name]
+func (k *Keeper) claimable(t Term, asked bool) (was lease, view orbit.Revision, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, le := k.clock(), k.leases[t.Name]
 	if le == nil {
-		return lease{name: t.Name}, l.seen, nil
+		return lease{name: t.Name}, k.seen, nil
 	}
 	if le.state == isCorrupt {
-		return lease{}, 0, &LeaseError{Kind: ErrCorrupt, Term: t, Reason: l.corrupt[t.Name].Error()}
+		return lease{}, 0, &Error{Kind: ErrCorrupt, Term: t, Reason: k.corrupt[t.Name].Error()}
 	}
-	if l.alive(t.Name, now) != nil && le.holder != t.Holder {
+	if k.alive(t.Name, now) != nil && le.holder != t.Holder {
 		held := Term{Name: t.Name, Holder: le.holder, Epoch: le.at}
-		return lease{}, 0, &LeaseError{Kind: ErrHeld, Term: t, Held: held, Until: le.end}
+		return lease{}, 0, &Error{Kind: ErrHeld, Term: t, Held: held, Until: le.end}
 	}
-	if terms := cmp.Or(l.Terms, defaultTerms); !asked && terms > 0 {
-		if wait := le.terms.take(now, time.Hour/time.Duration(terms), terms); wait > 0 {
-			return lease{}, 0, &LeaseError{Kind: ErrFlood, Term: t, Until: now.Add(wait)}
+	if terms := cmp.Or(k.Terms, defaultTerms); !asked && terms > 0 {
+		if wait := le.terms.Take(now, time.Hour/time.Duration(terms), terms); wait > 0 {
+			return lease{}, 0, &Error{Kind: ErrTooMany, Term: t, Until: now.Add(wait)}
 		}
 	}
-	return *le, l.seen, nil
+	return *le, k.seen, nil
 }
 
 // change proposes a new value of a row, betting on the one that is known.
-func (l *Leases) change(to row, le *lease, view orbit.Revision) *orbit.Proposal {
-	key, value := l.Key(le.name), ""
+func (k *Keeper) change(to row, le *lease, view orbit.Revision) *orbit.Proposal {
+	key, value := k.Key(le.name), ""
 	if to.holder != "" {
 		value = to.String()
 	}
@@ -92,9 +92,9 @@ func (l *Leases) change(to row, le *lease, view orbit.Revision) *orbit.Proposal 
 }
 
 // insist proposes until the outcome is known or ctx ends.
-func (l *Leases) insist(ctx context.Context, p *orbit.Proposal) (orbit.Revision, error) {
+func (k *Keeper) insist(ctx context.Context, p *orbit.Proposal) (orbit.Revision, error) {
 	for sent := false; ; {
-		rev, err := l.Ledger.Propose(ctx, *p)
+		rev, err := k.Ledger.Propose(ctx, *p)
 		sent = sent || errors.Is(err, orbit.ErrUnknown)
 		if !sent || !errors.Is(err, orbit.ErrUnknown) && !errors.Is(err, orbit.ErrUnavailable) {
 			return rev, err
@@ -111,41 +111,41 @@ const insistEvery = 50 * time.Millisecond
 
 // committed takes over a commit of our own whose first commitment sets the row, unless the ledger has been
 // followed beyond it.
-func (l *Leases) committed(name string, p *orbit.Proposal, at orbit.Revision) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if mark, ok := p.Do[0].(orbit.Mark); ok && at > l.seen {
-		l.learn(name, mark.Value, at, l.clock())
+func (k *Keeper) committed(name string, p *orbit.Proposal, at orbit.Revision) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if mark, ok := p.Do[0].(orbit.Mark); ok && at > k.seen {
+		k.learn(name, mark.Value, at, k.clock())
 	}
 }
 
 // Resign ends a term before its time: at once in this process, and in the ledger. If the ledger cannot be reached
-// the error says so, and the next Step commits it. The error is a [*LeaseError] if the term is over already.
-func (l *Leases) Resign(ctx context.Context, t Term) error {
-	l.init()
-	p, err := l.resign(t)
+// the error says so, and the next Step commits it. The error is a [*Error] if the term is over already.
+func (k *Keeper) Resign(ctx context.Context, t Term) error {
+	k.init()
+	p, err := k.resign(t)
 	if err != nil {
 		return err
 	}
-	rev, err := l.Ledger.Propose(ctx, *p)
+	rev, err := k.Ledger.Propose(ctx, *p)
 	if err != nil && !errors.Is(err, orbit.ErrConflict) {
-		return fmt.Errorf("telemetry: lease %q is resigned, which the next Step commits: %w", t.Name, err)
+		return fmt.Errorf("lease %q is resigned, which the next Step commits: %w", t.Name, err)
 	} else if err == nil {
-		l.committed(t.Name, p, rev)
+		k.committed(t.Name, p, rev)
 	}
 	return nil
 }
 
 // resign ends a term in this process, and returns what is to be committed.
-func (l *Leases) resign(t Term) (*orbit.Proposal, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.clock()
-	le, expired := l.current(t, now)
+func (k *Keeper) resign(t Term) (*orbit.Proposal, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.clock()
+	le, expired := k.current(t, now)
 	if expired != nil {
 		return nil, expired
 	}
-	l.die(le)
-	le.sent = l.change(row{holder: le.holder, ended: now}, le, l.seen)
+	k.die(le)
+	le.sent = k.change(row{holder: le.holder, ended: now}, le, k.seen)
 	return le.sent, nil
 }

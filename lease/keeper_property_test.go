@@ -1,4 +1,4 @@
-package telemetry_test
+package lease_test
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // modelLease is the dumb lease: what one process that hears everything must believe.
@@ -26,7 +26,7 @@ type modelLease struct {
 type modelLeases map[string]*modelLease
 
 // live says whether a term can be refreshed.
-func (m modelLeases) live(t telemetry.Term, now time.Time) bool {
+func (m modelLeases) live(t lease.Term, now time.Time) bool {
 	l := m[t.Name]
 	return l != nil && !l.over && l.epoch == t.Epoch && now.Before(l.end)
 }
@@ -50,19 +50,19 @@ func TestLeasesAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &clock{start}
 		var ledger orbit.MemoryLedger
-		l := &telemetry.Leases{Ledger: &ledger, TTL: ttl, Sweep: sweep, Now: c.Now, Terms: -1}
+		l := &lease.Keeper{Ledger: &ledger, TTL: ttl, Sweep: sweep, Now: c.Now, Terms: -1}
 		m := modelLeases{}
-		var terms []telemetry.Term
+		var terms []lease.Term
 		name := rapid.SampledFrom([]string{"a", "b", "c"})
 		holder := rapid.SampledFrom([]string{"x", "y"})
 		t.Repeat(map[string]func(*rapid.T){
 			"acquire": func(t *rapid.T) {
 				n, h := name.Draw(t, "name"), holder.Draw(t, "holder")
 				term, err := l.Acquire(context.Background(), n, h)
-				if was := m[n]; was != nil && was.holder != h && m.live(telemetry.Term{Name: n, Epoch: was.epoch}, c.now) {
-					var held *telemetry.LeaseError
+				if was := m[n]; was != nil && was.holder != h && m.live(lease.Term{Name: n, Epoch: was.epoch}, c.now) {
+					var held *lease.Error
 					require.ErrorAs(t, err, &held)
-					require.ErrorIs(t, err, telemetry.ErrHeld)
+					require.ErrorIs(t, err, lease.ErrHeld)
 					require.True(t, was.end.Equal(held.Until))
 					return
 				}
@@ -80,7 +80,7 @@ func TestLeasesAgainstModel(t *testing.T) {
 				if err == nil {
 					m[term.Name].end = c.now.Add(ttl)
 				} else {
-					require.ErrorIs(t, err, telemetry.ErrExpired)
+					require.ErrorIs(t, err, lease.ErrExpired)
 				}
 			},
 			"resign": func(t *rapid.T) {
@@ -145,9 +145,9 @@ func TestLeasesAgainstModel(t *testing.T) {
 				for _, n := range []string{"a", "b", "c"} {
 					live, ok := l.Live(n)
 					was := m[n]
-					require.Equal(t, was != nil && m.live(telemetry.Term{Name: n, Epoch: was.epoch}, c.now), ok)
+					require.Equal(t, was != nil && m.live(lease.Term{Name: n, Epoch: was.epoch}, c.now), ok)
 					if ok {
-						require.Equal(t, telemetry.Term{Name: n, Holder: was.holder, Epoch: was.epoch}, live)
+						require.Equal(t, lease.Term{Name: n, Holder: was.holder, Epoch: was.epoch}, live)
 						in, ok := l.In(state, n)
 						require.True(t, ok)
 						require.Equal(t, live, in)
@@ -170,24 +170,24 @@ type keepers struct {
 	ledger  orbit.MemoryLedger
 	f       *faulty
 	clocks  []*clock
-	keep    []*telemetry.Leases
+	keep    []*lease.Keeper
 	current map[string]orbit.Revision
-	retired map[telemetry.Term]bool   // once current in the ledger, and not any more
-	refused []map[telemetry.Term]bool // by keeper: refreshed in vain
-	terms   []telemetry.Term
+	retired map[lease.Term]bool   // once current in the ledger, and not any more
+	refused []map[lease.Term]bool // by keeper: refreshed in vain
+	terms   []lease.Term
 }
 
 // Whatever several processes do, a name has one term in the ledger at most, terms only rise, none comes back, and
 // whoever has lost one can neither refresh it nor commit under it. I13.
 func TestCompetingKeepers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		k := &keepers{current: map[string]orbit.Revision{}, retired: map[telemetry.Term]bool{}}
+		k := &keepers{current: map[string]orbit.Revision{}, retired: map[lease.Term]bool{}}
 		k.f = &faulty{Ledger: &k.ledger}
 		for range 2 {
 			c := &clock{start.Add(time.Duration(rapid.IntRange(-100, 100).Draw(t, "skew")) * time.Second)}
 			k.clocks = append(k.clocks, c)
-			k.keep = append(k.keep, &telemetry.Leases{Ledger: k.f, TTL: 10 * time.Second, Sweep: 20 * time.Second, Now: c.Now, Terms: -1})
-			k.refused = append(k.refused, map[telemetry.Term]bool{})
+			k.keep = append(k.keep, &lease.Keeper{Ledger: k.f, TTL: 10 * time.Second, Sweep: 20 * time.Second, Now: c.Now, Terms: -1})
+			k.refused = append(k.refused, map[lease.Term]bool{})
 		}
 		keeper := rapid.IntRange(0, 1)
 		name := rapid.SampledFrom([]string{"a", "b"})
@@ -196,7 +196,7 @@ func TestCompetingKeepers(t *testing.T) {
 				i, n := keeper.Draw(t, "keeper"), name.Draw(t, "name")
 				term, err := k.keep[i].Acquire(context.Background(), n, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "holder"))
 				if err != nil {
-					require.ErrorIs(t, err, telemetry.ErrHeld)
+					require.ErrorIs(t, err, lease.ErrHeld)
 					return
 				}
 				for _, old := range k.terms {
@@ -211,7 +211,7 @@ func TestCompetingKeepers(t *testing.T) {
 				i, term := keeper.Draw(t, "keeper"), rapid.SampledFrom(k.terms).Draw(t, "term")
 				err := k.keep[i].Refresh(term)
 				require.False(t, err == nil && k.refused[i][term], "an expired holder never refreshes")
-				if errors.Is(err, telemetry.ErrExpired) {
+				if errors.Is(err, lease.ErrExpired) {
 					k.refused[i][term] = true
 				}
 			},
@@ -240,7 +240,7 @@ func TestCompetingKeepers(t *testing.T) {
 				require.Equal(t, err == nil, len(round.Errors) == 0)
 				k.f.before, k.f.after = nil, nil
 				for _, term := range round.Ended {
-					require.ErrorIs(t, k.keep[i].Refresh(term), telemetry.ErrExpired)
+					require.ErrorIs(t, k.keep[i].Refresh(term), lease.ErrExpired)
 				}
 			},
 			"wait": func(t *rapid.T) {
@@ -261,13 +261,13 @@ func (k *keepers) check(t *rapid.T) {
 	for _, n := range []string{"a", "b"} {
 		term, ok := k.keep[0].In(state, n)
 		if !ok {
-			term = telemetry.Term{Name: n}
+			term = lease.Term{Name: n}
 		}
 		if was := k.current[n]; was != term.Epoch {
-			k.retired[telemetry.Term{Name: n, Epoch: was}] = was != 0
+			k.retired[lease.Term{Name: n, Epoch: was}] = was != 0
 			k.current[n] = term.Epoch
 		}
-		require.False(t, k.retired[telemetry.Term{Name: n, Epoch: term.Epoch}], "no term comes back")
+		require.False(t, k.retired[lease.Term{Name: n, Epoch: term.Epoch}], "no term comes back")
 	}
 }
 
@@ -298,7 +298,7 @@ func TestRowsAreStrict(t *testing.T) {
 		c := &clock{time.Unix(0, rapid.Int64Range(0, 1<<60).Draw(t, "now"))}
 		holder := rapid.StringMatching(`[ -~äö]{1,20}`).Draw(t, "holder")
 		var ledger orbit.MemoryLedger
-		l := &telemetry.Leases{Ledger: &ledger, Now: c.Now}
+		l := &lease.Keeper{Ledger: &ledger, Now: c.Now}
 		term, err := l.Acquire(context.Background(), "a", holder)
 		require.NoError(t, err)
 		in, ok := l.In(snapshotT(t, &ledger), "a")
@@ -307,7 +307,7 @@ func TestRowsAreStrict(t *testing.T) {
 		require.NoError(t, l.Resign(context.Background(), term))
 		value, _ := snapshotT(t, &ledger).Mark("lease/a")
 
-		again := &telemetry.Leases{Ledger: &ledger, Now: c.Now}
+		again := &lease.Keeper{Ledger: &ledger, Now: c.Now}
 		round, err := again.Step(context.Background())
 		require.NoError(t, err)
 		require.True(t, round.Next.Equal(c.now.Add(time.Hour)))
@@ -320,6 +320,6 @@ func TestRowsAreStrict(t *testing.T) {
 			return // not text
 		}
 		_, err = again.Step(context.Background())
-		require.ErrorIs(t, err, telemetry.ErrCorrupt)
+		require.ErrorIs(t, err, lease.ErrCorrupt)
 	})
 }

@@ -1,4 +1,4 @@
-package telemetry_test
+package lease_test
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
 // site is a ledger with one node under a lease, and capsules on it.
 type site struct {
 	*testing.T
 	ledger *orbit.MemoryLedger
-	m      *telemetry.Members
-	term   telemetry.Term
+	m      *lease.Members
+	term   lease.Term
 }
 
 func newSite(t *testing.T, capsules int) *site {
@@ -39,8 +39,8 @@ func newSite(t *testing.T, capsules int) *site {
 }
 
 // another is a second process.
-func (s *site) another() *telemetry.Members {
-	return &telemetry.Members{Leases: &telemetry.Leases{Ledger: s.ledger}}
+func (s *site) another() *lease.Members {
+	return &lease.Members{Leases: &lease.Keeper{Ledger: s.ledger}}
 }
 
 func (s *site) commit(do ...orbit.Commitment) orbit.Revision {
@@ -50,14 +50,14 @@ func (s *site) commit(do ...orbit.Commitment) orbit.Revision {
 	return rev
 }
 
-func (s *site) join() telemetry.Term {
+func (s *site) join() lease.Term {
 	s.Helper()
 	term, err := s.m.Join(s.Context(), orbit.Node{ID: "n"}, "host")
 	require.NoError(s, err)
 	return term
 }
 
-func (s *site) step() telemetry.MemberRound {
+func (s *site) step() lease.MemberRound {
 	s.Helper()
 	round, err := s.m.Step(s.Context())
 	require.NoError(s, err)
@@ -82,7 +82,7 @@ func TestAnEndCordonsInOneCommit(t *testing.T) {
 		require.False(t, s.node().Node.Unschedulable)
 		time.Sleep(1)
 		round := s.step()
-		require.Equal(t, []telemetry.Term{s.term}, round.Ended)
+		require.Equal(t, []lease.Term{s.term}, round.Ended)
 		require.Empty(t, round.Cordoned)
 		n := s.node()
 		_, at := snapshot(t, s.ledger).Mark("lease/n")
@@ -146,12 +146,12 @@ func TestJoinKeepsWhatOthersWant(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(5), snapshot(t, s.ledger).Node("m").Node.Capacity[orbit.Slots])
 		_, err = s.m.Join(t.Context(), orbit.Node{ID: "n"}, "other")
-		require.ErrorIs(t, err, telemetry.ErrHeld)
-		_, err = (&telemetry.Members{}).Join(t.Context(), orbit.Node{ID: "n"}, "x")
+		require.ErrorIs(t, err, lease.ErrHeld)
+		_, err = (&lease.Members{}).Join(t.Context(), orbit.Node{ID: "n"}, "x")
 		require.Error(t, err)
-		_, err = (&telemetry.Members{}).Step(t.Context())
+		_, err = (&lease.Members{}).Step(t.Context())
 		require.Error(t, err)
-		require.Error(t, (&telemetry.Members{}).Run(t.Context()))
+		require.Error(t, (&lease.Members{}).Run(t.Context()))
 	})
 }
 
@@ -241,7 +241,7 @@ func TestANodeThatComesBackInTimeKeepsItsCapsules(t *testing.T) {
 func TestSeveralProcessesReleaseOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2000)
-		all := []*telemetry.Members{s.m, s.another(), s.another(), s.another()}
+		all := []*lease.Members{s.m, s.another(), s.another(), s.another()}
 		for _, m := range all {
 			_, err := m.Step(t.Context())
 			require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestSeveralProcessesReleaseOnce(t *testing.T) {
 		defer cancel()
 		var loops sync.WaitGroup
 		for _, m := range all {
-			m.Hook = func(r telemetry.MemberRound) {
+			m.Hook = func(r lease.MemberRound) {
 				mu.Lock()
 				defer mu.Unlock()
 				released = append(released, r.Released...)
@@ -280,7 +280,7 @@ func TestAFlappingHostDoesNotChurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 10)
 				var released int
-				s.m.Hook = func(r telemetry.MemberRound) { released += len(r.Released) }
+				s.m.Hook = func(r lease.MemberRound) { released += len(r.Released) }
 				ctx, cancel := context.WithCancel(t.Context())
 				var run sync.WaitGroup
 				run.Go(func() { s.m.Run(ctx) })
@@ -293,7 +293,7 @@ func TestAFlappingHostDoesNotChurn(t *testing.T) {
 							if again, err := s.m.Join(t.Context(), orbit.Node{ID: "n"}, "host"); err == nil {
 								term = again
 							} else {
-								require.ErrorIs(t, err, telemetry.ErrFlood)
+								require.ErrorIs(t, err, lease.ErrTooMany)
 							}
 						}
 						time.Sleep(time.Second)
@@ -385,7 +385,7 @@ func TestOthersCommitBetweenRowAndNode(t *testing.T) {
 		s := newSite(t, 3)
 		f, other := &faulty{Ledger: s.ledger}, s.another()
 		s.m.Leases.Ledger = f
-		step := func(m *telemetry.Members) func() {
+		step := func(m *lease.Members) func() {
 			return func() {
 				_, err := m.Step(t.Context())
 				require.NoError(t, err)

@@ -1,4 +1,4 @@
-package telemetry_test
+package lease_test
 
 import (
 	"context"
@@ -12,10 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/lease"
 )
 
-func acquire(t testing.TB, l *telemetry.Leases, name, holder string) telemetry.Term {
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// clock is a hand-set clock. It is not safe for concurrent use.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time { return c.now }
+
+func acquire(t testing.TB, l *lease.Keeper, name, holder string) lease.Term {
 	t.Helper()
 	term, err := l.Acquire(context.Background(), name, holder)
 	require.NoError(t, err)
@@ -33,7 +40,7 @@ func snapshot(t testing.TB, l orbit.Ledger) *orbit.State {
 func TestATermIsLiveUntilItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		l := &telemetry.Leases{Ledger: &ledger}
+		l := &lease.Keeper{Ledger: &ledger}
 		term := acquire(t, l, "a", "host")
 		time.Sleep(60*time.Second - 1)
 		live, ok := l.Live("a")
@@ -43,58 +50,40 @@ func TestATermIsLiveUntilItsEnd(t *testing.T) {
 		time.Sleep(60*time.Second - 1)
 		require.NoError(t, l.Refresh(term))
 		time.Sleep(60 * time.Second)
-		require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
+		require.ErrorIs(t, l.Refresh(term), lease.ErrExpired)
 		_, ok = l.Live("a")
 		require.False(t, ok)
 		_, ok = l.In(snapshot(t, &ledger), "a")
 		require.True(t, ok, "the end is not committed yet")
-		require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired, "and it is over all the same")
+		require.ErrorIs(t, l.Refresh(term), lease.ErrExpired, "and it is over all the same")
 
 		round, err := l.Step(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []telemetry.Term{term}, round.Ended)
+		require.Equal(t, []lease.Term{term}, round.Ended)
 		_, ok = l.In(snapshot(t, &ledger), "a")
 		require.False(t, ok)
 	})
 }
 
 func TestJoin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ledger orbit.MemoryLedger
-		m := &telemetry.Members{Leases: &telemetry.Leases{Ledger: &ledger}}
-		term, err := m.Join(t.Context(), orbit.Node{ID: "a"}, "host")
-		require.NoError(t, err)
-		n := snapshot(t, &ledger).Node("a")
-		require.Equal(t, int64(16384), n.Node.Capacity[orbit.Slots])
-		require.Equal(t, term.Epoch, n.Specification, "one commit")
-
-		b := telemetry.Board{Leases: m.Leases}
-		r := report("a", time.Now())
-		require.ErrorIs(t, b.Report(r), telemetry.ErrExpired)
-		r.Term = term.Epoch
-		require.NoError(t, b.Report(r))
-		_, v := changed(t, &b, 0)
-		time.Sleep(60*time.Second - 1)
-		ids, _ := changed(t, &b, v)
-		require.Empty(t, ids)
-		time.Sleep(1)
-		ids, _ = changed(t, &b, v)
-		require.Equal(t, []orbit.NodeID{"a"}, ids)
-		_, err = m.Step(t.Context())
-		require.NoError(t, err)
-		require.True(t, snapshot(t, &ledger).Node("a").Node.Unschedulable)
-	})
+	var ledger orbit.MemoryLedger
+	m := &lease.Members{Leases: &lease.Keeper{Ledger: &ledger}}
+	term, err := m.Join(t.Context(), orbit.Node{ID: "a"}, "host")
+	require.NoError(t, err)
+	n := snapshot(t, &ledger).Node("a")
+	require.Equal(t, int64(lease.DefaultSlots), n.Node.Capacity[orbit.Slots])
+	require.Equal(t, term.Epoch, n.Specification, "one commit")
 }
 
 // A refresh that comes at the end of a term or after it comes too late for ever, whatever the clock does next.
 func TestAnEndIsForEver(t *testing.T) {
 	c := &clock{start}
-	l := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}, TTL: time.Second, Now: c.Now}
+	l := &lease.Keeper{Ledger: &orbit.MemoryLedger{}, TTL: time.Second, Now: c.Now}
 	term := acquire(t, l, "a", "host")
 	c.now = start.Add(time.Second)
-	require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
+	require.ErrorIs(t, l.Refresh(term), lease.ErrExpired)
 	c.now = start
-	require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
+	require.ErrorIs(t, l.Refresh(term), lease.ErrExpired)
 	_, ok := l.Live("a")
 	require.False(t, ok)
 
@@ -108,7 +97,7 @@ func TestAnEndIsForEver(t *testing.T) {
 func TestAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		l := &telemetry.Leases{Ledger: &ledger}
+		l := &lease.Keeper{Ledger: &ledger}
 		first := acquire(t, l, "a", "one")
 		value, at := snapshot(t, &ledger).Mark("lease/a")
 		require.Equal(t, "1 live one", value)
@@ -117,22 +106,22 @@ func TestAcquire(t *testing.T) {
 		// The same holder may begin a new term at any time, and the old one is over at once.
 		second := acquire(t, l, "a", "one")
 		require.Greater(t, second.Epoch, first.Epoch)
-		require.ErrorIs(t, l.Refresh(first), telemetry.ErrExpired)
+		require.ErrorIs(t, l.Refresh(first), lease.ErrExpired)
 		require.NoError(t, l.Refresh(second))
-		require.ErrorIs(t, l.Refresh(telemetry.Term{Name: "a", Holder: "two", Epoch: second.Epoch}), telemetry.ErrExpired)
+		require.ErrorIs(t, l.Refresh(lease.Term{Name: "a", Holder: "two", Epoch: second.Epoch}), lease.ErrExpired)
 
 		// Another holder may when it is over, to the nanosecond.
 		time.Sleep(60*time.Second - 1)
 		_, err := l.Acquire(t.Context(), "a", "two")
-		require.ErrorIs(t, err, telemetry.ErrHeld)
-		var held *telemetry.LeaseError
+		require.ErrorIs(t, err, lease.ErrHeld)
+		var held *lease.Error
 		require.ErrorAs(t, err, &held)
 		require.Equal(t, second, held.Held)
 		require.Equal(t, time.Nanosecond, time.Until(held.Until))
 		require.ErrorContains(t, err, `"a" by "one"`)
 		time.Sleep(1)
 		third := acquire(t, l, "a", "two")
-		require.ErrorIs(t, l.Refresh(second), telemetry.ErrExpired)
+		require.ErrorIs(t, l.Refresh(second), lease.ErrExpired)
 		live, ok := l.Live("a")
 		require.True(t, ok)
 		require.Equal(t, third, live)
@@ -147,9 +136,9 @@ func TestAcquire(t *testing.T) {
 			_, err = l.Acquire(t.Context(), bad[0], bad[1])
 			require.ErrorIs(t, err, orbit.ErrInvalid)
 		}
-		_, err = (&telemetry.Leases{}).Acquire(t.Context(), "a", "b")
+		_, err = (&lease.Keeper{}).Acquire(t.Context(), "a", "b")
 		require.ErrorContains(t, err, "needs a Ledger")
-		_, err = (&telemetry.Leases{Ledger: &ledger, Prefix: "x"}).Step(t.Context())
+		_, err = (&lease.Keeper{Ledger: &ledger, Prefix: "x"}).Step(t.Context())
 		require.ErrorContains(t, err, "slash")
 	})
 }
@@ -157,30 +146,30 @@ func TestAcquire(t *testing.T) {
 func TestResign(t *testing.T) {
 	var ledger orbit.MemoryLedger
 	f := &faulty{Ledger: &ledger}
-	l := &telemetry.Leases{Ledger: f}
+	l := &lease.Keeper{Ledger: f}
 	term := acquire(t, l, "a", "one")
 	require.NoError(t, l.Resign(t.Context(), term))
 	_, ok := l.In(snapshot(t, &ledger), "a")
 	require.False(t, ok)
-	require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
-	require.ErrorIs(t, l.Resign(t.Context(), term), telemetry.ErrExpired)
+	require.ErrorIs(t, l.Refresh(term), lease.ErrExpired)
+	require.ErrorIs(t, l.Resign(t.Context(), term), lease.ErrExpired)
 
 	term = acquire(t, l, "a", "two")
 	f.before = times(1, orbit.ErrUnavailable)
 	require.ErrorIs(t, l.Resign(t.Context(), term), orbit.ErrUnavailable)
-	require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired, "it is over here")
+	require.ErrorIs(t, l.Refresh(term), lease.ErrExpired, "it is over here")
 	_, ok = l.In(snapshot(t, &ledger), "a")
 	require.True(t, ok, "and not there")
 	round, err := l.Step(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []telemetry.Term{term}, round.Ended)
+	require.Equal(t, []lease.Term{term}, round.Ended)
 }
 
 // Names are anything, and no name's row can pass for another Leases' or another name's.
 func TestKeys(t *testing.T) {
 	var ledger orbit.MemoryLedger
-	nodes := &telemetry.Leases{Ledger: &ledger}
-	others := &telemetry.Leases{Ledger: &ledger, Prefix: "lease/schedulers/"}
+	nodes := &lease.Keeper{Ledger: &ledger}
+	others := &lease.Keeper{Ledger: &ledger, Prefix: "lease/schedulers/"}
 	names := []string{"a", "schedulers/a", "a b", "ä", "%41", "A", "a/"}
 	keys := map[string]bool{}
 	for _, name := range names {
@@ -194,7 +183,7 @@ func TestKeys(t *testing.T) {
 		_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: key, Value: "1 live z"}}})
 		require.NoError(t, err)
 	}
-	again := &telemetry.Leases{Ledger: &ledger}
+	again := &lease.Keeper{Ledger: &ledger}
 	round, err := again.Step(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, len(names), round.Live)
@@ -211,8 +200,8 @@ func TestKeys(t *testing.T) {
 // kept, however long the newest one lives.
 func TestOldTermsLeaveNothing(t *testing.T) {
 	c := &clock{now: start}
-	l := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}, Now: c.Now, Terms: -1}
-	var term telemetry.Term
+	l := &lease.Keeper{Ledger: &orbit.MemoryLedger{}, Now: c.Now, Terms: -1}
+	var term lease.Term
 	for range 50 {
 		c.now = c.now.Add(time.Second)
 		term = acquire(t, l, "a", "host")
@@ -223,18 +212,18 @@ func TestOldTermsLeaveNothing(t *testing.T) {
 		_, err := l.Step(t.Context())
 		require.NoError(t, err)
 	}
-	require.Equal(t, 1, telemetry.Armed(l))
+	require.Equal(t, 1, lease.Deadlines(l))
 }
 
 // A process that starts takes what the ledger says is live to be live for one TTL from then on.
 func TestARestartGrantsOneTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		before := &telemetry.Leases{Ledger: &ledger}
+		before := &lease.Keeper{Ledger: &ledger}
 		kept, lost := acquire(t, before, "kept", "x"), acquire(t, before, "lost", "x")
 		time.Sleep(time.Hour)
-		after := &telemetry.Leases{Ledger: &ledger}
-		require.ErrorIs(t, after.Refresh(kept), telemetry.ErrUnheard)
+		after := &lease.Keeper{Ledger: &ledger}
+		require.ErrorIs(t, after.Refresh(kept), lease.ErrUnheard)
 		round, err := after.Step(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, round.Ended)
@@ -243,11 +232,11 @@ func TestARestartGrantsOneTTL(t *testing.T) {
 		time.Sleep(60*time.Second - 1)
 		require.NoError(t, after.Refresh(kept))
 		_, err = after.Acquire(t.Context(), "lost", "y")
-		require.ErrorIs(t, err, telemetry.ErrHeld)
+		require.ErrorIs(t, err, lease.ErrHeld)
 		time.Sleep(1)
 		round, err = after.Step(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []telemetry.Term{lost}, round.Ended)
+		require.Equal(t, []lease.Term{lost}, round.Ended)
 		require.Equal(t, 1, round.Live)
 		require.Equal(t, time.Minute-1, time.Until(round.Next))
 	})
@@ -258,9 +247,9 @@ func TestOtherProcessesAreFollowed(t *testing.T) {
 	for _, history := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			ledger := orbit.MemoryLedger{Bounds: orbit.Limits{History: history}}
-			here, there := &telemetry.Leases{Ledger: &ledger}, &telemetry.Leases{Ledger: &ledger}
+			here, there := &lease.Keeper{Ledger: &ledger}, &lease.Keeper{Ledger: &ledger}
 			term := acquire(t, here, "a", "one")
-			require.ErrorIs(t, there.Refresh(term), telemetry.ErrUnheard)
+			require.ErrorIs(t, there.Refresh(term), lease.ErrUnheard)
 			_, err := there.Step(t.Context())
 			require.NoError(t, err)
 			require.NoError(t, there.Refresh(term))
@@ -274,16 +263,16 @@ func TestOtherProcessesAreFollowed(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 2, round.Live)
 			require.NoError(t, here.Refresh(other))
-			require.ErrorIs(t, here.Refresh(resigned), telemetry.ErrExpired)
+			require.ErrorIs(t, here.Refresh(resigned), lease.ErrExpired)
 			require.Equal(t, 59*time.Second, time.Until(round.Next), "what was known stays as it was")
 
 			time.Sleep(59 * time.Second)
 			round, err = here.Step(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, []telemetry.Term{term}, round.Ended)
+			require.Equal(t, []lease.Term{term}, round.Ended)
 			_, err = there.Step(t.Context())
 			require.NoError(t, err)
-			require.ErrorIs(t, there.Refresh(term), telemetry.ErrExpired)
+			require.ErrorIs(t, there.Refresh(term), lease.ErrExpired)
 		})
 	}
 }
@@ -293,13 +282,13 @@ func TestOtherProcessesAreFollowed(t *testing.T) {
 func TestAnExpiredHolderCannotCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		m := telemetry.Members{Leases: &telemetry.Leases{Ledger: &ledger}}
+		m := lease.Members{Leases: &lease.Keeper{Ledger: &ledger}}
 		term, err := m.Join(t.Context(), orbit.Node{ID: "n"}, "host")
 		require.NoError(t, err)
 		_, err = ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{
 			orbit.Submit{IDs: []orbit.CapsuleID{"x", "y", "z"}, Spec: &orbit.Spec{}}}})
 		require.NoError(t, err)
-		place := func(id orbit.CapsuleID, term telemetry.Term) error {
+		place := func(id orbit.CapsuleID, term lease.Term) error {
 			_, err := ledger.Propose(t.Context(), orbit.Proposal{
 				Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: "n"}},
 				If: []orbit.Precondition{orbit.MarkAt{Key: m.Leases.Key("n"), Revision: term.Epoch}},
@@ -342,21 +331,21 @@ func TestARowThatVanishesIsRecovered(t *testing.T) {
 		for _, back := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				ledger := orbit.MemoryLedger{Bounds: orbit.Limits{History: history}}
-				l := &telemetry.Leases{Ledger: &ledger}
+				l := &lease.Keeper{Ledger: &ledger}
 				term := acquire(t, l, "a", "host")
 				_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{
 					orbit.Mark{Key: "other"}, orbit.Mark{Key: l.Key("a")}}})
 				require.NoError(t, err)
 				if back {
 					again := acquire(t, l, "a", "host")
-					require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
+					require.ErrorIs(t, l.Refresh(term), lease.ErrExpired)
 					require.NoError(t, l.Refresh(again))
 					return
 				}
 				round, err := l.Step(t.Context())
 				require.NoError(t, err)
-				require.Equal(t, []telemetry.Term{term}, round.Ended)
-				require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
+				require.Equal(t, []lease.Term{term}, round.Ended)
+				require.ErrorIs(t, l.Refresh(term), lease.ErrExpired)
 				value, _ := snapshot(t, &ledger).Mark("lease/a")
 				require.Contains(t, value, "1 over ")
 				acquire(t, l, "a", "other")
@@ -369,30 +358,30 @@ func TestARowThatVanishesIsRecovered(t *testing.T) {
 func TestACorruptRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		l := &telemetry.Leases{Ledger: &ledger}
+		l := &lease.Keeper{Ledger: &ledger}
 		bad, good := acquire(t, l, "bad", "x"), acquire(t, l, "good", "x")
 		for _, value := range []string{"?", "1 live ", "1 live", "2 live x", "1 over x", "1 over 1 ", "1 over 01 x", "1 over +1 x",
 			"1 over 99999999999999999999 x", "1 over  x", " 1 live x", "1 dead x", "\x001 live x"} {
 			_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "lease/bad", Value: value}}})
 			require.NoError(t, err)
 			round, err := l.Step(t.Context())
-			require.ErrorIs(t, err, telemetry.ErrCorrupt, value)
+			require.ErrorIs(t, err, lease.ErrCorrupt, value)
 			require.Len(t, round.Errors, 1)
 			require.Equal(t, 1, round.Live)
-			require.ErrorIs(t, l.Refresh(bad), telemetry.ErrExpired)
+			require.ErrorIs(t, l.Refresh(bad), lease.ErrExpired)
 			require.NoError(t, l.Refresh(good))
 			_, ok := l.Live("bad")
 			require.False(t, ok)
 			_, ok = l.In(snapshot(t, &ledger), "bad")
 			require.False(t, ok)
 			_, err = l.Acquire(t.Context(), "bad", "x")
-			require.ErrorIs(t, err, telemetry.ErrCorrupt)
+			require.ErrorIs(t, err, lease.ErrCorrupt)
 			require.ErrorContains(t, err, "delete the mark")
 		}
 		time.Sleep(60 * time.Second)
 		round, err := l.Step(t.Context())
-		require.ErrorIs(t, err, telemetry.ErrCorrupt)
-		require.Equal(t, []telemetry.Term{good}, round.Ended, "the others go on")
+		require.ErrorIs(t, err, lease.ErrCorrupt)
+		require.Equal(t, []lease.Term{good}, round.Ended, "the others go on")
 
 		_, err = ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "lease/bad"}}})
 		require.NoError(t, err)
@@ -406,7 +395,7 @@ func TestACorruptRow(t *testing.T) {
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		l := &telemetry.Leases{Ledger: &ledger}
+		l := &lease.Keeper{Ledger: &ledger}
 		for i := range 100 {
 			require.NoError(t, l.Resign(t.Context(), acquire(t, l, fmt.Sprintf("n%03d", i), "x")))
 			time.Sleep(1)
@@ -432,7 +421,7 @@ func TestSweep(t *testing.T) {
 			rows++
 		}
 		require.Equal(t, 2, rows)
-		require.ErrorIs(t, l.Refresh(telemetry.Term{Name: "n000", Epoch: 1}), telemetry.ErrExpired)
+		require.ErrorIs(t, l.Refresh(lease.Term{Name: "n000", Epoch: 1}), lease.ErrExpired)
 	})
 }
 
@@ -443,7 +432,7 @@ func TestAnEndInTheFuture(t *testing.T) {
 		_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{
 			orbit.Mark{Key: "lease/a", Value: fmt.Sprintf("1 over %d x", time.Now().Add(1000*time.Hour).UnixNano())}}})
 		require.NoError(t, err)
-		l := &telemetry.Leases{Ledger: &ledger}
+		l := &lease.Keeper{Ledger: &ledger}
 		round, err := l.Step(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, time.Hour, time.Until(round.Next))
@@ -469,7 +458,7 @@ func TestUnknownOutcomes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ledger orbit.MemoryLedger
 				f := &faulty{Ledger: &ledger}
-				l := &telemetry.Leases{Ledger: f}
+				l := &lease.Keeper{Ledger: f}
 				_, err := l.Step(t.Context())
 				require.NoError(t, err)
 				acquire(t, l, "z", "x")
@@ -483,11 +472,11 @@ func TestUnknownOutcomes(t *testing.T) {
 				require.Equal(t, orbit.Revision(2), snapshot(t, &ledger).Revision(), "one effect")
 
 				f.ids, f.before, f.after = f.ids[:1], nil, nil
-				require.NoError(t, l.Resign(t.Context(), telemetry.Term{Name: "z", Epoch: 1}))
+				require.NoError(t, l.Resign(t.Context(), lease.Term{Name: "z", Epoch: 1}))
 				f.ids = f.ids[:1]
 				time.Sleep(time.Minute)
 				fault(f)
-				var ended []telemetry.Term
+				var ended []lease.Term
 				for range 4 {
 					round, _ := l.Step(t.Context())
 					ended = append(ended, round.Ended...)
@@ -497,7 +486,7 @@ func TestUnknownOutcomes(t *testing.T) {
 				require.False(t, ok)
 				require.Equal(t, orbit.Revision(4), snapshot(t, &ledger).Revision())
 				if name == "was not committed" {
-					require.Equal(t, []telemetry.Term{term}, ended)
+					require.Equal(t, []lease.Term{term}, ended)
 				}
 			})
 		})
@@ -508,7 +497,7 @@ func TestUnknownOutcomes(t *testing.T) {
 func TestAcquireEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Ledger: &orbit.MemoryLedger{}}
-		l := &telemetry.Leases{Ledger: f}
+		l := &lease.Keeper{Ledger: f}
 		f.after = times(1000, orbit.ErrUnknown)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -517,7 +506,7 @@ func TestAcquireEndsWithItsContext(t *testing.T) {
 		require.ErrorIs(t, err, orbit.ErrUnknown)
 		f.after = nil
 		_, err = l.Acquire(t.Context(), "a", "y")
-		require.ErrorIs(t, err, telemetry.ErrHeld, "it was committed, and is live until it runs out")
+		require.ErrorIs(t, err, lease.ErrHeld, "it was committed, and is live until it runs out")
 		acquire(t, l, "a", "x")
 
 		f.before = times(1, orbit.ErrUnavailable)
@@ -533,7 +522,7 @@ func TestAcquireEndsWithItsContext(t *testing.T) {
 // A name may begin twenty terms at once, and twenty in an hour after that, whatever it does.
 func TestTermsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}}
+		l := &lease.Keeper{Ledger: &orbit.MemoryLedger{}}
 		begun := 0
 		for begin := time.Now(); time.Since(begin) < time.Hour; time.Sleep(time.Second) {
 			_, err := l.Acquire(t.Context(), "a", "x")
@@ -541,19 +530,19 @@ func TestTermsAreBounded(t *testing.T) {
 				begun++
 				continue
 			}
-			require.ErrorIs(t, err, telemetry.ErrFlood)
-			var flood *telemetry.LeaseError
+			require.ErrorIs(t, err, lease.ErrTooMany)
+			var flood *lease.Error
 			require.ErrorAs(t, err, &flood)
 			time.Sleep(time.Until(flood.Until) - 1)
 			_, err = l.Acquire(t.Context(), "a", "x")
-			require.ErrorIs(t, err, telemetry.ErrFlood)
+			require.ErrorIs(t, err, lease.ErrTooMany)
 			time.Sleep(1)
 			acquire(t, l, "a", "x")
 			begun++
 		}
 		require.Equal(t, 1+20+20, begun) // the first one is not counted, for there was no row
 	})
-	l := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}, Terms: -1}
+	l := &lease.Keeper{Ledger: &orbit.MemoryLedger{}, Terms: -1}
 	for range 1000 {
 		acquire(t, l, "a", "x")
 	}
@@ -570,8 +559,8 @@ func TestLeasesRun(t *testing.T) {
 			}
 			return nil
 		}}
-		rounds := make(chan telemetry.LeaseRound, 10)
-		l := &telemetry.Leases{Ledger: f, Hook: func(r telemetry.LeaseRound) { rounds <- r }}
+		rounds := make(chan lease.Round, 10)
+		l := &lease.Keeper{Ledger: f, Hook: func(r lease.Round) { rounds <- r }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- l.Run(ctx) }()
@@ -585,7 +574,7 @@ func TestLeasesRun(t *testing.T) {
 		time.Sleep(1)
 		synctest.Wait()
 		require.Len(t, rounds, 1)
-		require.Equal(t, []telemetry.Term{term}, (<-rounds).Ended)
+		require.Equal(t, []lease.Term{term}, (<-rounds).Ended)
 
 		second := acquire(t, l, "a", "x")
 		failures.Store(2)
@@ -597,7 +586,7 @@ func TestLeasesRun(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, rounds, 2)
 		<-rounds
-		require.Equal(t, []telemetry.Term{second}, (<-rounds).Ended)
+		require.Equal(t, []lease.Term{second}, (<-rounds).Ended)
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
 	})
@@ -607,7 +596,7 @@ func TestLeasesRun(t *testing.T) {
 func TestRunIsNotHeldUpByACorruptRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
-		l := &telemetry.Leases{Ledger: &ledger}
+		l := &lease.Keeper{Ledger: &ledger}
 		_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "lease/bad", Value: "?"}}})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -625,13 +614,13 @@ func TestRunIsNotHeldUpByACorruptRow(t *testing.T) {
 // What ends at once is committed in order of the ends, then of names.
 func TestEndsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &telemetry.Leases{Ledger: &orbit.MemoryLedger{}}
-		var last telemetry.Term
+		l := &lease.Keeper{Ledger: &orbit.MemoryLedger{}}
+		var last lease.Term
 		for _, name := range []string{"d", "b", "c", "a"} {
 			last = acquire(t, l, name, "x")
 		}
 		time.Sleep(time.Second)
-		require.NoError(t, l.Refresh(telemetry.Term{Name: "b", Epoch: 2}))
+		require.NoError(t, l.Refresh(lease.Term{Name: "b", Epoch: 2}))
 		time.Sleep(2 * time.Minute)
 		_, ok := l.Live(last.Name)
 		require.False(t, ok, "noticed first")
@@ -649,7 +638,7 @@ func TestEndsAreInOrder(t *testing.T) {
 func TestATermThatIsGoneBeforeTheAnswer(t *testing.T) {
 	var ledger orbit.MemoryLedger
 	f := &faulty{Ledger: &ledger}
-	l := &telemetry.Leases{Ledger: f}
+	l := &lease.Keeper{Ledger: f}
 	f.after = func(orbit.Proposal) error {
 		f.after = nil
 		for _, value := range []string{"1 over 1 x", ""} {
@@ -663,9 +652,9 @@ func TestATermThatIsGoneBeforeTheAnswer(t *testing.T) {
 	term := acquire(t, l, "a", "x")
 	_, ok := l.Live("a")
 	require.False(t, ok)
-	require.ErrorIs(t, l.Refresh(term), telemetry.ErrExpired)
+	require.ErrorIs(t, l.Refresh(term), lease.ErrExpired)
 }
 
 func TestRunNeedsALedger(t *testing.T) {
-	require.ErrorIs(t, (&telemetry.Leases{}).Run(t.Context()), orbit.ErrInvalid)
+	require.ErrorIs(t, (&lease.Keeper{}).Run(t.Context()), orbit.ErrInvalid)
 }

@@ -1,4 +1,4 @@
-package telemetry
+package lease
 
 import (
 	"context"
@@ -15,29 +15,29 @@ const pollEvery = time.Second
 // Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error.
 // What goes wrong is in the rounds that Hook is called with. It is one goroutine; run one in each process. It refuses,
 // with an error that wraps [orbit.ErrInvalid], to run without a Ledger.
-func (l *Leases) Run(ctx context.Context) error {
-	if l.Ledger == nil {
-		return fmt.Errorf("telemetry: %w: Leases.Ledger is nil; set it before first use", orbit.ErrInvalid)
+func (k *Keeper) Run(ctx context.Context) error {
+	if k.Ledger == nil {
+		return fmt.Errorf("lease: %w: Keeper.Ledger is nil; set it before first use", orbit.ErrInvalid)
 	}
 	return loop(ctx, func() (time.Duration, bool) {
-		round, _ := l.Step(ctx)
-		if l.Hook != nil && round.active() && ctx.Err() == nil {
-			l.Hook(round)
+		round, _ := k.Step(ctx)
+		if k.Hook != nil && round.active() && ctx.Err() == nil {
+			k.Hook(round)
 		}
-		return l.untilNext(round.Next), round.well()
+		return k.untilNext(round.Next), round.well()
 	})
 }
 
 // well reports whether there is no reason to wait before the next step. A corrupt row is none: it concerns nobody
 // else.
-func (r *LeaseRound) well() bool { return !r.failed && r.Conflicts == 0 }
+func (r *Round) well() bool { return !r.failed && r.Conflicts == 0 }
 
 // untilNext returns how long it is until then, by the clock.
-func (l *Leases) untilNext(next time.Time) time.Duration {
+func (k *Keeper) untilNext(next time.Time) time.Duration {
 	if next.IsZero() {
 		return pollEvery
 	}
-	return max(0, next.Sub(l.clock()))
+	return max(0, next.Sub(k.clock()))
 }
 
 // loop calls step again when the time that it returned has passed, and never later than pollEvery; after one that

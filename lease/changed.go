@@ -1,0 +1,54 @@
+package lease
+
+import "slices"
+
+// This file tells readers, such as boards of reports, which leases have changed.
+
+// Changed lets the leases run out whose end has come, and returns the names of those that have begun, run out, ended or
+// vanished since the cursor that an earlier call returned; some may be named twice. All means that any lease may have
+// changed: the cursor is 0, or too old. It asks no ledger.
+func (k *Keeper) Changed(cursor uint64) (names []string, next uint64, all bool) {
+	k.init()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.expire(k.clock())
+	names, next, all = k.changes.since(cursor)
+	return slices.Clone(names), next, all
+}
+
+// Known reports whether the lease has a row, or its term has ended with its row, which is still to be committed.
+func (k *Keeper) Known(name string) bool {
+	k.init()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leases[name] != nil
+}
+
+// changeLog is a window on an endless list of names.
+type changeLog struct {
+	window []string
+	base   uint64 // how many names have left the window
+}
+
+// changeWindow is the length at which the older half of the window is forgotten.
+const changeWindow = 1 << 13
+
+// add appends a name.
+func (c *changeLog) add(name string) {
+	if len(c.window) >= changeWindow {
+		half := len(c.window) / 2
+		c.base += uint64(half)
+		c.window = slices.Delete(c.window, 0, half)
+	}
+	c.window = append(c.window, name)
+}
+
+// since returns what was added after a cursor, or all if the window does not reach back that far. The names are good
+// until the next add.
+func (c *changeLog) since(cursor uint64) (names []string, next uint64, all bool) {
+	next = c.base + uint64(len(c.window))
+	if cursor < c.base || cursor > next {
+		return nil, next, true
+	}
+	return c.window[cursor-c.base:], next, false
+}

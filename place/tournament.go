@@ -1,0 +1,138 @@
+package place
+
+import (
+	"math"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/slots"
+)
+
+// tournament keeps the score of every node for one class of specs, and finds the best by a knock-out tournament: when a
+// score changes, only the matches on that node's way to the final are repeated. It serves the scores that cannot bound
+// themselves, and takes about 16 bytes a node.
+type tournament struct {
+	// The scores by node index; NaN for a node that cannot take the class.
+	values []float64
+	// The tie-breaks that came with the scores, by node index; nil while all are 0.
+	ties []float64
+	// The tournament as a heap: winners[1] is the best of all, the winner of the match between winners[2] and
+	// winners[3], and so on down to the nodes. none: neither player can take the class.
+	winners []int32
+	// Position in the draft's journal; 0: everything has to be computed again.
+	cursor uint64
+}
+
+const none = -1
+
+// follow brings the scores up to date. It returns how many were computed, and whether that was every one.
+func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated int, all bool) {
+	touched, next, all := r.draft.Changed(k.cursor)
+	k.cursor = 0 // if a score panics, begin afresh
+	if all || r.draft.Bound() > len(k.values) {
+		k.build(c, r)
+		k.cursor = next
+		return r.draft.Bound(), true
+	}
+	scratch.Clear(len(k.values))
+	for _, slot := range touched {
+		if scratch.Add(slot) {
+			k.rate(slot, c, r)
+			rated++
+		}
+	}
+	scratch.Clear(len(k.values))
+	for _, slot := range touched { // not before every score is new, because a match compares two of them
+		if scratch.Add(slot) {
+			k.play(slot, r)
+		}
+	}
+	k.cursor = next
+	return rated, false
+}
+
+// build rates all nodes and plays all matches. It adds an eighth of empty places, for nodes that join later.
+func (k *tournament) build(c *specClass, r *rater) {
+	n := r.draft.Bound() + r.draft.Bound()/8 + 2
+	k.values = append(k.values[:0], make([]float64, n)...)
+	k.ties = nil
+	for slot := range n {
+		k.rate(int32(slot), c, r)
+	}
+	k.winners = append(k.winners[:0], make([]int32, n)...)
+	for i := n - 1; i > 0; i-- {
+		k.winners[i] = k.match(k.player(2*i), k.player(2*i+1), r)
+	}
+}
+
+// rate computes the score of a node.
+func (k *tournament) rate(slot int32, c *specClass, r *rater) {
+	value, tie, ok := math.NaN(), 0.0, false
+	if int(slot) < r.draft.Bound() {
+		value, tie, ok = r.rate(r.node(slot), c.spec, c.near)
+	}
+	if !ok {
+		value, tie = math.NaN(), 0
+	}
+	if tie != 0 && k.ties == nil {
+		k.ties = make([]float64, len(k.values))
+	}
+	k.values[slot] = value
+	if k.ties != nil {
+		k.ties[slot] = tie
+	}
+}
+
+// player returns the node at a place of the tournament: the winners of matches come first, then the nodes.
+func (k *tournament) player(place int) int32 {
+	if n := len(k.values); place >= n {
+		return int32(place - n)
+	}
+	return k.winners[place]
+}
+
+// match returns the better of two nodes.
+func (k *tournament) match(a, b int32, r *rater) int32 {
+	switch {
+	case a == none || k.values[a] != k.values[a]:
+		if b != none && k.values[b] != k.values[b] {
+			return none
+		}
+		return b
+	case b == none || k.values[b] != k.values[b]:
+		return a
+	}
+	best := k.choice(a, r)
+	if r.better(r.node(b), k.values[b], k.tie(b), &best) {
+		return b
+	}
+	return a
+}
+
+func (k *tournament) tie(slot int32) float64 {
+	if k.ties == nil {
+		return 0
+	}
+	return k.ties[slot]
+}
+
+func (k *tournament) choice(slot int32, r *rater) orbit.Choice {
+	return orbit.Choice{Node: r.node(slot), Value: k.values[slot], Tie: k.tie(slot)}
+}
+
+// play repeats the matches of a node.
+func (k *tournament) play(slot int32, r *rater) {
+	for place := (int(slot) + len(k.values)) / 2; place > 0; place /= 2 {
+		k.winners[place] = k.match(k.player(2*place), k.player(2*place+1), r)
+	}
+}
+
+// best returns the winner.
+func (k *tournament) best(r *rater) (best orbit.Choice) {
+	if slot := k.winners[1]; slot != none {
+		best = k.choice(slot, r)
+	}
+	return best
+}
+
+// bytes is about what the tournament takes.
+func (k *tournament) bytes() int { return 8*cap(k.values) + 8*cap(k.ties) + 4*cap(k.winners) }
