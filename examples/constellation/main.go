@@ -65,10 +65,11 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.IntVar(&o.rounds, "rounds", 3, "times that all is done anew, at least; small constellations are repeated for two seconds")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what is made up; the same seed gives the same")
 	f.BoolVar(&o.verbose, "v", false, "also say what the placement engine counted")
-	return o, program.Parse(f, args, func() error { return o.check() })
+	err = program.Parse(f, args, o.check)
+	return o, err
 }
 
-func (o options) check() error {
+func (o *options) check() error {
 	for _, c := range []struct {
 		flag        string
 		value, most int

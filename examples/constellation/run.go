@@ -159,8 +159,6 @@ func (r *run) pause(ctx context.Context) {
 	r.tally.spent -= cputime.Process() - spent
 }
 
-func (r *run) placed() int { return r.capsules - r.state.PendingCount() }
-
 func (t *tally) add(r orbit.Round) {
 	if r.Pending > 0 {
 		t.passes++

@@ -38,12 +38,13 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.IntVar(&o.nodes, "nodes", 100, "machines of 16 cores in the cell; the load grows with them")
 	f.Float64Var(&o.hours, "hours", 1, "virtual time of each run")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what arrives when")
-	return o, program.Parse(f, args, func() error {
+	err = program.Parse(f, args, func() error {
 		if o.nodes < 10 || o.nodes > 10_000 || !(o.hours >= 0.1 && o.hours <= 100) {
 			return errors.New("-nodes must be 10 to 10000 and -hours 0.1 to 100")
 		}
 		return nil
 	})
+	return o, err
 }
 
 // experiment is all runs of the program.
