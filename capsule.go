@@ -1,9 +1,14 @@
 package orbit
 
 import (
+	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
+	"weak"
 )
 
 // CapsuleID names a capsule. An id may be used again once the record of its former bearer is dropped.
@@ -123,10 +128,7 @@ type Capsule struct {
 
 	// Proposals that placed it before PlacedBy, newest last.
 	earlier *placements
-	// Dense indices into the state's tables.
-	node, slot uint32
-	// Placed: position in its node's list; released or free: next in that chain.
-	link     uint32
+	// Position of its role in the gang.
 	role     uint16
 	released bool
 }
@@ -215,4 +217,142 @@ func (s *Spec) size() int {
 		n += len(w) + 1
 	}
 	return n
+}
+
+// Equal specs share one copy in this process, so that a pointer stands for a class and whatever is computed
+// for a class is computed once. The table holds its copies weakly: a class lives as long as a capsule, a
+// snapshot or an engine knows it.
+var classes = struct {
+	sync.Mutex
+	byKey map[string]weak.Pointer[Spec]
+}{byKey: map[string]weak.Pointer[Spec]{}}
+
+// interned returns the one copy of s, which is s itself if it is the first of its kind. It requires s to be a clone,
+// and free of faults: valid UTF-8 and finite numbers make the JSON text a faithful key, and leave encoding nothing to
+// fail on.
+func (s *Spec) interned() (*Spec, error) {
+	if s.Shared() {
+		return s, nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	key := string(text)
+	classes.Lock()
+	defer classes.Unlock()
+	if known := classes.byKey[key].Value(); known != nil {
+		return known, nil
+	}
+	s.self, s.key = s, key
+	p := weak.Make(s)
+	classes.byKey[key] = p
+	runtime.AddCleanup(s, func(key string) { forget(key, p) }, key)
+	return s, nil
+}
+
+// forget drops the entry of a class that is gone, unless it has come back meanwhile.
+func forget(key string, gone weak.Pointer[Spec]) {
+	classes.Lock()
+	defer classes.Unlock()
+	if classes.byKey[key] == gone {
+		delete(classes.byKey, key)
+	}
+}
+
+// Shared reports whether s is the one copy of all equal specs that ledgers hand out. It is never written to again, so
+// the pointer stands for the class, and what is computed for it can be kept.
+func (s *Spec) Shared() bool { return s.self == s }
+
+// clone returns a copy in canonical form that shares nothing with s.
+func (s *Spec) clone() *Spec {
+	c := *s
+	c.self, c.key = nil, ""
+	c.Devices.Models = sorted(s.Devices.Models)
+	c.Spread.Names = sorted(s.Spread.Names)
+	c.Start.Volumes = sorted(s.Start.Volumes)
+	c.Require = make([]Predicate, len(s.Require))
+	for i, p := range s.Require {
+		c.Require[i] = p.canonical()
+	}
+	c.Prefer = make([]Preference, len(s.Prefer))
+	for i, p := range s.Prefer {
+		c.Prefer[i] = Preference{Predicate: p.canonical(), Weight: p.Weight}
+	}
+	return &c
+}
+
+// sorted returns a sorted copy without repetition.
+func sorted(words []string) []string {
+	c := slices.Clone(words)
+	slices.Sort(c)
+	return slices.Compact(c)
+}
+
+// placements remembers which proposals placed a capsule before its last placement. It is immutable.
+type placements struct {
+	id     ProposalID
+	at     Revision
+	depth  int
+	before *placements
+}
+
+// Placements yields which proposals have placed the capsule and when, the newest first; older ones are remembered within
+// [Limits.PlacementIDs], and those without an id not at all.
+func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
+	return func(yield func(ProposalID, Revision) bool) {
+		if !c.PlacedBy.IsZero() && !yield(c.PlacedBy, c.PlacedAt) {
+			return
+		}
+		for p := c.earlier; p != nil; p = p.before {
+			if !yield(p.id, p.at) {
+				return
+			}
+		}
+	}
+}
+
+// placedBy returns the revision at which the proposal placed c, 0 if it did not.
+func (c *Capsule) placedBy(id ProposalID) Revision {
+	if id.IsZero() {
+		return 0
+	}
+	if c.PlacedBy == id { // nearly always, where it is asked: in every commit
+		return c.PlacedAt
+	}
+	for p := c.earlier; p != nil; p = p.before {
+		if p.id == id {
+			return p.at
+		}
+	}
+	return 0
+}
+
+// remember moves the last placement into the past, of which at most limit are kept.
+func (c *Capsule) remember(limit int) {
+	if c.PlacedBy.IsZero() {
+		return
+	}
+	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
+}
+
+// trim copies the list down to the limit when it has grown to twice that, so that the cost is constant.
+func trim(p *placements, limit int) *placements {
+	if p.before != nil {
+		p.depth = p.before.depth + 1
+	}
+	if p.depth < 2*limit {
+		return p
+	}
+	var kept []placements
+	for q := p; q != nil && len(kept) < limit; q = q.before {
+		kept = append(kept, *q)
+	}
+	for i := range kept {
+		kept[i].depth, kept[i].before = limit-1-i, nil
+		if i+1 < len(kept) {
+			kept[i].before = &kept[i+1]
+		}
+	}
+	return &kept[0]
 }

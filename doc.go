@@ -14,7 +14,7 @@
 // capsules and plans where they go. An [Engine] runs one navigator; a [Population] runs several. A
 // [Proposal] holds commitments and the bets they rest on: commit me only if this still holds. The [Ledger] is
 // a compare-and-swap on the world: it commits all of a proposal or nothing, and enforces by itself that no
-// node is ever oversubscribed, whatever a navigator says. A conflict means that somebody else was first; it
+// node is ever oversubscribed, whatever a navigator says. A conflict means that another proposal was first; it
 // is expected, silent, and planned again in the next pass.
 //
 // # First steps

@@ -3,8 +3,6 @@ package orbit
 import (
 	"fmt"
 	"iter"
-	"slices"
-	"strings"
 
 	"github.com/orbitsched/orbit/internal/slab"
 	"github.com/orbitsched/orbit/internal/slots"
@@ -84,13 +82,21 @@ const (
 )
 
 // Sync brings the draft up to the view and forgets the plan. It costs what has changed, unless the view is another
-// one than last time.
+// one than last time. A view that is nil, or that has not been refreshed yet, leaves the draft empty: nothing fits it,
+// and its steps return an error.
 func (d *Draft) Sync(view *View) {
 	d.Rollback(0)
+	if view != nil && view.state == nil {
+		view = nil
+	}
 	if view != d.view {
 		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company}
 	}
 	d.syncs++
+	if view == nil {
+		d.journal.overflow()
+		return
+	}
 	d.log, d.open = d.log[:0], 0
 	clear(d.capsules)
 	clear(d.holds)
@@ -155,8 +161,8 @@ func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) 
 // Company that the capsule asks for ([Near]) is no rule of the ledger: Propose adds a bet on it where the view
 // shows a member of the group in the node's domain, and none where it does not.
 func (d *Draft) Place(c *Capsule, to Choice) error {
-	if c == nil || c.Spec == nil || to.Node != nil && to.Node.Node == nil {
-		return invalidf("draft: Place needs a capsule with a spec, and a node of the view")
+	if c == nil || c.Spec == nil {
+		return invalidf("draft: Place needs a capsule with a spec")
 	}
 	n, err := d.current(to.Node)
 	if err != nil {
@@ -253,7 +259,7 @@ func (d *Draft) Release(r Release) error {
 		d.step(draftStep{use: use}, nil, r)
 		return nil
 	}
-	n := d.nodes[c.node]
+	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
 	left.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
 	left.Capsules--
@@ -268,7 +274,7 @@ func (d *Draft) endHold(r Release) error {
 	if !lives || use.what != draftUntouched {
 		return d.refuse("", nil, "there is no hold %q in the view, or this plan has ended it already", r.Hold)
 	}
-	n := d.nodes[d.view.state.Node(h.Node).slot]
+	n := d.nodes[d.view.state.Node(h.Node).index]
 	left := d.copies.New(*n)
 	left.gives(h.Room, h.Devices, h.Milli)
 	left.holds--
@@ -280,48 +286,12 @@ func (d *Draft) endHold(r Release) error {
 	return nil
 }
 
-// Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal
-// has come to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while
-// its proposals are answered. It reports false, and changes nothing, where no earlier proposal places the capsule,
-// where that one also releases something, and while the proposal in the making has steps.
-func (d *Draft) Withdraw(id CapsuleID) bool {
-	use := d.capsules[id]
-	if use.what != draftTaken || d.open < len(d.log) {
-		return false
-	}
-	i, _ := slices.BinarySearchFunc(d.steps, use.at, func(s draftStep, at int) int { return s.log - at })
-	for d.steps[i].spec == nil { // it takes no commitment, as what Propose notes
-		i++
-	}
-	last := i
-	for last+1 < len(d.steps) && d.steps[last+1].open == d.steps[i].open {
-		last++
-	}
-	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
-		if _, releases := c.(Release); releases { // the room may be what it took the place of
-			return false
-		}
-	}
-	spec, n := d.steps[i].spec, d.nodes[d.steps[i].node.slot]
-	left := d.copies.New(*n)
-	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
-	left.Capsules--
-	d.steps = append(d.steps, draftStep{node: n, use: use, log: len(d.log), open: d.open})
-	delete(d.capsules, id)
-	d.nodes[left.slot] = left
-	d.journal.add(left.slot)
-	return true
-}
-
-// withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other step with
-// a node places or holds, with the use before that, or releases what was untouched.
-func (s *draftStep) withdraws() bool {
-	return s.node != nil && s.spec == nil && s.use.what == draftTaken
-}
-
 // Add puts a commitment into the next proposal that moves no capsule and takes no room: a [Submit], an [Assign] or
 // a [Mark]. Any other is refused, with an error like those of Place.
 func (d *Draft) Add(c Commitment) error {
+	if d.view == nil {
+		return d.refuse("", nil, "the draft is empty; call Sync first")
+	}
 	switch c.(type) {
 	case Submit, Assign, Mark:
 		d.step(draftStep{}, nil, c)
@@ -333,6 +303,9 @@ func (d *Draft) Add(c Commitment) error {
 // Reserve takes what a capsule of the spec would take on a node, without a commitment, to find out what else would fit.
 // The caller rolls it back before the next Propose, which would bet on that room too. Errors are those of Place.
 func (d *Draft) Reserve(spec *Spec, to Choice) error {
+	if spec == nil {
+		return invalidf("draft: Reserve needs a spec")
+	}
 	n, err := d.current(to.Node)
 	if err != nil {
 		return err
@@ -343,8 +316,8 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	taken := d.copies.New(*n)
 	taken.takes(spec, to.Devices)
 	d.steps = append(d.steps, draftStep{node: n, log: len(d.log), open: d.open})
-	d.nodes[n.slot] = taken
-	d.journal.add(n.slot)
+	d.nodes[n.index] = taken
+	d.journal.add(n.index)
 	return nil
 }
 
@@ -354,51 +327,24 @@ func (d *Draft) step(s draftStep, now *NodeState, c Commitment) {
 	d.steps = append(d.steps, s)
 	d.log = append(d.log, c)
 	if now != nil {
-		d.nodes[now.slot] = now
-		d.journal.add(now.slot)
+		d.nodes[now.index] = now
+		d.journal.add(now.index)
 	}
 }
 
 // current returns a node as the plan leaves it.
 func (d *Draft) current(n *NodeState) (*NodeState, error) {
-	if n == nil {
+	switch {
+	case n == nil:
 		return nil, d.refuse("", nil, "there is no such node in the view")
+	case n.Node == nil:
+		return nil, invalidf("draft: the choice names a node that is not the view's")
 	}
-	now := d.Node(int(n.slot))
+	now := d.Node(int(n.index))
 	if now == nil || now.Node.ID != n.Node.ID {
 		return nil, d.refuse("", n, "node %q is not in the view", n.Node.ID)
 	}
 	return now, nil
-}
-
-// takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
-func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
-	if !c.Spec.Shared() {
-		if faults := c.Spec.faults(); len(faults) > 0 {
-			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
-		}
-	}
-	return d.takes(c, n, set)
-}
-
-// takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.
-func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
-	spec := c.Spec
-	if n.Node.Unschedulable || !n.hasRoom(&spec.Envelope.Reservation) || !n.meets(spec.Require) {
-		if m := n.misfit(&Spec{Envelope: spec.Envelope, Require: spec.Require}); m != (Misfit{}) {
-			return d.refuse(c.ID, n, "node %q cannot take capsule %q; such nodes %s", n.Node.ID, c.ID, m.text(spec, &d.view.state.names))
-		}
-	}
-	r := &spec.Devices
-	switch {
-	case set == 0 && r.Count == 0:
-		return nil
-	case set.Len() != r.Count:
-		return d.refuse(c.ID, n, "capsule %q asks for %d devices, the choice names %d", c.ID, r.Count, set.Len())
-	case !r.Accepts(n.Node.Devices.Model) || set&^n.devicesWith(r.Milli) != 0:
-		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
-	}
-	return nil
 }
 
 // refuse returns the error of a step.
@@ -416,57 +362,4 @@ func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) er
 // String completes "capsule is ...".
 func (a draftAct) String() string {
 	return [...]string{"untouched", "placed", "released", "released for good"}[a]
-}
-
-// Checkpoint returns a position of the plan to which Rollback can return.
-func (d *Draft) Checkpoint() int { return len(d.steps) }
-
-// Rollback undoes all steps since a checkpoint, newest first. A proposal that Propose has returned since then is
-// void: the caller drops it.
-func (d *Draft) Rollback(to int) {
-	for to = max(to, 0); len(d.steps) > to; {
-		last := len(d.steps) - 1
-		was := d.steps[last]
-		d.steps[last] = draftStep{}
-		d.steps = d.steps[:last]
-		if was.node != nil {
-			d.nodes[was.node.slot] = was.node
-			d.journal.add(was.node.slot)
-		}
-		if was.open != d.open {
-			d.forgetNear()
-		}
-		if was.withdraws() {
-			d.capsules[d.log[was.use.at].(Place).Capsule] = was.use
-		}
-		if d.open = was.open; was.log < len(d.log) {
-			d.forgetCompany(d.log[was.log:])
-			d.restoreUse(d.log[was.log], was.use)
-			d.log = d.log[:was.log]
-		}
-	}
-}
-
-// restoreUse notes of the capsule or the hold of a commitment what was noted before it.
-func (d *Draft) restoreUse(c Commitment, use draftUse) {
-	switch c := c.(type) {
-	case Place:
-		restore(d.capsules, c.Capsule, use)
-	case Hold:
-		restore(d.holds, c.ID, use)
-	case Release:
-		if c.Hold != "" {
-			restore(d.holds, c.Hold, use)
-		} else {
-			restore(d.capsules, c.Capsule, use)
-		}
-	}
-}
-
-func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
-	if use.what == draftUntouched {
-		delete(uses, key)
-	} else {
-		uses[key] = use
-	}
 }

@@ -31,8 +31,8 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	own := d.steps[first:]
 	d.touched.Clear(len(d.nodes))
 	for i := range own {
-		if n := own[i].node; n != nil && d.touched.Add(int32(n.slot)) {
-			p.If = d.settleNode(p.If, n, d.nodes[n.slot])
+		if n := own[i].node; n != nil && d.touched.Add(int32(n.index)) {
+			p.If = d.settleNode(p.If, n, d.nodes[n.index])
 		}
 	}
 	for _, bet := range more {
@@ -96,8 +96,8 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 		kept.used[i] = max(now.used[i], was.used[i])
 	}
 	d.steps = append(d.steps, draftStep{node: now, log: len(d.log), open: d.open})
-	d.nodes[now.slot] = kept
-	d.journal.add(now.slot)
+	d.nodes[now.index] = kept
+	d.journal.add(now.index)
 	return bets
 }
 
@@ -158,7 +158,7 @@ func (d *Draft) forgetNear() {
 // less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
 // must not be written to. The version is another one whenever the domains may have changed.
 func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
-	if spec.Near.Group == "" {
+	if spec.Near.Group == "" || d.view == nil {
 		return nil, 0
 	}
 	return d.nearby(spec).domains, d.company
@@ -166,7 +166,7 @@ func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64
 
 // nearby looks up the domains; nil if the spec asks for no company.
 func (d *Draft) nearby(spec *Spec) *nearby {
-	if spec.Near.Group == "" {
+	if spec.Near.Group == "" || d.view == nil {
 		return nil
 	}
 	if p := d.near[spec.Near]; p != nil {
@@ -208,4 +208,96 @@ func (p *nearby) missing() string {
 		p.text = "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
 	}
 	return p.text
+}
+
+// Checkpoint returns a position of the plan to which Rollback can return.
+func (d *Draft) Checkpoint() int { return len(d.steps) }
+
+// Rollback undoes all steps since a checkpoint, newest first. A proposal that Propose has returned since then is
+// void: the caller drops it.
+func (d *Draft) Rollback(to int) {
+	for to = max(to, 0); len(d.steps) > to; {
+		last := len(d.steps) - 1
+		was := d.steps[last]
+		d.steps[last] = draftStep{}
+		d.steps = d.steps[:last]
+		if was.node != nil {
+			d.nodes[was.node.index] = was.node
+			d.journal.add(was.node.index)
+		}
+		if was.open != d.open {
+			d.forgetNear()
+		}
+		if was.withdraws() {
+			d.capsules[d.log[was.use.at].(Place).Capsule] = was.use
+		}
+		if d.open = was.open; was.log < len(d.log) {
+			d.forgetCompany(d.log[was.log:])
+			d.restoreUse(d.log[was.log], was.use)
+			d.log = d.log[:was.log]
+		}
+	}
+}
+
+// restoreUse notes of the capsule or the hold of a commitment what was noted before it.
+func (d *Draft) restoreUse(c Commitment, use draftUse) {
+	switch c := c.(type) {
+	case Place:
+		restore(d.capsules, c.Capsule, use)
+	case Hold:
+		restore(d.holds, c.ID, use)
+	case Release:
+		if c.Hold != "" {
+			restore(d.holds, c.Hold, use)
+		} else {
+			restore(d.capsules, c.Capsule, use)
+		}
+	}
+}
+
+func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
+	if use.what == draftUntouched {
+		delete(uses, key)
+	} else {
+		uses[key] = use
+	}
+}
+
+// Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal
+// has come to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while
+// its proposals are answered. It reports false, and changes nothing, where no earlier proposal places the capsule,
+// where that one also releases something, and while the proposal in the making has steps.
+func (d *Draft) Withdraw(id CapsuleID) bool {
+	use := d.capsules[id]
+	if use.what != draftTaken || d.open < len(d.log) {
+		return false
+	}
+	i, _ := slices.BinarySearchFunc(d.steps, use.at, func(s draftStep, at int) int { return s.log - at })
+	for d.steps[i].spec == nil { // it takes no commitment, as what Propose notes
+		i++
+	}
+	last := i
+	for last+1 < len(d.steps) && d.steps[last+1].open == d.steps[i].open {
+		last++
+	}
+	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
+		if _, releases := c.(Release); releases { // the room may be what it took the place of
+			return false
+		}
+	}
+	spec, n := d.steps[i].spec, d.nodes[d.steps[i].node.index]
+	left := d.copies.New(*n)
+	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
+	left.Capsules--
+	d.steps = append(d.steps, draftStep{node: n, use: use, log: len(d.log), open: d.open})
+	delete(d.capsules, id)
+	d.nodes[left.index] = left
+	d.journal.add(left.index)
+	return true
+}
+
+// withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other step with
+// a node places or holds, with the use before that, or releases what was untouched.
+func (s *draftStep) withdraws() bool {
+	return s.node != nil && s.spec == nil && s.use.what == draftTaken
 }

@@ -482,6 +482,39 @@ func TestDraftRefusesWhatIsInvalid(t *testing.T) {
 	require.Same(t, to.Node, d.Node(to.Node.Index()))
 }
 
+// A draft without a view is empty, whatever was there before; nothing that is asked of it panics.
+func TestDraftWithoutView(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("a", 4)}, Submit{IDs: []CapsuleID{"x"}, Spec: wants(1)})
+	v, _ := viewOf(t, l, nil)
+	a, x := v.State().Node("a"), v.State().Capsule("x")
+	near := &Spec{Near: Near{Group: "g", Level: "rack"}}
+	var d Draft
+	for _, sync := range []func(){func() {}, func() { d.Sync(nil) }, func() { d.Sync(v); d.Sync(nil) }, func() { d.Sync(v); d.Sync(&View{}) }} {
+		sync()
+		require.Nil(t, d.View())
+		require.Zero(t, d.Bound())
+		require.Nil(t, d.Node(0))
+		_, _, all := d.Changed(1)
+		require.True(t, all || d.Syncs() == 0)
+		require.EqualError(t, d.NoFit(x.Spec, map[Misfit]int{{kind: shortOfRoom}: 2}), "0 of 2 nodes fit: 2 lack cpu")
+		require.Equal(t, Misfit{}, d.Misfit(a, near))
+		domains, _ := d.NearDomains(near)
+		require.Nil(t, domains)
+		for _, err := range []error{d.Place(x, Choice{Node: a}), d.Reserve(x.Spec, Choice{Node: a}), d.Add(Mark{Key: "k"}),
+			d.Hold(Hold{ID: "h", Node: "a"}), d.Release(Release{Capsule: "x"})} {
+			require.ErrorIs(t, err, ErrInfeasible)
+		}
+		for _, err := range []error{d.Place(nil, Choice{Node: a}), d.Place(&Capsule{}, Choice{Node: a}), d.Place(x, Choice{Node: &NodeState{}}), d.Reserve(nil, Choice{Node: a}), d.PlaceBest(nil, x)} {
+			require.ErrorIs(t, err, ErrInvalid)
+		}
+		require.False(t, d.Withdraw("x"))
+		require.Equal(t, Proposal{}, d.Propose())
+	}
+	d.Sync(v)
+	require.NoError(t, d.Place(x, Choice{Node: d.Node(a.Index())}))
+}
+
 // Misuse is refused, says what to do and changes nothing.
 func TestDraftRefuses(t *testing.T) {
 	l := &MemoryLedger{}

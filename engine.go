@@ -36,7 +36,7 @@ type Engine struct {
 	ParkFor time.Duration
 	Backoff Backoff
 	// Called by Run after every pass that was not idle, from Run's goroutine.
-	Hook func(Round)
+	OnRound func(Round)
 
 	once sync.Once
 	// Held during a Pass and while waiting looks at the view.
@@ -120,8 +120,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.running.Store(false)
 	for ctx.Err() == nil {
 		round := e.Pass(ctx)
-		if e.Hook != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
-			e.Hook(round)
+		if e.OnRound != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
+			e.OnRound(round)
 		}
 		e.rest(ctx, round)
 	}
@@ -251,7 +251,7 @@ func (e *Engine) look(ctx context.Context, now time.Time) error {
 // mine reports whether a pending capsule is this engine's.
 func (e *Engine) mine(c *Capsule) bool { return e.owns(c.Owner, c.Spec) }
 
-// owns reports whether pending work with this owner and spec is this engine's: it is named, or nobody is
+// owns reports whether pending work with this owner and spec is this engine's: the engine is named, or no engine is
 // and it claims it.
 func (e *Engine) owns(owner string, spec *Spec) bool {
 	if owner != "" {

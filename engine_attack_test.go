@@ -173,7 +173,7 @@ func TestTextsOfANavigatorsErrorsAreContained(t *testing.T) {
 					commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(1), Owner: "bad"}, Submit{IDs: []CapsuleID{"b"}, Spec: wants(1), Owner: "good"})
 					sane := &greedy{}
 					var errs []error
-					bad := &Engine{Name: "bad", Ledger: l, PlanTimeout: time.Second, Hook: func(r Round) { errs = append(errs, r.Errors...) },
+					bad := &Engine{Name: "bad", Ledger: l, PlanTimeout: time.Second, OnRound: func(r Round) { errs = append(errs, r.Errors...) },
 						Navigator: NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
 							if plans++; plans == 1 {
 								return Plan{}, fail()

@@ -41,7 +41,7 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	}
 	patience := limit / graceParts
 	if outer.Err() != nil {
-		patience = 0 // nobody wants its results
+		patience = 0 // its results are of no use
 	}
 	grace := time.NewTimer(patience)
 	defer grace.Stop()
@@ -102,7 +102,7 @@ type claim struct {
 	class  AppClass
 }
 
-// claims remembers a navigator's answers. Several engines of a population ask it at once; nobody waits with
+// claims remembers a navigator's answers. Several engines of a population ask it at once; no call waits with
 // the mutex held.
 type claims struct {
 	// Guards what follows.

@@ -99,7 +99,7 @@ func TestRestDoesNotReportItsOwnEnd(t *testing.T) {
 		var errs []error
 		e := &Engine{
 			Ledger: l, Telemetry: &distant{}, Navigator: &greedy{start: time.Now()}, Backoff: Backoff{Jitter: -1},
-			Hook: func(r Round) { errs = append(errs, r.Errors...) },
+			OnRound: func(r Round) { errs = append(errs, r.Errors...) },
 		}
 		go func() { _ = e.Run(ctx) }()
 		for range 50 { // now and then one of these comes less than 100 ms before the end of a rest

@@ -99,7 +99,7 @@ func (e *scan) before(a, b *NodeState) bool {
 		return a.Node.ID < b.Node.ID
 	}
 	mix := func(n *NodeState) uint64 {
-		x := (uint64(n.slot) + e.Seed<<32) * 0x9e3779b97f4a7c15
+		x := (uint64(n.index) + e.Seed<<32) * 0x9e3779b97f4a7c15
 		return (x ^ x>>29) * 0xbf58476d1ce4e5b9
 	}
 	return mix(a) < mix(b)
@@ -457,7 +457,7 @@ func TestCallbacksMayCallTheLedger(t *testing.T) {
 		nav.placement.Score = ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { calls(); return 0, 0 })
 		e := &Engine{Ledger: l, Navigator: nav}
 		rounds := 0
-		e.Hook = func(r Round) {
+		e.OnRound = func(r Round) {
 			calls()
 			assert.Empty(t, append(r.Errors, e.Pass(t.Context()).Errors...))
 			rounds++
@@ -588,7 +588,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var last Round
-		e.Hook = func(r Round) { last = r }
+		e.OnRound = func(r Round) { last = r }
 		start := time.Now()
 		assert.NoError(t, e.Run(ctx))
 		assert.Equal(t, time.Second, time.Since(start))

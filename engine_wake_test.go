@@ -39,7 +39,7 @@ func newRig(t testing.TB, l Ledger, e *Engine) *rig {
 		return l.Snapshot(ctx)
 	}}
 	e.Backoff.Jitter = -1
-	e.Hook = func(round Round) {
+	e.OnRound = func(round Round) {
 		r.fence.Lock()
 		defer r.fence.Unlock()
 		r.rounds, r.at = append(r.rounds, round), append(r.at, time.Since(r.start))

@@ -295,7 +295,7 @@ func ExamplePopulation() {
 			{Name: "services", Ledger: ledger, Navigator: &nav.Services{Placement: &place.Exhaustive{Seed: 1}}},
 			{Name: "batch", Ledger: ledger, Navigator: &sweeps{nav.Services{Placement: &place.Exhaustive{Seed: 2}}}},
 		},
-		Report: func(err error) { fmt.Println(err) },
+		OnError: func(err error) { fmt.Println(err) },
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {

@@ -82,7 +82,7 @@ func (g *GangState) wanting() int {
 	return -1
 }
 
-// faults says everything that is wrong with g, but for its ids and specs. Limit is the most members.
+// faults says everything that is wrong with g, except with its ids and specs. Limit is the most members.
 func (g *Gang) faults(limit int) []string {
 	var out []string
 	if len(g.Roles) == 0 {

@@ -1,9 +1,12 @@
 package orbit_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -112,4 +115,90 @@ func readImports(t *testing.T) []sourceImport {
 	require.NoError(t, err)
 	require.NotEmpty(t, out)
 	return out
+}
+
+// layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.
+var layers = [][]string{
+	{"doc.go", "errors.go", "resources.go", "predicate.go", "capsule.go", "gang.go", "node.go", "proposal.go"},
+	{"state.go", "state_tables.go"},
+	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_publish.go", "txn_validate.go"},
+	{"state_check.go", "state_verify.go", "state_dump.go", "state_restore.go"},
+	{"ledger.go", "ledger_history.go"},
+	{"view.go", "queue.go", "queue_heap.go"},
+	{"draft.go", "draft_propose.go", "placement.go", "score.go"},
+	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go", "population.go"},
+}
+
+const (
+	mostFiles    = 34
+	mostExported = 102
+	mostUpward   = 10
+	mostLines    = 400
+)
+
+// TestLayers keeps the root package readable from the bottom up: few of its files refer to what is declared in a layer
+// above their own, and neither files nor exported names become more.
+func TestLayers(t *testing.T) {
+	layerOf := map[string]int{}
+	for i, files := range layers {
+		for _, name := range files {
+			layerOf[name] = i
+		}
+	}
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		require.Contains(t, layerOf, name, "name its layer")
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		require.NoError(t, err)
+		require.LessOrEqual(t, fset.File(file.Pos()).LineCount(), mostLines, name)
+		files = append(files, file)
+	}
+	require.LessOrEqual(t, len(files), mostFiles, "files")
+	// What other packages declare is of no interest, so they are empty, and the errors that this leads to are ignored.
+	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{Error: func(error) {}, Importer: noImports{}}
+	root, _ := config.Check("orbit", fset, files, &info)
+	exported := 0
+	for _, name := range root.Scope().Names() {
+		if ast.IsExported(name) {
+			exported++
+		}
+	}
+	require.LessOrEqual(t, exported, mostExported, "exported names")
+	upward := map[string]bool{}
+	for id, object := range info.Uses {
+		if object.Pkg() != root || !declared(root, object) {
+			continue
+		}
+		from, to := fset.Position(id.Pos()).Filename, fset.Position(object.Pos()).Filename
+		if layerOf[from] < layerOf[to] {
+			upward[from+" refers to "+object.Name()+" in "+to] = true
+		}
+	}
+	if len(upward) > mostUpward {
+		t.Errorf("%d references lead up, there may be %d:\n%s", len(upward), mostUpward, strings.Join(slices.Sorted(maps.Keys(upward)), "\n"))
+	}
+}
+
+// declared reports whether an object stands by itself in a file: a package-level name or a method.
+func declared(root *types.Package, object types.Object) bool {
+	if f, ok := object.(*types.Func); ok && f.Signature().Recv() != nil {
+		return !types.IsInterface(f.Signature().Recv().Type())
+	}
+	return object.Parent() == root.Scope()
+}
+
+// noImports imports empty packages.
+type noImports struct{}
+
+func (noImports) Import(path string) (*types.Package, error) {
+	p := types.NewPackage(path, filepath.Base(path))
+	p.MarkComplete()
+	return p, nil
 }

@@ -64,7 +64,7 @@ func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Chan
 }
 
 // CatchUp returns the ledger's state, and the changes that lead to it from an old one: none if there is nothing newer,
-// and then the state is the old one. Whole says that nobody knows them, because old is nil or the history no longer
+// and then the state is the old one. Whole says that they are not known, because old is nil or the history no longer
 // reaches back to it: everything may be different.
 func CatchUp(ctx context.Context, ledger Ledger, old *State) (now *State, changes []Change, whole bool, err error) {
 	now, err = ledger.Snapshot(ctx)
@@ -90,7 +90,7 @@ func CatchUp(ctx context.Context, ledger Ledger, old *State) (now *State, change
 }
 
 // Batcher is a ledger that takes many independent proposals in one call. Each has an outcome of its own;
-// one that fails takes nobody else down. An [Engine] uses it where it is there.
+// the failure of one does not affect the others. An [Engine] uses it where it is there.
 type Batcher interface {
 	// ProposeBatch returns one outcome for each proposal, in their order.
 	ProposeBatch(ctx context.Context, batch []Proposal) []Outcome
@@ -103,7 +103,7 @@ type Outcome struct {
 }
 
 // MemoryLedger is the ledger of one process. It is linearizable: a commit is one short critical section
-// (check, build, publish, unlock, then wake whoever waits) in which no user code runs, and it has no clock.
+// (check, build, publish, unlock, then wake those that wait) in which no user code runs, and it has no clock.
 // The zero value is an empty ledger; set the fields before first use.
 type MemoryLedger struct {
 	// Zero fields have the defaults of Limits. Without effect if Start is set.
@@ -128,7 +128,7 @@ type MemoryLedger struct {
 	tx tx
 	// Of live.
 	history history
-	// Closed by the next commit; nil: nobody waits.
+	// Closed by the next commit; nil: no call waits.
 	wake chan struct{}
 	// The revision when wake was made.
 	waited Revision
@@ -331,4 +331,14 @@ func (l *MemoryLedger) waitOn(after Revision) (Revision, <-chan struct{}) {
 		l.waited = l.live.rev
 	}
 	return l.live.rev, l.wake
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }

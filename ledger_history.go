@@ -105,17 +105,17 @@ func (a *ahead) plan(run []Proposal) {
 // read reads the records. The sum is of no use but to keep the compiler from leaving the reads out.
 func (a *ahead) read(s *State) (sum uint32) {
 	for i := range a.n {
-		a.capsules[i] = s.capsuleIDs.First(a.capsules[i])
-		a.nodes[i] = s.nodeIDs.First(a.nodes[i])
+		a.capsules[i] = s.capsules.First(a.capsules[i])
+		a.nodes[i] = s.nodes.First(a.nodes[i])
 	}
 	for i := range a.n {
-		if slot := a.capsules[i]; slot < s.capsuleBound {
-			c := s.capsuleAt(slot)
-			sum += uint32(len(c.ID)) + c.link
+		if slot := a.capsules[i]; slot < s.capsules.Bound() {
+			r := s.capsules.At(slot)
+			sum += uint32(len(r.capsule.ID)) + r.link
 		}
-		if slot := a.nodes[i]; slot < s.nodeBound {
-			if n := s.nodeAt(slot); n.occupied {
-				sum += uint32(len(n.Node.ID)) + n.next
+		if slot := a.nodes[i]; slot < s.nodes.Bound() {
+			if r := s.nodes.At(slot); r.node.Node != nil {
+				sum += uint32(len(r.node.Node.ID)) + uint32(r.remover)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // Navigator is a scheduler: which pending capsules are mine, and where should they go? It plans on its own
 // view and proposes; it never talks to another navigator. An [Engine] runs it.
 type Navigator interface {
-	// Claims reports whether pending capsules of the module and class that nobody is assigned are this
+	// Claims reports whether pending capsules of the module and class that are assigned to no engine are this
 	// navigator's. It must always give the same answer; it is asked once for each pair.
 	Claims(module string, class AppClass) bool
 	// Plan proposes places for pending capsules, of which the highest priority comes first. The view and the
@@ -55,8 +55,8 @@ type Round struct {
 	View Revision
 	// Capsules handed to the navigator.
 	Pending int
-	// Proposals sent: the plan's, those whose outcome was unknown, and releases of holds that have ended, but for those
-	// that somebody else has released.
+	// Proposals sent: the plan's, those whose outcome was unknown, and releases of holds that have ended, except those
+	// that another engine has released.
 	Proposed int
 	// Proposals committed.
 	Committed int

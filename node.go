@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
-
-	"github.com/orbitsched/orbit/internal/cow"
 )
 
 // NodeID names a node. A node that leaves and joins again under its id never repeats a counter.
@@ -28,7 +26,7 @@ func (n *Node) clone() *Node {
 	return &c
 }
 
-// faults says everything that is wrong with n, but for its id and its texts.
+// faults says everything that is wrong with n, except with its id and its texts.
 func (n *Node) faults() []string {
 	out := n.Capacity.faults("capacity")
 	out = append(out, n.Devices.faults()...)
@@ -59,15 +57,8 @@ type NodeState struct {
 	devices *deviceUse
 	// Live holds on it.
 	holds int
-	// Slots of its capsules, in no order. Older states may see a prefix of the same array: only the lineage
-	// that appender names may append in place, and only the owner that remover names may change elements.
-	members  []uint32
-	appender cow.Owner
-	remover  cow.Owner
-	slot     uint32
-	// The next free slot, if this one is free.
-	next     uint32
-	occupied bool
+	// Its number in dense tables.
+	index uint32
 }
 
 // Used returns what live placements and holds take.
@@ -93,7 +84,7 @@ func (n *NodeState) DeviceFree(i int) int {
 
 // Index is the node's position in dense tables, from 0 up to [State.NodeBound]. It is the node's own while
 // the node is a member, and is given to another node after it has left.
-func (n *NodeState) Index() int { return int(n.slot) }
+func (n *NodeState) Index() int { return int(n.index) }
 
 // Fits reports whether the node could take one capsule of this spec now: it is schedulable, has room and
 // devices, and meets the requirements.
@@ -188,7 +179,7 @@ func (n *NodeState) gives(room Resources, set DeviceSet, milli int) {
 }
 
 // useDevices adds to what is taken of the instances of a set. What was there before stays as it is, for
-// whoever still sees it.
+// older states.
 func (n *NodeState) useDevices(set DeviceSet, milli int) {
 	if set == 0 {
 		return

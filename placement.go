@@ -23,13 +23,16 @@ import (
 // index of the nodes of the draft that it was asked about last: ask one engine about one draft.
 type PlacementEngine interface {
 	// Best returns the best node of the draft for one capsule of the spec, as the plan leaves the nodes. The error
-	// is a *NoFit; before the first Sync of the draft nothing fits.
+	// is a *NoFit; before the first Sync of the draft nothing fits. Without a draft or a spec it wraps ErrInvalid.
 	Best(draft *Draft, spec *Spec) (Choice, error)
 }
 
 // PlaceBest places a capsule on the node that an engine finds best. The error is the engine's if it finds none, or
 // that of Place.
 func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
+	if engine == nil || c == nil || c.Spec == nil {
+		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
+	}
 	choice, err := engine.Best(d, c.Spec)
 	if err != nil {
 		return err
@@ -91,10 +94,13 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 
 // NoFit turns nodes counted by their misfit into an error, the most frequent reason first.
 func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
-	e := &NoFit{}
+	e, names := &NoFit{}, &defaultDimensions
+	if d.view != nil {
+		names = &d.view.state.names
+	}
 	for m, n := range counts {
 		e.Nodes += n
-		e.Reasons = append(e.Reasons, Reason{Nodes: n, Why: m.text(spec, &d.view.state.names)})
+		e.Reasons = append(e.Reasons, Reason{Nodes: n, Why: m.text(spec, names)})
 	}
 	slices.SortFunc(e.Reasons, func(a, b Reason) int {
 		if a.Nodes != b.Nodes {
@@ -103,4 +109,34 @@ func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
 		return strings.Compare(a.Why, b.Why)
 	})
 	return e
+}
+
+// takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
+func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
+	if !c.Spec.Shared() {
+		if faults := c.Spec.faults(); len(faults) > 0 {
+			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
+		}
+	}
+	return d.takes(c, n, set)
+}
+
+// takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.
+func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
+	spec := c.Spec
+	if n.Node.Unschedulable || !n.hasRoom(&spec.Envelope.Reservation) || !n.meets(spec.Require) {
+		if m := n.misfit(&Spec{Envelope: spec.Envelope, Require: spec.Require}); m != (Misfit{}) {
+			return d.refuse(c.ID, n, "node %q cannot take capsule %q; such nodes %s", n.Node.ID, c.ID, m.text(spec, &d.view.state.names))
+		}
+	}
+	r := &spec.Devices
+	switch {
+	case set == 0 && r.Count == 0:
+		return nil
+	case set.Len() != r.Count:
+		return d.refuse(c.ID, n, "capsule %q asks for %d devices, the choice names %d", c.ID, r.Count, set.Len())
+	case !r.Accepts(n.Node.Devices.Model) || set&^n.devicesWith(r.Milli) != 0:
+		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrUnclaimed is what a population reports of a pending capsule that nobody is assigned and no engine's
+// ErrUnclaimed is what a population reports of a pending capsule that is assigned to no engine and that no engine's
 // navigator claims.
 var ErrUnclaimed = errors.New("unclaimed capsule")
 
@@ -22,9 +22,9 @@ var ErrUnclaimed = errors.New("unclaimed capsule")
 type Population struct {
 	Engines []*Engine
 	// Called for each capsule that none of the engines will place, once each time that it becomes pending,
-	// with an error that wraps ErrUnclaimed: nobody is assigned and nobody claims it, or it is assigned to an
+	// with an error that wraps ErrUnclaimed: no engine is assigned and none claims it, or it is assigned to an
 	// engine that is not in the list (which is as it should be if that one runs in another process).
-	Report func(error)
+	OnError func(error)
 }
 
 // Run runs all engines until ctx ends, and then returns nil. Before anything starts it refuses, with an
@@ -132,18 +132,18 @@ func (p *Population) claimants(pair claim) []string {
 	return names
 }
 
-// watch reports capsules that nobody owns, each once for every time that it becomes pending.
+// watch reports capsules that no engine owns, each once for every time that it becomes pending.
 func (p *Population) watch(ctx context.Context) error {
-	if p.Report == nil {
+	if p.OnError == nil {
 		return nil
 	}
 	ledger := p.Engines[0].Ledger
-	from := source{ledger: ledger, mine: p.nobodys}
+	from := source{ledger: ledger, mine: p.unowned}
 	view, pace := View{}, pace{Backoff: Backoff{}.withDefaults(), rng: newRand()}
 	for ctx.Err() == nil {
 		if _, err := view.refresh(ctx, &from, time.Now()); err != nil {
 			if ctx.Err() == nil {
-				p.Report(fmt.Errorf("orbit: population: view: %w", err))
+				p.OnError(fmt.Errorf("orbit: population: view: %w", err))
 			}
 			sleep(ctx, pace.next())
 			continue
@@ -157,7 +157,7 @@ func (p *Population) watch(ctx context.Context) error {
 	return nil
 }
 
-// waitForWork waits for a change that may leave a capsule with nobody. Others, placements first of all, are
+// waitForWork waits for a change that may leave a capsule without an owner. Others, placements first of all, are
 // passed over without a snapshot.
 func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
 	for changes, err := range Follow(ctx, ledger, seen) {
@@ -176,8 +176,8 @@ func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
 	return ctx.Err()
 }
 
-// nobodys reports whether none of the engines owns the capsule.
-func (p *Population) nobodys(c *Capsule) bool {
+// unowned reports whether none of the engines owns the capsule.
+func (p *Population) unowned(c *Capsule) bool {
 	if c.Owner != "" {
 		return !slices.ContainsFunc(p.Engines, func(e *Engine) bool { return e.Name == c.Owner })
 	}
@@ -191,17 +191,7 @@ func (p *Population) reportAll(view *View) {
 		if c.Owner != "" {
 			why = fmt.Sprintf("it is assigned to %q, which is none of this population's engines", c.Owner)
 		}
-		p.Report(fmt.Errorf("orbit: %w %q: %s", ErrUnclaimed, c.ID, why))
+		p.OnError(fmt.Errorf("orbit: %w %q: %s", ErrUnclaimed, c.ID, why))
 	}
 	view.queue.batch = view.queue.batch[:0] // once is enough
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -59,7 +59,7 @@ func TestPopulationRefuses(t *testing.T) {
 func start(t *testing.T, engines ...*Engine) (reports func() []error) {
 	var mu sync.Mutex
 	var reported []error
-	p := Population{Engines: engines, Report: func(err error) {
+	p := Population{Engines: engines, OnError: func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		reported = append(reported, err)
@@ -184,7 +184,7 @@ func TestNeighbourNeverNotices(t *testing.T) {
 				bad := named("bad", l, nav)
 				var told atomic.Int64
 				bad.PlanTimeout = time.Second
-				bad.Hook = func(r Round) { told.Add(int64(len(r.Errors))) }
+				bad.OnRound = func(r Round) { told.Add(int64(len(r.Errors))) }
 				start(t, bad, named("good", l, &greedy{claims: only("good")}))
 				for i, id := range names("c", 10) {
 					commit(t, l, Submit{IDs: []CapsuleID{"r" + id}, Spec: ofModule("rogue", int64(i))})
@@ -297,7 +297,7 @@ func race(t *testing.T, engines, nodes int, shared bool) {
 		}
 		e := named(module, l, nav)
 		e.MaxPlan, e.Backoff = 1+i*7, Backoff{Initial: 100 * time.Microsecond, Max: 2 * ms}
-		e.Hook = func(r Round) { assert.True(t, len(r.Errors) == 0 || ctx.Err() != nil, "%v", r.Errors) }
+		e.OnRound = func(r Round) { assert.True(t, len(r.Errors) == 0 || ctx.Err() != nil, "%v", r.Errors) }
 		team = append(team, e)
 	}
 	var wg sync.WaitGroup
@@ -307,7 +307,7 @@ func race(t *testing.T, engines, nodes int, shared bool) {
 		}
 	} else {
 		wg.Go(func() {
-			assert.NoError(t, (&Population{Engines: team, Report: func(err error) { t.Error(err) }}).Run(ctx))
+			assert.NoError(t, (&Population{Engines: team, OnError: func(err error) { t.Error(err) }}).Run(ctx))
 		})
 	}
 	for i, id := range names("c", capsules) {

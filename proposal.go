@@ -45,7 +45,7 @@ type Proposal struct {
 	// Applies at most once. Never use an id again for another proposal.
 	ID ProposalID
 	// What it was planned on; tells bad luck (conflict) from a mistake (infeasible). Zero: planned on nothing;
-	// whatever stands in its way then counts as a conflict, but for what was never there.
+	// whatever stands in its way then counts as a conflict, except what was never there.
 	View Revision
 	// In order, all or none.
 	Do []Commitment
@@ -53,7 +53,7 @@ type Proposal struct {
 	If []Precondition
 }
 
-// Clone returns a copy that nobody can change who holds p: it shares no slice, map or pointer with p but specs that a
+// Clone returns a copy that does not change with p: it shares no slice, map or pointer with p but specs that a
 // ledger has handed out. Every ledger works on a copy, made before it checks anything; so does an [Engine].
 func (p Proposal) Clone() Proposal {
 	var c cloner
@@ -185,9 +185,9 @@ type Release struct {
 // HoldID names a hold.
 type HoldID string
 
-// Hold keeps room on a node for somebody. It counts as use. Whoever it is for releases it in the proposal
+// Hold keeps room on a node for a later placement. It counts as use. The navigator it is for releases it in the proposal
 // that places in its stead. It always ends: a ledger has no clock, so every engine releases holds whose end
-// has passed before it plans; where no engine runs, nobody does. An end that has passed already is accepted.
+// has passed before it plans; where no engine runs, they stay. An end that has passed already is accepted.
 type Hold struct {
 	ID      HoldID    `json:"id"`
 	Node    NodeID    `json:"node"`
@@ -200,7 +200,7 @@ type Hold struct {
 }
 
 // Assign hands a capsule from one owner to another. It is a compare-and-swap in itself: From must be the
-// owner now (empty: nobody).
+// owner now (empty: none).
 type Assign struct {
 	Capsule CapsuleID `json:"capsule"`
 	From    string    `json:"from,omitempty"`

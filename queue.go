@@ -3,6 +3,8 @@ package orbit
 import (
 	"slices"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/heap"
 )
 
 // queue is the pending work of one engine: highest priority first, then in order of submission. Work is
@@ -38,7 +40,7 @@ type class struct {
 	// Of fifo.
 	head int
 	// Given back, or pending again.
-	back minHeap[entry]
+	back heap.Heap[entry]
 	// Entries that were found valid when void ones were last dropped.
 	valid int
 	// Position in ready, -1 if not there.
@@ -53,8 +55,8 @@ type entry struct {
 	submitted uint64
 }
 
-// before orders entries of one class: first submitted, first served.
-func (a entry) before(b entry) bool { return a.submitted < b.submitted }
+// Before orders entries of one class: first submitted, first served.
+func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear forgets all work, and what was put aside. Entries are judged by the state from now on.
 func (q *queue) clear(state *State) {
@@ -65,8 +67,8 @@ func (q *queue) clear(state *State) {
 func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken bool) {
 	q.state = state
 	file := func(id CapsuleID) {
-		if c := state.Capsule(id); c != nil && c.Pending() && mine(c) {
-			woken = q.push(c) || woken
+		if c, slot := state.findCapsule(id); c != nil && c.Pending() && mine(c) {
+			woken = q.push(slot, c) || woken
 		}
 	}
 	switch do := c.Do.(type) {
@@ -93,23 +95,23 @@ func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken
 	return woken
 }
 
-// push files a pending capsule. It reports whether that makes work: its class is not parked, and it was not
+// push files a pending capsule, whose slot it is. It reports whether that makes work: its class is not parked, and it was not
 // filed already.
-func (q *queue) push(c *Capsule) bool {
-	for int(c.slot) >= len(q.queued) {
+func (q *queue) push(slot uint32, c *Capsule) bool {
+	for int(slot) >= len(q.queued) {
 		q.queued = append(q.queued, make([]Revision, max(1024, len(q.queued)))...)
 	}
-	if q.queued[c.slot] == c.Changed {
+	if q.queued[slot] == c.Changed {
 		return false
 	}
-	q.queued[c.slot] = c.Changed
+	q.queued[slot] = c.Changed
 	k := q.class(c.Spec)
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
 	}
-	e := entry{c.slot, c.Changed, c.Submitted}
-	if n := len(k.fifo); n > k.head && e.before(k.fifo[n-1]) {
-		k.back.push(e)
+	e := entry{slot, c.Changed, c.Submitted}
+	if n := len(k.fifo); n > k.head && e.Before(k.fifo[n-1]) {
+		k.back.Push(e)
 	} else {
 		k.fifo = append(k.fifo, e)
 	}
@@ -145,7 +147,7 @@ func (q *queue) compact(k *class) {
 	k.back = nil
 	for _, e := range back {
 		if q.valid(e) != nil {
-			k.back.push(e)
+			k.back.Push(e)
 		}
 	}
 	k.valid = k.size()
@@ -153,7 +155,7 @@ func (q *queue) compact(k *class) {
 
 // first returns the entry that is next in the class. It requires one.
 func (k *class) first() entry {
-	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].before(k.fifo[k.head])) {
+	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].Before(k.fifo[k.head])) {
 		return k.back[0]
 	}
 	return k.fifo[k.head]
@@ -166,7 +168,7 @@ func (k *class) empty() bool { return k.head == len(k.fifo) && len(k.back) == 0 
 func (k *class) pop() entry {
 	e := k.first()
 	if len(k.back) > 0 && k.back[0] == e {
-		return k.back.pop()
+		return k.back.Pop()
 	}
 	if k.head++; k.head == len(k.fifo) || k.head > 1024 && k.head > len(k.fifo)/2 {
 		k.fifo = append(k.fifo[:0], k.fifo[k.head:]...)
@@ -224,7 +226,7 @@ func (q *queue) giveBack(entries []entry, n int) []entry {
 	for _, e := range entries[:n] {
 		if c := q.valid(e); c != nil {
 			k := q.class(c.Spec)
-			k.back.push(e)
+			k.back.Push(e)
 			q.fix(k)
 		}
 	}
@@ -233,7 +235,7 @@ func (q *queue) giveBack(entries []entry, n int) []entry {
 
 // valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.
 func (q *queue) valid(e entry) *Capsule {
-	if c := q.state.capsuleAt(e.slot); c.Changed == e.changed && c.Pending() {
+	if c := &q.state.capsules.At(e.slot).capsule; c.Changed == e.changed && c.Pending() {
 		return c
 	}
 	return nil

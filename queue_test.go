@@ -196,29 +196,6 @@ func TestGivenBackKeepsItsPlace(t *testing.T) {
 	require.Equal(t, [][]CapsuleID{{"b", "c"}, {"a", "b"}, {"c", "d"}, {"a", "b", "c", "d"}}, nav.asked)
 }
 
-// minHeap gives values in order, whatever order they came in.
-func TestHeapSorts(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var h minHeap[entry]
-		var want []uint64
-		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) {
-				x := rapid.Uint64Range(0, 9).Draw(t, "x")
-				h.push(entry{submitted: x})
-				want = append(want, x)
-				slices.Sort(want)
-			},
-			"pop": func(t *rapid.T) {
-				if len(want) > 0 {
-					require.Equal(t, want[0], h.pop().submitted)
-					want = want[1:]
-				}
-			},
-			"": func(t *rapid.T) { require.Len(t, h, len(want)) },
-		})
-	})
-}
-
 // A batch that got nowhere makes way for one pass, not for all that is behind it: its turn comes again however
 // much work of lower priority there is, and however much keeps coming.
 func TestBatchThatGotNowhereIsNotStarved(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/orbitsched/orbit/internal/cow"
+	"github.com/orbitsched/orbit/internal/table"
 )
 
 // State is everything a ledger knows at one revision. It is immutable: read it from any goroutine, for as
@@ -49,18 +50,9 @@ type world struct {
 	left   departures
 	recent recentIDs
 
-	nodes   cow.Array[[nodeChunk]NodeState]
-	nodeIDs cow.Index
-	// Slots handed out so far.
-	nodeBound uint32
-	// First free slot; noSlot: none.
-	nodeFree uint32
-
-	capsules     cow.Array[[capsuleChunk]Capsule]
-	capsuleIDs   cow.Index
-	capsuleBound uint32
-	capsuleFree  uint32
-	// Released capsules, in order of release, chained by link.
+	nodes    table.Table[nodeRecord, [2]nodeRecord]
+	capsules table.Table[capsuleRecord, [4]capsuleRecord]
+	// Slots of released capsules, in order of release, chained by link.
 	oldest        uint32
 	newest        uint32
 	releasedCount int
@@ -73,14 +65,30 @@ type world struct {
 	waiting *btree.BTreeG[groupWaiting]
 }
 
-// Chunks are what is copied when a record changes that a snapshot still sees.
 const (
-	nodeChunk    = 2
-	capsuleChunk = 4
-	noSlot       = math.MaxUint32
+	noSlot = math.MaxUint32
 	// Of the ordered tables.
 	degree = 32
 )
+
+// nodeRecord is a node in its table. Its slot is the node's index; in a free slot node.Node is nil.
+type nodeRecord struct {
+	node NodeState
+	// Slots of its capsules, in no order. Older states may see a prefix of the same array: only the lineage
+	// that appender names may append in place, and only the owner that remover names may change elements.
+	members  []uint32
+	appender cow.Owner
+	remover  cow.Owner
+}
+
+// capsuleRecord is a capsule in its table; in a free slot capsule.ID is empty.
+type capsuleRecord struct {
+	capsule Capsule
+	// The slot of its node, while it is placed.
+	node uint32
+	// Placed: position in the list of its node; released: slot of the one that was released next.
+	link uint32
+}
 
 // departures tell when something that could be bet on last went away, for telling a conflict from a
 // mistake where the record itself is gone.
@@ -122,7 +130,7 @@ func (a groupCount) less(b groupCount) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// hashOf is seeded anew in every process: whoever chooses ids cannot choose collisions.
+// hashOf is seeded anew in every process: a caller that chooses ids cannot choose collisions.
 func hashOf(id string) uint32 {
 	h := maphash.String(hashSeed, id)
 	return uint32(h ^ h>>32)
@@ -131,11 +139,11 @@ func hashOf(id string) uint32 {
 // newState returns an empty state at revision 0 that the caller may write.
 func newState(limits Limits, names [Dimensions]string) *State {
 	return &State{world: world{
-		owner:    cow.NewOwner(),
-		lineage:  cow.NewOwner(),
-		limits:   limits.withDefaults(),
-		names:    names,
-		nodeFree: noSlot, capsuleFree: noSlot, oldest: noSlot, newest: noSlot,
+		owner:   cow.NewOwner(),
+		lineage: cow.NewOwner(),
+		limits:  limits.withDefaults(),
+		names:   names,
+		oldest:  noSlot, newest: noSlot,
 		members: btree.NewG(degree, func(a, b nodeKey) bool { return a.id < b.id }),
 		gangs:   btree.NewG(degree, func(a, b *GangState) bool { return a.Gang.ID < b.Gang.ID }),
 		holds:   btree.NewG(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
@@ -185,13 +193,13 @@ func (s *State) DimensionName(d Dimension) string { return s.names.name(d) }
 
 // Node returns the node with this id, nil if it is not a member.
 func (s *State) Node(id NodeID) *NodeState {
-	probe := s.nodeIDs.Probe(hashOf(string(id)))
+	probe := s.nodes.Probe(hashOf(string(id)))
 	for {
 		slot, ok := probe.Next()
 		if !ok {
 			return nil
 		}
-		if n := s.nodeAt(slot); n.Node.ID == id {
+		if n := &s.nodes.At(slot).node; n.Node.ID == id {
 			return n
 		}
 	}
@@ -201,52 +209,48 @@ func (s *State) Node(id NodeID) *NodeState {
 func (s *State) NodeCount() int { return s.members.Len() }
 
 // NodeBound returns an upper bound, exclusive, of all nodes' [NodeState.Index].
-func (s *State) NodeBound() int { return int(s.nodeBound) }
+func (s *State) NodeBound() int { return int(s.nodes.Bound()) }
 
 // NodeByIndex returns the node with this [NodeState.Index], nil if there is none.
 func (s *State) NodeByIndex(i int) *NodeState {
-	if i < 0 || i >= int(s.nodeBound) {
+	if i < 0 || i >= int(s.nodes.Bound()) {
 		return nil
 	}
-	if n := s.nodeAt(uint32(i)); n.occupied {
+	if n := &s.nodes.At(uint32(i)).node; n.Node != nil {
 		return n
 	}
 	return nil
 }
 
-// nodeAt returns the record in a slot, occupied or not.
-func (s *State) nodeAt(slot uint32) *NodeState {
-	return &s.nodes.At(int(slot / nodeChunk))[slot%nodeChunk]
-}
-
 // Nodes yields all nodes, ordered by id.
 func (s *State) Nodes() iter.Seq[*NodeState] {
 	return func(yield func(*NodeState) bool) {
-		s.members.Ascend(func(k nodeKey) bool { return yield(s.nodeAt(k.slot)) })
+		s.members.Ascend(func(k nodeKey) bool { return yield(&s.nodes.At(k.slot).node) })
 	}
 }
 
 // Capsule returns the capsule with this id, nil if there is no record of it.
 func (s *State) Capsule(id CapsuleID) *Capsule {
-	probe := s.capsuleIDs.Probe(hashOf(string(id)))
+	c, _ := s.findCapsule(id)
+	return c
+}
+
+// findCapsule returns the capsule with this id and its slot, nil if there is no record of it.
+func (s *State) findCapsule(id CapsuleID) (c *Capsule, slot uint32) {
+	probe := s.capsules.Probe(hashOf(string(id)))
 	for {
 		slot, ok := probe.Next()
 		if !ok {
-			return nil
+			return nil, noSlot
 		}
-		if c := s.capsuleAt(slot); c.ID == id {
-			return c
+		if c := &s.capsules.At(slot).capsule; c.ID == id {
+			return c, slot
 		}
 	}
 }
 
-// capsuleAt returns the record in a slot, in use or not.
-func (s *State) capsuleAt(slot uint32) *Capsule {
-	return &s.capsules.At(int(slot / capsuleChunk))[slot%capsuleChunk]
-}
-
 // CapsuleCount returns how many capsule records there are, released ones that are still kept included.
-func (s *State) CapsuleCount() int { return s.capsuleIDs.Len() }
+func (s *State) CapsuleCount() int { return s.capsules.Len() }
 
 // PendingCount returns how many capsules wait for a place.
 func (s *State) PendingCount() int { return s.pending }
@@ -254,8 +258,19 @@ func (s *State) PendingCount() int { return s.pending }
 // Capsules yields all capsule records, in no particular order.
 func (s *State) Capsules() iter.Seq[*Capsule] {
 	return func(yield func(*Capsule) bool) {
-		for slot := range s.capsuleBound {
-			if c := s.capsuleAt(slot); c.ID != "" && !yield(c) {
+		for _, c := range s.capsuleSlots() {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// capsuleSlots yields all capsule records and their slots.
+func (s *State) capsuleSlots() iter.Seq2[uint32, *Capsule] {
+	return func(yield func(uint32, *Capsule) bool) {
+		for slot := range s.capsules.Bound() {
+			if c := &s.capsules.At(slot).capsule; c.ID != "" && !yield(slot, c) {
 				return
 			}
 		}
@@ -284,8 +299,8 @@ func (s *State) On(id NodeID) iter.Seq[*Capsule] {
 		if n == nil {
 			return
 		}
-		for _, slot := range n.members {
-			if !yield(s.capsuleAt(slot)) {
+		for _, slot := range s.nodes.At(n.index).members {
+			if !yield(&s.capsules.At(slot).capsule) {
 				return
 			}
 		}
@@ -347,7 +362,7 @@ func (s *State) Marks(prefix string) iter.Seq2[string, string] {
 func (s *State) GroupNodes(group string) iter.Seq2[*NodeState, int] {
 	return func(yield func(*NodeState, int) bool) {
 		s.groups.AscendGreaterOrEqual(groupCount{group: group}, func(g groupCount) bool {
-			return g.group == group && yield(s.nodeAt(g.node), g.count)
+			return g.group == group && yield(&s.nodes.At(g.node).node, g.count)
 		})
 	}
 }

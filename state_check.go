@@ -1,6 +1,8 @@
 package orbit
 
 import (
+	"slices"
+
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
@@ -139,27 +141,26 @@ func (s *State) replay(t *tx, changes []Change) error {
 	return nil
 }
 
-// Closed returns s as it looks to somebody to whom some nodes are closed: they are unschedulable in it. All else is
+// Closed returns s as it looks to a scheduler for which some nodes are closed: they are unschedulable in it. All else is
 // as in s, the revision, the counters, what is used and what is marked included; so a bet that is taken from it is
 // a bet on s. A [Ledger] that shows one scheduler a part of the constellation answers Snapshot with it.
 //
 // Before is what Closed has returned for an older state of the same ledger, and changed are the indices
 // ([NodeState.Index]) of nodes that have joined, changed or left since, or for which closed answers otherwise than
 // it did; only they are looked at. With a nil before all are. What is returned is a state like any other, but it is
-// nobody's history: [State.Apply] goes on from s, not from it.
+// in no history: [State.Apply] goes on from s, not from it.
 func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) bool) *State {
 	c := s.copy()
 	c.owner = cow.NewOwner()
 	if before != nil {
-		c.nodes = before.nodes
-		c.nodes.Grow(s.nodes.Len(), c.owner)
+		c.nodes.Adopt(&before.nodes, c.owner)
 		for _, slot := range changed {
 			c.close(s, before, uint32(slot), closed)
 		}
 		return c
 	}
-	for slot := range s.nodeBound {
-		if n := s.nodeAt(slot); n.occupied && !n.Node.Unschedulable && closed(n) {
+	for slot := range s.nodes.Bound() {
+		if n := &s.nodes.At(slot).node; n.Node != nil && !n.Node.Unschedulable && closed(n) {
 			c.close(s, nil, slot, closed)
 		}
 	}
@@ -167,18 +168,65 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 }
 
 // close takes a node's record over from another state, with a description that says it is unschedulable if it is closed. As long
-// as the node is described alike that is the same one, so whoever tells descriptions apart by identity may.
+// as the node is described alike that is the same one, so descriptions may be told apart by identity.
 func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) bool) {
-	n := s.ownNode(slot)
-	was := *n
-	*n = *from.nodeAt(slot)
+	record := s.nodes.Own(slot, s.owner)
+	was, n := record.node, &record.node
+	*record = *from.nodes.At(slot)
 	switch {
-	case !n.occupied || n.Node.Unschedulable || !closed(n):
-	case before != nil && was.occupied && was.Node.Unschedulable && was.Specification == n.Specification && was.Node.ID == n.Node.ID:
+	case n.Node == nil || n.Node.Unschedulable || !closed(n):
+	case before != nil && was.Node != nil && was.Node.Unschedulable && was.Specification == n.Specification && was.Node.ID == n.Node.ID:
 		n.Node = was.Node
 	default:
 		description := *n.Node
 		description.Unschedulable = true
 		n.Node = &description
+	}
+}
+
+// footprint returns what has been looked at, and what of it has become different.
+func (t *tx) footprint() Footprint {
+	t.addMissed()
+	f := Footprint{Touched: t.touched}
+	r, w := &f.Reads, &f.Writes
+	r.Nodes, r.Uses, r.Capsules = t.nodes.keys, slices.Clone(t.nodes.keys), t.capsules.keys
+	r.Gangs, r.Holds, r.Marks = t.gangs.keys, t.holds.keys, t.marks.keys
+	for i, id := range t.nodes.keys {
+		e := &t.nodes.entries[i]
+		left, stays := e.gone && e.was != nil, e.dirty && !e.gone
+		if left || stays && e.now.Specification == t.rev {
+			w.Nodes = append(w.Nodes, id)
+		}
+		if left || stays && e.now.Usage == t.rev {
+			w.Uses = append(w.Uses, id)
+		}
+	}
+	w.Capsules = t.capsules.changed(func(e *txCapsule) bool { return e.dirty })
+	w.Gangs = t.gangs.changed(func(e *txGang) bool { return e.now != e.was })
+	w.Holds = t.holds.changed(func(e *txHold) bool { return e.now != e.was })
+	w.Marks = t.marks.changed(func(e *txMark) bool { return e.dirty })
+	if t.places == 0 && !t.p.ID.IsZero() {
+		r.Proposals = []ProposalID{t.p.ID}
+		w.Proposals = []ProposalID{t.p.ID}
+	}
+	return f
+}
+
+// addMissed enters what is not there. After it the write-set is good for a footprint only.
+func (t *tx) addMissed() {
+	for _, id := range t.missed.Nodes {
+		if t.nodes.find(id) == nil {
+			t.nodes.add(id)
+		}
+	}
+	for _, id := range t.missed.Capsules {
+		if t.capsules.find(id) == nil {
+			t.capsules.add(id)
+		}
+	}
+	for _, id := range t.missed.Gangs {
+		if t.gangs.find(id) == nil {
+			t.gangs.add(id)
+		}
 	}
 }

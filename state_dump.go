@@ -125,8 +125,8 @@ func (s *State) inOrder() []*Capsule {
 		}
 	}
 	slices.SortFunc(out, func(a, b *Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
-	for slot := s.oldest; slot != noSlot; slot = s.capsuleAt(slot).link {
-		out = append(out, s.capsuleAt(slot))
+	for slot := s.oldest; slot != noSlot; slot = s.capsules.At(slot).link {
+		out = append(out, &s.capsules.At(slot).capsule)
 	}
 	return out
 }

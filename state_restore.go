@@ -78,7 +78,6 @@ func (b *restorer) header(h *dumpHeader) error {
 	b.number, b.orders = map[*Spec]int{}, map[uint64]CapsuleID{}
 	b.members = map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, h.Revision
-	b.tx.nextNode, b.tx.nextCapsule = slotCursor{noSlot, 0}, slotCursor{noSlot, 0}
 	return nil
 }
 
@@ -194,12 +193,12 @@ func (b *restorer) capsule(v *validator, c *dumpCapsule) error {
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
 		earlier: restored(c.Earlier), released: c.Released,
 	}
-	now.slot = b.tx.nextCapsule.next(nil)
-	if err := b.belongs(&now); err != nil {
+	node, err := b.belongs(&now)
+	if err != nil {
 		return err
 	}
 	e := b.tx.capsules.add(c.ID)
-	e.now, e.dirty = now, true
+	e.now, e.dirty, e.slot, e.node = now, true, b.tx.capsuleSlots.Next(), node
 	return nil
 }
 
@@ -220,32 +219,31 @@ func (c *dumpCapsule) datable() error {
 	return nil
 }
 
-// belongs counts a capsule where it is: in its gang, on its node.
-func (b *restorer) belongs(c *Capsule) error {
+// belongs counts a capsule where it is: in its gang, on its node, whose slot it returns.
+func (b *restorer) belongs(c *Capsule) (slot uint32, err error) {
 	if c.Gang != "" {
 		g := b.tx.gangs.find(c.Gang)
 		if g == nil || int(c.role) >= len(g.now.Placed) {
-			return fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang, c.role)
+			return 0, fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang, c.role)
 		}
 		if role, listed := b.members[membership{c.Gang, c.ID}]; !listed || role != int(c.role) {
-			return fmt.Errorf("capsule %q: gang %q does not list it in role %d", c.ID, c.Gang, c.role)
+			return 0, fmt.Errorf("capsule %q: gang %q does not list it in role %d", c.ID, c.Gang, c.role)
 		}
 		g.now.records++
 		g.now.Placed[c.role] += btoi(c.Placed())
 	}
 	if !c.Placed() {
-		return nil
+		return 0, nil
 	}
 	n := b.tx.nodes.find(c.Node)
 	if n == nil || c.released {
-		return fmt.Errorf("capsule %q (released: %v) is on node %q, which has not appeared", c.ID, c.released, c.Node)
+		return 0, fmt.Errorf("capsule %q (released: %v) is on node %q, which has not appeared", c.ID, c.released, c.Node)
 	}
-	c.node = n.now.slot
 	usage := n.now.Usage
-	err := b.tx.take(n, &c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+	err = b.tx.take(n, &c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
 	n.now.Usage = usage
 	n.now.Capsules++
-	return err
+	return n.now.index, err
 }
 
 // hold adds a live hold.
@@ -270,11 +268,24 @@ func (b *restorer) finish() error {
 	b.state.publish(&b.tx)
 	b.state.order = order
 	for i := range b.tx.capsules.entries { // in the order of the lines
-		if c := &b.tx.capsules.entries[i].now; c.released {
-			b.state.enqueueReleased(b.state.ownCapsule(c.slot))
+		if e := &b.tx.capsules.entries[i]; e.now.released {
+			b.state.enqueueReleased(e.slot)
 		}
 	}
 	b.state.dropReleased()
 	b.tx.reset()
 	return nil
+}
+
+// restored builds the list of earlier placements from its newest-first form.
+func restored(ids []dumpID) *placements {
+	var p *placements
+	for i := len(ids) - 1; i >= 0; i-- {
+		next := &placements{id: ids[i].ID, at: ids[i].At, before: p}
+		if p != nil {
+			next.depth = p.depth + 1
+		}
+		p = next
+	}
+	return p
 }

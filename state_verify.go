@@ -11,7 +11,7 @@ import (
 // the capacity's shrinking alone; every placed capsule is on a member; gangs, groups and queues count what
 // there is. It looks at every record once: use it in production as often as that is worth.
 func (s *State) Verify() error {
-	v := verifier{s: s, nodes: make([]recount, s.nodeBound), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}}
+	v := verifier{s: s, nodes: make([]recount, s.nodes.Bound()), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}}
 	v.capsules()
 	v.holds()
 	v.compareNodes()
@@ -56,9 +56,9 @@ func (v *verifier) fail(format string, args ...any) {
 
 // capsules checks every record and counts what it takes where it is.
 func (v *verifier) capsules() {
-	for c := range v.s.Capsules() {
+	for slot, c := range v.s.capsuleSlots() {
 		v.records++
-		if known := v.s.Capsule(c.ID); known != c {
+		if known, _ := v.s.findCapsule(c.ID); known != c {
 			v.fail("capsule %q is not found by its id", c.ID)
 		}
 		if c.Changed == 0 || c.Changed > v.s.rev || c.PlacedAt > v.s.rev {
@@ -74,7 +74,7 @@ func (v *verifier) capsules() {
 		v.countGang(c)
 		v.countWaiting(c)
 		if c.Placed() {
-			v.placement(c)
+			v.placement(slot, c)
 		}
 	}
 	if v.records != v.s.CapsuleCount() || v.pending != v.s.pending || v.released != v.s.releasedCount {
@@ -84,8 +84,9 @@ func (v *verifier) capsules() {
 }
 
 // placement checks that a placed capsule is on a member and in its list, and counts it there.
-func (v *verifier) placement(c *Capsule) {
-	n := v.s.NodeByIndex(int(c.node))
+func (v *verifier) placement(slot uint32, c *Capsule) {
+	at := v.s.capsules.At(slot)
+	n := v.s.NodeByIndex(int(at.node))
 	switch {
 	case c.released:
 		v.fail("capsule %q is released and on node %q", c.ID, c.Node)
@@ -93,17 +94,23 @@ func (v *verifier) placement(c *Capsule) {
 	case n == nil || n.Node.ID != c.Node:
 		v.fail("capsule %q is on node %q, which is not a member", c.ID, c.Node)
 		return
-	case int(c.link) >= len(n.members) || n.members[c.link] != c.slot:
+	case !v.s.lists(at, slot):
 		v.fail("capsule %q is not in the list of node %q", c.ID, c.Node)
 	case c.Devices.Len() != c.Spec.Devices.Count:
 		v.fail("capsule %q holds %d devices, asks for %d", c.ID, c.Devices.Len(), c.Spec.Devices.Count)
 	}
-	r := &v.nodes[c.node]
+	r := &v.nodes[at.node]
 	r.capsules++
 	r.claim(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.PlacedAt)
 	if c.Spec.Group != "" {
-		v.groups[groupCount{group: c.Spec.Group, node: c.node}]++
+		v.groups[groupCount{group: c.Spec.Group, node: at.node}]++
 	}
+}
+
+// lists reports whether a capsule is in the list of its node, where its record says.
+func (s *State) lists(c *capsuleRecord, slot uint32) bool {
+	members := s.nodes.At(c.node).members
+	return int(c.link) < len(members) && members[c.link] == slot
 }
 
 // claim counts what a placement or a hold takes, and when it was admitted.
@@ -166,7 +173,7 @@ func (v *verifier) holds() {
 		if h.Ends.IsZero() {
 			v.fail("hold %q never ends", h.ID)
 		}
-		r := &v.nodes[n.slot]
+		r := &v.nodes[n.index]
 		r.holds++
 		r.claim(h.Room, h.Devices, h.Milli, h.changed)
 		return true
@@ -185,8 +192,8 @@ func (v *verifier) compareNodes() {
 		v.compareNode(n, r)
 		v.compareCapacity(n, r)
 	}
-	if members != v.s.NodeCount() || members != v.s.nodeIDs.Len() {
-		v.fail("counts %d members and %d ids; there are %d", v.s.NodeCount(), v.s.nodeIDs.Len(), members)
+	if members != v.s.NodeCount() || members != v.s.nodes.Len() {
+		v.fail("counts %d members and %d ids; there are %d", v.s.NodeCount(), v.s.nodes.Len(), members)
 	}
 }
 
@@ -199,8 +206,9 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if r.overflow || n.used != r.used || n.deviceUse() != r.devices {
 		v.fail("node %q counts used %v, devices %v; its placements and holds take %v, %v", id, n.used, n.deviceUse(), r.used, r.devices)
 	}
-	if n.Capsules != r.capsules || len(n.members) != r.capsules || n.holds != r.holds {
-		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, len(n.members), n.holds, r.capsules, r.holds)
+	listed := len(v.s.nodes.At(n.index).members)
+	if n.Capsules != r.capsules || listed != r.capsules || n.holds != r.holds {
+		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, listed, n.holds, r.capsules, r.holds)
 	}
 	if len(n.used.faults("")) > 0 || lowest(n.deviceUse()) < 0 {
 		v.fail("node %q: negative use: %v, devices %v", id, n.used, n.deviceUse())

@@ -3,6 +3,8 @@ package orbit
 import (
 	"fmt"
 	"slices"
+
+	"github.com/orbitsched/orbit/internal/table"
 )
 
 // tx is the write-set of one proposal over a state that it never writes to: records are copied on first
@@ -35,7 +37,7 @@ type tx struct {
 	// A capsule is released for good.
 	finals bool
 
-	nextNode, nextCapsule slotCursor
+	nodeSlots, capsuleSlots table.Slots
 
 	// For each group that a bet has asked for: a node on which a member is, as (level, domain); (level, ""): looked up.
 	domains map[string]map[[2]string]*NodeState
@@ -61,6 +63,8 @@ type txCapsule struct {
 	was   *Capsule
 	now   Capsule
 	dirty bool
+	// Its own, and that of the node it is placed on by this proposal.
+	slot, node uint32
 }
 
 type txGang struct {
@@ -77,21 +81,6 @@ type txHold struct{ was, now *holdRecord }
 type txMark struct {
 	was, now markRecord
 	dirty    bool
-}
-
-// slotCursor hands out slots for fresh records: first the free ones, then new ones.
-type slotCursor struct{ free, bound uint32 }
-
-// next returns a slot that no record uses and that this write-set has not handed out. Chain tells the free
-// slot behind a free one.
-func (c *slotCursor) next(chain func(slot uint32) uint32) uint32 {
-	if c.free == noSlot {
-		c.bound++
-		return c.bound - 1
-	}
-	slot := c.free
-	c.free = chain(slot)
-	return slot
 }
 
 // reset forgets everything, so that the next proposal starts from nothing, also after one that was refused
@@ -111,8 +100,7 @@ func (t *tx) reset() {
 // has been committed before, 0 if it has not. It requires a prepared proposal and an empty tx.
 func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
 	t.s, t.p, t.rev = s, *p, rev
-	t.nextNode = slotCursor{s.nodeFree, s.nodeBound}
-	t.nextCapsule = slotCursor{s.capsuleFree, s.capsuleBound}
+	t.nodeSlots, t.capsuleSlots = s.nodes.Slots(), s.capsules.Slots()
 	return t.committedBefore()
 }
 
@@ -189,7 +177,7 @@ func (t *tx) capsule(id CapsuleID) *txCapsule {
 	if e := t.capsules.find(id); e != nil {
 		return e
 	}
-	was := t.s.Capsule(id)
+	was, slot := t.s.findCapsule(id)
 	if was == nil {
 		if t.missed != nil {
 			t.missed.Capsules = append(t.missed.Capsules, id)
@@ -197,7 +185,7 @@ func (t *tx) capsule(id CapsuleID) *txCapsule {
 		return nil
 	}
 	e := t.capsules.add(was.ID)
-	e.was, e.now = was, *was
+	e.was, e.now, e.slot = was, *was, slot
 	return e
 }
 
@@ -240,53 +228,6 @@ func (t *tx) mark(key string) *txMark {
 	return e
 }
 
-// footprint returns what has been looked at, and what of it has become different.
-func (t *tx) footprint() Footprint {
-	t.addMissed()
-	f := Footprint{Touched: t.touched}
-	r, w := &f.Reads, &f.Writes
-	r.Nodes, r.Uses, r.Capsules = t.nodes.keys, slices.Clone(t.nodes.keys), t.capsules.keys
-	r.Gangs, r.Holds, r.Marks = t.gangs.keys, t.holds.keys, t.marks.keys
-	for i, id := range t.nodes.keys {
-		e := &t.nodes.entries[i]
-		left, stays := e.gone && e.was != nil, e.dirty && !e.gone
-		if left || stays && e.now.Specification == t.rev {
-			w.Nodes = append(w.Nodes, id)
-		}
-		if left || stays && e.now.Usage == t.rev {
-			w.Uses = append(w.Uses, id)
-		}
-	}
-	w.Capsules = t.capsules.changed(func(e *txCapsule) bool { return e.dirty })
-	w.Gangs = t.gangs.changed(func(e *txGang) bool { return e.now != e.was })
-	w.Holds = t.holds.changed(func(e *txHold) bool { return e.now != e.was })
-	w.Marks = t.marks.changed(func(e *txMark) bool { return e.dirty })
-	if t.places == 0 && !t.p.ID.IsZero() {
-		r.Proposals = []ProposalID{t.p.ID}
-		w.Proposals = []ProposalID{t.p.ID}
-	}
-	return f
-}
-
-// addMissed enters what is not there. After it the write-set is good for a footprint only.
-func (t *tx) addMissed() {
-	for _, id := range t.missed.Nodes {
-		if t.nodes.find(id) == nil {
-			t.nodes.add(id)
-		}
-	}
-	for _, id := range t.missed.Capsules {
-		if t.capsules.find(id) == nil {
-			t.capsules.add(id)
-		}
-	}
-	for _, id := range t.missed.Gangs {
-		if t.gangs.find(id) == nil {
-			t.gangs.add(id)
-		}
-	}
-}
-
 // refuse completes a rejection: a conflict if what it rests on has changed after the proposal's view, else
 // the proposer's mistake.
 func (t *tx) refuse(r Rejection, newest Revision, format string, args ...any) error {
@@ -319,4 +260,70 @@ func (t *tx) short(r *Rejection, want *Resources, free Resources) {
 			return
 		}
 	}
+}
+
+// overlay holds the entries of a write-set by key: a short list at first, with a map once it is long.
+type overlay[K comparable, E any] struct {
+	keys    []K
+	entries []E
+	at      map[K]int // positions of the first len(at) keys, once there are many
+}
+
+// Beyond few entries a map is faster than comparing; beyond many the memory is not kept for the next use.
+const (
+	overlayFew  = 8
+	overlayMany = 1 << 12
+)
+
+// find returns the entry, nil if there is none. The pointer holds until the next add.
+func (o *overlay[K, E]) find(key K) *E {
+	if len(o.keys) <= overlayFew {
+		for i := range o.keys {
+			if o.keys[i] == key {
+				return &o.entries[i]
+			}
+		}
+		return nil
+	}
+	if o.at == nil {
+		o.at = make(map[K]int, 2*len(o.keys))
+	}
+	for i := len(o.at); i < len(o.keys); i++ {
+		o.at[o.keys[i]] = i
+	}
+	if i, ok := o.at[key]; ok {
+		return &o.entries[i]
+	}
+	return nil
+}
+
+// add appends a zero entry under a key that is not there yet. What lies beyond the end has been cleared.
+func (o *overlay[K, E]) add(key K) *E {
+	o.keys = append(o.keys, key)
+	o.entries = slices.Grow(o.entries, 1)
+	o.entries = o.entries[:len(o.entries)+1]
+	return &o.entries[len(o.entries)-1]
+}
+
+// changed returns the keys of the entries of which that is said.
+func (o *overlay[K, E]) changed(is func(*E) bool) (keys []K) {
+	for i := range o.entries {
+		if is(&o.entries[i]) {
+			keys = append(keys, o.keys[i])
+		}
+	}
+	return keys
+}
+
+// reset empties the overlay and lets go of what it referred to, and of its memory if it grew large.
+func (o *overlay[K, E]) reset() {
+	if len(o.keys) == 0 {
+		return
+	}
+	if cap(o.keys) > overlayMany {
+		*o = overlay[K, E]{}
+		return
+	}
+	clear(o.entries)
+	o.keys, o.entries, o.at = o.keys[:0], o.entries[:0], nil
 }

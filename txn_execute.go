@@ -58,7 +58,7 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	n.now.Capsules++
 	e.dirty = true
 	e.now.remember(t.s.limits.PlacementIDs)
-	e.now.Node, e.now.node = n.now.Node.ID, n.now.slot
+	e.now.Node, e.node = n.now.Node.ID, n.now.index
 	e.now.Devices, e.now.Note = c.Devices, c.Note
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
 	t.countGang(&e.now, 1)
@@ -192,7 +192,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 		e := t.capsules.add(id)
 		e.now, e.dirty = like, true
 		e.now.ID, e.now.Changed = id, t.rev
-		e.now.slot = t.nextCapsule.next(func(slot uint32) uint32 { return t.s.capsuleAt(slot).link })
+		e.slot = t.capsuleSlots.Next()
 	}
 	return nil
 }
@@ -223,12 +223,12 @@ func (t *tx) putNode(node *Node) error {
 	if e == nil {
 		if e = t.node(node.ID); e == nil {
 			e = t.nodes.add(node.ID)
-			e.now.slot = t.nextNode.next(t.s.nextFreeNode)
+			e.now.index = t.nodeSlots.Next()
 			e.gone = true
 		}
 	}
 	if e.gone { // joins, for the first time or again
-		e.now = NodeState{slot: e.now.slot, occupied: true, Usage: t.rev}
+		e.now = NodeState{index: e.now.index, Usage: t.rev}
 		e.asked, e.askedDevices, e.asks = Resources{}, 0, 0
 	}
 	e.now.Node, e.now.Specification = node, t.rev
@@ -250,7 +250,7 @@ func (t *tx) removeNode(id NodeID) error {
 	return nil
 }
 
-// startHold keeps room as a placement would, but for labels: a hold has no spec to require any.
+// startHold keeps room as a placement would, without looking at labels: a hold has no spec to require any.
 func (t *tx) startHold(c *Hold) error {
 	e := t.hold(c.ID)
 	if e.now != nil {

@@ -6,12 +6,11 @@ import "slices"
 // state is ours to write and has not changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
 	s.rev = t.rev
-	s.nodeFree, s.capsuleFree = t.nextNode.free, t.nextCapsule.free
-	s.growNodes(t.nextNode.bound)
-	s.growCapsules(t.nextCapsule.bound)
+	s.nodes.Grow(t.nodeSlots, s.owner)
+	s.capsules.Grow(t.capsuleSlots, s.owner)
 	for i := range t.capsules.entries { // before nodes: they may leave once they are empty
 		if e := &t.capsules.entries[i]; e.dirty && e.was != nil && e.was.Placed() && moves(e.was, &e.now) {
-			s.unlink(s.ownCapsule(e.now.slot))
+			s.unlink(e.slot)
 		}
 	}
 	for i := range t.nodes.entries {
@@ -43,53 +42,25 @@ func (s *State) publish(t *tx) {
 	s.dropReleased()
 }
 
-// growNodes makes room for slots below the bound.
-func (s *State) growNodes(bound uint32) {
-	s.nodeBound = bound
-	s.nodes.Grow(int(bound+nodeChunk-1)/nodeChunk, s.owner)
-}
-
-// growCapsules makes room for slots below the bound.
-func (s *State) growCapsules(bound uint32) {
-	s.capsuleBound = bound
-	s.capsules.Grow(int(bound+capsuleChunk-1)/capsuleChunk, s.owner)
-}
-
-// ownNode returns a node's record for writing, after copying its chunk if an older state still sees it.
-func (s *State) ownNode(slot uint32) *NodeState {
-	return &s.nodes.Own(int(slot/nodeChunk), s.owner)[slot%nodeChunk]
-}
-
-// ownCapsule returns a capsule's record for writing, as ownNode does a node's. The pointer holds until the
-// state is frozen.
-func (s *State) ownCapsule(slot uint32) *Capsule {
-	return &s.capsules.Own(int(slot/capsuleChunk), s.owner)[slot%capsuleChunk]
-}
-
-// nextFreeNode follows the chain of free slots.
-func (s *State) nextFreeNode(slot uint32) uint32 { return s.nodeAt(slot).next }
-
 // publishNode writes a node's record, or frees its slot. The list of its capsules is not the write-set's:
 // it follows when the capsules are published.
 func (s *State) publishNode(e *txNode) {
-	n := s.ownNode(e.now.slot)
+	r := s.nodes.Own(e.now.index, s.owner)
 	if e.gone {
 		if e.was != nil {
 			s.left.Nodes = s.rev
-			s.forgetNode(n)
+			s.forgetNode(&r.node)
 		}
-		*n = NodeState{slot: e.now.slot}
+		*r = nodeRecord{}
 		return
 	}
-	if n.occupied && n.Specification != e.now.Specification {
+	if e.was != nil && e.was.Specification != e.now.Specification {
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 	}
-	members, appender, remover := n.members, n.appender, n.remover
-	*n = e.now
-	n.members, n.appender, n.remover = members, appender, remover
-	if e.was == nil {
-		s.nodeIDs.Insert(hashOf(string(n.Node.ID)), n.slot, s.owner)
-		s.members.ReplaceOrInsert(nodeKey{n.Node.ID, n.slot})
+	r.node = e.now
+	if id := e.now.Node.ID; e.was == nil {
+		s.nodes.File(hashOf(string(id)), e.now.index, s.owner)
+		s.members.ReplaceOrInsert(nodeKey{id, e.now.index})
 	}
 }
 
@@ -99,39 +70,39 @@ func (s *State) freeNodes(t *tx) {
 	var slots []uint32
 	for i := range t.nodes.entries {
 		if e := &t.nodes.entries[i]; e.dirty && e.gone {
-			slots = append(slots, e.now.slot)
+			slots = append(slots, e.now.index)
 		}
 	}
 	slices.Sort(slots)
 	for _, slot := range slots {
-		s.ownNode(slot).next = s.nodeFree
-		s.nodeFree = slot
+		s.nodes.Drop(slot)
 	}
 }
 
 // forgetNode takes a node that leaves out of the ordered table and the index.
 func (s *State) forgetNode(n *NodeState) {
-	s.nodeIDs.Delete(hashOf(string(n.Node.ID)), n.slot, s.owner)
+	s.nodes.Unfile(hashOf(string(n.Node.ID)), n.index, s.owner)
 	s.members.Delete(nodeKey{id: n.Node.ID})
 }
 
 // publishCapsule writes a record and lets everything that is derived from it follow: the list of its node,
 // the counts of its group.
 func (s *State) publishCapsule(e *txCapsule) {
-	c := s.ownCapsule(e.now.slot)
+	r := s.capsules.Own(e.slot, s.owner)
+	c := &r.capsule
 	fresh, wasPending := e.was == nil, c.ID != "" && c.Pending()
 	if fresh {
 		if e.now.Submitted == 0 {
 			s.order = s.order.next(s.rev)
 			e.now.Submitted = uint64(s.order)
 		}
-		s.capsuleIDs.Insert(hashOf(string(e.now.ID)), e.now.slot, s.owner)
+		s.capsules.File(hashOf(string(e.now.ID)), e.slot, s.owner)
 	}
-	moved, link := fresh || moves(c, &e.now), c.link
+	moved := fresh || moves(c, &e.now)
 	*c = e.now
-	c.link = link
 	if moved && c.Placed() {
-		s.link(c)
+		r.node = e.node
+		s.link(e.slot, r)
 	}
 	if c.Pending() != wasPending {
 		s.pending += 1 - 2*btoi(wasPending)
@@ -139,58 +110,50 @@ func (s *State) publishCapsule(e *txCapsule) {
 	}
 }
 
-// moves reports whether a record goes from one node, or from none, to another, or to none.
-func moves(from, to *Capsule) bool {
-	return from.Placed() != to.Placed() || from.Placed() && from.node != to.node
-}
-
-// btoi makes a count of a condition.
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
+// moves reports whether a record goes from one node, or from none, to another, or to none. The id says it, because a
+// node that leaves and joins again in one proposal keeps its slot.
+func moves(from, to *Capsule) bool { return from.Node != to.Node }
 
 // link adds a placed capsule to its node's list and to its group.
-func (s *State) link(c *Capsule) {
-	n := s.ownNode(c.node)
+func (s *State) link(slot uint32, c *capsuleRecord) {
+	n := s.nodes.Own(c.node, s.owner)
 	if n.appender != s.lineage || len(n.members) == cap(n.members) {
 		s.moveMembers(n)
 	}
 	c.link = uint32(len(n.members))
-	n.members = append(n.members, c.slot)
+	n.members = append(n.members, slot)
 	s.countGroup(c, 1)
 }
 
 // unlink takes a placed capsule off its node's list, the last of the list taking its position, and out of
 // its group.
-func (s *State) unlink(c *Capsule) {
-	n := s.ownNode(c.node)
+func (s *State) unlink(slot uint32) {
+	c := s.capsules.At(slot)
+	n := s.nodes.Own(c.node, s.owner)
 	if n.remover != s.owner {
 		s.moveMembers(n)
 	}
 	last := n.members[len(n.members)-1]
 	n.members[c.link] = last
 	n.members = n.members[:len(n.members)-1]
-	if last != c.slot {
-		s.ownCapsule(last).link = c.link
+	if last != slot {
+		s.capsules.Own(last, s.owner).link = c.link
 	}
 	s.countGroup(c, -1)
 }
 
 // moveMembers gives a node's list an array that no other state sees, with room for more.
-func (s *State) moveMembers(n *NodeState) {
+func (s *State) moveMembers(n *nodeRecord) {
 	n.members = append(make([]uint32, 0, max(4, len(n.members)+len(n.members)/2)), n.members...)
 	n.appender, n.remover = s.lineage, s.owner
 }
 
 // countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
-func (s *State) countGroup(c *Capsule, by int) {
-	if c.Spec.Group == "" {
+func (s *State) countGroup(c *capsuleRecord, by int) {
+	if c.capsule.Spec.Group == "" {
 		return
 	}
-	g := groupCount{group: c.Spec.Group, node: c.node}
+	g := groupCount{group: c.capsule.Spec.Group, node: c.node}
 	if known, ok := s.groups.Get(g); ok {
 		g = known
 	}
@@ -237,41 +200,43 @@ func (s *State) publishMarks(t *tx) {
 func (s *State) queueReleased(t *tx) {
 	for _, c := range t.p.Do {
 		if r, ok := c.(Release); ok && r.Final {
-			s.enqueueReleased(s.ownCapsule(t.capsules.find(r.Capsule).now.slot))
+			s.enqueueReleased(t.capsules.find(r.Capsule).slot)
 		}
 	}
 }
 
 // enqueueReleased appends a released record to the queue in which they are dropped.
-func (s *State) enqueueReleased(c *Capsule) {
-	c.link = noSlot
+func (s *State) enqueueReleased(slot uint32) {
+	s.capsules.Own(slot, s.owner).link = noSlot
 	if s.newest == noSlot {
-		s.oldest = c.slot
+		s.oldest = slot
 	} else {
-		s.ownCapsule(s.newest).link = c.slot
+		s.capsules.Own(s.newest, s.owner).link = slot
 	}
-	s.newest = c.slot
+	s.newest = slot
 	s.releasedCount++
 }
 
 // dropReleased forgets the oldest released records beyond the limit.
 func (s *State) dropReleased() {
 	for s.releasedCount > s.limits.Terminal {
-		c := s.ownCapsule(s.oldest)
-		s.oldest = c.link
+		slot := s.oldest
+		r := s.capsules.Own(slot, s.owner)
+		s.oldest = r.link
 		if s.oldest == noSlot {
 			s.newest = noSlot
 		}
 		s.releasedCount--
-		s.left.Capsules = max(s.left.Capsules, c.Changed)
-		s.forgetCapsule(c)
+		s.left.Capsules = max(s.left.Capsules, r.capsule.Changed)
+		s.forgetCapsule(slot, &r.capsule)
+		*r = capsuleRecord{}
+		s.capsules.Drop(slot)
 	}
 }
 
 // forgetCapsule drops a record: its id may be used again, and its gang's record goes with the last member.
-func (s *State) forgetCapsule(c *Capsule) {
-	slot := c.slot
-	s.capsuleIDs.Delete(hashOf(string(c.ID)), slot, s.owner)
+func (s *State) forgetCapsule(slot uint32, c *Capsule) {
+	s.capsules.Unfile(hashOf(string(c.ID)), slot, s.owner)
 	if g := s.gangOf(c); g != nil {
 		now := *g
 		if now.records--; now.records == 0 {
@@ -281,8 +246,6 @@ func (s *State) forgetCapsule(c *Capsule) {
 			s.gangs.ReplaceOrInsert(&now)
 		}
 	}
-	*c = Capsule{slot: slot, link: s.capsuleFree}
-	s.capsuleFree = slot
 }
 
 // gangOf returns the gang that a capsule is a member of, nil if it is none's.

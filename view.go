@@ -3,6 +3,8 @@ package orbit
 import (
 	"context"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/heap"
 )
 
 // Report is what a node last said of itself: the soft plane. It may be stale or lost, and nothing in it is
@@ -82,10 +84,10 @@ var noReport Report
 // Report returns what a node last said of itself: the zero report if there is no telemetry, a stale one if
 // the node has said nothing. It must not be written to.
 func (v *View) Report(n *NodeState) *Report {
-	if int(n.slot) >= len(v.reports) {
+	if int(n.index) >= len(v.reports) {
 		return &noReport
 	}
-	return &v.reports[n.slot].Report
+	return &v.reports[n.index].Report
 }
 
 // Changed returns the indices ([NodeState.Index]) of nodes that joined, changed, left or reported something new
@@ -96,16 +98,16 @@ func (v *View) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
 	return v.changed.since(cursor)
 }
 
-// Refresh brings a view up to date for whoever plans without an [Engine]; the zero View is ready for it. Telemetry may
+// Refresh brings a view up to date for a caller that plans without an [Engine]; the zero View is ready for it. Telemetry may
 // be nil, and both must be the same in every call. An error of the ledger leaves the view as it was; one of telemetry
 // leaves it with the new state and the old reports. Nothing else may use the view meanwhile.
 func (v *View) Refresh(ctx context.Context, ledger Ledger, telemetry Telemetry, now time.Time) error {
-	_, err := v.refresh(ctx, &source{ledger: ledger, telemetry: telemetry, mine: nobodys}, now)
+	_, err := v.refresh(ctx, &source{ledger: ledger, telemetry: telemetry, mine: none}, now)
 	return err
 }
 
-// nobodys leaves all pending work out of a view's queue.
-func nobodys(*Capsule) bool { return false }
+// none leaves all pending work out of a view's queue.
+func none(*Capsule) bool { return false }
 
 // source is where a view comes from.
 type source struct {
@@ -113,7 +115,7 @@ type source struct {
 	// May be nil.
 	telemetry Telemetry
 	mine      func(*Capsule) bool
-	holds     bool // whoever looks releases holds that have ended
+	holds     bool // the owner of the view releases holds that have ended
 }
 
 // refresh brings the view up to now. It reports whether there is new work or new room for parked work, also
@@ -140,9 +142,9 @@ func (v *View) rebuild(state *State, from *source) bool {
 	v.state = state
 	v.changed.overflow()
 	v.queue.clear(state)
-	for c := range state.Capsules() {
+	for slot, c := range state.capsuleSlots() {
 		if c.Pending() && from.mine(c) {
-			v.queue.push(c)
+			v.queue.push(slot, c)
 			v.queue.roused = true
 		}
 	}
@@ -166,11 +168,11 @@ func (v *View) advance(state *State, changes []Change, from *source) (woken bool
 		v.touch(c, old, from)
 		woken = v.queue.absorb(c, state, from.mine) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
-			v.ends.push(holdEnd{h.Ends, h.ID})
+			v.ends.Push(holdEnd{h.Ends, h.ID})
 		}
 	}
-	for slot := old.nodeBound; slot < state.nodeBound; slot++ {
-		if !state.nodeAt(slot).occupied { // its node has joined and left again
+	for slot := old.nodes.Bound(); slot < state.nodes.Bound(); slot++ {
+		if state.nodes.At(slot).node.Node == nil { // its node has joined and left again
 			v.changed.add(slot)
 		}
 	}
@@ -189,13 +191,13 @@ func (v *View) touch(c *Change, old *State, from *source) {
 	n := v.state.Node(c.Node)
 	if _, left := c.Do.(RemoveNode); left || n == nil {
 		if was := old.Node(c.Node); was != nil { // it may have come back to another slot
-			v.changed.add(was.slot)
+			v.changed.add(was.index)
 		}
 	}
 	if n == nil {
 		return
 	}
-	v.changed.add(n.slot)
+	v.changed.add(n.index)
 	if _, ok := c.Do.(PutNode); ok && from.telemetry != nil && n.Specification == c.Revision {
 		v.join(n, from.telemetry)
 	}
@@ -207,7 +209,7 @@ func (v *View) findEnds(from *source) {
 		return
 	}
 	for h := range v.state.Holds() {
-		v.ends.push(holdEnd{h.Ends, h.ID})
+		v.ends.Push(holdEnd{h.Ends, h.ID})
 	}
 }
 
@@ -240,8 +242,134 @@ func (l *changeLog) overflow() {
 // since returns what was added after a cursor, and all if the window does not reach back that far.
 func (l *changeLog) since(cursor uint64) (indices []int32, next uint64, all bool) {
 	next = l.base + uint64(len(l.window))
-	if cursor < l.base {
+	if cursor < l.base || cursor > next { // the second is a cursor of another log
 		return nil, next, true
 	}
 	return l.window[cursor-l.base:], next, false
+}
+
+// joined is a node's report in a view.
+type joined struct {
+	Report
+	// The heap of heartbeats has an entry for it, at due. Other entries for it are void.
+	armed bool
+	due   time.Time
+}
+
+// hear takes over new reports and marks those that have crossed the staleness bound. It reports whether
+// parked work may fit now.
+func (v *View) hear(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
+	if from.telemetry == nil {
+		return false, nil
+	}
+	reports, version, err := from.telemetry.Reports(ctx, v.version)
+	if err != nil {
+		return false, err
+	}
+	v.version = version
+	v.makeRoom(v.state.NodeBound())
+	bound := from.telemetry.StaleAfter()
+	for i := range reports {
+		if n := v.state.Node(reports[i].Node); n != nil {
+			v.say(n, reports[i], bound)
+			woken = v.queue.bringBack(n, nil) || woken
+		}
+	}
+	v.expire(from.telemetry, bound, now)
+	return woken, nil
+}
+
+// makeRoom lets reports reach up to a bound.
+func (v *View) makeRoom(bound int) {
+	if n := bound - len(v.reports); n > 0 {
+		v.reports = append(v.reports, make([]joined, n)...)
+	}
+}
+
+// join gives a node the report that telemetry has of it, or a stale one.
+func (v *View) join(n *NodeState, telemetry Telemetry) {
+	v.makeRoom(int(n.index) + 1)
+	report, _ := telemetry.Latest(n.Node.ID)
+	report.Node = n.Node.ID
+	v.say(n, report, telemetry.StaleAfter())
+}
+
+// say records a report and when it will be stale.
+func (v *View) say(n *NodeState, r Report, bound time.Duration) {
+	r.Stale = bound > 0 && !v.now.Before(r.At.Add(bound))
+	v.reports[n.index].Report = r
+	v.changed.add(n.index)
+	v.arm(n.index, bound)
+}
+
+// arm sees to it that a node is looked at again when its heartbeat will be too old.
+func (v *View) arm(slot uint32, bound time.Duration) {
+	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.armed || r.At.Before(r.due)) {
+		r.armed, r.due = true, r.At
+		v.fresh.Push(age{r.At, slot})
+	}
+}
+
+// expire looks again at the nodes whose known heartbeat is too old: those that have beaten since are filed
+// anew, the others are marked stale and changed.
+func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
+	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
+		beat := v.fresh.Pop()
+		slot, r := beat.slot, &v.reports[beat.slot]
+		if !r.armed || !r.due.Equal(beat.at) {
+			continue
+		}
+		r.armed = false
+		if n := v.state.NodeByIndex(int(slot)); n == nil || r.Stale || r.Node != n.Node.ID {
+			continue
+		}
+		if latest, ok := telemetry.Latest(r.Node); ok && latest.At.After(r.At) {
+			r.At = latest.At
+		}
+		if r.Stale = !now.Before(r.At.Add(bound)); r.Stale {
+			v.changed.add(slot)
+		}
+		v.arm(slot, bound)
+	}
+}
+
+// age is when a node's heartbeat was.
+type age struct {
+	at   time.Time
+	slot uint32
+}
+
+// Before orders ages, oldest first.
+func (a age) Before(b age) bool { return a.at.Before(b.at) }
+
+// holdEnd is when a hold ends.
+type holdEnd struct {
+	at time.Time
+	id HoldID
+}
+
+// Before orders ends, soonest first.
+func (a holdEnd) Before(b holdEnd) bool { return a.at.Before(b.at) }
+
+type (
+	ageHeap = heap.Heap[age]
+	endHeap = heap.Heap[holdEnd]
+)
+
+// ended returns the holds whose end has passed, and forgets those that have been released. It names a hold
+// again in every pass until it is gone: a release that did not get through is not the end of it.
+func (v *View) ended(now time.Time) []HoldID {
+	for _, end := range v.ending {
+		v.ends.Push(end)
+	}
+	v.ending = v.ending[:0]
+	var out []HoldID
+	for len(v.ends) > 0 && !now.Before(v.ends[0].at) {
+		end := v.ends.Pop()
+		if h, ok := v.state.Hold(end.id); ok && h.Ends.Equal(end.at) {
+			out = append(out, end.id)
+			v.ending = append(v.ending, end)
+		}
+	}
+	return out
 }

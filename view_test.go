@@ -288,7 +288,7 @@ func (o *observer) sights() []sight {
 	for i := range out {
 		if n := o.view.state.NodeByIndex(i); n != nil {
 			out[i] = sight{node: *n, report: *o.view.Report(n)}
-			out[i].node.members, out[i].report.At = nil, time.Time{}
+			out[i].report.At = time.Time{}
 		}
 	}
 	return out

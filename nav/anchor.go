@@ -17,7 +17,7 @@ const AnchorNote = "anchor"
 
 // Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group
 // (Spec.Near names Spec.Group) wait for a member that runs, and if the whole group is submitted at once nothing
-// of it ever does. For each such group Anchor places exactly one member, the anchor, as if it were near nobody;
+// of it ever does. For each such group Anchor places exactly one member, the anchor, as if it asked for no company;
 // the others then follow it, and all other work is the wrapped navigator's. It claims what that one claims, so it
 // runs instead of it, not beside it.
 //
@@ -26,21 +26,22 @@ const AnchorNote = "anchor"
 //	         ├─ capsules that wait for a group that cannot start ─► a [*Deadlock] says why
 //	         └─ all others ─────────────────────────────────► the wrapped navigator
 //
-// The anchor is whichever member lets most others follow, each at the level that it names. It goes to the tightest
-// domain that takes all members that wait, or to the one that takes most, which the notes then say; where members name
-// several levels, to one from which most stay together at all of them. There it goes to a fresh node: one that hosts no capsule of any group and on which no Anchor holds
-// room for one. Room for the other members is held in that domain, in the same proposal, until they have come or
-// HoldFor has passed. Members that come later, or for whom no room is left, are ordinary work.
+// The anchor is the member that lets most others follow, each at the level that it names. It goes to the tightest domain
+// that takes all members that wait, or to the one that takes most, which the notes then say; where members name several
+// levels, to one from which most stay together at all of them. There it goes to a fresh node: one that hosts no capsule
+// of any group and on which no Anchor holds room for one. Room for the other members is held in that domain, in the same
+// proposal, until they have come or HoldFor has passed. Members that come later, or for whom no room is left, are
+// ordinary work.
 //
 // Room is held on as few nodes as will do, the anchor's first: six replicas that fit on one node are all put
 // there. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread have no say in it. A group that
 // should be spread within its domain needs HoldFor: -1, with which the others are placed by the wrapped navigator.
 //
-// What holds, whoever else runs on the ledger, other Anchors with stale views among them: a group has at most
-// one anchor while anything of it runs (see anchor_fence.go), its node was fresh when it was placed, every hold
-// ends, and one plan never asks for more than a node has. A member that waits for nobody, or for another group, may
-// be placed by its navigator at the same moment as the anchor, in another domain; members may then follow either.
-// Members of gangs are left to whoever places gangs: no anchor, and no hold if their class is Gang.
+// What holds, whatever else runs on the ledger, other Anchors with stale views among it: a group has at most one anchor
+// while anything of it runs (see anchor_epoch.go), its node was fresh when it was placed, every hold ends, and one plan
+// never asks for more than a node has. A member that asks for no company, or for that of another group, may be placed by
+// its navigator at the same moment as the anchor, in another domain; members may then follow either. Members of gangs are
+// left to the navigator of gangs: no anchor, and no hold if their class is Gang.
 //
 // Anchor learns of changes from the view and keeps tables of domains; a plan without a group to start costs
 // what is in its batch and the holds of groups. Among what is of one priority, anchors come first: a proposal of
@@ -51,10 +52,10 @@ type Anchor struct {
 	// Navigator is the one that it helps, as in &Services{}. Required.
 	Navigator orbit.Navigator
 	// HoldFor is how long room is held for a group after its anchor has been placed; default 30 s. Negative: no
-	// room is held, and members race with everybody else for what there is.
+	// room is held, and members compete for what there is.
 	HoldFor time.Duration
 	// SelfMatch lets a group start without an anchor if all that waits for it are its own members and they wait
-	// for no other: one member of each spec is planned by the wrapped navigator as if it were near nobody, the first
+	// for no other: one member of each spec is planned by the wrapped navigator as if it asked for no company, the first
 	// of them that has a place starts the group, wherever that is, and no room is held.
 	SelfMatch bool
 	// Filter takes nodes out of the choice of anchors and holds, as that of a placement engine does. Nil: none. If
@@ -62,7 +63,7 @@ type Anchor struct {
 	Filter place.Filter
 
 	draft   orbit.Draft
-	domains anchorDomains
+	domains topology
 	// Specs of first members, without what they want to be near.
 	alone map[*orbit.Spec]*orbit.Spec
 }
@@ -89,7 +90,7 @@ func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 		if err := ctx.Err(); err != nil {
 			return p.finish(orbit.Plan{}), err
 		}
-		p.sort(c)
+		p.route(c)
 	}
 	p.releaseLeftovers()
 	theirs, err := orbit.Plan{}, error(nil)
@@ -114,7 +115,7 @@ type anchorPass struct {
 	// anchor, and those that start by self-match.
 	starting, selfStarting []*anchorGroup
 	waits                  anchorWaits
-	fence                  anchorFence
+	epoch                  epochMarks
 	// What the wrapped navigator plans, whom the stand-ins in it stand for, and the specs that have one.
 	rest     []*orbit.Capsule
 	standIns map[orbit.CapsuleID]*orbit.Capsule
@@ -122,6 +123,9 @@ type anchorPass struct {
 	holds    anchorHolds
 	// Specs of the capsules that have been handed over.
 	handed map[*orbit.Spec]bool
+
+	// By node index, whether a group has a part in the node.
+	claims []anchorClaim
 
 	releases, anchors, members []orbit.Proposal
 	// What has no place, and what has none beside all that the wrapped navigator has planned.
@@ -137,29 +141,29 @@ func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
 	return &anchorPass{
 		Anchor: a, view: view, state: state, groups: map[string]*anchorGroup{}, rest: make([]*orbit.Capsule, 0, size),
 		waits: anchorWaits{state: state, starts: map[string]bool{}, said: map[*orbit.Spec]*Deadlock{}},
-		fence: anchorFence{state: state, used: map[string]string{}}, holds: readHolds(state),
+		epoch: epochMarks{state: state, used: map[string]string{}}, holds: readHolds(state),
 		handed: map[*orbit.Spec]bool{},
 	}
 }
 
-// sort decides who plans a capsule, and places it if room is held for it.
-func (p *anchorPass) sort(c *orbit.Capsule) {
+// route decides who plans a capsule, and places it if room is held for it.
+func (p *anchorPass) route(c *orbit.Capsule) {
 	p.handed[c.Spec] = true
 	near := c.Spec.Near.Group
 	switch {
 	case c.Gang != "" || near == "":
 		p.rest = append(p.rest, c)
 	case near == c.Spec.Group:
-		p.sortMember(c)
+		p.routeMember(c)
 	case !p.waits.startable(near):
-		p.leave(c, p.waits.deadlock(c.Spec))
+		p.noteUnplaced(c, p.waits.deadlock(c.Spec))
 	default:
 		p.rest = append(p.rest, c)
 	}
 }
 
-// sortMember does so for a capsule that wants to be near its own group.
-func (p *anchorPass) sortMember(c *orbit.Capsule) {
+// routeMember does so for a capsule that wants to be near its own group.
+func (p *anchorPass) routeMember(c *orbit.Capsule) {
 	g := p.group(c.Spec.Group)
 	switch {
 	case g.running:
@@ -186,8 +190,8 @@ func (p *anchorPass) startsAlone(g *anchorGroup) bool {
 	return g.alone
 }
 
-// leave notes why a capsule has no place.
-func (p *anchorPass) leave(c *orbit.Capsule, why error) {
+// noteUnplaced notes why a capsule has no place.
+func (p *anchorPass) noteUnplaced(c *orbit.Capsule, why error) {
 	p.unplaced = append(p.unplaced, orbit.Unplaced{Capsule: c, Why: why})
 }
 
@@ -220,7 +224,7 @@ type anchorGroup struct {
 	came map[*orbit.Spec]int
 	// How it starts is decided; and it is by self-match.
 	decided, alone bool
-	// Pending members that were handed over while nothing of the group runs, in order, but for stand-ins.
+	// Pending members that were handed over while nothing of the group runs, in order, without those that have a stand-in.
 	waiting []*orbit.Capsule
 	// The member that starts the group by self-match, if one does.
 	first *orbit.Capsule
@@ -245,7 +249,7 @@ func anchorRuns(state *orbit.State, group string) bool {
 }
 
 // waitsHere reports whether capsules of the spec start with the group and follow its anchor: members that must be
-// near it, but for those of gangs.
+// near it and are in no gang.
 func (g *anchorGroup) waitsHere(spec *orbit.Spec) bool {
 	return spec.Group == g.name && spec.Near.Group == g.name && spec.Class != orbit.GangClass
 }

@@ -3,7 +3,6 @@ package nav
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -64,10 +63,10 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 // looked at are taken to find room everywhere.
 func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome) {
 	p.domains.follow()
-	together, tables := p.domains.level(levels...), make([]*anchorLevel, len(need.levels))
+	together, tables := p.domains.table(levels...), make([]*domainTable, len(need.levels))
 	for i, level := range need.levels {
 		if slices.Contains(levels, level) {
-			tables[i] = p.domains.level(level)
+			tables[i] = p.domains.table(level)
 		}
 	}
 	around := make([]*domain, len(together.domains)*len(tables))
@@ -76,13 +75,13 @@ func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome)
 		if len(in.nodes) == 0 {
 			continue
 		}
-		free := together.sum(&p.draft, d)
+		free := together.free(&p.draft, d)
 		h := anchorHome{domain: in, around: around[d*len(tables):][:len(tables)], atHome: need.atMost(free), spare: need.spare(free)}
 		for i, l := range tables {
 			if l == nil {
 				h.most += need.parts[i].total
 			} else if at := l.of[in.nodes[0]]; at >= 0 {
-				h.most += need.parts[i].atMost(l.sum(&p.draft, int(at)))
+				h.most += need.parts[i].atMost(l.free(&p.draft, int(at)))
 				h.around[i] = &l.domains[at]
 			}
 		}
@@ -217,10 +216,10 @@ type anchorRole struct {
 	count int
 }
 
-// party returns the members that start with the group and follow its anchor, less those that this plan has
+// waitingMembers returns the members that start with the group and follow its anchor, less those that this plan has
 // placed already. The state counts them, so that it does not matter who owns them or how many of them a pass has
 // been handed. The order is that of the state, which depends on the specs alone.
-func (p *anchorPass) party(g *anchorGroup) []anchorRole {
+func (p *anchorPass) waitingMembers(g *anchorGroup) []anchorRole {
 	var out []anchorRole
 	for spec, count := range p.state.GroupPending(g.name) {
 		if g.waitsHere(spec) {
@@ -254,7 +253,7 @@ type anchorPortion struct {
 
 // need sums up what a group asks for.
 func (p *anchorPass) need(g *anchorGroup) *anchorNeed {
-	n := needOf(p.party(g))
+	n := needOf(p.waitingMembers(g))
 	by := map[string][]anchorRole{}
 	for _, r := range n.roles {
 		by[r.spec.Near.Level] = append(by[r.spec.Near.Level], r)
@@ -327,16 +326,6 @@ func (n *anchorNeed) spare(free *quantities) (spare float64) {
 	return spare
 }
 
-// anchorDomains are the domains of the levels that groups have asked for, and what is free of each. They follow the
-// draft by what has changed, and only in plans that start a group.
-type anchorDomains struct {
-	draft  *orbit.Draft
-	cursor uint64
-	levels map[string]*anchorLevel
-	// By node index, in this plan.
-	claims []anchorClaim
-}
-
 // anchorClaim says whether a group has a part in a node. It is looked up when it is asked for.
 type anchorClaim uint8
 
@@ -352,149 +341,9 @@ const (
 // claimTexts say what nodes do of which a group has a part, completing "n nodes ...".
 var claimTexts = [...]string{claimHosted: "host another group", claimHeld: "hold room for another group"}
 
-// begin starts a plan.
-func (d *anchorDomains) begin(draft *orbit.Draft) {
-	d.draft = draft
-	clear(d.claims)
-	for len(d.claims) < draft.Bound() {
-		d.claims = append(d.claims, claimUnknown)
-	}
-}
-
-// follow takes over what the draft has changed since the last call.
-func (d *anchorDomains) follow() {
-	changed, next, all := d.draft.Changed(d.cursor)
-	if d.cursor = next; all {
-		d.levels = map[string]*anchorLevel{}
-		return
-	}
-	for _, i := range changed {
-		for _, l := range d.levels { // in any order
-			l.move(d.draft, i)
-		}
-	}
-}
-
-// anchorLevel is the domains of one level and what is free of them. It may be several levels together: then nodes are
-// in one domain if they are in the same one at each.
-type anchorLevel struct {
-	domainTable
-	keys []string
-	// By node index, what it was filed by.
-	seen []*orbit.Node
-	// By domain number.
-	sums []domainSum
-}
-
-// domainSum is what is free on all nodes of a domain that take new work, if it is known.
-type domainSum struct {
-	free  quantities
-	known bool
-}
-
-// maxLevels is how many levels are kept. One more, and all are made anew when they are asked for.
-const maxLevels = 16
-
-// level returns a level, or several together. It costs a look at all nodes when it is new.
-func (d *anchorDomains) level(keys ...string) *anchorLevel {
-	key := fmt.Sprintf("%q", keys)
-	if l := d.levels[key]; l != nil && !l.sparse() {
-		return l
-	}
-	if len(d.levels) >= maxLevels {
-		clear(d.levels)
-	}
-	l := &anchorLevel{domainTable: domainTable{level: key}, keys: keys}
-	d.levels[key] = l
-	for i := range d.draft.Bound() {
-		l.move(d.draft, int32(i))
-	}
-	return l
-}
-
-// move puts a node into the domain that it is in now. Either way the domain's sum is not known any more.
-func (l *anchorLevel) move(draft *orbit.Draft, i int32) {
-	var now *orbit.Node
-	if n := draft.Node(int(i)); n != nil {
-		now = n.Node
-	}
-	for int(i) >= len(l.seen) {
-		l.seen = append(l.seen, nil)
-		l.put(int32(len(l.seen)-1), "", false)
-	}
-	l.spoil(i)
-	if l.seen[i] == now {
-		return
-	}
-	l.seen[i] = now
-	name, in := "", false
-	if now != nil {
-		name, in = l.domainOf(draft.View().State(), now)
-	}
-	l.put(i, name, in)
-	l.spoil(i)
-}
-
-// domainOf names the domain that a node is in, and reports whether it is in one, at one of several levels at least.
-func (l *anchorLevel) domainOf(state *orbit.State, n *orbit.Node) (name string, in bool) {
-	names := anchorDomainsOf(state, n, l.keys)
-	if len(names) == 1 {
-		return names[0], names[0] != ""
-	}
-	return fmt.Sprintf("%q", names), slices.ContainsFunc(names, func(name string) bool { return name != "" })
-}
-
-// spoil forgets the sum of the domain that a node is in.
-func (l *anchorLevel) spoil(i int32) {
-	if at := l.of[i]; at >= 0 && int(at) < len(l.sums) {
-		l.sums[at].known = false
-	}
-}
-
-// sum returns what is free in a domain, until the next call.
-func (l *anchorLevel) sum(draft *orbit.Draft, d int) *quantities {
-	for len(l.sums) < len(l.domains) {
-		l.sums = append(l.sums, domainSum{})
-	}
-	s := &l.sums[d]
-	if s.known {
-		return &s.free
-	}
-	s.free, s.known = quantities{}, true
-	for _, i := range l.domains[d].nodes {
-		n := draft.Node(int(i))
-		if n.Node.Unschedulable {
-			continue
-		}
-		for k, free := range measureFree(n) {
-			s.free[k] = addFree(s.free[k], free)
-		}
-	}
-	return &s.free
-}
-
-// measureFree returns how much of everything is free on a node, nothing below zero.
-func measureFree(n *orbit.NodeState) (free quantities) {
-	for d, left := range n.Free() {
-		free[d] = max(left, 0)
-	}
-	for i := range n.Node.Devices.Count {
-		free[devicesDim] += int64(n.DeviceFree(i))
-	}
-	return free
-}
-
-// addFree adds what is free, of which nothing counts below zero, up to the largest number there is.
-func addFree(sum, free int64) int64 {
-	if free = max(free, 0); free > math.MaxInt64-sum {
-		return math.MaxInt64
-	}
-	return sum + free
-}
-
 // claimed returns which part groups have in a node.
 func (p *anchorPass) claimed(n *orbit.NodeState) anchorClaim {
-	claim := &p.domains.claims[n.Index()]
+	claim := &p.claims[n.Index()]
 	if *claim != claimUnknown {
 		return *claim
 	}

@@ -56,10 +56,10 @@ func readHolds(state *orbit.State) anchorHolds {
 // the engine does not release it in this pass for its end.
 func (p *anchorPass) live(h *anchorHold) bool { return !h.used && h.Ends.After(p.view.Now()) }
 
-// lift releases a hold on the draft, and returns where a capsule of the spec would be in its stead. It reports false if
+// replaceHold releases a hold on the draft, and returns where a capsule of the spec would be in its stead. It reports false if
 // the node does not take the capsule: the group does not run in the domain, or the node has changed, shrunk below what
 // it holds, or lost devices. Either way the caller rolls the draft back, or places the capsule.
-func (p *anchorPass) lift(h *anchorHold, spec *orbit.Spec) (orbit.Choice, bool) {
+func (p *anchorPass) replaceHold(h *anchorHold, spec *orbit.Spec) (orbit.Choice, bool) {
 	if p.draft.Release(orbit.Release{Hold: h.ID}) != nil {
 		return orbit.Choice{}, false
 	}
@@ -77,7 +77,7 @@ func (p *anchorPass) placeFromHold(g *anchorGroup, c *orbit.Capsule) bool {
 			continue
 		}
 		start := p.draft.Checkpoint()
-		if at, ok := p.lift(h, c.Spec); !ok || p.draft.Place(c, at) != nil {
+		if at, ok := p.replaceHold(h, c.Spec); !ok || p.draft.Place(c, at) != nil {
 			p.draft.Rollback(start)
 			continue
 		}
@@ -103,7 +103,7 @@ func (p *anchorPass) releaseLeftovers() {
 		}
 		g.held = true
 		if _, known := waiting[g]; !known {
-			waiting[g] = p.party(g)
+			waiting[g] = p.waitingMembers(g)
 		}
 		if p.wanted(h, waiting[g]) {
 			continue
@@ -124,7 +124,7 @@ func (p *anchorPass) wanted(h *anchorHold, waiting []anchorRole) bool {
 		if w.count == 0 || heldForSpec(w.spec) != heldForHold(&h.Hold) {
 			continue
 		}
-		if at, ok := p.lift(h, w.spec); ok && p.draft.Reserve(w.spec, at) == nil {
+		if at, ok := p.replaceHold(h, w.spec); ok && p.draft.Reserve(w.spec, at) == nil {
 			w.count--
 			return true
 		}
@@ -137,7 +137,7 @@ func (p *anchorPass) wanted(h *anchorHold, waiting []anchorRole) bool {
 // ledger that takes short ids takes no hold.
 func (p *anchorPass) holdAt(i int, g *anchorGroup, seat *anchorSeat) bool {
 	return p.draft.Hold(orbit.Hold{
-		ID:   orbit.HoldID(fmt.Sprintf("%s%s/%d-%d", anchorPrefix, anchorHash(g.name), p.view.Revision(), i)),
+		ID:   orbit.HoldID(fmt.Sprintf("%s%s/%d-%d", anchorPrefix, groupHash(g.name), p.view.Revision(), i)),
 		Node: p.draft.Node(seat.at).Node.ID, Room: seat.spec.Envelope.Reservation, Devices: seat.devices,
 		Milli: seat.spec.Devices.Milli, For: g.name, Ends: p.view.Now().Add(p.holdFor()),
 	}) == nil

@@ -65,7 +65,7 @@ func restWorld(t *rapid.T) {
 				&nav.Anchor{Navigator: &nav.Services{InOrder: rapid.Bool().Draw(t, "order")}, SelfMatch: w.self, HoldFor: hold},
 				func() { time.Sleep(slow) },
 			},
-			Hook: func(r orbit.Round) {
+			OnRound: func(r orbit.Round) {
 				if r.Infeasible+r.Invalid > 0 || len(r.Errors) > 0 {
 					w.wrong.CompareAndSwap(nil, &r)
 				}

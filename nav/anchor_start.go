@@ -15,16 +15,17 @@ import (
 // start places an anchor for every group that needs one and can have one now, and says of the members of all
 // others what they wait for. It returns the context's error if that ends it early.
 func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
-	p.domains.begin(&p.draft)
+	p.domains.begin(&p.draft, p.state.Limits().IDBytes)
+	p.claims = make([]anchorClaim, p.draft.Bound())
 	m := p.merge(theirs)
-	defer m.settle()
+	defer m.keepFitting()
 	for _, g := range p.starting {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		m.reserveAbove(int64(g.waiting[0].Spec.Priority))
-		if why := p.hindrance(g, m); why != nil {
-			p.leaveAll(g.waiting, why)
+		if why := p.obstacle(g, m); why != nil {
+			p.noteAllUnplaced(g.waiting, why)
 			continue
 		}
 		if err := p.startGroup(ctx, g); err != nil {
@@ -34,9 +35,9 @@ func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
 	return nil
 }
 
-// hindrance says why a group cannot have its anchor in this very plan, nil if it can.
-func (p *anchorPass) hindrance(g *anchorGroup, m *anchorMerge) error {
-	other := p.fence.taken(g)
+// obstacle says why a group cannot have its anchor in this very plan, nil if it can.
+func (p *anchorPass) obstacle(g *anchorGroup, m *anchorMerge) error {
+	other := p.epoch.taken(g)
 	switch {
 	case m.placed[g.name] != "":
 		return fmt.Errorf("group %q waits for capsule %q of it, which is placed in this plan", g.name, m.placed[g.name])
@@ -58,10 +59,10 @@ func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
 	return fmt.Errorf("group %q waits for %s: %w", g.name, what, fit)
 }
 
-// leaveAll notes for each of the capsules why it has no place.
-func (p *anchorPass) leaveAll(capsules []*orbit.Capsule, why error) {
+// noteAllUnplaced notes for each of the capsules why it has no place.
+func (p *anchorPass) noteAllUnplaced(capsules []*orbit.Capsule, why error) {
 	for _, c := range capsules {
-		p.leave(c, why)
+		p.noteUnplaced(c, why)
 	}
 }
 
@@ -88,13 +89,13 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 	}
 	anchor, home := by[seats[0].spec][0], p.draft.Node(seats[0].at).Node
 	if err := p.propose(g, anchor, seats); err != nil {
-		p.leaveAll(g.waiting, err)
+		p.noteAllUnplaced(g.waiting, err)
 		return nil
 	}
 	wait := p.waitsFor(g, fmt.Sprintf("its anchor, capsule %q, which is placed in this plan on node %q", anchor.ID, home.ID))
 	for _, c := range g.waiting {
 		if c != anchor {
-			p.leave(c, wait)
+			p.noteUnplaced(c, wait)
 		}
 	}
 	if taken := len(seats); taken < need.total {
@@ -112,9 +113,9 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 	if err := p.draft.Place(anchor, orbit.Choice{Node: lead, Devices: seats[0].devices, Note: note}); err != nil {
 		return err
 	}
-	p.domains.claims[lead.Index()] = claimHosted
+	p.claims[lead.Index()] = claimHosted
 	bets := []orbit.Precondition{orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification}}
-	commitments, count := 2, 2 // with the fence's, and with what Propose bets on nodes of holds
+	commitments, count := 2, 2 // with the epoch mark's, and with what Propose bets on nodes of holds
 	bet := map[int]bool{seats[0].at: true}
 	for i := 1; i < len(seats) && p.holdFor() >= 0; i++ {
 		s := &seats[i]
@@ -126,7 +127,7 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 		}
 		commitments++
 		p.held++
-		if claim := &p.domains.claims[s.at]; *claim != claimHosted {
+		if claim := &p.claims[s.at]; *claim != claimHosted {
 			*claim = claimHeld
 		}
 		if !bet[s.at] {
@@ -137,8 +138,8 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 		}
 	}
 	out := p.draft.Propose(bets...)
-	p.fence.used[g.mark()] = g.name
-	p.fence.start(&out, g, anchor.ID)
+	p.epoch.used[g.mark()] = g.name
+	p.epoch.start(&out, g, anchor.ID)
 	p.anchors = append(p.anchors, out)
 	return nil
 }
@@ -249,8 +250,8 @@ func (m *anchorMerge) reserveAbove(priority int64) {
 	m.above = priority
 }
 
-// settle looks at all other proposals, and leaves the plan with those that fit. Without anchors all stay.
-func (m *anchorMerge) settle() {
+// keepFitting looks at all other proposals, and leaves the plan with those that fit. Without anchors all stay.
+func (m *anchorMerge) keepFitting() {
 	if len(m.anchors) == 0 {
 		return
 	}
@@ -275,7 +276,7 @@ func (m *anchorMerge) settle() {
 func (m *anchorMerge) leaveOut(proposal *orbit.Proposal, why string) {
 	m.leftOut++
 	for c, node := range m.places(proposal) {
-		m.leave(c, fmt.Errorf("its place on node %q %s; the capsule is planned again", node, why))
+		m.noteUnplaced(c, fmt.Errorf("its place on node %q %s; the capsule is planned again", node, why))
 		if g := m.groups[c.Spec.Group]; g != nil && g.first != nil && g.first.ID == c.ID {
 			g.first = nil
 		}
@@ -309,7 +310,7 @@ func (p *anchorPass) reserve(proposal *orbit.Proposal) error {
 	p.draft.Propose()
 	for c, node := range p.places(proposal) {
 		if c.Spec.Group != "" {
-			p.domains.claims[p.state.Node(node).Index()] = claimHosted
+			p.claims[p.state.Node(node).Index()] = claimHosted
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func TestAnchorsInAPopulation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{}
 		racked(t, l, 2, 3, 10)
-		p := orbit.Population{Engines: []*orbit.Engine{anchored(l)}, Report: func(err error) { assert.NoError(t, err) }}
+		p := orbit.Population{Engines: []*orbit.Engine{anchored(l)}, OnError: func(err error) { assert.NoError(t, err) }}
 		go func() { assert.NoError(t, p.Run(t.Context())) }()
 		time.Sleep(time.Hour)
 		submit(t, l, "g", 12, near("g", 2))

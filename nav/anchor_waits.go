@@ -9,7 +9,7 @@ import (
 )
 
 // Deadlock says that capsules wait for a group that cannot start: its pending members, if it has any, wait for
-// other groups, and so on, until the groups wait for one another or for one of which there is nobody. It is a
+// other groups, and so on, until the groups wait for one another or for one that has no member. It is a
 // [*orbit.NoFit] too: the class is parked until a member of the group it waits for is placed.
 type Deadlock struct {
 	// Each waits for the next. The first is the capsule's own, "" if it has none. The last one appears twice, or
@@ -52,7 +52,7 @@ func (d *Deadlock) Unwrap() error {
 }
 
 // anchorWaits finds out which groups can start: those that run, and those with a pending member that waits for
-// nobody, for its own group, or for a group that can start. Who waits for whom is in the state, so that it does
+// no group, for its own group, or for a group that can start. Who waits for whom is in the state, so that it does
 // not matter what a pass has been handed.
 type anchorWaits struct {
 	state *orbit.State

@@ -2,7 +2,6 @@ package nav
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/place"
@@ -21,8 +20,8 @@ import (
 //
 //  1. If there seems to be room for all: largest class first, filling node after node. If all are placed, that is
 //     it; and if there is only one class, no other order does better.
-//  2. Else price the free room: a linear program over classes and kinds of nodes says how many of each class to
-//     place, and its prices give an upper bound on how many capsules fit.
+//  2. Else a linear program over classes and kinds of nodes says how many of each class to place, and its duals give
+//     an upper bound on how many capsules fit.
 //  3. Deal those shares out so that every node is used up evenly, and fill up with what is left over, smallest
 //     first. Try up to three orders, until one comes within half a percent of the bound, and keep the best.
 //
@@ -56,7 +55,7 @@ type Batch struct {
 
 	ready bool
 	draft orbit.Draft
-	score packing
+	score packScore
 	free  freeTally
 }
 
@@ -105,22 +104,4 @@ func fill(score *orbit.Score, with orbit.Score) {
 	if *score == nil {
 		*score = with
 	}
-}
-
-// note writes down how good the packing is.
-func (s *sweep) note() {
-	placed, bound, gap := len(s.plan.Proposals), s.bound, 0.0
-	if bound < 0 {
-		bound = s.pending
-	}
-	if bound > 0 {
-		gap = 1 - float64(placed)/float64(bound)
-	}
-	s.plan.Notes = append(s.plan.Notes,
-		slog.Int("pending", s.pending),
-		slog.Int("placed", placed),
-		slog.Int("bound", bound),
-		slog.Float64("gap", gap),
-		slog.Int("tried", s.tried),
-	)
 }

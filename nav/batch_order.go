@@ -48,10 +48,10 @@ func divide(pending []*orbit.Capsule) (levels []batchLevel, members []*orbit.Cap
 }
 
 // sort orders the classes by size. Of classes of one size those come first that were handed over first.
-func (l batchLevel) sort(load *loadVector, free *[allDims]float64) {
+func (l batchLevel) sort(demand *demandVector, free *[allDims]float64) {
 	for _, c := range l {
 		c.size, c.share = 0, len(c.capsules)
-		for d, v := range load {
+		for d, v := range demand {
 			if v > 0 {
 				c.size += v * float64(wantOf(c.spec, d)) / free[d]
 			}

@@ -2,11 +2,12 @@ package nav
 
 import (
 	"math"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 )
 
-// packing is the score of [Batch]. Lower is better:
+// packScore is the score of [Batch]. Lower is better:
 //
 //	1 - least/most of the shares of what is free that a capsule takes, over the scarce dimensions
 //	+ tight · mean of what is free of the capacity, over the same dimensions
@@ -18,7 +19,7 @@ import (
 // A dimension of which nothing is wanted counts as if a thousandth of the capacity were: work that needs no devices
 // keeps off nodes whose devices are free. One of which nothing is free is settled, and does not count. All devices
 // of a node together are one dimension.
-type packing struct {
+type packScore struct {
 	scarce []int
 	tight  float64
 	// Changes with the fields above.
@@ -29,22 +30,18 @@ type packing struct {
 const unwanted = 1e-3
 
 // set tells the score what is scarce and how tight to pack.
-func (s *packing) set(scarce []int, tight float64) {
-	same := len(s.scarce) == len(scarce) && s.tight == tight
-	for i := 0; same && i < len(scarce); i++ {
-		same = s.scarce[i] == scarce[i]
-	}
-	if !same {
-		s.scarce, s.tight = append(s.scarce[:0:0], scarce...), tight
+func (s *packScore) set(scarce []int, tight float64) {
+	if s.tight != tight || !slices.Equal(s.scarce, scarce) {
+		s.scarce, s.tight = slices.Clone(scarce), tight
 		s.version++
 	}
 }
 
 // Version implements [orbit.Versioned].
-func (s *packing) Version() uint64 { return s.version }
+func (s *packScore) Version() uint64 { return s.version }
 
 // Score rates a node on which the capsule fits.
-func (s *packing) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+func (s *packScore) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	r := rating{least: math.Inf(1)}
 	for _, d := range s.scarce {
 		free, capacity := freeOf(node, d), capacityIn(node, d)
@@ -55,7 +52,7 @@ func (s *packing) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec
 
 // Bound takes each share at its least for the most of all, and at its most for the least. Every step is monotone in
 // what it is given, rounding included, so nothing need be allowed for that.
-func (s *packing) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (s *packScore) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 	scarce, frozen := s.scarce, *s
 	wants := make([]int64, len(scarce))
 	for i, d := range scarce {
@@ -94,7 +91,7 @@ func (r *rating) add(want, lowFree, highFree, lowCapacity, highCapacity int64) {
 	r.least = min(r.least, float64(float64(want)+float64(unwanted*float64(highCapacity)))/float64(lowFree))
 }
 
-func (r *rating) value(s *packing) float64 {
+func (r *rating) value(s *packScore) float64 {
 	apart := 0.0
 	if r.most > 0 {
 		apart = max(1-r.least/r.most, 0)

@@ -13,7 +13,7 @@ func TestPackingBound(t *testing.T) {
 	type part struct{ free, capacity int64 }
 	rapid.Check(t, func(t *rapid.T) {
 		dims := rapid.IntRange(1, 3).Draw(t, "dims")
-		s := &packing{scarce: make([]int, dims), tight: rapid.SampledFrom([]float64{0, 0.001, 0.5}).Draw(t, "tight")}
+		s := &packScore{scarce: make([]int, dims), tight: rapid.SampledFrom([]float64{0, 0.001, 0.5}).Draw(t, "tight")}
 		amounts := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, 20_000), rapid.Int64Range(math.MaxInt64-9, math.MaxInt64))
 		want := rapid.SliceOfN(rapid.OneOf(rapid.Just(int64(0)), amounts), dims, dims).Draw(t, "want")
 		low, high := make([]part, dims), make([]part, dims)

@@ -2,6 +2,7 @@ package nav
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"slices"
 
@@ -13,7 +14,7 @@ type sweep struct {
 	placement orbit.PlacementEngine
 	draft     *orbit.Draft
 	state     *orbit.State
-	score     *packing
+	score     *packScore
 	plan      orbit.Plan
 	pending   int
 	scarce    []int
@@ -24,8 +25,7 @@ type sweep struct {
 	tried int
 }
 
-// What part of the bound is near enough, and how many nodes may be looked at for each capsule of a level to price the
-// room.
+// What part of the bound is near enough, and how many nodes may be looked at for each capsule of a level to compute it.
 const (
 	closeEnough = 0.995
 	worthNodes  = 64
@@ -34,36 +34,39 @@ const (
 // run packs the levels, and looks for the bound if something is left over.
 func (s *sweep) run(ctx context.Context, levels []batchLevel, free *freeTally) error {
 	all := slices.Concat(levels...)
-	load, asked := free.load(all), loadVector{}
-	s.scarce = load.scarce()
+	demand, asked := free.demand(all), demandVector{}
+	s.scarce = demand.scarce()
 	for i, level := range levels {
 		s.last = i == len(levels)-1
-		level.sort(&load, &free.sum)
-		asked.add(free.load(level))
-		best, err := s.level(ctx, level, asked.over())
+		level.sort(&demand, &free.sum)
+		over := false // whether there cannot be room for all
+		for d, part := range free.demand(level) {
+			asked[d] += part
+			over = over || asked[d] > 1
+		}
+		best, err := s.level(ctx, level, over)
 		s.plan.Proposals = append(s.plan.Proposals, best.proposals...)
-		s.plan.Unplaced = append(s.plan.Unplaced, best.unplaced()...)
+		for i, c := range level {
+			if best.why[i] == nil {
+				continue
+			}
+			for _, capsule := range c.capsules[best.placed[i]:] {
+				s.plan.Unplaced = append(s.plan.Unplaced, orbit.Unplaced{Capsule: capsule, Why: best.why[i]})
+			}
+		}
 		if err != nil {
 			return err
 		}
 	}
 	if s.bound < 0 && len(s.plan.Proposals) < s.pending {
-		s.bound, _ = price(ctx, s.state.NodeBound(), s.state.NodeByIndex, all)
+		s.bound, _ = boundOf(ctx, s.state.Nodes(), all)
 	}
 	return nil
 }
 
-// price returns a bound on how many capsules of the classes fit on the nodes, whose indices are below limit, and how
-// many of each to place. It holds also when ctx ends meanwhile, but says less then.
-func price(ctx context.Context, limit int, node func(int) *orbit.NodeState, classes []*batchClass) (bound int, shares []int) {
-	m := newMarket(limit, node, classes)
-	p, shares := m.solve(ctx)
-	return m.bound(p), shares
-}
-
 // level packs one level. Over says that there cannot be room for all.
-func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*levelPacker, error) {
-	t := trials{sweep: s, level: level, start: s.draft.Checkpoint()}
+func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*batchTrial, error) {
+	t := levelSearch{sweep: s, level: level, start: s.draft.Checkpoint()}
 	alike := len(level) == 1 // then any order is as good as another
 	if !over || alike {
 		err := t.try(ctx, snug)
@@ -78,8 +81,9 @@ func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*levelP
 		err := t.try(ctx, batchOrder{})
 		return t.best, err
 	}
-	t.undo()
-	bound, shares := price(ctx, s.draft.Bound(), s.draft.Node, level)
+	s.draft.Rollback(t.start)
+	t.drafted = false
+	bound, shares := boundOf(ctx, s.draft.Nodes(), level)
 	if level.capsules() == s.pending {
 		s.bound = bound
 	}
@@ -90,26 +94,20 @@ func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*levelP
 	return t.best, err
 }
 
-// trials packs one level in one order after another.
-type trials struct {
+// levelSearch packs one level in one order after another.
+type levelSearch struct {
 	*sweep
 	level batchLevel
 	start int
 
-	best  *levelPacker
+	best  *batchTrial
 	order batchOrder
 	// The best is what the draft shows.
-	stands bool
-}
-
-// undo takes back what the last trial has placed.
-func (t *trials) undo() {
-	t.draft.Rollback(t.start)
-	t.stands = false
+	drafted bool
 }
 
 // search tries orders until so many capsules are placed.
-func (t *trials) search(ctx context.Context, goal int) error {
+func (t *levelSearch) search(ctx context.Context, goal int) error {
 	for _, order := range crowded {
 		if t.best != nil && len(t.best.proposals) >= goal {
 			break
@@ -118,7 +116,7 @@ func (t *trials) search(ctx context.Context, goal int) error {
 			return err
 		}
 	}
-	if t.stands || t.last {
+	if t.drafted || t.last {
 		return nil
 	}
 	best := t.best
@@ -131,14 +129,71 @@ func (t *trials) search(ctx context.Context, goal int) error {
 }
 
 // try packs in one order and keeps what places most. The first that does wins.
-func (t *trials) try(ctx context.Context, order batchOrder) error {
-	t.undo()
+func (t *levelSearch) try(ctx context.Context, order batchOrder) error {
+	t.draft.Rollback(t.start)
 	t.score.set(t.scarce, order.tight)
 	t.tried++
 	p, err := t.pack(ctx, t.level, order)
-	t.stands = t.best == nil || len(p.proposals) > len(t.best.proposals)
-	if t.stands {
+	t.drafted = t.best == nil || len(p.proposals) > len(t.best.proposals)
+	if t.drafted {
 		t.best, t.order = p, order
 	}
 	return err
+}
+
+// batchTrial is what one order places of each class of a level, and why no more.
+type batchTrial struct {
+	placed    []int
+	why       []error
+	proposals []orbit.Proposal
+}
+
+// pack places what it can. Room only shrinks meanwhile, so a class that did not fit is not tried again, and at the
+// end what is left over fits nowhere. When ctx ends it returns what it has, and the context's error.
+func (s *sweep) pack(ctx context.Context, level batchLevel, order batchOrder) (*batchTrial, error) {
+	p := &batchTrial{placed: make([]int, len(level)), why: make([]error, len(level))}
+	p.proposals = make([]orbit.Proposal, 0, level.capsules())
+	for round := 1; round <= order.rounds; round++ {
+		for i := range level {
+			if order.largeFirst {
+				i = len(level) - 1 - i
+			}
+			if err := s.fill(ctx, p, level[i], i, level[i].share*round/order.rounds); err != nil {
+				return p, err
+			}
+		}
+	}
+	for i, c := range level {
+		if err := s.fill(ctx, p, c, i, len(c.capsules)); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// fill places capsules of the i-th class until there are so many, or no more fit.
+func (s *sweep) fill(ctx context.Context, p *batchTrial, c *batchClass, i, upTo int) error {
+	for p.placed[i] < upTo && p.why[i] == nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if p.why[i] = s.draft.PlaceBest(s.placement, c.capsules[p.placed[i]]); p.why[i] == nil {
+			p.proposals = append(p.proposals, s.draft.Propose())
+			p.placed[i]++
+		}
+	}
+	return nil
+}
+
+// note says how good the packing is.
+func (s *sweep) note() {
+	placed, bound, gap := len(s.plan.Proposals), s.bound, 0.0
+	if bound < 0 {
+		bound = s.pending
+	}
+	if bound > 0 {
+		gap = 1 - float64(placed)/float64(bound)
+	}
+	s.plan.Notes = append(s.plan.Notes, slog.Int("pending", s.pending), slog.Int("placed", placed),
+		slog.Int("bound", bound), slog.Float64("gap", gap), slog.Int("tried", s.tried))
 }

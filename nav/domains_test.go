@@ -57,10 +57,20 @@ func TestDomainTableIsSparse(t *testing.T) {
 
 // Where capacity has shrunk below what is used there is nothing, not less.
 func TestMeasureOfAShrunkNode(t *testing.T) {
-	room := nodeRoom{free: orbit.Resources{orbit.CPU: -5, orbit.Memory: 7}}
-	copy(room.devices[:], []int32{300, -100, 400})
-	free := room.measure(&orbit.Node{Devices: orbit.Devices{Count: 2}})
-	require.Equal(t, quantities{orbit.Memory: 7, devicesDim: 300}, free)
+	l, node := &orbit.MemoryLedger{}, orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 10, orbit.Memory: 7}}
+	node.Devices = orbit.Devices{Model: "D", Count: 2}
+	spec := &orbit.Spec{Devices: orbit.DeviceRequest{Count: 1, Milli: 700}}
+	spec.Envelope.Reservation[orbit.CPU] = 10
+	shrunk := node
+	shrunk.Capacity[orbit.CPU], shrunk.Devices.Unhealthy = 5, 0b10
+	for _, do := range []orbit.Commitment{orbit.PutNode{Node: node}, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: spec},
+		orbit.Place{Capsule: "c", Node: "n", Devices: 1}, orbit.PutNode{Node: shrunk}} {
+		_, err := l.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{do}})
+		require.NoError(t, err)
+	}
+	state, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, quantities{orbit.Memory: 7, devicesDim: 300}, measureFree(state.Node("n")))
 }
 
 // Shapes keep sums for the tables that there are, however often a table is made anew.
@@ -101,7 +111,7 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 		require.Len(t, e.Pass(t.Context()).Unplaced, 2)
 	}
 	clear(g.waits)
-	g.index.rooms[0].free[orbit.CPU] = 2
+	g.index.nodes[0].free.resources[orbit.CPU] = 2
 	for _, shape := range g.index.shapes {
 		shape.counts[0], shape.sums = 2, nil
 	}
@@ -112,6 +122,6 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 	require.Len(t, round.Unplaced, 2)
 	require.Zero(t, g.index.draft.Node(0).Capsules)
 	hold := orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().Add(time.Hour)}
-	require.ErrorIs(t, g.index.hold([]orbit.Hold{hold, hold}), orbit.ErrInfeasible)
+	require.ErrorIs(t, g.index.steps(2, func(int) error { return g.index.draft.Hold(hold) }), orbit.ErrInfeasible)
 	require.Zero(t, g.index.draft.Node(0).Holds(), "the first of the steps is undone with the second")
 }

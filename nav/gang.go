@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -34,7 +35,7 @@ import (
 // no proposal can hold by the limits of the ledger, is diagnosed and never split.
 //
 // The members of a gang that waits are handed over in every pass, and so diagnosed in every round: its answer does
-// not park their classes, and the engine goes on at its Backoff. A Hook that logs should log what has changed.
+// not park their classes, and the engine goes on at its Backoff. An OnRound that logs should log what has changed.
 //
 // Plan.Notes say what a plan did:
 //
@@ -95,52 +96,47 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	g.forget(r.state)
 	r.holds = gangHolds(r.state, view.Now())
 	r.left = 50 * min(g.stepsEach(), math.MaxInt/50)
-	gangs, stray := g.muster(r.state, pending)
-	for _, c := range stray {
+	gangs, orphans := pendingGangs(r.state, pending)
+	for _, c := range orphans {
 		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
 			"capsule %q has the class Gang and is a member of no gang that there is; submit it with one, or give its spec another class", c.ID)})
 	}
 	r.abandon()
-	err := r.all(gangs)
+	err := r.planAll(gangs)
 	r.plan.Notes = []slog.Attr{slog.Int("gangs.placed", r.placed), slog.Int("gangs.topped_up", r.toppedUp),
 		slog.Int("gangs.waiting", r.waitingFor), slog.Int("holds.made", r.made), slog.Int("holds.released", r.released),
 		slog.Int("search.steps", r.steps)}
-	if g.index.fault != nil {
-		err = errors.Join(err, g.index.fault)
-	}
-	return r.plan, err
+	return r.plan, errors.Join(err, g.index.fault)
 }
 
 // stepsEach is how many steps of search one gang may take.
 func (g *Gang) stepsEach() int { return max(0, cmp.Or(g.Search, 20_000)) }
 
-// all plans gang by gang. First the shapes of all learn what others have changed: from then on, what changes is
+// planAll plans gang by gang. First the shapes of all learn what others have changed: from then on, what changes is
 // this plan's doing.
-func (r *gangPass) all(gangs []*muster) error {
-	x := &r.index
+func (r *gangPass) planAll(gangs []*pendingGang) error {
 	for _, m := range gangs {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		if x.began = x.clock; m.fault == nil {
-			m.asks(x)
+		if m.fault == nil {
+			m.asks(&r.index)
 		}
 	}
-	x.fresh = false
+	r.index.fresh = false
 	for _, m := range gangs {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		x.began = x.clock
-		if err := r.one(m); err != nil {
+		if err := r.planGang(m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// one plans a gang. An error is that of the context.
-func (r *gangPass) one(m *muster) error {
+// planGang plans a gang. An error is that of the context.
+func (r *gangPass) planGang(m *pendingGang) error {
 	if m.fault != nil {
 		if len(r.holds[m.id]) > 0 {
 			r.giveUp(m.id, r.waits[m.id])
@@ -149,21 +145,21 @@ func (r *gangPass) one(m *muster) error {
 		return r.ctx.Err()
 	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
-	fit, why := r.seat(m)
+	fit, why := r.seatOrHold(m)
 	r.left -= r.budget.taken
 	r.steps += r.budget.taken
 	switch {
 	case fit != nil:
-		r.placedBy(m, fit)
+		r.countPlaced(m, fit)
 	case r.ctx.Err() == nil:
 		r.unplaced(m, why)
 	}
 	return r.ctx.Err()
 }
 
-// seat finds seats for a gang's members and proposes them. If there are none it says why, and holds room when it is
+// seatOrHold finds seats for a gang's members and proposes them. If there are none it says why, and holds room when it is
 // time for that.
-func (r *gangPass) seat(m *muster) (*gangFit, error) {
+func (r *gangPass) seatOrHold(m *pendingGang) (*gangFit, error) {
 	w, holds, levels := r.waiting(m), r.holds[m.id], r.levels(m)
 	seen := markOf(&r.index, m, m.asks(&r.index), levels, len(holds))
 	if w != nil && r.index.moved {
@@ -185,7 +181,7 @@ func (r *gangPass) seat(m *muster) (*gangFit, error) {
 }
 
 // heldFor adds to a diagnosis what is held.
-func (r *gangPass) heldFor(m *muster, why error) error {
+func (r *gangPass) heldFor(m *pendingGang, why error) error {
 	e, ok := why.(*GangNoFit) //nolint:errorlint // made here, and never wrapped
 	if !ok || len(r.holds[m.id]) == 0 {
 		return why
@@ -195,36 +191,31 @@ func (r *gangPass) heldFor(m *muster, why error) error {
 	return &held
 }
 
-// packer returns a packer for the members that wait.
-func (r *gangPass) packer(m *muster) *gangPacker {
-	return &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget}
-}
-
 // levels returns the tables of the levels that a gang may be on, in order.
-func (r *gangPass) levels(m *muster) []*domainTable {
+func (r *gangPass) levels(m *pendingGang) []*domainTable {
 	var out []*domainTable
 	for _, level := range m.gang.Levels {
 		out = append(out, r.index.table(level))
 	}
 	if len(out) == 0 || m.gang.Loose {
-		out = append(out, r.index.table(""))
+		out = append(out, r.index.table())
 	}
 	return out
 }
 
 // try looks for seats, with what is held for the gang given back, and proposes them.
-func (r *gangPass) try(m *muster, levels []*domainTable, holds []orbit.Hold) (*gangFit, error) {
+func (r *gangPass) try(m *pendingGang, levels []*domainTable, holds []orbit.Hold) (*gangFit, error) {
 	start := r.index.draft.Checkpoint()
 	if err := r.index.release(holds); err != nil {
 		return nil, err
 	}
-	p := r.packer(m)
+	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget}
 	limit := min(r.limits.GangMembers, r.limits.Commitments-len(holds))
 	var fit *gangFit
 	if m.fresh() {
 		fit = p.place(levels, limit)
 	} else {
-		levels = m.shareable(levels, r.state)
+		levels = slices.DeleteFunc(slices.Clone(levels), func(t *domainTable) bool { return m.domain(t, r.state) < 0 })
 		fit = p.topUp(m, levels, limit)
 	}
 	var why error
@@ -241,7 +232,7 @@ func (r *gangPass) try(m *muster, levels []*domainTable, holds []orbit.Hold) (*g
 }
 
 // propose places members on their seats, in one proposal with the releases of what was held for them.
-func (r *gangPass) propose(m *muster, fit *gangFit) error {
+func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
 	if err := r.index.place(fit.asks, fit.seats); err != nil {
 		return err
 	}
@@ -258,15 +249,15 @@ func (r *gangPass) propose(m *muster, fit *gangFit) error {
 }
 
 // explain says why a gang has no place.
-func (r *gangPass) explain(p *gangPacker, m *muster, levels []*domainTable, limit int) error {
+func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable, limit int) error {
 	if least := leastOf(p.asks); least > limit {
 		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, limit)
 	}
 	return p.diagnose(m, levels)
 }
 
-// placedBy counts a gang that has seats, and reports those of its members that were handed over and have none.
-func (r *gangPass) placedBy(m *muster, fit *gangFit) {
+// countPlaced counts a gang that has seats, and reports those of its members that were handed over and have none.
+func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
 	if m.fresh() {
 		r.placed++
 	} else {
@@ -307,7 +298,7 @@ func (f *gangFit) noMore() string {
 }
 
 // unplaced reports all members that were handed over.
-func (r *gangPass) unplaced(m *muster, why error) {
+func (r *gangPass) unplaced(m *pendingGang, why error) {
 	r.waitingFor++
 	for _, c := range m.handed {
 		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
@@ -319,7 +310,7 @@ func (r *gangPass) abandon() {
 	if r.holder == "" {
 		return
 	}
-	if m := call(r.state, r.holder); m == nil || m.total == 0 || !m.fresh() {
+	if m := loadGang(r.state, r.holder); m == nil || m.total == 0 || !m.fresh() {
 		r.giveUp(r.holder, r.waits[r.holder])
 	}
 }

@@ -2,7 +2,12 @@ package nav
 
 import (
 	"cmp"
+	"container/heap"
+	"iter"
+	"math"
 	"slices"
+
+	"github.com/orbitsched/orbit"
 )
 
 // gangFit is where the members of a gang go.
@@ -11,19 +16,13 @@ type gangFit struct {
 	asks []memberAsk
 	// The level and the domain; the empty level is all nodes.
 	level, domain string
-	// How much room there was in the domain before, as in slack.
-	slack float64
 	// Fewer members have seats than there is room for: a proposal takes no more.
 	trimmed bool
 }
 
-// fit is a seating in a domain of the level.
-func (t *domainTable) fit(p *gangPacker, s *seating, c *candidate) *gangFit {
-	return &gangFit{seating: s, asks: p.asks, level: t.level, domain: t.domains[c.number].name, slack: c.slack}
-}
-
 // candidate is a domain that may take members.
 type candidate struct {
+	*domain
 	number int32
 	// No more members than this fit.
 	upper int64
@@ -38,26 +37,26 @@ type candidate struct {
 // Slack counts whole members and not milli-cores, so what is left in pieces too small for any member, or is
 // short of another resource, does not make a domain look roomy.
 
-// candidates returns the domains of a level in which every ask has room for need of it by itself.
-func candidates(t *domainTable, asks []memberAsk, need func(*memberAsk) int) []candidate {
+// candidates returns the domains of a level in which there is room for the least of every ask by itself.
+func (p *gangPacker) candidates(t *domainTable) []candidate {
 	var out []candidate
-	sums := make([][]int64, len(asks))
-	for a := range asks {
-		sums[a] = asks[a].shape.by(t)
+	sums := make([][]int64, len(p.asks))
+	for a := range p.asks {
+		sums[a] = p.asks[a].shape.byDomain(t)
 	}
 next:
 	for d := range t.domains {
 		if len(t.domains[d].nodes) == 0 {
 			continue
 		}
-		c := candidate{number: int32(d)}
-		for a := range asks {
+		c := candidate{domain: &t.domains[d], number: int32(d)}
+		for a := range p.asks {
 			n := sums[a][d]
-			if n < int64(need(&asks[a])) {
+			if n < int64(p.asks[a].least) {
 				continue next
 			}
-			c.upper += min(n, int64(asks[a].want))
-			c.slack += float64(n) / float64(asks[a].want)
+			c.upper += min(n, int64(p.asks[a].want))
+			c.slack += float64(n) / float64(p.asks[a].want)
 		}
 		out = append(out, c)
 	}
@@ -65,55 +64,53 @@ next:
 }
 
 // tighter orders candidates by slack, and then by name.
-func (t *domainTable) tighter(a, b *candidate) int {
+func tighter(a, b *candidate) int {
 	if a.slack != b.slack {
 		return cmp.Compare(a.slack, b.slack)
 	}
-	return cmp.Compare(t.domains[a.number].name, t.domains[b.number].name)
+	return cmp.Compare(a.name, b.name)
 }
 
 // fuller orders candidates by how many members may fit, most first, and then as tighter does.
-func (t *domainTable) fuller(a, b *candidate) int {
+func fuller(a, b *candidate) int {
 	if a.upper != b.upper {
 		return cmp.Compare(b.upper, a.upper)
 	}
-	return t.tighter(a, b)
+	return tighter(a, b)
 }
 
-// inOrder visits candidates in order until one is taken. It sorts only as far as it has to, with a heap: mostly the
-// first few will do.
-func inOrder(list []candidate, order func(a, b *candidate) int, visit func(candidate) (done bool)) {
-	for i := len(list)/2 - 1; i >= 0; i-- {
-		sink(list, i, order)
-	}
-	for len(list) > 0 && !visit(list[0]) {
-		last := len(list) - 1
-		list[0] = list[last]
-		list = list[:last]
-		sink(list, 0, order)
+// inOrder yields candidates in order. It sorts only as far as it has to: mostly the first few will do.
+func inOrder(list []candidate, order func(a, b *candidate) int) iter.Seq[*candidate] {
+	return func(yield func(*candidate) bool) {
+		h := &candidateHeap{list, order}
+		for heap.Init(h); h.Len() > 0; {
+			if first := heap.Pop(h).(*candidate); !yield(first) { //nolint:forcetypeassert // it has no other
+				return
+			}
+		}
 	}
 }
 
-// sink moves the candidate at i down to where both below it come later.
-func sink(list []candidate, i int, order func(a, b *candidate) int) {
-	for {
-		next := 2*i + 1
-		if next >= len(list) {
-			return
-		}
-		if next+1 < len(list) && order(&list[next+1], &list[next]) < 0 {
-			next++
-		}
-		if order(&list[i], &list[next]) <= 0 {
-			return
-		}
-		list[i], list[next] = list[next], list[i]
-		i = next
-	}
+// candidateHeap implements heap.Interface.
+type candidateHeap struct {
+	list  []candidate
+	order func(a, b *candidate) int
 }
 
-// atLeast returns a packer for the same members with another least of every ask.
-func (p *gangPacker) atLeast(least func(*memberAsk) int) *gangPacker {
+func (h *candidateHeap) Len() int           { return len(h.list) }
+func (h *candidateHeap) Less(i, j int) bool { return h.order(&h.list[i], &h.list[j]) < 0 }
+func (h *candidateHeap) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *candidateHeap) Push(any)           {}
+
+func (h *candidateHeap) Pop() any {
+	last := len(h.list) - 1
+	c := h.list[last]
+	h.list = h.list[:last]
+	return &c
+}
+
+// withLeast returns a packer for the same members with another least of every ask.
+func (p *gangPacker) withLeast(least func(*memberAsk) int) *gangPacker {
 	q := &gangPacker{index: p.index, asks: slices.Clone(p.asks), steps: p.steps}
 	for a := range q.asks {
 		q.asks[a].least = least(&q.asks[a])
@@ -121,59 +118,77 @@ func (p *gangPacker) atLeast(least func(*memberAsk) int) *gangPacker {
 	return q
 }
 
-// none asks for no least.
-func none(*memberAsk) int { return 0 }
+// allOf asks for all members.
+func allOf(a *memberAsk) int { return a.want }
 
-// whole returns the tightest domain of a level that takes all members, nil if none does.
-func (p *gangPacker) whole(t *domainTable) (best *gangFit) {
-	all := p.atLeast(func(a *memberAsk) int { return a.want })
-	list := candidates(t, all.asks, func(a *memberAsk) int { return a.want })
-	inOrder(list, t.tighter, func(c candidate) bool {
-		if s := all.pack(t.domains[c.number].nodes); s != nil {
-			best = t.fit(p, s, &c)
-		}
-		return best != nil || p.steps.ctx.Err() != nil
-	})
-	return best
+// noneOf asks for no least.
+func noneOf(*memberAsk) int { return 0 }
+
+// fitIn seats members in a domain, nil if the least does not fit.
+func (p *gangPacker) fitIn(t *domainTable, d *domain) *gangFit {
+	if s := p.pack(d.nodes); s != nil {
+		return &gangFit{seating: s, asks: p.asks, level: t.level(), domain: d.name}
+	}
+	return nil
 }
 
-// most returns the domain of a level that takes most members, at least the least of every ask, the tightest
-// among equals; nil if none does. It goes through the domains by how many they might take, until none can take
-// more than the best so far.
-func (p *gangPacker) most(t *domainTable) (best *gangFit) {
-	list := candidates(t, p.asks, func(a *memberAsk) int { return a.least })
-	bestAt := candidate{}
-	inOrder(list, t.fuller, func(c candidate) bool {
-		if best != nil && c.upper < int64(best.total) || p.steps.ctx.Err() != nil {
-			return true
+// tightest returns a seating in the tightest domain of a level that takes the least of every ask; nil if none does.
+func (p *gangPacker) tightest(t *domainTable) *gangFit {
+	for c := range inOrder(p.candidates(t), tighter) {
+		if fit := p.fitIn(t, c.domain); fit != nil || p.steps.ctx.Err() != nil {
+			return fit
 		}
-		if best != nil && c.upper == int64(best.total) && t.tighter(&c, &bestAt) > 0 {
-			return false
-		}
-		s := p.pack(t.domains[c.number].nodes)
-		if s != nil && (best == nil || s.total > best.total || s.total == best.total && t.tighter(&c, &bestAt) < 0) {
-			best, bestAt = t.fit(p, s, &c), c
-		}
-		return false
-	})
-	return best
+	}
+	return nil
 }
+
+// fullest returns the seating with most members that a domain of a level takes, at least the least of every ask: among
+// equals that in the tightest domain. It goes through the domains that are accepted by how many they might take, until
+// none can be better than the best so far. All is false where it stopped before: ctx has ended, or it has tried so many.
+func (p *gangPacker) fullest(t *domainTable, tries int, accept func(*candidate) bool) (best *gangFit, all bool) {
+	var at *candidate
+	for c := range inOrder(p.candidates(t), fuller) {
+		if best != nil && (c.upper < int64(best.total) || c.upper == int64(best.total) && tighter(c, at) > 0) {
+			return best, true
+		}
+		if p.steps.ctx.Err() != nil {
+			return best, false
+		}
+		if !accept(c) {
+			continue
+		}
+		if tries == 0 {
+			return best, false
+		}
+		tries--
+		fit := p.fitIn(t, c.domain)
+		if fit != nil && (best == nil || fit.total > best.total || fit.total == best.total && tighter(c, at) < 0) {
+			best, at = fit, c
+		}
+	}
+	return best, true
+}
+
+// anyDomain accepts all candidates.
+func anyDomain(*candidate) bool { return true }
 
 // place finds where a gang that has yet to be placed goes: all of it on the first level where a domain takes
 // it; else, if fewer will do, as much of it as the best domain takes on the first level where one takes enough.
 func (p *gangPacker) place(levels []*domainTable, limit int) *gangFit {
 	if wanted(p.asks) <= limit {
+		whole := p.withLeast(allOf)
 		for _, t := range levels {
-			if fit := p.whole(t); fit != nil {
+			if fit := whole.tightest(t); fit != nil {
+				fit.asks = p.asks
 				return fit
 			}
 		}
 	}
-	if !flexible(p.asks) {
+	if leastOf(p.asks) == wanted(p.asks) {
 		return nil
 	}
 	for _, t := range levels {
-		if fit := p.most(t); fit != nil && fit.trim(limit) {
+		if fit, _ := p.fullest(t, math.MaxInt, anyDomain); fit != nil && fit.trim(limit) {
 			return fit
 		}
 	}
@@ -199,4 +214,62 @@ func (f *gangFit) trim(most int) bool {
 		f.trimmed = f.trimmed || spare > 0
 	}
 	return f.total <= most
+}
+
+// A gang that runs and has fallen short is completed where its running members are: in the domain that all of
+// them share on the narrowest listed level on which they share one, and with what does not fit there in the
+// domain they share on the next, and so on. If its levels are only preferred, what is then left goes anywhere.
+
+// topUp seats as many waiting members as fit, up to a limit; nil if none does.
+func (p *gangPacker) topUp(m *pendingGang, levels []*domainTable, limit int) *gangFit {
+	draft := &p.index.draft
+	start := draft.Checkpoint()
+	defer draft.Rollback(start)
+	all := &gangFit{seating: &seating{placed: make([]int, len(p.asks))}, asks: p.asks}
+	for _, t := range levels {
+		d := m.domain(t, draft.View().State())
+		if d < 0 || all.total == wanted(p.asks) || p.steps.ctx.Err() != nil {
+			continue
+		}
+		draft.Rollback(start)
+		if p.index.place(p.asks, all.seats) != nil {
+			return nil
+		}
+		s, which := p.rest(all.placed, t.domains[d].nodes)
+		if s.total > 0 && all.total == 0 {
+			all.level, all.domain = t.level(), t.domains[d].name
+		}
+		for _, one := range s.seats {
+			one.ask = which[one.ask]
+			all.seats = append(all.seats, one)
+			all.placed[one.ask]++
+			all.total++
+		}
+	}
+	if all.trim(limit); all.total == 0 || all.total > limit {
+		return nil
+	}
+	return all
+}
+
+// rest seats, as far as they fit on the nodes, those who have no seat yet; seats name asks by position in which.
+func (p *gangPacker) rest(placed []int, nodes []int32) (s *seating, which []int) {
+	rest := &gangPacker{index: p.index, steps: p.steps}
+	for a, ask := range p.asks {
+		if ask.want -= placed[a]; ask.want > 0 {
+			ask.least = 0
+			ask.shape.follow(p.index)
+			rest.asks, which = append(rest.asks, ask), append(which, a)
+		}
+	}
+	return rest.pack(nodes), which
+}
+
+// domain returns the domain that all running members are in, -1 if there is none.
+func (m *pendingGang) domain(t *domainTable, state *orbit.State) int32 {
+	nodes := make([]orbit.NodeID, len(m.running))
+	for i, c := range m.running {
+		nodes[i] = c.Node
+	}
+	return t.shared(state, nodes)
 }

@@ -3,7 +3,6 @@ package nav
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ import (
 //   - At most one gang of a navigator has room held for it: the first in order of those that have waited for
 //     HoldAfter plans. Whoever else has some gives it up.
 //   - It is held in one domain, one whose whole capacity takes the gang, and there for as many members as fit.
-//     It only ever grows, but for what is on a node that drains, and its end moves only when it does, so a gang of n
+//     It only ever grows, except that what is on a node that drains is given up, and its end moves only when it grows, so a gang of n
 //     members holds for n times HoldFor at most, unless nodes drain. A gang whose holds have ended in vain waits
 //     twice as many plans as before until it may have some again, while others may have theirs.
 //   - Where it stands in the way of a gang before it, of whatever navigator, it is given up. Two gangs that each
@@ -34,7 +33,7 @@ const holdPrefix = "gang/"
 // it for different gangs, and one gang is planned by one engine. No later life makes it again either, unless on
 // the very same revision, where the ledger takes it once.
 func holdID(id orbit.GangID, at orbit.Revision, n, members int) orbit.HoldID {
-	return orbit.HoldID(fmt.Sprintf("%s%016x/%d/%d/%d", holdPrefix, hashOf(id), at, n, members))
+	return orbit.HoldID(fmt.Sprintf("%s%s/%d/%d/%d", holdPrefix, groupHash(string(id)), at, n, members))
 }
 
 // heldMembers adds up for how many members there is room in holds.
@@ -48,19 +47,13 @@ func heldMembers(holds []orbit.Hold) (n int) {
 	return n
 }
 
-func hashOf(id orbit.GangID) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(id)) // never fails
-	return h.Sum64()
-}
-
 // gangHolds returns the live holds for gangs, by gang, ordered by id. Those whose end has passed are left out: their
 // engine is about to release them, or just has.
 func gangHolds(state *orbit.State, now time.Time) map[orbit.GangID][]orbit.Hold {
 	out := map[orbit.GangID][]orbit.Hold{}
 	for h := range state.HoldsWith(holdPrefix) {
 		id := orbit.GangID(h.For)
-		ours := fmt.Sprintf("%s%016x/", holdPrefix, hashOf(id))
+		ours := fmt.Sprintf("%s%s/", holdPrefix, groupHash(string(id)))
 		if now.Before(h.Ends) && strings.HasPrefix(string(h.ID), ours) {
 			out[id] = append(out[id], h)
 		}
@@ -75,7 +68,7 @@ func ends(holds []orbit.Hold) time.Time {
 
 // mayHold reports whether room may be held for a gang in this plan: it has waited long enough or has some
 // already, and no gang before it has that right.
-func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
+func (r *gangPass) mayHold(m *pendingGang, w *gangWait) bool {
 	if r.HoldAfter < 0 || r.HoldFor < 0 || !m.fresh() || w == nil || r.holderIn {
 		return false
 	}
@@ -83,7 +76,7 @@ func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
 		return false
 	}
 	if other := r.holder; other != "" && other != m.id {
-		if before := call(r.state, other); before != nil && before.total > 0 && before.fresh() &&
+		if before := loadGang(r.state, other); before != nil && before.total > 0 && before.fresh() &&
 			len(r.holds[other]) > 0 && before.before(m) < 0 {
 			return false // not handed over in this plan, but first
 		}
@@ -95,7 +88,7 @@ func (r *gangPass) mayHold(m *muster, w *gangWait) bool {
 const mostVain = 8
 
 // hold keeps room for a gang that found none, grows what is kept, or gives it up.
-func (r *gangPass) hold(m *muster, w *gangWait) {
+func (r *gangPass) hold(m *pendingGang, w *gangWait) {
 	holds := r.holds[m.id]
 	if len(holds) == 0 && !w.until.IsZero() && !r.view.Now().Before(w.until) { // they have ended
 		w.lapse()
@@ -189,19 +182,19 @@ const (
 
 // keep chooses where room is held and for which members, with a search of its own: the one for seats may have
 // taken all its steps.
-func (r *gangPass) keep(m *muster, holds []orbit.Hold) (*gangFit, verdict) {
+func (r *gangPass) keep(m *pendingGang, holds []orbit.Hold) (*gangFit, verdict) {
 	start := r.index.draft.Checkpoint()
 	defer r.index.draft.Rollback(start)
 	if r.index.release(holds) != nil {
 		return nil, undecided
 	}
-	p := r.packer(m)
-	p.steps = &stepBudget{ctx: r.ctx, left: max(0, min(r.stepsEach(), r.left))}
+	steps := &stepBudget{ctx: r.ctx, left: max(0, min(r.stepsEach(), r.left))}
+	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: steps}
 	fit, none := r.promising(p, m, holds)
-	r.left -= p.steps.taken
-	r.steps += p.steps.taken
+	r.left -= steps.taken
+	r.steps += steps.taken
 	switch {
-	case fit == nil && p.steps.spent:
+	case fit == nil && steps.spent:
 		return nil, undecided
 	case fit == nil && none:
 		return nil, hopeless
@@ -212,24 +205,32 @@ func (r *gangPass) keep(m *muster, holds []orbit.Hold) (*gangFit, verdict) {
 // promising is the domain where room is held already, if the gang can still come to fit there; else, on the first
 // level where it can in some domain, the one of those where most fits now. Nil if there is none that is free of gangs
 // that come first. None says that there would be none even if nothing ran.
-func (r *gangPass) promising(p *gangPacker, m *muster, holds []orbit.Hold) (fit *gangFit, none bool) {
+func (r *gangPass) promising(p *gangPacker, m *pendingGang, holds []orbit.Hold) (fit *gangFit, none bool) {
 	levels := r.levels(m)
-	blocked := r.first(m)
+	blocked, some := r.blocked(m), p.withLeast(noneOf)
 	for _, t := range levels {
 		if d := r.heldIn(t, holds); d >= 0 && p.couldTake(t.domains[d].nodes) {
 			if blocked(t.domains[d].nodes) {
 				return nil, false
 			}
-			return p.some(t, d), false
+			return some.fitIn(t, &t.domains[d]), false
 		}
 	}
 	if len(holds) > 0 {
 		return nil, false
 	}
 	none = true
-	for _, t := range levels {
-		fit, noneHere := p.mostPromising(t, blocked)
-		if none = none && noneHere; fit != nil {
+	for _, t := range levels { // a domain that has nothing free now, or is blocked, counts as if it could take the gang
+		fit, all := some.fullest(t, fewNodes, func(c *candidate) bool {
+			if c.upper == 0 || blocked(c.nodes) {
+				none = false
+				return false
+			}
+			could := p.couldTake(c.nodes)
+			none = none && !could
+			return could
+		})
+		if none = none && all; fit != nil {
 			return fit, false
 		}
 	}
@@ -238,61 +239,29 @@ func (r *gangPass) promising(p *gangPacker, m *muster, holds []orbit.Hold) (fit 
 
 // heldIn returns the domain of a level that all holds are in, -1 if there is none.
 func (r *gangPass) heldIn(t *domainTable, holds []orbit.Hold) int32 {
-	return t.shared(r.state, len(holds), func(k int) orbit.NodeID { return holds[k].Node })
+	nodes := make([]orbit.NodeID, len(holds))
+	for i := range holds {
+		nodes[i] = holds[i].Node
+	}
+	return t.shared(r.state, nodes)
 }
 
 // couldTake reports whether the whole capacity of a domain takes all members.
 func (p *gangPacker) couldTake(nodes []int32) bool {
-	bare := p.atLeast(func(a *memberAsk) int { return a.want })
+	bare := p.withLeast(allOf)
 	bare.bare = true
 	return bare.pack(nodes) != nil
 }
 
-// some seats as many members in a domain as fit now, with no minimum.
-func (p *gangPacker) some(t *domainTable, d int32) *gangFit {
-	some := p.atLeast(none)
-	s := some.pack(t.domains[d].nodes)
-	if s == nil {
-		return nil
-	}
-	return &gangFit{seating: s, asks: some.asks, level: t.level, domain: t.domains[d].name}
-}
-
-// mostPromising returns the most that can be held in one domain of a level that could come to take the gang.
-// NoneHere says that none could; one that has nothing free now, or is blocked, counts as if it could.
-func (p *gangPacker) mostPromising(t *domainTable, blocked func([]int32) bool) (best *gangFit, noneHere bool) {
-	noneHere = true
-	list := candidates(t, p.asks, none)
-	tried := 0
-	inOrder(list, t.fuller, func(c candidate) bool {
-		if c.upper == 0 || best != nil && c.upper <= int64(best.total) || tried == fewNodes || p.steps.ctx.Err() != nil {
-			noneHere = false
-			return true
-		}
-		nodes := t.domains[c.number].nodes
-		if blocked(nodes) {
-			noneHere = false
-		} else if p.couldTake(nodes) {
-			noneHere = false
-			tried++
-			if fit := p.some(t, c.number); fit != nil && (best == nil || fit.total > best.total) {
-				best = fit
-			}
-		}
-		return false
-	})
-	return best, noneHere
-}
-
-// first returns what tells whether among nodes there are some that a gang before this one holds, or will: those of
+// blocked returns what tells whether among nodes there are some that a gang before this one holds, or will: those of
 // the narrowest domain of its levels that all its holds are in.
-func (r *gangPass) first(m *muster) func(nodes []int32) bool {
+func (r *gangPass) blocked(m *pendingGang) func(nodes []int32) bool {
 	taken := map[int32]bool{}
 	for id, holds := range r.holds {
 		if id == m.id {
 			continue
 		}
-		other := call(r.state, id)
+		other := loadGang(r.state, id)
 		if other == nil || other.total == 0 || !other.fresh() || other.before(m) > 0 {
 			continue
 		}
@@ -311,7 +280,7 @@ func (r *gangPass) first(m *muster) func(nodes []int32) bool {
 }
 
 // renew holds the room of a seating instead of what is held so far, in one proposal.
-func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hold, until time.Time) {
+func (r *gangPass) renew(m *pendingGang, w *gangWait, fit *gangFit, holds []orbit.Hold, until time.Time) {
 	made, members := r.index.merge(fit)
 	for i := range made {
 		made[i].ID = holdID(m.id, r.view.Revision(), i, members[i])
@@ -327,7 +296,7 @@ func (r *gangPass) renew(m *muster, w *gangWait, fit *gangFit, holds []orbit.Hol
 	if r.index.release(holds) != nil {
 		return
 	}
-	err := r.index.hold(made)
+	err := r.index.steps(len(made), func(i int) error { return r.index.draft.Hold(made[i]) })
 	p := r.index.draft.Propose()
 	if err != nil || len(p.If) > r.limits.Preconditions {
 		r.index.draft.Rollback(start)

@@ -3,6 +3,8 @@ package nav
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -11,25 +13,21 @@ import (
 // gangIndex is a gang navigator's draft, and what it keeps to find seats on the draft's nodes fast. All of that
 // follows [orbit.Draft.Changed], so that a plan costs what has changed:
 //
-//	draft ── follow ──► rooms, ranks, tables (domains of a level)
-//	      └─ memberShape.sync ──► counts of members, by node and by domain
+//	draft ── follow ──► nodes, tables (domains of a level)
+//	      └─ memberShape.follow ──► counts of members, by node and by domain
 type gangIndex struct {
-	draft  orbit.Draft
-	cursor uint64
-	// What is free of each node, decoded when the node has changed, because every shape reads it.
-	rooms []nodeRoom
+	topology
+	draft orbit.Draft
+	nodes []gangNode
 	// In which order nodes are filled, lowest first: how much of the node is free, on average over what it has, from
-	// 0 to 1; 2 for a node that is idle.
-	ranks []float64
-	// The nodes' Usage; 0: there is no such node.
-	usage []orbit.Revision
+	// 0 to 1; idleRank for a node that is idle.
+	ranks  []float64
+	shapes map[string]*memberShape
+	keys   map[*orbit.Spec]string
 	// The index takes in what the sync with the view has changed: others have done that, not this plan.
 	fresh bool
 	// Capsules or holds have come or gone since the last plan.
-	moved  bool
-	tables map[string]*domainTable
-	shapes map[string]*memberShape
-	keys   map[*orbit.Spec]string
+	moved bool
 	// Number of the plan.
 	plan uint64
 	// Rises with whatever could make a gang fit.
@@ -37,82 +35,73 @@ type gangIndex struct {
 	// When a node last had more of anything than before: members of several shapes may fit together then, even if
 	// of none of them more fit than before.
 	gained uint64
-	// The clock when the plan began, and when planning the present gang began.
-	start, began uint64
 	// A step that the draft has refused although the index said that it fits: a defect, which Plan returns.
 	fault error
+}
+
+// gangNode is what the index keeps of a node.
+type gangNode struct {
+	// What is free, decoded when the node has changed, because every shape reads it.
+	free  freeCapacity
+	usage orbit.Revision
 }
 
 const (
 	// idleRank is the rank of idle nodes.
 	idleRank = 2
-	// tableLimit is how many levels are kept while they are not used.
-	tableLimit = 32
-	// shapeBytes bounds the memory of all counts.
+	// shapeBytes bounds the memory of all counts that are kept from plan to plan.
 	shapeBytes = 128 << 20
+	// mostKeys bounds the specs that are remembered.
+	mostKeys = 1 << 14
 )
 
 // sync begins a plan on the view. Before that, the index takes in what the last plan has left: what comes free of
 // that counts as gained.
 func (x *gangIndex) sync(view *orbit.View) {
-	if x.fresh = false; x.tables == nil {
-		x.tables, x.shapes, x.keys = map[string]*domainTable{}, map[string]*memberShape{}, map[*orbit.Spec]string{}
-	}
-	x.follow()
-	for _, s := range x.shapes { // in any order
-		if s.used >= x.start {
-			s.sync(x)
+	x.fresh = false
+	if x.plan > 0 {
+		x.follow()
+		for _, s := range x.shapes { // in any order
+			if s.plan == x.plan {
+				s.follow(x)
+			}
 		}
 	}
 	x.draft.Sync(view)
+	if len(x.shapes)*(4*len(x.nodes)+1<<10) > shapeBytes || len(x.keys) > mostKeys || x.plan == 0 {
+		x.shapes, x.keys = map[string]*memberShape{}, map[*orbit.Spec]string{}
+	}
+	if x.begin(&x.draft, math.MaxInt) {
+		for _, s := range x.shapes {
+			s.sums = nil
+		}
+	}
 	x.plan++
-	x.prune()
-	x.start, x.fault = x.tick(), nil
-	x.moved, x.fresh = false, true
+	x.fault, x.moved, x.fresh = nil, false, true
 	x.follow()
 }
 
 // follow takes in which nodes of the draft have changed.
 func (x *gangIndex) follow() {
-	changed, next, all := x.draft.Changed(x.cursor)
-	x.cursor = next
-	for len(x.rooms) < x.draft.Bound() {
-		x.rooms, x.ranks, x.usage = append(x.rooms, nodeRoom{}), append(x.ranks, 0), append(x.usage, 0)
-	}
-	if all {
-		for i := range x.rooms {
-			x.load(int32(i))
+	changed := x.topology.follow()
+	more := max(0, x.draft.Bound()-len(x.nodes))
+	x.nodes, x.ranks = append(x.nodes, make([]gangNode, more)...), append(x.ranks, make([]float64, more)...)
+	for _, i := range changed {
+		was, now := &x.nodes[i], gangNode{}
+		if n := x.draft.Node(int(i)); n != nil {
+			now, x.ranks[i] = gangNode{freeCapacityOf(n), n.Usage}, rankOf(n)
 		}
-		return
-	}
-	for k, i := range changed {
-		if k == 0 || changed[k-1] != i {
-			x.load(i)
+		x.moved = x.moved || was.usage != now.usage
+		if x.fresh && now.free.exceeds(&was.free) {
+			x.gained = x.tick()
 		}
-	}
-}
-
-// load takes over a node as the draft shows it.
-func (x *gangIndex) load(i int32) {
-	n, was, usage := x.draft.Node(int(i)), x.rooms[i], orbit.Revision(0)
-	if x.rooms[i] = (nodeRoom{}); n != nil {
-		usage, x.rooms[i] = n.Usage, freeRoom(n)
-		x.ranks[i] = rankOf(n, &x.rooms[i])
-	}
-	x.moved = x.moved || x.usage[i] != usage
-	x.usage[i] = usage
-	if x.fresh && x.rooms[i].gains(&was) {
-		x.gained = x.tick()
-	}
-	for _, t := range x.tables {
-		x.put(t, i)
+		*was = now
 	}
 }
 
 // rankOf says when a node is filled.
-func rankOf(n *orbit.NodeState, room *nodeRoom) float64 {
-	whole := bareRoom(n.Node)
-	free, all := room.measure(n.Node), whole.measure(n.Node)
+func rankOf(n *orbit.NodeState) float64 {
+	free, all := measureFree(n), measureFree(&orbit.NodeState{Node: n.Node})
 	if n.Capsules == 0 && free == all {
 		return idleRank
 	}
@@ -153,11 +142,6 @@ func (x *gangIndex) release(holds []orbit.Hold) error {
 	return x.steps(len(holds), func(i int) error { return x.draft.Release(orbit.Release{Hold: holds[i].ID}) })
 }
 
-// hold keeps room on the draft.
-func (x *gangIndex) hold(made []orbit.Hold) error {
-	return x.steps(len(made), func(i int) error { return x.draft.Hold(made[i]) })
-}
-
 // place places members on their seats on the draft, ask by ask.
 func (x *gangIndex) place(asks []memberAsk, seats []seat) error {
 	seats = slices.Clone(seats)
@@ -173,84 +157,122 @@ func (x *gangIndex) place(asks []memberAsk, seats []seat) error {
 	})
 }
 
-// table returns the level's table; "" is the one in which all nodes are one domain.
-func (x *gangIndex) table(level string) *domainTable {
-	t := x.tables[level]
-	if t == nil || t.sparse() {
-		x.drop(t)
-		t = &domainTable{level: level, version: x.tick()}
-		x.tables[level] = t
-		for i := range x.rooms {
-			x.put(t, int32(i))
-		}
-	}
-	t.used = x.plan
-	return t
-}
-
-// put files a node in a table: under its label's value, if that is not empty.
-func (x *gangIndex) put(t *domainTable, i int32) {
-	name, n := "", x.draft.Node(int(i))
-	in := n != nil
-	if in && t.level != "" {
-		name = n.Node.Labels[t.level]
-		in = name != ""
-	}
-	if t.put(i, name, in) {
-		t.version = x.tick()
-	}
-}
-
-// shape returns what a spec asks for, in sync with the draft.
+// shape returns what a spec asks for, in step with the draft.
 func (x *gangIndex) shape(spec *orbit.Spec) *memberShape {
 	key, known := x.keys[spec]
 	if !known {
-		key = shapeKey(spec)
+		key = fmt.Sprintf("%v %#v %#v %#v", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Near)
 		x.keys[spec] = key
 	}
 	s := x.shapes[key]
 	if s == nil {
-		x.makeRoom()
-		s = newShape(spec)
+		s = &memberShape{spec: spec}
 		x.shapes[key] = s
 	}
-	s.used = x.tick()
-	s.sync(x)
+	s.plan = x.plan
+	s.follow(x)
 	return s
 }
 
-// prune forgets tables that are not used, if there are many, and the keys of specs that may be gone.
-func (x *gangIndex) prune() {
-	if len(x.keys) > 1<<14 {
-		clear(x.keys)
-	}
-	if len(x.tables) <= tableLimit {
+// memberShape is what members ask of a node. Specs that ask for the same share one, whatever their module or
+// priority. It knows how many would fit on each node by themselves, and the sums of that by domain.
+//
+// Invariant: after follow, counts[i] is how many fit on node i of the draft, and so is every sum whose version is that
+// of its table.
+type memberShape struct {
+	spec   *orbit.Spec
+	counts []int32
+	sums   []*domainSums
+	// Position in the draft's journal; counts are made anew if the journal does not reach back there.
+	cursor uint64
+	// When the count of a node last rose by what others did: what did not fit may fit from then on.
+	gained uint64
+	// Domains where the company is that the spec wants, and the draft's version of them.
+	company        map[string]bool
+	companyVersion uint64
+	// The plan in which it was last used.
+	plan uint64
+}
+
+// domainSums are a shape's counts by the domains of one table, as of a version of it.
+type domainSums struct {
+	table   *domainTable
+	version uint64
+	by      []int64
+}
+
+// mostAlone caps how many members are said to fit on one node, for those that ask for nothing. No ledger takes
+// a gang with more.
+const mostAlone = 1 << 20
+
+// follow brings the counts up to the draft.
+func (s *memberShape) follow(x *gangIndex) {
+	x.follow()
+	company, version := x.draft.NearDomains(s.spec)
+	moved := version != s.companyVersion && !sameDomains(company, s.company)
+	s.company, s.companyVersion = company, version
+	changed, next, all := x.draft.Changed(s.cursor)
+	s.cursor = next
+	if s.counts == nil || all || moved {
+		s.counts = make([]int32, len(x.nodes))
+		s.sums = nil
+		for i := range s.counts {
+			s.count(x, int32(i))
+		}
+		s.gained = x.tick()
 		return
 	}
-	for level, t := range x.tables {
-		if t.used+1 < x.plan {
-			delete(x.tables, level)
-			x.drop(t)
+	s.counts = append(s.counts, make([]int32, len(x.nodes)-len(s.counts))...)
+	for k, i := range changed {
+		if k == 0 || changed[k-1] != i {
+			s.count(x, i)
 		}
 	}
 }
 
-// drop forgets the sums by the domains of a table.
-func (x *gangIndex) drop(t *domainTable) {
-	for _, s := range x.shapes {
-		s.sums = slices.DeleteFunc(s.sums, func(sums domainSums) bool { return sums.table == t })
+// sameDomains reports whether two lists of domains are the same; nil is another one than an empty list.
+func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) && maps.Equal(a, b) }
+
+// count looks at one node.
+func (s *memberShape) count(x *gangIndex, i int32) {
+	fits := int32(0)
+	if n := x.draft.Node(int(i)); n != nil {
+		if fits = x.nodes[i].free.capacity(s.spec); fits > 0 && x.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
+			fits = 0
+		}
+	}
+	more := fits - s.counts[i]
+	if more == 0 {
+		return
+	}
+	s.counts[i] = fits
+	for _, sums := range s.sums {
+		if t := sums.table; sums.version == t.version && t.of[i] >= 0 {
+			sums.by[t.of[i]] += int64(more)
+		}
+	}
+	if more > 0 && x.fresh {
+		s.gained = x.tick()
 	}
 }
 
-// makeRoom forgets shapes if all together take much memory, but not those of the gang that is being planned.
-// One that comes back has gained, for all that is known of it.
-func (x *gangIndex) makeRoom() {
-	if len(x.shapes)*(4*len(x.rooms)+1<<10) <= shapeBytes {
-		return
+// byDomain returns how many members fit in each domain of a table, node by node. It requires the counts to be in step;
+// the slice is good until the next follow.
+func (s *memberShape) byDomain(t *domainTable) []int64 {
+	i := slices.IndexFunc(s.sums, func(sums *domainSums) bool { return sums.table == t })
+	if i >= 0 && s.sums[i].version == t.version {
+		return s.sums[i].by
 	}
-	for key, s := range x.shapes {
-		if s.used < x.began {
-			delete(x.shapes, key)
+	if i < 0 {
+		i = len(s.sums)
+		s.sums = append(s.sums, nil)
+	}
+	sums := &domainSums{t, t.version, make([]int64, len(t.domains))}
+	for i, n := range s.counts {
+		if d := t.of[i]; d >= 0 {
+			sums.by[d] += int64(n)
 		}
 	}
+	s.sums[i] = sums
+	return sums.by
 }

@@ -3,7 +3,6 @@ package nav
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,9 +114,9 @@ func plain(s string) string {
 const fewDomains = 4
 
 // diagnose finds the best domain of each level.
-func (p *gangPacker) diagnose(m *muster, levels []*domainTable) *GangNoFit {
+func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit {
 	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: leastOf(p.asks)}
-	free := p.atLeast(none)
+	free := p.withLeast(noneOf)
 	for _, t := range levels {
 		fit, exact := free.bestOf(t, m)
 		e.Levels = append(e.Levels, fit)
@@ -129,47 +128,26 @@ func (p *gangPacker) diagnose(m *muster, levels []*domainTable) *GangNoFit {
 
 // bestOf says how far the best domain of a level gets; for a gang that runs, the one in which it does. It is not exact
 // where more may fit in a domain that was not looked into.
-func (p *gangPacker) bestOf(t *domainTable, m *muster) (f DomainFit, exact bool) {
-	f, exact = DomainFit{Level: t.level, Domains: t.live, Of: wanted(p.asks)}, true
-	list := candidates(t, p.asks, none)
+func (p *gangPacker) bestOf(t *domainTable, m *pendingGang) (f DomainFit, exact bool) {
+	f, only := DomainFit{Level: t.level(), Domains: t.live, Of: wanted(p.asks)}, int32(-1)
 	if !m.fresh() {
-		d := m.domain(t, p.index.draft.View().State())
-		list = slices.DeleteFunc(list, func(c candidate) bool { return c.number != d })
+		only = m.domain(t, p.index.draft.View().State())
 	}
-	var best *seating
-	var at int32
-	looked := 0
-	inOrder(list, t.fuller, func(c candidate) bool {
-		if best != nil && c.upper <= int64(best.total) {
-			return true
-		}
-		if best != nil && looked == fewDomains {
-			exact = false
-			return true
-		}
-		looked++
-		if s := p.pack(t.domains[c.number].nodes); s != nil && (best == nil || s.total > best.total) {
-			best, at = s, c.number
-		}
-		return false
-	})
+	best, exact := p.fullest(t, fewDomains, func(c *candidate) bool { return only < 0 || c.number == only })
 	if best != nil {
-		f.Best, f.Fits = t.domains[at].name, best.total
-		f.Lacks = p.lacks(t.domains[at].nodes, best)
+		f.Best, f.Fits = best.domain, best.total
+		f.Lacks = p.lacks(t.domains[t.number[best.domain]].nodes, best.seating)
 	}
 	return f, exact
 }
 
 // lacks counts why the nodes of a domain do not take one member more than a seating has there.
 func (p *gangPacker) lacks(nodes []int32, s *seating) []orbit.Reason {
-	next := -1
-	for a := range p.asks {
-		if s.placed[a] < p.asks[a].want {
-			next = a
-			break
-		}
+	next := 0
+	for next < len(p.asks) && s.placed[next] == p.asks[next].want {
+		next++
 	}
-	if next < 0 {
+	if next == len(p.asks) {
 		return nil
 	}
 	d := &p.index.draft

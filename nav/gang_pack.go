@@ -41,7 +41,7 @@ type packBin struct {
 	id   orbit.NodeID
 	idle bool
 	rank float64
-	room nodeRoom
+	free freeCapacity
 	// How many of each ask fit by themselves at first; 0 also where they may not go.
 	fits []int32
 }
@@ -85,7 +85,7 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 	if best != nil && best.total == wanted(p.asks) {
 		return best
 	}
-	if s := newSearch(p, bins).run(); s != nil && (best == nil || s.total > best.total) {
+	if s := p.search(bins); s != nil && (best == nil || s.total > best.total) {
 		best = s
 	}
 	return best
@@ -100,7 +100,7 @@ func (p *gangPacker) enoughFree(bins []packBin) bool {
 		}
 	}
 	for i := range bins {
-		for d, v := range bins[i].room.measure(p.index.draft.Node(int(bins[i].node)).Node) {
+		for d, v := range measureFree(p.node(bins[i].node)) {
 			free[d] += float64(v)
 		}
 	}
@@ -131,13 +131,13 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 		bin.fits = counts[:len(p.asks):len(p.asks)]
 		fits := false
 		for a := range p.asks {
-			bin.fits[a] = p.alone(a, i)
+			bin.fits[a] = p.fitsAlone(a, i)
 			fits = fits || bin.fits[a] > 0
 		}
 		if fits {
-			n := p.index.draft.Node(int(i)).Node
-			if bin.id, bin.room = n.ID, p.index.rooms[i]; p.bare {
-				bin.room = bareRoom(n)
+			bin.id, bin.free = p.index.id(i), p.index.nodes[i].free
+			if p.bare {
+				bin.free = freeCapacityOf(p.node(i))
 			}
 			counts = counts[len(p.asks):]
 			bins = append(bins, bin)
@@ -147,18 +147,27 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 	return bins
 }
 
-// alone is how many members of an ask fit on a node by themselves.
-func (p *gangPacker) alone(a int, node int32) int32 {
+// node returns a node as the seats are to find it.
+func (p *gangPacker) node(i int32) *orbit.NodeState {
+	n := p.index.draft.Node(int(i))
+	if p.bare {
+		return &orbit.NodeState{Node: n.Node}
+	}
+	return n
+}
+
+// fitsAlone is how many members of an ask fit on a node by themselves.
+func (p *gangPacker) fitsAlone(a int, node int32) int32 {
 	s := p.asks[a].shape
 	if !p.bare {
 		return s.counts[node]
 	}
-	n := &orbit.NodeState{Node: p.index.draft.Node(int(node)).Node}
+	n := p.node(node)
 	if p.index.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
 		return 0
 	}
-	room := freeRoom(n)
-	return s.fits(&room)
+	free := freeCapacityOf(n)
+	return free.capacity(s.spec)
 }
 
 // shortlist returns the nodes that come first for each of the asks, twice as many as could be needed: each takes
@@ -259,11 +268,11 @@ func (p *gangPacker) fill(s *seating, bins []packBin, a, n int) {
 			return
 		}
 		if !bins[i].idle {
-			n -= p.put(s, &bins[i], a, n)
+			n -= p.seatIn(s, &bins[i], a, n)
 		}
 	}
 	for _, i := range p.idleOrder(bins, a, n) {
-		n -= p.put(s, &bins[i], a, n)
+		n -= p.seatIn(s, &bins[i], a, n)
 		bins[i].idle = false
 	}
 }
@@ -280,7 +289,7 @@ func (p *gangPacker) idleOrder(bins []packBin, a, n int) (order []int) {
 		if !bins[i].idle {
 			continue
 		}
-		if fits := p.room(&bins[i], a); fits > 0 {
+		if fits := p.fitsNow(&bins[i], a); fits > 0 {
 			idle = append(idle, idleBin{i, fits})
 		}
 	}
@@ -298,21 +307,21 @@ func (p *gangPacker) idleOrder(bins []packBin, a, n int) (order []int) {
 	return order
 }
 
-// room returns how many members of an ask fit in a bin now.
-func (p *gangPacker) room(bin *packBin, a int) int {
+// fitsNow returns how many members of an ask fit in a bin now.
+func (p *gangPacker) fitsNow(bin *packBin, a int) int {
 	if bin.fits[a] == 0 {
 		return 0
 	}
-	return int(p.asks[a].shape.fits(&bin.room))
+	return int(bin.free.capacity(p.asks[a].spec))
 }
 
-// put seats up to n members of an ask in a bin and returns how many.
-func (p *gangPacker) put(s *seating, bin *packBin, a, n int) int {
-	n = min(n, p.room(bin, a))
+// seatIn seats up to n members of an ask in a bin and returns how many.
+func (p *gangPacker) seatIn(s *seating, bin *packBin, a, n int) int {
+	n = min(n, p.fitsNow(bin, a))
 	spec := p.asks[a].spec
 	for more := n - 1; more >= 0; more-- {
-		set := bin.room.pick(spec, more)
-		bin.room.take(spec, set)
+		set := bin.free.pick(spec, more)
+		bin.free.take(spec, set)
 		s.seats = append(s.seats, seat{a, bin.node, set})
 	}
 	s.placed[a] += n

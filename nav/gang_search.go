@@ -44,18 +44,20 @@ func (s *stepBudget) step() bool {
 // what came before.
 type partial struct {
 	placed []int
-	bin    int
 	way    *nodeWay
 	before *partial
 }
 
-// nodeWay is a way to seat members on one node.
+// nodeWay is a way to seat members on one node: how many of each ask, their seats, and what is then free.
 type nodeWay struct {
 	placed []int
-	picks  [][]orbit.DeviceSet
+	seats  []seat
+	free   freeCapacity
 }
 
-func newSearch(p *gangPacker, bins []packBin) *packSearch {
+// search returns the seating with the most members that has the least of every ask; nil if there is none or the
+// steps do not last to find one.
+func (p *gangPacker) search(bins []packBin) *seating {
 	s := &packSearch{gangPacker: p, bins: bins, ahead: make([][]int64, len(bins)+1)}
 	s.ahead[len(bins)] = make([]int64, len(p.asks))
 	for i := len(bins) - 1; i >= 0; i-- {
@@ -64,48 +66,32 @@ func newSearch(p *gangPacker, bins []packBin) *packSearch {
 			s.ahead[i][a] += int64(n)
 		}
 	}
-	return s
-}
-
-// run returns the seating with the most members that has the least of every ask; nil if there is none or the
-// steps do not last to find one.
-func (s *packSearch) run() *seating {
-	front := []*partial{{placed: make([]int, len(s.asks))}}
+	frontier := []*partial{{placed: make([]int, len(s.asks))}}
 	for i := range s.bins {
 		var next []*partial
 		for _, way := range s.ways(&s.bins[i]) {
-			for _, p := range front {
+			for _, so := range frontier {
 				if !s.steps.step() {
-					return s.best(append(front, next...))
+					return s.best(append(frontier, next...))
 				}
-				if q := s.extend(p, i, way); q != nil {
-					next = keepBest(next, q, func(p *partial) []int { return p.placed })
+				if longer := s.extend(so, i, way); longer != nil {
+					next = keepBest(next, longer, func(p *partial) []int { return p.placed })
 				}
 			}
 		}
-		if front = next; len(front) == 0 {
+		if frontier = next; len(frontier) == 0 {
 			return nil
 		}
-		if len(front) == 1 && s.whole(front[0].placed) {
+		if len(frontier) == 1 && sum(frontier[0].placed) == wanted(s.asks) {
 			break
 		}
 	}
-	return s.best(front)
-}
-
-// whole reports whether all members have seats.
-func (s *packSearch) whole(placed []int) bool {
-	for a := range s.asks {
-		if placed[a] < s.asks[a].want {
-			return false
-		}
-	}
-	return true
+	return s.best(frontier)
 }
 
 // extend adds a way of node i to a partial, up to what is wanted; nil if the least is then out of reach.
 func (s *packSearch) extend(p *partial, i int, way *nodeWay) *partial {
-	q := &partial{placed: make([]int, len(s.asks)), bin: i, way: way, before: p}
+	q := &partial{placed: make([]int, len(s.asks)), way: way, before: p}
 	for a := range s.asks {
 		q.placed[a] = min(s.asks[a].want, p.placed[a]+way.placed[a])
 		if int64(s.asks[a].least-q.placed[a]) > s.ahead[i+1][a] {
@@ -135,141 +121,138 @@ func keepBest[T any](items []T, item T, numbers func(T) []int) []T {
 	return append(items, item)
 }
 
-// best turns the partial with the most members into a seating.
-func (s *packSearch) best(front []*partial) *seating {
-	var best *seating
-	for _, p := range front {
-		total := 0
-		for _, n := range p.placed {
-			total += n
-		}
-		if best != nil && total <= best.total {
-			continue
-		}
-		if found := s.enough(&seating{placed: p.placed, total: total}); found != nil {
-			best = found
-			best.seats = s.seats(p)
-		}
+func sum(numbers []int) (total int) {
+	for _, n := range numbers {
+		total += n
 	}
-	return best
+	return total
 }
 
-// seats collects the seats of a partial, node by node in order. What a way has beyond what was wanted is left.
-func (s *packSearch) seats(p *partial) []seat {
-	var out []seat
-	for ; p.way != nil; p = p.before {
-		for a := range s.asks {
-			n := min(p.way.placed[a], s.asks[a].want-p.before.placed[a])
-			for k := range n {
-				out = append(out, seat{a, s.bins[p.bin].node, p.way.picks[a][k]})
+// best turns the partial with the most members into a seating: its seats, node by node. What a way has beyond what was
+// wanted is left.
+func (s *packSearch) best(frontier []*partial) *seating {
+	var best *partial
+	for _, p := range frontier {
+		if (best == nil || sum(p.placed) > sum(best.placed)) && s.enough(&seating{placed: p.placed}) != nil {
+			best = p
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	found := &seating{placed: best.placed, total: sum(best.placed)}
+	for p := best; p.way != nil; p = p.before {
+		taken := make([]int, len(s.asks))
+		for _, seat := range p.way.seats {
+			if a := seat.ask; taken[a] < s.asks[a].want-p.before.placed[a] {
+				taken[a]++
+				found.seats = append(found.seats, seat)
 			}
 		}
 	}
-	return out
+	return found
 }
 
 // ways returns the ways to seat members on a node of which no other is at least as good, at least one.
 func (s *packSearch) ways(bin *packBin) (out []*nodeWay) {
-	way := nodeWay{placed: make([]int, len(s.asks)), picks: make([][]orbit.DeviceSet, len(s.asks))}
-	s.from(bin, 0, bin.room, way, &out)
+	none := nodeWay{placed: make([]int, len(s.asks)), free: bin.free}
+	s.grow(bin, 0, none, &out)
 	if len(out) == 0 {
-		out = append(out, &way)
+		out = append(out, &none)
 	}
 	return out
 }
 
-// from tries all numbers of members of the asks from a on, most first, in the room that is left.
-func (s *packSearch) from(bin *packBin, a int, room nodeRoom, way nodeWay, out *[]*nodeWay) {
+// grow adds all numbers of members of the asks from a on to a way, most first.
+func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 	if a == len(s.asks) {
-		done := &nodeWay{slices.Clone(way.placed), slices.Clone(way.picks)}
-		*out = keepBest(*out, done, func(w *nodeWay) []int { return w.placed })
+		*out = keepBest(*out, &way, func(w *nodeWay) []int { return w.placed })
 		return
 	}
 	most := 0
 	if bin.fits[a] > 0 {
-		most = min(s.asks[a].want, int(s.asks[a].shape.fits(&room)))
+		most = min(s.asks[a].want, int(way.free.capacity(s.asks[a].spec)))
 	}
-	last := !slices.ContainsFunc(bin.fits[a+1:], func(n int32) bool { return n > 0 })
+	last, contested := true, false // of the asks that fit, and some later one wants devices too
+	for later := a + 1; later < len(s.asks); later++ {
+		if bin.fits[later] > 0 {
+			last = false
+			contested = contested || s.asks[later].spec.Devices.Count > 0
+		}
+	}
+	spec := s.asks[a].spec
+	grown := [][]nodeWay{{way}} // by number of members
+	if contested && spec.Devices.Count > 0 {
+		for n := 1; n <= most; n++ {
+			grown = append(grown, s.oneMore(grown[n-1], bin, a))
+		}
+	}
 	for n := most; n >= 0; n-- {
-		for _, after := range s.seatings(bin, a, n, room) {
+		ways := []nodeWay{way}
+		if n < len(grown) {
+			ways = grown[n]
+		} else {
+			ways[0] = way.with(bin, a, spec, n)
+		}
+		for _, w := range ways {
 			if !s.steps.step() {
 				return
 			}
-			way.placed[a], way.picks[a] = n, after.picks
-			s.from(bin, a+1, after.room, way, out)
+			s.grow(bin, a+1, w, out)
 		}
-		if last {
+		if last && len(ways) > 0 {
 			return
 		}
 	}
 }
 
-// seated is the room that is left of a node with members of one ask on it, and their instances.
-type seated struct {
-	room  nodeRoom
-	picks []orbit.DeviceSet
-}
-
-// seatings returns the ways to choose instances for n members of an ask that leave different room for the asks
-// that follow. There is one if none of those asks for devices.
-func (s *packSearch) seatings(bin *packBin, a, n int, room nodeRoom) []seated {
-	out := []seated{{room: room}}
-	spec := s.asks[a].spec
-	choose := spec.Devices.Count > 0 && s.contested(bin, a)
-	for k := range n {
-		if !choose {
-			set := out[0].room.pick(spec, n-1-k)
-			out[0].room.take(spec, set)
-			out[0].picks = append(out[0].picks, set)
-			continue
-		}
-		seen := map[leftOver]bool{}
-		var next []seated
-		for _, from := range out {
-			next = s.branch(from, spec, seen, next)
-		}
-		out = next
+// with returns the way with n more members of an ask.
+func (w *nodeWay) with(bin *packBin, a int, spec *orbit.Spec, n int) nodeWay {
+	after := nodeWay{slices.Clone(w.placed), slices.Clip(w.seats), w.free}
+	after.placed[a] += n
+	for more := n - 1; more >= 0; more-- {
+		set := after.free.pick(spec, more)
+		after.free.take(spec, set)
+		after.seats = append(after.seats, seat{a, bin.node, set})
 	}
-	return out
+	return after
 }
 
-// contested reports whether an ask after a also wants devices of the node.
-func (s *packSearch) contested(bin *packBin, a int) bool {
-	for later := a + 1; later < len(s.asks); later++ {
-		if bin.fits[later] > 0 && s.asks[later].spec.Devices.Count > 0 {
-			return true
-		}
-	}
-	return false
-}
+// deviceRest is what is free of devices, whichever they are: in order.
+type deviceRest [orbit.MaxDevices]int32
 
-// leftOver is what is free of devices, whichever they are: in order.
-type leftOver [orbit.MaxDevices]int32
-
-// branch adds one member under every choice of instances that leaves what has not been seen.
-func (s *packSearch) branch(from seated, spec *orbit.Spec, seen map[leftOver]bool, out []seated) []seated {
-	for set := uint32(1)<<spec.Devices.Count - 1; set < 1<<orbit.MaxDevices; set = nextOfSize(set) {
-		if !from.room.covers(orbit.DeviceSet(set), spec.Devices.Milli) {
-			continue
-		}
-		if !s.steps.step() {
-			return out
-		}
-		after := from.room
-		after.take(spec, orbit.DeviceSet(set))
-		left := leftOver(after.devices)
-		slices.Sort(left[:])
-		if !seen[left] {
-			seen[left] = true
-			out = append(out, seated{after, append(slices.Clone(from.picks), orbit.DeviceSet(set))})
+// oneMore adds a member of an ask to each of some ways, under every choice of instances that leaves what no other choice
+// has left.
+func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a int) (out []nodeWay) {
+	spec, seen := s.asks[a].spec, map[deviceRest]bool{}
+	for _, w := range ways {
+		for _, set := range w.free.choices(&spec.Devices) {
+			if !s.steps.step() {
+				return out
+			}
+			after := nodeWay{slices.Clone(w.placed), append(slices.Clip(w.seats), seat{a, bin.node, set}), w.free}
+			after.placed[a]++
+			after.free.take(spec, set)
+			rest := deviceRest(after.free.devices)
+			slices.Sort(rest[:])
+			if !seen[rest] {
+				seen[rest] = true
+				out = append(out, after)
+			}
 		}
 	}
 	return out
 }
 
-// nextOfSize returns the next larger set, as a number, with as many elements (Gosper). It requires one element.
-func nextOfSize(set uint32) uint32 {
-	low := set & -set
-	high := set + low
-	return high | (set^high)/low>>2
+// choices returns all sets of instances that serve a request for some.
+func (r *freeCapacity) choices(q *orbit.DeviceRequest) (out []orbit.DeviceSet) {
+	for set := uint32(1)<<q.Count - 1; set < 1<<orbit.MaxDevices; {
+		if r.covers(orbit.DeviceSet(set), q.Milli) {
+			out = append(out, orbit.DeviceSet(set))
+		}
+		low := set & -set // the next larger set, as a number, with as many elements (Gosper)
+		high := set + low
+		set = high | (set^high)/low>>2
+	}
+	return out
 }

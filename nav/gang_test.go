@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -314,21 +313,18 @@ func pickNode(t require.TestingT, l orbit.Ledger) orbit.NodeID {
 	return "stirred"
 }
 
-// It ends with its context, at once if that has ended already, and with what it has.
+// It ends with its context: at once if that has ended already, and in the middle of a search.
 func TestGangEndsWithItsContext(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	rackOf(t, l, "r", 2, 4)
 	gangOf(t, l, "g", "", 2, 4)
-	e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		plan, err := (&nav.Gang{}).Plan(ctx, view, pending)
-		assert.ErrorIs(t, err, context.Canceled)
-		assert.Empty(t, plan.Proposals)
-		return plan, nil
-	})}
-	e.Pass(t.Context())
-	hard, members := &orbit.MemoryLedger{}, 40
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	plan, err := (&nav.Gang{}).Plan(ended, viewOf(t, l), snapshot(t, l).Pending())
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, plan.Proposals)
+
+	hard := &orbit.MemoryLedger{}
 	for i := range 40 {
 		commit(t, hard, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i)), Capacity: orbit.Resources{orbit.CPU: 100, orbit.Memory: 100, orbit.Disk: 100}}})
 	}
@@ -337,24 +333,34 @@ func TestGangEndsWithItsContext(t *testing.T) {
 		role := orbit.Role{Name: fmt.Sprint(r), Spec: gangSpec(int64(23 + 3*r))}
 		role.Spec.Envelope.Reservation[orbit.Memory] = int64(61 - 5*r)
 		role.Spec.Envelope.Reservation[orbit.Disk] = int64(17 + r*r%29)
-		for i := range members / 4 {
+		for i := range 13 {
 			role.Members = append(role.Members, orbit.CapsuleID(fmt.Sprint(r, "-", i)))
 		}
 		g.Roles = append(g.Roles, role)
 	}
 	commit(t, hard, orbit.Submit{Gang: g})
-	e = orbit.Engine{Ledger: hard, Navigator: orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		_, err := (&nav.Gang{Search: 1 << 40}).Plan(ctx, view, pending)
-		if err != nil {
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
+	ctx := &endsAfter{Context: t.Context(), left: 20}
+	plan, err = (&nav.Gang{Search: 1 << 40}).Plan(ctx, viewOf(t, hard), snapshot(t, hard).Pending())
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, plan.Proposals)
+	for _, note := range plan.Notes {
+		if note.Key == "search.steps" {
+			require.Positive(t, note.Value.Int64(), "it ends while it searches")
 		}
-		assert.Less(t, time.Since(start), time.Minute)
-		return orbit.Plan{}, nil
-	})}
-	e.Pass(t.Context())
+	}
+}
+
+// endsAfter is a context that has ended when it has been asked so often.
+type endsAfter struct {
+	context.Context
+	left int
+}
+
+func (c *endsAfter) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
 }
 
 // A gang that found no room is not tried again until a node has gained room for one of its members; and it is

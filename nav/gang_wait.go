@@ -44,7 +44,7 @@ type waitMark struct {
 const mostWaits = 1 << 16
 
 // markOf returns what an answer to the gang rests on now.
-func markOf(x *gangIndex, m *muster, asks []memberAsk, levels []*domainTable, holds int) waitMark {
+func markOf(x *gangIndex, m *pendingGang, asks []memberAsk, levels []*domainTable, holds int) waitMark {
 	w := waitMark{changed: m.state.Changed, waiting: m.total, holds: holds}
 	for i := range asks {
 		w.gained += asks[i].shape.gained
@@ -59,7 +59,7 @@ func markOf(x *gangIndex, m *muster, asks []memberAsk, levels []*domainTable, ho
 }
 
 // waiting returns what is remembered of a gang, nil if nothing is.
-func (g *Gang) waiting(m *muster) *gangWait {
+func (g *Gang) waiting(m *pendingGang) *gangWait {
 	if w := g.waits[m.id]; w != nil && w.gang == m.gang {
 		return w
 	}
@@ -67,7 +67,7 @@ func (g *Gang) waiting(m *muster) *gangWait {
 }
 
 // failed remembers that a gang found no room.
-func (g *Gang) failed(m *muster, seen waitMark, why error) {
+func (g *Gang) failed(m *pendingGang, seen waitMark, why error) {
 	w := g.waiting(m)
 	if w == nil {
 		if g.waits == nil {

@@ -106,11 +106,11 @@ func lacking(state *orbit.State, key groupKey, level string, roles []anchorRole)
 				left[d] = append(left[d], role.count)
 			}
 		}
-		room := freeRoom(n)
+		free := freeCapacityOf(n)
 		for i := range held[n.Node.ID] {
-			room.give(&held[n.Node.ID][i], n.Node)
+			free.give(&held[n.Node.ID][i], n.Node)
 		}
-		out[d].Fits += room.seat(n.Node, roles, left[d])
+		out[d].Fits += free.seat(n.Node, roles, left[d])
 	}
 	for d := range out {
 		out[d].add(roles, left[d])
@@ -145,16 +145,17 @@ func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 }
 
 // seat seats as many as there is room for of what is left of each role, and returns how many.
-func (r *nodeRoom) seat(n *orbit.Node, roles []anchorRole, left []int) (seated int) {
-	for i := range roles {
-		for spec := roles[i].spec; left[i] > 0 && accepts(n, spec); left[i]-- {
-			set, ok := r.fits(spec)
-			if !ok {
-				break
-			}
-			r.take(spec, set)
-			seated++
+func (r *freeCapacity) seat(n *orbit.Node, roles []anchorRole, left []int) (seated int) {
+	for i, role := range roles {
+		if n.Unschedulable || !suits(n, role.spec) {
+			continue
 		}
+		count := min(left[i], int(r.capacity(role.spec)))
+		for more := count - 1; more >= 0; more-- {
+			r.take(role.spec, r.pick(role.spec, more))
+		}
+		left[i] -= count
+		seated += count
 	}
 	return seated
 }

@@ -72,7 +72,7 @@ func (w *GroupWatch) Refresh(ctx context.Context, ledger orbit.Ledger, now time.
 		t.change(&changes[i])
 	}
 	w.state = state
-	return t.settle(now), nil
+	return t.review(now), nil
 }
 
 // groupTouch is one Refresh: the groups of which something has changed, in order.
@@ -151,8 +151,8 @@ func (w *GroupWatch) count(c *orbit.Capsule, note string) {
 	}
 }
 
-// settle finds out of the groups that have changed which wait and which are bound.
-func (t *groupTouch) settle(now time.Time) (bound []GroupBind) {
+// review finds out of the groups that have changed which wait and which are bound.
+func (t *groupTouch) review(now time.Time) (bound []GroupBind) {
 	seen := map[groupKey]bool{}
 	for _, key := range t.keys {
 		if seen[key] {

@@ -11,13 +11,13 @@
 // The zero values work (Anchor wants to be told whom it helps). A navigator belongs to one engine. Each says of what it
 // did not place why: with counts of nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or who waits for whom
 // ([Deadlock]). The answers are in Round.Unplaced, and what was measured is in Round.Notes: [orbit.Engine.Pass]
-// returns the round, and Engine.Hook is called with it.
+// returns the round, and Engine.OnRound is called with it.
 //
 // Claims must not overlap. An Anchor claims what the navigator in it claims, so run &Anchor{Navigator:
 // &Services{}} instead of a Services, not beside one: a Population with both refuses to run. If there must be
 // both, submit each capsule with the name of its engine (Submit.Owner).
 //
-// Priorities order the work of one navigator. Between navigators whoever commits first has the room: a sweep that
+// Priorities order the work of one navigator. Between navigators the one that commits first has the room: a sweep that
 // fills the nodes leaves none to a gang of any priority.
 package nav
 
@@ -126,25 +126,16 @@ func leftToItsGang(c *orbit.Capsule) orbit.Unplaced {
 // they are part of the spec. It also reports whether that is the order in which they were.
 func byClass(pending []*orbit.Capsule) (sorted []*orbit.Capsule, same bool) {
 	number := make(map[*orbit.Spec]int, len(pending))
-	ends := make([]int, 0, len(pending)) // how many there are of each class, then where its capsules end
+	var classes [][]*orbit.Capsule
 	for _, c := range pending {
 		k, known := number[c.Spec]
 		if !known {
-			k = len(ends)
+			k = len(classes)
 			number[c.Spec] = k
-			ends = append(ends, 0)
+			classes = append(classes, nil)
 		}
-		ends[k]++
+		classes[k] = append(classes[k], c)
 	}
-	for k := 1; k < len(ends); k++ {
-		ends[k] += ends[k-1]
-	}
-	sorted, same = make([]*orbit.Capsule, len(pending)), true
-	for i, c := range slices.Backward(pending) {
-		k := number[c.Spec]
-		ends[k]--
-		sorted[ends[k]] = c
-		same = same && ends[k] == i
-	}
-	return sorted, same
+	sorted = slices.Concat(classes...)
+	return sorted, slices.Equal(sorted, pending)
 }

@@ -21,6 +21,13 @@ func commit(t require.TestingT, l orbit.Ledger, do ...orbit.Commitment) {
 	require.NoError(t, err)
 }
 
+// viewOf returns a view of the ledger as it is now.
+func viewOf(t require.TestingT, l orbit.Ledger) *orbit.View {
+	view := &orbit.View{}
+	require.NoError(t, view.Refresh(context.Background(), l, nil, time.Now()))
+	return view
+}
+
 func snapshot(t require.TestingT, l orbit.Ledger) *orbit.State {
 	s, err := l.Snapshot(context.Background())
 	require.NoError(t, err)
@@ -184,7 +191,7 @@ func TestServicesInAPopulation(t *testing.T) {
 		commit(t, l, node("a", 10))
 		var reported []error
 		p := orbit.Population{Engines: []*orbit.Engine{{Name: "services", Ledger: l, Navigator: &nav.Services{}}},
-			Report: func(err error) { reported = append(reported, err) }}
+			OnError: func(err error) { reported = append(reported, err) }}
 		go func() { assert.NoError(t, p.Run(t.Context())) }()
 		time.Sleep(time.Hour)
 		batch := spec(1, 0)

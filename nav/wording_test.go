@@ -8,6 +8,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sandbox"
 )
 
 // The same misfit is said in the same words, whichever navigator says it: those of the placement engine.
@@ -65,6 +66,12 @@ func TestMisfitsAreSaidAlike(t *testing.T) {
 			var fit *nav.GangNoFit
 			require.ErrorAs(t, waits[0].Why, &fit)
 			assert.Equal(t, said[1], fit.Levels[0].Lacks[0].Why)
+			view := viewOf(t, l)
+			plan, err := (&sandbox.Warm{}).Plan(t.Context(), view, []*orbit.Capsule{view.State().Capsule("alone-0")})
+			require.NoError(t, err)
+			var cold *orbit.NoFit
+			require.ErrorAs(t, plan.Unplaced[0].Why, &cold)
+			assert.Equal(t, said[0], cold.Reasons[0].Why)
 		})
 	}
 }

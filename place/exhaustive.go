@@ -24,8 +24,8 @@ type Filter func(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) 
 
 // Best implements [orbit.PlacementEngine].
 func (e *Exhaustive) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
-	if draft.View() == nil {
-		return orbit.Choice{}, notSynced()
+	if err := unready(draft, spec); err != nil {
+		return orbit.Choice{}, err
 	}
 	e.rater.follow(draft, e.Score, e.Filter, e.Seed)
 	e.rater.draw()

@@ -79,8 +79,8 @@ const scanBelow = 16
 
 // Best implements [orbit.PlacementEngine].
 func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
-	if draft.View() == nil {
-		return orbit.Choice{}, notSynced()
+	if err := unready(draft, spec); err != nil {
+		return orbit.Choice{}, err
 	}
 	e.follow(draft)
 	e.stats.asked++

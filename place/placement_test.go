@@ -451,3 +451,15 @@ func TestScoreMayPickDevices(t *testing.T) {
 		require.Equal(t, want, choice.Devices)
 	}
 }
+
+// Without a draft or a spec engines say that they need both, and before the first Sync that it is due.
+func TestBestWithoutArguments(t *testing.T) {
+	for _, engine := range []orbit.PlacementEngine{&Exhaustive{}, &Indexed{}, &Sampled{}} {
+		_, err := engine.Best(nil, &orbit.Spec{})
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+		_, err = engine.Best(&orbit.Draft{}, nil)
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+		_, err = engine.Best(&orbit.Draft{}, &orbit.Spec{})
+		require.ErrorContains(t, err, "sync the draft first")
+	}
+}

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
 	"strings"
@@ -214,9 +215,15 @@ func nearIn(draft *orbit.Draft, spec *orbit.Spec) (p near) {
 
 func (p *near) has(n *orbit.Node) bool { return p.domains == nil || p.domains[n.Labels[p.level]] }
 
-// notSynced is the answer of an engine that has seen no view.
-func notSynced() *orbit.NoFit {
-	return &orbit.NoFit{Reasons: []orbit.Reason{{Why: "were looked at; sync the draft first"}}}
+// unready says why an engine cannot choose at all; nil: it can.
+func unready(draft *orbit.Draft, spec *orbit.Spec) error {
+	switch {
+	case draft == nil || spec == nil:
+		return fmt.Errorf("place: %w: Best needs a draft and a spec", orbit.ErrInvalid)
+	case draft.View() == nil:
+		return &orbit.NoFit{Reasons: []orbit.Reason{{Why: "were looked at; sync the draft first"}}}
+	}
+	return nil
 }
 
 // btoi makes a count of a condition.

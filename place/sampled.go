@@ -94,8 +94,8 @@ func (e *Sampled) swap(i, j int) {
 
 // Best implements [orbit.PlacementEngine].
 func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
-	if draft.View() == nil {
-		return orbit.Choice{}, notSynced()
+	if err := unready(draft, spec); err != nil {
+		return orbit.Choice{}, err
 	}
 	e.follow(draft)
 	near, draws := nearIn(draft, spec), e.rater.draw()

@@ -31,8 +31,8 @@ type choice struct {
 //
 // A fork looks at its parent's node alone; one that was placed before its parent was gone is a fork no more. A
 // capsule with volumes looks at the nodes that have the rarest of them, if those are few; all others walk the
-// rank of their class from the best node on until one will do.
-func (b *books) best(a *ask) (choice, error) {
+// ordering of their class from the best node on until one will do.
+func (b *loads) best(a *ask) (choice, error) {
 	start := &a.spec.Start
 	if a.spec.Near.Group != "" {
 		a.company = &orbit.Spec{Near: a.spec.Near}
@@ -61,7 +61,7 @@ func (a *ask) orphaned(parent *orbit.Capsule) bool {
 }
 
 // pinned looks at one node only.
-func (b *books) pinned(a *ask, node orbit.NodeID) (choice, error) {
+func (b *loads) pinned(a *ask, node orbit.NodeID) (choice, error) {
 	n := b.state.Node(node) // is a member: nodes with capsules cannot leave
 	if n == nil || b.misfit(a, int32(n.Index())) != (misfit{}) {
 		return choice{}, b.refusalOf(a, node)
@@ -70,7 +70,7 @@ func (b *books) pinned(a *ask, node orbit.NodeID) (choice, error) {
 }
 
 // search returns the best node that will do, -1 if none will.
-func (b *books) search(a *ask) int32 {
+func (b *loads) search(a *ask) int32 {
 	if volumes := a.spec.Start.Volumes; len(volumes) > 0 {
 		few := b.holders[volumes[0]]
 		for _, v := range volumes[1:] {
@@ -82,18 +82,18 @@ func (b *books) search(a *ask) int32 {
 			return b.bestOf(a, few)
 		}
 	}
-	return b.walk(b.rank(classOf(a.spec)), func(i int32) bool { return b.misfit(a, i) == misfit{} })
+	return b.walk(b.ordering(classOf(a.spec)), func(i int32) bool { return b.misfit(a, i) == misfit{} })
 }
 
 // bestOf returns the best of a few nodes, whatever their order.
-func (b *books) bestOf(a *ask, few map[int32]struct{}) int32 {
-	best, first := place{}, int32(-1)
+func (b *loads) bestOf(a *ask, few map[int32]struct{}) int32 {
+	best, first := position{}, int32(-1)
 	for i := range few {
 		if b.misfit(a, i) != (misfit{}) {
 			continue
 		}
 		value, tie := b.rate(i, a.spec.Start.Template)
-		if at := (place{value, tie, b.nodes[i].hash, b.nodes[i].id, i}); first < 0 || at.less(best) {
+		if at := (position{value, tie, b.nodes[i].hash, b.nodes[i].id, i}); first < 0 || at.less(best) {
 			best, first = at, i
 		}
 	}
@@ -101,14 +101,14 @@ func (b *books) bestOf(a *ask, few map[int32]struct{}) int32 {
 }
 
 // choice says how a node that will do is chosen.
-func (b *books) choice(a *ask, i int32) choice {
+func (b *loads) choice(a *ask, i int32) choice {
 	n := b.draft.Node(int(i))
 	set, _ := n.PickDevices(a.spec.Devices) // it fits
 	return choice{orbit.Choice{Node: n, Devices: set}, b.nodes[i].warm(a.spec.Start.Template) > 0}
 }
 
 // propose makes a proposal of the draft's steps, which place a capsule on a node. It bets on the node's term.
-func (b *books) propose(leases *lease.Keeper, node orbit.NodeID) orbit.Proposal {
+func (b *loads) propose(leases *lease.Keeper, node orbit.NodeID) orbit.Proposal {
 	if leases == nil {
 		return b.draft.Propose()
 	}

@@ -10,11 +10,11 @@ func Kept(g *Gateway) int {
 // Holders is how many nodes a navigator has filed under each volume.
 func Holders(w *Warm) map[string]int {
 	out := map[string]int{}
-	for volume, nodes := range w.books.holders {
+	for volume, nodes := range w.loads.holders {
 		out[volume] = len(nodes)
 	}
 	return out
 }
 
 // Steps is how many steps of a plan a navigator keeps.
-func Steps(w *Warm) int { return w.books.draft.Checkpoint() }
+func Steps(w *Warm) int { return w.loads.draft.Checkpoint() }

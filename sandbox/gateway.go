@@ -19,14 +19,14 @@ import (
 // path of an API; Warm is that of a queue. Set the fields before first use. All methods may be called from any
 // goroutine.
 //
-//	Create ─► choose (one lock, a cached view, books) ─► propose (no lock) ─► Start on the node ─► Created
+//	Create ─► choose (one lock, a cached view, loads) ─► propose (no lock) ─► Start on the node ─► Created
 //	             ▲                                          │ conflict            │ error
 //	             └── a newer view, if the receipt is newer ─┴─ the next best node ┘ once, then an error
 //
 // What holds, however many creates run at once and whatever the nodes report:
 //
-//   - The ledger decides. A slot is never given twice, and what one gateway has chosen and not yet heard of it does
-//     not choose again, also after a refresh of its view.
+//   - The ledger decides. A slot is never given twice, and what one gateway has chosen it does not choose again
+//     before the answer, also after a refresh of its view.
 //   - The view is at most Cache old, and the planes are asked for the same answer once: creates share a refresh. A
 //     conflict whose receipt is newer than the view refreshes it at once, once for all who lost to it.
 //   - There is no refusal on a view from before the call. So that many who are refused do not ask for a view each, a
@@ -75,28 +75,28 @@ type Gateway struct {
 	// where there are several.
 	Owner string
 
-	once   sync.Once
-	leases *lease.Keeper
-	source orbit.Telemetry // nil: none
-	ear    *ear
+	once    sync.Once
+	leases  *lease.Keeper
+	source  orbit.Telemetry // nil: none
+	watched *watchedTelemetry
 
-	// Used by whoever refreshes, who is one at a time: refreshing is his.
+	// Used by the one goroutine that refreshes, which is the one that has set refreshing.
 	view orbit.View
 
-	mu         sync.Mutex // guards what follows; held for no call of a plane, but for claims on the board
-	books      books
-	bets       []*bet
-	kept       map[orbit.CapsuleID]*bet // committed, and their nodes have not reported since; and some that have
-	keptBound  int                      // when these are looked for
-	refreshing *refreshing
-	began      time.Time      // when the last refresh did
-	fetched    time.Time      // the instant of the view; zero: there is none
-	revision   orbit.Revision // of the view
-	wanted     orbit.Revision // the view must have reached this
-	begun      uint64         // refreshes that have begun
-	shown      uint64         // the number of the one that the view is from
-	deaf       bool           // telemetry failed in that one
-	stats      GatewayStats
+	mu             sync.Mutex // guards what follows; never held while a plane is called, except for claims on the board
+	loads          loads
+	bets           []*bet
+	kept           map[orbit.CapsuleID]*bet // committed, and their nodes have not reported since; and some that have
+	keptBound      int                      // when these are looked for
+	refreshing     *refreshing
+	refreshBegan   time.Time      // when the last refresh did
+	fetched        time.Time      // the instant of the view; zero: there is none
+	revision       orbit.Revision // of the view
+	wanted         orbit.Revision // the view must have reached this
+	refreshesBegun uint64         // refreshes that have begun
+	viewNumber     uint64         // the number of the one that the view is from
+	unreported     bool           // telemetry failed in that one
+	stats          GatewayStats
 }
 
 // Created is a sandbox that has a node.
@@ -152,9 +152,9 @@ func (g *Gateway) init() {
 			g.leases = g.Board.Leases
 		}
 		if g.source != nil {
-			g.ear = &ear{Telemetry: g.source}
+			g.watched = &watchedTelemetry{Telemetry: g.source}
 		}
-		g.books.seed, g.books.allowStale = g.Seed, g.AllowStale
+		g.loads.seed, g.loads.allowStale = g.Seed, g.AllowStale
 	})
 }
 
@@ -168,7 +168,7 @@ const (
 	// The least time between two refreshes for the sake of refusals.
 	refusalPace = 10 * time.Millisecond
 	// How often telemetry is asked that has failed.
-	deafPace = time.Second
+	failedPace = time.Second
 )
 
 // withSlot returns the spec, or a copy that reserves a slot if it reserves none.
@@ -222,17 +222,17 @@ func (c *create) commit(ctx context.Context) error {
 		p := c.proposal
 		rev, err := c.g.send(ctx, &p, nil)
 		if err == nil {
-			c.won(b, rev)
+			c.noteCommit(b, rev)
 			return nil
 		}
-		if again, err := c.lost(b, &p, err); !again {
+		if again, err := c.noteLoss(b, &p, err); !again {
 			return err
 		}
 	}
 }
 
-// won notes a commit.
-func (c *create) won(b *bet, rev orbit.Revision) {
+// noteCommit notes a commit.
+func (c *create) noteCommit(b *bet, rev orbit.Revision) {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
 	b.outcome, b.revision = betCommitted, rev
@@ -242,8 +242,8 @@ func (c *create) won(b *bet, rev orbit.Revision) {
 	c.made.Promised, c.made.Warm = b.debit.warm, b.debit.warm
 }
 
-// lost notes that a proposal was not committed, or may not have been. It reports whether to choose again.
-func (c *create) lost(b *bet, p *orbit.Proposal, err error) (again bool, _ error) {
+// noteLoss notes that a proposal was not committed, or may not have been. It reports whether to choose again.
+func (c *create) noteLoss(b *bet, p *orbit.Proposal, err error) (again bool, _ error) {
 	r := rejection(err)
 	if r == nil && !isUnavailable(err) {
 		c.unknown = p // the bet stays until that is known
@@ -251,17 +251,17 @@ func (c *create) lost(b *bet, p *orbit.Proposal, err error) (again bool, _ error
 	}
 	c.g.void(b, r)
 	switch {
-	case r == nil || !isConflict(r) && !taken(p, r):
+	case r == nil || !isConflict(r) && !idTaken(p, r):
 		return false, err
-	case taken(p, r):
+	case idTaken(p, r):
 		return false, fmt.Errorf("%w: %w", ErrTaken, err)
 	}
 	return true, nil
 }
 
-// taken reports whether a proposal was refused for its Submit or its Release: there is a capsule of the id
+// idTaken reports whether a proposal was refused for its Submit or its Release: there is a capsule of the id
 // already, or it is no longer where it was put. Another node would not help.
-func taken(p *orbit.Proposal, r *orbit.Rejection) bool {
+func idTaken(p *orbit.Proposal, r *orbit.Rejection) bool {
 	return r.Bet == nil && r.Do == 0 && len(p.Do) > 1 && !errors.Is(r.Kind, orbit.ErrInvalid)
 }
 

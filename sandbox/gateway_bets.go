@@ -11,9 +11,9 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// bet is a choice whose place the ledger was asked for. It is in the books from when it was chosen on, until it
+// bet is a choice whose place the ledger was asked for. It is debited from when it was chosen on, until it
 // has come to nothing or the view shows it: what it takes of the ledger's room once the view has reached its
-// commit, what it takes of a node's report once telemetry has been heard again, for by then the board shows the
+// commit, what it takes of a node's report once telemetry has been read again, for by then the board shows the
 // claim.
 type bet struct {
 	id       orbit.ProposalID
@@ -33,7 +33,7 @@ const (
 	betMoved   // committed, and a later bet moves it: its node failed to start it
 )
 
-// choose finds a node and gives it away in the books. It waits for a newer view where one is needed, and
+// choose finds a node and debits it. It waits for a newer view where one is needed, and
 // refuses on none from before the create.
 func (c *create) choose(ctx context.Context) (*bet, error) {
 	start := time.Now()
@@ -55,7 +55,7 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !c.asked {
-		c.asked, c.since = true, g.begun
+		c.asked, c.since = true, g.refreshesBegun
 	}
 	if r := g.refreshing; r != nil {
 		return nil, r.wait, nil
@@ -67,10 +67,10 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 	switch {
 	case err == nil:
 		return b, nil, nil
-	case g.shown > c.since:
+	case g.viewNumber > c.since:
 		return nil, nil, err
 	}
-	if pause := refusalPace - time.Since(g.began); pause > 0 {
+	if pause := refusalPace - time.Since(g.refreshBegan); pause > 0 {
 		return nil, func(ctx context.Context) error { return sleep(ctx, pause) }, nil
 	}
 	return nil, g.beginRefresh(), nil
@@ -79,12 +79,12 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 // bet chooses a node and gives its place away. It requires the lock.
 //
 // The board knows of claims that the view does not show yet. Where it has no warm slot left though the view
-// promised one, another node may be better: the books are corrected, and it is chosen again, a few times at
+// promised one, another node may be better: the loads are corrected, and it is chosen again, a few times at
 // most. What the board says is what is promised.
 func (c *create) bet() (*bet, error) {
 	g := c.g
 	for tries := 0; ; tries++ {
-		on, err := g.books.best(&c.ask)
+		on, err := g.loads.best(&c.ask)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (c *create) bet() (*bet, error) {
 		if knows := g.Board != nil && g.Telemetry == nil; knows && on.warm != b.claim.Warm() {
 			if on.warm && tries < maxCorrections {
 				g.Board.Unclaim(b.claim)
-				g.books.exhaust(on.Node.Node.ID, c.ask.spec.Start.Template)
+				g.loads.exhaust(on.Node.Node.ID, c.ask.spec.Start.Template)
 				continue
 			}
 			on.warm = b.claim.Warm()
@@ -114,26 +114,26 @@ func (c *create) bet() (*bet, error) {
 // plan drafts the proposal of a bet: the capsule is submitted and placed, or moved from the node that has
 // failed. It requires the lock.
 func (c *create) plan(b *bet, on *choice) (err error) {
-	books := &c.g.books
+	loads := &c.g.loads
 	if c.placed != nil && c.placed.outcome == betCommitted {
-		books.giveRoom(&c.placed.debit)
+		loads.giveRoom(&c.placed.debit)
 		c.placed.outcome = betMoved
 	}
-	start := books.draft.Checkpoint()
+	start := loads.draft.Checkpoint()
 	if c.placed == nil {
-		err = books.draft.Add(orbit.Submit{IDs: []orbit.CapsuleID{c.made.Capsule}, Spec: c.made.Spec, Owner: c.g.Owner})
+		err = loads.draft.Add(orbit.Submit{IDs: []orbit.CapsuleID{c.made.Capsule}, Spec: c.made.Spec, Owner: c.g.Owner})
 	}
 	if err == nil {
-		b.debit, err = books.take(&orbit.Capsule{ID: c.made.Capsule, Spec: c.made.Spec}, on)
+		b.debit, err = loads.take(&orbit.Capsule{ID: c.made.Capsule, Spec: c.made.Spec}, on)
 	}
 	if err != nil {
-		books.draft.Rollback(start)
+		loads.draft.Rollback(start)
 		if errors.Is(err, orbit.ErrInfeasible) { // another create of the id is under way
 			err = fmt.Errorf("%w: %w", ErrTaken, err)
 		}
 		return err
 	}
-	c.proposal = books.propose(c.ask.leases, b.debit.node)
+	c.proposal = loads.propose(c.ask.leases, b.debit.node)
 	c.proposal.ID = b.id
 	if c.placed != nil {
 		c.proposal.Do = append([]orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node}}, c.proposal.Do...)
@@ -149,27 +149,32 @@ const maxCorrections = 8
 func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.books.undo(&b.debit)
-	b.outcome = betVoid
-	if g.Board != nil {
-		g.Board.Unclaim(b.claim)
-	}
+	g.undo(b)
 	if r != nil && isConflict(r) {
 		g.stats.Conflicts++
 		g.wanted = max(g.wanted, cmp.Or(r.TakenAt, r.At))
 	}
 }
 
-// rebook enters into fresh books the bets that the view does not show yet, and forgets the others. It requires
-// the lock. Heard: telemetry has been read with that view.
-func (g *Gateway) rebook(state *orbit.State, heard bool) {
+// undo takes a bet back. It requires the lock.
+func (g *Gateway) undo(b *bet) {
+	g.loads.undo(&b.debit)
+	b.outcome = betVoid
+	if g.Board != nil {
+		g.Board.Unclaim(b.claim)
+	}
+}
+
+// recharge debits the bets that a new view does not show yet, and forgets the others. It requires the lock.
+// Heard: telemetry has been read with that view.
+func (g *Gateway) recharge(state *orbit.State, reported bool) {
 	kept := g.bets[:0]
 	for _, b := range g.bets {
-		room, report := b.unseen(state, heard, g.Board != nil)
+		room, report := b.unseen(state, reported, g.Board != nil)
 		report = report && b.debit.hasReport
 		b.debit.hasRoom, b.debit.hasReport = false, false
 		if room || report {
-			g.books.renew(&b.debit, room, report)
+			g.loads.renew(&b.debit, room, report)
 			kept = append(kept, b)
 		}
 	}
@@ -179,12 +184,12 @@ func (g *Gateway) rebook(state *orbit.State, heard bool) {
 
 // unseen reports which parts of a bet the view does not show: of the ledger's room, and of what the node
 // reports. Without a board to claim on, the report is taken to show what the ledger does.
-func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool) {
+func (b *bet) unseen(state *orbit.State, reported, claimed bool) (room, report bool) {
 	switch b.outcome {
 	case betVoid:
 		return false, false
 	case betVacated, betMoved:
-		return false, !heard
+		return false, !reported
 	case betCommitted:
 		room = b.revision > state.Revision()
 	case betOpen:
@@ -192,9 +197,9 @@ func (b *bet) unseen(state *orbit.State, heard, claimed bool) (room, report bool
 		room = c == nil || c.PlacedBy != b.id
 	}
 	if claimed {
-		return room, !heard
+		return room, !reported
 	}
-	return room, room || !heard
+	return room, room || !reported
 }
 
 // exhausted notes that a node has no warm slot of a template to be had until it reports, whatever it has
@@ -205,7 +210,7 @@ func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.books.exhaust(node, template)
+	g.loads.exhaust(node, template)
 }
 
 // send proposes until the outcome is known. The same proposal has one effect, however often it is sent. Unknown

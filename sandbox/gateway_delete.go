@@ -13,7 +13,7 @@ import (
 // [orbit.ErrUnavailable]; [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or refused,
 // until ctx ended.
 //
-// The slot of a capsule that this gateway has created is free again at once, for whoever reads the board,
+// The slot of a capsule that this gateway has created is free again at once for all readers of the board,
 // unless the node has reported since it was created: then the report counts it, and it is free with the node's
 // next one. So nodes should report at once when they have freed slots, and the sandbox should have been stopped
 // before. Its warm slot was used up.
@@ -35,7 +35,7 @@ func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
 
 // keep remembers a bet that has been committed, so that Delete can give its slot back. Those that it could not
 // be given back of any more are forgotten whenever there are twice as many as there were after that the last
-// time: it costs a create little, and no more are kept than twice what the board and the books have. It
+// time: it costs a create little, and no more are kept than twice what the board and the loads have. It
 // requires the lock.
 func (g *Gateway) keep(b *bet) {
 	if g.kept == nil {
@@ -67,7 +67,7 @@ func (g *Gateway) vacate(id orbit.CapsuleID) {
 	delete(g.kept, id)
 	b.outcome = betVacated
 	if b.debit.hasRoom || b.debit.hasReport {
-		g.books.vacate(&b.debit)
+		g.loads.vacate(&b.debit)
 	}
 	if g.Board != nil {
 		g.Board.Vacate(b.claim)

@@ -47,7 +47,7 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 // startOnce calls Start, and notes what that says of the node: it did not keep a promise, or it failed. Of a
 // caller who has gone away, and of a Start that panics, it is no fault.
 func (c *create) startOnce(ctx context.Context) error {
-	warm, err := c.call(ctx)
+	warm, err := c.callStart(ctx)
 	switch {
 	case err != nil && (ctx.Err() != nil || c.panicked):
 	case err != nil:
@@ -61,8 +61,8 @@ func (c *create) startOnce(ctx context.Context) error {
 	return err
 }
 
-// call calls Start and contains it. If that ends the goroutine, it is cleaned up after as if it had failed.
-func (c *create) call(ctx context.Context) (warm bool, err error) {
+// callStart calls Start and guards against its panics. If that ends the goroutine, it is cleaned up after as if it had failed.
+func (c *create) callStart(ctx context.Context) (warm bool, err error) {
 	returned := false
 	defer func() {
 		if returned {
@@ -72,17 +72,17 @@ func (c *create) call(ctx context.Context) (warm bool, err error) {
 			c.panicked, err = true, &PanicError{Value: value}
 			return
 		}
-		_ = c.cleanUp(ctx, nil) // runtime.Goexit: there is nobody left to tell
+		_ = c.cleanUp(ctx, nil) // runtime.Goexit: no caller is left to tell
 	}()
-	bounded, cancel := c.bound(ctx)
+	bounded, cancel := c.startContext(ctx)
 	defer cancel()
 	warm, err = c.g.Start(bounded, c.made)
 	returned = true
 	return warm, guard.Said(err)
 }
 
-// bound gives one Start its time, of which the first leaves half to the other node.
-func (c *create) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+// startContext gives one Start its time, of which the first leaves half to the other node.
+func (c *create) startContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	most := cmp.Or(c.g.StartTimeout, defaultStart)
 	if most < 0 {
 		return ctx, func() {}
@@ -128,18 +128,14 @@ func (c *create) undo(ctx context.Context) error {
 	return nil
 }
 
-// conclude takes the bet of a proposal out of the books: its outcome is known and its capsule is to be
-// released, or nobody will ask any more. If it has been committed, the next view shows that.
+// conclude takes the bet of a proposal back: its outcome is known and its capsule is to be
+// released, or no caller will ask any more. If it has been committed, the next view shows that.
 func (g *Gateway) conclude(id orbit.ProposalID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, b := range g.bets {
 		if b.id == id && b.outcome == betOpen {
-			g.books.undo(&b.debit)
-			b.outcome = betVoid
-			if g.Board != nil {
-				g.Board.Unclaim(b.claim)
-			}
+			g.undo(b)
 		}
 	}
 }

@@ -10,7 +10,7 @@ type GatewayStats struct {
 	Retried    uint64 // creates that went to a second node, whether or not that started them
 	Failed     uint64 // creates that returned an error, for whatever reason
 	Unstarted  uint64 // of those: creates that got a node, and ended with a [StartError]
-	Conflicts  uint64 // proposals lost to somebody else, and chosen again
+	Conflicts  uint64 // proposals lost to another writer, and chosen again
 	Refreshes  uint64 // of the view
 	Partitions uint64 // refreshes in which telemetry failed
 	// Of Failed: creates that were refused before they had a node, by kind.
@@ -39,7 +39,7 @@ func (g *Gateway) count(made *Created, err error) {
 	switch {
 	case err != nil:
 		s.Failed++
-		s.refuse(err)
+		s.countRefusal(err)
 		return
 	case made.Warm:
 		s.Warm++
@@ -49,8 +49,8 @@ func (g *Gateway) count(made *Created, err error) {
 	s.Created++
 }
 
-// refuse counts an error by its kind.
-func (s *GatewayStats) refuse(err error) {
+// countRefusal counts an error by its kind.
+func (s *GatewayStats) countRefusal(err error) {
 	if errors.Is(err, ErrStart) { // why there was no second node is no refusal
 		s.Unstarted++
 		return
@@ -59,12 +59,11 @@ func (s *GatewayStats) refuse(err error) {
 	if !errors.As(err, &e) {
 		return
 	}
-	for kind, n := range map[error]*uint64{
+	counts := map[error]*uint64{
 		ErrAllStale: &s.AllStale, ErrNoSlot: &s.NoSlot, ErrNoVolume: &s.NoVolume,
 		ErrNoTemplate: &s.NoTemplate, ErrNoParent: &s.NoParent, ErrNoNode: &s.NoNode,
-	} {
-		if errors.Is(e.Kind, kind) {
-			*n++
-		}
+	}
+	if n := counts[e.Kind]; n != nil {
+		*n++
 	}
 }

@@ -31,25 +31,25 @@ func (r *refreshing) wait(ctx context.Context) error {
 // it wait for ever. It requires the lock.
 func (g *Gateway) due(c *create) bool {
 	cache := g.cache()
-	if g.deaf {
-		cache = min(cache, deafPace)
+	if g.unreported {
+		cache = min(cache, failedPace)
 	}
-	return g.fetched.IsZero() || g.revision < g.wanted || g.shown <= c.since && time.Since(g.fetched) >= cache
+	return g.fetched.IsZero() || g.revision < g.wanted || g.viewNumber <= c.since && time.Since(g.fetched) >= cache
 }
 
 // beginRefresh announces a refresh, and returns what does it. It requires the lock, and that there is none.
 func (g *Gateway) beginRefresh() func(context.Context) error {
-	g.begun++
-	r := &refreshing{number: g.begun, done: make(chan struct{})}
-	g.refreshing, g.began = r, time.Now()
+	g.refreshesBegun++
+	r := &refreshing{number: g.refreshesBegun, done: make(chan struct{})}
+	g.refreshing, g.refreshBegan = r, time.Now()
 	return func(ctx context.Context) error { return g.refresh(ctx, r) }
 }
 
-// refresh brings the view up to date and the books with it. Telemetry that fails leaves the old reports; a
+// refresh brings the view up to date and the loads with it. Telemetry that fails leaves the old reports; a
 // ledger that fails leaves everything.
 func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 	defer g.endRefresh(r)
-	now, err := g.look(ctx)
+	now, err := g.refreshView(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Refreshes++
@@ -60,13 +60,13 @@ func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 		}
 		return err
 	}
-	g.fetched, g.shown, g.revision = now, r.number, g.view.Revision()
-	g.deaf = g.ear != nil && g.ear.err != nil
-	if g.deaf {
+	g.fetched, g.viewNumber, g.revision = now, r.number, g.view.Revision()
+	g.unreported = g.watched != nil && g.watched.err != nil
+	if g.unreported {
 		g.stats.Partitions++
 	}
-	g.books.sync(&g.view)
-	g.rebook(g.view.State(), !g.deaf)
+	g.loads.sync(&g.view)
+	g.recharge(g.view.State(), !g.unreported)
 	return nil
 }
 
@@ -78,14 +78,14 @@ func (g *Gateway) endRefresh(r *refreshing) {
 	close(r.done)
 }
 
-// look refreshes the view until it has reached what the gateway has been told of.
-func (g *Gateway) look(ctx context.Context) (now time.Time, err error) {
+// refreshView refreshes the view until it has reached what the gateway has been told of.
+func (g *Gateway) refreshView(ctx context.Context) (now time.Time, err error) {
 	g.mu.Lock()
 	wanted := g.wanted
 	g.mu.Unlock()
 	for {
 		now = time.Now()
-		err = g.read(ctx, now)
+		err = g.readPlanes(ctx, now)
 		seen := g.view.Revision()
 		if err != nil || seen >= wanted {
 			return now, err
@@ -96,27 +96,27 @@ func (g *Gateway) look(ctx context.Context) (now time.Time, err error) {
 	}
 }
 
-// read asks both planes. What telemetry says of itself is in the ear.
-func (g *Gateway) read(ctx context.Context, now time.Time) error {
-	if g.ear == nil {
+// readPlanes asks both planes. What telemetry says of itself is in g.watched.
+func (g *Gateway) readPlanes(ctx context.Context, now time.Time) error {
+	if g.watched == nil {
 		return g.view.Refresh(ctx, g.Ledger, nil, now)
 	}
-	g.ear.err = nil
-	err := g.view.Refresh(ctx, g.Ledger, g.ear, now)
-	if g.ear.err != nil && ctx.Err() == nil {
+	g.watched.err = nil
+	err := g.view.Refresh(ctx, g.Ledger, g.watched, now)
+	if g.watched.err != nil && ctx.Err() == nil {
 		return nil
 	}
 	return err
 }
 
-// ear is telemetry that remembers whether it failed.
-type ear struct {
+// watchedTelemetry is telemetry that remembers whether it failed.
+type watchedTelemetry struct {
 	orbit.Telemetry
 	err error
 }
 
 // Reports asks the telemetry.
-func (e *ear) Reports(ctx context.Context, after uint64) (reports []orbit.Report, version uint64, err error) {
+func (e *watchedTelemetry) Reports(ctx context.Context, after uint64) (reports []orbit.Report, version uint64, err error) {
 	reports, version, err = e.Telemetry.Reports(ctx, after)
 	e.err = err
 	return reports, version, err

@@ -11,8 +11,8 @@ import (
 // is a node that fits.
 type misfit struct {
 	kind misfitKind
-	// Which volume.
-	arg int
+	// Which of the capsule's volumes is missing.
+	volume int
 	// What the draft says, of kinds lasting and short.
 	ledger orbit.Misfit
 }
@@ -38,8 +38,8 @@ const (
 )
 
 // misfit returns the first reason for which a node cannot take a capsule, and the zero value if it can. It is
-// the one place that says what may be chosen; ranks only put nodes in order.
-func (b *books) misfit(a *ask, i int32) misfit {
+// the one place that says what may be chosen; orderings only put nodes in order.
+func (b *loads) misfit(a *ask, i int32) misfit {
 	node, n := b.draft.Node(int(i)), &b.nodes[i]
 	m := b.ledgerMisfit(a, node)
 	switch {
@@ -77,7 +77,7 @@ func (b *books) misfit(a *ask, i int32) misfit {
 // ledgerMisfit asks the draft. A node without a live lease has died: the keeper of the leases has cordoned it
 // for that, but it is no other node than before, and what was there is unavailable, not unknown. That company
 // is elsewhere lasts longer than that room is short.
-func (b *books) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
+func (b *loads) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
 	if node.Node.Unschedulable && b.over(a, node) {
 		open, as := *node, *node.Node
 		as.Unschedulable = false
@@ -93,54 +93,51 @@ func (b *books) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
 }
 
 // over reports whether the node has no live lease.
-func (b *books) over(a *ask, node *orbit.NodeState) bool {
+func (b *loads) over(a *ask, node *orbit.NodeState) bool {
 	return b.nodes[node.Index()].report.Expired || a.leases != nil && !b.leased(a, node.Node.ID)
 }
 
 // leased reports whether the ledger has a live term for the node. It requires leases.
-func (b *books) leased(a *ask, id orbit.NodeID) bool {
+func (b *loads) leased(a *ask, id orbit.NodeID) bool {
 	_, live := a.leases.In(b.state, string(id))
 	return live
 }
 
 // startable looks at whether what the capsule starts from is there.
-func (a *ask) startable(n *bookedNode) misfit {
+func (a *ask) startable(n *nodeLoad) misfit {
 	switch {
-	case n.silent():
+	case n.neverReported():
 		return misfit{kind: silent}
 	case !n.supports(a.spec.Start.Template):
 		return misfit{kind: noTemplate}
 	}
 	for k, v := range a.spec.Start.Volumes {
 		if !slices.Contains(n.report.Volumes, v) {
-			return misfit{kind: noVolume, arg: k}
+			return misfit{kind: noVolume, volume: k}
 		}
 	}
 	return misfit{}
 }
 
-// as says it in the draft's words, or adds to them.
-func (m misfit) as(start *orbit.Start) orbit.Misfit {
+// misfitTexts complete "n nodes ...", for misfits that the draft does not know.
+var misfitTexts = [misfitKinds]string{
+	parents: "are its parent's", failed: "failed to start it", silent: "have never reported",
+	noTemplate: "do not support template %q", noVolume: "do not have volume %q",
+	noLease: "have no live lease", expired: "have no live lease", stale: "have a stale report",
+	noNumber: "have a score that is no number", noSlots: "have no free slot",
+}
+
+// forDraft returns the misfit as one of the draft's, which counts nodes by them.
+func (m misfit) forDraft(start *orbit.Start) orbit.Misfit {
+	text := misfitTexts[m.kind]
 	switch m.kind {
-	case parents:
-		return orbit.Unfit("are its parent's")
-	case failed:
-		return orbit.Unfit("failed to start it")
-	case silent:
-		return orbit.Unfit("have never reported")
+	case fits, lasting, short:
+		return m.ledger
 	case noTemplate:
-		return orbit.Unfit(fmt.Sprintf("do not support template %q", start.Template))
+		text = fmt.Sprintf(text, start.Template)
 	case noVolume:
-		return orbit.Unfit(fmt.Sprintf("do not have volume %q", start.Volumes[m.arg]))
-	case noLease, expired:
-		return orbit.Unfit("have no live lease")
-	case stale:
-		return orbit.Unfit("have a stale report")
-	case noNumber:
-		return orbit.Unfit("have a score that is no number")
-	case noSlots:
-		return orbit.Unfit("have no free slot")
-	case fits, lasting, short, misfitKinds:
+		text = fmt.Sprintf(text, start.Volumes[m.volume])
+	default:
 	}
-	return m.ledger
+	return orbit.Unfit(text)
 }

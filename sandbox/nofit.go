@@ -54,24 +54,17 @@ func (e *WarmNoFit) Error() string {
 	case errors.Is(e.Kind, ErrNoVolume):
 		what = fmt.Sprintf("%s, volumes %q", what, e.Start.Volumes)
 	}
-	return fmt.Sprintf("%s: %v: %v; %s", what, e.Kind, &e.Fit, remedy(e.Kind))
+	return fmt.Sprintf("%s: %v: %v; %s", what, e.Kind, &e.Fit, remedies[e.Kind])
 }
 
-// remedy says what to do.
-func remedy(kind error) string {
-	switch {
-	case errors.Is(kind, ErrAllStale):
-		return "bring up a host, or see why heartbeats do not arrive"
-	case errors.Is(kind, ErrNoSlot):
-		return "bring up a host, or wait"
-	case errors.Is(kind, ErrNoVolume):
-		return "create them, or bring up the host that has them"
-	case errors.Is(kind, ErrNoTemplate):
-		return "build it, or bring up a host that has it"
-	case errors.Is(kind, ErrNoOther):
-		return "bring up another host, or try again"
-	}
-	return "change what it requires, or bring up such a host"
+// remedies say what to do.
+var remedies = map[error]string{
+	ErrAllStale:   "bring up a host, or see why heartbeats do not arrive",
+	ErrNoSlot:     "bring up a host, or wait",
+	ErrNoVolume:   "create them, or bring up the host that has them",
+	ErrNoTemplate: "build it, or bring up a host that has it",
+	ErrNoOther:    "bring up another host, or try again",
+	ErrNoNode:     "change what it requires, or bring up such a host",
 }
 
 // Unwrap makes errors.Is find the kind, and errors.As the counts.
@@ -87,9 +80,9 @@ func (e *WarmNoFit) Unwrap() []error {
 func noParent(spec *orbit.Spec) error { return &WarmNoFit{Kind: ErrNoParent, Start: spec.Start} }
 
 // refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said
-// again while the books are the same: those who ask in vain are many at a time.
-func (b *books) refusal(a *ask) error {
-	r := b.ranks[classOf(a.spec)]
+// again while the loads are the same, because many ask in vain at a time.
+func (b *loads) refusal(a *ask) error {
+	r := b.orderings[classOf(a.spec)]
 	plain := r != nil && a.plain()
 	if plain && r.refusal != nil && r.refused == b.version && r.refusedIn == b.state.Revision() {
 		return r.refusal
@@ -114,7 +107,7 @@ func (a *ask) plain() bool {
 }
 
 // refusalOf says why the one node that is allowed does not take a capsule.
-func (b *books) refusalOf(a *ask, node orbit.NodeID) error {
+func (b *loads) refusalOf(a *ask, node orbit.NodeID) error {
 	counts := map[misfit]int{}
 	if n := b.state.Node(node); n != nil {
 		counts[b.misfit(a, int32(n.Index()))]++
@@ -127,10 +120,10 @@ func (b *books) refusalOf(a *ask, node orbit.NodeID) error {
 // explain makes an error of counted misfits. What is missing is named where most is there: a node that lacks a
 // slot alone says more than one that is stale, and that one more than the one that failed to start it, and that
 // one more than one that does not have the volume.
-func (b *books) explain(a *ask, counts map[misfit]int) *WarmNoFit {
+func (b *loads) explain(a *ask, counts map[misfit]int) *WarmNoFit {
 	e, said, by := &WarmNoFit{Kind: ErrNoNode, Start: a.spec.Start}, map[orbit.Misfit]int{}, [misfitKinds]int{}
 	for m, n := range counts {
-		said[m.as(&a.spec.Start)] += n
+		said[m.forDraft(&a.spec.Start)] += n
 		by[m.kind] += n
 	}
 	e.Fit = *b.draft.NoFit(a.spec, said)

@@ -73,7 +73,7 @@ func slotsOf(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (war
 	return warm, free
 }
 
-// Rate is the formula over plain numbers, for whoever counts by himself. Every product is rounded by itself, so
+// Rate is the formula over plain numbers, for callers who count by themselves. Every product is rounded by itself, so
 // that the result is the same on every processor. A CPU percentage that is no number makes a value that is
 // none.
 func (WarmSlots) Rate(warm int, free int64, cpu float64, stale bool) (value, tie float64) {

@@ -13,7 +13,7 @@ import (
 )
 
 // What a placement by [Warm] or a [Gateway] says of itself (Place.Note, Capsule.Note): whether a warm slot of
-// the template was promised there. A node may have lied, or somebody may have been faster: then it booted cold
+// the template was promised there. A node may have lied, or another sandbox may have been faster: then it booted cold
 // all the same.
 const (
 	WarmNote = "warm"
@@ -37,8 +37,8 @@ const (
 // Equal nodes go by load, then by a hash of the node with the Seed, or with Seed 0 by id. A placement's note
 // says whether a warm slot was promised ([WarmNote], [ColdNote]). What is not placed has a [*WarmNoFit].
 //
-// What is given away is debited at once: within a plan in the navigator's own books, and by
-// [telemetry.Board.Claim] for everybody who reads the board, until the node reports again. Claims whose
+// What is given away is debited at once: within a plan by the navigator itself, and by
+// [telemetry.Board.Claim] for all readers of the board, until the node reports again. Claims whose
 // placement was not committed are taken back in the next plan. A node without a word of telemetry (an engine
 // without any) is taken at the ledger's word: nothing is warm, every template is supported, and no volume is
 // there.
@@ -60,7 +60,7 @@ type Warm struct {
 	// Seed decides between equal nodes. Give each of several navigators another one.
 	Seed uint64
 
-	books  books
+	loads  loads
 	claims []boardClaim
 }
 
@@ -85,9 +85,9 @@ func (w *Warm) Claims(module string, class orbit.AppClass) bool {
 // context's error. Its notes count: "warm" and "cold" placed, claims "unclaimed", and of what was refused
 // "allStale", "noSlot", "noVolume", "noTemplate", "noParent" and "noNode".
 func (w *Warm) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-	w.books.seed, w.books.allowStale = w.Seed, w.AllowStale
-	w.books.sync(view)
-	p := warmPlan{Warm: w, refused: map[error]int{}, why: map[warmWant]error{}, unclaimed: w.settle(view.State())}
+	w.loads.seed, w.loads.allowStale = w.Seed, w.AllowStale
+	w.loads.sync(view)
+	p := warmPlan{Warm: w, refused: map[error]int{}, why: map[warmWant]error{}, unclaimed: w.reviewClaims(view.State())}
 	if w.Board != nil {
 		p.leases = w.Board.Leases
 	}
@@ -101,9 +101,9 @@ func (w *Warm) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	return p.finish(), nil
 }
 
-// settle looks at what has become of the claims of the last plan. It takes back those whose capsule has not
+// reviewClaims looks at what has become of the claims of the last plan. It takes back those whose capsule has not
 // been placed there since, and forgets the others: the node's next report ends them.
-func (w *Warm) settle(state *orbit.State) (unclaimed int) {
+func (w *Warm) reviewClaims(state *orbit.State) (unclaimed int) {
 	for _, k := range w.claims {
 		c := state.Capsule(k.capsule)
 		if c == nil || c.Node == k.node || c.Released() && c.PlacedAt > k.view {
@@ -145,7 +145,7 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 	want := warmWant{c.Spec, c.PlacedAt > 0}
 	why := p.why[want]
 	if why == nil {
-		choice, err := p.books.best(&ask{spec: c.Spec, again: want.again, leases: p.leases})
+		choice, err := p.loads.best(&ask{spec: c.Spec, again: want.again, leases: p.leases})
 		if err == nil {
 			err = p.place(c, &choice)
 		}
@@ -163,7 +163,7 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 
 // place gives a choice away and proposes it.
 func (p *warmPlan) place(c *orbit.Capsule, on *choice) error {
-	d, err := p.books.take(c, on)
+	d, err := p.loads.take(c, on)
 	if err != nil {
 		return err
 	}
@@ -174,9 +174,9 @@ func (p *warmPlan) place(c *orbit.Capsule, on *choice) error {
 	}
 	if p.Board != nil {
 		claim := p.Board.Claim(d.node, c.Spec.Start.Template)
-		p.claims = append(p.claims, boardClaim{claim, c.ID, d.node, p.books.state.Revision()})
+		p.claims = append(p.claims, boardClaim{claim, c.ID, d.node, p.loads.state.Revision()})
 	}
-	p.plan.Proposals = append(p.plan.Proposals, p.books.propose(p.leases, d.node))
+	p.plan.Proposals = append(p.plan.Proposals, p.loads.propose(p.leases, d.node))
 	return nil
 }
 

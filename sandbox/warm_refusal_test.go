@@ -7,12 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/lease"
-	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
@@ -121,50 +119,5 @@ func TestWarmForgetsWhatWasLost(t *testing.T) {
 		require.Len(t, plan.Proposals, 2)
 		require.Equal(t, sandbox.WarmNote, plan.Proposals[0].Do[0].(orbit.Place).Note)
 		require.LessOrEqual(t, sandbox.Steps(w), 4)
-	}
-}
-
-// A misfit that the ledger knows is said in the words of the placement engines.
-func TestWarmSaysMisfitsAlike(t *testing.T) {
-	for name, change := range map[string]func(*orbit.Node, *orbit.Spec){
-		"unschedulable": func(n *orbit.Node, _ *orbit.Spec) { n.Unschedulable = true },
-		"requirement":   func(_ *orbit.Node, s *orbit.Spec) { s.Require = []orbit.Predicate{{Key: "ssd", Op: "Exists"}} },
-		"model": func(_ *orbit.Node, s *orbit.Spec) {
-			s.Devices = orbit.DeviceRequest{Count: 1, Milli: 10, Models: []string{"b", "c d"}}
-		},
-		"any model": func(n *orbit.Node, s *orbit.Spec) {
-			n.Devices, s.Devices = orbit.Devices{}, orbit.DeviceRequest{Count: 1, Milli: 10}
-		},
-		"a device": func(n *orbit.Node, s *orbit.Spec) {
-			n.Devices.Unhealthy, s.Devices = 3, orbit.DeviceRequest{Count: 1, Milli: 600}
-		},
-		"devices": func(n *orbit.Node, s *orbit.Spec) {
-			n.Devices.Unhealthy, s.Devices = 1, orbit.DeviceRequest{Count: 2, Milli: 600}
-		},
-		"memory": func(_ *orbit.Node, s *orbit.Spec) { s.Envelope.Reservation[orbit.Memory] = 1 },
-		"both": func(_ *orbit.Node, s *orbit.Spec) {
-			s.Envelope.Reservation[orbit.Memory], s.Devices = 1, orbit.DeviceRequest{Count: 3, Milli: 600}
-		},
-		"requirement and model": func(_ *orbit.Node, s *orbit.Spec) {
-			s.Require = []orbit.Predicate{{Key: "ssd", Op: "Exists"}}
-			s.Devices = orbit.DeviceRequest{Count: 1, Milli: 10, Models: []string{"b"}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n, s := orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 4}}, &orbit.Spec{}
-			s.Envelope.Reservation[orbit.CPU] = 1
-			n.Devices = orbit.Devices{Model: "a", Count: 2}
-			change(&n, s)
-			l := &orbit.MemoryLedger{}
-			commit(t, l, orbit.PutNode{Node: n})
-			submit(t, l, "x", 1, s)
-			var said []string
-			for _, by := range []orbit.Navigator{&nav.Services{}, &sandbox.Warm{}} {
-				var fit *orbit.NoFit
-				require.ErrorAs(t, whyOf((&orbit.Engine{Ledger: l, Navigator: by}).Pass(t.Context()), "x-0"), &fit)
-				said = append(said, fit.Reasons[0].Why)
-			}
-			assert.Equal(t, said[0], said[1])
-		})
 	}
 }

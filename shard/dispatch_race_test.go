@@ -43,7 +43,7 @@ func TestRace(t *testing.T) {
 		sch := &Scheduler{Name: fmt.Sprint("s", i), Navigator: &moody{rng: rand.New(rand.NewPCG(uint64(i), 0))}, Leases: s.leases, Patience: 3}
 		var worked func()
 		engine := &orbit.Engine{Name: sch.Name, Ledger: ledger, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
-		engine.Hook = func(orbit.Round) { worked() }
+		engine.OnRound = func(orbit.Round) { worked() }
 		wg.Go(func() {
 			for ctx.Err() == nil { // it dies, and comes back
 				var run context.Context

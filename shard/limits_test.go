@@ -42,7 +42,7 @@ func TestTinyLimits(t *testing.T) {
 					sch := &Scheduler{Name: name, Navigator: lens.Navigator(func() orbit.Navigator { return &nav.Services{} })}
 					wg.Go(func() {
 						e := &orbit.Engine{Name: name, Ledger: lens, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
-						e.Hook = func(r orbit.Round) { assert.Zero(t, r.Invalid+r.Infeasible, "%v", r.Errors) }
+						e.OnRound = func(r orbit.Round) { assert.Zero(t, r.Invalid+r.Infeasible, "%v", r.Errors) }
 						_ = e.Run(ctx)
 					})
 				}

@@ -93,7 +93,7 @@ func (s *storm) scheduler(ctx context.Context, i int) {
 		life, end := context.WithCancel(ctx)
 		worked := make(chan struct{})
 		once := sync.OnceFunc(func() { close(worked) })
-		engine.Hook = func(orbit.Round) { once() }
+		engine.OnRound = func(orbit.Round) { once() }
 		var running sync.WaitGroup
 		running.Go(func() { _ = engine.Run(life) })
 		pause(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)

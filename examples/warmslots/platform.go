@@ -55,7 +55,7 @@ func newPlatform(ctx context.Context, o options, l *log) (p *platform, err error
 	p.gateway = &sandbox.Gateway{Ledger: p.ledger, Board: p.board, Start: p.fleet.start, Cache: o.of(o.cache), Owner: "warm"}
 	p.engine = &orbit.Engine{
 		Name: "warm", Ledger: p.ledger, Telemetry: p.board, Navigator: &sandbox.Warm{Board: p.board},
-		Hook: p.noteEngine,
+		OnRound: p.noteEngine,
 	}
 	p.phases = phases(o)
 	for i := range o.creators {

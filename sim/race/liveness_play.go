@@ -244,7 +244,7 @@ func (w *livePlay) engine(i int) *orbit.Engine {
 		Backoff:   orbit.Backoff{Initial: 5 * time.Millisecond, Max: 250 * time.Millisecond, Jitter: -1},
 		Ledger:    liveLedger{Ledger: w.ledger, livePlay: w, engine: e.name, actor: i + 1, draws: &liveDraws{livePlay: w, name: e.name}},
 		Navigator: &liveNavigator{Navigator: navigator, livePlay: w, actor: i + 1, assigned: e.assigned, draws: &liveDraws{livePlay: w, name: e.name + "/plan"}},
-		Hook:      w.heard,
+		OnRound:   w.heard,
 	}
 	if w.board != nil {
 		out.Telemetry = &liveBoard{Board: w.board, draws: &liveDraws{livePlay: w, name: e.name + "/reports"}}

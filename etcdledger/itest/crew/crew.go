@@ -170,7 +170,7 @@ func Serve(ctx context.Context, self *process.Self) error {
 		engine := &orbit.Engine{
 			Name: e.Name, Ledger: ledgerOf(e.Name), Navigator: &navigator{modules: e.Modules}, MaxPlan: c.MaxPlan,
 			ParkFor: time.Second, Backoff: orbit.Backoff{Max: 200 * time.Millisecond},
-			Hook: func(r orbit.Round) { _ = self.Say(message{Round: tally(r)}) },
+			OnRound: func(r orbit.Round) { _ = self.Say(message{Round: tally(r)}) },
 		}
 		all.Go(func() { _ = engine.Run(ctx) })
 	}

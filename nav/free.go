@@ -6,65 +6,52 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// nodeRoom is what is free of one node, as a plan goes on. It is a value: copying it tries something out.
-type nodeRoom struct {
+// freeCapacity is what is free of one node, as a plan goes on. It is a value: copying it tries something out.
+type freeCapacity struct {
 	// Negative where capacity has shrunk below what is used.
-	free orbit.Resources
+	resources orbit.Resources
 	// Milli of each device instance; 0: none, or it is unhealthy.
 	devices [orbit.MaxDevices]int32
 }
 
 // freeRoom returns what the state says is free.
-func freeRoom(n *orbit.NodeState) nodeRoom {
-	r := nodeRoom{free: n.Free()}
+func freeCapacityOf(n *orbit.NodeState) freeCapacity {
+	r := freeCapacity{resources: n.Free()}
 	for i := range n.Node.Devices.Count {
 		r.devices[i] = int32(n.DeviceFree(i))
 	}
 	return r
 }
 
-// bareRoom returns what would be free if nothing ran.
-func bareRoom(n *orbit.Node) nodeRoom { return freeRoom(&orbit.NodeState{Node: n}) }
-
 // wholeDevice is what one device instance divides into, in milli.
 const wholeDevice = 1000
 
-// take makes one capsule's use of the room. It requires that the capsule fits.
-func (r *nodeRoom) take(spec *orbit.Spec, set orbit.DeviceSet) {
+// take makes one capsule's use of it. It requires that the capsule fits.
+func (r *freeCapacity) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	for d, want := range spec.Envelope.Reservation {
-		r.free[d] -= want
+		r.resources[d] -= want
 	}
 	r.shift(set, -spec.Devices.Milli)
 }
 
 // give returns what a hold takes. The sum is at most the capacity, so nothing wraps; an instance that has
 // become unhealthy stays at nothing.
-func (r *nodeRoom) give(h *orbit.Hold, on *orbit.Node) {
+func (r *freeCapacity) give(h *orbit.Hold, on *orbit.Node) {
 	for d, held := range h.Room {
-		r.free[d] += held
+		r.resources[d] += held
 	}
 	r.shift(h.Devices&^on.Devices.Unhealthy&^(^orbit.DeviceSet(0)<<on.Devices.Count), h.Milli)
 }
 
 // shift adds milli to the instances of a set.
-func (r *nodeRoom) shift(set orbit.DeviceSet, milli int) {
+func (r *freeCapacity) shift(set orbit.DeviceSet, milli int) {
 	for s := uint16(set); s != 0; s &= s - 1 {
 		r.devices[bits.TrailingZeros16(s)] += int32(milli)
 	}
 }
 
-// short returns the first dimension that has not enough free for the request, -1 if none.
-func (r *nodeRoom) short(want *orbit.Resources) int {
-	for d := range want {
-		if want[d] > 0 && want[d] > r.free[d] {
-			return d
-		}
-	}
-	return -1
-}
-
 // covers reports whether every instance of a set has at least this much free.
-func (r *nodeRoom) covers(set orbit.DeviceSet, milli int) bool {
+func (r *freeCapacity) covers(set orbit.DeviceSet, milli int) bool {
 	for s := uint16(set); s != 0; s &= s - 1 {
 		if int(r.devices[bits.TrailingZeros16(s)]) < milli {
 			return false
@@ -73,18 +60,10 @@ func (r *nodeRoom) covers(set orbit.DeviceSet, milli int) bool {
 	return true
 }
 
-// fits returns the devices that a capsule of the spec would get, and whether there is room for it.
-func (r *nodeRoom) fits(spec *orbit.Spec) (orbit.DeviceSet, bool) {
-	if r.short(&spec.Envelope.Reservation) >= 0 {
-		return 0, false
-	}
-	return r.tightest(&spec.Devices)
-}
-
-// gains reports whether there is more of anything than there was.
-func (r *nodeRoom) gains(was *nodeRoom) bool {
-	for d := range r.free {
-		if r.free[d] > was.free[d] {
+// exceeds reports whether there is more of anything than there was.
+func (r *freeCapacity) exceeds(was *freeCapacity) bool {
+	for d := range r.resources {
+		if r.resources[d] > was.resources[d] {
 			return true
 		}
 	}
@@ -96,10 +75,25 @@ func (r *nodeRoom) gains(was *nodeRoom) bool {
 	return false
 }
 
+// capacity returns how many capsules of a spec there is room for, each looked at alone. It divides, so that nothing
+// overflows.
+func (r *freeCapacity) capacity(spec *orbit.Spec) int32 {
+	n := int64(mostAlone)
+	for d, want := range spec.Envelope.Reservation {
+		if want > 0 {
+			n = min(n, max(r.resources[d], 0)/want)
+		}
+	}
+	if spec.Devices.Count > 0 && n > 0 {
+		n = min(n, r.serves(&spec.Devices))
+	}
+	return int32(n)
+}
+
 // serves returns how many requests for devices there is room for. A request takes its milli of Count different
 // instances, so n of them fit exactly if the shares of all instances, none counted more than n times, are
 // at least n times Count.
-func (r *nodeRoom) serves(q *orbit.DeviceRequest) int64 {
+func (r *freeCapacity) serves(q *orbit.DeviceRequest) int64 {
 	var shares [orbit.MaxDevices]int
 	all := 0
 	for i, free := range r.devices {
@@ -126,14 +120,14 @@ func (r *nodeRoom) serves(q *orbit.DeviceRequest) int64 {
 }
 
 // pick chooses instances for one of several members of a kind, after which more of them are to follow: those that
-// it fits best; but if that leaves too little for those that follow, the instances with the most free, which always
-// leaves enough. It requires that all of them fit.
-func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
+// it fits best, as [orbit.NodeState.PickDevices] does; but if that leaves too little for those that follow, the
+// instances with the most free, which always leaves enough. It requires that all of them fit.
+func (r *freeCapacity) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	q := &spec.Devices
 	if q.Count == 0 {
 		return 0
 	}
-	tight, _ := r.tightest(q)
+	tight := r.instances(q, func(a, b int32) bool { return a < b })
 	if more == 0 || q.Count == 1 {
 		return tight
 	}
@@ -142,19 +136,12 @@ func (r *nodeRoom) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	if after.serves(q) >= int64(more) {
 		return tight
 	}
-	roomy, _ := r.instances(q, func(a, b int32) bool { return a > b })
-	return roomy
-}
-
-// tightest chooses instances as [orbit.NodeState.PickDevices] does: those with the least free, but enough. It
-// reports false if there are not enough of them.
-func (r *nodeRoom) tightest(q *orbit.DeviceRequest) (set orbit.DeviceSet, ok bool) {
-	return r.instances(q, func(a, b int32) bool { return a < b })
+	return r.instances(q, func(a, b int32) bool { return a > b })
 }
 
 // instances returns the first Count instances with enough free, in an order of what is free; the lowest index
-// among equals. It reports false if there are not enough.
-func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet, ok bool) {
+// among equals. It requires that there are enough.
+func (r *freeCapacity) instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet) {
 	for range q.Count {
 		best := -1
 		for i, free := range r.devices {
@@ -162,10 +149,7 @@ func (r *nodeRoom) instances(q *orbit.DeviceRequest, before func(a, b int32) boo
 				best = i
 			}
 		}
-		if best < 0 {
-			return 0, false
-		}
 		set |= 1 << best
 	}
-	return set, true
+	return set
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -8,17 +9,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// books is every node as the planner sees it: a draft of the room that the ledger shows, and beside it what the
-// node reports, less what has been given away of that. The navigator and the gateway choose by the same books.
+// loads is every node as the planner sees it: a draft of the room that the ledger shows, and beside it what the
+// node reports, less what has been given away of that. The navigator and the gateway choose alike by it.
 //
 //	view ── Sync ──► draft ── Changed ──► nodes      what each reports, less what has been given away
-//	                     └─── Changed ──► ranks      template and room ─► the nodes that take it, best first
-//	                                      holders    volume ─► the nodes that have it
+//	                                        ├─ improved ──► orderings  template and room ─► the nodes that take it, best first
+//	                                        └─ file ──► holders        volume ─► the nodes that have it
 //
 // Invariant: between two syncs a node only gets worse by what is given away ([WarmFirst] is monotone), and
-// whatever may have made one better is noted in bookedNode.better. So a rank never has a node behind its place,
-// and a node that has been given away need only be looked at when it comes first: see rank.go.
-type books struct {
+// whatever may have made one better is listed in improved. So an ordering never has a node behind its place,
+// and a node that has been given away need only be looked at when it comes first: see ordering.go.
+type loads struct {
 	seed       uint64
 	allowStale bool
 
@@ -26,17 +27,20 @@ type books struct {
 	// Of the draft's journal.
 	cursor uint64
 	state  *orbit.State
-	nodes  []bookedNode // by node index
+	nodes  []nodeLoad // by node index
 	// Rises with every change of a node.
 	version uint64
-	ranks   map[class]*rank
-	pairs   int    // nodes in all ranks
-	clock   uint64 // rises with every look at a rank
-	holders map[string]map[int32]struct{}
+	// Nodes that may have become better, oldest first. The first of them is that of this number.
+	improved      []int32
+	firstImproved int
+	orderings     map[class]*ordering
+	pairs         int    // nodes in all orderings
+	clock         uint64 // rises whenever an ordering is asked for
+	holders       map[string]map[int32]struct{}
 }
 
-// bookedNode is what is known of a node beside its state in the draft.
-type bookedNode struct {
+// nodeLoad is what is known of a node beside its state in the draft.
+type nodeLoad struct {
 	// Empty: no such node.
 	id     orbit.NodeID
 	report orbit.Report
@@ -46,8 +50,8 @@ type bookedNode struct {
 	spent []spentSlots
 	// Of the node's id with the seed; 0 for seed 0.
 	hash uint64
-	// The books' version when it last changed, and when it may last have become better.
-	version, better uint64
+	// The loads' version when it last changed.
+	version uint64
 }
 
 // spentSlots are warm slots of a template that have been given away.
@@ -56,19 +60,19 @@ type spentSlots struct {
 	n        int
 }
 
-// unheard reports whether there is no telemetry at all: then the ledger alone decides, and nothing is warm.
-func (n *bookedNode) unheard() bool { return n.report.Node == "" }
+// withoutTelemetry reports whether there is no telemetry at all: then the ledger alone decides, and nothing is warm.
+func (n *nodeLoad) withoutTelemetry() bool { return n.report.Node == "" }
 
-// silent reports whether the node has never said anything.
-func (n *bookedNode) silent() bool { return !n.unheard() && n.report.At.IsZero() }
+// neverReported reports whether the node has never said anything.
+func (n *nodeLoad) neverReported() bool { return !n.withoutTelemetry() && n.report.At.IsZero() }
 
 // supports reports whether the node can start the template.
-func (n *bookedNode) supports(template string) bool {
-	return template == "" || n.unheard() || slices.Contains(n.report.Templates, template)
+func (n *nodeLoad) supports(template string) bool {
+	return template == "" || n.withoutTelemetry() || slices.Contains(n.report.Templates, template)
 }
 
 // warm returns the warm slots of the template that are left.
-func (n *bookedNode) warm(template string) int {
+func (n *nodeLoad) warm(template string) int {
 	if template == "" {
 		return 0
 	}
@@ -82,7 +86,7 @@ func (n *bookedNode) warm(template string) int {
 }
 
 // spend gives warm slots of a template away; a negative number takes them back.
-func (n *bookedNode) spend(template string, by int) {
+func (n *nodeLoad) spend(template string, by int) {
 	for i := range n.spent {
 		if n.spent[i].template == template {
 			n.spent[i].n += by
@@ -94,7 +98,7 @@ func (n *bookedNode) spend(template string, by int) {
 
 // rate is [WarmFirst] of a node as it is now. What is free is the lesser of what the ledger has left and what
 // the node reports.
-func (b *books) rate(i int32, template string) (value, tie float64) {
+func (b *loads) rate(i int32, template string) (value, tie float64) {
 	n := &b.nodes[i]
 	free := min(b.draft.Node(int(i)).Free()[orbit.Slots], n.slots)
 	return WarmFirst{}.Rate(n.warm(template), free, n.report.CPUPercent, n.report.Stale)
@@ -105,40 +109,40 @@ func (b *books) rate(i int32, template string) (value, tie float64) {
 func slotsWanted(spec *orbit.Spec) int64 { return max(spec.Envelope.Reservation[orbit.Slots], 1) }
 
 // sync follows the view and forgets what has been given away.
-func (b *books) sync(view *orbit.View) {
-	if b.ranks == nil {
-		b.ranks, b.holders = map[class]*rank{}, map[string]map[int32]struct{}{}
+func (b *loads) sync(view *orbit.View) {
+	if b.orderings == nil {
+		b.orderings, b.holders = map[class]*ordering{}, map[string]map[int32]struct{}{}
 	}
 	b.draft.Sync(view)
 	b.state = view.State()
 	if n := b.draft.Bound() - len(b.nodes); n > 0 {
-		b.nodes = append(b.nodes, make([]bookedNode, n)...)
+		b.nodes = append(b.nodes, make([]nodeLoad, n)...)
 	}
 	changed, next, all := b.draft.Changed(b.cursor)
 	b.cursor = next
 	if all {
 		for i := range b.nodes {
-			b.load(int32(i))
+			b.reload(int32(i))
 		}
 		return
 	}
 	before := b.version
 	for _, i := range changed {
 		if b.nodes[i].version <= before {
-			b.load(i)
+			b.reload(i)
 		}
 	}
 }
 
-// load takes over a node as the view shows it.
-func (b *books) load(i int32) {
+// reload takes over a node as the view shows it.
+func (b *loads) reload(i int32) {
 	n := &b.nodes[i]
 	b.unfile(i, n.report.Volumes)
 	was := *n
-	*n = bookedNode{spent: was.spent[:0]}
+	*n = nodeLoad{spent: was.spent[:0]}
 	if node := b.draft.Node(int(i)); node != nil {
 		n.id, n.report, n.slots = node.Node.ID, *b.draft.View().Report(node), math.MaxInt64
-		if !n.unheard() {
+		if !n.withoutTelemetry() {
 			n.slots = int64(n.report.FreeSlots)
 		}
 		if n.hash = was.hash; was.id != n.id {
@@ -146,16 +150,23 @@ func (b *books) load(i int32) {
 		}
 		b.file(i, n.report.Volumes)
 	}
-	b.changed(n, true)
+	b.noteBetter(i)
 }
 
-// changed notes a change of a node.
-func (b *books) changed(n *bookedNode, better bool) {
+// noteWorse notes that a node has changed, and has become no better.
+func (b *loads) noteWorse(i int32) {
 	b.version++
-	n.version = b.version
-	if better {
-		n.better = b.version
+	b.nodes[i].version = b.version
+}
+
+// noteBetter notes that a node may have become better.
+func (b *loads) noteBetter(i int32) {
+	b.noteWorse(i)
+	if len(b.improved) > 2*len(b.nodes)+64 { // orderings that have seen none of these are as soon made anew
+		b.firstImproved += len(b.improved)
+		b.improved = b.improved[:0]
 	}
+	b.improved = append(b.improved, i)
 }
 
 // hashWith orders equal nodes in another way for every seed; seed 0 leaves that to their ids.
@@ -164,17 +175,12 @@ func hashWith(seed uint64, id orbit.NodeID) uint64 {
 		return 0
 	}
 	h := fnv.New64a()
-	var s [8]byte
-	for i := range s {
-		s[i] = byte(seed >> (8 * i))
-	}
-	_, _ = h.Write(s[:]) // never fails
-	_, _ = h.Write([]byte(id))
+	_, _ = h.Write(append(binary.LittleEndian.AppendUint64(nil, seed), id...)) // never fails
 	return h.Sum64()
 }
 
 // file and unfile keep the nodes by volume.
-func (b *books) file(i int32, volumes []string) {
+func (b *loads) file(i int32, volumes []string) {
 	for _, v := range volumes {
 		in := b.holders[v]
 		if in == nil {
@@ -185,7 +191,7 @@ func (b *books) file(i int32, volumes []string) {
 	}
 }
 
-func (b *books) unfile(i int32, volumes []string) {
+func (b *loads) unfile(i int32, volumes []string) {
 	for _, v := range volumes {
 		if delete(b.holders[v], i); len(b.holders[v]) == 0 {
 			delete(b.holders, v)
@@ -194,7 +200,7 @@ func (b *books) unfile(i int32, volumes []string) {
 }
 
 // debit is what has been given away with one choice: of the ledger's room, by a placement in the draft, and of
-// what the node reports. The view comes to show the two at different times, so each can be in the books without
+// what the node reports. The view comes to show the two at different times, so each can be debited without
 // the other.
 type debit struct {
 	capsule   orbit.CapsuleID
@@ -209,7 +215,7 @@ type debit struct {
 }
 
 // take gives a choice away: the capsule's placement is the next step of the draft.
-func (b *books) take(c *orbit.Capsule, on *choice) (debit, error) {
+func (b *loads) take(c *orbit.Capsule, on *choice) (debit, error) {
 	d := debit{capsule: c.ID, spec: c.Spec, index: int32(on.Node.Index()), node: on.Node.Node.ID, devices: on.Devices, warm: on.warm, hasRoom: true}
 	on.Note = ColdNote
 	if on.warm {
@@ -224,7 +230,7 @@ func (b *books) take(c *orbit.Capsule, on *choice) (debit, error) {
 
 // renew enters what the view does not show of an earlier choice. Where the view has no room for it, there is none
 // to give away twice either.
-func (b *books) renew(d *debit, room, report bool) {
+func (b *loads) renew(d *debit, room, report bool) {
 	n := b.state.Node(d.node)
 	if n == nil {
 		return
@@ -233,7 +239,7 @@ func (b *books) renew(d *debit, room, report bool) {
 	if room && b.draft.Place(&orbit.Capsule{ID: d.capsule, Spec: d.spec}, orbit.Choice{Node: n, Devices: d.devices}) == nil {
 		b.draft.Propose() // sent long ago
 		d.hasRoom = true
-		b.changed(&b.nodes[d.index], false)
+		b.noteWorse(d.index)
 	}
 	if report {
 		b.takeReport(d)
@@ -241,65 +247,59 @@ func (b *books) renew(d *debit, room, report bool) {
 }
 
 // takeReport takes from the node's report what a choice uses of it.
-func (b *books) takeReport(d *debit) {
+func (b *loads) takeReport(d *debit) {
 	n := &b.nodes[d.index]
 	d.hasReport = true
-	if !n.unheard() && !d.vacated {
+	if !n.withoutTelemetry() && !d.vacated {
 		n.slots -= slotsWanted(d.spec)
 	}
 	if d.warm {
 		n.spend(d.spec.Start.Template, 1)
 	}
-	b.changed(n, false)
+	b.noteWorse(d.index)
 }
 
-// undo takes a choice that came to nothing out of the books.
-func (b *books) undo(d *debit) {
+// undo takes a choice that came to nothing back.
+func (b *loads) undo(d *debit) {
 	b.give(d, d.warm)
 	d.hasReport = false
 }
 
 // vacate gives back the room and the slots of a choice, but not the warm slot: its sandbox has ended.
-func (b *books) vacate(d *debit) {
+func (b *loads) vacate(d *debit) {
 	b.give(d, false)
 	d.vacated = true
 }
 
 // give gives back what a choice has taken, the warm slot too if that is to be had again.
-func (b *books) give(d *debit, warm bool) {
-	journaled := b.giveRoom(d)
+func (b *loads) give(d *debit, warm bool) {
+	b.giveRoom(d)
 	n := &b.nodes[d.index]
 	if !d.hasReport || n.id != d.node {
 		return
 	}
-	if !n.unheard() && !d.vacated {
+	if !n.withoutTelemetry() && !d.vacated {
 		n.slots += slotsWanted(d.spec)
 	}
 	if warm {
 		n.spend(d.spec.Start.Template, -1)
 	}
-	b.changed(n, true)
-	if !journaled {
-		b.rerank(d.index)
-	}
+	b.noteBetter(d.index)
 }
 
-// giveRoom gives back what a choice took of the ledger's room. It reports whether the draft's journal tells of
-// that.
-func (b *books) giveRoom(d *debit) (journaled bool) {
+// giveRoom gives back what a choice took of the ledger's room.
+func (b *loads) giveRoom(d *debit) {
 	if d.hasRoom && b.draft.Withdraw(d.capsule) {
-		b.changed(&b.nodes[d.index], true)
-		journaled = true
+		b.noteBetter(d.index)
 	}
 	d.hasRoom = false
-	return journaled
 }
 
 // exhaust notes that a node has no warm slot of a template, whatever it reports.
-func (b *books) exhaust(id orbit.NodeID, template string) {
+func (b *loads) exhaust(id orbit.NodeID, template string) {
 	if node := b.state.Node(id); node != nil && b.nodes[node.Index()].id == id {
 		n := &b.nodes[node.Index()]
 		n.spend(template, n.warm(template))
-		b.changed(n, false)
+		b.noteWorse(int32(node.Index()))
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // Why a group never gets two anchors
 //
-// A group's fence is a mark. Whoever starts the group, with an anchor or by self-match, sets the mark and bets
+// A group's epoch mark is a mark. Whoever starts the group, with an anchor or by self-match, sets the mark and bets
 // that it is still at the revision seen (MarkAt), in the proposal that places the first member. Members that must
 // be near their group are otherwise placed with a GroupIn bet only, which needs a member that runs. So between
 // the view of an Anchor, in which nothing of the group runs, and the commit of its proposal the group can only
@@ -25,7 +25,7 @@ import (
 // therefore all groups share a fixed number of them: two groups with one mark cannot start in one plan, and now
 // and then one loses its bet to the other and is planned again.
 //
-// Members that wait for nobody, or for another group, are placed without a fence. One that is placed in the same
+// Members that ask for no company, or for that of another group, are placed without setting the mark. One that is placed in the same
 // moment starts the group too, but it is no anchor, and there is still only one of those.
 //
 // The anchor's node is bet on with both counters (NodeAt): nothing at all has come to it or left it since the
@@ -38,33 +38,33 @@ const anchorPrefix = "anchor/"
 // anchorBuckets is how many hexadecimal digits of a group's hash name its mark: 4,096 marks.
 const anchorBuckets = 3
 
-// anchorHash identifies a group where its name may be too long.
-func anchorHash(group string) string {
+// groupHash identifies a group where its name may be too long.
+func groupHash(group string) string {
 	sum := sha256.Sum256([]byte(group))
 	return hex.EncodeToString(sum[:16])
 }
 
-// anchorFence hands out the bets that only one start of a group can win.
-type anchorFence struct {
+// epochMarks hands out the bets that only one start of a group can win.
+type epochMarks struct {
 	state *orbit.State
 	// Marks set by this plan, and the group they are set for.
 	used map[string]string
 }
 
 // taken returns the group for which this plan sets the mark of g already, "" if it does not.
-func (f *anchorFence) taken(g *anchorGroup) string { return f.used[g.mark()] }
+func (e *epochMarks) taken(g *anchorGroup) string { return e.used[g.mark()] }
 
 // start adds to a proposal what makes it the only one that starts g, with this member.
-func (f *anchorFence) start(p *orbit.Proposal, g *anchorGroup, first orbit.CapsuleID) {
+func (e *epochMarks) start(p *orbit.Proposal, g *anchorGroup, first orbit.CapsuleID) {
 	key := g.mark()
-	_, at := f.state.Mark(key)
-	value := clip(g.name+" "+string(first), f.state.Limits().ValueBytes)
+	_, at := e.state.Mark(key)
+	value := clip(g.name+" "+string(first), e.state.Limits().ValueBytes)
 	p.Do = append([]orbit.Commitment{orbit.Mark{Key: key, Value: value}}, p.Do...)
 	p.If = append([]orbit.Precondition{orbit.MarkAt{Key: key, Revision: at}}, p.If...)
 }
 
-// mark returns the key of the group's fence.
-func (g *anchorGroup) mark() string { return anchorPrefix + anchorHash(g.name)[:anchorBuckets] }
+// mark returns the key of the group's epoch mark.
+func (g *anchorGroup) mark() string { return anchorPrefix + groupHash(g.name)[:anchorBuckets] }
 
 // clip cuts a text to so many bytes of valid UTF-8.
 func clip(s string, limit int) string {
@@ -77,9 +77,9 @@ func clip(s string, limit int) string {
 // The self-match rule: a group that is its own only target may start with any member anywhere.
 
 // matchesItself reports whether the rule is on and holds for a group of which nothing runs: all that is pending and
-// has to do with it are members that wait for it. It takes the group's fence for this plan.
+// has to do with it are members that wait for it. It takes the group's epoch mark for this plan.
 func (p *anchorPass) matchesItself(g *anchorGroup) bool {
-	if !p.SelfMatch || p.fence.taken(g) != "" {
+	if !p.SelfMatch || p.epoch.taken(g) != "" {
 		return false
 	}
 	for spec := range p.state.GroupPending(g.name) {
@@ -87,7 +87,7 @@ func (p *anchorPass) matchesItself(g *anchorGroup) bool {
 			return false
 		}
 	}
-	p.fence.used[g.mark()] = g.name
+	p.epoch.used[g.mark()] = g.name
 	return true
 }
 
@@ -95,7 +95,7 @@ func (p *anchorPass) matchesItself(g *anchorGroup) bool {
 const maxAlone = 256
 
 // standIn returns a capsule for the wrapped navigator to plan in the place of a first member: it wants to be
-// near nobody, but in some domain, for the others to follow. Equal specs stay one pointer from pass to pass.
+// in some domain, near no group, so that the others can follow. Equal specs stay one pointer from pass to pass.
 func (p *anchorPass) standIn(c *orbit.Capsule) *orbit.Capsule {
 	spec := p.alone[c.Spec]
 	if spec == nil {
@@ -119,7 +119,7 @@ func (p *anchorPass) standIn(c *orbit.Capsule) *orbit.Capsule {
 	return &stand
 }
 
-// keepFirsts keeps of each group the first stand-in that the wrapped navigator has placed, and fences its proposal. The
+// keepFirsts keeps of each group the first stand-in that the wrapped navigator has placed, and lets its proposal set the epoch mark. The
 // places of the others are left out. It puts the capsules themselves for their stand-ins.
 func (p *anchorPass) keepFirsts(theirs *orbit.Plan) {
 	if len(p.standIns) == 0 {
@@ -165,7 +165,7 @@ func (p *anchorPass) keepFirst(proposal *orbit.Proposal) bool {
 	p.leftOut += btoi(left > 0)
 	proposal.Do = do
 	for _, g := range first {
-		p.fence.start(proposal, g, g.first.ID)
+		p.epoch.start(proposal, g, g.first.ID)
 	}
 	return left == 0 || left < places
 }
@@ -178,6 +178,6 @@ func (p *anchorPass) explainSelfStarts() {
 		if g.first != nil {
 			why = p.waitsFor(g, fmt.Sprintf("its first member, capsule %q, which needs no anchor", g.first.ID))
 		}
-		p.leaveAll(g.waiting, why)
+		p.noteAllUnplaced(g.waiting, why)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// muster is a gang and those of its members that wait, whether they were handed over or not.
-type muster struct {
+// pendingGang is a gang and those of its members that wait, whether they were handed over or not.
+type pendingGang struct {
 	id    orbit.GangID
 	gang  *orbit.Gang
 	state *orbit.GangState
@@ -33,18 +33,18 @@ const (
 	mostLevels = 32
 )
 
-// call collects the members of a gang; nil if there is no such gang.
-func call(state *orbit.State, id orbit.GangID) *muster {
+// loadGang collects the members of a gang; nil if there is no such gang.
+func loadGang(state *orbit.State, id orbit.GangID) *pendingGang {
 	g := state.Gang(id)
 	if g == nil {
 		return nil
 	}
-	m := &muster{id: id, gang: g.Gang, state: g, waiting: make([][]*orbit.Capsule, len(g.Gang.Roles))}
+	m := &pendingGang{id: id, gang: g.Gang, state: g, waiting: make([][]*orbit.Capsule, len(g.Gang.Roles))}
 	for role := range g.Gang.Roles {
 		for _, member := range g.Gang.Roles[role].Members {
 			c := state.Capsule(member)
 			switch {
-			case c == nil || c.Gang != id: // gone, and the id may be somebody else's
+			case c == nil || c.Gang != id: // gone, and the id may be that of another capsule
 			case c.Placed():
 				m.running = append(m.running, c)
 			case c.Pending():
@@ -56,7 +56,7 @@ func call(state *orbit.State, id orbit.GangID) *muster {
 }
 
 // add counts a member that waits.
-func (m *muster) add(role int, c *orbit.Capsule) {
+func (m *pendingGang) add(role int, c *orbit.Capsule) {
 	if m.total == 0 || c.Spec.Priority > m.priority {
 		m.priority = c.Spec.Priority
 	}
@@ -68,15 +68,15 @@ func (m *muster) add(role int, c *orbit.Capsule) {
 }
 
 // before orders gangs: higher priority first, then whose first waiting member was submitted first.
-func (m *muster) before(o *muster) int {
+func (m *pendingGang) before(o *pendingGang) int {
 	return cmp.Or(cmp.Compare(o.priority, m.priority), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
 }
 
 // fresh reports whether the gang has yet to be placed.
-func (m *muster) fresh() bool { return m.state.Total() == 0 }
+func (m *pendingGang) fresh() bool { return m.state.Total() == 0 }
 
 // inspect finds what keeps the gang from being planned at all.
-func (m *muster) inspect() error {
+func (m *pendingGang) inspect() error {
 	owner := m.handed[0].Owner
 	specs := map[*orbit.Spec]bool{}
 	for role, waiting := range m.waiting {
@@ -104,19 +104,19 @@ func (m *muster) inspect() error {
 	return nil
 }
 
-// muster groups capsules by gang, in the order in which gangs are planned. Capsules of no gang are left over.
-func (g *Gang) muster(state *orbit.State, pending []*orbit.Capsule) (gangs []*muster, stray []*orbit.Capsule) {
-	byID := map[orbit.GangID]*muster{}
+// pendingGangs groups capsules by gang, in the order in which gangs are planned. Orphans are members of no gang.
+func pendingGangs(state *orbit.State, pending []*orbit.Capsule) (gangs []*pendingGang, orphans []*orbit.Capsule) {
+	byID := map[orbit.GangID]*pendingGang{}
 	for _, c := range pending {
 		m := byID[c.Gang]
 		if c.Gang != "" && m == nil {
-			if m = call(state, c.Gang); m != nil {
+			if m = loadGang(state, c.Gang); m != nil {
 				byID[c.Gang] = m
 				gangs = append(gangs, m)
 			}
 		}
 		if m == nil {
-			stray = append(stray, c)
+			orphans = append(orphans, c)
 			continue
 		}
 		m.handed = append(m.handed, c)
@@ -124,8 +124,8 @@ func (g *Gang) muster(state *orbit.State, pending []*orbit.Capsule) (gangs []*mu
 	for _, m := range gangs {
 		m.fault = m.inspect()
 	}
-	slices.SortFunc(gangs, (*muster).before)
-	return gangs, stray
+	slices.SortFunc(gangs, (*pendingGang).before)
+	return gangs, orphans
 }
 
 // memberAsk is how many members of one shape a gang asks for: all roles alike together.
@@ -140,7 +140,7 @@ type memberAsk struct {
 }
 
 // asks sums the waiting members up by shape, in the order of roles.
-func (m *muster) asks(x *gangIndex) []memberAsk {
+func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 	var out []memberAsk
 	var rest [][]*orbit.Capsule
 	for role, waiting := range m.waiting {
@@ -179,11 +179,6 @@ func leastOf(asks []memberAsk) (n int) {
 		n += asks[i].least
 	}
 	return n
-}
-
-// flexible reports whether fewer than all may be placed.
-func flexible(asks []memberAsk) bool {
-	return slices.ContainsFunc(asks, func(a memberAsk) bool { return a.least < a.want })
 }
 
 // wanted is how many members are asked for.
