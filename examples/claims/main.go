@@ -1,5 +1,10 @@
 // Claims: several pools hand out slots to bursts of requests, three times: from stores whose listings lag behind, with
-// reservations and without, and from ledgers. It prints how fast and how often in vain.
+// reservations and without, and from ledgers.
+//
+//	go run ./examples/claims
+//
+// How to read it: one row for each way. Conflicts are claims of a slot that was gone, and each costs a caller a round
+// trip; with reservations there are none. No slot may be given to two callers (doubled), as the store's history tells.
 package main
 
 import (
@@ -51,17 +56,24 @@ func parse(args []string, w io.Writer) (o options, err error) {
 
 // run does it all: the three ways one after another.
 func run(ctx context.Context, o options, out io.Writer) error {
+	fmt.Fprint(out, `Bursts of callers each want a free slot, at once. What is listed as free was free a moment ago: callers who all take the
+first one listed lose all but one, ask again, and lose again. A pool that serves them in order and remembers what it has
+given out sends each to a slot of his own.
+
+`)
 	fmt.Fprintf(out, "%d pools of %d slots; %d bursts of %d requests, one every %v; a slot is used for about %v, then it is idle again\n",
 		o.pools, o.slots, o.bursts, o.requests, o.every, o.use)
 	fmt.Fprintf(out, "a store answers a claim after %v, and its listings lag %v behind; a ledger's do not\n\n", o.latency, o.lag)
 	var results []*result
-	for _, way := range ways {
+	for i, way := range ways {
+		fmt.Fprintf(out, "%d of %d: %s\n", i+1, len(ways), way.name) // each takes seconds
 		r, err := way.play(ctx, o)
 		if err != nil {
 			return err
 		}
 		results = append(results, r)
 	}
+	fmt.Fprintln(out)
 	printTable(out, results)
 	return nil
 }

@@ -36,7 +36,7 @@ type result struct {
 	requests, claimed, doubled int
 	took                       time.Duration // from the first request to the last answer
 	waited                     []time.Duration
-	conflicts, signals, grown  int
+	conflicts                  int
 }
 
 // patience is how long a caller waits; boot is how long new slots take to come up.
@@ -107,9 +107,6 @@ func (s *show) open(ctx context.Context, running *sync.WaitGroup) error {
 		if !sleep(ctx, boot) {
 			return nil
 		}
-		s.mu.Lock()
-		s.result.grown += n
-		s.mu.Unlock()
 		defer p.NotifyIdle()
 		return site.grow(ctx, n)
 	}
@@ -177,7 +174,6 @@ func (s *show) finish(ctx context.Context) (*result, error) {
 	for i, p := range s.pools {
 		stats := p.Stats()
 		r.conflicts += int(stats.Conflicts)
-		r.signals += int(stats.ScaleUps)
 		n, err := s.sites[i].doubled(ctx)
 		r.doubled += n
 		s.errs = append(s.errs, err)

@@ -17,6 +17,7 @@ func runWith(t *testing.T, args ...string) (string, error) {
 	o, err := parse(args, io.Discard)
 	require.NoError(t, err)
 	var out strings.Builder
+	o.rounds, o.enough = 1, 0
 	err = schedule(t.Context(), o, &out, io.Discard)
 	return out.String(), err
 }
@@ -27,20 +28,22 @@ func TestEveryEngineAndOrderPlacesAll(t *testing.T) {
 			for _, navigators := range []string{"1", "3"} {
 				t.Run(engine+"/"+order+"/"+navigators, func(t *testing.T) {
 					t.Parallel()
-					out, err := runWith(t, "-nodes", "60", "-capsules", "1200", "-classes", "40", "-plan", "100",
+					out, err := runWith(t, "-nodes", "60", "-capsules", "1200", "-classes", "40", "-v",
 						"-engine", engine, "-order", order, "-navigators", navigators)
 					require.NoError(t, err)
 					require.Regexp(t, `\nplaced 1200 of 1200 in [0-9.]+m?s, [0-9.]+ x floor\n$`, out)
 					require.Contains(t, out, "verify: ok\n")
 					require.NotContains(t, out, "not placed")
 					if engine == "exhaustive" {
-						require.NotContains(t, out, "sampled")
-					} else if navigators == "1" { // of several, the one that samples may be done before the others
-						require.Contains(t, out, "by 64 calls sampled at 4 points")
+						require.NotContains(t, out, "by rating all")
+					} else {
+						require.Contains(t, out, "in 64 calls at 4 points")
 					}
-					for _, stage := range []string{"submit", "view", "plan", "propose", "view\\+plan\\+propose", "wall", "floor"} {
-						require.Regexp(t, `(?m)^`+stage+` +[0-9.]+s +[0-9.]+ `, out)
+					for _, stage := range []string{"submit", "view", "plan", "propose", "wall, without submit"} {
+						require.Regexp(t, `(?m)^`+stage+` +[0-9.]+s +[0-9.]+$`, out)
 					}
+					require.Regexp(t, `(?m)^  floor +[0-9.]+ µs \([0-9.]+ to [0-9.]+\)`, out)
+					require.Regexp(t, `passes, [0-9]+ conflicts; notes: `, out)
 				})
 			}
 		}
@@ -50,7 +53,7 @@ func TestEveryEngineAndOrderPlacesAll(t *testing.T) {
 // What does not fit is reported with the reason, and the run ends.
 func TestFullConstellation(t *testing.T) {
 	for _, navigators := range []string{"1", "3"} {
-		out, err := runWith(t, "-nodes", "5", "-capsules", "2000", "-classes", "20", "-plan", "50", "-navigators", navigators)
+		out, err := runWith(t, "-nodes", "5", "-capsules", "2000", "-classes", "20", "-navigators", navigators)
 		require.NoError(t, err)
 		require.Regexp(t, `(?m)^[0-9]+ capsules are not placed:\n +[0-9]+ 0 of 5 nodes fit: `, out)
 		require.NotContains(t, out, "turn", "each class had its turn")
@@ -62,34 +65,32 @@ func TestHostileFlags(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"-nodes 0", "-nodes is 0; it must be at least 1"},
 		{"-nodes -5", "-nodes is -5"},
+		{"-nodes many", "how a node is chosen"},
 		{"-capsules 0", "-capsules is 0"},
 		{"-capsules 10 -classes 11", "there are only 10 capsules"},
 		{"-classes 0", "-classes is 0"},
 		{"-navigators 0", "-navigators is 0"},
-		{"-plan 0", "-plan is 0"},
-		{"-plan 9999999", "at most 1000000"},
+		{"-rounds 9999999", "at most 1000"},
 		{"-engine quantum", `unknown engine "quantum"; there are indexed`},
 		{"-order alphabetical", `unknown order "alphabetical"; there are shuffled, grouped`},
 		{"stray", `unexpected argument "stray"`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			out, err := runWith(t, strings.Fields(c.args)...)
-			require.ErrorContains(t, err, c.says)
-			require.Empty(t, out)
+			var said strings.Builder
+			_, err := parse(strings.Fields(c.args), &said)
+			require.Error(t, err)
+			require.Contains(t, said.String(), c.says)
 		})
 	}
-	var help strings.Builder
-	_, err := parse([]string{"-nodes", "many"}, &help)
-	require.Error(t, err)
-	require.Contains(t, help.String(), "how a node is chosen")
 }
 
 // Interrupted at any time, the run ends with what it has.
 func TestInterrupt(t *testing.T) {
-	o, err := parse([]string{"-nodes", "1000", "-capsules", "20000", "-plan", "200", "-engine", "exhaustive"}, io.Discard)
+	o, err := parse([]string{"-nodes", "1000", "-capsules", "20000", "-engine", "exhaustive"}, io.Discard)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var out strings.Builder
+	o.progressEvery = 0
 	err = schedule(ctx, o, &out, stopper{stop})
 	require.NoError(t, err)
 	require.Contains(t, out.String(), "\ninterrupted\n")
@@ -134,6 +135,7 @@ func TestShares(t *testing.T) {
 }
 
 func TestPeakMemory(t *testing.T) {
-	require.Greater(t, peakMemory(), uint64(1<<20))
-	require.Regexp(t, `^[0-9]+ MiB$`, mebibytes(peakMemory()))
+	if peak := peakMemory(); peak != "" {
+		require.Regexp(t, `^[1-9][0-9]* MiB$`, peak)
+	}
 }

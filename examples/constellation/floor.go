@@ -1,62 +1,74 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"fmt"
-	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/cputime"
 	"github.com/orbitsched/orbit/sim"
 )
 
-// placement is one that the run has made.
-type placement struct {
-	capsule   orbit.CapsuleID
-	node      orbit.NodeID
-	want      *orbit.Resources
-	submitted uint64
+// floor is what it costs merely to record the placements that a run makes. It is measured in slices between the passes, so
+// that work and floor see the same machine and the same neighbours.
+type floor struct {
+	ledger   orbit.Ledger
+	recorder *sim.Floor
+	seen     *orbit.State
+	took     time.Duration // of this goroutine alone, cputime.Name
 }
 
-// placementsOf lists what is placed, in the order of submission.
-func placementsOf(state *orbit.State) []placement {
-	out := make([]placement, 0, state.CapsuleCount()-state.PendingCount())
-	for c := range state.Capsules() {
-		if c.Placed() {
-			out = append(out, placement{c.ID, c.Node, &c.Spec.Envelope.Reservation, c.Submitted})
-		}
+func newFloor(ctx context.Context, ledger orbit.Ledger) (*floor, error) {
+	state, err := ledger.Snapshot(ctx)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(out, func(a, b placement) int { return cmp.Compare(a.submitted, b.submitted) })
-	return out
+	f := &floor{ledger: ledger, recorder: sim.NewFloor(), seen: state}
+	for n := range state.Nodes() {
+		f.recorder.Join(n.Node.ID, n.Node.Capacity)
+	}
+	return f, nil
 }
 
-// floorRuns is how often the floor is measured; the median counts.
-const floorRuns = 3
+// floorSlice is how many placements are recorded at a time. A slice begins with cold caches, and how cold depends on
+// what else the machine does: in shorter slices that would count.
+const floorSlice = 10_000
 
-// floor records all placements on empty nodes and returns what each one took on average.
-func floor(state *orbit.State, placements []placement) (time.Duration, error) {
-	if len(placements) == 0 {
-		return 0, nil
+// catchUp records what has been placed since the last slice, if it is enough for another or the run has ended.
+func (f *floor) catchUp(ctx context.Context, ended bool) error {
+	now, err := f.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
 	}
-	took := make([]time.Duration, floorRuns)
-	for i := range took {
-		r := sim.NewRecorder()
-		for n := range state.Nodes() {
-			r.Join(n.Node.ID, n.Node.Capacity)
-		}
-		debug.FreeOSMemory() // it starts with new memory, as the run has
-		start := time.Now()
-		for _, p := range placements {
-			if !r.Place(p.capsule, p.node, *p.want) {
-				return 0, fmt.Errorf("the floor has no room on node %q for capsule %q, which the ledger has placed there", p.node, p.capsule)
-			}
-		}
-		took[i] = time.Since(start)
-		if r.Placed() != len(placements) {
-			return 0, fmt.Errorf("the floor has recorded %d of %d placements; there are capsules with the same id", r.Placed(), len(placements))
+	if !ended && f.seen.PendingCount()-now.PendingCount() < floorSlice {
+		return nil
+	}
+	state, changes, whole, err := orbit.CatchUp(ctx, f.ledger, f.seen)
+	if err != nil {
+		return err
+	}
+	if whole {
+		return fmt.Errorf("the ledger's history no longer reaches back to revision %d", f.seen.Revision())
+	}
+	f.seen = state
+	placed := make([]*orbit.Capsule, 0, len(changes))
+	for _, c := range changes {
+		if place, ok := c.Do.(orbit.Place); ok {
+			placed = append(placed, state.Capsule(place.Capsule))
 		}
 	}
-	slices.Sort(took)
-	return took[floorRuns/2], nil
+	before, fits := f.recorder.Placed(), true
+	f.took += cputime.Of(func() {
+		for _, c := range placed {
+			fits = f.recorder.Place(c.ID, c.Node, c.Spec.Envelope.Reservation) && fits
+		}
+	})
+	if !fits {
+		return fmt.Errorf("the floor has no room for what the ledger placed up to revision %d", state.Revision())
+	}
+	if all := f.recorder.Placed(); all != before+len(placed) {
+		return fmt.Errorf("the floor has recorded %d of %d placements; there are capsules with the same id", all-before, len(placed))
+	}
+	return nil
 }

@@ -5,108 +5,109 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/cputime"
 )
 
-// report is all there is to say of a run.
+// report is what there is to say of all rounds.
 type report struct {
-	options           options
-	submitted, placed int
-	submitting        time.Duration
-	tally             tally
-	// From start to end, without samples.
-	wall time.Duration
-	// Of all placements together.
-	floor time.Duration
-	// Live bytes when all was submitted, and the most the process has taken until all was placed.
-	heap, peak  uint64
-	left        []leftover
-	interrupted bool
+	options
+	rounds  []tally
+	samples *sampler
+	// Of the last round.
+	left []leftover
 }
 
-// print writes the table and what goes with it. The last line sums up.
+// add takes note of a round. Its ledger is not kept.
+func (r *report) add(run *run) {
+	r.rounds = append(r.rounds, run.tally)
+	r.left = leftOver(run.state, run.tally.why)
+	if run.sampler != nil {
+		r.samples = run.sampler
+	}
+}
+
+// print writes the table and what goes with it, of the round with the median multiple of the floor. The last line sums up.
 func (r *report) print(out io.Writer) {
-	if r.interrupted {
-		fmt.Fprint(out, "interrupted\n\n")
+	slices.SortFunc(r.rounds, func(a, b tally) int { return cmp.Compare(a.floors(), b.floors()) })
+	t := &r.rounds[len(r.rounds)/2]
+	plural := ""
+	if r.navigators > 1 {
+		plural = "s"
 	}
-	r.printStages(out)
-	r.printCounts(out)
-	r.printExhaustive(out)
-	if notes := r.tally.notes.String(); notes != "" {
-		fmt.Fprintf(out, "notes: %s\n", notes)
+	fmt.Fprintf(out, "%s engine, %s order, %d navigator%s; the median of %d rounds\n", r.engine, r.order, r.navigators, plural, len(r.rounds))
+	r.printStages(out, t)
+	r.printMultiples(out, t)
+	if r.verbose {
+		fmt.Fprintf(out, "%d passes, %d conflicts; notes: %s\n", t.passes, t.conflicts, t.notes.String())
 	}
-	fmt.Fprintf(out, "memory: peak %s; live %s when all was submitted\n", mebibytes(r.peak), mebibytes(r.heap))
+	if peak := peakMemory(); peak != "" {
+		fmt.Fprintf(out, "memory: peak %s, with the floor's\n", peak)
+	}
 	fmt.Fprintln(out, "verify: ok")
 	r.printLeft(out)
-	fmt.Fprintf(out, "placed %d of %d in %v, %.1f x floor\n",
-		r.placed, r.submitted, r.took().Round(time.Millisecond), r.floors(r.took(), r.placed))
+	fmt.Fprintf(out, "placed %d of %d in %v, %.1f x floor\n", t.committed, r.capsules, t.wall.Round(time.Millisecond), t.floors())
 }
-
-// took is what the run took: the stages, or with several navigators, whose stages overlap, the wall time.
-func (r *report) took() time.Duration {
-	if r.options.navigators > 1 {
-		return r.wall
-	}
-	return r.tally.busy()
-}
-
-// each divides a time by the placements, in microseconds.
-func (r *report) each(t time.Duration) float64 { return micros(t, r.placed) }
 
 // micros divides a time, in microseconds.
 func micros(t time.Duration, by int) float64 {
 	return float64(t.Nanoseconds()) / 1000 / float64(max(by, 1))
 }
 
-// floors is a time for so many capsules as a multiple of the floor for as many; 0 if nothing was placed.
-func (r *report) floors(t time.Duration, capsules int) float64 {
-	if r.floor == 0 {
-		return 0
+func (r *report) printStages(out io.Writer, t *tally) {
+	fmt.Fprintf(out, "%-22s %10s %13s\n", "stage", "total", "µs/capsule")
+	row := func(name string, took time.Duration, capsules int) {
+		fmt.Fprintf(out, "%-22s %9.3fs %13.2f\n", name, took.Seconds(), micros(took, capsules))
 	}
-	return micros(t, capsules) / r.each(r.floor)
-}
-
-func (r *report) printStages(out io.Writer) {
-	all := r.tally.busy()
-	fmt.Fprintf(out, "%-18s %10s %13s %7s %8s\n", "stage", "total", "µs/placement", "share", "x floor")
-	row := func(name string, t time.Duration, capsules int, share string) {
-		fmt.Fprintf(out, "%-18s %9.3fs %13.3f %7s %8.1f\n", name, t.Seconds(), micros(t, capsules), share, r.floors(t, capsules))
+	row("submit", t.submit, r.capsules)
+	row("view", t.view, t.committed)
+	row("plan", t.plan, t.committed)
+	row("propose", t.propose, t.committed)
+	row("wall, without submit", t.wall, t.committed)
+	if r.navigators > 1 {
+		fmt.Fprintf(out, "View, plan and propose are summed over %d navigators that work at the same time.\n", r.navigators)
 	}
-	row("submit", r.submitting, r.submitted, "")
-	for _, s := range []struct {
-		name string
-		took time.Duration
-	}{{"view", r.tally.view}, {"plan", r.tally.plan}, {"propose", r.tally.propose}, {"view+plan+propose", all}} {
-		row(s.name, s.took, r.placed, fmt.Sprintf("%.0f%%", 100*float64(s.took)/float64(max(all, 1))))
-	}
-	row("wall", r.wall, r.placed, "")
-	row("floor", r.floor, r.placed, "")
-	if r.options.navigators > 1 {
-		fmt.Fprintf(out, "Stages are summed over %d navigators that work at the same time; wall is from start to end.\n", r.options.navigators)
-	} else {
-		fmt.Fprintln(out, "Wall is from start to end, with what lies between the stages.")
-	}
-	fmt.Fprintln(out, "Floor is merely recording the same placements: lock, find the node, check, subtract, insert into a map.")
 	fmt.Fprintln(out)
 }
 
-func (r *report) printCounts(out io.Writer) {
-	fmt.Fprintf(out, "%.0f placements/s; %d passes, %d conflicts, %d infeasible\n",
-		perSecond(r.placed, r.took()), r.tally.passes, r.tally.conflicts, r.tally.infeasible)
+// printMultiples compares what a placement takes with the floor, and with one choice of the reference engine.
+func (r *report) printMultiples(out io.Writer, t *tally) {
+	var floors []time.Duration
+	for i := range r.rounds {
+		floors = append(floors, r.rounds[i].floor)
+	}
+	slices.Sort(floors)
+	each := micros(t.spent, t.committed)
+	fmt.Fprintf(out, "%s for one placement\n", cputime.Name)
+	fmt.Fprintf(out, "  floor      %8.2f µs (%.2f to %.2f): merely to record it: lock, find the node, check, subtract, insert into a map\n",
+		micros(floors[len(floors)/2], t.committed), micros(floors[0], t.committed), micros(floors[len(floors)-1], t.committed))
+	fmt.Fprintf(out, "  here       %8.2f µs: all threads, the garbage collector too; %.1f x floor (%.1f to %.1f)\n",
+		each, t.floors(), r.rounds[0].floors(), r.rounds[len(r.rounds)-1].floors())
+	if s := r.samples; s != nil && t.committed > 0 {
+		exhaustive := micros(s.took, s.calls)
+		fmt.Fprintf(out, "  exhaustive %8.2f µs: only to choose a machine by rating all, in %d calls at %d points of the run; %.0f x a placement here\n",
+			exhaustive, s.calls, s.points, exhaustive/each)
+	}
+	fmt.Fprintln(out)
 }
 
-// printExhaustive compares what a placement took with one choice of the reference engine.
-func (r *report) printExhaustive(out io.Writer) {
-	s := r.tally.sample
-	if s.calls == 0 || r.placed == 0 {
-		return
+var highWater = regexp.MustCompile(`(?m)^VmHWM:\s*(\d+) kB$`)
+
+// peakMemory is the most memory that the process has taken so far, or "" where the system does not say.
+func peakMemory() string {
+	status, _ := os.ReadFile("/proc/self/status")
+	found := highWater.FindSubmatch(status)
+	if found == nil {
+		return ""
 	}
-	each := micros(s.took, s.calls)
-	fmt.Fprintf(out, "exhaustive: %.1f µs to choose one node, by %d calls sampled at %d points of the run: %.1f times what a whole placement took here\n",
-		each, s.calls, s.times, each/r.each(r.took()))
+	kib, _ := strconv.Atoi(string(found[1])) // digits alone
+	return fmt.Sprintf("%d MiB", kib>>10)
 }
 
 // leftover is how many capsules were not placed for the same reason.
@@ -145,7 +146,7 @@ func (r *report) printLeft(out io.Writer) {
 	if len(r.left) == 0 {
 		return
 	}
-	fmt.Fprintf(out, "%d capsules are not placed:\n", r.submitted-r.placed)
+	fmt.Fprintf(out, "%d capsules are not placed:\n", r.capsules-r.rounds[0].committed)
 	for i, l := range r.left {
 		if i == maxReasons {
 			fmt.Fprintf(out, "         and %d more reasons\n", len(r.left)-maxReasons)

@@ -2,60 +2,142 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/cputime"
 	"github.com/orbitsched/orbit/nav"
 )
 
-// run is engines at work on one ledger.
+// share is a navigator for a share of the modules: those whose hash is its own. It places them all as
+// nav.Services does, whatever their class.
+type share struct {
+	nav.Services
+	part, of uint32
+}
+
+// Claims reports whether the module falls to this share.
+func (s *share) Claims(module string, _ orbit.AppClass) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(module)) // never fails
+	return h.Sum32()%s.of == s.part
+}
+
+// run is one constellation, scheduled from scratch.
 type run struct {
-	ledger   orbit.Ledger
-	sampler  *sampler
+	options
+	ledger   *orbit.MemoryLedger
 	progress *progress
+	sampler  *sampler     // nil: takes no samples
+	state    *orbit.State // at the end
+
+	// Every pass reads; a pause, in which no engine works and no clock of the run ticks, writes.
+	gate   sync.RWMutex
+	floor  *floor
+	paused error // the first error of a pause
 
 	// Guards what follows.
 	mu    sync.Mutex
 	tally tally
 }
 
-// start lets the engines work until each has done what it can, or ctx ends. It returns what they did and how
-// long it took, without the time for samples.
-func (r *run) start(ctx context.Context, o options) (tally, time.Duration) {
+// tally is the sum of all passes.
+type tally struct {
+	passes, committed, conflicts int
+	// By the clock, the stages summed over all engines.
+	submit, view, plan, propose, wall time.Duration
+	// The cputime.Name of all threads from start to end, without pauses, and of the floor.
+	spent, floor time.Duration
+	notes        notes
+	// Why a class was last found to fit nowhere.
+	why map[*orbit.Spec]error
+	// Passes with errors, and the first of these.
+	failed  int
+	failure error
+}
+
+// floors is what the run spent as a multiple of the floor; 0 if nothing was placed.
+func (t *tally) floors() float64 {
+	if t.floor == 0 {
+		return 0
+	}
+	return float64(t.spent) / float64(t.floor)
+}
+
+// newRun makes up a constellation and its work.
+func newRun(ctx context.Context, o options, sampling bool, status io.Writer) (*run, error) {
+	r := &run{options: o, ledger: &orbit.MemoryLedger{}}
+	classes, submitting, err := fill(ctx, r.ledger, o)
+	if err != nil {
+		return nil, err
+	}
+	if sampling {
+		r.sampler = &sampler{classes: classes, capsules: o.capsules}
+	}
+	r.tally.submit = submitting
+	r.progress = &progress{out: status, total: o.capsules, every: o.progressEvery, last: time.Now()}
+	r.floor, err = newFloor(context.WithoutCancel(ctx), r.ledger)
+	return r, err
+}
+
+// start lets the engines work until each has done what it can, or ctx ends.
+func (r *run) start(ctx context.Context) (err error) {
+	runtime.GC() // what set-up has left behind is not collected on the clock of the run
+	begin, spent := time.Now(), cputime.Process()
+	r.pause(ctx)
 	var group sync.WaitGroup
-	begin := time.Now()
-	for i := range o.navigators {
-		navigator := &share{part: uint32(i), of: uint32(o.navigators), Services: nav.Services{Placement: engines[o.engine](uint64(i))}}
-		var gate *sync.RWMutex
-		switch {
-		case r.sampler == nil:
-		case i == 0:
-			navigator.sampler = r.sampler
-		default:
-			gate = r.sampler.gate
-		}
+	for i := range r.navigators {
 		engine := &orbit.Engine{
-			Name: "navigator-" + strconv.Itoa(i), Ledger: r.ledger, Navigator: navigator, MaxPlan: o.plan,
+			Name: "navigator-" + strconv.Itoa(i), Ledger: r.ledger,
+			Navigator:   &share{part: uint32(i), of: uint32(r.navigators), Services: nav.Services{Placement: engines[r.engine](uint64(i))}},
+			MaxPlan:     min(1_000, max(1, r.capsules/20)),
 			PlanTimeout: time.Hour, // exhaustive plans take their time
 			ParkFor:     time.Hour, // nothing leaves, so what does not fit will not fit later
 		}
-		group.Go(func() { r.work(ctx, engine, gate) })
+		group.Go(func() { r.work(ctx, engine) })
 	}
 	group.Wait()
-	wall := time.Since(begin)
-	r.progress.end()
-	return r.tally, wall - r.tally.sample.pause
+	r.tally.wall += time.Since(begin)
+	r.tally.spent += cputime.Process() - spent
+	if err := errors.Join(r.paused, r.floor.catchUp(context.WithoutCancel(ctx), true)); err != nil {
+		return err
+	}
+	r.tally.floor = r.floor.took
+	if r.state, err = r.ledger.Snapshot(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	if err := r.state.Verify(); err != nil {
+		return fmt.Errorf("the ledger's books are wrong: %w", err)
+	}
+	if placed := r.capsules - r.state.PendingCount(); placed != r.tally.committed {
+		return fmt.Errorf("the ledger has %d capsules placed, the engines have placed %d", placed, r.tally.committed)
+	}
+	if r.tally.failure != nil && ctx.Err() == nil {
+		return fmt.Errorf("%d passes met errors, the first: %w", r.tally.failed, r.tally.failure)
+	}
+	return nil
 }
 
 // work passes until there is nothing left to plan or a pass makes no progress: it commits nothing, loses
 // nothing to others, and puts no class aside.
-func (r *run) work(ctx context.Context, engine *orbit.Engine, gate *sync.RWMutex) {
+func (r *run) work(ctx context.Context, engine *orbit.Engine) {
 	parked := 0
 	for ctx.Err() == nil {
-		round := pass(ctx, engine, gate)
-		r.count(round)
+		r.gate.RLock()
+		round := engine.Pass(ctx)
+		r.gate.RUnlock()
+		r.pause(ctx)
+		r.mu.Lock()
+		r.tally.add(round)
+		r.progress.at(r.tally.committed)
+		r.mu.Unlock()
 		if round.Pending == 0 || round.Committed == 0 && round.Conflicts == 0 && round.Parked <= parked {
 			return
 		}
@@ -63,19 +145,41 @@ func (r *run) work(ctx context.Context, engine *orbit.Engine, gate *sync.RWMutex
 	}
 }
 
-// pass does one pass while no sample is being taken.
-func pass(ctx context.Context, engine *orbit.Engine, gate *sync.RWMutex) orbit.Round {
-	if gate != nil {
-		gate.RLock()
-		defer gate.RUnlock()
+// pause stops the run and its clocks, and measures beside it.
+func (r *run) pause(ctx context.Context) {
+	r.gate.Lock()
+	defer r.gate.Unlock()
+	begin, spent := time.Now(), cputime.Process()
+	err := r.floor.catchUp(context.WithoutCancel(ctx), false)
+	if err == nil && r.sampler != nil {
+		err = r.sampler.take(context.WithoutCancel(ctx), r.ledger)
 	}
-	return engine.Pass(ctx)
+	r.paused = errors.Join(r.paused, err)
+	r.tally.wall -= time.Since(begin)
+	r.tally.spent -= cputime.Process() - spent
 }
 
-// count adds a round to the tally.
-func (r *run) count(round orbit.Round) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tally.add(round)
-	r.progress.at(r.tally.committed, r.tally.sample.pause)
+func (t *tally) add(r orbit.Round) {
+	if r.Pending > 0 {
+		t.passes++
+	}
+	t.committed += r.Committed
+	t.conflicts += r.Conflicts
+	t.view += r.Viewing
+	t.plan += r.Planning
+	t.propose += r.Proposing
+	for _, note := range r.Notes {
+		t.notes.add(note)
+	}
+	if t.why == nil {
+		t.why = map[*orbit.Spec]error{}
+	}
+	for _, u := range r.Unplaced {
+		t.why[u.Capsule.Spec] = u.Why
+	}
+	if len(r.Errors) > 0 {
+		if t.failed++; t.failure == nil {
+			t.failure = r.Errors[0]
+		}
+	}
 }

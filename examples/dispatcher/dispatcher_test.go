@@ -10,7 +10,7 @@ import (
 )
 
 func TestThreeModes(t *testing.T) {
-	o, err := parse([]string{"-nodes", "60", "-schedulers", "1,3"}, &bytes.Buffer{})
+	o, err := parse([]string{"-nodes", "60", "-schedulers", "1,3", "-v"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	var out bytes.Buffer
 	require.NoError(t, run(context.Background(), o, &out))
@@ -19,6 +19,12 @@ func TestThreeModes(t *testing.T) {
 		require.Regexp(t, `^mode `+mode+` placed (100\.0|9\d\.\d)% conflicts \d+$`, lines[len(lines)-3+i])
 	}
 	require.Equal(t, 3, strings.Count(out.String(), "  one is killed half way\n"))
+
+	out.Reset()
+	o.verbose = false
+	require.NoError(t, run(context.Background(), o, &out))
+	require.Regexp(t, `(?m)^shared +3 +(100\.0|9\d\.\d)% .* nodes moved$`, out.String())
+	require.NotContains(t, out.String(), "placements/s")
 }
 
 func TestFlagsAreChecked(t *testing.T) {

@@ -7,12 +7,31 @@ import (
 	"github.com/orbitsched/orbit/shard"
 )
 
-func printHead(out io.Writer) {
-	fmt.Fprintf(out, "%-7s %10s %5s %8s %13s %10s %7s %9s %13s %11s\n",
-		"mode", "schedulers", "fill", "placed", "placements/s", "conflicts", "fenced", "packing", "redispatched", "node moves")
+func printHead(out io.Writer, waves bool) {
+	if waves {
+		fmt.Fprintf(out, "%-7s %10s %5s %8s %13s %10s %7s %9s %13s %11s\n",
+			"mode", "schedulers", "fill", "placed", "placements/s", "conflicts", "fenced", "packing", "redispatched", "node moves")
+		return
+	}
+	fmt.Fprintf(out, "%-7s %10s %8s %10s %9s   %s\n", "mode", "schedulers", "placed", "conflicts", "packing", "when one was killed half way")
 }
 
-// printRows shows the waves of one scene.
+// printRun shows how one run ended, in one row.
+func printRun(out io.Writer, rows []row) {
+	last, proposed, conflicts, redispatched, moves := rows[len(rows)-1], 0, 0, 0, 0
+	for _, r := range rows {
+		proposed, conflicts = proposed+r.proposed, conflicts+r.conflicts
+		redispatched, moves = redispatched+r.redispatched, moves+r.moves
+	}
+	note := "(there is only one)"
+	if last.schedulers > 1 {
+		note = fmt.Sprintf("%d capsules got another scheduler, %d nodes moved", redispatched, moves)
+	}
+	fmt.Fprintf(out, "%-7v %10d %7.1f%% %9.2f%% %8.1f%%   %s\n",
+		last.mode, last.schedulers, percent(last.placed, last.submitted), percentOf(conflicts, proposed), last.packing, note)
+}
+
+// printRows shows the waves of one run.
 func printRows(out io.Writer, rows []row) {
 	for _, r := range rows {
 		note := ""
@@ -25,18 +44,20 @@ func printRows(out io.Writer, rows []row) {
 	}
 }
 
-func printLegend(out io.Writer) {
-	fmt.Fprint(out, `
+func printLegend(out io.Writer, waves bool) {
+	if waves {
+		fmt.Fprint(out, `
 fill          what all waves so far ask for, of the cpu
 placed        of all capsules submitted so far
 placements/s  in the wave, up to its last placement; where one is killed, its lease has to run out first
-conflicts     placements that another scheduler was faster than, of those proposed in the wave
 fenced        placements refused so far because the scheduler's lease had ended or the node had changed hands
-packing       how full the cpu is of the nodes on which there is anything
 redispatched  capsules and gangs that got another scheduler in the wave
-node moves    nodes that changed groups in the wave, or were told to
+node moves    nodes that changed groups in the wave, or were told to`)
+	}
+	fmt.Fprint(out, `
+conflicts     placements that another scheduler was faster than, of those proposed; each is planned again
+packing       how full the cpu is of the nodes on which there is anything
 
-the sums: placed as the last waves ended; conflicts in number, over all waves
 `)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
-	"github.com/orbitsched/orbit/sim"
+	"github.com/orbitsched/orbit/sim/race"
 )
 
 // The times of the paper: a decision takes 0.1 s for a job and 5 ms for each of its tasks, unless the experiment says
@@ -36,15 +36,15 @@ type setup struct {
 }
 
 // cell makes the race: most jobs are batch and short, most of what is taken is taken by services, which stay.
-func (s setup) cell() *sim.Race {
-	r := &sim.Race{Until: time.Duration(s.hours * float64(time.Hour)), Check: -1, Steps: math.MaxInt}
+func (s setup) cell() *race.Config {
+	r := &race.Config{Until: time.Duration(s.hours * float64(time.Hour)), Check: -1, Steps: math.MaxInt}
 	rng := rand.New(rand.NewPCG(s.seed, 0))
 	for i := range s.nodes {
 		left := 2 + rng.Int64N(13) // cores, beside what has been running all along
 		r.Nodes = append(r.Nodes, orbit.Node{ID: orbit.NodeID(fmt.Sprintf("m%05d", i)), Capacity: orbit.Resources{orbit.CPU: 1000 * left, orbit.Memory: 4 * left << 30}})
 	}
 	scheduler := func(name string, think time.Duration, seed uint64) {
-		r.Schedulers = append(r.Schedulers, sim.Scheduler{
+		r.Schedulers = append(r.Schedulers, race.Scheduler{
 			Name: name, JobTime: think, TaskTime: taskTime, Coarse: s.coarse, Whole: s.whole,
 			Navigator: func() orbit.Navigator { // any machine with room, as in the paper's simulator
 				return &nav.Services{Placement: &place.Sampled{Score: score.Random{}, Seed: seed, Enough: 1}}
@@ -80,14 +80,14 @@ type arrivals struct {
 }
 
 // until yields jobs that come at random, at a steady rate.
-func (a arrivals) until(end time.Duration) func(yield func(sim.Job) bool) {
-	return func(yield func(sim.Job) bool) {
+func (a arrivals) until(end time.Duration) func(yield func(race.Job) bool) {
+	return func(yield func(race.Job) bool) {
 		for at := a.draw(a.every); at < end; at += a.draw(a.every) {
 			spec := &orbit.Spec{Class: orbit.BestEffort, Envelope: orbit.Envelope{Reservation: orbit.Resources{
 				orbit.CPU: a.cores/2 + a.rng.Int64N(a.cores), orbit.Memory: (a.memory<<30)/2 + a.rng.Int64N(a.memory<<30),
 			}}}
 			tasks := 1 + int(a.rng.ExpFloat64()*(a.tasks-1))
-			if !yield(sim.Job{At: at, Spec: spec, Tasks: min(tasks, 100), Lasts: a.draw(a.lasts)}) {
+			if !yield(race.Job{At: at, Spec: spec, Tasks: min(tasks, 100), Lasts: a.draw(a.lasts)}) {
 				return
 			}
 		}
@@ -101,7 +101,7 @@ func (a arrivals) draw(seconds float64) time.Duration {
 
 // figures are what the batch schedulers did together.
 type figures struct {
-	service, batch sim.Tally
+	service, batch race.Tally
 	busiest        float64
 }
 

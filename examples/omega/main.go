@@ -1,16 +1,23 @@
 // Omega: several schedulers share one cell, as in "Omega: flexible, scalable schedulers for large compute clusters"
-// (Schwarzkopf et al., EuroSys 2013), on real engines in virtual time. It prints how often they lose to each other and
-// how busy they are: against how long a service decision takes, against the number of batch schedulers, and with the
-// bets and transactions that the paper compares.
+// (Schwarzkopf et al., EuroSys 2013), on real engines in virtual time.
+//
+//	go run ./examples/omega                        # the paper's trends: some 30 runs, most of a minute
+//	go run ./examples/omega -nodes 20 -hours 0.1   # seconds, and next to no conflicts
+//
+// How to read it: three tables say how often schedulers lose to each other and how busy they are, against how long a
+// service decision takes, against the number of batch schedulers, and with the bets and transactions that the paper
+// compares. The last line is why orbit's bets are fine ones: the last row of that table, in short.
 package main
 
 import (
+	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // options are what the flags set.
@@ -21,44 +28,64 @@ type options struct {
 }
 
 func main() {
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2) // it has been said
-	}
-	if err := run(o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "omega:", err)
-		os.Exit(1)
-	}
+	program.Main("omega", parse, func(ctx context.Context, o options, out io.Writer) error {
+		return run(ctx, o, out, os.Stderr)
+	})
 }
 
 func parse(args []string, w io.Writer) (o options, err error) {
-	f := flag.NewFlagSet("omega", flag.ContinueOnError)
-	f.SetOutput(w)
+	f := program.Flags("omega", "Omega shows what schedulers that share one cell cost each other, in virtual time.", w)
 	f.IntVar(&o.nodes, "nodes", 100, "machines of 16 cores in the cell; the load grows with them")
 	f.Float64Var(&o.hours, "hours", 1, "virtual time of each run")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what arrives when")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	if f.NArg() > 0 || o.nodes < 10 || o.nodes > 10_000 || o.hours < 0.1 || o.hours > 100 {
-		err = errors.New("-nodes must be 10 to 10000 and -hours 0.1 to 100; there are no arguments")
-		fmt.Fprintln(w, "omega:", err)
-	}
+	err = program.Parse(f, args, func() error {
+		if o.nodes < 10 || o.nodes > 10_000 || !(o.hours >= 0.1 && o.hours <= 100) {
+			return errors.New("-nodes must be 10 to 10000 and -hours 0.1 to 100")
+		}
+		return nil
+	})
 	return o, err
 }
 
+// experiment is all runs of the program.
+type experiment struct {
+	options
+	ctx    context.Context
+	out    io.Writer
+	status io.Writer
+	runs   int // so far
+}
+
+// totalRuns is how many runs the tables take together.
+var totalRuns = len(serviceTimes) + len(batchSchedulers) + len(betTimes)*len(betForms)
+
 // run prints the three tables.
-func run(o options, w io.Writer) error {
-	fmt.Fprintf(w, "A cell of %d machines of 16 cores, %v of virtual time a run. Conflicts are decisions that lost something, per job placed\n",
-		o.nodes, time.Duration(o.hours*float64(time.Hour)))
-	fmt.Fprintln(w, "(3: the average job is decided on four times); busy is the share of the time in which a scheduler decides.")
-	for _, table := range []func(options, io.Writer) error{serviceTimes, batchSchedulers, transactions} {
-		if err := table(o, w); err != nil {
+func run(ctx context.Context, o options, out, status io.Writer) error {
+	fmt.Fprintf(out, `Several schedulers place jobs on one cell of %d machines of 16 cores, each on its own view of it, for %v of virtual time a
+run. The longer one thinks, the older its view, and the more of what it wants is taken. Without a referee both would start;
+with a lock the quick would wait for the slow. With bets that the ledger checks, who loses decides once more.
+
+Conflicts are decisions that lost something, per job placed (3: the average job is decided on four times); busy is the
+share of the time in which a scheduler decides.
+`, o.nodes, time.Duration(o.hours*float64(time.Hour)))
+	e := &experiment{options: o, ctx: ctx, out: out, status: status}
+	for _, table := range []func() error{e.serviceTimes, e.batchSchedulers, e.transactions} {
+		if err := table(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// measure does one run, and says so now and then.
+func (e *experiment) measure(s setup) (figures, error) {
+	if err := e.ctx.Err(); err != nil {
+		return figures{}, err
+	}
+	s.options = e.options
+	f, err := s.run()
+	if e.runs++; e.runs%4 == 0 {
+		fmt.Fprintf(e.status, "run %d of %d\n", e.runs, totalRuns)
+	}
+	return f, err
 }

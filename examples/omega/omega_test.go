@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -38,8 +39,10 @@ func TestTrends(t *testing.T) {
 func TestRunTwice(t *testing.T) {
 	o := options{nodes: 10, hours: 0.1, seed: 3}
 	var first, again strings.Builder
-	require.NoError(t, run(o, &first))
-	require.NoError(t, run(o, &again))
+	var status strings.Builder
+	require.NoError(t, run(t.Context(), o, &first, &status))
+	require.NoError(t, run(t.Context(), o, &again, io.Discard))
+	assert.Contains(t, status.String(), fmt.Sprintf("run %d of %d\n", totalRuns, totalRuns), "all runs are counted")
 	assert.Equal(t, first.String(), again.String())
 	assert.Contains(t, first.String(), "coarse, all or nothing")
 }

@@ -1,5 +1,10 @@
 // Rackgang: same-rack groups beside services and batch work, started three ways. With affinity alone every group
 // waits for its own first member, for ever. An anchor starts it, or the group is placed as a gang.
+//
+//	go run ./examples/rackgang
+//
+// How to read it: the first table is how much of all work is bound after each pass; the second how the groups fared; the
+// third what navigators cost each other that plan at the same moment. The last lines sum up the first table.
 package main
 
 import (
@@ -46,7 +51,13 @@ func parse(args []string, w io.Writer) (o options, err error) {
 // run does it all: the three ways to start groups, each on a ledger of its own, and then the race.
 func run(ctx context.Context, o options, out io.Writer) error {
 	w := makeWorld(o)
-	fmt.Fprintf(out, "%d nodes in %d racks; %d capsules, of which %d (%.1f%%) in %d same-rack groups; seed %d\n\n",
+	fmt.Fprintf(out, `Groups of capsules want to share a rack. "Where another member runs" has no answer for the first, and a group that is begun
+in a rack without room for the rest is stuck. A scheduler that goes capsule by capsule leaves them all waiting; and those
+that reserve room for groups, beside others that take it, need a referee that settles who was first.
+
+%d nodes in %d racks; %d capsules, of which %d (%.1f%%) in %d same-rack groups; seed %d
+
+`,
 		len(w.nodes), w.racks(), w.capsules(), w.grouped(), percent(w.grouped(), w.capsules()), len(w.groups), o.seed)
 	var runs []*start
 	for _, way := range ways {

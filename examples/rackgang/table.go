@@ -16,7 +16,7 @@ func printShares(out io.Writer, runs []*start) {
 	fmt.Fprintln(out)
 	last := lastMove(runs)
 	for pass := range runs[0].bound {
-		if pass > last+1 {
+		if pass > last {
 			fmt.Fprintf(out, "...  nothing moves any more, up to pass %d\n", len(runs[0].bound))
 			break
 		}

@@ -1,10 +1,13 @@
-// Replay runs the openb experiment through the loop and the ledger: capsules arrive in a random order until
-// they ask for 130% of the devices there are, nothing departs, what does not fit is dropped. It prints how
-// much of the capacity each policy has allocated as the arrivals go on. Without files it makes a cluster of
-// the same shape.
+// Replay runs the openb experiment ("Beware of Fragmentation", USENIX ATC 2023) through the loop and the ledger: capsules
+// arrive in a random order until they ask for 130% of the devices there are, nothing departs, what does not fit is dropped.
+// Without files it makes a cluster of the same shape.
 //
+//	go run ./examples/replay
 //	go run ./examples/replay -nodes openb_node_list_gpu_node.csv -pods openb_pod_list_default.csv \
 //	    -policy fgd,bestfit,dotprod,random -seeds 10 -inflate 1.3
+//
+// How to read it: each column is a policy, each row how many devices it has allocated when so many have been asked for.
+// The last lines are where they end: the more, the less the policy has left devices in pieces that fit nobody.
 package main
 
 import (
@@ -53,6 +56,7 @@ type options struct {
 	engine      string
 	seeds       int
 	inflate     float64
+	verbose     bool
 }
 
 func main() { program.Main("replay", parse, replay) }
@@ -66,6 +70,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.StringVar(&o.engine, "engine", "indexed", "placement engine; indexed and exhaustive choose alike: "+names(engines))
 	f.IntVar(&o.seeds, "seeds", 3, "runs of each policy, with seeds from 42 on")
 	f.Float64Var(&o.inflate, "inflate", 1.3, "arriving device demand, as a part of the capacity")
+	f.BoolVar(&o.verbose, "v", false, "also the rows in which all policies are alike")
 	err = program.Parse(f, args, func() error {
 		for name := range strings.SplitSeq(*list, ",") {
 			o.policies = append(o.policies, strings.TrimSpace(name))
@@ -86,7 +91,13 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 	if o.nodes == "" {
 		kind = "made-up"
 	}
-	fmt.Fprintf(out, "%s cluster: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d; %s engine\n\n",
+	fmt.Fprintf(out, `Capsules ask for whole devices and for parts of them, and a device of which a part is taken is of no use to who needs it
+whole. A scheduler that places each where there is room leaves pieces everywhere; at the end devices are free and no
+capsule fits. How many are allocated is decided by the score, which is all that differs here.
+
+%s cluster: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d; %s engine
+
+`,
 		kind, len(nodes), float64(capacity)/1000, len(pods), 100*o.inflate, firstSeed, firstSeed+o.seeds-1, o.engine)
 
 	results := make([][]curve, len(o.policies))
@@ -110,7 +121,7 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 	if err := todo.Wait(); err != nil {
 		return err
 	}
-	printTable(out, o.policies, results)
+	printTable(out, o.policies, results, o.verbose)
 	return nil
 }
 

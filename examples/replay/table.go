@@ -26,9 +26,9 @@ func (p *progress) done(policy string, seed uint64, err error) {
 	fmt.Fprintf(os.Stderr, "%3d/%d %s, seed %d: %s\n", p.finished, p.total, policy, seed, state)
 }
 
-// printTable prints the mean curve of every policy, and one line for each with where it ends.
-func printTable(out io.Writer, names []string, results [][]curve) {
-	fmt.Fprintf(out, "Allocated device capacity in %%, by arrived demand in %% of capacity; mean of the seeds.\n\n%8s", "arrived")
+// printTable prints the mean curve of every policy from where they part, and one line for each with where it ends.
+func printTable(out io.Writer, names []string, results [][]curve, all bool) {
+	fmt.Fprintf(out, "Allocated devices, by how many have been asked for, in %% of all there are; mean of the seeds.\n\n%8s", "asked")
 	for _, name := range names {
 		fmt.Fprintf(out, " %9s", name)
 	}
@@ -39,7 +39,14 @@ func printTable(out io.Writer, names []string, results [][]curve) {
 			rows = max(rows, len(c))
 		}
 	}
-	for i := range rows {
+	first := 0
+	for !all && first < rows-1 && allocateAll(results, first) {
+		first++
+	}
+	if first > 1 {
+		fmt.Fprintf(out, "%8s what is asked for finds a place, whatever the policy\n", fmt.Sprintf("0 to %d", 10*(first-1)))
+	}
+	for i := first; i < rows; i++ {
 		label := strconv.Itoa(10 * i)
 		if i == rows-1 {
 			label = "end"
@@ -54,6 +61,16 @@ func printTable(out io.Writer, names []string, results [][]curve) {
 	for p, name := range names {
 		fmt.Fprintf(out, "allocation %s %.2f\n", name, mean(results[p], rows-1))
 	}
+}
+
+// allocateAll says that by this row every policy has allocated what was asked for.
+func allocateAll(results [][]curve, row int) bool {
+	for _, curves := range results {
+		if mean(curves, row) < float64(10*row) {
+			return false
+		}
+	}
+	return true
 }
 
 // mean is that of entry i, or of the last one where a curve is shorter.

@@ -58,7 +58,6 @@ func (h *host) beat(ctx context.Context, m *lease.Members, b *telemetry.Board, t
 func (h *host) node() orbit.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tally.joined++
 	return orbit.Node{ID: h.id, Capacity: orbit.Resources{orbit.Slots: int64(h.options.slots)}}
 }
 

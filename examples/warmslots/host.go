@@ -38,7 +38,6 @@ type hostTally struct {
 	warm, cold, failed int // at the word of the gateway
 	lies               int // of the cold, promised warm
 	again              int // booted because the ledger said so: they had lost their host
-	joined             int // terms of its lease
 }
 
 // add adds up what several hosts have counted.
@@ -48,7 +47,6 @@ func (t *hostTally) add(o hostTally) {
 	t.failed += o.failed
 	t.lies += o.lies
 	t.again += o.again
-	t.joined += o.joined
 }
 
 // process is a sandbox that runs, or boots.

@@ -15,6 +15,7 @@ type options struct {
 	cache                    time.Duration
 	speed                    int
 	seed                     uint64
+	verbose                  bool
 }
 
 // parse reads the flags. What is wrong with them is said on the writer.
@@ -28,6 +29,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.DurationVar(&o.cache, "cache", 30*time.Second, "how long the gateway's view of the fleet serves, before it is divided by -speed")
 	f.IntVar(&o.speed, "speed", 50, "how many times faster than a real fleet everything goes but the decisions")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what creators ask for; who comes first is up to the machine")
+	f.BoolVar(&o.verbose, "v", false, "also what each part of the platform has counted")
 	err = program.Parse(f, args, o.check)
 	return o, err
 }

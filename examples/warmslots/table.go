@@ -11,61 +11,49 @@ import (
 
 // printPhases shows what came of the creates, phase by phase.
 func printPhases(out io.Writer, all []*phase, tallies map[*phase]*tally) {
-	fmt.Fprintln(out, "by phase: warm and cold as they booted, promised as the gateway chose, lies that were promised and booted cold;\n"+
-		"p50 and p99 of the decision, in which waiting for the machine counts")
-	fmt.Fprintf(out, "%-8s %8s %10s %7s %7s %7s %9s %7s %8s %8s %8s %10s %10s\n",
-		"phase", "created", "creates/s", "warm", "cold", "share", "promised", "lies", "retried", "refused", "deleted", "p50", "p99")
+	fmt.Fprintln(out, "by phase; p50 and p99 are of the decision, in which waiting for the machine counts")
+	fmt.Fprintf(out, "%-8s %8s %10s %7s %7s %7s %8s %8s %10s %10s\n", "phase", "created", "creates/s", "warm", "cold", "share", "retried", "refused", "p50", "p99")
 	for _, ph := range all {
 		t := tallies[ph]
-		fmt.Fprintf(out, "%-8s %8d %10.0f %7d %7d %6.1f%% %8.1f%% %7d %8d %8d %8d %10v %10v\n",
+		fmt.Fprintf(out, "%-8s %8d %10.0f %7d %7d %6.1f%% %8d %8d %10v %10v\n",
 			ph.name, t.created, float64(t.created)/max(ph.ended.Sub(ph.began).Seconds(), 1e-9),
-			t.warm, t.created-t.warm, percent(t.warm, t.created), percent(t.promised, t.created), t.lies, t.retried, t.refused, t.deleted,
+			t.warm, t.created-t.warm, percent(t.warm, t.created), t.retried, t.refused,
 			quantile(t.decisions, 0.50), quantile(t.decisions, 0.99))
 	}
 	fmt.Fprintln(out)
 }
 
-// mostHosts is how many hosts are shown one by one, beside the two that have a part to play.
-const mostHosts = 8
-
-// printHosts shows what each host did: the one that died, the one that lied, and as many others as fit.
+// printHosts shows what the host did that died, the one that lied, and all others together.
 func printHosts(out io.Writer, f *fleet, state *orbit.State) {
-	fmt.Fprintln(out, "by host: failed are those that it did not start; again, those that it booted because they had lost their host;\n"+
-		"terms, how often it joined")
-	fmt.Fprintf(out, "%-12s %-8s %8s %7s %7s %7s %7s %7s %6s %8s\n", "host", "", "creates", "warm", "cold", "lies", "failed", "again", "terms", "running")
-	rest, shown, others, running := hostTally{}, 0, 0, 0
+	fmt.Fprintln(out, "by host; lies were promised warm and booted cold; again are those that it booted because they had lost their host")
+	fmt.Fprintf(out, "%-14s %8s %7s %7s %7s %7s %8s\n", "host", "creates", "warm", "cold", "lies", "again", "running")
+	rest, others, running := hostTally{}, 0, 0
 	for _, h := range f.hosts {
-		part := f.part(h)
-		if part == "" {
-			shown++
-		}
-		if part == "" && shown > mostHosts {
-			rest.add(h.counts())
-			others, running = others+1, running+state.Node(h.id).Capsules
+		on := state.Node(h.id).Capsules
+		if part := f.part(h); part != "" {
+			printHost(out, string(h.id)+" "+part, h.counts(), on)
 			continue
 		}
-		printHost(out, string(h.id), part, h.counts(), state.Node(h.id).Capsules)
+		rest.add(h.counts())
+		others, running = others+1, running+on
 	}
-	if others > 0 {
-		printHost(out, fmt.Sprintf("%d others", others), "", rest, running)
-	}
+	printHost(out, fmt.Sprintf("%d others", others), rest, running)
 	fmt.Fprintln(out)
 }
 
 // part is what a host has to do in the demonstration.
 func (f *fleet) part(h *host) (part string) {
 	if h == f.victim {
-		part = "dies"
+		part = "died"
 	}
 	if h == f.liar {
-		part += "lies"
+		part += "lied"
 	}
 	return part
 }
 
-func printHost(out io.Writer, name, part string, t hostTally, running int) {
-	fmt.Fprintf(out, "%-12s %-8s %8d %7d %7d %7d %7d %7d %6d %8d\n",
-		name, part, t.warm+t.cold, t.warm, t.cold, t.lies, t.failed, t.again, t.joined, running)
+func printHost(out io.Writer, name string, t hostTally, running int) {
+	fmt.Fprintf(out, "%-14s %8d %7d %7d %7d %7d %8d\n", name, t.warm+t.cold, t.warm, t.cold, t.lies, t.again, running)
 }
 
 // printCounts shows what the parts of the platform have counted.

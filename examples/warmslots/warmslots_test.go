@@ -30,7 +30,7 @@ var lastLine = regexp.MustCompile(`^created (\d+), warm (\d+), cold (\d+), retri
 func TestItAddsUp(t *testing.T) {
 	scale.Long(t)
 	for _, args := range []string{
-		"-creates 600",
+		"-creates 600 -v",
 		"-hosts 1 -creates 200 -creators 8",
 		"-warm 0 -creates 300",
 		"-hosts 2 -slots 4 -creators 16 -creates 80",
@@ -42,7 +42,8 @@ func TestItAddsUp(t *testing.T) {
 			require.Regexp(t, lastLine, lines[len(lines)-1])
 			require.Equal(t, "verify: ok", lines[len(lines)-2])
 			require.Regexp(t, `dies, with \d+ sandboxes on it`, out)
-			require.Regexp(t, `members +[1-9]\d* leases ended`, out)
+			require.Regexp(t, `the lease of host-\d+ has ended`, out)
+			require.Equal(t, strings.Contains(args, "-v"), strings.Contains(out, "board   "))
 		})
 	}
 }

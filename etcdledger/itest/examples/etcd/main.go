@@ -1,6 +1,10 @@
 // Etcd: two processes of navigators place capsules over one etcd. Half way one of the processes is killed, and
-// another is started in its place. In the end everything is counted again from etcd's own history. Without
-// -endpoint it starts an etcd of its own.
+// another is started in its place. Without -endpoint it starts an etcd of its own.
+//
+//	cd etcdledger/itest && go run ./examples/etcd
+//
+// How to read it: first what happens, second by second; then a row for each process. What it is worth is in the lines
+// below, which are counted again from every version in etcd's own history: nothing doubled, nothing lost.
 package main
 
 import (

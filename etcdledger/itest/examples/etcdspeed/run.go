@@ -63,10 +63,15 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.end()) }()
+	fmt.Fprint(out, `A ledger that survives its processes asks a disk for every commit. Placements one after another wait for it each; many in
+flight, or in one batch, share the wait. What that gains, beside what etcd itself can do, is measured here.
+
+`)
 	fmt.Fprintf(out, "etcd with %d members on loopback, with fsync; %d placements on %d nodes in each measurement, by two processes a quarter of that; medians of %d runs\n\n",
 		o.members, o.batch, o.nodes, o.runs)
 	table := rows()
-	for range o.runs {
+	for i := range o.runs {
+		fmt.Fprintf(out, "run %d of %d\n", i+1, o.runs) // each takes seconds
 		for _, r := range table {
 			one, err := r.measure(ctx, w)
 			if err != nil {
@@ -75,6 +80,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			r.got = append(r.got, one)
 		}
 	}
+	fmt.Fprintln(out)
 	printTable(out, table)
 	return nil
 }

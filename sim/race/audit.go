@@ -1,0 +1,373 @@
+package race
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// audit is the model that a race is judged by. It is told of every proposal and every answer, reads the ledger's
+// history change by change, and keeps books of its own, as plainly as can be: nothing of the ledger's own checks
+// is trusted.
+//
+// What it holds, at every step: each change was asked for; all commitments of a proposal are in the history or
+// none is, together and once; what was acknowledged is there, what was refused is not; a capsule is in one place;
+// no node takes in more than it has room for; a gang's first placement holds its minimum; the ledger's state says
+// the same.
+type audit struct {
+	*course
+	asked    map[orbit.ProposalID]*asked
+	nodes    map[orbit.NodeID]*auditNode
+	capsules map[orbit.CapsuleID]*auditCapsule
+	gangs    map[orbit.GangID]*auditGang
+	holds    map[orbit.HoldID]orbit.Hold
+	// Submitted capsules that wait.
+	pending int
+	// The newest revision that anybody was told of, and that is in the books.
+	newest, known orbit.Revision
+	// Steps with commits since the state was last looked at.
+	unchecked int
+	first     *orbit.State
+	// What the history has made of it so far.
+	state *orbit.State
+	all   []orbit.Change
+}
+
+// asked is a proposal that was made, in which pass of whom, and what became of it.
+type asked struct {
+	orbit.Proposal
+	by        *actor
+	decision  int
+	committed orbit.Revision
+}
+
+type auditNode struct {
+	orbit.Node
+	used    orbit.Resources
+	devices [orbit.MaxDevices]int64
+	// Who changed it last in which pass, and the last change by anybody else.
+	by       *asked
+	byOthers orbit.Revision
+}
+
+type auditCapsule struct {
+	id       orbit.CapsuleID
+	spec     *orbit.Spec
+	gang     *auditGang
+	role     int
+	node     orbit.NodeID
+	devices  orbit.DeviceSet
+	placedAt orbit.Revision
+	seen     bool // placed once
+	ended    bool
+}
+
+type auditGang struct {
+	*orbit.Gang
+	placed []int
+}
+
+func newAudit(c *course) *audit {
+	a := &audit{
+		course: c, asked: map[orbit.ProposalID]*asked{}, nodes: map[orbit.NodeID]*auditNode{}, capsules: map[orbit.CapsuleID]*auditCapsule{},
+		gangs: map[orbit.GangID]*auditGang{}, holds: map[orbit.HoldID]orbit.Hold{},
+	}
+	var err error
+	if a.first, err = c.ledger.Snapshot(background()); err != nil {
+		c.fail("ledger", "the first snapshot: %v", err)
+		return a
+	}
+	a.newest, a.known = a.first.Revision(), a.first.Revision()
+	a.state = a.first
+	return a
+}
+
+// ask takes note of a proposal before it is sent.
+func (a *audit) ask(p *orbit.Proposal, by *actor) {
+	if a.asked[p.ID] == nil {
+		kept := *p
+		kept.Do, kept.If = slices.Clone(p.Do), slices.Clone(p.If)
+		a.asked[p.ID] = &asked{Proposal: kept, by: by, decision: by.tally.Decisions + by.life<<32}
+	}
+}
+
+// read takes note of what a reader was told: nothing older than what was there when it asked.
+func (a *audit) read(who, what string, rev, floor orbit.Revision) {
+	if rev < floor {
+		a.fail("answer from the past", "%s asked for a %s after revision %d was acknowledged, and was shown %d", who, what, floor, rev)
+	}
+}
+
+// answer takes note of what the ledger says to a proposal.
+func (a *audit) answer(by *actor, p *orbit.Proposal, rev orbit.Revision, err error) {
+	a.follow()
+	asked := a.asked[p.ID]
+	switch {
+	case err == nil && asked.committed == 0:
+		a.fail("lost commit", "%s was told that \"%s\" is committed at %d, and it is not in the history", by.name, describe(p), rev)
+	case err == nil && asked.committed != rev:
+		a.fail("wrong revision", "%s was told that \"%s\" is committed at %d; it is, at %d", by.name, describe(p), rev, asked.committed)
+	case err == nil:
+		a.newest = max(a.newest, rev)
+	case asked.committed != 0 && refused(err):
+		a.fail("refused but committed", "%s was told of \"%s\": %v; it was committed at %d", by.name, describe(p), err, asked.committed)
+	case errors.Is(err, orbit.ErrConflict):
+		a.againstItself(asked, err)
+	}
+}
+
+// refused reports whether an error says that a proposal has had no effect.
+func refused(err error) bool {
+	return errors.Is(err, orbit.ErrConflict) || errors.Is(err, orbit.ErrInfeasible) || errors.Is(err, orbit.ErrInvalid)
+}
+
+// againstItself looks for a plan that asks a node for more than it had, all by itself.
+func (a *audit) againstItself(p *asked, err error) {
+	r := (*orbit.Rejection)(nil)
+	if !errors.As(err, &r) || r.Dimension == "" || p.by.scheduler == nil {
+		return
+	}
+	n := a.nodes[r.Node]
+	if n != nil && n.by != nil && n.by.by == p.by && n.by.decision == p.decision && n.byOthers <= p.View {
+		a.fail("loses to itself", "%s planned more on %s than there was room for on revision %d: %v", p.by.name, r.Node, p.View, err)
+	}
+}
+
+// follow reads what is new in the history.
+func (a *audit) follow() {
+	changes, err := a.ledger.Changes(background(), a.known)
+	if err != nil {
+		a.fail("ledger", "changes: %v", err)
+		return
+	}
+	if a.Check >= 0 {
+		a.all = append(a.all, changes...)
+	}
+	if len(changes) > 0 {
+		a.unchecked++
+	}
+	for len(changes) > 0 && a.err == nil {
+		n := 1
+		for n < len(changes) && changes[n].Revision == changes[0].Revision && changes[n].ID == changes[0].ID {
+			n++
+		}
+		a.commit(changes[:n])
+		changes = changes[n:]
+	}
+}
+
+// commit enters the changes of one proposal into the books.
+func (a *audit) commit(changes []orbit.Change) {
+	first := changes[0]
+	p := a.asked[first.ID]
+	switch {
+	case first.Revision < a.known:
+		a.fail("history", "revision %d comes after %d", first.Revision, a.known)
+	case p == nil:
+		a.fail("nobody asked", "%s at revision %d was proposed by nobody", describeChanges(changes), first.Revision)
+	case p.committed != 0 && p.committed != first.Revision:
+		a.fail("applied twice", "\"%s\" is in the history at revision %d, and again at %d", describe(&p.Proposal), p.committed, first.Revision)
+	case len(changes) != len(p.Do) || p.committed != 0:
+		a.fail("torn", "of \"%s\", which has %d commitments, %d are committed at revision %d by themselves: %s", describe(&p.Proposal), len(p.Do), len(changes), first.Revision, describeChanges(changes))
+	}
+	if a.err != nil {
+		return
+	}
+	a.known, p.committed = first.Revision, first.Revision
+	begun := map[*auditGang]bool{} // gangs of which nothing was placed before
+	for i, c := range changes {
+		if place, ok := c.Do.(orbit.Place); ok {
+			if place != p.Do[i] {
+				a.fail("nobody asked", "%v at revision %d, where %v was asked for", c.Do, c.Revision, p.Do[i])
+			}
+			if m := a.capsules[place.Capsule]; m != nil && m.gang != nil && m.gang.empty() {
+				begun[m.gang] = true
+			}
+		}
+		a.apply(p, &c)
+	}
+	for _, c := range changes {
+		a.room(&c)
+	}
+	for g := range begun {
+		a.whole(g, first.Revision)
+	}
+	a.judge(p, changes)
+}
+
+// describeChanges says what changes did.
+func describeChanges(changes []orbit.Change) string {
+	p := orbit.Proposal{}
+	for _, c := range changes {
+		p.Do = append(p.Do, c.Do)
+	}
+	return describe(&p)
+}
+
+// room checks that a node which has taken something in had room for it.
+func (a *audit) room(c *orbit.Change) {
+	switch c.Do.(type) {
+	case orbit.Place, orbit.Hold:
+	default:
+		return
+	}
+	n := a.nodes[c.Node]
+	if n == nil {
+		a.fail("placed nowhere", "%s at revision %d names no node that there is: %q", describeChanges([]orbit.Change{*c}), c.Revision, c.Node)
+		return
+	}
+	for d := range n.used {
+		if n.used[d] > n.Capacity[d] {
+			a.fail("oversubscribed", "%s has %d of dimension %d, and takes %d since revision %d", n.ID, n.Capacity[d], d, n.used[d], c.Revision)
+		}
+	}
+	for i, used := range n.devices {
+		if used > 1000 {
+			a.fail("oversubscribed", "device %d of %s takes %d of 1000 since revision %d", i, n.ID, used, c.Revision)
+		}
+	}
+}
+
+// empty reports whether nothing of the gang is placed.
+func (g *auditGang) empty() bool {
+	return !slices.ContainsFunc(g.placed, func(n int) bool { return n > 0 })
+}
+
+// last reports whether a capsule is all that is placed of its gang.
+func (m *auditCapsule) last() bool {
+	if m.gang == nil {
+		return false
+	}
+	sum := 0
+	for _, n := range m.gang.placed {
+		sum += n
+	}
+	return sum == 1
+}
+
+// whole checks the first placement of a gang.
+func (a *audit) whole(g *auditGang, rev orbit.Revision) {
+	for i, role := range g.Roles {
+		least := role.Min
+		if least == 0 {
+			least = len(role.Members)
+		}
+		if g.placed[i] < least {
+			a.fail("torn gang", "gang %s begins at revision %d with %d of role %q, of which there must be %d", g.ID, rev, g.placed[i], role.Name, least)
+		}
+	}
+}
+
+// afterStep follows the history, and holds the ledger's state against the books when it is time to.
+func (a *audit) afterStep() {
+	a.follow()
+	if a.Check >= 0 && a.unchecked >= max(a.Check, 1) && a.err == nil {
+		a.unchecked = 0
+		a.compare()
+	}
+}
+
+// compare holds the ledger's state against the books.
+func (a *audit) compare() *orbit.State {
+	state, err := a.ledger.Snapshot(background())
+	if err != nil {
+		a.fail("ledger", "snapshot: %v", err)
+		return nil
+	}
+	a.read("the audit", "snapshot", state.Revision(), a.newest)
+	if err := state.Verify(); err != nil {
+		a.fail("does not add up", "the state at revision %d: %v", state.Revision(), err)
+	}
+	if state.Revision() != a.known {
+		return state
+	}
+	for s := range state.Nodes() {
+		if n := a.nodes[s.Node.ID]; n == nil || n.used != s.Used() || n.Capacity != s.Node.Capacity {
+			a.fail("books differ", "%s at revision %d is %+v with %v used; by the history it is %+v", s.Node.ID, state.Revision(), *s.Node, s.Used(), n)
+		}
+	}
+	for s := range state.Capsules() {
+		if m := a.capsules[s.ID]; m == nil || m.node != s.Node || m.ended != s.Released() {
+			a.fail("books differ", "%s at revision %d is on %q; by the history it is %+v", s.ID, state.Revision(), s.Node, m)
+		}
+	}
+	return state
+}
+
+// atEnd looks at the whole once more, and replays the history.
+func (a *audit) atEnd() {
+	if a.afterStep(); a.Check < 0 || a.err != nil {
+		return
+	}
+	state := a.compare()
+	if a.err != nil {
+		return
+	}
+	again, err := a.first.Apply(a.all)
+	if err != nil {
+		a.fail("replay", "the history cannot be replayed: %v", err)
+		return
+	}
+	var is, was bytes.Buffer
+	if err := errors.Join(state.Dump(&is), again.Dump(&was)); err != nil || !bytes.Equal(is.Bytes(), was.Bytes()) {
+		a.fail("replay", "the history replayed gives another state than there is (%v)", err)
+	}
+}
+
+// homeless returns what waits although it would fit where there is room now; empty: nothing.
+func (a *audit) homeless() string {
+	if a.pending == 0 {
+		return ""
+	}
+	state, err := a.ledger.Snapshot(background())
+	if err != nil {
+		return ""
+	}
+	rooms := roomsOf(state)
+	for _, c := range state.Pending() {
+		if c.Gang != "" {
+			if g := state.Gang(c.Gang); g.Total() == 0 && seatAll(g.Gang, rooms) { // what falls short is its navigator's business
+				return fmt.Sprintf("gang %s", c.Gang)
+			}
+			continue
+		}
+		for i := range rooms {
+			if rooms[i].takes(c.Spec) {
+				return fmt.Sprintf("capsule %s on %s", c.ID, rooms[i].ID)
+			}
+		}
+	}
+	return ""
+}
+
+// seatAll reports whether all members of a gang fit in one of its domains.
+func seatAll(g *orbit.Gang, rooms []room) bool {
+	var members []*orbit.Spec
+	for _, role := range g.Roles {
+		members = append(members, slices.Repeat([]*orbit.Spec{role.Spec}, len(role.Members))...)
+	}
+	_, where := seatGang(g, rooms, members)
+	return where != nil
+}
+
+// judge follows the history with a state of its own, and asks it whether what was committed may have been: its
+// bets, above all, which leave no trace in the books. A history that [orbit.State.Apply] refuses is judged no
+// further; the books say why.
+func (a *audit) judge(p *asked, changes []orbit.Change) {
+	if a.err != nil || a.state == nil {
+		return
+	}
+	if err := a.state.Check(p.Proposal); err != nil {
+		a.fail("bet", "\"%s\" was committed at revision %d, and must not have been: %v", describe(&p.Proposal), changes[0].Revision, err)
+		return
+	}
+	next, err := a.state.Apply(changes)
+	if err != nil {
+		a.fail("history", "revision %d does not follow: %v", changes[0].Revision, err)
+		return
+	}
+	a.state = next
+}

@@ -1,0 +1,142 @@
+package race
+
+import "github.com/orbitsched/orbit"
+
+// apply enters one change.
+func (a *audit) apply(p *asked, c *orbit.Change) {
+	switch do := c.Do.(type) {
+	case orbit.PutNode:
+		n := a.nodes[do.Node.ID]
+		if n == nil {
+			n = &auditNode{}
+			a.nodes[do.Node.ID] = n
+		}
+		n.Node = do.Node
+		n.changed(p)
+	case orbit.RemoveNode:
+		delete(a.nodes, do.Node)
+	case orbit.Submit:
+		a.submit(&do)
+	case orbit.Place:
+		a.place(p, &do, c.Revision)
+	case orbit.Release:
+		a.release(p, &do, c.Revision)
+	case orbit.Hold:
+		a.holds[do.ID] = do
+		if n := a.nodes[do.Node]; n != nil {
+			n.take(do.Room, do.Devices, int64(do.Milli), 1)
+			n.changed(p)
+		}
+	}
+}
+
+// submit enters capsules that wait.
+func (a *audit) submit(do *orbit.Submit) {
+	for _, id := range do.IDs {
+		a.capsules[id] = &auditCapsule{id: id, spec: do.Spec}
+		a.pending++
+	}
+	if do.Gang == nil {
+		return
+	}
+	g := &auditGang{do.Gang, make([]int, len(do.Gang.Roles))}
+	a.gangs[do.Gang.ID] = g
+	for i, role := range do.Gang.Roles {
+		for _, id := range role.Members {
+			a.capsules[id] = &auditCapsule{id: id, spec: role.Spec, gang: g, role: i}
+			a.pending++
+		}
+	}
+}
+
+// place enters a placement.
+func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
+	m, n := a.capsules[do.Capsule], a.nodes[do.Node]
+	switch {
+	case m == nil || m.ended:
+		a.fail("placed out of turn", "%s is placed on %s at revision %d, and does not wait", do.Capsule, do.Node, rev)
+	case m.node != "":
+		a.fail("placed twice", "%s is placed on %s at revision %d, and is on %s since %d", do.Capsule, do.Node, rev, m.node, m.placedAt)
+	case n == nil || n.Unschedulable:
+		a.fail("placed nowhere", "%s is placed on %s at revision %d, which takes no work", do.Capsule, do.Node, rev)
+	}
+	if a.err != nil {
+		return
+	}
+	m.node, m.devices, m.placedAt = do.Node, do.Devices, rev
+	a.pending--
+	if m.gang != nil {
+		m.gang.placed[m.role]++
+	}
+	n.take(m.spec.Envelope.Reservation, do.Devices, int64(m.spec.Devices.Milli), 1)
+	n.changed(p)
+	a.placed(m, p.by)
+}
+
+// placed tells the job, and the clock of the task's end.
+func (a *audit) placed(m *auditCapsule, by *actor) {
+	t := a.jobOf[m.id]
+	if t.Lasts > 0 {
+		a.world.ends(m.id, t, m.placedAt)
+	}
+	if m.seen {
+		return
+	}
+	m.seen = true
+	if t.placed++; t.placed == t.Tasks {
+		t.done, t.whole = a.now, true
+		by.tally.Jobs++
+		by.tally.Waits = append(by.tally.Waits, max(0, a.now-t.At))
+	}
+}
+
+// release enters the end of a placement or a hold.
+func (a *audit) release(p *asked, do *orbit.Release, rev orbit.Revision) {
+	if h, ok := a.holds[do.Hold]; ok {
+		delete(a.holds, do.Hold)
+		if n := a.nodes[h.Node]; n != nil {
+			n.take(h.Room, h.Devices, int64(h.Milli), -1)
+			n.changed(p)
+		}
+		return
+	}
+	m := a.capsules[do.Capsule]
+	if m == nil || m.ended || m.node == "" && !do.Final {
+		a.fail("released out of turn", "%s%s is released at revision %d, and is not there", do.Capsule, do.Hold, rev)
+		return
+	}
+	if n := a.nodes[m.node]; n != nil {
+		n.take(m.spec.Envelope.Reservation, m.devices, int64(m.spec.Devices.Milli), -1)
+		n.changed(p)
+	}
+	if m.node != "" && m.gang != nil {
+		m.gang.placed[m.role]--
+	}
+	switch {
+	case m.node == "": // final
+		a.pending--
+	case !do.Final:
+		a.pending++
+	}
+	m.node, m.ended = "", do.Final
+}
+
+// take adds to what is used, or takes it away.
+func (n *auditNode) take(want orbit.Resources, devices orbit.DeviceSet, milli, sign int64) {
+	for d := range want {
+		n.used[d] += sign * want[d]
+	}
+	for i := range n.devices {
+		if devices.Has(i) {
+			n.devices[i] += sign * milli
+		}
+	}
+}
+
+// changed takes note of who changed the node.
+func (n *auditNode) changed(p *asked) {
+	if n.by != nil && (n.by.by != p.by || n.by.decision != p.decision) {
+		n.byOthers = n.by.committed
+	}
+	n.by = p
+}

@@ -1,0 +1,193 @@
+package race
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file is brute force, which shares nothing with engines, navigators and ledgers but how a label is matched: what is
+// left of each node, counted again capsule by capsule, and seats for gangs, tried in every way there is.
+
+// room is what is left of a node.
+type room struct {
+	*orbit.Node
+	free orbit.Resources
+	// What is left of each device instance, in milli; nothing of those that are not healthy.
+	milli []int
+	// Groups of which members run here; whether any group has a part in the node, be it by a hold.
+	groups  []string
+	claimed bool
+	report  orbit.Report
+	heard   bool
+}
+
+// roomsOf counts what is left of all nodes.
+func roomsOf(state *orbit.State) (rooms []room) {
+	at := map[orbit.NodeID]int{}
+	for n := range state.Nodes() {
+		r := room{Node: n.Node, free: n.Node.Capacity, milli: make([]int, n.Node.Devices.Count)}
+		for i := range r.milli {
+			if n.Node.Devices.Unhealthy&(1<<i) == 0 {
+				r.milli[i] = 1000
+			}
+		}
+		at[n.Node.ID] = len(rooms)
+		rooms = append(rooms, r)
+	}
+	for c := range state.Capsules() {
+		if c.Node == "" {
+			continue
+		}
+		r := &rooms[at[c.Node]]
+		r.take(c.Spec, c.Devices)
+		if c.Spec.Group != "" {
+			r.groups, r.claimed = append(r.groups, c.Spec.Group), true
+		}
+	}
+	for h := range state.Holds() {
+		r := &rooms[at[h.Node]]
+		hold := orbit.Spec{Envelope: orbit.Envelope{Reservation: h.Room}, Devices: orbit.DeviceRequest{Milli: h.Milli}}
+		r.take(&hold, h.Devices)
+		r.claimed = r.claimed || strings.HasPrefix(string(h.ID), "anchor/")
+	}
+	return rooms
+}
+
+// take takes what a capsule of the spec has, on these instances.
+func (r *room) take(spec *orbit.Spec, set orbit.DeviceSet) {
+	for d, want := range spec.Envelope.Reservation {
+		r.free[d] -= want
+	}
+	for i := range r.milli {
+		if set&(1<<i) != 0 {
+			r.milli[i] -= spec.Devices.Milli
+		}
+	}
+}
+
+// takes reports whether the node takes one more capsule of the spec, whoever places it.
+func (r *room) takes(spec *orbit.Spec) bool {
+	if r.Unschedulable {
+		return false
+	}
+	for _, p := range spec.Require {
+		if !p.Matches(r.Labels) {
+			return false
+		}
+	}
+	for d, want := range spec.Envelope.Reservation {
+		if want > 0 && r.free[d] < want {
+			return false
+		}
+	}
+	return spec.Devices.Count == 0 || len(r.instances(&spec.Devices)) >= spec.Devices.Count
+}
+
+// instances returns the device instances that would do for a request.
+func (r *room) instances(q *orbit.DeviceRequest) (out []int) {
+	if len(q.Models) > 0 && !slices.Contains(q.Models, r.Devices.Model) {
+		return nil
+	}
+	for i, left := range r.milli {
+		if left >= q.Milli {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// String describes what is left of a node.
+func (r *room) String() string {
+	text := fmt.Sprintf("node %s (%s left, labels %v", r.ID, amounts(r.free), r.Labels)
+	if len(r.milli) > 0 {
+		text += fmt.Sprintf(", devices %s %v", r.Devices.Model, r.milli)
+	}
+	return text + ")"
+}
+
+// anywhere reports whether all nodes together are a domain of the gang's.
+func anywhere(g *orbit.Gang) bool { return g.Loose || len(g.Levels) == 0 }
+
+// seatGang looks in every domain of a gang for seats for these members, and returns where there are, nil if nowhere.
+func seatGang(g *orbit.Gang, rooms []room, members []*orbit.Spec) (domain string, where []orbit.NodeID) {
+	var domains []string
+	for _, level := range g.Levels {
+		for i := range rooms {
+			if name := rooms[i].Labels[level]; name != "" && !slices.Contains(domains, level+" "+name) {
+				domains = append(domains, level+" "+name)
+			}
+		}
+	}
+	if anywhere(g) {
+		domains = append(domains, "")
+	}
+	for _, domain := range domains {
+		level, name, _ := strings.Cut(domain, " ")
+		s := seating{steps: 100_000}
+		for i := range rooms {
+			if domain == "" || rooms[i].Labels[level] == name {
+				s.rooms = append(s.rooms, &rooms[i])
+			}
+		}
+		if where := s.seat(members, 0, nil); where != nil {
+			return domain, where
+		}
+	}
+	return "", nil
+}
+
+// seating searches for seats.
+type seating struct {
+	rooms []*room
+	// Left, so that a hopeless search ends; what it has not found then is taken not to be there.
+	steps int
+}
+
+// seat seats the rest of the members, of which those of one spec follow each other: the first one not before a
+// room. It returns on which nodes, nil if they do not fit.
+func (s *seating) seat(rest []*orbit.Spec, from int, so []orbit.NodeID) []orbit.NodeID {
+	if s.steps--; s.steps < 0 {
+		return nil
+	}
+	if len(rest) == 0 {
+		return so
+	}
+	spec := rest[0]
+	for i := from; i < len(s.rooms); i++ {
+		r := s.rooms[i]
+		if !r.takes(spec) {
+			continue
+		}
+		next := 0
+		if len(rest) > 1 && rest[1] == spec {
+			next = i
+		}
+		for _, set := range choices(r.instances(&spec.Devices), spec.Devices.Count) {
+			was := *r
+			was.milli = slices.Clone(r.milli)
+			r.take(spec, set)
+			found := s.seat(rest[1:], next, append(slices.Clone(so), r.ID))
+			*r = was
+			if found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// choices returns all sets of n of the instances.
+func choices(of []int, n int) (out []orbit.DeviceSet) {
+	if n == 0 {
+		return []orbit.DeviceSet{0}
+	}
+	for k, i := range of {
+		for _, rest := range choices(of[k+1:], n-1) {
+			out = append(out, rest|1<<i)
+		}
+	}
+	return out
+}

@@ -1,0 +1,304 @@
+package race
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// course is one run of a race. Its driver grants steps: it takes the earliest event, lets the actor of it move
+// until it stops again, and looks at what that has done. All fields are the driver's while it decides, and the
+// moving actor's while that moves; never both.
+type course struct {
+	*Config
+	decider *decider
+	ledger  orbit.Ledger
+	start   time.Time // what the virtual time 0 is, by the clock of package time
+	now     time.Duration
+	step    int
+	events  events
+	serial  uint64
+	actors  []*actor
+	world   *world
+	// Who moves says here that it has stopped.
+	stopped chan *actor
+	// Who waits for a newer revision, in the order in which they began to.
+	asleep []*actor
+	// Steps since the world last did something, or something went wrong.
+	quiet int
+	// Steps since nothing was left to do, and when that was.
+	over  int
+	ended time.Duration
+	jobs  []*task
+	// By capsule.
+	jobOf   map[orbit.CapsuleID]*task
+	board   *reports
+	audit   *audit
+	history bytes.Buffer
+	err     error
+}
+
+// event is an actor's next step. One that is not the actor's newest is void.
+type event struct {
+	at    time.Duration
+	goOn  bool // the actor that has just moved goes on
+	order uint64
+	actor *actor
+	turn  uint64
+}
+
+// events is a heap: the earliest first, then who goes on, then who came first.
+type events []event
+
+func (h events) Len() int      { return len(h) }
+func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h events) Less(i, j int) bool {
+	if h[i].at != h[j].at {
+		return h[i].at < h[j].at
+	}
+	if h[i].goOn != h[j].goOn {
+		return h[i].goOn
+	}
+	return h[i].order < h[j].order
+}
+func (h *events) Push(e any) { *h = append(*h, e.(event)) }
+func (h *events) Pop() any {
+	e := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return e
+}
+
+// task is the tasks of one job on their way.
+type task struct {
+	*Job
+	number    int
+	placed    int // tasks that have been placed at least once
+	submitted bool
+	done      time.Duration // when the last of them was
+	whole     bool
+}
+
+// newCourse sets the world up: the ledger with its nodes, the actors, and what the world is going to do.
+func newCourse(r *Config, d *decider) *course {
+	c := &course{Config: r, decider: d, start: time.Now(), stopped: make(chan *actor), jobOf: map[orbit.CapsuleID]*task{}}
+	c.ledger = &orbit.MemoryLedger{}
+	if r.Ledger != nil {
+		c.ledger = r.Ledger()
+	}
+	c.audit = newAudit(c)
+	if r.Heartbeat > 0 {
+		c.board = &reports{}
+	}
+	c.world = newWorld(c)
+	for i := range r.Schedulers {
+		c.actors = append(c.actors, newActor(c, &r.Schedulers[i], i+1))
+	}
+	c.world.prepare()
+	for _, a := range c.actors {
+		c.push(a, 0)
+	}
+	return c
+}
+
+// drive grants steps until the run is over.
+func (c *course) drive() {
+	for most := cmp.Or(c.Steps, 1_000_000); c.err == nil && c.step < most && !c.finished(); {
+		e, ok := c.next()
+		if !ok {
+			break
+		}
+		if c.Until > 0 && e.at > c.Until {
+			c.advance(c.Until)
+			break
+		}
+		c.advance(e.at)
+		c.step++
+		c.quiet++
+		c.grant(e.actor)
+		c.audit.afterStep()
+		c.checkBound()
+	}
+	c.nobodyAwake()
+	c.end()
+}
+
+// next takes the next event that is not void.
+func (c *course) next() (event, bool) {
+	for c.events.Len() > 0 {
+		e := heap.Pop(&c.events).(event)
+		if e.turn == e.actor.turn {
+			return e, true
+		}
+	}
+	return event{}, false
+}
+
+// push plans an actor's next step, instead of any planned before.
+func (c *course) push(a *actor, at time.Duration) {
+	c.serial++
+	a.turn++
+	heap.Push(&c.events, event{at: at, goOn: at == c.now && a.moving, order: c.serial, actor: a, turn: a.turn})
+}
+
+// advance moves virtual time on.
+func (c *course) advance(at time.Duration) {
+	if c.Sleep != nil && at > c.now {
+		if d := time.Until(c.start.Add(at)); d > 0 { // an engine may have slept a little by itself
+			c.Sleep(d)
+		}
+	}
+	c.now = max(c.now, at)
+}
+
+// grant lets an actor move until it stops, and plans its next step.
+func (c *course) grant(a *actor) {
+	crash := a.fault.what == faultCrash
+	if a.dozing {
+		c.asleep = slices.DeleteFunc(c.asleep, func(b *actor) bool { return a == b })
+	}
+	switch {
+	case a.gone:
+		a.gone = false
+		c.note(a, "starts anew")
+		go a.live()
+	case crash:
+		c.note(a, "crashes before it can go on: %s", a.where)
+		c.quiet = 0
+		a.dead = true
+		a.resume <- struct{}{}
+	default:
+		a.resume <- struct{}{}
+	}
+	a.moving = true
+	c.await(a)
+	a.moving = false
+	c.wake()
+}
+
+// await waits until the moving actor has stopped, and plans its next step.
+func (c *course) await(a *actor) {
+	<-c.stopped
+	if a.gone {
+		a.dead = false
+		c.push(a, c.now+a.fault.long)
+		a.fault = fault{}
+		return
+	}
+	var wait time.Duration
+	wait, a.fault = c.decider.decide(a.name, a.steps, a.kind, c.Faults.Until > 0 && c.now >= c.Faults.Until)
+	a.steps++
+	switch {
+	case a == c.world.actor && a.idle:
+		c.world.plan()
+	case a.dozing:
+		a.hesitates = wait
+		c.asleep = append(c.asleep, a)
+		if a.deadline > 0 {
+			c.push(a, max(a.deadline, c.now))
+		} else {
+			a.turn++
+		}
+	default:
+		c.push(a, c.now+a.lasts+wait)
+	}
+}
+
+// wake wakes who waits for a revision that there is now.
+func (c *course) wake() {
+	for _, a := range c.asleep {
+		if !a.woken && a.after < c.audit.newest {
+			a.woken = true
+			c.push(a, c.now+a.hesitates)
+		}
+	}
+}
+
+// afterwards is how many steps a run goes on when nothing is left to do, for proposals that are still under way.
+const afterwards = 1000
+
+// finished reports whether all has come to its end: nothing is left to submit, to place or to end; or nothing happens
+// any more but reports.
+func (c *course) finished() bool {
+	if c.Until != 0 || c.world.left > 0 || c.audit.pending > 0 && !c.allAsleep() {
+		c.over = 0
+		return false
+	}
+	if c.over++; c.over == 1 {
+		c.ended = c.now
+	}
+	return c.over > afterwards
+}
+
+// allAsleep reports whether all engines wait for a newer revision.
+func (c *course) allAsleep() bool {
+	for _, a := range c.actors {
+		if !a.dozing || a.woken || a.gone || a.deadline > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// nobodyAwake is the end of a run in which everybody waits for somebody else.
+func (c *course) nobodyAwake() {
+	if c.Bound > 0 && c.err == nil && c.allAsleep() {
+		if id := c.audit.homeless(); id != "" {
+			c.fail("nobody awake", "everybody waits, and %s would fit", id)
+		}
+	}
+}
+
+// checkBound asks for liveness when it is time to.
+func (c *course) checkBound() {
+	if c.Bound == 0 || c.quiet <= c.Bound || c.Faults.Until == 0 && c.Faults.any() || c.now < c.Faults.Until {
+		return
+	}
+	if id := c.audit.homeless(); id != "" {
+		c.fail("not placed in time", "%s fits, and is not placed %d steps after the last event", id, c.quiet)
+	}
+	c.quiet = 0
+}
+
+// any reports whether anything may go wrong.
+func (f Faults) any() bool {
+	f.Delay, f.Until = 0, 0
+	return f != Faults{}
+}
+
+// end ends all actors, wherever they are, and then looks at the whole.
+func (c *course) end() {
+	err := c.err
+	for _, a := range append([]*actor{c.world.actor}, c.actors...) {
+		if !a.gone {
+			a.dead = true
+			a.resume <- struct{}{}
+			<-c.stopped
+		}
+	}
+	if c.err = err; err == nil {
+		c.audit.atEnd()
+	}
+}
+
+// fail takes note of the first promise that was broken.
+func (c *course) fail(rule, format string, args ...any) {
+	if c.err == nil {
+		c.err = &violation{rule, fmt.Sprintf(format, args...)}
+	}
+}
+
+// note writes a line of the history.
+func (c *course) note(a *actor, format string, args ...any) {
+	fmt.Fprintf(&c.history, "%10v  %-8s ", c.now, a.name)
+	fmt.Fprintf(&c.history, format, args...)
+	c.history.WriteByte('\n')
+}
+
+// background is the context of calls that are no step.
+func background() context.Context { return context.Background() }

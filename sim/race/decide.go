@@ -1,0 +1,178 @@
+package race
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// stepKind is what an actor is about to do: it says which faults there can be.
+type stepKind int
+
+const (
+	stepInside   stepKind = iota // within a call of a ledger or a navigator
+	stepPass                     // begins a pass, plans, or rests
+	stepRead                     // asks the ledger for changes or to wait
+	stepSnapshot                 // asks the ledger for a snapshot
+	stepPropose                  // sends a proposal
+	stepReport                   // a node reports
+	stepWorld                    // anything else of the world
+)
+
+// What may go wrong.
+const (
+	faultCrash       = "crash"
+	faultConflict    = "conflict"
+	faultUnavailable = "unavailable"
+	faultUnknown     = "unknown"
+	faultDropped     = "dropped"
+	faultLate        = "late"
+	faultStale       = "stale"
+	delayed          = "delay"
+)
+
+// fault is what goes wrong with a step, and for how long if that has a length.
+type fault struct {
+	what string
+	long time.Duration
+}
+
+// decider decides how long each step waits and what goes wrong with it: drawn from a seed, or as written in a list. A
+// decision belongs to an actor and the number of its step, so that taking one away leaves the others where they are.
+type decider struct {
+	seed   uint64
+	faults Faults
+	// If not nil: decides instead of the seed.
+	list map[string]fault
+	// All decisions but those for nothing, in the order in which they were made.
+	made []string
+}
+
+// replayed reads a list of decisions.
+func replayed(decisions []string) (*decider, error) {
+	d := &decider{list: map[string]fault{}}
+	for _, text := range decisions {
+		words := strings.Fields(text)
+		var f fault
+		err := error(nil)
+		if len(words) == 3 {
+			f.long, err = time.ParseDuration(words[2])
+		}
+		if len(words) < 2 || len(words) > 3 || err != nil {
+			return nil, fmt.Errorf("race: %w: decision %q; want one like \"a/12 delay 40ms\" or \"b/3 conflict\"", orbit.ErrInvalid, text)
+		}
+		f.what = words[1]
+		d.list[key(words[0], f.what == delayed)] = f
+	}
+	return d, nil
+}
+
+// key is where a decision is found: a step may have a delay and a fault.
+func key(step string, delay bool) string {
+	if delay {
+		return step + " " + delayed
+	}
+	return step
+}
+
+// decide returns how long a step waits and what goes wrong with it. Calm: faults have ended.
+func (d *decider) decide(actor string, n int, kind stepKind, calm bool) (time.Duration, fault) {
+	step := actor + "/" + strconv.Itoa(n)
+	if d.list != nil {
+		wait, f := d.list[key(step, true)], d.list[step]
+		d.note(step, wait)
+		d.note(step, f)
+		return wait.long, f
+	}
+	if d.faults == (Faults{}) {
+		return 0, fault{}
+	}
+	draw := newDraw(d.seed, actor, n)
+	wait, f := fault{delayed, draw.length()}, fault{}
+	if !draw.chance(d.faults.Delay) {
+		wait = fault{}
+	}
+	if !calm {
+		f = d.faults.draw(&draw, kind)
+	}
+	d.note(step, wait)
+	d.note(step, f)
+	return wait.long, f
+}
+
+// note keeps a decision.
+func (d *decider) note(step string, f fault) {
+	switch {
+	case f.what == "":
+	case f.long == 0:
+		d.made = append(d.made, step+" "+f.what)
+	default:
+		d.made = append(d.made, step+" "+f.what+" "+f.long.String())
+	}
+}
+
+// draw draws the fault of a step.
+func (f *Faults) draw(d *draws, kind stepKind) fault {
+	type chance struct {
+		what string
+		p    float64
+	}
+	var chances []chance
+	if kind != stepWorld && kind != stepReport {
+		chances = append(chances, chance{faultCrash, f.Crash})
+	}
+	switch kind {
+	case stepPropose:
+		chances = append(chances, chance{faultConflict, f.Conflict}, chance{faultUnavailable, f.Unavailable},
+			chance{faultUnknown, f.Unknown}, chance{faultDropped, f.Dropped}, chance{faultLate, f.Late})
+	case stepRead:
+		chances = append(chances, chance{faultUnavailable, f.Unavailable})
+	case stepSnapshot:
+		chances = append(chances, chance{faultUnavailable, f.Unavailable}, chance{faultStale, f.Stale})
+	case stepReport:
+		chances = append(chances, chance{faultDropped, f.Dropped}, chance{faultLate, f.Late})
+	}
+	u := d.uniform()
+	for _, c := range chances {
+		if u -= c.p; u < 0 {
+			out := fault{what: c.what}
+			if c.what == faultCrash || c.what == faultLate {
+				out.long = d.length()
+			}
+			return out
+		}
+	}
+	return fault{}
+}
+
+// draws are random numbers for one step, by splitmix64.
+type draws struct{ x uint64 }
+
+// newDraw mixes a seed, an actor and a step.
+func newDraw(seed uint64, actor string, n int) draws {
+	d := draws{seed}
+	for i := range len(actor) {
+		d.x = d.next() ^ uint64(actor[i])
+	}
+	d.x = d.next() ^ uint64(n)
+	return draws{d.next()}
+}
+
+func (d *draws) next() uint64 {
+	d.x += 0x9e3779b97f4a7c15
+	z := d.x
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// uniform returns a number from 0 up to 1.
+func (d *draws) uniform() float64 { return float64(d.next()>>11) / (1 << 53) }
+
+func (d *draws) chance(p float64) bool { return d.uniform() < p }
+
+// length returns a time from 1 ms to 4,096 ms, short ones as often as long ones.
+func (d *draws) length() time.Duration { return time.Millisecond << (d.next() % 13) }

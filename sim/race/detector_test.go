@@ -1,0 +1,5 @@
+//go:build race
+
+package race_test
+
+func init() { raceDetector, *raceSeeds = true, 40 }

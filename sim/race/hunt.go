@@ -1,0 +1,184 @@
+package race
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Hunt runs seeds from first on, so many of them, until one fails, and returns that failure made small
+// ([Config.Shrink]); nil if none fails. Print its Story.
+func (r *Config) Hunt(first uint64, seeds int) *Result {
+	for i := range seeds {
+		if res := r.Run(first + uint64(i)); res.Err != nil {
+			return r.Shrink(res)
+		}
+	}
+	return nil
+}
+
+// Most runs that shrinking one failure takes, and other seeds tried on each smaller world.
+const (
+	shrinkRuns  = 3000
+	shrinkSeeds = 40
+)
+
+// Shrink returns the smallest failure by the same rule that it finds: with fewer schedulers, jobs, tasks and
+// nodes, fewer faults and delays, in fewer steps. It keeps the seed of the failure that it was given, with which
+// the whole race fails; Replay the result's Config with its Decisions for the small one.
+func (r *Config) Shrink(failed *Result) *Result {
+	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns}
+	if s.rule == "" {
+		return failed
+	}
+	for size := -1; s.left > 0 && size != s.size(); {
+		size = s.size()
+		s.world()
+		s.decisions()
+		s.delays()
+	}
+	s.best.Seed = failed.Seed
+	return s.best
+}
+
+// shrinker looks for a smaller failure.
+type shrinker struct {
+	best *Result
+	rule string
+	// Runs left.
+	left int
+}
+
+// size is what is made small: first of all what there is, then what happens.
+func (s *shrinker) size() int {
+	r, tasks := &s.best.Config, 0
+	for i := range r.Jobs {
+		tasks += r.Jobs[i].Tasks
+	}
+	return 10_000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)) + 1000*len(s.best.Decisions) + 20*strings.Count(s.best.History, "\n") + s.lengths()
+}
+
+// lengths is how long the delays are, and the other times that were drawn: 0 for a millisecond, 1 more for each
+// doubling.
+func (s *shrinker) lengths() (sum int) {
+	for _, text := range s.best.Decisions {
+		if words := strings.Fields(text); len(words) == 3 {
+			d, _ := time.ParseDuration(words[2])
+			sum += max(0, bits.Len64(uint64(d/time.Millisecond))-1)
+		}
+	}
+	return sum
+}
+
+// try replays; a failure by the same rule that is smaller is the best from now on.
+func (s *shrinker) try(r Config, decisions []string) bool {
+	return s.take(r, func(r *Config) *Result { return r.Replay(decisions) })
+}
+
+// take runs a race, for not much longer than the best: one that takes more steps is not smaller, and may go on for
+// ever.
+func (s *shrinker) take(r Config, run func(*Config) *Result) bool {
+	if s.left <= 0 {
+		return false
+	}
+	s.left--
+	steps := r.Steps
+	r.Steps = 2*s.best.Steps + 100
+	res, was := run(&r), s.best
+	res.Config.Steps = steps
+	if ruleOf(res.Err) != s.rule {
+		return false
+	}
+	before := s.size()
+	if s.best = res; s.size() >= before {
+		s.best = was
+		return false
+	}
+	return true
+}
+
+// tryWorld tries a smaller world with the decisions there are, and then with others.
+func (s *shrinker) tryWorld(r Config) bool {
+	if s.try(r, s.best.Decisions) {
+		return true
+	}
+	for seed := range uint64(shrinkSeeds) {
+		if s.left > shrinkRuns/3 && s.take(r, func(r *Config) *Result { return r.Run(seed) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// world takes away schedulers with their jobs, jobs, tasks and nodes.
+func (s *shrinker) world() {
+	for i := len(s.best.Config.Schedulers) - 1; i >= 0; i-- {
+		r := s.best.Config
+		name := r.Schedulers[i].Name
+		r.Schedulers = without(r.Schedulers, i, i+1)
+		r.Jobs = slices.DeleteFunc(slices.Clone(r.Jobs), func(j Job) bool { return j.Owner == name })
+		s.tryWorld(r)
+	}
+	chunks(func() int { return len(s.best.Config.Jobs) }, func(from, to int) bool {
+		r := s.best.Config
+		r.Jobs = without(r.Jobs, from, to)
+		return s.tryWorld(r)
+	})
+	for i := range s.best.Config.Jobs {
+		for _, n := range []int{1, s.best.Config.Jobs[i].Tasks / 2, s.best.Config.Jobs[i].Tasks - 1} {
+			if i < len(s.best.Config.Jobs) && n >= max(1, s.best.Config.Jobs[i].Min) && n < s.best.Config.Jobs[i].Tasks {
+				r := s.best.Config
+				r.Jobs = slices.Clone(r.Jobs)
+				r.Jobs[i].Tasks = n
+				s.tryWorld(r)
+			}
+		}
+	}
+	chunks(func() int { return len(s.best.Config.Nodes) }, func(from, to int) bool {
+		r := s.best.Config
+		r.Nodes = without(r.Nodes, from, to)
+		return s.tryWorld(r)
+	})
+}
+
+// decisions takes away what was drawn.
+func (s *shrinker) decisions() {
+	chunks(func() int { return len(s.best.Decisions) }, func(from, to int) bool {
+		return s.try(s.best.Config, without(s.best.Decisions, from, to))
+	})
+}
+
+// delays makes delays and other times that were drawn as short as they may be.
+func (s *shrinker) delays() {
+	for i := range s.best.Decisions {
+		words := strings.Fields(s.best.Decisions[i])
+		if len(words) < 3 {
+			continue
+		}
+		was, _ := time.ParseDuration(words[2])
+		for d := time.Millisecond; d < was; d *= 2 { // replays draw nothing, so there are as many as before
+			shorter := slices.Clone(s.best.Decisions)
+			shorter[i] = words[0] + " " + words[1] + " " + d.String()
+			if s.try(s.best.Config, shorter) {
+				break
+			}
+		}
+	}
+}
+
+// chunks offers runs of a list to be taken away, large ones first, from the end. Size tells how long the list is now.
+func chunks(size func() int, away func(from, to int) bool) {
+	for n := size(); n > 0; n /= 2 {
+		for at := size() - n; at > -n; at -= n {
+			if from, to := max(at, 0), min(at+n, size()); from < to {
+				away(from, to)
+			}
+		}
+	}
+}
+
+// without returns a copy of a list without a run of it.
+func without[T any](list []T, from, to int) []T {
+	return slices.Delete(slices.Clone(list), from, to)
+}

@@ -1,0 +1,302 @@
+package race
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// liveDraft is all that is drawn from a seed before a world is played. Shrinking takes parts of it away.
+type liveDraft struct {
+	seed    uint64
+	engines []liveEngine
+	events  []liveEvent
+	faults  liveFaults
+	// Nodes report, and stay fresh for staleLive.
+	telemetry bool
+	// Racks lie in one row, and rows in one zone.
+	nested bool
+	// Largest number of changes that the ledger looks back on; 0: the default.
+	history int
+	groups  []liveGroup
+}
+
+// liveEngine is an engine and its navigator.
+type liveEngine struct {
+	name, kind string
+	// Wrapped in a nav.Anchor, which may have SelfMatch.
+	anchored, selfMatch bool
+	// The placement engine has liveFilter.
+	filter bool
+	// Of a sandbox.Warm.
+	allowStale bool
+	// Only takes work that is assigned to it.
+	assigned  bool
+	maxPlan   int
+	placement int
+	// Plain specs of its work.
+	specs []*orbit.Spec
+}
+
+// String describes the engine for a story.
+func (e *liveEngine) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", e.name, e.kind)
+	for _, flag := range []struct {
+		on   bool
+		text string
+	}{{e.anchored, "in an Anchor"}, {e.selfMatch, "SelfMatch"}, {e.filter, "with a filter"}, {e.allowStale, "AllowStale"}, {e.assigned, "assigned work only"}} {
+		if flag.on {
+			b.WriteString(", " + flag.text)
+		}
+	}
+	if e.maxPlan > 0 {
+		fmt.Fprintf(&b, ", MaxPlan %d", e.maxPlan)
+	}
+	return b.String()
+}
+
+// liveGroup is a co-location group, and the specs of its members.
+type liveGroup struct {
+	name, engine string
+	specs        []*orbit.Spec
+}
+
+// liveEvent is something that happens to the world. What exactly, it draws from its own seed when its time
+// comes, for that depends on what there is then. At an event of the kind liveRest the world rests, and is
+// judged.
+type liveEvent struct {
+	// Since the start, rests not counted.
+	at   time.Duration
+	kind string
+	id   int
+}
+
+const liveRest = "rest"
+
+// liveFaults are the chances of things to go wrong with a call until events end.
+type liveFaults struct {
+	// A call of the ledger takes up to 40 ms longer; it is refused as a conflict for no reason, not sent,
+	// committed with the answer lost, not sent without an answer, or arrives late without an answer.
+	delay, conflict, unavailable, lost, dropped, late float64
+	// A proposal with a hold is refused for no reason.
+	holds float64
+	// Reports cannot be had; a plan fails, panics or is late.
+	reports, plan float64
+	// For a while one engine gets nothing but this.
+	bursts []liveBurst
+}
+
+// liveBurst is a time in which every proposal of one engine ends in the same fault. Then work that was put aside because
+// of what the proposals would have taken may find that all of it is left: it was given up while they were sent in vain.
+type liveBurst struct {
+	engine   string
+	what     string
+	from, to time.Duration
+}
+
+// staleLive is the age from which on a report is stale.
+const staleLive = 1500 * time.Millisecond
+
+var liveLevels = []string{"rack", "row", "zone"}
+
+// one returns one of the values.
+func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// lucky reports true with a chance of so many percent.
+func lucky(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
+
+// drawLive draws the world of a seed.
+func drawLive(seed uint64) liveDraft {
+	r := rand.New(rand.NewPCG(seed, 0x11fe))
+	d := liveDraft{seed: seed, telemetry: lucky(r, 60), nested: lucky(r, 60)}
+	if lucky(r, 15) {
+		d.history = 4 + r.IntN(30)
+	}
+	d.drawEngines(r)
+	d.drawGroups(r)
+	d.drawEvents(r)
+	d.drawFaults(r)
+	return d
+}
+
+// drawEngines draws who takes part: often one or two, sometimes all.
+func (d *liveDraft) drawEngines(r *rand.Rand) {
+	kinds := []string{"services", "batch", "gang", "warm", "more", "keeper"}
+	r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	for _, kind := range kinds[:one(r, 1, 1, 1, 2, 2, 3, 6)] {
+		e := liveEngine{name: kind, kind: kind, placement: r.IntN(4)}
+		e.assigned = kind == "warm" || kind == "more" || kind == "keeper"
+		if kind == "more" {
+			e.kind = one(r, "services", "batch")
+		}
+		e.anchored = (lucky(r, 60) && kind != "gang" || lucky(r, 10)) && kind != "keeper"
+		e.selfMatch = e.anchored && lucky(r, 30)
+		e.filter = d.telemetry && lucky(r, 40) && kind != "gang"
+		e.allowStale = lucky(r, 20)
+		if lucky(r, 15) {
+			e.maxPlan = 1 + r.IntN(6)
+			if kind == "gang" || kind == "warm" { // gangs that fit nowhere, and forks of what is pending, are never parked
+				e.maxPlan += 12
+			}
+		}
+		for range 2 + r.IntN(4) {
+			e.specs = append(e.specs, e.drawSpec(r))
+		}
+		d.engines = append(d.engines, e)
+	}
+}
+
+// class returns the class of the engine's work.
+func (e *liveEngine) class(r *rand.Rand) orbit.AppClass {
+	switch e.kind {
+	case "batch":
+		return orbit.Batch
+	case "gang":
+		return orbit.GangClass
+	}
+	return one(r, orbit.LatencySensitive, orbit.BestEffort)
+}
+
+// drawSpec draws what a capsule asks for: most often some of most nodes, now and then more than there is.
+func (e *liveEngine) drawSpec(r *rand.Rand) *orbit.Spec {
+	s := &orbit.Spec{Module: fmt.Sprintf("%s-%d", e.name, r.IntN(1000)), Class: e.class(r), Priority: one[int32](r, 0, 0, 0, 0, 1, 2)}
+	want := &s.Envelope.Reservation
+	want[orbit.CPU] = one[int64](r, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11)
+	if lucky(r, 30) {
+		want[orbit.Memory] = between(r, 1, 8)
+	}
+	if lucky(r, 15) {
+		s.Devices = orbit.DeviceRequest{Count: 1 + r.IntN(2), Milli: one(r, 300, 500, 1000)}
+		if lucky(r, 50) {
+			s.Devices.Models = []string{"A"}
+		}
+	}
+	switch r.IntN(10) {
+	case 0:
+		s.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}
+	case 1:
+		s.Require = []orbit.Predicate{{Key: "disk", Op: "NotIn", Values: []string{"ssd"}}}
+	case 2:
+		s.Require = []orbit.Predicate{{Key: "big", Op: "Exists"}}
+	}
+	if e.kind == "warm" {
+		want[orbit.Slots] = one[int64](r, 0, 1, 1, 1, 2)
+		want[orbit.CPU] = r.Int64N(3)
+		s.Start.Template = one(r, "", "t1", "t1", "t2")
+		if lucky(r, 15) {
+			s.Start.Volumes = []string{one(r, "v1", "v2")}
+		}
+	}
+	return s
+}
+
+// drawGroups draws groups of up to eight specs, whose members want to be near their group on one to three
+// levels.
+func (d *liveDraft) drawGroups(r *rand.Rand) {
+	for g := range one(r, 0, 1, 2, 3, 4, 6) {
+		e := &d.engines[r.IntN(len(d.engines))]
+		if e.kind == "gang" || e.kind == "keeper" {
+			continue
+		}
+		group := liveGroup{name: fmt.Sprint("g", g), engine: e.name}
+		levels := slices.Clone(liveLevels)
+		r.Shuffle(len(levels), func(i, j int) { levels[i], levels[j] = levels[j], levels[i] })
+		levels = levels[:1+r.IntN(len(levels))]
+		for range one(r, 1, 1, 2, 3, 5, 8) {
+			s := e.drawSpec(r)
+			s.Group, s.Near = group.name, orbit.Near{Group: group.name, Level: one(r, levels...)}
+			switch r.IntN(25) {
+			case 0:
+				s.Near = orbit.Near{}
+			case 1:
+				s.Near.Group = one(r, "g0", "g1", "g2")
+			case 2, 3, 4, 5:
+				s.Require = append(s.Require, orbit.Predicate{Key: "rare", Op: "Exists"})
+			}
+			group.specs = append(group.specs, s)
+		}
+		d.groups = append(d.groups, group)
+	}
+}
+
+// drawEvents draws what happens: the nodes join, and then anything, with rests in between.
+func (d *liveDraft) drawEvents(r *rand.Rand) {
+	add := func(at time.Duration, kind string) {
+		d.events = append(d.events, liveEvent{at: at, kind: kind, id: len(d.events)})
+	}
+	for range one(r, 1, 1, 2, 2, 3, 4, 5) {
+		add(0, "join")
+	}
+	at := time.Duration(0)
+	for range 1 + r.IntN(8) {
+		kinds := d.drawKinds(r)
+		for range 1 + r.IntN(one(r, 3, 8, 16)) {
+			switch {
+			case lucky(r, 30): // in the same view
+			case lucky(r, 40):
+				at += time.Duration(r.IntN(5000)) * time.Microsecond
+			default:
+				at += time.Duration(r.IntN(300)) * time.Millisecond
+			}
+			kind := one(r, kinds...)
+			if add(at, kind); kind != "group" && kind != "submit" || !lucky(r, 25) {
+				continue
+			}
+			at += time.Duration(r.IntN(one(r, 40, 40, 400, 2000))) * time.Millisecond
+			if add(at, "abandon"); lucky(r, 50) { // it is given up while it is planned, or sent in vain, and that is all
+				break
+			}
+		}
+		at += time.Duration(r.IntN(200)) * time.Millisecond
+		add(at, liveRest)
+	}
+}
+
+// drawKinds returns the kinds of events to choose from, each as often as it is likely in this world.
+func (d *liveDraft) drawKinds(r *rand.Rand) (kinds []string) {
+	for _, k := range liveKinds {
+		for range k.weight * one(r, 0, 1, 1, 2) {
+			kinds = append(kinds, k.name)
+		}
+	}
+	return append(kinds, "submit", "group", "group", "end")
+}
+
+// drawFaults draws how much goes wrong: in some worlds nothing, in some for a while everything.
+func (d *liveDraft) drawFaults(r *rand.Rand) {
+	if lucky(r, 30) {
+		return
+	}
+	f := &d.faults
+	for _, p := range []*float64{&f.conflict, &f.unavailable, &f.lost, &f.dropped, &f.late, &f.reports, &f.plan} {
+		*p = one(r, 0, 0, 0.02, 0.1)
+	}
+	f.delay, f.holds = one(r, 0, 0.2, 0.6), one(r, 0, 0, 0.3, 0.8)
+	for i := range d.engines {
+		if lucky(r, 25) {
+			from := time.Duration(r.Int64N(int64(d.events[len(d.events)-1].at) + 1))
+			f.bursts = append(f.bursts, liveBurst{
+				engine: d.engines[i].name, what: one(r, faultConflict, faultUnavailable, faultDropped, faultUnknown),
+				from: from, to: from + time.Duration(r.IntN(3000))*time.Millisecond,
+			})
+		}
+	}
+}
+
+// engine returns the engine of this name, nil if it does not take part.
+func (d *liveDraft) engine(name string) *liveEngine {
+	for i := range d.engines {
+		if d.engines[i].name == name {
+			return &d.engines[i]
+		}
+	}
+	return nil
+}
+
+// between returns a whole number from low to high, both included.
+func between(r *rand.Rand, low, high int64) int64 { return low + r.Int64N(high-low+1) }

@@ -1,0 +1,313 @@
+package race
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// liveTurn is one event at the moment in which it happens.
+type liveTurn struct {
+	*livePlay
+	r     *rand.Rand
+	state *orbit.State
+	nodes []*orbit.NodeState
+	id    int
+	// Tells what this event submits apart.
+	serial int
+}
+
+// liveKinds are the kinds of events, how likely each is beside the others, and what it does: each list is one
+// proposal.
+var liveKinds = []struct {
+	name   string
+	weight int
+	do     func(t *liveTurn) [][]orbit.Commitment
+}{
+	{"submit", 4, (*liveTurn).submit},
+	{"group", 3, (*liveTurn).group},
+	{"gang", 3, (*liveTurn).gang},
+	{"fork", 2, (*liveTurn).fork},
+	{"end", 4, (*liveTurn).end},
+	{"abandon", 2, (*liveTurn).abandon},
+	{"disband", 2, (*liveTurn).disband},
+	{"lose", 2, (*liveTurn).lose},
+	{"migrate", 3, (*liveTurn).migrate},
+	{"assign", 1, (*liveTurn).assign},
+	{"hold", 2, (*liveTurn).hold},
+	{"join", 2, (*liveTurn).join},
+	{"flash", 2, (*liveTurn).flash},
+	{"leave", 1, (*liveTurn).leave},
+	{"cordon", 2, (*liveTurn).cordon},
+	{"evacuate", 2, (*liveTurn).evacuate},
+	{"uncordon", 2, (*liveTurn).uncordon},
+	{"resize", 2, (*liveTurn).resize},
+	{"move", 2, (*liveTurn).move},
+	{"sicken", 1, (*liveTurn).sicken},
+	{"silence", 1, (*liveTurn).silence},
+	{"speak", 2, (*liveTurn).speak},
+}
+
+// happen does what an event does, now.
+func (w *livePlay) happen(e liveEvent) {
+	state := w.snapshot()
+	t := &liveTurn{livePlay: w, r: rand.New(rand.NewPCG(w.draft.seed, uint64(e.id))), state: state, id: e.id, nodes: slices.Collect(state.Nodes())}
+	for _, k := range liveKinds {
+		if k.name != e.kind {
+			continue
+		}
+		for _, do := range k.do(t) {
+			if len(do) > 0 {
+				w.commit(e.kind, do)
+			}
+		}
+	}
+}
+
+// once makes one proposal of commitments.
+func once(do ...orbit.Commitment) [][]orbit.Commitment { return [][]orbit.Commitment{do} }
+
+// ids returns new ids for capsules of this event.
+func (t *liveTurn) ids(prefix string, n int) (out []orbit.CapsuleID) {
+	for k := range n {
+		out = append(out, orbit.CapsuleID(fmt.Sprintf("%s.%d.%d", prefix, t.id, k)))
+	}
+	return out
+}
+
+// owner returns whom to assign new work of an engine to, which is nobody if the engine claims it.
+func (t *liveTurn) owner(e *liveEngine) string {
+	if e.assigned || lucky(t.r, 20) {
+		return e.name
+	}
+	return ""
+}
+
+// submit submits some capsules of one engine.
+func (t *liveTurn) submit() [][]orbit.Commitment {
+	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
+	switch {
+	case e.kind == "gang":
+		return t.gang()
+	case e.kind == "warm" && lucky(t.r, 40):
+		return t.fork()
+	}
+	return once(t.plain(e, "c", 1+t.r.IntN(3))...)
+}
+
+// plain submits up to so many classes of an engine, which compete for room in one plan.
+func (t *liveTurn) plain(e *liveEngine, prefix string, classes int) (do []orbit.Commitment) {
+	for k := range classes {
+		ids := t.ids(fmt.Sprintf("%s%c", prefix, 'a'+k), 1+t.r.IntN(2))
+		do = append(do, orbit.Submit{IDs: ids, Spec: one(t.r, e.specs...), Owner: t.owner(e)})
+	}
+	return do
+}
+
+// group submits members of a group, beside plain work of the same engine, and now and then of two groups, which
+// compete for room in one plan.
+func (t *liveTurn) group() [][]orbit.Commitment {
+	if len(t.draft.groups) == 0 {
+		return t.submit()
+	}
+	do := t.members(one(t.r, t.draft.groups...))
+	if lucky(t.r, 30) {
+		do = append(do, t.members(one(t.r, t.draft.groups...))...)
+	}
+	return once(do...)
+}
+
+// members submits members of a group: of all its specs, or of some.
+func (t *liveTurn) members(g liveGroup) (do []orbit.Commitment) {
+	e := t.draft.engine(g.engine)
+	if e == nil {
+		return nil
+	}
+	t.serial++
+	do = t.plain(e, fmt.Sprintf("c%d", t.serial), one(t.r, 0, 0, 1, 2))
+	percent, owner := one(t.r, 30, 70, 100), t.owner(e)
+	for k, spec := range g.specs {
+		if lucky(t.r, percent) {
+			ids := t.ids(fmt.Sprintf("%s-%d%c", g.name, t.serial, 'a'+k), 1+t.r.IntN(2))
+			do = append(do, orbit.Submit{IDs: ids, Spec: spec, Owner: owner})
+		}
+	}
+	return do
+}
+
+// gang submits a gang of one to three roles.
+func (t *liveTurn) gang() [][]orbit.Commitment {
+	e := t.draft.engine("gang")
+	if e == nil {
+		return nil
+	}
+	g := &orbit.Gang{ID: orbit.GangID(fmt.Sprint("gang", t.id)), Loose: lucky(t.r, 15)}
+	for _, level := range liveLevels {
+		if lucky(t.r, 45) {
+			g.Levels = append(g.Levels, level)
+		}
+	}
+	for k := range one(t.r, 1, 1, 1, 2, 3) {
+		role := orbit.Role{Name: fmt.Sprint("role", k), Spec: one(t.r, e.specs...)}
+		role.Members = t.ids(fmt.Sprintf("m%c", 'a'+k), 1+t.r.IntN(4))
+		if lucky(t.r, 50) {
+			role.Min = 1 + t.r.IntN(len(role.Members))
+		}
+		g.Roles = append(g.Roles, role)
+	}
+	return once(orbit.Submit{Gang: g, Owner: t.owner(e)})
+}
+
+// fork submits a capsule that is forked from another one, whatever that is doing.
+func (t *liveTurn) fork() [][]orbit.Commitment {
+	e := t.draft.engine("warm")
+	parent := t.capsule(func(c *orbit.Capsule) bool { return c.Gang == "" && (c.Placed() || lucky(t.r, 20)) })
+	if e == nil || parent == nil {
+		return nil
+	}
+	spec := *one(t.r, e.specs...)
+	spec.Module, spec.Start.Parent, spec.Start.CrossHost = "fork", parent.ID, lucky(t.r, 20)
+	return once(orbit.Submit{IDs: t.ids("f", 1+t.r.IntN(2)), Spec: &spec, Owner: e.name})
+}
+
+// capsules returns the capsules that are so, by id.
+func (t *liveTurn) capsules(are func(*orbit.Capsule) bool) (out []*orbit.Capsule) {
+	for c := range t.state.Capsules() {
+		if are(c) {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *orbit.Capsule) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// capsule returns one of them, nil if there is none.
+func (t *liveTurn) capsule(are func(*orbit.Capsule) bool) *orbit.Capsule {
+	if all := t.capsules(are); len(all) > 0 {
+		return one(t.r, all...)
+	}
+	return nil
+}
+
+// node returns one of the nodes that are so, nil if there is none.
+func (t *liveTurn) node(are func(*orbit.NodeState) bool) *orbit.NodeState {
+	all := slices.DeleteFunc(slices.Clone(t.nodes), func(n *orbit.NodeState) bool { return !are(n) })
+	if len(all) == 0 {
+		return nil
+	}
+	return one(t.r, all...)
+}
+
+func anyNode(*orbit.NodeState) bool { return true }
+
+// end ends some capsules for good, most often placed ones.
+func (t *liveTurn) end() [][]orbit.Commitment {
+	waiting := lucky(t.r, 25)
+	all := t.capsules(func(c *orbit.Capsule) bool { return !c.Released() && c.Pending() == waiting })
+	t.r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	var do []orbit.Commitment
+	for _, c := range all[:min(len(all), 1+t.r.IntN(4))] {
+		do = append(do, orbit.Release{Capsule: c.ID, Final: true})
+	}
+	return once(do...)
+}
+
+// abandon ends all that is pending of the group or gang of a capsule, or of its class if it has neither.
+func (t *liveTurn) abandon() [][]orbit.Commitment {
+	all := t.capsules((*orbit.Capsule).Pending)
+	if len(all) == 0 {
+		return nil
+	}
+	if lucky(t.r, 80) { // it has just been submitted
+		newest := slices.MaxFunc(all, func(a, b *orbit.Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
+		all = slices.DeleteFunc(all, func(c *orbit.Capsule) bool { return c.Submitted>>20 < newest.Submitted>>20 })
+	}
+	of := one(t.r, all...)
+	var do []orbit.Commitment
+	for _, c := range t.capsules((*orbit.Capsule).Pending) {
+		if c.Spec == of.Spec || (of.Spec.Group != "" || of.Gang != "") && c.Spec.Group == of.Spec.Group && c.Gang == of.Gang {
+			do = append(do, orbit.Release{Capsule: c.ID, Final: true})
+		}
+	}
+	return once(do...)
+}
+
+// disband lets all members of a group lose their places.
+func (t *liveTurn) disband() [][]orbit.Commitment {
+	of := t.capsule(func(c *orbit.Capsule) bool { return c.Placed() && c.Spec.Group != "" })
+	if of == nil {
+		return nil
+	}
+	var do []orbit.Commitment
+	final := lucky(t.r, 30)
+	for _, c := range t.capsules((*orbit.Capsule).Placed) {
+		if c.Spec.Group == of.Spec.Group {
+			do = append(do, orbit.Release{Capsule: c.ID, Final: final})
+		}
+	}
+	return once(do...)
+}
+
+// lose lets a capsule lose its place.
+func (t *liveTurn) lose() [][]orbit.Commitment {
+	c := t.capsule((*orbit.Capsule).Placed)
+	if c == nil {
+		return nil
+	}
+	return once(orbit.Release{Capsule: c.ID})
+}
+
+// migrate moves a capsule to another node, if it fits there.
+func (t *liveTurn) migrate() [][]orbit.Commitment {
+	c := t.parent()
+	if c == nil || lucky(t.r, 30) {
+		c = t.capsule((*orbit.Capsule).Placed)
+	}
+	if c == nil || c.Spec.Devices.Count > 0 {
+		return nil
+	}
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.ID != c.Node && n.Fits(c.Spec) })
+	if n == nil {
+		return nil
+	}
+	return once(orbit.Release{Capsule: c.ID}, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
+}
+
+// parent returns a placed capsule of which a fork is pending, nil if there is none.
+func (t *liveTurn) parent() *orbit.Capsule {
+	f := t.capsule(func(c *orbit.Capsule) bool {
+		parent := t.state.Capsule(c.Spec.Start.Parent)
+		return c.Pending() && parent != nil && parent.Placed()
+	})
+	if f == nil {
+		return nil
+	}
+	return t.state.Capsule(f.Spec.Start.Parent)
+}
+
+// assign hands pending work to another engine that takes what it is given.
+func (t *liveTurn) assign() [][]orbit.Commitment {
+	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
+	c := t.capsule(func(c *orbit.Capsule) bool { return c.Pending() && c.Gang == "" })
+	if c == nil || e.kind == "gang" || c.Owner == e.name {
+		return nil
+	}
+	return once(orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: e.name})
+}
+
+// hold keeps room for a third party, for a while.
+func (t *liveTurn) hold() [][]orbit.Commitment {
+	n := t.node(anyNode)
+	if n == nil {
+		return nil
+	}
+	left, _ := t.open()
+	h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold", t.id)), Node: n.Node.ID, For: "a third party"}
+	h.Room[orbit.CPU] = max(1, n.Free()[orbit.CPU]-t.r.Int64N(3))
+	h.Ends = time.Now().Add(time.Duration(t.r.Int64N(int64(max(left, 1)))))
+	return once(h)
+}

@@ -1,0 +1,228 @@
+package race
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// judge asks whether a world has come to rest as it should, since it began to rest.
+func (w *livePlay) judge(state *orbit.State, began time.Duration) {
+	if err := state.Verify(); err != nil {
+		w.fail("verify", "%v", err)
+	}
+	b := newLiveBooks(state, w)
+	for c := range state.Capsules() {
+		if c.Pending() && c.Gang == "" {
+			b.judgeCapsule(c)
+		}
+	}
+	for g := range state.Gangs() {
+		b.judgeGang(g)
+	}
+	for h := range state.Holds() {
+		w.fail("restless", "hold %s for %q on %s is still there %v after the last event", h.ID, h.For, h.Node, w.within())
+	}
+	w.mu.Lock()
+	sent := w.sent - began
+	w.mu.Unlock()
+	if sent > w.within()*3/4 {
+		w.fail("restless", "a proposal was sent %v after the last event", sent)
+	}
+}
+
+// liveBooks is a state at rest as brute force sees it: everything counted again, capsule by capsule.
+type liveBooks struct {
+	*livePlay
+	state *orbit.State
+	rooms []room
+}
+
+func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
+	b := &liveBooks{livePlay: w, state: state, rooms: roomsOf(state)}
+	for i := range b.rooms {
+		if r := &b.rooms[i]; w.board != nil {
+			r.report, r.heard = w.board.Latest(r.ID)
+			r.report.Stale = time.Since(r.report.At) >= staleLive
+		}
+	}
+	return b
+}
+
+// owner returns the engine whose a capsule is, nil if there is none.
+func (b *liveBooks) owner(c *orbit.Capsule) *liveEngine {
+	if c.Owner != "" {
+		return b.draft.engine(c.Owner)
+	}
+	switch c.Spec.Class {
+	case orbit.Batch:
+		return b.draft.engine("batch")
+	case orbit.GangClass:
+		return b.draft.engine("gang")
+	}
+	return b.draft.engine("services")
+}
+
+// judgeCapsule looks for a node that a pending capsule could be on.
+func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
+	e := b.owner(c)
+	if e == nil || e.kind == "gang" {
+		return
+	}
+	for i := range b.rooms {
+		r := &b.rooms[i]
+		if !r.takes(c.Spec) || !b.company(e, c, r) || !b.allowed(e, c, r) {
+			continue
+		}
+		b.fail("left", "capsule %s of engine %s (%s) is pending and fits on %v; the engine last said: %v",
+			c.ID, e.name, wishes(c.Spec), r, b.said(c))
+		return
+	}
+}
+
+// company reports whether a capsule may be on a node for what it wants to be near, by the rule of its
+// navigator.
+func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *room) bool {
+	near := c.Spec.Near
+	if near.Group == "" {
+		return true
+	}
+	domain := r.Labels[near.Level]
+	if domain == "" {
+		return false
+	}
+	runs := false
+	for i := range b.rooms {
+		other := &b.rooms[i]
+		if slices.Contains(other.groups, near.Group) {
+			runs = true
+			if other.Labels[near.Level] == domain {
+				return true
+			}
+		}
+	}
+	if runs || !e.anchored || near.Group != c.Spec.Group {
+		return false
+	}
+	return !r.claimed || e.selfMatch && b.onlyItself(near.Group)
+}
+
+// onlyItself reports whether all that is pending of a group waits for that group.
+func (b *liveBooks) onlyItself(group string) bool {
+	for c := range b.state.Capsules() {
+		if c.Pending() && (c.Spec.Group == group || c.Spec.Near.Group == group) && (c.Spec.Group != group || c.Spec.Near.Group != group) {
+			return false
+		}
+	}
+	return true
+}
+
+// allowed reports whether the navigator of an engine may put a capsule on a node that takes it.
+func (b *liveBooks) allowed(e *liveEngine, c *orbit.Capsule, r *room) bool {
+	if e.kind == "warm" {
+		return b.starts(e, c, r)
+	}
+	return !e.filter || b.board == nil || !r.report.Stale && r.report.CPUPercent <= 90
+}
+
+// starts is the rule of sandbox.Warm.
+func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *room) bool {
+	start := c.Spec.Start
+	if start.Parent != "" {
+		parent := b.state.Capsule(start.Parent)
+		gone := parent == nil || parent.Released()
+		switch {
+		case gone && c.PlacedAt == 0, !gone && parent.Node == "":
+			return false
+		case !gone && (parent.Node == r.ID) == start.CrossHost:
+			return false
+		}
+	}
+	if b.board == nil {
+		return len(start.Volumes) == 0
+	}
+	if !r.heard || r.report.Stale && !e.allowStale || start.Template != "" && !slices.Contains(r.report.Templates, start.Template) {
+		return false
+	}
+	for _, v := range start.Volumes {
+		if !slices.Contains(r.report.Volumes, v) {
+			return false
+		}
+	}
+	return int64(r.report.FreeSlots) >= max(1, c.Spec.Envelope.Reservation[orbit.Slots])
+}
+
+// said returns what an engine last said of a capsule.
+func (b *liveBooks) said(c *orbit.Capsule) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.why[c.ID]
+}
+
+// judgeGang looks for a place for a gang that waits, whole or at its minimum, or for one more member of one
+// that runs.
+func (b *liveBooks) judgeGang(g *orbit.GangState) {
+	var waiting []*orbit.Capsule
+	var running []*room
+	var least []*orbit.Spec
+	fresh := g.Total() == 0
+	for k := range g.Gang.Roles {
+		role, n := &g.Gang.Roles[k], 0
+		for _, id := range role.Members {
+			switch c := b.state.Capsule(id); {
+			case c == nil || c.Gang != g.Gang.ID:
+			case c.Placed():
+				running = append(running, b.room(c.Node))
+			case c.Pending():
+				waiting = append(waiting, c)
+				n++
+			}
+		}
+		need := cmp.Or(role.Min, len(role.Members))
+		if fresh && n < need {
+			return // some have ended: the rest may never start
+		}
+		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, need)...)
+	}
+	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
+		return
+	}
+	if fresh {
+		if domain, where := seatGang(g.Gang, b.rooms, least); where != nil {
+			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
+				g.Gang.ID, len(least), domain, where, b.said(waiting[0]))
+		}
+		return
+	}
+	for _, c := range waiting {
+		for i := range b.rooms {
+			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) {
+				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
+					c.ID, wishes(c.Spec), g.Gang.ID, r, b.said(c))
+			}
+		}
+	}
+}
+
+func (b *liveBooks) room(id orbit.NodeID) *room {
+	for i := range b.rooms {
+		if b.rooms[i].ID == id {
+			return &b.rooms[i]
+		}
+	}
+	return nil
+}
+
+// joins reports whether a member may join those that run on a node: it is in a domain that all of them share.
+func (b *liveBooks) joins(g *orbit.Gang, running []*room, r *room) bool {
+	if anywhere(g) {
+		return true
+	}
+	return slices.ContainsFunc(g.Levels, func(level string) bool {
+		domain := r.Labels[level]
+		apart := func(other *room) bool { return other.Labels[level] != domain }
+		return domain != "" && !slices.ContainsFunc(running, apart)
+	})
+}

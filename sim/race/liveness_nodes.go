@@ -1,0 +1,194 @@
+package race
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file is the events that happen to nodes, and to what they report.
+
+// draw makes up a node.
+func (t *liveTurn) draw(id orbit.NodeID) orbit.Node {
+	n := orbit.Node{ID: id, Labels: map[string]string{}, Unschedulable: lucky(t.r, 8)}
+	n.Capacity = orbit.Resources{orbit.CPU: between(t.r, 2, 10), orbit.Memory: between(t.r, 2, 12), orbit.Slots: between(t.r, 1, 5)}
+	if lucky(t.r, 30) {
+		n.Devices = orbit.Devices{Model: one(t.r, "A", "B"), Count: 1 + t.r.IntN(3)}
+	}
+	t.place(&n)
+	if lucky(t.r, 25) {
+		n.Labels["big"] = "yes"
+	}
+	if lucky(t.r, 8) {
+		n.Labels["rare"] = "yes"
+	}
+	if lucky(t.r, 60) {
+		n.Labels["disk"] = one(t.r, "ssd", "hdd")
+	}
+	return n
+}
+
+// place gives a node its domains: now and then none, or one without a name.
+func (t *liveTurn) place(n *orbit.Node) {
+	rack := t.r.IntN(3)
+	at := map[string]int{"rack": rack, "row": t.r.IntN(2), "zone": t.r.IntN(2)}
+	if t.draft.nested {
+		at["row"], at["zone"] = (rack+1)/2, rack/2
+	}
+	for _, level := range liveLevels {
+		switch {
+		case lucky(t.r, 12):
+			delete(n.Labels, level)
+		case lucky(t.r, 4):
+			n.Labels[level] = ""
+		default:
+			n.Labels[level] = fmt.Sprintf("%s%d", level, at[level])
+		}
+	}
+}
+
+// join lets a node join, now and then under the id of one that has left.
+func (t *liveTurn) join() [][]orbit.Commitment {
+	for i := t.r.IntN(2); i < 7; i++ {
+		if id := orbit.NodeID(fmt.Sprint("n", i)); t.state.Node(id) == nil {
+			t.greet(id)
+			return once(orbit.PutNode{Node: t.draw(id)})
+		}
+	}
+	return nil
+}
+
+// flash lets a node join and leave at once, so that no view shows it; then another one changes, or nothing
+// does.
+func (t *liveTurn) flash() [][]orbit.Commitment {
+	n := t.draw("n9")
+	n.Labels["rack"] = one(t.r, "rack0", "rack9")
+	do := [][]orbit.Commitment{{orbit.PutNode{Node: n}}, {orbit.RemoveNode{Node: "n9"}}}
+	switch t.r.IntN(3) {
+	case 0:
+		do = append(do, t.move()...)
+	case 1:
+		do = append(do, t.join()...)
+	}
+	return do
+}
+
+// leave empties a node and removes it.
+func (t *liveTurn) leave() [][]orbit.Commitment {
+	n := t.node(anyNode)
+	if n == nil || len(t.nodes) < 2 {
+		return nil
+	}
+	do := t.release(n)
+	for h := range t.state.Holds() {
+		if h.Node == n.Node.ID {
+			do = append(do, orbit.Release{Hold: h.ID})
+		}
+	}
+	return once(append(do, orbit.RemoveNode{Node: n.Node.ID})...)
+}
+
+// release lets all capsules of a node lose their place.
+func (t *liveTurn) release(n *orbit.NodeState) (do []orbit.Commitment) {
+	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
+		do = append(do, orbit.Release{Capsule: c.ID})
+	}
+	return do
+}
+
+// change changes the description of a node.
+func (t *liveTurn) change(n *orbit.NodeState, change func(*orbit.Node)) [][]orbit.Commitment {
+	if n == nil {
+		return nil
+	}
+	c := *n.Node
+	c.Labels = maps.Clone(c.Labels)
+	change(&c)
+	return once(orbit.PutNode{Node: c})
+}
+
+func (t *liveTurn) cordon() [][]orbit.Commitment {
+	used := lucky(t.r, 70)
+	n := t.node(func(n *orbit.NodeState) bool { return !n.Node.Unschedulable && (!used || n.Capsules > 0) })
+	return t.change(n, func(n *orbit.Node) { n.Unschedulable = true })
+}
+
+func (t *liveTurn) uncordon() [][]orbit.Commitment {
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Unschedulable })
+	return t.change(n, func(n *orbit.Node) { n.Unschedulable = false })
+}
+
+// evacuate lets the capsules of a cordoned node lose their place: this is the second half of a drain.
+func (t *liveTurn) evacuate() [][]orbit.Commitment {
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Unschedulable && n.Capsules > 0 })
+	if n == nil {
+		return nil
+	}
+	return once(t.release(n)...)
+}
+
+// resize changes a node's capacity, now and then to less than is used.
+func (t *liveTurn) resize() [][]orbit.Commitment {
+	return t.change(t.node(anyNode), func(n *orbit.Node) {
+		n.Capacity[orbit.CPU], n.Capacity[orbit.Slots] = between(t.r, 0, 12), between(t.r, 0, 5)
+	})
+}
+
+// move changes the domains of a node.
+func (t *liveTurn) move() [][]orbit.Commitment {
+	return t.change(t.node(anyNode), t.place)
+}
+
+// sicken changes which device instances of a node are healthy.
+func (t *liveTurn) sicken() [][]orbit.Commitment {
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Devices.Count > 0 })
+	return t.change(n, func(n *orbit.Node) { n.Devices.Unhealthy = orbit.DeviceSet(t.r.IntN(1 << n.Devices.Count)) })
+}
+
+// greet makes up what a node reports, if it does. One that leaves goes on reporting, like a node whose leaving
+// was a mistake.
+func (t *liveTurn) greet(id orbit.NodeID) {
+	if t.hosts[id] != nil && lucky(t.r, 50) {
+		return
+	}
+	h := &liveHost{silent: lucky(t.r, 15), Report: orbit.Report{Node: id, Warm: map[string]int{}}}
+	h.CPUPercent = float64(one(t.r, 10, 50, 95))
+	for _, template := range []string{"t1", "t2"} {
+		if lucky(t.r, 80) {
+			h.Templates, h.Warm[template] = append(h.Templates, template), t.r.IntN(3)
+		}
+	}
+	if lucky(t.r, 60) {
+		h.Volumes = []string{one(t.r, "v1", "v2")}
+	}
+	t.hosts[id] = h
+}
+
+// host returns a node's side of the reports, nil if there is no node.
+func (t *liveTurn) host() *liveHost {
+	if n := t.node(anyNode); n != nil {
+		return t.hosts[n.Node.ID]
+	}
+	return nil
+}
+
+// silence lets a node fall silent.
+func (t *liveTurn) silence() [][]orbit.Commitment {
+	if h := t.host(); h != nil {
+		h.silent = true
+	}
+	return nil
+}
+
+// speak lets a node be heard of again, with other things to say.
+func (t *liveTurn) speak() [][]orbit.Commitment {
+	if h := t.host(); h != nil {
+		h.silent = false
+		t.hosts[h.Node] = nil
+		t.greet(h.Node)
+		t.hosts[h.Node].silent = false
+		t.beat(t.state, h.Node)
+	}
+	return nil
+}

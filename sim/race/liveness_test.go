@@ -1,0 +1,267 @@
+package race_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/sim/race"
+)
+
+// Where the seeds of the liveness worlds begin, and how many the ordinary test plays; behind the tag stress
+// there are 20,000.
+var (
+	liveSeed  = flag.Uint64("live.seed", 1, "the first seed of the liveness worlds")
+	liveSeeds = flag.Int("live.seeds", 300, "how many liveness worlds are played")
+)
+
+const liveCommand = "go test ./sim/race -run '^TestLiveness$' -live.seed %d -live.seeds 1"
+
+// playWorld plays a world in a bubble.
+func playWorld(t *testing.T, l *race.Liveness, seed uint64) (s *race.Stall) {
+	synctest.Test(t, func(*testing.T) { s = l.Play(seed) })
+	return s
+}
+
+// small makes the world of a stall small, in a bubble.
+func small(t *testing.T, l *race.Liveness, s *race.Stall) (out *race.Stall) {
+	synctest.Test(t, func(*testing.T) { out = l.Shrink(s) })
+	return out
+}
+
+// playWorlds plays worlds, and tells of the first few that fail.
+func playWorlds(t *testing.T, first uint64, seeds int) {
+	l, failed := &race.Liveness{Command: liveCommand}, 0
+	for i := range seeds {
+		s := playWorld(t, l, first+uint64(i))
+		switch {
+		case s == nil:
+			continue
+		case failed < 3:
+			t.Error(small(t, l, s).Story())
+		default:
+			t.Error(s)
+		}
+		failed++
+	}
+}
+
+// Whatever happens and goes wrong, when all is quiet nothing that fits is left pending.
+func TestLiveness(t *testing.T) {
+	seeds := *liveSeeds
+	if raceDetector {
+		seeds = min(seeds, 60)
+	}
+	playWorlds(t, *liveSeed, seeds)
+}
+
+// spoilt is a navigator with a fault of its own.
+type spoilt struct {
+	orbit.Navigator
+	plan spoiling
+}
+
+// spoiling says of what is pending which part the navigator gets to see, and what is added to its plan.
+type spoiling func(view *orbit.View, pending []*orbit.Capsule) (left []*orbit.Capsule, more orbit.Plan)
+
+// Plan lets the fault have its way with what is pending, and adds to the plan.
+func (s *spoilt) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	left, more := s.plan(view, pending)
+	plan, err := s.Navigator.Plan(ctx, view, left)
+	plan.Proposals = append(plan.Proposals, more.Proposals...)
+	plan.Unplaced = append(plan.Unplaced, more.Unplaced...)
+	return plan, err
+}
+
+// faultyNavigators are faults that navigators may have, and the rule by which the worlds find each.
+var faultyNavigators = map[string]struct {
+	rule string
+	plan func() spoiling
+}{
+	"forgets what takes two cores": {"left", func() spoiling {
+		return func(_ *orbit.View, pending []*orbit.Capsule) (left []*orbit.Capsule, more orbit.Plan) {
+			for _, c := range pending {
+				if c.Spec.Envelope.Reservation[orbit.CPU] != 2 {
+					left = append(left, c)
+				}
+			}
+			return left, more
+		}
+	}},
+	"says once that a class fits nowhere": {"left", func() spoiling {
+		said := map[*orbit.Spec]int{}
+		return func(_ *orbit.View, pending []*orbit.Capsule) (left []*orbit.Capsule, more orbit.Plan) {
+			for _, c := range pending {
+				if said[c.Spec]++; said[c.Spec] == 2 {
+					more.Unplaced = append(more.Unplaced, orbit.Unplaced{Capsule: c, Why: &orbit.NoFit{}})
+				} else {
+					left = append(left, c)
+				}
+			}
+			return left, more
+		}
+	}},
+	"panics": {"panic", func() spoiling {
+		return func(_ *orbit.View, pending []*orbit.Capsule) ([]*orbit.Capsule, orbit.Plan) {
+			return pending[:3], orbit.Plan{}
+		}
+	}},
+	"holds room for ever": {"restless", func() spoiling {
+		return func(view *orbit.View, pending []*orbit.Capsule) (_ []*orbit.Capsule, more orbit.Plan) {
+			for n := range view.State().Nodes() {
+				id := orbit.HoldID(fmt.Sprintf("spoilt/%d", view.Revision()))
+				h := orbit.Hold{ID: id, Node: n.Node.ID, Ends: view.Now().Add(time.Minute), Room: orbit.Resources{orbit.CPU: 1}}
+				more.Proposals = append(more.Proposals, orbit.Proposal{Do: []orbit.Commitment{h}})
+				break
+			}
+			return pending, more
+		}
+	}},
+	"overcommits": {"infeasible", func() spoiling {
+		return func(view *orbit.View, pending []*orbit.Capsule) (_ []*orbit.Capsule, more orbit.Plan) {
+			for n := range view.State().Nodes() {
+				p := orbit.Proposal{View: view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: pending[0].ID, Node: n.Node.ID}}}
+				more.Proposals = append(more.Proposals, p)
+			}
+			return pending, more
+		}
+	}},
+}
+
+// A navigator with a fault is found, by the rule that the fault breaks.
+func TestLivenessFindsFaults(t *testing.T) {
+	for name, fault := range faultyNavigators {
+		t.Run(name, func(t *testing.T) {
+			l := &race.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, fault.plan()} }}
+			found := map[string]int{}
+			for seed := uint64(1); seed <= 100 && found[fault.rule] == 0; seed++ {
+				if s := playWorld(t, l, seed); s != nil {
+					found[s.Rule()]++
+				}
+			}
+			assert.NotZero(t, found[fault.rule], "found by %v", found)
+		})
+	}
+}
+
+// What a hunt returns is small, names its seed, and says what is left, where it would fit, and what was last
+// said of it.
+func TestLivenessStory(t *testing.T) {
+	plan := faultyNavigators["forgets what takes two cores"].plan
+	l := &race.Liveness{
+		Wrap:    func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} },
+		Command: "go test ./mine -seed %d",
+	}
+	var s *race.Stall
+	synctest.Test(t, func(*testing.T) { s = l.Hunt(1, 100) })
+	require.NotNil(t, s)
+	engines, events := s.Size()
+	assert.Equal(t, 1, engines)
+	assert.LessOrEqual(t, events, 4, "a node joins, work is submitted, the world rests")
+	require.NotNil(t, playWorld(t, l, s.Seed), "the seed fails by itself")
+	for _, what := range []string{fmt.Sprintf("seed %d: left: ", s.Seed), "is pending and fits on", "the engine last said:", "play it again with: go test ./mine -seed ", "submit ", "broken"} {
+		assert.Contains(t, s.Story(), what)
+	}
+}
+
+// The same seed plays the same history, in another bubble too.
+func TestLivenessSameSeed(t *testing.T) {
+	plan := faultyNavigators["forgets what takes two cores"].plan
+	l := &race.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }}
+	stories := 0
+	for seed := uint64(1); seed <= 60; seed++ {
+		first, again := playWorld(t, l, seed), playWorld(t, l, seed)
+		require.Equal(t, first == nil, again == nil, "seed %d", seed)
+		if first != nil {
+			require.Equal(t, first.Story(), again.Story())
+			stories++
+		}
+	}
+	assert.Greater(t, stories, 10)
+}
+
+// Within is kept to: what is put aside for half a minute is no fault if the engines have two minutes.
+func TestLivenessWithin(t *testing.T) {
+	plan := faultyNavigators["says once that a class fits nowhere"].plan
+	wrap := func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }
+	short, long := &race.Liveness{Wrap: wrap}, &race.Liveness{Wrap: wrap, Within: 2 * time.Minute}
+	found := 0
+	for seed := uint64(1); seed <= 12; seed++ {
+		if s := playWorld(t, short, seed); s != nil && s.Rule() == "left" {
+			found++
+			assert.Nil(t, playWorld(t, long, seed), "seed %d", seed)
+		}
+	}
+	assert.NotZero(t, found)
+}
+
+// The worlds have in them what they are for: every navigator places work in them, and everything happens that
+// may.
+func TestLivenessHappens(t *testing.T) {
+	seen := map[string]int{}
+	for seed := uint64(1); seed <= 120; seed++ {
+		ledger := &orbit.MemoryLedger{}
+		l := &race.Liveness{Ledger: func() orbit.Ledger { return ledger }}
+		playWorld(t, l, seed)
+		state, err := ledger.Snapshot(t.Context())
+		require.NoError(t, err)
+		changes, err := ledger.Changes(t.Context(), 0)
+		require.NoError(t, err)
+		for _, c := range changes {
+			seen[fmt.Sprintf("%T", c.Do)]++
+		}
+		for c := range state.Capsules() {
+			look(c, seen)
+		}
+		for g := range state.Gangs() {
+			if g.Short() {
+				seen["gang that runs short"]++
+			}
+		}
+	}
+	for _, what := range []string{
+		"orbit.PutNode", "orbit.RemoveNode", "orbit.Submit", "orbit.Place", "orbit.Release", "orbit.Hold", "orbit.Assign", "orbit.Mark",
+		"pending", "class LatencySensitive", "class BestEffort", "class Batch", "class Gang", "anchor", "warm", "cold", "follower", "fork", "crossing fork",
+		"with devices", "that requires labels", "near rack", "near row", "near zone", "gang that runs short",
+	} {
+		assert.NotZero(t, seen[what], what)
+	}
+}
+
+// look notes what a capsule is an example of.
+func look(c *orbit.Capsule, seen map[string]int) {
+	if c.Pending() {
+		seen["pending"]++
+	}
+	if !c.Placed() {
+		return
+	}
+	seen["class "+c.Spec.Class.String()]++
+	seen[c.Note]++
+	if c.Spec.Near.Group != "" {
+		seen["near "+c.Spec.Near.Level]++
+		if c.Note != nav.AnchorNote {
+			seen["follower"]++
+		}
+	}
+	switch {
+	case c.Spec.Start.CrossHost:
+		seen["crossing fork"]++
+	case c.Spec.Start.Parent != "":
+		seen["fork"]++
+	}
+	if c.Devices != 0 {
+		seen["with devices"]++
+	}
+	if len(c.Spec.Require) > 0 {
+		seen["that requires labels"]++
+	}
+}

@@ -1,0 +1,201 @@
+package race
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Config is a race: it runs several engines, a ledger and the world around them as one deterministic sequence of steps: the same seed
+// gives the same history, byte for byte, in any process. It is what finds, replays and shrinks bugs of ledgers and
+// navigators that only show when steps interleave badly, and what published experiments on many schedulers can be
+// repeated on. Fill in the fields and call Run, or Hunt for a seed that fails.
+//
+//	world ─ submits jobs, ends tasks, hears nodes ─┐
+//	engine ─ view ─ plan ─ think ─ propose ─ rest ─┼─► gate ─► ledger    one step at a time, in an order that is
+//	engine ─ view ─ plan ─ think ─ propose ─ rest ─┘                     a function of the seed
+//
+// The engines are real. Each runs [orbit.Engine.Pass] in a goroutine of its own, which stops at every call of the
+// ledger, at every plan and wherever [Step] is called; exactly one goroutine moves at a time. A stop lasts for a
+// drawn time and may end in a drawn fault, so that every interleaving can come up.
+//
+// Time is virtual and costs nothing. Engines read the time of day only to put classes aside, which the race makes
+// last for good, and to end holds. For navigators that hold room, run the race in a synctest bubble with Sleep set to
+// [time.Sleep], so that package time keeps to the virtual time; without Sleep no hold ends.
+//
+// Safety is checked after every step against a model that is told of the answers and reads the history, and at the
+// end by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged
+// without being there or refused although it is, answered from the past, or slept through; and nobody plans on a
+// view older than an answer in an earlier pass of its own, or loses to itself. Liveness is checked if Bound is
+// set. Both can be had in one run, but are better apart: faults that never end are what finds unsafe things, and
+// nothing need be placed under them.
+//
+// A Config is not changed by running it, and may be run in several goroutines at once if what Ledger and the navigators
+// return is not shared.
+type Config struct {
+	Nodes      []orbit.Node
+	Jobs       []Job
+	Schedulers []Scheduler
+	// Makes the empty ledger of a run; nil: an [orbit.MemoryLedger].
+	Ledger func() orbit.Ledger
+	Faults Faults
+	// Every node reports this often; 0: there is no telemetry. The load in a report is made up, the same in every
+	// run.
+	Heartbeat time.Duration
+
+	// The run ends at this time; 0: when all is placed that can be, and all tasks have ended that end.
+	Until time.Duration
+	// Most steps of a run; default 1,000,000. A run that is not at its end by then just ends.
+	Steps int
+	// Liveness: this many steps after the last event of the world and the last fault, everything that fits is
+	// placed, and while something that fits is not placed somebody is awake. 0: not asked for.
+	Bound int
+	// The whole state is checked after every so many steps in which something was committed; default 1, which is for
+	// small worlds. Negative: at no time, and the history is not replayed.
+	Check int
+	// If set: called whenever virtual time moves on, by how much.
+	Sleep func(time.Duration)
+	// The command that runs a seed again, with %d for the seed; printed with a failure.
+	Command string
+}
+
+// Scheduler is an engine and how long it thinks.
+type Scheduler struct {
+	// Unique, without spaces.
+	Name string
+	// Makes the navigator: once for each run, and again after each crash.
+	Navigator func() orbit.Navigator
+	// What a decision takes of virtual time: JobTime for each job of it, and TaskTime for each task.
+	JobTime, TaskTime time.Duration
+	// Most jobs that one pass decides on; 0: one. Negative: all that is pending.
+	Together int
+	// Bets that nothing at all has changed on its nodes ([orbit.NodeAt]), where it would bet that there is room. What
+	// goes to one node goes in one proposal then, for the second would lose to the first.
+	Coarse bool
+	// What is decided in one pass goes in one proposal: all or nothing.
+	Whole bool
+	// Most capsules handed over in one pass; 0: the default of [orbit.Engine].
+	MaxPlan int
+}
+
+// Job is a number of tasks alike, submitted together. The tasks of the third job in the list are the capsules "j3-1",
+// "j3-2" and so on.
+type Job struct {
+	At time.Duration
+	// The scheduler it is for; empty: whichever claims it, several of them if several do.
+	Owner string
+	Spec  *orbit.Spec
+	Tasks int
+	// How long a task runs once it is placed; 0: for ever.
+	Lasts time.Duration
+	// The tasks are a gang, the first placement of which holds at least Min (0: all). Its id is "j3" for the third
+	// job.
+	Gang bool
+	Min  int
+	// Of the gang; the narrowest first.
+	Levels []string
+}
+
+// Faults are the chances, from 0 to 1, with which a step goes wrong. The zero value is a world without faults in
+// which whoever runs goes on until it waits. A step has at most one fault.
+type Faults struct {
+	// Any step waits before it is taken, from 1 ms to 4 s: this is what makes steps interleave. Never ends.
+	Delay float64
+	// The engine is gone before the step, and a new one is in its place a while later.
+	Crash float64
+	// A proposal is refused for no reason; not sent at all; committed, with the answer lost; not sent, with no
+	// answer; or given up as unknown and delivered a while later.
+	Conflict, Unavailable, Unknown, Dropped, Late float64
+	// A snapshot is the last that the engine has seen. Unavailable goes for snapshots, changes and waits, too;
+	// Dropped and Late for reports of nodes.
+	Stale float64
+	// When faults end; 0: never.
+	Until time.Duration
+}
+
+// Run runs a race with what the seed draws.
+func (r *Config) Run(seed uint64) *Result {
+	res := r.run(&decider{seed: seed, faults: r.Faults})
+	res.Seed = seed
+	return res
+}
+
+// Replay runs a race with the decisions of an earlier run ([Result.Decisions]), or some of them, and draws nothing.
+func (r *Config) Replay(decisions []string) *Result {
+	d, err := replayed(decisions)
+	if err != nil {
+		return &Result{Config: *r, Err: err}
+	}
+	return r.run(d)
+}
+
+// run runs a race to its end.
+func (r *Config) run(d *decider) *Result {
+	if err := r.faults(); err != nil {
+		return &Result{Config: *r, Err: err}
+	}
+	c := newCourse(r, d)
+	c.drive()
+	return c.result()
+}
+
+// faults reports everything that is wrong with the fields.
+func (r *Config) faults() error {
+	var faults []string
+	names := map[string]bool{"": true, worldName: true}
+	for i := range r.Schedulers {
+		s := &r.Schedulers[i]
+		if names[s.Name] || strings.ContainsAny(s.Name, " /\n\t") {
+			faults = append(faults, fmt.Sprintf("scheduler %d is named %q; want a name of its own, not %q, without spaces and slashes", i, s.Name, worldName))
+		}
+		names[s.Name] = true
+		if s.Navigator == nil {
+			faults = append(faults, fmt.Sprintf("scheduler %q has no Navigator", s.Name))
+		}
+		if min(s.JobTime, s.TaskTime) < 0 {
+			faults = append(faults, fmt.Sprintf("scheduler %q thinks for a negative time", s.Name))
+		}
+	}
+	for i := range r.Jobs {
+		j := &r.Jobs[i]
+		if j.Owner == worldName || !names[j.Owner] {
+			faults = append(faults, fmt.Sprintf("job %d is for %q, which is none of the schedulers", i+1, j.Owner))
+		}
+		if j.Spec == nil || j.Tasks < 1 || min(j.At, j.Lasts) < 0 {
+			faults = append(faults, fmt.Sprintf("job %d needs a Spec and at least one task, and times that are not negative", i+1))
+		}
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("race: %w: %s", orbit.ErrInvalid, strings.Join(faults, "; "))
+	}
+	return nil
+}
+
+// Step is a place where a ledger or a navigator under test may be interrupted, with a few words on where it is:
+// whoever calls it in a race, with the context that it was called with, lets the others go on, and may never
+// return from it if its engine crashes there (deferred functions run). Anywhere else it does nothing. Do not call
+// it with a lock held that others need.
+func Step(ctx context.Context, where string) {
+	if a, ok := ctx.Value(actorKey{}).(*actor); ok {
+		a.note(a, "stops: %s", where)
+		a.stop(stepInside, "%s", where)
+	}
+}
+
+// violation is a promise that was broken.
+type violation struct{ rule, text string }
+
+// Error names the rule first.
+func (v *violation) Error() string { return v.rule + ": " + v.text }
+
+// ruleOf returns which rule an error says was broken; empty: none.
+func ruleOf(err error) string {
+	if v := (*violation)(nil); errors.As(err, &v) {
+		return v.rule
+	}
+	return ""
+}

@@ -1,0 +1,165 @@
+package race
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Result is what became of one run of a [Config].
+type Result struct {
+	// What was run; Hunt and Shrink return a smaller one than they were given.
+	Config Config
+	// What it was run with; of a replay: that of the run it was made from, if known.
+	Seed uint64
+	// All that was drawn and was not nothing: who was delayed at which step, and what went wrong there, as in
+	// "batch/12 delay 40ms" or "service/3 conflict". [Config.Replay] takes them.
+	Decisions []string
+	// The first promise that was broken; nil: none. It begins with the name of the rule.
+	Err error
+	// One line for each thing that happened: when, who, what. The same for the same seed, but in a race with Sleep
+	// only if that keeps package time in step.
+	History string
+	// In the order of the race.
+	Schedulers []Tally
+	// Virtual time, steps, and tasks that wait at the end.
+	Elapsed        time.Duration
+	Steps, Waiting int
+}
+
+// Tally is what one scheduler did.
+type Tally struct {
+	Name string
+	// Plans made, those of which at least one proposal was lost to another commit, and jobs whose last task it
+	// placed.
+	Decisions, Lost, Jobs int
+	// Proposals sent, committed, and lost to another commit.
+	Proposed, Committed, Conflicts int
+	// Virtual time spent in deciding, of all the time that there was.
+	Busy, Elapsed time.Duration
+	// From the submission of each of the jobs until its last task was placed, shortest first.
+	Waits []time.Duration
+}
+
+// ConflictFraction is conflicts per job that was placed, where all that one decision loses is one conflict: at 3 the
+// average job is decided on four times. This is the measure of the paper on Omega.
+func (t *Tally) ConflictFraction() float64 { return ratio(t.Lost, t.Jobs) }
+
+// ConflictsPerCommit is proposals lost for each that was committed.
+func (t *Tally) ConflictsPerCommit() float64 { return ratio(t.Conflicts, t.Committed) }
+
+// Busyness is the share of the time in which the scheduler was deciding, from 0 to 1.
+func (t *Tally) Busyness() float64 {
+	if t.Elapsed <= 0 {
+		return 0
+	}
+	return float64(t.Busy) / float64(t.Elapsed)
+}
+
+// Wait returns the wait that a share of the jobs, from 0 to 1, did not exceed; 0 if none was placed.
+func (t *Tally) Wait(share float64) time.Duration {
+	if len(t.Waits) == 0 {
+		return 0
+	}
+	return t.Waits[min(int(share*float64(len(t.Waits))), len(t.Waits)-1)]
+}
+
+func ratio(a, b int) float64 { return float64(a) / float64(max(b, 1)) }
+
+// result sums a run up.
+func (c *course) result() *Result {
+	elapsed := c.now
+	if c.over > 0 {
+		elapsed = c.ended
+	}
+	res := &Result{
+		Config: *c.Config, Decisions: c.decider.made, Err: c.err, History: c.history.String(),
+		Elapsed: elapsed, Steps: c.step, Waiting: c.audit.pending,
+	}
+	for _, a := range c.actors {
+		a.tally.Elapsed = elapsed
+		slices.Sort(a.tally.Waits)
+		res.Schedulers = append(res.Schedulers, a.tally)
+	}
+	return res
+}
+
+// String is a table of the schedulers, and what went wrong.
+func (r *Result) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10s %9s %9s %9s %7s %9s %9s %6s %8s %8s %8s\n",
+		"scheduler", "decisions", "proposed", "committed", "jobs", "conflicts", "per job", "busy", "wait p50", "p90", "p99")
+	for i := range r.Schedulers {
+		t := &r.Schedulers[i]
+		fmt.Fprintf(&b, "%-10s %9d %9d %9d %7d %9d %9.3f %5.1f%% %8s %8s %8s\n", t.Name, t.Decisions, t.Proposed, t.Committed, t.Jobs,
+			t.Conflicts, t.ConflictFraction(), 100*t.Busyness(), brief(t.Wait(0.5)), brief(t.Wait(0.9)), brief(t.Wait(0.99)))
+	}
+	fmt.Fprintf(&b, "%d steps, %v of virtual time, %d tasks wait\n", r.Steps, r.Elapsed, r.Waiting)
+	if r.Err != nil {
+		fmt.Fprintf(&b, "%v\n", r.Err)
+	}
+	return b.String()
+}
+
+// brief rounds a time to what a table has room for.
+func brief(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= 10*time.Millisecond:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.String()
+}
+
+// Story tells a failure: which promise was broken, how to run it again, what was drawn, and step by step what
+// happened.
+func (r *Result) Story() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %v\n", r.Seed, r.Err)
+	fmt.Fprintf(&b, "run it again with: %s\n", command(r.Config.Command, r.Seed))
+	tasks := 0
+	for i := range r.Config.Jobs {
+		tasks += r.Config.Jobs[i].Tasks
+	}
+	fmt.Fprintf(&b, "world: %d nodes, %d schedulers, %d jobs of %d tasks in all\n", len(r.Config.Nodes), len(r.Config.Schedulers), len(r.Config.Jobs), tasks)
+	fmt.Fprintf(&b, "drawn: %s\n", cmp.Or(strings.Join(r.Decisions, ", "), "nothing"))
+	fold(&b, r.History)
+	if r.Err != nil {
+		fmt.Fprintf(&b, "%10v  broken   %v\n", r.Elapsed, r.Err)
+	}
+	return b.String()
+}
+
+// fold writes a history in which what comes again and again is told once.
+func fold(b *strings.Builder, history string) {
+	last, times := "", 0
+	for line := range strings.Lines(history) {
+		what := line
+		if words := strings.Fields(line); len(words) > 0 {
+			_, what, _ = strings.Cut(line, words[0])
+		}
+		if times++; what != last {
+			last, times = what, 0
+		}
+		switch times {
+		case 0, 1:
+			b.WriteString(line)
+		case 2:
+			fmt.Fprintf(b, "%10s  and so on\n", "...")
+		}
+	}
+}
+
+// command fills in the seed.
+func command(format string, seed uint64) string {
+	if format == "" {
+		return fmt.Sprintf("Config.Run(%d)", seed)
+	}
+	if !strings.Contains(format, "%d") {
+		return format
+	}
+	return fmt.Sprintf(format, seed)
+}

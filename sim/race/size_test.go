@@ -1,0 +1,4 @@
+package race_test
+
+// raceDetector: everything takes ten times as long.
+var raceDetector bool

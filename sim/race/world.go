@@ -1,0 +1,206 @@
+package race
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+const worldName = "world"
+
+// world is what happens around the schedulers: jobs are submitted, tasks end, messages arrive late, nodes report.
+// It has an agenda, and is an actor like the engines, but nothing goes wrong with what it asks of the ledger.
+type world struct {
+	*actor
+	agenda agenda
+	order  uint64
+	// Entries but for reports.
+	left int
+}
+
+// entry is something that is going to happen.
+type entry struct {
+	at    time.Duration
+	order uint64
+	do    func(ctx context.Context)
+}
+
+type agenda []entry
+
+func (h agenda) Len() int      { return len(h) }
+func (h agenda) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h agenda) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].order < h[j].order
+}
+func (h *agenda) Push(e any) { *h = append(*h, e.(entry)) }
+func (h *agenda) Pop() any {
+	e := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = entry{}
+	*h = (*h)[:len(*h)-1]
+	return e
+}
+
+func newWorld(c *course) *world {
+	w := &world{actor: newActor(c, nil, 0)}
+	w.name = worldName
+	return w
+}
+
+// prepare lets the nodes join, and puts the jobs on the agenda.
+func (w *world) prepare() {
+	for from := 0; from < len(w.Nodes); from += 1000 {
+		p := orbit.Proposal{ID: w.nextID()}
+		for _, n := range w.Nodes[from:min(from+1000, len(w.Nodes))] {
+			p.Do = append(p.Do, orbit.PutNode{Node: n})
+		}
+		if err := w.propose(background(), &p); err != nil {
+			w.fail("nodes", "%v", err)
+		}
+	}
+	for i := range w.Jobs {
+		t := &task{Job: &w.Jobs[i], number: i + 1}
+		w.jobs = append(w.jobs, t)
+		for k := range t.Tasks {
+			w.jobOf[t.capsule(k)] = t
+		}
+		w.later(t.At, func(ctx context.Context) { w.submit(ctx, t) })
+	}
+	w.left = len(w.jobs)
+	if w.board != nil {
+		for i := range w.Nodes {
+			w.later(w.Heartbeat, func(context.Context) { w.beat(i, 1) })
+		}
+	}
+	w.gone, w.idle, w.kind = false, true, stepWorld
+	go w.live()
+	w.plan()
+}
+
+// capsule names a task.
+func (t *task) capsule(k int) orbit.CapsuleID {
+	return orbit.CapsuleID(fmt.Sprintf("j%d-%d", t.number, k+1))
+}
+
+// live does what is on the agenda.
+func (w *world) live() {
+	defer w.bye()
+	ctx := context.WithValue(background(), actorKey{}, w.actor)
+	<-w.resume // prepare has planned the first step
+	for !w.dead {
+		w.idle = false
+		e := heap.Pop(&w.agenda).(entry)
+		e.do(ctx)
+		w.idle = true
+		w.stop(stepWorld, "wait for what comes next")
+	}
+}
+
+// later puts something on the agenda.
+func (w *world) later(at time.Duration, do func(context.Context)) {
+	w.order++
+	heap.Push(&w.agenda, entry{at, w.order, do})
+	if w.idle && !w.moving {
+		w.plan()
+	}
+}
+
+// plan plans the world's next step. It requires the world to wait.
+func (w *world) plan() {
+	if len(w.agenda) > 0 {
+		w.push(w.actor, max(w.now, w.agenda[0].at))
+	}
+}
+
+// propose sends a proposal of the world's own, and notes what comes of it.
+func (w *world) propose(ctx context.Context, p *orbit.Proposal) error {
+	w.audit.ask(p, w.actor)
+	rev, err := w.ledger.Propose(ctx, *p)
+	w.audit.answer(w.actor, p, rev, err)
+	if err == nil {
+		w.note(w.actor, "%s: committed at %d", describe(p), rev)
+	} else {
+		w.note(w.actor, "%s: %v", describe(p), err)
+	}
+	w.quiet = 0
+	return err
+}
+
+// submit submits a job.
+func (w *world) submit(ctx context.Context, t *task) {
+	w.left--
+	ids := make([]orbit.CapsuleID, t.Tasks)
+	for k := range ids {
+		ids[k] = t.capsule(k)
+	}
+	do := orbit.Submit{IDs: ids, Spec: t.Spec, Owner: t.Owner}
+	if t.Gang {
+		do = orbit.Submit{Owner: t.Owner, Gang: &orbit.Gang{ID: orbit.GangID(fmt.Sprint("j", t.number)), Levels: t.Levels,
+			Roles: []orbit.Role{{Name: "task", Spec: t.Spec, Members: ids, Min: t.Min}}}}
+	}
+	w.note(w.actor, "submits job %d: %d tasks", t.number, t.Tasks)
+	t.submitted = true
+	if err := w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{do}}); err != nil {
+		w.fail("submit", "job %d: %v", t.number, err)
+	}
+}
+
+// ends puts the end of a task on the agenda, which comes if it still runs then as it does now.
+func (w *world) ends(id orbit.CapsuleID, t *task, placed orbit.Revision) {
+	w.left++
+	w.later(w.now+t.Lasts, func(ctx context.Context) {
+		w.left--
+		if m := w.audit.capsules[id]; m.node == "" || m.placedAt != placed {
+			return
+		}
+		p := &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
+		if w.audit.capsules[id].last() { // those of a gang that never came to run cannot begin by themselves
+			for k := range t.Tasks {
+				if m := w.audit.capsules[t.capsule(k)]; m.node == "" && !m.ended {
+					p.Do = append(p.Do, orbit.Release{Capsule: m.id, Final: true})
+				}
+			}
+		}
+		if err := w.propose(ctx, p); err != nil && w.audit.capsules[id].placedAt == placed && !w.audit.capsules[id].ended {
+			w.fail("end", "task %s cannot end: %v", id, err)
+		}
+	})
+}
+
+// deliver puts the arrival of a late proposal on the agenda. Nobody hears the answer.
+func (w *world) deliver(from *actor, p orbit.Proposal, late time.Duration) {
+	w.left++
+	w.later(w.now+late, func(ctx context.Context) {
+		w.left--
+		w.quiet = 0
+		rev, err := w.ledger.Propose(ctx, p)
+		w.audit.answer(w.actor, &p, rev, err)
+		if err == nil {
+			w.note(w.actor, "late proposal of %s arrives: %s: committed at %d", from.name, describe(&p), rev)
+		} else {
+			w.note(w.actor, "late proposal of %s arrives: %s: %v", from.name, describe(&p), err)
+		}
+	})
+}
+
+// beat lets a node report, for the k-th time.
+func (w *world) beat(node, k int) {
+	f := w.stop(stepReport, "%s reports", w.Nodes[node].ID)
+	report := orbit.Report{Node: w.Nodes[node].ID, At: w.start.Add(w.now), CPUPercent: load(node, k)}
+	switch f.what {
+	case faultDropped:
+	case faultLate:
+		w.later(w.now+f.long, func(context.Context) { w.board.put(report) })
+	default:
+		w.board.put(report)
+	}
+	w.later(w.now+w.Heartbeat, func(context.Context) { w.beat(node, k+1) })
+}
+
+// load makes up what a node reports.
+func load(node, k int) float64 {
+	d := newDraw(uint64(node), "load", k)
+	return float64(int(100 * d.uniform()))
+}

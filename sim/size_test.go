@@ -1,4 +1,0 @@
-package sim_test
-
-// raceDetector: everything takes ten times as long.
-var raceDetector bool
