@@ -313,6 +313,24 @@ func (s *State) Gang(id GangID) *GangState {
 	return g
 }
 
+// Members yields the members of a gang, in the order of its roles: the capsules of which there is a record and whose id has
+// not been used again for another capsule. It yields none if there is no such gang.
+func (s *State) Members(id GangID) iter.Seq[*Capsule] {
+	return func(yield func(*Capsule) bool) {
+		g := s.Gang(id)
+		if g == nil {
+			return
+		}
+		for i := range g.Gang.Roles {
+			for _, member := range g.Gang.Roles[i].Members {
+				if c := s.Capsule(member); c != nil && c.Gang == id && !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Gangs yields all gangs, ordered by id.
 func (s *State) Gangs() iter.Seq[*GangState] {
 	return func(yield func(*GangState) bool) { s.gangs.Ascend(yield) }

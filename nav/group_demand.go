@@ -130,11 +130,9 @@ func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 	if k.gang == "" {
 		in = inDomains(state, k.group, level)
 	} else {
-		for _, role := range state.Gang(k.gang).Gang.Roles {
-			for _, id := range role.Members {
-				if c := state.Capsule(id); c != nil && c.Gang == k.gang && c.Placed() {
-					in[anchorDomainOf(state, state.Node(c.Node).Node, level)] = true
-				}
+		for c := range state.Members(k.gang) {
+			if c.Placed() {
+				in[anchorDomainOf(state, state.Node(c.Node).Node, level)] = true
 			}
 		}
 	}
