@@ -257,8 +257,8 @@ func (l *MemoryLedger) attribute(err error) error {
 	return err
 }
 
-// takeWake returns the channel to close once mu is given back, if anybody waits for a revision that there
-// is now. It requires mu.
+// takeWake returns the channel that the caller closes after it unlocks mu, or nil if no goroutine waits or no newer
+// revision exists. The caller holds mu.
 func (l *MemoryLedger) takeWake() chan struct{} {
 	if l.wake == nil || l.live.rev == l.waited {
 		return nil

@@ -263,14 +263,14 @@ func (h *handle) tell(rev orbit.Revision) {
 	}
 }
 
-// hear moves on to a revision and wakes whoever waits. It requires the lock.
+// hear advances the handle to a revision and wakes the waiters. The caller holds the lock.
 func (h *handle) hear(rev orbit.Revision) {
 	if rev <= h.known {
 		return
 	}
 	h.known = rev
 	switch h.breaks {
-	case "never wakes anybody":
+	case "never wakes a waiter":
 	case "wakes one of many":
 		select {
 		case h.wake <- struct{}{}:

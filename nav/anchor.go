@@ -21,21 +21,21 @@ const AnchorNote = "anchor"
 // the others then follow it, and all other work is the wrapped navigator's. It claims what that one claims, so it
 // runs instead of it, not beside it.
 //
-//	pending ─┬─ members of a group that runs, for whom room is held ─► Release the hold, Place       (GroupIn)
+//	pending ─┬─ members of a running group with room held for them ─► Release the hold, Place       (GroupIn)
 //	         ├─ members of a group of which nothing runs ───► one anchor, and holds for the others   (MarkAt, NodeAt)
 //	         ├─ capsules that wait for a group that cannot start ─► a [*Deadlock] says why
 //	         └─ all others ─────────────────────────────────► the wrapped navigator
 //
-// The anchor is the member that lets most others follow, each at the level that it names. It goes to the tightest domain
-// that takes all members that wait, or to the one that takes most, which the notes then say; where members name several
-// levels, to one from which most stay together at all of them. There it goes to a fresh node: one that hosts no capsule
-// of any group and on which no Anchor holds room for one. Room for the other members is held in that domain, in the same
-// proposal, until they have come or HoldFor has passed. Members that come later, or for whom no room is left, are
-// ordinary work.
+// The anchor is the member that lets most others follow, each at the level that it names. It goes to the tightest
+// domain that takes all members that wait, or to the one that takes most, which the notes then say; where members name
+// several levels, to one from which most stay together at all of them. There it goes to a fresh node: one that hosts no
+// capsule of any group and on which no Anchor holds room for one. Room for the other members is held in that domain, in
+// the same proposal, until they have come or HoldFor has passed. Members that come later, or that find no room left,
+// are ordinary work.
 //
-// Room is held on as few nodes as will do, the anchor's first: six replicas that fit on one node are all put
-// there. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread have no say in it. A group that
-// should be spread within its domain needs HoldFor: -1, with which the others are placed by the wrapped navigator.
+// Anchor holds room on as few nodes as possible, the anchor's node first: six replicas that fit on one node are all
+// placed on it. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread do not affect the choice. A group
+// that should be spread within its domain needs HoldFor: -1, with which the others are placed by the wrapped navigator.
 //
 // What holds, whatever else runs on the ledger, other Anchors with stale views among it: a group has at most one anchor
 // while anything of it runs (see anchor_epoch.go), its node was fresh when it was placed, every hold ends, and one plan
@@ -116,7 +116,8 @@ type anchorPass struct {
 	starting, selfStarting []*anchorGroup
 	waits                  anchorWaits
 	epoch                  epochMarks
-	// What the wrapped navigator plans, whom the stand-ins in it stand for, and the specs that have one.
+	// The capsules that the wrapped navigator plans, the original of each stand-in among them, and the specs that have
+	// a stand-in.
 	rest     []*orbit.Capsule
 	standIns map[orbit.CapsuleID]*orbit.Capsule
 	standsIn map[*orbit.Spec]bool

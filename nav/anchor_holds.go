@@ -26,7 +26,7 @@ type anchorHold struct {
 	used bool
 }
 
-// heldFor is whom room is held for: members of a group that take so much.
+// heldFor identifies the members that a hold serves: those of one group that need the same amount.
 type heldFor struct {
 	group          string
 	room           orbit.Resources
@@ -114,8 +114,8 @@ func (p *anchorPass) releaseLeftovers() {
 	}
 }
 
-// wanted reports whether a member still waits that the hold can serve, and counts it as served. It requires that
-// those whom this plan has placed are not counted.
+// wanted reports whether the hold can serve a member that still waits, and counts that member as served. The caller has
+// already taken the members that this plan places out of the counts.
 func (p *anchorPass) wanted(h *anchorHold, waiting []anchorRole) bool {
 	start := p.draft.Checkpoint()
 	defer func() { p.draft.Rollback(start) }()

@@ -11,20 +11,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Holds keep a large gang from being starved by small ones, which take whatever is freed before enough of it has
-// come together. Invariants:
+// Holds keep small gangs from starving a large one by taking all freed capacity before enough of it has accumulated.
+// Invariants:
 //
 //   - At most one gang of a navigator has room held for it: the first in order of those that have waited for
-//     HoldAfter plans. Whoever else has some gives it up.
-//   - It is held in one domain, one whose whole capacity takes the gang, and there for as many members as fit.
+// HoldAfter plans. Any other gang with holds gives them up. - Its holds are in one domain whose whole capacity takes
+// the gang, and serve as many members as fit there.
 //     It only ever grows, except that what is on a node that drains is given up, and its end moves only when it grows, so a gang of n
 //     members holds for n times HoldFor at most, unless nodes drain. A gang whose holds have ended in vain waits
 //     twice as many plans as before until it may have some again, while others may have theirs.
-//   - Where it stands in the way of a gang before it, of whatever navigator, it is given up. Two gangs that each
+// - A gang gives up holds that block a gang before it in the order, of any navigator. Two gangs that each
 //     hold half of what the other needs are ordered, so one of them goes on.
 //
-// What is held is found in the state by its id and by whom it is for, so it survives its navigator: the next one
-// places the gang in its stead, or lets it end.
+// A navigator finds holds in the state by their id and by the gang that they name, so holds outlive the navigator that
+// made them. The next navigator places the gang in their place, or lets them end.
 
 // holdPrefix begins the ids of holds for gangs.
 const holdPrefix = "gang/"

@@ -34,7 +34,7 @@ func checkCompany(t *trial) {
 		alone.Group, alone.Near = "alone", orbit.Near{Group: "alone", Level: nearLevel}
 		ids := w.submit(alone, 5)
 		waiting := small(p)
-		waiting.Near = orbit.Near{Group: "nobody", Level: nearLevel}
+		waiting.Near = orbit.Near{Group: "absent", Level: nearLevel}
 		w.submit(waiting, 3)
 		for range 3 {
 			if c := w.pass(); c != nil {

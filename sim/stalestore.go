@@ -64,7 +64,7 @@ type storeEvent struct {
 	version uint64
 }
 
-// grant is one slot in somebody's hands, from one turn of the store's history to another.
+// grant records that a caller held a slot, from one entry of the store's history to another.
 type grant struct {
 	slot     string
 	life     int
@@ -224,7 +224,7 @@ func (s *StaleStore) Tally() StoreTally {
 	return s.tally
 }
 
-// Held returns how many slots are in somebody's hands.
+// Held returns how many slots callers hold.
 func (s *StaleStore) Held() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +236,7 @@ func (s *StaleStore) Held() (n int) {
 	return n
 }
 
-// Doubled counts, from the history alone, how often a slot was granted while it was in somebody's hands already.
+// Doubled counts, from the history alone, how often a slot was granted while a caller already held it.
 func (s *StaleStore) Doubled() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,12 +27,12 @@ import (
 // last for good, and to end holds. For navigators that hold room, run the race in a synctest bubble with Sleep set to
 // [time.Sleep], so that package time keeps to the virtual time; without Sleep no hold ends.
 //
-// Safety is checked after every step against a model that is told of the answers and reads the history, and at the
-// end by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged
-// without being there or refused although it is, answered from the past, or slept through; and nobody plans on a
-// view older than an answer in an earlier pass of its own, or loses to itself. Liveness is checked if Bound is
-// set. Both can be had in one run, but are better apart: faults that never end are what finds unsafe things, and
-// nothing need be placed under them.
+// Safety is checked after every step against a model that is told of the answers and reads the history, and at the end
+// by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged without
+// being there or refused although it is, answered from the past, or slept through; and no engine plans on a view older
+// than an answer in one of its earlier passes, or loses to its own commit. Liveness is checked if Bound is set. One run
+// can check both, but separate runs are better: safety violations are found by faults that never end, and under those
+// no capsule has to be placed.
 //
 // A Config is not changed by running it, and may be run in several goroutines at once if what Ledger and the navigators
 // return is not shared.
@@ -51,8 +51,9 @@ type Config struct {
 	Until time.Duration
 	// Most steps of a run; default 1,000,000. A run that is not at its end by then just ends.
 	Steps int
-	// Liveness: this many steps after the last event of the world and the last fault, everything that fits is
-	// placed, and while something that fits is not placed somebody is awake. 0: not asked for.
+	// Bound is the liveness bound in steps: this many steps after the last event of the world and the last fault, every
+	// capsule that fits must be placed, and until then at least one engine must be awake. 0, the default, checks no
+	// liveness.
 	Bound int
 	// The whole state is checked after every so many steps in which something was committed; default 1, which is for
 	// small worlds. Negative: at no time, and the history is not replayed.
@@ -100,8 +101,8 @@ type Job struct {
 	Levels []string
 }
 
-// Faults are the chances, from 0 to 1, with which a step goes wrong. The zero value is a world without faults in
-// which whoever runs goes on until it waits. A step has at most one fault.
+// Faults are the chances, from 0 to 1, with which a step goes wrong. In the zero value no step does, and a running
+// engine runs until it waits. A step has at most one fault.
 type Faults struct {
 	// Any step waits before it is taken, from 1 ms to 4 s: this is what makes steps interleave. Never ends.
 	Delay float64
@@ -175,10 +176,10 @@ func (r *Config) faults() error {
 	return nil
 }
 
-// Step is a place where a ledger or a navigator under test may be interrupted, with a few words on where it is:
-// whoever calls it in a race, with the context that it was called with, lets the others go on, and may never
-// return from it if its engine crashes there (deferred functions run). Anywhere else it does nothing. Do not call
-// it with a lock held that others need.
+// Step marks a place where a ledger or a navigator under test may be interrupted; where names the place in failures. A
+// ledger or navigator that runs in a race passes the context of the call that it is in. Step then lets other engines
+// run, and does not return if its engine crashes there (deferred functions run). Outside a race it does nothing. Do not
+// call it while holding a lock that other engines need.
 func Step(ctx context.Context, where string) {
 	if a, ok := ctx.Value(actorKey{}).(*actor); ok {
 		a.note(a, "stops: %s", where)
