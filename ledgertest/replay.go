@@ -11,15 +11,15 @@ import (
 
 // History is what a ledger has done, and what it has said meanwhile.
 type History struct {
-	// The state before.
+	// Base is the state before the first change.
 	Base *orbit.State
-	// Everything committed since, oldest first.
+	// Changes is everything committed since Base, oldest first.
 	Changes []orbit.Change
-	// The state in the end; nil: not compared.
+	// Final is the state after the last change; nil: it is not compared.
 	Final *orbit.State
-	// In any order.
+	// Calls are the recorded calls, in any order.
 	Calls []Call
-	// Others have committed, too, whose calls are not among these.
+	// Shared reports that other writers have committed too, whose calls are not among Calls.
 	Shared bool
 }
 

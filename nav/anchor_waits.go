@@ -12,10 +12,11 @@ import (
 // other groups, and so on, until the groups wait for one another or for one that has no member. It is a
 // [*orbit.NoFit] too: the class is parked until a member of the group it waits for is placed.
 type Deadlock struct {
-	// Each waits for the next. The first is the capsule's own, "" if it has none. The last one appears twice, or
-	// has neither running nor pending members.
+	// Groups lists the groups of which each waits for the next. The first is the capsule's own group, "" if it has
+	// none. The last one appears twice if the groups form a cycle; otherwise it has neither running nor pending
+	// members.
 	Groups []string
-	// Nothing of the last group runs or is pending.
+	// Absent reports that the last group has neither running nor pending members.
 	Absent bool
 
 	nodes int

@@ -21,7 +21,8 @@ const wholeDevice = 1000
 // It rates by the work it has been told of, so tell it again when the work changes. The zero value has been
 // told of none, and rates all nodes alike.
 type FGD struct {
-	// What the work to come asks for, as far as one knows; see [Typical].
+	// Typical is the expected future work, as shapes with their frequencies; see [Typical]. Fragments are counted
+	// against it.
 	Typical []Shape
 }
 

@@ -20,16 +20,17 @@ import (
 // It keeps a history of who had which slot, so that a slot that was handed out twice is found by counting
 // ([StaleStore.Doubled]), not by trust in its own checks.
 type StaleStore struct {
-	// How far listings lag behind.
+	// Lag is the age of the state that a listing shows.
 	Lag time.Duration
-	// How long a claim, and a return, is on its way, half of it there and half of it back.
+	// Latency is the round-trip time of a claim or a return: half of it passes before the store judges it, half after.
 	Latency time.Duration
-	// If set: asked before a claim is judged, without any lock. An error is the answer, and nothing is changed. An
-	// attempt that has been granted before is not judged again.
+	// Inject is called before a claim is judged, without any lock held; nil: not called. If it returns an error, that
+	// is the answer, and nothing changes. It is not called again for an attempt that has been granted before.
 	Inject func(a claim.Attempt) error
-	// If set: asked once a claim has been committed. An error is the answer all the same.
+	// Lose is called after a claim has been committed; nil: not called. If it returns an error, that is the answer,
+	// although the claim is committed.
 	Lose func(a claim.Attempt) error
-	// Listings say what version they have seen, which ends reservations early.
+	// Versions makes listings name the version that they show, which lets pools end reservations early.
 	Versions bool
 
 	// Guards what follows.
