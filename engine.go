@@ -20,22 +20,24 @@ import (
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
 type Engine struct {
-	// Owner name for assigned capsules, and in rounds.
+	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry.
 	Name string
-	// Required.
+	// Ledger is the ledger that the engine reads and proposes to. Required.
 	Ledger Ledger
-	// Required.
+	// Navigator plans for the engine. Required; a navigator belongs to one engine.
 	Navigator Navigator
-	// Nil: none.
+	// Telemetry is where views get reports of nodes from; nil: none.
 	Telemetry Telemetry
-	// Most capsules planned in one pass; default 1,000.
+	// MaxPlan is the maximum number of capsules planned in one pass; default 1,000.
 	MaxPlan int
-	// Deadline of one Plan; default 10 s. A Plan that returns what it has within a tenth more is not late.
+	// PlanTimeout is the deadline of one Plan; default 10 s. A Plan that returns what it has within a tenth more is not
+	// late.
 	PlanTimeout time.Duration
-	// Longest that a class which fits nowhere is put aside; default 30 s.
+	// ParkFor is the longest time that a class which fits nowhere is parked; default 30 s.
 	ParkFor time.Duration
+	// Backoff sets the waits after passes without progress; the zero value has the defaults.
 	Backoff Backoff
-	// Called by Run after every pass that was not idle, from Run's goroutine.
+	// OnRound is called by Run after every pass that was not idle, from Run's goroutine; nil: not called.
 	OnRound func(Round)
 
 	once sync.Once

@@ -180,13 +180,13 @@ func (e *Engine) glance(c *Change) (work, room bool) {
 // found new work, or room for what it had put aside, in the ledger; then Factor times as long after each that
 // did not, up to Max. The zero value works.
 type Backoff struct {
-	// Default 10 ms.
+	// Initial is the first wait; default 10 ms.
 	Initial time.Duration
-	// Default 1 s.
+	// Max is the longest wait; default 1 s.
 	Max time.Duration
-	// Default 2.
+	// Factor is the growth from one wait to the next; default 2.
 	Factor float64
-	// A wait is shortened by a random part of itself up to this; default 0.2, negative: none.
+	// Jitter is the largest fraction of a wait by which it is randomly shortened; default 0.2, negative: none.
 	Jitter float64
 }
 

@@ -10,26 +10,28 @@ import (
 // Report is what a node last said of itself: the soft plane. It may be stale or lost, and nothing in it is
 // a promise. The zero value is the report of a node that has said nothing.
 type Report struct {
+	// Node is the node that reports.
 	Node NodeID
-	// Its heartbeat.
+	// At is the time of its heartbeat.
 	At time.Time
-	// What is really used, as measured.
+	// Usage is the measured use of each resource.
 	Usage Resources
-	// Load, in percent of the whole machine.
+	// CPUPercent is the load, in percent of the whole machine.
 	CPUPercent float64
-	// Free sandbox slots.
+	// FreeSlots is the number of free sandbox slots.
 	FreeSlots int
-	// Warm slots for each template.
+	// Warm is the number of warm slots for each template.
 	Warm map[string]int
-	// Templates it supports.
+	// Templates are the templates that the node supports.
 	Templates []string
-	// Volumes it has on disk.
+	// Volumes are the volumes that the node has on disk.
 	Volumes []string
-	// The epoch of the lease under which it reports; 0: none.
+	// Term is the epoch of the lease under which the node reports; 0: none.
 	Term Revision
-	// Set by telemetry that keeps leases: the node has none, or it has run out. It gets no work.
+	// Expired is set by telemetry that keeps leases: the node has no lease, or its lease has run out. It gets no new
+	// work.
 	Expired bool
-	// Set by the view where there is a bound: older than that, or never made.
+	// Stale is set by a view with a bound on the age of reports: this one is older than the bound, or was never made.
 	Stale bool
 }
 

@@ -14,7 +14,8 @@ import (
 // Kind is which method of a ledger was called.
 type Kind int
 
-// The methods. A batch is recorded as one call of Propose for each proposal.
+// Propose, Snapshot, Changes and Wait are the recorded methods. A batch is recorded as one call of Propose for each
+// proposal.
 const (
 	Propose Kind = iota
 	Snapshot

@@ -35,7 +35,7 @@ type GangNoFit struct {
 type DomainFit struct {
 	// Level is the label key of the domains; empty if all nodes are one domain.
 	Level string
-	// Domains of the level, and the best of them; empty if there is none.
+	// Domains is the number of domains of the level.
 	Domains int
 	// Best is the domain that takes most members; empty if the level has no domain.
 	Best string
