@@ -145,14 +145,14 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	start := time.Now()
-	if !e.sees(ctx, &round, start) {
+	if !e.refreshView(ctx, &round, start) {
 		return round
 	}
 	round.Errors = append(round.Errors, e.claims.takeFaults()...)
 	e.takeBack(start)
-	settled := e.settle(ctx, &round)
+	settled := e.resendUnknown(ctx, &round)
 	if settled && e.view.Revision() < e.atLeast { // what was sent again has changed what is planned on
-		settled = e.sees(ctx, &round, start)
+		settled = e.refreshView(ctx, &round, start)
 	}
 	round.Viewing = time.Since(start)
 	if settled {
@@ -209,9 +209,10 @@ func (e *Engine) planReturned() bool {
 	}
 }
 
-// sees looks, and notes what it sees; it reports false where it cannot.
-func (e *Engine) sees(ctx context.Context, round *Round, now time.Time) bool {
-	err := e.look(ctx, now)
+// refreshView refreshes the view and records its revision in the round. If that fails, it adds the error to the round
+// and reports false.
+func (e *Engine) refreshView(ctx context.Context, round *Round, now time.Time) bool {
+	err := e.catchUp(ctx, now)
 	if e.blind = err != nil; e.blind {
 		round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 		return false
@@ -222,10 +223,10 @@ func (e *Engine) sees(ctx context.Context, round *Round, now time.Time) bool {
 	return true
 }
 
-// look refreshes the view, and waits for it to reach what this engine has been told of.
-func (e *Engine) look(ctx context.Context, now time.Time) error {
+// catchUp refreshes the view until it has reached the newest revision that an answer to this engine has named.
+func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 	if e.claims.recovered() {
-		e.view.state = nil // what was denied meanwhile may be this engine's: begin afresh
+		e.view.state = nil // capsules that Claims denied meanwhile may be this engine's, so rebuild the view
 	}
 	if _, err := e.view.refresh(ctx, &e.from, now); err != nil {
 		return err

@@ -48,9 +48,9 @@ func (e *Engine) endHolds(ctx context.Context, round *Round, now time.Time) {
 // maxTries is how often a proposal with an unknown outcome is sent. After that the view must tell.
 const maxTries = 10
 
-// settle sends again what may or may not have been committed; it has one effect. It reports whether all
-// outcomes are known now: until then nothing is planned, for it might be planned twice.
-func (e *Engine) settle(ctx context.Context, round *Round) bool {
+// resendUnknown sends the proposals with an unknown outcome again; the ledger applies each at most once. It reports
+// whether all outcomes are known now. Until then the engine does not plan, because it might place a capsule twice.
+func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 	if len(e.unsettled) == 0 {
 		e.tries = 0
 		return true

@@ -125,7 +125,7 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 		if h, ok := changes[i].Do.(Hold); ok && (!bounded || h.Ends.Before(deadline)) {
 			return true // it ends before this wait does
 		}
-		switch work, room := e.glance(&changes[i]); {
+		switch work, room := e.classifyChange(&changes[i]); {
 		case work:
 			return true
 		case room:
@@ -145,9 +145,9 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 	return false
 }
 
-// glance tells, from a change alone, whether it is work for this engine, and whether it might be room for
-// what it has put aside.
-func (e *Engine) glance(c *Change) (work, room bool) {
+// classifyChange reports, from a change alone, whether it is work for this engine, and whether it may free capacity for
+// a parked class.
+func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	aside := len(e.view.queue.parked) > 0
 	switch do := c.Do.(type) {
 	case Submit:

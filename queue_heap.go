@@ -31,7 +31,7 @@ func (h *readyHeap) put(t turn) {
 		t.class.at = len(*h)
 		*h = append(*h, t)
 	}
-	h.settle(t.class.at, t)
+	h.sift(t.class.at, t)
 }
 
 // remove takes a class out, if it is there.
@@ -44,12 +44,12 @@ func (h *readyHeap) remove(k *class) {
 	(*h)[last] = turn{}
 	*h = (*h)[:last]
 	if k.at = -1; at < last {
-		h.settle(at, moved)
+		h.sift(at, moved)
 	}
 }
 
-// settle fills the gap at i with a turn, after others have made way for it, up or down.
-func (h readyHeap) settle(i int, t turn) {
+// sift fills the gap at i with a turn, after others have made way for it, up or down.
+func (h readyHeap) sift(i int, t turn) {
 	for i > 0 && t.before(&h[(i-1)/fanout]) {
 		h.fill(i, h[(i-1)/fanout])
 		i = (i - 1) / fanout

@@ -123,7 +123,7 @@ func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error)
 		}
 		t.touched = append(t.touched, node)
 	}
-	return 0, t.settle()
+	return 0, t.judgeTotals()
 }
 
 // committedBefore looks for the proposal's id where it would be: in the records that it placed or, if it

@@ -39,7 +39,7 @@ type Report struct {
 type Telemetry interface {
 	// Reports returns the newest report of every node whose report has changed, in more than its
 	// heartbeat, after the version; and the version to ask from next time. Nil: nothing new. A node that is
-	// heard of again after StaleAfter without a heartbeat counts as changed.
+	// reported of again after StaleAfter without a heartbeat counts as changed.
 	Reports(ctx context.Context, after uint64) (reports []Report, version uint64, err error)
 	// Latest returns the newest report of a node, the newest heartbeat included.
 	Latest(node NodeID) (Report, bool)
@@ -56,8 +56,8 @@ type View struct {
 	// Of the telemetry.
 	version uint64
 	// By node index; nil without telemetry.
-	reports []joined
-	// One heartbeat of every armed node, no newer than its last, oldest first.
+	reports []reportEntry
+	// One heartbeat of every scheduled node, no newer than its last, oldest first.
 	fresh   ageHeap
 	changed changeLog
 	// Pending work of the engine that owns the view.
@@ -135,8 +135,8 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	case state != v.state:
 		woken = v.advance(state, changes, from)
 	}
-	heard, err := v.hear(ctx, from, now)
-	return woken || heard, err
+	reported, err := v.refreshTelemetry(ctx, from, now)
+	return woken || reported, err
 }
 
 // rebuild starts from a state, without knowing what has changed.
@@ -153,7 +153,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 	v.ends, v.ending = v.ends[:0], v.ending[:0]
 	v.findEnds(from)
 	if from.telemetry != nil {
-		v.reports, v.fresh = make([]joined, state.NodeBound()), v.fresh[:0]
+		v.reports, v.fresh = make([]reportEntry, state.NodeBound()), v.fresh[:0]
 		for n := range state.Nodes() {
 			v.join(n, from.telemetry)
 		}
@@ -250,17 +250,17 @@ func (l *changeLog) since(cursor uint64) (indices []int32, next uint64, all bool
 	return l.window[cursor-l.base:], next, false
 }
 
-// joined is a node's report in a view.
-type joined struct {
+// reportEntry is a node's report in a view.
+type reportEntry struct {
 	Report
 	// The heap of heartbeats has an entry for it, at due. Other entries for it are void.
-	armed bool
-	due   time.Time
+	scheduled bool
+	due       time.Time
 }
 
-// hear takes over new reports and marks those that have crossed the staleness bound. It reports whether
-// parked work may fit now.
-func (v *View) hear(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
+// refreshTelemetry stores new reports and marks those that have crossed the staleness bound. It reports whether parked
+// work may fit now.
+func (v *View) refreshTelemetry(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
 	if from.telemetry == nil {
 		return false, nil
 	}
@@ -273,7 +273,7 @@ func (v *View) hear(ctx context.Context, from *source, now time.Time) (woken boo
 	bound := from.telemetry.StaleAfter()
 	for i := range reports {
 		if n := v.state.Node(reports[i].Node); n != nil {
-			v.say(n, reports[i], bound)
+			v.setReport(n, reports[i], bound)
 			woken = v.queue.bringBack(n, nil) || woken
 		}
 	}
@@ -281,10 +281,10 @@ func (v *View) hear(ctx context.Context, from *source, now time.Time) (woken boo
 	return woken, nil
 }
 
-// makeRoom lets reports reach up to a bound.
+// makeRoom extends reports to hold node indices below a bound.
 func (v *View) makeRoom(bound int) {
 	if n := bound - len(v.reports); n > 0 {
-		v.reports = append(v.reports, make([]joined, n)...)
+		v.reports = append(v.reports, make([]reportEntry, n)...)
 	}
 }
 
@@ -293,21 +293,21 @@ func (v *View) join(n *NodeState, telemetry Telemetry) {
 	v.makeRoom(int(n.index) + 1)
 	report, _ := telemetry.Latest(n.Node.ID)
 	report.Node = n.Node.ID
-	v.say(n, report, telemetry.StaleAfter())
+	v.setReport(n, report, telemetry.StaleAfter())
 }
 
-// say records a report and when it will be stale.
-func (v *View) say(n *NodeState, r Report, bound time.Duration) {
+// setReport stores a report and schedules when it becomes stale.
+func (v *View) setReport(n *NodeState, r Report, bound time.Duration) {
 	r.Stale = bound > 0 && !v.now.Before(r.At.Add(bound))
 	v.reports[n.index].Report = r
 	v.changed.add(n.index)
-	v.arm(n.index, bound)
+	v.scheduleExpiry(n.index, bound)
 }
 
-// arm sees to it that a node is looked at again when its heartbeat will be too old.
-func (v *View) arm(slot uint32, bound time.Duration) {
-	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.armed || r.At.Before(r.due)) {
-		r.armed, r.due = true, r.At
+// scheduleExpiry schedules a check of the node for the time when its heartbeat becomes too old.
+func (v *View) scheduleExpiry(slot uint32, bound time.Duration) {
+	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.scheduled || r.At.Before(r.due)) {
+		r.scheduled, r.due = true, r.At
 		v.fresh.Push(age{r.At, slot})
 	}
 }
@@ -318,10 +318,10 @@ func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
 		beat := v.fresh.Pop()
 		slot, r := beat.slot, &v.reports[beat.slot]
-		if !r.armed || !r.due.Equal(beat.at) {
+		if !r.scheduled || !r.due.Equal(beat.at) {
 			continue
 		}
-		r.armed = false
+		r.scheduled = false
 		if n := v.state.NodeByIndex(int(slot)); n == nil || r.Stale || r.Node != n.Node.ID {
 			continue
 		}
@@ -331,7 +331,7 @@ func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 		if r.Stale = !now.Before(r.At.Add(bound)); r.Stale {
 			v.changed.add(slot)
 		}
-		v.arm(slot, bound)
+		v.scheduleExpiry(slot, bound)
 	}
 }
 

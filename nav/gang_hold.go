@@ -15,13 +15,13 @@ import (
 // Invariants:
 //
 //   - At most one gang of a navigator has room held for it: the first in order of those that have waited for
-// HoldAfter plans. Any other gang with holds gives them up. - Its holds are in one domain whose whole capacity takes
-// the gang, and serve as many members as fit there.
-//     It only ever grows, except that what is on a node that drains is given up, and its end moves only when it grows, so a gang of n
-//     members holds for n times HoldFor at most, unless nodes drain. A gang whose holds have ended in vain waits
-//     twice as many plans as before until it may have some again, while others may have theirs.
-// - A gang gives up holds that block a gang before it in the order, of any navigator. Two gangs that each
-//     hold half of what the other needs are ordered, so one of them goes on.
+//     HoldAfter plans. Any other gang with holds gives them up.
+//   - Its holds are in one domain whose whole capacity takes the gang, and serve as many members as fit there. They
+//     only grow, except that holds on a draining node are released. Their end moves only when they grow, so a gang
+//     of n members holds for n times HoldFor at most, unless nodes drain. A gang whose holds have ended unused waits
+//     twice as many plans as before until it may hold again, while other gangs may hold.
+//   - A gang releases holds that block a gang before it in the order, of any navigator. Two gangs that each hold
+//     half of what the other needs are ordered, so one of them is placed.
 //
 // A navigator finds holds in the state by their id and by the gang that they name, so holds outlive the navigator that
 // made them. The next navigator places the gang in their place, or lets them end.

@@ -65,7 +65,7 @@ func (s FGD) PickDevices(node *orbit.NodeState, spec *orbit.Spec) (orbit.DeviceS
 // have less free than it asks for.
 func (s FGD) Fragmentation(node *orbit.NodeState) float64 {
 	var t trial
-	t.look(node)
+	t.load(node)
 	t.judge(s.Typical)
 	if t.asked == 0 {
 		return 0
