@@ -54,7 +54,7 @@ type Engine struct {
 	// Run is at work.
 	running atomic.Bool
 
-	// If set, decides instead of the navigator: a population's claims do not overlap.
+	// Decides claims instead of the navigator, if set: a population uses it to keep its claims from overlapping.
 	arbiter func(claim) bool
 	// The next view must have reached this.
 	atLeast Revision
@@ -62,9 +62,9 @@ type Engine struct {
 	unsettled []Proposal
 	tries     int
 	settling  bool
-	// The last pass got on with the work and left some: the next one follows at once.
+	// The last pass made progress and left work: the next one follows at once.
 	sweeping bool
-	// The last pass took all it may and got nowhere: the next one looks at what is behind that.
+	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.
 	stuck bool
 	// The last view could not be built.
 	blind bool
@@ -108,10 +108,10 @@ func (e *Engine) check() error {
 	return nil
 }
 
-// Run passes until ctx ends, and then returns nil. Between passes it waits: not at all while there is more
-// work than one pass takes and passes get on with it; else as long as Backoff says, or until there is work for
-// this engine, room for what it has put aside, or a hold to end. It refuses, with an error that wraps
-// ErrInvalid, to run with a fault in the fields or twice at a time.
+// Run passes until ctx ends, and then returns nil. Between passes it waits: not at all while there is more work than
+// one pass takes and passes get on with it; else as long as Backoff says, or until there is work for this engine,
+// capacity for what it has parked, or a hold to end. It refuses, with an error that wraps ErrInvalid, to run with a
+// fault in the fields or twice at a time.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.init(); e.fault != nil {
 		return e.fault
@@ -186,8 +186,8 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.stuck = !round.progress && len(pending) == most
 }
 
-// takeBack takes back classes that have been aside long enough. In the middle of a sweep, when passes follow
-// each other without a rest, that waits until the others have had their turn, though not for ever.
+// takeBack unparks classes that have been parked long enough. While passes follow each other without a rest, it waits
+// until the other classes have been planned, for a bounded time.
 func (e *Engine) takeBack(now time.Time) {
 	if e.sweeping && len(e.view.queue.ready) > 0 {
 		now = now.Add(-e.parkFor() - time.Minute)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// rest waits until Pause says, or until a change concerns this engine. Other changes do not end the wait, and cost a
-// glance each, not a view.
+// rest waits for the time that Pause returns, or until a change concerns this engine. Other changes do not end the
+// wait, and rest reads each of them without refreshing the view.
 func (e *Engine) rest(ctx context.Context, round Round) {
 	backoff, due := e.Pause(round)
 	if backoff == 0 {
@@ -52,7 +52,7 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 // Pause returns how Run waits after a round until it passes again: for the backoff, zero if there is more work and the
 // round got on with it; or until the instant at which a hold ends or a class has been parked long enough, if that is
 // earlier (zero: nothing is due); or until Wake reports true. Each call makes the next backoff longer, so call it once
-// after each Pass. With Wake it is for those who wait by another clock than Run's, as the simulator of races does.
+// after each Pass. Pause and Wake serve callers that wait by another clock than Run's, such as package sim/race.
 func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	if e.init(); e.fault != nil {
 		return time.Second, time.Time{}
@@ -98,7 +98,7 @@ func (e *Engine) outlook() (seen Revision, sees bool, late <-chan verdict) {
 	return e.view.Revision(), true, e.late
 }
 
-// forgive forgets a late Plan that has returned.
+// forgive clears the record of a late Plan that has returned.
 func (e *Engine) forgive() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -176,9 +176,9 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	return false, false
 }
 
-// Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that
-// found new work, or room for what it had put aside, in the ledger; then Factor times as long after each that
-// did not, up to Max. The zero value works.
+// Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that found new
+// work, or capacity for what it had parked, in the ledger; then Factor times as long after each that did not, up to
+// Max. The zero value works.
 type Backoff struct {
 	// Initial is the first wait; default 10 ms.
 	Initial time.Duration

@@ -108,10 +108,10 @@ func (v *View) Refresh(ctx context.Context, ledger Ledger, telemetry Telemetry, 
 	return err
 }
 
-// none leaves all pending work out of a view's queue.
+// none owns no work: a view refreshed with it has an empty queue.
 func none(*Capsule) bool { return false }
 
-// source is where a view comes from.
+// source is the ledger and telemetry that a view is refreshed from.
 type source struct {
 	ledger Ledger
 	// May be nil.
@@ -205,7 +205,7 @@ func (v *View) touch(c *Change, old *State, from *source) {
 	}
 }
 
-// findEnds notes when the live holds end.
+// findEnds collects the ends of the live holds.
 func (v *View) findEnds(from *source) {
 	if !from.holds {
 		return
@@ -312,8 +312,8 @@ func (v *View) scheduleExpiry(slot uint32, bound time.Duration) {
 	}
 }
 
-// expire looks again at the nodes whose known heartbeat is too old: those that have beaten since are filed
-// anew, the others are marked stale and changed.
+// expire checks the nodes whose known heartbeat is too old. It schedules those with a newer heartbeat again, and marks
+// the others stale and changed.
 func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
 		beat := v.fresh.Pop()
@@ -358,8 +358,8 @@ type (
 	endHeap = heap.Heap[holdEnd]
 )
 
-// ended returns the holds whose end has passed, and forgets those that have been released. It names a hold
-// again in every pass until it is gone: a release that did not get through is not the end of it.
+// ended returns the holds whose end has passed, and forgets those that have been released. It returns a hold again in
+// every pass until the hold is gone, because a release may fail.
 func (v *View) ended(now time.Time) []HoldID {
 	for _, end := range v.ending {
 		v.ends.Push(end)

@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// AnchorNote is what the placement of an anchor says of itself (Place.Note, Capsule.Note). [GroupWatch] counts
-// them, and the members that they brought.
+// AnchorNote is the note of an anchor's placement (Place.Note, Capsule.Note). [GroupWatch] counts the anchors, and the
+// members that were placed after them.
 const AnchorNote = "anchor"
 
 // Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group
@@ -68,12 +68,12 @@ type Anchor struct {
 	alone map[*orbit.Spec]*orbit.Spec
 }
 
-// Claims asks the wrapped navigator.
+// Claims returns the wrapped navigator's answer.
 func (a *Anchor) Claims(module string, class orbit.AppClass) bool {
 	return a.Navigator != nil && a.Navigator.Claims(module, class)
 }
 
-// errNoNavigator says what to do.
+// errNoNavigator is the error of a Plan without Anchor.Navigator.
 var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the navigator that it helps, as in &nav.Services{}")
 
 // Plan starts groups, places members where room is held for them, and hands the rest to the wrapped navigator,
@@ -105,7 +105,7 @@ func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	return p.finish(theirs), err
 }
 
-// anchorPass is one Plan.
+// anchorPass is the state of one call of Plan.
 type anchorPass struct {
 	*Anchor
 	view   *orbit.View
@@ -129,13 +129,13 @@ type anchorPass struct {
 	claims []anchorClaim
 
 	releases, anchors, members []orbit.Proposal
-	// What has no place, and what has none beside all that the wrapped navigator has planned.
+	// Capsules without a place, and those without one only because of the wrapped navigator's plan.
 	unplaced, crowdedOut []orbit.Unplaced
 	short                []slog.Attr
 	held, leftOut        int
 }
 
-// newAnchorPass brings the draft up to the view, and looks at the holds.
+// newAnchorPass syncs the draft with the view, and reads the holds.
 func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
 	state := view.State()
 	a.draft.Sync(view)
@@ -163,7 +163,7 @@ func (p *anchorPass) route(c *orbit.Capsule) {
 	}
 }
 
-// routeMember does so for a capsule that wants to be near its own group.
+// routeMember routes a capsule that must be near its own group.
 func (p *anchorPass) routeMember(c *orbit.Capsule) {
 	g := p.group(c.Spec.Group)
 	switch {
@@ -219,11 +219,11 @@ func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
 type anchorGroup struct {
 	name    string
 	running bool
-	// Room is held for it, which this plan has placed no member in the stead of.
+	// The group has a hold that this plan has not replaced with a member.
 	held bool
-	// How many members of each spec this plan has placed in the stead of holds.
+	// How many members of each spec this plan has placed in place of holds.
 	came map[*orbit.Spec]int
-	// How it starts is decided; and it is by self-match.
+	// Decided: how the group starts is decided. Alone: it starts by self-match.
 	decided, alone bool
 	// Pending members that were handed over while nothing of the group runs, in order, without those that have a stand-in.
 	waiting []*orbit.Capsule
@@ -231,7 +231,7 @@ type anchorGroup struct {
 	first *orbit.Capsule
 }
 
-// group returns what the plan knows of a group.
+// group returns the plan's record of a group, which it creates on first use.
 func (p *anchorPass) group(name string) *anchorGroup {
 	g := p.groups[name]
 	if g == nil {
@@ -264,7 +264,7 @@ func anchorDomainOf(state *orbit.State, n *orbit.Node, level string) string {
 	return ""
 }
 
-// anchorDomainsOf does so for several levels.
+// anchorDomainsOf returns the domains of several levels.
 func anchorDomainsOf(state *orbit.State, n *orbit.Node, levels []string) []string {
 	names := make([]string, len(levels))
 	for i, level := range levels {

@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// anchorHolds are the holds of all Anchors on the ledger. They are told by their ids, so that an Anchor uses and clears
-// away what others have left.
+// anchorHolds are the holds of all Anchors on the ledger. An Anchor recognises them by their ids, so it also uses and
+// releases holds that other Anchors have left.
 type anchorHolds struct {
 	// In order of their ids, which keeps those of a group together.
 	all []*anchorHold
@@ -22,7 +22,7 @@ type anchorHolds struct {
 // anchorHold is one hold, for one member.
 type anchorHold struct {
 	orbit.Hold
-	// This plan has placed a member in its stead.
+	// This plan has placed a member in its place.
 	used bool
 }
 
@@ -146,7 +146,7 @@ func (p *anchorPass) holdAt(i int, g *anchorGroup, seat *anchorSeat) bool {
 // holdFor is how long room is held; not at all if negative.
 func (a *Anchor) holdFor() time.Duration { return cmp.Or(a.HoldFor, 30*time.Second) }
 
-// btoi makes a count of a condition.
+// btoi returns 1 for true and 0 for false.
 func btoi(b bool) int {
 	if b {
 		return 1

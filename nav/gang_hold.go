@@ -84,7 +84,8 @@ func (r *gangPass) mayHold(m *pendingGang, w *gangWait) bool {
 	return true
 }
 
-// mostVain is for how many gangs that fit nowhere a plan looks where to hold room; it is the turn of others in the next.
+// mostVain limits for how many gangs that fit nowhere one plan searches a place for holds; the next plan searches for
+// others.
 const mostVain = 8
 
 // hold keeps room for a gang that found none, grows what is kept, or gives it up.
@@ -168,7 +169,7 @@ func (r *gangPass) drained(holds []orbit.Hold) bool {
 	})
 }
 
-// verdict is what is known of a gang for which no room is to be held now.
+// verdict says why no room is held for a gang now.
 type verdict uint8
 
 const (
@@ -253,8 +254,8 @@ func (p *gangPacker) couldTake(nodes []int32) bool {
 	return bare.pack(nodes) != nil
 }
 
-// blocked returns what tells whether among nodes there are some that a gang before this one holds, or will: those of
-// the narrowest domain of its levels that all its holds are in.
+// blocked returns a function that reports whether some of the given nodes are reserved for a gang before this one: the
+// nodes of the narrowest domain of that gang's levels which has all its holds.
 func (r *gangPass) blocked(m *pendingGang) func(nodes []int32) bool {
 	taken := map[int32]bool{}
 	for id, holds := range r.holds {
