@@ -66,8 +66,10 @@ func (f ScoreFunc) Score(node *NodeState, report *Report, spec *Spec) (value, ti
 
 // Weighted is one term of a [WeightedSum].
 type Weighted struct {
+	// Weight multiplies the value and the tie of Score.
 	Weight float64
-	Score  Score
+	// Score is the score to add.
+	Score Score
 }
 
 // WeightedSum adds scores up, values and ties alike, each times its weight. Building blocks that run from

@@ -26,7 +26,7 @@ import (
 //	          (group, spec) ─► how many wait
 //
 // To commit, a proposal runs on a write-set over the state (tx): 1. judge the bets, 2. execute the
-// commitments in order, 3. settle: does every touched node still fit, is every gang whole; then, and only
+// commitments in order, 3. judge the totals: does every touched node still fit, is every gang whole; then, and only
 // then, 4. publish the write-set. [State.Check] stops before 4, so a refused proposal cannot change anything.
 type State struct {
 	world
