@@ -118,7 +118,7 @@ type Spec struct {
 
 // Capsule is the record of one capsule in a [State]. Read it, never write it.
 type Capsule struct {
-	// ID identifies the capsule; a ledger uses it once.
+	// ID identifies the capsule. It may be used again once the record of the released capsule has been dropped.
 	ID CapsuleID
 	// Spec is shared by all capsules with an equal spec. It must not be changed.
 	Spec *Spec

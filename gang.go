@@ -10,7 +10,7 @@ type GangID string
 // navigator's choice. Give the specs of its roles the class [GangClass], so that no navigator for single
 // capsules claims them.
 type Gang struct {
-	// ID identifies the gang; a ledger uses it once.
+	// ID identifies the gang. It may be used again once the records of all its members have been dropped.
 	ID GangID `json:"id"`
 	// Roles lists the members by shape.
 	Roles []Role `json:"roles"`
