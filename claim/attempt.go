@@ -152,7 +152,7 @@ func (p *Pool) land(a *attempt, o outcome) {
 // request has been answered already.
 func (p *Pool) conclude(a *attempt, o *outcome) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	if o.kind == claimed && a.request.answered {
 		return false
 	}
