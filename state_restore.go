@@ -26,6 +26,8 @@ type StateBuilder struct {
 
 	state *State
 	tx    tx
+	// Why the builder is of no further use; nil: it is.
+	over error
 	// Who was submitted when.
 	orders map[uint64]CapsuleID
 	// Capsules that gangs list, and in which role.
@@ -41,8 +43,8 @@ type membership struct {
 // start makes the state when it is first needed. When something was last removed is not known: it was at the state's
 // revision, at the latest.
 func (b *StateBuilder) start() error {
-	if b.state != nil {
-		return nil
+	if b.state != nil || b.over != nil {
+		return b.over
 	}
 	if b.Revision > math.MaxInt64 {
 		return fmt.Errorf("revision %d leaves no room to count on", b.Revision)
@@ -67,6 +69,9 @@ func (b *StateBuilder) add(record func(v *validator) error) error {
 	err := record(&v)
 	for _, fault := range v.faults {
 		err = errors.Join(err, errors.New(fault))
+	}
+	if err != nil {
+		b.over = fmt.Errorf("after an error: %w", err)
 	}
 	return err
 }
@@ -93,6 +98,9 @@ func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 // Gang adds a gang that last changed at a revision, with nothing placed: its members count themselves when they are
 // added.
 func (b *StateBuilder) Gang(g *Gang, changed Revision) error {
+	if g == nil {
+		return b.add(func(*validator) error { return errors.New("no gang") })
+	}
 	own := *g
 	own.Roles = slices.Clone(g.Roles)
 	for i := range own.Roles {
@@ -133,6 +141,9 @@ func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
 // newest first, nil for none, and whether it has been released for good. Whether it fits on its node is not asked: capacity may have
 // shrunk since it was placed. State decides that.
 func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revision], released bool) error {
+	if c == nil {
+		return b.add(func(*validator) error { return errors.New("no capsule") })
+	}
 	spec, err := b.share(c.Spec)
 	if err != nil {
 		return err
@@ -296,8 +307,8 @@ func (b *StateBuilder) Committed(id ProposalID, at Revision) error {
 	})
 }
 
-// State publishes the write-set and returns the state. It fails if [State.Verify] finds that the records do not add up.
-// The builder is of no further use.
+// State publishes the write-set and returns the state. It fails if [State.Verify] finds that the records do not add up,
+// and if a record was refused. The builder is of no further use.
 func (b *StateBuilder) State() (*State, error) {
 	if err := b.start(); err != nil {
 		return nil, err
@@ -313,5 +324,6 @@ func (b *StateBuilder) State() (*State, error) {
 	}
 	b.state.dropReleased()
 	b.tx.reset()
+	b.over = errors.New("the state has been made")
 	return b.state, b.state.Verify()
 }

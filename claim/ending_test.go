@@ -83,6 +83,7 @@ func TestTheDeadLeaveTheQueue(t *testing.T) {
 			dead = append(dead, c)
 		}
 		alive := r.ask()
+		synctest.Wait() // for listings under way, which might show the slot too early
 		s.Add("s0")
 		cancel() // no time to notice
 		r.NotifyIdle()

@@ -518,3 +518,47 @@ func TestListingOvertakenByAFullOne(t *testing.T) {
 		assert.Equal(t, 3, r.Snapshot().IdleReady)
 	})
 }
+
+// nosy is a context whose methods look at the pool.
+type nosy struct {
+	context.Context
+	pool *claim.Pool
+}
+
+func (n nosy) Err() error            { n.pool.Status(); return n.Context.Err() }
+func (n nosy) Done() <-chan struct{} { n.pool.Status(); return n.Context.Done() }
+func (n nosy) Value(key any) any     { n.pool.Status(); return n.Context.Value(key) }
+
+// A context may call the pool: its methods are called without the pool's lock.
+func TestContextsThatLookAtThePool(t *testing.T) {
+	for name, end := range map[string]func(*claim.Pool, context.CancelFunc){
+		"claimed":   func(p *claim.Pool, _ context.CancelFunc) { p.NotifyIdle() },
+		"cancelled": func(_ *claim.Pool, cancel context.CancelFunc) { cancel() },
+		"shutdown":  func(p *claim.Pool, _ context.CancelFunc) { p.Shutdown() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := store(&sim.StaleStore{})
+			p := &claim.Pool{Source: s, NotifyDelay: -1}
+			go func() { _ = p.Run(t.Context()) }()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for _, deadline := range []time.Time{{}, time.Now().Add(time.Hour)} {
+				result := make(chan claim.Result, 1)
+				require.True(t, p.Enqueue(&claim.Request{Ctx: nosy{ctx, p}, Deadline: deadline, Result: result}))
+				if name == "claimed" {
+					s.Add(fmt.Sprint("s", deadline.Unix()))
+				}
+				end(p, cancel)
+				select {
+				case r := <-result:
+					require.Equal(t, name == "claimed", r.Err == nil, "%v", r.Err)
+				case <-time.After(5 * time.Second):
+					t.Fatal("no answer")
+				}
+				if name != "claimed" {
+					break
+				}
+			}
+		})
+	}
+}

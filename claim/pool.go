@@ -81,7 +81,7 @@ type Pool struct {
 	// End the calls of the source and of the hooks.
 	claiming, looking life
 
-	// Guards what follows. It is never held while a method of the source or a hook is called.
+	// Guards what follows. It is never held while a method of the source, of a request's context or a hook is called.
 	mu           sync.Mutex
 	ran, shut    bool
 	stats        Stats
@@ -98,7 +98,9 @@ type Pool struct {
 	shortage *shortage
 	// The scale-up hook has not returned.
 	scaling bool
-	clock   *time.Timer
+	// What unlock undoes: the watches of requests that have just been answered.
+	ended []func()
+	clock *time.Timer
 }
 
 // settings are a pool's fields with the defaults filled in.
@@ -207,7 +209,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // begin starts to serve, unless the pool has been run or shut down.
 func (p *Pool) begin() (over bool, err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	switch {
 	case p.ran:
 		return true, &Error{Kind: ErrRan, Pool: p.Name}
@@ -239,7 +241,11 @@ func (p *Pool) enqueue(req *Request) error {
 	if r.Ctx == nil {
 		r.Ctx = context.Background()
 	}
+	r.begin()
 	if err := p.admit(r); err != nil {
+		if r.endLife != nil {
+			r.endLife()
+		}
 		return err
 	}
 	req.EnqueuedAt = r.EnqueuedAt
@@ -250,7 +256,7 @@ func (p *Pool) enqueue(req *Request) error {
 // admit puts a request into its line, if there is room for it.
 func (p *Pool) admit(r *request) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	switch {
 	case p.shut:
 		return ErrShutdown

@@ -38,6 +38,10 @@ type request struct {
 	Request
 	pool *Pool
 	want filter
+	// Ends when Ctx does and when Deadline passes; nil: never. Unlike those of Ctx, which are the importer's code, its
+	// methods may be called under the pool's lock.
+	life    context.Context //nolint:containedctx // made of the request's own
+	endLife context.CancelFunc
 
 	// Guarded by the pool's lock.
 
@@ -53,33 +57,50 @@ type request struct {
 	unwatch func()
 }
 
+// begin makes life. The lock is not held: this calls methods of the importer's context.
+func (r *request) begin() {
+	switch {
+	case !r.Deadline.IsZero():
+		r.life, r.endLife = context.WithDeadline(r.Ctx, r.Deadline)
+	case r.Ctx.Done() != nil:
+		r.life, r.endLife = context.WithCancel(r.Ctx)
+	}
+}
+
 // watch sees to it that the request is answered as soon as its context ends or its deadline passes, wherever it is
-// then. Methods of the context are the importer's code, so the lock is not held.
+// then.
 func (r *request) watch() {
-	if r.Deadline.IsZero() && r.Ctx.Done() == nil {
+	if r.life == nil {
 		return
 	}
-	ctx, cancel := r.Ctx, context.CancelFunc(func() {})
-	if !r.Deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, r.Deadline)
-	}
-	stop := context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
+	stop := context.AfterFunc(r.life, func() {
+		cause := context.Cause(r.life)
 		r.pool.update(func(time.Time) { r.pool.expire(r, cause) })
 	})
 	r.pool.mu.Lock()
-	defer r.pool.mu.Unlock()
-	r.unwatch = func() { stop(); cancel() }
+	defer r.pool.unlock()
+	r.unwatch = func() { stop(); r.endLife() }
 	if r.answered {
-		r.unwatch()
+		r.pool.ended = append(r.pool.ended, r.unwatch)
+	}
+}
+
+// unlock releases the lock, and then undoes watch for the requests that were answered under it: that calls methods of the
+// importer's contexts.
+func (p *Pool) unlock() {
+	ended := p.ended
+	p.ended = nil
+	p.mu.Unlock()
+	for _, unwatch := range ended {
+		unwatch()
 	}
 }
 
 // over reports what has ended the request by now; nil: nothing. It is asked before a slot is spent on the request,
 // because watch may be late.
 func (r *request) over(now time.Time) error {
-	if r.Ctx.Err() != nil {
-		return context.Cause(r.Ctx)
+	if r.life != nil && r.life.Err() != nil {
+		return context.Cause(r.life)
 	}
 	if d := r.Deadline; !d.IsZero() && !now.Before(d) {
 		return context.DeadlineExceeded
@@ -104,7 +125,7 @@ func (p *Pool) answer(r *request, result Result) {
 	r.answered = true
 	p.addPending(-1)
 	if r.unwatch != nil {
-		r.unwatch()
+		p.ended = append(p.ended, r.unwatch)
 	}
 	if !offer(r.Result, result, 0) {
 		go p.answerLate(r.Result, result)

@@ -64,6 +64,10 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 		e.index.cursor, e.index.kinds.labels.cursor = 0, 0
 		e.forget()
 	}
+	if k := &e.index.kinds; k.crowded() {
+		e.index.cursor, *k = 0, nodeKinds{labels: labelIndex{version: k.labels.version}}
+		e.forget()
+	}
 	if e.index.kinds.follow(draft) {
 		e.index.cursor = 0 // divide anew
 	}
