@@ -208,7 +208,7 @@ func (d *Dispatcher) failed(u unit, list failures, out []int, now time.Time, rou
 
 // stranded reports a unit that waits until the scheduler that it is pinned to lives again.
 func (d *Dispatcher) stranded(u unit, pinned string, round *Round) {
-	if w := d.retry.of(u); w.said != "stranded "+pinned {
+	if w := d.retry.record(u); w.said != "stranded "+pinned {
 		w.said = "stranded " + pinned
 		round.Stranded = append(round.Stranded, strandedError(u, pinned))
 	}
@@ -216,7 +216,7 @@ func (d *Dispatcher) stranded(u unit, pinned string, round *Round) {
 
 // retryLater puts a unit off, and calls report unless the last report of the unit was the same.
 func (d *Dispatcher) retryLater(u unit, said string, now time.Time, report func()) {
-	w := d.retry.of(u)
+	w := d.retry.record(u)
 	if w.said != said {
 		w.said = said
 		report()

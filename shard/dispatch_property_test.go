@@ -290,7 +290,7 @@ func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 	list, _ := parseFailures(value)
 	failed := func(name string) bool {
 		term, _ := w.leases.In(state, name)
-		one, ok := list.of(name)
+		one, ok := list.find(name)
 		return ok && one.View >= term.Epoch
 	}
 	if pinned != "" && !w.movePinned {
@@ -301,7 +301,7 @@ func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 		require.True(w.t, failed(name) || list.more, "capsule %q has owner %q, and %q has not failed it (%q)", c.ID, c.Owner, name, value)
 	}
 	for _, d := range w.dispatchers {
-		require.False(w.t, d.retry.of(u).due.IsZero(), "capsule %q will never be tried again", c.ID)
+		require.False(w.t, d.retry.record(u).due.IsZero(), "capsule %q will never be tried again", c.ID)
 	}
 }
 

@@ -57,7 +57,7 @@ func (m *member) learn(state *orbit.State) {
 }
 
 // weigh takes over the node, nil if it is no member.
-func (m *member) weigh(n *orbit.NodeState) {
+func (m *member) setNode(n *orbit.NodeState) {
 	if m.there = n != nil; !m.there {
 		m.open, m.load = false, load{}
 		return

@@ -161,7 +161,7 @@ func (t *table) member(id orbit.NodeID) *member {
 func (t *table) look(id orbit.NodeID) {
 	m := t.member(id)
 	t.unfile(m)
-	m.weigh(t.state.Node(id))
+	m.setNode(t.state.Node(id))
 	t.file(m)
 }
 

@@ -93,7 +93,7 @@ func (f failures) without(scheduler string) failures {
 }
 
 // of returns what a scheduler said.
-func (f failures) of(scheduler string) (Failure, bool) {
+func (f failures) find(scheduler string) (Failure, bool) {
 	for _, one := range f.list {
 		if one.Scheduler == scheduler {
 			return one, true
@@ -154,7 +154,7 @@ func parseFailures(value string) (failures, error) {
 		var entry string
 		entry, rest, _ = strings.Cut(rest, "&")
 		one, err := parseFailure(entry)
-		if _, twice := f.of(one.Scheduler); err != nil || twice {
+		if _, twice := f.find(one.Scheduler); err != nil || twice {
 			return failures{}, ErrCorrupt
 		}
 		f.list = append(f.list, one)
