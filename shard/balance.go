@@ -36,14 +36,14 @@ type balance struct {
 	present []int // quantities of which there is any capacity
 	// off is, for each group, the difference of each quantity from its mean.
 	off [][quantities]float64
-	// excess is the sum of the squares of all excess; by is the part of each group.
-	excess float64
-	by     []float64 // by group
+	// excess is the sum of the squares of all excess; excessOf is the part of each group.
+	excess   float64
+	excessOf []float64
 }
 
 // newBalance computes the differences of the groups. The tally is of all schedulable nodes, also those without a group.
 func newBalance(groups []*group, all *tally, largest *load, tolerance float64) *balance {
-	b := &balance{groups: groups, off: make([][quantities]float64, len(groups)), by: make([]float64, len(groups))}
+	b := &balance{groups: groups, off: make([][quantities]float64, len(groups)), excessOf: make([]float64, len(groups))}
 	count := float64(len(groups))
 	for k := range quantities {
 		total := all.value(k % kinds)
@@ -66,12 +66,12 @@ func newBalance(groups []*group, all *tally, largest *load, tolerance float64) *
 
 // updateExcess computes the excess of a group anew.
 func (b *balance) updateExcess(i int) {
-	b.excess -= b.by[i]
-	b.by[i] = 0
+	b.excess -= b.excessOf[i]
+	b.excessOf[i] = 0
 	for _, k := range b.present {
-		b.by[i] += square(b.off[i][k], b.slack[k])
+		b.excessOf[i] += square(b.off[i][k], b.slack[k])
 	}
-	b.excess += b.by[i]
+	b.excess += b.excessOf[i]
 }
 
 // square returns the square of the part of a difference that exceeds the slack.
@@ -113,12 +113,12 @@ func (b *balance) next() (step, bool) {
 
 // worst lists the groups that have excess, the greatest first.
 func (b *balance) worst() (out []int) {
-	for i, e := range b.by {
+	for i, e := range b.excessOf {
 		if e > 0 {
 			out = append(out, i)
 		}
 	}
-	slices.SortStableFunc(out, func(x, y int) int { return cmp.Compare(b.by[y], b.by[x]) })
+	slices.SortStableFunc(out, func(x, y int) int { return cmp.Compare(b.excessOf[y], b.excessOf[x]) })
 	return out
 }
 

@@ -73,7 +73,7 @@ func (l *PartitionLedger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	if l.Mode == Shared {
 		return l.Ledger.Snapshot(ctx)
 	}
-	state, answers, err := l.look(ctx, true)
+	state, answers, err := l.refresh(ctx, true)
 	if err == nil {
 		l.answer(ctx, answers)
 	}
@@ -81,7 +81,7 @@ func (l *PartitionLedger) Snapshot(ctx context.Context) (*orbit.State, error) {
 }
 
 // look follows the ledger, and returns what is to be answered for besides what is seen.
-func (l *PartitionLedger) look(ctx context.Context, viewed bool) (*orbit.State, []orbit.Proposal, error) {
+func (l *PartitionLedger) refresh(ctx context.Context, viewed bool) (*orbit.State, []orbit.Proposal, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.view.ledger, l.view.scheduler = l.Ledger, l.Scheduler
@@ -110,7 +110,7 @@ func (l *PartitionLedger) Changes(ctx context.Context, after orbit.Revision) ([]
 	}
 	changes, resting, err := l.announced(ctx, after)
 	if err == nil && resting {
-		if _, answers, err := l.look(ctx, false); err == nil { // else the next pass will say so
+		if _, answers, err := l.refresh(ctx, false); err == nil { // else the next pass will say so
 			l.answer(ctx, answers)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 func (l *PartitionLedger) Navigator(fresh func() orbit.Navigator) orbit.Navigator {
 	switch l.Mode {
 	case Strict:
-		return &narrow{Navigator: fresh(), partition: l}
+		return &strictNavigator{Navigator: fresh(), partition: l}
 	case Soft:
 		return &soft{near: fresh(), far: fresh(), closed: l.closed, telemetry: l.Telemetry}
 	}

@@ -32,14 +32,14 @@ func (e *GroupNoFit) Error() string {
 // Unwrap makes errors.Is find [ErrGroup], and errors.As the navigator's reason.
 func (e *GroupNoFit) Unwrap() []error { return []error{ErrGroup, e.Why} }
 
-// narrow is a navigator in strict mode. It plans as it is; what has no place is said to have none in the group.
-type narrow struct {
+// strictNavigator is a navigator in strict mode. It plans as it is; what has no place is said to have none in the group.
+type strictNavigator struct {
 	orbit.Navigator
 	partition *PartitionLedger
 }
 
 // Plan adds to why a capsule is not placed how much of the constellation was looked at, unless that is all.
-func (n *narrow) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+func (n *strictNavigator) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := n.Navigator.Plan(ctx, view, pending)
 	if len(plan.Unplaced) == 0 {
 		return plan, err
