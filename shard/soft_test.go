@@ -311,7 +311,7 @@ func TestSoftLeavesWhatNearHasBegun(t *testing.T) {
 	state, broken := snapshot(t, ledger), errors.New("broken")
 	plan := orbit.Plan{Proposals: []orbit.Proposal{{Do: []orbit.Commitment{orbit.Place{Capsule: "first", Node: "n"}}}},
 		Unplaced: []orbit.Unplaced{{Capsule: state.Capsule("full"), Why: &orbit.NoFit{}}, {Capsule: state.Capsule("broken"), Why: broken}}}
-	left, rest := (&soft{}).leave(state, &plan, state.Pending())
+	left, rest := (&soft{}).splitUnplaced(state, &plan, state.Pending())
 	require.Empty(t, rest)
 	require.Equal(t, []error{errBehind, broken}, []error{left[0].Why, left[1].Why})
 }
