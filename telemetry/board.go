@@ -170,11 +170,11 @@ func (b *Board) take(e *entry, r *orbit.Report, now time.Time) {
 	e.report = copyOf(r, &e.report)
 	e.warm = nil
 	b.stats.Changed++
-	b.touch(e)
+	b.markChanged(e)
 }
 
 // touch makes a node the newest change. It requires the lock.
-func (b *Board) touch(e *entry) {
+func (b *Board) markChanged(e *entry) {
 	if b.version == 0 {
 		b.version = uint64(max(b.now().UnixNano(), 0))
 	}

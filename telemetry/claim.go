@@ -73,7 +73,7 @@ func (b *Board) Claim(node orbit.NodeID, template string) Claim {
 		c.template, c.kind = template, warm
 	}
 	number, ok := e.claim(c)
-	b.touch(e)
+	b.markChanged(e)
 	if !ok {
 		return Claim{}
 	}
@@ -92,7 +92,7 @@ func (b *Board) Unclaim(c Claim) {
 	c.entry.count(old, -1)
 	*old = claimed{at: old.at}
 	b.stats.Unclaimed++
-	b.touch(c.entry)
+	b.markChanged(c.entry)
 }
 
 // Vacate gives back the slot of a claim that was kept, for its sandbox has ended: readers see it free again. The warm slot
@@ -113,7 +113,7 @@ func (b *Board) Vacate(c Claim) {
 	}
 	c.entry.count(old, 1)
 	b.stats.Vacated++
-	b.touch(c.entry)
+	b.markChanged(c.entry)
 }
 
 // Holds reports whether readers see the node's slots less this one: it has neither reported since, nor has the claim been
@@ -149,7 +149,7 @@ func (b *Board) Exhausted(node orbit.NodeID, template string) {
 	}
 	b.stats.Exhausted++
 	e.claim(claimed{at: b.now(), template: template, kind: lacking})
-	b.touch(e)
+	b.markChanged(e)
 }
 
 // claim files a claim and returns its number. It reports false if there are too many; then the node has nothing

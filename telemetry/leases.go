@@ -59,7 +59,7 @@ func (b *Board) followLeases() {
 		switch {
 		case e == nil:
 		case b.Leases.Known(name):
-			b.touch(e)
+			b.markChanged(e)
 		default:
 			b.forget(e.report.Node)
 		}
