@@ -20,7 +20,7 @@ type filteredView struct {
 }
 
 // follow brings the filtered view up to another view. The list others has the indices of nodes that have not changed in
-// that view but for which closed returns another result than the last time. It returns a new View if the old one cannot
+// that view for which closed, however, returns another result than the last time. It returns a new View if the old one cannot
 // be brought up to date.
 func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []int32, closed func(*orbit.NodeState) bool, telemetry orbit.Telemetry) (*orbit.View, error) {
 	changed, next, all := from.Changed(v.cursor)

@@ -165,7 +165,7 @@ func TestSoftNotStarved(t *testing.T) {
 }
 
 // TestSoftPlans: any navigator keeps in soft mode the rules that it keeps alone; half of the nodes are the own group.
-// But for the gangs that only prefer a rack: they are placed in the own group, be it across racks.
+// Gangs that only prefer a rack are the exception: they are placed in the own group, even across racks.
 func TestSoftPlans(t *testing.T) {
 	for name, make := range ready {
 		t.Run(name, func(t *testing.T) {
