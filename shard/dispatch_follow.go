@@ -277,10 +277,11 @@ func (d *Dispatcher) review(u unit) {
 	}
 }
 
-// wanting reports whether a capsule of the unit is pending and has no living owner.
+// wanting reports whether a capsule of the unit has to be assigned.
 func (d *Dispatcher) wanting(u unit) (yes bool) {
+	keeper := d.keeper(u)
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
-		yes = d.free(c)
+		yes = d.free(c, keeper)
 		return !yes
 	})
 	return yes
