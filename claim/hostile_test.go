@@ -133,7 +133,7 @@ func TestRequestsDoNotPutOffThePoll(t *testing.T) {
 	})
 }
 
-// An OnError that blocks keeps nobody from anything: listings, the hook and claims go on.
+// An OnError that blocks holds nothing else up: listings, the hook and claims go on.
 func TestReportThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		forever := make(chan struct{})
@@ -219,7 +219,7 @@ func (evil) Error() string   { return "evil" }
 func (evil) Is(error) bool   { panic("ouch") }
 func (evil) Unwrap() []error { panic("ouch") }
 
-// An error that panics when it is compared costs whoever returned it, not the pool.
+// An error that panics when it is compared fails the call that returned it, not the pool.
 func TestErrorsThatPanic(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -379,11 +379,11 @@ func TestReturnAfterEvacuation(t *testing.T) {
 	require.NoError(t, err)
 	claimed, _, err = src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: l.Slots[0]})
 	require.NoError(t, err)
-	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "b"}) // and somebody else placed it again
+	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "b"}) // and another client placed it again
 	require.NoError(t, src.Join(t.Context(), "c"))
 	propose(t, src.Book(), orbit.Place{Capsule: claimed.Capsule, Node: "c"})
 	require.ErrorIs(t, src.Return(t.Context(), claimed), orbit.ErrConflict)
-	assert.Equal(t, orbit.NodeID("c"), snapshot(t, src).Capsule(claimed.Capsule).Node, "it is somebody else's by now")
+	assert.Equal(t, orbit.NodeID("c"), snapshot(t, src).Capsule(claimed.Capsule).Node, "another client has it by now")
 }
 
 // counted counts what a ledger is asked.
@@ -421,7 +421,7 @@ func claimAll(t *testing.T, src *claim.LedgerSource, names ...orbit.NodeID) *orb
 }
 
 // Nodes are drained, emptied, removed and join again while they are claimed, by two pools with small limits on
-// one ledger that looks back one change: nobody is given what somebody has, every request ends, and in the end
+// one ledger that keeps one change of history: no slot is given out twice, every request ends, and in the end
 // all is idle.
 func TestNodesComeAndGo(t *testing.T) {
 	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1, Terminal: 1, PlacementIDs: 1, ProposalIDs: 1}}

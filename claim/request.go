@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Request asks for a slot. Enqueue takes a copy: when it returns, the request is the caller's again.
+// Request asks for a slot. Enqueue copies it, so the caller may change or reuse it as soon as Enqueue has returned.
 type Request struct {
-	// When it ends, so does the request. Nil: never. Its values reach the source.
+	// Ctx ends the request when it ends; nil: it never does. The source sees its values.
 	Ctx context.Context //nolint:containedctx // a request carries its own, as http.Request does
-	// When it passes, the request ends; at this very instant already. Zero: never.
+	// Deadline is the time at which the request ends; zero: there is none.
 	Deadline time.Time
-	// Which slots will do. A request that wants what no idle slot has waits for one that has it, and lets those
-	// behind it pass. If it ends before there was one, its error wraps ErrUnmatched. Zero: any slot.
+	// Want says which slots are suitable; zero: any slot. If no idle slot is, the request waits for one, and later requests
+	// may be served before it. If it ends before there was one, its error wraps ErrUnmatched.
 	Want Want
-	// What the source is to do with the slot; see there. A [LedgerSource] takes a [Capsule].
+	// Options are for the source, which defines their type. A [LedgerSource] takes a [Capsule]. Nil: the source's defaults.
 	Options any
-	// Where the one answer goes. It must have room for it (make(chan Result, 1)). If it has none, the pool
-	// does not wait: a goroutine offers the answer for a second, and then gives the slot back.
+	// Result is the channel that gets the one answer. It must have room for it (make(chan Result, 1)). If it has none, a
+	// goroutine offers the answer for one second and then gives the slot back. Required.
 	Result chan<- Result
-	// Set by Enqueue if zero; what Error.Waited counts from.
+	// EnqueuedAt is the time from which Error.Waited and Status.Dispatch count; default: the time of Enqueue.
 	EnqueuedAt time.Time
 }
 
 // Result is the answer to a request: a slot, or why there is none.
 type Result struct {
-	// The claimed slot; zero if Err is set.
+	// Slot is the claimed slot; zero if Err is set.
 	Slot Slot
-	// Nil, or an [*Error]: ErrEnded, ErrShutdown, ErrTimeout or ErrSource.
+	// Err is nil, or an [*Error] of the kind ErrEnded, ErrShutdown, ErrTimeout or ErrSource.
 	Err error
 }
 
