@@ -94,7 +94,7 @@ func (e *scan) Best(d *Draft, spec *Spec) (best Choice, err error) {
 		}
 		value, tie := score.Score(n, d.View().Report(n), spec)
 		if math.IsNaN(value) || math.IsInf(value, 0) {
-			counts[Unfit("have a score that is no number")]++
+			counts[Misfit{Why: "have a score that is no number"}]++
 		} else if best.Node == nil || value < best.Value || value == best.Value && e.before(n, best.Node) {
 			best.Node, best.Value, best.Tie = n, value, tie
 		}
@@ -112,7 +112,7 @@ func (e *scan) misfit(d *Draft, n *NodeState, spec *Spec) (why Misfit) {
 	}
 	if why == (Misfit{}) && e.Filter != nil {
 		if text := e.Filter(n, d.View().Report(n), spec); text != "" {
-			why = Unfit(text)
+			why = Misfit{Why: text}
 		}
 	}
 	return why

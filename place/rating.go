@@ -192,10 +192,10 @@ func (r *rater) misfit(n *orbit.NodeState, spec *orbit.Spec) orbit.Misfit {
 	}
 	if r.filter != nil {
 		if why := r.filter(n, r.draft.View().Report(n), spec); why != "" {
-			return orbit.Unfit(why)
+			return orbit.Misfit{Why: why}
 		}
 	}
-	return orbit.Unfit("have a score that is no number")
+	return orbit.Misfit{Why: "have a score that is no number"}
 }
 
 // near says where a spec may go because of the group whose company it asks for.

@@ -21,7 +21,7 @@ type news struct {
 // follow brings the dispatcher up to what the ledger has, and files what is to be looked at.
 func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
 	d.loads.forgetExpected()
-	state, changes, whole, err := orbit.CatchUp(ctx, d.Ledger, d.state)
+	state, changes, whole, err := d.state.CatchUp(ctx, d.Ledger)
 	if err != nil {
 		return err
 	}
