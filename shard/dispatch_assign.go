@@ -29,8 +29,8 @@ func (o *order) proposal(view orbit.Revision) orbit.Proposal {
 	return orbit.Proposal{View: view, Do: o.do, If: o.bets}
 }
 
-// take adds an assignment to the order. What is taken from the dead is taken while they are dead: one who is back may
-// have something on its way to a node.
+// take adds an assignment to the order. It bets that the lease of the owner does not change: an owner that was gone and is
+// back may be placing the capsule.
 func (d *Dispatcher) take(o *order, c *orbit.Capsule) {
 	o.do = append(o.do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: d.roster.names[o.to]})
 	if c.Owner == "" || d.Leases == nil {
@@ -78,30 +78,46 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 		return order{}, false
 	}
 	o := order{unit: u, to: to, from: first.Owner, cause: cause, bets: d.roster.bets[to]}
+	keeper := d.keeper(u)
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
-		if d.free(c) {
+		if d.free(c, keeper) && c.Owner != d.roster.names[to] {
 			d.take(&o, c)
 		}
 		return true
 	})
-	return o, true
+	return o, len(o.do) > 0
 }
 
-// free reports whether a capsule waits that nobody who lives has.
-func (d *Dispatcher) free(c *orbit.Capsule) bool { return c.Pending() && !d.roster.lives(c.Owner) }
+// keeper returns the live scheduler that has the first waiting capsule of a unit; "" if there is none. All waiting
+// members of a gang belong with it, because a scheduler starts a gang with the members that it has.
+func (d *Dispatcher) keeper(u unit) (name string) {
+	u.eachMember(d.state, func(c *orbit.Capsule) bool {
+		if c.Pending() && d.roster.lives(c.Owner) {
+			name = c.Owner
+		}
+		return name == ""
+	})
+	return name
+}
 
-// survey returns the first capsule of the unit that is to be given to somebody, nil if there is none, and who has
-// others of the same gang: rather one that has some to place than one that has placed some; "" is nobody.
+// free reports whether a waiting capsule has to be assigned: no live scheduler has it, or another one than its keeper.
+func (d *Dispatcher) free(c *orbit.Capsule, keeper string) bool {
+	return c.Pending() && (!d.roster.lives(c.Owner) || c.Owner != keeper)
+}
+
+// survey returns the first capsule of the unit that has to be assigned, nil if there is none, and the live scheduler that
+// has other members of the same gang: its keeper, or else one that has placed some; "" if there is none.
 func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company string) {
-	waits := false
+	keeper := d.keeper(u)
+	company = keeper
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
 		switch {
-		case d.free(c):
+		case d.free(c, keeper):
 			if first == nil {
 				first = c
 			}
-		case !c.Released() && d.roster.lives(c.Owner) && (company == "" || c.Pending() && !waits):
-			company, waits = c.Owner, c.Pending()
+		case company == "" && !c.Released() && d.roster.lives(c.Owner):
+			company = c.Owner
 		}
 		return true
 	})
@@ -179,6 +195,8 @@ func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int
 // cause says why a unit is dispatched again; "": it had not been.
 func (d *Dispatcher) cause(first *orbit.Capsule, list failures, again bool) Cause {
 	switch {
+	case d.roster.lives(first.Owner):
+		return Divided
 	case first.Owner != "":
 		return OwnerGone
 	case again && len(list.list) > 0:

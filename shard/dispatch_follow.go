@@ -276,10 +276,11 @@ func (d *Dispatcher) review(u unit) {
 	}
 }
 
-// wanting reports whether a capsule of the unit waits that nobody who lives has.
+// wanting reports whether a capsule of the unit has to be assigned.
 func (d *Dispatcher) wanting(u unit) (yes bool) {
+	keeper := d.keeper(u)
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
-		yes = c.Pending() && !d.roster.lives(c.Owner)
+		yes = d.free(c, keeper)
 		return !yes
 	})
 	return yes

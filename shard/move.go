@@ -19,6 +19,9 @@ type Cause string
 const (
 	// OwnerGone means that the lease of From is over, or there is no such scheduler.
 	OwnerGone Cause = "owner gone"
+	// Divided means that two schedulers had members of a gang that wait: one was released while the others were
+	// assigned. The scheduler that has the first of them gets all.
+	Divided Cause = "divided"
 	// GivenBack means that a scheduler could not place a capsule or a gang.
 	GivenBack Cause = "given back"
 	// TriedAgain means that all have failed a capsule or a gang, and it is time to try again.
