@@ -98,19 +98,22 @@ type Batcher interface {
 
 // Outcome is what [Ledger.Propose] would have returned.
 type Outcome struct {
+	// Revision is the revision of the commit; zero if Err is set.
 	Revision Revision
-	Err      error
+	// Err is why the proposal was not committed, or nil.
+	Err error
 }
 
 // MemoryLedger is the ledger of one process. It is linearizable: a commit is one short critical section
 // (check, build, publish, unlock, then wake those that wait) in which no user code runs, and it has no clock.
 // The zero value is an empty ledger; set the fields before first use.
 type MemoryLedger struct {
-	// Zero fields have the defaults of Limits. Without effect if Start is set.
+	// Bounds are the limits of the ledger; zero fields have the defaults of Limits. They have no effect if Start is
+	// set.
 	Bounds Limits
-	// Names for diagnoses; empty ones have a default.
+	// Dimensions are the names of the resource dimensions in diagnoses; empty ones have a default.
 	Dimensions [Dimensions]string
-	// If set: continue from this state, within its limits and with its names.
+	// Start is the state from which the ledger continues, within its limits and with its names; nil: an empty one.
 	Start *State
 
 	once   sync.Once
@@ -257,8 +260,8 @@ func (l *MemoryLedger) attribute(err error) error {
 	return err
 }
 
-// takeWake returns the channel to close once mu is given back, if anybody waits for a revision that there
-// is now. It requires mu.
+// takeWake returns the channel that the caller closes after it unlocks mu, or nil if no goroutine waits or no newer
+// revision exists. The caller holds mu.
 func (l *MemoryLedger) takeWake() chan struct{} {
 	if l.wake == nil || l.live.rev == l.waited {
 		return nil

@@ -12,11 +12,15 @@ type NodeID string
 
 // Node describes a machine. Topology levels are label keys (rack, block, zone); their values are domains.
 type Node struct {
-	ID       NodeID            `json:"id"`
-	Capacity Resources         `json:"capacity"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Devices  Devices           `json:"devices"`
-	// Draining: takes no new work.
+	// ID identifies the node.
+	ID NodeID `json:"id"`
+	// Capacity is the amount of each resource that placements and holds may take.
+	Capacity Resources `json:"capacity"`
+	// Labels are matched by predicates; topology domains are label values.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Devices is the node's group of device instances; the zero value has none.
+	Devices Devices `json:"devices"`
+	// Unschedulable reports that the node drains: it takes no new work.
 	Unschedulable bool `json:"unschedulable,omitempty"`
 }
 
@@ -44,12 +48,13 @@ func (n *Node) faults() []string {
 
 // NodeState is a node and what is taken of it, at one revision. Read it, never write it.
 type NodeState struct {
+	// Node is the description of the node.
 	Node *Node
-	// Capsules placed on it.
+	// Capsules is the number of capsules placed on the node.
 	Capsules int
-	// When what is taken last changed, releases included.
+	// Usage is the revision at which the node's used amounts last changed, releases included.
 	Usage Revision
-	// When capacity, labels, devices or schedulability last changed.
+	// Specification is the revision at which capacity, labels, devices or schedulability last changed.
 	Specification Revision
 
 	// Placements and holds.

@@ -8,19 +8,20 @@ import (
 	"slices"
 )
 
-// A StateBuilder makes a [State] of records that a ledger has kept elsewhere, each as it was when it last changed. Records go
-// through the same checks as proposals, and into the state through the same write-set. An error says what is wrong with
-// the record that it is the answer to, and leaves the builder of no further use.
+// StateBuilder makes a [State] of records that a ledger has kept elsewhere, each as it was when it last changed.
+// Records pass the same checks as proposals, and enter the state through the same write-set. A method that returns an
+// error says what is wrong with its record; the builder must not be used after that.
 //
 // Nodes come first, then gangs, then capsules: those that live in order of submission, and behind them the released ones
 // in the order of their release. The zero value with its fields set is ready for use.
 type StateBuilder struct {
-	// What the state is at, and what every record that is added is at, at most.
+	// Revision is the revision of the state to build, and the upper bound of the revisions in all records that are
+	// added.
 	Revision Revision
-	// The limits of the ledger that kept the records, as its Limits method returned them. What is beyond
-	// Limits.Terminal or Limits.ProposalIDs is dropped.
+	// Limits are the limits of the ledger that kept the records, as its Limits method returned them. Records beyond
+	// Limits.Terminal or Limits.ProposalIDs are dropped.
 	Limits Limits
-	// Names of the dimensions; empty ones have a default.
+	// Dimensions are the names of the resource dimensions; empty ones have a default.
 	Dimensions [Dimensions]string
 
 	state *State

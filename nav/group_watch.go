@@ -43,7 +43,8 @@ func (k groupKey) compare(o groupKey) int {
 // GroupBind says that all members of a group are placed. Bound less Since is its bind latency.
 type GroupBind struct {
 	// Gang names a gang, Group a co-location group; the other is empty.
-	Gang  orbit.GangID
+	Gang orbit.GangID
+	// Group names a co-location group; empty if Gang is set.
 	Group string
 	// Members counts those that run.
 	Members int

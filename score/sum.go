@@ -8,8 +8,10 @@ import (
 
 // Weighted is one term of a [WeightedSum].
 type Weighted struct {
+	// Weight multiplies the value and the tie of Score.
 	Weight float64
-	Score  orbit.Score
+	// Score is the score to add.
+	Score orbit.Score
 }
 
 // WeightedSum adds scores up, values and ties alike, each times its weight. Building blocks that run from

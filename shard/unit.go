@@ -55,15 +55,9 @@ func (u unit) eachMember(state *orbit.State, f func(*orbit.Capsule) bool) {
 		}
 		return
 	}
-	g := state.Gang(orbit.GangID(u.id))
-	if g == nil {
-		return
-	}
-	for i := range g.Gang.Roles {
-		for _, id := range g.Gang.Roles[i].Members {
-			if c := state.Capsule(id); c != nil && c.Gang == g.Gang.ID && !f(c) {
-				return
-			}
+	for c := range state.Members(orbit.GangID(u.id)) {
+		if !f(c) {
+			return
 		}
 	}
 }
