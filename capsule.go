@@ -47,7 +47,7 @@ type Envelope struct {
 }
 
 // Preference is a soft wish: nodes that match are better by Weight, in the units of the score. For
-// [SpreadScore] a weight of 5 makes up for one capsule more on the node.
+// score.Spread a weight of 5 makes up for one capsule more on the node.
 type Preference struct {
 	Predicate
 	// Weight is the value of a match, in the units of the score.

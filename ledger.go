@@ -63,20 +63,20 @@ func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Chan
 	}
 }
 
-// CatchUp returns the ledger's state, and the changes that lead to it from an old one: none if there is nothing newer,
-// and then the state is the old one. Whole says that they are not known, because old is nil or the history no longer
-// reaches back to it: everything may be different.
-func CatchUp(ctx context.Context, ledger Ledger, old *State) (now *State, changes []Change, whole bool, err error) {
+// CatchUp returns the ledger's state, and the changes that lead to it from s: none if there is nothing newer, and then
+// the state is s itself. Whole says that they are not known, because s is nil or the history no longer reaches back to
+// it: everything may be different.
+func (s *State) CatchUp(ctx context.Context, ledger Ledger) (now *State, changes []Change, whole bool, err error) {
 	now, err = ledger.Snapshot(ctx)
 	switch {
 	case err != nil:
 		return nil, nil, false, err
-	case old == nil:
+	case s == nil:
 		return now, nil, true, nil
-	case now.rev <= old.rev:
-		return old, nil, false, nil
+	case now.rev <= s.rev:
+		return s, nil, false, nil
 	}
-	changes, err = ledger.Changes(ctx, old.rev)
+	changes, err = ledger.Changes(ctx, s.rev)
 	switch {
 	case errors.Is(err, ErrCompacted):
 		return now, nil, true, nil

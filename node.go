@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -205,16 +206,14 @@ func (n *NodeState) deviceUse() deviceUse {
 // Misfit says why a node cannot take a capsule of some spec. Misfits are comparable, so that nodes can be counted by
 // them ([Draft.NoFit]); the zero value says that the node takes it.
 type Misfit struct {
+	// Why is a reason that the ledger does not know. It completes "n nodes ...", as in "have a stale report". Empty: the
+	// reason is a rule of the ledger, or the node takes the capsule.
+	Why string
+
 	kind misfitKind
 	// Which dimension or requirement.
 	arg int
-	// What a filter said.
-	why string
 }
-
-// Unfit returns a misfit for a reason that the ledger does not know. Why completes "n nodes ...", as in "have a stale
-// report".
-func Unfit(why string) Misfit { return Misfit{kind: filtered, why: why} }
 
 // Short reports whether the node would take the capsule if more of it were free. Any other misfit stays when other
 // capsules leave.
@@ -229,7 +228,6 @@ const (
 	wrongModel
 	shortOfDevices
 	shortOfRoom
-	filtered
 )
 
 // misfit returns the first reason that holds, the most lasting first: a label does not match more often
@@ -273,10 +271,8 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 		return "lack " + spec.Devices.want()
 	case shortOfRoom:
 		return "lack " + names.name(Dimension(m.arg))
-	case filtered:
-		return m.why
 	}
-	return "fit"
+	return cmp.Or(m.Why, "fit")
 }
 
 // anyOf names the models of a request.

@@ -89,7 +89,7 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 		return m
 	}
 	if near := d.nearby(spec); !near.has(n.Node) {
-		return Unfit(near.missing())
+		return Misfit{Why: near.missing()}
 	}
 	return m
 }

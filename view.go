@@ -124,7 +124,7 @@ type source struct {
 // when it returns an error: one of the ledger leaves the view as it was, one of telemetry leaves it with the
 // new state and the old reports.
 func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
-	state, changes, whole, err := CatchUp(ctx, from.ledger, v.state)
+	state, changes, whole, err := v.state.CatchUp(ctx, from.ledger)
 	if err != nil {
 		return false, err
 	}

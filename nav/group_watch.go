@@ -58,7 +58,7 @@ type GroupBind struct {
 // seen to wait, but a group that is submitted and bound between them is returned. An error leaves all as it
 // was.
 func (w *GroupWatch) Refresh(ctx context.Context, ledger orbit.Ledger, now time.Time) ([]GroupBind, error) {
-	state, changes, whole, err := orbit.CatchUp(ctx, ledger, w.state)
+	state, changes, whole, err := w.state.CatchUp(ctx, ledger)
 	if err != nil || state == w.state {
 		return nil, err
 	}

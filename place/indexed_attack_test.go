@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // attackWorld is 100 nodes, of 1,000 cpu and more, and one spec for each module.
@@ -27,12 +28,12 @@ func attackWorld(t *testing.T, modules ...string) (*orbit.MemoryLedger, *orbit.V
 
 // touchy is a score whose bound panics when it is told to.
 type touchy struct {
-	orbit.SpreadScore
+	score.Spread
 	calls, at *int
 }
 
 func (s touchy) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-	bound := s.SpreadScore.Bound(spec, like)
+	bound := s.Spread.Bound(spec, like)
 	return func(least, most *orbit.Extent) (value, tie float64) {
 		if *s.calls++; *s.calls == *s.at || *s.at < 0 && spec.Module == "bad" {
 			panic("touchy")
@@ -81,11 +82,11 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 	for _, at := range []int{1, 50, 100, 101, 102, 103} {
 		l, v, _, specs := attackWorld(t, "m")
 		calls := 0
-		e, plain := draftFor(&Indexed{Score: orbit.ScoreFunc(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
+		e, plain := draftFor(&Indexed{Score: score.Func(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
 			if calls++; calls == at {
 				panic("touchy")
 			}
-			return orbit.SpreadScore{}.Score(n, r, s)
+			return score.Spread{}.Score(n, r, s)
 		})}), draftFor(&Exhaustive{})
 		e.Sync(v)
 		plain.Sync(v)
@@ -192,7 +193,7 @@ func (s toggled) Version() uint64 { return *s.version }
 func TestVersionsDoNotCancelOut(t *testing.T) {
 	_, v, _, specs := attackWorld(t, "m")
 	a, b := uint64(1), uint64(2)
-	sum := orbit.WeightedSum{{Weight: 1, Score: toggled{&a}}, {Weight: 10, Score: toggled{&b}}}
+	sum := score.WeightedSum{{Weight: 1, Score: toggled{&a}}, {Weight: 10, Score: toggled{&b}}}
 	e, plain := draftFor(&Indexed{Score: sum}), draftFor(&Exhaustive{Score: sum})
 	e.Sync(v)
 	plain.Sync(v)

@@ -14,7 +14,7 @@ const wholeDevice = 1000
 // lowest index among equals; for other requests the default choice of instances holds. Memory does not
 // count. Rounding and ties are as in [BestFit].
 //
-// It does not bound itself ([orbit.Bounded]): what it rates is how much is free of each instance, and of that a
+// It does not bound itself ([Bounded]): what it rates is how much is free of each instance, and of that a
 // box knows the sum and the largest. Where shares are in use that leaves a bound far below most nodes, which
 // are then rated anyway.
 //

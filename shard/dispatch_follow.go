@@ -22,7 +22,7 @@ type news struct {
 // follow brings the dispatcher up to the ledger's current state, and adds the units to decide on to todo.
 func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
 	d.loads.forgetExpected()
-	state, changes, whole, err := orbit.CatchUp(ctx, d.Ledger, d.state)
+	state, changes, whole, err := d.state.CatchUp(ctx, d.Ledger)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type table struct {
 
 // follow brings the table up to the ledger's current state.
 func (t *table) follow(ctx context.Context) error {
-	state, changes, whole, err := orbit.CatchUp(ctx, t.ledger, t.state)
+	state, changes, whole, err := t.state.CatchUp(ctx, t.ledger)
 	switch {
 	case err != nil:
 		return err

@@ -41,7 +41,7 @@ type holding struct {
 
 // follow brings the view up to the ledger's current state.
 func (s *partitionView) follow(ctx context.Context) error {
-	state, changes, whole, err := orbit.CatchUp(ctx, s.ledger, s.state)
+	state, changes, whole, err := s.state.CatchUp(ctx, s.ledger)
 	switch {
 	case err != nil:
 		return err

@@ -41,7 +41,7 @@ var policies = map[string]func(list []sim.Capsule, seed uint64) orbit.Score{
 	"dotprod": func([]sim.Capsule, uint64) orbit.Score { return score.DotProduct{} },
 	"fgd":     func(list []sim.Capsule, _ uint64) orbit.Score { return score.FGD{Typical: score.Typical(specs(list))} },
 	"random":  func(_ []sim.Capsule, seed uint64) orbit.Score { return score.Random{Seed: seed} },
-	"spread":  func([]sim.Capsule, uint64) orbit.Score { return orbit.SpreadScore{} },
+	"spread":  func([]sim.Capsule, uint64) orbit.Score { return score.Spread{} },
 }
 
 // engines are the placement engines by name. One belongs to one run.
