@@ -459,7 +459,7 @@ func TestDraftKnowsWhoLeaves(t *testing.T) {
 	require.Zero(t, d.Misfit(n, follows))
 	require.NoError(t, d.Release(Release{Capsule: "m"}))
 	d.Propose()
-	require.Equal(t, Unfit("wait for group g, of which nothing is placed"), d.Misfit(n, follows))
+	require.Equal(t, Misfit{Why: "wait for group g, of which nothing is placed"}, d.Misfit(n, follows))
 	d.Rollback(0)
 	require.Zero(t, d.Misfit(n, follows))
 }

@@ -615,7 +615,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 		}
 	})
 	t.Logf("outcomes: %v", total)
-	if t.Failed() {
+	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
 		return
 	}
 	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid"} {
@@ -623,8 +623,8 @@ func TestLedgerAgainstModel(t *testing.T) {
 	}
 }
 
-// TestLedgerAgainstModelExtremes is the same with quantities around MaxInt64: no sum wraps (I14), and nobody
-// else's account is touched. SCENARIOS 11, 12.
+// TestLedgerAgainstModelExtremes is the same with quantities around MaxInt64: no sum wraps (I14), and no other account
+// changes. SCENARIOS 11, 12.
 func TestLedgerAgainstModelExtremes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

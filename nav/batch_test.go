@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sim"
@@ -323,7 +324,7 @@ func TestBatchWithHostileNumbers(t *testing.T) {
 	require.Equal(t, 20, placed["whole"]+placed["half"])
 }
 
-// Nodes that are drained, full or gone, and labels that nobody carries: all is said, and nothing is placed.
+// Nodes are drained, full or gone, and a label is on no node: the plan reports each reason and places nothing.
 func TestBatchWhereNothingFits(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	round := func() orbit.Round { return batchPass(t, l, &nav.Batch{}) }
@@ -363,6 +364,7 @@ func TestBatchSweepIsOnePass(t *testing.T) {
 // Levels share the room: whichever order was best for one, the next one plans with what that has left. And more time
 // never gives less: what was the best so far is kept until something is better.
 func TestBatchLevelsShareTheRoom(t *testing.T) {
+	scale.Long(t)
 	for seed := uint64(1); seed <= 12; seed++ {
 		nodes := sim.Constellation(sim.Fleet{Seed: seed, Nodes: 20, Kinds: quarterMachines()})
 		tasks := eightShapes(seed, nodes, 1.5)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
 )
@@ -165,8 +166,9 @@ func TestSoftNotStarved(t *testing.T) {
 }
 
 // TestSoftPlans: any navigator keeps in soft mode the rules that it keeps alone; half of the nodes are the own group.
-// But for the gangs that only prefer a rack: they are placed in the own group, be it across racks.
+// Gangs that only prefer a rack are the exception: they are placed in the own group, even across racks.
 func TestSoftPlans(t *testing.T) {
+	scale.Long(t)
 	for name, make := range ready {
 		t.Run(name, func(t *testing.T) {
 			navtest.Suite{Worlds: 16, Skip: map[string]string{"gangs": "the own group comes before a rack that is only preferred"}}.Run(t, func() orbit.Navigator {
@@ -311,7 +313,7 @@ func TestSoftLeavesWhatNearHasBegun(t *testing.T) {
 	state, broken := snapshot(t, ledger), errors.New("broken")
 	plan := orbit.Plan{Proposals: []orbit.Proposal{{Do: []orbit.Commitment{orbit.Place{Capsule: "first", Node: "n"}}}},
 		Unplaced: []orbit.Unplaced{{Capsule: state.Capsule("full"), Why: &orbit.NoFit{}}, {Capsule: state.Capsule("broken"), Why: broken}}}
-	left, rest := (&soft{}).leave(state, &plan, state.Pending())
+	left, rest := (&soft{}).splitUnplaced(state, &plan, state.Pending())
 	require.Empty(t, rest)
 	require.Equal(t, []error{errBehind, broken}, []error{left[0].Why, left[1].Why})
 }
