@@ -19,13 +19,13 @@ type AppClass uint8
 
 // The application classes.
 const (
-	// Placed fast, spread, never starved.
+	// LatencySensitive capsules are placed fast and spread, and are never starved.
 	LatencySensitive AppClass = iota
-	// Takes what is left.
+	// BestEffort capsules take the capacity that is left.
 	BestEffort
-	// Global throughput.
+	// Batch capsules are placed for global throughput.
 	Batch
-	// Placed together or not at all.
+	// GangClass capsules are members of gangs, placed together or not at all.
 	GangClass
 )
 
@@ -40,63 +40,75 @@ func (c AppClass) String() string {
 // Envelope is what a capsule takes: Reservation is held on the node, Limit is carried for the importer and
 // not enforced.
 type Envelope struct {
+	// Reservation is the amount of each resource that the node keeps for the capsule.
 	Reservation Resources `json:"reservation"`
-	Limit       Resources `json:"limit"`
+	// Limit is carried for the importer; orbit does not enforce it.
+	Limit Resources `json:"limit"`
 }
 
 // Preference is a soft wish: nodes that match are better by Weight, in the units of the score. For
-// [SpreadScore] a weight of 5 makes up for one capsule more on the node.
+// score.Spread a weight of 5 makes up for one capsule more on the node.
 type Preference struct {
 	Predicate
+	// Weight is the value of a match, in the units of the score.
 	Weight float64 `json:"weight"`
 }
 
 // Domains names topology domains: the values Names of the label Level (rack, block, zone, ...).
 type Domains struct {
-	Level string   `json:"level,omitempty"`
+	// Level is the label key of the domains.
+	Level string `json:"level,omitempty"`
+	// Names are the label values of the domains.
 	Names []string `json:"names,omitempty"`
 }
 
 // Near asks to be placed in a domain of the label Level where a member of Group is running.
 type Near struct {
+	// Group is the co-location group of which a member must run in the domain.
 	Group string `json:"group,omitempty"`
+	// Level is the label key of the domain.
 	Level string `json:"level,omitempty"`
 }
 
 // Start is what a capsule starts from. Only a node's report tells whether it is there ([Report]), so navigators see to
 // it, and no ledger.
 type Start struct {
-	// By the name that nodes report.
+	// Template is the name under which nodes report the template.
 	Template string `json:"template,omitempty"`
 	// Volumes it opens, all of which must be on the node's disk.
 	Volumes []string `json:"volumes,omitempty"`
-	// The capsule it is forked from, beside which it goes. A fork that loses its node when that one is gone for good boots
-	// from the template, anywhere.
+	// Parent is the capsule it is forked from, on whose node it is placed. A fork that loses its node after its parent
+	// is gone for good boots from the template, on any node.
 	Parent CapsuleID `json:"parent,omitempty"`
-	// It goes to another node than its parent.
+	// CrossHost requires another node than the parent's.
 	CrossHost bool `json:"crossHost,omitempty"`
 }
 
 // Spec is what a capsule asks for. All capsules alike share one: a ledger keeps a copy of its own, one for
 // all equal specs, and hands that out. Treat what a ledger hands out as read-only.
 type Spec struct {
-	// The set of identical capsules this one belongs to.
-	Module string   `json:"module,omitempty"`
-	Class  AppClass `json:"class,omitempty"`
-	// Higher goes first, within one navigator.
-	Priority int32         `json:"priority,omitempty"`
-	Envelope Envelope      `json:"envelope"`
-	Devices  DeviceRequest `json:"devices"`
-	// All must hold on the node.
-	Require []Predicate  `json:"require,omitempty"`
-	Prefer  []Preference `json:"prefer,omitempty"`
-	// Failure domains it would like to spread across.
+	// Module is the name of the set of identical capsules that this one belongs to.
+	Module string `json:"module,omitempty"`
+	// Class selects the kind of navigator that places the capsule.
+	Class AppClass `json:"class,omitempty"`
+	// Priority orders capsules within one navigator: higher ones are planned first.
+	Priority int32 `json:"priority,omitempty"`
+	// Envelope is what the capsule takes of a node's resources.
+	Envelope Envelope `json:"envelope"`
+	// Devices is what the capsule takes of a node's devices; the zero value asks for none.
+	Devices DeviceRequest `json:"devices"`
+	// Require lists predicates that must all hold on the node.
+	Require []Predicate `json:"require,omitempty"`
+	// Prefer lists preferences; nodes that match are better, but others remain possible.
+	Prefer []Preference `json:"prefer,omitempty"`
+	// Spread lists the failure domains that the capsule prefers to be spread across.
 	Spread Domains `json:"spread"`
-	// Co-location group it is a member of.
+	// Group is the co-location group that the capsule is a member of; empty: none.
 	Group string `json:"group,omitempty"`
-	// Co-location it requires; a GroupIn bet, not a ledger rule.
+	// Near is the co-location that the capsule requires. Navigators assert it with a GroupIn bet; the ledger has no
+	// rule for it.
 	Near Near `json:"near"`
-	// What it starts from, for navigators that know; not a ledger rule.
+	// Start is what the capsule starts from, for navigators that use it; the ledger has no rule for it.
 	Start Start `json:"start,omitzero"`
 
 	// This very spec, once it is the copy that all equal specs share; only then is key set, its text.
@@ -106,24 +118,28 @@ type Spec struct {
 
 // Capsule is the record of one capsule in a [State]. Read it, never write it.
 type Capsule struct {
-	ID   CapsuleID
+	// ID identifies the capsule. It may be used again once the record of the released capsule has been dropped.
+	ID CapsuleID
+	// Spec is shared by all capsules with an equal spec. It must not be changed.
 	Spec *Spec
-	// The engine it is assigned to; empty: the one that claims it.
+	// Owner is the engine that the capsule is assigned to; empty: the engine that claims it.
 	Owner string
-	// The gang it is a member of, if any.
+	// Gang is the gang that the capsule is a member of; empty: none.
 	Gang GangID
-	// Where it is placed; empty: nowhere.
+	// Node is the node that the capsule is placed on; empty: it is not placed.
 	Node NodeID
-	// The instances it holds there.
+	// Devices are the device instances that the capsule holds on Node.
 	Devices DeviceSet
-	// What the placement said of itself.
+	// Note is the Place.Note of the placement.
 	Note string
-	// Order of submission, rising within a ledger: the revision times 2^20, and on from there within it.
+	// Submitted is the order of submission, which rises within a ledger: the revision times 2^20, plus the position
+	// within that revision.
 	Submitted uint64
-	// When this record last changed.
+	// Changed is the revision at which this record last changed.
 	Changed Revision
-	// When it was last placed.
+	// PlacedAt is the revision at which the capsule was last placed.
 	PlacedAt Revision
+	// PlacedBy is the id of the proposal that placed the capsule last.
 	PlacedBy ProposalID
 
 	// Proposals that placed it before PlacedBy, newest last.

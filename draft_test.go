@@ -459,7 +459,7 @@ func TestDraftKnowsWhoLeaves(t *testing.T) {
 	require.Zero(t, d.Misfit(n, follows))
 	require.NoError(t, d.Release(Release{Capsule: "m"}))
 	d.Propose()
-	require.Equal(t, Unfit("wait for group g, of which nothing is placed"), d.Misfit(n, follows))
+	require.Equal(t, Misfit{Why: "wait for group g, of which nothing is placed"}, d.Misfit(n, follows))
 	d.Rollback(0)
 	require.Zero(t, d.Misfit(n, follows))
 }
@@ -559,5 +559,5 @@ func TestReasonText(t *testing.T) {
 		require.Equal(t, many, Reason{Nodes: 2, Why: many}.Text())
 	}
 	var d Draft
-	require.EqualError(t, d.NoFit(&Spec{}, map[Misfit]int{Unfit("lack heat"): 1}), "0 of 1 nodes fit: 1 lacks heat")
+	require.EqualError(t, d.NoFit(&Spec{}, map[Misfit]int{{Why: "lack heat"}: 1}), "0 of 1 nodes fit: 1 lacks heat")
 }

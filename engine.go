@@ -20,22 +20,24 @@ import (
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
 type Engine struct {
-	// Owner name for assigned capsules, and in rounds.
+	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry.
 	Name string
-	// Required.
+	// Ledger is the ledger that the engine reads and proposes to. Required.
 	Ledger Ledger
-	// Required.
+	// Navigator plans for the engine. Required; a navigator belongs to one engine.
 	Navigator Navigator
-	// Nil: none.
+	// Telemetry is where views get reports of nodes from; nil: none.
 	Telemetry Telemetry
-	// Most capsules planned in one pass; default 1,000.
+	// MaxPlan is the maximum number of capsules planned in one pass; default 1,000.
 	MaxPlan int
-	// Deadline of one Plan; default 10 s. A Plan that returns what it has within a tenth more is not late.
+	// PlanTimeout is the deadline of one Plan; default 10 s. A Plan that returns what it has within a tenth more is not
+	// late.
 	PlanTimeout time.Duration
-	// Longest that a class which fits nowhere is put aside; default 30 s.
+	// ParkFor is the longest time that a class which fits nowhere is parked; default 30 s.
 	ParkFor time.Duration
+	// Backoff sets the waits after passes without progress; the zero value has the defaults.
 	Backoff Backoff
-	// Called by Run after every pass that was not idle, from Run's goroutine.
+	// OnRound is called by Run after every pass that was not idle, from Run's goroutine; nil: not called.
 	OnRound func(Round)
 
 	once sync.Once
@@ -52,7 +54,7 @@ type Engine struct {
 	// Run is at work.
 	running atomic.Bool
 
-	// If set, decides instead of the navigator: a population's claims do not overlap.
+	// Decides claims instead of the navigator, if set: a population uses it to keep its claims from overlapping.
 	arbiter func(claim) bool
 	// The next view must have reached this.
 	atLeast Revision
@@ -60,9 +62,9 @@ type Engine struct {
 	unsettled []Proposal
 	tries     int
 	settling  bool
-	// The last pass got on with the work and left some: the next one follows at once.
+	// The last pass made progress and left work: the next one follows at once.
 	sweeping bool
-	// The last pass took all it may and got nowhere: the next one looks at what is behind that.
+	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.
 	stuck bool
 	// The last view could not be built.
 	blind bool
@@ -106,10 +108,10 @@ func (e *Engine) check() error {
 	return nil
 }
 
-// Run passes until ctx ends, and then returns nil. Between passes it waits: not at all while there is more
-// work than one pass takes and passes get on with it; else as long as Backoff says, or until there is work for
-// this engine, room for what it has put aside, or a hold to end. It refuses, with an error that wraps
-// ErrInvalid, to run with a fault in the fields or twice at a time.
+// Run passes until ctx ends, and then returns nil. Between passes it waits: not at all while there is more work than
+// one pass takes and passes get on with it; else as long as Backoff says, or until there is work for this engine,
+// capacity for what it has parked, or a hold to end. It refuses, with an error that wraps ErrInvalid, to run with a
+// fault in the fields or twice at a time.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.init(); e.fault != nil {
 		return e.fault
@@ -143,14 +145,14 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	start := time.Now()
-	if !e.sees(ctx, &round, start) {
+	if !e.refreshView(ctx, &round, start) {
 		return round
 	}
 	round.Errors = append(round.Errors, e.claims.takeFaults()...)
 	e.takeBack(start)
-	settled := e.settle(ctx, &round)
+	settled := e.resendUnknown(ctx, &round)
 	if settled && e.view.Revision() < e.atLeast { // what was sent again has changed what is planned on
-		settled = e.sees(ctx, &round, start)
+		settled = e.refreshView(ctx, &round, start)
 	}
 	round.Viewing = time.Since(start)
 	if settled {
@@ -184,8 +186,8 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.stuck = !round.progress && len(pending) == most
 }
 
-// takeBack takes back classes that have been aside long enough. In the middle of a sweep, when passes follow
-// each other without a rest, that waits until the others have had their turn, though not for ever.
+// takeBack unparks classes that have been parked long enough. While passes follow each other without a rest, it waits
+// until the other classes have been planned, for a bounded time.
 func (e *Engine) takeBack(now time.Time) {
 	if e.sweeping && len(e.view.queue.ready) > 0 {
 		now = now.Add(-e.parkFor() - time.Minute)
@@ -207,9 +209,10 @@ func (e *Engine) planReturned() bool {
 	}
 }
 
-// sees looks, and notes what it sees; it reports false where it cannot.
-func (e *Engine) sees(ctx context.Context, round *Round, now time.Time) bool {
-	err := e.look(ctx, now)
+// refreshView refreshes the view and records its revision in the round. If that fails, it adds the error to the round
+// and reports false.
+func (e *Engine) refreshView(ctx context.Context, round *Round, now time.Time) bool {
+	err := e.catchUp(ctx, now)
 	if e.blind = err != nil; e.blind {
 		round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 		return false
@@ -220,10 +223,10 @@ func (e *Engine) sees(ctx context.Context, round *Round, now time.Time) bool {
 	return true
 }
 
-// look refreshes the view, and waits for it to reach what this engine has been told of.
-func (e *Engine) look(ctx context.Context, now time.Time) error {
+// catchUp refreshes the view until it has reached the newest revision that an answer to this engine has named.
+func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 	if e.claims.recovered() {
-		e.view.state = nil // what was denied meanwhile may be this engine's: begin afresh
+		e.view.state = nil // capsules that Claims denied meanwhile may be this engine's, so rebuild the view
 	}
 	if _, err := e.view.refresh(ctx, &e.from, now); err != nil {
 		return err

@@ -10,19 +10,19 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// verdict is how a contained call ended.
+// verdict is how a guarded call ended.
 type verdict struct {
 	err     error
 	crashed bool // it panicked, exited or overran: nothing it did counts
 }
 
-// graceParts is which part of its limit a call has to return in once its context has ended: one that does as
-// told, with what it has so far, is not late.
+// graceParts divides the limit of a call: within limit/graceParts after its context has ended, a call may return what
+// it has so far without being late.
 const graceParts = 10
 
-// contain runs user code in a goroutine of its own, so that neither a panic nor runtime.Goexit nor a call
-// that never returns reaches the caller. The text of its error is user code too, and made here. If the call has not
-// returned when the limit has passed or the outer context has ended, late is where its verdict will arrive.
+// contain runs user code in a goroutine of its own, so that neither a panic nor runtime.Goexit nor a call that never
+// returns reaches the caller. An error's Error method is user code too, so contain calls it in the same goroutine. If
+// the call has not returned when the limit has passed or the outer context has ended, its verdict arrives on late.
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
@@ -56,9 +56,8 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	return verdict{fmt.Errorf("%w: it has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
 }
 
-// plan asks the navigator. Past the deadline the engine goes on without it, and late results are dropped.
-// It also returns the specs that fit nowhere; finding them runs the navigator's own error methods, and so is
-// contained too.
+// plan asks the navigator. Past the deadline the engine goes on without it, and late results are dropped. It also
+// returns the specs that fit nowhere. Finding them runs the navigator's own error methods, so the same guard applies.
 func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []*Spec, error) {
 	plans := make(chan planned, 1)
 	v, late := contain(ctx, e.planTimeout(), func(ctx context.Context) error {
@@ -96,7 +95,7 @@ func unfit(unplaced []Unplaced) (specs []*Spec) {
 	return specs
 }
 
-// claim is what a navigator is asked about.
+// claim is the module and class that a navigator is asked to claim.
 type claim struct {
 	module string
 	class  AppClass
@@ -114,7 +113,7 @@ type claims struct {
 	faults []error
 }
 
-// answer is one that is there once done is closed.
+// answer is a navigator's answer, which is valid once done is closed.
 type answer struct {
 	done chan struct{}
 	yes  bool
@@ -172,8 +171,8 @@ func (e *Engine) answer(key claim, a *answer) {
 	a.yes = <-said
 }
 
-// recovered reports whether a call that had overrun has returned. All answers are forgotten then: some were
-// given in its stead.
+// recovered reports whether a call that had overrun has returned. It then forgets all answers, because some were given
+// without the navigator while that call ran.
 func (c *claims) recovered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +195,7 @@ func (c *claims) busy() bool {
 	return c.late != nil
 }
 
-// fault notes what went wrong, and the call that still runs if one does.
+// fault records an error for the next round, and the overrun call if it still runs.
 func (c *claims) fault(err error, late <-chan verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +207,7 @@ func (c *claims) fault(err error, late <-chan verdict) {
 	}
 }
 
-// takeFaults returns what went wrong since the last time.
+// takeFaults returns the errors recorded since its last call.
 func (c *claims) takeFaults() []error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

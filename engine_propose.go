@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// park puts aside the classes that fit nowhere, of those that were planned, and returns them.
+// park parks those of the planned classes that fit nowhere, and returns them.
 func (e *Engine) park(planned []*Capsule, unfit []*Spec) []*Spec {
 	if len(unfit) == 0 {
 		return nil
@@ -27,13 +27,13 @@ func (e *Engine) park(planned []*Capsule, unfit []*Spec) []*Spec {
 
 func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
 
-// stillAside reports whether one of the classes just put aside has not been taken back already.
+// stillAside reports whether at least one of the classes just parked is still parked.
 func (e *Engine) stillAside(specs []*Spec) bool {
 	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked[spec] != nil })
 }
 
-// endHolds releases the holds whose end has passed. Another engine may be first: that is no conflict, for the hold has
-// ended, which is all that was wanted.
+// endHolds releases the holds whose end has passed. If another engine releases the hold first, that is no conflict,
+// because the hold has ended either way.
 func (e *Engine) endHolds(ctx context.Context, round *Round, now time.Time) {
 	var batch []Proposal
 	for _, id := range e.view.ended(now) {
@@ -48,9 +48,9 @@ func (e *Engine) endHolds(ctx context.Context, round *Round, now time.Time) {
 // maxTries is how often a proposal with an unknown outcome is sent. After that the view must tell.
 const maxTries = 10
 
-// settle sends again what may or may not have been committed; it has one effect. It reports whether all
-// outcomes are known now: until then nothing is planned, for it might be planned twice.
-func (e *Engine) settle(ctx context.Context, round *Round) bool {
+// resendUnknown sends the proposals with an unknown outcome again; the ledger applies each at most once. It reports
+// whether all outcomes are known now. Until then the engine does not plan, because it might place a capsule twice.
+func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 	if len(e.unsettled) == 0 {
 		e.tries = 0
 		return true
@@ -101,7 +101,7 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	}
 }
 
-// sort counts an outcome and does what it calls for.
+// sort counts the outcome of a proposal and updates the engine for it.
 func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	count := &round.Failed
 	switch {
@@ -128,8 +128,8 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	}
 }
 
-// committed counts a commit. Only one that is new, and moves a capsule, gets the work on: a navigator may make holds
-// and end them for ever.
+// committed counts a commit. Only a new commit that places or releases a capsule counts as progress, because a
+// navigator may make and end holds for ever.
 func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	round.Committed++
 	e.atLeast = max(e.atLeast, at)

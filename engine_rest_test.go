@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// However long the back-off has grown, an engine looks again when a hold ends, to the nanosecond (SCENARIOS
-// 25: every hold ends, without anybody's help).
+// However long the back-off has grown, an engine plans again when a hold ends, to the nanosecond (SCENARIOS 25: every
+// hold ends by itself).
 func TestRestEndsWithAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &MemoryLedger{}

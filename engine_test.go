@@ -56,8 +56,33 @@ type scan struct {
 	Seed   uint64
 }
 
+// scoring makes a Score of a function.
+type scoring func(*NodeState, *Report, *Spec) (value, tie float64)
+
+func (f scoring) Score(n *NodeState, r *Report, s *Spec) (value, tie float64) { return f(n, r, s) }
+
+// fewest is the score of a scan that has none: fewer capsules first, then the node that is left with less.
+type fewest struct{}
+
+func (fewest) Score(n *NodeState, _ *Report, spec *Spec) (value, tie float64) {
+	for i := range spec.Prefer {
+		if p := &spec.Prefer[i]; p.Matches(n.Node.Labels) {
+			value -= p.Weight
+		}
+	}
+	for d, free := range n.Free() {
+		if free > 0 {
+			tie += float64(free-spec.Envelope.Reservation[d]) / float64(free) / Dimensions
+		}
+	}
+	if spec.SpreadsAcross(n.Node) {
+		value -= 2.5
+	}
+	return max(0, value+5*float64(n.Capsules)+tie), 0
+}
+
 func (e *scan) Best(d *Draft, spec *Spec) (best Choice, err error) {
-	score, counts := Score(SpreadScore{}), map[Misfit]int{}
+	score, counts := Score(fewest{}), map[Misfit]int{}
 	if e.Score != nil {
 		score = e.Score
 	}
@@ -69,7 +94,7 @@ func (e *scan) Best(d *Draft, spec *Spec) (best Choice, err error) {
 		}
 		value, tie := score.Score(n, d.View().Report(n), spec)
 		if math.IsNaN(value) || math.IsInf(value, 0) {
-			counts[Unfit("have a score that is no number")]++
+			counts[Misfit{Why: "have a score that is no number"}]++
 		} else if best.Node == nil || value < best.Value || value == best.Value && e.before(n, best.Node) {
 			best.Node, best.Value, best.Tie = n, value, tie
 		}
@@ -87,7 +112,7 @@ func (e *scan) misfit(d *Draft, n *NodeState, spec *Spec) (why Misfit) {
 	}
 	if why == (Misfit{}) && e.Filter != nil {
 		if text := e.Filter(n, d.View().Report(n), spec); text != "" {
-			why = Unfit(text)
+			why = Misfit{Why: text}
 		}
 	}
 	return why
@@ -454,7 +479,7 @@ func TestCallbacksMayCallTheLedger(t *testing.T) {
 			snapshotOf(t, l)
 		}
 		nav := &greedy{before: func(*View, []*Capsule) { calls() }}
-		nav.placement.Score = ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { calls(); return 0, 0 })
+		nav.placement.Score = scoring(func(*NodeState, *Report, *Spec) (float64, float64) { calls(); return 0, 0 })
 		e := &Engine{Ledger: l, Navigator: nav}
 		rounds := 0
 		e.OnRound = func(r Round) {
@@ -619,8 +644,8 @@ var nonsense = map[string]struct {
 	"a novel for a note":   {bad(Proposal{Do: []Commitment{Place{Capsule: "c", Node: "n", Note: strings.Repeat("x", 5000)}}}), Round{Invalid: 1}},
 	"a view to come":       {bad(Proposal{View: math.MaxUint64, Do: []Commitment{Place{Capsule: "x", Node: "n"}}}), Round{Infeasible: 1}},
 	"nothing":              {bad(), Round{}},
-	"nobody is unplaced":   {unplaced(nil, nil), Round{}},
-	"nobody does not fit":  {unplaced(nil, &NoFit{}), Round{}},
+	"none is unplaced":     {unplaced(nil, nil), Round{}},
+	"none is a misfit":     {unplaced(nil, &NoFit{}), Round{}},
 	"no reason":            {unplaced(&Capsule{ID: "c"}, nil), Round{}},
 	"typed nil for reason": {unplaced(&Capsule{Spec: wants(1)}, (*NoFit)(nil)), Round{}},
 	"a spec of its own":    {unplaced(&Capsule{ID: "x", Spec: wants(77)}, &NoFit{}), Round{}},
@@ -639,7 +664,7 @@ func unplaced(c *Capsule, why error) func(*View, []*Capsule) Plan {
 
 func badScore(x float64) func(*View, []*Capsule) Plan {
 	return func(view *View, pending []*Capsule) Plan {
-		e := scan{Score: ScoreFunc(func(*NodeState, *Report, *Spec) (float64, float64) { return x, x })}
+		e := scan{Score: scoring(func(*NodeState, *Report, *Spec) (float64, float64) { return x, x })}
 		draft := Draft{}
 		draft.Sync(view)
 		_, err := e.Best(&draft, pending[0].Spec)

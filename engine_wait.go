@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// rest waits until Pause says, or until a change concerns this engine. Other changes do not end the wait, and cost a
-// glance each, not a view.
+// rest waits for the time that Pause returns, or until a change concerns this engine. Other changes do not end the
+// wait, and rest reads each of them without refreshing the view.
 func (e *Engine) rest(ctx context.Context, round Round) {
 	backoff, due := e.Pause(round)
 	if backoff == 0 {
@@ -52,7 +52,7 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 // Pause returns how Run waits after a round until it passes again: for the backoff, zero if there is more work and the
 // round got on with it; or until the instant at which a hold ends or a class has been parked long enough, if that is
 // earlier (zero: nothing is due); or until Wake reports true. Each call makes the next backoff longer, so call it once
-// after each Pass. With Wake it is for those who wait by another clock than Run's, as the simulator of races does.
+// after each Pass. Pause and Wake serve callers that wait by another clock than Run's, such as package sim/race.
 func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	if e.init(); e.fault != nil {
 		return time.Second, time.Time{}
@@ -98,7 +98,7 @@ func (e *Engine) outlook() (seen Revision, sees bool, late <-chan verdict) {
 	return e.view.Revision(), true, e.late
 }
 
-// forgive forgets a late Plan that has returned.
+// forgive clears the record of a late Plan that has returned.
 func (e *Engine) forgive() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,7 +125,7 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 		if h, ok := changes[i].Do.(Hold); ok && (!bounded || h.Ends.Before(deadline)) {
 			return true // it ends before this wait does
 		}
-		switch work, room := e.glance(&changes[i]); {
+		switch work, room := e.classifyChange(&changes[i]); {
 		case work:
 			return true
 		case room:
@@ -145,9 +145,9 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 	return false
 }
 
-// glance tells, from a change alone, whether it is work for this engine, and whether it might be room for
-// what it has put aside.
-func (e *Engine) glance(c *Change) (work, room bool) {
+// classifyChange reports, from a change alone, whether it is work for this engine, and whether it may free capacity for
+// a parked class.
+func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	aside := len(e.view.queue.parked) > 0
 	switch do := c.Do.(type) {
 	case Submit:
@@ -176,17 +176,17 @@ func (e *Engine) glance(c *Change) (work, room bool) {
 	return false, false
 }
 
-// Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that
-// found new work, or room for what it had put aside, in the ledger; then Factor times as long after each that
-// did not, up to Max. The zero value works.
+// Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that found new
+// work, or capacity for what it had parked, in the ledger; then Factor times as long after each that did not, up to
+// Max. The zero value works.
 type Backoff struct {
-	// Default 10 ms.
+	// Initial is the first wait; default 10 ms.
 	Initial time.Duration
-	// Default 1 s.
+	// Max is the longest wait; default 1 s.
 	Max time.Duration
-	// Default 2.
+	// Factor is the growth from one wait to the next; default 2.
 	Factor float64
-	// A wait is shortened by a random part of itself up to this; default 0.2, negative: none.
+	// Jitter is the largest fraction of a wait by which it is randomly shortened; default 0.2, negative: none.
 	Jitter float64
 }
 

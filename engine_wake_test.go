@@ -25,7 +25,7 @@ type rig struct {
 	// Locked by the engine before it writes down, and by the test before it lets the clock run: what the test
 	// has read or set by then happened before, as the race detector sees it.
 	fence  sync.Mutex
-	looks  []time.Duration // when it took a snapshot: once a pass, and when somebody made room
+	looks  []time.Duration // when it took a snapshot: once a pass, and when a change made room
 	rounds []Round         // what reached the hook
 	at     []time.Duration // when
 }
@@ -314,15 +314,15 @@ func TestWorkWakesAtOnce(t *testing.T) {
 		do   []Commitment
 		want CapsuleID
 	}{
-		"submit":             {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}}, "new"},
-		"submit to owner":    {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("theirs", 1), Owner: "me"}}, "new"},
-		"gang":               {[]Commitment{Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: ofModule("mine", 1), Members: []CapsuleID{"m"}}}}}}, "m"},
-		"assign":             {[]Commitment{Assign{Capsule: "theirs", Owner: "me"}}, "theirs"},
-		"assign to nobody":   {[]Commitment{Assign{Capsule: "far", From: "them"}}, "far"},
-		"back to pending":    {[]Commitment{Release{Capsule: "placed"}}, "placed"},
-		"new and assigned":   {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("theirs", 1)}, Assign{Capsule: "new", Owner: "me"}}, "new"},
-		"placed and back":    {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}, Place{Capsule: "new", Node: "n"}, Release{Capsule: "new"}}, "new"},
-		"among other things": {[]Commitment{Mark{Key: "k", Value: "v"}, PutNode{machine("m", 1)}, Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}}, "new"},
+		"submit":              {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}}, "new"},
+		"submit to owner":     {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("theirs", 1), Owner: "me"}}, "new"},
+		"gang":                {[]Commitment{Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: ofModule("mine", 1), Members: []CapsuleID{"m"}}}}}}, "m"},
+		"assign":              {[]Commitment{Assign{Capsule: "theirs", Owner: "me"}}, "theirs"},
+		"assign to no engine": {[]Commitment{Assign{Capsule: "far", From: "them"}}, "far"},
+		"back to pending":     {[]Commitment{Release{Capsule: "placed"}}, "placed"},
+		"new and assigned":    {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("theirs", 1)}, Assign{Capsule: "new", Owner: "me"}}, "new"},
+		"placed and back":     {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}, Place{Capsule: "new", Node: "n"}, Release{Capsule: "new"}}, "new"},
+		"among other things":  {[]Commitment{Mark{Key: "k", Value: "v"}, PutNode{machine("m", 1)}, Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}}, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -27,27 +27,30 @@ var (
 
 // Rejection is the receipt for a proposal that was refused. Fields that do not apply are zero.
 type Rejection struct {
-	// ErrConflict, ErrInfeasible or ErrInvalid.
+	// Kind is ErrConflict, ErrInfeasible or ErrInvalid.
 	Kind error
-	// The bet that failed; nil: a rule of the ledger.
+	// Bet is the bet that failed; nil if a rule of the ledger refused the proposal.
 	Bet Precondition
-	// Otherwise the commitment at fault, as an index into Proposal.Do (for a dump: the line); -1: all together.
+	// Do is the index in Proposal.Do of the commitment at fault, if Bet is nil (for a dump: the line); -1 if all of
+	// them together are at fault.
 	Do int
-	// What failed, by how much.
-	Reason  string
+	// Reason says what failed and by how much.
+	Reason string
+	// Capsule is the capsule at fault.
 	Capsule CapsuleID
-	Node    NodeID
-	// The dimension, or the device instance, that is short.
+	// Node is the node at fault.
+	Node NodeID
+	// Dimension is the resource dimension, or the device instance, that is short.
 	Dimension string
-	// What the proposal asks for there.
+	// Want is how much of Dimension the proposal asks for.
 	Want int64
-	// What there is.
+	// Free is how much of Dimension is free.
 	Free int64
-	// The state judged; the next view must have reached it.
+	// At is the revision of the state that was judged; the next view must have reached it.
 	At Revision
-	// The newest change of what the proposal rests on.
+	// TakenAt is the revision of the newest change of what the proposal rests on.
 	TakenAt Revision
-	// Who made it, if still known.
+	// TakenBy is the proposal that made this change, if the ledger still knows it.
 	TakenBy ProposalID
 
 	// What to do, where the advice for the kind would not help; empty: that advice.

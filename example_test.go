@@ -163,7 +163,7 @@ func (coldest) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (
 
 // A score that says how good the nodes between two extremes can be takes part in the index. On a few nodes
 // Indexed would not ask it to, so there are some.
-func ExampleBounded() {
+func ExampleScore_bounded() {
 	ids := make([]orbit.NodeID, 40)
 	for i := range ids {
 		ids[i] = orbit.NodeID(fmt.Sprintf("node-%02d", i))
@@ -202,7 +202,7 @@ func (s *even) count(n *orbit.NodeState) {
 
 // A score that reads more than its arguments says so by its version. Its navigator counts: what the view shows, and
 // then what it has reserved.
-func ExampleVersioned() {
+func ExampleScore_versioned() {
 	ledger, ctx := &orbit.MemoryLedger{}, context.Background()
 	for i, zone := range []string{"x", "x", "x", "y"} {
 		node := orbit.Node{ID: orbit.NodeID(fmt.Sprint("node-", i)), Labels: map[string]string{"zone": zone}}

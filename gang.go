@@ -10,20 +10,25 @@ type GangID string
 // navigator's choice. Give the specs of its roles the class [GangClass], so that no navigator for single
 // capsules claims them.
 type Gang struct {
-	ID    GangID `json:"id"`
+	// ID identifies the gang. It may be used again once the records of all its members have been dropped.
+	ID GangID `json:"id"`
+	// Roles lists the members by shape.
 	Roles []Role `json:"roles"`
-	// Topology levels to try in this order, narrowest first.
+	// Levels are the topology levels to try, in this order, narrowest first; empty: all nodes are one domain.
 	Levels []string `json:"levels,omitempty"`
-	// The levels are preferred, not required.
+	// Loose makes the levels a preference instead of a requirement.
 	Loose bool `json:"loose,omitempty"`
 }
 
 // Role is the part of a gang's members that have one shape.
 type Role struct {
-	Name    string      `json:"name"`
-	Spec    *Spec       `json:"spec"`
+	// Name identifies the role within its gang.
+	Name string `json:"name"`
+	// Spec is the spec of each member of the role.
+	Spec *Spec `json:"spec"`
+	// Members are the ids of the role's capsules.
 	Members []CapsuleID `json:"members"`
-	// Fewest members the first placement may hold; 0: all.
+	// Min is the smallest number of the role's members that the first placement may hold; 0: all.
 	Min int `json:"min,omitempty"`
 }
 
@@ -40,10 +45,11 @@ func (r *Role) minimum() int {
 
 // GangState is a gang and how much of it is placed, at one revision. Read it, never write it.
 type GangState struct {
+	// Gang is the gang as it was submitted.
 	Gang *Gang
-	// Members placed now, for each role.
+	// Placed counts the members that are placed now, for each role.
 	Placed []int
-	// When a member was last placed or released.
+	// Changed is the revision at which a member was last placed or released.
 	Changed Revision
 
 	// Members whose record is still kept.

@@ -178,7 +178,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 34
-	mostExported = 102
+	mostExported = 95
 	mostUpward   = 10
 	mostLines    = 400
 )

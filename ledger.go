@@ -63,20 +63,20 @@ func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Chan
 	}
 }
 
-// CatchUp returns the ledger's state, and the changes that lead to it from an old one: none if there is nothing newer,
-// and then the state is the old one. Whole says that they are not known, because old is nil or the history no longer
-// reaches back to it: everything may be different.
-func CatchUp(ctx context.Context, ledger Ledger, old *State) (now *State, changes []Change, whole bool, err error) {
+// CatchUp returns the ledger's state, and the changes that lead to it from s: none if there is nothing newer, and then
+// the state is s itself. Whole says that they are not known, because s is nil or the history no longer reaches back to
+// it: everything may be different.
+func (s *State) CatchUp(ctx context.Context, ledger Ledger) (now *State, changes []Change, whole bool, err error) {
 	now, err = ledger.Snapshot(ctx)
 	switch {
 	case err != nil:
 		return nil, nil, false, err
-	case old == nil:
+	case s == nil:
 		return now, nil, true, nil
-	case now.rev <= old.rev:
-		return old, nil, false, nil
+	case now.rev <= s.rev:
+		return s, nil, false, nil
 	}
-	changes, err = ledger.Changes(ctx, old.rev)
+	changes, err = ledger.Changes(ctx, s.rev)
 	switch {
 	case errors.Is(err, ErrCompacted):
 		return now, nil, true, nil
@@ -98,19 +98,22 @@ type Batcher interface {
 
 // Outcome is what [Ledger.Propose] would have returned.
 type Outcome struct {
+	// Revision is the revision of the commit; zero if Err is set.
 	Revision Revision
-	Err      error
+	// Err is why the proposal was not committed, or nil.
+	Err error
 }
 
 // MemoryLedger is the ledger of one process. It is linearizable: a commit is one short critical section
 // (check, build, publish, unlock, then wake those that wait) in which no user code runs, and it has no clock.
 // The zero value is an empty ledger; set the fields before first use.
 type MemoryLedger struct {
-	// Zero fields have the defaults of Limits. Without effect if Start is set.
+	// Bounds are the limits of the ledger; zero fields have the defaults of Limits. They have no effect if Start is
+	// set.
 	Bounds Limits
-	// Names for diagnoses; empty ones have a default.
+	// Dimensions are the names of the resource dimensions in diagnoses; empty ones have a default.
 	Dimensions [Dimensions]string
-	// If set: continue from this state, within its limits and with its names.
+	// Start is the state from which the ledger continues, within its limits and with its names; nil: an empty one.
 	Start *State
 
 	once   sync.Once
@@ -257,8 +260,8 @@ func (l *MemoryLedger) attribute(err error) error {
 	return err
 }
 
-// takeWake returns the channel to close once mu is given back, if anybody waits for a revision that there
-// is now. It requires mu.
+// takeWake returns the channel that the caller closes after it unlocks mu, or nil if no goroutine waits or no newer
+// revision exists. The caller holds mu.
 func (l *MemoryLedger) takeWake() chan struct{} {
 	if l.wake == nil || l.live.rev == l.waited {
 		return nil

@@ -623,8 +623,8 @@ func TestLedgerAgainstModel(t *testing.T) {
 	}
 }
 
-// TestLedgerAgainstModelExtremes is the same with quantities around MaxInt64: no sum wraps (I14), and nobody
-// else's account is touched. SCENARIOS 11, 12.
+// TestLedgerAgainstModelExtremes is the same with quantities around MaxInt64: no sum wraps (I14), and no other account
+// changes. SCENARIOS 11, 12.
 func TestLedgerAgainstModelExtremes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -493,7 +493,7 @@ func TestRaceCatchesBrokenLedgers(t *testing.T) {
 	}
 }
 
-// hotPlan lets everybody want the same capsules.
+// hotPlan makes all workers propose for the same capsules.
 func hotPlan() (plan [raceWorkers][]raceOp) {
 	for i := range plan {
 		for j := range 40 {

@@ -161,8 +161,8 @@ func TestScenario11PlacedAndReleased(t *testing.T) {
 	require.Zero(t, c.now().Node("n").Used())
 }
 
-// TestScenario12HostileInput: what is malformed is ErrInvalid, before anything is looked at; it changes
-// nothing, and nobody else's accounting. (I14)
+// TestScenario12HostileInput: a malformed proposal is ErrInvalid before any bet is checked. It changes no record and no
+// account. (I14)
 func TestScenario12HostileInput(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a", "b"), placeOn("a", "n"))
 	ends := time.Unix(1e9, 0)
@@ -331,7 +331,7 @@ func TestScenario16FailureAtOperationK(t *testing.T) {
 		holdOf("h", "new", 1), Assign{Capsule: "b", Owner: "o"}, Mark{Key: "m"}, gangOf("g", 0, "x"), placeOn("x", "n"), RemoveNode{"old"}, Release{Capsule: "c"},
 	}
 	for k := range len(whole) + 1 {
-		for _, wrong := range []Commitment{placeOn("nobody", "n"), RemoveNode{"n"}, Release{Hold: "none"}, Assign{Capsule: "b", From: "not me"}} {
+		for _, wrong := range []Commitment{placeOn("absent", "n"), RemoveNode{"n"}, Release{Hold: "none"}, Assign{Capsule: "b", From: "not me"}} {
 			do := append(append(append([]Commitment{}, whole[:k]...), wrong), whole[k:]...)
 			if _, empty := wrong.(RemoveNode); empty && k > 5 && k <= 10 {
 				continue // n is empty by then
@@ -387,7 +387,7 @@ func TestScenario22SecondRelease(t *testing.T) {
 	c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{Release{Capsule: "a", From: "n"}}})
 }
 
-// TestScenario24CallsFromWithin: whoever reads may call the ledger meanwhile: no iterator and no wake-up
+// TestScenario24CallsFromWithin: a reader may call the ledger from within an iterator or a wake-up, because neither
 // holds the lock. (I16)
 func TestScenario24CallsFromWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -485,8 +485,8 @@ func placeHalf(l *MemoryLedger, id CapsuleID) error {
 	}
 }
 
-// TestTwiceInOneProposal: a second gang, hold or capsule of one id in the same proposal can never be
-// committed: the proposer's mistake, not somebody's win, and no receipt speaks of a revision still to come.
+// TestTwiceInOneProposal: a second gang, hold or capsule of one id in the same proposal can never be committed. It is
+// the proposer's mistake, not a conflict that another proposal won, and no receipt names a future revision.
 func TestTwiceInOneProposal(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 9), gangOf("old", 0, "o"), submitOf(cpuSpec(1), "a"))
 	for name, do := range map[string][]Commitment{
@@ -506,7 +506,8 @@ func TestTwiceInOneProposal(t *testing.T) {
 	}
 }
 
-// TestBets: each kind holds, is lost to somebody (conflict), and never held (infeasible).
+// TestBets: each kind of bet once holds, once is lost to another proposal (conflict), and once could never hold
+// (infeasible).
 func TestBets(t *testing.T) {
 	group := &Spec{Group: "db"}
 	c := newCourt(t, cpuNode("n", 5), submitOf(group, "a", "b"), placeOn("a", "n"), gangOf("g", 0, "x"), Mark{Key: "m", Value: "v"})

@@ -395,7 +395,7 @@ func TestWait(t *testing.T) {
 		synctest.Wait()
 		c.refuses(ErrInfeasible, Proposal{View: 9, Do: []Commitment{RemoveNode{"gone"}}})
 		synctest.Wait()
-		require.Empty(t, woken, "a rejection wakes nobody")
+		require.Empty(t, woken, "a rejection wakes no waiter")
 		c.commits(Mark{Key: "m", Value: "v"})
 		synctest.Wait()
 		require.Len(t, woken, 3, "who waits for more sleeps on")
@@ -508,7 +508,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowEnds: with what goes wrong, which it says once, or when nobody reads on.
+// TestFollowEnds: Follow ends with the error, which it yields once, or when the reader stops.
 func TestFollowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &MemoryLedger{Bounds: Limits{History: 2}}
@@ -554,8 +554,8 @@ func TestContextEnded(t *testing.T) {
 
 // ---- batches, copies, continuation ----
 
-// TestBatch: outcomes come in order, one that fails takes nobody else down, each sees those before it; runs of
-// more than one lock's worth too.
+// TestBatch: outcomes come in order, a failing proposal does not fail the others, and each proposal sees those before
+// it. The same is true of batches that take the lock more than once.
 func TestBatch(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 100))
 	var batch []Proposal
@@ -567,7 +567,7 @@ func TestBatch(t *testing.T) {
 		case 1:
 			batch = append(batch, Proposal{Do: []Commitment{Place{}}})
 		case 2:
-			batch = append(batch, Proposal{View: math.MaxInt64, Do: []Commitment{placeOn("nobody", "n")}})
+			batch = append(batch, Proposal{View: math.MaxInt64, Do: []Commitment{placeOn("absent", "n")}})
 		}
 	}
 	rev := c.now().Revision()
@@ -735,7 +735,7 @@ func TestForksDoNotDisturbEachOther(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsShared: while nothing is committed everybody gets the same state.
+// TestSnapshotIsShared: while nothing is committed every call returns the same state.
 func TestSnapshotIsShared(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5))
 	s := c.now()

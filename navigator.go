@@ -18,24 +18,26 @@ type Navigator interface {
 	// capsules are read-only and good until Plan returns. Plan ends when ctx does.
 	//
 	// A pass hands over at most MaxPlan capsules, and none of a class that is parked, so perhaps only some members of a
-	// gang: the others are in State.Gang(id).Gang.Roles.
+	// gang: the others are in State.Members.
 	Plan(ctx context.Context, view *View, pending []*Capsule) (Plan, error)
 }
 
 // Plan is what a navigator makes of its pending capsules.
 type Plan struct {
-	// ID and View may be left zero: the engine fills them in.
+	// Proposals are sent in this order. Their ID and View may be left zero: the engine sets them.
 	Proposals []Proposal
-	Unplaced  []Unplaced
-	// Whatever the navigator measured; handed on in the Round.
+	// Unplaced lists the capsules that the plan does not place, with reasons.
+	Unplaced []Unplaced
+	// Notes are measurements of the navigator, which the engine passes on in the Round.
 	Notes []slog.Attr
 }
 
 // Unplaced is a capsule for which a plan has no place.
 type Unplaced struct {
+	// Capsule is the capsule that has no place.
 	Capsule *Capsule
-	// A *NoFit parks the capsule's class until a change could help it: a node offers more, members of
-	// Spec.Near.Group or Spec.Start.Parent are placed or leave, a proposal of the same plan is refused, or
+	// Why is the reason. A *NoFit parks the capsule's class until a change could help it: a node offers more, members
+	// of Spec.Near.Group or Spec.Start.Parent are placed or leave, a proposal of the same plan is refused, or
 	// Engine.ParkFor has passed. Never a *NoFit for a member of a gang, nor an error that wraps one: it would put one
 	// role aside, and the rest would be handed over without it.
 	Why error
@@ -54,31 +56,35 @@ func (f NavigatorFunc) Plan(ctx context.Context, view *View, pending []*Capsule)
 
 // Round is what one pass of an engine did.
 type Round struct {
+	// Engine is the name of the engine.
 	Engine string
-	// What it planned on.
+	// View is the revision of the view that the pass planned on.
 	View Revision
-	// Capsules handed to the navigator.
+	// Pending counts the capsules that the pass gave to the navigator.
 	Pending int
-	// Proposals sent: the plan's, those whose outcome was unknown, and releases of holds that have ended, except those
-	// that another engine has released.
+	// Proposed counts the proposals that were sent: the plan's, those whose outcome was unknown, and releases of holds
+	// that have ended, except those that another engine has released.
 	Proposed int
-	// Proposals committed.
+	// Committed counts the proposals that were committed.
 	Committed int
-	// Lost to another commit; planned again next pass.
+	// Conflicts counts the proposals that lost to another commit; their capsules are planned again in the next pass.
 	Conflicts int
-	// Never held in their own view; if this rises pass after pass the navigator is wrong.
+	// Infeasible counts the proposals that did not hold in their own view; if this rises pass after pass, the navigator
+	// is wrong.
 	Infeasible int
-	// Malformed.
+	// Invalid counts the proposals that were malformed.
 	Invalid int
-	// Outcome not known; sent again next pass.
+	// Unknown counts the proposals without a known outcome; they are sent again in the next pass.
 	Unknown int
-	// Sent in vain: the ledger was unavailable, or failed otherwise.
-	Failed   int
+	// Failed counts the proposals that were sent in vain: the ledger was unavailable, or failed otherwise.
+	Failed int
+	// Unplaced lists the capsules that the plan did not place, with reasons.
 	Unplaced []Unplaced
-	// Classes put aside because they fit nowhere.
+	// Parked counts the classes that are parked because they fit nowhere.
 	Parked int
-	Notes  []slog.Attr
-	// All that went wrong but conflicts, at most 16 of a kind.
+	// Notes are the Plan.Notes of the navigator.
+	Notes []slog.Attr
+	// Errors are all errors of the pass except conflicts, at most 16 of a kind.
 	Errors []error
 
 	// Something new was committed.
@@ -88,7 +94,7 @@ type Round struct {
 	// Capsules were placed, released or put aside: the next pass has less work.
 	progress bool
 
-	// Time per stage.
+	// Viewing, Planning and Proposing are the times that the stages of the pass took.
 	Viewing, Planning, Proposing time.Duration
 }
 

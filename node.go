@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -11,11 +12,15 @@ type NodeID string
 
 // Node describes a machine. Topology levels are label keys (rack, block, zone); their values are domains.
 type Node struct {
-	ID       NodeID            `json:"id"`
-	Capacity Resources         `json:"capacity"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Devices  Devices           `json:"devices"`
-	// Draining: takes no new work.
+	// ID identifies the node.
+	ID NodeID `json:"id"`
+	// Capacity is the amount of each resource that placements and holds may take.
+	Capacity Resources `json:"capacity"`
+	// Labels are matched by predicates; topology domains are label values.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Devices is the node's group of device instances; the zero value has none.
+	Devices Devices `json:"devices"`
+	// Unschedulable reports that the node drains: it takes no new work.
 	Unschedulable bool `json:"unschedulable,omitempty"`
 }
 
@@ -43,12 +48,13 @@ func (n *Node) faults() []string {
 
 // NodeState is a node and what is taken of it, at one revision. Read it, never write it.
 type NodeState struct {
+	// Node is the description of the node.
 	Node *Node
-	// Capsules placed on it.
+	// Capsules is the number of capsules placed on the node.
 	Capsules int
-	// When what is taken last changed, releases included.
+	// Usage is the revision at which the node's used amounts last changed, releases included.
 	Usage Revision
-	// When capacity, labels, devices or schedulability last changed.
+	// Specification is the revision at which capacity, labels, devices or schedulability last changed.
 	Specification Revision
 
 	// Placements and holds.
@@ -203,16 +209,14 @@ func (n *NodeState) deviceUse() deviceUse {
 //
 //	draft.NoFit(spec, map[orbit.Misfit]int{m: 1}).Error() // "0 of 1 nodes fit: 1 lacks memory"
 type Misfit struct {
+	// Why is a reason that the ledger does not know. It completes "n nodes ...", as in "have a stale report". Empty: the
+	// reason is a rule of the ledger, or the node takes the capsule.
+	Why string
+
 	kind misfitKind
 	// Which dimension or requirement.
 	arg int
-	// What a filter said.
-	why string
 }
-
-// Unfit returns a misfit for a reason that the ledger does not know. Why completes "n nodes ...", as in "have a stale
-// report".
-func Unfit(why string) Misfit { return Misfit{kind: filtered, why: why} }
 
 // Short reports whether the node would take the capsule if more of it were free. Any other misfit stays when other
 // capsules leave.
@@ -227,7 +231,6 @@ const (
 	wrongModel
 	shortOfDevices
 	shortOfRoom
-	filtered
 )
 
 // misfit returns the first reason that holds, the most lasting first: a label does not match more often
@@ -274,10 +277,8 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 		return "lack " + spec.Devices.want()
 	case shortOfRoom:
 		return "lack " + names.name(Dimension(m.arg))
-	case filtered:
-		return m.why
 	}
-	return "fit"
+	return cmp.Or(m.Why, "fit")
 }
 
 // want says what is asked for, as in "a device with 600 milli free".

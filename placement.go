@@ -42,27 +42,29 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 
 // Choice is where a capsule would go.
 type Choice struct {
-	// The node as it is before placing; good until the draft's next step.
+	// Node is the node as it is before the placement, valid until the draft's next step.
 	Node *NodeState
-	// The instances for a spec that asks for devices ([NodeState.PickDevices] chooses them).
+	// Devices are the instances for a spec that asks for devices ([NodeState.PickDevices] chooses them).
 	Devices DeviceSet
-	// The score's value and tie, lower is better; a draft does not read them.
+	// Value and Tie are what the score returned, where lower is better; a draft does not read them.
 	Value, Tie float64
-	// A note that Draft.Place keeps with the placement, as in "warm"; engines leave it empty.
+	// Note is kept with the placement by Draft.Place, as in "warm"; engines leave it empty.
 	Note string
 }
 
 // NoFit says why no node takes a capsule.
 type NoFit struct {
-	// Nodes looked at.
-	Nodes   int
+	// Nodes counts the nodes that were evaluated.
+	Nodes int
+	// Reasons counts the nodes by the reason why they fail.
 	Reasons []Reason
 }
 
 // Reason is how many nodes fail for the same reason, each node counted under the first that holds.
 type Reason struct {
+	// Nodes counts the nodes that fail for this reason.
 	Nodes int
-	// Completes "n nodes ...", as in "lack memory".
+	// Why completes "n nodes ...", as in "lack memory".
 	Why string
 }
 
@@ -107,7 +109,7 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 		return m
 	}
 	if near := d.nearby(spec); !near.has(n.Node) {
-		return Unfit(near.missing())
+		return Misfit{Why: near.missing()}
 	}
 	return m
 }

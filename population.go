@@ -20,10 +20,11 @@ var ErrUnclaimed = errors.New("unclaimed capsule")
 // Population is several engines at work on one ledger, and a look-out for work that none of them owns. It
 // needs no coordinator: claims divide the work, and the ledger settles the rest. Set the fields before Run.
 type Population struct {
+	// Engines are the engines that the population runs.
 	Engines []*Engine
-	// Called for each capsule that none of the engines will place, once each time that it becomes pending,
-	// with an error that wraps ErrUnclaimed: no engine is assigned and none claims it, or it is assigned to an
-	// engine that is not in the list (which is as it should be if that one runs in another process).
+	// OnError is called for each capsule that none of the engines will place, once each time that it becomes pending,
+	// with an error that wraps ErrUnclaimed: no engine is assigned and none claims it, or it is assigned to an engine
+	// that is not in the list (which is correct if that engine runs in another process).
 	OnError func(error)
 }
 

@@ -41,7 +41,7 @@ func TestPopulationRefuses(t *testing.T) {
 		"no name":     {[]*Engine{named("", l, &greedy{}), named("", l, &greedy{})}, []string{`two engines are named ""`}},
 		"two ledgers": {[]*Engine{named("x", l, &greedy{}), named("y", other, &greedy{})}, []string{`engine "y"`, "another ledger"}},
 		"faults":      {[]*Engine{named("x", nil, nil), named("y", l, nil)}, []string{`engine "x"`, "Ledger is nil", `engine "y"`, "Navigator is nil"}},
-		"nobody":      {nil, []string{"without engines"}},
+		"no engines":  {nil, []string{"without engines"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := (&Population{Engines: c.engines}).Run(t.Context())
@@ -76,12 +76,12 @@ func start(t *testing.T, engines ...*Engine) (reports func() []error) {
 	}
 }
 
-// A capsule that nobody owns is reported at once, once for each time that it becomes pending; one that is
-// assigned, claimed, placed or released is not.
+// A capsule without an owner is reported at once, and once for each time that it becomes pending. A capsule that is
+// assigned, claimed, placed or released is not reported.
 func TestUnclaimedCapsulesAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &MemoryLedger{}
-		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"early"}, Spec: ofModule("nobody's", 1)})
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"early"}, Spec: ofModule("unclaimed", 1)})
 		reports := start(t, named("a", l, &greedy{claims: only("a")}))
 		expect := func(ids ...CapsuleID) {
 			t.Helper()
@@ -89,13 +89,13 @@ func TestUnclaimedCapsulesAreReportedOnce(t *testing.T) {
 			require.Len(t, got, len(ids))
 			for i, id := range ids {
 				require.ErrorIs(t, got[i], ErrUnclaimed)
-				require.ErrorContains(t, got[i], fmt.Sprintf(`%q: module "nobody's", class LatencySensitive`, id))
+				require.ErrorContains(t, got[i], fmt.Sprintf(`%q: module "unclaimed", class LatencySensitive`, id))
 			}
 		}
 		expect("early")
 		time.Sleep(time.Hour)
 		expect()
-		commit(t, l, Submit{IDs: []CapsuleID{"x", "y"}, Spec: ofModule("nobody's", 1)}, Submit{IDs: []CapsuleID{"z"}, Spec: ofModule("nobody's", 1), Owner: "a"})
+		commit(t, l, Submit{IDs: []CapsuleID{"x", "y"}, Spec: ofModule("unclaimed", 1)}, Submit{IDs: []CapsuleID{"z"}, Spec: ofModule("unclaimed", 1), Owner: "a"})
 		expect("x", "y")
 		commit(t, l, Submit{IDs: []CapsuleID{"mine"}, Spec: ofModule("a", 1)}, Mark{Key: "k", Value: "v"})
 		commit(t, l, Place{Capsule: "x", Node: "n"})
@@ -121,7 +121,7 @@ func TestOwnersAreHonoured(t *testing.T) {
 		a := &greedy{claims: func(m string, _ AppClass) bool { return m == "a" || m == "late" }}
 		b := &greedy{claims: func(m string, _ AppClass) bool { return m == "b" || m == "late" }}
 		reports := start(t, named("b", l, b), named("a", l, a))
-		assert.ErrorContains(t, errors.Join(reports()...), `assigned to "stranger"`, "of whom nobody here knows")
+		assert.ErrorContains(t, errors.Join(reports()...), `assigned to "stranger"`, "an engine that this population does not have")
 		commit(t, l, Submit{IDs: []CapsuleID{"a's"}, Spec: ofModule("a", 1)})
 		commit(t, l, Submit{IDs: []CapsuleID{"b's"}, Spec: ofModule("b", 1)})
 		commit(t, l, Submit{IDs: []CapsuleID{"both"}, Spec: ofModule("late", 1000)}) // fits nowhere, and stays pending
@@ -200,7 +200,7 @@ func TestNeighbourNeverNotices(t *testing.T) {
 	}
 }
 
-// Each navigator is asked once for each pair, by whoever in its population needs to know.
+// A population asks each navigator once for each pair of module and class, however many engines need the answer.
 func TestClaimsAreAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, asked := &MemoryLedger{}, map[string]int{}
@@ -218,8 +218,8 @@ func TestClaimsAreAskedOnce(t *testing.T) {
 	})
 }
 
-// A Claims that never returns costs whoever has to know the answer one deadline, once; then it counts as no.
-// (In real time: a bubble's clock stands still while anybody waits for a mutex.)
+// A Claims that never returns costs its population one deadline, once; then the answer counts as no. (In real time: a
+// bubble's clock stands still while a goroutine waits for a mutex.)
 func TestClaimsThatBlockCostOneDeadline(t *testing.T) {
 	gate := make(chan struct{})
 	defer close(gate)

@@ -17,8 +17,11 @@ import (
 //	DoesNotExist  the label is absent
 //	Gt, Lt        the label is there, is an integer, and is greater (less) than the one integer in Values
 type Predicate struct {
-	Key    string   `json:"key"`
-	Op     string   `json:"op"`
+	// Key is the label key.
+	Key string `json:"key"`
+	// Op is the operator that compares the label's value with Values.
+	Op string `json:"op"`
+	// Values are the operands of Op.
 	Values []string `json:"values,omitempty"`
 }
 

@@ -42,14 +42,15 @@ func (id *ProposalID) UnmarshalText(text []byte) error {
 // Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or none of it.
 // A ledger keeps nothing of the slices after Propose has returned.
 type Proposal struct {
-	// Applies at most once. Never use an id again for another proposal.
+	// ID identifies the proposal, which is applied at most once. Never use an id again for another proposal.
 	ID ProposalID
-	// What it was planned on; tells bad luck (conflict) from a mistake (infeasible). Zero: planned on nothing;
-	// whatever stands in its way then counts as a conflict, except what was never there.
+	// View is the revision of the view that the proposal was planned on. It tells bad luck (conflict) from a mistake
+	// (infeasible). Zero: planned on no view; every obstacle then counts as a conflict, except a record that never
+	// existed.
 	View Revision
-	// In order, all or none.
+	// Do lists the commitments, which are applied in order, all or none.
 	Do []Commitment
-	// Judged before Do.
+	// If lists the bets, which are judged before Do.
 	If []Precondition
 }
 
@@ -144,42 +145,53 @@ type Commitment interface{ commitment() }
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,
 // schedulability. Capacity may shrink below what is used; then nothing new is admitted.
 type PutNode struct {
+	// Node is the description of the node.
 	Node Node `json:"node"`
 }
 
 // RemoveNode lets a node leave. It is refused while capsules or holds live on it: make a dead node
 // unschedulable, release its capsules in batches, then remove it.
 type RemoveNode struct {
+	// Node is the node to remove.
 	Node NodeID `json:"node"`
 }
 
 // Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang.
 type Submit struct {
-	IDs  []CapsuleID `json:"ids,omitempty"`
-	Spec *Spec       `json:"spec,omitempty"`
-	// The name of the engine they are assigned to; empty: the one that claims them.
+	// IDs are the ids of the new capsules; empty if Gang is set.
+	IDs []CapsuleID `json:"ids,omitempty"`
+	// Spec is the spec of each capsule of IDs.
+	Spec *Spec `json:"spec,omitempty"`
+	// Owner is the name of the engine that the capsules are assigned to; empty: the engine that claims them.
 	Owner string `json:"owner,omitempty"`
-	Gang  *Gang  `json:"gang,omitempty"`
+	// Gang is the gang whose members are submitted; nil if IDs is set.
+	Gang *Gang `json:"gang,omitempty"`
 }
 
 // Place puts a pending capsule on a node, on these device instances if it asks for devices
 // ([NodeState.PickDevices] chooses them).
 type Place struct {
+	// Capsule is the pending capsule to place.
 	Capsule CapsuleID `json:"capsule"`
-	Node    NodeID    `json:"node"`
+	// Node is the node to place it on.
+	Node NodeID `json:"node"`
+	// Devices are the device instances that it gets there.
 	Devices DeviceSet `json:"devices,omitempty"`
-	// Kept with the placement, as in "warm".
+	// Note is kept with the placement, as in "warm".
 	Note string `json:"note,omitempty"`
 }
 
 // Release ends a placement or a hold: exactly one of Capsule and Hold is named. A placed capsule returns
 // to pending, or with Final ends for good, as a pending one may too.
 type Release struct {
+	// Capsule is the capsule to release; empty if Hold is set.
 	Capsule CapsuleID `json:"capsule,omitempty"`
-	// If named, the capsule must be on this node.
-	From  NodeID `json:"from,omitempty"`
-	Final bool   `json:"final,omitempty"`
-	Hold  HoldID `json:"hold,omitempty"`
+	// From is the node that the capsule must be on; empty: any node.
+	From NodeID `json:"from,omitempty"`
+	// Final ends the capsule for good, instead of returning it to pending.
+	Final bool `json:"final,omitempty"`
+	// Hold is the hold to release; empty if Capsule is set.
+	Hold HoldID `json:"hold,omitempty"`
 }
 
 // HoldID names a hold.
@@ -189,27 +201,38 @@ type HoldID string
 // that places in its stead. It always ends: a ledger has no clock, so every engine releases holds whose end
 // has passed before it plans; where no engine runs, they stay. An end that has passed already is accepted.
 type Hold struct {
-	ID      HoldID    `json:"id"`
-	Node    NodeID    `json:"node"`
-	Room    Resources `json:"room"`
+	// ID identifies the hold.
+	ID HoldID `json:"id"`
+	// Node is the node on which the hold is.
+	Node NodeID `json:"node"`
+	// Room is the amount of each resource that the hold takes.
+	Room Resources `json:"room"`
+	// Devices are the device instances on which the hold takes Milli.
 	Devices DeviceSet `json:"devices,omitempty"`
-	// On each of Devices.
-	Milli int       `json:"milli,omitempty"`
-	For   string    `json:"for,omitempty"`
-	Ends  time.Time `json:"ends"`
+	// Milli is how much the hold takes of each of Devices, in thousandths.
+	Milli int `json:"milli,omitempty"`
+	// For says what the hold is for; navigators read it, the ledger does not.
+	For string `json:"for,omitempty"`
+	// Ends is when engines release the hold.
+	Ends time.Time `json:"ends"`
 }
 
 // Assign hands a capsule from one owner to another. It is a compare-and-swap in itself: From must be the
 // owner now (empty: none).
 type Assign struct {
+	// Capsule is the capsule to assign.
 	Capsule CapsuleID `json:"capsule"`
-	From    string    `json:"from,omitempty"`
-	Owner   string    `json:"owner,omitempty"`
+	// From is the owner that the capsule must have now; empty: none.
+	From string `json:"from,omitempty"`
+	// Owner is the new owner; empty: the engine that claims the capsule.
+	Owner string `json:"owner,omitempty"`
 }
 
 // Mark keeps a small value under a key: lease terms, node groups, failed marks. An empty value deletes it.
 type Mark struct {
-	Key   string `json:"key"`
+	// Key identifies the mark.
+	Key string `json:"key"`
+	// Value is the new value; empty: the mark is deleted.
 	Value string `json:"value,omitempty"`
 }
 
@@ -317,7 +340,9 @@ type Precondition interface{ precondition() }
 
 // NodeFreeOf bets that the node still has at least this much free.
 type NodeFreeOf struct {
-	Node    NodeID
+	// Node is the node that the bet is about.
+	Node NodeID
+	// AtLeast is the amount of each resource that must be free.
 	AtLeast Resources
 }
 
@@ -327,7 +352,9 @@ type GangUnplaced struct{ Gang GangID }
 // NodeAt is the strict, coarse bet: nothing at all has changed on the node since these counters were read.
 // A zero counter is not compared.
 type NodeAt struct {
-	Node                 NodeID
+	// Node is the node that the bet is about.
+	Node NodeID
+	// Usage and Specification are the counters that were read; zero: not compared.
 	Usage, Specification Revision
 }
 
@@ -336,7 +363,9 @@ type GroupIn struct{ Group, Level, Domain string }
 
 // MarkAt bets that the mark was last set at this revision; zero: that there is none.
 type MarkAt struct {
-	Key      string
+	// Key identifies the mark that the bet is about.
+	Key string
+	// Revision is the revision at which the mark was set; zero: the mark does not exist.
 	Revision Revision
 }
 
@@ -349,11 +378,14 @@ func (MarkAt) precondition()       {}
 // Change is one committed commitment. Ordered by revision and then by sequence, changes are the history
 // of a ledger: applied to the state before them they give the state after them ([State.Apply]).
 type Change struct {
+	// Revision is the revision of the commit.
 	Revision Revision
-	// Position among the changes of one revision.
+	// Seq is the position among the changes of one revision.
 	Seq int
-	ID  ProposalID
-	Do  Commitment
-	// The node it touched, if any: for a Release the one that was left.
+	// ID is the id of the proposal that was committed.
+	ID ProposalID
+	// Do is the commitment.
+	Do Commitment
+	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
 	Node NodeID
 }

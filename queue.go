@@ -278,7 +278,7 @@ func (q *queue) unpark(k *class) {
 //
 //   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a
 //     node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone
-//     leaves the node as it was. A report says something new (View.hear). Back are the classes that the node has
+//     leaves the node as it was. A report says something new (View.refreshTelemetry). Back are the classes that the node has
 //     room for.
 //   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all:
 //     while nothing of a group runs, some navigators start it anywhere. A PutNode may move the members of a

@@ -18,20 +18,19 @@ func (t *turn) before(o *turn) bool {
 
 // readyHeap is a heap of turns, each with fanout below it. A class knows where its turn is (class.at).
 //
-// With many classes nearly every capsule that is taken moves a turn from the top to the bottom. So what decides is
-// kept in the heap itself, and the heap is flat: the way down leads past few lines of memory, and few classes have to
-// be told.
+// With many classes, nearly every capsule that is taken moves a turn from the top to the bottom. So the heap holds the
+// keys itself and is flat: a move down touches few cache lines and updates class.at of few classes.
 type readyHeap []turn
 
 const fanout = 4
 
-// put puts a class where its turn says, whether it is there already or not.
+// put inserts a class at the position of its turn, or moves it there.
 func (h *readyHeap) put(t turn) {
 	if t.class.at < 0 {
 		t.class.at = len(*h)
 		*h = append(*h, t)
 	}
-	h.settle(t.class.at, t)
+	h.sift(t.class.at, t)
 }
 
 // remove takes a class out, if it is there.
@@ -44,12 +43,12 @@ func (h *readyHeap) remove(k *class) {
 	(*h)[last] = turn{}
 	*h = (*h)[:last]
 	if k.at = -1; at < last {
-		h.settle(at, moved)
+		h.sift(at, moved)
 	}
 }
 
-// settle fills the gap at i with a turn, after others have made way for it, up or down.
-func (h readyHeap) settle(i int, t turn) {
+// sift fills the gap at i with a turn, after others have made way for it, up or down.
+func (h readyHeap) sift(i int, t turn) {
 	for i > 0 && t.before(&h[(i-1)/fanout]) {
 		h.fill(i, h[(i-1)/fanout])
 		i = (i - 1) / fanout
@@ -65,7 +64,7 @@ func (h readyHeap) settle(i int, t turn) {
 	h.fill(i, t)
 }
 
-// first returns the one that goes first among those from a position on that are below the same turn; -1: none.
+// first returns the position of the first in order among the children that begin at a position; -1 if there are none.
 func (h readyHeap) first(from int) int {
 	if from >= len(h) {
 		return -1

@@ -14,13 +14,13 @@ type Dimension int
 // The dimensions that mean the same in every constellation. Those from 4 to Dimensions-1 belong to the
 // importer, who names them with [MemoryLedger.Dimensions] so that diagnoses can speak of them.
 const (
-	// Milli-cores.
+	// CPU is in milli-cores.
 	CPU Dimension = iota
-	// Bytes.
+	// Memory is in bytes.
 	Memory
-	// Bytes.
+	// Disk is in bytes.
 	Disk
-	// Counts: sandboxes, addresses, ports, ...
+	// Slots is a count, of sandboxes, addresses, ports or the like.
 	Slots
 
 	// Dimensions is the length of the vector.
@@ -148,19 +148,22 @@ func (s DeviceSet) Has(i int) bool { return s>>i&1 == 1 }
 // Devices is a node's group of device instances, all of one model. Each divides into 1000 milli.
 // Use is never declared: it follows from the placements.
 type Devices struct {
+	// Model is the model of all instances of the group.
 	Model string `json:"model,omitempty"`
-	// Instances, at most MaxDevices.
+	// Count is the number of instances, at most MaxDevices.
 	Count int `json:"count,omitempty"`
-	// Instances that take no new work.
+	// Unhealthy is the set of instances that take no new work.
 	Unhealthy DeviceSet `json:"unhealthy,omitempty"`
 }
 
 // DeviceRequest asks for Count instances with Milli free on each, of any of the Models (none named: of any
 // model). The zero value asks for no device.
 type DeviceRequest struct {
+	// Count is the number of instances; 0: none.
 	Count int `json:"count,omitempty"`
-	// Per instance, 1 to 1000.
-	Milli  int      `json:"milli,omitempty"`
+	// Milli is how much of each instance is asked for, from 1 to 1000 thousandths.
+	Milli int `json:"milli,omitempty"`
+	// Models are the models that will do; empty: any model.
 	Models []string `json:"models,omitempty"`
 }
 
@@ -206,27 +209,27 @@ func (u *deviceUse) add(set DeviceSet, milli int32) {
 // Limits are the numbers that a ledger keeps to. A zero field means the default beside it, which is that of
 // the in-memory ledger; [Ledger.Limits] returns them filled in, so that a navigator can plan within them.
 type Limits struct {
-	// Commitments in one proposal: 65,536.
+	// Commitments is the maximum number of commitments in one proposal; default 65,536.
 	Commitments int `json:"commitments"`
-	// Bets in one proposal: 65,536.
+	// Preconditions is the maximum number of bets in one proposal; default 65,536.
 	Preconditions int `json:"preconditions"`
-	// Capsules in one Submit: 1,048,576.
+	// Capsules is the maximum number of capsules in one Submit; default 1,048,576.
 	Capsules int `json:"capsules"`
-	// Members of one gang, placed in one proposal: 65,536.
+	// GangMembers is the maximum number of members of one gang, placed in one proposal; default 65,536.
 	GangMembers int `json:"gangMembers"`
-	// Bytes in one id, module, owner, label or mark key: 253.
+	// IDBytes is the maximum number of bytes in one id, module, owner, label or mark key; default 253.
 	IDBytes int `json:"idBytes"`
-	// Bytes of text in one spec or in one node's labels: 65,536.
+	// SpecBytes is the maximum number of bytes of text in one spec or in one node's labels; default 65,536.
 	SpecBytes int `json:"specBytes"`
-	// Bytes in one mark's value or placement's note: 4,096.
+	// ValueBytes is the maximum number of bytes in one mark's value or placement's note; default 4,096.
 	ValueBytes int `json:"valueBytes"`
-	// Changes that Changes can look back on: 65,536.
+	// History is the number of changes that Changes can look back on; default 65,536.
 	History int `json:"history"`
-	// Records of released capsules that are kept, newest first: 65,536.
+	// Terminal is the number of records of released capsules that are kept, newest first; default 65,536.
 	Terminal int `json:"terminal"`
-	// Remembered ids of proposals without a Place, newest first: 65,536.
+	// ProposalIDs is the number of remembered ids of proposals without a Place, newest first; default 65,536.
 	ProposalIDs int `json:"proposalIDs"`
-	// Remembered ids of one capsule's placements, newest first: 32.
+	// PlacementIDs is the number of remembered ids of one capsule's placements, newest first; default 32.
 	PlacementIDs int `json:"placementIDs"`
 }
 

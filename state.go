@@ -26,7 +26,7 @@ import (
 //	          (group, spec) ─► how many wait
 //
 // To commit, a proposal runs on a write-set over the state (tx): 1. judge the bets, 2. execute the
-// commitments in order, 3. settle: does every touched node still fit, is every gang whole; then, and only
+// commitments in order, 3. judge the totals: does every touched node still fit, is every gang whole; then, and only
 // then, 4. publish the write-set. [State.Check] stops before 4, so a refused proposal cannot change anything.
 type State struct {
 	world
@@ -311,6 +311,24 @@ func (s *State) On(id NodeID) iter.Seq[*Capsule] {
 func (s *State) Gang(id GangID) *GangState {
 	g, _ := s.gangs.Get(&GangState{Gang: &Gang{ID: id}})
 	return g
+}
+
+// Members yields the members of a gang, in the order of its roles: the capsules of which there is a record and whose id has
+// not been used again for another capsule. It yields none if there is no such gang.
+func (s *State) Members(id GangID) iter.Seq[*Capsule] {
+	return func(yield func(*Capsule) bool) {
+		g := s.Gang(id)
+		if g == nil {
+			return
+		}
+		for i := range g.Gang.Roles {
+			for _, member := range g.Gang.Roles[i].Members {
+				if c := s.Capsule(member); c != nil && c.Gang == id && !yield(c) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Gangs yields all gangs, ordered by id.

@@ -92,7 +92,7 @@ func (s *State) Footprint(p Proposal) Footprint {
 		note(err)
 		t.touched = append(t.touched, node)
 	}
-	note(t.settle())
+	note(t.judgeTotals())
 	f := t.footprint()
 	f.Err = first
 	return f

@@ -32,9 +32,9 @@ func sameClosed(t *rapid.T, want, got *State, closed func(*NodeState) bool) {
 	}
 }
 
-// TestClosedProperty: a state with nodes closed is what it is without, but for them, however it came about: from
-// nothing, or step by step from the changes. Those that were taken before stay as they were, and closed nodes that are
-// described alike keep their description. I8.
+// TestClosedProperty: a state with cordoned nodes equals the state without the cordons, except for those nodes, whether
+// it is built from nothing or step by step from the changes. States taken earlier do not change, and cordoned nodes
+// with equal descriptions keep sharing one. I8.
 func TestClosedProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, most := newChaos(t), rapid.SampledFrom([]int{5, 60, 150}).Draw(t, "nodes")

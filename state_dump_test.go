@@ -437,8 +437,23 @@ func TestBuilderRefuses(t *testing.T) {
 			return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}, nil, false)
 		},
 		"neither may be zero": func(b *StateBuilder) error { return b.Node(Node{ID: "n"}, 0, 1) },
-		"has no value":        func(b *StateBuilder) error { return b.Mark("k", "", 1) },
-		"is not within":       func(b *StateBuilder) error { return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}}, nil, false) },
+		"no capsule":          func(b *StateBuilder) error { return b.Capsule(nil, nil, false) },
+		"no gang":             func(b *StateBuilder) error { return b.Gang(nil, 1) },
+		"after an error": func(b *StateBuilder) error {
+			if err := b.Node(Node{ID: "n"}, 0, 1); err == nil {
+				return nil
+			}
+			_, err := b.State()
+			return err
+		},
+		"the state has been made": func(b *StateBuilder) error {
+			if _, err := b.State(); err != nil {
+				return err
+			}
+			return b.Node(Node{ID: "n"}, 1, 1)
+		},
+		"has no value":  func(b *StateBuilder) error { return b.Mark("k", "", 1) },
+		"is not within": func(b *StateBuilder) error { return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}}, nil, false) },
 		"in the future": func(b *StateBuilder) error {
 			if err := b.Mark("k", "v", 9); err != nil {
 				return err

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommitted: whoever has sent a proposal can ask a state whether it is in it, by its id: a placement's in the
-// record that it changed, any other's among the recent ones; and a proposal without an id is never recognised.
+// TestCommitted: a proposer can ask a state by proposal id whether the proposal is committed. A placement's id is in
+// the record that it changed, any other proposal's id is among the recent ones, and a proposal without an id is never
+// recognised.
 func TestCommitted(t *testing.T) {
 	var l MemoryLedger
 	send := func(p Proposal) Revision {

@@ -8,23 +8,26 @@ import (
 	"slices"
 )
 
-// A StateBuilder makes a [State] of records that a ledger has kept elsewhere, each as it was when it last changed. Records go
-// through the same checks as proposals, and into the state through the same write-set. An error says what is wrong with
-// the record that it is the answer to, and leaves the builder of no further use.
+// StateBuilder makes a [State] of records that a ledger has kept elsewhere, each as it was when it last changed.
+// Records pass the same checks as proposals, and enter the state through the same write-set. A method that returns an
+// error says what is wrong with its record; the builder must not be used after that.
 //
 // Nodes come first, then gangs, then capsules: those that live in order of submission, and behind them the released ones
 // in the order of their release. The zero value with its fields set is ready for use.
 type StateBuilder struct {
-	// What the state is at, and what every record that is added is at, at most.
+	// Revision is the revision of the state to build, and the upper bound of the revisions in all records that are
+	// added.
 	Revision Revision
-	// The limits of the ledger that kept the records, as its Limits method returned them. What is beyond
-	// Limits.Terminal or Limits.ProposalIDs is dropped.
+	// Limits are the limits of the ledger that kept the records, as its Limits method returned them. Records beyond
+	// Limits.Terminal or Limits.ProposalIDs are dropped.
 	Limits Limits
-	// Names of the dimensions; empty ones have a default.
+	// Dimensions are the names of the resource dimensions; empty ones have a default.
 	Dimensions [Dimensions]string
 
 	state *State
 	tx    tx
+	// Why the builder is of no further use; nil: it is.
+	over error
 	// Who was submitted when.
 	orders map[uint64]CapsuleID
 	// Capsules that gangs list, and in which role.
@@ -40,8 +43,8 @@ type membership struct {
 // start makes the state when it is first needed. When something was last removed is not known: it was at the state's
 // revision, at the latest.
 func (b *StateBuilder) start() error {
-	if b.state != nil {
-		return nil
+	if b.state != nil || b.over != nil {
+		return b.over
 	}
 	if b.Revision > math.MaxInt64 {
 		return fmt.Errorf("revision %d leaves no room to count on", b.Revision)
@@ -66,6 +69,9 @@ func (b *StateBuilder) add(record func(v *validator) error) error {
 	err := record(&v)
 	for _, fault := range v.faults {
 		err = errors.Join(err, errors.New(fault))
+	}
+	if err != nil {
+		b.over = fmt.Errorf("after an error: %w", err)
 	}
 	return err
 }
@@ -92,6 +98,9 @@ func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 // Gang adds a gang that last changed at a revision, with nothing placed: its members count themselves when they are
 // added.
 func (b *StateBuilder) Gang(g *Gang, changed Revision) error {
+	if g == nil {
+		return b.add(func(*validator) error { return errors.New("no gang") })
+	}
 	own := *g
 	own.Roles = slices.Clone(g.Roles)
 	for i := range own.Roles {
@@ -132,6 +141,9 @@ func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
 // newest first, nil for none, and whether it has been released for good. Whether it fits on its node is not asked: capacity may have
 // shrunk since it was placed. State decides that.
 func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revision], released bool) error {
+	if c == nil {
+		return b.add(func(*validator) error { return errors.New("no capsule") })
+	}
 	spec, err := b.share(c.Spec)
 	if err != nil {
 		return err
@@ -295,8 +307,8 @@ func (b *StateBuilder) Committed(id ProposalID, at Revision) error {
 	})
 }
 
-// State publishes the write-set and returns the state. It fails if [State.Verify] finds that the records do not add up.
-// The builder is of no further use.
+// State publishes the write-set and returns the state. It fails if [State.Verify] finds that the records do not add up,
+// and if a record was refused. The builder is of no further use.
 func (b *StateBuilder) State() (*State, error) {
 	if err := b.start(); err != nil {
 		return nil, err
@@ -312,5 +324,6 @@ func (b *StateBuilder) State() (*State, error) {
 	}
 	b.state.dropReleased()
 	b.tx.reset()
+	b.over = errors.New("the state has been made")
 	return b.state, b.state.Verify()
 }

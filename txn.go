@@ -42,7 +42,7 @@ type tx struct {
 	// For each group that a bet has asked for: a node on which a member is, as (level, domain); (level, ""): looked up.
 	domains map[string]map[[2]string]*NodeState
 
-	// What has been looked for and is not there. Nil: no footprint is asked for.
+	// The records that were looked up and do not exist. Nil: no footprint is requested.
 	missed *Records
 }
 
@@ -96,15 +96,16 @@ func (t *tx) reset() {
 	t.domains, t.leavers, t.finals = nil, false, false
 }
 
-// begin sets out to judge the proposal on s, stamping with rev. It returns the revision at which the proposal
-// has been committed before, 0 if it has not. It requires a prepared proposal and an empty tx.
+// begin prepares the tx to judge the proposal on s and to stamp changes with rev. It returns the revision at which the
+// proposal has been committed before, 0 if it has not. It requires a prepared proposal and an empty tx.
 func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
 	t.s, t.p, t.rev = s, *p, rev
 	t.nodeSlots, t.capsuleSlots = s.nodes.Slots(), s.capsules.Slots()
 	return t.committedBefore()
 }
 
-// run judges and executes the proposal on s, stamping with rev. It returns and requires what begin does.
+// run judges and executes the proposal on s, and stamps changes with rev. It has the results and preconditions of
+// begin.
 func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error) {
 	if done = t.begin(s, rev, p); done != 0 {
 		return done, nil
@@ -123,7 +124,7 @@ func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error)
 		}
 		t.touched = append(t.touched, node)
 	}
-	return 0, t.settle()
+	return 0, t.judgeTotals()
 }
 
 // committedBefore looks for the proposal's id where it would be: in the records that it placed or, if it
@@ -305,7 +306,7 @@ func (o *overlay[K, E]) add(key K) *E {
 	return &o.entries[len(o.entries)-1]
 }
 
-// changed returns the keys of the entries of which that is said.
+// changed returns the keys of the entries for which the predicate holds.
 func (o *overlay[K, E]) changed(is func(*E) bool) (keys []K) {
 	for i := range o.entries {
 		if is(&o.entries[i]) {

@@ -308,7 +308,7 @@ func (t *tx) assign(c *Assign) error {
 // who names an owner.
 func who(owner string) string {
 	if owner == "" {
-		return "nobody"
+		return "no engine"
 	}
 	return strconv.Quote(owner)
 }

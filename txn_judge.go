@@ -98,8 +98,8 @@ func (t *tx) noNode(bet Precondition, id NodeID) error {
 
 // The third step of a proposal, after its bets and its commitments: what only the sum of them shows.
 
-// settle judges what only the sum of all commitments shows: fit, node by node, and gangs.
-func (t *tx) settle() error {
+// judgeTotals judges what only the sum of all commitments shows: fit, node by node, and gangs.
+func (t *tx) judgeTotals() error {
 	for i := range t.nodes.entries {
 		n := &t.nodes.entries[i]
 		if n.askedDevices == 0 && n.asked == (Resources{}) {

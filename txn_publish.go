@@ -248,7 +248,7 @@ func (s *State) forgetCapsule(slot uint32, c *Capsule) {
 	}
 }
 
-// gangOf returns the gang that a capsule is a member of, nil if it is none's.
+// gangOf returns the gang that a capsule is a member of, or nil.
 func (s *State) gangOf(c *Capsule) *GangState {
 	if c.Gang == "" {
 		return nil

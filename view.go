@@ -10,26 +10,28 @@ import (
 // Report is what a node last said of itself: the soft plane. It may be stale or lost, and nothing in it is
 // a promise. The zero value is the report of a node that has said nothing.
 type Report struct {
+	// Node is the node that reports.
 	Node NodeID
-	// Its heartbeat.
+	// At is the time of its heartbeat.
 	At time.Time
-	// What is really used, as measured.
+	// Usage is the measured use of each resource.
 	Usage Resources
-	// Load, in percent of the whole machine.
+	// CPUPercent is the load, in percent of the whole machine.
 	CPUPercent float64
-	// Free sandbox slots.
+	// FreeSlots is the number of free sandbox slots.
 	FreeSlots int
-	// Warm slots for each template.
+	// Warm is the number of warm slots for each template.
 	Warm map[string]int
-	// Templates it supports.
+	// Templates are the templates that the node supports.
 	Templates []string
-	// Volumes it has on disk.
+	// Volumes are the volumes that the node has on disk.
 	Volumes []string
-	// The epoch of the lease under which it reports; 0: none.
+	// Term is the epoch of the lease under which the node reports; 0: none.
 	Term Revision
-	// Set by telemetry that keeps leases: the node has none, or it has run out. It gets no work.
+	// Expired is set by telemetry that keeps leases: the node has no lease, or its lease has run out. It gets no new
+	// work.
 	Expired bool
-	// Set by the view where there is a bound: older than that, or never made.
+	// Stale is set by a view with a bound on the age of reports: this one is older than the bound, or was never made.
 	Stale bool
 }
 
@@ -37,7 +39,7 @@ type Report struct {
 type Telemetry interface {
 	// Reports returns the newest report of every node whose report has changed, in more than its
 	// heartbeat, after the version; and the version to ask from next time. Nil: nothing new. A node that is
-	// heard of again after StaleAfter without a heartbeat counts as changed.
+	// reported of again after StaleAfter without a heartbeat counts as changed.
 	Reports(ctx context.Context, after uint64) (reports []Report, version uint64, err error)
 	// Latest returns the newest report of a node, the newest heartbeat included.
 	Latest(node NodeID) (Report, bool)
@@ -54,8 +56,8 @@ type View struct {
 	// Of the telemetry.
 	version uint64
 	// By node index; nil without telemetry.
-	reports []joined
-	// One heartbeat of every armed node, no newer than its last, oldest first.
+	reports []reportEntry
+	// One heartbeat of every scheduled node, no newer than its last, oldest first.
 	fresh   ageHeap
 	changed changeLog
 	// Pending work of the engine that owns the view.
@@ -106,10 +108,10 @@ func (v *View) Refresh(ctx context.Context, ledger Ledger, telemetry Telemetry, 
 	return err
 }
 
-// none leaves all pending work out of a view's queue.
+// none owns no work: a view refreshed with it has an empty queue.
 func none(*Capsule) bool { return false }
 
-// source is where a view comes from.
+// source is the ledger and telemetry that a view is refreshed from.
 type source struct {
 	ledger Ledger
 	// May be nil.
@@ -122,7 +124,7 @@ type source struct {
 // when it returns an error: one of the ledger leaves the view as it was, one of telemetry leaves it with the
 // new state and the old reports.
 func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
-	state, changes, whole, err := CatchUp(ctx, from.ledger, v.state)
+	state, changes, whole, err := v.state.CatchUp(ctx, from.ledger)
 	if err != nil {
 		return false, err
 	}
@@ -133,8 +135,8 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	case state != v.state:
 		woken = v.advance(state, changes, from)
 	}
-	heard, err := v.hear(ctx, from, now)
-	return woken || heard, err
+	reported, err := v.refreshTelemetry(ctx, from, now)
+	return woken || reported, err
 }
 
 // rebuild starts from a state, without knowing what has changed.
@@ -151,7 +153,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 	v.ends, v.ending = v.ends[:0], v.ending[:0]
 	v.findEnds(from)
 	if from.telemetry != nil {
-		v.reports, v.fresh = make([]joined, state.NodeBound()), v.fresh[:0]
+		v.reports, v.fresh = make([]reportEntry, state.NodeBound()), v.fresh[:0]
 		for n := range state.Nodes() {
 			v.join(n, from.telemetry)
 		}
@@ -203,7 +205,7 @@ func (v *View) touch(c *Change, old *State, from *source) {
 	}
 }
 
-// findEnds notes when the live holds end.
+// findEnds collects the ends of the live holds.
 func (v *View) findEnds(from *source) {
 	if !from.holds {
 		return
@@ -248,17 +250,17 @@ func (l *changeLog) since(cursor uint64) (indices []int32, next uint64, all bool
 	return l.window[cursor-l.base:], next, false
 }
 
-// joined is a node's report in a view.
-type joined struct {
+// reportEntry is a node's report in a view.
+type reportEntry struct {
 	Report
 	// The heap of heartbeats has an entry for it, at due. Other entries for it are void.
-	armed bool
-	due   time.Time
+	scheduled bool
+	due       time.Time
 }
 
-// hear takes over new reports and marks those that have crossed the staleness bound. It reports whether
-// parked work may fit now.
-func (v *View) hear(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
+// refreshTelemetry stores new reports and marks those that have crossed the staleness bound. It reports whether parked
+// work may fit now.
+func (v *View) refreshTelemetry(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
 	if from.telemetry == nil {
 		return false, nil
 	}
@@ -271,7 +273,7 @@ func (v *View) hear(ctx context.Context, from *source, now time.Time) (woken boo
 	bound := from.telemetry.StaleAfter()
 	for i := range reports {
 		if n := v.state.Node(reports[i].Node); n != nil {
-			v.say(n, reports[i], bound)
+			v.setReport(n, reports[i], bound)
 			woken = v.queue.bringBack(n, nil) || woken
 		}
 	}
@@ -279,10 +281,10 @@ func (v *View) hear(ctx context.Context, from *source, now time.Time) (woken boo
 	return woken, nil
 }
 
-// makeRoom lets reports reach up to a bound.
+// makeRoom extends reports to hold node indices below a bound.
 func (v *View) makeRoom(bound int) {
 	if n := bound - len(v.reports); n > 0 {
-		v.reports = append(v.reports, make([]joined, n)...)
+		v.reports = append(v.reports, make([]reportEntry, n)...)
 	}
 }
 
@@ -291,35 +293,35 @@ func (v *View) join(n *NodeState, telemetry Telemetry) {
 	v.makeRoom(int(n.index) + 1)
 	report, _ := telemetry.Latest(n.Node.ID)
 	report.Node = n.Node.ID
-	v.say(n, report, telemetry.StaleAfter())
+	v.setReport(n, report, telemetry.StaleAfter())
 }
 
-// say records a report and when it will be stale.
-func (v *View) say(n *NodeState, r Report, bound time.Duration) {
+// setReport stores a report and schedules when it becomes stale.
+func (v *View) setReport(n *NodeState, r Report, bound time.Duration) {
 	r.Stale = bound > 0 && !v.now.Before(r.At.Add(bound))
 	v.reports[n.index].Report = r
 	v.changed.add(n.index)
-	v.arm(n.index, bound)
+	v.scheduleExpiry(n.index, bound)
 }
 
-// arm sees to it that a node is looked at again when its heartbeat will be too old.
-func (v *View) arm(slot uint32, bound time.Duration) {
-	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.armed || r.At.Before(r.due)) {
-		r.armed, r.due = true, r.At
+// scheduleExpiry schedules a check of the node for the time when its heartbeat becomes too old.
+func (v *View) scheduleExpiry(slot uint32, bound time.Duration) {
+	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.scheduled || r.At.Before(r.due)) {
+		r.scheduled, r.due = true, r.At
 		v.fresh.Push(age{r.At, slot})
 	}
 }
 
-// expire looks again at the nodes whose known heartbeat is too old: those that have beaten since are filed
-// anew, the others are marked stale and changed.
+// expire checks the nodes whose known heartbeat is too old. It schedules those with a newer heartbeat again, and marks
+// the others stale and changed.
 func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
 		beat := v.fresh.Pop()
 		slot, r := beat.slot, &v.reports[beat.slot]
-		if !r.armed || !r.due.Equal(beat.at) {
+		if !r.scheduled || !r.due.Equal(beat.at) {
 			continue
 		}
-		r.armed = false
+		r.scheduled = false
 		if n := v.state.NodeByIndex(int(slot)); n == nil || r.Stale || r.Node != n.Node.ID {
 			continue
 		}
@@ -329,7 +331,7 @@ func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 		if r.Stale = !now.Before(r.At.Add(bound)); r.Stale {
 			v.changed.add(slot)
 		}
-		v.arm(slot, bound)
+		v.scheduleExpiry(slot, bound)
 	}
 }
 
@@ -356,8 +358,8 @@ type (
 	endHeap = heap.Heap[holdEnd]
 )
 
-// ended returns the holds whose end has passed, and forgets those that have been released. It names a hold
-// again in every pass until it is gone: a release that did not get through is not the end of it.
+// ended returns the holds whose end has passed, and forgets those that have been released. It returns a hold again in
+// every pass until the hold is gone, because a release may fail.
 func (v *View) ended(now time.Time) []HoldID {
 	for _, end := range v.ending {
 		v.ends.Push(end)

@@ -276,8 +276,8 @@ type observer struct {
 	draft     Draft
 }
 
-// sight is what a view shows of one slot, but for what is not to be compared: when the last heartbeat was,
-// which a view need not know while it is not too old.
+// sight is what a view shows of one slot, without the time of the last heartbeat: a view need not have the newest one
+// while its own is not too old, so the test does not compare it.
 type sight struct {
 	node   NodeState
 	report Report

@@ -38,6 +38,8 @@ const (
 	conflicted
 	// The slot is as it was.
 	refused
+	// The request's context had ended when its turn came, and the source was not asked.
+	unspent
 	// The slot was claimed for a request that had ended, and has been given back; or could not be given back.
 	undone
 	leaked
@@ -89,6 +91,11 @@ func (p *Pool) timeOut(a *attempt) {
 // until it knows. When the grace of Shutdown is over calls are cut off, and then it asks a few times more. Errors are
 // compared here, under the guard, because their methods are the source's code too.
 func (p *Pool) claim(a *attempt) (o outcome) {
+	if ctx := a.request.Ctx; ctx.Err() != nil { // watch is on its way to say so
+		cause := context.Cause(ctx)
+		p.update(func(time.Time) { p.expire(a.request, cause) })
+		return outcome{kind: unspent}
+	}
 	ask := Attempt{ID: orbit.NewProposalID(), Slot: a.slot, Request: &a.request.Request}
 	left := lastTries
 	for wait, again := retryFirst, false; ; wait, again = min(2*wait, retryMost), true {
@@ -152,7 +159,7 @@ func (p *Pool) land(a *attempt, o outcome) {
 // request has been answered already.
 func (p *Pool) conclude(a *attempt, o *outcome) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	if o.kind == claimed && a.request.answered {
 		return false
 	}
@@ -180,7 +187,7 @@ func (p *Pool) conclude(a *attempt, o *outcome) bool {
 // releaseSlot decides when the slot of an attempt can be ready again.
 func (p *Pool) releaseSlot(a *attempt, o *outcome, now time.Time) {
 	switch o.kind {
-	case refused:
+	case refused, unspent:
 		p.reservations.release(a.hold)
 		p.listing.wanted = true
 	case undone:

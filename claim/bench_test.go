@@ -46,7 +46,7 @@ var rivals = []struct {
 	{"naive", func(b *testing.B, src claim.Source) (taker, func()) {
 		l := benchList(b, src)
 		used := make([]bool, len(l))
-		var mu sync.Mutex // held while it looks for an idle slot and claims it, so that nobody is faster
+		var mu sync.Mutex // held while it looks for an idle slot and claims it, so that no other goroutine is faster
 		return func() (claim.Slot, error) {
 			mu.Lock()
 			defer mu.Unlock()

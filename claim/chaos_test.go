@@ -84,7 +84,7 @@ type asked struct {
 }
 
 // Whatever goes wrong: every request that was taken on is answered once, no other is; no slot is handed out
-// twice, none is lost; the counters are exact, and zero in the end; reservations end; nobody waits while a slot
+// twice, none is lost; the counters are exact, and zero in the end; reservations end; no request waits while a slot
 // is idle.
 func TestPoolUnderTrouble(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -166,7 +166,7 @@ func (c *chaos) do(d deed) {
 			c.store.Add(fmt.Sprint("s", c.added))
 		}
 		c.pool.NotifyIdle()
-	case "steal": // somebody else claims what is listed
+	case "steal": // another client claims what is listed
 		l, _ := c.store.Idle(context.Background())
 		for i := range min(d.n, len(l.Slots)) {
 			slot, _, err := c.store.Claim(context.Background(), claim.Attempt{ID: orbit.NewProposalID(), Slot: l.Slots[i]})
@@ -238,7 +238,7 @@ func (c *chaos) check() {
 	case s.InflightCAS < 0 || s.InflightCAS > c.inflight:
 		c.t.Fatalf("%d in flight, bound %d", s.InflightCAS, c.inflight)
 	case s.IdleReady > 0 && s.QueueLen > s.InflightCAS && s.InflightCAS < c.inflight:
-		c.t.Fatalf("somebody waits though a slot is ready: %+v", s)
+		c.t.Fatalf("a request waits though a slot is ready: %+v", s)
 	case s.ReservedCount < s.InflightCAS:
 		c.t.Fatalf("in flight without a reservation: %+v", s)
 	case c.negative.Load():

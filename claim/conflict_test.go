@@ -176,7 +176,7 @@ func staleBurst(t *testing.T, lag time.Duration, reserve bool) sim.StoreTally {
 	return s.Tally()
 }
 
-// QueueLen does not waver while a request goes round: it is one from Enqueue to the answer, whoever looks when.
+// QueueLen does not waver while a request goes round: it is one from Enqueue to the answer, at every moment.
 func TestQueueLenIsStable(t *testing.T) {
 	s := store(&sim.StaleStore{}, names(400)...)
 	var conflicts atomic.Int64
@@ -199,7 +199,7 @@ func TestQueueLenIsStable(t *testing.T) {
 	assert.Equal(t, uint64(399), p.Stats().Conflicts)
 }
 
-// A request that ended in flight and whose claim then conflicts does not come back: nobody polls for it, and no
+// A request that ended in flight and whose claim then conflicts does not come back: it is not polled for, and no
 // slots are ordered.
 func TestTheDeadDoNotComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {

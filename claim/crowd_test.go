@@ -92,7 +92,7 @@ func crowd(t *testing.T, src claim.Source, requests, slots int) {
 	p.NotifyIdle()
 	time.Sleep(time.Second)
 	synctest.Wait()
-	require.Equal(t, int64(slots), served.Load(), "nobody else is served")
+	require.Equal(t, int64(slots), served.Load(), "no other request is served")
 	p.Shutdown()
 	all.Wait()
 	assert.Equal(t, int64(requests), ended.Load())
@@ -134,7 +134,7 @@ func conflictInjection(t *testing.T, slots int) {
 }
 
 // storm: requests and notifications as fast as they go, with slots that come and go and a source that now and
-// then fails; Shutdown returns within 5 s of the bubble's time, and nobody is left without an answer.
+// then fails; Shutdown returns within 5 s of the bubble's time, and every request has an answer.
 func storm(t *testing.T, d time.Duration) {
 	s := store(&sim.StaleStore{Lag: 20 * ms, Latency: ms}, names(50)...)
 	s.Inject = func(claim.Attempt) error {

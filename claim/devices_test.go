@@ -180,7 +180,7 @@ func TestLedgerDevicesAgainstBruteForce(t *testing.T) {
 	})
 }
 
-// Several pools with different specs, and somebody else who places as he likes, race for the devices of a few
+// Several pools with different specs, and another client that places directly, race for the devices of a few
 // nodes. At no revision is an instance oversubscribed; who holds a slot has what he asked for; and at the end
 // nothing that waits would fit, by brute force.
 func TestLedgerDevicesRace(t *testing.T) { devicesRace(t, 20) }

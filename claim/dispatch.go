@@ -5,7 +5,7 @@ import "time"
 // update makes a change under the lock, and does what the change calls for.
 func (p *Pool) update(change func(now time.Time)) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	now := time.Now()
 	change(now)
 	p.step(now)

@@ -71,7 +71,7 @@ func TestDeadOnArrival(t *testing.T) {
 	})
 }
 
-// Those that ended keep nobody waiting: the next in the queue gets the slot.
+// Requests that ended do not block the queue: the next in the queue gets the slot.
 func TestTheDeadLeaveTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &sim.StaleStore{}
@@ -83,6 +83,7 @@ func TestTheDeadLeaveTheQueue(t *testing.T) {
 			dead = append(dead, c)
 		}
 		alive := r.ask()
+		synctest.Wait() // for listings under way, which might show the slot too early
 		s.Add("s0")
 		cancel() // no time to notice
 		r.NotifyIdle()
@@ -206,7 +207,7 @@ func (u unreturning) Return(ctx context.Context, slot claim.Slot) error {
 }
 
 // An outcome that is unknown is asked for with the same attempt until it is known: 10 ms later, then 20, 40,
-// ... The caller gets the slot, nobody meets a conflict.
+// ... The caller gets the slot, and there is no conflict.
 func TestUnknownIsAskedAgain(t *testing.T) {
 	for _, committed := range []bool{true, false} {
 		for _, first := range []error{orbit.ErrUnknown, context.DeadlineExceeded, fmt.Errorf("%w and %w", orbit.ErrConflict, orbit.ErrUnknown)} {
@@ -316,7 +317,7 @@ func TestSourceThatBlocks(t *testing.T) {
 	})
 }
 
-// Callers who leave no room for the answer, or are gone, or have closed the channel, hold nobody up; their
+// Callers who leave no room for the answer, or are gone, or have closed the channel, do not hold up the others; their
 // slots are given back. One who comes a little later gets the answer.
 func TestCallersWhoLeaveNoRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -342,7 +343,7 @@ func TestCallersWhoLeaveNoRoom(t *testing.T) {
 }
 
 // The same with a pool that has ended.
-func TestNobodyReadsAfterShutdown(t *testing.T) {
+func TestUnreadAnswerAfterShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
 		r := newRig(t, &claim.Pool{Source: s}).run()

@@ -7,42 +7,43 @@ import (
 	"time"
 )
 
-// What can become of a request or of a pool, to be tested with errors.Is. All come as an [*Error], to be read
-// with errors.As. A source says of a claim: [orbit.ErrConflict] or [orbit.ErrUnknown], or anything else.
+// The errors of the package, for errors.Is. Each of them comes in an [*Error], for errors.As. The errors that a source
+// returns are described at [Source].
 var (
-	// ErrFull: the pool holds as many requests as it may. Try another pool, or later.
+	// ErrFull means that the pool holds Pool.Queue requests already. Try another pool, or try again later.
 	ErrFull = errors.New("queue full")
-	// ErrShutdown: the pool has been shut down, or its Run has ended.
+	// ErrShutdown means that the pool has been shut down, or its Run has ended.
 	ErrShutdown = errors.New("pool shut down")
-	// ErrEnded: the request's context ended, or its deadline passed, before it had a slot. What ended it is
-	// found too: context.Canceled, or context.DeadlineExceeded.
+	// ErrEnded means that the request's context ended, or its deadline passed, before it had a slot. The error also wraps
+	// context.Canceled or context.DeadlineExceeded.
 	ErrEnded = errors.New("request ended")
-	// ErrUnmatched: the request has ended before any idle slot had what it wants. ErrEnded is found too.
+	// ErrUnmatched means that the request ended before there was an idle slot that has what it wants. The error also wraps
+	// ErrEnded.
 	ErrUnmatched = errors.New("no idle slot has")
-	// ErrTimeout: the source has not said within Pool.Timeout whether the slot was claimed.
+	// ErrTimeout means that the source has not answered within Pool.Timeout whether the slot was claimed.
 	ErrTimeout = errors.New("claim timed out")
-	// ErrSource: the source failed, or panicked, or exited its goroutine. Its own error is found too.
+	// ErrSource means that the source failed, panicked or exited its goroutine. The error also wraps the source's own.
 	ErrSource = errors.New("source failed")
-	// ErrHook: ScaleUp or OnStatus failed, or panicked, or exited its goroutine.
+	// ErrHook means that ScaleUp or OnStatus failed, or panicked, or exited its goroutine.
 	ErrHook = errors.New("hook failed")
-	// ErrLeak: a slot that may be claimed, and that no caller has, could not be given back.
+	// ErrLeak means that a slot which may be claimed, but which no caller has, could not be given back.
 	ErrLeak = errors.New("slot not given back")
-	// ErrRan: Run was called a second time. Make another pool.
+	// ErrRan means that Run was called a second time. Make another pool.
 	ErrRan = errors.New("pool has been run already")
 )
 
 // Error says what became of a request, or what a pool could not do.
 type Error struct {
-	// One of the sentinels of this package.
+	// Kind is one of the errors above, such as ErrFull.
 	Kind error
-	// The pool's name.
+	// Pool is the pool's name.
 	Pool string
-	// The slot that it was about; zero: none.
+	// Slot is the slot that the error is about; zero: none.
 	Slot Slot
-	// How long the request had waited, and how many conflicts it had met.
+	// Waited is how long the request had waited, Conflicts how many of its claims were conflicts.
 	Waited    time.Duration
 	Conflicts int
-	// What is behind it; nil: nothing.
+	// Cause is the underlying error; nil: there is none.
 	Cause error
 }
 
@@ -66,7 +67,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap makes errors.Is and errors.As find the kind and the cause.
+// Unwrap returns Kind and Cause.
 func (e *Error) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Kind}

@@ -138,7 +138,7 @@ func (s *shelf) Return(_ context.Context, slot claim.Slot) error {
 	return nil
 }
 
-// Somebody else has taken a slot since the listing: the request gets the next one, and never knows.
+// Another client has taken a slot since the listing: the request gets the next one without an error.
 func ExampleSource() {
 	s := &shelf{taken: map[string]bool{}}
 	pool := &claim.Pool{Source: s}

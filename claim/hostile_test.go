@@ -133,7 +133,7 @@ func TestRequestsDoNotPutOffThePoll(t *testing.T) {
 	})
 }
 
-// An OnError that blocks keeps nobody from anything: listings, the hook and claims go on.
+// An OnError that blocks holds nothing else up: listings, the hook and claims go on.
 func TestReportThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		forever := make(chan struct{})
@@ -219,7 +219,7 @@ func (evil) Error() string   { return "evil" }
 func (evil) Is(error) bool   { panic("ouch") }
 func (evil) Unwrap() []error { panic("ouch") }
 
-// An error that panics when it is compared costs whoever returned it, not the pool.
+// An error that panics when it is compared fails the call that returned it, not the pool.
 func TestErrorsThatPanic(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -379,11 +379,11 @@ func TestReturnAfterEvacuation(t *testing.T) {
 	require.NoError(t, err)
 	claimed, _, err = src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: l.Slots[0]})
 	require.NoError(t, err)
-	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "b"}) // and somebody else placed it again
+	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "b"}) // and another client placed it again
 	require.NoError(t, src.Join(t.Context(), "c"))
 	propose(t, src.Book(), orbit.Place{Capsule: claimed.Capsule, Node: "c"})
 	require.ErrorIs(t, src.Return(t.Context(), claimed), orbit.ErrConflict)
-	assert.Equal(t, orbit.NodeID("c"), snapshot(t, src).Capsule(claimed.Capsule).Node, "it is somebody else's by now")
+	assert.Equal(t, orbit.NodeID("c"), snapshot(t, src).Capsule(claimed.Capsule).Node, "another client has it by now")
 }
 
 // counted counts what a ledger is asked.
@@ -421,7 +421,7 @@ func claimAll(t *testing.T, src *claim.LedgerSource, names ...orbit.NodeID) *orb
 }
 
 // Nodes are drained, emptied, removed and join again while they are claimed, by two pools with small limits on
-// one ledger that looks back one change: nobody is given what somebody has, every request ends, and in the end
+// one ledger that keeps one change of history: no slot is given out twice, every request ends, and in the end
 // all is idle.
 func TestNodesComeAndGo(t *testing.T) {
 	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1, Terminal: 1, PlacementIDs: 1, ProposalIDs: 1}}
@@ -517,4 +517,48 @@ func TestListingOvertakenByAFullOne(t *testing.T) {
 		r.look()
 		assert.Equal(t, 3, r.Snapshot().IdleReady)
 	})
+}
+
+// nosy is a context whose methods look at the pool.
+type nosy struct {
+	context.Context
+	pool *claim.Pool
+}
+
+func (n nosy) Err() error            { n.pool.Status(); return n.Context.Err() }
+func (n nosy) Done() <-chan struct{} { n.pool.Status(); return n.Context.Done() }
+func (n nosy) Value(key any) any     { n.pool.Status(); return n.Context.Value(key) }
+
+// A context may call the pool: its methods are called without the pool's lock.
+func TestContextsThatLookAtThePool(t *testing.T) {
+	for name, end := range map[string]func(*claim.Pool, context.CancelFunc){
+		"claimed":   func(p *claim.Pool, _ context.CancelFunc) { p.NotifyIdle() },
+		"cancelled": func(_ *claim.Pool, cancel context.CancelFunc) { cancel() },
+		"shutdown":  func(p *claim.Pool, _ context.CancelFunc) { p.Shutdown() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := store(&sim.StaleStore{})
+			p := &claim.Pool{Source: s, NotifyDelay: -1}
+			go func() { _ = p.Run(t.Context()) }()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for _, deadline := range []time.Time{{}, time.Now().Add(time.Hour)} {
+				result := make(chan claim.Result, 1)
+				require.True(t, p.Enqueue(&claim.Request{Ctx: nosy{ctx, p}, Deadline: deadline, Result: result}))
+				if name == "claimed" {
+					s.Add(fmt.Sprint("s", deadline.Unix()))
+				}
+				end(p, cancel)
+				select {
+				case r := <-result:
+					require.Equal(t, name == "claimed", r.Err == nil, "%v", r.Err)
+				case <-time.After(5 * time.Second):
+					t.Fatal("no answer")
+				}
+				if name != "claimed" {
+					break
+				}
+			}
+		})
+	}
 }

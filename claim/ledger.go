@@ -32,9 +32,9 @@ import (
 //
 // It is a [Follower]: it waits for the ledger, so its pool needs no NotifyIdle and no delay.
 type LedgerSource struct {
-	// Nil: an orbit.MemoryLedger of its own, which nothing else slows down.
+	// Ledger is the ledger that has the nodes. Nil: an orbit.MemoryLedger of the source's own.
 	Ledger orbit.Ledger
-	// What a claim places. Nil: a capsule that takes one of orbit.Slots, and nothing else.
+	// Spec is the spec of the capsule that a claim places. Nil: one that takes one of orbit.Slots, and nothing else.
 	Spec *orbit.Spec
 
 	once sync.Once
@@ -50,12 +50,12 @@ var _ Follower = (*LedgerSource)(nil)
 
 // Capsule is what Request.Options may say to a [LedgerSource]. The zero value leaves it all to the source.
 type Capsule struct {
-	// Its id, which must not be in use: if it is, the request is answered with an error that wraps
-	// orbit.ErrInvalid. Empty: one that is made from the attempt's id.
+	// ID is the capsule's id. If it is in use, the request is answered with an error that wraps orbit.ErrInvalid. Empty: an
+	// id is made from the attempt's id.
 	ID orbit.CapsuleID
-	// Kept with the placement.
+	// Note is kept with the placement; default empty.
 	Note string
-	// The engine that it is assigned to; empty: none.
+	// Owner is the engine that the capsule is assigned to; empty: none.
 	Owner string
 }
 

@@ -37,13 +37,13 @@ func snapshot(t testing.TB, src *claim.LedgerSource) *orbit.State {
 	return s
 }
 
-// A claim is one proposal: the capsule is submitted and placed in it, so nobody ever sees it wait.
+// A claim is one proposal: the capsule is submitted and placed in it, so it is never pending.
 func TestLedgerClaim(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
 		r := ledgerRig(t, src, 2)
 		c := make(chan claim.Result, 1)
-		require.True(t, r.Enqueue(&claim.Request{Result: c, Options: claim.Capsule{ID: "mine", Note: "warm", Owner: "somebody"}}))
+		require.True(t, r.Enqueue(&claim.Request{Result: c, Options: claim.Capsule{ID: "mine", Note: "warm", Owner: "someone"}}))
 		synctest.Wait()
 		res := got(t, c)
 		require.NoError(t, res.Err)
@@ -51,7 +51,7 @@ func TestLedgerClaim(t *testing.T) {
 		capsule := snapshot(t, src).Capsule("mine")
 		assert.Equal(t, orbit.NodeID("s0"), capsule.Node)
 		assert.Equal(t, "warm", capsule.Note)
-		assert.Equal(t, "somebody", capsule.Owner)
+		assert.Equal(t, "someone", capsule.Owner)
 		changes, err := src.Book().Changes(t.Context(), 1)
 		require.NoError(t, err)
 		require.Len(t, changes, 2)
@@ -83,7 +83,7 @@ func TestLedgerWakesThePool(t *testing.T) {
 		assert.Len(t, r.seen(), 1)
 
 		require.NoError(t, src.Return(t.Context(), first.Slot), "a second return is no error")
-		assert.Equal(t, orbit.NodeID("s0"), snapshot(t, src).Capsule(second.Slot.Capsule).Node, "and takes nothing from anybody")
+		assert.Equal(t, orbit.NodeID("s0"), snapshot(t, src).Capsule(second.Slot.Capsule).Node, "and takes no slot that is in use")
 		require.NoError(t, src.Return(t.Context(), claim.Slot{Name: "s0", Capsule: "never heard of"}))
 	})
 }
@@ -148,7 +148,7 @@ func TestLedgerSlots(t *testing.T) {
 	})
 }
 
-// Two pools, or a pool and somebody else, on one ledger: whoever is second meets a conflict, and nobody gets
+// Two pools, or a pool and another client, on one ledger: the second one gets a conflict, and neither gets
 // what is taken.
 func TestLedgerIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -468,7 +468,7 @@ func settled(c <-chan claim.Result) <-chan claim.Result {
 
 // Only slots that will do are no shortage: the hook is told of the requests that nothing idle serves, and what
 // comes for one of them is not lost on the others. There can be more different wants than the pool remembers.
-func TestLedgerWantsThatNobodyHas(t *testing.T) {
+func TestLedgerWantsThatNoNodeHas(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
 		told := make(chan claim.Shortage, 9)

@@ -114,7 +114,7 @@ func TestStaleListingIsNotBelieved(t *testing.T) {
 	})
 }
 
-// Where nobody has listed a slot while it was reserved, the end of the reservation is no reason to look.
+// If no listing had the slot while it was reserved, the end of the reservation is no reason to look.
 func TestEndOfAReservationLooksOnlyIfShown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -200,14 +200,14 @@ func TestFollow(t *testing.T) {
 		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
 		f.show(1, slot("a", "1"), slot("b", "1"))
 		r := newRig(t, &claim.Pool{Source: f}).run()
-		f.news <- claim.Listing{Partial: true, Version: 2, Slots: []claim.Slot{slot("c", "1")}, Gone: []string{"a", "nobody"}}
+		f.news <- claim.Listing{Partial: true, Version: 2, Slots: []claim.Slot{slot("c", "1")}, Gone: []string{"a", "unknown"}}
 		synctest.Wait()
 		assert.Equal(t, []string{"b/1", "c/1"}, r.pop(t))
 		c := r.ask()
 		f.news <- claim.Listing{Partial: true, Version: 3, Slots: []claim.Slot{slot("d", "1")}}
 		synctest.Wait()
 		assert.Equal(t, "d", got(t, c).Slot.Name)
-		assert.Len(t, r.seen(), 1, "nobody had to look")
+		assert.Len(t, r.seen(), 1, "no listing was needed")
 
 		f.show(4, slot("e", "1"))
 		f.fail <- errors.New("cut off")
@@ -261,7 +261,7 @@ func TestReadyIsTidied(t *testing.T) {
 	})
 }
 
-// When a follower breaks off and nobody waits, the pool looks all the same.
+// When a follower breaks off and no request waits, the pool lists all the same.
 func TestFollowBreaksUnnoticed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}

@@ -54,5 +54,5 @@ func (l *listings) Return(_ context.Context, slot claim.Slot) error {
 	return nil
 }
 
-// errConflict is the answer to a claim that somebody else has won.
-var errConflict = fmt.Errorf("somebody was faster: %w", orbit.ErrConflict)
+// errConflict is the answer to a claim that another client has won.
+var errConflict = fmt.Errorf("another client was faster: %w", orbit.ErrConflict)

@@ -111,7 +111,7 @@ func (m *model) land() {
 		switch {
 		case f.request < 0:
 			m.back = append(m.back, f.slot)
-		case m.done[f.request]: // nobody wants it
+		case m.done[f.request]: // its request has ended
 			m.flying = append(m.flying, leg{m.now + m.latency/2, f.slot, -1})
 		default:
 			m.done[f.request], m.fates[f.request] = true, fate{f.slot, m.now}

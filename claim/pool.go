@@ -28,60 +28,61 @@ import (
 //     is given back;
 //  4. no request waits for the claim or the listing of another.
 type Pool struct {
-	// The pool's name in errors and in the status; empty: none.
+	// Name is the pool's name in errors and in the status; default empty.
 	Name string
-	// Whose the pool is, in the status; zero: not said.
+	// Labels say in the status to whom the pool belongs; default empty.
 	Labels Labels
-	// Where the slots are. Required.
+	// Source is the store of the slots. Required.
 	Source Source
-	// Most requests that are held at a time, those in flight included; default 4,096.
+	// Queue is how many requests the pool holds at most, including those in flight; default 4,096.
 	Queue int
-	// Most claims in flight; default 128.
+	// Inflight is how many claims may be in flight at a time; default 128. Raise it if the source is slow but takes more
+	// calls at once.
 	Inflight int
-	// How long after its claim a slot is kept out of the ready queue though a listing shows it: longer than a
-	// listing lags behind, shorter than a slot takes to become idle again. Default 2 s; negative: not at all,
-	// which is good for nothing but to measure the conflicts that reservations avoid.
+	// ReserveFor is how long after its claim a slot is kept out of the ready queue even if a listing shows it as idle;
+	// default 2 s. It should be longer than listings lag behind, and shorter than a slot takes to become idle again.
+	// Negative: no time at all, which is useful only to measure the conflicts that reservations avoid.
 	ReserveFor time.Duration
-	// How long after NotifyIdle the source is listed. A listing that lags behind does not show the slot
-	// before. Default 200 ms, right for a watch cache; with a Follower, such as a ledger, 0. Negative: 0.
+	// NotifyDelay is how long after NotifyIdle the source is listed; default 200 ms, or 0 if the Source is a Follower.
+	// Set it to how far listings lag behind (200 ms suits a watch cache). Negative: 0.
 	NotifyDelay time.Duration
-	// How often the source is listed while requests wait and nothing is idle: after PollMin, then each time
-	// after twice as long, up to PollMax. A new request, an idle slot or a conflict starts over. Default 10 s
-	// and 5 min.
+	// PollMin and PollMax bound the interval at which the source is listed while requests wait and no slot is idle. The first
+	// interval is PollMin, default 10 s; each one is twice as long as the one before, up to PollMax, default 5 min. A new
+	// request, an idle slot or a conflict starts over with PollMin.
 	PollMin, PollMax time.Duration
-	// How long the source has for one claim; then its request is answered with ErrTimeout. A claim committed
-	// later is undone. Default 10 s; a listing has as long.
+	// Timeout is how long the source may take for one claim or one listing; default 10 s. After that the request is answered
+	// with ErrTimeout, and if the claim is committed later it is undone.
 	Timeout time.Duration
-	// How long Shutdown waits for claims in flight, and again for those that are to be undone; default 2 s.
+	// Grace is how long Shutdown waits for claims in flight, and then again for those that have to be undone; default 2 s.
 	Grace time.Duration
-	// Called once for each shortage: requests wait, and a listing has shown nothing idle for them. Called
-	// again after PollMin if the shortage lasts and the call has failed, or more requests wait than it was
-	// told of. At most one call runs at a time, in a goroutine of its own. Nil: not called.
+	// ScaleUp, if set, is called once for each shortage: requests wait, and a listing has shown no idle slot for them. It is
+	// called again after PollMin if the shortage lasts and the last call failed, or if more requests wait than it was told.
+	// At most one call runs at a time, in a goroutine of its own.
 	ScaleUp func(ctx context.Context, s Shortage) error
-	// Mirrors the status elsewhere, a mark in a ledger for instance: called when Run begins, then when
-	// PendingRequests is not what it was told last, and a last time when every request has been answered. One call
-	// runs at a time, in a goroutine of its own; the next one begins StatusEvery after it has returned, at the
-	// earliest, and a call that has failed is made again then. Nil: not mirrored.
+	// OnStatus, if set, is called with the status so that it can be copied elsewhere, such as to a mark in a ledger. It is
+	// called when Run begins, when PendingRequests differs from the last call, and a last time when every request has been
+	// answered. At most one call runs at a time, in a goroutine of its own. The next one begins StatusEvery after the last one
+	// has returned, or later; a failed call is repeated then.
 	OnStatus func(ctx context.Context, s Status) error
-	// How long after a call of OnStatus the next one begins at the earliest; default 1 s.
+	// StatusEvery is the shortest time from the end of a call of OnStatus to the next one; default 1 s.
 	StatusEvery time.Duration
-	// Called with what goes wrong and has no caller to be told: ErrSource of listings, ErrHook, ErrLeak. Calls come from
-	// several goroutines at once. Nil: errors are dropped.
+	// OnError, if set, is called with errors that no caller gets: ErrSource of listings, ErrHook and ErrLeak. It may be called
+	// from several goroutines at once. Nil: these errors are dropped.
 	OnError func(error)
 
 	gauges gauges
 	once   sync.Once
 	set    settings
-	// Closed when the pool begins to end, when every request has been answered, and when it has ended.
+	// stop is closed when the pool begins to end, answered when every request has been answered, done when it has ended.
 	stop, answered, done chan struct{}
-	// Has a token when the number of pending requests has changed; for mirror.
+	// changed has a token when the number of pending requests has changed; mirror receives it.
 	changed chan struct{}
-	// Claims, and what they give back; listings and the hooks.
+	// claims counts the goroutines of claims and of slots given back, calls those of listings and hooks.
 	claims, calls sync.WaitGroup
 	// End the calls of the source and of the hooks.
 	claiming, looking life
 
-	// Guards what follows. It is never held while a method of the source or a hook is called.
+	// mu guards the fields below. It is never held while a method of the source, of a request's context or a hook is called.
 	mu           sync.Mutex
 	ran, shut    bool
 	stats        Stats
@@ -93,12 +94,14 @@ type Pool struct {
 	attempts     map[*attempt]struct{}
 	listing      listing
 	poll         poll
-	// When to list the source because of NotifyIdle, in order.
+	// listAt are the times at which to list the source because of NotifyIdle, sorted.
 	listAt   []time.Time
 	shortage *shortage
-	// The scale-up hook has not returned.
+	// scaling says that a call of ScaleUp has not returned.
 	scaling bool
-	clock   *time.Timer
+	// ended are the watches of requests that have just been answered: unlock ends them.
+	ended []func()
+	clock *time.Timer
 }
 
 // settings are a pool's fields with the defaults filled in.
@@ -107,7 +110,7 @@ type settings struct {
 	reserveFor, notifyDelay, pollMin, pollMax, timeout, grace, statusEvery time.Duration
 }
 
-// life is a context that ends all that is done under it.
+// life is a context with its cancel function, for calls that the pool cuts off when it ends.
 type life struct {
 	ctx context.Context //nolint:containedctx // the pool's, for goroutines that outlive a call
 	end context.CancelFunc
@@ -118,7 +121,7 @@ func newLife() life {
 	return life{ctx, end}
 }
 
-// init makes the zero value ready, once.
+// init prepares the zero value on first use.
 func (p *Pool) init() {
 	p.once.Do(func() {
 		p.set = p.settings()
@@ -152,7 +155,7 @@ func (p *Pool) settings() settings {
 	return s
 }
 
-// validate reports every fault in the fields.
+// validate returns an error that names every field with an invalid value.
 func (p *Pool) validate() error {
 	var faults []error
 	if p.Source == nil {
@@ -207,7 +210,7 @@ func (p *Pool) Run(ctx context.Context) error {
 // begin starts to serve, unless the pool has been run or shut down.
 func (p *Pool) begin() (over bool, err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	switch {
 	case p.ran:
 		return true, &Error{Kind: ErrRan, Pool: p.Name}
@@ -239,7 +242,11 @@ func (p *Pool) enqueue(req *Request) error {
 	if r.Ctx == nil {
 		r.Ctx = context.Background()
 	}
+	r.begin()
 	if err := p.admit(r); err != nil {
+		if r.endLife != nil {
+			r.endLife()
+		}
 		return err
 	}
 	req.EnqueuedAt = r.EnqueuedAt
@@ -250,7 +257,7 @@ func (p *Pool) enqueue(req *Request) error {
 // admit puts a request into its line, if there is room for it.
 func (p *Pool) admit(r *request) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	switch {
 	case p.shut:
 		return ErrShutdown

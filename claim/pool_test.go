@@ -74,7 +74,7 @@ func TestSnapshotFollowsARequest(t *testing.T) {
 	})
 }
 
-// At most Inflight claims at a time, 128 unless told otherwise, and nobody is forgotten.
+// At most Inflight claims at a time, 128 unless told otherwise, and no request is forgotten.
 func TestInflightIsBounded(t *testing.T) {
 	for _, bound := range []int{0, 3} {
 		bubble(t, func(t *testing.T) {
@@ -344,6 +344,6 @@ func TestListingsAreContained(t *testing.T) {
 		r.until(10*time.Second - ns)
 		looks := len(r.seen())
 		r.until(10 * time.Second)
-		assert.Len(t, r.seen(), looks+1, "a listing that failed is asked for again, though nobody waits")
+		assert.Len(t, r.seen(), looks+1, "a listing that failed is asked for again, though no request waits")
 	})
 }

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Request asks for a slot. Enqueue takes a copy: when it returns, the request is the caller's again.
+// Request asks for a slot. Enqueue copies it, so the caller may change or reuse it as soon as Enqueue has returned.
 type Request struct {
-	// When it ends, so does the request. Nil: never. Its values reach the source.
+	// Ctx ends the request when it ends; nil: it never does. The source sees its values.
 	Ctx context.Context //nolint:containedctx // a request carries its own, as http.Request does
-	// When it passes, the request ends; at this very instant already. Zero: never.
+	// Deadline is the time at which the request ends; zero: there is none.
 	Deadline time.Time
-	// Which slots will do. A request that wants what no idle slot has waits for one that has it, and lets those
-	// behind it pass. If it ends before there was one, its error wraps ErrUnmatched. Zero: any slot.
+	// Want says which slots are suitable; zero: any slot. If no idle slot is, the request waits for one, and later requests
+	// may be served before it. If it ends before there was one, its error wraps ErrUnmatched.
 	Want Want
-	// What the source is to do with the slot; see there. A [LedgerSource] takes a [Capsule].
+	// Options are for the source, which defines their type. A [LedgerSource] takes a [Capsule]. Nil: the source's defaults.
 	Options any
-	// Where the one answer goes. It must have room for it (make(chan Result, 1)). If it has none, the pool
-	// does not wait: a goroutine offers the answer for a second, and then gives the slot back.
+	// Result is the channel that gets the one answer. It must have room for it (make(chan Result, 1)). If it has none, a
+	// goroutine offers the answer for one second and then gives the slot back. Required.
 	Result chan<- Result
-	// Set by Enqueue if zero; what Error.Waited counts from.
+	// EnqueuedAt is the time from which Error.Waited and Status.Dispatch count; default: the time of Enqueue.
 	EnqueuedAt time.Time
 }
 
 // Result is the answer to a request: a slot, or why there is none.
 type Result struct {
-	// The claimed slot; zero if Err is set.
+	// Slot is the claimed slot; zero if Err is set.
 	Slot Slot
-	// Nil, or an [*Error]: ErrEnded, ErrShutdown, ErrTimeout or ErrSource.
+	// Err is nil, or an [*Error] of the kind ErrEnded, ErrShutdown, ErrTimeout or ErrSource.
 	Err error
 }
 
@@ -38,6 +38,10 @@ type request struct {
 	Request
 	pool *Pool
 	want filter
+	// Ends when Ctx does and when Deadline passes; nil: never. Unlike those of Ctx, which are the importer's code, its
+	// methods may be called under the pool's lock.
+	life    context.Context //nolint:containedctx // made of the request's own
+	endLife context.CancelFunc
 
 	// Guarded by the pool's lock.
 
@@ -53,33 +57,50 @@ type request struct {
 	unwatch func()
 }
 
+// begin makes life. The lock is not held: this calls methods of the importer's context.
+func (r *request) begin() {
+	switch {
+	case !r.Deadline.IsZero():
+		r.life, r.endLife = context.WithDeadline(r.Ctx, r.Deadline)
+	case r.Ctx.Done() != nil:
+		r.life, r.endLife = context.WithCancel(r.Ctx)
+	}
+}
+
 // watch sees to it that the request is answered as soon as its context ends or its deadline passes, wherever it is
-// then. Methods of the context are the importer's code, so the lock is not held.
+// then.
 func (r *request) watch() {
-	if r.Deadline.IsZero() && r.Ctx.Done() == nil {
+	if r.life == nil {
 		return
 	}
-	ctx, cancel := r.Ctx, context.CancelFunc(func() {})
-	if !r.Deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, r.Deadline)
-	}
-	stop := context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
+	stop := context.AfterFunc(r.life, func() {
+		cause := context.Cause(r.life)
 		r.pool.update(func(time.Time) { r.pool.expire(r, cause) })
 	})
 	r.pool.mu.Lock()
-	defer r.pool.mu.Unlock()
-	r.unwatch = func() { stop(); cancel() }
+	defer r.pool.unlock()
+	r.unwatch = func() { stop(); r.endLife() }
 	if r.answered {
-		r.unwatch()
+		r.pool.ended = append(r.pool.ended, r.unwatch)
+	}
+}
+
+// unlock releases the lock, and then undoes watch for the requests that were answered under it: that calls methods of the
+// importer's contexts.
+func (p *Pool) unlock() {
+	ended := p.ended
+	p.ended = nil
+	p.mu.Unlock()
+	for _, unwatch := range ended {
+		unwatch()
 	}
 }
 
 // over reports what has ended the request by now; nil: nothing. It is asked before a slot is spent on the request,
 // because watch may be late.
 func (r *request) over(now time.Time) error {
-	if r.Ctx.Err() != nil {
-		return context.Cause(r.Ctx)
+	if r.life != nil && r.life.Err() != nil {
+		return context.Cause(r.life)
 	}
 	if d := r.Deadline; !d.IsZero() && !now.Before(d) {
 		return context.DeadlineExceeded
@@ -104,7 +125,7 @@ func (p *Pool) answer(r *request, result Result) {
 	r.answered = true
 	p.addPending(-1)
 	if r.unwatch != nil {
-		r.unwatch()
+		p.ended = append(p.ended, r.unwatch)
 	}
 	if !offer(r.Result, result, 0) {
 		go p.answerLate(r.Result, result)

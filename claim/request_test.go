@@ -13,10 +13,15 @@ import (
 func TestRequestIsOverAtItsDeadline(t *testing.T) {
 	now := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
-	ends := &request{Request: Request{Ctx: ctx, Deadline: now}}
+	ends := &request{Request: Request{Ctx: ctx, Deadline: now.Add(time.Hour)}}
+	ends.begin()
+	ends.Deadline = now // which the timer has missed
 	require.NoError(t, ends.over(now.Add(-1)))
 	require.ErrorIs(t, ends.over(now), context.DeadlineExceeded)
-	require.NoError(t, (&request{Request: Request{Ctx: ctx}}).over(now))
+	open := &request{Request: Request{Ctx: ctx}}
+	open.begin()
+	require.NoError(t, open.over(now))
 	cancel()
 	require.ErrorIs(t, ends.over(now.Add(-1)), context.Canceled)
+	require.ErrorIs(t, open.over(now.Add(-1)), context.Canceled)
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Shortage is what the scale-up hook is told: requests wait, and the source has nothing idle.
+// Shortage is the argument of Pool.ScaleUp: requests wait, and the source has no suitable idle slot.
 type Shortage struct {
-	// Whose it is. Its Snapshot says how many wait when the hook gets round to it, which may be more.
+	// Pool is the pool that has the shortage. Its Snapshot says how many requests wait now, which may be more than Deficit.
 	Pool *Pool
-	// How many slots are wanting: the requests that wait and for which nothing idle will do.
+	// Deficit is the number of missing slots: the waiting requests for which no idle slot is suitable.
 	Deficit int
-	// When it was noticed.
+	// Since is when the shortage was noticed.
 	Since time.Time
 }
 

@@ -39,7 +39,7 @@ func (p *Pool) end() {
 // turnAway lets nothing more in, and answers the requests that wait. It reports false if that has been done.
 func (p *Pool) turnAway() bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	if p.shut {
 		return false
 	}

@@ -8,38 +8,38 @@ import (
 // Snapshot is a pool's counters at a point in time. Each is exact when it is read; they are not read at one
 // instant.
 type Snapshot struct {
-	// Idle slots that the pool could hand out now: listed, and not reserved.
+	// IdleReady is the number of idle slots that the pool could hand out now: listed, and not reserved.
 	IdleReady int
-	// Requests that have not been answered, wherever they are: just handed in, waiting, or in flight. It does
-	// not waver while a request moves from one place to the other.
+	// QueueLen is the number of requests that have not been answered, whether they wait or are in flight. It does not change
+	// while a request goes from one of these states to the other.
 	QueueLen int
-	// Slots that are in flight, or were so recently that a listing may still show them as idle.
+	// ReservedCount is the number of slots that are in flight, or were so recently that a listing may still show them as idle.
 	ReservedCount int
-	// Claims that the source has not answered; those that are undone included.
+	// InflightCAS is the number of claims that the source has not answered, including those that will be undone.
 	InflightCAS int
-	// When a slot was last handed to a caller; zero: never.
+	// LastDispatchAt is when a slot was last handed to a caller; zero: never.
 	LastDispatchAt time.Time
 }
 
-// Stats is what a pool has done since it was made.
+// Stats are the counts of a pool since it was made.
 type Stats struct {
-	// Slots handed to callers.
+	// Claimed is the number of slots handed to callers.
 	Claimed uint64
-	// Claims that lost: each is one round trip in vain.
+	// Conflicts is the number of claims that the source refused because the slot was taken.
 	Conflicts uint64
-	// Claims answered with any other error.
+	// Failed is the number of claims that were answered with any other error.
 	Failed uint64
-	// Times that an attempt was made again because its outcome was unknown.
+	// Unknown is how often an attempt was repeated because its outcome was unknown.
 	Unknown uint64
-	// Requests that ended while they waited or were in flight.
+	// Expired is the number of requests that ended while they waited or were in flight.
 	Expired uint64
-	// Slots given back, because the claim was committed when its request had ended.
+	// Undone is the number of slots that were given back because the claim was committed after its request had ended.
 	Undone uint64
-	// Listings asked for, and calls of the scale-up hook.
+	// Listings is the number of listings that were asked for, ScaleUps the number of calls of ScaleUp.
 	Listings, ScaleUps uint64
 }
 
-// gauges are what Snapshot reads without the lock, under which they are written.
+// gauges are written under the lock and read by Snapshot without it.
 type gauges struct {
 	queueLen, idle, reserved, inflight, dispatched atomic.Int64
 }

@@ -6,20 +6,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Slot is a place that can be claimed: a warm sandbox, an idle node. Name and UID together say which: a slot
-// that goes away and comes back under its name has another UID, and is another slot.
+// Slot is a place that can be claimed, such as a warm sandbox or an idle node. Name and UID together identify it: a slot
+// that is removed and made anew under the same name has another UID and is another slot.
 type Slot struct {
-	// Unique among the slots that are idle at one time.
+	// Name is unique among the slots that are idle at one time.
 	Name string
-	// Never used again under this name.
+	// UID is never used again under this name.
 	UID string
-	// What a request's Want is compared with. Of a [LedgerSource] they are the node's; read-only.
+	// Labels are what a request's Want is compared with. In a slot of a [LedgerSource] they are the node's, and read-only.
 	Labels map[string]string
-	// Claimed from a ledger: the capsule that was placed there.
+	// Capsule is the capsule that a [LedgerSource] has placed on the slot; empty before the claim and with other sources.
 	Capsule orbit.CapsuleID
-	// Of a ledger's slot: the device instances that a claim takes, or has taken.
+	// Devices are the device instances that a claim from a [LedgerSource] takes, or has taken.
 	Devices orbit.DeviceSet
-	// The source's own. The pool carries it from the newest listing to the claim, and from the claim to the
+	// Object is a value of the source. The pool passes it from the newest listing to the claim, and from the claim to the
 	// caller.
 	Object any
 }
@@ -35,26 +35,26 @@ func (s *Slot) key() key { return key{s.Name, s.UID, s.Devices} }
 
 // Listing is what a source knows of idle slots.
 type Listing struct {
-	// Idle slots. Those that the pool has not seen join its queue in this order.
+	// Slots are idle slots. The new ones join the pool's queue in this order.
 	Slots []Slot
-	// Only of a partial listing: the names of slots that are not idle any more.
+	// Gone are the names of slots that are no longer idle; only in a partial listing.
 	Gone []string
-	// Names only what has changed. A listing that is not partial names all idle slots: what it leaves out is
-	// not idle.
+	// Partial says that the listing has only what has changed. Otherwise it has all idle slots, and every slot that it leaves
+	// out is not idle.
 	Partial bool
-	// What the listing has seen: it knows of everything up to this version of the store. 0: the source
-	// cannot say; then a slot that was claimed is believed to be idle only when its reservation has ended.
+	// Version is the version of the store up to which the listing has everything. 0: the source does not know; then a slot
+	// that was claimed does not count as idle before its reservation has ended.
 	Version uint64
 }
 
 // Attempt is one try to claim a slot for a request.
 type Attempt struct {
-	// The same again when the outcome was unknown and the pool asks a second time; never for another attempt.
-	// A source makes its claim idempotent with it.
+	// ID identifies the attempt. The pool uses it again only to repeat the same attempt after an unknown outcome, so that a
+	// source can make its claims idempotent.
 	ID orbit.ProposalID
-	// As it was listed.
+	// Slot is the slot as it was listed.
 	Slot Slot
-	// What the request asks for: the pool's copy, read-only.
+	// Request is the pool's copy of the request; read-only.
 	Request *Request
 }
 

@@ -12,30 +12,30 @@ import (
 // Labels say whose a pool is. Metrics carry them: one pool has one set of labels, so there are never more
 // series than pools.
 type Labels struct {
-	// Where the pool is.
+	// Namespace is the namespace that the pool belongs to; empty: none.
 	Namespace string
-	// The pool's name; filled in by [Pool.Status].
+	// Pool is the pool's name, which [Pool.Status] fills in.
 	Pool string
-	// Who owns the pool.
+	// Team and User name the owner of the pool; empty: none.
 	Team, User string
-	// The environment that the pool belongs to; empty: none.
+	// Env is the environment that the pool belongs to; empty: none.
 	Env string
 }
 
 // Status is what a pool shows to those who watch it.
 type Status struct {
 	Labels Labels
-	// Requests that have not been answered, as in [Snapshot].QueueLen.
+	// PendingRequests is the number of requests that have not been answered, as in [Snapshot].QueueLen.
 	PendingRequests int
-	// How long callers have waited for the slots that were handed to them, from Request.EnqueuedAt on.
+	// Dispatch has the times that callers have waited for their slots, from Request.EnqueuedAt on.
 	Dispatch Latency
 }
 
 // Latency counts durations, those of one status at one instant.
 type Latency struct {
-	// From the shortest to the longest; the last one has no bound.
+	// Buckets are sorted from the shortest to the longest; the last one has no bound.
 	Buckets [17]Bucket
-	// The sum of all durations and the longest one.
+	// Sum is the sum of all durations, Max the longest one.
 	Sum, Max time.Duration
 }
 

@@ -158,7 +158,7 @@ func TestStatusIsMirrored(t *testing.T) {
 	})
 }
 
-// A hook that panics, exits or fails is reported and asked again; one that blocks is cut off, and keeps nobody.
+// A hook that panics, exits or fails is reported and asked again; one that blocks is cut off, and holds nothing up.
 func TestStatusHookIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := &notes{start: time.Now()}

@@ -21,12 +21,12 @@ import (
 const sec = time.Second
 
 // Polls while a request waits and nothing is idle: 10 s, 20 s, ... 5 min, 5 min. Not before, and not when
-// nobody waits.
+// no request waits.
 func TestPollBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: &sim.StaleStore{}}).run()
 		r.until(100 * sec)
-		assert.Equal(t, []time.Duration{0}, r.seen(), "nobody waits")
+		assert.Equal(t, []time.Duration{0}, r.seen(), "no request waits")
 		ctx, cancel := context.WithCancel(t.Context())
 		r.request(ctx, 0)
 		r.until(1310*sec + 50*sec)
@@ -37,7 +37,7 @@ func TestPollBacksOff(t *testing.T) {
 		assert.Equal(t, want, r.seen())
 		cancel()
 		r.until(5000 * sec)
-		assert.Equal(t, want, r.seen(), "nobody waits any more")
+		assert.Equal(t, want, r.seen(), "no request waits any more")
 	})
 }
 
@@ -318,7 +318,7 @@ func TestScaleUpThatBlocks(t *testing.T) {
 	})
 }
 
-// Report may panic; nobody notices.
+// Report may panic, which changes nothing else.
 func TestReportIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}

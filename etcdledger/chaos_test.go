@@ -20,7 +20,7 @@ import (
 type chaos struct {
 	plans   []*plan
 	callers []chaosCaller
-	// When the store is compacted, and when somebody writes below the prefix what is no record.
+	// When the store is compacted, and when a key below the prefix is written that is no record.
 	compacts, writes []time.Duration
 	history          int
 }
@@ -147,7 +147,7 @@ func (c *chaos) run(t *rapid.T, ledgers []*Ledger, s *store) (answers []answer) 
 		wg.Go(func() { time.Sleep(at); s.compact() })
 	}
 	for _, at := range c.writes {
-		wg.Go(func() { time.Sleep(at); s.write("orbit/somebody's", "x") })
+		wg.Go(func() { time.Sleep(at); s.write("orbit/foreign", "x") })
 	}
 	wg.Wait()
 	return answers
@@ -191,7 +191,7 @@ func (c *chaosCall) send(l *Ledger) []answer {
 	return out
 }
 
-// TestChaos: whatever is lost, late, slow, behind or compacted away, and whoever leaves, each acknowledged commit
+// TestChaos: whatever is lost, late, slow, behind or compacted away, and whichever process leaves, each acknowledged commit
 // is in the log once, at its revision; one whose outcome is unknown at most once; one that was refused or not sent
 // not at all. The log, replayed from nothing, is every mirror and what the records say. Every call ends.
 func TestChaos(t *testing.T) {

@@ -182,7 +182,7 @@ func TestNonsense(t *testing.T) {
 		"capsule without its devices":   {ref{kindCapsule, "dev"}, set("devices", 0)},
 		"capsule on no node":            {ref{kindCapsule, "c0"}, set("node", "nowhere")},
 		"capsule released and placed":   {ref{kindCapsule, "c0"}, set("released", true)},
-		"capsule of no gang":            {ref{kindCapsule, "c0"}, set("gang", "nobody's")},
+		"capsule of no gang":            {ref{kindCapsule, "c0"}, set("gang", "missing")},
 		"capsule of another gang":       {ref{kindCapsule, "c0"}, set("gang", "g0")},
 		"capsule submitted in future":   {ref{kindCapsule, "c0"}, set("submitted", 1<<62)},
 		"capsule with a huge spec":      {ref{kindCapsule, "c0"}, spec("envelope", map[string]any{"reservation": []int64{1 << 62}})},
@@ -223,7 +223,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestLostRecords: a record that somebody deletes is missed where it can be, and otherwise never was.
+// TestLostRecords: a record that is deleted by another client is missed where it can be, and otherwise never was.
 func TestLostRecords(t *testing.T) {
 	for _, r := range damaged {
 		t.Run(string(r.kind)+r.id[:2], func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestForeignLog(t *testing.T) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		populateDamage(d, a)
 		for _, text := range []string{"garbage", `{"v":1,"by":"x","number":1,"commits":[]}`, `{"v":1,"by":"x","number":1,"commits":[{"do":[{}]}]}`,
-			`{"v":1,"by":"x","number":1,"commits":[{"do":[{"do":{"place":{"capsule":"nobody","node":"n0"}}}]}]}`} {
+			`{"v":1,"by":"x","number":1,"commits":[{"do":[{"do":{"place":{"capsule":"unknown","node":"n0"}}}]}]}`} {
 			was := b.Stats().Reloads
 			d.store.write(a.keys.log(), text)
 			synctest.Wait()

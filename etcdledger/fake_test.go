@@ -234,7 +234,7 @@ func (s *store) compact() {
 	s.compacted = s.rev
 }
 
-// write is somebody's etcdctl.
+// write is a write by another client, such as etcdctl.
 func (s *store) write(key, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

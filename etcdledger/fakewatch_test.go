@@ -38,7 +38,7 @@ func (l *link) Watch(ctx context.Context, key string, opts ...clientv3.OpOption)
 func (l *link) RequestProgress(context.Context) error { return nil }
 func (l *link) Close() error                          { return nil }
 
-// send hands a response over, and reports whether anybody listens.
+// send hands a response over, and reports whether the watch is still open.
 func (w *watch) send(r clientv3.WatchResponse) bool {
 	select {
 	case w.out <- r:

@@ -100,7 +100,7 @@ func TestStaleAfterSweep(t *testing.T) {
 	})
 }
 
-// A sweep whose record somebody uses again meanwhile deletes nothing.
+// A sweep of a record that is used again meanwhile deletes nothing.
 func TestSweepTooLate(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -125,7 +125,7 @@ func TestSweepTooLate(t *testing.T) {
 	})
 }
 
-// A gang's record may be swept before those of its members, or after them: whoever opens the ledger in between
+// A gang's record may be swept before those of its members, or after them: a process that opens the ledger in between
 // finds no damage.
 func TestHalfSwept(t *testing.T) {
 	bubble(t, 1, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {

@@ -200,7 +200,7 @@ func (b *pack) replaced(values map[ref][]byte) (n int) {
 	return n
 }
 
-// transaction returns what is to be sent, which says by whom it is.
+// transaction returns the transaction to be sent; its log entry names the process that sends it.
 func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, then, otherwise []clientv3.Op, err error) {
 	log, err := json.Marshal(struct { // an entry whose commits are written already
 		stamp

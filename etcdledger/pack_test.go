@@ -64,7 +64,7 @@ func ids(n int, names ...string) (out []orbit.CapsuleID) {
 	return out
 }
 
-// What does not fit into one transaction is invalid, and says so; it is never divided, and takes nobody down.
+// What does not fit into one transaction is invalid, and says so; it is never divided, and does not affect the others.
 func TestTooMuch(t *testing.T) {
 	bubble(t, 1, Options{MaxBytes: 1 << 16, Bounds: orbit.Limits{ValueBytes: 4096, Commitments: 120}}, func(d *desk) {
 		l := d.ledgers[0]
@@ -113,7 +113,7 @@ func TestPackingFits(t *testing.T) {
 					p.Do = append(p.Do, orbit.RemoveNode{Node: orbit.NodeID(id)}, node(orbit.NodeID(id), 6))
 				}
 				if rapid.IntRange(0, 9).Draw(t, "bad") == 0 {
-					p.Do = append(p.Do, orbit.Place{Capsule: "nobody", Node: "nowhere"})
+					p.Do = append(p.Do, orbit.Place{Capsule: "unknown", Node: "nowhere"})
 				}
 				batch = append(batch, p)
 				if rapid.IntRange(0, 9).Draw(t, "twice") == 0 {
@@ -123,7 +123,7 @@ func TestPackingFits(t *testing.T) {
 			out := l.ProposeBatch(bg, batch)
 			for i, p := range batch {
 				last, _ := p.Do[len(p.Do)-1].(orbit.Place)
-				require.Equal(t, last.Capsule == "nobody", out[i].Err != nil, "%d: %v", i, out[i].Err)
+				require.Equal(t, last.Capsule == "unknown", out[i].Err != nil, "%d: %v", i, out[i].Err)
 			}
 			require.LessOrEqual(t, s.mostOps, s.maxOps)
 			require.LessOrEqual(t, s.mostBytes, s.maxBytes)

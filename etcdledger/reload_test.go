@@ -28,7 +28,7 @@ func (d *desk) compactIdly(i int) {
 	require.Greater(d, d.ledgers[i].Stats().Reloads, reloads)
 }
 
-// A mirror that was read again numbers nodes anew, even where nothing was committed in between. Whoever has an
+// A mirror that was read again numbers nodes anew, even where nothing was committed in between. A caller that has an
 // older state of the same revision is told, so that a view does not take one node's report for another's.
 func TestViewAfterIdleReload(t *testing.T) {
 	bubble(t, 1, Options{GCInterval: -1}, func(d *desk) {

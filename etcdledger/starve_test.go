@@ -31,9 +31,9 @@ func hammer(ctx context.Context, wg *sync.WaitGroup, l *Ledger, callers int, on 
 	}
 }
 
-// More callers than a transaction takes keep a few nodes busy, or none in particular: whoever wants something else
+// More callers than a transaction takes keep a few nodes busy, or none in particular: a caller that wants something else
 // has his turn.
-func TestNobodyStarves(t *testing.T) {
+func TestNoCallerStarves(t *testing.T) {
 	for name, busy := range map[string][]orbit.NodeID{"nodes": {"hot", "hotter"}, "none": {""}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, Options{InFlight: 1, GCInterval: -1}, func(d *desk) {

@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// textOf writes down all there is in a state but for slots and for when something was last removed, one record a
+// textOf writes down all there is in a state except slots and when something was last removed, one record a
 // line. Revisions are written as rev makes them, so that ledgers that count differently can be compared.
 func textOf(s *orbit.State, rev func(orbit.Revision) orbit.Revision) []string {
 	t := texter{s: s, rev: rev}

@@ -47,7 +47,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// An answer that is lost while somebody else commits after it: our own commit is recognised in the log, with an id
+// An answer that is lost while another process commits after it: our own commit is recognised in the log, with an id
 // and without.
 func TestLostAnswerOvertaken(t *testing.T) {
 	for _, id := range []orbit.ProposalID{idOf(1), {}} {
@@ -74,7 +74,7 @@ func TestLostAnswerOvertaken(t *testing.T) {
 }
 
 // The history is compacted away before the ledger has seen its own commit in it: with an id it is found in the
-// records; without one nobody can know, and the answer says so.
+// records; without one the outcome cannot be known, and the answer says so.
 func TestLostHistory(t *testing.T) {
 	for _, id := range []orbit.ProposalID{idOf(1), {}} {
 		t.Run(fmt.Sprint(id.IsZero()), func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestCallersLeave(t *testing.T) {
 				require.NotErrorIs(d, second.Err, orbit.ErrUnknown)
 				time.Sleep(time.Minute)
 				require.False(d, d.look(l).Capsule("d").Placed(), "it was not sent")
-				d.do(l, orbit.Place{Capsule: "e", Node: "n"}) // nobody is in the way
+				d.do(l, orbit.Place{Capsule: "e", Node: "n"}) // nothing is in the way
 				d.agree()
 			})
 		})
@@ -207,7 +207,7 @@ func TestOutOfTouch(t *testing.T) {
 	})
 }
 
-// A record that this ledger has written and not seen yet is locked; whoever waits for it does not wait for ever.
+// A record that this ledger has written and not seen yet is locked; a caller that waits for it does not wait for ever.
 func TestLockedWhileBehind(t *testing.T) {
 	bubble(t, 1, Options{Timeout: time.Second, Patience: 3 * time.Second}, func(d *desk) {
 		l := d.ledgers[0]
@@ -241,7 +241,7 @@ func TestClose(t *testing.T) {
 		inFlight := proposing(bg, l, place(1, "c", "n"))
 		synctest.Wait()
 		behind := proposing(bg, l, place(2, "d", "n"))
-		refused := proposing(bg, l, place(3, "nobody", "n"))
+		refused := proposing(bg, l, place(3, "unknown", "n"))
 		waits, reads := make(chan error, 1), make(chan error, 1)
 		go func() { _, err := l.Wait(bg, rev+100); waits <- err }()
 		go func() { _, err := l.Snapshot(bg); reads <- err }()

@@ -10,14 +10,14 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// rider is what is committed together with the change of a row. It reports false if the row must not change now.
+// rider returns what is committed together with the change of a row. It reports false if the row must not change now.
 type rider func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool)
 
 // Acquire begins a term of the lease for the holder: a mark in the ledger, betting on what was there. The same
 // holder may begin a new term at any time, and its old one is over at once; another holder only when the lease is
-// over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the ledger's. An
-// unknown outcome is sent again until ctx ends; a term that was committed all the same is over when nobody
-// refreshes it.
+// over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the ledger's. A
+// proposal whose outcome is unknown is sent again until ctx ends; if it was committed all the same, the term runs out
+// without a refresh.
 func (k *Keeper) Acquire(ctx context.Context, name, holder string) (Term, error) {
 	return k.acquire(ctx, name, holder, nil)
 }
@@ -55,7 +55,7 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 	}
 }
 
-// claimable returns what is known of the lease, if the holder may begin a term.
+// claimable returns this process's record of the lease, or an error if the holder must not begin a term.
 func (k *Keeper) claimable(t Term, asked bool) (was lease, view orbit.Revision, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,7 +78,7 @@ func (k *Keeper) claimable(t Term, asked bool) (was lease, view orbit.Revision, 
 	return *le, k.seen, nil
 }
 
-// change proposes a new value of a row, betting on the one that is known.
+// change returns the proposal of a new value for a row. It bets that the row is as this process knows it.
 func (k *Keeper) change(to row, le *lease, view orbit.Revision) *orbit.Proposal {
 	key, value := k.Key(le.name), ""
 	if to.holder != "" {
@@ -109,8 +109,8 @@ func (k *Keeper) insist(ctx context.Context, p *orbit.Proposal) (orbit.Revision,
 
 const insistEvery = 50 * time.Millisecond
 
-// committed takes over a commit of our own whose first commitment sets the row, unless the ledger has been
-// followed beyond it.
+// committed applies a proposal of this process that was committed and whose first commitment sets the row, unless the
+// ledger has been followed beyond it.
 func (k *Keeper) committed(name string, p *orbit.Proposal, at orbit.Revision) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,7 +145,7 @@ func (k *Keeper) resign(t Term) (*orbit.Proposal, error) {
 	if expired != nil {
 		return nil, expired
 	}
-	k.die(le)
+	k.end(le)
 	le.sent = k.change(row{holder: le.holder, ended: now}, le, k.seen)
 	return le.sent, nil
 }

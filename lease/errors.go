@@ -8,30 +8,32 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What can be wrong with a lease; to be tested with errors.Is. The error is an [*Error], to be read with errors.As.
+// The errors of the package, for errors.Is. Each of them comes in an [*Error], for errors.As.
 var (
-	// ErrHeld: another holder's term is live. Wait until Error.Until, and try again.
+	// ErrHeld means that another holder's term is live. Wait until Error.Until, and try again.
 	ErrHeld = errors.New("lease is held")
-	// ErrExpired: the term is over, or is not the current one. It will never live again: acquire a new one.
+	// ErrExpired means that the term is over, or is not the current one. It never becomes live again: acquire a new one.
 	ErrExpired = errors.New("lease term is over")
-	// ErrUnheard: the term is newer than what this process has read of the ledger. Try again after the next Step.
+	// ErrUnheard means that the term is newer than what this process has read of the ledger. Try again after the next Step.
 	ErrUnheard = errors.New("lease term not known here yet")
-	// ErrCorrupt: the row of the lease cannot be read, so nobody holds it and nobody can acquire it. Delete the
+	// ErrCorrupt means that the row of the lease cannot be parsed, so that it is not held and cannot be acquired. Delete the
 	// mark.
 	ErrCorrupt = errors.New("lease row is corrupt")
-	// ErrTooMany: too many terms of the lease began in too short a time. Wait until Error.Until, and try again.
+	// ErrTooMany means that too many terms of the lease began in too short a time. Wait until Error.Until, and try again.
 	ErrTooMany = errors.New("lease has begun too many terms")
 )
 
 // Error says what is wrong with a lease.
 type Error struct {
-	Kind error // ErrHeld, ErrExpired, ErrUnheard, ErrCorrupt, ErrTooMany or orbit.ErrInvalid
-	// Whose: the term asked for or refreshed; its epoch is 0 if there is none.
+	// Kind is ErrHeld, ErrExpired, ErrUnheard, ErrCorrupt, ErrTooMany or orbit.ErrInvalid.
+	Kind error
+	// Term is the term that was asked for or refreshed; its Epoch is 0 if the caller named none.
 	Term Term
-	// Held: by whom, and until when if it is not refreshed.
-	Held  Term
+	// Held is the term of the current holder.
+	Held Term
+	// Until is when that term ends without a refresh, or for ErrTooMany when the next term may begin.
 	Until time.Time
-	// What else there is to say.
+	// Reason is a further explanation; it may be empty.
 	Reason string
 }
 
@@ -51,10 +53,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("lease %q: %v: %s", e.Term.Name, e.Kind, e.Reason)
 }
 
-// Unwrap makes errors.Is find the kind.
+// Unwrap returns Kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// badLease refuses what cannot be a lease.
+// badLease returns an error if the name or the holder is not valid.
 func badLease(name, holder string) error {
 	if name == "" || holder == "" {
 		return &Error{Kind: orbit.ErrInvalid, Term: Term{Name: name, Holder: holder}, Reason: "a lease needs a name and a holder"}

@@ -11,29 +11,29 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file takes off lost nodes what is on them.
+// This file releases the capsules and holds on lost nodes.
 
 const (
-	maxRelease   = 1000 // capsules and holds that one proposal takes off one node, if the ledger takes as many
-	maxEvacuated = 4000 // after so many a step ends; the next goes on
+	maxRelease   = 1000 // the most capsules and holds that one proposal releases, if the ledger's limits allow it
+	maxEvacuated = 4000 // after this many releases a step ends, and the next one goes on
 )
 
-// memberNote is what Members knows of a lease that is over, in this process and while its row stays as it is.
+// memberNote is what Members has done for a lease that is over. It is valid while the row does not change.
 type memberNote struct {
-	checked bool            // its node is cordoned, or not ours to cordon
-	empty   orbit.Revision  // when the use of its node last changed, at which nothing was left to take off it; 0: not known
+	checked bool            // its node is cordoned, or must not be cordoned by Members
+	empty   orbit.Revision  // the revision of the node's usage at which nothing was left on it; 0: not known
 	sent    *orbit.Proposal // the outcome is not known
 }
 
-// casualty is a lease that is over, whose node has to be looked at.
-type casualty struct {
+// overLease is a lease that is over, whose node may have to be cordoned or emptied.
+type overLease struct {
 	lease lease
 	view  orbit.Revision // at which that was read
 	lost  bool
 }
 
-// evacuate cordons nodes that somebody else left schedulable, and releases what is on nodes that are lost, the
-// oldest first.
+// evacuate cordons nodes whose lease was ended without a cordon (by a plain Keeper), and releases what is on lost nodes,
+// the oldest first.
 func (m *Members) evacuate(ctx context.Context, round *MemberRound) {
 	todo := m.todo(round)
 	if len(todo) == 0 {
@@ -49,12 +49,12 @@ func (m *Members) evacuate(ctx context.Context, round *MemberRound) {
 		if len(round.Released)+len(round.Holds) >= maxEvacuated {
 			return
 		}
-		m.relieve(ctx, state, &todo[i], holds, round)
+		m.evacuateNode(ctx, state, &todo[i], holds, round)
 	}
 }
 
-// todo returns the leases that are over and have not been dealt with, the oldest first.
-func (m *Members) todo(round *MemberRound) (todo []casualty) {
+// todo returns the leases that are over and whose node is not cordoned or, if it is lost, not empty; the oldest first.
+func (m *Members) todo(round *MemberRound) (todo []overLease) {
 	k := m.Leases
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,19 +66,19 @@ func (m *Members) todo(round *MemberRound) (todo []casualty) {
 			round.Next = sooner(round.Next, at)
 		}
 		if !le.member.checked || lost && le.member.empty == 0 {
-			todo = append(todo, casualty{*le, k.seen, lost})
+			todo = append(todo, overLease{*le, k.seen, lost})
 		}
 	}
 	return todo
 }
 
-// lostAt returns when a node whose lease is over is lost.
+// lostAt returns the time from which a node whose lease is over counts as lost.
 func (m *Members) lostAt(le *lease) time.Time {
 	return later(le.ended.Add(m.gone()), le.learned.Add(min(m.gone(), m.Leases.ttl())))
 }
 
 // holdsOn returns the holds on nodes that are lost.
-func holdsOn(state *orbit.State, todo []casualty) map[orbit.NodeID][]orbit.HoldID {
+func holdsOn(state *orbit.State, todo []overLease) map[orbit.NodeID][]orbit.HoldID {
 	out := map[orbit.NodeID][]orbit.HoldID{}
 	for i := range todo {
 		if todo[i].lost {
@@ -96,15 +96,15 @@ func holdsOn(state *orbit.State, todo []casualty) map[orbit.NodeID][]orbit.HoldI
 	return out
 }
 
-// relieve does what is to be done for one node. What may have been committed before is sent again as it was.
-func (m *Members) relieve(ctx context.Context, state *orbit.State, c *casualty, holds map[orbit.NodeID][]orbit.HoldID, round *MemberRound) {
+// evacuateNode cordons or empties one node. A proposal whose outcome is unknown is sent again unchanged.
+func (m *Members) evacuateNode(ctx context.Context, state *orbit.State, c *overLease, holds map[orbit.NodeID][]orbit.HoldID, round *MemberRound) {
 	n, p := state.Node(orbit.NodeID(c.lease.name)), c.lease.member.sent
 	if n == nil {
 		m.Leases.note(&c.lease, memberNote{checked: true, empty: 1})
 		return
 	}
 	if p == nil {
-		p = m.relief(state, c, n, holds[n.Node.ID])
+		p = m.evacuation(state, c, n, holds[n.Node.ID])
 	}
 	if len(p.Do) > 0 {
 		m.send(ctx, c, p, round)
@@ -117,15 +117,15 @@ func (m *Members) relieve(ctx context.Context, state *orbit.State, c *casualty, 
 	m.Leases.note(&c.lease, note)
 }
 
-// relief proposes what is to be done for one node, if anything is.
-func (m *Members) relief(state *orbit.State, c *casualty, n *orbit.NodeState, holds []orbit.HoldID) *orbit.Proposal {
+// evacuation returns the proposal that cordons or empties one node, nil if nothing is to be done.
+func (m *Members) evacuation(state *orbit.State, c *overLease, n *orbit.NodeState, holds []orbit.HoldID) *orbit.Proposal {
 	key := m.Leases.Key(c.lease.name)
 	p := &orbit.Proposal{
 		ID: orbit.NewProposalID(), View: c.view,
 		If: []orbit.Precondition{orbit.MarkAt{Key: key, Revision: c.lease.bet}},
 	}
 	switch {
-	case !n.Node.Unschedulable && n.Specification < c.lease.at: // whoever ended the lease did not cordon it
+	case !n.Node.Unschedulable && n.Specification < c.lease.at: // the commit that ended the lease did not cordon it
 		do, bets, _ := cordon(state, &c.lease)
 		again := row{holder: c.lease.holder, ended: c.lease.ended} // so that the row has the revision of the cordon
 		p.Do = append(p.Do, orbit.Mark{Key: key, Value: again.String()})
@@ -136,7 +136,7 @@ func (m *Members) relief(state *orbit.State, c *casualty, n *orbit.NodeState, ho
 	return p
 }
 
-// releases takes off a node what is on it, in order of submission, as much as goes into one proposal.
+// releases returns the releases of what is on a node, in the order of submission, as many as fit into one proposal.
 func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit.HoldID) (do []orbit.Commitment) {
 	capsules := slices.SortedFunc(state.On(n.Node.ID), func(a, b *orbit.Capsule) int {
 		return cmp.Compare(a.Submitted, b.Submitted)
@@ -150,13 +150,13 @@ func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit
 	return do[:min(len(do), maxRelease, m.Leases.Ledger.Limits().Commitments)]
 }
 
-// send proposes something for a node, and notes what came of it.
-func (m *Members) send(ctx context.Context, c *casualty, p *orbit.Proposal, round *MemberRound) {
+// send proposes a change of a node, and takes note of the outcome.
+func (m *Members) send(ctx context.Context, c *overLease, p *orbit.Proposal, round *MemberRound) {
 	rev, err := m.Leases.Ledger.Propose(ctx, *p)
 	note := memberNote{checked: c.lease.member.checked}
 	switch {
 	case err == nil:
-		round.tell(p)
+		round.record(p)
 		m.Leases.committed(c.lease.name, p, rev)
 	case errors.Is(err, orbit.ErrConflict):
 		round.Conflicts++
@@ -171,8 +171,8 @@ func (m *Members) send(ctx context.Context, c *casualty, p *orbit.Proposal, roun
 	round.Next = sooner(round.Next, m.Leases.clock())
 }
 
-// tell takes into the round what a proposal has done.
-func (r *MemberRound) tell(p *orbit.Proposal) {
+// record adds the effects of a committed proposal to the round.
+func (r *MemberRound) record(p *orbit.Proposal) {
 	for _, c := range p.Do {
 		switch c := c.(type) {
 		case orbit.PutNode:
@@ -187,7 +187,7 @@ func (r *MemberRound) tell(p *orbit.Proposal) {
 	}
 }
 
-// note remembers what Members has found out of a lease, if it is still as it was.
+// note stores the note of a lease, unless the row has changed since the lease was read.
 func (k *Keeper) note(le *lease, note memberNote) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 var errKeeper = errors.New("lease: a Keeper needs a Ledger, and a Prefix that ends in a slash; set them before first use")
 
-// follow brings this process up to what the ledger has.
+// follow brings this process up to the ledger's current state.
 func (k *Keeper) follow(ctx context.Context) error {
 	if k.Ledger == nil || !strings.HasSuffix(k.prefix(), "/") {
 		return errKeeper
@@ -41,7 +41,7 @@ func (k *Keeper) follow(ctx context.Context) error {
 	return nil
 }
 
-// absorb takes over what has changed. Of two that read at once, one may bring what is known already.
+// absorb applies changes. It skips those that a concurrent call has applied already.
 func (k *Keeper) absorb(changes []orbit.Change) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,7 +60,7 @@ func (k *Keeper) absorb(changes []orbit.Change) {
 	}
 }
 
-// reread takes over a whole state. What it says the same of as before stays as it is.
+// reread applies a whole state. Leases whose row has not changed keep their record.
 func (k *Keeper) reread(state *orbit.State) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +88,7 @@ func (k *Keeper) reread(state *orbit.State) {
 	k.followed, k.seen = true, state.Revision()
 }
 
-// learn takes over one change of a row. It requires the lock.
+// learn applies one change of a row. The caller must hold the lock.
 func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 	le := k.leases[name]
 	if le == nil {
@@ -115,7 +115,7 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 	case r.live:
 		le.state, le.epoch, le.end = isLive, at, now.Add(k.ttl())
 		k.live++
-		k.arm(le)
+		k.scheduleExpiry(le)
 	default:
 		le.state, le.ended = isOver, r.ended
 		if le.ended.After(now) {
@@ -126,7 +126,7 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 	k.changes.add(name)
 }
 
-// leave takes a lease out of the table that its state has it in. It requires the lock.
+// leave removes a lease from the list that belongs to its state. The caller must hold the lock.
 func (k *Keeper) leave(le *lease) {
 	switch le.state {
 	case isLive:
@@ -138,14 +138,14 @@ func (k *Keeper) leave(le *lease) {
 	}
 }
 
-// vanish takes over that a row is not there any more. A term that has not ended in the ledger is over with it, and
-// its end is still to be committed, so that whoever keeps more than the lease learns of it; a lease that was over
-// has been swept. It requires the lock.
+// vanish applies the deletion of a row. If the row said that a term was live, the term is dead, and its end is still to be
+// committed, so that Members cordons the node with it. If the row said that the lease was over, it has been swept. The
+// caller must hold the lock.
 func (k *Keeper) vanish(le *lease, at orbit.Revision) {
 	switch le.state {
 	case isLive, isDead:
 		if le.state == isLive {
-			k.die(le)
+			k.end(le)
 		}
 		le.at, le.bet, le.sent = at, 0, nil
 	default:

@@ -23,50 +23,52 @@ import (
 //	                                            Acquire: the next term ◄─────────────────┘
 //
 // Invariants: the ledger has one row for each name, and so one term at most. A term is live here while its row
-// says so and now < end, where end is TTL after the last refresh was received, by this process's clock. Once it
-// has been found at its end it is dead for ever, be the end committed or not: only the next term can live, and no
-// term ever has an epoch that another had.
+// says so and now < end, where end is TTL after the last refresh was received, by this process's clock. A term
+// whose end has come is dead for ever, whether its end has been committed or not: only a new term can be live, and
+// no two terms have the same epoch.
 //
-// What a process believes of a lease is its own: it must hear the refreshes of every lease whose end it commits. A
-// process that has just started, or just learned of a term, takes it to have been refreshed at that moment. What
-// holds between processes is the row: a proposal that bets on MarkAt{Key(name), epoch} is refused from the
-// moment on that an end or another term is committed.
+// Refreshes are not shared between processes: a process must receive the refreshes of every lease whose end it may
+// commit. When a process starts, or first reads a term, it assumes that the term was refreshed at that moment. Only
+// the row is shared: as soon as an end or another term is committed, the ledger refuses every proposal that bets on
+// MarkAt{Key(name), epoch}.
 type Keeper struct {
-	// Ledger has the rows. Required.
+	// Ledger is the ledger that keeps the rows. Required.
 	Ledger orbit.Ledger
-	// TTL is how long a term lives without a refresh; default 60 s.
+	// TTL is how long a term lives without a refresh; default 60 s. A shorter one finds dead holders sooner, and needs more
+	// frequent refreshes.
 	TTL time.Duration
 	// Sweep is how long the row of a lease that is over is kept; default 1 h. A holder that comes back within it
 	// changes its row instead of making a new one.
 	Sweep time.Duration
-	// Prefix of the keys of the rows; default "lease/". It must end in a slash; two keepers share one only
-	// if they keep the same leases.
+	// Prefix is the prefix of the rows' keys; default "lease/". It must end in a slash. Two keepers must have different
+	// prefixes unless they keep the same leases.
 	Prefix string
-	// Terms is how many terms a name may begin at once, and again in an hour, evenly; default 20, negative: no
-	// bound. It bounds what a flapping holder can cost the ledger: 41 terms in an hour, and as many ends. An hour
-	// divided by it should be well below [Members.Gone].
+	// Terms is how many terms a name may begin in one burst, and how many more become available in an hour, evenly; default
+	// 20, negative: no bound. With the default a flapping holder costs the ledger at most 41 terms in an hour, and as many
+	// ends. An hour divided by Terms should be well below [Members.Gone].
 	Terms int
-	// Now is the clock; called under the lock; nil: time.Now. A board of reports under these leases must go by the same.
+	// Now is the clock, which is called while a lock is held; nil: time.Now. A telemetry.Board with these leases must have
+	// the same clock.
 	Now func() time.Time
 	// Hook, if set, is called by Run after a step that has done something or failed. It must not block for long.
 	Hook func(Round)
 
 	once sync.Once
-	turn chan struct{} // held by the one Step at a time
+	turn chan struct{} // holds a token while a Step runs
 
-	mu        sync.Mutex // guards what follows; held for no call of the ledger
+	mu        sync.Mutex // guards the fields below; not held during calls of the ledger
 	leases    map[string]*lease
 	followed  bool           // the ledger has been read once
-	seen      orbit.Revision // up to which revision
-	deadlines deadlines      // of live leases; those that have been refreshed have moved
-	dead      []*lease       // whose end is to be committed, and some that were and are not any more
-	over      []*lease       // by when they ended, then by name
-	live      int            // how many are
+	seen      orbit.Revision // the revision up to which the ledger has been read
+	deadlines deadlines      // of live leases; the entry of a refreshed lease is out of date until expire corrects it
+	dead      []*lease       // leases whose end is to be committed, and some whose end has been
+	over      []*lease       // leases that are over, sorted by the time of their end, then by name
+	live      int            // number of live leases
 	corrupt   map[string]error
 	changes   changeLog
 }
 
-// lease is what this process knows of one name. It lives as long as the row.
+// lease is this process's record of one name. It exists as long as the row.
 type lease struct {
 	name   string
 	state  leaseState
@@ -75,22 +77,22 @@ type lease struct {
 	at     orbit.Revision // when the row last changed: the epoch, while live
 	bet    orbit.Revision // the revision of the row: at, or 0 if it has vanished
 	end    time.Time      // live: when it will be dead
-	ended  time.Time      // over: when it ended, by the clock of whoever committed that, and not after this one's
+	ended  time.Time      // over: when it ended, by the clock of the process that committed the end, but not later than this process's now
 
-	learned time.Time       // when the row was read to be as it is
+	learned time.Time       // when this process read the row's current value
 	listed  bool            // in Leases.dead
-	sent    *orbit.Proposal // to end or to sweep it; the outcome is not known
-	terms   rate.Allowance  // of terms to begin
+	sent    *orbit.Proposal // the proposal to end or to sweep it whose outcome is not known
+	terms   rate.Allowance  // the terms that may still begin
 	member  memberNote
 }
 
 type leaseState uint8
 
 const (
-	isLive    leaseState = iota // unless now has reached end
-	isDead                      // over here, live in the ledger or vanished from it
-	isOver                      // over in the ledger
-	isCorrupt                   // nobody knows
+	isLive    leaseState = iota // live in the ledger and here; dead as soon as now reaches end
+	isDead                      // over here; in the ledger its row is live or deleted
+	isOver                      // over in the ledger too
+	isCorrupt                   // the row cannot be parsed
 )
 
 const (
@@ -110,7 +112,7 @@ func (k *Keeper) clock() time.Time {
 	return time.Now()
 }
 
-// init makes the zero value ready, once.
+// init prepares the zero value on first use.
 func (k *Keeper) init() {
 	k.once.Do(func() {
 		k.turn = make(chan struct{}, 1)
@@ -119,10 +121,10 @@ func (k *Keeper) init() {
 	})
 }
 
-// Key returns the key of a name's row: what a MarkAt bet on a term of it names.
+// Key returns the key of a name's row. A MarkAt bet on a term of the name uses it.
 func (k *Keeper) Key(name string) string { return k.prefix() + url.PathEscape(name) }
 
-// nameOf returns the name whose key this is. It reports false if it is nobody's.
+// nameOf returns the name of a row's key. It reports false if the key is not that of a row.
 func (k *Keeper) nameOf(key string) (name string, ok bool) {
 	escaped, ok := strings.CutPrefix(key, k.prefix())
 	if !ok || escaped == "" {
@@ -132,7 +134,7 @@ func (k *Keeper) nameOf(key string) (name string, ok bool) {
 	return name, err == nil && url.PathEscape(name) == escaped
 }
 
-// In returns the term that the ledger's state has for a name: what holds for everybody, whatever any clock says.
+// In returns the term that a state of the ledger has for a name. It depends on no clock, so it is the same in all processes.
 // It reports false if there is no row, if the end of the term has been committed, or if the row is corrupt.
 func (k *Keeper) In(state *orbit.State, name string) (Term, bool) {
 	value, at := state.Mark(k.Key(name))
@@ -162,14 +164,14 @@ func (k *Keeper) alive(name string, now time.Time) *lease {
 		return nil
 	}
 	if !now.Before(le.end) {
-		k.die(le)
+		k.end(le)
 		return nil
 	}
 	return le
 }
 
-// die ends a live lease for good. It requires the lock.
-func (k *Keeper) die(le *lease) {
+// end makes a live lease dead, for ever. The caller must hold the lock.
+func (k *Keeper) end(le *lease) {
 	le.state = isDead
 	k.live--
 	if !le.listed {
@@ -195,8 +197,8 @@ func (k *Keeper) Refresh(t Term) error {
 	return err
 }
 
-// Check returns the error that [Keeper.Refresh] would return now, and refreshes nothing. A term without a Holder is
-// anybody's.
+// Check returns the error that [Keeper.Refresh] would return now, and refreshes nothing. If the term's Holder is empty, it
+// matches any holder.
 func (k *Keeper) Check(t Term) error {
 	k.init()
 	k.mu.Lock()
@@ -229,35 +231,35 @@ func (k *Keeper) current(t Term, now time.Time) (*lease, error) {
 	return nil, err
 }
 
-// deadline is when a lease has to be looked at.
+// deadline is the time at which a lease has to be checked for its end.
 type deadline struct {
 	at    time.Time
 	lease *lease
 	term  orbit.Revision
 }
 
-// arm sees to it that a live lease is looked at when it would end. It requires the lock.
-func (k *Keeper) arm(le *lease) {
+// scheduleExpiry adds the deadline of a live lease. The caller must hold the lock.
+func (k *Keeper) scheduleExpiry(le *lease) {
 	k.deadlines.push(deadline{le.end, le, le.at})
 }
 
-// expire lets those die whose end has come. What has been refreshed since it was armed is armed again, so a
-// refresh need not be filed. It requires the lock.
+// expire ends the leases whose end has come. A lease that was refreshed since its deadline was added gets a new deadline
+// here, so that a refresh itself does not have to move the deadline. The caller must hold the lock.
 func (k *Keeper) expire(now time.Time) {
 	for len(k.deadlines) > 0 && !now.Before(k.deadlines[0].at) {
 		d := k.deadlines.pop()
 		switch le := d.lease; {
-		case le.state != isLive || le.at != d.term: // void
+		case le.state != isLive || le.at != d.term: // the deadline is out of date
 		case now.Before(le.end):
-			k.arm(le)
+			k.scheduleExpiry(le)
 		default:
-			k.die(le)
+			k.end(le)
 		}
 	}
 }
 
-// next returns when something is to be done, zero if nothing is known. It requires the lock, and dead to be
-// sorted.
+// next returns the time at which the next step has something to do, zero if there is none. The caller must hold the lock,
+// and dead must be sorted.
 func (k *Keeper) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 	for len(k.deadlines) > 0 {
 		d := k.deadlines[0]
@@ -267,7 +269,7 @@ func (k *Keeper) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 		}
 		k.deadlines.pop()
 		if d.lease.state == isLive && d.lease.at == d.term {
-			k.arm(d.lease)
+			k.scheduleExpiry(d.lease)
 		}
 	}
 	if i := slices.IndexFunc(k.over, ready); i >= 0 {
@@ -300,7 +302,7 @@ func overOrder(a, b *lease) int {
 	return cmp.Or(a.ended.Compare(b.ended), cmp.Compare(a.name, b.name))
 }
 
-// fileOver and unfileOver keep the leases that are over in order. They require the lock.
+// fileOver and unfileOver add a lease to over and remove it, and keep over sorted. The caller must hold the lock.
 func (k *Keeper) fileOver(le *lease) {
 	i, _ := slices.BinarySearchFunc(k.over, le, overOrder)
 	k.over = slices.Insert(k.over, i, le)

@@ -178,7 +178,7 @@ type keepers struct {
 }
 
 // Whatever several processes do, a name has one term in the ledger at most, terms only rise, none comes back, and
-// whoever has lost one can neither refresh it nor commit under it. I13.
+// a holder that has lost one can neither refresh it nor commit under it. I13.
 func TestCompetingKeepers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := &keepers{current: map[string]orbit.Revision{}, retired: map[lease.Term]bool{}}

@@ -179,7 +179,7 @@ func TestKeys(t *testing.T) {
 	require.Len(t, keys, len(names))
 	other := acquire(t, others, "a", "y")
 	acquire(t, others, "b", "y")
-	for _, key := range []string{"lease/%61%62", "lease/%zz", "lease/", "lease/a%20b%", "lease", "lease/ü"} { // nobody's
+	for _, key := range []string{"lease/%61%62", "lease/%zz", "lease/", "lease/a%20b%", "lease", "lease/ü"} { // keys of no lease
 		_, err := ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: key, Value: "1 live z"}}})
 		require.NoError(t, err)
 	}
@@ -354,7 +354,7 @@ func TestARowThatVanishesIsRecovered(t *testing.T) {
 	}
 }
 
-// A corrupt row concerns its own name alone: nobody holds that lease, and all others go on.
+// A corrupt row affects only its own name: that lease is not held, and all others go on.
 func TestACorruptRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger
@@ -425,7 +425,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// The clock of whoever ended a lease may be ahead; the row is swept in time all the same.
+// The clock of the process that ended a lease may be ahead; the row is swept in time all the same.
 func TestAnEndInTheFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger orbit.MemoryLedger

@@ -24,15 +24,14 @@ import (
 // on the row that says that the lease is over, so a node that came back in time keeps its capsules; and only while
 // it is on that node, which takes no others, so several processes release each once.
 //
-// Only what Members has cordoned is schedulable again at the next term. Whoever puts the node before or after that
-// decides: a node that was unschedulable already, or that somebody has put while it was cordoned, stays as they
-// want it; and one that they have made schedulable without a lease is theirs, with all that is on it.
+// The next term makes a node schedulable again only if it was Members that cordoned it. A PutNode of another client has
+// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it. If
+// another client makes a node without a lease schedulable, Members leaves the node and everything on it alone.
 type Members struct {
-	// Leases of the nodes. Members steps them: do not run them besides. Required.
+	// Leases is the keeper of the nodes' leases. Do not call its Run or Step, because Members does. Required.
 	Leases *Keeper
-	// Gone is how long after the end of its lease a node is lost for good; default 5 min. It is not lost sooner
-	// than one TTL after this process has learned of the end, so that nodes can come back first when everything
-	// was down.
+	// Gone is how long after the end of its lease a node counts as lost; default 5 min. A node is not lost earlier than one
+	// TTL after this process has read of the end, so that nodes have time to come back after an outage of everything.
 	Gone time.Duration
 	// Hook, if set, is called by Run after a step that has done something or failed. It must not block for long.
 	Hook func(MemberRound)
@@ -40,13 +39,14 @@ type Members struct {
 
 // MemberRound is what one step of [Members] did.
 type MemberRound struct {
-	// Terms that ended, whose nodes were cordoned with that; and rows swept, whose nodes were removed.
+	// Round is the round of the leases. The nodes of ended terms were cordoned, those of swept rows were removed.
 	Round
-	// Capsules returned to pending.
+	// Released are the capsules that were returned to pending.
 	Released []orbit.CapsuleID
-	// Holds released.
+	// Holds are the holds that were released.
 	Holds []orbit.HoldID
-	// Nodes cordoned after the end of their lease, which somebody else had committed.
+	// Cordoned are the nodes that were cordoned by a separate commit, because the end of their lease had been committed
+	// without a cordon.
 	Cordoned []orbit.NodeID
 }
 
@@ -63,8 +63,8 @@ const defaultGone = 5 * time.Minute
 var errNoMembersLeases = errors.New("lease: Members.Leases is nil; set it before first use")
 
 // Join lets a node take work under a new term: the node and the term are one commit. A node without Slots gets
-// 16,384. One that is a member already is put only if its description differs; it is schedulable again if it was
-// Members who cordoned it, and stays unschedulable if somebody else did. The errors are those of [Keeper.Acquire], among
+// 16,384. One that is a member already is put only if its description differs; it becomes
+// schedulable again if Members cordoned it, and stays unschedulable if another client did. The errors are those of [Keeper.Acquire], among
 // them [ErrTooMany]: the node has begun too many terms ([Keeper.Terms], by default 20 at once and 20 an hour); try again
 // at the error's Until. It flaps, or its leases are much shorter than by default and Terms should be higher.
 func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Term, error) {
@@ -77,7 +77,7 @@ func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Ter
 	return m.Leases.acquire(ctx, string(node.ID), holder, joining(node))
 }
 
-// joining rides on a new term.
+// joining returns the rider that puts the node together with a new term.
 func joining(wanted orbit.Node) rider {
 	return func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool) {
 		known, node := state.Node(wanted.ID), wanted
@@ -94,13 +94,13 @@ func joining(wanted orbit.Node) rider {
 	}
 }
 
-// cordonedBy reports whether the node was made unschedulable in the very commit that ended the lease. Whoever puts
-// the node later makes it theirs.
+// cordonedBy reports whether the node was last put by the commit that ended the lease. After a later PutNode of another
+// client, Members leaves the node alone.
 func cordonedBy(n *orbit.NodeState, le *lease) bool {
 	return le.state == isOver && n.Node.Unschedulable && n.Specification == le.at
 }
 
-// asIs bets that nobody has put the node since.
+// asIs returns the bet that the node has not been put since it was read.
 func asIs(n *orbit.NodeState) orbit.Precondition {
 	return orbit.NodeAt{Node: n.Node.ID, Specification: n.Specification}
 }
@@ -143,11 +143,11 @@ func (m *Members) Run(ctx context.Context) error {
 		if m.Hook != nil && round.active() && ctx.Err() == nil {
 			m.Hook(round)
 		}
-		return m.Leases.untilNext(round.Next), round.well()
+		return m.Leases.untilNext(round.Next), round.healthy()
 	})
 }
 
-// cordon rides on the end of a lease.
+// cordon is the rider that makes the node unschedulable together with the end of its lease.
 func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, bool) {
 	n := state.Node(orbit.NodeID(le.name))
 	if n == nil || n.Node.Unschedulable {
@@ -158,7 +158,7 @@ func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 	return []orbit.Commitment{orbit.PutNode{Node: node}}, []orbit.Precondition{asIs(n)}, true
 }
 
-// remove rides on the sweep of a row: an unschedulable node leaves with it, as soon as nothing is left on it.
+// remove is the rider that removes an unschedulable node together with the sweep of its row, if nothing is left on it.
 func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, bool) {
 	n := state.Node(orbit.NodeID(le.name))
 	switch {

@@ -66,7 +66,7 @@ func (s *site) step() lease.MemberRound {
 
 func (s *site) node() *orbit.NodeState { return snapshot(s, s.ledger).Node("n") }
 
-// put puts the node as it is, but for an edit.
+// put puts the node as it is, with one edit.
 func (s *site) put(edit func(*orbit.Node)) {
 	n := *s.node().Node
 	edit(&n)
@@ -127,7 +127,7 @@ func TestJoinKeepsWhatOthersWant(t *testing.T) {
 					test.late(s)
 				}
 				for range 3 {
-					require.Empty(t, s.step().Cordoned, "nobody else's doing is undone")
+					require.Empty(t, s.step().Cordoned, "a cordon of another client is not undone")
 					_, err := s.another().Step(t.Context())
 					require.NoError(t, err)
 				}
@@ -155,7 +155,7 @@ func TestJoinKeepsWhatOthersWant(t *testing.T) {
 	})
 }
 
-// A lease that somebody else ended is made good: its node is cordoned late, once, and open again at the next term.
+// A lease that was ended without a cordon is made good: its node is cordoned late, once, and open again at the next term.
 func TestALateCordon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 0)
@@ -211,7 +211,7 @@ func TestALostNodeIsEmptied(t *testing.T) {
 	})
 }
 
-// A node that comes back in time, to the nanosecond, keeps its capsules, whoever was about to release them.
+// A node that comes back in time, to the nanosecond, keeps its capsules, whichever process was about to release them.
 func TestANodeThatComesBackInTimeKeepsItsCapsules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 3)
@@ -358,7 +358,7 @@ func TestNothingIsLostRightAfterAStart(t *testing.T) {
 	})
 }
 
-// What somebody has made schedulable without a lease is theirs.
+// A node that a client has made schedulable without a lease is left to that client.
 func TestAnOpenedNodeIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -418,7 +418,7 @@ func TestOthersCommitBetweenRowAndNode(t *testing.T) {
 	})
 }
 
-// Somebody drains a node at the very moment at which it joins again: it stays drained.
+// A client drains a node at the very moment at which it joins again: it stays drained.
 func TestADrainDuringAJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 0)

@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// pollEvery is how long a loop waits at most, so that it learns of what other processes have committed; and at
-// least after a step that has failed.
+// pollEvery is the longest wait between two steps, so that the loop reads what other processes have committed. After a step
+// that has failed it is also the shortest.
 const pollEvery = time.Second
 
 // Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error.
@@ -24,15 +24,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if k.Hook != nil && round.active() && ctx.Err() == nil {
 			k.Hook(round)
 		}
-		return k.untilNext(round.Next), round.well()
+		return k.untilNext(round.Next), round.healthy()
 	})
 }
 
-// well reports whether there is no reason to wait before the next step. A corrupt row is none: it concerns nobody
-// else.
-func (r *Round) well() bool { return !r.failed && r.Conflicts == 0 }
+// healthy reports whether the next step may follow without a delay. A corrupt row does not count as a failure here, because
+// it does not affect the other leases.
+func (r *Round) healthy() bool { return !r.failed && r.Conflicts == 0 }
 
-// untilNext returns how long it is until then, by the clock.
+// untilNext returns the time from now until next, by the keeper's clock.
 func (k *Keeper) untilNext(next time.Time) time.Duration {
 	if next.IsZero() {
 		return pollEvery

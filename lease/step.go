@@ -13,27 +13,27 @@ import (
 
 // Round is what one step of [Keeper] did.
 type Round struct {
-	// The ledger was followed up to here before anything was proposed.
+	// View is the revision up to which the ledger was read before anything was proposed.
 	View orbit.Revision
-	// Leases that live now, as far as this process knows.
+	// Live is the number of leases that are live now, as far as this process knows.
 	Live int
-	// Terms whose end this step has committed, in the order in which they ended.
+	// Ended are the terms whose end this step has committed, in the order in which they ended.
 	Ended []Term
-	// Leases whose row this step has swept away, oldest first.
+	// Swept are the names whose row this step has deleted, oldest first.
 	Swept []string
-	// Proposals lost to another process; looked at again in the next step.
+	// Conflicts is the number of proposals that were refused because another process was first; the next step decides again.
 	Conflicts int
-	// Proposals whose outcome is not known; sent again in the next step.
+	// Unknown is the number of proposals whose outcome is not known; the next step sends them again.
 	Unknown int
-	// When there is more to do, if nothing else happens; zero: nothing is known.
+	// Next is the time at which there is more to do, if nothing else happens; zero: no such time is known.
 	Next time.Time
-	// All that went wrong but conflicts: rows that are corrupt, and what the ledger says; at most 16 of each.
+	// Errors are all errors except conflicts: those of corrupt rows and those of the ledger, at most 16 of each.
 	Errors []error
 
-	failed bool // the ledger has
+	failed bool // a call of the ledger has failed
 }
 
-// active reports whether there is anything to tell.
+// active reports whether the step did something or failed, so that Hook is called.
 func (r *Round) active() bool {
 	return len(r.Ended)+len(r.Swept)+r.Conflicts+r.Unknown+len(r.Errors) > 0
 }
@@ -71,7 +71,7 @@ func (k *Keeper) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// riders are what somebody who keeps more than leases commits with the changes of rows.
+// riders are what Members commits together with the changes of rows.
 type riders struct {
 	ending, sweeping rider             // nil: nothing
 	ready            func(*lease) bool // the row of a lease that is over may be swept; called under the lock
@@ -79,7 +79,7 @@ type riders struct {
 
 func always(*lease) bool { return true }
 
-// step is Step with riders, but for its conclusion. It requires the turn.
+// step does one round with riders, without the summary that conclude adds. The caller must hold the turn.
 func (k *Keeper) step(ctx context.Context, with riders) (round Round) {
 	if err := k.follow(ctx); err != nil {
 		round.fail(err)
@@ -90,29 +90,29 @@ func (k *Keeper) step(ctx context.Context, with riders) (round Round) {
 	return round
 }
 
-// errand is one change of a row that a step is to commit.
-type errand struct {
-	lease lease // as it was when it was looked at
+// rowChange is one change of a row that a step has to commit.
+type rowChange struct {
+	lease lease // a copy from when the change was decided
 	to    row
 	p     *orbit.Proposal
 }
 
 // ends returns the leases whose end is to be committed, the earliest first.
-func (k *Keeper) ends(round *Round) []errand {
+func (k *Keeper) ends(round *Round) []rowChange {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock()
 	round.View = k.seen
 	k.expire(now)
 	k.sortDead()
-	var out []errand
+	var out []rowChange
 	for _, le := range k.dead[:min(len(k.dead), maxEnds)] {
-		out = append(out, errand{lease: *le, to: row{holder: le.holder, ended: now}, p: le.sent})
+		out = append(out, rowChange{lease: *le, to: row{holder: le.holder, ended: now}, p: le.sent})
 	}
 	return out
 }
 
-// sortDead leaves in dead what is dead, in order. It requires the lock.
+// sortDead removes leases that are no longer dead from the list dead, and sorts it. The caller must hold the lock.
 func (k *Keeper) sortDead() {
 	k.dead = slices.DeleteFunc(k.dead, func(le *lease) bool {
 		le.listed = le.state == isDead
@@ -124,26 +124,26 @@ func (k *Keeper) sortDead() {
 }
 
 // sweeps returns the leases whose row is to be swept away, the oldest first.
-func (k *Keeper) sweeps(ready func(*lease) bool) []errand {
+func (k *Keeper) sweeps(ready func(*lease) bool) []rowChange {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock()
-	var out []errand
+	var out []rowChange
 	for _, le := range k.over {
 		if now.Before(le.ended.Add(k.sweep())) || len(out) == maxSweeps {
 			break
 		}
 		if ready(le) {
-			out = append(out, errand{lease: *le, p: le.sent})
+			out = append(out, rowChange{lease: *le, p: le.sent})
 		}
 	}
 	return out
 }
 
-// commit proposes one change of a row for each errand, and sorts the outcomes. What may have been committed before
-// is sent again as it was.
-func (k *Keeper) commit(ctx context.Context, errands []errand, with rider, round *Round) {
-	if len(errands) == 0 {
+// commit proposes one change of a row for each rowChange, and takes note of the outcomes. A proposal whose
+// outcome is unknown is sent again unchanged.
+func (k *Keeper) commit(ctx context.Context, changes []rowChange, with rider, round *Round) {
+	if len(changes) == 0 {
 		return
 	}
 	var state *orbit.State
@@ -155,21 +155,21 @@ func (k *Keeper) commit(ctx context.Context, errands []errand, with rider, round
 		}
 	}
 	var batch []orbit.Proposal
-	var sent []*errand
-	for i := range errands {
-		e := &errands[i]
+	var sent []*rowChange
+	for i := range changes {
+		e := &changes[i]
 		if e.p == nil && !k.prepare(e, state, with, round) {
 			continue
 		}
 		batch, sent = append(batch, *e.p), append(sent, e)
 	}
 	for i, o := range propose(ctx, k.Ledger, batch) {
-		k.settle(sent[i], o, round)
+		k.recordOutcome(sent[i], o, round)
 	}
 }
 
-// prepare makes the proposal of an errand. It reports false if the row must not change now.
-func (k *Keeper) prepare(e *errand, state *orbit.State, with rider, round *Round) bool {
+// prepare makes the proposal of a rowChange. It reports false if the row must not change now.
+func (k *Keeper) prepare(e *rowChange, state *orbit.State, with rider, round *Round) bool {
 	e.p = k.change(e.to, &e.lease, round.View)
 	if with == nil {
 		return true
@@ -198,8 +198,8 @@ func propose(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) [
 	return out
 }
 
-// settle takes over the outcome of an errand.
-func (k *Keeper) settle(e *errand, o orbit.Outcome, round *Round) {
+// recordOutcome takes note of the outcome of a rowChange.
+func (k *Keeper) recordOutcome(e *rowChange, o orbit.Outcome, round *Round) {
 	again := (*orbit.Proposal)(nil)
 	switch {
 	case o.Err == nil && e.to.holder == "":
@@ -232,7 +232,7 @@ func (r *Round) fail(err error) {
 	}
 }
 
-// conclude says how things stand at the end of a step.
+// conclude fills in the parts of the round that describe the state after the step.
 func (k *Keeper) conclude(round *Round, ready func(*lease) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

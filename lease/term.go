@@ -13,21 +13,20 @@ import (
 // revision of the commit that began the term, so epochs only rise and none ever comes back, also after the row was
 // swept away and begun anew.
 type Term struct {
-	// Name of the lease, as in a node's id.
+	// Name is the name of the lease, such as the id of a node.
 	Name string
-	// Who has it.
+	// Holder is the name that the holder gave to [Keeper.Acquire].
 	Holder string
-	// Names the term: what the holder reports under, and what a MarkAt bet on it says.
+	// Epoch identifies the term: the holder's reports carry it, and a MarkAt bet on the term names it as its revision.
 	Epoch orbit.Revision
 }
 
-// row is what the ledger keeps of a lease: the value of its mark.
+// row is the record of a lease in the ledger: the value of its mark.
 //
 //	1 live <holder>           the term whose epoch is the revision of the mark
 //	1 over <time> <holder>    it has ended; the time is in nanoseconds since 1970
 //
-// What does not read exactly so is corrupt. Nobody holds such a lease and nobody can acquire it, until somebody
-// deletes the mark.
+// Any other value is corrupt. Such a lease is not held and cannot be acquired until the mark has been deleted.
 type row struct {
 	live   bool
 	holder string
@@ -59,5 +58,5 @@ func parseRow(value string) (row, error) {
 			return r, nil
 		}
 	}
-	return row{}, fmt.Errorf("value %.64q is not a lease; delete the mark once nobody can hold it", value)
+	return row{}, fmt.Errorf("value %.64q is not a lease; delete the mark once no holder can be alive", value)
 }

@@ -17,7 +17,7 @@ func checkAtomic(t *trial) {
 		hold("h", "new", 1), orbit.Assign{Capsule: "b", Owner: "o"}, mark("m", ""), gang("g", 0, "x"), place("x", "n"), orbit.RemoveNode{Node: "old"}, release("c"),
 	}
 	for k := range len(whole) + 1 {
-		for _, wrong := range []orbit.Commitment{place("nobody", "n"), unhold("none"), orbit.Assign{Capsule: "b", From: "not me"}} {
+		for _, wrong := range []orbit.Commitment{place("absent", "n"), unhold("none"), orbit.Assign{Capsule: "b", From: "not me"}} {
 			if r := t.mistakes(slices.Insert(slices.Clone(whole), k, wrong)...); r.Do != k {
 				t.Failf("the receipt blames commitment %d of a proposal that fails at %d", r.Do, k)
 			}

@@ -74,7 +74,7 @@ var broken = []struct{ breaks, caught, says string }{
 	{"answers from a cache", "fresh", "a snapshot"},
 	{"answers from a mirror that lags", "fresh", "a snapshot"},
 	{"refuses from a mirror that lags", "load", "stale: Propose"},
-	{"never wakes anybody", "wait", "deadline exceeded"},
+	{"never wakes a waiter", "wait", "deadline exceeded"},
 	{"wakes one of many", "wait", "deadline exceeded"},
 	{"wakes for nothing", "wait", "it must be the context's error"},
 	{"loses wake-ups", "wake-ups", "deadline exceeded"},
@@ -163,7 +163,7 @@ func TestBadlyBroken(t *testing.T) {
 	if raceDetector {
 		t.Skip("it takes long, and looks at no data")
 	}
-	for breaks, least := range map[string]int{"never wakes anybody": 3, "half-applies what it refuses": 20, "answers from a mirror that lags": 3, "gives no receipt": 30} {
+	for breaks, least := range map[string]int{"never wakes a waiter": 3, "half-applies what it refuses": 20, "answers from a mirror that lags": 3, "gives no receipt": 30} {
 		t.Run(breaks, func(t *testing.T) {
 			t.Parallel()
 			open, suite := breaking(breaks)

@@ -25,7 +25,7 @@ func checkOnce(t *trial) {
 		t.Failf("the loser has left %v used on its node", used)
 	}
 	t.mistakes(place("a", "m"))
-	t.mistakes(place("nobody", "m"))
+	t.mistakes(place("absent", "m"))
 	t.mistakes(submit(cpu(1), "b"), place("b", "n"), place("b", "m"))
 	t.commits(submit(cpu(1), "b"), place("b", "m")) // submitted and placed at once
 }
@@ -80,7 +80,7 @@ func checkOwner(t *trial) {
 	t.commits(orbit.Assign{Capsule: "a", From: "one", Owner: "two"}, orbit.Assign{Capsule: "b", Owner: "two"})
 	t.loses(view, orbit.Assign{Capsule: "a", From: "one", Owner: "three"})
 	t.loses(view, orbit.Assign{Capsule: "b", Owner: "three"})
-	t.mistakes(orbit.Assign{Capsule: "nobody", Owner: "three"})
+	t.mistakes(orbit.Assign{Capsule: "absent", Owner: "three"})
 	t.commits(orbit.Assign{Capsule: "a", From: "two"})
 	if a, b := t.capsule("a").Owner, t.capsule("b").Owner; a != "" || b != "two" {
 		t.Failf("the owners of a and b are %q and %q; they must be none and two", a, b)

@@ -10,7 +10,8 @@ import (
 	"github.com/orbitsched/orbit/ledgertest"
 )
 
-// Whoever writes a ledger has a test like this one. A ledger that processes share gives the suite two handles.
+// Each implementation of orbit.Ledger has a test like this one. A ledger that processes share gives the suite two
+// handles.
 func ExampleSuite() {
 	_ = func(t *testing.T) { // TestLedger
 		suite := ledgertest.Suite{Skip: map[string]string{"compaction": "the history is kept elsewhere"}}

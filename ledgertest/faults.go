@@ -15,19 +15,19 @@ type Fault int
 
 // The faults, from the caller's side.
 const (
-	// Nothing.
+	// None passes the proposal on unchanged.
 	None Fault = iota
-	// The proposal is not sent; the answer is a conflict whose receipt names the newest state.
+	// Conflict does not send the proposal; the answer is a conflict whose receipt names the newest state.
 	Conflict
-	// The proposal is not sent; the answer is [orbit.ErrUnavailable].
+	// Unavailable does not send the proposal; the answer is [orbit.ErrUnavailable].
 	Unavailable
-	// The proposal is lost on its way; the answer is [orbit.ErrUnknown].
+	// Lost does not send the proposal; the answer is [orbit.ErrUnknown].
 	Lost
-	// The proposal is judged, and applied if it holds; the answer is [orbit.ErrUnknown].
+	// Applied sends the proposal, which is applied if it holds; the answer is [orbit.ErrUnknown].
 	Applied
-	// The proposal or its answer, by chance, takes its time.
+	// Delayed delays either the proposal or its answer, chosen by chance.
 	Delayed
-	// The proposal is not sent; the call panics with the value [Panicked].
+	// Panicked does not send the proposal; the call panics with the value [Panicked].
 	Panicked
 )
 
@@ -50,13 +50,14 @@ var ErrInjected = errors.New("injected fault")
 //
 // The same seed and the same order of calls have the same faults.
 type Faults struct {
+	// Seed selects the random sequence of faults; the same seed gives the same sequence for the same calls.
 	Seed uint64
-	// Chances.
+	// Conflict and the fields beside it are the chances, from 0 to 1, of each fault; default 0.
 	Conflict, Unavailable, Lost, Applied, Panic, Delay float64
-	// Longest delay; default 1 ms. It is cut short when the context ends.
+	// DelayUpTo is the longest delay; default 1 ms. A delay is cut short when the context ends.
 	DelayUpTo time.Duration
-	// If set, decides about each proposal instead of the chances. It is called from one goroutine at a time, with
-	// the number of the proposal, from 0. Reads do not fail then.
+	// Choose decides about each proposal instead of the chances, if it is set. It is called from one goroutine at a
+	// time, with the number of the proposal, from 0. Reads do not fail then.
 	Choose func(n int, p orbit.Proposal) Fault
 
 	// Guards what follows.

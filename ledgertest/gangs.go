@@ -8,7 +8,7 @@ import (
 
 // Gangs: whole, or at least their minimum, or nothing.
 
-// crew is a gang of two roles: a boss, and three of whom two must be there.
+// crew is a gang of two roles: one boss, and three workers of which at least two must be placed.
 func crew(id string) orbit.Submit {
 	name := func(s string) orbit.CapsuleID { return orbit.CapsuleID(id + s) }
 	return orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{

@@ -75,7 +75,7 @@ func checkHistory(t *trial) {
 	} {
 		p := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: do}
 		sent, revs = append(sent, p), append(revs, t.admits(p))
-		t.mistakes(place("nobody", "m")) // leaves no trace
+		t.mistakes(place("absent", "m")) // leaves no trace
 	}
 	list := t.follows(t.base, t.ledger)
 	for i, p := range sent {

@@ -87,7 +87,7 @@ func TestLiesAreFound(t *testing.T) {
 		"a gap in a proposal": {func(h *ledgertest.History) { h.Changes = h.Changes[1:] }, "out of order"},
 		"half of a proposal":  {func(h *ledgertest.History) { h.Changes = slices.Delete(h.Changes, 1, 2) }, "torn"},
 		"other content":       {func(h *ledgertest.History) { h.Changes[5].Do = orbit.Mark{Key: "k", Value: "w"} }, "torn"},
-		"nobody's": {func(h *ledgertest.History) {
+		"without a proposal": {func(h *ledgertest.History) {
 			h.Calls = slices.DeleteFunc(h.Calls, func(c ledgertest.Call) bool { return c.Revision == 5 })
 		}, "no caller has sent"},
 		"applied twice":     {twice, "applied twice"},
@@ -107,7 +107,7 @@ func TestLiesAreFound(t *testing.T) {
 		"short of another":     {func(h *ledgertest.History) { receipt(nth(h, propose, orbit.ErrConflict, 0)).Free++ }, "and wrongly"},
 		"judged in the future": {func(h *ledgertest.History) { receipt(nth(h, propose, orbit.ErrConflict, 0)).At = 77 }, "which never was"},
 		"judged in the past":   {func(h *ledgertest.History) { receipt(nth(h, propose, orbit.ErrInfeasible, 0)).At = 2 }, "stale: Propose"},
-		"taken by nobody":      {func(h *ledgertest.History) { receipt(nth(h, propose, orbit.ErrConflict, 0)).TakenBy[0]++ }, "it says; the history has that at 0"},
+		"taken by none":        {func(h *ledgertest.History) { receipt(nth(h, propose, orbit.ErrConflict, 0)).TakenBy[0]++ }, "it says; the history has that at 0"},
 		"taken long ago":       {func(h *ledgertest.History) { receipt(nth(h, propose, orbit.ErrConflict, 0)).TakenAt = 2 }, "its view was at 2"},
 		"a stale snapshot":     {func(h *ledgertest.History) { nth(h, ledgertest.Snapshot, nil, 1).Revision = 3 }, "stale: Snapshot"},
 		"a false snapshot": {func(h *ledgertest.History) {

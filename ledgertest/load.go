@@ -22,33 +22,37 @@ import (
 // What each of them does is drawn from the seed before the first one starts. How their calls interleave is the
 // machine's affair. The zero value is a load of 4,000 operations.
 type Load struct {
+	// Seed selects the random operations; the same seed gives each worker the same sequence of draws.
 	Seed uint64
-	// Of all goroutines together; default 4,000.
+	// Operations is the number of operations of all workers together; default 4,000.
 	Operations int
-	// Goroutines; default 8.
+	// Workers is the number of goroutines; default 8.
 	Workers int
-	// If set, what goes wrong between the goroutines and the ledger. What is checked is what the ledger itself has
-	// been asked, and has answered.
+	// Faults are injected between the workers and the ledger; nil: none. The load checks what the ledger itself has
+	// been asked and has answered.
 	Faults *Faults
-	// Others write to the ledger, too, such as another process with a load and a seed of its own: what they commit
-	// is not known here.
+	// Shared reports that other writers use the ledger, such as another process with its own load and seed, whose
+	// commits this load does not know.
 	Shared bool
-	// Names what the load places, and where. Loads of one world are in each other's way, in whatever process they
-	// run. Default: a world of its own.
+	// World names the nodes and capsules of the load. Loads of the same world compete with each other, also across
+	// processes. Default: a world of its own.
 	World string
 }
 
 // Figures are what a load has come to.
 type Figures struct {
+	// Handles, Workers and Operations say how large the load was.
 	Handles, Workers, Operations int
-	// Proposals by outcome. Those that were sent again count once more.
+	// Committed and the fields beside it count proposals by outcome. Proposals that were sent again count once more.
 	Committed, Conflicts, Infeasible, Invalid, Unknown, Unavailable int
-	// Changes in the history, and how long the load and the check took.
-	Changes         int
+	// Changes is the number of changes in the history.
+	Changes int
+	// Elapsed is the duration of the load, and Judged the part of it in which the histories were checked.
 	Elapsed, Judged time.Duration
-	// Of calls of Propose that were answered with a revision or a rejection.
+	// P50 and P99 are quantiles of the duration of those calls of Propose that were answered with a revision or a
+	// rejection.
 	P50, P99 time.Duration
-	// What was injected.
+	// Faults counts the injected faults.
 	Faults map[Fault]int
 }
 

@@ -127,13 +127,13 @@ func (h *handle) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 // requires the lock.
 func (h *handle) commit(p orbit.Proposal, shared orbit.Revision) (orbit.Revision, error) {
 	if at, err, done := h.before(p); done {
-		h.hear(h.state.Revision())
+		h.advance(h.state.Revision())
 		return at, err
 	}
 	judged := h.judged(&p)
 	if err := judged.Check(p); err != nil {
 		h.refused[p.ID] = err
-		h.hear(h.state.Revision()) // the loser plans again on what it has lost to
+		h.advance(h.state.Revision()) // the loser plans again on what it has lost to
 		return 0, h.receipt(err)
 	}
 	rev := h.state.Revision() + 3
@@ -252,25 +252,25 @@ func clone[T any](v T) (out T) {
 func (h *handle) tell(rev orbit.Revision) {
 	for _, other := range h.handles {
 		if other == h || h.lag == 0 {
-			other.hear(rev)
+			other.advance(rev)
 			continue
 		}
 		time.AfterFunc(h.lag, func() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			other.hear(rev)
+			other.advance(rev)
 		})
 	}
 }
 
-// hear moves on to a revision and wakes whoever waits. It requires the lock.
-func (h *handle) hear(rev orbit.Revision) {
+// advance moves the handle to a revision and wakes the waiters. The caller holds the lock.
+func (h *handle) advance(rev orbit.Revision) {
 	if rev <= h.known {
 		return
 	}
 	h.known = rev
 	switch h.breaks {
-	case "never wakes anybody":
+	case "never wakes a waiter":
 	case "wakes one of many":
 		select {
 		case h.wake <- struct{}{}:
@@ -305,7 +305,7 @@ func (h *handle) Snapshot(ctx context.Context) (*orbit.State, error) {
 		return s, nil
 	}
 	h.seen = h.state
-	h.hear(h.state.Revision())
+	h.advance(h.state.Revision())
 	return h.state, nil
 }
 

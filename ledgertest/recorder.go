@@ -14,7 +14,8 @@ import (
 // Kind is which method of a ledger was called.
 type Kind int
 
-// The methods. A batch is recorded as one call of Propose for each proposal.
+// Propose, Snapshot, Changes and Wait are the recorded methods. A batch is recorded as one call of Propose for each
+// proposal.
 const (
 	Propose Kind = iota
 	Snapshot
@@ -27,29 +28,32 @@ func (k Kind) String() string { return [...]string{"Propose", "Snapshot", "Chang
 
 // Call is one call of a ledger's method, and its answer.
 type Call struct {
-	// Which handle was called, from 0 in the order in which they were made.
+	// Handle is the number of the handle that was called, from 0 in the order in which handles were made.
 	Handle int
-	Kind   Kind
-	// When it began and ended, on one clock that all calls advance: a call that ended before another began was
-	// complete.
+	// Kind is the method that was called.
+	Kind Kind
+	// Start and End are when the call began and ended, on one clock that all calls advance: a call whose End is before
+	// another's Start was complete when that one began.
 	Start, End int64
-	// What was proposed.
+	// Proposal is the argument of Propose.
 	Proposal orbit.Proposal
-	// What Changes and Wait were asked for.
+	// After is the revision that Changes or Wait was called with.
 	After orbit.Revision
-	// The answer: of Propose and Wait what they returned, of Snapshot the state's revision.
+	// Revision is the revision that Propose or Wait returned, or the revision of the state that Snapshot returned.
 	Revision orbit.Revision
-	// What Snapshot returned; of many snapshots not all are kept.
-	State   *orbit.State
+	// State is the state that Snapshot returned; nil for most calls if there are many snapshots.
+	State *orbit.State
+	// Changes are the changes that Changes returned.
 	Changes []orbit.Change
-	Err     error
+	// Err is the error that the call returned.
+	Err error
 }
 
 // Recorder stands between callers and the handles of one ledger and keeps all calls, so that afterwards
 // [History.Check] can tell whether the ledger could have answered as it did. All methods may be called from any
 // goroutine.
 type Recorder struct {
-	// Others write to the ledger, too, who are not recorded.
+	// Shared reports that other writers use the ledger, whose calls are not recorded.
 	Shared bool
 
 	ledger orbit.Ledger

@@ -11,15 +11,15 @@ import (
 
 // History is what a ledger has done, and what it has said meanwhile.
 type History struct {
-	// The state before.
+	// Base is the state before the first change.
 	Base *orbit.State
-	// Everything committed since, oldest first.
+	// Changes is everything committed since Base, oldest first.
 	Changes []orbit.Change
-	// The state in the end; nil: not compared.
+	// Final is the state after the last change; nil: it is not compared.
 	Final *orbit.State
-	// In any order.
+	// Calls are the recorded calls, in any order.
 	Calls []Call
-	// Others have committed, too, whose calls are not among these.
+	// Shared reports that other writers have committed too, whose calls are not among Calls.
 	Shared bool
 }
 
@@ -130,7 +130,7 @@ func (c *checker) replay() {
 	wrong := c.judge(s, nil)
 	for i, g := range c.groups {
 		if i > 0 && g.rev != c.groups[i-1].rev || i == 0 {
-			c.settle(s, wrong)
+			c.closeRevision(s, wrong)
 			wrong = nil
 		}
 		c.step(s, g)
@@ -144,7 +144,7 @@ func (c *checker) replay() {
 			c.verify(s)
 		}
 	}
-	c.settle(s, wrong)
+	c.closeRevision(s, wrong)
 	c.verify(s)
 	for rev, calls := range c.rejected {
 		c.fail("%d proposals were refused at revision %d, which never was, such as %s: %w", len(calls), rev, harness.Describe(calls[0].Proposal), calls[0].Err)
@@ -200,8 +200,9 @@ func (c *checker) judge(s *orbit.State, before map[*Call]error) map[*Call]error 
 	return wrong
 }
 
-// settle fails those rejections that were right at no state of the revision, and compares its snapshot.
-func (c *checker) settle(s *orbit.State, wrong map[*Call]error) {
+// closeRevision fails those rejections that no state of the revision justifies, and compares the snapshot of the
+// revision with the state.
+func (c *checker) closeRevision(s *orbit.State, wrong map[*Call]error) {
 	for _, call := range c.rejected[s.Revision()] {
 		if err := wrong[call]; err != nil {
 			c.fail("%s was refused, and wrongly: %w", harness.Describe(call.Proposal), err)

@@ -14,16 +14,17 @@ import (
 // Suite is how a ledger is checked. The zero value is right for a ledger of one process that answers within
 // milliseconds.
 type Suite struct {
-	// Another handle on the same ledger, such as a second process would have; it is asked for right after open,
-	// once in each case. Races are then run, and answers compared, over both. Nil: there is only the one.
+	// Peer opens another handle on the same ledger, as a second process would; it is called right after open, once in
+	// each case. Races then use both handles, and the suite compares their answers. Nil: there is one handle.
 	Peer func(t *testing.T, l orbit.Ledger) orbit.Ledger
-	// Decides what is random; default 1.
+	// Seed selects the random parts of all cases; default 1.
 	Seed uint64
-	// How much load the races, the load and the case "compaction" make, as a factor; default 1.
+	// Scale multiplies the load of the races, of the case "load" and of the case "compaction"; default 1.
 	Scale float64
-	// Longest that a case may take, and thus longest that it waits for anything; default 1 min.
+	// Patience is the longest time that one case may take, and so the longest that it waits for any event; default 1
+	// min.
 	Patience time.Duration
-	// Rules that are not for this ledger, each with the reason, which is shown.
+	// Skip lists the rules that do not apply to this ledger, each with the reason, which the test output shows.
 	Skip map[string]string
 }
 

@@ -42,7 +42,7 @@ func checkWait(t *trial) {
 		}()
 	}
 	time.Sleep(5 * time.Millisecond) // let most of them wait
-	t.mistakes(place("nobody", "nowhere"))
+	t.mistakes(place("absent", "nowhere"))
 	t.commits(mark("m", "w"))
 	for range cap(woken) {
 		t.Must(<-woken, fmt.Sprintf("wait for a revision after %d, of one of %d", first, cap(woken)))

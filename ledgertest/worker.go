@@ -27,7 +27,7 @@ type worker struct {
 
 // run carries out the plan. What fails is for the check to judge.
 func (w *worker) run() error {
-	w.look()
+	w.refresh()
 	for _, a := range w.plan {
 		for w.recorder.behind() > w.history/4 && w.ctx.Err() == nil {
 			sleep(w.ctx, time.Millisecond) // or the history would be gone before it is read
@@ -36,15 +36,15 @@ func (w *worker) run() error {
 			return w.ctx.Err()
 		}
 		if a.fresh {
-			w.look()
+			w.refresh()
 		}
 		w.step(a)
 	}
 	return nil
 }
 
-// look takes a snapshot; where that fails the old one stays.
-func (w *worker) look() {
+// refresh takes a snapshot; if that fails, the worker keeps the old one.
+func (w *worker) refresh() {
 	if s, err := w.ledger.Snapshot(w.ctx); err == nil {
 		w.view = s
 	}
@@ -53,12 +53,12 @@ func (w *worker) look() {
 // step carries out one action.
 func (w *worker) step(a action) {
 	if w.view.Gang(w.gang(gangs-1)) == nil {
-		w.look() // has seen nothing of the stage yet
+		w.refresh() // has seen nothing of the stage yet
 		return
 	}
 	switch a.kind {
 	case "snapshot":
-		w.look()
+		w.refresh()
 	case "changes":
 		_, _ = w.ledger.Changes(w.ctx, w.view.Revision())
 	case "wait":

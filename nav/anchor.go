@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// AnchorNote is what the placement of an anchor says of itself (Place.Note, Capsule.Note). [GroupWatch] counts
-// them, and the members that they brought.
+// AnchorNote is the note of an anchor's placement (Place.Note, Capsule.Note). [GroupWatch] counts the anchors, and the
+// members that were placed after them.
 const AnchorNote = "anchor"
 
 // Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group
@@ -21,21 +21,21 @@ const AnchorNote = "anchor"
 // the others then follow it, and all other work is the wrapped navigator's. It claims what that one claims, so it
 // runs instead of it, not beside it.
 //
-//	pending ─┬─ members of a group that runs, for whom room is held ─► Release the hold, Place       (GroupIn)
+//	pending ─┬─ members of a running group with room held for them ─► Release the hold, Place       (GroupIn)
 //	         ├─ members of a group of which nothing runs ───► one anchor, and holds for the others   (MarkAt, NodeAt)
 //	         ├─ capsules that wait for a group that cannot start ─► a [*Deadlock] says why
 //	         └─ all others ─────────────────────────────────► the wrapped navigator
 //
-// The anchor is the member that lets most others follow, each at the level that it names. It goes to the tightest domain
-// that takes all members that wait, or to the one that takes most, which the notes then say; where members name several
-// levels, to one from which most stay together at all of them. There it goes to a fresh node: one that hosts no capsule
-// of any group and on which no Anchor holds room for one. Room for the other members is held in that domain, in the same
-// proposal, until they have come or HoldFor has passed. Members that come later, or for whom no room is left, are
-// ordinary work.
+// The anchor is the member that lets most others follow, each at the level that it names. It goes to the tightest
+// domain that takes all members that wait, or to the one that takes most, which the notes then say; where members name
+// several levels, to one from which most stay together at all of them. There it goes to a fresh node: one that hosts no
+// capsule of any group and on which no Anchor holds room for one. Room for the other members is held in that domain, in
+// the same proposal, until they have come or HoldFor has passed. Members that come later, or that find no room left,
+// are ordinary work.
 //
-// Room is held on as few nodes as will do, the anchor's first: six replicas that fit on one node are all put
-// there. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread have no say in it. A group that
-// should be spread within its domain needs HoldFor: -1, with which the others are placed by the wrapped navigator.
+// Anchor holds room on as few nodes as possible, the anchor's node first: six replicas that fit on one node are all
+// placed on it. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread do not affect the choice. A group
+// that should be spread within its domain needs HoldFor: -1, with which the others are placed by the wrapped navigator.
 //
 // What holds, whatever else runs on the ledger, other Anchors with stale views among it: a group has at most one anchor
 // while anything of it runs (see anchor_epoch.go), its node was fresh when it was placed, every hold ends, and one plan
@@ -68,12 +68,12 @@ type Anchor struct {
 	alone map[*orbit.Spec]*orbit.Spec
 }
 
-// Claims asks the wrapped navigator.
+// Claims returns the wrapped navigator's answer.
 func (a *Anchor) Claims(module string, class orbit.AppClass) bool {
 	return a.Navigator != nil && a.Navigator.Claims(module, class)
 }
 
-// errNoNavigator says what to do.
+// errNoNavigator is the error of a Plan without Anchor.Navigator.
 var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the navigator that it helps, as in &nav.Services{}")
 
 // Plan starts groups, places members where room is held for them, and hands the rest to the wrapped navigator,
@@ -105,7 +105,7 @@ func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	return p.finish(theirs), err
 }
 
-// anchorPass is one Plan.
+// anchorPass is the state of one call of Plan.
 type anchorPass struct {
 	*Anchor
 	view   *orbit.View
@@ -116,7 +116,8 @@ type anchorPass struct {
 	starting, selfStarting []*anchorGroup
 	waits                  anchorWaits
 	epoch                  epochMarks
-	// What the wrapped navigator plans, whom the stand-ins in it stand for, and the specs that have one.
+	// The capsules that the wrapped navigator plans, the original of each stand-in among them, and the specs that have
+	// a stand-in.
 	rest     []*orbit.Capsule
 	standIns map[orbit.CapsuleID]*orbit.Capsule
 	standsIn map[*orbit.Spec]bool
@@ -128,13 +129,13 @@ type anchorPass struct {
 	claims []anchorClaim
 
 	releases, anchors, members []orbit.Proposal
-	// What has no place, and what has none beside all that the wrapped navigator has planned.
+	// Capsules without a place, and those without one only because of the wrapped navigator's plan.
 	unplaced, crowdedOut []orbit.Unplaced
 	short                []slog.Attr
 	held, leftOut        int
 }
 
-// newAnchorPass brings the draft up to the view, and looks at the holds.
+// newAnchorPass syncs the draft with the view, and reads the holds.
 func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
 	state := view.State()
 	a.draft.Sync(view)
@@ -162,7 +163,7 @@ func (p *anchorPass) route(c *orbit.Capsule) {
 	}
 }
 
-// routeMember does so for a capsule that wants to be near its own group.
+// routeMember routes a capsule that must be near its own group.
 func (p *anchorPass) routeMember(c *orbit.Capsule) {
 	g := p.group(c.Spec.Group)
 	switch {
@@ -218,11 +219,11 @@ func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
 type anchorGroup struct {
 	name    string
 	running bool
-	// Room is held for it, which this plan has placed no member in the stead of.
+	// The group has a hold that this plan has not replaced with a member.
 	held bool
-	// How many members of each spec this plan has placed in the stead of holds.
+	// How many members of each spec this plan has placed in place of holds.
 	came map[*orbit.Spec]int
-	// How it starts is decided; and it is by self-match.
+	// Decided: how the group starts is decided. Alone: it starts by self-match.
 	decided, alone bool
 	// Pending members that were handed over while nothing of the group runs, in order, without those that have a stand-in.
 	waiting []*orbit.Capsule
@@ -230,7 +231,7 @@ type anchorGroup struct {
 	first *orbit.Capsule
 }
 
-// group returns what the plan knows of a group.
+// group returns the plan's record of a group, which it creates on first use.
 func (p *anchorPass) group(name string) *anchorGroup {
 	g := p.groups[name]
 	if g == nil {
@@ -263,7 +264,7 @@ func anchorDomainOf(state *orbit.State, n *orbit.Node, level string) string {
 	return ""
 }
 
-// anchorDomainsOf does so for several levels.
+// anchorDomainsOf returns the domains of several levels.
 func anchorDomainsOf(state *orbit.State, n *orbit.Node, levels []string) []string {
 	names := make([]string, len(levels))
 	for i, level := range levels {

@@ -104,7 +104,7 @@ func TestAnchorWorksOnWhatItIsAssigned(t *testing.T) {
 	assert.Equal(t, 1, anchors)
 }
 
-// While its holds are live a group's members are handed to somebody else: the holds end with the next plan.
+// A group's members are assigned to another engine while its holds are live: the next plan releases the holds.
 func TestAnchorHoldsOfMembersThatChangeOwner(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 2, 3, 8)

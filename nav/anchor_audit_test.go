@@ -66,7 +66,7 @@ func auditPlace(t require.TestingT, was, now *orbit.State, place orbit.Place) (a
 	require.True(t, isFresh(was, place.Node), "%s is anchored on %s, which is not fresh", c.ID, place.Node)
 	racks, _, many := racksOf(now, c.Spec.Group)
 	require.Equal(t, 1, many, "anchors of %s", c.Spec.Group)
-	require.NotContains(t, racks, "", "anchored where nobody can follow")
+	require.NotContains(t, racks, "", "anchored where no other member can follow")
 	for h := range now.Holds() {
 		if h.For == c.Spec.Group {
 			require.Contains(t, racks, now.Node(h.Node).Node.Labels["rack"], "room is held in another rack")
@@ -199,8 +199,8 @@ func (w *world) upset(t *rapid.T) {
 	}
 }
 
-// Whoever races on views of any age, with batches of any size, while members and nodes come and go: what audit says
-// holds at every revision.
+// Navigators race on views of any age, with batches of any size, while members and nodes come and go. The properties
+// that audit checks hold at every revision.
 func TestAnchorsAtEveryRevision(t *testing.T) {
 	anchors := 0
 	rapid.Check(t, func(t *rapid.T) {

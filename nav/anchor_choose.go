@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// anchorSeat is where one member of a group would be.
+// anchorSeat is the planned node of one member of a group.
 type anchorSeat struct {
 	// The index of its node.
 	at      int
@@ -32,10 +32,10 @@ type anchorHome struct {
 // maxTogether is how many levels are looked at together; of a group that names more, a few at a time.
 const maxTogether = 4
 
-// choose says who would be where if the group starts in the tightest home from which all members that wait find room,
-// or from which most do: the anchor first. It returns nil if there is no fresh node for an anchor of any of the specs.
-// Homes are looked at in the order of a bound on how many can follow, so that most are not looked at. It returns what
-// it has when ctx ends.
+// choose returns a seat for each member that fits if the group starts in the tightest home from which all waiting
+// members find room, or else in the one from which most do. The anchor's seat is first. It returns nil if no spec has a
+// fresh node for an anchor. It evaluates homes in the order of a bound on how many members can follow, so that it can
+// skip most of them. When ctx ends, it returns the best result so far.
 func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orbit.Spec) (best []anchorSeat, err error) {
 	for levels := range slices.Chunk(need.levels, maxTogether) {
 		for _, h := range p.homes(need, levels) {
@@ -166,7 +166,7 @@ func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 	return out
 }
 
-// filling seats members node by node, on the draft.
+// filling places members on the draft, node by node.
 type filling struct {
 	pass *anchorPass
 	// The anchor's node: the others must be where it is, at the level that each wants.
@@ -338,10 +338,10 @@ const (
 	claimHeld
 )
 
-// claimTexts say what nodes do of which a group has a part, completing "n nodes ...".
+// claimTexts are the reasons for nodes in which a group has a part; each completes "n nodes ...".
 var claimTexts = [...]string{claimHosted: "host another group", claimHeld: "hold room for another group"}
 
-// claimed returns which part groups have in a node.
+// claimed returns whether a group has a member or a hold on a node.
 func (p *anchorPass) claimed(n *orbit.NodeState) anchorClaim {
 	claim := &p.claims[n.Index()]
 	if *claim != claimUnknown {

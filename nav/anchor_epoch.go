@@ -12,11 +12,11 @@ import (
 
 // Why a group never gets two anchors
 //
-// A group's epoch mark is a mark. Whoever starts the group, with an anchor or by self-match, sets the mark and bets
-// that it is still at the revision seen (MarkAt), in the proposal that places the first member. Members that must
-// be near their group are otherwise placed with a GroupIn bet only, which needs a member that runs. So between
-// the view of an Anchor, in which nothing of the group runs, and the commit of its proposal the group can only
-// have been started by something that has set the mark, at a revision newer than the view; then the bet fails.
+// A group's epoch mark is an orbit.Mark. The proposal that places the group's first member, as an anchor or by
+// self-match, sets the mark and bets (MarkAt) that the mark is still at the revision that the navigator has seen.
+// Members that must be near their group are otherwise placed with a GroupIn bet only, which needs a member that runs.
+// So between the view of an Anchor, in which nothing of the group runs, and the commit of its proposal the group can
+// only have been started by something that has set the mark, at a revision newer than the view; then the bet fails.
 //
 // It does not matter what became of that start. The group may have been placed, released, and submitted again
 // under its name, so that the world looks as it did in the view: the mark's revision has risen, and revisions

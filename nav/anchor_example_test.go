@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// Four capsules must be in one rack with one of their own. Nobody is there yet, so Services alone would wait for
-// ever. With an Anchor around them one is placed first, room is held for the others, and they follow.
+// Four capsules must each be in one rack with a member of their own group. No member is placed yet, so Services alone
+// would wait for ever. An Anchor around Services places one member first and holds room for the others, which follow.
 func ExampleAnchor() {
 	ctx, ledger := context.Background(), &orbit.MemoryLedger{}
 	propose := func(do ...orbit.Commitment) {

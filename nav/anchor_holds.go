@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// anchorHolds are the holds of all Anchors on the ledger. They are told by their ids, so that an Anchor uses and clears
-// away what others have left.
+// anchorHolds are the holds of all Anchors on the ledger. An Anchor recognises them by their ids, so it also uses and
+// releases holds that other Anchors have left.
 type anchorHolds struct {
 	// In order of their ids, which keeps those of a group together.
 	all []*anchorHold
@@ -22,11 +22,11 @@ type anchorHolds struct {
 // anchorHold is one hold, for one member.
 type anchorHold struct {
 	orbit.Hold
-	// This plan has placed a member in its stead.
+	// This plan has placed a member in its place.
 	used bool
 }
 
-// heldFor is whom room is held for: members of a group that take so much.
+// heldFor identifies the members that a hold serves: those of one group that need the same amount.
 type heldFor struct {
 	group          string
 	room           orbit.Resources
@@ -114,8 +114,8 @@ func (p *anchorPass) releaseLeftovers() {
 	}
 }
 
-// wanted reports whether a member still waits that the hold can serve, and counts it as served. It requires that
-// those whom this plan has placed are not counted.
+// wanted reports whether the hold can serve a member that still waits, and counts that member as served. The caller has
+// already taken the members that this plan places out of the counts.
 func (p *anchorPass) wanted(h *anchorHold, waiting []anchorRole) bool {
 	start := p.draft.Checkpoint()
 	defer func() { p.draft.Rollback(start) }()
@@ -146,7 +146,7 @@ func (p *anchorPass) holdAt(i int, g *anchorGroup, seat *anchorSeat) bool {
 // holdFor is how long room is held; not at all if negative.
 func (a *Anchor) holdFor() time.Duration { return cmp.Or(a.HoldFor, 30*time.Second) }
 
-// btoi makes a count of a condition.
+// btoi returns 1 for true and 0 for false.
 func btoi(b bool) int {
 	if b {
 		return 1

@@ -186,7 +186,8 @@ func TestWhatIsLeftOutTakesNoRoom(t *testing.T) {
 	assert.Equal(t, orbit.NodeID("n"), snapshot(t, l).Capsule("small-0").Node)
 }
 
-// A launcher waits for nobody and its workers for it: they need no anchor, and get none in the plan that places it.
+// A launcher waits for no group, and its workers wait for the launcher. The group needs no anchor, and the plan that
+// places the launcher places no anchor.
 func TestLaunchersStartTheirGroups(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 2, 3, 10)
@@ -316,7 +317,7 @@ func TestAnchorsWithinTheLimitsOfTheLedger(t *testing.T) {
 }
 
 // A class that the wrapped navigator has no room for because of a proposal that is left out is not put aside: it fits.
-func TestWhatIsLeftOutParksNobody(t *testing.T) {
+func TestOmittedPlacementsParkNoCapsule(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	commit(t, l, rackNode("n", "r", 9))
 	submit(t, l, "g", 1, near("g", 4))

@@ -117,7 +117,7 @@ func TestAnchorsNodeIsStillFreshWhenItCommits(t *testing.T) {
 	submit(t, l, "g", 3, near("g", 2))
 	other := spec(1, 0)
 	other.Group = "other"
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"o"}, Spec: other, Owner: "nobody"})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"o"}, Spec: other, Owner: "absent"})
 	a := &nav.Anchor{Navigator: &nav.Services{}}
 	once := sync.OnceFunc(func() { commit(t, l, orbit.Place{Capsule: "o", Node: "n"}) })
 	e := &orbit.Engine{Ledger: l, Navigator: between{a, once}}
@@ -146,7 +146,7 @@ func TestAnchorsRackIsStillTheSameWhenItCommits(t *testing.T) {
 	}
 }
 
-// The group stops between plan and commit: a member for whom room is held is not placed there without it.
+// The group stops between plan and commit: a member with room held for it is not placed there alone.
 func TestMembersFollowOnlyAGroupThatRuns(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 1, 2, 10)
@@ -161,7 +161,7 @@ func TestMembersFollowOnlyAGroupThatRuns(t *testing.T) {
 	assert.Zero(t, snapshot(t, l).PendingCount())
 }
 
-// A node on which room is held moves to another rack: nobody follows it there.
+// A node on which room is held moves to another rack: no member is placed on it there.
 func TestHeldRoomThatMovesAway(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 1, 3, 4)

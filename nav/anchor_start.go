@@ -178,13 +178,13 @@ func (p *anchorPass) misfit(n *orbit.NodeState, spec, lasting, alone *orbit.Spec
 		return m
 	}
 	if anchorDomainOf(p.state, n.Node, spec.Near.Level) == "" {
-		return orbit.Unfit("are in no " + spec.Near.Level)
+		return orbit.Misfit{Why: "are in no " + spec.Near.Level}
 	}
 	if why := p.filtered(n, spec); why != "" {
-		return orbit.Unfit(why)
+		return orbit.Misfit{Why: why}
 	}
 	if why := claimTexts[p.claimed(n)]; why != "" {
-		return orbit.Unfit(why)
+		return orbit.Misfit{Why: why}
 	}
 	return p.draft.Misfit(n, alone)
 }

@@ -39,14 +39,14 @@ func TestAnchorsInAPopulation(t *testing.T) {
 	})
 }
 
-// Room is held for members that are another navigator's, against Services that want it, until HoldFor has passed;
-// then it is anybody's.
+// Room that is held for another navigator's members is kept from Services until HoldFor has passed. After that, every
+// navigator may use it.
 func TestHeldRoomEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{}
 		racked(t, l, 1, 1, 10)
 		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"mine"}, Spec: near("g", 2)})
-		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"theirs"}, Spec: near("g", 6), Owner: "nobody"})
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"theirs"}, Spec: near("g", 6), Owner: "absent"})
 		a := &nav.Anchor{Navigator: &nav.Services{}, HoldFor: time.Minute}
 		e := &orbit.Engine{Ledger: l, Navigator: a}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -66,7 +66,7 @@ func TestHeldRoomEnds(t *testing.T) {
 	})
 }
 
-// Whatever happens to groups and nodes, when nobody touches them for HoldFor no hold is left.
+// After any sequence of changes to groups and nodes, no hold is left once HoldFor has passed without a change.
 func TestHoldsAlwaysEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { rapid.SyncTest(t, holdsEnd) })
 }
@@ -90,8 +90,8 @@ func holdsEnd(t *rapid.T) {
 	audit(t, w.ledger)
 }
 
-// Holds that nobody will come for end in the next plan: members have gone, have been placed elsewhere, or the whole
-// group has gone.
+// The next plan releases the holds that no member will use: members were withdrawn or placed elsewhere, or the whole
+// group is gone.
 func TestLeftoversAreReleased(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 1, 2, 20)
@@ -117,7 +117,7 @@ func TestLeftoversAreReleased(t *testing.T) {
 	assert.Zero(t, holdsOf(snapshot(t, l)))
 }
 
-// A node of the rack is drained half way: what was held there is released, and the members for whom it was go
+// A node of the rack is drained half way: the holds on it are released, and the members that they served are placed
 // wherever else the rack has room.
 func TestDrainedNodeOfTheRack(t *testing.T) {
 	l := &orbit.MemoryLedger{}
@@ -204,8 +204,8 @@ func TestAnchorWithoutHolds(t *testing.T) {
 	assert.Equal(t, 6, placed)
 }
 
-// A node on which room is held shrinks below what is used: nobody can be placed there in the stead of a hold, so the
-// hold is released, and whom it was for goes wherever else the rack has room.
+// A node on which room is held shrinks below its usage: no member can take the place of a hold there, so the hold is
+// released, and its member is placed wherever else the rack has room.
 func TestNodeOfTheRackShrinks(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	commit(t, l, rackNode("a", "r", 6))

@@ -12,16 +12,17 @@ import (
 // other groups, and so on, until the groups wait for one another or for one that has no member. It is a
 // [*orbit.NoFit] too: the class is parked until a member of the group it waits for is placed.
 type Deadlock struct {
-	// Each waits for the next. The first is the capsule's own, "" if it has none. The last one appears twice, or
-	// has neither running nor pending members.
+	// Groups lists the groups of which each waits for the next. The first is the capsule's own group, "" if it has
+	// none. The last one appears twice if the groups form a cycle; otherwise it has neither running nor pending
+	// members.
 	Groups []string
-	// Nothing of the last group runs or is pending.
+	// Absent reports that the last group has neither running nor pending members.
 	Absent bool
 
 	nodes int
 }
 
-// Error says who waits for whom, and what to do.
+// Error lists which group waits for which, and says what to change.
 func (d *Deadlock) Error() string {
 	var b strings.Builder
 	names := d.Groups
@@ -40,7 +41,7 @@ func (d *Deadlock) Error() string {
 	if d.Absent {
 		b.WriteString(", of which nothing runs and nothing is pending; submit a member of it")
 	} else {
-		b.WriteString(": none can start; let members of one of them wait for nobody, or for their own group")
+		b.WriteString(": none can start; let members of one of them wait for no group, or for their own group")
 	}
 	return b.String()
 }
@@ -51,9 +52,9 @@ func (d *Deadlock) Unwrap() error {
 	return &orbit.NoFit{Nodes: d.nodes, Reasons: []orbit.Reason{{Nodes: d.nodes, Why: why}}}
 }
 
-// anchorWaits finds out which groups can start: those that run, and those with a pending member that waits for
-// no group, for its own group, or for a group that can start. Who waits for whom is in the state, so that it does
-// not matter what a pass has been handed.
+// anchorWaits computes which groups can start: those that run, and those with a pending member that waits for no group,
+// for its own group, or for a group that can start. It reads the waits from the state, so the result does not depend on
+// which capsules the pass has been given.
 type anchorWaits struct {
 	state *orbit.State
 	// What is known of groups, and said of specs.
@@ -126,7 +127,7 @@ func (w *anchorWaits) waitsFor(group string) (on []string, free bool) {
 // longestChain is how many groups a Deadlock names.
 const longestChain = 16
 
-// deadlock follows who waits for whom. It requires that the group the spec wants to be near cannot start.
+// deadlock follows the waits from group to group. It requires that the group named by spec.Near cannot start.
 func (w *anchorWaits) deadlock(spec *orbit.Spec) *Deadlock {
 	if d := w.said[spec]; d != nil {
 		return d

@@ -38,20 +38,20 @@ func TestDeadlocksAreDiagnosed(t *testing.T) {
 	}{
 		"two wait for each other": {
 			[]*orbit.Spec{waits("a", "b"), waits("b", "a")},
-			`group "a" waits for "b", which waits for "a": none can start; let members of one of them wait for nobody, or for their own group`,
+			`group "a" waits for "b", which waits for "a": none can start; let members of one of them wait for no group, or for their own group`,
 			[]string{"a", "b", "a"},
 		},
 		"a ring behind a queue": {
 			[]*orbit.Spec{waits("a", "b"), waits("b", "c"), waits("c", "d"), waits("d", "b")},
-			`group "a" waits for "b", which waits for "c", which waits for "d", which waits for "b": none can start; let members of one of them wait for nobody, or for their own group`,
+			`group "a" waits for "b", which waits for "c", which waits for "d", which waits for "b": none can start; let members of one of them wait for no group, or for their own group`,
 			[]string{"a", "b", "c", "d", "b"},
 		},
-		"nobody is there": {
+		"no member exists": {
 			[]*orbit.Spec{waits("a", "ghost")},
 			`group "a" waits for "ghost", of which nothing runs and nothing is pending; submit a member of it`,
 			[]string{"a", "ghost"},
 		},
-		"a loner waits for a group that waits for nobody there": {
+		"a loner waits for a group that waits for a group without members": {
 			[]*orbit.Spec{waits("", "b"), waits("b", "ghost")},
 			`waits for group "b", which waits for "ghost", of which nothing runs and nothing is pending; submit a member of it`,
 			[]string{"", "b", "ghost"},
@@ -117,7 +117,7 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 func TestSelfMatch(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 2, 3, 10)
-	commit(t, l, node("bare", 4)) // nobody could follow there, but it is the emptiest
+	commit(t, l, node("bare", 4)) // no member could follow there, but it is the emptiest
 	busy := spec(0, 0)
 	for n := range snapshot(t, l).Nodes() {
 		if id := orbit.CapsuleID("busy-" + n.Node.ID); n.Node.ID != "bare" {
@@ -128,7 +128,7 @@ func TestSelfMatch(t *testing.T) {
 		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint(i, "a")), orbit.CapsuleID(fmt.Sprint(i, "b"))}, Spec: near("g", 2), Owner: owner})
 	}
 	submit(t, l, "h", 3, near("h", 2))
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "h"), Owner: "nobody"})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "h"), Owner: "absent"})
 	one := &orbit.Engine{Name: "one", Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
 	two := &orbit.Engine{Name: "two", Ledger: l, Navigator: between{&nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}, func() {
 		one.Pass(context.Background())
@@ -165,8 +165,8 @@ func TestSelfMatchThatFitsNowhere(t *testing.T) {
 	assert.Equal(t, 1, r.Parked)
 }
 
-// A first member that fits nowhere stands in nobody's way: the group starts with one of another spec, once, also where
-// the wrapped navigator places several at once.
+// A first member that fits nowhere does not block its group: the group starts once, with a member of another spec, also
+// if the wrapped navigator places several at once.
 func TestSelfMatchStartsWithWhatFits(t *testing.T) {
 	for name, inner := range map[string]orbit.Navigator{"one by one": &nav.Services{}, "at once": together{&nav.Services{}}} {
 		t.Run(name, func(t *testing.T) {
@@ -196,13 +196,13 @@ func TestSelfMatchStartsWithWhatFits(t *testing.T) {
 	}
 }
 
-// A first member whose place is left out beside an anchor parks nobody: it is planned again.
+// A first member whose placement is left out beside an anchor is not parked: it is planned again.
 func TestSelfMatchThatIsLeftOut(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	commit(t, l, rackNode("n", "r", 8))
 	submit(t, l, "self", 2, near("self", 4))
 	submit(t, l, "g", 1, near("g", 5))
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "g"), Owner: "nobody"}) // g needs an anchor
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "g"), Owner: "absent"}) // g needs an anchor
 	e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
 	r := e.Pass(t.Context())
 	require.Contains(t, fmt.Sprint(r.Notes), "anchors=1")
@@ -226,8 +226,8 @@ func (n together) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	return plan, err
 }
 
-// Where a node would take a group's first member by self-match, but for one that waits for the group too, its members are
-// not put aside: that one may be withdrawn, which is no room on any node.
+// A node would take a group's first member by self-match, except that another capsule waits for the group too. The
+// members are not parked then: that capsule may be withdrawn, which frees no node and would not wake them.
 func TestSelfMatchOnceNoOtherWaits(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	commit(t, l, rackNode("n", "r", 9))
@@ -238,11 +238,11 @@ func TestSelfMatchOnceNoOtherWaits(t *testing.T) {
 	large := near("g", 9)
 	large.Module = "large"
 	submit(t, l, "large", 1, large)
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "g"), Owner: "nobody"})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"loner"}, Spec: waits("", "g"), Owner: "absent"})
 	e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
 	r := e.Pass(t.Context())
 	require.ErrorContains(t, whyOf(r, "g-0"), `group "g" has no node for its anchor: 0 of 1 nodes fit: 1 host another group`)
-	assert.Equal(t, 1, r.Parked, "large fits nowhere, whoever waits")
+	assert.Equal(t, 1, r.Parked, "large fits nowhere, whichever capsules wait")
 	commit(t, l, orbit.Release{Capsule: "loner", Final: true})
 	settle(t, e)
 	assert.Equal(t, 1, snapshot(t, l).PendingCount())

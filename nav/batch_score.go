@@ -37,7 +37,7 @@ func (s *packScore) set(scarce []int, tight float64) {
 	}
 }
 
-// Version implements [orbit.Versioned].
+// Version implements [score.Versioned].
 func (s *packScore) Version() uint64 { return s.version }
 
 // Score rates a node on which the capsule fits.

@@ -25,7 +25,8 @@ type sweep struct {
 	tried int
 }
 
-// What part of the bound is near enough, and how many nodes may be looked at for each capsule of a level to compute it.
+// The fraction of the bound at which a search stops, and how many nodes may be evaluated for each capsule of a level to
+// compute the bound.
 const (
 	closeEnough = 0.995
 	worthNodes  = 64
@@ -64,7 +65,7 @@ func (s *sweep) run(ctx context.Context, levels []batchLevel, free *freeTally) e
 	return nil
 }
 
-// level packs one level. Over says that there cannot be room for all.
+// level packs one level. Over reports that not all capsules of the level can fit.
 func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*batchTrial, error) {
 	t := levelSearch{sweep: s, level: level, start: s.draft.Checkpoint()}
 	alike := len(level) == 1 // then any order is as good as another
@@ -128,7 +129,7 @@ func (t *levelSearch) search(ctx context.Context, goal int) error {
 	return err
 }
 
-// try packs in one order and keeps what places most. The first that does wins.
+// try packs in one order and keeps the result if it places more capsules than the best so far.
 func (t *levelSearch) try(ctx context.Context, order batchOrder) error {
 	t.draft.Rollback(t.start)
 	t.score.set(t.scarce, order.tight)
@@ -141,7 +142,7 @@ func (t *levelSearch) try(ctx context.Context, order batchOrder) error {
 	return err
 }
 
-// batchTrial is what one order places of each class of a level, and why no more.
+// batchTrial is how many capsules of each class of a level one order places, and why not more.
 type batchTrial struct {
 	placed    []int
 	why       []error

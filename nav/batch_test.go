@@ -323,7 +323,7 @@ func TestBatchWithHostileNumbers(t *testing.T) {
 	require.Equal(t, 20, placed["whole"]+placed["half"])
 }
 
-// Nodes that are drained, full or gone, and labels that nobody carries: all is said, and nothing is placed.
+// Nodes are drained, full or gone, and a label is on no node: the plan reports each reason and places nothing.
 func TestBatchWhereNothingFits(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	round := func() orbit.Round { return batchPass(t, l, &nav.Batch{}) }

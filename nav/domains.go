@@ -171,7 +171,7 @@ func (t *domainTable) put(i int32, name string, in bool) (moved bool) {
 	return true
 }
 
-// grow takes in that there are so many indices of nodes.
+// grow extends the table to a number of node indices.
 func (t *domainTable) grow(nodes int) {
 	for len(t.of) < nodes {
 		t.of, t.at = append(t.of, -1), append(t.at, 0)

@@ -60,7 +60,7 @@ func (r *freeCapacity) covers(set orbit.DeviceSet, milli int) bool {
 	return true
 }
 
-// exceeds reports whether there is more of anything than there was.
+// exceeds reports whether more is free than before, in at least one dimension or device instance.
 func (r *freeCapacity) exceeds(was *freeCapacity) bool {
 	for d := range r.resources {
 		if r.resources[d] > was.resources[d] {
@@ -119,9 +119,9 @@ func (r *freeCapacity) serves(q *orbit.DeviceRequest) int64 {
 	return int64(low)
 }
 
-// pick chooses instances for one of several members of a kind, after which more of them are to follow: those that
-// it fits best, as [orbit.NodeState.PickDevices] does; but if that leaves too little for those that follow, the
-// instances with the most free, which always leaves enough. It requires that all of them fit.
+// pick chooses instances for the first of several equal members. It takes the instances that fit it most tightly, as
+// [orbit.NodeState.PickDevices] does. If that leaves too little for the other members, it takes the instances with the
+// most free, which always leaves enough. It requires that all members fit together.
 func (r *freeCapacity) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	q := &spec.Devices
 	if q.Count == 0 {

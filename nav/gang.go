@@ -46,13 +46,13 @@ import (
 //	holds.released    holds given up, replaced, or placed into
 //	search.steps      steps of exact search
 type Gang struct {
-	// Plans a gang waits, while capsules come and go, until room is held for it; default 5, negative: none is
-	// ever held.
+	// HoldAfter is how many plans a gang waits, while other capsules come and go, before room is held for it; default
+	// 5. A negative number disables holds.
 	HoldAfter int
-	// How long room is held that does not grow; default 30 s, negative: none is ever held.
+	// HoldFor is how long a hold lasts after it last grew; default 30 s. A negative duration disables holds.
 	HoldFor time.Duration
-	// Steps of exact search for one gang in one plan; default 20,000, negative: none. All gangs of a plan
-	// together take at most 50 times that.
+	// Search is the maximum number of steps of exact search for one gang in one plan; default 20,000. A negative number
+	// disables the search. All gangs of a plan together take at most 50 times as many steps.
 	Search int
 
 	index gangIndex

@@ -24,7 +24,7 @@ func TestGangPlansLikeANewNavigator(t *testing.T) {
 func testGangChurn(t *rapid.T) {
 	type step struct {
 		kind, at int
-		quiet    bool // nobody looks before the next step
+		quiet    bool // no engine plans before the next step
 		node     orbit.Node
 		gang     *orbit.Gang
 		ask      *orbit.Spec

@@ -11,20 +11,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Holds keep a large gang from being starved by small ones, which take whatever is freed before enough of it has
-// come together. Invariants:
+// Holds keep small gangs from starving a large one by taking all freed capacity before enough of it has accumulated.
+// Invariants:
 //
 //   - At most one gang of a navigator has room held for it: the first in order of those that have waited for
-//     HoldAfter plans. Whoever else has some gives it up.
-//   - It is held in one domain, one whose whole capacity takes the gang, and there for as many members as fit.
-//     It only ever grows, except that what is on a node that drains is given up, and its end moves only when it grows, so a gang of n
-//     members holds for n times HoldFor at most, unless nodes drain. A gang whose holds have ended in vain waits
-//     twice as many plans as before until it may have some again, while others may have theirs.
-//   - Where it stands in the way of a gang before it, of whatever navigator, it is given up. Two gangs that each
-//     hold half of what the other needs are ordered, so one of them goes on.
+//     HoldAfter plans. Any other gang with holds gives them up.
+//   - Its holds are in one domain whose whole capacity takes the gang, and serve as many members as fit there. They
+//     only grow, except that holds on a draining node are released. Their end moves only when they grow, so a gang
+//     of n members holds for n times HoldFor at most, unless nodes drain. A gang whose holds have ended unused waits
+//     twice as many plans as before until it may hold again, while other gangs may hold.
+//   - A gang releases holds that block a gang before it in the order, of any navigator. Two gangs that each hold
+//     half of what the other needs are ordered, so one of them is placed.
 //
-// What is held is found in the state by its id and by whom it is for, so it survives its navigator: the next one
-// places the gang in its stead, or lets it end.
+// A navigator finds holds in the state by their id and by the gang that they name, so holds outlive the navigator that
+// made them. The next navigator places the gang in their place, or lets them end.
 
 // holdPrefix begins the ids of holds for gangs.
 const holdPrefix = "gang/"
@@ -84,7 +84,8 @@ func (r *gangPass) mayHold(m *pendingGang, w *gangWait) bool {
 	return true
 }
 
-// mostVain is for how many gangs that fit nowhere a plan looks where to hold room; it is the turn of others in the next.
+// mostVain limits for how many gangs that fit nowhere one plan searches a place for holds; the next plan searches for
+// others.
 const mostVain = 8
 
 // hold keeps room for a gang that found none, grows what is kept, or gives it up.
@@ -168,7 +169,7 @@ func (r *gangPass) drained(holds []orbit.Hold) bool {
 	})
 }
 
-// verdict is what is known of a gang for which no room is to be held now.
+// verdict says why no room is held for a gang now.
 type verdict uint8
 
 const (
@@ -253,8 +254,8 @@ func (p *gangPacker) couldTake(nodes []int32) bool {
 	return bare.pack(nodes) != nil
 }
 
-// blocked returns what tells whether among nodes there are some that a gang before this one holds, or will: those of
-// the narrowest domain of its levels that all its holds are in.
+// blocked returns a function that reports whether some of the given nodes are reserved for a gang before this one: the
+// nodes of the narrowest domain of that gang's levels which has all its holds.
 func (r *gangPass) blocked(m *pendingGang) func(nodes []int32) bool {
 	taken := map[int32]bool{}
 	for id, holds := range r.holds {

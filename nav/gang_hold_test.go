@@ -144,10 +144,10 @@ func TestGangIsNotStarvedByAnotherNavigator(t *testing.T) {
 	assert.LessOrEqual(t, passes, 5+2*4+2)
 }
 
-// SCENARIOS 17: two gangs of four, each of which could hold half of a rack of four nodes. Once the rack is free,
-// one of them is placed within 2 passes of each navigator, and when that has ended the other within 2 more;
-// with one navigator and with two, whoever holds when, and whatever is freed in what order. No state on the way
-// has part of a gang, and when all is done nothing is held.
+// SCENARIOS 17: two gangs of four, each of which could hold half of a rack of four nodes. Once the rack is free, one of
+// them is placed within 2 passes of each navigator, and when that has ended the other within 2 more; with one navigator
+// and with two, for every order of holding and of freeing nodes. No state on the way has part of a gang placed, and no
+// hold is left at the end.
 func TestGangsWithHalfEachAreResolved(t *testing.T) {
 	for range 5 {
 		rapid.Check(t, testGangsWithHalfEach)
@@ -264,7 +264,8 @@ func TestGangGivesWayToTheOneBeforeIt(t *testing.T) {
 }
 
 // Holds end (SCENARIOS 25): a gang that waits for a node which never comes free holds the other one for HoldFor, and
-// then whoever waits behind it has it. A gang that is withdrawn leaves no hold behind for longer than that.
+// then the gang that waits behind it gets that node. A gang that is withdrawn leaves no hold behind for longer than
+// that.
 func TestGangHoldsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{}
@@ -392,7 +393,7 @@ func TestGangWithdrawnHoldsNothing(t *testing.T) {
 	require.Zero(t, countHolds(t, l))
 }
 
-// Where nothing comes or goes nothing is held: nobody takes what the gang waits for.
+// A gang makes no holds while no capsule is placed or ends: no other work takes the capacity that it waits for.
 func TestGangHoldsNothingWhereNothingMoves(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	rackOf(t, l, "r", 2, 4)
@@ -500,7 +501,7 @@ func TestGangHoldsLeaveDrainedNodes(t *testing.T) {
 	commit(t, l, orbit.RemoveNode{Node: "r-0"})
 }
 
-// Held devices are given back to whom they are held for, and to nobody else.
+// Held devices go to the gang that they are held for, and to no other work.
 func TestGangHoldsDevices(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	for i := range 2 {

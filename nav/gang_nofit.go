@@ -15,29 +15,33 @@ import (
 // alike: compare Least with what a domain takes when it is empty. It does not wrap an [orbit.NoFit], which would
 // put aside other gangs of the same spec too.
 type GangNoFit struct {
+	// Gang is the gang that has no place.
 	Gang orbit.GangID
-	// Members that wait, and that run.
+	// Waiting and Running count the members that wait and those that run.
 	Waiting, Running int
-	// Fewest that may be placed now.
-	Least  int
+	// Least is the smallest number of members that may be placed now.
+	Least int
+	// Levels has one entry for each level that was tried.
 	Levels []DomainFit
-	// Room is held for so many members, until HeldUntil at most.
-	Held      int
+	// Held is how many members room is held for, until HeldUntil at most.
+	Held int
+	// HeldUntil is when the last of these holds ends; zero if Held is 0.
 	HeldUntil time.Time
-	// Not everything was looked at: more may fit than it says.
+	// Inexact reports that the search was cut short: more members may fit than the entries of Levels say.
 	Inexact bool
 }
 
 // DomainFit is how far the best domain of a level got.
 type DomainFit struct {
-	// Empty: all nodes.
+	// Level is the label key of the domains; empty if all nodes are one domain.
 	Level string
-	// Domains of the level, and the best of them; empty if there is none.
+	// Domains is the number of domains of the level.
 	Domains int
-	Best    string
-	// Members that would fit there, of those that wait.
+	// Best is the domain that takes most members; empty if the level has no domain.
+	Best string
+	// Fits is how many of the Of waiting members fit the best domain.
 	Fits, Of int
-	// Why nodes of the best domain do not take the next member as well, most frequent first.
+	// Lacks counts why nodes of the best domain do not take one more member, most frequent reason first.
 	Lacks []orbit.Reason
 }
 

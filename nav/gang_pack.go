@@ -58,8 +58,8 @@ func (a *packBin) order(b *packBin) int {
 // for a member are tried first; what is idle there may not be what fits tightest of all.
 const fewNodes = 256
 
-// pack seats as many members as it finds room for, at least every ask's least; nil if that is not to be. Unless
-// the search runs out of steps there is no better seating in number.
+// pack seats as many members as fit, and at least the minimum of every ask; it returns nil if the minimum does not fit.
+// Unless the search runs out of steps, no seating has more members.
 func (p *gangPacker) pack(nodes []int32) *seating {
 	if len(p.asks) == 0 {
 		return &seating{}

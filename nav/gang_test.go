@@ -127,7 +127,7 @@ func TestGangToppedUpWhereItRuns(t *testing.T) {
 			commit(t, l, orbit.Release{Capsule: "1"})
 			require.True(t, snapshot(t, l).Gang("g").Short())
 			services.Pass(t.Context())
-			require.Equal(t, 2, placedOf(t, l, "g"), "nobody else tops it up")
+			require.Equal(t, 2, placedOf(t, l, "g"), "no other plan adds members")
 			round := e.Pass(t.Context())
 			require.Empty(t, round.Errors)
 			if c.why != "" {
@@ -175,8 +175,8 @@ func TestGangFaults(t *testing.T) {
 		why    string
 	}{
 		"two owners": {gang: orbit.Gang{Roles: []orbit.Role{{Name: "w", Spec: gangSpec(1), Members: members(2)}}},
-			do:  []orbit.Commitment{orbit.Assign{Capsule: "m1", Owner: "somebody"}},
-			why: `gang "g": capsule "m0" is owned by "", capsule "m1" by "somebody"; a gang has one owner`},
+			do:  []orbit.Commitment{orbit.Assign{Capsule: "m1", Owner: "another"}},
+			why: `gang "g": capsule "m0" is owned by "", capsule "m1" by "another"; a gang has one owner`},
 		"two classes": {gang: orbit.Gang{Roles: []orbit.Role{{Name: "w", Spec: gangSpec(1), Members: members(1)}, {Name: "x", Spec: spec(1, 0), Members: []orbit.CapsuleID{"x"}}}},
 			why: `gang "g": capsule "x" has class LatencySensitive, which another navigator may claim; give the specs of all roles the class Gang`},
 		"too few left": {gang: orbit.Gang{Roles: []orbit.Role{{Name: "w", Spec: gangSpec(1), Members: members(3), Min: 2}}},

@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gangWait is what is remembered of a gang that found no room: enough to see that trying again is in vain, and
-// how long it has been waiting while others came and went.
+// gangWait is the record of a gang that found no room. It tells whether another try can succeed, and how long the gang
+// has waited while other capsules were placed and ended.
 type gangWait struct {
 	// Tells a gang from a later one with its id.
 	gang *orbit.Gang
@@ -31,7 +31,8 @@ func (w *gangWait) lapse() {
 // mostLapses bounds the wait for holds to 256 times what it is at first.
 const mostLapses = 8
 
-// waitMark is what an answer rests on: it holds as long as this is the same. What others take only makes it truer.
+// waitMark is what a misfit depends on: it stays a misfit while the mark is equal. Capacity that other work takes
+// cannot change that.
 type waitMark struct {
 	// Sums of when the gang's shapes last gained room, and when nodes last changed domain. They rise with any of it.
 	gained, moved uint64

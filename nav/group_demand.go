@@ -12,7 +12,8 @@ import (
 // GroupDemand is what a group that waits asks of the domains of one level.
 type GroupDemand struct {
 	// Gang names a gang, Group a co-location group; the other is empty.
-	Gang  orbit.GangID
+	Gang orbit.GangID
+	// Group names a co-location group; empty if Gang is set.
 	Group string
 	// Level is the label key of the domains; empty: all nodes are one domain.
 	Level string
@@ -31,7 +32,8 @@ type DomainLack struct {
 	Fits int
 	// Lacks is what all others reserve, and LacksDevices what they ask for of devices, in milli: a node with so
 	// much, and nothing on it, would take them.
-	Lacks        orbit.Resources
+	Lacks orbit.Resources
+	// LacksDevices is how much of devices the other members ask for, in thousandths of a device.
 	LacksDevices int64
 }
 
@@ -130,11 +132,9 @@ func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 	if k.gang == "" {
 		in = inDomains(state, k.group, level)
 	} else {
-		for _, role := range state.Gang(k.gang).Gang.Roles {
-			for _, id := range role.Members {
-				if c := state.Capsule(id); c != nil && c.Gang == k.gang && c.Placed() {
-					in[anchorDomainOf(state, state.Node(c.Node).Node, level)] = true
-				}
+		for c := range state.Members(k.gang) {
+			if c.Placed() {
+				in[anchorDomainOf(state, state.Node(c.Node).Node, level)] = true
 			}
 		}
 	}

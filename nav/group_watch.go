@@ -43,7 +43,8 @@ func (k groupKey) compare(o groupKey) int {
 // GroupBind says that all members of a group are placed. Bound less Since is its bind latency.
 type GroupBind struct {
 	// Gang names a gang, Group a co-location group; the other is empty.
-	Gang  orbit.GangID
+	Gang orbit.GangID
+	// Group names a co-location group; empty if Gang is set.
 	Group string
 	// Members counts those that run.
 	Members int
@@ -57,7 +58,7 @@ type GroupBind struct {
 // seen to wait, but a group that is submitted and bound between them is returned. An error leaves all as it
 // was.
 func (w *GroupWatch) Refresh(ctx context.Context, ledger orbit.Ledger, now time.Time) ([]GroupBind, error) {
-	state, changes, whole, err := orbit.CatchUp(ctx, ledger, w.state)
+	state, changes, whole, err := w.state.CatchUp(ctx, ledger)
 	if err != nil || state == w.state {
 		return nil, err
 	}

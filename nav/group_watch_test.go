@@ -73,7 +73,7 @@ func TestGroupWatchCountsWhatAnchorsBrought(t *testing.T) {
 		submit(t, l, "solo", 5, spec(1, 0))
 		first := spec(1, 0)
 		first.Group = "led"
-		submit(t, l, "first", 1, first) // waits for nobody, so the group needs no anchor
+		submit(t, l, "first", 1, first) // waits for no group, so the group needs no anchor
 		e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, HoldFor: hold}}
 		settle(t, e)
 		submit(t, l, "led", 2, near("led", 1))

@@ -14,7 +14,7 @@ const (
 	allDims    = devicesDim + 1
 )
 
-// quantities is so much of everything that is counted.
+// quantities has an amount of each dimension of [orbit.Resources], and of all devices together.
 type quantities [allDims]int64
 
 // wantOf is how much a spec asks for of a dimension.

@@ -8,10 +8,10 @@
 //
 // Sandboxes that start from warm slots have a room of their own, package sandbox.
 //
-// The zero values work (Anchor wants to be told whom it helps). A navigator belongs to one engine. Each says of what it
-// did not place why: with counts of nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or who waits for whom
-// ([Deadlock]). The answers are in Round.Unplaced, and what was measured is in Round.Notes: [orbit.Engine.Pass]
-// returns the round, and Engine.OnRound is called with it.
+// The zero values work, except that Anchor.Navigator must be set. A navigator belongs to one engine. Each navigator
+// explains why it did not place a capsule: with counts of nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or
+// with the groups that wait for each other ([Deadlock]). The answers are in Round.Unplaced, and what was measured is in
+// Round.Notes: [orbit.Engine.Pass] returns the round, and Engine.OnRound is called with it.
 //
 // Claims must not overlap. An Anchor claims what the navigator in it claims, so run &Anchor{Navigator:
 // &Services{}} instead of a Services, not beside one: a Population with both refuses to run. If there must be
@@ -33,7 +33,7 @@ import (
 
 // Services is the navigator for latency-sensitive and best-effort capsules: greedy feasibility plus scoring,
 // one capsule at a time, highest priority first, reserving as it goes so that it never oversubscribes by
-// itself. The zero value spreads ([orbit.SpreadScore]) over all nodes.
+// itself. The zero value spreads ([score.Spread]) over all nodes.
 //
 // Of one priority it plans class by class, as they come first in the pass: a class that is gone on with costs a
 // fraction of one that is begun. Where there is not room for all of a pass, who came first matters; then it plans again,

@@ -14,6 +14,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/score"
 )
 
 func commit(t require.TestingT, l orbit.Ledger, do ...orbit.Commitment) {
@@ -171,7 +172,7 @@ func TestServicesEndsWithItsContext(t *testing.T) {
 	commit(t, l, node("a", 10))
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"1", "2", "3"}, Spec: spec(1, 0)})
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &nav.Services{Placement: &place.Exhaustive{Score: orbit.ScoreFunc(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) {
+	s := &nav.Services{Placement: &place.Exhaustive{Score: score.Func(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) {
 		cancel()
 		return 0, 0
 	})}}

@@ -24,17 +24,17 @@ func checkCompany(t *trial) {
 		bare := large("node-bare", "", "")
 		bare.Labels = map[string]string{"rack": ""}
 		w.put(bare)
-		w.settle("its group runs in rack r2, where there is room", w.nearTo(p, "node-r2-01"), w.company)
+		w.passUntilPlaced("its group runs in rack r2, where there is room", w.nearTo(p, "node-r2-01"), w.company)
 		for c := range w.state().On("node-r2-01") {
 			w.commit(orbit.Release{Capsule: c.ID, Final: true})
 		}
-		w.settle("its group has moved to rack r0, where there is room", w.nearTo(p, "node-r0-02"), w.company)
+		w.passUntilPlaced("its group has moved to rack r0, where there is room", w.nearTo(p, "node-r0-02"), w.company)
 
 		alone := small(p)
 		alone.Group, alone.Near = "alone", orbit.Near{Group: "alone", Level: nearLevel}
 		ids := w.submit(alone, 5)
 		waiting := small(p)
-		waiting.Near = orbit.Near{Group: "nobody", Level: nearLevel}
+		waiting.Near = orbit.Near{Group: "absent", Level: nearLevel}
 		w.submit(waiting, 3)
 		for range 3 {
 			if c := w.pass(); c != nil {
@@ -42,7 +42,7 @@ func checkCompany(t *trial) {
 			}
 		}
 		if s := w.state(); slices.ContainsFunc(ids, func(id orbit.CapsuleID) bool { return s.Capsule(id).Placed() }) {
-			w.settle("it has begun the group itself", ids, w.company)
+			w.passUntilPlaced("it has begun the group itself", ids, w.company)
 		}
 		t.tooManyForADomain(p)
 	}

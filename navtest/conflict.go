@@ -16,14 +16,14 @@ func checkConflict(t *trial) {
 	w.racks(t.plenty())
 	mine := w.easy(t.mine)
 	w.during = once(w.fill)
-	w.settle("it fits on the new nodes", mine, func(c *call) { t.Must(t.trespass(c)) })
+	w.passUntilPlaced("it fits on the new nodes", mine, func(c *call) { t.Must(t.trespass(c)) })
 
 	t.Where = "what its first plan places has been placed by others: "
 	w = t.world()
 	w.racks(t.plenty())
 	mine = w.easy(t.mine)
 	w.during = once(w.preempt)
-	w.settle("it fits easily", mine, func(c *call) { t.Must(t.trespass(c)) })
+	w.passUntilPlaced("it fits easily", mine, func(c *call) { t.Must(t.trespass(c)) })
 	if c := w.pass(); c != nil {
 		t.Must(t.trespass(c))
 	}
@@ -53,7 +53,7 @@ func (t *trial) lostAndFree(p pair) {
 		}
 		w.commit(final(taken)...)
 	}
-	w.settle("all is free again", mine, func(c *call) { t.Must(t.trespass(c)) })
+	w.passUntilPlaced("all is free again", mine, func(c *call) { t.Must(t.trespass(c)) })
 }
 
 // once lets something happen during the first plan that places anything.

@@ -110,20 +110,20 @@ func watching(parent context.Context, looks int) *watched {
 	return w
 }
 
-// Err counts a look.
+// Err counts a call.
 func (w *watched) Err() error {
-	w.look(&w.errs)
+	w.count(&w.errs)
 	return w.Context.Err()
 }
 
-// Done counts a look.
+// Done counts a call.
 func (w *watched) Done() <-chan struct{} {
-	w.look(&w.dones)
+	w.count(&w.dones)
 	return w.Context.Done()
 }
 
-// look counts, and ends the context at the look after the last one.
-func (w *watched) look(count *int) {
+// count counts a call, and ends the context at the first call beyond the limit.
+func (w *watched) count(count *int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	*count++

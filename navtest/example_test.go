@@ -8,6 +8,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/navtest"
 	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/score"
 )
 
 // packer is an importer's navigator: batch work, packed onto the fullest node that takes it.
@@ -20,7 +21,7 @@ func newPacker() orbit.Navigator {
 	fullest := func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
 		return float64(n.Free()[orbit.CPU]), float64(n.Free()[orbit.Memory])
 	}
-	return &packer{placement: place.Indexed{Score: orbit.ScoreFunc(fullest)}}
+	return &packer{placement: place.Indexed{Score: score.Func(fullest)}}
 }
 
 func (p *packer) Claims(_ string, class orbit.AppClass) bool { return class == orbit.Batch }

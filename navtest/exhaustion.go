@@ -22,7 +22,7 @@ func checkExhaustion(t *trial) {
 		w.put(large("node-only", "r0", "b0"))
 		first := small(p)
 		first.Envelope.Reservation[orbit.CPU] = 16_000
-		w.settle("the node is empty", w.submit(first, 1), nil)
+		w.passUntilPlaced("the node is empty", w.submit(first, 1), nil)
 		second := small(p)
 		second.Envelope.Reservation[orbit.CPU] = 15_000
 		ids := w.submit(second, 1)
@@ -30,7 +30,7 @@ func checkExhaustion(t *trial) {
 		for c := range w.state().On("node-only") {
 			w.commit(orbit.Release{Capsule: c.ID, Final: true})
 		}
-		w.settle("the node is empty again", ids, func(c *call) { t.Must(c.falseNoFit()) })
+		w.passUntilPlaced("the node is empty again", ids, func(c *call) { t.Must(c.falseNoFit()) })
 	}
 }
 

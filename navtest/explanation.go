@@ -41,7 +41,7 @@ func impossible(p pair) []*orbit.Spec {
 	large.Envelope.Reservation[orbit.CPU] = 1 << 40
 	where.Require = []orbit.Predicate{{Key: "kind", Op: "In", Values: []string{"none such"}}}
 	device.Devices = orbit.DeviceRequest{Count: 9, Milli: 1000}
-	company.Near = orbit.Near{Group: "nobody", Level: "rack"}
+	company.Near = orbit.Near{Group: "absent", Level: "rack"}
 	return []*orbit.Spec{large, where, device, company}
 }
 

@@ -12,11 +12,11 @@ import (
 func checkFreshness(t *trial) {
 	w := t.world()
 	w.racks(t.plenty())
-	w.settle("it fits easily", w.easy(t.mine), func(c *call) { t.Must(c.stale()) })
+	w.passUntilPlaced("it fits easily", w.easy(t.mine), func(c *call) { t.Must(c.stale()) })
 	for round := range 3 {
 		t.Where = fmt.Sprintf("all nodes have been replaced, %d: ", round)
 		w.replace(round)
-		w.settle("it fits easily on the new nodes", w.easy(t.mine), func(c *call) { t.Must(c.stale()) })
+		w.passUntilPlaced("it fits easily on the new nodes", w.easy(t.mine), func(c *call) { t.Must(c.stale()) })
 	}
 	t.Where = ""
 	t.scripts(nil, func(w *world, c *call) { t.Must(c.stale()) })

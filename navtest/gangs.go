@@ -84,7 +84,7 @@ func (t *trial) levels(p pair) {
 			}
 			continue
 		}
-		w.settle("it fits on one "+fits.on, ids, func(c *call) { t.Must(c.torn()) })
+		w.passUntilPlaced("it fits on one "+fits.on, ids, func(c *call) { t.Must(c.torn()) })
 		if _, one := shared(w.state().Gang(fits.gang.ID), fits.on, onState(w.state())); !one {
 			t.Failf("it is not on one %s, though there it fits", fits.on)
 		}
@@ -107,9 +107,9 @@ func (t *trial) minimum(p pair) {
 			w.put(large(fmt.Sprintf("node-more-r%d-%d", rack, i), fmt.Sprint("r", rack), fmt.Sprint("b", rack/2)))
 		}
 	}
-	w.settle("there is room for the rest on its rack", ids, judge)
+	w.passUntilPlaced("there is room for the rest on its rack", ids, judge)
 	w.evict(ids[4:5])
-	w.settle("it has lost a member, and there is room for it", ids, judge)
+	w.passUntilPlaced("it has lost a member, and there is room for it", ids, judge)
 }
 
 // halves has room for one of two gangs, which must get it; and once that one has ended for the other.
@@ -132,5 +132,5 @@ func (t *trial) halves(p pair) {
 		first, second = second, first
 	}
 	w.commit(final(first.Roles[0].Members)...)
-	w.settle("the first one has ended", second.Roles[0].Members, judge)
+	w.passUntilPlaced("the first one has ended", second.Roles[0].Members, judge)
 }

@@ -11,14 +11,14 @@ func checkLiveness(t *trial) {
 		w := t.world()
 		w.engine.ParkFor, w.engine.MaxPlan = 0, most // parks for as long as in production
 		w.racks(t.plenty())
-		w.settle("there is nothing else", w.easy(t.mine), nil)
+		w.passUntilPlaced("there is nothing else", w.easy(t.mine), nil)
 		for _, p := range t.mine {
 			for _, spec := range impossible(p) {
 				spec.Priority = 10
 				w.submit(spec, 5)
 			}
 		}
-		w.settle("there is also work of higher priority that fits nowhere", w.easy(t.mine), nil)
+		w.passUntilPlaced("there is also work of higher priority that fits nowhere", w.easy(t.mine), nil)
 	}
 	t.draws()
 }
@@ -42,6 +42,6 @@ func (t *trial) draws() {
 			}
 			ids = append(ids, w.submit(spec, 1+d.IntN(10))...)
 		}
-		w.settle("it fits easily", ids, nil)
+		w.passUntilPlaced("it fits easily", ids, nil)
 	})
 }

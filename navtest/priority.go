@@ -21,7 +21,7 @@ func checkPriority(t *trial) {
 			ids[priority] = w.submit(spec, 3)
 		}
 		for priority := int32(2); priority >= 0; priority-- {
-			w.settle(fmt.Sprintf("priority %d is the highest that waits", priority), ids[priority], func(c *call) {
+			w.passUntilPlaced(fmt.Sprintf("priority %d is the highest that waits", priority), ids[priority], func(c *call) {
 				for _, place := range c.places() {
 					if capsule := c.state.Capsule(place.Capsule); capsule != nil && capsule.Spec.Priority < priority {
 						t.Failf("plan on revision %d: capsule %q of priority %d is placed, and priority %d waits",

@@ -9,6 +9,7 @@ import (
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
 	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/score"
 )
 
 // Odd configurations of the ready navigators keep every rule too.
@@ -26,7 +27,7 @@ func TestOddConfigurations(t *testing.T) {
 		"batch/sampled":        func() orbit.Navigator { return &nav.Batch{Placement: &place.Sampled{Seed: 7, Enough: 4}} },
 		"batch/sampled-memory": func() orbit.Navigator { return &nav.Batch{Placement: &place.Sampled{Seed: 7, Enough: 4, Remember: 8}} },
 		"batch/indexed-seed":   func() orbit.Navigator { return &nav.Batch{Placement: &place.Indexed{Seed: 3}} },
-		"batch/spread":         func() orbit.Navigator { return &nav.Batch{Placement: &place.Indexed{Score: orbit.SpreadScore{}}} },
+		"batch/spread":         func() orbit.Navigator { return &nav.Batch{Placement: &place.Indexed{Score: score.Spread{}}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := navtest.Suite{Worlds: worlds}

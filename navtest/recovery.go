@@ -29,12 +29,12 @@ func checkRecovery(t *trial) {
 		return err
 	}
 	t.Where = "all nodes were full, and have come free while it planned: "
-	w.settle("it fits easily", mine, nil)
+	w.passUntilPlaced("it fits easily", mine, nil)
 
 	for i := range 3 {
 		t.Where = fmt.Sprintf("all its capsules have been evicted, %d: ", i)
 		w.evict(mine)
-		w.settle("it fits easily", mine, func(c *call) { t.Must(t.trespass(c)) })
+		w.passUntilPlaced("it fits easily", mine, func(c *call) { t.Must(t.trespass(c)) })
 	}
 	for _, p := range t.mine {
 		t.fullAgain(p)
@@ -49,7 +49,7 @@ func (t *trial) fullAgain(p pair) {
 	mine := w.submit(whole(p), 6)
 	for i := range 3 {
 		t.Where = fmt.Sprintf("six capsules have been evicted from the six nodes that they fill, %d times: ", i)
-		w.settle("it fits exactly", mine, nil)
+		w.passUntilPlaced("it fits exactly", mine, nil)
 		w.evict(mine)
 	}
 }

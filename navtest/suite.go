@@ -16,25 +16,27 @@ import (
 type Suite struct {
 	// Modules of the work that is made; name some that the navigator claims. Nil: two of the suite's own.
 	Modules []string
-	// Decides the random worlds: the same seed makes the same ones. Default 1.
+	// Seed selects the random worlds: the same seed makes the same worlds. Default 1.
 	Seed uint64
-	// Random worlds for each rule that draws them; default 64.
+	// Worlds is the number of random worlds for each rule that draws them; default 64.
 	Worlds int
 	// Passes within which all that fits easily must be placed; default 20. Where the engine hands over only
 	// part of the work at a time there are so many for each part.
 	Passes int
-	// Longest that one call into the navigator may take; default 10 s.
+	// Patience is the longest time that one call of the navigator may take; default 10 s.
 	Patience time.Duration
-	// Longest that a hold of the navigator's may last; default 24 h.
+	// HoldFor is the longest time that a hold of the navigator may last; default 24 h.
 	HoldFor time.Duration
-	// If set, called with every node and every spec before the ledger sees it, to give it what the navigator
-	// wants of nodes or of work: a label, a dimension. It must leave the id, the class and the module alone, take
-	// nothing away, and change equal ones in an equal way.
+	// Node is called with every node before the ledger sees it, to add what the navigator requires of nodes, such as a
+	// label or a dimension; nil: not called. It must keep the id, remove nothing, and change equal nodes in the same
+	// way.
 	Node func(*orbit.Node)
+	// Spec is called with every spec before the ledger sees it, to add what the navigator requires of work; nil: not
+	// called. It must keep the class and the module, remove nothing, and change equal specs in the same way.
 	Spec func(*orbit.Spec)
-	// What the views are joined with; nil: none.
+	// Telemetry is the telemetry that the views are joined with; nil: none.
 	Telemetry orbit.Telemetry
-	// Rules that are not for this navigator, each with the reason, which is shown.
+	// Skip lists the rules that do not apply to this navigator, each with the reason, which the test output shows.
 	Skip map[string]string
 }
 

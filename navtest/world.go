@@ -104,9 +104,9 @@ func (w *world) passing() *call {
 	return w.last
 }
 
-// settle passes until none of these capsules is pending, and ends the case if that takes more passes than
+// passUntilPlaced runs passes until none of these capsules is pending, and ends the case if that takes more passes than
 // the suite allows. Judge, if any, sees every call.
-func (w *world) settle(why string, ids []orbit.CapsuleID, judge func(*call)) {
+func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge func(*call)) {
 	parts := 1
 	if most := w.engine.MaxPlan; most > 0 {
 		parts = max(1, (len(ids)+most-1)/most)

@@ -3,13 +3,14 @@ package place
 import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/kd"
+	"github.com/orbitsched/orbit/score"
 )
 
 // boxIndex is a k-d tree over what is free and used on the nodes, which all specs share. A node that changes is noted,
 // and moved in the tree when the next search begins; a search that continues adds it to its heap instead.
 type boxIndex struct {
 	rater   *rater
-	bounded orbit.Bounded
+	bounded score.Bounded
 	kinds   nodeKinds
 	order   idOrder
 	tree    kd.Tree

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // country is a random constellation with a life of its own: nodes join, change and leave, others take room and
@@ -307,7 +308,7 @@ func (w *country) refresh(t require.TestingT, v *orbit.View) {
 
 // strange makes a score of parts, any of which may be missing.
 type strange struct {
-	score orbit.ScoreFunc
+	score score.Func
 	bound func(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64)
 }
 
@@ -448,15 +449,15 @@ func fresh(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 func scores(outside *tally) []judged {
 	return []judged{
 		{"spread", nil, nil},
-		{"spread, not where a slot is", orbit.SpreadScore{}, slotless},
-		{"spread, fresh", orbit.SpreadScore{}, fresh},
+		{"spread, not where a slot is", score.Spread{}, slotless},
+		{"spread, fresh", score.Spread{}, fresh},
 		{"roomy", roomy, nil},
 		{"obliging", obliging, nil},
 		{"crowding", crowding, nil},
-		{"sum", orbit.WeightedSum{{Weight: 0.3, Score: roomy}, {Weight: 1, Score: orbit.SpreadScore{}}, {Weight: 0, Score: crowding}}, nil},
-		{"sum that counts", orbit.WeightedSum{{Weight: 2, Score: boundedTally{outside}}, {Weight: 0.5, Score: orbit.SpreadScore{}}}, slotless},
-		{"sum with a malus", orbit.WeightedSum{{Weight: -0.3, Score: crowding}, {Weight: 1, Score: orbit.SpreadScore{}}}, nil},
-		{"sum without a bound", orbit.WeightedSum{{Weight: 1, Score: dumbScore}, {Weight: 0.01, Score: crowding}, {Weight: 1, Score: outside}}, nil},
+		{"sum", score.WeightedSum{{Weight: 0.3, Score: roomy}, {Weight: 1, Score: score.Spread{}}, {Weight: 0, Score: crowding}}, nil},
+		{"sum that counts", score.WeightedSum{{Weight: 2, Score: boundedTally{outside}}, {Weight: 0.5, Score: score.Spread{}}}, slotless},
+		{"sum with a malus", score.WeightedSum{{Weight: -0.3, Score: crowding}, {Weight: 1, Score: score.Spread{}}}, nil},
+		{"sum without a bound", score.WeightedSum{{Weight: 1, Score: dumbScore}, {Weight: 0.01, Score: crowding}, {Weight: 1, Score: outside}}, nil},
 		{"dumb", dumbScore, nil},
 		{"dumb, filtered", dumbScore, slotless},
 		{"loose", loose, fresh},
@@ -464,6 +465,6 @@ func scores(outside *tally) []judged {
 		{"tally", outside, nil},
 		{"bounded tally", boundedTally{outside}, nil},
 		{"chooser", chooser{crowding}, nil},
-		{"equal", orbit.ScoreFunc(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { return 0, 0 }), nil},
+		{"equal", score.Func(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { return 0, 0 }), nil},
 	}
 }

@@ -7,7 +7,7 @@ import "github.com/orbitsched/orbit"
 // value works. Give each of several navigators another Seed: with the same one they all prefer the same among
 // equal nodes, and lose half of their bets there.
 type Exhaustive struct {
-	// Score rates the nodes; nil: [orbit.SpreadScore].
+	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
 	// Filter takes nodes out of the choice; nil: none.
 	Filter Filter

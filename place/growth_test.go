@@ -10,6 +10,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/score"
 )
 
 // hardCase is work whose cost has grown with the number of nodes in some placement engine.
@@ -28,10 +29,10 @@ type hardCase struct {
 // Nodes have 40 to a rack, 8 devices, and a host name.
 var hardCases = []hardCase{
 	{name: "plain", spec: func(int) orbit.Spec { return small() }},
-	{name: "one spec with a ScoreFunc", spec: func(int) orbit.Spec { return small() }, score: orbit.ScoreFunc(orbit.SpreadScore{}.Score)},
+	{name: "one spec with a ScoreFunc", spec: func(int) orbit.Spec { return small() }, score: score.Func(score.Spread{}.Score)},
 	{name: "a host required", spec: func(i int) orbit.Spec { return requiring("host", fmt.Sprint("host-", 7*i%1000)) }},
 	{name: "a host required, with a ScoreFunc", spec: func(i int) orbit.Spec { return requiring("host", fmt.Sprint("host-", 7*i%1000)) },
-		score: orbit.ScoreFunc(orbit.SpreadScore{}.Score)},
+		score: score.Func(score.Spread{}.Score)},
 	{name: "a rack required", listed: 40, spec: func(i int) orbit.Spec { return requiring("rack", fmt.Sprint("rack-", i%25)) }},
 	{name: "a rack excluded", listed: 4, spec: func(i int) orbit.Spec {
 		s := small()

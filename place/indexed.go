@@ -6,6 +6,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/slots"
+	"github.com/orbitsched/orbit/score"
 )
 
 // Indexed is the [orbit.PlacementEngine] for large constellations. It chooses exactly the node that [Exhaustive] chooses,
@@ -17,7 +18,7 @@ import (
 //	keep     Otherwise, or if a search has looked at more than a sixteenth of the nodes: it keeps the scores of all
 //	         nodes for the spec, and rates only the nodes that have changed again.
 //
-// All scores in orbit and in its package score are Bounded, except FGD, Random, and those made by ScoreFunc. Labels
+// All scores in package score are Bounded, except FGD, Random, and those made by Func. Labels
 // divide the nodes into at most 128 kinds; a label that would make more is listed by its values instead. A spec that
 // prefers or spreads across such a label is searched for with the nodes that have it rated one by one, at most 512.
 //
@@ -29,7 +30,7 @@ import (
 // is bounded: the specs that have not been asked for longest are forgotten, scores beyond 128 MiB, and everything else
 // beyond some 260,000 pairs of a spec and a kind of node.
 type Indexed struct {
-	// Score rates the nodes; nil: [orbit.SpreadScore].
+	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
 	// Filter takes nodes out of the choice; nil: none.
 	Filter Filter
@@ -64,11 +65,15 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 		e.index.cursor, e.index.kinds.labels.cursor = 0, 0
 		e.forget()
 	}
+	if k := &e.index.kinds; k.crowded() {
+		e.index.cursor, *k = 0, nodeKinds{labels: labelIndex{version: k.labels.version}}
+		e.forget()
+	}
 	if e.index.kinds.follow(draft) {
 		e.index.cursor = 0 // divide anew
 	}
 	e.index.rater = &e.rater
-	e.index.bounded, _ = e.rater.score.(orbit.Bounded)
+	e.index.bounded, _ = e.rater.score.(score.Bounded)
 	e.frontier = frontier{heap: e.frontier.heap}
 	e.index.moves, e.index.builds, e.stats = 0, 0, indexedStats{}
 	e.drop()
@@ -118,7 +123,7 @@ func (e *Indexed) amongFew(c *specClass) (best orbit.Choice, ok bool) {
 
 // class returns what is known of a spec.
 func (e *Indexed) class(spec *orbit.Spec) *specClass {
-	if v, ok := e.rater.score.(orbit.Versioned); ok {
+	if v, ok := e.rater.score.(score.Versioned); ok {
 		if version := v.Version(); version != e.version {
 			e.version = version
 			e.forget()

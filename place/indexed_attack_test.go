@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // attackWorld is 100 nodes, of 1,000 cpu and more, and one spec for each module.
@@ -27,12 +28,12 @@ func attackWorld(t *testing.T, modules ...string) (*orbit.MemoryLedger, *orbit.V
 
 // touchy is a score whose bound panics when it is told to.
 type touchy struct {
-	orbit.SpreadScore
+	score.Spread
 	calls, at *int
 }
 
 func (s touchy) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-	bound := s.SpreadScore.Bound(spec, like)
+	bound := s.Spread.Bound(spec, like)
 	return func(least, most *orbit.Extent) (value, tie float64) {
 		if *s.calls++; *s.calls == *s.at || *s.at < 0 && spec.Module == "bad" {
 			panic("touchy")
@@ -81,11 +82,11 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 	for _, at := range []int{1, 50, 100, 101, 102, 103} {
 		l, v, _, specs := attackWorld(t, "m")
 		calls := 0
-		e, plain := draftFor(&Indexed{Score: orbit.ScoreFunc(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
+		e, plain := draftFor(&Indexed{Score: score.Func(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
 			if calls++; calls == at {
 				panic("touchy")
 			}
-			return orbit.SpreadScore{}.Score(n, r, s)
+			return score.Spread{}.Score(n, r, s)
 		})}), draftFor(&Exhaustive{})
 		e.Sync(v)
 		plain.Sync(v)
@@ -192,7 +193,7 @@ func (s toggled) Version() uint64 { return *s.version }
 func TestVersionsDoNotCancelOut(t *testing.T) {
 	_, v, _, specs := attackWorld(t, "m")
 	a, b := uint64(1), uint64(2)
-	sum := orbit.WeightedSum{{Weight: 1, Score: toggled{&a}}, {Weight: 10, Score: toggled{&b}}}
+	sum := score.WeightedSum{{Weight: 1, Score: toggled{&a}}, {Weight: 10, Score: toggled{&b}}}
 	e, plain := draftFor(&Indexed{Score: sum}), draftFor(&Exhaustive{Score: sum})
 	e.Sync(v)
 	plain.Sync(v)
@@ -255,5 +256,78 @@ func TestLabelsWithManyValues(t *testing.T) {
 			}
 		}
 		require.Equal(t, zone(100) > 2, indexed.engine.index.kinds.leavesOut("zone"))
+	}
+}
+
+// A label that comes when nodes are divided by as many labels as they may be still counts in what specs prefer.
+func TestOneLabelMoreThanNodesAreDividedBy(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	var do []orbit.Commitment
+	for i := range 600 {
+		n := labelled(machine(orbit.NodeID(fmt.Sprintf("n%03d", i)), 6), "zone", fmt.Sprint("z", i/10))
+		for k := range maxKeys {
+			n.Labels[fmt.Sprintf("key-%02d", k)] = "v"
+		}
+		do = append(do, orbit.PutNode{Node: n})
+	}
+	commit(t, l, do...)
+	for k := range maxKeys {
+		spec := wants(1)
+		spec.Prefer = []orbit.Preference{{Predicate: predicates(fmt.Sprintf("key-%02d in (v)", k))[0], Weight: 5}}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("before-", k))}, Spec: spec})
+	}
+	prefers, spreads := wants(1), wants(1)
+	prefers.Prefer = []orbit.Preference{{Predicate: predicates("zone in (z30)")[0], Weight: 5}}
+	spreads.Spread = orbit.Domains{Level: "zone", Names: []string{"z30", "z31"}}
+	for name, spec := range map[string]*orbit.Spec{"prefers": prefers, "spreads": spreads} {
+		commit(t, l, orbit.Submit{IDs: names(name, 30), Spec: spec})
+		view, _ := viewOf(t, l, nil)
+		indexed, plain := draftFor(&Indexed{}), draftFor(&Exhaustive{})
+		indexed.Sync(view)
+		plain.Sync(view)
+		for k := range maxKeys {
+			_, err := indexed.best(view.State().Capsule(orbit.CapsuleID(fmt.Sprint("before-", k))).Spec)
+			require.NoError(t, err)
+		}
+		for _, id := range names(name, 30) {
+			c := view.State().Capsule(id)
+			want, err := plain.best(c.Spec)
+			require.NoError(t, err)
+			got, err := indexed.best(c.Spec)
+			require.NoError(t, err)
+			require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, name)
+			plain.take(c, want)
+			indexed.take(c, got)
+		}
+	}
+}
+
+// Specs that speak of ever new labels, which no node carries, fill no memory, and a label that comes later counts.
+func TestEverNewLabels(t *testing.T) {
+	l, v, refresh, _ := attackWorld(t)
+	e, plain := draftFor(&Indexed{}), draftFor(&Exhaustive{})
+	choose := func(label string) {
+		id := orbit.CapsuleID(fmt.Sprint("c-", label, "-", v.Revision()))
+		spec := ofModule("m", 3)
+		spec.Prefer = []orbit.Preference{{Predicate: predicates(label + " in (yes)")[0], Weight: 5}}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec})
+		refresh()
+		e.Sync(v)
+		plain.Sync(v)
+		want, err := plain.best(v.State().Capsule(id).Spec)
+		require.NoError(t, err)
+		got, err := e.best(v.State().Capsule(id).Spec)
+		require.NoError(t, err)
+		require.Equal(t, want.Node.Node.ID, got.Node.Node.ID, label)
+	}
+	for i := range maxAbsent + 4*maxLeftOut {
+		choose(fmt.Sprint("job-", i))
+		k := &e.engine.index.kinds
+		require.LessOrEqual(t, len(k.keys)+len(k.absent)+len(k.leftOut)+len(k.labels.byKey), maxKeys+maxAbsent+2*maxLeftOut+4)
+	}
+	for _, label := range []string{"job-7", fmt.Sprint("job-", maxAbsent+5), fmt.Sprint("job-", maxAbsent+4*maxLeftOut-1)} {
+		commit(t, l, orbit.PutNode{Node: labelled(machine("n050", 1000), label, "yes")})
+		choose(label)
+		choose(label)
 	}
 }

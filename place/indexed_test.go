@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // rivals are engines that must always make the same choices. They get the same calls.
@@ -336,7 +337,7 @@ func agree(t *testing.T, v *orbit.View, e *drafted[*Indexed], specs ...*orbit.Sp
 // free; the one in use stays. The count of bytes is right all the time.
 func TestIndexedDropsRankings(t *testing.T) {
 	v, specs := manySpecs(t, 60)
-	e := draftFor(&Indexed{Score: orbit.ScoreFunc(orbit.SpreadScore{}.Score)})
+	e := draftFor(&Indexed{Score: score.Func(score.Spread{}.Score)})
 	e.Sync(v)
 	agree(t, v, e, specs...)
 	require.Equal(t, tournamentBytes(e.engine), e.engine.tournamentBytes)
@@ -409,7 +410,7 @@ func (s versioned) Score(n *orbit.NodeState, r *orbit.Report, spec *orbit.Spec) 
 // A member of the group comes, or goes: those who want its company hear of it with the next Sync, whether nodes are
 // searched for or ranked, and though none of the nodes in question has changed.
 func TestIndexedHearsOfCompany(t *testing.T) {
-	for _, score := range []orbit.Score{nil, orbit.ScoreFunc(orbit.SpreadScore{}.Score)} {
+	for _, score := range []orbit.Score{nil, score.Func(score.Spread{}.Score)} {
 		v, refresh, l, spec := rackful(t)
 		e := draftFor(&Indexed{Score: score})
 		choose := func() orbit.NodeID {
@@ -434,7 +435,7 @@ func TestIndexedHearsOfCompany(t *testing.T) {
 
 // What the plan itself releases is no company any more, once it is proposed: whoever wants it is told so at once.
 func TestIndexedHearsOfCompanyThatThePlanSendsAway(t *testing.T) {
-	for _, score := range []orbit.Score{nil, orbit.ScoreFunc(orbit.SpreadScore{}.Score)} {
+	for _, score := range []orbit.Score{nil, score.Func(score.Spread{}.Score)} {
 		v, refresh, l, spec := rackful(t)
 		commit(t, l, orbit.Place{Capsule: "m", Node: "n43"})
 		refresh()
@@ -475,8 +476,8 @@ func rackful(t *testing.T) (v *orbit.View, refresh func(), l *orbit.MemoryLedger
 // What a score reads elsewhere may change at any time; its version says so, also if it is a part of a sum.
 func TestIndexedFollowsVersions(t *testing.T) {
 	outside := &tally{zones: map[string]int{}}
-	for _, score := range []orbit.Score{outside, boundedTally{outside}, orbit.WeightedSum{{Weight: 1, Score: boundedTally{outside}}, {Weight: 1, Score: orbit.SpreadScore{}}},
-		orbit.WeightedSum{{Weight: 1, Score: orbit.SpreadScore{}}, {Weight: 1, Score: orbit.WeightedSum{{Weight: 1, Score: outside}}}}} {
+	for _, score := range []orbit.Score{outside, boundedTally{outside}, score.WeightedSum{{Weight: 1, Score: boundedTally{outside}}, {Weight: 1, Score: score.Spread{}}},
+		score.WeightedSum{{Weight: 1, Score: score.Spread{}}, {Weight: 1, Score: score.WeightedSum{{Weight: 1, Score: outside}}}}} {
 		v, specs := manySpecs(t, 4)
 		e := draftFor(&Indexed{Score: score})
 		e.Sync(v)
@@ -491,7 +492,7 @@ func TestIndexedFollowsVersions(t *testing.T) {
 
 // A spec that no ledger has seen is its owner's, who may write to it between two calls.
 func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
-	for _, score := range []orbit.Score{nil, orbit.ScoreFunc(orbit.SpreadScore{}.Score)} {
+	for _, score := range []orbit.Score{nil, score.Func(score.Spread{}.Score)} {
 		v, _ := manySpecs(t, 1)
 		e := draftFor(&Indexed{Score: score})
 		e.Sync(v)

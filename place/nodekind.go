@@ -35,10 +35,12 @@ type nodeKinds struct {
 // maxKinds bounds what has to be decided for every spec.
 const maxKinds = 128
 
-// Bounds of what labels are kept in mind: more than so many are left out.
+// Bounds of what labels are kept in mind: more than so many keys, or keys that no node carries, are left out. When more
+// than maxLeftOut are left out, a Sync forgets all.
 const (
-	maxKeys   = 64
-	maxAbsent = 4096
+	maxKeys    = 64
+	maxAbsent  = 4096
+	maxLeftOut = 1024
 )
 
 // learn takes the labels into account that a spec speaks of. It reports whether that tells nodes apart that were
@@ -67,10 +69,15 @@ func (k *nodeKinds) learnKey(key string, draft *orbit.Draft) {
 		k.absent[key] = true
 	case len(k.keys) < maxKeys:
 		k.keys = slices.Insert(k.keys, at, key)
-	default:
+	default: // the nodes are not divided anew for it, so divide does not list it
 		k.leaveOut(key, 0)
+		k.labels.add(key, draft)
 	}
 }
+
+// crowded reports whether so many labels are kept in mind beside those that nodes are divided by that it is time to
+// forget them all, and to learn again of which ones specs speak.
+func (k *nodeKinds) crowded() bool { return len(k.leftOut) > maxLeftOut }
 
 // carried reports whether a node carries a label.
 func carried(key string, draft *orbit.Draft) bool {

@@ -15,10 +15,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // dumbScore makes many equal values, some of them no numbers, out of what it sees; ties too.
-var dumbScore = orbit.ScoreFunc(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
+var dumbScore = score.Func(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
 	if n.Node.Labels["zone"] == "nan" {
 		return math.NaN(), 0
 	}
@@ -359,7 +360,7 @@ func TestScoreThatIsNoNumber(t *testing.T) {
 		l := &orbit.MemoryLedger{}
 		commit(t, l, orbit.PutNode{Node: machine("a", 1)}, orbit.PutNode{Node: machine("b", 1)}, orbit.PutNode{Node: machine("c", 1)})
 		v, _ := viewOf(t, l, nil)
-		e := draftFor(&Exhaustive{Score: orbit.ScoreFunc(func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (float64, float64) {
+		e := draftFor(&Exhaustive{Score: score.Func(func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (float64, float64) {
 			if n.Node.ID != "b" {
 				return bad[0], bad[1]
 			}
@@ -383,7 +384,7 @@ func TestNearBetsOnCompany(t *testing.T) {
 	commit(t, l, orbit.PutNode{Node: racked("a", "1")}, orbit.PutNode{Node: racked("b", "2")}, orbit.PutNode{Node: racked("c", "2")}, orbit.PutNode{Node: racked("d", "")},
 		orbit.Submit{IDs: []orbit.CapsuleID{"m"}, Spec: member}, orbit.Place{Capsule: "m", Node: "c"}, orbit.Submit{IDs: []orbit.CapsuleID{"x", "y"}, Spec: besides()})
 	v, _ := viewOf(t, l, nil)
-	e := draftFor(&Exhaustive{Score: orbit.ScoreFunc(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { return 0, 0 })})
+	e := draftFor(&Exhaustive{Score: score.Func(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { return 0, 0 })})
 	e.Sync(v)
 	choice, err := e.best(besides())
 	require.NoError(t, err)
@@ -443,7 +444,7 @@ func TestScoreMayPickDevices(t *testing.T) {
 		orbit.Hold{ID: "h", Node: "n", Devices: 1 << 2, Milli: 300, Ends: time.Unix(5000, 0)})
 	v, _ := viewOf(t, l, nil)
 	spec := &orbit.Spec{Devices: orbit.DeviceRequest{Count: 1, Milli: 500}}
-	for score, want := range map[orbit.Score]orbit.DeviceSet{pairing{1 << 3}: 1 << 3, pairing{0}: 1 << 2, orbit.SpreadScore{}: 1 << 2} {
+	for score, want := range map[orbit.Score]orbit.DeviceSet{pairing{1 << 3}: 1 << 3, pairing{0}: 1 << 2, score.Spread{}: 1 << 2} {
 		e := draftFor(&Exhaustive{Score: score})
 		e.Sync(v)
 		choice, err := e.best(spec)

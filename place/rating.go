@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // rater is what all placement engines share: whether a node can take a spec, how good it would be, and why not.
@@ -33,7 +34,7 @@ type drawer interface {
 
 // follow makes the rater one for the nodes of a draft. It reports whether the draft has been synced since the last
 // call, and whether it is another one than then.
-func (r *rater) follow(draft *orbit.Draft, score orbit.Score, filter Filter, seed uint64) (synced, other bool) {
+func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, seed uint64) (synced, other bool) {
 	if draft == r.draft && draft.Syncs() == r.syncs {
 		return false, false
 	}
@@ -41,11 +42,11 @@ func (r *rater) follow(draft *orbit.Draft, score orbit.Score, filter Filter, see
 	if other {
 		*r = rater{}
 	}
-	if score == nil {
-		score = orbit.SpreadScore{}
+	if rates == nil {
+		rates = score.Spread{}
 	}
-	r.draft, r.syncs, r.score, r.filter, r.seed = draft, draft.Syncs(), score, filter, seed
-	r.lots, _ = score.(drawer)
+	r.draft, r.syncs, r.score, r.filter, r.seed = draft, draft.Syncs(), rates, filter, seed
+	r.lots, _ = rates.(drawer)
 	r.rankNodes()
 	return true, other
 }
@@ -191,10 +192,10 @@ func (r *rater) misfit(n *orbit.NodeState, spec *orbit.Spec) orbit.Misfit {
 	}
 	if r.filter != nil {
 		if why := r.filter(n, r.draft.View().Report(n), spec); why != "" {
-			return orbit.Unfit(why)
+			return orbit.Misfit{Why: why}
 		}
 	}
-	return orbit.Unfit("have a score that is no number")
+	return orbit.Misfit{Why: "have a score that is no number"}
 }
 
 // near says where a spec may go because of the group whose company it asks for.

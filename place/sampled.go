@@ -18,7 +18,7 @@ import (
 // navigators another one. Do not change the fields after the first Best. The idea is Borg's ("Large-scale cluster
 // management at Google with Borg", EuroSys 2015, §3.4).
 type Sampled struct {
-	// Score rates the nodes; nil: [orbit.SpreadScore].
+	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
 	// Filter takes nodes out of the choice; nil: none.
 	Filter Filter

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // witness is dumbScore, and remembers whom it has rated since it was last asked.
@@ -196,7 +197,7 @@ func TestSampledDrawsAllNodesAlike(t *testing.T) {
 // of all before long. One that remembers nothing is not so lucky.
 func TestSampledRemembers(t *testing.T) {
 	v, spec := flock(t, 200)
-	full := orbit.ScoreFunc(func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
+	full := score.Func(func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
 		return float64(n.Free()[orbit.CPU]), 0
 	})
 	for remember := range 3 {

@@ -5,7 +5,7 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// ask is what a node is looked for.
+// ask is a capsule that needs a node, and the restrictions on that node.
 type ask struct {
 	spec *orbit.Spec
 	// It was placed before, and has lost its node.
@@ -29,9 +29,9 @@ type choice struct {
 
 // best returns the best node for one capsule, given what has been given away. The error is a [*WarmNoFit].
 //
-// A fork looks at its parent's node alone; one that was placed before its parent was gone is a fork no more. A
-// capsule with volumes looks at the nodes that have the rarest of them, if those are few; all others walk the
-// ordering of their class from the best node on until one will do.
+// For a fork, best evaluates the parent's node only. A fork that was placed before its parent was gone counts as an
+// ordinary capsule. For a capsule with volumes, best evaluates the nodes that have the rarest volume, if those are few.
+// For all others it walks the ordering of their class from the best node to the first that fits.
 func (b *loads) best(a *ask) (choice, error) {
 	start := &a.spec.Start
 	if a.spec.Near.Group != "" {
@@ -54,8 +54,8 @@ func (b *loads) best(a *ask) (choice, error) {
 	return choice{}, b.refusal(a)
 }
 
-// orphaned reports whether there is nothing left to fork from: the capsule ran before, and its parent never
-// will again. What it had in memory went with its node, so it boots from its template like any other.
+// orphaned reports whether a fork can no longer be forked: it ran before, and its parent is gone for good. Its memory
+// was lost with its node, so it boots from its template like any other capsule.
 func (a *ask) orphaned(parent *orbit.Capsule) bool {
 	return a.again && (parent == nil || parent.Released())
 }
@@ -100,7 +100,7 @@ func (b *loads) bestOf(a *ask, few map[int32]struct{}) int32 {
 	return first
 }
 
-// choice says how a node that will do is chosen.
+// choice returns the choice of a node that fits.
 func (b *loads) choice(a *ask, i int32) choice {
 	n := b.draft.Node(int(i))
 	set, _ := n.PickDevices(a.spec.Devices) // it fits

@@ -101,20 +101,25 @@ type Gateway struct {
 
 // Created is a sandbox that has a node.
 type Created struct {
+	// Capsule is the id of the created capsule.
 	Capsule orbit.CapsuleID
-	Spec    *orbit.Spec
-	Node    orbit.NodeID
+	// Spec is the spec that the capsule was created with. It must not be changed.
+	Spec *orbit.Spec
+	// Node is the node on which the capsule is placed.
+	Node orbit.NodeID
+	// Devices are the device instances that the capsule holds on Node.
 	Devices orbit.DeviceSet
-	// It booted warm, as Start says. For Start itself, and without one: a warm slot was promised.
+	// Warm reports that the capsule booted warm, as Start returned. In the argument of Start, and without a Start, it
+	// reports that a warm slot was promised.
 	Warm bool
-	// A warm slot was promised there; that is what the placement's note says.
+	// Promised reports that a warm slot was promised on Node; the placement's note says the same.
 	Promised bool
-	// The first node failed; this is the second.
+	// Retried reports that the first node failed to start the capsule and that Node is the second.
 	Retried bool
-	// Of the commit that placed it there.
+	// Revision is the revision of the commit that placed the capsule on Node.
 	Revision orbit.Revision
-	// Time that it took to choose its node, waiting for others and for views included, conflicts and commits
-	// not.
+	// Decision is the time that the choice of the node took. It includes waiting for other creates and for views, but
+	// no conflicts and no commits.
 	Decision time.Duration
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/orbitsched/orbit/sandbox"
 )
 
-// What is deleted gives its slot back at once, though its node has not reported since: on the board for everybody, and in
-// the gateway's own books without another view. The warm slot was used up.
+// Deleting a capsule frees its slot at once, though its node has not reported since: on the board that all gateways
+// share, and in the gateway's own view without a refresh. The warm slot stays used.
 func TestGatewayDeleteGivesTheSlotBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

@@ -27,12 +27,14 @@ var (
 
 // StartError says which nodes failed to start a sandbox. It wraps what both said.
 type StartError struct {
-	// The node that was chosen first, and what it said.
+	// Node is the node that was chosen first.
 	Node orbit.NodeID
-	Err  error
-	// The next best one, empty if there was none; and what it said, or why there was none: the context's error
-	// if that had ended, nil if Start panicked.
-	Retry    orbit.NodeID
+	// Err is the error with which Node failed.
+	Err error
+	// Retry is the next best node, on which the gateway tried again; empty if there was none.
+	Retry orbit.NodeID
+	// RetryErr is the error with which Retry failed, or why there was no retry: the context's error if that had ended,
+	// nil if Start panicked.
 	RetryErr error
 }
 

@@ -31,7 +31,7 @@ func TestGatewayFailureOfThePickedNode(t *testing.T) {
 		g.Start = func(_ context.Context, c sandbox.Created) (bool, error) {
 			asked = append(asked, c.Node)
 			time.Sleep(80 * time.Millisecond)
-			if len(asked) == 1 { // b's only slot goes to somebody else meanwhile
+			if len(asked) == 1 { // b's only slot is taken by another gateway meanwhile
 				require.NoError(t, other.Delete(context.Background(), "there"))
 				commit(t, f.ledger, orbit.Submit{IDs: []orbit.CapsuleID{"theirs"}, Spec: bootSpec(code)}, orbit.Place{Capsule: "theirs", Node: "b"})
 				return false, errors.New("503")
@@ -112,10 +112,10 @@ var partitions = []partition{
 	{name: "fence, gateway cut off from telemetry", bound: leaseTTL, view: 0, leases: true, fence: true, deaf: true},
 }
 
-// Row 4, "network partition": the cached view serves on, and the host goes on getting creates until it is found out. The
-// seed says within 30 s. The bound that is safe in every setting is a heartbeat, a lease and a cache: 100 s after the
-// host's last word; it is reached, but for the nanosecond before it in which the view is read. Where ends of leases are
-// committed it is a heartbeat and a lease.
+// Row 4, "network partition": the cached view serves on, and the host goes on getting creates until it is found out.
+// The seed says within 30 s. The bound that is safe in every setting is a heartbeat, a lease and a cache: 100 s after
+// the host's last word; the view is read one nanosecond before that bound. Where ends of leases are committed it is a
+// heartbeat and a lease.
 func TestGatewayFailurePartition(t *testing.T) {
 	for _, p := range partitions {
 		t.Run(p.name, func(t *testing.T) {

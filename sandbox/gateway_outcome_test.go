@@ -103,7 +103,7 @@ func TestGatewayLeftBehind(t *testing.T) {
 		require.NoError(t, g.Delete(context.Background(), "c"))
 		require.Zero(t, f.live())
 		f.report("a", 1, 1, 0)
-		f.create(g, "d") // what nobody knows of does not stay in the books for ever
+		f.create(g, "d") // a create without an outcome does not stay counted for ever
 	})
 }
 
@@ -237,7 +237,7 @@ func TestGatewayContextEnds(t *testing.T) {
 	})
 }
 
-// A capsule that somebody deletes while its node fails is not placed again (SCENARIOS 20, I15).
+// A capsule that is deleted while its node fails is not placed again (SCENARIOS 20, I15).
 func TestGatewayDeletedMeanwhile(t *testing.T) {
 	f := newFleet(t)
 	f.host("a", 99, 9, 0)

@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit/sandbox"
 )
 
-// Where there is no node but the one that has failed, the error says that, and not that nobody has the template or that
-// the caller should ask for something else. There was no retry then.
+// If the only node is the one that has failed, the error names that failure. It does not claim that no node has the
+// template or that the caller should change the request, and no retry was made.
 func TestGatewayStartFailsOnTheOnlyNode(t *testing.T) {
 	f := newFleet(t)
 	f.host("a", 9, 9, 0)

@@ -4,16 +4,26 @@ import "errors"
 
 // GatewayStats counts what a gateway has done since it was made.
 type GatewayStats struct {
-	Created    uint64 // creates that returned a node
-	Warm, Cold uint64 // how those booted
-	Lies       uint64 // booted cold though a warm slot was promised
-	Retried    uint64 // creates that went to a second node, whether or not that started them
-	Failed     uint64 // creates that returned an error, for whatever reason
-	Unstarted  uint64 // of those: creates that got a node, and ended with a [StartError]
-	Conflicts  uint64 // proposals lost to another writer, and chosen again
-	Refreshes  uint64 // of the view
-	Partitions uint64 // refreshes in which telemetry failed
-	// Of Failed: creates that were refused before they had a node, by kind.
+	// Created counts creates that returned a node.
+	Created uint64
+	// Warm and Cold count how the created capsules booted.
+	Warm, Cold uint64
+	// Lies counts capsules that booted cold though a warm slot was promised.
+	Lies uint64
+	// Retried counts creates that tried a second node, whether or not it started the capsule.
+	Retried uint64
+	// Failed counts creates that returned an error, for any reason.
+	Failed uint64
+	// Unstarted counts those of Failed that got a node and ended with a [StartError].
+	Unstarted uint64
+	// Conflicts counts proposals that lost to another writer, after which the node was chosen again.
+	Conflicts uint64
+	// Refreshes counts refreshes of the view.
+	Refreshes uint64
+	// Partitions counts refreshes in which telemetry failed.
+	Partitions uint64
+	// AllStale and the fields beside it count, by kind of error, those of Failed that were refused before they had a
+	// node.
 	AllStale, NoSlot, NoVolume, NoTemplate, NoParent, NoNode uint64
 }
 

@@ -106,7 +106,7 @@ func TestGatewayRefusals(t *testing.T) {
 		{"no slot", "no free slot: 0 of 2 nodes fit: 1 does not support template", sandbox.ErrNoSlot, func(*orbit.Spec) {}},
 		{"no template", `template "nothing": no such template: 0 of 2 nodes fit: 2 do not support template "nothing"; build it`, sandbox.ErrNoTemplate, func(s *orbit.Spec) { s.Start.Template = "nothing" }},
 		{"no volume", `volumes ["v1" "v2"]: no such volume: 0 of 2 nodes fit`, sandbox.ErrNoVolume, func(s *orbit.Spec) { s.Start = orbit.Start{Template: "browser", Volumes: []string{"v1", "v2"}} }},
-		{"no parent", `fork of "nobody": parent is not placed; fork one that runs`, sandbox.ErrNoParent, func(s *orbit.Spec) { s.Start.Parent = "nobody" }},
+		{"no parent", `fork of "absent": parent is not placed; fork one that runs`, sandbox.ErrNoParent, func(s *orbit.Spec) { s.Start.Parent = "absent" }},
 		{"pending parent", "parent is not placed", sandbox.ErrNoParent, func(s *orbit.Spec) { s.Start.Parent = "pending" }},
 		{"the parent's node is full", `fork of "there" on node "full": no free slot: 0 of 1 nodes fit: 1 has no free slot; bring up a host`, sandbox.ErrNoSlot, func(s *orbit.Spec) { s.Start.Parent = "there" }},
 		{"no node", "no suitable node: 0 of 2 nodes fit: 2 do not meet zone in (z)", sandbox.ErrNoNode, func(s *orbit.Spec) {
@@ -284,7 +284,7 @@ func TestGatewayCountsLies(t *testing.T) {
 			require.Equal(t, orbit.NodeID("true"), f.create(g, fmt.Sprint("c", 1+i)).Node)
 		}
 		made = f.create(g, "c3")
-		require.False(t, made.Promised || made.Warm, "nobody has a warm slot left, as far as is known")
+		require.False(t, made.Promised || made.Warm, "no node is known to have a warm slot left")
 		require.Equal(t, sandbox.GatewayStats{Created: 4, Warm: 2, Cold: 2, Lies: 1, Refreshes: 1}, g.Stats())
 		time.Sleep(10 * time.Second)
 		f.report("liar", 99, 18, 0)
@@ -374,7 +374,7 @@ func TestGatewayContainsErrorsOfStart(t *testing.T) {
 	}
 }
 
-// A capsule that loses its node goes to the engine that the gateway names as its owner, and nobody else.
+// A capsule that loses its node goes to the engine that the gateway names as its owner, and to no other engine.
 func TestGatewayOwner(t *testing.T) {
 	f := newFleet(t)
 	f.host("a", 9, 9, 0)

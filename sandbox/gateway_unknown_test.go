@@ -15,7 +15,8 @@ import (
 	"github.com/orbitsched/orbit/sandbox"
 )
 
-// lostUntil has no proposal arrive before an instant, and nobody say so; after is called for the first one that does.
+// lostUntil drops all proposals before an instant and returns no answer to them. It calls after for the first proposal
+// that arrives.
 func lostUntil(l orbit.Ledger, end time.Time, after func() error) func(context.Context, orbit.Proposal) (orbit.Revision, error) {
 	return func(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 		if time.Now().Before(end) {
@@ -28,8 +29,9 @@ func lostUntil(l orbit.Ledger, end time.Time, after func() error) func(context.C
 	}
 }
 
-// A create of which nothing has arrived leaves the capsule alone that somebody else has submitted under its id meanwhile.
-func TestGatewayUnknownAndSomebodyElses(t *testing.T) {
+// A create whose proposal never arrived does not touch the capsule that another caller has submitted under the same id
+// meanwhile.
+func TestGatewayUnknownAndAnotherCallersCapsule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		f.host("a", 9, 1, 0)

@@ -8,7 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// refreshing is a refresh of the view that is under way. Whoever begins it does it; the others wait.
+// refreshing is a refresh of the view that is in progress. The goroutine that starts it does the work; the others wait
+// for it.
 type refreshing struct {
 	number uint64
 	done   chan struct{}

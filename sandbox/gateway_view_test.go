@@ -53,8 +53,8 @@ func TestGatewayAsksOncePerCache(t *testing.T) {
 	})
 }
 
-// Sixteen creates lose to somebody else at once, with receipts that are newer than the view. One refresh serves them all;
-// none of them fails, and none goes where there is no room any more.
+// Sixteen creates lose to another gateway at once, with receipts newer than the view. One refresh serves them all; none
+// of them fails, and none is placed on a node that is full by now.
 func TestGatewayRefreshesOnceForAllLosers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)

@@ -139,5 +139,5 @@ func (m misfit) forDraft(start *orbit.Start) orbit.Misfit {
 		text = fmt.Sprintf(text, start.Volumes[m.volume])
 	default:
 	}
-	return orbit.Unfit(text)
+	return orbit.Misfit{Why: text}
 }

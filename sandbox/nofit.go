@@ -33,12 +33,13 @@ var (
 // WarmNoFit says why a capsule has no node. It wraps its kind and, unless the parent is at fault, an
 // [orbit.NoFit] with counts of nodes, so that an engine puts the class aside until a node changes or reports.
 type WarmNoFit struct {
+	// Kind is one of the sentinels above, such as ErrNoNode; errors.Is finds it.
 	Kind error
-	// What it was to start from.
+	// Start is the Spec.Start of the capsule.
 	Start orbit.Start
-	// The node that a fork is bound to.
+	// Only is the node that a fork is bound to; empty for all other capsules.
 	Only orbit.NodeID
-	// Nodes looked at, by why they will not do.
+	// Fit counts the nodes that were evaluated, by the reason why they do not fit.
 	Fit orbit.NoFit
 }
 

@@ -22,9 +22,10 @@ func classOf(spec *orbit.Spec) class {
 	return class{spec.Start.Template, spec.Envelope.Reservation}
 }
 
-// ordering is the nodes that take a class, best first. It is made when the class is first asked for, and catches up
-// with what has improved when it is asked for again. What has only been given away meanwhile it leaves: such a node stands too far ahead until it comes first, and is put where it belongs then. So giving away costs the
-// same however many orderings there are, and a choice costs a logarithm.
+// ordering has the nodes that take a class, best first. It is built at the first request for the class. Later requests
+// move only the nodes that have improved. A node that has lost capacity to other placements stays too far ahead until
+// it comes first, and is moved then. So a placement costs the same for any number of orderings, and a choice costs a
+// logarithm.
 type ordering struct {
 	template string
 	// It reserves the room, and asks for nothing else.
@@ -71,7 +72,7 @@ const (
 	maxOrdered = 1 << 20
 )
 
-// ordering returns that of a class, up to date except for what has been given away.
+// ordering returns the ordering of a class, up to date except for nodes that have lost capacity.
 func (b *loads) ordering(c class) *ordering {
 	b.clock++
 	r := b.orderings[c]
@@ -118,7 +119,7 @@ func (b *loads) build(r *ordering) {
 	r.seen = b.firstImproved + len(b.improved)
 }
 
-// catchUp rates again what may have become better.
+// catchUp rates again the nodes that may have improved.
 func (b *loads) catchUp(r *ordering) {
 	unseen := b.firstImproved + len(b.improved) - r.seen
 	if unseen > len(b.improved) || unseen > len(b.nodes)/2+64 {
@@ -161,7 +162,7 @@ func (b *loads) rateFor(r *ordering, i int32) bool {
 	return p.in
 }
 
-// takes reports whether a node is one that the ordering has.
+// takes reports whether a node belongs in the ordering.
 func (b *loads) takes(n *nodeLoad, i int32, r *ordering) bool {
 	return n.id != "" && !n.report.Expired && (b.allowStale || !n.report.Stale) && n.supports(r.template) &&
 		n.slots >= slotsWanted(r.spec) && b.draft.Node(int(i)).Fits(r.spec)

@@ -48,11 +48,11 @@ func (WarmFirst) Rate(warm int, free int64, cpu float64, stale bool) (value, tie
 // are the lesser of what the ledger has left ([orbit.Slots]) and what the node reports; where there is no
 // telemetry at all, what the ledger has left. The template is the one that the spec starts from.
 //
-// The 1000 can be outweighed: 18 warm slots on a node that is stale go before 5 on one that is not. Whoever
-// wants stale nodes to get no work filters them out, as Warm does.
+// The 1000 can be outweighed: 18 warm slots on a node that is stale go before 5 on one that is not. To give stale nodes
+// no work at all, filter them out, as Warm does.
 //
-// It reads reports, so it has no bound over a set of nodes that would say anything: warm slots in their best
-// case are without limit. A place.Indexed keeps its scores per spec.
+// WarmSlots reads reports, so it has no useful bound over a set of nodes: the best case of warm slots is unlimited. A
+// place.Indexed caches its scores per spec.
 type WarmSlots struct{}
 
 // Score rates a node as it is before placing.

@@ -12,9 +12,9 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// What a placement by [Warm] or a [Gateway] says of itself (Place.Note, Capsule.Note): whether a warm slot of
-// the template was promised there. A node may have lied, or another sandbox may have been faster: then it booted cold
-// all the same.
+// WarmNote and ColdNote are the notes of placements by [Warm] or a [Gateway] (Place.Note, Capsule.Note): whether a warm
+// slot of the template was promised on the node. A sandbox with the WarmNote has booted cold all the same if the node's
+// report was wrong or another sandbox took the slot first.
 const (
 	WarmNote = "warm"
 	ColdNote = "cold"

@@ -79,8 +79,8 @@ func TestWarmRefusalIsOfItsView(t *testing.T) {
 	}
 }
 
-// Nodes are filed under the volumes that they report now, and volumes that nobody has any more are forgotten, also with
-// the node that had them.
+// Warm indexes nodes by the volumes that they report now. It drops a volume from the index once no node reports it or
+// its node is removed.
 func TestWarmFilesVolumes(t *testing.T) {
 	f := newFleet(t)
 	w, view, at := &sandbox.Warm{}, &orbit.View{}, time.Now()

@@ -60,8 +60,8 @@ func TestWarmThroughAnEngine(t *testing.T) {
 	})
 }
 
-// What the navigator promised is debited on the board for everybody, once, until the node reports; what came to nothing
-// is given back in the next plan.
+// The navigator debits each slot that it promises once on the board that all share, until the node reports. The next
+// plan gives back the slots of placements that were not committed.
 func TestWarmClaimsOnTheBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
@@ -130,7 +130,7 @@ func TestWarmSettlesItsClaims(t *testing.T) {
 	require.Equal(t, uint64(3), f.board.Stats().Unclaimed, "c-2, c-3 and c-4")
 }
 
-// Members of gangs are left to whoever places gangs.
+// Warm leaves members of gangs to a gang navigator.
 func TestWarmLeavesGangs(t *testing.T) {
 	f := newFleet(t)
 	f.host("a", 9, 9, 0)
@@ -231,8 +231,8 @@ func TestWarmContextEnds(t *testing.T) {
 	require.NotEmpty(t, plan.Notes)
 }
 
-// Numbers that only a broken reporter has, through telemetry that does not refuse them, take their own node out of the
-// choice and nobody else's (SCENARIOS 28, I14).
+// Impossible numbers from a broken reporter, passed on by telemetry that does not refuse them, exclude that reporter's
+// node and no other node (SCENARIOS 28, I14).
 func TestWarmHostileReports(t *testing.T) {
 	zero := 0.0
 	for _, cpu := range []float64{zero / zero, 1 / zero, -1 / zero, 1e308} {

@@ -57,16 +57,16 @@ func TestIndexedAgreesWithExhaustive(t *testing.T) {
 		scores = append(scores, b)
 	}
 	scores = append(scores,
-		orbit.WeightedSum{{Weight: 4, Score: score.LeastAllocated{}}, {Weight: 2, Score: score.Preferences{}}, {Weight: 1, Score: score.Balance{}}},
-		orbit.WeightedSum{{Weight: 0.1, Score: score.BestFit{}}, {Weight: 3, Score: score.Domains{}}, {Weight: 1, Score: score.Crowding{}}},
-		orbit.WeightedSum{{Weight: 1, Score: score.DotProduct{}}, {Weight: 1, Score: score.FGD{}}},
+		score.WeightedSum{{Weight: 4, Score: score.LeastAllocated{}}, {Weight: 2, Score: score.Preferences{}}, {Weight: 1, Score: score.Balance{}}},
+		score.WeightedSum{{Weight: 0.1, Score: score.BestFit{}}, {Weight: 3, Score: score.Domains{}}, {Weight: 1, Score: score.Crowding{}}},
+		score.WeightedSum{{Weight: 1, Score: score.DotProduct{}}, {Weight: 1, Score: score.FGD{}}},
 	)
 	for i, sc := range scores {
 		t.Run(fmt.Sprintf("%d %T", i, sc), func(t *testing.T) {
 			t.Parallel()
 			seed := uint64(i % 2 * 7) // 0: ties go by id
 			boxes := agree(t, arrivals, &place.Indexed{Score: sc, Seed: seed}, &place.Exhaustive{Score: sc, Seed: seed})
-			b, bounded := sc.(orbit.Bounded)
+			b, bounded := sc.(score.Bounded)
 			bounded = bounded && b.Bound(spec(1, 1), &orbit.Node{}) != nil
 			require.Equal(t, bounded, boxes > 0, "looked into %d boxes", boxes)
 		})

@@ -141,7 +141,7 @@ func BenchmarkScore(b *testing.B) {
 	n := nodeWith(b, gpuNode(), spec(1000, gib))
 	s := devices(spec(1000, gib), 1, 500)
 	s.Module, s.Spread = "service-0001", orbit.Domains{Level: "zone", Names: []string{"z1"}}
-	for _, sc := range append(everyScore(), orbit.SpreadScore{}) {
+	for _, sc := range append(everyScore(), score.Spread{}) {
 		b.Run(fmt.Sprintf("%T", sc), func(b *testing.B) {
 			b.ReportAllocs()
 			sum := 0.0

@@ -15,14 +15,14 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-func boundedScores() []orbit.Bounded {
-	return []orbit.Bounded{
+func boundedScores() []score.Bounded {
+	return []score.Bounded{
 		score.BestFit{}, score.BestFit{CPUMax: 3000, DeviceMax: 900}, score.BestFit{CPUMax: 1, DeviceMax: 1},
 		score.DotProduct{}, score.DotProduct{CPUMax: 3000, DeviceMax: 900}, score.DotProduct{CPUMax: -1, DeviceMax: 1},
 		score.LeastAllocated{}, score.MostAllocated{}, score.Balance{},
 		score.Preferences{}, score.Domains{},
 		score.Crowding{}, score.Crowding{Half: 1}, score.Crowding{Half: math.MaxInt},
-		orbit.SpreadScore{},
+		score.Spread{},
 	}
 }
 
@@ -32,10 +32,10 @@ func TestBounds(t *testing.T) {
 		s := drawSpec(rt)
 		box := drawBox(rt, s)
 		scores := boundedScores()
-		var sum orbit.WeightedSum
+		var sum score.WeightedSum
 		for range rapid.IntRange(0, 4).Draw(rt, "terms") {
 			term := rapid.SampledFrom(scores).Draw(rt, "term")
-			sum = append(sum, orbit.Weighted{Weight: rapid.Float64Range(0, 1e6).Draw(rt, "weight"), Score: term})
+			sum = append(sum, score.Weighted{Weight: rapid.Float64Range(0, 1e6).Draw(rt, "weight"), Score: term})
 		}
 		for _, b := range append(scores, sum) {
 			if bound := b.Bound(s, box.like); bound != nil {
@@ -274,17 +274,17 @@ func drawUse(t *rapid.T, ledger *orbit.MemoryLedger, n *orbit.Node) {
 // A bound upside down is none.
 func TestBoundsThatCannotSay(t *testing.T) {
 	n, s := gpuNode(), devices(spec(1000, gib), 1, 500)
-	for _, b := range []orbit.Bounded{
+	for _, b := range []score.Bounded{
 		score.BestFit{CPUMax: -1}, score.BestFit{DeviceMax: -1},
 	} {
 		require.Nil(t, b.Bound(s, &n), "%T", b)
-		require.Nil(t, orbit.WeightedSum{{Weight: 1, Score: b}}.Bound(s, &n), "%T", b)
+		require.Nil(t, score.WeightedSum{{Weight: 1, Score: b}}.Bound(s, &n), "%T", b)
 	}
 	for _, b := range boundedScores() {
 		require.NotNil(t, b.Bound(s, &n), "%T", b)
 	}
 	for _, sc := range []orbit.Score{score.FGD{}, score.Random{}} {
-		require.NotImplements(t, (*orbit.Bounded)(nil), sc)
+		require.NotImplements(t, (*score.Bounded)(nil), sc)
 	}
 }
 

@@ -5,7 +5,7 @@
 // ones. The others are building blocks: each runs from 0 (best) to 1 (worst), whatever the units of what it
 // looks at, so that they add up to something that can be reasoned about:
 //
-//	orbit.WeightedSum{
+//	score.WeightedSum{
 //		{Weight: 4, Score: score.LeastAllocated{}},
 //		{Weight: 2, Score: score.Preferences{}},
 //		{Weight: 1, Score: score.Balance{}},
@@ -15,6 +15,6 @@
 //
 // Every score here is a pure function of the node and the spec, reads no telemetry, gives 0 as its tie,
 // allocates nothing, works as its zero value, and expects a node on which the capsule fits. All but [FGD] and
-// [Random] bound themselves over a box of nodes ([orbit.Bounded]), and so does their sum: a place.Indexed
+// [Random] bound themselves over a box of nodes ([Bounded]), and so does their sum: a place.Indexed
 // then keeps nothing per spec.
 package score

@@ -27,7 +27,7 @@ func Example() {
 		Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 8_000}},
 		Prefer:   []orbit.Preference{{Predicate: ssd, Weight: 1}},
 	}
-	policy := orbit.WeightedSum{
+	policy := score.WeightedSum{
 		{Weight: 1, Score: score.LeastAllocated{}},
 		{Weight: 2, Score: score.Preferences{}},
 	}

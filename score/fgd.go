@@ -14,14 +14,15 @@ const wholeDevice = 1000
 // lowest index among equals; for other requests the default choice of instances holds. Memory does not
 // count. Rounding and ties are as in [BestFit].
 //
-// It does not bound itself ([orbit.Bounded]): what it rates is how much is free of each instance, and of that a
+// It does not bound itself ([Bounded]): what it rates is how much is free of each instance, and of that a
 // box knows the sum and the largest. Where shares are in use that leaves a bound far below most nodes, which
 // are then rated anyway.
 //
 // It rates by the work it has been told of, so tell it again when the work changes. The zero value has been
 // told of none, and rates all nodes alike.
 type FGD struct {
-	// What the work to come asks for, as far as one knows; see [Typical].
+	// Typical is the expected future work, as shapes with their frequencies; see [Typical]. Fragments are counted
+	// against it.
 	Typical []Shape
 }
 
@@ -64,7 +65,7 @@ func (s FGD) PickDevices(node *orbit.NodeState, spec *orbit.Spec) (orbit.DeviceS
 // have less free than it asks for.
 func (s FGD) Fragmentation(node *orbit.NodeState) float64 {
 	var t trial
-	t.look(node)
+	t.load(node)
 	t.judge(s.Typical)
 	if t.asked == 0 {
 		return 0

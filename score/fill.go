@@ -58,8 +58,8 @@ func (Balance) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (
 	return spread, 0
 }
 
-// Bound sets each part against the others where they come closest: the largest is not below any part's least,
-// the smallest not above any part's most.
+// Bound is a lower bound of the difference: the largest part is at least every part's minimum, and the smallest part is
+// at most every part's maximum.
 func (Balance) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
 	list := wantedOf(spec)
 	return func(least, most *orbit.Extent) (value, tie float64) {
@@ -151,8 +151,8 @@ const (
 	rounding   = 1e-9
 )
 
-// least is the least part that can be taken after placing, of nodes that fit: as much is free as can be, on
-// no larger a node than that takes.
+// least is the smallest part that can be taken after placing on a node that fits: the node has the most free capacity
+// possible, and is no larger than that requires.
 func (w wanted) least(least, most *orbit.Extent) float64 {
 	free := w.free(most)
 	capacity := max(w.capacity(least), free)

@@ -22,8 +22,10 @@ const (
 // best. Memory does not count. Rounding to whole percents is part of the policy: many nodes are equally
 // good, and with the engine's seed 0 the smallest node id among them wins, as in the original.
 type BestFit struct {
-	CPUMax    int64 // milli-cores; 0: 128,000
-	DeviceMax int64 // device milli; 0: 8,000
+	// CPUMax is the CPU of the largest node, in milli-cores; 0: 128,000.
+	CPUMax int64
+	// DeviceMax is the device capacity of the largest node, in thousandths of a device; 0: 8,000.
+	DeviceMax int64
 }
 
 // Score rates the node from -100 (full) to 0; above 0 if the node has more free than the maxima say.
@@ -56,8 +58,10 @@ func (s BestFit) rate(cpuLeft, devicesLeft int64) float64 {
 //
 // Free is what is free before placing. Rounding and ties are as in [BestFit].
 type DotProduct struct {
-	CPUMax    int64 // milli-cores; 0: 128,000
-	DeviceMax int64 // device milli; 0: 8,000
+	// CPUMax is the CPU of the largest node, in milli-cores; 0: 128,000.
+	CPUMax int64
+	// DeviceMax is the device capacity of the largest node, in thousandths of a device; 0: 8,000.
+	DeviceMax int64
 }
 
 // Score rates the node from -100 (nothing free of what is wanted) to 0.

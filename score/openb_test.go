@@ -68,7 +68,7 @@ func TestRandomIsPure(t *testing.T) {
 	other := gpuNode()
 	other.ID = "node-2"
 	require.NotEqual(t, first, draw(score.Random{}, nodeWith(t, other), s))
-	_, draws := orbit.WeightedSum{{Weight: 1, Score: score.BestFit{}}}.Draw(1)
+	_, draws := score.WeightedSum{{Weight: 1, Score: score.BestFit{}}}.Draw(1)
 	require.False(t, draws, "nothing in the sum draws lots")
 }
 
@@ -83,7 +83,7 @@ func TestRandomIsUniform(t *testing.T) {
 		"sampled":     func() orbit.PlacementEngine { return &place.Sampled{Score: sc} },
 		"remembering": func() orbit.PlacementEngine { return &place.Sampled{Score: sc, Enough: 8, Remember: 4} },
 		"summed": func() orbit.PlacementEngine {
-			return &place.Indexed{Score: orbit.WeightedSum{{Weight: 1, Score: score.Domains{}}, {Weight: 2, Score: sc}}}
+			return &place.Indexed{Score: score.WeightedSum{{Weight: 1, Score: score.Domains{}}, {Weight: 2, Score: sc}}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

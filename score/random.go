@@ -16,6 +16,7 @@ import (
 // (91.1% allocation instead of 87.5%). A place.Sampled for which one that fits is enough chooses as evenly
 // and is fastest.
 type Random struct {
+	// Seed selects the random order of nodes: the same seed gives the same order. Default 0.
 	Seed uint64
 }
 

@@ -72,7 +72,8 @@ func outside(labels map[string]string, spec *orbit.Spec) float64 {
 // Crowding prefers nodes with few capsules, whatever their size: it is n/(n+Half) for n capsules on the
 // node before placing. It rises fast at first and never reaches 1.
 type Crowding struct {
-	Half int // the number of capsules that is rated ½; 0: 10
+	// Half is the number of capsules that is rated ½; 0: 10.
+	Half int
 }
 
 // Score returns the quotient.

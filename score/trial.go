@@ -21,13 +21,13 @@ type trial struct {
 }
 
 func (t *trial) run(typical []Shape, node *orbit.NodeState, spec *orbit.Spec) {
-	t.look(node)
+	t.load(node)
 	t.place(spec)
 	t.judge(typical)
 }
 
-// look notes what the node has.
-func (t *trial) look(node *orbit.NodeState) {
+// load reads the model, the free CPU and the free devices of the node.
+func (t *trial) load(node *orbit.NodeState) {
 	t.model, t.cpu, t.before.free = node.Node.Devices.Model, max(freeCPU(node), 0), freeOf(node)
 }
 

@@ -11,10 +11,12 @@ import (
 
 // Shape is what a number of capsules ask for alike.
 type Shape struct {
-	// How many they are; only the ratio between shapes counts.
+	// Capsules is how many capsules have this shape; only the ratio between shapes counts.
 	Capsules int
-	CPU      int64 // milli-cores
-	Devices  orbit.DeviceRequest
+	// CPU is what one capsule reserves, in milli-cores.
+	CPU int64
+	// Devices is what one capsule asks for of devices.
+	Devices orbit.DeviceRequest
 }
 
 // typicalPercent is how much of the work its typical shapes cover.

@@ -149,8 +149,8 @@ func TestCostOfWhatFitsNowhere(t *testing.T) {
 	}
 }
 
-// TestClosedIsNobodysElse: what is done with a closed state leaves the real one as it is.
-func TestClosedIsNobodysElse(t *testing.T) {
+// TestClosedIsACopy: changes of a closed state leave the original unchanged.
+func TestClosedIsACopy(t *testing.T) {
 	s := newStage(t)
 	for i := range 40 {
 		s.do(node(orbit.NodeID(fmt.Sprint("n", i)), 10))

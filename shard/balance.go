@@ -6,43 +6,44 @@ import (
 	"slices"
 )
 
-// What balance is. A node weighs what it has and what is free of it, in every dimension and in devices, each as a share
-// of what all schedulable nodes have together; with S groups the mean of a quantity is 1/S of all of it. A group is in
-// balance if no quantity is further from its mean than
+// Definition of balance. The weight of a node is a list of quantities: its capacity and its free capacity in every
+// dimension and in devices, each as a share of the capacity of all schedulable nodes. With S groups, the mean of a
+// quantity is 1/S of its total. A group is in balance if no quantity differs from its mean by more than
 //
-//	slack = the greater of Tolerance/S and (S-1)/S of the node that has most of it
+//	slack = the greater of Tolerance/S and (S-1)/S of the largest value that one node has
 //
-// What is outside the slack is excess. The search moves one node at a time, each time the one that takes most off the
-// sum of all squares of excess, from or to the group that has most, and ends when there is no excess or no move of one
-// node lessens it. What that means:
+// Excess is the part of a difference that exceeds the slack. The search moves one node at a time, from or to the group
+// with the most excess: the node that reduces the sum of the squares of all excess the most. It ends when there is no
+// excess, or no move of one node reduces it. It follows:
 //
-//   - Nodes of one shape, of any size: no excess is left. For if a group is over by more than the slack, another one is
-//     below the mean by a (S-1)-th of that at least, and takes any node without getting over; likewise from below.
-//   - Nodes alike: the moves are the least that there can be, for each takes one off what is over and puts it where most
-//     is missing.
-//   - Nothing moves without excess, and each move lessens it: a second search moves nothing, and what flutters within the
-//     slack moves nothing.
+//   - If all nodes have the same proportions, whatever their sizes, no excess is left: if one group is above the mean by
+//     more than the slack, another one is below it by at least a (S-1)-th of that, and can take any node without getting
+//     above its slack. The same holds for a group below the mean.
+//   - If all nodes are alike, the number of moves is the least possible, because each move takes a node from a group that
+//     has too many and gives it to the one that lacks most.
+//   - No node moves without excess, and each move reduces it: a second search moves nothing, and changes within the slack
+//     move nothing.
 //
-// What is free is measured against capacity, not against what is free in all: when a constellation is almost full it
-// does not matter who has the crumbs.
+// Free capacity is a share of the total capacity, not of the total free capacity: when a constellation is almost full, it
+// does not matter which group has the last free parts.
 
-// balance is a search.
+// balance is the state of one search.
 type balance struct {
 	groups  []*group // live ones, by name
 	scale   [quantities]float64
 	mean    [quantities]float64
 	slack   [quantities]float64
-	present []int // quantities that there are
-	// By group: how far each quantity is from the mean.
+	present []int // quantities of which there is any capacity
+	// off is, for each group, the difference of each quantity from its mean.
 	off [][quantities]float64
-	// Of all excess, squared.
-	excess float64
-	by     []float64 // by group
+	// excess is the sum of the squares of all excess; excessOf is the part of each group.
+	excess   float64
+	excessOf []float64
 }
 
-// newBalance weighs the groups, and what all nodes have together, be they in a group or not.
+// newBalance computes the differences of the groups. The tally is of all schedulable nodes, also those without a group.
 func newBalance(groups []*group, all *tally, largest *load, tolerance float64) *balance {
-	b := &balance{groups: groups, off: make([][quantities]float64, len(groups)), by: make([]float64, len(groups))}
+	b := &balance{groups: groups, off: make([][quantities]float64, len(groups)), excessOf: make([]float64, len(groups))}
 	count := float64(len(groups))
 	for k := range quantities {
 		total := all.value(k % kinds)
@@ -58,38 +59,38 @@ func newBalance(groups []*group, all *tally, largest *load, tolerance float64) *
 		for _, k := range b.present {
 			b.off[i][k] = g.sum.value(k)*b.scale[k] - b.mean[k]
 		}
-		b.weigh(i)
+		b.updateExcess(i)
 	}
 	return b
 }
 
-// weigh sums up the excess of a group.
-func (b *balance) weigh(i int) {
-	b.excess -= b.by[i]
-	b.by[i] = 0
+// updateExcess computes the excess of a group anew.
+func (b *balance) updateExcess(i int) {
+	b.excess -= b.excessOf[i]
+	b.excessOf[i] = 0
 	for _, k := range b.present {
-		b.by[i] += square(b.off[i][k], b.slack[k])
+		b.excessOf[i] += square(b.off[i][k], b.slack[k])
 	}
-	b.excess += b.by[i]
+	b.excess += b.excessOf[i]
 }
 
-// square returns the square of what is outside the slack.
+// square returns the square of the part of a difference that exceeds the slack.
 func square(off, slack float64) float64 {
 	over := max(0, math.Abs(off)-slack)
 	return over * over
 }
 
-// step is a move, or an exchange, that lessens the excess.
+// step is a move or an exchange that reduces the excess.
 type step struct {
 	m *member
-	// What goes the other way; nil: nothing.
+	// back is the node that goes the other way in an exchange; nil: the step is a move.
 	back     *member
 	from, to int
 	gain     float64
 }
 
-// next returns what to do next; false: nothing lessens the excess. Nodes that belong to nobody yet are moved first, for
-// that costs nothing.
+// next returns the next step, and false if no step reduces the excess. Nodes without a living owner are moved first,
+// because that needs no handoff.
 func (b *balance) next() (step, bool) {
 	worst, fresh := b.worst(), 0
 	for _, g := range b.groups {
@@ -110,22 +111,22 @@ func (b *balance) next() (step, bool) {
 	return step{}, false
 }
 
-// worst lists the groups that have excess, most first.
+// worst lists the groups that have excess, the greatest first.
 func (b *balance) worst() (out []int) {
-	for i, e := range b.by {
+	for i, e := range b.excessOf {
 		if e > 0 {
 			out = append(out, i)
 		}
 	}
-	slices.SortStableFunc(out, func(x, y int) int { return cmp.Compare(b.by[y], b.by[x]) })
+	slices.SortStableFunc(out, func(x, y int) int { return cmp.Compare(b.excessOf[y], b.excessOf[x]) })
 	return out
 }
 
-// manyGroups is beyond how many groups the best step is looked for only between the two that differ most and have one.
-// Else it is looked for everywhere, which costs more and moves less.
+// manyGroups is the number of groups above which the search stops at the pair of groups that differs most and has a step.
+// With fewer groups it compares all pairs, which takes longer and moves fewer nodes.
 const manyGroups = 16
 
-// best returns the best step between a group and the others.
+// best returns the best step between group i and the others.
 func (b *balance) best(i int, fresh bool, scan func(*balance, int, int, bool, *step)) step {
 	others := make([]int, 0, len(b.groups))
 	for j := range b.groups {
@@ -135,7 +136,7 @@ func (b *balance) best(i int, fresh bool, scan func(*balance, int, int, bool, *s
 	}
 	far := b.distances(i)
 	slices.SortStableFunc(others, func(x, y int) int { return cmp.Compare(far[y], far[x]) })
-	// What is smaller than this is rounding.
+	// A smaller gain may be a rounding error.
 	out := step{gain: 1e-9 * b.excess}
 	for _, j := range others {
 		scan(b, i, j, fresh, &out)
@@ -147,7 +148,7 @@ func (b *balance) best(i int, fresh bool, scan func(*balance, int, int, bool, *s
 	return out
 }
 
-// distances returns how far each group is from one.
+// distances returns by how much each group differs from group i.
 func (b *balance) distances(i int) []float64 {
 	far := make([]float64, len(b.groups))
 	for j := range b.groups {
@@ -159,8 +160,8 @@ func (b *balance) distances(i int) []float64 {
 	return far
 }
 
-// scan looks for a better move from one group to another than the best so far. It looks into the cells that may have
-// one, and is content with nine tenths of what the cell could have.
+// scan searches for a move from one group to another that is better than the best so far. It searches only the cells
+// whose bound allows one, and takes the first node of a cell that reaches 90% of the bound.
 func (b *balance) scan(from, to int, fresh bool, best *step) {
 	if fresh && b.groups[from].fresh == 0 {
 		return
@@ -184,7 +185,7 @@ func (b *balance) scan(from, to int, fresh bool, best *step) {
 	}
 }
 
-// gain returns by how much a move lessens the excess.
+// gain returns by how much a move reduces the excess.
 func (b *balance) gain(from, to int, l *load) (gain float64) {
 	for _, k := range b.present {
 		if l[k] != 0 {
@@ -196,9 +197,9 @@ func (b *balance) gain(from, to int, l *load) (gain float64) {
 	return gain
 }
 
-// bound returns the most that a move of a node of the shape can gain: for each quantity the best that there is between
-// the least and the most that such a node has. That is half the difference of the groups, or what is next to it, for
-// what is left after moving x is convex in x and the same from both sides of that.
+// bound returns the greatest gain that the move of a node of the shape can have. It takes for each quantity the best value
+// between the smallest and the largest that such a node has. The best value is the one closest to half the difference of
+// the groups, because the excess after moving x is convex in x and symmetric around that half.
 func (b *balance) bound(from, to int, c *shape) (gain float64) {
 	for _, k := range b.present {
 		least, most := c.bounds(k)
@@ -212,7 +213,7 @@ func (b *balance) bound(from, to int, c *shape) (gain float64) {
 	return gain
 }
 
-// move makes a move, or an exchange.
+// move applies a step to the groups.
 func (b *balance) move(s step) {
 	b.groups[s.from].discount(s.m)
 	b.add(s.from, &s.m.load, -1)
@@ -222,22 +223,22 @@ func (b *balance) move(s step) {
 	}
 }
 
-// give gives a node that is in no group to one.
+// give adds a node that is in no group to a group.
 func (b *balance) give(m *member, to int) {
 	b.groups[to].count(m, false)
 	b.add(to, &m.load, 1)
 }
 
-// add adds a node to what a group has, or takes it away.
+// add adds a node's load to a group (sign 1), or subtracts it (sign -1).
 func (b *balance) add(i int, l *load, sign float64) {
 	for _, k := range b.present {
 		b.off[i][k] += sign * float64(l[k]) * b.scale[k]
 	}
-	b.weigh(i)
+	b.updateExcess(i)
 }
 
-// lightest returns the group to which a node is best given: where the sum of squares of all quantities is least with
-// it; the one with fewer nodes, and then the first, among equals.
+// lightest returns the group that should get a node without an owner: the one whose sum of squares of all differences is
+// least with the node; among equals the one with fewer nodes, and then the first.
 func (b *balance) lightest(l *load) int {
 	best, least := 0, math.Inf(1)
 	for i, g := range b.groups {

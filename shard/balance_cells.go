@@ -1,8 +1,8 @@
 package shard
 
-// group is the nodes that are, or are to be, one scheduler's.
+// group is the set of nodes that one scheduler owns or is about to own.
 //
-// Invariants: sum is the loads of its members that count; cells have those of them that may be moved, each once.
+// Invariants: sum is the sum of the loads of the members that count; each movable one of them is in one cell, once.
 type group struct {
 	name  string
 	live  bool
@@ -10,17 +10,17 @@ type group struct {
 	nodes int
 	cells []*cell
 	known map[shape]*cell
-	// Movable nodes that are fresh.
+	// fresh is the number of movable nodes without a living owner.
 	fresh int
-	// All nodes that a mark connects with the scheduler, as their owner or the one that is to have them.
+	// held are all nodes with a mark that names the scheduler, as the owner or as the next owner.
 	held map[*member]bool
 }
 
-// cell is the movable nodes of one shape.
+// cell is the set of a group's movable nodes of one shape.
 type cell struct {
 	shape
 	members []*member
-	// In the group's cells.
+	// at is the index in the group's cells.
 	at int
 }
 
@@ -28,7 +28,7 @@ func newGroup(name string) *group {
 	return &group{name: name, known: map[shape]*cell{}, held: map[*member]bool{}}
 }
 
-// count adds a member to what the group has, and to what may be moved unless it is locked.
+// count adds a member to the group's sum, and to the movable nodes unless it is locked.
 func (g *group) count(m *member, locked bool) {
 	g.sum.add(&m.load)
 	g.nodes++
@@ -50,7 +50,7 @@ func (g *group) count(m *member, locked bool) {
 	}
 }
 
-// discount takes a member out again.
+// discount undoes count.
 func (g *group) discount(m *member) {
 	g.sum.sub(&m.load)
 	g.nodes--

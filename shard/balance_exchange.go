@@ -8,11 +8,11 @@ import (
 // exchanged is how many cells of each group are tried against each other.
 const exchanged = 64
 
-// exchange looks for a node of each of two groups that are better in the other one. One node of a cell stands for all,
-// and of many cells those are tried that would do the least harm alone.
+// exchange searches for two nodes, one of each group, whose exchange is better than the best step so far. It tries one
+// node of each cell. If there are many cells it tries those whose node, moved alone, would do the least harm.
 func (b *balance) exchange(from, to int, fresh bool, best *step) {
 	if from > to || fresh && (b.groups[from].fresh == 0 || b.groups[to].fresh == 0) {
-		return // it is the same the other way round
+		return // the call with from and to exchanged finds the same
 	}
 	there, back := b.candidates(from, to, fresh), b.candidates(to, from, fresh)
 	for _, m := range there {
@@ -48,7 +48,7 @@ func (b *balance) candidates(from, to int, fresh bool) []*member {
 	return out
 }
 
-// swap returns by how much an exchange lessens the excess.
+// swap returns by how much an exchange reduces the excess.
 func (b *balance) swap(from, to int, there, back *load) (gain float64) {
 	for _, k := range b.present {
 		if there[k] != back[k] {

@@ -6,17 +6,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// quantities is how many numbers a node is weighed by: its capacity in every dimension and in healthy devices, and then
-// what is free of each.
+// quantities is the number of quantities in a load: first the capacity in every dimension and in healthy devices, then
+// the free part of each.
 const (
 	kinds      = int(orbit.Dimensions) + 1
 	quantities = 2 * kinds
 )
 
-// load is what one node counts for; never negative.
+// load is the weight of one node; no quantity is negative.
 type load [quantities]int64
 
-// loadOf weighs a node. What is over its capacity counts as nothing free.
+// loadOf returns the load of a node. An overcommitted node has no free capacity.
 func loadOf(n *orbit.NodeState) (out load) {
 	free := n.Free()
 	for d := range orbit.Dimensions {
@@ -32,8 +32,8 @@ func loadOf(n *orbit.NodeState) (out load) {
 	return out
 }
 
-// tally is a sum of loads. Each quantity has 128 bits, so that no sum wraps and what is taken out again leaves nothing
-// behind.
+// tally is a sum of loads. Each quantity has 128 bits, so that no sum overflows, and subtracting a load undoes adding it
+// exactly.
 type tally [quantities]struct{ high, low uint64 }
 
 func (t *tally) add(l *load) {
@@ -55,15 +55,15 @@ func (t *tally) sub(l *load) {
 // value returns a sum as a number.
 func (t *tally) value(k int) float64 { return float64(t[k].high)*(1<<64) + float64(t[k].low) }
 
-// levels divide what is free of a quantity: nothing, all, and eight parts in between.
+// levels is into how many parts the range between nothing free and all free is divided.
 const levels = 8
 
-// shape is what nodes of a cell have in common: their capacity, and about how much of it is free. Nodes of a cell are
-// rated together.
+// shape is what the nodes of a cell have in common: their capacity, and roughly how much of it is free. One bound is
+// computed for all nodes of a cell.
 type shape struct {
 	capacity [kinds]int64
 	level    [kinds]uint8
-	// They have no owner yet, or none that lives: giving them to another group is no move.
+	// fresh says that the nodes have no living owner: giving them to another group is not a move.
 	fresh bool
 }
 
@@ -83,7 +83,7 @@ func shapeOf(l *load, fresh bool) (s shape) {
 	return s
 }
 
-// bounds returns the least and the most that a node of the shape has of a quantity.
+// bounds returns the smallest and the largest value that a node of the shape can have of a quantity.
 func (s *shape) bounds(k int) (least, most float64) {
 	if k < kinds {
 		c := float64(s.capacity[k])
@@ -95,13 +95,13 @@ func (s *shape) bounds(k int) (least, most float64) {
 		return 0, 0
 	case levels + 1:
 		return c, c
-	default: // a little wider, for what rounding does
+	default: // a little wider, because of rounding
 		return c * (float64(l-1)/levels - 1e-9), c * (float64(l)/levels + 1e-9)
 	}
 }
 
-// largest knows the most that any node has of a capacity. It counts nodes by capacity, and looks at the counts again
-// only when the last one of the largest has gone.
+// largest tracks the largest capacity of any node, for each dimension. It counts nodes by capacity, and searches the
+// counts for a new maximum only when the last node with the largest capacity has gone.
 type largest struct {
 	counts map[[kinds]int64]int
 	most   load
@@ -130,7 +130,7 @@ func (l *largest) sub(one *load) {
 	}
 }
 
-// value returns the most of each capacity.
+// value returns the largest value of each capacity.
 func (l *largest) value() *load {
 	if l.stale {
 		l.most, l.stale = load{}, false

@@ -12,77 +12,80 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// Dispatcher gives every capsule that is nobody's to one scheduler: it commits an [orbit.Assign]. It is as cheap as a
-// load balancer: a capsule costs the same however many nodes there are.
+// Dispatcher assigns every pending capsule without a living owner to one scheduler: it commits an [orbit.Assign]. The
+// cost of a capsule does not depend on the number of nodes.
 //
-//	pending ─┬─ pinned by the user ──────────────────────────► that scheduler, or wait for it
-//	         ├─ nobody's, or of a scheduler whose lease is over ► one that the Policy picks
-//	         ├─ given back as failed ────────────────────────► one that has not failed it
-//	         └─ failed by all ──► reported once; tried again with a back-off, or when there is room for it
+//	pending ─┬─ pinned by the user ──────────────────────────► that scheduler; waits until it lives
+//	         ├─ no owner, or the owner's lease is over ─────► one that the Policy picks
+//	         ├─ given back as failed ────────────────────────► one that has not failed to place it
+//	         └─ failed by all ──► reported once; tried again with a back-off, or when there is free capacity
 //
-// What holds: a capsule has one owner at every revision, for Assign is a compare-and-swap, and the members of a gang
-// that wait are given to one scheduler in one proposal, never to two that live. Nobody is given anything once the end of its lease has been committed,
-// for an assignment bets on the lease. All that a dispatcher has to know is in the ledger, so it may be stopped and
-// started, and several may run at once: what one has assigned the others find assigned. What they keep for themselves
-// is when to try failed capsules again, and what has been reported.
+// A capsule has one owner at every revision, because Assign is a compare-and-swap. One proposal assigns all pending
+// members of a gang to one scheduler, so they never belong to two living ones. An assignment bets on the scheduler's
+// lease, so no scheduler is assigned anything after the end of its lease has been committed. Everything that a
+// dispatcher has to know is in the ledger: it may be stopped and started, and several may run at once, each seeing the
+// others' assignments. Only two things are kept in memory: when to try failed capsules again, and what has been reported.
 //
-// It reads the whole state at its start, and again only if it fell so far behind that the ledger's history does not
-// reach back ([orbit.ErrCompacted]); otherwise it follows the changes. Set the fields before first use. Step and Run
+// The dispatcher reads the whole state when it starts, and again only if it fell so far behind that the ledger's history
+// does not reach back ([orbit.ErrCompacted]). Otherwise it follows the changes. Set the fields before first use. Step and Run
 // may be called from any goroutine.
 type Dispatcher struct {
-	// Ledger is required.
+	// Ledger is the ledger itself, not a [PartitionLedger]. Required.
 	Ledger orbit.Ledger
-	// Leases are those of the schedulers, with [LeasePrefix]: one lives while the ledger has a term of its name. Run
-	// them beside the dispatcher, for only they commit the end of a term. Nil: Schedulers is the list.
+	// Leases are the leases of the schedulers, with [LeasePrefix]: a scheduler lives while the ledger has a term of its
+	// name. Run the keeper beside the dispatcher, because only the keeper commits the end of a term. Nil: the schedulers
+	// are those in Schedulers.
 	Leases *lease.Keeper
-	// Schedulers are the names of those that live, for ever; not used with Leases.
+	// Schedulers are the names of the schedulers if there are no Leases; they count as alive for ever. With Leases the
+	// field is ignored.
 	Schedulers []string
-	// Policy chooses. Nil: [RoundRobin]. Dispatchers that run at once need policies of their own.
+	// Policy chooses the scheduler of a capsule or gang. Nil: [RoundRobin]. Do not share one policy between dispatchers.
 	Policy Policy
-	// Select says whether a capsule is for this dispatcher; nil: every one is. It must always give the same answer.
-	// Leave out what engines claim for themselves, or own without a lease: they would be taken for dead.
+	// Select reports whether this dispatcher is responsible for a capsule; nil: for every one. It must always give the
+	// same answer. It must return false for capsules of engines that claim for themselves or hold no lease: their owner
+	// would count as dead.
 	Select func(*orbit.Capsule) bool
-	// MovePinned: what is pinned to a scheduler that does not live, or has failed it, is given to others meanwhile.
-	// Otherwise it waits, and is reported.
+	// MovePinned assigns a capsule that is pinned to a dead scheduler, or to one that failed to place it, to another
+	// scheduler for the time being. By default such a capsule waits, and is reported.
 	MovePinned bool
-	// Strict: nodes are divided into groups, and a scheduler places on its own ones only. Then room on a node takes
-	// back the failures of its own scheduler, otherwise those of all.
+	// Strict must be set if the schedulers run in [Strict] mode. Then free capacity on a node clears only the failed marks
+	// of the scheduler that owns the node; by default it clears those of all schedulers.
 	Strict bool
-	// Retry is when capsules are tried again that all schedulers have failed, or that the policy had nobody for;
-	// default 1 s, and then twice as long each time up to 5 min.
+	// Retry is the delay before a capsule is tried again that all schedulers have failed to place, or for which the policy
+	// named no scheduler; default 1 s, doubled after each try, at most 5 min.
 	Retry orbit.Backoff
-	// MaxStep is the most capsules and gangs that one step assigns; default 4,096.
+	// MaxStep is how many capsules and gangs one step assigns at most; default 4,096.
 	MaxStep int
-	// Pause is the least time from one step of Run to the next; default 1 ms, negative: none. What comes up
-	// meanwhile goes out in one batch.
+	// Pause is the shortest time from the start of one step of Run to the next; default 1 ms, negative: none. A longer
+	// pause makes fewer and larger batches.
 	Pause time.Duration
-	// Hook, if set, is called by Run, from its goroutine, after every step that did or found something.
+	// Hook, if set, is called from Run's goroutine after every step that did something or failed.
 	Hook func(Round)
 
 	once sync.Once
-	// Held by the one step at a time, which owns what follows.
+	// turn holds a token while a step runs. The token guards the fields below.
 	turn   chan struct{}
 	policy Policy
 	retry  retries
-	// Nil: the ledger has not been read yet.
+	// state is the last state that was read; nil: none yet.
 	state *orbit.State
-	// The next state must have reached it.
+	// atLeast is the newest revision that a rejection named; nothing is decided on an older state.
 	atLeast orbit.Revision
 	roster  roster
 	loads   loads
 	failing failingUnits
 	cleared cleared
-	// Nodes that may take more than before, oldest first.
+	// recent are nodes that may take more capsules than before, oldest first.
 	recent []change
-	// Units to be looked at, and to be looked at in the next step.
+	// todo are the units to decide on in this step, again those to review in the next one.
 	todo  todo
 	again []unit
 	marks markWrites
-	// That there is nobody to dispatch to has been reported.
+	// alone says that ErrAlone has been reported.
 	alone bool
 }
 
-// init makes the zero value ready, once.
+// init prepares the zero value on first use.
 func (d *Dispatcher) init() {
 	d.once.Do(func() {
 		d.turn = make(chan struct{}, 1)
@@ -95,7 +98,7 @@ func (d *Dispatcher) init() {
 	})
 }
 
-// check says everything that is wrong with the fields.
+// check returns an error if a field has an invalid value.
 func (d *Dispatcher) check() error {
 	if d.Ledger == nil {
 		return fmt.Errorf("shard: %w: Dispatcher.Ledger is nil", orbit.ErrInvalid)
@@ -117,10 +120,11 @@ func (d *Dispatcher) check() error {
 	return d.retry.fault
 }
 
-// Step does one round: it follows the ledger, takes back failures that something could help and marks that have
-// outlived their capsules, and gives what is nobody's to schedulers, in one batch. It costs what has changed since the
-// last one. A capsule that cannot be assigned, because it has been placed, released or assigned meanwhile, takes none
-// of the others down. Steps run one after another; one that waits for its turn gives up when ctx ends.
+// Step does one round: it reads the ledger's changes, clears failed marks of capsules that may fit now, deletes marks of
+// capsules that no longer need them, and assigns capsules without a living owner, all in one batch. The cost grows with
+// the number of changes since the last step. A capsule that cannot be assigned, because it has been placed, released or
+// assigned meanwhile, does not affect the others. Steps run one after another; a call that waits for another step to end
+// gives up when ctx ends.
 func (d *Dispatcher) Step(ctx context.Context) Round {
 	d.init()
 	round := Round{}
@@ -152,7 +156,7 @@ func (d *Dispatcher) view() orbit.Revision {
 	return d.state.Revision()
 }
 
-// commit sends what is to be done in one batch.
+// commit proposes assignments and changes of marks in one batch, and takes note of the outcomes.
 func (d *Dispatcher) commit(ctx context.Context, round *Round) {
 	orders := d.orders(round)
 	writes := d.marks.take()
@@ -172,7 +176,7 @@ func (d *Dispatcher) commit(ctx context.Context, round *Round) {
 	}
 }
 
-// lost takes note of a rejection: the next state must have reached it.
+// lost remembers the revision of a rejection, so that nothing is decided on an older state.
 func (d *Dispatcher) lost(err error) {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) {
 		d.atLeast = max(d.atLeast, r.At)

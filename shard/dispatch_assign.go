@@ -11,17 +11,17 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// order is a unit to be given to a scheduler.
+// order is the assignment of a unit to a scheduler.
 type order struct {
 	unit unit
-	// Position in the roster.
+	// to is the new scheduler's position in the roster.
 	to int
-	// Who it is taken from; several owners of a gang count as the first.
+	// from is the previous owner; of a gang with several owners it is the first member's.
 	from  string
 	cause Cause
 	do    []orbit.Commitment
-	// That the term of the one who is to have it has not ended, and that whoever had it has not come back. That the
-	// owners are who they were, every Assign bets itself.
+	// bets says that the new scheduler's term has not ended and that the previous owners have not come back. That the
+	// previous owners are unchanged needs no bet, because Assign compares the owner itself.
 	bets []orbit.Precondition
 }
 
@@ -39,12 +39,12 @@ func (d *Dispatcher) take(o *order, c *orbit.Capsule) {
 	key := d.Leases.Key(c.Owner)
 	_, at := d.state.Mark(key)
 	bet := orbit.MarkAt{Key: key, Revision: at}
-	if len(key) <= d.Ledger.Limits().IDBytes && !slices.Contains(o.bets, orbit.Precondition(bet)) { // else it can have no lease
+	if len(key) <= d.Ledger.Limits().IDBytes && !slices.Contains(o.bets, orbit.Precondition(bet)) { // a name that is too long for a key has no lease
 		o.bets = append(slices.Clip(o.bets), bet)
 	}
 }
 
-// orders decides on as much of what is to be looked at as one step takes.
+// orders decides on the units in todo, at most MaxStep of them.
 func (d *Dispatcher) orders(round *Round) []order {
 	if d.todo.len() == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (d *Dispatcher) orders(round *Round) []order {
 	return out
 }
 
-// order decides on one unit. It reports false if there is nothing to do, or nobody for it.
+// order decides on one unit. It reports false if nothing is to be done, or if no scheduler can have the unit now.
 func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 	first, company := d.survey(u, round)
 	if first == nil {
@@ -127,7 +127,7 @@ func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company
 	return first, company
 }
 
-// selects asks Select, and contains it.
+// selects calls Select. A panic in it is reported, and counts as false.
 func (d *Dispatcher) selects(c *orbit.Capsule, round *Round) (yes bool) {
 	if crash := guard.Do(func() { yes = d.Select(c) }); crash != nil {
 		round.fail(fmt.Errorf("shard: Dispatcher.Select on capsule %q, which is left alone: %w", c.ID, crash))
@@ -136,7 +136,7 @@ func (d *Dispatcher) selects(c *orbit.Capsule, round *Round) (yes bool) {
 	return yes
 }
 
-// target chooses the scheduler for a unit; -1: nobody, for now.
+// target chooses the scheduler for a unit and returns its position in the roster; -1: the unit has to wait.
 func (d *Dispatcher) target(u unit, first *orbit.Capsule, company string, now time.Time, round *Round) (at int, cause Cause) {
 	list := failures{}
 	if f := d.failing.units[u]; f != nil {
@@ -173,11 +173,11 @@ func (d *Dispatcher) target(u unit, first *orbit.Capsule, company string, now ti
 	return d.pick(u, first, list, out, again, now, round), cause
 }
 
-// pick asks the policy; -1: it has nobody.
+// pick asks the policy and returns a position in the roster; -1: the policy named no candidate.
 func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int, again bool, now time.Time, round *Round) int {
 	among := Candidates{roster: &d.roster, loads: &d.loads, out: out}
 	at, err := ask(d.policy, first, &among)
-	if err != nil && again && len(out) > 0 { // it wants none of those that are left
+	if err != nil && again && len(out) > 0 { // the policy wants none of the candidates that are left
 		among.out = nil
 		at, err = ask(d.policy, first, &among)
 	}
@@ -185,14 +185,14 @@ func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int
 	case err == nil:
 		return at
 	case len(out) > 0:
-		d.failed(u, list, out, now, round) // as far as the policy goes
+		d.failed(u, list, out, now, round) // all schedulers that the policy would choose have failed the unit
 	default:
 		d.retryLater(u, "policy", now, func() { round.fail(err) })
 	}
 	return -1
 }
 
-// cause says why a unit is dispatched again; "": it had not been.
+// cause returns why a unit is dispatched again; "": it has not been dispatched before.
 func (d *Dispatcher) cause(first *orbit.Capsule, list failures, again bool) Cause {
 	switch {
 	case d.roster.lives(first.Owner):
@@ -207,7 +207,8 @@ func (d *Dispatcher) cause(first *orbit.Capsule, list failures, again bool) Caus
 	return ""
 }
 
-// failed puts a unit off that all have failed, and reports it if they are others than the last time.
+// failed puts off a unit that all schedulers have failed, and reports it if the set of schedulers has changed since the
+// last report.
 func (d *Dispatcher) failed(u unit, list failures, out []int, now time.Time, round *Round) {
 	var names strings.Builder
 	var said []Failure
@@ -222,17 +223,17 @@ func (d *Dispatcher) failed(u unit, list failures, out []int, now time.Time, rou
 	d.retryLater(u, names.String(), now, func() { round.Failed = append(round.Failed, failedError(u, said, list.more)) })
 }
 
-// stranded reports a unit that only its scheduler's return can help.
+// stranded reports a unit that waits until the scheduler that it is pinned to lives again.
 func (d *Dispatcher) stranded(u unit, pinned string, round *Round) {
-	if w := d.retry.of(u); w.said != "stranded "+pinned {
+	if w := d.retry.record(u); w.said != "stranded "+pinned {
 		w.said = "stranded " + pinned
 		round.Stranded = append(round.Stranded, strandedError(u, pinned))
 	}
 }
 
-// retryLater puts a unit off, and reports it if that has not been said.
+// retryLater puts a unit off, and calls report unless the last report of the unit was the same.
 func (d *Dispatcher) retryLater(u unit, said string, now time.Time, report func()) {
-	w := d.retry.of(u)
+	w := d.retry.record(u)
 	if w.said != said {
 		w.said = said
 		report()
@@ -240,7 +241,7 @@ func (d *Dispatcher) retryLater(u unit, said string, now time.Time, report func(
 	d.retry.putOff(w, now)
 }
 
-// ordered takes note of what became of an order. What was not committed is looked at again.
+// ordered takes note of an order's outcome. A unit whose order was not committed is reviewed in the next step.
 func (d *Dispatcher) ordered(o *order, out orbit.Outcome, round *Round) {
 	if out.Err != nil {
 		d.again = append(d.again, o.unit)

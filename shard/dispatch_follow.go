@@ -8,20 +8,21 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// news is what the changes between two states touch, each thing once.
+// news lists what the changes between two states have touched, each capsule once.
 type news struct {
 	capsules map[orbit.CapsuleID]bool
 	ids      []orbit.CapsuleID
 	changed  []change
-	// Units whose failed or pinned mark was set.
+	// marked are the units whose failed or pinned mark was set.
 	marked []unit
+	// leases says that a scheduler's lease has changed.
 	leases bool
 }
 
-// follow brings the dispatcher up to what the ledger has, and files what is to be looked at.
+// follow brings the dispatcher up to the ledger's current state, and adds the units to decide on to todo.
 func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
 	d.loads.forgetExpected()
-	state, changes, whole, err := orbit.CatchUp(ctx, d.Ledger, d.state)
+	state, changes, whole, err := d.state.CatchUp(ctx, d.Ledger)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
 	return nil
 }
 
-// read finds out what changes touch.
+// read sorts changes by what they touch.
 func (d *Dispatcher) read(changes []orbit.Change) *news {
 	n := &news{capsules: make(map[orbit.CapsuleID]bool, len(changes))}
 	for i := range changes {
@@ -68,7 +69,7 @@ func (d *Dispatcher) read(changes []orbit.Change) *news {
 	return n
 }
 
-// readMark sorts a mark that was set.
+// readMark adds a mark that was set to the news, if it is of a kind that concerns the dispatcher.
 func (d *Dispatcher) readMark(n *news, key string, at orbit.Revision) {
 	if u, ok := unitOfKey(key); ok {
 		n.marked = append(n.marked, u)
@@ -94,7 +95,7 @@ func (n *news) change(node orbit.NodeID, at orbit.Revision, moved bool) {
 	}
 }
 
-// advance moves to a newer state.
+// advance moves to a newer state by the changes that led to it.
 func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
 	before := d.state
 	d.state = state
@@ -112,7 +113,7 @@ func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
 	d.reviewTouched(n, before)
 }
 
-// reviewTouched looks again at what the changes have touched, at a gang once.
+// reviewTouched reviews the units that the changes have touched, each gang once.
 func (d *Dispatcher) reviewTouched(n *news, before *orbit.State) {
 	gangs := map[unit]bool{}
 	review := func(u unit) {
@@ -126,7 +127,7 @@ func (d *Dispatcher) reviewTouched(n *news, before *orbit.State) {
 	for _, id := range n.ids {
 		is := d.state.Capsule(id)
 		if was := before.Capsule(id); was != nil && (is == nil || unitOf(is) != unitOf(was)) {
-			review(unitOf(was)) // its record has been dropped, or the id has a new bearer
+			review(unitOf(was)) // its record has been dropped, or a new capsule has the id
 		}
 		if is != nil {
 			review(unitOf(is))
@@ -137,7 +138,7 @@ func (d *Dispatcher) reviewTouched(n *news, before *orbit.State) {
 	}
 }
 
-// merge keeps of every node the last change.
+// merge reduces the changes to one for each node: the last one.
 func merge(changed []change) []change {
 	at := make(map[orbit.NodeID]int, len(changed))
 	out := changed[:0:0]
@@ -152,10 +153,10 @@ func merge(changed []change) []change {
 	return out
 }
 
-// maxRecent is how many changed nodes are remembered: a scheduler's plan is not as old as that.
+// maxRecent is how many changes of nodes are remembered. No scheduler's plan is based on a view older than that.
 const maxRecent = 4096
 
-// remember keeps what has changed for failures that will turn out to rest on an older view.
+// remember keeps changes of nodes, for failures that are reported later and were planned on an older view.
 func (d *Dispatcher) remember(changed []change) {
 	d.recent = append(d.recent, changed...)
 	if n := len(d.recent); n > 2*maxRecent {
@@ -163,7 +164,7 @@ func (d *Dispatcher) remember(changed []change) {
 	}
 }
 
-// rebuild starts from a state, without knowing what has changed. What was known of tries and reports is kept.
+// rebuild starts from a state without knowing the changes that led to it. Retries and what was reported are kept.
 func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
 	d.state = state
 	d.loads = newLoads()
@@ -194,7 +195,7 @@ func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
 	}
 }
 
-// everyNode returns all nodes as changes, if there is anything that they could help.
+// everyNode returns a change for each node, or none if no unit has failed.
 func (d *Dispatcher) everyNode() (out []change) {
 	if len(d.failing.units) == 0 {
 		return nil
@@ -206,7 +207,7 @@ func (d *Dispatcher) everyNode() (out []change) {
 	return out
 }
 
-// learn takes over the failed marks of units, and returns the failures that are new.
+// learn reads the failed marks of units, and returns the failures that are new.
 func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 	for _, u := range units {
 		kind := u.failedMark()
@@ -222,7 +223,7 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 		list, err := parseFailures(value)
 		if err != nil {
 			round.fail(corruptError(kind.key(u.id), value))
-			continue // the next failure writes it anew
+			continue // the next failure overwrites the mark
 		}
 		f := &failing{unit: u, failures: list, at: at, specs: u.specs(d.state)}
 		d.failing.put(f, d.Strict)
@@ -240,8 +241,8 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 	return fresh
 }
 
-// refreshMembership reads which schedulers live now. What the dead had to place, and what waits for a scheduler, is looked
-// at again.
+// refreshMembership reads which schedulers live now. The units that a dead one had to place, and those that wait for a
+// scheduler, are reviewed.
 func (d *Dispatcher) refreshMembership() {
 	was := d.roster
 	d.roster = readRoster(d.state, d.Leases, d.Schedulers)
@@ -260,7 +261,7 @@ func (d *Dispatcher) refreshMembership() {
 	}
 }
 
-// review files a unit if it is to be given to somebody, and tidies up after one that waits no more.
+// review adds a unit to todo if it has to be assigned, and deletes its marks if it is no longer pending.
 func (d *Dispatcher) review(u unit) {
 	pending, gone := u.life(d.state)
 	if !pending {

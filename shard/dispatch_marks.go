@@ -7,17 +7,18 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// markWrite is a mark to be set or deleted, if it is still what it was.
+// markWrite is a mark to be set or deleted, provided that it has not been set since it was read.
 type markWrite struct {
 	key, value string
-	// When it was last set.
+	// at is the revision at which the mark was last set.
 	at orbit.Revision
-	// Something has changed that could help; else it has outlived its unit's waiting.
+	// cleared says that a failed mark is cleared because its unit may fit now. Otherwise the mark is deleted because its
+	// unit is no longer pending.
 	cleared bool
 }
 
-// markWrites are those of one step, each key once, in the order in which they came up, and those of earlier
-// steps that have not been written yet.
+// markWrites are the marks to be written by the next commit, each key once, in the order in which they were added. They
+// include those of earlier steps that could not be written.
 type markWrites struct {
 	writes map[string]markWrite
 	keys   []string
@@ -33,7 +34,7 @@ func (m *markWrites) set(w markWrite) {
 	m.writes[w.key] = w
 }
 
-// take returns all and forgets them.
+// take removes all writes and returns them.
 func (m *markWrites) take() (out []markWrite) {
 	for _, key := range m.keys {
 		out = append(out, m.writes[key])
@@ -42,8 +43,8 @@ func (m *markWrites) take() (out []markWrite) {
 	return out
 }
 
-// forgetStale forgets those whose mark has been set since: whoever has set it knew more, or it was this one
-// after all.
+// forgetStale drops the writes whose mark has been set since it was read: either another process has written it, knowing
+// more, or this write was committed although its outcome was unknown.
 func (m *markWrites) forgetStale(state *orbit.State) {
 	m.keys = slices.DeleteFunc(m.keys, func(key string) bool {
 		_, at := state.Mark(key)
@@ -55,8 +56,8 @@ func (m *markWrites) forgetStale(state *orbit.State) {
 	})
 }
 
-// tidy decides which marks of a unit have outlived it: a failed mark goes when no capsule of it waits, a pinned one
-// when all have been released for good.
+// tidy deletes marks that a unit no longer needs: the failed mark when none of its capsules is pending, the pinned mark
+// when all of them have been released for good.
 func (d *Dispatcher) tidy(u unit, pending, gone bool) {
 	if !pending {
 		d.dropMark(u.failedMark().key(u.id))
@@ -72,7 +73,7 @@ func (d *Dispatcher) dropMark(key string) {
 	}
 }
 
-// proposal bets that nobody else has set the mark meanwhile.
+// proposal returns the proposal that writes the mark. It bets that the mark has not been set since it was read.
 func (w *markWrite) proposal(view orbit.Revision) orbit.Proposal {
 	return orbit.Proposal{
 		View: view,
@@ -81,8 +82,8 @@ func (w *markWrite) proposal(view orbit.Revision) orbit.Proposal {
 	}
 }
 
-// wrote takes note of what became of a mark. What was not written, whatever the reason, is written by the next
-// step, unless the mark has been set meanwhile: a ledger may give a conflict for no reason.
+// wrote takes note of the outcome of a write. A write that failed, for whatever reason, is sent again by the next step
+// unless the mark has been set meanwhile: that an attempt was a conflict does not prove that the mark has changed.
 func (d *Dispatcher) wrote(w *markWrite, o orbit.Outcome, round *Round) {
 	switch {
 	case o.Err == nil && w.cleared:

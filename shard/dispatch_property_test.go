@@ -179,7 +179,7 @@ func (w *world) liveOrDie() {
 }
 
 func (w *world) corrupt() {
-	key := rapid.SampledFrom([]string{"failed/", "failed-gang/", "pinned/", "pinned-gang/", "failed/nobody", "pinned/nobody", "scheduler/x", "scheduler/%zz", "group/", "group/nobody"}).Draw(w.rt, "key")
+	key := rapid.SampledFrom([]string{"failed/", "failed-gang/", "pinned/", "pinned-gang/", "failed/unknown", "pinned/unknown", "scheduler/x", "scheduler/%zz", "group/", "group/unknown"}).Draw(w.rt, "key")
 	if c := w.any(func(*orbit.Capsule) bool { return true }); c != nil && key == "failed/" {
 		key += string(c.ID)
 	}
@@ -193,7 +193,7 @@ func (w *world) step() {
 	}
 	before := w.state().Revision()
 	r := w.dispatchers[i].Step(context.Background())
-	require.True(w.t, r.Conflicts == 0 || w.faults.Conflict > 0, "nobody was in between")
+	require.True(w.t, r.Conflicts == 0 || w.faults.Conflict > 0, "no other process was at work")
 	w.checkStep(before)
 }
 
@@ -206,7 +206,7 @@ func (w *world) checkStep(before orbit.Revision) {
 	state := w.state()
 	for _, c := range changes {
 		if a, ok := c.Do.(orbit.Assign); ok {
-			_, lives := w.leases.In(state, a.Owner) // nobody else is at work
+			_, lives := w.leases.In(state, a.Owner) // no other process is at work
 			require.True(w.t, lives, "%+v to one who does not live", a)
 			require.NotEqual(w.t, a.From, a.Owner)
 			_, lived := w.leases.In(state, a.From)
@@ -257,7 +257,7 @@ func (w *world) check() {
 	}
 }
 
-// checkBooks counts anew what waits at whom.
+// checkBooks counts the pending capsules of each owner anew.
 func (w *world) checkBooks(d *Dispatcher, state *orbit.State) {
 	count := map[string]int{}
 	for c := range state.Capsules() {
@@ -290,7 +290,7 @@ func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 	list, _ := parseFailures(value)
 	failed := func(name string) bool {
 		term, _ := w.leases.In(state, name)
-		one, ok := list.of(name)
+		one, ok := list.find(name)
 		return ok && one.View >= term.Epoch
 	}
 	if pinned != "" && !w.movePinned {
@@ -301,7 +301,7 @@ func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 		require.True(w.t, failed(name) || list.more, "capsule %q has owner %q, and %q has not failed it (%q)", c.ID, c.Owner, name, value)
 	}
 	for _, d := range w.dispatchers {
-		require.False(w.t, d.retry.of(u).due.IsZero(), "capsule %q will never be tried again", c.ID)
+		require.False(w.t, d.retry.record(u).due.IsZero(), "capsule %q will never be tried again", c.ID)
 	}
 }
 
@@ -346,7 +346,7 @@ func liveOn(rt *rapid.T) {
 // end gives everybody a scheduler and room: nothing may have been forgotten, and no mark stays behind.
 func (w *world) end() {
 	w.live(worldSchedulers...)
-	w.try(orbit.Mark{Key: "scheduler/x"}, orbit.Mark{Key: "group/nobody"})
+	w.try(orbit.Mark{Key: "scheduler/x"}, orbit.Mark{Key: "group/unknown"})
 	w.try(node("large", 1000))
 	for range 200 {
 		w.settleAll()
@@ -378,7 +378,7 @@ func (w *world) end() {
 	w.settleAll()
 	for key, value := range w.state().Marks("failed") {
 		if _, ok := unitOfKey(key); !ok {
-			continue // nobody's
+			continue // it has no owner
 		}
 		w.t.Fatalf("mark %q=%q is left", key, value)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // TestRace has dispatchers, schedulers that die and return, and users at work at once, on real goroutines, and then
-// replays the history: at every revision each gang's waiting members are with one scheduler that lives at most, nobody is given anything by a
+// replays the history: at every revision each gang's waiting members are with one scheduler that lives at most, no scheduler is assigned anything by a
 // dispatcher once his lease is over, and in the end everything is placed and no mark is left.
 func TestRace(t *testing.T) {
 	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1 << 20}}

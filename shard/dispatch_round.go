@@ -10,29 +10,30 @@ import (
 
 // Round is what one step of a [Dispatcher] did.
 type Round struct {
-	// What it decided on.
+	// View is the revision of the state that the step decided on.
 	View orbit.Revision
-	// Schedulers that live.
+	// Schedulers is the number of living schedulers.
 	Schedulers int
-	// Capsules given to each scheduler.
+	// Dispatched is the number of capsules assigned to each scheduler, by its name.
 	Dispatched map[string]int
-	// Those of them that had been dispatched before, or had failed somewhere.
+	// Redispatched are those of the assigned capsules and gangs that had an owner before or had failed before.
 	Redispatched []Move
-	// All who live have failed it. Reported once for each set of them, not for each try.
+	// Failed are the capsules and gangs that all living schedulers have failed to place. Each is reported once for each set
+	// of schedulers, not once for each try.
 	Failed []*Error
-	// Pinned to somebody who does not live. Reported once.
+	// Stranded are the capsules and gangs that are pinned to a scheduler that does not live. Each is reported once.
 	Stranded []*Error
-	// Failed marks that were taken back, in whole or in part, for something has changed that could help.
+	// Cleared is the number of failed marks that were shortened or deleted because their capsules may fit now.
 	Cleared int
-	// Marks deleted of capsules that are placed or gone.
+	// Dropped is the number of deleted marks of capsules that have been placed or released.
 	Dropped int
-	// Lost to others who were first; looked at again.
+	// Conflicts is the number of proposals that were refused because something had changed; the next step decides again.
 	Conflicts int
-	// Capsules and gangs that are still to be looked at.
+	// Left is the number of capsules and gangs that the next step has to decide on.
 	Left int
-	// When something is to be tried again, if nothing else happens; zero: nothing is.
+	// Next is the time of the next retry; zero: no retry is due.
 	Next time.Time
-	// All else that went wrong, at most 16: the ledger's errors, [ErrPolicy], [ErrCorrupt], [ErrAlone].
+	// Errors are all other errors, at most 16: the ledger's errors, [ErrPolicy], [ErrCorrupt], [ErrAlone].
 	Errors []error
 }
 
@@ -44,12 +45,12 @@ func (r *Round) fail(err error) {
 	}
 }
 
-// active reports whether there is anything to tell.
+// active reports whether the step did something or failed, so that Hook is called.
 func (r *Round) active() bool {
 	return len(r.Dispatched)+len(r.Failed)+len(r.Stranded)+r.Cleared+r.Dropped+r.Conflicts+len(r.Errors) > 0
 }
 
-// String sums the round up in a line.
+// String returns a one-line summary.
 func (r Round) String() string {
 	var b strings.Builder
 	total := 0

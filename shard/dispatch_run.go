@@ -8,9 +8,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Run steps until ctx ends, and then returns nil. Between steps it waits for a change that concerns it, or until
-// something is to be tried again; while there is more to do than one step takes it does not wait. It refuses, with an
-// error that wraps [orbit.ErrInvalid], to run with a fault in the fields.
+// Run calls Step until ctx ends, and then returns nil. Between steps it waits for a change that concerns the dispatcher,
+// or until a retry is due; it does not wait if a step has left work over. If a field has an invalid value, Run returns
+// an error that wraps [orbit.ErrInvalid] at once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	d.init()
 	if err := d.check(); err != nil {
@@ -47,7 +47,7 @@ func (d *Dispatcher) gap() time.Duration {
 	return d.Pause
 }
 
-// unreachable reports whether the ledger has failed, rather than a policy or a mark.
+// unreachable reports whether one of the errors is a failure of the ledger, not of a policy or a mark.
 func unreachable(errs []error) bool {
 	for _, err := range errs {
 		if !errors.Is(err, ErrPolicy) && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrAlone) && !errors.Is(err, orbit.ErrInfeasible) {
@@ -57,11 +57,12 @@ func unreachable(errs []error) bool {
 	return false
 }
 
-// maxBehind is how many changes that do not concern it a dispatcher lets pass by before it takes them in.
+// maxBehind is after how many changes that do not concern it a resting dispatcher does a step all the same, so that it
+// does not fall behind the ledger's history.
 const maxBehind = 4096
 
-// rest waits until something is to be tried again, or something has happened that concerns this dispatcher. Placements,
-// its own assignments and other marks cost it a glance.
+// rest waits until a retry is due, or until a change concerns this dispatcher. Most changes do not (placements, its own
+// assignments, other marks); it reads them without a step.
 func (d *Dispatcher) rest(ctx context.Context, round Round) {
 	if !round.Next.IsZero() {
 		var cancel context.CancelFunc
@@ -74,7 +75,7 @@ func (d *Dispatcher) rest(ctx context.Context, round Round) {
 			return
 		}
 		if err != nil {
-			pause(ctx, time.Second) // the next step will say what is wrong
+			pause(ctx, time.Second) // the next step will report the error
 			return
 		}
 		if d.concerned(ctx, changes) {
@@ -86,7 +87,7 @@ func (d *Dispatcher) rest(ctx context.Context, round Round) {
 	}
 }
 
-// concerned reports whether changes are of interest.
+// concerned reports whether one of the changes requires a step.
 func (d *Dispatcher) concerned(ctx context.Context, changes []orbit.Change) bool {
 	select {
 	case d.turn <- struct{}{}:
@@ -102,7 +103,7 @@ func (d *Dispatcher) concerned(ctx context.Context, changes []orbit.Change) bool
 	return false
 }
 
-// glance does so for one change. It requires the turn.
+// glance reports whether one change requires a step. The caller must hold the turn.
 func (d *Dispatcher) glance(c orbit.Commitment) bool {
 	switch c := c.(type) {
 	case orbit.Submit:
@@ -124,7 +125,7 @@ func (d *Dispatcher) glance(c orbit.Commitment) bool {
 	return false
 }
 
-// glanceRelease reports whether a released capsule is to be given to somebody, or has a mark that has outlived it.
+// glanceRelease reports whether a released capsule has to be assigned again, or has a mark that it no longer needs.
 func (d *Dispatcher) glanceRelease(c orbit.Release) bool {
 	known := d.state.Capsule(c.Capsule)
 	if known == nil || !c.Final {
@@ -135,5 +136,5 @@ func (d *Dispatcher) glanceRelease(c orbit.Release) bool {
 	return pinned != 0 || d.waits(u)
 }
 
-// waits reports whether a unit has failed somewhere, or waits for somebody.
+// waits reports whether a unit has been failed by a scheduler, or waits for a retry.
 func (d *Dispatcher) waits(u unit) bool { return d.failing.units[u] != nil || d.retry.waits[u] != nil }

@@ -127,9 +127,9 @@ func TestRunWakesForEverythingThatMatters(t *testing.T) {
 		s.do(orbit.Release{Capsule: "p000", Final: true})
 		wait()
 		require.Empty(t, s.mark("pinned/p000"))
-		s.do(orbit.Mark{Key: "failed/nobody", Value: "1 a=1,"})
+		s.do(orbit.Mark{Key: "failed/unknown", Value: "1 a=1,"})
 		wait()
-		require.Empty(t, s.mark("failed/nobody"))
+		require.Empty(t, s.mark("failed/unknown"))
 	})
 }
 
@@ -142,7 +142,7 @@ func TestPinnedIsHonoured(t *testing.T) {
 			_, err := Import(t.Context(), s.ledger,
 				Submission{Submit: orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)}, Schedulers: []string{"a"}},
 				Submission{Submit: orbit.Submit{Gang: gangOf("g", 2)}, Schedulers: []string{"a"}},
-				Submission{Submit: orbit.Submit{IDs: ids("never", 1), Spec: cpu(1)}, Schedulers: []string{"nobody"}},
+				Submission{Submit: orbit.Submit{IDs: ids("never", 1), Spec: cpu(1)}, Schedulers: []string{"unknown"}},
 			)
 			require.NoError(t, err)
 			r := d.Step(t.Context())
@@ -226,8 +226,8 @@ func TestGangsStayTogether(t *testing.T) {
 	require.Empty(t, s.mark("failed-gang/h"))
 }
 
-// TestOneThatIsTakenTakesNobodyDown: what changes between the look and the commit is lost alone.
-func TestOneThatIsTakenTakesNobodyDown(t *testing.T) {
+// TestOneThatIsTakenIsLostAlone: a capsule that changes between the read and the commit does not affect the others.
+func TestOneThatIsTakenIsLostAlone(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b")
 	s.do(node("n", 10), orbit.Submit{IDs: ids("x", 5), Spec: cpu(1)})
@@ -259,7 +259,7 @@ func TestATroubledLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		s.live("a")
-		s.do(orbit.Submit{IDs: ids("x", 4), Spec: cpu(1)}, orbit.Mark{Key: "failed/nobody", Value: "1 a=1,"})
+		s.do(orbit.Submit{IDs: ids("x", 4), Spec: cpu(1)}, orbit.Mark{Key: "failed/unknown", Value: "1 a=1,"})
 		f := &flaky{Ledger: s.ledger, errs: []error{orbit.ErrUnavailable, orbit.ErrUnknown, errors.New("odd"), nil, orbit.ErrUnavailable}}
 		d := &Dispatcher{Ledger: f, Leases: s.leases}
 		r := d.Step(t.Context())
@@ -357,7 +357,7 @@ func TestAFixedList(t *testing.T) {
 	require.Equal(t, OwnerGone, r.Redispatched[0].Why)
 }
 
-func TestNobodyLives(t *testing.T) {
+func TestNoSchedulerLives(t *testing.T) {
 	s := newStage(t)
 	s.do(orbit.Submit{IDs: ids("x", 2), Spec: cpu(1)})
 	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}

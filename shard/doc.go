@@ -1,35 +1,36 @@
-// Package shard divides one constellation among several schedulers: which capsules are whose ([Dispatcher]), and
-// which nodes. What schedulers may do on each other's nodes is a setting, from nothing at all (partition) to
-// everything (optimism).
+// Package shard divides one constellation among several schedulers. A [Dispatcher] assigns capsules to schedulers, and
+// [Groups] assigns nodes to them. The [Mode] says what a scheduler may do on the nodes of the others: nothing (Strict),
+// what does not fit on its own nodes (Soft), or everything (Shared).
 //
 //	Import ─► Ledger ◄── Dispatcher    capsules to schedulers: Assign
 //	            ▲   ◄── Groups         nodes to schedulers: a mark for each
 //	            └────── schedulers     each an orbit.Engine whose navigator is wrapped in a Scheduler
 //
-// Nobody talks to anybody: what the parts say to each other are assignments and marks in the ledger, so any of them
-// may stop, start again or run twice. All that a new one needs to know is in the ledger.
+// The parts never call each other. They communicate through assignments and marks in the ledger, so each of them may
+// stop, start again or run twice, and a new process reads everything it needs from the ledger.
 //
-//	group/NODE       the scheduler whose node it is; what is placed there in strict mode bets on this mark
-//	leaving/NODE     the scheduler that is to have it next: its owner is asked to plan nothing more there
-//	left/NODE        its owner's answer: nothing of it is on its way to the node
-//	failed/CAPSULE   which schedulers could not place it, and why; failed-gang/GANG for all members of a gang
+//	group/NODE       the scheduler that owns the node; in strict mode each placement on the node bets on this mark
+//	leaving/NODE     the scheduler that gets the node next; it asks the owner to plan nothing more on the node
+//	left/NODE        the owner's answer: none of its proposals is still under way to the node
+//	failed/CAPSULE   the schedulers that could not place the capsule, and why; failed-gang/GANG for all members of a gang
 //	pinned/CAPSULE   the scheduler that the user has chosen; pinned-gang/GANG for all members of a gang
 //	scheduler/NAME   the lease of a scheduler (lease.Keeper with this prefix)
 //
 // # First steps
 //
-// Make a [lease.Keeper] with [LeasePrefix], of schedulers and nothing else: every name under it is taken for a
-// scheduler. Run it, and a [Dispatcher]; in strict mode with its Strict set, and in strict and soft mode [Groups]
-// beside it. All of them have the ledger itself. Then for each scheduler, under the same name everywhere:
+// Make a [lease.Keeper] with [LeasePrefix]. It must keep the leases of schedulers only, because every name under the
+// prefix counts as a scheduler. Run it and a [Dispatcher] (with its Strict set in strict mode), and in strict and soft
+// mode [Groups] as well. Give all of them the ledger itself. Then make for each scheduler, with the same name everywhere:
 //
 //	partition := &shard.PartitionLedger{Ledger: ledger, Scheduler: "a", Mode: mode}
 //	inside := partition.Navigator(func() orbit.Navigator { return &nav.Services{} })
 //	scheduler := &shard.Scheduler{Name: "a", Navigator: inside, Leases: leases}
 //	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: scheduler}
 //
-// The [Scheduler] is around what the [PartitionLedger] returns, not in it. [Scheduler.Keep] holds the lease; without a term
-// nothing is given to the scheduler, and nothing planned. A scheduler plans what it is given, whatever the navigator in
-// it claims: where schedulers differ in what they can place, a [PolicyFunc] tells them apart.
+// The [Scheduler] wraps the navigator that the [PartitionLedger] returns, not the other way round. [Scheduler.Keep] holds
+// the lease; without a term the scheduler is assigned nothing and plans nothing. A scheduler plans every capsule that is
+// assigned to it and ignores the Claims of its navigator: where schedulers differ in what they can place, a
+// [PolicyFunc] has to choose the right one.
 //
 // [lease.Keeper]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#Keeper
 package shard

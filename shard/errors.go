@@ -8,31 +8,31 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What can be wrong; to be tested with errors.Is. Those that concern a capsule, a gang or a mark are an [*Error], to be
-// read with errors.As.
+// The errors of the package, for errors.Is. An error that concerns a capsule, a gang or a mark is an [*Error], for
+// errors.As.
 var (
-	// ErrFailed: all schedulers that could have a capsule have failed it. It is tried again with a back-off, and when
-	// there is room for it.
+	// ErrFailed means that all schedulers have failed to place a capsule. The dispatcher tries it again with a back-off, and
+	// when there is free capacity for it.
 	ErrFailed = errors.New("no scheduler could place it")
-	// ErrGivenBack: a scheduler could not place a capsule, and has given it back for others to try.
+	// ErrGivenBack means that a scheduler could not place a capsule and has given it back, so that others try it.
 	ErrGivenBack = errors.New("given back")
-	// ErrStranded: what is pinned to a scheduler waits, because that scheduler does not live.
+	// ErrStranded means that a capsule or a gang waits because the scheduler that it is pinned to does not live.
 	ErrStranded = errors.New("pinned to a scheduler that does not live")
-	// ErrContradiction: a capsule is assigned to two schedulers.
+	// ErrContradiction means that a capsule is assigned to two schedulers.
 	ErrContradiction = errors.New("contradictory assignments")
-	// ErrPolicy: a policy has panicked or exited its goroutine, or has named no scheduler that could have the capsule.
+	// ErrPolicy means that a policy has panicked, has exited its goroutine, or has not returned the name of a candidate.
 	ErrPolicy = errors.New("policy named no scheduler")
-	// ErrKey: an id is too long for the key of a mark.
+	// ErrKey means that an id is too long for the key of a mark.
 	ErrKey = errors.New("id too long for a mark")
-	// ErrCorrupt: the value of a mark cannot be read. It counts as none.
+	// ErrCorrupt means that the value of a mark cannot be parsed. The mark is treated as missing.
 	ErrCorrupt = errors.New("mark is corrupt")
-	// ErrAlone: no scheduler lives, so all capsules wait.
+	// ErrAlone means that no scheduler lives, so that all capsules wait.
 	ErrAlone = errors.New("no scheduler lives")
-	// ErrNoTerm: a scheduler that needs a lease has none.
+	// ErrNoTerm means that a scheduler that needs a lease has no live term.
 	ErrNoTerm = errors.New("scheduler holds no lease")
-	// ErrStuck: a Plan of a scheduler has not returned for longer than its lease lives.
+	// ErrStuck means that a call of a scheduler's Plan has run for longer than its lease lives.
 	ErrStuck = errors.New("plan does not return")
-	// ErrGroup: a strict scheduler has no place for a capsule in its group. The error is a [*GroupNoFit].
+	// ErrGroup means that a capsule does not fit on the nodes of a strict scheduler's group. The error is a [*GroupNoFit].
 	ErrGroup = errors.New("not in the group")
 )
 
@@ -40,20 +40,20 @@ var (
 type Error struct {
 	// Kind is one of ErrFailed, ErrGivenBack, ErrStranded, ErrContradiction, ErrPolicy, ErrKey and ErrCorrupt.
 	Kind error
-	// Capsule or Gang is what it concerns; of several capsules that are submitted together the first. Both are empty for
-	// a mark.
+	// Capsule or Gang is what the error concerns; of several capsules that are submitted together it is the first. Both are
+	// empty if the error concerns a mark.
 	Capsule orbit.CapsuleID
 	Gang    orbit.GangID
 	// Schedulers are those to which a capsule is assigned (ErrContradiction), which has given it back (ErrGivenBack), to
 	// which it is pinned (ErrStranded), or which a policy has named (ErrPolicy).
 	Schedulers []string
-	// Failures are what the living schedulers said, the newest last (ErrFailed). More says that there were more than the
-	// mark has room for.
+	// Failures are the failures of the living schedulers, the newest last (ErrFailed). More says that older ones were dropped
+	// because the mark had no room for them.
 	Failures []Failure
 	More     bool
-	// Key is that of the mark (ErrKey, ErrCorrupt).
+	// Key is the key of the mark (ErrKey, ErrCorrupt).
 	Key string
-	// Crash is that a policy has panicked or exited its goroutine (ErrPolicy); nil: it has returned.
+	// Crash is the policy's panic or exit of its goroutine (ErrPolicy); nil: the policy has returned.
 	Crash error
 
 	text string
@@ -62,17 +62,17 @@ type Error struct {
 // Error says what is wrong, and what to do.
 func (e *Error) Error() string { return "shard: " + e.text }
 
-// Unwrap makes errors.Is find the kind.
+// Unwrap returns Kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// wrong returns an error about a unit.
+// wrong returns an error that concerns a unit.
 func (u unit) wrong(kind error, text string, schedulers ...string) *Error {
 	e := &Error{Kind: kind, Schedulers: schedulers, text: text}
 	e.Capsule, e.Gang = u.names()
 	return e
 }
 
-// String names the unit in texts.
+// String returns the unit's name in error texts.
 func (u unit) String() string {
 	if u.gang {
 		return fmt.Sprintf("gang %q", u.id)
@@ -113,8 +113,8 @@ func strandedError(u unit, scheduler string) *Error {
 		u, ErrStranded, scheduler), scheduler)
 }
 
-// givenBackError says that a scheduler has given a unit back. It does not wrap the navigator's reason: that would have the
-// engine put the whole class aside, and with it what is yet to be given back.
+// givenBackError says that a scheduler has given a unit back. It does not wrap the navigator's reason: with a NoFit in it
+// the engine would set the whole class aside, and the class's other capsules would not be given back.
 func givenBackError(u unit, scheduler string, why error) *Error {
 	return u.wrong(ErrGivenBack, fmt.Sprintf("scheduler %q gives it back: %v", scheduler, why), scheduler)
 }

@@ -6,28 +6,28 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// cleared keeps how often failures of units were taken back for new room. Room is all that is looked at, and may not be
-// what a unit lacks: company, or a domain. Then clearing is in vain however much comes and goes, and each time all
-// schedulers would try again. So a few times are free, and further ones further and further apart; what has to wait
-// is left to the retries.
+// cleared counts how often the failures of units were cleared because of new free capacity. Free capacity is the only
+// thing that is compared, but a unit may lack something else, such as a node near its group or a failure domain. Then
+// clearing is in vain, and each time all schedulers would try again. So the first few times are free, and later ones have
+// to be further and further apart; in between, only the retries try such a unit again.
 type cleared map[unit]map[string]*clearing
 
-// clearing is one scheduler's failure of a unit, or under "" those of all.
+// clearing counts the clearings of one scheduler's failure of a unit; the key "" counts those of all schedulers.
 type clearing struct {
 	times int
 	last  time.Time
 }
 
-// freely is how many times are free.
+// freely is how many clearings are allowed without a delay.
 const freely = 4
 
-// again reports whether a failure may be taken back now, and counts it then.
+// again reports whether a failure may be cleared now, and if so counts it.
 func (c cleared) again(u unit, name string, pace *retries, now time.Time) bool {
 	if c[u] == nil {
 		c[u] = map[string]*clearing{}
 	}
 	one := c[u][name]
-	if one == nil || now.Sub(one.last) > 2*pace.Max { // it is not often
+	if one == nil || now.Sub(one.last) > 2*pace.Max { // the last clearing is long ago: count anew
 		one = &clearing{}
 		c[u][name] = one
 	}
@@ -38,7 +38,7 @@ func (c cleared) again(u unit, name string, pace *retries, now time.Time) bool {
 	return true
 }
 
-// sweep forgets units that do not wait.
+// sweep forgets units that are no longer pending.
 func (c cleared) sweep(state *orbit.State) {
 	for u := range c {
 		if pending, _ := u.life(state); !pending {

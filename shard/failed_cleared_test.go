@@ -24,7 +24,7 @@ func TestCostOfWhatNoRoomHelps(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				s.run(ctx, mode, 40)
 				time.Sleep(time.Minute)
-				lonely := &orbit.Spec{Module: "lonely", Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}, Near: orbit.Near{Group: "nobody", Level: "rack"}}
+				lonely := &orbit.Spec{Module: "lonely", Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}, Near: orbit.Near{Group: "unknown", Level: "rack"}}
 				s.do(orbit.Submit{IDs: ids("lonely", 1), Spec: lonely})
 				time.Sleep(time.Hour)
 				before := s.state().Revision()

@@ -74,7 +74,8 @@ func runs(state *orbit.State, gang orbit.GangID) bool {
 	return g != nil && g.Total() > 0
 }
 
-// back returns the proposal that gives a unit back: it is nobody's, and its mark says who has failed it on which view.
+// back returns the proposal that gives a unit back: it clears the owner, and its failed mark says which scheduler has
+// failed it on which view.
 // A mark that cannot be read is written anew. Where a ledger takes no proposal of that size the mark comes first, by
 // itself: if only that is committed the unit stays for another pass, if only the rest is it may come again.
 func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {

@@ -8,16 +8,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file decides which failed marks a change of the world clears. What helps is room: a node takes more capsules of
-// a class than before, because it joined, grew, was changed or was freed; or it is now a node of a scheduler that had
-// failed the class. As many units are cleared as there is new room for, in turn, so a stampede finds room for
-// everybody in it. Looking costs changed nodes times failing classes, however many capsules wait.
+// This file decides which failed marks are cleared after a change of nodes. A mark is cleared for free capacity: a node
+// takes more capsules of a class than before, because it joined, grew, was changed or lost capsules; or the node now
+// belongs to a scheduler that had failed the class. The number of units that are cleared is the number that the new
+// capacity is enough for, in turn, so that all of them can be placed. The cost is the number of changed nodes times the
+// number of failing classes, however many capsules are pending.
 //
-// A failure says on which view it rests, so a change that its scheduler has seen does not clear it, and one that was
-// overtaken by the mark does. Not looked at are what no ledger knows (reports of nodes) and company that a capsule
-// wants to be near: those are left to the dispatcher's retries.
+// A failure names the revision of the view that it rests on. A change that the scheduler had seen does not clear it; a
+// change between that view and the commit of the mark does. Reports of nodes (which are not in the ledger) and capsules
+// that a spec wants to be near are not compared: only the dispatcher's retries help there.
 
-// maxRoom is as far as room is counted.
+// maxRoom is the number at which counting a node's free places stops.
 const maxRoom = 1024
 
 // roomFor returns how many capsules of the spec a node takes, at most maxRoom.
@@ -44,13 +45,13 @@ func roomFor(n *orbit.NodeState, spec *orbit.Spec) int {
 // change is a node that may take more than before.
 type change struct {
 	node orbit.NodeID
-	// The latest of what may help.
+	// at is the revision of the node's latest change.
 	at orbit.Revision
-	// It has gone over to another scheduler.
+	// moved says that the node belongs to another scheduler now.
 	moved bool
 }
 
-// help clears failed marks for what has changed between two states; before is nil if nothing is known of it.
+// help clears failed marks because of changes between two states; before is nil if the older one is not known.
 func (d *Dispatcher) help(changes []change, before *orbit.State) {
 	for _, k := range d.failing.classes {
 		for _, c := range changes {
@@ -59,7 +60,7 @@ func (d *Dispatcher) help(changes []change, before *orbit.State) {
 	}
 }
 
-// helpClass clears what one changed node can help of one class.
+// helpClass clears failures of one class, as many as one changed node has new places for.
 func (d *Dispatcher) helpClass(k *failingClass, c change, before *orbit.State) {
 	room := roomFor(d.state.Node(c.node), k.spec)
 	if room > 0 && before != nil && !c.moved {
@@ -69,14 +70,15 @@ func (d *Dispatcher) helpClass(k *failingClass, c change, before *orbit.State) {
 		return
 	}
 	for _, name := range d.helped(c.node) {
-		d.helpLine(k.by[name], name, c.at, room)
+		d.helpLine(k.queues[name], name, c.at, room)
 	}
 }
 
-// maxPassed is how many that have been cleared in vain are passed over for others who may have the room.
+// maxPassed is how many units that were cleared in vain are skipped in favour of other units.
 const maxPassed = 64
 
-// helpLine clears so many in turn. Those do not count that are not to be cleared again so soon.
+// helpLine clears as many units of a queue as there is room for, in turn. It skips units that must not be cleared again
+// so soon.
 func (d *Dispatcher) helpLine(q *lineup, name string, at orbit.Revision, room int) {
 	for looked, passed := 0, 0; looked < q.len() && looked-passed < room && passed < maxPassed; looked++ {
 		if f := q.next(); f.restsBefore(name, at) && !d.clear(f, name) {
@@ -85,7 +87,8 @@ func (d *Dispatcher) helpLine(q *lineup, name string, at orbit.Revision, room in
 	}
 }
 
-// helped returns whose failures room on a node can help: its group's, if nodes are divided, and those of "".
+// helped returns the names of the queues that free capacity on a node can help: "", and in strict mode the owner of the
+// node.
 func (d *Dispatcher) helped(node orbit.NodeID) []string {
 	if d.Strict {
 		if group, _ := d.state.Mark(groupMark.key(string(node))); group != "" {
@@ -102,7 +105,7 @@ func (q *lineup) len() int {
 	return len(q.at)
 }
 
-// restsBefore reports whether a failure that the name stands for rests on a view before the revision.
+// restsBefore reports whether the failure of that scheduler ("": of any) rests on a view before the revision.
 func (f *failing) restsBefore(name string, at orbit.Revision) bool {
 	for _, one := range f.failures.list {
 		if (name == "" || one.Scheduler == name) && one.View < at {
@@ -112,15 +115,15 @@ func (f *failing) restsBefore(name string, at orbit.Revision) bool {
 	return len(f.failures.list) == 0
 }
 
-// clear decides that a unit's failures, or those of one scheduler, are to be taken back, unless that was in vain too often.
+// clear notes that a unit's failures, or those of one scheduler, are to be cleared, unless that was in vain too often.
 func (d *Dispatcher) clear(f *failing, name string) bool {
 	kind := f.unit.failedMark()
 	key := kind.key(f.unit.id)
 	left := f.failures
-	if planned, ok := d.marks.writes[key]; ok { // another node has helped, this scheduler or another one
-		left, _ = parseFailures(planned.value) // we wrote it
+	if planned, ok := d.marks.writes[key]; ok { // a change of another node has cleared part of the mark in this step
+		left, _ = parseFailures(planned.value) // written by value, so it has no error
 	}
-	if _, failed := left.of(name); !failed && name != "" || name == "" && d.marks.writes[key].cleared {
+	if _, failed := left.find(name); !failed && name != "" || name == "" && d.marks.writes[key].cleared {
 		return true // it has been decided already
 	}
 	if !d.cleared.again(f.unit, name, &d.retry, time.Now()) {
@@ -134,15 +137,15 @@ func (d *Dispatcher) clear(f *failing, name string) bool {
 	return true
 }
 
-// freshFailure is a failure that this step has learned of.
+// freshFailure is a failure that this step has read for the first time.
 type freshFailure struct {
 	f    *failing
 	name string
 	view orbit.Revision
 }
 
-// overtaken clears failures that this step has learned of for what helped between the view that they rest on and the
-// state before this step, which comparing states does not show. It looks at what has changed since the oldest view.
+// overtaken clears new failures because of changes between the view that they rest on and the state before this step,
+// which comparing the last two states does not show. It goes through the remembered changes since the oldest view.
 func (d *Dispatcher) overtaken(fresh []freshFailure) {
 	if len(fresh) == 0 {
 		return
@@ -166,7 +169,7 @@ func (d *Dispatcher) overtaken(fresh []freshFailure) {
 	}
 }
 
-// overtakenBy clears as many as the node has room for, and returns the others. The line is in order of views.
+// overtakenBy clears as many failures as the node has places for, and returns the others. The line is sorted by view.
 func (d *Dispatcher) overtakenBy(c change, spec *orbit.Spec, line []freshFailure) []freshFailure {
 	room := roomFor(d.state.Node(c.node), spec)
 	if room == 0 {

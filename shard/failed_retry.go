@@ -12,21 +12,21 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// wait is a unit that nobody can be given to now.
+// wait is a unit that can be assigned to no scheduler at present.
 type wait struct {
 	unit unit
-	// When it is to be tried again, and how often it was; zero: only a change will help.
+	// due is the time of the next try, tries the number of tries; zero due: only a change will help.
 	due   time.Time
 	tries int
-	// It is its time.
+	// ready says that due has passed and the unit has not been tried since.
 	ready bool
-	// What has been reported of it.
+	// said is what has been reported of the unit last.
 	said string
-	// Position in the heap; -1: not there.
+	// at is the position in the heap; -1: not in it.
 	at int
 }
 
-// retries are the units that wait, by when they are to be tried again.
+// retries are the waiting units, ordered by the time of their next try.
 type retries struct {
 	orbit.Backoff
 	fault error
@@ -46,8 +46,8 @@ func newRetries(b orbit.Backoff) retries {
 	return r
 }
 
-// of returns the record of a unit, which it makes if there is none.
-func (r *retries) of(u unit) *wait {
+// record returns the record of a unit, and makes one if there is none.
+func (r *retries) record(u unit) *wait {
 	w := r.waits[u]
 	if w == nil {
 		w = &wait{unit: u, at: -1}
@@ -56,7 +56,8 @@ func (r *retries) of(u unit) *wait {
 	return w
 }
 
-// takeReady reports whether it is time to try the unit again whatever has been said of it, once.
+// takeReady reports whether the unit is to be tried again although all schedulers have failed it. It reports true once
+// for each time that the unit becomes due.
 func (r *retries) takeReady(u unit) bool {
 	w := r.waits[u]
 	if w == nil || !w.ready {
@@ -66,7 +67,7 @@ func (r *retries) takeReady(u unit) bool {
 	return true
 }
 
-// delay returns how long to wait after so many tries, without jitter.
+// delay returns how long to wait after that many tries, without jitter.
 func (r *retries) delay(tries int) time.Duration {
 	if d := float64(r.Initial) * math.Pow(r.Factor, float64(tries)); d < float64(r.Max) {
 		return time.Duration(d)
@@ -74,7 +75,7 @@ func (r *retries) delay(tries int) time.Duration {
 	return r.Max
 }
 
-// putOff sees to it that the unit is tried again.
+// putOff sets the time of the next try.
 func (r *retries) putOff(w *wait, now time.Time) {
 	if w.at >= 0 {
 		return
@@ -88,7 +89,7 @@ func (r *retries) putOff(w *wait, now time.Time) {
 	heap.Push(&r.heap, w)
 }
 
-// due returns the units whose time has come, and makes them ready.
+// due returns the units whose next try is due, and marks them as ready.
 func (r *retries) due(now time.Time) (out []unit) {
 	for len(r.heap) > 0 && !now.Before(r.heap[0].due) {
 		w := heap.Pop(&r.heap).(*wait)
@@ -98,7 +99,7 @@ func (r *retries) due(now time.Time) (out []unit) {
 	return out
 }
 
-// next returns when the next one is to be tried, zero: none.
+// next returns the time of the next try; zero: none.
 func (r *retries) next() time.Time {
 	if len(r.heap) == 0 {
 		return time.Time{}
@@ -106,7 +107,7 @@ func (r *retries) next() time.Time {
 	return r.heap[0].due
 }
 
-// forget drops what is known of a unit that does not wait any more.
+// forget drops the record of a unit that no longer waits.
 func (r *retries) forget(u unit) {
 	if w := r.waits[u]; w != nil {
 		delete(r.waits, u)
@@ -128,7 +129,7 @@ func (r *retries) all() []unit {
 	return out
 }
 
-// waitHeap has the unit first that is to be tried first.
+// waitHeap is a heap of units, the one with the earliest next try first.
 type waitHeap []*wait
 
 func (h waitHeap) Len() int { return len(h) }
@@ -140,14 +141,14 @@ func (h waitHeap) Swap(i, j int) {
 	h[i].at, h[j].at = i, j
 }
 
-// Push is for container/heap.
+// Push implements heap.Interface.
 func (h *waitHeap) Push(x any) {
 	w := x.(*wait)
 	w.at = len(*h)
 	*h = append(*h, w)
 }
 
-// Pop is for container/heap.
+// Pop implements heap.Interface.
 func (h *waitHeap) Pop() any {
 	s := *h
 	w := s[len(s)-1]

@@ -10,27 +10,27 @@ import (
 type failing struct {
 	unit     unit
 	failures failures
-	// Of the mark.
+	// at is the revision of the mark.
 	at orbit.Revision
-	// What its capsules ask for.
+	// specs are the distinct specs of its capsules.
 	specs []*orbit.Spec
 }
 
-// failingUnits are the units that have a failed mark and wait, by what could help them: a spec that fits again, for
-// the scheduler that said it does not.
+// failingUnits indexes the units that have a failed mark, by spec and by the scheduler that has failed them: a unit can be
+// helped if its spec fits on a node of that scheduler again.
 type failingUnits struct {
 	units map[unit]*failing
-	// In order of appearance.
+	// classes are in the order in which they were added.
 	classes []*failingClass
 	bySpec  map[*orbit.Spec]*failingClass
 }
 
-// failingClass is the failing units that ask for one spec, by who has failed them.
+// failingClass holds the failing units with one spec, by the scheduler that has failed them.
 type failingClass struct {
 	spec  *orbit.Spec
 	units int
-	// First come, first served. Under "" are those that anybody's change may help.
-	by map[string]*lineup
+	// queues are in the order of arrival. The key "" has the units that a change of any node may help.
+	queues map[string]*lineup
 }
 
 // lineup is an ordered set.
@@ -43,16 +43,17 @@ func newFailingUnits() failingUnits {
 	return failingUnits{units: map[unit]*failing{}, bySpec: map[*orbit.Spec]*failingClass{}}
 }
 
-// said returns what a scheduler said of a unit; f may be nil.
+// said returns the failure that a scheduler has reported of a unit; f may be nil.
 func (f *failing) said(scheduler string) (Failure, bool) {
 	if f == nil {
 		return Failure{}, false
 	}
-	return f.failures.of(scheduler)
+	return f.failures.find(scheduler)
 }
 
-// queues returns the names under which a unit is to be found in its classes. Where nodes are divided each scheduler can
-// be helped on its own ones; those of a list that is not complete count as failed by all.
+// queues returns the keys of a unit in the queues of its classes. In strict mode these are the schedulers that have failed
+// it, because only the nodes of a scheduler can help that scheduler. Otherwise, or if the mark had no room for all of
+// them, the key is "".
 func (f *failing) queues(strict bool) []string {
 	if !strict || f.failures.more {
 		return []string{""}
@@ -64,28 +65,28 @@ func (f *failing) queues(strict bool) []string {
 	return names
 }
 
-// put takes a unit in, in the place of what was known of it.
+// put adds a unit, or replaces what was known of it.
 func (t *failingUnits) put(f *failing, strict bool) {
 	t.drop(f.unit, strict)
 	t.units[f.unit] = f
 	for _, spec := range f.specs {
 		k := t.bySpec[spec]
 		if k == nil {
-			k = &failingClass{spec: spec, by: map[string]*lineup{}}
+			k = &failingClass{spec: spec, queues: map[string]*lineup{}}
 			t.bySpec[spec] = k
 			t.classes = append(t.classes, k)
 		}
 		k.units++
 		for _, name := range f.queues(strict) {
-			if k.by[name] == nil {
-				k.by[name] = &lineup{at: map[*failing]*list.Element{}}
+			if k.queues[name] == nil {
+				k.queues[name] = &lineup{at: map[*failing]*list.Element{}}
 			}
-			k.by[name].at[f] = k.by[name].order.PushBack(f)
+			k.queues[name].at[f] = k.queues[name].order.PushBack(f)
 		}
 	}
 }
 
-// drop forgets a unit.
+// drop removes a unit.
 func (t *failingUnits) drop(u unit, strict bool) {
 	f := t.units[u]
 	if f == nil {
@@ -95,10 +96,10 @@ func (t *failingUnits) drop(u unit, strict bool) {
 	for _, spec := range f.specs {
 		k := t.bySpec[spec]
 		for _, name := range f.queues(strict) {
-			q := k.by[name]
+			q := k.queues[name]
 			q.order.Remove(q.at[f])
 			if delete(q.at, f); len(q.at) == 0 {
-				delete(k.by, name)
+				delete(k.queues, name)
 			}
 		}
 		if k.units--; k.units == 0 {
@@ -107,7 +108,7 @@ func (t *failingUnits) drop(u unit, strict bool) {
 	}
 }
 
-// dropClass forgets a class that has no units.
+// dropClass removes a class that has no units.
 func (t *failingUnits) dropClass(k *failingClass) {
 	delete(t.bySpec, k.spec)
 	for i := range t.classes {
@@ -118,7 +119,7 @@ func (t *failingUnits) dropClass(k *failingClass) {
 	}
 }
 
-// next returns the unit that is next in line and puts it last.
+// next returns the first unit and moves it to the end.
 func (q *lineup) next() *failing {
 	e := q.order.Front()
 	q.order.MoveToBack(e)

@@ -9,27 +9,29 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// flights are the proposals of which the outcome is not known: those that are being sent, and those that may or may not
-// have been committed. A node is answered for when none of them goes there.
+// flights are the proposals whose outcome is not known: those that are being sent, and those for which the ledger
+// returned ErrUnknown. The answer for a leaving node is sent when none of them places anything on it.
 type flights struct {
-	// Calls of the ledger that have not returned.
+	// sending is the number of calls of the ledger that have not returned.
 	sending int
-	// By id, as they were sent, for they will be sent again.
+	// unknown has the proposals that may have been committed, by id and as they were sent, because the engine sends them
+	// again.
 	unknown map[orbit.ProposalID]flight
-	// How many snapshots have been taken.
+	// looks is the number of snapshots that the engine has taken.
 	looks int
 }
 
-// flight is a proposal whose outcome is not known.
+// flight is one proposal whose outcome is not known.
 type flight struct {
 	bets  []orbit.Precondition
 	nodes []orbit.NodeID
-	// When it was last sent, in looks.
+	// sent is the value of looks when it was last sent.
 	sent int
 }
 
-// Propose adds the fence and proposes. A placement on a node that is not in the group, or is leaving it, is refused
-// without asking the ledger: a conflict if the node was taken away after the proposal's view, else infeasible.
+// Propose adds the ownership bets (the fence) and proposes. A placement on a node that is not in the group, or is leaving
+// it, is refused without a call of the ledger: with a conflict if the node was taken away after the proposal's view,
+// otherwise as infeasible.
 func (l *PartitionLedger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	if err := l.check(); err != nil {
 		return 0, err
@@ -45,7 +47,7 @@ func (l *PartitionLedger) Propose(ctx context.Context, p orbit.Proposal) (orbit.
 	return rev, err
 }
 
-// ProposeBatch does so with many proposals in one call. It implements [orbit.Batcher] also where the ledger does not.
+// ProposeBatch does the same for many proposals in one call. It works also with a ledger that is no [orbit.Batcher].
 func (l *PartitionLedger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out := make([]orbit.Outcome, len(batch))
 	if err := l.check(); err != nil {
@@ -72,7 +74,7 @@ func (l *PartitionLedger) ProposeBatch(ctx context.Context, batch []orbit.Propos
 	return out
 }
 
-// proposeAll sends a batch in one call where the ledger takes it, and returns an outcome for each.
+// proposeAll sends a batch, in one call if the ledger is a Batcher, and returns an outcome for each proposal.
 func proposeAll(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
 	if len(batch) == 0 {
 		return nil
@@ -80,7 +82,7 @@ func proposeAll(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal
 	out := make([]orbit.Outcome, len(batch))
 	if b, ok := ledger.(orbit.Batcher); ok {
 		for i := range out {
-			out[i].Err = orbit.ErrUnknown // what the ledger leaves out
+			out[i].Err = orbit.ErrUnknown // stays for a proposal that the ledger returns no outcome for
 		}
 		copy(out, b.ProposeBatch(ctx, batch))
 		return out
@@ -91,8 +93,8 @@ func proposeAll(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal
 	return out
 }
 
-// depart fences proposals and hands on those that may be sent, with their place in the batch; it returns why the
-// others may not. Until they have arrived nothing is answered for.
+// depart adds the fence to proposals, and calls send with each one that may be sent and its index in the batch. It returns
+// the errors of the others. No leaving node is answered for until arrive has been called with the outcomes.
 func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Proposal)) []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +116,8 @@ func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Pr
 	return refused
 }
 
-// giveUp forgets what an engine does not send again: it proposes something else in a later pass only when it knows, or
-// has given up asking. It requires the lock.
+// giveUp forgets the proposals that the engine will not send again. An engine proposes something else in a later pass only
+// after it has learned the outcome of the last proposals or has given up on them. The caller must hold the lock.
 func (l *PartitionLedger) giveUp() {
 	for id, f := range l.unknown {
 		if f.sent < l.looks {
@@ -124,8 +126,8 @@ func (l *PartitionLedger) giveUp() {
 	}
 }
 
-// fence returns the bets of a proposal, and for each node that it puts something on the bet that this is a node of the
-// group as it was seen. It requires the lock.
+// fence returns the bets of a proposal, with one more for each node on which it places something: that the group mark of
+// the node is still the one that was read. The caller must hold the lock.
 func (l *PartitionLedger) fence(p *orbit.Proposal, slab *[]orbit.Precondition) ([]orbit.Precondition, error) {
 	from := len(*slab)
 	out := append(*slab, p.If...)
@@ -150,7 +152,7 @@ func (l *PartitionLedger) fence(p *orbit.Proposal, slab *[]orbit.Precondition) (
 	return out[from:len(out):len(out)], nil
 }
 
-// target returns the node on which a commitment puts something.
+// target returns the node on which a commitment places a capsule or a hold.
 func target(c orbit.Commitment) (orbit.NodeID, bool) {
 	switch c := c.(type) {
 	case orbit.Place:
@@ -161,7 +163,8 @@ func target(c orbit.Commitment) (orbit.NodeID, bool) {
 	return "", false
 }
 
-// refuse says that a node is not the scheduler's to use. It requires the lock.
+// refuse returns the error for a proposal that uses a node which the scheduler must not use. The caller must hold the
+// lock.
 func (l *PartitionLedger) refuse(p *orbit.Proposal, at int, node orbit.NodeID, h holding) error {
 	r := &orbit.Rejection{Kind: orbit.ErrInfeasible, Do: at, Node: node, TakenAt: h.leaving}
 	if l.view.state != nil {
@@ -180,7 +183,7 @@ func (l *PartitionLedger) refuse(p *orbit.Proposal, at int, node orbit.NodeID, h
 	return r
 }
 
-// arrive takes note of outcomes.
+// arrive takes note of the outcomes of proposals that were sent.
 func (l *PartitionLedger) arrive(sent []orbit.Proposal, outcomes []orbit.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +200,7 @@ func (l *PartitionLedger) arrive(sent []orbit.Proposal, outcomes []orbit.Outcome
 	}
 }
 
-// note keeps a proposal whose outcome is not known. It requires the lock.
+// note remembers a proposal whose outcome is not known. The caller must hold the lock.
 func (l *PartitionLedger) note(p *orbit.Proposal) {
 	f := flight{bets: slices.Clone(p.If), sent: l.looks}
 	for _, c := range p.Do {
@@ -209,13 +212,13 @@ func (l *PartitionLedger) note(p *orbit.Proposal) {
 		l.unknown = map[orbit.ProposalID]flight{}
 	}
 	id := p.ID
-	if id.IsZero() { // it will not be recognised, but is on its way all the same
+	if id.IsZero() { // the engine cannot send it again, but it may still be committed
 		id = orbit.NewProposalID()
 	}
 	l.unknown[id] = f
 }
 
-// goes reports whether a proposal whose outcome is not known goes to a node.
+// goes reports whether a proposal whose outcome is not known places something on a node.
 func (f *flights) goes(node orbit.NodeID) bool {
 	for _, one := range f.unknown {
 		if slices.Contains(one.nodes, node) {

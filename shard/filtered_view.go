@@ -8,25 +8,26 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// filteredView is a view of what another view shows, with some nodes closed. It follows that one at the cost of what has changed
-// in it, and of what it closes otherwise than before.
+// filteredView is a view of what another view shows, with some nodes closed. The cost of bringing it up to date grows with
+// the number of changes in the other view, and of nodes that are newly closed or opened.
 type filteredView struct {
 	view  *orbit.View
 	state *orbit.State
-	// Of the view that it follows.
+	// cursor is the position in the changes of the other view.
 	cursor uint64
-	// What it shows while it is brought up to date.
+	// pinned is the state that the view is brought up to.
 	pinned
 }
 
-// follow brings it up to a view. Others are the indices of nodes for which closed answers otherwise than it did
-// and that have not changed in the view. What it returns is another View if the old one cannot be brought up to date.
+// follow brings the filtered view up to another view. The list others has the indices of nodes that have not changed in
+// that view for which closed, however, returns another result than the last time. It returns a new View if the old one cannot
+// be brought up to date.
 func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []int32, closed func(*orbit.NodeState) bool, telemetry orbit.Telemetry) (*orbit.View, error) {
 	changed, next, all := from.Changed(v.cursor)
 	v.cursor = next
 	state := from.State()
 	if len(changed)+len(others) > 0 && v.state != nil && state.Revision() == v.state.Revision() {
-		all = true // a view does not look twice at one revision
+		all = true // a view does not read the same revision twice
 	}
 	if all || v.view == nil {
 		v.view, v.pinned = &orbit.View{}, pinned{state: state.Closed(nil, nil, closed)}
@@ -39,14 +40,15 @@ func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []in
 	return v.view, v.refresh(ctx, telemetry, from.Now())
 }
 
-// refresh shows the view what is pinned.
+// refresh brings the view up to the pinned state.
 func (v *filteredView) refresh(ctx context.Context, telemetry orbit.Telemetry, now time.Time) error {
 	err := v.view.Refresh(ctx, v.pinned, telemetry, now)
 	v.pinned = pinned{}
 	return err
 }
 
-// changesBetween says of nodes, by index, that they have left and that they are there, which makes a view look at them.
+// changesBetween returns changes that make a view read some nodes again: for each index, that the old node has left and
+// that the new one has joined.
 func changesBetween(was, now *orbit.State, touched []int32) []orbit.Change {
 	out := make([]orbit.Change, 0, len(touched))
 	for _, i := range touched {
@@ -54,24 +56,24 @@ func changesBetween(was, now *orbit.State, touched []int32) []orbit.Change {
 		if before != nil && (after == nil || after.Node.ID != before.Node.ID) {
 			out = append(out, orbit.Change{Revision: now.Revision(), Do: orbit.RemoveNode{Node: before.Node.ID}, Node: before.Node.ID})
 		}
-		if after != nil { // at the revision at which it joined, if it has: its report is looked up then
+		if after != nil { // with the revision at which the node joined, so that a new node's report is looked up
 			out = append(out, orbit.Change{Revision: after.Specification, Do: orbit.PutNode{Node: *after.Node}, Node: after.Node.ID})
 		}
 	}
 	return out
 }
 
-// pinned is a ledger of one state, for a view to look at.
+// pinned is a ledger that has one fixed state, for a view to read.
 type pinned struct {
 	orbit.Ledger
 	state   *orbit.State
 	changes []orbit.Change
 }
 
-// Snapshot returns the state.
+// Snapshot returns the pinned state.
 func (p pinned) Snapshot(context.Context) (*orbit.State, error) { return p.state, nil }
 
-// Changes returns what has changed in it.
+// Changes returns the changes that led to the pinned state.
 func (p pinned) Changes(context.Context, orbit.Revision) ([]orbit.Change, error) {
 	return p.changes, nil
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Rule says to which of the schedulers, which are sorted and never none, a node goes that has no owner. Any other
-// answer, as "", leaves it to the balance: the node goes to the lightest group. It must answer without waiting, and
-// always the same, so that several Groups agree. It must not write to the node.
+// Rule chooses the scheduler for a node that has no owner. The schedulers are the living ones, sorted; there is at least
+// one. If the rule returns no name of the list, such as "", the node goes to the lightest group. A rule must not block,
+// must not change the node, and must always return the same for the same arguments, so that several Groups agree.
 type Rule func(node *orbit.Node, schedulers []string) string
 
-// ByHash is the rule that gives a node to the scheduler whose name hashes highest with the node's id. While schedulers
-// come and go each node keeps its preference, in any process.
+// ByHash is a [Rule] that chooses the scheduler whose name together with the node's id has the highest hash. So the node
+// prefers the same scheduler in every process, whatever other schedulers come and go.
 func ByHash(node *orbit.Node, schedulers []string) (best string) {
 	most := uint64(0)
 	for _, name := range schedulers {
@@ -23,14 +23,15 @@ func ByHash(node *orbit.Node, schedulers []string) (best string) {
 	return best
 }
 
-// AtRandom returns the rule that gives each node to any of the schedulers. The same seed gives the same.
+// AtRandom returns a [Rule] that chooses a scheduler at random. With the same seed it makes the same choices.
 func AtRandom(seed uint64) Rule {
 	return func(node *orbit.Node, schedulers []string) string {
 		return schedulers[hash(seed, string(node.ID))%uint64(len(schedulers))]
 	}
 }
 
-// hash is FNV-1a of a seed and words, stirred: nearby words must not give nearby numbers.
+// hash returns the FNV-1a hash of a seed and words, with its bits mixed once more, so that similar words do not have
+// similar hashes.
 func hash(seed uint64, words ...string) uint64 {
 	h := fnv.New64a()
 	for _, w := range words {

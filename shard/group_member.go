@@ -6,47 +6,47 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// member is what is known of a node, or of one that has left and still has marks.
+// member is the record of a node, or of a node that has left and still has marks.
 //
-// Invariants: the marks are those of the table's state. It counts in its group, in, if it is open and has one: the one
-// that is to have it, else its owner, as far as they live.
+// Invariants: the marks are those of the table's state. An open member counts in the group of its next owner, otherwise of
+// its owner, if that scheduler lives; the field in is that group.
 type member struct {
 	id    orbit.NodeID
 	marks [3]markAt // by markOrder
-	// It is a node, and it is a schedulable one.
+	// there says that the node exists, open that it is schedulable.
 	there, open bool
 	load        load
-	// When it was first seen to be leaving.
+	// asked is when the node was first seen to be leaving its group.
 	asked time.Time
 
 	in   *group
 	cell *cell
 	at   int // in the cell
-	// It counts in the table.
+	// counted says that the table's sums include the load.
 	counted bool
-	// It has no owner that lives; see shape.
+	// fresh says that the node has no living owner; see shape.
 	fresh bool
 }
 
-// markAt is the value of a mark, and when it was set.
+// markAt is the value of a mark and the revision at which it was set.
 type markAt struct {
 	value string
 	at    orbit.Revision
 }
 
-// markOrder are the marks of a member.
+// markOrder is the order of a member's marks.
 var markOrder = [3]markKind{groupMark, leavingMark, leftMark}
 
 func (m *member) owner() string { return m.marks[0].value }
 func (m *member) next() string  { return m.marks[1].value }
 
-// answered reports whether the owner has answered.
+// answered reports whether the owner has answered that none of its proposals is under way to the node.
 func (m *member) answered() bool { return m.marks[2].value != "" && m.marks[2].value == m.owner() }
 
-// marked reports whether there is any mark.
+// marked reports whether the member has a mark.
 func (m *member) marked() bool { return m.marks != [3]markAt{} }
 
-// learn takes over the marks.
+// learn reads the marks from a state.
 func (m *member) learn(state *orbit.State) {
 	for i, kind := range markOrder {
 		m.marks[i].value, m.marks[i].at = state.Mark(kind.key(string(m.id)))
@@ -56,8 +56,8 @@ func (m *member) learn(state *orbit.State) {
 	}
 }
 
-// weigh takes over the node, nil if it is no member.
-func (m *member) weigh(n *orbit.NodeState) {
+// setNode takes the load and the status of the node from its record, nil if the node has left.
+func (m *member) setNode(n *orbit.NodeState) {
 	if m.there = n != nil; !m.there {
 		m.open, m.load = false, load{}
 		return
@@ -65,7 +65,7 @@ func (m *member) weigh(n *orbit.NodeState) {
 	m.open, m.load = !n.Node.Unschedulable, loadOf(n)
 }
 
-// set returns the proposal that brings the marks to these values, betting on all three as they are.
+// set returns a proposal that sets the marks to these values and bets that none of the three has changed.
 func (m *member) set(view orbit.Revision, values [3]string) orbit.Proposal {
 	p := orbit.Proposal{View: view}
 	for i, kind := range markOrder {
@@ -78,7 +78,7 @@ func (m *member) set(view orbit.Revision, values [3]string) orbit.Proposal {
 	return p
 }
 
-// took takes note that a proposal was committed.
+// took updates the marks after their proposal was committed.
 func (m *member) took(values [3]string, at orbit.Revision) {
 	for i, v := range values {
 		if v == m.marks[i].value {

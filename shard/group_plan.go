@@ -13,7 +13,7 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// regrouping is a Step as it is made.
+// regrouping is the working state of one Step.
 type regrouping struct {
 	Regrouping
 	*table
@@ -22,21 +22,21 @@ type regrouping struct {
 	patience   time.Duration
 	unassigned []*member
 	rewrites   []rewrite
-	// What the search has moved.
+	// moved are the members that the search has moved.
 	moved map[*member]bool
 }
 
-// rewrite is what is to be done with a member.
+// rewrite is a planned change of a member's marks.
 type rewrite struct {
 	m      *member
 	values [3]string // of the marks
 	done   func(*rewrite)
 	move   Cause
-	// The owner was not alive: bet on that.
+	// gone is the owner that was not alive, so that the proposal bets on that; "": there is none.
 	gone string
 }
 
-// due decides what is to be done with nodes that have no owner that lives, are on their way, or have left.
+// due decides what to do with nodes that have no living owner, are in a handoff, or have left.
 func (r *regrouping) due() {
 	due := slices.SortedFunc(maps.Keys(r.table.due), func(a, b *member) int { return cmp.Compare(a.id, b.id) })
 	for _, m := range due {
@@ -57,7 +57,7 @@ func (r *regrouping) due() {
 	}
 }
 
-// handoff goes on with a node that its owner has been asked for.
+// handoff does the next step for a node that its owner has been asked to leave.
 func (r *regrouping) handoff(m *member) {
 	stays, goes := [3]string{m.owner()}, [3]string{m.next()}
 	if m.asked.IsZero() {
@@ -79,7 +79,7 @@ func (r *regrouping) handoff(m *member) {
 	}
 }
 
-// assign finds groups for nodes that have none.
+// assign chooses groups for nodes that have none.
 func (r *regrouping) assign(by Rule) {
 	names := make([]string, len(r.groups()))
 	for i, g := range r.groups() {
@@ -97,7 +97,7 @@ func (r *regrouping) assign(by Rule) {
 	}
 }
 
-// rule asks the importer's rule, and contains it: a node on which it crashes is left to the balance.
+// rule calls the importer's rule. If the rule panics, the node goes to the lightest group.
 func (r *regrouping) rule(by Rule, m *member, names []string) (name string) {
 	if crash := guard.Do(func() { name = by(r.state.Node(m.id).Node, names) }); crash != nil {
 		r.fail(fmt.Errorf("shard: Groups.By on node %q, which goes to the lightest group: %w", m.id, crash))
@@ -123,15 +123,15 @@ func (r *regrouping) rebalance() {
 	}
 }
 
-// movedMembers lists what the search has moved, by id.
+// movedMembers lists the members that the search has moved, sorted by id.
 func (r *regrouping) movedMembers() []*member {
 	return slices.SortedFunc(maps.Keys(r.moved), func(a, b *member) int { return cmp.Compare(a.id, b.id) })
 }
 
-// groups returns those that live.
+// groups returns the groups of living schedulers.
 func (r *regrouping) groups() []*group { return r.balance.groups }
 
-// rewrite notes what is to be done with a member.
+// rewrite adds a change of a member's marks to those that commit proposes.
 func (r *regrouping) rewrite(m *member, values [3]string, done func(*rewrite)) *rewrite {
 	c := rewrite{m: m, values: values, done: done}
 	if m.fresh {
@@ -141,7 +141,8 @@ func (r *regrouping) rewrite(m *member, values [3]string, done func(*rewrite)) *
 	return &r.rewrites[len(r.rewrites)-1]
 }
 
-// commit proposes everything, and takes note of what was committed. Of the rest the table shows what is.
+// commit proposes all rewrites, and updates the members whose rewrite was committed. The others keep the marks that the
+// ledger has.
 func (r *regrouping) commit(ctx context.Context) {
 	for _, m := range r.unassigned {
 		c := r.rewrite(m, [3]string{m.in.name}, r.grouped)
@@ -179,7 +180,7 @@ func (r *regrouping) commit(ctx context.Context) {
 	slices.SortFunc(r.Moved, func(a, b Move) int { return cmp.Compare(a.Node, b.Node) })
 }
 
-// proposal bets on the marks, and that an owner that is gone still is.
+// proposal returns the proposal of a rewrite. It bets on the marks, and that an owner that was dead is still dead.
 func (r *regrouping) proposal(c *rewrite) orbit.Proposal {
 	p := c.m.set(r.View, c.values)
 	if c.gone == "" || r.leases == nil {
@@ -196,14 +197,14 @@ func (r *regrouping) cleared(*rewrite)   { r.Cleared++ }
 func (r *regrouping) ended(*rewrite)     { r.Ended++ }
 func (r *regrouping) cancelled(*rewrite) { r.Cancelled++ }
 
-// grouped counts a node that had no owner at all; one that had one is a move.
+// grouped counts a node that had no owner, and reports one that had a dead owner as a move.
 func (r *regrouping) grouped(c *rewrite) {
 	if c.move == "" {
 		r.Grouped++
 	}
 }
 
-// begun counts a node that waits for an answer from now on.
+// begun counts a node whose handoff has begun, and notes when the owner was asked.
 func (r *regrouping) begun(c *rewrite) {
 	c.m.asked = r.now
 	r.Waiting++
@@ -212,7 +213,7 @@ func (r *regrouping) begun(c *rewrite) {
 	}
 }
 
-// fail keeps an error.
+// fail adds an error to the report, up to a limit.
 func (r *regrouping) fail(err error) {
 	if len(r.Errors) < 16 {
 		r.Errors = append(r.Errors, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// report sums up how things are.
+// report fills in the parts of the report that describe the state after the Step.
 func (r *regrouping) report() {
 	for m := range r.table.due {
 		if m.open && m.in == nil {
@@ -28,7 +28,7 @@ func (r *regrouping) report() {
 	}
 }
 
-// quantity names what is weighed.
+// quantity returns the name of a quantity, such as "free memory".
 func (r *regrouping) quantity(k int) string {
 	name := "devices"
 	if d := k % kinds; d < int(orbit.Dimensions) {

@@ -9,45 +9,47 @@ import (
 
 // Regrouping is what one Step of [Groups] did.
 type Regrouping struct {
-	// What it is based on.
+	// View is the revision of the state that the Step decided on.
 	View orbit.Revision
-	// Nodes that had no owner and have one now.
+	// Grouped is the number of nodes that had no owner and have one now.
 	Grouped int
-	// Nodes that had one and were given, or are about to be given, to another one, ordered by node.
+	// Moved are the nodes that had an owner and were given, or are about to be given, to another one, sorted by node.
 	Moved []Move
-	// Handoffs that were ended: the nodes have changed hands. Those that were begun and given up are in Cancelled.
+	// Ended is the number of handoffs that were completed, Cancelled the number of those that were given up.
 	Ended, Cancelled int
-	// Handoffs under way after the Step.
+	// Waiting is the number of handoffs under way after the Step.
 	Waiting int
-	// Nodes that have left, or are unschedulable and whose owner is gone, of which the marks were deleted.
+	// Cleared is the number of nodes whose marks were deleted, because the node has left or is unschedulable and its owner
+	// is dead.
 	Cleared int
-	// Schedulable nodes that have no owner that lives.
+	// Ungrouped is the number of schedulable nodes without a living owner.
 	Ungrouped int
-	// The groups of all that live, ordered by scheduler, as they are when all handoffs have ended.
+	// Groups are the groups of all living schedulers, sorted by name, as they will be when all handoffs have ended.
 	Groups []Group
-	// Every group is within Tolerance of its part, or one node.
+	// Balanced says that the share of every group differs from the mean by at most Tolerance or one node.
 	Balanced bool
-	// Changes lost to another one; the next Step sees it.
+	// Conflicts is the number of proposals that were refused because something had changed; the next Step decides again.
 	Conflicts int
-	// All else that went wrong, at most 16.
+	// Errors are all other errors, at most 16.
 	Errors []error
 
-	// When the first handoff has waited long enough; zero: none will.
+	// deadline is when the Patience of the first handoff is over; zero: none is waited for.
 	deadline time.Time
 }
 
-// Group is what one scheduler has.
+// Group is the set of nodes of one scheduler.
 type Group struct {
+	// Scheduler is the scheduler's name.
 	Scheduler string
-	// Schedulable nodes.
+	// Nodes is the number of schedulable nodes.
 	Nodes int
-	// The quantity that is furthest from its mean, as in "memory" or "free memory", and how far: a tenth more than
-	// its part of the constellation's capacity is 0.1.
+	// Worst is the quantity that differs most from its mean, such as "memory" or "free memory". Off is the difference as a
+	// fraction of the mean share of the capacity: 0.1 is a tenth too much, -0.1 a tenth too little.
 	Worst string
 	Off   float64
 }
 
-// String sums the round up in a line.
+// String returns a one-line summary.
 func (r Regrouping) String() string {
 	why := map[Cause]int{}
 	for _, m := range r.Moved {
@@ -61,7 +63,7 @@ func (r Regrouping) String() string {
 	return line
 }
 
-// active reports whether there was anything to do.
+// active reports whether the Step did something.
 func (r *Regrouping) active() bool {
 	return r.Grouped+len(r.Moved)+r.Ended+r.Cancelled+r.Cleared+r.Conflicts > 0
 }

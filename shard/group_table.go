@@ -11,10 +11,11 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// table is what Groups knows: the nodes, whose they are, and who lives. It follows the ledger's changes.
+// table is what Groups has read from the ledger: the nodes, their owners, and the living schedulers. It follows the
+// ledger's changes.
 //
-// Invariants: every node and every mark of one has a member; due are the members with which something is to be done or
-// waited for, and that may be any of them after a change; all and largest are of what is open.
+// Invariants: every node, and every node that has a mark, has a member. Due contains every member that needs a change of
+// marks or is in a handoff, and may contain others. All and largest count the open members only.
 type table struct {
 	ledger     orbit.Ledger
 	leases     *lease.Keeper
@@ -28,9 +29,9 @@ type table struct {
 	largest largest
 }
 
-// follow brings the table up to the ledger.
+// follow brings the table up to the ledger's current state.
 func (t *table) follow(ctx context.Context) error {
-	state, changes, whole, err := orbit.CatchUp(ctx, t.ledger, t.state)
+	state, changes, whole, err := t.state.CatchUp(ctx, t.ledger)
 	switch {
 	case err != nil:
 		return err
@@ -43,7 +44,7 @@ func (t *table) follow(ctx context.Context) error {
 	return nil
 }
 
-// rebuild looks at all there is. When members were asked is remembered.
+// rebuild reads all nodes and marks. It keeps the times at which owners were asked.
 func (t *table) rebuild(state *orbit.State) {
 	before := t.members
 	t.state = state
@@ -51,7 +52,7 @@ func (t *table) rebuild(state *orbit.State) {
 	t.all, t.largest = tally{}, largest{}
 	t.refreshMembership()
 	for n := range state.Nodes() {
-		t.look(n.Node.ID)
+		t.updateNode(n.Node.ID)
 	}
 	for _, kind := range markOrder {
 		for key := range state.Marks(string(kind)) {
@@ -67,7 +68,7 @@ func (t *table) rebuild(state *orbit.State) {
 	}
 }
 
-// absorb follows changes.
+// absorb applies changes to the table.
 func (t *table) absorb(changes []orbit.Change) {
 	seen := map[orbit.NodeID]bool{}
 	members := false
@@ -79,7 +80,7 @@ func (t *table) absorb(changes []orbit.Change) {
 			members = members || t.leases != nil && strings.HasPrefix(mark.Key, t.leases.Key(""))
 		} else if c.Node != "" && !seen[c.Node] {
 			seen[c.Node] = true
-			t.look(c.Node)
+			t.updateNode(c.Node)
 		}
 	}
 	if members {
@@ -122,7 +123,7 @@ func (t *table) living() (names []string) {
 	return names
 }
 
-// alive lists the groups of those who live, sorted by name.
+// alive lists the groups of the living schedulers, sorted by name.
 func (t *table) alive() (out []*group) {
 	for _, name := range slices.Sorted(maps.Keys(t.groups)) {
 		if g := t.groups[name]; g.live {
@@ -132,12 +133,12 @@ func (t *table) alive() (out []*group) {
 	return out
 }
 
-// lives reports whether a scheduler does.
+// lives reports whether a scheduler lives.
 func (t *table) lives(name string) bool {
 	return name != "" && t.groups[name] != nil && t.groups[name].live
 }
 
-// group returns the group of a name, which it makes if there is none.
+// group returns the group of a scheduler, and makes one if there is none.
 func (t *table) group(name string) *group {
 	g := t.groups[name]
 	if g == nil {
@@ -147,7 +148,7 @@ func (t *table) group(name string) *group {
 	return g
 }
 
-// member returns what is known of a node.
+// member returns the record of a node, and makes one if there is none.
 func (t *table) member(id orbit.NodeID) *member {
 	m := t.members[id]
 	if m == nil {
@@ -157,20 +158,20 @@ func (t *table) member(id orbit.NodeID) *member {
 	return m
 }
 
-// look takes over a node as it is.
-func (t *table) look(id orbit.NodeID) {
+// updateNode updates a member from the node's record in the state.
+func (t *table) updateNode(id orbit.NodeID) {
 	m := t.member(id)
 	t.unfile(m)
-	m.weigh(t.state.Node(id))
+	m.setNode(t.state.Node(id))
 	t.file(m)
 }
 
-// relearn takes over the marks of a node as they are.
+// relearn updates a member from its marks in the state.
 func (t *table) relearn(id orbit.NodeID) {
 	t.mark(t.member(id), func(m *member) { m.learn(t.state) })
 }
 
-// mark changes what is known of a member's marks.
+// mark changes a member's marks and files the member anew.
 func (t *table) mark(m *member, change func(*member)) {
 	t.unhold(m)
 	change(m)
@@ -182,7 +183,8 @@ func (t *table) mark(m *member, change func(*member)) {
 	t.file(m)
 }
 
-// unhold takes a member out of the lists of those who its marks name. A group that nobody needs is forgotten.
+// unhold removes a member from the groups of the schedulers that its marks name. An empty group of a scheduler that does
+// not live is forgotten.
 func (t *table) unhold(m *member) {
 	t.unfile(m)
 	for _, name := range []string{m.owner(), m.next()} {
@@ -194,7 +196,7 @@ func (t *table) unhold(m *member) {
 	}
 }
 
-// unfile stops counting a member.
+// unfile removes a member from the sums of the table and of its group.
 func (t *table) unfile(m *member) {
 	if m.in != nil {
 		m.in.discount(m)
@@ -206,7 +208,7 @@ func (t *table) unfile(m *member) {
 	}
 }
 
-// file counts a member where it belongs, and notes whether something is to be done with it.
+// file adds a member to the sums of the table and of its group, and to due if something may have to be done with it.
 func (t *table) file(m *member) {
 	t.unfile(m)
 	delete(t.due, m)
@@ -235,7 +237,7 @@ func (t *table) file(m *member) {
 	}
 }
 
-// sorted lists the members by id.
+// sorted lists the members, sorted by id.
 func (g *group) sorted() []*member {
 	return slices.SortedFunc(maps.Keys(g.held), func(a, b *member) int { return cmp.Compare(a.id, b.id) })
 }

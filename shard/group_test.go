@@ -113,7 +113,7 @@ func (w *shardWorld) act(what string) {
 		if l := w.partitions[name]; l != nil {
 			snapshot(t, l)
 		}
-	case "scribble": // marks that nobody should write
+	case "scribble": // marks that are malformed
 		kind := rapid.SampledFrom(markOrder[:]).Draw(t, "mark")
 		try(orbit.Mark{Key: kind.key(string(id)), Value: rapid.SampledFrom(append(slices.Clone(w.names), "", "who?")).Draw(t, "value")})
 	case "restart":
@@ -211,7 +211,7 @@ func (t *table) faults() error {
 }
 
 // TestGroupsProperty: after any sequence of joins, leaves, drains, deaths and returns, with handoffs at any stage and
-// marks that somebody has scribbled, a Step leaves every schedulable node with one owner that lives, no mark of a node
+// malformed marks, a Step leaves every schedulable node with one owner that lives, no mark of a node
 // that has left, and groups that no single move would bring closer; a second Step moves nothing, nor does another
 // Groups that starts from the ledger alone.
 func TestGroupsProperty(t *testing.T) {
@@ -481,7 +481,7 @@ func TestGroupsDevices(t *testing.T) {
 	}
 }
 
-// TestGroupsLongID: a node whose id leaves no room for a mark is reported, and holds up nobody.
+// TestGroupsLongID: a node whose id leaves no room for a mark is reported, and does not hold up the others.
 func TestGroupsLongID(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	long := orbit.NodeID(strings.Repeat("x", 250))
@@ -494,8 +494,8 @@ func TestGroupsLongID(t *testing.T) {
 	assert.Equal(t, 1, r.Ungrouped)
 }
 
-// TestGroupsNobody: without a scheduler that lives nothing is done; with more than there are nodes some have none.
-func TestGroupsNobody(t *testing.T) {
+// TestGroupsNoScheduler: without a scheduler that lives nothing is done; with more than there are nodes some have none.
+func TestGroupsNoScheduler(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	leases := &lease.Keeper{Ledger: ledger, Prefix: LeasePrefix}
 	commit(t, ledger, fleet(2, orbit.Resources{8})...)

@@ -9,23 +9,23 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// How a node changes hands, from scheduler a to b:
+// The steps by which a node goes from scheduler a to scheduler b:
 //
 //	           Groups            partition ledger of a           Groups
 //	group=a ─► leaving=b ─► (a plans nothing there) left=a ─► group=b, leaving and left deleted
-//	           bets group    when nothing of a is on its        in one proposal that bets on all three
+//	           bets group    when no proposal of a is under     in one proposal that bets on all three
 //	           and leaving   way to the node; bets both
 //
-// What holds: at every revision one scheduler has the node, the one that the group mark names. What a places bets on
-// that mark as a saw it, so nothing of a is committed after the last step, whatever it believes; and nothing of b
-// before it. What a has under way when it is asked is committed, since that step waits for the answer.
+// At every revision one scheduler owns the node: the one that the group mark names. Every placement of a bets on the group
+// mark that a has read, so the ledger commits no placement of a after the last step, and none of b before it. Proposals
+// that a has under way when it is asked can still be committed, because the last step waits for the answer of a.
 //
-// If the lease of a is over nobody waits: the last step is done at once, with a bet that the lease is still over, and
-// the fence refuses what a may have left behind. The same if a is alive and does not answer within Groups.Patience:
-// a scheduler that hangs loses its last proposals, which are conflicts to it, and keeps no node. If b is gone before
-// it has the node, leaving and left are deleted: it stays with a, or goes to another.
+// If the lease of a is over, Groups does not wait: it does the last step at once, with a bet that the lease is still over,
+// and the fence refuses proposals that a may still send. It does the same if a lives but does not answer within
+// Groups.Patience: a scheduler that hangs gets conflicts for its last proposals, and cannot keep the node. If b dies before
+// it owns the node, leaving and left are deleted, and the node stays with a or goes to another scheduler.
 
-// answers returns a proposal for each node that is to be answered for and to which nothing is on its way. It requires
+// answers returns a proposal with the answer for each leaving node to which no proposal is under way. The caller must hold
 // the lock.
 func (l *PartitionLedger) answers(s *partitionView) []orbit.Proposal {
 	if len(s.asked) == 0 || l.sending > 0 {
@@ -50,8 +50,8 @@ func (l *PartitionLedger) answers(s *partitionView) []orbit.Proposal {
 	return out
 }
 
-// answer sends answers. One that is lost, or of which the outcome is not known, is given again on the next look, unless
-// it is there by then.
+// answer sends answers. An answer that fails, or whose outcome is not known, is sent again after the next refresh unless
+// the ledger has it by then.
 func (l *PartitionLedger) answer(ctx context.Context, answers []orbit.Proposal) {
 	if len(answers) == 0 {
 		return

@@ -120,7 +120,7 @@ func TestHandoffProperty(t *testing.T) {
 		living := func(p *pilot) bool { return p != nil && !p.dead }
 		for key, value := range snapshot(t, ledger).Marks("leaving/") {
 			if !living(pilots["a"]) && !living(pilots["b/"]) && !living(pilots["c"]) {
-				break // there is nobody to have the nodes
+				break // no scheduler lives to get the nodes
 			}
 			require.Failf(t, "a handoff has not ended", "%s = %s", key, value)
 		}
@@ -379,7 +379,7 @@ func TestHandoffInterrupted(t *testing.T) {
 			require.NoError(t, w.leases.Resign(t.Context(), w.terms["a"]))
 			_, err := w.leases.Acquire(t.Context(), "a", "a")
 			require.NoError(t, err)
-			assert.Zero(t, w.g.Step(t.Context()).Ended, "nobody has taken anything from it yet")
+			assert.Zero(t, w.g.Step(t.Context()).Ended, "its nodes have not been reassigned yet")
 			w.a.look(t)
 			assert.Equal(t, 1, w.g.Step(t.Context()).Ended)
 		}, [3]string{"b"}},
@@ -552,7 +552,7 @@ func (d *dropper) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision
 	return d.Ledger.Propose(ctx, p)
 }
 
-// TestHandoffWhileSending: nothing is answered while a proposal is being sent, should anybody look meanwhile.
+// TestHandoffWhileSending: nothing is answered while a proposal is being sent, even if a snapshot is taken meanwhile.
 func TestHandoffWhileSending(t *testing.T) {
 	ctx := context.Background()
 	inner, g := twoGroups(t)

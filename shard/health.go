@@ -10,20 +10,21 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// roster is the schedulers that live at one revision: those with a term in the ledger, or a fixed list. It goes by
-// what the ledger says and by no clock, so every dispatcher that sees the same revision sees the same roster.
+// roster lists the schedulers that live at one revision: those with a term in the ledger, or a fixed list. It depends on
+// the ledger and not on a clock, so every dispatcher that reads the same revision gets the same roster.
 type roster struct {
-	// Sorted, each once.
+	// names are sorted, each once.
 	names []string
-	// Position in names.
+	// at is the position of each name in names.
 	at map[string]int
-	// When each began its term; 0 without leases.
+	// since is the revision at which each scheduler began its term; 0 without leases.
 	since []orbit.Revision
-	// That it has not ended: what an assignment to each bets on; empty without leases.
+	// bets has for each scheduler the bet that its term has not ended, which an assignment to it needs; empty without
+	// leases.
 	bets [][]orbit.Precondition
 }
 
-// readRoster reads the leases in a state. It looks at the leases of schedulers and at nothing else.
+// readRoster reads the roster from a state. It reads the marks of the schedulers' leases and no others.
 func readRoster(state *orbit.State, leases *lease.Keeper, fixed []string) roster {
 	r := roster{at: map[string]int{}}
 	if leases == nil {
@@ -49,7 +50,7 @@ func sortedNames(names []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// schedulersIn returns who has a term, sorted.
+// schedulersIn returns the names of the schedulers that have a term, sorted.
 func schedulersIn(state *orbit.State, leases *lease.Keeper) (names []string) {
 	prefix := leases.Key("")
 	for key := range state.Marks(prefix) {
@@ -65,14 +66,14 @@ func schedulersIn(state *orbit.State, leases *lease.Keeper) (names []string) {
 	return names
 }
 
-// lives reports whether a scheduler does.
+// lives reports whether a scheduler lives.
 func (r *roster) lives(name string) bool {
 	_, ok := r.at[name]
 	return ok
 }
 
-// failed returns the positions of living schedulers that have failed a unit, in order. What a scheduler said in an
-// earlier term does not count: it has been given other nodes since.
+// failed returns the positions of the living schedulers that have failed a unit, in order. A failure from an earlier term
+// of a scheduler does not count, because the scheduler may have other nodes now.
 func (r *roster) failed(f failures) (out []int) {
 	for _, one := range f.list {
 		if i, lives := r.at[one.Scheduler]; lives && one.View >= r.since[i] {
@@ -83,7 +84,8 @@ func (r *roster) failed(f failures) (out []int) {
 	return out
 }
 
-// ofSchedulers refuses the leases that nodes hold unless told otherwise: each node would be taken for a scheduler.
+// ofSchedulers returns an error if the keeper has the default prefix, under which nodes hold their leases: each node would
+// count as a scheduler.
 func ofSchedulers(l *lease.Keeper) error {
 	if l != nil && (l.Prefix == "" || l.Prefix == "lease/") {
 		return fmt.Errorf("shard: %w: the Leases have the Prefix of nodes, %q; make some with Prefix shard.LeasePrefix, for schedulers alone",

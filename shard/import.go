@@ -9,18 +9,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Submission is capsules, or a gang, with what the user has said about who is to schedule them.
+// Submission is one Submit, of capsules or a gang, and the user's choice of their scheduler.
 type Submission struct {
+	// Submit is the commitment that submits the capsules.
 	orbit.Submit
-	// The schedulers that the user has assigned it to, wherever the importer found that (an annotation, a flag, a
-	// field): one at most. Submit.Owner counts as one too. None: the dispatcher chooses.
+	// Schedulers are the schedulers that the user has chosen, as the importer found them in an annotation, a flag or a
+	// field. More than one distinct name, including Submit.Owner, is an [ErrContradiction]. Empty, with an empty
+	// Submit.Owner: the dispatcher chooses.
 	Schedulers []string
 }
 
-// Import submits capsules with the user's assignments: all of them in one proposal, or none. What is assigned
-// is submitted with its owner and, in the same proposal, pinned to it: the [Dispatcher] honours that as long as
-// the capsule lives. [Pin] assigns what has been submitted without an assignment. An outcome that is not known
-// is sent again until ctx ends.
+// Import submits capsules with the user's choice of schedulers: all of them in one proposal, or none. A capsule with a
+// chosen scheduler is submitted with that owner and, in the same proposal, pinned to it; the [Dispatcher] respects the
+// pin as long as the capsule lives. Use [Pin] for capsules that were submitted without a choice. A proposal whose outcome
+// is unknown is sent again until ctx ends.
 //
 // The error is [ErrContradiction] for a capsule with two assignments, or with another one than it was
 // submitted with, [ErrKey] for a pinned one whose id is too long to be marked, or the ledger's; nothing
@@ -41,8 +43,8 @@ func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission)
 	return rev, err
 }
 
-// insist proposes until the outcome is known or ctx ends. That a proposal cannot be sent again says nothing of the first
-// time.
+// insist proposes until the outcome is known or ctx ends. An error of a later attempt does not tell whether the first one
+// was committed.
 func insist(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.Revision, error) {
 	var unknown error
 	for {
@@ -62,8 +64,8 @@ func insist(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.R
 
 const importAgain = 50 * time.Millisecond
 
-// contradicts says whether commitments pin a capsule that the ledger has, or its gang, to another scheduler
-// than it is pinned to.
+// contradicts returns an error if the commitments pin a capsule of the ledger, or its gang, to another scheduler than the
+// one that it is pinned to.
 func contradicts(state *orbit.State, do []orbit.Commitment, id orbit.CapsuleID) error {
 	c := state.Capsule(id)
 	if c == nil || c.Released() {
@@ -80,7 +82,7 @@ func contradicts(state *orbit.State, do []orbit.Commitment, id orbit.CapsuleID) 
 	return nil
 }
 
-// importing returns the proposal that submits everything.
+// importing returns the proposal that submits all submissions.
 func importing(submissions []Submission, limits orbit.Limits) (orbit.Proposal, error) {
 	p := orbit.Proposal{ID: orbit.NewProposalID()}
 	assigned := map[orbit.CapsuleID]string{}
@@ -104,7 +106,7 @@ func importing(submissions []Submission, limits orbit.Limits) (orbit.Proposal, e
 	return p, errors.Join(faults...)
 }
 
-// owner returns the one scheduler that a submission is assigned to, "" if it is to none.
+// owner returns the one scheduler that a submission is assigned to, "" if there is none.
 func (s *Submission) owner() (string, error) {
 	names := slices.DeleteFunc(slices.Concat(s.Schedulers, []string{s.Owner}), func(name string) bool { return name == "" })
 	slices.Sort(names)
@@ -123,8 +125,8 @@ func (s *Submission) owner() (string, error) {
 	return "", contradictionError(u, names...)
 }
 
-// agrees says whether a capsule of the submission has been assigned to another scheduler by one before it. Submitting
-// an id twice in agreement is for the ledger to refuse.
+// agrees returns an error if an earlier submission assigned a capsule of this one to another scheduler. If both name the
+// same scheduler, the ledger refuses the second use of the id.
 func (s *Submission) agrees(owner string, assigned map[orbit.CapsuleID]string) error {
 	ids := s.IDs
 	for i := 0; s.Gang != nil && i < len(s.Gang.Roles); i++ {

@@ -50,8 +50,8 @@ func TestImportRefusesContradictions(t *testing.T) {
 		"two submissions":      {one(ids("x", 1), "a"), one(ids("x", 1), "b")},
 		"a gang and a capsule": {one(ids("x", 1), "a"), gang},
 		"a gang":               {gangTwice},
-		"with nobody between":  {one(ids("x", 1), "a"), one(ids("x", 1)), one(ids("x", 1), "b")},
-		"nobody first":         {one(ids("x", 1)), one(ids("x", 1), "a"), one(ids("x", 1), "b")},
+		"with none between":    {one(ids("x", 1), "a"), one(ids("x", 1)), one(ids("x", 1), "b")},
+		"none first":           {one(ids("x", 1)), one(ids("x", 1), "a"), one(ids("x", 1), "b")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -148,7 +148,7 @@ func TestWhatMayHaveBeenImportedIsUnknown(t *testing.T) {
 }
 
 // What is pinned to one scheduler is not pinned to another, by whichever way, and nothing is changed by trying.
-// What is pinned to nobody goes over to the one, its gang with it.
+// A capsule without a pin gets the one scheduler, and so does its gang.
 func TestPinsDoNotContradict(t *testing.T) {
 	s := newStage(t)
 	gang := &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: ids("m", 2)}}}
@@ -171,7 +171,7 @@ func TestPinsDoNotContradict(t *testing.T) {
 	}
 	refused(Pin(t.Context(), s.ledger, "b", "free000", "x000"))
 	refused(Import(t.Context(), s.ledger, Submission{Submit: orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)}, Schedulers: []string{"b"}}))
-	for _, bad := range [][]orbit.CapsuleID{{"nobody"}, {""}, {}} {
+	for _, bad := range [][]orbit.CapsuleID{{"unknown"}, {""}, {}} {
 		_, err := Pin(t.Context(), s.ledger, "b", bad...)
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// loads say which owner has how much to place. They follow the ledger, and run ahead of it by what the dispatcher has
-// proposed since.
+// loads counts the pending capsules of each owner. It follows the ledger, and counts assignments that the dispatcher has
+// proposed but not yet read back.
 type loads struct {
-	// By owner; "" has what is unassigned.
+	// owners is keyed by owner; "" has the capsules without one.
 	owners map[string]*ownerLoad
-	// By position in the roster.
+	// live is indexed by the position in the roster.
 	live []*ownerLoad
-	// Counts changes of loads.
+	// clock is the number of changes of counts so far.
 	clock uint64
-	// What has been counted ahead of the ledger.
+	// ahead are the proposed assignments that are counted and not yet read back.
 	ahead []aheadCount
 }
 
@@ -25,21 +25,21 @@ type aheadCount struct {
 	count int
 }
 
-// ownerLoad is what one owner has to place.
+// ownerLoad is the pending capsules of one owner.
 type ownerLoad struct {
 	name string
-	// Pending capsules.
+	// count is the number of pending capsules.
 	count int
-	// When the count changed last, by the clock of the loads.
+	// since is the value of loads.clock when the count last changed.
 	since uint64
-	// The pending capsules in order of assignment, and some that are not pending any more: look a capsule up before
-	// relying on it.
+	// ids are the pending capsules in order of assignment, and some that are no longer pending or have another owner by
+	// now: check the capsule's record before use.
 	ids []orbit.CapsuleID
 }
 
 func newLoads() loads { return loads{owners: map[string]*ownerLoad{}} }
 
-// owner returns the load of one owner.
+// owner returns the load of one owner, and makes one if there is none.
 func (l *loads) owner(name string) *ownerLoad {
 	o := l.owners[name]
 	if o == nil {
@@ -49,19 +49,19 @@ func (l *loads) owner(name string) *ownerLoad {
 	return o
 }
 
-// add counts capsules that an owner has more, or less.
+// add changes the count of an owner.
 func (l *loads) add(o *ownerLoad, by int) {
 	l.clock++
 	o.count, o.since = o.count+by, l.clock
 }
 
-// expect counts what has been proposed to be given to a scheduler, until the ledger says whether it has been.
+// expect counts proposed assignments to a scheduler until the next state tells whether they were committed.
 func (l *loads) expect(at, count int) {
 	l.ahead = append(l.ahead, aheadCount{l.live[at], count})
 	l.add(l.live[at], count)
 }
 
-// forgetExpected takes back what was counted ahead.
+// forgetExpected undoes all calls of expect.
 func (l *loads) forgetExpected() {
 	for _, a := range l.ahead {
 		l.add(a.owner, -a.count)
@@ -69,7 +69,7 @@ func (l *loads) forgetExpected() {
 	l.ahead = l.ahead[:0]
 }
 
-// update takes over what has become of one capsule; either record may be nil.
+// update counts the change of one capsule from one record to another; either may be nil.
 func (l *loads) update(was, is *orbit.Capsule, state *orbit.State) {
 	before, now := was != nil && was.Pending(), is != nil && is.Pending()
 	if before && now && was.Owner == is.Owner {
@@ -85,7 +85,7 @@ func (l *loads) update(was, is *orbit.Capsule, state *orbit.State) {
 	}
 }
 
-// register takes over which schedulers live. Owners that have nothing and do not live are forgotten.
+// register sets the living schedulers. Dead owners without pending capsules are forgotten.
 func (l *loads) register(r *roster) {
 	l.live = make([]*ownerLoad, len(r.names))
 	for i, name := range r.names {
@@ -98,15 +98,15 @@ func (l *loads) register(r *roster) {
 	}
 }
 
-// least returns the one of these positions at which the fewest capsules wait; among equals the one whose load has been
-// the same for longest. It requires at least one.
+// least returns the position with the fewest pending capsules; among equals the one whose count has not changed for
+// longest. There must be at least one position.
 func (l *loads) least(positions []int) int {
 	return slices.MinFunc(positions, func(a, b int) int {
 		return cmp.Or(cmp.Compare(l.live[a].count, l.live[b].count), cmp.Compare(l.live[a].since, l.live[b].since))
 	})
 }
 
-// file adds a capsule. Void entries are dropped when they are most.
+// file adds a capsule. Outdated ids are dropped when they are the majority.
 func (o *ownerLoad) file(id orbit.CapsuleID, state *orbit.State) {
 	if len(o.ids) > 2*o.count+64 {
 		kept := o.ids[:0]

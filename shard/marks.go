@@ -9,9 +9,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// markKind is a kind of mark: the prefix of its keys. What follows is the id, byte for byte, to the end of the key; as
-// no prefix begins another, no two ids and no two kinds ever share a key, whatever the ids are made of, slashes
-// included. Escaping would add nothing but length.
+// markKind is a kind of mark: the prefix of its keys. The id follows, unescaped, up to the end of the key. No prefix is the
+// beginning of another one, so two different ids or kinds never have the same key, even if an id contains slashes.
+// Escaping would only make keys longer.
 type markKind string
 
 const (
@@ -24,7 +24,7 @@ const (
 	pinnedGangMark markKind = "pinned-gang/"
 )
 
-// LeasePrefix is the Prefix of the [lease.Keeper] that schedulers hold.
+// LeasePrefix is the Prefix that the [lease.Keeper] of the schedulers' leases must have.
 //
 // [lease.Keeper]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#Keeper
 const LeasePrefix = "scheduler/"
@@ -32,13 +32,13 @@ const LeasePrefix = "scheduler/"
 // key returns the key of the mark for an id.
 func (k markKind) key(id string) string { return string(k) + id }
 
-// id returns the id whose mark this is. It reports false if the key is of another kind.
+// id returns the id in a key. It reports false if the key is of another kind.
 func (k markKind) id(key string) (id string, ok bool) {
 	id, ok = strings.CutPrefix(key, string(k))
 	return id, ok && id != ""
 }
 
-// fits says why a ledger cannot keep the mark for an id, nil if it can.
+// fits returns an error if the key for an id is too long for a ledger.
 func (k markKind) fits(id string, limits orbit.Limits) error {
 	if most := limits.IDBytes - len(k); len(id) > most {
 		return keyError(k, id, most)
@@ -46,19 +46,20 @@ func (k markKind) fits(id string, limits orbit.Limits) error {
 	return nil
 }
 
-// Failure is one scheduler's word that it could not place a capsule.
+// Failure records that one scheduler could not place a capsule.
 type Failure struct {
+	// Scheduler is the scheduler's name.
 	Scheduler string
-	// What it planned on. Whatever has changed after it may help.
+	// View is the revision of the view that the scheduler planned on. Only a later change can make the capsule fit.
 	View orbit.Revision
-	// Its reason, shortened.
+	// Why is the scheduler's reason, shortened to 96 bytes.
 	Why string
 }
 
 // failures are the schedulers that could not place a capsule, each once, the newest last.
 type failures struct {
 	list []Failure
-	// There were more than the mark has room for; the oldest have been dropped.
+	// more says that the oldest failures were dropped because the mark had no room for them.
 	more bool
 }
 
@@ -66,22 +67,22 @@ type failures struct {
 //
 //	1 a=17,12+nodes+lack+cpu&b%2Fc=21,
 //
-// is a version and for each scheduler its name, the revision and the reason, escaped as in a query. A plus after the
-// version says that there were more. What does not read exactly so is corrupt.
+// is a version and, for each scheduler, its name, the revision and the reason, escaped as in the query of a URL. A plus
+// after the version says that older failures were dropped. Any other value is corrupt.
 const (
 	failedValue     = "1 "
 	failedValueMore = "1+ "
-	// Bytes of one reason.
+	// maxWhy is the greatest length of a reason in bytes.
 	maxWhy = 96
 )
 
-// with returns the list with one more failure, which takes the place of an older one of the same scheduler.
+// with returns the list with one more failure, which replaces an older one of the same scheduler.
 func (f failures) with(one Failure) failures {
 	one.Why = shorten(one.Why, maxWhy)
 	return failures{append(f.without(one.Scheduler).list, one), f.more}
 }
 
-// without returns a list of its own that leaves a scheduler out.
+// without returns a copy of the list without the failure of a scheduler.
 func (f failures) without(scheduler string) failures {
 	list := make([]Failure, 0, len(f.list)+1)
 	for _, known := range f.list {
@@ -92,8 +93,8 @@ func (f failures) without(scheduler string) failures {
 	return failures{list, f.more}
 }
 
-// of returns what a scheduler said.
-func (f failures) of(scheduler string) (Failure, bool) {
+// find returns the failure of a scheduler.
+func (f failures) find(scheduler string) (Failure, bool) {
 	for _, one := range f.list {
 		if one.Scheduler == scheduler {
 			return one, true
@@ -102,7 +103,7 @@ func (f failures) of(scheduler string) (Failure, bool) {
 	return Failure{}, false
 }
 
-// value returns the list as the value of a mark of at most so many bytes. Where there is not room for all, reasons go
+// value returns the list as the value of a mark, of at most limit bytes. If the list is too long it leaves out the reasons
 // first, and then the oldest failures.
 func (f failures) value(limit int) string {
 	if v := f.format(true); len(v) <= limit {
@@ -117,7 +118,7 @@ func (f failures) value(limit int) string {
 	}
 }
 
-// format writes all of the list.
+// format returns the whole list as the value of a mark, with or without the reasons.
 func (f failures) format(reasons bool) string {
 	var b strings.Builder
 	b.WriteString(failedValue[:1])
@@ -154,7 +155,7 @@ func parseFailures(value string) (failures, error) {
 		var entry string
 		entry, rest, _ = strings.Cut(rest, "&")
 		one, err := parseFailure(entry)
-		if _, twice := f.of(one.Scheduler); err != nil || twice {
+		if _, twice := f.find(one.Scheduler); err != nil || twice {
 			return failures{}, ErrCorrupt
 		}
 		f.list = append(f.list, one)
@@ -181,7 +182,7 @@ func parseFailure(entry string) (one Failure, err error) {
 	return one, err
 }
 
-// shorten cuts a text to at most so many bytes, between characters, and says so if there is room for that.
+// shorten cuts a text to at most that many bytes, between characters. It marks the cut if there is room for the mark.
 func shorten(s string, most int) string {
 	const mark = "…"
 	if len(s) <= most {

@@ -2,17 +2,17 @@ package shard
 
 import "strconv"
 
-// Mode says what groups of nodes mean to a scheduler. It is a setting: any population can run in any mode, and change
-// it by starting again.
+// Mode says on which nodes a scheduler may place capsules. It is only a setting: a population changes its mode when its
+// processes are restarted with another one.
 type Mode uint8
 
 const (
-	// Strict shows a scheduler its own group only. No two schedulers ever get in each other's way, and none finds
-	// room that is in another group.
+	// Strict lets a scheduler use the nodes of its own group only. Schedulers never conflict over a node, but none can use
+	// free capacity of another group.
 	Strict Mode = iota
-	// Soft prefers the own group; what does not fit there is placed anywhere else, optimistically.
+	// Soft prefers the scheduler's own group. What does not fit there is placed on any other node, optimistically.
 	Soft
-	// Shared does without groups. Every scheduler sees all nodes; who commits first has the room.
+	// Shared has no groups. Every scheduler plans on all nodes, and the first commit wins.
 	Shared
 )
 

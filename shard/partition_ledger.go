@@ -9,44 +9,44 @@ import (
 )
 
 // PartitionLedger is the ledger as one scheduler sees it. Give it to the scheduler's engine as its Ledger, and what
-// [PartitionLedger.Navigator] returns as its Navigator; any navigator works, and none need know of groups:
+// [PartitionLedger.Navigator] returns as its Navigator. Any navigator works, and none has to know about groups:
 //
 //	partition := &shard.PartitionLedger{Ledger: ledger, Scheduler: "a", Mode: shard.Strict}
 //	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: partition.Navigator(newServices)}
 //
-// In [Strict] mode it closes all nodes that are not in the scheduler's group: they are unschedulable, and otherwise as
-// they are. To every proposal that places a capsule or holds room it adds, for each node, a bet on the mark that says
-// whose the node is. So whatever is planned when a node changes hands is refused: the fence. It needs room in
-// [orbit.Limits].Preconditions for one bet more for each node of a proposal.
+// In [Strict] mode it shows all nodes outside the scheduler's group as unschedulable. To every proposal that places a
+// capsule or a hold it adds, for each node, a bet on the mark that names the node's owner (the fence). So the ledger
+// refuses what was planned before a node changed its owner. [orbit.Limits].Preconditions must leave room for one more bet
+// for each node of a proposal.
 //
-// In [Soft] mode it shows all nodes and adds no bets, and in both it answers for the nodes that are to leave the
-// group (see handoff.go). In [Shared] mode it does nothing.
+// In [Soft] mode it shows all nodes and adds no bets. In both modes it answers when the scheduler is asked for a node (see
+// handoff.go). In [Shared] mode it passes every call on unchanged.
 //
-// What it costs beside the ledger alone: a map look-up and a copy of its bets for each placement; for each change of
-// a node a copy of its record; nothing that grows with the constellation but a start, or a wait so long that the
-// ledger's history does not reach back.
+// Its cost on top of the ledger's: a map look-up and a copy of the bets for each placement, and a copy of a node's record
+// for each change of the node. It reads all nodes only when it starts, or when it fell so far behind that the ledger's
+// history does not reach back.
 //
-// Snapshots and changes are for engines and views. A change of a group is followed by a PutNode of its node which
-// nobody committed, so that engines look at it again: the changes are no history for [orbit.State.Apply].
+// Its snapshots and changes are for engines and views. After a change of a node's owner it inserts a PutNode that is not
+// in the ledger, so that engines read the node again. The changes are therefore no history for [orbit.State.Apply].
 //
-// Its methods may be called from any goroutine, but one PartitionLedger serves one engine: that engine has nothing under way to a
-// node when it asks for a Snapshot, or for changes beyond the newest one; on that the answers rest. Engines with
-// partition ledgers cannot run in one [orbit.Population], which wants them on one ledger: run each by itself.
+// Its methods may be called from any goroutine, but one PartitionLedger serves one engine. Its answers rely on that: when
+// the engine asks for a Snapshot, or for changes after the newest one, it has no planned proposal that it has not sent.
+// Engines with partition ledgers cannot run in one [orbit.Population], which requires one ledger for all: run each alone.
 type PartitionLedger struct {
-	// Ledger is the real one. Required.
+	// Ledger is the ledger itself. Required.
 	Ledger orbit.Ledger
 	// Scheduler is the name of the engine, of its group and of its lease. Required.
 	Scheduler string
 	Mode      Mode
-	// Telemetry is that of the engine. It is needed in soft mode only, for the navigators' own views.
+	// Telemetry is the engine's telemetry. It is used in soft mode only, for the views of the two navigators.
 	Telemetry orbit.Telemetry
-	// Hook is told of answers that could not be committed, from within Snapshot and Changes; they are tried again.
-	// Nil: nobody is.
+	// Hook, if set, is called from within Snapshot and Changes with the error of each answer that could not be committed. The
+	// answer is tried again.
 	Hook func(error)
 
 	mu   sync.Mutex // guards what follows; held while the ledger is asked for a snapshot, not while it commits
 	view partitionView
-	// Of the last state that Snapshot has returned.
+	// viewed is the revision of the last state that Snapshot has returned.
 	viewed orbit.Revision
 	flights
 }
@@ -56,7 +56,7 @@ var (
 	_ orbit.Batcher = (*PartitionLedger)(nil)
 )
 
-// check says what is missing.
+// check returns an error if a required field is missing.
 func (l *PartitionLedger) check() error {
 	if l.Ledger == nil || l.Scheduler == "" || int(l.Mode) >= len(modeNames) {
 		return fmt.Errorf("shard: %w: PartitionLedger of scheduler %q, %v: it needs a Ledger, the name of its Scheduler and a Mode that there is",
@@ -65,7 +65,7 @@ func (l *PartitionLedger) check() error {
 	return nil
 }
 
-// Snapshot returns the ledger's state as the scheduler sees it, and answers for the nodes that are leaving in it.
+// Snapshot returns the ledger's state as the scheduler sees it, and answers for the nodes that are leaving its group.
 func (l *PartitionLedger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -73,15 +73,15 @@ func (l *PartitionLedger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	if l.Mode == Shared {
 		return l.Ledger.Snapshot(ctx)
 	}
-	state, answers, err := l.look(ctx, true)
+	state, answers, err := l.refresh(ctx, true)
 	if err == nil {
 		l.answer(ctx, answers)
 	}
 	return state, err
 }
 
-// look follows the ledger, and returns what is to be answered for besides what is seen.
-func (l *PartitionLedger) look(ctx context.Context, viewed bool) (*orbit.State, []orbit.Proposal, error) {
+// refresh follows the ledger, and returns the state as the scheduler sees it and the answers to be sent.
+func (l *PartitionLedger) refresh(ctx context.Context, viewed bool) (*orbit.State, []orbit.Proposal, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.view.ledger, l.view.scheduler = l.Ledger, l.Scheduler
@@ -99,8 +99,8 @@ func (l *PartitionLedger) look(ctx context.Context, viewed bool) (*orbit.State, 
 	return shown, l.answers(&l.view), nil
 }
 
-// Changes returns the ledger's changes after a revision. After each that concerns the group of a node there is a
-// PutNode of that node.
+// Changes returns the ledger's changes after a revision. After each change of a node's owner it inserts a PutNode of that
+// node.
 func (l *PartitionLedger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -110,14 +110,14 @@ func (l *PartitionLedger) Changes(ctx context.Context, after orbit.Revision) ([]
 	}
 	changes, resting, err := l.announced(ctx, after)
 	if err == nil && resting {
-		if _, answers, err := l.look(ctx, false); err == nil { // else the next pass will say so
+		if _, answers, err := l.refresh(ctx, false); err == nil { // otherwise the next pass returns the error
 			l.answer(ctx, answers)
 		}
 	}
 	return changes, err
 }
 
-// announced returns the changes, and whether the engine is at rest and one of them asks for a node of its.
+// announced returns the changes, and reports whether the engine is at rest and one of them asks for a node of its group.
 func (l *PartitionLedger) announced(ctx context.Context, after orbit.Revision) (changes []orbit.Change, resting bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +138,7 @@ func (l *PartitionLedger) announced(ctx context.Context, after orbit.Revision) (
 	return l.announce(changes, marks), asked && after >= l.viewed, nil
 }
 
-// announce adds a PutNode after each of so many marks. It requires the lock.
+// announce inserts a PutNode after each mark of a node's owner; marks is their number. The caller must hold the lock.
 func (l *PartitionLedger) announce(changes []orbit.Change, marks int) []orbit.Change {
 	if marks == 0 {
 		return changes
@@ -170,5 +170,5 @@ func (l *PartitionLedger) Wait(ctx context.Context, after orbit.Revision) (orbit
 	return l.Ledger.Wait(ctx, after)
 }
 
-// Limits returns those of the ledger.
+// Limits returns the ledger's limits.
 func (l *PartitionLedger) Limits() orbit.Limits { return l.Ledger.Limits() }

@@ -165,7 +165,7 @@ func TestPartitionLedgerFence(t *testing.T) {
 	assert.Greater(t, r.TakenAt, view)
 }
 
-// TestPartitionLedgerBatch: in a batch each proposal has its own outcome, and those that may not be sent take nobody down.
+// TestPartitionLedgerBatch: in a batch each proposal has its own outcome, and those that may not be sent do not affect the others.
 func TestPartitionLedgerBatch(t *testing.T) {
 	for name, ledger := range map[string]orbit.Ledger{"batcher": &orbit.MemoryLedger{}, "one by one": struct{ orbit.Ledger }{&orbit.MemoryLedger{}}} {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestPartitionLedgerFields(t *testing.T) {
 	assert.Equal(t, "strict soft shared mode 3", fmt.Sprint(Strict, Soft, Shared, Mode(3)))
 }
 
-// TestPartitionLedgerProperty: after any changes a partition ledger shows what a new one would, and that is the ledger's state but for the
+// TestPartitionLedgerProperty: after any changes a partition ledger shows what a new one would, and that is the ledger's state except for the
 // nodes that are not in the group or are leaving it; what it counts is what there is; and its changes name every node
 // of which the description that it shows has changed.
 func TestPartitionLedgerProperty(t *testing.T) {
@@ -261,7 +261,7 @@ func checkPartitionLedger(t *rapid.T, partition *PartitionLedger, was *orbit.Sta
 		open += count(n)
 		before := was.Node(n.Node.ID)
 		if err == nil && shown.Revision() > was.Revision() && (before == nil || before.Node.Unschedulable != n.Node.Unschedulable) {
-			require.True(t, named[n.Node.ID], "node %q has changed, and nobody says so", n.Node.ID)
+			require.True(t, named[n.Node.ID], "node %q has changed without a change that says so", n.Node.ID)
 		}
 	}
 	gotOpen, gotNodes := partition.size()
@@ -302,7 +302,7 @@ func TestStrictNeverConflicts(t *testing.T) {
 		engine.Ledger = &auditor{PartitionLedger: partition, lost: func(r *orbit.Rejection) {
 			mu.Lock()
 			defer mu.Unlock()
-			if !r.TakenBy.IsZero() || !errors.Is(r, orbit.ErrConflict) { // engines give their proposals ids, nobody else does here
+			if !r.TakenBy.IsZero() || !errors.Is(r, orbit.ErrConflict) { // only engines give their proposals ids here
 				t.Errorf("scheduler %s lost to another one: %v", name, r)
 			}
 			byGroups++

@@ -7,11 +7,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// partitionView is what one scheduler sees of a ledger: the state in which all nodes are closed that are not in its group, or
-// are leaving it. It follows the ledger's changes, and costs what they are.
+// partitionView is the ledger's state as one scheduler sees it: nodes that are not in its group, or are leaving it, are
+// closed. It follows the ledger's changes, and its cost grows with their number.
 //
-// Invariants: shown is state with those nodes closed, and both are of one revision; own has the nodes whose group mark
-// names the scheduler in state, members or not; open and nodes count what is schedulable in shown and in state.
+// Invariants: shown is state with those nodes closed, at the same revision. Own has every node whose group mark names the
+// scheduler, even if the node itself has left. Open and nodes count the schedulable nodes in shown and in state.
 type partitionView struct {
 	ledger    orbit.Ledger
 	scheduler string
@@ -19,28 +19,29 @@ type partitionView struct {
 	state, shown *orbit.State
 	own          map[orbit.NodeID]holding
 	open, nodes  int
-	// Nodes of own that are leaving and have not been answered for.
+	// asked are the nodes of own that are leaving and have not been answered for.
 	asked map[orbit.NodeID]bool
-	// Indices of nodes that have changed since shown, and of those that may be schedulable in it otherwise than before.
+	// touched are the indices of nodes that have changed since shown, described those of nodes that may have been opened or
+	// closed since then.
 	touched, described []int32
-	// The last changes that were read, and after which revision.
+	// recent are the changes that were read last, with the revision that they follow.
 	recent []orbit.Change
 	after  orbit.Revision
 }
 
-// holding is a node of the group.
+// holding is a node that the scheduler owns.
 type holding struct {
-	// The fence: a bet on the group mark as it is.
+	// fence is the bet that the group mark has not changed.
 	fence orbit.MarkAt
-	// The same, made once.
+	// bet is fence as an interface value, made once to save allocations.
 	bet orbit.Precondition
-	// When the node was asked for; 0: it is not leaving.
+	// leaving is the revision at which the scheduler was asked for the node; 0: it was not asked.
 	leaving orbit.Revision
 }
 
-// follow brings the view up to the ledger.
+// follow brings the view up to the ledger's current state.
 func (s *partitionView) follow(ctx context.Context) error {
-	state, changes, whole, err := orbit.CatchUp(ctx, s.ledger, s.state)
+	state, changes, whole, err := s.state.CatchUp(ctx, s.ledger)
 	switch {
 	case err != nil:
 		return err
@@ -53,7 +54,7 @@ func (s *partitionView) follow(ctx context.Context) error {
 	return nil
 }
 
-// rebuild looks at all there is.
+// rebuild reads all nodes and marks of a state.
 func (s *partitionView) rebuild(state *orbit.State) {
 	s.own, s.asked = map[orbit.NodeID]holding{}, map[orbit.NodeID]bool{}
 	s.recent, s.after = nil, 0
@@ -72,7 +73,7 @@ func (s *partitionView) rebuild(state *orbit.State) {
 	}
 }
 
-// advance moves to a newer state by the changes in between.
+// advance moves to a newer state by the changes that led to it.
 func (s *partitionView) advance(state *orbit.State, changes []orbit.Change) {
 	s.touched, s.described = s.touched[:0], s.described[:0]
 	for i := range changes {
@@ -86,7 +87,7 @@ func (s *partitionView) advance(state *orbit.State, changes []orbit.Change) {
 		case orbit.PutNode, orbit.RemoveNode:
 			s.describe(state, c.Node)
 		default:
-			if n := state.Node(c.Node); n != nil { // else it has left, and a later change says so
+			if n := state.Node(c.Node); n != nil { // otherwise it has left, and a later change removes it
 				s.touched = append(s.touched, int32(n.Index()))
 			}
 		}
@@ -101,8 +102,8 @@ func (s *partitionView) advance(state *orbit.State, changes []orbit.Change) {
 	}
 }
 
-// describe notes that a node may have joined or left, or be open or closed otherwise than before: where it is, and where
-// it was.
+// describe notes that a node may have joined, left, been opened or been closed. It adds the node's index in the new state
+// and in the old one.
 func (s *partitionView) describe(state *orbit.State, id orbit.NodeID) {
 	for _, st := range [2]*orbit.State{state, s.state} {
 		if n := st.Node(id); n != nil {
@@ -111,13 +112,13 @@ func (s *partitionView) describe(state *orbit.State, id orbit.NodeID) {
 	}
 }
 
-// unique sorts a list and takes out repetitions.
+// unique sorts a list and removes duplicates.
 func unique(list []int32) []int32 {
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// learn takes over what the marks say of a node.
+// learn reads the marks of a node.
 func (s *partitionView) learn(state *orbit.State, id orbit.NodeID) {
 	delete(s.asked, id)
 	owner, at := state.Mark(groupMark.key(string(id)))
@@ -138,13 +139,13 @@ func (s *partitionView) learn(state *orbit.State, id orbit.NodeID) {
 	s.own[id] = h
 }
 
-// closed reports whether the scheduler may plan nothing on a node.
+// closed reports whether the scheduler must not plan on a node.
 func (s *partitionView) closed(n *orbit.NodeState) bool {
 	h, mine := s.own[n.Node.ID]
 	return !mine || h.leaving != 0
 }
 
-// changes returns the ledger's changes after a revision, without reading twice what follow has just read.
+// changes returns the ledger's changes after a revision. It reuses those that follow has just read.
 func (s *partitionView) changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if len(s.recent) > 0 && s.after == after {
 		return s.recent, nil

@@ -10,13 +10,13 @@ import (
 )
 
 // Pin assigns capsules that have been submitted already to a scheduler, as [Import] does with new ones: all of
-// them in one proposal, or none. A member of a gang takes its whole gang along. They are the scheduler's at
-// once, whoever had them, and the [Dispatcher] keeps it so; those that run stay where they are. What is pinned
-// to that scheduler already stays as it is, and if that is all of them the revision is that of the state that
-// said so.
+// them in one proposal, or none. To pin a member of a gang pins the whole gang. The pending capsules change their owner
+// at once, and the [Dispatcher] respects the pin from then on; running capsules stay where they are. Capsules that are
+// pinned to that scheduler already stay as they are; if all of them are, nothing is committed, and the revision is that
+// of the state that was read.
 //
-// What is pinned to another scheduler is refused with [ErrContradiction], also if that one was faster by a
-// moment: the proposal bets on the pins that it has read. A pin ends with its capsule. Other errors are
+// A capsule that is pinned to another scheduler is refused with [ErrContradiction], even if it was pinned during this
+// call: the proposal bets on the pins that were read. A pin ends with its capsule. Other errors are
 // [orbit.ErrInvalid] for a capsule that is not there or has been released, [ErrKey], and the ledger's;
 // nothing has been changed then, unless it is [orbit.ErrUnknown]. A conflict is tried again until ctx ends.
 func Pin(ctx context.Context, ledger orbit.Ledger, scheduler string, capsules ...orbit.CapsuleID) (orbit.Revision, error) {
@@ -40,7 +40,7 @@ func Pin(ctx context.Context, ledger orbit.Ledger, scheduler string, capsules ..
 	}
 }
 
-// pinning returns the proposal that pins capsules; it does nothing if they are all pinned.
+// pinning returns the proposal that pins capsules; it is empty if all of them are pinned already.
 func pinning(state *orbit.State, scheduler string, capsules []orbit.CapsuleID) (orbit.Proposal, error) {
 	p := orbit.Proposal{ID: orbit.NewProposalID(), View: state.Revision()}
 	done := map[unit]bool{}

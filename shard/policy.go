@@ -10,32 +10,32 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Policy chooses the scheduler for a capsule that is nobody's. For a gang it is asked once, with the first of its
-// members that waits. It returns one of the candidates' names; "" or any other name leaves the capsule for later, and
-// is reported. It is called from one Step at a time and must not block. One that panics, or exits its goroutine, loses
-// the capsule that it was asked for until later, and nothing else.
+// Policy chooses the scheduler for a capsule without a living owner. For a gang it is asked once, with the first pending
+// member. It returns the name of one of the candidates; "" or any other name puts the capsule off and is reported. It is
+// called from one Step at a time and must not block. If it panics, or exits its goroutine, only the capsule that it was
+// asked for is put off.
 //
-// Ready ones: [RoundRobin], [Random], [Hash], and [LeastLoaded], which compares the schedulers.
+// The package has four policies: [RoundRobin], [Random], [Hash] and [LeastLoaded].
 type Policy interface {
 	Pick(c *orbit.Capsule, among *Candidates) string
 }
 
-// PolicyFunc makes a policy of the importer's own function.
+// PolicyFunc is a function that is a [Policy].
 type PolicyFunc func(c *orbit.Capsule, among *Candidates) string
 
 // Pick calls f.
 func (f PolicyFunc) Pick(c *orbit.Capsule, among *Candidates) string { return f(c, among) }
 
-// Candidates are the schedulers that live and have not failed the capsule, numbered from 0 to Len in order of their
-// names. They are good until Pick returns.
+// Candidates are the living schedulers that have not failed to place the capsule, numbered from 0 to Len-1 in the order
+// of their names. They are valid until Pick returns.
 type Candidates struct {
 	roster *roster
 	loads  *loads
-	// Positions in the roster that are no candidates, in order.
+	// out are the positions in the roster that are no candidates, sorted.
 	out []int
 }
 
-// Len returns how many there are; at least one while a policy is asked.
+// Len returns the number of candidates, which is at least one.
 func (c *Candidates) Len() int { return len(c.roster.names) - len(c.out) }
 
 // position returns the position in the roster of candidate i.
@@ -51,7 +51,7 @@ func (c *Candidates) position(i int) int {
 // Name returns the name of candidate i.
 func (c *Candidates) Name(i int) string { return c.roster.names[c.position(i)] }
 
-// Load returns how many capsules wait at candidate i, those included that have been given to it in this step.
+// Load returns how many pending capsules candidate i owns, including those that this step assigns to it.
 func (c *Candidates) Load(i int) int { return c.loads.live[c.position(i)].count }
 
 // Has reports whether a scheduler is a candidate.
@@ -65,7 +65,7 @@ func (c *Candidates) isOut(at int) bool {
 	return out
 }
 
-// Names yields all names, in order.
+// Names yields the names of all candidates, sorted.
 func (c *Candidates) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for at, name := range c.roster.names {
@@ -76,8 +76,8 @@ func (c *Candidates) Names() iter.Seq[string] {
 	}
 }
 
-// Least returns the name of the candidate at which the fewest capsules wait; among equals the one that has been so for
-// longest.
+// Least returns the name of the candidate that owns the fewest pending capsules; among equals the one whose number has
+// not changed for longest.
 func (c *Candidates) Least() string {
 	positions := make([]int, c.Len())
 	for i := range positions {
@@ -86,23 +86,24 @@ func (c *Candidates) Least() string {
 	return c.roster.names[c.loads.least(positions)]
 }
 
-// RoundRobin gives to one scheduler after the other. It is the default.
+// RoundRobin chooses one scheduler after the other. It is the default.
 type RoundRobin struct{ next uint64 }
 
-// Pick returns the next one.
+// Pick returns the next candidate.
 func (p *RoundRobin) Pick(_ *orbit.Capsule, among *Candidates) string {
 	p.next++
 	return among.Name(int((p.next - 1) % uint64(among.Len())))
 }
 
-// Random gives to a random scheduler. The same Seed makes the same choices.
+// Random chooses a random scheduler.
 type Random struct {
+	// Seed is the seed of the random numbers; default 0. The same Seed makes the same choices.
 	Seed uint64
 
 	rng *rand.Rand
 }
 
-// Pick returns a random one.
+// Pick returns a random candidate.
 func (p *Random) Pick(_ *orbit.Capsule, among *Candidates) string {
 	if p.rng == nil {
 		p.rng = rand.New(rand.NewPCG(p.Seed, 0))
@@ -110,22 +111,22 @@ func (p *Random) Pick(_ *orbit.Capsule, among *Candidates) string {
 	return among.Name(p.rng.IntN(among.Len()))
 }
 
-// LeastLoaded gives to the scheduler at which the fewest capsules wait.
+// LeastLoaded chooses the scheduler that owns the fewest pending capsules.
 type LeastLoaded struct{}
 
 // Pick returns [Candidates.Least].
 func (LeastLoaded) Pick(_ *orbit.Capsule, among *Candidates) string { return among.Least() }
 
-// Hash gives all capsules with the same text to the same scheduler, as long as the same ones live; when one joins or
-// leaves, most texts change theirs, for capsules to come. By module, a scheduler sees all of a module and computes each
-// of its classes once, but a module may be more than one scheduler can place in time. By the capsule's id the spread
-// is as even as chance, and no different after a restart.
+// Hash assigns all capsules with the same text to the same scheduler, as long as the set of living schedulers does not
+// change; when a scheduler joins or leaves, most texts go to another one from then on. With the module as text, one
+// scheduler gets all capsules of a module and computes each equivalence class once, but a module may have more capsules
+// than one scheduler can place in time. With the capsule's id as text the spread is even, and the same after a restart.
 type Hash struct {
-	// Of returns the text; nil: the module of the spec, or the capsule's id where that is empty.
+	// Of returns the text of a capsule; nil: the module of its spec, or its id if the module is empty.
 	Of func(*orbit.Capsule) string
 }
 
-// Pick returns the one that the text's hash (FNV-1a, 64 bits) falls on.
+// Pick returns the candidate that the text's hash (FNV-1a, 64 bits) selects.
 func (p Hash) Pick(c *orbit.Capsule, among *Candidates) string {
 	text := c.Spec.Module
 	if p.Of != nil {

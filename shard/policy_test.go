@@ -51,7 +51,7 @@ func TestCandidatesAgainstAList(t *testing.T) {
 			require.Equal(t, name, c.Name(i))
 			require.Equal(t, loads[r.at[name]], c.Load(i))
 		}
-		require.False(t, c.Has("nobody"))
+		require.False(t, c.Has("unknown"))
 		require.True(t, c.Has(c.Least()))
 		require.Equal(t, least, loads[r.at[c.Least()]])
 		cap := &orbit.Capsule{ID: "x", Spec: &orbit.Spec{Module: rapid.String().Draw(t, "module")}}
@@ -136,7 +136,7 @@ func TestHashKeepsModulesTogether(t *testing.T) {
 func TestAPolicyThatMisbehaves(t *testing.T) {
 	for name, bad := range map[string]PolicyFunc{
 		"panics":           func(*orbit.Capsule, *Candidates) string { panic("oh") },
-		"names nobody":     func(*orbit.Capsule, *Candidates) string { return "" },
+		"names no one":     func(*orbit.Capsule, *Candidates) string { return "" },
 		"names a stranger": func(*orbit.Capsule, *Candidates) string { return "zz" },
 		"asks too much":    func(_ *orbit.Capsule, c *Candidates) string { return c.Name(c.Len()) },
 	} {

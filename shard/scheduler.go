@@ -13,38 +13,38 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// Scheduler makes a navigator one of several schedulers that share what a [Dispatcher] gives out. It is the navigator
-// of an engine with the same name, and does two things that the one inside need not know of:
+// Scheduler wraps a navigator so that it can be one of several schedulers that a [Dispatcher] assigns capsules to. It is
+// the navigator of an engine with the same name, and adds two things:
 //
-//   - what that one cannot place goes back: in one proposal the capsule is nobody's again and is marked as failed by
-//     this scheduler, for the dispatcher to try the others;
-//   - with Leases, every proposal bets on the scheduler's term. Once the end of the term has been committed, and
-//     before that nothing is given to others, none of what is still on its way can be committed. The ledger does not
-//     ask whose capsule a proposal places, so without the bet a scheduler that was given up for dead could still place
-//     what others have by now.
+//   - It gives back what the navigator cannot place: one proposal clears the capsule's owner and marks the capsule as
+//     failed by this scheduler, so that the dispatcher tries the other schedulers.
+//   - With Leases, every proposal bets on the scheduler's term. The dispatcher reassigns its capsules only after the end
+//     of the term has been committed, and from then on the ledger refuses proposals with that bet. Without the bet a
+//     scheduler whose lease is over could still place capsules that belong to another one by now, because the ledger
+//     does not check who owns a capsule that a proposal places.
 //
-// It claims nothing: it plans what it has been assigned. A gang of which nothing is placed goes back as a whole, also
-// if only some of its members were found to have no place; members that are missing in a running gang stay, for they
-// belong where the others are. Capsules whose id is too long to be marked stay too, and are reported as unplaced with
-// [ErrKey].
+// Scheduler claims nothing: it plans what it has been assigned. A gang with no placed member is given back as a whole,
+// even if only some of its members have no place. The pending members of a running gang are not given back, because
+// they belong where the others run. Capsules whose id is too long for the key of a mark are not given back either; they
+// are reported as unplaced with [ErrKey].
 type Scheduler struct {
-	// Name is that of the engine. Required.
+	// Name is the name of the scheduler and of its engine. Required.
 	Name string
-	// Navigator is the one inside. Required.
+	// Navigator is the wrapped navigator, which does the planning. Required.
 	Navigator orbit.Navigator
-	// Leases, if set, are those of the schedulers, with [LeasePrefix]. Then nothing is planned without a term, which
-	// [Scheduler.Keep] sees to, or [Scheduler.Serve].
+	// Leases are the leases of all schedulers, with [LeasePrefix]. If set, nothing is planned without a term; run
+	// [Scheduler.Keep], or call [Scheduler.Serve] with a term. Nil: the scheduler needs no lease.
 	Leases *lease.Keeper
-	// Patience is how many passes in a row a capsule is left unplaced for another reason than [*orbit.NoFit] until it
-	// goes back; default 16, negative: it never does. What fits nowhere goes back at once.
+	// Patience is how many passes in a row a capsule may stay unplaced for another reason than [*orbit.NoFit] before it is
+	// given back; default 16, negative: never. A capsule with a NoFit is given back at once.
 	Patience int
 
 	term atomic.Pointer[lease.Term]
-	// Why there is no term that lives, as far as Keep knows; nil: there is one.
+	// Keep's last error, which says why there is no live term; nil: Keep has had no error since.
 	trouble atomic.Pointer[error]
-	// When the Plan began that is under way; nil: none is.
+	// When the running call of Plan began; nil: none is running.
 	began atomic.Pointer[time.Time]
-	// How often capsules were left unplaced in a row.
+	// In how many passes in a row each capsule was left unplaced.
 	unplaced map[orbit.CapsuleID]int
 	swept    int
 }
@@ -52,21 +52,20 @@ type Scheduler struct {
 // Claims returns false.
 func (s *Scheduler) Claims(string, orbit.AppClass) bool { return false }
 
-// Serve says under which term the scheduler plans from now on. It may be called from any goroutine.
+// Serve sets the term that proposals bet on from now on. It may be called from any goroutine.
 func (s *Scheduler) Serve(t lease.Term) { s.term.Store(&t) }
 
-// Keep holds the lease until ctx ends, and then resigns it and returns nil: it acquires a term, serves under
-// it, refreshes it three times in its life, and begins a new one if it was lost. Report, if not nil, is called
-// with all that goes wrong, from Keep's goroutine; what keeps the scheduler from having a term, Plan says too.
+// Keep holds the lease until ctx ends, and then resigns it and returns nil. It acquires a term, calls Serve with it,
+// refreshes it every third of the lease's TTL, and acquires a new one if the term was lost. If report is not nil it is
+// called from Keep's goroutine with every error. While there is no term, Plan's error wraps Keep's last one.
 //
-// Every Keep is a holder of its own: a second scheduler of the same name is refused ([lease.ErrHeld], of
-// which the [*lease.Error] says who holds the lease and until when), and waits for its turn. One that
-// has been started again without a chance to resign waits until its old lease has run out.
+// Every call of Keep is a separate holder: a second scheduler of the same name gets [lease.ErrHeld] (the [*lease.Error]
+// says who holds the lease and until when) and tries again until the lease is free. A scheduler that is started again
+// after a crash therefore waits until its old lease has run out.
 //
-// The lease stands for the engine, not for this goroutine: while a Plan has not returned for longer than a
-// lease lives it is not refreshed ([ErrStuck]), so that others get what the scheduler had. When the Plan
-// returns a new term begins; what it planned cannot be committed any more. End ctx where the engine's Run
-// returns.
+// The lease vouches for the engine, not for this goroutine: once a call of Plan has run for longer than the TTL, Keep
+// stops refreshing ([ErrStuck]), so that other schedulers get the capsules. When Plan returns, Keep begins a new term;
+// what that Plan returned can no longer be committed. End ctx when the engine's Run returns.
 func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 	if s.Leases == nil || s.Name == "" {
 		return fmt.Errorf("shard: %w: Scheduler.Keep needs Name and Leases", orbit.ErrInvalid)
@@ -98,7 +97,7 @@ func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 	return nil
 }
 
-// hold refreshes a term, or begins another one if it is over or there was none.
+// hold refreshes the term, or acquires a new one if the term is over or there was none.
 func (s *Scheduler) hold(ctx context.Context, term *lease.Term, holder string, ttl time.Duration) error {
 	if began := s.began.Load(); began != nil && time.Since(*began) > ttl {
 		return fmt.Errorf("shard: scheduler %q: %w: it began %v ago; its lease is left to run out", s.Name, ErrStuck, time.Since(*began))
@@ -120,8 +119,9 @@ func (s *Scheduler) hold(ctx context.Context, term *lease.Term, holder string, t
 	return nil
 }
 
-// Plan lets the navigator inside plan, puts the bet on the term into its proposals, and adds those that give capsules
-// back. It notes "givenBack" capsules. What has been given back is reported as unplaced with [ErrGivenBack].
+// Plan calls the wrapped navigator, adds the proposals that give capsules back, and adds the bet on the term to every
+// proposal. The note "givenBack" is the number of proposals that give capsules back; their capsules are reported as
+// unplaced with [ErrGivenBack].
 func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Navigator == nil || s.Name == "" {
 		return orbit.Plan{}, fmt.Errorf("shard: %w: Scheduler needs Name and Navigator", orbit.ErrInvalid)
@@ -146,8 +146,8 @@ func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 	return plan, err
 }
 
-// fence returns the bet on the term, nil without leases, and reports whether the view has reached the term: an older one
-// may show as its own what others have been given since.
+// fence returns the bet on the term (nil without leases), and reports whether the view has reached the revision at which
+// the term began. An older view may show capsules as the scheduler's that have been given to others since.
 func (s *Scheduler) fence(state *orbit.State) (bet orbit.Precondition, reached bool, err error) {
 	if s.Leases == nil {
 		return nil, true, nil

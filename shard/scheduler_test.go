@@ -285,7 +285,7 @@ func TestKeep(t *testing.T) {
 		first := sch.term.Load()
 		require.NotNil(t, first)
 		require.Equal(t, 1, int(s.state().Revision()), "refreshes cost no commit")
-		require.NoError(t, s.leases.Resign(ctx, *first)) // somebody gives it up for dead
+		require.NoError(t, s.leases.Resign(ctx, *first)) // its lease is ended for it
 		time.Sleep(time.Minute)
 		require.Greater(t, sch.term.Load().Epoch, first.Epoch, "it begins another term")
 		cancel()
@@ -332,7 +332,7 @@ func TestKeepRefusesADuplicateName(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		first := both[0].term.Load()
-		require.Equal(t, orbit.Revision(2), first.Epoch, "nobody has taken its lease")
+		require.Equal(t, orbit.Revision(2), first.Epoch, "its lease was not taken")
 		require.Empty(t, said[0])
 		require.NotEmpty(t, said[1])
 		require.Nil(t, both[1].term.Load())
@@ -355,7 +355,7 @@ func TestKeepRefusesADuplicateName(t *testing.T) {
 	})
 }
 
-// A scheduler is as healthy as its engine: while a Plan of it does not return, nobody refreshes its lease, and
+// A scheduler is as healthy as its engine: while a Plan of it does not return, its lease is not refreshed, and
 // once that has run out the others have what it had. What the Plan comes up with at last cannot be committed;
 // then it begins anew.
 func TestAStuckPlanLosesTheLease(t *testing.T) {

@@ -10,63 +10,63 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Navigator returns what is to run in the mode, over the partition ledger. What fresh returns must be a new navigator of the same
-// kind in every call: in soft mode there are two, one for the own group and one for all nodes.
+// Navigator returns the navigator for an engine on the partition ledger. Every call of fresh must return a new navigator
+// of the same kind, because soft mode needs two: one for the scheduler's own group and one for all nodes.
 //
-//	Strict   the navigator; of what it does not place it says how much it has seen ([*GroupNoFit])
-//	Soft     one for the own group first; what that does not place the other one places anywhere
-//	Shared   the navigator
+//	Strict   one navigator; the reason of an unplaced capsule says how many nodes the group has ([*GroupNoFit])
+//	Soft     one navigator for the own group, and one for all nodes, which gets what the first cannot place
+//	Shared   one navigator
 //
-// In soft mode the own group comes before all else that a navigator weighs: a gang that only prefers a rack is placed
-// across racks of the group where another group has a rack for it.
+// In soft mode the own group takes precedence over every preference of the navigator: a gang that prefers one rack is
+// spread over several racks of the group even if another group has a rack with enough free capacity.
 func (l *PartitionLedger) Navigator(fresh func() orbit.Navigator) orbit.Navigator {
 	switch l.Mode {
 	case Strict:
-		return &narrow{Navigator: fresh(), partition: l}
+		return &strictNavigator{Navigator: fresh(), partition: l}
 	case Soft:
 		return &soft{near: fresh(), far: fresh(), closed: l.closed, telemetry: l.Telemetry}
 	}
 	return fresh()
 }
 
-// closed reports whether a node is not in the group, or is leaving it.
+// closed reports whether a node is outside the scheduler's group, or leaving it.
 func (l *PartitionLedger) closed(n *orbit.NodeState) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.view.closed(n)
 }
 
-// soft is a navigator for the own group, and behind it one for all nodes.
+// soft is the navigator of soft mode. It calls near, a navigator for the own group, and then far, one for all nodes.
 //
 //	pending ─► near, on a view of the own group ─┬─► placed
-//	                                             └─► not ─► far, on a view of all nodes but those that
-//	                                                        near has just planned on
+//	                                             └─► not ─► far, on a view of all nodes except those
+//	                                                        that near has just planned on
 //
-// So neither gets in the other's way, and what far says of a node holds. What needs just those nodes might wait for
-// ever behind a stream of small work: after a pass in which that may have been so far goes first, alone, on all nodes.
-// If that was in vain it does so again after twice as many passes, 64 at most.
+// So the two never plan on the same node in one pass. A capsule that needs one of the nodes that near has planned on might
+// wait for ever behind a stream of small capsules. After a pass in which that may have happened, far plans first and
+// alone, on all nodes. If that places nothing, far does so again after twice as many passes, at most 64.
 //
-// Groups are preferences here: no bet rests on them, so what is planned while a node changes hands is committed all the
-// same, and a strict neighbour meets what it meets in shared mode, on its own nodes too.
+// In soft mode a group is only a preference. Proposals have no bet on it, so they are committed even if a node changes its
+// owner meanwhile, and a scheduler in strict mode beside this one gets conflicts on its own nodes too.
 type soft struct {
 	near, far orbit.Navigator
 	closed    func(*orbit.NodeState) bool
 	telemetry orbit.Telemetry
 
 	home, wide filteredView
-	// What wide closes.
+	// planned are the nodes that wide closes.
 	planned map[orbit.NodeID]bool
-	// Capsules that waited for nodes that near had planned on.
+	// behind are the capsules that may need nodes that near had planned on.
 	behind map[orbit.CapsuleID]bool
-	// Passes until far goes first, and how many it will be the next time.
+	// wait is the number of passes until far goes first, pause the number to wait the next time.
 	wait, pause int
 }
 
 // Claims asks the navigator.
 func (s *soft) Claims(module string, class orbit.AppClass) bool { return s.far.Claims(module, class) }
 
-// Plan lets near plan, and far what that has left. Its notes are those of near, and if far was asked how many proposals
-// it made ("far.proposals"), and its own notes in a group "far".
+// Plan calls near, and then far with the capsules that near has not placed. Its notes are those of near. If far was called
+// they also have the number of its proposals ("far.proposals") and its notes in a group "far".
 func (s *soft) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	home, err := s.home.follow(ctx, view, nil, s.closed, s.telemetry)
 	if err != nil {
@@ -81,16 +81,16 @@ func (s *soft) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 		return plan, err
 	}
 	planned := targets(plan.Proposals)
-	left, rest := s.leave(view.State(), &plan, pending)
+	left, rest := s.splitUnplaced(view.State(), &plan, pending)
 	far, err := s.planFar(ctx, view, rest, planned)
-	s.doubt(view.State(), far.Unplaced, planned)
+	s.noteBehind(view.State(), far.Unplaced, planned)
 	withoutSpent(view.State(), &far, released(plan.Proposals))
 	plan.Proposals, plan.Unplaced = slices.Concat(plan.Proposals, far.Proposals), slices.Concat(left, far.Unplaced)
 	plan.Notes = slices.Concat(plan.Notes, far.Notes)
 	return plan, err
 }
 
-// turn reports whether it is far's turn to go first.
+// turn reports whether far goes first in this pass.
 func (s *soft) turn() bool {
 	if s.wait > 0 {
 		s.wait--
@@ -99,10 +99,10 @@ func (s *soft) turn() bool {
 	return true
 }
 
-// maxPause is for how many passes what waits in vain lets others go first.
+// maxPause is the greatest number of passes between two in which far goes first.
 const maxPause = 64
 
-// farAlone lets far plan what has waited, and nobody else.
+// farAlone calls far with the capsules that have waited, on all nodes. Near does not plan in this pass.
 func (s *soft) farAlone(ctx context.Context, view *orbit.View, waiting, others []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := s.planFar(ctx, view, waiting, nil)
 	s.behind = nil
@@ -123,7 +123,7 @@ var (
 	errBehind = errors.New("shard: may fit on a node on which others have been planned in this pass")
 )
 
-// planFar plans on all nodes but those that are planned on.
+// planFar calls far on all nodes except those in planned.
 func (s *soft) planFar(ctx context.Context, view *orbit.View, pending []*orbit.Capsule, planned map[orbit.NodeID]bool) (orbit.Plan, error) {
 	if len(pending) == 0 {
 		return orbit.Plan{}, nil

@@ -8,12 +8,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What two navigators of one scheduler, which plan one after the other on one state, must not both do.
+// This file keeps the two navigators of soft mode, which plan one after the other on the same state, from doing the same
+// thing twice.
 
-// leave divides what near has not placed into what stays unplaced and what far is asked for. A gang, or a co-location
-// group, of which near has just placed members is near's for this pass: far does not see them yet, and would begin it
-// again elsewhere.
-func (s *soft) leave(state *orbit.State, plan *orbit.Plan, pending []*orbit.Capsule) (left []orbit.Unplaced, rest []*orbit.Capsule) {
+// splitUnplaced divides the capsules that near has not placed into those that stay unplaced (left) and those that far gets
+// (rest). If near has just placed members of a gang or of a co-location group, the other members stay unplaced in this
+// pass: far does not see the placed ones yet, and would start the gang again elsewhere.
+func (s *soft) splitUnplaced(state *orbit.State, plan *orbit.Plan, pending []*orbit.Capsule) (left []orbit.Unplaced, rest []*orbit.Capsule) {
 	gangs, groups := begun(state, plan.Proposals)
 	unplaced := make(map[orbit.CapsuleID]bool, len(plan.Unplaced))
 	for _, u := range plan.Unplaced {
@@ -21,7 +22,7 @@ func (s *soft) leave(state *orbit.State, plan *orbit.Plan, pending []*orbit.Caps
 			unplaced[u.Capsule.ID] = true
 			continue
 		}
-		if noFit := (*orbit.NoFit)(nil); errors.As(u.Why, &noFit) { // in the own group: it must not put the class aside
+		if noFit := (*orbit.NoFit)(nil); errors.As(u.Why, &noFit) { // it is true of the own group only, so the engine must not set the class aside
 			u.Why = errBehind
 		}
 		left = append(left, u)
@@ -30,7 +31,7 @@ func (s *soft) leave(state *orbit.State, plan *orbit.Plan, pending []*orbit.Caps
 	return left, rest
 }
 
-// begun returns the gangs and the groups of which proposals place members.
+// begun returns the gangs and the co-location groups of the capsules that proposals place.
 func begun(state *orbit.State, proposals []orbit.Proposal) (gangs map[orbit.GangID]bool, groups map[string]bool) {
 	gangs, groups = map[orbit.GangID]bool{}, map[string]bool{}
 	for _, p := range proposals {
@@ -51,9 +52,10 @@ func begun(state *orbit.State, proposals []orbit.Proposal) (gangs map[orbit.Gang
 	return gangs, groups
 }
 
-// doubt takes note of the capsules that far has not placed, if that may be for the nodes that near has planned on. A
-// NoFit would put them aside until one of them has more room than now; but it was said without them.
-func (s *soft) doubt(state *orbit.State, unplaced []orbit.Unplaced, planned map[orbit.NodeID]bool) {
+// noteBehind remembers the capsules that far has not placed, if they might fit on the nodes that near has planned on. It
+// replaces their NoFit: the engine would set the class aside until a node has more free capacity than now, but far has not
+// seen those nodes.
+func (s *soft) noteBehind(state *orbit.State, unplaced []orbit.Unplaced, planned map[orbit.NodeID]bool) {
 	s.behind = map[orbit.CapsuleID]bool{}
 	may, told := map[*orbit.Spec]bool{}, map[error]error{}
 	for i := range unplaced {
@@ -79,7 +81,7 @@ func (s *soft) doubt(state *orbit.State, unplaced []orbit.Unplaced, planned map[
 	}
 }
 
-// released returns the holds that proposals release.
+// released returns the ids of the holds that proposals release.
 func released(proposals []orbit.Proposal) map[orbit.HoldID]bool {
 	out := map[orbit.HoldID]bool{}
 	for _, p := range proposals {
@@ -92,7 +94,8 @@ func released(proposals []orbit.Proposal) map[orbit.HoldID]bool {
 	return out
 }
 
-// withoutSpent takes out of a plan the proposals that release one of these holds again.
+// withoutSpent removes from a plan the proposals that release one of the spent holds, which the first navigator has
+// released already.
 func withoutSpent(state *orbit.State, plan *orbit.Plan, spent map[orbit.HoldID]bool) {
 	if len(spent) == 0 {
 		return
@@ -117,7 +120,7 @@ func withoutSpent(state *orbit.State, plan *orbit.Plan, spent map[orbit.HoldID]b
 	plan.Proposals = kept
 }
 
-// divide returns the capsules that are in a set, and the others, each in their order.
+// divide returns the capsules that are in a set and those that are not, both in their original order.
 func divide(capsules []*orbit.Capsule, set map[orbit.CapsuleID]bool) (in, out []*orbit.Capsule) {
 	if len(set) == 0 {
 		return nil, capsules
@@ -132,7 +135,7 @@ func divide(capsules []*orbit.Capsule, set map[orbit.CapsuleID]bool) (in, out []
 	return in, out
 }
 
-// targets returns the nodes on which proposals put something.
+// targets returns the nodes on which proposals place a capsule or a hold.
 func targets(proposals []orbit.Proposal) map[orbit.NodeID]bool {
 	out := map[orbit.NodeID]bool{}
 	for _, p := range proposals {

@@ -165,7 +165,7 @@ func TestSoftNotStarved(t *testing.T) {
 }
 
 // TestSoftPlans: any navigator keeps in soft mode the rules that it keeps alone; half of the nodes are the own group.
-// But for the gangs that only prefer a rack: they are placed in the own group, be it across racks.
+// Gangs that only prefer a rack are the exception: they are placed in the own group, even across racks.
 func TestSoftPlans(t *testing.T) {
 	for name, make := range ready {
 		t.Run(name, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestSoftLeavesWhatNearHasBegun(t *testing.T) {
 	state, broken := snapshot(t, ledger), errors.New("broken")
 	plan := orbit.Plan{Proposals: []orbit.Proposal{{Do: []orbit.Commitment{orbit.Place{Capsule: "first", Node: "n"}}}},
 		Unplaced: []orbit.Unplaced{{Capsule: state.Capsule("full"), Why: &orbit.NoFit{}}, {Capsule: state.Capsule("broken"), Why: broken}}}
-	left, rest := (&soft{}).leave(state, &plan, state.Pending())
+	left, rest := (&soft{}).splitUnplaced(state, &plan, state.Pending())
 	require.Empty(t, rest)
 	require.Equal(t, []error{errBehind, broken}, []error{left[0].Why, left[1].Why})
 }

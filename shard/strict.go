@@ -7,14 +7,14 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// GroupNoFit says that a capsule has no place in its scheduler's group. What its navigator said is wrapped, so a
-// [*orbit.NoFit] in it still parks the capsule's class.
+// GroupNoFit says that a capsule does not fit on the nodes of its scheduler's group. It wraps the navigator's reason, so
+// the engine still finds a [*orbit.NoFit] in it and sets the capsule's equivalence class aside.
 type GroupNoFit struct {
-	// The scheduler.
+	// Scheduler is the scheduler's name.
 	Scheduler string
-	// Schedulable nodes in its group, and in the constellation.
+	// Group is the number of schedulable nodes in the group, Nodes the number in the constellation.
 	Group, Nodes int
-	// The navigator's reason, which speaks of the group alone.
+	// Why is the navigator's reason, which is about the nodes of the group only.
 	Why error
 }
 
@@ -32,14 +32,14 @@ func (e *GroupNoFit) Error() string {
 // Unwrap makes errors.Is find [ErrGroup], and errors.As the navigator's reason.
 func (e *GroupNoFit) Unwrap() []error { return []error{ErrGroup, e.Why} }
 
-// narrow is a navigator in strict mode. It plans as it is; what has no place is said to have none in the group.
-type narrow struct {
+// strictNavigator wraps a navigator in strict mode. It changes only the reasons of unplaced capsules.
+type strictNavigator struct {
 	orbit.Navigator
 	partition *PartitionLedger
 }
 
-// Plan adds to why a capsule is not placed how much of the constellation was looked at, unless that is all.
-func (n *narrow) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+// Plan calls the navigator. It wraps the reason of each unplaced capsule in a GroupNoFit, unless the group has all nodes.
+func (n *strictNavigator) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := n.Navigator.Plan(ctx, view, pending)
 	if len(plan.Unplaced) == 0 {
 		return plan, err
@@ -59,7 +59,7 @@ func (n *narrow) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	return plan, err
 }
 
-// wrapOnce returns what was made of an error before, for there is one for each class and there may be many capsules.
+// wrapOnce wraps an error, or returns the wrapper that was made before: many capsules of one class share an error.
 func wrapOnce(said map[error]error, why error, wrap func() error) error {
 	if known := said[why]; known != nil {
 		return known
@@ -68,7 +68,7 @@ func wrapOnce(said map[error]error, why error, wrap func() error) error {
 	return said[why]
 }
 
-// size returns how many schedulable nodes the scheduler sees, and how many there are.
+// size returns the number of schedulable nodes that the scheduler sees, and the number that there are.
 func (l *PartitionLedger) size() (open, nodes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

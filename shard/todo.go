@@ -1,6 +1,6 @@
 package shard
 
-// todo is units to be looked at, first come, first served, each once.
+// todo is a queue of units to decide on, each unit once.
 type todo struct {
 	line []unit
 	has  map[unit]bool
@@ -18,7 +18,7 @@ func (t *todo) add(u unit) {
 
 func (t *todo) len() int { return len(t.line) }
 
-// take removes the first one. It requires one.
+// take removes and returns the first unit. The queue must not be empty.
 func (t *todo) take() unit {
 	u := t.line[0]
 	t.line[0] = unit{}

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// unit is what is dispatched as one: a capsule on its own, or all members of a gang.
+// unit is what is dispatched together: a capsule that is in no gang, or all members of a gang.
 type unit struct {
 	id   string
 	gang bool
@@ -46,8 +46,7 @@ func unitOfKey(key string) (u unit, ok bool) {
 	return unit{}, false
 }
 
-// eachMember calls f for every capsule of the unit of which there is a record, in the order of the gang, until it
-// returns false.
+// eachMember calls f with every capsule of the unit that has a record, in the order of the gang, until f returns false.
 func (u unit) eachMember(state *orbit.State, f func(*orbit.Capsule) bool) {
 	if !u.gang {
 		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang == "" {
@@ -55,20 +54,14 @@ func (u unit) eachMember(state *orbit.State, f func(*orbit.Capsule) bool) {
 		}
 		return
 	}
-	g := state.Gang(orbit.GangID(u.id))
-	if g == nil {
-		return
-	}
-	for i := range g.Gang.Roles {
-		for _, id := range g.Gang.Roles[i].Members {
-			if c := state.Capsule(id); c != nil && c.Gang == g.Gang.ID && !f(c) {
-				return
-			}
+	for c := range state.Members(orbit.GangID(u.id)) {
+		if !f(c) {
+			return
 		}
 	}
 }
 
-// life says whether any capsule of the unit is pending, and whether all have been released for good.
+// life reports whether any capsule of the unit is pending, and whether all of them have been released for good.
 func (u unit) life(state *orbit.State) (pending, gone bool) {
 	gone = true
 	u.eachMember(state, func(c *orbit.Capsule) bool {
@@ -79,7 +72,7 @@ func (u unit) life(state *orbit.State) (pending, gone bool) {
 	return pending, gone && !pending
 }
 
-// specs returns what the unit's capsules ask for, each spec once.
+// specs returns the specs of the unit's capsules, each once.
 func (u unit) specs(state *orbit.State) (specs []*orbit.Spec) {
 	if !u.gang {
 		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang == "" {

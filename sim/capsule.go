@@ -9,13 +9,17 @@ import (
 
 // Capsule is one that is yet to be submitted. Capsules alike share the Spec; treat it as read-only.
 type Capsule struct {
-	ID   orbit.CapsuleID
+	// ID is the id that the capsule is submitted with.
+	ID orbit.CapsuleID
+	// Spec is the spec that the capsule is submitted with.
 	Spec *orbit.Spec
 }
 
 // Class is a number of capsules alike.
 type Class struct {
-	Spec  *orbit.Spec
+	// Spec is the spec that the capsules share.
+	Spec *orbit.Spec
+	// Count is how many capsules have the spec.
 	Count int
 }
 

@@ -16,11 +16,16 @@ import (
 // InputError says where a file cannot be read and why. errors.Is finds [orbit.ErrInvalid], or what reading
 // the file failed with.
 type InputError struct {
-	File   string // as named by the caller
-	Line   int    // from 1; 0: the file as a whole
-	Column string // the column's name, or several with commas between; empty: the line as a whole
+	// File is the name of the file, as the caller gave it.
+	File string
+	// Line is the number of the line, from 1; 0: the file as a whole.
+	Line int
+	// Column is the name of the column, or several names with commas between; empty: the line as a whole.
+	Column string
+	// Reason says what is wrong there.
 	Reason string
-	Err    error
+	// Err is the underlying error, or nil.
+	Err error
 }
 
 // Error reads like `pods.csv:17: column gpu_milli: 1200 is more than 1000`.

@@ -10,22 +10,33 @@ import (
 
 // Fleet describes a constellation. The zero value has no nodes; every other field has a default.
 type Fleet struct {
-	Seed  uint64 // decides which node is of which kind
+	// Seed decides the kind of each node: the same seed gives the same fleet.
+	Seed uint64
+	// Nodes is the number of nodes.
 	Nodes int
-	Kinds []Kind // nil: Machines()
+	// Kinds are the kinds of nodes to draw from; nil: Machines().
+	Kinds []Kind
 
-	Zones         int // 0: 3; they divide the nodes evenly
-	RacksPerBlock int // 0: 10
-	NodesPerRack  int // 0: 20
+	// Zones is the number of zones, which divide the nodes evenly; 0: 3.
+	Zones int
+	// RacksPerBlock is the number of racks in each block; 0: 10.
+	RacksPerBlock int
+	// NodesPerRack is the number of nodes in each rack; 0: 20.
+	NodesPerRack int
 }
 
 // Kind is a kind of machine.
 type Kind struct {
-	Name     string
-	Weight   float64 // how frequent it is, relative to the others; not negative
+	// Name identifies the kind.
+	Name string
+	// Weight is how frequent the kind is, relative to the other kinds; it must not be negative.
+	Weight float64
+	// Capacity is the capacity of each node of the kind.
 	Capacity orbit.Resources
-	Devices  orbit.Devices
-	Labels   map[string]string // beside those of every node
+	// Devices are the devices of each node of the kind.
+	Devices orbit.Devices
+	// Labels are added to the labels that every node has.
+	Labels map[string]string
 }
 
 // Units of memory and disk.

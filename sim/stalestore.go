@@ -20,16 +20,17 @@ import (
 // It keeps a history of who had which slot, so that a slot that was handed out twice is found by counting
 // ([StaleStore.Doubled]), not by trust in its own checks.
 type StaleStore struct {
-	// How far listings lag behind.
+	// Lag is the age of the state that a listing shows.
 	Lag time.Duration
-	// How long a claim, and a return, is on its way, half of it there and half of it back.
+	// Latency is the round-trip time of a claim or a return: half of it passes before the store judges it, half after.
 	Latency time.Duration
-	// If set: asked before a claim is judged, without any lock. An error is the answer, and nothing is changed. An
-	// attempt that has been granted before is not judged again.
+	// Inject is called before a claim is judged, without any lock held; nil: not called. If it returns an error, that
+	// is the answer, and nothing changes. It is not called again for an attempt that has been granted before.
 	Inject func(a claim.Attempt) error
-	// If set: asked once a claim has been committed. An error is the answer all the same.
+	// Lose is called after a claim has been committed; nil: not called. If it returns an error, that is the answer,
+	// although the claim is committed.
 	Lose func(a claim.Attempt) error
-	// Listings say what version they have seen, which ends reservations early.
+	// Versions makes listings name the version that they show, which lets pools end reservations early.
 	Versions bool
 
 	// Guards what follows.
@@ -64,7 +65,7 @@ type storeEvent struct {
 	version uint64
 }
 
-// grant is one slot in somebody's hands, from one turn of the store's history to another.
+// grant records that a caller held a slot, from one entry of the store's history to another.
 type grant struct {
 	slot     string
 	life     int
@@ -224,7 +225,7 @@ func (s *StaleStore) Tally() StoreTally {
 	return s.tally
 }
 
-// Held returns how many slots are in somebody's hands.
+// Held returns how many slots callers hold.
 func (s *StaleStore) Held() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +237,7 @@ func (s *StaleStore) Held() (n int) {
 	return n
 }
 
-// Doubled counts, from the history alone, how often a slot was granted while it was in somebody's hands already.
+// Doubled counts, from the history alone, how often a slot was granted while a caller already held it.
 func (s *StaleStore) Doubled() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,10 +12,14 @@ import (
 // work for devices. Capsules take about 1 core and 2 GiB on average, so 20 for each node fill nearly a third
 // of the CPU and of the devices.
 type Mix struct {
-	Seed     uint64
+	// Seed selects the random workload: the same seed gives the same one.
+	Seed uint64
+	// Capsules is the number of capsules.
 	Capsules int
-	Classes  int // kinds of capsules: each has a module and a spec of its own; 0: 20
-	Zones    int // zones that there are to spread across and to ask for; 0: 3
+	// Classes is the number of kinds of capsules, of which each has its own module and spec; 0: 20.
+	Classes int
+	// Zones is the number of zones that specs may spread across or require; 0: 3.
+	Zones int
 }
 
 // trade is one part of a mix.

@@ -39,7 +39,7 @@ func underLeases(b *testing.B, board *telemetry.Board, reports []orbit.Report) {
 	}
 }
 
-// A report costs the same at 1,000 and at 100,000 nodes, but for the processor's caches; under leases too, of which it is
+// A report costs the same at 1,000 and at 100,000 nodes, apart from the processor's caches; under leases too, of which it is
 // a refresh.
 func BenchmarkReport(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000, 100_000} {

@@ -24,28 +24,31 @@ import (
 // changed, and a report moves one entry: neither depends on how many nodes there are. The first version is the
 // clock's, in nanoseconds, so a board that is restarted begins above all versions of the one before.
 type Board struct {
-	Stale time.Duration // the age from which on a report is stale; 0: 30 s; negative: never
-	Ahead time.Duration // how far a heartbeat may lie in the future; 0: 10 s
-	// Now is the clock that nodes and readers go by; called under the lock; nil: time.Now. It is for tests whose readers
-	// share it: engines and gateways go by time.Now, and would find reports stale, or fresh, that are not.
+	// Stale is the age from which a report counts as stale; default 30 s, negative: never. It should be several times the
+	// interval at which nodes report.
+	Stale time.Duration
+	// Ahead is how far a heartbeat may lie in the future; default 10 s. Raise it if the nodes' clocks differ by more.
+	Ahead time.Duration
+	// Now is the clock, which is called while a lock is held; nil: time.Now. Set it only in tests in which all readers use
+	// the same clock: engines and gateways use time.Now, and would take fresh reports for stale ones or the reverse.
 	Now func() time.Time
-	// Leases of the nodes, by id. Nil: nodes report without a lease.
+	// Leases is the keeper of the nodes' leases; the name of a lease is the id of a node. Nil: nodes report without a lease.
 	Leases *lease.Keeper
 
-	// PerSecond is how many reports a second a node may send, after ten seconds' worth at once; 0: 10;
+	// PerSecond is how many reports a second a node may send on average, with bursts of ten seconds' worth; default 10,
 	// negative: no bound.
 	PerSecond int
-	// MaxNodes is how many nodes the board takes; 0: 131,072; negative: no bound.
+	// MaxNodes is how many nodes the board takes; default 131,072, negative: no bound.
 	MaxNodes int
-	// MaxWords is how many templates, warm templates and volumes a report may name, all together; 0: 4,096;
-	// negative: no bound. Words and node ids have at most 253 bytes.
+	// MaxWords is how many templates, warm templates and volumes a report may name in total; default 4,096, negative: no
+	// bound. Each of these words, and a node's id, may have at most 253 bytes.
 	MaxWords int
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	nodes   map[orbit.NodeID]*entry
 	ring    entry // the sentinel: ring.next is the newest change
 	version uint64
-	// The changes of leases are known up to here.
+	// leaseCursor is the position up to which changes of leases have been read.
 	leaseCursor uint64
 	stats       Stats
 }
@@ -67,7 +70,7 @@ type entry struct {
 	warm   map[string]int // what readers see; nil: to be made
 }
 
-// Stats counts what a board has been told, since it was made.
+// Stats are the counts of a board since it was made.
 type Stats struct {
 	Nodes     int    // nodes known now
 	Reports   uint64 // reports taken
@@ -117,8 +120,9 @@ func (b *Board) Report(r orbit.Report) error {
 	return nil
 }
 
-// admit says why a well-formed report is not taken, nil if it is. Only who has the term can use up what the node
-// is allowed, and only what is taken is a refresh. It requires the lock.
+// admit returns why a well-formed report is refused, nil if it is taken. The term is checked before the rate is counted,
+// so that only the holder of the term can use up the node's allowance; the term is refreshed last, so that a refused
+// report is no refresh. The caller must hold the lock.
 func (b *Board) admit(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	if refusal := b.checkTerm(r); refusal != nil {
 		return refusal
@@ -132,7 +136,8 @@ func (b *Board) admit(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	return b.refreshTerm(r)
 }
 
-// flooded says whether there are too many reports, or nodes. It requires the lock.
+// flooded returns a refusal if the node has sent too many reports, or if there are too many nodes. The caller must hold
+// the lock.
 func (b *Board) flooded(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	if known == nil {
 		if most := cmp.Or(b.MaxNodes, defaultNodes); most > 0 && len(b.nodes) >= most {
@@ -147,7 +152,7 @@ func (b *Board) flooded(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	return nil
 }
 
-// mistimed says what is wrong with a report's heartbeat, nil if nothing is. It requires the lock.
+// mistimed returns what is wrong with a report's heartbeat, nil if nothing is. The caller must hold the lock.
 func (b *Board) mistimed(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	if ahead := cmp.Or(max(b.Ahead, 0), defaultAhead); r.At.After(now.Add(ahead)) {
 		return &Refusal{Kind: ErrAhead, Node: r.Node, At: r.At, Against: now}
@@ -158,7 +163,7 @@ func (b *Board) mistimed(r *orbit.Report, known *entry, now time.Time) *Refusal 
 	return nil
 }
 
-// take files a report that has been found good. It requires the lock.
+// take stores a report that has been admitted. The caller must hold the lock.
 func (b *Board) take(e *entry, r *orbit.Report, now time.Time) {
 	b.stats.Reports++
 	if e == nil {
@@ -170,11 +175,11 @@ func (b *Board) take(e *entry, r *orbit.Report, now time.Time) {
 	e.report = copyOf(r, &e.report)
 	e.warm = nil
 	b.stats.Changed++
-	b.touch(e)
+	b.markChanged(e)
 }
 
-// touch makes a node the newest change. It requires the lock.
-func (b *Board) touch(e *entry) {
+// markChanged makes a node the newest change. The caller must hold the lock.
+func (b *Board) markChanged(e *entry) {
 	if b.version == 0 {
 		b.version = uint64(max(b.now().UnixNano(), 0))
 	}
@@ -184,7 +189,7 @@ func (b *Board) touch(e *entry) {
 	e.linkAfter(&b.ring)
 }
 
-// add makes a place for a node that the board does not know. It requires the lock.
+// add makes an entry for a node that the board does not know. The caller must hold the lock.
 func (b *Board) add(node orbit.NodeID) *entry {
 	if b.nodes == nil {
 		b.nodes = make(map[orbit.NodeID]*entry)
@@ -211,16 +216,16 @@ func (b *Board) StaleAfter() time.Duration {
 	return max(cmp.Or(b.Stale, defaultStale), 0)
 }
 
-// Forget drops what is known of a node: one that has left for good, or whose clock has been set back. Nobody
-// is told: a view drops a node when the ledger does, and until then finds its last report growing stale.
-// If the node reports again, that is a change.
+// Forget drops the report and the claims of a node. Call it for a node that has left for good, or whose clock has been set
+// back. Readers are not notified: a view drops a node when the ledger does, and until then keeps its last report, which
+// becomes stale. If the node reports again, that counts as a change.
 func (b *Board) Forget(node orbit.NodeID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(node)
 }
 
-// forget requires the lock.
+// forget does what Forget does. The caller must hold the lock.
 func (b *Board) forget(node orbit.NodeID) {
 	if e := b.nodes[node]; e != nil {
 		e.unlink()

@@ -8,24 +8,23 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// This file debits what is claimed of a node between two of its reports. The numbers of a report are the node's;
-// what readers see is those less what has been claimed since, and never less than nothing.
+// This file subtracts the claims that were made between two reports of a node. A report has the numbers that the node has
+// sent. Readers see these numbers minus the claims since then, and never less than zero.
 //
 // Invariants of an entry: claims are in the order in which they were made, with the numbers from first on. slots
 // is how many of them are live and take a slot, and debits sums up the live ones by template, without zeros. A
 // report drops those claims that are older than its heartbeat, from the front, so each is looked at once; should
 // the clock have been set back between two claims, the later one ends with the earlier.
 
-// Claim is a slot of a node that somebody has been given since the node's last report. The zero Claim is of no
-// node. It is a value: copy it freely.
+// Claim identifies a slot of a node that has been given away since the node's last report. The zero Claim has no effect
+// in any method. It is a value and may be copied.
 type Claim struct {
 	entry  *entry
 	number uint64
 	warm   bool
 }
 
-// Warm reports whether readers saw a warm slot of the template when the claim was made; it is that slot that the
-// claim took.
+// Warm reports whether the claim took a warm slot of the template, which it does if readers saw one when it was made.
 func (c Claim) Warm() bool { return c.warm }
 
 // maxClaims bounds what a board remembers of one node between two reports: as many claims as a node has slots by
@@ -52,7 +51,7 @@ const (
 	lacking                  // the template has no warm slot, whatever the node says
 )
 
-// debit is what the live claims take of one template.
+// debit is the number of warm slots of one template that live claims take, and the number of its lacking claims.
 type debit struct{ warm, lacking int }
 
 // Claim notes that a slot of the node has been given away. Until the node reports again, with a heartbeat later
@@ -73,15 +72,15 @@ func (b *Board) Claim(node orbit.NodeID, template string) Claim {
 		c.template, c.kind = template, warm
 	}
 	number, ok := e.claim(c)
-	b.touch(e)
+	b.markChanged(e)
 	if !ok {
 		return Claim{}
 	}
 	return Claim{entry: e, number: number, warm: c.kind == warm}
 }
 
-// Unclaim takes a claim back that came to nothing. It has no effect if the node has reported since, or if it has
-// been taken back before, or its slot given back.
+// Unclaim cancels a claim whose slot was not used after all. It has no effect if the node has reported since, or if
+// Unclaim or Vacate has been called for the claim before.
 func (b *Board) Unclaim(c Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +91,7 @@ func (b *Board) Unclaim(c Claim) {
 	c.entry.count(old, -1)
 	*old = claimed{at: old.at}
 	b.stats.Unclaimed++
-	b.touch(c.entry)
+	b.markChanged(c.entry)
 }
 
 // Vacate gives back the slot of a claim that was kept, for its sandbox has ended: readers see it free again. The warm slot
@@ -113,7 +112,7 @@ func (b *Board) Vacate(c Claim) {
 	}
 	c.entry.count(old, 1)
 	b.stats.Vacated++
-	b.touch(c.entry)
+	b.markChanged(c.entry)
 }
 
 // Holds reports whether readers see the node's slots less this one: it has neither reported since, nor has the claim been
@@ -124,7 +123,7 @@ func (b *Board) Holds(c Claim) bool {
 	return b.claimed(c) != nil
 }
 
-// claimed returns a claim that takes a slot, nil if it takes none any more. It requires the lock.
+// claimed returns the record of a claim, nil if the claim no longer takes a slot. The caller must hold the lock.
 func (b *Board) claimed(c Claim) *claimed {
 	e := c.entry
 	if e == nil || b.nodes[e.report.Node] != e || c.number < e.first || c.number-e.first >= uint64(len(e.claims)) {
@@ -149,11 +148,11 @@ func (b *Board) Exhausted(node orbit.NodeID, template string) {
 	}
 	b.stats.Exhausted++
 	e.claim(claimed{at: b.now(), template: template, kind: lacking})
-	b.touch(e)
+	b.markChanged(e)
 }
 
-// claim files a claim and returns its number. It reports false if there are too many; then the node has nothing
-// free until it reports.
+// claim stores a claim and returns its number. It reports false if the node has too many claims; then readers see nothing
+// free on it until it reports.
 func (e *entry) claim(c claimed) (number uint64, ok bool) {
 	if len(e.claims) >= maxClaims {
 		e.full, e.warm = c.at, nil
@@ -164,7 +163,7 @@ func (e *entry) claim(c claimed) (number uint64, ok bool) {
 	return e.first + uint64(len(e.claims)-1), true
 }
 
-// count adds a claim to what is debited, or takes it away.
+// count adds a claim to the debits (by 1) or removes it (by -1).
 func (e *entry) count(c *claimed, by int) {
 	if c.kind == cold || c.kind == warm {
 		e.slots += by
@@ -223,8 +222,8 @@ func (e *entry) warmOf(template string) int {
 	return max(0, e.report.Warm[template]-d.warm)
 }
 
-// shownWarm returns the warm slots that readers see. What it has returned is never written again: a new map is
-// made when somebody asks after a claim, not by each claim.
+// shownWarm returns the warm slots that readers see. A map that it has returned is never changed. It makes a new one on
+// the first call after a claim; the claim itself makes none.
 func (e *entry) shownWarm() map[string]int {
 	if len(e.debits) == 0 && e.full.IsZero() {
 		return e.report.Warm

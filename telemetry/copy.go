@@ -10,13 +10,13 @@ import (
 // This file compares and copies reports. A board never writes into a map or a slice that a reader may hold:
 // it makes a new one where something has changed, and goes on sharing the old one where nothing has.
 
-// repeats reports whether a report says nothing new but its heartbeat.
+// repeats reports whether a report differs from the known one in nothing except the heartbeat.
 func repeats(known, r *orbit.Report) bool {
 	return known.Term == r.Term && known.Usage == r.Usage && known.CPUPercent == r.CPUPercent && known.FreeSlots == r.FreeSlots &&
 		maps.Equal(known.Warm, r.Warm) && sameSet(known.Templates, r.Templates) && sameSet(known.Volumes, r.Volumes)
 }
 
-// copyOf returns a copy that shares nothing with r, but with the known report what both have alike.
+// copyOf returns a copy of r that shares no memory with r. Parts that are equal in the known report are shared with that.
 func copyOf(r, known *orbit.Report) orbit.Report {
 	c := *r
 	c.Stale = false

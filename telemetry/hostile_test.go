@@ -118,7 +118,7 @@ func TestOversizedReportsAreRefused(t *testing.T) {
 	require.NoError(t, b.Report(r))
 }
 
-// Without leases anybody may report, but not in any number of names.
+// Without leases any node may report, but the number of names is bounded.
 func TestABoardTakesSoManyNodes(t *testing.T) {
 	b, _ := newBoard()
 	b.MaxNodes = 2

@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// checkTerm says why a report is not under the current term of its node, nil if it is.
+// checkTerm returns a refusal if a report does not name the current term of its node.
 func (b *Board) checkTerm(r *orbit.Report) *Refusal {
 	if b.Leases == nil {
 		return nil
@@ -59,7 +59,7 @@ func (b *Board) followLeases() {
 		switch {
 		case e == nil:
 		case b.Leases.Known(name):
-			b.touch(e)
+			b.markChanged(e)
 		default:
 			b.forget(e.report.Node)
 		}

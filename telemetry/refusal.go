@@ -11,30 +11,37 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// Why a board refuses a report, beside [orbit.ErrInvalid], [lease.ErrExpired] and [lease.ErrUnheard]; to be
-// tested with errors.Is. The error is a [*Refusal], to be read with errors.As.
+// The reasons for which a board refuses a report, besides [orbit.ErrInvalid], [lease.ErrExpired] and [lease.ErrUnheard].
+// Test for them with errors.Is. Each of them comes in a [*Refusal], for errors.As.
 var (
-	// ErrOutdated: the board knows a newer heartbeat of the node. Harmless: reports have overtaken each other.
+	// ErrOutdated means that the board knows a newer heartbeat of the node. It is harmless: a later report has arrived first.
 	ErrOutdated = errors.New("outdated report")
-	// ErrAhead: the heartbeat lies too far in the future. The node's clock is wrong.
+	// ErrAhead means that the heartbeat lies too far in the future. The node's clock is wrong.
 	ErrAhead = errors.New("report from the future")
-	// ErrOversized: the report has too many words, or too long ones.
+	// ErrOversized means that the report has too many words, or too long ones.
 	ErrOversized = errors.New("oversized report")
-	// ErrFull: the board takes no more nodes.
+	// ErrFull means that the board takes no more nodes.
 	ErrFull = errors.New("report of one node too many")
-	// ErrFlood: the node has sent too many reports in too short a time. Wait, and send the next one.
+	// ErrFlood means that the node has sent too many reports in too short a time. Wait, and send the next one.
 	ErrFlood = errors.New("too many reports")
 )
 
-// Refusal says why a board has not taken a report. It changed nothing.
+// Refusal says why a board has refused a report. A refused report changes nothing.
 type Refusal struct {
-	Kind    error // one of the errors that Board.Report names
-	Node    orbit.NodeID
-	At      time.Time      // the report's heartbeat
-	Against time.Time      // what it was compared with: the known heartbeat, or the board's clock
-	Term    orbit.Revision // the epoch that the report names
-	Current orbit.Revision // that of the node's live term; 0: it has none
-	Reason  string         // what is malformed, or too much
+	// Kind is one of the errors that [Board.Report] lists.
+	Kind error
+	// Node is the node that the report is about.
+	Node orbit.NodeID
+	// At is the report's heartbeat.
+	At time.Time
+	// Against is the time that At was compared with: the known heartbeat, or the board's clock.
+	Against time.Time
+	// Term is the epoch of the term that the report names.
+	Term orbit.Revision
+	// Current is the epoch of the node's live term; 0: there is none.
+	Current orbit.Revision
+	// Reason says what is malformed or too large.
+	Reason string
 }
 
 // Error says what failed, by how much, and what to do.
@@ -61,7 +68,7 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("telemetry: %v report of node %q: %s; correct the reporter", r.Kind, r.Node, r.Reason)
 }
 
-// Unwrap makes errors.Is find the kind.
+// Unwrap returns Kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
 
 // malformed says what is wrong with a report in itself, nil if nothing is. It looks at no more words than the

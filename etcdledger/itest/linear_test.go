@@ -158,7 +158,7 @@ func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) answer {
 		return w.read(ctx, w.ledgers[rng.IntN(len(w.ledgers))], d)
 	}
 	p, sent := d.proposal(rng.IntN(2) == 0), false
-	nameless := rng.IntN(4) == 0 // nobody recognises it, so it is never sent again
+	nameless := rng.IntN(4) == 0 // it cannot be recognised, so it is never sent again
 	if nameless {
 		p.ID = orbit.ProposalID{}
 	}
@@ -257,7 +257,7 @@ func trouble(ctx context.Context, t *testing.T, c *cluster.Cluster, link *cluste
 }
 
 // Several processes' ledgers are one ledger that does one thing at a time, whatever happens to members and links, and
-// whatever becomes of what nobody has heard of again.
+// whatever becomes of proposals without a known outcome.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	c := start(t, fast)

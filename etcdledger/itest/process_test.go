@@ -14,7 +14,7 @@ import (
 
 // Two operating-system processes with navigators of their own share one etcd. Some work is assigned to one of them
 // by name or claimed by module, and some is claimed by both: they get into each other's way (the first of that work is
-// planned by both before either proposes it), the ledger settles it, and everything is placed once, by whoever owns it.
+// planned by both before either proposes it), the ledger settles it, and everything is placed once, by its owner.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})

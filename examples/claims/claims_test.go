@@ -17,7 +17,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// Everybody is served, nothing is handed out twice, and reservations avoid the conflicts.
+// Every caller is served, no slot is handed out twice, and reservations avoid the conflicts.
 func TestClaims(t *testing.T) {
 	scale.Long(t)
 	o, err := parse([]string{"-pools", "2", "-slots", "20", "-bursts", "3", "-requests", "50", "-lag", "100ms", "-every", "100ms"}, &bytes.Buffer{})

@@ -59,7 +59,8 @@ type show struct {
 	errs   []error
 }
 
-// play lets the bursts loose on pools of this way, and waits until everybody has been served or has left.
+// play runs the bursts of callers against pools that claim in this way, and waits until every caller has been served or
+// has given up.
 func (w way) play(ctx context.Context, o options) (*result, error) {
 	s := &show{options: o, way: w, result: result{way: w}, rng: rand.New(rand.NewPCG(o.seed, 7))}
 	var running, crowd sync.WaitGroup

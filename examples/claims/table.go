@@ -24,7 +24,7 @@ func printTable(out io.Writer, results []*result) {
 claims/s   from the first request to the last answer; bursts have pauses between them
 p50, p99   how long a caller waited for a slot, shortages included
 conflicts  claims that lost: a stale listing showed a slot that was taken, and each cost a round trip
-doubled    slots given to somebody while somebody else had them, counted in the history of the store
+doubled    slots given to one caller while another had them, counted in the history of the store
 
 `)
 	fmt.Fprintf(out, "claimed %d of %d, doubled %d, conflicts %d with reservations, %d without\n", claimed, requests, doubled, with, without)

@@ -44,7 +44,7 @@ func (f *floor) catchUp(ctx context.Context, ended bool) error {
 	if !ended && f.seen.PendingCount()-now.PendingCount() < floorSlice {
 		return nil
 	}
-	state, changes, whole, err := orbit.CatchUp(ctx, f.ledger, f.seen)
+	state, changes, whole, err := f.seen.CatchUp(ctx, f.ledger)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/program"
 	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/score"
 )
 
 // engines are the placement engines by name. Each navigator has one of its own, with a seed of its own, and
@@ -34,7 +35,7 @@ var engines = map[string]func(seed uint64) orbit.PlacementEngine{
 var (
 	engineNames = []string{"indexed", "exhaustive", "sampled"}
 	orderNames  = []string{"shuffled", "grouped"}
-	scoring     = orbit.SpreadScore{}
+	scoring     = score.Spread{}
 )
 
 type options struct {

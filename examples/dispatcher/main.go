@@ -5,7 +5,7 @@
 //	go run ./examples/dispatcher
 //
 // How to read it: one row for each mode and number of schedulers, as its run ended. Strict has no conflicts, shared has
-// many, soft has few; all of them place all, whoever dies. -v shows each wave.
+// many, soft has few; all of them place every capsule, whichever scheduler dies. -v shows each wave.
 package main
 
 import (

@@ -23,7 +23,8 @@ type team struct {
 	orbit.Ledger
 	module string
 	engine orbit.Engine
-	// All who plan in this round; each waits for the others, so that nobody's plan knows of another's.
+	// Counts the navigators that plan in this round. Each waits for the others, so that no plan is made with another's
+	// commit in view.
 	together *sync.WaitGroup
 	planned  []string
 	outcomes []string

@@ -43,7 +43,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.IntVar(&o.capsules, "capsules", 4000, "capsules to place; about 15% of them are in same-rack groups")
 	f.IntVar(&o.plan, "plan", 500, "most capsules a navigator plans in one pass")
 	f.IntVar(&o.passes, "passes", 20, "passes of each navigator")
-	f.Uint64Var(&o.seed, "seed", 1, "decides what is made up; the same seed gives the same, but for who wins the race")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the generated cluster and work; the same seed gives the same, except for which navigator wins the race")
 	err = program.Parse(f, args, o.check)
 	return o, err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// A pass that returns without its Plan has arrived; the Plan that comes after it is not another one, and nobody waits
-// for it.
+// A pass that returns before its Plan does counts as arrived. Its Plan, which comes later, is not counted again, and no
+// other pass waits for it.
 func TestWhoComesLateIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{}

@@ -11,7 +11,8 @@ import (
 
 const gib = int64(1) << 30
 
-// world is the machines and the work. It is the same for each way to start groups, but for how groups are asked for.
+// world has the machines and the work. It is the same for each way to start groups, except for the fields of the specs
+// that ask for a group.
 type world struct {
 	nodes  []orbit.Node
 	single []sim.Capsule // services and batch work

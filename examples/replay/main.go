@@ -6,8 +6,9 @@
 //	go run ./examples/replay -nodes openb_node_list_gpu_node.csv -pods openb_pod_list_default.csv \
 //	    -policy fgd,bestfit,dotprod,random -seeds 10 -inflate 1.3
 //
-// How to read it: each column is a policy, each row how many devices it has allocated when so many have been asked for.
-// The last lines are where they end: the more, the less the policy has left devices in pieces that fit nobody.
+// How to read it: each column is a policy, and each row shows how many devices it has allocated when so many have been
+// requested. The last lines show the final counts. A policy with a higher count has left fewer fragments of devices
+// that fit no capsule.
 package main
 
 import (
@@ -40,7 +41,7 @@ var policies = map[string]func(list []sim.Capsule, seed uint64) orbit.Score{
 	"dotprod": func([]sim.Capsule, uint64) orbit.Score { return score.DotProduct{} },
 	"fgd":     func(list []sim.Capsule, _ uint64) orbit.Score { return score.FGD{Typical: score.Typical(specs(list))} },
 	"random":  func(_ []sim.Capsule, seed uint64) orbit.Score { return score.Random{Seed: seed} },
-	"spread":  func([]sim.Capsule, uint64) orbit.Score { return orbit.SpreadScore{} },
+	"spread":  func([]sim.Capsule, uint64) orbit.Score { return score.Spread{} },
 }
 
 // engines are the placement engines by name. One belongs to one run.

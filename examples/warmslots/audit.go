@@ -7,8 +7,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// audit is what the ledger's own history says, whatever anybody else has counted. It is replayed twice: by
-// State.Apply, which judges each change by the ledger's rules, and in a recount that knows no more than what is below.
+// audit holds the figures that the ledger's own history gives, independent of all other counts. It is replayed twice:
+// by State.Apply, which judges each change by the ledger's rules, and in a recount that knows no more than what is
+// below.
 type audit struct {
 	commits int
 	// Placements of what was placed already, and nodes with more on them than they have slots, at any revision.

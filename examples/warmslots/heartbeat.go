@@ -22,7 +22,7 @@ func (h *host) live(ctx context.Context, m *lease.Members, b *telemetry.Board, o
 	var term lease.Term
 	for wait := offset; sleep(ctx, wait) == nil; wait = h.options.of(heartbeat) {
 		if h.isDead() {
-			term = lease.Term{} // whoever comes up again knows nothing of it
+			term = lease.Term{} // a restarted node does not know its old term
 			continue
 		}
 		err := h.beat(ctx, m, b, &term)

@@ -38,7 +38,7 @@ type platform struct {
 	refusals map[error]int // by kind
 }
 
-// newPlatform wires it up: whoever uses these packages does just that, with times ten to a hundred times longer.
+// newPlatform connects the packages. A production program does the same, with durations ten to a hundred times longer.
 func newPlatform(ctx context.Context, o options, l *log) (p *platform, err error) {
 	p = &platform{options: o, log: l, refusals: map[error]int{}}
 	p.ledger = &orbit.MemoryLedger{Bounds: orbit.Limits{
@@ -84,7 +84,7 @@ func (p *platform) noteMembers(r lease.MemberRound) {
 	p.returned += len(r.Released)
 	p.faults = append(p.faults, r.Errors...)
 	for _, t := range r.Ended {
-		p.log.tell("the lease of %s has ended: the ledger lets nobody place anything there", t.Name)
+		p.log.tell("the lease of %s has ended: the ledger accepts no more placements there", t.Name)
 	}
 	if n := len(r.Released); n > 0 {
 		p.log.tell("%d sandboxes of lost hosts return to pending", n)

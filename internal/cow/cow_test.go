@@ -105,8 +105,8 @@ func someHash(t *rapid.T) uint32 {
 	return rapid.SampledFrom([]uint32{0, 1, 2, 3, 61, 62, 63, 64, 127, 0xffffffff, 0xfffffffe, 0x10000, 0x20001}).Draw(t, "hash")
 }
 
-// TestIndexAgainstMap: an index is a multimap; deleting closes gaps without hiding anybody; frozen copies and
-// forks never see what others write.
+// TestIndexAgainstMap: an index is a multimap; deleting closes gaps without hiding an entry; frozen copies and forks
+// never see what others write.
 func TestIndexAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		forks := []*indexFork{{owner: NewOwner(), want: map[[2]uint32]bool{}}}

@@ -17,15 +17,15 @@ import (
 
 // Rule is one thing that holds of everything that a suite checks. T is the suite's trial: a rule that is being checked.
 type Rule[T any] struct {
-	// Of the subtest.
+	// Name is the name of the subtest.
 	Name string
 	// Lines of docs/scenarios.md and invariants that it covers; empty: none.
 	Lines string
-	// What holds, as a sentence.
+	// Text states the rule as a sentence.
 	Text string
-	// What goes wrong without it.
+	// Why says what goes wrong without the rule.
 	Why string
-	// Ends by Case.Failf where the rule does not hold.
+	// Check tests the rule. It calls Case.Failf, which ends it, if the rule does not hold.
 	Check func(T)
 }
 
@@ -44,8 +44,9 @@ func (r *Rule[T]) header() string {
 
 // Suite is a list of rules and a way to try one of them.
 type Suite[T any] struct {
+	// Rules are run in this order.
 	Rules []Rule[T]
-	// Rules that are left out, each with the reason.
+	// Skip names rules that are left out, each with the reason.
 	Skip map[string]string
 	// Try checks one rule. It is called with what Run or Check was: T of the subtest, or of the caller.
 	Try func(*testing.T, *Rule[T]) *Case

@@ -6,10 +6,11 @@ package kd
 // It takes seven cache lines. The first coordinate lies at the end of a line, the next eight fill the line after it:
 // a search that asks for no more reads two lines of the least and one of the most.
 type Box struct {
-	// The smallest rank of its points.
-	Rank  uint64
+	// Rank is the smallest rank of the box's points.
+	Rank uint64
+	// Kinds is the union of the kinds of the box's points.
 	Kinds Kinds
-	// 0 in a leaf.
+	// Left and Right are the indices of the two halves; both are 0 in a leaf.
 	Left, Right int32
 	// 0 in the root.
 	parent int32
@@ -19,11 +20,12 @@ type Box struct {
 	cutDim uint8
 	cutAt  uint64
 	_      [2]uint64
-	// The extremes of its points, in each coordinate.
+	// Least is the smallest value of the box's points in each coordinate.
 	Least Vector
 	_     [3]uint64
-	Most  Vector
-	// Of a leaf.
+	// Most is the largest value of the box's points in each coordinate.
+	Most Vector
+	// Points are the points of a leaf; empty in every other box.
 	Points []Point
 	_      uint64
 }

@@ -21,12 +21,15 @@ type Vector [Dims]int64
 
 // Point is one point, in three cache lines. Points that are alike in all coordinates differ in rank, or share a leaf.
 type Point struct {
+	// Rank orders points that are equal in all coordinates.
 	Rank uint64
-	// Dense and not negative.
-	ID   int32
+	// ID identifies the point; ids are dense and not negative.
+	ID int32
+	// Kind is the equivalence class of the point, for Kinds.
 	Kind int32
-	At   Vector
-	_    uint64
+	// At holds the coordinates.
+	At Vector
+	_  uint64
 }
 
 // Kinds is a set of kinds of points, by number modulo 64: a set that has one may have others with it.

@@ -25,7 +25,7 @@ func Main[O any](name string, parse func(args []string, w io.Writer) (O, error),
 	os.Exit(status(ctx, name, err, os.Stderr))
 }
 
-// flagsError is an error of the flags, which whoever has parsed them has said already.
+// flagsError is an error in the flags that package flag has printed already.
 type flagsError struct{ error }
 
 func (e *flagsError) Unwrap() error { return e.error }

@@ -31,10 +31,9 @@ func (s *Of[T]) Slice(n int) []T {
 	return out
 }
 
-// Boxes hands out values of type T as interface values of type I, which T must implement with methods on the
-// value. An ordinary conversion takes memory for every value; this one lets the interface value refer to a copy
-// in a slab, which nobody changes afterwards. T must be larger than a pointer, so that interface values refer to
-// it.
+// Boxes converts values of type T to interface values of type I, which T must implement with methods on the value. An
+// ordinary conversion allocates for every value; this one lets the interface value refer to a copy in a slab, which is
+// never changed afterwards. T must be larger than a pointer, so that interface values refer to it.
 type Boxes[I, T any] struct {
 	values Of[T]
 	// An interface value with the right type.

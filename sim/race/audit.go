@@ -26,7 +26,7 @@ type audit struct {
 	holds    map[orbit.HoldID]orbit.Hold
 	// Submitted capsules that wait.
 	pending int
-	// The newest revision that anybody was told of, and that is in the books.
+	// The newest revision that an answer has named, and the newest that the audit has read from the history.
 	newest, known orbit.Revision
 	// Steps with commits since the state was last looked at.
 	unchecked int
@@ -36,7 +36,7 @@ type audit struct {
 	all   []orbit.Change
 }
 
-// asked is a proposal that was made, in which pass of whom, and what became of it.
+// asked is a proposal, the engine and pass that made it, and its outcome.
 type asked struct {
 	orbit.Proposal
 	by        *actor
@@ -48,7 +48,7 @@ type auditNode struct {
 	orbit.Node
 	used    orbit.Resources
 	devices [orbit.MaxDevices]int64
-	// Who changed it last in which pass, and the last change by anybody else.
+	// The proposal that changed it last, and the last change by any other engine.
 	by       *asked
 	byOthers orbit.Revision
 }
@@ -167,7 +167,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	case first.Revision < a.known:
 		a.fail("history", "revision %d comes after %d", first.Revision, a.known)
 	case p == nil:
-		a.fail("nobody asked", "%s at revision %d was proposed by nobody", describeChanges(changes), first.Revision)
+		a.fail("never proposed", "%s at revision %d was never proposed", describeChanges(changes), first.Revision)
 	case p.committed != 0 && p.committed != first.Revision:
 		a.fail("applied twice", "\"%s\" is in the history at revision %d, and again at %d", describe(&p.Proposal), p.committed, first.Revision)
 	case len(changes) != len(p.Do) || p.committed != 0:
@@ -181,7 +181,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	for i, c := range changes {
 		if place, ok := c.Do.(orbit.Place); ok {
 			if place != p.Do[i] {
-				a.fail("nobody asked", "%v at revision %d, where %v was asked for", c.Do, c.Revision, p.Do[i])
+				a.fail("never proposed", "%v at revision %d, where %v was asked for", c.Do, c.Revision, p.Do[i])
 			}
 			if m := a.capsules[place.Capsule]; m != nil && m.gang != nil && m.gang.empty() {
 				begun[m.gang] = true

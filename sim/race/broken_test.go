@@ -21,7 +21,7 @@ import (
 type checkThenAct struct {
 	orbit.MemoryLedger
 	mu sync.Mutex
-	// Revisions that only make the world look as if nobody had looked.
+	// Revisions that are committed only so that an engine's view looks untouched.
 	hidden map[orbit.Revision]bool
 }
 
@@ -286,7 +286,7 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 		{"timeout reported as conflict", "refused but committed", contest(), ledgers(func() orbit.Ledger { return &excuse{} }), 2, 1},
 		{"acknowledged and not there", "lost commit", contest(), ledgers(func() orbit.Ledger { return &forgetful{} }), 3, 2},
 		{"no local reservation", "loses to itself", contest(), navigators(func() orbit.Navigator { return &unreserved{} }), 0, 1},
-		{"planned once", "nobody awake|not placed in time", contest(), func(r *race.Config) {
+		{"planned once", "none awake|not placed in time", contest(), func(r *race.Config) {
 			live(r)
 			navigators(func() orbit.Navigator { return &oneChance{} })(r)
 		}, 1, 1},

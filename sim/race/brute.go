@@ -68,7 +68,7 @@ func (r *room) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	}
 }
 
-// takes reports whether the node takes one more capsule of the spec, whoever places it.
+// takes reports whether the node fits one more capsule of the spec, placed by any engine.
 func (r *room) takes(spec *orbit.Spec) bool {
 	if r.Unschedulable {
 		return false

@@ -124,7 +124,7 @@ func (c *course) drive() {
 		c.audit.afterStep()
 		c.checkBound()
 	}
-	c.nobodyAwake()
+	c.checkDeadlock()
 	c.end()
 }
 
@@ -245,11 +245,11 @@ func (c *course) allAsleep() bool {
 	return true
 }
 
-// nobodyAwake is the end of a run in which everybody waits for somebody else.
-func (c *course) nobodyAwake() {
+// checkDeadlock fails the run if every engine waits although a capsule that is not placed would fit.
+func (c *course) checkDeadlock() {
 	if c.Bound > 0 && c.err == nil && c.allAsleep() {
 		if id := c.audit.homeless(); id != "" {
-			c.fail("nobody awake", "everybody waits, and %s would fit", id)
+			c.fail("none awake", "every engine waits, and %s would fit", id)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit/sim/race"
 )
 
-// Two schedulers that think for a while want the last room on one node. Whoever has thought first gets it.
+// Two schedulers plan for a while to use the last free capacity of one node. The one that finishes first gets it.
 func ExampleConfig() {
 	services := func() orbit.Navigator { return &nav.Services{} }
 	task := &orbit.Spec{Module: "web", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 3000}}}

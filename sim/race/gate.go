@@ -121,8 +121,8 @@ type doze struct {
 	err   error
 }
 
-// Done is called by whoever is about to sleep. It returns when there is something newer, with a channel that is
-// closed if the ledger does not notice; or at the deadline, with one that is closed.
+// Done is called by a ledger's WaitNewer before it sleeps. It returns at a newer revision, with a channel that closes
+// if the ledger misses that revision, or at the deadline, with a closed channel.
 func (d *doze) Done() <-chan struct{} {
 	d.once.Do(func() {
 		deadline := time.Duration(0)

@@ -79,7 +79,7 @@ func (t *liveTurn) ids(prefix string, n int) (out []orbit.CapsuleID) {
 	return out
 }
 
-// owner returns whom to assign new work of an engine to, which is nobody if the engine claims it.
+// owner returns the owner that new work of an engine is submitted with, or "" if the engine claims such work.
 func (t *liveTurn) owner(e *liveEngine) string {
 	if e.assigned || lucky(t.r, 20) {
 		return e.name

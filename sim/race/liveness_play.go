@@ -205,7 +205,8 @@ func (w *livePlay) snapshot() *orbit.State {
 	return state
 }
 
-// commit proposes what an event does. It may be refused, for nobody has looked whether it can be done.
+// commit proposes the changes of an event. The ledger may refuse them, because events are drawn without a check that
+// they are possible.
 func (w *livePlay) commit(kind string, do []orbit.Commitment) {
 	_, err := w.ledger.Propose(context.Background(), orbit.Proposal{Do: do})
 	if err != nil {

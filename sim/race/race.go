@@ -27,93 +27,107 @@ import (
 // last for good, and to end holds. For navigators that hold room, run the race in a synctest bubble with Sleep set to
 // [time.Sleep], so that package time keeps to the virtual time; without Sleep no hold ends.
 //
-// Safety is checked after every step against a model that is told of the answers and reads the history, and at the
-// end by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged
-// without being there or refused although it is, answered from the past, or slept through; and nobody plans on a
-// view older than an answer in an earlier pass of its own, or loses to itself. Liveness is checked if Bound is
-// set. Both can be had in one run, but are better apart: faults that never end are what finds unsafe things, and
-// nothing need be placed under them.
+// Safety is checked after every step against a model that is told of the answers and reads the history, and at the end
+// by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged without
+// being there or refused although it is, answered from the past, or slept through; and no engine plans on a view older
+// than an answer in one of its earlier passes, or loses to its own commit. Liveness is checked if Bound is set. One run
+// can check both, but separate runs are better: safety violations are found by faults that never end, and under those
+// no capsule has to be placed.
 //
 // A Config is not changed by running it, and may be run in several goroutines at once if what Ledger and the navigators
 // return is not shared.
 type Config struct {
-	Nodes      []orbit.Node
-	Jobs       []Job
+	// Nodes are the nodes of the world at the start.
+	Nodes []orbit.Node
+	// Jobs are submitted during the run, each at its time.
+	Jobs []Job
+	// Schedulers are the engines that race.
 	Schedulers []Scheduler
-	// Makes the empty ledger of a run; nil: an [orbit.MemoryLedger].
+	// Ledger makes the empty ledger of a run; nil: an [orbit.MemoryLedger].
 	Ledger func() orbit.Ledger
+	// Faults are the faults to inject; the zero value injects none.
 	Faults Faults
-	// Every node reports this often; 0: there is no telemetry. The load in a report is made up, the same in every
-	// run.
+	// Heartbeat is the interval at which every node reports; 0: there is no telemetry. The load in the reports is
+	// generated, and the same in every run.
 	Heartbeat time.Duration
 
-	// The run ends at this time; 0: when all is placed that can be, and all tasks have ended that end.
+	// Until is the virtual time at which the run ends; 0: it ends when every capsule that fits is placed and every task
+	// with a limited duration has ended.
 	Until time.Duration
-	// Most steps of a run; default 1,000,000. A run that is not at its end by then just ends.
+	// Steps is the maximum number of steps; default 1,000,000. A run that reaches it ends without an error.
 	Steps int
-	// Liveness: this many steps after the last event of the world and the last fault, everything that fits is
-	// placed, and while something that fits is not placed somebody is awake. 0: not asked for.
+	// Bound is the liveness bound in steps: this many steps after the last event of the world and the last fault, every
+	// capsule that fits must be placed, and until then at least one engine must be awake. 0, the default, checks no
+	// liveness.
 	Bound int
-	// The whole state is checked after every so many steps in which something was committed; default 1, which is for
-	// small worlds. Negative: at no time, and the history is not replayed.
+	// Check is the number of steps with commits between two checks of the whole state; default 1, which suits small
+	// worlds only. A negative number disables these checks and the replay of the history.
 	Check int
-	// If set: called whenever virtual time moves on, by how much.
+	// Sleep is called with the difference whenever virtual time advances; nil: not called.
 	Sleep func(time.Duration)
-	// The command that runs a seed again, with %d for the seed; printed with a failure.
+	// Command is the command that runs a seed again, with %d for the seed; a failure prints it.
 	Command string
 }
 
 // Scheduler is an engine and how long it thinks.
 type Scheduler struct {
-	// Unique, without spaces.
+	// Name identifies the scheduler: it must be unique and without spaces.
 	Name string
-	// Makes the navigator: once for each run, and again after each crash.
+	// Navigator makes the navigator, once for each run and again after each crash.
 	Navigator func() orbit.Navigator
-	// What a decision takes of virtual time: JobTime for each job of it, and TaskTime for each task.
+	// JobTime and TaskTime are the virtual time that a decision takes: JobTime for each of its jobs, and TaskTime for
+	// each task.
 	JobTime, TaskTime time.Duration
-	// Most jobs that one pass decides on; 0: one. Negative: all that is pending.
+	// Together is the maximum number of jobs that one pass decides on; 0: one. Negative: all pending jobs.
 	Together int
-	// Bets that nothing at all has changed on its nodes ([orbit.NodeAt]), where it would bet that there is room. What
-	// goes to one node goes in one proposal then, for the second would lose to the first.
+	// Coarse makes the scheduler bet that nothing on its nodes has changed ([orbit.NodeAt]), instead of betting on free
+	// capacity. All placements on one node are then in one proposal, because a second one would lose to the first.
 	Coarse bool
-	// What is decided in one pass goes in one proposal: all or nothing.
+	// Whole puts all decisions of a pass into one proposal, which is committed whole or not at all.
 	Whole bool
-	// Most capsules handed over in one pass; 0: the default of [orbit.Engine].
+	// MaxPlan is the maximum number of capsules that one pass hands to the navigator; 0: the default of [orbit.Engine].
 	MaxPlan int
 }
 
 // Job is a number of tasks alike, submitted together. The tasks of the third job in the list are the capsules "j3-1",
 // "j3-2" and so on.
 type Job struct {
+	// At is the virtual time of the submission.
 	At time.Duration
-	// The scheduler it is for; empty: whichever claims it, several of them if several do.
+	// Owner is the scheduler that the job is assigned to; empty: the schedulers that claim it, of which there may be
+	// several.
 	Owner string
-	Spec  *orbit.Spec
+	// Spec is the spec of each task.
+	Spec *orbit.Spec
+	// Tasks is the number of tasks, each of which is one capsule.
 	Tasks int
-	// How long a task runs once it is placed; 0: for ever.
+	// Lasts is how long a task runs after it is placed; 0: for ever.
 	Lasts time.Duration
-	// The tasks are a gang, the first placement of which holds at least Min (0: all). Its id is "j3" for the third
-	// job.
+	// Gang makes the tasks a gang, whose first placement holds at least Min of them. The gang of the third job has the
+	// id "j3".
 	Gang bool
-	Min  int
-	// Of the gang; the narrowest first.
+	// Min is the smallest number of members in a gang's first placement; 0: all.
+	Min int
+	// Levels are the topology levels of the gang, narrowest first; empty: none.
 	Levels []string
 }
 
-// Faults are the chances, from 0 to 1, with which a step goes wrong. The zero value is a world without faults in
-// which whoever runs goes on until it waits. A step has at most one fault.
+// Faults are the chances, from 0 to 1, with which a step goes wrong. In the zero value no step does, and a running
+// engine runs until it waits. A step has at most one fault.
 type Faults struct {
-	// Any step waits before it is taken, from 1 ms to 4 s: this is what makes steps interleave. Never ends.
+	// Delay is the chance that a step waits from 1 ms to 4 s before it is taken, which interleaves the steps. Until
+	// does not end delays.
 	Delay float64
-	// The engine is gone before the step, and a new one is in its place a while later.
+	// Crash is the chance that the engine crashes before the step; a new engine takes its place a while later.
 	Crash float64
-	// A proposal is refused for no reason; not sent at all; committed, with the answer lost; not sent, with no
-	// answer; or given up as unknown and delivered a while later.
+	// Conflict and the fields beside it are the chances of faults of a proposal. Conflict refuses it for no reason.
+	// Unavailable does not send it. Unknown commits it and loses the answer. Dropped does not send it and gives no
+	// answer. Late gives it up as unknown and delivers it a while later. Unavailable also applies to snapshots, changes
+	// and waits; Dropped and Late also apply to reports of nodes.
 	Conflict, Unavailable, Unknown, Dropped, Late float64
-	// A snapshot is the last that the engine has seen. Unavailable goes for snapshots, changes and waits, too;
-	// Dropped and Late for reports of nodes.
+	// Stale is the chance that a snapshot is the last one that the engine has seen.
 	Stale float64
-	// When faults end; 0: never.
+	// Until is the virtual time at which faults end; 0: never.
 	Until time.Duration
 }
 
@@ -175,10 +189,10 @@ func (r *Config) faults() error {
 	return nil
 }
 
-// Step is a place where a ledger or a navigator under test may be interrupted, with a few words on where it is:
-// whoever calls it in a race, with the context that it was called with, lets the others go on, and may never
-// return from it if its engine crashes there (deferred functions run). Anywhere else it does nothing. Do not call
-// it with a lock held that others need.
+// Step marks a place where a ledger or a navigator under test may be interrupted; where names the place in failures. A
+// ledger or navigator that runs in a race passes the context of the call that it is in. Step then lets other engines
+// run, and does not return if its engine crashes there (deferred functions run). Outside a race it does nothing. Do not
+// call it while holding a lock that other engines need.
 func Step(ctx context.Context, where string) {
 	if a, ok := ctx.Value(actorKey{}).(*actor); ok {
 		a.note(a, "stops: %s", where)

@@ -10,36 +10,39 @@ import (
 
 // Result is what became of one run of a [Config].
 type Result struct {
-	// What was run; Hunt and Shrink return a smaller one than they were given.
+	// Config is the race that was run; Hunt and Shrink return a smaller one than they were given.
 	Config Config
-	// What it was run with; of a replay: that of the run it was made from, if known.
+	// Seed is the seed of the run; for a replay, the seed of the recorded run, if it is known.
 	Seed uint64
-	// All that was drawn and was not nothing: who was delayed at which step, and what went wrong there, as in
+	// Decisions lists the random draws that had an effect: which actor was delayed or failed at which step, as in
 	// "batch/12 delay 40ms" or "service/3 conflict". [Config.Replay] takes them.
 	Decisions []string
-	// The first promise that was broken; nil: none. It begins with the name of the rule.
+	// Err is the first violation, which begins with the name of the rule; nil: none.
 	Err error
-	// One line for each thing that happened: when, who, what. The same for the same seed, but in a race with Sleep
-	// only if that keeps package time in step.
+	// History has one line for each event, with its time and actor. The same seed gives the same history; in a race
+	// with Sleep, only if Sleep keeps package time at the virtual time.
 	History string
-	// In the order of the race.
+	// Schedulers has the results of each scheduler, in the order of Config.Schedulers.
 	Schedulers []Tally
-	// Virtual time, steps, and tasks that wait at the end.
-	Elapsed        time.Duration
+	// Elapsed is the virtual duration of the run.
+	Elapsed time.Duration
+	// Steps counts the steps, and Waiting the tasks that are not placed at the end.
 	Steps, Waiting int
 }
 
 // Tally is what one scheduler did.
 type Tally struct {
+	// Name is the name of the scheduler.
 	Name string
-	// Plans made, those of which at least one proposal was lost to another commit, and jobs whose last task it
-	// placed.
+	// Decisions counts the plans, Lost those of them that lost at least one proposal to another commit, and Jobs the
+	// jobs whose last task the scheduler placed.
 	Decisions, Lost, Jobs int
-	// Proposals sent, committed, and lost to another commit.
+	// Proposed counts the proposals that were sent, Committed those that were committed, and Conflicts those that lost
+	// to another commit.
 	Proposed, Committed, Conflicts int
-	// Virtual time spent in deciding, of all the time that there was.
+	// Busy is the virtual time spent on decisions, of the Elapsed time of the run.
 	Busy, Elapsed time.Duration
-	// From the submission of each of the jobs until its last task was placed, shortest first.
+	// Waits has, for each job, the time from its submission until its last task was placed, shortest first.
 	Waits []time.Duration
 }
 

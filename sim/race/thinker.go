@@ -7,9 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// thinker is the navigator as its engine sees it: it takes the jobs in turn, and time to think about each. Its
-// plan is made on the view at once and proposed when it has thought; what happens meanwhile is what it may lose
-// to.
+// thinker is the navigator that its engine calls. It takes the jobs in turn, and virtual time for each. It plans on the
+// view at once and proposes after that time, so it may lose to commits in between.
 type thinker struct {
 	*actor
 	of orbit.Navigator
@@ -56,7 +55,7 @@ func (t *thinker) think(d time.Duration) {
 	}
 }
 
-// transact gives the plan's proposals the form that the scheduler wants.
+// transact groups the plan's placements into proposals as Scheduler.Coarse and Scheduler.Whole require.
 func (t *thinker) transact(plan *orbit.Plan, view *orbit.View) {
 	if t.scheduler.Whole && len(plan.Proposals) > 1 {
 		all := orbit.Proposal{}

@@ -17,7 +17,7 @@ type world struct {
 	*actor
 	agenda agenda
 	order  uint64
-	// Entries but for reports.
+	// The number of entries that are not reports.
 	left int
 }
 
@@ -169,7 +169,7 @@ func (w *world) ends(id orbit.CapsuleID, t *task, placed orbit.Revision) {
 	})
 }
 
-// deliver puts the arrival of a late proposal on the agenda. Nobody hears the answer.
+// deliver schedules the arrival of a late proposal. Its answer is dropped.
 func (w *world) deliver(from *actor, p orbit.Proposal, late time.Duration) {
 	w.left++
 	w.later(w.now+late, func(ctx context.Context) {

@@ -29,7 +29,7 @@ func ClientConfig(endpoints []string) clientv3.Config {
 	}
 }
 
-// Client returns a client of these members, or of all if none is named. Whoever asks for it closes it.
+// Client returns a client of these members, or of all if none is named. The caller closes it.
 func (c *Cluster) Client(members ...int) (*clientv3.Client, error) {
 	return newClient(ClientConfig(c.Endpoints(members...)))
 }
@@ -65,7 +65,7 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return 0, errors.New("cluster: nobody says who leads")
+	return 0, errors.New("cluster: no member names a leader")
 }
 
 // leaderBy asks one member who leads; -1: it does not say.

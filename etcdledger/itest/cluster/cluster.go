@@ -147,7 +147,7 @@ func (m *member) name() types.ID {
 	return m.id
 }
 
-// startTries is how often a member is started whose address somebody else has taken meanwhile.
+// startTries is how often a member is started whose address another process has taken meanwhile.
 const startTries = 5
 
 // start starts the member and waits until it serves.

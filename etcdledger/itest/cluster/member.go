@@ -58,7 +58,7 @@ func Serve(ctx context.Context, self *process.Self) error {
 	case err := <-etcd.Err():
 		return err
 	case <-ctx.Done():
-		return nil // nobody waits for a graceful end
+		return nil // there is no graceful end to wait for
 	}
 	if err := self.Say(report{Ready: etcd.Server.MemberID()}); err != nil {
 		return err

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// Ports that systems do not hand out to connections of their own accord: while a member is dead, nobody takes its.
+// Ports that systems do not hand out to connections of their own accord: while a member is dead, its port stays free.
 const lowestPort, highestPort = 20_000, 30_000
 
-// freePorts returns n addresses on loopback where nobody listens.
+// freePorts returns n addresses on loopback on which no process listens.
 func freePorts(n int) (out []string, err error) {
 	const tries = 1000
 	for range tries {

@@ -42,7 +42,7 @@ type Config struct {
 // Engine is one navigator of a crew.
 type Engine struct {
 	Name string
-	// What it claims of what nobody is assigned.
+	// What it claims of the capsules without an owner.
 	Modules []string
 }
 

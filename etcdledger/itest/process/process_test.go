@@ -98,7 +98,7 @@ func TestProcess(t *testing.T) {
 		require.NoError(t, end(p)) // once more changes nothing
 		<-p.Done()
 		require.Equal(t, []string{"hello", "more"}, e.heard())
-		require.Error(t, p.Tell("nobody"))
+		require.Error(t, p.Tell("unknown"))
 	}
 }
 

@@ -31,7 +31,7 @@ func play(t *testing.T, args ...string) (text, last string) {
 	return out.String(), lines[len(lines)-1]
 }
 
-// Everything is placed once, on an etcd of its own of which a member is killed too, and on somebody's, where nothing
+// Everything is placed once, on an etcd of its own of which a member is killed too, and on an existing one, where nothing
 // is left.
 func TestEtcd(t *testing.T) {
 	_, last := play(t, "-nodes", "20", "-capsules", "400", "-kills", "3")

@@ -42,7 +42,7 @@ Each proposal carries an id and a bet, so etcd's own history can tell in the end
 		return err
 	}
 	defer func() { err = errors.Join(err, s.site.close()) }()
-	s.say("etcd at %v, %s", s.site.endpoints, map[bool]string{true: "its own", false: "somebody's"}[s.site.own != nil])
+	s.say("etcd at %v, %s", s.site.endpoints, map[bool]string{true: "its own", false: "an existing one"}[s.site.own != nil])
 	if err := s.site.submit(ctx, o); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (s *show) start(ctx context.Context, i int) (err error) {
 // stuckAfter is how long nothing may be placed.
 const stuckAfter = time.Minute
 
-// placeAll waits until everything is placed, and kills somebody at each of so many equal parts of the way.
+// placeAll waits until everything is placed, and kills a process after each of several equal parts of the way.
 func (s *show) placeAll(ctx context.Context) error {
 	last, moved, said := 0, time.Now(), time.Now()
 	for {

@@ -16,7 +16,7 @@ import (
 
 // site is the etcd that the program works on.
 type site struct {
-	// Nil: it is somebody else's.
+	// Nil: the etcd belongs to another owner.
 	own       *cluster.Cluster
 	dir       string // to be removed
 	endpoints []string
@@ -66,7 +66,7 @@ func (s *site) start(ctx context.Context, o options) (err error) {
 }
 
 // submit lets nodes join and submits capsules: a quarter is assigned to each of the processes by name, the rest is
-// for whoever is first. The nodes have room for a tenth more.
+// for the first claimant. The nodes have room for a tenth more.
 func (s *site) submit(ctx context.Context, o options) error {
 	each := int64(o.capsules*11/10/o.nodes + 1)
 	var nodes []orbit.Proposal

@@ -21,7 +21,7 @@ infeasible  plans that never held
 unknown     etcd did not answer: sent again, under the same id
 
 from every version of the log: %d commits, %d placements, %d of them twice; %d commits acknowledged to the processes
-in the records: %d assigned to %s, %d to %s, %d to nobody
+in the records: %d assigned to %s, %d to %s, %d unassigned
 
 `, book.Commits, book.Places, book.Doubled, s.answers.Count(audit.Committed), of(state, teams[0]), teams[0], of(state, teams[1]), teams[1], of(state, ""))
 }

@@ -1,0 +1,81 @@
+package score
+
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Weighted is one term of a [WeightedSum].
+type Weighted struct {
+	// Weight multiplies the value and the tie of Score.
+	Weight float64
+	// Score is the score to add.
+	Score orbit.Score
+}
+
+// WeightedSum adds scores up, values and ties alike, each times its weight. Building blocks that run from
+// 0 to 1 add up to something that can be reasoned about.
+type WeightedSum []Weighted
+
+// Score returns the sum.
+func (s WeightedSum) Score(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (value, tie float64) {
+	for _, term := range s {
+		v, t := term.Score.Score(node, report, spec)
+		value += float64(term.Weight * v) // rounded here on every processor, as in Bound
+		tie += float64(term.Weight * t)
+	}
+	return value, tie
+}
+
+// Bound adds up the bounds of the terms. It cannot say if a term is not [Bounded], or has a negative weight.
+func (s WeightedSum) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	bounds := make([]func(least, most *orbit.Extent) (value, tie float64), len(s))
+	for i, term := range s {
+		if b, ok := term.Score.(Bounded); ok && term.Weight >= 0 {
+			bounds[i] = b.Bound(spec, like)
+		}
+		if bounds[i] == nil {
+			return nil
+		}
+	}
+	return func(least, most *orbit.Extent) (value, tie float64) {
+		for i, bound := range bounds {
+			v, t := bound(least, most)
+			value += float64(s[i].Weight * v)
+			tie += float64(s[i].Weight * t)
+		}
+		return value, tie
+	}
+}
+
+// drawer is what a score may have that draws lots, see [orbit.Score].
+type drawer interface {
+	Draw(decision uint64) (drawn orbit.Score, draws bool)
+}
+
+// Draw lets the terms draw that draw lots.
+func (s WeightedSum) Draw(decision uint64) (drawn orbit.Score, draws bool) {
+	var sum WeightedSum
+	for i, term := range s {
+		if d, ok := term.Score.(drawer); ok {
+			if one, ok := d.Draw(decision); ok {
+				if sum == nil {
+					sum = slices.Clone(s)
+				}
+				sum[i].Score = one
+			}
+		}
+	}
+	return sum, sum != nil
+}
+
+// Version mixes the versions of the terms that have one.
+func (s WeightedSum) Version() (version uint64) {
+	for _, term := range s {
+		if v, ok := term.Score.(Versioned); ok {
+			version = version*0x9e3779b97f4a7c15 + v.Version() // the golden ratio, as an odd multiplier
+		}
+	}
+	return version
+}
