@@ -615,7 +615,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 		}
 	})
 	t.Logf("outcomes: %v", total)
-	if t.Failed() {
+	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
 		return
 	}
 	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid"} {

@@ -204,7 +204,7 @@ func TestChaos(t *testing.T) {
 	t.Logf("reached: %v", count)
 	count["unknown at all"] = count["unknown"] + count["unknown, committed"] // few plans reach either
 	for _, k := range []string{"committed", "unknown at all", "conflict", "unavailable", "lost answers", "retries", "reloads"} {
-		if !t.Failed() {
+		if !t.Failed() && !testing.Short() { // then rapid draws a fifth as often
 			require.Positive(t, count[k], "the plans never reach %q", k)
 		}
 	}

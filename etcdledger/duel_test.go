@@ -354,7 +354,7 @@ func fight(t *testing.T, ledgers int, options func(*rapid.T) Options) {
 	})
 	t.Logf("reached: %v", total)
 	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid", "swept"} {
-		if !t.Failed() {
+		if !t.Failed() && !testing.Short() { // then rapid draws a fifth as often
 			require.Positive(t, total[k], "the generator never reaches %q", k)
 		}
 	}

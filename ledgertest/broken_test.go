@@ -179,6 +179,7 @@ func TestBadlyBroken(t *testing.T) {
 
 // Without a break the same ledger passes.
 func TestPlane(t *testing.T) {
+	scale.Long(t)
 	open, suite := breaking("")
 	suite.Run(t, open)
 	open = func(*testing.T) orbit.Ledger { return newPlane("", orbit.Limits{}) }

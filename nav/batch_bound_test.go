@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -147,6 +148,7 @@ func TestBatchBoundIsABound(t *testing.T) {
 
 // Where many nodes differ the bound adds some of them up, and gets larger by little.
 func TestBatchBoundOfManyKinds(t *testing.T) {
+	scale.Long(t)
 	l := &orbit.MemoryLedger{}
 	for i := range 3000 {
 		n := node(fmt.Sprintf("n%04d", i), int64(3000+i*7919%5000))

@@ -138,6 +138,7 @@ func TestBatchMix(t *testing.T) {
 //
 //	go test -run TestBatchOpenb -v ./nav
 func TestBatchOpenb(t *testing.T) {
+	scale.Long(t)
 	nodes, pods := openbBatch(t)
 	f := compare(t, nodes, pods)
 	t.Logf("openb default: %v", f)

@@ -50,7 +50,9 @@ func (idle) StaleAfter() time.Duration { return 0 }
 func TestReadyNavigators(t *testing.T) {
 	for _, r := range ready {
 		t.Run(r.name, func(t *testing.T) {
-			r.suite.Worlds = worlds
+			if r.suite.Worlds = worlds; testing.Short() {
+				r.suite.Worlds = max(1, worlds/8)
+			}
 			r.suite.Run(t, r.factory)
 		})
 	}

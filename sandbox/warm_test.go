@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
 )
@@ -317,6 +318,7 @@ func TestWarmForgetsAndCatchesUp(t *testing.T) {
 // What is kept of classes is bounded: with more of them than there is room for, those asked for longest ago are dropped,
 // and made anew when they are asked for again.
 func TestWarmForgetsClasses(t *testing.T) {
+	scale.Long(t)
 	f := newFleet(t)
 	for i := range 3000 {
 		f.host(fmt.Sprintf("h%04d", i), 10, i%7, float64(i%5))

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
 )
@@ -167,6 +168,7 @@ func TestSoftNotStarved(t *testing.T) {
 // TestSoftPlans: any navigator keeps in soft mode the rules that it keeps alone; half of the nodes are the own group.
 // Gangs that only prefer a rack are the exception: they are placed in the own group, even across racks.
 func TestSoftPlans(t *testing.T) {
+	scale.Long(t)
 	for name, make := range ready {
 		t.Run(name, func(t *testing.T) {
 			navtest.Suite{Worlds: 16, Skip: map[string]string{"gangs": "the own group comes before a rack that is only preferred"}}.Run(t, func() orbit.Navigator {
