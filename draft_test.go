@@ -550,3 +550,14 @@ func TestDraftRefuses(t *testing.T) {
 		require.Empty(t, d.Propose().Do)
 	}
 }
+
+// TestReasonText: the verb agrees with the number of nodes.
+func TestReasonText(t *testing.T) {
+	for many, one := range map[string]string{"are cold": "is cold", "have no disk": "has no disk", "do not answer": "does not answer",
+		"lack heat": "lacks heat", "wait for rain": "waits for rain", "failed to start it": "failed to start it", "areas": "areas", "are": "is", "": ""} {
+		require.Equal(t, one, Reason{Nodes: 1, Why: many}.Text())
+		require.Equal(t, many, Reason{Nodes: 2, Why: many}.Text())
+	}
+	var d Draft
+	require.EqualError(t, d.NoFit(&Spec{}, map[Misfit]int{{Why: "lack heat"}: 1}), "0 of 1 nodes fit: 1 lacks heat")
+}

@@ -501,7 +501,7 @@ func TestReportBringsParkedClassesBack(t *testing.T) {
 		}}}
 		r := newRig(t, l, &Engine{Navigator: nav, Telemetry: tel})
 		r.run()
-		require.ErrorContains(t, r.rounds[0].Unplaced[0].Why, "0 of 2 nodes fit: 1 have no free slot, 1 lack cpu")
+		require.ErrorContains(t, r.rounds[0].Unplaced[0].Why, "0 of 2 nodes fit: 1 has no free slot, 1 lacks cpu")
 		r.until(2 * time.Second)
 		tel.say(Report{Node: "tiny", At: time.Now(), FreeSlots: 5}, time.Now())
 		r.until(4 * time.Second)

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,7 +52,13 @@ type Rejection struct {
 	TakenAt Revision
 	// TakenBy is the proposal that made this change, if the ledger still knows it.
 	TakenBy ProposalID
+
+	// What to do, where the advice for the kind would not help; empty: that advice.
+	advice string
 }
+
+// anotherID is the advice where an id is taken: no newer view makes it free.
+const anotherID = "choose another id"
 
 // Error says what failed, by how much, and what to do.
 func (r *Rejection) Error() string {
@@ -69,9 +76,11 @@ func (r *Rejection) Error() string {
 	}
 	switch {
 	case errors.Is(r.Kind, ErrConflict):
-		fmt.Fprintf(&b, "; changed at revision %d; plan again on a view at %d or later", r.TakenAt, r.At)
+		fmt.Fprintf(&b, "; changed at revision %d; ", r.TakenAt)
+		b.WriteString(cmp.Or(r.advice, fmt.Sprintf("plan again on a view at %d or later", r.At)))
 	case errors.Is(r.Kind, ErrInfeasible):
-		b.WriteString("; nothing it rests on has changed since its view; correct the plan")
+		b.WriteString("; nothing it rests on has changed since its view; ")
+		b.WriteString(cmp.Or(r.advice, "correct the plan"))
 	}
 	return b.String()
 }

@@ -132,7 +132,7 @@ func ExampleState_Check() {
 }
 
 // A capsule that fits nowhere comes back with the reasons counted.
-func ExampleExhaustive() {
+func ExampleNoFit() {
 	ledger, ctx := small("node-a", "node-b", "node-c"), context.Background()
 	spec := cores(5)
 	spec.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{"r1"}}}

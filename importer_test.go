@@ -20,7 +20,7 @@ func TestReadme(t *testing.T) {
 	}
 	blocks := goBlocks(t, "README.md")
 	require.Len(t, blocks, 3, "the README has an import example and two navigators")
-	program, navigator := blocks[0], blocks[1]
+	program, navigator := blocks[0], packerImports+blocks[1]
 
 	t.Run("import example", func(t *testing.T) {
 		out := runImporter(t, map[string]string{"main.go": program})
@@ -53,6 +53,19 @@ func TestReadmeGangs(t *testing.T) {
 	dir := importer(t, map[string]string{"gangs.go": gangs, "main.go": gangsProgram, "gangs_test.go": gangsSuite})
 	goTool(t, dir, "test", ".")
 }
+
+const packerImports = `package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/score"
+)
+
+`
 
 const gangsImports = `package main
 

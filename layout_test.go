@@ -7,7 +7,9 @@ import (
 	"go/types"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +117,51 @@ func readImports(t *testing.T) []sourceImport {
 	require.NoError(t, err)
 	require.NotEmpty(t, out)
 	return out
+}
+
+// testName finds tests and benchmarks in a text. With func the text declares it; with dots it means all that begin so.
+var testName = regexp.MustCompile(`(func )?\b((?:Test|Benchmark)[A-Z]\w*)(\.\.\.)?`)
+
+// TestNamesInDocs looks for every test and benchmark that README.md, docs and the rooms' READMEs name. Those that a page
+// declares itself, as an example, need not exist, and docs/rfcs may speak of what is gone.
+func TestNamesInDocs(t *testing.T) {
+	if _, err := os.Stat("etcdledger/itest/go.mod"); err != nil {
+		t.Skip("the other modules are not here, and pages name their tests")
+	}
+	pages, declared := map[string][][]string{}, []string{}
+	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "rfcs" || path != "." && strings.HasPrefix(d.Name(), ".")) {
+			return filepath.SkipDir
+		}
+		isPage := d.Name() == "README.md" || filepath.Dir(path) == "docs"
+		if d.IsDir() || !isPage && !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+			switch {
+			case isPage && m[1] == "":
+				pages[path] = append(pages[path], m)
+			case !isPage && m[1] != "":
+				declared = append(declared, m[2])
+			}
+		}
+		return err
+	}))
+	require.NotEmpty(t, pages)
+	for page, names := range pages {
+		for _, m := range names {
+			exists := slices.ContainsFunc(declared, func(name string) bool {
+				return name == m[2] || m[3] != "" && strings.HasPrefix(name, m[2])
+			})
+			if !exists {
+				t.Errorf("%s names %s, which does not exist", page, m[2])
+			}
+		}
+	}
 }
 
 // layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.

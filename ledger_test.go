@@ -122,6 +122,28 @@ func TestReceiptOfInfeasible(t *testing.T) {
 	require.ErrorContains(t, r, "wants 6 of cpu, 5 free; nothing it rests on has changed since its view; correct the plan")
 }
 
+// TestReceiptOfTakenIDs: planning again makes no id free, so the text says what does help, whatever the kind.
+func TestReceiptOfTakenIDs(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"), gangOf("g", 1, "b"), holdOf("h", "n", 1))
+	for _, taken := range []Commitment{submitOf(cpuSpec(1), "a"), gangOf("g", 1, "c"), holdOf("h", "n", 1)} {
+		r := c.refuses(ErrConflict, Proposal{Do: []Commitment{taken}})
+		require.Regexp(t, `already; changed at revision \d; choose another id$`, r.Error())
+		require.Regexp(t, `already; nothing it rests on has changed since its view; choose another id$`, c.mistakes(taken).Error())
+	}
+}
+
+// TestReceiptOfFaults: each commitment and each bet is named once, before its faults, and no consequence of a fault is listed.
+func TestReceiptOfFaults(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5))
+	r := c.refuses(ErrInvalid, Proposal{If: []Precondition{GroupIn{}}, Do: []Commitment{Place{}, Mark{Key: "m"}, Place{}}})
+	require.EqualError(t, r, "orbit: invalid: bet 0: empty group; empty level; empty domain; "+
+		"commitment 0: empty capsule id; empty node id; commitment 2: empty capsule id; empty node id")
+	both := submitOf(cpuSpec(1), "a")
+	both.Gang = &Gang{ID: "g"}
+	r = c.refuses(ErrInvalid, Proposal{Do: []Commitment{both}})
+	require.EqualError(t, r, "orbit: invalid: commitment 0: submit names a gang and also capsules; it needs exactly one of them")
+}
+
 // TestReceiptOfGang: no single commitment is at fault.
 func TestReceiptOfGang(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), gangOf("g", 2, "a", "b"))

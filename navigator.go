@@ -16,6 +16,9 @@ type Navigator interface {
 	Claims(module string, class AppClass) bool
 	// Plan proposes places for pending capsules, of which the highest priority comes first. The view and the
 	// capsules are read-only and good until Plan returns. Plan ends when ctx does.
+	//
+	// A pass hands over at most MaxPlan capsules, and none of a class that is parked, so perhaps only some members of a
+	// gang: the others are in State.Members.
 	Plan(ctx context.Context, view *View, pending []*Capsule) (Plan, error)
 }
 
@@ -35,7 +38,8 @@ type Unplaced struct {
 	Capsule *Capsule
 	// Why is the reason. A *NoFit parks the capsule's class until a change could help it: a node offers more, members
 	// of Spec.Near.Group or Spec.Start.Parent are placed or leave, a proposal of the same plan is refused, or
-	// Engine.ParkFor has passed.
+	// Engine.ParkFor has passed. Never a *NoFit for a member of a gang, nor an error that wraps one: it would put one
+	// role aside, and the rest would be handed over without it.
 	Why error
 }
 

@@ -204,7 +204,10 @@ func (n *NodeState) deviceUse() deviceUse {
 }
 
 // Misfit says why a node cannot take a capsule of some spec. Misfits are comparable, so that nodes can be counted by
-// them ([Draft.NoFit]); the zero value says that the node takes it.
+// them ([Draft.NoFit]); the zero value says that the node takes it. A misfit m has no text of its own, because it is a
+// number into the spec. To read it, count it once:
+//
+//	draft.NoFit(spec, map[orbit.Misfit]int{m: 1}).Error() // "0 of 1 nodes fit: 1 lacks memory"
 type Misfit struct {
 	// Why is a reason that the ledger does not know. It completes "n nodes ...", as in "have a stale report". Empty: the
 	// reason is a rule of the ledger, or the node takes the capsule.
@@ -266,21 +269,16 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 	case unmetRequirement:
 		return "do not meet " + spec.Require[m.arg].String()
 	case wrongModel:
-		return fmt.Sprintf("have no device of model %s", anyOf(spec.Devices.Models))
+		if len(spec.Devices.Models) == 0 {
+			return "have no device"
+		}
+		return "have no device of model " + joinWords(spec.Devices.Models)
 	case shortOfDevices:
 		return "lack " + spec.Devices.want()
 	case shortOfRoom:
 		return "lack " + names.name(Dimension(m.arg))
 	}
 	return cmp.Or(m.Why, "fit")
-}
-
-// anyOf names the models of a request.
-func anyOf(models []string) string {
-	if len(models) == 0 {
-		return "any kind"
-	}
-	return joinWords(models)
 }
 
 // want says what is asked for, as in "a device with 600 milli free".

@@ -68,11 +68,31 @@ type Reason struct {
 	Why string
 }
 
+// Text completes a count of nodes: "lack memory", and for one node "lacks memory".
+func (r Reason) Text() string {
+	if r.Nodes != 1 {
+		return r.Why
+	}
+	verb, _, _ := strings.Cut(r.Why, " ")
+	rest := r.Why[len(verb):]
+	switch verb {
+	case "are":
+		return "is" + rest
+	case "do":
+		return "does" + rest
+	case "have":
+		return "has" + rest
+	case "lack", "wait":
+		return verb + "s" + rest
+	}
+	return r.Why
+}
+
 // Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory".
 func (e *NoFit) Error() string {
 	parts := make([]string, len(e.Reasons))
 	for i, r := range e.Reasons {
-		parts[i] = fmt.Sprintf("%d %s", r.Nodes, r.Why)
+		parts[i] = fmt.Sprintf("%d %s", r.Nodes, r.Text())
 	}
 	if len(parts) == 0 {
 		return fmt.Sprintf("0 of %d nodes fit", e.Nodes)

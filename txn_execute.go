@@ -86,7 +86,7 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	case c.Devices.Len() != r.Count:
 		return t.refusePlace(c, e.newestSpec(), "capsule %q asks for %d devices, the placement names %d", c.Capsule, r.Count, c.Devices.Len())
 	case r.Count > 0 && !r.Accepts(node.Devices.Model):
-		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, anyOf(r.Models))
+		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, joinWords(r.Models))
 	}
 	return t.mayUse(n, c.Devices, c.Capsule)
 }
@@ -187,7 +187,7 @@ func (t *tx) countGang(c *Capsule, by int) {
 func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 	for _, id := range ids {
 		if known := t.capsule(id); known != nil {
-			return t.refuse(Rejection{Capsule: id}, known.newest(), "there is a capsule %q already; choose another id", id)
+			return t.refuse(Rejection{Capsule: id, advice: anotherID}, known.newest(), "there is a capsule %q already", id)
 		}
 		e := t.capsules.add(id)
 		e.now, e.dirty = like, true
@@ -200,7 +200,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 // submitGang adds a gang and all its members. The gang's record lives as long as the record of any member.
 func (t *tx) submitGang(c *Submit) error {
 	if known := t.gang(c.Gang.ID); known != nil {
-		return t.refuse(Rejection{}, known.newest(), "there is a gang %q already; choose another id", c.Gang.ID)
+		return t.refuse(Rejection{advice: anotherID}, known.newest(), "there is a gang %q already", c.Gang.ID)
 	}
 	g := t.gangs.add(c.Gang.ID)
 	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
@@ -254,7 +254,7 @@ func (t *tx) removeNode(id NodeID) error {
 func (t *tx) startHold(c *Hold) error {
 	e := t.hold(c.ID)
 	if e.now != nil {
-		return t.refuse(Rejection{Node: c.Node}, e.newest(), "there is a hold %q already; choose another id", c.ID)
+		return t.refuse(Rejection{Node: c.Node, advice: anotherID}, e.newest(), "there is a hold %q already", c.ID)
 	}
 	n := t.node(c.Node)
 	if n == nil {

@@ -41,6 +41,8 @@ type validator struct {
 	// The first commitment at fault.
 	first  int
 	faults []string
+	// The commitment or bet that the last fault names.
+	named string
 	// The spec seen last, and the shared copy of it.
 	last, shared *Spec
 	// The first new id, and once there are more all of them.
@@ -51,7 +53,7 @@ type validator struct {
 // maxFaults is how many faults are spelled out.
 const maxFaults = 16
 
-// fail notes a fault of the commitment or bet being looked at.
+// fail notes a fault of the commitment or bet being looked at, and names it with the first of its faults.
 func (v *validator) fail(format string, args ...any) {
 	if len(v.faults) == 0 {
 		v.first = v.at
@@ -59,9 +61,14 @@ func (v *validator) fail(format string, args ...any) {
 			v.first = -1
 		}
 	}
-	if len(v.faults) < maxFaults {
-		v.faults = append(v.faults, fmt.Sprintf("%s %d: ", v.what, v.at)+fmt.Sprintf(format, args...))
+	if len(v.faults) >= maxFaults {
+		return
 	}
+	fault := fmt.Sprintf(format, args...)
+	if name := fmt.Sprintf("%s %d: ", v.what, v.at); name != v.named {
+		v.named, fault = name, name+fault
+	}
+	v.faults = append(v.faults, fault)
 }
 
 // failAll notes faults that were found elsewhere.
@@ -174,6 +181,7 @@ func (v *validator) submit(c Submit) Commitment {
 	if c.Gang != nil {
 		if len(c.IDs) > 0 || c.Spec != nil {
 			v.fail("submit names a gang and also capsules; it needs exactly one of them")
+			return nil // what the gang lacks may be in the fields that are not its own
 		}
 		v.gang(c.Gang)
 		return nil

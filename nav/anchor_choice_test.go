@@ -164,7 +164,7 @@ func TestAnchorSaysWhyNoNodeIsFresh(t *testing.T) {
 			why = u.Why
 		}
 	}
-	require.EqualError(t, why, `group "g" has no node for its anchor: 0 of 6 nodes fit: 2 are in no rack, 2 host another group, 1 are unschedulable, 1 lack cpu`)
+	require.EqualError(t, why, `group "g" has no node for its anchor: 0 of 6 nodes fit: 2 are in no rack, 2 host another group, 1 is unschedulable, 1 lacks cpu`)
 	var fit *orbit.NoFit
 	require.ErrorAs(t, why, &fit)
 	settle(t, e)

@@ -45,7 +45,7 @@ type DomainFit struct {
 	Lacks []orbit.Reason
 }
 
-// Error reads like `gang "g": best rack r17 fits 6 of 8 (3 nodes lack cpu, 1 are unschedulable); no node is in a
+// Error reads like `gang "g": best rack r17 fits 6 of 8 (3 nodes lack cpu, 1 is unschedulable); no node is in a
 // block`.
 func (e *GangNoFit) Error() string {
 	var b strings.Builder
@@ -90,10 +90,13 @@ func (f *DomainFit) text() string {
 	reasons := make([]string, 0, mostReasons)
 	for i, r := range f.Lacks[:min(len(f.Lacks), mostReasons)] {
 		nodes := " "
-		if i == 0 {
+		switch {
+		case i == 0 && r.Nodes == 1:
+			nodes = " node "
+		case i == 0:
 			nodes = " nodes "
 		}
-		reasons = append(reasons, strconv.Itoa(r.Nodes)+nodes+r.Why)
+		reasons = append(reasons, strconv.Itoa(r.Nodes)+nodes+r.Text())
 	}
 	if len(reasons) > 0 {
 		text += " (" + strings.Join(reasons, ", ") + ")"

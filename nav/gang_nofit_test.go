@@ -33,18 +33,18 @@ func TestGangSaysWhy(t *testing.T) {
 		want   string
 	}{
 		"levels": {[]string{"rack", "block"}, false, []orbit.Role{{Spec: gangSpec(4)}},
-			`gang "g": best rack r17 fits 6 of 8 (2 nodes lack cpu, 1 are unschedulable); best block b2 fits 6 of 8 (3 nodes lack cpu, 1 are unschedulable)`},
+			`gang "g": best rack r17 fits 6 of 8 (2 nodes lack cpu, 1 is unschedulable); best block b2 fits 6 of 8 (3 nodes lack cpu, 1 is unschedulable)`},
 		"no such level": {[]string{"row"}, false, []orbit.Role{{Spec: gangSpec(4)}}, `gang "g": no node is in a row`},
 		"anywhere": {nil, false, []orbit.Role{{Spec: gangSpec(5)}},
-			`gang "g": anywhere fits 5 of 8 (4 nodes lack cpu, 1 are unschedulable)`},
+			`gang "g": anywhere fits 5 of 8 (4 nodes lack cpu, 1 is unschedulable)`},
 		"loose, with a minimum": {[]string{"rack"}, true, []orbit.Role{{Spec: gangSpec(8), Min: 5}},
-			`gang "g": best rack r17 fits 3 of 8 (2 nodes lack cpu, 1 are unschedulable); anywhere fits 4 of 8 (4 nodes lack cpu, 1 are unschedulable); it needs at least 5`},
+			`gang "g": best rack r17 fits 3 of 8 (2 nodes lack cpu, 1 is unschedulable); anywhere fits 4 of 8 (4 nodes lack cpu, 1 is unschedulable); it needs at least 5`},
 		"requirement": {[]string{"rack"}, false, []orbit.Role{{Spec: tight}},
-			`gang "g": best rack r16 fits 2 of 8 (1 nodes lack cpu)`},
+			`gang "g": best rack r16 fits 2 of 8 (1 node lacks cpu)`},
 		"device": {[]string{"block"}, false, []orbit.Role{{Spec: device}},
-			`gang "g": best block b1 fits 0 of 8 (1 nodes have no device of model any kind)`},
+			`gang "g": best block b1 fits 0 of 8 (1 node has no device)`},
 		"two roles": {[]string{"rack"}, false, []orbit.Role{{Spec: gangSpec(9)}, {Spec: gangSpec(3)}},
-			`gang "g": best rack r17 fits 7 of 16 (2 nodes lack cpu, 1 are unschedulable)`},
+			`gang "g": best rack r17 fits 7 of 16 (2 nodes lack cpu, 1 is unschedulable)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &orbit.MemoryLedger{}
@@ -80,7 +80,7 @@ func TestGangNamesTheBestOfMany(t *testing.T) {
 	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Levels: []string{"rack"}, Roles: []orbit.Role{
 		{Name: "a", Spec: gangSpec(1), Members: []orbit.CapsuleID{"a"}}, {Name: "b", Spec: gangSpec(5), Members: []orbit.CapsuleID{"0", "1", "2", "3"}}}}})
 	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
-	assert.EqualError(t, e.Pass(t.Context()).Unplaced[0].Why, `gang "g": best rack r7 fits 4 of 5 (1 nodes lack cpu)`)
+	assert.EqualError(t, e.Pass(t.Context()).Unplaced[0].Why, `gang "g": best rack r7 fits 4 of 5 (1 node lacks cpu)`)
 }
 
 // What is held, who runs, and that the search gave up, are said too; odd names are quoted.

@@ -143,7 +143,7 @@ func TestServicesServesPriorityFirst(t *testing.T) {
 	round := e.Pass(t.Context())
 	require.Len(t, round.Unplaced, 1)
 	assert.Equal(t, orbit.CapsuleID("low"), round.Unplaced[0].Capsule.ID)
-	require.EqualError(t, round.Unplaced[0].Why, "0 of 1 nodes fit: 1 lack cpu")
+	require.EqualError(t, round.Unplaced[0].Why, "0 of 1 nodes fit: 1 lacks cpu")
 	assert.Equal(t, orbit.NodeID("n"), snapshot(t, l).Capsule("high").Node)
 }
 

@@ -44,8 +44,8 @@
 //
 // # How it looks
 //
-// A view can only be made by an [orbit.Engine], so every world is an [orbit.MemoryLedger] with one engine on it,
-// and the suite stands between the engine and the navigator. Whether a plan can be committed is what a ledger
+// Every world is an [orbit.MemoryLedger] with one engine on it, because that is how navigators are run, and the suite
+// stands between the engine and the navigator. Whether a plan can be committed is what a ledger
 // says that starts at the plan's own view, not what the suite thinks. No rule asks a clock; only a
 // call that takes longer than Suite.Patience counts as one that never returns; so results do not depend on the machine.
 // Nor do they on the race detector; with it, a navigator that writes to what is shared is caught in the act.

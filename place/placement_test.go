@@ -104,7 +104,7 @@ func dumbMisfit(n *orbit.NodeState, spec *orbit.Spec) string {
 	}
 	if d := spec.Devices; d.Count > 0 {
 		if n.Node.Devices.Count == 0 || len(d.Models) > 0 && !slices.Contains(d.Models, n.Node.Devices.Model) {
-			return "have no device of model " + strings.Join(append(d.Models, []string{"any kind"}[len(d.Models):]...), ", ")
+			return map[bool]string{true: "have no device", false: "have no device of model " + strings.Join(d.Models, ", ")}[len(d.Models) == 0]
 		}
 		open := 0
 		for i := range orbit.MaxDevices {
@@ -372,7 +372,7 @@ func TestScoreThatIsNoNumber(t *testing.T) {
 		require.Equal(t, orbit.NodeID("b"), choice.Node.Node.ID)
 		e.take(&orbit.Capsule{ID: "x", Spec: wants(1)}, choice)
 		_, err = e.best(wants(1))
-		require.EqualError(t, err, "0 of 3 nodes fit: 2 have a score that is no number, 1 lack cpu")
+		require.EqualError(t, err, "0 of 3 nodes fit: 2 have a score that is no number, 1 lacks cpu")
 	}
 }
 

@@ -74,7 +74,7 @@ func TestGatewayDeadHostStaysUnavailable(t *testing.T) {
 			c.step()
 		}
 		require.True(t, snapshot(t, c.ledger).Node("dead").Node.Unschedulable)
-		require.ErrorContains(t, ask(orbit.Start{Volumes: []string{"v"}}), "1 do not have volume \"v\", 1 have no live lease; bring up a host, or see why heartbeats")
+		require.ErrorContains(t, ask(orbit.Start{Volumes: []string{"v"}}), "1 does not have volume \"v\", 1 has no live lease; bring up a host, or see why heartbeats")
 	})
 }
 
@@ -103,7 +103,7 @@ func TestGatewayCordonedHostIsNotUnavailable(t *testing.T) {
 		g := c.gateway()
 		_, err := g.Create(context.Background(), "x", bootSpec(code))
 		require.ErrorIs(t, err, sandbox.ErrNoNode)
-		require.ErrorContains(t, err, "1 are unschedulable")
+		require.ErrorContains(t, err, "1 is unschedulable")
 		time.Sleep(time.Minute)
 		c.step()
 		_, err = g.Create(context.Background(), "x", bootSpec(code))

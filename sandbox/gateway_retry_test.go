@@ -38,7 +38,7 @@ func TestGatewayStartFailsOnTheOnlyNode(t *testing.T) {
 	fork.Start.CrossHost = true
 	_, err = g.Create(context.Background(), "v", fork)
 	require.ErrorIs(t, err, sandbox.ErrNoOther)
-	require.ErrorContains(t, err, "1 are its parent's, 1 failed to start it")
+	require.ErrorContains(t, err, "1 is its parent's, 1 failed to start it")
 	_, err = g.Create(context.Background(), "u", bootSpec("none"))
 	require.ErrorIs(t, err, sandbox.ErrNoTemplate)
 	require.NotErrorIs(t, err, sandbox.ErrStart)

@@ -103,12 +103,12 @@ func TestGatewayRefusals(t *testing.T) {
 		kind       error
 		spec       func(*orbit.Spec)
 	}{
-		{"no slot", "no free slot: 0 of 2 nodes fit: 1 do not support template", sandbox.ErrNoSlot, func(*orbit.Spec) {}},
+		{"no slot", "no free slot: 0 of 2 nodes fit: 1 does not support template", sandbox.ErrNoSlot, func(*orbit.Spec) {}},
 		{"no template", `template "nothing": no such template: 0 of 2 nodes fit: 2 do not support template "nothing"; build it`, sandbox.ErrNoTemplate, func(s *orbit.Spec) { s.Start.Template = "nothing" }},
 		{"no volume", `volumes ["v1" "v2"]: no such volume: 0 of 2 nodes fit`, sandbox.ErrNoVolume, func(s *orbit.Spec) { s.Start = orbit.Start{Template: "browser", Volumes: []string{"v1", "v2"}} }},
 		{"no parent", `fork of "absent": parent is not placed; fork one that runs`, sandbox.ErrNoParent, func(s *orbit.Spec) { s.Start.Parent = "absent" }},
 		{"pending parent", "parent is not placed", sandbox.ErrNoParent, func(s *orbit.Spec) { s.Start.Parent = "pending" }},
-		{"the parent's node is full", `fork of "there" on node "full": no free slot: 0 of 1 nodes fit: 1 have no free slot; bring up a host`, sandbox.ErrNoSlot, func(s *orbit.Spec) { s.Start.Parent = "there" }},
+		{"the parent's node is full", `fork of "there" on node "full": no free slot: 0 of 1 nodes fit: 1 has no free slot; bring up a host`, sandbox.ErrNoSlot, func(s *orbit.Spec) { s.Start.Parent = "there" }},
 		{"no node", "no suitable node: 0 of 2 nodes fit: 2 do not meet zone in (z)", sandbox.ErrNoNode, func(s *orbit.Spec) {
 			s.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: []string{"z"}}}
 		}},

@@ -247,7 +247,7 @@ func TestSoftSaysWhichAreClosed(t *testing.T) {
 	r := engine.Pass(context.Background())
 	assert.Equal(t, 1, r.Committed)
 	require.Len(t, r.Unplaced, 1)
-	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 are unschedulable, 1 lack cpu; among the unschedulable are 1 that this pass has planned on: they do not fit either")
+	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 is unschedulable, 1 lacks cpu; among the unschedulable are 1 that this pass has planned on: they do not fit either")
 	assert.Equal(t, 1, r.Parked, "it is a NoFit all the same")
 	submit(t, ledger, "a", 8, "alone")
 	r = engine.Pass(context.Background())
