@@ -63,7 +63,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.StringVar(&o.engine, "engine", "indexed", "how a node is chosen: indexed (the best, by an index over all nodes), exhaustive (the best, by rating every node for every capsule: slow), sampled (the best of some)")
 	f.IntVar(&o.navigators, "navigators", 1, "schedulers that work at the same time, each on a share of the kinds")
 	f.StringVar(&o.order, "order", "shuffled", "order of submission: shuffled (kinds at random), or grouped (kind by kind)")
-	f.IntVar(&o.rounds, "rounds", 3, "times that all is done anew, at least; small constellations are repeated for two seconds")
+	f.IntVar(&o.rounds, "rounds", 3, "rounds at least, each of which places everything anew; more follow until they have taken 2 s of processor time together, and the median round is reported")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what is made up; the same seed gives the same")
 	f.BoolVar(&o.verbose, "v", false, "also say what the placement engine counted")
 	err = program.Parse(f, args, o.check)

@@ -14,8 +14,10 @@ func schedule(ctx context.Context, o options, out, status io.Writer) error {
 The best machine for a capsule is one of all, and each placement changes which is best for the next. A scheduler that
 rates every machine every time is right, and too late; several at once that do not ask a referee oversubscribe machines.
 
-`, o.capsules, o.classes, o.nodes, o.seed)
-	r := report{options: o}
+All of it is placed anew in %d or more rounds, until they have taken %v of processor time together.
+
+`, o.capsules, o.classes, o.nodes, o.seed, o.rounds, o.enough)
+	r, last := report{options: o}, time.Now()
 	for spent := time.Duration(0); len(r.rounds) < o.rounds || spent < o.enough; {
 		run, err := newRun(ctx, o, o.engine != "exhaustive" && len(r.rounds) == 0, status)
 		if err == nil {
@@ -29,7 +31,10 @@ rates every machine every time is right, and too late; several at once that do n
 		}
 		r.add(run)
 		spent += run.tally.spent
-		fmt.Fprintf(status, "round %d: %d of %d placed in %v\n", len(r.rounds), run.tally.committed, o.capsules, run.tally.wall.Round(time.Millisecond))
+		if time.Since(last) >= o.progressEvery { // short rounds do not say so each
+			last = time.Now()
+			fmt.Fprintf(status, "round %d: %d of %d placed in %v\n", len(r.rounds), run.tally.committed, o.capsules, run.tally.wall.Round(time.Millisecond))
+		}
 		if ctx.Err() != nil {
 			break
 		}

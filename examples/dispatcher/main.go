@@ -75,6 +75,10 @@ Schedulers of their own nodes never collide, but one's nodes can be full while a
 pack better, and take the same room at once. If one dies, what it was given must get another, and what it still sends must
 not count. Without leases and a ledger that is lost capsules, or capsules placed twice.
 
+strict  each scheduler sees its own nodes only
+soft    each takes its own nodes first, and any other if a capsule does not fit there
+shared  all schedulers see all nodes
+
 `, w.capsules(), len(w.nodes), fills(), o.policy, o.seed)
 	printHead(out, o.verbose)
 	var sums []sum
@@ -95,6 +99,7 @@ not count. Without leases and a ledger that is lost capsules, or capsules placed
 		sums = append(sums, s)
 	}
 	printLegend(out, o.verbose)
+	fmt.Fprintln(out, "all runs of a mode together; conflicts are a number here, not a share")
 	for _, s := range sums {
 		fmt.Fprintf(out, "mode %v placed %.1f%% conflicts %d\n", s.mode, percent(s.placed, s.capsules), s.conflicts)
 	}

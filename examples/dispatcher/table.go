@@ -9,11 +9,11 @@ import (
 
 func printHead(out io.Writer, waves bool) {
 	if waves {
-		fmt.Fprintf(out, "%-7s %10s %5s %8s %13s %10s %7s %9s %13s %11s\n",
-			"mode", "schedulers", "fill", "placed", "placements/s", "conflicts", "fenced", "packing", "redispatched", "node moves")
+		fmt.Fprintf(out, "%-7s %10s %5s %8s %13s %12s %7s %9s %13s %11s\n",
+			"mode", "schedulers", "fill", "placed", "placements/s", "conflicts, %", "fenced", "packing", "redispatched", "node moves")
 		return
 	}
-	fmt.Fprintf(out, "%-7s %10s %8s %10s %9s   %s\n", "mode", "schedulers", "placed", "conflicts", "packing", "when one was killed half way")
+	fmt.Fprintf(out, "%-7s %10s %8s %12s %9s   %s\n", "mode", "schedulers", "placed", "conflicts, %", "packing", "when one was killed half way")
 }
 
 // printRun shows how one run ended, in one row.
@@ -27,7 +27,7 @@ func printRun(out io.Writer, rows []row) {
 	if last.schedulers > 1 {
 		note = fmt.Sprintf("%d capsules got another scheduler, %d nodes moved", redispatched, moves)
 	}
-	fmt.Fprintf(out, "%-7v %10d %7.1f%% %9.2f%% %8.1f%%   %s\n",
+	fmt.Fprintf(out, "%-7v %10d %7.1f%% %11.2f%% %8.1f%%   %s\n",
 		last.mode, last.schedulers, percent(last.placed, last.submitted), percentOf(conflicts, proposed), last.packing, note)
 }
 
@@ -38,7 +38,7 @@ func printRows(out io.Writer, rows []row) {
 		if r.killed {
 			note = "  one is killed half way"
 		}
-		fmt.Fprintf(out, "%-7v %10d %4.0f%% %7.1f%% %13.0f %9.2f%% %7d %8.1f%% %13d %11d%s\n",
+		fmt.Fprintf(out, "%-7v %10d %4.0f%% %7.1f%% %13.0f %11.2f%% %7d %8.1f%% %13d %11d%s\n",
 			r.mode, r.schedulers, 100*r.fill, percent(r.placed, r.submitted), r.rate, percentOf(r.conflicts, r.proposed), r.fenced, r.packing,
 			r.redispatched, r.moves, note)
 	}
@@ -55,7 +55,7 @@ redispatched  capsules and gangs that got another scheduler in the wave
 node moves    nodes that changed groups in the wave, or were told to`)
 	}
 	fmt.Fprint(out, `
-conflicts     placements that another scheduler was faster than, of those proposed; each is planned again
+conflicts, %  placements that another scheduler was faster than, as a share of those proposed; each is planned again
 packing       how full the cpu is of the nodes on which there is anything
 
 `)

@@ -2,7 +2,7 @@
 // (Schwarzkopf et al., EuroSys 2013), on real engines in virtual time.
 //
 //	go run ./examples/omega                        # the paper's trends: some 30 runs, most of a minute
-//	go run ./examples/omega -nodes 20 -hours 0.1   # seconds, and next to no conflicts
+//	go run ./examples/omega -nodes 20 -hours 0.1   # seconds, but too few jobs for conflicts: it says so
 //
 // How to read it: three tables say how often schedulers lose to each other and how busy they are, against how long a
 // service decision takes, against the number of batch schedulers, and with the bets and transactions that the paper
@@ -54,6 +54,8 @@ type experiment struct {
 	out    io.Writer
 	status io.Writer
 	runs   int // so far
+	// Decisions of the service scheduler that lost something, and service jobs placed, in all runs so far.
+	serviceLost, serviceJobs int
 }
 
 // totalRuns is how many runs the tables take together.
@@ -65,8 +67,10 @@ func run(ctx context.Context, o options, out, status io.Writer) error {
 run. The longer one thinks, the older its view, and the more of what it wants is taken. Without a referee both would start;
 with a lock the quick would wait for the slow. With bets that the ledger checks, who loses decides once more.
 
-Conflicts are decisions that lost something, per job placed (3: the average job is decided on four times); busy is the
-share of the time in which a scheduler decides.
+A cell is one cluster, that all schedulers share. A job has tasks, each of which needs room on one machine. Conflicts are
+decisions that lost something, per job placed (3: the average job is decided on four times); busy is the share of the time
+in which a scheduler decides; wait is from a job's arrival until its last task is placed: half of the jobs waited no longer
+than p50, 99%% no longer than p99.
 `, o.nodes, time.Duration(o.hours*float64(time.Hour)))
 	e := &experiment{options: o, ctx: ctx, out: out, status: status}
 	for _, table := range []func() error{e.serviceTimes, e.batchSchedulers, e.transactions} {
@@ -77,13 +81,15 @@ share of the time in which a scheduler decides.
 	return nil
 }
 
-// measure does one run, and says so now and then.
+// measure does one run, and says so now and then. No row of a table is half printed when it is called.
 func (e *experiment) measure(s setup) (figures, error) {
 	if err := e.ctx.Err(); err != nil {
 		return figures{}, err
 	}
 	s.options = e.options
 	f, err := s.run()
+	e.serviceLost += f.service.Lost
+	e.serviceJobs += f.service.Jobs
 	if e.runs++; e.runs%4 == 0 {
 		fmt.Fprintf(e.status, "run %d of %d\n", e.runs, totalRuns)
 	}

@@ -44,7 +44,19 @@ func TestRunTwice(t *testing.T) {
 	require.NoError(t, run(t.Context(), o, &again, io.Discard))
 	assert.Contains(t, status.String(), fmt.Sprintf("run %d of %d\n", totalRuns, totalRuns), "all runs are counted")
 	assert.Equal(t, first.String(), again.String())
+	assert.Contains(t, first.String(), "\nNo service job lost anything: this cell is too small", "a cell too small")
 	assert.Contains(t, first.String(), "coarse, all or nothing")
+}
+
+// On a screen that tables and progress share, no row is broken.
+func TestProgressIsBetweenRows(t *testing.T) {
+	var screen strings.Builder
+	require.NoError(t, run(t.Context(), options{nodes: 10, hours: 0.1, seed: 3}, &screen, &screen))
+	for line := range strings.Lines(screen.String()) {
+		if strings.Contains(line, fmt.Sprintf(" of %d", totalRuns)) {
+			assert.Regexp(t, `^run \d+ of \d+\n$`, line)
+		}
+	}
 }
 
 func TestFlags(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -69,18 +70,24 @@ func (e *experiment) transactions() error {
 	var conflicts []float64 // in the last row
 	for _, t := range betTimes {
 		conflicts = conflicts[:0]
-		fmt.Fprintf(e.out, "%12.1f s", t)
+		var row strings.Builder // printed as a whole, for measure reports progress between rows
+		fmt.Fprintf(&row, "%12.1f s", t)
 		for _, form := range betForms {
 			f, err := e.measure(setup{serviceTime: seconds(t), batches: 1, rate: 1, coarse: form.coarse, whole: form.whole})
 			if err != nil {
 				return err
 			}
 			conflicts = append(conflicts, f.service.ConflictFraction())
-			fmt.Fprintf(e.out, "   %14.3f %6.1f%%", conflicts[len(conflicts)-1], 100*f.service.Busyness())
+			fmt.Fprintf(&row, "   %14.3f %6.1f%%", conflicts[len(conflicts)-1], 100*f.service.Busyness())
 		}
-		fmt.Fprintln(e.out)
+		fmt.Fprintln(e.out, row.String())
 	}
-	fmt.Fprintf(e.out, "\nconflicts per service job at 100 s a decision: fine %.3f, coarse %.3f\n", conflicts[0], conflicts[2])
+	fmt.Fprintln(e.out)
+	if e.serviceLost == 0 {
+		fmt.Fprintf(e.out, "No service job lost anything: this cell is too small to show it; try -nodes 100 -hours 1. (Service jobs placed, in all runs\n"+
+			"together: %d.)\n", e.serviceJobs)
+	}
+	fmt.Fprintf(e.out, "conflicts per service job at 100 s a decision: fine %.3f, coarse %.3f\n", conflicts[0], conflicts[2])
 	return nil
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -28,6 +29,7 @@ type team struct {
 	together *sync.WaitGroup
 	planned  []string
 	outcomes []string
+	lost     int // proposals, in all rounds
 	promised map[orbit.NodeID]int64
 }
 
@@ -53,6 +55,7 @@ func (t *team) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, e
 	place := p.Do[0].(orbit.Place)
 	said := fmt.Sprintf("%s on %s: committed", place.Capsule, place.Node)
 	if err != nil {
+		t.lost++
 		said = fmt.Sprintf("%s on %s: lost\n             receipt: %v", place.Capsule, place.Node, err)
 	}
 	t.outcomes = append(t.outcomes, said)
@@ -60,8 +63,16 @@ func (t *team) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, e
 }
 
 func main() {
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "Quickstart lets three schedulers race for one small cluster. It has no flags.")
+	}
+	if flag.Parse(); flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 	ctx, ledger := context.Background(), &orbit.MemoryLedger{}
 	fmt.Println("Four nodes of 12 cores. Three schedulers (web, search, ads) want 5 cores for each of 8 capsules, so two fit a node.")
+	fmt.Println("Receipts count cpu in milli-cores: 5000 is 5 cores.")
 	var setup orbit.Proposal
 	for _, id := range []orbit.NodeID{"node-a", "node-b", "node-c", "node-d"} {
 		setup.Do = append(setup.Do, orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: 12 * cores}}})
@@ -81,8 +92,9 @@ func main() {
 	if _, err := ledger.Propose(ctx, setup); err != nil {
 		log.Fatal(err)
 	}
-	promised := map[orbit.NodeID]int64{}
+	promised, rounds := map[orbit.NodeID]int64{}, 0
 	for round := 1; snapshot(ledger).PendingCount() > 0; round++ {
+		rounds = round
 		race(ctx, round, ledger, teams)
 		for _, t := range teams {
 			for node, n := range t.promised {
@@ -95,6 +107,11 @@ func main() {
 		}
 	}
 	report(snapshot(ledger))
+	lost := 0
+	for _, t := range teams {
+		lost += t.lost
+	}
+	fmt.Printf("All 8 capsules placed in %d rounds: %d proposals lost, and their capsules were planned again; no node is oversubscribed.\n", rounds, lost)
 }
 
 // race lets all schedulers with work do one pass at the same time, and prints what came of it.
@@ -157,6 +174,7 @@ func report(state *orbit.State) {
 		fmt.Println("verify:", err)
 		os.Exit(1)
 	}
+	fmt.Println("\nEverything was counted again from the ledger's records, and no node is over its capacity:")
 	fmt.Println("verify: ok")
 }
 

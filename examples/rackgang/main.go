@@ -3,7 +3,7 @@
 //
 //	go run ./examples/rackgang
 //
-// How to read it: the first table is how much of all work is bound after each pass; the second how the groups fared; the
+// How to read it: the first table is how much of all work is bound (placed) after each pass; the second how the groups fared; the
 // third what navigators cost each other that plan at the same moment. The last lines sum up the first table.
 package main
 
@@ -54,6 +54,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprintf(out, `Groups of capsules want to share a rack. "Where another member runs" has no answer for the first, and a group that is begun
 in a rack without room for the rest is stuck. A scheduler that goes capsule by capsule leaves them all waiting; and those
 that reserve room for groups, beside others that take it, need a referee that settles who was first.
+
+The same work is started in three ways, each on a ledger of its own. Bound means placed.
+  affinity  capsule by capsule, a member of a group only in a rack where another member runs
+  anchors   the same, but one member of each group, its anchor, is placed first, and the rest follow into its rack
+  gang      all members of a group at once, in one rack, or none
 
 %d nodes in %d racks; %d capsules, of which %d (%.1f%%) in %d same-rack groups; seed %d
 

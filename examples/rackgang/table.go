@@ -9,7 +9,7 @@ import (
 
 // printShares shows how much is bound after each pass, until nothing moves any more.
 func printShares(out io.Writer, runs []*start) {
-	fmt.Fprint(out, "share bound after each pass of all navigators\n\npass")
+	fmt.Fprint(out, "share of all capsules bound after each pass; in a pass each navigator, which is what plans for a scheduler, plans once\n\npass")
 	for _, s := range runs {
 		fmt.Fprintf(out, " %10s", s.way.name)
 	}
@@ -48,7 +48,13 @@ func printStarts(out io.Writer, runs []*start) {
 		fmt.Fprintf(out, "%-10s %6d of %3d %15d %9d %13.1f%% %10d\n", s.way.name, s.whole, len(s.world.groups), s.racks,
 			s.watch.Anchors, 100*float64(s.watch.Assisted)/float64(max(s.watch.Placed, 1)), s.conflicts)
 	}
-	fmt.Fprintln(out)
+	fmt.Fprint(out, `
+groups whole    groups of which all members are placed
+racks a group   racks that the members of one group are in, at most
+assisted share  anchors and the members that followed them, of all capsules placed
+conflicts       proposals that another navigator was faster than; none is expected here, where navigators take turns
+
+`)
 	for _, s := range runs {
 		if s.why != "" {
 			fmt.Fprintf(out, "left with %s: %d capsules, as %s\n\n", s.way.name, s.world.capsules()-s.bound[len(s.bound)-1], s.why)
@@ -60,11 +66,18 @@ func printStarts(out io.Writer, runs []*start) {
 func printRace(out io.Writer, w *world, racers []*racer, state *orbit.State) {
 	fmt.Fprintf(out, "race: three navigators plan at the same time, pass after pass: %d nodes, %d capsules, %.0f%% of memory taken at the end\n\n",
 		len(w.nodes), w.capsules(), memoryTaken(state))
-	fmt.Fprintf(out, "%-10s %10s %10s %10s %10s %22s\n", "navigator", "proposals", "committed", "conflicts", "fraction", "last to get on in pass")
+	fmt.Fprintf(out, "%-10s %10s %10s %10s %10s %22s\n", "navigator", "proposals", "committed", "conflicts", "share", "last placed in pass")
 	for _, r := range racers {
 		fmt.Fprintf(out, "%-10s %10d %10d %10d %9.1f%% %22d\n",
 			r.name, r.proposed, r.committed, r.conflicts, 100*float64(r.conflicts)/float64(max(r.proposed, 1)), r.last)
 	}
+	fmt.Fprint(out, `
+proposals            placements sent to the ledger, for a gang one of all its members
+conflicts, share     proposals that another navigator was faster than, and of how many of all; each is planned again
+last placed in pass  the last pass in which this navigator placed anything
+verify               everything was counted again from the ledger's records, and no node is over its capacity
+
+`)
 	fmt.Fprintf(out, "after %d passes: %d of %d capsules placed; %d that wait would fit on a node\nverify: ok\n\n",
 		turns, w.capsules()-state.PendingCount(), w.capsules(), stillFits(state))
 }

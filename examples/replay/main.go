@@ -1,6 +1,6 @@
 // Replay runs the openb experiment ("Beware of Fragmentation", USENIX ATC 2023) through the loop and the ledger: capsules
 // arrive in a random order until they ask for 130% of the devices there are, nothing departs, what does not fit is dropped.
-// Without files it makes a cluster of the same shape.
+// Without files it makes up a cluster of the same shape.
 //
 //	go run ./examples/replay
 //	go run ./examples/replay -nodes openb_node_list_gpu_node.csv -pods openb_pod_list_default.csv \
@@ -44,6 +44,15 @@ var policies = map[string]func(list []sim.Capsule, seed uint64) orbit.Score{
 	"spread":  func([]sim.Capsule, uint64) orbit.Score { return score.Spread{} },
 }
 
+// meanings say in one line each which node a policy prefers.
+var meanings = map[string]string{
+	"bestfit": "the node that is fullest afterwards",
+	"dotprod": "the node that has least free of what the capsule asks for, so that plenty is kept for others",
+	"fgd":     "fragmentation gradient descent: the node where it breaks up least of what typical capsules could use",
+	"random":  "any node where it fits, the baseline",
+	"spread":  "the node with most room left and few capsules; orbit's default",
+}
+
 // engines are the placement engines by name. One belongs to one run.
 var engines = map[string]func(policy orbit.Score) orbit.PlacementEngine{
 	"exhaustive": func(policy orbit.Score) orbit.PlacementEngine { return &place.Exhaustive{Score: policy} },
@@ -65,7 +74,7 @@ func main() { program.Main("replay", parse, replay) }
 // parse reads the flags. What is wrong with them is said on the writer.
 func parse(args []string, w io.Writer) (o options, err error) {
 	f := program.Flags("replay", "Replay lets capsules arrive until they ask for more devices than there are, and shows how many each policy allocates.", w)
-	f.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a cluster of the same shape")
+	f.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a made-up cluster of the same shape")
 	f.StringVar(&o.pods, "pods", "", "openb pod list (CSV)")
 	list := f.String("policy", "fgd,bestfit,dotprod,random", "policies, separated by commas: "+names(policies))
 	f.StringVar(&o.engine, "engine", "indexed", "placement engine; indexed and exhaustive choose alike: "+names(engines))
@@ -88,18 +97,23 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	capacity := sim.DeviceCapacity(nodes)
-	kind := "openb"
+	kind := "Cluster of the files"
 	if o.nodes == "" {
-		kind = "made-up"
+		kind = "No trace was given, so the cluster and its work are made up, of the shape of the openb trace (-nodes and -pods read its files).\nMade-up cluster"
 	}
 	fmt.Fprintf(out, `Capsules ask for whole devices and for parts of them, and a device of which a part is taken is of no use to who needs it
 whole. A scheduler that places each where there is room leaves pieces everywhere; at the end devices are free and no
 capsule fits. How many are allocated is decided by the score, which is all that differs here.
 
-%s cluster: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d; %s engine
+%s: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d; %s engine
 
 `,
 		kind, len(nodes), float64(capacity)/1000, len(pods), 100*o.inflate, firstSeed, firstSeed+o.seeds-1, o.engine)
+	fmt.Fprintln(out, "Each policy is a score, and prefers for a capsule")
+	for _, name := range o.policies {
+		fmt.Fprintf(out, "  %-8s %s\n", name, meanings[name])
+	}
+	fmt.Fprintln(out)
 
 	results := make([][]curve, len(o.policies))
 	todo, progress := errgroup.Group{}, &progress{total: len(o.policies) * o.seeds}

@@ -18,3 +18,7 @@ func TestFlagsAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"fgd", "bestfit"}, o.policies)
 }
+
+func TestEveryPolicyIsExplained(t *testing.T) {
+	require.Equal(t, names(policies), names(meanings))
+}

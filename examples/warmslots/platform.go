@@ -98,7 +98,7 @@ func (p *platform) noteEngine(r orbit.Round) {
 	p.replaced += r.Committed
 	p.faults = append(p.faults, r.Errors...)
 	if r.Committed > 0 {
-		p.log.tell("%d of them are placed again, by sandbox.Warm", r.Committed)
+		p.log.tell("%d of them are placed again, by the queue's scheduler", r.Committed)
 	}
 }
 

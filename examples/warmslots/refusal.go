@@ -29,8 +29,17 @@ func (p *platform) noteRefusal(kind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refusals[kind]++; p.refusals[kind] == 1 {
-		p.log.tell("refused, the first for %q: %v", kind, err)
+		p.log.tell("refused, the first for %q: %v%s", kind, err, aside(err))
 	}
+}
+
+// aside explains a refusal for which only one node of the fleet was looked at.
+func aside(err error) string {
+	var why *sandbox.WarmNoFit
+	if !errors.As(err, &why) || why.Only == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (it is a fork that must go beside its parent, so %s is the only node that could take it)", why.Only)
 }
 
 // refused says how often which refusal was given. It requires the lock.
