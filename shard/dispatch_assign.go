@@ -78,46 +78,30 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 		return order{}, false
 	}
 	o := order{unit: u, to: to, from: first.Owner, cause: cause, bets: d.roster.bets[to]}
-	keeper := d.keeper(u)
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
-		if d.free(c, keeper) && c.Owner != d.roster.names[to] {
+		if d.free(c) {
 			d.take(&o, c)
 		}
 		return true
 	})
-	return o, len(o.do) > 0
+	return o, true
 }
 
-// keeper returns the live scheduler that has the first waiting capsule of a unit; "" if there is none. All waiting
-// members of a gang belong with it, because a scheduler starts a gang with the members that it has.
-func (d *Dispatcher) keeper(u unit) (name string) {
-	u.eachMember(d.state, func(c *orbit.Capsule) bool {
-		if c.Pending() && d.roster.lives(c.Owner) {
-			name = c.Owner
-		}
-		return name == ""
-	})
-	return name
-}
-
-// free reports whether a waiting capsule has to be assigned: no live scheduler has it, or another one than its keeper.
-func (d *Dispatcher) free(c *orbit.Capsule, keeper string) bool {
-	return c.Pending() && (!d.roster.lives(c.Owner) || c.Owner != keeper)
-}
+// free reports whether a capsule waits and no live scheduler has it.
+func (d *Dispatcher) free(c *orbit.Capsule) bool { return c.Pending() && !d.roster.lives(c.Owner) }
 
 // survey returns the first capsule of the unit that has to be assigned, nil if there is none, and the live scheduler that
-// has other members of the same gang: its keeper, or else one that has placed some; "" if there is none.
+// has other members of the same gang, "" if there is none: one with members that wait goes before one that has placed some.
 func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company string) {
-	keeper := d.keeper(u)
-	company = keeper
+	waits := false
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
 		switch {
-		case d.free(c, keeper):
+		case d.free(c):
 			if first == nil {
 				first = c
 			}
-		case company == "" && !c.Released() && d.roster.lives(c.Owner):
-			company = c.Owner
+		case !c.Released() && d.roster.lives(c.Owner) && (company == "" || c.Pending() && !waits):
+			company, waits = c.Owner, c.Pending()
 		}
 		return true
 	})
@@ -195,8 +179,6 @@ func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int
 // cause returns why a unit is dispatched again; "": it has not been dispatched before.
 func (d *Dispatcher) cause(first *orbit.Capsule, list failures, again bool) Cause {
 	switch {
-	case d.roster.lives(first.Owner):
-		return Divided
 	case first.Owner != "":
 		return OwnerGone
 	case again && len(list.list) > 0:

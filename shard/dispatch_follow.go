@@ -277,11 +277,10 @@ func (d *Dispatcher) review(u unit) {
 	}
 }
 
-// wanting reports whether a capsule of the unit has to be assigned.
+// wanting reports whether a capsule of the unit waits and no live scheduler has it.
 func (d *Dispatcher) wanting(u unit) (yes bool) {
-	keeper := d.keeper(u)
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
-		yes = d.free(c, keeper)
+		yes = d.free(c)
 		return !yes
 	})
 	return yes

@@ -173,10 +173,10 @@ func replay(t *testing.T, s *stage, state *orbit.State) {
 				assigned++
 				_, lives := s.leases.In(next, a.Owner)
 				require.True(t, lives, "%+v at revision %d", a, c.Revision)
+				_, lived := s.leases.In(state, a.From)
+				require.False(t, lived && a.From != "", "%+v at revision %d", a, c.Revision)
 				is := next.Capsule(a.Capsule)
-				if _, lived := s.leases.In(state, a.From); lived && a.From != "" {
-					require.True(t, divided(s, state, is), "%+v at revision %d", a, c.Revision)
-				} else if divided(s, next, is) && !divided(s, state, is) {
+				if divided(s, next, is) && !divided(s, state, is) {
 					divisions++
 				}
 			}
@@ -184,7 +184,8 @@ func replay(t *testing.T, s *stage, state *orbit.State) {
 		state, changes = next, changes[n:]
 	}
 	require.Greater(t, assigned, 250)
-	require.LessOrEqual(t, divisions, assigned/50) // by members that were released after the dispatcher had looked
+	// A member that is released after the dispatcher has looked stays with its scheduler while the others may get another.
+	require.LessOrEqual(t, divisions, assigned/50)
 	t.Logf("%d assignments in %d revisions, %d divided a gang", assigned, state.Revision(), divisions)
 }
 

@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"errors"
+	"fmt"
 
 	"github.com/orbitsched/orbit"
 )
@@ -66,6 +67,57 @@ func (s *Scheduler) gangsPlaced(state *orbit.State, plan *orbit.Plan) map[unit]b
 		}
 	}
 	return placed
+}
+
+// leaveDivided gives back the members of gangs whose other members wait with another scheduler, to which they belong, and
+// returns what is left to plan. No scheduler could start such a gang. The scheduler does it, and not the dispatcher, because
+// it alone knows that it is not placing them at this moment.
+func (s *Scheduler) leaveDivided(state *orbit.State, pending []*orbit.Capsule) (rest []*orbit.Capsule, plan orbit.Plan) {
+	homes, proposals := map[unit]string{}, map[unit]int{}
+	for _, c := range pending {
+		u := unitOf(c)
+		home, known := homes[u]
+		if !known {
+			home = s.home(state, u)
+			homes[u] = home
+		}
+		if home == s.Name {
+			rest = append(rest, c)
+			continue
+		}
+		if c.Owner == s.Name {
+			if _, begun := proposals[u]; !begun {
+				proposals[u] = len(plan.Proposals)
+				plan.Proposals = append(plan.Proposals, orbit.Proposal{View: state.Revision()})
+			}
+			p := &plan.Proposals[proposals[u]]
+			p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner})
+		}
+		why := givenBackError(u, s.Name, fmt.Errorf("its gang waits with scheduler %q", home))
+		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
+	}
+	return rest, plan
+}
+
+// home returns the scheduler that a unit belongs to: this one, unless it is a gang with nothing placed of which another
+// scheduler has members that wait. Then it is the one that the gang is pinned to, or else the owner of the first of them.
+func (s *Scheduler) home(state *orbit.State, u unit) string {
+	if !u.gang || runs(state, orbit.GangID(u.id)) {
+		return s.Name
+	}
+	first, others := "", false
+	u.eachMember(state, func(c *orbit.Capsule) bool {
+		if c.Pending() && c.Owner != "" {
+			first = cmp.Or(first, c.Owner)
+			others = others || c.Owner != s.Name
+		}
+		return true
+	})
+	if !others {
+		return s.Name
+	}
+	pinned, _ := state.Mark(u.pinnedMark().key(u.id))
+	return cmp.Or(pinned, first)
 }
 
 // runs reports whether any member of a gang is placed.

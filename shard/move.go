@@ -21,9 +21,6 @@ type Cause string
 const (
 	// OwnerGone means that the lease of From is over, or that From is not a scheduler.
 	OwnerGone Cause = "owner gone"
-	// Divided means that two schedulers had members of a gang that wait: one was released while the others were
-	// assigned. The scheduler that has the first of them gets all.
-	Divided Cause = "divided"
 	// GivenBack means that a scheduler could not place a capsule or a gang.
 	GivenBack Cause = "given back"
 	// TriedAgain means that all schedulers have failed to place a capsule or a gang, and that its retry is due.

@@ -133,8 +133,10 @@ func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 	if err != nil || !reached {
 		return orbit.Plan{}, err
 	}
+	pending, divided := s.leaveDivided(view.State(), pending)
 	plan, err := s.Navigator.Plan(ctx, view, pending)
-	back := s.giveBack(view, &plan)
+	back := append(s.giveBack(view, &plan), divided.Proposals...)
+	plan.Unplaced = append(plan.Unplaced, divided.Unplaced...)
 	plan.Proposals = append(plan.Proposals, back...)
 	if fence != nil {
 		for i := range plan.Proposals {
