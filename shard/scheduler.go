@@ -119,7 +119,7 @@ func (s *Scheduler) hold(ctx context.Context, term *lease.Term, holder string, t
 	return nil
 }
 
-// Plan calls the wrapped navigator, adds the proposals that give capsules back, and adds the bet on the term to every
+// Plan calls the wrapped navigator, adds the proposals that give capsules back, and puts the bet on the term first in every
 // proposal. The note "givenBack" is the number of proposals that give capsules back; their capsules are reported as
 // unplaced with [ErrGivenBack].
 func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
@@ -141,7 +141,7 @@ func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 	if fence != nil {
 		for i := range plan.Proposals {
 			p := &plan.Proposals[i]
-			p.If = append(p.If[:len(p.If):len(p.If)], fence)
+			p.If = append([]orbit.Precondition{fence}, p.If...) // first, so that the receipt of a lost term says so
 		}
 	}
 	plan.Notes = append(plan.Notes, slog.Int("givenBack", len(back)))

@@ -127,7 +127,7 @@ func TestTheBetIsAddedToACopy(t *testing.T) {
 	require.NoError(t, err)
 	bet := orbit.MarkAt{Key: "scheduler/a", Revision: s.terms["a"].Epoch}
 	for _, p := range plan.Proposals {
-		require.Equal(t, []orbit.Precondition{orbit.MarkAt{Key: "mine"}, bet}, p.If)
+		require.Equal(t, []orbit.Precondition{bet, orbit.MarkAt{Key: "mine"}}, p.If)
 	}
 	require.Nil(t, shared[:2][1])
 }
