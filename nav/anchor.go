@@ -200,7 +200,7 @@ func (p *anchorPass) noteUnplaced(c *orbit.Capsule, why error) {
 // would be lost to anything that this plan puts there.
 func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
 	plan := orbit.Plan{Unplaced: slices.Concat(p.unplaced, p.crowdedOut, theirs.Unplaced)}
-	if p.leftOut > 0 {
+	if p.leftOut > 0 || len(p.releases) > 0 {
 		unpark(plan.Unplaced[len(p.unplaced):])
 	}
 	for _, part := range [][]orbit.Proposal{p.releases, p.anchors, p.members, theirs.Proposals} {

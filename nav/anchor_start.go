@@ -324,12 +324,12 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// unpark takes the finality from what was said beside proposals that are left out: there may be room after all, so the
-// classes are not put aside.
+// unpark takes the finality from what was said beside proposals that the plan leaves out, and holds that it releases: there
+// may be room after all, so the classes are not put aside.
 func unpark(unplaced []orbit.Unplaced) {
 	for i, u := range unplaced {
 		if fit := (*orbit.NoFit)(nil); errors.As(u.Why, &fit) {
-			unplaced[i].Why = errors.New(u.Why.Error() + "; that was beside what this plan leaves out, so the capsule is planned again")
+			unplaced[i].Why = errors.New(u.Why.Error() + "; that was beside what this plan leaves out or releases, so the capsule is planned again")
 		}
 	}
 }

@@ -247,3 +247,24 @@ func TestAnchorHoldsNothingForOthers(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// What finds no room beside holds that the same plan releases is planned again, and not put aside.
+func TestReleasedHoldsParkNoCapsule(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 1, 1, 20)
+	submit(t, l, "g", 5, near("g", 2))
+	e := anchored(l)
+	e.Pass(t.Context())
+	require.Equal(t, 4, holdsOf(snapshot(t, l)))
+	for i := range 5 {
+		commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("g-", i)), Final: true})
+	}
+	submit(t, l, "large", 1, spec(20, 0))
+	r := e.Pass(t.Context())
+	require.Contains(t, fmt.Sprint(r.Notes), "released=4")
+	require.Len(t, r.Unplaced, 1)
+	var nofit *orbit.NoFit
+	require.NotErrorAs(t, r.Unplaced[0].Why, &nofit)
+	require.Zero(t, r.Parked)
+	require.Equal(t, 1, e.Pass(t.Context()).Committed)
+}
