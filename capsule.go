@@ -64,7 +64,7 @@ type Domains struct {
 
 // Near asks to be placed in a domain of the label Level where a member of Group is running.
 type Near struct {
-	// Group is the co-location group of which a member must run in the domain.
+	// Group is a co-location group: a member of it must run in the domain.
 	Group string `json:"group,omitempty"`
 	// Level is the label key of the domain.
 	Level string `json:"level,omitempty"`
@@ -235,8 +235,8 @@ func (s *Spec) size() int {
 	return n
 }
 
-// Equal specs share one copy in this process, so that a pointer stands for a class and whatever is computed
-// for a class is computed once. The table holds its copies weakly: a class lives as long as a capsule, a
+// Equal specs share one copy in this process: the pointer identifies the class, and tables keyed by it are computed once for
+// the class. The table holds its copies weakly: a class lives as long as a capsule, a
 // snapshot or an engine knows it.
 var classes = struct {
 	sync.Mutex
@@ -344,7 +344,7 @@ func (c *Capsule) placedBy(id ProposalID) Revision {
 	return 0
 }
 
-// remember moves the last placement into the past, of which at most limit are kept.
+// remember adds the last placement to the earlier ones, and keeps at most limit of those.
 func (c *Capsule) remember(limit int) {
 	if c.PlacedBy.IsZero() {
 		return

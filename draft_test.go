@@ -482,7 +482,7 @@ func TestDraftRefusesWhatIsInvalid(t *testing.T) {
 	require.Same(t, to.Node, d.Node(to.Node.Index()))
 }
 
-// A draft without a view is empty, whatever was there before; nothing that is asked of it panics.
+// A draft without a view is empty, also after one with nodes, and none of its methods panics.
 func TestDraftWithoutView(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("a", 4)}, Submit{IDs: []CapsuleID{"x"}, Spec: wants(1)})

@@ -68,8 +68,8 @@ func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	return e.pace.next(), e.due()
 }
 
-// due returns when the engine must pass whatever is committed until then: a hold ends, or a class has been parked long
-// enough. Zero: never.
+// due returns when the engine must pass even if no change concerns it: when a hold ends, or when a class has been parked for
+// ParkFor. Zero means never.
 func (e *Engine) due() (at time.Time) {
 	if e.late != nil || e.blind {
 		return at

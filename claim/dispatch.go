@@ -109,8 +109,8 @@ type poll struct {
 	at time.Time
 }
 
-// reset starts over with the shortest wait. It puts off nothing: whatever comes in all the time, each wait
-// ends.
+// reset goes back to the shortest wait. It never moves a wait that has begun to a later time, so that requests which arrive
+// all the time cannot keep the pool from listing.
 func (p *poll) reset(now time.Time) {
 	p.wait = p.min
 	if at := now.Add(p.wait); at.Before(p.at) {

@@ -95,7 +95,7 @@ func (p *Pool) follow(f Follower, after uint64) {
 	})
 }
 
-// listingFailed takes note that there is no listing, asked for or not, and reports why.
+// listingFailed ends a listing without slots and reports why. Asked is false if following the source failed.
 func (p *Pool) listingFailed(asked bool, why error) {
 	p.update(func(time.Time) {
 		if l := &p.listing; asked {

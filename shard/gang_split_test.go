@@ -10,25 +10,40 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// A gang whose members that wait are with two live schedulers is placed all the same: whichever plans first places all.
-// A member that was released while the dispatcher assigned the others leaves a gang like that.
+// A gang whose waiting members two live schedulers have is brought together and placed: at the scheduler that has its first
+// member, or at the one that it is pinned to. A member that is released while the dispatcher assigns the others leaves a
+// gang like that.
 func TestDividedGangIsPlaced(t *testing.T) {
-	s := newStage(t)
-	s.live("s0", "s1")
-	members := ids("g/", 3)
-	s.do(node("n", 10), orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: members}}}})
-	s.do(orbit.Assign{Capsule: members[0], Owner: "s0"}, orbit.Assign{Capsule: members[1], Owner: "s1"}, orbit.Assign{Capsule: members[2], Owner: "s1"})
-	var engines []*orbit.Engine
-	for _, name := range []string{"s0", "s1"} {
-		sch := &Scheduler{Name: name, Navigator: &nav.Gang{}, Leases: s.leases}
-		sch.Serve(s.terms[name])
-		engines = append(engines, &orbit.Engine{Name: name, Ledger: s.ledger, Navigator: sch})
+	for _, pinned := range []string{"", "s1"} {
+		t.Run("pinned to "+pinned, func(t *testing.T) {
+			s := newStage(t)
+			s.live("s0", "s1")
+			members, u := ids("g/", 3), unit{"g", true}
+			s.do(node("n", 10), orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: members}}}})
+			if pinned != "" {
+				s.do(orbit.Mark{Key: u.pinnedMark().key(u.id), Value: pinned})
+			}
+			s.do(orbit.Assign{Capsule: members[0], Owner: "s0"}, orbit.Assign{Capsule: members[1], Owner: "s1"}, orbit.Assign{Capsule: members[2], Owner: "s1"})
+			var engines []*orbit.Engine
+			for _, name := range []string{"s0", "s1"} {
+				sch := &Scheduler{Name: name, Navigator: &nav.Gang{}, Leases: s.leases}
+				sch.Serve(s.terms[name])
+				engines = append(engines, &orbit.Engine{Name: name, Ledger: s.ledger, Navigator: sch})
+			}
+			for range 10 {
+				s.settle(&Dispatcher{Ledger: s.ledger, Leases: s.leases})
+				for _, e := range engines {
+					require.Empty(t, e.Pass(context.Background()).Errors)
+				}
+			}
+			require.Zero(t, s.state().PendingCount())
+			home := "s0"
+			if pinned != "" {
+				home = pinned
+			}
+			for _, id := range members {
+				require.Equal(t, home, s.owner(id))
+			}
+		})
 	}
-	for range 10 {
-		s.settle(&Dispatcher{Ledger: s.ledger, Leases: s.leases})
-		for _, e := range engines {
-			require.Empty(t, e.Pass(context.Background()).Errors)
-		}
-	}
-	require.Zero(t, s.state().PendingCount())
 }

@@ -67,7 +67,7 @@ func run(ctx context.Context, o options, out, status io.Writer) error {
 run. The longer one thinks, the older its view, and the more of what it wants is taken. Without a referee both would start;
 with a lock the quick would wait for the slow. With bets that the ledger checks, who loses decides once more.
 
-A cell is one cluster, that all schedulers share. A job has tasks, each of which needs room on one machine. Conflicts are
+A cell is one cluster. All schedulers share it. A job has several tasks, and each task runs on one machine. Conflicts are
 decisions that lost something, per job placed (3: the average job is decided on four times); busy is the share of the time
 in which a scheduler decides; wait is from a job's arrival until its last task is placed: half of the jobs waited no longer
 than p50, 99%% no longer than p99.
