@@ -109,14 +109,13 @@ func (a *ahead) read(s *State) (sum uint32) {
 		a.nodes[i] = s.nodes.First(a.nodes[i])
 	}
 	for i := range a.n {
-		if slot := a.capsules[i]; slot < s.capsules.Bound() {
+		if slot := a.capsules[i]; slot != noSlot {
 			r := s.capsules.At(slot)
 			sum += uint32(len(r.capsule.ID)) + r.link
 		}
-		if slot := a.nodes[i]; slot < s.nodes.Bound() {
-			if r := s.nodes.At(slot); r.node.Node != nil {
-				sum += uint32(len(r.node.Node.ID)) + uint32(r.remover)
-			}
+		if slot := a.nodes[i]; slot != noSlot {
+			r := s.nodes.At(slot)
+			sum += uint32(len(r.node.Node.ID)) + r.listed
 		}
 	}
 	return sum

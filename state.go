@@ -38,11 +38,9 @@ type State struct {
 type world struct {
 	rev Revision
 	// Tables marked with it are ours to write; a frozen state has given it away.
-	owner cow.Owner
-	// Names the line of states that are written one after another; a copy that is written starts a new one.
-	lineage cow.Owner
-	limits  Limits
-	names   dimensionNames
+	owner  cow.Owner
+	limits Limits
+	names  dimensionNames
 	// Capsules that wait.
 	pending int
 	// Last one handed out.
@@ -74,11 +72,17 @@ const (
 // nodeRecord is a node in its table. Its slot is the node's index; in a free slot node.Node is nil.
 type nodeRecord struct {
 	node NodeState
-	// Slots of its capsules, in no order. Older states may see a prefix of the same array: only the lineage
-	// that appender names may append in place, and only the owner that remover names may change elements.
-	members  []uint32
-	appender cow.Owner
-	remover  cow.Owner
+	// Slots of its capsules, in no order: position p is element p%membersChunk of chunk p/membersChunk.
+	members cow.Array[[membersChunk]uint32]
+	listed  uint32
+}
+
+// membersChunk fills 128 bytes together with what an array keeps.
+const membersChunk = 30
+
+// member returns the slot of the capsule at a position of the node's list.
+func (r *nodeRecord) member(position uint32) uint32 {
+	return r.members.At(position / membersChunk)[position%membersChunk]
 }
 
 // capsuleRecord is a capsule in its table; in a free slot capsule.ID is empty.
@@ -139,11 +143,10 @@ func hashOf(id string) uint32 {
 // newState returns an empty state at revision 0 that the caller may write.
 func newState(limits Limits, names [Dimensions]string) *State {
 	return &State{world: world{
-		owner:   cow.NewOwner(),
-		lineage: cow.NewOwner(),
-		limits:  limits.withDefaults(),
-		names:   names,
-		oldest:  noSlot, newest: noSlot,
+		owner:  cow.NewOwner(),
+		limits: limits.withDefaults(),
+		names:  names,
+		oldest: noSlot, newest: noSlot,
 		members: btree.NewG(degree, func(a, b nodeKey) bool { return a.id < b.id }),
 		gangs:   btree.NewG(degree, func(a, b *GangState) bool { return a.Gang.ID < b.Gang.ID }),
 		holds:   btree.NewG(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
@@ -178,7 +181,7 @@ func (s *State) freeze() *State {
 // thaw returns a writable copy of an immutable state.
 func (s *State) thaw() *State {
 	c := s.copy()
-	c.owner, c.lineage = cow.NewOwner(), cow.NewOwner()
+	c.owner = cow.NewOwner()
 	return c
 }
 
@@ -269,11 +272,7 @@ func (s *State) Capsules() iter.Seq[*Capsule] {
 // capsuleSlots yields all capsule records and their slots.
 func (s *State) capsuleSlots() iter.Seq2[uint32, *Capsule] {
 	return func(yield func(uint32, *Capsule) bool) {
-		for slot := range s.capsules.Bound() {
-			if c := &s.capsules.At(slot).capsule; c.ID != "" && !yield(slot, c) {
-				return
-			}
-		}
+		s.capsules.All(func(slot uint32, r *capsuleRecord) bool { return yield(slot, &r.capsule) })
 	}
 }
 
@@ -299,8 +298,9 @@ func (s *State) On(id NodeID) iter.Seq[*Capsule] {
 		if n == nil {
 			return
 		}
-		for _, slot := range s.nodes.At(n.index).members {
-			if !yield(&s.capsules.At(slot).capsule) {
+		r := s.nodes.At(n.index)
+		for i := range r.listed {
+			if !yield(&s.capsules.At(r.member(i)).capsule) {
 				return
 			}
 		}

@@ -12,7 +12,8 @@ import (
 type recentIDs struct {
 	ring  cow.Array[[16]recentID]
 	index cow.Index
-	next  uint32 // where the next id goes
+	// Where the next id goes, and how many positions have been used.
+	next, size uint32
 }
 
 type recentID struct {
@@ -21,7 +22,7 @@ type recentID struct {
 }
 
 // cell returns the entry at a position of the ring.
-func (r *recentIDs) cell(slot uint32) *recentID { return &r.ring.At(int(slot / 16))[slot%16] }
+func (r *recentIDs) cell(slot uint32) *recentID { return &r.ring.At(slot / 16)[slot%16] }
 
 // find returns the revision at which a proposal was committed, 0 if its id is not remembered.
 func (r *recentIDs) find(id ProposalID) Revision {
@@ -46,11 +47,12 @@ func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 		return
 	}
 	slot := r.next
-	r.ring.Grow(int(slot/16)+1, o)
-	if old := r.cell(slot).id; !old.IsZero() {
+	cell := &r.ring.Own(slot/16, o)[slot%16]
+	if old := cell.id; !old.IsZero() {
 		r.index.Delete(hashOf(string(old[:])), slot, o)
 	}
-	r.ring.Own(int(slot/16), o)[slot%16] = recentID{id, at}
+	*cell = recentID{id, at}
+	r.size = max(r.size, slot+1)
 	r.index.Insert(hashOf(string(id[:])), slot, o)
 	r.next = (slot + 1) % uint32(limit)
 }

@@ -109,8 +109,8 @@ func (v *verifier) placement(slot uint32, c *Capsule) {
 
 // lists reports whether a capsule is in the list of its node, where its record says.
 func (s *State) lists(c *capsuleRecord, slot uint32) bool {
-	members := s.nodes.At(c.node).members
-	return int(c.link) < len(members) && members[c.link] == slot
+	n := s.nodes.At(c.node)
+	return c.link < n.listed && n.member(c.link) == slot
 }
 
 // claim counts what a placement or a hold takes, and when it was admitted.
@@ -206,7 +206,7 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if r.overflow || n.used != r.used || n.deviceUse() != r.devices {
 		v.fail("node %q counts used %v, devices %v; its placements and holds take %v, %v", id, n.used, n.deviceUse(), r.used, r.devices)
 	}
-	listed := len(v.s.nodes.At(n.index).members)
+	listed := int(v.s.nodes.At(n.index).listed)
 	if n.Capsules != r.capsules || listed != r.capsules || n.holds != r.holds {
 		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, listed, n.holds, r.capsules, r.holds)
 	}
@@ -313,7 +313,7 @@ func (v *verifier) dates() {
 	for g := range v.s.Gangs() {
 		v.date(g.Changed, "gang", string(g.Gang.ID))
 	}
-	v.s.recent.each(v.s.limits.ProposalIDs, func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
+	v.s.recent.each(func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
 }
 
 // date checks one revision.
