@@ -58,6 +58,15 @@ type leaf[T any] struct {
 
 // At returns element i for reading, nil if it does not exist.
 func (a *Array[T]) At(i uint32) *T {
+	l := (*leaf[T])(a.find(i))
+	if l == nil {
+		return nil
+	}
+	return &l.value
+}
+
+// find returns leaf i, nil if it does not exist.
+func (a *Array[T]) find(i uint32) unsafe.Pointer {
 	p, shift := a.root, a.height*fanBits
 	if i>>shift != 0 {
 		return nil
@@ -66,14 +75,18 @@ func (a *Array[T]) At(i uint32) *T {
 		shift -= fanBits
 		p = (*node)(p).kids[i>>shift%fan]
 	}
-	if p == nil {
-		return nil
-	}
-	return &(*leaf[T])(p).value
+	return p
 }
 
 // Own returns element i for writing by o: a copy if o does not own it, and a zero element if it does not exist.
 func (a *Array[T]) Own(i uint32, o Owner) *T {
+	if l := (*leaf[T])(a.find(i)); l != nil && l.owner == o { // then o owns the path to it as well
+		return &l.value
+	}
+	return a.ownPath(i, o)
+}
+
+func (a *Array[T]) ownPath(i uint32, o Owner) *T {
 	for i>>(a.height*fanBits) != 0 {
 		a.lift(o)
 	}
@@ -84,14 +97,9 @@ func (a *Array[T]) Own(i uint32, o Owner) *T {
 		n.live |= 1 << (i >> shift % fan)
 		at = &n.kids[i>>shift%fan]
 	}
-	l := (*leaf[T])(*at)
-	switch {
-	case l == nil:
-		l = &leaf[T]{owner: o}
-	case l.owner != o:
-		l = &leaf[T]{owner: o, value: l.value}
-	default:
-		return &l.value
+	l := &leaf[T]{owner: o}
+	if was := (*leaf[T])(*at); was != nil {
+		l.value = was.value
 	}
 	*at = unsafe.Pointer(l)
 	return &l.value
