@@ -238,6 +238,11 @@ func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome, soon *ahea
 // commit judges a prepared proposal and publishes it. It requires mu.
 func (l *MemoryLedger) commit(p *Proposal) (Revision, error) {
 	defer l.tx.reset()
+	for _, bet := range p.If {
+		if in, ok := bet.(GroupIn); ok {
+			l.live.divide(in.Group, in.Level)
+		}
+	}
 	rev := l.live.rev + 1
 	done, err := l.tx.run(l.live, rev, p)
 	if err != nil {

@@ -22,6 +22,17 @@ func TestHistoryAgainstSlice(t *testing.T) {
 		var rev, floor Revision
 		type read struct{ got, want []Change }
 		var reads []read
+		commit := func(changes int) {
+			rev++
+			for seq := range changes {
+				c := Change{Revision: rev, Seq: seq, ID: ProposalID{byte(rev), byte(rev >> 8), 1}, Do: Mark{Key: strconv.Itoa(len(list))}}
+				*h.push() = c
+				list = append(list, c)
+			}
+			if n := len(list) - h.limit; n > 0 {
+				floor = list[n-1].Revision
+			}
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				for _, r := range reads {
@@ -30,19 +41,17 @@ func TestHistoryAgainstSlice(t *testing.T) {
 			},
 			"append": func(t *rapid.T) {
 				for range rapid.SampledFrom([]int{1, 3, 100, 300}).Draw(t, "commits") {
-					rev++
-					for seq := range rapid.IntRange(1, 3).Draw(t, "changes") {
-						c := Change{Revision: rev, Seq: seq, ID: ProposalID{byte(rev), byte(rev >> 8), 1}, Do: Mark{Key: strconv.Itoa(len(list))}}
-						*h.push() = c
-						list = append(list, c)
-					}
-				}
-				if n := len(list) - h.limit; n > 0 {
-					floor = list[n-1].Revision
+					commit(rapid.IntRange(1, 3).Draw(t, "changes"))
 				}
 			},
+			"straddle": func(*rapid.T) { // a revision of which a part begins a chunk
+				for h.next%historyChunk != historyChunk-2 {
+					commit(1)
+				}
+				commit(3)
+			},
 			"read": func(t *rapid.T) {
-				after := rev - min(rev, Revision(rapid.IntRange(0, 700).Draw(t, "back")))
+				after := rev - min(rev, Revision(rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(0, 700)).Draw(t, "back")))
 				found, err := h.after(after)
 				if after < floor {
 					require.ErrorIs(t, err, ErrCompacted)

@@ -901,7 +901,9 @@ func textOf(s *State) []string {
 		return true
 	})
 	s.groups.Ascend(func(g groupCount) bool {
-		out = append(out, fmt.Sprintf("group %v", g))
+		if g.level == "" { // what divides it is there for speed
+			out = append(out, fmt.Sprintf("group %v", g))
+		}
 		return true
 	})
 	s.waiting.Ascend(func(w groupWaiting) bool {

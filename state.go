@@ -22,7 +22,7 @@ import (
 //	nodes     slot ─► NodeState   capacity, labels, devices · used · counters · slots of its capsules
 //	capsules  slot ─► Capsule     spec · owner · node · devices · who placed it, when
 //	ids       node id, capsule id ─► slot
-//	ordered   nodes by id · gangs · holds · marks · (group, node) ─► how many placed
+//	ordered   nodes by id · gangs · holds · marks · (group, level, domain, node) ─► how many placed
 //	          (group, spec) ─► how many wait
 //
 // To commit, a proposal runs on a write-set over the state (tx): 1. judge the bets, 2. execute the
@@ -118,18 +118,6 @@ type holdRecord struct {
 type markRecord struct {
 	key, value string
 	changed    Revision
-}
-
-// groupCount says how many capsules of a group are placed on one node.
-type groupCount struct {
-	group string
-	node  uint32
-	count int
-}
-
-// less orders by group and then by node, so that the nodes of a group are neighbours.
-func (a groupCount) less(b groupCount) bool {
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.node, b.node)) < 0
 }
 
 var hashSeed = maphash.MakeSeed()
@@ -380,7 +368,7 @@ func (s *State) Marks(prefix string) iter.Seq2[string, string] {
 func (s *State) GroupNodes(group string) iter.Seq2[*NodeState, int] {
 	return func(yield func(*NodeState, int) bool) {
 		s.groups.AscendGreaterOrEqual(groupCount{group: group}, func(g groupCount) bool {
-			return g.group == group && yield(&s.nodes.At(g.node).node, g.count)
+			return g.group == group && g.level == "" && yield(&s.nodes.At(g.node).node, g.count)
 		})
 	}
 }

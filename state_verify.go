@@ -262,18 +262,30 @@ func (v *verifier) compareGangs() {
 	}
 }
 
-// compareGroups does the same for co-location groups.
+// compareGroups does the same for co-location groups: what is counted is there, under the right domain, and all nodes with
+// members are counted, on each level that the group is divided by.
 func (v *verifier) compareGroups() {
+	type division struct{ group, level string }
+	counted, nodes := map[division]int{}, map[string]int{}
+	for g := range v.groups {
+		nodes[g.group]++
+		counted[division{group: g.group}] = 0
+	}
 	v.s.groups.Ascend(func(g groupCount) bool {
-		key := groupCount{group: g.group, node: g.node}
-		if v.groups[key] != g.count {
-			v.fail("group %q counts %d capsules on slot %d; there are %d", g.group, g.count, g.node, v.groups[key])
+		n := v.s.NodeByIndex(int(g.node))
+		switch placed := v.groups[groupCount{group: g.group, node: g.node}]; {
+		case placed != g.count || n == nil:
+			v.fail("group %q counts %d capsules on slot %d; there are %d", g.group, g.count, g.node, placed)
+		case g.level != "" && g.domain != n.Node.Labels[g.level]:
+			v.fail("group %q counts node %q in %s %q, which it is not in", g.group, n.Node.ID, g.level, g.domain)
 		}
-		delete(v.groups, key)
+		counted[division{g.group, g.level}]++
 		return true
 	})
-	for g, n := range v.groups {
-		v.fail("group %q has %d capsules on slot %d, which are not counted", g.group, n, g.node)
+	for d, n := range counted {
+		if n != nodes[d.group] {
+			v.fail("group %q counts %d nodes by level %q; there are %d", d.group, n, d.level, nodes[d.group])
+		}
 	}
 }
 

@@ -36,9 +36,6 @@ type tx struct {
 	// Where vacant slots are looked for next.
 	nodeSlot, capsuleSlot uint32
 
-	// For each group that a bet has asked for: a node on which a member is, as (level, domain); (level, ""): looked up.
-	domains map[string]map[[2]string]*NodeState
-
 	// The records that were looked up and do not exist. Nil: no footprint is requested.
 	missed *Records
 }
@@ -90,7 +87,7 @@ func (t *tx) reset() {
 	t.holds.reset()
 	t.marks.reset()
 	t.touched = t.touched[:0]
-	t.domains, t.finals = nil, false
+	t.finals = false
 	t.nodeSlot, t.capsuleSlot = 0, 0
 }
 

@@ -57,7 +57,9 @@ func (s *State) publishNode(e *txNode) {
 	if e.was.Specification != e.now.Specification {
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 	}
-	s.nodes.Own(slot, s.owner).node = e.now
+	r := s.nodes.Own(slot, s.owner)
+	s.relabel(r, e.now.Node.Labels)
+	r.node = e.now
 }
 
 // publishCapsule writes a record and lets everything that is derived from it follow: the list of its node,
@@ -100,6 +102,9 @@ func (s *State) link(slot uint32, c *capsuleRecord) {
 	n.members.Own(c.link/membersChunk, s.owner)[c.link%membersChunk] = slot
 	n.listed++
 	s.countGroup(c, 1)
+	if near := c.capsule.Spec.Near; near.Group != "" { // it has bet on where they are, and others will
+		s.divide(near.Group, near.Level)
+	}
 }
 
 // unlink takes a placed capsule off its node's list, the last of the list taking its position, and out of
@@ -116,25 +121,6 @@ func (s *State) unlink(slot uint32) {
 		n.members.Drop(n.listed/membersChunk, s.owner)
 	}
 	s.countGroup(c, -1)
-}
-
-// countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
-func (s *State) countGroup(c *capsuleRecord, by int) {
-	if c.capsule.Spec.Group == "" {
-		return
-	}
-	g := groupCount{group: c.capsule.Spec.Group, node: c.node}
-	if known, ok := s.groups.Get(g); ok {
-		g = known
-	}
-	if by < 0 {
-		s.left.Groups = s.rev
-	}
-	if g.count += by; g.count == 0 {
-		s.groups.Delete(g)
-		return
-	}
-	s.groups.ReplaceOrInsert(g)
 }
 
 // publishHolds writes holds that have begun and drops those that have ended.
