@@ -17,7 +17,9 @@ type groupWorld struct {
 	next int
 }
 
-func (w *groupWorld) node() NodeID { return rapid.SampledFrom([]NodeID{"a", "b", "c"}).Draw(w.T, "node") }
+func (w *groupWorld) node() NodeID {
+	return rapid.SampledFrom([]NodeID{"a", "b", "c"}).Draw(w.T, "node")
+}
 
 // labels are those of a node: a domain on some levels.
 func (w *groupWorld) labels() map[string]string {

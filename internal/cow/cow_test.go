@@ -13,6 +13,8 @@ type arrayFork struct {
 	table Array[[2]int]
 	owner Owner
 	want  map[uint32]*arrayElement
+	// Dropped last.
+	dropped uint32
 }
 
 type arrayElement struct {
@@ -44,7 +46,7 @@ func (f *arrayFork) check(t *rapid.T) {
 	if len(found) == 0 && (f.table.root != nil || f.table.height != 0) {
 		t.Fatalf("an empty array keeps a tree of height %d", f.table.height)
 	}
-	for _, i := range []uint32{0, 5, 63, 64, 4095, 4096, 262143, 262144, math.MaxUint32} {
+	for _, i := range []uint32{0, 5, 63, 64, 4095, 4096, 262143, 262144, math.MaxUint32, f.dropped} {
 		if f.want[i] == nil && f.table.At(i) != nil {
 			t.Fatalf("there is an element %d", i)
 		}
@@ -85,6 +87,15 @@ func TestArrayAgainstMap(t *testing.T) {
 				i := f.someIndex(t)
 				f.table.Drop(i, f.owner)
 				delete(f.want, i)
+				f.dropped = i
+			},
+			"page": func(t *rapid.T) { // a node that is full, and then perhaps a level above it
+				f := one(t)
+				for i := range uint32(fan) {
+					f.table.Own(i, f.owner)
+					f.table.MarkFull(i, true, f.owner)
+					f.want[i] = &arrayElement{value: f.table.At(i)[1], full: true}
+				}
 			},
 			"empty": func(t *rapid.T) {
 				f := one(t)
