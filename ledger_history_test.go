@@ -47,7 +47,7 @@ func TestChangesThatAreNone(t *testing.T) {
 	}
 	before := Change{Revision: 5, Do: Mark{Key: "before"}, Node: "m"}
 	for _, text := range []string{"", "null", "{}", "[]", "7", `{"do":null}`, `{"revision":1}`, `{"do":{}}`, `{"do":[]}`,
-		`{"do":{"place":null}}`, `{"do":{"place":{},"mark":{}}}`, `{"do":{"place":{"capsule":"x"}}} {}`,
+		`{"do":{"place":null}}`, `{"do":{"place":{},"mark":{}}}`, `{"do":{"place":{"capsule":"x"}}} {}`, `{"do":{"place":{"capsule":"x"}}} }`,
 		`{"do":{"place":{"capsule":"x","nowhere":1}}}`, `{"do":{"launch":{}}}`, `{"do":{"place":{"capsule":7}}}`,
 		`{"do":{"place":{"capsule":"x"}}`, `{"do":{"place":{}},"at":"n"}`, `{"do":{"place":{}},"revision":-1}`, `{"do":{"place":{}},"id":"7"}`} {
 		after := before

@@ -175,6 +175,15 @@ func extentOf(n *orbit.NodeState) (e score.Extent) {
 	return e
 }
 
+// The extent of a node says of it what the node itself says.
+func TestExtentOf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		for _, n := range drawNodes(t) {
+			require.Equal(t, extentOf(n), score.ExtentOf(n))
+		}
+	})
+}
+
 // set finds the coordinate that a method reads, and sets it.
 func set(e *score.Extent, read func(*score.Extent) int64, v int64) {
 	for i := range e {
