@@ -1,131 +1,81 @@
 package orbit
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strconv"
-	"sync"
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
-// TestHistoryAgainstSlice: a history is the end of a list. What was handed out stays as it was.
-func TestHistoryAgainstSlice(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		h := history{limit: rapid.SampledFrom([]int{1, 7, historyChunk, 3*historyChunk + 1}).Draw(t, "limit")}
-		var list []Change
-		var rev, floor Revision
-		type read struct{ got, want []Change }
-		var reads []read
-		commit := func(changes int) {
-			rev++
-			for seq := range changes {
-				c := Change{Revision: rev, Seq: seq, ID: ProposalID{byte(rev), byte(rev >> 8), 1}, Do: Mark{Key: strconv.Itoa(len(list))}}
-				*h.push() = c
-				list = append(list, c)
-			}
-			if n := len(list) - h.limit; n > 0 {
-				floor = list[n-1].Revision
-			}
+// everyCommitment is one of each kind, with every field set that is written.
+var everyCommitment = map[string]Commitment{
+	"putNode": PutNode{Node{ID: "n", Capacity: Resources{CPU: 1}, Labels: map[string]string{"a": "b"},
+		Devices: Devices{Model: "A", Count: 2, Unhealthy: 1}, Unschedulable: true}},
+	"removeNode": RemoveNode{"n"},
+	"submit":     Submit{IDs: []CapsuleID{"x", "y"}, Spec: &Spec{Module: "m", Group: "g", Near: Near{"g", "rack"}}, Owner: "o"},
+	"gang":       Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: &Spec{}, Members: []CapsuleID{"x"}, Min: 1}}, Levels: []string{"rack"}}},
+	"place":      Place{Capsule: "x", Node: "n", Devices: 3, Note: "warm"},
+	"release":    Release{Capsule: "x", From: "n", Final: true},
+	"endHold":    Release{Hold: "h"},
+	"hold":       Hold{ID: "h", Node: "n", Room: Resources{CPU: 1}, Devices: 1, Milli: 5, For: "f", Ends: time.Unix(9, 7).UTC()},
+	"assign":     Assign{Capsule: "x", From: "a", Owner: "b"},
+	"mark":       Mark{Key: "k", Value: "v"},
+}
+
+// What is written reads back equal, whatever the kind.
+func TestChangesReadBack(t *testing.T) {
+	for name, c := range everyCommitment {
+		for _, change := range []Change{{Do: c}, {Revision: 1 << 60, Seq: 3, ID: ProposalID{0: 1, 15: 255}, Do: c, Node: "n"}} {
+			text, err := json.Marshal(change)
+			require.NoError(t, err)
+			var back Change
+			require.NoError(t, json.Unmarshal(text, &back), "%s: %s", name, text)
+			require.Equal(t, change, back)
 		}
-		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) {
-				for _, r := range reads {
-					require.True(t, slices.Equal(r.want, r.got))
-				}
-			},
-			"append": func(t *rapid.T) {
-				for range rapid.SampledFrom([]int{1, 3, 100, 300}).Draw(t, "commits") {
-					commit(rapid.IntRange(1, 3).Draw(t, "changes"))
-				}
-			},
-			"straddle": func(*rapid.T) { // a revision of which a part begins a chunk
-				for h.next%historyChunk != historyChunk-2 {
-					commit(1)
-				}
-				commit(3)
-			},
-			"read": func(t *rapid.T) {
-				after := rev - min(rev, Revision(rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(0, 700)).Draw(t, "back")))
-				found, err := h.after(after)
-				if after < floor {
-					require.ErrorIs(t, err, ErrCompacted)
-					return
-				}
-				require.NoError(t, err)
-				want := slices.Clone(list[max(0, len(list)-h.limit):])
-				for len(want) > 0 && want[0].Revision <= after {
-					want = want[1:]
-				}
-				got := found.changes()
-				require.Equal(t, len(got), cap(got), "an append must not write what others read")
-				require.True(t, slices.Equal(want, got))
-				reads = append(reads, read{got, slices.Clone(got)})
-				if len(want) > 0 {
-					require.Equal(t, want[0].ID, h.idAt(want[0].Revision))
-				}
-			},
-		})
+	}
+	text, err := json.Marshal(Change{Revision: 7, Do: everyCommitment["place"], Node: "n"})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"revision":7,"do":{"place":{"capsule":"x","node":"n","devices":3,"note":"warm"}},"node":"n"}`, string(text))
+}
+
+// What is no commitment is refused, in both directions, and changes nothing.
+func TestChangesThatAreNone(t *testing.T) {
+	for _, c := range []Commitment{nil, &Place{}, (*Mark)(nil)} {
+		_, err := json.Marshal(Change{Do: c})
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+	before := Change{Revision: 5, Do: Mark{Key: "before"}, Node: "m"}
+	for _, text := range []string{"", "null", "{}", "[]", "7", `{"do":null}`, `{"revision":1}`, `{"do":{}}`, `{"do":[]}`,
+		`{"do":{"place":null}}`, `{"do":{"place":{},"mark":{}}}`, `{"do":{"place":{"capsule":"x"}}} {}`, `{"do":{"place":{"capsule":"x"}}} }`,
+		`{"do":{"place":{"capsule":"x","nowhere":1}}}`, `{"do":{"launch":{}}}`, `{"do":{"place":{"capsule":7}}}`,
+		`{"do":{"place":{"capsule":"x"}}`, `{"do":{"place":{}},"at":"n"}`, `{"do":{"place":{}},"revision":-1}`, `{"do":{"place":{}},"id":"7"}`} {
+		after := before
+		require.ErrorIs(t, after.UnmarshalJSON([]byte(text)), ErrInvalid, "%q", text)
+		require.Equal(t, before, after)
+	}
+}
+
+// Whatever is read, is written and read back as the same; nothing panics.
+func FuzzChange(f *testing.F) {
+	for _, c := range everyCommitment {
+		text, err := json.Marshal(Change{Revision: 2, ID: ProposalID{1}, Do: c})
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var c, again Change
+		if err := c.UnmarshalJSON(text); err != nil {
+			require.ErrorIs(t, err, ErrInvalid)
+			return
+		}
+		first, err := json.Marshal(c)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(first, &again))
+		second, err := json.Marshal(again)
+		require.NoError(t, err)
+		require.Equal(t, string(first), string(second))
+		clone := Proposal{Do: []Commitment{c.Do}}.Clone()
+		_ = clone.check(&Limits{})
 	})
 }
-
-// Readers read what they were handed while others commit; the newest changes are handed out without a copy.
-func TestChangesAreShared(t *testing.T) {
-	l := &MemoryLedger{Bounds: Limits{History: 3 * historyChunk}}
-	first := commit(t, l, Mark{Key: "k", Value: "1"})
-	var readers sync.WaitGroup
-	for range 3 {
-		readers.Go(func() {
-			seen := first
-			for seen < 2000 {
-				changes, err := l.Changes(t.Context(), seen)
-				if err != nil { // left behind
-					seen = 2000
-				}
-				for i := range changes {
-					seen++
-					if changes[i].Revision != seen || changes[i].Do != (Mark{Key: "k", Value: fmt.Sprint(uint64(seen))}) {
-						t.Errorf("change %d is %+v", seen, changes[i])
-					}
-				}
-			}
-		})
-	}
-	for i := 2; i <= 2000; i++ {
-		commit(t, l, Mark{Key: "k", Value: strconv.Itoa(i)})
-	}
-	readers.Wait()
-	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = l.Changes(t.Context(), 1999) }))
-}
-
-// A ledger's changes name slots. A state that gives other slots to the same nodes goes by their ids.
-func TestSlotsOfAnotherState(t *testing.T) {
-	l := &MemoryLedger{}
-	commit(t, l, PutNode{machine("a", 1)}, PutNode{machine("b", 1)})
-	other := &MemoryLedger{}
-	commit(t, other, PutNode{machine("b", 1)}, PutNode{machine("a", 1)})
-	view, mirror := View{}, &slotsOfAnother{l, other}
-	from := source{ledger: mirror, mine: none}
-	_, err := view.refresh(t.Context(), &from, time.Now())
-	require.NoError(t, err)
-	_, cursor, _ := view.Changed(0)
-	last := commit(t, l, Mark{Key: "k", Value: "v"}, Submit{IDs: []CapsuleID{"c"}, Spec: &Spec{}}, Place{Capsule: "c", Node: "a"})
-	require.Equal(t, last, commit(t, other, Mark{Key: "k", Value: "v"}, Submit{IDs: []CapsuleID{"c"}, Spec: &Spec{}}, Place{Capsule: "c", Node: "a"}))
-	_, err = view.refresh(t.Context(), &from, time.Now())
-	require.NoError(t, err)
-	changed, _, _ := view.Changed(cursor)
-	require.Equal(t, []int32{int32(view.state.Node("a").Index())}, changed)
-}
-
-// slotsOfAnother has the changes of one ledger and the states of another.
-type slotsOfAnother struct {
-	*MemoryLedger
-	states *MemoryLedger
-}
-
-func (l *slotsOfAnother) Snapshot(ctx context.Context) (*State, error) { return l.states.Snapshot(ctx) }

@@ -73,13 +73,13 @@ func (w *groupWorld) check() {
 		}
 	}
 	p := Proposal{Do: []Commitment{Mark{Key: "k", Value: "v"}}, If: []Precondition{bet}}
-	footprint := state.Footprint(p)
-	for who, err := range map[string]error{"ledger": w.propose(p.Do, bet), "state": state.Check(p), "footprint": footprint.Err} {
+	reads, _, _, refused := state.Footprint(p)
+	for who, err := range map[string]error{"ledger": w.propose(p.Do, bet), "state": state.Check(p), "footprint": refused} {
 		require.Equal(w.T, len(there) > 0, err == nil, "%s: %+v: %v", who, bet, err)
 	}
 	if len(there) > 0 {
-		require.Len(w.T, footprint.Reads.Nodes, 1)
-		require.True(w.T, there[footprint.Reads.Nodes[0]])
+		require.Len(w.T, reads.Nodes, 1)
+		require.True(w.T, there[reads.Nodes[0]])
 	}
 }
 
