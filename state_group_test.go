@@ -33,12 +33,12 @@ func (w *groupWorld) labels() map[string]string {
 }
 
 func (w *groupWorld) propose(do []Commitment, bets ...Precondition) error {
-	_, err := w.l.Propose(w.T.Context(), Proposal{Do: do, If: bets})
+	_, err := w.l.Propose(w.Context(), Proposal{Do: do, If: bets})
 	return err
 }
 
 func (w *groupWorld) placed() (ids []CapsuleID) {
-	state, _ := w.l.Snapshot(w.T.Context())
+	state, _ := w.l.Snapshot(w.Context())
 	for c := range state.Capsules() {
 		if c.Placed() {
 			ids = append(ids, c.ID)
@@ -59,7 +59,7 @@ func (w *groupWorld) capsule(group string) (id CapsuleID, do []Commitment) {
 
 // check compares a bet with a count over all capsules, as the ledger, a snapshot and a footprint judge it.
 func (w *groupWorld) check() {
-	state, err := w.l.Snapshot(w.T.Context())
+	state, err := w.l.Snapshot(w.Context())
 	require.NoError(w.T, err)
 	bet := GroupIn{
 		Group:  rapid.SampledFrom([]string{"g", "h"}).Draw(w.T, "group"),

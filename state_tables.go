@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"slices"
 
 	"github.com/orbitsched/orbit/internal/cow"
 )
@@ -66,9 +67,18 @@ type groupCount struct {
 	count                int
 }
 
-// less orders by group, then all nodes, then the nodes of each level domain by domain.
+// less orders by group, then all nodes, then the nodes of each level domain by domain. Most comparisons are within a group,
+// where equal texts are mostly one text, so equality is asked first.
 func (a groupCount) less(b groupCount) bool {
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.level, b.level), cmp.Compare(a.domain, b.domain), cmp.Compare(a.node, b.node)) < 0
+	switch {
+	case a.group != b.group:
+		return a.group < b.group
+	case a.level != b.level:
+		return a.level < b.level
+	case a.domain != b.domain:
+		return a.domain < b.domain
+	}
+	return a.node < b.node
 }
 
 // mostLevels is how many levels a group is divided by at most, for each costs time whenever a member moves.
@@ -146,6 +156,9 @@ func (s *State) divide(group, level string) {
 	for n, count := range s.GroupNodes(group) {
 		counts = append(counts, groupCount{group, level, n.Node.Labels[level], n.index, count})
 	}
+	slices.SortFunc(counts, func(a, b groupCount) int { // neighbours are put in faster
+		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.node, b.node))
+	})
 	for _, g := range counts {
 		s.groups.ReplaceOrInsert(g)
 	}
