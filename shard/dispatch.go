@@ -101,7 +101,7 @@ func (d *Dispatcher) init() {
 // check returns an error if a field has an invalid value.
 func (d *Dispatcher) check() error {
 	if d.Ledger == nil {
-		return fmt.Errorf("shard: %w: Dispatcher.Ledger is nil", orbit.ErrInvalid)
+		return fmt.Errorf("shard: %w: Dispatcher.Ledger is nil; set it to the ledger itself", orbit.ErrInvalid)
 	}
 	if d.Leases == nil && len(d.Schedulers) == 0 {
 		return fmt.Errorf("shard: %w: Dispatcher knows of no schedulers; set Leases or Schedulers", orbit.ErrInvalid)
@@ -110,7 +110,7 @@ func (d *Dispatcher) check() error {
 		return err
 	}
 	if d.MaxStep < 0 {
-		return fmt.Errorf("shard: %w: Dispatcher.MaxStep is %d", orbit.ErrInvalid, d.MaxStep)
+		return fmt.Errorf("shard: %w: Dispatcher.MaxStep is %d; leave it at 0 for the default", orbit.ErrInvalid, d.MaxStep)
 	}
 	for _, name := range d.Schedulers {
 		if most := d.Ledger.Limits().IDBytes; d.Leases == nil && (name == "" || len(name) > most) {
@@ -149,6 +149,7 @@ func (d *Dispatcher) Step(ctx context.Context) Round {
 	return round
 }
 
+// view returns the revision of the last state that was read, 0 before the first.
 func (d *Dispatcher) view() orbit.Revision {
 	if d.state == nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// news lists what the changes between two states have touched, each capsule once.
+// news lists the capsules, nodes and marks that the changes between two states concern.
 type news struct {
 	capsules map[orbit.CapsuleID]bool
 	ids      []orbit.CapsuleID
@@ -127,7 +127,7 @@ func (d *Dispatcher) reviewTouched(n *news, before *orbit.State) {
 	for _, id := range n.ids {
 		is := d.state.Capsule(id)
 		if was := before.Capsule(id); was != nil && (is == nil || unitOf(is) != unitOf(was)) {
-			review(unitOf(was)) // its record has been dropped, or a new capsule has the id
+			review(unitOf(was)) // the capsule's record has been dropped, or a new capsule has the id
 		}
 		if is != nil {
 			review(unitOf(is))
@@ -153,7 +153,8 @@ func merge(changed []change) []change {
 	return out
 }
 
-// maxRecent is how many changes of nodes are remembered. No scheduler's plan is based on a view older than that.
+// maxRecent is how many changes of nodes are remembered. A failure that rests on a still older view is compared with these
+// only, and is otherwise left to the retries.
 const maxRecent = 4096
 
 // remember keeps changes of nodes, for failures that are reported later and were planned on an older view.
@@ -241,8 +242,8 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 	return fresh
 }
 
-// refreshMembership reads which schedulers live now. The units that a dead one had to place, and those that wait for a
-// scheduler, are reviewed.
+// refreshMembership reads which schedulers live now. It reviews the units that a dead one owns, and those that wait for a
+// retry or for their scheduler.
 func (d *Dispatcher) refreshMembership() {
 	was := d.roster
 	d.roster = readRoster(d.state, d.Leases, d.Schedulers)

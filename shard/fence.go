@@ -33,18 +33,8 @@ type flight struct {
 // it, is refused without a call of the ledger: with a conflict if the node was taken away after the proposal's view,
 // otherwise as infeasible.
 func (l *PartitionLedger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
-	if err := l.check(); err != nil {
-		return 0, err
-	}
-	if l.Mode != Strict {
-		return l.Ledger.Propose(ctx, p)
-	}
-	if err := l.depart([]orbit.Proposal{p}, func(_ int, fenced orbit.Proposal) { p = fenced })[0]; err != nil {
-		return 0, err
-	}
-	rev, err := l.Ledger.Propose(ctx, p)
-	l.arrive([]orbit.Proposal{p}, []orbit.Outcome{{Revision: rev, Err: err}})
-	return rev, err
+	out := l.ProposeBatch(ctx, []orbit.Proposal{p})[0]
+	return out.Revision, out.Err
 }
 
 // ProposeBatch does the same for many proposals in one call. It works also with a ledger that is no [orbit.Batcher].

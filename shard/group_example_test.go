@@ -89,7 +89,7 @@ func ExamplePartitionLedger() {
 	}
 	// Output:
 	// strict: 4 placed
-	//   w-5: 0 of 4 nodes fit: 2 are unschedulable, 2 lack cpu; the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would look further
+	//   w-5: 0 of 4 nodes fit: 2 are unschedulable, 2 lack cpu; the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would use the others too
 	// soft: 5 placed
 	// shared: 5 placed
 }

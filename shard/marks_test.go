@@ -44,7 +44,7 @@ func TestMarkKeysThatDoNotFit(t *testing.T) {
 		require.ErrorIs(t, err, ErrKey)
 		require.ErrorAs(t, err, &key)
 		require.Equal(t, k.key(strings.Repeat("x", most+1)), key.Key)
-		require.ErrorContains(t, err, fmt.Sprintf("takes ids of %d;", most))
+		require.ErrorContains(t, err, fmt.Sprintf("has room for ids of %d;", most))
 		p := orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: k.key(strings.Repeat("x", most)), Value: "v"}}}
 		_, err = (&orbit.MemoryLedger{}).Propose(t.Context(), p)
 		require.NoError(t, err, "the ledger takes what fits")

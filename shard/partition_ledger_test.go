@@ -80,7 +80,7 @@ func TestPartitionLedgerShowsGroup(t *testing.T) {
 	assert.Equal(t, GroupNoFit{Scheduler: "b", Group: 1, Nodes: 4, Why: group.Why}, *group)
 	var noFit *orbit.NoFit
 	require.ErrorAs(t, why, &noFit)
-	assert.Equal(t, `0 of 4 nodes fit: 3 are unschedulable, 1 lacks cpu; the group of scheduler "b" has 1 of the 4 schedulable nodes; soft mode would look further`, why.Error())
+	assert.Equal(t, `0 of 4 nodes fit: 3 are unschedulable, 1 lacks cpu; the group of scheduler "b" has 1 of the 4 schedulable nodes; soft mode would use the others too`, why.Error())
 	assert.Equal(t, 1, r.Parked, "a NoFit parks, wrapped or not")
 
 	give(t, ledger, "b", "n03") // taken back at once, and placed

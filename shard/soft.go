@@ -119,8 +119,8 @@ func (s *soft) farAlone(ctx context.Context, view *orbit.View, waiting, others [
 }
 
 var (
-	errTurn   = errors.New("shard: others have waited for room in several groups and are planned first; this follows in the next pass")
-	errBehind = errors.New("shard: may fit on a node on which others have been planned in this pass")
+	errTurn   = errors.New("shard: capsules that need several groups are planned alone in this pass; this one is planned in the next")
+	errBehind = errors.New("shard: it may fit on a node that this pass has used for other capsules; it is planned again in the next")
 )
 
 // planFar calls far on all nodes except those in planned.

@@ -100,7 +100,7 @@ func TestModesGangs(t *testing.T) {
 			assert.ErrorIs(t, why, ErrGroup)
 			var noFit *nav.GangNoFit
 			assert.ErrorAs(t, why, &noFit)
-			assert.ErrorContains(t, why, `the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would look further`)
+			assert.ErrorContains(t, why, `the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would use the others too`)
 		})
 	}
 }
@@ -247,7 +247,7 @@ func TestSoftSaysWhichAreClosed(t *testing.T) {
 	r := engine.Pass(context.Background())
 	assert.Equal(t, 1, r.Committed)
 	require.Len(t, r.Unplaced, 1)
-	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 is unschedulable, 1 lacks cpu; among the unschedulable are 1 that this pass has planned on: they do not fit either")
+	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 is unschedulable, 1 lacks cpu; 1 of the unschedulable ones are only closed to this plan, because the pass has used them for other capsules; they do not fit either")
 	assert.Equal(t, 1, r.Parked, "it is a NoFit all the same")
 	submit(t, ledger, "a", 8, "alone")
 	r = engine.Pass(context.Background())
