@@ -13,7 +13,7 @@ import (
 
 var allMarks = []markKind{groupMark, leavingMark, leftMark, failedMark, pinnedMark, failedGangMark, pinnedGangMark, LeasePrefix}
 
-// hostileNames are ids and names that try to be taken for others.
+// hostileNames are ids and names that resemble parts of a mark's format.
 var hostileNames = rapid.OneOf(
 	rapid.SampledFrom([]string{"a", "b", "a/b", "group/a", "/", "//", "&", "=", ",", "%", "+", " ", "1 ", "~", "ü", "a&b=1,", "\x00", strings.Repeat("x", 253)}),
 	rapid.StringMatching(`[a/&=,%+ ]{1,6}`),
