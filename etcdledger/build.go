@@ -78,14 +78,14 @@ func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 	for _, id := range kept {
 		living[t.capsules[id].Gang] = true
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.gangs)) {
-		g := t.gangs[id]
+	err := addEach(t.keys, kindGang, t.gangs, func(id orbit.GangID, g *gangRecord) error {
 		if g.Gang == nil || !living[id] {
-			continue
+			return nil
 		}
-		if err := b.Gang(g.Gang, g.at); err != nil {
-			return t.keys.corrupt(ref{kindGang, string(id)}, err.Error())
-		}
+		return b.Gang(g.Gang, g.at)
+	})
+	if err != nil {
+		return err
 	}
 	for _, id := range kept {
 		c := t.capsules[id]
@@ -152,27 +152,29 @@ func (c *capsuleRecord) earlier() iter.Seq2[orbit.ProposalID, orbit.Revision] {
 
 // addHolds adds the holds.
 func (t *tables) addHolds(b *orbit.StateBuilder) error {
-	for _, id := range slices.Sorted(maps.Keys(t.holds)) {
-		h := t.holds[id]
+	return addEach(t.keys, kindHold, t.holds, func(_ orbit.HoldID, h *holdRecord) error {
 		if h.Hold == nil {
-			continue
+			return nil
 		}
-		if err := b.Hold(*h.Hold, h.at); err != nil {
-			return t.keys.corrupt(ref{kindHold, string(id)}, err.Error())
-		}
-	}
-	return nil
+		return b.Hold(*h.Hold, h.at)
+	})
 }
 
 // addMarks adds the marks.
 func (t *tables) addMarks(b *orbit.StateBuilder) error {
-	for _, key := range slices.Sorted(maps.Keys(t.marks)) {
-		m := t.marks[key]
+	return addEach(t.keys, kindMark, t.marks, func(key string, m *markRecord) error {
 		if m.Value == "" {
-			continue
+			return nil
 		}
-		if err := b.Mark(key, m.Value, m.at); err != nil {
-			return t.keys.corrupt(ref{kindMark, key}, err.Error())
+		return b.Mark(key, m.Value, m.at)
+	})
+}
+
+// addEach calls add with each record of a table, sorted by id. An error becomes a [*CorruptError] with the record's key.
+func addEach[K ~string, V any](k keys, of kind, table map[K]V, add func(K, V) error) error {
+	for _, id := range slices.Sorted(maps.Keys(table)) {
+		if err := add(id, table[id]); err != nil {
+			return k.corrupt(ref{of, string(id)}, err.Error())
 		}
 	}
 	return nil

@@ -78,7 +78,7 @@ type Dispatcher struct {
 	// recent are nodes that may take more capsules than before, oldest first.
 	recent []change
 	// todo are the units to decide on in this step, again those to review in the next one.
-	todo  todo
+	todo  queue[unit]
 	again []unit
 	marks markWrites
 	// alone says that ErrAlone has been reported.
@@ -144,7 +144,7 @@ func (d *Dispatcher) Step(ctx context.Context) Round {
 	} else if d.state.Revision() >= d.atLeast {
 		d.commit(ctx, &round)
 	}
-	round.View, round.Schedulers, round.Left = d.view(), len(d.roster.names), d.todo.len()
+	round.View, round.Schedulers, round.Left = d.view(), len(d.roster.names), len(d.todo.list)
 	round.Next = d.retry.next()
 	return round
 }

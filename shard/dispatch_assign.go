@@ -47,19 +47,19 @@ func (d *Dispatcher) take(o *order, c *orbit.Capsule) {
 
 // orders decides on the units in todo, at most MaxStep of them.
 func (d *Dispatcher) orders(round *Round) []order {
-	if d.todo.len() == 0 {
+	if len(d.todo.list) == 0 {
 		return nil
 	}
 	if len(d.roster.names) == 0 {
 		if !d.alone {
-			round.fail(fmt.Errorf("shard: %w, and %d capsules or gangs wait; start one that holds a lease", ErrAlone, d.todo.len()))
+			round.fail(fmt.Errorf("shard: %w, and %d capsules or gangs wait; start one that holds a lease", ErrAlone, len(d.todo.list)))
 		}
 		d.alone = true
 		return nil
 	}
 	d.alone = false
-	out := make([]order, 0, min(d.todo.len(), d.maxStep()))
-	for now := time.Now(); d.todo.len() > 0 && len(out) < d.maxStep(); {
+	out := make([]order, 0, min(len(d.todo.list), d.maxStep()))
+	for now := time.Now(); len(d.todo.list) > 0 && len(out) < d.maxStep(); {
 		if o, ok := d.order(d.todo.take(), now, round); ok {
 			d.loads.expect(o.to, len(o.do))
 			out = append(out, o)

@@ -22,16 +22,16 @@ type clearing struct {
 const freely = 4
 
 // again reports whether a failure may be cleared now, and if so counts it.
-func (c cleared) again(u unit, name string, pace *retries, now time.Time) bool {
+func (c cleared) again(u unit, name string, r *retries, now time.Time) bool {
 	if c[u] == nil {
 		c[u] = map[string]*clearing{}
 	}
 	one := c[u][name]
-	if one == nil || now.Sub(one.last) > 2*pace.Max { // the last clearing is long ago: count anew
+	if one == nil || now.Sub(one.last) > 2*r.pace.Max { // the last clearing is long ago: count anew
 		one = &clearing{}
 		c[u][name] = one
 	}
-	if one.times >= freely && now.Sub(one.last) < pace.delay(one.times-freely) {
+	if one.times >= freely && now.Sub(one.last) < r.delay(one.times-freely) {
 		return false
 	}
 	one.times, one.last = one.times+1, now

@@ -26,7 +26,8 @@ type wait struct {
 
 // retries are the waiting units, ordered by the time of their next try.
 type retries struct {
-	orbit.Backoff
+	// pace is Dispatcher.Retry with its defaults.
+	pace  orbit.Backoff
 	fault error
 	waits map[unit]*wait
 	// heap may have void entries, whose unit has been forgotten.
@@ -34,12 +35,12 @@ type retries struct {
 }
 
 func newRetries(b orbit.Backoff) retries {
-	r := retries{Backoff: b, waits: map[unit]*wait{}}
-	r.Initial = cmp.Or(b.Initial, min(time.Second, cmp.Or(b.Max, time.Second)))
-	r.Max = max(cmp.Or(b.Max, 5*time.Minute), r.Initial)
-	r.Factor = cmp.Or(b.Factor, 2)
-	r.Jitter = max(0, cmp.Or(b.Jitter, 0.2))
-	if b.Initial < 0 || b.Max < 0 || !(r.Factor >= 1 && r.Factor <= math.MaxFloat64) || !(r.Jitter <= 1) {
+	r := retries{pace: b, waits: map[unit]*wait{}}
+	r.pace.Initial = cmp.Or(b.Initial, min(time.Second, cmp.Or(b.Max, time.Second)))
+	r.pace.Max = max(cmp.Or(b.Max, 5*time.Minute), r.pace.Initial)
+	r.pace.Factor = cmp.Or(b.Factor, 2)
+	r.pace.Jitter = max(0, cmp.Or(b.Jitter, 0.2))
+	if b.Initial < 0 || b.Max < 0 || !(r.pace.Factor >= 1 && r.pace.Factor <= math.MaxFloat64) || !(r.pace.Jitter <= 1) {
 		r.fault = fmt.Errorf("shard: %w: Dispatcher.Retry: Initial and Max must not be negative, Factor at least 1 and Jitter at most 1", orbit.ErrInvalid)
 	}
 	return r
@@ -68,10 +69,10 @@ func (r *retries) takeReady(u unit) bool {
 
 // delay returns how long to wait after that many tries, without jitter.
 func (r *retries) delay(tries int) time.Duration {
-	if d := float64(r.Initial) * math.Pow(r.Factor, float64(tries)); d < float64(r.Max) {
+	if d := float64(r.pace.Initial) * math.Pow(r.pace.Factor, float64(tries)); d < float64(r.pace.Max) {
 		return time.Duration(d)
 	}
-	return r.Max
+	return r.pace.Max
 }
 
 // putOff sets the time of the next try.
@@ -80,8 +81,8 @@ func (r *retries) putOff(w *wait, now time.Time) {
 		return
 	}
 	delay := float64(r.delay(w.tries))
-	if r.Jitter > 0 {
-		delay -= rand.Float64() * r.Jitter * delay
+	if r.pace.Jitter > 0 {
+		delay -= rand.Float64() * r.pace.Jitter * delay
 	}
 	w.tries++
 	w.due = now.Add(time.Duration(delay))

@@ -49,7 +49,8 @@ type PartitionLedger struct {
 	view partitionView
 	// viewed is the revision of the last state that Snapshot has returned.
 	viewed orbit.Revision
-	flights
+	// flights are the engine's proposals under way.
+	flights flights
 }
 
 var (
@@ -91,7 +92,7 @@ func (l *PartitionLedger) refresh(ctx context.Context, viewed bool) (*orbit.Stat
 	}
 	if viewed {
 		l.viewed = l.view.state.Revision()
-		l.looks++
+		l.flights.looks++
 	}
 	shown := l.view.shown
 	if l.Mode == Soft {
