@@ -33,19 +33,25 @@ func (r accessSet) merge(o accessSet) {
 	}
 }
 
-// accessSetOf returns the records of a footprint. A node has two records, its description and its count. Every change of
+// accessesOf returns the records that a proposal reads and writes if it is judged on the state.
+func accessesOf(state *orbit.State, p orbit.Proposal) accessSet {
+	reading, writing, _, _ := state.Footprint(p)
+	return accessSetOf(&reading, &writing)
+}
+
+// accessSetOf returns the records of two footprints. A node has two records, its description and its count. Every change of
 // either writes the count, so the count alone is compared and the description never is.
-func accessSetOf(f orbit.Footprint) accessSet {
-	r := make(accessSet, len(f.Reads.Uses)+len(f.Reads.Capsules)+1)
-	r.addAll(&f.Reads, reads)
-	r.addAll(&f.Writes, writes)
-	add(r, kindUse, f.Writes.Nodes, writes)
-	add(r, kindNode, f.Writes.Nodes, writes)
+func accessSetOf(reading, writing *orbit.Footprint) accessSet {
+	r := make(accessSet, len(reading.Uses)+len(reading.Capsules)+1)
+	r.addAll(reading, reads)
+	r.addAll(writing, writes)
+	add(r, kindUse, writing.Nodes, writes)
+	add(r, kindNode, writing.Nodes, writes)
 	return r
 }
 
 // addAll adds all records except descriptions of nodes.
-func (r accessSet) addAll(names *orbit.Records, a access) {
+func (r accessSet) addAll(names *orbit.Footprint, a access) {
 	add(r, kindUse, names.Uses, a)
 	add(r, kindCapsule, names.Capsules, a)
 	add(r, kindGang, names.Gangs, a)

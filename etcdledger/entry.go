@@ -1,8 +1,6 @@
 package etcdledger
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 
 	"github.com/orbitsched/orbit"
@@ -21,40 +19,8 @@ type entry struct {
 // commit is the commitments of one proposal. All commits of an entry have the same revision.
 type commit struct {
 	ID orbit.ProposalID `json:"id,omitzero"`
-	Do []op             `json:"do"`
-}
-
-// op is one commitment with the node that it changes.
-type op struct {
-	Do orbit.Commitment
-	At orbit.NodeID
-}
-
-type opJSON struct {
-	Do json.RawMessage `json:"do"`
-	At orbit.NodeID    `json:"at,omitempty"`
-}
-
-// MarshalJSON writes the commitment as [orbit.MarshalCommitment] does.
-func (d op) MarshalJSON() ([]byte, error) {
-	do, err := orbit.MarshalCommitment(d.Do)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(opJSON{do, d.At})
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (d *op) UnmarshalJSON(text []byte) (err error) {
-	var in opJSON
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&in); err != nil {
-		return err
-	}
-	d.At = in.At
-	d.Do, err = orbit.UnmarshalCommitment(in.Do)
-	return err
+	// Do are the changes without their revision, position and id, because the entry and the commit have these.
+	Do []orbit.Change `json:"do"`
 }
 
 // decodeEntry reads a value of the log.
@@ -75,7 +41,7 @@ func (e *entry) changes() []orbit.Change {
 	for i := range e.Commits {
 		c := &e.Commits[i]
 		for j := range c.Do {
-			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].Do, Node: c.Do[j].At})
+			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].Do, Node: c.Do[j].Node})
 		}
 	}
 	return out
@@ -83,9 +49,9 @@ func (e *entry) changes() []orbit.Change {
 
 // commitOf returns the changes of one proposal in the form in which the log has them.
 func commitOf(changes []orbit.Change) commit {
-	out := commit{ID: changes[0].ID, Do: make([]op, len(changes))}
+	out := commit{ID: changes[0].ID, Do: make([]orbit.Change, len(changes))}
 	for i, c := range changes {
-		out.Do[i] = op{c.Do, c.Node}
+		out.Do[i] = orbit.Change{Do: c.Do, Node: c.Node}
 	}
 	return out
 }

@@ -61,14 +61,11 @@ func newPack(k keys, base *orbit.State, pos int64, limits packLimits) *pack {
 	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, accesses: accessSet{}, values: map[ref][]byte{}}
 }
 
-// add adds a proposal that holds after all others in the pack, and otherwise returns its rejection. The footprint is that
-// of the proposal on the pack's state, and accesses are its records. It returns errFull if another pack has to be tried, and
-// errAgain if the pack has the proposal already. After an error the pack is unchanged.
-func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) error {
-	if f.Err != nil {
-		return f.Err
-	}
-	if len(f.Touched) == 0 {
+// add adds a proposal that holds after all others in the pack, with the nodes that it touches on the pack's state and its
+// records. It returns errFull if another pack has to be tried, and errAgain if the pack has the proposal already. After an
+// error the pack is unchanged.
+func (b *pack) add(p *orbit.Proposal, touched []orbit.NodeID, accesses accessSet) error {
+	if len(touched) == 0 {
 		return errAgain
 	}
 	if b.nameless && p.ID.IsZero() {
@@ -77,7 +74,7 @@ func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) er
 	if err := b.roomFor(accesses); err != nil {
 		return err
 	}
-	changes := b.changes(p, f.Touched)
+	changes := b.changes(p, touched)
 	next, err := b.state.Apply(changes)
 	if err != nil {
 		return err
