@@ -38,6 +38,7 @@ type loads struct {
 	open          []candidate // memory for a search
 	rated         []int32     // memory for leaves
 	opened        int         // boxes and leaves that searches have opened
+	judged        int         // nodes that were asked whether they fit
 	holders       map[string]map[int32]struct{}
 	// How many reports name a template.
 	supporters map[string]int

@@ -100,6 +100,9 @@ func BenchmarkWarmUnknown(b *testing.B) {
 			submit(b, f.ledger, "c", 1, specs[0])
 			var view orbit.View
 			serial := 0
+			require.NoError(b, view.Refresh(context.Background(), f.ledger, f.board, time.Now()))
+			_, err := w.Plan(context.Background(), &view, view.State().Pending()) // what is kept is made
+			require.NoError(b, err)
 			for b.Loop() {
 				b.StopTimer()
 				serial++
