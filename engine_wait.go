@@ -49,8 +49,8 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 	}
 }
 
-// Pause returns how Run waits after a round until it passes again: for the backoff, zero if there is more work and the
-// round got on with it; or until the instant at which a hold ends or a class has been parked long enough, if that is
+// Pause returns how Run waits after a round until it passes again: for the backoff, zero if there is more work, and the
+// round got on with it or took a full batch for which there is no place; or until the instant at which a hold ends or a class has been parked long enough, if that is
 // earlier (zero: nothing is due); or until Wake reports true. Each call makes the next backoff longer, so call it once
 // after each Pass. Pause and Wake serve callers that wait by another clock than Run's, such as package sim/race.
 func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
@@ -62,7 +62,8 @@ func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	if round.fresh || round.roused {
 		e.pace.reset()
 	}
-	if e.sweeping = round.progress && len(e.view.queue.ready) > 0; e.sweeping {
+	unseen := e.stuck && round.Pending > 0 && len(round.Errors) == 0 // this batch is held back, for what is behind it
+	if e.sweeping = (round.progress || unseen) && len(e.view.queue.ready) > 0; e.sweeping {
 		return 0, time.Time{}
 	}
 	return e.pace.next(), e.due()
