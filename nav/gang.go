@@ -62,6 +62,8 @@ type Gang struct {
 	demands map[string]*gangDemand
 	// The gang that room is held for, if any.
 	holder orbit.GangID
+	// How often seats were looked for.
+	tries int
 }
 
 // Claims reports whether the class is GangClass.
@@ -186,6 +188,9 @@ func (r *gangPass) planGang(m *pendingGang) error {
 
 // planRemembered plans a gang that was not handed over. It is handed over again in its turn, and then room may be held.
 func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
+	if r.waits[m.id].demand.answer(r, m.id) != nil { // another gang has been tried meanwhile
+		return false, nil
+	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
 	fit, why := r.try(m, r.levels(m), nil)
 	r.left -= r.budget.taken
@@ -261,6 +266,7 @@ func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 
 // try looks for seats, with what is held for the gang given back, and proposes them.
 func (r *gangPass) try(m *pendingGang, levels []*domainTable, holds []orbit.Hold) (*gangFit, error) {
+	r.tries++
 	start := r.index.draft.Checkpoint()
 	if err := r.index.release(holds); err != nil {
 		return nil, err
