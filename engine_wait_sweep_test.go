@@ -19,7 +19,7 @@ func TestWorkBehindBatchesWithoutAPlace(t *testing.T) {
 		var took time.Duration
 		start := time.Now()
 		e := &Engine{Name: "e", Ledger: l, MaxPlan: 10, Backoff: Backoff{Initial: time.Second}}
-		e.Navigator = NavigatorFunc(func(_ context.Context, _ *View, pending []*Capsule) (plan Plan, err error) {
+		e.Navigator = planFunc(func(_ context.Context, _ *View, pending []*Capsule) (plan Plan, err error) {
 			plans++
 			for _, c := range pending {
 				if c.ID == "fits" {
