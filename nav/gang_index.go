@@ -28,6 +28,8 @@ type gangIndex struct {
 	fresh bool
 	// Capsules or holds have come or gone since the last plan.
 	moved bool
+	// Memory for a search among domains.
+	candidates []candidate
 	// Number of the plan.
 	plan uint64
 	// Rises with whatever could make a gang fit.
