@@ -188,8 +188,8 @@ func (r *gangPass) planGang(m *pendingGang) error {
 
 // planRemembered plans a gang that was not handed over. It is handed over again in its turn, and then room may be held.
 func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
-	if r.waits[m.id].demand.answer(r, m.id) != nil { // another gang has been tried meanwhile
-		return false, nil
+	if known := r.waits[m.id].demand.answer(r, m.id); known != nil { // another gang has been tried meanwhile
+		return false, r.ctx.Err()
 	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
 	fit, why := r.try(m, r.levels(m), nil)

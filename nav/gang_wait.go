@@ -158,10 +158,11 @@ func (r *gangPass) demand(m *pendingGang) *gangDemand {
 		return nil
 	}
 	asks := m.asks(&r.index)
-	key := fmt.Sprintf("%t %q", m.gang.Loose, m.gang.Levels)
+	text := fmt.Appendf(nil, "%t %q", m.gang.Loose, m.gang.Levels)
 	for i := range asks {
-		key += fmt.Sprintf(" %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].spec])
+		text = fmt.Appendf(text, " %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].spec])
 	}
+	key := string(text)
 	d := r.demands[key]
 	if d == nil {
 		if r.demands == nil {
