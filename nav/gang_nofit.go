@@ -169,5 +169,5 @@ func (p *gangPacker) lacks(nodes []int32, s *seating) []orbit.Reason {
 			counts[why]++
 		}
 	}
-	return d.NoFit(spec, counts).Reasons
+	return d.NoFit(spec, counts).Reasons()
 }
