@@ -139,7 +139,7 @@ func (p *Population) watch(ctx context.Context) error {
 		return nil
 	}
 	ledger := p.Engines[0].Ledger
-	from := source{ledger: ledger, mine: p.unowned}
+	from := source{ledger: ledger, owns: p.unowned}
 	view, pace := View{}, pace{Backoff: Backoff{}.withDefaults(), rng: newRand()}
 	for ctx.Err() == nil {
 		if _, err := view.refresh(ctx, &from, time.Now()); err != nil {
@@ -177,17 +177,19 @@ func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
 	return ctx.Err()
 }
 
-// unowned reports whether none of the engines owns the capsule.
-func (p *Population) unowned(c *Capsule) bool {
-	if c.Owner != "" {
-		return !slices.ContainsFunc(p.Engines, func(e *Engine) bool { return e.Name == c.Owner })
+// unowned reports whether none of the engines owns pending work with this owner and spec.
+func (p *Population) unowned(owner string, spec *Spec) bool {
+	if owner != "" {
+		return !slices.ContainsFunc(p.Engines, func(e *Engine) bool { return e.Name == owner })
 	}
-	return len(p.claimants(claim{c.Spec.Module, c.Spec.Class})) == 0
+	return len(p.claimants(claim{spec.Module, spec.Class})) == 0
 }
 
 // reportAll empties the queue of unclaimed capsules into Report.
 func (p *Population) reportAll(view *View) {
-	for _, c := range view.queue.take(view.state.PendingCount(), view.state, false) {
+	most := view.state.PendingCount()
+	view.queue.turn(most, view.state, false)
+	for _, c := range view.queue.take(most) {
 		why := fmt.Sprintf("module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
 		if c.Owner != "" {
 			why = fmt.Sprintf("it is assigned to %q, which is none of this population's engines", c.Owner)
