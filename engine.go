@@ -56,8 +56,10 @@ type Engine struct {
 	// Run is at work.
 	running atomic.Bool
 
-	// Decides claims instead of the navigator, if set: a population uses it to keep its claims from overlapping.
-	arbiter func(claim) bool
+	// Decides claims instead of the navigator, if set, and the engine's number there: a population uses it to keep its
+	// claims from overlapping.
+	claimTable *claimTable
+	number     int
 	// The next view must have reached this.
 	atLeast Revision
 	// Outcome unknown, and how many passes have sent it again.
@@ -224,6 +226,7 @@ func (e *Engine) refreshView(ctx context.Context, round *Round, now time.Time) b
 // catchUp refreshes the view until it has reached the newest revision that an answer to this engine has named.
 func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 	if e.claims.recovered() {
+		e.claimTable.forget()
 		e.view.state = nil // capsules that Claims denied meanwhile may be this engine's, so rebuild the view
 	}
 	if _, err := e.view.refresh(ctx, &e.from, now); err != nil {
@@ -256,8 +259,8 @@ func (e *Engine) owns(owner string, spec *Spec) bool {
 		return owner == e.Name
 	}
 	key := claim{spec.Module, spec.Class}
-	if e.arbiter != nil {
-		return e.arbiter(key)
+	if e.claimTable != nil {
+		return e.claimTable.find(key) == e.number
 	}
 	return e.ask(key)
 }
