@@ -26,7 +26,7 @@ const graceParts = 10
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
-	go guard.Call(func() error { return guard.Said(f(ctx)) }, func(err error) {
+	go guard.CallDeep(func() error { return guard.Said(f(ctx)) }, func(err error) {
 		crashed := guard.Crashed(err)
 		if crashed {
 			err = fmt.Errorf("%w: %w", ErrNavigator, err)
