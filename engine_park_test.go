@@ -121,7 +121,7 @@ func parkedView(t testing.TB, l *MemoryLedger, tel Telemetry, nodes, classes int
 		commit(t, l, PutNode{machine(NodeID(fmt.Sprintf("node-%06d", i)), 500+int64(i%7))})
 	}
 	parkHuge(t, l, classes)
-	nav := NavigatorFunc(func(_ context.Context, _ *View, pending []*Capsule) (plan Plan, _ error) {
+	nav := planFunc(func(_ context.Context, _ *View, pending []*Capsule) (plan Plan, _ error) {
 		for _, c := range pending {
 			plan.Unplaced = append(plan.Unplaced, Unplaced{c, &NoFit{}})
 		}

@@ -3,6 +3,7 @@ package orbit
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -73,24 +74,29 @@ type fitCount struct {
 	names    *dimensionNames
 	// What was counted.
 	nodes   int
-	reasons []Reason
+	reasons map[string]int
 }
 
-// Reason is how many nodes fail for the same reason, each node counted under the first that holds.
-type Reason struct {
-	// Nodes counts the nodes that fail for this reason.
-	Nodes int
-	// Why completes "n nodes ...", as in "lack memory".
-	Why string
-}
-
-// Text completes a count of nodes: "lack memory", and for one node "lacks memory".
-func (r Reason) Text() string {
-	if r.Nodes != 1 {
-		return r.Why
+// Texts returns each reason with its count, the most frequent first: "801 lack memory", and for one node "1 lacks memory".
+func (e *NoFit) Texts() []string {
+	reasons := e.Reasons()
+	byCount := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b))
+	})
+	for i, why := range byCount {
+		nodes := reasons[why]
+		if nodes == 1 {
+			why = singular(why)
+		}
+		byCount[i] = fmt.Sprintf("%d %s", nodes, why)
 	}
-	verb, _, _ := strings.Cut(r.Why, " ")
-	rest := r.Why[len(verb):]
+	return byCount
+}
+
+// singular puts the verb with which a reason begins in the singular.
+func singular(why string) string {
+	verb, _, _ := strings.Cut(why, " ")
+	rest := why[len(verb):]
 	switch verb {
 	case "are":
 		return "is" + rest
@@ -101,7 +107,7 @@ func (r Reason) Text() string {
 	case "lack", "wait":
 		return verb + "s" + rest
 	}
-	return r.Why
+	return why
 }
 
 // Nodes returns how many nodes were evaluated.
@@ -113,8 +119,9 @@ func (e *NoFit) Nodes() int {
 	return e.count.nodes
 }
 
-// Reasons returns the nodes counted by the reason why they fail, the most frequent first. It must not be written to.
-func (e *NoFit) Reasons() []Reason {
+// Reasons returns the nodes counted by the reason why they fail, which completes "n nodes ...", as in "lack memory". Each
+// node is counted under the first reason that holds. The map must not be written to.
+func (e *NoFit) Reasons() map[string]int {
 	if e == nil || e.count == nil {
 		return nil
 	}
@@ -124,26 +131,19 @@ func (e *NoFit) Reasons() []Reason {
 
 // Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory".
 func (e *NoFit) Error() string {
-	reasons := e.Reasons()
-	parts := make([]string, len(reasons))
-	for i, r := range reasons {
-		parts[i] = fmt.Sprintf("%d %s", r.Nodes, r.Text())
-	}
-	if len(parts) == 0 {
+	if len(e.Reasons()) == 0 {
 		return fmt.Sprintf("0 of %d nodes fit", e.Nodes())
 	}
-	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes(), strings.Join(parts, ", "))
+	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes(), strings.Join(e.Texts(), ", "))
 }
 
-// make counts, and gives back what it has counted.
+// make counts, and gives back what it has counted with.
 func (c *fitCount) make() {
+	c.reasons = map[string]int{}
 	for m, n := range c.diagnose() {
 		c.nodes += n
-		c.reasons = append(c.reasons, Reason{Nodes: n, Why: m.text(c.spec, c.names)})
+		c.reasons[m.text(c.spec, c.names)] += n
 	}
-	slices.SortFunc(c.reasons, func(a, b Reason) int {
-		return cmp.Or(b.Nodes-a.Nodes, strings.Compare(a.Why, b.Why))
-	})
 	c.diagnose, c.spec, c.names = nil, nil, nil
 }
 
