@@ -2,7 +2,6 @@ package place_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -53,7 +52,7 @@ func BenchmarkNothingFits(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
 					_, err := e.Best(draft, specs[i%len(specs)])
 					var nofit *orbit.NoFit
-					require.True(b, errors.As(err, &nofit))
+					require.ErrorAs(b, err, &nofit)
 					if read {
 						require.Equal(b, nodes, nofit.Nodes())
 					}
