@@ -35,6 +35,10 @@ type Draft struct {
 	nodes   []*NodeState
 	journal changeLog
 	steps   []draftStep
+	// What each step has made of its node, nil if it has changed none, and how many of these a NoFit refers to: they are
+	// not written over.
+	after  []*NodeState
+	shared int
 	// Commitments since Sync; those from open on make the next proposal.
 	log  []Commitment
 	open int
@@ -315,17 +319,21 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	}
 	taken := d.copies.New(*n)
 	taken.takes(spec, to.Devices)
-	d.steps = append(d.steps, draftStep{node: n, log: len(d.log), open: d.open})
-	d.nodes[n.index] = taken
-	d.journal.add(n.index)
+	d.push(draftStep{node: n, log: len(d.log), open: d.open}, taken)
 	return nil
 }
 
 // step notes a step that makes a node what now says; nil: no node.
 func (d *Draft) step(s draftStep, now *NodeState, c Commitment) {
 	s.log, s.open = len(d.log), d.open
-	d.steps = append(d.steps, s)
+	d.push(s, now)
 	d.log = append(d.log, c)
+}
+
+// push notes a step of which all is said.
+func (d *Draft) push(s draftStep, now *NodeState) {
+	d.steps = append(d.steps, s)
+	d.after = append(d.after, now)
 	if now != nil {
 		d.nodes[now.index] = now
 		d.journal.add(now.index)

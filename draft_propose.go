@@ -44,7 +44,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		}
 	}
 	p.If = d.betOnCompany(p.If, own)
-	d.steps = append(d.steps, draftStep{log: len(d.log), open: from})
+	d.push(draftStep{log: len(d.log), open: from}, nil)
 	d.open = len(d.log)
 	d.forgetCompany(p.Do)
 	return p
@@ -95,9 +95,7 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 	for i := range kept.used {
 		kept.used[i] = max(now.used[i], was.used[i])
 	}
-	d.steps = append(d.steps, draftStep{node: now, log: len(d.log), open: d.open})
-	d.nodes[now.index] = kept
-	d.journal.add(now.index)
+	d.push(draftStep{node: now, log: len(d.log), open: d.open}, kept)
 	return bets
 }
 
@@ -196,6 +194,14 @@ func (p *nearby) has(n *Node) bool {
 	return ok && p.domains[domain]
 }
 
+// misfit says why a node does not have the company that is asked for; the zero value: it has.
+func (p *nearby) misfit(n *NodeState) Misfit {
+	if p.has(n.Node) {
+		return Misfit{}
+	}
+	return Misfit{Why: p.missing()}
+}
+
 // missing says what a node outside the domains lacks.
 func (p *nearby) missing() string {
 	if p.text != "" {
@@ -221,6 +227,7 @@ func (d *Draft) Rollback(to int) {
 		was := d.steps[last]
 		d.steps[last] = draftStep{}
 		d.steps = d.steps[:last]
+		d.forgetAfter(last)
 		if was.node != nil {
 			d.nodes[was.node.index] = was.node
 			d.journal.add(was.node.index)
@@ -237,6 +244,17 @@ func (d *Draft) Rollback(to int) {
 			d.log = d.log[:was.log]
 		}
 	}
+}
+
+// forgetAfter drops what the steps from a position on have made of their nodes. What a NoFit refers to stays in an array
+// of its own.
+func (d *Draft) forgetAfter(from int) {
+	if from < d.shared {
+		d.after, d.shared = d.after[:from:from], from
+		return
+	}
+	d.after[from] = nil
+	d.after = d.after[:from]
 }
 
 // restoreUse notes of the capsule or the hold of a commitment what was noted before it.
@@ -289,10 +307,8 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	left := d.copies.New(*n)
 	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
 	left.Capsules--
-	d.steps = append(d.steps, draftStep{node: n, use: use, log: len(d.log), open: d.open})
+	d.push(draftStep{node: n, use: use, log: len(d.log), open: d.open}, left)
 	delete(d.capsules, id)
-	d.nodes[left.index] = left
-	d.journal.add(left.index)
 	return true
 }
 

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -551,16 +553,47 @@ func TestDraftRefuses(t *testing.T) {
 	}
 }
 
+// reasoned is a NoFit that has been counted.
+func reasoned(reasons map[string]int) *NoFit {
+	c := &fitCount{reasons: reasons}
+	c.once.Do(func() {})
+	return &NoFit{count: c}
+}
+
 // TestNoFitTexts: the verb agrees with the number of nodes, and the most frequent reason comes first.
 func TestNoFitTexts(t *testing.T) {
 	for many, one := range map[string]string{"are cold": "is cold", "have no disk": "has no disk", "do not answer": "does not answer",
 		"lack heat": "lacks heat", "wait for rain": "waits for rain", "failed to start it": "failed to start it", "areas": "areas", "are": "is", "": ""} {
-		require.Equal(t, []string{"1 " + one}, (&NoFit{Reasons: map[string]int{many: 1}}).Texts())
-		require.Equal(t, []string{"2 " + many}, (&NoFit{Reasons: map[string]int{many: 2}}).Texts())
+		require.Equal(t, []string{"1 " + one}, reasoned(map[string]int{many: 1}).Texts())
+		require.Equal(t, []string{"2 " + many}, reasoned(map[string]int{many: 2}).Texts())
 	}
 	require.Empty(t, (&NoFit{}).Texts())
-	require.Equal(t, []string{"7 lack heat", "2 are cold", "2 lack light", "1 is old", "0 were asked"}, (&NoFit{Reasons: map[string]int{
-		"are old": 1, "lack light": 2, "were asked": 0, "are cold": 2, "lack heat": 7}}).Texts())
+	require.Equal(t, []string{"7 lack heat", "2 are cold", "2 lack light", "1 is old", "0 were asked"}, reasoned(map[string]int{
+		"are old": 1, "lack light": 2, "were asked": 0, "are cold": 2, "lack heat": 7}).Texts())
 	var d Draft
 	require.EqualError(t, d.NoFit(&Spec{}, map[Misfit]int{{Why: "lack heat"}: 1}), "0 of 1 nodes fit: 1 lacks heat")
+}
+
+// A diagnosis costs nothing until it is read, says the same whenever that is, and may be read from anywhere.
+func TestDiagnosisCountsWhenRead(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("a", 5)}, PutNode{machine("b", 2)}, PutNode{machine("c", 9)}, Submit{IDs: names("x", 3), Spec: wants(4)})
+	v, _ := viewOf(t, l, nil)
+	d, spec := &Draft{}, v.State().Capsule("x0000").Spec
+	d.Sync(v)
+	require.NoError(t, d.Place(v.State().Capsule("x0000"), Choice{Node: v.State().Node("a")}))
+	mark := d.Checkpoint()
+	require.NoError(t, d.Place(v.State().Capsule("x0001"), Choice{Node: v.State().Node("c")}))
+	why := d.Diagnose(spec, map[Misfit]int{{Why: "are hot"}: 1}, Misfit{Why: "are odd"})
+	require.NotNil(t, why.count.diagnose, "nothing is counted yet")
+	d.Rollback(mark)
+	require.NoError(t, d.Place(v.State().Capsule("x0002"), Choice{Node: v.State().Node("c")}))
+	commit(t, l, RemoveNode{"b"})
+	d.Sync(v)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() { assert.EqualError(t, why, "0 of 3 nodes fit: 2 lack cpu, 1 is hot") })
+	}
+	both.Wait()
+	require.EqualError(t, new(Draft).Diagnose(spec, nil, Misfit{}), "0 of 0 nodes fit")
 }

@@ -33,7 +33,9 @@ type Engine struct {
 	// PlanTimeout is the deadline of one Plan; default 10 s. A Plan that returns what it has within a tenth more is not
 	// late.
 	PlanTimeout time.Duration
-	// ParkFor is the longest time that a class which fits nowhere is parked; default 30 s.
+	// ParkFor is the time after which a class which fits nowhere is tried again though no change could help it; default
+	// 30 s. One capsule is tried; if it is placed, the class is back. Where many classes are due at a time, each pass tries
+	// some of them.
 	ParkFor time.Duration
 	// Backoff sets the waits after passes without progress; the zero value has the defaults.
 	Backoff Backoff
@@ -54,14 +56,18 @@ type Engine struct {
 	// Run is at work.
 	running atomic.Bool
 
-	// Decides claims instead of the navigator, if set: a population uses it to keep its claims from overlapping.
-	arbiter func(claim) bool
+	// Decides claims instead of the navigator, if set, and the engine's number there: a population uses it to keep its
+	// claims from overlapping.
+	claimTable *claimTable
+	number     int
 	// The next view must have reached this.
 	atLeast Revision
 	// Outcome unknown, and how many passes have sent it again.
 	unsettled []Proposal
 	tries     int
 	settling  bool
+	// How many parked classes a pass tries again.
+	share retryShare
 	// The last pass made progress and left work: the next one follows at once.
 	sweeping bool
 	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.
@@ -86,7 +92,7 @@ func (e *Engine) init() {
 		if e.fault = e.check(); e.fault != nil {
 			return
 		}
-		e.from = source{ledger: e.Ledger, telemetry: e.Telemetry, mine: e.mine, holds: true}
+		e.from = source{ledger: e.Ledger, telemetry: e.Telemetry, owns: e.owns, holds: true}
 		e.pace = pace{Backoff: e.Backoff.withDefaults(), rng: newRand()}
 		e.ids = newIDSource()
 	})
@@ -151,7 +157,6 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	round.Errors = append(round.Errors, e.claims.takeFaults()...)
-	e.takeBack(start)
 	settled := e.resendUnknown(ctx, &round)
 	if settled && e.view.Revision() < e.atLeast { // what was sent again has changed what is planned on
 		settled = e.refreshView(ctx, &round, start)
@@ -161,14 +166,17 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		e.endHolds(ctx, &round, start)
 		e.planAndPropose(ctx, &round)
 	}
-	round.Parked = len(e.view.queue.parked)
+	round.Parked = len(e.view.queue.parked.spots)
 	return round
 }
 
 // planAndPropose is the second half of a pass, if there is work.
 func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	start, most := time.Now(), cmp.Or(e.MaxPlan, 1000)
-	pending := e.view.queue.take(most, e.view.state, e.stuck)
+	queue := &e.view.queue
+	queue.turn(most, e.view.state, e.stuck)
+	e.retry(start, most)
+	pending := queue.take(most)
 	e.stuck = false
 	round.Viewing += time.Since(start)
 	if round.Pending = len(pending); round.Pending == 0 {
@@ -181,20 +189,12 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	}
 	round.Planning = time.Since(start)
 	round.Notes, round.Unplaced = plan.Notes, plan.Unplaced
+	e.share.adapt(round.Planning)
 	aside := e.park(pending, unfit)
 	e.propose(ctx, plan.Proposals, round)
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
 	e.stuck = !round.progress && len(pending) == most
-}
-
-// takeBack unparks classes that have been parked long enough. While passes follow each other without a rest, it waits
-// until the other classes have been planned, for a bounded time.
-func (e *Engine) takeBack(now time.Time) {
-	if e.sweeping && len(e.view.queue.ready) > 0 {
-		now = now.Add(-e.parkFor() - time.Minute)
-	}
-	e.view.queue.due(now)
 }
 
 // planReturned reports whether no Plan is running, taking note of one that was late.
@@ -228,6 +228,7 @@ func (e *Engine) refreshView(ctx context.Context, round *Round, now time.Time) b
 // catchUp refreshes the view until it has reached the newest revision that an answer to this engine has named.
 func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 	if e.claims.recovered() {
+		e.claimTable.forget()
 		e.view.state = nil // capsules that Claims denied meanwhile may be this engine's, so rebuild the view
 	}
 	if _, err := e.view.refresh(ctx, &e.from, now); err != nil {
@@ -253,9 +254,6 @@ func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// mine reports whether a pending capsule is this engine's.
-func (e *Engine) mine(c *Capsule) bool { return e.owns(c.Owner, c.Spec) }
-
 // owns reports whether pending work with this owner and spec is this engine's: the engine is named, or no engine is
 // and it claims it.
 func (e *Engine) owns(owner string, spec *Spec) bool {
@@ -263,8 +261,8 @@ func (e *Engine) owns(owner string, spec *Spec) bool {
 		return owner == e.Name
 	}
 	key := claim{spec.Module, spec.Class}
-	if e.arbiter != nil {
-		return e.arbiter(key)
+	if e.claimTable != nil {
+		return e.claimTable.find(key) == e.number
 	}
 	return e.ask(key)
 }

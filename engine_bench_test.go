@@ -67,7 +67,7 @@ func BenchmarkViewRefresh(b *testing.B) {
 				l := constellation(b, nodes, 100)
 				toggle := toggles(b, l, nodes, changed)
 				var v View
-				from := source{ledger: l, mine: func(*Capsule) bool { return false }}
+				from := source{ledger: l, owns: none}
 				var took time.Duration
 				for b.Loop() {
 					toggle()

@@ -26,7 +26,7 @@ const graceParts = 10
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
-	go guard.Call(func() error { return guard.Said(f(ctx)) }, func(err error) {
+	go guard.CallDeep(func() error { return guard.Said(f(ctx)) }, func(err error) {
 		crashed := guard.Crashed(err)
 		if crashed {
 			err = fmt.Errorf("%w: %w", ErrNavigator, err)
@@ -58,7 +58,7 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 
 // plan asks the navigator. Past the deadline the engine goes on without it, and late results are dropped. It also
 // returns the specs that fit nowhere. Finding them runs the navigator's own error methods, so the same guard applies.
-func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []*Spec, error) {
+func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []misfitting, error) {
 	plans := make(chan planned, 1)
 	v, late := contain(ctx, e.planTimeout(), func(ctx context.Context) error {
 		plan, err := e.Navigator.Plan(ctx, &e.view, pending)
@@ -79,17 +79,33 @@ func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []*Spec, e
 // planned is a plan and the specs that it says fit nowhere.
 type planned struct {
 	Plan
-	unfit []*Spec
+	unfit []misfitting
+}
+
+// misfitting is a spec that a plan says fits nowhere. Near are the domains that it is bound to, if every diagnosis has gone
+// by the same.
+type misfitting struct {
+	spec *Spec
+	near *nearby
 }
 
 // unfit returns the specs of the capsules that fit nowhere, each once.
-func unfit(unplaced []Unplaced) (specs []*Spec) {
-	seen := map[*Spec]bool{}
+func unfit(unplaced []Unplaced) (specs []misfitting) {
+	at := map[*Spec]int{}
 	for _, u := range unplaced {
 		var nofit *NoFit
-		if u.Capsule != nil && !seen[u.Capsule.Spec] && errors.As(u.Why, &nofit) {
-			seen[u.Capsule.Spec] = true
-			specs = append(specs, u.Capsule.Spec)
+		if u.Capsule == nil || !errors.As(u.Why, &nofit) {
+			continue
+		}
+		var near *nearby
+		if nofit != nil {
+			near = nofit.near
+		}
+		if i, seen := at[u.Capsule.Spec]; !seen {
+			at[u.Capsule.Spec] = len(specs)
+			specs = append(specs, misfitting{u.Capsule.Spec, near})
+		} else if specs[i].near != near {
+			specs[i].near = nil
 		}
 	}
 	return specs

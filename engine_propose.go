@@ -11,7 +11,8 @@ import (
 )
 
 // park parks those of the planned classes that fit nowhere, and returns them.
-func (e *Engine) park(planned []*Capsule, unfit []*Spec) []*Spec {
+func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
+	defer e.view.queue.settle()
 	if len(unfit) == 0 {
 		return nil
 	}
@@ -20,16 +21,60 @@ func (e *Engine) park(planned []*Capsule, unfit []*Spec) []*Spec {
 		known[c.Spec] = true
 	}
 	until := time.Now().Add(e.parkFor())
-	return slices.DeleteFunc(unfit, func(spec *Spec) bool {
-		return !known[spec] || !e.view.queue.park(spec, until)
-	})
+	for _, m := range unfit {
+		if known[m.spec] && e.view.queue.park(m.spec, until, m.near) {
+			aside = append(aside, m.spec)
+		}
+	}
+	return aside
+}
+
+// retryShare is how many of the classes that have been parked long enough a pass tries again.
+//
+// They have waited for as long as ParkFor, most of them in vain, and may be many at a time. So they take a small share of
+// each pass, behind the work of their priority that is ready: as many as make a pass of about half a millisecond, or an
+// eighth of MaxPlan if that is less, but at least one. While passes follow each other without a rest they wait, for as long
+// again as ParkFor and a minute at most.
+type retryShare struct {
+	// Zero: the default.
+	most int
+	// The last pass tried some.
+	tried bool
+}
+
+const retryTime = 500 * time.Microsecond
+
+// adapt takes note of how long a plan took.
+func (s *retryShare) adapt(planning time.Duration) {
+	switch {
+	case !s.tried:
+	case planning > retryTime:
+		s.most = max(1, s.most/2)
+	case planning < retryTime/2:
+		s.most = min(2*s.most, 1<<16)
+	}
+}
+
+// retry adds a share of the parked classes to the next batch.
+func (e *Engine) retry(now time.Time, most int) {
+	s, work := &e.share, len(e.view.queue.ready) > 0
+	if e.sweeping && work {
+		now = now.Add(-e.parkFor() - time.Minute)
+	}
+	s.most = max(1, min(cmp.Or(s.most, 4), most/8))
+	if most == 1 && work && s.tried { // the pass before was for a class that was parked
+		s.tried = false
+		return
+	}
+	e.view.queue.retry(now, s.most)
+	s.tried = len(e.view.queue.trials) > 0
 }
 
 func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
 
 // stillAside reports whether at least one of the classes just parked is still parked.
 func (e *Engine) stillAside(specs []*Spec) bool {
-	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked[spec] != nil })
+	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked.spots[spec] != nil })
 }
 
 // endHolds releases the holds whose end has passed. If another engine releases the hold first, that is no conflict,

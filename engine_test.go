@@ -82,25 +82,28 @@ func (fewest) Score(n *NodeState, _ *Report, spec *Spec) (value, tie float64) {
 }
 
 func (e *scan) Best(d *Draft, spec *Spec) (best Choice, err error) {
-	score, counts := Score(fewest{}), map[Misfit]int{}
+	score, refused := Score(fewest{}), map[Misfit]int{}
 	if e.Score != nil {
 		score = e.Score
 	}
 	for n := range d.Nodes() {
 		why := e.misfit(d, n, spec)
 		if why != (Misfit{}) {
-			counts[why]++
+			if d.Misfit(n, spec) == (Misfit{}) {
+				refused[why]++
+			}
 			continue
 		}
 		value, tie := score.Score(n, d.View().Report(n), spec)
 		if math.IsNaN(value) || math.IsInf(value, 0) {
-			counts[Misfit{Why: "have a score that is no number"}]++
-		} else if best.Node == nil || value < best.Value || value == best.Value && e.before(n, best.Node) {
+			continue
+		}
+		if best.Node == nil || value < best.Value || value == best.Value && e.before(n, best.Node) {
 			best.Node, best.Value, best.Tie = n, value, tie
 		}
 	}
 	if best.Node == nil {
-		return best, d.NoFit(spec, counts)
+		return best, d.Diagnose(spec, refused, Misfit{Why: "have a score that is no number"})
 	}
 	best.Devices, _ = best.Node.PickDevices(spec.Devices)
 	return best, nil

@@ -80,12 +80,11 @@ func (e *Engine) due() (at time.Time) {
 	if len(e.view.ends) > 0 {
 		at = e.view.ends[0].at
 	}
-	if e.parkFor() >= e.pace.Initial { // else the engine would pass all the time
-		for _, k := range e.view.queue.parked {
-			if at.IsZero() || k.until.Before(at) {
-				at = k.until
-			}
-		}
+	if e.parkFor() < e.pace.Initial || len(e.unsettled) > 0 { // else the engine would pass all the time
+		return at
+	}
+	if end, ok := e.view.queue.parked.due(); ok && (at.IsZero() || end.Before(at)) {
+		at = end
 	}
 	return at
 }
@@ -151,7 +150,7 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 // classifyChange reports, from a change alone, whether it is work for this engine, and whether it may free capacity for
 // a parked class.
 func (e *Engine) classifyChange(c *Change) (work, room bool) {
-	aside := len(e.view.queue.parked) > 0
+	aside := len(e.view.queue.parked.spots) > 0
 	switch do := c.Do.(type) {
 	case Submit:
 		if do.Gang == nil {
@@ -167,14 +166,14 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return c == nil || e.owns(do.Owner, c.Spec), false
 	case Release:
 		c := e.view.state.Capsule(do.Capsule)
-		if do.Capsule != "" && !do.Final && (c == nil || e.mine(c)) {
+		if do.Capsule != "" && !do.Final && (c == nil || e.owns(c.Owner, c.Spec)) {
 			return true, false // nil: submitted after the view
 		}
 		return false, aside
 	case PutNode:
 		return false, aside
 	case Place:
-		return false, len(e.view.queue.ties) > 0
+		return false, len(e.view.queue.parked.ties) > 0
 	}
 	return false, false
 }

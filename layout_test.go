@@ -171,7 +171,7 @@ var layers = [][]string{
 	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_publish.go", "txn_validate.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_restore.go"},
 	{"ledger.go", "ledger_history.go"},
-	{"view.go", "queue.go", "queue_heap.go"},
+	{"view.go", "queue.go", "queue_park.go"},
 	{"draft.go", "draft_propose.go", "placement.go", "score.go"},
 	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go", "population.go"},
 }

@@ -110,7 +110,7 @@ func TestSlotsOfAnotherState(t *testing.T) {
 	other := &MemoryLedger{}
 	commit(t, other, PutNode{machine("b", 1)}, PutNode{machine("a", 1)})
 	view, mirror := View{}, &slotsOfAnother{l, other}
-	from := source{ledger: mirror, mine: none}
+	from := source{ledger: mirror, owns: none}
 	_, err := view.refresh(t.Context(), &from, time.Now())
 	require.NoError(t, err)
 	_, cursor, _ := view.Changed(0)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // PlacementEngine is the building block with which a navigator chooses nodes. The body of a simple Plan:
@@ -54,25 +55,40 @@ type Choice struct {
 	Note string
 }
 
-// NoFit says why no node takes a capsule.
+// NoFit says why no node takes a capsule. The zero value says it without counts, [Draft.NoFit] makes one of counts, and
+// [Draft.Diagnose] one that counts the nodes when it is first read, because most never are. What is read does not
+// depend on when: it is about the view that was planned on, less what the plan had given away by then. A NoFit that has
+// not been read yet keeps that state in memory. Its methods may be called from any goroutine.
 type NoFit struct {
-	// Nodes counts the nodes that were evaluated.
-	Nodes int
-	// Reasons counts the nodes by the reason why they fail, which completes "n nodes ...", as in "lack memory". Each
-	// node is counted under the first reason that holds.
-	Reasons map[string]int
+	count *fitCount
+	// What the spec asks for by Spec.Near, if a diagnosis has gone by it.
+	near *nearby
+}
+
+// fitCount counts nodes by the reason why they fail.
+type fitCount struct {
+	once sync.Once
+	// How to count; nil: it is done.
+	diagnose func() map[Misfit]int
+	spec     *Spec
+	names    *dimensionNames
+	// What was counted.
+	nodes   int
+	reasons map[string]int
 }
 
 // Texts returns each reason with its count, the most frequent first: "801 lack memory", and for one node "1 lacks memory".
 func (e *NoFit) Texts() []string {
-	byCount := slices.SortedFunc(maps.Keys(e.Reasons), func(a, b string) int {
-		return cmp.Or(e.Reasons[b]-e.Reasons[a], strings.Compare(a, b))
+	reasons := e.Reasons()
+	byCount := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b))
 	})
 	for i, why := range byCount {
-		if e.Reasons[why] == 1 {
+		nodes := reasons[why]
+		if nodes == 1 {
 			why = singular(why)
 		}
-		byCount[i] = fmt.Sprintf("%d %s", e.Reasons[byCount[i]], why)
+		byCount[i] = fmt.Sprintf("%d %s", nodes, why)
 	}
 	return byCount
 }
@@ -94,39 +110,124 @@ func singular(why string) string {
 	return why
 }
 
+// Nodes returns how many nodes were evaluated.
+func (e *NoFit) Nodes() int {
+	if e == nil || e.count == nil {
+		return 0
+	}
+	e.count.once.Do(e.count.make)
+	return e.count.nodes
+}
+
+// Reasons returns the nodes counted by the reason why they fail, which completes "n nodes ...", as in "lack memory". Each
+// node is counted under the first reason that holds. The map must not be written to.
+func (e *NoFit) Reasons() map[string]int {
+	if e == nil || e.count == nil {
+		return nil
+	}
+	e.count.once.Do(e.count.make)
+	return e.count.reasons
+}
+
 // Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory".
 func (e *NoFit) Error() string {
-	if len(e.Reasons) == 0 {
-		return fmt.Sprintf("0 of %d nodes fit", e.Nodes)
+	if len(e.Reasons()) == 0 {
+		return fmt.Sprintf("0 of %d nodes fit", e.Nodes())
 	}
-	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes, strings.Join(e.Texts(), ", "))
+	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes(), strings.Join(e.Texts(), ", "))
+}
+
+// make counts, and gives back what it has counted with.
+func (c *fitCount) make() {
+	c.reasons = map[string]int{}
+	for m, n := range c.diagnose() {
+		c.nodes += n
+		c.reasons[m.text(c.spec, c.names)] += n
+	}
+	c.diagnose, c.spec, c.names = nil, nil, nil
 }
 
 // Misfit returns the first reason why a node cannot take a capsule of the spec: a rule of the ledger, or company that
 // the spec asks for and that the view does not show there. The most lasting reason comes first, because a label does
 // not match more often than memory is short. The zero value says that the node takes it.
 func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
-	m := n.misfit(spec)
-	if m != (Misfit{}) || spec.Near.Group == "" {
+	if m := n.misfit(spec); m != (Misfit{}) || spec.Near.Group == "" {
 		return m
 	}
-	if near := d.nearby(spec); !near.has(n.Node) {
-		return Misfit{Why: near.missing()}
-	}
-	return m
+	return d.nearby(spec).misfit(n)
 }
 
 // NoFit turns nodes counted by their misfit into an error.
 func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
-	e, names := &NoFit{Reasons: make(map[string]int, len(counts))}, &defaultDimensions
-	if d.view != nil {
-		names = &d.view.state.names
+	c := &fitCount{diagnose: func() map[Misfit]int { return counts }, spec: spec, names: d.names()}
+	c.once.Do(c.make)
+	return &NoFit{count: c}
+}
+
+// Diagnose returns the error for a spec that no node takes, at no cost until it is read. It then counts each node by its
+// Misfit, as the plan leaves the nodes now. Of the nodes that have none, it takes those in refused to fail for the
+// reasons given there, which nothing can tell later, such as the verdicts of a filter, and all others for the reason
+// rest.
+//
+// Where all that a spec lacks is the company that it asks for, in a diagnosis the engine takes this into account: it does
+// not look at the class again until members of the group are placed or leave, or a node in their domains offers more.
+func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit {
+	if d.view == nil {
+		return &NoFit{}
 	}
-	for m, n := range counts {
-		e.Nodes += n
-		e.Reasons[m.text(spec, names)] += n
+	if !spec.Shared() {
+		spec = spec.clone() // the caller may change it
 	}
-	return e
+	near := d.nearby(spec)
+	if near != nil {
+		near.missing() // says it once, before others may read it
+	}
+	d.shared = len(d.after)
+	state, after := d.view.state, d.after[:d.shared:d.shared]
+	return &NoFit{near: near, count: &fitCount{spec: spec, names: d.names(), diagnose: func() map[Misfit]int {
+		counts := countMisfits(state, after, spec, near)
+		fitting := counts[Misfit{}]
+		delete(counts, Misfit{})
+		for m, n := range refused {
+			counts[m] += n
+			fitting -= n
+		}
+		if fitting > 0 {
+			counts[rest] += fitting
+		}
+		return counts
+	}}}
+}
+
+// countMisfits counts the nodes of a state by why they cannot take the spec, where after lists what a plan has made of
+// some of them, newest last.
+func countMisfits(state *State, after []*NodeState, spec *Spec, near *nearby) map[Misfit]int {
+	planned := map[uint32]*NodeState{}
+	for _, n := range after {
+		if n != nil {
+			planned[n.index] = n
+		}
+	}
+	counts := map[Misfit]int{}
+	for n := range state.Nodes() {
+		if now := planned[n.index]; now != nil {
+			n = now
+		}
+		m := n.misfit(spec)
+		if m == (Misfit{}) {
+			m = near.misfit(n)
+		}
+		counts[m]++
+	}
+	return counts
+}
+
+// names returns what the ledger calls the dimensions.
+func (d *Draft) names() *dimensionNames {
+	if d.view == nil {
+		return &defaultDimensions
+	}
+	return &d.view.state.names
 }
 
 // takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.

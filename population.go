@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +24,8 @@ type Population struct {
 	// an engine that is not in the list (which is correct if that engine runs in another process). It is also called when
 	// the ledger cannot be read.
 	OnError func(error)
+
+	owners *claimTable
 }
 
 // Run runs all engines until ctx ends, and then returns nil. Before anything starts it refuses, with an
@@ -33,8 +36,9 @@ func (p *Population) Run(ctx context.Context) error {
 	if err := p.check(ctx); err != nil {
 		return err
 	}
+	p.owners = &claimTable{engines: p.Engines}
 	for i, e := range p.Engines {
-		e.arbiter = func(key claim) bool { return p.isFirst(i, key) }
+		e.claimTable, e.number = p.owners, i
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, e := range p.Engines {
@@ -44,15 +48,49 @@ func (p *Population) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// isFirst reports whether engine i claims the pair and none before it does. Each engine is asked through
-// its own contained and remembered call.
-func (p *Population) isFirst(i int, key claim) bool {
-	for _, e := range p.Engines[:i] {
-		if e.ask(key) {
-			return false
-		}
+// claimTable says which engine of a population has the work that is assigned to none: the first that claims its module and
+// class. All engines share one, so that a pair is asked about once, whatever the number of engines.
+type claimTable struct {
+	engines []*Engine
+	// Guards what follows. No navigator is asked with it held.
+	mu sync.RWMutex
+	// The number of the engine, -1 if none claims the pair; at most maxClaims of them.
+	owner map[claim]int
+	// How often the table has been forgotten.
+	forgotten int
+}
+
+// find returns the number of the engine that has a pair, -1 if none claims it. Engines are asked in order, up to the first
+// that claims it, each through its own contained and remembered call.
+func (t *claimTable) find(key claim) int {
+	t.mu.RLock()
+	owner, known := t.owner[key]
+	forgotten := t.forgotten
+	t.mu.RUnlock()
+	if known {
+		return owner
 	}
-	return p.Engines[i].ask(key)
+	owner = slices.IndexFunc(t.engines, func(e *Engine) bool { return e.ask(key) })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.forgotten == forgotten {
+		if t.owner == nil || len(t.owner) >= maxClaims {
+			t.owner = map[claim]int{}
+		}
+		t.owner[key] = owner
+	}
+	return owner
+}
+
+// forget forgets all answers, because some were given without a navigator that answers again.
+func (t *claimTable) forget() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.owner = nil
+	t.forgotten++
 }
 
 // check reports everything that keeps the population from starting.
@@ -136,7 +174,7 @@ func (p *Population) watch(ctx context.Context) error {
 		return nil
 	}
 	ledger := p.Engines[0].Ledger
-	from := source{ledger: ledger, mine: p.unowned}
+	from := source{ledger: ledger, owns: p.unowned}
 	view, pace := View{}, pace{Backoff: Backoff{}.withDefaults(), rng: newRand()}
 	for ctx.Err() == nil {
 		if _, err := view.refresh(ctx, &from, time.Now()); err != nil {
@@ -174,17 +212,19 @@ func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
 	return ctx.Err()
 }
 
-// unowned reports whether none of the engines owns the capsule.
-func (p *Population) unowned(c *Capsule) bool {
-	if c.Owner != "" {
-		return !slices.ContainsFunc(p.Engines, func(e *Engine) bool { return e.Name == c.Owner })
+// unowned reports whether none of the engines owns pending work with this owner and spec.
+func (p *Population) unowned(owner string, spec *Spec) bool {
+	if owner != "" {
+		return !slices.ContainsFunc(p.Engines, func(e *Engine) bool { return e.Name == owner })
 	}
-	return len(p.claimants(claim{c.Spec.Module, c.Spec.Class})) == 0
+	return p.owners.find(claim{spec.Module, spec.Class}) < 0
 }
 
 // reportAll empties the queue of unclaimed capsules into Report.
 func (p *Population) reportAll(view *View) {
-	for _, c := range view.queue.take(view.state.PendingCount(), view.state, false) {
+	most := view.state.PendingCount()
+	view.queue.turn(most, view.state, false)
+	for _, c := range view.queue.take(most) {
 		why := fmt.Errorf("no engine claims module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
 		if c.Owner != "" {
 			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner)

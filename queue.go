@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"slices"
-	"time"
 
 	"github.com/orbitsched/orbit/internal/heap"
 )
@@ -12,19 +11,22 @@ import (
 //
 //	classes ─► fifo of (slot, changed, submitted), and a heap of what was given back
 //	ready   ─► heap of the classes that have entries and are not parked, by priority and first entry
+//	parked  ─► the classes that fit nowhere, by what they lack
 //
 // Entries are dropped lazily: one counts only while its capsule is pending and has not changed since it was
-// filed. queued[slot] is the change that was filed last, so that no capsule is filed twice for it.
+// filed. A capsule that is filed twice has two entries that are equal, and so follow one upon the other: the second
+// is dropped with the first.
 type queue struct {
 	classes map[*Spec]*class
 	ready   readyHeap
-	parked  map[*Spec]*class
-	// How many parked classes wait for where a group or a parent is.
-	ties   map[tie]int
-	queued []Revision
+	parked  parking
 	// What entries are judged by.
 	state *State
 	batch []entry
+	// Entries of parked classes that are tried again with the next batch, highest priority first, and their classes
+	// until the plan has said whether they fit.
+	trials []trial
+	tried  []*class
 	// Batches that got nowhere, held back for others, longest first, and how many of their entries were valid
 	// when void ones were last dropped.
 	held      []entry
@@ -45,8 +47,8 @@ type class struct {
 	valid int
 	// Position in ready, -1 if not there.
 	at int
-	// Parked at most until then; zero: not parked.
-	until time.Time
+	// How the class is parked; nil: it is not.
+	spot *spot
 }
 
 type entry struct {
@@ -60,33 +62,33 @@ func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear forgets all work, and what was put aside. Entries are judged by the state from now on.
 func (q *queue) clear(state *State) {
-	*q = queue{state: state, classes: map[*Spec]*class{}, parked: map[*Spec]*class{}, ties: map[tie]int{}}
+	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking()}
 }
 
 // absorb follows one change of the ledger. It reports whether there is new work or new room for parked work.
-func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken bool) {
+func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Spec) bool) (woken bool) {
 	q.state = state
-	file := func(id CapsuleID) {
-		if c, slot := state.findCapsule(id); c != nil && c.Pending() && mine(c) {
-			woken = q.push(slot, c) || woken
+	file := func(ids ...CapsuleID) {
+		for _, id := range ids {
+			if c, slot := state.findCapsule(id); c != nil && c.Pending() && owns(c.Owner, c.Spec) {
+				woken = q.push(slot, c) || woken
+			}
 		}
 	}
 	switch do := c.Do.(type) {
-	case Submit:
-		for _, id := range do.IDs {
-			file(id)
+	case Submit: // what another is assigned to later on has a change of its own
+		if do.Gang == nil && owns(do.Owner, do.Spec) {
+			file(do.IDs...)
 		}
-		if do.Gang != nil {
-			for i := range do.Gang.Roles {
-				for _, id := range do.Gang.Roles[i].Members {
-					file(id)
-				}
+		for i := 0; do.Gang != nil && i < len(do.Gang.Roles); i++ {
+			if role := &do.Gang.Roles[i]; owns(do.Owner, role.Spec) {
+				file(role.Members...)
 			}
 		}
 	case Assign:
 		file(do.Capsule)
 	case Release:
-		if do.Capsule != "" {
+		if do.Capsule != "" && !do.Final {
 			file(do.Capsule)
 		}
 	}
@@ -95,16 +97,8 @@ func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken
 	return woken
 }
 
-// push files a pending capsule, whose slot it is. It reports whether that makes work: its class is not parked, and it was not
-// filed already.
+// push files a pending capsule, whose slot it is. It reports whether that makes work: its class is not parked.
 func (q *queue) push(slot uint32, c *Capsule) bool {
-	for int(slot) >= len(q.queued) {
-		q.queued = append(q.queued, make([]Revision, max(1024, len(q.queued)))...)
-	}
-	if q.queued[slot] == c.Changed {
-		return false
-	}
-	q.queued[slot] = c.Changed
 	k := q.class(c.Spec)
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
@@ -116,7 +110,7 @@ func (q *queue) push(slot uint32, c *Capsule) bool {
 		k.fifo = append(k.fifo, e)
 	}
 	q.fix(k)
-	return k.until.IsZero()
+	return k.spot == nil
 }
 
 // class returns the class of a spec, which it makes if there is none.
@@ -177,11 +171,10 @@ func (k *class) pop() entry {
 	return e
 }
 
-// take returns the next capsules to plan, at most n. Those of the last batch that were not placed come first
-// again, unless that batch got nowhere (stuck): then it is held back for what is behind it. After every batch
-// that was not stuck, the n entries that have been held longest are back. So what is held has its turn however
-// much work is behind it, and takes no more than every other turn. The slice is good until the next take.
-func (q *queue) take(n int, state *State, stuck bool) []*Capsule {
+// turn ends the last batch. Those of it that were not placed come first again, unless that batch got nowhere (stuck): then
+// it is held back for what is behind it. After every batch that was not stuck, the n entries that have been held longest
+// are back. So what is held has its turn however much work is behind it, and takes no more than every other turn.
+func (q *queue) turn(n int, state *State, stuck bool) {
 	q.state = state
 	if stuck {
 		q.hold()
@@ -189,6 +182,10 @@ func (q *queue) take(n int, state *State, stuck bool) []*Capsule {
 		q.batch = q.giveBack(q.batch, len(q.batch))
 		q.held = q.giveBack(q.held, n)
 	}
+}
+
+// take returns the next capsules to plan, at most n, after turn. The slice is good until the next take.
+func (q *queue) take(n int) []*Capsule {
 	clear(q.out)
 	q.out = q.out[:0]
 	for q.fill(n); len(q.out) == 0 && len(q.held) > 0; q.fill(n) {
@@ -207,16 +204,51 @@ func (q *queue) hold() {
 	}
 }
 
-// fill takes from the ready classes.
+// fill takes from the ready classes, and what is tried again where its priority puts it.
 func (q *queue) fill(n int) {
-	for len(q.out) < n && len(q.ready) > 0 {
+	for len(q.out)+len(q.trials) < n && len(q.ready) > 0 {
 		k := q.ready[0].class
+		for len(q.trials) > 0 && q.trials[0].priority > k.spec.Priority {
+			q.takeTrial()
+		}
 		e := k.pop()
 		q.fix(k)
+		if n := len(q.batch); n > 0 && q.batch[n-1] == e {
+			continue // it was filed twice
+		}
 		if c := q.valid(e); c != nil {
 			q.batch = append(q.batch, e)
 			q.out = append(q.out, c)
 		}
+	}
+	for len(q.trials) > 0 {
+		q.takeTrial()
+	}
+}
+
+// trial is a capsule of a parked class that is planned again.
+type trial struct {
+	entry
+	priority int32
+}
+
+// next takes the first valid entry of a class, if there is one.
+func (q *queue) next(k *class) (e entry, ok bool) {
+	for !k.empty() {
+		if e = k.pop(); q.valid(e) != nil {
+			return e, true
+		}
+	}
+	return e, false
+}
+
+// takeTrial puts the first of the trials into the batch.
+func (q *queue) takeTrial() {
+	e := q.trials[0].entry
+	q.trials = q.trials[1:]
+	if c := q.valid(e); c != nil {
+		q.batch = append(q.batch, e)
+		q.out = append(q.out, c)
 	}
 }
 
@@ -241,145 +273,100 @@ func (q *queue) valid(e entry) *Capsule {
 	return nil
 }
 
-// park puts a class aside until a change could help it or the bound passes. It reports whether the class was
-// not aside already.
-func (q *queue) park(spec *Spec, until time.Time) bool {
-	k := q.class(spec)
-	if !k.until.IsZero() {
-		return false
-	}
-	k.until = until
-	q.parked[spec] = k
-	for _, tie := range spec.ties() {
-		q.ties[tie]++
-	}
-	q.fix(k)
-	return true
-}
-
-// unpark takes a class back.
-func (q *queue) unpark(k *class) {
-	k.until = time.Time{}
-	delete(q.parked, k.spec)
-	for _, tie := range k.spec.ties() {
-		if q.ties[tie]--; q.ties[tie] == 0 {
-			delete(q.ties, tie)
-		}
-	}
-	q.fix(k)
-}
-
-// reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there
-// were any. It sees every commitment of every engine when that shows in the view. And it sees what a plan of
-// this engine counted on and is not done after all, because it was refused or given up (undone): classes that
-// the same plan put aside were judged as if it were done.
-//
-// A parked class fits on no node. That can change in three ways:
-//
-//   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a
-//     node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone
-//     leaves the node as it was. A report says something new (View.refreshTelemetry). Back are the classes that the node has
-//     room for.
-//   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all:
-//     while nothing of a group runs, some navigators start it anywhere. A PutNode may move the members of a
-//     node to another domain. Back are the classes that want to be near the group, for a PutNode near any.
-//   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
-//
-// Submit, Assign and Mark change none of these. What a navigator goes by beyond that, a mark or a clock, brings
-// back no class before its time aside is over; a reason that is not a NoFit does not park.
-func (q *queue) reconsider(c *Change, undone bool) bool {
-	if len(q.parked) == 0 {
-		return false
-	}
-	var node NodeID
-	var waits func(*Spec) bool
-	takes := false
-	switch do := c.Do.(type) {
-	case Release:
-		node, waits = c.Node, q.waiting(do.Capsule, c.Revision)
-	case PutNode:
-		node, waits = do.Node.ID, func(spec *Spec) bool { return spec.Near.Group != "" }
-	case Place:
-		node, waits, takes = do.Node, q.waiting(do.Capsule, c.Revision), true
-	case Hold:
-		node, takes = do.Node, true
-	case RemoveNode:
-		node, takes = do.Node, true
-	}
-	if takes && !undone {
-		node = ""
-	}
-	return q.bringBack(q.state.Node(node), waits)
-}
-
-// bringBack takes back the parked classes that fit on a node, and those of which waits says so; either may be
-// nil. It reports whether there were any.
-func (q *queue) bringBack(n *NodeState, waits func(*Spec) bool) (woken bool) {
-	if n == nil && waits == nil {
-		return false
-	}
-	for spec, k := range q.parked {
-		if n != nil && n.Fits(spec) || waits != nil && waits(spec) {
-			q.unpark(k)
-			woken = true
-		}
-	}
-	return woken
-}
-
-// waiting tells which classes wait for where a capsule is, as it was at a revision; nil: no parked one does.
-func (q *queue) waiting(id CapsuleID, at Revision) func(*Spec) bool {
-	if id == "" || len(q.ties) == 0 {
-		return nil
-	}
-	c := q.state.Capsule(id)
-	if c == nil || c.Submitted >= uint64(submission(0).next(at+1)) {
-		// That record is gone, and the id may have been given to another: it may have been of any group.
-		return func(spec *Spec) bool { return spec.Near.Group != "" || spec.Start.Parent == id }
-	}
-	group := c.Spec.Group
-	if (group == "" || q.ties[tie{group: group}] == 0) && q.ties[tie{parent: id}] == 0 {
-		return nil
-	}
-	return func(spec *Spec) bool { return group != "" && spec.Near.Group == group || spec.Start.Parent == id }
-}
-
-// tie is what a class goes by besides nodes: where the members of a group are, or its parent.
-type tie struct {
-	group  string
-	parent CapsuleID
-}
-
-// ties returns those of a spec, at most two.
-func (s *Spec) ties() (ties []tie) {
-	if s.Near.Group != "" {
-		ties = append(ties, tie{group: s.Near.Group})
-	}
-	if s.Start.Parent != "" {
-		ties = append(ties, tie{parent: s.Start.Parent})
-	}
-	return ties
-}
-
-// due takes back the classes whose bound has passed.
-func (q *queue) due(now time.Time) {
-	for _, k := range q.parked {
-		if !now.Before(k.until) {
-			q.unpark(k)
-		}
-	}
-}
-
 // fix puts a class where it belongs in ready after its entries or its parking have changed; a class without
 // entries is forgotten unless it is parked.
 func (q *queue) fix(k *class) {
 	switch {
-	case k.empty() || !k.until.IsZero():
+	case k.empty() || k.spot != nil:
 		q.ready.remove(k)
 	case k.at < 0 || q.ready[k.at].submitted != k.first().submitted:
-		q.ready.put(turn{priority: k.spec.Priority, submitted: k.first().submitted, class: k})
+		q.ready.put(readyTurn{priority: k.spec.Priority, submitted: k.first().submitted, class: k})
 	}
-	if k.empty() && k.until.IsZero() {
+	if k.empty() && k.spot == nil {
 		delete(q.classes, k.spec)
 	}
+}
+
+// readyTurn is a class that has work, and what decides when it is served: higher priority first, then whose first entry
+// was submitted first.
+type readyTurn struct {
+	submitted uint64
+	priority  int32
+	class     *class
+}
+
+// before orders turns. No two classes have an entry in common.
+func (t *readyTurn) before(o *readyTurn) bool {
+	if t.priority != o.priority {
+		return t.priority > o.priority
+	}
+	return t.submitted < o.submitted
+}
+
+// readyHeap is a heap of turns, each with fanout below it. A class knows where its turn is (class.at).
+//
+// With many classes, nearly every capsule that is taken moves a turn from the top to the bottom. So the heap holds the
+// keys itself and is flat: a move down touches few cache lines and updates class.at of few classes.
+type readyHeap []readyTurn
+
+const fanout = 4
+
+// put inserts a class at the position of its turn, or moves it there.
+func (h *readyHeap) put(t readyTurn) {
+	if t.class.at < 0 {
+		t.class.at = len(*h)
+		*h = append(*h, t)
+	}
+	h.sift(t.class.at, t)
+}
+
+// remove takes a class out, if it is there.
+func (h *readyHeap) remove(k *class) {
+	if k.at < 0 {
+		return
+	}
+	last := len(*h) - 1
+	moved, at := (*h)[last], k.at
+	(*h)[last] = readyTurn{}
+	*h = (*h)[:last]
+	if k.at = -1; at < last {
+		h.sift(at, moved)
+	}
+}
+
+// sift fills the gap at i with a turn, after others have made way for it, up or down.
+func (h readyHeap) sift(i int, t readyTurn) {
+	for i > 0 && t.before(&h[(i-1)/fanout]) {
+		h.fill(i, h[(i-1)/fanout])
+		i = (i - 1) / fanout
+	}
+	for {
+		next := h.first(fanout*i + 1)
+		if next < 0 || !h[next].before(&t) {
+			break
+		}
+		h.fill(i, h[next])
+		i = next
+	}
+	h.fill(i, t)
+}
+
+// first returns the position of the first in order among the children that begin at a position; -1 if there are none.
+func (h readyHeap) first(from int) int {
+	if from >= len(h) {
+		return -1
+	}
+	best := from
+	for i := from + 1; i < min(from+fanout, len(h)); i++ {
+		if h[i].before(&h[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+// fill writes a turn down at i.
+func (h readyHeap) fill(i int, t readyTurn) {
+	h[i] = t
+	t.class.at = i
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,8 +19,13 @@ type queueDuel struct {
 	*chaos
 	queue  queue
 	state  *State
-	parked map[*Spec]time.Time
-	last   []*Capsule // what was taken last
+	parked map[*Spec]*parkedModel
+	serial int
+}
+
+type parkedModel struct {
+	until time.Time
+	near  *nearby
 }
 
 // follow brings both up to date, change by change.
@@ -31,7 +37,7 @@ func (d *queueDuel) follow(t *rapid.T) {
 	for i := range changes {
 		before := len(d.parked)
 		d.modelRoom(&changes[i], false)
-		woken := d.queue.absorb(&changes[i], state, chaosMine)
+		woken := d.queue.absorb(&changes[i], state, chaosOwns)
 		if len(d.parked) < before {
 			require.True(t, woken, "room for parked work wakes")
 		}
@@ -46,7 +52,8 @@ func (d *queueDuel) modelRoom(c *Change, undone bool) {
 		case Release:
 			helps = d.fits(c.Node, spec) || d.besides(do.Capsule, spec)
 		case PutNode: // its label may have moved a member to another domain
-			helps = d.fits(do.Node.ID, spec) || spec.Near.Group != ""
+			n := d.state.Node(do.Node.ID)
+			helps = d.fits(do.Node.ID, spec) || spec.Near.Group != "" && n != nil && n.Capsules > 0
 		case RemoveNode:
 			helps = undone && d.fits(do.Node, spec)
 		case Hold:
@@ -62,7 +69,7 @@ func (d *queueDuel) modelRoom(c *Change, undone bool) {
 
 func (d *queueDuel) fits(id NodeID, spec *Spec) bool {
 	n := d.state.Node(id)
-	return n != nil && n.Fits(spec)
+	return n != nil && n.Fits(spec) && d.parked[spec].near.has(n.Node)
 }
 
 // besides reports whether where a capsule is may decide where the spec goes. A forgotten one may be of any
@@ -76,8 +83,7 @@ func (d *queueDuel) besides(id CapsuleID, spec *Spec) bool {
 }
 
 // ready is what the model would plan, in order.
-func (d *queueDuel) ready() []CapsuleID {
-	var out []*Capsule
+func (d *queueDuel) ready() (out []*Capsule) {
 	for c := range d.state.Capsules() {
 		if _, parked := d.parked[c.Spec]; c.Pending() && chaosMine(c) && !parked {
 			out = append(out, c)
@@ -86,40 +92,85 @@ func (d *queueDuel) ready() []CapsuleID {
 	slices.SortFunc(out, func(a, b *Capsule) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted))
 	})
-	return idsOf(out)
+	return out
 }
 
+// take takes a batch, as a pass does: with some of the classes that have been parked long enough, one capsule each, behind
+// what is ready with the same priority. Then it puts some of the classes aside, again or for the first time; of those that
+// were tried again, the others are back.
 func (d *queueDuel) take(t *rapid.T) {
 	d.follow(t)
-	n := rapid.IntRange(0, 4).Draw(t, "take")
-	want := d.ready()
-	d.last = d.queue.take(n, d.state, false)
-	require.Equal(t, want[:min(n, len(want))], idsOf(d.last))
-	if len(want) > len(d.last) {
+	most := rapid.IntRange(0, 2).Draw(t, "retry")
+	n := most + rapid.IntRange(0, 4).Draw(t, "take")
+	tried := d.retried(most)
+	ready := d.ready()
+	want := append(ready[:min(n-len(tried), len(ready))], tried...)
+	slices.SortStableFunc(want, func(a, b *Capsule) int { return cmp.Compare(b.Spec.Priority, a.Spec.Priority) })
+	d.queue.turn(n, d.state, false)
+	d.queue.retry(d.now, most)
+	got := slices.Clone(d.queue.take(n))
+	require.Equal(t, idsOf(want), idsOf(got))
+	if len(ready)+len(tried) > len(got) {
 		require.NotEmpty(t, d.queue.ready, "there is a backlog")
 	}
-}
-
-// park puts classes of the last batch aside, as a pass does.
-func (d *queueDuel) park(t *rapid.T) {
-	for _, c := range d.last {
-		until := d.now.Add(time.Duration(rapid.Int64Range(0, 3).Draw(t, "for")) * time.Second)
-		d.queue.park(c.Spec, until)
-		if _, known := d.parked[c.Spec]; !known {
-			d.parked[c.Spec] = until
+	for _, c := range tried {
+		delete(d.parked, c.Spec)
+	}
+	for _, c := range got {
+		if rapid.Bool().Draw(t, "park") {
+			d.park(t, c.Spec, slices.Contains(tried, c))
 		}
 	}
-	d.last = nil
+	d.queue.settle()
 }
 
-func (d *queueDuel) due(t *rapid.T) {
-	d.now = d.now.Add(time.Duration(rapid.Int64Range(0, 2).Draw(t, "seconds")) * time.Second)
-	d.queue.due(d.now)
-	for spec, until := range d.parked {
-		if !d.now.Before(until) {
+// retried returns the first capsules of classes that have been parked long enough, and forgets that such classes are parked
+// of which nothing waits.
+func (d *queueDuel) retried(most int) (out []*Capsule) {
+	specs := slices.SortedFunc(maps.Keys(d.parked), func(a, b *Spec) int { return d.parked[a].until.Compare(d.parked[b].until) })
+	for _, spec := range specs {
+		if len(out) == most || d.now.Before(d.parked[spec].until) {
+			break
+		}
+		var first *Capsule
+		for c := range d.state.Capsules() {
+			if c.Spec == spec && c.Pending() && chaosMine(c) && (first == nil || c.Submitted < first.Submitted) {
+				first = c
+			}
+		}
+		if first == nil {
 			delete(d.parked, spec)
+		} else {
+			out = append(out, first)
 		}
 	}
+	slices.SortFunc(out, func(a, b *Capsule) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted))
+	})
+	return out
+}
+
+// park puts a class of the last batch aside; it may have been diagnosed to lack company.
+func (d *queueDuel) park(t *rapid.T, spec *Spec, again bool) {
+	d.serial++ // no two ends are equal
+	s := &parkedModel{until: d.now.Add(time.Duration(rapid.Int64Range(0, 3).Draw(t, "for"))*time.Second + time.Duration(d.serial))}
+	if spec.Near.Group != "" && rapid.Bool().Draw(t, "diagnosed") {
+		s.near = &nearby{near: spec.Near, domains: map[string]bool{}}
+		for n := range d.state.GroupNodes(spec.Near.Group) {
+			if zone := n.Node.Labels[spec.Near.Level]; zone != "" {
+				s.near.domains[zone] = true
+			}
+		}
+	}
+	known := d.parked[spec] != nil
+	require.Equal(t, !known && !again, d.queue.park(spec, s.until, s.near))
+	if !known {
+		d.parked[spec] = s
+	}
+}
+
+func (d *queueDuel) tick(t *rapid.T) {
+	d.now = d.now.Add(time.Duration(rapid.Int64Range(0, 2).Draw(t, "seconds")) * time.Second)
 }
 
 // undone is the end of a commitment that was planned with and is not made.
@@ -139,41 +190,56 @@ func (d *queueDuel) undone(t *rapid.T) {
 // invariant checks how the queue hangs together: positions, heap order, what is parked, and that a class
 // that has no entries and is not parked is forgotten.
 func (d *queueDuel) invariant(t *rapid.T) {
-	ties := map[tie]int{}
 	for i, turn := range d.queue.ready {
 		k := turn.class
 		require.Equal(t, i, k.at)
 		require.False(t, k.empty())
-		require.True(t, k.until.IsZero())
+		require.Nil(t, k.spot)
 		require.Equal(t, k.spec.Priority, turn.priority)
 		require.Equal(t, k.first().submitted, turn.submitted)
 		require.False(t, i > 0 && turn.before(&d.queue.ready[(i-1)/fanout]), "heap order")
 	}
+	p := &d.queue.parked
 	for spec, k := range d.queue.classes {
 		require.Same(t, spec, k.spec)
-		require.True(t, !k.empty() || !k.until.IsZero(), "an idle class is kept")
-		require.Equal(t, !k.until.IsZero(), d.queue.parked[spec] == k)
+		require.True(t, !k.empty() || k.spot != nil, "an idle class is kept")
+		require.Same(t, k.spot, p.spots[spec])
 	}
-	for spec, until := range d.parked {
-		require.Equal(t, until, d.queue.parked[spec].until)
+	ties, items, onShelves := map[tie]int{}, 0, 0
+	for spec, m := range d.parked {
+		s := p.spots[spec]
+		require.Equal(t, m.until, s.until)
+		require.Same(t, m.near, s.near)
+		require.False(t, s.trial)
 		for _, tie := range spec.ties() {
 			ties[tie]++
+			require.True(t, p.ties[tie][s])
 		}
+		items += len(s.items)
 	}
-	require.Len(t, d.queue.parked, len(d.parked))
-	require.Equal(t, ties, d.queue.ties)
+	require.Len(t, p.spots, len(d.parked))
+	require.Len(t, p.ties, len(ties))
+	for tie, n := range ties {
+		require.Len(t, p.ties[tie], n)
+	}
+	for _, set := range p.shelves {
+		require.Positive(t, set.Len())
+		onShelves += set.Len()
+	}
+	require.Equal(t, items, onShelves)
+	require.LessOrEqual(t, len(p.ends), 2*len(p.spots)+64)
 }
 
 // The queue gives what the dumb model gives, highest priority first and then in order of submission, under
 // any history, with parking, with batches that were not placed, with slots that are used again.
 func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := &queueDuel{chaos: &chaos{ledger: &MemoryLedger{Bounds: Limits{Terminal: 2}}, now: time.Unix(1000, 0)}, parked: map[*Spec]time.Time{}}
+		d := &queueDuel{chaos: &chaos{ledger: &MemoryLedger{Bounds: Limits{Terminal: 2}}, now: time.Unix(1000, 0)}, parked: map[*Spec]*parkedModel{}}
 		d.state = snapshotOf(t, d.ledger)
 		d.queue.clear(d.state)
 		t.Repeat(map[string]func(*rapid.T){
 			"submit": d.submit, "submit more": d.submit, "place": d.place, "release": d.release, "assign": d.assign,
-			"put": d.put, "empty": d.empty, "take": d.take, "take more": d.take, "park": d.park, "due": d.due,
+			"put": d.put, "empty": d.empty, "take": d.take, "take more": d.take, "tick": d.tick,
 			"undone": d.undone,
 			"":       func(t *rapid.T) { d.follow(t); d.invariant(t) },
 		})

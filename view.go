@@ -104,20 +104,21 @@ func (v *View) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
 // be nil, and both must be the same in every call. An error of the ledger leaves the view as it was; one of telemetry
 // leaves it with the new state and the old reports. Nothing else may use the view meanwhile.
 func (v *View) Refresh(ctx context.Context, ledger Ledger, telemetry Telemetry, now time.Time) error {
-	_, err := v.refresh(ctx, &source{ledger: ledger, telemetry: telemetry, mine: none}, now)
+	_, err := v.refresh(ctx, &source{ledger: ledger, telemetry: telemetry, owns: none}, now)
 	return err
 }
 
 // none owns no work: a view refreshed with it has an empty queue.
-func none(*Capsule) bool { return false }
+func none(string, *Spec) bool { return false }
 
 // source is the ledger and telemetry that a view is refreshed from.
 type source struct {
 	ledger Ledger
 	// May be nil.
 	telemetry Telemetry
-	mine      func(*Capsule) bool
-	holds     bool // the owner of the view releases holds that have ended
+	// Reports whether pending work with this owner and spec is the view's owner's.
+	owns  func(owner string, spec *Spec) bool
+	holds bool // the owner of the view releases holds that have ended
 }
 
 // refresh brings the view up to now. It reports whether there is new work or new room for parked work, also
@@ -145,7 +146,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 	v.changed.overflow()
 	v.queue.clear(state)
 	for slot, c := range state.capsuleSlots() {
-		if c.Pending() && from.mine(c) {
+		if c.Pending() && from.owns(c.Owner, c.Spec) {
 			v.queue.push(slot, c)
 			v.queue.roused = true
 		}
@@ -168,7 +169,7 @@ func (v *View) advance(state *State, changes []Change, from *source) (woken bool
 	for i := range changes {
 		c := &changes[i]
 		v.touch(c, old, from)
-		woken = v.queue.absorb(c, state, from.mine) || woken
+		woken = v.queue.absorb(c, state, from.owns) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
 			v.ends.Push(holdEnd{h.Ends, h.ID})
 		}
@@ -285,7 +286,7 @@ func (v *View) refreshTelemetry(ctx context.Context, from *source, now time.Time
 	for i := range reports {
 		if n := v.state.Node(reports[i].Node); n != nil {
 			v.setReport(n, reports[i], bound)
-			woken = v.queue.bringBack(n, nil) || woken
+			woken = v.queue.offer(n) || woken
 		}
 	}
 	v.expire(from.telemetry, bound, now)

@@ -72,7 +72,7 @@ func TestDeadlocksAreDiagnosed(t *testing.T) {
 			assert.Equal(t, c.groups, d.Groups)
 			var fit *orbit.NoFit
 			require.ErrorAs(t, why, &fit)
-			assert.Equal(t, 4, fit.Nodes)
+			assert.Equal(t, 4, fit.Nodes())
 			assert.Equal(t, len(c.specs), r.Parked)
 			assert.Zero(t, r.Committed)
 

@@ -88,7 +88,7 @@ func (f *DomainFit) text() string {
 		where = "best " + plain(f.Level) + " " + plain(f.Best)
 	}
 	text := fmt.Sprintf("%s fits %d of %d", where, f.Fits, f.Of)
-	reasons := (&orbit.NoFit{Reasons: f.Lacks}).Texts()
+	reasons := noFitOf(f.Lacks).Texts()
 	if len(reasons) == 0 {
 		return text
 	}
@@ -166,5 +166,14 @@ func (p *gangPacker) lacks(nodes []int32, s *seating) map[string]int {
 			counts[why]++
 		}
 	}
-	return d.NoFit(spec, counts).Reasons
+	return d.NoFit(spec, counts).Reasons()
+}
+
+// noFitOf is a NoFit of nodes that are counted by their reason already.
+func noFitOf(reasons map[string]int) *orbit.NoFit {
+	counts := make(map[orbit.Misfit]int, len(reasons))
+	for why, n := range reasons {
+		counts[orbit.Misfit{Why: why}] = n
+	}
+	return new(orbit.Draft).NoFit(&orbit.Spec{}, counts)
 }

@@ -58,7 +58,7 @@ func TestMisfitsAreSaidAlike(t *testing.T) {
 			for _, u := range unplaced {
 				var fit *orbit.NoFit
 				require.ErrorAs(t, u.Why, &fit)
-				said = append(said, onlyReason(t, fit.Reasons))
+				said = append(said, onlyReason(t, fit.Reasons()))
 			}
 			assert.Equal(t, said[0], said[1])
 			waits := (&orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}).Pass(t.Context()).Unplaced
@@ -71,7 +71,7 @@ func TestMisfitsAreSaidAlike(t *testing.T) {
 			require.NoError(t, err)
 			var cold *orbit.NoFit
 			require.ErrorAs(t, plan.Unplaced[0].Why, &cold)
-			assert.Equal(t, said[0], onlyReason(t, cold.Reasons))
+			assert.Equal(t, said[0], onlyReason(t, cold.Reasons()))
 		})
 	}
 }

@@ -95,7 +95,7 @@ func (p *plain) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 func (p *plain) single(c *orbit.Capsule, plan *orbit.Plan) {
 	place, err := p.place(c, p.rooms)
 	if err != nil {
-		why := error(&orbit.NoFit{Nodes: len(p.rooms)})
+		why := error(&orbit.NoFit{})
 		if p.breaks == "gives blank reasons" {
 			why = errors.New(" ")
 		}

@@ -279,7 +279,7 @@ func TestIndexedWhenHashesAreEqual(t *testing.T) {
 				spec := specs[i*i/100%6] // some of one, then of another
 				want, wantErr := all.best(spec)
 				got, err := e.best(spec)
-				require.Equal(t, wantErr, err)
+				require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err))
 				require.Equal(t, want, got)
 				if k := (&orbit.Capsule{ID: orbit.CapsuleID(fmt.Sprint(i)), Spec: spec}); err == nil {
 					require.Equal(t, all.take(k, want), e.take(k, got))
@@ -328,7 +328,7 @@ func agree(t *testing.T, v *orbit.View, e *drafted[*Indexed], specs ...*orbit.Sp
 	for _, spec := range specs {
 		want, wantErr := all.best(spec)
 		got, err := e.best(spec)
-		require.Equal(t, wantErr, err)
+		require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err))
 		require.Equal(t, want, got)
 	}
 }
@@ -452,7 +452,7 @@ func TestIndexedHearsOfCompanyThatThePlanSendsAway(t *testing.T) {
 			}
 			_, want := plain.best(spec)
 			_, err = e.best(spec)
-			require.Equal(t, want, err)
+			require.Equal(t, fmt.Sprint(want), fmt.Sprint(err))
 			e.Rollback(0)
 			plain.Rollback(0)
 		}

@@ -176,26 +176,28 @@ func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSe
 	return set
 }
 
-// why counts the nodes by what they fail on.
+// why says that no node takes the spec. Nodes that only the filter refuses are counted at once, because the filter may
+// say something else later.
 func (r *rater) why(spec *orbit.Spec) *orbit.NoFit {
-	counts := map[orbit.Misfit]int{}
-	for n := range r.draft.Nodes() {
-		counts[r.misfit(n, spec)]++
+	var refused map[orbit.Misfit]int
+	if r.filter != nil {
+		refused = r.refused(spec)
 	}
-	return r.draft.NoFit(spec, counts)
+	return r.draft.Diagnose(spec, refused, orbit.Misfit{Why: "have a score that is no number"})
 }
 
-// misfit says why a node cannot be chosen.
-func (r *rater) misfit(n *orbit.NodeState, spec *orbit.Spec) orbit.Misfit {
-	if m := r.draft.Misfit(n, spec); m != (orbit.Misfit{}) {
-		return m
-	}
-	if r.filter != nil {
+// refused counts the nodes that would take the spec by why the filter refuses them.
+func (r *rater) refused(spec *orbit.Spec) map[orbit.Misfit]int {
+	counts, near := map[orbit.Misfit]int{}, nearIn(r.draft, spec)
+	for n := range r.draft.Nodes() {
+		if !n.Fits(spec) || !near.has(n.Node) {
+			continue
+		}
 		if why := r.filter(n, r.draft.View().Report(n), spec); why != "" {
-			return orbit.Misfit{Why: why}
+			counts[orbit.Misfit{Why: why}]++
 		}
 	}
-	return orbit.Misfit{Why: "have a score that is no number"}
+	return counts
 }
 
 // near says where a spec may go because of the group whose company it asks for.
@@ -222,7 +224,7 @@ func unready(draft *orbit.Draft, spec *orbit.Spec) error {
 	case draft == nil || spec == nil:
 		return fmt.Errorf("place: %w: Best needs a draft and a spec", orbit.ErrInvalid)
 	case draft.View() == nil:
-		return &orbit.NoFit{Reasons: map[string]int{"were looked at; sync the draft first": 0}}
+		return draft.NoFit(spec, map[orbit.Misfit]int{{Why: "were looked at; sync the draft first"}: 0})
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (s *sampling) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok
 	var first []string
 	for i := range s.twins {
 		choice, err := s.twins[i].best(spec)
-		require.Equal(t, wantErr, err)
+		require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err))
 		rated := s.twins[i].engine.Score.(*witness).rated(t)
 		if i == 0 {
 			first = rated

@@ -22,7 +22,7 @@ func reasonsOfFirst(t *testing.T, w *sandbox.Warm, view *orbit.View) map[string]
 	require.NotEmpty(t, plan.Unplaced)
 	var fit *orbit.NoFit
 	require.ErrorAs(t, plan.Unplaced[0].Why, &fit)
-	return fit.Reasons
+	return fit.Reasons()
 }
 
 // The end of a lease is a mark and changes no node: what is said of a class is looked up again when the ledger has moved on.

@@ -3,6 +3,7 @@ package guard
 
 import (
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -37,6 +38,27 @@ func Call(f func() error, then func(error)) {
 		}
 	}()
 	err = f()
+}
+
+// CallDeep is Call for a goroutine that is new, of which f needs much stack. The stack grows in one step while it is empty.
+// If it grew when f needs it, step by step with all frames on it, that would take longer than a short f. (A goroutine that
+// is kept from call to call has a grown stack too, but it would outlive its caller, and no test in a synctest bubble could
+// end.)
+func CallDeep(f func() error, then func(error)) {
+	growStack()
+	Call(f, then)
+}
+
+// stackRoom makes for a stack of 16 KiB, the largest that the runtime keeps at hand for new goroutines.
+const stackRoom = 8 << 10
+
+// growStack has a frame of that size. What is on a stack is moved when it grows, and it does not shrink before the next
+// collection.
+//
+//go:noinline
+func growStack() byte {
+	var room [stackRoom]byte
+	return room[len(os.Args)%stackRoom]
 }
 
 // Run calls f in a goroutine of its own and returns f's error or a [Crash].

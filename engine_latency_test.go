@@ -1,0 +1,131 @@
+package orbit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// openLedger is a ledger of so many nodes with room, and of so many classes that fit on none of them.
+func openLedger(t testing.TB, nodes, classes int) *orbit.MemoryLedger {
+	l := &orbit.MemoryLedger{}
+	for from := 0; from < nodes; from += 1000 {
+		var do []orbit.Commitment
+		for i := from; i < min(from+1000, nodes); i++ {
+			do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprintf("node-%05d", i)),
+				Capacity: orbit.Resources{orbit.CPU: 32_000, orbit.Memory: 128 << 30}}})
+		}
+		submit(t, l, do...)
+	}
+	for i := range classes {
+		submit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("huge", i))}, Spec: asks(int64(33_000 + i))})
+	}
+	return l
+}
+
+func asks(cpu int64) *orbit.Spec {
+	return &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cpu, orbit.Memory: 1 << 20}}}
+}
+
+func submit(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
+	_, err := l.Propose(context.Background(), orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
+	require.NoError(t, err)
+}
+
+// BenchmarkJob is a job of one capsule, from Submit through one Pass.
+func BenchmarkJob(b *testing.B) {
+	for _, nodes := range []int{1_000, 10_000, 50_000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			l := openLedger(b, nodes, 0)
+			e, spec := &orbit.Engine{Ledger: l, Navigator: &nav.Services{}}, asks(1)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				submit(b, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("job", i))}, Spec: spec})
+				if r := e.Pass(b.Context()); r.Committed != 1 {
+					b.Fatal(r)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkArrivals is how long a capsule that fits waits from the start of its Submit until it is placed, with Run, at 5,000
+// arrivals a second, beside so many classes that fit nowhere, each of which is tried again every second.
+func BenchmarkArrivals(b *testing.B) {
+	for _, classes := range []int{0, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("unfit=%d", classes), func(b *testing.B) {
+			l := openLedger(b, 10_000, classes)
+			e := &orbit.Engine{Ledger: l, Navigator: &nav.Services{}, ParkFor: time.Second}
+			for e.Pass(b.Context()).Pending > 0 {
+			}
+			time.Sleep(time.Second) // all are due when the first capsule arrives
+			var waits []time.Duration
+			for b.Loop() {
+				waits = append(waits, arrivals(b, l, e, b.N)...)
+			}
+			slices.Sort(waits)
+			b.ReportMetric(float64(waits[len(waits)/2].Microseconds()), "p50-µs")
+			b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds()), "p99-µs")
+			b.ReportMetric(float64(waits[len(waits)-1].Microseconds()), "max-µs")
+		})
+	}
+}
+
+const (
+	arrivalsEach = 5_000
+	arrivalGap   = time.Second / 5_000
+)
+
+// arrivals submits capsules for a second, on time whatever happens to those before, and returns how long each has waited.
+func arrivals(b *testing.B, l *orbit.MemoryLedger, e *orbit.Engine, serial int) (waits []time.Duration) {
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	state, err := l.Snapshot(ctx)
+	require.NoError(b, err)
+	ran, watched := make(chan error, 1), make(chan struct{})
+	go func() { ran <- e.Run(ctx) }()
+	var mu sync.Mutex
+	born := map[orbit.CapsuleID]time.Time{}
+	go func() {
+		defer close(watched)
+		for changes, err := range orbit.Follow(ctx, l, state.Revision()) {
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			for i := range changes {
+				if p, ok := changes[i].Do.(orbit.Place); ok {
+					waits = append(waits, time.Since(born[p.Capsule]))
+				}
+			}
+			done := len(waits) >= arrivalsEach
+			mu.Unlock()
+			if done {
+				return
+			}
+		}
+	}()
+	spec, start := asks(1), time.Now()
+	for i := range arrivalsEach {
+		for time.Since(start) < time.Duration(i)*arrivalGap {
+			time.Sleep(arrivalGap / 4)
+		}
+		id := orbit.CapsuleID(fmt.Sprint("a", start.UnixNano(), "-", serial, "-", i))
+		mu.Lock()
+		born[id] = time.Now()
+		mu.Unlock()
+		submit(b, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec})
+	}
+	<-watched
+	cancel()
+	require.NoError(b, <-ran)
+	return waits
+}

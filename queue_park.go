@@ -1,0 +1,374 @@
+package orbit
+
+import (
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/least"
+)
+
+// parking holds the classes that fit nowhere, so that a change finds those that it may help without looking at the
+// others:
+//
+//	shelves ─► by a label or a device model that a node must have, and there by the least that a class asks for
+//	ties    ─► by the group or the parent that a class wants to be with
+//	ends    ─► by when they are tried again whatever happens
+type parking struct {
+	spots   map[*Spec]*spot
+	shelves map[shelf]*least.Set[*spot]
+	ties    map[tie]map[*spot]bool
+	// Those of spots that are parked no longer are void.
+	ends heap.Heap[parkEnd]
+	// Memory for what a search has found.
+	found []*least.Item[*spot]
+	// Classes and boxes that searches have looked at.
+	looked int
+}
+
+// spot is where a class is parked.
+type spot struct {
+	class *class
+	// Parked at most until then.
+	until time.Time
+	// The domains in which a node may help; nil: any node may.
+	near  *nearby
+	items []shelved
+	// It is being tried again.
+	trial bool
+}
+
+type shelved struct {
+	shelf shelf
+	item  *least.Item[*spot]
+}
+
+// shelf is what a node has, at least, that a class on it fits on. The zero shelf is for any node.
+type shelf struct {
+	kind       shelfKind
+	key, value string
+}
+
+type shelfKind uint8
+
+const (
+	anyNode shelfKind = iota
+	withLabelValue
+	withLabel
+	withModel
+)
+
+// maxShelves is how many shelves a class may lie on.
+const maxShelves = 8
+
+// tie is what a class goes by besides nodes: where the members of a group are, or its parent. The zero tie is that of all
+// classes that go by a group.
+type tie struct {
+	group  string
+	parent CapsuleID
+}
+
+// parkEnd is when a class has been parked long enough.
+type parkEnd struct {
+	at   time.Time
+	spot *spot
+}
+
+// Before orders ends, soonest first.
+func (a parkEnd) Before(b parkEnd) bool { return a.at.Before(b.at) }
+
+func newParking() parking {
+	return parking{spots: map[*Spec]*spot{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}}
+}
+
+// park puts a class aside until a change could help it or the bound passes. It reports whether the class was not aside
+// already. Near are the domains that the class was found to be bound to, nil if it was found to be bound to none.
+func (q *queue) park(spec *Spec, until time.Time, near *nearby) bool {
+	k := q.class(spec)
+	fresh := k.spot == nil
+	if !fresh {
+		if !k.spot.trial {
+			return false
+		}
+		q.unpark(k.spot)
+		k = q.class(spec) // it was forgotten if nothing else of it waits
+	}
+	s := &spot{class: k, until: until, near: near}
+	k.spot = s
+	q.parked.add(s)
+	q.fix(k)
+	return fresh
+}
+
+// unpark takes a class back.
+func (q *queue) unpark(s *spot) {
+	s.class.spot = nil
+	q.parked.remove(s)
+	q.fix(s.class)
+}
+
+func (p *parking) add(s *spot) {
+	spec := s.class.spec
+	p.spots[spec] = s
+	wants := wantVector(spec)
+	for _, at := range shelvesOf(spec, s.near) {
+		set := p.shelves[at]
+		if set == nil {
+			set = &least.Set[*spot]{}
+			p.shelves[at] = set
+		}
+		s.items = append(s.items, shelved{at, set.Add(s, wants)})
+	}
+	for _, t := range spec.ties() {
+		if p.ties[t] == nil {
+			p.ties[t] = map[*spot]bool{}
+		}
+		p.ties[t][s] = true
+	}
+	if p.ends.Push(parkEnd{s.until, s}); len(p.ends) > 2*len(p.spots)+64 {
+		p.ends = nil
+		for _, s := range p.spots {
+			p.ends.Push(parkEnd{s.until, s})
+		}
+	}
+}
+
+func (p *parking) remove(s *spot) {
+	delete(p.spots, s.class.spec)
+	for _, i := range s.items {
+		set := p.shelves[i.shelf]
+		if set.Remove(i.item); set.Len() == 0 {
+			delete(p.shelves, i.shelf)
+		}
+	}
+	for _, t := range s.class.spec.ties() {
+		if delete(p.ties[t], s); len(p.ties[t]) == 0 {
+			delete(p.ties, t)
+		}
+	}
+	if len(p.spots) == 0 { // maps do not shrink
+		p.spots, p.shelves, p.ties, p.ends = map[*Spec]*spot{}, map[shelf]*least.Set[*spot]{}, map[tie]map[*spot]bool{}, nil
+	}
+}
+
+// wantVector is the least that a node must have free for a spec.
+func wantVector(spec *Spec) (v least.Vector) {
+	copy(v[:], spec.Envelope.Reservation[:])
+	if r := &spec.Devices; r.Count > 0 {
+		v[Dimensions], v[Dimensions+1] = int64(r.Count), int64(r.Milli)
+	}
+	return v
+}
+
+// offerVector is the most that a node has for any spec: a dimension that is overdrawn still serves what asks for
+// nothing of it.
+func offerVector(n *NodeState) (v least.Vector) {
+	for d, capacity := range n.Node.Capacity {
+		v[d] = max(0, capacity-n.used[d])
+	}
+	for i := range n.Node.Devices.Count {
+		if free := n.DeviceFree(i); free > 0 {
+			v[Dimensions]++
+			v[Dimensions+1] = max(v[Dimensions+1], int64(free))
+		}
+	}
+	return v
+}
+
+// shelvesOf returns shelves such that any node which may help the class has one of them: none if no node may. The fewest
+// nodes have what a requirement or the company names by value, more have a label at all.
+func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
+	if near != nil && len(near.domains) <= maxShelves {
+		for domain := range near.domains {
+			out = append(out, shelf{withLabelValue, near.near.Level, domain})
+		}
+		return out
+	}
+	best := maxShelves + 1
+	for i := range spec.Require {
+		p := &spec.Require[i]
+		switch {
+		case p.Op == "In" && len(p.Values) < best:
+			best, out = len(p.Values), out[:0]
+			for _, value := range p.Values {
+				out = append(out, shelf{withLabelValue, p.Key, value})
+			}
+		case len(out) == 0 && (p.Op == "Exists" || p.Op == "Gt" || p.Op == "Lt"):
+			out = append(out, shelf{withLabel, p.Key, ""})
+		}
+	}
+	if models := spec.Devices.Models; best > maxShelves && spec.Devices.Count > 0 && len(models) > 0 && len(models) <= maxShelves {
+		out = out[:0]
+		for _, model := range models {
+			out = append(out, shelf{withModel, model, ""})
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, shelf{})
+	}
+	return out
+}
+
+// reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there
+// were any. It sees every commitment of every engine when that shows in the view. And it sees what a plan of
+// this engine counted on and is not done after all, because it was refused or given up (undone): classes that
+// the same plan put aside were judged as if it were done.
+//
+// A parked class fits on no node. That can change in three ways:
+//
+//   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a
+//     node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone
+//     leaves the node as it was. A report says something new (View.refreshTelemetry). Back are the classes that the node has
+//     room for, except those that were diagnosed to lack company which the node does not have.
+//   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all:
+//     while nothing of a group runs, some navigators start it anywhere. A PutNode may move the members of a
+//     node to another domain. Back are the classes that want to be near the group, for a PutNode near any.
+//   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
+//
+// Submit, Assign and Mark change none of these. What a navigator goes by beyond that, a mark or a clock, brings
+// back no class before its time aside is over; a reason that is not a NoFit does not park.
+func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
+	if len(q.parked.spots) == 0 {
+		return false
+	}
+	var node NodeID
+	takes := false
+	switch do := c.Do.(type) {
+	case Release:
+		node, woken = c.Node, q.follow(do.Capsule, c.Revision)
+	case PutNode:
+		node = do.Node.ID
+		if n := q.state.Node(node); n != nil && n.Capsules > 0 {
+			woken = q.untie(tie{})
+		}
+	case Place:
+		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
+	case Hold:
+		node, takes = do.Node, true
+	case RemoveNode:
+		node, takes = do.Node, true
+	}
+	if takes && !undone {
+		return woken
+	}
+	return q.offer(q.state.Node(node)) || woken
+}
+
+// offer takes back the parked classes that fit on a node, which may be nil. It reports whether there were any.
+func (q *queue) offer(n *NodeState) (woken bool) {
+	p := &q.parked
+	if n == nil || len(p.shelves) == 0 || n.Node.Unschedulable {
+		return false
+	}
+	has := offerVector(n)
+	p.search(shelf{}, &has)
+	if len(p.shelves) > 1 || p.shelves[shelf{}] == nil {
+		for key, value := range n.Node.Labels {
+			p.search(shelf{withLabelValue, key, value}, &has)
+			p.search(shelf{withLabel, key, ""}, &has)
+		}
+		p.search(shelf{withModel, n.Node.Devices.Model, ""}, &has)
+	}
+	for _, item := range p.found {
+		if s := item.Value; s.class.spot == s && n.Fits(s.class.spec) && s.near.has(n.Node) {
+			q.unpark(s)
+			woken = true
+		}
+	}
+	clear(p.found)
+	p.found = p.found[:0]
+	return woken
+}
+
+// search adds to found what lies on a shelf and asks for no more than a node has.
+func (p *parking) search(at shelf, has *least.Vector) {
+	if set := p.shelves[at]; set != nil {
+		found, looked := set.Served(p.found, has)
+		p.found, p.looked = found, p.looked+looked
+	}
+}
+
+// follow takes back the classes that wait for where a capsule is, as it was at a revision. It reports whether there were
+// any.
+func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
+	if id == "" || len(q.parked.ties) == 0 {
+		return false
+	}
+	woken = q.untie(tie{parent: id})
+	switch c := q.state.Capsule(id); {
+	case c == nil || c.Submitted >= uint64(submission(0).next(at+1)):
+		// That record is gone, and the id may have been given to another: it may have been of any group.
+		return q.untie(tie{}) || woken
+	case c.Spec.Group != "":
+		return q.untie(tie{group: c.Spec.Group}) || woken
+	}
+	return woken
+}
+
+// untie takes back the classes with a tie, and reports whether there were any.
+func (q *queue) untie(t tie) (woken bool) {
+	for s := range q.parked.ties[t] {
+		q.unpark(s)
+		woken = true
+	}
+	return woken
+}
+
+// ties returns those of a spec, at most three.
+func (s *Spec) ties() (ties []tie) {
+	if s.Near.Group != "" {
+		ties = append(ties, tie{}, tie{group: s.Near.Group})
+	}
+	if s.Start.Parent != "" {
+		ties = append(ties, tie{parent: s.Start.Parent})
+	}
+	return ties
+}
+
+// due returns when the first class has been parked long enough; false: no class is parked.
+func (p *parking) due() (at time.Time, ok bool) {
+	for len(p.ends) > 0 && p.ends[0].spot.class.spot != p.ends[0].spot {
+		p.ends.Pop()
+	}
+	if len(p.ends) == 0 {
+		return at, false
+	}
+	return p.ends[0].at, true
+}
+
+// retry adds to the next batch one capsule of each class that has been parked long enough, of at most so many classes. They
+// stay parked until settle.
+func (q *queue) retry(now time.Time, most int) {
+	for most > 0 {
+		at, ok := q.parked.due()
+		if !ok || now.Before(at) {
+			break
+		}
+		s := q.parked.ends.Pop().spot
+		if e, ok := q.next(s.class); ok {
+			s.trial = true
+			q.trials = append(q.trials, trial{e, s.class.spec.Priority})
+			q.tried = append(q.tried, s.class)
+			most--
+		} else {
+			q.unpark(s) // which forgets it, until something of it waits again
+		}
+	}
+	slices.SortFunc(q.trials, func(a, b trial) int {
+		if a.priority != b.priority {
+			return btoi(a.priority < b.priority) - btoi(a.priority > b.priority)
+		}
+		return btoi(b.Before(a.entry)) - btoi(a.Before(b.entry))
+	})
+}
+
+// settle takes back the classes that were tried again and not parked anew.
+func (q *queue) settle() {
+	for _, k := range q.tried {
+		if k.spot != nil && k.spot.trial {
+			q.unpark(k.spot)
+		}
+	}
+	clear(q.tried)
+	q.tried, q.trials = q.tried[:0], nil
+}
