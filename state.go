@@ -63,6 +63,9 @@ type world struct {
 	marks   *btree.BTreeG[markRecord]
 	groups  *btree.BTreeG[groupCount]
 	waiting *btree.BTreeG[groupWaiting]
+
+	// What is kept beside the states that have come from one another, by key.
+	shared *sync.Map
 }
 
 const (
@@ -150,6 +153,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		marks:   btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
 		groups:  btree.NewG(degree, groupCount.less),
 		waiting: btree.NewG(degree, groupWaiting.less),
+		shared:  &sync.Map{},
 	}}
 }
 
@@ -184,6 +188,18 @@ func (s *State) thaw() *State {
 
 // Revision returns the revision that s is the state at.
 func (s *State) Revision() Revision { return s.rev }
+
+// Shared returns what is kept under a key for all states of one ledger in this process, which includes all that Apply
+// makes of them; if there is nothing yet it keeps what build returns. An index of the nodes, say, is made once for
+// all engines with it. The value must be safe for concurrent use, and rely on no order of the states that it is shown,
+// because two states may continue one in different ways. It lives as long as one of the states does.
+func (s *State) Shared(key any, build func() any) any {
+	if kept, ok := s.shared.Load(key); ok {
+		return kept
+	}
+	kept, _ := s.shared.LoadOrStore(key, build())
+	return kept
+}
 
 // Limits returns the limits of the ledger.
 func (s *State) Limits() Limits { return s.limits }

@@ -78,17 +78,18 @@ func dumbBest(state *orbit.State, v *orbit.View, spec *orbit.Spec, filtered bool
 func first(a, _ float64) float64  { return a }
 func second(_, b float64) float64 { return b }
 
-// dumbKey is a text that sorts as the choice goes: value, tie, hash (FNV-1a over the seed and the id), id.
+// dumbKey is a text that sorts as the choice goes: value, tie, hash (FNV-1a of the id, mixed with the seed by MurmurHash3's last steps), id.
 func dumbKey(n *orbit.NodeState, value, tie float64, seed uint64) string {
 	hash := uint64(0)
 	if seed != 0 {
 		hash = 14695981039346656037
-		for i := range 8 {
-			hash = (hash ^ seed>>(8*i)&0xff) * 1099511628211
-		}
 		for _, b := range []byte(n.Node.ID) {
 			hash = (hash ^ uint64(b)) * 1099511628211
 		}
+		hash += seed * 0x9e3779b97f4a7c15
+		hash = (hash ^ hash>>33) * 0xff51afd7ed558ccd
+		hash = (hash ^ hash>>33) * 0xc4ceb9fe1a85ec53
+		hash ^= hash >> 33
 	}
 	return fmt.Sprintf("%g %g %020d %s", value, tie, hash, n.Node.ID)
 }
