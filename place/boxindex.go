@@ -67,7 +67,7 @@ func (x *boxIndex) listRequired(c *specClass) {
 	c.learned = 1
 	if !x.alone && len(c.spec.Require) > 0 {
 		x.alone, x.nodes.unbounded = true, true
-		x.nodes.begin(x.rater.draft.View().State())
+		x.nodes.begin(x.rater.draft.View().State(), false)
 	}
 	x.nodes.labels.addRequired(c.spec, &x.nodes)
 }
@@ -112,7 +112,7 @@ func (x *boxIndex) followAlone(touched []int32, all bool) {
 		x.moved.clear()
 		clear(x.changed)
 		x.nodes.unbounded, x.nodes.private = x.bounded == nil, false
-		x.nodes.begin(draft.View().State())
+		x.nodes.begin(draft.View().State(), x.rater.seed != 0)
 		return
 	}
 	for _, slot := range touched {
@@ -134,7 +134,7 @@ func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 	news, lost := s.journal.since(x.seen)
 	check := x.toCheck(touched, news, all || lost)
 	moves, builds := s.nodes.moves, s.nodes.builds
-	s.bring(draft.View().State(), check, c)
+	s.bring(draft.View().State(), check, c, x.rater.seed != 0)
 	x.moves, x.builds = x.moves+s.nodes.moves-moves, x.builds+s.nodes.builds-builds
 	x.nodes, x.seen = s.nodes.fork(), s.journal.end()
 	x.nodes.private = true

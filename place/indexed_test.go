@@ -518,7 +518,7 @@ func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
 func carrying(t *testing.T) *nodeIndex {
 	l, x := &orbit.MemoryLedger{}, &nodeIndex{}
 	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n", Labels: map[string]string{"a": "", "b": ""}}})
-	x.begin(snapshotOf(t, l))
+	x.begin(snapshotOf(t, l), false)
 	x.learn(&orbit.Spec{Require: predicates("a", "b")})
 	x.arrange()
 	return x

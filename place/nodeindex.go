@@ -78,11 +78,12 @@ func (x *nodeIndex) fork() nodeIndex {
 	return f
 }
 
-// begin makes the index one of the nodes of a state, less what is in the tree. It keeps in mind of which labels specs
-// speak.
-func (x *nodeIndex) begin(state *orbit.State) {
+// begin makes the index one of the nodes of a state, less what is in the tree, which is to cut by hash or by number. It
+// keeps in mind of which labels specs speak.
+func (x *nodeIndex) begin(state *orbit.State, byHash bool) {
 	*x = nodeIndex{kinds: x.kinds, labels: x.labels.empty(), owner: cow.NewOwner(), private: x.private, unbounded: x.unbounded,
 		moves: x.moves, builds: x.builds, plants: true}
+	x.tree.ByHash = byHash
 	x.kinds.own(x.owner)
 	join := func(n *orbit.NodeState, number uint64) {
 		slot := int32(n.Index())

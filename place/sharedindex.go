@@ -70,8 +70,8 @@ func (s *sharedIndex) leave(user uint64, checked int) bool {
 }
 
 // bring brings the index up to a state, if that is newer; check are the nodes of which the two may say different things.
-// The lock is held.
-func (s *sharedIndex) bring(state *orbit.State, check []int32, c *specClass) {
+// If it has to be built, it cuts by hash or by number. The lock is held.
+func (s *sharedIndex) bring(state *orbit.State, check []int32, c *specClass, byHash bool) {
 	if s.ready && state.Revision() <= s.revision {
 		return
 	}
@@ -80,7 +80,7 @@ func (s *sharedIndex) bring(state *orbit.State, check []int32, c *specClass) {
 	var changed []int32
 	if begin {
 		s.journal.forget()
-		s.nodes.begin(state)
+		s.nodes.begin(state, byHash)
 	} else {
 		for _, slot := range check {
 			if n := state.NodeByIndex(int(slot)); !s.nodes.says(slot, n) {

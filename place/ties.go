@@ -19,23 +19,28 @@ type ties struct {
 // leastRank is the smallest rank of the points of a box with this version.
 type leastRank struct{ version, rank uint64 }
 
-// nodeHash hashes a node's id, the same in every process (FNV-1a, 64 bits). It is a variable for the tests alone, in
-// which nodes have the same hash by intent.
+// nodeHash hashes a node's id, the same in every process (FNV-1a, 64 bits, and the last steps of MurmurHash3). It is a
+// variable for the tests alone, in which nodes have the same hash by intent.
 var nodeHash = func(id orbit.NodeID) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(id) {
 		h = (h ^ uint64(id[i])) * 1099511628211
 	}
-	return h
+	return mix(h)
 }
 
-// rank mixes the hash of a node with a seed. Different hashes stay different. (The last steps of MurmurHash3.)
-func rank(seed, hash uint64) uint64 {
-	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
-	h := hash + seed*golden
+// mix makes each bit depend on all. Different numbers stay different.
+func mix(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
+}
+
+// rank is a node's rank for a seed other than 0. All seeds have the same order of hashes, as on a ring, and each begins
+// somewhere else: so nodes that follow each other for one seed do for all, and are together in a tree that all share.
+func rank(seed, hash uint64) uint64 {
+	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
+	return hash - mix(seed*golden)
 }
 
 // of is what breaks ties for a node with this number and this hash.

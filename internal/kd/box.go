@@ -81,15 +81,16 @@ func (b *Box) drop(id int32) {
 	b.Points = b.Points[:last]
 }
 
-// cut divides points in two: at a coordinate or, with a dimension beyond the last, at a rank or between kinds.
+// cut divides points in two: at a coordinate or, with a dimension beyond the last, at a rank or a hash, or between kinds.
 type cut struct {
 	dim uint8
-	// A coordinate, a rank, or a set of kinds.
+	// A coordinate, a rank, a hash, or a set of kinds.
 	at uint64
 }
 
 const (
 	byRank = Dims + iota
+	byHash
 	byKind
 )
 
@@ -101,6 +102,8 @@ func (c cut) below(p *Point) bool {
 	switch c.dim {
 	case byRank:
 		return p.Rank < c.at
+	case byHash:
+		return p.Hash < c.at
 	case byKind:
 		return uint64(KindsOf(p.Kind))&c.at != 0
 	}

@@ -221,15 +221,23 @@ func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe
 	return c, min(gain, math.MaxFloat64)
 }
 
-// rankCut divides points by rank; false if they all have the same.
+// rankCut divides points by rank, or by hash; false if they all have the same.
 func (t *Tree) rankCut(points []Point, some []int32) (c cut, ok bool) {
-	t.room.ranks = t.room.ranks[:0]
+	ranks := t.room.ranks[:0]
+	c.dim = byRank
 	for _, i := range some {
-		t.room.ranks = append(t.room.ranks, points[i].Rank)
+		if t.ByHash {
+			c.dim = byHash
+			ranks = append(ranks, points[i].Hash)
+		} else {
+			ranks = append(ranks, points[i].Rank)
+		}
 	}
-	slices.Sort(t.room.ranks)
-	if t.room.ranks[0] == t.room.ranks[len(t.room.ranks)-1] {
+	t.room.ranks = ranks
+	slices.Sort(ranks)
+	if ranks[0] == ranks[len(ranks)-1] {
 		return c, false
 	}
-	return cut{dim: byRank, at: max(t.room.ranks[len(t.room.ranks)/2], t.room.ranks[0]+1)}, true
+	c.at = max(ranks[len(ranks)/2], ranks[0]+1)
+	return c, true
 }

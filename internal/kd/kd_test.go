@@ -69,6 +69,7 @@ func newGarden(t *rapid.T) *garden {
 	g.ranks = rapid.SampledFrom([]uint64{1, 2, 20, math.MaxUint64}).Draw(t, "ranks")
 	g.kinds = rapid.SampledFrom([]int{1, 3, 200}).Draw(t, "kinds")
 	g.ids = rapid.SampledFrom([]int{1, 10, 40, 300}).Draw(t, "ids")
+	g.tree.ByHash = rapid.Bool().Draw(t, "by hash")
 	g.clear(t)
 	return g
 }
@@ -87,7 +88,7 @@ func (g *garden) rebuild(*rapid.T) { g.tree.Rebuild(g.probe) }
 
 // point invents one.
 func (g *garden) point(id int32) Point {
-	p := Point{ID: id, Rank: g.rng.Uint64N(g.ranks), Kind: int32(g.rng.IntN(g.kinds))}
+	p := Point{ID: id, Rank: g.rng.Uint64N(g.ranks), Hash: g.rng.Uint64N(g.ranks), Kind: int32(g.rng.IntN(g.kinds))}
 	for _, d := range g.dims {
 		if g.reach == nil {
 			p.At[d] = g.rng.Int64N(math.MaxInt64) - math.MaxInt64/2
@@ -130,7 +131,7 @@ func (g *garden) moves(t *rapid.T) {
 		case 0:
 			was.Rank = to.Rank
 		case 1:
-			was.Kind = to.Kind
+			was.Kind, was.Hash = to.Kind, to.Hash
 		case 2:
 		default:
 			was.At[d] = to.At[d]
@@ -245,7 +246,7 @@ func (g *garden) below(t *rapid.T, b *Box, reached map[*Box]bool) (points []Poin
 	require.False(t, reached[b], "a box is in one place")
 	reached[b] = true
 	if b.Leaf() {
-		points = leaf(t, b)
+		points = leaf(t, b, g.tree.ByHash)
 	} else {
 		require.Empty(t, b.Points)
 		for _, part := range []*Box{b.Left, b.Right} {
@@ -289,10 +290,10 @@ func (g *garden) checkVersion(t *rapid.T, b *Box, points []Point) {
 }
 
 // leaf lists the points of a leaf. There are not too many, unless nothing tells them apart.
-func leaf(t *rapid.T, b *Box) []Point {
+func leaf(t *rapid.T, b *Box, byHash bool) []Point {
 	alike := true
 	for i := range b.Points {
-		alike = alike && b.Points[i].At == b.Points[0].At && b.Points[i].Rank == b.Points[0].Rank
+		alike = alike && b.Points[i].At == b.Points[0].At && (byHash || b.Points[i].Rank == b.Points[0].Rank) && (!byHash || b.Points[i].Hash == b.Points[0].Hash)
 	}
 	require.True(t, alike || len(b.Points) <= LeafSize, "%d points in a leaf can be told apart", len(b.Points))
 	return slices.Clone(b.Points)

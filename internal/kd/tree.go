@@ -24,7 +24,7 @@ const LeafSize = 16
 // Vector is the place of a point.
 type Vector [Dims]int64
 
-// Point is one point, in four cache lines. Points that are alike in all coordinates differ in rank, or share a leaf.
+// Point is one point, in four cache lines. Points that are alike in all coordinates differ in rank, or in hash, or share a leaf.
 type Point struct {
 	// Rank orders points that are equal in all coordinates.
 	Rank uint64
@@ -34,7 +34,7 @@ type Point struct {
 	Kind int32
 	// At holds the coordinates.
 	At Vector
-	// Hash is the caller's; the tree does not read it.
+	// Hash is a second order of points, by which a tree cuts those that are equal in all coordinates if it is told so.
 	Hash uint64
 	_    [5]uint64
 }
@@ -51,6 +51,9 @@ type Probe func(kinds Kinds, least, most *Vector) float64
 
 // Tree is a set of points of different ids. The zero value is empty and ready.
 type Tree struct {
+	// ByHash makes the tree cut points that are equal in all coordinates by Hash, and no more by Rank: by what a search
+	// goes that has to choose among them, so that those which it finds one after another are in the same boxes.
+	ByHash bool
 	// Nil: there are no points.
 	root *Box
 	size int32
