@@ -197,8 +197,13 @@ func (x *nodeIndex) divide() {
 
 // point is where a node belongs that is registered.
 func (x *nodeIndex) point(n *orbit.NodeState) kd.Point {
-	m := x.at(int32(n.Index()))
-	return kd.Point{At: kd.Vector(n.Extent()), Rank: m.number, Hash: m.hash, ID: int32(n.Index()), Kind: m.kind}
+	return x.at(int32(n.Index())).point(n)
+}
+
+func (m *member) point(n *orbit.NodeState) (p kd.Point) {
+	p.At = kd.Vector(n.Extent())
+	p.Rank, p.Hash, p.ID, p.Kind = m.number, m.hash, int32(n.Index()), m.kind
+	return p
 }
 
 // says reports whether the tree has a node as it is; nil: there is no node.
@@ -217,19 +222,20 @@ func (x *nodeIndex) settle(slots []int32, node func(slot int32) *orbit.NodeState
 		return
 	}
 	for _, slot := range slots {
-		n, in := node(slot), x.at(slot).in
-		if n == nil || n == in {
+		n := node(slot)
+		if n == nil || n == x.at(slot).in {
 			continue
 		}
-		p, moved := x.point(n), true
-		if in == nil {
+		m := x.own(slot)
+		p, moved := m.point(n), true
+		if m.in == nil {
 			x.tree.Put(&p, probe)
 		} else {
-			was := x.point(in)
+			was := m.point(m.in)
 			moved = x.tree.Move(&was, &p, probe)
 		}
 		x.moves += btoi(moved)
-		x.own(slot).in = n
+		m.in = n
 	}
 }
 
