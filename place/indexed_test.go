@@ -23,6 +23,13 @@ type rivals struct {
 	marks   [][]int
 	// Reserved since the last Sync.
 	plan []reserved
+	// Others that share the index with them, each by a view of its own, which may be older than theirs.
+	bystanders []bystander
+}
+
+type bystander struct {
+	view *orbit.View
+	*drafted[*Indexed]
 }
 
 type reserved struct {
@@ -224,6 +231,35 @@ func (r *rivals) commit(t *rapid.T) {
 	}
 }
 
+// bystand lets another engine that shares the index look at the world, as it is now or as it was when it looked last, and
+// plan something that comes to nothing.
+func (r *rivals) bystand(t *rapid.T) {
+	if len(r.bystanders) < 2 {
+		like := r.engines[1].engine.(*Indexed)
+		r.bystanders = append(r.bystanders, bystander{r.country.view(t), draftFor(&Indexed{Score: like.Score, Filter: like.Filter, Seed: uint64(len(r.bystanders))})})
+	}
+	b := &r.bystanders[rapid.IntRange(0, len(r.bystanders)-1).Draw(t, "bystander")]
+	if rapid.Bool().Draw(t, "looks") {
+		r.refresh(t, b.view)
+	}
+	plain := draftFor(&Exhaustive{Score: b.engine.Score, Filter: b.engine.Filter, Seed: b.engine.Seed})
+	b.Sync(b.view)
+	plain.Sync(b.view)
+	for i := range rapid.SampledFrom([]int{1, 5, 40}).Draw(t, "capsules") {
+		spec := rapid.SampledFrom(r.specs).Draw(t, "spec")
+		want, wantErr := plain.best(spec)
+		got, err := b.best(spec)
+		require.Equal(t, wantErr, err)
+		if err != nil {
+			continue
+		}
+		require.Equal(t, want, got)
+		k := &orbit.Capsule{ID: orbit.CapsuleID(fmt.Sprint("bystander", i)), Spec: spec}
+		require.Equal(t, plain.take(k, want), b.take(k, got))
+	}
+	checkIndex(t, b.engine, &b.Draft)
+}
+
 // count changes what the scores read elsewhere.
 func (r *rivals) count(t *rapid.T) {
 	zone := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "zone")
@@ -262,7 +298,7 @@ func (r *rivals) live(t *rapid.T) {
 	actions := r.actions()
 	for name, f := range map[string]func(*rapid.T){
 		"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
-		"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count,
+		"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count, "bystand": r.bystand,
 	} {
 		actions[name] = f
 	}
