@@ -96,7 +96,24 @@ func (t *Tree) Fork() Tree {
 }
 
 // Clear takes all points out.
-func (t *Tree) Clear() { t.root, t.size = nil, 0 }
+func (t *Tree) Clear() {
+	if t.owner != 0 && t.root != nil {
+		t.releaseAll(t.root)
+	}
+	t.root, t.size = nil, 0
+}
+
+// releaseAll gives back a box and those below it, as far as they are in this tree alone: above a box that is, all are.
+func (t *Tree) releaseAll(b *Box) {
+	if b.owner != t.owner {
+		return
+	}
+	if !b.Leaf() {
+		t.releaseAll(b.Left)
+		t.releaseAll(b.Right)
+	}
+	t.release(b)
+}
 
 // Size returns the number of points.
 func (t *Tree) Size() int { return int(t.size) }
