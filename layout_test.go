@@ -178,7 +178,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 34
-	mostExported = 95
+	mostExported = 85
 	mostUpward   = 10
 	mostLines    = 400
 )

@@ -276,7 +276,7 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 	case shortOfDevices:
 		return "lack " + spec.Devices.want()
 	case shortOfRoom:
-		return "lack " + names.name(Dimension(m.arg))
+		return "lack " + names.name(m.arg)
 	}
 	return cmp.Or(m.Why, "fit")
 }

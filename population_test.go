@@ -88,8 +88,10 @@ func TestUnclaimedCapsulesAreReportedOnce(t *testing.T) {
 			got := reports()
 			require.Len(t, got, len(ids))
 			for i, id := range ids {
-				require.ErrorIs(t, got[i], ErrUnclaimed)
-				require.ErrorContains(t, got[i], fmt.Sprintf(`%q: module "unclaimed", class LatencySensitive`, id))
+				var unplaced Unplaced
+				require.ErrorAs(t, got[i], &unplaced)
+				require.Equal(t, id, unplaced.Capsule.ID)
+				require.ErrorContains(t, got[i], fmt.Sprintf(`population: capsule %q is not placed: no engine claims module "unclaimed", class LatencySensitive`, id))
 			}
 		}
 		expect("early")
@@ -261,8 +263,9 @@ func TestPopulationReportsAFailingView(t *testing.T) {
 		require.ErrorIs(t, got[0], boom)
 		failing.Store(false)
 		time.Sleep(2 * time.Second)
+		require.NotErrorAs(t, got[0], new(Unplaced), "a ledger that fails is not a capsule without a place")
 		got = reports()
-		require.ErrorIs(t, got[len(got)-1], ErrUnclaimed)
+		require.ErrorAs(t, got[len(got)-1], new(Unplaced))
 	})
 }
 

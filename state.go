@@ -189,23 +189,11 @@ func (s *State) thaw() *State {
 // Revision returns the revision that s is the state at.
 func (s *State) Revision() Revision { return s.rev }
 
-// Shared returns what is kept under a key for all states of one ledger in this process, which includes all that Apply
-// makes of them; if there is nothing yet it keeps what build returns. An index of the nodes, say, is made once for
-// all engines with it. The value must be safe for concurrent use, and rely on no order of the states that it is shown,
-// because two states may continue one in different ways. It lives as long as one of the states does.
-func (s *State) Shared(key any, build func() any) any {
-	if kept, ok := s.shared.Load(key); ok {
-		return kept
-	}
-	kept, _ := s.shared.LoadOrStore(key, build())
-	return kept
-}
-
 // Limits returns the limits of the ledger.
 func (s *State) Limits() Limits { return s.limits }
 
 // DimensionName returns what the ledger's importer calls the dimension.
-func (s *State) DimensionName(d Dimension) string { return s.names.name(d) }
+func (s *State) DimensionName(d int) string { return s.names.name(d) }
 
 // Node returns the node with this id, nil if it is not a member.
 func (s *State) Node(id NodeID) *NodeState {

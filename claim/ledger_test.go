@@ -119,7 +119,8 @@ func propose(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
 // drains it or takes its label away makes it a slot no more.
 func TestLedgerSlots(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		web, err := orbit.ParsePredicate("pool in (web)")
+		var web orbit.Predicate
+		err := web.Set("pool in (web)")
 		require.NoError(t, err)
 		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 100}}, Require: []orbit.Predicate{web}}
 		ledger := &orbit.MemoryLedger{}

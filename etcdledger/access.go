@@ -32,19 +32,25 @@ func (r accessSet) merge(o accessSet) {
 	}
 }
 
-// accessSetOf returns the records of a footprint. The description of a node is written beside what is used of it, and read
+// accessesOf returns the records that a proposal on the state has to do with.
+func accessesOf(state *orbit.State, p orbit.Proposal) accessSet {
+	reading, writing, _, _ := state.Footprint(p)
+	return accessSetOf(&reading, &writing)
+}
+
+// accessSetOf returns the records of two footprints. The description of a node is written beside what is used of it, and read
 // never: who changes either writes what is used, so that one compare guards both.
-func accessSetOf(f orbit.Footprint) accessSet {
-	r := make(accessSet, len(f.Reads.Uses)+len(f.Reads.Capsules)+1)
-	r.addAll(&f.Reads, reads)
-	r.addAll(&f.Writes, writes)
-	add(r, kindUse, f.Writes.Nodes, writes)
-	add(r, kindNode, f.Writes.Nodes, writes)
+func accessSetOf(reading, writing *orbit.Footprint) accessSet {
+	r := make(accessSet, len(reading.Uses)+len(reading.Capsules)+1)
+	r.addAll(reading, reads)
+	r.addAll(writing, writes)
+	add(r, kindUse, writing.Nodes, writes)
+	add(r, kindNode, writing.Nodes, writes)
 	return r
 }
 
 // addAll notes access to all records but descriptions.
-func (r accessSet) addAll(names *orbit.Records, a access) {
+func (r accessSet) addAll(names *orbit.Footprint, a access) {
 	add(r, kindUse, names.Uses, a)
 	add(r, kindCapsule, names.Capsules, a)
 	add(r, kindGang, names.Gangs, a)

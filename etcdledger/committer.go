@@ -223,7 +223,7 @@ func (r *round) consider(t *request) bool {
 		return true
 	}
 	if t.state == confirming || t.confirmAt > r.pos {
-		r.blocked.merge(accessSetOf(r.state.Footprint(t.p)))
+		r.blocked.merge(accessesOf(r.state, t.p))
 		return false
 	}
 	return r.pack(t)
@@ -233,16 +233,18 @@ func (r *round) consider(t *request) bool {
 func (r *round) pack(t *request) bool {
 	b := r.packFor(t)
 	if b == nil {
-		r.blocked.merge(accessSetOf(r.state.Footprint(t.p)))
+		r.blocked.merge(accessesOf(r.state, t.p))
 		return false
 	}
-	footprint := b.state.Footprint(t.p)
-	accesses := accessSetOf(footprint)
+	reading, writing, touched, err := b.state.Footprint(t.p)
+	accesses := accessSetOf(&reading, &writing)
 	if r.isBlocked(accesses) || r.elsewhere(accesses, b) {
 		r.blocked.merge(accesses)
 		return false
 	}
-	err := b.add(&t.p, &footprint, accesses)
+	if err == nil {
+		err = b.add(&t.p, touched, accesses)
+	}
 	switch {
 	case err == nil:
 		t.state, t.accesses, b.full = sent, accesses, t.route == alone
@@ -269,7 +271,7 @@ func (r *round) pack(t *request) bool {
 func (r *round) packFor(t *request) *pack {
 	var mine accessSet
 	if t.route == contended {
-		mine = accessSetOf(r.state.Footprint(t.p))
+		mine = accessesOf(r.state, t.p)
 	}
 	for _, b := range r.packs {
 		if !b.full && b.route == t.route && (t.route == shared || t.route == contended && mine.meets(b.accesses)) {

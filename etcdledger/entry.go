@@ -1,8 +1,6 @@
 package etcdledger
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 
 	"github.com/orbitsched/orbit"
@@ -20,40 +18,8 @@ type entry struct {
 // commit is what one proposal has committed. All of an entry share the revision.
 type commit struct {
 	ID orbit.ProposalID `json:"id,omitzero"`
-	Do []op             `json:"do"`
-}
-
-// op is one commitment, and the node that it is about.
-type op struct {
-	Do orbit.Commitment
-	At orbit.NodeID
-}
-
-type opJSON struct {
-	Do json.RawMessage `json:"do"`
-	At orbit.NodeID    `json:"at,omitempty"`
-}
-
-// MarshalJSON writes the commitment as [orbit.MarshalCommitment] does.
-func (d op) MarshalJSON() ([]byte, error) {
-	do, err := orbit.MarshalCommitment(d.Do)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(opJSON{do, d.At})
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (d *op) UnmarshalJSON(text []byte) (err error) {
-	var in opJSON
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&in); err != nil {
-		return err
-	}
-	d.At = in.At
-	d.Do, err = orbit.UnmarshalCommitment(in.Do)
-	return err
+	// The changes without their revision, position and id, which the entry and the commit say once for all.
+	Do []orbit.Change `json:"do"`
 }
 
 // decodeEntry reads a value of the log.
@@ -74,7 +40,7 @@ func (e *entry) changes() []orbit.Change {
 	for i := range e.Commits {
 		c := &e.Commits[i]
 		for j := range c.Do {
-			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].Do, Node: c.Do[j].At})
+			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].Do, Node: c.Do[j].Node})
 		}
 	}
 	return out
@@ -82,9 +48,9 @@ func (e *entry) changes() []orbit.Change {
 
 // commitOf returns the changes of one proposal as they are written into the log.
 func commitOf(changes []orbit.Change) commit {
-	out := commit{ID: changes[0].ID, Do: make([]op, len(changes))}
+	out := commit{ID: changes[0].ID, Do: make([]orbit.Change, len(changes))}
 	for i, c := range changes {
-		out.Do[i] = op{c.Do, c.Node}
+		out.Do[i] = orbit.Change{Do: c.Do, Node: c.Node}
 	}
 	return out
 }

@@ -60,13 +60,10 @@ func newPack(k keys, base *orbit.State, pos int64, limits packLimits) *pack {
 	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, accesses: accessSet{}, values: map[ref][]byte{}}
 }
 
-// add takes a proposal with its footprint on the pack's state, and the records of that, if it holds after all others in
-// the pack. It returns its rejection, or errFull. On an error the pack is as before.
-func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) error {
-	if f.Err != nil {
-		return f.Err
-	}
-	if len(f.Touched) == 0 {
+// add takes a proposal that holds on the pack's state, with the nodes that it touches there and its records. It returns
+// errFull where there is no room for it. On an error the pack is as before.
+func (b *pack) add(p *orbit.Proposal, touched []orbit.NodeID, accesses accessSet) error {
+	if len(touched) == 0 {
 		return errAgain
 	}
 	if b.nameless && p.ID.IsZero() {
@@ -75,7 +72,7 @@ func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) er
 	if err := b.roomFor(accesses); err != nil {
 		return err
 	}
-	changes := b.changes(p, f.Touched)
+	changes := b.changes(p, touched)
 	next, err := b.state.Apply(changes)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func (s *scribe) chance(n int) bool { return rapid.IntRange(0, n-1).Draw(s.T, "c
 func (s *scribe) upTo(most int) int { return rapid.IntRange(0, most).Draw(s.T, "number") }
 
 func (s *scribe) room(most int) (r orbit.Resources) {
-	for _, d := range []orbit.Dimension{orbit.CPU, orbit.Memory, orbit.Dimensions - 1} {
+	for _, d := range []int{orbit.CPU, orbit.Memory, orbit.Dimensions - 1} {
 		r[d] = int64(s.upTo(most))
 		if s.chance(40) {
 			r[d] = math.MaxInt64

@@ -149,7 +149,7 @@ func checkIndex(t *rapid.T, e *Indexed, draft *orbit.Draft) {
 		}
 		live++
 		require.Same(t, n.Node, m.node)
-		require.Equal(t, n.Extent(), m.in.Extent())
+		require.Equal(t, score.ExtentOf(n), score.ExtentOf(m.in))
 		p := x.point(n)
 		require.True(t, x.tree.Has(&p))
 		kind, known := x.kinds.find(n.Node)
@@ -413,7 +413,7 @@ func TestIndexedDropsRankings(t *testing.T) {
 // when the score changes, all are.
 func TestIndexedForgetsSpecs(t *testing.T) {
 	v, specs := manySpecs(t, 4000)
-	e := draftFor(&Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *orbit.Spec, n *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	e := draftFor(&Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *orbit.Spec, n *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 		if s.Module == "b" {
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/cow"
 	"github.com/orbitsched/orbit/internal/kd"
+	"github.com/orbitsched/orbit/score"
 )
 
 // nodeIndex is what is known of all nodes: a k-d tree over what is free and used on them, the kinds into which they are
@@ -201,7 +202,7 @@ func (x *nodeIndex) point(n *orbit.NodeState) kd.Point {
 }
 
 func (m *member) point(n *orbit.NodeState) (p kd.Point) {
-	p.At = kd.Vector(n.Extent())
+	p.At = kd.Vector(score.ExtentOf(n))
 	p.Rank, p.Hash, p.ID, p.Kind = m.number, m.hash, int32(n.Index()), m.kind
 	return p
 }
@@ -212,7 +213,7 @@ func (x *nodeIndex) says(slot int32, n *orbit.NodeState) bool {
 	if n == nil || m.in == nil || m.node != n.Node {
 		return n == nil && m.node == nil
 	}
-	return m.in == n || m.in.Extent() == n.Extent()
+	return m.in == n || score.ExtentOf(m.in) == score.ExtentOf(n)
 }
 
 // settle moves nodes, which must be registered, to where they belong in the tree.

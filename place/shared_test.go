@@ -199,9 +199,9 @@ type trap struct {
 	hold chan struct{}
 }
 
-func (s trap) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (s trap) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 	bound := s.Spread.Bound(spec, like)
-	return func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, most *score.Extent) (value, tie float64) {
 		if *s.shut {
 			<-s.hold
 		}

@@ -91,7 +91,7 @@ func shrunk(t *testing.T, used, left int64) *orbit.NodeState {
 }
 
 // check requires ties to be 0 and compares values: at least that of the box, and just that of the node alone.
-func (b *box) check(t require.TestingT, sc orbit.Score, s *orbit.Spec, bound func(least, most *orbit.Extent) (value, tie float64)) {
+func (b *box) check(t require.TestingT, sc orbit.Score, s *orbit.Spec, bound func(least, most *score.Extent) (value, tie float64)) {
 	low, lowTie := bound(&b.least, &b.most)
 	for _, n := range b.nodes {
 		if !n.Fits(s) {
@@ -118,7 +118,7 @@ func sane(n *orbit.NodeState) bool { return slices.Max(n.Node.Capacity[:]) <= 1<
 type box struct {
 	like        *orbit.Node
 	nodes       []*orbit.NodeState
-	least, most orbit.Extent
+	least, most score.Extent
 }
 
 func drawBox(t *rapid.T, s *orbit.Spec) (b box) {
@@ -154,31 +154,56 @@ func toldApart(a, b *orbit.Node, s *orbit.Spec) bool {
 	return in(a) != in(b)
 }
 
-// extentOf is the extent of one node, which only its package can ask for.
-func extentOf(n *orbit.NodeState) (e orbit.Extent) {
-	free, idle, largest, sum := n.Free(), 0, 0, 0
-	for d := range orbit.Dimension(orbit.Dimensions) {
-		set(&e, func(e *orbit.Extent) int64 { return e.Free(d) }, free[d])
-		set(&e, func(e *orbit.Extent) int64 { return e.Capacity(d) }, n.Node.Capacity[d])
+// extentOf makes the extent of one node in another way than ExtentOf, by what the methods read.
+func extentOf(n *orbit.NodeState) (e score.Extent) {
+	free, idle, largest, sum, each := n.Free(), 0, 0, 0, make([]int, orbit.MaxDevices)
+	for d := range orbit.Dimensions {
+		set(&e, func(e *score.Extent) int64 { return e.Free(d) }, free[d])
+		set(&e, func(e *score.Extent) int64 { return e.Capacity(d) }, n.Node.Capacity[d])
 	}
 	for i := range n.Node.Devices.Count {
 		f := n.DeviceFree(i)
+		each[i] = f
 		if sum, largest = sum+f, max(largest, f); f == 1000 {
 			idle++
 		}
 	}
-	set(&e, func(e *orbit.Extent) int64 { return int64(e.Capsules()) }, int64(n.Capsules))
-	set(&e, func(e *orbit.Extent) int64 { return int64(e.Devices()) }, int64(n.Node.Devices.Count))
-	set(&e, (*orbit.Extent).DevicesFree, int64(sum))
-	set(&e, func(e *orbit.Extent) int64 { return int64(e.DevicesIdle()) }, int64(idle))
-	set(&e, func(e *orbit.Extent) int64 { return int64(e.DeviceLargest()) }, int64(largest))
+	set(&e, func(e *score.Extent) int64 { return int64(e.Capsules()) }, int64(n.Capsules))
+	set(&e, func(e *score.Extent) int64 { return int64(e.Devices()) }, int64(n.Node.Devices.Count))
+	set(&e, (*score.Extent).DevicesFree, int64(sum))
+	set(&e, func(e *score.Extent) int64 { return int64(e.DevicesIdle()) }, int64(idle))
+	set(&e, func(e *score.Extent) int64 { return int64(e.DeviceLargest()) }, int64(largest))
+	slices.SortFunc(each, func(a, b int) int { return b - a })
+	for i, k := range []int{2, 4, 8} { // the last coordinates, which DevicesWith reads
+		e[len(e)-3+i] = int64(each[k-1])
+	}
 	return e
 }
 
+// The extent of a node says of it what the node itself says.
+func TestExtentOf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		for _, n := range drawNodes(t) {
+			e := score.ExtentOf(n)
+			require.Equal(t, extentOf(n), e)
+			for _, milli := range []int{1, 2, 300, 500, 501, 999, 1000} {
+				have, most := 0, e.DevicesWith(milli)
+				for i := range n.Node.Devices.Count {
+					have += btoi(n.DeviceFree(i) >= milli)
+				}
+				require.LessOrEqual(t, have, most)
+				for _, k := range []int{1, 2, 4, 8} {
+					require.Equal(t, have >= k, most >= k, "%d devices with %d milli", k, milli)
+				}
+			}
+		}
+	})
+}
+
 // set finds the coordinate that a method reads, and sets it.
-func set(e *orbit.Extent, read func(*orbit.Extent) int64, v int64) {
+func set(e *score.Extent, read func(*score.Extent) int64, v int64) {
 	for i := range e {
-		if probe := (orbit.Extent{}); read(&probe) == 0 {
+		if probe := (score.Extent{}); read(&probe) == 0 {
 			if probe[i] = 1; read(&probe) == 1 {
 				e[i] = v
 			}
@@ -314,4 +339,11 @@ func BenchmarkBound(b *testing.B) {
 			_ = sum
 		})
 	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

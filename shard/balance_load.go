@@ -9,7 +9,7 @@ import (
 // quantities is the number of quantities in a load: first the capacity in every dimension and in healthy devices, then
 // the free part of each.
 const (
-	kinds      = int(orbit.Dimensions) + 1
+	kinds      = orbit.Dimensions + 1
 	quantities = 2 * kinds
 )
 

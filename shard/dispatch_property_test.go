@@ -13,6 +13,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/ledgertest"
+	"github.com/orbitsched/orbit/nav"
 )
 
 // world is a random life around dispatchers, and the dumb model of what they may and must do: it looks at whole states
@@ -123,7 +124,7 @@ func (w *world) giveUp(old *orbit.View) {
 			return
 		}
 	}
-	inner := orbit.NavigatorFunc(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
+	inner := nav.Func(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
 		return orbit.Plan{Unplaced: []orbit.Unplaced{{Capsule: c, Why: &orbit.NoFit{}}}}, nil
 	})
 	plan, err := (&Scheduler{Name: c.Owner, Navigator: inner}).Plan(context.Background(), view, nil)

@@ -80,7 +80,7 @@ func (s *stage) giveBack(name string, ids ...orbit.CapsuleID) {
 	s.t.Helper()
 	var view orbit.View
 	require.NoError(s.t, view.Refresh(context.Background(), s.ledger, nil, time.Now()))
-	inner := orbit.NavigatorFunc(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
+	inner := nav.Func(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
 		for _, c := range pending {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: &orbit.NoFit{}})
 		}

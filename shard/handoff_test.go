@@ -15,6 +15,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/lease"
+	"github.com/orbitsched/orbit/nav"
 )
 
 // pilot plays an engine that may be stopped between its view and its proposals: one pass at a time.
@@ -151,7 +152,7 @@ func TestHandoffWaitsForPass(t *testing.T) {
 	partition := &PartitionLedger{Ledger: ledger, Scheduler: "a"}
 	var moved orbit.NodeID
 	inner := partition.Navigator(plain)
-	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		plan, err := inner.Plan(ctx, view, pending)
 		if moved == "" { // planned, and not yet proposed
 			r := g.Step(ctx)

@@ -14,13 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 )
 
 // plain places each capsule on the node with most room: the plainest navigator, which knows of no group.
 func plain() orbit.Navigator {
 	engine, draft := &place.Exhaustive{}, &orbit.Draft{}
-	return orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+	return nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 		draft.Sync(view)
 		for _, c := range pending {
 			if err := draft.PlaceBest(engine, c); err != nil {

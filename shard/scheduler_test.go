@@ -30,7 +30,7 @@ func (s *stage) plan(sch *Scheduler, ids ...orbit.CapsuleID) (orbit.Plan, error)
 
 // says is a navigator that has no place for anything, for a reason.
 func says(why error) orbit.Navigator {
-	return orbit.NavigatorFunc(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
+	return nav.Func(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
 		for _, c := range pending {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 		}
@@ -118,7 +118,7 @@ func TestTheBetIsAddedToACopy(t *testing.T) {
 	s.live("a")
 	shared := make([]orbit.Precondition, 1, 8)
 	shared[0] = orbit.MarkAt{Key: "mine"}
-	inner := orbit.NavigatorFunc(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
+	inner := nav.Func(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
 		return orbit.Plan{Proposals: []orbit.Proposal{{If: shared}, {If: shared}}}, nil
 	})
 	sch := &Scheduler{Name: "a", Navigator: inner, Leases: s.leases}
@@ -184,7 +184,7 @@ func TestPatienceStartsAgainWithAPlace(t *testing.T) {
 	s := newStage(t)
 	s.do(node("n", 9), orbit.Submit{IDs: ids("x", 1), Spec: cpu(1), Owner: "a"})
 	place := true
-	inner := orbit.NavigatorFunc(func(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	inner := nav.Func(func(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		if place {
 			return orbit.Plan{Proposals: []orbit.Proposal{{Do: []orbit.Commitment{orbit.Place{Capsule: "x000", Node: "n"}}}}}, nil
 		}
@@ -226,7 +226,7 @@ func TestGangsGoBackAsAWhole(t *testing.T) {
 	late := plan.Proposals[0]
 
 	place := []orbit.Commitment{orbit.Place{Capsule: "g/r000", Node: "n"}, orbit.Place{Capsule: "g/q000", Node: "n"}}
-	partly := orbit.NavigatorFunc(func(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	partly := nav.Func(func(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		plan, _ := says(&orbit.NoFit{}).Plan(ctx, v, pending)
 		plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: place})
 		return plan, nil
@@ -365,7 +365,7 @@ func TestAStuckPlanLosesTheLease(t *testing.T) {
 		go s.leases.Run(t.Context())
 		go (&Dispatcher{Ledger: s.ledger, Leases: s.leases}).Run(t.Context())
 		stuck := make(chan struct{})
-		inner := orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		inner := nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 			<-stuck // whatever its ctx says
 			return (&nav.Services{}).Plan(context.WithoutCancel(ctx), view, pending)
 		})

@@ -139,7 +139,7 @@ func TestSoftNotStarved(t *testing.T) {
 	commit(t, ledger, orbit.Submit{Gang: gang, Owner: "a"})
 	both := func() orbit.Navigator {
 		gangs, others := &nav.Gang{}, &nav.Services{}
-		return orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		return nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 			var g, o []*orbit.Capsule
 			for _, c := range pending {
 				if c.Gang != "" {
@@ -194,7 +194,7 @@ func TestSoftCommits(t *testing.T) {
 		capsules := 0
 		engine := modeEngine(ledger, "a", Soft, ready["services"])
 		inner := engine.Navigator
-		engine.Navigator = orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		engine.Navigator = nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 			plan, err := inner.Plan(ctx, view, pending)
 			require.NoError(t, err)
 			require.Equal(t, len(pending), len(plan.Proposals)+len(plan.Unplaced))
@@ -263,7 +263,7 @@ func TestSoftVainTurns(t *testing.T) {
 	give(t, ledger, "a", "n00")
 	submit(t, ledger, "a", 1, "vain")
 	vain, helps := orbit.CapsuleID("vain"), false // helps: to go first does
-	unsure := orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	unsure := nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		var plan orbit.Plan
 		turn := len(pending) == 1 && !view.State().Node("n00").Node.Unschedulable
 		for _, c := range pending {

@@ -23,7 +23,7 @@ type entry struct {
 				Release    *orbit.Release    `json:"release"`
 				Hold       *orbit.Hold       `json:"hold"`
 			} `json:"do"`
-			At orbit.NodeID `json:"at"`
+			Node orbit.NodeID `json:"node"`
 		} `json:"do"`
 	} `json:"commits"`
 }
@@ -69,7 +69,7 @@ func (b *Book) read(event *clientv3.Event) error {
 	seq := 0
 	for _, c := range e.Commits {
 		for _, d := range c.Do {
-			change := orbit.Change{Revision: at, Seq: seq, ID: c.ID, Node: d.At}
+			change := orbit.Change{Revision: at, Seq: seq, ID: c.ID, Node: d.Node}
 			switch {
 			case d.Do.PutNode != nil:
 				change.Do = *d.Do.PutNode
