@@ -34,8 +34,8 @@ type boxIndex struct {
 	seen  uint64
 	apart slotSet
 
-	// Done for the shared index since the last Sync.
-	moves, builds int
+	// How often all nodes were looked at, since the last Sync, to go off from the shared index.
+	builds int
 }
 
 // update brings the index up to the draft's last Sync, and takes into account which labels a spec speaks of. It reports
@@ -133,9 +133,7 @@ func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 	x.alone = false
 	news, lost := s.journal.since(x.seen)
 	check := x.toCheck(touched, news, all || lost)
-	moves, builds := s.nodes.moves, s.nodes.builds
 	s.bring(draft.View().State(), check, c, x.rater.seed != 0)
-	x.moves, x.builds = x.moves+s.nodes.moves-moves, x.builds+s.nodes.builds-builds
 	x.nodes, x.seen = s.nodes.fork(), s.journal.end()
 	x.nodes.private = true
 	x.moved.clear()
@@ -157,6 +155,7 @@ func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 // those that have changed here or there since.
 func (x *boxIndex) toCheck(touched, news []int32, all bool) (check []int32) {
 	if all {
+		x.builds++
 		bound := max(int(x.shared.nodes.bound()), x.rater.draft.Bound())
 		check = make([]int32, bound)
 		for i := range check {

@@ -26,6 +26,10 @@ import (
 // Exhaustive does, for a spec that no ledger has seen, on 16 nodes or fewer, and for a score that draws lots, as Random
 // does, because nothing can be kept from one draw to the next; [Sampled] is fast there.
 //
+// All Indexed engines that are asked about states of one ledger share one index, also from different goroutines: an engine
+// more costs little memory, and the first that sees a commit moves the nodes for all. The first engine has an index of
+// its own until a second one comes.
+//
 // The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time. Memory
 // is bounded: the specs that have not been asked for longest are forgotten, scores beyond 128 MiB, and everything else
 // beyond some 260,000 pairs of a spec and a kind of node.
@@ -68,7 +72,7 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 	}
 	x.rater = &e.rater
 	x.bounded, _ = e.rater.score.(score.Bounded)
-	x.moves, x.builds, x.nodes.moves, x.nodes.builds = 0, 0, 0, 0
+	x.builds, x.nodes.moves, x.nodes.builds = 0, 0, 0
 	e.frontier.class, e.stats = nil, indexedStats{}
 	e.frontier.searches, e.frontier.hits, e.frontier.boxes, e.frontier.rated = 0, 0, 0, 0
 	e.drop()
@@ -269,6 +273,8 @@ func (e *Indexed) forget() {
 //	rated     calls of Score, without those of the scanned choices
 //	moved     nodes moved in the index
 //	rebuilds  times that the index, or the kept scores of a spec, were built anew
+//
+// What is done for all engines of a ledger does not count, because any of them may be the one that comes first.
 func (e *Indexed) Notes() []slog.Attr {
 	return []slog.Attr{
 		slog.Int("asked", e.stats.asked),
@@ -276,7 +282,7 @@ func (e *Indexed) Notes() []slog.Attr {
 		slog.Int("searches", e.frontier.searches),
 		slog.Int("boxes", e.frontier.boxes),
 		slog.Int("rated", e.frontier.rated+e.stats.rated),
-		slog.Int("moved", e.index.moves+e.index.nodes.moves),
+		slog.Int("moved", e.index.nodes.moves),
 		slog.Int("rebuilds", e.index.builds+e.index.nodes.builds+e.stats.tournaments),
 		slog.Int("ranked", e.stats.ranked),
 		slog.Int("scanned", e.stats.scanned),
