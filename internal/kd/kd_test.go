@@ -381,3 +381,21 @@ func TestForksCopyOneWay(t *testing.T) {
 		require.Zero(t, alone.Copied())
 	}
 }
+
+// When the last point of a leaf goes, the boxes above it shrink, also if nothing else in them has changed.
+func TestBoxesShrink(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		var tree Tree
+		points := make([]Point, 200)
+		for i := range points {
+			points[i] = Point{ID: int32(i), Rank: uint64(i), At: Vector{int64(i), rng.Int64N(50)}}
+		}
+		tree.Build(points, nil)
+		for i := range points[1:] {
+			tree.Remove(&points[i])
+			require.Equal(t, int64(i+1), tree.Root().Least[0])
+			require.Equal(t, uint64(i+1), tree.Root().Rank)
+		}
+	}
+}
