@@ -203,6 +203,16 @@ func (s trap) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *score.
 	}
 }
 
+// start runs a function in a goroutine, and closes the channel after it.
+func start(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return done
+}
+
 // A bound of an importer that never returns holds up its own engine only, because it is never called under the lock.
 func TestABoundThatNeverReturns(t *testing.T) {
 	l, all := sharers(t, 100, 3, 1000)
@@ -217,18 +227,12 @@ func TestABoundThatNeverReturns(t *testing.T) {
 	}
 	shut = true
 	all[1].sync(t, l) // it is the first to see all that
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		all[1].place(panicky{}, l, 100, 102, false)
-	}()
+	gone := start(func() { all[1].place(panicky{}, l, 100, 102, false) })
 	time.Sleep(10 * time.Millisecond)
-	placed := make(chan struct{})
-	go func() {
-		defer close(placed)
+	placed := start(func() {
 		all[2].sync(panicky{}, l)
 		all[2].place(panicky{}, l, 102, 110, true)
-	}()
+	})
 	select {
 	case <-placed:
 	case <-time.After(10 * time.Second):
