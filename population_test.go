@@ -209,7 +209,8 @@ func TestClaimsAreAskedOnce(t *testing.T) {
 		counting := func(name string) *Engine {
 			return named(name, l, &greedy{claims: func(m string, _ AppClass) bool { asked[name+" for "+m]++; return m == name }})
 		}
-		commit(t, l, PutNode{machine("n", 100)}, Submit{IDs: []CapsuleID{"early"}, Spec: ofModule("b", 1)})
+		// No node: an engine that sees a capsule only after the other one has placed it does not ask who claims it.
+		commit(t, l, Submit{IDs: []CapsuleID{"early"}, Spec: ofModule("b", 1)})
 		reports := start(t, counting("a"), counting("b"))
 		for i, module := range []string{"a", "b", "c", "a", "b", "c"} {
 			commit(t, l, Submit{IDs: names(fmt.Sprint(i), 2), Spec: ofModule(module, 1)})

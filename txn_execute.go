@@ -192,7 +192,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 		e := t.capsules.add(id)
 		e.now, e.dirty = like, true
 		e.now.ID, e.now.Changed = id, t.rev
-		e.slot = t.capsuleSlots.Next()
+		e.slot = t.vacantCapsule()
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (t *tx) putNode(node *Node) error {
 	if e == nil {
 		if e = t.node(node.ID); e == nil {
 			e = t.nodes.add(node.ID)
-			e.now.index = t.nodeSlots.Next()
+			e.now.index = t.vacantNode()
 			e.gone = true
 		}
 	}
@@ -246,7 +246,7 @@ func (t *tx) removeNode(id NodeID) error {
 	if n.now.Capsules > 0 || n.now.holds > 0 {
 		return t.refuse(Rejection{Node: id}, n.newest(), "node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
 	}
-	n.gone, n.dirty, t.leavers = true, true, true
+	n.gone, n.dirty = true, true
 	return nil
 }
 

@@ -6,19 +6,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// entry is a value of the log: what one transaction has committed.
+// entry is a value of the log: the commits of one transaction.
 type entry struct {
 	stamp
-	// The process, and the number of its transaction, so that it knows its own.
+	// By is the name of the process, and Number the number of its transaction. By these a process recognizes its own
+	// transactions.
 	By      string   `json:"by"`
 	Number  uint64   `json:"number"`
 	Commits []commit `json:"commits"`
 }
 
-// commit is what one proposal has committed. All of an entry share the revision.
+// commit is the commitments of one proposal. All commits of an entry have the same revision.
 type commit struct {
 	ID orbit.ProposalID `json:"id,omitzero"`
-	// The changes without their revision, position and id, which the entry and the commit say once for all.
+	// Do are the changes without their revision, position and id, because the entry and the commit have these.
 	Do []orbit.Change `json:"do"`
 }
 
@@ -29,12 +30,12 @@ func decodeEntry(text []byte, at orbit.Revision) (*entry, error) {
 		return nil, err
 	}
 	if len(e.Commits) == 0 {
-		return nil, errors.New("an entry that commits nothing")
+		return nil, errors.New("the entry has no commits")
 	}
 	return e, nil
 }
 
-// changes returns the entry as history.
+// changes returns the entry as changes of the history.
 func (e *entry) changes() []orbit.Change {
 	var out []orbit.Change
 	for i := range e.Commits {
@@ -46,7 +47,7 @@ func (e *entry) changes() []orbit.Change {
 	return out
 }
 
-// commitOf returns the changes of one proposal as they are written into the log.
+// commitOf returns the changes of one proposal in the form in which the log has them.
 func commitOf(changes []orbit.Change) commit {
 	out := commit{ID: changes[0].ID, Do: make([]orbit.Change, len(changes))}
 	for i, c := range changes {

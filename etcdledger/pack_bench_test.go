@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// BenchmarkPack judges, packs and writes placements on distinct nodes, up to the transactions that would be sent.
+// BenchmarkPack judges, packs and encodes placements on distinct nodes; it does not send the transactions.
 func BenchmarkPack(b *testing.B) {
 	const nodes = 4096
 	var l orbit.MemoryLedger

@@ -156,7 +156,7 @@ func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 func (x *boxIndex) toCheck(touched, news []int32, all bool) (check []int32) {
 	if all {
 		x.builds++
-		bound := max(int(x.shared.nodes.bound()), x.rater.draft.Bound())
+		bound := max(int(x.shared.nodes.bound), x.rater.draft.Bound())
 		check = make([]int32, bound)
 		for i := range check {
 			check[i] = int32(i)

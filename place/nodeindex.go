@@ -22,8 +22,9 @@ type nodeIndex struct {
 	order   idOrder
 	labels  labelIndex
 	owner   cow.Owner
-	// How many nodes are registered.
-	live int
+	// How many nodes are registered, and an upper bound of their indices.
+	live  int
+	bound int32
 	// The nodes have to be divided into kinds anew, or numbered; or the tree has to be built from all of them.
 	divides, renumbers, plants bool
 	// It has gone off from another for the changes of one plan.
@@ -53,8 +54,8 @@ func unique() uint64 { return uint64(cow.NewOwner()) }
 
 // at returns a member for reading.
 func (x *nodeIndex) at(slot int32) *member {
-	if i := int(slot) / memberChunk; i < x.members.Len() {
-		return &x.members.At(i)[slot%memberChunk]
+	if chunk := x.members.At(uint32(slot) / memberChunk); chunk != nil {
+		return &chunk[slot%memberChunk]
 	}
 	return &noMember
 }
@@ -63,12 +64,9 @@ var noMember member
 
 // own returns a member for writing.
 func (x *nodeIndex) own(slot int32) *member {
-	x.members.Grow(int(slot)/memberChunk+1, x.owner)
-	return &x.members.Own(int(slot)/memberChunk, x.owner)[slot%memberChunk]
+	x.bound = max(x.bound, slot+1)
+	return &x.members.Own(uint32(slot)/memberChunk, x.owner)[slot%memberChunk]
 }
-
-// bound is an upper bound of the indices of nodes.
-func (x *nodeIndex) bound() int32 { return int32(x.members.Len() * memberChunk) }
 
 // fork returns a second index. Both must not be written to while that happens.
 func (x *nodeIndex) fork() nodeIndex {
@@ -105,14 +103,14 @@ func (x *nodeIndex) begin(state *orbit.State, byHash bool) {
 
 // nodes calls a function for each member.
 func (x *nodeIndex) nodes(each func(slot int32, m *member) bool) {
-	for i := range x.members.Len() {
-		chunk := x.members.At(i)
+	x.members.All(func(i uint32, chunk *[memberChunk]member) bool {
 		for k := range chunk {
-			if m := &chunk[k]; m.node != nil && !each(int32(i*memberChunk+k), m) {
-				return
+			if m := &chunk[k]; m.node != nil && !each(int32(int(i)*memberChunk+k), m) {
+				return false
 			}
 		}
-	}
+		return true
+	})
 }
 
 // register takes note of a node that may have joined, changed its description, or left (nil).

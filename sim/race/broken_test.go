@@ -340,6 +340,7 @@ func (h *heedless) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 // TestRaceFindsIgnoredBets: a ledger that keeps its own rules and no bet oversubscribes nothing, and is found all
 // the same.
 func TestRaceFindsIgnoredBets(t *testing.T) {
+	scale.Long(t)
 	r := contest()
 	r.Ledger = func() orbit.Ledger { return &heedless{} }
 	for i := range r.Schedulers {
