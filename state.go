@@ -61,6 +61,9 @@ type world struct {
 	marks   *btree.BTreeG[markRecord]
 	groups  *btree.BTreeG[groupCount]
 	waiting *btree.BTreeG[groupWaiting]
+
+	// What is kept beside the states that have come from one another, by key.
+	shared *sync.Map
 }
 
 const (
@@ -141,6 +144,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		marks:   btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
 		groups:  btree.NewG(degree, groupCount.less),
 		waiting: btree.NewG(degree, groupWaiting.less),
+		shared:  &sync.Map{},
 	}}
 }
 

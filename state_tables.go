@@ -255,3 +255,15 @@ func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	}
 	s.waiting.ReplaceOrInsert(w)
 }
+
+// Shared returns what is kept under a key for all states of one ledger in this process, which includes all that Apply
+// makes of them; if there is nothing yet it keeps what build returns. An index of the nodes, say, is made once for
+// all engines with it. The value must be safe for concurrent use, and rely on no order of the states that it is shown,
+// because two states may continue one in different ways. It lives as long as one of the states does.
+func (s *State) Shared(key any, build func() any) any {
+	if kept, ok := s.shared.Load(key); ok {
+		return kept
+	}
+	kept, _ := s.shared.LoadOrStore(key, build())
+	return kept
+}

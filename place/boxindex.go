@@ -2,156 +2,265 @@ package place
 
 import (
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/internal/kd"
 	"github.com/orbitsched/orbit/score"
 )
 
-// boxIndex is a k-d tree over what is free and used on the nodes, which all specs share. A node that changes is noted,
+// boxIndex is the index that an engine searches: its draft's nodes. A node that changes is noted,
 // and moved in the tree when the next search begins; a search that continues adds it to its heap instead.
+//
+// It has gone off from the index that all engines of a ledger share, and differs from that only in what the plan has
+// changed; or it is the engine's own, where no other engine asks.
 type boxIndex struct {
 	rater   *rater
 	bounded score.Bounded
-	kinds   nodeKinds
-	order   idOrder
-	tree    kd.Tree
-	// What breaks ties, by node index: the order of the ids for seed 0, else the rater's hashes.
-	ranks []uint64
-	// Position in the draft's journal; 0: the index has to be built anew.
-	cursor uint64
-	// Nodes that have changed since they were put into the tree, each once; and whether a node is one of them.
-	moved   []int32
-	isMoved []bool
-	// The number of changes so far, and the number of each node's last: what was computed before it is out of date.
+	nodes   nodeIndex
+	// Position in the draft's journal, and the Sync of the draft that was followed last.
+	cursor, syncs uint64
+	// The index is one of the draft's nodes; else it is to begin anew.
+	ready bool
+	// Nodes that have changed since they were put into the tree; and the number of each one's last change, counted by the
+	// clock: what was computed before it is out of date.
+	moved   slotSet
+	changed map[int32]uint64
 	clock   uint64
-	changed []uint64
-	// Rises when the nodes are divided into kinds anew.
-	division int
-	points   []kd.Point
-	live     int
 
-	// Since the last Sync.
-	moves, builds int
+	// What the engine shares with others; nil: nothing.
+	shared *sharedIndex
+	// Names the engine there.
+	user uint64
+	// Whether the index is the engine's own, which the shared one says.
+	alone bool
+	// Position in the journal of the shared index; and the nodes of which the two may say different things.
+	seen  uint64
+	apart slotSet
+
+	// How often all nodes were looked at, since the last Sync, to go off from the shared index.
+	builds int
 }
 
-// follow notes the nodes that have changed since the last call, and returns them, some of them twice. If all is true the
-// index has to be built anew.
+// update brings the index up to the draft's last Sync, and takes into account which labels a spec speaks of. It reports
+// whether a search under way has come to nothing by that.
+func (x *boxIndex) update(c *specClass) (renewed bool) {
+	if !x.ready || x.syncs != x.rater.syncs {
+		x.sync(c)
+		renewed = true
+	}
+	if x.bounded == nil {
+		x.listRequired(c)
+		return renewed
+	}
+	if c.learned != x.nodes.kinds.division {
+		for !x.nodes.kinds.knows(c.spec) {
+			x.learn(c)
+			renewed = true
+		}
+		c.learned = x.nodes.kinds.division
+	}
+	return renewed
+}
+
+// listRequired lists nodes by the labels that a spec requires, for a score that has no bounds.
+func (x *boxIndex) listRequired(c *specClass) {
+	if c.learned != 0 {
+		return
+	}
+	c.learned = 1
+	if !x.alone && len(c.spec.Require) > 0 {
+		x.alone, x.nodes.unbounded = true, true
+		x.nodes.begin(x.rater.draft.View().State(), false)
+	}
+	x.nodes.labels.addRequired(c.spec, &x.nodes)
+}
+
+// reset makes the next update begin anew.
+func (x *boxIndex) reset() { x.ready, x.syncs = false, 0 }
+
+// sync brings the index up to the draft's last Sync.
+func (x *boxIndex) sync(c *specClass) {
+	draft := x.rater.draft
+	touched, next, all := draft.Changed(x.cursor)
+	x.cursor, x.syncs = next, x.rater.syncs
+	all = all || !x.ready
+	x.ready = false // if a score panics, begin afresh
+	switch {
+	case x.bounded == nil && !x.alone: // no label is listed
+	case x.bounded == nil || x.isAlone():
+		x.followAlone(touched, all)
+	default:
+		x.fork(touched, all, c)
+	}
+	x.ready = true
+}
+
+// isAlone asks the shared index of the ledger whether this engine has an index of its own. It notes if that is news.
+func (x *boxIndex) isAlone() bool {
+	shared := sharedBy(x.rater.draft.View().State())
+	if x.user == 0 {
+		x.user = unique()
+	}
+	if shared != x.shared {
+		x.shared, x.seen, x.alone = shared, 0, false
+	}
+	return shared.admit(x.user)
+}
+
+// followAlone brings an index of the engine's own up to the draft.
+func (x *boxIndex) followAlone(touched []int32, all bool) {
+	draft := x.rater.draft
+	if all || !x.alone {
+		x.alone = true
+		x.moved.clear()
+		clear(x.changed)
+		x.nodes.unbounded, x.nodes.private = x.bounded == nil, false
+		x.nodes.begin(draft.View().State(), x.rater.seed != 0)
+		return
+	}
+	for _, slot := range touched {
+		x.nodes.register(slot, description(draft.Node(int(slot))))
+		x.note(slot)
+	}
+	x.nodes.review()
+	x.nodes.arrange()
+}
+
+// fork goes off from the shared index, after bringing it up to the draft's view if that is newer. What is different in
+// the draft is noted, to be changed in the fork alone.
+func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
+	s, draft := x.shared, x.rater.draft
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all = all || x.alone
+	x.alone = false
+	news, lost := s.journal.since(x.seen)
+	check := x.toCheck(touched, news, all || lost)
+	s.bring(draft.View().State(), check, c, x.rater.seed != 0)
+	x.nodes, x.seen = s.nodes.fork(), s.journal.end()
+	x.nodes.private = true
+	x.moved.clear()
+	x.apart.clear()
+	clear(x.changed)
+	for _, slot := range check {
+		if n := draft.Node(int(slot)); !x.nodes.says(slot, n) {
+			x.nodes.register(slot, description(n))
+			x.note(slot)
+		}
+	}
+	x.nodes.arrange()
+	if s.leave(x.user, len(check)) {
+		x.alone, x.nodes.private = true, false
+	}
+}
+
+// toCheck lists the nodes of which the draft may say something else than the shared index: those that were apart, and
+// those that have changed here or there since.
+func (x *boxIndex) toCheck(touched, news []int32, all bool) (check []int32) {
+	if all {
+		x.builds++
+		bound := max(int(x.shared.nodes.bound), x.rater.draft.Bound())
+		check = make([]int32, bound)
+		for i := range check {
+			check[i] = int32(i)
+		}
+		return check
+	}
+	for _, slots := range [][]int32{touched, news} {
+		for _, slot := range slots {
+			x.apart.add(slot)
+		}
+	}
+	return append(check, x.apart.list...)
+}
+
+// learn makes the shared index, or the engine's own, divide the nodes by the labels of which a spec speaks.
+func (x *boxIndex) learn(c *specClass) {
+	if x.alone {
+		x.nodes.learn(c.spec)
+		x.nodes.arrange()
+		return
+	}
+	x.shared.learn(c)
+	touched, next, all := x.rater.draft.Changed(x.cursor)
+	x.cursor = next
+	x.ready = false
+	x.fork(touched, all, c)
+	x.ready = true
+}
+
+// note notes that a node has changed.
+func (x *boxIndex) note(slot int32) {
+	if x.changed == nil {
+		x.changed = map[int32]uint64{}
+	}
+	x.clock++
+	x.changed[slot] = x.clock
+	x.moved.add(slot)
+	if !x.alone {
+		x.apart.add(slot)
+	}
+}
+
+// changedAt is the number of a node's last change, 0 if the tree has it as it is.
+func (x *boxIndex) changedAt(slot int32) uint64 {
+	if !x.moved.has(slot) {
+		return 0
+	}
+	return x.changed[slot]
+}
+
+// follow notes the nodes that the plan has changed since the last call, and returns them, some of them twice. If all is
+// true any may have changed.
 func (x *boxIndex) follow() (touched []int32, all bool) {
 	touched, x.cursor, all = x.rater.draft.Changed(x.cursor)
 	if all {
 		return nil, true
 	}
-	x.makeRoom()
 	for _, slot := range touched {
-		x.clock++
-		x.changed[slot] = x.clock
-		if !x.isMoved[slot] {
-			x.isMoved[slot] = true
-			x.moved = append(x.moved, slot)
-		}
+		x.note(slot)
 	}
 	return touched, false
 }
 
-func (x *boxIndex) makeRoom() {
-	if n := x.rater.draft.Bound() - len(x.changed); n > 0 {
-		x.changed = append(x.changed, make([]uint64, n)...)
-		x.isMoved = append(x.isMoved, make([]bool, n)...)
-		x.ranks = append(x.ranks, make([]uint64, n)...)
-	}
-}
-
 // settle moves the nodes that have changed to where they belong in the tree.
-func (x *boxIndex) settle(probe kd.Probe) {
-	for _, slot := range x.moved {
-		if !x.register(slot) {
-			x.build(probe)
-			return
-		}
+func (x *boxIndex) settle(c *specClass) {
+	if len(x.moved.list) > 0 || x.nodes.plants {
+		x.nodes.settle(x.moved.list, x.rater.node, c.probe(&x.nodes))
+		x.moved.clear()
+		clear(x.changed)
 	}
-	if len(x.moved) > x.live/2+64 { // moving one costs about twice as much as planting it
-		clear(x.isMoved)
-		x.plant(probe)
-	} else {
-		for _, slot := range x.moved {
-			x.isMoved[slot] = false
-			if n := x.rater.node(slot); n != nil {
-				p := x.point(n)
-				x.moves += btoi(x.tree.Put(&p, probe))
-			}
-		}
-	}
-	x.moved = x.moved[:0]
 }
 
-// register takes note of a node that may have joined, left, or changed its kind. It reports false if the index has
-// to be built anew for that.
-func (x *boxIndex) register(slot int32) bool {
-	n := x.rater.node(slot)
-	was := x.kinds.seenAt(slot)
-	if was != nil && (n == nil || n.Node.ID != was.ID) {
-		x.forget(slot, was.ID)
-		was = nil
-	}
+// description returns the description of a node; nil: there is no node.
+func description(n *orbit.NodeState) *orbit.Node {
 	if n == nil {
-		return true
+		return nil
 	}
-	if was == nil {
-		rank, ok := x.rank(n)
-		if !ok {
-			return false
-		}
-		x.ranks[slot] = rank
-		x.live++
-	}
-	x.kinds.assign(int(slot), n.Node)
-	return !x.kinds.outgrown()
+	return n.Node
 }
 
-// forget takes out a node that has left its slot.
-func (x *boxIndex) forget(slot int32, id orbit.NodeID) {
-	x.tree.Remove(slot)
-	x.live--
-	x.kinds.seen[slot] = nil
-	if x.rater.seed == 0 && x.rater.draft.View().State().Node(id) == nil {
-		x.order.drop(id)
-	}
+// slotSet is a set of a few node indices, which costs a bit for every node.
+type slotSet struct {
+	list []int32
+	bits []uint64
 }
 
-// rank returns what breaks ties; false: the numbers of the ids have run out.
-func (x *boxIndex) rank(n *orbit.NodeState) (uint64, bool) {
-	if x.rater.seed != 0 {
-		return x.rater.ranks[n.Index()], true
-	}
-	return x.order.number(n.Node.ID)
+func (s *slotSet) has(slot int32) bool {
+	return int(slot>>6) < len(s.bits) && s.bits[slot>>6]>>(slot&63)&1 == 1
 }
 
-// point is where a node belongs.
-func (x *boxIndex) point(n *orbit.NodeState) kd.Point {
-	return kd.Point{At: kd.Vector(score.ExtentOf(n)), Rank: x.ranks[n.Index()], ID: int32(n.Index()), Kind: x.kinds.of[n.Index()]}
+func (s *slotSet) add(slot int32) {
+	if s.has(slot) {
+		return
+	}
+	for int(slot>>6) >= len(s.bits) {
+		s.bits = append(s.bits, make([]uint64, 1+len(s.bits)/4)...)
+	}
+	s.bits[slot>>6] |= 1 << (slot & 63)
+	s.list = append(s.list, slot)
 }
 
-// build makes the index from all nodes, and divides them anew.
-func (x *boxIndex) build(probe kd.Probe) {
-	x.division++
-	x.makeRoom()
-	clear(x.isMoved)
-	x.moved = x.moved[:0]
-	if x.rater.seed != 0 {
-		copy(x.ranks, x.rater.ranks)
-	} else {
-		x.order.renumber(x.rater.draft.View().State(), func(n *orbit.NodeState, number uint64) { x.ranks[n.Index()] = number })
+func (s *slotSet) clear() {
+	for _, slot := range s.list {
+		s.bits[slot>>6] = 0
 	}
-	x.kinds.divide(x.rater.draft)
-	x.plant(probe)
-	x.live = len(x.points)
-}
-
-// plant makes the tree from all nodes.
-func (x *boxIndex) plant(probe kd.Probe) {
-	x.builds++
-	x.points = x.points[:0]
-	for n := range x.rater.draft.Nodes() {
-		x.points = append(x.points, x.point(n))
-	}
-	x.tree.Build(x.points, probe)
+	s.list = s.list[:0]
 }

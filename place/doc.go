@@ -5,8 +5,9 @@
 //	Sampled      the best of some nodes that fit, drawn at random
 //
 // All three take the same Score, Filter and Seed. A node must fit, as the ledger and the draft see it, and pass the
-// Filter. Among those the lowest value wins, then the lowest tie, and then a hash of the node's id with the Seed, so
-// that navigators with different seeds do not all choose the same node. With Seed 0 the lowest id wins.
+// Filter. Among those the lowest value wins, then the lowest tie, and then the node that comes first on a ring of hashed
+// ids, which begins at another place for every Seed, so that navigators with different seeds do not all choose the same
+// node. With Seed 0 the lowest id wins.
 //
 // The engines use nothing of package orbit that is not open to every importer.
 package place

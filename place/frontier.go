@@ -16,7 +16,12 @@ type frontier struct {
 	class *specClass
 	// The kinds of nodes that the class may use.
 	kinds kd.Kinds
-	heap  candidateHeap
+	// A heap, the best first.
+	heap  []candidate
+	draft *orbit.Draft
+	ties  ties
+	// The boxes that candidates are.
+	seen []*kd.Box
 
 	// Counts since the last Sync: searches begun, choices made without expanding a box, boxes expanded, nodes rated.
 	searches, hits, boxes, rated int
@@ -28,9 +33,11 @@ type candidate struct {
 	rank       uint64
 	// The index's clock when this was computed; a node that has changed since is ignored.
 	clock uint64
-	// The number of a box, or the index of a node.
+	// The position of a box in those seen, or the index of a node.
 	at    int32
 	stage stage
+	// The rank is not known yet; it is not needed unless another candidate is equal in everything else.
+	unranked bool
 }
 
 // stage says what a candidate is. Among equals the less precise stage comes first, because a better node may be in it.
@@ -45,27 +52,37 @@ const (
 )
 
 // before orders candidates by their bounds.
-func (c *candidate) before(o *candidate) bool {
+func (f *frontier) before(c, o *candidate) bool {
 	switch {
 	case c.value != o.value:
 		return c.value < o.value
 	case c.tie != o.tie:
 		return c.tie < o.tie
 	}
-	return c.rank < o.rank
+	return f.rank(c) < f.rank(o)
+}
+
+// rank is what breaks ties for a candidate.
+func (f *frontier) rank(c *candidate) uint64 {
+	if c.unranked {
+		c.rank, c.unranked = f.ties.least(f.seen[c.at]), false
+	}
+	return c.rank
 }
 
 // begin starts a search over all boxes.
 func (f *frontier) begin(c *specClass, x *boxIndex) {
-	f.class, f.heap.list = c, f.heap.list[:0]
-	f.heap.draft = x.rater.draft
+	clear(f.seen) // of trees that are no more
+	f.class, f.heap, f.seen = c, f.heap[:0], f.seen[:0]
+	f.draft = x.rater.draft
+	f.ties.seed = x.rater.seed
+	f.ties.reserve(x.nodes.live)
 	f.searches++
-	c.respond(x)
-	f.kinds = c.kinds(x)
-	if root := x.tree.Root(); root != 0 {
+	f.kinds = c.kinds(&x.nodes)
+	if root := x.nodes.tree.Root(); root != nil {
 		var c candidate
-		if f.boundBox(&c, root, x) {
-			f.heap.push(&c)
+		if f.boundBox(&c, root) {
+			f.push(&c)
 		}
 	}
 	for _, slot := range c.exceptions {
@@ -78,15 +95,19 @@ func (f *frontier) rate(slot int32, x *boxIndex) {
 	f.rated++
 	n := x.rater.node(slot)
 	if value, tie, ok := x.rater.rate(n, f.class.spec, f.class.near); ok {
-		f.heap.push(&candidate{value: value, tie: tie, rank: x.ranks[slot], clock: x.clock, at: slot, stage: ratedStage})
+		m := x.nodes.at(slot)
+		f.push(&candidate{value: value, tie: tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, stage: ratedStage})
 	}
 }
 
 // boundBox makes a candidate of a box. It reports false if no node in the box can fit.
-func (f *frontier) boundBox(c *candidate, number int32, x *boxIndex) (ok bool) {
-	b := x.tree.Box(number)
+func (f *frontier) boundBox(c *candidate, b *kd.Box) (ok bool) {
 	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*score.Extent)(&b.Least), (*score.Extent)(&b.Most))
-	c.rank, c.at = b.Rank, number
+	c.rank, c.unranked = b.Rank, f.ties.seed != 0
+	if ok {
+		c.at = int32(len(f.seen))
+		f.seen = append(f.seen, b)
+	}
 	return ok
 }
 
@@ -96,13 +117,13 @@ func (f *frontier) add(slot int32, x *boxIndex) {
 	if n == nil {
 		return
 	}
-	if x.kinds.labels.excepts(n.Node, f.class.spec) {
+	if x.nodes.labels.excepts(n.Node, f.class.spec) {
 		f.rate(slot, x)
 		return
 	}
-	p, c := x.point(n), candidate{}
+	p, c := x.nodes.point(n), candidate{}
 	if f.boundNode(&c, &p, x) {
-		f.heap.push(&c)
+		f.push(&c)
 	}
 }
 
@@ -113,7 +134,7 @@ func (f *frontier) boundNode(c *candidate, p *kd.Point, x *boxIndex) bool {
 		return false
 	}
 	c.value, c.tie = f.class.bounds[kindBound].least(at, at)
-	c.rank, c.at, c.clock, c.stage = p.Rank, p.ID, x.clock, nodeStage
+	c.rank, c.at, c.clock, c.stage, c.unranked = f.ties.of(p.Rank, p.Hash), p.ID, x.clock, nodeStage, false
 	return true
 }
 
@@ -121,29 +142,29 @@ func (f *frontier) boundNode(c *candidate, p *kd.Point, x *boxIndex) bool {
 // boxes and nodes that rating all nodes once is the cheaper way.
 func (f *frontier) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
 	hit, before := 1, f.boxes
-	defer func() { x.tree.Opened(f.boxes - before) }()
-	limit := f.boxes + f.rated + x.live/searchedPart + 4*scanBelow
-	for len(f.heap.list) > 0 {
+	defer func() { x.nodes.tree.Opened(f.boxes - before) }()
+	limit := f.boxes + f.rated + x.nodes.live/searchedPart + 4*scanBelow
+	for len(f.heap) > 0 {
 		if f.boxes+f.rated > limit {
 			f.class = nil
 			return best, false
 		}
-		top := &f.heap.list[0]
+		top := &f.heap[0]
 		switch top.stage {
 		case boxStage:
 			hit = 0
-			f.expand(f.heap.pop().at, x)
+			f.expand(f.seen[f.pop().at], x)
 		case restStage:
-			from := f.heap.pop()
+			from := f.pop()
 			f.addRest(&from, x)
 		case nodeStage:
 			f.evaluate(top, x, r)
 		case ratedStage:
-			if top.clock >= x.changed[top.at] {
+			if top.clock >= x.changedAt(top.at) {
 				f.hits += hit
 				return orbit.Choice{Node: x.rater.node(top.at), Value: top.value, Tie: top.tie}, true
 			}
-			f.heap.pop()
+			f.pop()
 		}
 	}
 	return best, true
@@ -155,153 +176,149 @@ const searchedPart = 16
 
 // expand replaces a box by what is in it. It expands the better half at once as long as that is better than the first of
 // the heap, which saves putting it there.
-func (f *frontier) expand(number int32, x *boxIndex) {
+func (f *frontier) expand(b *kd.Box, x *boxIndex) {
 	var parts [2]candidate
 	for {
 		f.boxes++
-		b := x.tree.Box(number)
 		if b.Leaf() {
-			f.addBest(number, x)
+			f.addBest(b, x)
 			return
 		}
 		better, other := &parts[0], &parts[1]
-		ok, too := f.boundBox(better, b.Left, x), f.boundBox(other, b.Right, x)
+		ok, too := f.boundBox(better, b.Left), f.boundBox(other, b.Right)
 		switch {
 		case !ok && !too:
 			return
 		case !ok:
 			better = other
 		case too:
-			if other.before(better) {
+			if f.before(other, better) {
 				better, other = other, better
 			}
-			f.heap.push(other)
+			f.push(other)
 		}
-		if len(f.heap.list) > 0 && f.heap.list[0].before(better) {
-			f.heap.push(better)
+		if len(f.heap) > 0 && f.before(&f.heap[0], better) {
+			f.push(better)
 			return
 		}
-		number = better.at
+		b = f.seen[better.at]
 	}
 }
 
 // addBest adds the best node of a leaf, and one candidate for all others: most searches need no more than the best.
-func (f *frontier) addBest(leaf int32, x *boxIndex) {
+func (f *frontier) addBest(leaf *kd.Box, x *boxIndex) {
 	var all [3]candidate
 	best, next, c := &all[0], &all[1], &all[2]
-	found, settled := 0, len(x.moved) == 0
-	points := x.tree.Box(leaf).Points
+	found, settled := 0, len(x.moved.list) == 0
+	points := leaf.Points
 	for i := range points {
 		p := &points[i]
-		if !settled && x.isMoved[p.ID] || !f.boundNode(c, p, x) { // those that have changed are added one by one
+		if !settled && x.moved.has(p.ID) || !f.boundNode(c, p, x) { // those that have changed are added one by one
 			continue
 		}
 		switch found++; {
-		case found == 1 || c.before(best):
+		case found == 1 || f.before(c, best):
 			best, next, c = c, best, next
-		case found == 2 || c.before(next):
+		case found == 2 || f.before(c, next):
 			next, c = c, next
 		}
 	}
 	if found > 0 {
-		f.heap.push(best)
+		f.push(best)
 	}
 	if found > 1 {
-		next.at, next.stage = leaf, restStage
-		f.heap.push(next)
+		next.at, next.stage = int32(len(f.seen)), restStage
+		f.seen = append(f.seen, leaf)
+		f.push(next)
 	}
 }
 
 // addRest adds the nodes of a leaf from this candidate on.
 func (f *frontier) addRest(from *candidate, x *boxIndex) {
-	points := x.tree.Box(from.at).Points
+	points := f.seen[from.at].Points
 	for i := range points {
 		var c candidate
-		if p := &points[i]; !x.isMoved[p.ID] && f.boundNode(&c, p, x) && !c.before(from) {
-			f.heap.push(&c)
+		if p := &points[i]; !x.moved.has(p.ID) && f.boundNode(&c, p, x) && !f.before(&c, from) {
+			f.push(&c)
 		}
 	}
 }
 
 // evaluate rates the first candidate, a node of which only the bound is known.
 func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
-	if top.clock < x.changed[top.at] {
-		f.heap.pop()
+	if top.clock < x.changedAt(top.at) {
+		f.pop()
 		return
 	}
 	f.rated++
 	n, spec := x.rater.node(top.at), f.class.spec
 	value, tie, ok := r.rate(n, spec, f.class.near) // the bound knew the totals only
 	if !ok {
-		f.heap.pop()
+		f.pop()
 		return
 	}
 	c := *top
 	c.value, c.tie, c.stage = value, tie, ratedStage
-	f.heap.down(c)
+	f.down(c)
 }
 
-// candidateHeap is a heap of candidates, the best first.
-type candidateHeap struct {
-	list  []candidate
-	draft *orbit.Draft
-}
-
-// before orders candidates. Nodes of equal rank, which is an accident, go by id.
-func (h *candidateHeap) before(a, b *candidate) bool {
+// first orders candidates, the best first. Nodes of equal rank, which is an accident, go by id.
+func (f *frontier) first(a, b *candidate) bool {
 	switch {
 	case a.value != b.value:
 		return a.value < b.value
 	case a.tie != b.tie:
 		return a.tie < b.tie
-	case a.rank != b.rank:
-		return a.rank < b.rank
-	case a.stage != b.stage:
+	}
+	if a, b := f.rank(a), f.rank(b); a != b {
+		return a < b
+	}
+	if a.stage != b.stage {
 		return a.stage < b.stage
 	}
-	return a.stage == ratedStage && h.draft.Node(int(a.at)).Node.ID < h.draft.Node(int(b.at)).Node.ID
+	return a.stage == ratedStage && f.draft.Node(int(a.at)).Node.ID < f.draft.Node(int(b.at)).Node.ID
 }
 
-func (h *candidateHeap) push(c *candidate) {
-	h.list = append(h.list, *c)
-	i := len(h.list) - 1
+func (f *frontier) push(c *candidate) {
+	f.heap = append(f.heap, *c)
+	i := len(f.heap) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if !h.before(c, &h.list[up]) {
+		if !f.first(c, &f.heap[up]) {
 			break
 		}
-		h.list[i] = h.list[up]
+		f.heap[i] = f.heap[up]
 		i = up
 	}
-	h.list[i] = *c
+	f.heap[i] = *c
 }
 
-func (h *candidateHeap) pop() candidate {
-	first, last := h.list[0], len(h.list)-1
-	c := h.list[last]
-	h.list = h.list[:last]
+func (f *frontier) pop() candidate {
+	first, last := f.heap[0], len(f.heap)-1
+	c := f.heap[last]
+	f.heap = f.heap[:last]
 	if last > 0 {
-		h.down(c)
+		f.down(c)
 	}
 	return first
 }
 
 // down replaces the first candidate by another, and restores the heap.
-func (h *candidateHeap) down(c candidate) {
+func (f *frontier) down(c candidate) {
 	i := 0
 	for {
 		child := 2*i + 1
-		if child >= len(h.list) {
+		if child >= len(f.heap) {
 			break
 		}
-		if child+1 < len(h.list) && h.before(&h.list[child+1], &h.list[child]) {
+		if child+1 < len(f.heap) && f.first(&f.heap[child+1], &f.heap[child]) {
 			child++
 		}
-		if !h.before(&h.list[child], &c) {
+		if !f.first(&f.heap[child], &c) {
 			break
 		}
-		h.list[i] = h.list[child]
+		f.heap[i] = f.heap[child]
 		i = child
 	}
-	h.list[i] = c
+	f.heap[i] = c
 }

@@ -60,6 +60,12 @@ var hardCases = []hardCase{
 		s.Devices = orbit.DeviceRequest{Count: 2, Milli: 600}
 		return s
 	}},
+	{name: "fragmented devices, each with a spec of its own", devicesTaken: true, spec: func(i int) orbit.Spec {
+		s := small()
+		s.Module = fmt.Sprint("m-", i)
+		s.Devices = orbit.DeviceRequest{Count: 2, Milli: 501 + i}
+		return s
+	}},
 }
 
 func small() orbit.Spec {

@@ -26,6 +26,10 @@ import (
 // Exhaustive does, for a spec that no ledger has seen, on 16 nodes or fewer, and for a score that draws lots, as Random
 // does, because nothing can be kept from one draw to the next; [Sampled] is fast there.
 //
+// All Indexed engines that are asked about states of one ledger share one index, also from different goroutines: an engine
+// more costs little memory, and the first that sees a commit moves the nodes for all. The first engine has an index of
+// its own until a second one comes.
+//
 // The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time. Memory
 // is bounded: the specs that have not been asked for longest are forgotten, scores beyond 128 MiB, and everything else
 // beyond some 260,000 pairs of a spec and a kind of node.
@@ -61,21 +65,16 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 	if !synced {
 		return
 	}
+	x := &e.index
 	if other {
-		e.index.cursor, e.index.kinds.labels.cursor = 0, 0
+		x.reset()
 		e.forget()
 	}
-	if k := &e.index.kinds; k.crowded() {
-		e.index.cursor, *k = 0, nodeKinds{labels: labelIndex{version: k.labels.version}}
-		e.forget()
-	}
-	if e.index.kinds.follow(draft) {
-		e.index.cursor = 0 // divide anew
-	}
-	e.index.rater = &e.rater
-	e.index.bounded, _ = e.rater.score.(score.Bounded)
-	e.frontier = frontier{heap: e.frontier.heap}
-	e.index.moves, e.index.builds, e.stats = 0, 0, indexedStats{}
+	x.rater = &e.rater
+	x.bounded, _ = e.rater.score.(score.Bounded)
+	x.builds, x.nodes.moves, x.nodes.builds = 0, 0, 0
+	e.frontier.class, e.stats = nil, indexedStats{}
+	e.frontier.searches, e.frontier.hits, e.frontier.boxes, e.frontier.rated = 0, 0, 0, 0
 	e.drop()
 }
 
@@ -94,20 +93,34 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 		return e.rater.scan(spec, nearIn(draft, spec))
 	}
 	c := e.class(spec)
-	best, ok := e.amongFew(c)
-	if !ok {
-		best, ok = e.search(c)
+	if e.searching { // a score has panicked in the middle of it
+		e.searching = false
+		e.index.reset()
 	}
+	e.searching = true
+	best, ok := e.choose(c)
+	e.searching = false
 	if !ok {
 		best = e.rank(c)
 	}
 	return e.rater.choice(best, spec)
 }
 
+// choose finds the best node in the index; false: that is not the way for this class.
+func (e *Indexed) choose(c *specClass) (best orbit.Choice, ok bool) {
+	if e.index.update(c) {
+		e.frontier.class = nil
+	}
+	if best, ok = e.amongFew(c); ok {
+		return best, true
+	}
+	return e.search(c)
+}
+
 // amongFew rates the nodes that carry a label which the spec requires; false: it requires none that is listed, or too
 // many nodes carry it.
 func (e *Indexed) amongFew(c *specClass) (best orbit.Choice, ok bool) {
-	if e.candidates, ok = e.index.kinds.labels.candidates(e.candidates, c.spec, c.near); !ok {
+	if e.candidates, ok = e.index.nodes.labels.candidates(e.candidates, c.spec, c.near); !ok {
 		return best, false
 	}
 	for _, i := range e.candidates {
@@ -131,16 +144,11 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	}
 	c := e.classes[spec]
 	if c == nil {
-		c = newSpecClass(spec)
+		c = newSpecClass(spec, e.index.bounded)
 		if e.classes == nil {
 			e.classes = map[*orbit.Spec]*specClass{}
 		}
 		e.classes[spec] = c
-		if e.index.bounded == nil { // nodes are not divided into kinds
-			e.index.kinds.labels.addRequired(spec, e.rater.draft)
-		} else if e.index.kinds.learn(spec, e.rater.draft) {
-			e.index.cursor = 0 // divide anew
-		}
 	}
 	e.clock++
 	c.used = e.clock
@@ -155,19 +163,11 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 
 // search looks in the index that all specs share; false: the score cannot bound itself for this spec.
 func (e *Indexed) search(c *specClass) (best orbit.Choice, ok bool) {
-	x := &e.index
-	if x.bounded == nil || c.unbounded || c.diverges {
+	if c.bounded == nil || c.unbounded || c.diverges || !e.begin(c) {
 		return best, false
 	}
-	if e.searching { // a score has panicked in the middle of it
-		x.cursor = 0
-	}
-	e.searching = true
-	if ok = e.begin(c); ok {
-		best, ok = e.frontier.next(x, &e.rater)
-		c.diverges = !ok
-	}
-	e.searching = false
+	best, ok = e.frontier.next(&e.index, &e.rater)
+	c.diverges = !ok
 	return best, ok
 }
 
@@ -176,18 +176,19 @@ func (e *Indexed) search(c *specClass) (best orbit.Choice, ok bool) {
 func (e *Indexed) begin(c *specClass) bool {
 	x := &e.index
 	touched, all := x.follow()
+	if all {
+		x.reset()
+		x.update(c)
+	}
 	if !all && e.frontier.class == c {
 		for _, slot := range touched {
 			e.frontier.add(slot, x)
 		}
 		return true
 	}
-	if e.frontier.class = nil; all {
-		x.build(c.probe(x))
-	} else {
-		x.settle(c.probe(x))
-	}
-	if c.respond(x); c.unbounded || !c.except(&x.kinds.labels) {
+	e.frontier.class = nil
+	x.settle(c)
+	if c.respond(&x.nodes); c.unbounded || !c.except(&x.nodes.labels) {
 		return false
 	}
 	e.frontier.begin(c, x)
@@ -232,7 +233,7 @@ func (e *Indexed) dropTournaments(inUse *specClass) {
 
 // drop forgets the older half of the specs when there are too many.
 func (e *Indexed) drop() {
-	if len(e.classes)*max(len(e.index.kinds.like), 16) <= maxPairs {
+	if len(e.classes)*max(len(e.index.nodes.kinds.like), 16) <= maxPairs {
 		return
 	}
 	old := e.oldest()
@@ -272,6 +273,8 @@ func (e *Indexed) forget() {
 //	rated     calls of Score, without those of the scanned choices
 //	moved     nodes moved in the index
 //	rebuilds  times that the index, or the kept scores of a spec, were built anew
+//
+// What is done for all engines of a ledger does not count, because any of them may be the one that comes first.
 func (e *Indexed) Notes() []slog.Attr {
 	return []slog.Attr{
 		slog.Int("asked", e.stats.asked),
@@ -279,8 +282,8 @@ func (e *Indexed) Notes() []slog.Attr {
 		slog.Int("searches", e.frontier.searches),
 		slog.Int("boxes", e.frontier.boxes),
 		slog.Int("rated", e.frontier.rated+e.stats.rated),
-		slog.Int("moved", e.index.moves),
-		slog.Int("rebuilds", e.index.builds+e.stats.tournaments),
+		slog.Int("moved", e.index.nodes.moves),
+		slog.Int("rebuilds", e.index.builds+e.index.nodes.builds+e.stats.tournaments),
 		slog.Int("ranked", e.stats.ranked),
 		slog.Int("scanned", e.stats.scanned),
 	}

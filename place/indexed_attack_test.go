@@ -126,7 +126,7 @@ func TestLabelsThatNobodyCarries(t *testing.T) {
 		_, err := ask(e, fmt.Sprint("x", i))
 		require.NoError(t, err)
 	}
-	require.LessOrEqual(t, indexed.index.division, 2, "the nodes are divided once for all of them")
+	require.LessOrEqual(t, indexed.index.nodes.builds, 2, "the nodes are divided once for all of them")
 	for i := range 10 {
 		node := machine("n000", 1000)
 		node.Labels = map[string]string{fmt.Sprint("job-", i): "yes"}
@@ -154,7 +154,7 @@ func TestKindsAreForgotten(t *testing.T) {
 		e.Sync(v)
 		_, err := e.best(specs[0])
 		require.NoError(t, err)
-		require.Less(t, len(e.engine.index.kinds.like), 3*maxKinds)
+		require.Less(t, len(e.engine.index.nodes.kinds.like), 3*maxKinds)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestLabelsWithManyValues(t *testing.T) {
 				indexed.take(c, got)
 			}
 		}
-		require.Equal(t, zone(100) > 2, indexed.engine.index.kinds.leavesOut("zone"))
+		require.Equal(t, zone(100) > 2, indexed.engine.index.nodes.kinds.leavesOut("zone"))
 	}
 }
 
@@ -322,8 +322,9 @@ func TestEverNewLabels(t *testing.T) {
 	}
 	for i := range maxAbsent + 4*maxLeftOut {
 		choose(fmt.Sprint("job-", i))
-		k := &e.engine.index.kinds
-		require.LessOrEqual(t, len(k.keys)+len(k.absent)+len(k.leftOut)+len(k.labels.byKey), maxKeys+maxAbsent+2*maxLeftOut+4)
+		x := &e.engine.index.nodes
+		k := &x.kinds
+		require.LessOrEqual(t, len(k.keys)+len(k.absent)+len(k.leftOut)+len(x.labels.byKey), maxKeys+maxAbsent+2*maxLeftOut+4)
 	}
 	for _, label := range []string{"job-7", fmt.Sprint("job-", maxAbsent+5), fmt.Sprint("job-", maxAbsent+4*maxLeftOut-1)} {
 		commit(t, l, orbit.PutNode{Node: labelled(machine("n050", 1000), label, "yes")})

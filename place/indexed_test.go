@@ -23,6 +23,13 @@ type rivals struct {
 	marks   [][]int
 	// Reserved since the last Sync.
 	plan []reserved
+	// Others that share the index with them, each by a view of its own, which may be older than theirs.
+	bystanders []bystander
+}
+
+type bystander struct {
+	view *orbit.View
+	*drafted[*Indexed]
 }
 
 type reserved struct {
@@ -46,6 +53,7 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 	engines := []orbit.PlacementEngine{
 		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
 		&Indexed{Score: by.score, Filter: by.filter, Seed: seed},
+		&Indexed{Score: by.score, Filter: by.filter, Seed: seed}, // shares the index with the first
 	}
 	if !wide {
 		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
@@ -116,34 +124,45 @@ func (r *rivals) reserve(t *rapid.T, spec *orbit.Spec, choices []orbit.Choice) {
 // checkIndex: what is known of nodes is known of all that there are, and of no others; for seed 0, numbers are in
 // the order of ids. While changes wait to be followed nothing is said.
 func (r *rivals) checkIndex(t *rapid.T) {
-	e, draft := r.engines[1].engine.(*Indexed), &r.engines[1].Draft
-	x := &e.index
-	if draft.View() == nil || e.rater.draft == nil || draft.Syncs() != e.rater.syncs {
+	for _, d := range r.engines[1:] {
+		if e, ok := d.engine.(*Indexed); ok {
+			checkIndex(t, e, &d.Draft)
+		}
+	}
+}
+
+func checkIndex(t *rapid.T, e *Indexed, draft *orbit.Draft) {
+	b := &e.index
+	x := &b.nodes
+	if draft.View() == nil || e.rater.draft == nil || draft.Syncs() != e.rater.syncs || b.syncs != e.rater.syncs || b.bounded == nil || x.plants {
 		return
 	}
-	if touched, _, all := draft.Changed(x.cursor); all || len(touched) > 0 || len(x.moved) > 0 {
+	if touched, _, all := draft.Changed(b.cursor); all || len(touched) > 0 || len(b.moved.list) > 0 {
 		return
 	}
 	live := 0
 	for slot := range draft.Bound() {
-		n := draft.Node(slot)
-		require.Equal(t, n != nil, x.tree.Has(int32(slot)))
+		n, m := draft.Node(slot), x.at(int32(slot))
 		if n == nil {
-			require.Nil(t, x.kinds.seenAt(int32(slot)))
+			require.Equal(t, member{}, *m)
 			continue
 		}
 		live++
-		require.Same(t, n.Node, x.kinds.seenAt(int32(slot)))
-		if e.Seed == 0 {
-			number, ok := x.order.number(n.Node.ID)
-			require.True(t, ok)
-			require.Equal(t, number, x.ranks[slot], "a node has the number that is its id's")
-		}
+		require.Same(t, n.Node, m.node)
+		require.Equal(t, score.ExtentOf(n), score.ExtentOf(m.in))
+		p := x.point(n)
+		require.True(t, x.tree.Has(&p))
+		kind, known := x.kinds.find(n.Node)
+		require.True(t, known)
+		require.Equal(t, kind, m.kind)
+		require.Equal(t, nodeHash(n.Node.ID), m.hash)
+		number, ok := x.order.known(n.Node.ID)
+		require.True(t, ok)
+		require.Equal(t, number, m.number, "a node has the number that is its id's")
 	}
 	require.Equal(t, live, x.live)
-	if e.Seed == 0 {
-		require.Equal(t, live, x.order.byID.Len(), "who has left has no number")
-	}
+	require.Equal(t, live, x.tree.Size())
+	require.Equal(t, live, x.order.byID.Len(), "who has left has no number")
 }
 
 // batch plans capsules of one spec, as many as there are or until none fits.
@@ -212,6 +231,35 @@ func (r *rivals) commit(t *rapid.T) {
 	}
 }
 
+// bystand lets another engine that shares the index look at the world, as it is now or as it was when it looked last, and
+// plan something that comes to nothing.
+func (r *rivals) bystand(t *rapid.T) {
+	if len(r.bystanders) < 2 {
+		like := r.engines[1].engine.(*Indexed)
+		r.bystanders = append(r.bystanders, bystander{r.country.view(t), draftFor(&Indexed{Score: like.Score, Filter: like.Filter, Seed: uint64(len(r.bystanders))})})
+	}
+	b := &r.bystanders[rapid.IntRange(0, len(r.bystanders)-1).Draw(t, "bystander")]
+	if rapid.Bool().Draw(t, "looks") {
+		r.refresh(t, b.view)
+	}
+	plain := draftFor(&Exhaustive{Score: b.engine.Score, Filter: b.engine.Filter, Seed: b.engine.Seed})
+	b.Sync(b.view)
+	plain.Sync(b.view)
+	for i := range rapid.SampledFrom([]int{1, 5, 40}).Draw(t, "capsules") {
+		spec := rapid.SampledFrom(r.specs).Draw(t, "spec")
+		want, wantErr := plain.best(spec)
+		got, err := b.best(spec)
+		require.Equal(t, wantErr, err)
+		if err != nil {
+			continue
+		}
+		require.Equal(t, want, got)
+		k := &orbit.Capsule{ID: orbit.CapsuleID(fmt.Sprint("bystander", i)), Spec: spec}
+		require.Equal(t, plain.take(k, want), b.take(k, got))
+	}
+	checkIndex(t, b.engine, &b.Draft)
+}
+
 // count changes what the scores read elsewhere.
 func (r *rivals) count(t *rapid.T) {
 	zone := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "zone")
@@ -250,7 +298,7 @@ func (r *rivals) live(t *rapid.T) {
 	actions := r.actions()
 	for name, f := range map[string]func(*rapid.T){
 		"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
-		"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count,
+		"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count, "bystand": r.bystand,
 	} {
 		actions[name] = f
 	}
@@ -263,18 +311,15 @@ func (r *rivals) live(t *rapid.T) {
 // Two nodes may have the same hash, which is an accident; then they go by id. Here nearly all have: index and
 // tournament must still choose what Exhaustive chooses.
 func TestIndexedWhenHashesAreEqual(t *testing.T) {
+	defer func(was func(orbit.NodeID) uint64) { nodeHash = was }(nodeHash)
+	hash := nodeHash
+	nodeHash = func(id orbit.NodeID) uint64 { return hash(id) % 3 }
 	for _, by := range scores(&tally{}) {
 		t.Run(by.name, func(t *testing.T) {
 			v, specs := manySpecs(t, 6)
 			all, e := draftFor(&Exhaustive{Score: by.score, Seed: 1}), draftFor(&Indexed{Score: by.score, Seed: 1})
 			all.Sync(v)
 			e.Sync(v)
-			all.engine.rater.follow(&all.Draft, by.score, nil, 1)
-			e.engine.follow(&e.Draft)
-			for i := range all.engine.rater.ranks {
-				all.engine.rater.ranks[i] %= 3
-				e.engine.rater.ranks[i] %= 3
-			}
 			for i := range 300 {
 				spec := specs[i*i/100%6] // some of one, then of another
 				want, wantErr := all.best(spec)
@@ -505,13 +550,14 @@ func TestIndexedKeepsNothingOfAStrangersSpec(t *testing.T) {
 	}
 }
 
-// carrying returns a draft with a node that carries the labels of the next test.
-func carrying(t *testing.T) *orbit.Draft {
-	l, draft := &orbit.MemoryLedger{}, &orbit.Draft{}
+// carrying returns an index of a node that carries the labels of the next test, divided by them.
+func carrying(t *testing.T) *nodeIndex {
+	l, x := &orbit.MemoryLedger{}, &nodeIndex{}
 	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n", Labels: map[string]string{"a": "", "b": ""}}})
-	v, _ := viewOf(t, l, nil)
-	draft.Sync(v)
-	return draft
+	x.begin(snapshotOf(t, l), false)
+	x.learn(&orbit.Spec{Require: predicates("a", "b")})
+	x.arrange()
+	return x
 }
 
 // Nodes are of one kind exactly if they are alike in model, schedulability and the labels that specs speak of; a
@@ -520,9 +566,8 @@ func TestKindsAreToldApart(t *testing.T) {
 	carrying := carrying(t)
 	word := rapid.StringMatching("[01p\x00\x01\x02]{0,3}")
 	rapid.Check(t, func(t *rapid.T) {
-		var k nodeKinds
-		k.learn(&orbit.Spec{Require: predicates("a", "b")}, carrying)
-		k.divide(&orbit.Draft{})
+		k := carrying.kinds
+		k.own(1)
 		var nodes [2]orbit.Node
 		for i := range nodes {
 			nodes[i] = orbit.Node{Unschedulable: rapid.Bool().Draw(t, "draining"), Labels: map[string]string{"c": word.Draw(t, "c")}}
@@ -540,14 +585,13 @@ func TestKindsAreToldApart(t *testing.T) {
 		b2, hasB2 := two.Labels["b"]
 		alike := one.Unschedulable == two.Unschedulable && one.Devices.Model == two.Devices.Model &&
 			a == a2 && b == b2 && hasA == hasA2 && hasB == hasB2
-		require.Equal(t, alike, k.assign(0, &one) == k.assign(1, &two))
+		require.Equal(t, alike, k.assign(&one) == k.assign(&two))
 	})
-	var k nodeKinds
-	k.learn(&orbit.Spec{Require: predicates("a", "b")}, carrying)
-	k.divide(&orbit.Draft{})
+	k := carrying.kinds
+	k.own(1)
 	like := map[int32]bool{}
-	for i, labels := range []map[string]string{{"a": "p1q"}, {"a": "p", "b": "q0"}, {"a": "p1q0"}, {"a": "p", "b": "q"}, {"b": "p1q"}, {}, {"a": ""}} {
-		like[k.assign(i, &orbit.Node{Labels: labels})] = true
+	for _, labels := range []map[string]string{{"a": "p1q"}, {"a": "p", "b": "q0"}, {"a": "p1q0"}, {"a": "p", "b": "q"}, {"b": "p1q"}, {}, {"a": ""}} {
+		like[k.assign(&orbit.Node{Labels: labels})] = true
 	}
 	require.Len(t, like, 7)
 }
@@ -570,10 +614,10 @@ func TestIndexedLeavesLabelsOut(t *testing.T) {
 				e := draftFor(&Indexed{Score: score})
 				e.Sync(v)
 				agree(t, v, e, specs[0], plain, specs[0], plain)
-				require.True(t, e.engine.index.kinds.leavesOut("host"))
-				builds := e.engine.index.builds
+				require.True(t, e.engine.index.nodes.kinds.leavesOut("host"))
+				builds := e.engine.index.nodes.builds
 				agree(t, v, e, specs[1], plain, specs[1])
-				require.Equal(t, builds, e.engine.index.builds, "a label that is left out stays out")
+				require.Equal(t, builds, e.engine.index.nodes.builds, "a label that is left out stays out")
 			})
 		}
 	}

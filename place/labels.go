@@ -4,107 +4,152 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/btree"
+
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/cow"
 )
 
 // labelIndex lists nodes by the values of the labels that nodeKinds leaves out because they have too many values, such as
 // a rack or a host name. A spec that requires some of these values is rated on the nodes listed for them; of a spec that
 // only prefers them, those nodes are the exceptions that the box index does not bound.
 type labelIndex struct {
-	// By key and value: the indices of the nodes that carry it, in no order.
-	byKey map[string]map[string][]int32
-	// By node index: the node whose labels are listed; nil: none.
-	listed []*orbit.Node
-	// Of the draft's journal.
-	cursor uint64
-	// Rises when a list has changed.
-	version uint64
+	byKey map[string]*listing
+	// Another one when a list has changed, and what it was at the last review of the labels.
+	version, reviewed uint64
+	// Who may write to all this, and has a copy for it.
+	owner cow.Owner
+	// An upper bound of the indices of nodes.
+	bound int
+}
+
+// listing lists the nodes that carry a label, by its value.
+type listing struct {
+	nodes *btree.BTreeG[listed]
+	// The number of different values.
+	values int
+}
+
+type listed struct {
+	value string
+	slot  int32
+}
+
+func newListing() *listing {
+	return &listing{nodes: btree.NewG(32, func(a, b listed) bool {
+		return a.value < b.value || a.value == b.value && a.slot < b.slot
+	})}
+}
+
+// first returns the first entry from this one on.
+func (l *listing) first(from listed) (first listed, ok bool) {
+	l.nodes.AscendGreaterOrEqual(from, func(e listed) bool {
+		first, ok = e, true
+		return false
+	})
+	return first, ok
+}
+
+// has reports whether a node with this value is listed.
+func (l *listing) has(value string) bool {
+	e, ok := l.first(listed{value: value})
+	return ok && e.value == value
+}
+
+// with calls a function for the nodes that have a value.
+func (l *listing) with(value string, each func(slot int32) bool) {
+	l.nodes.AscendGreaterOrEqual(listed{value: value}, func(e listed) bool { return e.value == value && each(e.slot) })
 }
 
 // few is how many nodes are rated one by one for one choice. A spec for which that would take more is served by the box
 // index, or ranked.
-func (x *labelIndex) few() int { return min(len(x.listed)/8, 512) }
+func (x *labelIndex) few() int { return min(x.bound/8, 512) }
 
-// follow brings the lists up to the draft's nodes. A plan changes no labels, so once after each Sync will do.
-func (x *labelIndex) follow(draft *orbit.Draft) {
-	if len(x.byKey) == 0 {
+// own makes the lists ones that may be written to. It writes to those that others read: they must not do the same at
+// the same time.
+func (x *labelIndex) own(owner cow.Owner) {
+	if x.owner == owner {
 		return
 	}
-	changed, next, all := draft.Changed(x.cursor)
-	x.cursor = next
-	if all {
-		keys := x.byKey
-		*x = labelIndex{version: x.version}
-		for key := range keys {
-			x.add(key, draft)
+	x.owner = owner
+	x.byKey = maps.Clone(x.byKey)
+	for key, l := range x.byKey {
+		x.byKey[key] = &listing{l.nodes.Clone(), l.values}
+	}
+}
+
+// empty returns an index by the same labels of no nodes.
+func (x *labelIndex) empty() labelIndex {
+	e := labelIndex{version: unique()}
+	for key := range x.byKey {
+		if e.byKey == nil {
+			e.byKey = map[string]*listing{}
 		}
-		return
+		e.byKey[key] = newListing()
 	}
-	for _, i := range changed {
-		x.update(i, draft.Node(int(i)))
-	}
+	return e
 }
 
 // add begins to list the nodes by a label.
-func (x *labelIndex) add(key string, draft *orbit.Draft) {
-	if len(x.byKey) == 0 {
-		x.byKey = map[string]map[string][]int32{}
-		_, x.cursor, _ = draft.Changed(0)
-		x.listed = append(x.listed[:0], make([]*orbit.Node, draft.Bound())...)
-	}
+func (x *labelIndex) add(key string, nodes *nodeIndex) {
 	if x.byKey[key] != nil {
 		return
 	}
-	x.version++
-	values := map[string][]int32{}
-	x.byKey[key] = values
-	for n := range draft.Nodes() {
-		x.listed[n.Index()] = n.Node // as it is listed by every other label, too
-		if value, there := n.Node.Labels[key]; there {
-			values[value] = append(values[value], int32(n.Index()))
-		}
+	if x.byKey == nil {
+		x.byKey = map[string]*listing{}
 	}
+	x.version = unique()
+	l := newListing()
+	x.byKey[key] = l
+	nodes.nodes(func(slot int32, m *member) bool {
+		l.add(m.node, key, slot)
+		return true
+	})
+}
+
+func (l *listing) add(n *orbit.Node, key string, slot int32) {
+	if value, there := label(n, key); there {
+		l.values += btoi(!l.has(value))
+		l.nodes.ReplaceOrInsert(listed{value, slot})
+	}
+}
+
+func (l *listing) drop(n *orbit.Node, key string, slot int32) {
+	if value, there := label(n, key); there {
+		l.nodes.Delete(listed{value, slot})
+		l.values -= btoi(!l.has(value))
+	}
+}
+
+// count returns how many values of a label there are, 0 if it is not listed.
+func (x *labelIndex) count(key string) int {
+	if l := x.byKey[key]; l != nil {
+		return l.values
+	}
+	return 0
 }
 
 // addRequired begins to list the nodes by the labels that a spec requires.
-func (x *labelIndex) addRequired(spec *orbit.Spec, draft *orbit.Draft) {
+func (x *labelIndex) addRequired(spec *orbit.Spec, nodes *nodeIndex) {
 	for i := range spec.Require {
 		if p := &spec.Require[i]; p.Op == "In" && len(x.byKey) < maxKeys {
-			x.add(p.Key, draft)
+			x.add(p.Key, nodes)
 		}
 	}
 }
 
-// update lists a node that has joined, left or changed.
-func (x *labelIndex) update(i int32, n *orbit.NodeState) {
-	for int(i) >= len(x.listed) {
-		x.listed = append(x.listed, nil)
-	}
-	var now *orbit.Node
-	if n != nil {
-		now = n.Node
-	}
-	was := x.listed[i]
-	if was == now {
-		return
-	}
-	x.listed[i] = now
-	for key, values := range x.byKey {
+// update lists a node that has joined, left (now is nil) or changed.
+func (x *labelIndex) update(slot int32, was, now *orbit.Node) {
+	x.bound = max(x.bound, int(slot)+1)
+	for key, l := range x.byKey {
 		from, listed := label(was, key)
 		to, there := label(now, key)
 		if listed == there && from == to {
 			continue
 		}
-		x.version++
-		if listed {
-			values[from] = without(values[from], i)
-			if len(values[from]) == 0 {
-				delete(values, from)
-			}
-		}
-		if there {
-			values[to] = append(values[to], i)
-		}
+		x.version = unique()
+		l.drop(was, key, slot)
+		l.add(now, key, slot)
 	}
 }
 
@@ -116,51 +161,58 @@ func label(n *orbit.Node, key string) (value string, there bool) {
 	return value, there
 }
 
-// without takes an index out of a list, whose order does not matter.
-func without(list []int32, i int32) []int32 {
-	for at, other := range list {
-		if other == i {
-			list[at] = list[len(list)-1]
-			return list[:len(list)-1]
-		}
-	}
-	return list
-}
-
 // candidates appends the nodes among which a spec must be placed because of a label that it requires, or because of where
 // its company is. It reports false if no such label is listed, or if too many nodes carry it.
 func (x *labelIndex) candidates(out []int32, spec *orbit.Spec, near near) (_ []int32, few bool) {
 	least := x.few() + 1
-	for i := range spec.Require {
-		p := &spec.Require[i]
-		values := x.byKey[p.Key]
-		if values == nil || p.Op != "In" {
-			continue
-		}
-		if n := countListed(values, p.Values); n < least {
-			least, out = n, appendListed(out[:0], values, p.Values)
+	narrow := func(l *listing, names []string) {
+		if n := l.count(names, least); n < least {
+			least, out = n, l.list(out[:0], names)
 		}
 	}
-	if values := x.byKey[near.level]; values != nil && near.domains != nil {
-		names := slices.Collect(maps.Keys(near.domains))
-		if n := countListed(values, names); n < least {
-			least, out = n, appendListed(out[:0], values, names)
+	for i := range spec.Require {
+		if p := &spec.Require[i]; x.byKey[p.Key] != nil && p.Op == "In" {
+			narrow(x.byKey[p.Key], p.Values)
 		}
+	}
+	if l := x.byKey[near.level]; l != nil && near.domains != nil {
+		narrow(l, slices.Collect(maps.Keys(near.domains)))
 	}
 	return out, least <= x.few()
 }
 
-func countListed(values map[string][]int32, names []string) (n int) {
+// count returns how many nodes have one of these values, or a limit if they are more.
+func (l *listing) count(names []string, limit int) (n int) {
 	for _, name := range names {
-		n += len(values[name])
+		l.with(name, func(int32) bool { n++; return n < limit })
 	}
 	return n
 }
 
-func appendListed(out []int32, values map[string][]int32, names []string) []int32 {
+// list appends the nodes that have one of these values.
+func (l *listing) list(out []int32, names []string) []int32 {
 	for _, name := range names {
-		out = append(out, values[name]...)
+		l.with(name, func(slot int32) bool {
+			out = append(out, slot)
+			return true
+		})
 	}
+	return out
+}
+
+// differing appends the nodes to which a predicate answers otherwise than to a node without the label, more than a limit
+// only by one.
+func (l *listing) differing(out []int32, p *orbit.Predicate, limit int) []int32 {
+	without, value, answer := p.Matches(nil), "", false
+	l.nodes.Ascend(func(e listed) bool {
+		if e.value != value || e.value == "" {
+			value, answer = e.value, p.Matches(map[string]string{p.Key: e.value})
+		}
+		if answer != without {
+			out = append(out, e.slot)
+		}
+		return len(out) <= limit
+	})
 	return out
 }
 
@@ -169,26 +221,27 @@ func appendListed(out []int32, values map[string][]int32, names []string) []int3
 func (x *labelIndex) exceptions(out []int32, spec *orbit.Spec) (_ []int32, few bool) {
 	for i := range spec.Prefer {
 		p := &spec.Prefer[i].Predicate
-		values := x.byKey[p.Key]
-		switch p.Op {
-		case "In", "NotIn":
-			out = appendListed(out, values, p.Values)
-		default:
-			without := p.Matches(nil)
-			for value, nodes := range values {
-				if p.Matches(map[string]string{p.Key: value}) != without {
-					out = append(out, nodes...)
-				}
-				if len(out) > x.few() {
-					return out, false
-				}
+		l := x.byKey[p.Key]
+		switch {
+		case l == nil:
+		case p.Op == "In" || p.Op == "NotIn":
+			if l.count(p.Values, x.few()+1) > x.few() {
+				return out, false
 			}
+			out = l.list(out, p.Values)
+		default:
+			out = l.differing(out, p, x.few())
 		}
 		if len(out) > x.few() {
 			return out, false
 		}
 	}
-	out = appendListed(out, x.byKey[spec.Spread.Level], spec.Spread.Names)
+	if l := x.byKey[spec.Spread.Level]; l != nil {
+		if l.count(spec.Spread.Names, x.few()+1) > x.few() {
+			return out, false
+		}
+		out = l.list(out, spec.Spread.Names)
+	}
 	return out, len(out) <= x.few()
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/cow"
 )
 
 // nodeKinds divides the nodes by what specs tell them apart by: device model, schedulable or not, and the
@@ -18,60 +19,91 @@ type nodeKinds struct {
 	// not the reason; and keys that no node carries.
 	leftOut map[string]int
 	absent  map[string]bool
-	// Lists the nodes by the labels that are left out.
-	labels labelIndex
 	// A node has brought a key that none carried before; and the number of kinds after the last division.
 	stale   bool
 	divided int
-	// One node of every kind.
-	like   []*orbit.Node
-	byText map[string]int32
-	// By node index: its kind, and the node as it was then, nil if there was none.
-	of   []int32
-	seen []*orbit.Node
-	text []byte
+	// One node of every kind, by kind. Kinds that were found keep their meaning for as long as the division is the same.
+	like     []*orbit.Node
+	byText   map[string]int32
+	division uint64
+	// Who may write to all this, and has a copy for it.
+	owner cow.Owner
 }
 
 // maxKinds bounds what has to be decided for every spec.
 const maxKinds = 128
 
 // Bounds of what labels are kept in mind: more than so many keys, or keys that no node carries, are left out. When more
-// than maxLeftOut are left out, a Sync forgets all.
+// than maxLeftOut are left out, all are forgotten.
 const (
 	maxKeys    = 64
 	maxAbsent  = 4096
 	maxLeftOut = 1024
 )
 
-// learn takes the labels into account that a spec speaks of. It reports whether that tells nodes apart that were
-// alike: they have to be divided anew.
-func (k *nodeKinds) learn(spec *orbit.Spec, draft *orbit.Draft) bool {
-	before := len(k.keys)
-	k.learnKey(spec.Spread.Level, draft)
-	k.learnKey(spec.Near.Level, draft)
-	for i := range spec.Require {
-		k.learnKey(spec.Require[i].Key, draft)
+// own makes the kinds ones that may be written to.
+func (k *nodeKinds) own(owner cow.Owner) {
+	if k.owner == owner {
+		return
 	}
-	for i := range spec.Prefer {
-		k.learnKey(spec.Prefer[i].Key, draft)
-	}
-	return len(k.keys) != before
+	k.owner = owner
+	k.keys, k.like = slices.Clone(k.keys), slices.Clip(k.like)
+	k.leftOut, k.absent, k.byText = maps.Clone(k.leftOut), maps.Clone(k.absent), maps.Clone(k.byText)
 }
 
-func (k *nodeKinds) learnKey(key string, draft *orbit.Draft) {
+// labelKeys calls a function with every label key of which a spec speaks.
+func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
+	for i := range spec.Require {
+		if !each(spec.Require[i].Key) {
+			return false
+		}
+	}
+	for i := range spec.Prefer {
+		if !each(spec.Prefer[i].Key) {
+			return false
+		}
+	}
+	return each(spec.Spread.Level) && each(spec.Near.Level)
+}
+
+// knows reports whether all labels are kept in mind of which a spec speaks.
+func (k *nodeKinds) knows(spec *orbit.Spec) bool {
+	return labelKeys(spec, func(key string) bool {
+		_, known := slices.BinarySearch(k.keys, key)
+		return key == "" || known || k.leavesOut(key) || k.absent[key]
+	})
+}
+
+// learn takes the labels into account that a spec speaks of. If that tells nodes apart that were alike, they have to be
+// divided anew.
+func (x *nodeIndex) learn(spec *orbit.Spec) {
+	if x.kinds.knows(spec) {
+		return
+	}
+	x.kinds.own(x.owner)
+	labelKeys(spec, func(key string) bool {
+		x.learnKey(key)
+		return true
+	})
+}
+
+func (x *nodeIndex) learnKey(key string) {
+	k := &x.kinds
 	at, known := slices.BinarySearch(k.keys, key)
 	switch {
 	case key == "" || known || k.leavesOut(key) || k.absent[key]:
-	case !carried(key, draft) && len(k.absent) < maxAbsent:
+	case len(k.absent) < maxAbsent && !x.carried(key):
 		if k.absent == nil {
 			k.absent = map[string]bool{}
 		}
 		k.absent[key] = true
 	case len(k.keys) < maxKeys:
 		k.keys = slices.Insert(k.keys, at, key)
+		x.divides = true
 	default: // the nodes are not divided anew for it, so divide does not list it
 		k.leaveOut(key, 0)
-		k.labels.add(key, draft)
+		x.labels.own(x.owner)
+		x.labels.add(key, x)
 	}
 }
 
@@ -80,13 +112,12 @@ func (k *nodeKinds) learnKey(key string, draft *orbit.Draft) {
 func (k *nodeKinds) crowded() bool { return len(k.leftOut) > maxLeftOut }
 
 // carried reports whether a node carries a label.
-func carried(key string, draft *orbit.Draft) bool {
-	for n := range draft.Nodes() {
-		if _, there := n.Node.Labels[key]; there {
-			return true
-		}
-	}
-	return false
+func (x *nodeIndex) carried(key string) (found bool) {
+	x.nodes(func(_ int32, m *member) bool {
+		_, found = m.node.Labels[key]
+		return !found
+	})
+	return found
 }
 
 // notice looks for labels on a node that none has carried so far.
@@ -107,53 +138,64 @@ func (k *nodeKinds) notice(n *orbit.Node) {
 	}
 }
 
-// divide finds the kind of every node, leaving out labels until there are few enough kinds.
-func (k *nodeKinds) divide(draft *orbit.Draft) {
+// news reports whether a node carries a label that none has carried so far.
+func (k *nodeKinds) news(n *orbit.Node) bool {
+	if len(k.absent) > 0 {
+		for key := range n.Labels {
+			if k.absent[key] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// divide finds the kinds of the nodes, leaving out labels until there are few enough kinds.
+func (k *nodeKinds) divide(x *nodeIndex) {
 	for {
 		k.stale = false
-		if !k.tryDivide(draft) {
-			k.leaveOut(k.widest(draft))
+		if !k.tryDivide(x) {
+			k.leaveOut(k.widest(x))
 		} else if !k.stale {
 			break
 		}
 	}
-	k.divided = len(k.like)
-	for key := range k.leftOut {
-		k.labels.add(key, draft)
-	}
+	k.divided, k.division = len(k.like), unique()
 }
 
 // tryDivide reports whether there are few enough kinds, or nothing to leave out.
-func (k *nodeKinds) tryDivide(draft *orbit.Draft) bool {
-	k.like, k.byText = k.like[:0], map[string]int32{}
-	k.seen = make([]*orbit.Node, draft.Bound())
-	k.of = make([]int32, draft.Bound())
-	for n := range draft.Nodes() {
-		k.assign(n.Index(), n.Node)
-		if len(k.like) > maxKinds && len(k.keys) > 0 {
-			return false
-		}
-	}
-	return true
+func (k *nodeKinds) tryDivide(x *nodeIndex) bool {
+	k.like, k.byText = nil, map[string]int32{}
+	few := true
+	x.nodes(func(slot int32, m *member) bool {
+		x.own(slot).kind = k.assign(m.node)
+		few = len(k.like) <= maxKinds || len(k.keys) == 0
+		return few
+	})
+	return few
 }
 
-// assign finds the kind of one node.
-func (k *nodeKinds) assign(i int, n *orbit.Node) int32 {
-	for i >= len(k.seen) {
-		k.seen, k.of = append(k.seen, nil), append(k.of, 0)
+// find returns the kind of a node, if it is known.
+func (k *nodeKinds) find(n *orbit.Node) (kind int32, known bool) {
+	if k.news(n) {
+		return 0, false
 	}
-	if k.seen[i] == n {
-		return k.of[i]
-	}
+	var room [256]byte
+	kind, known = k.byText[string(k.describe(room[:0], n))]
+	return kind, known
+}
+
+// assign finds the kind of a node, a new one if there is none like it.
+func (k *nodeKinds) assign(n *orbit.Node) int32 {
 	k.notice(n)
-	k.describe(n)
-	kind, known := k.byText[string(k.text)]
+	var room [256]byte
+	text := k.describe(room[:0], n)
+	kind, known := k.byText[string(text)]
 	if !known {
 		kind = int32(len(k.like))
 		k.like = append(k.like, n)
-		k.byText[string(k.text)] = kind
+		k.byText[string(text)] = kind
 	}
-	k.seen[i], k.of[i] = n, kind
 	return kind
 }
 
@@ -161,42 +203,36 @@ func (k *nodeKinds) assign(i int, n *orbit.Node) int32 {
 // some may have no nodes any more, or a label that none carried.
 func (k *nodeKinds) outgrown() bool { return k.stale || len(k.like) > 2*k.divided+maxKinds }
 
-// seenAt returns the node that a kind was assigned to last; nil: none.
-func (k *nodeKinds) seenAt(slot int32) *orbit.Node {
-	if int(slot) >= len(k.seen) {
-		return nil
-	}
-	return k.seen[slot]
-}
-
 // describe writes down what makes a node's kind. A label that is absent differs from an empty one.
-func (k *nodeKinds) describe(n *orbit.Node) {
-	k.text = append(k.text[:0], '0'+byte(btoi(n.Unschedulable)))
-	k.word(n.Devices.Model)
+func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
+	text = append(text, '0'+byte(btoi(n.Unschedulable)))
+	text = word(text, n.Devices.Model)
 	for _, key := range k.keys {
 		value, there := n.Labels[key]
-		k.text = append(k.text, '0'+byte(btoi(there)))
-		k.word(value)
+		text = append(text, '0'+byte(btoi(there)))
+		text = word(text, value)
 	}
+	return text
 }
 
 // word writes a text after its length, which keeps it apart from the next.
-func (k *nodeKinds) word(s string) {
-	k.text = binary.AppendUvarint(k.text, uint64(len(s)))
-	k.text = append(k.text, s...)
+func word(text []byte, s string) []byte {
+	text = binary.AppendUvarint(text, uint64(len(s)))
+	return append(text, s...)
 }
 
 // widest returns the label with the most values, and how many it has.
-func (k *nodeKinds) widest(draft *orbit.Draft) (key string, n int) {
+func (k *nodeKinds) widest(x *nodeIndex) (key string, n int) {
 	values := map[string]map[string]bool{}
 	for _, key := range k.keys {
 		values[key] = map[string]bool{}
 	}
-	for n := range draft.Nodes() {
+	x.nodes(func(_ int32, m *member) bool {
 		for key := range values {
-			values[key][n.Node.Labels[key]] = true
+			values[key][m.node.Labels[key]] = true
 		}
-	}
+		return true
+	})
 	key = slices.MaxFunc(slices.Sorted(maps.Keys(values)), func(a, b string) int { return len(values[a]) - len(values[b]) })
 	return key, len(values[key])
 }
@@ -216,20 +252,28 @@ func (k *nodeKinds) leavesOut(key string) bool {
 	return out
 }
 
-// follow lists the nodes by the labels that are left out, as they are after a Sync of the draft. It reports whether some
-// label has at most half as many values as when it was left out: then the nodes are to be divided by it again.
-func (k *nodeKinds) follow(draft *orbit.Draft) (found bool) {
-	k.labels.follow(draft)
-	for key, values := range k.leftOut {
-		if n := len(k.labels.byKey[key]); n > 0 && n <= values/2 && len(k.keys) < maxKeys {
-			delete(k.leftOut, key)
-			delete(k.labels.byKey, key)
-			at, _ := slices.BinarySearch(k.keys, key)
-			k.keys = slices.Insert(k.keys, at, key)
-			found = true
+// review looks at the labels that are left out. If some label has at most half as many values as when it was left out,
+// the nodes are to be divided by it again; if there are too many, all are forgotten.
+func (x *nodeIndex) review() {
+	if x.kinds.crowded() {
+		x.kinds, x.labels, x.divides = nodeKinds{}, labelIndex{version: unique(), bound: x.labels.bound}, true
+		return
+	}
+	if x.labels.reviewed == x.labels.version {
+		return
+	}
+	x.labels.reviewed = x.labels.version
+	for key, values := range x.kinds.leftOut {
+		if n := x.labels.count(key); n > 0 && n <= values/2 && len(x.kinds.keys) < maxKeys {
+			x.kinds.own(x.owner)
+			x.labels.own(x.owner)
+			delete(x.kinds.leftOut, key)
+			delete(x.labels.byKey, key)
+			at, _ := slices.BinarySearch(x.kinds.keys, key)
+			x.kinds.keys = slices.Insert(x.kinds.keys, at, key)
+			x.divides = true
 		}
 	}
-	return found
 }
 
 // undivided returns a node like this one without the labels that are left out.

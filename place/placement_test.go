@@ -79,17 +79,20 @@ func dumbBest(state *orbit.State, v *orbit.View, spec *orbit.Spec, filtered bool
 func first(a, _ float64) float64  { return a }
 func second(_, b float64) float64 { return b }
 
-// dumbKey is a text that sorts as the choice goes: value, tie, hash (FNV-1a over the seed and the id), id.
+// dumbKey is a text that sorts as the choice goes: value, tie, hash (FNV-1a of the id, mixed, on a ring that begins where the mixed seed says), id.
 func dumbKey(n *orbit.NodeState, value, tie float64, seed uint64) string {
 	hash := uint64(0)
 	if seed != 0 {
 		hash = 14695981039346656037
-		for i := range 8 {
-			hash = (hash ^ seed>>(8*i)&0xff) * 1099511628211
-		}
 		for _, b := range []byte(n.Node.ID) {
 			hash = (hash ^ uint64(b)) * 1099511628211
 		}
+		mixed := func(h uint64) uint64 {
+			h = (h ^ h>>33) * 0xff51afd7ed558ccd
+			h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+			return h ^ h>>33
+		}
+		hash = mixed(hash) - mixed(seed*0x9e3779b97f4a7c15)
 	}
 	return fmt.Sprintf("%g %g %020d %s", value, tie, hash, n.Node.ID)
 }

@@ -2,7 +2,6 @@ package place
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math"
 	"strings"
 
@@ -21,10 +20,6 @@ type rater struct {
 	syncs uint64
 	// Breaks ties; 0: by node id.
 	seed uint64
-	// By node index: the hash of the id with the seed, and the node that it was computed of. Nil for seed 0.
-	ranks  []uint64
-	ranked []*orbit.Node
-	cursor uint64
 }
 
 // drawer is what a score may have that draws lots, see [orbit.Score].
@@ -47,7 +42,6 @@ func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, see
 	}
 	r.draft, r.syncs, r.score, r.filter, r.seed = draft, draft.Syncs(), rates, filter, seed
 	r.lots, _ = rates.(drawer)
-	r.rankNodes()
 	return true, other
 }
 
@@ -73,47 +67,6 @@ func (r *rater) decision() uint64 {
 	return (r.seed*golden+uint64(r.draft.View().Revision()))*golden + uint64(r.draft.Checkpoint())
 }
 
-// rankNodes computes the ranks of nodes that are new. The plan itself brings none.
-func (r *rater) rankNodes() {
-	if r.seed == 0 {
-		return
-	}
-	changed, next, all := r.draft.Changed(r.cursor)
-	r.cursor = next
-	if n := r.draft.Bound() - len(r.ranks); n > 0 {
-		r.ranks, r.ranked = append(r.ranks, make([]uint64, n)...), append(r.ranked, make([]*orbit.Node, n)...)
-	}
-	if all {
-		for i := range r.draft.Bound() {
-			r.rankNode(i)
-		}
-		return
-	}
-	for _, i := range changed {
-		r.rankNode(int(i))
-	}
-}
-
-func (r *rater) rankNode(i int) {
-	n := r.draft.Node(i)
-	if n == nil || n.Node == r.ranked[i] {
-		return
-	}
-	r.ranks[i], r.ranked[i] = rank(r.seed, n.Node.ID), n.Node
-}
-
-// rank hashes a node's id with a seed. It is the same in every process (FNV-1a, 64 bits).
-func rank(seed uint64, id orbit.NodeID) uint64 {
-	h := fnv.New64a()
-	var s [8]byte
-	for i := range s {
-		s[i] = byte(seed >> (8 * i))
-	}
-	_, _ = h.Write(s[:]) // never fails
-	_, _ = h.Write([]byte(id))
-	return h.Sum64()
-}
-
 // better reports whether n with this score comes before the best so far.
 func (r *rater) better(n *orbit.NodeState, value, tie float64, best *orbit.Choice) bool {
 	if value != best.Value {
@@ -122,8 +75,10 @@ func (r *rater) better(n *orbit.NodeState, value, tie float64, best *orbit.Choic
 	if tie != best.Tie {
 		return tie < best.Tie
 	}
-	if r.ranks != nil && r.ranks[n.Index()] != r.ranks[best.Node.Index()] {
-		return r.ranks[n.Index()] < r.ranks[best.Node.Index()]
+	if r.seed != 0 {
+		if a, b := nodeHash(n.Node.ID), nodeHash(best.Node.Node.ID); a != b {
+			return rank(r.seed, a) < rank(r.seed, b)
+		}
 	}
 	return strings.Compare(string(n.Node.ID), string(best.Node.Node.ID)) < 0
 }

@@ -12,6 +12,10 @@ import (
 // specClass is what an engine has computed for a spec, which all capsules of one equivalence class share.
 type specClass struct {
 	spec *orbit.Spec
+	// Nil: the score has no bounds.
+	bounded score.Bounded
+	// The division into kinds in which all labels are kept in mind of which the spec speaks.
+	learned uint64
 	// The engine's count of calls when it was last asked for: the oldest classes are forgotten first.
 	used uint64
 	// What the spec reserves of each dimension, without zeros; and whether it asks for devices.
@@ -24,7 +28,7 @@ type specClass struct {
 	bounds   []kindBound
 	byKind   []int8
 	answers  map[string]int8
-	division int
+	division uint64
 	// The score cannot bound itself for this spec, or a search has not converged: nodes are ranked one by one.
 	unbounded, diverges bool
 	tournament          *tournament
@@ -33,8 +37,6 @@ type specClass struct {
 	exceptionsOf uint64
 	// There are too many of them.
 	exceptional bool
-	// Made once.
-	probing kd.Probe
 }
 
 type wanted struct {
@@ -50,9 +52,6 @@ type kindBound struct {
 
 const notSuited = -1
 
-// wholeDevice is all of a device instance, in milli.
-const wholeDevice = 1000
-
 // noBound is for specs of which the score cannot say more, until that is noticed.
 func noBound(_, _ *score.Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
 
@@ -65,8 +64,8 @@ func (r *kindBound) least(least, most *score.Extent) (value, tie float64) {
 	return value, tie
 }
 
-func newSpecClass(spec *orbit.Spec) *specClass {
-	return &specClass{spec: spec, division: -1, wants: wantsOf(spec), devices: spec.Devices.Count > 0}
+func newSpecClass(spec *orbit.Spec, bounded score.Bounded) *specClass {
+	return &specClass{spec: spec, bounded: bounded, wants: wantsOf(spec), devices: spec.Devices.Count > 0}
 }
 
 // wantsOf lists what is wanted, zeros left out.
@@ -98,23 +97,20 @@ func (c *specClass) mayFit(most *score.Extent) bool {
 		return true
 	}
 	r := &c.spec.Devices
-	if r.Milli == wholeDevice {
-		return most.DevicesIdle() >= r.Count
-	}
-	return most.DeviceLargest() >= r.Milli && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
+	return most.DevicesWith(r.Milli) >= r.Count && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
 }
 
 // respond finds the bound for each kind of node that has none yet.
-func (c *specClass) respond(x *boxIndex) {
-	if c.division != x.division {
-		c.division = x.division
+func (c *specClass) respond(x *nodeIndex) {
+	if c.division != x.kinds.division {
+		c.division = x.kinds.division
 		c.bounds, c.byKind = c.bounds[:0], c.byKind[:0]
 		c.answers = nil
 	}
 	for kind := len(c.byKind); kind < len(x.kinds.like); kind++ {
 		at := int8(notSuited)
 		if like := x.kinds.like[kind]; c.suits(like, x) {
-			at = c.boundFor(x.kinds.undivided(like), x)
+			at = c.boundFor(x.kinds.undivided(like))
 			c.bounds[at].kinds |= kd.KindsOf(int32(kind))
 		}
 		c.byKind = append(c.byKind, at)
@@ -122,13 +118,13 @@ func (c *specClass) respond(x *boxIndex) {
 }
 
 // boundFor returns the number of the bound for nodes like one. Nodes that agree on the spec's preferences share it.
-func (c *specClass) boundFor(like *orbit.Node, x *boxIndex) int8 {
+func (c *specClass) boundFor(like *orbit.Node) int8 {
 	answer := c.answer(like)
 	if at, known := c.answers[answer]; known {
 		return at
 	}
 	at := int8(min(len(c.bounds), math.MaxInt8))
-	r := kindBound{bound: x.bounded.Bound(c.spec, like)}
+	r := kindBound{bound: c.bounded.Bound(c.spec, like)}
 	if r.bound == nil {
 		c.unbounded, r.bound = true, noBound
 	}
@@ -167,7 +163,7 @@ func (c *specClass) answer(n *orbit.Node) string {
 }
 
 // kinds returns the kinds of nodes that are where the spec wants to be.
-func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
+func (c *specClass) kinds(x *nodeIndex) (kinds kd.Kinds) {
 	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
 		return ^kinds
 	}
@@ -180,7 +176,7 @@ func (c *specClass) kinds(x *boxIndex) (kinds kd.Kinds) {
 }
 
 // suits reports whether nodes of this kind can take the spec, as far as the labels decide that nodes are divided by.
-func (c *specClass) suits(like *orbit.Node, x *boxIndex) bool {
+func (c *specClass) suits(like *orbit.Node, x *nodeIndex) bool {
 	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
@@ -218,17 +214,14 @@ func (c *specClass) bound(kinds kd.Kinds, least, most *score.Extent) (value, tie
 	return value, tie, ok
 }
 
-// probe rates boxes as the class sees them, for cutting the tree where it tells most.
-func (c *specClass) probe(x *boxIndex) kd.Probe {
-	if c.probing == nil {
-		c.probing = func(kinds kd.Kinds, least, most *kd.Vector) float64 {
-			c.respond(x)
-			value, _, ok := c.bound(kinds, (*score.Extent)(least), (*score.Extent)(most))
-			if !ok {
-				return math.Inf(1)
-			}
-			return value
+// probe rates boxes of an index as the class sees them, for cutting the tree where it tells most.
+func (c *specClass) probe(x *nodeIndex) kd.Probe {
+	return func(kinds kd.Kinds, least, most *kd.Vector) float64 {
+		c.respond(x)
+		value, _, ok := c.bound(kinds, (*score.Extent)(least), (*score.Extent)(most))
+		if !ok {
+			return math.Inf(1)
 		}
+		return value
 	}
-	return c.probing
 }

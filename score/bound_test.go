@@ -156,13 +156,14 @@ func toldApart(a, b *orbit.Node, s *orbit.Spec) bool {
 
 // extentOf makes the extent of one node in another way than ExtentOf, by what the methods read.
 func extentOf(n *orbit.NodeState) (e score.Extent) {
-	free, idle, largest, sum := n.Free(), 0, 0, 0
+	free, idle, largest, sum, each := n.Free(), 0, 0, 0, make([]int, orbit.MaxDevices)
 	for d := range orbit.Dimensions {
 		set(&e, func(e *score.Extent) int64 { return e.Free(d) }, free[d])
 		set(&e, func(e *score.Extent) int64 { return e.Capacity(d) }, n.Node.Capacity[d])
 	}
 	for i := range n.Node.Devices.Count {
 		f := n.DeviceFree(i)
+		each[i] = f
 		if sum, largest = sum+f, max(largest, f); f == 1000 {
 			idle++
 		}
@@ -172,6 +173,10 @@ func extentOf(n *orbit.NodeState) (e score.Extent) {
 	set(&e, (*score.Extent).DevicesFree, int64(sum))
 	set(&e, func(e *score.Extent) int64 { return int64(e.DevicesIdle()) }, int64(idle))
 	set(&e, func(e *score.Extent) int64 { return int64(e.DeviceLargest()) }, int64(largest))
+	slices.SortFunc(each, func(a, b int) int { return b - a })
+	for i, k := range []int{2, 4, 8} { // the last coordinates, which DevicesWith reads
+		e[len(e)-3+i] = int64(each[k-1])
+	}
 	return e
 }
 
@@ -179,7 +184,18 @@ func extentOf(n *orbit.NodeState) (e score.Extent) {
 func TestExtentOf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for _, n := range drawNodes(t) {
-			require.Equal(t, extentOf(n), score.ExtentOf(n))
+			e := score.ExtentOf(n)
+			require.Equal(t, extentOf(n), e)
+			for _, milli := range []int{1, 2, 300, 500, 501, 999, 1000} {
+				have, most := 0, e.DevicesWith(milli)
+				for i := range n.Node.Devices.Count {
+					have += btoi(n.DeviceFree(i) >= milli)
+				}
+				require.LessOrEqual(t, have, most)
+				for _, k := range []int{1, 2, 4, 8} {
+					require.Equal(t, have >= k, most >= k, "%d devices with %d milli", k, milli)
+				}
+			}
 		}
 	})
 }
@@ -323,4 +339,11 @@ func BenchmarkBound(b *testing.B) {
 			_ = sum
 		})
 	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

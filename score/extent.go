@@ -18,6 +18,9 @@ const (
 	extentLargest   = orbit.Dimensions + 3
 	extentInstances = orbit.Dimensions + 4
 	extentCapacity  = orbit.Dimensions + 5
+	extentSecond    = 2*orbit.Dimensions + 5
+	extentFourth    = 2*orbit.Dimensions + 6
+	extentEighth    = 2*orbit.Dimensions + 7
 )
 
 // Free is what is free of a dimension; negative where capacity has shrunk below what is used.
@@ -38,6 +41,26 @@ func (e *Extent) DevicesIdle() int { return int(e[extentIdle]) }
 // DeviceLargest is the most that is free on one instance, in milli.
 func (e *Extent) DeviceLargest() int { return int(e[extentLargest]) }
 
+// DevicesWith is at most how many instances have so much free each, in milli, on any of the nodes of which e is the most.
+// It may be more than there are, because what is known is how much is free on the freest instance, and on the second,
+// the fourth and the eighth after that order.
+func (e *Extent) DevicesWith(milli int) int {
+	want := int64(milli)
+	switch {
+	case want >= wholeDevice:
+		return e.DevicesIdle()
+	case e[extentLargest] < want:
+		return 0
+	case e[extentSecond] < want:
+		return 1
+	case e[extentFourth] < want:
+		return 3
+	case e[extentEighth] < want:
+		return 7
+	}
+	return orbit.MaxDevices
+}
+
 // Devices is the number of instances, those that are out of order included.
 func (e *Extent) Devices() int { return int(e[extentInstances]) }
 
@@ -49,13 +72,29 @@ func ExtentOf(n *orbit.NodeState) (e Extent) {
 	}
 	e[extentCapsules] = int64(n.Capsules)
 	e[extentInstances] = int64(n.Node.Devices.Count)
+	if n.Node.Devices.Count > 0 {
+		e.takeDevices(n)
+	}
+	return e
+}
+
+// takeDevices fills in what is free on the node's device instances.
+func (e *Extent) takeDevices(n *orbit.NodeState) {
+	var freest [8]int64 // in falling order
 	for i := range n.Node.Devices.Count {
 		free := int64(n.DeviceFree(i))
 		e[extentDevices] += free
-		e[extentLargest] = max(e[extentLargest], free)
 		if free == wholeDevice {
 			e[extentIdle]++
 		}
+		at := min(i, len(freest)-1)
+		if free <= freest[at] {
+			continue
+		}
+		for ; at > 0 && freest[at-1] < free; at-- {
+			freest[at] = freest[at-1]
+		}
+		freest[at] = free
 	}
-	return e
+	e[extentLargest], e[extentSecond], e[extentFourth], e[extentEighth] = freest[0], freest[1], freest[3], freest[7]
 }

@@ -1,33 +1,35 @@
 package kd
 
+import "github.com/orbitsched/orbit/internal/cow"
+
 // Box is a set of points, divided between two others or, in a leaf, listed. What it says of them is right once
-// [Tree.Root] has been called after the last change.
+// [Tree.Root] has been called after the last change. A box that more than one tree has does not change any more.
 //
-// It takes seven cache lines. The first coordinate lies at the end of a line, the next eight fill the line after it:
+// It takes eight cache lines. The first coordinate lies at the end of a line, the next eight fill the line after it:
 // a search that asks for no more reads two lines of the least and one of the most.
 type Box struct {
 	// Rank is the smallest rank of the box's points.
 	Rank uint64
 	// Kinds is the union of the kinds of the box's points.
 	Kinds Kinds
-	// Left and Right are the indices of the two halves; both are 0 in a leaf.
-	Left, Right int32
-	// 0 in the root.
-	parent int32
+	// Left and Right are the two halves; both are nil in a leaf.
+	Left, Right *Box
+	// The tree that may write to it.
+	owner cow.Owner
+	// Points below the cut are on the left.
+	cutAt  uint64
+	cutDim uint8
 	// If anything, then those above it know on which side.
 	stale stale
-	// Points below the cut are on the left.
-	cutDim uint8
-	cutAt  uint64
-	_      [2]uint64
 	// Least is the smallest value of the box's points in each coordinate.
 	Least Vector
-	_     [3]uint64
 	// Most is the largest value of the box's points in each coordinate.
 	Most Vector
+	// Version is another one in every box of every tree, and after every change of the points in the box or below it.
+	Version uint64
 	// Points are the points of a leaf; empty in every other box.
 	Points []Point
-	_      uint64
+	_      [5]uint64
 }
 
 // stale is what is to be set right: the box, if its points or its parts have changed, and what is below it on the
@@ -41,17 +43,54 @@ const (
 )
 
 // Leaf reports whether the box lists its points.
-func (b *Box) Leaf() bool { return b.Left == 0 }
+func (b *Box) Leaf() bool { return b.Left == nil }
 
-// cut divides points in two: at a coordinate or, with a dimension beyond the last, at a rank or between kinds.
+// side returns the half on the left, where points below the cut are, or that on the right.
+func (b *Box) side(below bool) **Box {
+	if below {
+		return &b.Left
+	}
+	return &b.Right
+}
+
+// stain notes that a half is to be set right.
+func (b *Box) stain(below bool) {
+	if below {
+		b.stale |= left
+	} else {
+		b.stale |= right
+	}
+}
+
+// find returns the position of a point in a leaf, -1 if it is not there.
+func (b *Box) find(id int32) int {
+	for i := range b.Points {
+		if b.Points[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// drop takes a point out of a leaf.
+func (b *Box) drop(id int32) {
+	last := len(b.Points) - 1
+	if at := b.find(id); at != last {
+		b.Points[at] = b.Points[last]
+	}
+	b.Points = b.Points[:last]
+}
+
+// cut divides points in two: at a coordinate or, with a dimension beyond the last, at a rank or a hash, or between kinds.
 type cut struct {
 	dim uint8
-	// A coordinate, a rank, or a set of kinds.
+	// A coordinate, a rank, a hash, or a set of kinds.
 	at uint64
 }
 
 const (
 	byRank = Dims + iota
+	byHash
 	byKind
 )
 
@@ -63,6 +102,8 @@ func (c cut) below(p *Point) bool {
 	switch c.dim {
 	case byRank:
 		return p.Rank < c.at
+	case byHash:
+		return p.Hash < c.at
 	case byKind:
 		return uint64(KindsOf(p.Kind))&c.at != 0
 	}

@@ -11,75 +11,74 @@ func (t *Tree) Build(points []Point, probe Probe) {
 	if len(points) == 0 {
 		return
 	}
+	t.prepare()
 	t.begin(&points[0])
 	for i := range points {
-		t.reach(points[i].ID)
 		t.admit(&points[i])
 	}
-	t.root, t.size = t.newLeaf(0), int32(len(points))
+	t.root, t.size = t.newLeaf(), int32(len(points))
 	t.growAll(t.root, points, probe)
 }
 
 // Rebuild builds the tree anew from its own points, as they lie now.
 func (t *Tree) Rebuild(probe Probe) {
-	if t.root != 0 {
-		t.points = t.collect(t.points[:0], t.root)
-		t.Build(t.points, probe)
+	if t.root != nil {
+		t.Build(t.root.collect(make([]Point, 0, t.size)), probe)
 	}
 }
 
-// collect lists the points below a box.
-func (t *Tree) collect(points []Point, at int32) []Point {
-	b := &t.boxes[at]
+// collect lists the points in a box.
+func (b *Box) collect(points []Point) []Point {
 	if b.Leaf() {
 		return append(points, b.Points...)
 	}
-	return t.collect(t.collect(points, b.Left), b.Right)
+	return b.Right.collect(b.Left.collect(points))
 }
 
-// cutLeaf cuts a full leaf in two, if its points can be told apart. What the box says stays as it is, because those
-// above it have taken it over: it requires that it is to be set right.
-func (t *Tree) cutLeaf(at int32, probe Probe) {
-	said := t.boxes[at]
-	t.points = t.collect(t.points[:0], at)
-	t.empty(&t.boxes[at])
-	t.growAll(at, t.points, probe)
-	b := &t.boxes[at]
+// cutFull cuts a leaf in two that is full, if its points can be told apart. What the box says stays as it is, because
+// those above it have taken it over: it requires that it is to be set right.
+func (t *Tree) cutFull(b *Box, probe Probe) {
+	if len(b.Points) <= LeafSize {
+		return
+	}
+	said := *b
+	t.room.points = append(t.room.points[:0], b.Points...)
+	t.empty(b)
+	t.growAll(b, t.room.points, probe)
 	b.Rank, b.Kinds, b.Least, b.Most = said.Rank, said.Kinds, said.Least, said.Most
+	b.stale = itself // with those below it all is well
 }
 
 // growAll fills an empty leaf with all these points.
-func (t *Tree) growAll(at int32, points []Point, probe Probe) {
-	t.order = t.order[:0]
+func (t *Tree) growAll(b *Box, points []Point, probe Probe) {
+	order := t.room.order[:0]
 	for i := range points {
-		t.order = append(t.order, int32(i))
+		order = append(order, int32(i))
 	}
-	t.grow(at, points, t.order, probe)
+	t.room.order = order
+	t.grow(b, points, order, probe)
 }
 
 // grow fills an empty leaf with some of the points, cutting it as often as it takes. It requires at least one.
-func (t *Tree) grow(at int32, points []Point, some []int32, probe Probe) {
-	b := &t.boxes[at]
+func (t *Tree) grow(b *Box, points []Point, some []int32, probe Probe) {
+	b.Version = t.nextVersion()
 	if len(some) > LeafSize {
 		if c, ok := t.choose(b, points, some, probe); ok {
 			b.cutDim, b.cutAt = c.dim, c.at
 			n := c.divide(points, some)
-			left, right := t.newLeaf(at), t.newLeaf(at)
-			t.boxes[at].Left, t.boxes[at].Right = left, right
-			t.grow(left, points, some[:n], probe)
-			t.grow(right, points, some[n:], probe)
-			l, r := &t.boxes[left], &t.boxes[right]
-			b = &t.boxes[at]
-			b.Least, b.Most = l.Least, l.Most
-			b.combine(l, r, t.live)
+			b.Left, b.Right = t.newLeaf(), t.newLeaf()
+			t.grow(b.Left, points, some[:n], probe)
+			t.grow(b.Right, points, some[n:], probe)
+			b.Least, b.Most = b.Left.Least, b.Left.Most
+			b.combine(b.Left, b.Right, t.alive())
 			return
 		}
 	}
 	for _, i := range some {
-		t.list(at, &points[i])
+		t.list(b, &points[i])
 	}
 	b.Least, b.Most = b.Points[0].At, b.Points[0].At
-	b.measure(t.live)
+	b.measure(t.alive())
 }
 
 // divide puts the points below the cut first and returns how many they are.
@@ -112,11 +111,11 @@ func (t *Tree) choose(b *Box, points []Point, some []int32, probe Probe) (cut, b
 
 // pick returns one in so many.
 func (t *Tree) pick(some []int32, step int) []int32 {
-	t.sample = t.sample[:0]
+	t.room.sample = t.room.sample[:0]
 	for i := 0; i < len(some); i += step {
-		t.sample = append(t.sample, some[i])
+		t.room.sample = append(t.room.sample, some[i])
 	}
-	return t.sample
+	return t.room.sample
 }
 
 // chooseBy finds a cut of a sample. It makes the box as large as the sample for the time being.
@@ -124,14 +123,14 @@ func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cu
 	b.Kinds = 0
 	b.Least, b.Most = points[sample[0]].At, points[sample[0]].At
 	for _, i := range sample {
-		b.widen(&points[i], t.live)
+		b.widen(&points[i], t.alive())
 	}
 	whole := math.Inf(1)
 	if probe != nil {
 		whole = probe(b.Kinds, &b.Least, &b.Most)
 	}
 	best, widest, dim, part := -1.0, 0.0, -1, 0.5
-	for _, d := range t.live {
+	for _, d := range t.alive() {
 		low, high := b.Least[d], b.Most[d]
 		if low == high {
 			continue
@@ -180,12 +179,12 @@ func (b *Box) gain(d uint8, whole float64, probe Probe) (gain, part float64) {
 // quantile returns a coordinate that has about a part of the sample below it, and at least one, which requires that
 // not all are at the least.
 func (t *Tree) quantile(points []Point, sample []int32, d int, least int64, part float64) int64 {
-	t.values = t.values[:0]
+	t.room.values = t.room.values[:0]
 	for _, i := range sample {
-		t.values = append(t.values, points[i].At[d])
+		t.room.values = append(t.room.values, points[i].At[d])
 	}
-	slices.Sort(t.values)
-	return max(t.values[int(part*float64(len(t.values)))], least+1)
+	slices.Sort(t.room.values)
+	return max(t.room.values[int(part*float64(len(t.room.values)))], least+1)
 }
 
 // A cut between kinds pays where few of the points are worth finding: boxes with all kinds in them would show
@@ -222,15 +221,23 @@ func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe
 	return c, min(gain, math.MaxFloat64)
 }
 
-// rankCut divides points by rank; false if they all have the same.
+// rankCut divides points by rank, or by hash; false if they all have the same.
 func (t *Tree) rankCut(points []Point, some []int32) (c cut, ok bool) {
-	t.ranks = t.ranks[:0]
+	ranks := t.room.ranks[:0]
+	c.dim = byRank
 	for _, i := range some {
-		t.ranks = append(t.ranks, points[i].Rank)
+		if t.ByHash {
+			c.dim = byHash
+			ranks = append(ranks, points[i].Hash)
+		} else {
+			ranks = append(ranks, points[i].Rank)
+		}
 	}
-	slices.Sort(t.ranks)
-	if t.ranks[0] == t.ranks[len(t.ranks)-1] {
+	t.room.ranks = ranks
+	slices.Sort(ranks)
+	if ranks[0] == ranks[len(ranks)-1] {
 		return c, false
 	}
-	return cut{dim: byRank, at: max(t.ranks[len(t.ranks)/2], t.ranks[0]+1)}, true
+	c.at = max(ranks[len(ranks)/2], ranks[0]+1)
+	return c, true
 }

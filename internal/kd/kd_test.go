@@ -1,7 +1,10 @@
 package kd
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -14,14 +17,23 @@ import (
 type garden struct {
 	tree   Tree
 	points map[int32]Point
-	rng    *rand.Rand
-	probe  Probe
+	// Trees that have gone off from this one, and what must stay in them.
+	forks []fork
+	// By version of a box that was seen: its points.
+	versions map[uint64]string
+	rng      *rand.Rand
+	probe    Probe
 	// How points lie: coordinates in use, how far apart, how many ranks.
 	dims  []int
 	reach []int64
 	ranks uint64
 	kinds int
 	ids   int
+}
+
+type fork struct {
+	tree   Tree
+	points map[int32]Point
 }
 
 // Coordinates are far from overflow by half.
@@ -50,13 +62,14 @@ var probes = map[string]Probe{
 }
 
 func newGarden(t *rapid.T) *garden {
-	g := &garden{points: map[int32]Point{}, rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))}
+	g := &garden{points: map[int32]Point{}, versions: map[uint64]string{}, rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))}
 	g.probe = probes[rapid.SampledFrom([]string{"none", "even", "useless", "endless", "sum", "demand"}).Draw(t, "probe")]
 	g.dims = rapid.SampledFrom([][]int{{0}, {0, 3}, {1, 3, Dims - 1}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}}).Draw(t, "coordinates")
 	g.reach = reaches[rapid.SampledFrom([]string{"all alike", "two", "rare", "few", "the extreme", "wide"}).Draw(t, "reach")]
 	g.ranks = rapid.SampledFrom([]uint64{1, 2, 20, math.MaxUint64}).Draw(t, "ranks")
 	g.kinds = rapid.SampledFrom([]int{1, 3, 200}).Draw(t, "kinds")
 	g.ids = rapid.SampledFrom([]int{1, 10, 40, 300}).Draw(t, "ids")
+	g.tree.ByHash = rapid.Bool().Draw(t, "by hash")
 	g.clear(t)
 	return g
 }
@@ -75,7 +88,7 @@ func (g *garden) rebuild(*rapid.T) { g.tree.Rebuild(g.probe) }
 
 // point invents one.
 func (g *garden) point(id int32) Point {
-	p := Point{ID: id, Rank: g.rng.Uint64N(g.ranks), Kind: int32(g.rng.IntN(g.kinds))}
+	p := Point{ID: id, Rank: g.rng.Uint64N(g.ranks), Hash: g.rng.Uint64N(g.ranks), Kind: int32(g.rng.IntN(g.kinds))}
 	for _, d := range g.dims {
 		if g.reach == nil {
 			p.At[d] = g.rng.Int64N(math.MaxInt64) - math.MaxInt64/2
@@ -88,7 +101,11 @@ func (g *garden) point(id int32) Point {
 
 func (g *garden) put(t *rapid.T, p Point) {
 	was, there := g.points[p.ID]
-	require.Equal(t, !there || was != p, g.tree.Put(&p, g.probe), "whether that changed anything")
+	if there {
+		require.Equal(t, was != p, g.tree.Move(&was, &p, g.probe), "whether that changed anything")
+	} else {
+		g.tree.Put(&p, g.probe)
+	}
 	g.points[p.ID] = p
 }
 
@@ -114,7 +131,7 @@ func (g *garden) moves(t *rapid.T) {
 		case 0:
 			was.Rank = to.Rank
 		case 1:
-			was.Kind = to.Kind
+			was.Kind, was.Hash = to.Kind, to.Hash
 		case 2:
 		default:
 			was.At[d] = to.At[d]
@@ -123,12 +140,35 @@ func (g *garden) moves(t *rapid.T) {
 	}
 }
 
-// removes takes points out, also such as are not in.
+// removes takes points out.
 func (g *garden) removes(t *rapid.T) {
 	for range often(t) {
-		id := int32(g.rng.IntN(g.ids + 100))
-		g.tree.Remove(id)
-		delete(g.points, id)
+		if p, there := g.points[int32(g.rng.IntN(g.ids))]; there {
+			g.tree.Remove(&p)
+			delete(g.points, p.ID)
+		}
+	}
+}
+
+// fork lets a second tree go off from this one, or this one from that.
+func (g *garden) fork(t *rapid.T) {
+	other := fork{g.tree.Fork(), maps.Clone(g.points)}
+	if rapid.Bool().Draw(t, "go on with the second") {
+		g.tree, other.tree = other.tree, g.tree
+	}
+	if len(g.forks) < 3 {
+		g.forks = append(g.forks, other)
+	} else {
+		g.forks[g.rng.IntN(3)] = other
+	}
+}
+
+// turn goes on with another of the trees.
+func (g *garden) turn(t *rapid.T) {
+	if len(g.forks) > 0 {
+		f := &g.forks[g.rng.IntN(len(g.forks))]
+		g.tree, f.tree = f.tree, g.tree
+		g.points, f.points = f.points, g.points
 	}
 }
 
@@ -146,49 +186,54 @@ func (g *garden) build(t *rapid.T) {
 	g.tree.Build(slices.Clone(points), g.probe)
 }
 
-// check holds everything that must be so against what is.
+// check holds everything that must be so against what is, in one of the trees.
 func (g *garden) check(t *rapid.T) {
-	f := &g.tree
-	if require.Len(t, g.points, int(f.size)); rapid.IntRange(0, 3).Draw(t, "look") > 0 {
-		return // boxes are set right after several changes at once
+	require.Equal(t, len(g.points), g.tree.Size())
+	if rapid.IntRange(0, 3).Draw(t, "look") == 0 { // boxes are set right after several changes at once
+		g.checkTree(t, &g.tree, g.points)
 	}
-	reached, found := map[int32]bool{0: true}, map[int32]Point{}
-	if root := f.Root(); root != 0 {
-		require.Zero(t, f.boxes[root].parent)
+	for i := range g.forks {
+		if rapid.IntRange(0, 15).Draw(t, "look elsewhere") == 0 {
+			g.checkTree(t, &g.forks[i].tree, g.forks[i].points)
+		}
+	}
+}
+
+func (g *garden) checkTree(t *rapid.T, f *Tree, want map[int32]Point) {
+	reached, found := map[*Box]bool{}, map[int32]Point{}
+	if root := f.Root(); root != nil {
 		points := g.below(t, root, reached)
 		for _, p := range points {
+			require.True(t, f.Has(&p))
 			found[p.ID] = p
 		}
 		require.Len(t, found, len(points), "a point is in one leaf")
 	}
-	require.Len(t, found, len(g.points))
-	for id := range int32(g.ids + 100) {
-		is, there := found[id]
-		if is != g.points[id] || there != f.Has(id) {
-			require.Equal(t, g.points[id], is)
-			require.Equal(t, there, f.Has(id))
+	require.Len(t, found, len(want))
+	for id, p := range want {
+		if found[id] != p {
+			require.Equal(t, p, found[id])
 		}
 	}
-	for _, at := range f.free {
-		require.False(t, reached[at], "a free box is in no tree, and free once")
-		reached[at] = true
+	if f.room != nil {
+		for _, b := range f.room.boxes {
+			require.False(t, reached[b], "a free box is in no tree, and free once")
+			reached[b] = true
+		}
 	}
-	require.Len(t, reached, max(1, len(f.boxes)), "no box is lost")
-	g.checkLive(t)
+	checkLive(t, f, want)
 }
 
 // checkLive checks that each coordinate is live or dead, and dead only if it is the same everywhere.
-func (g *garden) checkLive(t *rapid.T) {
-	f := &g.tree
-	if f.root == 0 {
+func checkLive(t *rapid.T, f *Tree, points map[int32]Point) {
+	if f.root == nil {
 		return
 	}
-	all := append(slices.Clone(f.live), f.dead...)
+	all := slices.Clone(f.dims[:])
 	slices.Sort(all)
-	require.Len(t, all, Dims)
 	require.Len(t, slices.Compact(all), Dims)
-	for _, p := range g.points {
-		for _, d := range f.dead {
+	for _, p := range points {
+		for _, d := range f.dims[f.live:] {
 			if p.At[d] != f.base[d] {
 				require.Equal(t, f.base[d], p.At[d])
 			}
@@ -197,16 +242,14 @@ func (g *garden) checkLive(t *rapid.T) {
 }
 
 // below returns the points in a box, after comparing with them what it says of them.
-func (g *garden) below(t *rapid.T, at int32, reached map[int32]bool) (points []Point) {
-	b := g.tree.Box(at)
-	require.False(t, reached[at], "a box is in one place")
-	reached[at] = true
+func (g *garden) below(t *rapid.T, b *Box, reached map[*Box]bool) (points []Point) {
+	require.False(t, reached[b], "a box is in one place")
+	reached[b] = true
 	if b.Leaf() {
-		points = g.leaf(t, at)
+		points = leaf(t, b, g.tree.ByHash)
 	} else {
 		require.Empty(t, b.Points)
-		for _, part := range []int32{b.Left, b.Right} {
-			require.Equal(t, at, g.tree.boxes[part].parent)
+		for _, part := range []*Box{b.Left, b.Right} {
 			in := g.below(t, part, reached)
 			for i := range in {
 				if (part == b.Left) != b.cut().below(&in[i]) {
@@ -218,6 +261,7 @@ func (g *garden) below(t *rapid.T, at int32, reached map[int32]bool) (points []P
 	}
 	require.NotEmpty(t, points, "no box is empty")
 	require.Zero(t, b.stale)
+	g.checkVersion(t, b, points)
 	least, most, rank, kinds := points[0].At, points[0].At, points[0].Rank, Kinds(0)
 	for _, p := range points {
 		rank, kinds = min(rank, p.Rank), kinds|KindsOf(p.Kind)
@@ -234,19 +278,25 @@ func (g *garden) below(t *rapid.T, at int32, reached map[int32]bool) (points []P
 	return points
 }
 
-// leaf lists the points of a leaf. There are not too many, unless nothing tells them apart.
-func (g *garden) leaf(t *rapid.T, at int32) (points []Point) {
-	points = g.tree.Box(at).Points
-	alike := true
-	for i := range points {
-		p := &points[i]
-		if g.tree.where[p.ID] != (place{at, int32(i)}) {
-			require.Equal(t, place{at, int32(i)}, g.tree.where[p.ID])
-		}
-		alike = alike && p.At == points[0].At && p.Rank == points[0].Rank
+// checkVersion checks that boxes of one version, in whatever tree and whenever, have the same points.
+func (g *garden) checkVersion(t *rapid.T, b *Box, points []Point) {
+	sorted := slices.Clone(points)
+	slices.SortFunc(sorted, func(a, b Point) int { return int(a.ID - b.ID) })
+	text := fmt.Sprint(sorted)
+	if was, known := g.versions[b.Version]; known && was != text {
+		require.Equal(t, was, text)
 	}
-	require.True(t, alike || len(points) <= LeafSize, "%d points in a leaf can be told apart", len(points))
-	return slices.Clone(points)
+	g.versions[b.Version] = text
+}
+
+// leaf lists the points of a leaf. There are not too many, unless nothing tells them apart.
+func leaf(t *rapid.T, b *Box, byHash bool) []Point {
+	alike := true
+	for i := range b.Points {
+		alike = alike && b.Points[i].At == b.Points[0].At && (byHash || b.Points[i].Rank == b.Points[0].Rank) && (!byHash || b.Points[i].Hash == b.Points[0].Hash)
+	}
+	require.True(t, alike || len(b.Points) <= LeafSize, "%d points in a leaf can be told apart", len(b.Points))
+	return slices.Clone(b.Points)
 }
 
 // Whatever is put in, moved and taken out: the tree has the points that it should, each in one leaf and where the
@@ -255,7 +305,7 @@ func TestTreeAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newGarden(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"put": g.puts, "put more": g.puts, "move": g.moves, "move more": g.moves, "remove": g.removes, "build": g.build, "rebuild": g.rebuild, "opened": g.opened,
+			"put": g.puts, "put more": g.puts, "move": g.moves, "move more": g.moves, "remove": g.removes, "build": g.build, "rebuild": g.rebuild, "opened": g.opened, "fork": g.fork, "turn": g.turn,
 			"clear": func(t *rapid.T) {
 				if rapid.IntRange(0, 4).Draw(t, "really") == 0 {
 					g.clear(t)
@@ -272,26 +322,80 @@ func TestPointsAlikeShareALeaf(t *testing.T) {
 	for name, probe := range probes {
 		t.Run(name, func(t *testing.T) {
 			var tree Tree
+			at := func(id int32, v int64) *Point { return &Point{ID: id, At: Vector{4: v}} }
 			for id := range int32(3 * LeafSize) {
-				tree.Put(&Point{ID: id, At: Vector{4: 7}}, probe)
+				tree.Put(at(id, 7), probe)
 			}
-			require.True(t, tree.Box(tree.Root()).Leaf())
-			tree.Put(&Point{ID: 5, At: Vector{4: 8}}, probe)
-			require.False(t, tree.Box(tree.Root()).Leaf())
-			tree.Put(&Point{ID: 5, At: Vector{4: 7}}, probe)
+			require.True(t, tree.Root().Leaf())
+			tree.Move(at(5, 7), at(5, 8), probe)
+			require.False(t, tree.Root().Leaf())
+			tree.Move(at(5, 8), at(5, 7), probe)
 			for id := range int32(3 * LeafSize) {
-				tree.Put(&Point{ID: id, At: Vector{4: int64(id)}}, probe)
+				tree.Move(at(id, 7), at(id, int64(id)), probe)
 			}
-			checkLeaves(t, &tree, tree.Root())
+			checkLeaves(t, tree.Root())
 		})
 	}
 }
 
-func checkLeaves(t *testing.T, tree *Tree, at int32) {
-	if b := tree.Box(at); b.Leaf() {
+func checkLeaves(t *testing.T, b *Box) {
+	if b.Leaf() {
 		require.LessOrEqual(t, len(b.Points), LeafSize)
 	} else {
-		checkLeaves(t, tree, b.Left)
-		checkLeaves(t, tree, b.Right)
+		checkLeaves(t, b.Left)
+		checkLeaves(t, b.Right)
+	}
+}
+
+// A point that moves in a fork makes it copy one way from the root to a leaf, or two, whatever the size of the tree; a
+// second move on the same way copies nothing, and neither does a tree that nothing has gone off from.
+func TestForksCopyOneWay(t *testing.T) {
+	for _, size := range []int{1_000, 64_000} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		points := make([]Point, size)
+		for i := range points {
+			points[i] = Point{ID: int32(i), Rank: uint64(i), At: Vector{rng.Int64N(1000), rng.Int64N(1000)}}
+		}
+		var tree Tree
+		tree.Build(points, nil)
+		fork := tree.Fork()
+		most, depth := 0, 2*bits.Len(uint(size/LeafSize))+6
+		for i := range 100 {
+			before, p := fork.Copied(), points[i]
+			p.At[0]++
+			fork.Move(&points[i], &p, nil)
+			most = max(most, fork.Copied()-before)
+			before, points[i] = fork.Copied(), p
+			p.At[5]++
+			fork.Move(&points[i], &p, nil)
+			points[i] = p
+			require.Equal(t, before, fork.Copied())
+		}
+		t.Logf("%d points: at most %d boxes copied for a point", size, most)
+		require.LessOrEqual(t, most, depth)
+		alone := Tree{}
+		alone.Build(points, nil)
+		p := points[7]
+		p.At[1]++
+		alone.Move(&points[7], &p, nil)
+		require.Zero(t, alone.Copied())
+	}
+}
+
+// When the last point of a leaf goes, the boxes above it shrink, also if nothing else in them has changed.
+func TestBoxesShrink(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		var tree Tree
+		points := make([]Point, 200)
+		for i := range points {
+			points[i] = Point{ID: int32(i), Rank: uint64(i), At: Vector{int64(i), rng.Int64N(50)}}
+		}
+		tree.Build(points, nil)
+		for i := range points[1:] {
+			tree.Remove(&points[i])
+			require.Equal(t, int64(i+1), tree.Root().Least[0])
+			require.Equal(t, uint64(i+1), tree.Root().Rank)
+		}
 	}
 }

@@ -8,10 +8,15 @@
 // The shape follows the points: a leaf that is full is cut in two, one that is empty goes, two that are
 // nearly empty become one. When as many points have moved as there are and it is searched much, the tree is built anew; in
 // any case after four times as many.
+//
+// Trees are persistent: [Tree.Fork] takes no time, and what was one tree is two from then on. A tree writes to the
+// boxes that it has made since, and copies others before it changes them, with those above them.
 package kd
 
+import "github.com/orbitsched/orbit/internal/cow"
+
 // Dims is the number of coordinates of a point.
-const Dims = 21
+const Dims = 24
 
 // LeafSize is how many points a leaf has before it is cut in two.
 const LeafSize = 16
@@ -19,17 +24,19 @@ const LeafSize = 16
 // Vector is the place of a point.
 type Vector [Dims]int64
 
-// Point is one point, in three cache lines. Points that are alike in all coordinates differ in rank, or share a leaf.
+// Point is one point, in four cache lines. Points that are alike in all coordinates differ in rank, or in hash, or share a leaf.
 type Point struct {
 	// Rank orders points that are equal in all coordinates.
 	Rank uint64
-	// ID identifies the point; ids are dense and not negative.
+	// ID identifies the point; ids are not negative.
 	ID int32
 	// Kind is the equivalence class of the point, for Kinds.
 	Kind int32
 	// At holds the coordinates.
 	At Vector
-	_  uint64
+	// Hash is a second order of points, by which a tree cuts those that are equal in all coordinates if it is told so.
+	Hash uint64
+	_    [5]uint64
 }
 
 // Kinds is a set of kinds of points, by number modulo 64: a set that has one may have others with it.
@@ -44,24 +51,34 @@ type Probe func(kinds Kinds, least, most *Vector) float64
 
 // Tree is a set of points of different ids. The zero value is empty and ready.
 type Tree struct {
-	// Boxes by number; 0 is none.
-	boxes []Box
-	free  []int32
-	root  int32
-	size  int32
-	// Where a point is, by its id.
-	where []place
+	// ByHash makes the tree cut points that are equal in all coordinates by Hash, and no more by Rank: by what a search
+	// goes that has to choose among them, so that those which it finds one after another are in the same boxes.
+	ByHash bool
+	// Nil: there are no points.
+	root *Box
+	size int32
 	// Points put in since the tree was built.
 	puts int32
 	// Boxes looked into since then.
 	opened int
 	// One of the points. In most coordinates all others are as it is.
 	base Vector
-	// The coordinates in which points differ, and the others.
-	live, dead []uint8
-	// Arrays for the points of leaves.
-	spare [][]Point
-	// Room for building.
+	// The coordinates: first those in which points differ, so many, then the others.
+	dims [Dims]uint8
+	live int
+	// Boxes with this owner are in this tree alone; 0: none are.
+	owner cow.Owner
+	// The last version given to a box, and how many boxes have been copied.
+	version uint64
+	copied  int
+	// Nil in a tree that has not been written to.
+	room *room
+}
+
+// room is memory for building, and what is to be used again.
+type room struct {
+	boxes  []*Box
+	arrays [][]Point
 	points []Point
 	order  []int32
 	sample []int32
@@ -69,154 +86,231 @@ type Tree struct {
 	ranks  []uint64
 }
 
-// place is a leaf, 0 for none, and a position in it.
-type place struct{ leaf, at int32 }
+// Fork returns a second tree with the same points. Neither sees what becomes of the other.
+func (t *Tree) Fork() Tree {
+	t.Root()
+	t.owner, t.version = 0, 0
+	f := *t
+	f.room, f.copied = nil, 0
+	return f
+}
 
 // Clear takes all points out.
 func (t *Tree) Clear() {
-	for i := range t.boxes {
-		t.empty(&t.boxes[i])
+	if t.owner != 0 && t.root != nil {
+		t.releaseAll(t.root)
 	}
-	t.boxes = append(t.boxes[:0], Box{})
-	t.free = t.free[:0]
-	t.root, t.size = 0, 0
-	clear(t.where)
+	t.root, t.size = nil, 0
 }
 
-// Root returns the box that has all points; 0: there is none. It sets right what boxes say of their points.
-func (t *Tree) Root() int32 {
-	if t.root != 0 {
+// releaseAll gives back a box and those below it, as far as they are in this tree alone: above a box that is, all are.
+func (t *Tree) releaseAll(b *Box) {
+	if b.owner != t.owner {
+		return
+	}
+	if !b.Leaf() {
+		t.releaseAll(b.Left)
+		t.releaseAll(b.Right)
+	}
+	t.release(b)
+}
+
+// Size returns the number of points.
+func (t *Tree) Size() int { return int(t.size) }
+
+// Copied returns how many boxes this tree has copied because another may have them, too.
+func (t *Tree) Copied() int { return t.copied }
+
+// Root returns the box that has all points; nil: there is none. It sets right what boxes say of their points.
+func (t *Tree) Root() *Box {
+	if t.root != nil {
 		t.freshen(t.root)
 	}
 	return t.root
 }
 
-// Box returns a box by its number. It is good until the tree changes.
-func (t *Tree) Box(number int32) *Box { return &t.boxes[number] }
-
 // Has reports whether a point is in the tree.
-func (t *Tree) Has(id int32) bool { return int(id) < len(t.where) && t.where[id].leaf != 0 }
-
-// Put puts a point in, or moves it to where it belongs now. It reports whether that changed anything.
-func (t *Tree) Put(p *Point, probe Probe) bool {
-	t.reach(p.ID)
-	if old := t.where[p.ID]; old.leaf != 0 {
-		was := &t.boxes[old.leaf].Points[old.at]
-		if *was == *p {
-			return false
-		}
-		if was.Kind == p.Kind && was.Rank == p.Rank && t.belongs(old.leaf, p) {
-			t.admit(p)
-			was.At = p.At
-			t.stain(old.leaf)
-			if len(t.boxes[old.leaf].Points) > LeafSize { // they were all alike
-				t.cutLeaf(old.leaf, probe)
-			}
-			t.age(probe)
-			return true
-		}
-		t.Remove(p.ID)
+func (t *Tree) Has(p *Point) bool {
+	if t.root == nil {
+		return false
 	}
-	t.insert(p, probe)
+	b := t.root
+	for !b.Leaf() {
+		b = *b.side(b.cut().below(p))
+	}
+	at := b.find(p.ID)
+	return at >= 0 && b.Points[at] == *p
+}
+
+// Put puts a point in that is not in the tree.
+func (t *Tree) Put(p *Point, probe Probe) {
+	t.prepare()
+	if t.root == nil {
+		t.root = t.newLeaf()
+		t.root.Least, t.root.Most = p.At, p.At
+		t.begin(p)
+	}
+	t.admit(p)
+	t.insert(&t.root, p, probe)
+	t.size++
+	t.age(probe)
+}
+
+// Move moves a point that is in the tree to where it belongs now. It reports whether that changed anything.
+func (t *Tree) Move(was, p *Point, probe Probe) bool {
+	if *was == *p {
+		return false
+	}
+	t.prepare()
+	t.admit(p)
+	var above *Box
+	for at := &t.root; ; {
+		b := t.own(at)
+		if b.Leaf() {
+			b.Points[b.find(p.ID)] = *p
+			b.stale |= itself
+			t.cutFull(b, probe) // they may all have been alike
+			break
+		}
+		from, to := b.cut().below(was), b.cut().below(p)
+		if from != to {
+			b.stale |= left | right
+			t.insert(b.side(to), p, probe) // first, because taking out the other may put this side in the place of b
+			t.takeOut(above, at, from, was)
+			break
+		}
+		b.stain(to)
+		above, at = b, b.side(to)
+	}
+	t.age(probe)
 	return true
 }
 
-// reach makes room for a point's id.
-func (t *Tree) reach(id int32) {
-	for int(id) >= len(t.where) {
-		t.where = append(t.where, make([]place, max(64, len(t.where)))...)
+// Remove takes a point out that is in the tree.
+func (t *Tree) Remove(was *Point) {
+	t.prepare()
+	t.size--
+	b := t.own(&t.root)
+	if !b.Leaf() {
+		below := b.cut().below(was)
+		b.stain(below)
+		t.takeOut(nil, &t.root, below, was)
+		return
+	}
+	b.stale |= itself
+	if b.drop(was.ID); len(b.Points) == 0 {
+		t.release(b)
+		t.root = nil
+	}
+}
+
+// prepare makes the tree one that may be written to.
+func (t *Tree) prepare() {
+	if t.owner == 0 {
+		t.owner = cow.NewOwner()
+	}
+	if t.room == nil {
+		t.room = &room{}
+	}
+}
+
+// own returns a box for writing, in its place.
+func (t *Tree) own(at **Box) *Box {
+	b := *at
+	if b.owner == t.owner {
+		return b
+	}
+	t.copied++
+	c := t.newLeaf()
+	*c = *b
+	c.owner = t.owner
+	if b.Leaf() {
+		c.Points = append(t.array(), b.Points...)
+	}
+	*at = c
+	return c
+}
+
+// insert puts a point into the leaf below a box where it belongs.
+func (t *Tree) insert(at **Box, p *Point, probe Probe) {
+	b := t.own(at)
+	for !b.Leaf() {
+		below := b.cut().below(p)
+		b.stain(below)
+		b = t.own(b.side(below))
+	}
+	b.stale |= itself
+	t.list(b, p)
+	t.cutFull(b, probe)
+}
+
+// takeOut takes a point out of one side of a box, which the tree owns, and removes a leaf that is empty then: its sibling
+// takes the place of their parent. It makes one leaf of two that are half empty together.
+func (t *Tree) takeOut(above *Box, at **Box, below bool, was *Point) {
+	b := *at
+	part := t.own(b.side(below))
+	for !part.Leaf() {
+		above, at, b = b, b.side(below), part
+		below = b.cut().below(was)
+		b.stain(below)
+		part = t.own(b.side(below))
+	}
+	part.stale |= itself
+	if part.drop(was.ID); len(part.Points) > 0 {
+		t.join(b)
+		return
+	}
+	if above != nil {
+		above.stale |= itself
+	}
+	*at = *b.side(!below)
+	t.release(part)
+	t.release(b)
+}
+
+// join makes one leaf of the two parts of a box if they are half empty together.
+func (t *Tree) join(b *Box) {
+	l, r := b.Left, b.Right
+	if !l.Leaf() || !r.Leaf() || len(l.Points)+len(r.Points) > LeafSize/2 {
+		return
+	}
+	b.Left, b.Right = nil, nil
+	b.stale = itself
+	for _, part := range []*Box{l, r} {
+		for i := range part.Points {
+			t.list(b, &part.Points[i])
+		}
+		t.release(part)
 	}
 }
 
 // begin makes the tree one of points like this.
 func (t *Tree) begin(p *Point) {
-	t.puts, t.opened, t.base = 0, 0, p.At
-	t.live, t.dead = t.live[:0], t.dead[:0]
+	t.puts, t.opened, t.base, t.live = 0, 0, p.At, 0
 	for d := range uint8(Dims) {
-		t.dead = append(t.dead, d)
+		t.dims[d] = d
 	}
 }
 
 // admit notes in which coordinates a point differs. In all boxes there are, they are as in the base, which is
 // what the boxes say.
 func (t *Tree) admit(p *Point) {
-	for i := 0; i < len(t.dead); i++ {
-		if d := t.dead[i]; p.At[d] != t.base[d] {
-			t.live = append(t.live, d)
-			t.dead[i] = t.dead[len(t.dead)-1]
-			t.dead = t.dead[:len(t.dead)-1]
-			i--
+	for i := t.live; i < Dims; i++ {
+		if d := t.dims[i]; p.At[d] != t.base[d] {
+			t.dims[i], t.dims[t.live] = t.dims[t.live], d
+			t.live++
 		}
 	}
 }
 
-// belongs reports whether a point that is in a leaf would be put there again.
-func (t *Tree) belongs(leaf int32, p *Point) bool {
-	for at := leaf; ; {
-		up := t.boxes[at].parent
-		if up == 0 {
-			return true
-		}
-		if b := &t.boxes[up]; b.cut().below(p) != (b.Left == at) {
-			return false
-		}
-		at = up
-	}
-}
-
-// insert puts a point into the leaf where it belongs.
-func (t *Tree) insert(p *Point, probe Probe) {
-	if t.root == 0 {
-		if len(t.boxes) == 0 {
-			t.Clear()
-		}
-		t.root = t.newLeaf(0)
-		t.boxes[t.root].Least, t.boxes[t.root].Most = p.At, p.At
-		t.begin(p)
-	}
-	t.admit(p)
-	at := t.root
-	for !t.boxes[at].Leaf() {
-		if b := &t.boxes[at]; b.cut().below(p) {
-			at = b.Left
-		} else {
-			at = b.Right
-		}
-	}
-	t.size++
-	t.list(at, p)
-	t.stain(at)
-	if len(t.boxes[at].Points) > LeafSize {
-		t.cutLeaf(at, probe)
-	}
-	t.age(probe)
-}
-
-// stain notes that what a box says is to be set right, and on which side of those above it that is.
-func (t *Tree) stain(at int32) {
-	if at == 0 {
-		return
-	}
-	t.boxes[at].stale |= itself
-	for up := t.boxes[at].parent; up != 0; at, up = up, t.boxes[up].parent {
-		b, side := &t.boxes[up], right
-		if b.Left == at {
-			side = left
-		}
-		known := b.stale != 0
-		if b.stale |= side; known {
-			return
-		}
-	}
-}
+// alive returns the coordinates in which points differ.
+func (t *Tree) alive() []uint8 { return t.dims[:t.live] }
 
 // list adds a point to a leaf.
-func (t *Tree) list(leaf int32, p *Point) {
-	b := &t.boxes[leaf]
+func (t *Tree) list(b *Box, p *Point) {
 	if b.Points == nil {
 		b.Points = t.array()
 	}
-	t.where[p.ID] = place{leaf, int32(len(b.Points))}
 	b.Points = append(b.Points, *p)
 }
 
@@ -231,83 +325,15 @@ func (t *Tree) age(probe Probe) {
 // Opened notes that so many boxes have been looked into.
 func (t *Tree) Opened(boxes int) { t.opened += boxes }
 
-// Remove takes a point out, if it is in.
-func (t *Tree) Remove(id int32) {
-	if !t.Has(id) {
-		return
-	}
-	leaf, at := t.where[id].leaf, t.where[id].at
-	t.where[id] = place{}
-	b := &t.boxes[leaf]
-	last := len(b.Points) - 1
-	if int(at) < last {
-		b.Points[at] = b.Points[last]
-		t.where[b.Points[at].ID].at = at
-	}
-	b.Points = b.Points[:last]
-	t.size--
-	if last == 0 {
-		leaf = t.dropLeaf(leaf)
-	} else {
-		leaf = t.join(leaf)
-	}
-	t.stain(leaf)
-}
-
-// dropLeaf removes an empty leaf, whose sibling takes the place of their parent, and returns the sibling's
-// new parent.
-func (t *Tree) dropLeaf(leaf int32) int32 {
-	up := t.boxes[leaf].parent
-	t.release(leaf)
-	if up == 0 {
-		t.root = 0
-		return 0
-	}
-	p := &t.boxes[up]
-	sibling, over := p.Left+p.Right-leaf, p.parent
-	t.boxes[sibling].parent = over
-	switch {
-	case over == 0:
-		t.root = sibling
-	case t.boxes[over].Left == up:
-		t.boxes[over].Left = sibling
-	default:
-		t.boxes[over].Right = sibling
-	}
-	t.release(up)
-	return over
-}
-
-// join makes one leaf of two that are half empty together, and returns the leaf that is left.
-func (t *Tree) join(leaf int32) int32 {
-	up := t.boxes[leaf].parent
-	if up == 0 {
-		return leaf
-	}
-	p := &t.boxes[up]
-	left, right := p.Left, p.Right
-	l, r := &t.boxes[left], &t.boxes[right]
-	if !l.Leaf() || !r.Leaf() || len(l.Points)+len(r.Points) > LeafSize/2 {
-		return leaf
-	}
-	p.Left, p.Right = 0, 0
-	for _, part := range [][]Point{l.Points, r.Points} {
-		for i := range part {
-			t.list(up, &part[i])
-		}
-	}
-	t.release(left)
-	t.release(right)
-	return up
-}
-
 // freshen sets right what a box and those below it say. It reports whether that has changed.
-func (t *Tree) freshen(at int32) bool {
-	b := &t.boxes[at]
+func (t *Tree) freshen(b *Box) bool {
 	was := b.stale
-	b.stale = 0
+	if was == 0 {
+		return false
+	}
+	b.stale, b.Version = 0, t.nextVersion()
 	if b.Leaf() {
-		return was != 0 && b.measure(t.live)
+		return b.measure(t.alive())
 	}
 	changed := was&itself != 0
 	if was&left != 0 {
@@ -316,53 +342,61 @@ func (t *Tree) freshen(at int32) bool {
 	if was&right != 0 {
 		changed = t.freshen(b.Right) || changed
 	}
-	return changed && b.combine(&t.boxes[b.Left], &t.boxes[b.Right], t.live)
+	return changed && b.combine(b.Left, b.Right, t.alive())
+}
+
+// Versions are drawn in runs, each of which begins with a number that no other tree has.
+const versionRun = 1 << 24
+
+// nextVersion returns a number that no box of any tree has had.
+func (t *Tree) nextVersion() uint64 {
+	if t.version%versionRun == 0 {
+		t.version = uint64(cow.NewOwner()) * versionRun
+	}
+	t.version++
+	return t.version
 }
 
 // newLeaf returns an empty leaf.
-func (t *Tree) newLeaf(parent int32) int32 {
-	var at int32
-	if n := len(t.free); n > 0 {
-		at = t.free[n-1]
-		t.free = t.free[:n-1]
-	} else {
-		at = int32(len(t.boxes))
-		t.boxes = append(t.boxes, Box{})
+func (t *Tree) newLeaf() *Box {
+	last := len(t.room.boxes) - 1
+	if last < 0 {
+		return &Box{owner: t.owner}
 	}
-	t.boxes[at] = Box{parent: parent}
-	return at
+	b := t.room.boxes[last]
+	t.room.boxes = t.room.boxes[:last]
+	*b = Box{owner: t.owner}
+	return b
 }
 
-// release gives a box back.
-func (t *Tree) release(at int32) {
-	t.empty(&t.boxes[at])
-	t.free = append(t.free, at)
+// release gives a box back, to be used again if it is in this tree alone.
+func (t *Tree) release(b *Box) {
+	if b.owner != t.owner {
+		return
+	}
+	t.empty(b)
+	b.Left, b.Right = nil, nil
+	t.room.boxes = append(t.room.boxes, b)
 }
 
 // empty takes the array of a leaf away, to be used again, if it is not an uncommonly large one.
 func (t *Tree) empty(b *Box) {
-	if cap(b.Points) == leafRoom {
-		t.spare = append(t.spare, b.Points[:0])
+	if cap(b.Points) == leafRoom && b.owner == t.owner {
+		t.room.arrays = append(t.room.arrays, b.Points[:0])
 	}
 	b.Points = nil
 }
 
-// A leaf has one point too many before it is cut. Arrays are made so many at a time.
-const (
-	leafRoom = LeafSize + 1
-	arrays   = 64
-)
+// leafRoom is for the points of a leaf, which has one too many before it is cut.
+const leafRoom = LeafSize + 1
 
 // array returns room for the points of a leaf.
 func (t *Tree) array() []Point {
-	if len(t.spare) == 0 {
-		all := make([]Point, arrays*leafRoom)
-		for i := range arrays {
-			t.spare = append(t.spare, all[i*leafRoom:i*leafRoom:(i+1)*leafRoom])
-		}
+	last := len(t.room.arrays) - 1
+	if last < 0 {
+		return make([]Point, 0, leafRoom)
 	}
-	last := len(t.spare) - 1
-	out := t.spare[last]
-	t.spare = t.spare[:last]
+	out := t.room.arrays[last]
+	t.room.arrays = t.room.arrays[:last]
 	return out
 }

@@ -1,0 +1,243 @@
+package place
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
+)
+
+// sharer is an engine with a view of its own on a ledger of which others have views, too.
+type sharer struct {
+	view  orbit.View
+	draft orbit.Draft
+	Indexed
+}
+
+// sharers returns a ledger with nodes, with capsules of two specs, and engines with different seeds.
+func sharers(t testing.TB, nodes, engines, capsules int) (*orbit.MemoryLedger, []*sharer) {
+	l := &orbit.MemoryLedger{}
+	for from := 0; from < nodes; from += 1000 {
+		var do []orbit.Commitment
+		for i := from; i < min(from+1000, nodes); i++ {
+			n := machine(orbit.NodeID(fmt.Sprintf("n%05d", i)), 1000)
+			n.Labels = map[string]string{"zone": fmt.Sprint("z", i%3), "host": fmt.Sprint(i)}
+			do = append(do, orbit.PutNode{Node: n})
+		}
+		commit(t, l, do...)
+	}
+	for i := range 2 {
+		spec := wants(int64(1 + i))
+		spec.Prefer = []orbit.Preference{{Predicate: predicates(fmt.Sprintf("zone in (z%d)", i))[0], Weight: 1}}
+		commit(t, l, orbit.Submit{IDs: names(fmt.Sprint("c", i), capsules), Spec: spec})
+	}
+	var all []*sharer
+	for i := range engines {
+		all = append(all, &sharer{Indexed: Indexed{Seed: uint64(i)}})
+	}
+	return l, all
+}
+
+// sync shows the engine the ledger as it is.
+func (s *sharer) sync(t require.TestingT, l orbit.Ledger) {
+	require.NoError(t, s.view.Refresh(context.Background(), l, nil, time.Unix(0, 0)))
+	s.draft.Sync(&s.view)
+}
+
+// place plans the capsules from so many on, by turns of one spec and the other, and proposes them if they are to be.
+func (s *sharer) place(t require.TestingT, l orbit.Ledger, from, to int, propose bool) {
+	for i := from; i < to; i++ {
+		c := s.view.State().Capsule(orbit.CapsuleID(fmt.Sprintf("c%d%04d", i%2, i)))
+		if !c.Pending() {
+			continue
+		}
+		require.NoError(t, s.draft.PlaceBest(&s.Indexed, c))
+		if p := s.draft.Propose(); propose {
+			_, err := l.Propose(context.Background(), p)
+			if err != nil {
+				require.ErrorIs(t, err, orbit.ErrConflict)
+			}
+		}
+	}
+}
+
+// What the nodes that a commit changes cost in the index does not grow with the number of engines: the one that places
+// moves them, the first that syncs after it moves them for all, and the tree is built for all.
+func TestNodesMoveOnceForAllEngines(t *testing.T) {
+	for _, engines := range []int{4, 32} {
+		l, all := sharers(t, 2000, engines, 400)
+		var moved int
+		for round := range 4 {
+			for i, s := range all {
+				s.sync(t, l)
+				if s.place(t, l, 100*round, 100*round+20, false); i == round {
+					s.place(t, l, 100*round+20, 100*round+100, true)
+				}
+				if round > 1 {
+					require.Zero(t, s.index.builds, "no engine looks at all nodes again")
+				}
+				if i != round {
+					moved += max(0, s.index.nodes.moves-20) // less those of its own plan
+				}
+			}
+		}
+		shared := &all[0].index.shared.nodes
+		t.Logf("%d engines: %d nodes moved for all, %d by engines for themselves", engines, shared.moves, moved)
+		require.LessOrEqual(t, shared.moves, 4*80)
+		require.Zero(t, moved)
+		require.Equal(t, 2, shared.builds, "once, and again when a spec speaks of a label")
+	}
+}
+
+// An engine more takes little memory, also while it has a plan in the making.
+func TestAnEngineMoreTakesLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a heap of 200 MiB")
+	}
+	const engines, mib = 16, 1 << 20
+	l, all := sharers(t, 50_000, 2+engines, 100)
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc) / mib
+	}
+	plan := func(some []*sharer) {
+		for range 2 { // the first has an index of its own at first
+			for _, s := range some {
+				s.sync(t, l)
+				s.place(t, l, 0, 100, false)
+			}
+		}
+	}
+	plan(all[:2])
+	first := heap()
+	plan(all[2:])
+	each := (heap() - first) / engines
+	t.Logf("%.2f MiB an engine more", each)
+	require.Less(t, each, 2.0)
+	runtime.KeepAlive(all)
+}
+
+// Engines that sync and place at the same time each choose what Exhaustive chooses, while nodes come, go, and change
+// their labels, and while specs come that speak of labels nobody has spoken of. For the race detector.
+func TestEnginesShareAtTheSameTime(t *testing.T) {
+	const engines, rounds = 8, 12
+	l, all := sharers(t, 300, engines, 2*engines*rounds)
+	var wg sync.WaitGroup
+	for i, s := range all {
+		wg.Go(func() {
+			t := panicky{}
+			for round := range rounds {
+				id := orbit.CapsuleID(fmt.Sprintf("own-%d-%d", i, round))
+				spec := wants(1)
+				spec.Prefer = []orbit.Preference{{Predicate: orbit.Predicate{Key: []string{"host", "zone", "rack", fmt.Sprint("new", i)}[round%4], Op: "Exists"}, Weight: 1}}
+				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec},
+					orbit.PutNode{Node: racked(orbit.NodeID(fmt.Sprintf("n%05d", 7*i+round)), fmt.Sprint("r", round))},
+					orbit.PutNode{Node: machine(orbit.NodeID(fmt.Sprintf("late-%d-%d", i, round)), 9)})
+				s.sync(t, l)
+				plain := draftFor(&Exhaustive{Seed: s.Seed})
+				plain.Sync(&s.view)
+				want, err := plain.best(s.view.State().Capsule(id).Spec)
+				require.NoError(t, err)
+				got, err := s.Best(&s.draft, s.view.State().Capsule(id).Spec)
+				require.NoError(t, err)
+				require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
+				s.place(t, l, 2*(i*rounds+round), 2*(i*rounds+round)+2, true)
+				_, err = l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: orbit.NodeID(fmt.Sprintf("late-%d-%d", i, round))}}})
+				if err != nil {
+					require.ErrorIs(t, err, orbit.ErrConflict, "something has been placed there")
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The first engine has an index of its own until a second one comes; and so has again one that has been the only one to
+// ask for long.
+func TestTheOnlyEngineHasAnIndexOfItsOwn(t *testing.T) {
+	l, all := sharers(t, 100, 2, 1000)
+	turn := func(s *sharer, from, to int) {
+		s.sync(t, l)
+		s.place(t, l, from, to, true)
+	}
+	turn(all[0], 0, 2)
+	require.True(t, all[0].index.alone)
+	turn(all[1], 2, 4)
+	require.False(t, all[1].index.alone)
+	turn(all[0], 4, 6)
+	require.False(t, all[0].index.alone)
+	for i := 6; !all[1].index.alone; i += 2 {
+		require.Less(t, i, 900)
+		turn(all[1], i, i+2)
+	}
+	require.False(t, all[1].index.shared.ready, "the shared one is gone")
+	turn(all[0], 900, 902)
+	turn(all[1], 902, 904)
+	require.False(t, all[0].index.alone || all[1].index.alone)
+}
+
+// trap is a score with a bound that never returns when it is told so.
+type trap struct {
+	score.Spread
+	shut *bool
+	hold chan struct{}
+}
+
+func (s trap) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
+	bound := s.Spread.Bound(spec, like)
+	return func(least, most *score.Extent) (value, tie float64) {
+		if *s.shut {
+			<-s.hold
+		}
+		return bound(least, most)
+	}
+}
+
+// start runs a function in a goroutine, and closes the channel after it.
+func start(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return done
+}
+
+// A bound of an importer that never returns holds up its own engine only, because it is never called under the lock.
+func TestABoundThatNeverReturns(t *testing.T) {
+	l, all := sharers(t, 100, 3, 1000)
+	shut, hold := false, make(chan struct{})
+	all[1].Score = trap{shut: &shut, hold: hold}
+	for _, s := range all {
+		s.sync(t, l)
+		s.place(t, l, 0, 4, false)
+	}
+	for i := range 300 { // the tree has to be cut for them
+		commit(t, l, orbit.PutNode{Node: machine(orbit.NodeID(fmt.Sprint("more", i)), int64(i))})
+	}
+	shut = true
+	all[1].sync(t, l) // it is the first to see all that
+	gone := start(func() { all[1].place(panicky{}, l, 100, 102, false) })
+	time.Sleep(10 * time.Millisecond)
+	placed := start(func() {
+		all[2].sync(panicky{}, l)
+		all[2].place(panicky{}, l, 102, 110, true)
+	})
+	select {
+	case <-placed:
+	case <-time.After(10 * time.Second):
+		t.Error("another engine waits for it")
+	}
+	close(hold)
+	<-gone
+}
