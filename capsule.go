@@ -1,7 +1,7 @@
 package orbit
 
 import (
-	"encoding/json"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"math"
@@ -36,39 +36,6 @@ func (c AppClass) String() string {
 		return names[c]
 	}
 	return fmt.Sprintf("AppClass(%d)", uint8(c))
-}
-
-// Envelope is what a capsule takes: Reservation is held on the node, Limit is carried for the importer and
-// not enforced.
-type Envelope struct {
-	// Reservation is the amount of each resource that the node keeps for the capsule.
-	Reservation Resources `json:"reservation"`
-	// Limit is carried for the importer; orbit does not enforce it.
-	Limit Resources `json:"limit"`
-}
-
-// Preference is a soft wish: nodes that match are better by Weight, in the units of the score. For
-// score.Spread a weight of 5 makes up for one capsule more on the node.
-type Preference struct {
-	Predicate
-	// Weight is the value of a match, in the units of the score.
-	Weight float64 `json:"weight"`
-}
-
-// Domains names topology domains: the values Names of the label Level (rack, block, zone, ...).
-type Domains struct {
-	// Level is the label key of the domains.
-	Level string `json:"level,omitempty"`
-	// Names are the label values of the domains.
-	Names []string `json:"names,omitempty"`
-}
-
-// Near asks to be placed in a domain of the label Level where a member of Group is running.
-type Near struct {
-	// Group is a co-location group: a member of it must run in the domain.
-	Group string `json:"group,omitempty"`
-	// Level is the label key of the domain.
-	Level string `json:"level,omitempty"`
 }
 
 // Start is what a capsule starts from. Only a node's report tells whether it is there ([Report]), so navigators see to
@@ -112,7 +79,7 @@ type Spec struct {
 	// Start is what the capsule starts from, for navigators that use it; the ledger has no rule for it.
 	Start Start `json:"start,omitzero"`
 
-	// This very spec, once it is the copy that all equal specs share; only then is key set, its text.
+	// This very spec, once it is the copy that all equal specs share; only then is key set, what appendKey writes.
 	self *Spec
 	key  string
 }
@@ -245,27 +212,72 @@ var classes = struct {
 }{byKey: map[string]weak.Pointer[Spec]{}}
 
 // interned returns the one copy of s, which is s itself if it is the first of its kind. It requires s to be a clone,
-// and free of faults: valid UTF-8 and finite numbers make the JSON text a faithful key, and leave encoding nothing to
-// fail on.
-func (s *Spec) interned() (*Spec, error) {
+// and free of faults.
+func (s *Spec) interned() *Spec {
 	if s.Shared() {
-		return s, nil
+		return s
 	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	key := string(text)
+	var room [512]byte
+	text := s.appendKey(room[:0])
 	classes.Lock()
 	defer classes.Unlock()
-	if known := classes.byKey[key].Value(); known != nil {
-		return known, nil
+	if known := classes.byKey[string(text)].Value(); known != nil {
+		return known
 	}
-	s.self, s.key = s, key
+	s.self, s.key = s, string(text)
 	p := weak.Make(s)
-	classes.byKey[key] = p
-	runtime.AddCleanup(s, func(key string) { forget(key, p) }, key)
-	return s, nil
+	classes.byKey[s.key] = p
+	runtime.AddCleanup(s, func(key string) { forget(key, p) }, s.key)
+	return s
+}
+
+// appendKey writes down all of s, so that two specs have one key if and only if they are equal.
+func (s *Spec) appendKey(b []byte) []byte {
+	number := func(n int64) { b = binary.AppendVarint(b, n) }
+	text := func(t string) {
+		number(int64(len(t)))
+		b = append(b, t...)
+	}
+	texts := func(list []string) {
+		number(int64(len(list)))
+		for _, t := range list {
+			text(t)
+		}
+	}
+	predicate := func(p *Predicate) {
+		text(p.Key)
+		text(p.Op)
+		texts(p.Values)
+	}
+	text(s.Module)
+	number(int64(s.Class))
+	number(int64(s.Priority))
+	for d := range Dimensions {
+		number(s.Envelope.Reservation[d])
+		number(s.Envelope.Limit[d])
+	}
+	number(int64(s.Devices.Count))
+	number(int64(s.Devices.Milli))
+	texts(s.Devices.Models)
+	number(int64(len(s.Require)))
+	for i := range s.Require {
+		predicate(&s.Require[i])
+	}
+	number(int64(len(s.Prefer)))
+	for i := range s.Prefer {
+		predicate(&s.Prefer[i].Predicate)
+		number(int64(math.Float64bits(s.Prefer[i].Weight)))
+	}
+	text(s.Spread.Level)
+	texts(s.Spread.Names)
+	text(s.Group)
+	text(s.Near.Group)
+	text(s.Near.Level)
+	text(s.Start.Template)
+	texts(s.Start.Volumes)
+	text(string(s.Start.Parent))
+	number(int64(btoi(s.Start.CrossHost)))
+	return b
 }
 
 // Share returns the one copy of all specs equal to s, as a ledger hands it out. It is for a navigator that plans with specs
@@ -278,7 +290,7 @@ func (s *Spec) Share() (*Spec, error) {
 	if faults := s.faults(); len(faults) > 0 {
 		return nil, invalidf("spec: %s", strings.Join(faults, "; "))
 	}
-	return s.clone().interned()
+	return s.clone().interned(), nil
 }
 
 // forget drops the entry of a class that is gone, unless it has come back meanwhile.

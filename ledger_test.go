@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -777,4 +778,59 @@ func TestLimits(t *testing.T) {
 			require.ErrorContains(t, r, "this ledger takes")
 		})
 	}
+}
+
+// Two specs share one copy if and only if they are equal in every field, also in those of fields and in the elements of
+// lists.
+func TestSpecKeyTellsEveryField(t *testing.T) {
+	seen := map[string]string{}
+	var full Spec
+	fill := func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString(v.String() + "x")
+		case reflect.Int, reflect.Int32, reflect.Int64:
+			v.SetInt(v.Int() + 1)
+		case reflect.Uint8:
+			v.SetUint(v.Uint() + 1)
+		case reflect.Float64:
+			v.SetFloat(v.Float() + 1)
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		default:
+			t.Fatalf("no case for %v", v.Type())
+		}
+	}
+	note := func(path string) {
+		key := string(full.appendKey(nil))
+		require.Empty(t, seen[key], "%s has the key of", path)
+		seen[key] = path
+	}
+	var walk func(v reflect.Value, path string)
+	walk = func(v reflect.Value, path string) {
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if f := v.Type().Field(i); f.IsExported() {
+					walk(v.Field(i), path+"."+f.Name)
+				}
+			}
+		case reflect.Array:
+			for i := range v.Len() {
+				walk(v.Index(i), fmt.Sprint(path, i))
+			}
+		case reflect.Slice:
+			for i := range 2 {
+				v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+				note(fmt.Sprint(path, " with ", i+1))
+				walk(v.Index(i), fmt.Sprint(path, i))
+			}
+		default:
+			fill(v)
+			note(path)
+		}
+	}
+	note("zero")
+	walk(reflect.ValueOf(&full).Elem(), "Spec")
+	assert.Greater(t, len(seen), 50)
 }

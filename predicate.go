@@ -25,6 +25,30 @@ type Predicate struct {
 	Values []string `json:"values,omitempty"`
 }
 
+// Preference is a soft wish: nodes that match are better by Weight, in the units of the score. For
+// score.Spread a weight of 5 makes up for one capsule more on the node.
+type Preference struct {
+	Predicate
+	// Weight is the value of a match, in the units of the score.
+	Weight float64 `json:"weight"`
+}
+
+// Domains names topology domains: the values Names of the label Level (rack, block, zone, ...).
+type Domains struct {
+	// Level is the label key of the domains.
+	Level string `json:"level,omitempty"`
+	// Names are the label values of the domains.
+	Names []string `json:"names,omitempty"`
+}
+
+// Near asks to be placed in a domain of the label Level where a member of Group is running.
+type Near struct {
+	// Group is a co-location group: a member of it must run in the domain.
+	Group string `json:"group,omitempty"`
+	// Level is the label key of the domain.
+	Level string `json:"level,omitempty"`
+}
+
 // Matches reports whether a node with these labels satisfies p. A malformed predicate matches nothing.
 func (p Predicate) Matches(labels map[string]string) bool {
 	value, there := labels[p.Key]

@@ -153,6 +153,15 @@ type Devices struct {
 	Unhealthy DeviceSet `json:"unhealthy,omitempty"`
 }
 
+// Envelope is what a capsule takes: Reservation is held on the node, Limit is carried for the importer and
+// not enforced.
+type Envelope struct {
+	// Reservation is the amount of each resource that the node keeps for the capsule.
+	Reservation Resources `json:"reservation"`
+	// Limit is carried for the importer; orbit does not enforce it.
+	Limit Resources `json:"limit"`
+}
+
 // DeviceRequest asks for Count instances with Milli free on each, of any of the Models (none named: of any
 // model). The zero value asks for no device.
 type DeviceRequest struct {

@@ -54,11 +54,11 @@ func (s *State) publishNode(e *txNode) {
 		s.members.ReplaceOrInsert(nodeKey{id, slot})
 		return
 	}
+	r := s.nodes.Own(slot, s.owner)
 	if e.was.Specification != e.now.Specification {
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
+		s.relabel(r, e.now.Node.Labels)
 	}
-	r := s.nodes.Own(slot, s.owner)
-	s.relabel(r, e.now.Node.Labels)
 	r.node = e.now
 }
 

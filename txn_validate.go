@@ -258,12 +258,8 @@ func (v *validator) spec(s *Spec) *Spec {
 	if len(v.faults) > before {
 		return s
 	}
-	shared, err := s.interned()
-	if err != nil {
-		v.fail("spec: %v", err)
-	}
-	v.last, v.shared = s, shared
-	return shared
+	v.last, v.shared = s, s.interned()
+	return v.shared
 }
 
 // putNode checks a node's description.
