@@ -249,7 +249,7 @@ func (r *rivals) bystand(t *rapid.T) {
 		spec := rapid.SampledFrom(r.specs).Draw(t, "spec")
 		want, wantErr := plain.best(spec)
 		got, err := b.best(spec)
-		require.Equal(t, wantErr, err)
+		require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err))
 		if err != nil {
 			continue
 		}
