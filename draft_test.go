@@ -59,7 +59,7 @@ func newDrafting(t *rapid.T) *drafting {
 		commit(t, d.ledger, Submit{IDs: []CapsuleID{id}, Spec: spec})
 		if s := snapshotOf(t, d.ledger); rapid.IntRange(0, 3).Draw(t, "place") > 0 {
 			n := d.node(t, s)
-			set, _ := n.PickDevices(spec.Devices)
+			set, _ := n.PickDevices(spec)
 			_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{Place{Capsule: id, Node: n.Node.ID, Devices: set}}})
 		}
 	}
@@ -140,7 +140,7 @@ func (d *drafting) place(t *rapid.T) {
 	n := d.node(t, s)
 	set := DeviceSet(rapid.IntRange(0, 3).Draw(t, "instances"))
 	if rapid.IntRange(0, 3).Draw(t, "pick") > 0 {
-		set, _ = d.draft.Node(n.Index()).PickDevices(c.Spec.Devices)
+		set, _ = d.draft.Node(n.Index()).PickDevices(c.Spec)
 	}
 	before := d.draft.capsules[c.ID]
 	err := d.draft.Place(c, Choice{Node: n, Devices: set})
@@ -156,7 +156,7 @@ func (d *drafting) try(t *rapid.T) {
 	n, spec, start := d.node(t, d.view.State()), d.spec(t), d.draft.Checkpoint()
 	to := Choice{Node: n, Devices: DeviceSet(rapid.IntRange(0, 3).Draw(t, "instances"))}
 	if rapid.IntRange(0, 3).Draw(t, "pick") > 0 {
-		to.Devices, _ = d.draft.Node(n.Index()).PickDevices(spec.Devices)
+		to.Devices, _ = d.draft.Node(n.Index()).PickDevices(spec)
 	}
 	err := d.draft.Reserve(spec, to)
 	reserved := d.draft.Node(n.Index())

@@ -102,7 +102,7 @@ func (e *scan) Best(d *Draft, spec *Spec) (best Choice, err error) {
 	if best.Node == nil {
 		return best, d.NoFit(spec, counts)
 	}
-	best.Devices, _ = best.Node.PickDevices(spec.Devices)
+	best.Devices, _ = best.Node.PickDevices(spec)
 	return best, nil
 }
 

@@ -107,6 +107,9 @@ func (c *cloner) proposal(p *Proposal) {
 			p.Do[i] = PutNode{*do.Node.clone()}
 		case Submit:
 			p.Do[i] = c.submit(do)
+		case Nominate:
+			do.Parts = slices.Clone(do.Parts)
+			p.Do[i] = do
 		}
 	}
 }
@@ -139,7 +142,7 @@ func (c *cloner) spec(s *Spec) *Spec {
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
-// [Release], [Hold], [Assign], [Mark]; as values, not pointers.
+// [Release], [Hold], [Nominate], [Assign], [Mark]; as values, not pointers.
 type Commitment interface{ commitment() }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,
@@ -255,6 +258,7 @@ type commitmentJSON struct {
 	Hold       *Hold       `json:"hold,omitempty"`
 	Assign     *Assign     `json:"assign,omitempty"`
 	Mark       *Mark       `json:"mark,omitempty"`
+	Nominate   *Nominate   `json:"nominate,omitempty"`
 }
 
 // MarshalCommitment writes a commitment as a JSON object with one field, which is named after its kind:
@@ -280,6 +284,9 @@ func MarshalCommitment(c Commitment) ([]byte, error) {
 		out.Assign = &c
 	case Mark:
 		out.Mark = &c
+	case Nominate:
+		c.Ends = c.Ends.UTC()
+		out.Nominate = &c
 	default:
 		return nil, invalidf("a %T is no commitment; commitments are values, not pointers", c)
 	}
@@ -304,34 +311,27 @@ func UnmarshalCommitment(text []byte) (Commitment, error) {
 		return nil, invalidf("commitment: there is text behind it")
 	}
 	var found []Commitment
-	if in.PutNode != nil {
-		found = append(found, *in.PutNode)
-	}
-	if in.RemoveNode != nil {
-		found = append(found, *in.RemoveNode)
-	}
-	if in.Submit != nil {
-		found = append(found, *in.Submit)
-	}
-	if in.Place != nil {
-		found = append(found, *in.Place)
-	}
-	if in.Release != nil {
-		found = append(found, *in.Release)
-	}
-	if in.Hold != nil {
-		found = append(found, *in.Hold)
-	}
-	if in.Assign != nil {
-		found = append(found, *in.Assign)
-	}
-	if in.Mark != nil {
-		found = append(found, *in.Mark)
-	}
+	found = appendSet(found, in.PutNode)
+	found = appendSet(found, in.RemoveNode)
+	found = appendSet(found, in.Submit)
+	found = appendSet(found, in.Place)
+	found = appendSet(found, in.Release)
+	found = appendSet(found, in.Hold)
+	found = appendSet(found, in.Nominate)
+	found = appendSet(found, in.Assign)
+	found = appendSet(found, in.Mark)
 	if len(found) != 1 {
 		return nil, invalidf("commitment: %d kinds are set, there must be one", len(found))
 	}
 	return found[0], nil
+}
+
+// appendSet appends the commitment of a field that is set.
+func appendSet[C Commitment](found []Commitment, c *C) []Commitment {
+	if c == nil {
+		return found
+	}
+	return append(found, *c)
 }
 
 // Precondition is a bet on the state before the proposal. The set is closed: [NodeFreeOf],

@@ -63,6 +63,10 @@ type world struct {
 	marks   *btree.BTreeG[markRecord]
 	groups  *btree.BTreeG[groupCount]
 	waiting *btree.BTreeG[groupWaiting]
+	// Those that live, by rank.
+	nominations *btree.BTreeG[*Nomination]
+	// Of all nodes.
+	capacity totals
 }
 
 const (
@@ -99,6 +103,8 @@ type departures struct {
 	Marks    Revision `json:"marks"`
 	Groups   Revision `json:"groups"`
 	Gangs    Revision `json:"gangs"`
+	// When the share of nominations was last made harder to keep: by one more, or by less capacity.
+	Nominations Revision `json:"nominations"`
 }
 
 type nodeKey struct {
@@ -150,6 +156,8 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		marks:   btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
 		groups:  btree.NewG(degree, groupCount.less),
 		waiting: btree.NewG(degree, groupWaiting.less),
+
+		nominations: btree.NewG(degree, (*Nomination).Outranks),
 	}}
 }
 
@@ -165,6 +173,7 @@ func (s *State) copy() *State {
 	c.marks = s.marks.Clone()
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
+	c.nominations = s.nominations.Clone()
 	return c
 }
 

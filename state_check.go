@@ -56,6 +56,9 @@ type Records struct {
 	Holds []HoldID
 	// Marks are the keys of marks.
 	Marks []string
+	// Share reports that the sum of all nominations is meant, beside what all nodes offer: a nomination reads and writes
+	// it, and what lowers a capacity writes it.
+	Share bool
 	// Proposals are ids of proposals that place nothing: whether they have been committed.
 	Proposals []ProposalID
 }
@@ -197,7 +200,7 @@ func (t *tx) footprint() Footprint {
 		if left || stays && e.now.Specification == t.rev {
 			w.Nodes = append(w.Nodes, id)
 		}
-		if left || stays && e.now.Usage == t.rev {
+		if left || stays && e.now.Usage == t.rev || e.claimed {
 			w.Uses = append(w.Uses, id)
 		}
 	}
@@ -205,6 +208,7 @@ func (t *tx) footprint() Footprint {
 	w.Gangs = t.gangs.changed(func(e *txGang) bool { return e.now != e.was })
 	w.Holds = t.holds.changed(func(e *txHold) bool { return e.now != e.was })
 	w.Marks = t.marks.changed(func(e *txMark) bool { return e.dirty })
+	r.Share, w.Share = t.shares(), t.shares()
 	if t.places == 0 && !t.p.ID.IsZero() {
 		r.Proposals = []ProposalID{t.p.ID}
 		w.Proposals = []ProposalID{t.p.ID}

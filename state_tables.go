@@ -84,6 +84,11 @@ func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	}
 }
 
+// Nominations yields the nominations that live, highest rank first.
+func (s *State) Nominations() iter.Seq[*Nomination] {
+	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }
+}
+
 // countWaiting keeps the number of pending capsules of a spec in the groups that it names.
 func (s *State) countWaiting(spec *Spec, by int) {
 	if spec.Group != "" {

@@ -31,6 +31,10 @@ type tx struct {
 	touched []NodeID
 	// Place commitments in the proposal.
 	places int
+	// What it has nominated so far.
+	nominations []*Nomination
+	// A nomination is made or ends; a node offers less than before.
+	nominates, lowers bool
 
 	// A node is removed.
 	leavers bool
@@ -56,6 +60,9 @@ type txNode struct {
 	// The last commitment that asked, and the newest spec of a capsule that did.
 	asker int
 	asks  Revision
+	// Room on it is nominated by this proposal; and the commitment by which it has joined, if it has.
+	claimed bool
+	joined  int
 }
 
 type txCapsule struct {
@@ -94,6 +101,7 @@ func (t *tx) reset() {
 	t.marks.reset()
 	t.touched = t.touched[:0]
 	t.domains, t.leavers, t.finals = nil, false, false
+	t.nominations, t.nominates, t.lowers = nil, false, false
 }
 
 // begin prepares the tx to judge the proposal on s and to stamp changes with rev. It returns the revision at which the

@@ -132,7 +132,7 @@ func (s *LedgerSource) validate(state *orbit.State) error {
 
 // slot returns the slot that a node is. It requires a node that fits the spec.
 func (s *LedgerSource) slot(n *orbit.NodeState) Slot {
-	devices, _ := n.PickDevices(s.spec.Devices)
+	devices, _ := n.PickDevices(s.spec)
 	uid := strconv.FormatUint(uint64(n.Specification), 10)
 	return Slot{Name: string(n.Node.ID), UID: uid, Labels: n.Node.Labels, Devices: devices}
 }

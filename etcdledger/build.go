@@ -84,7 +84,7 @@ func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 		if g.Gang == nil || !living[id] {
 			continue
 		}
-		if err := b.Gang(g.Gang, g.at); err != nil {
+		if err := b.Gang(g.Gang, g.at, nil); err != nil {
 			return t.keys.corrupt(ref{kindGang, string(id)}, err.Error())
 		}
 	}

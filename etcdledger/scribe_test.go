@@ -143,7 +143,7 @@ func (s *scribe) put(c orbit.CapsuleID, spec *orbit.Spec) orbit.Place {
 	if len(fits) > 0 && !s.chance(10) {
 		n := pick(s, fits)
 		p.Node = n.Node.ID
-		p.Devices, _ = n.PickDevices(spec.Devices)
+		p.Devices, _ = n.PickDevices(spec)
 	} else if spec != nil {
 		p.Devices = orbit.DeviceSet(1<<spec.Devices.Count-1) << s.upTo(2)
 	}

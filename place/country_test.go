@@ -275,7 +275,7 @@ func (w *country) compete(t *rapid.T) {
 			continue
 		}
 		id := orbit.CapsuleID(fmt.Sprint("c", w.serial))
-		set, _ := n.PickDevices(spec.Devices)
+		set, _ := n.PickDevices(spec)
 		w.try(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, orbit.Place{Capsule: id, Node: n.Node.ID, Devices: set})
 	}
 }

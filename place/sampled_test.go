@@ -102,7 +102,7 @@ func (s *sampling) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok
 			require.LessOrEqual(t, key, other)
 		}
 		require.True(t, choice.Node.Fits(spec))
-		set, _ := choice.Node.PickDevices(spec.Devices)
+		set, _ := choice.Node.PickDevices(spec)
 		require.Equal(t, set, choice.Devices)
 	}
 	return choices, wantErr == nil
