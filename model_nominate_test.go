@@ -233,7 +233,7 @@ func (r *modelRound) encroaches(n modelNode, asks []modelAsker) (made Revision, 
 			sum.SetInt64(int64(devices[q-Dimensions]))
 			capacity = int64(1000 * btoi(q-Dimensions < n.Devices.Count && !n.Devices.Unhealthy.Has(q-Dimensions)))
 		}
-		asked, held, ended, newest := new(big.Int), false, new(big.Int), Revision(0)
+		asked, held, ended := new(big.Int), false, new(big.Int)
 		for _, a := range asks {
 			want := quantities(a.room, a.devices, a.milli)[q]
 			asked.Add(asked, big.NewInt(want))
@@ -252,11 +252,14 @@ func (r *modelRound) encroaches(n modelNode, asks []modelAsker) (made Revision, 
 			})
 			if counts {
 				sum.Add(sum, big.NewInt(claimed))
-				newest = max(newest, r.now.nominated[who].made)
+			}
+			outranks := func(a modelAsker) bool { return r.now.nominated[who].outranks(who, a) }
+			if at := r.now.nominated[who].made; at < r.now.rev && slices.ContainsFunc(asks, outranks) {
+				made = max(made, at)
 			}
 		}
-		if newest > 0 && sum.Cmp(big.NewInt(capacity)) > 0 {
-			made, short = max(made, newest), true
+		if sum.Cmp(big.NewInt(capacity)) > 0 {
+			short = true
 		}
 	}
 	return made, short

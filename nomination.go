@@ -3,6 +3,7 @@ package orbit
 import (
 	"cmp"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -205,77 +206,63 @@ func (a *ask) yieldsTo(n *Nomination) bool {
 
 // encroachment is the room of nominations that the asks of one proposal on one node would take.
 type encroachment struct {
-	// The first of the nominations, in the order of the node's parts; nil: they take none.
+	// One whose room would be taken; nil: they take none.
 	of *Nomination
 	// What is short: a dimension, or with device a device instance.
 	at     int
 	device bool
-	// When the newest of the nominations was made.
-	newest Revision
+	// How much of it is asked for, and how much there would be beside what is nominated.
+	want, free int64
 }
 
 // encroaches judges what a proposal asks for on a node, which is as the proposal leaves it, beside the living parts of
 // nominations there. In each dimension that is asked for, all of use must fit beside what is nominated for those that
 // outrank the lowest ranked of the asks; what the proposal releases earns nothing. Only what ended holds have held
-// serves placements as it served the holds.
+// serves placements as it served the holds. It requires that the asks fit without nominations.
 func (n *NodeState) encroaches(parts []nominatedPart, asks []ask, ended *Resources, endedDevices *deviceUse) (e encroachment) {
 	for d := range n.used {
-		asked, held := int64(0), false
-		for i := range asks {
-			asked += asks[i].room[d] // sums of what is asked have been counted before
-			held = held || asks[i].hold && asks[i].room[d] > 0
-		}
-		if asked == 0 || !held && asked <= ended[d] {
-			continue
-		}
 		free := n.Node.Capacity[d] - n.used[d]
-		e.take(parts, asks, d, false, free, func(r *NominatedRoom) int64 { return r.Room[d] }, func(a *ask) bool { return a.room[d] > 0 })
+		take := func(a *ask) int64 { return a.room[d] }
+		claim := func(r *NominatedRoom) int64 { return r.Room[d] }
+		if e.judge(parts, asks, free, ended[d], take, claim); e.of != nil {
+			e.at = d
+			return e
+		}
 	}
 	for i := range n.Node.Devices.Count {
-		asked, held := 0, false
-		for j := range asks {
-			if asks[j].devices.Has(i) {
-				asked += asks[j].milli
-				held = held || asks[j].hold
-			}
+		take := func(a *ask) int64 { return int64(btoi(a.devices.Has(i)) * a.milli) }
+		claim := func(r *NominatedRoom) int64 { return int64(btoi(r.Devices.Has(i)) * r.Milli) }
+		if e.judge(parts, asks, int64(n.DeviceFree(i)), int64(endedDevices[i]), take, claim); e.of != nil {
+			e.at, e.device = i, true
+			return e
 		}
-		if asked == 0 || !held && asked <= int(endedDevices[i]) {
-			continue
-		}
-		claimed := func(r *NominatedRoom) int64 {
-			if r.Devices.Has(i) {
-				return int64(r.Milli)
-			}
-			return 0
-		}
-		e.take(parts, asks, i, true, int64(n.DeviceFree(i)), claimed, func(a *ask) bool { return a.devices.Has(i) })
 	}
 	return e
 }
 
-// take judges one dimension, or one device instance.
-func (e *encroachment) take(parts []nominatedPart, asks []ask, at int, device bool, free int64, claimed func(*NominatedRoom) int64, wants func(*ask) bool) {
-	newest, first := Revision(0), (*Nomination)(nil)
+// judge judges one dimension, or one device instance, of which so much is free, and was held by what has ended.
+func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int64, take func(*ask) int64, claim func(*NominatedRoom) int64) {
+	held := false
+	e.want = 0
+	for i := range asks {
+		want := take(&asks[i])
+		e.want += want // sums of what is asked for have been counted before
+		held = held || asks[i].hold && want > 0
+	}
+	if e.want == 0 || !held && e.want <= ended {
+		return
+	}
 	for _, p := range parts {
-		room := claimed(p.room())
-		if room == 0 {
+		claimed := claim(p.room())
+		counts := claimed > 0 && slices.ContainsFunc(asks, func(a ask) bool { return take(&a) > 0 && a.yieldsTo(p.of) })
+		if !counts {
 			continue
 		}
-		for i := range asks {
-			if wants(&asks[i]) && asks[i].yieldsTo(p.of) {
-				newest = max(newest, p.of.Made)
-				if free -= min(room, free+1); free < 0 && first == nil { // below zero it stays
-					first = p.of
-				}
-				break
-			}
+		if free < claimed {
+			e.of, e.free = p.of, max(0, e.want+free-claimed)
+			return
 		}
-	}
-	if first != nil && e.of == nil {
-		e.of, e.at, e.device = first, at, device
-	}
-	if first != nil {
-		e.newest = max(e.newest, newest)
+		free -= claimed
 	}
 }
 

@@ -197,7 +197,13 @@ func (t *tx) judgeAsks(n *txNode, a *nodeAsks, parts []nominatedPart) error {
 	if !e.device {
 		what = t.s.names.name(Dimension(e.at))
 	}
-	return t.refuse(Rejection{Node: n.now.Node.ID, Dimension: what}, max(e.newest, a.newest, n.newest()),
+	newest := max(a.newest, n.newest())
+	for _, p := range parts {
+		if p.of.Made < t.rev && slices.ContainsFunc(a.asks, func(a ask) bool { return a.yieldsTo(p.of) }) {
+			newest = max(newest, p.of.Made)
+		}
+	}
+	return t.refuse(Rejection{Node: n.now.Node.ID, Dimension: what, Want: e.want, Free: e.free}, newest,
 		"node %q is nominated for %s", n.now.Node.ID, e.of.nominee())
 }
 
