@@ -365,7 +365,9 @@ func fight(t *testing.T, ledgers int, options func(*rapid.T) Options) {
 // followed the log.
 func TestAgainstMemory(t *testing.T) {
 	t.Parallel()
-	fight(t, 2, func(*rapid.T) Options { return Options{GCInterval: time.Minute} })
+	fight(t, 2, func(*rapid.T) Options {
+		return Options{GCInterval: time.Minute, Bounds: orbit.Limits{NominatedShare: 100}}
+	})
 }
 
 // TestAgainstMemoryTinyLimits is the same where records, ids and history are dropped all the time.
@@ -375,7 +377,7 @@ func TestAgainstMemoryTinyLimits(t *testing.T) {
 	fight(t, 2, func(t *rapid.T) Options {
 		return Options{GCInterval: -1, Bounds: orbit.Limits{
 			Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"),
-			History: 4 * few.Draw(t, "history"),
+			History: 4 * few.Draw(t, "history"), Renewals: few.Draw(t, "renewals"), NominatedShare: 25 * few.Draw(t, "share"),
 		}}
 	})
 }
