@@ -17,6 +17,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	if len(d.log) == from {
 		return Proposal{If: more}
 	}
+	d.Ask(nil)
 	p := Proposal{View: d.view.Revision(), Do: d.commitments.Slice(len(d.log) - from)}
 	copy(p.Do, d.log[from:])
 	if len(more) > 0 {
@@ -87,13 +88,16 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 			}
 		}
 	}
-	if !gives {
+	if !gives { // more is spared than taken only where something is given
 		return bets
 	}
 	kept := d.copies.New(*now)
 	kept.devices = use
 	for i := range kept.used {
 		kept.used[i] = max(now.used[i], was.used[i])
+	}
+	if kept.nominated != nil {
+		kept.nominated = &nominated{parts: now.nominated.parts}
 	}
 	d.steps = append(d.steps, draftStep{node: now, log: len(d.log), open: d.open})
 	d.nodes[now.index] = kept

@@ -77,6 +77,9 @@ func (e *Engine) due() (at time.Time) {
 	if len(e.view.ends) > 0 {
 		at = e.view.ends[0].at
 	}
+	if lapse := e.view.lapse(); !lapse.IsZero() && (at.IsZero() || lapse.Before(at)) {
+		at = lapse
+	}
 	if e.parkFor() >= e.pace.Initial { // else the engine would pass all the time
 		for _, k := range e.view.queue.parked {
 			if at.IsZero() || k.until.Before(at) {
@@ -106,7 +109,7 @@ func (e *Engine) forgive() {
 }
 
 // Wake reports whether what was committed after the last Pass ends the wait for the next one: it brings work for this
-// engine, or room for what it has parked, or it is a hold that ends before the deadline of ctx. To see whether there is
+// engine, or room for what it has parked, or it is a hold or a nomination that ends before the deadline of ctx. To see whether there is
 // room, Wake may bring the engine's view up to date. It reports false while there is no view, or a Plan still reads it.
 func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 	if e.init(); e.fault != nil {
@@ -124,6 +127,9 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 		}
 		if h, ok := changes[i].Do.(Hold); ok && (!bounded || h.Ends.Before(deadline)) {
 			return true // it ends before this wait does
+		}
+		if n, ok := changes[i].Do.(Nominate); ok && len(n.Parts) > 0 && (!bounded || n.Ends.Before(deadline)) {
+			return true
 		}
 		switch work, room := e.classifyChange(&changes[i]); {
 		case work:
@@ -170,8 +176,10 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, aside
 	case PutNode:
 		return false, aside
-	case Place:
-		return false, len(e.view.queue.ties) > 0
+	case Nominate:
+		return false, aside
+	case Place: // it may have ended a nomination
+		return false, len(e.view.queue.ties) > 0 || aside && e.view.state.nominations.Len() > 0
 	}
 	return false, false
 }

@@ -350,3 +350,51 @@ func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) st
 	}
 	return why
 }
+
+// spares notes what a hold that has ended leaves to placements, on a node that is a draft's own copy.
+func (n *NodeState) spares(h *Hold) {
+	if n.nominated == nil {
+		return
+	}
+	m := n.nominated.copy()
+	m.spare = m.spare.plus(h.Room)
+	m.spareDevices.add(h.Devices, int32(h.Milli))
+	n.nominated = m
+}
+
+// spend takes what is asked for off what ended holds have left; a hold leaves nothing of it.
+func (n *NodeState) spend(a *ask) {
+	m := n.nominated.copy()
+	for d, want := range a.room {
+		if m.spare[d] = max(0, m.spare[d]-want); a.hold && want > 0 {
+			m.spare[d] = 0
+		}
+	}
+	for i := range m.spareDevices {
+		if !a.devices.Has(i) {
+			continue
+		}
+		if m.spareDevices[i] = max(0, m.spareDevices[i]-int32(a.milli)); a.hold {
+			m.spareDevices[i] = 0
+		}
+	}
+	n.nominated = m
+}
+
+// claims reports whether one of the parts is on a node.
+func (n *Nomination) claims(id NodeID) bool {
+	return slices.ContainsFunc(n.Parts, func(r NominatedRoom) bool { return r.Node == id })
+}
+
+// shares reports whether both claim something of the same kind.
+func (n *Nomination) shares(o *Nomination) bool {
+	var a, b totals
+	a.addRooms(n)
+	b.addRooms(o)
+	for d := range a {
+		if a[d] != (wide{}) && b[d] != (wide{}) {
+			return true
+		}
+	}
+	return false
+}

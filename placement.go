@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -33,11 +34,13 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	if engine == nil || c == nil || c.Spec == nil {
 		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
 	}
+	d.Ask(c)
 	choice, err := engine.Best(d, c.Spec)
-	if err != nil {
-		return err
+	if err == nil {
+		err = d.Place(c, choice)
 	}
-	return d.Place(c, choice)
+	d.Ask(nil)
+	return err
 }
 
 // Choice is where a capsule would go.
@@ -161,4 +164,235 @@ func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
 		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
 	}
 	return nil
+}
+
+// Ask makes the draft show its nodes as they are for one capsule, until the next Ask, Propose or Sync: if it is nominated, or
+// its gang is, with the room that is nominated for it and for those that it outranks. Nil, as for any other capsule: with what
+// is nominated for those of at least its priority taken off. PlaceBest asks by itself; a caller of
+// [PlacementEngine.Best] or [NodeState.Fits] who plans for one that may be nominated calls Ask first. Place and Hold judge
+// by rank in any case.
+func (d *Draft) Ask(c *Capsule) {
+	for _, i := range d.askedNodes {
+		if n := d.Node(int(i)); n != nil && n.nominated != nil && n.nominated.asker != nil {
+			d.show(n, nil)
+		}
+	}
+	if c == nil || c.Spec == nil || d.view == nil {
+		return
+	}
+	asker := d.nominationOf(c.ID)
+	if asker == nil {
+		return
+	}
+	d.view.state.nominations.AscendGreaterOrEqual(asker, func(of *Nomination) bool {
+		for i := range of.Parts {
+			if n := d.view.state.Node(of.Parts[i].Node); n != nil && d.Node(int(n.index)).nominated != nil {
+				d.show(d.Node(int(n.index)), asker)
+			}
+		}
+		return of.OutranksPriority(c.Spec.Priority)
+	})
+}
+
+// show makes a node one that shows its room to an asker.
+func (d *Draft) show(n *NodeState, asker *Nomination) {
+	if asker != nil && d.asked.Add(int32(n.index)) {
+		d.askedNodes = append(d.askedNodes, int32(n.index))
+	}
+	shown := d.copies.New(*n)
+	shown.nominated = n.nominated.copy()
+	shown.nominated.asker = asker
+	d.replace(n, shown)
+}
+
+// replace makes a node another one without a commitment.
+func (d *Draft) replace(n, now *NodeState) {
+	d.steps = append(d.steps, draftStep{node: n, log: len(d.log), open: d.open})
+	d.nodes[now.index] = now
+	d.journal.add(now.index)
+}
+
+// nominationOf returns the living nomination of a capsule or of its gang, as the view shows it; nil: there is none, or the
+// plan has changed it.
+func (d *Draft) nominationOf(id CapsuleID) *Nomination {
+	if d.view.state.nominations.Len() == 0 {
+		return nil
+	}
+	c := d.view.state.Capsule(id)
+	if c == nil {
+		return nil
+	}
+	of := c.Nomination
+	if !of.Lives() && c.Gang != "" {
+		if g := d.view.state.Gang(c.Gang); g != nil {
+			of = g.Nomination
+		}
+	}
+	if !of.Lives() || d.renominates(of) {
+		return nil
+	}
+	return of
+}
+
+// renominates reports whether the plan makes another nomination for the same capsule or gang, or ends it.
+func (d *Draft) renominates(of *Nomination) bool {
+	return slices.ContainsFunc(d.log, func(c Commitment) bool {
+		n, ok := c.(Nominate)
+		return ok && n.Capsule == of.Capsule && n.Gang == of.Gang
+	})
+}
+
+// yields reports whether what the next proposal would ask for on a node, with one ask more, leaves free what is nominated
+// there for others. The node is as it would be then, and loses what of its spare room is taken.
+func (d *Draft) yields(id CapsuleID, n *NodeState, own ask) error {
+	asks, ended, endedDevices, served := []ask{own}, Resources{}, deviceUse{}, []*Nomination{own.nomination}
+	for _, c := range d.log[d.open:] {
+		switch c := c.(type) {
+		case Hold:
+			if c.Node == n.Node.ID {
+				asks = append(asks, ask{room: &c.Room, devices: c.Devices, milli: c.Milli, hold: true})
+			}
+		case Release:
+			if h, ok := d.view.state.Hold(c.Hold); ok && h.Node == n.Node.ID {
+				ended = ended.plus(h.Room)
+				endedDevices.add(h.Devices, int32(h.Milli))
+			}
+		}
+	}
+	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open; i-- {
+		s := &d.steps[i]
+		if s.spec == nil {
+			continue // it places nothing
+		}
+		c, _ := d.log[s.log].(Place)
+		at := ask{room: &s.spec.Envelope.Reservation, devices: c.Devices, milli: s.spec.Devices.Milli, priority: s.spec.Priority, nomination: d.nominationOf(c.Capsule)}
+		served = append(served, at.nomination)
+		if c.Node == n.Node.ID {
+			asks = append(asks, at)
+		}
+	}
+	parts := slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool { return slices.Contains(served, p.of) })
+	if e := n.encroaches(parts, asks, &ended, &endedDevices); e.of != nil {
+		return d.refuse(id, n, "node %q is nominated for %s", n.Node.ID, e.of.nominee())
+	}
+	n.spend(&own)
+	return nil
+}
+
+// Nominate claims room for a capsule or a gang, as a commitment of the next proposal, and ends nominations of lower rank,
+// lowest first, as far as that is needed to make way for it. What is nominated stands in the way of later steps of lower
+// rank; what those had that end is still out of reach until the next Sync. Errors are those of Place.
+func (d *Draft) Nominate(c Nominate) error {
+	if d.view == nil {
+		return d.refuse(c.Capsule, nil, "the draft is empty; call Sync first")
+	}
+	for id := range d.members(c.Capsule, c.Gang) {
+		if use := d.capsules[id]; use.what != draftUntouched {
+			return d.refuse(id, nil, "capsule %q is %s by this plan already", id, use.what)
+		}
+	}
+	p := Proposal{View: d.view.Revision(), Do: []Commitment{c}}.Clone()
+	if err := p.check(&d.view.state.limits); err != nil {
+		return err
+	}
+	var t tx
+	t.begin(d.view.state, d.view.Revision()+1, &p)
+	for _, earlier := range d.log {
+		if n, ok := earlier.(Nominate); ok {
+			_ = t.nominate(&n) // what it could not do then it cannot do now
+		}
+	}
+	c, _ = p.Do[0].(Nominate)
+	if err := t.nominate(&c); err != nil {
+		return err
+	}
+	ends, err := t.makeWay(&c)
+	if err != nil {
+		return err
+	}
+	for _, end := range ends {
+		d.step(draftStep{}, nil, end)
+	}
+	d.step(draftStep{}, nil, c)
+	if len(c.Parts) > 0 {
+		made := t.nominations[len(t.nominations)-1]
+		for i := range made.Parts {
+			n := d.nodes[d.view.state.Node(made.Parts[i].Node).index]
+			claimed := d.copies.New(*n)
+			claimed.nominated = n.nominated.copy()
+			claimed.nominated.parts = append(slices.Clone(claimed.nominated.parts), nominatedPart{made, i})
+			d.replace(n, claimed)
+		}
+	}
+	return nil
+}
+
+// members yields a capsule, or those of a gang.
+func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
+	return func(yield func(CapsuleID) bool) {
+		if gang == "" {
+			yield(capsule)
+			return
+		}
+		for c := range d.view.state.Members(gang) {
+			if !yield(c.ID) {
+				return
+			}
+		}
+	}
+}
+
+// makeWay returns what ends nominations of lower rank than the one that was made last, lowest first, until that keeps the
+// limits; nothing if it already does.
+func (t *tx) makeWay(c *Nominate) (ends []Commitment, err error) {
+	if len(c.Parts) == 0 {
+		return nil, nil
+	}
+	made := t.nominations[len(t.nominations)-1]
+	var lower []*Nomination
+	consider := func(o *Nomination) bool {
+		if t.current(o) == o && made.Outranks(o) {
+			lower = append(lower, o)
+		}
+		return true
+	}
+	t.s.nominations.Ascend(consider)
+	for _, o := range t.nominations {
+		consider(o)
+	}
+	slices.SortFunc(lower, (*Nomination).compare)
+	for ; ; lower = lower[:len(lower)-1] {
+		over, short := t.crowded(made), t.judgeShare()
+		if over == "" && short == nil {
+			return ends, nil
+		}
+		if len(lower) == 0 {
+			if over != "" {
+				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
+			}
+			return nil, short
+		}
+		o := lower[len(lower)-1]
+		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {
+			continue
+		}
+		end := Nominate{Capsule: o.Capsule, Gang: o.Gang}
+		if err := t.nominate(&end); err != nil {
+			return nil, err
+		}
+		if end.Since = o.Made; o.Made == t.rev {
+			end.Since = 0 // the plan's own, whose revision will be another
+		}
+		ends = append(ends, end)
+	}
+}
+
+// crowded returns a node on which there are too many nominations beside one that was made; empty: there is none.
+func (t *tx) crowded(made *Nomination) NodeID {
+	for i := range made.Parts {
+		if n := t.node(made.Parts[i].Node); n != nil && len(t.nominatedOn(n)) > maxNominated {
+			return n.now.Node.ID
+		}
+	}
+	return ""
 }

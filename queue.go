@@ -89,6 +89,8 @@ func (q *queue) absorb(c *Change, state *State, mine func(*Capsule) bool) (woken
 		if do.Capsule != "" {
 			file(do.Capsule)
 		}
+	case Nominate:
+		file(do.Capsule) // its record is another one now
 	}
 	woken = q.reconsider(c, false) || woken
 	q.roused = q.roused || woken
@@ -274,7 +276,7 @@ func (q *queue) unpark(k *class) {
 // this engine counted on and is not done after all, because it was refused or given up (undone): classes that
 // the same plan put aside were judged as if it were done.
 //
-// A parked class fits on no node. That can change in three ways:
+// A parked class fits on no node. That can change in four ways:
 //
 //   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a
 //     node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone
@@ -284,6 +286,7 @@ func (q *queue) unpark(k *class) {
 //     while nothing of a group runs, some navigators start it anywhere. A PutNode may move the members of a
 //     node to another domain. Back are the classes that want to be near the group, for a PutNode near any.
 //   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
+//   - It is nominated, and ranks higher than it did; or a nomination has ended (View.touchNominated).
 //
 // Submit, Assign and Mark change none of these. What a navigator goes by beyond that, a mark or a clock, brings
 // back no class before its time aside is over; a reason that is not a NoFit does not park.
@@ -305,6 +308,11 @@ func (q *queue) reconsider(c *Change, undone bool) bool {
 		node, takes = do.Node, true
 	case RemoveNode:
 		node, takes = do.Node, true
+	case Nominate:
+		if undone {
+			return q.bringBackNominated(do.Parts)
+		}
+		waits = func(spec *Spec) bool { return slices.Contains(q.state.specsOf(do.Capsule, do.Gang), spec) }
 	}
 	if takes && !undone {
 		node = ""
@@ -319,7 +327,7 @@ func (q *queue) bringBack(n *NodeState, waits func(*Spec) bool) (woken bool) {
 		return false
 	}
 	for spec, k := range q.parked {
-		if n != nil && n.Fits(spec) || waits != nil && waits(spec) {
+		if n != nil && (n.Fits(spec) || q.state.fitsNominated(n, spec)) || waits != nil && waits(spec) {
 			q.unpark(k)
 			woken = true
 		}

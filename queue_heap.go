@@ -1,5 +1,11 @@
 package orbit
 
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
 // turn is a class that has work, and what decides when it is served: higher priority first, then whose first entry
 // was submitted first.
 type turn struct {
@@ -82,4 +88,113 @@ func (h readyHeap) first(from int) int {
 func (h readyHeap) fill(i int, t turn) {
 	h[i] = t
 	t.class.at = i
+}
+
+// touchNominated marks the nodes as changed on which a change has nominated room, or has ended a nomination. It reports
+// whether parked work may fit where one has ended.
+func (v *View) touchNominated(c *Change, old *State) (woken bool) {
+	capsule, gang, ok := c.nominee()
+	if !ok {
+		return false
+	}
+	if do, is := c.Do.(Nominate); is {
+		for i := range do.Parts {
+			v.touchClaim(&do.Parts[i])
+		}
+	}
+	if was := old.Capsule(capsule); was != nil {
+		gang = cmp.Or(gang, was.Gang)
+		woken = v.touchClaims(was.Nomination)
+	}
+	if was := old.Gang(gang); was != nil {
+		woken = v.touchClaims(was.Nomination) || woken
+	}
+	return woken
+}
+
+// nominee returns the capsule or the gang whose nomination a change may have made or ended; false: it has not.
+func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
+	switch do := c.Do.(type) {
+	case Nominate:
+		return do.Capsule, do.Gang, true
+	case Place:
+		return do.Capsule, "", true
+	case Release:
+		return do.Capsule, "", do.Final
+	}
+	return "", "", false
+}
+
+// touchClaims does so for all parts of a nomination that has ended or has been replaced.
+func (v *View) touchClaims(n *Nomination) (woken bool) {
+	if !n.Lives() {
+		return false
+	}
+	for i := range n.Parts {
+		woken = v.queue.bringBack(v.touchClaim(&n.Parts[i]), nil) || woken
+	}
+	v.queue.roused = v.queue.roused || woken
+	return woken
+}
+
+func (v *View) touchClaim(r *NominatedRoom) *NodeState {
+	n := v.state.Node(r.Node)
+	if n != nil {
+		v.changed.add(n.index)
+	}
+	return n
+}
+
+// bringBackNominated takes back the parked classes that fit where a nomination has not been made after all.
+func (q *queue) bringBackNominated(parts []NominatedRoom) (woken bool) {
+	for i := range parts {
+		woken = q.bringBack(q.state.Node(parts[i].Node), nil) || woken
+	}
+	return woken
+}
+
+// fitsNominated reports whether a node has room for a capsule of the spec on which room is nominated for such a capsule: it
+// may outrank what else is nominated there.
+func (s *State) fitsNominated(n *NodeState, spec *Spec) bool {
+	for of := range n.Nominated {
+		if slices.Contains(s.specsOf(of.Capsule, of.Gang), spec) {
+			bare := *n
+			bare.nominated = nil
+			return bare.Fits(spec)
+		}
+	}
+	return false
+}
+
+// lapsed returns proposals that end the nominations whose end has passed, or one of whose nodes can no longer serve. It
+// returns them again in every pass until they have ended, because a proposal may fail.
+func (v *View) lapsed(now time.Time) (out []Proposal) {
+	for n := range v.state.Nominations() {
+		if !now.Before(n.Ends) || v.state.broken(n) {
+			out = append(out, Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}})
+		}
+	}
+	return out
+}
+
+// broken reports whether a node has been changed so that it cannot serve the nomination.
+func (s *State) broken(n *Nomination) bool {
+	for i := range n.Parts {
+		r := &n.Parts[i]
+		node := s.Node(r.Node)
+		if node == nil || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// lapse returns when the next nomination ends, of those that had not when the view was made; zero: none does.
+func (v *View) lapse() (at time.Time) {
+	for n := range v.state.Nominations() {
+		if v.now.Before(n.Ends) && (at.IsZero() || n.Ends.Before(at)) {
+			at = n.Ends
+		}
+	}
+	return at
 }
