@@ -187,7 +187,7 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	taken := d.copies.New(*n)
 	taken.takes(c.Spec, to.Devices)
 	if n.nominated != nil {
-		own := ask{room: &c.Spec.Envelope.Reservation, devices: to.Devices, milli: c.Spec.Devices.Milli, priority: c.Spec.Priority, nomination: d.nominationOf(c.ID)}
+		own := &ask{room: &c.Spec.Envelope.Reservation, devices: to.Devices, milli: c.Spec.Devices.Milli, priority: c.Spec.Priority, nomination: d.nominationOf(c.ID)}
 		if err := d.yields(c.ID, taken, own); err != nil {
 			return err
 		}
@@ -230,7 +230,7 @@ func (d *Draft) Hold(h Hold) error {
 	taken.Capsules--
 	taken.holds++
 	if n.nominated != nil {
-		if err := d.yields("", taken, ask{room: &h.Room, devices: h.Devices, milli: h.Milli, hold: true}); err != nil {
+		if err := d.yields("", taken, &ask{room: &h.Room, devices: h.Devices, milli: h.Milli, hold: true}); err != nil {
 			return err
 		}
 	}
@@ -332,9 +332,13 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	}
 	taken := d.copies.New(*n)
 	taken.takes(spec, to.Devices)
-	d.steps = append(d.steps, draftStep{node: n, log: len(d.log), open: d.open})
-	d.nodes[n.index] = taken
-	d.journal.add(n.index)
+	if m := n.nominated; m != nil {
+		own := &ask{room: &spec.Envelope.Reservation, devices: to.Devices, milli: spec.Devices.Milli, priority: spec.Priority, nomination: m.asker}
+		if err := d.yields("", taken, own); err != nil {
+			return err
+		}
+	}
+	d.replace(n, taken)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ type draftMark struct {
 
 // newDrafting is a few nodes, half full, with a group and holds on them.
 func newDrafting(t *rapid.T) *drafting {
-	d := &drafting{ledger: &MemoryLedger{}, withheld: map[NodeID]*withheld{}, void: map[int]bool{}}
+	d := &drafting{ledger: &MemoryLedger{Bounds: Limits{NominatedShare: 100}}, withheld: map[NodeID]*withheld{}, void: map[int]bool{}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		n := machine(NodeID(fmt.Sprint("n", i)), rapid.Int64Range(0, 6).Draw(t, "capacity"))
 		n.Capacity[Memory] = rapid.Int64Range(0, 3).Draw(t, "memory")
@@ -66,6 +67,9 @@ func newDrafting(t *rapid.T) *drafting {
 	for i := range rapid.IntRange(0, 2).Draw(t, "holds") {
 		_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{d.aHold(t, HoldID(fmt.Sprint("h", i)))}})
 	}
+	for range rapid.IntRange(0, 4).Draw(t, "nominations") {
+		_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{d.aNomination(t)}})
+	}
 	if s := snapshotOf(t, d.ledger); rapid.IntRange(0, 2).Draw(t, "shrink or cordon") == 0 {
 		n := d.node(t, s).Node.clone()
 		n.Capacity[CPU] = rapid.Int64Range(0, n.Capacity[CPU]).Draw(t, "left")
@@ -79,6 +83,7 @@ func newDrafting(t *rapid.T) *drafting {
 
 func (d *drafting) spec(t *rapid.T) *Spec {
 	s := wants(rapid.Int64Range(0, 3).Draw(t, "cpu"))
+	s.Priority = rapid.Int32Range(0, 1).Draw(t, "priority")
 	s.Envelope.Reservation[Memory] = rapid.Int64Range(0, 1).Draw(t, "memory")
 	if rapid.IntRange(0, 2).Draw(t, "device") == 0 {
 		s.Devices = DeviceRequest{Count: 1, Milli: rapid.SampledFrom([]int{300, 700}).Draw(t, "milli")}
@@ -96,6 +101,44 @@ func (d *drafting) spec(t *rapid.T) *Spec {
 
 func (d *drafting) node(t *rapid.T, s *State) *NodeState {
 	return s.Node(NodeID(fmt.Sprint("n", rapid.IntRange(0, s.NodeCount()-1).Draw(t, "node"))))
+}
+
+// aNomination is of a capsule, on some nodes.
+func (d *drafting) aNomination(t *rapid.T) Nominate {
+	s := snapshotOf(t, d.ledger)
+	c := Nominate{Capsule: CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "nominee"))), Ends: time.Unix(9000, 0)}
+	c.Aged = rapid.Int32Range(0, 1).Draw(t, "aged")
+	for n := range s.Nodes() {
+		r := NominatedRoom{Node: n.Node.ID, Room: Resources{CPU: rapid.Int64Range(0, 4).Draw(t, "claims")}}
+		if rapid.IntRange(0, 3).Draw(t, "claims a device") == 0 {
+			r.Devices, r.Milli = 1, 500
+		}
+		if r.Room[CPU] > 0 || r.Devices != 0 {
+			c.Parts = append(c.Parts, r)
+		}
+	}
+	if len(c.Parts) == 0 {
+		c.Aged, c.Ends = 0, time.Time{}
+	}
+	return c
+}
+
+// nominate makes one nomination in a plan, whose lower ones make way for it.
+func (d *drafting) nominate(t *rapid.T) {
+	isOne := func(c Commitment) bool { _, ok := c.(Nominate); return ok }
+	if slices.ContainsFunc(d.draft.log, isOne) {
+		return // a second one may rest on what the first one ends
+	}
+	c, from := d.aNomination(t), len(d.draft.log)
+	if err := d.draft.Nominate(c); err != nil {
+		require.ErrorIs(t, err, ErrInfeasible)
+		if len(d.sent) == 0 && d.draft.capsules[c.Capsule].what == draftUntouched { // of its own capsules it nominates none
+			require.Error(t, snapshotOf(t, d.ledger).Check(Proposal{Do: append(slices.Clone(d.open), c)}), "the draft says: %v", err)
+		}
+		return
+	}
+	d.open = append(slices.Clone(d.open), d.draft.log[from:]...)
+	require.NoError(t, snapshotOf(t, d.ledger).Check(Proposal{Do: d.open}))
 }
 
 func (d *drafting) aHold(t *rapid.T, id HoldID) Hold {
@@ -119,6 +162,9 @@ func (d *drafting) took(t *rapid.T, err error, do Commitment, on NodeID) {
 	}
 	d.refused++
 	require.ErrorIs(t, err, ErrInfeasible)
+	if len(d.sent) > 0 && strings.Contains(err.Error(), "nominated") {
+		return // an earlier proposal has ended the nomination, if it commits
+	}
 	if w := d.withheld[on]; w == nil || *w == (withheld{}) {
 		require.Error(t, judged, "the draft says: %v", err)
 	}
@@ -378,7 +424,7 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDrafting(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"place": d.place, "place more": d.place, "hold": d.hold, "release": d.release, "release more": d.release,
+			"place": d.place, "place more": d.place, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release,
 			"try": d.try, "propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback,
 			"": d.check,
 		})

@@ -213,7 +213,7 @@ func (d *Draft) replace(n, now *NodeState) {
 }
 
 // nominationOf returns the living nomination of a capsule or of its gang, as the view shows it; nil: there is none, or the
-// plan has changed it.
+// plan has changed it, or an earlier proposal of the plan ends it because it places one of them.
 func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 	if d.view.state.nominations.Len() == 0 {
 		return nil
@@ -228,24 +228,41 @@ func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 			of = g.Nomination
 		}
 	}
-	if !of.Lives() || d.renominates(of) {
+	if !of.Lives() || d.changes(of) {
 		return nil
 	}
 	return of
 }
 
-// renominates reports whether the plan makes another nomination for the same capsule or gang, or ends it.
-func (d *Draft) renominates(of *Nomination) bool {
-	return slices.ContainsFunc(d.log, func(c Commitment) bool {
-		n, ok := c.(Nominate)
-		return ok && n.Capsule == of.Capsule && n.Gang == of.Gang
-	})
+// changes reports whether the plan makes another nomination for the same capsule or gang, or ends it.
+func (d *Draft) changes(of *Nomination) bool {
+	for i, c := range d.log {
+		switch c := c.(type) {
+		case Nominate:
+			if c.Capsule == of.Capsule && c.Gang == of.Gang {
+				return true
+			}
+		case Place:
+			if i >= d.open {
+				continue // in one proposal all ask as before it
+			}
+			if known := d.view.state.Capsule(c.Capsule); c.Capsule == of.Capsule || known != nil && of.Gang != "" && known.Gang == of.Gang {
+				return true
+			}
+		}
+	}
+	return false
 }
 
-// yields reports whether what the next proposal would ask for on a node, with one ask more, leaves free what is nominated
-// there for others. The node is as it would be then, and loses what of its spare room is taken.
-func (d *Draft) yields(id CapsuleID, n *NodeState, own ask) error {
-	asks, ended, endedDevices, served := []ask{own}, Resources{}, deviceUse{}, []*Nomination{own.nomination}
+// yields reports whether what the next proposal would ask for on a node, with one ask more or none, leaves free what is
+// nominated there for others. The node is as it would be then, and loses what of its spare room is taken.
+func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
+	var asks []ask
+	var served []*Nomination
+	ended, endedDevices := Resources{}, deviceUse{}
+	if own != nil {
+		asks, served = append(asks, *own), append(served, own.nomination)
+	}
 	for _, c := range d.log[d.open:] {
 		switch c := c.(type) {
 		case Hold:
@@ -275,7 +292,9 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own ask) error {
 	if e := n.encroaches(parts, asks, &ended, &endedDevices); e.of != nil {
 		return d.refuse(id, n, "node %q is nominated for %s", n.Node.ID, e.of.nominee())
 	}
-	n.spend(&own)
+	if own != nil {
+		n.spend(own)
+	}
 	return nil
 }
 
@@ -297,8 +316,8 @@ func (d *Draft) Nominate(c Nominate) error {
 	}
 	var t tx
 	t.begin(d.view.state, d.view.Revision()+1, &p)
-	for _, earlier := range d.log {
-		if n, ok := earlier.(Nominate); ok {
+	for i, earlier := range d.log { // what an earlier proposal ends may live on
+		if n, ok := earlier.(Nominate); ok && (i >= d.open || len(n.Parts) > 0) {
 			_ = t.nominate(&n) // what it could not do then it cannot do now
 		}
 	}
@@ -310,6 +329,7 @@ func (d *Draft) Nominate(c Nominate) error {
 	if err != nil {
 		return err
 	}
+	start := d.Checkpoint()
 	for _, end := range ends {
 		d.step(draftStep{}, nil, end)
 	}
@@ -322,6 +342,10 @@ func (d *Draft) Nominate(c Nominate) error {
 			claimed.nominated = n.nominated.copy()
 			claimed.nominated.parts = append(slices.Clone(claimed.nominated.parts), nominatedPart{made, i})
 			d.replace(n, claimed)
+			if err := d.yields("", claimed, nil); err != nil { // an earlier step of the same proposal is in the way
+				d.Rollback(start)
+				return err
+			}
 		}
 	}
 	return nil
