@@ -132,7 +132,8 @@ func (d *drafting) nominate(t *rapid.T) {
 	c, from := d.aNomination(t), len(d.draft.log)
 	if err := d.draft.Nominate(c); err != nil {
 		require.ErrorIs(t, err, ErrInfeasible)
-		if len(d.sent) == 0 && d.draft.capsules[c.Capsule].what == draftUntouched { // of its own capsules it nominates none
+		final := func(c Commitment) bool { r, _ := c.(Release); return r.Final }
+		if len(d.sent) == 0 && d.draft.capsules[c.Capsule].what == draftUntouched && !slices.ContainsFunc(d.open, final) {
 			require.Error(t, snapshotOf(t, d.ledger).Check(Proposal{Do: append(slices.Clone(d.open), c)}), "the draft says: %v", err)
 		}
 		return
@@ -162,8 +163,13 @@ func (d *drafting) took(t *rapid.T, err error, do Commitment, on NodeID) {
 	}
 	d.refused++
 	require.ErrorIs(t, err, ErrInfeasible)
-	if len(d.sent) > 0 && strings.Contains(err.Error(), "nominated") {
-		return // an earlier proposal has ended the nomination, if it commits
+	ends := func(c Commitment) bool {
+		r, _ := c.(Release)
+		_, made := c.(Nominate)
+		return r.Final || made
+	}
+	if strings.Contains(err.Error(), "nominated") && (len(d.sent) > 0 || slices.ContainsFunc(d.open, ends)) {
+		return // the plan has ended the nomination, if it commits; that is not counted on
 	}
 	if w := d.withheld[on]; w == nil || *w == (withheld{}) {
 		require.Error(t, judged, "the draft says: %v", err)

@@ -288,7 +288,12 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 			asks = append(asks, at)
 		}
 	}
-	parts := slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool { return slices.Contains(served, p.of) })
+	parts := slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool {
+		return slices.Contains(served, p.of) || p.of.Made <= d.view.Revision() && slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool {
+			other, ok := c.(Nominate) // takes the place of it, or ends it
+			return ok && other.Capsule == p.of.Capsule && other.Gang == p.of.Gang
+		})
+	})
 	if e := n.encroaches(parts, asks, &ended, &endedDevices); e.of != nil {
 		return d.refuse(id, n, "node %q is nominated for %s", n.Node.ID, e.of.nominee())
 	}
