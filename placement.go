@@ -330,7 +330,7 @@ func (d *Draft) Nominate(c Nominate) error {
 	if err := t.nominate(&c); err != nil {
 		return err
 	}
-	ends, err := t.makeWay(&c)
+	ends, err := t.makeWay(&c, func(o *Nomination) bool { return !d.settles(o) })
 	if err != nil {
 		return err
 	}
@@ -371,16 +371,27 @@ func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
 	}
 }
 
+// settles reports whether the plan does something with the capsule that is nominated, or with a member of the gang, that may
+// end the nomination. What may have ended already is neither counted on nor ended again.
+func (d *Draft) settles(of *Nomination) bool {
+	for id := range d.members(of.Capsule, of.Gang) {
+		if d.capsules[id].what != draftUntouched {
+			return true
+		}
+	}
+	return d.changes(of)
+}
+
 // makeWay returns what ends nominations of lower rank than the one that was made last, lowest first, until that keeps the
-// limits; nothing if it already does.
-func (t *tx) makeWay(c *Nominate) (ends []Commitment, err error) {
+// limits; nothing if it already does. It ends those that may be ended.
+func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment, err error) {
 	if len(c.Parts) == 0 {
 		return nil, nil
 	}
 	made := t.nominations[len(t.nominations)-1]
 	var lower []*Nomination
 	consider := func(o *Nomination) bool {
-		if t.current(o) == o && made.Outranks(o) {
+		if t.current(o) == o && made.Outranks(o) && may(o) {
 			lower = append(lower, o)
 		}
 		return true
