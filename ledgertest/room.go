@@ -40,7 +40,7 @@ func checkDimensions(t *trial) {
 		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: want}}
 		id := ids[orbit.CapsuleID]("c", d+1)[d]
 		t.commits(submit(spec, id))
-		if r, name := t.mistakes(place(id, "n")), t.now().DimensionName(orbit.Dimension(d)); r.Dimension != name {
+		if r, name := t.mistakes(place(id, "n")), t.now().DimensionName(d); r.Dimension != name {
 			t.Failf("the receipt says that %q is short; it is %q", r.Dimension, name)
 		}
 		t.mistakes(orbit.Hold{ID: "h", Node: "n", Room: want, Ends: someday})
