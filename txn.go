@@ -31,6 +31,8 @@ type tx struct {
 	places int
 	// What it has nominated so far.
 	nominations []*Nomination
+	// Of a draft: what earlier proposals of the plan may have nominated.
+	beside []*Nomination
 	// A nomination is made or ends; a node offers less than before.
 	nominates, lowers bool
 
@@ -95,7 +97,7 @@ func (t *tx) reset() {
 	t.marks.reset()
 	t.touched = t.touched[:0]
 	t.finals = false
-	t.nominations, t.nominates, t.lowers = nil, false, false
+	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
 	t.nodeSlot, t.capsuleSlot = 0, 0
 }
 
