@@ -95,6 +95,13 @@ func (d *duel) translate(p orbit.Proposal) orbit.Proposal {
 		}
 		p.If = append(p.If, bet)
 	}
+	p.Do = slices.Clone(p.Do)
+	for i, c := range p.Do {
+		if n, ok := c.(orbit.Nominate); ok {
+			n.Since = d.rev(n.Since)
+			p.Do[i] = n
+		}
+	}
 	return p
 }
 
