@@ -32,14 +32,14 @@ func (e *Engine) stillAside(specs []*Spec) bool {
 	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked[spec] != nil })
 }
 
-// endRooms releases the holds whose end has passed, and ends such nominations, as well as those that can no longer be
-// served. If another engine does so first, that is no conflict, because they have ended either way.
+// endRooms releases the holds whose end has passed, and ends such nominations, as well as those of own work that can no
+// longer be served. If another engine does so first, that is no conflict, because they have ended either way.
 func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	var batch []Proposal
 	for _, id := range e.view.ended(now) {
 		batch = append(batch, Proposal{Do: []Commitment{Release{Hold: id}}})
 	}
-	batch = append(batch, e.view.lapsed(now)...)
+	batch = append(batch, e.view.lapsed(now, e.mine)...)
 	conflicts := round.Conflicts
 	e.propose(ctx, batch, round)
 	round.Proposed -= round.Conflicts - conflicts

@@ -13,8 +13,8 @@ import (
 // that want the same nodes never wait for each other, as two holds would.
 //
 // A nomination ends when its capsule is placed, or the first member of its gang; when that is released for good; and
-// when a Nominate without Parts says so. Engines end those whose end has passed, and those with a node that can no longer
-// serve. A new Nominate for the same capsule or gang takes the place of the one before. A ledger refuses it where the
+// when a Nominate without Parts says so. Engines end those whose end has passed, and those of their own work with a node that
+// can no longer serve. A new Nominate for the same capsule or gang takes the place of the one before. A ledger refuses it where the
 // room of all nominations would exceed [Limits.NominatedShare], unless no other one is left; [Draft.Nominate] ends
 // lower ones to make way.
 type Nominate struct {

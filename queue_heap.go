@@ -166,23 +166,37 @@ func (s *State) fitsNominated(n *NodeState, spec *Spec) bool {
 	return false
 }
 
-// lapsed returns proposals that end the nominations whose end has passed, or one of whose nodes can no longer serve. It
-// returns them again in every pass until they have ended, because a proposal may fail.
-func (v *View) lapsed(now time.Time) (out []Proposal) {
+// lapsed returns proposals that end the nominations whose end has passed, and those of own work one of whose nodes can no
+// longer serve: a view may show nodes as cordoned that others may use. It returns them again in every pass until they have
+// ended, because a proposal may fail.
+func (v *View) lapsed(now time.Time, mine func(*Capsule) bool) (out []Proposal) {
 	for n := range v.state.Nominations() {
-		if !now.Before(n.Ends) || v.state.broken(n) {
+		if !now.Before(n.Ends) || v.state.broken(n) && v.state.nominates(n, mine) {
 			out = append(out, Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}})
 		}
 	}
 	return out
 }
 
-// broken reports whether a node has been changed so that it cannot serve the nomination.
+// nominates reports whether a nomination is for a capsule that a predicate holds for, or for a gang with such a member.
+func (s *State) nominates(n *Nomination, is func(*Capsule) bool) bool {
+	if c := s.Capsule(n.Capsule); c != nil {
+		return is(c)
+	}
+	for c := range s.Members(n.Gang) {
+		if is(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// broken reports whether a node has been changed so that it cannot serve the nomination, or is not to be used any more.
 func (s *State) broken(n *Nomination) bool {
 	for i := range n.Parts {
 		r := &n.Parts[i]
 		node := s.Node(r.Node)
-		if node == nil || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
+		if node == nil || node.Node.Unschedulable || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
 			return true
 		}
 	}

@@ -131,6 +131,29 @@ func TestPartitionLedgerNominations(t *testing.T) {
 	require.ErrorIs(t, nominate("n01"), orbit.ErrConflict)
 }
 
+// TestPartitionLedgerEndsOwnNominations: a scheduler to which a node is closed ends no nomination of others there, and ends
+// its own once the node is given away.
+func TestPartitionLedgerEndsOwnNominations(t *testing.T) {
+	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	commit(t, ledger, fleet(2, orbit.Resources{4})...)
+	give(t, ledger, "a", "n00")
+	give(t, ledger, "b", "n01")
+	submit(t, ledger, "a", 5, "big")
+	commit(t, ledger, orbit.Nominate{Capsule: "big", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{{Node: "n00", Room: orbit.Resources{4}}}})
+	commit(t, ledger, orbit.PutNode{Node: orbit.Node{ID: "n00", Capacity: orbit.Resources{4}, Labels: map[string]string{"new": "label"}}})
+	lives := func() bool { return snapshot(t, ledger).Capsule("big").Nomination.Lives() }
+	a, _ := engineOf(ledger, "a", Strict)
+	b, _ := engineOf(ledger, "b", Strict)
+	b.Pass(context.Background())
+	a.Pass(context.Background())
+	require.True(t, lives())
+	give(t, ledger, "b", "n00")
+	b.Pass(context.Background())
+	require.True(t, lives(), "it is for the work of a")
+	a.Pass(context.Background())
+	require.False(t, lives())
+}
+
 // TestPartitionLedgerWithoutAGroup: a scheduler without any node is told that Groups must run.
 func TestPartitionLedgerWithoutAGroup(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
