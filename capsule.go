@@ -109,6 +109,9 @@ type Capsule struct {
 	PlacedAt Revision
 	// PlacedBy is the id of the proposal that placed the capsule last.
 	PlacedBy ProposalID
+	// Nomination is the room that the capsule is nominated for while it waits, or what is kept of the last one that has
+	// ended; nil: there has been none since the capsule was submitted or placed.
+	Nomination *Nomination
 
 	// Proposals that placed it before PlacedBy, newest last.
 	earlier *placements

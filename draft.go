@@ -53,8 +53,11 @@ type Draft struct {
 	copies      slab.Of[NodeState]
 	commitments slab.Of[Commitment]
 	bets        slab.Of[Precondition]
-	placeBoxes  slab.Boxes[Commitment, Place]
-	freeBoxes   slab.Boxes[Precondition, NodeFreeOf]
+	// Nodes that show their room to one who is nominated, or have since Sync.
+	asked      slots.Set
+	askedNodes []int32
+	placeBoxes slab.Boxes[Commitment, Place]
+	freeBoxes  slab.Boxes[Precondition, NodeFreeOf]
 }
 
 // draftStep is what was there before a step of the plan.
@@ -102,6 +105,8 @@ func (d *Draft) Sync(view *View) {
 		return
 	}
 	d.log, d.open = d.log[:0], 0
+	d.askedNodes = d.askedNodes[:0]
+	d.asked.Clear(view.state.NodeBound())
 	clear(d.capsules)
 	clear(d.holds)
 	d.forgetNear()
@@ -185,6 +190,12 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	}
 	taken := d.copies.New(*n)
 	taken.takes(c.Spec, to.Devices)
+	if n.nominated != nil {
+		own := &ask{room: &c.Spec.Envelope.Reservation, devices: to.Devices, milli: c.Spec.Devices.Milli, priority: c.Spec.Priority, nomination: d.nominationOf(c.ID)}
+		if err := d.yields(c.ID, taken, own); err != nil {
+			return err
+		}
+	}
 	if d.capsules == nil {
 		d.capsules = map[CapsuleID]draftUse{}
 	}
@@ -222,6 +233,11 @@ func (d *Draft) Hold(h Hold) error {
 	taken.takes(&room, h.Devices)
 	taken.Capsules--
 	taken.holds++
+	if n.nominated != nil {
+		if err := d.yields("", taken, &ask{room: &h.Room, devices: h.Devices, milli: h.Milli, hold: true}); err != nil {
+			return err
+		}
+	}
 	if d.holds == nil {
 		d.holds = map[HoldID]draftUse{}
 	}
@@ -282,6 +298,7 @@ func (d *Draft) endHold(r Release) error {
 	left := d.copies.New(*n)
 	left.gives(h.Room, h.Devices, h.Milli)
 	left.holds--
+	left.spares(&h)
 	if d.holds == nil {
 		d.holds = map[HoldID]draftUse{}
 	}
@@ -319,7 +336,13 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	}
 	taken := d.copies.New(*n)
 	taken.takes(spec, to.Devices)
-	d.push(draftStep{node: n, log: len(d.log), open: d.open}, taken)
+	if m := n.nominated; m != nil {
+		own := &ask{room: &spec.Envelope.Reservation, devices: to.Devices, milli: spec.Devices.Milli, priority: spec.Priority, nomination: m.asker}
+		if err := d.yields("", taken, own); err != nil {
+			return err
+		}
+	}
+	d.replace(n, taken)
 	return nil
 }
 

@@ -17,6 +17,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	if len(d.log) == from {
 		return Proposal{If: more}
 	}
+	d.Ask(nil)
 	p := Proposal{View: d.view.Revision(), Do: d.commitments.Slice(len(d.log) - from)}
 	copy(p.Do, d.log[from:])
 	if len(more) > 0 {
@@ -87,13 +88,16 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 			}
 		}
 	}
-	if !gives {
+	if !gives { // more is spared than taken only where something is given
 		return bets
 	}
 	kept := d.copies.New(*now)
 	kept.devices = use
 	for i := range kept.used {
 		kept.used[i] = max(now.used[i], was.used[i])
+	}
+	if kept.nominated != nil {
+		kept.nominated = &nominated{parts: now.nominated.parts}
 	}
 	d.push(draftStep{node: now, log: len(d.log), open: d.open}, kept)
 	return bets
@@ -316,4 +320,59 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 // a node places or holds, with the use before that, or releases what was untouched.
 func (s *draftStep) withdraws() bool {
 	return s.node != nil && s.spec == nil && s.use.what == draftTaken
+}
+
+// makeWay returns what ends nominations of lower rank than the one that was made last, lowest first, until that keeps the
+// limits; nothing if it already does. It ends those that may be ended.
+func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment, err error) {
+	if len(c.Parts) == 0 {
+		return nil, nil
+	}
+	made := t.nominations[len(t.nominations)-1]
+	var lower []*Nomination
+	consider := func(o *Nomination) bool {
+		if t.current(o) == o && made.Outranks(o) && may(o) {
+			lower = append(lower, o)
+		}
+		return true
+	}
+	t.s.nominations.Ascend(consider)
+	for _, o := range t.nominations {
+		consider(o)
+	}
+	slices.SortFunc(lower, (*Nomination).compare)
+	for ; ; lower = lower[:len(lower)-1] {
+		over, short := t.crowded(made), t.judgeShare()
+		if over == "" && short == nil {
+			return ends, nil
+		}
+		if len(lower) == 0 {
+			if over != "" {
+				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
+			}
+			return nil, short
+		}
+		o := lower[len(lower)-1]
+		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {
+			continue
+		}
+		end := Nominate{Capsule: o.Capsule, Gang: o.Gang}
+		if err := t.nominate(&end); err != nil {
+			return nil, err
+		}
+		if end.Since = o.Made; o.Made == t.rev {
+			end.Since = 0 // the plan's own, whose revision will be another
+		}
+		ends = append(ends, end)
+	}
+}
+
+// crowded returns a node on which there are too many nominations beside one that was made; empty: there is none.
+func (t *tx) crowded(made *Nomination) NodeID {
+	for i := range made.Parts {
+		if n := t.node(made.Parts[i].Node); n != nil && len(t.nominatedOn(n)) > maxNominated {
+			return n.now.Node.ID
+		}
+	}
+	return ""
 }

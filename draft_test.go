@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ type draftMark struct {
 
 // newDrafting is a few nodes, half full, with a group and holds on them.
 func newDrafting(t *rapid.T) *drafting {
-	d := &drafting{ledger: &MemoryLedger{}, withheld: map[NodeID]*withheld{}, void: map[int]bool{}}
+	d := &drafting{ledger: &MemoryLedger{Bounds: Limits{NominatedShare: 100}}, withheld: map[NodeID]*withheld{}, void: map[int]bool{}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		n := machine(NodeID(fmt.Sprint("n", i)), rapid.Int64Range(0, 6).Draw(t, "capacity"))
 		n.Capacity[Memory] = rapid.Int64Range(0, 3).Draw(t, "memory")
@@ -61,12 +62,15 @@ func newDrafting(t *rapid.T) *drafting {
 		commit(t, d.ledger, Submit{IDs: []CapsuleID{id}, Spec: spec})
 		if s := snapshotOf(t, d.ledger); rapid.IntRange(0, 3).Draw(t, "place") > 0 {
 			n := d.node(t, s)
-			set, _ := n.PickDevices(spec.Devices)
+			set, _ := n.PickDevices(spec)
 			_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{Place{Capsule: id, Node: n.Node.ID, Devices: set}}})
 		}
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "holds") {
 		_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{d.aHold(t, HoldID(fmt.Sprint("h", i)))}})
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "nominations") {
+		_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{d.aNomination(t)}})
 	}
 	if s := snapshotOf(t, d.ledger); rapid.IntRange(0, 2).Draw(t, "shrink or cordon") == 0 {
 		n := d.node(t, s).Node.clone()
@@ -81,6 +85,7 @@ func newDrafting(t *rapid.T) *drafting {
 
 func (d *drafting) spec(t *rapid.T) *Spec {
 	s := wants(rapid.Int64Range(0, 3).Draw(t, "cpu"))
+	s.Priority = rapid.Int32Range(0, 1).Draw(t, "priority")
 	s.Envelope.Reservation[Memory] = rapid.Int64Range(0, 1).Draw(t, "memory")
 	if rapid.IntRange(0, 2).Draw(t, "device") == 0 {
 		s.Devices = DeviceRequest{Count: 1, Milli: rapid.SampledFrom([]int{300, 700}).Draw(t, "milli")}
@@ -98,6 +103,40 @@ func (d *drafting) spec(t *rapid.T) *Spec {
 
 func (d *drafting) node(t *rapid.T, s *State) *NodeState {
 	return s.Node(NodeID(fmt.Sprint("n", rapid.IntRange(0, s.NodeCount()-1).Draw(t, "node"))))
+}
+
+// aNomination is of a capsule, on some nodes.
+func (d *drafting) aNomination(t *rapid.T) Nominate {
+	s := snapshotOf(t, d.ledger)
+	c := Nominate{Capsule: CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "nominee"))), Ends: time.Unix(9000, 0)}
+	c.Aged = rapid.Int32Range(0, 1).Draw(t, "aged")
+	for n := range s.Nodes() {
+		r := NominatedRoom{Node: n.Node.ID, Room: Resources{CPU: rapid.Int64Range(0, n.Node.Capacity[CPU]).Draw(t, "claims")}}
+		if n.Node.Devices.Count > 0 && rapid.IntRange(0, 3).Draw(t, "claims a device") == 0 {
+			r.Devices, r.Milli = 1, 500
+		}
+		if r.Room[CPU] > 0 || r.Devices != 0 {
+			c.Parts = append(c.Parts, r)
+		}
+	}
+	if len(c.Parts) == 0 {
+		c.Aged, c.Ends = 0, time.Time{}
+	}
+	return c
+}
+
+// nominate makes a nomination, or ends one. What ranks lower makes way.
+func (d *drafting) nominate(t *rapid.T) {
+	c, from := d.aNomination(t), len(d.draft.log)
+	if err := d.draft.Nominate(c); err != nil {
+		require.ErrorIs(t, err, ErrInfeasible)
+		if len(d.sent)+len(d.open) == 0 { // what the plan itself ends is not counted on
+			require.Error(t, snapshotOf(t, d.ledger).Check(Proposal{Do: append(slices.Clone(d.open), c)}), "the draft says: %v", err)
+		}
+		return
+	}
+	d.open = append(slices.Clone(d.open), d.draft.log[from:]...)
+	require.NoError(t, snapshotOf(t, d.ledger).Check(Proposal{Do: d.open}))
 }
 
 func (d *drafting) aHold(t *rapid.T, id HoldID) Hold {
@@ -121,6 +160,14 @@ func (d *drafting) took(t *rapid.T, err error, do Commitment, on NodeID) {
 	}
 	d.refused++
 	require.ErrorIs(t, err, ErrInfeasible)
+	ends := func(c Commitment) bool {
+		r, _ := c.(Release)
+		_, made := c.(Nominate)
+		return r.Final || made
+	}
+	if strings.Contains(err.Error(), "nominated") && (len(d.sent) > 0 || slices.ContainsFunc(d.open, ends)) {
+		return // the plan has ended the nomination, if it commits; that is not counted on
+	}
 	if w := d.withheld[on]; w == nil || *w == (withheld{}) {
 		require.Error(t, judged, "the draft says: %v", err)
 	}
@@ -142,7 +189,7 @@ func (d *drafting) place(t *rapid.T) {
 	n := d.node(t, s)
 	set := DeviceSet(rapid.IntRange(0, 3).Draw(t, "instances"))
 	if rapid.IntRange(0, 3).Draw(t, "pick") > 0 {
-		set, _ = d.draft.Node(n.Index()).PickDevices(c.Spec.Devices)
+		set, _ = d.draft.Node(n.Index()).PickDevices(c.Spec)
 	}
 	before := d.draft.capsules[c.ID]
 	err := d.draft.Place(c, Choice{Node: n, Devices: set})
@@ -158,7 +205,7 @@ func (d *drafting) try(t *rapid.T) {
 	n, spec, start := d.node(t, d.view.State()), d.spec(t), d.draft.Checkpoint()
 	to := Choice{Node: n, Devices: DeviceSet(rapid.IntRange(0, 3).Draw(t, "instances"))}
 	if rapid.IntRange(0, 3).Draw(t, "pick") > 0 {
-		to.Devices, _ = d.draft.Node(n.Index()).PickDevices(spec.Devices)
+		to.Devices, _ = d.draft.Node(n.Index()).PickDevices(spec)
 	}
 	err := d.draft.Reserve(spec, to)
 	reserved := d.draft.Node(n.Index())
@@ -380,7 +427,7 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDrafting(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"place": d.place, "place more": d.place, "hold": d.hold, "release": d.release, "release more": d.release,
+			"place": d.place, "place more": d.place, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release,
 			"try": d.try, "propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback,
 			"": d.check,
 		})

@@ -163,7 +163,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	}
 	round.Viewing = time.Since(start)
 	if settled {
-		e.endHolds(ctx, &round, start)
+		e.endRooms(ctx, &round, start)
 		e.planAndPropose(ctx, &round)
 	}
 	round.Parked = len(e.view.queue.parked.spots)

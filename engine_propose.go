@@ -77,13 +77,14 @@ func (e *Engine) stillAside(specs []*Spec) bool {
 	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked.spots[spec] != nil })
 }
 
-// endHolds releases the holds whose end has passed. If another engine releases the hold first, that is no conflict,
-// because the hold has ended either way.
-func (e *Engine) endHolds(ctx context.Context, round *Round, now time.Time) {
+// endRooms releases the holds whose end has passed, and ends such nominations, as well as those of own work that can no
+// longer be served. If another engine does so first, that is no conflict, because they have ended either way.
+func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	var batch []Proposal
 	for _, id := range e.view.ended(now) {
 		batch = append(batch, Proposal{Do: []Commitment{Release{Hold: id}}})
 	}
+	batch = append(batch, e.view.lapsed(now, func(c *Capsule) bool { return e.owns(c.Owner, c.Spec) })...)
 	conflicts := round.Conflicts
 	e.propose(ctx, batch, round)
 	round.Proposed -= round.Conflicts - conflicts

@@ -105,7 +105,7 @@ func (e *scan) Best(d *Draft, spec *Spec) (best Choice, err error) {
 	if best.Node == nil {
 		return best, d.Diagnose(spec, refused, Misfit{Why: "have a score that is no number"})
 	}
-	best.Devices, _ = best.Node.PickDevices(spec.Devices)
+	best.Devices, _ = best.Node.PickDevices(spec)
 	return best, nil
 }
 

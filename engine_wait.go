@@ -80,6 +80,9 @@ func (e *Engine) due() (at time.Time) {
 	if len(e.view.ends) > 0 {
 		at = e.view.ends[0].at
 	}
+	if lapse := e.view.lapse(); !lapse.IsZero() && (at.IsZero() || lapse.Before(at)) {
+		at = lapse
+	}
 	if e.parkFor() < e.pace.Initial || len(e.unsettled) > 0 { // else the engine would pass all the time
 		return at
 	}
@@ -108,7 +111,7 @@ func (e *Engine) forgive() {
 }
 
 // Wake reports whether what was committed after the last Pass ends the wait for the next one: it brings work for this
-// engine, or room for what it has parked, or it is a hold that ends before the deadline of ctx. To see whether there is
+// engine, or room for what it has parked, or it is a hold or a nomination that ends before the deadline of ctx. To see whether there is
 // room, Wake may bring the engine's view up to date. It reports false while there is no view, or a Plan still reads it.
 func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 	if e.init(); e.fault != nil {
@@ -126,6 +129,14 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 		}
 		if h, ok := changes[i].Do.(Hold); ok && (!bounded || h.Ends.Before(deadline)) {
 			return true // it ends before this wait does
+		}
+		if n, ok := changes[i].Do.(Nominate); ok && len(n.Parts) > 0 && (!bounded || n.Ends.Before(deadline)) {
+			return true
+		}
+		if put, ok := changes[i].Do.(PutNode); ok {
+			if n := e.view.state.Node(put.Node.ID); n != nil && n.nominated != nil {
+				return true // it may not be able to serve any more
+			}
 		}
 		switch work, room := e.classifyChange(&changes[i]); {
 		case work:
@@ -172,8 +183,10 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, aside
 	case PutNode:
 		return false, aside
-	case Place:
-		return false, len(e.view.queue.parked.ties) > 0
+	case Nominate:
+		return false, aside
+	case Place: // it may have ended a nomination
+		return false, len(e.view.queue.parked.ties) > 0 || aside && e.view.state.nominations.Len() > 0
 	}
 	return false, false
 }

@@ -49,8 +49,11 @@ type GangState struct {
 	Gang *Gang
 	// Placed counts the members that are placed now, for each role.
 	Placed []int
-	// Changed is the revision at which a member was last placed or released.
+	// Changed is the revision at which a member was last placed or released, or the gang was nominated.
 	Changed Revision
+	// Nomination is the room that the gang is nominated for while no member is placed, or what is kept of the last one
+	// that has ended; nil: there has been none since the gang was submitted or a member was placed.
+	Nomination *Nomination
 
 	// Members whose record is still kept.
 	records int

@@ -166,19 +166,19 @@ func TestNamesInDocs(t *testing.T) {
 
 // layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.
 var layers = [][]string{
-	{"doc.go", "errors.go", "resources.go", "predicate.go", "capsule.go", "gang.go", "node.go", "proposal.go"},
+	{"doc.go", "errors.go", "resources.go", "predicate.go", "capsule.go", "gang.go", "node.go", "proposal.go", "nomination.go"},
 	{"state.go", "state_tables.go"},
-	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_publish.go", "txn_validate.go"},
+	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_publish.go", "txn_validate.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_restore.go"},
 	{"ledger.go", "ledger_history.go"},
-	{"view.go", "queue.go", "queue_park.go"},
-	{"draft.go", "draft_propose.go", "placement.go", "score.go"},
+	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go"},
+	{"draft.go", "draft_propose.go", "draft_nominate.go", "placement.go", "score.go"},
 	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go", "population.go"},
 }
 
 const (
-	mostFiles    = 34
-	mostExported = 85
+	mostFiles    = 38
+	mostExported = 88
 	mostUpward   = 10
 	mostLines    = 400
 )

@@ -175,6 +175,7 @@ type commitmentJSON struct {
 	Hold       *Hold       `json:"hold,omitempty"`
 	Assign     *Assign     `json:"assign,omitempty"`
 	Mark       *Mark       `json:"mark,omitempty"`
+	Nominate   *Nominate   `json:"nominate,omitempty"`
 }
 
 // commitmentToJSON puts a commitment into the field of its kind.
@@ -198,6 +199,9 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 		out.Assign = &c
 	case Mark:
 		out.Mark = &c
+	case Nominate:
+		c.Ends = c.Ends.UTC()
+		out.Nominate = &c
 	default:
 		return nil, invalidf("a %T is no commitment; commitments are values, not pointers", c)
 	}
@@ -230,6 +234,9 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	}
 	if in.Mark != nil {
 		found = append(found, *in.Mark)
+	}
+	if in.Nominate != nil {
+		found = append(found, *in.Nominate)
 	}
 	if len(found) != 1 {
 		return nil, invalidf("commitment: %d kinds are set, there must be one", len(found))

@@ -135,7 +135,7 @@ func (s *scribe) put(c CapsuleID, spec *Spec) Place {
 	if len(fits) > 0 && !s.chance(10) {
 		n := pickOne(s, fits)
 		p.Node = n.Node.ID
-		p.Devices, _ = n.PickDevices(spec.Devices)
+		p.Devices, _ = n.PickDevices(spec)
 	} else if spec != nil {
 		p.Devices = DeviceSet(1<<spec.Devices.Count-1) << rapid.IntRange(0, 2).Draw(s.T, "first device")
 	}
@@ -183,6 +183,7 @@ var drafts = []draft{
 	draftRelease, draftRelease, draftRelease,
 	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
 	func(s *scribe) []Commitment { return []Commitment{Release{Hold: pickOne(s, modelHolds)}} },
+	draftNominate, draftNominate, draftNominate, draftServe,
 	func(s *scribe) []Commitment {
 		return []Commitment{Assign{Capsule: pickOne(s, modelCapsules), From: pickOne(s, modelOwners), Owner: pickOne(s, modelOwners)}}
 	},
@@ -606,7 +607,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 	t.Parallel()
 	total := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		d := newDuel(Limits{}, false)
+		d := newDuel(Limits{NominatedShare: shares(t)}, false)
 		d.settle(t)
 		t.Repeat(d.actions())
 		d.lookBack(t)
@@ -628,7 +629,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 func TestLedgerAgainstModelExtremes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := newDuel(Limits{}, true)
+		d := newDuel(Limits{NominatedShare: shares(t), Renewals: 1}, true)
 		d.settle(t)
 		t.Repeat(d.actions())
 		d.lookBack(t)
@@ -642,7 +643,7 @@ func TestLedgerAgainstModelTinyLimits(t *testing.T) {
 	t.Parallel()
 	few := rapid.IntRange(1, 3)
 	rapid.Check(t, func(t *rapid.T) {
-		l := Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), History: 4 * few.Draw(t, "history")}
+		l := Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), History: 4 * few.Draw(t, "history"), NominatedShare: shares(t), Renewals: few.Draw(t, "renewals")}
 		d := newDuel(l, false)
 		d.settle(t)
 		t.Repeat(d.actions())
@@ -660,9 +661,9 @@ func TestFootprint(t *testing.T) {
 	few := rapid.IntRange(1, 3)
 	count := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		l := Limits{}
+		l := Limits{NominatedShare: shares(t)}
 		if rapid.Bool().Draw(t, "tiny") {
-			l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids")}
+			l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
 		}
 		d := newDuel(l, rapid.Bool().Draw(t, "wild"))
 		d.settle(t)
@@ -780,6 +781,9 @@ func namesOf(r Footprint) map[string]bool {
 	nameAll(names, "g", r.Gangs)
 	nameAll(names, "h", r.Holds)
 	nameAll(names, "m", r.Marks)
+	if r.Share {
+		names["s "] = true
+	}
 	for _, id := range r.Proposals {
 		names["p "+id.String()] = true
 	}
@@ -822,6 +826,14 @@ func (d *duel) different(a, b *State) map[string]bool {
 			}
 			return ""
 		})
+	}
+	differs("s ", func(s *State) string { return fmt.Sprint(s.left.Nominations) })
+	for n := range b.Nominations() { // a nomination that is made changes its nodes, one that ends does not
+		for i := range n.Parts {
+			if n.Made > a.rev {
+				out["u "+string(n.Parts[i].Node)] = true
+			}
+		}
 	}
 	for _, id := range modelCapsules {
 		differs("c "+string(id), func(s *State) string {
@@ -885,6 +897,10 @@ func textOf(s *State) []string {
 		out = append(out, textOfCapsule(s, i))
 	}
 	out = append(out, textOfChains(s), textOfIDs(s))
+	for n := range s.Nominations() {
+		out = append(out, fmt.Sprintf("nomination %+v", *n))
+	}
+	out = append(out, fmt.Sprintf("capacity %v", s.capacity))
 	s.members.Ascend(func(k nodeKey) bool {
 		out = append(out, fmt.Sprint("member ", k))
 		return true
@@ -923,8 +939,8 @@ func textOfNode(s *State, slot uint32) string {
 	if s.Node(n.Node.ID) != n {
 		return fmt.Sprintf("node slot %d: %s is not found", slot, n.Node.ID)
 	}
-	return fmt.Sprintf("node slot %d (%d): %v capsules %d usage %d spec %d used %v devices %v holds %d members %v",
-		slot, n.index, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, r.list())
+	return fmt.Sprintf("node slot %d (%d): %v capsules %d usage %d spec %d used %v devices %v holds %d members %v nominated %s",
+		slot, n.index, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, r.list(), textOfNominated(n))
 }
 
 // list returns the slots of a node's capsules, in the order in which they are listed.

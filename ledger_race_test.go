@@ -140,7 +140,7 @@ func (w *raceWorker) place(op raceOp, id ProposalID) Proposal {
 	c := w.view.Capsule(raceCapsule(op.capsule))
 	n := w.view.Node(NodeID(fmt.Sprint("n", op.node)))
 	place := Place{Capsule: c.ID, Node: n.Node.ID}
-	if set, ok := n.PickDevices(c.Spec.Devices); ok {
+	if set, ok := n.PickDevices(c.Spec); ok {
 		place.Devices = set
 	} else {
 		place.Devices = 1

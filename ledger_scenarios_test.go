@@ -232,7 +232,7 @@ func TestScenario12HostileBets(t *testing.T) {
 // TestScenario12WindowOfIDs: a window as wide as a number can be does not stop the ledger.
 func TestScenario12WindowOfIDs(t *testing.T) {
 	const huge = math.MaxInt
-	l := &MemoryLedger{Bounds: Limits{huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge}}
+	l := &MemoryLedger{Bounds: Limits{huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge}}
 	for i := range byte(3) {
 		_, err := l.Propose(bg, Proposal{ID: idOf(i + 1), Do: []Commitment{cpuNode("n", 5)}})
 		require.NoError(t, err)
@@ -475,7 +475,7 @@ func placeHalf(l *MemoryLedger, id CapsuleID) error {
 		if err != nil {
 			return err
 		}
-		set, ok := s.Node("n").PickDevices(DeviceRequest{Count: 1, Milli: 500})
+		set, ok := s.Node("n").PickDevices(&Spec{Devices: DeviceRequest{Count: 1, Milli: 500}})
 		if !ok {
 			return fmt.Errorf("no room for %s", id)
 		}

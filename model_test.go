@@ -20,10 +20,12 @@ type model struct {
 	gangs    map[GangID]modelGang
 	holds    map[HoldID]modelHold
 	marks    map[string]modelMark
-	left     departures // when something of a kind last went away
-	recent   []modelID  // proposals without a Place, oldest first
-	released []CapsuleID
-	order    uint64
+	// Those that live, and what is kept of others.
+	nominated map[modelNominee]modelNomination
+	left      departures // when something of a kind last went away
+	recent    []modelID  // proposals without a Place, oldest first
+	released  []CapsuleID
+	order     uint64
 }
 
 type modelNode struct {
@@ -72,6 +74,7 @@ func newModel(l Limits) *model {
 	return &model{
 		limits: l.withDefaults(), nodes: map[NodeID]modelNode{}, capsules: map[CapsuleID]modelCapsule{},
 		gangs: map[GangID]modelGang{}, holds: map[HoldID]modelHold{}, marks: map[string]modelMark{},
+		nominated: map[modelNominee]modelNomination{},
 	}
 }
 
@@ -79,6 +82,7 @@ func (m *model) clone() *model {
 	c := *m
 	c.nodes, c.capsules, c.gangs = maps.Clone(m.nodes), maps.Clone(m.capsules), maps.Clone(m.gangs)
 	c.holds, c.marks = maps.Clone(m.holds), maps.Clone(m.marks)
+	c.nominated = maps.Clone(m.nominated)
 	c.recent, c.released = slices.Clone(m.recent), slices.Clone(m.released)
 	return &c
 }
@@ -163,7 +167,8 @@ func (m *model) judge(p Proposal) ruling {
 			return refusedAs(no.kind(p.View))
 		}
 	}
-	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{}}
+	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
+		asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
 	r.now.rev++
 	for _, c := range p.Do {
 		if no := r.execute(c); no != nil {
@@ -284,6 +289,10 @@ type modelRound struct {
 	asked    map[NodeID]*modelAsk
 	marks    map[string]bool // touched
 	emptied  map[GangID]bool // gangs of which nothing was placed at some point
+	asks     map[NodeID][]modelAsker
+	endedOn  map[NodeID]map[HoldID]Hold // holds that there were before
+	claimed  map[NodeID]bool            // nodes nominated by the proposal
+	shared   bool                       // it nominates, or lowers a capacity
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -310,6 +319,8 @@ func (r *modelRound) execute(c Commitment) *refusal {
 		return r.release(c)
 	case Hold:
 		return r.hold(c)
+	case Nominate:
+		return r.nominate(c)
 	case Assign:
 		return r.assign(c)
 	case Mark:
@@ -327,7 +338,14 @@ func (r *modelRound) putNode(n Node) {
 	if !ok {
 		known.usage = r.now.rev
 		delete(r.asked, n.ID)
+		delete(r.asks, n.ID)
+		delete(r.endedOn, n.ID)
+		delete(r.claimed, n.ID)
 	}
+	for d := range n.Capacity {
+		r.shared = r.shared || ok && n.Capacity[d] < known.Capacity[d]
+	}
+	r.shared = r.shared || ok && n.Devices.Count < known.Devices.Count
 	r.now.nodes[n.ID] = modelNode{Node: n, usage: known.usage, spec: r.now.rev}
 }
 
@@ -338,7 +356,11 @@ func (r *modelRound) removeNode(id NodeID) *refusal {
 	if capsules, holds := r.now.on(id); capsules+holds > 0 {
 		return lostTo(r.was.nodes[id].newest())
 	}
+	if len(r.now.claims(id)) > 0 {
+		return lostTo(max(r.was.nodes[id].newest(), r.was.left.Nominations))
+	}
 	delete(r.now.nodes, id)
+	r.shared = true
 	return nil
 }
 
@@ -392,6 +414,9 @@ func (r *modelRound) place(p Place) *refusal {
 	if no := r.take(p.Node, c.spec.Envelope.Reservation, p.Devices, specified); no != nil {
 		return no
 	}
+	r.ask(p.Node, r.asker(p.Capsule, c.spec, c.gang, p.Devices))
+	r.now.unnominate(modelNominee{capsule: p.Capsule}, false)
+	r.now.unnominate(modelNominee{gang: c.gang}, false)
 	c.remember(r.now.limits.PlacementIDs)
 	c.node, c.devices, c.note = p.Node, p.Devices, p.Note
 	c.changed, c.placedAt, c.placedBy = r.now.rev, r.now.rev, r.p.ID
@@ -496,6 +521,8 @@ func (r *modelRound) release(p Release) *refusal {
 		r.emptied[c.gang] = true
 	}
 	if p.Final {
+		r.now.unnominate(modelNominee{capsule: p.Capsule}, false)
+		r.now.unnominate(modelNominee{gang: c.gang}, true)
 		r.now.released = append(r.now.released, p.Capsule)
 	}
 	return nil
@@ -518,6 +545,7 @@ func (r *modelRound) hold(h Hold) *refusal {
 	if no := r.take(h.Node, h.Room, h.Devices, 0); no != nil {
 		return no
 	}
+	r.ask(h.Node, modelAsker{hold: true, room: h.Room, devices: h.Devices, milli: h.Milli})
 	r.now.holds[h.ID] = modelHold{h, r.now.rev}
 	return nil
 }
@@ -528,6 +556,12 @@ func (r *modelRound) endHold(id HoldID) *refusal {
 		return lostTo(r.was.left.Holds)
 	}
 	r.now.touchNode(h.Node)
+	if was, ok := r.was.holds[id]; ok {
+		if r.endedOn[was.Node] == nil {
+			r.endedOn[was.Node] = map[HoldID]Hold{}
+		}
+		r.endedOn[was.Node][id] = was.Hold
+	}
 	delete(r.now.holds, id)
 	return nil
 }
@@ -564,7 +598,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			}
 		}
 	}
-	return out
+	return append(out, r.overstepped()...)
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -607,6 +641,9 @@ func (r *modelRound) finish() {
 			m.left.Marks = m.rev
 		}
 	}
+	if r.shared {
+		m.left.Nominations = m.rev
+	}
 	r.rememberID()
 	m.dropReleased()
 }
@@ -632,6 +669,7 @@ func (m *model) dropReleased() {
 		delete(m.capsules, id)
 		if c.gang != "" && !m.anyOf(c.gang) {
 			delete(m.gangs, c.gang)
+			delete(m.nominated, modelNominee{gang: c.gang})
 			m.left.Gangs = m.rev
 		}
 	}
@@ -733,7 +771,7 @@ func (m *model) describe() []string {
 		out = append(out, fmt.Sprintf("mark %s=%s at %d", key, m.marks[key].value, m.marks[key].at))
 	}
 	out = append(out, "pending "+strings.Join(m.pending(), " "), fmt.Sprintf("left %v", m.left))
-	return append(out, m.groups()...)
+	return slices.Concat(out, m.groups(), m.describeNominations())
 }
 
 func shape(s *Spec) string {
@@ -799,7 +837,7 @@ func worldOf(s *State) []string {
 		pending = append(pending, string(c.ID))
 	}
 	out = append(out, "pending "+strings.Join(pending, " "), fmt.Sprintf("left %v", s.left))
-	return append(out, groupsOf(s)...)
+	return slices.Concat(out, groupsOf(s), nominationsOf(s))
 }
 
 func groupsOf(s *State) []string {

@@ -61,6 +61,8 @@ type NodeState struct {
 	used Resources
 	// The same, of each device instance; shared and never written to. Nil: nothing.
 	devices *deviceUse
+	// What is claimed there; nil: nothing.
+	nominated *nominated
 	// Live holds on it.
 	holds int
 	// Its number in dense tables.
@@ -93,10 +95,11 @@ func (n *NodeState) DeviceFree(i int) int {
 func (n *NodeState) Index() int { return int(n.index) }
 
 // Fits reports whether the node could take one capsule of this spec now: it is schedulable, has room and
-// devices, and meets the requirements.
+// devices beside what is nominated for others that outrank it, and meets the requirements. The capsule is taken for one
+// without a nomination, unless [Draft.Ask] has said otherwise.
 func (n *NodeState) Fits(spec *Spec) bool {
 	return !n.Node.Unschedulable && n.hasRoom(&spec.Envelope.Reservation) &&
-		n.hasDevices(&spec.Devices) && n.meets(spec.Require)
+		n.hasDevices(&spec.Devices) && n.meets(spec.Require) && (n.nominated == nil || n.leavesRoom(spec))
 }
 
 // hasRoom compares by subtraction on values known to be non-negative, so nothing wraps.
@@ -139,16 +142,18 @@ func (n *NodeState) meets(require []Predicate) bool {
 	return true
 }
 
-// PickDevices chooses the instances for a request: those that it fits best (least free, but enough), the
-// lowest index among equals. It reports false when the node cannot serve the request.
-func (n *NodeState) PickDevices(r DeviceRequest) (DeviceSet, bool) {
+// PickDevices chooses the instances for a capsule of the spec: those that it fits best (least free, but enough), the
+// lowest index among equals. It leaves out those whose room is nominated for others that outrank it. It reports false
+// when the node cannot serve the request.
+func (n *NodeState) PickDevices(spec *Spec) (DeviceSet, bool) {
+	r := &spec.Devices
 	if r.Count == 0 {
 		return 0, true
 	}
 	if !r.Accepts(n.Node.Devices.Model) {
 		return 0, false
 	}
-	open, picked := n.devicesWith(r.Milli), DeviceSet(0)
+	open, picked := n.DevicesFor(spec), DeviceSet(0)
 	if open.Len() < r.Count {
 		return 0, false
 	}
@@ -220,7 +225,7 @@ type Misfit struct {
 
 // Short reports whether the node would take the capsule if more of it were free. Any other misfit stays when other
 // capsules leave.
-func (m Misfit) Short() bool { return m.kind == shortOfDevices || m.kind == shortOfRoom }
+func (m Misfit) Short() bool { return m.kind >= shortOfDevices }
 
 type misfitKind uint8
 
@@ -231,6 +236,7 @@ const (
 	wrongModel
 	shortOfDevices
 	shortOfRoom
+	nominatedForOthers
 )
 
 // misfit returns the first reason that holds, the most lasting first: a label does not match more often
@@ -258,6 +264,9 @@ func (n *NodeState) misfit(spec *Spec) Misfit {
 			return Misfit{kind: shortOfRoom, arg: d}
 		}
 	}
+	if !n.leavesRoom(spec) {
+		return Misfit{kind: nominatedForOthers}
+	}
 	return Misfit{}
 }
 
@@ -277,6 +286,8 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 		return "lack " + spec.Devices.want()
 	case shortOfRoom:
 		return "lack " + names.name(m.arg)
+	case nominatedForOthers:
+		return "are nominated for others"
 	}
 	return cmp.Or(m.Why, "fit")
 }

@@ -36,11 +36,13 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	if engine == nil || c == nil || c.Spec == nil {
 		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
 	}
+	d.Ask(c)
 	choice, err := engine.Best(d, c.Spec)
-	if err != nil {
-		return err
+	if err == nil {
+		err = d.Place(c, choice)
 	}
-	return d.Place(c, choice)
+	d.Ask(nil)
+	return err
 }
 
 // Choice is where a capsule would go.

@@ -104,6 +104,9 @@ func (c *cloner) proposal(p *Proposal) {
 			p.Do[i] = PutNode{*do.Node.clone()}
 		case Submit:
 			p.Do[i] = c.submit(do)
+		case Nominate:
+			do.Parts = slices.Clone(do.Parts)
+			p.Do[i] = do
 		}
 	}
 }
@@ -136,7 +139,7 @@ func (c *cloner) spec(s *Spec) *Spec {
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
-// [Release], [Hold], [Assign], [Mark]; as values, not pointers.
+// [Release], [Hold], [Nominate], [Assign], [Mark]; as values, not pointers.
 type Commitment interface{ commitment() }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,

@@ -91,6 +91,8 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 		if do.Capsule != "" && !do.Final {
 			file(do.Capsule)
 		}
+	case Nominate:
+		file(do.Capsule) // its record is another one now
 	}
 	woken = q.reconsider(c, false) || woken
 	q.roused = q.roused || woken

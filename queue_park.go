@@ -214,7 +214,7 @@ func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 // this engine counted on and is not done after all, because it was refused or given up (undone): classes that
 // the same plan put aside were judged as if it were done.
 //
-// A parked class fits on no node. That can change in three ways:
+// A parked class fits on no node. That can change in four ways:
 //
 //   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a
 //     node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone
@@ -224,6 +224,7 @@ func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 //     while nothing of a group runs, some navigators start it anywhere. A PutNode may move the members of a
 //     node to another domain. Back are the classes that want to be near the group, for a PutNode near any.
 //   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
+//   - It is nominated, and ranks higher than it did; or a nomination has ended (View.touchNominated).
 //
 // Submit, Assign and Mark change none of these. What a navigator goes by beyond that, a mark or a clock, brings
 // back no class before its time aside is over; a reason that is not a NoFit does not park.
@@ -247,6 +248,11 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		node, takes = do.Node, true
 	case RemoveNode:
 		node, takes = do.Node, true
+	case Nominate:
+		if undone {
+			return q.bringBackNominated(do.Parts)
+		}
+		return q.bringBackNominees(do.Capsule, do.Gang)
 	}
 	if takes && !undone {
 		return woken
@@ -270,7 +276,7 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 		p.search(shelf{withModel, n.Node.Devices.Model, ""}, &has)
 	}
 	for _, item := range p.found {
-		if s := item.Value; s.class.spot == s && n.Fits(s.class.spec) && s.near.has(n.Node) {
+		if s := item.Value; s.class.spot == s && (n.Fits(s.class.spec) || q.state.fitsNominated(n, s.class.spec)) && s.near.has(n.Node) {
 			q.unpark(s)
 			woken = true
 		}

@@ -237,6 +237,13 @@ type Limits struct {
 	ProposalIDs int `json:"proposalIDs"`
 	// PlacementIDs is the number of remembered ids of one capsule's placements, newest first; default 32.
 	PlacementIDs int `json:"placementIDs"`
+	// NominatedShare is how much of each resource all nominations together may claim, in percent of all nodes; the first
+	// in rank alone may claim more; default 10.
+	NominatedShare int `json:"nominatedShare"`
+	// NominationAging is how far a nomination may rank above the priority of its capsule; default 10.
+	NominationAging int `json:"nominationAging"`
+	// Renewals is how often a nomination is renewed before it loses its place among equal ranks; default 8.
+	Renewals int `json:"renewals"`
 }
 
 // withDefaults returns a copy in which every field says what holds.
@@ -252,6 +259,9 @@ func (l Limits) withDefaults() Limits {
 	l.Terminal = limit(l.Terminal, 1<<16)
 	l.ProposalIDs = limit(l.ProposalIDs, 1<<16)
 	l.PlacementIDs = limit(l.PlacementIDs, 32)
+	l.NominatedShare = min(limit(l.NominatedShare, 10), 100)
+	l.NominationAging = limit(l.NominationAging, 10)
+	l.Renewals = limit(l.Renewals, 8)
 	return l
 }
 

@@ -102,7 +102,7 @@ func TestPickDevices(t *testing.T) {
 			n.useDevices(1<<i, rapid.SampledFrom([]int{0, 400, 500, 1000}).Draw(t, "used"))
 		}
 		r := DeviceRequest{Count: rapid.IntRange(1, 4).Draw(t, "want"), Milli: rapid.SampledFrom([]int{1, 500, 600, 1000}).Draw(t, "milli")}
-		set, ok := n.PickDevices(r)
+		set, ok := n.PickDevices(&Spec{Devices: r})
 		require.Equal(t, n.hasDevices(&r), ok)
 		if !ok {
 			require.Zero(t, set)

@@ -61,6 +61,10 @@ type world struct {
 	marks   *btree.BTreeG[markRecord]
 	groups  *btree.BTreeG[groupCount]
 	waiting *btree.BTreeG[groupWaiting]
+	// Those that live, by rank.
+	nominations *btree.BTreeG[*Nomination]
+	// Of all nodes.
+	capacity totals
 
 	// What is kept beside the states that have come from one another, by key.
 	shared *sync.Map
@@ -106,6 +110,8 @@ type departures struct {
 	Marks    Revision `json:"marks"`
 	Groups   Revision `json:"groups"`
 	Gangs    Revision `json:"gangs"`
+	// When the share of nominations was last made harder to keep: by one more, or by less capacity.
+	Nominations Revision `json:"nominations"`
 }
 
 type nodeKey struct {
@@ -145,6 +151,8 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		groups:  btree.NewG(degree, groupCount.less),
 		waiting: btree.NewG(degree, groupWaiting.less),
 		shared:  &sync.Map{},
+
+		nominations: btree.NewG(degree, (*Nomination).Outranks),
 	}}
 }
 
@@ -160,6 +168,7 @@ func (s *State) copy() *State {
 	c.marks = s.marks.Clone()
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
+	c.nominations = s.nominations.Clone()
 	return c
 }
 

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/orbitsched/orbit/internal/cow"
@@ -40,6 +41,9 @@ type Footprint struct {
 	Holds []HoldID
 	// Marks are the keys of marks.
 	Marks []string
+	// Share reports that the sum of all nominations is meant, beside what all nodes offer: a nomination reads and writes
+	// it, and what lowers a capacity writes it.
+	Share bool
 	// Proposals are ids of proposals that place nothing: whether they have been committed.
 	Proposals []ProposalID
 }
@@ -140,7 +144,7 @@ func (s *State) replay(t *tx, changes []Change) error {
 //
 // Before is what Closed has returned for an older state of the same ledger, and changed are the indices
 // ([NodeState.Index]) of nodes that have joined, changed or left since, or for which closed answers otherwise than
-// it did; only they are looked at. With a nil before all are. What is returned is a state like any other, but it is
+// it did; only they are looked at, and those on which room is nominated otherwise than before. With a nil before all are. What is returned is a state like any other, but it is
 // in no history: [State.Apply] goes on from s, not from it.
 func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) bool) *State {
 	c := s.copy()
@@ -150,6 +154,13 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 		for _, slot := range changed {
 			c.close(s, before, uint32(slot), closed)
 		}
+		for n := range before.otherNominations(s) {
+			for i := range n.Parts {
+				if node := s.Node(n.Parts[i].Node); node != nil {
+					c.close(s, before, node.index, closed)
+				}
+			}
+		}
 		return c
 	}
 	for slot, r := range s.nodes.All {
@@ -158,6 +169,19 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 		}
 	}
 	return c
+}
+
+// otherNominations yields the nominations that live in one of two states and not in the other.
+func (s *State) otherNominations(now *State) iter.Seq[*Nomination] {
+	return func(yield func(*Nomination) bool) {
+		for _, states := range [2][2]*State{{s, now}, {now, s}} {
+			for n := range states[0].Nominations() {
+				if other, _ := states[1].nominations.Get(n); other != n && !yield(n) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // close takes a node's record over from another state, with a description that says it is unschedulable if it is closed. As long
@@ -195,7 +219,7 @@ func (t *tx) footprint() (r, w Footprint) {
 		if left || stays && e.now.Specification == t.rev {
 			w.Nodes = append(w.Nodes, id)
 		}
-		if left || stays && e.now.Usage == t.rev {
+		if left || stays && e.now.Usage == t.rev || e.claimed {
 			w.Uses = append(w.Uses, id)
 		}
 	}
@@ -203,6 +227,7 @@ func (t *tx) footprint() (r, w Footprint) {
 	w.Gangs = t.gangs.changed(func(e *txGang) bool { return e.now != e.was })
 	w.Holds = t.holds.changed(func(e *txHold) bool { return e.now != e.was })
 	w.Marks = t.marks.changed(func(e *txMark) bool { return e.dirty })
+	r.Share, w.Share = t.shares(), t.shares()
 	if t.places == 0 && !t.p.ID.IsZero() {
 		r.Proposals = []ProposalID{t.p.ID}
 		w.Proposals = []ProposalID{t.p.ID}

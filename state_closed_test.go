@@ -57,6 +57,11 @@ func TestClosedProperty(t *testing.T) {
 				w.serial++
 				c := CapsuleID(fmt.Sprint("k", w.serial))
 				w.try(Submit{IDs: []CapsuleID{c}, Spec: chaosSpecs[0]}, Place{Capsule: c, Node: id()})
+				waits, old := CapsuleID(fmt.Sprint("w", w.serial)), CapsuleID(fmt.Sprint("w", rapid.IntRange(1, w.serial).Draw(t, "waits")))
+				w.try(Submit{IDs: []CapsuleID{waits}, Spec: chaosSpecs[0]})
+				w.try(nominationOf(waits, partOn(id(), 1)))
+				w.try(nominationOf(old))
+				w.try(Place{Capsule: old, Node: id()})
 			}
 			next := snapshotOf(t, w.ledger)
 			changes, err := w.ledger.Changes(context.Background(), state.rev)

@@ -51,6 +51,8 @@ type dumpGang struct {
 	Loose   bool       `json:"loose,omitempty"`
 	Roles   []dumpRole `json:"roles"`
 	Changed Revision   `json:"changed"`
+
+	Nomination *Nomination `json:"nomination,omitempty"`
 }
 
 type dumpRole struct {
@@ -76,6 +78,8 @@ type dumpCapsule struct {
 	// Newest first.
 	Earlier  []dumpID `json:"earlier,omitempty"`
 	Released bool     `json:"released,omitempty"`
+
+	Nomination *Nomination `json:"nomination,omitempty"`
 }
 
 type dumpHold struct {
@@ -164,7 +168,7 @@ func (d *dumper) spec(s *Spec) int {
 
 // gang writes a gang after the specs of its roles.
 func (d *dumper) gang(g *GangState) {
-	out := &dumpGang{ID: g.Gang.ID, Levels: g.Gang.Levels, Loose: g.Gang.Loose, Changed: g.Changed}
+	out := &dumpGang{ID: g.Gang.ID, Levels: g.Gang.Levels, Loose: g.Gang.Loose, Changed: g.Changed, Nomination: g.Nomination}
 	for i := range g.Gang.Roles {
 		r := &g.Gang.Roles[i]
 		out.Roles = append(out.Roles, dumpRole{r.Name, d.spec(r.Spec), r.Members, r.Min})
@@ -177,7 +181,7 @@ func (d *dumper) capsule(c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
-		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released,
+		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -326,7 +330,7 @@ func (d *dumpReader) gang(g *dumpGang) error {
 		}
 		gang.Roles = append(gang.Roles, Role{r.Name, spec, r.Members, r.Min})
 	}
-	return d.build.add(func(v *validator) error { return d.build.gang(v, gang, g.Changed) })
+	return d.build.add(func(v *validator) error { return d.build.gang(v, gang, g.Changed, g.Nomination) })
 }
 
 // capsule adds a capsule.
@@ -338,7 +342,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released,
+		released: c.Released, Nomination: c.Nomination,
 	}
 	earlier := func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {

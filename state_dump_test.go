@@ -397,7 +397,7 @@ func rebuilt(s *State) (*State, error) {
 		err = errors.Join(err, b.Node(*n.Node, n.Usage, n.Specification))
 	}
 	for g := range s.Gangs() {
-		err = errors.Join(err, b.Gang(g.Gang, g.Changed))
+		err = errors.Join(err, b.Gang(g.Gang, g.Changed, g.Nomination))
 	}
 	for _, c := range s.inOrder() {
 		before := *c
@@ -439,7 +439,7 @@ func TestBuilderRefuses(t *testing.T) {
 		},
 		"neither may be zero": func(b *StateBuilder) error { return b.Node(Node{ID: "n"}, 0, 1) },
 		"no capsule":          func(b *StateBuilder) error { return b.Capsule(nil, nil, false) },
-		"no gang":             func(b *StateBuilder) error { return b.Gang(nil, 1) },
+		"no gang":             func(b *StateBuilder) error { return b.Gang(nil, 1, nil) },
 		"after an error": func(b *StateBuilder) error {
 			if err := b.Node(Node{ID: "n"}, 0, 1); err == nil {
 				return nil

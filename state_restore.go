@@ -54,7 +54,7 @@ func (b *StateBuilder) start() error {
 	}
 	b.state = newState(b.Limits, b.Dimensions)
 	b.state.rev = b.Revision
-	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
+	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
 	b.orders, b.members = map[uint64]CapsuleID{}, map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, b.Revision
 	return nil
@@ -95,9 +95,9 @@ func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 	})
 }
 
-// Gang adds a gang that last changed at a revision, with nothing placed: its members count themselves when they are
-// added.
-func (b *StateBuilder) Gang(g *Gang, changed Revision) error {
+// Gang adds a gang that last changed at a revision, with what it is nominated for (nil: nothing) and with nothing placed:
+// its members count themselves when they are added.
+func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) error {
 	if g == nil {
 		return b.add(func(*validator) error { return errors.New("no gang") })
 	}
@@ -110,12 +110,22 @@ func (b *StateBuilder) Gang(g *Gang, changed Revision) error {
 		}
 		own.Roles[i].Spec = spec
 	}
-	return b.add(func(v *validator) error { return b.gang(v, &own, changed) })
+	return b.add(func(v *validator) error { return b.gang(v, &own, changed, nominated) })
 }
 
 // gang is Gang for a gang whose specs are shared.
-func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision) error {
+func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision, nominated *Nomination) error {
 	v.gang(g)
+	priority := int32(math.MaxInt32)
+	for i := range g.Roles {
+		if s := g.Roles[i].Spec; s != nil {
+			priority = min(priority, s.Priority)
+		}
+	}
+	nominated, err := b.nomination(v, nominated, Nomination{Gang: g.ID}, priority)
+	if err != nil {
+		return err
+	}
 	if b.tx.gangs.find(g.ID) != nil {
 		return fmt.Errorf("a second gang %q", g.ID)
 	}
@@ -124,7 +134,7 @@ func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision) error {
 			b.members[membership{g.ID, id}] = i
 		}
 	}
-	b.tx.gangs.add(g.ID).now = &GangState{Gang: g, Placed: make([]int, len(g.Roles)), Changed: changed}
+	b.tx.gangs.add(g.ID).now = &GangState{Gang: g, Placed: make([]int, len(g.Roles)), Changed: changed, Nomination: nominated}
 	return nil
 }
 
@@ -154,6 +164,7 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
+		Nomination: c.Nomination,
 	}
 	if c.Gang != "" {
 		role, listed := b.members[membership{c.Gang, c.ID}]
@@ -188,6 +199,9 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 		return fmt.Errorf("capsule %q: %w", c.ID, err)
 	}
 	if err := c.datable(); err != nil {
+		return err
+	}
+	if c.Nomination, err = b.nomination(v, c.Nomination, Nomination{Capsule: c.ID}, c.Spec.Priority); err != nil {
 		return err
 	}
 	node, err := b.belongs(&c)
@@ -225,6 +239,8 @@ func (c *Capsule) datable() error {
 	switch {
 	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.earlier != nil):
 		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
+	case c.Nomination != nil && !c.Pending():
+		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
 	case c.Node == "" && (c.Devices != 0 || c.Note != ""):
 		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there", c.ID, c.Devices, c.Note)
 	}
@@ -273,6 +289,37 @@ func (b *StateBuilder) Hold(h Hold, changed Revision) error {
 		n.now.holds++
 		return err
 	})
+}
+
+// nomination checks what a capsule or a gang is nominated for, and returns a copy. Whether there is room for it is not
+// asked: a share is kept when a nomination is made.
+func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination, priority int32) (*Nomination, error) {
+	if n == nil {
+		return nil, nil
+	}
+	own := *n
+	own.Parts = slices.Clone(n.Parts)
+	if own.Capsule != whose.Capsule || own.Gang != whose.Gang {
+		return nil, fmt.Errorf("nomination of %s is kept with %s", own.nominee(), whose.nominee())
+	}
+	if own.First == 0 || own.First > own.Made || own.Renewals < 0 || !own.Lives() && (own.Rank != 0 || !own.Ends.IsZero()) {
+		return nil, fmt.Errorf("nomination of %s at revision %d, first at %d, cannot be", own.nominee(), own.Made, own.First)
+	}
+	if !own.Lives() {
+		return &own, nil
+	}
+	as, _ := v.nominate(Nominate{Capsule: own.Capsule, Gang: own.Gang, Aged: 0, Parts: own.Parts, Ends: own.Ends}).(Nominate)
+	own.Ends = as.Ends
+	if aged := int64(own.Rank) - int64(priority); aged < 0 || aged > int64(v.limits.NominationAging) {
+		return nil, fmt.Errorf("nomination of %s ranks %d at priority %d", own.nominee(), own.Rank, priority)
+	}
+	for i := range own.Parts {
+		if b.tx.nodes.find(own.Parts[i].Node) == nil {
+			return nil, fmt.Errorf("nomination of %s names node %q, which has not appeared", own.nominee(), own.Parts[i].Node)
+		}
+	}
+	b.tx.nominates = true
+	return &own, nil
 }
 
 // Mark adds a mark that last changed at a revision.

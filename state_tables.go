@@ -233,6 +233,24 @@ func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	}
 }
 
+// Nominations yields the nominations that live, highest rank first.
+func (s *State) Nominations() iter.Seq[*Nomination] {
+	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }
+}
+
+// specsOf returns the specs of what is nominated: a capsule's, or those of a gang's roles. Nil: there is no such record.
+func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
+	if c := s.Capsule(capsule); c != nil {
+		return []*Spec{c.Spec}
+	}
+	if g := s.Gang(gang); g != nil {
+		for i := range g.Gang.Roles {
+			specs = append(specs, g.Gang.Roles[i].Spec)
+		}
+	}
+	return specs
+}
+
 // countWaiting keeps the number of pending capsules of a spec in the groups that it names.
 func (s *State) countWaiting(spec *Spec, by int) {
 	if spec.Group != "" {

@@ -18,6 +18,7 @@ func (s *State) Verify() error {
 	v.compareGangs()
 	v.compareGroups()
 	v.compareWaiting()
+	v.nominations()
 	v.dates()
 	return errors.Join(v.faults...)
 }
@@ -316,7 +317,7 @@ func (v *verifier) dates() {
 	})
 	for kind, at := range map[string]Revision{
 		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
-		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs,
+		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations,
 	} {
 		if at != 0 { // one has
 			v.date(at, "the last to leave", kind)
@@ -332,5 +333,59 @@ func (v *verifier) dates() {
 func (v *verifier) date(at Revision, kind, name string) {
 	if at == 0 || at > v.s.rev {
 		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
+	}
+}
+
+// nominations compares what is nominated, and the sums that judge it, with the records of capsules, gangs and nodes.
+func (v *verifier) nominations() {
+	claimed, living := map[nominatedPart]bool{}, 0
+	count := func(n *Nomination, waits bool) {
+		if n == nil {
+			return
+		}
+		if !waits || n.First == 0 || n.First > n.Made || n.Made > v.s.rev {
+			v.fail("%s is nominated at revision %d, first at %d: it does not wait, or that cannot be", n.nominee(), n.Made, n.First)
+		}
+		if !n.Lives() {
+			return
+		}
+		living++
+		if known, _ := v.s.nominations.Get(n); known != n {
+			v.fail("%s is not found among those nominated", n.nominee())
+		}
+		for i := range n.Parts {
+			claimed[nominatedPart{n, i}] = true
+			if v.s.Node(n.Parts[i].Node) == nil {
+				v.fail("%s is nominated for node %q, which is not a member", n.nominee(), n.Parts[i].Node)
+			}
+		}
+	}
+	for c := range v.s.Capsules() {
+		count(c.Nomination, c.Pending())
+	}
+	for g := range v.s.Gangs() {
+		count(g.Nomination, g.Total() == 0)
+	}
+	var capacity totals
+	for n := range v.s.Nodes() {
+		capacity.addNode(n.Node, 1)
+		if n.nominated == nil {
+			continue
+		}
+		if k := len(n.nominated.parts); k == 0 || k > maxNominated {
+			v.fail("node %q counts %d nominations; there can be %d", n.Node.ID, k, maxNominated)
+		}
+		for _, p := range n.nominated.parts {
+			if !claimed[p] || p.room().Node != n.Node.ID {
+				v.fail("node %q counts a nomination of %s, which there is not", n.Node.ID, p.of.nominee())
+			}
+			delete(claimed, p)
+		}
+	}
+	for p := range claimed {
+		v.fail("%s is nominated for node %q, which does not count it", p.of.nominee(), p.room().Node)
+	}
+	if living != v.s.nominations.Len() || capacity != v.s.capacity {
+		v.fail("counts %d nominations and a capacity of %v; there are %d and %v", v.s.nominations.Len(), v.s.capacity, living, capacity)
 	}
 }

@@ -29,6 +29,12 @@ type tx struct {
 	touched []NodeID
 	// Place commitments in the proposal.
 	places int
+	// What it has nominated so far.
+	nominations []*Nomination
+	// Of a draft: what earlier proposals of the plan may have nominated.
+	beside []*Nomination
+	// A nomination is made or ends; a node offers less than before.
+	nominates, lowers bool
 
 	// A capsule is released for good.
 	finals bool
@@ -50,6 +56,9 @@ type txNode struct {
 	// The last commitment that asked, and the newest spec of a capsule that did.
 	asker int
 	asks  Revision
+	// Room on it is nominated by this proposal; and the commitment by which it has joined, if it has.
+	claimed bool
+	joined  int
 }
 
 type txCapsule struct {
@@ -88,6 +97,7 @@ func (t *tx) reset() {
 	t.marks.reset()
 	t.touched = t.touched[:0]
 	t.finals = false
+	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
 	t.nodeSlot, t.capsuleSlot = 0, 0
 }
 

@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"math"
-	"slices"
 	"strconv"
 )
 
@@ -27,6 +26,8 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 		return c.Node, t.removeNode(c.Node)
 	case Hold:
 		return c.Node, t.startHold(&c)
+	case Nominate:
+		return "", t.nominate(&c)
 	case Assign:
 		return "", t.assign(&c)
 	case Mark:
@@ -61,6 +62,8 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	e.now.Node, e.node = n.now.Node.ID, n.now.index
 	e.now.Devices, e.now.Note = c.Devices, c.Note
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
+	t.nominates = t.nominates || e.now.Nomination != nil
+	e.now.Nomination = nil
 	t.countGang(&e.now, 1)
 	return n.now.Node.ID, nil
 }
@@ -150,8 +153,10 @@ func (t *tx) release(c *Release) (NodeID, error) {
 		t.leave(e)
 	}
 	e.now.Changed, e.dirty = t.rev, true
-	e.now.released = c.Final
-	t.finals = t.finals || c.Final
+	if e.now.released = c.Final; c.Final {
+		t.finals = true
+		t.endNominations(e)
+	}
 	return from, nil
 }
 
@@ -172,13 +177,12 @@ func (t *tx) countGang(c *Capsule, by int) {
 		return
 	}
 	g := t.gang(c.Gang)
-	if g.now == g.was {
-		now := *g.was
-		now.Placed = slices.Clone(g.was.Placed)
-		g.now = &now
+	now := t.ownGang(g)
+	now.Placed[c.role] += by
+	now.Changed = t.rev
+	if by > 0 && now.Nomination != nil {
+		now.Nomination, t.nominates = nil, true
 	}
-	g.now.Placed[c.role] += by
-	g.now.Changed = t.rev
 	g.restarts = g.restarts || g.now.Total() == 0
 }
 
@@ -230,6 +234,9 @@ func (t *tx) putNode(node *Node) error {
 	if e.gone { // joins, for the first time or again
 		e.now = NodeState{index: e.now.index, Usage: t.rev}
 		e.asked, e.askedDevices, e.asks = Resources{}, 0, 0
+		e.joined, e.claimed = t.at, false
+	} else {
+		t.lowers = t.lowers || e.now.Node.lowers(node)
 	}
 	e.now.Node, e.now.Specification = node, t.rev
 	e.gone, e.dirty = false, true
@@ -246,7 +253,11 @@ func (t *tx) removeNode(id NodeID) error {
 	if n.now.Capsules > 0 || n.now.holds > 0 {
 		return t.refuse(Rejection{Node: id}, n.newest(), "node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
 	}
-	n.gone, n.dirty = true, true
+	if parts := t.nominatedOn(n); len(parts) > 0 {
+		t.readNominees(parts)
+		return t.refuse(Rejection{Node: id}, max(n.newest(), t.s.left.Nominations), "node %q is nominated for %s", id, parts[0].of.nominee())
+	}
+	n.gone, n.dirty, t.lowers = true, true, true
 	return nil
 }
 

@@ -99,7 +99,7 @@ func (t *tx) judgeTotals() error {
 			return err
 		}
 	}
-	return nil
+	return t.judgeNominations()
 }
 
 // settleNode compares use with capacity where this proposal has asked for something. Dimensions that it

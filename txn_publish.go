@@ -1,5 +1,7 @@
 package orbit
 
+import "slices"
+
 // publish makes the write-set of a proposal that has been judged part of the state. It requires that the
 // state is ours to write and has not changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
@@ -13,6 +15,12 @@ func (s *State) publish(t *tx) {
 		if e := &t.nodes.entries[i]; e.dirty {
 			s.publishNode(e)
 		}
+	}
+	if t.nominates { // before capsules: then what they were is no more
+		s.publishNominations(t)
+	}
+	if t.shares() {
+		s.left.Nominations = s.rev
 	}
 	for i := range t.gangs.entries {
 		if e := &t.gangs.entries[i]; e.now != e.was {
@@ -38,6 +46,9 @@ func (s *State) publish(t *tx) {
 // publishNode writes a node's record, or frees its slot. The list of its capsules is not the write-set's:
 // it follows when the capsules are published.
 func (s *State) publishNode(e *txNode) {
+	if e.was == nil || e.gone || e.was.Node != e.now.Node {
+		s.countCapacity(e)
+	}
 	slot, id := e.now.index, e.now.Node.ID
 	switch {
 	case e.gone && e.was == nil: // has joined in this very proposal
@@ -209,4 +220,73 @@ func (s *State) gangOf(c *Capsule) *GangState {
 		return nil
 	}
 	return s.Gang(c.Gang)
+}
+
+// countCapacity keeps the sums of what all nodes offer.
+func (s *State) countCapacity(e *txNode) {
+	if e.was != nil {
+		s.capacity.addNode(e.was.Node, -1)
+	}
+	if !e.gone {
+		s.capacity.addNode(e.now.Node, 1)
+	}
+}
+
+// publishNominations takes what has ended off its nodes, and files what has been made there.
+func (s *State) publishNominations(t *tx) {
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		var was *Nomination
+		if e.was != nil {
+			was = e.was.Nomination
+		}
+		s.renominate(was, e.now.Nomination)
+	}
+	for i := range t.gangs.entries {
+		e := &t.gangs.entries[i]
+		var was *Nomination
+		if e.was != nil {
+			was = e.was.Nomination
+		}
+		s.renominate(was, e.now.Nomination)
+	}
+}
+
+// renominate replaces one nomination by another.
+func (s *State) renominate(was, now *Nomination) {
+	if was == now {
+		return
+	}
+	if was.Lives() {
+		s.nominations.Delete(was)
+		for i := range was.Parts {
+			s.claim(was, i, false)
+		}
+	}
+	if now.Lives() {
+		s.nominations.ReplaceOrInsert(now)
+		for i := range now.Parts {
+			s.claim(now, i, true)
+		}
+	}
+}
+
+// claim puts a part of a nomination on its node, or takes it off.
+func (s *State) claim(of *Nomination, at int, made bool) {
+	n := s.Node(of.Parts[at].Node)
+	if n == nil {
+		return // it has left, after the nomination ended
+	}
+	n = &s.nodes.Own(n.index, s.owner).node
+	var parts []nominatedPart
+	if n.nominated != nil {
+		parts = slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool { return p.of == of })
+	}
+	if made {
+		parts = append(parts, nominatedPart{of, at})
+		slices.SortFunc(parts, func(a, b nominatedPart) int { return a.of.compare(b.of) })
+	}
+	if n.nominated = nil; len(parts) > 0 {
+		n.nominated = &nominated{parts: parts}
+	}
 }

@@ -3,6 +3,7 @@ package orbit
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -149,6 +150,8 @@ func (v *validator) commitment(c Commitment) Commitment {
 		v.ref("node id", string(c.Node))
 	case Hold:
 		return v.hold(c)
+	case Nominate:
+		return v.nominate(c)
 	case Assign:
 		v.ref("capsule id", string(c.Capsule))
 		v.text("owner", c.From, v.limits.IDBytes)
@@ -284,17 +287,62 @@ func (v *validator) hold(c Hold) Commitment {
 	v.id("hold id", string(c.ID))
 	v.id("node id", string(c.Node))
 	v.text("hold for", c.For, v.limits.IDBytes)
-	v.failAll(c.Room.faults("room"))
-	if c.Devices != 0 && (c.Milli < 1 || c.Milli > deviceMilli) || c.Devices == 0 && c.Milli != 0 {
-		v.fail("hold of %d devices with %d milli each; it must be 1 to %d, or 0 without devices", c.Devices.Len(), c.Milli, deviceMilli)
+	v.room("hold", &c.Room, c.Devices, c.Milli)
+	c.Ends = v.ends("hold", c.Ends)
+	return c
+}
+
+// room checks what a hold or a nomination takes or claims on one node.
+func (v *validator) room(what string, room *Resources, devices DeviceSet, milli int) {
+	v.failAll(room.faults("room"))
+	if devices != 0 && (milli < 1 || milli > deviceMilli) || devices == 0 && milli != 0 {
+		v.fail("%s of %d devices with %d milli each; it must be 1 to %d, or 0 without devices", what, devices.Len(), milli, deviceMilli)
 	}
-	if c.Room == (Resources{}) && c.Devices == 0 {
-		v.fail("hold of nothing")
+	if *room == (Resources{}) && devices == 0 {
+		v.fail("%s of nothing", what)
 	}
-	c.Ends = c.Ends.UTC().Round(0)
-	if year := c.Ends.Year(); c.Ends.IsZero() || year < 1 || year > lastYear {
-		v.fail("hold must have an end, in the years 1 to %d", lastYear)
+}
+
+// ends checks an end and returns it in UTC, without a monotonic part.
+func (v *validator) ends(what string, at time.Time) time.Time {
+	at = at.UTC().Round(0)
+	if year := at.Year(); at.IsZero() || year < 1 || year > lastYear {
+		v.fail("%s must have an end, in the years 1 to %d", what, lastYear)
 	}
+	return at
+}
+
+// nominate checks a nomination, and brings its end into the form of a hold's.
+func (v *validator) nominate(c Nominate) Commitment {
+	if (c.Capsule == "") == (c.Gang == "") {
+		v.fail("nomination names capsule %q and gang %q; it needs exactly one", c.Capsule, c.Gang)
+	}
+	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
+	v.text("gang id", string(c.Gang), v.limits.IDBytes)
+	if len(c.Parts) == 0 {
+		if c.Aged != 0 || !c.Ends.IsZero() {
+			v.fail("nomination of no room takes neither Aged nor Ends")
+		}
+		return nil
+	}
+	if c.Aged < 0 || int64(c.Aged) > int64(v.limits.NominationAging) {
+		v.fail("nomination is aged by %d; this ledger takes 0 to %d", c.Aged, v.limits.NominationAging)
+	}
+	if len(c.Parts) > v.limits.Commitments {
+		v.fail("nomination of %d rooms; this ledger takes %d", len(c.Parts), v.limits.Commitments)
+		return nil
+	}
+	seen := make(map[NodeID]bool, len(c.Parts))
+	for i := range c.Parts {
+		r := &c.Parts[i]
+		v.id("node id", string(r.Node))
+		v.room("nomination", &r.Room, r.Devices, r.Milli)
+		if seen[r.Node] {
+			v.fail("nomination names node %q twice", r.Node)
+		}
+		seen[r.Node] = true
+	}
+	c.Ends = v.ends("nomination", c.Ends)
 	return c
 }
 

@@ -170,6 +170,7 @@ func (v *View) advance(state *State, changes []Change, from *source) (woken bool
 		c := &changes[i]
 		v.touch(c, old, from)
 		woken = v.queue.absorb(c, state, from.owns) || woken
+		woken = v.touchNominated(c, old) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
 			v.ends.Push(holdEnd{h.Ends, h.ID})
 		}

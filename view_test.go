@@ -166,7 +166,7 @@ func (c *chaos) place(t *rapid.T) {
 		id := c.nodeID(t)
 		var set DeviceSet
 		if n := snapshotOf(t, c.ledger).Node(id); n != nil {
-			set, _ = n.PickDevices(k.Spec.Devices)
+			set, _ = n.PickDevices(k.Spec)
 		}
 		c.try(Place{Capsule: k.ID, Node: id, Devices: set})
 	}

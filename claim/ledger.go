@@ -134,7 +134,7 @@ func (s *LedgerSource) validate(state *orbit.State) error {
 
 // slot returns a node as a slot. The node must fit the spec.
 func (s *LedgerSource) slot(n *orbit.NodeState) Slot {
-	devices, _ := n.PickDevices(s.spec.Devices)
+	devices, _ := n.PickDevices(s.spec)
 	uid := strconv.FormatUint(uint64(n.Specification), 10)
 	return Slot{Name: string(n.Node.ID), UID: uid, Labels: n.Node.Labels, Devices: devices}
 }

@@ -57,6 +57,9 @@ func (r accessSet) addAll(names *orbit.Footprint, a access) {
 	add(r, kindGang, names.Gangs, a)
 	add(r, kindHold, names.Holds, a)
 	add(r, kindMark, names.Marks, a)
+	if names.Share {
+		r[ref{kindShare, shareID}] = a
+	}
 	for _, id := range names.Proposals {
 		r[ref{kindProposal, id.String()}] = a
 	}

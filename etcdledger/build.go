@@ -82,7 +82,7 @@ func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 		if g.Gang == nil || !living[id] {
 			return nil
 		}
-		return b.Gang(g.Gang, g.at)
+		return b.Gang(g.Gang, g.at, g.Nomination.nomination("", id, g.at))
 	})
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (c *capsuleRecord) order() uint64 {
 func (c *capsuleRecord) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	out := &orbit.Capsule{
 		ID: id, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.order(), Changed: c.at,
+		Submitted: c.order(), Changed: c.at, Nomination: c.Nomination.nomination(id, "", c.at),
 	}
 	if len(c.Placed) > 0 {
 		out.PlacedAt, out.PlacedBy = cmp.Or(c.Placed[0].At, c.at), c.Placed[0].ID

@@ -95,6 +95,13 @@ func (d *duel) translate(p orbit.Proposal) orbit.Proposal {
 		}
 		p.If = append(p.If, bet)
 	}
+	p.Do = slices.Clone(p.Do)
+	for i, c := range p.Do {
+		if n, ok := c.(orbit.Nominate); ok {
+			n.Since = d.rev(n.Since)
+			p.Do[i] = n
+		}
+	}
 	return p
 }
 
@@ -365,7 +372,9 @@ func fight(t *testing.T, ledgers int, options func(*rapid.T) Options) {
 // state are those of a ledger in memory. A mirror made from the records agrees with one that has followed the log.
 func TestAgainstMemory(t *testing.T) {
 	t.Parallel()
-	fight(t, 2, func(*rapid.T) Options { return Options{GCInterval: time.Minute} })
+	fight(t, 2, func(*rapid.T) Options {
+		return Options{GCInterval: time.Minute, Bounds: orbit.Limits{NominatedShare: 100}}
+	})
 }
 
 // TestAgainstMemoryTinyLimits is the same with limits so small that records, ids and history are dropped all the time.
@@ -375,7 +384,7 @@ func TestAgainstMemoryTinyLimits(t *testing.T) {
 	fight(t, 2, func(t *rapid.T) Options {
 		return Options{GCInterval: -1, Bounds: orbit.Limits{
 			Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"),
-			History: 4 * few.Draw(t, "history"),
+			History: 4 * few.Draw(t, "history"), Renewals: few.Draw(t, "renewals"), NominatedShare: 25 * few.Draw(t, "share"),
 		}}
 	})
 }

@@ -19,10 +19,15 @@ const (
 	kindHold     kind = "h"
 	kindMark     kind = "m"
 	kindProposal kind = "p"
+	// When the share of nominations was last made harder to keep. It says nothing: its revision does.
+	kindShare kind = "s"
 )
 
+// shareID names the only record of its kind.
+const shareID = "nominations"
+
 // kinds are all kinds.
-var kinds = []kind{kindNode, kindUse, kindCapsule, kindGang, kindHold, kindMark, kindProposal}
+var kinds = []kind{kindNode, kindUse, kindCapsule, kindGang, kindHold, kindMark, kindProposal, kindShare}
 
 // ref names a record.
 type ref struct {

@@ -161,6 +161,10 @@ func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	case kindMark:
 		return into(t.marks, r.id, text, at, nil)
 	}
+	if r.kind == kindShare {
+		_, err := decode[shareRecord](text, at)
+		return err
+	}
 	var id orbit.ProposalID
 	if err := id.UnmarshalText([]byte(r.id)); err != nil {
 		return err

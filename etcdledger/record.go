@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -75,6 +76,8 @@ type capsuleRecord struct {
 	Released bool              `json:"released,omitempty"`
 	// Ended is the number of the change that released the capsule, among the changes of this record's revision.
 	Ended int `json:"ended,omitempty"`
+	// Nomination is what the capsule is nominated for, or what is kept of its last nomination.
+	Nomination *nominationRecord `json:"nomination,omitempty"`
 }
 
 // placementRecord is a placement: the proposal and its revision. Revision 0 stands for the revision of this record.
@@ -86,8 +89,31 @@ type placementRecord struct {
 // gangRecord is a gang. The records of its members say which of them are placed. Nil: the gang has been dropped.
 type gangRecord struct {
 	stamp
-	Gang *orbit.Gang `json:"gang,omitempty"`
+	Gang       *orbit.Gang       `json:"gang,omitempty"`
+	Nomination *nominationRecord `json:"nomination,omitempty"`
 }
+
+// nominationRecord is what a capsule or a gang is nominated for; revisions are 0 where they are that of the record.
+type nominationRecord struct {
+	Rank     int32                 `json:"rank,omitempty"`
+	First    orbit.Revision        `json:"first,omitempty"`
+	Made     orbit.Revision        `json:"made,omitempty"`
+	Renewals int                   `json:"renewals,omitempty"`
+	Parts    []orbit.NominatedRoom `json:"parts,omitempty"`
+	Ends     time.Time             `json:"ends,omitzero"`
+}
+
+// nomination returns the record in a record that was written at a revision, as the nomination of one of the two.
+func (n *nominationRecord) nomination(capsule orbit.CapsuleID, gang orbit.GangID, at orbit.Revision) *orbit.Nomination {
+	if n == nil {
+		return nil
+	}
+	return &orbit.Nomination{Capsule: capsule, Gang: gang, Rank: n.Rank, First: cmp.Or(n.First, at), Made: cmp.Or(n.Made, at),
+		Renewals: n.Renewals, Parts: n.Parts, Ends: n.Ends}
+}
+
+// shareRecord says that the share of nominations was made harder to keep.
+type shareRecord struct{ stamp }
 
 // holdRecord is a hold; nil: the hold has ended.
 type holdRecord struct {
@@ -183,7 +209,7 @@ func (e *encoder) record(r ref) []byte {
 	case kindGang:
 		out := gangRecord{stamp: written}
 		if g := e.state.Gang(orbit.GangID(r.id)); g != nil {
-			out.Gang = g.Gang
+			out.Gang, out.Nomination = g.Gang, e.nomination(g.Nomination)
 		}
 		return e.encode(out)
 	case kindHold:
@@ -192,6 +218,8 @@ func (e *encoder) record(r ref) []byte {
 			out.Hold = &h
 		}
 		return e.encode(out)
+	case kindShare:
+		return e.encode(shareRecord{written})
 	case kindMark:
 		value, _ := e.state.Mark(r.id)
 		return e.encode(markRecord{stamp: written, Value: value})
@@ -216,7 +244,7 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	}
 	r := capsuleRecord{
 		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.Submitted, Released: c.Released(),
+		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination),
 	}
 	if first := uint64(e.now) << orderBits; c.Submitted >= first {
 		r.Submitted, r.Seq = 0, c.Submitted-first
@@ -231,6 +259,14 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 		r.Placed = append(r.Placed, placementRecord{by, e.at(at)})
 	}
 	return e.encode(r)
+}
+
+// nomination returns the record of what a capsule or a gang is nominated for.
+func (e *encoder) nomination(n *orbit.Nomination) *nominationRecord {
+	if n == nil {
+		return nil
+	}
+	return &nominationRecord{Rank: n.Rank, First: e.at(n.First), Made: e.at(n.Made), Renewals: n.Renewals, Parts: n.Parts, Ends: n.Ends}
 }
 
 // ended returns the number of the change that released a capsule for good.

@@ -56,3 +56,91 @@ func TestViewAfterIdleReload(t *testing.T) {
 		require.Len(d, changes, 1, "and then the history goes on")
 	})
 }
+
+// nominate claims cores on nodes for a capsule, or with an empty capsule for gang g.
+func nominate(c orbit.CapsuleID, cores int64, nodes ...orbit.NodeID) orbit.Nominate {
+	n := orbit.Nominate{Capsule: c, Ends: time.Unix(1e9, 0)}
+	if c == "" {
+		n.Gang = "g"
+	}
+	for _, id := range nodes {
+		n.Parts = append(n.Parts, orbit.NominatedRoom{Node: id, Room: orbit.Resources{cores}, Devices: 1, Milli: 400})
+	}
+	return n
+}
+
+// populateNominations nominates a capsule and a gang, each after it was nominated before, and leaves capsule c3 with what is
+// kept of a nomination that has ended.
+func populateNominations(d *desk, l *Ledger) {
+	for _, id := range []orbit.NodeID{"n1", "n2"} {
+		d.do(l, orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{8}, Devices: orbit.Devices{Model: "A100", Count: 1}}})
+	}
+	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{4}}, Devices: orbit.DeviceRequest{Count: 1, Milli: 100}}
+	d.do(l, orbit.Submit{IDs: []orbit.CapsuleID{"c1", "c2", "c3"}, Spec: spec})
+	d.do(l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: spec, Members: []orbit.CapsuleID{"g1", "g2"}, Min: 1}}}})
+	d.do(l, nominate("c3", 1, "n1"))
+	d.do(l, orbit.Nominate{Capsule: "c3"})
+	d.do(l, nominate("c1", 1, "n1"))
+	d.do(l, nominate("", 1, "n2"))
+	d.do(l, nominate("c1", 5, "n1", "n2"))
+	d.do(l, nominate("", 3, "n1", "n2"))
+}
+
+// TestNominationsAfterReload: a ledger that reads all records again, or for the first time, finds the nominations of capsules
+// and gangs as they were, with the place in the order that those have had, and judges by them.
+func TestNominationsAfterReload(t *testing.T) {
+	bubble(t, 2, Options{GCInterval: -1, Bounds: orbit.Limits{NominatedShare: 100}}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		populateNominations(d, a)
+		before := d.look(a)
+		d.compactIdly(1)
+		after := d.look(b)
+		c1, was := after.Capsule("c1").Nomination, before.Capsule("c1").Nomination
+		require.Equal(d, was, c1)
+		require.Less(d, c1.First, c1.Made)
+		require.Equal(d, before.Gang("g").Nomination, after.Gang("g").Nomination)
+		require.Equal(d, before.Capsule("c3").Nomination, after.Capsule("c3").Nomination)
+		require.False(d, after.Capsule("c3").Nomination.Lives())
+		for _, l := range d.ledgers {
+			for _, id := range []orbit.CapsuleID{"c2", "g1"} { // the gang was nominated later than c1
+				_, err := l.Propose(bg, orbit.Proposal{View: after.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: "n1", Devices: 1}}})
+				require.ErrorIs(d, err, orbit.ErrInfeasible)
+				require.ErrorContains(d, err, "nominated for capsule c1")
+			}
+		}
+		d.do(b, orbit.Nominate{Capsule: "c1", Since: c1.Made})
+		d.do(a, orbit.Place{Capsule: "g1", Node: "n1", Devices: 1})
+		require.Nil(d, d.look(b).Gang("g").Nomination)
+		d.agree()
+	})
+}
+
+// TestShareOfTwoProcesses: two processes nominate different capsules on different nodes at the same time. The record of the
+// share orders them: the second one is judged again, with the first, and refused.
+func TestShareOfTwoProcesses(t *testing.T) {
+	bubble(t, 2, Options{GCInterval: -1, Bounds: orbit.Limits{NominatedShare: 50}}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		d.do(a, node("n1", 8), node("n2", 8), submit("c1", "c2"))
+		view := d.look(b).Revision()
+		claim := func(c orbit.CapsuleID, on orbit.NodeID) orbit.Proposal {
+			n := orbit.Nominate{Capsule: c, Ends: time.Unix(1e9, 0), Parts: []orbit.NominatedRoom{{Node: on, Room: orbit.Resources{5}}}}
+			return orbit.Proposal{View: view, Do: []orbit.Commitment{n}}
+		}
+		d.plans[0].sendsNext(fault{slow, time.Second})
+		d.plans[1].sendsNext(fault{slow, time.Second})
+		first, second := proposing(bg, a, claim("c1", "n1")), proposing(bg, b, claim("c2", "n2"))
+		outcomes := []orbit.Outcome{<-first, <-second}
+		taken := 0
+		for _, o := range outcomes {
+			if o.Err == nil {
+				taken++
+				continue
+			}
+			require.ErrorIs(d, o.Err, orbit.ErrConflict)
+			require.ErrorContains(d, o.Err, "more than 50 percent of cpu")
+		}
+		require.Equal(d, 1, taken)
+		require.Equal(d, uint64(1), a.Stats().Retries+b.Stats().Retries)
+		d.agree()
+	})
+}

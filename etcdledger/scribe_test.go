@@ -143,7 +143,7 @@ func (s *scribe) put(c orbit.CapsuleID, spec *orbit.Spec) orbit.Place {
 	if len(fits) > 0 && !s.chance(10) {
 		n := pick(s, fits)
 		p.Node = n.Node.ID
-		p.Devices, _ = n.PickDevices(spec.Devices)
+		p.Devices, _ = n.PickDevices(spec)
 	} else if spec != nil {
 		p.Devices = orbit.DeviceSet(1<<spec.Devices.Count-1) << s.upTo(2)
 	}
@@ -210,6 +210,35 @@ var drafts = []draft{
 		return []orbit.Commitment{orbit.Mark{Key: pick(s, scribeMarks), Value: pick(s, []string{"", "x", "y\x00é"})}}
 	},
 	draftEmpty, draftRejoin,
+	draftNominate, draftNominate, draftNominate,
+}
+
+// draftNominate nominates what waits for rooms here and there, replaces that, or ends it.
+func draftNominate(s *scribe) []orbit.Commitment {
+	c := orbit.Nominate{Ends: time.Unix(1e9, 5e8).In(time.FixedZone("x", 3600))}
+	var before *orbit.Nomination
+	if g := s.view.Gang(pick(s, scribeGangs)); g != nil && s.chance(3) {
+		c.Gang, before = g.Gang.ID, g.Nomination
+	} else {
+		who := s.some((*orbit.Capsule).Pending)
+		c.Capsule, before = who.ID, who.Nomination
+	}
+	if before.Lives() && s.chance(2) {
+		c.Since = before.Made
+	}
+	for _, id := range scribeNodes {
+		if part := (orbit.NominatedRoom{Node: id, Room: s.room(5)}); s.chance(3) && part.Room != (orbit.Resources{}) {
+			c.Parts = append(c.Parts, part)
+		}
+	}
+	if len(c.Parts) > 0 && s.chance(3) {
+		c.Aged = 1
+		c.Parts[0].Devices, c.Parts[0].Milli = orbit.DeviceSet(1+s.upTo(2)), pick(s, []int{1, 500, 1000})
+	}
+	if len(c.Parts) == 0 {
+		c.Ends = time.Time{}
+	}
+	return []orbit.Commitment{c}
 }
 
 // draftChange changes a node: its capacity (also below its use), labels, devices or drain.

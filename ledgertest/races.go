@@ -111,7 +111,7 @@ func checkRaceRoom(t *trial) {
 				if err != nil {
 					return err
 				}
-				set, ok := s.Node("n").PickDevices(orbit.DeviceRequest{Count: 1, Milli: 500})
+				set, ok := s.Node("n").PickDevices(&orbit.Spec{Devices: orbit.DeviceRequest{Count: 1, Milli: 500}})
 				if !ok {
 					return fmt.Errorf("no room for %s at revision %d, where there must be some", id, s.Revision())
 				}

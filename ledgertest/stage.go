@@ -118,7 +118,7 @@ func (s stage) place(c *orbit.Capsule, where int, n *orbit.NodeState) orbit.Plac
 	if c.Spec.Devices.Count > 0 {
 		do.Devices = 1
 		if n != nil {
-			if set, ok := n.PickDevices(c.Spec.Devices); ok {
+			if set, ok := n.PickDevices(c.Spec); ok {
 				do.Devices = set
 			}
 		}

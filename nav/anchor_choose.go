@@ -181,7 +181,7 @@ func (f *filling) seat(at int, spec *orbit.Spec) bool {
 	if !n.Fits(spec) {
 		return false
 	}
-	devices, _ := n.PickDevices(spec.Devices)
+	devices, _ := n.PickDevices(spec)
 	if f.pass.draft.Reserve(spec, orbit.Choice{Node: n, Devices: devices}) != nil {
 		return false
 	}

@@ -127,7 +127,7 @@ func TestAnchorsWithDevices(t *testing.T) {
 	s := near("g", 1)
 	s.Devices = orbit.DeviceRequest{Count: 1, Milli: 600, Models: []string{"A100", "H100"}}
 	submit(t, l, "g", 3, s)
-	want, ok := snapshot(t, l).Node("b").PickDevices(s.Devices)
+	want, ok := snapshot(t, l).Node("b").PickDevices(s)
 	require.True(t, ok)
 	e := anchored(l)
 	e.Pass(t.Context())

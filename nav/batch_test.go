@@ -95,7 +95,7 @@ func drawUse(t *rapid.T, l *orbit.MemoryLedger, n orbit.Node) {
 	if n.Devices.Count > 0 {
 		s.Devices = orbit.DeviceRequest{Count: 1, Milli: rapid.IntRange(1, 1000).Draw(t, "taken")}
 	}
-	set, _ := snapshot(t, l).Node(n.ID).PickDevices(s.Devices)
+	set, _ := snapshot(t, l).Node(n.ID).PickDevices(s)
 	use := orbit.CapsuleID("use-" + n.ID)
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{use}, Spec: s}, orbit.Place{Capsule: use, Node: n.ID, Devices: set})
 	switch change {

@@ -143,7 +143,7 @@ func (w *gangWorld) ledger(t require.TestingT) *orbit.MemoryLedger {
 	for i, load := range w.loads {
 		id := orbit.CapsuleID(fmt.Sprint("load", i))
 		n := snapshot(t, l).Node(w.nodes[load.node].ID)
-		if set, ok := n.PickDevices(load.spec.Devices); ok && n.Fits(load.spec) {
+		if set, ok := n.PickDevices(load.spec); ok && n.Fits(load.spec) {
 			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: load.spec}, orbit.Place{Capsule: id, Node: n.Node.ID, Devices: set})
 		}
 	}

@@ -77,7 +77,7 @@ func testGangChurn(t *rapid.T) {
 			try(orbit.Submit{Gang: s.gang})
 		case s.kind == 6:
 			if n := snapshot(t, l).Node(orbit.NodeID(fmt.Sprint("n", s.at))); n != nil {
-				set, _ := n.PickDevices(s.ask.Devices)
+				set, _ := n.PickDevices(s.ask)
 				try(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s.ask}, orbit.Place{Capsule: id, Node: n.Node.ID, Devices: set})
 			}
 		case s.kind == 7:

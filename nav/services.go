@@ -102,7 +102,7 @@ func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.
 			return plan, err
 		}
 		why := full[c.Spec]
-		if why == nil {
+		if why == nil || c.Nomination.Lives() { // there may be room that is nominated for this one alone
 			why = s.draft.PlaceBest(s.Placement, c)
 			if why == nil {
 				plan.Proposals = append(plan.Proposals, s.draft.Propose())

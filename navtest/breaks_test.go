@@ -97,6 +97,14 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 		for h := range p.state.Holds() {
 			plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Hold: h.ID}}})
 		}
+	case "nominates for others":
+		for c := range p.state.Capsules() {
+			if c.Pending() && c.Owner == "navtest-other" && len(p.rooms) > 0 {
+				plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Nominate{Capsule: c.ID, Ends: time.Unix(1<<33, 0),
+					Parts: []orbit.NominatedRoom{{Node: p.rooms[0].node.ID, Room: orbit.Resources{orbit.CPU: 1}}}}}})
+				return
+			}
+		}
 	case "holds for ever":
 		for i, r := range p.rooms {
 			if id := orbit.HoldID("for ever " + r.node.ID); r.free[orbit.CPU] > 0 && !r.node.Unschedulable && i == 0 {

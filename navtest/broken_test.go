@@ -41,6 +41,7 @@ var broken = []struct {
 	{"places what is placed", services, "ownership capacity devices company freshness odd-worlds", "which is on node"},
 	{"places twice", services, "ownership capacity devices conflict recovery odd-worlds", "which the same plan has placed already"},
 	{"ends holds of others", services, "ownership exhaustion", "releases hold"},
+	{"nominates for others", services, "ownership explanation gangs odd-worlds capacity", "nominates capsule"},
 	{"drains nodes", services, "ownership priority conflict recovery exhaustion odd-worlds liveness", "changes the constellation"},
 
 	{"does not reserve", services, "capacity devices priority context conflict odd-worlds", "cannot be committed after those before it"},

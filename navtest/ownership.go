@@ -55,7 +55,11 @@ func (t *trial) trespass(c *call) error {
 	placed := map[orbit.CapsuleID]bool{}
 	for i, p := range c.plan.Proposals {
 		for _, do := range p.Do {
-			if why := t.offence(c.state, do, placed); why != "" {
+			why := t.offence(c.state, do, placed)
+			if n, ok := do.(orbit.Nominate); ok {
+				why = t.misnominated(c.state, &p, n)
+			}
+			if why != "" {
 				return fmt.Errorf("plan on revision %d: proposal %d %s", c.state.Revision(), i, why)
 			}
 		}
@@ -81,6 +85,27 @@ func (t *trial) offence(s *orbit.State, do orbit.Commitment, placed map[orbit.Ca
 		return t.foreign(s, do.Capsule, "assigns")
 	case orbit.PutNode, orbit.RemoveNode:
 		return fmt.Sprintf("changes the constellation (%T)", do)
+	}
+	return ""
+}
+
+// misnominated says why a nomination may not be made or ended. Those of others are ended only by a proposal that makes
+// one, to make way for it.
+func (t *trial) misnominated(s *orbit.State, p *orbit.Proposal, do orbit.Nominate) string {
+	makes := func(c orbit.Commitment) bool { n, ok := c.(orbit.Nominate); return ok && len(n.Parts) > 0 }
+	if len(do.Parts) == 0 && slices.ContainsFunc(p.Do, makes) {
+		return ""
+	}
+	if do.Gang == "" {
+		return t.foreign(s, do.Capsule, "nominates")
+	}
+	if s.Gang(do.Gang) == nil {
+		return fmt.Sprintf("nominates gang %q, which there is not", do.Gang)
+	}
+	for c := range s.Members(do.Gang) {
+		if why := t.foreign(s, c.ID, "nominates"); why != "" {
+			return why
+		}
 	}
 	return ""
 }

@@ -200,7 +200,7 @@ func newPlanner(t *rapid.T) *planner {
 		id := orbit.CapsuleID(fmt.Sprint("k", i))
 		spec := rapid.SampledFrom([]*orbit.Spec{wants(2), member, {Devices: orbit.DeviceRequest{Count: 1, Milli: 400}}}).Draw(t, "spec")
 		n := snapshotOf(t, p.ledger).Node(orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "node"))))
-		set, _ := n.PickDevices(spec.Devices)
+		set, _ := n.PickDevices(spec)
 		_, _ = p.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{ // if it fits
 			orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, orbit.Place{Capsule: id, Node: n.Node.ID, Devices: set}}})
 	}

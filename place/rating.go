@@ -123,11 +123,11 @@ func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSe
 	if picker, ok := r.score.(interface {
 		PickDevices(*orbit.NodeState, *orbit.Spec) (orbit.DeviceSet, bool)
 	}); ok {
-		if set, ok := picker.PickDevices(n, spec); ok {
+		if set, ok := picker.PickDevices(n, spec); ok && set&^n.DevicesFor(spec) == 0 {
 			return set
 		}
 	}
-	set, _ := n.PickDevices(spec.Devices) // it fits
+	set, _ := n.PickDevices(spec) // it fits
 	return set
 }
 

@@ -102,7 +102,7 @@ func (s *sampling) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok
 			require.LessOrEqual(t, key, other)
 		}
 		require.True(t, choice.Node.Fits(spec))
-		set, _ := choice.Node.PickDevices(spec.Devices)
+		set, _ := choice.Node.PickDevices(spec)
 		require.Equal(t, set, choice.Devices)
 	}
 	return choices, wantErr == nil
@@ -124,6 +124,23 @@ func (s *sampling) plan(t *rapid.T) {
 		s.all.take(k, choices[0])
 		require.Equal(t, s.twins[0].take(k, choices[0]), s.twins[1].take(k, choices[1]))
 	}
+}
+
+// nominee asks for one that waits, with the room that is nominated for it.
+func (s *sampling) nominee(t *rapid.T) {
+	c := s.waiting(t)
+	if c == nil {
+		return
+	}
+	drafts := []*orbit.Draft{&s.all.Draft, &s.twins[0].Draft, &s.twins[1].Draft}
+	for _, d := range drafts {
+		d.Ask(c)
+	}
+	s.ask(t, c.Spec)
+	for _, d := range drafts {
+		d.Ask(nil)
+	}
+	s.ask(t, c.Spec)
 }
 
 func (s *sampling) rollback(t *rapid.T) {
@@ -153,7 +170,7 @@ func TestSampledChoosesTheBestOfEnough(t *testing.T) {
 		s := newSampling(t)
 		actions := s.actions()
 		for name, f := range map[string]func(*rapid.T){
-			"": s.check, "plan": s.plan, "plan more": s.plan, "plan even more": s.plan, "rollback": s.rollback, "sync": s.sync, "sync more": s.sync,
+			"": s.check, "plan": s.plan, "plan more": s.plan, "plan even more": s.plan, "nominee": s.nominee, "rollback": s.rollback, "sync": s.sync, "sync more": s.sync,
 		} {
 			actions[name] = f
 		}

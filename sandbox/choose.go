@@ -103,7 +103,7 @@ func (b *loads) bestOf(a *ask, few map[int32]struct{}) int32 {
 // choice returns the choice of a node that fits.
 func (b *loads) choice(a *ask, i int32) choice {
 	n := b.draft.Node(int(i))
-	set, _ := n.PickDevices(a.spec.Devices) // it fits
+	set, _ := n.PickDevices(a.spec) // it fits
 	return choice{orbit.Choice{Node: n, Devices: set}, b.nodes[i].warm(a.spec.Start.Template) > 0}
 }
 

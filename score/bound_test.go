@@ -281,7 +281,7 @@ func drawUse(t *rapid.T, ledger *orbit.MemoryLedger, n *orbit.Node) {
 		state, err := ledger.Snapshot(context.Background())
 		require.NoError(t, err)
 		now, s := state.Node(n.ID), devices(&orbit.Spec{}, 1, drawMilli(t))
-		set, ok := now.PickDevices(s.Devices)
+		set, ok := now.PickDevices(s)
 		if !ok {
 			s.Devices = orbit.DeviceRequest{}
 		}

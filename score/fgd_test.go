@@ -147,7 +147,7 @@ func (r reference) value(n *orbit.NodeState, s *orbit.Spec, set orbit.DeviceSet)
 
 func (r reference) best(n *orbit.NodeState, s *orbit.Spec) (value float64, set orbit.DeviceSet) {
 	if s.Devices.Count != 1 || s.Devices.Milli == 1000 {
-		set, _ = n.PickDevices(s.Devices)
+		set, _ = n.PickDevices(s)
 		return r.value(n, s, set), set
 	}
 	value = 1

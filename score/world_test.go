@@ -44,7 +44,7 @@ func nodeWith(t testing.TB, node orbit.Node, placed ...*orbit.Spec) *orbit.NodeS
 	for i, s := range placed {
 		state, err := ledger.Snapshot(ctx)
 		require.NoError(t, err)
-		set, ok := state.Node(node.ID).PickDevices(s.Devices)
+		set, ok := state.Node(node.ID).PickDevices(s)
 		require.True(t, ok)
 		id := orbit.CapsuleID(fmt.Sprint("c", i))
 		propose(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s}, orbit.Place{Capsule: id, Node: node.ID, Devices: set})

@@ -29,7 +29,7 @@ func bruteRoom(t *rapid.T, n *orbit.NodeState, spec *orbit.Spec) int {
 			return i
 		}
 		id := orbit.CapsuleID(fmt.Sprint(i))
-		devices, _ := now.PickDevices(spec.Devices)
+		devices, _ := now.PickDevices(spec)
 		_, err := own.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
 			orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, orbit.Place{Capsule: id, Node: free.ID, Devices: devices},
 		}})

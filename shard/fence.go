@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -29,7 +30,7 @@ type flight struct {
 	sent int
 }
 
-// Propose adds the ownership bets (the fence) and proposes. A placement on a node that is not in the group, or is leaving
+// Propose adds the ownership bets (the fence) and proposes. A placement or a nomination on a node that is not in the group, or is leaving
 // it, is refused without a call of the ledger: with a conflict if the node was taken away after the proposal's view,
 // otherwise as infeasible.
 func (l *PartitionLedger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
@@ -116,41 +117,49 @@ func (l *PartitionLedger) giveUp() {
 	}
 }
 
-// fence returns the bets of a proposal, with one more for each node on which it places something: that the group mark of
+// fence returns the bets of a proposal, with one more for each node on which it places or nominates something: that the group mark of
 // the node is still the one that was read. The caller must hold the lock.
 func (l *PartitionLedger) fence(p *orbit.Proposal, slab *[]orbit.Precondition) ([]orbit.Precondition, error) {
 	from := len(*slab)
 	out := append(*slab, p.If...)
 	var seen map[orbit.NodeID]bool
 	for i, c := range p.Do {
-		node, ok := target(c)
-		if !ok || seen[node] {
-			continue
-		}
-		h, mine := l.view.own[node]
-		if !mine || h.leaving != 0 {
-			return nil, l.refuse(p, i, node, h)
-		}
-		if out = append(out, h.bet); len(p.Do) > 1 {
-			if seen == nil {
-				seen = make(map[orbit.NodeID]bool, len(p.Do))
+		for node := range nodesOf(c) {
+			if seen[node] {
+				continue
 			}
-			seen[node] = true
+			h, mine := l.view.own[node]
+			if !mine || h.leaving != 0 {
+				return nil, l.refuse(p, i, node, h)
+			}
+			if out = append(out, h.bet); len(p.Do) > 1 {
+				if seen == nil {
+					seen = make(map[orbit.NodeID]bool, len(p.Do))
+				}
+				seen[node] = true
+			}
 		}
 	}
 	*slab = out
 	return out[from:len(out):len(out)], nil
 }
 
-// target returns the node on which a commitment places a capsule or a hold.
-func target(c orbit.Commitment) (orbit.NodeID, bool) {
-	switch c := c.(type) {
-	case orbit.Place:
-		return c.Node, true
-	case orbit.Hold:
-		return c.Node, true
+// nodesOf yields the nodes on which a commitment places a capsule or a hold, or nominates room.
+func nodesOf(c orbit.Commitment) iter.Seq[orbit.NodeID] {
+	return func(yield func(orbit.NodeID) bool) {
+		switch c := c.(type) {
+		case orbit.Place:
+			yield(c.Node)
+		case orbit.Hold:
+			yield(c.Node)
+		case orbit.Nominate:
+			for i := range c.Parts {
+				if !yield(c.Parts[i].Node) {
+					return
+				}
+			}
+		}
 	}
-	return "", false
 }
 
 // refuse returns the error for a proposal that uses a node which the scheduler must not use. The caller must hold the
@@ -194,9 +203,7 @@ func (l *PartitionLedger) arrive(sent []orbit.Proposal, outcomes []orbit.Outcome
 func (l *PartitionLedger) note(p *orbit.Proposal) {
 	f := flight{bets: slices.Clone(p.If), sent: l.flights.looks}
 	for _, c := range p.Do {
-		if node, ok := target(c); ok {
-			f.nodes = append(f.nodes, node)
-		}
+		f.nodes = slices.AppendSeq(f.nodes, nodesOf(c))
 	}
 	if l.flights.unknown == nil {
 		l.flights.unknown = map[orbit.ProposalID]flight{}

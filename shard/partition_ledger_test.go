@@ -91,6 +91,69 @@ func TestPartitionLedgerShowsGroup(t *testing.T) {
 	assert.Equal(t, orbit.NodeID("n03"), nodeOf(t, ledger, "z"))
 }
 
+// TestPartitionLedgerNominations: a scheduler nominates its own nodes only, and sees at once what others have nominated and
+// ended there.
+func TestPartitionLedgerNominations(t *testing.T) {
+	ctx := context.Background()
+	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	commit(t, ledger, fleet(3, orbit.Resources{4})...)
+	give(t, ledger, "a", "n00", "n01")
+	give(t, ledger, "b", "n02")
+	submit(t, ledger, "a", 4, "big")
+	submit(t, ledger, "a", 1, "small")
+	partition := &PartitionLedger{Ledger: ledger, Scheduler: "a", Mode: Strict}
+	var view orbit.View
+	look := func(nominated bool) {
+		t.Helper()
+		require.NoError(t, view.Refresh(ctx, partition, nil, time.Now()))
+		require.NoError(t, view.State().Verify())
+		assert.Equal(t, !nominated, view.State().Node("n00").Fits(view.State().Capsule("small").Spec))
+	}
+	look(false)
+	nominate := func(nodes ...orbit.NodeID) error {
+		do := orbit.Nominate{Capsule: "big", Ends: time.Now().Add(time.Hour)}
+		for _, id := range nodes {
+			do.Parts = append(do.Parts, orbit.NominatedRoom{Node: id, Room: orbit.Resources{4}})
+		}
+		_, err := partition.Propose(ctx, orbit.Proposal{View: view.Revision(), Do: []orbit.Commitment{do}})
+		return err
+	}
+	err := nominate("n00", "n02")
+	require.ErrorIs(t, err, orbit.ErrInfeasible)
+	assert.ErrorContains(t, err, `node "n02" is not in the group of scheduler "a"`)
+	require.NoError(t, nominate("n00", "n01"))
+	look(true)
+	commit(t, ledger, orbit.Place{Capsule: "big", Node: "n01"})
+	look(false)
+	commit(t, ledger, orbit.Release{Capsule: "big"})
+	look(false)
+	give(t, ledger, "b", "n01")
+	require.ErrorIs(t, nominate("n01"), orbit.ErrConflict)
+}
+
+// TestPartitionLedgerEndsOwnNominations: a scheduler to which a node is closed ends no nomination of others there, and ends
+// its own once the node is given away.
+func TestPartitionLedgerEndsOwnNominations(t *testing.T) {
+	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	commit(t, ledger, fleet(2, orbit.Resources{4})...)
+	give(t, ledger, "a", "n00")
+	give(t, ledger, "b", "n01")
+	submit(t, ledger, "a", 5, "big")
+	commit(t, ledger, orbit.Nominate{Capsule: "big", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{{Node: "n00", Room: orbit.Resources{4}}}})
+	commit(t, ledger, orbit.PutNode{Node: orbit.Node{ID: "n00", Capacity: orbit.Resources{4}, Labels: map[string]string{"new": "label"}}})
+	lives := func() bool { return snapshot(t, ledger).Capsule("big").Nomination.Lives() }
+	a, _ := engineOf(ledger, "a", Strict)
+	b, _ := engineOf(ledger, "b", Strict)
+	b.Pass(context.Background())
+	a.Pass(context.Background())
+	require.True(t, lives())
+	give(t, ledger, "b", "n00")
+	b.Pass(context.Background())
+	require.True(t, lives(), "it is for the work of a")
+	a.Pass(context.Background())
+	require.False(t, lives())
+}
+
 // TestPartitionLedgerWithoutAGroup: a scheduler without any node is told that Groups must run.
 func TestPartitionLedgerWithoutAGroup(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}

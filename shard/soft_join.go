@@ -124,11 +124,11 @@ func divide(capsules []*orbit.Capsule, set map[orbit.CapsuleID]bool) (in, out []
 	return in, out
 }
 
-// targets returns the nodes on which proposals place a capsule or a hold.
+// targets returns the nodes on which proposals place a capsule or a hold, or nominate room.
 func targets(proposals []orbit.Proposal) map[orbit.NodeID]bool {
 	out := map[orbit.NodeID]bool{}
 	for do := range commitments(proposals) {
-		if node, ok := target(do); ok {
+		for node := range nodesOf(do) {
 			out[node] = true
 		}
 	}

@@ -112,7 +112,7 @@ func pick(t *testing.T, policy orbit.Score, n *orbit.NodeState, spec *orbit.Spec
 			return set
 		}
 	}
-	set, ok := n.PickDevices(spec.Devices)
+	set, ok := n.PickDevices(spec)
 	require.True(t, ok)
 	return set
 }

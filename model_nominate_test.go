@@ -1,0 +1,405 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Nominations in the model: who is nominated for what, and nothing else. What is claimed on a node is looked for among
+// all of them.
+
+type modelNominee struct {
+	gang    GangID
+	capsule CapsuleID
+}
+
+type modelNomination struct {
+	rank        int64
+	first, made Revision
+	renewals    int
+	parts       []NominatedRoom
+	ends        time.Time
+}
+
+// modelAsker is what one commitment asks for on a node.
+type modelAsker struct {
+	hold     bool
+	priority int64
+	as       modelNominee
+	ranked   modelNomination // of as; without parts: it has none
+	room     Resources
+	devices  DeviceSet
+	milli    int
+	newest   Revision
+}
+
+// outranks: rank, then who was first, then the id.
+func (n modelNomination) outranks(who modelNominee, a modelAsker) bool {
+	switch {
+	case a.hold:
+		return true
+	case len(a.ranked.parts) == 0:
+		return n.rank >= a.priority
+	}
+	return cmp.Or(cmp.Compare(a.ranked.rank, n.rank), cmp.Compare(n.first, a.ranked.first),
+		cmp.Compare(who.gang, a.as.gang), cmp.Compare(who.capsule, a.as.capsule)) < 0
+}
+
+func (r *modelRound) nominate(c Nominate) *refusal {
+	who := modelNominee{c.Gang, c.Capsule}
+	newest, specs, no := r.nominee(who)
+	if no != nil {
+		return no
+	}
+	before, known := r.now.nominated[who]
+	if lives := len(before.parts) > 0; !lives && (c.Since != 0 || len(c.Parts) == 0) || lives && c.Since != 0 && c.Since != before.made {
+		return lostTo(newest)
+	}
+	now := before
+	now.rank, now.parts, now.ends = 0, nil, time.Time{}
+	if len(c.Parts) > 0 {
+		for _, part := range c.Parts {
+			if no := r.serves(part, specs); no != nil {
+				return no
+			}
+		}
+		now = modelNomination{first: r.now.rev, made: r.now.rev, parts: c.Parts, ends: c.Ends, rank: int64(c.Aged) + int64(slices.MinFunc(specs, func(a, b *Spec) int {
+			return cmp.Compare(a.Priority, b.Priority)
+		}).Priority)}
+		if known && before.renewals < r.now.limits.Renewals {
+			now.first, now.renewals = before.first, before.renewals+1
+		}
+		r.shared = true
+		for _, part := range c.Parts {
+			r.claimed[part.Node] = true
+		}
+	}
+	r.now.nominated[who] = now
+	if c.Capsule != "" {
+		capsule := r.now.capsules[c.Capsule]
+		capsule.changed = r.now.rev
+		r.now.capsules[c.Capsule] = capsule
+	}
+	r.now.touchGang(c.Gang)
+	return nil
+}
+
+// nominee says what a capsule or a gang asks for, and whether it waits.
+func (r *modelRound) nominee(who modelNominee) (Revision, []*Spec, *refusal) {
+	if who.capsule != "" {
+		c, ok := r.now.capsules[who.capsule]
+		switch newest := r.was.capsules[who.capsule].changed; {
+		case !ok:
+			return 0, nil, lostTo(r.was.left.Capsules)
+		case c.node != "" || c.released:
+			return 0, nil, lostTo(newest)
+		default:
+			return newest, []*Spec{c.spec}, nil
+		}
+	}
+	g, ok := r.now.gangs[who.gang]
+	if !ok {
+		return 0, nil, lostTo(r.was.left.Gangs)
+	}
+	newest := r.was.gangs[who.gang].changed
+	if sumOf(r.now.placed(who.gang)) > 0 {
+		return 0, nil, lostTo(newest)
+	}
+	var specs []*Spec
+	for _, role := range g.Roles {
+		specs = append(specs, role.Spec)
+	}
+	return newest, specs, nil
+}
+
+// serves reports whether a node could serve one of the specs with the part of it that is claimed.
+func (r *modelRound) serves(part NominatedRoom, specs []*Spec) *refusal {
+	n, ok := r.now.nodes[part.Node]
+	if !ok {
+		return lostTo(r.was.left.Nodes)
+	}
+	rests := lostTo(r.was.nodes[part.Node].spec)
+	if n.Unschedulable || r.there(n, part.Devices) != nil {
+		return rests
+	}
+	for d, room := range part.Room {
+		if room > n.Capacity[d] {
+			return rests
+		}
+	}
+	for _, s := range specs {
+		suits := part.Devices == 0 || len(s.Devices.Models) == 0 || slices.Contains(s.Devices.Models, n.Devices.Model)
+		for _, p := range s.Require {
+			suits = suits && p.Matches(n.Labels)
+		}
+		if suits {
+			return nil
+		}
+	}
+	return rests
+}
+
+// ask notes what one commitment asks for on a node.
+func (r *modelRound) ask(id NodeID, a modelAsker) { r.asks[id] = append(r.asks[id], a) }
+
+// asker says with what rank a capsule asks: that of its nomination before the proposal, or of its gang's.
+func (r *modelRound) asker(id CapsuleID, spec *Spec, gang GangID, set DeviceSet) modelAsker {
+	a := modelAsker{priority: int64(spec.Priority), room: spec.Envelope.Reservation, devices: set, milli: spec.Devices.Milli,
+		newest: max(r.was.capsules[id].changed, r.was.gangs[gang].changed)}
+	for _, as := range []modelNominee{{gang: gang}, {capsule: id}} {
+		if n, ok := r.was.nominated[as]; ok && len(n.parts) > 0 {
+			a.as, a.ranked = as, n
+		}
+	}
+	return a
+}
+
+// unnominate ends what a capsule and its gang are nominated for.
+func (m *model) unnominate(who modelNominee, keep bool) {
+	n, ok := m.nominated[who]
+	if !ok || keep && len(n.parts) == 0 {
+		return
+	}
+	if keep {
+		m.nominated[who] = modelNomination{first: n.first, made: n.made, renewals: n.renewals}
+		m.touchGang(who.gang)
+		return
+	}
+	delete(m.nominated, who)
+}
+
+// claims yields what is claimed on a node.
+func (m *model) claims(id NodeID) map[modelNominee]NominatedRoom {
+	out := map[modelNominee]NominatedRoom{}
+	for who, n := range m.nominated {
+		for _, part := range n.parts {
+			if part.Node == id {
+				out[who] = part
+			}
+		}
+	}
+	return out
+}
+
+// overstepped says what is wrong with what the proposal asks for and claims where room is nominated.
+func (r *modelRound) overstepped() (out []*refusal) {
+	for id := range r.claimed {
+		if len(r.now.claims(id)) > 8 {
+			out = append(out, lostTo(r.was.left.Nominations))
+		}
+	}
+	for id, asks := range r.asks {
+		if n, ok := r.now.nodes[id]; ok {
+			if made, short := r.encroaches(n, asks); short {
+				newest := max(made, r.was.nodes[id].newest())
+				for _, a := range asks {
+					newest = max(newest, a.newest)
+				}
+				out = append(out, lostTo(newest))
+			}
+		}
+	}
+	if r.overclaims() {
+		out = append(out, lostTo(r.was.left.Nominations))
+	}
+	return out
+}
+
+// quantities flattens resources and devices.
+func quantities(room Resources, set DeviceSet, milli int) (out [Dimensions + MaxDevices]int64) {
+	copy(out[:], room[:])
+	for i := range MaxDevices {
+		if set.Has(i) {
+			out[Dimensions+i] = int64(milli)
+		}
+	}
+	return out
+}
+
+func (r *modelRound) encroaches(n modelNode, asks []modelAsker) (made Revision, short bool) {
+	room, devices := r.now.used(n.ID)
+	for q := range Dimensions + MaxDevices {
+		sum, capacity := new(big.Int), int64(0)
+		if q < Dimensions {
+			sum.SetUint64(room[q])
+			capacity = n.Capacity[q]
+		} else {
+			sum.SetInt64(int64(devices[q-Dimensions]))
+			capacity = int64(1000 * btoi(q-Dimensions < n.Devices.Count && !n.Devices.Unhealthy.Has(q-Dimensions)))
+		}
+		asked, held, ended := new(big.Int), false, new(big.Int)
+		for _, a := range asks {
+			want := quantities(a.room, a.devices, a.milli)[q]
+			asked.Add(asked, big.NewInt(want))
+			held = held || a.hold && want > 0
+		}
+		for _, h := range r.endedOn[n.ID] {
+			ended.Add(ended, big.NewInt(quantities(h.Room, h.Devices, h.Milli)[q]))
+		}
+		if asked.Sign() == 0 || !held && asked.Cmp(ended) <= 0 {
+			continue
+		}
+		for who, part := range r.now.claims(n.ID) {
+			claimed := quantities(part.Room, part.Devices, part.Milli)[q]
+			counts := claimed > 0 && slices.ContainsFunc(asks, func(a modelAsker) bool {
+				return quantities(a.room, a.devices, a.milli)[q] > 0 && r.now.nominated[who].outranks(who, a)
+			})
+			if counts {
+				sum.Add(sum, big.NewInt(claimed))
+			}
+			outranks := func(a modelAsker) bool { return r.now.nominated[who].outranks(who, a) }
+			if at := r.now.nominated[who].made; at < r.now.rev && slices.ContainsFunc(asks, outranks) {
+				made = max(made, at)
+			}
+		}
+		if sum.Cmp(big.NewInt(capacity)) > 0 {
+			short = true
+		}
+	}
+	return made, short
+}
+
+// overclaims recounts all that is claimed and all that there is.
+func (r *modelRound) overclaims() bool {
+	for q := range Dimensions + 1 {
+		amount := func(room Resources, devices, milli int) *big.Int {
+			if q < Dimensions {
+				return big.NewInt(room[q])
+			}
+			return big.NewInt(int64(devices * milli))
+		}
+		mine, all, most, made := new(big.Int), new(big.Int), new(big.Int), 0
+		for _, n := range r.now.nominated {
+			for _, part := range n.parts {
+				x := amount(part.Room, part.Devices.Len(), part.Milli)
+				all.Add(all, x)
+				if n.made == r.now.rev {
+					mine.Add(mine, x)
+				}
+			}
+			made += btoi(len(n.parts) > 0 && n.made == r.now.rev)
+		}
+		for _, n := range r.now.nodes {
+			most.Add(most, amount(n.Capacity, n.Devices.Count, 1000))
+		}
+		all100, mostShare := new(big.Int).Mul(all, big.NewInt(100)), most.Mul(most, big.NewInt(int64(r.now.limits.NominatedShare)))
+		first := made == 1 && all.Cmp(mine) == 0
+		if mine.Sign() > 0 && all100.Cmp(mostShare) > 0 && !first {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *model) describeNominations() (out []string) {
+	for _, who := range slices.SortedFunc(maps.Keys(m.nominated), modelNominee.compare) {
+		n := m.nominated[who]
+		out = append(out, fmt.Sprintf("nominated %v rank %d first %d made %d renewals %d for %v until %v", who, n.rank, n.first, n.made, n.renewals, n.parts, n.ends))
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
+		for _, who := range slices.SortedFunc(maps.Keys(m.claims(id)), modelNominee.compare) {
+			out = append(out, fmt.Sprintf("node %s is nominated for %v: %v", id, who, m.claims(id)[who]))
+		}
+	}
+	return out
+}
+
+func (a modelNominee) compare(b modelNominee) int {
+	return cmp.Or(cmp.Compare(a.gang, b.gang), cmp.Compare(a.capsule, b.capsule))
+}
+
+// nominationsOf is describeNominations for a state.
+func nominationsOf(s *State) (out []string) {
+	all := map[modelNominee]*Nomination{}
+	for c := range s.Capsules() {
+		if c.Nomination != nil {
+			all[modelNominee{capsule: c.ID}] = c.Nomination
+		}
+	}
+	for g := range s.Gangs() {
+		if g.Nomination != nil {
+			all[modelNominee{gang: g.Gang.ID}] = g.Nomination
+		}
+	}
+	for _, who := range slices.SortedFunc(maps.Keys(all), modelNominee.compare) {
+		n := all[who]
+		out = append(out, fmt.Sprintf("nominated %v rank %d first %d made %d renewals %d for %v until %v", who, n.Rank, n.First, n.Made, n.Renewals, n.Parts, n.Ends))
+	}
+	for node := range s.Nodes() {
+		claims := map[modelNominee]NominatedRoom{}
+		for n, part := range node.Nominated {
+			claims[modelNominee{n.Gang, n.Capsule}] = *part
+		}
+		for _, who := range slices.SortedFunc(maps.Keys(claims), modelNominee.compare) {
+			out = append(out, fmt.Sprintf("node %s is nominated for %v: %v", node.Node.ID, who, claims[who]))
+		}
+	}
+	return out
+}
+
+// draftNominate nominates what waits for rooms here and there, replaces that, or ends it.
+func draftNominate(s *scribe) []Commitment {
+	c := Nominate{Ends: time.Unix(1e9, 0).UTC()}
+	var before *Nomination
+	if g := s.view.Gang(pickOne(s, modelGangs)); g != nil && s.chance(3) {
+		c.Gang, before = g.Gang.ID, g.Nomination
+	} else {
+		who := s.some((*Capsule).Pending)
+		c.Capsule, before = who.ID, who.Nomination
+	}
+	if s.chance(3) {
+		c.Aged = 1
+	}
+	if before.Lives() && s.chance(2) {
+		c.Since = before.Made
+	} else if s.chance(12) {
+		c.Since = Revision(1 + s.quantity(20)&63)
+	}
+	for _, id := range modelNodes {
+		if !s.chance(3) {
+			continue
+		}
+		part := NominatedRoom{Node: id, Room: s.room(6)}
+		if s.chance(4) {
+			part.Devices, part.Milli = DeviceSet(1+s.quantity(2)&3), pickOne(s, []int{1, 500, 1000})
+		}
+		if part.Room != (Resources{}) || part.Devices != 0 {
+			c.Parts = append(c.Parts, part)
+		}
+	}
+	if len(c.Parts) == 0 {
+		c.Aged, c.Ends = 0, time.Time{}
+	}
+	return []Commitment{c}
+}
+
+// draftServe ends a hold and places in its stead.
+func draftServe(s *scribe) []Commitment {
+	for h := range s.view.Holds() {
+		if s.chance(2) {
+			continue
+		}
+		c := s.some((*Capsule).Pending)
+		p := s.put(c.ID, c.Spec)
+		p.Node = h.Node
+		return []Commitment{Release{Hold: h.ID}, p}
+	}
+	return draftPlace(s)
+}
+
+// shares draws a limit on nominations.
+func shares(t *rapid.T) int { return rapid.SampledFrom([]int{100, 100, 50, 10}).Draw(t, "share") }
+
+// textOfNominated writes down what is claimed on a node, in the order in which it is kept.
+func textOfNominated(n *NodeState) (out string) {
+	for of, part := range n.Nominated {
+		out += fmt.Sprintf("%s: %+v, ", of.nominee(), *part)
+	}
+	return out
+}

@@ -1,0 +1,226 @@
+package orbit
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// partOn is room on a node to be nominated.
+func partOn(n NodeID, cpu int64) NominatedRoom {
+	return NominatedRoom{Node: n, Room: Resources{CPU: cpu}}
+}
+
+// nominationOf nominates a capsule.
+func nominationOf(c CapsuleID, parts ...NominatedRoom) Nominate {
+	n := Nominate{Capsule: c, Parts: parts}
+	if len(parts) > 0 {
+		n.Ends = time.Unix(1e9, 0).UTC()
+	}
+	return n
+}
+
+// rankedSpec asks for so much at a priority.
+func rankedSpec(priority int32, cpu int64) *Spec {
+	s := cpuSpec(cpu)
+	s.Priority = priority
+	return s
+}
+
+// widely is a court whose nominations may claim all there is.
+func widely(t *testing.T, do ...Commitment) court {
+	c := court{t, &MemoryLedger{Bounds: Limits{NominatedShare: 100}}}
+	c.commits(do...)
+	return c
+}
+
+// TestNominationRanks: rank decides who is kept from room that is nominated.
+func TestNominationRanks(t *testing.T) {
+	c := widely(t, cpuNode("n", 8), submitOf(rankedSpec(5, 8), "a"),
+		submitOf(rankedSpec(4, 1), "low"), submitOf(rankedSpec(5, 1), "equal"), submitOf(rankedSpec(6, 1), "high", "high2"))
+	view := c.now().Revision()
+	c.commits(nominationOf("a", partOn("n", 8)))
+	r := c.mistakes(placeOn("low", "n"))
+	require.Contains(t, r.Reason, `nominated for capsule a`)
+	require.Equal(t, "cpu", r.Dimension)
+	c.mistakes(placeOn("equal", "n"))
+	c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{placeOn("low", "n")}})
+	c.mistakes(holdOf("h", "n", 1))
+	c.commits(placeOn("high", "n"))
+	c.mistakes(placeOn("high2", "n"), placeOn("low", "n"))
+	c.commits(Release{Capsule: "high"})
+	c.commits(placeOn("a", "n"))
+	require.Nil(t, c.now().Capsule("a").Nomination, "a placed capsule is nominated for nothing")
+	c.commits(Release{Capsule: "a"})
+	c.commits(placeOn("low", "n"))
+}
+
+// TestLowNominationStopsNoHighCapsule: a nomination at priority 0 for 8 of 8 cores does not refuse a capsule of priority
+// 1000 that needs one.
+func TestLowNominationStopsNoHighCapsule(t *testing.T) {
+	c := widely(t, cpuNode("n", 8), submitOf(rankedSpec(0, 8), "a"), submitOf(rankedSpec(1000, 1), "b"))
+	c.commits(nominationOf("a", partOn("n", 8)))
+	c.commits(placeOn("b", "n"))
+}
+
+// TestNominationsDoNotWaitForEachOther: nominations are no use. A has n1 and waits for n2, B the reverse; the first in
+// rank is placed as soon as what runs there has ended.
+func TestNominationsDoNotWaitForEachOther(t *testing.T) {
+	gang := func(id GangID, members ...CapsuleID) Submit {
+		return Submit{Gang: &Gang{ID: id, Roles: []Role{{Name: "r", Spec: cpuSpec(4), Members: members}}}}
+	}
+	c := widely(t, cpuNode("n1", 4), cpuNode("n2", 4), gang("a", "a1", "a2"), gang("b", "b1", "b2"))
+	both := func(g GangID) Nominate {
+		return Nominate{Gang: g, Parts: []NominatedRoom{partOn("n1", 4), partOn("n2", 4)}, Ends: time.Unix(1e9, 0)}
+	}
+	c.Bounds.NominatedShare = 100
+	c.commits(both("a"))
+	c.mistakes(both("b")) // more than all there is
+	c.commits(Nominate{Gang: "a"}, Nominate{Gang: "b", Parts: []NominatedRoom{partOn("n1", 4)}, Ends: time.Unix(1e9, 0)},
+		Nominate{Gang: "a", Parts: []NominatedRoom{partOn("n2", 4)}, Ends: time.Unix(1e9, 0)})
+	a, b := c.now().Gang("a").Nomination, c.now().Gang("b").Nomination
+	require.True(t, a.Outranks(b), "a was first")
+	c.mistakes(placeOn("b1", "n1"), placeOn("b2", "n2"))
+	c.commits(placeOn("a1", "n1"), placeOn("a2", "n2"))
+	require.Nil(t, c.now().Gang("a").Nomination)
+	require.True(t, c.now().Gang("b").Nomination.Lives())
+}
+
+// TestReleaseEarnsNothing: {Release small, Place small} does not overtake for ever.
+func TestReleaseEarnsNothing(t *testing.T) {
+	c := widely(t, cpuNode("n", 8), submitOf(cpuSpec(8), "a"), submitOf(cpuSpec(1), "s1", "s2"))
+	c.commits(placeOn("s1", "n"))
+	c.commits(nominationOf("a", partOn("n", 8)))
+	c.mistakes(Release{Capsule: "s1", Final: true}, placeOn("s2", "n"))
+	c.mistakes(placeOn("s2", "n"), Release{Capsule: "s1"})
+	c.commits(Release{Capsule: "s1", Final: true})
+	c.mistakes(placeOn("s2", "n"))
+	c.commits(placeOn("a", "n"))
+}
+
+// TestHoldServesItsPlacement: what a hold made before the nomination kept is still its own, for placements within it, and
+// for no other hold.
+func TestHoldServesItsPlacement(t *testing.T) {
+	c := widely(t, cpuNode("n", 8), submitOf(cpuSpec(8), "a"), submitOf(cpuSpec(2), "s1", "s2", "s3"), holdOf("h", "n", 4))
+	c.commits(nominationOf("a", partOn("n", 8)))
+	c.mistakes(Release{Hold: "h"}, placeOn("s1", "n"), placeOn("s2", "n"), placeOn("s3", "n"))
+	c.mistakes(Release{Hold: "h"}, holdOf("h", "n", 4))
+	c.mistakes(Release{Hold: "h"}, placeOn("s1", "n"), holdOf("h", "n", 2))
+	c.mistakes(placeOn("s1", "n"), placeOn("s2", "n"))
+	c.commits(Release{Hold: "h"}, placeOn("s1", "n"), placeOn("s2", "n"))
+	c.mistakes(placeOn("s3", "n"))
+}
+
+// TestNominationKeepsOtherDimensions: only what is asked for is judged.
+func TestNominationKeepsOtherDimensions(t *testing.T) {
+	memory := &Spec{Envelope: Envelope{Reservation: Resources{Memory: 4}}}
+	c := widely(t, PutNode{Node{ID: "n", Capacity: Resources{CPU: 4, Memory: 4}, Devices: Devices{Model: "A100", Count: 2}}},
+		submitOf(cpuSpec(4), "a"), submitOf(memory, "b"), submitOf(gpuSpec(1, 500), "g1", "g2", "g3", "g4"))
+	c.commits(Nominate{Capsule: "a", Ends: time.Unix(1e9, 0), Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 4}, Devices: 0b01, Milli: 600}}})
+	c.commits(placeOn("b", "n"))
+	r := c.mistakes(Place{Capsule: "g1", Node: "n", Devices: 0b01})
+	require.Equal(t, "device 0", r.Dimension)
+	c.commits(Place{Capsule: "g1", Node: "n", Devices: 0b10})
+	set, ok := c.now().Node("n").PickDevices(gpuSpec(1, 500))
+	require.True(t, ok)
+	require.Equal(t, DeviceSet(0b10), set)
+	require.Equal(t, DeviceSet(0b11), c.now().Node("n").DevicesFor(gpuSpec(1, 400)))
+}
+
+// TestNominationLives: renewals keep the place among equals until there are too many, and what has ended never comes back.
+func TestNominationLives(t *testing.T) {
+	c := court{t, &MemoryLedger{Bounds: Limits{NominatedShare: 100, Renewals: 2}}}
+	c.commits(cpuNode("n", 8), submitOf(cpuSpec(2), "a", "b"))
+	first := c.commits(nominationOf("a", partOn("n", 2)))
+	c.commits(nominationOf("b", partOn("n", 2)))
+	of := func(id CapsuleID) *Nomination { return c.now().Capsule(id).Nomination }
+	c.mistakes(Nominate{Capsule: "a", Since: first + 1})
+	c.commits(Nominate{Capsule: "a", Since: first})
+	require.False(t, of("a").Lives())
+	c.mistakes(Nominate{Capsule: "a"})
+	c.mistakes(Nominate{Capsule: "a", Since: first})
+	require.Equal(t, first, of("a").First)
+	c.commits(nominationOf("a", partOn("n", 1)))
+	c.commits(nominationOf("a", partOn("n", 3)))
+	require.Equal(t, first, of("a").First)
+	require.True(t, of("a").Outranks(of("b")))
+	lost := c.commits(nominationOf("a", partOn("n", 2)))
+	require.Equal(t, lost, of("a").First)
+	require.True(t, of("b").Outranks(of("a")))
+	c.commits(Release{Capsule: "a", Final: true})
+	require.Nil(t, of("a"))
+	require.Equal(t, 1, c.now().nominations.Len())
+}
+
+// TestNominationBounds: capacity, the share, how many there are on a node, and that its node stays.
+func TestNominationBounds(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 100), cpuNode("m", 100), submitOf(rankedSpec(0, 1), "a", "b"), submitOf(rankedSpec(9, 1), "top"))
+	c.mistakes(nominationOf("a", partOn("n", 101)))
+	c.mistakes(nominationOf("a", partOn("x", 1)))
+	c.mistakes(nominationOf("x", partOn("n", 1)))
+	c.commits(nominationOf("a", partOn("n", 90))) // the only one may claim more than the share
+	c.mistakes(nominationOf("top", partOn("n", 1)))
+	c.commits(Nominate{Capsule: "a"}, nominationOf("top", partOn("n", 10)))
+	c.commits(nominationOf("a", partOn("m", 10)))
+	r := c.mistakes(nominationOf("b", partOn("m", 1)))
+	require.Contains(t, r.Reason, "10 percent of cpu")
+	c.mistakes(RemoveNode{"m"})
+	c.mistakes(PutNode{Node{ID: "m", Capacity: Resources{CPU: 100}, Unschedulable: true}}, nominationOf("a", partOn("m", 1)))
+	c.commits(Nominate{Capsule: "a"}, RemoveNode{"m"})
+	c.refuses(ErrInvalid, Proposal{Do: []Commitment{Nominate{Capsule: "a", Aged: 11, Parts: []NominatedRoom{partOn("n", 1)}, Ends: time.Unix(1, 0)}}})
+
+	w := widely(t, cpuNode("n", 100), submitOf(cpuSpec(1), "1", "2", "3", "4", "5", "6", "7", "8", "9"))
+	for _, id := range []CapsuleID{"1", "2", "3", "4", "5", "6", "7", "8"} {
+		w.commits(nominationOf(id, partOn("n", 1)))
+	}
+	require.Contains(t, w.mistakes(nominationOf("9", partOn("n", 1))).Reason, "there can be 8")
+	w.commits(Nominate{Capsule: "8"}, nominationOf("9", partOn("n", 1)))
+}
+
+// TestNominationOfGang: its first placement ends the nomination, and so does the end of a member.
+func TestNominationOfGang(t *testing.T) {
+	g := &Gang{ID: "g", Roles: []Role{
+		{Name: "r", Spec: rankedSpec(7, 2), Members: []CapsuleID{"g1", "g2"}, Min: 1},
+		{Name: "s", Spec: rankedSpec(3, 1), Members: []CapsuleID{"g3"}},
+	}}
+	c := widely(t, cpuNode("n", 8), Submit{Gang: g}, submitOf(rankedSpec(5, 1), "b"))
+	whole := Nominate{Gang: "g", Aged: 1, Parts: []NominatedRoom{partOn("n", 8)}, Ends: time.Unix(1e9, 0)}
+	c.commits(whole)
+	require.EqualValues(t, 4, c.now().Gang("g").Nomination.Rank, "the lowest role's")
+	c.commits(placeOn("b", "n"))
+	c.commits(Release{Capsule: "g2", Final: true})
+	require.False(t, c.now().Gang("g").Nomination.Lives())
+	c.commits(whole)
+	c.commits(placeOn("g1", "n"), placeOn("g3", "n"))
+	require.Nil(t, c.now().Gang("g").Nomination)
+	c.mistakes(whole)
+}
+
+// TestNominationSurvivesDump: dump, restore and replay agree.
+func TestNominationSurvivesDump(t *testing.T) {
+	c := widely(t, cpuNode("n", 8), cpuNode("m", 8), submitOf(cpuSpec(2), "a", "b", "x"),
+		Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: []CapsuleID{"g1"}}}}})
+	c.commits(nominationOf("a", partOn("n", 2), partOn("m", 2)))
+	c.commits(nominationOf("b", partOn("n", 2)))
+	c.commits(nominationOf("b"), Nominate{Gang: "g", Parts: []NominatedRoom{partOn("m", 6)}, Ends: time.Unix(1e9, 0)})
+	var text, again bytes.Buffer
+	require.NoError(t, c.now().Dump(&text))
+	restored := &State{}
+	require.NoError(t, restored.Restore(bytes.NewReader(text.Bytes())))
+	require.NoError(t, restored.Dump(&again))
+	require.Equal(t, text.String(), again.String())
+	l := &MemoryLedger{Start: restored}
+	s, err := l.Snapshot(bg)
+	require.NoError(t, err)
+	require.Error(t, s.Check(Proposal{View: s.Revision(), Do: []Commitment{placeOn("x", "m")}}))
+	require.NoError(t, s.Check(Proposal{View: s.Revision(), Do: []Commitment{placeOn("x", "n")}}))
+	changes, err := c.Changes(bg, 0)
+	require.NoError(t, err)
+	replayed, err := newState(c.now().Limits(), c.now().names).Apply(changes)
+	require.NoError(t, err)
+	again.Reset()
+	require.NoError(t, replayed.Dump(&again))
+	require.Equal(t, text.String(), again.String())
+}

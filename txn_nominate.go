@@ -1,0 +1,383 @@
+package orbit
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Nominations in the write-set: made, ended, and what they keep others from.
+
+// nominate makes a nomination, replaces one, or ends it.
+func (t *tx) nominate(c *Nominate) error {
+	if c.Gang != "" {
+		return t.nominateGang(c)
+	}
+	e := t.capsule(c.Capsule)
+	if e == nil {
+		return t.noCapsule(c.Capsule)
+	}
+	if !e.now.Pending() {
+		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
+	}
+	n, err := t.nomination(c, e.now.Nomination, e.newest(), []*Spec{e.now.Spec})
+	if err != nil {
+		return err
+	}
+	e = t.capsule(c.Capsule)
+	e.now.Nomination, e.now.Changed, e.dirty = n, t.rev, true
+	return nil
+}
+
+// nominateGang does so for a gang.
+func (t *tx) nominateGang(c *Nominate) error {
+	g := t.gang(c.Gang)
+	if g == nil {
+		return t.refuse(Rejection{}, t.s.left.Gangs, "there is no gang %q", c.Gang)
+	}
+	if n := g.now.Total(); n > 0 {
+		return t.refuse(Rejection{}, g.newest(), "gang %q has %d members placed", c.Gang, n)
+	}
+	specs := make([]*Spec, len(g.now.Gang.Roles))
+	for i := range specs {
+		specs[i] = g.now.Gang.Roles[i].Spec
+	}
+	n, err := t.nomination(c, g.now.Nomination, g.newest(), specs)
+	if err != nil {
+		return err
+	}
+	own := t.ownGang(g)
+	own.Nomination, own.Changed = n, t.rev
+	return nil
+}
+
+// ownGang returns the record of a gang that the write-set may write to.
+func (t *tx) ownGang(g *txGang) *GangState {
+	if g.now == g.was {
+		now := *g.was
+		now.Placed = slices.Clone(g.was.Placed)
+		g.now = &now
+	}
+	return g.now
+}
+
+// nomination returns what takes the place of the nomination before, which may be nil. Specs are those of the capsules
+// that it is for, and newest is when their record last changed.
+func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs []*Spec) (*Nomination, error) {
+	if !before.Lives() && (c.Since != 0 || len(c.Parts) == 0) {
+		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
+	}
+	if c.Since != 0 && before.Made != c.Since {
+		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is nominated since revision %d, not %d", c.nominee(), before.Made, c.Since)
+	}
+	t.nominates = true
+	if len(c.Parts) == 0 {
+		return before.ended(), nil
+	}
+	priority := specs[0].Priority
+	for _, s := range specs {
+		priority = min(priority, s.Priority)
+	}
+	for i := range c.Parts {
+		if err := t.mayNominate(c, &c.Parts[i], specs); err != nil {
+			return nil, err
+		}
+	}
+	n := &Nomination{
+		Capsule: c.Capsule, Gang: c.Gang, Rank: int32(min(int64(priority)+int64(c.Aged), math.MaxInt32)),
+		First: t.rev, Made: t.rev, Parts: c.Parts, Ends: c.Ends,
+	}
+	if before != nil && before.Renewals < t.s.limits.Renewals {
+		n.First, n.Renewals = before.First, before.Renewals+1
+	}
+	t.nominations = append(t.nominations, n)
+	return n, nil
+}
+
+// nominee names the capsule or the gang.
+func (c *Nominate) nominee() string { return (&Nomination{Capsule: c.Capsule, Gang: c.Gang}).nominee() }
+
+func (n *Nomination) nominee() string {
+	if n.Gang != "" {
+		return "gang " + quoteWord(string(n.Gang))
+	}
+	return "capsule " + quoteWord(string(n.Capsule))
+}
+
+// mayNominate checks that a node could serve one of the specs with the part of it that is claimed.
+func (t *tx) mayNominate(c *Nominate, part *NominatedRoom, specs []*Spec) error {
+	at := Rejection{Capsule: c.Capsule, Node: part.Node}
+	n := t.node(part.Node)
+	if n == nil {
+		return t.refuse(at, t.s.left.Nodes, "node %q is not a member", part.Node)
+	}
+	n.claimed = true
+	if why := part.misfit(n.now.Node, specs, &t.s.names); why != "" {
+		return t.refuse(at, n.newestSpec(), "node %q cannot be nominated for %s: such nodes %s", part.Node, c.nominee(), why)
+	}
+	return nil
+}
+
+// current returns what a nomination of the state has become by this proposal so far: itself, nil, or another one.
+func (t *tx) current(n *Nomination) *Nomination {
+	if n.Gang != "" {
+		if e := t.gangs.find(n.Gang); e != nil && e.now != nil {
+			return e.now.Nomination
+		}
+		return n
+	}
+	if e := t.capsules.find(n.Capsule); e != nil {
+		return e.now.Nomination
+	}
+	return n
+}
+
+// nominatedOn returns what is claimed on a node after this proposal.
+func (t *tx) nominatedOn(n *txNode) (parts []nominatedPart) {
+	if n.now.nominated != nil {
+		for _, p := range n.now.nominated.parts {
+			if t.current(p.of) == p.of {
+				parts = append(parts, p)
+			}
+		}
+	}
+	for _, made := range t.nominations {
+		if t.current(made) == made {
+			parts = made.partsOn(n.now.Node.ID, parts)
+		}
+	}
+	for _, other := range t.beside {
+		parts = other.partsOn(n.now.Node.ID, parts)
+	}
+	return parts
+}
+
+// partsOn appends the part that is on a node.
+func (n *Nomination) partsOn(id NodeID, parts []nominatedPart) []nominatedPart {
+	for i := range n.Parts {
+		if n.Parts[i].Node == id {
+			parts = append(parts, nominatedPart{n, i})
+		}
+	}
+	return parts
+}
+
+// nodeAsks is what a proposal asks for on a node on which room is nominated.
+type nodeAsks struct {
+	asks         []ask
+	ended        Resources
+	endedDevices deviceUse
+	// The last commitment that asks, and when the newest of the askers has changed.
+	at     int
+	newest Revision
+}
+
+// judgeNominations judges what the proposal asks for beside what is nominated, and what it nominates.
+func (t *tx) judgeNominations() error {
+	asked := t.asksOnNominated()
+	for i := range t.nodes.entries {
+		n := &t.nodes.entries[i]
+		if n.gone || !n.claimed && asked[n.now.index] == nil {
+			continue
+		}
+		parts := t.nominatedOn(n)
+		if n.claimed && len(parts) > maxNominated {
+			t.at = -1
+			t.readNominees(parts)
+			return t.refuse(Rejection{Node: n.now.Node.ID}, t.s.left.Nominations,
+				"node %q would be nominated for %d at once; there can be %d", n.now.Node.ID, len(parts), maxNominated)
+		}
+		if a := asked[n.now.index]; a != nil {
+			if err := t.judgeAsks(n, a, parts); err != nil {
+				return err
+			}
+		}
+	}
+	return t.judgeShare()
+}
+
+// judgeAsks judges what is asked for on one node.
+func (t *tx) judgeAsks(n *txNode, a *nodeAsks, parts []nominatedPart) error {
+	e := n.now.encroaches(parts, a.asks, &a.ended, &a.endedDevices)
+	if e.of == nil {
+		return nil
+	}
+	t.readNominees(parts)
+	t.at = a.at
+	what := fmt.Sprintf("device %d", e.at)
+	if !e.device {
+		what = t.s.names.name(e.at)
+	}
+	newest := max(a.newest, n.newest())
+	for _, p := range parts {
+		if p.of.Made < t.rev && slices.ContainsFunc(a.asks, func(a ask) bool { return a.yieldsTo(p.of) }) {
+			newest = max(newest, p.of.Made)
+		}
+	}
+	return t.refuse(Rejection{Node: n.now.Node.ID, Dimension: what, Want: e.want, Free: e.free}, newest,
+		"node %q is nominated for %s", n.now.Node.ID, e.of.nominee())
+}
+
+// readNominees enters the records that end nominations into a footprint: what is refused because of one may be taken
+// once it has ended. What is taken beside one is taken without it too, so that rests on no such record.
+func (t *tx) readNominees(parts []nominatedPart) {
+	for _, p := range parts {
+		t.readNominee(p.of)
+	}
+}
+
+func (t *tx) readNominee(n *Nomination) {
+	switch {
+	case t.missed == nil:
+	case n.Gang != "":
+		t.gang(n.Gang)
+	default:
+		t.capsule(n.Capsule)
+	}
+}
+
+// asksOnNominated returns what is asked for on each node with nominated room, by the node's index.
+func (t *tx) asksOnNominated() map[uint32]*nodeAsks {
+	var asked map[uint32]*nodeAsks
+	for i := range t.nodes.entries {
+		n := &t.nodes.entries[i]
+		if !n.gone && (n.askedDevices != 0 || n.asked != Resources{}) && (n.claimed || n.now.nominated != nil) {
+			if asked == nil {
+				asked = map[uint32]*nodeAsks{}
+			}
+			asked[n.now.index] = &nodeAsks{}
+		}
+	}
+	if asked == nil {
+		return nil
+	}
+	for i, c := range t.p.Do {
+		switch c := c.(type) {
+		case Place:
+			t.addPlace(asked, i, &c)
+		case Hold:
+			if n := t.nodes.find(c.Node); n != nil && asked[n.now.index] != nil && i >= n.joined {
+				a := asked[n.now.index]
+				a.asks, a.at = append(a.asks, ask{room: &c.Room, devices: c.Devices, milli: c.Milli, hold: true}), i
+			}
+		}
+	}
+	for i := range t.holds.entries {
+		h := &t.holds.entries[i]
+		if h.was == nil || h.now == h.was {
+			continue
+		}
+		if n := t.nodes.find(h.was.Node); n != nil && asked[n.now.index] != nil && n.joined == 0 {
+			a := asked[n.now.index]
+			a.ended = a.ended.plus(h.was.Room)
+			a.endedDevices.add(h.was.Devices, int32(h.was.Milli))
+		}
+	}
+	return asked
+}
+
+// addPlace adds what a placement asks for. A nomination that the proposal itself makes does not raise it.
+func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
+	n, e := t.nodes.find(c.Node), t.capsules.find(c.Capsule)
+	if n == nil || e == nil || asked[n.now.index] == nil || at < n.joined {
+		return
+	}
+	a, spec := asked[n.now.index], e.now.Spec
+	own := ask{room: &spec.Envelope.Reservation, devices: c.Devices, milli: spec.Devices.Milli, priority: spec.Priority}
+	a.newest = max(a.newest, e.newest())
+	if g := t.gangs.find(e.now.Gang); g != nil && g.was != nil {
+		a.newest = max(a.newest, g.newest())
+		if g.was.Nomination.Lives() {
+			own.nomination = g.was.Nomination
+		}
+	}
+	if e.was != nil && e.was.Nomination.Lives() {
+		own.nomination = e.was.Nomination
+	}
+	a.asks, a.at = append(a.asks, own), at
+}
+
+// judgeShare judges what this proposal nominates beside all that is nominated. It compares sums alone, which fall when a
+// nomination ends; so what is taken here is taken as well after others have ended.
+func (t *tx) judgeShare() error {
+	var mine, others totals
+	for _, made := range t.nominations {
+		if t.current(made) == made {
+			mine.addRooms(made)
+		}
+	}
+	if mine == (totals{}) {
+		return nil
+	}
+	t.s.nominations.Ascend(func(n *Nomination) bool {
+		if t.current(n) == n {
+			others.addRooms(n)
+		}
+		return true
+	})
+	for _, other := range t.beside {
+		others.addRooms(other)
+	}
+	capacity := t.s.capacity
+	for i := range t.nodes.entries {
+		if n := &t.nodes.entries[i]; n.dirty {
+			if n.was != nil {
+				capacity.addNode(n.was.Node, -1)
+			}
+			if !n.gone {
+				capacity.addNode(n.now.Node, 1)
+			}
+		}
+	}
+	for d := range mine {
+		sum := wide{others[d].hi + mine[d].hi, others[d].lo}
+		if sum.lo += mine[d].lo; sum.lo < mine[d].lo {
+			sum.hi++
+		}
+		if mine[d] == (wide{}) || !sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
+			continue
+		}
+		if others[d] == (wide{}) && t.alone() {
+			continue // the first in rank may always claim
+		}
+		t.at = -1
+		t.s.nominations.Ascend(func(n *Nomination) bool { t.readNominee(n); return true })
+		return t.refuse(Rejection{}, t.s.left.Nominations, "nominations would claim more than %d percent of %s; end lower ones in the same proposal",
+			t.s.limits.NominatedShare, t.dimension(d))
+	}
+	return nil
+}
+
+// alone reports whether the proposal makes one nomination and no more.
+func (t *tx) alone() bool {
+	n := 0
+	for _, made := range t.nominations {
+		n += btoi(t.current(made) == made)
+	}
+	return n == 1
+}
+
+// dimension names one of the totals.
+func (t *tx) dimension(d int) string {
+	if d == Dimensions {
+		return "devices"
+	}
+	return t.s.names.name(d)
+}
+
+// shares reports whether the proposal makes a nomination, or lowers a capacity that one may have relied on.
+func (t *tx) shares() bool { return len(t.nominations) > 0 || t.lowers }
+
+// endNominations ends what a capsule that is released for good is nominated for, and what its gang is: without the
+// member it may never be placed. The gang keeps its place among equal ranks.
+func (t *tx) endNominations(e *txCapsule) {
+	t.nominates = t.nominates || e.now.Nomination != nil
+	e.now.Nomination = nil
+	if e.now.Gang == "" {
+		return
+	}
+	if g := t.gang(e.now.Gang); g.now.Nomination.Lives() {
+		now := t.ownGang(g)
+		now.Nomination, now.Changed, t.nominates = g.now.Nomination.ended(), t.rev, true
+	}
+}
