@@ -644,3 +644,18 @@ func TestDiagnosisCountsWhenRead(t *testing.T) {
 	both.Wait()
 	require.EqualError(t, new(Draft).Diagnose(spec, nil, Misfit{}), "0 of 0 nodes fit")
 }
+
+// TestDraftNominatesOnce: what a later proposal nominates or ends must not rest on what an earlier one does with the same
+// nomination, which may be lost.
+func TestDraftNominatesOnce(t *testing.T) {
+	c := widely(t, cpuNode("n", 8), submitOf(cpuSpec(1), "a", "b"))
+	made := c.commits(nominationOf("a", partOn("n", 1)))
+	v, _ := viewOf(t, c, nil)
+	var d Draft
+	d.Sync(v)
+	require.NoError(t, d.Nominate(Nominate{Capsule: "a", Since: made}))
+	d.Propose()
+	require.ErrorIs(t, d.Nominate(Nominate{Capsule: "a"}), ErrInfeasible, "the first may have ended it")
+	require.ErrorIs(t, d.Nominate(nominationOf("a", partOn("n", 2))), ErrInfeasible)
+	require.NoError(t, d.Nominate(nominationOf("b", partOn("n", 2))))
+}

@@ -49,7 +49,7 @@ func TestNominatedCapsuleIsWokenAndPlaced(t *testing.T) {
 		e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, Backoff: Backoff{Initial: time.Minute, Max: time.Minute, Jitter: -1}}
 		go func() { _ = e.Run(t.Context()) }() // ends with the test
 		time.Sleep(time.Second)
-		require.Equal(t, "", string(c.now().Capsule("s2").Node), "small work does not overtake")
+		require.Empty(t, c.now().Capsule("s2").Node, "small work does not overtake")
 		c.commits(Release{Capsule: "s1", Final: true})
 		time.Sleep(time.Second)
 		require.Equal(t, NodeID("n"), c.now().Capsule("big").Node, "placed long before the back-off is over")

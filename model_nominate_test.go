@@ -225,7 +225,8 @@ func quantities(room Resources, set DeviceSet, milli int) (out [Dimensions + Max
 func (r *modelRound) encroaches(n modelNode, asks []modelAsker) (made Revision, short bool) {
 	room, devices := r.now.used(n.ID)
 	for q := range Dimensions + MaxDevices {
-		sum, capacity := new(big.Int), int64(0)
+		var capacity int64
+		sum := new(big.Int)
 		if q < Dimensions {
 			sum.SetUint64(room[q])
 			capacity = n.Capacity[q]

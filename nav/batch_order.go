@@ -7,10 +7,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// batchClass is the pending capsules of one spec, in the order in which they were handed over.
+// batchClass is the pending capsules of one spec: those that are nominated, then the others, in the order in which they were
+// handed over.
 type batchClass struct {
 	spec     *orbit.Spec
 	capsules []*orbit.Capsule
+	// One of them is nominated.
+	nominated bool
 	// What one of them takes of the free room, by how much in demand each dimension is.
 	size float64
 	// How many to place while places are still being dealt out; the rest fills up what is left then.
@@ -41,7 +44,14 @@ func divide(pending []*orbit.Capsule) (levels []batchLevel, members []*orbit.Cap
 			}
 			levels[at] = append(levels[at], k)
 		}
-		k.capsules = append(k.capsules, c)
+		if k.capsules = append(k.capsules, c); c.Nomination.Lives() {
+			k.nominated = true
+		}
+	}
+	for _, k := range classes {
+		if k.nominated { // room may be nominated for one of them where none of the others fits
+			slices.SortStableFunc(k.capsules, func(a, b *orbit.Capsule) int { return btoi(b.Nomination.Lives()) - btoi(a.Nomination.Lives()) })
+		}
 	}
 	slices.SortFunc(levels, func(a, b batchLevel) int { return cmp.Compare(b[0].spec.Priority, a[0].spec.Priority) })
 	return levels, members

@@ -215,6 +215,13 @@ func (r *gangPass) markOf(m *pendingGang) waitMark {
 // time for that.
 func (r *gangPass) seatOrHold(m *pendingGang) (*gangFit, error) {
 	w, holds, levels := r.waiting(m), r.holds[m.id], r.levels(m)
+	if r.index.ask(r.state, m.id) {
+		fit, err := r.try(m, levels, holds)
+		r.index.ask(r.state, "")
+		if fit != nil || r.ctx.Err() != nil {
+			return fit, err
+		}
+	}
 	seen := r.markOf(m)
 	if w != nil && r.index.moved {
 		w.plans++

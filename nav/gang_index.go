@@ -39,6 +39,8 @@ type gangIndex struct {
 	gained uint64
 	// How often a plan has given holds up, which is room for those that were planned before.
 	givenUp uint64
+	// What the gang that is planned now is nominated for; nil: nothing.
+	asker *orbit.Nomination
 	// A step that the draft has refused although the index said that it fits: a defect, which Plan returns.
 	fault error
 }
@@ -109,8 +111,10 @@ func (x *gangIndex) follow() {
 		was, now := &x.nodes[i], gangNode{}
 		if n := x.draft.Node(int(i)); n != nil {
 			now, x.ranks[i] = gangNode{freeCapacityOf(n), n.Usage}, rankOf(n)
-			for _, part := range n.Nominated { // a gang that outranks one of them is placed once it is nominated itself
-				now.free.claim(part)
+			for of, part := range n.Nominated { // members of several ranks are judged together, so those that outrank none count too
+				if x.asker == nil || of.Outranks(x.asker) {
+					now.free.claim(part)
+				}
 			}
 		}
 		x.moved = x.moved || was.usage != now.usage
@@ -119,6 +123,23 @@ func (x *gangIndex) follow() {
 		}
 		*was = now
 	}
+}
+
+// ask makes the draft and the index show the room that is nominated for a gang, if there is any, and reports whether there
+// is. An empty id ends that.
+func (x *gangIndex) ask(state *orbit.State, id orbit.GangID) bool {
+	var lowest *orbit.Capsule
+	x.asker = nil
+	if g := state.Gang(id); g != nil && g.Nomination.Lives() {
+		x.asker = g.Nomination
+		for c := range state.Members(id) {
+			if lowest == nil || c.Spec.Priority < lowest.Spec.Priority {
+				lowest = c
+			}
+		}
+	}
+	x.draft.Ask(lowest)
+	return x.asker != nil
 }
 
 // rankOf says when a node is filled.
