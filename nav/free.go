@@ -34,6 +34,14 @@ func (r *freeCapacity) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	r.shift(set, -spec.Devices.Milli)
 }
 
+// claim takes off what is nominated.
+func (r *freeCapacity) claim(part *orbit.NominatedRoom) {
+	for d, claimed := range part.Room {
+		r.resources[d] -= claimed
+	}
+	r.shift(part.Devices, -part.Milli)
+}
+
 // give returns what a hold takes. The sum is at most the capacity, so nothing wraps; an instance that has
 // become unhealthy stays at nothing.
 func (r *freeCapacity) give(h *orbit.Hold, on *orbit.Node) {
@@ -97,7 +105,7 @@ func (r *freeCapacity) serves(q *orbit.DeviceRequest) int64 {
 	var shares [orbit.MaxDevices]int
 	all := 0
 	for i, free := range r.devices {
-		shares[i] = int(free) / q.Milli
+		shares[i] = max(0, int(free)) / q.Milli
 		all += shares[i]
 	}
 	if q.Count == 1 {

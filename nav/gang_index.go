@@ -90,6 +90,9 @@ func (x *gangIndex) follow() {
 		was, now := &x.nodes[i], gangNode{}
 		if n := x.draft.Node(int(i)); n != nil {
 			now, x.ranks[i] = gangNode{freeCapacityOf(n), n.Usage}, rankOf(n)
+			for _, part := range n.Nominated { // a gang that outranks one of them is placed once it is nominated itself
+				now.free.claim(part)
+			}
 		}
 		x.moved = x.moved || was.usage != now.usage
 		if x.fresh && now.free.exceeds(&was.free) {
