@@ -20,9 +20,8 @@
 // # First steps
 //
 // Make a [MemoryLedger], tell it of nodes ([PutNode]) and capsules ([Submit]), and run an [Engine] with a
-// navigator from package nav, or with one of your own: a [NavigatorFunc] is a function, and a
-// [PlacementEngine] does the choosing: one of package place, Indexed unless there is a reason for Exhaustive or
-// Sampled.
+// navigator from package nav, or with one of your own, which nav.Func makes of a function. A [PlacementEngine]
+// does the choosing: one of package place, Indexed unless there is a reason for Exhaustive or Sampled.
 //
 // # Safety
 //

@@ -305,3 +305,58 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 func (s *draftStep) withdraws() bool {
 	return s.node != nil && s.spec == nil && s.use.what == draftTaken
 }
+
+// makeWay returns what ends nominations of lower rank than the one that was made last, lowest first, until that keeps the
+// limits; nothing if it already does. It ends those that may be ended.
+func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment, err error) {
+	if len(c.Parts) == 0 {
+		return nil, nil
+	}
+	made := t.nominations[len(t.nominations)-1]
+	var lower []*Nomination
+	consider := func(o *Nomination) bool {
+		if t.current(o) == o && made.Outranks(o) && may(o) {
+			lower = append(lower, o)
+		}
+		return true
+	}
+	t.s.nominations.Ascend(consider)
+	for _, o := range t.nominations {
+		consider(o)
+	}
+	slices.SortFunc(lower, (*Nomination).compare)
+	for ; ; lower = lower[:len(lower)-1] {
+		over, short := t.crowded(made), t.judgeShare()
+		if over == "" && short == nil {
+			return ends, nil
+		}
+		if len(lower) == 0 {
+			if over != "" {
+				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
+			}
+			return nil, short
+		}
+		o := lower[len(lower)-1]
+		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {
+			continue
+		}
+		end := Nominate{Capsule: o.Capsule, Gang: o.Gang}
+		if err := t.nominate(&end); err != nil {
+			return nil, err
+		}
+		if end.Since = o.Made; o.Made == t.rev {
+			end.Since = 0 // the plan's own, whose revision will be another
+		}
+		ends = append(ends, end)
+	}
+}
+
+// crowded returns a node on which there are too many nominations beside one that was made; empty: there is none.
+func (t *tx) crowded(made *Nomination) NodeID {
+	for i := range made.Parts {
+		if n := t.node(made.Parts[i].Node); n != nil && len(t.nominatedOn(n)) > maxNominated {
+			return n.now.Node.ID
+		}
+	}
+	return ""
+}

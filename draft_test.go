@@ -132,7 +132,7 @@ func (d *drafting) nominate(t *rapid.T) {
 	c, from := d.aNomination(t), len(d.draft.log)
 	if err := d.draft.Nominate(c); err != nil {
 		require.ErrorIs(t, err, ErrInfeasible)
-		if len(d.sent) == 0 && d.draft.capsules[c.Capsule].what == draftUntouched { // of its own capsules it nominates none
+		if len(d.sent)+len(d.open) == 0 { // what the plan itself ends is not counted on
 			require.Error(t, snapshotOf(t, d.ledger).Check(Proposal{Do: append(slices.Clone(d.open), c)}), "the draft says: %v", err)
 		}
 		return
@@ -162,8 +162,13 @@ func (d *drafting) took(t *rapid.T, err error, do Commitment, on NodeID) {
 	}
 	d.refused++
 	require.ErrorIs(t, err, ErrInfeasible)
-	if len(d.sent) > 0 && strings.Contains(err.Error(), "nominated") {
-		return // an earlier proposal has ended the nomination, if it commits
+	ends := func(c Commitment) bool {
+		r, _ := c.(Release)
+		_, made := c.(Nominate)
+		return r.Final || made
+	}
+	if strings.Contains(err.Error(), "nominated") && (len(d.sent) > 0 || slices.ContainsFunc(d.open, ends)) {
+		return // the plan has ended the nomination, if it commits; that is not counted on
 	}
 	if w := d.withheld[on]; w == nil || *w == (withheld{}) {
 		require.Error(t, judged, "the draft says: %v", err)
@@ -597,13 +602,16 @@ func TestDraftRefuses(t *testing.T) {
 	}
 }
 
-// TestReasonText: the verb agrees with the number of nodes.
-func TestReasonText(t *testing.T) {
+// TestNoFitTexts: the verb agrees with the number of nodes, and the most frequent reason comes first.
+func TestNoFitTexts(t *testing.T) {
 	for many, one := range map[string]string{"are cold": "is cold", "have no disk": "has no disk", "do not answer": "does not answer",
 		"lack heat": "lacks heat", "wait for rain": "waits for rain", "failed to start it": "failed to start it", "areas": "areas", "are": "is", "": ""} {
-		require.Equal(t, one, Reason{Nodes: 1, Why: many}.Text())
-		require.Equal(t, many, Reason{Nodes: 2, Why: many}.Text())
+		require.Equal(t, []string{"1 " + one}, (&NoFit{Reasons: map[string]int{many: 1}}).Texts())
+		require.Equal(t, []string{"2 " + many}, (&NoFit{Reasons: map[string]int{many: 2}}).Texts())
 	}
+	require.Empty(t, (&NoFit{}).Texts())
+	require.Equal(t, []string{"7 lack heat", "2 are cold", "2 lack light", "1 is old", "0 were asked"}, (&NoFit{Reasons: map[string]int{
+		"are old": 1, "lack light": 2, "were asked": 0, "are cold": 2, "lack heat": 7}}).Texts())
 	var d Draft
 	require.EqualError(t, d.NoFit(&Spec{}, map[Misfit]int{{Why: "lack heat"}: 1}), "0 of 1 nodes fit: 1 lacks heat")
 }

@@ -19,7 +19,7 @@ func plansWithin(t *testing.T, e *Engine) (plans int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	inner := e.Navigator
-	e.Navigator = NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+	e.Navigator = planFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
 		if plans++; plans == 1000 {
 			cancel()
 		}
@@ -49,15 +49,15 @@ func TestNothingSpins(t *testing.T) {
 				p.Proposals[i].If = append(p.Proposals[i].If, MarkAt{Key: "lease", Revision: 7})
 			}
 		}}},
-		"classes of its own": {same, NavigatorFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
+		"classes of its own": {same, planFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
 			c, spec := *p[0], *p[0].Spec
 			c.Spec = &spec
 			return Plan{Unplaced: []Unplaced{{&c, &NoFit{}}}}, nil
 		})},
-		"the same again": {same, NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+		"the same again": {same, planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 			return Plan{Proposals: []Proposal{{ID: ProposalID{1}, Do: []Commitment{Mark{Key: "m", Value: "v"}}}}}, nil
 		})},
-		"a heartbeat": {same, NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+		"a heartbeat": {same, planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 			return Plan{Proposals: []Proposal{{Do: []Commitment{Mark{Key: "m", Value: "v"}}}}}, nil
 		})},
 	} {
@@ -95,7 +95,7 @@ func TestUnplacedHeadDoesNotStarveOthers(t *testing.T) {
 		l := &MemoryLedger{}
 		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"w1", "w2", "w3"}, Spec: wants(1)}, Submit{IDs: []CapsuleID{"good"}, Spec: wants(2)})
 		picky := &greedy{}
-		nav := NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+		nav := planFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
 			if strings.HasPrefix(string(p[0].ID), "w") {
 				return Plan{Unplaced: []Unplaced{{p[0], errors.New("not today")}}}, nil
 			}
@@ -116,7 +116,7 @@ func (e *typedNil) Unwrap() error { return e.inner }
 func TestErrorThatPanicsIsContained(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, Submit{IDs: []CapsuleID{"a"}, Spec: wants(1)})
-	e := Engine{Ledger: l, Navigator: NavigatorFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
+	e := Engine{Ledger: l, Navigator: planFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
 		var why *typedNil
 		return Plan{Unplaced: []Unplaced{{p[0], why}}}, nil
 	})}
@@ -174,7 +174,7 @@ func TestTextsOfANavigatorsErrorsAreContained(t *testing.T) {
 					sane := &greedy{}
 					var errs []error
 					bad := &Engine{Name: "bad", Ledger: l, PlanTimeout: time.Second, OnRound: func(r Round) { errs = append(errs, r.Errors...) },
-						Navigator: NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+						Navigator: planFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
 							if plans++; plans == 1 {
 								return Plan{}, fail()
 							}
@@ -250,7 +250,7 @@ func TestEngineForgets(t *testing.T) {
 	hi, lo := wants(100), wants(1)
 	hi.Priority = 9
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"hi1", "hi2"}, Spec: hi})
-	e := Engine{Ledger: l, MaxPlan: 1, Navigator: NavigatorFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
+	e := Engine{Ledger: l, MaxPlan: 1, Navigator: planFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
 		return Plan{Unplaced: []Unplaced{{p[0], errors.New("not today")}}}, nil
 	})}
 	for i := range 5000 {

@@ -18,7 +18,7 @@ import (
 func TestPlanMayKeepAndChangePending(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b"}, Spec: wants(11)})
-	e := Engine{Ledger: l, Navigator: NavigatorFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
+	e := Engine{Ledger: l, Navigator: planFunc(func(_ context.Context, _ *View, p []*Capsule) (Plan, error) {
 		first := p[0]
 		_ = slices.DeleteFunc(p, func(c *Capsule) bool { return c.ID == "b" })
 		return Plan{Unplaced: []Unplaced{{first, &NoFit{}}}}, nil
@@ -93,7 +93,7 @@ func TestProposalsMayBeUsedAgain(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(11)})
 	beat := []Proposal{{Do: []Commitment{Mark{Key: "lease", Value: "mine"}}}}
-	e := Engine{Ledger: l, Navigator: NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+	e := Engine{Ledger: l, Navigator: planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 		return Plan{Proposals: beat}, nil
 	})}
 	e.Pass(t.Context())
@@ -158,7 +158,7 @@ func TestRestoredMemberIsInItsOwnRole(t *testing.T) {
 	require.NoError(t, snapshotOf(t, l).Dump(&b))
 	text := strings.Replace(b.String(), `"gang":"g","role":1,`, `"gang":"g",`, 1)
 	require.NotEqual(t, text, b.String())
-	_, err := Restore(strings.NewReader(text))
+	_, err := restoreFrom(strings.NewReader(text))
 	assert.ErrorIs(t, err, ErrInvalid)
 }
 
@@ -172,7 +172,7 @@ func viewStandsStillForAPlanThatWasGivenUp(t *testing.T) {
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"big"}, Spec: wants(11)}, Submit{IDs: []CapsuleID{"w"}, Spec: wants(1)})
 	entered, left := make(chan struct{}), make(chan struct{})
 	n := 0
-	nav := NavigatorFunc(func(_ context.Context, v *View, p []*Capsule) (Plan, error) {
+	nav := planFunc(func(_ context.Context, v *View, p []*Capsule) (Plan, error) {
 		if n++; n == 1 {
 			return Plan{Unplaced: []Unplaced{{p[0], &NoFit{}}, {p[1], errors.New("not today")}}}, nil
 		}
@@ -206,7 +206,7 @@ func TestAssigningToOneselfDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &MemoryLedger{}
 		commit(t, l, Submit{IDs: []CapsuleID{"a"}, Spec: wants(1), Owner: "e"})
-		nav := NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+		nav := planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 			return Plan{Proposals: []Proposal{{Do: []Commitment{Assign{Capsule: "a", From: "e", Owner: "e"}}}}}, nil
 		})
 		e := &Engine{Name: "e", Ledger: l, Navigator: nav, Backoff: Backoff{Initial: time.Second}}
@@ -220,7 +220,7 @@ func TestManyUnplacedHeadsDoNotStarveOthers(t *testing.T) {
 		l := &MemoryLedger{}
 		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: names("w", 80), Spec: wants(1)}, Submit{IDs: []CapsuleID{"good"}, Spec: wants(2)})
 		picky := &greedy{}
-		nav := NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+		nav := planFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
 			if strings.HasPrefix(string(p[0].ID), "w") {
 				return Plan{Unplaced: []Unplaced{{p[0], errors.New("not today")}}}, nil
 			}
@@ -238,7 +238,7 @@ func TestHoldsThatComeAndGoAreNoProgress(t *testing.T) {
 		l := &MemoryLedger{}
 		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: names("w", 3), Spec: wants(1)}, Submit{IDs: []CapsuleID{"good"}, Spec: wants(2)})
 		picky := &greedy{}
-		nav := NavigatorFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
+		nav := planFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
 			if p[0].ID == "good" {
 				return picky.Plan(ctx, v, p)
 			}

@@ -64,7 +64,7 @@ func TestStoppedPlanIsNotTheNavigatorsFault(t *testing.T) {
 		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
 		ctx, stop := context.WithCancel(t.Context())
 		gate := make(chan struct{})
-		e := &Engine{Ledger: l, Navigator: NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+		e := &Engine{Ledger: l, Navigator: planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 			<-gate
 			return Plan{}, nil
 		})}

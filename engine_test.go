@@ -205,10 +205,19 @@ func (b *bent) Propose(ctx context.Context, p Proposal) (Revision, error) {
 	return b.Ledger.Propose(ctx, p)
 }
 
+// planFunc is a navigator that claims everything and plans with the function.
+type planFunc func(ctx context.Context, view *View, pending []*Capsule) (Plan, error)
+
+func (planFunc) Claims(string, AppClass) bool { return true }
+
+func (f planFunc) Plan(ctx context.Context, view *View, pending []*Capsule) (Plan, error) {
+	return f(ctx, view, pending)
+}
+
 // once returns a navigator that calls first in its first Plan and is greedy in all others.
 func once(first func(ctx context.Context, view *View, pending []*Capsule) (Plan, error)) Navigator {
 	called, then := false, &greedy{}
-	return NavigatorFunc(func(ctx context.Context, view *View, pending []*Capsule) (Plan, error) {
+	return planFunc(func(ctx context.Context, view *View, pending []*Capsule) (Plan, error) {
 		if !called {
 			called = true
 			return first(ctx, view, pending)
@@ -271,7 +280,7 @@ func TestOutcomesAreCountedByKind(t *testing.T) {
 func TestRoundKeepsFewErrorsOfAKind(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("n", 1000)})
-	e := Engine{Ledger: l, Navigator: NavigatorFunc(func(_ context.Context, _ *View, pending []*Capsule) (Plan, error) {
+	e := Engine{Ledger: l, Navigator: planFunc(func(_ context.Context, _ *View, pending []*Capsule) (Plan, error) {
 		plan := Plan{Proposals: make([]Proposal, 100)} // empty: invalid
 		for range 50 {
 			plan.Proposals = append(plan.Proposals, Proposal{Do: []Commitment{Place{Capsule: "ghost", Node: "n"}}})
@@ -592,7 +601,7 @@ func TestPlanThatEndsWithItsContextCounts(t *testing.T) {
 		for range 50 {
 			l := &MemoryLedger{}
 			commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
-			e := Engine{Ledger: l, PlanTimeout: time.Second, Navigator: NavigatorFunc(func(ctx context.Context, _ *View, pending []*Capsule) (Plan, error) {
+			e := Engine{Ledger: l, PlanTimeout: time.Second, Navigator: planFunc(func(ctx context.Context, _ *View, pending []*Capsule) (Plan, error) {
 				<-ctx.Done()
 				return Plan{Proposals: []Proposal{{Do: []Commitment{Place{Capsule: pending[0].ID, Node: "n"}}}}}, ctx.Err()
 			})}
@@ -701,7 +710,7 @@ func TestNonsenseIsContained(t *testing.T) {
 func TestPlanErrorsAndNotesAreHandedOn(t *testing.T) {
 	l, boom := &MemoryLedger{}, errors.New("boom")
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
-	e := Engine{Name: "e", Ledger: l, Navigator: NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+	e := Engine{Name: "e", Ledger: l, Navigator: planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 		return Plan{
 			Proposals: []Proposal{{Do: []Commitment{Place{Capsule: "c", Node: "n"}}}},
 			Notes:     []slog.Attr{slog.Int("tried", 3)},
@@ -721,7 +730,7 @@ func TestPassesOfOneEngineDoNotOverlap(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(100)})
 	var planning, most atomic.Int32
-	e := Engine{Ledger: l, Navigator: NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+	e := Engine{Ledger: l, Navigator: planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 		most.Store(max(most.Load(), planning.Add(1)))
 		runtime.Gosched()
 		planning.Add(-1)

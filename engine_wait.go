@@ -132,6 +132,11 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 		if n, ok := changes[i].Do.(Nominate); ok && len(n.Parts) > 0 && (!bounded || n.Ends.Before(deadline)) {
 			return true
 		}
+		if put, ok := changes[i].Do.(PutNode); ok {
+			if n := e.view.state.Node(put.Node.ID); n != nil && n.nominated != nil {
+				return true // it may not be able to serve any more
+			}
+		}
 		switch work, room := e.classifyChange(&changes[i]); {
 		case work:
 			return true

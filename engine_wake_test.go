@@ -90,7 +90,7 @@ func TestBackoffGrowsWithNothingCommitted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &MemoryLedger{}
 				commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: wants(1)})
-				r := newRig(t, l, &Engine{Navigator: NavigatorFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+				r := newRig(t, l, &Engine{Navigator: planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 					return Plan{Proposals: append([]Proposal(nil), p...)}, nil
 				})})
 				r.run()

@@ -10,6 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/score"
 )
 
 // small returns a ledger with nodes of 4 cores and 8 GiB each.
@@ -139,7 +140,7 @@ func ExampleNoFit() {
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"big"}, Spec: spec})
 
 	placement, draft := &place.Exhaustive{}, &orbit.Draft{}
-	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	navigator := nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		draft.Sync(view)
 		_, err := placement.Best(draft, pending[0].Spec)
 		return orbit.Plan{Unplaced: []orbit.Unplaced{{Capsule: pending[0], Why: err}}}, nil
@@ -157,8 +158,8 @@ func (coldest) Score(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value,
 	return float64(n.Free()[orbit.CPU]), 0
 }
 
-func (coldest) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-	return func(least, _ *orbit.Extent) (value, tie float64) { return float64(least.Free(orbit.CPU)), 0 }
+func (coldest) Bound(*orbit.Spec, *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
+	return func(least, _ *score.Extent) (value, tie float64) { return float64(least.Free(orbit.CPU)), 0 }
 }
 
 // A score that says how good the nodes between two extremes can be takes part in the index. On a few nodes
@@ -213,7 +214,7 @@ func ExampleScore_versioned() {
 
 	score := &even{}
 	placement, draft := &place.Indexed{Score: score}, &orbit.Draft{}
-	navigator := orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+	navigator := nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 		score.counts = map[string]int{}
 		for n := range view.State().Nodes() {
 			for range n.Capsules {
@@ -261,17 +262,17 @@ func ExampleGang() {
 }
 
 // A dump holds the whole state; a ledger continues from it.
-func ExampleRestore() {
+func ExampleState_Restore() {
 	ledger := small("node-a", "node-b")
 	var dump bytes.Buffer
 	if err := snapshot(ledger).Dump(&dump); err != nil {
 		log.Fatal(err)
 	}
-	state, err := orbit.Restore(&dump)
-	if err != nil {
+	var state orbit.State
+	if err := state.Restore(&dump); err != nil {
 		log.Fatal(err)
 	}
-	again := &orbit.MemoryLedger{Start: state}
+	again := &orbit.MemoryLedger{Start: &state}
 	fmt.Println(snapshot(again).NodeCount(), "nodes; next revision", commit(again, orbit.Mark{Key: "restored", Value: "yes"}))
 	// Output: 2 nodes; next revision 3
 }
@@ -313,8 +314,9 @@ func ExamplePopulation() {
 }
 
 // The text form of a predicate is that of a label selector.
-func ExampleParsePredicate() {
-	p, err := orbit.ParsePredicate(`zone in (b, a)`)
+func ExamplePredicate_Set() {
+	var p orbit.Predicate
+	err := p.Set(`zone in (b, a)`)
 	fmt.Println(p, err)
 	fmt.Println(p.Matches(map[string]string{"zone": "a"}), p.Matches(nil))
 	// Output:

@@ -171,7 +171,7 @@ import (
 )
 
 func main() {
-	(&orbit.Engine{Ledger: &orbit.MemoryLedger{}, Navigator: orbit.NavigatorFunc(nil)}).Pass(context.Background())
+	(&orbit.Engine{Ledger: &orbit.MemoryLedger{}}).Pass(context.Background())
 }
 `})
 	goTool(t, dir, "build", "-o", "importer", ".")

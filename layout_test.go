@@ -178,7 +178,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 36
-	mostExported = 98
+	mostExported = 88
 	mostUpward   = 10
 	mostLines    = 400
 )

@@ -1,6 +1,9 @@
 package orbit
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"sort"
 )
 
@@ -120,4 +123,131 @@ func (a *ahead) read(s *State) (sum uint32) {
 		}
 	}
 	return sum
+}
+
+// commitmentJSON is a commitment in the field of its kind. Exactly one is set.
+type commitmentJSON struct {
+	PutNode    *PutNode    `json:"putNode,omitempty"`
+	RemoveNode *RemoveNode `json:"removeNode,omitempty"`
+	Submit     *Submit     `json:"submit,omitempty"`
+	Place      *Place      `json:"place,omitempty"`
+	Release    *Release    `json:"release,omitempty"`
+	Hold       *Hold       `json:"hold,omitempty"`
+	Assign     *Assign     `json:"assign,omitempty"`
+	Mark       *Mark       `json:"mark,omitempty"`
+	Nominate   *Nominate   `json:"nominate,omitempty"`
+}
+
+// commitmentToJSON puts a commitment into the field of its kind.
+func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
+	var out commitmentJSON
+	switch c := c.(type) {
+	case PutNode:
+		out.PutNode = &c
+	case RemoveNode:
+		out.RemoveNode = &c
+	case Submit:
+		out.Submit = &c
+	case Place:
+		out.Place = &c
+	case Release:
+		out.Release = &c
+	case Hold:
+		c.Ends = c.Ends.UTC()
+		out.Hold = &c
+	case Assign:
+		out.Assign = &c
+	case Mark:
+		out.Mark = &c
+	case Nominate:
+		c.Ends = c.Ends.UTC()
+		out.Nominate = &c
+	default:
+		return nil, invalidf("a %T is no commitment; commitments are values, not pointers", c)
+	}
+	return &out, nil
+}
+
+// commitment returns the commitment whose field is set.
+func (in *commitmentJSON) commitment() (Commitment, error) {
+	var found []Commitment
+	if in.PutNode != nil {
+		found = append(found, *in.PutNode)
+	}
+	if in.RemoveNode != nil {
+		found = append(found, *in.RemoveNode)
+	}
+	if in.Submit != nil {
+		found = append(found, *in.Submit)
+	}
+	if in.Place != nil {
+		found = append(found, *in.Place)
+	}
+	if in.Release != nil {
+		found = append(found, *in.Release)
+	}
+	if in.Hold != nil {
+		found = append(found, *in.Hold)
+	}
+	if in.Assign != nil {
+		found = append(found, *in.Assign)
+	}
+	if in.Mark != nil {
+		found = append(found, *in.Mark)
+	}
+	if in.Nominate != nil {
+		found = append(found, *in.Nominate)
+	}
+	if len(found) != 1 {
+		return nil, invalidf("commitment: %d kinds are set, there must be one", len(found))
+	}
+	return found[0], nil
+}
+
+// changeJSON is a change as JSON.
+type changeJSON struct {
+	Revision Revision        `json:"revision,omitempty"`
+	Seq      int             `json:"seq,omitempty"`
+	ID       ProposalID      `json:"id,omitzero"`
+	Do       *commitmentJSON `json:"do"`
+	Node     NodeID          `json:"node,omitempty"`
+}
+
+// MarshalJSON writes the change as a JSON object, in which the commitment is an object with one field that is named
+// after its kind: {"revision":7,"do":{"place":{"capsule":"web-1","node":"node-a"}},"node":"node-a"}. Fields that are zero are
+// left out. The error is ErrInvalid for a commitment that is a pointer or nil, and for text that JSON cannot hold.
+func (c Change) MarshalJSON() ([]byte, error) {
+	do, err := commitmentToJSON(c.Do)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(changeJSON{c.Revision, c.Seq, c.ID, do, c.Node})
+	if err != nil {
+		return nil, invalidf("change cannot be written: %v", err)
+	}
+	return text, nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. It refuses unknown fields, text behind the object, and any other number
+// of commitments than one, with an error that is ErrInvalid, and leaves c as it was. It judges no rule:
+// [State.Apply] does that.
+func (c *Change) UnmarshalJSON(text []byte) error {
+	var in changeJSON
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&in); err != nil {
+		return invalidf("change: %v", err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return invalidf("change: there is text behind it")
+	}
+	if in.Do == nil {
+		return invalidf("change: there is no commitment")
+	}
+	do, err := in.Do.commitment()
+	if err != nil {
+		return err
+	}
+	*c = Change{in.Revision, in.Seq, in.ID, do, in.Node}
+	return nil
 }

@@ -48,7 +48,7 @@ func (s *scribe) quantity(most int64) int64 {
 }
 
 func (s *scribe) room(most int64) (r Resources) {
-	for _, d := range []Dimension{CPU, Memory, Dimensions - 1} {
+	for _, d := range []int{CPU, Memory, Dimensions - 1} {
 		r[d] = s.quantity(most)
 	}
 	return r
@@ -522,7 +522,7 @@ func (d *duel) restore(t *rapid.T) {
 	from := d.snapshot()
 	require.NoError(t, from.Dump(&dump))
 	text := dump.String()
-	back, err := Restore(&dump)
+	back, err := restoreFrom(&dump)
 	require.NoError(t, err)
 	require.NoError(t, back.Dump(&again))
 	require.Equal(t, text, again.String(), "restore(dump) dumps otherwise")
@@ -690,7 +690,8 @@ func TestFootprint(t *testing.T) {
 		if next := d.commitOn(t, at, p); next != nil {
 			count["committed"]++
 		}
-		first, reads := at, namesOf(at.Footprint(p).Reads)
+		read, _, _, _ := at.Footprint(p)
+		first, reads := at, namesOf(read)
 		for range rapid.IntRange(1, 12).Draw(t, "after") {
 			s.view = at
 			next := d.commitOn(t, at, s.proposal())
@@ -716,22 +717,22 @@ func TestFootprint(t *testing.T) {
 // commitOn commits a proposal on a ledger of its own that starts from a state, and holds it against the footprint. It
 // returns the next state, nil if there is none.
 func (d *duel) commitOn(t *rapid.T, from *State, p Proposal) *State {
-	f := from.Footprint(p)
-	reads, writes := namesOf(f.Reads), namesOf(f.Writes)
+	read, written, touched, err := from.Footprint(p)
+	reads, writes := namesOf(read), namesOf(written)
 	l := &MemoryLedger{Start: from}
-	require.Equal(t, from.Check(p), f.Err)
-	if f.Err != nil || from.Committed(p) != 0 {
+	require.Equal(t, from.Check(p), err)
+	if err != nil || from.Committed(p) != 0 {
 		return nil
 	}
-	_, err := l.Propose(bg, p)
+	_, err = l.Propose(bg, p)
 	require.NoError(t, err)
 	next, err := l.Snapshot(bg)
 	require.NoError(t, err)
 	changes, err := l.Changes(bg, from.rev)
 	require.NoError(t, err)
-	require.Len(t, f.Touched, len(changes))
+	require.Len(t, touched, len(changes))
 	for i, c := range changes {
-		require.Equal(t, c.Node, f.Touched[i])
+		require.Equal(t, c.Node, touched[i])
 	}
 	d.sent = append(d.sent, p)
 	for name := range d.different(from, next) {
@@ -772,7 +773,7 @@ func missesGroup(s *State, p Proposal) bool {
 }
 
 // namesOf names records as "n n0".
-func namesOf(r Records) map[string]bool {
+func namesOf(r Footprint) map[string]bool {
 	names := map[string]bool{}
 	nameAll(names, "n", r.Nodes)
 	nameAll(names, "u", r.Uses)

@@ -32,7 +32,8 @@ type Plan struct {
 	Notes []slog.Attr
 }
 
-// Unplaced is a capsule for which a plan has no place.
+// Unplaced is a capsule for which a plan has no place. As an error it is what a [Population] reports of a capsule that
+// none of its engines plans.
 type Unplaced struct {
 	// Capsule is the capsule that has no place.
 	Capsule *Capsule
@@ -43,16 +44,16 @@ type Unplaced struct {
 	Why error
 }
 
-// NavigatorFunc makes a navigator of a planning function. It claims everything.
-type NavigatorFunc func(ctx context.Context, view *View, pending []*Capsule) (Plan, error)
-
-// Claims returns true.
-func (NavigatorFunc) Claims(string, AppClass) bool { return true }
-
-// Plan calls f.
-func (f NavigatorFunc) Plan(ctx context.Context, view *View, pending []*Capsule) (Plan, error) {
-	return f(ctx, view, pending)
+// Error names the capsule and the reason.
+func (u Unplaced) Error() string {
+	if u.Capsule == nil {
+		return fmt.Sprintf("no capsule is not placed: %v", u.Why)
+	}
+	return fmt.Sprintf("capsule %q is not placed: %v", u.Capsule.ID, u.Why)
 }
+
+// Unwrap returns the reason.
+func (u Unplaced) Unwrap() error { return u.Why }
 
 // Round is what one pass of an engine did.
 type Round struct {

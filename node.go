@@ -285,7 +285,7 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 	case shortOfDevices:
 		return "lack " + spec.Devices.want()
 	case shortOfRoom:
-		return "lack " + names.name(Dimension(m.arg))
+		return "lack " + names.name(m.arg)
 	case nominatedForOthers:
 		return "are nominated for others"
 	}

@@ -330,7 +330,7 @@ func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) st
 	}
 	for d, room := range r.Room {
 		if room > n.Capacity[d] {
-			return "lack " + names.name(Dimension(d))
+			return "lack " + names.name(d)
 		}
 	}
 	if r.Devices>>n.Devices.Count != 0 || r.Devices&n.Devices.Unhealthy != 0 {

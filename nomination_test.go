@@ -207,8 +207,8 @@ func TestNominationSurvivesDump(t *testing.T) {
 	c.commits(nominationOf("b"), Nominate{Gang: "g", Parts: []NominatedRoom{partOn("m", 6)}, Ends: time.Unix(1e9, 0)})
 	var text, again bytes.Buffer
 	require.NoError(t, c.now().Dump(&text))
-	restored, err := Restore(bytes.NewReader(text.Bytes()))
-	require.NoError(t, err)
+	restored := &State{}
+	require.NoError(t, restored.Restore(bytes.NewReader(text.Bytes())))
 	require.NoError(t, restored.Dump(&again))
 	require.Equal(t, text.String(), again.String())
 	l := &MemoryLedger{Start: restored}

@@ -1,8 +1,10 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -59,25 +61,29 @@ type Choice struct {
 type NoFit struct {
 	// Nodes counts the nodes that were evaluated.
 	Nodes int
-	// Reasons counts the nodes by the reason why they fail.
-	Reasons []Reason
+	// Reasons counts the nodes by the reason why they fail, which completes "n nodes ...", as in "lack memory". Each
+	// node is counted under the first reason that holds.
+	Reasons map[string]int
 }
 
-// Reason is how many nodes fail for the same reason, each node counted under the first that holds.
-type Reason struct {
-	// Nodes counts the nodes that fail for this reason.
-	Nodes int
-	// Why completes "n nodes ...", as in "lack memory".
-	Why string
-}
-
-// Text completes a count of nodes: "lack memory", and for one node "lacks memory".
-func (r Reason) Text() string {
-	if r.Nodes != 1 {
-		return r.Why
+// Texts returns each reason with its count, the most frequent first: "801 lack memory", and for one node "1 lacks memory".
+func (e *NoFit) Texts() []string {
+	byCount := slices.SortedFunc(maps.Keys(e.Reasons), func(a, b string) int {
+		return cmp.Or(e.Reasons[b]-e.Reasons[a], strings.Compare(a, b))
+	})
+	for i, why := range byCount {
+		if e.Reasons[why] == 1 {
+			why = singular(why)
+		}
+		byCount[i] = fmt.Sprintf("%d %s", e.Reasons[byCount[i]], why)
 	}
-	verb, _, _ := strings.Cut(r.Why, " ")
-	rest := r.Why[len(verb):]
+	return byCount
+}
+
+// singular puts the verb with which a reason begins in the singular.
+func singular(why string) string {
+	verb, _, _ := strings.Cut(why, " ")
+	rest := why[len(verb):]
 	switch verb {
 	case "are":
 		return "is" + rest
@@ -88,19 +94,15 @@ func (r Reason) Text() string {
 	case "lack", "wait":
 		return verb + "s" + rest
 	}
-	return r.Why
+	return why
 }
 
 // Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory".
 func (e *NoFit) Error() string {
-	parts := make([]string, len(e.Reasons))
-	for i, r := range e.Reasons {
-		parts[i] = fmt.Sprintf("%d %s", r.Nodes, r.Text())
-	}
-	if len(parts) == 0 {
+	if len(e.Reasons) == 0 {
 		return fmt.Sprintf("0 of %d nodes fit", e.Nodes)
 	}
-	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes, strings.Join(parts, ", "))
+	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes, strings.Join(e.Texts(), ", "))
 }
 
 // Misfit returns the first reason why a node cannot take a capsule of the spec: a rule of the ledger, or company that
@@ -117,22 +119,16 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 	return m
 }
 
-// NoFit turns nodes counted by their misfit into an error, the most frequent reason first.
+// NoFit turns nodes counted by their misfit into an error.
 func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
-	e, names := &NoFit{}, &defaultDimensions
+	e, names := &NoFit{Reasons: make(map[string]int, len(counts))}, &defaultDimensions
 	if d.view != nil {
 		names = &d.view.state.names
 	}
 	for m, n := range counts {
 		e.Nodes += n
-		e.Reasons = append(e.Reasons, Reason{Nodes: n, Why: m.text(spec, names)})
+		e.Reasons[m.text(spec, names)] += n
 	}
-	slices.SortFunc(e.Reasons, func(a, b Reason) int {
-		if a.Nodes != b.Nodes {
-			return b.Nodes - a.Nodes
-		}
-		return strings.Compare(a.Why, b.Why)
-	})
 	return e
 }
 
@@ -288,7 +284,12 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 			asks = append(asks, at)
 		}
 	}
-	parts := slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool { return slices.Contains(served, p.of) })
+	parts := slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool {
+		return slices.Contains(served, p.of) || p.of.Made <= d.view.Revision() && slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool {
+			other, ok := c.(Nominate) // takes the place of it, or ends it
+			return ok && other.Capsule == p.of.Capsule && other.Gang == p.of.Gang
+		})
+	})
 	if e := n.encroaches(parts, asks, &ended, &endedDevices); e.of != nil {
 		return d.refuse(id, n, "node %q is nominated for %s", n.Node.ID, e.of.nominee())
 	}
@@ -325,7 +326,7 @@ func (d *Draft) Nominate(c Nominate) error {
 	if err := t.nominate(&c); err != nil {
 		return err
 	}
-	ends, err := t.makeWay(&c)
+	ends, err := t.makeWay(&c, func(o *Nomination) bool { return !d.settles(o) })
 	if err != nil {
 		return err
 	}
@@ -366,57 +367,13 @@ func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
 	}
 }
 
-// makeWay returns what ends nominations of lower rank than the one that was made last, lowest first, until that keeps the
-// limits; nothing if it already does.
-func (t *tx) makeWay(c *Nominate) (ends []Commitment, err error) {
-	if len(c.Parts) == 0 {
-		return nil, nil
-	}
-	made := t.nominations[len(t.nominations)-1]
-	var lower []*Nomination
-	consider := func(o *Nomination) bool {
-		if t.current(o) == o && made.Outranks(o) {
-			lower = append(lower, o)
-		}
-		return true
-	}
-	t.s.nominations.Ascend(consider)
-	for _, o := range t.nominations {
-		consider(o)
-	}
-	slices.SortFunc(lower, (*Nomination).compare)
-	for ; ; lower = lower[:len(lower)-1] {
-		over, short := t.crowded(made), t.judgeShare()
-		if over == "" && short == nil {
-			return ends, nil
-		}
-		if len(lower) == 0 {
-			if over != "" {
-				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
-			}
-			return nil, short
-		}
-		o := lower[len(lower)-1]
-		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {
-			continue
-		}
-		end := Nominate{Capsule: o.Capsule, Gang: o.Gang}
-		if err := t.nominate(&end); err != nil {
-			return nil, err
-		}
-		if end.Since = o.Made; o.Made == t.rev {
-			end.Since = 0 // the plan's own, whose revision will be another
-		}
-		ends = append(ends, end)
-	}
-}
-
-// crowded returns a node on which there are too many nominations beside one that was made; empty: there is none.
-func (t *tx) crowded(made *Nomination) NodeID {
-	for i := range made.Parts {
-		if n := t.node(made.Parts[i].Node); n != nil && len(t.nominatedOn(n)) > maxNominated {
-			return n.now.Node.ID
+// settles reports whether the plan does something with the capsule that is nominated, or with a member of the gang, that may
+// end the nomination. What may have ended already is neither counted on nor ended again.
+func (d *Draft) settles(of *Nomination) bool {
+	for id := range d.members(of.Capsule, of.Gang) {
+		if d.capsules[id].what != draftUntouched {
+			return true
 		}
 	}
-	return ""
+	return d.changes(of)
 }

@@ -13,18 +13,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrUnclaimed is what a population reports of a pending capsule that is assigned to no engine and that no engine's
-// navigator claims.
-var ErrUnclaimed = errors.New("unclaimed capsule")
-
 // Population is several engines at work on one ledger, and a look-out for work that none of them owns. It
 // needs no coordinator: claims divide the work, and the ledger settles the rest. Set the fields before Run.
 type Population struct {
 	// Engines are the engines that the population runs.
 	Engines []*Engine
 	// OnError is called for each capsule that none of the engines will place, once each time that it becomes pending,
-	// with an error that wraps ErrUnclaimed: no engine is assigned and none claims it, or it is assigned to an engine
-	// that is not in the list (which is correct if that engine runs in another process).
+	// with an error that wraps an Unplaced, which names it: no engine is assigned and none claims it, or it is assigned to
+	// an engine that is not in the list (which is correct if that engine runs in another process). It is also called when
+	// the ledger cannot be read.
 	OnError func(error)
 }
 
@@ -188,11 +185,11 @@ func (p *Population) unowned(c *Capsule) bool {
 // reportAll empties the queue of unclaimed capsules into Report.
 func (p *Population) reportAll(view *View) {
 	for _, c := range view.queue.take(view.state.PendingCount(), view.state, false) {
-		why := fmt.Sprintf("module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
+		why := fmt.Errorf("no engine claims module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
 		if c.Owner != "" {
-			why = fmt.Sprintf("it is assigned to %q, which is none of this population's engines", c.Owner)
+			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner)
 		}
-		p.OnError(fmt.Errorf("orbit: %w %q: %s", ErrUnclaimed, c.ID, why))
+		p.OnError(fmt.Errorf("orbit: population: %w", Unplaced{c, why}))
 	}
 	view.queue.batch = view.queue.batch[:0] // once is enough
 }

@@ -53,7 +53,7 @@ func compares(op, label, bound string) bool {
 	return (op == "Gt" && a > b) || (op == "Lt" && a < b)
 }
 
-// String returns the canonical text of p, which [ParsePredicate] reads back: "zone in (a, b)",
+// String returns the canonical text of p, which [Predicate.Set] reads back: "zone in (a, b)",
 // "zone notin (a)", "gpu", "!gpu", "cores > 8", "cores < 64". Values are sorted and without repetition;
 // words with other characters than letters, digits and "._-/:" are quoted as Go strings.
 func (p Predicate) String() string {
@@ -139,21 +139,22 @@ func joinWords(words []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// ParsePredicate reads the text form that [Predicate.String] writes. The error wraps [ErrInvalid] and
-// says at which byte the text stops making sense.
-func ParsePredicate(text string) (Predicate, error) {
+// Set makes p the predicate of a text, in the form that [Predicate.String] writes; so p can be the value of a flag
+// ([flag.Value]). The error wraps [ErrInvalid] and says at which byte the text stops making sense; p is then as before.
+func (p *Predicate) Set(text string) error {
 	r := predicateReader{text: text}
-	p := r.predicate()
+	read := r.predicate()
 	if r.fault == "" && r.skip() < len(text) {
 		r.fail("unexpected text after the predicate")
 	}
 	if r.fault != "" {
-		return Predicate{}, invalidf("predicate %q: at byte %d: %s", text, r.at, r.fault)
+		return invalidf("predicate %q: at byte %d: %s", text, r.at, r.fault)
 	}
-	if f := p.faults(); len(f) > 0 {
-		return Predicate{}, invalidf("predicate %q: %s", text, strings.Join(f, "; "))
+	if f := read.faults(); len(f) > 0 {
+		return invalidf("predicate %q: %s", text, strings.Join(f, "; "))
 	}
-	return p.canonical(), nil
+	*p = read.canonical()
+	return nil
 }
 
 // predicateReader is a recursive-descent parser that stops at the first fault.

@@ -1,6 +1,8 @@
 package orbit
 
 import (
+	"flag"
+	"io"
 	"math"
 	"strconv"
 	"testing"
@@ -26,7 +28,7 @@ func TestPredicateMatches(t *testing.T) {
 		{"big > 1", false}, {"big < 1", false}, // not an int64: not a number
 		{"cores < 9223372036854775807", true}, {"cores > -9223372036854775808", true},
 	} {
-		p, err := ParsePredicate(c.text)
+		p, err := parsed(c.text)
 		require.NoError(t, err, c.text)
 		require.Equal(t, c.want, p.Matches(labels), c.text)
 	}
@@ -58,7 +60,7 @@ func TestPredicateText(t *testing.T) {
 		`cores > "+8"`: "cores > 8", `"in" in (in)`: `"in" in ("in")`, "notin": `"notin"`, `! "in"`: `!"in"`,
 		`"a b" in ("x,y", ")")`: `"a b" in (")", "x,y")`, `k in ("")`: `k in ("")`, `"\u00e9"`: `"é"`, `"\xff"`: `"\xff"`,
 	} {
-		p, err := ParsePredicate(text)
+		p, err := parsed(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, p.String(), text)
 	}
@@ -70,8 +72,10 @@ func TestPredicateSyntax(t *testing.T) {
 		"", " ", "!", "!!a", "a b", "a in", "a in (", "a in ()", "a in (b", "a in (b,)", "a in (b) c", "a = b", "a >", "a > x", "a > 1 2",
 		"a > 9223372036854775808", `"`, `"a`, "'a'", "`a`", `"" in (a)`, "é", "a in b", "in (a)", "a notin", "a < (1)",
 	} {
-		_, err := ParsePredicate(text)
+		p := Predicate{"before", "In", []string{"v"}}
+		err := p.Set(text)
 		require.ErrorIs(t, err, ErrInvalid, "%q", text)
+		require.Equal(t, Predicate{"before", "In", []string{"v"}}, p, "%q", text)
 		require.ErrorContains(t, err, strconv.Quote(text))
 	}
 }
@@ -96,7 +100,7 @@ func TestPredicateRoundTrip(t *testing.T) {
 		p := anyPredicate(t)
 		require.Empty(t, p.faults())
 		before := append([]string(nil), p.Values...)
-		back, err := ParsePredicate(p.String())
+		back, err := parsed(p.String())
 		require.NoError(t, err)
 		require.Equal(t, p.canonical(), back)
 		require.Equal(t, p.String(), back.String())
@@ -107,21 +111,39 @@ func TestPredicateRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParsePredicate: parsing never panics, and what it accepts is well formed and rendered to a fixed point.
-func FuzzParsePredicate(f *testing.F) {
+// FuzzPredicate: parsing never panics, and what it accepts is well formed and rendered to a fixed point.
+func FuzzPredicate(f *testing.F) {
 	for _, text := range []string{"zone in (a, b)", "zone notin (a)", "gpu", "!gpu", "cores > 8", "cores < -64", `"in" in ("\xff", "")`, "a in (", "'", `"\`, "a > 99999999999999999999"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := ParsePredicate(text)
+		p, err := parsed(text)
 		if err != nil {
 			require.ErrorIs(t, err, ErrInvalid)
 			return
 		}
 		require.Empty(t, p.faults())
-		again, err := ParsePredicate(p.String())
+		again, err := parsed(p.String())
 		require.NoError(t, err, "%q from %q", p.String(), text)
 		require.Equal(t, p, again)
 		require.Equal(t, p.String(), again.String())
 	})
+}
+
+// parsed returns the predicate of a text.
+func parsed(text string) (p Predicate, err error) {
+	err = p.Set(text)
+	return p, err
+}
+
+// TestPredicateFlag: a predicate is the value of a flag.
+func TestPredicateFlag(t *testing.T) {
+	var p Predicate
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Var(&p, "require", "what nodes must meet")
+	require.NoError(t, flags.Parse([]string{"-require", "zone in (b, a)"}))
+	require.Equal(t, Predicate{"zone", "In", []string{"a", "b"}}, p)
+	require.Error(t, flags.Parse([]string{"-require", "zone in"}))
+	require.Equal(t, "zone in (a, b)", p.String())
 }

@@ -1,10 +1,7 @@
 package orbit
 
 import (
-	"bytes"
 	"encoding/hex"
-	"encoding/json"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -247,92 +244,6 @@ func (Release) commitment()    {}
 func (Hold) commitment()       {}
 func (Assign) commitment()     {}
 func (Mark) commitment()       {}
-
-// commitmentJSON is a commitment in the field of its kind. Exactly one is set.
-type commitmentJSON struct {
-	PutNode    *PutNode    `json:"putNode,omitempty"`
-	RemoveNode *RemoveNode `json:"removeNode,omitempty"`
-	Submit     *Submit     `json:"submit,omitempty"`
-	Place      *Place      `json:"place,omitempty"`
-	Release    *Release    `json:"release,omitempty"`
-	Hold       *Hold       `json:"hold,omitempty"`
-	Assign     *Assign     `json:"assign,omitempty"`
-	Mark       *Mark       `json:"mark,omitempty"`
-	Nominate   *Nominate   `json:"nominate,omitempty"`
-}
-
-// MarshalCommitment writes a commitment as a JSON object with one field, which is named after its kind:
-// {"place":{"capsule":"web-1","node":"node-a"}}. The error is ErrInvalid for a pointer or nil, and for text that JSON
-// cannot hold.
-func MarshalCommitment(c Commitment) ([]byte, error) {
-	var out commitmentJSON
-	switch c := c.(type) {
-	case PutNode:
-		out.PutNode = &c
-	case RemoveNode:
-		out.RemoveNode = &c
-	case Submit:
-		out.Submit = &c
-	case Place:
-		out.Place = &c
-	case Release:
-		out.Release = &c
-	case Hold:
-		c.Ends = c.Ends.UTC()
-		out.Hold = &c
-	case Assign:
-		out.Assign = &c
-	case Mark:
-		out.Mark = &c
-	case Nominate:
-		c.Ends = c.Ends.UTC()
-		out.Nominate = &c
-	default:
-		return nil, invalidf("a %T is no commitment; commitments are values, not pointers", c)
-	}
-	text, err := json.Marshal(&out)
-	if err != nil {
-		return nil, invalidf("commitment cannot be written: %v", err)
-	}
-	return text, nil
-}
-
-// UnmarshalCommitment reads what MarshalCommitment writes. It refuses unknown fields, text behind the object, and any
-// other number of commitments than one, with an error that is ErrInvalid. It judges no rule: a ledger does that when
-// the commitment is proposed.
-func UnmarshalCommitment(text []byte) (Commitment, error) {
-	var in commitmentJSON
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&in); err != nil {
-		return nil, invalidf("commitment: %v", err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return nil, invalidf("commitment: there is text behind it")
-	}
-	var found []Commitment
-	found = appendSet(found, in.PutNode)
-	found = appendSet(found, in.RemoveNode)
-	found = appendSet(found, in.Submit)
-	found = appendSet(found, in.Place)
-	found = appendSet(found, in.Release)
-	found = appendSet(found, in.Hold)
-	found = appendSet(found, in.Nominate)
-	found = appendSet(found, in.Assign)
-	found = appendSet(found, in.Mark)
-	if len(found) != 1 {
-		return nil, invalidf("commitment: %d kinds are set, there must be one", len(found))
-	}
-	return found[0], nil
-}
-
-// appendSet appends the commitment of a field that is set.
-func appendSet[C Commitment](found []Commitment, c *C) []Commitment {
-	if c == nil {
-		return found
-	}
-	return append(found, *c)
-}
 
 // Precondition is a bet on the state before the proposal. The set is closed: [NodeFreeOf],
 // [GangUnplaced], [NodeAt], [GroupIn], [MarkAt]; as values, not pointers.

@@ -8,14 +8,11 @@ import (
 	"strings"
 )
 
-// Dimension numbers one entry of [Resources].
-type Dimension int
-
-// The dimensions that mean the same in every constellation. Those from 4 to Dimensions-1 belong to the
+// The dimensions of [Resources] that mean the same in every constellation. Those from 4 to Dimensions-1 belong to the
 // importer, who names them with [MemoryLedger.Dimensions] so that diagnoses can speak of them.
 const (
 	// CPU is in milli-cores.
-	CPU Dimension = iota
+	CPU = iota
 	// Memory is in bytes.
 	Memory
 	// Disk is in bytes.
@@ -105,7 +102,7 @@ type dimensionNames [Dimensions]string
 var defaultDimensions = dimensionNames{"cpu", "memory", "disk", "slots", "dim4", "dim5", "dim6", "dim7"}
 
 // name returns the importer's name for a dimension, or the default.
-func (n *dimensionNames) name(d Dimension) string {
+func (n *dimensionNames) name(d int) string {
 	if n[d] != "" {
 		return n[d]
 	}
@@ -122,7 +119,7 @@ func (n *dimensionNames) format(r Resources) string {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		fmt.Fprintf(&b, "%s=%d", n.name(Dimension(d)), v)
+		fmt.Fprintf(&b, "%s=%d", n.name(d), v)
 	}
 	if b.Len() == 0 {
 		return "nothing"

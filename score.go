@@ -1,7 +1,5 @@
 package orbit
 
-import "github.com/orbitsched/orbit/internal/kd"
-
 // Score rates a node for a spec: lower is better, and equal values go by tie. It sees the node as it is now
 // (with what the plan has reserved), its telemetry report and the shared spec, never the capsule, and it
 // must be a pure function of the three: that is what makes equivalence classes and caching exact. A value
@@ -16,59 +14,6 @@ import "github.com/orbitsched/orbit/internal/kd"
 // every view, after every Place, and with every Seed; and rate all nodes with it.
 type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)
-}
-
-// Extent is what a score can know of a set of nodes without looking at each: the least or the most of every
-// quantity. The extent of a single node is both. It is read with its methods.
-type Extent [kd.Dims]int64
-
-// The coordinates of an Extent: those first that scores read most, so that they share a cache line.
-const (
-	extentCapsules  = 0
-	extentFree      = 1
-	extentDevices   = Dimensions + 1
-	extentIdle      = Dimensions + 2
-	extentLargest   = Dimensions + 3
-	extentInstances = Dimensions + 4
-	extentCapacity  = Dimensions + 5
-)
-
-// Free is what is free of a dimension; negative where capacity has shrunk below what is used.
-func (e *Extent) Free(d Dimension) int64 { return e[extentFree+d] }
-
-// Capacity is the capacity in a dimension.
-func (e *Extent) Capacity(d Dimension) int64 { return e[extentCapacity+d] }
-
-// Capsules is the number of capsules on the node.
-func (e *Extent) Capsules() int { return int(e[extentCapsules]) }
-
-// DevicesFree is what is free of all device instances together, in milli.
-func (e *Extent) DevicesFree() int64 { return e[extentDevices] }
-
-// DevicesIdle is the number of instances of which nothing is taken.
-func (e *Extent) DevicesIdle() int { return int(e[extentIdle]) }
-
-// DeviceLargest is the most that is free on one instance, in milli.
-func (e *Extent) DeviceLargest() int { return int(e[extentLargest]) }
-
-// Devices is the number of instances, those that are out of order included.
-func (e *Extent) Devices() int { return int(e[extentInstances]) }
-
-// Extent returns the extent of one node: both its least and its most.
-func (n *NodeState) Extent() (e Extent) {
-	for d, capacity := range n.Node.Capacity {
-		e[extentFree+d] = capacity - n.used[d]
-		e[extentCapacity+d] = capacity
-	}
-	e[extentCapsules] = int64(n.Capsules)
-	e[extentInstances] = int64(n.Node.Devices.Count)
-	for i := range n.Node.Devices.Count {
-		free := int64(n.DeviceFree(i))
-		e[extentDevices] += free
-		e[extentIdle] += int64(btoi(free == deviceMilli))
-		e[extentLargest] = max(e[extentLargest], free)
-	}
-	return e
 }
 
 // SpreadsAcross reports whether the node is in one of the failure domains that the spec names.

@@ -198,7 +198,7 @@ func (s *State) Revision() Revision { return s.rev }
 func (s *State) Limits() Limits { return s.limits }
 
 // DimensionName returns what the ledger's importer calls the dimension.
-func (s *State) DimensionName(d Dimension) string { return s.names.name(d) }
+func (s *State) DimensionName(d int) string { return s.names.name(d) }
 
 // Node returns the node with this id, nil if it is not a member.
 func (s *State) Node(id NodeID) *NodeState {

@@ -26,24 +26,8 @@ func (s *State) Committed(p Proposal) Revision {
 	return t.committedBefore()
 }
 
-// Footprint says which records a proposal has to do with. A ledger that keeps its records apart, as one on a database
-// does, compares and writes exactly these; proposals whose footprints do not meet commute.
+// Footprint names records that a proposal has to do with, each once, in no particular order.
 type Footprint struct {
-	// Reads are the records that the judgement rests on, and those that would be written. A record that is missing
-	// counts: its absence is what has been read. While none of them changes, the outcome stays what it is.
-	Reads Records
-	// Writes are the records that are not after the commit what they were before. What falls out of a window by the
-	// commit is not among them: capsules released before ([Limits.Terminal]) with their gangs, and ids of earlier
-	// proposals ([Limits.ProposalIDs]). They mean something only if the proposal is one that would be committed.
-	Writes Records
-	// Touched is the node that each commitment of Do touches, as [Change.Node] will name it.
-	Touched []NodeID
-	// Err is what [State.Check] says to the proposal.
-	Err error
-}
-
-// Records are names of records, each once, in no particular order.
-type Records struct {
 	// Nodes are the nodes whose description is meant: what [PutNode] says, and its counter.
 	Nodes []NodeID
 	// Uses are the nodes of which is meant what is used, with its counter.
@@ -63,26 +47,36 @@ type Records struct {
 	Proposals []ProposalID
 }
 
-// Footprint returns what judging the proposal at this very state reads, and what committing it writes. Judging goes on
-// past what refuses the proposal, so the footprint of one that is refused holds all that it asks for; that of one that
-// has been committed before holds only what says so, and that of a malformed one is empty.
+// Footprint returns what judging the proposal at this very state reads, what committing it writes, the node that each
+// commitment touches, as [Change.Node] will name it, and what [State.Check] says to the proposal. A ledger that keeps its
+// records apart, as one on a database does, compares and writes exactly these; proposals whose footprints do not meet
+// commute.
+//
+// Reads are the records that the judgement rests on, and those that would be written. A record that is missing counts: its
+// absence is what has been read. While none of them changes, the outcome stays what it is. Writes are the records that
+// are not after the commit what they were before; they and touched mean something only if err is nil. What falls out of a
+// window by the commit is not among them: capsules released before ([Limits.Terminal]) with their gangs, and ids of
+// earlier proposals ([Limits.ProposalIDs]).
+//
+// Judging goes on past what refuses the proposal, so reads of one that is refused are all that it asks for. One that has
+// been committed before reads only what says so, and touches nothing; a malformed one reads nothing.
 //
 // A node that is looked at is read whole. A [GroupIn] bet reads one node in the domain with a member of the group: while
 // what is used of it stays, no member leaves. Where there is none, the absence of all that could be there is in no list: only then a change outside Reads can
 // change the outcome.
-func (s *State) Footprint(p Proposal) Footprint {
+func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID, err error) {
 	p = p.Clone()
-	if err := p.check(&s.limits); err != nil {
-		return Footprint{Err: err}
+	if err = p.check(&s.limits); err != nil {
+		return reads, writes, nil, err
 	}
-	t := tx{missed: &Records{}}
+	t := tx{missed: &Footprint{}}
 	if t.begin(s, s.rev+1, &p) != 0 {
-		return t.footprint()
+		reads, writes = t.footprint()
+		return reads, writes, nil, nil
 	}
-	var first error
-	note := func(err error) {
-		if first == nil {
-			first = err
+	note := func(fault error) {
+		if err == nil {
+			err = fault
 		}
 	}
 	t.bets = true
@@ -91,14 +85,13 @@ func (s *State) Footprint(p Proposal) Footprint {
 	}
 	t.bets = false
 	for t.at = range p.Do {
-		node, err := t.execute(p.Do[t.at])
-		note(err)
+		node, fault := t.execute(p.Do[t.at])
+		note(fault)
 		t.touched = append(t.touched, node)
 	}
 	note(t.judgeTotals())
-	f := t.footprint()
-	f.Err = first
-	return f
+	reads, writes = t.footprint()
+	return reads, writes, t.touched, err
 }
 
 // Apply returns the state after the changes, which must be a ledger's own history from s on: in order, none
@@ -188,10 +181,8 @@ func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) 
 }
 
 // footprint returns what has been looked at, and what of it has become different.
-func (t *tx) footprint() Footprint {
+func (t *tx) footprint() (r, w Footprint) {
 	t.addMissed()
-	f := Footprint{Touched: t.touched}
-	r, w := &f.Reads, &f.Writes
 	r.Nodes, r.Uses, r.Capsules = t.nodes.keys, slices.Clone(t.nodes.keys), t.capsules.keys
 	r.Gangs, r.Holds, r.Marks = t.gangs.keys, t.holds.keys, t.marks.keys
 	for i, id := range t.nodes.keys {
@@ -213,7 +204,7 @@ func (t *tx) footprint() Footprint {
 		r.Proposals = []ProposalID{t.p.ID}
 		w.Proposals = []ProposalID{t.p.ID}
 	}
-	return f
+	return r, w
 }
 
 // addMissed enters what is not there. After it the write-set is good for a footprint only.

@@ -99,7 +99,7 @@ type dumpID struct {
 }
 
 // Dump writes the whole state: a versioned header and then one line of JSON for each record, in an order
-// that depends on nothing but the content, so that equal states have equal dumps. [Restore] reads it.
+// that depends on nothing but the content, so that equal states have equal dumps. [State.Restore] reads it.
 func (s *State) Dump(w io.Writer) error {
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	d := dumper{out: json.NewEncoder(buffered), specs: map[*Spec]int{}}
@@ -200,31 +200,36 @@ func (r *recentIDs) each(limit int, yield func(recentID)) {
 	}
 }
 
-// Restore reads what [State.Dump] wrote. Anything it does not know, that is out of place or that does not add up
-// is refused, with a [*Rejection] that is ErrInvalid and whose Do is the line, from 1; -1: all together. A ledger
-// that starts from the state ([MemoryLedger.Start]) continues above its revisions; restore the newest dump there
-// is, for what was committed after it is gone and its revisions will be used again.
-func Restore(r io.Reader) (*State, error) {
+// Restore makes s, which must be new(State), the state of which [State.Dump] wrote the dump. Anything it does not know,
+// that is out of place or that does not add up is refused, with a [*Rejection] that is ErrInvalid and whose Do is the
+// line, from 1; -1: all together; s is then as before. So is a state that is not new, because a state never changes.
+// A ledger that starts from the state ([MemoryLedger.Start]) continues above its revisions; restore the newest dump
+// there is, for what was committed after it is gone and its revisions will be used again.
+func (s *State) Restore(r io.Reader) error {
+	if s.members != nil {
+		return invalidf("restore: the state at revision %d is in use; restore into a new one", s.rev)
+	}
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<30)
 	var d dumpReader
 	for in.Scan() {
 		d.lines++
 		if err := d.line(in.Bytes()); err != nil {
-			return nil, &Rejection{Kind: ErrInvalid, Do: d.lines, Reason: fmt.Sprintf("dump: line %d: %v", d.lines, err)}
+			return &Rejection{Kind: ErrInvalid, Do: d.lines, Reason: fmt.Sprintf("dump: line %d: %v", d.lines, err)}
 		}
 	}
 	if err := in.Err(); err != nil {
-		return nil, fmt.Errorf("orbit: restore: after line %d: %w", d.lines, err)
+		return fmt.Errorf("orbit: restore: after line %d: %w", d.lines, err)
 	}
 	if !d.ended {
-		return nil, invalidf("dump: ends after line %d without an end line; it is cut short", d.lines)
+		return invalidf("dump: ends after line %d without an end line; it is cut short", d.lines)
 	}
 	state, err := d.build.State()
 	if err != nil {
-		return nil, invalidf("dump: %v", err)
+		return invalidf("dump: %v", err)
 	}
-	return state, nil
+	s.world = state.world
+	return nil
 }
 
 // dumpReader hands the lines of a dump to a builder.

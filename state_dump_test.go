@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -77,7 +78,7 @@ func TestRestoredStateEqualsTheDumped(t *testing.T) {
 		t.Repeat(keeperActions(k))
 		state := snapshotOf(t, k.ledger)
 		text := dumpOf(t, state)
-		restored, err := Restore(strings.NewReader(text))
+		restored, err := restoreFrom(strings.NewReader(text))
 		require.NoError(t, err)
 		require.NoError(t, restored.Verify())
 		require.Equal(t, text, dumpOf(t, restored))
@@ -135,7 +136,7 @@ var probes = func() (out []Proposal) {
 // The same proposal, sent again to the ledger that was restored, still has one effect (I12).
 func TestRestoredLedgerRemembersProposals(t *testing.T) {
 	state := kept(t)
-	restored, err := Restore(strings.NewReader(dumpOf(t, state)))
+	restored, err := restoreFrom(strings.NewReader(dumpOf(t, state)))
 	require.NoError(t, err)
 	l := &MemoryLedger{Start: restored}
 	for i := range byte(3) {
@@ -169,7 +170,7 @@ func TestDumpTakesWhatALedgerTakes(t *testing.T) {
 				return
 			}
 			text := dumpOf(t, snapshotOf(t, l))
-			restored, err := Restore(strings.NewReader(text))
+			restored, err := restoreFrom(strings.NewReader(text))
 			require.NoError(t, err)
 			require.Equal(t, text, dumpOf(t, restored))
 		})
@@ -179,7 +180,7 @@ func TestDumpTakesWhatALedgerTakes(t *testing.T) {
 // refused requires that a text is no dump, for a reason that names the line.
 func refused(t *testing.T, text string, line int, what string) {
 	t.Helper()
-	s, err := Restore(strings.NewReader(text))
+	s, err := restoreFrom(strings.NewReader(text))
 	if !assert.ErrorIs(t, err, ErrInvalid, "%s", what) {
 		return
 	}
@@ -304,9 +305,9 @@ func TestDumpThatDoesNotAddUpIsRefused(t *testing.T) {
 // A reader that fails is reported as what it is.
 func TestRestoreFromAFailingReader(t *testing.T) {
 	boom := errors.New("boom")
-	_, err := Restore(iotest.ErrReader(boom))
+	_, err := restoreFrom(iotest.ErrReader(boom))
 	require.ErrorIs(t, err, boom)
-	_, err = Restore(iotest.OneByteReader(strings.NewReader(dumpOf(t, kept(t)))))
+	_, err = restoreFrom(iotest.OneByteReader(strings.NewReader(dumpOf(t, kept(t)))))
 	require.NoError(t, err)
 }
 
@@ -328,14 +329,14 @@ func TestDumpToAFailingWriter(t *testing.T) {
 // restoreAnything requires of any text: no panic; an error that says the text is invalid, or a state that is
 // sound and that dumps to what restores to the same again.
 func restoreAnything(t require.TestingT, text string) {
-	s, err := Restore(strings.NewReader(text))
+	s, err := restoreFrom(strings.NewReader(text))
 	if err != nil {
 		require.ErrorIs(t, err, ErrInvalid)
 		return
 	}
 	require.NoError(t, s.Verify())
 	again := dumpOf(t, s)
-	restored, err := Restore(strings.NewReader(again))
+	restored, err := restoreFrom(strings.NewReader(again))
 	require.NoError(t, err)
 	require.Equal(t, again, dumpOf(t, restored))
 	l := &MemoryLedger{Start: s}
@@ -383,7 +384,7 @@ func TestRestoreIDUsedAgain(t *testing.T) {
 	require.NoError(t, err)
 	var dump bytes.Buffer
 	require.NoError(t, s.Dump(&dump))
-	back, err := Restore(&dump)
+	back, err := restoreFrom(&dump)
 	require.NoError(t, err)
 	require.Equal(t, GangID("y"), back.Capsule("a").Gang)
 }
@@ -484,4 +485,30 @@ func TestReleasedInOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, s.Capsule("b"), "it was released before a")
 	require.NotNil(t, s.Capsule("a"))
+}
+
+// restoreFrom restores a dump into a state of its own.
+func restoreFrom(r io.Reader) (*State, error) {
+	var s State
+	if err := s.Restore(r); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// A state never changes: only a new one can be restored, and one that could not be restored is still new.
+func TestRestoreNeedsANewState(t *testing.T) {
+	used := kept(t)
+	before := dumpOf(t, used)
+	for _, dump := range []string{before, "", "{}"} {
+		require.ErrorIs(t, used.Restore(strings.NewReader(dump)), ErrInvalid)
+		require.Equal(t, before, dumpOf(t, used))
+	}
+	var s State
+	require.ErrorIs(t, s.Restore(strings.NewReader(before[:len(before)/2])), ErrInvalid)
+	require.Equal(t, Revision(0), s.Revision())
+	require.NoError(t, s.Restore(strings.NewReader(before)))
+	require.Equal(t, before, dumpOf(t, &s))
+	require.ErrorIs(t, s.Restore(strings.NewReader(before)), ErrInvalid, "it is in use now")
+	require.Equal(t, before, dumpOf(t, &s))
 }

@@ -228,7 +228,7 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 	for d := range n.used {
 		if n.used[d] > n.Node.Capacity[d] && r.newest[d] > n.Specification {
 			v.fail("node %q is oversubscribed: uses %d of %d %s, and admitted more at revision %d, after its capacity was set at %d",
-				n.Node.ID, n.used[d], n.Node.Capacity[d], v.s.names.name(Dimension(d)), r.newest[d], n.Specification)
+				n.Node.ID, n.used[d], n.Node.Capacity[d], v.s.names.name(d), r.newest[d], n.Specification)
 		}
 	}
 	for i, used := range n.deviceUse() {

@@ -47,7 +47,7 @@ type tx struct {
 	domains map[string]map[[2]string]*NodeState
 
 	// The records that were looked up and do not exist. Nil: no footprint is requested.
-	missed *Records
+	missed *Footprint
 }
 
 type txNode struct {
@@ -265,7 +265,7 @@ func (n *txNode) newest() Revision {
 func (t *tx) short(r *Rejection, want *Resources, free Resources) {
 	for d := range want {
 		if want[d] > 0 && want[d] > free[d] {
-			r.Dimension, r.Want, r.Free = t.s.names.name(Dimension(d)), want[d], free[d]
+			r.Dimension, r.Want, r.Free = t.s.names.name(d), want[d], free[d]
 			return
 		}
 	}

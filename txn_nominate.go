@@ -195,7 +195,7 @@ func (t *tx) judgeAsks(n *txNode, a *nodeAsks, parts []nominatedPart) error {
 	t.at = a.at
 	what := fmt.Sprintf("device %d", e.at)
 	if !e.device {
-		what = t.s.names.name(Dimension(e.at))
+		what = t.s.names.name(e.at)
 	}
 	newest := max(a.newest, n.newest())
 	for _, p := range parts {
@@ -348,7 +348,7 @@ func (t *tx) dimension(d int) string {
 	if d == Dimensions {
 		return "devices"
 	}
-	return t.s.names.name(Dimension(d))
+	return t.s.names.name(d)
 }
 
 // shares reports whether the proposal makes a nomination, or lowers a capacity that one may have relied on.

@@ -9,18 +9,18 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// attempt is a claim on its way: one request, one slot, one goroutine.
+// attempt is a claim in flight, for one request and one slot. It runs in a goroutine of its own.
 //
-// It runs under a context of the pool's, not of the request: a claim that is cut off half way has an unknown
-// outcome, which is worse than one that is not wanted any more. When the request ends meanwhile, it is answered
-// at once, and a claim that is committed after all is undone. So a slot is the caller's or idle again, never both.
+// It runs under a context of the pool and not of the request. A claim that is cancelled has an unknown outcome, and it
+// costs less to give a claimed slot back than to find out. If the request ends during the claim, it is answered at once,
+// and the slot is given back if the claim is committed. So a slot belongs to the caller or is idle again, never both.
 type attempt struct {
 	request *request
 	slot    Slot
 	hold    *reservation
 }
 
-// outcome is what the source has said of an attempt.
+// outcome is the source's answer to an attempt, or the reason why there is none.
 type outcome struct {
 	kind    outcomeKind
 	slot    Slot
@@ -31,26 +31,28 @@ type outcome struct {
 type outcomeKind uint8
 
 const (
-	// The source has crashed, or the pool has ended before the source has said.
+	// unknown: the source has panicked, or the pool ended before the source told the outcome.
 	unknown outcomeKind = iota
 	claimed
-	// Another claim was first.
+	// conflicted: another claim came first.
 	conflicted
-	// The slot is as it was.
+	// refused: the source returned another error, and the slot is still idle.
 	refused
-	// The request's context had ended when its turn came, and the source was not asked.
+	// unspent: the request's context had ended before the source was called.
 	unspent
-	// The slot was claimed for a request that had ended, and has been given back; or could not be given back.
+	// undone: the slot was claimed for a request that had ended, and has been given back.
 	undone
+	// leaked: the slot was claimed for a request that had ended, and could not be given back.
 	leaked
 )
 
-// How long to wait before an attempt with an unknown outcome is made again: at first, and at most. How often a
-// slot is given back, or an outcome asked for when the pool has ended, before it is reported as a leak.
 const (
+	// retryFirst and retryMost are the first and the longest wait before an attempt with an unknown outcome is repeated.
 	retryFirst = 10 * time.Millisecond
 	retryMost  = time.Second
-	lastTries  = 10
+	// lastTries is how often the pool tries to give a slot back, and how often it repeats an attempt after the pool has
+	// ended, before it reports a leak.
+	lastTries = 10
 )
 
 // launch claims a slot for a request, in a goroutine of its own.
@@ -62,7 +64,7 @@ func (p *Pool) launch(r *request, slot Slot) {
 	p.claims.Go(func() { p.run(a) })
 }
 
-// run makes an attempt. When it takes longer than Timeout its request is answered, and the attempt goes on.
+// run makes an attempt. If it takes longer than Timeout, the request is answered and the attempt goes on.
 func (p *Pool) run(a *attempt) {
 	overdue := time.AfterFunc(p.set.timeout, func() {
 		p.update(func(time.Time) { p.timeOut(a) })
@@ -80,6 +82,7 @@ func (p *Pool) run(a *attempt) {
 	})
 }
 
+// timeOut answers the request of an attempt that has taken longer than Timeout.
 func (p *Pool) timeOut(a *attempt) {
 	if !a.request.answered {
 		p.stats.Expired++
@@ -87,11 +90,11 @@ func (p *Pool) timeOut(a *attempt) {
 	}
 }
 
-// claim asks the source. While the outcome is unknown it makes the same attempt again, which has one effect,
-// until it knows. When the grace of Shutdown is over calls are cut off, and then it asks a few times more. Errors are
-// compared here, under the guard, because their methods are the source's code too.
+// claim calls the source. While the outcome is unknown it repeats the same attempt, which has one effect however often it
+// is sent. After the grace of Shutdown the calls are cancelled, and claim repeats the attempt lastTries times more. It
+// compares the source's errors here, under the guard, because their methods are the source's code too.
 func (p *Pool) claim(a *attempt) (o outcome) {
-	if ctx := a.request.Ctx; ctx.Err() != nil { // watch is on its way to say so
+	if ctx := a.request.Ctx; ctx.Err() != nil { // watch may not have noticed yet
 		cause := context.Cause(ctx)
 		p.update(func(time.Time) { p.expire(a.request, cause) })
 		return outcome{kind: unspent}
@@ -124,21 +127,21 @@ func (p *Pool) claim(a *attempt) (o outcome) {
 	}
 }
 
-// ask asks the source once.
+// ask calls the source once.
 func (p *Pool) ask(life context.Context, a Attempt) (Slot, uint64, error) {
 	ctx, cancel := context.WithTimeout(life, p.set.timeout)
 	defer cancel()
 	return p.Source.Claim(valued{ctx, a.Request.Ctx}, a)
 }
 
-// unclear reports whether a claim may or may not have been committed. One that could not be sent again leaves
-// the first time it was sent in the dark.
+// unclear reports whether it is unknown if a claim was committed. Again says that the claim was repeated: then
+// ErrUnavailable tells only that this time nothing was sent, and nothing about the earlier times.
 func unclear(err error, again bool) bool {
 	return errors.Is(err, orbit.ErrUnknown) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		again && errors.Is(err, orbit.ErrUnavailable)
 }
 
-// land ends an attempt. A slot that was claimed for a request that has ended meanwhile is given back first.
+// land ends an attempt. If the slot was claimed for a request that has ended meanwhile, it gives the slot back first.
 func (p *Pool) land(a *attempt, o outcome) {
 	if !p.conclude(a, &o) {
 		o.kind = undone
@@ -155,8 +158,8 @@ func (p *Pool) land(a *attempt, o outcome) {
 	}
 }
 
-// conclude does what the outcome calls for. It reports false, and does nothing, if the slot was claimed and the
-// request has been answered already.
+// conclude applies an outcome to the pool and answers the request. It reports false and does nothing if the slot was
+// claimed but the request has been answered already: then the slot has to be given back.
 func (p *Pool) conclude(a *attempt, o *outcome) bool {
 	p.mu.Lock()
 	defer p.unlock()
@@ -184,7 +187,7 @@ func (p *Pool) conclude(a *attempt, o *outcome) bool {
 	return true
 }
 
-// releaseSlot decides when the slot of an attempt can be ready again.
+// releaseSlot ends the reservation of an attempt's slot, now or later, as the outcome requires.
 func (p *Pool) releaseSlot(a *attempt, o *outcome, now time.Time) {
 	switch o.kind {
 	case refused, unspent:
@@ -194,8 +197,8 @@ func (p *Pool) releaseSlot(a *attempt, o *outcome, now time.Time) {
 		p.reservations.release(a.hold)
 		p.listLater(now)
 	default:
-		// A slot that has met a conflict was not idle at that version, so a listing of that very version that shows
-		// it contradicts the claim.
+		// The slot of a conflict was not idle at the outcome's version. A listing with the same version may still show
+		// the slot as idle, so only a newer listing ends the reservation.
 		idleFrom := o.version
 		if o.kind == conflicted && idleFrom != 0 {
 			idleFrom++
@@ -206,7 +209,7 @@ func (p *Pool) releaseSlot(a *attempt, o *outcome, now time.Time) {
 	}
 }
 
-// retry puts a request that has met a conflict back into its place.
+// retry puts a request back into its place after a conflict.
 func (p *Pool) retry(r *request, now time.Time) {
 	r.conflicts++
 	switch {
@@ -219,7 +222,7 @@ func (p *Pool) retry(r *request, now time.Time) {
 	p.poll.reset(now)
 }
 
-// undo gives a slot back that no request wants; also when the pool has ended.
+// undo gives back a slot whose request has ended. It does so even after the pool has ended.
 func (p *Pool) undo(slot Slot) (err error) {
 	for tries, wait := 1, retryFirst; ; tries, wait = tries+1, min(2*wait, retryMost) {
 		err = guard.Run(func() error {
@@ -243,14 +246,14 @@ func (p *Pool) reportLeak(slot Slot, cause error) {
 	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: slot, Cause: cause})
 }
 
-// report tells the importer what has no caller to be told. The lock must not be held.
+// report calls OnError with an error that no caller gets. The lock must not be held.
 func (p *Pool) report(err error) {
 	if p.OnError != nil {
 		guard.Call(func() error { p.OnError(err); return nil }, func(error) {})
 	}
 }
 
-// pause waits, and reports whether the context did not end meanwhile.
+// pause waits for d, and reports false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -260,13 +263,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// valued is the context of a claim: it ends when the pool says, and has the request's values.
+// valued is the context of a claim. It ends with the pool's context, and also has the values of the request's context.
 type valued struct {
 	context.Context
 	values context.Context //nolint:containedctx // one context made of two
 }
 
-// Value looks in the pool's context first, where package context finds its own.
+// Value looks in the pool's context first, because package context looks there for its own keys when it cancels.
 func (v valued) Value(k any) any {
 	if own := v.Context.Value(k); own != nil {
 		return own

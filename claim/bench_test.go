@@ -19,10 +19,11 @@ const (
 	benchCallers = 64
 )
 
-// taker hands out slots, each once.
+// taker claims slots until none is left, each once.
 type taker func() (claim.Slot, error)
 
-// rivals are ways to hand out the slots of a source. The function returned ends what the first has begun.
+// rivals are the ways to hand out slots that the benchmark compares. The returned function ends the goroutines that a
+// way has started.
 var rivals = []struct {
 	name  string
 	start func(b *testing.B, src claim.Source) (take taker, end func())
@@ -46,7 +47,7 @@ var rivals = []struct {
 	{"naive", func(b *testing.B, src claim.Source) (taker, func()) {
 		l := benchList(b, src)
 		used := make([]bool, len(l))
-		var mu sync.Mutex // held while it looks for an idle slot and claims it, so that no other goroutine is faster
+		var mu sync.Mutex // held from the search for an idle slot to its claim, so that no other goroutine takes the slot between them
 		return func() (claim.Slot, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -70,7 +71,7 @@ func benchClaim(src claim.Source, s claim.Slot) (claim.Slot, error) {
 	return claimed, err
 }
 
-// memory is a source that costs nothing: what is left is the pool.
+// memory is a source that costs almost nothing, so that the benchmark measures the pool.
 type memory struct {
 	slots []claim.Slot
 	taken atomic.Int64
@@ -110,7 +111,7 @@ var benchSources = []struct {
 	}},
 }
 
-// BenchmarkClaim lets 64 callers claim 500 slots, over and over. One operation is all 500.
+// BenchmarkClaim lets 64 callers claim 500 slots again and again. One operation is the claim of all 500.
 func BenchmarkClaim(b *testing.B) {
 	for _, src := range benchSources {
 		for _, rival := range rivals {
@@ -135,7 +136,7 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
-// burst takes all slots and returns how long each took.
+// burst claims all slots and returns the latency of each claim.
 func burst(b *testing.B, take taker) []time.Duration {
 	took := make([]time.Duration, benchSlots)
 	var next atomic.Int64
@@ -155,8 +156,8 @@ func burst(b *testing.B, take taker) []time.Duration {
 	return took
 }
 
-// BenchmarkChurn lets 64 callers claim a slot of a ledger and give it back, over and over: every return wakes
-// the pool.
+// BenchmarkChurn lets 64 callers claim a slot of a ledger and give it back, again and again. Every return wakes the
+// pool.
 func BenchmarkChurn(b *testing.B) {
 	src := &claim.LedgerSource{}
 	if err := src.Join(context.Background(), nodes(benchSlots)...); err != nil {
@@ -181,7 +182,7 @@ func BenchmarkChurn(b *testing.B) {
 	b.ReportMetric(float64(p.Stats().Conflicts)/float64(b.N), "conflicts/claim")
 }
 
-// BenchmarkChurnBesideUnserved does the same alone, beside 4,000 requests that each want what no slot has.
+// BenchmarkChurnBesideUnserved measures the same with one caller, while 4,000 requests wait that no slot matches.
 func BenchmarkChurnBesideUnserved(b *testing.B) {
 	src := &claim.LedgerSource{}
 	if err := src.Join(context.Background(), nodes(benchSlots)...); err != nil {
@@ -227,7 +228,7 @@ func BenchmarkBest(b *testing.B) {
 	}
 }
 
-// BenchmarkEnqueue hands requests in that are answered from outside: what a caller pays on the hot path.
+// BenchmarkEnqueue measures Enqueue alone, which callers pay on the hot path; the answers come from another goroutine.
 func BenchmarkEnqueue(b *testing.B) {
 	for _, end := range []string{"never", "context", "deadline"} {
 		b.Run("ends "+end, func(b *testing.B) {

@@ -19,7 +19,7 @@ const (
 	ns = time.Nanosecond
 )
 
-// rig runs a pool in a synctest bubble and writes down when the source is asked.
+// rig runs a pool in a synctest bubble and records when the source is called.
 type rig struct {
 	*claim.Pool
 	t     testing.TB
@@ -27,9 +27,9 @@ type rig struct {
 	inner claim.Source
 	ended chan struct{}
 
-	// Guards what follows.
+	// The fields below are guarded by mu.
 	mu sync.Mutex
-	// When, counted from run, the source was listed, and the attempts made.
+	// looks are the times of listings, counted from run.
 	looks    []time.Duration
 	attempts []attempt
 	reports  []error
@@ -42,7 +42,7 @@ type attempt struct {
 	at   time.Duration
 }
 
-// newRig puts itself between the pool and its source. Unless the pool says otherwise, NotifyIdle looks at once.
+// newRig wraps the pool's source. If the pool sets no NotifyDelay, NotifyIdle lists the source at once.
 func newRig(t testing.TB, p *claim.Pool) *rig {
 	r := &rig{Pool: p, t: t, inner: p.Source, ended: make(chan struct{})}
 	if p.NotifyDelay == 0 {
@@ -63,7 +63,7 @@ func newRig(t testing.TB, p *claim.Pool) *rig {
 	return r
 }
 
-// run starts the pool, which ends with the test.
+// run starts the pool, which ends when the test ends.
 func (r *rig) run() *rig {
 	r.start = time.Now()
 	go func() {
@@ -75,13 +75,13 @@ func (r *rig) run() *rig {
 	return r
 }
 
-// until lets the clock run to a time after run, and everything happen that happens then.
+// until lets the clock run to a time after run, and lets everything due at that time happen.
 func (r *rig) until(d time.Duration) {
 	time.Sleep(d - time.Since(r.start))
 	synctest.Wait()
 }
 
-// seen returns when the source was listed.
+// seen returns the times at which the source was listed.
 func (r *rig) seen() []time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,15 +100,15 @@ func (r *rig) reported() []error {
 	return append([]error(nil), r.reports...)
 }
 
-// ask enqueues a request that never ends.
+// ask enqueues a request without an end.
 func (r *rig) ask() <-chan claim.Result {
 	_, c := r.request(context.Background(), 0)
 	return c
 }
 
-// request enqueues a request; a deadline of 0 is none.
+// request enqueues a request with a deadline; 0: none.
 func (r *rig) request(ctx context.Context, deadline time.Duration) (*claim.Request, <-chan claim.Result) {
-	c := make(chan claim.Result, 2) // room for an answer too many
+	c := make(chan claim.Result, 2) // room for one answer too many, so that a second one is noticed
 	req := &claim.Request{Ctx: ctx, Result: c}
 	if deadline != 0 {
 		req.Deadline = time.Now().Add(deadline)
@@ -117,7 +117,7 @@ func (r *rig) request(ctx context.Context, deadline time.Duration) (*claim.Reque
 	return req, c
 }
 
-// got returns the answer that is there now.
+// got returns the answer, which must be there now.
 func got(t testing.TB, c <-chan claim.Result) claim.Result {
 	t.Helper()
 	select {
@@ -139,7 +139,7 @@ func none(t testing.TB, c <-chan claim.Result) {
 	}
 }
 
-// spy is the source that the pool sees.
+// spy is the source as the pool sees it: it records calls and passes them on.
 type spy struct{ r *rig }
 
 func (s spy) Idle(ctx context.Context) (claim.Listing, error) {
@@ -167,7 +167,7 @@ func (s following) Follow(ctx context.Context, after uint64) (claim.Listing, err
 	return s.f.Follow(ctx, after)
 }
 
-// store returns a store with slots of these names, of which listings know already.
+// store returns a store with slots of these names, which listings show already.
 func store(s *sim.StaleStore, names ...string) *sim.StaleStore {
 	lag := s.Lag
 	s.Lag = 0
@@ -176,5 +176,5 @@ func store(s *sim.StaleStore, names ...string) *sim.StaleStore {
 	return s
 }
 
-// bubble runs a test with a clock of its own.
+// bubble runs a test in a synctest bubble.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }

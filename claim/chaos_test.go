@@ -18,15 +18,16 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// trouble is a plan in which everything goes wrong that may. All of it is drawn before anything runs.
+// trouble is a plan for a test in which every kind of failure may happen. All random values are drawn before anything
+// runs.
 type trouble struct {
 	queue, inflight int
 	lag, latency    time.Duration
 	versions        bool
 	deeds           []deed
-	// What becomes of the n-th claim, over and over.
+	// claims are the fates of the claims, in order, repeated when the list is at its end.
 	claims []int
-	// When to shut down: in the middle of it, or long after.
+	// end is when to call Shutdown: in the middle, or long after everything else.
 	end time.Duration
 }
 
@@ -63,7 +64,7 @@ func drawTrouble(t *rapid.T) trouble {
 	return x
 }
 
-// chaos is a trouble at work. All deeds are done by one goroutine.
+// chaos is a trouble while it runs. One goroutine does all the deeds.
 type chaos struct {
 	trouble
 	t        *rapid.T
@@ -75,7 +76,7 @@ type chaos struct {
 	negative atomic.Bool
 }
 
-// asked is a request and what became of it.
+// asked is a request with its answer.
 type asked struct {
 	result   chan claim.Result
 	taken    bool
@@ -83,9 +84,8 @@ type asked struct {
 	returned bool
 }
 
-// Whatever goes wrong: every request that was taken on is answered once, no other is; no slot is handed out
-// twice, none is lost; the counters are exact, and zero in the end; reservations end; no request waits while a slot
-// is idle.
+// Whatever fails: every request that was accepted is answered once, and no other; no slot is handed out twice or lost;
+// the counters are exact, and zero at the end; reservations end; no request waits while a matching slot is idle.
 func TestPoolUnderTrouble(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := drawTrouble(t)
@@ -118,12 +118,12 @@ func (x trouble) happen(t *rapid.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * sec) // what is still undone
+	time.Sleep(20 * sec) // claims that have to be undone are undone by then
 	synctest.Wait()
 	c.reckon()
 }
 
-// inject makes claims fail before they are judged; those of a thief do not.
+// inject makes claims fail before the store judges them; those of thieves do not fail.
 func (c *chaos) inject() func(claim.Attempt) error {
 	var n atomic.Int64
 	return func(a claim.Attempt) error {
@@ -143,7 +143,7 @@ func (c *chaos) inject() func(claim.Attempt) error {
 	}
 }
 
-// lose loses answers.
+// lose makes the answers of committed claims fail.
 func (c *chaos) lose() func(claim.Attempt) error {
 	var n atomic.Int64
 	return func(a claim.Attempt) error {
@@ -166,7 +166,7 @@ func (c *chaos) do(d deed) {
 			c.store.Add(fmt.Sprint("s", c.added))
 		}
 		c.pool.NotifyIdle()
-	case "steal": // another client claims what is listed
+	case "steal": // another client claims a listed slot
 		l, _ := c.store.Idle(context.Background())
 		for i := range min(d.n, len(l.Slots)) {
 			slot, _, err := c.store.Claim(context.Background(), claim.Attempt{ID: orbit.NewProposalID(), Slot: l.Slots[i]})
@@ -184,7 +184,7 @@ func (c *chaos) do(d deed) {
 	}
 }
 
-// giveBack returns up to n slots that callers or thieves have.
+// giveBack returns up to n slots that callers or thieves hold.
 func (c *chaos) giveBack(n int) {
 	for ; n > 0 && len(c.stolen) > 0; n-- {
 		_ = c.store.Return(context.Background(), c.stolen[0])
@@ -218,7 +218,7 @@ func (c *chaos) ask(d deed) {
 	c.asked = append(c.asked, a)
 }
 
-// check compares the counters with what is known, when nothing moves.
+// check compares the counters with the record of the test, while nothing moves.
 func (c *chaos) check() {
 	open := 0
 	for _, a := range c.asked {
@@ -246,7 +246,7 @@ func (c *chaos) check() {
 	}
 }
 
-// rest checks what holds when nothing has happened for a long time.
+// rest checks the properties of a pool in which nothing has happened for a long time.
 func (c *chaos) rest() {
 	l, _ := c.store.Idle(context.Background())
 	s := c.pool.Snapshot()
@@ -258,7 +258,7 @@ func (c *chaos) rest() {
 	}
 }
 
-// reckon checks the end: everybody answered, every slot accounted for.
+// reckon checks the end: every request is answered, and every slot is held once or idle.
 func (c *chaos) reckon() {
 	c.check()
 	held := len(c.stolen)

@@ -17,7 +17,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// A conflict goes back to the head of the queue: it gets the next slot, before those who came later, at once.
+// A request with a conflict returns to the head of the queue and gets the next slot at once, before later requests.
 func TestConflictGoesToTheHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 10 * ms}, "s0", "s1")
@@ -32,7 +32,7 @@ func TestConflictGoesToTheHead(t *testing.T) {
 		a, b, c := r.ask(), r.ask(), r.ask()
 		r.until(3 * ms)
 		s.Add("s2", "s3", "s4")
-		r.until(20 * ms) // both have met their conflicts; the listing that followed shows three more
+		r.until(20 * ms) // both have had their conflicts, and the listing after that shows three more slots
 		for i, asked := range []<-chan claim.Result{a, b, c} {
 			assert.Equal(t, fmt.Sprintf("s%d", i+2), got(t, asked).Slot.Name)
 		}
@@ -41,11 +41,11 @@ func TestConflictGoesToTheHead(t *testing.T) {
 	})
 }
 
-// Conflicts that come back in another order stand in the queue in their own.
+// Requests whose conflicts are answered in another order return to the order of their arrival.
 func TestConflictsKeepTheirOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, names(8)...)
-		s.Inject = func(a claim.Attempt) error { // the first to come is the last to know
+		s.Inject = func(a claim.Attempt) error { // the first claim is answered last
 			var n int
 			if fmt.Sscanf(a.Slot.Name, "s%d", &n); n < 4 {
 				time.Sleep(time.Duration(4-n) * ms)
@@ -71,8 +71,8 @@ func TestConflictsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A slot that met a conflict is set aside for ReserveFor, however often it is listed; then it is tried again,
-// without waiting for a poll.
+// After a conflict a slot is reserved for ReserveFor, however often listings show it. Then it is claimed again without
+// waiting for a poll.
 func TestConflictSetsTheSlotAside(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -102,7 +102,7 @@ func TestConflictSetsTheSlotAside(t *testing.T) {
 	})
 }
 
-// A hard error ends the reservation at once: the slot goes to the next request, the error to the first.
+// Another error ends the reservation at once: the slot goes to the next request, and the error to the first.
 func TestHardErrorFreesTheSlot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 10 * ms}, "s0")
@@ -130,9 +130,9 @@ func TestHardErrorFreesTheSlot(t *testing.T) {
 	})
 }
 
-// Without reservations a stale listing is believed: the request meets conflicts until the listing has caught
-// up. With them it meets none. Listings that are 50, 200 and 300 ms stale; the figures are exact, for the clock
-// is made up.
+// Without reservations the pool believes stale listings, and requests run into conflicts until a listing has caught up.
+// With reservations there are none. The listings are 50, 200 and 300 ms stale. The figures are exact, because the clock
+// is that of a bubble.
 func TestConflictsOfAStaleListing(t *testing.T) {
 	for _, lag := range []time.Duration{50 * ms, 200 * ms, 300 * ms} {
 		counted := map[bool]sim.StoreTally{}
@@ -148,7 +148,7 @@ func TestConflictsOfAStaleListing(t *testing.T) {
 	}
 }
 
-// staleBurst lets 100 slots serve 300 requests: each is used for 2.5 s and given back, and the pool is told.
+// staleBurst serves 300 requests with 100 slots. Each slot is used for 2.5 s and given back, and the pool is notified.
 func staleBurst(t *testing.T, lag time.Duration, reserve bool) sim.StoreTally {
 	s := store(&sim.StaleStore{Lag: lag, Latency: 5 * ms}, names(100)...)
 	p := &claim.Pool{Source: s, NotifyDelay: lag}
@@ -176,7 +176,7 @@ func staleBurst(t *testing.T, lag time.Duration, reserve bool) sim.StoreTally {
 	return s.Tally()
 }
 
-// QueueLen does not waver while a request goes round: it is one from Enqueue to the answer, at every moment.
+// QueueLen counts a request once at every moment from Enqueue to the answer, even while it returns after a conflict.
 func TestQueueLenIsStable(t *testing.T) {
 	s := store(&sim.StaleStore{}, names(400)...)
 	var conflicts atomic.Int64
@@ -199,8 +199,8 @@ func TestQueueLenIsStable(t *testing.T) {
 	assert.Equal(t, uint64(399), p.Stats().Conflicts)
 }
 
-// A request that ended in flight and whose claim then conflicts does not come back: it is not polled for, and no
-// slots are ordered.
+// A request that ended in flight does not return to the queue when its claim conflicts: nothing is polled and no slots
+// are ordered for it.
 func TestTheDeadDoNotComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 100 * ms}, "s0")

@@ -18,8 +18,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// The four stress tests, at a size. Behind the tag stress they run at full size and more; here small, each
-// time.
+// The four stress tests. With the tag stress they run at full size and more, otherwise at a small size.
 
 func TestExtremeScale(t *testing.T)               { extremeScale(t, 200, 50) }
 func TestConflictInjectionUnderLoad(t *testing.T) { conflictInjection(t, 60) }
@@ -41,8 +40,8 @@ func started(t *testing.T, p *claim.Pool) *claim.Pool {
 	return p
 }
 
-// extremeScale: many concurrent requests against fewer slots, on a ledger and on a stale store. Each slot is
-// handed out exactly once, and every request ends.
+// extremeScale has many concurrent requests for fewer slots, on a ledger and on a stale store. Each slot is handed out
+// exactly once, and every request ends.
 func extremeScale(t *testing.T, requests, slots int) {
 	inBubble := func(name string, f func(*testing.T)) { t.Run(name, func(t *testing.T) { bubble(t, f) }) }
 	inBubble("ledger", func(t *testing.T) {
@@ -63,7 +62,7 @@ func extremeScale(t *testing.T, requests, slots int) {
 	})
 }
 
-// crowd asks for slots from as many goroutines as there are requests, in a bubble.
+// crowd asks for slots from one goroutine for each request, in a bubble.
 func crowd(t *testing.T, src claim.Source, requests, slots int) {
 	p := &claim.Pool{Source: src, Queue: requests, NotifyDelay: 200 * ms}
 	go func() { assert.NoError(t, p.Run(context.Background())) }()
@@ -104,7 +103,7 @@ func crowd(t *testing.T, src claim.Source, requests, slots int) {
 	assert.Zero(t, p.Snapshot().InflightCAS)
 }
 
-// conflictInjection: three claims in ten conflict the first time; all slots are claimed all the same.
+// conflictInjection makes three of ten claims conflict the first time. All slots are claimed all the same.
 func conflictInjection(t *testing.T, slots int) {
 	var injected atomic.Int64
 	var tried sync.Map
@@ -133,8 +132,8 @@ func conflictInjection(t *testing.T, slots int) {
 	assert.Equal(t, uint64(injected.Load()), p.Stats().Conflicts)
 }
 
-// storm: requests and notifications as fast as they go, with slots that come and go and a source that now and
-// then fails; Shutdown returns within 5 s of the bubble's time, and every request has an answer.
+// storm sends requests and notifications as fast as possible, with slots that come and go and a source that sometimes
+// fails. Shutdown returns within 5 s of the bubble's time, and every request has an answer.
 func storm(t *testing.T, d time.Duration) {
 	s := store(&sim.StaleStore{Lag: 20 * ms, Latency: ms}, names(50)...)
 	s.Inject = func(claim.Attempt) error {
@@ -192,7 +191,8 @@ func storm(t *testing.T, d time.Duration) {
 	assert.Zero(t, p.Snapshot().InflightCAS)
 }
 
-// enqueueAndShutdown: callers and Shutdown at the same time. Neither hangs, and what is taken on is answered.
+// enqueueAndShutdown calls Enqueue and Shutdown at the same time. Neither hangs, and every accepted request is
+// answered.
 func enqueueAndShutdown(t *testing.T, callers int) {
 	p := &claim.Pool{Source: store(&sim.StaleStore{}, names(10)...)}
 	go func() { assert.NoError(t, p.Run(context.Background())) }()

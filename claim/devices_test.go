@@ -29,8 +29,8 @@ func wantsGPUs(count, milli int, models ...string) *orbit.Spec {
 		Devices: orbit.DeviceRequest{Count: count, Milli: milli, Models: models}}
 }
 
-// A claim is placed with healthy instances of an accepted model, as many as it asks for, and says which; where
-// too few are left it waits for some that are given back.
+// A claim takes as many healthy instances of an accepted model as the spec asks for, and the slot names them. If too
+// few are free the request waits until some are given back.
 func TestLedgerDevices(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ledger := &orbit.MemoryLedger{}
@@ -54,7 +54,7 @@ func TestLedgerDevices(t *testing.T) {
 	})
 }
 
-// Slots that the source lets join have the devices of one claim.
+// Nodes that Join adds have the devices of one claim.
 func TestLedgerJoinsDevices(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, spec := range []*orbit.Spec{wantsGPUs(3, 1000), wantsGPUs(16, 1, "x", "w"), {Devices: orbit.DeviceRequest{Count: 1, Milli: 600}}} {
@@ -81,8 +81,8 @@ func (s *interloper) Claim(ctx context.Context, a claim.Attempt) (claim.Slot, ui
 	return s.LedgerSource.Claim(ctx, a)
 }
 
-// A claim whose instances have been taken meanwhile is a conflict; the request gets the other instances of the
-// same node at once, not only when the reservation of those that were taken ends.
+// A claim whose instances have been taken meanwhile is a conflict. The request gets other instances of the same node at
+// once, and does not wait until the reservation of the taken ones ends.
 func TestLedgerDevicesTakenMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &interloper{LedgerSource: &claim.LedgerSource{Spec: wantsGPUs(1, 700)}}
@@ -90,7 +90,7 @@ func TestLedgerDevicesTakenMeanwhile(t *testing.T) {
 		src.take = func() {
 			propose(t, src.Book(), orbit.Submit{IDs: []orbit.CapsuleID{"theirs"}, Spec: wantsGPUs(1, 700)},
 				orbit.Place{Capsule: "theirs", Node: "a", Devices: 0b1})
-			time.Sleep(ms) // the pool has heard of it before the claim is refused
+			time.Sleep(ms) // the pool has learned of the change before the claim is refused
 		}
 		r := newRig(t, &claim.Pool{Source: src}).run()
 		c := r.ask()
@@ -103,8 +103,8 @@ func TestLedgerDevicesTakenMeanwhile(t *testing.T) {
 	})
 }
 
-// serves reports by trying all sets of instances whether a node can take one more capsule of a spec, and
-// whether it can with this set: slots and milli are counted from the capsules.
+// serves reports whether a node can take one more capsule of a spec, by trying all sets of instances, and whether it
+// can with this set. It counts slots and milli from the capsules.
 func serves(state *orbit.State, n *orbit.Node, spec *orbit.Spec, set orbit.DeviceSet) (any, this bool) {
 	used, free := use(state, n.ID)
 	if free = n.Capacity[orbit.Slots] - free; free < spec.Envelope.Reservation[orbit.Slots] {
@@ -140,7 +140,7 @@ var deviceSpecs = []*orbit.Spec{
 	wantsGPUs(1, 300), wantsGPUs(1, 1000, "fast"), wantsGPUs(2, 500), wantsGPUs(3, 400, "slow"), wantsGPUs(2, 1000),
 }
 
-// A listing shows the nodes that brute force finds room on, each with a set of instances that fits.
+// A listing shows exactly the nodes that brute force finds suitable, each with a set of instances that fits.
 func TestLedgerDevicesAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ledger := &orbit.MemoryLedger{}
@@ -180,9 +180,9 @@ func TestLedgerDevicesAgainstBruteForce(t *testing.T) {
 	})
 }
 
-// Several pools with different specs, and another client that places directly, race for the devices of a few
-// nodes. At no revision is an instance oversubscribed; who holds a slot has what he asked for; and at the end
-// nothing that waits would fit, by brute force.
+// Several pools with different specs, and a client that places directly, race for the devices of a few nodes. No
+// instance is oversubscribed at any revision, every holder of a slot has what its spec asks for, and at the end brute
+// force finds no place for what still waits.
 func TestLedgerDevicesRace(t *testing.T) { devicesRace(t, 20) }
 
 func devicesRace(t *testing.T, rounds int) {
@@ -216,7 +216,7 @@ func devicesRace(t *testing.T, rounds int) {
 	running.Wait()
 }
 
-// raceForDevices claims and returns, and looks at what it got.
+// raceForDevices claims and returns slots, and checks what it gets.
 func raceForDevices(t *testing.T, ledger orbit.Ledger, p *claim.Pool, spec *orbit.Spec, rounds int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*sec)
 	defer cancel()
@@ -235,7 +235,7 @@ func raceForDevices(t *testing.T, ledger orbit.Ledger, p *claim.Pool, spec *orbi
 	}
 }
 
-// placeAtRandom places capsules on whatever instances, and takes them away again.
+// placeAtRandom places capsules on random instances and releases them.
 func placeAtRandom(t *testing.T, ledger orbit.Ledger, rounds int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 4 * rounds {
@@ -251,7 +251,7 @@ func placeAtRandom(t *testing.T, ledger orbit.Ledger, rounds int) {
 	}
 }
 
-// requireNeverOver replays the history change by change and counts.
+// requireNeverOver replays the history change by change and counts the use of every instance.
 func requireNeverOver(t *testing.T, state *orbit.State, changes []orbit.Change) {
 	for len(changes) > 0 {
 		n := 1
@@ -281,7 +281,7 @@ func requireNotOver(t *testing.T, state *orbit.State, id orbit.NodeID) {
 	}
 }
 
-// fillUp asks for more than there is. Nothing that waits at the end would fit.
+// fillUp asks for more than there is. At the end nothing that waits would fit.
 func fillUp(t *testing.T, ledger orbit.Ledger, pools []*claim.Pool) {
 	c := make(chan claim.Result, 1000)
 	for range 40 {

@@ -2,7 +2,7 @@ package claim
 
 import "time"
 
-// update makes a change under the lock, and does what the change calls for.
+// update makes a change under the lock and runs a step.
 func (p *Pool) update(change func(now time.Time)) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -11,8 +11,8 @@ func (p *Pool) update(change func(now time.Time)) {
 	p.step(now)
 }
 
-// step follows every change, under the lock. A step depends on the pool's state and on the clock alone, not on what
-// has changed, so no wake-up can be lost. The clock of Run makes the next one, if no change comes before.
+// step runs after every change, under the lock. It depends on the pool's state and the time only, not on what has changed,
+// so no wake-up can be lost. If no change comes before, the timer of Run causes the next step.
 func (p *Pool) step(now time.Time) {
 	if !p.ran || p.shut {
 		return
@@ -25,10 +25,10 @@ func (p *Pool) step(now time.Time) {
 	p.gauges.reserved.Store(int64(len(p.reservations.held)))
 }
 
-// expireDue ends what is due: reservations, and the waits of NotifyIdle and of polls, which call for a listing.
+// expireDue ends the reservations whose time is over, and requests the listings that NotifyIdle and the poll have due.
 func (p *Pool) expireDue(now time.Time) {
 	if p.reservations.expire(now) {
-		p.listing.wanted = true // a slot that was shown while it was reserved may be idle
+		p.listing.wanted = true // a slot that a listing showed while it was reserved may be idle
 	}
 	p.listDue(now)
 	if p.poll.due(now) {
@@ -36,7 +36,7 @@ func (p *Pool) expireDue(now time.Time) {
 	}
 }
 
-// pair gives each request the next slot that will do, in order, until there is none, or Inflight claims are under way.
+// pair starts a claim for each request that a ready slot matches, in order of arrival, until Inflight claims are under way.
 func (p *Pool) pair(now time.Time) {
 	for len(p.attempts) < p.set.inflight {
 		l := p.lines.next(&p.ready)
@@ -53,8 +53,8 @@ func (p *Pool) pair(now time.Time) {
 	}
 }
 
-// seekSlots lists the source and polls it while requests wait and no idle slot will do, and tells ScaleUp once the
-// source has confirmed that.
+// seekSlots lists and polls the source while requests wait that no ready slot matches. ScaleUp is called only after a
+// listing has confirmed the shortage.
 func (p *Pool) seekSlots(now time.Time) {
 	unserved := p.lines.unserved(&p.ready)
 	l := &p.listing
@@ -76,7 +76,7 @@ func (p *Pool) seekSlots(now time.Time) {
 	}
 }
 
-// schedule sets the clock for the next thing that is due.
+// schedule sets the timer of Run to the earliest time at which a step has something to do.
 func (p *Pool) schedule(now time.Time) {
 	var next time.Time
 	soonest := func(at time.Time) {
@@ -99,13 +99,13 @@ func (p *Pool) schedule(now time.Time) {
 	}
 }
 
-// poll says when to list the source though nothing has happened, in case something was missed. Each wait is
-// twice as long as the one before, from min to max.
+// poll is the schedule of listings that no event has caused. They find slots whose event was missed. Each wait is twice
+// as long as the one before, from min to max.
 type poll struct {
 	min, max time.Duration
-	// The wait that is on, or comes next.
+	// wait is the length of the current wait, or of the next one.
 	wait time.Duration
-	// When it ends; zero: there is no need to list.
+	// at is when the current wait ends; zero: no poll is needed.
 	at time.Time
 }
 
@@ -118,7 +118,7 @@ func (p *poll) reset(now time.Time) {
 	}
 }
 
-// need begins to wait if there is need to list, and stops if there is none.
+// need starts a wait if polls are needed and none is running, and stops it if they are not.
 func (p *poll) need(needed bool, now time.Time) {
 	switch {
 	case !needed:
@@ -128,7 +128,7 @@ func (p *poll) need(needed bool, now time.Time) {
 	}
 }
 
-// due reports whether it is time to list. The next wait is longer.
+// due reports whether the wait is over. If so it ends the wait, and the next one will be longer.
 func (p *poll) due(now time.Time) bool {
 	if p.at.IsZero() || now.Before(p.at) {
 		return false
@@ -138,18 +138,18 @@ func (p *poll) due(now time.Time) bool {
 	return true
 }
 
-// NotifyIdle says that a slot has become idle. The source is listed NotifyDelay later, when a listing that
-// lags behind shows the slot. It never waits, and may be called as often as you like: of a storm of calls, each
-// is followed by a listing no earlier than it asks for, and later by less than an eighth of the delay.
+// NotifyIdle tells the pool that a slot has become idle. The pool lists the source NotifyDelay later, when listings that
+// lag behind show the slot. NotifyIdle never waits and may be called at any rate: after every call there is a listing
+// that begins at least NotifyDelay and less than 9/8 of NotifyDelay later, and many calls share one listing.
 func (p *Pool) NotifyIdle() {
 	p.init()
 	p.update(p.listLater)
 }
 
-// listLater notes when to list the source. There are at most eight such times in one delay, and none moves back
-// because of a later one.
+// listLater schedules a listing after NotifyDelay. At most eight are scheduled within one delay, and a later call never
+// postpones a scheduled one.
 func (p *Pool) listLater(now time.Time) {
-	p.listDue(now) // also where the pool does not run yet
+	p.listDue(now) // bounds the list before Run, when no step does it
 	at := now.Add(p.set.notifyDelay)
 	if n := len(p.listAt); n > 0 {
 		last := p.listAt[n-1]
@@ -163,7 +163,7 @@ func (p *Pool) listLater(now time.Time) {
 	p.listAt = append(p.listAt, at)
 }
 
-// listDue calls for a listing if such a time has passed.
+// listDue requests a listing if the time of a scheduled one has passed.
 func (p *Pool) listDue(now time.Time) {
 	for len(p.listAt) > 0 && !now.Before(p.listAt[0]) {
 		p.listAt = p.listAt[1:]

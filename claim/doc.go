@@ -1,74 +1,76 @@
-// Package claim hands out slots as fast as they are asked for: warm sandboxes, idle nodes, anything of which
-// one is as good as another and each has one user at a time. It is for requests whose callers wait; work
-// that can be planned is for the engines of package orbit.
+// Package claim hands out slots as fast as they are requested. A slot is one of many interchangeable things that have
+// one user at a time, such as a warm sandbox or an idle node. The package is for requests whose callers wait for the
+// answer. Work that can be planned belongs to the engines of package orbit.
 //
 //	                    ┌────────────────────────── Pool ──────────────────────────┐
 //	requests ─Enqueue─► │ queue ──┐                                                │
 //	           Claim    │         ├─► reserve ─► claim (128 at most at a time) ────┼─► Source.Claim
 //	                    │ ready ──┘                    │                           │   compare-and-swap
 //	                    │   ▲                          ├─ claimed ─► the caller    │
-//	                    │   │                          ├─ conflict ─► head of queue│
-//	Source.Idle ────────┼───┘ but what is reserved     └─ error ───► the caller    │
+//	                    │   │                          ├─ conflict ─► its old place│
+//	Source.Idle ────────┼───┘ except reserved slots    └─ error ───► the caller    │
 //	(Follow)            │                                                          │
 //	NotifyIdle ─────────┼─► list the source, NotifyDelay later                     │
-//	                    │   nothing idle: poll, and tell ScaleUp how many wait     │
+//	                    │   no idle slot: poll, and call ScaleUp with the deficit  │
 //	                    └──────────────────────────────────────────────────────────┘
 //
 // # First steps
 //
-// Make a [Pool] with a [Source] and run it. With a [LedgerSource] slots are the nodes of an orbit.Ledger, by
-// default one of the pool's own; a store of one's own is a Source of three methods. Ask with [Pool.Claim],
-// which waits, or with [Pool.Enqueue], which does not; give a slot back with the source's Return.
+// Make a [Pool] with a [Source] and run it. The slots of a [LedgerSource] are the nodes of an orbit.Ledger, by default
+// of a ledger that the source makes. For slots in another store, implement the three methods of Source. Ask with
+// [Pool.Claim], which waits for the answer, or with [Pool.Enqueue], which does not. Give a slot back with the source's
+// Return.
 //
 // # Requests
 //
-// They are served in order of arrival. A request whose Want names images, labels or a phase gets the slot that
-// has been idle longest of those that have all of it among their labels; where there is none it waits, others
-// pass it, and if it ends like that its error wraps ErrUnmatched. A request that meets a conflict keeps its
-// place: it goes back to the head of the queue, and gets the next slot. A request ends when its context does or
-// its deadline passes, and is answered at that moment, wherever it is. If its claim is in flight just then, the
-// claim is not cut off, because its outcome would be unknown: if it is committed after all, it is undone. Either
-// the caller has the slot, or the source has it back.
+// Requests are served in order of arrival. A request with a [Want] gets the slot that has been idle longest among those
+// whose labels match. Until a matching slot is idle the request waits, and later requests are served before it; if it
+// ends without one, its error wraps ErrUnmatched. A request whose claim is a conflict returns to its place in the queue
+// and gets the next slot.
+//
+// A request ends when its context ends or its deadline passes, and is answered at that moment. A claim that is then in
+// flight is not cancelled, because its outcome would be unknown. If it is committed, the pool gives the slot back. So
+// either the caller has the slot or the source has it.
 //
 // # Slots
 //
-// They are handed out in the order in which listings first showed them. A listing may lag behind, so a slot
-// that has been handed out is reserved, and a listing that shows it as idle is not believed, until ReserveFor
-// after the claim has been answered. It is believed earlier if it says what version of the store it has seen
-// and that has the claim; thus with a ledger a slot that is given back is ready at once. ReserveFor must be
-// longer than listings lag behind, or requests run into conflicts; where slots become idle again sooner than
-// that, and listings have no version, they lie idle for the rest of it.
+// Slots are handed out in the order in which listings first showed them. A listing may lag behind the claims, so a slot
+// that has been handed out is reserved: until ReserveFor after the answer to its claim, a listing that shows the slot as
+// idle is ignored. The reservation ends earlier if the listing's version shows that the listing includes the claim. So a
+// slot of a ledger can be handed out again as soon as it is given back. ReserveFor must be longer than listings lag
+// behind; otherwise requests run into conflicts. With listings that have no version, a slot that is given back early
+// stays unused until its reservation ends.
 //
-// A slot that is ready and that a later full listing does not show is dropped. A slot whose uid has changed is
-// another slot: it goes to the end, and no reservation of the old one holds it back.
+// A ready slot that a later full listing does not show is dropped. A slot with a new uid is a new slot: it goes to the
+// end of the queue, and reservations of the old slot do not apply to it.
 //
 // # Unknown outcomes
 //
-// A claim that may or may not have been committed (orbit.ErrUnknown, or a context that has ended) is not a
-// conflict: the same attempt is made again, with the same id, until the source says. The request has its answer
-// after Timeout at the latest; the slot is given back if it turns out to be claimed. Only a pool that ends
-// before, and a source that panics, leave it open; that is reported as ErrLeak, with the slot.
+// A claim that may or may not have been committed (orbit.ErrUnknown, or the end of a context) is not a conflict. The
+// pool repeats the same attempt, with the same id, until the source tells the outcome. The request is answered after
+// Timeout at the latest; if the slot turns out to be claimed after that, the pool gives it back. The outcome stays
+// unknown only if the pool ends first, or if the source panics. Then the slot is reported in an ErrLeak.
 //
 // # Shortage
 //
-// While requests wait and nothing is idle the source is listed 10 s later, then after 20 s, up to every 5
-// min; a new request, an idle slot and a conflict list it at once and start over. ScaleUp is told once per
-// shortage how many slots are wanting.
+// While requests wait and no slot is idle, the source is listed after 10 s, after another 20 s, and so on, at most 5 min
+// apart. A new request, an idle slot or a conflict causes a listing at once and starts over with 10 s. ScaleUp is called
+// once for each shortage, with the number of missing slots.
 //
 // # Status
 //
-// [Pool.Status] has the pool's labels, its pending requests and the latency of its dispatches, for
-// exporters of metrics. Pool.OnStatus mirrors it elsewhere whenever the pending requests have changed, so that an
-// autoscaler in another process sees the demand.
+// [Pool.Status] returns the pool's labels, the number of pending requests and the latency of its dispatches, for
+// exporters of metrics. Pool.OnStatus is called with the status when the number of pending requests has changed, for
+// example to tell an autoscaler in another process about the demand.
 //
 // # Many pools
 //
-// [Pools] picks among pools by their snapshots. [Pool.Snapshot] costs a few loads, so it may be on the hot
-// path.
+// [Pools] chooses among pools by their snapshots. [Pool.Snapshot] takes a few atomic loads, so it can be called for
+// every request.
 //
 // # Failures
 //
-// A source that panics, exits its goroutine, blocks or fails costs the requests that it was asked for, and
-// nothing else. A hook that does the same is reported. A caller that has gone, or has made no room for its
-// answer, holds up no other. Shutdown answers every request, within twice Grace.
+// If the source panics, exits its goroutine, blocks or fails, only the requests and listings that it was asked for are
+// affected. The same failures of a hook are reported. A caller that has gone away, or whose channel has no room for the
+// answer, does not delay other callers. Shutdown answers every request and returns within twice Grace.
 package claim

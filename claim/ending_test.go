@@ -16,7 +16,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// A request whose deadline passes while it waits is answered at that very nanosecond, and stops counting.
+// A request whose deadline passes while it waits is answered at that nanosecond, and no longer counts.
 func TestDeadlineInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Name: "web", Source: &sim.StaleStore{}}).run()
@@ -35,7 +35,7 @@ func TestDeadlineInTheQueue(t *testing.T) {
 	})
 }
 
-// The same for a context that is cancelled: the cause is handed on.
+// The same holds for a context that is cancelled, whose cause the error wraps.
 func TestCancelInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: &sim.StaleStore{}}).run()
@@ -51,7 +51,7 @@ func TestCancelInTheQueue(t *testing.T) {
 	})
 }
 
-// A request that has ended before it is enqueued is taken, answered, and costs no slot.
+// A request that has ended before Enqueue is accepted, answered, and takes no slot.
 func TestDeadOnArrival(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: store(&sim.StaleStore{}, "s0")}).run()
@@ -71,7 +71,7 @@ func TestDeadOnArrival(t *testing.T) {
 	})
 }
 
-// Requests that ended do not block the queue: the next in the queue gets the slot.
+// Requests that have ended do not block the queue: the next one gets the slot.
 func TestTheDeadLeaveTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &sim.StaleStore{}
@@ -83,9 +83,9 @@ func TestTheDeadLeaveTheQueue(t *testing.T) {
 			dead = append(dead, c)
 		}
 		alive := r.ask()
-		synctest.Wait() // for listings under way, which might show the slot too early
+		synctest.Wait() // a listing under way could show the slot too early
 		s.Add("s0")
-		cancel() // no time to notice
+		cancel() // the pool has no time to notice
 		r.NotifyIdle()
 		synctest.Wait()
 		for _, c := range dead {
@@ -97,8 +97,8 @@ func TestTheDeadLeaveTheQueue(t *testing.T) {
 	})
 }
 
-// A claim is committed while its request ends: the request is answered at once, and the slot given back, to be
-// claimed by the next.
+// If a claim is committed while its request ends, the request is answered at once, and the slot is given back and
+// claimed by the next request.
 func TestRequestEndsInFlight(t *testing.T) {
 	for _, how := range []string{"deadline", "context"} {
 		t.Run(how, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestRequestEndsInFlight(t *testing.T) {
 	}
 }
 
-// With Claim, at whatever nanosecond the context ends, the slot is either returned or idle again. Never both,
-// never neither.
+// At whatever nanosecond the context of Claim ends, the slot is either returned or idle again: never both, never
+// neither.
 func TestClaimNeverLosesASlot(t *testing.T) {
 	for d := 1 * ms; d <= 12*ms; d += ms / 4 {
 		for _, off := range []time.Duration{-ns, 0, ns} {
@@ -160,7 +160,7 @@ func TestClaimNeverLosesASlot(t *testing.T) {
 	}
 }
 
-// A slot that cannot be given back at first is given back later; one that never can is reported.
+// A slot that cannot be given back at first is given back later. If it never can be, it is reported.
 func TestUndoIsTriedAgain(t *testing.T) {
 	for _, fails := range []int{3, 100} {
 		bubble(t, func(t *testing.T) {
@@ -206,8 +206,8 @@ func (u unreturning) Return(ctx context.Context, slot claim.Slot) error {
 	return u.StaleStore.Return(ctx, slot)
 }
 
-// An outcome that is unknown is asked for with the same attempt until it is known: 10 ms later, then 20, 40,
-// ... The caller gets the slot, and there is no conflict.
+// A claim with an unknown outcome is repeated as the same attempt until the outcome is known: after 10 ms, 20 ms, 40 ms
+// and so on. The caller gets the slot, and there is no conflict.
 func TestUnknownIsAskedAgain(t *testing.T) {
 	for _, committed := range []bool{true, false} {
 		for _, first := range []error{orbit.ErrUnknown, context.DeadlineExceeded, fmt.Errorf("%w and %w", orbit.ErrConflict, orbit.ErrUnknown)} {
@@ -221,7 +221,7 @@ func TestUnknownIsAskedAgain(t *testing.T) {
 					case 2:
 						return orbit.ErrUnknown
 					case 3:
-						return orbit.ErrUnavailable // that time nothing was sent; the first time is still in the dark
+						return orbit.ErrUnavailable // this time nothing was sent, which does not tell the outcome of the first time
 					}
 					return nil
 				}
@@ -251,8 +251,8 @@ func TestUnknownIsAskedAgain(t *testing.T) {
 	}
 }
 
-// While the outcome stays unknown the request is answered after Timeout; when it is known at last, the slot is
-// given back.
+// While the outcome is unknown the request is answered after Timeout. When it becomes known that the slot is claimed,
+// the slot is given back.
 func TestUnknownForLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -277,8 +277,8 @@ func TestUnknownForLong(t *testing.T) {
 	})
 }
 
-// A source that never says is reported when the pool has ended and asked in vain; everybody else has been
-// answered.
+// A source that never tells the outcome is reported after the pool has ended and repeated the attempt in vain. All
+// other requests have been answered.
 func TestUnknownToTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -295,7 +295,7 @@ func TestUnknownToTheEnd(t *testing.T) {
 	})
 }
 
-// A source that does not answer: the request is answered after Timeout, and its context has ended by then.
+// If the source does not answer, the request is answered after Timeout, and the context of the claim has ended by then.
 func TestSourceThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -317,8 +317,8 @@ func TestSourceThatBlocks(t *testing.T) {
 	})
 }
 
-// Callers who leave no room for the answer, or are gone, or have closed the channel, do not hold up the others; their
-// slots are given back. One who comes a little later gets the answer.
+// Callers that have gone, whose channel has no room, or who have closed it do not delay the others, and their slots are
+// given back. A caller that makes room a little later gets the answer.
 func TestCallersWhoLeaveNoRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, names(5)...)

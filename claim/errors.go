@@ -17,8 +17,8 @@ var (
 	// ErrEnded means that the request's context ended, or its deadline passed, before it had a slot. The error also wraps
 	// context.Canceled or context.DeadlineExceeded.
 	ErrEnded = errors.New("request ended")
-	// ErrUnmatched means that the request ended before there was an idle slot that has what it wants. The error also wraps
-	// ErrEnded.
+	// ErrUnmatched means that the request ended before there was an idle slot that matches its Want. The error also wraps
+	// ErrEnded. Its text ends with the labels that are wanted.
 	ErrUnmatched = errors.New("no idle slot has")
 	// ErrTimeout means that the source has not answered within Pool.Timeout whether the slot was claimed.
 	ErrTimeout = errors.New("claim timed out")
@@ -26,13 +26,14 @@ var (
 	ErrSource = errors.New("source failed")
 	// ErrHook means that ScaleUp or OnStatus failed, or panicked, or exited its goroutine.
 	ErrHook = errors.New("hook failed")
-	// ErrLeak means that a slot which may be claimed, but which no caller has, could not be given back.
+	// ErrLeak means that a slot may be claimed although no caller has it, and could not be given back. Look it up in the
+	// source, and return it there.
 	ErrLeak = errors.New("slot not given back")
 	// ErrRan means that Run was called a second time. Make another pool.
 	ErrRan = errors.New("pool has been run already")
 )
 
-// Error says what became of a request, or what a pool could not do.
+// Error is the failure of a request or of a pool's own work.
 type Error struct {
 	// Kind is one of the errors above, such as ErrFull.
 	Kind error
@@ -47,7 +48,7 @@ type Error struct {
 	Cause error
 }
 
-// Error says what failed, and after what.
+// Error returns a text with the pool, the kind, the slot, the waiting time and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("claim: ")
@@ -75,8 +76,8 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// unmatched is the cause of an [Error] whose request has met no slot that it wants. Its text is made when it is asked
-// for, because the text of the cause is the importer's code.
+// unmatched is the cause of an [Error] whose request ended without a matching slot. It formats its text on demand and not
+// under the pool's lock, because the text of the inner cause comes from the importer's code.
 type unmatched struct {
 	want  string
 	cause error

@@ -32,7 +32,7 @@ func Example() {
 	fmt.Println("third:", errors.Is(err, claim.ErrEnded), errors.Is(err, context.DeadlineExceeded))
 	cancel()
 
-	if err := slots.Return(ctx, first); err != nil { // the pool hears of it by itself
+	if err := slots.Return(ctx, first); err != nil { // the pool learns of it from the ledger
 		log.Fatal(err)
 	}
 	third, _ := pool.Claim(ctx)
@@ -45,7 +45,7 @@ func Example() {
 	// sandbox-1
 }
 
-// A request that does not wait for its answer, with a deadline, and with a word for the ledger.
+// A request that does not wait for its answer, with a deadline and with options for the ledger.
 func ExamplePool_Enqueue() {
 	slots := &claim.LedgerSource{}
 	_ = slots.Join(context.Background(), "sandbox-1")
@@ -68,7 +68,7 @@ func ExamplePool_Enqueue() {
 	// Output: sandbox-1 session-42 <nil>
 }
 
-// An autoscaler is told once how many slots are wanting.
+// An autoscaler is told once how many slots are missing.
 func ExamplePool_scaleUp() {
 	slots := &claim.LedgerSource{}
 	pool := &claim.Pool{Source: slots, ScaleUp: func(ctx context.Context, s claim.Shortage) error {
@@ -103,7 +103,7 @@ func ExamplePool_status() {
 	// Output: 1
 }
 
-// shelf is a store of one's own: three methods.
+// shelf is another store of slots: it implements the three methods of Source.
 type shelf struct {
 	mu    sync.Mutex
 	taken map[string]bool
@@ -155,7 +155,7 @@ func ExampleSource() {
 	// Output: right <nil> 1
 }
 
-// Several pools: a request goes where it is served soonest.
+// With several pools a request goes to the one that serves it soonest.
 func ExamplePools() {
 	var pools claim.Pools
 	for _, name := range []string{"empty", "full"} {

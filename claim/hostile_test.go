@@ -20,7 +20,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// parrot is a follower that says the same thing again and again, and pays no heed to its context.
+// parrot is a follower that returns the same listing again and again and ignores its context.
 type parrot struct {
 	listings
 	what  claim.Listing
@@ -36,8 +36,8 @@ func (p *parrot) Follow(context.Context, uint64) (claim.Listing, error) {
 	return p.what, nil
 }
 
-// A follower that has nothing new to say, and says it at once, is asked once a second; what it says is heard.
-// When the pool ends, it is asked no more.
+// A follower that returns at once without anything new is called once a second, and its listings are used. It is not
+// called any more when the pool has ended.
 func TestFollowerWithoutNews(t *testing.T) {
 	for name, what := range map[string]claim.Listing{
 		"nothing":          {Partial: true, Version: 7},
@@ -47,7 +47,7 @@ func TestFollowerWithoutNews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := &parrot{what: what}
-				time.AfterFunc(time.Hour, func() { f.quiet.Store(true) }) // or it would go on for ever
+				time.AfterFunc(time.Hour, func() { f.quiet.Store(true) }) // otherwise its calls would never end
 				f.show(7, slot("a", "1"))
 				r := newRig(t, &claim.Pool{Source: f}).run()
 				r.until(10*sec + ns)
@@ -63,18 +63,18 @@ func TestFollowerWithoutNews(t *testing.T) {
 	}
 }
 
-// askNow asks, and lets everything happen that happens now.
+// askNow enqueues a request and lets everything happen that is due now.
 func (r *rig) askNow() <-chan claim.Result {
 	c := r.ask()
 	synctest.Wait()
 	return c
 }
 
-// chatter is a follower that has always news.
+// chatter is a follower that always has changes.
 type chatter struct {
 	listings
 	said atomic.Int64
-	// Closed when so much has been said.
+	// some and much are closed after some and after many calls.
 	some, much chan struct{}
 }
 
@@ -88,8 +88,8 @@ func (c *chatter) Follow(_ context.Context, after uint64) (claim.Listing, error)
 	return claim.Listing{Partial: true, Version: after + 1, Slots: []claim.Slot{slot("a", fmt.Sprint(after+1))}}, nil
 }
 
-// A follower that has always news is asked no faster than the pool can hear, and no more when the pool ends:
-// nothing piles up.
+// A follower that always has changes is not called faster than the pool admits them, and not any more when the pool has
+// ended. Nothing piles up.
 func TestFollowerIsNotAheadOfThePool(t *testing.T) {
 	bubble(t, followerIsNotAhead)
 }
@@ -106,11 +106,12 @@ func followerIsNotAhead(t *testing.T) {
 	p.Shutdown()
 	require.NoError(t, <-ended)
 	said := c.said.Load()
-	synctest.Wait() // which comes only when the follower rests
+	synctest.Wait() // it returns only while the follower rests
 	assert.LessOrEqual(t, c.said.Load(), said+1)
 }
 
-// leastHeap returns the smallest heap of ten moments: positions pile up for a while and are cleared away together.
+// leastHeap returns the smallest heap size of ten moments, because void positions pile up for a while and are then
+// removed together.
 func leastHeap() int64 {
 	least := int64(math.MaxInt64)
 	for range 10 {
@@ -122,15 +123,14 @@ func leastHeap() int64 {
 	return least
 }
 
-// Requests that keep coming do not put off the poll of a source that is followed, which may have missed
-// something.
+// Requests that arrive all the time do not postpone the poll of a followed source, which may have missed a change.
 func TestRequestsDoNotPutOffThePoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
 		r := newRig(t, &claim.Pool{Source: f}).run()
 		first := r.ask()
 		r.until(sec)
-		f.show(0, slot("a", "1")) // and it says nothing of it
+		f.show(0, slot("a", "1")) // the follower does not report it
 		for d := 2 * sec; d < 10*sec; d += sec {
 			r.until(d)
 			r.ask()
@@ -142,7 +142,7 @@ func TestRequestsDoNotPutOffThePoll(t *testing.T) {
 	})
 }
 
-// An OnError that blocks holds nothing else up: listings, the hook and claims go on.
+// An OnError that blocks does not delay listings, the hook or claims.
 func TestReportThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		forever := make(chan struct{})
@@ -157,7 +157,7 @@ func TestReportThatBlocks(t *testing.T) {
 		l.fails.Store(false)
 		r.look()
 		assert.Equal(t, 1, r.Snapshot().IdleReady, "after a listing that failed")
-		_, c := r.request(t.Context(), ms/2) // and cannot be given back
+		_, c := r.request(t.Context(), ms/2) // the slot cannot be given back
 		r.until(time.Minute)
 		require.ErrorIs(t, got(t, c).Err, claim.ErrEnded)
 		assert.Zero(t, r.Snapshot().InflightCAS, "the place in flight is free")
@@ -180,7 +180,7 @@ func (f *faulty) Idle(ctx context.Context) (claim.Listing, error) {
 	return f.Source.Idle(ctx)
 }
 
-// A listing that never returns costs that listing: it is reported after Timeout, and the source is asked again.
+// A listing that never returns costs only that listing: it is reported after Timeout, and the source is listed again.
 func TestListingThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		forever := make(chan struct{})
@@ -205,7 +205,7 @@ func TestListingThatBlocks(t *testing.T) {
 	})
 }
 
-// A source whose listings all block is not asked without end: a few calls at most are left behind.
+// A source whose listings all block is called only a few times, because the calls do not return.
 func TestListingsThatAllBlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		forever := make(chan struct{})
@@ -221,7 +221,7 @@ func TestListingsThatAllBlock(t *testing.T) {
 	})
 }
 
-// evil is an error that does harm when it is looked at.
+// evil is an error whose methods panic.
 type evil struct{}
 
 func (evil) Error() string   { return "evil" }
@@ -244,15 +244,14 @@ func TestErrorsThatPanic(t *testing.T) {
 	})
 }
 
-// lurking is an error that does harm when it is made text, or compared with a conflict.
+// lurking is an error that panics only when its text is made, or when it is compared with a conflict.
 type lurking struct{ harm func() }
 
 func (l lurking) Error() string     { l.harm(); return "lurking" }
 func (l lurking) Is(err error) bool { return err == orbit.ErrConflict && l.do() }
 func (l lurking) do() bool          { l.harm(); return false }
 
-// An error that lurks until it is compared with a conflict, or made text, costs its own request: the pool goes on, and
-// its books are right.
+// An error whose methods panic costs its own request. The pool goes on, and its counters are right.
 func TestErrorsThatLurk(t *testing.T) {
 	for name, harm := range map[string]func(){
 		"panics": func() { panic("ouch") },
@@ -283,8 +282,7 @@ func TestErrorsThatLurk(t *testing.T) {
 	}
 }
 
-// A request is the caller's again once it is answered, also where its claim is still in flight: the source
-// reads what was asked for, whatever the caller writes meanwhile.
+// The caller may change a request once it is answered, even while its claim is in flight: the source reads a copy.
 func TestAnsweredRequestIsTheCallers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 10 * ms}, names(3)...)
@@ -322,7 +320,7 @@ func (h *held) Idle(ctx context.Context) (claim.Listing, error) {
 	return l, err
 }
 
-// A listing that is overtaken by news takes nothing back that they have said.
+// A requested listing that is older than an unrequested one does not undo it.
 func TestListingOvertakenByNews(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &held{followed: followed{news: make(chan claim.Listing), fail: make(chan error)}, hold: make(chan struct{})}
@@ -340,8 +338,8 @@ func TestListingOvertakenByNews(t *testing.T) {
 	})
 }
 
-// A source that takes a slot for idle and refuses it, both at the same version, contradicts itself: the slot is
-// set aside, and the pool does not go round in circles.
+// A source that shows a slot as idle and refuses it at the same version contradicts itself. The slot is reserved, and
+// the pool does not try it in a loop.
 func TestSourceThatContradictsItself(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{claim: func(context.Context, claim.Attempt) (claim.Slot, uint64, error) { return claim.Slot{}, 7, errConflict }}
@@ -369,8 +367,7 @@ func TestNilContexts(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// A claim whose capsule has been sent back to pending, because its node was emptied, is ended by Return all the
-// same: nothing is left that an engine might pick up.
+// Return ends a capsule that was released to pending because its node was emptied, so that no engine can place it.
 func TestReturnAfterEvacuation(t *testing.T) {
 	src := &claim.LedgerSource{}
 	require.NoError(t, src.Join(t.Context(), "a", "b"))
@@ -388,14 +385,14 @@ func TestReturnAfterEvacuation(t *testing.T) {
 	require.NoError(t, err)
 	claimed, _, err = src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: l.Slots[0]})
 	require.NoError(t, err)
-	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "b"}) // and another client placed it again
+	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "b"}) // another client places it again
 	require.NoError(t, src.Join(t.Context(), "c"))
 	propose(t, src.Book(), orbit.Place{Capsule: claimed.Capsule, Node: "c"})
 	require.ErrorIs(t, src.Return(t.Context(), claimed), orbit.ErrConflict)
 	assert.Equal(t, orbit.NodeID("c"), snapshot(t, src).Capsule(claimed.Capsule).Node, "another client has it by now")
 }
 
-// counted counts what a ledger is asked.
+// counted counts the calls of a ledger.
 type counted struct {
 	orbit.Ledger
 	snapshots atomic.Int64
@@ -406,8 +403,7 @@ func (c *counted) Snapshot(ctx context.Context) (*orbit.State, error) {
 	return c.Ledger.Snapshot(ctx)
 }
 
-// A claim takes no snapshot, once the ledger's own copy of the spec is known; also where that is the spec which
-// was given.
+// A claim takes no snapshot once the ledger's own copy of the spec is known, even if it is the spec that was given.
 func TestClaimTakesNoSnapshot(t *testing.T) {
 	first := &claim.LedgerSource{}
 	handedOut := claimAll(t, first, "a", "b")
@@ -429,9 +425,9 @@ func claimAll(t *testing.T, src *claim.LedgerSource, names ...orbit.NodeID) *orb
 	return snapshot(t, src).Capsule(last.Capsule).Spec
 }
 
-// Nodes are drained, emptied, removed and join again while they are claimed, by two pools with small limits on
-// one ledger that keeps one change of history: no slot is given out twice, every request ends, and in the end
-// all is idle.
+// Nodes are drained, emptied, removed and join again while they are claimed, by two pools with small limits on one
+// ledger that keeps one change of history. No slot is handed out twice, every request ends, and at the end all slots
+// are idle.
 func TestNodesComeAndGo(t *testing.T) {
 	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1, Terminal: 1, PlacementIDs: 1, ProposalIDs: 1}}
 	var pools []*claim.Pool
@@ -444,7 +440,7 @@ func TestNodesComeAndGo(t *testing.T) {
 		pools = append(pools, started(t, &claim.Pool{Source: &claim.LedgerSource{Ledger: ledger}, Queue: 16, Inflight: 2, PollMin: 20 * ms}))
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	for k := range 2 { // each replaces nodes of its own, whenever they are free
+	for k := range 2 { // each goroutine replaces nodes of its own when they are free
 		keepers.Go(func() {
 			for i := k; ctx.Err() == nil; i += 2 {
 				id := orbit.NodeID(fmt.Sprintf("s%d", i%8))
@@ -487,7 +483,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	assert.Zero(t, pools[0].Snapshot().QueueLen+pools[1].Snapshot().QueueLen)
 }
 
-// When a call that was left behind returns after all, the source is asked again.
+// When a call of Idle that has taken too long returns at last, the source is listed again.
 func TestListingsThatReturnLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hangs := make(chan struct{})
@@ -507,8 +503,8 @@ func TestListingsThatReturnLate(t *testing.T) {
 	})
 }
 
-// The same with news that are a full listing: what they left out is not idle, whatever the older answer says. A
-// listing that is asked for later is believed, also if the store has begun to count anew.
+// The same with an unrequested full listing: slots that it leaves out are not idle, whatever the older answer says. A
+// listing that is requested later is used, even if the store's versions have started over.
 func TestListingOvertakenByAFullOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &held{followed: followed{news: make(chan claim.Listing), fail: make(chan error)}, hold: make(chan struct{})}
@@ -528,7 +524,7 @@ func TestListingOvertakenByAFullOne(t *testing.T) {
 	})
 }
 
-// nosy is a context whose methods look at the pool.
+// nosy is a context whose methods call the pool.
 type nosy struct {
 	context.Context
 	pool *claim.Pool
@@ -538,7 +534,7 @@ func (n nosy) Err() error            { n.pool.Status(); return n.Context.Err() }
 func (n nosy) Done() <-chan struct{} { n.pool.Status(); return n.Context.Done() }
 func (n nosy) Value(key any) any     { n.pool.Status(); return n.Context.Value(key) }
 
-// A context may call the pool: its methods are called without the pool's lock.
+// The methods of a context may call the pool, because the pool calls them without its lock.
 func TestContextsThatLookAtThePool(t *testing.T) {
 	for name, end := range map[string]func(*claim.Pool, context.CancelFunc){
 		"claimed":   func(p *claim.Pool, _ context.CancelFunc) { p.NotifyIdle() },

@@ -13,26 +13,27 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// LedgerSource is the source of slots that an [orbit.Ledger] is: a slot is a node that has room for one capsule
-// of the Spec; its Name is the node's id, and its UID the revision of the node's specification, which no node
-// that leaves and joins again repeats. The zero value works, on a ledger of its own.
+// LedgerSource is a [Source] whose slots are the nodes of an [orbit.Ledger]. A node is an idle slot while it has free
+// capacity for one capsule of the Spec. The slot's Name is the node's id. Its UID is the revision of the node's
+// specification; a node that leaves and joins again gets another one. The zero value works, on a ledger of its own.
 //
-// A claim is one proposal: it submits a capsule and places it, and bets that the node's specification is what
-// was listed. So a capsule is never seen waiting, and no navigator can pick it up. Whether the room is free the
-// ledger judges by itself, and refuses the second claim. The attempt's id is the proposal's: one that is sent twice has one
-// effect. (A ledger knows it by the record of its capsule. It must keep those of released capsules, see
-// orbit.Limits.Terminal, for longer than a proposal can be delayed on its way.)
+// A claim is one proposal that submits a capsule and places it, and bets that the node's specification is the listed
+// one. So the capsule is never pending, and no navigator can plan it. The proposal has no bet on free capacity, because
+// the ledger checks that itself and refuses the second claim of a slot. The id of the proposal is the id of the attempt,
+// so an attempt that is sent twice has one effect. The ledger recognizes a repeated proposal by the record of its
+// capsule: it must keep the records of released capsules (orbit.Limits.Terminal) for longer than a proposal can be
+// delayed on its way.
 //
-// A node with room for more than one capsule is a slot that is idle again as soon as it has been claimed.
-// Several pools can share a ledger: let each one's Spec require a label.
+// A node with free capacity for more than one capsule is idle again as soon as it has been claimed. Several pools can
+// share a ledger if each pool's Spec requires a label of its own.
 //
-// Where the Spec asks for devices, a listing says which instances a claim takes: those that it fits best. A
-// claim of instances that are taken by then is a conflict, and the listing that knows of it shows others, if
-// there are enough.
+// If the Spec asks for devices, a listing names the instances that a claim takes, chosen for the best fit. If they have
+// been taken by the time of the claim, the claim is a conflict, and the next listing names other instances if enough are
+// free.
 //
-// It is a [Follower]: it waits for the ledger, so its pool needs no NotifyIdle and no delay.
+// LedgerSource is a [Follower]: it waits for changes of the ledger, so its pool needs neither NotifyIdle nor a delay.
 type LedgerSource struct {
-	// Ledger is the ledger that has the nodes. Nil: an orbit.MemoryLedger of the source's own.
+	// Ledger is the ledger that has the nodes. Nil: the source makes an orbit.MemoryLedger.
 	Ledger orbit.Ledger
 	// Spec is the spec of the capsule that a claim places. Nil: one that takes one of orbit.Slots, and nothing else.
 	Spec *orbit.Spec
@@ -41,17 +42,17 @@ type LedgerSource struct {
 	own  orbit.MemoryLedger
 	book orbit.Ledger
 	spec *orbit.Spec
-	// The ledger's own copy of spec, once it is known: a proposal with it is taken without being looked
-	// through.
+	// shared is the ledger's own copy of spec; nil: not known yet. The ledger does not validate it again, which makes
+	// proposals with it cheaper.
 	shared atomic.Pointer[orbit.Spec]
 }
 
 var _ Follower = (*LedgerSource)(nil)
 
-// Capsule is what Request.Options may say to a [LedgerSource]. The zero value leaves it all to the source.
+// Capsule is the type of Request.Options that a [LedgerSource] accepts. The zero value has the defaults of all fields.
 type Capsule struct {
-	// ID is the capsule's id. If it is in use, the request is answered with an error that wraps orbit.ErrInvalid. Empty: an
-	// id is made from the attempt's id.
+	// ID is the capsule's id. If it is in use, the request is answered with an error that wraps orbit.ErrInvalid. Empty: the
+	// source makes an id from the attempt's id.
 	ID orbit.CapsuleID
 	// Note is kept with the placement; default empty.
 	Note string
@@ -71,15 +72,15 @@ func (s *LedgerSource) init() {
 	})
 }
 
-// Book returns the ledger: the one that was given, or the source's own.
+// Book returns the ledger that the source uses: the field Ledger, or the one that the source has made.
 func (s *LedgerSource) Book() orbit.Ledger {
 	s.init()
 	return s.book
 }
 
-// Join lets nodes join that have room for exactly one claim, and as many whole devices as it asks for: idle
-// slots. Any other node of the ledger that fits the Spec is a slot as well. More than the ledger takes in one
-// proposal join in several, in order, up to the first that fails.
+// Join adds nodes with the capacity and the whole devices of exactly one claim. Each of them is one idle slot; any other
+// node of the ledger that fits the Spec is a slot as well. If the ledger's limits require several proposals, Join sends
+// them in order and stops at the first error.
 func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	s.init()
 	node := orbit.Node{Capacity: s.spec.Envelope.Reservation}
@@ -99,7 +100,7 @@ func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	return nil
 }
 
-// Idle implements [Source]: it lists all nodes, in order of their ids, at one revision.
+// Idle implements [Source]. It lists all nodes that fit the Spec at one revision, in order of their ids.
 func (s *LedgerSource) Idle(ctx context.Context) (Listing, error) {
 	s.init()
 	state, err := s.book.Snapshot(ctx)
@@ -118,10 +119,11 @@ func (s *LedgerSource) Idle(ctx context.Context) (Listing, error) {
 	return l, nil
 }
 
-// validate reports what is wrong with the spec, as the ledger would if a capsule of it were submitted.
+// validate returns the error that the ledger would return for a capsule with the spec. It refuses an empty reservation
+// too, because claims would never make the node busy.
 func (s *LedgerSource) validate(state *orbit.State) error {
 	if s.spec.Envelope.Reservation == (orbit.Resources{}) && s.spec.Devices.Count == 0 {
-		return fmt.Errorf("claim: ledger source: %w: its spec reserves nothing, so every node is idle for ever; reserve one of orbit.Slots", orbit.ErrInvalid)
+		return fmt.Errorf("claim: ledger source: %w: its Spec reserves nothing, so every node stays idle; reserve one of orbit.Slots", orbit.ErrInvalid)
 	}
 	submit := orbit.Submit{IDs: []orbit.CapsuleID{"claim"}, Spec: s.spec}
 	if err := state.Check(orbit.Proposal{Do: []orbit.Commitment{submit}}); errors.Is(err, orbit.ErrInvalid) {
@@ -130,15 +132,15 @@ func (s *LedgerSource) validate(state *orbit.State) error {
 	return nil
 }
 
-// slot returns the slot that a node is. It requires a node that fits the spec.
+// slot returns a node as a slot. The node must fit the spec.
 func (s *LedgerSource) slot(n *orbit.NodeState) Slot {
 	devices, _ := n.PickDevices(s.spec)
 	uid := strconv.FormatUint(uint64(n.Specification), 10)
 	return Slot{Name: string(n.Node.ID), UID: uid, Labels: n.Node.Labels, Devices: devices}
 }
 
-// Follow implements [Follower]: it lists the nodes that the history names, at a revision not older than
-// that. Changes that touch no node are passed over.
+// Follow implements [Follower]. It lists the nodes that have changed, as they are at the last change or later. It ignores
+// changes that concern no node.
 func (s *LedgerSource) Follow(ctx context.Context, after uint64) (Listing, error) {
 	s.init()
 	for changes, err := range orbit.Follow(ctx, s.book, orbit.Revision(after)) {
@@ -148,7 +150,7 @@ func (s *LedgerSource) Follow(ctx context.Context, after uint64) (Listing, error
 		if err != nil {
 			return Listing{}, err
 		}
-		state, err := s.book.Snapshot(ctx) // after the changes, so that it has them all
+		state, err := s.book.Snapshot(ctx) // after Follow has returned the changes, so that the state includes them
 		if err != nil {
 			return Listing{}, err
 		}
@@ -159,7 +161,7 @@ func (s *LedgerSource) Follow(ctx context.Context, after uint64) (Listing, error
 	return Listing{}, fmt.Errorf("claim: ledger source: %w", ctx.Err())
 }
 
-// changed lists the nodes that the changes have touched, as they are in the state.
+// changed lists the nodes that the changes concern, as they are in the state.
 func (s *LedgerSource) changed(state *orbit.State, changes []orbit.Change) Listing {
 	l := Listing{Partial: true, Version: uint64(changes[len(changes)-1].Revision)}
 	seen := make(map[orbit.NodeID]bool, len(changes))
@@ -178,7 +180,7 @@ func (s *LedgerSource) changed(state *orbit.State, changes []orbit.Change) Listi
 	return l
 }
 
-// Claim implements [Source]. The slot that it returns names the capsule that is placed there.
+// Claim implements [Source]. The slot that it returns has the id of the placed capsule.
 func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, error) {
 	s.init()
 	capsule, err := s.capsule(&a)
@@ -187,7 +189,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	}
 	uid, err := strconv.ParseUint(a.Slot.UID, 10, 64)
 	if err != nil || uid == 0 {
-		return Slot{}, 0, fmt.Errorf("claim: slot %q: uid %q is not a revision: %w", a.Slot.Name, a.Slot.UID, orbit.ErrInvalid)
+		return Slot{}, 0, fmt.Errorf("claim: slot %q: uid %q is not a revision: %w: claim slots as this source has listed them", a.Slot.Name, a.Slot.UID, orbit.ErrInvalid)
 	}
 	shared, node := s.shared.Load(), orbit.NodeID(a.Slot.Name)
 	rev, err := s.book.Propose(ctx, orbit.Proposal{
@@ -196,8 +198,8 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner},
 			orbit.Place{Capsule: capsule.ID, Node: node, Devices: a.Slot.Devices, Note: capsule.Note},
 		},
-		// No bet on room, which the ledger judges with the placement; and no orbit.Draft, which would make one: it needs
-		// a view, and so a snapshot for each claim, and claims go side by side.
+		// There is no bet on free capacity, because the ledger checks that with the placement. An orbit.Draft would add
+		// one; it would also need a snapshot for each claim, and could not be shared by concurrent claims.
 		If: []orbit.Precondition{orbit.NodeAt{Node: node, Specification: orbit.Revision(uid)}},
 	})
 	if err != nil {
@@ -211,7 +213,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	return claimed, uint64(rev), nil
 }
 
-// learn keeps the copy of the spec that the ledger hands out with a capsule.
+// learn remembers the ledger's own copy of the spec, which the record of a claimed capsule has.
 func (s *LedgerSource) learn(ctx context.Context, id orbit.CapsuleID) {
 	if state, err := s.book.Snapshot(ctx); err == nil {
 		if c := state.Capsule(id); c != nil {
@@ -220,7 +222,7 @@ func (s *LedgerSource) learn(ctx context.Context, id orbit.CapsuleID) {
 	}
 }
 
-// capsule returns what the request says of the capsule, with an id.
+// capsule returns the request's options, with an id filled in.
 func (s *LedgerSource) capsule(a *Attempt) (c Capsule, err error) {
 	if a.Request != nil {
 		switch o := a.Request.Options.(type) {
@@ -237,7 +239,7 @@ func (s *LedgerSource) capsule(a *Attempt) (c Capsule, err error) {
 	return c, nil
 }
 
-// judgedAt returns the revision at which a claim was refused, 0 if that is not known.
+// judgedAt returns the revision at which a claim was refused, 0 if it is not known.
 func judgedAt(err error) uint64 {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) {
 		return uint64(r.At)
@@ -245,8 +247,8 @@ func judgedAt(err error) uint64 {
 	return 0
 }
 
-// refusal keeps a conflict that another slot does not cure from being taken for one: the capsule's id is in
-// use.
+// refusal turns the conflict over a capsule id that is in use into ErrInvalid. Otherwise the pool would try one slot after
+// another, and none of them could help.
 func refusal(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && r.Bet == nil && r.Do == 0 && errors.Is(r.Kind, orbit.ErrConflict) {
 		return fmt.Errorf("claim: %w: %v", orbit.ErrInvalid, err) //nolint:errorlint // it must not be found as a conflict
@@ -254,9 +256,9 @@ func refusal(err error) error {
 	return err
 }
 
-// Return implements [Source]: the capsule is released for good, also where it has been evicted from the node
-// meanwhile and is pending. One that has been released already, or is not known any more, is no error; one
-// that has been placed on another node is an orbit.ErrConflict.
+// Return implements [Source]. It releases the capsule for good, even if it has been released to pending meanwhile. A
+// capsule that has been released already, or whose record has been dropped, is no error. A capsule that has been placed
+// on another node is an orbit.ErrConflict.
 func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	s.init()
 	err := s.release(ctx, claimed.Capsule, orbit.NodeID(claimed.Name))
@@ -276,7 +278,7 @@ func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 	return err
 }
 
-// release ends a capsule for good; if a node is named, only there.
+// release releases a capsule for good; with a node, only if the capsule is placed there.
 func (s *LedgerSource) release(ctx context.Context, id orbit.CapsuleID, from orbit.NodeID) error {
 	return s.propose(ctx, orbit.Proposal{
 		ID: orbit.NewProposalID(),
@@ -284,8 +286,8 @@ func (s *LedgerSource) release(ctx context.Context, id orbit.CapsuleID, from orb
 	})
 }
 
-// propose sends a proposal until its outcome is known, or ctx ends. That it cannot be sent again says nothing of the
-// first time.
+// propose sends a proposal until its outcome is known or ctx ends. ErrUnavailable after ErrUnknown tells only that the
+// repetition was not sent, so the outcome of the first time is still unknown.
 func (s *LedgerSource) propose(ctx context.Context, p orbit.Proposal) error {
 	var unknown error
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {

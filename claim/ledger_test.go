@@ -60,8 +60,7 @@ func TestLedgerClaim(t *testing.T) {
 	})
 }
 
-// Slots that join, come back, or are given back wake the pool, without NotifyIdle and without waiting for any
-// time.
+// Nodes that join or whose capsules are released become slots at once, without NotifyIdle and without waiting.
 func TestLedgerWakesThePool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -88,7 +87,8 @@ func TestLedgerWakesThePool(t *testing.T) {
 	})
 }
 
-// A node that changes is another slot: a claim of the old one conflicts, and the request gets the new one.
+// A node whose specification changes is another slot: a claim of the old slot is a conflict, and the request gets the
+// new one.
 func TestLedgerUIDIsTheSpecification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -115,11 +115,12 @@ func propose(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
 	require.NoError(t, err)
 }
 
-// What makes a slot: room for one capsule, requirements met, schedulable. Anything else that places there,
-// drains it or takes its label away makes it a slot no more.
+// A node is a slot if it is schedulable, meets the requirements and has free capacity for one capsule. It stops being
+// one when another client places something there, drains it or takes its label away.
 func TestLedgerSlots(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		web, err := orbit.ParsePredicate("pool in (web)")
+		var web orbit.Predicate
+		err := web.Set("pool in (web)")
 		require.NoError(t, err)
 		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 100}}, Require: []orbit.Predicate{web}}
 		ledger := &orbit.MemoryLedger{}
@@ -148,8 +149,8 @@ func TestLedgerSlots(t *testing.T) {
 	})
 }
 
-// Two pools, or a pool and another client, on one ledger: the second one gets a conflict, and neither gets
-// what is taken.
+// Two pools, or a pool and another client, on one ledger: the second claim of a node is a conflict, and no node is
+// claimed twice.
 func TestLedgerIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ledger := &orbit.MemoryLedger{}
@@ -176,7 +177,7 @@ func TestLedgerIsShared(t *testing.T) {
 	})
 }
 
-// An id of a capsule that is in use is the request's own mistake: it is answered, and not sent round all slots.
+// A capsule id that is in use is an error of the request. The request is answered, and is not tried on other slots.
 func TestLedgerCapsuleInUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -199,7 +200,7 @@ func TestLedgerCapsuleInUse(t *testing.T) {
 	})
 }
 
-// Specs that make no sense are refused.
+// Invalid specs are refused.
 func TestLedgerSpecs(t *testing.T) {
 	slot := orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}
 	for _, spec := range []*orbit.Spec{
@@ -210,7 +211,7 @@ func TestLedgerSpecs(t *testing.T) {
 	}
 }
 
-// A follower that falls behind the history takes a snapshot.
+// A follower that has fallen behind the history takes a snapshot.
 func TestLedgerHistoryIsCompacted(t *testing.T) {
 	src := &claim.LedgerSource{Ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{History: 4}}}
 	for i := range 10 {
@@ -228,7 +229,7 @@ func TestLedgerHistoryIsCompacted(t *testing.T) {
 	assert.Equal(t, uint64(10), l.Version)
 }
 
-// lossy is a ledger that loses answers, and now and then the question.
+// lossy is a ledger that loses answers, and sometimes the proposal itself.
 type lossy struct {
 	orbit.Ledger
 	n atomic.Int64
@@ -247,8 +248,8 @@ func (l *lossy) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, 
 	return l.Ledger.Propose(ctx, p)
 }
 
-// With a ledger that loses three answers in five every claim has one effect, and so has every return. SCENARIOS
-// 4 (I12).
+// On a ledger that loses three answers of five, every claim and every return has one effect. It covers SCENARIOS 4
+// (I12).
 func TestLedgerUnknownOutcomes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		inner := &orbit.MemoryLedger{}
@@ -279,7 +280,7 @@ func TestLedgerUnknownOutcomes(t *testing.T) {
 	})
 }
 
-// answering is a ledger whose next answers a test decides; nil is its own.
+// answering is a ledger whose next answers the test decides; nil stands for the ledger's own answer.
 type answering struct {
 	orbit.Ledger
 	next []error
@@ -294,7 +295,7 @@ func (l *answering) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revisi
 	return 0, err
 }
 
-// What may have been sent is not known to be unsent because it cannot be sent again.
+// ErrUnavailable after ErrUnknown does not make the outcome known.
 func TestLedgerUnknownThenUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &answering{Ledger: &orbit.MemoryLedger{}}
@@ -309,7 +310,7 @@ func TestLedgerUnknownThenUnavailable(t *testing.T) {
 	})
 }
 
-// Changes that touch no node are no news; a follower is told of the next that does.
+// Changes that concern no node are ignored. Follow waits for the next one that does.
 func TestLedgerFollowsNodesOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -329,7 +330,7 @@ func TestLedgerFollowsNodesOnly(t *testing.T) {
 	})
 }
 
-// tardy is a ledger whose changes come one call after Wait has told of them.
+// tardy is a ledger whose Changes has new changes only one call after Wait has returned their revision.
 type tardy struct {
 	orbit.Ledger
 	asked bool
@@ -342,7 +343,7 @@ func (l *tardy) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Chan
 	return l.Ledger.Changes(ctx, after)
 }
 
-// Changes that come after Wait has told of them are not passed over.
+// Changes that come only after Wait has returned their revision are not missed.
 func TestLedgerFollowsChangesThatComeLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{Ledger: &tardy{Ledger: &orbit.MemoryLedger{}}}
@@ -357,7 +358,7 @@ func TestLedgerFollowsChangesThatComeLate(t *testing.T) {
 	})
 }
 
-// More slots join than the ledger takes in one proposal.
+// Join adds more nodes than the ledger takes in one proposal.
 func TestLedgerJoinsMany(t *testing.T) {
 	src := &claim.LedgerSource{Ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{Commitments: 40}}}
 	require.NoError(t, src.Join(t.Context()))
@@ -367,7 +368,7 @@ func TestLedgerJoinsMany(t *testing.T) {
 	require.Len(t, listing.Slots, 101)
 }
 
-// labelled is a node with room for one claim and these labels, given as key, value, key, value.
+// labelled returns a node with capacity for one claim and these labels, given as key, value, key, value.
 func labelled(id orbit.NodeID, labels ...string) orbit.PutNode {
 	n := orbit.Node{ID: id, Capacity: orbit.Resources{orbit.Slots: 1}, Labels: map[string]string{}}
 	for i := 0; i < len(labels); i += 2 {
@@ -376,7 +377,7 @@ func labelled(id orbit.NodeID, labels ...string) orbit.PutNode {
 	return orbit.PutNode{Node: n}
 }
 
-// want enqueues a request for slots of a kind; a deadline of 0 is none.
+// want enqueues a request with a Want; a deadline of 0 is none.
 func (r *rig) want(w claim.Want, deadline time.Duration) <-chan claim.Result {
 	c := make(chan claim.Result, 2)
 	req := &claim.Request{Want: w, Result: c}
@@ -384,13 +385,13 @@ func (r *rig) want(w claim.Want, deadline time.Duration) <-chan claim.Result {
 		req.Deadline = time.Now().Add(deadline)
 	}
 	require.True(r.t, r.Enqueue(req))
-	clear(w.Labels) // the request is the caller's again
+	clear(w.Labels) // the caller may change the request now
 	clear(w.Images)
 	return c
 }
 
-// A claim that asks for images, labels or a phase gets the slot that has been idle longest of those that have
-// all of it. One that no slot serves lets others pass, and says at its end what was missing.
+// A request that wants images, labels or a phase gets the slot that has been idle longest among those that have all of
+// them. A request without a matching slot lets later ones pass, and its error has the wanted labels.
 func TestLedgerWants(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}
@@ -432,8 +433,8 @@ func TestLedgerWants(t *testing.T) {
 	})
 }
 
-// A slot whose labels change while requests wait for others is looked at again; one that loses them between its
-// listing and its claim is a conflict, and the request gets another.
+// A slot whose labels change while requests wait is compared with them again. A slot that loses its labels between its
+// listing and its claim is a conflict, and the request gets another one.
 func TestLedgerWantsFollowLabels(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{Ledger: &orbit.MemoryLedger{}}
@@ -460,14 +461,14 @@ func TestLedgerWantsFollowLabels(t *testing.T) {
 	})
 }
 
-// settled returns c when all that happens now has happened.
+// settled returns c after everything that is due now has happened.
 func settled(c <-chan claim.Result) <-chan claim.Result {
 	synctest.Wait()
 	return c
 }
 
-// Only slots that will do are no shortage: the hook is told of the requests that nothing idle serves, and what
-// comes for one of them is not lost on the others. There can be more different wants than the pool remembers.
+// A shortage counts only requests that no idle slot matches. ScaleUp is told their number, and slots that come for one
+// want are not given to another. There can be more different wants than the pool keeps lines.
 func TestLedgerWantsThatNoNodeHas(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		src := &claim.LedgerSource{}

@@ -5,39 +5,42 @@ import (
 	"maps"
 )
 
-// line is where the requests wait that want the same, in order of arrival.
+// line is the queue of the waiting requests that have the same want, in order of arrival.
 type line struct {
 	want     filter
 	requests list.List
-	// Slots that became ready before this one do not match, or are not ready any more.
+	// from is a position in the order of ready slots: no ready slot before it matches.
 	from uint64
 }
 
-// first returns the request that has waited longest. It requires that one waits.
+// first returns the request that has waited longest. The line must not be empty.
 func (l *line) first() *request { return l.requests.Front().Value.(*request) }
 
-// lines are all the requests that wait. Most pools have one line only.
+// lines holds all waiting requests. In most pools there is only one line.
 type lines struct {
-	waiting int // requests
+	// waiting is the number of waiting requests.
+	waiting int
 	byWant  map[string]*line
-	// By the first label that the line wants: a slot that becomes ready can only match lines found under one of its
-	// labels, or under none.
+	// byLabel has each line under the first label that it wants, or under the zero label if it wants none. So a slot can
+	// match only the lines that are found under one of its labels or under the zero label.
 	byLabel map[[2]string][]*line
-	// Lines that have a request, and that a ready slot may match. All others cost nothing until one becomes ready.
+	// open are the lines that have requests and that a ready slot may match. All other lines cost nothing until a slot that
+	// matches them becomes ready.
 	open map[*line]struct{}
-	// How many lines there may be before those without requests are forgotten.
+	// most is the number of lines at which those without requests are dropped.
 	most int
 }
 
-// keptLines is how many lines are kept at least. One that has been forgotten and comes back looks at all slots again.
+// keptLines is the least value of lines.most. Empty lines are kept because a line that has been dropped and made again
+// has to be compared with all ready slots again.
 const keptLines = 64
 
 func newLines() lines {
 	return lines{byWant: map[string]*line{}, byLabel: map[[2]string][]*line{}, open: map[*line]struct{}{}, most: keptLines}
 }
 
-// add puts a request into its line: one that has just arrived at the end, one that has met a conflict where it was.
-// Requests that have never left the line have arrived later than any that did, so the search is short from either end.
+// add puts a request into its line in order of arrival: a new one at the end, one that returns after a conflict near the
+// front. The search from the front is short, because all requests before its place have had a conflict too.
 func (s *lines) add(r *request) {
 	l := s.of(&r.want)
 	if last := l.requests.Back(); last == nil || last.Value.(*request).seq < r.seq {
@@ -76,7 +79,7 @@ func (s *lines) of(f *filter) *line {
 	return l
 }
 
-// forget drops the lines without requests.
+// forget drops the empty lines.
 func (s *lines) forget() {
 	maps.DeleteFunc(s.byWant, func(_ string, l *line) bool { return l.requests.Len() == 0 })
 	clear(s.byLabel)
@@ -86,7 +89,7 @@ func (s *lines) forget() {
 	s.most = max(keptLines, 2*len(s.byWant))
 }
 
-// offer takes note that a slot with these labels has become ready.
+// offer opens the lines that a slot with these labels matches.
 func (s *lines) offer(labels map[string]string) {
 	s.openFor([2]string{}, labels)
 	for key, value := range labels {
@@ -102,7 +105,7 @@ func (s *lines) openFor(first [2]string, labels map[string]string) {
 	}
 }
 
-// served reports whether a line has a request and a ready slot matches it. If not, the line is not open any more.
+// served reports whether a line has requests and a ready slot matches it. If not, it closes the line.
 func (s *lines) served(l *line, r *ready) bool {
 	if l.requests.Len() > 0 && r.matches(l) {
 		return true
@@ -111,8 +114,7 @@ func (s *lines) served(l *line, r *ready) bool {
 	return false
 }
 
-// next returns the line of the request that has waited longest of those that a ready slot matches; nil: there is
-// none.
+// next returns the line whose first request has waited longest, among the lines that a ready slot matches; nil: no line.
 func (s *lines) next(r *ready) (next *line) {
 	for l := range s.open {
 		if s.served(l, r) && (next == nil || l.first().seq < next.first().seq) {
@@ -122,7 +124,7 @@ func (s *lines) next(r *ready) (next *line) {
 	return next
 }
 
-// unserved returns how many requests wait that no ready slot matches.
+// unserved returns the number of waiting requests that no ready slot matches.
 func (s *lines) unserved(r *ready) int {
 	n := s.waiting
 	for l := range s.open {

@@ -2,41 +2,41 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// listing is what the pool knows of its source.
+// listing is the state of the pool's communication with its source. A listing is requested if it is the result of Idle;
+// the results of Follow come unrequested.
 type listing struct {
-	// The source is to be listed, as soon as it is not being listed already.
+	// wanted says that the source is to be listed when running, the call under way, is over.
 	wanted, running bool
-	// The last listing that was asked for was an error; one has come in this step that was none.
+	// failed says that the last requested listing was an error, answered that a successful one came in this step.
 	failed, answered bool
-	// Since slots are short, the source has said that it has none.
+	// confirmed says that a listing has confirmed the present shortage.
 	confirmed bool
-	// How many requests were unserved when the source was last asked, or the fewest since. More call for another listing.
+	// unserved is the smallest number of unserved requests since the source was last listed. When the number rises above
+	// it the source is listed again.
 	unserved int
-	// A goroutine follows the source: what changes is told without asking.
+	// following says that a goroutine follows the source, so that changes arrive unrequested.
 	following bool
-	// The newest version heard of.
+	// version is the newest version that a listing had.
 	version uint64
-	// Listings that have not returned in time, and still have not.
+	// behind is the number of calls of Idle that have taken longer than Timeout and have not returned.
 	behind int
-	// While the source is asked: the version at which each name was in the news, and that of the newest full
-	// listing that came without asking. The answer may have been overtaken by them.
+	// news has, while Idle runs, the version of the last unrequested listing that named each slot; overtaken is the version
+	// of the last unrequested full listing. Where they are newer than the result of Idle, the result is ignored.
 	news      map[string]uint64
 	overtaken uint64
 }
 
-// mostBehind is how many listings that have not returned in time may be left behind before no more are asked
-// for.
+// mostBehind is the number of calls of Idle that may hang at a time. If more hang, the source is not listed any more.
 const mostBehind = 4
 
-// list asks the source, in a goroutine of its own: a listing may take its time. One that takes more than
-// Timeout is given up, so that a call that hangs costs this one listing.
+// list calls Idle in a goroutine of its own. After Timeout the result is ignored, so a call that hangs costs only this one
+// listing.
 func (p *Pool) list() {
 	p.listing.wanted, p.listing.running = false, true
 	p.listing.news, p.listing.overtaken = map[string]uint64{}, 0
@@ -65,11 +65,11 @@ func (p *Pool) list() {
 	})
 }
 
-// followAgain is how long a source is left alone that could not be followed.
+// followAgain is the pause after a call of Follow that failed or brought nothing.
 const followAgain = time.Second
 
-// follow hands on what a source says of itself, until it fails or the pool ends. After a failure the source has time
-// to recover; then it is listed in full, and followed from there.
+// follow admits the results of Follow until a call fails or the pool ends. After a failure it pauses; then the source is
+// listed in full and followed from there.
 func (p *Pool) follow(f Follower, after uint64) {
 	ctx := p.looking.ctx
 	guard.Call(func() error {
@@ -90,12 +90,12 @@ func (p *Pool) follow(f Follower, after uint64) {
 		}
 	}, func(err error) {
 		if pause(ctx, followAgain) {
-			p.listingFailed(false, errors.Join(errors.New("it can not be followed"), err))
+			p.listingFailed(false, fmt.Errorf("Follow failed, and is called again after the next listing: %w", err))
 		}
 	})
 }
 
-// listingFailed ends a listing without slots and reports why. Asked is false if following the source failed.
+// listingFailed notes and reports that Idle has failed or, if the listing was not requested, that Follow has.
 func (p *Pool) listingFailed(asked bool, why error) {
 	p.update(func(time.Time) {
 		if l := &p.listing; asked {
@@ -109,9 +109,10 @@ func (p *Pool) listingFailed(asked bool, why error) {
 	}
 }
 
-// admitListing takes in a listing that was asked for, or news. Slots that are reserved stay out, unless the listing has seen
-// what became of them. Ready slots that a full listing does not show are dropped: it is newer than the one that showed
-// them, and if it is wrong, they come back with the next. A full listing that is older than what is known drops nothing.
+// admitListing updates the ready slots from a listing. Reserved slots stay out unless the listing's version includes the
+// outcome of their claim. Ready slots that a full listing does not show are dropped, because it is newer than the one that
+// showed them; if it is wrong, the next one brings them back. A full listing with an older version than an earlier listing
+// drops nothing.
 func (p *Pool) admitListing(h *Listing, asked bool, now time.Time) {
 	l := &p.listing
 	if asked {
@@ -131,7 +132,7 @@ func (p *Pool) admitListing(h *Listing, asked bool, now time.Time) {
 	}
 }
 
-// note keeps the news that come while the source is asked.
+// note remembers which slots an unrequested listing names while Idle runs.
 func (l *listing) note(h *Listing, whole bool) {
 	if whole {
 		l.overtaken = h.Version
@@ -145,8 +146,8 @@ func (l *listing) note(h *Listing, whole bool) {
 	}
 }
 
-// file makes slots ready, or not ready any more. It reports whether any is new. What news have overtaken is not
-// taken from a listing that was asked for before them.
+// file adds and drops ready slots as a listing says, and reports whether any is new. In a requested listing it ignores the
+// slots for which an unrequested listing with a newer version came while Idle ran.
 func (p *Pool) file(h *Listing, asked, whole bool) (fresh bool) {
 	if whole {
 		p.ready.begin()

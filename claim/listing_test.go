@@ -18,13 +18,13 @@ import (
 
 func slot(name, uid string) claim.Slot { return claim.Slot{Name: name, UID: uid} }
 
-// look lets the pool look at what is listed.
+// look makes the pool list its source.
 func (r *rig) look() {
 	r.NotifyIdle()
 	synctest.Wait()
 }
 
-// pop claims all that is ready and returns it in order.
+// pop claims all ready slots and returns them in order.
 func (r *rig) pop(t *testing.T) (out []string) {
 	for r.Snapshot().IdleReady > 0 {
 		c := r.ask()
@@ -35,8 +35,8 @@ func (r *rig) pop(t *testing.T) (out []string) {
 	return out
 }
 
-// Slots are ready once, however often they are listed, and keep their place; those that a later listing does
-// not show are dropped, and come to the end if they are shown again.
+// A slot is ready once, however often it is listed, and keeps its place. A slot that a later listing does not show is
+// dropped, and comes to the end when it is shown again.
 func TestReadyIsFIFOWithoutDoubles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -52,8 +52,8 @@ func TestReadyIsFIFOWithoutDoubles(t *testing.T) {
 	})
 }
 
-// A slot whose uid has changed is another slot: it goes to the end, its reservation does not hold the new one
-// back, and the old one is not handed out any more.
+// A slot whose uid has changed is another slot: it goes to the end, the reservation of the old one does not apply to
+// it, and the old one is not handed out any more.
 func TestAnotherUIDIsAnotherSlot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -71,7 +71,7 @@ func TestAnotherUIDIsAnotherSlot(t *testing.T) {
 	})
 }
 
-// The newest listing says what the slot carries to the claim.
+// The claim gets the Object of the newest listing.
 func TestNewestObjectIsCarried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -85,8 +85,8 @@ func TestNewestObjectIsCarried(t *testing.T) {
 	})
 }
 
-// A listing that still shows a claimed slot does not make it ready, until 2 s after the claim was answered,
-// however long that took; then it is looked at afresh.
+// A listing that still shows a claimed slot does not make it ready until 2 s after the answer to the claim, however
+// long the claim took. Then the source is listed again.
 func TestStaleListingIsNotBelieved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{claim: func(_ context.Context, a claim.Attempt) (claim.Slot, uint64, error) {
@@ -114,7 +114,7 @@ func TestStaleListingIsNotBelieved(t *testing.T) {
 	})
 }
 
-// If no listing had the slot while it was reserved, the end of the reservation is no reason to look.
+// If no listing has shown the slot while it was reserved, the end of the reservation causes no listing.
 func TestEndOfAReservationLooksOnlyIfShown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -127,8 +127,8 @@ func TestEndOfAReservationLooksOnlyIfShown(t *testing.T) {
 	})
 }
 
-// A listing that has seen the claim is believed at once: with versions a slot that is given back is ready, and
-// one that was merely listed late is not.
+// A listing that includes the claim is used at once: with versions a slot that is given back is ready, and one that an
+// older listing shows is not.
 func TestVersionsEndReservations(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestVersionsEndReservations(t *testing.T) {
 			l.show(5, slot("a", "1"))
 			r := newRig(t, &claim.Pool{Source: l}).run()
 			r.ask()
-			if late { // listed while the claim was in flight, after it was committed
+			if late { // listed while the claim was in flight, but after its commit
 				l.show(7, slot("a", "1"))
 				r.look()
 				assert.Equal(t, 1, r.Snapshot().ReservedCount)
@@ -160,7 +160,7 @@ func TestVersionsEndReservations(t *testing.T) {
 	}
 }
 
-// A full listing that is older than what is known makes nothing go away.
+// A full listing with an older version drops nothing.
 func TestOlderListingDropsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -175,7 +175,7 @@ func TestOlderListingDropsNothing(t *testing.T) {
 	})
 }
 
-// followed is a source that is followed, and breaks when told to.
+// followed is a source that can be followed, and whose Follow fails when the test says so.
 type followed struct {
 	listings
 	news chan claim.Listing
@@ -193,8 +193,8 @@ func (f *followed) Follow(ctx context.Context, _ uint64) (claim.Listing, error) 
 	}
 }
 
-// A follower's news reach the pool without NotifyIdle; when it breaks off, the pool looks a second later and
-// follows again from there.
+// Changes of a follower reach the pool without NotifyIdle. When Follow fails, the pool lists the source a second later
+// and follows it from there.
 func TestFollow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
@@ -225,7 +225,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// A slot that came back while it was reserved, and of which a follower speaks only once, is found when the
+// A slot that became idle again while it was reserved, and that the follower named only once, is found when the
 // reservation ends.
 func TestNewsOfAReservedSlotAreNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestNewsOfAReservedSlotAreNotLost(t *testing.T) {
 	})
 }
 
-// Many listings of changing slots leave nothing behind that grows.
+// Many listings of changing slots do not make the pool's memory grow.
 func TestReadyIsTidied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
@@ -261,7 +261,7 @@ func TestReadyIsTidied(t *testing.T) {
 	})
 }
 
-// When a follower breaks off and no request waits, the pool lists all the same.
+// When Follow fails and no request waits, the pool lists the source all the same.
 func TestFollowBreaksUnnoticed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &followed{news: make(chan claim.Listing), fail: make(chan error)}
@@ -276,7 +276,7 @@ func TestFollowBreaksUnnoticed(t *testing.T) {
 	})
 }
 
-// A slot that was listed while it was reserved, and then was not, is no reason to look when its reservation
+// A slot that a listing showed while it was reserved, and a later one did not, causes no listing when its reservation
 // ends.
 func TestAShownSlotMayBeGoneAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestAShownSlotMayBeGoneAgain(t *testing.T) {
 	})
 }
 
-// One listing runs at a time, whatever asks for it; and one more follows when there was reason to.
+// One listing runs at a time, whatever has requested it, and another one follows if one was requested meanwhile.
 func TestOneListingAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var running, most, all atomic.Int64
@@ -318,7 +318,7 @@ func TestOneListingAtATime(t *testing.T) {
 	})
 }
 
-// A store may change what it says of a slot and keep its uid: requests that did not want it look at it again.
+// A source may change the labels of a slot and keep its uid: requests that did not match it are compared with it again.
 func TestLabelsChangeUnderOneUID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -339,8 +339,8 @@ func TestLabelsChangeUnderOneUID(t *testing.T) {
 	})
 }
 
-// A request that nothing serves has the source looked at when it comes, and with every poll; those that are
-// served beside it do not.
+// A request that no slot matches causes a listing when it arrives, and keeps the polls going. Requests that are served
+// beside it do not.
 func TestTheUnmatchedPollAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: phased{store(&sim.StaleStore{}, names(9)...), nil}}).run()

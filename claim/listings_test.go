@@ -9,13 +9,13 @@ import (
 	"github.com/orbitsched/orbit/claim"
 )
 
-// listings is a source whose listings are made up; claims of it succeed.
+// listings is a source whose listings the test decides; its claims succeed.
 type listings struct {
 	mu  sync.Mutex
 	say func() (claim.Listing, error)
-	// Answers claims, if set.
+	// claim, if set, answers the claims.
 	claim func(ctx context.Context, a claim.Attempt) (claim.Slot, uint64, error)
-	// Slots given back.
+	// returned are the slots that were given back.
 	returned []string
 }
 
@@ -25,7 +25,7 @@ func (l *listings) set(say func() (claim.Listing, error)) {
 	l.say = say
 }
 
-// show makes all listings show these slots; a name may have a uid behind a colon.
+// show makes all listings show these slots; a name may be followed by a colon and a uid.
 func (l *listings) show(version uint64, slots ...claim.Slot) {
 	l.set(func() (claim.Listing, error) { return claim.Listing{Version: version, Slots: slots}, nil })
 }
@@ -54,5 +54,5 @@ func (l *listings) Return(_ context.Context, slot claim.Slot) error {
 	return nil
 }
 
-// errConflict is the answer to a claim that another client has won.
+// errConflict is the answer to a claim of a slot that another client has claimed.
 var errConflict = fmt.Errorf("another client was faster: %w", orbit.ErrConflict)

@@ -14,24 +14,24 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// us is the grid on which the model's events lie. No two fall on one instant, so there is one right answer.
+// us is the grid of the model's events. No two of them are at one instant, so there is one right answer.
 const us = time.Microsecond
 
-// play is a plan for a pool: all of it is drawn before anything runs.
+// play is a plan for a pool. All random values are drawn before anything runs.
 type play struct {
 	inflight int
 	latency  time.Duration
 	requests []ask
-	slots    []time.Duration   // when each becomes idle
+	slots    []time.Duration   // when each slot becomes idle
 	phases   map[string]string // of each slot
 }
 
 type ask struct {
-	at, deadline time.Duration // deadline 0: none
+	at, deadline time.Duration // a deadline of 0 is none
 	want         string        // the phase; "": any
 }
 
-// fate is what becomes of a request: what it gets ("": nothing, its deadline passes), and when.
+// fate is the end of a request: the slot it gets ("" if its deadline passes first), and when.
 type fate struct {
 	slot string
 	at   time.Duration
@@ -40,7 +40,7 @@ type fate struct {
 func drawPlay(t *rapid.T) play {
 	p := play{inflight: rapid.IntRange(1, 4).Draw(t, "inflight"), latency: time.Duration(rapid.IntRange(1, 30).Draw(t, "latency")) * ms}
 	n := rapid.IntRange(1, 25).Draw(t, "requests")
-	for i := range n { // the remainders by 100 µs tell kinds and numbers of events apart
+	for i := range n { // the remainders by 100 µs make the times of different kinds and numbers of events differ
 		a := ask{at: time.Duration(rapid.IntRange(0, 100).Draw(t, "at"))*ms + time.Duration(100+i)*us}
 		a.want = rapid.SampledFrom([]string{"", "", "warm", "cold", "frozen"}).Draw(t, "want")
 		if rapid.IntRange(0, 2).Draw(t, "ends") == 0 {
@@ -58,26 +58,26 @@ func drawPlay(t *rapid.T) play {
 	return p
 }
 
-// model is a pool as one would explain it to a child: it looks at everything after every event.
+// model is a simple pool that looks at all its requests and slots after every event.
 type model struct {
 	play
 	now     time.Duration
 	idle    []string
-	back    []string // given back, and listed as soon as those who wait have had what is idle
+	back    []string // slots given back, which listings show as soon as the requests that wait have had the idle ones
 	waiting []int
 	flying  []leg
 	fates   []fate
 	done    []bool
 }
 
-// leg is a slot on its way: to a request, or back.
+// leg is a slot in flight, to a request or back to the source.
 type leg struct {
 	end     time.Duration
 	slot    string
 	request int // -1: back
 }
 
-// expect says what has to become of each request.
+// expect returns the right fate of each request.
 func (p play) expect() []fate {
 	m := &model{play: p, fates: make([]fate, len(p.requests)), done: make([]bool, len(p.requests))}
 	asked, added := 0, 0
@@ -141,7 +141,7 @@ func (m *model) pair() {
 	}
 }
 
-// skip goes on to just before the next event.
+// skip advances the clock to just before the next event.
 func (m *model) skip(asked, added int) {
 	next := 10 * time.Second
 	see := func(t time.Duration) {
@@ -166,7 +166,7 @@ func (m *model) skip(asked, added int) {
 	m.now = next - us
 }
 
-// A pool does what the model says: who gets which slot, and at which nanosecond; first in, first out.
+// A pool does what the model says: each request gets the same slot at the same nanosecond, first in, first out.
 func TestPoolAgainstTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlay(t)
@@ -239,7 +239,7 @@ func (p play) perform(t *rapid.T) []fate {
 	return fates
 }
 
-// The model can be wrong only in ways that show: it serves everybody when there is plenty.
+// The model itself is checked: with plenty of slots it serves every request.
 func TestTheModelItself(t *testing.T) {
 	p := play{inflight: 1, latency: 10 * ms, requests: []ask{{at: 0}, {at: us, deadline: 5 * ms}, {at: 2 * us, want: "warm"}},
 		slots: []time.Duration{3 * us, 4 * us, 7 * us}, phases: map[string]string{"s2": "warm"}}

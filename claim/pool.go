@@ -16,17 +16,18 @@ import (
 // before, during and after Run.
 //
 // One lock guards the queues of requests and of slots. Every event (a request, a listing, the outcome of a claim, a
-// time that has come) changes the state under the lock, and then makes the same step: end what is due, pair, ask the
-// source if slots are short. Calls of the source and of hooks have goroutines of their own, without the lock.
+// deadline) changes the state under the lock, and then runs the same step: expire what is due, pair requests with slots,
+// list the source if slots are missing. The source and the hooks are called from goroutines of their own, without the
+// lock.
 //
-// What a pool guarantees:
+// A pool guarantees:
 //
-//  1. every request that Enqueue has taken is answered exactly once, at the latest by Shutdown; one that it has
-//     not taken, never;
-//  2. requests are paired in order of arrival, each with the slot that was seen idle first of those it wants;
-//  3. a slot is handed to one claim at a time, and a claimed slot to one caller; one that is not wanted any more
-//     is given back;
-//  4. no request waits for the claim or the listing of another.
+//  1. A request that Enqueue has accepted is answered exactly once, at the latest by Shutdown. A request that it has
+//     refused is never answered.
+//  2. Requests are paired in order of arrival, each with the matching slot that was seen idle first.
+//  3. A slot is in at most one claim at a time, and a claimed slot goes to one caller. If that caller's request has
+//     ended, the slot is given back.
+//  4. No request waits for the claim or the listing of another request.
 type Pool struct {
 	// Name is the pool's name in errors and in the status; default empty.
 	Name string
@@ -73,13 +74,13 @@ type Pool struct {
 	gauges gauges
 	once   sync.Once
 	set    settings
-	// stop is closed when the pool begins to end, answered when every request has been answered, done when it has ended.
+	// stop is closed when Shutdown begins, answered when every request has been answered, done when Shutdown is complete.
 	stop, answered, done chan struct{}
 	// changed has a token when the number of pending requests has changed; mirror receives it.
 	changed chan struct{}
-	// claims counts the goroutines of claims and of slots given back, calls those of listings and hooks.
+	// claims counts the goroutines that claim slots and give them back, calls those that run listings and hooks.
 	claims, calls sync.WaitGroup
-	// End the calls of the source and of the hooks.
+	// claiming is the context of claims, looking that of listings and hooks.
 	claiming, looking life
 
 	// mu guards the fields below. It is never held while a method of the source, of a request's context or a hook is called.
@@ -87,7 +88,7 @@ type Pool struct {
 	ran, shut    bool
 	stats        Stats
 	latency      Latency
-	arrived      uint64 // numbers requests
+	arrived      uint64 // the number of the newest request
 	lines        lines
 	ready        ready
 	reservations reservations
@@ -99,7 +100,7 @@ type Pool struct {
 	shortage *shortage
 	// scaling says that a call of ScaleUp has not returned.
 	scaling bool
-	// ended are the watches of requests that have just been answered: unlock ends them.
+	// ended are the unwatch functions of requests that were answered under the lock; unlock calls them.
 	ended []func()
 	clock *time.Timer
 }
@@ -110,7 +111,7 @@ type settings struct {
 	reserveFor, notifyDelay, pollMin, pollMax, timeout, grace, statusEvery time.Duration
 }
 
-// life is a context with its cancel function, for calls that the pool cuts off when it ends.
+// life is a context with its cancel function. The pool cancels it to end the calls that run under it.
 type life struct {
 	ctx context.Context //nolint:containedctx // the pool's, for goroutines that outlive a call
 	end context.CancelFunc
@@ -159,7 +160,7 @@ func (p *Pool) settings() settings {
 func (p *Pool) validate() error {
 	var faults []error
 	if p.Source == nil {
-		faults = append(faults, errors.New("Source is nil; set it, to a *LedgerSource for instance"))
+		faults = append(faults, errors.New("Source is nil; set it, for example to a *LedgerSource"))
 	}
 	for _, f := range []struct {
 		name string
@@ -179,9 +180,9 @@ func (p *Pool) validate() error {
 	return fmt.Errorf("claim: pool %q: %w: %w", p.Name, orbit.ErrInvalid, errors.Join(faults...))
 }
 
-// Run serves until ctx ends (nil: never) or Shutdown is called; either way every request has been answered when it
-// returns, and it returns nil. It refuses, with an error that wraps orbit.ErrInvalid, to run with a fault in
-// the fields, and with ErrRan to run twice. After Shutdown it returns nil at once.
+// Run serves until ctx ends (nil: never) or Shutdown is called, answers every request and returns nil. If a field has an
+// invalid value it returns an error that wraps orbit.ErrInvalid, and ErrRan if the pool has been run before. After
+// Shutdown it returns nil at once.
 func (p *Pool) Run(ctx context.Context) error {
 	if err := p.validate(); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin starts to serve, unless the pool has been run or shut down.
+// begin starts serving. It reports over if the pool has been run or shut down before.
 func (p *Pool) begin() (over bool, err error) {
 	p.mu.Lock()
 	defer p.unlock()
@@ -227,14 +228,14 @@ func (p *Pool) begin() (over bool, err error) {
 	return false, nil
 }
 
-// Enqueue hands a request to the pool. It reports false, and will never write to the request's Result, when
-// the pool is full or has been shut down; the caller should hold back, or try another pool. It does not wait. A
-// request that has ended already is taken, and answered.
+// Enqueue hands a request to the pool without waiting for the answer. It reports false, and the request's Result never
+// gets an answer, if the pool is full or has been shut down; try later, or try another pool. A request whose context has
+// ended already is accepted and answered with ErrEnded.
 func (p *Pool) Enqueue(req *Request) bool {
 	return req != nil && p.enqueue(req) == nil
 }
 
-// enqueue returns ErrFull or ErrShutdown where the request is not taken.
+// enqueue returns ErrFull or ErrShutdown if the request is refused.
 func (p *Pool) enqueue(req *Request) error {
 	p.init()
 	r := &request{Request: *req, pool: p, want: newFilter(&req.Want)}
@@ -277,9 +278,9 @@ func (p *Pool) admit(r *request) error {
 	return nil
 }
 
-// Claim asks for a slot and waits for the answer. If ctx ends first, the error is ErrEnded, and no slot is
-// lost: one that is claimed at that very moment is either returned here or given back. ErrFull and ErrShutdown
-// say that the pool has not taken the request on; the others are those of [Result].
+// Claim asks for a slot and waits for the answer. If ctx ends first, the error is ErrEnded, and no slot is lost: a slot
+// that is claimed at that moment is either returned here or given back to the source. ErrFull and ErrShutdown mean that
+// the pool has refused the request; all other errors are those of [Result].
 func (p *Pool) Claim(ctx context.Context) (Slot, error) {
 	result := make(chan Result, 1)
 	if kind := p.enqueue(&Request{Ctx: ctx, Result: result}); kind != nil {

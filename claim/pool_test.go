@@ -25,7 +25,7 @@ func names(n int) (out []string) {
 	return out
 }
 
-// Requests are paired in order of arrival with slots in order of their listing.
+// Requests in order of arrival are paired with slots in order of their listing.
 func TestPairsInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: store(&sim.StaleStore{Latency: ms}, names(5)...)}).run()
@@ -50,8 +50,7 @@ func TestPairsInOrder(t *testing.T) {
 	})
 }
 
-// The counters: a request counts from Enqueue until it is answered, a slot is ready, then reserved, then
-// neither.
+// The counters: a request counts from Enqueue until its answer; a slot is ready, then reserved, then neither.
 func TestSnapshotFollowsARequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: store(&sim.StaleStore{Latency: 10 * ms}, names(2)...)})
@@ -74,7 +73,7 @@ func TestSnapshotFollowsARequest(t *testing.T) {
 	})
 }
 
-// At most Inflight claims at a time, 128 unless told otherwise, and no request is forgotten.
+// There are at most Inflight claims at a time, 128 by default, and no request is forgotten.
 func TestInflightIsBounded(t *testing.T) {
 	for _, bound := range []int{0, 3} {
 		bubble(t, func(t *testing.T) {
@@ -100,7 +99,7 @@ func TestInflightIsBounded(t *testing.T) {
 	}
 }
 
-// A full pool takes nothing on and never writes to the request's channel; when there is room again it does.
+// A full pool refuses requests and never writes to their channels. It accepts them again when there is room.
 func TestEnqueueRefusesWhenFull(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &sim.StaleStore{Latency: ms}
@@ -123,7 +122,7 @@ func TestEnqueueRefusesWhenFull(t *testing.T) {
 	})
 }
 
-// The default bound of the queue, in a pool that is not running.
+// The default bound of the queue also holds in a pool that does not run yet.
 func TestQueueBoundIs4096(t *testing.T) {
 	p := &claim.Pool{Source: &sim.StaleStore{}}
 	c := make(chan claim.Result, 5000)
@@ -136,7 +135,7 @@ func TestQueueBoundIs4096(t *testing.T) {
 	assert.Len(t, c, 4096)
 }
 
-// Requests that end before Run make room again, so a pool that is late to run does not fill up with the dead.
+// Requests that end before Run leave the queue, so a pool that is run late does not fill up with them.
 func TestTheDeadMakeRoomBeforeRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &claim.Pool{Queue: 3, Source: store(&sim.StaleStore{}, "s0")}
@@ -152,7 +151,7 @@ func TestTheDeadMakeRoomBeforeRun(t *testing.T) {
 	})
 }
 
-// A second Run is an error, a fault in the fields is another; Run after Shutdown ends at once.
+// A second Run is an error, and so is an invalid field. Run after Shutdown returns at once.
 func TestRunOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Name: "web", Source: &sim.StaleStore{}}).run()
@@ -198,7 +197,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Shutdown waits for claims in flight and answers with their outcome; a conflict is answered with ErrShutdown.
+// Shutdown waits for claims in flight, whose requests are answered with the outcome. For a conflict the answer is
+// ErrShutdown.
 func TestShutdownWaitsForFlights(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 1900 * ms}, "good", "bad")
@@ -220,12 +220,12 @@ func TestShutdownWaitsForFlights(t *testing.T) {
 	})
 }
 
-// Past its grace Shutdown answers those in flight as well, and what they claim is given back.
+// After Grace Shutdown answers the requests of claims in flight as well, and the slots that they claim are given back.
 func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
 		release := make(chan struct{})
-		s.Lose = func(claim.Attempt) error { <-release; return nil } // committed, and deaf to its context
+		s.Lose = func(claim.Attempt) error { <-release; return nil } // committed, whatever its context says
 		r := newRig(t, &claim.Pool{Source: s}).run()
 		c := r.ask()
 		synctest.Wait()
@@ -239,7 +239,7 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// A source that blocks for good does not keep Shutdown: 4 s, twice its grace.
+// A source that blocks for good delays Shutdown by 4 s at most, twice its Grace.
 func TestShutdownLeavesTheBlocked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -255,7 +255,7 @@ func TestShutdownLeavesTheBlocked(t *testing.T) {
 	})
 }
 
-// Shutdown from the pool's own hook, and from its source, does not lock up.
+// Shutdown does not deadlock when the pool's own hook or its source calls it.
 func TestShutdownFromInside(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &claim.Pool{Source: &sim.StaleStore{}}
@@ -278,7 +278,7 @@ func TestShutdownFromInside(t *testing.T) {
 	})
 }
 
-// Snapshot allocates nothing, and neither does picking the best of many pools.
+// Snapshot allocates nothing, and neither does Best among many pools.
 func TestSnapshotAllocatesNothing(t *testing.T) {
 	p := &claim.Pool{Source: &sim.StaleStore{}}
 	pools := claim.Pools{p, {}, {}}
@@ -286,8 +286,7 @@ func TestSnapshotAllocatesNothing(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { _ = pools.Best() }))
 }
 
-// A source that panics, or exits its goroutine, costs one request. It is reported, since the slot may be
-// claimed.
+// A source that panics, or exits its goroutine, costs one request. The slot is reported, because it may be claimed.
 func TestSourceIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "panics", "exits", "fails", "good")
@@ -318,7 +317,7 @@ func TestSourceIsContained(t *testing.T) {
 	})
 }
 
-// Listings that panic, exit, or fail are reported, and the pool goes on with what it knows.
+// Listings that panic, exit or fail are reported, and the pool goes on with the slots that it knows.
 func TestListingsAreContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Surplus is how many slots are ready beyond what waits for them already: negative where requests wait for
-// slots that are yet to come.
+// Surplus is the number of ready slots less the number of waiting requests. It is negative if requests wait for slots that
+// are not there yet.
 func (s Snapshot) Surplus() int {
 	return s.IdleReady - max(0, s.QueueLen-s.InflightCAS)
 }
 
-// Compare orders pools by where a request would have a slot soonest: the larger surplus first, then fewer
-// claims in flight, then the one that has not served for longest, so that equals take turns.
+// Compare orders pools by how soon a request would get a slot: the larger surplus first, then fewer claims in flight, then
+// the earlier last dispatch, so that equal pools take turns.
 func Compare(a, b Snapshot) int {
 	return cmp.Or(
 		cmp.Compare(b.Surplus(), a.Surplus()),
@@ -21,13 +21,12 @@ func Compare(a, b Snapshot) int {
 	)
 }
 
-// Pools are pools of which any will do for a request. The ranking reads their snapshots and nothing else; since
-// QueueLen counts a request from Enqueue on, callers that rank at the same time do not herd for long. What a
-// request wants is not looked at: let such a request go to pools that have such slots.
+// Pools are interchangeable pools. They are ranked by their snapshots only. QueueLen counts a request from Enqueue on, so
+// callers that rank at the same time soon see each other's requests and spread. The ranking does not consider
+// Request.Want: send a request with a Want only to pools that have matching slots.
 type Pools []*Pool
 
-// Best returns the pool where a request would have a slot soonest, the first among equals; nil if there is no
-// pool. It allocates nothing.
+// Best returns the first pool in the order of Compare; nil if there is no pool. It allocates nothing.
 func (p Pools) Best() *Pool {
 	if len(p) == 0 {
 		return nil
@@ -59,7 +58,7 @@ func (p Pools) Ranked() []*Pool {
 	return out
 }
 
-// Enqueue hands the request to the best pool that takes it, and returns that pool; nil if all are full or shut
+// Enqueue hands the request to the best pool that accepts it, and returns that pool; nil if all pools are full or shut
 // down.
 func (p Pools) Enqueue(req *Request) *Pool {
 	if best := p.Best(); best == nil || best.Enqueue(req) {

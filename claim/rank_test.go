@@ -14,7 +14,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// The order: surplus, then what is in flight, then who has not served for longest.
+// Compare orders pools by surplus, then by claims in flight, then by the time of the last dispatch.
 func TestCompare(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	best := []claim.Snapshot{
@@ -36,7 +36,7 @@ func TestCompare(t *testing.T) {
 	assert.Equal(t, 2, claim.Snapshot{IdleReady: 2, InflightCAS: 3}.Surplus(), "claims that are undone count in flight but not as requests")
 }
 
-// Compare is an order, whatever the counters.
+// Compare is a strict weak order for all counters.
 func TestCompareIsAnOrder(t *testing.T) {
 	n := rapid.IntRange(0, 3)
 	gen := rapid.Custom(func(t *rapid.T) claim.Snapshot {
@@ -56,8 +56,8 @@ func TestCompareIsAnOrder(t *testing.T) {
 	})
 }
 
-// Requests go where slots are; when none are left, where the fewest wait; and where there is room, when the
-// best is full or shut down.
+// Requests go to the pool with the largest surplus, ready slots first, then the shortest queue. If the best pool is
+// full or shut down they go to another one.
 func TestPools(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var pools claim.Pools

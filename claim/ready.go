@@ -6,26 +6,27 @@ import (
 	"slices"
 )
 
-// ready are the idle slots that may be claimed, oldest first. Each name is there at most once: a slot that
-// comes under a known name with another uid is another slot, and goes to the end. So does one whose labels have
-// changed: lines that have passed it by look at it again.
+// ready holds the idle slots that may be claimed, in order of arrival, each name at most once. A slot under a known name
+// with another uid is a new slot and goes to the end. A slot whose labels have changed goes to the end as well, because
+// lines whose from has passed it must compare it again.
 //
-// Slots that leave, mostly from the front, leave their position behind; positions are cleared away when most of
-// them are void.
+// When a slot leaves, mostly from the front, its position becomes void. Void positions are removed when they are the
+// majority.
 type ready struct {
 	slots map[string]idle
-	// Positions in order; one is void unless the slot of that name has its number.
+	// order has the positions in order; one is void unless the slot of its name has the same seq.
 	order []position
-	// Numbers positions, and full listings.
+	// serial is the number of the newest position, listing the number of the newest full listing.
 	serial, listing uint64
 }
 
 func newReady() ready { return ready{slots: map[string]idle{}} }
 
+// idle is a slot that may be claimed.
 type idle struct {
 	slot Slot
 	seq  uint64
-	// The last full listing that showed it.
+	// seen is the number of the last full listing that showed the slot.
 	seen uint64
 }
 
@@ -37,8 +38,8 @@ type position struct {
 // len returns how many slots are ready.
 func (r *ready) len() int { return len(r.slots) }
 
-// admit adds a slot to the end, and reports whether it was new. One that is there already keeps its place; what
-// the source says of it is renewed.
+// admit adds a slot to the end, and reports whether it was new. A known slot keeps its place, and its Object and Devices
+// are replaced by the newer ones.
 func (r *ready) admit(s Slot) bool {
 	known, ok := r.slots[s.Name]
 	if ok && known.slot.UID == s.UID && maps.Equal(known.slot.Labels, s.Labels) {
@@ -52,13 +53,13 @@ func (r *ready) admit(s Slot) bool {
 	return true
 }
 
-// drop removes the slot of a name, if there is one.
+// drop removes the slot with a name, if there is one.
 func (r *ready) drop(name string) {
 	delete(r.slots, name)
 	r.tidy()
 }
 
-// begin starts a full listing: what is not admitted again until end is gone.
+// begin starts a full listing. Slots that are not admitted again before end are removed by it.
 func (r *ready) begin() { r.listing++ }
 
 // end removes the slots that the full listing did not show.
@@ -67,7 +68,7 @@ func (r *ready) end() {
 	r.tidy()
 }
 
-// matches reports whether there is a slot for a line, and moves the line on to the first one.
+// matches reports whether a ready slot matches a line, and moves the line's from on to the first one that does.
 func (r *ready) matches(l *line) bool {
 	for _, p := range r.order[r.at(l):] {
 		l.from = p.seq
@@ -79,21 +80,20 @@ func (r *ready) matches(l *line) bool {
 	return false
 }
 
-// at returns the index of the first position that a line has not passed by.
+// at returns the index of the first position that is not before the line's from.
 func (r *ready) at(l *line) int {
 	i, _ := slices.BinarySearchFunc(r.order, l.from, func(p position, seq uint64) int { return cmp.Compare(p.seq, seq) })
 	return i
 }
 
-// pop takes out the slot that has been ready longest of those for a line. It requires that one
-// matches.
+// pop removes and returns the first slot that matches a line. The last call of matches for the line must have found one.
 func (r *ready) pop(l *line) Slot {
 	slot := r.slots[r.order[r.at(l)].name].slot
 	r.drop(slot.Name)
 	return slot
 }
 
-// tidy clears void positions away when they are most of all.
+// tidy removes the void positions when they are the majority.
 func (r *ready) tidy() {
 	if len(r.order) > 2*len(r.slots)+64 {
 		r.order = slices.DeleteFunc(r.order, func(p position) bool { return r.slots[p.name].seq != p.seq })

@@ -12,13 +12,13 @@ type Request struct {
 	Ctx context.Context //nolint:containedctx // a request carries its own, as http.Request does
 	// Deadline is the time at which the request ends; zero: there is none.
 	Deadline time.Time
-	// Want says which slots are suitable; zero: any slot. If no idle slot is, the request waits for one, and later requests
-	// may be served before it. If it ends before there was one, its error wraps ErrUnmatched.
+	// Want says which slots are suitable; zero: any slot. While no suitable slot is idle the request waits, and later requests
+	// may be served before it. If the request ends without one, its error wraps ErrUnmatched.
 	Want Want
 	// Options are for the source, which defines their type. A [LedgerSource] takes a [Capsule]. Nil: the source's defaults.
 	Options any
-	// Result is the channel that gets the one answer. It must have room for it (make(chan Result, 1)). If it has none, a
-	// goroutine offers the answer for one second and then gives the slot back. Required.
+	// Result is the channel that gets the one answer. It must have room for the answer (make(chan Result, 1)). If it has no
+	// room, a goroutine offers the answer for one second and then gives the slot back. Required.
 	Result chan<- Result
 	// EnqueuedAt is the time from which Error.Waited and Status.Dispatch count; default: the time of Enqueue.
 	EnqueuedAt time.Time
@@ -32,32 +32,33 @@ type Result struct {
 	Err error
 }
 
-// request is one that a pool has taken on. It waits in a line, or an attempt claims a slot for it. It is answered
-// exactly once, and counts in QueueLen until then. An attempt reads Request even after that, so it is a copy.
+// request is a request that a pool has accepted. It waits in a line, or an attempt is claiming a slot for it. It is
+// answered exactly once, and counts in QueueLen until then. Request is a copy, because an attempt may still read it after
+// the caller has got the answer.
 type request struct {
 	Request
 	pool *Pool
 	want filter
-	// Ends when Ctx does and when Deadline passes; nil: never. Unlike those of Ctx, which are the importer's code, its
-	// methods may be called under the pool's lock.
-	life    context.Context //nolint:containedctx // made of the request's own
+	// life ends when Ctx ends or Deadline passes; nil: neither can happen. Its methods may be called under the pool's lock,
+	// unlike those of Ctx, which are the importer's code.
+	life    context.Context //nolint:containedctx // derived from the request's own
 	endLife context.CancelFunc
 
 	// Guarded by the pool's lock.
 
-	// Order of arrival: a request that meets a conflict returns to its place.
+	// seq is the order of arrival, by which a request returns to its place after a conflict.
 	seq uint64
-	// Where it waits; nil: it does not.
+	// place is the request's element in its line; nil: the request does not wait.
 	place    *list.Element
 	answered bool
-	// A slot has been claimed for it, or is being claimed.
+	// matched says that a claim of a slot has begun for the request at least once.
 	matched   bool
 	conflicts int
-	// Undoes watch; nil: nothing to undo.
+	// unwatch undoes watch; nil: nothing to undo.
 	unwatch func()
 }
 
-// begin makes life. The lock is not held: this calls methods of the importer's context.
+// begin makes life. The lock must not be held, because begin calls methods of the importer's context.
 func (r *request) begin() {
 	switch {
 	case !r.Deadline.IsZero():
@@ -67,8 +68,8 @@ func (r *request) begin() {
 	}
 }
 
-// watch sees to it that the request is answered as soon as its context ends or its deadline passes, wherever it is
-// then.
+// watch makes the request be answered as soon as its context ends or its deadline passes, whether it waits or its claim is
+// in flight.
 func (r *request) watch() {
 	if r.life == nil {
 		return
@@ -85,8 +86,8 @@ func (r *request) watch() {
 	}
 }
 
-// unlock releases the lock, and then undoes watch for the requests that were answered under it: that calls methods of the
-// importer's contexts.
+// unlock releases the lock, and then undoes watch for the requests that were answered under it. It does so in this order
+// because unwatch calls methods of the importer's contexts.
 func (p *Pool) unlock() {
 	ended := p.ended
 	p.ended = nil
@@ -96,8 +97,8 @@ func (p *Pool) unlock() {
 	}
 }
 
-// over reports what has ended the request by now; nil: nothing. It is asked before a slot is spent on the request,
-// because watch may be late.
+// over returns the cause that has ended the request by now, nil if it has not ended. The pool calls it before it spends a
+// slot on the request, because the function that watch has registered may not have run yet.
 func (r *request) over(now time.Time) error {
 	if r.life != nil && r.life.Err() != nil {
 		return context.Cause(r.life)
@@ -108,7 +109,7 @@ func (r *request) over(now time.Time) error {
 	return nil
 }
 
-// addPending counts requests that have not been answered.
+// addPending adds to the number of unanswered requests, and signals the change to mirror.
 func (p *Pool) addPending(n int64) {
 	p.gauges.queueLen.Add(n)
 	select {
@@ -117,7 +118,7 @@ func (p *Pool) addPending(n int64) {
 	}
 }
 
-// answer answers a request, under the lock, unless it has been answered. It does not wait for the caller.
+// answer answers a request unless it has been answered. It does not wait for the caller. The lock must be held.
 func (p *Pool) answer(r *request, result Result) {
 	if r.answered {
 		return
@@ -132,11 +133,11 @@ func (p *Pool) answer(r *request, result Result) {
 	}
 }
 
-// answerFor is how long an answer is offered to a caller who has left no room for it.
+// answerFor is how long an answer is offered on a channel that has no room for it.
 const answerFor = time.Second
 
-// answerLate waits until there is room for the answer. A slot that is not taken is given back, also when the pool has
-// ended.
+// answerLate waits until the channel has room for the answer. If it never has, the slot is given back, even if the pool
+// has ended.
 func (p *Pool) answerLate(to chan<- Result, result Result) {
 	if offer(to, result, answerFor) || result.Err != nil {
 		return
@@ -148,9 +149,9 @@ func (p *Pool) answerLate(to chan<- Result, result Result) {
 	p.NotifyIdle()
 }
 
-// offer sends, at once or before patience ends. A caller may have closed the channel.
+// offer sends the result at once or before patience ends, and reports whether it was sent.
 func offer(to chan<- Result, result Result, patience time.Duration) (sent bool) {
-	defer func() { _ = recover() }()
+	defer func() { _ = recover() }() // the caller may have closed the channel
 	select {
 	case to <- result:
 		return true
@@ -167,14 +168,14 @@ func offer(to chan<- Result, result Result, patience time.Duration) (sent bool) 
 	}
 }
 
-// fail answers a request with an error, under the lock, unless it has been answered.
+// fail answers a request with an error unless it has been answered. The lock must be held.
 func (p *Pool) fail(r *request, kind error, slot Slot, cause error) {
 	p.answer(r, Result{Err: &Error{
 		Kind: kind, Pool: p.Name, Slot: slot, Waited: time.Since(r.EnqueuedAt), Conflicts: r.conflicts, Cause: cause,
 	}})
 }
 
-// expire answers a request for what has ended it, under the lock, unless it has been answered.
+// expire answers a request that has ended with ErrEnded, unless it has been answered. The lock must be held.
 func (p *Pool) expire(r *request, cause error) {
 	if r.answered {
 		return

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whether a request has ended is asked before a slot is spent on it, for its timer may be late: at its deadline
-// it has, a nanosecond before it has not.
+// A request is checked for its end before a slot is spent on it, because its timer may be late: it has ended at its
+// deadline, and not a nanosecond before.
 func TestRequestIsOverAtItsDeadline(t *testing.T) {
 	now := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	ends := &request{Request: Request{Ctx: ctx, Deadline: now.Add(time.Hour)}}
 	ends.begin()
-	ends.Deadline = now // which the timer has missed
+	ends.Deadline = now // the timer has not fired yet
 	require.NoError(t, ends.over(now.Add(-1)))
 	require.ErrorIs(t, ends.over(now), context.DeadlineExceeded)
 	open := &request{Request: Request{Ctx: ctx}}

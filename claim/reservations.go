@@ -2,28 +2,29 @@ package claim
 
 import "time"
 
-// reservations are the slots that have been handed to a claim. A listing that still shows one does not make it
-// ready: the listing may not have seen the claim.
+// reservations holds the slots that have been handed to a claim. A listing that shows a reserved slot as idle does not
+// make it ready, because the listing may not include the claim.
 //
-// A reservation begins when its slot is popped, lasts as long as the claim is in flight, and a term longer:
-// listings lag behind the claim, not behind the pop. It ends early when a listing that has seen the outcome
-// shows the slot: then it is idle again, honestly. Every reservation ends, for every claim has an end, or
-// the pool does.
+// A reservation begins when its slot is popped. It lasts until the claim has an outcome and for a fixed term after that,
+// because a listing can lag behind the claim by as long as that. It ends early when a listing that includes the outcome
+// shows the slot: then the slot is idle again. Every reservation ends, because every claim ends at the latest with the
+// pool.
 type reservations struct {
-	// How long after the outcome; negative: nothing is ever reserved.
+	// term is how long a reservation lasts after the outcome; negative: slots are never reserved.
 	term time.Duration
 	held map[key]*reservation
-	// Those with an end, in order of it: the term is the same for all.
+	// ending are the reservations with an outcome, in order of their end, which is the order of the outcomes.
 	ending []*reservation
 }
 
+// reservation is the reservation of one slot.
 type reservation struct {
 	key key
-	// Zero: in flight.
+	// until is the end; zero: the claim is in flight.
 	until time.Time
-	// The version of the store that has the outcome; 0: not known.
+	// version is the version of the store that includes the outcome; 0: unknown.
 	version uint64
-	// The newest version that showed the slot idle while it was reserved, and whether any did.
+	// shown says that a listing has shown the slot as idle while it was reserved, seen is the newest version of those.
 	seen  uint64
 	shown bool
 	ended bool
@@ -39,7 +40,8 @@ func (r *reservations) reserve(k key) *reservation {
 	return v
 }
 
-// blocks reports whether a slot that a listing shows is to be kept out. It takes note of it.
+// blocks reports whether a slot that a listing shows is reserved. It ends the reservation if the listing includes the
+// outcome, and otherwise remembers that the slot was shown.
 func (r *reservations) blocks(k key, version uint64) bool {
 	v := r.held[k]
 	if v == nil {
@@ -53,15 +55,15 @@ func (r *reservations) blocks(k key, version uint64) bool {
 	return true
 }
 
-// hide takes note that a full listing has begun: what it does not show is not idle.
+// hide forgets which slots were shown, because a full listing has come that replaces all earlier ones.
 func (r *reservations) hide() {
 	for _, v := range r.held {
 		v.shown = false
 	}
 }
 
-// finish sets the end of a reservation whose claim has an outcome. It reports whether it has ended at once,
-// because a listing that has seen the outcome shows the slot.
+// finish sets the end of a reservation whose claim has an outcome. If a listing that includes the outcome has shown the
+// slot already, it ends the reservation at once and reports true.
 func (r *reservations) finish(v *reservation, version uint64, now time.Time) bool {
 	if v.ended {
 		return false
@@ -83,7 +85,7 @@ func (r *reservations) release(v *reservation) {
 	}
 }
 
-// expire ends what has reached its end. It reports whether a listing has shown one of those meanwhile.
+// expire ends the reservations whose time is over. It reports whether a listing has shown one of their slots.
 func (r *reservations) expire(now time.Time) (shown bool) {
 	for len(r.ending) > 0 && (r.ending[0].ended || !now.Before(r.ending[0].until)) {
 		v := r.ending[0]
@@ -95,7 +97,7 @@ func (r *reservations) expire(now time.Time) (shown bool) {
 	return shown
 }
 
-// next returns when the next reservation ends, zero if none is going to. It requires that expire has run.
+// next returns when the next reservation ends, zero if none has an end yet. expire must have run before.
 func (r *reservations) next() time.Time {
 	if len(r.ending) == 0 {
 		return time.Time{}

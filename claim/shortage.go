@@ -18,19 +18,19 @@ type Shortage struct {
 	Since time.Time
 }
 
-// shortage lasts until no request waits.
+// shortage is the record of a shortage, which lasts until no request waits.
 type shortage struct {
 	since time.Time
-	// The deficit that the hook was last told of; 0: not told.
+	// told is the deficit in the last call of ScaleUp; 0: it has not been called.
 	told int
-	// The last call has failed.
+	// failed says that the last call has failed.
 	failed bool
-	// When to tell again, if there is reason to.
+	// again is the earliest time of the next call.
 	again time.Time
 }
 
-// tellShortage tells the hook of a shortage, and again where that is called for. A call waits until the one before has
-// returned, also where that was for another shortage.
+// tellShortage calls ScaleUp for a new shortage, and calls it again if the last call failed or the deficit has grown. There
+// is no call while another one runs, even if that one is for an earlier shortage.
 func (p *Pool) tellShortage(deficit int, now time.Time) {
 	if p.shortage == nil {
 		p.shortage = &shortage{since: now}
@@ -49,6 +49,7 @@ func (p *Pool) tellShortage(deficit int, now time.Time) {
 	p.calls.Go(func() { p.scaleUp(s, tell) })
 }
 
+// scaleUp calls ScaleUp and notes whether it failed.
 func (p *Pool) scaleUp(s *shortage, tell Shortage) {
 	err := guard.Run(func() error {
 		ctx, cancel := context.WithTimeout(p.looking.ctx, p.set.timeout)

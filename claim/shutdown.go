@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Shutdown ends the pool: nothing more is taken on, those who wait are answered with ErrShutdown, and those
-// whose claim is in flight with its outcome. It returns when all have been answered: after Grace at the latest,
-// for then they are answered with ErrShutdown too, and at most as long again while what they have claimed is
-// given back; a source that takes longer is still undone when it has answered. It may be called at any time,
-// before Run too, from several goroutines, and from the pool's own hooks and its source.
+// Shutdown ends the pool and answers every request. It refuses new requests, answers those that wait with ErrShutdown, and
+// waits at most Grace for the claims in flight, whose requests are answered with the outcome. After Grace it answers these
+// with ErrShutdown too, and waits at most Grace again while the pool gives back what they have claimed. Slots of claims
+// that take even longer are given back after Shutdown has returned. It may be called at any time, even before Run, from
+// several goroutines, and from the pool's own hooks and its source.
 func (p *Pool) Shutdown() {
 	p.init()
 	if p.turnAway() {
@@ -18,7 +18,7 @@ func (p *Pool) Shutdown() {
 	<-p.done
 }
 
-// end answers the requests that are left.
+// end answers the requests whose claims are in flight and waits for the goroutines, as Shutdown describes.
 func (p *Pool) end() {
 	defer close(p.done)
 	close(p.stop)
@@ -36,7 +36,7 @@ func (p *Pool) end() {
 	p.gauges.reserved.Store(0)
 }
 
-// turnAway lets nothing more in, and answers the requests that wait. It reports false if that has been done.
+// turnAway makes the pool refuse requests and answers those that wait. It reports false if that has been done before.
 func (p *Pool) turnAway() bool {
 	p.mu.Lock()
 	defer p.unlock()
@@ -54,7 +54,7 @@ func (p *Pool) turnAway() bool {
 	return true
 }
 
-// await waits until goroutines have ended, or Grace has passed: they may be in code of an importer.
+// await waits until the goroutines have ended, but no longer than Grace, because they may hang in an importer's code.
 func (p *Pool) await(groups ...*sync.WaitGroup) {
 	ended := make(chan struct{})
 	go func() {

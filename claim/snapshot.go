@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Snapshot is a pool's counters at a point in time. Each is exact when it is read; they are not read at one
-// instant.
+// Snapshot has a pool's counters. Each counter is exact when it is read, but they are read one after another.
 type Snapshot struct {
 	// IdleReady is the number of idle slots that the pool could hand out now: listed, and not reserved.
 	IdleReady int
@@ -44,8 +43,8 @@ type gauges struct {
 	queueLen, idle, reserved, inflight, dispatched atomic.Int64
 }
 
-// Snapshot returns the counters now. It costs five atomic loads, allocates nothing, takes no lock, and may
-// be called from anywhere, at any time.
+// Snapshot returns the counters. It costs five atomic loads, allocates nothing and takes no lock. It may be called from
+// any goroutine, before, during and after Run.
 func (p *Pool) Snapshot() Snapshot {
 	s := Snapshot{
 		IdleReady:     int(p.gauges.idle.Load()),
@@ -59,7 +58,7 @@ func (p *Pool) Snapshot() Snapshot {
 	return s
 }
 
-// Stats returns what the pool has done so far. Like Snapshot it may be called from anywhere.
+// Stats returns the counts of what the pool has done. It may be called from any goroutine, before, during and after Run.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,8 +24,8 @@ type Slot struct {
 	Object any
 }
 
-// key is what reservations know a slot by. A listing that shows other devices of a node than those that are in
-// flight, or were taken by someone else, does not contradict that.
+// key identifies a slot in reservations. It includes the devices: a listing that shows other devices of the same node than
+// the reserved ones is right, so they can be claimed at once.
 type key struct {
 	name, uid string
 	devices   orbit.DeviceSet
@@ -33,7 +33,7 @@ type key struct {
 
 func (s *Slot) key() key { return key{s.Name, s.UID, s.Devices} }
 
-// Listing is what a source knows of idle slots.
+// Listing is a list of idle slots, complete or partial.
 type Listing struct {
 	// Slots are idle slots. The new ones join the pool's queue in this order.
 	Slots []Slot
@@ -42,8 +42,8 @@ type Listing struct {
 	// Partial says that the listing has only what has changed. Otherwise it has all idle slots, and every slot that it leaves
 	// out is not idle.
 	Partial bool
-	// Version is the version of the store up to which the listing has everything. 0: the source does not know; then a slot
-	// that was claimed does not count as idle before its reservation has ended.
+	// Version is the version of the store that the listing shows; it includes everything up to that version. 0: unknown; then
+	// a slot that was claimed counts as idle only after its reservation has ended.
 	Version uint64
 }
 
@@ -58,35 +58,33 @@ type Attempt struct {
 	Request *Request
 }
 
-// Source is a store of slots. Its methods are called from many goroutines at once. They should return soon
-// after their context has ended; a panic, or a call that never returns, costs the one request, or the one
-// listing, and the place of one claim in flight.
+// Source is a store of slots. Its methods are called from many goroutines at once. They should return soon after their
+// context has ended. A panic, or a call that never returns, costs one request or one listing, and a call of Claim that
+// never returns also counts as one claim in flight for ever.
 type Source interface {
-	// Idle lists the idle slots. It may be stale: the pool reserves what it has handed out, and the claim
-	// settles who won. At most one call runs at a time, besides up to four that have not returned within
-	// Pool.Timeout, and are not believed any more. On an error the pool goes on with what it knows.
+	// Idle lists the idle slots. The listing may be stale, because the pool reserves the slots that it has handed out, and
+	// Claim refuses a slot that is not idle. At most one call runs at a time, besides up to four that have taken longer than
+	// Pool.Timeout, whose results are ignored. After an error the pool goes on with the slots that it knows.
 	Idle(ctx context.Context) (Listing, error)
-	// Claim claims a slot, atomically: compare-and-swap from idle to claimed. It returns the slot with
-	// whatever the caller is to get of it, and the version of the store that has the outcome (0: unknown).
-	// The errors that say something:
-	//   - orbit.ErrConflict: the slot is not idle, or not the same; the request gets another one.
-	//   - orbit.ErrUnknown, or the end of a context: it may or may not have been claimed. The pool makes the
-	//     same attempt again until it knows.
-	//   - anything else: it was not claimed. The slot is free again, and the request is answered with it.
+	// Claim claims a slot atomically, by a compare-and-swap from idle to claimed. It returns the slot as the caller gets it,
+	// and the version of the store that includes the outcome (0: unknown). The errors mean:
+	//   - orbit.ErrConflict: the slot is not idle, or has another uid. The request gets another slot.
+	//   - orbit.ErrUnknown, or the end of a context: the slot may or may not have been claimed. The pool repeats the same
+	//     attempt until the outcome is known.
+	//   - any other error: the slot was not claimed. It is ready again, and the request is answered with the error.
 	Claim(ctx context.Context, a Attempt) (claimed Slot, version uint64, err error)
-	// Return makes a claimed slot idle again. The pool calls it for a claim that was committed when its
-	// request had ended already; the importer, when it has no more use for a slot. To return it twice is no
-	// error, and changes nothing.
+	// Return makes a claimed slot idle again. The pool calls it if a claim is committed after its request has ended; the
+	// importer calls it when it needs a slot no longer. Returning a slot twice is no error and changes nothing.
 	Return(ctx context.Context, claimed Slot) error
 }
 
-// Follower is a source that can say by itself what has changed. Its pool needs no NotifyIdle, and polls only
-// in case something was missed.
+// Follower is a source that reports changes by itself. Its pool needs no NotifyIdle, and polls only to find a change that
+// was missed.
 type Follower interface {
 	Source
-	// Follow returns what has changed after a version, as soon as there is something: a partial listing, or
-	// a full one if it cannot tell any more. The version it returns is where to go on from; one that is not
-	// newer (and not 0) says that there was nothing after all, and is asked again a second later. It is not
-	// called again before the pool has taken in what it returned.
+	// Follow waits for a change after a version, and returns a partial listing of what has changed, or a full listing if it
+	// does not know what has changed. The next call continues from the listing's Version. A Version that is not newer (and
+	// not 0) means that nothing has changed; the pool then calls again a second later. Calls do not overlap, and the pool
+	// has used each listing before the next call.
 	Follow(ctx context.Context, after uint64) (Listing, error)
 }

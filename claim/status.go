@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Labels say whose a pool is. Metrics carry them: one pool has one set of labels, so there are never more
-// series than pools.
+// Labels identify a pool and its owner in metrics. A pool has one set of labels, so a metric has at most as many series as
+// there are pools.
 type Labels struct {
 	// Namespace is the namespace that the pool belongs to; empty: none.
 	Namespace string
@@ -22,16 +22,17 @@ type Labels struct {
 	Env string
 }
 
-// Status is what a pool shows to those who watch it.
+// Status is the state of a pool for metrics and autoscalers.
 type Status struct {
+	// Labels are Pool.Labels, with the pool's name filled in.
 	Labels Labels
 	// PendingRequests is the number of requests that have not been answered, as in [Snapshot].QueueLen.
 	PendingRequests int
-	// Dispatch has the times that callers have waited for their slots, from Request.EnqueuedAt on.
+	// Dispatch counts how long callers have waited for their slots, from Request.EnqueuedAt on.
 	Dispatch Latency
 }
 
-// Latency counts durations, those of one status at one instant.
+// Latency is a histogram of durations. All its fields are read at the same instant.
 type Latency struct {
 	// Buckets are sorted from the shortest to the longest; the last one has no bound.
 	Buckets [17]Bucket
@@ -39,10 +40,12 @@ type Latency struct {
 	Sum, Max time.Duration
 }
 
-// Bucket counts the durations of at most AtMost that are longer than the bucket before it allows.
+// Bucket counts the durations between the bound of the bucket before it and its own bound.
 type Bucket struct {
+	// AtMost is the bucket's bound, inclusive.
 	AtMost time.Duration
-	Count  uint64
+	// Count is the number of durations in the bucket; it does not include those in shorter buckets.
+	Count uint64
 }
 
 // Count returns how many durations have been counted.
@@ -53,7 +56,7 @@ func (l *Latency) Count() (n uint64) {
 	return n
 }
 
-// latencyBounds reach from what a ledger in memory takes to what a new slot takes to start.
+// latencyBounds range from the latency of a ledger in memory to the time in which a new slot starts.
 var latencyBounds = [...]time.Duration{
 	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
@@ -62,7 +65,7 @@ var latencyBounds = [...]time.Duration{
 	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, math.MaxInt64,
 }
 
-// newLatency returns one that has counted nothing.
+// newLatency returns an empty histogram.
 func newLatency() (l Latency) {
 	for i, bound := range latencyBounds {
 		l.Buckets[i].AtMost = bound
@@ -70,7 +73,7 @@ func newLatency() (l Latency) {
 	return l
 }
 
-// add counts a duration. One that is negative, because its begin was set to the future, counts as zero.
+// add counts a duration. A negative one, from an EnqueuedAt in the future, counts as zero.
 func (l *Latency) add(d time.Duration) {
 	d = max(d, 0)
 	at := 0
@@ -82,7 +85,7 @@ func (l *Latency) add(d time.Duration) {
 	l.Max = max(l.Max, d)
 }
 
-// Status returns the pool's status now. It may be called from anywhere, at any time.
+// Status returns the pool's status. It may be called from any goroutine, before, during and after Run.
 func (p *Pool) Status() Status {
 	p.init()
 	labels := p.Labels
@@ -92,23 +95,23 @@ func (p *Pool) Status() Status {
 	return Status{labels, int(p.gauges.queueLen.Load()), p.latency}
 }
 
-// mirror tells OnStatus of each new number of pending requests until every request has been answered, and then of
-// the last.
+// mirror calls OnStatus whenever the number of pending requests has changed, until every request has been answered, and
+// then a last time.
 func (p *Pool) mirror() {
 	told := -1
 	for open := true; open; {
 		told = p.tellStatus(p.looking.ctx, p.Status(), told)
 		open = p.restUntil(time.After(p.set.statusEvery), nil)
-		if told >= 0 && open { // not told: call again at once
+		if told >= 0 && open { // after a failed call there is nothing to wait for
 			open = p.restUntil(nil, p.changed)
 		}
 	}
 	last := p.Status()
-	last.PendingRequests = 0 // a request that has come too late is just being turned away
+	last.PendingRequests = 0 // a request that is being refused at this moment may still be counted
 	p.tellStatus(context.Background(), last, told)
 }
 
-// restUntil waits for one of two events. It reports false when every request has been answered.
+// restUntil waits for one of two events. It reports false if every request is answered first.
 func (p *Pool) restUntil(rested <-chan time.Time, changed <-chan struct{}) bool {
 	select {
 	case <-rested:
@@ -119,8 +122,8 @@ func (p *Pool) restUntil(rested <-chan time.Time, changed <-chan struct{}) bool 
 	return true
 }
 
-// tellStatus calls the hook if it was told of another number of pending requests before. It returns what the hook knows
-// now; -1: a call has failed.
+// tellStatus calls OnStatus unless told, the number of pending requests in the last successful call, is still right. It
+// returns the new value of told; -1: the call has failed.
 func (p *Pool) tellStatus(life context.Context, s Status, told int) int {
 	if s.PendingRequests == told {
 		return told

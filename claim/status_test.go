@@ -29,8 +29,8 @@ func filled(l claim.Latency) map[time.Duration]uint64 {
 	return out
 }
 
-// The latency of a dispatch is counted to the nanosecond, from EnqueuedAt to the answer, of slots that were
-// handed out.
+// The latency of a dispatch is counted to the nanosecond, from EnqueuedAt to the answer, for slots that were handed
+// out.
 func TestDispatchLatency(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 10 * ms}, "a", "b", "conflict")
@@ -48,7 +48,7 @@ func TestDispatchLatency(t *testing.T) {
 		c := make(chan claim.Result, 9)
 		require.True(t, r.Enqueue(&claim.Request{Result: c}))
 		require.True(t, r.Enqueue(&claim.Request{Result: c, EnqueuedAt: now.Add(-ns)}))
-		require.True(t, r.Enqueue(&claim.Request{Result: c, Deadline: now.Add(12 * ms)})) // meets a conflict, and ends
+		require.True(t, r.Enqueue(&claim.Request{Result: c, Deadline: now.Add(12 * ms)})) // its claim is a conflict, and its deadline passes
 		assert.Equal(t, 3, r.Status().PendingRequests)
 		r.until(10*ms - ns)
 		assert.Equal(t, 3, r.Status().PendingRequests)
@@ -78,7 +78,7 @@ func TestDispatchLatency(t *testing.T) {
 	})
 }
 
-// Every pool counts the same buckets, in order, however many pools and requests there are.
+// Every pool has the same buckets in the same order, however many pools and requests there are.
 func TestLatencyIsBounded(t *testing.T) {
 	l := (&claim.Pool{}).Status().Dispatch
 	for i, b := range l.Buckets[1:] {
@@ -87,12 +87,12 @@ func TestLatencyIsBounded(t *testing.T) {
 	assert.Equal(t, time.Duration(math.MaxInt64), l.Buckets[len(l.Buckets)-1].AtMost)
 }
 
-// notes is a place to which the status is mirrored.
+// notes records the calls of OnStatus.
 type notes struct {
 	mu    sync.Mutex
 	start time.Time
 	all   []note
-	// Asked before each call returns.
+	// then, if set, is called before a call returns.
 	then func(ctx context.Context, call int) error
 }
 
@@ -118,8 +118,8 @@ func (n *notes) read() []note {
 	return append([]note(nil), n.all...)
 }
 
-// The pending requests are mirrored when Run begins, when they change, at most once a second, and when they are
-// answered.
+// OnStatus is called when Run begins, when the number of pending requests has changed, at most once a second, and when
+// all requests have been answered.
 func TestStatusIsMirrored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := &notes{start: time.Now()}
@@ -148,7 +148,7 @@ func TestStatusIsMirrored(t *testing.T) {
 		require.NoError(t, got(t, c).Err)
 		want = append(want, note{10*sec + 10*ms, 2})
 		assert.Equal(t, want, n.read())
-		_, d := r.request(t.Context(), 100*ms) // comes and goes within the second
+		_, d := r.request(t.Context(), 100*ms) // enqueued and ended within the second
 		r.until(20 * sec)
 		require.ErrorIs(t, got(t, d).Err, claim.ErrEnded)
 		assert.Equal(t, want, n.read())
@@ -158,7 +158,8 @@ func TestStatusIsMirrored(t *testing.T) {
 	})
 }
 
-// A hook that panics, exits or fails is reported and asked again; one that blocks is cut off, and holds nothing up.
+// An OnStatus that panics, exits or fails is reported and called again. One that blocks is cancelled and delays nothing
+// else.
 func TestStatusHookIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := &notes{start: time.Now()}
@@ -199,7 +200,7 @@ func TestStatusHookIsContained(t *testing.T) {
 	})
 }
 
-// A hook that heeds no context holds Shutdown up for Grace, and never runs twice at a time.
+// An OnStatus that ignores its context delays Shutdown by Grace, and its calls never overlap.
 func TestStatusHookThatHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, release := &notes{start: time.Now()}, make(chan struct{})

@@ -9,18 +9,18 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
-// 2,000 requests at once against 500 slots: each slot is handed out exactly once, every request ends.
+// 2,000 requests at once for 500 slots: each slot is handed out exactly once, and every request ends.
 func TestStressExtremeScale(t *testing.T) { extremeScale(t, scale.Of(0, 2000), scale.Of(0, 500)) }
 
-// 30% of the slots conflict at the first attempt; all are claimed all the same.
+// 30% of the slots conflict at the first attempt. All are claimed all the same.
 func TestStressConflictInjectionUnderLoad(t *testing.T) { conflictInjection(t, scale.Of(0, 500)) }
 
-// Requests and notifications without a pause for 600 ms; Shutdown returns within 5 s.
+// Requests and notifications without a pause for 600 ms. Shutdown returns within 5 s.
 func TestStressStorm(t *testing.T) {
 	bubble(t, func(t *testing.T) { storm(t, time.Duration(scale.Of(0, 600))*time.Millisecond) })
 }
 
-// Callers of Enqueue while Shutdown is called; neither hangs.
+// Enqueue and Shutdown are called at the same time. Neither hangs.
 func TestStressConcurrentEnqueueAndShutdown(t *testing.T) {
 	for range scale.Of(0, 20) {
 		enqueueAndShutdown(t, 200)

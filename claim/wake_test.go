@@ -20,8 +20,8 @@ import (
 
 const sec = time.Second
 
-// Polls while a request waits and nothing is idle: 10 s, 20 s, ... 5 min, 5 min. Not before, and not when
-// no request waits.
+// While a request waits and nothing is idle the source is polled after 10 s, 20 s and so on up to 5 min, and then every
+// 5 min. It is not polled while no request waits.
 func TestPollBacksOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: &sim.StaleStore{}}).run()
@@ -41,7 +41,7 @@ func TestPollBacksOff(t *testing.T) {
 	})
 }
 
-// Each of the three events looks at once and starts the back-off over.
+// Each of the three events lists the source at once and starts the back-off over.
 func TestPollStartsOver(t *testing.T) {
 	at := 100 * sec // between the poll at 70 s and that at 150 s
 	for name, event := range map[string]func(*rig, *sim.StaleStore){
@@ -68,15 +68,15 @@ func TestPollStartsOver(t *testing.T) {
 			r.until(14 * sec) // polls at 1, 3, 7, 11, 15: waits of 4 s
 			s.Inject = func(claim.Attempt) error { time.Sleep(500 * ms); return errConflict }
 			s.Add("s0")
-			r.until(19 * sec) // found at 15 s, and lost at 15.5 s
+			r.until(19 * sec) // found at 15 s, and lost to another client at 15.5 s
 			assert.Equal(t, []time.Duration{15 * sec, 15500 * ms, 16500 * ms, 17500 * ms}, r.seen()[6:10],
 				"a poll, the conflict, 1 s later, and the end of the reservation")
 		})
 	})
 }
 
-// NotifyIdle looks NotifyDelay later, to the nanosecond. The default is 200 ms, for a listing that lags behind;
-// and none where the source says by itself what has changed.
+// NotifyIdle lists the source NotifyDelay later, to the nanosecond. The default is 200 ms for a source whose listings
+// lag behind, and 0 for a Follower.
 func TestNotifyDelay(t *testing.T) {
 	for _, x := range []struct {
 		set, want time.Duration
@@ -104,8 +104,8 @@ func TestNotifyDelay(t *testing.T) {
 	}
 }
 
-// In a storm of calls each is followed by a look no earlier than its delay, and less than an eighth later; and
-// there are at most eight looks in a delay.
+// Of many calls of NotifyIdle each is followed by a listing after its delay and less than an eighth of the delay later.
+// There are at most eight listings in one delay.
 func TestNotifyStorm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: &sim.StaleStore{}, NotifyDelay: 200 * ms}).run()
@@ -128,7 +128,7 @@ func TestNotifyStorm(t *testing.T) {
 	})
 }
 
-// NotifyIdle before Run is not lost, however often it is called.
+// A NotifyIdle before Run is not lost, however often it is called.
 func TestNotifyBeforeRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &sim.StaleStore{Lag: 200 * ms}
@@ -146,7 +146,7 @@ func TestNotifyBeforeRun(t *testing.T) {
 	})
 }
 
-// A look that is under way when something happens is followed by another: it may have missed it.
+// A listing that is under way at an event is followed by another one, because it may have missed the event.
 func TestLooksAreNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -155,13 +155,13 @@ func TestLooksAreNotLost(t *testing.T) {
 		c := r.ask()
 		r.until(50 * ms)
 		l.set(func() (claim.Listing, error) { return claim.Listing{Slots: []claim.Slot{{Name: "a"}}}, nil })
-		r.NotifyIdle() // the first look is under way, and will find nothing
+		r.NotifyIdle() // the first listing is under way, and will find nothing
 		r.until(100 * ms)
 		require.NoError(t, got(t, c).Err)
 	})
 }
 
-// The hook is told once per shortage, with the deficit, once the source has said that nothing is idle.
+// ScaleUp is called once for each shortage, with the deficit, after the source has confirmed that nothing is idle.
 func TestScaleUpOncePerShortage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, names(3)...)
@@ -208,11 +208,11 @@ func TestScaleUpOncePerShortage(t *testing.T) {
 	})
 }
 
-// told is a hook that writes down what it is told.
+// told is a ScaleUp that records its calls.
 type told struct {
 	mu   sync.Mutex
 	what []claim.Shortage
-	// If set: what a call waits for.
+	// block, if set, is what a call waits for.
 	block chan struct{}
 }
 
@@ -241,7 +241,7 @@ func (h *told) at(i int) time.Time {
 	return h.what[i].Since
 }
 
-// slow is a source whose listings take their time.
+// slow is a source whose listings take some time.
 type slow struct {
 	claim.Source
 	d time.Duration
@@ -253,7 +253,7 @@ func (s slow) Idle(ctx context.Context) (claim.Listing, error) {
 	return l, err
 }
 
-// A hook that fails, panics or exits is reported, and called again while the shortage lasts; the pool goes on.
+// A ScaleUp that fails, panics or exits is reported, and called again while the shortage lasts. The pool goes on.
 func TestScaleUpIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &sim.StaleStore{}
@@ -286,8 +286,8 @@ func TestScaleUpIsContained(t *testing.T) {
 	})
 }
 
-// A hook that blocks: the pool goes on, no second call runs beside it, and a shortage that began meanwhile is
-// told when it returns.
+// While ScaleUp blocks the pool goes on and does not call it a second time. A shortage that began meanwhile is reported
+// when the call returns.
 func TestScaleUpThatBlocks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &sim.StaleStore{}
@@ -318,7 +318,7 @@ func TestScaleUpThatBlocks(t *testing.T) {
 	})
 }
 
-// Report may panic, which changes nothing else.
+// A panic in OnError has no other effect.
 func TestReportIsContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &listings{}
@@ -331,7 +331,7 @@ func TestReportIsContained(t *testing.T) {
 	})
 }
 
-// A shortage that begins while the hook is busy with an earlier one is told when the hook returns, at once.
+// A shortage that begins while ScaleUp runs for an earlier one is reported as soon as that call returns.
 func TestScaleUpIsToldLater(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &sim.StaleStore{}

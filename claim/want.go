@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Labels of a slot that a [Want] speaks of.
+// The keys of the labels that Want.Images and Want.Phase are compared with.
 const (
 	// ImageLabel, followed by the name of a container, is the label whose value is the container's image.
 	ImageLabel = "image/"
@@ -15,14 +15,14 @@ const (
 	PhaseLabel = "phase"
 )
 
-// Want says which slots will do for a request: those that have all of it among their labels. The zero value
-// wants no slot in particular.
+// Want says which slots are suitable for a request: those whose labels include all that it names. The zero value matches
+// every slot.
 type Want struct {
-	// By the name of the container; see [ImageLabel].
+	// Images are the container images that the slot must have, by the name of the container; see [ImageLabel].
 	Images map[string]string
-	// By key.
+	// Labels are labels that the slot must have, by key.
 	Labels map[string]string
-	// See [PhaseLabel]; empty: any.
+	// Phase is the phase that the slot must be in; see [PhaseLabel]. Empty: any phase.
 	Phase string
 }
 
@@ -30,7 +30,7 @@ func (w Want) clone() Want {
 	return Want{maps.Clone(w.Images), maps.Clone(w.Labels), w.Phase}
 }
 
-// filter is a want as a sorted list of labels. Wants that ask for the same have the same text.
+// filter is a want as a sorted list of labels. Equal wants have the same text.
 type filter struct {
 	labels [][2]string
 	text   string
@@ -55,7 +55,7 @@ func newFilter(w *Want) (f filter) {
 	return f
 }
 
-// matches reports whether labels have all that is wanted.
+// matches reports whether labels include all wanted ones.
 func (f *filter) matches(labels map[string]string) bool {
 	for _, l := range f.labels {
 		if value, there := labels[l[0]]; !there || value != l[1] {
@@ -65,7 +65,7 @@ func (f *filter) matches(labels map[string]string) bool {
 	return true
 }
 
-// first returns the first label that is wanted; zero: none is.
+// first returns the first wanted label; zero: no label is wanted.
 func (f *filter) first() (label [2]string) {
 	if len(f.labels) > 0 {
 		label = f.labels[0]

@@ -2,9 +2,10 @@ package etcdledger
 
 import "github.com/orbitsched/orbit"
 
-// accessSet is the records that a proposal has to do with: its read set, and of these its write set.
+// accessSet is the read set of a proposal; the records that the proposal also writes are marked with writes.
 type accessSet map[ref]access
 
+// access says what a proposal does with a record.
 type access uint8
 
 const (
@@ -12,7 +13,7 @@ const (
 	writes
 )
 
-// meets reports whether a record is in both.
+// meets reports whether the two sets have a record in common.
 func (r accessSet) meets(o accessSet) bool {
 	if len(o) < len(r) {
 		r, o = o, r
@@ -25,26 +26,32 @@ func (r accessSet) meets(o accessSet) bool {
 	return false
 }
 
-// merge adds all of another set.
+// merge adds all records of another set.
 func (r accessSet) merge(o accessSet) {
 	for name, a := range o {
 		r[name] = max(r[name], a)
 	}
 }
 
-// accessSetOf returns the records of a footprint. The description of a node is written beside what is used of it, and read
-// never: who changes either writes what is used, so that one compare guards both.
-func accessSetOf(f orbit.Footprint) accessSet {
-	r := make(accessSet, len(f.Reads.Uses)+len(f.Reads.Capsules)+1)
-	r.addAll(&f.Reads, reads)
-	r.addAll(&f.Writes, writes)
-	add(r, kindUse, f.Writes.Nodes, writes)
-	add(r, kindNode, f.Writes.Nodes, writes)
+// accessesOf returns the records that a proposal reads and writes if it is judged on the state.
+func accessesOf(state *orbit.State, p orbit.Proposal) accessSet {
+	reading, writing, _, _ := state.Footprint(p)
+	return accessSetOf(&reading, &writing)
+}
+
+// accessSetOf returns the records of two footprints. A node has two records, its description and its count. Every change of
+// either writes the count, so the count alone is compared and the description never is.
+func accessSetOf(reading, writing *orbit.Footprint) accessSet {
+	r := make(accessSet, len(reading.Uses)+len(reading.Capsules)+1)
+	r.addAll(reading, reads)
+	r.addAll(writing, writes)
+	add(r, kindUse, writing.Nodes, writes)
+	add(r, kindNode, writing.Nodes, writes)
 	return r
 }
 
-// addAll notes access to all records but descriptions.
-func (r accessSet) addAll(names *orbit.Records, a access) {
+// addAll adds all records except descriptions of nodes.
+func (r accessSet) addAll(names *orbit.Footprint, a access) {
 	add(r, kindUse, names.Uses, a)
 	add(r, kindCapsule, names.Capsules, a)
 	add(r, kindGang, names.Gangs, a)
@@ -58,7 +65,7 @@ func (r accessSet) addAll(names *orbit.Records, a access) {
 	}
 }
 
-// add notes access to records of one kind. Writes come after reads.
+// add adds records of one kind. Writes must be added after reads, because the later access replaces the earlier one.
 func add[ID ~string](r accessSet, k kind, ids []ID, a access) {
 	for _, id := range ids {
 		r[ref{k, string(id)}] = a

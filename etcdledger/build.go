@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// build makes a state of the records, and compares what each node's record counts with what the other records put there,
-// so that one that is missing is missed.
+// build makes a state of the records. It compares the count of each node with the capsules and holds on the node, so that a
+// missing record is noticed.
 func (t *tables) build(meta *metaRecord) (*orbit.State, error) {
 	state, err := t.assemble(meta)
 	if err != nil {
@@ -20,20 +20,20 @@ func (t *tables) build(meta *metaRecord) (*orbit.State, error) {
 	}
 	for n := range state.Nodes() {
 		if u := t.uses[n.Node.ID]; !u.counts(n) {
-			return nil, t.keys.corrupt(ref{kindUse, string(n.Node.ID)}, fmt.Sprintf("it counts %d capsules, %d holds and %v in use; what can be read is %d, %d and %v",
+			return nil, t.keys.corrupt(ref{kindUse, string(n.Node.ID)}, fmt.Sprintf("it counts %d capsules, %d holds and %v in use; the other records have %d, %d and %v on the node",
 				u.Capsules, u.Holds, u.Used, n.Capsules, n.Holds(), n.Used()))
 		}
 	}
 	return state, nil
 }
 
-// counts reports whether the record counts what is on a node.
+// counts reports whether the count agrees with a node of a state.
 func (u *useRecord) counts(n *orbit.NodeState) bool {
 	return n.Capsules == u.Capsules && n.Holds() == u.Holds && n.Used() == u.Used
 }
 
-// assemble makes a state of the records. A record that cannot be, alone or with the others, is a [*CorruptError] that
-// names it.
+// assemble makes a state of the records without comparing the counts. If a record is invalid, alone or together with the
+// others, the error is a [*CorruptError] with its key.
 func (t *tables) assemble(meta *metaRecord) (*orbit.State, error) {
 	b := &orbit.StateBuilder{Revision: t.rev, Limits: meta.Limits, Dimensions: meta.Dimensions}
 	for _, add := range []func(*orbit.StateBuilder) error{t.addNodes, t.addGangsAndCapsules, t.addHolds, t.addMarks, t.addProposals} {
@@ -48,11 +48,11 @@ func (t *tables) assemble(meta *metaRecord) (*orbit.State, error) {
 	return state, nil
 }
 
-// addNodes adds the nodes. Each has a description and a count.
+// addNodes adds the nodes. Each must have a description and a count.
 func (t *tables) addNodes(b *orbit.StateBuilder) error {
 	for _, id := range slices.Sorted(maps.Keys(t.nodes)) {
 		if u := t.uses[id]; u == nil || u.Gone {
-			return t.keys.corrupt(ref{kindUse, string(id)}, "it is missing, and the node is described")
+			return t.keys.corrupt(ref{kindUse, string(id)}, "it is missing, although the node has a description")
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.uses)) {
@@ -62,7 +62,7 @@ func (t *tables) addNodes(b *orbit.StateBuilder) error {
 		}
 		r := ref{kindNode, string(id)}
 		if n == nil {
-			return t.keys.corrupt(r, "it is missing, and the node is in use")
+			return t.keys.corrupt(r, "it is missing, although the node has a count")
 		}
 		if err := b.Node(n.Node, cmp.Or(u.Usage, u.at), n.at); err != nil {
 			return t.keys.corrupt(r, err.Error())
@@ -71,22 +71,21 @@ func (t *tables) addNodes(b *orbit.StateBuilder) error {
 	return nil
 }
 
-// addGangsAndCapsules adds those that live, and the released ones of which records are kept. A gang whose last member's
-// record is not kept has none either.
+// addGangsAndCapsules adds the capsules that keptCapsules names, and the gangs that have a member among them.
 func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 	kept := t.keptCapsules(b.Limits.Terminal)
 	living := map[orbit.GangID]bool{}
 	for _, id := range kept {
 		living[t.capsules[id].Gang] = true
 	}
-	for _, id := range slices.Sorted(maps.Keys(t.gangs)) {
-		g := t.gangs[id]
+	err := addEach(t.keys, kindGang, t.gangs, func(id orbit.GangID, g *gangRecord) error {
 		if g.Gang == nil || !living[id] {
-			continue
+			return nil
 		}
-		if err := b.Gang(g.Gang, g.at, g.Nomination.nomination("", id, g.at)); err != nil {
-			return t.keys.corrupt(ref{kindGang, string(id)}, err.Error())
-		}
+		return b.Gang(g.Gang, g.at, g.Nomination.nomination("", id, g.at))
+	})
+	if err != nil {
+		return err
 	}
 	for _, id := range kept {
 		c := t.capsules[id]
@@ -97,13 +96,13 @@ func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 	return nil
 }
 
-// keptCapsules returns the capsules that live in order of submission, and then the newest of those that are released, in
-// order of their release.
+// keptCapsules returns the live capsules in order of submission, and then the newest released ones, as many as the ledger
+// keeps, in order of release.
 func (t *tables) keptCapsules(terminal int) []orbit.CapsuleID {
 	var live, released []orbit.CapsuleID
 	for id, c := range t.capsules {
 		switch {
-		case c.Spec == nil: // it was dropped
+		case c.Spec == nil: // its record has been dropped
 		case c.Released:
 			released = append(released, id)
 		default:
@@ -120,7 +119,7 @@ func (t *tables) keptCapsules(terminal int) []orbit.CapsuleID {
 	return append(live, released[max(0, len(released)-terminal):]...)
 }
 
-// order returns the order of submission of a capsule.
+// order returns the position of a capsule in the order of submission.
 func (c *capsuleRecord) order() uint64 {
 	if c.Submitted != 0 {
 		return c.Submitted
@@ -140,7 +139,7 @@ func (c *capsuleRecord) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	return out
 }
 
-// earlier yields all placements but the last, newest first.
+// earlier yields all placements except the last one, newest first.
 func (c *capsuleRecord) earlier() iter.Seq2[orbit.ProposalID, orbit.Revision] {
 	return func(yield func(orbit.ProposalID, orbit.Revision) bool) {
 		for i, p := range c.Placed {
@@ -153,33 +152,35 @@ func (c *capsuleRecord) earlier() iter.Seq2[orbit.ProposalID, orbit.Revision] {
 
 // addHolds adds the holds.
 func (t *tables) addHolds(b *orbit.StateBuilder) error {
-	for _, id := range slices.Sorted(maps.Keys(t.holds)) {
-		h := t.holds[id]
+	return addEach(t.keys, kindHold, t.holds, func(_ orbit.HoldID, h *holdRecord) error {
 		if h.Hold == nil {
-			continue
+			return nil
 		}
-		if err := b.Hold(*h.Hold, h.at); err != nil {
-			return t.keys.corrupt(ref{kindHold, string(id)}, err.Error())
-		}
-	}
-	return nil
+		return b.Hold(*h.Hold, h.at)
+	})
 }
 
 // addMarks adds the marks.
 func (t *tables) addMarks(b *orbit.StateBuilder) error {
-	for _, key := range slices.Sorted(maps.Keys(t.marks)) {
-		m := t.marks[key]
+	return addEach(t.keys, kindMark, t.marks, func(key string, m *markRecord) error {
 		if m.Value == "" {
-			continue
+			return nil
 		}
-		if err := b.Mark(key, m.Value, m.at); err != nil {
-			return t.keys.corrupt(ref{kindMark, key}, err.Error())
+		return b.Mark(key, m.Value, m.at)
+	})
+}
+
+// addEach calls add with each record of a table, sorted by id. An error becomes a [*CorruptError] with the record's key.
+func addEach[K ~string, V any](k keys, of kind, table map[K]V, add func(K, V) error) error {
+	for _, id := range slices.Sorted(maps.Keys(table)) {
+		if err := add(id, table[id]); err != nil {
+			return k.corrupt(ref{of, string(id)}, err.Error())
 		}
 	}
 	return nil
 }
 
-// addProposals adds the ids of proposals that placed nothing, oldest first.
+// addProposals adds the newest ids of proposals that placed nothing, as many as the ledger keeps, oldest first.
 func (t *tables) addProposals(b *orbit.StateBuilder) error {
 	ids := slices.SortedFunc(maps.Keys(t.ids), func(a, b orbit.ProposalID) int {
 		x, y := t.ids[a], t.ids[b]

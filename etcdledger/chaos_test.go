@@ -15,8 +15,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// chaos is a plan of what several callers do on several ledgers while requests and watches fail, drawn before
-// anything runs.
+// chaos is a plan of what several callers do on several ledgers while requests and watches fail. All random values are
+// drawn before anything runs.
 type chaos struct {
 	plans   []*plan
 	callers []chaosCaller
@@ -30,7 +30,7 @@ type chaosCaller struct {
 	calls  []chaosCall
 }
 
-// chaosCall is a proposal, or several at once, whose every commitment carries a text of its own.
+// chaosCall is a proposal, or a batch of them, whose every commitment has a text of its own.
 type chaosCall struct {
 	proposals []orbit.Proposal
 	after     time.Duration
@@ -82,7 +82,7 @@ func drawChaos(t *rapid.T) *chaos {
 	return c
 }
 
-// drawChaosProposal makes a proposal that can be told from all others by a text in the log.
+// drawChaosProposal draws a proposal that a text in the log distinguishes from all others.
 func drawChaosProposal(t *rapid.T, n uint64) orbit.Proposal {
 	p := orbit.Proposal{ID: idOf(n)}
 	text := fmt.Sprintf("text-%d", n)
@@ -106,7 +106,7 @@ func drawChaosProposal(t *rapid.T, n uint64) orbit.Proposal {
 	return p
 }
 
-// textIn returns the text that tells a proposal from all others.
+// textIn returns the text by which the log shows a proposal.
 func textIn(do []orbit.Commitment) string {
 	for _, c := range do {
 		switch c := c.(type) {
@@ -121,14 +121,14 @@ func textIn(do []orbit.Commitment) string {
 	return ""
 }
 
-// answer is what a caller was told of one proposal, in the end.
+// answer is the last answer of a caller's calls for one proposal.
 type answer struct {
 	text string
 	orbit.Outcome
 	took time.Duration
 }
 
-// run runs the plan and returns all answers.
+// run plays the plan and returns all answers.
 func (c *chaos) run(t *rapid.T, ledgers []*Ledger, s *store) (answers []answer) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -153,7 +153,8 @@ func (c *chaos) run(t *rapid.T, ledgers []*Ledger, s *store) (answers []answer) 
 	return answers
 }
 
-// send sends the call until it knows what has become of it, or has had enough. What it passes it overwrites at once.
+// send sends the call again until its outcome is known or the caller gives up. It overwrites the passed proposal at
+// once, which must have no effect.
 func (c *chaosCall) send(l *Ledger) []answer {
 	ctx, cancel := context.WithCancel(bg)
 	if c.leaves > 0 {
@@ -182,7 +183,7 @@ func (c *chaosCall) send(l *Ledger) []answer {
 			sent := errors.Is(out[w].Err, orbit.ErrUnknown) && try > 0
 			out[w].took = max(out[w].took, time.Since(began))
 			if sent && errors.Is(got[i].Err, orbit.ErrUnavailable) {
-				continue // what was sent before is still unknown
+				continue // the outcome of the first time is still unknown
 			}
 			out[w].Outcome = got[i]
 			clear(batch[i].Do)
@@ -191,9 +192,10 @@ func (c *chaosCall) send(l *Ledger) []answer {
 	return out
 }
 
-// TestChaos: whatever is lost, late, slow, behind or compacted away, and whichever process leaves, each acknowledged commit
-// is in the log once, at its revision; one whose outcome is unknown at most once; one that was refused or not sent
-// not at all. The log, replayed from nothing, is every mirror and what the records say. Every call ends.
+// TestChaos: whatever requests, answers and watches do, and whichever process leaves, each acknowledged commit is in
+// the log once, at its revision. A proposal with an unknown outcome is in the log at most once, and one that was
+// refused or not sent is not in it. The log, replayed from nothing, agrees with every mirror and with the records.
+// Every call ends.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	count := map[string]int{}
@@ -204,7 +206,7 @@ func TestChaos(t *testing.T) {
 	t.Logf("reached: %v", count)
 	count["unknown at all"] = count["unknown"] + count["unknown, committed"] // few plans reach either
 	for _, k := range []string{"committed", "unknown at all", "conflict", "unavailable", "lost answers", "retries", "reloads"} {
-		if !t.Failed() && !testing.Short() { // then rapid draws a fifth as often
+		if !t.Failed() && !testing.Short() { // in short mode rapid draws a fifth as often, so a fate may be missing
 			require.Positive(t, count[k], "the plans never reach %q", k)
 		}
 	}
@@ -232,7 +234,7 @@ func (c *chaos) check(t *rapid.T, count map[string]int) {
 	for _, p := range plans {
 		p.heal()
 	}
-	time.Sleep(time.Minute) // what is late arrives, and who waits for what was lost gives up
+	time.Sleep(time.Minute) // delayed requests arrive by then, and callers that wait for lost ones give up
 	log := s.history(t, first.keys)
 	for _, a := range answers {
 		count[checkAnswer(t, a, log)]++
@@ -254,7 +256,7 @@ func (c *chaos) check(t *rapid.T, count map[string]int) {
 	require.Zero(t, s.busy(), "requests or watches are left")
 }
 
-// populateChaos makes the world that the callers compete for.
+// populateChaos makes the nodes and capsules that the callers compete for.
 func populateChaos(t *rapid.T, l *Ledger) {
 	var do []orbit.Commitment
 	for i := range chaosNodes {
@@ -268,7 +270,7 @@ func populateChaos(t *rapid.T, l *Ledger) {
 	require.NoError(t, err)
 }
 
-// checkAnswer holds an answer against the log, and says what it was.
+// checkAnswer compares an answer with the log, and returns its kind.
 func checkAnswer(t *rapid.T, a answer, log []orbit.Change) string {
 	var at []orbit.Revision
 	for _, c := range log {
@@ -301,7 +303,7 @@ func checkAnswer(t *rapid.T, a answer, log []orbit.Change) string {
 	return ""
 }
 
-// replay makes a state of nothing but the log.
+// replay makes a state from the log alone.
 func replay(t require.TestingT, limits orbit.Limits, log []orbit.Change) *orbit.State {
 	empty, err := (&orbit.MemoryLedger{Bounds: limits}).Snapshot(bg)
 	require.NoError(t, err)
@@ -310,7 +312,7 @@ func replay(t require.TestingT, limits orbit.Limits, log []orbit.Change) *orbit.
 	return s
 }
 
-// openFresh opens a ledger that has seen nothing yet.
+// openFresh opens a ledger that has nothing but the records.
 func openFresh(t require.TestingT, s *store) *Ledger {
 	l, err := Open(bg, s.client(&plan{}), Options{})
 	require.NoError(t, err)

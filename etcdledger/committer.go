@@ -10,12 +10,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// committer turns proposals into transactions. One goroutine judges and packs; every transaction, and every read
-// that a rejection waits for, is sent by a goroutine of its own.
+// committer turns proposals into transactions. One goroutine judges the proposals and packs them. Every transaction is sent
+// by a goroutine of its own, and so is every read that confirms rejections.
 //
-// Invariants: no two transactions under way read or write the same record, so that a process never loses to itself;
-// proposals that do are taken in the order in which they wait, which is that in which they came, except that arrange
-// brings those of one node together.
+// Invariants: no two transactions under way read or write the same record, so that a process never conflicts with itself.
+// Proposals that share a record are handled in the order of waiting, which is the order of arrival except that arrange
+// brings the proposals of one node together.
 type committer struct {
 	ctx      context.Context
 	keys     keys
@@ -27,38 +27,39 @@ type committer struct {
 	patience time.Duration
 	stats    *counters
 
-	// Guards inbox.
-	mu    sync.Mutex
+	mu    sync.Mutex // guards inbox
 	inbox []*request
-	// Something is in the inbox.
+	// arrived has a token when requests have been added to inbox.
 	arrived chan struct{}
 
-	// What follows is run's own. In the order in which they are looked at.
+	// Only run uses the fields from here to locked. waiting are the requests to be judged, in order.
 	waiting []*request
-	flying  int
-	// Where the mirror was last, and since when it is there although there is something newer.
+	// flying is the number of transactions under way.
+	flying int
+	// reached is the revision of the mirror in the last round, stuck the time since when the mirror has been there although
+	// etcd has something newer.
 	reached int64
 	stuck   time.Time
-	// Records of transactions under way, and of those that the mirror has not seen yet, with their revision; 0:
-	// under way.
+	// locked are the records of transactions under way (0), and of committed ones that the mirror has not seen yet (the
+	// revision of the commit).
 	locked  map[ref]int64
 	results chan any
-	// The goroutines that send and read.
+	// flights counts the goroutines that send and read.
 	flights sync.WaitGroup
 }
 
-// newCommitter returns a committer that begins when it runs.
+// newCommitter returns a committer; run starts it.
 func newCommitter(ctx context.Context, l *Ledger, o *Options) *committer {
 	return &committer{
 		ctx: ctx, keys: l.keys, mirror: l.mirror, fence: l.fence, stats: &l.counters,
 		sender:   &sender{ctx: ctx, client: l.client, mirror: l.mirror, stats: &l.counters, timeout: o.Timeout, patience: o.Patience},
-		limits:   packLimits{o.MaxOps, o.MaxBytes * 9 / 10}, // what frames the request takes some
+		limits:   packLimits{o.MaxOps, o.MaxBytes * 9 / 10}, // a tenth is left for the encoding of the request
 		inFlight: o.InFlight, patience: o.Patience,
 		arrived: make(chan struct{}, 1), locked: map[ref]int64{}, results: make(chan any, o.InFlight),
 	}
 }
 
-// submit takes requests on.
+// submit adds requests to the inbox.
 func (c *committer) submit(requests ...*request) {
 	c.mu.Lock()
 	c.inbox = append(c.inbox, requests...)
@@ -69,7 +70,7 @@ func (c *committer) submit(requests ...*request) {
 	}
 }
 
-// collect moves what has arrived to what waits.
+// collect moves the requests in the inbox to waiting.
 func (c *committer) collect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,14 +102,14 @@ func (c *committer) run() {
 	}
 }
 
-// freshened is what a read has said that rejections wait for.
+// freshened is the result of a read that confirms rejections.
 type freshened struct {
 	requests []*request
 	at       int64
 	err      error
 }
 
-// settle takes the result of a goroutine.
+// settle applies the result of a read or of a transaction.
 func (c *committer) settle(result any) {
 	switch r := result.(type) {
 	case freshened:
@@ -131,7 +132,7 @@ func (c *committer) settle(result any) {
 	}
 }
 
-// round answers what can be answered and sends what can be sent, on the mirror as it is.
+// round judges the waiting requests on the present mirror, answers those that it can and sends those that hold.
 func (c *committer) round(g glance) {
 	for name, at := range c.locked {
 		if at != 0 && at <= g.pos {
@@ -149,7 +150,7 @@ func (c *committer) round(g glance) {
 	arrange(c.waiting)
 	rest := c.waiting[:0]
 	for i, t := range c.waiting {
-		if !r.open() { // nothing more can be sent; what comes later waits as well
+		if !r.open() { // no transaction has room, so all other requests wait for the next round
 			rest = append(rest, c.waiting[i:]...)
 			break
 		}
@@ -166,8 +167,8 @@ func (c *committer) round(g glance) {
 	r.finish()
 }
 
-// isStuck reports whether the mirror has not come on for longer than patience lasts, although a request waits for
-// something that is known to be there. A watch may fail without saying so.
+// isStuck reports whether the mirror has stood still for longer than patience although etcd is known to have a newer
+// revision that a request waits for. A watch may fail without an error.
 func (c *committer) isStuck(pos int64) bool {
 	behind := slices.ContainsFunc(c.waiting, func(t *request) bool { return t.confirmAt > pos })
 	for _, at := range c.locked {
@@ -179,35 +180,36 @@ func (c *committer) isStuck(pos int64) bool {
 	return time.Since(c.stuck) > c.patience
 }
 
-// expired answers a request that has waited too long for etcd, or for damaged records to be mended, and reports whether it
-// is over.
+// expired answers a request with ErrUnavailable if it has waited for etcd longer than patience, or at once if records are
+// damaged. It reports whether the request has been answered.
 func (c *committer) expired(t *request, why error) bool {
 	switch {
 	case errors.Is(why, ErrCorrupt):
 		t.answer(0, unavailable(why))
 	case time.Since(t.since) > c.patience:
-		t.answer(0, unavailable(errors.Join(errors.New("etcd is out of touch"), why)))
+		t.answer(0, unavailable(errors.Join(errors.New("etcd does not answer; see its endpoints and its health"), why)))
 	}
 	return t.isAnswered()
 }
 
-// round is one look at all that waits, on the mirror at one moment.
+// round is the working state of one pass over the waiting requests, on the mirror at one moment.
 type round struct {
 	*committer
 	glance
 	packs []*pack
-	// Records of requests that have to wait: a later one that needs them waits too.
+	// blocked are the records of requests that have to wait. A later request that shares one of them waits too, so that it
+	// does not overtake.
 	blocked accessSet
-	// Requests whose rejection has to be confirmed.
+	// doubts are the requests whose rejection has to be confirmed by a read.
 	doubts []*request
 }
 
-// open reports whether there is a pack with room, or may be another one.
+// open reports whether there is a pack with room, or another pack may be begun.
 func (r *round) open() bool {
 	return r.flying+len(r.packs) < r.inFlight || slices.ContainsFunc(r.packs, func(b *pack) bool { return !b.full })
 }
 
-// consider looks at one request and reports whether it waits no longer: it is answered, or in a pack.
+// consider handles one request. It reports whether the request leaves the queue, because it is answered or in a pack.
 func (r *round) consider(t *request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,26 +225,29 @@ func (r *round) consider(t *request) bool {
 		return true
 	}
 	if t.state == confirming || t.confirmAt > r.pos {
-		r.blocked.merge(accessSetOf(r.state.Footprint(t.p)))
+		r.blocked.merge(accessesOf(r.state, t.p))
 		return false
 	}
 	return r.pack(t)
 }
 
-// pack puts a request into a pack, answers it, or lets it wait. It requires the request's lock.
+// pack puts a request into a pack, answers it, or lets it wait; the result is that of consider. The request's lock must be
+// held.
 func (r *round) pack(t *request) bool {
 	b := r.packFor(t)
 	if b == nil {
-		r.blocked.merge(accessSetOf(r.state.Footprint(t.p)))
+		r.blocked.merge(accessesOf(r.state, t.p))
 		return false
 	}
-	footprint := b.state.Footprint(t.p)
-	accesses := accessSetOf(footprint)
+	reading, writing, touched, err := b.state.Footprint(t.p)
+	accesses := accessSetOf(&reading, &writing)
 	if r.isBlocked(accesses) || r.elsewhere(accesses, b) {
 		r.blocked.merge(accesses)
 		return false
 	}
-	err := b.add(&t.p, &footprint, accesses)
+	if err == nil {
+		err = b.add(&t.p, touched, accesses)
+	}
 	switch {
 	case err == nil:
 		t.state, t.accesses, b.full = sent, accesses, t.route == alone
@@ -254,7 +259,7 @@ func (r *round) pack(t *request) bool {
 	case errors.Is(err, errFull):
 		b.full = true
 		return r.pack(t)
-	case b.state != r.state: // it may be the pack's doing, which is not done yet
+	case b.state != r.state: // the rejection may be due to other proposals of the pack, which may not be committed
 		err = r.state.Check(t.p)
 	}
 	if err == nil || accesses.meets(b.accesses) {
@@ -264,12 +269,13 @@ func (r *round) pack(t *request) bool {
 	return r.reject(t, accesses, err)
 }
 
-// packFor returns the pack that the request may go into; nil: it has to wait. Those that have met a commit of another
-// process go apart, each contended record for itself, so that they hold up no others.
+// packFor returns the pack that the request may go into; nil: it has to wait. Requests that have conflicted with another
+// process share a pack only with others that compete for the same records, because a transaction that fails again would
+// delay all its requests.
 func (r *round) packFor(t *request) *pack {
 	var mine accessSet
 	if t.route == contended {
-		mine = accessSetOf(r.state.Footprint(t.p))
+		mine = accessesOf(r.state, t.p)
 	}
 	for _, b := range r.packs {
 		if !b.full && b.route == t.route && (t.route == shared || t.route == contended && mine.meets(b.accesses)) {
@@ -284,7 +290,7 @@ func (r *round) packFor(t *request) *pack {
 	return b
 }
 
-// elsewhere reports whether one of the records is in another pack of this round.
+// elsewhere reports whether one of the records is in a pack of this round other than this one.
 func (r *round) elsewhere(accesses accessSet, but *pack) bool {
 	for _, b := range r.packs {
 		if b != but && accesses.meets(b.accesses) {
@@ -294,7 +300,7 @@ func (r *round) elsewhere(accesses accessSet, but *pack) bool {
 	return false
 }
 
-// isBlocked reports whether one of the records is in a transaction under way, or wanted by an earlier request.
+// isBlocked reports whether one of the records is in a transaction under way, or shared with an earlier request that waits.
 func (r *round) isBlocked(accesses accessSet) bool {
 	if accesses.meets(r.blocked) {
 		return true
@@ -307,7 +313,8 @@ func (r *round) isBlocked(accesses accessSet) bool {
 	return false
 }
 
-// reject answers with a rejection, if it is not the mirror that is behind. It requires the request's lock.
+// reject answers with a rejection. A rejection that the mirror may be too old for is first confirmed: the request waits for
+// a read that says how new the mirror must be, and is then judged again. The request's lock must be held.
 func (r *round) reject(t *request, accesses accessSet, err error) bool {
 	if !errors.Is(err, orbit.ErrInvalid) && t.confirmAt == 0 {
 		t.state = confirming
@@ -319,7 +326,7 @@ func (r *round) reject(t *request, accesses accessSet, err error) bool {
 	return true
 }
 
-// finish sends what has been packed, and the read that doubts wait for.
+// finish sends the packs of the round, and the read that confirms its rejections.
 func (r *round) finish() {
 	for _, b := range r.packs {
 		for name := range b.accesses {
@@ -336,7 +343,7 @@ func (r *round) finish() {
 	}
 }
 
-// report hands a result to run, as long as it runs.
+// report hands a result to run, unless the ledger has been closed.
 func (c *committer) report(result any) {
 	select {
 	case c.results <- result:

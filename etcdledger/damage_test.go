@@ -15,7 +15,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// TestDecode: text that is no value of a kind is an error, never a panic, and never half a value.
+// TestDecode: decoding any text as any record returns the record or an error, and never panics.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	good := `{"v":1,"node":{"id":"n","capacity":[1,0,0,0,0,0,0,0],"devices":{}}}`
@@ -37,7 +37,7 @@ func TestDecode(t *testing.T) {
 	})
 }
 
-// jsonLike draws text that looks like a record.
+// jsonLike draws a text that resembles a record.
 func jsonLike(t *rapid.T) string {
 	fields := []string{`"v":1`}
 	values := []string{"1", "-1", "null", `"x"`, "{}", "[]", "1e30", "99999999999999999999", `{"id":"x"}`, `[{"id":"00"}]`, "true", `{"id":"x","roles":[null]}`}
@@ -48,7 +48,7 @@ func jsonLike(t *rapid.T) string {
 	return "{" + strings.Join(fields, ",") + "}"
 }
 
-// spoiled returns values that are none any more.
+// spoiled returns values that are not valid any more.
 func spoiled(good string) map[string]string {
 	return map[string]string{
 		"empty": "", "garbage": "\x00\xff{", "null": "null", "list": "[]", "number": "7", "cut": good[:len(good)-2],
@@ -64,7 +64,7 @@ func spoiled(good string) map[string]string {
 	}
 }
 
-// populateDamage makes a world with a record of every kind about n0, and n1 beside it.
+// populateDamage makes a record of every kind that concerns n0, and a second node n1.
 func populateDamage(d *desk, l *Ledger) {
 	n := node("n0", 10)
 	n.Node.Devices = orbit.Devices{Model: "T4", Count: 4}
@@ -92,8 +92,8 @@ var damaged = []ref{
 // noGC are options of ledgers that delete nothing by themselves.
 var noGC = Options{GCInterval: -1}
 
-// TestDamage: a record that cannot be decoded, of any kind, stops a ledger that is open and keeps one from opening; both
-// name its key, and the right value heals them.
+// TestDamage: a damaged record of any kind stops an open ledger and keeps a ledger from opening. Both errors have its
+// key, and the right value heals both.
 func TestDamage(t *testing.T) {
 	for _, r := range damaged {
 		for _, how := range []string{"empty", "garbage", "null", "other version", "unknown field", "text behind", "wrong type"} {
@@ -117,7 +117,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// stopped says that a ledger answers nothing, at once, because a record is damaged.
+// stopped requires that a ledger fails all calls at once with the key of the damaged record.
 func (d *desk) stopped(l *Ledger) {
 	d.Helper()
 	synctest.Wait()
@@ -131,16 +131,16 @@ func (d *desk) stopped(l *Ledger) {
 	require.Less(d, time.Since(began), time.Second)
 }
 
-// healed says that a ledger goes on when a record has been put right.
+// healed requires that a ledger works again after a record has been put right.
 func (d *desk) healed(l *Ledger, key, good string) {
 	d.Helper()
 	d.store.write(key, good)
-	time.Sleep(3 * time.Second) // as long as it waits before it tries again
+	time.Sleep(3 * time.Second) // the time between two tries to read the records
 	d.do(l, orbit.Place{Capsule: "c2", Node: "n0"})
 	d.agree()
 }
 
-// reported returns whether the damage of a key was told to OnError.
+// reported reports whether OnError was called with the damage of a key.
 func (d *desk) reported(key string) bool {
 	for {
 		select {
@@ -165,7 +165,7 @@ func edit(t testing.TB, text string, change func(map[string]any)) string {
 	return string(out)
 }
 
-// TestNonsense: values that can be decoded and make no sense, alone or together, close their node alone too.
+// TestNonsense: values that can be decoded but contradict themselves or each other are damage too.
 func TestNonsense(t *testing.T) {
 	set := func(field string, value any) func(map[string]any) {
 		return func(r map[string]any) { r[field] = value }
@@ -223,7 +223,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestLostRecords: a record that is deleted by another client is missed where it can be, and otherwise never was.
+// TestLostRecords: the loss of a record is noticed if another record shows it. Otherwise the ledger is as if the record
+// had never been.
 func TestLostRecords(t *testing.T) {
 	for _, r := range damaged {
 		t.Run(string(r.kind)+r.id[:2], func(t *testing.T) {
@@ -244,7 +245,7 @@ func TestLostRecords(t *testing.T) {
 	}
 }
 
-// repair repairs the store's records while no ledger is open there, and opens one.
+// repair repairs the records of a closed ledger and opens it.
 func (d *desk) repair(giveUp ...string) []string {
 	d.Helper()
 	changed, err := Repair(bg, d.store.client(&plan{}), noGC, giveUp...)
@@ -256,7 +257,7 @@ func (d *desk) repair(giveUp ...string) []string {
 	return changed
 }
 
-// closed makes the world of populateDamage and closes the ledger that has made it.
+// closed makes the records of populateDamage and closes the ledger.
 func (d *desk) closed() keys {
 	d.Helper()
 	l := d.ledgers[0]
@@ -266,7 +267,7 @@ func (d *desk) closed() keys {
 	return l.keys
 }
 
-// TestRepair: what is lost of a node is made anew: its count, or a description that is cordoned and has no room.
+// TestRepair: Repair makes a node's count anew, and a lost description as one that is cordoned and has no capacity.
 func TestRepair(t *testing.T) {
 	bubble(t, 1, noGC, func(d *desk) {
 		k := d.closed()
@@ -293,8 +294,8 @@ func TestRepair(t *testing.T) {
 	})
 }
 
-// TestRepairGivesUpWhatItIsTold: records that cannot be made up keep their damage until they are put right or given up,
-// and until then nothing is changed.
+// TestRepairGivesUpWhatItIsTold: Repair fails and changes nothing until each record that it cannot make anew has been
+// put right or is given up.
 func TestRepairGivesUpWhatItIsTold(t *testing.T) {
 	for _, r := range damaged {
 		if r.kind == kindNode || r.kind == kindUse {
@@ -310,7 +311,7 @@ func TestRepairGivesUpWhatItIsTold(t *testing.T) {
 				require.ErrorContains(d, err, k.of(r))
 				require.Equal(d, before, d.store.present())
 				giveUp := []string{k.of(r)}
-				if r.kind == kindGang { // its members are no members of anything
+				if r.kind == kindGang { // the members of a lost gang are invalid without it
 					giveUp = append(giveUp, k.of(ref{kindCapsule, "m0"}), k.of(ref{kindCapsule, "m1"}))
 				}
 				require.Subset(d, d.repair(giveUp...), giveUp)
@@ -320,7 +321,8 @@ func TestRepairGivesUpWhatItIsTold(t *testing.T) {
 	}
 }
 
-// TestRepairGivesAwayNothing: what takes more than its node has is not counted in; it is given up, or the node stays closed.
+// TestRepairGivesAwayNothing: Repair fails if the records of a node take more than its capacity, until one of them is
+// given up.
 func TestRepairGivesAwayNothing(t *testing.T) {
 	bubble(t, 1, noGC, func(d *desk) {
 		k := d.closed()
@@ -334,7 +336,7 @@ func TestRepairGivesAwayNothing(t *testing.T) {
 		d.do(l, orbit.Place{Capsule: "c2", Node: "n0"})
 		require.NoError(d, l.Close())
 		d.ledgers = nil
-		d.store.write(lost, good) // it is there again, and its room is not
+		d.store.write(lost, good) // the record is back, but its capacity is in use
 		_, err := Repair(bg, d.store.client(&plan{}), noGC)
 		require.ErrorIs(d, err, ErrCorrupt)
 		require.ErrorContains(d, err, `node "n0" is oversubscribed`)
@@ -347,7 +349,7 @@ func TestRepairGivesAwayNothing(t *testing.T) {
 	})
 }
 
-// TestForeignLog: a log that is no commit, or is deleted, makes everybody read the records again.
+// TestForeignLog: a log that is no commit, or is deleted, makes every process read the records again.
 func TestForeignLog(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -374,7 +376,7 @@ func TestForeignLog(t *testing.T) {
 	})
 }
 
-// TestSmallerMaxOps: who has room for less than the ledger takes cannot open it, and is told so.
+// TestSmallerMaxOps: a ledger cannot be opened with a MaxOps that its limits do not fit into, and the error says so.
 func TestSmallerMaxOps(t *testing.T) {
 	bubble(t, 1, Options{GCInterval: -1}, func(d *desk) {
 		_, err := Open(bg, d.store.client(&plan{}), Options{GCInterval: -1, MaxOps: 64})

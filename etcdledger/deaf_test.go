@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// A watch that never brings anything again, and never says so, costs patience once: another one begins.
+// A watch that delivers nothing any more, without an error, costs patience once: then another one begins.
 func TestDeafWatch(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		t.Run(fmt.Sprint(reads), func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestDeafWatch(t *testing.T) {
 				d.do(a, orbit.Mark{Key: "m", Value: "v"})
 				synctest.Wait()
 				d.plans[1].mu.Lock()
-				d.plans[1].held = nil // the next watch is well; this one waits for ever
+				d.plans[1].held = nil // the next watch works, and the first one stays silent for ever
 				d.plans[1].mu.Unlock()
 				var err error
 				if reads {

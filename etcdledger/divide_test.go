@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// A server that takes less than Options say refuses what was packed together. Each proposal is sent alone then:
-// only what is too much by itself fails, and says why.
+// A server that accepts less than Options say refuses a pack. Then each of its proposals is sent alone, and only one
+// that is too large by itself fails, with the reason.
 func TestServerTakesLess(t *testing.T) {
 	for name, less := range map[string]func(*store){
 		"ops":   func(s *store) { s.maxOps = 40 },

@@ -17,15 +17,16 @@ import (
 
 var bg = context.Background()
 
-// duel drives ledgers over one store and a ledger in memory side by side and compares them after every step.
+// duel drives ledgers over one store and a ledger in memory side by side, and compares them after every step.
 type duel struct {
 	store   *store
 	options Options
 	ledgers []*Ledger
-	// It has read all records since it was opened first: when something left it does not know exactly.
+	// reloaded says that a ledger has read all records since it was first opened: then it does not know exactly when
+	// capsules and ids were dropped.
 	reloaded []bool
 	memory   *orbit.MemoryLedger
-	// The store's revision of each of memory's.
+	// revs has the store's revision for each of memory's.
 	revs  map[orbit.Revision]orbit.Revision
 	views [4]*orbit.State
 	sent  []orbit.Proposal
@@ -57,7 +58,7 @@ func (d *duel) open(t *rapid.T) *Ledger {
 	return l
 }
 
-// close ends the ledgers: nothing is left of them.
+// close closes the ledgers and requires that no goroutine or watch is left.
 func (d *duel) close(t *rapid.T) {
 	for _, l := range d.ledgers {
 		require.NoError(t, l.Close())
@@ -72,7 +73,7 @@ func (d *duel) snapshot(t *rapid.T) *orbit.State {
 	return s
 }
 
-// rev translates memory's revisions.
+// rev translates a revision of memory into one of the store.
 func (d *duel) rev(r orbit.Revision) orbit.Revision {
 	if r == neverSeen {
 		return r
@@ -80,7 +81,7 @@ func (d *duel) rev(r orbit.Revision) orbit.Revision {
 	return d.revs[r]
 }
 
-// translate returns a proposal as it is for the store.
+// translate returns a proposal with the store's revisions.
 func (d *duel) translate(p orbit.Proposal) orbit.Proposal {
 	p.View = d.rev(p.View)
 	bets := p.If
@@ -101,7 +102,7 @@ func (d *duel) scribe(t *rapid.T, view *orbit.State) *scribe {
 	return &scribe{T: t, view: view, ids: &d.ids}
 }
 
-// propose draws a proposal of one of several navigators, each with a view as old as it happens to be.
+// propose draws a proposal of one of several navigators, whose views are of different ages.
 func (d *duel) propose(t *rapid.T, refresh int) {
 	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
 	s := d.scribe(t, d.views[nav])
@@ -114,7 +115,7 @@ func (d *duel) propose(t *rapid.T, refresh int) {
 	d.send(t, p)
 }
 
-// send proposes to both and compares what they say.
+// send proposes to both and compares the outcomes.
 func (d *duel) send(t *rapid.T, p orbit.Proposal) {
 	which := rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "ledger")
 	theirs := d.translate(p)
@@ -126,7 +127,7 @@ func (d *duel) send(t *rapid.T, p orbit.Proposal) {
 	d.compare(t, p, orbit.Outcome{Revision: at, Err: wanted}, orbit.Outcome{Revision: rev, Err: err}, d.reloaded[which])
 }
 
-// compare compares two outcomes of one proposal.
+// compare compares the outcomes of one proposal.
 func (d *duel) compare(t *rapid.T, p orbit.Proposal, want, got orbit.Outcome, reloaded bool) {
 	if want.Err == nil {
 		require.NoError(t, got.Err, "memory commits %+v", p)
@@ -149,9 +150,9 @@ func (d *duel) compare(t *rapid.T, p orbit.Proposal, want, got orbit.Outcome, re
 		out.Reason, out.Bet = "", nil
 		out.At, out.TakenAt = rev(r.At), rev(r.TakenAt)
 		if d.memory.Limits().History < 100 && g.TakenBy.IsZero() {
-			out.TakenBy = g.TakenBy // half of that commit may be known still
+			out.TakenBy = g.TakenBy // the history may have only a part of that commit
 		}
-		if reloaded || d.shared(d.rev(w.TakenAt)) { // which of several that share a revision does not always show
+		if reloaded || d.shared(d.rev(w.TakenAt)) { // it is not always clear which of several proposals at one revision the receipt means
 			out.Kind, out.TakenAt, out.TakenBy = nil, 0, orbit.ProposalID{}
 		}
 		return out
@@ -171,7 +172,7 @@ func (d *duel) shared(rev orbit.Revision) bool {
 	return n > 1
 }
 
-// batch sends several at once.
+// batch sends several proposals in one call.
 func (d *duel) batch(t *rapid.T) {
 	which := rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "ledger")
 	s := d.scribe(t, d.snapshot(t))
@@ -179,15 +180,15 @@ func (d *duel) batch(t *rapid.T) {
 	var ours, theirs []orbit.Proposal
 	for range rapid.IntRange(2, 5).Draw(t, "batch") {
 		p := s.proposal()
-		p.ID = idOf(d.ids)                                                      // without one it goes into a transaction of its own, at the same time as the others
-		if d.memory.Limits().ProposalIDs > 10 && s.chance(8) && len(ours) > 0 { // it would not be forgotten meanwhile
+		p.ID = idOf(d.ids)                                                      // one without an id goes into a transaction of its own, at the same time as the others
+		if d.memory.Limits().ProposalIDs > 10 && s.chance(8) && len(ours) > 0 { // with few ids to keep, it would be forgotten meanwhile
 			p = ours[0]
 		}
 		ours, theirs = append(ours, p), append(theirs, d.translate(p))
 	}
 	got := d.ledgers[which].ProposeBatch(bg, theirs)
 	order := d.order(t, ours)
-	for _, i := range order { // those that do not compete may be committed in any order
+	for _, i := range order { // proposals that share no record may be committed in any order
 		rev, err := d.memory.Propose(bg, d.lenient(ours[i]))
 		require.NoError(t, err, "etcd commits %+v", ours[i])
 		d.revs[rev] = got[i].Revision
@@ -209,9 +210,9 @@ func (d *duel) batch(t *rapid.T) {
 	d.sent = append(d.sent, ours...)
 }
 
-// lenient returns a proposal without bets on gangs that are dropped. That a gang has fallen out of the window of
-// what is kept is no change of its record: who does not know it yet may still bet that none of its members, which
-// have all ended, is placed.
+// lenient returns a proposal without bets on gangs that have been dropped. Dropping a gang does not change its record,
+// so a ledger that does not know of it yet may still accept a bet that the gang, whose members have all ended, has no
+// placed member.
 func (d *duel) lenient(p orbit.Proposal) orbit.Proposal {
 	s, _ := d.memory.Snapshot(bg)
 	p.If = slices.DeleteFunc(slices.Clone(p.If), func(bet orbit.Precondition) bool {
@@ -221,14 +222,14 @@ func (d *duel) lenient(p orbit.Proposal) orbit.Proposal {
 	return p
 }
 
-// commit sends again what now must hold.
+// commit sends a proposal that must hold again.
 func (d *duel) commit(t *rapid.T, which int, p orbit.Proposal) orbit.Revision {
 	rev, err := d.ledgers[which].Propose(bg, p)
 	require.NoError(t, err, "memory commits %+v", p)
 	return rev
 }
 
-// order returns which of the proposals are in the log now and were not before, in their order there.
+// order returns the proposals that the log has now and did not have before, in the order of the log.
 func (d *duel) order(t *rapid.T, batch []orbit.Proposal) (out []int) {
 	log := d.store.history(t, d.ledgers[0].keys)
 	for _, c := range log[d.logged:] {
@@ -268,7 +269,7 @@ func (d *duel) invariants(t *rapid.T) {
 	}
 }
 
-// look opens one more ledger: it knows what the others know.
+// look opens one more ledger, which must agree with the others.
 func (d *duel) look(t *rapid.T) {
 	l := d.open(t)
 	defer func() { require.NoError(t, l.Close()) }()
@@ -278,17 +279,17 @@ func (d *duel) look(t *rapid.T) {
 	require.NoError(t, s.Verify())
 }
 
-// replace goes on with a fresh ledger in the place of another.
+// replace closes one ledger and opens another in its place.
 func (d *duel) replace(t *rapid.T) {
 	which := rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "which")
 	require.NoError(t, d.ledgers[which].Close())
 	d.ledgers[which], d.reloaded[which] = d.open(t), true
 }
 
-// sweep lets one of them sweep: nothing is left that is not in the state.
+// sweep runs GC on one ledger, after which no record is left that the state does not need.
 func (d *duel) sweep(t *rapid.T) {
 	l := d.ledgers[rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "sweeper")]
-	if _, err := l.Snapshot(bg); err != nil { // it has seen what others did
+	if _, err := l.Snapshot(bg); err != nil { // so that it has the commits of the others
 		t.Fatal(err)
 	}
 	n, err := l.GC(bg)
@@ -320,7 +321,7 @@ func (d *duel) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// populate lets some nodes join and some capsules be submitted.
+// populate adds some nodes and submits some capsules.
 func (d *duel) populate(t *rapid.T) {
 	for range rapid.IntRange(0, 8).Draw(t, "populate") {
 		s := d.scribe(t, d.snapshot(t))
@@ -335,7 +336,7 @@ func (d *duel) populate(t *rapid.T) {
 	}
 }
 
-// fight runs duels, and says what they have reached.
+// fight runs duels and counts the outcomes that they reach.
 func fight(t *testing.T, ledgers int, options func(*rapid.T) Options) {
 	t.Helper()
 	total := map[string]int{}
@@ -354,15 +355,14 @@ func fight(t *testing.T, ledgers int, options func(*rapid.T) Options) {
 	})
 	t.Logf("reached: %v", total)
 	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid", "swept"} {
-		if !t.Failed() && !testing.Short() { // then rapid draws a fifth as often
+		if !t.Failed() && !testing.Short() { // in short mode rapid draws a fifth as often, so an outcome may be missing
 			require.Positive(t, total[k], "the generator never reaches %q", k)
 		}
 	}
 }
 
-// TestAgainstMemory: whatever is proposed, on views of any age, through whichever of two ledgers, the outcome and the
-// state are those of a ledger in memory; and a mirror that has just been made of the records is as the one that has
-// followed the log.
+// TestAgainstMemory: for all proposals, on views of any age and through either of two ledgers, the outcome and the
+// state are those of a ledger in memory. A mirror made from the records agrees with one that has followed the log.
 func TestAgainstMemory(t *testing.T) {
 	t.Parallel()
 	fight(t, 2, func(*rapid.T) Options {
@@ -370,7 +370,7 @@ func TestAgainstMemory(t *testing.T) {
 	})
 }
 
-// TestAgainstMemoryTinyLimits is the same where records, ids and history are dropped all the time.
+// TestAgainstMemoryTinyLimits is the same with limits so small that records, ids and history are dropped all the time.
 func TestAgainstMemoryTinyLimits(t *testing.T) {
 	t.Parallel()
 	few := rapid.IntRange(1, 3)

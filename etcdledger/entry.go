@@ -1,59 +1,26 @@
 package etcdledger
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 
 	"github.com/orbitsched/orbit"
 )
 
-// entry is a value of the log: what one transaction has committed.
+// entry is a value of the log: the commits of one transaction.
 type entry struct {
 	stamp
-	// The process, and the number of its transaction, so that it knows its own.
+	// By is the name of the process, and Number the number of its transaction. By these a process recognizes its own
+	// transactions.
 	By      string   `json:"by"`
 	Number  uint64   `json:"number"`
 	Commits []commit `json:"commits"`
 }
 
-// commit is what one proposal has committed. All of an entry share the revision.
+// commit is the commitments of one proposal. All commits of an entry have the same revision.
 type commit struct {
 	ID orbit.ProposalID `json:"id,omitzero"`
-	Do []op             `json:"do"`
-}
-
-// op is one commitment, and the node that it is about.
-type op struct {
-	Do orbit.Commitment
-	At orbit.NodeID
-}
-
-type opJSON struct {
-	Do json.RawMessage `json:"do"`
-	At orbit.NodeID    `json:"at,omitempty"`
-}
-
-// MarshalJSON writes the commitment as [orbit.MarshalCommitment] does.
-func (d op) MarshalJSON() ([]byte, error) {
-	do, err := orbit.MarshalCommitment(d.Do)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(opJSON{do, d.At})
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (d *op) UnmarshalJSON(text []byte) (err error) {
-	var in opJSON
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&in); err != nil {
-		return err
-	}
-	d.At = in.At
-	d.Do, err = orbit.UnmarshalCommitment(in.Do)
-	return err
+	// Do are the changes without their revision, position and id, because the entry and the commit have these.
+	Do []orbit.Change `json:"do"`
 }
 
 // decodeEntry reads a value of the log.
@@ -63,28 +30,28 @@ func decodeEntry(text []byte, at orbit.Revision) (*entry, error) {
 		return nil, err
 	}
 	if len(e.Commits) == 0 {
-		return nil, errors.New("an entry that commits nothing")
+		return nil, errors.New("the entry has no commits")
 	}
 	return e, nil
 }
 
-// changes returns the entry as history.
+// changes returns the entry as changes of the history.
 func (e *entry) changes() []orbit.Change {
 	var out []orbit.Change
 	for i := range e.Commits {
 		c := &e.Commits[i]
 		for j := range c.Do {
-			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].Do, Node: c.Do[j].At})
+			out = append(out, orbit.Change{Revision: e.at, Seq: len(out), ID: c.ID, Do: c.Do[j].Do, Node: c.Do[j].Node})
 		}
 	}
 	return out
 }
 
-// commitOf returns the changes of one proposal as they are written into the log.
+// commitOf returns the changes of one proposal in the form in which the log has them.
 func commitOf(changes []orbit.Change) commit {
-	out := commit{ID: changes[0].ID, Do: make([]op, len(changes))}
+	out := commit{ID: changes[0].ID, Do: make([]orbit.Change, len(changes))}
 	for i, c := range changes {
-		out.Do[i] = op{c.Do, c.Node}
+		out.Do[i] = orbit.Change{Do: c.Do, Node: c.Node}
 	}
 	return out
 }

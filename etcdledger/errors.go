@@ -10,22 +10,22 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Errors of a [Ledger] beyond those of [orbit.Ledger], to be tested with errors.Is.
+// The errors of a [Ledger] beyond those of [orbit.Ledger], for errors.Is.
 var (
-	// ErrCorrupt: a record cannot be decoded, or does not fit the others. It comes as a [*CorruptError]. As an
-	// answer it is [orbit.ErrUnavailable] too: nothing was sent.
+	// ErrCorrupt means that a record cannot be decoded or contradicts other records. The error is a [*CorruptError]. In the
+	// answer of a call it also wraps [orbit.ErrUnavailable], because nothing was sent.
 	ErrCorrupt = errors.New("corrupt record")
-	// ErrClosed: the ledger has been closed.
+	// ErrClosed means that the ledger has been closed.
 	ErrClosed = errors.New("ledger closed")
-	// ErrMismatch: the ledger below this prefix has other limits or dimensions than were asked for.
+	// ErrMismatch means that the ledger below this prefix has other limits or dimensions than the Options.
 	ErrMismatch = errors.New("the ledger has been made differently")
 )
 
 // CorruptError says which record is damaged.
 type CorruptError struct {
-	// The key in etcd; the ledger's prefix if it is about several records.
+	// Key is the record's key in etcd, or the ledger's prefix if the error concerns several records.
 	Key string
-	// What is wrong with it.
+	// Why says what is wrong with the record.
 	Why string
 }
 
@@ -40,32 +40,32 @@ func (e *CorruptError) Error() string {
 // Unwrap makes errors.Is find the sentinel.
 func (e *CorruptError) Unwrap() error { return ErrCorrupt }
 
-// unavailable says that nothing was sent.
+// unavailable returns the error of a proposal that was not sent.
 func unavailable(why error) error {
 	return fmt.Errorf("etcdledger: %w, nothing was sent: %w", orbit.ErrUnavailable, why)
 }
 
-// unreachable says that nothing can be read.
+// unreachable returns the error of a read that failed.
 func unreachable(why error) error {
 	return fmt.Errorf("etcdledger: %w: %w", orbit.ErrUnavailable, why)
 }
 
-// unknown says that something was sent and no answer came.
+// unknown returns the error of a proposal that was sent and not answered.
 func unknown(why error) error {
 	return fmt.Errorf("etcdledger: %w: send the same proposal again: %w", orbit.ErrUnknown, why)
 }
 
-// errWatch: what is known to be there does not come.
+// errWatch means that the watch has not delivered a revision that etcd is known to have.
 var errWatch = errors.New("the watch is behind")
 
-// refused are the answers of etcd after which nothing was applied, and the same would be answered again.
+// refused are the errors of etcd after which nothing was applied and which a repetition would get again.
 var refused = []error{
 	rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace,
 	rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken,
 	rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrEmptyKey,
 }
 
-// isRefused reports whether etcd has said no for good.
+// isRefused reports whether etcd has refused a transaction for good.
 func isRefused(err error) bool {
 	for _, no := range refused {
 		if errors.Is(err, no) {
@@ -75,9 +75,9 @@ func isRefused(err error) bool {
 	return false
 }
 
-// isTooMuch reports whether etcd, or the client's own limit on what it sends, has refused a transaction for its
-// size: the server takes less than Options say. Nothing was applied, and parts of it may be taken.
+// isTooMuch reports whether etcd or the client has refused a transaction for its size, because the server accepts less than
+// Options say. Nothing was applied, and a smaller transaction may be accepted.
 func isTooMuch(err error) bool {
 	return errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
-		strings.Contains(err.Error(), "message larger than max") // gRPC has only this text for it
+		strings.Contains(err.Error(), "message larger than max") // gRPC has no error value for it, only this text
 }

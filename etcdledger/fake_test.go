@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// store is etcd as far as a ledger uses it: keys with versions, transactions with compares on revisions, the server's
-// checks of size and of duplicate keys, ranges at a revision, compaction, and a log that watches read.
+// store is the part of etcd that a ledger uses: keys with versions, transactions with compares of revisions, the
+// server's checks of size and of duplicate keys, ranges at a revision, compaction, and a log that watches read.
 type store struct {
 	maxOps, maxBytes int
 
@@ -36,13 +36,13 @@ type store struct {
 	mostOps, mostBytes, outstanding int
 }
 
-// keyVersion is a key as it was since a revision; nil: deleted.
+// keyVersion is the value of a key from a revision on; nil: deleted.
 type keyVersion struct {
 	at int64
 	kv *mvccpb.KeyValue
 }
 
-// happening is all that happened at one revision.
+// happening is all events of one revision.
 type happening struct {
 	at     int64
 	when   time.Time
@@ -53,7 +53,7 @@ func newStore() *store {
 	return &store{maxOps: defaultMaxOps, maxBytes: defaultMaxBytes, rev: 1, keys: map[string][]keyVersion{}, changed: make(chan struct{})}
 }
 
-// get returns a key as it was at a revision. It requires mu.
+// get returns the version of a key at a revision. The lock must be held.
 func (s *store) get(key string, at int64) *mvccpb.KeyValue {
 	versions := s.keys[key]
 	for i := len(versions) - 1; i >= 0; i-- {
@@ -64,7 +64,7 @@ func (s *store) get(key string, at int64) *mvccpb.KeyValue {
 	return nil
 }
 
-// rangeOf answers a range request. It requires mu.
+// rangeOf answers a range request. The lock must be held.
 func (s *store) rangeOf(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	at := r.Revision
 	switch {
@@ -104,7 +104,7 @@ func inside(key, from, end []byte) bool {
 	return bytes.Compare(key, from) >= 0 && bytes.Compare(key, end) < 0
 }
 
-// check is what the server refuses a transaction for.
+// check returns the error with which the server refuses a transaction.
 func (s *store) check(r *pb.TxnRequest) error {
 	ops, size := max(len(r.Compare), len(r.Success), len(r.Failure)), proto.Size(r)
 	s.mostOps, s.mostBytes = max(s.mostOps, ops), max(s.mostBytes, size)
@@ -130,7 +130,7 @@ func (s *store) check(r *pb.TxnRequest) error {
 	return nil
 }
 
-// holds judges a compare. It requires mu.
+// holds evaluates a compare. The lock must be held.
 func (s *store) holds(c *pb.Compare) bool {
 	kv := s.get(string(c.Key), s.rev)
 	var got, want int64
@@ -194,7 +194,7 @@ func (s *store) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return out, nil
 }
 
-// put writes a key at the next revision. It requires mu.
+// put writes a key at the next revision. The lock must be held.
 func (s *store) put(r *pb.PutRequest) *clientv3.Event {
 	key := string(r.Key)
 	kv := &mvccpb.KeyValue{Key: r.Key, Value: r.Value, ModRevision: s.rev + 1, CreateRevision: s.rev + 1, Version: 1}
@@ -205,7 +205,7 @@ func (s *store) put(r *pb.PutRequest) *clientv3.Event {
 	return &clientv3.Event{Type: mvccpb.Event_PUT, Kv: kv}
 }
 
-// del deletes a range at the next revision. It requires mu.
+// del deletes a range at the next revision. The lock must be held.
 func (s *store) del(r *pb.DeleteRangeRequest) (events []*clientv3.Event) {
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		if inside([]byte(key), r.Key, r.RangeEnd) && s.get(key, s.rev) != nil {
@@ -216,7 +216,7 @@ func (s *store) del(r *pb.DeleteRangeRequest) (events []*clientv3.Event) {
 	return events
 }
 
-// happened ends a revision, if anything was written. It requires mu.
+// happened ends a revision if anything was written. The lock must be held.
 func (s *store) happened(events []*clientv3.Event) {
 	if len(events) == 0 {
 		return
@@ -227,7 +227,7 @@ func (s *store) happened(events []*clientv3.Event) {
 	s.changed = make(chan struct{})
 }
 
-// compact forgets what was before the present.
+// compact drops all versions before the present revision.
 func (s *store) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,21 +241,21 @@ func (s *store) write(key, value string) {
 	s.happened([]*clientv3.Event{s.put(&pb.PutRequest{Key: []byte(key), Value: []byte(value)})})
 }
 
-// erase is too.
+// erase is a deletion by another client.
 func (s *store) erase(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.happened(s.del(&pb.DeleteRangeRequest{Key: []byte(key)}))
 }
 
-// value returns what is at a key now, "" if there is nothing.
+// value returns the present value of a key, "" if there is none.
 func (s *store) value(key string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return string(s.get(key, s.rev).GetValue())
 }
 
-// present returns all keys that there are now.
+// present returns all present keys.
 func (s *store) present() (keys []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +267,7 @@ func (s *store) present() (keys []string) {
 	return keys
 }
 
-// busy returns how many requests and watches are on their way.
+// busy returns the number of requests and watches under way.
 func (s *store) busy() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,7 +312,7 @@ type fault struct {
 	by   time.Duration
 }
 
-// plan says what becomes of the requests of one client, in order; fine, when it is over.
+// plan has the fates of the requests of one client, in order. When it is at its end all requests are answered at once.
 type plan struct {
 	mu                  sync.Mutex
 	txns, reads, events []fault
@@ -325,7 +325,7 @@ type plan struct {
 	txnsSent int
 }
 
-// next takes the next fate out of a list.
+// next takes the next fate from a list.
 func (p *plan) next(list *[]fault) fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -340,7 +340,7 @@ func (p *plan) next(list *[]fault) fault {
 	return f
 }
 
-// hold stops what the watch brings until release.
+// hold stops the deliveries of the watch until release.
 func (p *plan) hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -354,7 +354,7 @@ func (p *plan) release() {
 	p.held = nil
 }
 
-// begin takes over what another plan says.
+// begin replaces the fates by those of another plan.
 func (p *plan) begin(from *plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -381,7 +381,7 @@ type link struct {
 	plan  *plan
 }
 
-// client returns a client of the store whose requests meet the plan's fates.
+// client returns a client of the store whose requests have the fates of a plan.
 func (s *store) client(p *plan) *clientv3.Client {
 	c := clientv3.NewCtxClient(context.Background())
 	l := &link{store: s, plan: p}
@@ -392,7 +392,7 @@ func (s *store) client(p *plan) *clientv3.Client {
 
 var errGone = status.Error(codes.Unavailable, "the connection is gone")
 
-// sleep waits, or says that the client has given up.
+// sleep waits, or returns an error if the client gives up before.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

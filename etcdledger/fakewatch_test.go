@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watch is one watch of a client. It brings all events of a revision together, and those of several revisions if they
-// have happened meanwhile.
+// watch is one watch of a client. It delivers all events of a revision together, and several revisions together if they
+// have come meanwhile.
 type watch struct {
 	*link
 	ctx       context.Context
@@ -38,7 +38,7 @@ func (l *link) Watch(ctx context.Context, key string, opts ...clientv3.OpOption)
 func (l *link) RequestProgress(context.Context) error { return nil }
 func (l *link) Close() error                          { return nil }
 
-// send hands a response over, and reports whether the watch is still open.
+// send delivers a response, and reports whether the watch is still open.
 func (w *watch) send(r clientv3.WatchResponse) bool {
 	select {
 	case w.out <- r:
@@ -48,7 +48,7 @@ func (w *watch) send(r clientv3.WatchResponse) bool {
 	}
 }
 
-// step waits for something to happen and brings it. It reports whether the watch goes on.
+// step waits for a revision and delivers it. It reports whether the watch goes on.
 func (w *watch) step() bool {
 	w.store.mu.Lock()
 	missed, changed, waits := w.next < w.store.compacted, w.store.changed, w.next > w.store.rev
@@ -69,7 +69,7 @@ func (w *watch) step() bool {
 	return w.bring()
 }
 
-// bring brings what has happened, after the delays and faults that the plan has for it.
+// bring delivers the new revisions, with the delays and faults that the plan has for it.
 func (w *watch) bring() bool {
 	f := w.plan.next(&w.plan.events)
 	w.plan.mu.Lock()
@@ -86,12 +86,12 @@ func (w *watch) bring() bool {
 		}
 	}
 	switch f.fate {
-	case lostBefore: // the watch ends
+	case lostBefore: // the connection is lost, so the watch ends
 		return false
-	case lostAfter: // the server ends it
+	case lostAfter: // the server cancels the watch
 		w.send(clientv3.WatchResponse{Canceled: true, CancelReason: "etcdserver: no leader", Header: &pb.ResponseHeader{}})
 		return false
-	case silent: // it is so much behind that what it needs is compacted
+	case silent: // the watch is so late that the revisions it needs have been compacted
 		_ = sleep(w.ctx, f.by)
 		w.store.compact()
 		return true
@@ -107,7 +107,7 @@ func (w *watch) bring() bool {
 	return w.deliver(lag)
 }
 
-// deliver brings all that is old enough.
+// deliver delivers all revisions that are old enough.
 func (w *watch) deliver(lag time.Duration) bool {
 	w.store.mu.Lock()
 	if w.next < w.store.compacted {

@@ -8,30 +8,31 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// fence asks etcd what the newest commit is: a mirror that has reached it shows all that was committed before the question.
-// Callers that ask while a read is on its way share the next one, for theirs must begin after they have asked.
+// fence reads from etcd the revision of the newest commit. A mirror that has reached it shows everything that was committed
+// before the read began. Callers that arrive during a read share the next one, because a read that began before the call
+// would not see all commits.
 type fence struct {
-	// The ledger's.
-	ctx     context.Context
+	ctx     context.Context // the ledger's
 	client  *clientv3.Client
 	key     string
 	timeout time.Duration
 	stats   *counters
 
-	// Guards what follows.
-	mu      sync.Mutex
+	mu      sync.Mutex // guards running and next
 	running bool
-	// The read that begins when the running one ends; nil: none is asked for.
+	// next is the read that begins when the running one ends; nil: no caller waits for one.
 	next *fenceRead
 }
 
+// fenceRead is one read, which several callers may share.
 type fenceRead struct {
 	done chan struct{}
 	at   int64
 	err  error
 }
 
-// read returns etcd's revision of the newest commit that was complete when read was called, 0 if there is none.
+// read returns etcd's revision of the newest commit, 0 if there is none. It includes every commit that was complete when
+// read was called.
 func (f *fence) read(ctx context.Context) (int64, error) {
 	r := f.join()
 	select {
@@ -60,7 +61,7 @@ func (f *fence) join() *fenceRead {
 	return r
 }
 
-// run reads as long as a read is asked for.
+// run does one read after another as long as callers wait for one.
 func (f *fence) run() {
 	for {
 		r := f.begin()
@@ -72,7 +73,7 @@ func (f *fence) run() {
 	}
 }
 
-// begin takes the read that is asked for; callers that join from now on wait for another.
+// begin returns the read that callers wait for; callers that join from now on wait for the one after it.
 func (f *fence) begin() *fenceRead {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +83,7 @@ func (f *fence) begin() *fenceRead {
 	return r
 }
 
-// ask is one linearizable read. It has a time limit of its own: its callers come and go.
+// ask does one linearizable read. It has a time limit of its own, because several callers share it.
 func (f *fence) ask() (int64, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.timeout)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// follow keeps the mirror up with etcd until the ledger is closed: it watches from where the mirror is, and reads all
-// records again when the watch cannot go on from there.
+// follow keeps the mirror up to date until the ledger is closed. It watches from the mirror's revision, and reads all
+// records again if the watch cannot continue from there.
 func (l *Ledger) follow(ctx context.Context) {
 	wait := time.Duration(0)
 	for ctx.Err() == nil {
@@ -32,7 +32,8 @@ func (l *Ledger) follow(ctx context.Context) {
 	}
 }
 
-// backoff returns how long to wait after a try that took so long.
+// backoff returns how long to wait after a failed watch that lasted for took; last is the previous wait. It starts over if
+// the watch has worked for a while.
 func backoff(last, took time.Duration) time.Duration {
 	const least, most = 20 * time.Millisecond, 2 * time.Second
 	if took > most {
@@ -41,10 +42,10 @@ func backoff(last, took time.Duration) time.Duration {
 	return min(max(2*last, least), most)
 }
 
-// errBehind: the mirror cannot go on from where it is.
+// errBehind means that the watch cannot continue from the mirror's revision.
 var errBehind = errors.New("etcdledger: all records are read again")
 
-// watch follows until something ends it. An error that is errBehind says that the records must be read again.
+// watch follows etcd until the watch ends, and returns why. After errBehind the records must be read again.
 func (l *Ledger) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gcEvery collects garbage at an interval, when something has been committed since the last time.
+// gcEvery collects garbage at an interval, if something has been committed since the last time.
 func (l *Ledger) gcEvery(ctx context.Context) {
 	tick := time.NewTicker(l.options.GCInterval)
 	defer tick.Stop()
@@ -34,10 +34,10 @@ func (l *Ledger) gcEvery(ctx context.Context) {
 	}
 }
 
-// GC deletes the records of what is gone: nodes that have left, holds that have ended, marks without a value, capsules
-// and ids of proposals beyond the windows of [orbit.Limits]. It returns how many. It reads the keys of all records, not
-// their values. A Ledger calls it by itself, at Options.GCInterval; several may do so at once. Transactions under way
-// meanwhile are tried again.
+// GC deletes records that are not needed any more: those of nodes that have left, holds that have ended, marks without a
+// value, and capsules and proposal ids beyond the windows of [orbit.Limits]. It returns the number of deleted records. It
+// reads the keys of all records, not their values. A Ledger calls it by itself at Options.GCInterval; several processes may
+// do so at once. A transaction that is under way at that time fails once and is tried again.
 func (l *Ledger) GC(ctx context.Context) (int, error) {
 	g, err := l.reach(ctx, l.acknowledged())
 	if err != nil {
@@ -53,7 +53,7 @@ func (l *Ledger) GC(ctx context.Context) (int, error) {
 		if err != nil {
 			return total, fmt.Errorf("etcdledger: gc: %w", err)
 		}
-		if at == 0 { // a record has been written since it was looked at; next time
+		if at == 0 { // one of the records has been written meanwhile; the next GC deletes the others
 			return total, nil
 		}
 		total += n
@@ -65,8 +65,8 @@ func (l *Ledger) GC(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// garbage returns the records, unchanged since the mirror's revision, of what is not in its state. A gang's record
-// comes behind those of its members, as their keys do.
+// garbage returns the records that the mirror's state does not need and that have not changed after the mirror's revision.
+// They are in the order of their keys, so a gang's record comes after those of its members.
 func (l *Ledger) garbage(ctx context.Context, g *glance) ([]ref, error) {
 	var out []ref
 	page := []clientv3.OpOption{clientv3.WithRange(l.keys.end()), clientv3.WithLimit(pageSize), clientv3.WithKeysOnly(), clientv3.WithSerializable()}
@@ -89,8 +89,9 @@ func (l *Ledger) garbage(ctx context.Context, g *glance) ([]ref, error) {
 	}
 }
 
-// delete deletes records that have not changed after a revision, and tells all that it did. It returns how many
-// were there, and the revision, 0 if one has changed.
+// delete deletes records in one transaction, which also overwrites the key gc so that every transaction under way fails.
+// It returns the number of records that existed and the revision; the revision is 0, and nothing was deleted, if one of the
+// records has changed after pos.
 func (l *Ledger) delete(ctx context.Context, garbage []ref, pos int64) (n int, at int64, err error) {
 	compares := []clientv3.Cmp{}
 	then := []clientv3.Op{clientv3.OpPut(l.keys.gc(), "")}
@@ -111,7 +112,7 @@ func (l *Ledger) delete(ctx context.Context, garbage []ref, pos int64) (n int, a
 	return n, resp.Header.Revision, nil
 }
 
-// isGarbage reports whether there is nothing in the state that a record speaks of.
+// isGarbage reports whether the state does not have what a record describes.
 func isGarbage(s *orbit.State, r ref) bool {
 	switch r.kind {
 	case kindNode, kindUse:

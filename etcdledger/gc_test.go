@@ -13,7 +13,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// populateLitter leaves records of everything that is gone.
+// populateLitter leaves garbage of every kind.
 func populateLitter(d *desk, l *Ledger) {
 	d.do(l, node("gone", 1), node("stays", 5), submit("kept"), orbit.Mark{Key: "kept", Value: "v"})
 	for i := range 3 {
@@ -29,7 +29,7 @@ func populateLitter(d *desk, l *Ledger) {
 
 var smallLimits = orbit.Limits{Terminal: 1, ProposalIDs: 1}
 
-// A sweep deletes the records of what is gone and no others; what is gone may come again.
+// GC deletes exactly the garbage. What was deleted may come again.
 func TestSweep(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -42,7 +42,7 @@ func TestSweep(t *testing.T) {
 		for _, key := range d.store.present() {
 			names = append(names, strings.TrimPrefix(key, "orbit/"))
 		}
-		want := []string{"c/c2", "c/kept", "gc", "log", "m/kept", "meta", "n/stays", "p/" + idOf(3).String(), "u/stays"}
+		want := []string{"c/c2", "c/kept", "gc", "log", "m/kept", "meta", "n/stays", "p/" + idOf(3).String(), "s/nominations", "u/stays"}
 		require.Equal(d, want, slices.Sorted(slices.Values(names)))
 		require.Empty(d, differ(textOf(d.look(a), same), textOf(before, same)), "a sweep is no commit")
 		d.agree()
@@ -58,7 +58,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// A ledger sweeps by itself, and several do not disturb each other, or who commits meanwhile.
+// A ledger runs GC by itself. Several ledgers that do so do not disturb each other, nor commits at that time.
 func TestSweepsTogether(t *testing.T) {
 	bubble(t, 3, Options{GCInterval: time.Minute, Bounds: smallLimits}, func(d *desk) {
 		populateLitter(d, d.ledgers[0])
@@ -75,13 +75,13 @@ func TestSweepsTogether(t *testing.T) {
 			require.Zero(d, l.Stats().Reloads, "a sweep is no foreign write")
 		}
 		require.Equal(d, uint64(7+20), swept)
-		require.Len(d, d.store.present(), 9)
+		require.Len(d, d.store.present(), 10)
 		d.agree()
 	})
 }
 
-// A ledger that is behind cannot commit over a record that was swept: that a key is not there says nothing about
-// what it was.
+// A ledger that is behind cannot commit over a record that was deleted: the absence of a key does not show how new the
+// garbage collection was.
 func TestStaleAfterSweep(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -100,7 +100,7 @@ func TestStaleAfterSweep(t *testing.T) {
 	})
 }
 
-// A sweep of a record that is used again meanwhile deletes nothing.
+// GC deletes nothing if one of its records is used again meanwhile.
 func TestSweepTooLate(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -125,8 +125,8 @@ func TestSweepTooLate(t *testing.T) {
 	})
 }
 
-// A gang's record may be swept before those of its members, or after them: a process that opens the ledger in between
-// finds no damage.
+// GC may delete a gang's record before or after those of its members. A process that opens the ledger in between finds
+// no damage.
 func TestHalfSwept(t *testing.T) {
 	bubble(t, 1, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
 		l := d.ledgers[0]

@@ -9,17 +9,17 @@ import (
 
 // history holds the newest changes, oldest first.
 //
-// Invariant: what is kept begins at first, and is at most limit. All of the revisions after floor is kept.
+// Invariant: the kept changes are those from index first on, at most limit. Every change after the revision floor is kept.
 type history struct {
 	changes []orbit.Change
 	first   int
 	limit   int
-	// Some of it, or all, has been dropped.
+	// floor is the newest revision of which changes may have been dropped.
 	floor orbit.Revision
 }
 
-// append adds changes and drops the oldest over the limit. They are moved when half of what there is has been
-// dropped, so that the cost of a change is constant.
+// append adds changes and drops the oldest ones over the limit. The slice is copied only when half of it has been dropped,
+// so the cost of a change is constant.
 func (h *history) append(changes []orbit.Change) {
 	h.changes = append(h.changes, changes...)
 	if over := len(h.changes) - h.first - h.limit; over > 0 {
@@ -49,8 +49,8 @@ func (h *history) after(rev orbit.Revision) ([]orbit.Change, error) {
 	return slices.Clone(h.changes[from:]), nil
 }
 
-// taker returns the id of the proposal that a receipt is about, zero if it is not known any more, or if it may be
-// any of several that share the revision.
+// taker returns the id of the proposal that took what a receipt's proposal wanted. It is zero if the history does not reach
+// back that far, or if several proposals share the revision and none of them clearly concerns the receipt.
 func (h *history) taker(r *orbit.Rejection) orbit.ProposalID {
 	from, to := h.search(r.TakenAt-1), h.search(r.TakenAt)
 	if r.TakenAt == 0 || from == to || r.TakenAt <= h.floor {
@@ -71,7 +71,7 @@ func (h *history) taker(r *orbit.Rejection) orbit.ProposalID {
 	return h.changes[from].ID
 }
 
-// sameCapsule reports whether a change is of the capsule that a receipt names.
+// sameCapsule reports whether a change concerns the capsule that a receipt names.
 func sameCapsule(c *orbit.Change, r *orbit.Rejection) bool {
 	var id orbit.CapsuleID
 	switch do := c.Do.(type) {
@@ -85,12 +85,12 @@ func sameCapsule(c *orbit.Change, r *orbit.Rejection) bool {
 	return id != "" && id == r.Capsule
 }
 
-// sameMark reports whether a change is of the mark that a receipt names.
+// sameMark reports whether a change sets the mark that a receipt names.
 func sameMark(c *orbit.Change, r *orbit.Rejection) bool {
 	bet, ok := r.Bet.(orbit.MarkAt)
 	mark, is := c.Do.(orbit.Mark)
 	return ok && is && mark.Key == bet.Key
 }
 
-// sameNode reports whether a change is on the node that a receipt names.
+// sameNode reports whether a change concerns the node that a receipt names.
 func sameNode(c *orbit.Change, r *orbit.Rejection) bool { return r.Node != "" && c.Node == r.Node }

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// kind is what a record is about; it is the first element of its key.
+// kind is the kind of a record, and the first element of its key.
 type kind string
 
 const (
-	// A node's description.
+	// kindNode is the description of a node.
 	kindNode kind = "n"
-	// What is used of a node. Every change of a node writes it, so that one compare guards both.
+	// kindUse is the count of what is on a node. Every change of the node writes it, its description included.
 	kindUse      kind = "u"
 	kindCapsule  kind = "c"
 	kindGang     kind = "g"
@@ -26,7 +26,7 @@ const (
 // shareID names the only record of its kind.
 const shareID = "nominations"
 
-// kinds are all there are.
+// kinds are all kinds.
 var kinds = []kind{kindNode, kindUse, kindCapsule, kindGang, kindHold, kindMark, kindProposal, kindShare}
 
 // ref names a record.
@@ -35,31 +35,31 @@ type ref struct {
 	id   string
 }
 
-// keys makes etcd's keys below a prefix that ends in a slash.
+// keys makes the keys of a ledger in etcd. The prefix ends in a slash.
 type keys struct{ prefix string }
 
-// of returns the key of a record. The id is escaped, so that no id is another key's prefix or leaves its own.
+// of returns the key of a record. The id is escaped, so that it cannot contain a slash.
 func (k keys) of(r ref) string { return k.prefix + string(r.kind) + "/" + url.PathEscape(r.id) }
 
-// log is the key that every commit overwrites with what it has changed.
+// log returns the key that every commit overwrites with its changes.
 func (k keys) log() string { return k.prefix + "log" }
 
-// gc is the key that every deletion of garbage overwrites.
+// gc returns the key that every deletion of garbage overwrites.
 func (k keys) gc() string { return k.prefix + "gc" }
 
-// meta is the key of what all processes agree on.
+// meta returns the key of the metaRecord.
 func (k keys) meta() string { return k.prefix + "meta" }
 
-// end is the first key behind the prefix.
+// end returns the end, exclusive, of the range of keys below the prefix.
 func (k keys) end() string { return k.prefix[:len(k.prefix)-1] + string(rune('/'+1)) }
 
-// owns reports whether a key is one of the ledger's; others below the prefix are ignored.
+// owns reports whether a key belongs to the ledger; other keys below the prefix are ignored.
 func (k keys) owns(key string) bool {
 	_, ok := k.parse(key)
 	return ok || key == k.log() || key == k.gc() || key == k.meta()
 }
 
-// parse returns the record that a key is of; not ok: of none.
+// parse returns the record with a key; ok is false if no record can have it.
 func (k keys) parse(key string) (r ref, ok bool) {
 	rest, ok := strings.CutPrefix(key, k.prefix)
 	if !ok {

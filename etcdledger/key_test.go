@@ -15,7 +15,7 @@ var anyID = rapid.OneOf(
 	rapid.StringN(1, 60, 253),
 )
 
-// TestKeys: every record has a key of its own, below its prefix, which leads back to it.
+// TestKeys: every record has a key of its own below its prefix, and the key leads back to the record.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,8 +44,8 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// TestNestedPrefixes: a ledger below another one's prefix is none of its business: neither sees what the other
-// does, nor reads anything again for it.
+// TestNestedPrefixes: a ledger ignores another one whose prefix is below its own: neither sees the other's records or
+// reads anything again because of it.
 func TestNestedPrefixes(t *testing.T) {
 	bubble(t, 1, Options{Prefix: "a/"}, func(d *desk) {
 		a := d.ledgers[0]
@@ -63,7 +63,7 @@ func TestNestedPrefixes(t *testing.T) {
 	})
 }
 
-// TestPrefixInsideARecord: a prefix that another ledger would take for its records is refused.
+// TestPrefixInsideARecord: a prefix below which another ledger keeps its records is refused.
 func TestPrefixInsideARecord(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds {

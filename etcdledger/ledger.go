@@ -12,12 +12,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Ledger is an [orbit.Ledger] and [orbit.Batcher] over etcd. Make one with [Open] in each process; all that have
-// the same prefix are one ledger. Its methods may be called from any goroutine.
+// Ledger is an [orbit.Ledger] and [orbit.Batcher] that is stored in etcd. Open one with [Open] in each process; Ledgers with
+// the same prefix are the same ledger. Its methods may be called from any goroutine.
 //
-// Propose, ProposeBatch and Snapshot are linearizable over all processes (Snapshot not with Options.Local).
-// Changes and Wait follow the mirror: they know at once what this Ledger has committed, and what others have when
-// the watch has brought it.
+// Propose, ProposeBatch and Snapshot are linearizable across all processes (Snapshot not with Options.Local). Changes and
+// Wait read the mirror: they show commits of this Ledger at once, and commits of other processes when the watch has
+// delivered them.
 type Ledger struct {
 	client   *clientv3.Client
 	keys     keys
@@ -28,16 +28,15 @@ type Ledger struct {
 	commits  *committer
 	counters counters
 
-	// Ends everything in the background.
+	// stop ends the background goroutines, done waits for them.
 	stop context.CancelFunc
 	done sync.WaitGroup
-	// Closed with the ledger.
+	// closed is closed by Close.
 	closed <-chan struct{}
-	// One error is told at a time.
+	// telling is held during a call of OnError, so that calls do not overlap.
 	telling sync.Mutex
-	// Guards newest.
-	mu sync.Mutex
-	// Etcd's revision of the newest commit that this Ledger has answered.
+	mu      sync.Mutex // guards newest
+	// newest is etcd's revision of the newest commit that this Ledger has answered.
 	newest int64
 }
 
@@ -46,14 +45,16 @@ var (
 	_ orbit.Batcher = (*Ledger)(nil)
 )
 
-// Open reads the ledger below a prefix, makes it if there is none, and follows it until Close. The client stays
-// the caller's: its endpoints, TLS, credentials and keepalive, and closing it after the ledger. The context is for
-// Open alone; an etcd that does not answer within Options.Patience is orbit.ErrUnavailable. Other errors:
-// ErrMismatch, orbit.ErrInvalid for options, and ErrCorrupt if a record is damaged: see [Repair].
+// Open reads the ledger below a prefix, makes it if there is none, and follows it until Close. The caller configures the
+// client (endpoints, TLS, credentials, keepalive) and closes it after the ledger. The context is used by Open only.
+//
+// The error is orbit.ErrUnavailable if etcd does not answer within Options.Patience, orbit.ErrInvalid for invalid options,
+// [ErrMismatch] if the ledger was made with other limits or dimensions, and [ErrCorrupt] if a record is damaged: see
+// [Repair].
 func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, error) {
 	o = o.withDefaults()
 	if client == nil {
-		return nil, fmt.Errorf("etcdledger: %w: no client", orbit.ErrInvalid)
+		return nil, fmt.Errorf("etcdledger: %w: the client is nil; make one with clientv3.New", orbit.ErrInvalid)
 	}
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -76,14 +77,14 @@ func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, err
 	return l, nil
 }
 
-// tell reports what went wrong in the background.
+// tell calls OnError with an error of a background goroutine.
 func (l *Ledger) tell(err error) {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	l.options.OnError(err)
 }
 
-// begin reads everything for the first time.
+// begin reads all records for the first time.
 func (l *Ledger) begin(ctx context.Context) error {
 	var err error
 	if l.meta, err = l.agree(ctx); err != nil {
@@ -100,8 +101,8 @@ func (l *Ledger) begin(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the ledger. What was sent and not answered is ErrUnknown, all else that waits is ErrUnavailable; both
-// are ErrClosed too.
+// Close closes the ledger. Calls whose proposal was sent and not answered return ErrUnknown, all other waiting calls
+// ErrUnavailable; both errors also wrap ErrClosed.
 func (l *Ledger) Close() error {
 	l.stop()
 	l.done.Wait()
@@ -109,7 +110,7 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// agree returns what all processes have agreed on. The first one decides.
+// agree returns the limits and dimensions that all processes use. The process that makes the ledger writes them.
 func (l *Ledger) agree(ctx context.Context) (*metaRecord, error) {
 	ours := &metaRecord{written, bounds(l.options.Bounds, l.options.MaxOps), l.options.Dimensions}
 	e := encoder{}
@@ -131,16 +132,16 @@ func (l *Ledger) agree(ctx context.Context) (*metaRecord, error) {
 		return nil, &CorruptError{Key: l.keys.meta(), Why: err.Error()}
 	}
 	if theirs.Limits != (&orbit.MemoryLedger{Bounds: theirs.Limits}).Limits() {
-		return nil, &CorruptError{Key: l.keys.meta(), Why: "limits that no ledger has"}
+		return nil, &CorruptError{Key: l.keys.meta(), Why: "it has limits that no ledger can have"}
 	}
 	return theirs, l.agrees(theirs)
 }
 
-// agrees reports how what is there differs from what was asked for.
+// agrees returns an error if the ledger's limits or dimensions differ from those in Options.
 func (l *Ledger) agrees(theirs *metaRecord) error {
 	for d, name := range l.options.Dimensions {
 		if name != "" && name != theirs.Dimensions[d] {
-			return fmt.Errorf("etcdledger: %w: dimension %d is %q there, %q here", ErrMismatch, d, theirs.Dimensions[d], name)
+			return fmt.Errorf("etcdledger: %w: dimension %d is %q there, %q in Options; leave it empty to take what is there", ErrMismatch, d, theirs.Dimensions[d], name)
 		}
 	}
 	if err := agrees(l.options.Bounds, theirs.Limits, l.options.MaxOps); err != nil {
@@ -153,17 +154,17 @@ func (l *Ledger) agrees(theirs *metaRecord) error {
 	return nil
 }
 
-// Limits returns what the ledger takes, all processes alike.
+// Limits returns the ledger's limits, which are the same in all processes.
 func (l *Ledger) Limits() orbit.Limits { return l.meta.Limits }
 
-// Propose implements [orbit.Ledger]. While a record is damaged its errors are [ErrCorrupt] too.
+// Propose implements [orbit.Ledger]. While a record is damaged its errors also wrap [ErrCorrupt].
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	out := l.ProposeBatch(ctx, []orbit.Proposal{p})
 	return out[0].Revision, out[0].Err
 }
 
-// ProposeBatch implements [orbit.Batcher]. The proposals go into few transactions; those that do not hold are left
-// out, and those that compete with other processes go apart.
+// ProposeBatch implements [orbit.Batcher]. It packs the proposals that hold into few transactions. Proposals that have
+// conflicted with another process are packed apart, so that they do not delay the others.
 func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out, requests := make([]orbit.Outcome, len(batch)), make([]*request, len(batch))
 	for i := range batch {
@@ -183,7 +184,7 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 	return out
 }
 
-// acknowledge notes what has been answered: reads will show it.
+// acknowledge notes the revision of an answer; later reads wait until the mirror has reached it.
 func (l *Ledger) acknowledge(out orbit.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +198,7 @@ func (l *Ledger) acknowledged() int64 {
 	return l.newest
 }
 
-// Snapshot implements [orbit.Ledger]. Errors are ErrUnavailable, with the reason.
+// Snapshot implements [orbit.Ledger]. Its errors wrap ErrUnavailable and the reason.
 func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	at := l.acknowledged()
 	if !l.options.Local {
@@ -214,7 +215,7 @@ func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	return g.state, nil
 }
 
-// Changes implements [orbit.Ledger]. Besides ErrCompacted its errors are ErrUnavailable.
+// Changes implements [orbit.Ledger]. Its errors are ErrCompacted and ErrUnavailable.
 func (l *Ledger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if _, err := l.reach(ctx, l.acknowledged()); err != nil {
 		return nil, err
@@ -231,7 +232,7 @@ func (l *Ledger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Cha
 func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
 	for {
 		g := l.mirror.look()
-		// What has been answered is committed, even if the mirror does not show it yet.
+		// A commit that has been answered counts even if the mirror does not show it yet.
 		if rev := max(g.state.Revision(), orbit.Revision(l.acknowledged())); rev > after {
 			return rev, nil
 		}
@@ -245,7 +246,7 @@ func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision
 	}
 }
 
-// reach waits until the mirror is at a revision, no longer than patience lasts.
+// reach waits until the mirror has reached a revision of etcd, at most for Options.Patience.
 func (l *Ledger) reach(ctx context.Context, at int64) (glance, error) {
 	if err := ctx.Err(); err != nil {
 		return glance{}, unreachable(err)

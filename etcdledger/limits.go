@@ -8,18 +8,18 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The defaults of etcd's server.
 const (
+	// defaultMaxOps and defaultMaxBytes are the defaults of etcd's server.
 	defaultMaxOps   = 128
 	defaultMaxBytes = 3 << 19 // 1.5 MiB
-	// Fewer operations do not hold one placement with its bets.
+	// leastOps is enough for one placement with its bets.
 	leastOps = 32
 )
 
-// bounds returns the limits of a ledger over a server that takes so many operations in one transaction. The log
-// and gc take one, a few are left for bets, and a commitment has to do with three records at most, if it is no
-// Submit: a member's capsule, its gang and its node. So whatever keeps to Commitments fits, wherever it goes, with
-// bets on the same nodes and a few on others, each of which takes one record.
+// bounds returns the limits of a ledger over a server that accepts so many operations in one transaction. Eight operations
+// are kept for the log, the key gc and a few bets on other records. Every commitment except Submit has at most three
+// records: a capsule, its gang and its node. So a proposal within Commitments fits into a transaction with bets on the same
+// nodes and a few others, each of which takes one record.
 func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	l := asked
 	l.Commitments = within(l.Commitments, (ops-8)/3)
@@ -32,7 +32,7 @@ func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	return (&orbit.MemoryLedger{Bounds: l}).Limits() // fills in the rest
 }
 
-// within returns what is asked for, at most most; nothing asked for: most.
+// within returns the smaller of asked and most; without a positive asked it returns most.
 func within(asked, most int) int {
 	if asked <= 0 {
 		return most
@@ -40,8 +40,7 @@ func within(asked, most int) int {
 	return min(asked, most)
 }
 
-// agrees reports how the limits of an existing ledger differ from those that are asked for; zero fields ask for
-// nothing.
+// agrees returns an error if a field of asked that is not zero differs from the limits of an existing ledger.
 func agrees(asked, there orbit.Limits, ops int) error {
 	wanted, got := bounds(asked, ops), reflect.ValueOf(there)
 	for i := range got.NumField() {

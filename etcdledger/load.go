@@ -15,16 +15,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// loaded is the ledger as its records say it is, at one revision of etcd.
+// loaded is the state that the records make, and the revision of etcd at which they were read.
 type loaded struct {
 	state *orbit.State
 	pos   int64
 }
 
-// pageSize is how many records are read at once.
+// pageSize is how many records one request reads.
 const pageSize = 4096
 
-// load reads all records at one revision and makes a state of them. Damaged records are [*CorruptError]s.
+// load reads all records at one revision and makes a state of them. For damaged records the error is a [*CorruptError].
 func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord, patience time.Duration) (*loaded, error) {
 	t, err := fetch(ctx, client, k, patience)
 	if err != nil {
@@ -43,7 +43,7 @@ func load(ctx context.Context, client *clientv3.Client, k keys, meta *metaRecord
 	return &loaded{state, t.pos}, nil
 }
 
-// damage returns the errors of records that cannot be decoded, of the first ones if there are many.
+// damage returns the errors of the records that cannot be decoded, the first ten in the order of their keys.
 func (t *tables) damage() error {
 	const most = 10
 	byKey := func(a, b ref) int { return cmp.Compare(t.keys.of(a), t.keys.of(b)) }
@@ -54,7 +54,7 @@ func (t *tables) damage() error {
 	return errors.Join(errs...)
 }
 
-// fetch reads all records at one revision. No page takes longer than patience lasts: its answer may be lost.
+// fetch reads all records at one revision. It waits for each page at most for patience, because an answer may be lost.
 func fetch(ctx context.Context, client *clientv3.Client, k keys, patience time.Duration) (*tables, error) {
 	t := newTables(k)
 	from := k.prefix
@@ -82,12 +82,13 @@ func fetch(ctx context.Context, client *clientv3.Client, k keys, patience time.D
 	}
 }
 
-// tables are all records, decoded, those of what is gone too. What cannot be decoded is in bad, with the reason.
+// tables are all decoded records, including those that GC will delete. Records that cannot be decoded are in bad, with the
+// reason.
 type tables struct {
 	keys keys
 	pos  int64
 	meta []byte
-	// The newest revision of a record, which is the ledger's.
+	// rev is the newest revision of a record, which is the ledger's revision.
 	rev      orbit.Revision
 	nodes    map[orbit.NodeID]*nodeRecord
 	uses     map[orbit.NodeID]*useRecord
@@ -113,7 +114,7 @@ func newTables(k keys) *tables {
 	}
 }
 
-// read files one record. Keys that are of no record are ignored.
+// read decodes one key of the ledger into the tables. It ignores keys that are not the ledger's.
 func (t *tables) read(kv *mvccpb.KeyValue) {
 	key, at := string(kv.Key), orbit.Revision(kv.ModRevision)
 	if key == t.keys.meta() {
@@ -131,7 +132,8 @@ func (t *tables) read(kv *mvccpb.KeyValue) {
 	}
 }
 
-// sameMeta reports whether what all processes have agreed on has changed, or is gone with everything else.
+// sameMeta returns an error if the metaRecord has changed since Open, which happens if the ledger was deleted and made
+// anew.
 func (t *tables) sameMeta(meta *metaRecord) error {
 	there, err := decode[metaRecord](t.meta, 0)
 	if err != nil {
@@ -143,7 +145,7 @@ func (t *tables) sameMeta(meta *metaRecord) error {
 	return nil
 }
 
-// file decodes one record.
+// file decodes one record into its table.
 func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	switch r.kind {
 	case kindNode:
@@ -170,7 +172,7 @@ func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 	return into(t.ids, id, text, at, nil)
 }
 
-// isSound reports whether what the record says of itself can be.
+// isSound reports whether the fields of the record are consistent with each other and with its revision.
 func (c *capsuleRecord) isSound() bool {
 	if c.Spec == nil {
 		return true
@@ -183,15 +185,15 @@ func (c *capsuleRecord) isSound() bool {
 	return c.order()>>orderBits <= uint64(c.at) && (c.Node == "" || c.Devices.Len() == c.Spec.Devices.Count)
 }
 
-// into decodes one record into its table. The id in it, where it has one, must be that of its key, and what it
-// says must be able to be.
+// into decodes one record into its table. Sound, if it is not nil, checks the decoded record, such as that its id is that
+// of its key.
 func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, sound func(P) bool) error {
 	out, err := decode[T, P](text, at)
 	if err != nil {
 		return err
 	}
 	if sound != nil && !sound(out) {
-		return fmt.Errorf("it cannot be the record of %v", id)
+		return fmt.Errorf("it cannot be the record of %v: its id or its revisions are wrong", id)
 	}
 	table[id] = out
 	return nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain lets properties try fewer cases than usual, unless it is told how many: a case here is a whole history.
+// TestMain lowers the number of rapid's cases unless the flag sets it, because a case here is a whole history.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	asked := false

@@ -13,52 +13,53 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// mirror is the ledger as this process knows it: what all commits up to a revision have made of it.
+// mirror is this process's copy of the ledger.
 //
-// Invariant: state is what the records below the prefix say at etcd's revision pos, and history is how it came to
-// that since floor.
+// Invariant: state is the state that the records below the prefix make at etcd's revision pos, and history has the changes
+// that led to it since history.floor.
 type mirror struct {
 	keys keys
-	// The name of this process in the log, by which it knows its own commits.
+	// self is the name of this process in the log, by which it recognizes its own commits.
 	self string
 
-	// Guards what follows. Writers are the loader and the watch, which are one goroutine.
+	// mu guards the fields below. One goroutine writes them all: it loads the records and then follows the watch.
 	mu    sync.Mutex
 	state *orbit.State
 	pos   int64
-	// Why it is not in touch with etcd, or which records there are damaged; nil: it is in touch.
+	// down says why the mirror has lost touch with etcd, or which records are damaged; nil: the mirror follows etcd.
 	down    error
 	history history
-	// Closed when pos or down changes.
+	// wake is closed, and replaced, when pos or down changes.
 	wake chan struct{}
-	// Our transactions under way, by number, and where they were seen; 0: not yet.
+	// own has the transactions of this process that are under way, by number, with the revision at which the watch has
+	// delivered them; 0: not yet.
 	own map[uint64]int64
-	// How often a part of the history was missed.
+	// gaps is how often a part of the history was missed.
 	gaps int
-	// Ends the watch; nil: there is none.
+	// unwatch ends the watch; nil: there is none.
 	unwatch func()
-	// When the watch began, or last brought anything.
+	// heard is when the watch began or last delivered anything.
 	heard time.Time
 }
 
-// glance is the mirror at one moment.
+// glance is a copy of the mirror at one moment.
 type glance struct {
 	state *orbit.State
 	pos   int64
 	down  error
 	gaps  int
-	// Closed when it has changed.
+	// changed is closed when the mirror has changed.
 	changed <-chan struct{}
 }
 
-// look returns what there is.
+// look returns the mirror at this moment.
 func (m *mirror) look() glance {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return glance{m.state, m.pos, m.down, m.gaps, m.wake}
 }
 
-// turn changes the mirror and wakes those that wait for that.
+// turn changes the mirror and wakes the goroutines that wait for a change.
 func (m *mirror) turn(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,9 +68,9 @@ func (m *mirror) turn(change func()) {
 	m.wake = make(chan struct{})
 }
 
-// replace starts anew from records that have been read. The state's slots are others than before, and it may be at
-// the very revision of the one that it replaces: a reader that has that one must not go on from it. No commit is between
-// the state's revision and pos.
+// replace starts anew from records that have been read. The new state may have the same revision as the old one but other
+// node indices, so readers must not apply later changes to the old one: the history's floor is set to pos, which makes
+// Changes return ErrCompacted to them. There is no commit between the state's revision and pos.
 func (m *mirror) replace(l *loaded) {
 	m.turn(func() {
 		m.history = history{limit: l.state.Limits().History, floor: l.state.Revision()}
@@ -81,15 +82,15 @@ func (m *mirror) replace(l *loaded) {
 	})
 }
 
-// watched says how the watch that has begun is ended; nil: it has ended.
+// watched notes that a watch has begun, with the function that ends it, or that it has ended (nil).
 func (m *mirror) watched(end func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unwatch, m.heard = end, time.Now()
 }
 
-// rewatch ends a watch that has brought nothing for so long, although something is known to be there. Another one
-// begins, perhaps with another server.
+// rewatch ends the watch if it has been silent for that long although etcd has something newer. Follow then begins another
+// one, perhaps with another server.
 func (m *mirror) rewatch(silence time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,10 +100,10 @@ func (m *mirror) rewatch(silence time.Duration) {
 	}
 }
 
-// lose says that etcd is out of touch.
+// lose notes that the mirror has lost touch with etcd.
 func (m *mirror) lose(why error) { m.turn(func() { m.down = why }) }
 
-// reach waits until the mirror has seen everything up to a revision of etcd. While records are damaged it fails at once.
+// reach waits until the mirror has reached a revision of etcd. While records are damaged it fails at once.
 func (m *mirror) reach(ctx context.Context, pos int64) (glance, error) {
 	for {
 		g := m.look()
@@ -120,10 +121,10 @@ func (m *mirror) reach(ctx context.Context, pos int64) (glance, error) {
 	}
 }
 
-// errForeign: a record was written by a program that is no ledger.
+// errForeign means that another program than a ledger has written a record.
 var errForeign = errors.New("a write that is no commit")
 
-// step is what the events of one or more revisions say.
+// step has the contents of the watch events of one or more revisions.
 type step struct {
 	changes []orbit.Change
 	own     map[uint64]int64
@@ -154,7 +155,7 @@ func (s *step) read(k keys, self string, events []*clientv3.Event) error {
 	return nil
 }
 
-// commit adds what the log says.
+// commit adds the changes of a log entry.
 func (s *step) commit(self string, rev int64, log *clientv3.Event) error {
 	if log.Type != mvccpb.Event_PUT {
 		return fmt.Errorf("%w: the log was deleted at revision %d", errForeign, rev)
@@ -171,8 +172,8 @@ func (s *step) commit(self string, rev int64, log *clientv3.Event) error {
 	return nil
 }
 
-// follow takes what the watch has brought: events in order of revision, none of a revision left out. An error
-// means that the records have to be read again.
+// follow applies watch events to the mirror. They are in order of revision, and the events of a revision are complete. An
+// error means that the records have to be read again.
 func (m *mirror) follow(events []*clientv3.Event) error {
 	g := m.look()
 	s := step{own: map[uint64]int64{}}
@@ -205,28 +206,28 @@ func (m *mirror) follow(events []*clientv3.Event) error {
 	return nil
 }
 
-// expect makes the mirror look out for our own transaction.
+// expect makes the mirror note the revision of a transaction of this process when the watch delivers it.
 func (m *mirror) expect(number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.own[number] = 0
 }
 
-// seen returns the revision at which our own transaction was seen, 0 if it was not.
+// seen returns the revision of an expected transaction, 0 if the watch has not delivered it.
 func (m *mirror) seen(number uint64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.own[number]
 }
 
-// forget ends what expect has begun.
+// forget undoes expect.
 func (m *mirror) forget(number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.own, number)
 }
 
-// attribute adds to a receipt which proposal took what was wanted, if that is still known.
+// attribute adds to the receipt of a conflict the id of the proposal that caused it, if the history still has it.
 func (m *mirror) attribute(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && errors.Is(r.Kind, orbit.ErrConflict) {
 		m.mu.Lock()

@@ -11,39 +11,43 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Options say where a ledger is and how it works. The zero value is ready.
+// Options are the settings of a [Ledger]. The zero value has the defaults of all fields.
 type Options struct {
-	// Below it are all keys of the ledger; it ends in a slash, which is added where it is missing. Default
-	// "orbit/". Other ledgers' prefixes may be below it, and other keys: what is not the ledger's it leaves alone.
-	// The last element is not one of the letters that name records, as in "orbit/n/".
+	// Prefix is the prefix of all keys of the ledger; default "orbit/". A missing slash at its end is added. Other keys and
+	// other ledgers may be below it, because the ledger ignores keys that are not its own. Its last element must not be one
+	// of the letters that name records, as in "orbit/n/".
 	Prefix string
-	// What the ledger takes. Zero fields have the defaults of a server that takes MaxOps; larger values are cut
-	// down to what fits. The process that makes the ledger decides; a process that asks for something else gets
-	// ErrMismatch.
+	// Bounds are the ledger's limits. Zero fields have the defaults of a server that accepts MaxOps; larger values are reduced
+	// to what fits. The process that makes the ledger decides, and later processes with other values get ErrMismatch.
 	Bounds orbit.Limits
-	// Names for diagnoses; empty ones have a default. The process that makes the ledger decides.
+	// Dimensions are the names of the dimensions in error texts and notes; empty names have a default. The process that makes
+	// the ledger decides.
 	Dimensions [orbit.Dimensions]string
-	// What the server takes in one transaction, its --max-txn-ops: 128, at least 32.
+	// MaxOps is how many operations the server accepts in one transaction, its --max-txn-ops; default 128, at least 32. Set
+	// it when the server's setting is changed.
 	MaxOps int
-	// And in one request, its --max-request-bytes: 1.5 MiB.
+	// MaxBytes is how many bytes the server accepts in one request, its --max-request-bytes; default 1.5 MiB. Set it when the
+	// server's setting is changed.
 	MaxBytes int
-	// Transactions on their way at once: 16. Proposals that come meanwhile are packed into the next.
+	// InFlight is how many transactions are under way at most; default 16. Proposals that arrive meanwhile are packed into
+	// the next transactions, so a smaller number makes larger transactions.
 	InFlight int
-	// For one request: 5 s.
+	// Timeout is how long the ledger waits for the answer to one request to etcd; default 5 s.
 	Timeout time.Duration
-	// How long a commit is tried while etcd does not answer, and how long a read waits for the mirror: 10 s.
+	// Patience is how long a commit is tried while etcd does not answer, and how long a read waits for the mirror; default
+	// 10 s.
 	Patience time.Duration
-	// Snapshot does not ask etcd whether the mirror is behind. It then shows all that was committed by this
-	// Ledger, and what others have committed as soon as the watch has brought it.
+	// Local makes Snapshot return the mirror without asking etcd for newer commits. It then shows all commits of this Ledger,
+	// and those of other processes as soon as the watch has delivered them.
 	Local bool
-	// How often records of what is gone are deleted, see [Ledger.GC]: 1 min. Negative: never.
+	// GCInterval is how often [Ledger.GC] runs; default 1 min, negative: never.
 	GCInterval time.Duration
-	// Told of everything that went wrong in the background: a watch that ended, a record that is damaged, a write
-	// that is no commit. One call at a time; it must not block, nor call the ledger.
+	// OnError, if set, is called with the errors of the background: a watch that ended, a damaged record, a write that is no
+	// commit. Calls do not overlap. It must not block or call the ledger.
 	OnError func(error)
 }
 
-// withDefaults returns a copy in which every field says what holds.
+// withDefaults returns a copy with the defaults filled in.
 func (o Options) withDefaults() Options {
 	o.Prefix = cmp.Or(o.Prefix, "orbit/")
 	if !strings.HasSuffix(o.Prefix, "/") {
@@ -61,13 +65,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate reports what cannot be worked with.
+// validate returns an error if a field has an invalid value.
 func (o *Options) validate() error {
 	if o.MaxOps < leastOps {
-		return fmt.Errorf("etcdledger: %w: MaxOps is %d; a ledger needs %d", orbit.ErrInvalid, o.MaxOps, leastOps)
+		return fmt.Errorf("etcdledger: %w: MaxOps is %d; a ledger needs at least %d", orbit.ErrInvalid, o.MaxOps, leastOps)
 	}
 	if k := kind(path.Base(o.Prefix)); slices.Contains(kinds, k) {
-		return fmt.Errorf("etcdledger: %w: prefix %q: what is below %q may be records of another ledger; choose another last element", orbit.ErrInvalid, o.Prefix, k+"/")
+		return fmt.Errorf("etcdledger: %w: Prefix is %q, and another ledger keeps its records below %q; choose another last element", orbit.ErrInvalid, o.Prefix, k+"/")
 	}
 	if o.MaxBytes < 1<<16 || o.MaxBytes > maxValue {
 		return fmt.Errorf("etcdledger: %w: MaxBytes is %d; it must be %d to %d", orbit.ErrInvalid, o.MaxBytes, 1<<16, maxValue)

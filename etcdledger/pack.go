@@ -10,15 +10,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// pack is one transaction being filled with proposals that hold one after another.
+// pack is one transaction in the making. It holds proposals that hold one after another.
 //
-// Invariants: state is base after all proposals taken so far, at a revision that stands for the transaction's.
-// Accesses are the records that any of them has to do with; values are those that it writes, as they are in state.
-// All proposals share the revision, so what stands in base and what in the pack is told apart by it.
+// Invariants: state is base after all proposals so far. Its revision is one above that of base and stands for the revision
+// of the transaction, which only etcd knows. Accesses are the records that any of the proposals reads or writes. Values has
+// the written records as they are in state.
 type pack struct {
 	keys keys
 	base *orbit.State
-	// What base is at, as etcd counts: nothing compared may have changed after it.
+	// pos is etcd's revision of base. The transaction compares that its records have not changed after it.
 	pos      int64
 	limits   packLimits
 	state    *orbit.State
@@ -28,11 +28,12 @@ type pack struct {
 	requests []*request
 	seq      int
 	bytes    int
-	// A proposal without an id is in it: a second one could not be told from it.
+	// nameless says that a proposal without an id is in the pack. There is at most one, because the changes of two could not
+	// be told apart.
 	nameless bool
-	// A proposal has been turned away for want of room.
+	// full says that the pack takes no more requests.
 	full bool
-	// That of all its requests.
+	// route is the route of all its requests.
 	route route
 }
 
@@ -46,13 +47,13 @@ func (b *pack) idle() bool {
 	return true
 }
 
-// packLimits are what the server takes.
+// packLimits are the operations and bytes that the server accepts.
 type packLimits struct{ ops, bytes int }
 
-// errFull: the proposal does not go into this pack; it may into the next.
+// errFull means that the proposal does not fit into this pack, and may fit into the next one.
 var errFull = errors.New("the transaction is full")
 
-// errAgain: the proposal is in the pack already, sent by another call.
+// errAgain means that the pack has the proposal already, from another call.
 var errAgain = errors.New("the proposal is in the transaction")
 
 // newPack returns an empty pack on a state.
@@ -60,13 +61,11 @@ func newPack(k keys, base *orbit.State, pos int64, limits packLimits) *pack {
 	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, accesses: accessSet{}, values: map[ref][]byte{}}
 }
 
-// add takes a proposal with its footprint on the pack's state, and the records of that, if it holds after all others in
-// the pack. It returns its rejection, or errFull. On an error the pack is as before.
-func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) error {
-	if f.Err != nil {
-		return f.Err
-	}
-	if len(f.Touched) == 0 {
+// add adds a proposal that holds after all others in the pack, with the nodes that it touches on the pack's state and its
+// records. It returns errFull if another pack has to be tried, and errAgain if the pack has the proposal already. After an
+// error the pack is unchanged.
+func (b *pack) add(p *orbit.Proposal, touched []orbit.NodeID, accesses accessSet) error {
+	if len(touched) == 0 {
 		return errAgain
 	}
 	if b.nameless && p.ID.IsZero() {
@@ -75,7 +74,7 @@ func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) er
 	if err := b.roomFor(accesses); err != nil {
 		return err
 	}
-	changes := b.changes(p, f.Touched)
+	changes := b.changes(p, touched)
 	next, err := b.state.Apply(changes)
 	if err != nil {
 		return err
@@ -86,7 +85,7 @@ func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) er
 	}
 	text, err := json.Marshal(commitOf(changes))
 	if err != nil {
-		return invalid("cannot be written: %v", err)
+		return invalid("it cannot be written as JSON: %v", err)
 	}
 	bytes += len(text) - b.replaced(values)
 	if b.bytes+bytes > b.limits.bytes {
@@ -96,7 +95,7 @@ func (b *pack) add(p *orbit.Proposal, f *orbit.Footprint, accesses accessSet) er
 	return nil
 }
 
-// take makes what add has found part of the pack.
+// take makes a proposal that add has judged part of the pack.
 func (b *pack) take(p *orbit.Proposal, next *orbit.State, accesses accessSet, values map[ref][]byte, text []byte, bytes int) {
 	b.state = next
 	b.accesses.merge(accesses)
@@ -109,7 +108,7 @@ func (b *pack) take(p *orbit.Proposal, next *orbit.State, accesses accessSet, va
 	b.nameless = b.nameless || p.ID.IsZero()
 }
 
-// roomFor reports whether the records of a proposal fit beside those that are in the pack.
+// roomFor returns an error if the operations for these records and for those in the pack are more than the server accepts.
 func (b *pack) roomFor(accesses accessSet) error {
 	compares, puts := operations(b.accesses)
 	for r, a := range accesses {
@@ -128,8 +127,8 @@ func (b *pack) roomFor(accesses accessSet) error {
 		most, b.limits.ops)
 }
 
-// operations returns how many reads, where a compare fails, and writes a transaction on these records has: gc and
-// the log are read besides what is compared, and the log is written.
+// operations returns how many compares and how many writes a transaction on these records has. If a compare fails, the
+// transaction reads every compared record and the log. The key gc counts as compared, and the log as written.
 func operations(accesses accessSet) (compares, puts int) {
 	compares, puts = 2, 1
 	for r, a := range accesses {
@@ -139,7 +138,7 @@ func operations(accesses accessSet) (compares, puts int) {
 	return compares, puts
 }
 
-// count makes a number of a condition.
+// count returns 1 if the condition holds, otherwise 0.
 func count(b bool) int {
 	if b {
 		return 1
@@ -147,7 +146,7 @@ func count(b bool) int {
 	return 0
 }
 
-// tooLarge refuses what would make the request larger than the server takes.
+// tooLarge returns the error of a proposal that would make the request larger than the server accepts.
 func (b *pack) tooLarge(bytes int) error {
 	if len(b.commits) > 0 {
 		return errFull
@@ -156,12 +155,12 @@ func (b *pack) tooLarge(bytes int) error {
 		bytes, b.limits.bytes)
 }
 
-// invalid returns a rejection for what this ledger cannot take.
+// invalid returns the rejection of a proposal that this ledger cannot store.
 func invalid(format string, args ...any) error {
 	return &orbit.Rejection{Kind: orbit.ErrInvalid, Do: -1, Reason: fmt.Sprintf(format, args...)}
 }
 
-// changes returns the proposal as history at the pack's revision.
+// changes returns the proposal as changes at the pack's revision.
 func (b *pack) changes(p *orbit.Proposal, nodes []orbit.NodeID) []orbit.Change {
 	out := make([]orbit.Change, len(p.Do))
 	for i, c := range p.Do {
@@ -170,16 +169,15 @@ func (b *pack) changes(p *orbit.Proposal, nodes []orbit.NodeID) []orbit.Change {
 	return out
 }
 
-// encode returns the values of the records that are written, as they are in next, and how many bytes they take with
-// their keys and compares.
+// encode returns the values of the written records, as they are in next, and the number of bytes of all operations.
 func (b *pack) encode(next *orbit.State, changes []orbit.Change, accesses accessSet) (values map[ref][]byte, bytes int, err error) {
 	e := encoder{state: next, now: b.base.Revision() + 1, changes: changes}
 	values = make(map[ref][]byte, len(accesses))
 	for r, a := range accesses {
-		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // compared, read if that fails, written
+		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // the key is in the compare, the read and the write; escaping may triple an id
 		if a == writes {
 			if r.kind == kindNode && next.Node(orbit.NodeID(r.id)) == nil {
-				values[r] = nil // is deleted
+				values[r] = nil // the transaction deletes the record
 				continue
 			}
 			values[r] = e.record(r)
@@ -187,12 +185,12 @@ func (b *pack) encode(next *orbit.State, changes []orbit.Change, accesses access
 		}
 	}
 	if e.err != nil {
-		return nil, 0, invalid("cannot be written: %v", e.err)
+		return nil, 0, invalid("it cannot be written as JSON: %v", e.err)
 	}
 	return values, bytes, nil
 }
 
-// replaced returns how many bytes of the pack these values take the place of.
+// replaced returns the number of bytes of the pack's values that these values replace.
 func (b *pack) replaced(values map[ref][]byte) (n int) {
 	for r := range values {
 		n += len(b.values[r])
@@ -200,9 +198,9 @@ func (b *pack) replaced(values map[ref][]byte) (n int) {
 	return n
 }
 
-// transaction returns the transaction to be sent; its log entry names the process that sends it.
+// transaction returns the transaction to be sent. Its log entry has the name of the process and the transaction's number.
 func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, then, otherwise []clientv3.Op, err error) {
-	log, err := json.Marshal(struct { // an entry whose commits are written already
+	log, err := json.Marshal(struct { // an entry whose commits have been encoded before
 		stamp
 		By      string            `json:"by"`
 		Number  uint64            `json:"number"`

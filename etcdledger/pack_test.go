@@ -25,8 +25,8 @@ func wholeGang(members int) (nodes []orbit.Commitment, gang orbit.Submit, p orbi
 	return nodes, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{role}}}, p
 }
 
-// A gang of as many members as Limits says fits, on nodes of their own, with a bet on each; one more is refused
-// before it is planned.
+// A gang of as many members as Limits allow fits, each on a node of its own with a bet on each. A gang with one member
+// more is refused before it is planned.
 func TestLargestGang(t *testing.T) {
 	for _, ops := range []int{defaultMaxOps, leastOps, 64} {
 		t.Run(fmt.Sprint(ops), func(t *testing.T) {
@@ -64,7 +64,8 @@ func ids(n int, names ...string) (out []orbit.CapsuleID) {
 	return out
 }
 
-// What does not fit into one transaction is invalid, and says so; it is never divided, and does not affect the others.
+// A proposal that does not fit into one transaction is invalid, with the reason. It is never divided, and does not
+// affect other proposals.
 func TestTooMuch(t *testing.T) {
 	bubble(t, 1, Options{MaxBytes: 1 << 16, Bounds: orbit.Limits{ValueBytes: 4096, Commitments: 120}}, func(d *desk) {
 		l := d.ledgers[0]
@@ -88,8 +89,8 @@ func TestTooMuch(t *testing.T) {
 	})
 }
 
-// TestPackingFits: whatever is proposed together, no transaction is larger than the server takes, none names a key
-// twice, few are sent, and each proposal has its outcome.
+// TestPackingFits: for all batches, no transaction is larger than the server accepts or names a key twice, few are
+// sent, and each proposal has its outcome.
 func TestPackingFits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -139,7 +140,7 @@ func TestPackingFits(t *testing.T) {
 	})
 }
 
-// A batch goes into few transactions, and two of one id in it have one effect.
+// A batch goes into few transactions. Two proposals of one id in it have one effect.
 func TestBatchIsFewTransactions(t *testing.T) {
 	bubble(t, 1, Options{}, func(d *desk) {
 		l := d.ledgers[0]

@@ -12,52 +12,53 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// maxValue is the most bytes of any value, and of any request.
+// maxValue is the greatest number of bytes of a value, and of a request.
 const maxValue = 16 << 20
 
-// version is that of the encoding of all values.
+// version is the version of the encoding of all values.
 const version = 1
 
-// stamp begins every value: the version of its encoding and, once it has been read, when it was written.
+// stamp is the first part of every value: the version of its encoding and, after decoding, the revision at which it was
+// written.
 type stamp struct {
 	V  int `json:"v"`
 	at orbit.Revision
 }
 
-// written is the stamp of what is written now.
+// written is the stamp of values that this package writes.
 var written = stamp{V: version}
 
-// readAt checks the version and notes when the value was written.
+// readAt checks the version and notes the revision at which the value was written.
 func (s *stamp) readAt(at orbit.Revision) error {
 	if s.V != version {
-		return fmt.Errorf("version is %d; this package reads %d", s.V, version)
+		return fmt.Errorf("its version is %d, and this package reads version %d", s.V, version)
 	}
 	s.at = at
 	return nil
 }
 
-// Records leave out what etcd keeps: when they were written. A capsule's Changed, a node's Specification, a mark's
-// and a hold's revision are their keys' ModRevision.
+// Records do not contain the revision at which they were written, because etcd has it as the ModRevision of their keys: a
+// capsule's Changed, a node's Specification, and the revisions of marks and holds.
 
-// nodeRecord describes a node.
+// nodeRecord is the description of a node.
 type nodeRecord struct {
 	stamp
 	Node orbit.Node `json:"node"`
 }
 
-// useRecord says how much is on a node, so that a record that is missing is missed.
+// useRecord counts what is on a node, so that the loss of a capsule's or a hold's record is noticed.
 type useRecord struct {
 	stamp
-	// The node has left.
+	// Gone says that the node has left.
 	Gone     bool            `json:"gone,omitempty"`
 	Capsules int             `json:"capsules,omitempty"`
 	Holds    int             `json:"holds,omitempty"`
 	Used     orbit.Resources `json:"used,omitzero"`
-	// When what is used last changed; 0: at the revision of this record.
+	// Usage is [orbit.NodeState].Usage; 0: the revision of this record.
 	Usage orbit.Revision `json:"usage,omitempty"`
 }
 
-// capsuleRecord is a capsule. It holds its spec, so that it can be read alone; without one it has been dropped.
+// capsuleRecord is a capsule with its spec. Without a Spec it stands for a capsule whose record has been dropped.
 type capsuleRecord struct {
 	stamp
 	Spec    *orbit.Spec     `json:"spec,omitempty"`
@@ -66,24 +67,26 @@ type capsuleRecord struct {
 	Node    orbit.NodeID    `json:"node,omitempty"`
 	Devices orbit.DeviceSet `json:"devices,omitempty"`
 	Note    string          `json:"note,omitempty"`
-	// The order of submission; 0: number Seq of those submitted at the revision of this record.
+	// Submitted is [orbit.Capsule].Submitted. It is 0 in the record that the capsule's submission has written; then Seq is the
+	// capsule's number among those submitted at the revision of this record.
 	Submitted uint64 `json:"submitted,omitempty"`
 	Seq       uint64 `json:"seq,omitempty"`
-	// Placements, newest first. The first one may be without an id.
+	// Placed are the placements, newest first. Only the first one may have no id.
 	Placed   []placementRecord `json:"placed,omitempty"`
 	Released bool              `json:"released,omitempty"`
-	// Released: as number so of the changes of this record's revision.
-	Ended      int               `json:"ended,omitempty"`
+	// Ended is the number of the change that released the capsule, among the changes of this record's revision.
+	Ended int `json:"ended,omitempty"`
+	// Nomination is what the capsule is nominated for, or what is kept of its last nomination.
 	Nomination *nominationRecord `json:"nomination,omitempty"`
 }
 
-// placementRecord says which proposal placed a capsule, and when; 0: at the revision of this record.
+// placementRecord is a placement: the proposal and its revision. Revision 0 stands for the revision of this record.
 type placementRecord struct {
 	ID orbit.ProposalID `json:"id,omitzero"`
 	At orbit.Revision   `json:"at,omitempty"`
 }
 
-// gangRecord is a gang; how much of it is placed its members say. Nil: it has been dropped.
+// gangRecord is a gang. The records of its members say which of them are placed. Nil: the gang has been dropped.
 type gangRecord struct {
 	stamp
 	Gang       *orbit.Gang       `json:"gang,omitempty"`
@@ -112,40 +115,41 @@ func (n *nominationRecord) nomination(capsule orbit.CapsuleID, gang orbit.GangID
 // shareRecord says that the share of nominations was made harder to keep.
 type shareRecord struct{ stamp }
 
-// holdRecord is a hold; nil: it has ended.
+// holdRecord is a hold; nil: the hold has ended.
 type holdRecord struct {
 	stamp
 	Hold *orbit.Hold `json:"hold,omitempty"`
 }
 
-// markRecord is a mark; without a value it is deleted.
+// markRecord is a mark; empty: the mark has been deleted.
 type markRecord struct {
 	stamp
 	Value string `json:"value,omitempty"`
 }
 
-// proposalRecord says that there was a proposal with this id that placed nothing.
+// proposalRecord says that a proposal with this id has been committed. There is one for each proposal that placed nothing;
+// the ids of the others are in the records of their capsules.
 type proposalRecord struct {
 	stamp
-	// The number of its first change among those of this record's revision.
+	// Seq is the number of the proposal's first change among those of this record's revision.
 	Seq int `json:"seq,omitempty"`
 }
 
-// metaRecord is what all processes agree on.
+// metaRecord has the settings that all processes share.
 type metaRecord struct {
 	stamp
 	Limits     orbit.Limits             `json:"limits"`
 	Dimensions [orbit.Dimensions]string `json:"dimensions"`
 }
 
-// value is a pointer to something that begins with a stamp.
+// value is a pointer to a record.
 type value[T any] interface {
 	*T
 	readAt(orbit.Revision) error
 }
 
-// decode reads one value strictly: of this version, no unknown field, nothing behind it. It was written at a
-// revision.
+// decode reads one value that was written at a revision. It refuses another version, unknown fields, and text after the
+// value.
 func decode[T any, P value[T]](text []byte, at orbit.Revision) (P, error) {
 	if len(text) > maxValue {
 		return nil, fmt.Errorf("%d bytes; no value has more than %d", len(text), maxValue)
@@ -160,23 +164,23 @@ func decode[T any, P value[T]](text []byte, at orbit.Revision) (P, error) {
 		return nil, err
 	}
 	if _, err := in.Token(); err != io.EOF {
-		return nil, errors.New("text behind the value")
+		return nil, errors.New("there is text after the value")
 	}
 	return out, out.readAt(at)
 }
 
-// encoder writes records of a state that a transaction will make. The state's own revision stands for that of the
-// transaction, which only etcd knows.
+// encoder encodes the records of a state that a transaction will make.
 type encoder struct {
 	state *orbit.State
-	now   orbit.Revision
-	// What the proposal does.
+	// now is the state's revision. It stands for the revision of the transaction, which only etcd knows.
+	now orbit.Revision
+	// changes are those of the proposal that writes the records.
 	changes []orbit.Change
-	// The first thing that could not be written.
+	// err is the first error.
 	err error
 }
 
-// encode writes one value.
+// encode encodes one value.
 func (e *encoder) encode(record any) []byte {
 	value, err := json.Marshal(record)
 	if err != nil && e.err == nil {
@@ -185,7 +189,7 @@ func (e *encoder) encode(record any) []byte {
 	return value
 }
 
-// at returns the revision as it is written: 0 for that of the transaction.
+// at returns a revision as records have it: 0 for that of the transaction.
 func (e *encoder) at(rev orbit.Revision) orbit.Revision {
 	if rev == e.now {
 		return 0
@@ -193,7 +197,7 @@ func (e *encoder) at(rev orbit.Revision) orbit.Revision {
 	return rev
 }
 
-// record returns the value of a record.
+// record encodes a record.
 func (e *encoder) record(r ref) []byte {
 	switch r.kind {
 	case kindNode:
@@ -223,7 +227,7 @@ func (e *encoder) record(r ref) []byte {
 	return e.encode(proposalRecord{written, e.changes[0].Seq})
 }
 
-// use counts what is on a node.
+// use encodes the count of a node.
 func (e *encoder) use(id orbit.NodeID) []byte {
 	n := e.state.Node(id)
 	if n == nil {
@@ -232,11 +236,11 @@ func (e *encoder) use(id orbit.NodeID) []byte {
 	return e.encode(useRecord{stamp: written, Capsules: n.Capsules, Holds: n.Holds(), Used: n.Used(), Usage: e.at(n.Usage)})
 }
 
-// capsule writes a capsule's record.
+// capsule encodes a capsule's record.
 func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	c := e.state.Capsule(id)
 	if c == nil {
-		return e.encode(capsuleRecord{stamp: written}) // released, and dropped at once
+		return e.encode(capsuleRecord{stamp: written}) // the ledger keeps no record of a released capsule
 	}
 	r := capsuleRecord{
 		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
@@ -275,5 +279,5 @@ func (e *encoder) ended(id orbit.CapsuleID) int {
 	return 0
 }
 
-// orderBits are the low bits of [orbit.Capsule.Submitted], which number those of one revision.
+// orderBits is the number of low bits of [orbit.Capsule.Submitted] that number the capsules of one revision.
 const orderBits = 20

@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// compactIdly ends a ledger's watch while others use etcd, and compacts it before the ledger watches again:
-// nothing of the ledger's own is missed, and yet it reads all records again.
+// compactIdly ends a ledger's watch while other clients use etcd, and compacts etcd before the ledger watches again. So
+// the ledger reads all records again although its own history has no gap.
 func (d *desk) compactIdly(i int) {
 	d.Helper()
 	reloads := d.ledgers[i].Stats().Reloads
@@ -28,12 +28,13 @@ func (d *desk) compactIdly(i int) {
 	require.Greater(d, d.ledgers[i].Stats().Reloads, reloads)
 }
 
-// A mirror that was read again numbers nodes anew, even where nothing was committed in between. A caller that has an
-// older state of the same revision is told, so that a view does not take one node's report for another's.
+// A mirror that has read all records again numbers its nodes anew, even if nothing was committed in between. A reader
+// with an older state of the same revision gets ErrCompacted, so that a view does not take one node's report for
+// another's.
 func TestViewAfterIdleReload(t *testing.T) {
 	bubble(t, 1, Options{GCInterval: -1}, func(d *desk) {
 		l, board, view := d.ledgers[0], &telemetry.Board{}, orbit.View{}
-		for _, id := range []orbit.NodeID{"z", "y", "x"} { // not in the order of their ids
+		for _, id := range []orbit.NodeID{"z", "y", "x"} { // not in the order of the ids
 			d.do(l, node(id, 1))
 			require.NoError(d, board.Report(orbit.Report{Node: id, At: time.Now(), FreeSlots: int(id[0])}))
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Repair makes the records below Options.Prefix fit each other again, so that [Open] takes them. Close all ledgers there
-// first. It returns the keys that it has written or deleted.
+// Repair makes the records below Options.Prefix consistent again, so that [Open] accepts them. Close all ledgers with this
+// prefix first. It returns the keys that it has written or deleted.
 //
-// A count that is damaged, missing or wrong is written anew. A node whose description is lost gets one that is cordoned
-// and has no capacity; describe it with [orbit.PutNode] once the ledger is open. No other record can be made up: Repair
-// fails with a [*CorruptError] that names it, and changes nothing, until the right value has been put back or its key is
-// among those to give up, which are deleted. Before a key is given up make sure that nothing runs any more of what it
-// describes, and give up a record, too, that takes more than its node has.
+// Repair writes a count anew if it is damaged, missing or wrong. A node without a valid description gets a cordoned one
+// with no capacity; describe the node with [orbit.PutNode] when the ledger is open again. Repair cannot restore any other
+// record: it fails with a [*CorruptError] that has the key, and changes nothing, until the right value has been put back
+// with etcdctl or the key is in giveUp. The records in giveUp are deleted. Before you give up a capsule or a hold, make sure
+// that it does not run any more. If the records of a node take more than its capacity, give up some of them too.
 func Repair(ctx context.Context, client *clientv3.Client, o Options, giveUp ...string) (changed []string, err error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -49,18 +49,18 @@ func Repair(ctx context.Context, client *clientv3.Client, o Options, giveUp ...s
 	return r.commit(ctx, client, o)
 }
 
-// repairer collects what is to be written and deleted, by key.
+// repairer collects the keys to be written and deleted.
 type repairer struct {
 	*tables
 	edits map[string]clientv3.Op
 }
 
-// giveUp deletes records, and fails if one is damaged that is neither given up nor made anew.
+// giveUp deletes the records with these keys. It fails if another record is damaged that Repair cannot make anew.
 func (r *repairer) giveUp(names []string) error {
 	for _, key := range names {
 		name, ok := r.keys.parse(key)
 		if !ok {
-			return fmt.Errorf("etcdledger: repair: %w: %q is no key of a record below %q", orbit.ErrInvalid, key, r.keys.prefix)
+			return fmt.Errorf("etcdledger: repair: %w: %q is no key of a record below %q; give keys up as errors name them", orbit.ErrInvalid, key, r.keys.prefix)
 		}
 		r.forget(name)
 		r.edits[key] = clientv3.OpDelete(key)
@@ -72,7 +72,7 @@ func (r *repairer) giveUp(names []string) error {
 	return nil
 }
 
-// forget takes a record out of its table.
+// forget removes a record from its table.
 func (t *tables) forget(r ref) {
 	delete(t.bad, r)
 	switch r.kind {
@@ -93,7 +93,7 @@ func (t *tables) forget(r ref) {
 	}
 }
 
-// describeNodes gives a description and a count to every node that a record speaks of and that lacks one.
+// describeNodes gives a description and a count to every node that a record mentions and that lacks one.
 func (r *repairer) describeNodes() error {
 	spoken := map[orbit.NodeID]bool{}
 	for id := range r.nodes {
@@ -110,12 +110,12 @@ func (r *repairer) describeNodes() error {
 			spoken[h.Hold.Node] = true
 		}
 	}
-	delete(spoken, "") // capsules that are placed nowhere
+	delete(spoken, "") // from capsules that are not placed
 	now := stamp{V: version, at: r.rev}
 	e := encoder{}
 	for id, is := range spoken {
 		if u := r.uses[id]; is && (u == nil || u.Gone) {
-			r.uses[id] = &useRecord{stamp: now, Capsules: -1} // which no node has, so it is written anew
+			r.uses[id] = &useRecord{stamp: now, Capsules: -1} // agrees with no node, so that writeCounts writes it anew
 		}
 		if is && r.nodes[id] == nil {
 			n := &nodeRecord{stamp: now, Node: orbit.Node{ID: id, Unschedulable: true}}
@@ -127,7 +127,7 @@ func (r *repairer) describeNodes() error {
 	return e.err
 }
 
-// writeCounts writes the counts anew that are not those of the state.
+// writeCounts writes the counts anew that do not agree with the state.
 func (r *repairer) writeCounts(state *orbit.State) error {
 	e := encoder{state: state}
 	for n := range state.Nodes() {
@@ -139,7 +139,7 @@ func (r *repairer) writeCounts(state *orbit.State) error {
 	return e.err
 }
 
-// commit sends the edits, in as many transactions as they take. A record that has been written meanwhile ends it.
+// commit sends the edits in as many transactions as they need. It stops if a record has been written meanwhile.
 func (r *repairer) commit(ctx context.Context, client *clientv3.Client, o Options) (changed []string, err error) {
 	for batch := range slices.Chunk(slices.Sorted(maps.Keys(r.edits)), o.MaxOps-1) {
 		compares := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(r.keys.log()), "<", r.pos+1)}

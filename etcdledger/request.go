@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// request is one proposal on its way, from the call to its answer.
+// request is one proposal, from the call to its answer.
 //
 //	          ┌──────── confirmed ◄──────── confirming
 //	          ▼                                 ▲ refused by a mirror that may be behind
@@ -18,53 +18,54 @@ import (
 //	          ▲                                 ▼ packed
 //	          └──── returned, sendAlone ◄────── sent
 //
-// From every state it becomes answered: by the committer, by the sender, or because its caller leaves.
+// From every state it can become answered: by the committer, by the sender, or because the caller stops waiting.
 type request struct {
 	ctx   context.Context
 	since time.Time
-	// The node that it begins with; empty: none.
+	// home is the first node that the proposal places something on; empty: none.
 	home orbit.NodeID
-	// The answer; one, ever.
+	// done gets the one answer.
 	done chan orbit.Outcome
-	// A copy of what the caller proposed: it is judged, packed and written one after another, and is the same each time.
+	// p is a copy of the proposal, so that the caller cannot change it while it is judged, packed and encoded.
 	p orbit.Proposal
 
-	// Guards state.
-	mu    sync.Mutex
+	mu    sync.Mutex // guards state
 	state requestState
 
-	// What follows belongs to the committer, and to the sender while the request is sent.
-	// What the mirror must have reached before a rejection is an answer; 0: not known.
+	// The fields below belong to the committer, and to the sender while state is sent.
+
+	// confirmAt is the revision that the mirror must have reached before a rejection is an answer; 0: not known yet.
 	confirmAt int64
 	route     route
-	// The records that it reads and writes in the pack that it was last put into.
+	// accesses are the records of the proposal in the pack that it was last put into.
 	accesses accessSet
-	// Its place among those that wait.
+	// turn is its place in the queue.
 	turn turn
 }
 
-// requestState is where a request is on its way.
+// requestState is the state of a request, as in the picture above.
 type requestState uint8
 
 const (
-	// In the committer's queue, to be judged.
+	// waiting: the request is in the committer's queue, to be judged.
 	waiting requestState = iota
-	// In the queue, with a rejection; a read is on its way that tells what the mirror must have seen for it to be true.
+	// confirming: the request is in the queue and has a rejection, and a read for its confirmAt is under way.
 	confirming
-	// In a transaction of which it is not known yet whether it was applied.
+	// sent: the request is in a transaction, and it is unknown whether the transaction was applied.
 	sent
+	// answered: the request is over.
 	answered
 )
 
-// route says with which others a request may share a transaction.
+// route says with which other requests a request may share a transaction.
 type route uint8
 
 const (
-	// With all that are shared.
+	// shared: with all other shared ones.
 	shared route = iota
-	// It has met a commit of another process: with those that compete for the same records.
+	// contended: with those that compete for the same records, because it has conflicted with another process.
 	contended
-	// The server has refused a transaction that it was in for its size: with none.
+	// alone: with none, because the server has refused a transaction with the request for its size.
 	alone
 )
 
@@ -74,7 +75,7 @@ func newRequest(ctx context.Context, p orbit.Proposal) *request {
 	return &request{ctx: ctx, since: time.Now(), home: homeOf(&p), done: make(chan orbit.Outcome, 1), p: p}
 }
 
-// homeOf returns the first node that a proposal takes or claims room on.
+// homeOf returns the first node that a proposal places a capsule or a hold on, or nominates; empty: none.
 func homeOf(p *orbit.Proposal) orbit.NodeID {
 	for _, c := range p.Do {
 		switch c := c.(type) {
@@ -91,19 +92,20 @@ func homeOf(p *orbit.Proposal) orbit.NodeID {
 	return ""
 }
 
-// overtaking is how much later a request may have come than one that it goes before.
+// overtaking is by how much time at most a request may have arrived later than one that arrange puts behind it.
 const overtaking = 50 * time.Millisecond
 
-// turn says when it is a request's turn: the earlier rank first, then the lower number.
+// turn is a place in the queue: the earlier rank first, then the lower number.
 type turn struct {
 	rank   time.Time
 	number int
 }
 
-// arrange brings requests of the same node together, behind the one that came first: a transaction holds more of
-// them, for the node is one record, and others need not wait for it. Requests of a node stay in order, and nodes go
-// in the order of their first requests. None is overtaken by one that came long after it, or those that want a busy
-// node would hold up all others for ever; those without a node share no record and overtake none.
+// arrange sorts the queue so that requests of the same node are together, at the place of the earliest one. A transaction
+// holds more of them than of requests of different nodes, because they share the node's record. Requests of one node stay in
+// order, and nodes are in the order of their earliest requests. No request is overtaken by one that arrived more than
+// overtaking later, because otherwise the requests of a busy node could delay all others for ever. Requests without a node
+// keep their places.
 func arrange(requests []*request) {
 	if len(requests) < 3 {
 		return
@@ -135,7 +137,7 @@ func (t *request) answer(rev orbit.Revision, err error) {
 	t.answerLocked(rev, err)
 }
 
-// answerLocked is answer for a caller that has the lock.
+// answerLocked does the same. The request's lock must be held.
 func (t *request) answerLocked(rev orbit.Revision, err error) {
 	if t.state != answered {
 		t.state = answered
@@ -143,7 +145,7 @@ func (t *request) answerLocked(rev orbit.Revision, err error) {
 	}
 }
 
-// judgeAgain puts the request back among those that wait, unless it has been answered.
+// judgeAgain sets the state back to waiting, unless the request has been answered.
 func (t *request) judgeAgain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,14 +154,15 @@ func (t *request) judgeAgain() {
 	}
 }
 
-// isAnswered reports whether the request needs nothing more.
+// isAnswered reports whether the request has been answered.
 func (t *request) isAnswered() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state == answered
 }
 
-// wait returns the answer, or, if the context ends before it comes, that nothing was sent or that the outcome is unknown.
+// wait returns the answer. If the context ends or the ledger is closed first, the answer is ErrUnknown for a request that
+// was sent, and ErrUnavailable for any other.
 func (t *request) wait(closed <-chan struct{}) orbit.Outcome {
 	select {
 	case out := <-t.done:
@@ -171,7 +174,7 @@ func (t *request) wait(closed <-chan struct{}) orbit.Outcome {
 	}
 }
 
-// leave answers the request for a caller who waits no longer.
+// leave answers the request because its caller stops waiting, and returns the answer.
 func (t *request) leave(why error) orbit.Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,14 +189,14 @@ func (t *request) leave(why error) orbit.Outcome {
 	return orbit.Outcome{Err: unavailable(why)}
 }
 
-// confirmed says that a rejection is an answer once the mirror has reached a revision.
+// confirmed sets confirmAt and has the request judged again.
 func (t *request) confirmed(at int64) {
 	t.confirmAt = max(at, 1)
 	t.judgeAgain()
 }
 
-// returned says that the transaction that the request was in was not applied, and what the mirror must reach before it is
-// judged again. Lost: another process has written one of its records.
+// returned has the request judged again when the mirror has reached a revision, because its transaction was not applied.
+// Lost says that another process has written one of the request's records.
 func (t *request) returned(at int64, lost bool) {
 	t.confirmAt = max(t.confirmAt, at)
 	if lost && t.route == shared {
@@ -202,7 +205,7 @@ func (t *request) returned(at int64, lost bool) {
 	t.judgeAgain()
 }
 
-// sendAlone says that the transaction that the request was in was more than the server takes.
+// sendAlone has the request sent in a transaction of its own, because its transaction was larger than the server accepts.
 func (t *request) sendAlone() {
 	t.route = alone
 	t.judgeAgain()

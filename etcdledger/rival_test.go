@@ -12,17 +12,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// desk is a store and ledgers over it, in a bubble.
+// desk is a store with ledgers over it, in a bubble.
 type desk struct {
 	*testing.T
 	store   *store
 	plans   []*plan
 	ledgers []*Ledger
-	// What ledgers have reported.
+	// errors are those that the ledgers have reported.
 	errors chan error
 }
 
-// bubble runs a test with some ledgers over one store, and sees to it that nothing is left of them.
+// bubble runs a test with some ledgers over one store, and requires that no request or watch is left at the end.
 func bubble(t *testing.T, ledgers int, o Options, test func(d *desk)) {
 	t.Helper()
 	t.Parallel()
@@ -68,7 +68,7 @@ func (d *desk) look(l *Ledger) *orbit.State {
 	return s
 }
 
-// agree says that all ledgers, and one that has just been opened, know the same.
+// agree requires that all ledgers, and a new one, have the same state.
 func (d *desk) agree() {
 	d.Helper()
 	fresh, err := Open(bg, d.store.client(&plan{}), Options{OnError: func(error) {}})
@@ -88,7 +88,7 @@ func submit(ids ...orbit.CapsuleID) orbit.Submit {
 	return orbit.Submit{IDs: ids, Spec: &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}}}
 }
 
-// proposing proposes in the background.
+// proposing proposes from another goroutine.
 func proposing(ctx context.Context, l *Ledger, p orbit.Proposal) <-chan orbit.Outcome {
 	out := make(chan orbit.Outcome, 1)
 	go func() {
@@ -103,13 +103,14 @@ func place(n uint64, c orbit.CapsuleID, on orbit.NodeID) orbit.Proposal {
 	return orbit.Proposal{ID: idOf(n), Do: []orbit.Commitment{orbit.Place{Capsule: c, Node: on}}}
 }
 
-// Two ledgers bet on one node that has room for both: the second is told by its compare, judges again, and commits.
+// Two ledgers place on one node that has room for both. The compare of the second one fails, so that it judges again,
+// and then it commits.
 func TestFineGrained(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		d.do(a, node("n", 2), submit("c", "d", "e"))
 		view := d.look(b).Revision()
-		d.plans[1].lag = time.Second // b does not know yet
+		d.plans[1].lag = time.Second // b has not received it yet
 		time.Sleep(2 * time.Second)
 		first, err := a.Propose(bg, place(1, "c", "n"))
 		require.NoError(d, err)
@@ -125,7 +126,7 @@ func TestFineGrained(t *testing.T) {
 	})
 }
 
-// conflict says that a proposal meets a conflict, and who took what it wants.
+// conflict requires that a proposal is a conflict whose receipt names the winner.
 func (d *desk) conflict(l *Ledger, p orbit.Proposal, by uint64, since orbit.Revision) {
 	d.Helper()
 	_, err := l.Propose(bg, p)
@@ -138,7 +139,7 @@ func (d *desk) conflict(l *Ledger, p orbit.Proposal, by uint64, since orbit.Revi
 	require.Equal(d, d.look(l).Revision(), r.At, "the next view must have reached it")
 }
 
-// With room for one, one of two that are proposed at the same time meets one conflict, with its receipt.
+// Two proposals at the same time for a node with room for one: the loser is a conflict, once, with its receipt.
 func TestRoomForOne(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -165,8 +166,8 @@ func TestRoomForOne(t *testing.T) {
 	})
 }
 
-// A rejection and a snapshot are never older than what another ledger has completed before, however far the watch
-// is behind.
+// A rejection and a snapshot are never older than a commit that another ledger has completed before, however far the
+// watch is behind.
 func TestFresh(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -180,7 +181,7 @@ func TestFresh(t *testing.T) {
 		}
 		d.do(a, orbit.Place{Capsule: "c", Node: "n"})
 		d.look(b)
-		d.do(a, orbit.Release{Capsule: "c"}) // b still knows c on n
+		d.do(a, orbit.Release{Capsule: "c"}) // b still has c on n
 		_, err := b.Propose(bg, place(1, "d", "n"))
 		require.NoError(d, err, "n was free before the call")
 		d.do(a, orbit.Release{Capsule: "d"})
@@ -192,8 +193,8 @@ func TestFresh(t *testing.T) {
 	})
 }
 
-// A bet on a group is judged by one of its members. That this one has gone does not say that the bet fails:
-// another one may have been there before the call.
+// A bet on a group is judged by one member of the group. If that member has left, the bet may still hold, because
+// another member may have been there before the call.
 func TestFreshWitness(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -208,7 +209,7 @@ func TestFreshWitness(t *testing.T) {
 		d.look(b)
 		d.plans[1].lag = time.Second
 		time.Sleep(2 * time.Second)
-		d.do(a, orbit.Release{Capsule: "w1"}) // what b bets on
+		d.do(a, orbit.Release{Capsule: "w1"}) // the member that b's bet rests on
 		time.Sleep(100 * time.Millisecond)
 		d.do(a, orbit.Place{Capsule: "w2", Node: "n2"})
 		bet := orbit.GroupIn{Group: "web", Level: "rack", Domain: "r"}
@@ -217,7 +218,7 @@ func TestFreshWitness(t *testing.T) {
 	})
 }
 
-// A ledger never competes with itself: those that touch one record are sent one after another.
+// A ledger never conflicts with itself: proposals that share a record are sent one after another.
 func TestNotWithItself(t *testing.T) {
 	bubble(t, 1, Options{}, func(d *desk) {
 		l := d.ledgers[0]
@@ -236,13 +237,13 @@ func TestNotWithItself(t *testing.T) {
 	})
 }
 
-// A node on which everybody competes does not hold up the rest.
+// A node that all callers compete for does not delay proposals for other nodes.
 func TestHotNode(t *testing.T) {
 	bubble(t, 2, Options{InFlight: 2}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		d.do(a, node("hot", 100), node("cold", 100), submit("h", "c1", "c2"))
 		d.look(b)
-		d.plans[1].sendsNext(fault{slow, 3 * time.Second}) // b's first on the hot node takes long
+		d.plans[1].sendsNext(fault{slow, 3 * time.Second}) // the first transaction of b on the busy node takes long
 		hot := proposing(bg, b, place(1, "h", "hot"))
 		synctest.Wait()
 		more := proposing(bg, b, orbit.Proposal{Do: []orbit.Commitment{orbit.Hold{ID: "x", Node: "hot", Room: orbit.Resources{1}, Ends: time.Unix(1e9, 0)}}})
@@ -257,7 +258,8 @@ func TestHotNode(t *testing.T) {
 	})
 }
 
-// Proposals that have met another process go apart, each contended record for itself, and all get there.
+// Proposals that have conflicted with another process are packed apart, by the record that they compete for, and all
+// are committed.
 func TestManyContended(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -270,7 +272,7 @@ func TestManyContended(t *testing.T) {
 		d.look(b)
 		d.plans[1].lag = time.Second
 		time.Sleep(2 * time.Second)
-		for i := range 20 { // b does not know any of it yet
+		for i := range 20 { // b has received none of these yet
 			d.do(a, node(orbit.NodeID(fmt.Sprintf("n%d", i)), 3))
 		}
 		for i, out := range b.ProposeBatch(bg, batch) {
@@ -281,8 +283,8 @@ func TestManyContended(t *testing.T) {
 	})
 }
 
-// TestWitnessIsCompared: a GroupIn bet that was judged on a mirror that is behind does not commit when the only
-// member has left meanwhile, although nothing else that the proposal touches has changed.
+// TestWitnessIsCompared: a GroupIn bet that was judged on a mirror that is behind does not commit if the only member
+// has left meanwhile, although no other record of the proposal has changed.
 func TestWitnessIsCompared(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
@@ -291,7 +293,7 @@ func TestWitnessIsCompared(t *testing.T) {
 		d.do(a, n0, n1, submit("late"), orbit.Submit{IDs: []orbit.CapsuleID{"member"}, Spec: &orbit.Spec{Group: "db"}})
 		d.do(a, orbit.Place{Capsule: "member", Node: "n0"})
 		synctest.Wait()
-		d.plans[1].lag = time.Second // b does not know what follows
+		d.plans[1].lag = time.Second // b does not receive what follows
 		d.do(a, orbit.Release{Capsule: "member"})
 		_, err := b.Propose(bg, orbit.Proposal{
 			View: d.look(a).Revision() - 1,

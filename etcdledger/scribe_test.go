@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Ids are few, so that they meet, and some of them are no friends of keys.
+// There are few ids, so that proposals meet, and some of them need escaping in keys.
 var (
 	scribeNodes    = []orbit.NodeID{"n0", "n/1", "..", "n%2F1"}
 	scribeCapsules = []orbit.CapsuleID{"c0", "c1", "c2", "c/3", "c4", "c 5", "ü", "c7"}
@@ -23,7 +23,7 @@ var (
 	scribeRacks    = []string{"r0", "r1"}
 )
 
-// scribe draws proposals as navigators would: from what a view shows, and sometimes from nothing at all.
+// scribe draws proposals as navigators make them from a view, and sometimes proposals without any sense.
 type scribe struct {
 	*rapid.T
 	view *orbit.State
@@ -38,7 +38,7 @@ func (s *scribe) chance(n int) bool { return rapid.IntRange(0, n-1).Draw(s.T, "c
 func (s *scribe) upTo(most int) int { return rapid.IntRange(0, most).Draw(s.T, "number") }
 
 func (s *scribe) room(most int) (r orbit.Resources) {
-	for _, d := range []orbit.Dimension{orbit.CPU, orbit.Memory, orbit.Dimensions - 1} {
+	for _, d := range []int{orbit.CPU, orbit.Memory, orbit.Dimensions - 1} {
 		r[d] = int64(s.upTo(most))
 		if s.chance(40) {
 			r[d] = math.MaxInt64
@@ -47,7 +47,7 @@ func (s *scribe) room(most int) (r orbit.Resources) {
 	return r
 }
 
-// newID returns an id of its own, or mostly.
+// newID returns an id that has not been used, with few exceptions.
 func (s *scribe) newID() (id orbit.ProposalID) {
 	if *s.ids++; s.chance(8) {
 		return id
@@ -55,7 +55,7 @@ func (s *scribe) newID() (id orbit.ProposalID) {
 	return idOf(*s.ids)
 }
 
-// idOf makes an id of a number; ids do not sort as they were made.
+// idOf makes an id from a number. Ids do not sort in the order in which they were made.
 func idOf(n uint64) (id orbit.ProposalID) {
 	for i := range id {
 		id[i] = byte(n*0x9e3779b97f4a7c15>>(8*(i%8))) ^ byte(i)
@@ -104,7 +104,7 @@ func (s *scribe) spec() *orbit.Spec {
 	return spec
 }
 
-// fresh returns up to n different capsule ids, unknown to the view unless there are none.
+// fresh returns up to n different capsule ids, which the view does not have if there are enough of those.
 func (s *scribe) fresh(n int) (ids []orbit.CapsuleID) {
 	for _, id := range rapid.Permutation(scribeCapsules).Draw(s.T, "ids") {
 		if len(ids) < n && (s.view.Capsule(id) == nil || s.chance(12)) {
@@ -131,7 +131,7 @@ func (s *scribe) gang() *orbit.Gang {
 	return g
 }
 
-// put places a capsule where the view says that it fits, or anywhere.
+// put places a capsule on a node where the view shows that it fits, or on any node.
 func (s *scribe) put(c orbit.CapsuleID, spec *orbit.Spec) orbit.Place {
 	p := orbit.Place{Capsule: c, Node: pick(s, scribeNodes), Note: pick(s, []string{"", "warm"})}
 	var fits []*orbit.NodeState
@@ -177,12 +177,12 @@ func (s *scribe) some(want func(*orbit.Capsule) bool) *orbit.Capsule {
 	return pick(s, out)
 }
 
-// neverSeen is a revision that no ledger here has.
+// neverSeen is a revision that no ledger here reaches.
 const neverSeen = 1 << 40
 
 type draft func(s *scribe) []orbit.Commitment
 
-// drafts are what one commitment or a usual combination looks like.
+// drafts are the commitments of one kind, or of a usual combination.
 var drafts = []draft{
 	func(s *scribe) []orbit.Commitment {
 		return []orbit.Commitment{orbit.PutNode{Node: s.node(pick(s, scribeNodes))}}
@@ -241,7 +241,7 @@ func draftNominate(s *scribe) []orbit.Commitment {
 	return []orbit.Commitment{c}
 }
 
-// draftChange alters a member: capacity (below use too), labels, devices lost or healed, drain.
+// draftChange changes a node: its capacity (also below its use), labels, devices or drain.
 func draftChange(s *scribe) []orbit.Commitment {
 	known := s.view.Node(pick(s, scribeNodes))
 	if known == nil {
@@ -298,7 +298,7 @@ func draftRelease(s *scribe) []orbit.Commitment {
 	return []orbit.Commitment{r}
 }
 
-// draftReleaseAll ends several capsules for good, placed or not, in any order.
+// draftReleaseAll releases several capsules for good, placed or not, in any order.
 func draftReleaseAll(s *scribe) (out []orbit.Commitment) {
 	for _, id := range rapid.Permutation(scribeCapsules).Draw(s.T, "order") {
 		if c := s.view.Capsule(id); c != nil && !c.Released() && !s.chance(3) {
@@ -308,7 +308,7 @@ func draftReleaseAll(s *scribe) (out []orbit.Commitment) {
 	return out
 }
 
-// draftEmpty takes everything off a node and removes it, in one proposal.
+// draftEmpty releases everything on a node and removes the node, in one proposal.
 func draftEmpty(s *scribe) (out []orbit.Commitment) {
 	id := pick(s, scribeNodes)
 	for _, c := range scribeCapsules {
@@ -324,7 +324,7 @@ func draftEmpty(s *scribe) (out []orbit.Commitment) {
 	return append(out, orbit.RemoveNode{Node: id})
 }
 
-// draftRejoin does that, and lets the node join again.
+// draftRejoin does the same, and adds the node again.
 func draftRejoin(s *scribe) []orbit.Commitment {
 	out := draftEmpty(s)
 	if gone, ok := out[len(out)-1].(orbit.RemoveNode); ok && s.chance(2) {
@@ -333,7 +333,7 @@ func draftRejoin(s *scribe) []orbit.Commitment {
 	return out
 }
 
-// proposal joins one to three drafts, and bets on what the view shows.
+// proposal joins one to three drafts, with bets on what the view shows.
 func (s *scribe) proposal() orbit.Proposal {
 	p := orbit.Proposal{ID: s.newID(), View: s.view.Revision()}
 	for range pick(s, []int{1, 1, 1, 1, 1, 2, 3}) {
@@ -353,7 +353,7 @@ func (s *scribe) proposal() orbit.Proposal {
 	return p
 }
 
-// follow sometimes places at once what the proposal has just submitted, or releases it.
+// follow sometimes places, or releases, what the proposal has just submitted.
 func (s *scribe) follow(do []orbit.Commitment) []orbit.Commitment {
 	for _, c := range do {
 		sub, ok := c.(orbit.Submit)

@@ -12,7 +12,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// sender sends transactions until it knows what has become of them.
+// sender sends each transaction until its outcome is known or patience is over.
 type sender struct {
 	ctx      context.Context
 	client   *clientv3.Client
@@ -23,17 +23,17 @@ type sender struct {
 	number   atomic.Uint64
 }
 
-// txnOutcome is what has become of a transaction.
+// txnOutcome is the outcome of a transaction.
 type txnOutcome struct {
 	pack *pack
-	// Etcd's revision of the commit; 0: it was not applied, or that is unknown.
+	// at is etcd's revision of the commit; 0: the transaction was not applied, or that is unknown.
 	at int64
-	// Requests that are to be judged again.
+	// again are the requests to be judged again.
 	again []*request
 }
 
-// send sends a transaction, and again as long as its answer is lost, a request waits for it and patience lasts. That is
-// safe: a copy that is applied changes what every other copy compares.
+// send sends a transaction. If the answer is lost, it sends the transaction again while a request waits for it and patience
+// lasts. The transaction is applied at most once, because a copy that is applied changes records that the others compare.
 func (s *sender) send(b *pack, gaps int) txnOutcome {
 	number := s.number.Add(1)
 	compares, then, otherwise, err := b.transaction(s.mirror.self, number)
@@ -56,7 +56,7 @@ func (s *sender) send(b *pack, gaps int) txnOutcome {
 			return s.fail(b, unavailable(err))
 		}
 		s.stats.lostAnswers.Add(1)
-		if at := s.mirror.seen(number); at != 0 { // the watch brings what no answer says
+		if at := s.mirror.seen(number); at != 0 { // the answer was lost, but the watch has delivered the commit
 			return s.commit(b, at)
 		}
 		if time.Since(began) > s.patience || s.ctx.Err() != nil || b.idle() || !pause(s.ctx, s.timeout/100) {
@@ -65,7 +65,7 @@ func (s *sender) send(b *pack, gaps int) txnOutcome {
 	}
 }
 
-// reason returns why no answer came.
+// reason returns ErrClosed if the ledger has been closed, otherwise the error itself.
 func (s *sender) reason(err error) error {
 	if s.ctx.Err() != nil {
 		return ErrClosed
@@ -73,7 +73,7 @@ func (s *sender) reason(err error) error {
 	return err
 }
 
-// pause waits a little and reports whether there is any point in going on.
+// pause waits for d, and reports false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -83,7 +83,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// try sends it once.
+// try sends the transaction once.
 func (s *sender) try(compares []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func (s *sender) try(compares []clientv3.Cmp, then, otherwise []clientv3.Op) (*c
 	return s.client.Txn(ctx).If(compares...).Then(then...).Else(otherwise...).Commit()
 }
 
-// commit answers all requests.
+// commit answers all requests of a transaction with its revision.
 func (s *sender) commit(b *pack, at int64) txnOutcome {
 	s.stats.commits.Add(uint64(len(b.requests)))
 	for _, t := range b.requests {
@@ -100,7 +100,7 @@ func (s *sender) commit(b *pack, at int64) txnOutcome {
 	return txnOutcome{pack: b, at: at}
 }
 
-// fail gives all requests the same answer.
+// fail answers all requests of a transaction with an error.
 func (s *sender) fail(b *pack, err error) txnOutcome {
 	for _, t := range b.requests {
 		t.answer(0, err)
@@ -108,11 +108,11 @@ func (s *sender) fail(b *pack, err error) txnOutcome {
 	return txnOutcome{pack: b}
 }
 
-// divide has all requests of a transaction that is more than the server takes sent alone: none takes another down.
-// What is too much alone is the proposer's to divide.
+// divide has the requests of a transaction that is larger than the server accepts sent one by one. A single request that is
+// too large is refused, and its proposer has to divide it.
 func (s *sender) divide(b *pack, why error) txnOutcome {
 	if len(b.requests) == 1 {
-		return s.fail(b, invalid("the server takes less than Options.MaxOps and Options.MaxBytes say: %v: divide it, or set them to what the server takes", why))
+		return s.fail(b, invalid("the server accepts less than Options.MaxOps and Options.MaxBytes say: %v: divide the proposal, or set them to what the server accepts", why))
 	}
 	for _, t := range b.requests {
 		t.sendAlone()
@@ -120,7 +120,8 @@ func (s *sender) divide(b *pack, why error) txnOutcome {
 	return txnOutcome{pack: b, again: b.requests}
 }
 
-// lose finds out which commit was first. It may have been this very one, if an earlier answer was lost.
+// lose handles a transaction whose compares have failed. Usually another commit came first. If an earlier answer was lost
+// (doubt), it may have been an earlier copy of this transaction.
 func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt bool, gaps int) txnOutcome {
 	newest, changed := newer((*pb.TxnResponse)(resp), b)
 	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
@@ -145,21 +146,21 @@ func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt 
 	return txnOutcome{pack: b, again: b.requests}
 }
 
-// askForAgain resolves a doubt when a part of the history was missed, and with it perhaps our own commit: the state, which
-// is newer than that would be, knows proposals by their ids. Those without one stay unknown.
+// askForAgain answers the requests that an earlier copy of the transaction may have committed, if the mirror has missed a
+// part of the history and with it perhaps that commit. The state knows which proposals with an id are committed. For those
+// without an id the outcome stays unknown.
 func (s *sender) askForAgain(b *pack, state *orbit.State) {
 	for _, t := range b.requests {
 		if t.p.ID.IsZero() {
-			t.answer(0, unknown(errors.New("the history was lost on the way, and the proposal has no id")))
+			t.answer(0, unknown(errors.New("a part of the history was missed, and the proposal has no id to find it by; give proposals an ID")))
 		} else if at := state.Committed(t.p); at != 0 {
 			t.answer(at, nil)
 		}
 	}
 }
 
-// newer returns which of the compared records have changed, and the newest revision that there is, of the log too:
-// a mirror that has reached it has seen all that was committed before, whatever a proposal that is judged again
-// looks at then.
+// newer returns the compared records that have changed, and the newest revision among them and the log. A proposal must be
+// judged again on a mirror that has reached it. The log is included because the proposal may read other records then.
 func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed accessSet) {
 	changed = accessSet{}
 	for _, r := range resp.Responses {

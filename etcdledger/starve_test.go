@@ -14,7 +14,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// hammer has many callers propose for one node, or for none, again and again until the context ends.
+// hammer has many callers propose for one node, or for none, until the context ends.
 func hammer(ctx context.Context, wg *sync.WaitGroup, l *Ledger, callers int, on orbit.NodeID) {
 	for i := range callers {
 		wg.Go(func() {
@@ -31,8 +31,7 @@ func hammer(ctx context.Context, wg *sync.WaitGroup, l *Ledger, callers int, on 
 	}
 }
 
-// More callers than a transaction takes keep a few nodes busy, or none in particular: a caller that wants something else
-// has his turn.
+// More callers than fit into one transaction keep a few nodes busy. A caller that wants another node is still served.
 func TestNoCallerStarves(t *testing.T) {
 	for name, busy := range map[string][]orbit.NodeID{"nodes": {"hot", "hotter"}, "none": {""}} {
 		t.Run(name, func(t *testing.T) {

@@ -4,27 +4,27 @@ import "sync/atomic"
 
 // Stats count what a [Ledger] has done since it was opened.
 type Stats struct {
-	// Proposals committed, and transactions sent for them.
+	// Commits is the number of committed proposals, Transactions the number of transactions sent for them.
 	Commits, Transactions uint64
-	// Transactions that met a commit of another process, whose proposals were judged again.
+	// Retries is the number of transactions that conflicted with another process, so that their proposals were judged again.
 	Retries uint64
-	// Linearizable reads that were asked for, one by each Snapshot and one to confirm rejections. Those that are asked for
-	// while a read is under way share the next one.
+	// Reads is the number of linearizable reads that were requested, one by each Snapshot and one to confirm the rejections of
+	// a round. Requests that come while a read is under way share the next one, so etcd gets fewer.
 	Reads uint64
-	// Transactions sent of which no answer came.
+	// LostAnswers is the number of transactions that were sent and not answered.
 	LostAnswers uint64
-	// How often all records were read again: after compaction, or a write that is no commit.
+	// Reloads is how often all records were read again, after a compaction or a write that is no commit.
 	Reloads uint64
-	// Records that were deleted because what they describe is gone.
+	// Collected is the number of records that GC has deleted.
 	Collected uint64
 }
 
-// counters are what Stats are read from.
+// counters are the Stats while they are counted.
 type counters struct {
 	commits, transactions, retries, reads, lostAnswers, reloads, collected atomic.Uint64
 }
 
-// Stats returns what the ledger has done.
+// Stats returns the ledger's counts.
 func (l *Ledger) Stats() Stats {
 	c := &l.counters
 	return Stats{

@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// textOf writes down all there is in a state except slots and when something was last removed, one record a
-// line. Revisions are written as rev makes them, so that ledgers that count differently can be compared.
+// textOf writes a state as text, one record a line, without indices and without the times of the last removals.
+// Revisions are written as rev translates them, so that ledgers with different revisions can be compared.
 func textOf(s *orbit.State, rev func(orbit.Revision) orbit.Revision) []string {
 	t := texter{s: s, rev: rev}
 	t.say("revision %d limits %v pending %d capsules %d nodes %d", rev(s.Revision()), s.Limits(), s.PendingCount(), s.CapsuleCount(), s.NodeCount())
@@ -28,7 +28,7 @@ func textOf(s *orbit.State, rev func(orbit.Revision) orbit.Revision) []string {
 	return t.out
 }
 
-// same writes revisions as they are.
+// same writes revisions unchanged.
 func same(r orbit.Revision) orbit.Revision { return r }
 
 type texter struct {
@@ -48,7 +48,7 @@ func read[T any](text json.RawMessage) T {
 	return out
 }
 
-// line writes what a line of a dump says.
+// line writes one line of a dump.
 func (t *texter) line(line []byte) {
 	for what, text := range read[map[string]json.RawMessage](line) {
 		switch what {
@@ -99,18 +99,18 @@ func (t *texter) gang(g dumpGang) {
 	t.say("gang %q levels %q loose %v roles %s changed %d placed %v", g.ID, g.Levels, g.Loose, strings.Join(roles, "; "), t.rev(g.Changed), live.Placed)
 }
 
-// capsule is written without its order of submission: the order of the lines is that.
+// capsule is written without its order of submission, because the lines are in that order.
 func (t *texter) capsule(c dumpCapsule) {
 	t.say("capsule %q spec %s owner %q gang %q.%d node %q devices %v note %q changed %d placed %d by %s released %v",
 		c.ID, t.specs[c.Spec], c.Owner, c.Gang, c.Role, c.Node, c.Devices, c.Note, t.rev(c.Changed), t.rev(c.PlacedAt), c.PlacedBy, c.Released)
 	for i, p := range c.Earlier {
-		if i < t.s.Limits().PlacementIDs-1 { // more are remembered for a while
+		if i < t.s.Limits().PlacementIDs-1 { // some ledgers remember more for a while
 			t.say("  earlier %s at %d", p.ID, t.rev(p.At))
 		}
 	}
 }
 
-// differ returns what is in one text and not in the other; "" if they are the same.
+// differ returns the lines that are in only one of two texts; "" if they are equal.
 func differ(got, want []string) string {
 	var b strings.Builder
 	for i := range max(len(got), len(want)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Wherever an answer is lost, the proposal is committed once, and the caller learns at which revision.
+// Wherever an answer is lost, the proposal is committed once, and the caller learns its revision.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, fates := range map[string][]fault{
@@ -38,7 +38,7 @@ func TestLostAnswers(t *testing.T) {
 					require.NoError(d, err)
 					require.Equal(d, rev, d.look(a).Capsule("c").PlacedAt)
 					require.Positive(d, b.Stats().LostAnswers)
-					time.Sleep(time.Minute) // what is late arrives
+					time.Sleep(time.Minute) // delayed requests arrive by then
 					require.Equal(d, rev, d.look(a).Revision(), "it was committed twice")
 					d.agree()
 				})
@@ -47,7 +47,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// An answer that is lost while another process commits after it: our own commit is recognised in the log, with an id
+// The answer is lost, and another process commits after it. The ledger recognizes its own commit in the log, with an id
 // and without.
 func TestLostAnswerOvertaken(t *testing.T) {
 	for _, id := range []orbit.ProposalID{idOf(1), {}} {
@@ -62,7 +62,7 @@ func TestLostAnswerOvertaken(t *testing.T) {
 				mine := proposing(bg, b, p)
 				synctest.Wait()
 				d.do(a, orbit.Place{Capsule: "d", Node: "n"})
-				d.do(a, orbit.Release{Capsule: "c"}) // and even undoes it
+				d.do(a, orbit.Release{Capsule: "c"}) // the other process even undoes the commit
 				out := <-mine
 				require.NoError(d, out.Err)
 				require.Equal(d, out.Revision, d.look(a).Capsule("c").PlacedAt)
@@ -73,8 +73,8 @@ func TestLostAnswerOvertaken(t *testing.T) {
 	}
 }
 
-// The history is compacted away before the ledger has seen its own commit in it: with an id it is found in the
-// records; without one the outcome cannot be known, and the answer says so.
+// The history is compacted before the ledger has seen its own commit in it. With an id the ledger finds the commit in
+// the records; without one the outcome cannot be known, and the error says so.
 func TestLostHistory(t *testing.T) {
 	for _, id := range []orbit.ProposalID{idOf(1), {}} {
 		t.Run(fmt.Sprint(id.IsZero()), func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestLostHistory(t *testing.T) {
 	}
 }
 
-// A proposal whose transaction may have been applied in a part of the history that was missed is answered from the state
-// at once: if it were judged again, it could wait while etcd is out of touch, and then be told that nothing was sent.
+// A proposal whose transaction may have been applied in a missed part of the history is answered from the state at
+// once. If it were judged again, it could wait while etcd is out of touch, and then be answered as not sent.
 func TestLostHistoryIsAskedForAtOnce(t *testing.T) {
 	bubble(t, 1, Options{}, func(d *desk) {
 		l := d.ledgers[0]
@@ -115,7 +115,7 @@ func TestLostHistoryIsAskedForAtOnce(t *testing.T) {
 		committed, other := place(1, "c", "n"), place(2, "d", "n")
 		rev, err := l.Propose(bg, committed)
 		require.NoError(d, err)
-		d.look(l) // the mirror has it
+		d.look(l) // the mirror has the commit
 		g := l.mirror.look()
 		b := newPack(l.keys, g.state, g.pos, l.commits.limits)
 		b.requests = []*request{newRequest(bg, committed), newRequest(bg, other), newRequest(bg, orbit.Proposal{Do: other.Do})}
@@ -127,7 +127,7 @@ func TestLostHistoryIsAskedForAtOnce(t *testing.T) {
 	})
 }
 
-// A caller who leaves has his proposal back at once, wherever it is; what he is told is true.
+// A caller that stops waiting gets its answer at once, whatever the state of its request, and the answer is true.
 func TestCallersLeave(t *testing.T) {
 	for name, f := range map[string]fault{"before": {slow, time.Second}, "after": {slowAnswer, time.Second}, "lost": {lostBefore, 0}} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestCallersLeave(t *testing.T) {
 				d.do(l, node("n", 5), submit("c", "d", "e"))
 				d.plans[0].sendsNext(f)
 				ctx, cancel := context.WithCancel(bg)
-				p, behind := place(1, "c", "n"), place(2, "d", "n") // the second waits for the first one's node
+				p, behind := place(1, "c", "n"), place(2, "d", "n") // the second proposal waits for the node of the first
 				one := proposing(ctx, l, p)
 				synctest.Wait()
 				other := proposing(ctx, l, behind)
@@ -152,14 +152,14 @@ func TestCallersLeave(t *testing.T) {
 				require.NotErrorIs(d, second.Err, orbit.ErrUnknown)
 				time.Sleep(time.Minute)
 				require.False(d, d.look(l).Capsule("d").Placed(), "it was not sent")
-				d.do(l, orbit.Place{Capsule: "e", Node: "n"}) // nothing is in the way
+				d.do(l, orbit.Place{Capsule: "e", Node: "n"}) // no record is locked any more
 				d.agree()
 			})
 		})
 	}
 }
 
-// When patience is over while nothing is answered, the outcome is unknown; while etcd is out of touch before
+// If patience ends while a sent proposal is not answered, the outcome is unknown. If etcd was out of touch before
 // anything was sent, it is unavailable. The same proposal, sent again, has one effect.
 func TestPatience(t *testing.T) {
 	bubble(t, 1, Options{Timeout: time.Second, Patience: 3 * time.Second}, func(d *desk) {
@@ -176,7 +176,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// While nothing comes back at all, neither answers nor the watch.
+// While neither answers nor the watch come back, the outcome is unknown too.
 func TestOutOfTouch(t *testing.T) {
 	bubble(t, 2, Options{Timeout: time.Second, Patience: 3 * time.Second}, func(d *desk) {
 		a, l := d.ledgers[0], d.ledgers[1]
@@ -196,7 +196,7 @@ func TestOutOfTouch(t *testing.T) {
 		require.Less(d, time.Since(began), 10*time.Second)
 		d.plans[1].heal()
 		began = time.Now()
-		_, err = l.Propose(bg, place(2, "d", "nowhere")) // a rejection needs what the watch does not bring
+		_, err = l.Propose(bg, place(2, "d", "nowhere")) // a rejection needs a revision that the watch does not deliver
 		require.ErrorIs(d, err, orbit.ErrUnavailable)
 		require.Less(d, time.Since(began), 10*time.Second, "a call hangs while the watch is behind")
 		d.plans[1].release()
@@ -207,7 +207,8 @@ func TestOutOfTouch(t *testing.T) {
 	})
 }
 
-// A record that this ledger has written and not seen yet is locked; a caller that waits for it does not wait for ever.
+// A record that this ledger has written is locked until the watch delivers the commit. A caller that waits for it does
+// not wait for ever.
 func TestLockedWhileBehind(t *testing.T) {
 	bubble(t, 1, Options{Timeout: time.Second, Patience: 3 * time.Second}, func(d *desk) {
 		l := d.ledgers[0]
@@ -227,13 +228,13 @@ func TestLockedWhileBehind(t *testing.T) {
 	})
 }
 
-// Close answers all who wait, and leaves nothing behind, whatever is on its way.
+// Close answers all callers, and leaves no goroutine behind, whatever is under way.
 func TestClose(t *testing.T) {
 	bubble(t, 1, Options{Timeout: 100 * time.Second, GCInterval: time.Second}, func(d *desk) {
 		l := d.ledgers[0]
 		d.do(l, node("n", 5), submit("c", "d"))
 		rev := d.look(l).Revision()
-		d.plans[0].hold() // or the watch would tell what the answer does not
+		d.plans[0].hold() // otherwise the watch would tell the outcome
 		d.plans[0].sendsNext(fault{silent, 0})
 		d.plans[0].mu.Lock()
 		d.plans[0].reads = []fault{{silent, 0}}

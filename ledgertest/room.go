@@ -40,7 +40,7 @@ func checkDimensions(t *trial) {
 		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: want}}
 		id := ids[orbit.CapsuleID]("c", d+1)[d]
 		t.commits(submit(spec, id))
-		if r, name := t.mistakes(place(id, "n")), t.now().DimensionName(orbit.Dimension(d)); r.Dimension != name {
+		if r, name := t.mistakes(place(id, "n")), t.now().DimensionName(d); r.Dimension != name {
 			t.Failf("the receipt says that %q is short; it is %q", r.Dimension, name)
 		}
 		t.mistakes(orbit.Hold{ID: "h", Node: "n", Room: want, Ends: someday})
@@ -127,4 +127,75 @@ func checkSwap(t *trial) {
 	}
 	t.isOn("high", "n")
 	t.isOn("low", "")
+}
+
+// ranked is a spec with a priority.
+func ranked(priority int32, room int64) *orbit.Spec {
+	s := cpu(room)
+	s.Priority = priority
+	return s
+}
+
+// nominate nominates a capsule on nodes, for so much on each; on none: it ends the nomination.
+func nominate(c orbit.CapsuleID, room int64, nodes ...orbit.NodeID) orbit.Nominate {
+	n := orbit.Nominate{Capsule: c}
+	for _, id := range nodes {
+		n.Parts = append(n.Parts, orbit.NominatedRoom{Node: id, Room: orbit.Resources{orbit.CPU: room}})
+		n.Ends = someday
+	}
+	return n
+}
+
+// checkNominations: rank filters who is admitted beside nominated room, releases earn nothing, a hold serves the
+// placement that it was for, and placing the nominee, or its end, ends the nomination everywhere.
+func checkNominations(t *trial) {
+	all := t.now().Limits()
+	t.commits(node("n", 8), node("m", 8), submit(ranked(5, 8), "a"), submit(ranked(4, 1), "low", "lower"), submit(ranked(6, 1), "high"))
+	t.commits(place("low", "n"))
+	view := t.view()
+	t.commits(hold("h", "n", 1))
+	made := t.commits(nominate("a", 8, "n"))
+	t.loses(view, place("lower", "n"))
+	t.mistakes(place("lower", "n"))
+	t.mistakes(cancel("low"), place("lower", "n"))
+	t.mistakes(hold("h2", "n", 1))
+	t.mistakes(place("a", "n")) // low and the hold are still there
+	t.mistakes(orbit.RemoveNode{Node: "n"})
+	t.commits(place("high", "n"))
+	t.commits(unhold("h"), place("lower", "n"))
+	if is := t.now().Capsule("a").Nomination; !is.Lives() || is.Rank != 5 || is.First != made || is.Made != made || !is.Ends.Equal(someday) {
+		t.Failf("the nomination reads %+v", is)
+	}
+	t.commits(cancel("low"), cancel("lower"), cancel("high"))
+	t.commits(nominate("a", 8)) // ends it
+	t.mistakes(nominate("a", 8))
+	t.commits(nominate("a", 8, "n"))
+	if is := t.now().Capsule("a").Nomination; all.Renewals > 0 && is.First != made {
+		t.Failf("a nomination that is renewed ranks since %d; it must since %d", is.First, made)
+	}
+	t.commits(place("a", "m")) // elsewhere: the nomination has ended all the same
+	if t.now().Capsule("a").Nomination.Lives() {
+		t.Failf("a placed capsule is nominated")
+	}
+	t.commits(submit(ranked(0, 8), "z"), place("z", "n"))
+	t.commits(cancel("z"), orbit.RemoveNode{Node: "n"})
+}
+
+// checkNominationShare makes nominations up to the share that the limits say, and one too many.
+func checkNominationShare(t *trial) {
+	share := int64(t.now().Limits().NominatedShare)
+	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 1), "a", "b"), submit(ranked(1, 1), "top"))
+	t.commits(nominate("a", 100, "n", "m")) // alone it may
+	t.mistakes(nominate("top", 1, "n"))
+	view := t.view()
+	t.commits(nominate("a", 1), nominate("top", share, "n"))
+	if share < 100 {
+		t.loses(view, nominate("b", share+1, "m"))
+		t.mistakes(nominate("b", share+1, "m"))
+	}
+	t.commits(nominate("b", share, "m"))
+	t.mistakes(nominate("a", 1, "n"))
+	t.commits(cancel("top"), nominate("a", 1, "n"))
+	t.mistakes(nominate("x", 1, "n"))
+	t.mistakes(nominate("b", 101, "m"))
 }

@@ -50,6 +50,9 @@ func canonicalText(c orbit.Commitment) string {
 	case orbit.Hold:
 		v.Ends = v.Ends.UTC().Round(0)
 		c = v
+	case orbit.Nominate:
+		v.Ends = v.Ends.UTC().Round(0)
+		c = v
 	case orbit.PutNode:
 		if len(v.Node.Labels) == 0 {
 			v.Node.Labels = nil

@@ -22,7 +22,7 @@ func beside(t require.TestingT, l orbit.Ledger, theirs ...orbit.Proposal) orbit.
 		theirs[i].View = snapshot(t, l).Revision()
 	}
 	plan, err := planned(context.Background(), l, &nav.Anchor{
-		Navigator: orbit.NavigatorFunc(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
+		Navigator: nav.Func(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
 			return orbit.Plan{Proposals: theirs}, nil
 		}),
 	})

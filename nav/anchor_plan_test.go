@@ -20,7 +20,7 @@ import (
 
 // planned returns the first plan of a navigator on a ledger, without proposing it.
 func planned(ctx context.Context, l orbit.Ledger, n orbit.Navigator) (plan orbit.Plan, err error) {
-	e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		plan, err = n.Plan(ctx, view, pending)
 		return orbit.Plan{}, nil
 	})}
@@ -132,7 +132,7 @@ func TestAnchorHandsOn(t *testing.T) {
 	submit(t, l, "g", 2, near("g", 1))
 	oops := errors.New("oops")
 	var seen []orbit.CapsuleID
-	plan, err := planned(t.Context(), l, &nav.Anchor{Navigator: orbit.NavigatorFunc(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	plan, err := planned(t.Context(), l, &nav.Anchor{Navigator: nav.Func(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		for _, c := range pending {
 			seen = append(seen, c.ID)
 		}
@@ -210,7 +210,7 @@ func TestAnchorPlansTwice(t *testing.T) {
 	submit(t, l, "g", 8, near("g", 2))
 	submit(t, l, "s", 3, spec(3, 0))
 	a := &nav.Anchor{Navigator: &nav.Services{}}
-	e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		first, err := a.Plan(ctx, view, pending)
 		require.NoError(t, err)
 		second, err := a.Plan(ctx, view, pending)

@@ -55,7 +55,7 @@ func (p *anchorPass) obstacle(g *anchorGroup, m *anchorMerge) error {
 func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
 	n := p.state.NodeCount()
 	why := fmt.Sprintf("wait for group %q, of which nothing is placed", g.name)
-	fit := &orbit.NoFit{Nodes: n, Reasons: []orbit.Reason{{Nodes: n, Why: why}}}
+	fit := &orbit.NoFit{Nodes: n, Reasons: map[string]int{why: n}}
 	return fmt.Errorf("group %q waits for %s: %w", g.name, what, fit)
 }
 

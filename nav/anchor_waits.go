@@ -49,7 +49,7 @@ func (d *Deadlock) Error() string {
 // Unwrap returns an *orbit.NoFit: no node fits as long as the group has no member.
 func (d *Deadlock) Unwrap() error {
 	why := fmt.Sprintf("wait for group %q, of which nothing is placed", d.Groups[min(1, len(d.Groups)-1)])
-	return &orbit.NoFit{Nodes: d.nodes, Reasons: []orbit.Reason{{Nodes: d.nodes, Why: why}}}
+	return &orbit.NoFit{Nodes: d.nodes, Reasons: map[string]int{why: d.nodes}}
 }
 
 // anchorWaits computes which groups can start: those that run, and those with a pending member that waits for no group,

@@ -104,7 +104,7 @@ func eightShapes(seed uint64, nodes []orbit.Node, load float64) []sim.Capsule {
 func quarterMachines() []sim.Kind {
 	kinds := sim.Machines()
 	for i := range kinds {
-		for _, d := range []orbit.Dimension{orbit.CPU, orbit.Memory, orbit.Disk} {
+		for _, d := range []int{orbit.CPU, orbit.Memory, orbit.Disk} {
 			kinds[i].Capacity[d] /= 4
 		}
 	}

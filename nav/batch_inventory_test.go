@@ -112,7 +112,7 @@ func TestInventoryWithoutWhatIsTaken(t *testing.T) {
 func TestFreeTallyFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ledger, tally := &orbit.MemoryLedger{}, freeTally{}
-		look := orbit.Engine{Ledger: ledger, Navigator: orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, _ []*orbit.Capsule) (orbit.Plan, error) {
+		look := orbit.Engine{Ledger: ledger, Navigator: Func(func(_ context.Context, view *orbit.View, _ []*orbit.Capsule) (orbit.Plan, error) {
 			fresh := freeTally{}
 			tally.sync(view)
 			fresh.sync(view)

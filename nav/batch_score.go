@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // packScore is the score of [Batch]. Lower is better:
@@ -52,13 +53,13 @@ func (s *packScore) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Sp
 
 // Bound takes each share at its least for the most of all, and at its most for the least. Every step is monotone in
 // what it is given, rounding included, so nothing need be allowed for that.
-func (s *packScore) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (s *packScore) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 	scarce, frozen := s.scarce, *s
 	wants := make([]int64, len(scarce))
 	for i, d := range scarce {
 		wants[i] = wantOf(spec, d)
 	}
-	return func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, most *score.Extent) (value, tie float64) {
 		r := rating{least: math.Inf(1)}
 		for i, d := range scarce {
 			lowFree, lowCapacity := extentOf(least, d)
@@ -118,9 +119,9 @@ func capacityIn(n *orbit.NodeState, d int) int64 {
 	return n.Node.Capacity[d]
 }
 
-func extentOf(e *orbit.Extent, d int) (free, capacity int64) {
+func extentOf(e *score.Extent, d int) (free, capacity int64) {
 	if d == devicesDim {
 		return e.DevicesFree(), wholeDevice * int64(e.Devices())
 	}
-	return e.Free(orbit.Dimension(d)), e.Capacity(orbit.Dimension(d))
+	return e.Free(d), e.Capacity(d)
 }

@@ -158,7 +158,7 @@ func TestBatchIndexedAgreesWithExhaustive(t *testing.T) {
 		l := drawBatch(t, 60, 120)
 		view := func(placement orbit.PlacementEngine) (plan orbit.Plan) {
 			b := &nav.Batch{Placement: placement}
-			e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 				var err error
 				plan, err = b.Plan(ctx, view, pending)
 				require.NoError(t, err)
@@ -282,7 +282,7 @@ func TestBatchEndsWithItsContext(t *testing.T) {
 		b := &nav.Batch{Placement: &endingPlacement{left: choices, end: cancel}}
 		var planned orbit.Plan
 		var err error
-		e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 			planned, err = b.Plan(ctx, view, pending)
 			return planned, err
 		})}
@@ -375,7 +375,7 @@ func TestBatchLevelsShareTheRoom(t *testing.T) {
 		for choices := 1; choices < 1600; choices += 97 {
 			ctx, cancel := context.WithCancel(t.Context())
 			b := &nav.Batch{Placement: &endingPlacement{left: choices, end: cancel}}
-			e := sweeper(t, nodes, tasks, orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			e := sweeper(t, nodes, tasks, nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 				plan, _ := b.Plan(ctx, view, pending)
 				return plan, nil
 			}))

@@ -46,7 +46,7 @@ func testGangChurn(t *rapid.T) {
 	}
 	l := &orbit.MemoryLedger{}
 	old := &nav.Gang{HoldAfter: -1}
-	e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		got, err := old.Plan(ctx, view, pending)
 		require.NoError(t, err)
 		want, err := (&nav.Gang{HoldAfter: -1}).Plan(ctx, view, pending)

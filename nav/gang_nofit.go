@@ -41,8 +41,9 @@ type DomainFit struct {
 	Best string
 	// Fits is how many of the Of waiting members fit the best domain.
 	Fits, Of int
-	// Lacks counts why nodes of the best domain do not take one more member, most frequent reason first.
-	Lacks []orbit.Reason
+	// Lacks counts the nodes of the best domain by the reason why they do not take one more member, worded as in
+	// orbit.NoFit.Reasons.
+	Lacks map[string]int
 }
 
 // Error reads like `gang "g": best rack r17 fits 6 of 8 (3 nodes lack cpu, 1 is unschedulable); no node is in a
@@ -87,21 +88,17 @@ func (f *DomainFit) text() string {
 		where = "best " + plain(f.Level) + " " + plain(f.Best)
 	}
 	text := fmt.Sprintf("%s fits %d of %d", where, f.Fits, f.Of)
-	reasons := make([]string, 0, mostReasons)
-	for i, r := range f.Lacks[:min(len(f.Lacks), mostReasons)] {
-		nodes := " "
-		switch {
-		case i == 0 && r.Nodes == 1:
-			nodes = " node "
-		case i == 0:
-			nodes = " nodes "
-		}
-		reasons = append(reasons, strconv.Itoa(r.Nodes)+nodes+r.Text())
+	reasons := (&orbit.NoFit{Reasons: f.Lacks}).Texts()
+	if len(reasons) == 0 {
+		return text
 	}
-	if len(reasons) > 0 {
-		text += " (" + strings.Join(reasons, ", ") + ")"
+	count, why, _ := strings.Cut(reasons[0], " ")
+	nodes := " nodes "
+	if count == "1" {
+		nodes = " node "
 	}
-	return text
+	reasons[0] = count + nodes + why
+	return text + " (" + strings.Join(reasons[:min(len(reasons), mostReasons)], ", ") + ")"
 }
 
 // mostReasons is how many reasons a text spells out.
@@ -149,7 +146,7 @@ func (p *gangPacker) bestOf(t *domainTable, m *pendingGang) (f DomainFit, exact 
 }
 
 // lacks counts why the nodes of a domain do not take one member more than a seating has there.
-func (p *gangPacker) lacks(nodes []int32, s *seating) []orbit.Reason {
+func (p *gangPacker) lacks(nodes []int32, s *seating) map[string]int {
 	next := 0
 	for next < len(p.asks) && s.placed[next] == p.asks[next].want {
 		next++

@@ -17,7 +17,7 @@ import (
 
 // planOf returns what a navigator plans for everything that waits, without committing it.
 func planOf(t require.TestingT, l orbit.Ledger, n orbit.Navigator) (plan orbit.Plan) {
-	e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (_ orbit.Plan, err error) {
+	e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (_ orbit.Plan, err error) {
 		plan, err = n.Plan(ctx, view, pending)
 		return orbit.Plan{}, err
 	})}

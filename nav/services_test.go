@@ -176,7 +176,7 @@ func TestServicesEndsWithItsContext(t *testing.T) {
 		cancel()
 		return 0, 0
 	})}}
-	e := orbit.Engine{Ledger: l, Navigator: orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		plan, err := s.Plan(ctx, view, pending)
 		assert.Len(t, plan.Proposals, 1)
 		assert.ErrorIs(t, err, context.Canceled)
@@ -203,6 +203,8 @@ func TestServicesInAPopulation(t *testing.T) {
 		assert.True(t, s.Capsule("s").Placed())
 		assert.False(t, s.Capsule("b").Placed())
 		require.Len(t, reported, 1)
-		assert.ErrorIs(t, reported[0], orbit.ErrUnclaimed)
+		var unplaced orbit.Unplaced
+		require.ErrorAs(t, reported[0], &unplaced)
+		assert.Equal(t, orbit.CapsuleID("b"), unplaced.Capsule.ID)
 	})
 }

@@ -140,6 +140,7 @@ func TestBrokenNavigatorsAreCaughtByName(t *testing.T) {
 // Writes are caught, whatever is written to, and by the rule that says so; what they do to other rules differs.
 // Equal specs are one for all ledgers of a process, so these have modules of their own to spoil.
 func TestScribblersAreCaught(t *testing.T) {
+	scale.Long(t)
 	for _, into := range []string{"the slice", "a capsule", "a spec", "a requirement", "a label", "a node's count", "a gang"} {
 		t.Run(into, func(t *testing.T) {
 			suite := navtest.Suite{Worlds: 12, Modules: []string{"scribbled by " + into}}

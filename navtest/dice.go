@@ -12,7 +12,7 @@ import (
 type dice struct{ *rand.Rand }
 
 // The dimensions that random worlds use, one of the importer's own among them.
-const own = orbit.Dimension(5)
+const own = 5
 
 // chance is true in so many of a hundred cases.
 func (d dice) chance(percent int) bool { return d.IntN(100) < percent }

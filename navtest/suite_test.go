@@ -125,7 +125,7 @@ var errTired = errors.New("tired")
 
 // Errors come through, and so do panics in what a plan returns.
 func TestFailuresCanBeRead(t *testing.T) {
-	tired := orbit.NavigatorFunc(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
+	tired := nav.Func(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
 		return orbit.Plan{}, errTired
 	})
 	failures := navtest.Suite{Worlds: 1}.Check(func() orbit.Navigator { return tired })
@@ -135,7 +135,7 @@ func TestFailuresCanBeRead(t *testing.T) {
 			assert.ErrorIs(t, err, errTired)
 		}
 	}
-	rude := orbit.NavigatorFunc(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+	rude := nav.Func(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 		for _, c := range pending {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: rudeness{}})
 		}

@@ -127,7 +127,7 @@ func (x *boxIndex) rank(n *orbit.NodeState) (uint64, bool) {
 
 // point is where a node belongs.
 func (x *boxIndex) point(n *orbit.NodeState) kd.Point {
-	return kd.Point{At: kd.Vector(n.Extent()), Rank: x.ranks[n.Index()], ID: int32(n.Index()), Kind: x.kinds.of[n.Index()]}
+	return kd.Point{At: kd.Vector(score.ExtentOf(n)), Rank: x.ranks[n.Index()], ID: int32(n.Index()), Kind: x.kinds.of[n.Index()]}
 }
 
 // build makes the index from all nodes, and divides them anew.

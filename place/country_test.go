@@ -179,7 +179,8 @@ var (
 
 func predicates(texts ...string) (out []orbit.Predicate) {
 	for _, text := range texts {
-		p, err := orbit.ParsePredicate(text)
+		var p orbit.Predicate
+		err := p.Set(text)
 		if err != nil {
 			panic(err)
 		}
@@ -309,25 +310,25 @@ func (w *country) refresh(t require.TestingT, v *orbit.View) {
 // strange makes a score of parts, any of which may be missing.
 type strange struct {
 	score score.Func
-	bound func(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64)
+	bound func(spec *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64)
 }
 
 func (s strange) Score(n *orbit.NodeState, r *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	return s.score(n, r, spec)
 }
 
-func (s strange) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (s strange) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 	return s.bound(spec, like)
 }
 
 // roomy likes full nodes, and goes by devices among equals. Its bound is exact.
 var roomy = strange{
 	score: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
-		e := n.Extent()
+		e := score.ExtentOf(n)
 		return float64(n.Free()[orbit.CPU]) / 1024, float64(n.Node.Capacity[orbit.Memory]) - float64(e.DevicesFree()) + float64(e.DeviceLargest())
 	},
-	bound: func(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-		return func(least, most *orbit.Extent) (value, tie float64) {
+	bound: func(*orbit.Spec, *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
+		return func(least, most *score.Extent) (value, tie float64) {
 			return float64(least.Free(orbit.CPU)) / 1024, float64(least.Capacity(orbit.Memory)) - float64(most.DevicesFree()) + float64(least.DeviceLargest())
 		}
 	},
@@ -336,11 +337,11 @@ var roomy = strange{
 // crowding likes company on the node, and idle devices; many nodes are equal. Its bound is exact.
 var crowding = strange{
 	score: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
-		e := n.Extent()
+		e := score.ExtentOf(n)
 		return -float64(n.Capsules), -float64(e.DevicesIdle())
 	},
-	bound: func(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-		return func(_, most *orbit.Extent) (value, tie float64) {
+	bound: func(*orbit.Spec, *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
+		return func(_, most *score.Extent) (value, tie float64) {
 			return -float64(most.Capsules()), -float64(most.DevicesIdle())
 		}
 	},
@@ -351,9 +352,9 @@ var obliging = strange{
 	score: func(n *orbit.NodeState, _ *orbit.Report, s *orbit.Spec) (value, tie float64) {
 		return float64(n.Capsules), -wishes(n.Node, s)
 	},
-	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 		tie := -wishes(like, s)
-		return func(least, _ *orbit.Extent) (value, _ float64) { return float64(least.Capsules()), tie }
+		return func(least, _ *score.Extent) (value, _ float64) { return float64(least.Capsules()), tie }
 	},
 }
 
@@ -374,9 +375,9 @@ var loose = strange{
 		}
 		return float64(3*n.Capsules + r.FreeSlots + int(uint64(n.Free()[orbit.CPU])%5)), float64(len(n.Node.Labels["rack"]) % 2)
 	},
-	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 		slack := float64(len(like.Devices.Model) * int(s.Envelope.Reservation[orbit.Memory]))
-		return func(least, most *orbit.Extent) (value, tie float64) {
+		return func(least, most *score.Extent) (value, tie float64) {
 			if s.Module == "b" && most.Capsules()%2 == 1 {
 				return math.NaN(), 7
 			}
@@ -388,7 +389,7 @@ var loose = strange{
 // moody is loose, and cannot bound itself for some specs, and for some kinds of nodes.
 var moody = strange{
 	score: loose.score,
-	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	bound: func(s *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 		if s.Module == "b" && (s.Devices.Count > 0 || like.Devices.Model != "") {
 			return nil
 		}
@@ -411,12 +412,12 @@ func (y *tally) Score(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value
 // boundedTally is a tally that can bound itself; what it has counted goes into the bound.
 type boundedTally struct{ *tally }
 
-func (y boundedTally) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (y boundedTally) Bound(*orbit.Spec, *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 	low := 0
 	for _, n := range y.zones {
 		low = min(low, n)
 	}
-	return func(least, _ *orbit.Extent) (value, tie float64) { return float64(least.Capsules() + low), 0 }
+	return func(least, _ *score.Extent) (value, tie float64) { return float64(least.Capsules() + low), 0 }
 }
 
 // chooser chooses the last devices that are open, if any two are; many nodes are equal to it.

@@ -3,6 +3,7 @@ package place
 import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/kd"
+	"github.com/orbitsched/orbit/score"
 )
 
 // frontier is a best-first search of the box index for one class. Its heap has boxes with a bound of the scores in them,
@@ -84,7 +85,7 @@ func (f *frontier) rate(slot int32, x *boxIndex) {
 // boundBox makes a candidate of a box. It reports false if no node in the box can fit.
 func (f *frontier) boundBox(c *candidate, number int32, x *boxIndex) (ok bool) {
 	b := x.tree.Box(number)
-	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*orbit.Extent)(&b.Least), (*orbit.Extent)(&b.Most))
+	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*score.Extent)(&b.Least), (*score.Extent)(&b.Most))
 	c.rank, c.at = b.Rank, number
 	return ok
 }
@@ -107,7 +108,7 @@ func (f *frontier) add(slot int32, x *boxIndex) {
 
 // boundNode makes a candidate of a node from its totals. It reports false if the node cannot fit.
 func (f *frontier) boundNode(c *candidate, p *kd.Point, x *boxIndex) bool {
-	kindBound, at := f.class.byKind[p.Kind], (*orbit.Extent)(&p.At)
+	kindBound, at := f.class.byKind[p.Kind], (*score.Extent)(&p.At)
 	if kindBound == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.class.mayFit(at) {
 		return false
 	}

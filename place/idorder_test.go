@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/score"
 )
 
 // numbering is an idOrder, and beside it who has which number.
@@ -122,8 +123,8 @@ func TestIndexedWhenNumbersRunOut(t *testing.T) {
 	v, refresh := viewOf(t, l, nil)
 	e := draftFor(&Indexed{Score: strange{
 		score: func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (value, tie float64) { return 0, 0 },
-		bound: func(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-			return func(_, _ *orbit.Extent) (value, tie float64) { return 0, 0 }
+		bound: func(*orbit.Spec, *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
+			return func(_, _ *score.Extent) (value, tie float64) { return 0, 0 }
 		},
 	}})
 	rebuilds := int64(0)

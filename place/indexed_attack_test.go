@@ -32,9 +32,9 @@ type touchy struct {
 	calls, at *int
 }
 
-func (s touchy) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (s touchy) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 	bound := s.Spread.Bound(spec, like)
-	return func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, most *score.Extent) (value, tie float64) {
 		if *s.calls++; *s.calls == *s.at || *s.at < 0 && spec.Module == "bad" {
 			panic("touchy")
 		}

@@ -368,7 +368,7 @@ func TestIndexedDropsRankings(t *testing.T) {
 // when the score changes, all are.
 func TestIndexedForgetsSpecs(t *testing.T) {
 	v, specs := manySpecs(t, 4000)
-	e := draftFor(&Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *orbit.Spec, n *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+	e := draftFor(&Indexed{Score: versioned{strange: strange{score: moody.score, bound: func(s *orbit.Spec, n *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 		if s.Module == "b" {
 			return nil
 		}

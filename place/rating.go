@@ -222,7 +222,7 @@ func unready(draft *orbit.Draft, spec *orbit.Spec) error {
 	case draft == nil || spec == nil:
 		return fmt.Errorf("place: %w: Best needs a draft and a spec", orbit.ErrInvalid)
 	case draft.View() == nil:
-		return &orbit.NoFit{Reasons: []orbit.Reason{{Why: "were looked at; sync the draft first"}}}
+		return &orbit.NoFit{Reasons: map[string]int{"were looked at; sync the draft first": 0}}
 	}
 	return nil
 }

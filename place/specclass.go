@@ -6,6 +6,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/kd"
+	"github.com/orbitsched/orbit/score"
 )
 
 // specClass is what an engine has computed for a spec, which all capsules of one equivalence class share.
@@ -37,14 +38,14 @@ type specClass struct {
 }
 
 type wanted struct {
-	dim  orbit.Dimension
+	dim  int
 	want int64
 }
 
 // kindBound is a bound, and the kinds of node for which it holds.
 type kindBound struct {
 	kinds kd.Kinds
-	bound func(least, most *orbit.Extent) (value, tie float64)
+	bound func(least, most *score.Extent) (value, tie float64)
 }
 
 const notSuited = -1
@@ -53,10 +54,10 @@ const notSuited = -1
 const wholeDevice = 1000
 
 // noBound is for specs of which the score cannot say more, until that is noticed.
-func noBound(_, _ *orbit.Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
+func noBound(_, _ *score.Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
 
 // least returns the bound; what is no number bounds nothing.
-func (r *kindBound) least(least, most *orbit.Extent) (value, tie float64) {
+func (r *kindBound) least(least, most *score.Extent) (value, tie float64) {
 	value, tie = r.bound(least, most)
 	if value != value || tie != tie {
 		return math.Inf(-1), math.Inf(-1)
@@ -72,7 +73,7 @@ func newSpecClass(spec *orbit.Spec) *specClass {
 func wantsOf(spec *orbit.Spec) (out []wanted) {
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
-			out = append(out, wanted{orbit.Dimension(d), want})
+			out = append(out, wanted{d, want})
 		}
 	}
 	return out
@@ -87,7 +88,7 @@ func (c *specClass) meet(near near) {
 }
 
 // mayFit reports whether a node with at most this much free could fit the spec.
-func (c *specClass) mayFit(most *orbit.Extent) bool {
+func (c *specClass) mayFit(most *score.Extent) bool {
 	for _, w := range c.wants {
 		if w.want > most.Free(w.dim) {
 			return false
@@ -193,7 +194,7 @@ func (c *specClass) suits(like *orbit.Node, x *boxIndex) bool {
 
 // bound returns the least that nodes of these kinds between these extremes can be rated; false: none of them
 // fits.
-func (c *specClass) bound(kinds kd.Kinds, least, most *orbit.Extent) (value, tie float64, ok bool) {
+func (c *specClass) bound(kinds kd.Kinds, least, most *score.Extent) (value, tie float64, ok bool) {
 	if !c.mayFit(most) {
 		return 0, 0, false
 	}
@@ -222,7 +223,7 @@ func (c *specClass) probe(x *boxIndex) kd.Probe {
 	if c.probing == nil {
 		c.probing = func(kinds kd.Kinds, least, most *kd.Vector) float64 {
 			c.respond(x)
-			value, _, ok := c.bound(kinds, (*orbit.Extent)(least), (*orbit.Extent)(most))
+			value, _, ok := c.bound(kinds, (*score.Extent)(least), (*score.Extent)(most))
 			if !ok {
 				return math.Inf(1)
 			}

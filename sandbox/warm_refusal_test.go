@@ -16,7 +16,7 @@ import (
 )
 
 // reasonsOfFirst plans, and returns how many nodes do not take the first capsule, and why.
-func reasonsOfFirst(t *testing.T, w *sandbox.Warm, view *orbit.View) []orbit.Reason {
+func reasonsOfFirst(t *testing.T, w *sandbox.Warm, view *orbit.View) map[string]int {
 	plan, err := w.Plan(context.Background(), view, view.State().Pending())
 	require.NoError(t, err)
 	require.NotEmpty(t, plan.Unplaced)
@@ -40,11 +40,11 @@ func TestWarmRefusalFollowsTheMarks(t *testing.T) {
 			require.NoError(t, view.Refresh(context.Background(), f.ledger, f.board, time.Now()))
 		}
 		see()
-		require.Equal(t, []orbit.Reason{{Why: "have no free slot", Nodes: 1}}, reasonsOfFirst(t, w, view))
+		require.Equal(t, map[string]int{"have no free slot": 1}, reasonsOfFirst(t, w, view))
 		require.NoError(t, leases.Resign(context.Background(), term))
-		require.Equal(t, []orbit.Reason{{Why: "have no free slot", Nodes: 1}}, reasonsOfFirst(t, w, view), "the view stands still")
+		require.Equal(t, map[string]int{"have no free slot": 1}, reasonsOfFirst(t, w, view), "the view stands still")
 		see()
-		require.Equal(t, []orbit.Reason{{Why: "have no live lease", Nodes: 1}}, reasonsOfFirst(t, w, view))
+		require.Equal(t, map[string]int{"have no live lease": 1}, reasonsOfFirst(t, w, view))
 	})
 }
 
@@ -65,9 +65,9 @@ func TestWarmRefusalIsOfItsView(t *testing.T) {
 	submit(t, f.ledger, "c", 1, bootSpec(code))
 	open := snapshot(t, f.ledger)
 	w, views := &sandbox.Warm{}, [3]orbit.View{}
-	said := [3][]orbit.Reason{{{Why: "have no free slot", Nodes: 3}},
-		{{Why: "have no free slot", Nodes: 2}, {Why: "are unschedulable", Nodes: 1}},
-		{{Why: "are unschedulable", Nodes: 2}, {Why: "have no free slot", Nodes: 1}}}
+	said := [3]map[string]int{{"have no free slot": 3},
+		{"have no free slot": 2, "are unschedulable": 1},
+		{"are unschedulable": 2, "have no free slot": 1}}
 	for i, closed := range []string{"", "a", "ab"} {
 		state := open.Closed(nil, nil, func(n *orbit.NodeState) bool { return strings.Contains(closed, string(n.Node.ID)) })
 		require.NoError(t, views[i].Refresh(context.Background(), pinned{f.ledger, state}, f.board, time.Now()))

@@ -51,7 +51,11 @@ func (r *rival) pass(t *testing.T) (*orbit.State, orbit.Round) {
 // With each of the scores Indexed chooses what Exhaustive chooses, capsule by capsule, while capsules come and
 // go and nodes change.
 func TestIndexedAgreesWithExhaustive(t *testing.T) {
-	arrivals := mixedWork(2500)
+	n := 2500
+	if testing.Short() {
+		n = 800
+	}
+	arrivals := mixedWork(n)
 	scores := []orbit.Score{score.Random{Seed: 1}, score.FGD{Typical: score.Typical(specsOf(arrivals))}}
 	for _, b := range boundedScores() {
 		scores = append(scores, b)

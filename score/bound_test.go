@@ -91,7 +91,7 @@ func shrunk(t *testing.T, used, left int64) *orbit.NodeState {
 }
 
 // check requires ties to be 0 and compares values: at least that of the box, and just that of the node alone.
-func (b *box) check(t require.TestingT, sc orbit.Score, s *orbit.Spec, bound func(least, most *orbit.Extent) (value, tie float64)) {
+func (b *box) check(t require.TestingT, sc orbit.Score, s *orbit.Spec, bound func(least, most *score.Extent) (value, tie float64)) {
 	low, lowTie := bound(&b.least, &b.most)
 	for _, n := range b.nodes {
 		if !n.Fits(s) {
@@ -118,7 +118,7 @@ func sane(n *orbit.NodeState) bool { return slices.Max(n.Node.Capacity[:]) <= 1<
 type box struct {
 	like        *orbit.Node
 	nodes       []*orbit.NodeState
-	least, most orbit.Extent
+	least, most score.Extent
 }
 
 func drawBox(t *rapid.T, s *orbit.Spec) (b box) {
@@ -154,12 +154,12 @@ func toldApart(a, b *orbit.Node, s *orbit.Spec) bool {
 	return in(a) != in(b)
 }
 
-// extentOf is the extent of one node, which only its package can ask for.
-func extentOf(n *orbit.NodeState) (e orbit.Extent) {
+// extentOf makes the extent of one node in another way than ExtentOf, by what the methods read.
+func extentOf(n *orbit.NodeState) (e score.Extent) {
 	free, idle, largest, sum := n.Free(), 0, 0, 0
-	for d := range orbit.Dimension(orbit.Dimensions) {
-		set(&e, func(e *orbit.Extent) int64 { return e.Free(d) }, free[d])
-		set(&e, func(e *orbit.Extent) int64 { return e.Capacity(d) }, n.Node.Capacity[d])
+	for d := range orbit.Dimensions {
+		set(&e, func(e *score.Extent) int64 { return e.Free(d) }, free[d])
+		set(&e, func(e *score.Extent) int64 { return e.Capacity(d) }, n.Node.Capacity[d])
 	}
 	for i := range n.Node.Devices.Count {
 		f := n.DeviceFree(i)
@@ -167,18 +167,27 @@ func extentOf(n *orbit.NodeState) (e orbit.Extent) {
 			idle++
 		}
 	}
-	set(&e, func(e *orbit.Extent) int64 { return int64(e.Capsules()) }, int64(n.Capsules))
-	set(&e, func(e *orbit.Extent) int64 { return int64(e.Devices()) }, int64(n.Node.Devices.Count))
-	set(&e, (*orbit.Extent).DevicesFree, int64(sum))
-	set(&e, func(e *orbit.Extent) int64 { return int64(e.DevicesIdle()) }, int64(idle))
-	set(&e, func(e *orbit.Extent) int64 { return int64(e.DeviceLargest()) }, int64(largest))
+	set(&e, func(e *score.Extent) int64 { return int64(e.Capsules()) }, int64(n.Capsules))
+	set(&e, func(e *score.Extent) int64 { return int64(e.Devices()) }, int64(n.Node.Devices.Count))
+	set(&e, (*score.Extent).DevicesFree, int64(sum))
+	set(&e, func(e *score.Extent) int64 { return int64(e.DevicesIdle()) }, int64(idle))
+	set(&e, func(e *score.Extent) int64 { return int64(e.DeviceLargest()) }, int64(largest))
 	return e
 }
 
+// The extent of a node says of it what the node itself says.
+func TestExtentOf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		for _, n := range drawNodes(t) {
+			require.Equal(t, extentOf(n), score.ExtentOf(n))
+		}
+	})
+}
+
 // set finds the coordinate that a method reads, and sets it.
-func set(e *orbit.Extent, read func(*orbit.Extent) int64, v int64) {
+func set(e *score.Extent, read func(*score.Extent) int64, v int64) {
 	for i := range e {
-		if probe := (orbit.Extent{}); read(&probe) == 0 {
+		if probe := (score.Extent{}); read(&probe) == 0 {
 			if probe[i] = 1; read(&probe) == 1 {
 				e[i] = v
 			}

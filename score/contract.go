@@ -21,7 +21,7 @@ type Bounded interface {
 	// is right as well, but takes more looking. What is no number bounds nothing. There are no reports: a term that
 	// reads one counts as its best case. Both functions must be pure, for as long as the version stays of a score
 	// that is [Versioned] too.
-	Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64)
+	Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64)
 }
 
 // Versioned is a Score that reads more than its arguments: counts per domain, say, or what else is on the

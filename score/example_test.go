@@ -22,7 +22,7 @@ func Example() {
 	}
 	state, _ := ledger.Snapshot(ctx)
 
-	ssd, _ := orbit.ParsePredicate("disk in (ssd)")
+	ssd := orbit.Predicate{Key: "disk", Op: "In", Values: []string{"ssd"}}
 	spec := &orbit.Spec{
 		Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 8_000}},
 		Prefer:   []orbit.Preference{{Predicate: ssd, Weight: 1}},

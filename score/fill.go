@@ -14,9 +14,9 @@ func (LeastAllocated) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.
 }
 
 // Bound is the mean of the least parts.
-func (LeastAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (LeastAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	list := wantedOf(spec)
-	return func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, most *Extent) (value, tie float64) {
 		sum := 0.0
 		for i := range list {
 			sum += list[i].least(least, most)
@@ -35,9 +35,9 @@ func (MostAllocated) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.S
 }
 
 // Bound is 1 less the mean of the largest parts.
-func (MostAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (MostAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	list := wantedOf(spec)
-	return func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, most *Extent) (value, tie float64) {
 		sum := 0.0
 		for i := range list {
 			sum += list[i].most(least, most)
@@ -60,9 +60,9 @@ func (Balance) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (
 
 // Bound is a lower bound of the difference: the largest part is at least every part's minimum, and the smallest part is
 // at most every part's maximum.
-func (Balance) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (Balance) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	list := wantedOf(spec)
-	return func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, most *Extent) (value, tie float64) {
 		low, high := 1.0, 0.0
 		for i := range list {
 			if part := list[i].most(least, most); part < low {
@@ -110,18 +110,18 @@ func fill(node *orbit.NodeState, spec *orbit.Spec) (mean, spread float64) {
 
 // wanted is how much a spec asks for of a dimension.
 type wanted struct {
-	dim  orbit.Dimension
+	dim  int
 	want int64
 }
 
 // allDevices stands for all devices of a node together, in milli.
-const allDevices = orbit.Dimension(-1)
+const allDevices = -1
 
 // wantedOf lists what the spec asks for.
 func wantedOf(spec *orbit.Spec) (list []wanted) {
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
-			list = append(list, wanted{orbit.Dimension(d), want})
+			list = append(list, wanted{d, want})
 		}
 	}
 	if spec.Devices.Count > 0 {
@@ -130,14 +130,14 @@ func wantedOf(spec *orbit.Spec) (list []wanted) {
 	return list
 }
 
-func (w wanted) free(e *orbit.Extent) int64 {
+func (w wanted) free(e *Extent) int64 {
 	if w.dim == allDevices {
 		return e.DevicesFree()
 	}
 	return e.Free(w.dim)
 }
 
-func (w wanted) capacity(e *orbit.Extent) int64 {
+func (w wanted) capacity(e *Extent) int64 {
 	if w.dim == allDevices {
 		return wholeDevice * int64(e.Devices())
 	}
@@ -153,7 +153,7 @@ const (
 
 // least is the smallest part that can be taken after placing on a node that fits: the node has the most free capacity
 // possible, and is no larger than that requires.
-func (w wanted) least(least, most *orbit.Extent) float64 {
+func (w wanted) least(least, most *Extent) float64 {
 	free := w.free(most)
 	capacity := max(w.capacity(least), free)
 	part := float64(capacity-free+w.want) / float64(capacity)
@@ -164,7 +164,7 @@ func (w wanted) least(least, most *orbit.Extent) float64 {
 }
 
 // most is the largest part that can be taken after placing: as little is free as can be, on the largest node.
-func (w wanted) most(least, most *orbit.Extent) float64 {
+func (w wanted) most(least, most *Extent) float64 {
 	capacity := w.capacity(most)
 	part := float64(capacity-max(w.free(least), w.want)+w.want) / float64(capacity)
 	if capacity > exactFloat {

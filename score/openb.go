@@ -34,12 +34,12 @@ func (s BestFit) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec)
 }
 
 // Bound rates the least that can be left. It cannot say if a maximum is negative.
-func (s BestFit) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (s BestFit) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	if s.CPUMax < 0 || s.DeviceMax < 0 {
 		return nil
 	}
 	cpu, devices := spec.Envelope.Reservation[orbit.CPU], wantedDevices(spec)
-	return func(least, _ *orbit.Extent) (value, tie float64) {
+	return func(least, _ *Extent) (value, tie float64) {
 		return s.rate(fitting(least.Free(orbit.CPU), cpu)-cpu, fitting(least.DevicesFree(), devices)-devices), 0
 	}
 }
@@ -70,9 +70,9 @@ func (s DotProduct) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Sp
 }
 
 // Bound rates the least that can be free.
-func (s DotProduct) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (s DotProduct) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	cpu, devices := spec.Envelope.Reservation[orbit.CPU], wantedDevices(spec)
-	return func(least, _ *orbit.Extent) (value, tie float64) {
+	return func(least, _ *Extent) (value, tie float64) {
 		return s.rate(fitting(least.Free(orbit.CPU), cpu), fitting(least.DevicesFree(), devices), spec), 0
 	}
 }
@@ -102,7 +102,7 @@ func freeCPU(node *orbit.NodeState) int64 {
 }
 
 // freeDevices is what is free of all healthy device instances together, in milli, as in
-// [orbit.Extent.DevicesFree].
+// [Extent.DevicesFree].
 func freeDevices(node *orbit.NodeState) int64 {
 	sum := 0
 	for i := range node.Node.Devices.Count {

@@ -19,7 +19,7 @@ func (Preferences) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spe
 }
 
 // Bound is exact: the part is the same on all of the nodes.
-func (Preferences) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (Preferences) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	return always(unmet(like.Labels, spec))
 }
 
@@ -40,8 +40,8 @@ func unmet(labels map[string]string, spec *orbit.Spec) float64 {
 }
 
 // always is a bound that is the same over all boxes.
-func always(value float64) func(least, most *orbit.Extent) (value, tie float64) {
-	return func(_, _ *orbit.Extent) (float64, float64) { return value, 0 }
+func always(value float64) func(least, most *Extent) (value, tie float64) {
+	return func(_, _ *Extent) (float64, float64) { return value, 0 }
 }
 
 // Domains is 0 on a node in one of the failure domains that the spec spreads across, or for a spec that
@@ -54,7 +54,7 @@ func (Domains) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (
 }
 
 // Bound is exact: all of the nodes are in the domains, or none is.
-func (Domains) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (Domains) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	return always(outside(like.Labels, spec))
 }
 
@@ -82,8 +82,8 @@ func (s Crowding) Score(node *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (
 }
 
 // Bound rates the fewest capsules.
-func (s Crowding) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-	return func(least, _ *orbit.Extent) (value, tie float64) { return s.rate(least.Capsules()), 0 }
+func (s Crowding) Bound(*orbit.Spec, *orbit.Node) func(least, most *Extent) (value, tie float64) {
+	return func(least, _ *Extent) (value, tie float64) { return s.rate(least.Capsules()), 0 }
 }
 
 func (s Crowding) rate(capsules int) float64 {

@@ -58,9 +58,9 @@ func stranded(node *orbit.NodeState, spec *orbit.Spec) float64 {
 }
 
 // Bound adds up the same terms in the same order, each at its least, so that it is exact for a single node.
-func (Spread) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (Spread) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	b := newSpreadBound(spec, like)
-	return func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, most *Extent) (value, tie float64) {
 		value = b.stranded(least, most) + spreadPerCapsule*float64(least.Capsules())
 		for _, weight := range b.less {
 			value -= weight
@@ -81,7 +81,7 @@ func notNegative(value float64) float64 {
 type spreadBound struct {
 	wants []wanted
 	// Dimensions of which nothing is wanted.
-	others []orbit.Dimension
+	others []int
 	// What is taken off, in order.
 	less []float64
 }
@@ -91,9 +91,9 @@ func newSpreadBound(spec *orbit.Spec, like *orbit.Node) *spreadBound {
 	for d, want := range spec.Envelope.Reservation {
 		switch {
 		case want > 0:
-			b.wants = append(b.wants, wanted{orbit.Dimension(d), want})
+			b.wants = append(b.wants, wanted{d, want})
 		case want == 0:
-			b.others = append(b.others, orbit.Dimension(d))
+			b.others = append(b.others, d)
 		}
 	}
 	for i := range spec.Prefer {
@@ -112,7 +112,7 @@ func newSpreadBound(spec *orbit.Spec, like *orbit.Node) *spreadBound {
 // left out: with one more 1 the mean is higher. Where rounding could bring that about or not, a little is taken off.
 //
 // A search calls it some eighty times; what could go either way is computed rather than decided.
-func (b *spreadBound) stranded(least, most *orbit.Extent) float64 {
+func (b *spreadBound) stranded(least, most *Extent) float64 {
 	sum, largest := 0.0, int64(0)
 	for i := range b.wants {
 		w := &b.wants[i]

@@ -69,10 +69,10 @@ func sizes(r *rand.Rand, near, huge bool) (size, used int64) {
 }
 
 // extremes returns the least and the most of nodes.
-func extremes(nodes []*orbit.NodeState) (least, most orbit.Extent) {
-	least, most = nodes[0].Extent(), nodes[0].Extent()
+func extremes(nodes []*orbit.NodeState) (least, most score.Extent) {
+	least, most = score.ExtentOf(nodes[0]), score.ExtentOf(nodes[0])
 	for _, n := range nodes {
-		for d, x := range n.Extent() {
+		for d, x := range score.ExtentOf(n) {
 			least[d], most[d] = min(least[d], x), max(most[d], x)
 		}
 	}
@@ -83,24 +83,24 @@ func extremes(nodes []*orbit.NodeState) (least, most orbit.Extent) {
 var hugeNumbers = []int64{0, 3, 1 << 53, 1<<53 - 1, 1<<53 + 1, 1<<53 + 2, 1 << 54, 1<<54 + 3, 1 << 60, 1 << 62, 1<<62 + 1, math.MaxInt64}
 
 // rule is a score and its exact bound, made of one function of the extents.
-type rule func(least, most *orbit.Extent) (value, tie float64)
+type rule func(least, most *score.Extent) (value, tie float64)
 
 func (f rule) Score(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (value, tie float64) {
-	e := n.Extent()
+	e := score.ExtentOf(n)
 	return f(&e, &e)
 }
 
-func (f rule) Bound(*orbit.Spec, *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
+func (f rule) Bound(*orbit.Spec, *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 	return f
 }
 
 // roomy likes full nodes, and goes by devices among equals.
-var roomy = rule(func(least, most *orbit.Extent) (value, tie float64) {
+var roomy = rule(func(least, most *score.Extent) (value, tie float64) {
 	return float64(least.Free(orbit.CPU)) / 1024, float64(least.Capacity(orbit.Memory)) - float64(most.DevicesFree()) + float64(least.DeviceLargest())
 })
 
 // crowding likes company on the node, and idle devices.
-var crowding = rule(func(_, most *orbit.Extent) (value, tie float64) {
+var crowding = rule(func(_, most *score.Extent) (value, tie float64) {
 	return -float64(most.Capsules()), -float64(most.DevicesIdle())
 })
 
@@ -142,7 +142,7 @@ func holds(t *rapid.T, rates score.Bounded, spec *orbit.Spec, nodes []*orbit.Nod
 		value, tie := rates.Score(n, &orbit.Report{}, spec)
 		require.LessOrEqual(t, lowValue, value)
 		require.LessOrEqual(t, lowTie, tie)
-		e := n.Extent()
+		e := score.ExtentOf(n)
 		alone, aloneTie := bound(&e, &e)
 		require.LessOrEqual(t, alone, value)
 		require.LessOrEqual(t, aloneTie, tie)

@@ -29,8 +29,8 @@ func (s WeightedSum) Score(node *orbit.NodeState, report *orbit.Report, spec *or
 }
 
 // Bound adds up the bounds of the terms. It cannot say if a term is not [Bounded], or has a negative weight.
-func (s WeightedSum) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *orbit.Extent) (value, tie float64) {
-	bounds := make([]func(least, most *orbit.Extent) (value, tie float64), len(s))
+func (s WeightedSum) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
+	bounds := make([]func(least, most *Extent) (value, tie float64), len(s))
 	for i, term := range s {
 		if b, ok := term.Score.(Bounded); ok && term.Weight >= 0 {
 			bounds[i] = b.Bound(spec, like)
@@ -39,7 +39,7 @@ func (s WeightedSum) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most 
 			return nil
 		}
 	}
-	return func(least, most *orbit.Extent) (value, tie float64) {
+	return func(least, most *Extent) (value, tie float64) {
 		for i, bound := range bounds {
 			v, t := bound(least, most)
 			value += float64(s[i].Weight * v)

@@ -17,7 +17,8 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
-// TestGangAsLargeAsAProposal: what cannot be given back in one proposal, as its mark has no room in it.
+// TestGangAsLargeAsAProposal: a gang is given back in two proposals if its mark does not fit into one with the
+// assignments.
 func TestGangAsLargeAsAProposal(t *testing.T) {
 	s := newStage(t)
 	s.ledger = &orbit.MemoryLedger{Bounds: orbit.Limits{Commitments: 2}}
@@ -36,7 +37,7 @@ func TestGangAsLargeAsAProposal(t *testing.T) {
 	}
 }
 
-// TestRuleThatPanics: a rule that panics leaves the node to the balance.
+// TestRuleThatPanics: if a rule panics, the node goes to the lightest group.
 func TestRuleThatPanics(t *testing.T) {
 	s := newStage(t)
 	s.do(node("n", 1), node("o", 1))
@@ -52,13 +53,13 @@ func TestRuleThatPanics(t *testing.T) {
 	require.Len(t, r.Errors, 1)
 }
 
-// textless is an error whose text a test decides.
+// textless is an error whose text is decided by the test.
 type textless func() string
 
 func (t textless) Error() string { return t() }
 
-// TestCallbacksOfWhichNothingIsLeft: what a policy, Select or By panics with may exit or block when it is made text, and
-// they may exit themselves. That costs one capsule or node, and neither the step nor those who read its errors.
+// TestCallbacksOfWhichNothingIsLeft: a policy, Select or By may exit its goroutine, or panic with a value whose text
+// exits or blocks. That costs one capsule or node; the step goes on, and its errors can be read.
 func TestCallbacksOfWhichNothingIsLeft(t *testing.T) {
 	for name, crash := range map[string]func(){
 		"exits":             runtime.Goexit,
@@ -101,12 +102,12 @@ func TestCallbacksOfWhichNothingIsLeft(t *testing.T) {
 			require.Equal(t, 2*time.Minute, time.Since(begun))
 			require.Equal(t, "a", s.state().Capsule("x000").Owner, name)
 			require.Empty(t, s.state().Capsule("x001").Owner, name)
-			time.Sleep(2 * time.Hour) // until goroutines that make texts are gone
+			time.Sleep(2 * time.Hour) // until the goroutines that make texts have ended
 		})
 	}
 }
 
-// TestCostOfWhatFitsNowhere counts the commits of an hour.
+// TestCostOfWhatFitsNowhere counts the commits of an hour in which a capsule fits nowhere.
 func TestCostOfWhatFitsNowhere(t *testing.T) {
 	scale.Long(t)
 	for _, mode := range []Mode{Strict, Soft, Shared}[raceSkips(2):] {
@@ -127,7 +128,7 @@ func TestCostOfWhatFitsNowhere(t *testing.T) {
 				time.Sleep(time.Hour)
 				second := s.state().Revision() - before
 				before = s.state().Revision()
-				// small work comes and goes: nothing that could help
+				// small capsules come and go, which cannot help
 				n := scale.Of(900, 3600)
 				for i := range n {
 					id := orbit.CapsuleID(fmt.Sprint("small", i))
@@ -149,7 +150,7 @@ func TestCostOfWhatFitsNowhere(t *testing.T) {
 	}
 }
 
-// TestClosedIsACopy: changes of a closed state leave the original unchanged.
+// TestClosedIsACopy: changes of a state made by Closed leave the original unchanged.
 func TestClosedIsACopy(t *testing.T) {
 	s := newStage(t)
 	for i := range 40 {
@@ -194,7 +195,7 @@ func TestClosedIsACopy(t *testing.T) {
 	require.NoError(t, s.state().Verify())
 }
 
-// TestLongNodeIDIsQuiet: a node that cannot be marked does not keep Run busy.
+// TestLongNodeIDIsQuiet: a node whose id is too long for a mark does not keep Run busy.
 func TestLongNodeIDIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -29,7 +29,7 @@ import (
 
 // balance is the state of one search.
 type balance struct {
-	groups  []*group // live ones, by name
+	groups  []*group // those of live schedulers, sorted by name
 	scale   [quantities]float64
 	mean    [quantities]float64
 	slack   [quantities]float64
@@ -89,8 +89,8 @@ type step struct {
 	gain     float64
 }
 
-// next returns the next step, and false if no step reduces the excess. Nodes without a living owner are moved first,
-// because that needs no handoff.
+// next returns a step that reduces the excess, and false if none does. It prefers steps of nodes without a living owner,
+// which need no handoff; then moves to exchanges; and then the group with the most excess.
 func (b *balance) next() (step, bool) {
 	worst, fresh := b.worst(), 0
 	for _, g := range b.groups {

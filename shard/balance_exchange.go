@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// exchanged is how many cells of each group are tried against each other.
+// exchanged is how many cells of each group exchange considers at most.
 const exchanged = 64
 
 // exchange searches for two nodes, one of each group, whose exchange is better than the best step so far. It tries one

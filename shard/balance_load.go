@@ -9,7 +9,7 @@ import (
 // quantities is the number of quantities in a load: first the capacity in every dimension and in healthy devices, then
 // the free part of each.
 const (
-	kinds      = int(orbit.Dimensions) + 1
+	kinds      = orbit.Dimensions + 1
 	quantities = 2 * kinds
 )
 
@@ -55,11 +55,11 @@ func (t *tally) sub(l *load) {
 // value returns a sum as a number.
 func (t *tally) value(k int) float64 { return float64(t[k].high)*(1<<64) + float64(t[k].low) }
 
-// levels is into how many parts the range between nothing free and all free is divided.
+// levels is the number of parts into which the range of free capacity, from nothing to all, is divided.
 const levels = 8
 
-// shape is what the nodes of a cell have in common: their capacity, and roughly how much of it is free. One bound is
-// computed for all nodes of a cell.
+// shape is the capacity of a node and, roughly, the part of it that is free. All nodes of a cell have the same shape, so
+// that one bound serves them all.
 type shape struct {
 	capacity [kinds]int64
 	level    [kinds]uint8

@@ -78,7 +78,7 @@ type Dispatcher struct {
 	// recent are nodes that may take more capsules than before, oldest first.
 	recent []change
 	// todo are the units to decide on in this step, again those to review in the next one.
-	todo  todo
+	todo  queue[unit]
 	again []unit
 	marks markWrites
 	// alone says that ErrAlone has been reported.
@@ -101,7 +101,7 @@ func (d *Dispatcher) init() {
 // check returns an error if a field has an invalid value.
 func (d *Dispatcher) check() error {
 	if d.Ledger == nil {
-		return fmt.Errorf("shard: %w: Dispatcher.Ledger is nil", orbit.ErrInvalid)
+		return fmt.Errorf("shard: %w: Dispatcher.Ledger is nil; set it to the ledger itself", orbit.ErrInvalid)
 	}
 	if d.Leases == nil && len(d.Schedulers) == 0 {
 		return fmt.Errorf("shard: %w: Dispatcher knows of no schedulers; set Leases or Schedulers", orbit.ErrInvalid)
@@ -110,7 +110,7 @@ func (d *Dispatcher) check() error {
 		return err
 	}
 	if d.MaxStep < 0 {
-		return fmt.Errorf("shard: %w: Dispatcher.MaxStep is %d", orbit.ErrInvalid, d.MaxStep)
+		return fmt.Errorf("shard: %w: Dispatcher.MaxStep is %d; leave it at 0 for the default", orbit.ErrInvalid, d.MaxStep)
 	}
 	for _, name := range d.Schedulers {
 		if most := d.Ledger.Limits().IDBytes; d.Leases == nil && (name == "" || len(name) > most) {
@@ -144,11 +144,12 @@ func (d *Dispatcher) Step(ctx context.Context) Round {
 	} else if d.state.Revision() >= d.atLeast {
 		d.commit(ctx, &round)
 	}
-	round.View, round.Schedulers, round.Left = d.view(), len(d.roster.names), d.todo.len()
+	round.View, round.Schedulers, round.Left = d.view(), len(d.roster.names), len(d.todo.list)
 	round.Next = d.retry.next()
 	return round
 }
 
+// view returns the revision of the last state that was read, 0 before the first.
 func (d *Dispatcher) view() orbit.Revision {
 	if d.state == nil {
 		return 0

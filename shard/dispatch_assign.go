@@ -25,6 +25,7 @@ type order struct {
 	bets []orbit.Precondition
 }
 
+// proposal returns the proposal of the order.
 func (o *order) proposal(view orbit.Revision) orbit.Proposal {
 	return orbit.Proposal{View: view, Do: o.do, If: o.bets}
 }
@@ -46,19 +47,19 @@ func (d *Dispatcher) take(o *order, c *orbit.Capsule) {
 
 // orders decides on the units in todo, at most MaxStep of them.
 func (d *Dispatcher) orders(round *Round) []order {
-	if d.todo.len() == 0 {
+	if len(d.todo.list) == 0 {
 		return nil
 	}
 	if len(d.roster.names) == 0 {
 		if !d.alone {
-			round.fail(fmt.Errorf("shard: %w, and %d capsules or gangs wait; start one that holds a lease", ErrAlone, d.todo.len()))
+			round.fail(fmt.Errorf("shard: %w, and %d capsules or gangs wait; start one that holds a lease", ErrAlone, len(d.todo.list)))
 		}
 		d.alone = true
 		return nil
 	}
 	d.alone = false
-	out := make([]order, 0, min(d.todo.len(), d.maxStep()))
-	for now := time.Now(); d.todo.len() > 0 && len(out) < d.maxStep(); {
+	out := make([]order, 0, min(len(d.todo.list), d.maxStep()))
+	for now := time.Now(); len(d.todo.list) > 0 && len(out) < d.maxStep(); {
 		if o, ok := d.order(d.todo.take(), now, round); ok {
 			d.loads.expect(o.to, len(o.do))
 			out = append(out, o)
@@ -67,7 +68,7 @@ func (d *Dispatcher) orders(round *Round) []order {
 	return out
 }
 
-// order decides on one unit. It reports false if nothing is to be done, or if no scheduler can have the unit now.
+// order decides on one unit. It reports false if the unit needs no assignment, or if no scheduler can have it now.
 func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 	first, company := d.survey(u, round)
 	if first == nil {
@@ -90,8 +91,9 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 // free reports whether a capsule waits and no live scheduler has it.
 func (d *Dispatcher) free(c *orbit.Capsule) bool { return c.Pending() && !d.roster.lives(c.Owner) }
 
-// survey returns the first capsule of the unit that has to be assigned, nil if there is none, and the live scheduler that
-// has other members of the same gang, "" if there is none: one with members that wait goes before one that has placed some.
+// survey returns the first capsule of the unit that has to be assigned, nil if there is none. Company is the live scheduler
+// that owns other members of the same gang, "" if there is none; if there are several, one that owns pending members is
+// preferred to one whose members are all placed.
 func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company string) {
 	waits := false
 	u.eachMember(d.state, func(c *orbit.Capsule) bool {
@@ -114,7 +116,7 @@ func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company
 // selects calls Select. A panic in it is reported, and counts as false.
 func (d *Dispatcher) selects(c *orbit.Capsule, round *Round) (yes bool) {
 	if crash := guard.Do(func() { yes = d.Select(c) }); crash != nil {
-		round.fail(fmt.Errorf("shard: Dispatcher.Select on capsule %q, which is left alone: %w", c.ID, crash))
+		round.fail(fmt.Errorf("shard: Dispatcher.Select failed on capsule %q, which stays unassigned until Select returns: %w", c.ID, crash))
 		return false
 	}
 	return yes

@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// BenchmarkDispatch gives 1,000 new capsules to schedulers, and reports what one costs: following the submission,
-// deciding, and committing. The floor is the commits alone.
+// BenchmarkDispatch assigns 1,000 new capsules to schedulers and reports the cost of one: following the submission,
+// deciding and committing. The floor is the cost of the commits alone.
 func BenchmarkDispatch(b *testing.B) {
 	policies := map[string]func() Policy{
 		"roundrobin": func() Policy { return &RoundRobin{} }, "random": func() Policy { return &Random{} },
@@ -52,7 +52,7 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
-// floor commits the assignments and nothing else.
+// floor commits the same assignments without a dispatcher.
 func floor(b *testing.B, s *stage, fresh []orbit.CapsuleID) {
 	view := s.state().Revision()
 	bet := []orbit.Precondition{orbit.MarkAt{Key: "scheduler/s0", Revision: s.terms["s0"].Epoch}}
@@ -67,7 +67,7 @@ func floor(b *testing.B, s *stage, fresh []orbit.CapsuleID) {
 	}
 }
 
-// large is a constellation with groups and leases.
+// large returns a constellation with groups and leases.
 func large(b *testing.B, schedulers, nodes int) *stage {
 	s := newStage(b)
 	s.ledger.Bounds.Terminal = 1000
@@ -89,8 +89,8 @@ func large(b *testing.B, schedulers, nodes int) *stage {
 	return s
 }
 
-// BenchmarkHelp reports what a step costs in which nodes have changed while capsules wait that all have failed: it is
-// for each changed node and failing class, however many capsules wait.
+// BenchmarkHelp reports the cost of a step after nodes have changed while capsules wait that all schedulers have
+// failed. It is proportional to the changed nodes times the failing classes, however many capsules wait.
 func BenchmarkHelp(b *testing.B) {
 	for _, waiting := range []int{100, 10000} {
 		for _, classes := range []int{1, 10} {

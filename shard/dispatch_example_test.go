@@ -12,7 +12,7 @@ import (
 	"github.com/orbitsched/orbit/shard"
 )
 
-// A dispatcher gives capsules to the schedulers that live, round robin, and to others when one dies.
+// A dispatcher assigns capsules round robin to the schedulers that live, and reassigns those of a scheduler that dies.
 func ExampleDispatcher() {
 	ctx := context.Background()
 	ledger := &orbit.MemoryLedger{}
@@ -68,7 +68,7 @@ func ExampleScheduler() {
 	// Output: 3 placed
 }
 
-// What the user assigns is pinned; two assignments for one capsule are refused, and nothing is submitted.
+// An owner chosen by the user is pinned. Two owners for one capsule are refused, and nothing is submitted.
 func ExampleImport() {
 	ctx := context.Background()
 	ledger := &orbit.MemoryLedger{}
@@ -95,7 +95,7 @@ func ExampleImport() {
 	// <nil> east east
 }
 
-// The importer's own policy: each tenant has a scheduler, and the rest goes where the least waits.
+// A policy of the importer's own: each tenant has a scheduler, and all other capsules go to the least loaded one.
 func ExamplePolicyFunc() {
 	tenants := map[string]string{"acme": "east"}
 	policy := shard.PolicyFunc(func(c *orbit.Capsule, among *shard.Candidates) string {

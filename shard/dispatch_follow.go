@@ -8,10 +8,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// news lists what the changes between two states have touched, each capsule once.
+// news lists the capsules, nodes and marks that the changes between two states concern.
 type news struct {
-	capsules map[orbit.CapsuleID]bool
-	ids      []orbit.CapsuleID
+	capsules queue[orbit.CapsuleID]
 	changed  []change
 	// marked are the units whose failed or pinned mark was set.
 	marked []unit
@@ -42,22 +41,22 @@ func (d *Dispatcher) follow(ctx context.Context, round *Round) error {
 
 // read sorts changes by what they touch.
 func (d *Dispatcher) read(changes []orbit.Change) *news {
-	n := &news{capsules: make(map[orbit.CapsuleID]bool, len(changes))}
+	n := &news{capsules: queue[orbit.CapsuleID]{has: make(map[orbit.CapsuleID]bool, len(changes))}}
 	for i := range changes {
 		c := &changes[i]
 		switch do := c.Do.(type) {
 		case orbit.Submit:
-			n.touch(do.IDs...)
+			n.capsules.add(do.IDs...)
 			for i := 0; do.Gang != nil && i < len(do.Gang.Roles); i++ {
-				n.touch(do.Gang.Roles[i].Members...)
+				n.capsules.add(do.Gang.Roles[i].Members...)
 			}
 		case orbit.Assign:
-			n.touch(do.Capsule)
+			n.capsules.add(do.Capsule)
 		case orbit.Place:
-			n.touch(do.Capsule)
+			n.capsules.add(do.Capsule)
 		case orbit.Release:
 			if do.Capsule != "" {
-				n.touch(do.Capsule)
+				n.capsules.add(do.Capsule)
 			}
 			n.change(c.Node, c.Revision, false)
 		case orbit.PutNode:
@@ -80,15 +79,7 @@ func (d *Dispatcher) readMark(n *news, key string, at orbit.Revision) {
 	}
 }
 
-func (n *news) touch(ids ...orbit.CapsuleID) {
-	for _, id := range ids {
-		if !n.capsules[id] {
-			n.capsules[id] = true
-			n.ids = append(n.ids, id)
-		}
-	}
-}
-
+// change adds a change of a node.
 func (n *news) change(node orbit.NodeID, at orbit.Revision, moved bool) {
 	if node != "" {
 		n.changed = append(n.changed, change{node, at, moved})
@@ -100,7 +91,7 @@ func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
 	before := d.state
 	d.state = state
 	d.marks.forgetStale(state)
-	for _, id := range n.ids {
+	for _, id := range n.capsules.list {
 		d.loads.update(before.Capsule(id), state.Capsule(id), state)
 	}
 	if n.leases {
@@ -124,10 +115,10 @@ func (d *Dispatcher) reviewTouched(n *news, before *orbit.State) {
 			}
 		}
 	}
-	for _, id := range n.ids {
+	for _, id := range n.capsules.list {
 		is := d.state.Capsule(id)
 		if was := before.Capsule(id); was != nil && (is == nil || unitOf(is) != unitOf(was)) {
-			review(unitOf(was)) // its record has been dropped, or a new capsule has the id
+			review(unitOf(was)) // the capsule's record has been dropped, or a new capsule has the id
 		}
 		if is != nil {
 			review(unitOf(is))
@@ -153,7 +144,8 @@ func merge(changed []change) []change {
 	return out
 }
 
-// maxRecent is how many changes of nodes are remembered. No scheduler's plan is based on a view older than that.
+// maxRecent is how many changes of nodes are remembered. A failure that rests on a still older view is compared with these
+// only, and is otherwise left to the retries.
 const maxRecent = 4096
 
 // remember keeps changes of nodes, for failures that are reported later and were planned on an older view.
@@ -169,7 +161,7 @@ func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
 	d.state = state
 	d.loads = newLoads()
 	d.failing = newFailingUnits()
-	d.recent, d.todo, d.marks = nil, todo{}, markWrites{}
+	d.recent, d.todo, d.marks = nil, queue[unit]{}, markWrites{}
 	pending := state.Pending()
 	for _, c := range pending {
 		d.loads.update(nil, c, state)
@@ -241,8 +233,8 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 	return fresh
 }
 
-// refreshMembership reads which schedulers live now. The units that a dead one had to place, and those that wait for a
-// scheduler, are reviewed.
+// refreshMembership reads which schedulers live now. It reviews the units that a dead one owns, and those that wait for a
+// retry or for their scheduler.
 func (d *Dispatcher) refreshMembership() {
 	was := d.roster
 	d.roster = readRoster(d.state, d.Leases, d.Schedulers)

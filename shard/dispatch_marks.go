@@ -82,8 +82,8 @@ func (w *markWrite) proposal(view orbit.Revision) orbit.Proposal {
 	}
 }
 
-// wrote takes note of the outcome of a write. A write that failed, for whatever reason, is sent again by the next step
-// unless the mark has been set meanwhile: that an attempt was a conflict does not prove that the mark has changed.
+// wrote handles the outcome of a write. A write that failed is sent again by the next step unless the mark has been set
+// meanwhile. That is so even after a conflict, which does not prove that the mark has changed.
 func (d *Dispatcher) wrote(w *markWrite, o orbit.Outcome, round *Round) {
 	switch {
 	case o.Err == nil && w.cleared:

@@ -13,20 +13,21 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/ledgertest"
+	"github.com/orbitsched/orbit/nav"
 )
 
-// world is a random life around dispatchers, and the dumb model of what they may and must do: it looks at whole states
-// and nothing else.
+// world makes random changes around dispatchers, and checks them against a simple model that reads whole states only.
 type world struct {
 	*stage
 	rt          *rapid.T
 	dispatchers []*Dispatcher
-	// What the dispatchers propose through: it gives conflicts for no reason, and loses proposals and answers.
+	// faults is the ledger that the dispatchers use: it returns conflicts without a reason, and loses proposals and
+	// answers.
 	faults     *ledgertest.Faults
 	leased     bool
 	movePinned bool
 	strict     bool
-	// Up to where the history has been checked.
+	// checked is the state up to which the history has been checked.
 	checked *orbit.State
 	pinned  map[unit]string
 	serial  int
@@ -60,7 +61,7 @@ func (w *world) dispatcher() *Dispatcher {
 	}
 }
 
-// try proposes; what does not hold is refused, and that is as well.
+// try proposes; a proposal that is refused has no effect.
 func (w *world) try(do ...orbit.Commitment) {
 	_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: do})
 }
@@ -108,7 +109,7 @@ func (w *world) submit() {
 	_, _ = Import(context.Background(), w.ledger, s)
 }
 
-// giveUp has the owner of a capsule give it back, on a view that may be old.
+// giveUp makes the owner of a capsule give it back, on a view that may be old.
 func (w *world) giveUp(old *orbit.View) {
 	c := w.any(func(c *orbit.Capsule) bool { return c.Pending() && c.Owner != "" })
 	if c == nil {
@@ -123,7 +124,7 @@ func (w *world) giveUp(old *orbit.View) {
 			return
 		}
 	}
-	inner := orbit.NavigatorFunc(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
+	inner := nav.Func(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
 		return orbit.Plan{Unplaced: []orbit.Unplaced{{Capsule: c, Why: &orbit.NoFit{}}}}, nil
 	})
 	plan, err := (&Scheduler{Name: c.Owner, Navigator: inner}).Plan(context.Background(), view, nil)
@@ -197,7 +198,7 @@ func (w *world) step() {
 	w.checkStep(before)
 }
 
-// checkStep looks at what a dispatcher has committed since a revision.
+// checkStep checks what a dispatcher has committed after a revision.
 func (w *world) checkStep(before orbit.Revision) {
 	changes, err := w.ledger.Changes(context.Background(), before)
 	if err != nil {
@@ -206,7 +207,7 @@ func (w *world) checkStep(before orbit.Revision) {
 	state := w.state()
 	for _, c := range changes {
 		if a, ok := c.Do.(orbit.Assign); ok {
-			_, lives := w.leases.In(state, a.Owner) // no other process is at work
+			_, lives := w.leases.In(state, a.Owner) // no other process has changed the leases
 			require.True(w.t, lives, "%+v to one who does not live", a)
 			require.NotEqual(w.t, a.From, a.Owner)
 			_, lived := w.leases.In(state, a.From)
@@ -215,7 +216,7 @@ func (w *world) checkStep(before orbit.Revision) {
 	}
 }
 
-// settleAll lets the dispatchers step until none of them has anything to do now.
+// settleAll calls Step until no dispatcher has anything to do now.
 func (w *world) settleAll() {
 	for quiet := 0; quiet < len(w.dispatchers); {
 		for _, d := range w.dispatchers {
@@ -229,7 +230,7 @@ func (w *world) settleAll() {
 	}
 }
 
-// check says what must hold once all dispatchers have seen everything.
+// check checks the state after all dispatchers have read every change.
 func (w *world) check() {
 	state := w.state()
 	for _, kind := range []markKind{failedMark, failedGangMark, pinnedMark, pinnedGangMark} {
@@ -257,7 +258,7 @@ func (w *world) check() {
 	}
 }
 
-// checkBooks counts the pending capsules of each owner anew.
+// checkBooks compares the dispatcher's loads with a new count.
 func (w *world) checkBooks(d *Dispatcher, state *orbit.State) {
 	count := map[string]int{}
 	for c := range state.Capsules() {
@@ -282,7 +283,7 @@ func (w *world) checkBooks(d *Dispatcher, state *orbit.State) {
 	require.Len(w.t, d.failing.bySpec, len(specs))
 }
 
-// excused fails unless there is a reason that a pending capsule has no living owner.
+// excused fails unless there is a reason why a pending capsule has no living owner.
 func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 	u := unitOf(c)
 	pinned, _ := state.Mark(u.pinnedMark().key(u.id))
@@ -305,7 +306,7 @@ func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 	}
 }
 
-// checkGang: all members that wait have one owner, if that one lives.
+// checkGang: all pending members of a gang have one owner, if that owner lives.
 func (w *world) checkGang(state *orbit.State, g *orbit.GangState, living []string) {
 	owners := map[string]bool{}
 	unit{string(g.Gang.ID), true}.eachMember(state, func(c *orbit.Capsule) bool {
@@ -343,7 +344,7 @@ func liveOn(rt *rapid.T) {
 	w.end()
 }
 
-// end gives everybody a scheduler and room: nothing may have been forgotten, and no mark stays behind.
+// end gives every capsule a scheduler and capacity: then no capsule is forgotten, and no mark is left.
 func (w *world) end() {
 	w.live(worldSchedulers...)
 	w.try(orbit.Mark{Key: "scheduler/x"}, orbit.Mark{Key: "group/unknown"})
@@ -366,7 +367,7 @@ func (w *world) end() {
 				return true
 			})
 			if _, err := w.ledger.Propose(context.Background(), orbit.Proposal{Do: do}); err != nil && c.Gang != "" {
-				for i, place := range do { // a gang that has lost members for good
+				for i, place := range do { // members of the gang have been released for good
 					do[i] = orbit.Release{Capsule: place.(orbit.Place).Capsule, Final: true}
 				}
 				w.try(do...)
@@ -378,7 +379,7 @@ func (w *world) end() {
 	w.settleAll()
 	for key, value := range w.state().Marks("failed") {
 		if _, ok := unitOfKey(key); !ok {
-			continue // it has no owner
+			continue // the capsule has no owner
 		}
 		w.t.Fatalf("mark %q=%q is left", key, value)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// TestRace has dispatchers, schedulers that die and return, and users at work at once, on real goroutines, and then
-// replays the history: at every revision each gang's waiting members are with one scheduler that lives at most, no scheduler is assigned anything by a
-// dispatcher once his lease is over, and in the end everything is placed and no mark is left.
+// TestRace runs dispatchers, schedulers that die and return, and users at the same time on real goroutines, and then
+// replays the history. At every revision the pending members of a gang are with at most one living scheduler, and no
+// dispatcher assigns anything to a scheduler whose lease is over. At the end everything is placed and no mark is left.
 func TestRace(t *testing.T) {
 	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1 << 20}}
 	s := newStage(t)
@@ -31,7 +31,7 @@ func TestRace(t *testing.T) {
 	for i := range 3 {
 		policy := []Policy{&RoundRobin{}, LeastLoaded{}, Hash{}}[i]
 		wg.Go(func() {
-			for ctx.Err() == nil { // it is stopped and started all the time
+			for ctx.Err() == nil { // the dispatcher is stopped and started all the time
 				run, worked := lifeOf(ctx, 1+i)
 				d := &Dispatcher{Ledger: ledger, Leases: s.leases, Policy: policy, Retry: orbit.Backoff{Initial: time.Millisecond, Max: 20 * time.Millisecond}}
 				d.Hook = func(Round) { worked() }
@@ -45,7 +45,7 @@ func TestRace(t *testing.T) {
 		engine := &orbit.Engine{Name: sch.Name, Ledger: ledger, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
 		engine.OnRound = func(orbit.Round) { worked() }
 		wg.Go(func() {
-			for ctx.Err() == nil { // it dies, and comes back
+			for ctx.Err() == nil { // the scheduler dies and comes back
 				var run context.Context
 				run, worked = lifeOf(ctx, 1+i)
 				if term, err := s.leases.Acquire(run, sch.Name, sch.Name); err == nil {
@@ -72,8 +72,8 @@ func TestRace(t *testing.T) {
 	replay(t, s, start)
 }
 
-// lifeOf returns a context that ends a little after worked has been called so often, most likely in the midst of what
-// comes next. A life that is measured in work is never too short to do any, however slow the machine is.
+// lifeOf returns a context that ends soon after worked has been called that often. The length of a life is counted in
+// work, so that it is never too short to do any on a slow machine.
 func lifeOf(ctx context.Context, rounds int) (life context.Context, worked func()) {
 	life, end := context.WithCancel(ctx)
 	return life, func() {
@@ -83,7 +83,7 @@ func lifeOf(ctx context.Context, rounds int) (life context.Context, worked func(
 	}
 }
 
-// moody is a navigator that often has no place.
+// moody is a navigator that often leaves capsules unplaced.
 type moody struct {
 	nav.Services
 	gang nav.Gang
@@ -118,7 +118,7 @@ func (m *moody) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 	return plan, nil
 }
 
-// user submits, and releases what is placed.
+// user submits capsules, and releases placed ones.
 func user(t *testing.T, ledger *orbit.MemoryLedger) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range 150 {
@@ -136,7 +136,7 @@ func user(t *testing.T, ledger *orbit.MemoryLedger) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	for { // make room
+	for { // free some capacity
 		state, _ := ledger.Snapshot(context.Background())
 		if state.PendingCount() == 0 {
 			return
@@ -184,12 +184,13 @@ func replay(t *testing.T, s *stage, state *orbit.State) {
 		state, changes = next, changes[n:]
 	}
 	require.Greater(t, assigned, 250)
-	// A member that is released after the dispatcher has looked stays with its scheduler while the others may get another.
+	// After a member is released, it stays with its scheduler while a dispatcher that has read an older state assigns
+	// the other members to another one.
 	require.LessOrEqual(t, divisions, assigned/50)
 	t.Logf("%d assignments in %d revisions, %d divided a gang", assigned, state.Revision(), divisions)
 }
 
-// divided reports whether two live schedulers have members of a capsule's gang that wait.
+// divided reports whether two living schedulers own pending members of a capsule's gang.
 func divided(s *stage, state *orbit.State, of *orbit.Capsule) (yes bool) {
 	owner := ""
 	unitOf(of).eachMember(state, func(m *orbit.Capsule) bool {

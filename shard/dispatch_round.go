@@ -37,8 +37,10 @@ type Round struct {
 	Errors []error
 }
 
+// maxErrors is how many errors a report has at most.
 const maxErrors = 16
 
+// fail adds an error to the report.
 func (r *Round) fail(err error) {
 	if len(r.Errors) < maxErrors {
 		r.Errors = append(r.Errors, err)

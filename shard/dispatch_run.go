@@ -40,6 +40,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
+// gap returns Pause with its default.
 func (d *Dispatcher) gap() time.Duration {
 	if d.Pause == 0 {
 		return time.Millisecond
@@ -57,8 +58,8 @@ func unreachable(errs []error) bool {
 	return false
 }
 
-// maxBehind is after how many changes that do not concern it a resting dispatcher does a step all the same, so that it
-// does not fall behind the ledger's history.
+// maxBehind is the number of changes after which a resting dispatcher does a step even if none of them concerns it. It
+// keeps the dispatcher from falling behind the ledger's history.
 const maxBehind = 4096
 
 // rest waits until a retry is due, or until a change concerns this dispatcher. Most changes do not (placements, its own

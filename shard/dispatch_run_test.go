@@ -14,7 +14,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// counted counts how often the state is read, and can lag behind or fail.
+// counted counts the calls of a ledger; it can lag behind or fail.
 type counted struct {
 	*orbit.MemoryLedger
 	snapshots atomic.Int64
@@ -226,7 +226,8 @@ func TestGangsStayTogether(t *testing.T) {
 	require.Empty(t, s.mark("failed-gang/h"))
 }
 
-// TestOneThatIsTakenIsLostAlone: a capsule that changes between the read and the commit does not affect the others.
+// TestOneThatIsTakenIsLostAlone: if a capsule changes between the read and the commit, the other assignments are
+// committed.
 func TestOneThatIsTakenIsLostAlone(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b")
@@ -286,7 +287,8 @@ func TestATroubledLedger(t *testing.T) {
 	})
 }
 
-// TestAMarkThatIsNewAgain: a mark is to be dropped, for its capsule was placed; but by now it waits and has failed again.
+// TestAMarkThatIsNewAgain: the dispatcher does not drop the mark of a placed capsule if the capsule has been released
+// and has failed again meanwhile.
 func TestAMarkThatIsNewAgain(t *testing.T) {
 	s := newStage(t)
 	s.live("a")
@@ -302,7 +304,7 @@ func TestAMarkThatIsNewAgain(t *testing.T) {
 	require.NotEmpty(t, s.mark("failed/x000"))
 }
 
-// TestWhatIsToBeLookedAtAgainIsKept: a step that sees nothing forgets nothing.
+// TestWhatIsToBeLookedAtAgainIsKept: a step that fails to read the ledger does not forget the units to review.
 func TestWhatIsToBeLookedAtAgainIsKept(t *testing.T) {
 	s := newStage(t)
 	s.live("a")
@@ -388,7 +390,7 @@ func TestMaxStepAndOrder(t *testing.T) {
 	require.Equal(t, "a", s.owner("x004"))
 }
 
-// TestTheListIsFull: a mark has not room for all who have failed a capsule.
+// TestTheListIsFull: a mark that has no room for all failures of a capsule drops the oldest.
 func TestTheListIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// stage is a ledger and what the tests do on it.
+// stage is a ledger with leases, and the actions of the tests on it.
 type stage struct {
 	t      tester
 	ledger *orbit.MemoryLedger
@@ -34,7 +34,7 @@ func (s *stage) do(do ...orbit.Commitment) {
 	require.NoError(s.t, err)
 }
 
-// live starts schedulers.
+// live begins a term for each scheduler.
 func (s *stage) live(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -44,13 +44,13 @@ func (s *stage) live(names ...string) {
 	}
 }
 
-// die ends their terms, in the ledger.
+// die ends the terms of schedulers in the ledger.
 func (s *stage) die(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
-		if err := s.leases.Resign(context.Background(), s.terms[name]); err != nil { // it has run out already
+		if err := s.leases.Resign(context.Background(), s.terms[name]); err != nil { // the term has run out already
 			require.ErrorIs(s.t, err, lease.ErrExpired)
-			_, _ = s.leases.Step(context.Background()) // complains of corrupt rows
+			_, _ = s.leases.Step(context.Background()) // it reports malformed marks, which some tests make
 		}
 		delete(s.terms, name)
 	}
@@ -75,12 +75,12 @@ func (s *stage) mark(key string) string {
 	return value
 }
 
-// give back in the way of a scheduler that has seen all.
+// giveBack gives capsules back as a scheduler does that has read the newest state.
 func (s *stage) giveBack(name string, ids ...orbit.CapsuleID) {
 	s.t.Helper()
 	var view orbit.View
 	require.NoError(s.t, view.Refresh(context.Background(), s.ledger, nil, time.Now()))
-	inner := orbit.NavigatorFunc(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
+	inner := nav.Func(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
 		for _, c := range pending {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: &orbit.NoFit{}})
 		}
@@ -99,7 +99,7 @@ func (s *stage) giveBack(name string, ids ...orbit.CapsuleID) {
 	}
 }
 
-// settle steps until there is nothing more to do now.
+// settle calls Step until there is nothing to do now.
 func (s *stage) settle(d *Dispatcher) (rounds []Round) {
 	s.t.Helper()
 	for range 100 {
@@ -140,7 +140,7 @@ func TestDispatchesEachCapsuleOnce(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 10, "b": 10, "c": 10}, r.Dispatched)
 	require.Empty(t, r.Redispatched)
 	require.False(t, (&r).active() && d.Step(t.Context()).Dispatched != nil)
-	again := &Dispatcher{Ledger: s.ledger, Leases: s.leases} // restarted
+	again := &Dispatcher{Ledger: s.ledger, Leases: s.leases} // a new process
 	require.Empty(t, again.Step(t.Context()).Dispatched)
 }
 
@@ -174,7 +174,8 @@ func TestListsOfTheDeadAreWholeAndShort(t *testing.T) {
 	require.Equal(t, map[string]int{"b": 50}, d.Step(t.Context()).Dispatched)
 }
 
-// TestMarksOfRecordsThatAreDropped: a capsule ends, its record goes, and its id has a new bearer, all between two steps.
+// TestMarksOfRecordsThatAreDropped: between two steps a capsule ends, its record is dropped, and another capsule gets
+// its id.
 func TestMarksOfRecordsThatAreDropped(t *testing.T) {
 	s := newStage(t)
 	s.ledger.Bounds.Terminal = 1

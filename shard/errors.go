@@ -101,7 +101,7 @@ func failedError(u unit, failures []Failure, more bool) *Error {
 		}
 		fmt.Fprintf(&b, "; %q: %s", f.Scheduler, f.Why)
 	}
-	b.WriteString(". It is tried again by and by: add room, or ask for less")
+	b.WriteString(". It is tried again with a back-off: add nodes, or ask for less")
 	e := u.wrong(ErrFailed, b.String())
 	e.Failures, e.More = failures, more
 	return e
@@ -116,7 +116,7 @@ func strandedError(u unit, scheduler string) *Error {
 // givenBackError says that a scheduler has given a unit back. It does not wrap the navigator's reason: with a NoFit in it
 // the engine would set the whole class aside, and the class's other capsules would not be given back.
 func givenBackError(u unit, scheduler string, why error) *Error {
-	return u.wrong(ErrGivenBack, fmt.Sprintf("scheduler %q gives it back: %v", scheduler, why), scheduler)
+	return u.wrong(ErrGivenBack, fmt.Sprintf("scheduler %q gives it back for others to try: %v", scheduler, why), scheduler)
 }
 
 // contradictionError says that a unit is assigned to two schedulers, or more.
@@ -146,12 +146,12 @@ func policyError(c *orbit.Capsule, named string, crash error) *Error {
 
 // keyError says by how much an id is too long.
 func keyError(kind markKind, id string, most int) *Error {
-	return &Error{Kind: ErrKey, Key: kind.key(id), text: fmt.Sprintf("%v: %q has %d bytes, and a mark %sID takes ids of %d; choose a shorter id or raise Limits.IDBytes",
+	return &Error{Kind: ErrKey, Key: kind.key(id), text: fmt.Sprintf("%v: %q has %d bytes, and the key %sID of its mark has room for ids of %d; choose a shorter id or raise Limits.IDBytes",
 		ErrKey, id, len(id), kind, most)}
 }
 
 // corruptError says which mark cannot be read.
 func corruptError(key, value string) *Error {
-	return &Error{Kind: ErrCorrupt, Key: key, text: fmt.Sprintf("%v: %q has value %.64q; it counts as none, and is written anew or deleted when the time comes",
+	return &Error{Kind: ErrCorrupt, Key: key, text: fmt.Sprintf("%v: %q has value %.64q; it is treated as missing until a scheduler writes it anew; write such marks with this package only",
 		ErrCorrupt, key, value)}
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// cleared counts how often the failures of units were cleared because of new free capacity. Free capacity is the only
-// thing that is compared, but a unit may lack something else, such as a node near its group or a failure domain. Then
-// clearing is in vain, and each time all schedulers would try again. So the first few times are free, and later ones have
-// to be further and further apart; in between, only the retries try such a unit again.
+// cleared counts how often the failures of units were cleared because of new free capacity. The dispatcher compares free
+// capacity only, but a unit may lack something else, such as a node near its group. Then clearing is in vain, and all
+// schedulers try the unit again each time. So the first clearings of a unit may follow each other at once, and later ones
+// only after longer and longer delays. During a delay only the retries try the unit again.
 type cleared map[unit]map[string]*clearing
 
 // clearing counts the clearings of one scheduler's failure of a unit; the key "" counts those of all schedulers.
@@ -22,16 +22,16 @@ type clearing struct {
 const freely = 4
 
 // again reports whether a failure may be cleared now, and if so counts it.
-func (c cleared) again(u unit, name string, pace *retries, now time.Time) bool {
+func (c cleared) again(u unit, name string, r *retries, now time.Time) bool {
 	if c[u] == nil {
 		c[u] = map[string]*clearing{}
 	}
 	one := c[u][name]
-	if one == nil || now.Sub(one.last) > 2*pace.Max { // the last clearing is long ago: count anew
+	if one == nil || now.Sub(one.last) > 2*r.pace.Max { // the last clearing is long ago: count anew
 		one = &clearing{}
 		c[u][name] = one
 	}
-	if one.times >= freely && now.Sub(one.last) < pace.delay(one.times-freely) {
+	if one.times >= freely && now.Sub(one.last) < r.delay(one.times-freely) {
 		return false
 	}
 	one.times, one.last = one.times+1, now

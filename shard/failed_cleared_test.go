@@ -14,7 +14,8 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
-// TestCostOfWhatNoRoomHelps counts commits over a capsule that fits everywhere and is placed nowhere, while others come and go.
+// TestCostOfWhatNoRoomHelps counts the commits that a capsule causes which fits everywhere and is placed nowhere, while
+// others come and go.
 func TestCostOfWhatNoRoomHelps(t *testing.T) {
 	scale.Long(t)
 	for _, mode := range []Mode{Strict, Shared}[raceSkips(1):] {
@@ -50,8 +51,8 @@ func TestCostOfWhatNoRoomHelps(t *testing.T) {
 	}
 }
 
-// TestClearedInVainPassesOn: what was cleared in vain too often gives its turn to others, waits longer each time, and is
-// forgotten when it waits no more.
+// TestClearedInVainPassesOn: a unit that was cleared in vain too often is skipped for others, with longer and longer
+// delays, and its record is dropped when it waits no more.
 func TestClearedInVainPassesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -86,8 +87,8 @@ func TestClearedInVainPassesOn(t *testing.T) {
 	})
 }
 
-// TestClearedInVainWaits: a few times are free; further ones wait as long as a retry would, from the last one on. What has
-// not been cleared for long begins anew, and each scheduler's failure counts by itself.
+// TestClearedInVainWaits: the first clearings have no delay; later ones wait as long as a retry would, from the last
+// clearing on. After a long time the count starts over. Failures of different schedulers are counted apart.
 func TestClearedInVainWaits(t *testing.T) {
 	c, pace, u := cleared{}, newRetries(orbit.Backoff{Initial: time.Minute, Max: 4 * time.Minute, Factor: 2, Jitter: -1}), unit{id: "vain"}
 	now := time.Unix(1_000_000, 0)

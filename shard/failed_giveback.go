@@ -8,7 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// giveBack takes those out of a plan's unplaced that others are to try, and returns the proposals that say so.
+// giveBack returns the proposals that give back the capsules of a plan's Unplaced that other schedulers have to try. The
+// reason of each of these becomes ErrGivenBack.
 func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.Proposal) {
 	state := view.State()
 	done := map[unit]bool{}
@@ -20,7 +21,7 @@ func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.P
 		}
 		who := unitOf(u.Capsule)
 		if placed[who] || who.gang && runs(state, u.Capsule.Gang) {
-			continue // it belongs where the others are
+			continue // the pending members of a running gang belong to the scheduler of the others
 		}
 		if err := who.failedMark().fits(who.id, state.Limits()); err != nil {
 			u.Why = errors.Join(u.Why, err)
@@ -36,8 +37,8 @@ func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.P
 	return back
 }
 
-// hopeless reports whether a capsule is to be given back, and counts how often it was left unplaced. A reason is the
-// navigator's own code, which may panic: the engine contains that.
+// hopeless reports whether a capsule is to be given back: at once for a NoFit, otherwise after Patience passes. The methods
+// of a reason are the navigator's code and may panic; the engine contains that.
 func (s *Scheduler) hopeless(u *orbit.Unplaced) bool {
 	if nofit := (*orbit.NoFit)(nil); errors.As(u.Why, &nofit) {
 		return true
@@ -53,25 +54,22 @@ func (s *Scheduler) hopeless(u *orbit.Unplaced) bool {
 	return s.unplaced[u.Capsule.ID] >= patience
 }
 
-// gangsPlaced returns the gangs of which a plan places a member.
+// gangsPlaced returns the gangs of which the plan places a member. It also forgets the counts of placed capsules.
 func (s *Scheduler) gangsPlaced(state *orbit.State, plan *orbit.Plan) map[unit]bool {
-	placed := map[unit]bool{}
-	for i := range plan.Proposals {
-		for _, c := range plan.Proposals[i].Do {
-			if place, ok := c.(orbit.Place); ok {
-				if c := state.Capsule(place.Capsule); c != nil && c.Gang != "" {
-					placed[unitOf(c)] = true
-				}
-				delete(s.unplaced, place.Capsule)
-			}
+	gangs := map[unit]bool{}
+	for c := range placed(state, plan.Proposals) {
+		if c.Gang != "" {
+			gangs[unitOf(c)] = true
 		}
+		delete(s.unplaced, c.ID)
 	}
-	return placed
+	return gangs
 }
 
-// leaveDivided gives back the members of gangs whose other members wait with another scheduler, to which they belong, and
-// returns what is left to plan. No scheduler could start such a gang. The scheduler does it, and not the dispatcher, because
-// it alone knows that it is not placing them at this moment.
+// leaveDivided gives back the members of gangs that are divided: some pending members are assigned to this scheduler, and
+// the gang's home is another one. Neither scheduler could start such a gang. It returns the capsules that are left to plan,
+// and the proposals. The dispatcher cannot do this, because only the scheduler knows that it is not placing the members at
+// this moment.
 func (s *Scheduler) leaveDivided(state *orbit.State, pending []*orbit.Capsule) (rest []*orbit.Capsule, plan orbit.Plan) {
 	homes, proposals := map[unit]string{}, map[unit]int{}
 	for _, c := range pending {
@@ -99,8 +97,9 @@ func (s *Scheduler) leaveDivided(state *orbit.State, pending []*orbit.Capsule) (
 	return rest, plan
 }
 
-// home returns the scheduler that a unit belongs to: this one, unless it is a gang with nothing placed of which another
-// scheduler has members that wait. Then it is the one that the gang is pinned to, or else the owner of the first of them.
+// home returns the scheduler that has to place a unit. It is this one, unless the unit is a gang with no placed member that
+// has pending members with another scheduler. Then it is the scheduler that the gang is pinned to, or otherwise the owner of
+// the gang's first pending member.
 func (s *Scheduler) home(state *orbit.State, u unit) string {
 	if !u.gang || runs(state, orbit.GangID(u.id)) {
 		return s.Name
@@ -126,15 +125,15 @@ func runs(state *orbit.State, gang orbit.GangID) bool {
 	return g != nil && g.Total() > 0
 }
 
-// back returns the proposal that gives a unit back: it clears the owner, and its failed mark says which scheduler has
-// failed it on which view.
-// A mark that cannot be read is written anew. Where a ledger takes no proposal of that size the mark comes first, by
-// itself: if only that is committed the unit stays for another pass, if only the rest is it may come again.
+// back returns the proposals that give a unit back: they clear the owners, and record in the failed mark that this scheduler
+// has failed the unit on this view. A corrupt mark is written anew. It is one proposal if the ledger's limits allow.
+// Otherwise the mark is proposed first and alone: if only the mark is committed the unit stays for another pass, and if only
+// the owners are cleared the dispatcher may assign the unit to this scheduler again.
 func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	state, kind := view.State(), u.failedMark()
 	key := kind.key(u.id)
 	value, at := state.Mark(key)
-	list, _ := parseFailures(value) // corrupt: as if it were not there
+	list, _ := parseFailures(value) // a corrupt mark is an empty list
 	said := ""
 	if why != nil {
 		said = why.Error()
@@ -158,7 +157,8 @@ func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	return []orbit.Proposal{p}
 }
 
-// forget drops the counts of capsules that are not this scheduler's any more, now and then.
+// forget drops the counts of capsules that are no longer pending with this scheduler. It does so only when the counts have
+// doubled, so that its cost is constant for each capsule.
 func (s *Scheduler) forget(state *orbit.State) {
 	if len(s.unplaced) <= 2*s.swept+64 {
 		return

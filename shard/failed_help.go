@@ -39,7 +39,7 @@ func roomFor(n *orbit.NodeState, spec *orbit.Spec) int {
 		}
 		room = min(room, int64(pieces/r.Count))
 	}
-	return max(int(room), 1) // it fits
+	return max(int(room), 1) // Fits has said that there is room for one
 }
 
 // change is a node that may take more than before.

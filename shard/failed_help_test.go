@@ -12,7 +12,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// bruteRoom fills a node one by one, on a ledger of its own.
+// bruteRoom counts how many capsules a node takes, by placing them one by one on another ledger.
 func bruteRoom(t *rapid.T, n *orbit.NodeState, spec *orbit.Spec) int {
 	own := &orbit.MemoryLedger{}
 	free := *n.Node
@@ -71,8 +71,8 @@ func TestRoomOfHugeNumbers(t *testing.T) {
 	require.Equal(t, 0, roomFor(nil, cpu(1)))
 }
 
-// TestClearsWhatChangesHelp compares what is cleared after each change with a count by brute force: as many as there is
-// new room for, and no more than have failed.
+// TestClearsWhatChangesHelp compares the failures that are cleared after each change with a count by brute force: as
+// many as there is new capacity for, and no more than have failed.
 func TestClearsWhatChangesHelp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStage(rt)
@@ -82,7 +82,7 @@ func TestClearsWhatChangesHelp(t *testing.T) {
 		small, large := cpu(2), cpu(3)
 		s.do(orbit.Submit{IDs: ids("small", 6), Spec: small, Owner: "a"}, orbit.Submit{IDs: ids("large", 6), Spec: large, Owner: "a"})
 		all := append(ids("small", 6), ids("large", 6)...)
-		lost := func() { // everybody fails everything
+		lost := func() { // every scheduler fails every capsule
 			s.settle(d)
 			for range 2 {
 				for _, id := range all {
@@ -120,7 +120,7 @@ func TestClearsWhatChangesHelp(t *testing.T) {
 	})
 }
 
-// expected is how many of six that all have failed are helped.
+// expected returns how many of six capsules that all schedulers have failed a change helps.
 func expected(before, after *orbit.State, id orbit.NodeID, strict bool, spec *orbit.Spec) int {
 	was, _ := before.Mark(groupMark.key(string(id)))
 	group, _ := after.Mark(groupMark.key(string(id)))
@@ -135,7 +135,8 @@ func expected(before, after *orbit.State, id orbit.NodeID, strict bool, spec *or
 	return min(6, max(gain, 0))
 }
 
-// TestHelpForOneLeavesTheOthersFailures: where nodes are divided, room on a node helps its own scheduler only.
+// TestHelpForOneLeavesTheOthersFailures: in strict mode, free capacity on a node clears only the failures of the node's
+// owner.
 func TestHelpForOneLeavesTheOthersFailures(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b", "c")
@@ -160,7 +161,7 @@ func TestHelpForOneLeavesTheOthersFailures(t *testing.T) {
 	require.Contains(t, []string{"b", "c"}, s.owner("x000"))
 }
 
-// TestAChangeThatTheMarkOvertook: room came after the scheduler looked and before its mark was written.
+// TestAChangeThatTheMarkOvertook: capacity became free after the scheduler's view and before its mark was written.
 func TestAChangeThatTheMarkOvertook(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		s := newStage(t)

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,37 +9,38 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/heap"
 )
 
 // wait is a unit that can be assigned to no scheduler at present.
 type wait struct {
 	unit unit
-	// due is the time of the next try, tries the number of tries; zero due: only a change will help.
+	// due is the time of the next try; zero: none is scheduled. Tries is the number of tries so far.
 	due   time.Time
 	tries int
 	// ready says that due has passed and the unit has not been tried since.
 	ready bool
-	// said is what has been reported of the unit last.
+	// said identifies the last report about the unit, so that the same is not reported twice.
 	said string
-	// at is the position in the heap; -1: not in it.
-	at int
 }
 
 // retries are the waiting units, ordered by the time of their next try.
 type retries struct {
-	orbit.Backoff
+	// pace is Dispatcher.Retry with its defaults.
+	pace  orbit.Backoff
 	fault error
 	waits map[unit]*wait
-	heap  waitHeap
+	// heap may have void entries, whose unit has been forgotten.
+	heap heap.Heap[retry]
 }
 
 func newRetries(b orbit.Backoff) retries {
-	r := retries{Backoff: b, waits: map[unit]*wait{}}
-	r.Initial = cmp.Or(b.Initial, min(time.Second, cmp.Or(b.Max, time.Second)))
-	r.Max = max(cmp.Or(b.Max, 5*time.Minute), r.Initial)
-	r.Factor = cmp.Or(b.Factor, 2)
-	r.Jitter = max(0, cmp.Or(b.Jitter, 0.2))
-	if b.Initial < 0 || b.Max < 0 || !(r.Factor >= 1 && r.Factor <= math.MaxFloat64) || !(r.Jitter <= 1) {
+	r := retries{pace: b, waits: map[unit]*wait{}}
+	r.pace.Initial = cmp.Or(b.Initial, min(time.Second, cmp.Or(b.Max, time.Second)))
+	r.pace.Max = max(cmp.Or(b.Max, 5*time.Minute), r.pace.Initial)
+	r.pace.Factor = cmp.Or(b.Factor, 2)
+	r.pace.Jitter = max(0, cmp.Or(b.Jitter, 0.2))
+	if b.Initial < 0 || b.Max < 0 || !(r.pace.Factor >= 1 && r.pace.Factor <= math.MaxFloat64) || !(r.pace.Jitter <= 1) {
 		r.fault = fmt.Errorf("shard: %w: Dispatcher.Retry: Initial and Max must not be negative, Factor at least 1 and Jitter at most 1", orbit.ErrInvalid)
 	}
 	return r
@@ -50,7 +50,7 @@ func newRetries(b orbit.Backoff) retries {
 func (r *retries) record(u unit) *wait {
 	w := r.waits[u]
 	if w == nil {
-		w = &wait{unit: u, at: -1}
+		w = &wait{unit: u}
 		r.waits[u] = w
 	}
 	return w
@@ -69,31 +69,31 @@ func (r *retries) takeReady(u unit) bool {
 
 // delay returns how long to wait after that many tries, without jitter.
 func (r *retries) delay(tries int) time.Duration {
-	if d := float64(r.Initial) * math.Pow(r.Factor, float64(tries)); d < float64(r.Max) {
+	if d := float64(r.pace.Initial) * math.Pow(r.pace.Factor, float64(tries)); d < float64(r.pace.Max) {
 		return time.Duration(d)
 	}
-	return r.Max
+	return r.pace.Max
 }
 
 // putOff sets the time of the next try.
 func (r *retries) putOff(w *wait, now time.Time) {
-	if w.at >= 0 {
+	if !w.due.IsZero() {
 		return
 	}
 	delay := float64(r.delay(w.tries))
-	if r.Jitter > 0 {
-		delay -= rand.Float64() * r.Jitter * delay
+	if r.pace.Jitter > 0 {
+		delay -= rand.Float64() * r.pace.Jitter * delay
 	}
 	w.tries++
 	w.due = now.Add(time.Duration(delay))
-	heap.Push(&r.heap, w)
+	r.heap.Push(retry{w.due, w})
 }
 
 // due returns the units whose next try is due, and marks them as ready.
 func (r *retries) due(now time.Time) (out []unit) {
-	for len(r.heap) > 0 && !now.Before(r.heap[0].due) {
-		w := heap.Pop(&r.heap).(*wait)
-		w.ready = true
+	for next := r.next(); !next.IsZero() && !now.Before(next); next = r.next() {
+		w := r.heap.Pop().wait
+		w.due, w.ready = time.Time{}, true
 		out = append(out, w.unit)
 	}
 	return out
@@ -101,18 +101,27 @@ func (r *retries) due(now time.Time) (out []unit) {
 
 // next returns the time of the next try; zero: none.
 func (r *retries) next() time.Time {
+	for len(r.heap) > 0 && r.waits[r.heap[0].wait.unit] != r.heap[0].wait {
+		r.heap.Pop() // void
+	}
 	if len(r.heap) == 0 {
 		return time.Time{}
 	}
 	return r.heap[0].due
 }
 
-// forget drops the record of a unit that no longer waits.
+// forget drops the record of a unit that no longer waits. Its entry in the heap becomes void; void entries are removed when
+// they are the majority.
 func (r *retries) forget(u unit) {
-	if w := r.waits[u]; w != nil {
-		delete(r.waits, u)
-		if w.at >= 0 {
-			heap.Remove(&r.heap, w.at)
+	delete(r.waits, u)
+	if len(r.heap) <= 2*len(r.waits)+64 {
+		return
+	}
+	all := r.heap
+	r.heap = nil
+	for _, e := range all {
+		if r.waits[e.wait.unit] == e.wait {
+			r.heap.Push(e)
 		}
 	}
 }
@@ -129,30 +138,13 @@ func (r *retries) all() []unit {
 	return out
 }
 
-// waitHeap is a heap of units, the one with the earliest next try first.
-type waitHeap []*wait
-
-func (h waitHeap) Len() int { return len(h) }
-func (h waitHeap) Less(i, j int) bool {
-	return h[i].due.Before(h[j].due) || h[i].due.Equal(h[j].due) && h[i].unit.id < h[j].unit.id
-}
-func (h waitHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
+// retry is an entry of the heap: the time of a unit's next try.
+type retry struct {
+	due  time.Time
+	wait *wait
 }
 
-// Push implements heap.Interface.
-func (h *waitHeap) Push(x any) {
-	w := x.(*wait)
-	w.at = len(*h)
-	*h = append(*h, w)
-}
-
-// Pop implements heap.Interface.
-func (h *waitHeap) Pop() any {
-	s := *h
-	w := s[len(s)-1]
-	s[len(s)-1] = nil
-	*h, w.at = s[:len(s)-1], -1
-	return w
+// Before orders retries by time, and by id at the same time.
+func (r retry) Before(o retry) bool {
+	return cmp.Or(r.due.Compare(o.due), cmp.Compare(r.wait.unit.id, o.wait.unit.id)) < 0
 }

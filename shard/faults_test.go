@@ -9,7 +9,8 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// Leases of nodes are refused, for each node would be taken for a scheduler; and so is a dispatcher that knows of none.
+// A dispatcher refuses the leases of nodes, because each node would count as a scheduler, and a setting without any
+// scheduler.
 func TestLeasesOfNodesAreRefused(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	for _, prefix := range []string{"", "lease/"} {

@@ -33,18 +33,8 @@ type flight struct {
 // it, is refused without a call of the ledger: with a conflict if the node was taken away after the proposal's view,
 // otherwise as infeasible.
 func (l *PartitionLedger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
-	if err := l.check(); err != nil {
-		return 0, err
-	}
-	if l.Mode != Strict {
-		return l.Ledger.Propose(ctx, p)
-	}
-	if err := l.depart([]orbit.Proposal{p}, func(_ int, fenced orbit.Proposal) { p = fenced })[0]; err != nil {
-		return 0, err
-	}
-	rev, err := l.Ledger.Propose(ctx, p)
-	l.arrive([]orbit.Proposal{p}, []orbit.Outcome{{Revision: rev, Err: err}})
-	return rev, err
+	out := l.ProposeBatch(ctx, []orbit.Proposal{p})[0]
+	return out.Revision, out.Err
 }
 
 // ProposeBatch does the same for many proposals in one call. It works also with a ledger that is no [orbit.Batcher].
@@ -102,7 +92,7 @@ func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Pr
 	slab := make([]orbit.Precondition, 0, 2*len(batch))
 	for i := range batch {
 		p := batch[i]
-		if again, ok := l.unknown[p.ID]; ok && !p.ID.IsZero() {
+		if again, ok := l.flights.unknown[p.ID]; ok && !p.ID.IsZero() {
 			p.If = again.bets
 		} else if p.If, refused[i] = l.fence(&p, &slab); refused[i] != nil {
 			continue
@@ -112,16 +102,16 @@ func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Pr
 		sent++
 		send(i, p)
 	}
-	l.sending += min(sent, 1)
+	l.flights.sending += min(sent, 1)
 	return refused
 }
 
 // giveUp forgets the proposals that the engine will not send again. An engine proposes something else in a later pass only
 // after it has learned the outcome of the last proposals or has given up on them. The caller must hold the lock.
 func (l *PartitionLedger) giveUp() {
-	for id, f := range l.unknown {
-		if f.sent < l.looks {
-			delete(l.unknown, id)
+	for id, f := range l.flights.unknown {
+		if f.sent < l.flights.looks {
+			delete(l.flights.unknown, id)
 		}
 	}
 }
@@ -187,35 +177,35 @@ func (l *PartitionLedger) refuse(p *orbit.Proposal, at int, node orbit.NodeID, h
 func (l *PartitionLedger) arrive(sent []orbit.Proposal, outcomes []orbit.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sending -= min(len(sent), 1)
+	l.flights.sending -= min(len(sent), 1)
 	for i := range sent {
 		p, err := &sent[i], outcomes[i].Err
-		_, known := l.unknown[p.ID]
+		_, known := l.flights.unknown[p.ID]
 		switch {
 		case errors.Is(err, orbit.ErrUnknown) || known && errors.Is(err, orbit.ErrUnavailable):
 			l.note(p)
 		case known:
-			delete(l.unknown, p.ID)
+			delete(l.flights.unknown, p.ID)
 		}
 	}
 }
 
 // note remembers a proposal whose outcome is not known. The caller must hold the lock.
 func (l *PartitionLedger) note(p *orbit.Proposal) {
-	f := flight{bets: slices.Clone(p.If), sent: l.looks}
+	f := flight{bets: slices.Clone(p.If), sent: l.flights.looks}
 	for _, c := range p.Do {
 		if node, ok := target(c); ok {
 			f.nodes = append(f.nodes, node)
 		}
 	}
-	if l.unknown == nil {
-		l.unknown = map[orbit.ProposalID]flight{}
+	if l.flights.unknown == nil {
+		l.flights.unknown = map[orbit.ProposalID]flight{}
 	}
 	id := p.ID
 	if id.IsZero() { // the engine cannot send it again, but it may still be committed
 		id = orbit.NewProposalID()
 	}
-	l.unknown[id] = f
+	l.flights.unknown[id] = f
 }
 
 // goes reports whether a proposal whose outcome is not known places something on a node.

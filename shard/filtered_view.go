@@ -16,7 +16,7 @@ type filteredView struct {
 	// cursor is the position in the changes of the other view.
 	cursor uint64
 	// pinned is the state that the view is brought up to.
-	pinned
+	pinned pinned
 }
 
 // follow brings the filtered view up to another view. The list others has the indices of nodes that have not changed in
@@ -34,7 +34,7 @@ func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []in
 	} else {
 		touched := unique(append(slices.Clone(changed), others...))
 		v.pinned = pinned{state: state.Closed(v.state, touched, closed)}
-		v.changes = changesBetween(v.state, v.pinned.state, touched)
+		v.pinned.changes = changesBetween(v.state, v.pinned.state, touched)
 	}
 	v.state = v.pinned.state
 	return v.view, v.refresh(ctx, telemetry, from.Now())

@@ -12,8 +12,8 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// TestFilteredView: a filteredView shows what is closed now, also when nothing else has changed; nodes that join, leave and come back to
-// another slot; and reports, those too that were there before their node.
+// TestFilteredView: a filteredView closes the right nodes even if nothing else has changed. It shows nodes that join,
+// leave and come back with another index, and reports, including those that are older than their node.
 func TestFilteredView(t *testing.T) {
 	ctx := context.Background()
 	ledger, board, now := &orbit.MemoryLedger{}, &telemetry.Board{}, time.Now()
@@ -58,7 +58,7 @@ func TestFilteredView(t *testing.T) {
 	follow()
 }
 
-// TestSoftDoubts: that something fits nowhere but perhaps where others were planned in this pass does not put it aside.
+// TestSoftDoubts: a class is not parked if it may fit on the nodes that this pass has used for other capsules.
 func TestSoftDoubts(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(2, orbit.Resources{4})...)

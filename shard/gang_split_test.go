@@ -10,9 +10,9 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// A gang whose waiting members two live schedulers have is brought together and placed: at the scheduler that has its first
-// member, or at the one that it is pinned to. A member that is released while the dispatcher assigns the others leaves a
-// gang like that.
+// A gang whose pending members belong to two living schedulers is reunited and placed: by the scheduler that it is
+// pinned to, or otherwise by the owner of its first member. A gang is divided like this if a member is released while
+// the dispatcher assigns the others.
 func TestDividedGangIsPlaced(t *testing.T) {
 	for _, pinned := range []string{"", "s1"} {
 		t.Run("pinned to "+pinned, func(t *testing.T) {

@@ -23,7 +23,7 @@ func benchLedger(b *testing.B, nodes int) *orbit.MemoryLedger {
 	return ledger
 }
 
-// benchNames are so many schedulers.
+// benchNames returns the names of n schedulers.
 func benchNames(n int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprint("s", i))
@@ -31,7 +31,7 @@ func benchNames(n int) (out []string) {
 	return out
 }
 
-// BenchmarkGroupsFromScratch: the first Step, which gives 50,000 mixed nodes to 8 schedulers.
+// BenchmarkGroupsFromScratch measures the first Step, which assigns 50,000 mixed nodes to 8 schedulers.
 func BenchmarkGroupsFromScratch(b *testing.B) {
 	for name, by := range map[string]Rule{"lightest": nil, "hash": ByHash} {
 		b.Run(name, func(b *testing.B) {
@@ -47,7 +47,7 @@ func BenchmarkGroupsFromScratch(b *testing.B) {
 	}
 }
 
-// BenchmarkGroupsStep: a Step after 10 nodes have changed, of 1,000 and of 50,000.
+// BenchmarkGroupsStep measures a Step after 10 nodes have changed, of 1,000 and of 50,000.
 func BenchmarkGroupsStep(b *testing.B) {
 	for _, nodes := range []int{1_000, 50_000} {
 		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
@@ -77,7 +77,7 @@ func BenchmarkGroupsStep(b *testing.B) {
 	}
 }
 
-// BenchmarkGroupsSchedulerJoins: a ninth scheduler comes, and is given its part of 50,000 mixed nodes.
+// BenchmarkGroupsSchedulerJoins measures the Step that gives a ninth scheduler its share of 50,000 mixed nodes.
 func BenchmarkGroupsSchedulerJoins(b *testing.B) {
 	moved := 0
 	for b.Loop() {
@@ -104,7 +104,7 @@ type partitionBench struct {
 	next        int
 }
 
-// batch is how many proposals are sent at once.
+// batch is the number of proposals in one call.
 const partitionBatch = 1000
 
 func newLensBench(b *testing.B) *partitionBench {
@@ -122,7 +122,7 @@ func newLensBench(b *testing.B) *partitionBench {
 	return w
 }
 
-// place returns proposals that place new capsules here and there.
+// place returns proposals that place new capsules on different nodes.
 func (w *partitionBench) place(nodes []orbit.NodeID) (out []orbit.Proposal) {
 	var ids []orbit.CapsuleID
 	for range partitionBatch {
@@ -138,7 +138,7 @@ func (w *partitionBench) place(nodes []orbit.NodeID) (out []orbit.Proposal) {
 	return out
 }
 
-// compare times the same with the ledger and with the partition ledger, in turns, so that both meet the same machine.
+// compare measures the ledger and the partition ledger in turns, so that both meet the same load of the machine.
 func (w *partitionBench) compare(unit string, prepare func(orbit.Ledger), run func(orbit.Ledger)) {
 	took := [2]time.Duration{}
 	for w.Loop() {
@@ -155,7 +155,8 @@ func (w *partitionBench) compare(unit string, prepare func(orbit.Ledger), run fu
 	w.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkPartitionLedgerPlacement: what a partition ledger costs for each placement of its own, one proposal each, in batches.
+// BenchmarkPartitionLedgerPlacement measures what a partition ledger adds to each placement, in batches of proposals
+// with one placement.
 func BenchmarkPartitionLedgerPlacement(b *testing.B) {
 	w := newLensBench(b)
 	var batch []orbit.Proposal
@@ -171,7 +172,7 @@ func BenchmarkPartitionLedgerPlacement(b *testing.B) {
 	})
 }
 
-// BenchmarkPartitionLedgerChange: what a partition ledger costs a view for each change that others make.
+// BenchmarkPartitionLedgerChange measures what a partition ledger adds to reading a change of another scheduler.
 func BenchmarkPartitionLedgerChange(b *testing.B) {
 	w := newLensBench(b)
 	views := map[orbit.Ledger]*orbit.View{w.ledger: {}, w.partition: {}}

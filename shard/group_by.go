@@ -38,8 +38,5 @@ func hash(seed uint64, words ...string) uint64 {
 		_, _ = h.Write([]byte(w)) // never fails
 		_, _ = h.Write([]byte{0})
 	}
-	x := h.Sum64() ^ seed*0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	return mix(h.Sum64() ^ seed*0x9e3779b97f4a7c15)
 }

@@ -26,8 +26,8 @@ func propose(ledger orbit.Ledger, do ...orbit.Commitment) {
 	}
 }
 
-// Twelve nodes are divided among three schedulers. One dies, and its nodes go to the others at once; it comes back, and is
-// given its part: its nodes are asked for, their owners answer, and they change hands.
+// Twelve nodes are divided among three schedulers. One dies, and its nodes go to the others at once. It comes back and
+// gets its share by handoffs: Groups asks the owners for nodes, they answer, and the nodes change their owners.
 func ExampleGroups() {
 	ctx := context.Background()
 	ledger := constellation(12)
@@ -59,7 +59,7 @@ func ExampleGroups() {
 		log.Fatal(err)
 	}
 	step()
-	for _, engine := range engines { // as they would by themselves
+	for _, engine := range engines { // in a program each engine does this in its Run
 		engine.Pass(ctx)
 	}
 	step()
@@ -70,7 +70,7 @@ func ExampleGroups() {
 	// a has 4  b has 4  c has 4  grouped 0, moved 0, handoffs under way 0, ended 4
 }
 
-// One scheduler with more work than its group has room for, in each of the modes.
+// One scheduler with more work than its group has capacity for, in each of the modes.
 func ExamplePartitionLedger() {
 	for _, mode := range []shard.Mode{shard.Strict, shard.Soft, shard.Shared} {
 		ledger := constellation(4)
@@ -89,7 +89,7 @@ func ExamplePartitionLedger() {
 	}
 	// Output:
 	// strict: 4 placed
-	//   w-5: 0 of 4 nodes fit: 2 are unschedulable, 2 lack cpu; the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would look further
+	//   w-5: 0 of 4 nodes fit: 2 are unschedulable, 2 lack cpu; the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would use the others too
 	// soft: 5 placed
 	// shared: 5 placed
 }

@@ -215,7 +215,7 @@ func (r *regrouping) begun(c *rewrite) {
 
 // fail adds an error to the report, up to a limit.
 func (r *regrouping) fail(err error) {
-	if len(r.Errors) < 16 {
+	if len(r.Errors) < maxErrors {
 		r.Errors = append(r.Errors, err)
 	}
 }

@@ -31,8 +31,8 @@ func (r *regrouping) report() {
 // quantity returns the name of a quantity, such as "free memory".
 func (r *regrouping) quantity(k int) string {
 	name := "devices"
-	if d := k % kinds; d < int(orbit.Dimensions) {
-		name = r.state.DimensionName(orbit.Dimension(d))
+	if d := k % kinds; d < orbit.Dimensions {
+		name = r.state.DimensionName(d)
 	}
 	if k >= kinds {
 		name = "free " + name

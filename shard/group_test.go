@@ -20,7 +20,7 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// machines are sizes of nodes: alike, of one shape, of all shapes, and hostile.
+// machines are the sizes of nodes: all alike, of one shape, of all shapes, and extreme.
 var machines = map[string][]orbit.Resources{
 	"alike": {{8, 16}},
 	"shape": {{1, 2}, {2, 4}, {4, 8}, {16, 32}},
@@ -28,7 +28,7 @@ var machines = map[string][]orbit.Resources{
 	"huge":  {{math.MaxInt64, 1}, {1, math.MaxInt64}, {math.MaxInt64 - 1, math.MaxInt64}, {3}, {}},
 }
 
-// shardWorld is a constellation with leases, Groups, and partition ledgers that answer.
+// shardWorld is a constellation with leases, Groups, and partition ledgers that answer handoffs.
 type shardWorld struct {
 	t          *rapid.T
 	ledger     *orbit.MemoryLedger
@@ -113,7 +113,7 @@ func (w *shardWorld) act(what string) {
 		if l := w.partitions[name]; l != nil {
 			snapshot(t, l)
 		}
-	case "scribble": // marks that are malformed
+	case "scribble": // set malformed marks
 		kind := rapid.SampledFrom(markOrder[:]).Draw(t, "mark")
 		try(orbit.Mark{Key: kind.key(string(id)), Value: rapid.SampledFrom(append(slices.Clone(w.names), "", "who?")).Draw(t, "value")})
 	case "restart":
@@ -123,12 +123,12 @@ func (w *shardWorld) act(what string) {
 	}
 }
 
-// step checks all that holds after a Step.
+// step checks everything that holds after a Step.
 func (w *shardWorld) step() {
 	t, ctx := w.t, context.Background()
 	before := snapshot(t, w.ledger)
 	r := w.groups.Step(ctx)
-	for range 20 { // what has arrived in a Step can be moved on in the next
+	for range 20 { // a node that arrives in one Step may be moved on in the next
 		if r.Ended+r.Cancelled == 0 {
 			break
 		}
@@ -182,12 +182,12 @@ func cmpOr(a, b float64) float64 {
 	return a
 }
 
-// excessNow is what is left after the last Step.
+// excessNow returns the excess after the last Step.
 func (g *Groups) excessNow() float64 {
 	return newBalance(g.table.alive(), &g.table.all, g.table.largest.value(), max(g.tolerance(), 0)).excess
 }
 
-// faults counts the table again.
+// faults compares the table with one that is made anew.
 func (t *table) faults() error {
 	other := table{ledger: t.ledger, leases: t.leases, schedulers: t.schedulers}
 	if err := other.follow(context.Background()); err != nil {
@@ -211,9 +211,9 @@ func (t *table) faults() error {
 }
 
 // TestGroupsProperty: after any sequence of joins, leaves, drains, deaths and returns, with handoffs at any stage and
-// malformed marks, a Step leaves every schedulable node with one owner that lives, no mark of a node
-// that has left, and groups that no single move would bring closer; a second Step moves nothing, nor does another
-// Groups that starts from the ledger alone.
+// malformed marks, a Step leaves every schedulable node with one living owner, no mark of a node that has left, and
+// groups that no single move brings closer to balance. A second Step moves nothing, nor does another Groups that starts
+// from the ledger alone.
 func TestGroupsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{"alike", "shape", "mixed", "huge"}).Draw(t, "machines")
@@ -239,7 +239,7 @@ func TestGroupsProperty(t *testing.T) {
 	})
 }
 
-// checkShape: where nodes are of one shape and nothing is used, no excess is left.
+// checkShape: if all nodes have one shape and nothing is used, no excess is left.
 func (w *shardWorld) checkShape() {
 	state := snapshot(w.t, w.ledger)
 	for range state.Holds() {
@@ -251,7 +251,7 @@ func (w *shardWorld) checkShape() {
 	}
 }
 
-// regroup makes a ledger with owners as drawn and returns the model before, and the Step.
+// regroup makes a ledger with drawn owners, and returns the model before the Step and the Step.
 func regroup(t *rapid.T, sizes []orbit.Resources, schedulers, nodes int, used, unassigned bool) (*model, *model, Regrouping) {
 	ledger := &orbit.MemoryLedger{}
 	names := []string{"a", "b", "c", "d"}[:schedulers]
@@ -289,7 +289,7 @@ func balanceMoves(r Regrouping) (n int) {
 	return n
 }
 
-// TestGroupsLeastMovesAlike: of nodes alike exactly as few are moved as must be.
+// TestGroupsLeastMovesAlike: if all nodes are alike, the number of moves is the least possible.
 func TestGroupsLeastMovesAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, after, r := regroup(t, machines["alike"], rapid.IntRange(1, 4).Draw(t, "schedulers"), rapid.IntRange(0, 7).Draw(t, "nodes"), false, true)
@@ -298,9 +298,10 @@ func TestGroupsLeastMovesAlike(t *testing.T) {
 	})
 }
 
-// TestGroupsFewMoves: of any nodes hardly more are moved than would be to come as far. No bound is proven; twice as many are
-// exceeded once in thousands of cases (5 where 2 would do), three times as many in none of 120,000. Where some have no
-// owner, and might have been given away better had the moves been known, at most two more.
+// TestGroupsFewMoves: for any nodes the number of moves is close to the least that brings the groups as close to
+// balance. There is no proof of a bound. More than twice as many occurred once in thousands of cases (5 moves instead
+// of 2), more than three times as many in none of 120,000. If some nodes had no owner there may be two more, because
+// these are assigned before the moves are known.
 func TestGroupsFewMoves(t *testing.T) {
 	for _, kind := range []string{"shape", "mixed", "huge"} {
 		for i, what := range []string{"all owned", "some without an owner"} {
@@ -320,7 +321,7 @@ func TestGroupsFewMoves(t *testing.T) {
 	}
 }
 
-// TestGroupsMovesInAll: of many cases together hardly more nodes are moved than must be.
+// TestGroupsMovesInAll: over many cases together the number of moves is hardly more than the least.
 func TestGroupsMovesInAll(t *testing.T) {
 	scale.Long(t)
 	rng, moves, least := rand.New(rand.NewPCG(1, 2)), 0, 0
@@ -347,7 +348,7 @@ func TestGroupsMovesInAll(t *testing.T) {
 	assert.LessOrEqual(t, 50*moves, 51*least)
 }
 
-// TestGroupsNewNodesFirst: what new nodes can put right no other node is moved for.
+// TestGroupsNewNodesFirst: if assigning new nodes is enough for balance, no other node is moved.
 func TestGroupsNewNodesFirst(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	do := fleet(45, orbit.Resources{8, 16})
@@ -362,7 +363,8 @@ func TestGroupsNewNodesFirst(t *testing.T) {
 	assert.True(t, r.Balanced)
 }
 
-// TestBalanceBound: no node gains more than its shape could, and a scan finds a node that gains nine tenths of the best.
+// TestBalanceBound: no node gains more than the bound of its shape, and scan finds a node with at least nine tenths of
+// the best gain.
 func TestBalanceBound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
@@ -394,7 +396,7 @@ func TestBalanceBound(t *testing.T) {
 	}
 }
 
-// TestGroupsFromScratch: groups are even from the start, whatever the rule, and nothing is moved for it.
+// TestGroupsFromScratch: new groups are in balance with every rule, without moves.
 func TestGroupsFromScratch(t *testing.T) {
 	for name, by := range map[string]Rule{"lightest": nil, "hash": ByHash, "random": AtRandom(1), "all to one": func(*orbit.Node, []string) string { return "b" }} {
 		t.Run(name, func(t *testing.T) {
@@ -412,7 +414,7 @@ func TestGroupsFromScratch(t *testing.T) {
 	}
 }
 
-// TestGroupsRuleAlone: with a negative tolerance the rule stands.
+// TestGroupsRuleAlone: with a negative tolerance the rule's choices stay.
 func TestGroupsRuleAlone(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(10, orbit.Resources{8})...)
@@ -428,8 +430,8 @@ func TestGroupsRuleAlone(t *testing.T) {
 	assert.Contains(t, r.String(), "out of balance")
 }
 
-// TestGroupsExhausted: where the nodes of one group are used up and those of the other are not, nodes are exchanged,
-// and each group still has its part of the capacity.
+// TestGroupsExhausted: if the nodes of one group are full and those of the other are empty, nodes are exchanged, and
+// each group keeps its share of the capacity.
 func TestGroupsExhausted(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	do := fleet(40, orbit.Resources{8, 16})
@@ -481,7 +483,7 @@ func TestGroupsDevices(t *testing.T) {
 	}
 }
 
-// TestGroupsLongID: a node whose id leaves no room for a mark is reported, and does not hold up the others.
+// TestGroupsLongID: a node whose id is too long for a mark is reported, and does not affect the others.
 func TestGroupsLongID(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	long := orbit.NodeID(strings.Repeat("x", 250))
@@ -494,7 +496,7 @@ func TestGroupsLongID(t *testing.T) {
 	assert.Equal(t, 1, r.Ungrouped)
 }
 
-// TestGroupsNoScheduler: without a scheduler that lives nothing is done; with more than there are nodes some have none.
+// TestGroupsNoScheduler: without a living scheduler nothing is done. With more schedulers than nodes some have none.
 func TestGroupsNoScheduler(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	leases := &lease.Keeper{Ledger: ledger, Prefix: LeasePrefix}
@@ -513,7 +515,7 @@ func TestGroupsNoScheduler(t *testing.T) {
 	assert.True(t, r.Balanced)
 }
 
-// TestGroupsRun: Run tells of what was done, and of nothing else; when nodes join it steps again.
+// TestGroupsRun: Run calls Hook only after Steps that did something, and does a Step when nodes join.
 func TestGroupsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &orbit.MemoryLedger{}
@@ -537,7 +539,7 @@ func TestGroupsRun(t *testing.T) {
 	})
 }
 
-// TestGroupsFields: what is missing is said.
+// TestGroupsFields: an error says which field is missing.
 func TestGroupsFields(t *testing.T) {
 	for _, g := range []*Groups{{}, {Ledger: &orbit.MemoryLedger{}}, {Schedulers: []string{"a"}},
 		{Ledger: &orbit.MemoryLedger{}, Schedulers: []string{"a"}, Tolerance: math.NaN()}} {

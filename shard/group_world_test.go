@@ -18,7 +18,7 @@ type fataler interface {
 	Helper()
 }
 
-// commit proposes what must not fail.
+// commit proposes and requires success.
 func commit(t fataler, ledger orbit.Ledger, do ...orbit.Commitment) orbit.Revision {
 	t.Helper()
 	rev, err := ledger.Propose(context.Background(), orbit.Proposal{Do: do})
@@ -34,7 +34,7 @@ func snapshot(t fataler, ledger orbit.Ledger) *orbit.State {
 	return state
 }
 
-// fleet returns as many nodes alike as wanted, "n00" and so on.
+// fleet returns equal nodes, "n00" and so on.
 func fleet(count int, capacity orbit.Resources) (do []orbit.Commitment) {
 	for i := range count {
 		do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%02d", i)), Capacity: capacity}})
@@ -42,12 +42,12 @@ func fleet(count int, capacity orbit.Resources) (do []orbit.Commitment) {
 	return do
 }
 
-// use takes room on a node.
+// use places a capsule on a node.
 func use(id string, node orbit.NodeID, room orbit.Resources) orbit.Hold {
 	return orbit.Hold{ID: orbit.HoldID(id), Node: node, Room: room, Ends: time.Unix(1<<33, 0)}
 }
 
-// ownerOf returns whose node it is to be when all handoffs have ended, of those who live.
+// ownerOf returns the living scheduler that owns a node when all handoffs have ended.
 func ownerOf(state *orbit.State, live []string, id orbit.NodeID) string {
 	for _, kind := range []string{"leaving/", "group/"} {
 		if who, _ := state.Mark(kind + string(id)); slices.Contains(live, who) {
@@ -57,19 +57,19 @@ func ownerOf(state *orbit.State, live []string, id orbit.NodeID) string {
 	return ""
 }
 
-// model weighs groups again, from nothing but a state: the dumb way.
+// model computes the weights of groups anew from a state, in the simplest way.
 type model struct {
 	live  []string
 	nodes []*orbit.NodeState
 	owner []string
-	// By quantity, as shares of the capacity of all.
+	// weights, slack and mean are by quantity, as shares of the whole capacity.
 	weights   [][]float64
 	slack     []float64
 	mean      []float64
 	tolerance float64
 }
 
-// modelOf weighs what a state says.
+// modelOf computes the model of a state.
 func modelOf(state *orbit.State, live []string, tolerance float64) *model {
 	m := &model{live: live, tolerance: tolerance, slack: make([]float64, 18), mean: make([]float64, 18)}
 	var raw [][]float64
@@ -124,7 +124,7 @@ func modelOf(state *orbit.State, live []string, tolerance float64) *model {
 	return m
 }
 
-// excess is the sum of squares of what is outside the slack, if the nodes belonged to these.
+// excess returns the sum of squares of the excess, if the nodes had these owners.
 func (m *model) excess(owner []string) (sum float64) {
 	for _, name := range m.live {
 		for k := range 18 {
@@ -141,7 +141,7 @@ func (m *model) excess(owner []string) (sum float64) {
 	return sum
 }
 
-// improvable returns a single move that lessens the excess, if there is one, of a node that was not on its way already, by its marks.
+// improvable returns a single move that reduces the excess, if there is one, of a node that is not in a handoff.
 func (m *model) improvable(before *orbit.State) (string, bool) {
 	now := m.excess(m.owner)
 	if now < 1e-24 {
@@ -166,7 +166,7 @@ func (m *model) improvable(before *orbit.State) (string, bool) {
 	return "", false
 }
 
-// least returns the fewest moves to an excess of at most this, trying everything.
+// least returns the fewest moves that reach an excess of at most this, by trying all.
 func (m *model) least(most float64) int {
 	owner, best := slices.Clone(m.owner), len(m.owner)+1
 	var try func(i, moves int)

@@ -28,12 +28,12 @@ import (
 // answers returns a proposal with the answer for each leaving node to which no proposal is under way. The caller must hold
 // the lock.
 func (l *PartitionLedger) answers(s *partitionView) []orbit.Proposal {
-	if len(s.asked) == 0 || l.sending > 0 {
+	if len(s.asked) == 0 || l.flights.sending > 0 {
 		return nil
 	}
 	nodes := make([]orbit.NodeID, 0, len(s.asked))
 	for node := range s.asked {
-		if !l.goes(node) {
+		if !l.flights.goes(node) {
 			nodes = append(nodes, node)
 		}
 	}

@@ -15,20 +15,21 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/lease"
+	"github.com/orbitsched/orbit/nav"
 )
 
-// pilot plays an engine that may be stopped between its view and its proposals: one pass at a time.
+// pilot plays an engine that may be stopped between its view and its proposals, one pass at a time.
 type pilot struct {
 	name      string
 	partition *PartitionLedger
-	// The pass under way; nil: none.
+	// view is the view of the pass under way; nil: none.
 	view *orbit.State
 	dead bool
 }
 
 func (p *pilot) look(t fataler) { p.view = snapshot(t, p.partition) }
 
-// propose places a capsule on the n-th node that the view has open, and reports whether there is one.
+// propose places a capsule on the n-th schedulable node of its view, and reports whether there is one.
 func (p *pilot) propose(id orbit.CapsuleID, n int) (node orbit.NodeID, err error, ok bool) {
 	var open []orbit.NodeID
 	for n := range p.view.Nodes() {
@@ -46,9 +47,9 @@ func (p *pilot) propose(id orbit.CapsuleID, n int) (node orbit.NodeID, err error
 	return node, err, true
 }
 
-// TestHandoffProperty: whatever the order of looks, proposals, Steps of two Groups, joins, deaths and returns: a proposal
-// of a scheduler that lives is committed if the node was open in its view; what is committed is on a node whose group
-// mark names the scheduler at that revision; and when all look and step on, every handoff ends.
+// TestHandoffProperty: for any order of snapshots, proposals, Steps of two Groups, joins, deaths and returns: a
+// proposal of a living scheduler is committed if the node was schedulable in its view, every commit is on a node whose
+// group mark names the scheduler at that revision, and every handoff ends when all take snapshots and steps.
 func TestHandoffProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
@@ -100,10 +101,10 @@ func TestHandoffProperty(t *testing.T) {
 				} else {
 					require.ErrorIs(t, err, orbit.ErrConflict)
 				}
-			case action == "die" && !p.dead: // and says so; nothing of it is under way
+			case action == "die" && !p.dead: // it resigns its lease, and none of its proposals is under way
 				require.NoError(t, leases.Resign(ctx, terms[name]))
 				delete(pilots, name)
-			case action == "crash" && !p.dead: // it does not know
+			case action == "crash" && !p.dead: // its engine does not know that its lease is over
 				require.NoError(t, leases.Resign(ctx, terms[name]))
 				p.dead = true
 			}
@@ -120,14 +121,14 @@ func TestHandoffProperty(t *testing.T) {
 		living := func(p *pilot) bool { return p != nil && !p.dead }
 		for key, value := range snapshot(t, ledger).Marks("leaving/") {
 			if !living(pilots["a"]) && !living(pilots["b/"]) && !living(pilots["c"]) {
-				break // no scheduler lives to get the nodes
+				break // there is no living scheduler to get the nodes
 			}
 			require.Failf(t, "a handoff has not ended", "%s = %s", key, value)
 		}
 	})
 }
 
-// twoGroups is a ledger with two nodes of a, and Groups that will give one of them to b.
+// twoGroups returns a ledger with two nodes of a, and Groups that will give one of them to b.
 func twoGroups(t *testing.T) (*orbit.MemoryLedger, *Groups) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(2, orbit.Resources{4})...)
@@ -143,7 +144,8 @@ func marksOf(t *testing.T, ledger orbit.Ledger, node orbit.NodeID) (out [3]strin
 	return out
 }
 
-// TestHandoffWaitsForPass: what an engine has under way when a node is asked for is committed, and then it answers.
+// TestHandoffWaitsForPass: proposals that are under way when a node is asked for are committed, and then the engine
+// answers.
 func TestHandoffWaitsForPass(t *testing.T) {
 	ctx := context.Background()
 	ledger, g := twoGroups(t)
@@ -151,7 +153,7 @@ func TestHandoffWaitsForPass(t *testing.T) {
 	partition := &PartitionLedger{Ledger: ledger, Scheduler: "a"}
 	var moved orbit.NodeID
 	inner := partition.Navigator(plain)
-	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		plan, err := inner.Plan(ctx, view, pending)
 		if moved == "" { // planned, and not yet proposed
 			r := g.Step(ctx)
@@ -177,7 +179,7 @@ func TestHandoffWaitsForPass(t *testing.T) {
 	assert.Equal(t, 1, snapshot(t, ledger).Node(moved).Capsules, "what runs there stays")
 }
 
-// TestHandoffAtRest: an engine that has nothing to do answers at once, however long it rests.
+// TestHandoffAtRest: an engine without work answers at once, however long it rests.
 func TestHandoffAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger, g := twoGroups(t)
@@ -197,8 +199,8 @@ func TestHandoffAtRest(t *testing.T) {
 	})
 }
 
-// TestHandoffInRefresh: a mark that comes between the snapshot and the changes of one look is answered for after the next:
-// the engine is about to plan on a view in which the node is open.
+// TestHandoffInRefresh: a mark that is set between the snapshot and the changes of one refresh is answered after the
+// next one, because the engine is about to plan on a view in which the node is schedulable.
 func TestHandoffInRefresh(t *testing.T) {
 	ctx := context.Background()
 	ledger, g := twoGroups(t)
@@ -223,8 +225,8 @@ func TestHandoffInRefresh(t *testing.T) {
 	assert.Equal(t, [3]string{"a", "b", "a"}, marksOf(t, ledger, moved), "at rest")
 }
 
-// TestHandoffPatience: an owner that lives and does not answer keeps its node for as long as Patience is, and not a
-// nanosecond longer. What it has under way is refused; it is not lost, for its capsules are still pending.
+// TestHandoffPatience: a living owner that does not answer keeps its node for exactly Patience. Its proposals after
+// that are refused, and its capsules are still pending.
 func TestHandoffPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -251,8 +253,8 @@ func TestHandoffPatience(t *testing.T) {
 	})
 }
 
-// TestHandoffRestart: Groups that begin in the middle of a handoff give the owner all of their Patience; and the word of
-// another scheduler is not the owner's.
+// TestHandoffRestart: Groups that start in the middle of a handoff wait for the full Patience, and ignore an answer of
+// another scheduler than the owner.
 func TestHandoffRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -272,8 +274,8 @@ func TestHandoffRestart(t *testing.T) {
 	})
 }
 
-// TestHandoffRunDeadline: Run wakes when patience is at its end, though nothing happens; and what it was told of is not
-// forgotten when the table is built anew.
+// TestHandoffRunDeadline: Run wakes at the end of Patience without a change, and keeps the time at which it asked when
+// the table is made anew.
 func TestHandoffRunDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger, g := twoGroups(t)
@@ -311,7 +313,7 @@ func keysOf(state *orbit.State, prefix, value string) func(func(string) bool) {
 	}
 }
 
-// TestHandoffInterrupted: a node that leaves half way, or is drained; an owner that dies, and one that is to be and does.
+// TestHandoffInterrupted: a node leaves or is drained during its handoff, or its owner or its next owner dies.
 func TestHandoffInterrupted(t *testing.T) {
 	type world struct {
 		ledger *orbit.MemoryLedger
@@ -422,8 +424,8 @@ func openIn(state *orbit.State) (out []orbit.NodeID) {
 	return out
 }
 
-// TestHandoffOwnerComesBack: a dead owner that comes back while its nodes are being given away keeps what has not been:
-// the lease is bet on.
+// TestHandoffOwnerComesBack: a dead owner that comes back while its nodes are being reassigned keeps the others,
+// because each reassignment bets on the lease.
 func TestHandoffOwnerComesBack(t *testing.T) {
 	ctx := context.Background()
 	ledger := &orbit.MemoryLedger{}
@@ -448,14 +450,13 @@ func TestHandoffOwnerComesBack(t *testing.T) {
 	assert.True(t, r.Balanced)
 }
 
-// TestGroupsCompareAndSwap: a mark that has changed since it was read is not overwritten, be it the owner, the one that is
-// to have the node, or the answer.
+// TestGroupsCompareAndSwap: a change is refused if any of the three marks of the node has changed since it was read.
 func TestGroupsCompareAndSwap(t *testing.T) {
 	ctx := context.Background()
 	for _, kind := range markOrder {
 		inner, g := twoGroups(t)
 		moved := orbit.NodeID("")
-		if kind != groupMark { // the handoff is to end
+		if kind != groupMark { // at the end of the handoff
 			moved = g.Step(ctx).Moved[0].Node
 			snapshot(t, &PartitionLedger{Ledger: inner, Scheduler: "a"})
 		} else {
@@ -471,7 +472,7 @@ func TestGroupsCompareAndSwap(t *testing.T) {
 	}
 }
 
-// meddler lets something happen before the first proposal, and may lose answers.
+// meddler lets the test change something before the first proposal, and may lose answers.
 type meddler struct {
 	orbit.Ledger
 	before func()
@@ -492,8 +493,8 @@ func (m *meddler) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision
 	return rev, err
 }
 
-// TestHandoffUnknown: while it is not known what became of a proposal nothing is answered for its nodes, and when it is
-// sent again it bets what it bet before: it has one effect, and is committed if it was not.
+// TestHandoffUnknown: while the outcome of a proposal is unknown its nodes are not answered for. When the engine sends
+// it again it has its old bets, so it has one effect.
 func TestHandoffUnknown(t *testing.T) {
 	for name, applied := range map[string]bool{"applied": true, "not applied": false} {
 		t.Run(name, func(t *testing.T) {
@@ -552,7 +553,8 @@ func (d *dropper) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision
 	return d.Ledger.Propose(ctx, p)
 }
 
-// TestHandoffWhileSending: nothing is answered while a proposal is being sent, even if a snapshot is taken meanwhile.
+// TestHandoffWhileSending: while a proposal is being sent no node is answered for, even if a snapshot is taken
+// meanwhile.
 func TestHandoffWhileSending(t *testing.T) {
 	ctx := context.Background()
 	inner, g := twoGroups(t)
@@ -572,7 +574,7 @@ func TestHandoffWhileSending(t *testing.T) {
 	assert.Equal(t, [3]string{"a", "b", "a"}, marksOf(t, inner, moved))
 }
 
-// TestHandoffUnknownGivenUp: an engine that has given up a proposal, and goes on with others, answers.
+// TestHandoffUnknownGivenUp: an engine that has given up a proposal and goes on with others answers.
 func TestHandoffUnknownGivenUp(t *testing.T) {
 	ctx := context.Background()
 	inner, g := twoGroups(t)
@@ -598,7 +600,7 @@ func TestHandoffUnknownGivenUp(t *testing.T) {
 	assert.Equal(t, 1, g.Step(ctx).Ended)
 }
 
-// TestHandoffAnswerFails: an answer that cannot be committed is reported and given again.
+// TestHandoffAnswerFails: an answer that could not be committed is reported and sent again.
 func TestHandoffAnswerFails(t *testing.T) {
 	ctx := context.Background()
 	inner, g := twoGroups(t)
@@ -620,7 +622,7 @@ func TestHandoffAnswerFails(t *testing.T) {
 	assert.Equal(t, 1, g.Step(ctx).Ended)
 }
 
-// TestSeveralGroups: two Groups at once, over real goroutines, never lose a node, and come to rest.
+// TestSeveralGroups: two Groups at once, on real goroutines, never lose a node, and come to rest.
 func TestSeveralGroups(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(60, orbit.Resources{4})...)

@@ -62,6 +62,7 @@ func insist(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.R
 	}
 }
 
+// importAgain is the wait before a proposal with an unknown outcome is sent again.
 const importAgain = 50 * time.Millisecond
 
 // contradicts returns an error if the commitments pin a capsule of the ledger, or its gang, to another scheduler than the

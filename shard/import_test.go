@@ -80,7 +80,7 @@ func TestImportOfLongIDs(t *testing.T) {
 	require.NoError(t, err, "only what is pinned needs a mark")
 }
 
-// flaky is a ledger that answers as it is told.
+// flaky is a ledger whose answers the test decides.
 type flaky struct {
 	orbit.Ledger
 	// Each call of Propose takes the next; nil: the ledger's own answer. The first half of the commits whose answer is
@@ -119,8 +119,8 @@ func TestImportInsists(t *testing.T) {
 	})
 }
 
-// An outcome that is not known is not known either where it cannot be asked for: because the ledger is unavailable, or
-// the context has ended.
+// An unknown outcome stays unknown if the proposal cannot be sent again, because the ledger is unavailable or the
+// context has ended.
 func TestWhatMayHaveBeenImportedIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -147,8 +147,8 @@ func TestWhatMayHaveBeenImportedIsUnknown(t *testing.T) {
 	})
 }
 
-// What is pinned to one scheduler is not pinned to another, by whichever way, and nothing is changed by trying.
-// A capsule without a pin gets the one scheduler, and so does its gang.
+// A capsule that is pinned to one scheduler cannot be pinned to another in any way, and a refused attempt changes
+// nothing. A capsule without a pin is assigned to the scheduler, and so is its gang.
 func TestPinsDoNotContradict(t *testing.T) {
 	s := newStage(t)
 	gang := &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: ids("m", 2)}}}
@@ -189,13 +189,13 @@ func TestPinsDoNotContradict(t *testing.T) {
 	require.ErrorIs(t, err, ErrContradiction)
 }
 
-// However many pin one capsule at once, and whatever the ledger answers, one of them is told that it has it.
+// However many callers pin one capsule at once, and whatever the ledger answers, exactly one of them succeeds.
 func TestPinsRace(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rapid.SyncTest(rt, func(rt *rapid.T) {
 			s := newStage(rt)
 			s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1)})
-			runs := rapid.Bool().Draw(rt, "runs") // then it stays whose it is, and nothing but the pin changes
+			runs := rapid.Bool().Draw(rt, "runs") // then it keeps its owner, and only the pin changes
 			if runs {
 				s.do(node("n", 1), orbit.Place{Capsule: "x000", Node: "n"})
 			}

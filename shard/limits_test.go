@@ -15,8 +15,8 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// TestTinyLimits: with no history to speak of, small marks and small proposals everything is placed all the same, and
-// after a minute nothing is committed any more.
+// TestTinyLimits: with hardly any history, small marks and small proposals everything is placed all the same, and after
+// a minute nothing is committed any more.
 func TestTinyLimits(t *testing.T) {
 	for _, mode := range []Mode{Strict, Soft} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestTinyLimits(t *testing.T) {
 	}
 }
 
-// TestGroupsNeedsRoom: where the end of a handoff has no room in a proposal, Groups says so.
+// TestGroupsNeedsRoom: if the end of a handoff does not fit into a proposal, Groups returns an error.
 func TestGroupsNeedsRoom(t *testing.T) {
 	for _, limits := range []orbit.Limits{{Commitments: 2}, {Preconditions: 3}} {
 		g := &Groups{Ledger: &orbit.MemoryLedger{Bounds: limits}, Schedulers: []string{"a"}}

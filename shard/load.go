@@ -32,8 +32,8 @@ type ownerLoad struct {
 	count int
 	// since is the value of loads.clock when the count last changed.
 	since uint64
-	// ids are the pending capsules in order of assignment, and some that are no longer pending or have another owner by
-	// now: check the capsule's record before use.
+	// ids are the pending capsules in order of assignment. Some may no longer be pending or may have another owner: check the
+	// capsule's record before use.
 	ids []orbit.CapsuleID
 }
 

@@ -13,7 +13,7 @@ import (
 
 var allMarks = []markKind{groupMark, leavingMark, leftMark, failedMark, pinnedMark, failedGangMark, pinnedGangMark, LeasePrefix}
 
-// hostileNames are ids and names that try to be taken for others.
+// hostileNames are ids and names that resemble parts of a mark's format.
 var hostileNames = rapid.OneOf(
 	rapid.SampledFrom([]string{"a", "b", "a/b", "group/a", "/", "//", "&", "=", ",", "%", "+", " ", "1 ", "~", "ü", "a&b=1,", "\x00", strings.Repeat("x", 253)}),
 	rapid.StringMatching(`[a/&=,%+ ]{1,6}`),
@@ -44,7 +44,7 @@ func TestMarkKeysThatDoNotFit(t *testing.T) {
 		require.ErrorIs(t, err, ErrKey)
 		require.ErrorAs(t, err, &key)
 		require.Equal(t, k.key(strings.Repeat("x", most+1)), key.Key)
-		require.ErrorContains(t, err, fmt.Sprintf("takes ids of %d;", most))
+		require.ErrorContains(t, err, fmt.Sprintf("has room for ids of %d;", most))
 		p := orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: k.key(strings.Repeat("x", most)), Value: "v"}}}
 		_, err = (&orbit.MemoryLedger{}).Propose(t.Context(), p)
 		require.NoError(t, err, "the ledger takes what fits")

@@ -15,9 +15,9 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// BenchmarkModes: schedulers in one mode fill a constellation of 400 nodes of 80 cores with capsules of 1 to 4 cores, to
-// a share of it; what is measured is the last tenth, in passes of 50. Each has its own capsules, as a dispatcher gives them. The
-// conflict fraction is that of all proposals.
+// BenchmarkModes fills a constellation of 400 nodes of 80 cores with capsules of 1 to 4 cores up to a share, and
+// measures the last tenth, in passes of 50 capsules. Each scheduler has capsules of its own, as a dispatcher assigns
+// them. The conflict fraction is that of all proposals.
 func BenchmarkModes(b *testing.B) {
 	for _, mode := range []Mode{Strict, Soft, Shared} {
 		for _, schedulers := range []int{1, 2, 4, 8} {
@@ -38,14 +38,14 @@ func BenchmarkModes(b *testing.B) {
 	}
 }
 
-// filling is what a run of the last tenth did.
+// filling is the result of filling the last tenth.
 type filling struct {
 	placed, left        int
 	took                time.Duration
 	conflicts, proposed atomic.Int64
 }
 
-// fillUp fills up to a tenth below by one scheduler alone, and then measures.
+// fillUp fills all but the last tenth with one scheduler, and then measures the others.
 func fillUp(b *testing.B, mode Mode, schedulers, fill int) *filling {
 	const nodes, cores = 400, 80
 	ledger := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1 << 20}}

@@ -37,7 +37,8 @@ type PartitionLedger struct {
 	Ledger orbit.Ledger
 	// Scheduler is the name of the engine, of its group and of its lease. Required.
 	Scheduler string
-	Mode      Mode
+	// Mode says on which nodes the scheduler may place capsules; default Strict. All schedulers have the same.
+	Mode Mode
 	// Telemetry is the engine's telemetry. It is used in soft mode only, for the views of the two navigators.
 	Telemetry orbit.Telemetry
 	// Hook, if set, is called from within Snapshot and Changes with the error of each answer that could not be committed. The
@@ -48,7 +49,8 @@ type PartitionLedger struct {
 	view partitionView
 	// viewed is the revision of the last state that Snapshot has returned.
 	viewed orbit.Revision
-	flights
+	// flights are the engine's proposals under way.
+	flights flights
 }
 
 var (
@@ -59,7 +61,7 @@ var (
 // check returns an error if a required field is missing.
 func (l *PartitionLedger) check() error {
 	if l.Ledger == nil || l.Scheduler == "" || int(l.Mode) >= len(modeNames) {
-		return fmt.Errorf("shard: %w: PartitionLedger of scheduler %q, %v: it needs a Ledger, the name of its Scheduler and a Mode that there is",
+		return fmt.Errorf("shard: %w: PartitionLedger of scheduler %q, %v: set its Ledger, its Scheduler, and Strict, Soft or Shared as its Mode",
 			orbit.ErrInvalid, l.Scheduler, l.Mode)
 	}
 	return nil
@@ -90,7 +92,7 @@ func (l *PartitionLedger) refresh(ctx context.Context, viewed bool) (*orbit.Stat
 	}
 	if viewed {
 		l.viewed = l.view.state.Revision()
-		l.looks++
+		l.flights.looks++
 	}
 	shown := l.view.shown
 	if l.Mode == Soft {

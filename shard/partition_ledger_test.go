@@ -14,13 +14,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 )
 
-// plain places each capsule on the node with most room: the plainest navigator, which knows of no group.
+// plain places each capsule on the node with the most free capacity. It knows nothing of groups.
 func plain() orbit.Navigator {
 	engine, draft := &place.Exhaustive{}, &orbit.Draft{}
-	return orbit.NavigatorFunc(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+	return nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 		draft.Sync(view)
 		for _, c := range pending {
 			if err := draft.PlaceBest(engine, c); err != nil {
@@ -46,7 +47,7 @@ func submit(t fataler, ledger orbit.Ledger, owner string, cores int64, ids ...or
 	commit(t, ledger, orbit.Submit{IDs: ids, Spec: spec, Owner: owner})
 }
 
-// give makes nodes a scheduler's.
+// give assigns nodes to a scheduler.
 func give(t fataler, ledger orbit.Ledger, owner string, nodes ...orbit.NodeID) {
 	t.Helper()
 	for _, id := range nodes {
@@ -60,7 +61,8 @@ func nodeOf(t fataler, ledger orbit.Ledger, id orbit.CapsuleID) orbit.NodeID {
 	return snapshot(t, ledger).Capsule(id).Node
 }
 
-// TestPartitionLedgerShowsGroup: a strict scheduler places on its own nodes only, and says how much it has seen.
+// TestPartitionLedgerShowsGroup: a strict scheduler places on its own nodes only, and its reasons have the size of the
+// group.
 func TestPartitionLedgerShowsGroup(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(4, orbit.Resources{2})...)
@@ -80,16 +82,16 @@ func TestPartitionLedgerShowsGroup(t *testing.T) {
 	assert.Equal(t, GroupNoFit{Scheduler: "b", Group: 1, Nodes: 4, Why: group.Why}, *group)
 	var noFit *orbit.NoFit
 	require.ErrorAs(t, why, &noFit)
-	assert.Equal(t, `0 of 4 nodes fit: 3 are unschedulable, 1 lacks cpu; the group of scheduler "b" has 1 of the 4 schedulable nodes; soft mode would look further`, why.Error())
+	assert.Equal(t, `0 of 4 nodes fit: 3 are unschedulable, 1 lacks cpu; the group of scheduler "b" has 1 of the 4 schedulable nodes; soft mode would use the others too`, why.Error())
 	assert.Equal(t, 1, r.Parked, "a NoFit parks, wrapped or not")
 
-	give(t, ledger, "b", "n03") // taken back at once, and placed
+	give(t, ledger, "b", "n03") // taken back at once
 	r = engine.Pass(context.Background())
 	assert.Equal(t, 1, r.Committed)
 	assert.Equal(t, orbit.NodeID("n03"), nodeOf(t, ledger, "z"))
 }
 
-// TestPartitionLedgerWithoutAGroup: who has no node at all is told where nodes come from.
+// TestPartitionLedgerWithoutAGroup: a scheduler without any node is told that Groups must run.
 func TestPartitionLedgerWithoutAGroup(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(2, orbit.Resources{1})...)
@@ -100,7 +102,7 @@ func TestPartitionLedgerWithoutAGroup(t *testing.T) {
 	assert.ErrorContains(t, r.Unplaced[0].Why, `scheduler "a" has none of the 2 schedulable nodes: see that a Groups runs`)
 }
 
-// TestPartitionLedgerWholeConstellation: who has seen everything says nothing of groups.
+// TestPartitionLedgerWholeConstellation: the reasons of a scheduler that owns all nodes do not mention the group.
 func TestPartitionLedgerWholeConstellation(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(1, orbit.Resources{1})...)
@@ -112,8 +114,8 @@ func TestPartitionLedgerWholeConstellation(t *testing.T) {
 	assert.NotErrorIs(t, r.Unplaced[0].Why, ErrGroup)
 }
 
-// TestPartitionLedgerFence: what was planned when the node was in the group is refused once it is not, as a conflict; also by a
-// partition ledger that has not heard of it. What is planned on a node of others is refused at once.
+// TestPartitionLedgerFence: a proposal planned before its node left the group is refused as a conflict, even by a
+// partition ledger that has not read the change. A proposal on a node of another group is refused at once.
 func TestPartitionLedgerFence(t *testing.T) {
 	ctx := context.Background()
 	ledger := &orbit.MemoryLedger{}
@@ -140,7 +142,7 @@ func TestPartitionLedgerFence(t *testing.T) {
 	var r *orbit.Rejection
 	require.ErrorAs(t, err, &r)
 	assert.IsType(t, orbit.MarkAt{}, r.Bet)
-	give(t, ledger, "a", "n00") // it is back, but what was planned before is not good for that
+	give(t, ledger, "a", "n00") // the node is back, but an older plan is still refused
 	_, err = partition.Propose(ctx, place("y", "n00"))
 	assert.ErrorIs(t, err, orbit.ErrConflict)
 	snapshot(t, partition)
@@ -165,7 +167,7 @@ func TestPartitionLedgerFence(t *testing.T) {
 	assert.Greater(t, r.TakenAt, view)
 }
 
-// TestPartitionLedgerBatch: in a batch each proposal has its own outcome, and those that may not be sent do not affect the others.
+// TestPartitionLedgerBatch: in a batch each proposal has its own outcome, and refused ones do not affect the others.
 func TestPartitionLedgerBatch(t *testing.T) {
 	for name, ledger := range map[string]orbit.Ledger{"batcher": &orbit.MemoryLedger{}, "one by one": struct{ orbit.Ledger }{&orbit.MemoryLedger{}}} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +202,7 @@ func TestPartitionLedgerBatch(t *testing.T) {
 	}
 }
 
-// TestPartitionLedgerFields: what is missing is said, by every method.
+// TestPartitionLedgerFields: every method returns an error for a missing field.
 func TestPartitionLedgerFields(t *testing.T) {
 	ctx := context.Background()
 	for _, l := range []*PartitionLedger{{}, {Ledger: &orbit.MemoryLedger{}}, {Scheduler: "a"}, {Ledger: &orbit.MemoryLedger{}, Scheduler: "a", Mode: 3}} {
@@ -217,9 +219,9 @@ func TestPartitionLedgerFields(t *testing.T) {
 	assert.Equal(t, "strict soft shared mode 3", fmt.Sprint(Strict, Soft, Shared, Mode(3)))
 }
 
-// TestPartitionLedgerProperty: after any changes a partition ledger shows what a new one would, and that is the ledger's state except for the
-// nodes that are not in the group or are leaving it; what it counts is what there is; and its changes name every node
-// of which the description that it shows has changed.
+// TestPartitionLedgerProperty: after any changes a partition ledger shows what a new one shows, which is the ledger's
+// state with all nodes closed that are not in the group or are leaving it. Its counts are right, and its changes name
+// every node whose shown description has changed.
 func TestPartitionLedgerProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newShardWorld(t, rapid.SampledFrom([]string{"alike", "mixed"}).Draw(t, "machines"))
@@ -235,7 +237,7 @@ func TestPartitionLedgerProperty(t *testing.T) {
 	})
 }
 
-// checkPartitionLedger compares a partition ledger with the ledger. It returns what it shows.
+// checkPartitionLedger compares a partition ledger with the ledger, and returns its state.
 func checkPartitionLedger(t *rapid.T, partition *PartitionLedger, was *orbit.State) *orbit.State {
 	ctx := context.Background()
 	shown, err := partition.Snapshot(ctx)
@@ -275,8 +277,8 @@ func checkPartitionLedger(t *rapid.T, partition *PartitionLedger, was *orbit.Sta
 	return shown
 }
 
-// TestStrictNeverConflicts: strict schedulers never get in each other's way, over real goroutines, while groups change
-// under them: what conflicts there are were lost to Groups alone, and never to another scheduler. SCENARIOS 3.
+// TestStrictNeverConflicts: strict schedulers on real goroutines never conflict with each other while Groups changes
+// their groups; all conflicts are with Groups. It covers SCENARIOS 3.
 func TestStrictNeverConflicts(t *testing.T) {
 	const schedulers, nodes, each = 4, 48, 300
 	ledger := &orbit.MemoryLedger{}
@@ -310,7 +312,7 @@ func TestStrictNeverConflicts(t *testing.T) {
 		wg.Go(func() { assert.NoError(t, engine.Run(ctx)) })
 	}
 	wg.Go(func() { assert.NoError(t, g.Run(ctx)) })
-	for i := 0; ctx.Err() == nil && snapshot(t, ledger).PendingCount() > 0; i++ { // nodes come and go, drained and big
+	for i := 0; ctx.Err() == nil && snapshot(t, ledger).PendingCount() > 0; i++ { // nodes join, leave, are drained and grow
 		id := orbit.NodeID(fmt.Sprintf("n%02d", i%nodes))
 		n := *snapshot(t, ledger).Node(id).Node
 		n.Unschedulable = i%3 == 0
@@ -325,7 +327,7 @@ func TestStrictNeverConflicts(t *testing.T) {
 	t.Logf("%d lost to a change of group", byGroups)
 }
 
-// auditor is told of every rejection.
+// auditor records every rejection.
 type auditor struct {
 	*PartitionLedger
 	lost func(*orbit.Rejection)

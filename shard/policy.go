@@ -139,14 +139,15 @@ func (p Hash) Pick(c *orbit.Capsule, among *Candidates) string {
 	return among.Name(int(mix(h.Sum64()) % uint64(among.Len())))
 }
 
-// mix spreads what differs in few bits over all (the finalizer of SplitMix64).
+// mix makes hashes that differ in a few bits differ in many (the finalizer of SplitMix64).
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// ask asks a policy. One of the importer's own is contained, which costs more than a ready one.
+// ask asks a policy and returns a position in the roster. An importer's policy runs in a goroutine of its own, because it
+// may panic; the package's own policies do not need that.
 func ask(p Policy, c *orbit.Capsule, among *Candidates) (at int, err error) {
 	name := ""
 	switch p.(type) {

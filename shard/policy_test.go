@@ -14,7 +14,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// crowd returns schedulers that live and what waits at each.
+// crowd returns living schedulers with their loads.
 func crowd(counts ...int) (*roster, *loads) {
 	names := make([]string, len(counts))
 	for i := range names {
@@ -63,11 +63,11 @@ func TestCandidatesAgainstAList(t *testing.T) {
 	})
 }
 
-// TestLeastIsFair: among equal loads the one comes first that has been so for longest.
+// TestLeastIsFair: among equal loads the one is chosen that has not changed for longest.
 func TestLeastIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, b := crowd(make([]int, rapid.IntRange(1, 6).Draw(t, "schedulers"))...)
-		var positions []int // by when their load changed, the oldest first
+		var positions []int // in order of the last change, the oldest first
 		for at := range b.live {
 			positions = append(positions, at)
 		}
@@ -163,7 +163,8 @@ func TestAPolicyThatMisbehaves(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatWantsOneOnly: when that one has failed the capsule it counts as failed by all, and is tried there again.
+// TestAPolicyThatWantsOneOnly: if the only scheduler that the policy chooses has failed the capsule, it counts as
+// failed by all, and is tried there again later.
 func TestAPolicyThatWantsOneOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

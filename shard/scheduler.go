@@ -110,7 +110,7 @@ func (s *Scheduler) hold(ctx context.Context, term *lease.Term, holder string, t
 	next, err := s.Leases.Acquire(ctx, s.Name, holder)
 	switch {
 	case errors.Is(err, lease.ErrHeld):
-		return fmt.Errorf("shard: scheduler %q: another one has this name; give each one a name of its own: %w", s.Name, err)
+		return fmt.Errorf("shard: scheduler %q: another scheduler holds the lease of this name; give each one a name of its own: %w", s.Name, err)
 	case err != nil:
 		return err
 	}
@@ -166,7 +166,7 @@ func (s *Scheduler) fence(state *orbit.State) (bet orbit.Precondition, reached b
 		return nil, false, nil
 	}
 	if now, live := s.Leases.In(state, s.Name); !live || now.Epoch != term.Epoch {
-		return nil, false, fmt.Errorf("shard: scheduler %q: %w: its term %d is over; what it had has been given to others", s.Name, ErrNoTerm, term.Epoch)
+		return nil, false, fmt.Errorf("shard: scheduler %q: %w: its term %d is over, and its capsules go to others; Scheduler.Keep begins a new term", s.Name, ErrNoTerm, term.Epoch)
 	}
 	return orbit.MarkAt{Key: s.Leases.Key(s.Name), Revision: term.Epoch}, true, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// plan has a scheduler plan on the ledger as it is.
+// plan calls the scheduler's Plan on the newest state.
 func (s *stage) plan(sch *Scheduler, ids ...orbit.CapsuleID) (orbit.Plan, error) {
 	s.t.Helper()
 	var view orbit.View
@@ -28,9 +28,9 @@ func (s *stage) plan(sch *Scheduler, ids ...orbit.CapsuleID) (orbit.Plan, error)
 	return sch.Plan(context.Background(), &view, pending)
 }
 
-// says is a navigator that has no place for anything, for a reason.
+// says is a navigator that leaves everything unplaced, with one reason.
 func says(why error) orbit.Navigator {
-	return orbit.NavigatorFunc(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
+	return nav.Func(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
 		for _, c := range pending {
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 		}
@@ -38,8 +38,8 @@ func says(why error) orbit.Navigator {
 	})
 }
 
-// TestTheDeadCannotPlaceWhatOthersHave: a proposal is planned, then its scheduler's lease ends, the capsule is given to
-// another, and only then the proposal arrives. It covers I13.
+// TestTheDeadCannotPlaceWhatOthersHave: a proposal is planned, the lease of its scheduler ends, the capsule goes to
+// another scheduler, and then the proposal arrives and is refused. It covers I13.
 func TestTheDeadCannotPlaceWhatOthersHave(t *testing.T) {
 	for _, fenced := range []bool{true, false} {
 		t.Run(fmt.Sprint("fenced=", fenced), func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestTheDeadCannotPlaceWhatOthersHave(t *testing.T) {
 			require.Equal(t, fenced, s.state().Check(late.Proposals[0]) != nil, "from the moment on that the end is committed")
 			s.settle(&Dispatcher{Ledger: s.ledger, Leases: s.leases})
 			require.Equal(t, "b", s.owner("x000"))
-			s.live("a") // it is back, under another term
+			s.live("a") // the scheduler is back with a new term
 			_, err = s.ledger.Propose(t.Context(), late.Proposals[0])
 			if !fenced {
 				require.NoError(t, err, "the ledger does not ask whose capsule it is")
@@ -75,8 +75,8 @@ func TestTheDeadCannotPlaceWhatOthersHave(t *testing.T) {
 	}
 }
 
-// TestTheReturnedPlansOnWhatItIsGiven: what is taken from the dead is taken while they are dead, and one that is back
-// plans on no view from before.
+// TestTheReturnedPlansOnWhatItIsGiven: capsules are taken from a dead scheduler only while it is dead, and a scheduler
+// that is back does not plan on a view from before its new term.
 func TestTheReturnedPlansOnWhatItIsGiven(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b")
@@ -112,13 +112,13 @@ func TestNothingWithoutATerm(t *testing.T) {
 	require.False(t, (&Scheduler{}).Claims("", orbit.Batch))
 }
 
-// TestOnlyTheBetOnItsTermIsAdded: proposals may share arrays.
+// TestOnlyTheBetOnItsTermIsAdded: proposals whose bets share an array each get one more bet.
 func TestTheBetIsAddedToACopy(t *testing.T) {
 	s := newStage(t)
 	s.live("a")
 	shared := make([]orbit.Precondition, 1, 8)
 	shared[0] = orbit.MarkAt{Key: "mine"}
-	inner := orbit.NavigatorFunc(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
+	inner := nav.Func(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
 		return orbit.Plan{Proposals: []orbit.Proposal{{If: shared}, {If: shared}}}, nil
 	})
 	sch := &Scheduler{Name: "a", Navigator: inner, Leases: s.leases}
@@ -184,20 +184,20 @@ func TestPatienceStartsAgainWithAPlace(t *testing.T) {
 	s := newStage(t)
 	s.do(node("n", 9), orbit.Submit{IDs: ids("x", 1), Spec: cpu(1), Owner: "a"})
 	place := true
-	inner := orbit.NavigatorFunc(func(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	inner := nav.Func(func(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		if place {
 			return orbit.Plan{Proposals: []orbit.Proposal{{Do: []orbit.Commitment{orbit.Place{Capsule: "x000", Node: "n"}}}}}, nil
 		}
 		return says(errors.New("no")).Plan(ctx, v, pending)
 	})
 	sch := &Scheduler{Name: "a", Navigator: inner, Patience: 3}
-	for i := range 12 { // two of three are in vain
+	for i := range 12 { // two of three have no place
 		place = i%3 == 2
 		plan, err := s.plan(sch, "x000")
 		require.NoError(t, err)
 		require.Len(t, plan.Proposals, map[bool]int{true: 1}[place])
 	}
-	for i := range 2000 { // counts do not pile up
+	for i := range 2000 { // the counts do not pile up
 		id := orbit.CapsuleID(fmt.Sprint("y", i))
 		s.do(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: cpu(1), Owner: "a"})
 		_, err := s.plan(sch, id)
@@ -226,7 +226,7 @@ func TestGangsGoBackAsAWhole(t *testing.T) {
 	late := plan.Proposals[0]
 
 	place := []orbit.Commitment{orbit.Place{Capsule: "g/r000", Node: "n"}, orbit.Place{Capsule: "g/q000", Node: "n"}}
-	partly := orbit.NavigatorFunc(func(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	partly := nav.Func(func(ctx context.Context, v *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		plan, _ := says(&orbit.NoFit{}).Plan(ctx, v, pending)
 		plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: place})
 		return plan, nil
@@ -285,7 +285,7 @@ func TestKeep(t *testing.T) {
 		first := sch.term.Load()
 		require.NotNil(t, first)
 		require.Equal(t, 1, int(s.state().Revision()), "refreshes cost no commit")
-		require.NoError(t, s.leases.Resign(ctx, *first)) // its lease is ended for it
+		require.NoError(t, s.leases.Resign(ctx, *first)) // another process ends its lease
 		time.Sleep(time.Minute)
 		require.Greater(t, sch.term.Load().Epoch, first.Epoch, "it begins another term")
 		cancel()
@@ -310,9 +310,8 @@ func TestKeep(t *testing.T) {
 	require.ErrorIs(t, (&Scheduler{Name: "a"}).Keep(t.Context(), nil), orbit.ErrInvalid)
 }
 
-// Of two schedulers of one name the second one is refused as long as the first one keeps its lease: it has no
-// term, so it plans nothing, and both of its errors say who holds the lease. It takes over when the first one
-// ends.
+// Of two schedulers with one name the second is refused while the first keeps its lease: it has no term, so it plans
+// nothing, and both of its errors say who holds the lease. It takes over when the first one ends.
 func TestKeepRefusesADuplicateName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -355,9 +354,9 @@ func TestKeepRefusesADuplicateName(t *testing.T) {
 	})
 }
 
-// A scheduler is as healthy as its engine: while a Plan of it does not return, its lease is not refreshed, and
-// once that has run out the others have what it had. What the Plan comes up with at last cannot be committed;
-// then it begins anew.
+// The lease of a scheduler depends on its engine: while a call of Plan hangs the lease is not refreshed, and when it
+// has run out others get the capsules. What that call of Plan returns at last cannot be committed. Then the scheduler
+// begins a new term.
 func TestAStuckPlanLosesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -365,8 +364,8 @@ func TestAStuckPlanLosesTheLease(t *testing.T) {
 		go s.leases.Run(t.Context())
 		go (&Dispatcher{Ledger: s.ledger, Leases: s.leases}).Run(t.Context())
 		stuck := make(chan struct{})
-		inner := orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-			<-stuck // whatever its ctx says
+		inner := nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			<-stuck // it ignores its context
 			return (&nav.Services{}).Plan(context.WithoutCancel(ctx), view, pending)
 		})
 		var said []error
@@ -389,7 +388,7 @@ func TestAStuckPlanLosesTheLease(t *testing.T) {
 		s.do(orbit.Submit{IDs: ids("x", 2), Spec: cpu(1)})
 		time.Sleep(time.Second)
 		require.Equal(t, 1, s.state().PendingCount(), "a has one of the two")
-		time.Sleep(40 * time.Second) // two lives of a lease, for it may just have been refreshed, and a few steps
+		time.Sleep(40 * time.Second) // a lease that has just been refreshed runs out, and some steps follow
 		synctest.Wait()
 		require.Zero(t, s.state().PendingCount())
 		_, lives := s.leases.In(s.state(), "a")

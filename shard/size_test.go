@@ -1,10 +1,10 @@
 package shard
 
-// raceDetector: everything takes ten times as long.
+// raceDetector says that the test runs with the race detector, which takes ten times as long.
 var raceDetector bool
 
-// raceSkips returns how much of a long test of one goroutine's figures is left out under the race detector, which has
-// nothing to find in it: n there, else nothing.
+// raceSkips returns n under the race detector and otherwise 0. Tests leave out that many of their cases that run in one
+// goroutine, where the detector has nothing to find.
 func raceSkips(n int) int {
 	if raceDetector {
 		return n

@@ -42,9 +42,12 @@ func (l *PartitionLedger) closed(n *orbit.NodeState) bool {
 //	                                             └─► not ─► far, on a view of all nodes except those
 //	                                                        that near has just planned on
 //
-// So the two never plan on the same node in one pass. A capsule that needs one of the nodes that near has planned on might
-// wait for ever behind a stream of small capsules. After a pass in which that may have happened, far plans first and
-// alone, on all nodes. If that places nothing, far does so again after twice as many passes, at most 64.
+// So the two never plan on the same node in one pass. They cannot share an [orbit.Draft], because each navigator keeps
+// one of its own. Nor does far plan on a state with near's proposals applied: a proposal of far would then rest on one
+// of near's that may not be committed, and would be refused as infeasible, which counts as a mistake of the navigator.
+// A capsule that needs one of the nodes that near has planned on might wait for ever behind a stream of small capsules.
+// After a pass in which that may have happened, far plans first and alone, on all nodes. If that places nothing, far
+// does so again after twice as many passes, at most 64.
 //
 // In soft mode a group is only a preference. Proposals have no bet on it, so they are committed even if a node changes its
 // owner meanwhile, and a scheduler in strict mode beside this one gets conflicts on its own nodes too.
@@ -119,8 +122,8 @@ func (s *soft) farAlone(ctx context.Context, view *orbit.View, waiting, others [
 }
 
 var (
-	errTurn   = errors.New("shard: others have waited for room in several groups and are planned first; this follows in the next pass")
-	errBehind = errors.New("shard: may fit on a node on which others have been planned in this pass")
+	errTurn   = errors.New("shard: capsules that need several groups are planned alone in this pass; this one is planned in the next")
+	errBehind = errors.New("shard: it may fit on a node that this pass has used for other capsules; it is planned again in the next")
 )
 
 // planFar calls far on all nodes except those in planned.

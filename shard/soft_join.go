@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -34,19 +35,12 @@ func (s *soft) splitUnplaced(state *orbit.State, plan *orbit.Plan, pending []*or
 // begun returns the gangs and the co-location groups of the capsules that proposals place.
 func begun(state *orbit.State, proposals []orbit.Proposal) (gangs map[orbit.GangID]bool, groups map[string]bool) {
 	gangs, groups = map[orbit.GangID]bool{}, map[string]bool{}
-	for _, p := range proposals {
-		for _, do := range p.Do {
-			place, ok := do.(orbit.Place)
-			if !ok {
-				continue
-			}
-			c := state.Capsule(place.Capsule)
-			if c != nil && c.Gang != "" {
-				gangs[c.Gang] = true
-			}
-			if c != nil && c.Spec.Group != "" {
-				groups[c.Spec.Group] = true
-			}
+	for c := range placed(state, proposals) {
+		if c.Gang != "" {
+			gangs[c.Gang] = true
+		}
+		if c.Spec.Group != "" {
+			groups[c.Spec.Group] = true
 		}
 	}
 	return gangs, groups
@@ -70,7 +64,7 @@ func (s *soft) noteBehind(state *orbit.State, unplaced []orbit.Unplaced, planned
 		if !may[u.Capsule.Spec] {
 			if said && len(planned) > 0 {
 				u.Why = wrapOnce(told, u.Why, func() error {
-					return fmt.Errorf("%w; among the unschedulable are %d that this pass has planned on: they do not fit either", u.Why, len(planned))
+					return fmt.Errorf("%w; %d of the unschedulable ones are only closed to this plan, because the pass has used them for other capsules; they do not fit either", u.Why, len(planned))
 				})
 			}
 			continue
@@ -84,11 +78,9 @@ func (s *soft) noteBehind(state *orbit.State, unplaced []orbit.Unplaced, planned
 // released returns the ids of the holds that proposals release.
 func released(proposals []orbit.Proposal) map[orbit.HoldID]bool {
 	out := map[orbit.HoldID]bool{}
-	for _, p := range proposals {
-		for _, do := range p.Do {
-			if release, ok := do.(orbit.Release); ok && release.Hold != "" {
-				out[release.Hold] = true
-			}
+	for do := range commitments(proposals) {
+		if release, ok := do.(orbit.Release); ok && release.Hold != "" {
+			out[release.Hold] = true
 		}
 	}
 	return out
@@ -110,11 +102,8 @@ func withoutSpent(state *orbit.State, plan *orbit.Plan, spent map[orbit.HoldID]b
 			kept = append(kept, p)
 			continue
 		}
-		for _, do := range p.Do {
-			place, ok := do.(orbit.Place)
-			if c := state.Capsule(place.Capsule); ok && c != nil {
-				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
-			}
+		for c := range placed(state, []orbit.Proposal{p}) {
+			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
 		}
 	}
 	plan.Proposals = kept
@@ -138,12 +127,35 @@ func divide(capsules []*orbit.Capsule, set map[orbit.CapsuleID]bool) (in, out []
 // targets returns the nodes on which proposals place a capsule or a hold.
 func targets(proposals []orbit.Proposal) map[orbit.NodeID]bool {
 	out := map[orbit.NodeID]bool{}
-	for _, p := range proposals {
-		for _, do := range p.Do {
-			if node, ok := target(do); ok {
-				out[node] = true
-			}
+	for do := range commitments(proposals) {
+		if node, ok := target(do); ok {
+			out[node] = true
 		}
 	}
 	return out
+}
+
+// commitments yields the commitments of all proposals.
+func commitments(proposals []orbit.Proposal) iter.Seq[orbit.Commitment] {
+	return func(yield func(orbit.Commitment) bool) {
+		for _, p := range proposals {
+			for _, do := range p.Do {
+				if !yield(do) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// placed yields the capsules of a state that proposals place.
+func placed(state *orbit.State, proposals []orbit.Proposal) iter.Seq[*orbit.Capsule] {
+	return func(yield func(*orbit.Capsule) bool) {
+		for do := range commitments(proposals) {
+			place, ok := do.(orbit.Place)
+			if c := state.Capsule(place.Capsule); ok && c != nil && !yield(c) {
+				return
+			}
+		}
+	}
 }

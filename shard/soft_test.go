@@ -16,7 +16,7 @@ import (
 	"github.com/orbitsched/orbit/navtest"
 )
 
-// ready are the navigators that there are.
+// ready are the ready navigators.
 var ready = map[string]func() orbit.Navigator{
 	"services": func() orbit.Navigator { return &nav.Services{} },
 	"anchor":   func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}} },
@@ -33,7 +33,7 @@ func racks(count int, cores int64) (do []orbit.Commitment) {
 	return do
 }
 
-// passUntil passes until all of a ledger is placed, at most so often. It returns the last round.
+// passUntil calls Pass until everything in a ledger is placed, at most that often, and returns the last round.
 func passUntil(engine *orbit.Engine, ledger orbit.Ledger, passes int) (r orbit.Round) {
 	for range passes {
 		r = engine.Pass(context.Background())
@@ -50,7 +50,8 @@ func modeEngine(ledger orbit.Ledger, name string, mode Mode, make func() orbit.N
 	return &orbit.Engine{Name: name, Ledger: partition, Navigator: partition.Navigator(make)}
 }
 
-// TestSoftHomeFirst: a soft scheduler fills its own group, and then goes further; in shared mode there are no groups.
+// TestSoftHomeFirst: a soft scheduler fills its own group first and then other nodes. In shared mode there are no
+// groups.
 func TestSoftHomeFirst(t *testing.T) {
 	for mode, atHome := range map[Mode]int{Strict: 4, Soft: 4, Shared: 1} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestSoftHomeFirst(t *testing.T) {
 	}
 }
 
-// TestModesGangs: a gang that needs nodes of two groups is placed in soft and in shared mode, and diagnosed in strict.
+// TestModesGangs: a gang that needs the nodes of two groups is placed in soft and in shared mode; in strict mode the
+// reason names the group.
 func TestModesGangs(t *testing.T) {
 	for _, mode := range []Mode{Strict, Soft, Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -100,12 +102,12 @@ func TestModesGangs(t *testing.T) {
 			assert.ErrorIs(t, why, ErrGroup)
 			var noFit *nav.GangNoFit
 			assert.ErrorAs(t, why, &noFit)
-			assert.ErrorContains(t, why, `the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would look further`)
+			assert.ErrorContains(t, why, `the group of scheduler "a" has 2 of the 4 schedulable nodes; soft mode would use the others too`)
 		})
 	}
 }
 
-// TestModesNear: a capsule that wants to be where a group runs, and that is in another scheduler's group of nodes.
+// TestModesNear: a capsule wants to be near a group that runs on nodes of another scheduler.
 func TestModesNear(t *testing.T) {
 	for _, mode := range []Mode{Strict, Soft, Shared} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -128,8 +130,8 @@ func TestModesNear(t *testing.T) {
 	}
 }
 
-// TestSoftNotStarved: a gang that needs the own group and another one is placed though small work for the own group
-// never ends.
+// TestSoftNotStarved: a gang that needs the own group and another one is placed although small capsules for the own
+// group never end.
 func TestSoftNotStarved(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, racks(2, 40)...)
@@ -139,7 +141,7 @@ func TestSoftNotStarved(t *testing.T) {
 	commit(t, ledger, orbit.Submit{Gang: gang, Owner: "a"})
 	both := func() orbit.Navigator {
 		gangs, others := &nav.Gang{}, &nav.Services{}
-		return orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		return nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 			var g, o []*orbit.Capsule
 			for _, c := range pending {
 				if c.Gang != "" {
@@ -165,8 +167,8 @@ func TestSoftNotStarved(t *testing.T) {
 	assert.Zero(t, snapshot(t, ledger).PendingCount(), "what was left out for it comes next")
 }
 
-// TestSoftPlans: any navigator keeps in soft mode the rules that it keeps alone; half of the nodes are the own group.
-// Gangs that only prefer a rack are the exception: they are placed in the own group, even across racks.
+// TestSoftPlans: every navigator keeps its rules in soft mode too, with half of the nodes as the own group. The
+// exception are gangs that only prefer a rack: they are placed in the own group, even across racks.
 func TestSoftPlans(t *testing.T) {
 	scale.Long(t)
 	for name, make := range ready {
@@ -178,8 +180,8 @@ func TestSoftPlans(t *testing.T) {
 	}
 }
 
-// TestSoftCommits: plans of soft schedulers commit at their own view, all of them, in order, and each capsule is placed
-// or explained; what goes out of the group has no room in it.
+// TestSoftCommits: all plans of soft schedulers commit at their own view, in order. Each capsule is placed or has a
+// reason, and a capsule is placed outside the group only if it does not fit inside.
 func TestSoftCommits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ledger := &orbit.MemoryLedger{}
@@ -194,7 +196,7 @@ func TestSoftCommits(t *testing.T) {
 		capsules := 0
 		engine := modeEngine(ledger, "a", Soft, ready["services"])
 		inner := engine.Navigator
-		engine.Navigator = orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		engine.Navigator = nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 			plan, err := inner.Plan(ctx, view, pending)
 			require.NoError(t, err)
 			require.Equal(t, len(pending), len(plan.Proposals)+len(plan.Unplaced))
@@ -235,7 +237,8 @@ func TestSoftCommits(t *testing.T) {
 	})
 }
 
-// TestSoftSaysWhichAreClosed: nodes that the pass has planned on are schedulable, and what fits on none of them is told so.
+// TestSoftSaysWhichAreClosed: the reason of a capsule that fits nowhere says which unschedulable nodes are only closed
+// because the pass has used them.
 func TestSoftSaysWhichAreClosed(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(2, orbit.Resources{4})...)
@@ -247,7 +250,7 @@ func TestSoftSaysWhichAreClosed(t *testing.T) {
 	r := engine.Pass(context.Background())
 	assert.Equal(t, 1, r.Committed)
 	require.Len(t, r.Unplaced, 1)
-	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 is unschedulable, 1 lacks cpu; among the unschedulable are 1 that this pass has planned on: they do not fit either")
+	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 is unschedulable, 1 lacks cpu; 1 of the unschedulable ones are only closed to this plan, because the pass has used them for other capsules; they do not fit either")
 	assert.Equal(t, 1, r.Parked, "it is a NoFit all the same")
 	submit(t, ledger, "a", 8, "alone")
 	r = engine.Pass(context.Background())
@@ -255,15 +258,15 @@ func TestSoftSaysWhichAreClosed(t *testing.T) {
 	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 2 lack cpu", "nothing was planned on")
 }
 
-// TestSoftVainTurns: what goes first in vain does so after twice as many passes each time, 64 at most, and others are
-// planned in between.
+// TestSoftVainTurns: a far navigator that goes first in vain does so again after twice as many passes each time, 64 at
+// most, and other capsules are planned in between.
 func TestSoftVainTurns(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, fleet(2, orbit.Resources{1000})...)
 	give(t, ledger, "a", "n00")
 	submit(t, ledger, "a", 1, "vain")
-	vain, helps := orbit.CapsuleID("vain"), false // helps: to go first does
-	unsure := orbit.NavigatorFunc(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	vain, helps := orbit.CapsuleID("vain"), false // helps says that going first places the capsule
+	unsure := nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		var plan orbit.Plan
 		turn := len(pending) == 1 && !view.State().Node("n00").Node.Unschedulable
 		for _, c := range pending {
@@ -285,7 +288,7 @@ func TestSoftVainTurns(t *testing.T) {
 	}
 	assert.Equal(t, []int{1, 4, 8, 14, 24, 42, 76, 142, 208, 274}, turns)
 
-	// Once a turn was not in vain it begins anew.
+	// After a turn that was not in vain the pauses start over.
 	helps = true
 	for pass := 0; snapshot(t, ledger).Capsule("vain").Pending() && pass < 100; pass++ {
 		submit(t, ledger, "a", 1, orbit.CapsuleID(fmt.Sprint("meanwhile-", pass)))
@@ -304,8 +307,8 @@ func TestSoftVainTurns(t *testing.T) {
 	assert.Equal(t, []int{1, 4, 8, 14}, turns)
 }
 
-// TestSoftLeavesWhatNearHasBegun: a capsule that wants to be where near has just placed a group is near's for this pass; a
-// NoFit of its own group does not put it aside, any other reason stands.
+// TestSoftLeavesWhatNearHasBegun: a capsule that wants to be near a group which near has just placed is not given to
+// far in this pass. Its NoFit does not park its class; other reasons stay as they are.
 func TestSoftLeavesWhatNearHasBegun(t *testing.T) {
 	ledger := &orbit.MemoryLedger{}
 	commit(t, ledger, orbit.Submit{IDs: []orbit.CapsuleID{"first"}, Spec: &orbit.Spec{Module: "m", Group: "g"}},

@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// run lets 16 nodes with so many cores join, and eight schedulers work on them in a mode, with all that belongs to it, until the
-// context ends.
+// run adds 16 nodes with so many cores, and lets eight schedulers work on them in a mode, with a dispatcher, groups and
+// leases, until the context ends.
 func (s *stage) run(ctx context.Context, mode Mode, cores int64) {
 	for i := range 16 {
 		s.do(node(orbit.NodeID(fmt.Sprint("n", i)), cores))

@@ -20,7 +20,7 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// witness is a partition ledger that remembers which proposals of its engine were refused for the sake of a group.
+// witness is a partition ledger that reports the refused proposals of its engine.
 type witness struct {
 	*PartitionLedger
 	refused func(scheduler string, err error)
@@ -37,21 +37,21 @@ func (w *witness) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []or
 	return out
 }
 
-// storm is a constellation under several dispatchers and groups, with schedulers that die and return.
+// storm is a constellation under several dispatchers and Groups, with schedulers that die and return.
 type storm struct {
 	*stage
 	t    *testing.T
 	mode Mode
-	// Users do nothing that gets in a scheduler's way.
+	// calm says that users do nothing that conflicts with schedulers.
 	calm bool
 
 	mu sync.Mutex
-	// Refusals by kind.
+	// refused counts the refusals by kind.
 	refused map[string]int
 	lost    []string
 }
 
-// see sorts a refusal.
+// see counts a refusal by its kind.
 func (s *storm) see(scheduler string, err error) {
 	kind, r := "other", (*orbit.Rejection)(nil)
 	if errors.As(err, &r) {
@@ -76,7 +76,7 @@ func (s *storm) see(scheduler string, err error) {
 	}
 }
 
-// scheduler runs one life after the other.
+// scheduler runs one life of a scheduler after another.
 func (s *storm) scheduler(ctx context.Context, i int) {
 	name := fmt.Sprint("s/", i)
 	rng := rand.New(rand.NewPCG(uint64(i), 9))
@@ -97,11 +97,11 @@ func (s *storm) scheduler(ctx context.Context, i int) {
 		var running sync.WaitGroup
 		running.Go(func() { _ = engine.Run(life) })
 		pause(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
-		select { // however slow the machine is, no life is too short to do anything
+		select { // on a slow machine, too, no life is too short to do anything
 		case <-worked:
 		case <-ctx.Done():
 		}
-		if rng.IntN(2) == 0 { // it does not know yet that it is dead
+		if rng.IntN(2) == 0 { // its engine does not know that its lease is over
 			_ = s.leases.Resign(context.Background(), term)
 			pause(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
 			end()
@@ -116,7 +116,7 @@ func (s *storm) scheduler(ctx context.Context, i int) {
 	}
 }
 
-// users submit, release, and have nodes leave and come back under their old marks.
+// users submit and release capsules, and make nodes leave and come back under their old marks.
 func (s *storm) users(rounds int) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	ctx := context.Background()
@@ -152,8 +152,8 @@ func (s *storm) users(rounds int) {
 	}
 }
 
-// check replays the history: at every revision what is placed is placed for its owner, who lives, and in strict mode on
-// a node that is his.
+// check replays the history: at every revision each placement is by the capsule's owner, which lives, and in strict
+// mode on a node that this scheduler owns.
 func (s *storm) check(state *orbit.State) {
 	changes, err := s.ledger.Changes(s.t.Context(), state.Revision())
 	require.NoError(s.t, err)
@@ -183,8 +183,9 @@ func (s *storm) check(state *orbit.State) {
 	s.t.Logf("%v: %d placements, %d revisions, refused %v", s.mode, places, state.Revision(), s.refused)
 }
 
-// TestStorm has dispatchers, groups, and schedulers that die and return at work at once, on nodes that leave and come
-// back; in the end all is placed, every node has one owner who lives if there are groups, and nothing is committed any more.
+// TestStorm runs dispatchers, Groups, and schedulers that die and return at the same time, on nodes that leave and come
+// back. At the end everything is placed, every node has one living owner if there are groups, and nothing is committed
+// any more.
 func TestStorm(t *testing.T) {
 	scale.Long(t)
 	for _, mode := range []Mode{Strict, Soft, Shared} {
@@ -210,7 +211,7 @@ func runStorm(t *testing.T, s *storm) {
 		wg.Go(func() {
 			_ = (&Dispatcher{Ledger: s.ledger, Leases: s.leases, Strict: mode == Strict, Retry: orbit.Backoff{Initial: time.Millisecond, Max: 50 * time.Millisecond}}).Run(ctx)
 		})
-		if mode == Shared { // it does without groups
+		if mode == Shared { // shared mode has no groups
 			continue
 		}
 		wg.Go(func() {
@@ -246,7 +247,7 @@ func runStorm(t *testing.T, s *storm) {
 	wg.Wait()
 	require.NoError(t, s.state().Verify())
 	s.check(start)
-	if mode == Strict { // nothing is lost to a handoff; the rest is what users do to gangs and nodes
+	if mode == Strict { // handoffs refuse no commits; the rest are refusals that users cause with gangs and nodes
 		assert.Zero(t, s.refused["group"]+s.refused["infeasible"], "%v", s.lost)
 	}
 	if s.calm {
@@ -255,8 +256,8 @@ func runStorm(t *testing.T, s *storm) {
 	requireQuiet(t, s.state(), mode, names)
 }
 
-// atRest reports whether each node is with one of these schedulers and not on its way to another, and no capsule counts as
-// failed.
+// atRest reports whether each node belongs to one of these schedulers and is in no handoff, and no capsule has a failed
+// mark.
 func (s *storm) atRest(names []string) bool {
 	state := s.state()
 	for n := range state.Nodes() {
@@ -272,7 +273,7 @@ func (s *storm) atRest(names []string) bool {
 	return true
 }
 
-// requireQuiet starts everything anew on a state that is at rest: after five minutes nothing is committed for half an hour.
+// requireQuiet starts all parts anew on a state at rest: after five minutes nothing is committed for half an hour.
 func requireQuiet(t *testing.T, rest *orbit.State, mode Mode, names []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -295,9 +296,9 @@ func requireQuiet(t *testing.T, rest *orbit.State, mode Mode, names []string) {
 			sch.Serve(s.terms[name])
 			start((&orbit.Engine{Name: name, Ledger: partition, Navigator: sch}).Run)
 		}
-		time.Sleep(5 * time.Minute) // groups may still have been uneven
+		time.Sleep(5 * time.Minute) // the groups may still have been out of balance
 		before := s.state().Revision()
-		time.Sleep(30 * time.Minute) // after an hour the rows of schedulers that died are swept
+		time.Sleep(30 * time.Minute) // after an hour the marks of dead schedulers are deleted
 		changes, err := s.ledger.Changes(t.Context(), before)
 		require.NoError(t, err)
 		require.Empty(t, changes, "never quiet")

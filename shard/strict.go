@@ -18,14 +18,14 @@ type GroupNoFit struct {
 	Why error
 }
 
-// Error reads like "0 of 12 nodes fit: ...; the group of scheduler "a" has 3 of the 12 nodes; soft mode would look
-// further".
+// Error returns the navigator's reason and the size of the group, as in: 0 of 12 nodes fit: ...; the group of scheduler "a"
+// has 3 of the 12 schedulable nodes; soft mode would use the others too.
 func (e *GroupNoFit) Error() string {
 	if e.Group == 0 {
 		return fmt.Sprintf("%v; scheduler %q has none of the %d schedulable nodes: see that a Groups runs, and that it knows this scheduler",
 			e.Why, e.Scheduler, e.Nodes)
 	}
-	return fmt.Sprintf("%v; the group of scheduler %q has %d of the %d schedulable nodes; soft mode would look further",
+	return fmt.Sprintf("%v; the group of scheduler %q has %d of the %d schedulable nodes; soft mode would use the others too",
 		e.Why, e.Scheduler, e.Group, e.Nodes)
 }
 

@@ -16,12 +16,12 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// login returns a client of a user, and how often it has logged in.
+// login returns a client that logs in as a user, and the number of its logins.
 func login(t *testing.T, c *cluster.Cluster, name string) (*clientv3.Client, *atomic.Int64) {
 	logins := &atomic.Int64{}
 	config := cluster.ClientConfig(c.Endpoints())
 	config.Username, config.Password = name, name
-	config.DialTimeout = 20 * time.Second // which a login is part of
+	config.DialTimeout = 20 * time.Second // a login counts toward it
 	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			if path.Base(method) == "Authenticate" {
@@ -35,8 +35,9 @@ func login(t *testing.T, c *cluster.Cluster, name string) (*clientv3.Client, *at
 	return client, logins
 }
 
-// A role that may read and write the keys below the prefix is all that a ledger needs. It goes on when a login is
-// over, and opens nothing beyond the prefix; one that may only read opens nothing at all.
+// A role that may read and write the keys below the prefix is enough for a ledger. The ledger goes on when its login
+// expires. With this role no ledger can be opened outside the prefix, and with a role that may only read none can be
+// opened at all.
 func TestRoleOfAPrefix(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{Login: 2 * time.Second})
@@ -62,7 +63,7 @@ func TestRoleOfAPrefix(t *testing.T) {
 	_, err = etcdledger.Open(within(t, time.Minute), other, etcdledger.Options{Prefix: "orbit2/"})
 	require.ErrorContains(t, err, "permission denied")
 
-	// A login ends when nothing has been asked for its time. That it has ended shows when the next call logs in again.
+	// A login expires when it has not been used for its TTL. The next call notices and logs in again.
 	var rev orbit.Revision
 	before := logins.Load()
 	for silence := 4 * time.Second; logins.Load() == before; silence *= 2 {
@@ -75,7 +76,7 @@ func TestRoleOfAPrefix(t *testing.T) {
 	_, err = writer.Propose(within(t, time.Minute), orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: "before"}}})
 	require.NoError(t, err)
 
-	// Opening looks whether there is a ledger, and would make it: that takes leave to write.
+	// Open writes the metaRecord if there is none, in the transaction that reads it, so it needs permission to write.
 	reader, _ := login(t, c, "reader")
 	_, err = etcdledger.Open(within(t, time.Minute), reader, etcdledger.Options{})
 	require.ErrorContains(t, err, "permission denied")

@@ -17,15 +17,14 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// follower makes a state of its own from a ledger's changes alone, with State.Apply, and takes a snapshot only
-// when it is told that they no longer reach back.
+// follower makes a state from a ledger's changes alone, with State.Apply. It takes a snapshot only after ErrCompacted.
 type follower struct {
 	ledger    orbit.Ledger
 	state     *orbit.State
 	compacted int
 }
 
-// follow goes on to the newest revision.
+// follow applies all changes up to the newest revision.
 func (f *follower) follow(ctx context.Context) (err error) {
 	if f.state == nil {
 		f.state, err = f.ledger.Snapshot(ctx)
@@ -56,7 +55,7 @@ func (f *follower) reach(t *testing.T, rev orbit.Revision) {
 	}
 }
 
-// compact throws away etcd's history up to now.
+// compact compacts etcd's history up to the present revision.
 func compact(t *testing.T, client *clientv3.Client) {
 	got, err := client.Get(within(t, time.Minute), "orbit/log")
 	require.NoError(t, err)
@@ -64,7 +63,7 @@ func compact(t *testing.T, client *clientv3.Client) {
 	require.NoError(t, err)
 }
 
-// same compares what two states say of nodes and capsules.
+// same compares the nodes and capsules of two states.
 func same(t *testing.T, want, got *orbit.State) {
 	t.Helper()
 	require.Equal(t, want.Revision(), got.Revision())
@@ -72,7 +71,7 @@ func same(t *testing.T, want, got *orbit.State) {
 	require.Equal(t, picture(want), picture(got))
 }
 
-// picture lists a state.
+// picture writes a state as text.
 func picture(s *orbit.State) (out []string) {
 	for n := range s.Nodes() {
 		out = append(out, fmt.Sprintf("%+v %v", n.Node, n.Used()))
@@ -84,9 +83,9 @@ func picture(s *orbit.State) (out []string) {
 	return out
 }
 
-// A reader that is held up while others write and etcd compacts its history is told so, or catches up by itself,
-// and then has what the writers have. So has one that only lost its connections, and one that was held up and lost
-// nothing.
+// A reader that is delayed while others write and etcd compacts its history gets ErrCompacted, or catches up by itself,
+// and then has the writers' state. So does a reader that has only lost its connections, and one that was delayed and
+// has missed nothing.
 func TestCompactionUnderASlowReader(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -136,11 +135,11 @@ func TestCompactionUnderASlowReader(t *testing.T) {
 			switch {
 			case !c.compacts:
 				require.Zero(t, slow.compacted)
-			case c.name == "disconnected, compacted": // what a slow reader has missed may be on its way all the same
+			case c.name == "disconnected, compacted": // the changes that a slow reader has missed may still be under way to it
 				require.Positive(t, stats.Reloads)
 			}
 
-			// And it goes on by itself.
+			// It goes on by itself.
 			rev := put(t, writing.ledger, "another")
 			slow.reach(t, rev)
 			same(t, snapshot(t, writing.ledger), slow.state)
@@ -148,8 +147,8 @@ func TestCompactionUnderASlowReader(t *testing.T) {
 	}
 }
 
-// Readers that are merely busy keep up while etcd compacts all the time: their states, made from changes alone, end
-// as the writers'.
+// Readers that are merely busy keep up while etcd compacts all the time: their states, made from changes alone, become
+// the writers' state.
 func TestCompactionAllTheTime(t *testing.T) {
 	t.Parallel()
 	one := start(t, cluster.Options{})

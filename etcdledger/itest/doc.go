@@ -1,4 +1,4 @@
-// Package itest tests etcdledger on real etcd servers: one member and three, on loopback, each an operating-system
-// process of its own that can be killed. The tests are short; with ORBIT_ITEST_SCALE=10 in the environment they do
-// ten times as much.
+// Package itest tests etcdledger on real etcd servers, one member and three, on loopback. Each member is an
+// operating-system process of its own that can be killed. The tests are short; the environment variable
+// ORBIT_ITEST_SCALE=10 makes them ten times as long.
 package itest

@@ -12,8 +12,8 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// A gang as large as Limits says, on as many nodes and with a bet on each, fits into one transaction of a server with
-// its own settings, from the first submission on; no reader ever sees a part of it. One larger is refused, not split.
+// A gang as large as Limits allow, on as many nodes and with a bet on each, fits into one transaction of a server with
+// default settings, from its submission on. No reader ever sees a part of it. A larger gang is refused and not split.
 func TestLargestGang(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})

@@ -13,8 +13,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// Who is behind does not bring back what has ended or left meanwhile and of which even the record has been swept
-// away.
+// A process that is behind cannot bring back what has ended or left meanwhile and whose records have been deleted.
 func TestSweepUnderASlowWriter(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})
@@ -37,13 +36,13 @@ func TestSweepUnderASlowWriter(t *testing.T) {
 	propose(orbit.Submit{IDs: []orbit.CapsuleID{"ends", "waits", "1", "2", "3"}, Spec: spec})
 	snapshot(t, late)
 
-	heard := link.HoldAnswers() // it sees nothing any more, and etcd hears it
+	heard := link.HoldAnswers() // it receives nothing any more, and etcd still receives its requests
 	for _, id := range []orbit.CapsuleID{"ends", "1", "2", "3"} {
 		propose(orbit.Release{Capsule: id, Final: true})
 	}
 	propose(orbit.RemoveNode{Node: "leaves"})
 	for i := range 3 {
-		propose(orbit.Mark{Key: fmt.Sprint(i), Value: "v"}) // more ids than the window keeps
+		propose(orbit.Mark{Key: fmt.Sprint(i), Value: "v"}) // more ids than the window of ids keeps
 	}
 	n, err := other.GC(within(t, 10*time.Second))
 	require.NoError(t, err)
@@ -54,7 +53,7 @@ func TestSweepUnderASlowWriter(t *testing.T) {
 			_, err := late.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{p}})
 			answered <- err
 		}()
-		for receive(t, heard) != "Txn" { // the watch has been told what the others have done
+		for receive(t, heard) != "Txn" { // by then the watch has the commits of the others
 		}
 	}
 	link.Release()

@@ -16,7 +16,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/crew"
 )
 
-// chaos kills and restarts what a load works on.
+// chaos kills and restarts the members and processes that a load uses.
 type chaos struct {
 	t       *testing.T
 	cluster *cluster.Cluster
@@ -37,7 +37,7 @@ func (c *chaos) startCrews(n int) {
 	}
 }
 
-// startCrew starts one. Every other is impatient, and hears more often that an outcome is unknown.
+// startCrew starts one process. Every second one has little patience, so that it gets unknown outcomes more often.
 func (c *chaos) startCrew(i int) *crew.Crew {
 	one, err := crew.Start(crew.Config{
 		Endpoints: c.cluster.Endpoints(), Prefix: "orbit/", MaxPlan: 100,
@@ -49,7 +49,7 @@ func (c *chaos) startCrew(i int) *crew.Crew {
 	return one
 }
 
-// stopCrews lets the crews end, and sums up.
+// stopCrews ends the processes and adds up their counts.
 func (c *chaos) stopCrews() {
 	for _, one := range c.crews {
 		require.NoError(c.t, one.Stop(10*time.Second))
@@ -65,7 +65,7 @@ func (c *chaos) progress(n int) {
 	}
 }
 
-// explain says how things stand, as each of those sees it that should get on.
+// explain describes the state of the load as each member and ledger sees it.
 func (c *chaos) explain() {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
@@ -88,10 +88,10 @@ func (c *chaos) explain() {
 	c.t.Logf("%s", stacks[:runtime.Stack(stacks, true)])
 }
 
-// pause waits for a random time, so that kills meet commits in every stage.
+// pause waits for a random time, so that kills meet commits in all stages.
 func (c *chaos) pause() { time.Sleep(time.Duration(c.rng.Int64N(int64(200 * time.Millisecond)))) }
 
-// killCrew kills a process of navigators and starts another in its place.
+// killCrew kills a process of navigators and starts another one in its place.
 func (c *chaos) killCrew() {
 	i := c.rng.IntN(len(c.crews))
 	require.NoError(c.t, c.crews[i].Kill())
@@ -100,7 +100,7 @@ func (c *chaos) killCrew() {
 	c.crews[i] = c.startCrew(i)
 }
 
-// killMember kills a member, the leader every other time, and starts it again from its directory.
+// killMember kills a member, every second time the leader, and starts it again from its directory.
 func (c *chaos) killMember() {
 	ctx := within(c.t, time.Minute)
 	leader, err := c.cluster.Leader(ctx)
@@ -115,7 +115,7 @@ func (c *chaos) killMember() {
 	require.NoError(c.t, c.cluster.Restart(ctx, victim))
 }
 
-// killAll kills all members at once, as when the power fails.
+// killAll kills all members at once, as a power failure does.
 func (c *chaos) killAll() {
 	var all sync.WaitGroup
 	for i := range c.cluster.Size() {
@@ -134,7 +134,7 @@ func (c *chaos) killAll() {
 	}
 }
 
-// storm runs a load through as many kills, each when work gets on after the one before.
+// storm runs a load through that many kills, and waits for progress after each.
 func storm(t *testing.T, o cluster.Options, kills int, seed uint64) *chaos {
 	began := time.Now()
 	one := start(t, o)
@@ -170,14 +170,14 @@ func storm(t *testing.T, o cluster.Options, kills int, seed uint64) *chaos {
 	return c
 }
 
-// No committed placement is lost and none doubled while members, one or all of them, and processes of navigators
-// are killed and started again, under load.
+// No committed placement is lost or doubled while members, one or all of them, and processes of navigators are killed
+// and started again under load.
 func TestKillAndRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	storm(t, fast, scale(t, 24), 1)
 }
 
-// The same where there is only one member: each kill takes the whole ledger away.
+// The same with only one member, so that each kill stops the whole ledger.
 func TestKillAndRestartOfTheOnlyMember(t *testing.T) {
 	t.Parallel()
 	storm(t, cluster.Options{Members: 1, Heartbeat: fast.Heartbeat}, scale(t, 6), 2)

@@ -19,20 +19,20 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// The nodes of the histories, the capsules for each, and the slots that nodes begin with.
+// The number of nodes of the histories, of capsules for each node, and of slots that each node has at first.
 const (
 	linearNodes    = 3
 	linearCapsules = 6
 	linearSlots    = 3
 )
 
-// witnesses do deeds through several ledgers, as so many processes would, and note what came of them.
+// witnesses do deeds through several ledgers, as several processes would, and record the answers.
 type witnesses struct {
 	t       *testing.T
 	ledgers []*etcdledger.Ledger
 	began   time.Time
 
-	// Guards what follows.
+	// The fields below are guarded by mu.
 	mu      sync.Mutex
 	history []porcupine.Operation
 	kinds   map[audit.Kind]int
@@ -40,17 +40,17 @@ type witnesses struct {
 	unsure, left int
 }
 
-// capsuleOf names a capsule that is for a node.
+// capsuleOf returns the id of a capsule that belongs to a node.
 func capsuleOf(node, i int) orbit.CapsuleID {
 	return orbit.CapsuleID(fmt.Sprintf("capsule-%d-%d", node, i))
 }
 
-// slotNode describes a node.
+// slotNode returns a node with a number of slots.
 func slotNode(i, slots int) orbit.PutNode {
 	return orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprintf("node-%d", i)), Capacity: orbit.Resources{orbit.Slots: int64(slots)}}}
 }
 
-// newWitnesses makes nodes and capsules, and ledgers.
+// newWitnesses makes nodes, capsules and ledgers.
 func newWitnesses(t *testing.T, ledgers ...*etcdledger.Ledger) *witnesses {
 	w := &witnesses{t: t, ledgers: ledgers, began: time.Now(), kinds: map[audit.Kind]int{}}
 	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}
@@ -66,7 +66,7 @@ func newWitnesses(t *testing.T, ledgers ...*etcdledger.Ledger) *witnesses {
 	return w
 }
 
-// plan draws what one client does.
+// plan draws the deeds of one client.
 func plan(rng *rand.Rand, n int) (out []deed) {
 	for range n {
 		d := deed{Node: rng.IntN(linearNodes)}
@@ -90,7 +90,7 @@ func plan(rng *rand.Rand, n int) (out []deed) {
 	return out
 }
 
-// proposal says a deed to a ledger. Half of the placements bet on room.
+// proposal returns the proposal of a deed. Half of the placements bet on free capacity.
 func (d deed) proposal(bet bool) orbit.Proposal {
 	p := orbit.Proposal{ID: orbit.NewProposalID()}
 	if d.Slots > 0 {
@@ -113,8 +113,8 @@ func (d deed) proposal(bet bool) orbit.Proposal {
 	return p
 }
 
-// client does deeds one after another. A part of them has little time; what is then unknown is sent again, through
-// another ledger, until it is known, or left at that.
+// client does deeds one after another. Some of them have little time. If the outcome is then unknown, the client sends
+// the deed again through another ledger until it is known, or leaves it unknown.
 func (w *witnesses) client(ctx context.Context, id int, seed uint64, n int) {
 	rng := rand.New(rand.NewPCG(seed, uint64(id)))
 	for _, d := range plan(rng, n) {
@@ -128,7 +128,7 @@ func (w *witnesses) client(ctx context.Context, id int, seed uint64, n int) {
 	}
 }
 
-// note takes an operation into the history, if it can have had an effect or seen one.
+// note adds an operation to the history if it can have had an effect or read one.
 func (w *witnesses) note(op porcupine.Operation, d deed, a answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +158,7 @@ func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) answer {
 		return w.read(ctx, w.ledgers[rng.IntN(len(w.ledgers))], d)
 	}
 	p, sent := d.proposal(rng.IntN(2) == 0), false
-	nameless := rng.IntN(4) == 0 // it cannot be recognised, so it is never sent again
+	nameless := rng.IntN(4) == 0 // without an id a repetition would not be recognized, so the deed is sent once
 	if nameless {
 		p.ID = orbit.ProposalID{}
 	}
@@ -199,7 +199,7 @@ func (w *witnesses) read(ctx context.Context, from *etcdledger.Ledger, d deed) a
 	return answer{Kind: audit.Committed, Seen: seen}
 }
 
-// run lets clients do their deeds, all at the same time.
+// run lets the clients do their deeds at the same time.
 func (w *witnesses) run(ctx context.Context, clients, deeds int, seed uint64) {
 	var all sync.WaitGroup
 	for id := range clients {
@@ -208,8 +208,8 @@ func (w *witnesses) run(ctx context.Context, clients, deeds int, seed uint64) {
 	all.Wait()
 }
 
-// check asks whether a ledger that does one thing at a time could have answered like that, and wants this for an
-// answer.
+// check asks whether a ledger that does one operation at a time could have given these answers, and requires the
+// expected result.
 func (w *witnesses) check(want porcupine.CheckResult) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,7 +225,7 @@ func (w *witnesses) check(want porcupine.CheckResult) {
 	require.Equal(w.t, want, result)
 }
 
-// trouble kills and restarts, cuts off and mends members, and breaks links, until ctx ends; it returns how often.
+// trouble kills and restarts members, partitions them and breaks links until ctx ends, and returns how often.
 func trouble(ctx context.Context, t *testing.T, c *cluster.Cluster, link *cluster.Link, rng *rand.Rand) (n int) {
 	long := within(t, time.Minute)
 	wait := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
@@ -256,8 +256,8 @@ func trouble(ctx context.Context, t *testing.T, c *cluster.Cluster, link *cluste
 	return n
 }
 
-// Several processes' ledgers are one ledger that does one thing at a time, whatever happens to members and links, and
-// whatever becomes of proposals without a known outcome.
+// The ledgers of several processes together are linearizable, whatever happens to members and links, and whatever the
+// outcome of proposals without a known outcome is.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	c := start(t, fast)
@@ -278,7 +278,7 @@ func TestLinearizable(t *testing.T) {
 	require.Zero(t, w.kinds[audit.Invalid]+w.kinds[audit.Other])
 }
 
-// The check sees a reader that is behind: one that asks its mirror alone, and whose link is held up.
+// The check notices a reader that is behind: one with Options.Local, whose link is held up.
 func TestStaleReaderIsSeen(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})

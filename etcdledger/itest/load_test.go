@@ -17,16 +17,16 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/audit"
 )
 
-// load is a constellation at work: capsules come, are placed by crews, and end.
+// load is a constellation at work: capsules are submitted, placed by processes of navigators, and released.
 type load struct {
 	ledger  orbit.Ledger
 	answers audit.Answers
 	rng     *rand.Rand
-	// Capsules submitted, and ended.
+	// The numbers of submitted and released capsules.
 	submitted, ended atomic.Int64
 }
 
-// The load's modules, and how many capsules are there at a time; the nodes have room for half as many again.
+// The load's modules, and the number of capsules at a time; the nodes have capacity for half as many again.
 var loadModules = []string{"web", "api"}
 
 const (
@@ -34,7 +34,8 @@ const (
 	loadAlive = 300
 )
 
-// options of the ledgers of tests with faults: they find out soon, and what is over is soon swept away.
+// options returns options for tests with faults: short times, so that failures are noticed and garbage is collected
+// soon.
 func options() etcdledger.Options {
 	return etcdledger.Options{
 		Timeout: time.Second, Patience: 5 * time.Second, GCInterval: 2 * time.Second,
@@ -42,7 +43,7 @@ func options() etcdledger.Options {
 	}
 }
 
-// newLoad lets the nodes join.
+// newLoad adds the nodes.
 func newLoad(t *testing.T, client *clientv3.Client, seed uint64) *load {
 	l := &load{rng: rand.New(rand.NewPCG(seed, 1))}
 	l.ledger = &audit.Witness{Ledger: open(t, client, options()), Tell: func(_ *orbit.Proposal, a audit.Answer, _ error) { l.answers.Add(a) }}
@@ -56,7 +57,7 @@ func newLoad(t *testing.T, client *clientv3.Client, seed uint64) *load {
 	return l
 }
 
-// propose proposes until there is an answer that says what has become of it.
+// propose proposes until the outcome is known.
 func (l *load) propose(ctx context.Context, do ...orbit.Commitment) audit.Kind {
 	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: do}
 	for {
@@ -67,7 +68,7 @@ func (l *load) propose(ctx context.Context, do ...orbit.Commitment) audit.Kind {
 	}
 }
 
-// run lets capsules come and end until ctx ends.
+// run submits and releases capsules until ctx ends.
 func (l *load) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for l.submitted.Load()-l.ended.Load() < loadAlive && ctx.Err() == nil {
@@ -89,7 +90,7 @@ func (l *load) submit(ctx context.Context, n int) {
 	}
 }
 
-// end ends up to n placed capsules.
+// end releases up to n placed capsules.
 func (l *load) end(ctx context.Context, n int) {
 	state, err := l.ledger.Snapshot(ctx)
 	if err != nil {
@@ -128,7 +129,7 @@ func (l *load) advance(n int, patience time.Duration) bool {
 	return true
 }
 
-// settle waits until everything that was submitted is placed.
+// settle waits until every submitted capsule is placed.
 func (l *load) settle(t *testing.T, patience time.Duration) {
 	require.Eventually(t, func() bool {
 		state, err := l.ledger.Snapshot(t.Context())
@@ -136,8 +137,8 @@ func (l *load) settle(t *testing.T, patience time.Duration) {
 	}, patience, 100*time.Millisecond, "everything fits, and not everything is placed")
 }
 
-// check counts everything again: from every version of the log, from the records as a new process reads them, and
-// from what was answered.
+// check counts everything again: from all versions of the log, from the records as a new process reads them, and from
+// the answers.
 func (l *load) check(t *testing.T, client *clientv3.Client) *audit.Book {
 	var book audit.Book
 	require.NoError(t, book.Read(within(t, time.Minute), client, "orbit/"))
@@ -156,8 +157,8 @@ func (l *load) check(t *testing.T, client *clientv3.Client) *audit.Book {
 	return &book
 }
 
-// fill submits, places, takes back and ends capsules without any navigator, until ctx ends and everything that it has
-// begun has been answered.
+// fill submits, places and releases capsules without a navigator until ctx ends and all its proposals have been
+// answered.
 func (l *load) fill(until context.Context) {
 	ctx := context.WithoutCancel(until)
 	for until.Err() == nil {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// scale makes long runs of the tests: ORBIT_ITEST_SCALE=10 does ten times as much as usual.
+// scale is a factor for the length of the tests: ORBIT_ITEST_SCALE=10 makes them ten times as long.
 func scale(t testing.TB, n int) int {
 	text := os.Getenv("ORBIT_ITEST_SCALE")
 	if text == "" {
@@ -32,14 +32,14 @@ func scale(t testing.TB, n int) int {
 	return n * by
 }
 
-// within returns a context for something that must not take longer.
+// within returns a context with a time limit.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// start starts an etcd that ends with the test.
+// start starts an etcd that is stopped at the end of the test.
 func start(t testing.TB, o cluster.Options) *cluster.Cluster {
 	o.Dir = t.TempDir()
 	c, err := cluster.Start(within(t, time.Minute), o)
@@ -48,10 +48,10 @@ func start(t testing.TB, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// fast is an etcd that finds a new leader soon.
+// fast returns settings with which etcd elects a new leader soon.
 var fast = cluster.Options{Members: 3, Heartbeat: 50 * time.Millisecond}
 
-// connect returns a client that is closed with the test.
+// connect returns a client that is closed at the end of the test.
 func connect(t testing.TB, c *cluster.Cluster, members ...int) *clientv3.Client {
 	client, err := c.Client(members...)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func connect(t testing.TB, c *cluster.Cluster, members ...int) *clientv3.Client 
 	return client
 }
 
-// open opens a ledger that is closed with the test.
+// open opens a ledger that is closed at the end of the test.
 func open(t testing.TB, client *clientv3.Client, o etcdledger.Options) *etcdledger.Ledger {
 	l, err := etcdledger.Open(within(t, 20*time.Second), client, o)
 	require.NoError(t, err)

@@ -11,18 +11,18 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/audit"
 )
 
-// world is one node as the model has it: its slots, and which of its capsules are placed. Each capsule is only ever
-// placed on the node that it is for, so nodes are independent of each other.
+// world is the model of one node: its slots, and which of its capsules are placed. Each capsule is only ever placed on
+// its own node, so nodes are independent of each other.
 type world struct {
 	Slots  int
 	Placed uint16
 }
 
-// deed is what a proposal asks of a node, all or nothing; the zero value reads it.
+// deed is what a proposal asks of a node, all or nothing; the zero value reads the node.
 type deed struct {
 	Node           int
 	Release, Place uint16
-	Slots          int // capacity; 0: as it is
+	Slots          int // the new capacity; 0: unchanged
 }
 
 func (d deed) reads() bool { return d.Release|d.Place == 0 && d.Slots == 0 }
@@ -41,14 +41,14 @@ func (d deed) after(w world) world {
 	return w
 }
 
-// answer is what came of a deed: what was read, or how the proposal was answered.
+// answer is the result of a deed: what was read, or the kind of the outcome.
 type answer struct {
 	Kind audit.Kind
 	Seen world
 }
 
-// model is what a history of one node is checked against. A deed whose outcome is not known holds its place in the
-// history until its end: it takes effect at some time if it can then, and after all others if it never does.
+// model is the specification for the history of one node. A deed with an unknown outcome stays in the history until its
+// end: it may take effect at any time at which it holds, or never.
 func model(slots int) porcupine.Model {
 	return porcupine.Model{
 		Partition: byNode,
@@ -73,7 +73,7 @@ func model(slots int) porcupine.Model {
 	}
 }
 
-// byNode parts a history.
+// byNode divides a history by node.
 func byNode(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	for _, op := range history {
 		n := op.Input.(deed).Node
@@ -85,7 +85,7 @@ func byNode(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 	return parts
 }
 
-// The model tells what a ledger may answer from what it may not.
+// The model accepts right answers and refuses wrong ones.
 func TestModel(t *testing.T) {
 	place := func(mask uint16) deed { return deed{Place: mask} }
 	at := func(call int64, d deed, a answer) porcupine.Operation {

@@ -17,7 +17,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// put lets a node join and returns the revision.
+// put adds a node and returns the revision.
 func put(t *testing.T, l orbit.Ledger, name string) orbit.Revision {
 	t.Helper()
 	rev, err := l.Propose(within(t, 20*time.Second), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{
@@ -27,8 +27,8 @@ func put(t *testing.T, l orbit.Ledger, name string) orbit.Revision {
 	return rev
 }
 
-// A member that has lost the others, the leader as well as a follower, answers its readers with nothing rather
-// than with what was, and commits nothing. When it finds the others again its readers see what they have missed.
+// A member that is cut off from the others, leader or follower, answers readers with an error and not with an old
+// state, and commits nothing. When it is connected again its readers see what they have missed.
 func TestReadersOfAMemberThatIsCutOffAreNotStale(t *testing.T) {
 	t.Parallel()
 	c := start(t, fast)
@@ -67,7 +67,7 @@ func TestReadersOfAMemberThatIsCutOffAreNotStale(t *testing.T) {
 	}
 }
 
-// receive returns what a channel brings.
+// receive returns the next value of a channel.
 func receive[T any](t *testing.T, from <-chan T) (got T) {
 	t.Helper()
 	select {
@@ -78,7 +78,7 @@ func receive[T any](t *testing.T, from <-chan T) (got T) {
 	return got
 }
 
-// snapshot takes a snapshot as soon as there is one.
+// snapshot takes a snapshot, and tries again until it succeeds.
 func snapshot(t *testing.T, l orbit.Ledger) *orbit.State {
 	t.Helper()
 	ctx := within(t, 20*time.Second)
@@ -93,8 +93,7 @@ func snapshot(t *testing.T, l orbit.Ledger) *orbit.State {
 	}
 }
 
-// While leaders change, a snapshot shows everything that was committed before it was asked for, through whichever
-// member it is read.
+// While leaders change, a snapshot through any member shows every commit that was complete before the call.
 func TestReadersAreNotStaleWhileLeadersChange(t *testing.T) {
 	t.Parallel()
 	c := start(t, fast)
@@ -136,8 +135,8 @@ func TestReadersAreNotStaleWhileLeadersChange(t *testing.T) {
 	t.Logf("%d reads and %d commits while leaders were cut off", reads.Load(), commits)
 }
 
-// A snapshot asks etcd for itself: one that began before a commit tells nothing to one that began after it, even
-// if its answer comes later. Nor does it to a rejection.
+// Each snapshot needs a read that begins after its call: a read that began before a commit is not shared with a call
+// after the commit, even if its answer comes later. The same holds for the read that confirms a rejection.
 func TestReadsThatBeganBeforeACommit(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})
@@ -151,13 +150,13 @@ func TestReadsThatBeganBeforeACommit(t *testing.T) {
 
 	answered := link.HoldAnswers()
 	var reads sync.WaitGroup
-	ask := func(of func()) { // returns when the read has been asked for, and waits for those before it
+	ask := func(of func()) { // it returns when the read has been requested; the read itself waits for those before it
 		before := late.Stats().Reads
 		reads.Go(of)
 		require.Eventually(t, func() bool { return late.Stats().Reads == before+1 }, time.Minute, time.Millisecond)
 	}
 	ask(func() { _, _ = late.Snapshot(t.Context()) })
-	for receive(t, answered) != "Range" { // the watch may have been told of the node only now
+	for receive(t, answered) != "Range" { // answers of the watch to the first put may come before
 	}
 	rev := put(t, other, "missed")
 	ask(func() {
@@ -165,7 +164,7 @@ func TestReadsThatBeganBeforeACommit(t *testing.T) {
 		assert.NoError(t, err)
 		assert.GreaterOrEqual(t, state.Revision(), rev)
 	})
-	ask(func() { // on the mirror as it is, the node is not there
+	ask(func() { // the mirror does not have the node yet
 		_, err := late.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.RemoveNode{Node: "missed"}}})
 		assert.NoError(t, err)
 	})

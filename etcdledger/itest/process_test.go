@@ -12,9 +12,9 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/crew"
 )
 
-// Two operating-system processes with navigators of their own share one etcd. Some work is assigned to one of them
-// by name or claimed by module, and some is claimed by both: they get into each other's way (the first of that work is
-// planned by both before either proposes it), the ledger settles it, and everything is placed once, by its owner.
+// Two operating-system processes with navigators share one etcd. Some work is assigned to one of them by name or
+// claimed by module, and some is claimed by both. They conflict (both plan the first of that work before either
+// proposes it), the ledger decides, and everything is placed once, by its owner.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})
@@ -34,7 +34,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	began, n := time.Now(), scale(t, 100)
 	for i := range n / 20 {
-		if i == 1 { // now both have the same to do
+		if i == 1 { // now both have planned the same work
 			for _, one := range crews {
 				receive(t, one.Plans())
 			}
@@ -43,7 +43,7 @@ func TestTwoProcesses(t *testing.T) {
 			}
 		}
 		for _, s := range []orbit.Submit{
-			{Owner: "left", Spec: &orbit.Spec{Module: "right"}}, // by name, whatever is claimed
+			{Owner: "left", Spec: &orbit.Spec{Module: "right"}}, // assigned by name, whatever the navigators claim
 			{Owner: "right", Spec: &orbit.Spec{Module: "left"}},
 			{Spec: &orbit.Spec{Module: "left"}},
 			{Spec: &orbit.Spec{Module: "right"}},

@@ -16,9 +16,9 @@ import (
 	"github.com/orbitsched/orbit/ledgertest"
 )
 
-// The ledger on etcd keeps what every ledger promises, checked over two handles with a client each, as two processes
-// have: on one member and on three, or on the etcd that ORBIT_ITEST_ENDPOINTS names, to try another version of the
-// server, or how yours is set up.
+// The ledger on etcd passes the suite for ledgers, over two handles with a client each, as two processes have. It runs
+// on one member and on three, or on the etcd that ORBIT_ITEST_ENDPOINTS names, to test another version or other
+// settings of the server.
 func TestSuite(t *testing.T) {
 	if named := os.Getenv("ORBIT_ITEST_ENDPOINTS"); named != "" {
 		config := cluster.ClientConfig(strings.Split(named, ","))
@@ -40,7 +40,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// suite opens every ledger below a prefix of its own, which is gone in the end.
+// suite opens each ledger below a prefix of its own, which is deleted at the end.
 func suite(t *testing.T, client, other *clientv3.Client, load float64) {
 	root := fmt.Sprintf("orbit-suite-%x/", time.Now().UnixNano())
 	defer func() {

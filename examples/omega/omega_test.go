@@ -9,10 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // What the paper saw is seen here, on a small cell and for a short while.
 func TestTrends(t *testing.T) {
+	scale.Long(t)
 	o := options{nodes: 50, hours: 1, seed: 1}
 	at := func(s setup) figures {
 		s.options, s.rate = o, 1

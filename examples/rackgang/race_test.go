@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
 )
 
 // A pass that returns before its Plan does counts as arrived. Its Plan, which comes later, is not counted again, and no
@@ -20,7 +21,7 @@ func TestWhoComesLateIsCountedOnce(t *testing.T) {
 			orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: &orbit.Spec{}}}})
 		require.NoError(t, err)
 		m := &meeting{}
-		late := &racer{name: "late", meeting: m, Navigator: orbit.NavigatorFunc(
+		late := &racer{name: "late", meeting: m, Navigator: nav.Func(
 			func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
 				time.Sleep(time.Minute)
 				return orbit.Plan{}, nil

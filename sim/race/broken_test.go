@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -296,22 +297,24 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 			if raceDetector && c.name != "check then act" && c.name != "lost wake-up" {
 				t.Skip("what is broken is the same without the race detector, in a tenth of the time")
 			}
-			c.damage(c.race)
-			res := c.race.Hunt(1, 300)
-			require.NotNil(t, res, "not found")
-			rule, _, _ := strings.Cut(res.Err.Error(), ":")
-			assert.Contains(t, strings.Split(c.rules, "|"), rule)
-			assert.LessOrEqual(t, len(res.Decisions), c.most, "decisions")
-			assert.Len(t, res.Config.Schedulers, c.need, "schedulers")
-			assert.LessOrEqual(t, strings.Count(res.Story(), "\n"), 40, "lines")
-			if t.Failed() || testing.Verbose() {
-				t.Log("\n" + res.Story())
-			}
-			again := c.race.Run(res.Seed)
-			assert.ErrorContains(t, again.Err, rule, "the seed that is printed")
-			small := res.Config.Replay(res.Decisions)
-			assert.Equal(t, res.History, small.History)
-			assert.Equal(t, fmt.Sprint(res.Err), fmt.Sprint(small.Err))
+			synctest.Test(t, func(t *testing.T) { // the race waits patiently for those who are not woken
+				c.damage(c.race)
+				res := c.race.Hunt(1, 300)
+				require.NotNil(t, res, "not found")
+				rule, _, _ := strings.Cut(res.Err.Error(), ":")
+				assert.Contains(t, strings.Split(c.rules, "|"), rule)
+				assert.LessOrEqual(t, len(res.Decisions), c.most, "decisions")
+				assert.Len(t, res.Config.Schedulers, c.need, "schedulers")
+				assert.LessOrEqual(t, strings.Count(res.Story(), "\n"), 40, "lines")
+				if t.Failed() || testing.Verbose() {
+					t.Log("\n" + res.Story())
+				}
+				again := c.race.Run(res.Seed)
+				assert.ErrorContains(t, again.Err, rule, "the seed that is printed")
+				small := res.Config.Replay(res.Decisions)
+				assert.Equal(t, res.History, small.History)
+				assert.Equal(t, fmt.Sprint(res.Err), fmt.Sprint(small.Err))
+			})
 		})
 	}
 }
@@ -337,6 +340,7 @@ func (h *heedless) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 // TestRaceFindsIgnoredBets: a ledger that keeps its own rules and no bet oversubscribes nothing, and is found all
 // the same.
 func TestRaceFindsIgnoredBets(t *testing.T) {
+	scale.Long(t)
 	r := contest()
 	r.Ledger = func() orbit.Ledger { return &heedless{} }
 	for i := range r.Schedulers {

@@ -82,9 +82,9 @@ func (g gate) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change
 	return changes, err
 }
 
-// patience is how long a ledger may take to wake who waits once there is something newer. In the ledger's own
-// time: it passes only if the ledger is broken.
-const patience = 100 * time.Millisecond
+// patience is how long a ledger may take to wake those that wait once there is something newer, by the clock of the
+// process. A ledger that works takes longer only if the machine stands still.
+const patience = 20 * time.Second
 
 // Wait implements [orbit.Ledger]. The ledger's own Wait is called; where it asks for the end of its context, which is
 // where it begins to sleep, the race goes on without this actor until there is a newer revision.

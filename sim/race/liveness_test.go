@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/sim/race"
 )
@@ -59,6 +60,9 @@ func TestLiveness(t *testing.T) {
 	seeds := *liveSeeds
 	if raceDetector {
 		seeds = min(seeds, 60)
+	}
+	if testing.Short() {
+		seeds = max(1, seeds/4)
 	}
 	playWorlds(t, *liveSeed, seeds)
 }
@@ -174,6 +178,7 @@ func TestLivenessStory(t *testing.T) {
 
 // The same seed plays the same history, in another bubble too.
 func TestLivenessSameSeed(t *testing.T) {
+	scale.Long(t)
 	plan := faultyNavigators["forgets what takes two cores"].plan
 	l := &race.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }}
 	stories := 0

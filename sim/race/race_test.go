@@ -30,6 +30,14 @@ var (
 	raceSeeds = flag.Int("race.seeds", 150, "how many seeds the races try")
 )
 
+// seeds is how many seeds a race tries: a quarter of them with -short.
+func seeds() int {
+	if testing.Short() {
+		return max(1, *raceSeeds/4)
+	}
+	return *raceSeeds
+}
+
 // cpus is a number of nodes with so many cores.
 func cpus(nodes int, cores int64) (out []orbit.Node) {
 	for i := range nodes {
@@ -100,7 +108,7 @@ func TestRaceSafety(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // gangs hold room, and holds end
 				r.Sleep = time.Sleep
-				if res := r.Hunt(*raceSeed, *raceSeeds); res != nil {
+				if res := r.Hunt(*raceSeed, seeds()); res != nil {
 					t.Fatal(res.Story())
 				}
 			})
@@ -116,7 +124,7 @@ func TestRaceLiveness(t *testing.T) {
 				r.Sleep = time.Sleep
 				r.Faults.Until, r.Bound = 5*time.Second, 600
 				r.Command = "go test ./sim/race -run '^TestRaceLiveness$' -race.seed %d -race.seeds 1"
-				if res := r.Hunt(*raceSeed, *raceSeeds); res != nil {
+				if res := r.Hunt(*raceSeed, seeds()); res != nil {
 					t.Fatal(res.Story())
 				}
 			})

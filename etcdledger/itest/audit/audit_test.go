@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/audit"
 )
 
-// history makes changes, each of a revision and a proposal of its own.
+// history makes changes, each with a revision and a proposal of its own.
 func history(do ...orbit.Commitment) (out []orbit.Change) {
 	for i, d := range do {
 		c := orbit.Change{Revision: orbit.Revision(i + 1), ID: id(i + 1), Do: d}
@@ -35,7 +35,7 @@ var (
 	place  = orbit.Place{Capsule: "a", Node: "n"}
 )
 
-// An honest ledger's history and answers are found to be right.
+// The audit accepts the history and the answers of a correct ledger.
 func TestHonest(t *testing.T) {
 	var answers audit.Answers
 	l := &audit.Witness{Ledger: &orbit.MemoryLedger{}, Tell: func(_ *orbit.Proposal, a audit.Answer, _ error) { answers.Add(a) }}
@@ -62,7 +62,7 @@ func TestHonest(t *testing.T) {
 	require.Positive(t, answers.Count(audit.Conflict)+answers.Count(audit.Infeasible))
 }
 
-// What cannot be in a history is found, and counted under its name.
+// The audit finds and counts every impossible change in a history.
 func TestDishonestHistories(t *testing.T) {
 	for what, c := range map[string]struct {
 		do    []orbit.Commitment
@@ -79,7 +79,7 @@ func TestDishonestHistories(t *testing.T) {
 		var b audit.Book
 		b.Add(history(c.do...)...)
 		require.Equal(t, 1, c.count(&b), "%s: %v", what, b.Faults)
-		require.Len(t, b.Faults, 1+b.Doubled, what) // twice on a node for one is over its capacity, too
+		require.Len(t, b.Faults, 1+b.Doubled, what) // a capsule placed twice also exceeds the capacity of its node
 	}
 	var b audit.Book
 	b.Add(history(join, submit)...)
@@ -91,7 +91,7 @@ func TestDishonestHistories(t *testing.T) {
 
 func faults(b *audit.Book) int { return len(b.Faults) }
 
-// What was answered and is not so is found.
+// The audit finds every wrong answer.
 func TestDishonestAnswers(t *testing.T) {
 	for what, c := range map[string]struct {
 		answers      []audit.Answer
@@ -116,7 +116,7 @@ func TestDishonestAnswers(t *testing.T) {
 	}
 }
 
-// A state that is not the history's is found.
+// The audit finds a state that the history does not lead to.
 func TestDishonestState(t *testing.T) {
 	empty, err := (&orbit.MemoryLedger{}).Snapshot(t.Context())
 	require.NoError(t, err)

@@ -1,5 +1,5 @@
-// Package audit counts again, apart from the ledger's own code, what a history says: who was placed where, whether
-// anything was placed twice or beyond its node's capacity, and whether what was answered is what happened.
+// Package audit checks a ledger's history without the ledger's own code: which capsules were placed where, whether any
+// was placed twice or beyond its node's capacity, and whether the answers agree with the history.
 package audit
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Book is what a history says, told change by change in its order. The zero value is empty. It must not be
-// used by two goroutines at a time.
+// Book is the result of reading a history change by change. The zero value is empty. It must not be used by two
+// goroutines at a time.
 type Book struct {
 	// Placements, releases and commits in all.
 	Places, Releases, Commits int
@@ -47,14 +47,14 @@ func (b *Book) init() {
 	}
 }
 
-// fault notes what cannot be.
+// fault notes something that is impossible in a correct history.
 func (b *Book) fault(format string, args ...any) {
 	if len(b.Faults) < 100 {
 		b.Faults = append(b.Faults, fmt.Sprintf(format, args...))
 	}
 }
 
-// Add goes on with the history.
+// Add reads the next changes of the history.
 func (b *Book) Add(changes ...orbit.Change) {
 	b.init()
 	for i := range changes {
@@ -137,7 +137,7 @@ func (b *Book) place(p *orbit.Place, at orbit.Revision) {
 	b.take(p.Node, c.spec.Envelope.Reservation, at)
 }
 
-// take counts room that is taken on a node. Negative room is given back.
+// take adds to the use of a node; negative resources are given back.
 func (b *Book) take(id orbit.NodeID, room orbit.Resources, at orbit.Revision) {
 	n := b.nodes[id]
 	if n == nil {
@@ -191,8 +191,8 @@ func (b *Book) Placed() (n int) {
 	return n
 }
 
-// Compare returns how many placements of the history are not in a state at the same revision, and notes as faults
-// these and all else in which the two differ.
+// Compare returns how many placements of the history are missing from a state at the same revision. It notes these and
+// all other differences as faults.
 func (b *Book) Compare(s *orbit.State) (lost int) {
 	if s.Revision() != b.last {
 		b.fault("the state is at revision %d, the history at %d", s.Revision(), b.last)

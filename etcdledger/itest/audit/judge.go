@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Answers collects what was answered, by however many processes. The zero value is empty; its methods may be called
-// from any goroutine.
+// Answers collects the answers that processes have got. The zero value is empty; its methods may be called from any
+// goroutine.
 type Answers struct {
 	// Guards what follows.
 	mu    sync.Mutex
@@ -15,7 +15,7 @@ type Answers struct {
 	kinds map[Kind]int
 }
 
-// Add takes note of an answer.
+// Add adds an answer.
 func (a *Answers) Add(answer Answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,10 +33,9 @@ func (a *Answers) Count(k Kind) int {
 	return a.kinds[k]
 }
 
-// Judge compares what was answered with the history, and notes as faults of the book what is not so. A commit that
-// was acknowledged is in the history, at the revision that was said, once; it is lost if it is not there. What was
-// rejected is not there, nor is anything of which it was said that nothing was sent, unless it had been sent
-// before.
+// Judge compares the answers with the history, and notes disagreements as faults of the book. An acknowledged commit
+// must be in the history once, at its revision; it is lost if it is missing. A rejected proposal must not be in it, nor
+// one that was answered as not sent, unless it had been sent before.
 func (b *Book) Judge(answers *Answers) (lost int) {
 	b.init()
 	answers.mu.Lock()

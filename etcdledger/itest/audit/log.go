@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// entry is a version of the log's key: what one transaction has committed, as it is in etcd.
+// entry is a version of the log as it is in etcd: the commits of one transaction.
 type entry struct {
 	Commits []struct {
 		ID orbit.ProposalID `json:"id"`
@@ -23,13 +23,13 @@ type entry struct {
 				Release    *orbit.Release    `json:"release"`
 				Hold       *orbit.Hold       `json:"hold"`
 			} `json:"do"`
-			At orbit.NodeID `json:"at"`
+			Node orbit.NodeID `json:"node"`
 		} `json:"do"`
 	} `json:"commits"`
 }
 
-// Read reads the whole history of the ledger below a prefix from etcd itself: every version of its log, from the
-// first. It fails if etcd has compacted some of them.
+// Read reads the whole history of the ledger with a prefix from etcd: every version of its log from the first on. It
+// fails if etcd has compacted some of them.
 func (b *Book) Read(ctx context.Context, client *clientv3.Client, prefix string) error {
 	b.init()
 	ctx, cancel := context.WithCancel(ctx)
@@ -59,7 +59,7 @@ func (b *Book) Read(ctx context.Context, client *clientv3.Client, prefix string)
 	return fmt.Errorf("audit: the log ends before revision %d: %w", end, ctx.Err())
 }
 
-// read goes on with one version of the log.
+// read adds one version of the log.
 func (b *Book) read(event *clientv3.Event) error {
 	at := orbit.Revision(event.Kv.ModRevision)
 	var e entry
@@ -69,7 +69,7 @@ func (b *Book) read(event *clientv3.Event) error {
 	seq := 0
 	for _, c := range e.Commits {
 		for _, d := range c.Do {
-			change := orbit.Change{Revision: at, Seq: seq, ID: c.ID, Node: d.At}
+			change := orbit.Change{Revision: at, Seq: seq, ID: c.ID, Node: d.Node}
 			switch {
 			case d.Do.PutNode != nil:
 				change.Do = *d.Do.PutNode

@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Kind is how a proposal was answered.
+// Kind is the kind of a proposal's answer.
 type Kind string
 
 // The kinds of answers.
@@ -21,15 +21,15 @@ const (
 	Other       Kind = "other"
 )
 
-// Answer is what a ledger has answered to one proposal.
+// Answer is a ledger's answer to one proposal.
 type Answer struct {
 	ID       orbit.ProposalID `json:"id"`
 	Kind     Kind             `json:"kind"`
 	Revision orbit.Revision   `json:"revision,omitempty"`
 }
 
-// Witness is a ledger that tells of every answer before it gives it. If it is killed after it has told, the
-// answer counts as given. Its methods may be called from any goroutine.
+// Witness is a ledger that reports every answer before it returns the answer. If the process is killed after the
+// report, the answer counts as given. Its methods may be called from any goroutine.
 type Witness struct {
 	orbit.Ledger
 	// Tell is called from the goroutine of the call, with the proposal that was answered.
@@ -43,7 +43,7 @@ func (w *Witness) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision
 	return rev, err
 }
 
-// ProposeBatch implements [orbit.Batcher], one by one if the ledger does not.
+// ProposeBatch implements [orbit.Batcher]. It proposes one by one if the ledger is no Batcher.
 func (w *Witness) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	b, ok := w.Ledger.(orbit.Batcher)
 	if !ok {

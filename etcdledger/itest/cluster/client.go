@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// ClientConfig returns what a client of loopback needs: it finds out soon that a member is gone, and is back soon
-// after.
+// ClientConfig returns settings for a client on loopback, with which it soon notices that a member has gone and soon
+// connects again.
 func ClientConfig(endpoints []string) clientv3.Config {
 	return clientv3.Config{
 		Endpoints:            endpoints,
@@ -22,7 +22,7 @@ func ClientConfig(endpoints []string) clientv3.Config {
 		DialKeepAliveTimeout: 2 * time.Second,
 		BackoffWaitBetween:   20 * time.Millisecond,
 		Logger:               zap.NewNop(),
-		// By itself grpc waits a second and more before it dials again.
+		// By default gRPC waits for a second or more before it dials again.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 300 * time.Millisecond}, MinConnectTimeout: time.Second,
 		})},
@@ -50,7 +50,7 @@ func newClient(config clientv3.Config) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// Leader returns which member leads, by what the members say that answer.
+// Leader returns the member that leads, as the members say that answer.
 func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	client, err := c.Client()
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	return 0, errors.New("cluster: no member names a leader")
 }
 
-// leaderBy asks one member who leads; -1: it does not say.
+// leaderBy asks one member which one leads; -1: the member does not know or does not answer.
 func (c *Cluster) leaderBy(ctx context.Context, client *clientv3.Client, endpoint string) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package cluster runs etcd for tests and demonstrations: one member or three on loopback, each an operating-system
-// process of its own with the embedded server, made from this very program. A member can be killed without any grace
-// and started again from its data directory, and cut off from the other members.
+// Package cluster runs etcd for tests and demonstrations, with any number of members on loopback. Each member is a copy
+// of the running program with the embedded server, in an operating-system process of its own. A member can be killed at
+// once, started again from its data directory, and cut off from the other members.
 //
 // A program that uses it calls [process.Main] with [Role] and [Serve] first thing in main, or in TestMain.
 package cluster
@@ -23,7 +23,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/process"
 )
 
-// Options say what cluster to start. The zero value is one member with etcd's own settings.
+// Options are the settings of a cluster. The zero value is one member with etcd's defaults.
 type Options struct {
 	// 1, 3 or any other number; default 1.
 	Members int
@@ -43,7 +43,7 @@ type Cluster struct {
 	members []*member
 }
 
-// member is one of a cluster's.
+// member is one member of a cluster.
 type member struct {
 	config memberConfig
 
@@ -56,7 +56,7 @@ type member struct {
 	told map[string]chan struct{}
 }
 
-// Start starts a cluster, and returns when all its members serve. If ctx ends before, nothing is left running.
+// Start starts a cluster, and returns when all members serve. If ctx ends before, no member is left running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Dir == "" {
 		return nil, errors.New("cluster: Options.Dir is empty; it says where the data goes")
@@ -86,7 +86,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// each does something with every member, all at the same time.
+// each calls a function for every member, all at the same time.
 func (c *Cluster) each(do func(*member) error) error {
 	errs := make([]error, len(c.members))
 	var all sync.WaitGroup
@@ -110,11 +110,11 @@ func (c *Cluster) Endpoints(members ...int) (out []string) {
 	return out
 }
 
-// Kill kills a member: it is not asked, and does nothing more.
+// Kill kills a member at once, without a chance to finish anything.
 func (c *Cluster) Kill(i int) error { return c.members[i].kill() }
 
-// Restart starts a member again that was killed, from its data directory, and returns when it serves. Unless a
-// majority of the members runs, that is never.
+// Restart starts a killed member again from its data directory, and returns when it serves, which requires that a
+// majority of the members runs.
 func (c *Cluster) Restart(ctx context.Context, i int) error { return c.members[i].start(ctx) }
 
 // Cut stops all messages between a member and the others, both ways. Clients still reach it.
@@ -123,8 +123,8 @@ func (c *Cluster) Cut(ctx context.Context, i int) error { return c.separate(ctx,
 // Mend undoes a Cut.
 func (c *Cluster) Mend(ctx context.Context, i int) error { return c.separate(ctx, "mend", i) }
 
-// separate tells a member of all others, and all others of it. It passes over those that do not run: what they
-// were told is gone with them.
+// separate cuts a member off from all others, or connects it again. Members that do not run are left out, because a
+// restarted member is connected.
 func (c *Cluster) separate(ctx context.Context, what string, i int) error {
 	one := c.members[i]
 	var errs []error
@@ -136,7 +136,7 @@ func (c *Cluster) separate(ctx context.Context, what string, i int) error {
 	return errors.Join(errs...)
 }
 
-// Close kills what runs. It returns what went wrong with members that were not killed.
+// Close kills all members, and returns the errors of members that ended before they were killed.
 func (c *Cluster) Close() error {
 	return c.each((*member).kill)
 }
@@ -147,7 +147,7 @@ func (m *member) name() types.ID {
 	return m.id
 }
 
-// startTries is how often a member is started whose address another process has taken meanwhile.
+// startTries is how often a member is started if another process has taken its address meanwhile.
 const startTries = 5
 
 // start starts the member and waits until it serves.
@@ -190,7 +190,7 @@ func (m *member) tryStart(ctx context.Context) error {
 	return err
 }
 
-// log returns the end of what the server wrote to its log.
+// log returns the last part of the server's log.
 func (m *member) log() string {
 	text, err := os.ReadFile(m.config.Log)
 	if err != nil {
@@ -199,7 +199,7 @@ func (m *member) log() string {
 	return string(text[max(0, len(text)-4096):])
 }
 
-// heard takes note of what the member says.
+// heard handles a report of the member.
 func (m *member) heard(line string, ready chan<- types.ID) {
 	var r report
 	if json.Unmarshal([]byte(line), &r) != nil {
@@ -217,7 +217,7 @@ func (m *member) heard(line string, ready chan<- types.ID) {
 	}
 }
 
-// tell tells the member something about another, if it runs, and waits until it has done it.
+// tell sends a command about another member to the member, if it runs, and waits until it is done.
 func (m *member) tell(ctx context.Context, what string, other types.ID) error {
 	line, done := what+" "+other.String(), make(chan struct{})
 	m.mu.Lock()
@@ -251,7 +251,7 @@ func (m *member) kill() error {
 	return p.Kill()
 }
 
-// running reports whether the member was started and not killed since.
+// running reports whether the member has been started and not killed since.
 func (m *member) running() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

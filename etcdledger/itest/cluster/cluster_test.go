@@ -24,7 +24,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// A member that is killed has lost nothing when it is back, alone and among three.
+// A killed member has lost nothing when it runs again, alone and in a cluster of three.
 func TestKillAndRestart(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		start := time.Now()
@@ -43,8 +43,8 @@ func TestKillAndRestart(t *testing.T) {
 			start = time.Now()
 			require.NoError(t, c.Kill(leader))
 			if members > 1 {
-				// What was on its way to the dead leader is lost, and answered only when the server's patience is
-				// over.
+				// A request to the leader that was killed is lost, and the server answers it only after its own
+				// timeout.
 				require.Eventually(t, func() bool {
 					_, err := client.Put(within(t, 500*time.Millisecond), "other", "v")
 					return err == nil
@@ -62,7 +62,7 @@ func TestKillAndRestart(t *testing.T) {
 	}
 }
 
-// A member that is cut off answers no linearizable read, and is back when it is mended.
+// A member that is cut off answers no linearizable read, and answers again after Mend.
 func TestCut(t *testing.T) {
 	c, err := cluster.Start(within(t, time.Minute), cluster.Options{Members: 3, Dir: t.TempDir(), Heartbeat: 50 * time.Millisecond})
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Link is the way between a client and the members. It can be held up, as a network is that is full or a reader that
-// is slow, and broken. The zero value is a link in order. Its methods may be called from any goroutine.
+// Link is the network between a client and the members. It can be held up like a full network or a slow reader, and
+// broken. The zero value works without faults. Its methods may be called from any goroutine.
 type Link struct {
 	// Guards what follows.
 	mu sync.Mutex
@@ -25,7 +25,7 @@ type Link struct {
 	open     map[net.Conn]struct{}
 }
 
-// Hold lets nothing through in either direction until Release; nothing is lost.
+// Hold stops all bytes in both directions until Release. No byte is lost.
 func (l *Link) Hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,9 +34,9 @@ func (l *Link) Hold() {
 	}
 }
 
-// HoldAnswers holds back every answer of the members, and every message of a watch, until Release. What is sent to
-// the members arrives, and the channel tells when they have answered it: it brings the name of the method of each
-// answer that is held back, such as Range, Txn or Watch. Names beyond the first hundred that are not received are lost.
+// HoldAnswers holds back every answer of the members, and every message of a watch, until Release. Requests still
+// arrive at the members. The channel gets the name of the method of each answer that is held back, such as Range, Txn
+// or Watch. At most a hundred names wait in the channel; further ones are dropped.
 func (l *Link) HoldAnswers() <-chan string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *Link) Release() {
 	}
 }
 
-// holdAnswer holds an answer back while answers are held, until the call that it is for ends.
+// holdAnswer holds an answer back while answers are held, or until its call ends.
 func (l *Link) holdAnswer(ctx context.Context, method string) {
 	l.mu.Lock()
 	held, answered := l.answers, l.answered
@@ -106,7 +106,7 @@ func (s *linkedStream) RecvMsg(message any) error {
 	return err
 }
 
-// Break closes all connections, and lets none be made until Mend.
+// Break closes all connections and prevents new ones until Mend.
 func (l *Link) Break() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *linked) pass() {
 	}
 }
 
-// Read waits, with what has come, until the link lets it through.
+// Read reads, and waits with the bytes while the link is held up.
 func (c *linked) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.pass()
@@ -187,7 +187,7 @@ func (c *linked) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close closes the connection, held up or not.
+// Close closes the connection, even while it is held up.
 func (c *linked) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	c.link.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // Role is the name under which [process.Main] must know [Serve].
 const Role = "etcd-member"
 
-// memberConfig is what a member is started with.
+// memberConfig is the configuration of a member's process.
 type memberConfig struct {
 	Name, Dir    string
 	Client, Peer string // addresses
@@ -37,8 +37,8 @@ type report struct {
 	Done string `json:"done,omitempty"`
 }
 
-// Serve is the role of a member: an etcd server, embedded, until its context ends. The lines that it is told are
-// "cut ID" and "mend ID": it stops and resumes to exchange messages with another member.
+// Serve is the role of a member: an embedded etcd server that runs until its context ends. It reads the commands "cut
+// ID" and "mend ID", after which it stops or resumes the exchange of messages with another member.
 func Serve(ctx context.Context, self *process.Self) error {
 	var c memberConfig
 	if err := self.Config(&c); err != nil {
@@ -58,7 +58,7 @@ func Serve(ctx context.Context, self *process.Self) error {
 	case err := <-etcd.Err():
 		return err
 	case <-ctx.Done():
-		return nil // there is no graceful end to wait for
+		return nil // members are killed, and need no graceful end
 	}
 	if err := self.Say(report{Ready: etcd.Server.MemberID()}); err != nil {
 		return err
@@ -73,7 +73,7 @@ func Serve(ctx context.Context, self *process.Self) error {
 	}
 }
 
-// embed translates a configuration.
+// embed returns the configuration as the embedded server takes it.
 func (c *memberConfig) embed() (*embed.Config, error) {
 	client, err := url.Parse("http://" + c.Client)
 	if err != nil {
@@ -95,13 +95,13 @@ func (c *memberConfig) embed() (*embed.Config, error) {
 	e.UnsafeNoFsync = c.NoSync
 	if c.Login > 0 {
 		e.AuthTokenTTL = uint(c.Login.Seconds())
-		e.BcryptCost = 4 // the least: passwords are slow to check on purpose, and slower still with the race detector
+		e.BcryptCost = 4 // the least: checking passwords is slow on purpose, and slower still with the race detector
 	}
 	e.LogOutputs, e.LogLevel = []string{c.Log}, "warn"
 	return e, nil
 }
 
-// obey does what the member is told.
+// obey runs the member's commands.
 func obey(etcd *embed.Etcd, self *process.Self) {
 	for line := range self.Told {
 		what, who, _ := strings.Cut(line, " ")

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// Ports that systems do not hand out to connections of their own accord: while a member is dead, its port stays free.
+// Ports outside the range from which systems choose ports for connections, so that the port of a dead member stays
+// free.
 const lowestPort, highestPort = 20_000, 30_000
 
 // freePorts returns n addresses on loopback on which no process listens.
@@ -19,7 +20,7 @@ func freePorts(n int) (out []string, err error) {
 		if err != nil {
 			continue
 		}
-		defer func() { _ = l.Close() }() // only when all have been found, so that none is found twice
+		defer func() { _ = l.Close() }() // only after the last port has been found, so that none is found twice
 		if out = append(out, address); len(out) == n {
 			return out, nil
 		}

@@ -1,5 +1,5 @@
-// Package crew runs navigators in operating-system processes of their own, each process with a ledger and a client of
-// its own on one etcd.
+// Package crew runs navigators in operating-system processes. Each process has a ledger and a client of its own on one
+// etcd.
 //
 // A program that uses it calls [process.Main] with [Role] and [Serve] first thing in main, or in TestMain.
 package crew
@@ -25,7 +25,7 @@ import (
 // Role is the name under which [process.Main] must know [Serve].
 const Role = "navigators"
 
-// Config is what a crew is started with.
+// Config is the configuration of a crew's process.
 type Config struct {
 	Endpoints []string
 	Prefix    string
@@ -46,14 +46,14 @@ type Engine struct {
 	Modules []string
 }
 
-// Tally sums up the rounds of a crew.
+// Tally has the sums of the rounds of a crew.
 type Tally struct {
 	Rounds, Committed, Conflicts, Infeasible, Invalid, Unknown, Failed int
 	// What went wrong, but conflicts; at most a hundred.
 	Errors []string
 }
 
-// message is what a crew says.
+// message is a report of a crew.
 type message struct {
 	Ready  bool          `json:"ready,omitempty"`
 	Plans  bool          `json:"plans,omitempty"`
@@ -61,7 +61,7 @@ type message struct {
 	Round  *Tally        `json:"round,omitempty"`
 }
 
-// Crew is a process that was started. Its methods may be called from any goroutine.
+// Crew is a running process. Its methods may be called from any goroutine.
 type Crew struct {
 	*process.Process
 	answers *audit.Answers
@@ -73,7 +73,7 @@ type Crew struct {
 	tally Tally
 }
 
-// Start starts a crew. All that its ledger answers goes into answers.
+// Start starts a crew. All answers of its ledger are added to answers.
 func Start(c Config, answers *audit.Answers) (*Crew, error) {
 	crew := &Crew{answers: answers, ready: make(chan struct{}), plans: make(chan struct{})}
 	var err error
@@ -89,10 +89,10 @@ func (c *Crew) Ready() <-chan struct{} { return c.ready }
 // Plans is closed when the engine that Config.HoldBack names has made its first plan.
 func (c *Crew) Plans() <-chan struct{} { return c.plans }
 
-// GoOn lets the engine go on that was held back.
+// GoOn lets the engine that was held back go on.
 func (c *Crew) GoOn() error { return c.Tell("go on") }
 
-// Tally returns what the crew's rounds have done so far.
+// Tally returns the sums of the crew's rounds so far.
 func (c *Crew) Tally() Tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *Crew) Tally() Tally {
 	return t
 }
 
-// heard takes note of what the crew says.
+// heard handles a report of the crew.
 func (c *Crew) heard(line string) {
 	var m message
 	if err := json.Unmarshal([]byte(line), &m); err != nil {
@@ -123,7 +123,7 @@ func (c *Crew) heard(line string) {
 	}
 }
 
-// Add sums up.
+// Add adds another tally.
 func (t *Tally) Add(o Tally) {
 	t.Rounds += o.Rounds
 	t.Committed += o.Committed
@@ -157,7 +157,7 @@ func Serve(ctx context.Context, self *process.Self) error {
 		return err
 	}
 	witness := &audit.Witness{Ledger: ledger, Tell: func(_ *orbit.Proposal, a audit.Answer, _ error) {
-		_ = self.Say(message{Answer: &a}) // who does not hear it is gone, and the context with it
+		_ = self.Say(message{Answer: &a}) // if the report cannot be sent, the program has ended, and the context ends too
 	}}
 	ledgerOf := func(engine string) orbit.Ledger {
 		if engine == c.HoldBack {
@@ -197,7 +197,7 @@ func (h *heldBack) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 	return h.Witness.ProposeBatch(ctx, batch)
 }
 
-// wait says that there is a plan, once, and waits until the crew is told to go on.
+// wait reports the first plan, and waits for the command to go on.
 func (h *heldBack) wait(ctx context.Context) {
 	h.once.Do(func() {
 		_ = h.self.Say(message{Plans: true})
@@ -221,7 +221,7 @@ func open(ctx context.Context, client *clientv3.Client, c Config) (ledger *etcdl
 	}
 }
 
-// tally puts a round into numbers.
+// tally returns the tally of one round.
 func tally(r orbit.Round) *Tally {
 	t := &Tally{Rounds: 1, Committed: r.Committed, Conflicts: r.Conflicts, Infeasible: r.Infeasible, Invalid: r.Invalid, Unknown: r.Unknown, Failed: r.Failed}
 	for _, err := range r.Errors {

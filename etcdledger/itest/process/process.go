@@ -1,9 +1,8 @@
-// Package process lets a program start copies of itself that do something else: serve as a member of an etcd, run
-// navigators. A copy is an operating-system process of its own, so it can be killed without any grace, and what it
-// had in memory is gone.
+// Package process lets a program start copies of itself in other roles, such as a member of an etcd or an engine. A
+// copy is an operating-system process of its own, so it can be killed at once and loses its memory then.
 //
-// A copy is told things by lines on its standard input and tells things by lines on its standard output. It ends
-// when its standard input does, so it never outlives the program that started it.
+// The program sends lines to the copy's standard input and reads lines from its standard output. A copy ends when its
+// standard input ends, so it never outlives the program that started it.
 package process
 
 import (
@@ -70,7 +69,7 @@ func Start(role string, config any, heard func(line string)) (*Process, error) {
 	return p, nil
 }
 
-// attend hands on what the copy says until it has ended, and notes how.
+// attend passes on the lines of the copy until it has ended, and notes how it ended.
 func (p *Process) attend(role string, stdout io.Reader, heard func(string)) {
 	defer close(p.done)
 	lines := bufio.NewReaderSize(stdout, 1<<16)

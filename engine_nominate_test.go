@@ -1,0 +1,87 @@
+package orbit
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// firstFit places what fits, with PlaceBest, on the first node that fits.
+type firstFit struct{ draft Draft }
+
+func (f *firstFit) Best(d *Draft, spec *Spec) (Choice, error) {
+	counts := map[Misfit]int{}
+	for n := range d.Nodes() {
+		if n.Fits(spec) {
+			set, _ := n.PickDevices(spec)
+			return Choice{Node: n, Devices: set}, nil
+		}
+		counts[d.Misfit(n, spec)]++
+	}
+	return Choice{}, d.NoFit(spec, counts)
+}
+
+func (f *firstFit) Plan(_ context.Context, view *View, pending []*Capsule) (plan Plan, err error) {
+	f.draft.Sync(view)
+	for _, c := range pending {
+		if err := f.draft.PlaceBest(f, c); err != nil {
+			plan.Unplaced = append(plan.Unplaced, Unplaced{c, err})
+			continue
+		}
+		plan.Proposals = append(plan.Proposals, f.draft.Propose())
+	}
+	return plan, nil
+}
+
+func (f *firstFit) Claims(string, AppClass) bool { return true }
+
+// TestNominatedCapsuleIsWokenAndPlaced: an engine whose class is parked learns at once of room that is nominated for it, and
+// gives that room to nothing that ranks lower, in its own plan or in a proposal.
+func TestNominatedCapsuleIsWokenAndPlaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := widely(t, cpuNode("n", 4), submitOf(rankedSpec(5, 4), "big"), submitOf(rankedSpec(5, 1), "s1"))
+		c.commits(placeOn("s1", "n"))
+		c.commits(nominationEnding("big", time.Now().Add(time.Hour), partOn("n", 4)))
+		c.commits(submitOf(rankedSpec(5, 1), "s2", "s3"))
+		e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, Backoff: Backoff{Initial: time.Minute, Max: time.Minute, Jitter: -1}}
+		go func() { _ = e.Run(t.Context()) }() // ends with the test
+		time.Sleep(time.Second)
+		require.Equal(t, "", string(c.now().Capsule("s2").Node), "small work does not overtake")
+		c.commits(Release{Capsule: "s1", Final: true})
+		time.Sleep(time.Second)
+		require.Equal(t, NodeID("n"), c.now().Capsule("big").Node, "placed long before the back-off is over")
+	})
+}
+
+// nominationEnding nominates until then.
+func nominationEnding(id CapsuleID, ends time.Time, parts ...NominatedRoom) Nominate {
+	n := nominationOf(id, parts...)
+	n.Ends = ends
+	return n
+}
+
+// TestEngineEndsNominations: those whose end has passed, and those with a node that can no longer serve; what was kept from
+// others is theirs at once.
+func TestEngineEndsNominations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := widely(t, cpuNode("n", 4), cpuNode("m", 4), submitOf(rankedSpec(5, 9), "a", "b"))
+		start := time.Now()
+		c.commits(nominationEnding("a", start.Add(time.Minute), partOn("n", 4)), nominationEnding("b", start.Add(time.Hour), partOn("m", 4)))
+		c.commits(submitOf(rankedSpec(0, 3), "s1", "s2"))
+		e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, Backoff: Backoff{Initial: 10 * time.Minute, Max: 10 * time.Minute, Jitter: -1}}
+		go func() { _ = e.Run(t.Context()) }() // ends with the test
+		time.Sleep(59 * time.Second)
+		require.True(t, c.now().Capsule("a").Nomination.Lives())
+		time.Sleep(2 * time.Second)
+		require.False(t, c.now().Capsule("a").Nomination.Lives())
+		require.Equal(t, NodeID("n"), c.now().Capsule("s1").Node)
+		require.Equal(t, NodeID(""), c.now().Capsule("s2").Node)
+		c.commits(cpuNode("m", 3)) // it cannot serve b any more
+		time.Sleep(time.Second)
+		require.False(t, c.now().Capsule("b").Nomination.Lives())
+		require.Equal(t, NodeID("m"), c.now().Capsule("s2").Node)
+	})
+}
