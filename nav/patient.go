@@ -15,35 +15,30 @@ import (
 )
 
 // Patient keeps the work of a navigator from waiting for ever. Small work that comes and goes takes each bit of room as it
-// becomes free, so what asks for more than one bit finds none, whatever its priority. Patient nominates what has waited
-// too long ([orbit.Nominate]): room that becomes free on the nominated nodes is then left to it by all that it outranks,
-// in every engine, until there is enough. It wraps any navigator, claims what that one claims, and so runs instead of it.
+// becomes free, so what asks for more finds none, whatever its priority. Patient nominates what has waited too long
+// ([orbit.Nominate]): room that becomes free on the nominated nodes is then left to it by all that it outranks, in every
+// engine. Patient claims what the wrapped navigator claims, and so runs instead of it.
 //
 //	pending ─┬─ has lost Conflicts proposals, and is not nominated ─► a nomination
 //	         └─ all others ─► the wrapped navigator ─┬─ placed
 //	                                                 ├─ left out, its nominated room is free ─► placed there
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
-// A capsule is nominated for the node, and a gang for the nodes of one domain, where least has to be freed for it: room
-// that work of the classes LatencySensitive and BestEffort takes does not count, because that does not end by itself,
-// unless there is nowhere else. A gang is nominated for its minimum; members above that are topped up by the wrapped
-// navigator. While it waits, a nomination is renewed before it ends, and moves to where less has to be freed. It is made
-// anew when it has been ended for one of higher rank, or because a node of it was changed.
+// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where least has to be freed.
+// Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not end by themselves,
+// unless there is nowhere else. A nomination is renewed before it ends, and moves then to where less has to be freed. It is
+// made anew when one of higher rank has ended it, or a change of a node.
 //
 // What holds: a nomination that no other outranks is served as soon as what ran on its nodes when it was made has ended,
 // and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
-// unless others that outrank it take all that may be nominated (Limits.NominatedShare). Work of higher priority may still come first. Nothing is promised to a capsule that waits for company ([orbit.Near]) of
-// which nothing runs, to one with a [orbit.Start], or to a gang that no domain takes even when it is empty.
+// unless others that outrank it take all that may be nominated (Limits.NominatedShare). Work of higher priority may still
+// come first. Nothing is promised to a capsule that waits for company ([orbit.Near]) of which nothing runs, to one with a
+// template or a parent ([orbit.Start]), or to a gang that no domain takes even when it is empty.
 //
-// Among what has equal priority, what has waited longer goes first: its nomination ranks one higher for each Ages that it
-// has waited beyond After, up to Limits.NominationAging.
-//
-// In a plan that leaves out nothing for long, Patient costs a look at each capsule. A nomination costs a look at each node
-// and at what runs there; a plan makes one, and renews or tries at most eight. It belongs to one engine and is not safe for
-// concurrent use.
-//
-// Its notes are "nominated", nominations made or renewed, and "fromNominations", capsules and gangs that were placed in
-// their nominated room; then those of the wrapped navigator.
+// A plan that leaves nothing out for long costs a look at each capsule. A nomination costs a look at each node and at what
+// runs there; a plan makes one, and renews or tries at most eight. Notes are "nominated", nominations made or renewed, and
+// "fromNominations", capsules and gangs placed in nominated room; then those of the wrapped navigator. A Patient belongs to
+// one engine and is not safe for concurrent use.
 type Patient struct {
 	// Navigator is the one whose work is nominated when it has waited too long. Required.
 	Navigator orbit.Navigator
@@ -53,8 +48,8 @@ type Patient struct {
 	// After is how long a capsule or a gang is left out before it is nominated; default 30 s. Negative: never for that
 	// reason. Classes that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
 	After time.Duration
-	// Ages is how long work waits for its nomination to rank one higher; default After. Negative: it never does, and then
-	// work of equal priority that comes in large numbers may be nominated before it again and again.
+	// Ages is how long work waits beyond After for its nomination to rank one higher, up to Limits.NominationAging; default
+	// After. Negative: it never does, and work of equal priority may then be nominated before it again and again.
 	Ages time.Duration
 	// For is how long a nomination lasts unless it is renewed; default 2 min. It is renewed in the first plan after half
 	// of that, so it should be several times Engine.ParkFor and Backoff.Max.
@@ -77,6 +72,13 @@ type waiter struct {
 	gang    orbit.GangID
 }
 
+func waiterOf(c *orbit.Capsule) waiter {
+	if c.Gang != "" {
+		return waiter{gang: c.Gang}
+	}
+	return waiter{capsule: c.ID}
+}
+
 // patientWait is what is remembered of work that was left out, or whose proposal was lost.
 type patientWait struct {
 	// When it was first left out; zero: never.
@@ -84,12 +86,23 @@ type patientWait struct {
 	lost  int
 	// No nomination is tried before this, because none could be made.
 	again time.Time
-	// Where the members go, of the nomination that stands.
+	// Where capsules go, of the nomination that was made last.
 	seats []patientSeat
 }
 
+// nominee is a capsule or a gang that is nominated, or is to be.
+type nominee struct {
+	waiter
+	*patientWait
+	// The capsule, or a member of the gang that was handed over.
+	of       *orbit.Capsule
+	standing *orbit.Nomination
+	// By which a nomination ranks.
+	priority, aged int32
+}
+
 const (
-	// mostNominated is how many nominations a plan tries to make.
+	// mostNominated is how many nominations a plan tries to make or renew.
 	mostNominated = 8
 	// triedAgain is how long nothing is tried after a nomination could not be made.
 	triedAgain = time.Second
@@ -100,67 +113,64 @@ func (p *Patient) Claims(module string, class orbit.AppClass) bool {
 	return p.Navigator != nil && p.Navigator.Claims(module, class)
 }
 
-var errNoPatience = errors.New("nav: Patient.Navigator is nil; set it to the navigator whose work is not to wait for ever, as in &nav.Services{}")
+var errNoPatient = errors.New("nav: Patient.Navigator is nil; set it to the navigator whose work is not to wait for ever, as in &nav.Services{}")
 
-// patientPass is the state of one call of Plan.
+// patientPass is one call of Plan.
 type patientPass struct {
 	*Patient
-	view   *orbit.View
-	state  *orbit.State
-	now    time.Time
+	view  *orbit.View
+	state *orbit.State
+	now   time.Time
+	plan  orbit.Plan
+	// What the plan proposes to place, and what of that Patient itself does.
 	placed map[waiter]bool
-	// Capsules that Patient itself places.
 	seated map[orbit.CapsuleID]bool
-	// Capsules that were not handed on, because their proposals are lost again and again.
-	withheld          []*orbit.Capsule
+	// For the notes.
 	nominated, served int
 }
 
 // Plan asks the wrapped navigator, whose error it returns, and then looks after what that has left out.
-func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	if p.Navigator == nil {
-		return orbit.Plan{}, errNoPatience
+		return plan, errNoPatient
 	}
 	r := &patientPass{Patient: p, view: view, state: view.State(), now: view.Now(), placed: map[waiter]bool{}, seated: map[orbit.CapsuleID]bool{}}
 	r.countLost()
-	rest := slices.DeleteFunc(slices.Clone(pending), r.withholds)
-	plan, err := orbit.Plan{}, error(nil)
-	if len(rest) > 0 {
-		plan, err = p.Navigator.Plan(ctx, view, rest)
+	rest, withheld := make([]*orbit.Capsule, 0, len(pending)), []orbit.Unplaced(nil)
+	for _, c := range pending {
+		if w := r.waits[waiterOf(c)]; w == nil || !r.loses(w) || r.now.Before(w.again) || r.standing(c).Lives() {
+			rest = append(rest, c)
+		} else { // what a plan places cannot be nominated
+			withheld = append(withheld, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
+				"capsule %q: %d proposals for it were lost to others; room is nominated for it first", c.ID, w.lost)})
+		}
 	}
-	for i := range plan.Proposals {
-		for _, do := range plan.Proposals[i].Do {
+	if len(rest) > 0 {
+		r.plan, err = p.Navigator.Plan(ctx, view, rest)
+	}
+	r.plan.Unplaced = append(r.plan.Unplaced, withheld...)
+	for i := range r.plan.Proposals {
+		for _, do := range r.plan.Proposals[i].Do {
 			if do, ok := do.(orbit.Place); ok {
-				r.proposes(r.state.Capsule(do.Capsule))
+				r.propose(r.state.Capsule(do.Capsule))
 			}
 		}
 	}
 	if waiting := r.leftOut(pending); len(waiting) > 0 && ctx.Err() == nil {
-		r.serve(&plan, waiting)
+		r.serve(waiting)
 	}
-	for _, c := range r.withheld {
-		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-			"capsule %q: %d proposals for it were lost to others; room is nominated for it first", c.ID, r.waits[waiterOf(c)].lost)})
-	}
-	plan.Unplaced = slices.DeleteFunc(plan.Unplaced, func(u orbit.Unplaced) bool { return u.Capsule != nil && r.seated[u.Capsule.ID] })
-	plan.Notes = append([]slog.Attr{slog.Int("nominated", r.nominated), slog.Int("fromNominations", r.served)}, plan.Notes...)
-	return plan, err
+	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool { return u.Capsule != nil && r.seated[u.Capsule.ID] })
+	r.plan.Notes = append([]slog.Attr{slog.Int("nominated", r.nominated), slog.Int("fromNominations", r.served)}, r.plan.Notes...)
+	return r.plan, err
 }
 
-func waiterOf(c *orbit.Capsule) waiter {
-	if c.Gang != "" {
-		return waiter{gang: c.Gang}
-	}
-	return waiter{capsule: c.ID}
-}
-
-// proposes notes that the plan places a capsule, or a member of a gang.
-func (r *patientPass) proposes(c *orbit.Capsule) {
+// propose notes that the plan places a capsule, or a member of a gang.
+func (r *patientPass) propose(c *orbit.Capsule) {
 	if c == nil || r.placed[waiterOf(c)] {
 		return
 	}
 	r.placed[waiterOf(c)] = true
-	r.Patient.proposed = append(r.Patient.proposed, waiterOf(c))
+	r.proposed = append(r.proposed, waiterOf(c))
 }
 
 // countLost counts what the last plan has proposed and is not placed, and forgets what does not wait any more.
@@ -172,18 +182,17 @@ func (r *patientPass) countLost() {
 			delete(r.waits, w)
 		}
 	}
-	r.Patient.proposed = r.proposed[:0]
+	r.proposed = r.proposed[:0]
 	if len(r.waits) > 2*r.kept+1024 {
 		maps.DeleteFunc(r.waits, func(w waiter, _ *patientWait) bool { return !r.waitsFor(w) })
-		r.Patient.kept = len(r.waits)
+		r.kept = len(r.waits)
 	}
 }
 
 // waitsFor reports whether a capsule is pending, or a gang is with no member placed.
 func (r *patientPass) waitsFor(w waiter) bool {
-	if w.gang != "" {
-		g := r.state.Gang(w.gang)
-		return g != nil && g.Total() == 0
+	if g := r.state.Gang(w.gang); g != nil {
+		return g.Total() == 0
 	}
 	c := r.state.Capsule(w.capsule)
 	return c != nil && c.Pending()
@@ -199,176 +208,115 @@ func (p *Patient) wait(w waiter) *patientWait {
 	return p.waits[w]
 }
 
-// standing returns the living nomination of a waiter, and what is kept of one that has ended.
-func (r *patientPass) standing(w waiter) (n *orbit.Nomination) {
-	if w.gang != "" {
-		if g := r.state.Gang(w.gang); g != nil {
-			n = g.Nomination
-		}
-	} else if c := r.state.Capsule(w.capsule); c != nil {
-		n = c.Nomination
+// standing returns the nomination of a capsule or its gang, or what is kept of one that has ended; nil: there was none.
+func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination {
+	if g := r.state.Gang(c.Gang); g != nil {
+		return g.Nomination
 	}
-	return n
+	return c.Nomination
 }
 
-// losesOut reports whether so many proposals for it were lost that it is nominated.
-func (p *Patient) losesOut(w *patientWait) bool {
+// loses reports whether so many proposals for it were lost that it is nominated.
+func (p *Patient) loses(w *patientWait) bool {
 	return p.Conflicts >= 0 && w.lost >= cmp.Or(p.Conflicts, 8)
 }
 
-// withholds reports whether a capsule is kept from the wrapped navigator in this plan, so that it can be nominated: what a
-// plan places cannot be.
-func (r *patientPass) withholds(c *orbit.Capsule) bool {
-	w := r.waits[waiterOf(c)]
-	if w == nil || !r.losesOut(w) || r.now.Before(w.again) || r.standing(waiterOf(c)).Lives() {
-		return false
-	}
-	r.withheld = append(r.withheld, c)
-	return true
-}
-
-// leftOut returns what the plan leaves out of those that were handed over, highest priority first, and then those that
-// wait longest.
+// leftOut returns those that were handed over, that the plan leaves out, and that are nominated or are to be: highest
+// priority first, and then those that wait longest.
 func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 	seen := map[waiter]bool{}
+	after := cmp.Or(r.After, 30*time.Second)
 	for _, c := range pending {
 		w := waiterOf(c)
 		if r.placed[w] || seen[w] || !r.waitsFor(w) {
 			continue
 		}
 		seen[w] = true
-		wait := r.wait(w)
-		if wait.since.IsZero() {
-			wait.since = r.now
+		n := &nominee{waiter: w, patientWait: r.wait(w), of: c, standing: r.standing(c), priority: c.Spec.Priority}
+		if n.since.IsZero() {
+			n.since = r.now
 		}
-		if standing := r.standing(w); standing.Lives() || r.due(wait) {
-			waiting = append(waiting, &nominee{waiter: w, capsule: c, wait: wait, standing: standing, priority: r.priority(c)})
+		late := r.now.Sub(n.since) - max(0, after)
+		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.standing.Lives() && (!due || r.now.Before(n.again)) {
+			continue
 		}
+		if ages := cmp.Or(r.Ages, max(after, 1)); ages > 0 {
+			n.aged = int32(min(max(late, 0)/ages, time.Duration(r.state.Limits().NominationAging)))
+		}
+		if g := r.state.Gang(w.gang); g != nil {
+			for i := range g.Gang.Roles {
+				n.priority = min(n.priority, g.Gang.Roles[i].Spec.Priority)
+			}
+		}
+		waiting = append(waiting, n)
 	}
 	slices.SortStableFunc(waiting, func(a, b *nominee) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), a.wait.since.Compare(b.wait.since))
+		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since))
 	})
 	return waiting
 }
 
-// late reports whether something was left out for so long that it is nominated.
-func (p *Patient) late(w *patientWait, now time.Time) bool {
-	return p.After >= 0 && now.Sub(w.since) >= p.after()
-}
-
-// due reports whether something that was left out is to be nominated in this plan.
-func (r *patientPass) due(w *patientWait) bool {
-	return (r.late(w, r.now) || r.losesOut(w)) && !r.now.Before(w.again)
-}
-
-func (p *Patient) after() time.Duration { return max(0, cmp.Or(p.After, 30*time.Second)) }
-
-// aged is how far a nomination ranks above its priority.
-func (r *patientPass) aged(w *patientWait) int32 {
-	each := cmp.Or(r.Ages, r.after())
-	if each <= 0 || w.since.IsZero() {
-		return 0
-	}
-	steps := max(0, r.now.Sub(w.since)-r.after()) / each
-	return int32(min(steps, time.Duration(r.state.Limits().NominationAging)))
-}
-
-// priority is that by which a nomination ranks.
-func (r *patientPass) priority(c *orbit.Capsule) int32 {
-	least := c.Spec.Priority
-	if g := r.state.Gang(c.Gang); g != nil {
-		for i := range g.Gang.Roles {
-			least = min(least, g.Gang.Roles[i].Spec.Priority)
-		}
-	}
-	return least
-}
-
-// serve places what waits in the room that is nominated for it, and nominates or renews. It works on a draft on which is
-// what the plan does so far. A plan makes one nomination at most that is not a renewal: so those of equal rank are made in
-// the order in which they came to wait, and none rests on another one that the ledger may refuse.
-func (r *patientPass) serve(plan *orbit.Plan, waiting []*nominee) {
+// serve places what waits in the room that is nominated for it, and nominates or renews, on a draft on which is what the
+// plan does so far. It makes one nomination at most that is not a renewal: so those of equal rank are made in the order in
+// which they came to wait, and none rests on another that the ledger may refuse.
+func (r *patientPass) serve(waiting []*nominee) {
 	r.draft.Sync(r.view)
-	for i := range plan.Proposals {
-		repeat(&r.draft, r.state, &plan.Proposals[i])
+	for i := range r.plan.Proposals {
+		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse it too
 	}
-	tried, made, refused := 0, false, false
+	tried, made, full, next := 0, false, false, map[waiter]bool{}
 	for _, n := range waiting {
-		if n.standing.Lives() && r.seat(plan, n) {
+		lives := n.standing.Lives()
+		switch {
+		case lives && r.seat(n):
 			r.served++
-			continue
-		}
-		renews := n.standing.Lives()
-		if renews && (r.now.Before(n.wait.again) || n.wait.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2) {
-			continue
-		}
-		if tried++; refused || !renews && made || tried > mostNominated {
-			n.next = made && !refused
-			continue
-		}
-		done, err := r.nominate(plan, n)
-		made, refused = made || done && !renews, err != nil
-	}
-	if made {
-		r.callBack(plan, waiting)
-	}
-}
-
-// callBack keeps the classes of what is to be nominated next from being parked, so that it is handed over again at once.
-func (r *patientPass) callBack(plan *orbit.Plan, waiting []*nominee) {
-	next := map[waiter]bool{}
-	for _, n := range waiting {
-		if n.next {
-			next[n.waiter] = true
+		case lives && (r.now.Before(n.again) || n.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2):
+		case full || tried == mostNominated || made && !lives:
+			next[n.waiter] = made
+		default:
+			done, err := r.nominate(n)
+			full, made = err != nil, made || done && !lives
+			tried++
 		}
 	}
-	for i, u := range plan.Unplaced {
-		if u.Capsule != nil && next[waiterOf(u.Capsule)] {
-			plan.Unplaced[i].Why = fmt.Errorf("%s; room is nominated for it soon", u.Why.Error()) // no NoFit any more
+	for i, u := range r.plan.Unplaced { // a class that is parked would not be handed over in the next plan
+		if u.Capsule != nil && next[waiterOf(u.Capsule)] && !full {
+			r.plan.Unplaced[i].Why = errors.New(u.Why.Error() + "; room is nominated for it soon")
 		}
 	}
-}
-
-// repeat does on a draft what a proposal does: all of it, or nothing. What the draft refuses, the ledger will refuse too,
-// or it takes no room.
-func repeat(draft *orbit.Draft, state *orbit.State, p *orbit.Proposal) {
-	start := draft.Checkpoint()
-	for _, do := range p.Do { // what a proposal releases makes room for it, in any order
-		if do, ok := do.(orbit.Release); ok {
-			_ = draft.Release(do)
-		}
-	}
-	for _, do := range p.Do {
-		var err error
-		switch do := do.(type) {
-		case orbit.Place:
-			if c := state.Capsule(do.Capsule); c != nil {
-				err = draft.Place(c, orbit.Choice{Node: state.Node(do.Node), Devices: do.Devices})
-			}
-		case orbit.Hold:
-			err = draft.Hold(do)
-		case orbit.Nominate:
-			err = draft.Nominate(do)
-		}
-		if err != nil {
-			draft.Rollback(start)
-			return
-		}
-	}
-	draft.Propose()
 }
 
 func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
 
+// nominate makes a nomination, or renews the one that stands, where least has to be freed. It reports false if the nominee
+// could go nowhere; the error is the draft's, if there is no more to be nominated.
+func (r *patientPass) nominate(n *nominee) (bool, error) {
+	n.again = r.now.Add(triedAgain)
+	seats, parts := r.choose(n)
+	if len(parts) == 0 {
+		return false, nil
+	}
+	do := orbit.Nominate{Capsule: n.capsule, Gang: n.gang, Aged: n.aged, Parts: parts, Ends: r.now.Add(r.lasts())}
+	if n.standing.Lives() {
+		do.Since = n.standing.Made
+	}
+	if err := r.draft.Nominate(do); err != nil {
+		return false, err
+	}
+	n.seats, n.again = seats, r.now
+	r.nominated++
+	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose())
+	return true, nil
+}
+
 // seat places a nominee in the room that is nominated for it, if all of that is free.
-func (r *patientPass) seat(plan *orbit.Plan, n *nominee) bool {
-	if len(n.wait.seats) == 0 {
+func (r *patientPass) seat(n *nominee) bool {
+	if len(n.seats) == 0 {
 		return false
 	}
-	start := r.draft.Checkpoint()
-	for _, s := range n.wait.seats {
-		c := r.state.Capsule(s.capsule)
-		if c == nil || !c.Pending() || !r.seatOne(c, s.node) {
+	start, limits := r.draft.Checkpoint(), r.state.Limits()
+	for _, s := range n.seats {
+		if c := r.state.Capsule(s.capsule); c == nil || !r.seatOne(c, s.node) {
 			r.draft.Rollback(start)
 			return false
 		}
@@ -377,20 +325,20 @@ func (r *patientPass) seat(plan *orbit.Plan, n *nominee) bool {
 	if n.gang != "" {
 		bets = append(bets, orbit.GangUnplaced{Gang: n.gang})
 	}
-	proposal := r.draft.Propose(bets...)
-	if limits := r.state.Limits(); len(proposal.If) > limits.Preconditions || len(proposal.Do) > limits.Commitments {
+	p := r.draft.Propose(bets...)
+	if len(p.If) > limits.Preconditions || len(p.Do) > limits.Commitments {
 		r.draft.Rollback(start)
 		return false
 	}
-	plan.Proposals = append(plan.Proposals, proposal)
-	r.proposes(n.capsule)
-	for _, s := range n.wait.seats {
+	r.plan.Proposals = append(r.plan.Proposals, p)
+	r.propose(n.of)
+	for _, s := range n.seats {
 		r.seated[s.capsule] = true
 	}
 	return true
 }
 
-// seatOne places one capsule on a node of the draft.
+// seatOne places a capsule on a node, if that takes it.
 func (r *patientPass) seatOne(c *orbit.Capsule, at orbit.NodeID) bool {
 	r.draft.Ask(c)
 	state := r.state.Node(at)
@@ -398,11 +346,9 @@ func (r *patientPass) seatOne(c *orbit.Capsule, at orbit.NodeID) bool {
 		return false
 	}
 	node := r.draft.Node(state.Index())
-	if r.draft.Misfit(node, c.Spec) != (orbit.Misfit{}) || r.filtered(node, c.Spec) {
-		return false
-	}
 	devices, ok := node.PickDevices(c.Spec)
-	return ok && r.draft.Place(c, orbit.Choice{Node: node, Devices: devices}) == nil
+	return ok && !r.filtered(node, c.Spec) && r.draft.Misfit(node, c.Spec) == (orbit.Misfit{}) &&
+		r.draft.Place(c, orbit.Choice{Node: node, Devices: devices}) == nil
 }
 
 func (r *patientPass) filtered(n *orbit.NodeState, spec *orbit.Spec) bool {
