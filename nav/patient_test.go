@@ -1,0 +1,347 @@
+package nav_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// impatient is a Patient that nominates in the first plan.
+func impatient(n orbit.Navigator) *nav.Patient { return &nav.Patient{Navigator: n, After: 1} }
+
+// put places a new capsule.
+func put(t require.TestingT, l orbit.Ledger, id, on string, s *orbit.Spec) {
+	n := snapshot(t, l).Node(orbit.NodeID(on))
+	set, ok := n.PickDevices(s)
+	require.True(t, ok)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(id)}, Spec: s},
+		orbit.Place{Capsule: orbit.CapsuleID(id), Node: n.Node.ID, Devices: set})
+}
+
+// batchSpec is a task of one core.
+func batchSpec(cpu int64) *orbit.Spec {
+	s := spec(cpu, 0)
+	s.Class = orbit.Batch
+	return s
+}
+
+// nominatedFor passes until a capsule is nominated, and returns on which nodes.
+func nominatedFor(t require.TestingT, l orbit.Ledger, e *orbit.Engine, id string) (on []orbit.NodeID) {
+	for range 3 {
+		require.Empty(t, e.Pass(context.Background()).Errors)
+		if n := snapshot(t, l).Capsule(orbit.CapsuleID(id)).Nomination; n.Lives() {
+			for _, part := range n.Parts {
+				on = append(on, part.Node)
+			}
+			return on
+		}
+	}
+	return nil
+}
+
+// engineOf runs passes that plan again what was left out a moment ago.
+func engineOf(l orbit.Ledger, n orbit.Navigator) *orbit.Engine {
+	return &orbit.Engine{Name: "large", Ledger: l, Navigator: n, ParkFor: time.Nanosecond}
+}
+
+// An importer's own navigator is served as those of this package are: here one that places on the first node that fits.
+func TestPatientHelpsAnyNavigator(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4), node("b", 4))
+	for i := range 8 {
+		put(t, l, fmt.Sprint("t", i), string("ab"[i/4]), batchSpec(1))
+	}
+	e := engineOf(l, impatient(nav.Func(func(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+		for _, c := range pending {
+			for n := range view.State().Nodes() {
+				if n.Fits(c.Spec) {
+					plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: n.Node.ID}}})
+					break
+				}
+			}
+		}
+		return plan, nil
+	})))
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(3, 5), Owner: "large"})
+	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
+	rival := &orbit.Engine{Name: "small", Ledger: l, Navigator: &nav.Batch{}}
+	for i := range 3 {
+		require.True(t, snapshot(t, l).Capsule("large").Pending())
+		commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("t", i)), Final: true})
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("new", i))}, Spec: batchSpec(1), Owner: "small"})
+		rival.Pass(t.Context())
+	}
+	r := e.Pass(t.Context())
+	assert.Equal(t, orbit.NodeID("a"), snapshot(t, l).Capsule("large").Node)
+	assert.Empty(t, r.Unplaced)
+	assert.False(t, snapshot(t, l).Capsule("large").Nomination.Lives())
+}
+
+// Services do not end by themselves: the node with less to be freed is not chosen if a service has to leave it, unless there
+// is no other.
+func TestPatientDoesNotWaitForServices(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4), node("b", 4))
+	put(t, l, "service", "a", spec(1, 0))
+	for i := range 4 {
+		put(t, l, fmt.Sprint("t", i), "b", batchSpec(1))
+	}
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+	require.Equal(t, []orbit.NodeID{"b"}, nominatedFor(t, l, engineOf(l, impatient(&nav.Services{})), "large"))
+
+	l = &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4))
+	put(t, l, "service", "a", spec(1, 0))
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, engineOf(l, impatient(&nav.Services{})), "large"))
+}
+
+// A nomination on a node that is cordoned is ended, and made anew elsewhere.
+func TestPatientLeavesBrokenNodes(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4), node("b", 4))
+	put(t, l, "t0", "a", batchSpec(1))
+	put(t, l, "t1", "b", batchSpec(4))
+	e := engineOf(l, impatient(&nav.Services{}))
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
+	cordoned := node("a", 4)
+	cordoned.Node.Unschedulable = true
+	commit(t, l, cordoned)
+	e.Pass(t.Context()) // ends it
+	require.Equal(t, []orbit.NodeID{"b"}, nominatedFor(t, l, e, "large"))
+	commit(t, l, orbit.Release{Capsule: "t1", Final: true})
+	e.Pass(t.Context())
+	assert.Equal(t, orbit.NodeID("b"), snapshot(t, l).Capsule("large").Node)
+}
+
+// A nomination is renewed before it ends, and moves to where less has to be freed by then.
+func TestPatientRenewsAndMoves(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4), node("b", 4))
+	put(t, l, "t0", "a", batchSpec(2))
+	put(t, l, "t1", "b", batchSpec(2))
+	put(t, l, "t2", "b", batchSpec(1))
+	p := impatient(&nav.Services{})
+	p.For = 100 * time.Millisecond
+	e := engineOf(l, p)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
+	first := snapshot(t, l).Capsule("large").Nomination
+	e.Pass(t.Context())
+	assert.Equal(t, first.Made, snapshot(t, l).Capsule("large").Nomination.Made, "not before half of its time")
+	time.Sleep(60 * time.Millisecond)
+	e.Pass(t.Context())
+	second := snapshot(t, l).Capsule("large").Nomination
+	require.True(t, second.Lives())
+	assert.Greater(t, second.Made, first.Made)
+	assert.Equal(t, first.First, second.First)
+	assert.Equal(t, orbit.NodeID("a"), second.Parts[0].Node)
+	commit(t, l, orbit.Release{Capsule: "t1", Final: true}) // of b less has to be freed now
+	time.Sleep(60 * time.Millisecond)
+	e.Pass(t.Context())
+	third := snapshot(t, l).Capsule("large").Nomination
+	require.True(t, third.Lives())
+	assert.Equal(t, orbit.NodeID("b"), third.Parts[0].Node)
+}
+
+// A capsule whose proposals are lost again and again is kept from its navigator for one plan, and nominated.
+func TestPatientCountsLostProposals(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4))
+	services, thieves := &nav.Services{}, 0
+	thief := func() orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprint("thief", thieves)) }
+	e := engineOf(l, &nav.Patient{Conflicts: 3, After: time.Hour, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		thieves++ // one comes between the view and the proposal
+		_, _ = l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{
+			orbit.Submit{IDs: []orbit.CapsuleID{thief()}, Spec: batchSpec(1), Owner: "small"}, orbit.Place{Capsule: thief(), Node: "a"},
+		}})
+		return services.Plan(ctx, view, pending)
+	})})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+	lost := 0
+	for range 20 {
+		lost += e.Pass(t.Context()).Conflicts
+		if c := snapshot(t, l).Capsule(thief()); c != nil && c.Placed() {
+			commit(t, l, orbit.Release{Capsule: c.ID, Final: true})
+		}
+	}
+	assert.True(t, snapshot(t, l).Capsule("large").Placed())
+	assert.Equal(t, 3, lost)
+}
+
+// Two gangs that each could have half of the nodes do not wait for each other.
+func TestTwoPatientGangs(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range 4 {
+		commit(t, l, node(fmt.Sprint("n", i), 2))
+		put(t, l, fmt.Sprint("t", i), fmt.Sprint("n", i), batchSpec(2))
+	}
+	var engines []*orbit.Engine
+	for _, id := range []string{"g", "h"} {
+		r := orbit.Role{Name: "worker", Spec: gangSpec(2)}
+		for i := range 3 {
+			r.Members = append(r.Members, orbit.CapsuleID(fmt.Sprint(id, "-", i)))
+		}
+		commit(t, l, orbit.Submit{Owner: id, Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{r}}})
+		e := engineOf(l, impatient(&nav.Gang{HoldAfter: -1}))
+		e.Name = id
+		engines = append(engines, e)
+	}
+	for i := range 4 {
+		for range 3 {
+			for _, e := range engines {
+				require.Empty(t, e.Pass(t.Context()).Errors)
+			}
+		}
+		commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("t", i)), Final: true})
+	}
+	for range 3 {
+		for _, e := range engines {
+			require.Empty(t, e.Pass(t.Context()).Errors)
+		}
+	}
+	assert.Equal(t, 3, placedOf(t, l, "g")+placedOf(t, l, "h"), "one of them runs")
+	sound(t, l)
+}
+
+// Where a capsule is nominated is compared with a look at every node: no other one that its work can leave by itself would
+// take it with less to be freed.
+func TestPatientChoosesTheSoonest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+		nodes := rapid.IntRange(1, 5).Draw(t, "nodes")
+		for i := range nodes {
+			n := node(fmt.Sprint("n", i), rapid.Int64Range(1, 6).Draw(t, "cpu"))
+			n.Node.Devices = orbit.Devices{Model: "g", Count: rapid.IntRange(0, 2).Draw(t, "devices")}
+			commit(t, l, n)
+		}
+		draw := func(class orbit.AppClass) *orbit.Spec {
+			s := spec(rapid.Int64Range(1, 5).Draw(t, "ask"), 0)
+			s.Class = class
+			if rapid.Bool().Draw(t, "device") {
+				s.Devices = orbit.DeviceRequest{Count: rapid.IntRange(1, 2).Draw(t, "count"), Milli: 500}
+			}
+			return s
+		}
+		for i := range rapid.IntRange(0, 12).Draw(t, "load") {
+			s := draw(rapid.SampledFrom([]orbit.AppClass{orbit.Batch, orbit.LatencySensitive}).Draw(t, "class"))
+			on := snapshot(t, l).Node(orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "on"))))
+			if on.Fits(s) {
+				put(t, l, fmt.Sprint("load", i), string(on.Node.ID), s)
+			}
+		}
+		large := draw(orbit.LatencySensitive)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: large, Owner: "large"})
+		on := nominatedFor(t, l, engineOf(l, impatient(&nav.Services{})), "large")
+		s := snapshot(t, l)
+		if s.Capsule("large").Placed() {
+			return
+		}
+		var best orbit.NodeID
+		for _, stays := range []bool{true, false} {
+			least := -1.0
+			for n := range s.Nodes() {
+				if short, can := shortage(s, n, large, stays); can && (least < 0 || short < least-1e-9) {
+					best, least = n.Node.ID, short
+				}
+			}
+			if best != "" {
+				break
+			}
+		}
+		if best == "" {
+			assert.Empty(t, on)
+		} else {
+			assert.Equal(t, []orbit.NodeID{best}, on)
+		}
+	})
+}
+
+// shortage sums up what is missing on a node for a capsule of one kind of device and cpu, and reports whether it could come
+// to fit; stays: what is no batch work does not leave.
+func shortage(s *orbit.State, n *orbit.NodeState, spec *orbit.Spec, stays bool) (sum float64, can bool) {
+	cpu := n.Node.Capacity[orbit.CPU]
+	var kept [2]int
+	for c := range s.On(n.Node.ID) {
+		if stays && c.Spec.Class != orbit.Batch {
+			cpu -= c.Spec.Envelope.Reservation[orbit.CPU]
+			for i := range kept {
+				if c.Devices.Has(i) {
+					kept[i] += c.Spec.Devices.Milli
+				}
+			}
+		}
+	}
+	want := spec.Envelope.Reservation[orbit.CPU]
+	var devices []float64
+	for i := range n.Node.Devices.Count {
+		if 1000-kept[i] >= spec.Devices.Milli {
+			devices = append(devices, float64(max(0, spec.Devices.Milli-n.DeviceFree(i)))/1000)
+		}
+	}
+	if want > cpu || spec.Devices.Count > len(devices) {
+		return 0, false
+	}
+	sum = float64(max(0, want-n.Free()[orbit.CPU])) / float64(n.Node.Capacity[orbit.CPU])
+	if spec.Devices.Count == 2 {
+		return sum + devices[0] + devices[1], true
+	}
+	if spec.Devices.Count == 1 {
+		least := devices[0]
+		for _, d := range devices {
+			least = min(least, d)
+		}
+		return sum + least, true
+	}
+	return sum, true
+}
+
+// A plan that leaves nothing out for long looks at no node; one that nominates looks at each a few times, and at none after
+// that.
+func TestPatientCost(t *testing.T) {
+	looks := func(nodes int) (waiting, nominating, standing int) {
+		l := &orbit.MemoryLedger{}
+		for i := range nodes {
+			commit(t, l, node(fmt.Sprintf("n%04d", i), 4))
+			put(t, l, fmt.Sprint("t", i), fmt.Sprintf("n%04d", i), batchSpec(1))
+		}
+		count := 0
+		p := &nav.Patient{Navigator: &nav.Services{}, After: 50 * time.Millisecond, Filter: func(*orbit.NodeState, *orbit.Report, *orbit.Spec) string {
+			count++
+			return ""
+		}}
+		e := engineOf(l, p)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+		e.Pass(t.Context())
+		waiting, count = count, 0
+		time.Sleep(60 * time.Millisecond)
+		e.Pass(t.Context())
+		require.True(t, snapshot(t, l).Capsule("large").Nomination.Lives())
+		nominating, count = count, 0
+		e.Pass(t.Context())
+		return waiting, nominating, count
+	}
+	for _, nodes := range []int{10, 100} {
+		waiting, nominating, standing := looks(nodes)
+		assert.Zero(t, waiting)
+		assert.Equal(t, nodes, nominating)
+		assert.LessOrEqual(t, standing, 1)
+	}
+}
+
+// A Patient without a navigator says so.
+func TestPatientNeedsANavigator(t *testing.T) {
+	p := &nav.Patient{}
+	assert.False(t, p.Claims("", orbit.Batch))
+	_, err := p.Plan(t.Context(), nil, nil)
+	assert.ErrorContains(t, err, "Patient.Navigator is nil")
+}
