@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -32,8 +33,9 @@ import (
 // What holds: a nomination that no other outranks is served as soon as what ran on its nodes when it was made has ended,
 // and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
 // unless others that outrank it take all that may be nominated (Limits.NominatedShare). Work of higher priority may still
-// come first. Nothing is promised to a capsule that waits for company ([orbit.Near]) of which nothing runs, to one with a
-// template or a parent ([orbit.Start]), or to a gang that no domain takes even when it is empty.
+// come first, and what waits about as long, or longer, of equal priority. Nothing is promised to a capsule that waits for
+// company ([orbit.Near]) of which nothing runs, to one with a template or a parent ([orbit.Start]), or to a gang that no
+// domain takes even when it is empty.
 //
 // A plan that leaves nothing out for long costs a look at each capsule. A nomination costs a look at each node and at what
 // runs there; a plan makes one, and renews or tries at most eight. Notes are "nominated", nominations made or renewed, and
@@ -48,9 +50,10 @@ type Patient struct {
 	// After is how long a capsule or a gang is left out before it is nominated; default 30 s. Negative: never for that
 	// reason. Classes that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
 	After time.Duration
-	// Ages is how long work waits beyond After for its nomination to rank one higher, up to Limits.NominationAging; default
-	// After. Negative: it never does, and work of equal priority may then be nominated before it again and again.
-	Ages time.Duration
+	// Unaged keeps nominations from ranking above the priority of the work: large work may then wait for as long as small
+	// work of the same priority comes that is nominated too. Otherwise a nomination that is made After beyond After ranks
+	// one higher, and one more each time that this wait has doubled, up to Limits.NominationAging.
+	Unaged bool
 	// For is how long a nomination lasts unless it is renewed; default 2 min. It is renewed in the first plan after half
 	// of that, so it should be several times Engine.ParkFor and Backoff.Max.
 	For time.Duration
@@ -240,8 +243,8 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.standing.Lives() && (!due || r.now.Before(n.again)) {
 			continue
 		}
-		if ages := cmp.Or(r.Ages, max(after, 1)); ages > 0 {
-			n.aged = int32(min(max(late, 0)/ages, time.Duration(r.state.Limits().NominationAging)))
+		if after > 0 && late > 0 && !r.Unaged {
+			n.aged = int32(min(bits.Len64(uint64(late/after)), r.state.Limits().NominationAging))
 		}
 		if g := r.state.Gang(w.gang); g != nil {
 			for i := range g.Gang.Roles {

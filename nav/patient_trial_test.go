@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -29,9 +30,9 @@ type patienceTrial struct {
 	// How many navigators place tasks; the first of them also has what waits, if shared.
 	navigators int
 	shared     bool
-	// Every so many-th task is of a higher priority than what waits; 0: none is.
-	rushEvery int
-	seed      uint64
+	// So many tasks are of a higher priority than what waits: every third, until there have been as many.
+	rush int
+	seed uint64
 }
 
 // patienceResult is how a trial went, in virtual time since the submission of what waits.
@@ -41,7 +42,7 @@ type patienceResult struct {
 	nominated time.Duration
 	// When the last of what ran on the nominated nodes then, or has come there since, had ended.
 	ended time.Duration
-	// Tasks that have come there since.
+	// Tasks of its priority or a lower one that have come there since.
 	arrived int
 	// Tasks of its priority or a lower one that were submitted later and placed earlier.
 	overtaken int
@@ -109,7 +110,7 @@ type taskStream struct {
 func (w *taskStream) submit(t *testing.T, n int) {
 	for range n {
 		s := spec(1, 0)
-		if s.Class = orbit.Batch; w.rushEvery > 0 && w.next%w.rushEvery == 0 {
+		if s.Class = orbit.Batch; w.next%3 == 0 && w.next < 3*w.rush {
 			s.Priority = 2000
 		}
 		commit(t, w.l, orbit.Submit{
@@ -183,7 +184,7 @@ func (p *patienceTrial) watch(t *testing.T, w *taskStream) (r patienceResult) {
 				if r.nominated == 0 {
 					r.nominated = time.Since(start)
 				}
-				r.arrived += blockers(s, n, before, n.Made == made)
+				r.arrived += p.blockers(s, n, before, n.Made == made)
 				made = n.Made
 			}
 		}
@@ -196,11 +197,12 @@ func (p *patienceTrial) watch(t *testing.T, w *taskStream) (r patienceResult) {
 	return r
 }
 
-// blockers adds what runs on the nominated nodes, and counts it as arrived if the nomination was there before.
-func blockers(s *orbit.State, n *orbit.Nomination, known map[orbit.CapsuleID]bool, stood bool) (arrived int) {
+// blockers adds what runs on the nominated nodes, and counts it as arrived if the nomination was there before and it is not
+// of higher priority.
+func (p *patienceTrial) blockers(s *orbit.State, n *orbit.Nomination, known map[orbit.CapsuleID]bool, stood bool) (arrived int) {
 	for i := range n.Parts {
 		for c := range s.On(n.Parts[i].Node) {
-			if !known[c.ID] && stood {
+			if !known[c.ID] && stood && c.Spec.Priority <= p.priority {
 				arrived++
 			}
 			known[c.ID] = true
@@ -258,16 +260,41 @@ func TestLargeWorkStarvesWithoutPatience(t *testing.T) {
 func TestLargeWorkWithPatience(t *testing.T) {
 	for _, p := range patienceTrials() {
 		t.Run(p.name, func(t *testing.T) {
-			r := p.run(t, true)
-			t.Logf("%+v", r)
-			require.True(t, r.placed, "overtaken by %d", r.overtaken)
-			assert.LessOrEqual(t, r.after, max(r.nominated, r.ended)+50*time.Millisecond)
-			if p.priority > 0 {
-				assert.LessOrEqual(t, r.nominated, 2*time.Second+50*time.Millisecond)
-				assert.Zero(t, r.arrived)
-			} else {
-				assert.LessOrEqual(t, r.arrived, 12+4*p.navigators, "what had waited before it")
+			for range scale.Of(1, 40) {
+				p.served(t)
+				p.seed += 1000
 			}
 		})
+	}
+}
+
+// Tasks of higher priority go first, also to nominated nodes, and their ends are waited for.
+func TestLargeWorkGivesWayToHigherPriority(t *testing.T) {
+	for _, p := range patienceTrials() {
+		if p.priority == 0 {
+			continue
+		}
+		p.rush = 30
+		t.Run(p.name, func(t *testing.T) {
+			for range scale.Of(1, 40) {
+				p.served(t)
+				p.seed += 1000
+			}
+		})
+	}
+}
+
+// served runs a trial with patience and judges it.
+func (p *patienceTrial) served(t *testing.T) {
+	r := p.run(t, true)
+	require.True(t, r.placed, "seed %d: overtaken by %d", p.seed, r.overtaken)
+	require.LessOrEqual(t, r.after, max(r.nominated, r.ended)+50*time.Millisecond, "seed %d: %+v", p.seed, r)
+	switch {
+	case p.rush > 0:
+	case p.priority > 0:
+		require.LessOrEqual(t, r.nominated, 2*time.Second+50*time.Millisecond, "seed %d", p.seed)
+		require.Zero(t, r.arrived, "seed %d", p.seed)
+	default:
+		require.LessOrEqual(t, r.arrived, 12+4*p.navigators, "seed %d: what had waited before it", p.seed)
 	}
 }
