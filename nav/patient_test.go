@@ -345,3 +345,156 @@ func TestPatientNeedsANavigator(t *testing.T) {
 	_, err := p.Plan(t.Context(), nil, nil)
 	assert.ErrorContains(t, err, "Patient.Navigator is nil")
 }
+
+// A gang is nominated in one domain, and placed there when all of it is free.
+func TestPatientKeepsGangsInOneDomain(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 2, 2, 4)
+	put(t, l, "t0", "r0n1", batchSpec(3))
+	put(t, l, "t1", "r1n1", batchSpec(2))
+	gangOf(t, l, "g", "large", 2, 4)
+	e := engineOf(l, impatient(&nav.Gang{HoldAfter: -1}))
+	for range 3 {
+		require.Empty(t, e.Pass(t.Context()).Errors)
+	}
+	n := snapshot(t, l).Gang("g").Nomination
+	require.True(t, n.Lives())
+	assert.Equal(t, []orbit.NodeID{"r1n0", "r1n1"}, []orbit.NodeID{n.Parts[0].Node, n.Parts[1].Node})
+	commit(t, l, orbit.Release{Capsule: "t1", Final: true})
+	r := e.Pass(t.Context())
+	assert.Equal(t, 2, placedOf(t, l, "g"))
+	assert.Empty(t, r.Unplaced)
+}
+
+// Device instances count as other room does.
+func TestPatientFreesTheFewestDevices(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	half := batchSpec(1)
+	half.Devices = orbit.DeviceRequest{Count: 1, Milli: 500}
+	whole := batchSpec(1)
+	whole.Devices = orbit.DeviceRequest{Count: 1, Milli: 1000}
+	for _, id := range []string{"a", "b"} {
+		n := node(id, 4)
+		n.Node.Devices = orbit.Devices{Model: "g", Count: 1}
+		commit(t, l, n)
+	}
+	put(t, l, "t0", "a", whole)
+	put(t, l, "t1", "b", half)
+	large := spec(1, 5)
+	large.Devices = whole.Devices
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: large, Owner: "large"})
+	e := engineOf(l, impatient(&nav.Services{}))
+	require.Equal(t, []orbit.NodeID{"b"}, nominatedFor(t, l, e, "large"))
+	commit(t, l, orbit.Release{Capsule: "t1", Final: true})
+	e.Pass(t.Context())
+	assert.Equal(t, orbit.DeviceSet(1), snapshot(t, l).Capsule("large").Devices)
+}
+
+// What is nominated for one that ranks higher is not counted on. Of two that are due, the one of higher priority is first,
+// and the other follows in the next plan although its class would be parked. A nomination that has waited ranks higher.
+func TestPatientNominatesInTurn(t *testing.T) {
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	commit(t, l, node("a", 4), node("b", 4))
+	put(t, l, "t0", "a", batchSpec(1))
+	put(t, l, "t1", "b", batchSpec(2))
+	e := engineOf(l, impatient(&nav.Services{}))
+	e.ParkFor = 200 * time.Millisecond
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"low"}, Spec: spec(4, 5), Owner: "large"},
+		orbit.Submit{IDs: []orbit.CapsuleID{"high"}, Spec: spec(4, 6), Owner: "large"})
+	e.Pass(t.Context())
+	time.Sleep(210 * time.Millisecond)
+	e.Pass(t.Context())
+	s := snapshot(t, l)
+	require.True(t, s.Capsule("high").Nomination.Lives())
+	require.False(t, s.Capsule("low").Nomination.Lives())
+	e.Pass(t.Context())
+	s = snapshot(t, l)
+	require.True(t, s.Capsule("low").Nomination.Lives())
+	assert.Equal(t, orbit.NodeID("a"), s.Capsule("high").Nomination.Parts[0].Node)
+	assert.Equal(t, orbit.NodeID("b"), s.Capsule("low").Nomination.Parts[0].Node)
+	assert.Equal(t, int32(6+s.Limits().NominationAging), s.Capsule("high").Nomination.Rank)
+}
+
+// What the wrapped navigator places in the same plan is not counted twice, and where it has placed, Patient does not; and a
+// filter holds when a nomination is served, too.
+func TestPatientBesideThePlan(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4))
+	put(t, l, "t0", "a", batchSpec(4))
+	p := impatient(&nav.Services{})
+	closed := false
+	p.Filter = func(*orbit.NodeState, *orbit.Report, *orbit.Spec) string {
+		if closed {
+			return "are closed"
+		}
+		return ""
+	}
+	p.Unaged = true
+	asLarge := p.Navigator
+	p.Navigator = nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		var others []*orbit.Capsule
+		for _, c := range pending {
+			if c.ID != "large" {
+				others = append(others, c)
+			}
+		}
+		return asLarge.Plan(ctx, view, others)
+	})
+	e := engineOf(l, p)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
+	assert.Equal(t, int32(5), snapshot(t, l).Capsule("large").Nomination.Rank)
+	commit(t, l, orbit.Release{Capsule: "t0", Final: true})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: spec(1, 9), Owner: "large"})
+	r := e.Pass(t.Context())
+	assert.Zero(t, r.Conflicts+r.Infeasible)
+	assert.True(t, snapshot(t, l).Capsule("urgent").Placed())
+	commit(t, l, orbit.Release{Capsule: "urgent", Final: true})
+	closed = true
+	e.Pass(t.Context())
+	assert.True(t, snapshot(t, l).Capsule("large").Pending())
+	closed = false
+	e.Pass(t.Context())
+	assert.True(t, snapshot(t, l).Capsule("large").Placed())
+}
+
+// Of two nodes of which as much has to be freed, a renewal stays on the one that is nominated.
+func TestPatientStays(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4), node("b", 4))
+	put(t, l, "t0", "a", batchSpec(1))
+	put(t, l, "t1", "a", batchSpec(1))
+	put(t, l, "t2", "b", batchSpec(1))
+	p := impatient(&nav.Services{})
+	p.For = 40 * time.Millisecond
+	e := engineOf(l, p)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+	require.Equal(t, []orbit.NodeID{"b"}, nominatedFor(t, l, e, "large"))
+	made := snapshot(t, l).Capsule("large").Nomination.Made
+	commit(t, l, orbit.Release{Capsule: "t0", Final: true})
+	time.Sleep(25 * time.Millisecond)
+	e.Pass(t.Context())
+	n := snapshot(t, l).Capsule("large").Nomination
+	require.True(t, n.Lives())
+	assert.Greater(t, n.Made, made)
+	assert.Equal(t, orbit.NodeID("b"), n.Parts[0].Node)
+}
+
+// A gang does not plan on room that is nominated for others, whatever is free there.
+func TestGangsLeaveNominatedRoom(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4))
+	put(t, l, "t0", "a", batchSpec(1))
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(2, 5), Owner: "large"},
+		orbit.Nominate{Capsule: "large", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{{Node: "a", Room: orbit.Resources{orbit.CPU: 2}}}})
+	r := orbit.Role{Name: "worker", Spec: gangSpec(1), Members: []orbit.CapsuleID{"g-0", "g-1"}}
+	commit(t, l, orbit.Submit{Owner: "gangs", Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{r}}})
+	e := engineOf(l, &nav.Gang{HoldAfter: -1})
+	e.Name = "gangs"
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	assert.Zero(t, placedOf(t, l, "g"))
+	commit(t, l, orbit.Release{Capsule: "t0", Final: true})
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	assert.Equal(t, 2, placedOf(t, l, "g"))
+	sound(t, l)
+}
