@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"weak"
 )
@@ -268,6 +269,19 @@ func (s *Spec) interned() (*Spec, error) {
 	classes.byKey[key] = p
 	runtime.AddCleanup(s, func(key string) { forget(key, p) }, key)
 	return s, nil
+}
+
+// Share returns the one copy of all specs equal to s, as a ledger hands it out. It is for a navigator that plans with specs
+// of its own making: a placement engine keeps what it computes for a spec that is shared, and nothing for any other. The
+// error wraps [ErrInvalid] if s is a spec that no ledger takes.
+func (s *Spec) Share() (*Spec, error) {
+	if s.Shared() {
+		return s, nil
+	}
+	if faults := s.faults(); len(faults) > 0 {
+		return nil, invalidf("spec: %s", strings.Join(faults, "; "))
+	}
+	return s.clone().interned()
 }
 
 // forget drops the entry of a class that is gone, unless it has come back meanwhile.

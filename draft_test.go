@@ -109,8 +109,8 @@ func (d *drafting) aNomination(t *rapid.T) Nominate {
 	c := Nominate{Capsule: CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "nominee"))), Ends: time.Unix(9000, 0)}
 	c.Aged = rapid.Int32Range(0, 1).Draw(t, "aged")
 	for n := range s.Nodes() {
-		r := NominatedRoom{Node: n.Node.ID, Room: Resources{CPU: rapid.Int64Range(0, 4).Draw(t, "claims")}}
-		if rapid.IntRange(0, 3).Draw(t, "claims a device") == 0 {
+		r := NominatedRoom{Node: n.Node.ID, Room: Resources{CPU: rapid.Int64Range(0, n.Node.Capacity[CPU]).Draw(t, "claims")}}
+		if n.Node.Devices.Count > 0 && rapid.IntRange(0, 3).Draw(t, "claims a device") == 0 {
 			r.Devices, r.Milli = 1, 500
 		}
 		if r.Room[CPU] > 0 || r.Devices != 0 {
@@ -123,12 +123,8 @@ func (d *drafting) aNomination(t *rapid.T) Nominate {
 	return c
 }
 
-// nominate makes one nomination in a plan, whose lower ones make way for it.
+// nominate makes a nomination, or ends one. What ranks lower makes way.
 func (d *drafting) nominate(t *rapid.T) {
-	isOne := func(c Commitment) bool { _, ok := c.(Nominate); return ok }
-	if slices.ContainsFunc(d.draft.log, isOne) {
-		return // a second one may rest on what the first one ends
-	}
 	c, from := d.aNomination(t), len(d.draft.log)
 	if err := d.draft.Nominate(c); err != nil {
 		require.ErrorIs(t, err, ErrInfeasible)

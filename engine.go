@@ -66,6 +66,8 @@ type Engine struct {
 	sweeping bool
 	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.
 	stuck bool
+	// Work or room has come since all that is ready was planned last.
+	unswept bool
 	// The last view could not be built.
 	blind bool
 	// A Plan that overran its deadline and still runs.

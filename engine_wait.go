@@ -50,10 +50,11 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 	}
 }
 
-// Pause returns how Run waits after a round until it passes again: for the backoff, zero if there is more work and the
-// round got on with it; or until the instant at which a hold ends or a class has been parked long enough, if that is
-// earlier (zero: nothing is due); or until Wake reports true. Each call makes the next backoff longer, so call it once
-// after each Pass. Pause and Wake serve callers that wait by another clock than Run's, such as package sim/race.
+// Pause returns how Run waits after a round until it passes again: for the backoff; or until the instant at which a hold
+// ends or a class has been parked long enough, if that is earlier (zero: nothing is due); or until Wake reports true. The
+// backoff is zero if there is more work and the round got on with it; and also if the round has no place for a full batch,
+// as long as there is work behind that batch which has not been planned since it came. Each call makes the next backoff
+// longer, so call it once after each Pass. Pause and Wake serve callers that wait by another clock than Run's, such as package sim/race.
 func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	if e.init(); e.fault != nil {
 		return time.Second, time.Time{}
@@ -63,7 +64,9 @@ func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	if round.fresh || round.roused {
 		e.pace.reset()
 	}
-	if e.sweeping = round.progress && len(e.view.queue.ready) > 0; e.sweeping {
+	e.unswept = (e.unswept || round.roused) && len(e.view.queue.ready) > 0
+	behind := e.unswept && e.stuck && round.Pending > 0 && len(round.Errors) == 0
+	if e.sweeping = (round.progress || behind) && len(e.view.queue.ready) > 0; e.sweeping {
 		return 0, time.Time{}
 	}
 	return e.pace.next(), e.due()

@@ -25,8 +25,8 @@ type Ledger interface {
 	Propose(ctx context.Context, p Proposal) (Revision, error)
 	// Snapshot returns all state at one revision, not older than any commit completed before the call.
 	Snapshot(ctx context.Context) (*State, error)
-	// Changes returns the history after a revision, oldest first; nil: nothing new. ErrCompacted means that
-	// it no longer reaches back that far: take a snapshot.
+	// Changes returns the history after a revision, oldest first; nil: nothing new. It is shared: read it, never
+	// write it. ErrCompacted means that it no longer reaches back that far: take a snapshot.
 	Changes(ctx context.Context, after Revision) ([]Change, error)
 	// Wait returns the current revision as soon as it is newer than after, or the context's error.
 	Wait(ctx context.Context, after Revision) (Revision, error)
@@ -238,6 +238,11 @@ func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome, soon *ahea
 // commit judges a prepared proposal and publishes it. It requires mu.
 func (l *MemoryLedger) commit(p *Proposal) (Revision, error) {
 	defer l.tx.reset()
+	for _, bet := range p.If {
+		if in, ok := bet.(GroupIn); ok {
+			l.live.divide(in.Group, in.Level)
+		}
+	}
 	rev := l.live.rev + 1
 	done, err := l.tx.run(l.live, rev, p)
 	if err != nil {
@@ -299,6 +304,15 @@ func (l *MemoryLedger) Changes(ctx context.Context, after Revision) ([]Change, e
 	if Revision(l.rev.Load()) <= after {
 		return nil, nil
 	}
+	newer, err := l.newer(after)
+	if err != nil {
+		return nil, err
+	}
+	return newer.changes(), nil
+}
+
+// newer finds the changes after a revision. They are copied, where they must be, without the lock.
+func (l *MemoryLedger) newer(after Revision) (span, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.history.after(after)

@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"sort"
 )
 
-// history holds the newest changes, in order of revision and sequence: a ring of pages, so that it grows
-// without copying.
+// history holds the newest changes, in order of revision and sequence, in chunks. A change is never written again, so
+// readers get the chunks themselves, and what is old is dropped with its chunk; a reader who still has it keeps it.
 //
-// Change number i (counted from the first ever) is in pages[i/historyPage % len(pages)], once there are as
-// many pages as the limit needs.
+// Change number i (counted from the first ever) is in chunks[i/historyChunk - chunks[0].number].
 type history struct {
-	pages [][]Change
+	chunks []*historyPart
 	// Number of the oldest change kept.
 	first uint64
 	// Number of the next change.
@@ -23,12 +23,24 @@ type history struct {
 	floor Revision
 }
 
-const historyPage = 512
+// historyChunk is small, because a reader of one change keeps the whole chunk.
+const historyChunk = 256
+
+type historyPart struct {
+	changes [historyChunk]Change
+	number  uint64
+	// Set before the first change in it.
+	next *historyPart
+}
 
 // append adds what a published proposal has done.
 func (h *history) append(rev Revision, t *tx) {
 	for i, c := range t.p.Do {
-		*h.push() = Change{Revision: rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]}
+		change := h.push()
+		*change = Change{Revision: rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]}
+		if change.Node != "" {
+			change.slot = t.nodes.find(change.Node).now.index + 1
+		}
 	}
 }
 
@@ -36,11 +48,16 @@ func (h *history) append(rev Revision, t *tx) {
 func (h *history) push() *Change {
 	if h.next-h.first == uint64(h.limit) {
 		h.floor = h.at(h.first).Revision
-		*h.at(h.first) = Change{}
-		h.first++
+		if h.first++; h.first%historyChunk == 0 {
+			h.chunks = slices.Delete(h.chunks, 0, 1)
+		}
 	}
-	if most := h.limit/historyPage + 2; len(h.pages) < most && h.next == uint64(len(h.pages))*historyPage {
-		h.pages = append(h.pages, make([]Change, historyPage))
+	if h.next%historyChunk == 0 {
+		part := &historyPart{number: h.next / historyChunk}
+		if n := len(h.chunks); n > 0 {
+			h.chunks[n-1].next = part
+		}
+		h.chunks = append(h.chunks, part)
 	}
 	h.next++
 	return h.at(h.next - 1)
@@ -48,29 +65,53 @@ func (h *history) push() *Change {
 
 // at returns change number i. It requires first <= i < next.
 func (h *history) at(i uint64) *Change {
-	return &h.pages[i/historyPage%uint64(len(h.pages))][i%historyPage]
+	return &h.chunks[i/historyChunk-h.chunks[0].number].changes[i%historyChunk]
 }
 
-// search returns the number of the first change at or after a revision.
+// search returns the number of the first change at or after a revision. The newest chunk comes first, because most
+// readers ask for the last changes.
 func (h *history) search(rev Revision) uint64 {
-	n := sort.Search(int(h.next-h.first), func(i int) bool { return h.at(h.first+uint64(i)).Revision >= rev })
-	return h.first + uint64(n)
+	from := h.first
+	if newest := (h.next - 1) / historyChunk * historyChunk; h.next > 0 && newest > from && h.at(newest).Revision < rev {
+		from = newest
+	}
+	n := sort.Search(int(h.next-from), func(i int) bool { return h.at(from+uint64(i)).Revision >= rev })
+	return from + uint64(n)
 }
 
-// after returns a copy of all changes newer than a revision.
-func (h *history) after(rev Revision) ([]Change, error) {
+// after returns where all changes newer than a revision are. They may be read after the lock has been given back.
+func (h *history) after(rev Revision) (span, error) {
 	if rev < h.floor {
-		return nil, ErrCompacted
+		return span{}, ErrCompacted
 	}
 	from := h.search(rev + 1)
 	if from == h.next {
-		return nil, nil
+		return span{}, nil
 	}
-	out := make([]Change, 0, h.next-from)
-	for i := from; i < h.next; i++ {
-		out = append(out, *h.at(i))
+	return span{h.chunks[from/historyChunk-h.chunks[0].number], int(from % historyChunk), int(h.next - from)}, nil
+}
+
+// span is a number of changes in a row.
+type span struct {
+	part *historyPart
+	// Of the first, in its chunk.
+	at, n int
+}
+
+// changes returns the changes: the chunk itself, or a copy if they are in more than one.
+func (s span) changes() []Change {
+	if end := s.at + s.n; end <= historyChunk {
+		if s.n == 0 {
+			return nil
+		}
+		return s.part.changes[s.at:end:end]
 	}
-	return out, nil
+	out := append(make([]Change, 0, s.n), s.part.changes[s.at:]...)
+	for part := s.part; len(out) < s.n; { // the last chunk's next is not ours to read: a commit may be setting it
+		part = part.next
+		out = append(out, part.changes[:min(historyChunk, s.n-len(out))]...)
+	}
+	return out
 }
 
 // idAt returns the id of the proposal committed at a revision, zero if it is not known any more.
@@ -112,14 +153,13 @@ func (a *ahead) read(s *State) (sum uint32) {
 		a.nodes[i] = s.nodes.First(a.nodes[i])
 	}
 	for i := range a.n {
-		if slot := a.capsules[i]; slot < s.capsules.Bound() {
+		if slot := a.capsules[i]; slot != noSlot {
 			r := s.capsules.At(slot)
 			sum += uint32(len(r.capsule.ID)) + r.link
 		}
-		if slot := a.nodes[i]; slot < s.nodes.Bound() {
-			if r := s.nodes.At(slot); r.node.Node != nil {
-				sum += uint32(len(r.node.Node.ID)) + uint32(r.remover)
-			}
+		if slot := a.nodes[i]; slot != noSlot {
+			r := s.nodes.At(slot)
+			sum += uint32(len(r.node.Node.ID)) + r.listed
 		}
 	}
 	return sum
@@ -248,6 +288,6 @@ func (c *Change) UnmarshalJSON(text []byte) error {
 	if err != nil {
 		return err
 	}
-	*c = Change{in.Revision, in.Seq, in.ID, do, in.Node}
+	*c = Change{Revision: in.Revision, Seq: in.Seq, ID: in.ID, Do: do, Node: in.Node}
 	return nil
 }

@@ -918,7 +918,9 @@ func textOf(s *State) []string {
 		return true
 	})
 	s.groups.Ascend(func(g groupCount) bool {
-		out = append(out, fmt.Sprintf("group %v", g))
+		if g.level == "" { // what divides it is there for speed
+			out = append(out, fmt.Sprintf("group %v", g))
+		}
 		return true
 	})
 	s.waiting.Ascend(func(w groupWaiting) bool {
@@ -932,13 +934,21 @@ func textOfNode(s *State, slot uint32) string {
 	r := s.nodes.At(slot)
 	n := &r.node
 	if n.Node == nil {
-		return fmt.Sprintf("node slot %d is free, members %v used %v", slot, r.members, n.used)
+		return fmt.Sprintf("node slot %d is free, lists %d used %v", slot, r.listed, n.used)
 	}
 	if s.Node(n.Node.ID) != n {
 		return fmt.Sprintf("node slot %d: %s is not found", slot, n.Node.ID)
 	}
 	return fmt.Sprintf("node slot %d (%d): %v capsules %d usage %d spec %d used %v devices %v holds %d members %v nominated %s",
-		slot, n.index, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, r.members, textOfNominated(n))
+		slot, n.index, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, r.list(), textOfNominated(n))
+}
+
+// list returns the slots of a node's capsules, in the order in which they are listed.
+func (r *nodeRecord) list() (slots []uint32) {
+	for i := range r.listed {
+		slots = append(slots, r.member(i))
+	}
+	return slots
 }
 
 func textOfCapsule(s *State, slot uint32) string {
@@ -966,12 +976,11 @@ func textOfCapsule(s *State, slot uint32) string {
 func textOfChains(s *State) string {
 	var b strings.Builder
 	b.WriteString("free nodes")
-	nodes, capsules := s.nodes.Slots(), s.capsules.Slots()
-	for _, i := range nodes.Free() {
+	for i := s.nodes.Vacant(0); i < s.nodes.Bound(); i = s.nodes.Vacant(i + 1) {
 		fmt.Fprintf(&b, " %d", i)
 	}
 	b.WriteString(", free capsules")
-	for _, i := range capsules.Free() {
+	for i := s.capsules.Vacant(0); i < s.capsules.Bound(); i = s.capsules.Vacant(i + 1) {
 		fmt.Fprintf(&b, " %d", i)
 	}
 	b.WriteString(", released")
@@ -984,8 +993,8 @@ func textOfChains(s *State) string {
 // textOfIDs lists the recent proposal ids in their ring.
 func textOfIDs(s *State) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "recent next %d:", s.recent.next)
-	for i := range uint32(s.recent.ring.Len() * 16) {
+	fmt.Fprintf(&b, "recent next %d of %d:", s.recent.next, s.recent.size)
+	for i := range s.recent.size {
 		if c := s.recent.cell(i); !c.id.IsZero() {
 			fmt.Fprintf(&b, " %d:%s@%d(%d)", i, c.id, c.at, s.recent.find(c.id))
 		}

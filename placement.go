@@ -301,7 +301,8 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 
 // Nominate claims room for a capsule or a gang, as a commitment of the next proposal, and ends nominations of lower rank,
 // lowest first, as far as that is needed to make way for it. What is nominated stands in the way of later steps of lower
-// rank; what those had that end is still out of reach until the next Sync. Errors are those of Place.
+// rank; what those had that end is still out of reach until the next Sync. A plan nominates each capsule or gang once, and
+// none that it has ended. Errors are those of Place.
 func (d *Draft) Nominate(c Nominate) error {
 	if d.view == nil {
 		return d.refuse(c.Capsule, nil, "the draft is empty; call Sync first")
@@ -311,15 +312,22 @@ func (d *Draft) Nominate(c Nominate) error {
 			return d.refuse(id, nil, "capsule %q is %s by this plan already", id, use.what)
 		}
 	}
+	if d.changes(&Nomination{Capsule: c.Capsule, Gang: c.Gang}) {
+		return d.refuse(c.Capsule, nil, "%s is nominated by this plan already, or its nomination is ended", c.nominee())
+	}
 	p := Proposal{View: d.view.Revision(), Do: []Commitment{c}}.Clone()
 	if err := p.check(&d.view.state.limits); err != nil {
 		return err
 	}
 	var t tx
 	t.begin(d.view.state, d.view.Revision()+1, &p)
-	for i, earlier := range d.log { // what an earlier proposal ends may live on
-		if n, ok := earlier.(Nominate); ok && (i >= d.open || len(n.Parts) > 0) {
-			_ = t.nominate(&n) // what it could not do then it cannot do now
+	for i, earlier := range d.log {
+		switch n, ok := earlier.(Nominate); {
+		case !ok:
+		case i >= d.open:
+			_ = t.nominate(&n) // it could before
+		default: // an earlier proposal may commit or not: what it makes counts, and so does what it ends
+			t.beside = append(t.beside, &Nomination{Capsule: n.Capsule, Gang: n.Gang, Parts: n.Parts})
 		}
 	}
 	c, _ = p.Do[0].(Nominate)

@@ -22,7 +22,7 @@ import (
 //	nodes     slot ─► NodeState   capacity, labels, devices · used · counters · slots of its capsules
 //	capsules  slot ─► Capsule     spec · owner · node · devices · who placed it, when
 //	ids       node id, capsule id ─► slot
-//	ordered   nodes by id · gangs · holds · marks · (group, node) ─► how many placed
+//	ordered   nodes by id · gangs · holds · marks · (group, level, domain, node) ─► how many placed
 //	          (group, spec) ─► how many wait
 //
 // To commit, a proposal runs on a write-set over the state (tx): 1. judge the bets, 2. execute the
@@ -38,11 +38,9 @@ type State struct {
 type world struct {
 	rev Revision
 	// Tables marked with it are ours to write; a frozen state has given it away.
-	owner cow.Owner
-	// Names the line of states that are written one after another; a copy that is written starts a new one.
-	lineage cow.Owner
-	limits  Limits
-	names   dimensionNames
+	owner  cow.Owner
+	limits Limits
+	names  dimensionNames
 	// Capsules that wait.
 	pending int
 	// Last one handed out.
@@ -78,11 +76,17 @@ const (
 // nodeRecord is a node in its table. Its slot is the node's index; in a free slot node.Node is nil.
 type nodeRecord struct {
 	node NodeState
-	// Slots of its capsules, in no order. Older states may see a prefix of the same array: only the lineage
-	// that appender names may append in place, and only the owner that remover names may change elements.
-	members  []uint32
-	appender cow.Owner
-	remover  cow.Owner
+	// Slots of its capsules, in no order: position p is element p%membersChunk of chunk p/membersChunk.
+	members cow.Array[[membersChunk]uint32]
+	listed  uint32
+}
+
+// membersChunk fills 128 bytes together with what an array keeps.
+const membersChunk = 30
+
+// member returns the slot of the capsule at a position of the node's list.
+func (r *nodeRecord) member(position uint32) uint32 {
+	return r.members.At(position / membersChunk)[position%membersChunk]
 }
 
 // capsuleRecord is a capsule in its table; in a free slot capsule.ID is empty.
@@ -122,18 +126,6 @@ type markRecord struct {
 	changed    Revision
 }
 
-// groupCount says how many capsules of a group are placed on one node.
-type groupCount struct {
-	group string
-	node  uint32
-	count int
-}
-
-// less orders by group and then by node, so that the nodes of a group are neighbours.
-func (a groupCount) less(b groupCount) bool {
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.node, b.node)) < 0
-}
-
 var hashSeed = maphash.MakeSeed()
 
 // hashOf is seeded anew in every process: a caller that chooses ids cannot choose collisions.
@@ -145,11 +137,10 @@ func hashOf(id string) uint32 {
 // newState returns an empty state at revision 0 that the caller may write.
 func newState(limits Limits, names [Dimensions]string) *State {
 	return &State{world: world{
-		owner:   cow.NewOwner(),
-		lineage: cow.NewOwner(),
-		limits:  limits.withDefaults(),
-		names:   names,
-		oldest:  noSlot, newest: noSlot,
+		owner:  cow.NewOwner(),
+		limits: limits.withDefaults(),
+		names:  names,
+		oldest: noSlot, newest: noSlot,
 		members: btree.NewG(degree, func(a, b nodeKey) bool { return a.id < b.id }),
 		gangs:   btree.NewG(degree, func(a, b *GangState) bool { return a.Gang.ID < b.Gang.ID }),
 		holds:   btree.NewG(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
@@ -187,7 +178,7 @@ func (s *State) freeze() *State {
 // thaw returns a writable copy of an immutable state.
 func (s *State) thaw() *State {
 	c := s.copy()
-	c.owner, c.lineage = cow.NewOwner(), cow.NewOwner()
+	c.owner = cow.NewOwner()
 	return c
 }
 
@@ -278,11 +269,7 @@ func (s *State) Capsules() iter.Seq[*Capsule] {
 // capsuleSlots yields all capsule records and their slots.
 func (s *State) capsuleSlots() iter.Seq2[uint32, *Capsule] {
 	return func(yield func(uint32, *Capsule) bool) {
-		for slot := range s.capsules.Bound() {
-			if c := &s.capsules.At(slot).capsule; c.ID != "" && !yield(slot, c) {
-				return
-			}
-		}
+		s.capsules.All(func(slot uint32, r *capsuleRecord) bool { return yield(slot, &r.capsule) })
 	}
 }
 
@@ -308,8 +295,9 @@ func (s *State) On(id NodeID) iter.Seq[*Capsule] {
 		if n == nil {
 			return
 		}
-		for _, slot := range s.nodes.At(n.index).members {
-			if !yield(&s.capsules.At(slot).capsule) {
+		r := s.nodes.At(n.index)
+		for i := range r.listed {
+			if !yield(&s.capsules.At(r.member(i)).capsule) {
 				return
 			}
 		}
@@ -389,7 +377,7 @@ func (s *State) Marks(prefix string) iter.Seq2[string, string] {
 func (s *State) GroupNodes(group string) iter.Seq2[*NodeState, int] {
 	return func(yield func(*NodeState, int) bool) {
 		s.groups.AscendGreaterOrEqual(groupCount{group: group}, func(g groupCount) bool {
-			return g.group == group && yield(&s.nodes.At(g.node).node, g.count)
+			return g.group == group && g.level == "" && yield(&s.nodes.At(g.node).node, g.count)
 		})
 	}
 }

@@ -149,14 +149,14 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 	c := s.copy()
 	c.owner = cow.NewOwner()
 	if before != nil {
-		c.nodes.Adopt(&before.nodes, c.owner)
+		c.nodes.Adopt(&before.nodes)
 		for _, slot := range changed {
 			c.close(s, before, uint32(slot), closed)
 		}
 		return c
 	}
-	for slot := range s.nodes.Bound() {
-		if n := &s.nodes.At(slot).node; n.Node != nil && !n.Node.Unschedulable && closed(n) {
+	for slot, r := range s.nodes.All {
+		if !r.node.Node.Unschedulable && closed(&r.node) {
 			c.close(s, nil, slot, closed)
 		}
 	}
@@ -166,11 +166,18 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 // close takes a node's record over from another state, with a description that says it is unschedulable if it is closed. As long
 // as the node is described alike that is the same one, so descriptions may be told apart by identity.
 func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) bool) {
-	record := s.nodes.Own(slot, s.owner)
-	was, n := record.node, &record.node
+	was := s.nodes.At(slot).node
+	if from.nodes.At(slot).node.Node == nil {
+		if was.Node != nil {
+			s.nodes.Drop(slot, s.owner)
+		}
+		return
+	}
+	record := s.nodes.Take(slot, s.owner)
 	*record = *from.nodes.At(slot)
+	n := &record.node
 	switch {
-	case n.Node == nil || n.Node.Unschedulable || !closed(n):
+	case n.Node.Unschedulable || !closed(n):
 	case before != nil && was.Node != nil && was.Node.Unschedulable && was.Specification == n.Specification && was.Node.ID == n.Node.ID:
 		n.Node = was.Node
 	default:

@@ -115,7 +115,7 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	s.holds.Ascend(func(h *holdRecord) bool { return d.line(dumpLine{Hold: &dumpHold{h.Hold, h.changed}}) })
 	s.marks.Ascend(func(m markRecord) bool { return d.line(dumpLine{Mark: &dumpMark{m.key, m.value, m.changed}}) })
-	s.recent.each(s.limits.ProposalIDs, func(r recentID) { d.line(dumpLine{Recent: &dumpID{r.id, r.at}}) })
+	s.recent.each(func(r recentID) { d.line(dumpLine{Recent: &dumpID{r.id, r.at}}) })
 	d.line(dumpLine{End: &d.lines})
 	return errors.Join(d.err, buffered.Flush())
 }
@@ -190,13 +190,9 @@ func (d *dumper) capsule(c *Capsule) {
 }
 
 // each yields the remembered ids, oldest first.
-func (r *recentIDs) each(limit int, yield func(recentID)) {
-	size := uint32(min(limit, 16*r.ring.Len()))
-	for i := range size {
-		slot := (r.next + i) % size
-		if int(slot/16) < r.ring.Len() && !r.cell(slot).id.IsZero() {
-			yield(*r.cell(slot))
-		}
+func (r *recentIDs) each(yield func(recentID)) {
+	for i := range r.size {
+		yield(*r.cell((r.next + i) % r.size))
 	}
 }
 

@@ -209,7 +209,7 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 		return err
 	}
 	e := b.tx.capsules.add(c.ID)
-	e.now, e.dirty, e.slot, e.node = c, true, b.tx.capsuleSlots.Next(), node
+	e.now, e.dirty, e.slot, e.node = c, true, b.tx.vacantCapsule(), node
 	return nil
 }
 

@@ -3,6 +3,8 @@ package orbit
 import (
 	"cmp"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/orbitsched/orbit/internal/cow"
 )
@@ -12,7 +14,8 @@ import (
 type recentIDs struct {
 	ring  cow.Array[[16]recentID]
 	index cow.Index
-	next  uint32 // where the next id goes
+	// Where the next id goes, and how many positions have been used.
+	next, size uint32
 }
 
 type recentID struct {
@@ -21,7 +24,7 @@ type recentID struct {
 }
 
 // cell returns the entry at a position of the ring.
-func (r *recentIDs) cell(slot uint32) *recentID { return &r.ring.At(int(slot / 16))[slot%16] }
+func (r *recentIDs) cell(slot uint32) *recentID { return &r.ring.At(slot / 16)[slot%16] }
 
 // find returns the revision at which a proposal was committed, 0 if its id is not remembered.
 func (r *recentIDs) find(id ProposalID) Revision {
@@ -46,13 +49,159 @@ func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 		return
 	}
 	slot := r.next
-	r.ring.Grow(int(slot/16)+1, o)
-	if old := r.cell(slot).id; !old.IsZero() {
+	cell := &r.ring.Own(slot/16, o)[slot%16]
+	if old := cell.id; !old.IsZero() {
 		r.index.Delete(hashOf(string(old[:])), slot, o)
 	}
-	r.ring.Own(int(slot/16), o)[slot%16] = recentID{id, at}
+	*cell = recentID{id, at}
+	r.size = max(r.size, slot+1)
 	r.index.Insert(hashOf(string(id[:])), slot, o)
 	r.next = (slot + 1) % uint32(limit)
+}
+
+// groupCount says how many capsules of a group are placed on one node. With a level it says so again, for the node's domain
+// on that level, "" where it has none: a group is divided by the levels that somebody has asked for.
+type groupCount struct {
+	group, level, domain string
+	node                 uint32
+	count                int
+}
+
+// less orders by group, then all nodes, then the nodes of each level domain by domain. Most comparisons are within a group,
+// where equal texts are mostly one text, so equality is asked first.
+func (a groupCount) less(b groupCount) bool {
+	switch {
+	case a.group != b.group:
+		return a.group < b.group
+	case a.level != b.level:
+		return a.level < b.level
+	case a.domain != b.domain:
+		return a.domain < b.domain
+	}
+	return a.node < b.node
+}
+
+// mostLevels is how many levels a group is divided by at most, for each costs time whenever a member moves.
+const mostLevels = 16
+
+// countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
+func (s *State) countGroup(c *capsuleRecord, by int) {
+	group := c.capsule.Spec.Group
+	if group == "" {
+		return
+	}
+	if by < 0 {
+		s.left.Groups = s.rev
+	}
+	labels := s.nodes.At(c.node).node.Node.Labels
+	for level := range s.levels(group) {
+		s.countIn(groupCount{group: group, level: level, domain: labels[level], node: c.node}, by)
+	}
+	s.countIn(groupCount{group: group, node: c.node}, by)
+}
+
+// countIn keeps one of the counts.
+func (s *State) countIn(g groupCount, by int) {
+	if known, ok := s.groups.Get(g); ok {
+		g = known
+	}
+	if g.count += by; g.count == 0 {
+		s.groups.Delete(g)
+		return
+	}
+	s.groups.ReplaceOrInsert(g)
+}
+
+// levels yields the levels that a group is divided by. The counts may be changed meanwhile.
+func (s *State) levels(group string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for level, ok := s.levelBehind(group, ""); ok && yield(level); {
+			level, ok = s.levelBehind(group, level)
+		}
+	}
+}
+
+// levelBehind returns the next level that a group is divided by.
+func (s *State) levelBehind(group, level string) (next string, ok bool) {
+	s.groups.AscendGreaterOrEqual(groupCount{group: group, level: level + "\x00"}, func(g groupCount) bool {
+		next, ok = g.level, g.group == group
+		return false
+	})
+	return next, ok
+}
+
+// divided reports whether a group is divided by a level.
+func (s *State) divided(group, level string) (ok bool) {
+	s.groups.AscendGreaterOrEqual(groupCount{group: group, level: level}, func(g groupCount) bool {
+		ok = g.group == group && g.level == level
+		return false
+	})
+	return ok
+}
+
+// divide divides a group by a level, if it has members. That looks at all its nodes, once: from then on the counts follow,
+// until the group is empty. What the state says does not depend on it.
+func (s *State) divide(group, level string) {
+	if s.divided(group, level) {
+		return
+	}
+	n := 0
+	for range s.levels(group) {
+		n++
+	}
+	if n >= mostLevels {
+		return
+	}
+	var counts []groupCount
+	for n, count := range s.GroupNodes(group) {
+		counts = append(counts, groupCount{group, level, n.Node.Labels[level], n.index, count})
+	}
+	slices.SortFunc(counts, func(a, b groupCount) int { // neighbours are put in faster
+		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.node, b.node))
+	})
+	for _, g := range counts {
+		s.groups.ReplaceOrInsert(g)
+	}
+}
+
+// relabel moves the groups on a node to the domains that it is in from now on.
+func (s *State) relabel(r *nodeRecord, to map[string]string) {
+	from, seen := r.node.Node.Labels, map[string]bool{"": true}
+	if maps.Equal(from, to) {
+		return
+	}
+	for i := range r.listed {
+		group := s.capsules.At(r.member(i)).capsule.Spec.Group
+		if seen[group] {
+			continue
+		}
+		seen[group] = true
+		for level := range s.levels(group) {
+			if g, ok := s.groups.Delete(groupCount{group: group, level: level, domain: from[level], node: r.node.index}); ok {
+				g.domain = to[level]
+				s.groups.ReplaceOrInsert(g)
+			}
+		}
+	}
+}
+
+// memberIn returns a node in a domain on which a member of the group is placed, nil if there is none.
+func (s *State) memberIn(group, level, domain string) (n *NodeState) {
+	if s.divided(group, level) {
+		s.groups.AscendGreaterOrEqual(groupCount{group: group, level: level, domain: domain}, func(g groupCount) bool {
+			if g.group == group && g.level == level && g.domain == domain {
+				n = &s.nodes.At(g.node).node
+			}
+			return false
+		})
+		return n
+	}
+	for n := range s.GroupNodes(group) {
+		if n.Node.Labels[level] == domain {
+			return n
+		}
+	}
+	return nil
 }
 
 // groupWaiting says how many pending capsules of one spec have to do with a group: as its members, or because

@@ -110,8 +110,8 @@ func (v *verifier) placement(slot uint32, c *Capsule) {
 
 // lists reports whether a capsule is in the list of its node, where its record says.
 func (s *State) lists(c *capsuleRecord, slot uint32) bool {
-	members := s.nodes.At(c.node).members
-	return int(c.link) < len(members) && members[c.link] == slot
+	n := s.nodes.At(c.node)
+	return c.link < n.listed && n.member(c.link) == slot
 }
 
 // claim counts what a placement or a hold takes, and when it was admitted.
@@ -207,7 +207,7 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if r.overflow || n.used != r.used || n.deviceUse() != r.devices {
 		v.fail("node %q counts used %v, devices %v; its placements and holds take %v, %v", id, n.used, n.deviceUse(), r.used, r.devices)
 	}
-	listed := len(v.s.nodes.At(n.index).members)
+	listed := int(v.s.nodes.At(n.index).listed)
 	if n.Capsules != r.capsules || listed != r.capsules || n.holds != r.holds {
 		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, listed, n.holds, r.capsules, r.holds)
 	}
@@ -263,18 +263,30 @@ func (v *verifier) compareGangs() {
 	}
 }
 
-// compareGroups does the same for co-location groups.
+// compareGroups does the same for co-location groups: what is counted is there, under the right domain, and all nodes with
+// members are counted, on each level that the group is divided by.
 func (v *verifier) compareGroups() {
+	type division struct{ group, level string }
+	counted, nodes := map[division]int{}, map[string]int{}
+	for g := range v.groups {
+		nodes[g.group]++
+		counted[division{group: g.group}] = 0
+	}
 	v.s.groups.Ascend(func(g groupCount) bool {
-		key := groupCount{group: g.group, node: g.node}
-		if v.groups[key] != g.count {
-			v.fail("group %q counts %d capsules on slot %d; there are %d", g.group, g.count, g.node, v.groups[key])
+		n := v.s.NodeByIndex(int(g.node))
+		switch placed := v.groups[groupCount{group: g.group, node: g.node}]; {
+		case placed != g.count || n == nil:
+			v.fail("group %q counts %d capsules on slot %d; there are %d", g.group, g.count, g.node, placed)
+		case g.level != "" && g.domain != n.Node.Labels[g.level]:
+			v.fail("group %q counts node %q in %s %q, which it is not in", g.group, n.Node.ID, g.level, g.domain)
 		}
-		delete(v.groups, key)
+		counted[division{g.group, g.level}]++
 		return true
 	})
-	for g, n := range v.groups {
-		v.fail("group %q has %d capsules on slot %d, which are not counted", g.group, n, g.node)
+	for d, n := range counted {
+		if n != nodes[d.group] {
+			v.fail("group %q counts %d nodes by level %q; there are %d", d.group, n, d.level, nodes[d.group])
+		}
 	}
 }
 
@@ -314,7 +326,7 @@ func (v *verifier) dates() {
 	for g := range v.s.Gangs() {
 		v.date(g.Changed, "gang", string(g.Gang.ID))
 	}
-	v.s.recent.each(v.s.limits.ProposalIDs, func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
+	v.s.recent.each(func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
 }
 
 // date checks one revision.

@@ -3,8 +3,6 @@ package orbit
 import (
 	"fmt"
 	"slices"
-
-	"github.com/orbitsched/orbit/internal/table"
 )
 
 // tx is the write-set of one proposal over a state that it never writes to: records are copied on first
@@ -33,18 +31,16 @@ type tx struct {
 	places int
 	// What it has nominated so far.
 	nominations []*Nomination
+	// Of a draft: what earlier proposals of the plan may have nominated.
+	beside []*Nomination
 	// A nomination is made or ends; a node offers less than before.
 	nominates, lowers bool
 
-	// A node is removed.
-	leavers bool
 	// A capsule is released for good.
 	finals bool
 
-	nodeSlots, capsuleSlots table.Slots
-
-	// For each group that a bet has asked for: a node on which a member is, as (level, domain); (level, ""): looked up.
-	domains map[string]map[[2]string]*NodeState
+	// Where vacant slots are looked for next.
+	nodeSlot, capsuleSlot uint32
 
 	// The records that were looked up and do not exist. Nil: no footprint is requested.
 	missed *Footprint
@@ -100,15 +96,15 @@ func (t *tx) reset() {
 	t.holds.reset()
 	t.marks.reset()
 	t.touched = t.touched[:0]
-	t.domains, t.leavers, t.finals = nil, false, false
-	t.nominations, t.nominates, t.lowers = nil, false, false
+	t.finals = false
+	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
+	t.nodeSlot, t.capsuleSlot = 0, 0
 }
 
 // begin prepares the tx to judge the proposal on s and to stamp changes with rev. It returns the revision at which the
 // proposal has been committed before, 0 if it has not. It requires a prepared proposal and an empty tx.
 func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
 	t.s, t.p, t.rev = s, *p, rev
-	t.nodeSlots, t.capsuleSlots = s.nodes.Slots(), s.capsules.Slots()
 	return t.committedBefore()
 }
 
@@ -157,6 +153,20 @@ func (t *tx) committedBefore() Revision {
 		return 0
 	}
 	return t.s.recent.find(t.p.ID)
+}
+
+// vacantNode returns a slot for a node that joins.
+func (t *tx) vacantNode() (slot uint32) {
+	slot = t.s.nodes.Vacant(t.nodeSlot)
+	t.nodeSlot = slot + 1
+	return slot
+}
+
+// vacantCapsule returns a slot for a capsule that is submitted.
+func (t *tx) vacantCapsule() (slot uint32) {
+	slot = t.s.capsules.Vacant(t.capsuleSlot)
+	t.capsuleSlot = slot + 1
+	return slot
 }
 
 // node returns the entry of a member, nil if there is none. The pointer holds until the next node joins the

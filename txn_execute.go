@@ -196,7 +196,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 		e := t.capsules.add(id)
 		e.now, e.dirty = like, true
 		e.now.ID, e.now.Changed = id, t.rev
-		e.slot = t.capsuleSlots.Next()
+		e.slot = t.vacantCapsule()
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (t *tx) putNode(node *Node) error {
 	if e == nil {
 		if e = t.node(node.ID); e == nil {
 			e = t.nodes.add(node.ID)
-			e.now.index = t.nodeSlots.Next()
+			e.now.index = t.vacantNode()
 			e.gone = true
 		}
 	}
@@ -257,7 +257,7 @@ func (t *tx) removeNode(id NodeID) error {
 		t.readNominees(parts)
 		return t.refuse(Rejection{Node: id}, max(n.newest(), t.s.left.Nominations), "node %q is nominated for %s", id, parts[0].of.nominee())
 	}
-	n.gone, n.dirty, t.leavers, t.lowers = true, true, true, true
+	n.gone, n.dirty, t.lowers = true, true, true
 	return nil
 }
 

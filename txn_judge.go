@@ -66,22 +66,7 @@ func (t *tx) judgeNodeAt(bet NodeAt) error {
 
 // judgeGroup looks for a placed member in the domain, on a node that carries the label.
 func (t *tx) judgeGroup(bet GroupIn) error {
-	if t.domains == nil {
-		t.domains = map[string]map[[2]string]*NodeState{}
-	}
-	if t.domains[bet.Group] == nil {
-		t.domains[bet.Group] = map[[2]string]*NodeState{}
-	}
-	known := t.domains[bet.Group]
-	if _, done := known[[2]string{bet.Level}]; !done {
-		known[[2]string{bet.Level}] = nil
-		for n := range t.s.GroupNodes(bet.Group) {
-			if domain := n.Node.Labels[bet.Level]; domain != "" {
-				known[[2]string{bet.Level, domain}] = n
-			}
-		}
-	}
-	if n := known[[2]string{bet.Level, bet.Domain}]; n != nil {
+	if n := t.s.memberIn(bet.Group, bet.Level, bet.Domain); n != nil {
 		if t.missed != nil { // for a footprint: while the node is what it is, the member is there
 			t.node(n.Node.ID)
 		}

@@ -142,10 +142,21 @@ func (t *tx) nominatedOn(n *txNode) (parts []nominatedPart) {
 		}
 	}
 	for _, made := range t.nominations {
-		for i := range made.Parts {
-			if made.Parts[i].Node == n.now.Node.ID && t.current(made) == made {
-				parts = append(parts, nominatedPart{made, i})
-			}
+		if t.current(made) == made {
+			parts = made.partsOn(n.now.Node.ID, parts)
+		}
+	}
+	for _, other := range t.beside {
+		parts = other.partsOn(n.now.Node.ID, parts)
+	}
+	return parts
+}
+
+// partsOn appends the part that is on a node.
+func (n *Nomination) partsOn(id NodeID, parts []nominatedPart) []nominatedPart {
+	for i := range n.Parts {
+		if n.Parts[i].Node == id {
+			parts = append(parts, nominatedPart{n, i})
 		}
 	}
 	return parts
@@ -304,6 +315,9 @@ func (t *tx) judgeShare() error {
 		}
 		return true
 	})
+	for _, other := range t.beside {
+		others.addRooms(other)
+	}
 	capacity := t.s.capacity
 	for i := range t.nodes.entries {
 		if n := &t.nodes.entries[i]; n.dirty {

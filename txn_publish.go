@@ -6,8 +6,6 @@ import "slices"
 // state is ours to write and has not changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
 	s.rev = t.rev
-	s.nodes.Grow(t.nodeSlots, s.owner)
-	s.capsules.Grow(t.capsuleSlots, s.owner)
 	for i := range t.capsules.entries { // before nodes: they may leave once they are empty
 		if e := &t.capsules.entries[i]; e.dirty && e.was != nil && e.was.Placed() && moves(e.was, &e.now) {
 			s.unlink(e.slot)
@@ -17,9 +15,6 @@ func (s *State) publish(t *tx) {
 		if e := &t.nodes.entries[i]; e.dirty {
 			s.publishNode(e)
 		}
-	}
-	if t.leavers {
-		s.freeNodes(t)
 	}
 	if t.nominates { // before capsules: then what they were is no more
 		s.publishNominations(t)
@@ -51,62 +46,50 @@ func (s *State) publish(t *tx) {
 // publishNode writes a node's record, or frees its slot. The list of its capsules is not the write-set's:
 // it follows when the capsules are published.
 func (s *State) publishNode(e *txNode) {
-	r := s.nodes.Own(e.now.index, s.owner)
 	if e.was == nil || e.gone || e.was.Node != e.now.Node {
 		s.countCapacity(e)
 	}
-	if e.gone {
-		if e.was != nil {
-			s.left.Nodes = s.rev
-			s.forgetNode(&r.node)
-		}
-		*r = nodeRecord{}
+	slot, id := e.now.index, e.now.Node.ID
+	switch {
+	case e.gone && e.was == nil: // has joined in this very proposal
+		return
+	case e.gone:
+		s.left.Nodes = s.rev
+		s.nodes.Unfile(hashOf(string(id)), slot, s.owner)
+		s.members.Delete(nodeKey{id: id})
+		s.nodes.Drop(slot, s.owner)
+		return
+	case e.was == nil:
+		s.nodes.Take(slot, s.owner).node = e.now
+		s.nodes.File(hashOf(string(id)), slot, s.owner)
+		s.members.ReplaceOrInsert(nodeKey{id, slot})
 		return
 	}
-	if e.was != nil && e.was.Specification != e.now.Specification {
+	if e.was.Specification != e.now.Specification {
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 	}
+	r := s.nodes.Own(slot, s.owner)
+	s.relabel(r, e.now.Node.Labels)
 	r.node = e.now
-	if id := e.now.Node.ID; e.was == nil {
-		s.nodes.File(hashOf(string(id)), e.now.index, s.owner)
-		s.members.ReplaceOrInsert(nodeKey{id, e.now.index})
-	}
-}
-
-// freeNodes frees the slots of nodes that have left: in the order of slots, whatever the order in which bets
-// and commitments touched the nodes, so that a replay hands out the same slots.
-func (s *State) freeNodes(t *tx) {
-	var slots []uint32
-	for i := range t.nodes.entries {
-		if e := &t.nodes.entries[i]; e.dirty && e.gone {
-			slots = append(slots, e.now.index)
-		}
-	}
-	slices.Sort(slots)
-	for _, slot := range slots {
-		s.nodes.Drop(slot)
-	}
-}
-
-// forgetNode takes a node that leaves out of the ordered table and the index.
-func (s *State) forgetNode(n *NodeState) {
-	s.nodes.Unfile(hashOf(string(n.Node.ID)), n.index, s.owner)
-	s.members.Delete(nodeKey{id: n.Node.ID})
 }
 
 // publishCapsule writes a record and lets everything that is derived from it follow: the list of its node,
 // the counts of its group.
 func (s *State) publishCapsule(e *txCapsule) {
-	r := s.capsules.Own(e.slot, s.owner)
-	c := &r.capsule
-	fresh, wasPending := e.was == nil, c.ID != "" && c.Pending()
+	fresh := e.was == nil
+	var r *capsuleRecord
 	if fresh {
+		r = s.capsules.Take(e.slot, s.owner)
 		if e.now.Submitted == 0 {
 			s.order = s.order.next(s.rev)
 			e.now.Submitted = uint64(s.order)
 		}
 		s.capsules.File(hashOf(string(e.now.ID)), e.slot, s.owner)
+	} else {
+		r = s.capsules.Own(e.slot, s.owner)
 	}
+	c := &r.capsule
+	wasPending := !fresh && c.Pending()
 	moved := fresh || moves(c, &e.now)
 	*c = e.now
 	if moved && c.Placed() {
@@ -126,12 +109,13 @@ func moves(from, to *Capsule) bool { return from.Node != to.Node }
 // link adds a placed capsule to its node's list and to its group.
 func (s *State) link(slot uint32, c *capsuleRecord) {
 	n := s.nodes.Own(c.node, s.owner)
-	if n.appender != s.lineage || len(n.members) == cap(n.members) {
-		s.moveMembers(n)
-	}
-	c.link = uint32(len(n.members))
-	n.members = append(n.members, slot)
+	c.link = n.listed
+	n.members.Own(c.link/membersChunk, s.owner)[c.link%membersChunk] = slot
+	n.listed++
 	s.countGroup(c, 1)
+	if near := c.capsule.Spec.Near; near.Group != "" { // it has bet on where they are, and others will
+		s.divide(near.Group, near.Level)
+	}
 }
 
 // unlink takes a placed capsule off its node's list, the last of the list taking its position, and out of
@@ -139,41 +123,15 @@ func (s *State) link(slot uint32, c *capsuleRecord) {
 func (s *State) unlink(slot uint32) {
 	c := s.capsules.At(slot)
 	n := s.nodes.Own(c.node, s.owner)
-	if n.remover != s.owner {
-		s.moveMembers(n)
-	}
-	last := n.members[len(n.members)-1]
-	n.members[c.link] = last
-	n.members = n.members[:len(n.members)-1]
-	if last != slot {
+	n.listed--
+	if last := n.member(n.listed); last != slot {
+		n.members.Own(c.link/membersChunk, s.owner)[c.link%membersChunk] = last
 		s.capsules.Own(last, s.owner).link = c.link
 	}
+	if n.listed%membersChunk == 0 {
+		n.members.Drop(n.listed/membersChunk, s.owner)
+	}
 	s.countGroup(c, -1)
-}
-
-// moveMembers gives a node's list an array that no other state sees, with room for more.
-func (s *State) moveMembers(n *nodeRecord) {
-	n.members = append(make([]uint32, 0, max(4, len(n.members)+len(n.members)/2)), n.members...)
-	n.appender, n.remover = s.lineage, s.owner
-}
-
-// countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
-func (s *State) countGroup(c *capsuleRecord, by int) {
-	if c.capsule.Spec.Group == "" {
-		return
-	}
-	g := groupCount{group: c.capsule.Spec.Group, node: c.node}
-	if known, ok := s.groups.Get(g); ok {
-		g = known
-	}
-	if by < 0 {
-		s.left.Groups = s.rev
-	}
-	if g.count += by; g.count == 0 {
-		s.groups.Delete(g)
-		return
-	}
-	s.groups.ReplaceOrInsert(g)
 }
 
 // publishHolds writes holds that have begun and drops those that have ended.
@@ -238,8 +196,7 @@ func (s *State) dropReleased() {
 		s.releasedCount--
 		s.left.Capsules = max(s.left.Capsules, r.capsule.Changed)
 		s.forgetCapsule(slot, &r.capsule)
-		*r = capsuleRecord{}
-		s.capsules.Drop(slot)
+		s.capsules.Drop(slot, s.owner)
 	}
 }
 

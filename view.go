@@ -191,7 +191,7 @@ func (v *View) touch(c *Change, old *State, from *source) {
 	if c.Node == "" {
 		return
 	}
-	n := v.state.Node(c.Node)
+	n := v.state.changedNode(c)
 	if _, left := c.Do.(RemoveNode); left || n == nil {
 		if was := old.Node(c.Node); was != nil { // it may have come back to another slot
 			v.changed.add(was.index)
@@ -204,6 +204,17 @@ func (v *View) touch(c *Change, old *State, from *source) {
 	if _, ok := c.Do.(PutNode); ok && from.telemetry != nil && n.Specification == c.Revision {
 		v.join(n, from.telemetry)
 	}
+}
+
+// changedNode returns the node that a change names, nil if it has left. The slot in the change, where it still is the
+// node's, saves looking up the id.
+func (s *State) changedNode(c *Change) *NodeState {
+	if c.slot != 0 {
+		if n := &s.nodes.At(c.slot - 1).node; n.Node != nil && n.Node.ID == c.Node {
+			return n
+		}
+	}
+	return s.Node(c.Node)
 }
 
 // findEnds collects the ends of the live holds.

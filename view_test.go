@@ -400,18 +400,18 @@ func TestNodeThatReturnsIntoAnotherSlot(t *testing.T) {
 	var v View
 	_, err := v.refresh(t.Context(), &from, time.Now())
 	require.NoError(t, err)
-	slot := v.state.Node("a").Index()
+	slot := v.state.Node("b").Index()
 	_, cursor, _ := v.Changed(0)
 	commit(t, l, RemoveNode{"a"})
 	commit(t, l, RemoveNode{"b"})
-	commit(t, l, PutNode{machine("a", 1)})
+	commit(t, l, PutNode{machine("b", 1)})
 	_, err = v.refresh(t.Context(), &from, time.Now())
 	require.NoError(t, err)
-	require.NotEqual(t, slot, v.state.Node("a").Index())
+	require.NotEqual(t, slot, v.state.Node("b").Index())
 	indices, _, all := v.Changed(cursor)
 	require.False(t, all)
-	assert.Contains(t, indices, int32(slot), "the slot that a has left")
-	assert.Contains(t, indices, int32(v.state.Node("a").Index()))
+	assert.Contains(t, indices, int32(slot), "the slot that b has left")
+	assert.Contains(t, indices, int32(v.state.Node("b").Index()))
 }
 
 // A node takes over the slot of another, and brings a report that is older than the other's was. It goes

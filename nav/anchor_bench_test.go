@@ -3,6 +3,9 @@ package nav_test
 import (
 	"fmt"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
@@ -41,6 +44,42 @@ func BenchmarkAnchor(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(placed), "µs/placement")
 			})
 		}
+	}
+}
+
+// BenchmarkAnchorSelfMatch plans and commits the first members of ten groups in a pass, each group of its own spec, which
+// start without an anchor.
+func BenchmarkAnchorSelfMatch(b *testing.B) {
+	for _, nodes := range []int{1_000, 10_000, 50_000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			l := &orbit.MemoryLedger{}
+			racked(b, l, nodes/40, 40, 64)
+			e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
+			started := 0
+			var planning time.Duration
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				for g := range 10 {
+					s := near(fmt.Sprintf("g%d-%d", i, g), 2)
+					submit(b, l, s.Group, 4, s)
+				}
+				b.StartTimer()
+				r := e.Pass(b.Context())
+				b.StopTimer()
+				require.Equal(b, 10, r.Committed)
+				if i > 0 { // the first pass builds the index
+					planning += r.Planning
+					started += 10
+				}
+				for g := range 10 {
+					for k := range 4 {
+						commit(b, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprintf("g%d-%d-%d", i, g, k)), Final: true})
+					}
+				}
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(planning.Nanoseconds())/1e3/float64(max(1, started)), "µs/group")
+		})
 	}
 }
 

@@ -108,6 +108,9 @@ func (p *anchorPass) standIn(c *orbit.Capsule) *orbit.Capsule {
 			{Key: level, Op: "Exists"}, {Key: level, Op: "NotIn", Values: []string{""}},
 		}, c.Spec.Require...)
 		spec = &own
+		if shared, err := own.Share(); err == nil { // an index keeps nothing for a spec that is not
+			spec = shared
+		}
 		p.alone[c.Spec] = spec
 	}
 	if p.standIns == nil {

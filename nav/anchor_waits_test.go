@@ -247,3 +247,51 @@ func TestSelfMatchOnceNoOtherWaits(t *testing.T) {
 	settle(t, e)
 	assert.Equal(t, 1, snapshot(t, l).PendingCount())
 }
+
+// To start groups by self-match, as many nodes are looked at on 50 racks as on 5, because the wrapped navigator's index
+// keeps what it knows for specs of first members too.
+func TestSelfMatchEffortIsFlat(t *testing.T) {
+	effort := func(racks int) (rated, scanned int64) {
+		l := &orbit.MemoryLedger{}
+		racked(t, l, racks, 40, 64)
+		e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}}
+		for g := range 20 {
+			s := near(fmt.Sprint("g", g), 2)
+			submit(t, l, s.Group, 4, s)
+			r := e.Pass(t.Context())
+			require.Positive(t, r.Committed)
+			for _, note := range r.Notes {
+				switch note.Key {
+				case "rated":
+					rated += note.Value.Int64()
+				case "scanned":
+					scanned += note.Value.Int64()
+				}
+			}
+		}
+		return rated, scanned
+	}
+	few, scanned := effort(5)
+	require.Zero(t, scanned)
+	many, scanned := effort(50)
+	require.Zero(t, scanned)
+	assert.LessOrEqual(t, many, 2*few)
+}
+
+// A spec that is shared is the ledger's own, and one that no ledger takes is not shared.
+func TestSpecShare(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	s := near("share", 3)
+	shared, err := s.Share()
+	require.NoError(t, err)
+	assert.True(t, shared.Shared())
+	assert.NotSame(t, s, shared)
+	submit(t, l, "c", 1, s)
+	assert.Same(t, shared, snapshot(t, l).Capsule("c-0").Spec)
+	again, err := shared.Share()
+	require.NoError(t, err)
+	assert.Same(t, shared, again)
+	s.Near.Level = ""
+	_, err = s.Share()
+	assert.ErrorIs(t, err, orbit.ErrInvalid)
+}

@@ -111,6 +111,7 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 		require.Len(t, e.Pass(t.Context()).Unplaced, 2)
 	}
 	clear(g.waits)
+	clear(g.demands)
 	g.index.nodes[0].free.resources[orbit.CPU] = 2
 	for _, shape := range g.index.shapes {
 		shape.counts[0], shape.sums = 2, nil

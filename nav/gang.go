@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/heap"
 )
 
 // Gang is the navigator for gangs: all waiting members of a gang on one topology domain, in one proposal, or none of
@@ -57,8 +58,12 @@ type Gang struct {
 
 	index gangIndex
 	waits map[orbit.GangID]*gangWait
+	// What gangs ask for that wait, by a text that says it.
+	demands map[string]*gangDemand
 	// The gang that room is held for, if any.
 	holder orbit.GangID
+	// How often seats were looked for.
+	tries int
 }
 
 // Claims reports whether the class is GangClass.
@@ -81,6 +86,8 @@ type gangPass struct {
 	budget stepBudget
 	// Steps left to the whole plan.
 	left int
+	// Gangs of demands that this plan has planned already, to be remembered on.
+	planned []plannedGang
 	// For the notes.
 	placed, toppedUp, waitingFor, made, released, steps int
 }
@@ -113,7 +120,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 func (g *Gang) stepsEach() int { return max(0, cmp.Or(g.Search, 20_000)) }
 
 // planAll plans gang by gang. First the shapes of all learn what others have changed: from then on, what changes is
-// this plan's doing.
+// this plan's doing. Beside the gangs that were handed over it plans those that it remembers and that may fit now.
 func (r *gangPass) planAll(gangs []*pendingGang) error {
 	for _, m := range gangs {
 		if err := r.ctx.Err(); err != nil {
@@ -123,13 +130,35 @@ func (r *gangPass) planAll(gangs []*pendingGang) error {
 			m.asks(&r.index)
 		}
 	}
-	r.index.fresh = false
+	here := map[orbit.GangID]bool{}
 	for _, m := range gangs {
+		here[m.id] = true
+	}
+	remembered := r.returning(here)
+	r.index.fresh = false
+	all := heap.Heap[*pendingGang]{}
+	for _, m := range slices.Concat(gangs, remembered) {
+		all.Push(m)
+	}
+	defer r.setBack()
+	for len(all) > 0 {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.planGang(m); err != nil {
+		m := all.Pop()
+		if here[m.id] = true; len(m.handed) > 0 {
+			if err := r.planGang(m); err != nil {
+				return err
+			}
+			continue
+		}
+		d := r.waits[m.id].demand
+		if placed, err := r.planRemembered(m); err != nil {
 			return err
+		} else if placed {
+			if next := r.next(d, here); next != nil {
+				all.Push(next)
+			}
 		}
 	}
 	return nil
@@ -157,17 +186,44 @@ func (r *gangPass) planGang(m *pendingGang) error {
 	return r.ctx.Err()
 }
 
+// planRemembered plans a gang that was not handed over. It is handed over again in its turn, and then room may be held.
+func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
+	if known := r.waits[m.id].demand.answer(r, m.id); known != nil { // another gang has been tried meanwhile
+		return false, r.ctx.Err()
+	}
+	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
+	fit, why := r.try(m, r.levels(m), nil)
+	r.left -= r.budget.taken
+	r.steps += r.budget.taken
+	switch {
+	case fit != nil:
+		w := r.waits[m.id]
+		r.countPlaced(m, fit)
+		r.waits[m.id] = w // it was not handed over, and would be forgotten if the proposal is lost
+	case r.ctx.Err() == nil && !r.budget.spent:
+		r.failed(m, r.markOf(m), why)
+	}
+	return fit != nil, r.ctx.Err()
+}
+
+// markOf returns what an answer to a gang rests on now.
+func (r *gangPass) markOf(m *pendingGang) waitMark {
+	return markOf(&r.index, m, m.asks(&r.index), r.levels(m), len(r.holds[m.id]))
+}
+
 // seatOrHold finds seats for a gang's members and proposes them. If there are none it says why, and holds room when it is
 // time for that.
 func (r *gangPass) seatOrHold(m *pendingGang) (*gangFit, error) {
 	w, holds, levels := r.waiting(m), r.holds[m.id], r.levels(m)
-	seen := markOf(&r.index, m, m.asks(&r.index), levels, len(holds))
+	seen := r.markOf(m)
 	if w != nil && r.index.moved {
 		w.plans++
 	}
 	var why error
 	if w != nil && w.seen == seen {
 		why = w.why
+	} else if why = r.demand(m).answer(r, m.id); why != nil {
+		r.failed(m, seen, why)
 	} else if fit, err := r.try(m, levels, holds); fit != nil || r.ctx.Err() != nil {
 		return fit, err
 	} else if why = err; !r.budget.spent || r.left >= r.stepsEach() {
@@ -193,11 +249,16 @@ func (r *gangPass) heldFor(m *pendingGang, why error) error {
 
 // levels returns the tables of the levels that a gang may be on, in order.
 func (r *gangPass) levels(m *pendingGang) []*domainTable {
+	return r.tables(m.gang.Levels, m.gang.Loose)
+}
+
+// tables returns the tables of levels, and that of all nodes if the levels are only preferred or there are none.
+func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 	var out []*domainTable
-	for _, level := range m.gang.Levels {
+	for _, level := range levels {
 		out = append(out, r.index.table(level))
 	}
-	if len(out) == 0 || m.gang.Loose {
+	if len(out) == 0 || loose {
 		out = append(out, r.index.table())
 	}
 	return out
@@ -205,6 +266,7 @@ func (r *gangPass) levels(m *pendingGang) []*domainTable {
 
 // try looks for seats, with what is held for the gang given back, and proposes them.
 func (r *gangPass) try(m *pendingGang, levels []*domainTable, holds []orbit.Hold) (*gangFit, error) {
+	r.tries++
 	start := r.index.draft.Checkpoint()
 	if err := r.index.release(holds); err != nil {
 		return nil, err

@@ -111,3 +111,43 @@ func endBench(b *testing.B, l orbit.Ledger, round int) {
 		commit(b, l, do...)
 	}
 }
+
+// BenchmarkGangWaiting is a pass of an engine in which one gang of eight that fits has come beside so many gangs that
+// wait, on 1,000 nodes.
+func BenchmarkGangWaiting(b *testing.B) {
+	for _, waiting := range []int{100, 1_000, 10_000} {
+		b.Run(fmt.Sprint("waiting=", waiting), func(b *testing.B) {
+			l := &orbit.MemoryLedger{}
+			racked(b, l, 25, 40, 32)
+			submit := func(id string, cpu int64) {
+				role := orbit.Role{Name: "w", Spec: gangSpec(cpu)}
+				for k := range 8 {
+					role.Members = append(role.Members, orbit.CapsuleID(fmt.Sprint(id, "/", k)))
+				}
+				commit(b, l, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Levels: []string{"rack"}, Roles: []orbit.Role{role}}})
+			}
+			for i := range waiting {
+				submit(fmt.Sprint("waits", i), 33)
+			}
+			e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+			for range waiting*8/1000 + 2 { // all have been planned
+				require.Zero(b, e.Pass(b.Context()).Committed)
+			}
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				id := fmt.Sprint("fits", i)
+				submit(id, 1)
+				b.StartTimer()
+				require.Equal(b, 1, e.Pass(b.Context()).Committed)
+				b.StopTimer()
+				for k := range 8 {
+					commit(b, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint(id, "/", k)), Final: true})
+				}
+				for range 3 { // what the last pass has given back is held again
+					e.Pass(b.Context())
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}

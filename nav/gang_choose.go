@@ -2,7 +2,6 @@ package nav
 
 import (
 	"cmp"
-	"container/heap"
 	"iter"
 	"math"
 	"slices"
@@ -39,7 +38,7 @@ type candidate struct {
 
 // candidates returns the domains of a level in which there is room for the least of every ask by itself.
 func (p *gangPacker) candidates(t *domainTable) []candidate {
-	var out []candidate
+	out := p.index.candidates[:0] // one search at a time goes through them
 	sums := make([][]int64, len(p.asks))
 	for a := range p.asks {
 		sums[a] = p.asks[a].shape.byDomain(t)
@@ -60,6 +59,7 @@ next:
 		}
 		out = append(out, c)
 	}
+	p.index.candidates = out
 	return out
 }
 
@@ -79,34 +79,26 @@ func fuller(a, b *candidate) int {
 	return tighter(a, b)
 }
 
-// inOrder yields candidates in order. It sorts only as far as it has to: mostly the first few will do.
+// fewFirst is how many of the first candidates are picked one by one, before the rest is sorted: mostly the first will do.
+const fewFirst = 3
+
+// inOrder yields candidates in order.
 func inOrder(list []candidate, order func(a, b *candidate) int) iter.Seq[*candidate] {
 	return func(yield func(*candidate) bool) {
-		h := &candidateHeap{list, order}
-		for heap.Init(h); h.Len() > 0; {
-			if first := heap.Pop(h).(*candidate); !yield(first) { //nolint:forcetypeassert // it has no other
+		for k := range list {
+			if k == fewFirst {
+				slices.SortFunc(list[k:], func(a, b candidate) int { return order(&a, &b) })
+			}
+			for i := k + 1; i < len(list) && k < fewFirst; i++ {
+				if order(&list[i], &list[k]) < 0 {
+					list[i], list[k] = list[k], list[i]
+				}
+			}
+			if !yield(&list[k]) {
 				return
 			}
 		}
 	}
-}
-
-// candidateHeap implements heap.Interface.
-type candidateHeap struct {
-	list  []candidate
-	order func(a, b *candidate) int
-}
-
-func (h *candidateHeap) Len() int           { return len(h.list) }
-func (h *candidateHeap) Less(i, j int) bool { return h.order(&h.list[i], &h.list[j]) < 0 }
-func (h *candidateHeap) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
-func (h *candidateHeap) Push(any)           {}
-
-func (h *candidateHeap) Pop() any {
-	last := len(h.list) - 1
-	c := h.list[last]
-	h.list = h.list[:last]
-	return &c
 }
 
 // withLeast returns a packer for the same members with another least of every ask.

@@ -158,6 +158,7 @@ func (r *gangPass) giveUp(id orbit.GangID, w *gangWait) {
 		}
 	}
 	r.released += len(r.holds[id])
+	r.index.givenUp++
 	delete(r.holds, id)
 }
 

@@ -28,6 +28,8 @@ type gangIndex struct {
 	fresh bool
 	// Capsules or holds have come or gone since the last plan.
 	moved bool
+	// Memory for a search among domains.
+	candidates []candidate
 	// Number of the plan.
 	plan uint64
 	// Rises with whatever could make a gang fit.
@@ -35,6 +37,8 @@ type gangIndex struct {
 	// When a node last had more of anything than before: members of several shapes may fit together then, even if
 	// of none of them more fit than before.
 	gained uint64
+	// How often a plan has given holds up, which is room for those that were planned before.
+	givenUp uint64
 	// A step that the draft has refused although the index said that it fits: a defect, which Plan returns.
 	fault error
 }
@@ -68,9 +72,10 @@ func (x *gangIndex) sync(view *orbit.View) {
 		}
 	}
 	x.draft.Sync(view)
-	if len(x.shapes)*(4*len(x.nodes)+1<<10) > shapeBytes || len(x.keys) > mostKeys || x.plan == 0 {
+	if len(x.keys) > mostKeys || x.plan == 0 {
 		x.shapes, x.keys = map[string]*memberShape{}, map[*orbit.Spec]string{}
 	}
+	x.evict()
 	if x.begin(&x.draft, math.MaxInt) {
 		for _, s := range x.shapes {
 			s.sums = nil
@@ -79,6 +84,20 @@ func (x *gangIndex) sync(view *orbit.View) {
 	x.plan++
 	x.fault, x.moved, x.fresh = nil, false, true
 	x.follow()
+}
+
+// evict drops the shapes that have not been asked for longest, down to half of what may be kept.
+func (x *gangIndex) evict() {
+	each := 2*len(x.nodes) + 1<<10
+	if len(x.shapes)*each <= shapeBytes {
+		return
+	}
+	old := slices.SortedFunc(maps.Keys(x.shapes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(x.shapes[a].plan, x.shapes[b].plan), cmp.Compare(a, b))
+	})
+	for _, key := range old[:len(old)-shapeBytes/2/each] {
+		delete(x.shapes, key)
+	}
 }
 
 // follow takes in which nodes of the draft have changed.
@@ -184,7 +203,7 @@ func (x *gangIndex) shape(spec *orbit.Spec) *memberShape {
 // of its table.
 type memberShape struct {
 	spec   *orbit.Spec
-	counts []int32
+	counts []memberCount
 	sums   []*domainSums
 	// Position in the draft's journal; counts are made anew if the journal does not reach back there.
 	cursor uint64
@@ -208,6 +227,19 @@ type domainSums struct {
 // a gang with more.
 const mostAlone = 1 << 20
 
+// memberCount is how many members fit on a node, in two bytes: the largest number stands for mostAlone. So it is exact
+// below that, and above it says too much, which seats are not found by.
+type memberCount uint16
+
+func newMemberCount(n int32) memberCount { return memberCount(min(n, math.MaxUint16)) }
+
+func (c memberCount) number() int32 {
+	if c == math.MaxUint16 {
+		return mostAlone
+	}
+	return int32(c)
+}
+
 // follow brings the counts up to the draft.
 func (s *memberShape) follow(x *gangIndex) {
 	x.follow()
@@ -217,7 +249,7 @@ func (s *memberShape) follow(x *gangIndex) {
 	changed, next, all := x.draft.Changed(s.cursor)
 	s.cursor = next
 	if s.counts == nil || all || moved {
-		s.counts = make([]int32, len(x.nodes))
+		s.counts = make([]memberCount, len(x.nodes))
 		s.sums = nil
 		for i := range s.counts {
 			s.count(x, int32(i))
@@ -225,7 +257,7 @@ func (s *memberShape) follow(x *gangIndex) {
 		s.gained = x.tick()
 		return
 	}
-	s.counts = append(s.counts, make([]int32, len(x.nodes)-len(s.counts))...)
+	s.counts = append(s.counts, make([]memberCount, len(x.nodes)-len(s.counts))...)
 	for k, i := range changed {
 		if k == 0 || changed[k-1] != i {
 			s.count(x, i)
@@ -244,11 +276,12 @@ func (s *memberShape) count(x *gangIndex, i int32) {
 			fits = 0
 		}
 	}
-	more := fits - s.counts[i]
+	now := newMemberCount(fits)
+	more := now.number() - s.counts[i].number()
 	if more == 0 {
 		return
 	}
-	s.counts[i] = fits
+	s.counts[i] = now
 	for _, sums := range s.sums {
 		if t := sums.table; sums.version == t.version && t.of[i] >= 0 {
 			sums.by[t.of[i]] += int64(more)
@@ -273,7 +306,7 @@ func (s *memberShape) byDomain(t *domainTable) []int64 {
 	sums := &domainSums{t, t.version, make([]int64, len(t.domains))}
 	for i, n := range s.counts {
 		if d := t.of[i]; d >= 0 {
-			sums.by[d] += int64(n)
+			sums.by[d] += int64(n.number())
 		}
 	}
 	s.sums[i] = sums

@@ -160,7 +160,7 @@ func (p *gangPacker) node(i int32) *orbit.NodeState {
 func (p *gangPacker) fitsAlone(a int, node int32) int32 {
 	s := p.asks[a].shape
 	if !p.bare {
-		return s.counts[node]
+		return s.counts[node].number()
 	}
 	n := p.node(node)
 	if p.index.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
@@ -183,7 +183,7 @@ func (p *gangPacker) shortlist(nodes []int32) []int32 {
 
 // foremost returns those n of the nodes that take a member which come first by rank; among equals by index, which is
 // cheaper to compare than an id, and the same for all who see the state.
-func (x *gangIndex) foremost(nodes, counts []int32, n int) []int32 {
+func (x *gangIndex) foremost(nodes []int32, counts []memberCount, n int) []int32 {
 	order := func(i, j int32) int {
 		if x.ranks[i] != x.ranks[j] {
 			return cmp.Compare(x.ranks[i], x.ranks[j])

@@ -13,8 +13,10 @@ type pendingGang struct {
 	id    orbit.GangID
 	gang  *orbit.Gang
 	state *orbit.GangState
-	// Handed over in this plan.
+	// Handed over in this plan; none of a gang that was handed over before and is remembered.
 	handed []*orbit.Capsule
+	// Who owns the members that were handed over.
+	owner string
 	// Members that wait and that run, by role.
 	waiting [][]*orbit.Capsule
 	running []*orbit.Capsule
@@ -72,12 +74,15 @@ func (m *pendingGang) before(o *pendingGang) int {
 	return cmp.Or(cmp.Compare(o.priority, m.priority), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
 }
 
+// Before is before for a heap.
+func (m *pendingGang) Before(o *pendingGang) bool { return m.before(o) < 0 }
+
 // fresh reports whether the gang has yet to be placed.
 func (m *pendingGang) fresh() bool { return m.state.Total() == 0 }
 
 // inspect finds what keeps the gang from being planned at all.
 func (m *pendingGang) inspect() error {
-	owner := m.handed[0].Owner
+	owner := m.owner
 	specs := map[*orbit.Spec]bool{}
 	for role, waiting := range m.waiting {
 		r := &m.gang.Roles[role]
@@ -86,7 +91,7 @@ func (m *pendingGang) inspect() error {
 			switch {
 			case c.Owner != owner:
 				return fmt.Errorf("gang %q: capsule %q is owned by %q, capsule %q by %q; a gang has one owner",
-					m.id, m.handed[0].ID, owner, c.ID, c.Owner)
+					m.id, m.example(), owner, c.ID, c.Owner)
 			case owner == "" && c.Spec.Class != orbit.GangClass:
 				return fmt.Errorf("gang %q: capsule %q has class %v, which another navigator may claim; give the specs of all roles the class Gang",
 					m.id, c.ID, c.Spec.Class)
@@ -102,6 +107,14 @@ func (m *pendingGang) inspect() error {
 			m.id, len(specs), len(m.gang.Levels), mostSpecs, mostLevels)
 	}
 	return nil
+}
+
+// example returns a member that was handed over, if one was.
+func (m *pendingGang) example() (id orbit.CapsuleID) {
+	if len(m.handed) > 0 {
+		id = m.handed[0].ID
+	}
+	return id
 }
 
 // pendingGangs groups capsules by gang, in the order in which gangs are planned. Orphans are members of no gang.
@@ -122,6 +135,7 @@ func pendingGangs(state *orbit.State, pending []*orbit.Capsule) (gangs []*pendin
 		m.handed = append(m.handed, c)
 	}
 	for _, m := range gangs {
+		m.owner = m.handed[0].Owner
 		m.fault = m.inspect()
 	}
 	slices.SortFunc(gangs, (*pendingGang).before)

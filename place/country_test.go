@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -62,7 +63,7 @@ func newCountry(t *rapid.T) *country { return newCountryOf(t, false) }
 
 func newCountryOf(t *rapid.T, wide bool) *country {
 	w := &country{now: time.Unix(1000, 0), rng: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))}
-	w.ledger = &orbit.MemoryLedger{Bounds: orbit.Limits{Terminal: 50, History: rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "history")}}
+	w.ledger = &orbit.MemoryLedger{Bounds: orbit.Limits{Terminal: 50, NominatedShare: rapid.SampledFrom([]int{10, 100}).Draw(t, "share"), History: rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "history")}}
 	w.tel.stale = 10 * time.Second
 	w.taste = taste{
 		hosts:  rapid.Bool().Draw(t, "hosts"),
@@ -137,7 +138,7 @@ func (w *country) spec(t *rapid.T) {
 }
 
 func (w *country) invent(t *rapid.T) *orbit.Spec {
-	s := &orbit.Spec{Module: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "module")}
+	s := &orbit.Spec{Module: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "module"), Priority: rapid.SampledFrom([]int32{0, 0, 1, 5}).Draw(t, "priority")}
 	s.Envelope.Reservation = orbit.Resources{orbit.CPU: rapid.Int64Range(0, 3).Draw(t, "cpu"), orbit.Memory: rapid.Int64Range(0, 1).Draw(t, "memory")}
 	often := func(n int, what string) bool { return rapid.IntRange(0, 9).Draw(t, what) < n }
 	if often(1, "wants much") {
@@ -281,6 +282,87 @@ func (w *country) compete(t *rapid.T) {
 	}
 }
 
+// wait lets a capsule or a gang of two specs wait, for which room may be nominated.
+func (w *country) wait(t *rapid.T) {
+	w.serial++
+	id := fmt.Sprint("w", w.serial)
+	spec := func() *orbit.Spec { return rapid.SampledFrom(w.specs).Draw(t, "spec") }
+	if rapid.IntRange(0, 2).Draw(t, "a gang") > 0 {
+		w.try(orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(id)}, Spec: spec()})
+		return
+	}
+	w.try(orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{
+		{Name: "r", Spec: spec(), Members: []orbit.CapsuleID{orbit.CapsuleID(id + "r1"), orbit.CapsuleID(id + "r2")}, Min: 1},
+		{Name: "s", Spec: spec(), Members: []orbit.CapsuleID{orbit.CapsuleID(id + "s")}},
+	}}})
+}
+
+// waiting returns one that waits, nil if none does: mostly one for which room is nominated.
+func (w *country) waiting(t *rapid.T) *orbit.Capsule {
+	var all, nominated []*orbit.Capsule
+	s := snapshotOf(t, w.ledger)
+	for c := range s.Capsules() {
+		if g := s.Gang(c.Gang); c.Pending() && c.ID[0] == 'w' {
+			if all = append(all, c); c.Nomination.Lives() || g != nil && g.Nomination.Lives() {
+				nominated = append(nominated, c)
+			}
+		}
+	}
+	if len(nominated) > 0 && rapid.IntRange(0, 4).Draw(t, "nominated") > 0 {
+		all = nominated
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(all).Draw(t, "waiting")
+}
+
+// nomination invents what is nominated for one that waits, or ends what is; false: none waits.
+func (w *country) nomination(t *rapid.T) (do orbit.Nominate, ok bool) {
+	c := w.waiting(t)
+	if c == nil {
+		return do, false
+	}
+	if do.Capsule, do.Gang = c.ID, c.Gang; c.Gang != "" {
+		do.Capsule = ""
+	}
+	if rapid.IntRange(0, 4).Draw(t, "ends") == 0 {
+		return do, true
+	}
+	do.Aged, do.Ends = rapid.Int32Range(0, 3).Draw(t, "aged"), w.now.Add(time.Hour)
+	for _, n := range w.some(rapid.SampledFrom([]int{1, 2, 5, 40}).Draw(t, "parts")) {
+		part := orbit.NominatedRoom{Node: n.Node.ID}
+		for d, most := range n.Node.Capacity {
+			if part.Room[d] = most / (1 + w.rng.Int64N(3)); w.rng.IntN(3) == 0 {
+				part.Room[d] = 0
+			}
+		}
+		if part.Devices = devicesWith(n, 1) & orbit.DeviceSet(w.rng.IntN(16)); part.Devices != 0 && c.Spec.Devices.Accepts(n.Node.Devices.Model) {
+			part.Milli = 1 + w.rng.IntN(1000)
+		} else {
+			part.Devices = 0
+		}
+		if (part.Room != orbit.Resources{} || part.Devices != 0) && w.mayServe(do, part) {
+			do.Parts = append(do.Parts, part)
+		}
+	}
+	return do, len(do.Parts) > 0
+}
+
+// mayServe asks the ledger whether a node could be nominated, whatever else is.
+func (w *country) mayServe(do orbit.Nominate, part orbit.NominatedRoom) bool {
+	do.Parts = []orbit.NominatedRoom{part}
+	err := snapshotOf(panicky{}, w.ledger).Check(orbit.Proposal{Do: []orbit.Commitment{do}})
+	return err == nil || strings.Contains(err.Error(), "percent") || strings.Contains(err.Error(), "at once")
+}
+
+// nominate lets somebody else nominate.
+func (w *country) nominate(t *rapid.T) {
+	if do, ok := w.nomination(t); ok {
+		w.try(do)
+	}
+}
+
 // report is what nodes say of themselves, and time that passes: those that stay silent go stale.
 func (w *country) report(t *rapid.T) {
 	for _, n := range w.some(few(t)) {
@@ -292,6 +374,7 @@ func (w *country) report(t *rapid.T) {
 func (w *country) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"change": w.change, "join": w.join, "leave": w.leave, "release": w.release, "compete": w.compete,
+		"wait": w.wait, "nominate": w.nominate, "nominate more": w.nominate,
 		"report": w.report, "spec": w.spec,
 	}
 }

@@ -23,9 +23,12 @@ type rivals struct {
 	marks   [][]int
 	// Reserved since the last Sync.
 	plan []reserved
+	// Nodes that were compared with the referee for one that is nominated.
+	asked int
 }
 
 type reserved struct {
+	// Nil: its capsule has been submitted, or it places none.
 	spec     *orbit.Spec
 	proposal orbit.Proposal
 	sent     bool
@@ -158,6 +161,71 @@ func (r *rivals) batch(t *rapid.T) {
 	}
 }
 
+// nominee plans one that waits, with the room that is nominated for it. Its draft shows each node as the referee judges it.
+func (r *rivals) nominee(t *rapid.T) {
+	c := r.waiting(t)
+	if c == nil {
+		return
+	}
+	fresh := r.view.State() != nil && r.view.Revision() == snapshotOf(t, r.ledger).Revision() && len(r.plan) == 0 && r.engines[0].View() == r.view
+	for _, e := range r.engines {
+		e.Ask(c)
+	}
+	if fresh && c.Gang == "" {
+		for n := range r.engines[0].Nodes() {
+			set, ok := n.PickDevices(c.Spec)
+			err := r.view.State().Check(orbit.Proposal{View: r.view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: n.Node.ID, Devices: set}}})
+			require.Equal(t, err == nil, ok && n.Fits(c.Spec), "%v", err)
+			r.asked += btoi(c.Nomination.Lives())
+		}
+	}
+	choices, ok := r.ask(t, c.Spec)
+	if ok && (c.Gang != "" || r.rng.IntN(2) == 0) || !ok {
+		for _, e := range r.engines {
+			e.Ask(nil)
+		}
+		r.ask(t, c.Spec)
+		return
+	}
+	place := func(e *drafted[orbit.PlacementEngine], to orbit.Choice) string { return fmt.Sprint(e.Place(c, to)) }
+	want := place(r.engines[0], choices[0])
+	for i, e := range r.engines[1:] {
+		require.Equal(t, want, place(e, choices[i+1]))
+	}
+	if want != "<nil>" { // placed by this plan already, or since its view
+		for _, e := range r.engines {
+			e.Ask(nil)
+		}
+		return
+	}
+	for i, e := range r.engines {
+		if p := e.Propose(); i == 0 {
+			r.plan = append(r.plan, reserved{proposal: p})
+		}
+	}
+}
+
+// nominateInPlan nominates as a step of the plan.
+func (r *rivals) nominateInPlan(t *rapid.T) {
+	do, ok := r.nomination(t)
+	if !ok {
+		return
+	}
+	var want string
+	for i, e := range r.engines {
+		got := fmt.Sprint(e.Nominate(do))
+		if i == 0 {
+			want = got
+		}
+		require.Equal(t, want, got)
+	}
+	for i, e := range r.engines {
+		if p := e.Propose(); i == 0 && want == "<nil>" {
+			r.plan = append(r.plan, reserved{proposal: p})
+		}
+	}
+}
+
 // mixture plans capsules of all specs, and asks now and then without taking.
 func (r *rivals) mixture(t *rapid.T) {
 	for range rapid.SampledFrom([]int{3, 10, 40}).Draw(t, "capsules") {
@@ -202,7 +270,9 @@ func (r *rivals) commit(t *rapid.T) {
 	part := rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "one in")
 	for i := range r.plan {
 		if p := &r.plan[i]; i%part == 0 && !p.sent {
-			r.try(orbit.Submit{IDs: []orbit.CapsuleID{p.proposal.Do[0].(orbit.Place).Capsule}, Spec: p.spec})
+			if p.spec != nil {
+				r.try(orbit.Submit{IDs: []orbit.CapsuleID{p.proposal.Do[0].(orbit.Place).Capsule}, Spec: p.spec})
+			}
 			_, _ = r.ledger.Propose(context.Background(), p.proposal)
 			p.sent = true
 		}
@@ -238,7 +308,14 @@ func (r *rivals) anotherView(t *rapid.T) {
 // Whatever happens, Indexed chooses what Exhaustive chooses, and so does Sampled when all nodes are not enough:
 // the same node, value, tie, devices and proposal, and the same words when nothing fits.
 func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { newRivals(t, false).live(t) })
+	asked := 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRivals(t, false)
+		r.live(t)
+		asked += r.asked
+	})
+	t.Logf("%d nodes compared with the referee for one that is nominated", asked)
+	require.Positive(t, asked)
 }
 
 // The same where specs speak of labels with so many values that they cannot make kinds of nodes.
@@ -250,6 +327,7 @@ func (r *rivals) live(t *rapid.T) {
 	actions := r.actions()
 	for name, f := range map[string]func(*rapid.T){
 		"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
+		"nominee": r.nominee, "nominee more": r.nominee, "nominate in plan": r.nominateInPlan,
 		"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count,
 	} {
 		actions[name] = f

@@ -126,6 +126,23 @@ func (s *sampling) plan(t *rapid.T) {
 	}
 }
 
+// nominee asks for one that waits, with the room that is nominated for it.
+func (s *sampling) nominee(t *rapid.T) {
+	c := s.waiting(t)
+	if c == nil {
+		return
+	}
+	drafts := []*orbit.Draft{&s.all.Draft, &s.twins[0].Draft, &s.twins[1].Draft}
+	for _, d := range drafts {
+		d.Ask(c)
+	}
+	s.ask(t, c.Spec)
+	for _, d := range drafts {
+		d.Ask(nil)
+	}
+	s.ask(t, c.Spec)
+}
+
 func (s *sampling) rollback(t *rapid.T) {
 	mark := rapid.IntRange(0, s.twins[0].Checkpoint()).Draw(t, "mark")
 	s.all.Rollback(mark)
@@ -153,7 +170,7 @@ func TestSampledChoosesTheBestOfEnough(t *testing.T) {
 		s := newSampling(t)
 		actions := s.actions()
 		for name, f := range map[string]func(*rapid.T){
-			"": s.check, "plan": s.plan, "plan more": s.plan, "plan even more": s.plan, "rollback": s.rollback, "sync": s.sync, "sync more": s.sync,
+			"": s.check, "plan": s.plan, "plan more": s.plan, "plan even more": s.plan, "nominee": s.nominee, "rollback": s.rollback, "sync": s.sync, "sync more": s.sync,
 		} {
 			actions[name] = f
 		}

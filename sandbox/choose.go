@@ -31,7 +31,7 @@ type choice struct {
 //
 // For a fork, best evaluates the parent's node only. A fork that was placed before its parent was gone counts as an
 // ordinary capsule. For a capsule with volumes, best evaluates the nodes that have the rarest volume, if those are few.
-// For all others it walks the ordering of their class from the best node to the first that fits.
+// For all others it searches the rankings for the best node that fits.
 func (b *loads) best(a *ask) (choice, error) {
 	start := &a.spec.Start
 	if a.spec.Near.Group != "" {
@@ -82,7 +82,7 @@ func (b *loads) search(a *ask) int32 {
 			return b.bestOf(a, few)
 		}
 	}
-	return b.walk(b.ordering(classOf(a.spec)), func(i int32) bool { return b.misfit(a, i) == misfit{} })
+	return b.first(a.spec, func(i int32) bool { return b.misfit(a, i) == misfit{} })
 }
 
 // bestOf returns the best of a few nodes, whatever their order.
@@ -93,7 +93,7 @@ func (b *loads) bestOf(a *ask, few map[int32]struct{}) int32 {
 			continue
 		}
 		value, tie := b.rate(i, a.spec.Start.Template)
-		if at := (position{value, tie, b.nodes[i].hash, b.nodes[i].id, i}); first < 0 || at.less(best) {
+		if at := (position{value, tie, b.nodes[i].hash, b.nodes[i].id}); first < 0 || at.compare(best) < 0 {
 			best, first = at, i
 		}
 	}

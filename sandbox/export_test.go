@@ -18,3 +18,9 @@ func Holders(w *Warm) map[string]int {
 
 // Steps is how many steps of a plan a navigator keeps.
 func Steps(w *Warm) int { return w.loads.draft.Checkpoint() }
+
+// Opened is how many boxes and leaves the searches of a navigator have opened.
+func Opened(w *Warm) int { return w.loads.opened }
+
+// Judged is how many nodes a navigator has asked whether they fit.
+func Judged(w *Warm) int { return w.loads.judged }

@@ -13,12 +13,12 @@ import (
 // node reports, less what has been given away of that. The navigator and the gateway choose alike by it.
 //
 //	view ── Sync ──► draft ── Changed ──► nodes      what each reports, less what has been given away
-//	                                        ├─ improved ──► orderings  template and room ─► the nodes that take it, best first
+//	                                        ├─ improved ──► rankings   the nodes, best first
 //	                                        └─ file ──► holders        volume ─► the nodes that have it
 //
 // Invariant: between two syncs a node only gets worse by what is given away ([WarmFirst] is monotone), and
-// whatever may have made one better is listed in improved. So an ordering never has a node behind its place,
-// and a node that has been given away need only be looked at when it comes first: see ordering.go.
+// whatever may have made one better is listed in improved. So a ranking never has a node behind its place, and a node of
+// which something has been given away need only be looked at when it comes first: see ranking.go.
 type loads struct {
 	seed       uint64
 	allowStale bool
@@ -33,11 +33,33 @@ type loads struct {
 	// Nodes that may have become better, oldest first. The first of them is that of this number.
 	improved      []int32
 	firstImproved int
-	orderings     map[class]*ordering
-	pairs         int    // nodes in all orderings
-	clock         uint64 // rises whenever an ordering is asked for
+	cold          ranking
+	special       map[string]*ranking
+	open          []candidate // memory for a search
+	rated         []int32     // memory for leaves
+	opened        int         // boxes and leaves that searches have opened
+	judged        int         // nodes that were asked whether they fit
 	holders       map[string]map[int32]struct{}
+	// How many reports name a template.
+	supporters map[string]int
+	// Nodes by kind, and those that are cordoned.
+	kinds    [nodeKinds]int
+	cordoned map[int32]struct{}
+	// What was said last of classes that fit nowhere.
+	refusals map[class]refusal
 }
+
+// nodeKind says why a node takes no capsule of a template that no report names.
+type nodeKind uint8
+
+const (
+	absent nodeKind = iota
+	cordoned
+	withoutTelemetry
+	neverReported
+	withoutTemplate
+	nodeKinds
+)
 
 // nodeLoad is what is known of a node beside its state in the draft.
 type nodeLoad struct {
@@ -52,6 +74,7 @@ type nodeLoad struct {
 	hash uint64
 	// The loads' version when it last changed.
 	version uint64
+	kind    nodeKind
 }
 
 // spentSlots are warm slots of a template that have been given away.
@@ -110,9 +133,11 @@ func slotsWanted(spec *orbit.Spec) int64 { return max(spec.Envelope.Reservation[
 
 // sync follows the view and forgets what has been given away.
 func (b *loads) sync(view *orbit.View) {
-	if b.orderings == nil {
-		b.orderings, b.holders = map[class]*ordering{}, map[string]map[int32]struct{}{}
+	if b.special == nil {
+		b.special, b.holders, b.supporters = map[string]*ranking{}, map[string]map[int32]struct{}{}, map[string]int{}
+		b.cordoned, b.refusals = map[int32]struct{}{}, map[class]refusal{}
 	}
+	defer b.forgetTemplates()
 	b.draft.Sync(view)
 	b.state = view.State()
 	if n := b.draft.Bound() - len(b.nodes); n > 0 {
@@ -140,6 +165,7 @@ func (b *loads) reload(i int32) {
 	b.unfile(i, n.report.Volumes)
 	was := *n
 	*n = nodeLoad{spent: was.spent[:0]}
+	defer b.classify(i, was.kind)
 	if node := b.draft.Node(int(i)); node != nil {
 		n.id, n.report, n.slots = node.Node.ID, *b.draft.View().Report(node), math.MaxInt64
 		if !n.withoutTelemetry() {
@@ -150,7 +176,56 @@ func (b *loads) reload(i int32) {
 		}
 		b.file(i, n.report.Volumes)
 	}
+	if !slices.Equal(was.report.Templates, n.report.Templates) {
+		b.countSupport(was.report.Templates, -1)
+		b.countSupport(n.report.Templates, 1)
+	}
 	b.noteBetter(i)
+}
+
+// countSupport counts a node that supports the templates, or no longer does.
+func (b *loads) countSupport(templates []string, by int) {
+	for _, t := range templates {
+		if b.supporters[t] += by; b.supporters[t] == 0 {
+			delete(b.supporters, t)
+		}
+	}
+}
+
+// unsupported reports whether no node supports a template.
+func (b *loads) unsupported(template string) bool {
+	return template != "" && b.supporters[template] == 0 && b.kinds[withoutTelemetry] == 0
+}
+
+// forgetTemplates forgets the rankings of templates that no report names.
+func (b *loads) forgetTemplates() {
+	for t := range b.special {
+		if b.supporters[t] == 0 {
+			delete(b.special, t)
+		}
+	}
+}
+
+// classify counts a node under its kind.
+func (b *loads) classify(i int32, was nodeKind) {
+	n := &b.nodes[i]
+	switch {
+	case n.id == "":
+		n.kind = absent
+	case b.draft.Node(int(i)).Node.Unschedulable:
+		n.kind = cordoned
+	case n.withoutTelemetry():
+		n.kind = withoutTelemetry
+	case n.neverReported():
+		n.kind = neverReported
+	default:
+		n.kind = withoutTemplate
+	}
+	b.kinds[was]--
+	b.kinds[n.kind]++
+	if delete(b.cordoned, i); n.kind == cordoned {
+		b.cordoned[i] = struct{}{}
+	}
 }
 
 // noteWorse notes that a node has changed, and has become no better.

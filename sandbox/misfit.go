@@ -38,8 +38,9 @@ const (
 )
 
 // misfit returns the first reason for which a node cannot take a capsule, and the zero value if it can. It is
-// the one place that says what may be chosen; orderings only put nodes in order.
+// the one place that says what may be chosen; rankings only put nodes in order.
 func (b *loads) misfit(a *ask, i int32) misfit {
+	b.judged++
 	node, n := b.draft.Node(int(i)), &b.nodes[i]
 	m := b.ledgerMisfit(a, node)
 	switch {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/orbitsched/orbit"
 )
@@ -80,15 +81,40 @@ func (e *WarmNoFit) Unwrap() []error {
 // placed at any time, and no node's change would tell.
 func noParent(spec *orbit.Spec) error { return &WarmNoFit{Kind: ErrNoParent, Start: spec.Start} }
 
-// refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said
-// again while the loads are the same, because many ask in vain at a time.
+// class is what decides what is said of a plain capsule that fits nowhere.
+type class struct {
+	template string
+	room     orbit.Resources
+}
+
+// refusal is what was said of a class, by a version of the loads and a revision of the ledger.
+type refusal struct {
+	why     *WarmNoFit
+	version uint64
+	at      orbit.Revision
+}
+
+// mostRefusals is how many refusals are remembered.
+const mostRefusals = 1024
+
+// refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said again while
+// the loads are the same, because many ask in vain at a time. A template that no node supports costs no look at all nodes,
+// because they are counted by what would be said of them.
 func (b *loads) refusal(a *ask) error {
-	r := b.orderings[classOf(a.spec)]
-	plain := r != nil && a.plain()
-	if plain && r.refusal != nil && r.refused == b.version && r.refusedIn == b.state.Revision() {
-		return r.refusal
+	key, plain := class{a.spec.Start.Template, a.spec.Envelope.Reservation}, a.plain()
+	unknown := plain && b.unsupported(key.template)
+	if r := b.refusals[key]; plain && !unknown && r.why != nil && r.version == b.version && r.at == b.state.Revision() {
+		return r.why
 	}
 	counts := map[misfit]int{}
+	if unknown {
+		counts[misfit{kind: silent}], counts[misfit{kind: noTemplate}] = b.kinds[neverReported], b.kinds[withoutTemplate]
+		maps.DeleteFunc(counts, func(_ misfit, n int) bool { return n == 0 })
+		for i := range b.cordoned {
+			counts[b.misfit(a, i)]++
+		}
+		return b.explain(a, counts)
+	}
 	for i := range b.nodes {
 		if b.nodes[i].id != "" {
 			counts[b.misfit(a, int32(i))]++
@@ -96,7 +122,10 @@ func (b *loads) refusal(a *ask) error {
 	}
 	e := b.explain(a, counts)
 	if plain {
-		r.refusal, r.refused, r.refusedIn = e, b.version, b.state.Revision()
+		if len(b.refusals) >= mostRefusals {
+			clear(b.refusals)
+		}
+		b.refusals[key] = refusal{e, b.version, b.state.Revision()}
 	}
 	return e
 }

@@ -52,7 +52,7 @@ func percentiles(b *testing.B, took []time.Duration) {
 // Creates go round the templates, and are committed, so the debits of each are there for the next.
 func BenchmarkWarmDecision(b *testing.B) {
 	for _, templates := range []int{1, 50} {
-		for _, hosts := range []int{10, 100, 1000, 10_000} {
+		for _, hosts := range []int{10, 100, 1000, 10_000, 50_000} {
 			b.Run(fmt.Sprintf("templates=%d/hosts=%d/gateway", templates, hosts), func(b *testing.B) {
 				f, specs := bigFleet(b, hosts, templates)
 				g := f.gateway()
@@ -87,6 +87,34 @@ func BenchmarkWarmDecision(b *testing.B) {
 				percentiles(b, took)
 			})
 		}
+	}
+}
+
+// BenchmarkWarmUnknown is a create of a template that no host supports, with another name each time, beside creates that
+// are committed.
+func BenchmarkWarmUnknown(b *testing.B) {
+	for _, hosts := range []int{1000, 10_000, 50_000} {
+		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
+			f, specs := bigFleet(b, hosts, 1)
+			w := sandbox.Warm{Board: f.board}
+			submit(b, f.ledger, "c", 1, specs[0])
+			var view orbit.View
+			serial := 0
+			require.NoError(b, view.Refresh(context.Background(), f.ledger, f.board, time.Now()))
+			_, err := w.Plan(context.Background(), &view, view.State().Pending()) // what is kept is made
+			require.NoError(b, err)
+			for b.Loop() {
+				b.StopTimer()
+				serial++
+				submit(b, f.ledger, fmt.Sprint("u", serial), 1, bootSpec(fmt.Sprint("unknown-", serial)))
+				require.NoError(b, view.Refresh(context.Background(), f.ledger, f.board, time.Now()))
+				c := view.State().Capsule(orbit.CapsuleID(fmt.Sprintf("u%d-0", serial)))
+				b.StartTimer()
+				plan, err := w.Plan(context.Background(), &view, []*orbit.Capsule{c})
+				require.NoError(b, err)
+				require.ErrorIs(b, plan.Unplaced[0].Why, sandbox.ErrNoTemplate)
+			}
+		})
 	}
 }
 

@@ -262,6 +262,8 @@ type warmWorld struct {
 	view   orbit.View
 	warm   *sandbox.Warm
 	serial int
+	// Numbers of nodes are below this.
+	most int
 }
 
 func newWarmWorld(t *rapid.T) *warmWorld {
@@ -272,7 +274,8 @@ func newWarmWorld(t *rapid.T) *warmWorld {
 		w.board.Leases = &lease.Keeper{Ledger: w.ledger, Now: clock, Terms: -1}
 	}
 	w.warm = &sandbox.Warm{Board: w.board, AllowStale: rapid.Bool().Draw(t, "allow stale"), Seed: rapid.SampledFrom([]uint64{0, 7}).Draw(t, "seed")}
-	for range rapid.IntRange(1, 12).Draw(t, "nodes") {
+	w.most = rapid.SampledFrom([]int{15, 15, 15, 150}).Draw(t, "most")
+	for range rapid.IntRange(w.most/15, w.most*4/5).Draw(t, "nodes") {
 		w.put()
 	}
 	return w
@@ -284,7 +287,7 @@ var (
 )
 
 func (w *warmWorld) id() orbit.NodeID {
-	return orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, 14).Draw(w.t, "node")))
+	return orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, w.most-1).Draw(w.t, "node")))
 }
 
 // put lets a node join or changes it; its capacity may shrink below what is used.
@@ -305,8 +308,11 @@ func (w *warmWorld) report(id orbit.NodeID) {
 	r := orbit.Report{Node: id, At: w.now, FreeSlots: rapid.SampledFrom([]int{0, 1, 2, 5, 20}).Draw(w.t, "free"), Warm: map[string]int{}}
 	r.CPUPercent = rapid.SampledFrom([]float64{0, 10, 31, 100}).Draw(w.t, "load")
 	r.Templates = subset(w.t, warmTemplates)
+	if rapid.IntRange(0, 19).Draw(w.t, "rare") == 0 {
+		r.Templates = append(r.Templates, "rare")
+	}
 	r.Volumes = subset(w.t, warmVolumes)
-	for _, template := range warmTemplates {
+	for _, template := range append(warmTemplates, "rare") {
 		r.Warm[template] = rapid.SampledFrom([]int{0, 0, 1, 2, 12}).Draw(w.t, "warm")
 	}
 	if leases := w.board.Leases; leases != nil {
@@ -332,7 +338,7 @@ func subset(t *rapid.T, of []string) (some []string) {
 // submit adds capsules of a random spec.
 func (w *warmWorld) submit() {
 	t := w.t
-	s := &orbit.Spec{Module: "sandbox", Start: orbit.Start{Template: rapid.SampledFrom(append(warmTemplates, "")).Draw(t, "template")}}
+	s := &orbit.Spec{Module: "sandbox", Start: orbit.Start{Template: rapid.SampledFrom(append(warmTemplates, "", "rare", "unknown")).Draw(t, "template")}}
 	s.Envelope.Reservation[orbit.Slots] = rapid.SampledFrom([]int64{0, 1, 1, 2}).Draw(t, "slots")
 	s.Envelope.Reservation[orbit.CPU] = rapid.SampledFrom([]int64{0, 1}).Draw(t, "cpu")
 	switch rapid.IntRange(0, 8).Draw(t, "kind") {

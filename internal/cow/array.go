@@ -1,14 +1,16 @@
 // Package cow has persistent tables: copies share structure, and a writer copies only what it does not own.
 //
-// Ownership is a number. Every page and leaf carries the number of the writer that made it. A writer
+// Ownership is a number. Every piece of a table carries the number of the writer that made it. A writer
 // changes what carries its own number in place and copies everything else first. To freeze a table, copy the
 // struct and give the writer a new number ([NewOwner]): from then on it owns nothing and the copy never
 // changes. Reading a frozen copy needs no lock.
 package cow
 
 import (
-	"slices"
+	"math"
+	"math/bits"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Owner identifies one writer between two freezes. The zero Owner owns nothing.
@@ -19,19 +21,34 @@ var owners atomic.Uint64
 // NewOwner returns a number that no other writer in this process has.
 func NewOwner() Owner { return Owner(owners.Add(1)) }
 
-const pageBits = 5
-
-// Array is a persistent array of T, grown at its end. T is what is copied at once: a small Go array of
-// records. The zero value is empty.
+// Array is a persistent sparse array of T: a radix tree over the index, so that the first write after a freeze copies
+// one node on each level, however many elements there are. T is what is copied at once on the lowest level: a small Go
+// array of records. What is dropped gives its memory back. The zero value is empty.
+//
+//	root ── 6 bits of the index ──► node ── 6 bits ──► node ── 6 bits ──► leaf (T)
+//
+// Nodes of all levels have one type, whatever T is, so that walking them is not compiled for every T; therefore
+// pointers to them are untyped, and the height says what they point to.
 type Array[T any] struct {
-	pages []*page[T]
-	owner Owner // of the pages slice
-	n     int
+	// A *node, on height 0 a *leaf[T]; nil: there are no elements.
+	root unsafe.Pointer
+	// Levels of nodes above the leaves.
+	height uint8
 }
 
-type page[T any] struct {
-	owner  Owner
-	leaves [1 << pageBits]*leaf[T]
+const (
+	fanBits = 6
+	fan     = 1 << fanBits
+)
+
+type node struct {
+	owner Owner
+	// One bit for each kid that exists.
+	live uint64
+	// One bit for each kid of which all elements are marked as full.
+	full uint64
+	// Nodes of the level below, *leaf[T] on the lowest.
+	kids [fan]unsafe.Pointer
 }
 
 type leaf[T any] struct {
@@ -39,49 +56,183 @@ type leaf[T any] struct {
 	value T
 }
 
-// Len returns how many elements there are.
-func (a *Array[T]) Len() int { return a.n }
-
-// At returns element i for reading. It requires 0 <= i < Len.
-func (a *Array[T]) At(i int) *T {
-	return &a.pages[i>>pageBits].leaves[i&(1<<pageBits-1)].value
-}
-
-// Own returns element i for writing by o, copying it first if o does not own it.
-func (a *Array[T]) Own(i int, o Owner) *T {
-	p := a.ownPage(i>>pageBits, o)
-	l := p.leaves[i&(1<<pageBits-1)]
-	if l.owner != o {
-		l = &leaf[T]{owner: o, value: l.value}
-		p.leaves[i&(1<<pageBits-1)] = l
+// At returns element i for reading, nil if it does not exist.
+func (a *Array[T]) At(i uint32) *T {
+	l := (*leaf[T])(a.find(i))
+	if l == nil {
+		return nil
 	}
 	return &l.value
 }
 
-func (a *Array[T]) ownPage(i int, o Owner) *page[T] {
-	if a.owner != o {
-		a.pages = slices.Clone(a.pages)
-		a.owner = o
+// find returns leaf i, nil if it does not exist.
+func (a *Array[T]) find(i uint32) unsafe.Pointer {
+	p, shift := a.root, a.height*fanBits
+	if i>>shift != 0 {
+		return nil
 	}
-	p := a.pages[i]
-	if p.owner != o {
-		p = &page[T]{owner: o, leaves: p.leaves}
-		a.pages[i] = p
+	for shift > 0 && p != nil {
+		shift -= fanBits
+		p = (*node)(p).kids[i>>shift%fan]
 	}
 	return p
 }
 
-// Grow appends zero elements, owned by o, until there are n.
-func (a *Array[T]) Grow(n int, o Owner) {
-	for a.n < n {
-		if a.n>>pageBits == len(a.pages) {
-			if a.owner != o {
-				a.pages = slices.Clone(a.pages)
-				a.owner = o
-			}
-			a.pages = append(a.pages, &page[T]{owner: o})
-		}
-		a.ownPage(a.n>>pageBits, o).leaves[a.n&(1<<pageBits-1)] = &leaf[T]{owner: o}
-		a.n++
+// Own returns element i for writing by o: a copy if o does not own it, and a zero element if it does not exist.
+func (a *Array[T]) Own(i uint32, o Owner) *T {
+	if l := (*leaf[T])(a.find(i)); l != nil && l.owner == o { // then o owns the path to it as well
+		return &l.value
 	}
+	return a.ownPath(i, o)
+}
+
+func (a *Array[T]) ownPath(i uint32, o Owner) *T {
+	for i>>(a.height*fanBits) != 0 {
+		a.lift(o)
+	}
+	at := &a.root
+	for shift := a.height * fanBits; shift > 0; {
+		shift -= fanBits
+		n := ownNode(at, o)
+		n.live |= 1 << (i >> shift % fan)
+		at = &n.kids[i>>shift%fan]
+	}
+	l := &leaf[T]{owner: o}
+	if was := (*leaf[T])(*at); was != nil {
+		l.value = was.value
+	}
+	*at = unsafe.Pointer(l)
+	return &l.value
+}
+
+// ownNode makes the node that a pointer leads to one that o owns, and makes one where there is none.
+func ownNode(at *unsafe.Pointer, o Owner) *node {
+	n := (*node)(*at)
+	switch {
+	case n == nil:
+		n = &node{owner: o}
+	case n.owner != o:
+		own := *n
+		own.owner = o
+		n = &own
+	default:
+		return n
+	}
+	*at = unsafe.Pointer(n)
+	return n
+}
+
+// lift adds a level on top.
+func (a *Array[T]) lift(o Owner) {
+	if a.root != nil {
+		top := &node{owner: o, live: 1}
+		top.kids[0] = a.root
+		if a.height > 0 && (*node)(a.root).full == math.MaxUint64 {
+			top.full = 1
+		}
+		a.root = unsafe.Pointer(top)
+	}
+	a.height++
+}
+
+// Drop removes element i. Nodes that are left empty go with it, and levels on top that lead to one kid.
+func (a *Array[T]) Drop(i uint32, o Owner) {
+	if a.At(i) == nil {
+		return
+	}
+	dropFrom(&a.root, a.height, i, o)
+	for a.height > 1 && a.root != nil && (*node)(a.root).live == 1 {
+		a.root = (*node)(a.root).kids[0]
+		a.height--
+	}
+	if a.root == nil {
+		a.height = 0
+	}
+}
+
+// dropFrom removes element i from a subtree. It reports whether nothing is left of it.
+func dropFrom(at *unsafe.Pointer, height uint8, i uint32, o Owner) bool {
+	if height > 0 {
+		n, kid := ownNode(at, o), i>>((height-1)*fanBits)%fan
+		n.full &^= 1 << kid
+		if !dropFrom(&n.kids[kid], height-1, i, o) {
+			return false
+		}
+		if n.live &^= 1 << kid; n.live != 0 {
+			return false
+		}
+	}
+	*at = nil
+	return true
+}
+
+// MarkFull marks element i, which exists, as full or not, for NotFull.
+func (a *Array[T]) MarkFull(i uint32, full bool, o Owner) {
+	if a.height == 0 {
+		a.lift(o)
+	}
+	markFull(&a.root, a.height, i, full, o)
+}
+
+// markFull does so in a subtree. It reports whether all elements of the subtree are full.
+func markFull(at *unsafe.Pointer, height uint8, i uint32, full bool, o Owner) bool {
+	n, kid := ownNode(at, o), i>>((height-1)*fanBits)%fan
+	if height > 1 {
+		full = markFull(&n.kids[kid], height-1, i, full, o)
+	}
+	n.full &^= 1 << kid
+	if full {
+		n.full |= 1 << kid
+	}
+	return n.full == math.MaxUint64
+}
+
+// NotFull returns the lowest index, from a given one on, of an element that is not marked as full; one that does not
+// exist is not.
+func (a *Array[T]) NotFull(from uint32) uint32 {
+	if from>>(a.height*fanBits) != 0 {
+		return from
+	}
+	if i, ok := notFull(a.root, a.height, from); ok {
+		return i
+	}
+	return 1 << (a.height * fanBits)
+}
+
+func notFull(p unsafe.Pointer, height uint8, from uint32) (uint32, bool) {
+	if p == nil || height == 0 {
+		return from, true
+	}
+	n, shift := (*node)(p), (height-1)*fanBits
+	first := from >> shift
+	for open := ^n.full &^ (1<<first - 1); open != 0; open &= open - 1 {
+		kid := uint32(bits.TrailingZeros64(open))
+		if kid > first {
+			from = 0
+		}
+		if i, ok := notFull(n.kids[kid], height-1, from&(1<<shift-1)); ok {
+			return kid<<shift | i, true
+		}
+	}
+	return 0, false
+}
+
+// All yields the elements that exist, in the order of their indices.
+func (a *Array[T]) All(yield func(uint32, *T) bool) { allOf(a.root, a.height, 0, yield) }
+
+func allOf[T any](p unsafe.Pointer, height uint8, base uint32, yield func(uint32, *T) bool) bool {
+	if p == nil {
+		return true
+	}
+	if height == 0 {
+		return yield(base, &(*leaf[T])(p).value)
+	}
+	n := (*node)(p)
+	for live := n.live; live != 0; live &= live - 1 {
+		kid := bits.TrailingZeros64(live)
+		if !allOf(n.kids[kid], height-1, base<<fanBits|uint32(kid), yield) {
+			return false
+		}
+	}
+	return true
 }

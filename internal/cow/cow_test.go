@@ -1,35 +1,76 @@
 package cow
 
 import (
+	"math"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-// arrayFork is a table beside the slice that it must equal. A frozen one is never written again.
+// arrayFork is an array beside the map that it must equal. A frozen one is never written again.
 type arrayFork struct {
 	table Array[[2]int]
 	owner Owner
-	want  [][2]int
+	want  map[uint32]*arrayElement
+	// Dropped last.
+	dropped uint32
+}
+
+type arrayElement struct {
+	value int
+	full  bool
+}
+
+func (f *arrayFork) copy(o Owner) *arrayFork {
+	c := &arrayFork{table: f.table, owner: o, want: map[uint32]*arrayElement{}}
+	for i, e := range f.want {
+		own := *e
+		c.want[i] = &own
+	}
+	return c
 }
 
 func (f *arrayFork) check(t *rapid.T) {
-	if f.table.Len() != len(f.want) {
-		t.Fatalf("length %d, want %d", f.table.Len(), len(f.want))
+	var found []uint32
+	f.table.All(func(i uint32, e *[2]int) bool {
+		found = append(found, i)
+		if want := f.want[i]; want == nil || want.value != e[1] || f.table.At(i) != e {
+			t.Fatalf("element %d is %v, want %+v", i, *e, want)
+		}
+		return true
+	})
+	if !slices.IsSorted(found) || len(found) != len(f.want) {
+		t.Fatalf("yields %v of %d elements", found, len(f.want))
 	}
-	for i, want := range f.want {
-		if got := *f.table.At(i); got != want {
-			t.Fatalf("element %d is %v, want %v", i, got, want)
+	if len(found) == 0 && (f.table.root != nil || f.table.height != 0) {
+		t.Fatalf("an empty array keeps a tree of height %d", f.table.height)
+	}
+	for _, i := range []uint32{0, 5, 63, 64, 4095, 4096, 262143, 262144, math.MaxUint32, f.dropped} {
+		if f.want[i] == nil && f.table.At(i) != nil {
+			t.Fatalf("there is an element %d", i)
+		}
+		want := i
+		for f.want[want] != nil && f.want[want].full {
+			want++
+		}
+		if got := f.table.NotFull(i); got != want {
+			t.Fatalf("the first from %d on that is not full is %d, want %d", i, got, want)
 		}
 	}
 }
 
-// TestArrayAgainstSlice: an array is a slice; a copy that was frozen, and every fork that goes on from it,
-// never sees what others write, shared pages or not. SCENARIOS 8, 23 (I8), 16 (I6).
-func TestArrayAgainstSlice(t *testing.T) {
+// someIndex draws indices of low and of high trees, often those that are there.
+func (f *arrayFork) someIndex(t *rapid.T) uint32 {
+	return rapid.OneOf(rapid.Uint32Range(0, 140), rapid.Uint32Range(4090, 4100), rapid.Uint32Range(262_140, 262_150),
+		rapid.Just(uint32(1<<30))).Draw(t, "i")
+}
+
+// TestArrayAgainstMap: an array is a map from indices to elements, in order; it keeps nothing of what was dropped, and
+// finds what is not full. A copy that was frozen, and every fork that goes on from it, never sees what others write.
+func TestArrayAgainstMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		forks := []*arrayFork{{owner: NewOwner()}}
+		forks := []*arrayFork{{owner: NewOwner(), want: map[uint32]*arrayElement{}}}
 		var frozen []*arrayFork
 		one := func(t *rapid.T) *arrayFork { return rapid.SampledFrom(forks).Draw(t, "fork") }
 		t.Repeat(map[string]func(*rapid.T){
@@ -38,35 +79,66 @@ func TestArrayAgainstSlice(t *testing.T) {
 					f.check(t)
 				}
 			},
-			"grow": func(t *rapid.T) {
+			"write": func(t *rapid.T) { one(t).write(t, 1) },
+			"fill":  func(t *rapid.T) { one(t).write(t, 64) },
+			"full":  func(t *rapid.T) { one(t).mark(t) },
+			"drop": func(t *rapid.T) {
 				f := one(t)
-				n := len(f.want) + rapid.IntRange(0, 70).Draw(t, "by") // pages have 64 elements
-				f.table.Grow(n, f.owner)
-				f.want = append(f.want, make([][2]int, n-len(f.want))...)
+				i := f.someIndex(t)
+				f.table.Drop(i, f.owner)
+				delete(f.want, i)
+				f.dropped = i
 			},
-			"write": func(t *rapid.T) {
+			"page": func(t *rapid.T) { // a node that is full, and then perhaps a level above it
 				f := one(t)
-				if len(f.want) == 0 {
-					t.Skip("empty")
+				for i := range uint32(fan) {
+					f.table.Own(i, f.owner)
+					f.table.MarkFull(i, true, f.owner)
+					f.want[i] = &arrayElement{value: f.table.At(i)[1], full: true}
 				}
-				i, v := rapid.IntRange(0, len(f.want)-1).Draw(t, "i"), rapid.Int().Draw(t, "v")
-				f.table.Own(i, f.owner)[1] = v
-				f.want[i][1] = v
+			},
+			"empty": func(t *rapid.T) {
+				f := one(t)
+				for i := range f.want {
+					f.table.Drop(i, f.owner)
+				}
+				clear(f.want)
 			},
 			"freeze": func(t *rapid.T) {
 				f := one(t)
-				frozen = append(frozen, &arrayFork{table: f.table, want: slices.Clone(f.want)})
+				frozen = append(frozen, f.copy(0))
 				f.owner = NewOwner()
 			},
 			"fork": func(t *rapid.T) { // two writers go on from one table
 				f := one(t)
 				if len(forks) < 4 {
-					forks = append(forks, &arrayFork{table: f.table, owner: NewOwner(), want: slices.Clone(f.want)})
+					forks = append(forks, f.copy(NewOwner()))
 				}
 				f.owner = NewOwner()
 			},
 		})
 	})
+}
+
+// write writes n elements in a row.
+func (f *arrayFork) write(t *rapid.T, n uint32) {
+	first, v := f.someIndex(t), rapid.Int().Draw(t, "v")
+	for i := first; i < first+n; i++ {
+		f.table.Own(i, f.owner)[1] = v
+		if f.want[i] == nil {
+			f.want[i] = &arrayElement{}
+		}
+		f.want[i].value = v
+	}
+}
+
+// mark marks an element, and what follows it without a gap.
+func (f *arrayFork) mark(t *rapid.T) {
+	full := rapid.Bool().Draw(t, "full")
+	for i := f.someIndex(t); f.want[i] != nil; i++ {
+		f.table.MarkFull(i, full, f.owner)
+		f.want[i].full = full
+	}
 }
 
 // indexFork is an index beside a set of (hash, slot).
@@ -80,6 +152,9 @@ type indexFork struct {
 func (f *indexFork) check(t *rapid.T) {
 	if f.index.Len() != len(f.want) {
 		t.Fatalf("length %d, want %d", f.index.Len(), len(f.want))
+	}
+	if x := &f.index; x.used > bucketMost*x.n || x.used == 0 && x.buckets.root != nil {
+		t.Fatalf("%d entries in %d buckets", x.used, x.n)
 	}
 	byHash := map[uint32]int{}
 	for e := range f.want {
@@ -100,9 +175,11 @@ func (f *indexFork) check(t *rapid.T) {
 	}
 }
 
-// someHash draws from few homes, so that probes collide, run into each other and wrap around the end.
+// someHash draws from few hashes, so that they collide and buckets run over, and sometimes from all.
 func someHash(t *rapid.T) uint32 {
-	return rapid.SampledFrom([]uint32{0, 1, 2, 3, 61, 62, 63, 64, 127, 0xffffffff, 0xfffffffe, 0x10000, 0x20001}).Draw(t, "hash")
+	return rapid.OneOf(
+		rapid.SampledFrom([]uint32{0, 1, 2, 3, 61, 62, 63, 64, 127, 0xffffffff, 0xfffffffe, 0x10000, 0x20001}), rapid.Uint32(),
+	).Draw(t, "hash")
 }
 
 // TestIndexAgainstMap: an index is a multimap; deleting closes gaps without hiding an entry; frozen copies and forks

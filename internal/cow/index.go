@@ -2,120 +2,122 @@ package cow
 
 import (
 	"math"
-	"slices"
+	"math/bits"
 )
 
 // Index is a persistent hash table from a 32-bit hash to small numbers, for finding a record's slot by its
-// id: the caller compares the ids. Open addressing with linear probing, at most three quarters full; growing it
-// rebuilds the whole table, about 20 ns an entry, each time the number of entries doubles. The zero value
-// is empty.
+// id: the caller compares the ids. It grows and shrinks by linear hashing, one bucket at a time, so that no
+// insertion and no deletion pays for more than a bucket. The zero value is empty.
+//
+// With n buckets, an entry is in the bucket that the lowest bits of its hash name: as many bits as n needs, or one fewer
+// if there is no such bucket yet. The buckets are an [Array].
 type Index struct {
-	blocks []*block
-	owner  Owner // of the blocks slice
-	mask   uint32
-	used   int
+	buckets Array[bucket]
+	n, used int
 }
 
-// block is what is copied when an entry changes that a frozen copy still sees.
-type block struct {
-	owner Owner
-	cells [blockCells]uint64 // hash<<32 | slot+1; 0 is free
+// bucket has entries, hash<<32 | slot+1, without gaps; zeros follow. Those beyond the first are in more, which is
+// immutable: the mean is about half of a bucket, so few have it.
+type bucket struct {
+	cells [bucketCells]uint64
+	more  *bucket
 }
 
 const (
-	blockBits  = 6
-	blockCells = 1 << blockBits
+	// With its owner and more, a bucket has 128 bytes.
+	bucketCells = 14
+	// Means of entries in a bucket above which there is one bucket more, and below which there is one fewer.
+	bucketMost  = 8
+	bucketFewst = 4
 )
-
-func (x *Index) cell(i uint32) uint64 { return x.blocks[i>>blockBits].cells[i&(blockCells-1)] }
-
-// own returns a cell for writing.
-func (x *Index) own(i uint32, o Owner) *uint64 {
-	if x.owner != o {
-		x.blocks, x.owner = slices.Clone(x.blocks), o
-	}
-	b := x.blocks[i>>blockBits]
-	if b.owner != o {
-		b = &block{owner: o, cells: b.cells}
-		x.blocks[i>>blockBits] = b
-	}
-	return &b.cells[i&(blockCells-1)]
-}
 
 // Len returns how many entries there are.
 func (x *Index) Len() int { return x.used }
 
+// bucketOf returns the number of the bucket for a hash. It requires a bucket.
+func (x *Index) bucketOf(hash uint32) uint32 {
+	mask := uint32(1)<<bits.Len32(uint32(x.n-1)) - 1
+	if b := hash & mask; b < uint32(x.n) {
+		return b
+	}
+	return hash & (mask >> 1)
+}
+
 // Probe is a search under one hash.
 type Probe struct {
-	index    *Index
-	hash, at uint32
+	bucket *bucket
+	hash   uint32
+	at     int
 }
 
 // Probe starts a search. It requires that the index stands still meanwhile.
-func (x *Index) Probe(hash uint32) Probe { return Probe{x, hash, hash - 1} }
+func (x *Index) Probe(hash uint32) Probe {
+	if x.n == 0 {
+		return Probe{}
+	}
+	return Probe{bucket: x.buckets.At(x.bucketOf(hash)), hash: hash}
+}
 
 // Next returns the next slot filed under the hash, false when there are no more.
 func (p *Probe) Next() (slot uint32, ok bool) {
-	x := p.index
-	if x.used == 0 {
-		return 0, false
-	}
-	for at := p.at + 1; ; at++ {
-		c := x.blocks[at&x.mask>>blockBits].cells[at&(blockCells-1)]
-		if uint32(c>>32) == p.hash && c != 0 {
-			p.at = at
-			return uint32(c) - 1, true
+	for p.bucket != nil {
+		for p.at < bucketCells {
+			c := p.bucket.cells[p.at]
+			p.at++
+			if uint32(c>>32) == p.hash && c != 0 {
+				return uint32(c) - 1, true
+			}
+			if c == 0 {
+				break
+			}
 		}
-		if c == 0 {
-			return 0, false
-		}
+		p.bucket, p.at = p.bucket.more, 0
 	}
+	return 0, false
 }
 
-// First returns the slot that is filed in the first cell for the hash, or the highest
-// number: a guess at what Next finds.
+// First returns the slot that Next returns first, or the highest number if there is none.
 func (x *Index) First(hash uint32) uint32 {
-	if x.used == 0 {
-		return math.MaxUint32
+	p := x.Probe(hash)
+	if slot, ok := p.Next(); ok {
+		return slot
 	}
-	return uint32(x.cell(hash&x.mask)) - 1
+	return math.MaxUint32
 }
 
 // Insert files the slot under the hash. It does not look for an entry that is there already.
 func (x *Index) Insert(hash, slot uint32, o Owner) {
-	if 4*(x.used+1) > 3*len(x.blocks)*blockCells {
-		x.grow(o)
+	if x.used >= bucketMost*x.n {
+		x.split(o)
 	}
-	x.put(uint64(hash)<<32|uint64(slot+1), o)
+	x.buckets.Own(x.bucketOf(hash), o).put(uint64(hash)<<32 | uint64(slot+1))
 	x.used++
 }
 
-func (x *Index) put(c uint64, o Owner) {
-	at := uint32(c>>32) & x.mask
-	for x.cell(at) != 0 {
-		at = (at + 1) & x.mask
+// split adds a bucket: it takes entries from the one with the same number but for the highest bit.
+func (x *Index) split(o Owner) {
+	added := uint32(x.n)
+	x.n++
+	if added == 0 {
+		return
 	}
-	*x.own(at, o) = c
-}
-
-func (x *Index) grow(o Owner) {
-	old := x.blocks
-	x.blocks, x.owner = make([]*block, max(1, 2*len(old))), o
-	for i := range x.blocks {
-		x.blocks[i] = &block{owner: o}
-	}
-	x.mask = uint32(len(x.blocks)*blockCells - 1)
-	for _, b := range old {
-		for _, c := range b.cells {
-			if c != 0 {
-				x.put(c, o)
-			}
+	into := x.buckets.Own(added, o)
+	from := x.buckets.Own(lower(added), o)
+	all := *from
+	*from = bucket{}
+	for c := range all.all {
+		if x.bucketOf(uint32(c>>32)) == added {
+			into.put(c)
+		} else {
+			from.put(c)
 		}
 	}
 }
 
-// Delete removes the slot filed under the hash and closes the gap, so that no probe is cut short. It
-// reports whether there was one.
+// lower returns a number without its highest bit.
+func lower(b uint32) uint32 { return b &^ (1 << (bits.Len32(b) - 1)) }
+
+// Delete removes the slot filed under the hash. It reports whether there was one.
 func (x *Index) Delete(hash, slot uint32, o Owner) bool {
 	p := x.Probe(hash)
 	for {
@@ -124,22 +126,92 @@ func (x *Index) Delete(hash, slot uint32, o Owner) bool {
 			return false
 		}
 		if found == slot {
-			x.close(p.at&x.mask, o)
-			x.used--
-			return true
+			break
+		}
+	}
+	x.buckets.Own(x.bucketOf(hash), o).remove(uint64(hash)<<32 | uint64(slot+1))
+	x.used--
+	if x.used < bucketFewst*x.n && (x.n > 1 || x.used == 0) {
+		x.merge(o)
+	}
+	return true
+}
+
+// merge removes the last bucket.
+func (x *Index) merge(o Owner) {
+	x.n--
+	last := uint32(x.n)
+	if last > 0 {
+		into := x.buckets.Own(lower(last), o)
+		for c := range x.buckets.At(last).all {
+			into.put(c)
+		}
+	}
+	x.buckets.Drop(last, o)
+}
+
+// all yields the entries.
+func (b *bucket) all(yield func(uint64) bool) {
+	for ; b != nil; b = b.more {
+		for _, c := range b.cells {
+			if c == 0 || !yield(c) {
+				return
+			}
 		}
 	}
 }
 
-// close empties a cell and moves up the entries behind it whose probes pass it.
-func (x *Index) close(gap uint32, o Owner) {
-	for at := (gap + 1) & x.mask; x.cell(at) != 0; at = (at + 1) & x.mask {
-		c := x.cell(at)
-		home := uint32(c>>32) & x.mask
-		if (at-home)&x.mask >= (at-gap)&x.mask {
-			*x.own(gap, o) = c
-			gap = at
+// put adds an entry behind the others.
+func (b *bucket) put(entry uint64) {
+	for i, c := range b.cells {
+		if c == 0 {
+			b.cells[i] = entry
+			return
 		}
 	}
-	*x.own(gap, o) = 0
+	b.ownMore().put(entry)
+}
+
+// ownMore makes what follows a bucket one that no other bucket has.
+func (b *bucket) ownMore() *bucket {
+	more := &bucket{}
+	if b.more != nil {
+		*more = *b.more
+	}
+	b.more = more
+	return more
+}
+
+// remove takes an entry out, which must be there; the last entry moves to its place.
+func (b *bucket) remove(entry uint64) {
+	if last := b.pop(); last != entry {
+		b.replace(entry, last)
+	}
+}
+
+// pop removes the last entry and returns it. It requires one.
+func (b *bucket) pop() (last uint64) {
+	if b.more != nil {
+		more := b.ownMore()
+		if last = more.pop(); more.cells[0] == 0 {
+			b.more = nil
+		}
+		return last
+	}
+	for i := bucketCells - 1; ; i-- {
+		if last = b.cells[i]; last != 0 {
+			b.cells[i] = 0
+			return last
+		}
+	}
+}
+
+func (b *bucket) replace(old, entry uint64) {
+	for i, c := range b.cells {
+		if c == old {
+			b.cells[i] = entry
+			return
+		}
+	}
+	b.ownMore().replace(old, entry)
 }

@@ -1,10 +1,14 @@
 // Package table keeps records by number, persistently: copies of a table share structure, and a writer copies only the
 // chunks that it does not own ([cow.Owner]). A number is a slot. It belongs to one record until the record is dropped,
-// and is then given to another, so that slots stay dense and other tables can be indexed by them. Records are found by
-// the hash of their id; the caller compares the ids.
+// and is then given to another, the lowest first, so that slots stay dense, other tables can be indexed by them, and what
+// is empty gives its memory back. Records are found by the hash of their id; the caller compares the ids.
 package table
 
-import "github.com/orbitsched/orbit/internal/cow"
+import (
+	"math/bits"
+
+	"github.com/orbitsched/orbit/internal/cow"
+)
 
 // Chunk is what is copied at once when a record changes that an older copy of the table still sees: few records if they
 // are large.
@@ -12,87 +16,107 @@ type Chunk[R any] interface{ [2]R | [4]R }
 
 // Table holds records of type R in chunks of type C. The zero value is empty.
 type Table[R any, C Chunk[R]] struct {
-	chunks cow.Array[C]
+	chunks cow.Array[chunk[R, C]]
 	index  cow.Index
-	// What a writer takes slots from next.
-	slots Slots
+	bound  uint32
 }
 
-// Slots is a source of unused slots: those that were given back, the last one first, and then new ones. It is a value:
-// a writer that has not decided yet takes slots from a copy of its own.
-type Slots struct {
-	free *freed
-	// Slots handed out so far.
-	bound uint32
+type chunk[R any, C Chunk[R]] struct {
+	// One bit for each record that is in use.
+	used    uint32
+	records C
 }
 
-// freed is a slot that was given back. It is immutable, so that copies of a table share the list.
-type freed struct {
-	slot uint32
-	next *freed
-}
-
-// Next returns an unused slot, which is used from then on.
-func (s *Slots) Next() (slot uint32) {
-	if s.free == nil {
-		s.bound++
-		return s.bound - 1
-	}
-	slot, s.free = s.free.slot, s.free.next
-	return slot
-}
-
-// Bound returns an upper bound, exclusive, of all slots handed out.
-func (s *Slots) Bound() uint32 { return s.bound }
-
-// Free returns the slots that were given back, in the order in which they are handed out again.
-func (s *Slots) Free() (slots []uint32) {
-	for f := s.free; f != nil; f = f.next {
-		slots = append(slots, f.slot)
-	}
-	return slots
-}
-
-// Slots returns where slots come from, as a value to take some from. Grow puts it back.
-func (t *Table[R, C]) Slots() Slots { return t.slots }
-
-// Grow makes the table reach to all slots that s has handed out, and go on from there.
-func (t *Table[R, C]) Grow(s Slots, o cow.Owner) {
-	var chunk C
-	size := uint32(len(chunk))
-	t.slots = s
-	t.chunks.Grow(int((s.bound+size-1)/size), o)
-}
-
-// Drop gives a slot back. The record in it is the caller's to clear.
-func (t *Table[R, C]) Drop(slot uint32) { t.slots.free = &freed{slot, t.slots.free} }
-
-// Bound returns an upper bound, exclusive, of all slots in use.
-func (t *Table[R, C]) Bound() uint32 { return t.slots.bound }
+// Bound returns an upper bound, exclusive, of all slots that were ever in use. It never falls, so that tables that are
+// indexed by slots need not shrink.
+func (t *Table[R, C]) Bound() uint32 { return t.bound }
 
 // Len returns how many records are filed under a hash.
 func (t *Table[R, C]) Len() int { return t.index.Len() }
 
-// At returns the record in a slot for reading, the zero record if it is not in use. It requires slot < Bound.
-func (t *Table[R, C]) At(slot uint32) *R {
-	var chunk C
-	size := uint32(len(chunk))
-	c := t.chunks.At(int(slot / size))
-	return &(*c)[slot%size]
+// Vacant returns the lowest slot, from a given one on, that is not in use. A writer that has not decided yet asks again
+// from behind it, and takes them all in the end.
+func (t *Table[R, C]) Vacant(from uint32) uint32 {
+	var records C
+	size := uint32(len(records))
+	for {
+		i := t.chunks.NotFull(from / size)
+		from = max(from, i*size)
+		c := t.chunks.At(i)
+		if c == nil {
+			return from
+		}
+		if slot := i*size + uint32(bits.TrailingZeros32(^c.used>>(from%size)<<(from%size))); slot < (i+1)*size {
+			return slot
+		}
+		from = (i + 1) * size
+	}
 }
 
-// Own returns the record in a slot for writing by o. The pointer is good until the table is copied.
+// Take puts a vacant slot in use and returns its record, which is zero, for writing by o.
+func (t *Table[R, C]) Take(slot uint32, o cow.Owner) *R {
+	var records C
+	size := uint32(len(records))
+	c := t.chunks.Own(slot/size, o)
+	if c.used |= 1 << (slot % size); c.used == 1<<size-1 {
+		t.chunks.MarkFull(slot/size, true, o)
+	}
+	t.bound = max(t.bound, slot+1)
+	return &c.records[slot%size]
+}
+
+// Drop clears the record in a slot that is in use, and makes the slot vacant.
+func (t *Table[R, C]) Drop(slot uint32, o cow.Owner) {
+	var none R
+	var records C
+	size := uint32(len(records))
+	c := t.chunks.Own(slot/size, o)
+	if c.used == 1<<size-1 {
+		t.chunks.MarkFull(slot/size, false, o)
+	}
+	if c.used &^= 1 << (slot % size); c.used == 0 {
+		t.chunks.Drop(slot/size, o)
+	} else {
+		c.records[slot%size] = none
+	}
+}
+
+// At returns the record in a slot for reading, a zero record if it is not in use.
+func (t *Table[R, C]) At(slot uint32) *R {
+	var records C
+	size := uint32(len(records))
+	if c := t.chunks.At(slot / size); c != nil {
+		return &c.records[slot%size]
+	}
+	return new(R)
+}
+
+// Own returns the record in a slot that is in use, for writing by o. The pointer is good until the table is copied.
 func (t *Table[R, C]) Own(slot uint32, o cow.Owner) *R {
-	var chunk C
-	size := uint32(len(chunk))
-	c := t.chunks.Own(int(slot/size), o)
-	return &(*c)[slot%size]
+	var records C
+	size := uint32(len(records))
+	return &t.chunks.Own(slot/size, o).records[slot%size]
+}
+
+// All yields the records in use, in the order of their slots.
+func (t *Table[R, C]) All(yield func(uint32, *R) bool) {
+	var records C
+	size := uint32(len(records))
+	t.chunks.All(func(i uint32, c *chunk[R, C]) bool {
+		for used := c.used; used != 0; used &= used - 1 {
+			at := uint32(bits.TrailingZeros32(used))
+			if !yield(i*size+at, &c.records[at]) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Probe starts a search for a record under the hash of its id.
 func (t *Table[R, C]) Probe(hash uint32) cow.Probe { return t.index.Probe(hash) }
 
-// First returns a guess at the slot that Probe finds first, or a number that is no slot.
+// First returns the slot that Probe finds first, or a number that is no slot.
 func (t *Table[R, C]) First(hash uint32) uint32 { return t.index.First(hash) }
 
 // File makes the record in a slot found under a hash.
@@ -101,9 +125,8 @@ func (t *Table[R, C]) File(hash, slot uint32, o cow.Owner) { t.index.Insert(hash
 // Unfile undoes File.
 func (t *Table[R, C]) Unfile(hash, slot uint32, o cow.Owner) { t.index.Delete(hash, slot, o) }
 
-// Adopt replaces all records by those of another table, and keeps which of them are found and which slots are free. The
-// records in slots that the other one does not reach are zero.
-func (t *Table[R, C]) Adopt(other *Table[R, C], o cow.Owner) {
-	t.chunks = other.chunks
-	t.Grow(t.slots, o)
+// Adopt replaces all records by those of another table, and with them which slots are in use, but not which records are
+// found. The bound is the higher of the two.
+func (t *Table[R, C]) Adopt(other *Table[R, C]) {
+	t.chunks, t.bound = other.chunks, max(t.bound, other.bound)
 }

@@ -30,28 +30,37 @@ func TestTableProperty(t *testing.T) {
 					require.True(t, ok, "record %d is not found", id)
 				}
 				require.Equal(t, id, v.table.At(slot).id)
+				require.Less(t, slot, v.table.Bound())
+			}
+			found := map[uint32]uint32{}
+			for slot, r := range v.table.All {
+				found[r.id] = slot
+			}
+			require.Equal(t, v.slots, found)
+			for slot, r := uint32(0), v.table.Vacant(0); slot < r; slot++ {
+				require.NotZero(t, v.table.At(slot).id, "slot %d is vacant", slot)
 			}
 		}
 		for id := uint32(1); id <= 40; id++ {
 			switch rapid.IntRange(0, 3).Draw(t, "do") {
 			case 0, 1:
-				s := table.Slots()
-				slot := s.Next()
+				slot := table.Vacant(rapid.SampledFrom([]uint32{0, 0, 0, 7, 255, 256}).Draw(t, "from"))
 				for _, taken := range slots {
 					require.NotEqual(t, taken, slot)
 				}
 				if rapid.Bool().Draw(t, "undecided") {
-					continue // the copy of the source is dropped
+					continue
 				}
-				table.Grow(s, owner)
-				table.Own(slot, owner).id = id
+				record := table.Take(slot, owner)
+				require.Zero(t, *record)
+				record.id = id
 				table.File(id%3, slot, owner)
 				slots[id] = slot
 			case 2:
 				for id, slot := range slots {
-					*table.Own(slot, owner) = record{}
 					table.Unfile(id%3, slot, owner)
-					table.Drop(slot)
+					table.Drop(slot, owner)
+					require.Zero(t, *table.At(slot))
 					delete(slots, id)
 					break
 				}
@@ -71,22 +80,45 @@ func TestTableProperty(t *testing.T) {
 	})
 }
 
-// Adopt takes the records of another copy, and neither its slots nor what it finds.
+// Adopt takes the records of another copy with their slots, and not what it finds.
 func TestAdopt(t *testing.T) {
 	var one, other Table[record, [4]record]
 	owner := cow.NewOwner()
-	put := func(table *Table[record, [4]record], value uint32) {
-		s := table.Slots()
-		slot := s.Next()
-		table.Grow(s, owner)
-		table.Own(slot, owner).value = value
-	}
-	put(&other, 7)
 	for i := range uint32(9) {
-		put(&one, i+1)
+		one.Take(i, owner).value = i + 1
+		one.File(i, i, owner)
 	}
-	one.Adopt(&other, cow.NewOwner())
+	other.Take(0, owner).value = 7
+	one.Adopt(&other)
 	require.EqualValues(t, 9, one.Bound())
+	require.Equal(t, 9, one.Len())
 	require.EqualValues(t, 7, one.At(0).value)
 	require.Zero(t, *one.At(8))
+	require.EqualValues(t, 1, one.Vacant(0))
+}
+
+// A table gives back the memory of what was dropped, and takes the lowest slots again.
+func TestTableShrinks(t *testing.T) {
+	var table Table[record, [2]record]
+	owner := cow.NewOwner()
+	const many = 10_000
+	for i := range uint32(many) {
+		require.Equal(t, i, table.Vacant(0))
+		table.Take(i, owner).id = i
+		table.File(i*2654435761, i, owner)
+	}
+	for i := range uint32(many) {
+		if i != 7000 {
+			table.Unfile(i*2654435761, i, owner)
+			table.Drop(i, owner)
+		}
+	}
+	chunks := 0
+	for range table.chunks.All {
+		chunks++
+	}
+	require.Equal(t, 1, chunks)
+	require.EqualValues(t, 0, table.Vacant(0))
+	require.EqualValues(t, 7001, table.Vacant(7000))
+	require.EqualValues(t, many, table.Bound())
 }
