@@ -100,6 +100,8 @@ type nominee struct {
 	// The capsule, or a member of the gang that was handed over.
 	of       *orbit.Capsule
 	standing *orbit.Nomination
+	// The nomination lives, and its engine does not end it before this plan is proposed.
+	lives bool
 	// By which a nomination ranks.
 	priority, aged int32
 }
@@ -239,8 +241,9 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		if n.since.IsZero() {
 			n.since = r.now
 		}
+		n.lives = n.standing.Lives() && r.now.Before(n.standing.Ends)
 		late := r.now.Sub(n.since) - max(0, after)
-		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.standing.Lives() && (!due || r.now.Before(n.again)) {
+		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.lives && (!due || r.now.Before(n.again)) {
 			continue
 		}
 		if after > 0 && late > 0 && !r.Unaged {
@@ -269,7 +272,7 @@ func (r *patientPass) serve(waiting []*nominee) {
 	}
 	tried, made, full, next := 0, false, false, map[waiter]bool{}
 	for _, n := range waiting {
-		lives := n.standing.Lives()
+		lives := n.lives
 		switch {
 		case lives && r.seat(n):
 			r.served++
@@ -300,9 +303,6 @@ func (r *patientPass) nominate(n *nominee) (bool, error) {
 		return false, nil
 	}
 	do := orbit.Nominate{Capsule: n.capsule, Gang: n.gang, Aged: n.aged, Parts: parts, Ends: r.now.Add(r.lasts())}
-	if n.standing.Lives() {
-		do.Since = n.standing.Made
-	}
 	if err := r.draft.Nominate(do); err != nil {
 		return false, err
 	}

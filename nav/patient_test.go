@@ -11,7 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/navtest"
 )
 
 // impatient is a Patient that nominates in the first plan.
@@ -497,4 +499,86 @@ func TestGangsLeaveNominatedRoom(t *testing.T) {
 	require.Empty(t, e.Pass(t.Context()).Errors)
 	assert.Equal(t, 2, placedOf(t, l, "g"))
 	sound(t, l)
+}
+
+// What a Patient wraps keeps the rules of navigators. Nothing waits long enough to be nominated: the worlds of the suite place
+// work of their own, which what is nominated would keep out.
+func TestPatientKeepsTheRulesOfNavigators(t *testing.T) {
+	for name, build := range map[string]func() orbit.Navigator{
+		"services": func() orbit.Navigator { return &nav.Services{} },
+		"batch":    func() orbit.Navigator { return &nav.Batch{} },
+		"gang":     func() orbit.Navigator { return &nav.Gang{} },
+		"anchor":   func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			navtest.Suite{Worlds: scale.Of(12, 200)}.Run(t, func() orbit.Navigator { return &nav.Patient{Navigator: build()} })
+		})
+	}
+}
+
+// BenchmarkPatient is a pass in which a capsule is nominated, beside one in which nothing has waited long, on nodes that each
+// run ten tasks.
+func BenchmarkPatient(b *testing.B) {
+	for _, nodes := range []int{100, 1_000, 10_000} {
+		for _, after := range []time.Duration{1, time.Hour} {
+			name := map[bool]string{true: "nominates", false: "waits"}[after == 1]
+			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, name), func(b *testing.B) {
+				l := &orbit.MemoryLedger{}
+				for i := range nodes {
+					n := node(fmt.Sprint("n", i), 10)
+					do := []orbit.Commitment{n}
+					for k := range 10 {
+						c := orbit.CapsuleID(fmt.Sprint("t", i, "-", k))
+						do = append(do, orbit.Submit{IDs: []orbit.CapsuleID{c}, Spec: batchSpec(1)}, orbit.Place{Capsule: c, Node: n.Node.ID})
+					}
+					commit(b, l, do...)
+				}
+				commit(b, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+				e := engineOf(l, &nav.Patient{Navigator: &nav.Services{}, After: after})
+				e.Pass(context.Background())
+				for b.Loop() {
+					e.Pass(context.Background())
+					if after == 1 {
+						b.StopTimer()
+						commit(b, l, orbit.Nominate{Capsule: "large"})
+						b.StartTimer()
+					}
+				}
+			})
+		}
+	}
+}
+
+// Where one engine is alone, all that its Patient plans is committed, whatever waits, comes and ends. (A nomination that is
+// ended in the same pass because its time is over may cost a conflict; here none is.)
+func TestPatientPlansCommit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: rapid.SampledFrom([]int{10, 50, 100}).Draw(t, "share")}}
+		racked(t, l, 2, 2, 4)
+		inner := rapid.SampledFrom([]orbit.Navigator{&nav.Services{}, &nav.Batch{}, &nav.Gang{HoldAfter: -1}}).Draw(t, "navigator")
+		p := impatient(inner)
+		e := engineOf(l, p)
+		next := 0
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			next++
+			switch cpu := rapid.Int64Range(1, 4).Draw(t, "cpu"); rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				s := spec(cpu, int32(rapid.IntRange(0, 2).Draw(t, "priority")))
+				s.Class = rapid.SampledFrom([]orbit.AppClass{orbit.LatencySensitive, orbit.Batch}).Draw(t, "class")
+				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", next))}, Spec: s, Owner: "large"})
+			case 1:
+				gangOf(t, l, fmt.Sprint("g", next), "large", rapid.IntRange(1, 3).Draw(t, "members"), cpu)
+			case 2:
+				for c := range snapshot(t, l).Capsules() {
+					if c.Placed() && c.Gang == "" && rapid.Bool().Draw(t, "ends") {
+						commit(t, l, orbit.Release{Capsule: c.ID, Final: true})
+					}
+				}
+			}
+			r := e.Pass(context.Background())
+			require.Empty(t, r.Errors)
+			require.Zero(t, r.Conflicts+r.Infeasible+r.Invalid, "%v", r)
+		}
+		sound(t, l)
+	})
 }
