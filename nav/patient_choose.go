@@ -62,7 +62,7 @@ func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]s
 		return []*orbit.Capsule{n.of}, [][]string{nil}
 	}
 	m := loadGang(r.state, n.gang)
-	if m.handed = []*orbit.Capsule{n.of}; m.inspect() != nil {
+	if m.owner = n.of.Owner; m.inspect() != nil {
 		return nil, nil
 	}
 	type ordered struct {
