@@ -253,14 +253,13 @@ func (s *Spec) appendKey(b []byte) []byte {
 		texts(p.Values)
 	}
 	text(s.Module)
-	number(int64(s.Class))
-	number(int64(s.Priority))
+	for _, n := range []int64{int64(s.Class), int64(s.Priority), int64(s.Devices.Count), int64(s.Devices.Milli)} {
+		number(n)
+	}
 	for d := range Dimensions {
 		number(s.Envelope.Reservation[d])
 		number(s.Envelope.Limit[d])
 	}
-	number(int64(s.Devices.Count))
-	number(int64(s.Devices.Milli))
 	texts(s.Devices.Models)
 	number(int64(len(s.Require)))
 	for i := range s.Require {
@@ -271,14 +270,11 @@ func (s *Spec) appendKey(b []byte) []byte {
 		predicate(&s.Prefer[i].Predicate)
 		number(int64(math.Float64bits(s.Prefer[i].Weight)))
 	}
-	text(s.Spread.Level)
 	texts(s.Spread.Names)
-	text(s.Group)
-	text(s.Near.Group)
-	text(s.Near.Level)
-	text(s.Start.Template)
 	texts(s.Start.Volumes)
-	text(string(s.Start.Parent))
+	for _, t := range []string{s.Spread.Level, s.Group, s.Near.Group, s.Near.Level, s.Start.Template, string(s.Start.Parent)} {
+		text(t)
+	}
 	number(int64(btoi(s.Start.CrossHost)))
 	return b
 }

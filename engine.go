@@ -254,6 +254,9 @@ func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// mine reports whether a pending capsule is this engine's.
+func (e *Engine) mine(c *Capsule) bool { return e.owns(c.Owner, c.Spec) }
+
 // owns reports whether pending work with this owner and spec is this engine's: the engine is named, or no engine is
 // and it claims it.
 func (e *Engine) owns(owner string, spec *Spec) bool {

@@ -84,7 +84,7 @@ func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	for _, id := range e.view.ended(now) {
 		batch = append(batch, Proposal{Do: []Commitment{Release{Hold: id}}})
 	}
-	batch = append(batch, e.view.lapsed(now, func(c *Capsule) bool { return e.owns(c.Owner, c.Spec) })...)
+	batch = append(batch, e.view.lapsed(now, e.mine)...)
 	conflicts := round.Conflicts
 	e.propose(ctx, batch, round)
 	round.Proposed -= round.Conflicts - conflicts

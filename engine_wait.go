@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -176,11 +177,11 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		c := e.view.state.Capsule(do.Capsule)
 		return c == nil || e.owns(do.Owner, c.Spec), false
 	case Release:
-		c := e.view.state.Capsule(do.Capsule)
-		if do.Capsule != "" && !do.Final && (c == nil || e.owns(c.Owner, c.Spec)) {
+		of := e.view.state.Capsule(do.Capsule)
+		if do.Capsule != "" && !do.Final && (of == nil || e.mine(of)) {
 			return true, false // nil: submitted after the view
 		}
-		return false, aside
+		return e.serves(c.Node), aside
 	case PutNode:
 		return false, aside
 	case Nominate:
@@ -189,6 +190,24 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, len(e.view.queue.parked.ties) > 0 || aside && e.view.state.nominations.Len() > 0
 	}
 	return false, false
+}
+
+// serves reports whether room on a node is nominated for a gang of this engine. Gangs are never parked, so what is free there
+// now is looked at by planning.
+func (e *Engine) serves(id NodeID) bool {
+	n := e.view.state.Node(id)
+	if n == nil {
+		return false
+	}
+	for of := range n.Nominated {
+		if g := e.view.state.Gang(of.Gang); g != nil && slices.ContainsFunc(g.Gang.Roles, func(r Role) bool {
+			c := e.view.state.Capsule(r.Members[0])
+			return c != nil && e.mine(c)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that found new

@@ -283,36 +283,46 @@ func (m *anchorMerge) leaveOut(proposal *orbit.Proposal, why string) {
 	}
 }
 
-// reserve puts what a proposal releases and takes on the draft: all of it, or nothing. What may not be released makes
-// no room, and whether a proposal may release it is for the ledger to say, as it is of what takes no room.
+// reserve puts what a proposal releases and takes on the draft: all of it, or nothing.
 func (p *anchorPass) reserve(proposal *orbit.Proposal) error {
-	start := p.draft.Checkpoint()
+	if err := reserve(&p.draft, proposal); err != nil {
+		return err
+	}
+	for c, node := range p.places(proposal) {
+		if c.Spec.Group != "" {
+			p.claims[p.state.Node(node).Index()] = claimHosted
+		}
+	}
+	return nil
+}
+
+// reserve repeats on a draft what a proposal of another navigator releases and takes: all of it, or nothing. What may not
+// be released makes no room, and whether a proposal may release it is for the ledger to say, as it is of what takes no room.
+func reserve(draft *orbit.Draft, proposal *orbit.Proposal) error {
+	start, state := draft.Checkpoint(), draft.View().State()
 	for _, do := range proposal.Do { // a proposal may release what makes room for it, in any order
 		if release, ok := do.(orbit.Release); ok {
-			_ = p.draft.Release(release)
+			_ = draft.Release(release)
 		}
 	}
 	for _, do := range proposal.Do {
 		var err error
 		switch do := do.(type) {
 		case orbit.Place:
-			if c := p.state.Capsule(do.Capsule); c != nil {
-				err = p.draft.Place(c, orbit.Choice{Node: p.state.Node(do.Node), Devices: do.Devices})
+			if c := state.Capsule(do.Capsule); c != nil {
+				err = draft.Place(c, orbit.Choice{Node: state.Node(do.Node), Devices: do.Devices})
 			}
 		case orbit.Hold:
-			err = p.draft.Hold(do)
+			err = draft.Hold(do)
+		case orbit.Nominate:
+			err = draft.Nominate(do)
 		}
 		if err != nil {
-			p.draft.Rollback(start)
+			draft.Rollback(start)
 			return err
 		}
 	}
-	p.draft.Propose()
-	for c, node := range p.places(proposal) {
-		if c.Spec.Group != "" {
-			p.claims[p.state.Node(node).Index()] = claimHosted
-		}
-	}
+	draft.Propose()
 	return nil
 }
 

@@ -5,6 +5,7 @@
 //	Batch     batch capsules: packed, as many as possible, with a bound that says how many more there could be
 //	Gang      gangs: all members in one rack, block or zone, or none of them
 //	Anchor    wraps one of the others: it starts co-location groups, whose members wait for each other
+//	Patient   wraps one of the others, or of an importer's: what has waited long gets the room that becomes free
 //
 // Sandboxes that start from warm slots have a room of their own, package sandbox.
 //
@@ -18,7 +19,7 @@
 // both, submit each capsule with the name of its engine (Submit.Owner).
 //
 // Priorities order the work of one navigator. Between navigators the one that commits first has the room: a sweep that
-// fills the nodes leaves none to a gang of any priority.
+// fills the nodes leaves none to a gang of any priority, and none to a large service, unless a Patient nominates it.
 package nav
 
 import (

@@ -363,7 +363,9 @@ func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
 		asked += r.asked
 	})
 	t.Logf("%d nodes compared with the referee for one that is nominated", asked)
-	require.Positive(t, asked)
+	if !testing.Short() { // too few worlds to be sure of it
+		require.Positive(t, asked)
+	}
 }
 
 // The same where specs speak of labels with so many values that they cannot make kinds of nodes.

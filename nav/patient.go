@@ -1,0 +1,359 @@
+package nav
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
+)
+
+// Patient keeps the work of a navigator from waiting for ever. Small work that comes and goes takes each bit of room as it
+// becomes free, so what asks for more finds none, whatever its priority. Patient nominates what has waited too long
+// ([orbit.Nominate]): room that becomes free on the nominated nodes is then left to it by all that it outranks, in every
+// engine. Patient claims what the wrapped navigator claims, and so runs instead of it.
+//
+//	pending ─┬─ has lost Conflicts proposals, and is not nominated ─► a nomination
+//	         └─ all others ─► the wrapped navigator ─┬─ placed
+//	                                                 ├─ left out, its nominated room is free ─► placed there
+//	                                                 └─ left out for After ───────────────────► a nomination
+//
+// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where least has to be freed.
+// Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not end by themselves,
+// unless there is nowhere else. A nomination is renewed before it ends, and moves then to where less has to be freed. It is
+// made anew when one of higher rank has ended it, or a change of a node.
+//
+// What holds: a nomination that no other outranks is served as soon as what ran on its nodes when it was made has ended,
+// and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
+// unless others that outrank it take all that may be nominated (Limits.NominatedShare). Work of higher priority may still
+// come first, and what waits about as long, or longer, of equal priority. Nothing is promised to a capsule that waits for
+// company ([orbit.Near]) of which nothing runs, to one with a template or a parent ([orbit.Start]), or to a gang that no
+// domain takes even when it is empty.
+//
+// A plan that leaves nothing out for long costs a look at each capsule. A nomination costs a look at each node and at what
+// runs there; a plan makes one, and renews or tries at most eight. Notes are "nominated", nominations made or renewed, and
+// "fromNominations", capsules and gangs placed in nominated room; then those of the wrapped navigator. A Patient belongs to
+// one engine and is not safe for concurrent use.
+type Patient struct {
+	// Navigator is the one whose work is nominated when it has waited too long. Required.
+	Navigator orbit.Navigator
+	// Conflicts is after how many proposals for it that were not committed a capsule or a gang is nominated; default 8.
+	// Negative: never for that reason.
+	Conflicts int
+	// After is how long a capsule or a gang is left out before it is nominated; default 30 s. Negative: never for that
+	// reason. Classes that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
+	After time.Duration
+	// Unaged keeps nominations from ranking above the priority of the work: large work may then wait for as long as small
+	// work of the same priority comes that is nominated too. Otherwise a nomination that is made After beyond After ranks
+	// one higher, and one more each time that this wait has doubled, up to Limits.NominationAging.
+	Unaged bool
+	// For is how long a nomination lasts unless it is renewed; default 2 min. It is renewed in the first plan after half
+	// of that, so it should be several times Engine.ParkFor and Backoff.Max.
+	For time.Duration
+	// Filter takes nodes out of the choice, as that of a placement engine does. Nil: none. If the wrapped navigator's
+	// placement engine has a filter, set it here too.
+	Filter place.Filter
+
+	draft orbit.Draft
+	waits map[waiter]*patientWait
+	// What the last plan has proposed to place.
+	proposed []waiter
+	// How many waits were left when those of work that waits no more were last dropped.
+	kept int
+}
+
+// waiter names a capsule that is in no gang, or a gang.
+type waiter struct {
+	capsule orbit.CapsuleID
+	gang    orbit.GangID
+}
+
+func waiterOf(c *orbit.Capsule) waiter {
+	if c.Gang != "" {
+		return waiter{gang: c.Gang}
+	}
+	return waiter{capsule: c.ID}
+}
+
+// patientWait is what is remembered of work that was left out, or whose proposal was lost.
+type patientWait struct {
+	// When it was first left out; zero: never.
+	since time.Time
+	lost  int
+	// No nomination is tried before this, because none could be made.
+	again time.Time
+	// Where capsules go, of the nomination that was made last.
+	seats []patientSeat
+}
+
+// nominee is a capsule or a gang that is nominated, or is to be.
+type nominee struct {
+	waiter
+	*patientWait
+	// The capsule, or a member of the gang that was handed over.
+	of       *orbit.Capsule
+	standing *orbit.Nomination
+	// The nomination lives, and its engine does not end it before this plan is proposed.
+	lives bool
+	// By which a nomination ranks.
+	priority, aged int32
+}
+
+const (
+	// mostNominated is how many nominations a plan tries to make or renew.
+	mostNominated = 8
+	// triedAgain is how long nothing is tried after a nomination could not be made.
+	triedAgain = time.Second
+)
+
+// Claims returns the wrapped navigator's answer.
+func (p *Patient) Claims(module string, class orbit.AppClass) bool {
+	return p.Navigator != nil && p.Navigator.Claims(module, class)
+}
+
+var errNoPatient = errors.New("nav: Patient.Navigator is nil; set it to the navigator whose work is not to wait for ever, as in &nav.Services{}")
+
+// patientPass is one call of Plan.
+type patientPass struct {
+	*Patient
+	view  *orbit.View
+	state *orbit.State
+	now   time.Time
+	plan  orbit.Plan
+	// What the plan proposes to place, and what of that Patient itself does.
+	placed map[waiter]bool
+	seated map[orbit.CapsuleID]bool
+	// For the notes.
+	nominated, served int
+}
+
+// Plan asks the wrapped navigator, whose error it returns, and then looks after what that has left out.
+func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+	if p.Navigator == nil {
+		return plan, errNoPatient
+	}
+	r := &patientPass{Patient: p, view: view, state: view.State(), now: view.Now(), placed: map[waiter]bool{}, seated: map[orbit.CapsuleID]bool{}}
+	r.countLost()
+	rest, withheld := make([]*orbit.Capsule, 0, len(pending)), []orbit.Unplaced(nil)
+	for _, c := range pending {
+		if w := r.waits[waiterOf(c)]; w == nil || !r.loses(w) || r.now.Before(w.again) || r.standing(c).Lives() {
+			rest = append(rest, c)
+		} else { // what a plan places cannot be nominated
+			withheld = append(withheld, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
+				"capsule %q: %d proposals for it were lost to others; room is nominated for it first", c.ID, w.lost)})
+		}
+	}
+	if len(rest) > 0 {
+		r.plan, err = p.Navigator.Plan(ctx, view, rest)
+	}
+	r.plan.Unplaced = append(r.plan.Unplaced, withheld...)
+	for i := range r.plan.Proposals {
+		for _, do := range r.plan.Proposals[i].Do {
+			if do, ok := do.(orbit.Place); ok {
+				r.propose(r.state.Capsule(do.Capsule))
+			}
+		}
+	}
+	if waiting := r.leftOut(pending); len(waiting) > 0 && ctx.Err() == nil {
+		r.serve(waiting)
+	}
+	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool { return u.Capsule != nil && r.seated[u.Capsule.ID] })
+	r.plan.Notes = append([]slog.Attr{slog.Int("nominated", r.nominated), slog.Int("fromNominations", r.served)}, r.plan.Notes...)
+	return r.plan, err
+}
+
+// propose notes that the plan places a capsule, or a member of a gang.
+func (r *patientPass) propose(c *orbit.Capsule) {
+	if c == nil || r.placed[waiterOf(c)] {
+		return
+	}
+	r.placed[waiterOf(c)] = true
+	r.proposed = append(r.proposed, waiterOf(c))
+}
+
+// countLost counts what the last plan has proposed and is not placed, and forgets what does not wait any more.
+func (r *patientPass) countLost() {
+	for _, w := range r.proposed {
+		if r.waitsFor(w) {
+			r.wait(w).lost++
+		} else {
+			delete(r.waits, w)
+		}
+	}
+	r.proposed = r.proposed[:0]
+	if len(r.waits) > 2*r.kept+1024 {
+		maps.DeleteFunc(r.waits, func(w waiter, _ *patientWait) bool { return !r.waitsFor(w) })
+		r.kept = len(r.waits)
+	}
+}
+
+// waitsFor reports whether a capsule is pending, or a gang is with no member placed.
+func (r *patientPass) waitsFor(w waiter) bool {
+	if g := r.state.Gang(w.gang); g != nil {
+		return g.Total() == 0
+	}
+	c := r.state.Capsule(w.capsule)
+	return c != nil && c.Pending()
+}
+
+func (p *Patient) wait(w waiter) *patientWait {
+	if p.waits == nil {
+		p.waits = map[waiter]*patientWait{}
+	}
+	if p.waits[w] == nil {
+		p.waits[w] = &patientWait{}
+	}
+	return p.waits[w]
+}
+
+// standing returns the nomination of a capsule or its gang, or what is kept of one that has ended; nil: there was none.
+func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination {
+	if g := r.state.Gang(c.Gang); g != nil {
+		return g.Nomination
+	}
+	return c.Nomination
+}
+
+// loses reports whether so many proposals for it were lost that it is nominated.
+func (p *Patient) loses(w *patientWait) bool {
+	return p.Conflicts >= 0 && w.lost >= cmp.Or(p.Conflicts, 8)
+}
+
+// leftOut returns those that were handed over, that the plan leaves out, and that are nominated or are to be: highest
+// priority first, and then those that wait longest.
+func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
+	seen := map[waiter]bool{}
+	after := cmp.Or(r.After, 30*time.Second)
+	for _, c := range pending {
+		w := waiterOf(c)
+		if r.placed[w] || seen[w] || !r.waitsFor(w) {
+			continue
+		}
+		seen[w] = true
+		n := &nominee{waiter: w, patientWait: r.wait(w), of: c, standing: r.standing(c), priority: c.Spec.Priority}
+		if n.since.IsZero() {
+			n.since = r.now
+		}
+		n.lives = n.standing.Lives() && r.now.Before(n.standing.Ends)
+		late := r.now.Sub(n.since) - max(0, after)
+		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.lives && (!due || r.now.Before(n.again)) {
+			continue
+		}
+		if after > 0 && late > 0 && !r.Unaged {
+			n.aged = int32(min(bits.Len64(uint64(late/after)), r.state.Limits().NominationAging))
+		}
+		if g := r.state.Gang(w.gang); g != nil {
+			for i := range g.Gang.Roles {
+				n.priority = min(n.priority, g.Gang.Roles[i].Spec.Priority)
+			}
+		}
+		waiting = append(waiting, n)
+	}
+	slices.SortStableFunc(waiting, func(a, b *nominee) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since))
+	})
+	return waiting
+}
+
+// serve places what waits in the room that is nominated for it, and nominates or renews, on a draft on which is what the
+// plan does so far. It makes one nomination at most that is not a renewal: so those of equal rank are made in the order in
+// which they came to wait, and none rests on another that the ledger may refuse.
+func (r *patientPass) serve(waiting []*nominee) {
+	r.draft.Sync(r.view)
+	for i := range r.plan.Proposals {
+		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse it too
+	}
+	tried, made, full, next := 0, false, false, map[waiter]bool{}
+	for _, n := range waiting {
+		lives := n.lives
+		switch {
+		case lives && r.seat(n):
+			r.served++
+		case lives && (r.now.Before(n.again) || n.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2):
+		case full || tried == mostNominated || made && !lives:
+			next[n.waiter] = made
+		default:
+			done, err := r.nominate(n)
+			full, made = err != nil, made || done && !lives
+			tried++
+		}
+	}
+	for i, u := range r.plan.Unplaced { // a class that is parked would not be handed over in the next plan
+		if u.Capsule != nil && next[waiterOf(u.Capsule)] && !full {
+			r.plan.Unplaced[i].Why = errors.New(u.Why.Error() + "; room is nominated for it soon")
+		}
+	}
+}
+
+func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
+
+// nominate makes a nomination, or renews the one that stands, where least has to be freed. It reports false if the nominee
+// could go nowhere; the error is the draft's, if there is no more to be nominated.
+func (r *patientPass) nominate(n *nominee) (bool, error) {
+	n.again = r.now.Add(triedAgain)
+	seats, parts := r.choose(n)
+	if len(parts) == 0 {
+		return false, nil
+	}
+	do := orbit.Nominate{Capsule: n.capsule, Gang: n.gang, Aged: n.aged, Parts: parts, Ends: r.now.Add(r.lasts())}
+	if err := r.draft.Nominate(do); err != nil {
+		return false, err
+	}
+	n.seats, n.again = seats, r.now
+	r.nominated++
+	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose())
+	return true, nil
+}
+
+// seat places a nominee in the room that is nominated for it, if all of that is free.
+func (r *patientPass) seat(n *nominee) bool {
+	if len(n.seats) == 0 {
+		return false
+	}
+	start, limits := r.draft.Checkpoint(), r.state.Limits()
+	for _, s := range n.seats {
+		if c := r.state.Capsule(s.capsule); c == nil || !r.seatOne(c, s.node) {
+			r.draft.Rollback(start)
+			return false
+		}
+	}
+	var bets []orbit.Precondition
+	if n.gang != "" {
+		bets = append(bets, orbit.GangUnplaced{Gang: n.gang})
+	}
+	p := r.draft.Propose(bets...)
+	if len(p.If) > limits.Preconditions || len(p.Do) > limits.Commitments {
+		r.draft.Rollback(start)
+		return false
+	}
+	r.plan.Proposals = append(r.plan.Proposals, p)
+	r.propose(n.of)
+	for _, s := range n.seats {
+		r.seated[s.capsule] = true
+	}
+	return true
+}
+
+// seatOne places a capsule on a node, if that takes it.
+func (r *patientPass) seatOne(c *orbit.Capsule, at orbit.NodeID) bool {
+	r.draft.Ask(c)
+	state := r.state.Node(at)
+	if state == nil {
+		return false
+	}
+	node := r.draft.Node(state.Index())
+	devices, ok := node.PickDevices(c.Spec)
+	return ok && !r.filtered(node, c.Spec) && r.draft.Misfit(node, c.Spec) == (orbit.Misfit{}) &&
+		r.draft.Place(c, orbit.Choice{Node: node, Devices: devices}) == nil
+}
+
+func (r *patientPass) filtered(n *orbit.NodeState, spec *orbit.Spec) bool {
+	return r.Filter != nil && r.Filter(n, r.view.Report(n), spec) != ""
+}
