@@ -87,7 +87,7 @@ func (s *soft) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	left, rest := s.splitUnplaced(view.State(), &plan, pending)
 	far, err := s.planFar(ctx, view, rest, planned)
 	s.noteBehind(view.State(), far.Unplaced, planned)
-	withoutSpent(view.State(), &far, released(plan.Proposals))
+	withoutRepeats(view.State(), &far, plan.Proposals)
 	plan.Proposals, plan.Unplaced = slices.Concat(plan.Proposals, far.Proposals), slices.Concat(left, far.Unplaced)
 	plan.Notes = slices.Concat(plan.Notes, far.Notes)
 	return plan, err

@@ -86,24 +86,35 @@ func released(proposals []orbit.Proposal) map[orbit.HoldID]bool {
 	return out
 }
 
-// withoutSpent removes from a plan the proposals that release one of the spent holds, which the first navigator has
-// released already.
-func withoutSpent(state *orbit.State, plan *orbit.Plan, spent map[orbit.HoldID]bool) {
-	if len(spent) == 0 {
+// withoutRepeats removes from a plan the proposals that repeat what those of the first navigator do: they release a hold
+// that is released already, or place a capsule that is placed already, as a navigator does that remembers gangs.
+func withoutRepeats(state *orbit.State, plan *orbit.Plan, first []orbit.Proposal) {
+	spent, done := released(first), map[*orbit.Capsule]bool{}
+	for c := range placed(state, first) {
+		done[c] = true
+	}
+	if len(spent)+len(done) == 0 {
 		return
 	}
 	kept := make([]orbit.Proposal, 0, len(plan.Proposals))
 	for _, p := range plan.Proposals {
 		again := slices.ContainsFunc(p.Do, func(do orbit.Commitment) bool {
-			release, ok := do.(orbit.Release)
-			return ok && spent[release.Hold]
+			switch do := do.(type) {
+			case orbit.Release:
+				return spent[do.Hold]
+			case orbit.Place:
+				return done[state.Capsule(do.Capsule)]
+			}
+			return false
 		})
 		if !again {
 			kept = append(kept, p)
 			continue
 		}
 		for c := range placed(state, []orbit.Proposal{p}) {
-			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
+			if !done[c] {
+				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
+			}
 		}
 	}
 	plan.Proposals = kept
