@@ -106,7 +106,7 @@ func singular(why string) string {
 		return "does" + rest
 	case "have":
 		return "has" + rest
-	case "lack", "wait":
+	case "hold", "lack", "wait":
 		return verb + "s" + rest
 	}
 	return why
