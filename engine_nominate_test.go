@@ -85,3 +85,21 @@ func TestEngineEndsNominations(t *testing.T) {
 		require.Equal(t, NodeID("m"), c.now().Capsule("s2").Node)
 	})
 }
+
+// TestNomineeIsWokenForOtherNodes: a parked nominee learns at once of room on another node than its own that is nominated for one
+// which it outranks.
+func TestNomineeIsWokenForOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := widely(t, cpuNode("n1", 4), cpuNode("n2", 4), submitOf(rankedSpec(5, 4), "big"), submitOf(rankedSpec(5, 3), "low"), submitOf(rankedSpec(5, 2), "s1", "s2"))
+		c.commits(placeOn("s1", "n1"))
+		c.commits(placeOn("s2", "n2"))
+		c.commits(nominationEnding("big", time.Now().Add(time.Hour), partOn("n1", 4)))
+		c.commits(nominationEnding("low", time.Now().Add(time.Hour), partOn("n2", 3)))
+		e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, ParkFor: time.Hour, Backoff: Backoff{Initial: time.Minute, Max: time.Minute, Jitter: -1}}
+		go func() { _ = e.Run(t.Context()) }() // ends with the test
+		time.Sleep(time.Second)
+		c.commits(Release{Capsule: "s2", Final: true})
+		time.Sleep(2 * time.Second)
+		require.Equal(t, NodeID("n2"), c.now().Capsule("big").Node, "it outranks what is nominated there")
+	})
+}

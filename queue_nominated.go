@@ -80,17 +80,25 @@ func (q *queue) bringBackNominees(capsule CapsuleID, gang GangID) (woken bool) {
 	return woken
 }
 
-// fitsNominated reports whether a node has room for a capsule of the spec on which room is nominated for such a capsule: it
-// may outrank what else is nominated there.
-func (s *State) fitsNominated(n *NodeState, spec *Spec) bool {
+// fitsNominated reports whether a node with nominated room may take a nominee of the spec: one that outranks some of what is
+// nominated there, wherever its own nomination is. It does not ask whether what the nominee does not outrank leaves enough.
+func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
+	var lowest *Nomination
 	for of := range n.Nominated {
-		if slices.Contains(s.specsOf(of.Capsule, of.Gang), spec) {
-			bare := *n
-			bare.nominated = nil
-			return bare.Fits(spec)
+		if lowest == nil || lowest.Outranks(of) {
+			lowest = of
 		}
 	}
-	return false
+	bare := *n
+	bare.nominated = nil
+	if lowest == nil || !bare.Fits(spec) {
+		return false
+	}
+	s.nominations.Ascend(func(of *Nomination) bool {
+		fits = slices.Contains(s.specsOf(of.Capsule, of.Gang), spec)
+		return !fits && of.Outranks(lowest)
+	})
+	return fits
 }
 
 // lapsed returns proposals that end the nominations whose end has passed, and those of own work one of whose nodes can no
