@@ -103,3 +103,15 @@ func TestNomineeIsWokenForOtherNodes(t *testing.T) {
 		require.Equal(t, NodeID("n2"), c.now().Capsule("big").Node, "it outranks what is nominated there")
 	})
 }
+
+// TestNomineeComesFirstInItsClass: a nominee is planned before more of its class than a pass plans, which do not fit where it does.
+func TestNomineeComesFirstInItsClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := widely(t, cpuNode("n", 4), submitOf(rankedSpec(0, 4), "c1", "c2", "c3"))
+		e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, MaxPlan: 1, ParkFor: time.Hour, Backoff: Backoff{Initial: time.Minute, Max: time.Minute, Jitter: -1}}
+		c.commits(nominationEnding("c3", time.Now().Add(time.Hour), partOn("n", 4)))
+		go func() { _ = e.Run(t.Context()) }() // ends with the test
+		time.Sleep(time.Second)
+		require.Equal(t, NodeID("n"), c.now().Capsule("c3").Node)
+	})
+}

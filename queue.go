@@ -57,7 +57,11 @@ type entry struct {
 	submitted uint64
 }
 
-// Before orders entries of one class: first submitted, first served.
+// behindNominees is set in the order of entries without a nomination. So nominees come first in their class and among classes
+// of the same priority, and a class that is parked because its first entry fits nowhere has no nominee behind it that does.
+const behindNominees = 1 << 63
+
+// Before orders entries of one class: nominees first, then first submitted, first served.
 func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear forgets all work, and what was put aside. Entries are judged by the state from now on.
@@ -105,7 +109,10 @@ func (q *queue) push(slot uint32, c *Capsule) bool {
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
 	}
-	e := entry{slot, c.Changed, c.Submitted}
+	e := entry{slot, c.Changed, c.Submitted | behindNominees}
+	if c.Nomination.Lives() {
+		e.submitted &^= behindNominees
+	}
 	if n := len(k.fifo); n > k.head && e.Before(k.fifo[n-1]) {
 		k.back.Push(e)
 	} else {
