@@ -89,7 +89,7 @@ type busyAtTheEnd struct {
 func (b *busyAtTheEnd) Snapshot(ctx context.Context) (*orbit.State, error) {
 	s, err := b.MemoryLedger.Snapshot(ctx)
 	if b.ends {
-		_, _ = b.MemoryLedger.Propose(bg, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "stranger", Value: "v"}}})
+		_, _ = b.Propose(bg, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "stranger", Value: "v"}}})
 	}
 	return s, err
 }
