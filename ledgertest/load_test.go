@@ -65,6 +65,35 @@ func (f *frequented) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revis
 	return f.MemoryLedger.Propose(ctx, p)
 }
 
+// What others commit after the last snapshot is no part of the recording that ends with it.
+func TestHistoryEndsWithItsSnapshot(t *testing.T) {
+	l := &busyAtTheEnd{}
+	r, err := ledgertest.NewRecorder(bg, l)
+	require.NoError(t, err)
+	r.Shared = true
+	_, err = r.Handle(l).Propose(bg, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "own", Value: "v"}}})
+	require.NoError(t, err)
+	l.ends = true
+	h, err := r.History(bg)
+	require.NoError(t, err)
+	require.NoError(t, h.Check())
+	require.Equal(t, h.Final.Revision(), h.Changes[len(h.Changes)-1].Revision)
+}
+
+// busyAtTheEnd is a ledger to which a stranger writes after each snapshot, once the end has come.
+type busyAtTheEnd struct {
+	orbit.MemoryLedger
+	ends bool
+}
+
+func (b *busyAtTheEnd) Snapshot(ctx context.Context) (*orbit.State, error) {
+	s, err := b.MemoryLedger.Snapshot(ctx)
+	if b.ends {
+		_, _ = b.Propose(bg, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "stranger", Value: "v"}}})
+	}
+	return s, err
+}
+
 // What ends a load: nothing to run on, a context, a history that is gone, wrong answers.
 func TestLoadFails(t *testing.T) {
 	_, err := ledgertest.Load{}.Run(bg)

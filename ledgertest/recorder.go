@@ -206,7 +206,11 @@ func (r *Recorder) History(ctx context.Context) (History, error) {
 	defer r.mu.Unlock()
 	r.following.Lock()
 	defer r.following.Unlock()
-	return History{Base: r.base, Changes: r.changes, Final: final, Calls: r.calls, Shared: r.Shared}, nil
+	changes := r.changes
+	for len(changes) > 0 && changes[len(changes)-1].Revision > final.Revision() { // others have committed meanwhile
+		changes = changes[:len(changes)-1]
+	}
+	return History{Base: r.base, Changes: changes, Final: final, Calls: r.calls, Shared: r.Shared}, nil
 }
 
 // finish reads the history up to the state that there is now.

@@ -24,7 +24,6 @@ func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, placem
 	}
 	engine := &orbit.Engine{
 		Name: "replay", Ledger: ledger, MaxPlan: len(arrivals),
-		ParkFor:   1, // nanosecond: every capsule gets its try, though others of its class have not fitted
 		Navigator: &nav.Services{Placement: placement, InOrder: true},
 	}
 	capacity := float64(sim.DeviceCapacity(nodes))
@@ -46,7 +45,8 @@ func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, placem
 }
 
 // wave submits capsules in their order, lets the engine place them in one pass, drops what does not fit, and
-// returns the device milli that was placed.
+// returns the device milli that was placed. The engine parks a kind of capsule that has not fitted, and does not plan it in
+// later waves: nothing leaves this cluster, so it would not fit then either.
 func wave(ctx context.Context, ledger orbit.Ledger, engine *orbit.Engine, capsules []sim.Capsule) (float64, error) {
 	submit := make([]orbit.Commitment, len(capsules))
 	placed := 0.0
@@ -58,13 +58,19 @@ func wave(ctx context.Context, ledger orbit.Ledger, engine *orbit.Engine, capsul
 		return 0, err
 	}
 	round := engine.Pass(ctx)
-	if err := errors.Join(round.Errors...); err != nil || round.Committed+len(round.Unplaced) != len(capsules) {
-		return 0, fmt.Errorf("of %d capsules %d were placed and %d not: %w", len(capsules), round.Committed, len(round.Unplaced), err)
+	if err := errors.Join(round.Errors...); err != nil || round.Committed != round.Proposed {
+		return 0, errors.Join(fmt.Errorf("%d of %d proposals were committed", round.Committed, round.Proposed), err)
+	}
+	state, err := ledger.Snapshot(ctx)
+	if err != nil {
+		return 0, err
 	}
 	var drop []orbit.Commitment
-	for _, u := range round.Unplaced {
-		drop = append(drop, orbit.Release{Capsule: u.Capsule.ID, Final: true})
-		placed -= float64(sim.DeviceDemand(u.Capsule.Spec))
+	for _, c := range capsules {
+		if state.Capsule(c.ID).Pending() {
+			drop = append(drop, orbit.Release{Capsule: c.ID, Final: true})
+			placed -= float64(sim.DeviceDemand(c.Spec))
+		}
 	}
 	if len(drop) > 0 {
 		if _, err := ledger.Propose(ctx, orbit.Proposal{Do: drop}); err != nil {
