@@ -353,7 +353,7 @@ func (d *Draft) step(s draftStep, now *NodeState, c Commitment) {
 	d.log = append(d.log, c)
 }
 
-// push notes a step of which all is said.
+// push adds a step to the journal, with the node as the step leaves it; nil: the step changes no node.
 func (d *Draft) push(s draftStep, now *NodeState) {
 	d.steps = append(d.steps, s)
 	d.after = append(d.after, now)

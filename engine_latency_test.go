@@ -14,7 +14,7 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// openLedger is a ledger of so many nodes with room, and of so many classes that fit on none of them.
+// openLedger returns a ledger that has nodes with room, and pending classes that fit on none of them.
 func openLedger(t testing.TB, nodes, classes int) *orbit.MemoryLedger {
 	l := &orbit.MemoryLedger{}
 	for from := 0; from < nodes; from += 1000 {
@@ -58,7 +58,7 @@ func BenchmarkJob(b *testing.B) {
 }
 
 // BenchmarkArrivals is how long a capsule that fits waits from the start of its Submit until it is placed, with Run, at 5,000
-// arrivals a second, beside so many classes that fit nowhere, each of which is tried again every second.
+// arrivals a second. Beside them wait classes that fit nowhere, each of which is tried again every second.
 func BenchmarkArrivals(b *testing.B) {
 	for _, classes := range []int{0, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("unfit=%d", classes), func(b *testing.B) {
@@ -84,7 +84,8 @@ const (
 	arrivalGap   = time.Second / 5_000
 )
 
-// arrivals submits capsules for a second, on time whatever happens to those before, and returns how long each has waited.
+// arrivals submits capsules at a fixed rate for a second, and returns how long each waited for its place. It does not wait for
+// the earlier ones, so a slow engine does not lower the rate.
 func arrivals(b *testing.B, l *orbit.MemoryLedger, e *orbit.Engine, serial int) (waits []time.Duration) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parkHuge submits so many classes, of two capsules each, that fit nowhere.
+// parkHuge submits classes of two capsules each that are larger than every node.
 func parkHuge(t testing.TB, l Ledger, classes int) {
 	for i := range classes {
 		commit(t, l, Submit{IDs: names(fmt.Sprintf("huge%05d-", i), 2), Spec: wants(int64(1000 + i))})
@@ -115,7 +115,7 @@ func TestNodeElsewhereDoesNotEndWaitingForCompany(t *testing.T) {
 	})
 }
 
-// parkedView is the queue of an engine that has parked so many classes, on so many nodes.
+// parkedView returns an engine that has passed once, and has parked all the classes.
 func parkedView(t testing.TB, l *MemoryLedger, tel Telemetry, nodes, classes int) *Engine {
 	for i := range nodes {
 		commit(t, l, PutNode{machine(NodeID(fmt.Sprintf("node-%06d", i)), 500+int64(i%7))})
@@ -150,7 +150,7 @@ func TestChangesLookAtFewParkedClasses(t *testing.T) {
 	require.Less(t, looked[1], 2*looked[0]+100)
 }
 
-// BenchmarkReports is a pass after a thousand nodes have reported, beside so many parked classes.
+// BenchmarkReports measures a pass after a thousand nodes have reported, against the number of parked classes.
 func BenchmarkReports(b *testing.B) {
 	for _, classes := range []int{0, 1_000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("parked=%d", classes), func(b *testing.B) {

@@ -132,7 +132,7 @@ func TestRequestEndsInFlight(t *testing.T) {
 	}
 }
 
-// At whatever nanosecond the context of Claim ends, the slot is either returned or idle again: never both, never
+// The context of Claim may end at any nanosecond: the slot is either returned or idle again: never both, never
 // neither.
 func TestClaimNeverLosesASlot(t *testing.T) {
 	for d := 1 * ms; d <= 12*ms; d += ms / 4 {

@@ -503,7 +503,7 @@ func TestListingsThatReturnLate(t *testing.T) {
 	})
 }
 
-// The same with an unrequested full listing: slots that it leaves out are not idle, whatever the older answer says. A
+// The same with an unrequested full listing: slots that it leaves out are not idle, also if the older answer lists them. A
 // listing that is requested later is used, even if the store's versions have started over.
 func TestListingOvertakenByAFullOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {

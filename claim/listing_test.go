@@ -294,7 +294,7 @@ func TestAShownSlotMayBeGoneAgain(t *testing.T) {
 	})
 }
 
-// One listing runs at a time, whatever has requested it, and another one follows if one was requested meanwhile.
+// One listing runs at a time, and another one follows if one was requested meanwhile.
 func TestOneListingAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var running, most, all atomic.Int64

@@ -225,7 +225,7 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
 		release := make(chan struct{})
-		s.Lose = func(claim.Attempt) error { <-release; return nil } // committed, whatever its context says
+		s.Lose = func(claim.Attempt) error { <-release; return nil } // committed, although its context has ended
 		r := newRig(t, &claim.Pool{Source: s}).run()
 		c := r.ask()
 		synctest.Wait()
