@@ -22,7 +22,8 @@ import (
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
 type Engine struct {
-	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry.
+	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry. Engines that collide
+	// get out of each other's way by their names ([View.Part]), so give each another one.
 	Name string
 	// Ledger is the ledger that the engine reads and proposes to. Required.
 	Ledger Ledger

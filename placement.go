@@ -24,8 +24,9 @@ import (
 //
 // Hard requirements filter, soft forces score, lower is better. Equal values go by tie, and then by a hash
 // of the node with the engine's seed, so that navigators with different seeds do not herd onto one node;
-// seed 0 goes by node id. An engine belongs to one navigator and is not safe for concurrent use. It may keep an
-// index of the nodes of the draft that it was asked about last: ask one engine about one draft.
+// seed 0 goes by node id. Where the view has parts ([View.Part]), those nodes come first that are in a lower one.
+// An engine belongs to one navigator and is not safe for concurrent use. It may keep an index of the nodes of the
+// draft that it was asked about last: ask one engine about one draft.
 type PlacementEngine interface {
 	// Best returns the best node of the draft for one capsule of the spec, as the plan leaves the nodes. The error
 	// is a *NoFit; before the first Sync of the draft nothing fits. Without a draft or a spec it wraps ErrInvalid.
@@ -49,7 +50,7 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 
 // Part returns in which part of the nodes this one is, from 0. A placement engine chooses the best node of part 0, and looks
 // at the next part only where nothing fits there. While the proposals of the view's engine do not lose to others, there is
-// one part. While many do, there are more of them, up to 32, by a hash of the nodes' ids, and part 0 is another one for
+// one part. While many do, there are more of them, up to 8, by a hash of the nodes' ids, and part 0 is another one for
 // each engine, so that engines which would all choose the best node of all keep out of each other's way.
 func (v *View) Part(n *NodeState) int {
 	parts, from := v.spread.Ring()

@@ -13,7 +13,7 @@ type Exhaustive struct {
 	Filter Filter
 	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
-	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 16.
+	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
 	// 1 chooses among all nodes even then.
 	MostParts int
 

@@ -28,7 +28,7 @@ type Sampled struct {
 	Enough int
 	// Remember is the number of runners-up kept for each spec and rated again with the next sample; 0: none.
 	Remember int
-	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 16.
+	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
 	// 1 chooses among all nodes even then.
 	MostParts int
 

@@ -24,9 +24,9 @@ const (
 	// MostParts bounds the number of parts, and with it what spreading costs: the best node of a part is chosen where it
 	// would have been the best of so many times as many nodes.
 	MostParts = 1 << mostCuts
-	mostCuts  = 4
+	mostCuts  = 3
 	// The engine spreads if a pass loses more than one of so many proposals.
-	tolerated = 8
+	tolerated = 4
 	// Parts are joined after so many passes that lose nothing.
 	calmPasses = 16
 )
