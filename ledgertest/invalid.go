@@ -18,7 +18,7 @@ func checkInvalid(t *trial) {
 	before := t.now()
 	for i, bad := range t.malformed() {
 		for at, do := range [][]orbit.Commitment{{bad}, {place("b", "n"), bad}} {
-			p := planned(math.MaxUint64 * orbit.Revision(at), do...)
+			p := planned(math.MaxUint64*orbit.Revision(at), do...)
 			_, err := t.ledger.Propose(t.ctx, p)
 			if r := t.receipt(orbit.ErrInvalid, p, err); r.Do != at {
 				t.Failf("hostile input %d, %s: the receipt blames commitment %d, not %d: %v", i, harness.Describe(p), r.Do, at, r)
