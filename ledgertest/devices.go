@@ -2,7 +2,7 @@ package ledgertest
 
 import "github.com/orbitsched/orbit"
 
-// Devices and requirements: what else a node must be.
+// This file checks devices and requirements on nodes.
 
 // checkDevices shares instances between capsules and holds, up to what each can give.
 func checkDevices(t *trial) {

@@ -6,9 +6,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Nodes join, change, leave and come back.
+// This file checks nodes that join, change, leave and come back.
 
-// checkReturn lets a node leave and join again under its id, and replays bets on the old one.
+// checkReturn removes a node, adds it again under the same id, and repeats bets on the old one.
 func checkReturn(t *trial) {
 	t.commits(node("n", 5), mark("m", "v"))
 	old := t.now()
@@ -46,8 +46,8 @@ func checkReturnAtOnce(t *trial) {
 	}
 }
 
-// checkCounters reads both counters: usage moves with every change of what is taken, specification with every new
-// description, and each only then.
+// checkCounters checks both counters of a node: Usage moves with every change of what is in use, Specification with
+// every new description, and each of them only then.
 func checkCounters(t *trial) {
 	t.commits(node("n", 5), submit(cpu(1), "a"))
 	usage, spec := t.member("n").Usage, t.member("n").Specification
@@ -71,7 +71,8 @@ func checkCounters(t *trial) {
 	expect("what does not concern it", t.commits(mark("m", "v"), node("other", 1)), false, false)
 }
 
-// checkEmptied removes a node while capsules and holds live there, while commits race, and when it is empty.
+// checkEmptied tries to remove a node with capsules and holds, and removes it when it is empty. Proposals that were
+// planned before are conflicts.
 func checkEmptied(t *trial) {
 	t.commits(node("n", 5), node("m", 5), submit(cpu(1), "a", "b", "late"), place("a", "n"), place("b", "n"), hold("h", "n", 1))
 	view := t.view()
@@ -96,7 +97,7 @@ func checkEmptied(t *trial) {
 	}
 }
 
-// checkOddIDs uses ids that a store could take for something else, many of which begin with one another.
+// checkOddIDs uses ids that a store could take for keys of its own. Many of them begin with one another.
 func checkOddIDs(t *trial) {
 	long := make([]byte, t.limits.IDBytes)
 	for i := range long {

@@ -9,11 +9,10 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// stage is a small and hot world in which actions are carried out. Its names begin with a prefix, so that there
-// can be several in one ledger.
+// stage is a small world for actions. All its names begin with the prefix, so that one ledger can have several stages.
 type stage struct{ prefix string }
 
-// As many as there are of each; few, so that all workers want the same.
+// The numbers of nodes, capsules and gangs. They are small, so that workers conflict.
 const (
 	nodes    = 4
 	capsules = 24
@@ -32,13 +31,13 @@ func (s stage) hold(i int) orbit.HoldID { return orbit.HoldID(fmt.Sprint(s.prefi
 
 func (s stage) mark(i int) string { return fmt.Sprint(s.prefix, "m", i%5) }
 
-// described is what a node of the stage is like.
+// described returns the description of a node of the stage.
 func (s stage) described(i int) orbit.Node {
 	return orbit.Node{ID: s.node(i), Capacity: orbit.Resources{orbit.CPU: 10, orbit.Memory: 8}, Devices: orbit.Devices{Model: "m1", Count: 2},
 		Labels: map[string]string{"rack": fmt.Sprint("r", i%2), "disk": "ssd"}}
 }
 
-// specs are what the capsules ask for, in turns.
+// specs returns the specs of the capsules, which have them in turn.
 func (s stage) specs() []*orbit.Spec {
 	picky, grouped := cpu(1), cpu(1)
 	picky.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}
@@ -48,7 +47,7 @@ func (s stage) specs() []*orbit.Spec {
 	return []*orbit.Spec{cpu(3), half, picky, grouped}
 }
 
-// setup lists the proposals that make the stage.
+// setup returns the proposals that make the stage.
 func (s stage) setup() (out []orbit.Proposal) {
 	for i := range nodes {
 		out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: s.described(i)}}})
@@ -64,7 +63,8 @@ func (s stage) setup() (out []orbit.Proposal) {
 	return out
 }
 
-// proposal is what an action proposes on a view, whether it can hold there or not; without commitments: nothing.
+// proposal returns what an action proposes on a view. It may be infeasible there. Without commitments there is nothing
+// to propose.
 func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	c, n := view.Capsule(s.capsule(a.what)), view.Node(s.node(a.where))
 	switch a.kind {
@@ -112,7 +112,7 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	return p
 }
 
-// place puts a capsule on a node, on such devices as the view shows.
+// place places a capsule on a node, on devices that are free in the view if there are any.
 func (s stage) place(c *orbit.Capsule, where int, n *orbit.NodeState) orbit.Place {
 	do := place(c.ID, s.node(where))
 	if c.Spec.Devices.Count > 0 {
@@ -126,7 +126,7 @@ func (s stage) place(c *orbit.Capsule, where int, n *orbit.NodeState) orbit.Plac
 	return do
 }
 
-// bet bets on what the view shows, finely, coarsely, or not at all.
+// bet returns a fine or a coarse bet on what the view shows, or none.
 func (s stage) bet(a action, view *orbit.State, n *orbit.NodeState) []orbit.Precondition {
 	switch {
 	case n == nil:
@@ -144,7 +144,7 @@ func (s stage) bet(a action, view *orbit.State, n *orbit.NodeState) []orbit.Prec
 	return nil
 }
 
-// turn places a gang that is down, whole or in part, and takes down one that is up.
+// turn places all or some members of a gang without placed members, and releases the members of any other gang.
 func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 	g := view.Gang(s.gang(a.what))
 	size := []int{4, 3, 4, 2}[a.choice%4]
@@ -160,7 +160,8 @@ func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 	return do
 }
 
-// redescribe is a node with another capacity, another mood, or a sick device; mostly as it was.
+// redescribe returns a new description of a node: another capacity, unschedulable, with an unhealthy device or without
+// a label. Most choices change nothing.
 func (s stage) redescribe(a action) orbit.Node {
 	n := s.described(a.where)
 	switch a.choice {
@@ -176,7 +177,7 @@ func (s stage) redescribe(a action) orbit.Node {
 	return n
 }
 
-// leave empties a node as far as one proposal can, and removes it.
+// leave releases what is on a node, as far as one proposal can, and removes the node.
 func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 	id := s.node(a.where)
 	for c := range view.On(id) {
@@ -196,7 +197,7 @@ func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 	return do
 }
 
-// cancel ends for good one of those that churn has made.
+// cancel releases for good one of the capsules that churn has made.
 func (s stage) cancel(a action, view *orbit.State) []orbit.Commitment {
 	var list []orbit.CapsuleID
 	for c := range view.Capsules() {

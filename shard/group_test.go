@@ -385,7 +385,7 @@ func TestBalanceBound(t *testing.T) {
 			best, found := 0.0, step{}
 			for _, c := range groups[from].cells {
 				for _, m := range c.members {
-					gain := b.gain(from, 1-from, &m.load)
+					gain := b.gain(from, 1-from, &m.load, nothing)
 					require.LessOrEqual(t, gain, b.bound(from, 1-from, &c.shape)+1e-12)
 					best = max(best, gain)
 				}
