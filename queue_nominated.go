@@ -18,6 +18,9 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 			v.touchClaim(&do.Parts[i])
 		}
 	}
+	if old.nominations.Len() == 0 { // then none has ended
+		return false
+	}
 	if was := old.Capsule(capsule); was != nil {
 		gang = cmp.Or(gang, was.Gang)
 		woken = v.touchClaims(was.Nomination)
