@@ -48,7 +48,7 @@ func checkBatch(t *trial) {
 		{},
 		propose(view, mark("m", "v")),
 		propose(view, unhold("none")),
-		propose(view, release("e")),
+		propose(view, stopped("e")),
 	}
 	batch = append(batch, batch[7])
 	want := []error{nil, orbit.ErrInfeasible, orbit.ErrInvalid, orbit.ErrInfeasible, orbit.ErrConflict, nil, orbit.ErrInvalid, nil, orbit.ErrInfeasible, nil, nil}

@@ -166,7 +166,7 @@ func (r *gangPass) giveUp(id orbit.GangID, w *gangWait) {
 func (r *gangPass) drained(holds []orbit.Hold) bool {
 	return slices.ContainsFunc(holds, func(h orbit.Hold) bool {
 		n := r.state.Node(h.Node)
-		return n == nil || n.Node.Unschedulable
+		return n == nil || !n.Node.Schedulable()
 	})
 }
 

@@ -452,7 +452,7 @@ func TestGangHoldsOutliveTheirNavigator(t *testing.T) {
 func TestGangHoldsOnWhatIsLost(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	put := func(id string, d orbit.Devices, off bool) {
-		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Labels: map[string]string{"rack": "r"}, Devices: d, Unschedulable: off}})
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Labels: map[string]string{"rack": "r"}, Devices: d, State: map[bool]orbit.Condition{true: orbit.Cordoned}[off]}})
 	}
 	for i := range 3 {
 		put(fmt.Sprint("r-", i), orbit.Devices{Model: "a", Count: 1}, false)
@@ -494,7 +494,7 @@ func TestGangHoldsLeaveDrainedNodes(t *testing.T) {
 	e.Pass(t.Context())
 	require.Equal(t, 2, countHolds(t, l))
 	drained := *snapshot(t, l).Node("r-0").Node
-	drained.Unschedulable = true
+	drained.State = orbit.Cordoned
 	commit(t, l, orbit.PutNode{Node: drained})
 	require.Empty(t, e.Pass(t.Context()).Errors)
 	require.Equal(t, 1, countHolds(t, l))

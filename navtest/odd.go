@@ -123,7 +123,7 @@ func (w *world) change(f func(*orbit.Node)) {
 }
 
 // drain drains all nodes, or takes them back.
-func (w *world) drain(on bool) { w.change(func(n *orbit.Node) { n.Unschedulable = on }) }
+func (w *world) drain(on bool) { w.change(func(n *orbit.Node) { n.Cordon(on) }) }
 
 // shrink leaves nothing of capacities, and no device healthy.
 func (w *world) shrink() {
@@ -142,7 +142,7 @@ func (w *world) strip(labels map[string]string) {
 func (w *world) goAway() {
 	s := w.state()
 	for n := range s.Nodes() {
-		var do []orbit.Commitment
+		do := []orbit.Commitment{orbit.PutNode{Node: orbit.Node{ID: n.Node.ID, State: orbit.Lost}}}
 		for c := range s.On(n.Node.ID) {
 			do = append(do, orbit.Release{Capsule: c.ID})
 		}
