@@ -134,7 +134,7 @@ func (s *State) broken(n *Nomination) bool {
 	for i := range n.Parts {
 		r := &n.Parts[i]
 		node := s.Node(r.Node)
-		if node == nil || node.Node.Unschedulable || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
+		if node == nil || !node.Node.Schedulable() || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
 			return true
 		}
 	}

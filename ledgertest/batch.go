@@ -45,7 +45,7 @@ func checkBatch(t *trial) {
 		{},
 		planned(view, mark("m", "v")),
 		planned(view, unhold("none")),
-		planned(view, release("e")),
+		planned(view, stopped("e")),
 	}
 	batch = append(batch, batch[7])
 	want := []error{nil, orbit.ErrInfeasible, orbit.ErrInvalid, orbit.ErrInfeasible, orbit.ErrConflict, nil, orbit.ErrInvalid, nil, orbit.ErrInfeasible, nil, nil}

@@ -31,7 +31,7 @@ func checkBets(t *trial) {
 		}
 	}
 	t.Must(t.now().Check(bets(view, good...)), "State.Check of bets that hold")
-	t.admits(orbit.Proposal{View: view, If: good, Do: []orbit.Commitment{place("x", "n"), release("a"), mark("m", ""), mark("none", "v"), release("x"), node("n", 4)}})
+	t.admits(orbit.Proposal{View: view, If: good, Do: []orbit.Commitment{place("x", "n"), cancel("a"), mark("m", ""), mark("none", "v"), release("x"), node("n", 4)}})
 	for _, bet := range good[:5] {
 		t.refuses(orbit.ErrConflict, bets(view, bet))
 	}
@@ -41,11 +41,11 @@ func checkBets(t *trial) {
 
 // checkBefore bets on what the proposal itself changes. Bets are judged on the state before the proposal.
 func checkBefore(t *trial) {
-	t.commits(node("n", 3), submit(cpu(3), "a"), place("a", "n"))
+	t.commits(node("n", 3), submit(movable(cpu(3)), "a"), place("a", "n"))
 	full := orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: 3}}
-	t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), If: []orbit.Precondition{full}, Do: []orbit.Commitment{release("a")}})
+	t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), If: []orbit.Precondition{full}, Do: []orbit.Commitment{stopped("a")}})
 	empty := orbit.MarkAt{Key: "m"}
-	t.admits(orbit.Proposal{ID: orbit.NewProposalID(), If: []orbit.Precondition{empty}, Do: []orbit.Commitment{mark("m", "v"), release("a"), node("m", 3), place("a", "m")}})
+	t.admits(orbit.Proposal{ID: orbit.NewProposalID(), If: []orbit.Precondition{empty}, Do: []orbit.Commitment{mark("m", "v"), t.evict("a"), node("m", 3), place("a", "m")}})
 	t.refuses(orbit.ErrInfeasible, bets(t.view(), empty))
 }
 

@@ -37,7 +37,7 @@ func checkFinal(t *trial) {
 	t.commits(cancel("a"))
 	t.commits(cancel("b"))
 	for _, id := range []orbit.CapsuleID{"a", "b"} {
-		for _, late := range []orbit.Commitment{place(id, "n"), release(id), cancel(id), orbit.Assign{Capsule: id, Owner: "o"}, submit(cpu(1), id)} {
+		for _, late := range []orbit.Commitment{place(id, "n"), stopped(id), cancel(id), orbit.Assign{Capsule: id, Owner: "o"}, submit(cpu(1), id)} {
 			t.loses(view, late)
 			t.mistakes(late)
 		}
@@ -54,7 +54,7 @@ func checkFinal(t *trial) {
 func checkRelease(t *trial) {
 	t.commits(node("n", 3), node("m", 3), submit(cpu(3), "a"), place("a", "n"), node("k", 1), hold("h", "k", 1))
 	view := t.view()
-	for _, end := range []orbit.Release{unhold("h"), {Capsule: "a", From: "n"}} {
+	for _, end := range []orbit.Release{unhold("h"), {Capsule: "a", From: "n", Stopped: true}} {
 		t.mistakes(end, end)
 		t.commits(end)
 		t.loses(view, end)
@@ -64,11 +64,11 @@ func checkRelease(t *trial) {
 		t.Failf("capsule a does not wait after its release")
 	}
 	t.commits(place("a", "m"))
-	t.loses(view, orbit.Release{Capsule: "a", From: "n"}) // has moved since
+	t.loses(view, orbit.Release{Capsule: "a", From: "n", Stopped: true}) // has moved since
 	t.isOn("a", "m")
 	for range 3 { // room is free exactly from the revision that freed it
 		t.mistakes(hold("x", "m", 1))
-		t.commits(release("a"))
+		t.commits(stopped("a"))
 		t.commits(place("a", "m"))
 	}
 }

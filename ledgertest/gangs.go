@@ -34,9 +34,9 @@ func checkGang(t *trial) {
 	t.refuses(orbit.ErrConflict, orbit.Proposal{View: view, If: []orbit.Precondition{orbit.GangUnplaced{Gang: "g"}}, Do: []orbit.Commitment{place("gz", "n")}})
 	t.commits(place("gz", "n")) // topped up
 	t.shape("g", 1, 3)
-	t.commits(release("gx"), release("gy"), release("gz")) // falls short, later
+	t.commits(stopped("gx"), stopped("gy"), stopped("gz")) // falls short, later
 	t.shape("g", 1, 0)
-	t.commits(release("gb"))
+	t.commits(stopped("gb"))
 	t.mistakes(place("gb", "n"), place("gx", "n")) // from nothing it must be whole again
 	t.commits(place("gb", "n"), place("gx", "n"), place("gz", "n"))
 }

@@ -69,11 +69,14 @@ func checkHistory(t *trial) {
 	var sent []orbit.Proposal
 	for _, do := range [][]orbit.Commitment{
 		{node("n", 9), node("m", 9)},
-		{submit(cpu(1), "a", "b"), gang("g", 0, "x", "y"), mark("m", "v")},
+		{submit(movable(cpu(1)), "a", "b"), gang("g", 0, "x", "y"), mark("m", "v")},
 		{place("a", "n"), place("x", "m"), place("y", "m"), hold("h", "n", 2)},
-		{release("a"), place("a", "m"), orbit.Assign{Capsule: "b", Owner: "o"}, unhold("h"), mark("m", "")},
+		{orbit.Evict{Capsule: "a"}, place("a", "m"), orbit.Assign{Capsule: "b", Owner: "o"}, unhold("h"), mark("m", "")},
 		{cancel("a"), orbit.RemoveNode{Node: "n"}, node("n", 1)},
 	} {
+		if e, ok := do[0].(orbit.Evict); ok {
+			do[0] = t.evict(e.Capsule)
+		}
 		p := planned(t.view(), do...)
 		sent, revs = append(sent, p), append(revs, t.admits(p))
 		t.mistakes(place("absent", "m")) // leaves no trace
@@ -108,7 +111,7 @@ func checkHistory(t *trial) {
 func (t *trial) touched() {
 	at := t.view()
 	t.commits(place("b", "m"), hold("h2", "m", 1))
-	t.commits(release("b"), unhold("h2"), mark("k", "v"))
+	t.commits(cancel("b"), unhold("h2"), mark("k", "v"))
 	for i, c := range t.changes(t.ledger, at) {
 		if want := []orbit.NodeID{"m", "m", "m", "m", ""}[i]; c.Node != want {
 			t.Failf("change %d.%d, %T%s, names node %q; it touched %q", c.Revision, c.Seq, c.Do, harness.Text(c.Do), c.Node, want)
@@ -181,15 +184,15 @@ func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
 
 // checkSnapshots keeps a state while everything changes, and iterates over it meanwhile.
 func checkSnapshots(t *trial) {
-	t.commits(node("n", 5), node("m", 5), submit(cpu(1), "a", "b"), place("a", "n"), mark("m", "v"))
+	t.commits(node("n", 5), node("m", 5), submit(movable(cpu(1)), "a", "b"), place("a", "n"), mark("m", "v"))
 	s := t.now()
 	before := content(s)
 	for c := range s.On("n") {
-		t.commits(release(c.ID), orbit.RemoveNode{Node: "n"}, place(c.ID, "m"))
+		t.commits(lost("n"), release(c.ID), orbit.RemoveNode{Node: "n"}, place(c.ID, "m"))
 	}
 	t.commits(node("k", 1), node("l", 1), cancel("b"), mark("m", "w"), gang("g", 0, "x"))
 	for range 30 {
-		t.commits(release("a"), place("a", "m"))
+		t.commits(t.evict("a"), place("a", "m"))
 	}
 	if after := content(s); !slices.Equal(before, after) {
 		t.Failf("a state that was taken at %d has changed since", s.Revision())

@@ -16,7 +16,8 @@ func checkResent(t *trial) {
 		Do: []orbit.Commitment{place("a", "n"), place("b", "n")}}
 	first := t.admits(placed)
 	t.again(placed, first)
-	t.commits(release("b"), hold("h", "n", 4)) // its bet no longer holds, and b is free again: neither matters
+	t.commits(stopped("b"))
+	t.commits(hold("h", "n", 4)) // its bet no longer holds, and b is free again: neither matters
 	t.again(placed, first)
 	if !t.capsule("b").Pending() {
 		t.Failf("a proposal that was sent again has placed capsule b again")
@@ -75,10 +76,10 @@ func checkWindow(t *trial) {
 	first := planned(t.view(), place("a", "n"))
 	at := t.admits(first)
 	for range n - 1 {
-		t.commits(release("a"))
+		t.commits(stopped("a"))
 		t.commits(place("a", "n"))
 	}
-	t.commits(release("a"))
+	t.commits(stopped("a"))
 	t.again(first, at)
 	n = min(t.limits.ProposalIDs, t.scaled(100))
 	other := planned(t.view(), mark("first", "v"))

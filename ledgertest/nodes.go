@@ -36,7 +36,7 @@ func checkReturn(t *trial) {
 func checkReturnAtOnce(t *trial) {
 	t.commits(node("n", 5), submit(cpu(1), "a"), place("a", "n"))
 	was := t.member("n")
-	t.commits(release("a"), orbit.RemoveNode{Node: "n"}, node("n", 1), place("a", "n"))
+	t.commits(lost("n"), release("a"), orbit.RemoveNode{Node: "n"}, node("n", 1), place("a", "n"))
 	n := t.member("n")
 	if n.Used() != (orbit.Resources{orbit.CPU: 1}) || n.Capsules != 1 {
 		t.Failf("the node that came back has %d capsules and %v used; it must have one, of 1", n.Capsules, n.Used())
@@ -66,7 +66,7 @@ func checkCounters(t *trial) {
 	expect("a place", t.commits(place("a", "n")), true, false)
 	expect("a description", t.commits(node("n", 6)), false, true)
 	expect("a hold", t.commits(hold("h", "n", 1)), true, false)
-	expect("a release", t.commits(release("a")), true, false)
+	expect("a release", t.commits(stopped("a")), true, false)
 	expect("the end of a hold", t.commits(unhold("h")), true, false)
 	expect("what does not concern it", t.commits(mark("m", "v"), node("other", 1)), false, false)
 }
@@ -78,9 +78,9 @@ func checkEmptied(t *trial) {
 	view := t.view()
 	leave := orbit.RemoveNode{Node: "n"}
 	t.mistakes(leave)
-	t.mistakes(release("a"), release("b"), leave)
-	t.mistakes(release("a"), unhold("h"), leave)
-	t.commits(release("a"), cancel("b"), unhold("h"), leave)
+	t.mistakes(lost("n"), release("a"), release("b"), leave)
+	t.mistakes(lost("n"), release("a"), unhold("h"), leave)
+	t.commits(lost("n"), release("a"), cancel("b"), unhold("h"), leave)
 	if t.now().Node("n") != nil {
 		t.Failf("node n is still a member")
 	}
@@ -91,7 +91,7 @@ func checkEmptied(t *trial) {
 		t.Failf("node n came back with %d capsules and %v used", n.Capsules, n.Used())
 	}
 	t.commits(place("late", "n"), place("a", "n"))
-	t.commits(release("a"), place("a", "m"), release("late"), place("late", "m"), leave, node("o", 1)) // moved and removed
+	t.commits(lost("n"), release("a"), place("a", "m"), release("late"), place("late", "m"), leave, node("o", 1)) // moved and removed
 	if n := t.member("m").Capsules; n != 2 {
 		t.Failf("%d capsules have moved to node m; it must be 2", n)
 	}

@@ -70,7 +70,7 @@ func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
 		c := s.Capsule(orbit.CapsuleID(string(id) + member))
 		switch {
 		case c.Placed():
-			p.Do = append(p.Do, release(c.ID))
+			p.Do = append(p.Do, stopped(c.ID))
 		case g.Total() == 0 && i < size:
 			p.Do = append(p.Do, place(c.ID, []orbit.NodeID{"n", "m"}[i%2]))
 		}

@@ -135,7 +135,7 @@ func checkRaceRoom(t *trial) {
 		}
 		t.mistakes(placeOn("c0016", "n", 1<<i))
 	}
-	t.commits(release("c0000"))
+	t.commits(stopped("c0000"))
 	t.lastRoom()
 }
 
@@ -232,7 +232,7 @@ func checkRaceRelease(t *trial) {
 	var ends []orbit.Release
 	for k, id := range list {
 		t.commits(place(id, "n"), hold(orbit.HoldID(id), "n", 1))
-		ends = append(ends, orbit.Release{Capsule: id, Final: k%2 == 0}, unhold(orbit.HoldID(id)))
+		ends = append(ends, orbit.Release{Capsule: id, Final: k%2 == 0, Stopped: k%2 != 0}, unhold(orbit.HoldID(id)))
 	}
 	view := t.view()
 	t.oneWins(len(ends), func(_, round int) orbit.Proposal {
@@ -259,12 +259,13 @@ func checkRaceLeave(t *trial) {
 			case i == 0 && member == nil:
 				p.Do = append(p.Do, node("n", racers))
 			case i == 0:
+				p.Do = append(p.Do, lost("n"))
 				for c := range s.On("n") {
 					p.Do = append(p.Do, orbit.Release{Capsule: c.ID, From: "n"})
 				}
 				p.Do = append(p.Do, orbit.RemoveNode{Node: "n"})
 			case s.Capsule(id).Placed():
-				p.Do = append(p.Do, release(id))
+				p.Do = append(p.Do, stopped(id))
 			case member != nil:
 				p.If = append(p.If, orbit.NodeAt{Node: "n", Specification: member.Specification})
 				p.Do = append(p.Do, place(id, "n"))

@@ -51,7 +51,7 @@ func checkDimensions(t *trial) {
 
 // checkShrink reduces the capacity below what is in use, to nothing and back.
 func checkShrink(t *trial) {
-	t.commits(node("n", 5), submit(cpu(2), "a", "b", "c"), submit(&orbit.Spec{}, "free"), place("a", "n"), place("b", "n"))
+	t.commits(node("n", 5), submit(movable(cpu(2)), "a", "b", "c"), submit(&orbit.Spec{}, "free"), place("a", "n"), place("b", "n"))
 	for _, room := range []int64{3, 0} {
 		t.commits(node("n", room))
 		if free := t.free("n"); free != room-4 {
@@ -60,9 +60,9 @@ func checkShrink(t *trial) {
 		t.mistakes(place("c", "n"))
 		t.mistakes(hold("h", "n", 1))
 	}
-	t.mistakes(release("a"), place("a", "n"))
+	t.mistakes(t.evict("a"), place("a", "n"))
 	t.commits(place("free", "n")) // asks for nothing of what is short
-	t.commits(release("a"))       // leaving is always possible
+	t.commits(stopped("a"))       // leaving is always possible
 	t.mistakes(place("a", "n"))
 	t.commits(node("n", 6))
 	t.commits(place("c", "n"), place("a", "n"))
@@ -111,13 +111,13 @@ func checkHolds(t *trial) {
 
 // checkSwap releases and places in one proposal, in either order. What a proposal releases is free for its own places.
 func checkSwap(t *trial) {
-	t.commits(node("n", 3), gpuNode("d", 1), submit(cpu(3), "low", "high"), submit(gpu(1, 1000), "p", "q"))
+	t.commits(node("n", 3), gpuNode("d", 1), submit(cpu(3), "low", "mid", "last", "high"), submit(gpu(1, 1000), "p", "q"))
 	t.commits(place("low", "n"), placeOn("p", "d", 1))
 	for _, do := range [][]orbit.Commitment{
-		{release("low"), place("high", "n")},
-		{place("low", "n"), release("high")},
+		{cancel("low"), place("mid", "n")},
+		{place("last", "n"), cancel("mid")},
 		{cancel("p"), placeOn("q", "d", 1)},
-		{hold("h", "n", 3), orbit.Release{Capsule: "low", From: "n"}},
+		{hold("h", "n", 3), orbit.Release{Capsule: "last", From: "n", Final: true}},
 		{unhold("h"), place("high", "n")},
 	} {
 		s := t.now()
@@ -125,7 +125,6 @@ func checkSwap(t *trial) {
 		t.commits(do...)
 	}
 	t.isOn("high", "n")
-	t.isOn("low", "")
 }
 
 // ranked returns a spec with a priority.

@@ -44,7 +44,7 @@ func (s stage) specs() []*orbit.Spec {
 	grouped.Group = s.prefix + "group"
 	half := gpu(1, 600)
 	half.Envelope.Reservation[orbit.Memory] = 1
-	return []*orbit.Spec{cpu(3), half, picky, grouped}
+	return []*orbit.Spec{movable(cpu(3)), half, picky, movable(grouped)}
 }
 
 // setup returns the proposals that make the stage.
@@ -70,19 +70,19 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	switch a.kind {
 	case "place", "batch":
 		if c.Placed() && a.choice > 0 {
-			p.Do = append(p.Do, release(c.ID))
+			p.Do = append(p.Do, stopped(c.ID))
 			break
 		}
 		p.If = s.bet(a, view, n)
 		p.Do = append(p.Do, s.place(c, a.where, n))
 	case "release":
-		p.Do = append(p.Do, release(c.ID))
+		p.Do = append(p.Do, stopped(c.ID))
 	case "move":
-		p.Do = append(p.Do, orbit.Release{Capsule: c.ID, From: c.Node}, s.place(c, a.where, n))
+		p.Do = append(p.Do, evictOf(c), s.place(c, a.where, n))
 	case "swap":
 		for other := range view.On(s.node(a.where)) {
 			if other.Gang == "" && other.ID != c.ID {
-				p.Do = append(p.Do, release(other.ID))
+				p.Do = append(p.Do, evictOf(other), s.place(other, a.where+1, view.Node(s.node(a.where+1))))
 				break
 			}
 		}
@@ -144,6 +144,11 @@ func (s stage) bet(a action, view *orbit.State, n *orbit.NodeState) []orbit.Prec
 	return nil
 }
 
+// evictOf takes a capsule off the node that the view shows it on.
+func evictOf(c *orbit.Capsule) orbit.Evict {
+	return orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}
+}
+
 // turn places all or some members of a gang without placed members, and releases the members of any other gang.
 func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 	g := view.Gang(s.gang(a.what))
@@ -152,7 +157,7 @@ func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 		id := orbit.CapsuleID(string(g.Gang.ID) + member)
 		switch c := view.Capsule(id); {
 		case c.Placed():
-			do = append(do, release(id))
+			do = append(do, stopped(id))
 		case g.Total() == 0 && i < size:
 			do = append(do, place(id, s.node(a.where+i%2)))
 		}
@@ -168,7 +173,7 @@ func (s stage) redescribe(a action) orbit.Node {
 	case 0:
 		n.Capacity[orbit.CPU] = int64(a.what % 5)
 	case 1:
-		n.Unschedulable = true
+		n.State = orbit.Cordoned
 	case 2:
 		n.Devices.Unhealthy = 1
 	case 3:
@@ -189,7 +194,7 @@ func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 			do = append(do, unhold(h.ID))
 		}
 	}
-	do = do[:min(len(do), 12)]
+	do = append([]orbit.Commitment{lost(id)}, do[:min(len(do), 12)]...)
 	do = append(do, orbit.RemoveNode{Node: id})
 	if a.choice%2 == 0 {
 		do = append(do, orbit.PutNode{Node: s.described(a.where)}) // comes back at once

@@ -163,7 +163,27 @@ func placeOn(c orbit.CapsuleID, n orbit.NodeID, set orbit.DeviceSet) orbit.Place
 	return orbit.Place{Capsule: c, Node: n, Devices: set}
 }
 
+// release returns to pending, where that may be; stopped does so from any node, because the agent says so.
 func release(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c} }
+
+func stopped(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c, Stopped: true} }
+
+// evict takes a capsule off the node that it is on now.
+func (t *trial) evict(id orbit.CapsuleID) orbit.Evict {
+	c := t.capsule(id)
+	return orbit.Evict{Capsule: id, From: c.Node, Since: c.PlacedAt}
+}
+
+// lost is a node that is gone with all that is on it.
+func lost(id orbit.NodeID) orbit.PutNode {
+	return orbit.PutNode{Node: orbit.Node{ID: id, State: orbit.Lost}}
+}
+
+// movable consents to moves.
+func movable(spec *orbit.Spec) *orbit.Spec {
+	spec.Movable = true
+	return spec
+}
 
 // cancel releases a capsule for good.
 func cancel(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c, Final: true} }

@@ -171,7 +171,7 @@ func TestGangIsNotNominatedBesideDrainedNodes(t *testing.T) {
 	rackOf(t, l, "r", 2, 4)
 	rackOf(t, l, "s", 1, 1)
 	drained := *snapshot(t, l).Node("r-1").Node
-	drained.Unschedulable = true
+	drained.State = orbit.Cordoned
 	commit(t, l, orbit.PutNode{Node: drained})
 	gangOf(t, l, "g", "", 2, 4)
 	e := gangEngine(l, "")

@@ -20,7 +20,7 @@ func TestGangSaysWhy(t *testing.T) {
 	}
 	constellation := []orbit.Commitment{
 		rackNode("a", "r16", "b1", 8), rackNode("b", "r17", "b2", 16), rackNode("c", "r17", "b2", 8), rackNode("d", "", "b2", 2),
-		orbit.PutNode{Node: orbit.Node{ID: "e", Labels: map[string]string{"rack": "r17", "block": "b2"}, Unschedulable: true}},
+		orbit.PutNode{Node: orbit.Node{ID: "e", Labels: map[string]string{"rack": "r17", "block": "b2"}, State: orbit.Cordoned}},
 	}
 	tight := gangSpec(4)
 	tight.Require = []orbit.Predicate{{Key: "rack", Op: "NotIn", Values: []string{"r17"}}}

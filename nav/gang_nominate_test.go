@@ -463,7 +463,7 @@ func TestNominationsOutliveTheirNavigator(t *testing.T) {
 func TestGangNominatedOnWhatIsLost(t *testing.T) {
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
 	set := func(id string, d orbit.Devices, off bool) {
-		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Labels: map[string]string{"rack": "r"}, Devices: d, Unschedulable: off}})
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Labels: map[string]string{"rack": "r"}, Devices: d, State: map[bool]orbit.Condition{true: orbit.Cordoned}[off]}})
 	}
 	for i := range 4 {
 		set(fmt.Sprint("r-", i), orbit.Devices{Model: "a", Count: 1}, false)

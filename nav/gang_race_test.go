@@ -167,7 +167,7 @@ func stirGangs(t *rapid.T, l orbit.Ledger, gangs, least []int, singles int, ends
 		}
 		if len(running) > 0 {
 			c := running[end%len(running)]
-			_, err := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, From: c.Node, Final: end%3 > 0}}})
+			_, err := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{ended(c, end%3 > 0)}})
 			require.NoError(t, err)
 		}
 	}

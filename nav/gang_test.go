@@ -107,7 +107,7 @@ func TestGangToppedUpWhereItRuns(t *testing.T) {
 			l := &orbit.MemoryLedger{}
 			put := func(id, rack, block string, off bool) {
 				commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Capacity: orbit.Resources{orbit.CPU: 4},
-					Labels: map[string]string{"rack": rack, "block": block}, Unschedulable: off}})
+					Labels: map[string]string{"rack": rack, "block": block}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[off]}})
 			}
 			for i := range 3 {
 				put(fmt.Sprint("r-", i), "r", "b", false)
@@ -124,7 +124,7 @@ func TestGangToppedUpWhereItRuns(t *testing.T) {
 			put("far", "far", "far", false)
 			lost := snapshot(t, l).Capsule("1").Node
 			put(string(lost), "r", "b", true)
-			commit(t, l, orbit.Release{Capsule: "1"})
+			commit(t, l, orbit.Release{Capsule: "1", Stopped: true})
 			require.True(t, snapshot(t, l).Gang("g").Short())
 			services.Pass(t.Context())
 			require.Equal(t, 2, placedOf(t, l, "g"), "no other plan adds members")
@@ -151,8 +151,8 @@ func TestGangBeginsAgain(t *testing.T) {
 	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
 	e.Pass(t.Context())
 	rackOf(t, l, "s", 2, 4)
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Release{Capsule: "g-0"}, orbit.Release{Capsule: "g-1"},
-		orbit.Place{Capsule: "load", Node: "r-0"})
+	commit(t, l, orbit.Release{Capsule: "g-0", Stopped: true}, orbit.Release{Capsule: "g-1", Stopped: true})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "load", Node: "r-0"})
 	e.Pass(t.Context())
 	assert.Equal(t, 2, placedOf(t, l, "g"))
 	assert.Contains(t, snapshot(t, l).Capsule("g-0").Node, "s-")

@@ -116,7 +116,7 @@ func (p *patientRooms) offersFor(spec *orbit.Spec, plan uint64) *roomOffers {
 // offer adds what a node offers to a spec, if that could go there.
 func (p *patientRooms) offer(o *roomOffers, spec *orbit.Spec, i int32) {
 	n := p.draft.Node(int(i))
-	if n == nil || n.Node.Unschedulable || !suits(n.Node, spec) || p.rooms[i].later.capacity(spec) == 0 {
+	if n == nil || !n.Node.Schedulable() || !suits(n.Node, spec) || p.rooms[i].later.capacity(spec) == 0 {
 		return
 	}
 	p.looked++

@@ -116,7 +116,7 @@ func TestPatientLeavesBrokenNodes(t *testing.T) {
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
 	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
 	cordoned := node("a", 4)
-	cordoned.Node.Unschedulable = true
+	cordoned.Node.State = orbit.Cordoned
 	commit(t, l, cordoned)
 	e.Pass(t.Context()) // ends it
 	require.Equal(t, []orbit.NodeID{"b"}, nominatedFor(t, l, e, "large"))

@@ -22,7 +22,8 @@ func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
 
 // node draws a node.
 func (d dice) node(id orbit.NodeID) orbit.Node {
-	n := orbit.Node{ID: id, Labels: d.labels(), Unschedulable: d.chance(8)}
+	n := orbit.Node{ID: id, Labels: d.labels()}
+	n.Cordon(d.chance(8))
 	n.Capacity[orbit.CPU] = pick[int64](d, 0, 4, 8, 16, 16) * 1000
 	n.Capacity[orbit.Memory] = pick[int64](d, 8, 16, 64) << 30
 	n.Capacity[orbit.Slots] = pick[int64](d, 2, 8, 100)

@@ -27,7 +27,7 @@ func checkFreshness(t *trial) {
 func (w *world) replace(round int) {
 	i := 0
 	for n := range w.state().Nodes() {
-		if n.Node.Unschedulable {
+		if !n.Node.Schedulable() {
 			continue
 		}
 		id := fmt.Sprintf("node-%d-%02d", round, i)
@@ -37,7 +37,7 @@ func (w *world) replace(round int) {
 			id = string(n.Node.ID)
 		case n.Capsules > 0:
 			drained := *n.Node
-			drained.Unschedulable = true
+			drained.State = orbit.Cordoned
 			w.commit(orbit.PutNode{Node: drained})
 		}
 		w.put(large(id, fmt.Sprint("r", i%3+round), fmt.Sprint("b", round)))
@@ -57,7 +57,7 @@ func (c *call) stale() error {
 		switch {
 		case n == nil:
 			return c.fault("capsule %q is placed on node %q, which is not a member", place.Capsule, place.Node)
-		case n.Node.Unschedulable:
+		case !n.Node.Schedulable():
 			return c.fault("capsule %q is placed on node %q, which is unschedulable", place.Capsule, place.Node)
 		case capsule == nil || capsule.Released():
 			return c.fault("capsule %q is placed, which there is not any more", place.Capsule)

@@ -116,7 +116,7 @@ func (w *world) change(f func(*orbit.Node)) {
 }
 
 // drain makes all nodes unschedulable, or schedulable again.
-func (w *world) drain(on bool) { w.change(func(n *orbit.Node) { n.Unschedulable = on }) }
+func (w *world) drain(on bool) { w.change(func(n *orbit.Node) { n.Cordon(on) }) }
 
 // shrink sets all capacities to zero and all devices to unhealthy.
 func (w *world) shrink() {
@@ -135,7 +135,7 @@ func (w *world) strip(labels map[string]string) {
 func (w *world) goAway() {
 	s := w.state()
 	for n := range s.Nodes() {
-		var do []orbit.Commitment
+		do := []orbit.Commitment{orbit.PutNode{Node: orbit.Node{ID: n.Node.ID, State: orbit.Lost}}}
 		for c := range s.On(n.Node.ID) {
 			do = append(do, orbit.Release{Capsule: c.ID})
 		}

@@ -76,6 +76,9 @@ func (t *trial) offence(s *orbit.State, do orbit.Commitment, placed map[orbit.Ca
 			placed[do.Capsule] = false
 			return t.foreign(s, do.Capsule, "releases")
 		}
+	case orbit.Evict:
+		placed[do.Capsule] = false
+		return t.foreign(s, do.Capsule, "evicts")
 	case orbit.Assign:
 		return t.foreign(s, do.Capsule, "assigns")
 	case orbit.PutNode, orbit.RemoveNode:

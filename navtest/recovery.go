@@ -58,7 +58,7 @@ func (t *trial) fullAgain(p pair) {
 func (w *world) evict(ids []orbit.CapsuleID) {
 	do := make([]orbit.Commitment, 0, len(ids))
 	for _, id := range ids {
-		do = append(do, orbit.Release{Capsule: id})
+		do = append(do, orbit.Release{Capsule: id, Stopped: true})
 	}
 	w.commit(do...)
 }

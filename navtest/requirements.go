@@ -40,7 +40,8 @@ func (w *world) kinds(each int) {
 		for _, kind := range []string{"a", "b", "c"} {
 			for _, drained := range []bool{false, true} {
 				n := large(fmt.Sprintf("node-%s-%02d-%v", kind, i, drained), "r"+kind, "b0")
-				n.Labels["kind"], n.Unschedulable = kind, drained
+				n.Labels["kind"] = kind
+				n.Cordon(drained)
 				switch kind {
 				case "b":
 					n.Labels["gpu"] = ""

@@ -52,7 +52,7 @@ func (w *world) crowd(d dice) {
 		for dim := range room {
 			room[dim] = max(0, room[dim]/pick[int64](d, 2, 3, 1000)) // where capacity has shrunk it is negative
 		}
-		if n.Node.Unschedulable || d.chance(50) {
+		if !n.Node.Schedulable() || d.chance(50) {
 			continue
 		}
 		if d.chance(30) && room != (orbit.Resources{}) {
@@ -78,7 +78,9 @@ func (w *world) happen(d dice) {
 		w.arrive(d)
 	case 2: // a capsule ends, or is evicted
 		if on := slices.SortedFunc(s.On(n.Node.ID), bySubmission); len(on) > 0 {
-			w.commit(orbit.Release{Capsule: pick(d, on...).ID, Final: d.chance(50)})
+			end := orbit.Release{Capsule: pick(d, on...).ID, Final: d.chance(50)}
+			end.Stopped = !end.Final
+			w.commit(end)
 		}
 	case 3: // another description: capacity shrinks or grows, labels, devices, drain
 		w.put(d.node(n.Node.ID))

@@ -53,6 +53,10 @@ func (c *call) only(gang orbit.GangID) (places bool) {
 			switch do := do.(type) {
 			case orbit.Place:
 				places = places || c.state.Capsule(do.Capsule).Gang == gang
+			case orbit.Evict:
+				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang == gang {
+					return false
+				}
 			case orbit.Release:
 				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang == gang && member.Placed() {
 					return false

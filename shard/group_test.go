@@ -77,7 +77,7 @@ func (w *shardWorld) act(what string) {
 	switch what {
 	case "put":
 		put := orbit.Node{ID: id, Capacity: rapid.SampledFrom(w.sizes).Draw(t, "size")}
-		put.Unschedulable = rapid.IntRange(0, 4).Draw(t, "drained") == 0
+		put.Cordon(rapid.IntRange(0, 4).Draw(t, "drained") == 0)
 		if len(w.sizes) > 4 && rapid.Bool().Draw(t, "devices") {
 			put.Devices = orbit.Devices{Model: "m", Count: 4, Unhealthy: 2}
 		}
@@ -144,7 +144,7 @@ func (w *shardWorld) step() {
 	}
 	for n := range state.Nodes() {
 		owner, _ := state.Mark("group/" + string(n.Node.ID))
-		require.True(t, slices.Contains(live, owner) || n.Node.Unschedulable, "%s is owned by %q of %q", n.Node.ID, owner, live)
+		require.True(t, slices.Contains(live, owner) || !n.Node.Schedulable(), "%s is owned by %q of %q", n.Node.ID, owner, live)
 	}
 	for _, kind := range markOrder {
 		for key := range state.Marks(string(kind)) {

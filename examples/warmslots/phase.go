@@ -97,7 +97,7 @@ func (p *platform) trouble(ctx context.Context) error {
 	p.log.tell("%s dies, with %d sandboxes on it", h.id, h.die())
 	err := p.until(ctx, "a dead host loses its lease and its capsules", func(s *orbit.State) bool {
 		n := s.Node(h.id)
-		return n.Node.Unschedulable && n.Capsules == 0
+		return !n.Node.Schedulable() && n.Capsules == 0
 	})
 	if err != nil {
 		return err
@@ -109,6 +109,6 @@ func (p *platform) trouble(ctx context.Context) error {
 	h.reboot()
 	return p.until(ctx, "a host that is up again has a lease", func(s *orbit.State) bool {
 		_, ok := p.members.Leases.In(s, string(h.id))
-		return ok && !s.Node(h.id).Node.Unschedulable
+		return ok && s.Node(h.id).Node.Schedulable()
 	})
 }

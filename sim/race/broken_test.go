@@ -47,7 +47,7 @@ func (l *checkThenAct) Propose(ctx context.Context, p orbit.Proposal) (orbit.Rev
 	roomy := was
 	roomy.Capacity[orbit.CPU] *= 100
 	if at := now.Capsule(place.Capsule); at.Placed() {
-		l.hide(orbit.Release{Capsule: place.Capsule})
+		l.hide(orbit.Release{Capsule: place.Capsule, Stopped: true})
 	}
 	l.hide(orbit.PutNode{Node: roomy})
 	rev, err = l.MemoryLedger.Propose(ctx, orbit.Proposal{ID: p.ID, Do: p.Do})

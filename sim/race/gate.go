@@ -266,6 +266,8 @@ func describe(p *orbit.Proposal) string {
 			fmt.Fprintf(&b, "%s on %s", do.Capsule, do.Node)
 		case orbit.Release:
 			fmt.Fprintf(&b, "release %s%s", do.Capsule, do.Hold)
+		case orbit.Evict:
+			fmt.Fprintf(&b, "evict %s from %s", do.Capsule, do.From)
 		case orbit.Hold:
 			fmt.Fprintf(&b, "hold %s on %s", do.ID, do.Node)
 		default:

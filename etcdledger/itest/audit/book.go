@@ -101,6 +101,8 @@ func (b *Book) apply(c *orbit.Change) {
 		b.place(&do, c.Revision)
 	case orbit.Release:
 		b.release(&do, c.Revision)
+	case orbit.Evict:
+		b.release(&orbit.Release{Capsule: do.Capsule}, c.Revision)
 	case orbit.Hold:
 		b.holds[do.ID] = do
 		b.take(do.Node, do.Room, c.Revision)
