@@ -10,9 +10,20 @@ import (
 // Hunt runs seeds from first on, so many of them, until one fails, and returns that failure made small
 // ([Config.Shrink]); nil if none fails. Print its Story.
 func (r *Config) Hunt(first uint64, seeds int) *Result {
-	for i := range seeds {
-		if res := r.Run(first + uint64(i)); res.Err != nil {
-			return r.Shrink(res)
+	return Scenario(func(uint64) *Config { return r }).Hunt(first, seeds)
+}
+
+// Scenario draws the race of a seed.
+type Scenario func(seed uint64) *Config
+
+// Hunt draws and runs the races of seeds from first on, so many of them, until one fails, and returns that failure made
+// small; nil if none fails.
+func (s Scenario) Hunt(first uint64, seeds int) *Result {
+	for i := range uint64(seeds) {
+		seed := first + i
+		r := s(seed)
+		if res := r.run(&decider{seed: seed, faults: r.Faults}, true); res.Err != nil {
+			return r.Shrink(r.Run(seed)) // which has a history
 		}
 	}
 	return nil
@@ -56,7 +67,7 @@ func (s *shrinker) size() int {
 	for i := range r.Jobs {
 		tasks += r.Jobs[i].Tasks
 	}
-	return 10_000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)) + 1000*len(s.best.Decisions) + 20*strings.Count(s.best.History, "\n") + s.lengths()
+	return 10_000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)+len(r.Events)) + 1000*len(s.best.Decisions) + 20*strings.Count(s.best.History, "\n") + s.lengths()
 }
 
 // lengths is how long the delays are, and the other times that were drawn: 0 for a millisecond, 1 more for each
@@ -135,6 +146,11 @@ func (s *shrinker) world() {
 			}
 		}
 	}
+	chunks(func() int { return len(s.best.Config.Events) }, func(from, to int) bool {
+		r := s.best.Config
+		r.Events = without(r.Events, from, to)
+		return s.tryWorld(r)
+	})
 	chunks(func() int { return len(s.best.Config.Nodes) }, func(from, to int) bool {
 		r := s.best.Config
 		r.Nodes = without(r.Nodes, from, to)
