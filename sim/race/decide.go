@@ -140,8 +140,11 @@ func (f *Faults) draw(d *draws, kind stepKind) fault {
 	for _, c := range chances {
 		if u -= c.p; u < 0 {
 			out := fault{what: c.what}
-			if c.what == faultCrash || c.what == faultLate {
+			switch c.what {
+			case faultCrash:
 				out.long = d.length(0)
+			case faultLate:
+				out.long = d.length(f.Longest)
 			}
 			return out
 		}

@@ -29,9 +29,10 @@ func (s Scenario) Hunt(first uint64, seeds int) *Result {
 	return nil
 }
 
-// Most runs that shrinking one failure takes, and other seeds tried on each smaller world.
+// Most runs and steps that shrinking one failure takes, and other seeds tried on each smaller world.
 const (
 	shrinkRuns  = 3000
+	shrinkSteps = 2_000_000
 	shrinkSeeds = 40
 )
 
@@ -39,11 +40,11 @@ const (
 // nodes, fewer faults and delays, in fewer steps. It keeps the seed of the failure that it was given, with which
 // the whole race fails; Replay the result's Config with its Decisions for the small one.
 func (r *Config) Shrink(failed *Result) *Result {
-	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns}
+	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns, steps: shrinkSteps}
 	if s.rule == "" {
 		return failed
 	}
-	for size := -1; s.left > 0 && size != s.size(); {
+	for size := -1; s.left > 0 && s.steps > 0 && size != s.size(); {
 		size = s.size()
 		s.world()
 		s.decisions()
@@ -57,8 +58,8 @@ func (r *Config) Shrink(failed *Result) *Result {
 type shrinker struct {
 	best *Result
 	rule string
-	// Runs left.
-	left int
+	// Runs and steps left.
+	left, steps int
 }
 
 // size is what is made small: first of all what there is, then what happens.
@@ -90,7 +91,7 @@ func (s *shrinker) try(r Config, decisions []string) bool {
 // take runs a race, for not much longer than the best: one that takes more steps is not smaller, and may go on for
 // ever.
 func (s *shrinker) take(r Config, run func(*Config) *Result) bool {
-	if s.left <= 0 {
+	if s.left <= 0 || s.steps <= 0 {
 		return false
 	}
 	s.left--
@@ -98,6 +99,7 @@ func (s *shrinker) take(r Config, run func(*Config) *Result) bool {
 	r.Steps = 2*s.best.Steps + 100
 	res, was := run(&r), s.best
 	res.Config.Steps = steps
+	s.steps -= res.Steps
 	if ruleOf(res.Err) != s.rule {
 		return false
 	}
@@ -115,7 +117,7 @@ func (s *shrinker) tryWorld(r Config) bool {
 		return true
 	}
 	for seed := range uint64(shrinkSeeds) {
-		if s.left > shrinkRuns/3 && s.take(r, func(r *Config) *Result { return r.Run(seed) }) {
+		if s.left > shrinkRuns/3 && s.steps > shrinkSteps/3 && s.take(r, func(r *Config) *Result { return r.Run(seed) }) {
 			return true
 		}
 	}

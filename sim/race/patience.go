@@ -23,7 +23,7 @@ func Patience(seed uint64) *Config {
 	p := &patience{Rand: rand.New(rand.NewPCG(seed, 0xa17)), Config: &Config{
 		Serve: 400 * time.Millisecond, Check: 64, Sleep: time.Sleep, Command: "race.Scenario(race.Patience).Hunt(%d, 1)",
 	}}
-	bounds := orbit.Limits{NominatedShare: one(p.Rand, 10, 10, 50, 100), Renewals: one(p.Rand, 8, 1, 2)}
+	bounds := orbit.Limits{NominatedShare: one(p.Rand, 10, 10, 50, 100), Renewals: one(p.Rand, 8, 1, 2), Terminal: 1024}
 	p.Ledger = func() orbit.Ledger { return &orbit.MemoryLedger{Bounds: bounds} }
 	p.drawNodes()
 	p.drawSmall()

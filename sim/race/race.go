@@ -143,7 +143,7 @@ type Faults struct {
 	// Delay is the chance that a step waits from 1 ms to Longest before it is taken, which interleaves the steps. Until
 	// does not end delays.
 	Delay float64
-	// Longest is the longest delay, about; 0: 4 s.
+	// Longest is about how long a delay takes at most, and a proposal that is late; 0: 4 s.
 	Longest time.Duration
 	// Crash is the chance that the engine crashes before the step; a new engine takes its place a while later.
 	Crash float64
