@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Round is what one step of [Keeper] did.
@@ -163,7 +164,7 @@ func (k *Keeper) commit(ctx context.Context, changes []rowChange, with rider, ro
 		}
 		batch, sent = append(batch, *e.p), append(sent, e)
 	}
-	for i, o := range propose(ctx, k.Ledger, batch) {
+	for i, o := range send.All(ctx, k.Ledger, batch) {
 		k.recordOutcome(sent[i], o, round)
 	}
 }
@@ -180,22 +181,6 @@ func (k *Keeper) prepare(e *rowChange, state *orbit.State, with rider, round *Ro
 		k.note(&e.lease, memberNote{})
 	}
 	return ok
-}
-
-// propose sends proposals in one call where the ledger takes that.
-func propose(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
-	if b, ok := ledger.(orbit.Batcher); ok && len(batch) > 1 {
-		out := b.ProposeBatch(ctx, batch)
-		for len(out) < len(batch) {
-			out = append(out, orbit.Outcome{Err: orbit.ErrUnknown})
-		}
-		return out[:len(batch)]
-	}
-	out := make([]orbit.Outcome, len(batch))
-	for i := range batch {
-		out[i].Revision, out[i].Err = ledger.Propose(ctx, batch[i])
-	}
-	return out
 }
 
 // recordOutcome takes note of the outcome of a rowChange.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/harness"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Many goroutines at the same thing, over both handles.
@@ -49,7 +50,7 @@ type paced struct {
 // Propose implements [orbit.Ledger].
 func (l paced) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	for l.recorder.behind() > l.most && ctx.Err() == nil {
-		sleep(ctx, time.Millisecond)
+		send.Pause(ctx, time.Millisecond)
 	}
 	return l.Ledger.Propose(ctx, p)
 }

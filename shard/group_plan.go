@@ -11,6 +11,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/guard"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // regrouping is the working state of one Step.
@@ -159,7 +160,7 @@ func (r *regrouping) commit(ctx context.Context) {
 	for i := range r.rewrites {
 		batch[i] = r.proposal(&r.rewrites[i])
 	}
-	for i, o := range proposeAll(ctx, r.ledger, batch) {
+	for i, o := range send.All(ctx, r.ledger, batch) {
 		switch c := &r.rewrites[i]; {
 		case o.Err == nil:
 			from := c.m.owner()

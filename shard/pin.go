@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Pin assigns capsules that have been submitted already to a scheduler, as [Import] does with new ones: all of
@@ -32,11 +33,11 @@ func Pin(ctx context.Context, ledger orbit.Ledger, scheduler string, capsules ..
 		if err != nil || len(p.Do) == 0 {
 			return state.Revision(), err
 		}
-		rev, err := insist(ctx, ledger, p)
+		rev, err := send.Settle(ctx, ledger, p)
 		if !errors.Is(err, orbit.ErrConflict) || ctx.Err() != nil {
 			return rev, err
 		}
-		pause(ctx, time.Millisecond)
+		send.Pause(ctx, time.Millisecond)
 	}
 }
 
