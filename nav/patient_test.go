@@ -180,23 +180,27 @@ func TestPatientCountsLostProposals(t *testing.T) {
 	assert.Equal(t, 3, lost)
 }
 
-// While the plan places what is nominated, that can neither be ended nor counted on to end. Work of higher rank that finds
-// no share left for that reason is not parked, or it would come back in such a pass again, and so for ever.
+// While the plan places what is nominated, that can neither be ended nor counted on to end. Work of higher rank is nominated all
+// the same, or it would come back from being parked in such a pass again, and so for ever.
 func TestPatientNominatesAfterThoseItServes(t *testing.T) {
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
 	commit(t, l, node("a", 2))
 	put(t, l, "t0", "a", batchSpec(1))
 	put(t, l, "t1", "a", batchSpec(1))
-	e := engineOf(l, impatient(&nav.Batch{}))
+	const after = 20 * time.Millisecond
+	e := engineOf(l, &nav.Patient{Navigator: &nav.Batch{}, After: after})
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"small"}, Spec: batchSpec(1), Owner: "large"})
+	e.Pass(t.Context())
+	time.Sleep(after)
 	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "small"))
-	e.ParkFor = time.Hour
 	large := batchSpec(2)
 	large.Priority = 5
-	commit(t, l, orbit.Release{Capsule: "t0", Final: true}, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: large, Owner: "large"})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: large, Owner: "large"})
+	e.Pass(t.Context()) // is the first that leaves it out
+	time.Sleep(after)
+	commit(t, l, orbit.Release{Capsule: "t0", Final: true})
 	e.Pass(t.Context())
 	require.True(t, snapshot(t, l).Capsule("small").Placed())
-	e.Pass(t.Context())
 	assert.True(t, snapshot(t, l).Capsule("large").Nomination.Lives())
 }
 

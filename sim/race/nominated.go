@@ -35,7 +35,9 @@ func (a *audit) nominate(do *orbit.Nominate, rev orbit.Revision) {
 	id := nominee{do.Capsule, do.Gang}
 	was := a.nominations[id]
 	if len(do.Parts) == 0 {
-		a.endParts(id)
+		if was != nil && (do.Since == 0 || do.Since == was.Made) { // else it has made way by itself
+			a.endParts(id)
+		}
 		return
 	}
 	n := &orbit.Nomination{Capsule: do.Capsule, Gang: do.Gang, First: rev, Made: rev, Parts: do.Parts, Ends: do.Ends}
