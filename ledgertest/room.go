@@ -186,7 +186,7 @@ func checkNominationShare(t *trial) {
 	share := int64(t.now().Limits().NominatedShare)
 	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 1), "a", "b"), submit(ranked(1, 1), "top"))
 	t.commits(nominate("a", 100, "n", "m")) // alone it may
-	t.commits(nominate("top", 1, "n")) // what it outranks has to make way
+	t.commits(nominate("top", 1, "n"))      // what it outranks has to make way
 	view := t.view()
 	made := t.now().Capsule("a").Nomination.Made
 	t.commits(nominate("a", 1))

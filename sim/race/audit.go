@@ -363,7 +363,7 @@ func seatAll(g *orbit.Gang, rooms []room) bool {
 // bets, above all, which leave no trace in the books. A history that [orbit.State.Apply] refuses is judged no
 // further; the books say why.
 func (a *audit) judge(p *asked, changes []orbit.Change) {
-	if a.err != nil || a.state == nil {
+	if a.err != nil || a.state == nil || a.Check < 0 {
 		return
 	}
 	if err := a.state.Check(p.Proposal); err != nil {

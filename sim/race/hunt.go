@@ -32,7 +32,7 @@ func (s Scenario) Hunt(first uint64, seeds int) *Result {
 // Most runs and steps that shrinking one failure takes, and other seeds tried on each smaller world.
 const (
 	shrinkRuns  = 3000
-	shrinkSteps = 2_000_000
+	shrinkSteps = 500_000
 	shrinkSeeds = 40
 )
 

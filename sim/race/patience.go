@@ -18,10 +18,10 @@ import (
 // run all faults strike, lost engines among them.
 //
 // The rules are Job.Within for what is large, Config.Serve for what is nominated, and those of every race. No seed of the
-// first 100,000 breaks one: go test -tags stress -run StressPatience -v ./sim/race.
+// first 100,000 breaks one: go test -tags stress -run 'TestPatience$' -v ./sim/race.
 func Patience(seed uint64) *Config {
 	p := &patience{Rand: rand.New(rand.NewPCG(seed, 0xa17)), Config: &Config{
-		Serve: 400 * time.Millisecond, Check: 64, Sleep: time.Sleep, Command: "race.Scenario(race.Patience).Hunt(%d, 1)",
+		Serve: 400 * time.Millisecond, Check: 64, Sleep: time.Sleep, Command: "go test ./sim/race -run '^TestPatience$' -patience.seed %d -patience.seeds 1",
 	}}
 	bounds := orbit.Limits{NominatedShare: one(p.Rand, 10, 10, 50, 100), Renewals: one(p.Rand, 8, 1, 2), Terminal: 1024}
 	p.Ledger = func() orbit.Ledger { return &orbit.MemoryLedger{Bounds: bounds} }
@@ -137,7 +137,7 @@ func (p *patience) drawEngines() {
 
 // patient makes the navigator of an engine.
 func patient(kind string) orbit.Navigator {
-	p := &nav.Patient{After: patienceAfter, For: 10 * patienceAfter}
+	p := &nav.Patient{After: patienceAfter, For: 5 * patienceAfter}
 	switch kind {
 	case "services":
 		p.Navigator = &nav.Services{}
@@ -156,7 +156,7 @@ func (p *patience) drawTrouble() {
 	p.Faults = Faults{Delay: one(p.Rand, 0, 0.1, 0.3), Longest: 16 * time.Millisecond, Until: patienceTrouble}
 	if lucky(p.Rand, 50) {
 		f := &p.Faults
-		f.Crash, f.Conflict, f.Unavailable, f.Unknown, f.Dropped, f.Late, f.Stale = 0.003, 0.03, 0.02, 0.03, 0.02, 0.03, 0.1
+		f.Crash, f.Conflict, f.Unavailable, f.Unknown, f.Dropped, f.Late, f.Stale = 0.01, 0.03, 0.02, 0.03, 0.02, 0.03, 0.1
 	}
 	for range one(p.Rand, 0, 0, 1, 3) {
 		i, from := p.IntN(len(p.Nodes)), p.soon()

@@ -67,7 +67,8 @@ type Config struct {
 	// end. 0: not checked.
 	Serve time.Duration
 	// Check is the number of steps with commits between two checks of the whole state; default 1, which suits small
-	// worlds only. A negative number disables these checks and the replay of the history.
+	// worlds only. A negative number disables these checks, the replay of the history, and the second opinion on each
+	// commit that [orbit.State.Check] gives.
 	Check int
 	// Sleep is called with the difference whenever virtual time advances; nil: not called.
 	Sleep func(time.Duration)
