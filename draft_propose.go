@@ -355,7 +355,7 @@ func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment
 	}
 	slices.SortFunc(lower, (*Nomination).compare)
 	for ; ; lower = lower[:len(lower)-1] {
-		over, short := t.crowded(made), t.judgeShare()
+		over, short := t.crowded(made), t.shortOf(made, func(*Nomination) bool { return false })
 		if over == "" && short == nil {
 			return ends, nil
 		}
@@ -363,7 +363,7 @@ func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment
 			if over != "" {
 				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
 			}
-			return nil, short
+			return ends, t.judgeShare() // what cannot be ended here need not be
 		}
 		o := lower[len(lower)-1]
 		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {

@@ -162,12 +162,14 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	}
 	round.Errors = append(round.Errors, e.claims.takeFaults()...)
 	settled := e.resendUnknown(ctx, &round)
-	if settled && e.view.Revision() < e.atLeast { // what was sent again has changed what is planned on
+	if settled {
+		e.endRooms(ctx, &round, start)
+	}
+	if settled && e.view.Revision() < e.atLeast { // what was sent again, or has ended, has changed what is planned on
 		settled = e.refreshView(ctx, &round, start)
 	}
 	round.Viewing = time.Since(start)
 	if settled {
-		e.endRooms(ctx, &round, start)
 		e.planAndPropose(ctx, &round)
 	}
 	round.Parked = len(e.view.queue.parked.spots)

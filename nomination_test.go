@@ -161,10 +161,12 @@ func TestNominationBounds(t *testing.T) {
 	c.mistakes(nominationOf("a", partOn("x", 1)))
 	c.mistakes(nominationOf("x", partOn("n", 1)))
 	c.commits(nominationOf("a", partOn("n", 90))) // the only one may claim more than the share
-	c.mistakes(nominationOf("top", partOn("n", 1)))
-	c.commits(Nominate{Capsule: "a"}, nominationOf("top", partOn("n", 10)))
-	c.commits(nominationOf("a", partOn("m", 10)))
-	r := c.mistakes(nominationOf("b", partOn("m", 1)))
+	c.mistakes(nominationOf("b", partOn("n", 1)))
+	c.commits(nominationOf("top", partOn("n", 10))) // what it outranks has to make way
+	r := c.mistakes(nominationOf("a", partOn("m", 11)))
+	require.Contains(t, r.Reason, "10 percent of cpu")
+	c.commits(Nominate{Capsule: "a"}, nominationOf("a", partOn("m", 10)))
+	r = c.mistakes(nominationOf("b", partOn("m", 1)))
 	require.Contains(t, r.Reason, "10 percent of cpu")
 	c.mistakes(RemoveNode{"m"})
 	c.mistakes(PutNode{Node{ID: "m", Capacity: Resources{CPU: 100}, State: Cordoned}}, nominationOf("a", partOn("m", 1)))
@@ -177,6 +179,21 @@ func TestNominationBounds(t *testing.T) {
 	}
 	require.Contains(t, w.mistakes(nominationOf("9", partOn("n", 1))).Reason, "there can be 8")
 	w.commits(Nominate{Capsule: "8"}, nominationOf("9", partOn("n", 1)))
+}
+
+// TestNominationThatMakesWayMayHaveEnded: a proposal that nominates is not lost because what it ends for that has ended by
+// itself; one that only ends is, and so is one that has not said which.
+func TestNominationThatMakesWayMayHaveEnded(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 100), submitOf(rankedSpec(0, 1), "a", "b"), submitOf(rankedSpec(9, 1), "top"))
+	made := c.commits(nominationOf("a", partOn("n", 5)))
+	c.commits(placeOn("a", "n"), nominationOf("b", partOn("n", 5)))
+	c.mistakes(Nominate{Capsule: "a", Since: made})
+	c.mistakes(Nominate{Capsule: "b", Since: made})
+	c.mistakes(Nominate{Capsule: "a"}, nominationOf("top", partOn("n", 10)))
+	c.commits(Nominate{Capsule: "a", Since: made}, Nominate{Capsule: "b", Since: made}, Nominate{Capsule: "x", Since: made},
+		nominationOf("top", partOn("n", 10)))
+	require.True(t, c.now().Capsule("b").Nomination.Lives(), "it is another one")
+	require.True(t, c.now().Capsule("top").Nomination.Lives())
 }
 
 // TestNominationOfGang: its first placement ends the nomination, and so does the end of a member.

@@ -185,9 +185,13 @@ func checkNominationShare(t *trial) {
 	share := int64(t.now().Limits().NominatedShare)
 	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 1), "a", "b"), submit(ranked(1, 1), "top"))
 	t.commits(nominate("a", 100, "n", "m")) // alone it may
-	t.mistakes(nominate("top", 1, "n"))
+	t.commits(nominate("top", 1, "n"))      // what it outranks has to make way
 	view := t.view()
-	t.commits(nominate("a", 1), nominate("top", share, "n"))
+	made := t.now().Capsule("a").Nomination.Made
+	t.commits(nominate("a", 1))
+	gone := orbit.Nominate{Capsule: "a", Since: made}
+	t.mistakes(gone)
+	t.commits(gone, nominate("top", share, "n")) // nothing is lost because it has made way by itself
 	if share < 100 {
 		t.loses(view, nominate("b", share+1, "m"))
 		t.mistakes(nominate("b", share+1, "m"))

@@ -180,6 +180,30 @@ func TestPatientCountsLostProposals(t *testing.T) {
 	assert.Equal(t, 3, lost)
 }
 
+// While the plan places what is nominated, that can neither be ended nor counted on to end. Work of higher rank is nominated all
+// the same, or it would come back from being parked in such a pass again, and so for ever.
+func TestPatientNominatesAfterThoseItServes(t *testing.T) {
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	commit(t, l, node("a", 2))
+	put(t, l, "t0", "a", batchSpec(1))
+	put(t, l, "t1", "a", batchSpec(1))
+	const after = 20 * time.Millisecond
+	e := engineOf(l, &nav.Patient{Navigator: &nav.Batch{}, After: after})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"small"}, Spec: batchSpec(1), Owner: "large"})
+	e.Pass(t.Context())
+	time.Sleep(after)
+	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "small"))
+	large := batchSpec(2)
+	large.Priority = 5
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: large, Owner: "large"})
+	e.Pass(t.Context()) // is the first that leaves it out
+	time.Sleep(after)
+	commit(t, l, orbit.Release{Capsule: "t0", Final: true})
+	e.Pass(t.Context())
+	require.True(t, snapshot(t, l).Capsule("small").Placed())
+	assert.True(t, snapshot(t, l).Capsule("large").Nomination.Lives())
+}
+
 // Two gangs that each could have half of the nodes do not wait for each other.
 func TestTwoPatientGangs(t *testing.T) {
 	l := &orbit.MemoryLedger{}
