@@ -176,7 +176,6 @@ func (p *patience) drawTrouble() {
 // frees is no more its own than what ends by itself: it may not overtake by that what is nominated.
 type swapping struct {
 	nav.Batch
-	draft orbit.Draft
 }
 
 // Plan places what fits, and proposes for the rest to take the places of what runs.
