@@ -70,7 +70,7 @@ func (l *checkThenAct) Propose(ctx context.Context, p orbit.Proposal) (orbit.Rev
 		return 0, err
 	}
 	race.Step(ctx, "between check and act")
-	rev, err := l.Propose(ctx, p)
+	rev, err := l.MemoryLedger.Propose(ctx, p)
 	place, ok := p.Do[0].(orbit.Place)
 	if err == nil || !ok {
 		return rev, err
@@ -102,7 +102,7 @@ type lostWake struct {
 }
 
 func (l *lostWake) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
-	rev, err := l.Propose(ctx, p)
+	rev, err := l.MemoryLedger.Propose(ctx, p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.waiting {
@@ -139,16 +139,16 @@ type tornGang struct{ orbit.MemoryLedger }
 
 func (l *tornGang) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	if _, ok := p.Do[0].(orbit.Place); !ok || len(p.Do) < 2 {
-		return l.Propose(ctx, p)
+		return l.MemoryLedger.Propose(ctx, p)
 	}
 	half := p
 	half.Do, p.Do = p.Do[:len(p.Do)/2], p.Do[len(p.Do)/2:]
-	if rev, err := l.Propose(ctx, half); err != nil {
+	if rev, err := l.MemoryLedger.Propose(ctx, half); err != nil {
 		return rev, err
 	}
 	race.Step(ctx, "between the halves")
 	p.ID[15]++
-	return l.Propose(ctx, p)
+	return l.MemoryLedger.Propose(ctx, p)
 }
 
 func (l *tornGang) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
@@ -176,7 +176,7 @@ type excuse struct {
 }
 
 func (l *excuse) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
-	rev, err := l.Propose(ctx, p)
+	rev, err := l.MemoryLedger.Propose(ctx, p)
 	if l.commits++; err == nil && l.commits%7 == 0 {
 		return 0, &orbit.Rejection{Kind: orbit.ErrConflict, Do: -1, Reason: "timeout", At: rev}
 	}
@@ -194,7 +194,7 @@ type forgetful struct {
 }
 
 func (l *forgetful) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
-	rev, err := l.Propose(ctx, p)
+	rev, err := l.MemoryLedger.Propose(ctx, p)
 	if l.seen == nil {
 		l.seen = map[orbit.ProposalID]bool{}
 	}
