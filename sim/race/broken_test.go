@@ -28,7 +28,7 @@ type hiding struct {
 func (l *hiding) hide(do orbit.Commitment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rev, _ := l.MemoryLedger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{do}})
+	rev, _ := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{do}})
 	if l.hidden == nil {
 		l.hidden = map[orbit.Revision]bool{}
 	}
@@ -43,7 +43,7 @@ func (l *hiding) force(p orbit.Proposal, on orbit.NodeID) (orbit.Revision, error
 	roomy.Capacity[orbit.CPU] *= 100
 	l.hide(orbit.PutNode{Node: roomy})
 	defer l.hide(orbit.PutNode{Node: was})
-	return l.MemoryLedger.Propose(context.Background(), orbit.Proposal{ID: p.ID, Do: p.Do})
+	return l.Propose(context.Background(), orbit.Proposal{ID: p.ID, Do: p.Do})
 }
 
 func (l *hiding) Changes(ctx context.Context, after orbit.Revision) (out []orbit.Change, err error) {
