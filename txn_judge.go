@@ -166,3 +166,78 @@ func (t *tx) settleGang(g *txGang) error {
 	return t.refuse(Rejection{}, g.newest(), "gang %q: role %q would have %d members placed, at least %d must be at first",
 		g.now.Gang.ID, role.Name, g.now.Placed[i], role.minimum())
 }
+
+// judgeShare judges what this proposal nominates, beside what is nominated for those that outrank it. What it outranks has
+// to make way, and is not counted: or small work, of which something else is nominated every moment, would keep large work
+// from being nominated. It compares sums alone, which fall when a nomination ends; so what is taken here is taken as well
+// after others have ended.
+func (t *tx) judgeShare() error {
+	for _, made := range t.nominations {
+		if t.current(made) != made {
+			continue
+		}
+		if err := t.shortOf(made, made.Outranks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shortOf returns an error if a nomination claims more than the share of something, beside all others that are nominated
+// but those to leave out.
+func (t *tx) shortOf(made *Nomination, leave func(*Nomination) bool) error {
+	var mine, others totals
+	mine.addRooms(made)
+	add := func(n *Nomination) bool {
+		if n != made && t.current(n) == n && !leave(n) {
+			others.addRooms(n)
+		}
+		return true
+	}
+	t.s.nominations.Ascend(add)
+	for _, n := range t.nominations {
+		add(n)
+	}
+	for _, other := range t.beside {
+		others.addRooms(other)
+	}
+	capacity := t.capacity()
+	for d := range mine {
+		sum := wide{others[d].hi + mine[d].hi, others[d].lo}
+		if sum.lo += mine[d].lo; sum.lo < mine[d].lo {
+			sum.hi++
+		}
+		if mine[d] == (wide{}) || others[d] == (wide{}) || !sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
+			continue // the first in rank may always claim
+		}
+		t.at = -1
+		t.s.nominations.Ascend(func(n *Nomination) bool { t.readNominee(n); return true })
+		return t.refuse(Rejection{}, t.s.left.Nominations, "those that outrank it and %s would claim more than %d percent of %s",
+			made.nominee(), t.s.limits.NominatedShare, t.dimension(d))
+	}
+	return nil
+}
+
+// capacity returns what all nodes have after this proposal.
+func (t *tx) capacity() totals {
+	capacity := t.s.capacity
+	for i := range t.nodes.entries {
+		if n := &t.nodes.entries[i]; n.dirty {
+			if n.was != nil {
+				capacity.addNode(n.was.Node, -1)
+			}
+			if !n.gone {
+				capacity.addNode(n.now.Node, 1)
+			}
+		}
+	}
+	return capacity
+}
+
+// dimension names one of the totals.
+func (t *tx) dimension(d int) string {
+	if d == Dimensions {
+		return "devices"
+	}
+	return t.s.names.name(d)
+}

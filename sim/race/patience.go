@@ -146,7 +146,7 @@ func patient(kind string) orbit.Navigator {
 	case "gang":
 		p.Navigator = &nav.Gang{}
 	case "swap":
-		return &swapping{Batch: nav.Batch{}}
+		return &swapping{}
 	}
 	return p
 }
@@ -174,9 +174,7 @@ func (p *patience) drawTrouble() {
 
 // swapping is a navigator that ends its own tasks to make room for the next ones, in the commit that places those. What it
 // frees is no more its own than what ends by itself: it may not overtake by that what is nominated.
-type swapping struct {
-	nav.Batch
-}
+type swapping struct{ nav.Batch }
 
 // Plan places what fits, and proposes for the rest to take the places of what runs.
 func (s *swapping) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
