@@ -281,7 +281,7 @@ func draftMove(s *scribe) []Commitment {
 func draftDrain(s *scribe) (out []Commitment) {
 	spare := s.chance(3)
 	for c := range s.view.Members(pickOne(s, modelGangs)) {
-		if c.Placed() && !(spare && s.chance(3)) {
+		if c.Placed() && (!spare || !s.chance(3)) {
 			out = append(out, Release{Capsule: c.ID})
 		}
 	}

@@ -122,7 +122,7 @@ func TestClosedRefuses(t *testing.T) {
 	assert.NoError(t, snapshotOf(t, fork).Verify())
 	assert.True(t, shown.Capsule("x").Pending())
 	assert.True(t, snapshotOf(t, ledger).Capsule("x").Pending())
-	assert.False(t, !snapshotOf(t, ledger).Node("n").Node.Schedulable())
+	assert.True(t, snapshotOf(t, ledger).Node("n").Node.Schedulable())
 }
 
 // TestClosedFreeSlots: a node that has joined and left between two calls is in no list of changes, and the slot that it

@@ -85,7 +85,7 @@ func (t *tx) settleWishes(g *txGang) error {
 	if !g.wished || g.was == nil {
 		return nil
 	}
-	if g.displaced != nil && !(g.drains && g.restarts) {
+	if g.displaced != nil && (!g.drains || !g.restarts) {
 		return g.displaced
 	}
 	i := g.now.wanting()
