@@ -42,7 +42,10 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 			if err != nil {
 				return Term{}, fmt.Errorf("lease %q: %w", name, err)
 			}
-			do, bets, _ := with(state, &was)
+			do, bets, ok := with(state, &was)
+			if !ok {
+				return Term{}, fmt.Errorf("lease %q: %w: the node was lost, and more is on it than one commit can release; try again later", name, orbit.ErrUnavailable)
+			}
 			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
 		rev, err := send.Settle(ctx, k.Ledger, *p)

@@ -13,11 +13,11 @@ import (
 // Members keeps nodes under leases: the name of a lease is the id of a node. Set the fields before first use. All
 // methods may be called from any goroutine; any number of processes may run it over one ledger.
 //
-//	Join: PutNode, Mark "live" ─► member ── lease over: Mark "over", PutNode unschedulable ─► cordoned
+//	Join: PutNode, Mark "live" ─► member ── lease over: Mark "over", PutNode Cordoned ─► cordoned
 //	        ▲                                                                                   │
 //	        └── Join within Gone: keeps its capsules, takes work again ─────────────────────────┤
 //	                                                                                  for Gone  ▼
-//	(none) ◄── row swept: Mark "", RemoveNode ── empty ◄── Release of its capsules and holds ── lost
+//	(none) ◄── row swept: Mark "", RemoveNode ── empty ◄── PutNode Lost, Release of its capsules and holds ── lost
 //
 // What holds: the end of a term and the cordon of its node are one commit, and so are a new term and its undoing,
 // and the sweep of a row and the removal of its node. A capsule is taken off a node only by a proposal that bets
@@ -25,8 +25,8 @@ import (
 // it is on that node, which takes no others, so several processes release each once.
 //
 // The next term makes a node schedulable again only if it was Members that cordoned it. A PutNode of another client has
-// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it. If
-// another client makes a node without a lease schedulable, Members leaves the node and everything on it alone.
+// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it. What was
+// declared lost comes back by leaving and joining anew in one commit, empty, as Join describes it. If another client makes a node without a lease schedulable, Members leaves the node and everything on it alone.
 type Members struct {
 	// Leases is the keeper of the nodes' leases. Do not call its Run or Step, because Members does. Required.
 	Leases *Keeper
@@ -74,17 +74,21 @@ func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Ter
 	if node.Capacity[orbit.Slots] == 0 {
 		node.Capacity[orbit.Slots] = DefaultSlots
 	}
-	return m.Leases.acquire(ctx, string(node.ID), holder, joining(node))
+	return m.Leases.acquire(ctx, string(node.ID), holder, joining(node, m.Leases.Ledger.Limits().Commitments))
 }
 
-// joining returns the rider that puts the node together with a new term.
-func joining(wanted orbit.Node) rider {
+// joining returns the rider that puts the node together with a new term. Most is how many commitments a proposal takes.
+func joining(wanted orbit.Node, most int) rider {
 	return func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool) {
 		known, node := state.Node(wanted.ID), wanted
 		if known == nil {
 			return []orbit.Commitment{orbit.PutNode{Node: node}}, nil, true
 		}
-		if !known.Node.Schedulable() && !cordonedBy(known, le) {
+		switch {
+		case known.Node.State == orbit.Lost:
+			do = append(leftovers(state, known), orbit.RemoveNode{Node: node.ID}, orbit.PutNode{Node: node})
+			return do, []orbit.Precondition{asIs(known)}, len(do) < most
+		case !known.Node.Schedulable() && !cordonedBy(known, le):
 			node.State = orbit.Cordoned
 		}
 		if !sameNode(known.Node, &node) {
@@ -92,6 +96,22 @@ func joining(wanted orbit.Node) rider {
 		}
 		return do, []orbit.Precondition{asIs(known)}, true
 	}
+}
+
+// leftovers returns the releases of all that is left on a lost node.
+func leftovers(state *orbit.State, n *orbit.NodeState) (do []orbit.Commitment) {
+	for c := range state.On(n.Node.ID) {
+		do = append(do, orbit.Release{Capsule: c.ID, From: n.Node.ID})
+	}
+	if n.Holds() == 0 {
+		return do
+	}
+	for h := range state.Holds() {
+		if h.Node == n.Node.ID {
+			do = append(do, orbit.Release{Hold: h.ID})
+		}
+	}
+	return do
 }
 
 // cordonedBy reports whether the node was last put by the commit that ended the lease. After a later PutNode of another

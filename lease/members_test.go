@@ -222,7 +222,7 @@ func TestANodeThatComesBackInTimeKeepsItsCapsules(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		back := s.another()
 		f.before = func(p orbit.Proposal) error {
-			if _, ok := p.Do[0].(orbit.Release); ok { // the very moment before they are released
+			if slices.ContainsFunc(p.Do, func(c orbit.Commitment) bool { _, ok := c.(orbit.Release); return ok }) { // the very moment before they are released
 				_, err := back.Join(t.Context(), orbit.Node{ID: "n"}, "host")
 				require.NoError(t, err)
 			}

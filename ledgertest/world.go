@@ -97,6 +97,11 @@ func (t *trial) mistakes(do ...orbit.Commitment) orbit.Rejection {
 	return t.refuses(orbit.ErrInfeasible, planned(t.view(), do...))
 }
 
+// invalid requires that the commitments are malformed.
+func (t *trial) invalid(do ...orbit.Commitment) {
+	t.refuses(orbit.ErrInvalid, orbit.Proposal{View: t.view(), Do: do})
+}
+
 // loses requires that the commitments, planned on an older view, are a conflict.
 func (t *trial) loses(view orbit.Revision, do ...orbit.Commitment) orbit.Rejection {
 	return t.refuses(orbit.ErrConflict, planned(view, do...))

@@ -79,9 +79,7 @@ func plan(rng *rand.Rand, n int) (out []deed) {
 		case 4, 5:
 			d.Release = one
 		case 6:
-			if d.Release = one; one != two {
-				d.Place = two
-			}
+			d.Release = one | two
 		case 7:
 			d.Slots = 1 + rng.IntN(linearCapsules)
 		} // else it reads

@@ -22,7 +22,7 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 	case orbit.Release:
 		a.release(p, &do, c.Revision)
 	case orbit.Evict:
-		a.release(p, &orbit.Release{Capsule: do.Capsule, Stopped: true}, c.Revision)
+		a.release(p, &orbit.Release{Capsule: do.Capsule}, c.Revision)
 	case orbit.Nominate:
 		a.nominate(&do, c.Revision)
 	case orbit.Hold:

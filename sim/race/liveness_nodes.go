@@ -81,7 +81,9 @@ func (t *liveTurn) leave() [][]orbit.Commitment {
 	if n == nil || len(t.nodes) < 2 {
 		return nil
 	}
-	do := t.release(n)
+	gone := *n.Node
+	gone.State = orbit.Lost
+	do := append([]orbit.Commitment{orbit.PutNode{Node: gone}}, t.release(n)...)
 	for h := range t.state.Holds() {
 		if h.Node == n.Node.ID {
 			do = append(do, orbit.Release{Hold: h.ID})
