@@ -15,8 +15,8 @@ import (
 // The zero value is an empty board; set the fields before first use. All methods may be called from any goroutine.
 //
 // A report is a change if it differs from the known one in anything except the heartbeat. So nodes should round values
-// that vary all the time, such as their load. A report is a change, too, if the known one was stale when it came,
-// because the node paused or the report was long on the way and a reader may have seen that, and if it ends a claim.
+// that vary all the time, such as their load. A report is also a change if it ends a claim, or if the known one was
+// already stale when it came: the node has paused, or the report was long on the way, and a reader may have seen that.
 //
 // Invariants: versions only rise. Each node's entry has the version of its last change, and no two entries have the
 // same. The ring has all entries, the newest change first. So Reports reads only as many entries as have changed, and a
