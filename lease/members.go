@@ -152,8 +152,8 @@ func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	return round, errors.Join(round.Errors...)
 }
 
-// Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error.
-// What goes wrong is in the rounds that Hook is called with.
+// Run steps whenever there is something to do and at least every second, until ctx ends, and returns the context's
+// error. Errors of steps are in the rounds that Hook is called with.
 func (m *Members) Run(ctx context.Context) error {
 	if m.Leases == nil {
 		return errNoMembersLeases

@@ -27,7 +27,8 @@ import (
 type Options struct {
 	// Members is the number of members; default 1.
 	Members int
-	// Dir is the directory of the members' data and logs. It is not removed. Required.
+	// Dir is the directory of the members' data and logs, which Close does not remove. Default: a temporary directory, which it
+	// removes.
 	Dir string
 	// Heartbeat is the time from one heartbeat to the next; default 100 ms, as in etcd. After ten heartbeats that did not come
 	// an election begins.
@@ -41,8 +42,9 @@ type Options struct {
 
 // Cluster is a running etcd. Its methods may be called from any goroutine.
 type Cluster struct {
-	options Options
 	members []*member
+	// temporary is the directory that Close removes; empty: none.
+	temporary string
 }
 
 // member is one member of a cluster.
@@ -59,15 +61,18 @@ type member struct {
 
 // Start starts a cluster, and returns when all members serve. If ctx ends before, no member is left running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	if o.Dir == "" {
-		return nil, errors.New("cluster: Options.Dir is empty; set it to a directory for the data")
-	}
 	o.Members, o.Heartbeat = cmp.Or(o.Members, 1), cmp.Or(o.Heartbeat, 100*time.Millisecond)
 	ports, err := freePorts(2 * o.Members)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{options: o}
+	c := &Cluster{}
+	if o.Dir == "" {
+		if o.Dir, err = os.MkdirTemp("", "orbit-etcd-"); err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+		c.temporary = o.Dir
+	}
 	var initial []string
 	for i := range o.Members {
 		m := &member{told: map[string]chan struct{}{}, config: memberConfig{
@@ -139,7 +144,11 @@ func (c *Cluster) separate(ctx context.Context, what string, i int) error {
 
 // Close kills all members, and returns the errors of members that ended before they were killed.
 func (c *Cluster) Close() error {
-	return c.each((*member).kill)
+	err := c.each((*member).kill)
+	if c.temporary != "" {
+		err = errors.Join(err, os.RemoveAll(c.temporary))
+	}
+	return err
 }
 
 func (m *member) name() types.ID {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,7 +17,6 @@ import (
 type site struct {
 	// own is the etcd that the program has started; nil: it uses an existing one.
 	own       *cluster.Cluster
-	dir       string // to be removed
 	endpoints []string
 	prefix    string
 	client    *clientv3.Client
@@ -33,36 +31,19 @@ func openSite(ctx context.Context, o options) (s *site, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	if s.endpoints == nil {
-		if err := s.start(ctx, o); err != nil {
+		if s.own, err = cluster.Start(ctx, cluster.Options{Members: o.members, Dir: o.dir}); err != nil {
 			return s, err
 		}
+		s.endpoints = s.own.Endpoints()
 	}
 	if s.client, err = clientv3.New(cluster.ClientConfig(s.endpoints)); err != nil {
 		return s, fmt.Errorf("client: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	s.ledger, err = etcdledger.Open(ctx, s.client, etcdledger.Options{Prefix: s.prefix})
 	return s, err
-}
-
-// start starts an etcd.
-func (s *site) start(ctx context.Context, o options) (err error) {
-	dir := o.dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "orbit-etcd-"); err != nil {
-			return err
-		}
-		s.dir = dir
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if s.own, err = cluster.Start(ctx, cluster.Options{Members: o.members, Dir: dir}); err != nil {
-		return err
-	}
-	s.endpoints = s.own.Endpoints()
-	return nil
 }
 
 // submit adds the nodes and submits the capsules. A quarter of them is assigned to each process by name, and the process that
@@ -111,9 +92,6 @@ func (s *site) close() (err error) {
 	}
 	if s.own != nil {
 		err = errors.Join(err, s.own.Close())
-	}
-	if s.dir != "" {
-		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return err
 }

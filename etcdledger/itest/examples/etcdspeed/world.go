@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,7 +17,6 @@ import (
 type world struct {
 	options
 	etcd   *cluster.Cluster
-	dir    string // to be removed
 	client *clientv3.Client
 	// ledgers is the number of ledgers that were opened, each with a prefix of its own.
 	ledgers int
@@ -26,15 +24,10 @@ type world struct {
 
 // begin starts an etcd.
 func begin(ctx context.Context, o options) (w *world, err error) {
-	w = &world{options: o, dir: o.dir}
-	if w.dir == "" {
-		if w.dir, err = os.MkdirTemp("", "orbit-etcdspeed-"); err != nil {
-			return nil, err
-		}
-	}
+	w = &world{options: o}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if w.etcd, err = cluster.Start(ctx, cluster.Options{Members: o.members, Dir: w.dir}); err == nil {
+	if w.etcd, err = cluster.Start(ctx, cluster.Options{Members: o.members, Dir: o.dir}); err == nil {
 		w.client, err = w.etcd.Client()
 	}
 	if err != nil {
@@ -50,9 +43,6 @@ func (w *world) end() (err error) {
 	}
 	if w.etcd != nil {
 		err = errors.Join(err, w.etcd.Close())
-	}
-	if w.options.dir == "" {
-		err = errors.Join(err, os.RemoveAll(w.dir))
 	}
 	return err
 }
