@@ -184,6 +184,11 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	placesMatter := len(v.queue.parked.spots) > 0 || old.nominations.Len() > 0
 	v.queue.state = state
 	for c := range news.all {
+		if news.part == nil { // of a ledger that may show a node otherwise than its record says, and names it here
+			if n := state.Node(c.Node); n != nil {
+				v.changed.add(n.index)
+			}
+		}
 		if _, ok := c.Do.(Place); ok && !placesMatter {
 			continue
 		}
