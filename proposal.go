@@ -322,9 +322,6 @@ type Change struct {
 	Do Commitment
 	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
 	Node NodeID
-
-	// The node's slot then, plus 1, where the ledger knows it; 0: it does not.
-	slot uint32
 }
 
 // placements remembers which proposals placed a capsule before its last placement. It is immutable.
