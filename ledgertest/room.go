@@ -183,7 +183,7 @@ func checkNominations(t *trial) {
 // checkNominationShare makes nominations up to the share in the limits, and one too many.
 func checkNominationShare(t *trial) {
 	share := int64(t.now().Limits().NominatedShare)
-	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 1), "a", "b"), submit(ranked(1, 1), "top"))
+	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 1), "a", "b", "late"), submit(ranked(1, 1), "top"))
 	t.commits(nominate("a", 100, "n", "m")) // alone it may
 	t.commits(nominate("top", 1, "n"))      // what it outranks has to make way
 	view := t.view()
@@ -197,8 +197,8 @@ func checkNominationShare(t *trial) {
 		t.mistakes(nominate("b", share+1, "m"))
 	}
 	t.commits(nominate("b", share, "m"))
-	t.mistakes(nominate("a", 1, "n"))
-	t.commits(cancel("top"), nominate("a", 1, "n"))
+	t.mistakes(nominate("late", 1, "n"))
+	t.commits(cancel("top"), nominate("late", 1, "n"))
 	t.mistakes(nominate("x", 1, "n"))
 	t.mistakes(nominate("b", 101, "m"))
 }

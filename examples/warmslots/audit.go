@@ -14,17 +14,18 @@ type audit struct {
 	// doubled counts, at all revisions, the placements of capsules that were placed already and the nodes that had more capsules
 	// than slots.
 	doubled int
-	// returned counts the capsules that returned to pending and were not placed in the same commit, replaced those of them
-	// that were placed later.
+	// returned counts the capsules that returned to pending because their host was gone, replaced those of them that were
+	// placed later. A start that failed, after which the gateway chooses another host, is no such return.
 	returned, replaced int
 
-	on    map[orbit.CapsuleID]orbit.NodeID // empty: it waits for another node
+	on    map[orbit.CapsuleID]orbit.NodeID
+	waits map[orbit.CapsuleID]bool // for another node, because theirs was gone
 	used  map[orbit.NodeID]int64
 	slots map[orbit.NodeID]int64
 }
 
 func newAudit() *audit {
-	return &audit{on: map[orbit.CapsuleID]orbit.NodeID{}, used: map[orbit.NodeID]int64{}, slots: map[orbit.NodeID]int64{}}
+	return &audit{on: map[orbit.CapsuleID]orbit.NodeID{}, waits: map[orbit.CapsuleID]bool{}, used: map[orbit.NodeID]int64{}, slots: map[orbit.NodeID]int64{}}
 }
 
 // audit replays the history from the empty ledger to the state.
@@ -54,7 +55,6 @@ func (p *platform) audit(ctx context.Context, end *orbit.State) (*audit, error) 
 // recount applies one commit. Every sandbox takes one slot.
 func (a *audit) recount(commit []orbit.Change) {
 	a.commits++
-	var left []orbit.CapsuleID
 	for i := range commit {
 		switch do := commit[i].Do.(type) {
 		case orbit.PutNode:
@@ -64,17 +64,12 @@ func (a *audit) recount(commit []orbit.Change) {
 				a.used[from]--
 			}
 			delete(a.on, do.Capsule)
-			if !do.Final {
-				a.on[do.Capsule] = ""
-				left = append(left, do.Capsule)
+			if !do.Final && !do.Stopped {
+				a.waits[do.Capsule] = true
+				a.returned++
 			}
 		case orbit.Place:
-			a.place(do, len(left) == 0)
-		}
-	}
-	for _, c := range left {
-		if a.on[c] == "" {
-			a.returned++
+			a.place(do)
 		}
 	}
 	over := map[orbit.NodeID]bool{}
@@ -86,15 +81,15 @@ func (a *audit) recount(commit []orbit.Change) {
 	}
 }
 
-// place counts a placement. Alone says that the commit has released nothing, so that a pending capsule has been pending
-// since an earlier commit.
-func (a *audit) place(do orbit.Place, alone bool) {
-	switch on, waits := a.on[do.Capsule]; {
-	case on != "":
+// place counts a placement.
+func (a *audit) place(do orbit.Place) {
+	if a.on[do.Capsule] != "" {
 		a.doubled++
-	case waits && alone:
+	}
+	if a.waits[do.Capsule] {
 		a.replaced++
 	}
+	delete(a.waits, do.Capsule)
 	a.on[do.Capsule] = do.Node
 	a.used[do.Node]++
 }
