@@ -114,8 +114,8 @@ func (a *actor) begin() {
 		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: cmp.Or(a.scheduler.planTimeout, ages), ParkFor: cmp.Or(a.scheduler.ParkFor, ages), Backoff: a.scheduler.Backoff,
 	}
 	a.engine.Backoff.Jitter = -1 // which would be random
-	if make := a.scheduler.make; make != nil {
-		a.engine.Navigator = &thinker{actor: a, of: make(a.course)}
+	if a.scheduler.make != nil {
+		a.engine.Navigator = &thinker{actor: a, of: a.scheduler.make(a.course)}
 	} else {
 		a.engine.Navigator = &thinker{actor: a, of: a.scheduler.Navigator()}
 	}

@@ -44,7 +44,9 @@ func (r *Config) Shrink(failed *Result) *Result {
 	if s.rule == "" {
 		return failed
 	}
-	s.try(failed.Config, nil)
+	if failed.Config.live != nil {
+		s.try(failed.Config, nil) // most of its failures need no fault
+	}
 	for size := -1; s.left > 0 && s.steps > 0 && size != s.size(); {
 		size = s.size()
 		s.world()

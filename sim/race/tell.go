@@ -34,14 +34,14 @@ func say(do orbit.Commitment) string {
 	case orbit.Hold:
 		return fmt.Sprintf("hold %s on %s: %s", do.ID, do.Node, amounts(do.Room))
 	case orbit.Nominate:
-		text := fmt.Sprintf("nominate %s%s", do.Gang, do.Capsule)
-		for _, part := range do.Parts {
-			text += fmt.Sprintf(" on %s (%s)", part.Node, amounts(part.Room))
-		}
 		if len(do.Parts) == 0 {
-			text += " no more"
+			return fmt.Sprintf("nominate %s%s no more", do.Gang, do.Capsule)
 		}
-		return text
+		var on []string
+		for _, part := range do.Parts {
+			on = append(on, fmt.Sprintf("%s (%s)", part.Node, amounts(part.Room)))
+		}
+		return fmt.Sprintf("nominate %s%s on %s", do.Gang, do.Capsule, strings.Join(on, " on "))
 	case orbit.PutNode:
 		n := &do.Node
 		text := fmt.Sprintf("node %s: %s, labels %v", n.ID, amounts(n.Capacity), n.Labels)
@@ -56,12 +56,12 @@ func say(do orbit.Commitment) string {
 		if do.Gang == nil {
 			return fmt.Sprintf("submit %v for %q: %s", do.IDs, do.Owner, wishes(do.Spec))
 		}
-		text := fmt.Sprintf("submit gang %s for %q, levels %v, loose %v", do.Gang.ID, do.Owner, do.Gang.Levels, do.Gang.Loose)
+		parts := []string{fmt.Sprintf("submit gang %s for %q, levels %v, loose %v", do.Gang.ID, do.Owner, do.Gang.Levels, do.Gang.Loose)}
 		for i := range do.Gang.Roles {
 			r := &do.Gang.Roles[i]
-			text += fmt.Sprintf("; %v, at least %d: %s", r.Members, r.Min, wishes(r.Spec))
+			parts = append(parts, fmt.Sprintf("%v, at least %d: %s", r.Members, r.Min, wishes(r.Spec)))
 		}
-		return text
+		return strings.Join(parts, "; ")
 	}
 	return fmt.Sprintf("%T%+v", do, do)
 }
