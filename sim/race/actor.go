@@ -79,7 +79,8 @@ func (a *actor) live() {
 		a.stop(stepPass, "begin a pass")
 		a.losing = false
 		round := a.engine.Pass(ctx)
-		if a.dead { // while it planned
+		a.planning.Load() // it may go on because a plan overruns, which has seen what the driver wrote
+		if a.dead {       // while it planned
 			runtime.Goexit()
 		}
 		if a.losing {

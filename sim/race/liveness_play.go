@@ -234,6 +234,7 @@ func (t *thinker) spoil(ctx context.Context, what string, view *orbit.View, pend
 		panic(errMadeUp)
 	case faultOverruns:
 		if t.planning.Load() == 1 && t.scheduler.planTimeout > 0 { // else others would overrun too
+			t.planning.Add(0)                           // what the driver has written is passed on to the engine, which goes on without this goroutine
 			time.Sleep(t.scheduler.planTimeout*3/2 + 7) // at no instant at which anything else happens
 		}
 	}
