@@ -79,14 +79,17 @@ func (a *actor) live() {
 		a.stop(stepPass, "begin a pass")
 		a.losing = false
 		round := a.engine.Pass(ctx)
-		if a.dead { // while it planned
+		a.planning.Load() // it may go on because a plan overruns, which has seen what the driver wrote
+		if a.dead {       // while it planned
 			runtime.Goexit()
 		}
 		if a.losing {
 			a.tally.Lost++
 		}
 		a.note(a, "ends its pass: %s", round)
-		if (round.Infeasible > 0 || round.Invalid > 0) && !a.scheduler.careless {
+		if a.play != nil {
+			a.play.heard(&round)
+		} else if (round.Infeasible > 0 || round.Invalid > 0) && !a.scheduler.careless {
 			a.fail("navigator's mistake", "%s", round)
 		}
 		a.rest(ctx, round)
@@ -108,12 +111,17 @@ func (a *actor) begin() {
 	a.began = a.now
 	a.seen, a.atLeast, a.resting, a.ids = nil, 0, false, map[orbit.ProposalID]orbit.ProposalID{}
 	a.engine = &orbit.Engine{
-		Name: a.name, Ledger: a.gate(), Navigator: &thinker{actor: a, of: a.scheduler.Navigator()},
-		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: ages, ParkFor: cmp.Or(a.scheduler.ParkFor, ages), Backoff: a.scheduler.Backoff,
+		Name: a.name, Ledger: a.gate(),
+		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: cmp.Or(a.scheduler.planTimeout, ages), ParkFor: cmp.Or(a.scheduler.ParkFor, ages), Backoff: a.scheduler.Backoff,
 	}
 	a.engine.Backoff.Jitter = -1 // which would be random
+	if a.scheduler.make != nil {
+		a.engine.Navigator = &thinker{actor: a, of: a.scheduler.make(a.course)}
+	} else {
+		a.engine.Navigator = &thinker{actor: a, of: a.scheduler.Navigator()}
+	}
 	if a.board != nil {
-		a.engine.Telemetry = &hearing{a}
+		a.engine.Telemetry = hearing{a.board, a}
 	}
 }
 
@@ -163,7 +171,7 @@ func (a *actor) rest(ctx context.Context, round orbit.Round) {
 		return
 	}
 	wait := &waiting{Context: ctx, actor: a}
-	if round.Pending > 0 || round.Proposed > 0 || len(round.Errors) > 0 {
+	if round.Pending > 0 || round.Proposed > 0 || len(round.Errors) > 0 || a.play != nil { // reports wake nobody
 		wait.end = a.now + backoff
 	}
 	if until := due.Sub(a.start); a.Sleep != nil && !due.IsZero() && until < ages/2 && (wait.end == 0 || until < wait.end) {

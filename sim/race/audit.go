@@ -213,10 +213,17 @@ func describeChanges(changes []orbit.Change) fmt.Stringer {
 	return describe(&p)
 }
 
-// room checks that a node which has taken something in had room for it.
+// room checks that a node which has taken something in had room for it, in all that it asks for.
 func (a *audit) room(c *orbit.Change) {
-	switch c.Do.(type) {
-	case orbit.Place, orbit.Hold:
+	var want orbit.Resources
+	var set orbit.DeviceSet
+	switch do := c.Do.(type) {
+	case orbit.Place:
+		if m := a.capsules[do.Capsule]; m != nil {
+			want, set = m.spec.Envelope.Reservation, do.Devices
+		}
+	case orbit.Hold:
+		want, set = do.Room, do.Devices
 	default:
 		return
 	}
@@ -226,12 +233,12 @@ func (a *audit) room(c *orbit.Change) {
 		return
 	}
 	for d := range n.used {
-		if n.used[d] > n.Capacity[d] {
+		if want[d] > 0 && n.used[d] > n.Capacity[d] {
 			a.fail("oversubscribed", "%s has %d of dimension %d, and takes %d since revision %d", n.ID, n.Capacity[d], d, n.used[d], c.Revision)
 		}
 	}
 	for i, used := range n.devices {
-		if used > 1000 {
+		if set.Has(i) && used > 1000 {
 			a.fail("oversubscribed", "device %d of %s takes %d of 1000 since revision %d", i, n.ID, used, c.Revision)
 		}
 	}

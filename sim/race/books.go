@@ -81,6 +81,9 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 // placed tells the job, and the clock of the task's end.
 func (a *audit) placed(m *auditCapsule, by *actor) {
 	t := a.jobOf[m.id]
+	if t == nil {
+		return // an event of Liveness has submitted it
+	}
 	if t.Lasts > 0 {
 		a.world.ends(m.id, t, m.placedAt)
 	}

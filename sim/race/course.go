@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/telemetry"
 )
 
 // course is one run of a race. Its driver grants steps: it takes the earliest event, lets the actor of it move
@@ -45,11 +47,14 @@ type course struct {
 	endless bool
 	awaited int
 	// By capsule.
-	jobOf   map[orbit.CapsuleID]*task
-	board   *reports
-	audit   *audit
-	history bytes.Buffer
-	err     error
+	jobOf map[orbit.CapsuleID]*task
+	board *telemetry.Board
+	play  *livePlay // nil: no world of Liveness
+	// Engines that plan.
+	planning atomic.Int32
+	audit    *audit
+	history  bytes.Buffer
+	err      error
 }
 
 // event is an actor's next step. One that is not the actor's newest is void.
@@ -87,9 +92,7 @@ func newCourse(r *Config, d *decider) *course {
 		c.ledger = r.Ledger()
 	}
 	c.audit = newAudit(c)
-	if r.Heartbeat > 0 {
-		c.board = &reports{}
-	}
+	c.board, c.play = newBoard(c), newPlay(c)
 	c.world = newWorld(c)
 	for i := range r.Schedulers {
 		c.actors = append(c.actors, newActor(c, &r.Schedulers[i], i+1))
@@ -188,7 +191,11 @@ func (c *course) await(a *actor) {
 		return
 	}
 	var wait time.Duration
-	wait, a.fault = c.decider.decide(a.name, a.steps, a.kind, c.Faults.Until > 0 && c.now >= c.Faults.Until)
+	calm, burst := c.Faults.Until > 0 && c.now >= c.Faults.Until, ""
+	if c.play != nil {
+		calm, burst = c.play.resting > 0, c.play.burst(a.name)
+	}
+	wait, a.fault = c.decider.decide(a.name, a.steps, a.kind, calm, burst)
 	a.steps++
 	switch {
 	case a == c.world.actor && a.idle:
@@ -222,6 +229,9 @@ const afterwards = 1000
 // finished reports whether all has come to its end: nothing is left to submit, to place or to end; or nothing happens
 // any more but reports.
 func (c *course) finished() bool {
+	if c.play != nil {
+		return c.play.over
+	}
 	if c.endless {
 		return c.awaited == 0
 	}

@@ -19,6 +19,9 @@ const (
 	stepRead                     // asks the ledger for changes or to wait
 	stepSnapshot                 // asks the ledger for a snapshot
 	stepPropose                  // sends a proposal
+	stepHold                     // sends one with a hold
+	stepHear                     // asks for reports
+	stepPlan                     // plans
 	stepReport                   // a node reports
 	stepWorld                    // anything else of the world
 )
@@ -32,6 +35,9 @@ const (
 	faultDropped     = "dropped"
 	faultLate        = "late"
 	faultStale       = "stale"
+	faultFails       = "fails"
+	faultPanics      = "panics"
+	faultOverruns    = "overruns"
 	delayed          = "delay"
 )
 
@@ -79,8 +85,9 @@ func key(step string, delay bool) string {
 	return step
 }
 
-// decide returns how long a step waits and what goes wrong with it. Calm: faults have ended.
-func (d *decider) decide(actor string, n int, kind stepKind, calm bool) (time.Duration, fault) {
+// decide returns how long a step waits and what goes wrong with it. Calm: faults have ended. Burst: what goes wrong with every
+// proposal now.
+func (d *decider) decide(actor string, n int, kind stepKind, calm bool, burst string) (time.Duration, fault) {
 	step := actor + "/" + strconv.Itoa(n)
 	if d.list != nil {
 		wait, f := d.list[key(step, true)], d.list[step]
@@ -88,7 +95,7 @@ func (d *decider) decide(actor string, n int, kind stepKind, calm bool) (time.Du
 		d.note(step, f)
 		return wait.long, f
 	}
-	if d.faults == (Faults{}) {
+	if d.faults == (Faults{}) && burst == "" {
 		return 0, fault{}
 	}
 	draw := newDraw(d.seed, actor, n)
@@ -96,7 +103,10 @@ func (d *decider) decide(actor string, n int, kind stepKind, calm bool) (time.Du
 	if !draw.chance(d.faults.Delay) {
 		wait = fault{}
 	}
-	if !calm {
+	switch {
+	case burst != "" && (kind == stepPropose || kind == stepHold):
+		f = fault{what: burst}
+	case !calm:
 		f = d.faults.draw(&draw, kind)
 	}
 	d.note(step, wait)
@@ -126,7 +136,14 @@ func (f *Faults) draw(d *draws, kind stepKind) fault {
 		chances = append(chances, chance{faultCrash, f.Crash})
 	}
 	switch kind {
-	case stepPropose:
+	case stepHear:
+		chances = append(chances, chance{faultUnavailable, f.Reports})
+	case stepPlan:
+		chances = append(chances, chance{faultFails, f.Plan / 3}, chance{faultPanics, f.Plan / 3}, chance{faultOverruns, f.Plan / 3})
+	case stepHold, stepPropose:
+		if kind == stepHold {
+			chances = append(chances, chance{faultConflict, f.Holds})
+		}
 		chances = append(chances, chance{faultConflict, f.Conflict}, chance{faultUnavailable, f.Unavailable},
 			chance{faultUnknown, f.Unknown}, chance{faultDropped, f.Dropped}, chance{faultLate, f.Late})
 	case stepRead:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -169,7 +168,12 @@ func (d *doze) end() {
 // Propose implements [orbit.Ledger].
 func (g gate) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	p.ID = g.rename(p.ID)
-	f := g.stop(stepPropose, "propose: %s", describe(&p))
+	kind := stepPropose
+	if slices.ContainsFunc(p.Do, func(do orbit.Commitment) bool { _, ok := do.(orbit.Hold); return ok }) {
+		kind = stepHold
+	}
+	f := g.stop(kind, "propose: %s", describe(&p))
+	g.sends()
 	g.tally.Proposed++
 	g.audit.ask(&p, g.actor)
 	switch f.what {
@@ -195,6 +199,13 @@ func (g gate) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, er
 		g.stop(stepPass, "hear the answer")
 	}
 	return rev, err
+}
+
+// sends notes that the engine has sent a proposal.
+func (g gate) sends() {
+	if g.play != nil {
+		g.play.sent = g.now
+	}
 }
 
 // lost is the answer that never comes.
@@ -234,6 +245,7 @@ func (g batchGate) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 		return out
 	}
 	g.stop(stepPass, "propose a batch of %d", len(batch))
+	g.sends()
 	batch = slices.Clone(batch) // the engine knows them by its own ids
 	for i := range batch {
 		batch[i].ID = g.rename(batch[i].ID)
@@ -248,44 +260,4 @@ func (g batchGate) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 		g.stop(stepPass, "hear the answers")
 	}
 	return out
-}
-
-// describe says what a proposal asks for, once it is printed.
-func describe(p *orbit.Proposal) fmt.Stringer { return described{p} }
-
-type described struct{ *orbit.Proposal }
-
-// String lists the first few commitments.
-func (p described) String() string {
-	var b strings.Builder
-	for i, do := range p.Do {
-		if i == 4 {
-			fmt.Fprintf(&b, " and %d more", len(p.Do)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		switch do := do.(type) {
-		case orbit.Place:
-			fmt.Fprintf(&b, "%s on %s", do.Capsule, do.Node)
-		case orbit.Release:
-			fmt.Fprintf(&b, "release %s%s", do.Capsule, do.Hold)
-		case orbit.Evict:
-			fmt.Fprintf(&b, "evict %s from %s", do.Capsule, do.From)
-		case orbit.Hold:
-			fmt.Fprintf(&b, "hold %s on %s", do.ID, do.Node)
-		case orbit.Nominate:
-			fmt.Fprintf(&b, "nominate %s%s", do.Gang, do.Capsule)
-			for _, part := range do.Parts {
-				fmt.Fprintf(&b, " on %s (%s)", part.Node, amounts(part.Room))
-			}
-			if len(do.Parts) == 0 {
-				b.WriteString(" no more")
-			}
-		default:
-			fmt.Fprintf(&b, "%s", strings.TrimPrefix(fmt.Sprintf("%T", do), "orbit."))
-		}
-	}
-	return b.String()
 }

@@ -32,7 +32,7 @@ func (s Scenario) Hunt(first uint64, seeds int) *Result {
 // Most runs and steps that shrinking one failure takes, and other seeds tried on each smaller world.
 const (
 	shrinkRuns  = 3000
-	shrinkSteps = 500_000
+	shrinkSteps = 2_000_000
 	shrinkSeeds = 40
 )
 
@@ -43,6 +43,9 @@ func (r *Config) Shrink(failed *Result) *Result {
 	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns, steps: shrinkSteps}
 	if s.rule == "" {
 		return failed
+	}
+	if failed.Config.live != nil {
+		s.try(failed.Config, nil) // most of its failures need no fault
 	}
 	for size := -1; s.left > 0 && s.steps > 0 && size != s.size(); {
 		size = s.size()

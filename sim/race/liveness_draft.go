@@ -14,8 +14,11 @@ import (
 type liveDraft struct {
 	seed    uint64
 	engines []liveEngine
-	events  []liveEvent
-	faults  liveFaults
+	events  []Event
+	faults  Faults
+	// For a while one engine gets nothing but this.
+	bursts []liveBurst
+	within time.Duration
 	// Nodes report, and stay fresh for staleLive.
 	telemetry bool
 	// Racks lie in one row, and rows in one zone.
@@ -66,30 +69,8 @@ type liveGroup struct {
 	specs        []*orbit.Spec
 }
 
-// liveEvent is something that happens to the world. What exactly, it draws from its own seed when its time
-// comes, for that depends on what there is then. At an event of the kind liveRest the world rests, and is
-// judged.
-type liveEvent struct {
-	// Since the start, rests not counted.
-	at   time.Duration
-	kind string
-	id   int
-}
-
+// liveRest is the kind of events at which the world rests, and is judged.
 const liveRest = "rest"
-
-// liveFaults are the chances of things to go wrong with a call until events end.
-type liveFaults struct {
-	// A call of the ledger takes up to 40 ms longer; it is refused as a conflict for no reason, not sent,
-	// committed with the answer lost, not sent without an answer, or arrives late without an answer.
-	delay, conflict, unavailable, lost, dropped, late float64
-	// A proposal with a hold is refused for no reason.
-	holds float64
-	// Reports cannot be had; a plan fails, panics or is late.
-	reports, plan float64
-	// For a while one engine gets nothing but this.
-	bursts []liveBurst
-}
 
 // liveBurst is a time in which every proposal of one engine ends in the same fault. Then work that was put aside because
 // of what the proposals would have taken may find that all of it is left: it was given up while they were sent in vain.
@@ -115,7 +96,7 @@ func drawLive(seed uint64) liveDraft {
 	r := rand.New(rand.NewPCG(seed, 0x11fe))
 	d := liveDraft{seed: seed, telemetry: lucky(r, 60), nested: lucky(r, 60)}
 	if lucky(r, 15) {
-		d.history = 4 + r.IntN(30)
+		d.history = 40 + r.IntN(30) // a proposal of an event is shorter
 	}
 	d.drawEngines(r)
 	d.drawGroups(r)
@@ -227,7 +208,7 @@ func (d *liveDraft) drawGroups(r *rand.Rand) {
 // drawEvents draws what happens: the nodes join, and then anything, with rests in between.
 func (d *liveDraft) drawEvents(r *rand.Rand) {
 	add := func(at time.Duration, kind string) {
-		d.events = append(d.events, liveEvent{at: at, kind: kind, id: len(d.events)})
+		d.events = append(d.events, Event{At: at, kind: kind, id: len(d.events)})
 	}
 	for range one(r, 1, 1, 2, 2, 3, 4, 5) {
 		add(0, "join")
@@ -273,14 +254,15 @@ func (d *liveDraft) drawFaults(r *rand.Rand) {
 		return
 	}
 	f := &d.faults
-	for _, p := range []*float64{&f.conflict, &f.unavailable, &f.lost, &f.dropped, &f.late, &f.reports, &f.plan} {
+	f.Longest = 32 * time.Millisecond
+	for _, p := range []*float64{&f.Conflict, &f.Unavailable, &f.Unknown, &f.Dropped, &f.Late, &f.Reports, &f.Plan} {
 		*p = one(r, 0, 0, 0.02, 0.1)
 	}
-	f.delay, f.holds = one(r, 0, 0.2, 0.6), one(r, 0, 0, 0.3, 0.8)
+	f.Delay, f.Holds = one(r, 0, 0.2, 0.6), one(r, 0, 0, 0.3, 0.8)
 	for i := range d.engines {
 		if lucky(r, 25) {
-			from := time.Duration(r.Int64N(int64(d.events[len(d.events)-1].at) + 1))
-			f.bursts = append(f.bursts, liveBurst{
+			from := time.Duration(r.Int64N(int64(d.events[len(d.events)-1].At) + 1))
+			d.bursts = append(d.bursts, liveBurst{
 				engine: d.engines[i].name, what: one(r, faultConflict, faultUnavailable, faultDropped, faultUnknown),
 				from: from, to: from + time.Duration(r.IntN(3000))*time.Millisecond,
 			})
@@ -289,10 +271,10 @@ func (d *liveDraft) drawFaults(r *rand.Rand) {
 }
 
 // engine returns the engine of this name, nil if it does not take part.
-func (d *liveDraft) engine(name string) *liveEngine {
-	for i := range d.engines {
-		if d.engines[i].name == name {
-			return &d.engines[i]
+func (w *livePlay) engine(name string) *liveEngine {
+	for i := range w.Schedulers {
+		if w.Schedulers[i].Name == name {
+			return w.Schedulers[i].live
 		}
 	}
 	return nil

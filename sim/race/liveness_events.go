@@ -2,6 +2,7 @@ package race
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -52,8 +53,9 @@ var liveKinds = []struct {
 	{"speak", 2, (*liveTurn).speak},
 }
 
-// happen does what an event does, now.
-func (w *livePlay) happen(e liveEvent) {
+// happen does what an event does, now. The ledger may refuse it, because events are drawn without a check that they are
+// possible.
+func (w *livePlay) happen(ctx context.Context, e *Event) {
 	state := w.snapshot()
 	t := &liveTurn{livePlay: w, r: rand.New(rand.NewPCG(w.draft.seed, uint64(e.id))), state: state, id: e.id, nodes: slices.Collect(state.Nodes())}
 	for _, k := range liveKinds {
@@ -62,7 +64,7 @@ func (w *livePlay) happen(e liveEvent) {
 		}
 		for _, do := range k.do(t) {
 			if len(do) > 0 {
-				w.commit(e.kind, do)
+				_ = w.world.propose(ctx, &orbit.Proposal{ID: w.world.nextID(), Do: do})
 			}
 		}
 	}
@@ -87,10 +89,20 @@ func (t *liveTurn) owner(e *liveEngine) string {
 	return ""
 }
 
+// anyEngine returns one of the engines, nil if there is none.
+func (t *liveTurn) anyEngine() *liveEngine {
+	if len(t.Schedulers) == 0 {
+		return nil
+	}
+	return one(t.r, t.Schedulers...).live
+}
+
 // submit submits some capsules of one engine.
 func (t *liveTurn) submit() [][]orbit.Commitment {
-	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
+	e := t.anyEngine()
 	switch {
+	case e == nil:
+		return nil
 	case e.kind == "gang":
 		return t.gang()
 	case e.kind == "warm" && lucky(t.r, 40):
@@ -123,7 +135,7 @@ func (t *liveTurn) group() [][]orbit.Commitment {
 
 // members submits members of a group: of all its specs, or of some.
 func (t *liveTurn) members(g liveGroup) (do []orbit.Commitment) {
-	e := t.draft.engine(g.engine)
+	e := t.engine(g.engine)
 	if e == nil {
 		return nil
 	}
@@ -141,7 +153,7 @@ func (t *liveTurn) members(g liveGroup) (do []orbit.Commitment) {
 
 // gang submits a gang of one to three roles.
 func (t *liveTurn) gang() [][]orbit.Commitment {
-	e := t.draft.engine("gang")
+	e := t.engine("gang")
 	if e == nil {
 		return nil
 	}
@@ -164,7 +176,7 @@ func (t *liveTurn) gang() [][]orbit.Commitment {
 
 // fork submits a capsule that is forked from another one, whatever that is doing.
 func (t *liveTurn) fork() [][]orbit.Commitment {
-	e := t.draft.engine("warm")
+	e := t.engine("warm")
 	parent := t.capsule(func(c *orbit.Capsule) bool { return c.Gang == "" && (c.Placed() || lucky(t.r, 20)) })
 	if e == nil || parent == nil {
 		return nil
@@ -291,9 +303,9 @@ func (t *liveTurn) parent() *orbit.Capsule {
 
 // assign hands pending work to another engine that takes what it is given.
 func (t *liveTurn) assign() [][]orbit.Commitment {
-	e := &t.draft.engines[t.r.IntN(len(t.draft.engines))]
+	e := t.anyEngine()
 	c := t.capsule(func(c *orbit.Capsule) bool { return c.Pending() && c.Gang == "" })
-	if c == nil || e.kind == "gang" || c.Owner == e.name {
+	if e == nil || c == nil || e.kind == "gang" || c.Owner == e.name {
 		return nil
 	}
 	return once(orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: e.name})
@@ -305,7 +317,7 @@ func (t *liveTurn) hold() [][]orbit.Commitment {
 	if n == nil {
 		return nil
 	}
-	left, _ := t.open()
+	left := t.left()
 	h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold", t.id)), Node: n.Node.ID, For: "a third party"}
 	h.Room[orbit.CPU] = max(1, n.Free()[orbit.CPU]-t.r.Int64N(3))
 	h.Ends = time.Now().Add(time.Duration(t.r.Int64N(int64(max(left, 1)))))

@@ -10,9 +10,6 @@ import (
 
 // judge asks whether a world has come to rest as it should, since it began to rest.
 func (w *livePlay) judge(state *orbit.State, began time.Duration) {
-	if err := state.Verify(); err != nil {
-		w.fail("verify", "%v", err)
-	}
 	b := newLiveBooks(state, w)
 	for c := range state.Capsules() {
 		if c.Pending() && c.Gang == "" {
@@ -23,12 +20,9 @@ func (w *livePlay) judge(state *orbit.State, began time.Duration) {
 		b.judgeGang(g)
 	}
 	for h := range state.Holds() {
-		w.fail("restless", "hold %s for %q on %s is still there %v after the last event", h.ID, h.For, h.Node, w.within())
+		w.fail("restless", "hold %s for %q on %s is still there %v after the last event", h.ID, h.For, h.Node, w.draft.within)
 	}
-	w.mu.Lock()
-	sent := w.sent - began
-	w.mu.Unlock()
-	if sent > w.within()*3/4 {
+	if sent := w.sent - began; sent > w.draft.within*3/4 {
 		w.fail("restless", "a proposal was sent %v after the last event", sent)
 	}
 }
@@ -54,15 +48,15 @@ func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
 // owner returns the engine whose a capsule is, nil if there is none.
 func (b *liveBooks) owner(c *orbit.Capsule) *liveEngine {
 	if c.Owner != "" {
-		return b.draft.engine(c.Owner)
+		return b.engine(c.Owner)
 	}
 	switch c.Spec.Class {
 	case orbit.Batch:
-		return b.draft.engine("batch")
+		return b.engine("batch")
 	case orbit.GangClass:
-		return b.draft.engine("gang")
+		return b.engine("gang")
 	}
-	return b.draft.engine("services")
+	return b.engine("services")
 }
 
 // judgeCapsule looks for a node that a pending capsule could be on.
@@ -77,7 +71,7 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 			continue
 		}
 		b.fail("left", "capsule %s of engine %s (%s) is pending and fits on %v; the engine last said: %v",
-			c.ID, e.name, wishes(c.Spec), r, b.said(c))
+			c.ID, e.name, wishes(c.Spec), r, b.why[c.ID])
 		return
 	}
 }
@@ -154,13 +148,6 @@ func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	return int64(r.report.FreeSlots) >= max(1, c.Spec.Envelope.Reservation[orbit.Slots])
 }
 
-// said returns what an engine last said of a capsule.
-func (b *liveBooks) said(c *orbit.Capsule) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.why[c.ID]
-}
-
 // judgeGang looks for a place for a gang that waits, whole or at its minimum, or for one more member of one
 // that runs.
 func (b *liveBooks) judgeGang(g *orbit.GangState) {
@@ -192,7 +179,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	if fresh {
 		if domain, where := seatGang(g.Gang, b.rooms, least); where != nil {
 			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
-				g.Gang.ID, len(least), domain, where, b.said(waiting[0]))
+				g.Gang.ID, len(least), domain, where, b.why[waiting[0].ID])
 		}
 		return
 	}
@@ -200,7 +187,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 		for i := range b.rooms {
 			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) {
 				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
-					c.ID, wishes(c.Spec), g.Gang.ID, r, b.said(c))
+					c.ID, wishes(c.Spec), g.Gang.ID, r, b.why[c.ID])
 			}
 		}
 	}

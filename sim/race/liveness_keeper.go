@@ -13,7 +13,7 @@ import (
 // hold is refused, classes have been put aside for room that is left.
 type liveKeeper struct {
 	placement orbit.PlacementEngine
-	draws     *liveDraws
+	play      *livePlay
 	draft     orbit.Draft
 	holds     int
 }
@@ -24,7 +24,7 @@ func (k *liveKeeper) Claims(string, orbit.AppClass) bool { return true }
 // Plan implements [orbit.Navigator].
 func (k *liveKeeper) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
 	k.draft.Sync(view)
-	if d, open := k.draws.next(); open && d.chance(0.3) && k.keep(view, d.next()) {
+	if d := newDraw(k.play.draft.seed, "keeper", int(view.Revision())); k.play.resting == 0 && d.chance(0.3) && k.keep(view, d.next()) {
 		plan.Proposals = append(plan.Proposals, k.draft.Propose())
 	}
 	for _, c := range pending {

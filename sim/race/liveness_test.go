@@ -27,32 +27,18 @@ var (
 const liveCommand = "go test ./sim/race -run '^TestLiveness$' -live.seed %d -live.seeds 1"
 
 // playWorld plays a world in a bubble.
-func playWorld(t *testing.T, l *race.Liveness, seed uint64) (s *race.Stall) {
-	synctest.Test(t, func(*testing.T) { s = l.Play(seed) })
-	return s
+func playWorld(t *testing.T, l *race.Liveness, seed uint64) (res *race.Result) {
+	synctest.Test(t, func(*testing.T) { res = l.Race(seed).Run(seed) })
+	return res
 }
 
-// small makes the world of a stall small, in a bubble.
-func small(t *testing.T, l *race.Liveness, s *race.Stall) (out *race.Stall) {
-	synctest.Test(t, func(*testing.T) { out = l.Shrink(s) })
-	return out
-}
-
-// playWorlds plays worlds, and tells of the first few that fail.
+// playWorlds plays worlds until one fails, and tells of that.
 func playWorlds(t *testing.T, first uint64, seeds int) {
-	l, failed := &race.Liveness{Command: liveCommand}, 0
-	for i := range seeds {
-		s := playWorld(t, l, first+uint64(i))
-		switch {
-		case s == nil:
-			continue
-		case failed < 3:
-			t.Error(small(t, l, s).Story())
-		default:
-			t.Error(s)
+	synctest.Test(t, func(*testing.T) {
+		if failed := race.Scenario((&race.Liveness{Command: liveCommand}).Race).Hunt(first, seeds); failed != nil {
+			t.Error(failed.Story())
 		}
-		failed++
-	}
+	})
 }
 
 // Whatever happens and goes wrong, when all is quiet nothing that fits is left pending.
@@ -147,9 +133,7 @@ func TestLivenessFindsFaults(t *testing.T) {
 			l := &race.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, fault.plan()} }}
 			found := map[string]int{}
 			for seed := uint64(1); seed <= 100 && found[fault.rule] == 0; seed++ {
-				if s := playWorld(t, l, seed); s != nil {
-					found[s.Rule()]++
-				}
+				found[playWorld(t, l, seed).Rule()]++
 			}
 			assert.NotZero(t, found[fault.rule], "found by %v", found)
 		})
@@ -164,14 +148,13 @@ func TestLivenessStory(t *testing.T) {
 		Wrap:    func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} },
 		Command: "go test ./mine -seed %d",
 	}
-	var s *race.Stall
-	synctest.Test(t, func(*testing.T) { s = l.Hunt(1, 100) })
+	var s *race.Result
+	synctest.Test(t, func(*testing.T) { s = race.Scenario(l.Race).Hunt(1, 100) })
 	require.NotNil(t, s)
-	engines, events := s.Size()
-	assert.Equal(t, 1, engines)
-	assert.LessOrEqual(t, events, 4, "a node joins, work is submitted, the world rests")
-	require.NotNil(t, playWorld(t, l, s.Seed), "the seed fails by itself")
-	for _, what := range []string{fmt.Sprintf("seed %d: left: ", s.Seed), "is pending and fits on", "the engine last said:", "play it again with: go test ./mine -seed ", "submit ", "broken"} {
+	assert.Len(t, s.Config.Schedulers, 1)
+	assert.LessOrEqual(t, len(s.Config.Events), 4, "a node joins, work is submitted, the world rests")
+	require.Error(t, playWorld(t, l, s.Seed).Err, "the seed fails by itself")
+	for _, what := range []string{fmt.Sprintf("seed %d: left: ", s.Seed), "is pending and fits on", "the engine last said:", "run it again with: go test ./mine -seed ", "submit ", "broken"} {
 		assert.Contains(t, s.Story(), what)
 	}
 }
@@ -184,9 +167,8 @@ func TestLivenessSameSeed(t *testing.T) {
 	stories := 0
 	for seed := uint64(1); seed <= 60; seed++ {
 		first, again := playWorld(t, l, seed), playWorld(t, l, seed)
-		require.Equal(t, first == nil, again == nil, "seed %d", seed)
-		if first != nil {
-			require.Equal(t, first.Story(), again.Story())
+		require.Equal(t, first.Story(), again.Story(), "seed %d", seed)
+		if first.Err != nil {
 			stories++
 		}
 	}
@@ -200,9 +182,9 @@ func TestLivenessWithin(t *testing.T) {
 	short, long := &race.Liveness{Wrap: wrap}, &race.Liveness{Wrap: wrap, Within: 2 * time.Minute}
 	found := 0
 	for seed := uint64(1); seed <= 12; seed++ {
-		if s := playWorld(t, short, seed); s != nil && s.Rule() == "left" {
+		if playWorld(t, short, seed).Rule() == "left" {
 			found++
-			assert.Nil(t, playWorld(t, long, seed), "seed %d", seed)
+			assert.NoError(t, playWorld(t, long, seed).Err, "seed %d", seed)
 		}
 	}
 	assert.NotZero(t, found)

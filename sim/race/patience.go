@@ -103,7 +103,7 @@ func (p *patience) drawLarge() {
 		p.job(kind, j, cores, one[int32](p.Rand, 0, 0, 1, 1, 2))
 	}
 	// Each waits for those before it: until it is nominated, the tasks that run then have ended, and it is served.
-	each := 1200*time.Millisecond + p.Serve
+	each := 400*time.Millisecond + p.Serve
 	for i := range p.Jobs {
 		if !p.Jobs[i].Again {
 			p.Jobs[i].Within = time.Duration(len(p.Jobs)) * each

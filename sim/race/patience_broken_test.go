@@ -291,7 +291,7 @@ func halfServed(uint64) *race.Config {
 	}
 	for i, owner := range []string{"a", "b"} {
 		r.Schedulers = append(r.Schedulers, race.Scheduler{Name: owner, Together: -1, Navigator: func() orbit.Navigator { return &hoarder{} }})
-		r.Jobs = append(r.Jobs, race.Job{Owner: owner, Tasks: 2, Gang: true, Spec: cores(2, owner, orbit.GangClass), At: 10 * ms, Lasts: 50 * ms, Within: 5 * time.Second},
+		r.Jobs = append(r.Jobs, race.Job{Owner: owner, Tasks: 2, Gang: true, Spec: cores(2, owner, orbit.GangClass), At: 10 * ms, Lasts: 50 * ms, Within: time.Second},
 			race.Job{Owner: "s", Tasks: 1, Spec: cores(2, fmt.Sprint("s", i), orbit.Batch), Lasts: time.Duration(100+60*i) * ms})
 	}
 	r.Schedulers = append(r.Schedulers, race.Scheduler{Name: "s", Navigator: services(1)})

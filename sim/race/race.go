@@ -74,6 +74,9 @@ type Config struct {
 	Sleep func(time.Duration)
 	// Command is the command that runs a seed again, with %d for the seed; a failure prints it.
 	Command string
+
+	// What a world of [Liveness] is drawn from.
+	live *liveDraft
 }
 
 // Scheduler is an engine and how long it thinks.
@@ -99,6 +102,10 @@ type Scheduler struct {
 	Backoff orbit.Backoff
 	// Its proposals may be infeasible.
 	careless bool
+	// Of a world of [Liveness]: its engine, the deadline of its plans, and what makes its navigator.
+	live        *liveEngine
+	planTimeout time.Duration
+	make        func(*course) orbit.Navigator
 }
 
 // Job is a number of tasks alike, submitted together. The tasks of the third job in the list are the capsules "j3-1",
@@ -136,6 +143,10 @@ type Event struct {
 	At time.Duration
 	// Do is what is proposed to the ledger then, which may refuse it.
 	Do []orbit.Commitment
+
+	// In a world of [Liveness]: what is drawn by this number when the time has come, for that depends on what there is then.
+	kind string
+	id   int
 }
 
 // Faults are the chances, from 0 to 1, with which a step goes wrong. In the zero value no step does, and a running
@@ -155,6 +166,9 @@ type Faults struct {
 	Conflict, Unavailable, Unknown, Dropped, Late float64
 	// Stale is the chance that a snapshot is the last one that the engine has seen.
 	Stale float64
+	// Holds is the chance that a proposal with a hold is refused for no reason, and Reports that reports cannot be had. Plan is
+	// the chance that a plan fails, panics or overruns its deadline.
+	Holds, Reports, Plan float64
 	// Until is the virtual time at which faults end; 0: never.
 	Until time.Duration
 }
@@ -196,7 +210,7 @@ func (r *Config) faults() error {
 			faults = append(faults, fmt.Sprintf("scheduler %d is named %q; want a name of its own, not %q, without spaces and slashes", i, s.Name, worldName))
 		}
 		names[s.Name] = true
-		if s.Navigator == nil {
+		if s.Navigator == nil && s.make == nil {
 			faults = append(faults, fmt.Sprintf("scheduler %q has no Navigator", s.Name))
 		}
 		if min(s.JobTime, s.TaskTime) < 0 {

@@ -117,6 +117,9 @@ func brief(d time.Duration) string {
 	return d.String()
 }
 
+// Rule returns the name of the rule that was broken, as in "left"; empty: none was.
+func (r *Result) Rule() string { return ruleOf(r.Err) }
+
 // Story tells a failure: which promise was broken, how to run it again, what was drawn, and step by step what
 // happened.
 func (r *Result) Story() string {
@@ -128,6 +131,11 @@ func (r *Result) Story() string {
 		tasks += r.Config.Jobs[i].Tasks
 	}
 	fmt.Fprintf(&b, "world: %d nodes, %d schedulers, %d jobs of %d tasks in all\n", len(r.Config.Nodes), len(r.Config.Schedulers), len(r.Config.Jobs), tasks)
+	for i := range r.Config.Schedulers {
+		if e := r.Config.Schedulers[i].live; e != nil {
+			fmt.Fprintf(&b, "engine %v\n", e)
+		}
+	}
 	for i := range r.Config.Jobs {
 		fmt.Fprintf(&b, "job %d: %v\n", i+1, &r.Config.Jobs[i])
 	}

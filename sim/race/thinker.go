@@ -24,7 +24,12 @@ func (t *thinker) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	}
 	pending, jobs := t.first(pending)
 	t.tally.Decisions++
-	t.stop(stepPass, "plan %d capsules on revision %d", len(pending), view.Revision())
+	t.planning.Add(1)
+	defer t.planning.Add(-1)
+	f := t.stop(stepPlan, "plan %d capsules on revision %d", len(pending), view.Revision())
+	if spoilt, err := t.spoil(ctx, f.what, view, pending); spoilt {
+		return orbit.Plan{}, err
+	}
 	plan, err := t.of.Plan(ctx, view, pending)
 	t.transact(&plan, view)
 	t.think(time.Duration(jobs)*t.scheduler.JobTime + time.Duration(len(pending))*t.scheduler.TaskTime)

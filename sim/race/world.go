@@ -62,16 +62,22 @@ func (w *world) prepare() {
 		}
 		w.later(t.At, func(ctx context.Context) { w.submit(ctx, t) })
 	}
+	w.left = len(w.jobs)
 	for i := range w.Events {
 		e := &w.Events[i]
+		if e.kind != "" {
+			continue
+		}
+		w.left++
 		w.later(e.At, func(ctx context.Context) {
 			w.left--
 			w.disturb()
 			_ = w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: e.Do}) // it may be refused
 		})
 	}
-	w.left = len(w.jobs) + len(w.Events)
-	if w.board != nil {
+	if w.play != nil {
+		w.play.begin()
+	} else if w.board != nil {
 		for i := range w.Nodes {
 			w.later(w.Heartbeat, func(context.Context) { w.beat(i, 1) })
 		}
@@ -210,10 +216,10 @@ func (w *world) beat(node, k int) {
 	report := orbit.Report{Node: w.Nodes[node].ID, At: w.start.Add(w.now), CPUPercent: load(node, k)}
 	switch f.what {
 	case faultDropped:
-	case faultLate:
-		w.later(w.now+f.long, func(context.Context) { w.board.put(report) })
+	case faultLate: // it may be older than the newest
+		w.later(w.now+f.long, func(context.Context) { _ = w.board.Report(report) })
 	default:
-		w.board.put(report)
+		_ = w.board.Report(report)
 	}
 	w.later(w.now+w.Heartbeat, func(context.Context) { w.beat(node, k+1) })
 }

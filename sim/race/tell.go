@@ -7,40 +7,43 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// tell writes down what happened.
-func (w *livePlay) tell() (out []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, line := range w.told {
-		var b strings.Builder
-		fmt.Fprintf(&b, "%12v  %-9s ", line.at, line.who)
-		switch what := line.what.(type) {
-		case orbit.Round:
-			b.WriteString(what.String())
-			for _, u := range what.Unplaced {
-				if u.Capsule != nil {
-					fmt.Fprintf(&b, "\n%30s %v", u.Capsule.ID, u.Why)
-				}
-			}
-		case []orbit.Commitment:
-			for i, do := range what {
-				if i > 0 {
-					b.WriteString("; ")
-				}
-				b.WriteString(sayLive(do))
-			}
-		default:
-			fmt.Fprint(&b, what)
+// describe says what a proposal asks for, once it is printed.
+func describe(p *orbit.Proposal) fmt.Stringer { return described{p} }
+
+type described struct{ *orbit.Proposal }
+
+// String lists the first few commitments.
+func (p described) String() string {
+	var parts []string
+	for i, do := range p.Do {
+		if i == 4 && len(p.Do) > 8 {
+			return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), len(p.Do)-i)
 		}
-		b.WriteByte('\n')
-		out = append(out, b.String())
+		parts = append(parts, say(do))
 	}
-	return out
+	return strings.Join(parts, ", ")
 }
 
-// sayLive describes what an event does.
-func sayLive(do orbit.Commitment) string {
+// say describes what a commitment does.
+func say(do orbit.Commitment) string {
 	switch do := do.(type) {
+	case orbit.Place:
+		return fmt.Sprintf("%s on %s", do.Capsule, do.Node)
+	case orbit.Release:
+		return fmt.Sprintf("release %s%s", do.Capsule, do.Hold)
+	case orbit.Evict:
+		return fmt.Sprintf("evict %s from %s", do.Capsule, do.From)
+	case orbit.Hold:
+		return fmt.Sprintf("hold %s on %s: %s", do.ID, do.Node, amounts(do.Room))
+	case orbit.Nominate:
+		if len(do.Parts) == 0 {
+			return fmt.Sprintf("nominate %s%s no more", do.Gang, do.Capsule)
+		}
+		var on []string
+		for _, part := range do.Parts {
+			on = append(on, fmt.Sprintf("%s (%s)", part.Node, amounts(part.Room)))
+		}
+		return fmt.Sprintf("nominate %s%s on %s", do.Gang, do.Capsule, strings.Join(on, " on "))
 	case orbit.PutNode:
 		n := &do.Node
 		text := fmt.Sprintf("node %s: %s, labels %v", n.ID, amounts(n.Capacity), n.Labels)
@@ -55,25 +58,12 @@ func sayLive(do orbit.Commitment) string {
 		if do.Gang == nil {
 			return fmt.Sprintf("submit %v for %q: %s", do.IDs, do.Owner, wishes(do.Spec))
 		}
-		var b strings.Builder
-		fmt.Fprintf(&b, "submit gang %s for %q, levels %v, loose %v", do.Gang.ID, do.Owner, do.Gang.Levels, do.Gang.Loose)
+		parts := []string{fmt.Sprintf("submit gang %s for %q, levels %v, loose %v", do.Gang.ID, do.Owner, do.Gang.Levels, do.Gang.Loose)}
 		for i := range do.Gang.Roles {
 			r := &do.Gang.Roles[i]
-			fmt.Fprintf(&b, "; %v, at least %d: %s", r.Members, r.Min, wishes(r.Spec))
+			parts = append(parts, fmt.Sprintf("%v, at least %d: %s", r.Members, r.Min, wishes(r.Spec)))
 		}
-		return b.String()
-	case orbit.Release:
-		text := fmt.Sprintf("release %s%s", do.Capsule, do.Hold)
-		if do.Final {
-			text += " for good"
-		}
-		return text
-	case orbit.Evict:
-		return fmt.Sprintf("evict %s from %s", do.Capsule, do.From)
-	case orbit.Place:
-		return fmt.Sprintf("place %s on %s", do.Capsule, do.Node)
-	case orbit.Hold:
-		return fmt.Sprintf("hold %s on %s until %s: %s", do.ID, do.Node, do.Ends.Format("05.000"), amounts(do.Room))
+		return strings.Join(parts, "; ")
 	}
 	return fmt.Sprintf("%T%+v", do, do)
 }
