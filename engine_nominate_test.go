@@ -115,3 +115,22 @@ func TestNomineeComesFirstInItsClass(t *testing.T) {
 		require.Equal(t, NodeID("n"), c.now().Capsule("c3").Node)
 	})
 }
+
+// TestNomineesComeInOrderOfRank: of two nominees of a class the one of higher rank is planned first, although a pass plans one
+// only, the other was submitted first, and its class is parked once it does not fit.
+func TestNomineesComeInOrderOfRank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := widely(t, cpuNode("n1", 4), cpuNode("n2", 4), submitOf(rankedSpec(5, 2), "s"), submitOf(rankedSpec(0, 4), "c1", "c2"))
+		c.commits(placeOn("s", "n1"))
+		first := nominationEnding("c1", time.Now().Add(time.Hour), partOn("n1", 4))
+		second := nominationEnding("c2", time.Now().Add(time.Hour), partOn("n2", 4))
+		second.Aged = 1
+		c.commits(first)
+		c.commits(second)
+		e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, MaxPlan: 1, ParkFor: time.Hour, Backoff: Backoff{Initial: time.Minute, Max: time.Minute, Jitter: -1}}
+		go func() { _ = e.Run(t.Context()) }() // ends with the test
+		time.Sleep(time.Second)
+		require.Equal(t, NodeID("n2"), c.now().Capsule("c2").Node)
+		require.True(t, c.now().Capsule("c1").Pending())
+	})
+}

@@ -6,6 +6,34 @@ import (
 	"time"
 )
 
+// nomineeEntry is an entry of a nominee. Nominees come by rank in their class, and before all others of it: what keeps one of
+// them from a node keeps those behind it from the node as well. So a class that is parked because its first entry fits
+// nowhere has none behind it that does.
+type nomineeEntry struct {
+	entry
+	of *Nomination
+}
+
+// Before orders nominees of one class by rank.
+func (e nomineeEntry) Before(o nomineeEntry) bool { return e.of.Outranks(o.of) }
+
+// putBack files an entry of a capsule that is no newer than the others of its class, or that is nominated.
+func (k *class) putBack(e entry, c *Capsule) {
+	if c.Nomination.Lives() {
+		k.nominees.Push(nomineeEntry{e, c.Nomination})
+	} else {
+		k.back.Push(e)
+	}
+}
+
+// nominee returns what the first entry of a class is nominated for; nil: nothing.
+func (k *class) nominee() *Nomination {
+	if len(k.nominees) == 0 {
+		return nil
+	}
+	return k.nominees[0].of
+}
+
 // touchNominated marks the nodes as changed on which a change has nominated room, or has ended a nomination. It reports
 // whether parked work may fit where one has ended.
 func (v *View) touchNominated(c *Change, old *State) (woken bool) {
