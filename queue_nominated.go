@@ -2,6 +2,8 @@ package orbit
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -43,7 +45,7 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	}
 	if do, is := c.Do.(Nominate); is {
 		for i := range do.Parts {
-			v.touchClaim(&do.Parts[i])
+			v.suspectNode(v.touchClaim(&do.Parts[i]))
 		}
 	}
 	if was := old.Capsule(capsule); was != nil {
@@ -131,14 +133,48 @@ func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
 
 // lapsed returns proposals that end the nominations whose end has passed, and those of own work one of whose nodes can no
 // longer serve: a view may show nodes as cordoned that others may use. It returns them again in every pass until they have
-// ended, because a proposal may fail.
+// ended, because a proposal may fail. It looks at those that it returns, and at suspect nodes.
 func (v *View) lapsed(now time.Time, mine func(*Capsule) bool) (out []Proposal) {
-	for n := range v.state.Nominations() {
-		if !now.Before(n.Ends) || v.state.broken(n) && v.state.nominates(n, mine) {
-			out = append(out, Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}})
+	end := func(n *Nomination) {
+		out = append(out, Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}})
+	}
+	v.state.lapses.Ascend(func(n *Nomination) bool {
+		over := !now.Before(n.Ends)
+		if over {
+			end(n)
+		}
+		return over
+	})
+	seen := map[*Nomination]bool{}
+	for _, slot := range slices.Sorted(maps.Keys(v.suspect)) {
+		serves, node := true, v.state.NodeByIndex(int(slot))
+		if node != nil && node.nominated != nil {
+			for _, p := range node.nominated.parts {
+				if !v.state.broken(node, p) {
+					continue
+				}
+				if serves = false; !seen[p.of] && now.Before(p.of.Ends) && v.state.nominates(p.of, mine) {
+					seen[p.of] = true
+					end(p.of)
+				}
+			}
+		}
+		if serves {
+			delete(v.suspect, slot)
 		}
 	}
 	return out
+}
+
+// suspectNode notes that a node may no longer serve what is nominated there, if anything is: it is described otherwise, or
+// something has been nominated there that others may see described otherwise.
+func (v *View) suspectNode(n *NodeState) {
+	if n != nil && n.nominated != nil {
+		if v.suspect == nil {
+			v.suspect = map[uint32]bool{}
+		}
+		v.suspect[n.index] = true
+	}
 }
 
 // nominates reports whether a nomination is for a capsule that a predicate holds for, or for a gang with such a member.
@@ -154,24 +190,19 @@ func (s *State) nominates(n *Nomination, is func(*Capsule) bool) bool {
 	return false
 }
 
-// broken reports whether a node has been changed so that it cannot serve the nomination, or is not to be used any more.
-func (s *State) broken(n *Nomination) bool {
-	for i := range n.Parts {
-		r := &n.Parts[i]
-		node := s.Node(r.Node)
-		if node == nil || node.Node.Unschedulable || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
-			return true
-		}
-	}
-	return false
+// broken reports whether a node has been changed so that it cannot serve what is nominated there, or is not to be used any
+// more.
+func (s *State) broken(node *NodeState, p nominatedPart) bool {
+	return node.Node.Unschedulable || node.Specification > p.of.Made && p.room().misfit(node.Node, s.specsOf(p.of.Capsule, p.of.Gang), &s.names) != ""
 }
 
 // lapse returns when the next nomination ends, of those that had not when the view was made; zero: none does.
 func (v *View) lapse() (at time.Time) {
-	for n := range v.state.Nominations() {
-		if v.now.Before(n.Ends) && (at.IsZero() || n.Ends.Before(at)) {
+	v.state.lapses.AscendGreaterOrEqual(&Nomination{Ends: v.now, Rank: math.MaxInt32}, func(n *Nomination) bool {
+		if v.now.Before(n.Ends) {
 			at = n.Ends
 		}
-	}
+		return at.IsZero()
+	})
 	return at
 }

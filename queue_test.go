@@ -271,7 +271,7 @@ func TestQueueAgainstModel(t *testing.T) {
 			"submit": d.submit, "submit more": d.submit, "place": d.place, "release": d.release, "assign": d.assign,
 			"put": d.put, "empty": d.empty, "take": d.take, "take more": d.take, "tick": d.tick,
 			"undone": d.undone, "nominate": d.nominate, "nominate more": d.nominate,
-			"":       func(t *rapid.T) { d.follow(t); d.invariant(t) },
+			"": func(t *rapid.T) { d.follow(t); d.invariant(t) },
 		})
 	})
 }
