@@ -28,12 +28,12 @@ import (
 // A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where least has to be freed.
 // Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not end by themselves,
 // unless there is nowhere else. A nomination is renewed before it ends, and moves then to where less has to be freed. It is
-// made anew when one of higher rank has ended it, or a change of a node. Only one that counts on services is not renewed
-// unless less has to be freed than when it was made: it ends, so that others use the room meanwhile, and is made again
-// after as much time as it lasted, then after twice as much, and so on up to 256 times.
+// made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age. Only one that
+// counts on services does not last longer unless less has to be freed than when it was made: it ends, so that others use the
+// room meanwhile, and is made again after as much time as it lasted, then after twice as much, and so on up to 256 times.
 //
-// What holds: a nomination that no other outranks and that counts on no services is served as soon as what ran on its nodes when it was made has ended,
-// and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
+// What holds: a nomination that no other outranks and that counts on no services is served as soon as what ran on its nodes
+// when it was made has ended, and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
 // unless others that outrank it take all that may be nominated (Limits.NominatedShare). Work of higher priority may still
 // come first, and what waits about as long, or longer, of equal priority. Nothing is promised to a capsule that waits for
 // company ([orbit.Near]) of which nothing runs, to one with a template or a parent ([orbit.Start]), or to a gang that no
@@ -122,7 +122,8 @@ type nominee struct {
 const (
 	// mostNominated is how many nominations a plan tries to make or renew.
 	mostNominated = 8
-	// triedAgain is how long nothing is tried after a nomination could not be made.
+	// triedAgain is the longest time for which nothing is tried after a nomination could not be made; it is After if that is
+	// shorter.
 	triedAgain = time.Second
 	// mostLapses bounds for how long nothing is tried after nominations that ended in vain: 256 times as long as they last.
 	mostLapses = 8
@@ -297,7 +298,7 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 		switch {
 		case lives && r.seat(n):
 			r.served++
-		case lives && (r.now.Before(n.again) || n.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2):
+		case lives && (r.now.Before(n.again) || n.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2 && n.priority+n.aged <= n.standing.Rank):
 		case full || tried == mostNominated || made && !lives:
 			next[n.waiter] = made
 		default:
@@ -319,15 +320,21 @@ func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
 // could go nowhere; the error is the draft's, if there is no more to be nominated.
 func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 	n.again = r.now.Add(triedAgain)
+	if r.After > 0 {
+		n.again = r.now.Add(min(triedAgain, r.After))
+	}
 	s := r.choose(ctx, n)
 	if s == nil {
 		return false, nil
 	}
-	parts, stays := s.parts(), r.rooms.staysFor(s)
-	if len(parts) == 0 || stays && n.lives && n.stays && s.cost >= n.cost {
+	parts, stays, ends := s.parts(), r.rooms.staysFor(s), r.now.Add(r.lasts())
+	if stays && n.lives && n.stays && s.cost >= n.cost {
+		ends, s.cost = n.lapse, n.cost
+	}
+	if len(parts) == 0 || n.lives && ends.Equal(n.standing.Ends) && n.priority+n.aged <= n.standing.Rank {
 		return false, nil
 	}
-	do := orbit.Nominate{Capsule: n.capsule, Gang: n.gang, Aged: n.aged, Parts: parts, Ends: r.now.Add(r.lasts())}
+	do := orbit.Nominate{Capsule: n.capsule, Gang: n.gang, Aged: n.aged, Parts: parts, Ends: ends}
 	if err := r.draft.Nominate(do); err != nil {
 		return false, err
 	}

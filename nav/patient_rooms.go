@@ -61,7 +61,7 @@ const offerBytes = 64 << 20
 // sync takes in what has changed on the draft.
 func (p *patientRooms) sync(draft *orbit.Draft) {
 	p.begin(draft, math.MaxInt)
-	changed := p.topology.follow()
+	changed := p.follow()
 	p.rooms = append(p.rooms, make([]patientRoom, max(0, draft.Bound()-len(p.rooms)))...)
 	for _, i := range changed {
 		n := draft.Node(int(i))
