@@ -135,16 +135,29 @@ func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
 // longer serve: a view may show nodes as cordoned that others may use. It returns them again in every pass until they have
 // ended, because a proposal may fail. It looks at those that it returns, and at suspect nodes.
 func (v *View) lapsed(now time.Time, mine func(*Capsule) bool) (out []Proposal) {
-	end := func(n *Nomination) {
-		out = append(out, Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}})
+	if first, ok := v.state.lapses.Min(); ok && !now.Before(first.Ends) {
+		v.state.lapses.Ascend(func(n *Nomination) bool {
+			over := !now.Before(n.Ends)
+			if over {
+				out = append(out, n.ending())
+			}
+			return over
+		})
 	}
-	v.state.lapses.Ascend(func(n *Nomination) bool {
-		over := !now.Before(n.Ends)
-		if over {
-			end(n)
-		}
-		return over
-	})
+	if len(v.suspect) > 0 {
+		out = append(out, v.unserved(now, mine)...)
+	}
+	return out
+}
+
+// ending returns a proposal that ends the nomination.
+func (n *Nomination) ending() Proposal {
+	return Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}}
+}
+
+// unserved does so for nominations of own work that suspect nodes can no longer serve and whose end has not passed, and forgets
+// the nodes that can.
+func (v *View) unserved(now time.Time, mine func(*Capsule) bool) (out []Proposal) {
 	seen := map[*Nomination]bool{}
 	for _, slot := range slices.Sorted(maps.Keys(v.suspect)) {
 		serves, node := true, v.state.NodeByIndex(int(slot))
@@ -155,7 +168,7 @@ func (v *View) lapsed(now time.Time, mine func(*Capsule) bool) (out []Proposal) 
 				}
 				if serves = false; !seen[p.of] && now.Before(p.of.Ends) && v.state.nominates(p.of, mine) {
 					seen[p.of] = true
-					end(p.of)
+					out = append(out, p.of.ending())
 				}
 			}
 		}
@@ -197,12 +210,18 @@ func (s *State) broken(node *NodeState, p nominatedPart) bool {
 }
 
 // lapse returns when the next nomination ends, of those that had not when the view was made; zero: none does.
-func (v *View) lapse() (at time.Time) {
+func (v *View) lapse() time.Time {
+	last, ok := v.state.lapses.Max()
+	if !ok || !v.now.Before(last.Ends) {
+		return time.Time{}
+	}
+	next := last.Ends
 	v.state.lapses.AscendGreaterOrEqual(&Nomination{Ends: v.now, Rank: math.MaxInt32}, func(n *Nomination) bool {
 		if v.now.Before(n.Ends) {
-			at = n.Ends
+			next = n.Ends
+			return false
 		}
-		return at.IsZero()
+		return true
 	})
-	return at
+	return next
 }
