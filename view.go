@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/herd"
 )
 
 // Report is what a node last said of itself: the soft plane. It may be stale or lost, and nothing in it is
@@ -67,6 +68,7 @@ type View struct {
 	ending []holdEnd
 	// Slots of nodes that may no longer serve what is nominated there.
 	suspect map[uint32]bool
+	spread herd.Spread
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.
