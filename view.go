@@ -68,7 +68,7 @@ type View struct {
 	ending []holdEnd
 	// Slots of nodes that may no longer serve what is nominated there.
 	suspect map[uint32]bool
-	spread herd.Spread
+	spread  herd.Spread
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.
