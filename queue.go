@@ -31,6 +31,8 @@ type queue struct {
 	// when void ones were last dropped.
 	held      []entry
 	heldValid int
+	// Nominees among those held, longest first.
+	heldNominees []entry
 	// A change has brought work, or room for parked work, since this was last set to false.
 	roused bool
 	out    []*Capsule
@@ -197,7 +199,7 @@ func (q *queue) turn(n int, state *State, stuck bool) {
 		q.hold()
 	} else {
 		q.batch = q.giveBack(q.batch, len(q.batch))
-		q.held = q.giveBack(q.held, n)
+		q.giveHeldBack(n)
 	}
 }
 
@@ -205,20 +207,10 @@ func (q *queue) turn(n int, state *State, stuck bool) {
 func (q *queue) take(n int) []*Capsule {
 	clear(q.out)
 	q.out = q.out[:0]
-	for q.fill(n); len(q.out) == 0 && len(q.held) > 0; q.fill(n) {
-		q.held = q.giveBack(q.held, n)
+	for q.fill(n); len(q.out) == 0 && len(q.held)+len(q.heldNominees) > 0; q.fill(n) {
+		q.giveHeldBack(n)
 	}
 	return q.out
-}
-
-// hold holds the last batch back. Void entries among those held are dropped now and then.
-func (q *queue) hold() {
-	q.held = append(q.held, q.batch...)
-	q.batch = q.batch[:0]
-	if len(q.held) >= 2*q.heldValid+compactFrom {
-		q.held = slices.DeleteFunc(q.held, func(e entry) bool { return q.valid(e) == nil })
-		q.heldValid = len(q.held)
-	}
 }
 
 // fill takes from the ready classes, and what is tried again where its priority puts it.

@@ -28,6 +28,35 @@ func (k *class) putBack(e entry, c *Capsule) {
 	}
 }
 
+// hold holds the last batch back. Void entries among those held are dropped now and then.
+func (q *queue) hold() {
+	for _, e := range q.batch {
+		if c := q.valid(e); c != nil && c.Nomination.Lives() {
+			q.heldNominees = append(q.heldNominees, e)
+		} else {
+			q.held = append(q.held, e)
+		}
+	}
+	q.batch = q.batch[:0]
+	if len(q.held) >= 2*q.heldValid+compactFrom {
+		q.held = slices.DeleteFunc(q.held, func(e entry) bool { return q.valid(e) == nil })
+		q.heldValid = len(q.held)
+	}
+}
+
+// giveHeldBack returns the first n entries that are held to the queue, and as many of nominees.
+func (q *queue) giveHeldBack(n int) {
+	q.held, q.heldNominees = q.giveBack(q.held, n), q.giveBack(q.heldNominees, n)
+}
+
+// holdsNominee reports whether a nominee of a class is held back. Others of the class may fit nowhere beside what is nominated for it.
+func (q *queue) holdsNominee(spec *Spec) bool {
+	return slices.ContainsFunc(q.heldNominees, func(e entry) bool {
+		c := q.valid(e)
+		return c != nil && c.Spec == spec
+	})
+}
+
 // nominee returns what the first entry of a class is nominated for; nil: nothing.
 func (k *class) nominee() *Nomination {
 	if len(k.nominees) == 0 {

@@ -24,8 +24,8 @@ import (
 // but how a label is matched, looks at every node for every pending capsule, by the rule that the capsule's
 // navigator documents; a gang is seated by exhaustive search. The world fails if
 //
-//   - a capsule or a gang is pending that fits ("left"),
-//   - holds are still there, or proposals are still sent in the last quarter of the rest ("restless"),
+//   - a capsule or a gang is pending that fits, beside what is nominated for those that outrank it ("left"),
+//   - holds are still there, or proposals are still sent in the last quarter of the rest, but for nominations ("restless"),
 //   - a plan panicked that was not made to ("panic"),
 //   - a plan made at rest was refused as infeasible, which is its navigator's mistake ("infeasible"),
 //   - the state does not add up ("verify"), the engines refuse to run ("run"), or the ledger or the board of

@@ -84,13 +84,23 @@ func (l liveLedger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []
 	}
 	l.turn(l.actor)
 	l.mu.Lock()
-	l.sent = time.Since(l.start)
+	if !slices.ContainsFunc(batch, nominates) { // what waits is nominated when it has waited long enough, whatever happens
+		l.sent = time.Since(l.start)
+	}
 	l.mu.Unlock()
 	out := make([]orbit.Outcome, len(batch))
 	for i := range batch {
 		out[i].Revision, out[i].Err = l.one(ctx, &batch[i])
 	}
 	return out
+}
+
+// nominates reports whether a proposal makes a nomination.
+func nominates(p orbit.Proposal) bool {
+	return slices.ContainsFunc(p.Do, func(do orbit.Commitment) bool {
+		n, is := do.(orbit.Nominate)
+		return is && len(n.Parts) > 0
+	})
 }
 
 // one proposes, and does to it what is drawn.

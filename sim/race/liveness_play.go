@@ -60,7 +60,7 @@ const heartbeatLive = 400 * time.Millisecond
 // play plays a world.
 func (l *Liveness) play(d liveDraft) *Stall {
 	w := &livePlay{Liveness: l, draft: d, start: time.Now(), hosts: map[orbit.NodeID]*liveHost{}, why: map[orbit.CapsuleID]error{}}
-	if w.ledger = orbit.Ledger(&orbit.MemoryLedger{Bounds: orbit.Limits{History: d.history}}); l.Ledger != nil {
+	if w.ledger = orbit.Ledger(&orbit.MemoryLedger{Bounds: orbit.Limits{History: d.history, NominatedShare: 100}}); l.Ledger != nil {
 		w.ledger = l.Ledger()
 	}
 	if d.telemetry {
@@ -283,6 +283,9 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	}
 	if e.anchored { // its holds end before the rest does, which is shorter than the default: what they keep is judged
 		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 2 * time.Second, Filter: filter}
+	}
+	if e.patient { // what it nominates lasts, and does not age, so that it comes to rest
+		n = &nav.Patient{Navigator: n, After: 200 * time.Millisecond, For: time.Hour, Unaged: true, Filter: filter}
 	}
 	return n
 }
