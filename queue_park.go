@@ -82,8 +82,12 @@ func newParking() parking {
 }
 
 // park puts a class aside until a change could help it or the bound passes. It reports whether the class was not aside
-// already. Near are the domains that the class was found to be bound to, nil if it was found to be bound to none.
+// already. Near are the domains that the class was found to be bound to, nil if it was found to be bound to none. A class of
+// which a nominee is held back is not parked, because the nominee may fit.
 func (q *queue) park(spec *Spec, until time.Time, near *nearby) bool {
+	if q.holdsNominee(spec) {
+		return false
+	}
 	k := q.class(spec)
 	fresh := k.spot == nil
 	if !fresh {

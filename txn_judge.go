@@ -184,38 +184,77 @@ func (t *tx) judgeShare() error {
 }
 
 // shortOf returns an error if a nomination claims more than the share of something, beside all others that are nominated
-// but those to leave out.
+// but those to leave out, which are those of the lowest rank or none. The others are added up only where the nomination does
+// not fit beside the sum of all.
 func (t *tx) shortOf(made *Nomination, leave func(*Nomination) bool) error {
-	var mine, others totals
-	mine.addRooms(made)
-	add := func(n *Nomination) bool {
-		if n != made && t.current(n) == n && !leave(n) {
-			others.addRooms(n)
-		}
-		return true
+	others := t.s.nominated
+	for n := range t.endedNominations {
+		others.addRooms(n, -1)
 	}
-	t.s.nominations.Ascend(add)
+	t.addMade(&others, made, func(*Nomination) bool { return false })
+	if t.overShare(made, &others) < 0 {
+		return nil
+	}
+	others = totals{}
+	t.s.nominations.Ascend(func(n *Nomination) bool {
+		if t.current(n) == n && !leave(n) {
+			others.addRooms(n, 1)
+		}
+		return !leave(n)
+	})
+	t.addMade(&others, made, leave)
+	d := t.overShare(made, &others)
+	if d < 0 {
+		return nil
+	}
+	t.at = -1
+	t.s.nominations.Ascend(func(n *Nomination) bool { t.readNominee(n); return true })
+	return t.refuse(Rejection{}, t.s.left.Nominations, "those that outrank it and %s would claim more than %d percent of %s",
+		made.nominee(), t.s.limits.NominatedShare, t.dimension(d))
+}
+
+// addMade adds the nominations that are not in the state, but one and those to leave out.
+func (t *tx) addMade(others *totals, but *Nomination, leave func(*Nomination) bool) {
 	for _, n := range t.nominations {
-		add(n)
+		if n != but && t.current(n) == n && !leave(n) {
+			others.addRooms(n, 1)
+		}
 	}
 	for _, other := range t.beside {
-		others.addRooms(other)
+		others.addRooms(other, 1)
 	}
+}
+
+// overShare returns the first of the totals of which a nomination and others claim more than the share, -1 if there is none. The
+// first in rank may always claim.
+func (t *tx) overShare(made *Nomination, others *totals) int {
+	var mine totals
+	mine.addRooms(made, 1)
 	capacity := t.capacity()
 	for d := range mine {
 		sum := wide{others[d].hi + mine[d].hi, others[d].lo}
 		if sum.lo += mine[d].lo; sum.lo < mine[d].lo {
 			sum.hi++
 		}
-		if mine[d] == (wide{}) || others[d] == (wide{}) || !sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
-			continue // the first in rank may always claim
+		if mine[d] != (wide{}) && others[d] != (wide{}) && sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
+			return d
 		}
-		t.at = -1
-		t.s.nominations.Ascend(func(n *Nomination) bool { t.readNominee(n); return true })
-		return t.refuse(Rejection{}, t.s.left.Nominations, "those that outrank it and %s would claim more than %d percent of %s",
-			made.nominee(), t.s.limits.NominatedShare, t.dimension(d))
 	}
-	return nil
+	return -1
+}
+
+// endedNominations yields the nominations of the state that the proposal ends or replaces.
+func (t *tx) endedNominations(yield func(*Nomination) bool) {
+	for i := range t.capsules.entries {
+		if e := &t.capsules.entries[i]; e.was != nil && e.was.Nomination.Lives() && e.now.Nomination != e.was.Nomination && !yield(e.was.Nomination) {
+			return
+		}
+	}
+	for i := range t.gangs.entries {
+		if e := &t.gangs.entries[i]; e.was != nil && e.was.Nomination.Lives() && t.current(e.was.Nomination) != e.was.Nomination && !yield(e.was.Nomination) {
+			return
+		}
+	}
 }
 
 // capacity returns what all nodes have after this proposal.

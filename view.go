@@ -66,7 +66,9 @@ type View struct {
 	ends  endHeap
 	// Holds whose release this engine has proposed.
 	ending []holdEnd
-	spread herd.Spread
+	// Slots of nodes that may no longer serve what is nominated there.
+	suspect map[uint32]bool
+	spread  herd.Spread
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.
@@ -153,6 +155,12 @@ func (v *View) rebuild(state *State, from *source) bool {
 			v.queue.roused = true
 		}
 	}
+	clear(v.suspect)
+	for n := range state.Nominations() {
+		for i := range n.Parts {
+			v.suspectNode(state.Node(n.Parts[i].Node))
+		}
+	}
 	v.ends, v.ending = v.ends[:0], v.ending[:0]
 	v.findEnds(from)
 	if from.telemetry != nil {
@@ -172,8 +180,10 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	state.nodes.Diff(&old.nodes, func(slot uint32, was, now *nodeRecord) bool {
 		if was.node != now.node {
 			v.changed.add(slot)
-			if from.telemetry != nil && now.node.Node != nil && now.node.Specification > old.rev {
-				v.join(&now.node, from.telemetry)
+			if now.node.Node != nil && now.node.Specification > old.rev {
+				if v.suspectNode(&now.node); from.telemetry != nil {
+					v.join(&now.node, from.telemetry)
+				}
 			}
 		}
 		return true

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/orbitsched/orbit"
@@ -77,7 +78,15 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 		}
 		by[c.Spec] = append(by[c.Spec], c)
 	}
-	seats, err := p.choose(ctx, need, firsts)
+	seats, anchor, err := p.chooseNominee(ctx, need, g, true)
+	if seats == nil && err == nil {
+		if seats, err = p.choose(ctx, need, firsts); len(seats) > 0 {
+			anchor = by[seats[0].spec][0]
+		}
+	}
+	if seats == nil && err == nil {
+		seats, anchor, err = p.chooseNominee(ctx, need, g, false)
+	}
 	if err != nil {
 		return err
 	}
@@ -87,7 +96,7 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 		}
 		return nil
 	}
-	anchor, home := by[seats[0].spec][0], p.draft.Node(seats[0].at).Node
+	home := p.draft.Node(seats[0].at).Node
 	if err := p.propose(g, anchor, seats); err != nil {
 		p.noteAllUnplaced(g.waiting, err)
 		return nil
@@ -103,6 +112,33 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 			g.name, strings.Join(need.levels, "/"), need.total, strings.Join(anchorDomainsOf(p.state, home, need.levels), "/"), taken)))
 	}
 	return nil
+}
+
+// chooseNominee chooses seats, for as many as find room, if the group starts with a member that is nominated, on its room or on that
+// of nominees that it outranks: with the one of highest rank that starts it. First: only those nominees are tried that all of
+// the group yield to. It returns nil if there is none, or none starts the group.
+func (p *anchorPass) chooseNominee(ctx context.Context, need *anchorNeed, g *anchorGroup, first bool) (seats []anchorSeat, nominee *orbit.Capsule, err error) {
+	var nominees []*orbit.Capsule
+	highest := int32(math.MinInt32)
+	for _, c := range g.waiting {
+		if highest = max(highest, c.Spec.Priority); c.Nomination.Lives() {
+			nominees = append(nominees, c)
+		}
+	}
+	slices.SortFunc(nominees, func(a, b *orbit.Capsule) int {
+		return btoi(b.Nomination.Outranks(a.Nomination)) - btoi(a.Nomination.Outranks(b.Nomination))
+	})
+	defer p.draft.Ask(nil)
+	for _, c := range nominees {
+		if first && !c.Nomination.OutranksPriority(highest) {
+			break
+		}
+		p.draft.Ask(c)
+		if seats, err = p.choose(ctx, need, []*orbit.Spec{c.Spec}); seats != nil || err != nil {
+			return seats, c, err
+		}
+	}
+	return nil, nil, nil
 }
 
 // propose proposes to place the anchor and to hold room for the others. A ledger that takes few commitments or bets at

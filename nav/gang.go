@@ -27,7 +27,8 @@ import (
 //  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and not tried again until a node has gained
 //     room that could help.
 //
-// A gang that is nominated is placed on the room that is nominated for it. Gang itself nominates none, so small work that
+// A gang that is nominated is placed on the room that is nominated for it and for those that it outranks. One that is not leaves
+// all that is nominated, whatever its priority. Gang itself nominates none, so small work that
 // comes and goes may keep a large gang waiting for ever: wrap the Gang in a [Patient].
 //
 // Whether the members of one shape fit a domain is exact. Those of several shapes are seated greedily, and then

@@ -299,12 +299,16 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 		case lives && r.seat(n):
 			r.served++
 		case lives && (r.now.Before(n.again) || n.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2 && n.priority+n.aged <= n.standing.Rank):
-		case full || tried == mostNominated || made && !lives:
+		case full:
+			n.lost = 0
+		case tried == mostNominated || made && !lives:
 			next[n.waiter] = made
 		default:
 			done, err := r.nominate(ctx, n)
 			full, made = err != nil, made || done && !lives
-			tried++
+			if tried++; !done {
+				n.lost = 0 // or it would be withheld from the navigator again
+			}
 		}
 	}
 	for i, u := range r.plan.Unplaced { // a class that is parked would not be handed over in the next plan

@@ -616,3 +616,38 @@ func TestPatientPlansCommit(t *testing.T) {
 		sound(t, l)
 	})
 }
+
+// A capsule that cannot be nominated, because it starts from a template or because no more may be nominated, is not kept from its navigator
+// for longer than a plan, however many proposals for it were lost.
+func TestPatientHandsBackWhatItCannotNominate(t *testing.T) {
+	for _, template := range []string{"t", ""} {
+		l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 1}}
+		commit(t, l, node("a", 4), node("b", 1))
+		s := spec(4, 5)
+		s.Start.Template = template
+		if template == "" { // another one has all that may be nominated
+			other := spec(1, 100)
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"other"}, Spec: other, Owner: "other"}, orbit.Nominate{
+				Capsule: "other", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{{Node: "b", Room: orbit.Resources{orbit.CPU: 1}}}})
+		}
+		services, plans := &nav.Services{}, 0
+		e := engineOf(l, &nav.Patient{Conflicts: 3, After: 1, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+			if plans++; plans <= 3 { // one comes between the view and the proposal, and ends at once
+				id := orbit.CapsuleID(fmt.Sprint("thief", plans))
+				_, err := l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{
+					orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: batchSpec(1), Owner: "small"}, orbit.Place{Capsule: id, Node: "a"}}})
+				require.NoError(t, err)
+			}
+			return services.Plan(ctx, view, pending)
+		})})
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: s, Owner: "large"})
+		for range 3 {
+			require.Equal(t, 1, e.Pass(t.Context()).Conflicts)
+			commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("thief", plans)), Final: true})
+		}
+		for range 3 {
+			e.Pass(t.Context())
+		}
+		assert.True(t, snapshot(t, l).Capsule("large").Placed(), "template %q", template)
+	}
+}

@@ -173,7 +173,7 @@ func (g gate) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, er
 		kind = stepHold
 	}
 	f := g.stop(kind, "propose: %s", describe(&p))
-	g.sends()
+	g.sends(p)
 	g.tally.Proposed++
 	g.audit.ask(&p, g.actor)
 	switch f.what {
@@ -201,11 +201,20 @@ func (g gate) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, er
 	return rev, err
 }
 
-// sends notes that the engine has sent a proposal.
-func (g gate) sends() {
-	if g.play != nil {
+// sends notes that the engine has sent proposals. Those that nominate are left out, because what waits is nominated when it
+// has waited long enough, whatever happens.
+func (g gate) sends(batch ...orbit.Proposal) {
+	if g.play != nil && !slices.ContainsFunc(batch, nominates) {
 		g.play.sent = g.now
 	}
+}
+
+// nominates reports whether a proposal makes a nomination.
+func nominates(p orbit.Proposal) bool {
+	return slices.ContainsFunc(p.Do, func(do orbit.Commitment) bool {
+		n, is := do.(orbit.Nominate)
+		return is && len(n.Parts) > 0
+	})
 }
 
 // lost is the answer that never comes.
@@ -245,7 +254,7 @@ func (g batchGate) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 		return out
 	}
 	g.stop(stepPass, "propose a batch of %d", len(batch))
-	g.sends()
+	g.sends(batch...)
 	batch = slices.Clone(batch) // the engine knows them by its own ids
 	for i := range batch {
 		batch[i].ID = g.rename(batch[i].ID)

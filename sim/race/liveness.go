@@ -22,8 +22,8 @@ import (
 // but how a label is matched, looks at every node for every pending capsule, by the rule that the capsule's
 // navigator documents; a gang is seated by exhaustive search. The world fails if it breaks a rule of every race, or
 //
-//   - a capsule or a gang is pending that fits ("left"),
-//   - holds are still there, or proposals are still sent in the last quarter of the rest ("restless"),
+//   - a capsule or a gang is pending that fits, beside what is nominated for those that outrank it ("left"),
+//   - holds are still there, or proposals are still sent in the last quarter of the rest, but for nominations ("restless"),
 //   - a plan panicked that was not made to ("panic"),
 //   - a plan made at rest was refused as infeasible, which is its navigator's mistake ("infeasible"),
 //   - the board of reports refuses what it may not ("report").
@@ -51,7 +51,9 @@ func (l *Liveness) Race(seed uint64) *Config {
 	d.within = cmp.Or(l.Within, 5*time.Second)
 	r := &Config{Ledger: l.Ledger, Faults: d.faults, Events: d.events, Check: 16, Sleep: time.Sleep, Command: l.Command, live: &d}
 	if r.Ledger == nil {
-		r.Ledger = func() orbit.Ledger { return &orbit.MemoryLedger{Bounds: orbit.Limits{History: d.history}} }
+		r.Ledger = func() orbit.Ledger {
+			return &orbit.MemoryLedger{Bounds: orbit.Limits{History: d.history, NominatedShare: 100}}
+		}
 	}
 	if d.telemetry {
 		r.Heartbeat = heartbeatLive

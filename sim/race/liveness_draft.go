@@ -33,6 +33,8 @@ type liveEngine struct {
 	name, kind string
 	// Wrapped in a nav.Anchor, which may have SelfMatch.
 	anchored, selfMatch bool
+	// Wrapped in a nav.Patient.
+	patient bool
 	// The placement engine has liveFilter.
 	filter bool
 	// Of a sandbox.Warm.
@@ -52,7 +54,7 @@ func (e *liveEngine) String() string {
 	for _, flag := range []struct {
 		on   bool
 		text string
-	}{{e.anchored, "in an Anchor"}, {e.selfMatch, "SelfMatch"}, {e.filter, "with a filter"}, {e.allowStale, "AllowStale"}, {e.assigned, "assigned work only"}} {
+	}{{e.anchored, "in an Anchor"}, {e.selfMatch, "SelfMatch"}, {e.patient, "in a Patient"}, {e.filter, "with a filter"}, {e.allowStale, "AllowStale"}, {e.assigned, "assigned work only"}} {
 		if flag.on {
 			b.WriteString(", " + flag.text)
 		}
@@ -119,6 +121,7 @@ func (d *liveDraft) drawEngines(r *rand.Rand) {
 		e.selfMatch = e.anchored && lucky(r, 30)
 		e.filter = d.telemetry && lucky(r, 40) && kind != "gang"
 		e.allowStale = lucky(r, 20)
+		e.patient = lucky(r, 20) && kind != "keeper"
 		if lucky(r, 15) {
 			e.maxPlan = 1 + r.IntN(6)
 			if kind == "gang" || kind == "warm" { // gangs that fit nowhere, and forks of what is pending, are never parked

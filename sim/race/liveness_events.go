@@ -40,6 +40,7 @@ var liveKinds = []struct {
 	{"migrate", 3, (*liveTurn).migrate},
 	{"assign", 1, (*liveTurn).assign},
 	{"hold", 2, (*liveTurn).hold},
+	{"nominate", 2, (*liveTurn).nominate},
 	{"join", 2, (*liveTurn).join},
 	{"flash", 2, (*liveTurn).flash},
 	{"leave", 1, (*liveTurn).leave},
@@ -322,4 +323,36 @@ func (t *liveTurn) hold() [][]orbit.Commitment {
 	h.Room[orbit.CPU] = max(1, n.Free()[orbit.CPU]-t.r.Int64N(3))
 	h.Ends = time.Now().Add(time.Duration(t.r.Int64N(int64(max(left, 1)))))
 	return once(h)
+}
+
+// nominate nominates a capsule or a gang for room, free or not, on one node or on two, until the world rests or for as long as it
+// lasts; or it ends a nomination.
+func (t *liveTurn) nominate() [][]orbit.Commitment {
+	c := t.capsule((*orbit.Capsule).Pending)
+	if c == nil {
+		return nil
+	}
+	do := orbit.Nominate{Capsule: c.ID}
+	if c.Gang != "" {
+		do = orbit.Nominate{Gang: c.Gang}
+	}
+	if lucky(t.r, 20) {
+		return once(do)
+	}
+	left := t.left()
+	do.Aged = int32(t.r.IntN(3))
+	if do.Ends = time.Now().Add(time.Hour); lucky(t.r, 50) {
+		do.Ends = time.Now().Add(time.Duration(t.r.Int64N(int64(max(left, 1)))))
+	}
+	for _, n := range t.nodes {
+		if lucky(t.r, 50) || len(do.Parts) == 2 {
+			continue
+		}
+		part := orbit.NominatedRoom{Node: n.Node.ID, Room: c.Spec.Envelope.Reservation}
+		if want := &c.Spec.Devices; want.Count > 0 {
+			part.Devices, part.Milli = orbit.DeviceSet(1)<<want.Count-1, want.Milli
+		}
+		do.Parts = append(do.Parts, part)
+	}
+	return once(do)
 }

@@ -2,6 +2,7 @@ package race
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -65,6 +66,7 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 	if e == nil || e.kind == "gang" {
 		return
 	}
+	defer b.leave(c.Nomination, c.Spec.Priority)()
 	for i := range b.rooms {
 		r := &b.rooms[i]
 		if !r.takes(c.Spec) || !b.company(e, c, r) || !b.allowed(e, c, r) {
@@ -74,6 +76,27 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 			c.ID, e.name, wishes(c.Spec), r, b.why[c.ID])
 		return
 	}
+}
+
+// leave takes what is nominated for those that outrank a waiter off the rooms, and returns what gives it back. The waiter's own
+// nomination may be nil or over.
+func (b *liveBooks) leave(own *orbit.Nomination, priority int32) func() {
+	all := b.rooms
+	b.rooms = slices.Clone(all)
+	for n := range b.state.Nominations() {
+		first := n.Rank >= priority
+		if own.Lives() {
+			first = cmp.Or(cmp.Compare(own.Rank, n.Rank), cmp.Compare(n.First, own.First), cmp.Compare(n.Gang, own.Gang), cmp.Compare(n.Capsule, own.Capsule)) < 0
+		}
+		for i := range n.Parts {
+			if r := b.room(n.Parts[i].Node); first && r != nil {
+				part := &n.Parts[i]
+				r.milli = slices.Clone(r.milli)
+				r.take(&orbit.Spec{Envelope: orbit.Envelope{Reservation: part.Room}, Devices: orbit.DeviceRequest{Milli: part.Milli}}, part.Devices)
+			}
+		}
+	}
+	return func() { b.rooms = all }
 }
 
 // company reports whether a capsule may be on a node for what it wants to be near, by the rule of its
@@ -176,6 +199,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
 		return
 	}
+	defer b.leave(g.Nomination, math.MinInt32)() // without a nomination a gang leaves all that is nominated
 	if fresh {
 		if domain, where := seatGang(g.Gang, b.rooms, least); where != nil {
 			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",

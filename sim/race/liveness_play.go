@@ -153,6 +153,9 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	if e.anchored { // its holds end before the rest does, which is shorter than the default: what they keep is judged
 		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 2 * time.Second, Filter: filter}
 	}
+	if e.patient { // what it nominates lasts, and does not age, so that it comes to rest
+		n = &nav.Patient{Navigator: n, After: 200 * time.Millisecond, For: time.Hour, Unaged: true, Filter: filter}
+	}
 	return n
 }
 
