@@ -25,9 +25,10 @@ import (
 //	                                                 ├─ left out, its nominated room is free ─► placed there
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
-// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where least has to be freed.
+// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where the fewest
+// capsules have to end by what is known.
 // Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not end by themselves,
-// unless there is nowhere else. A nomination is renewed before it ends, and moves then to where less has to be freed. It is
+// unless there is nowhere else. A nomination is renewed before it ends, and moves then to where fewer have to end. It is
 // made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
 //
 // What holds: a nomination that no other outranks is served as soon as what ran on its nodes when it was made has ended,

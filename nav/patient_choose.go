@@ -8,7 +8,7 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// patientChoice looks for the nodes where least has to be freed for a nominee.
+// patientChoice looks for the nodes where the fewest capsules have to end for a nominee.
 type patientChoice struct {
 	*patientPass
 	// The nomination as it would rank.
@@ -90,7 +90,7 @@ func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]s
 	return members, levels
 }
 
-// bestOf returns the seating in the domain where least has to be freed; nil if none takes all members.
+// bestOf returns the seating in the domain where the fewest capsules have to end; nil if none takes all members.
 func (c *patientChoice) bestOf(domains map[string][]*orbit.NodeState, members []*orbit.Capsule) (best *patientSeating) {
 	first := ""
 	for name, nodes := range domains {
@@ -118,12 +118,12 @@ type waitingRoom struct {
 	// What is to be nominated, and how much of each device instance.
 	part  orbit.NominatedRoom
 	milli [orbit.MaxDevices]int
-	// It is nominated for the nominee already, and what has to be freed for one member more.
+	// It is nominated for the nominee already, and how many have to end for one member more.
 	own  bool
 	cost float64
 }
 
-// Before orders rooms: least to be freed, then where it is nominated already, then by id.
+// Before orders rooms: fewest to end, then where it is nominated already, then by id.
 func (w *waitingRoom) Before(o *waitingRoom) bool {
 	if w.cost != o.cost || w.own == o.own {
 		return cmp.Or(cmp.Compare(w.cost, o.cost), cmp.Compare(w.Node.ID, o.Node.ID)) < 0
@@ -197,21 +197,37 @@ func (c *patientChoice) room(n *orbit.NodeState) *waitingRoom {
 	return w
 }
 
-// short sums up what has to be freed for one member more, each resource as a part of what the node has of it.
-func (w *waitingRoom) short(spec *orbit.Spec) (sum float64) {
+// short estimates how many of the capsules on the node have to end for one member more, as if each of them had an equal share of
+// what is used: they end one by one, so what few hold is free sooner than as much that many hold, and less of it lies idle until
+// the last has ended. Among as many the node is better of which less has to be freed.
+func (w *waitingRoom) short(spec *orbit.Spec) float64 {
+	ends, sum := 0.0, 0.0
+	add := func(short, used, capacity int64) {
+		if short > 0 {
+			ends = max(ends, float64(w.Capsules)*float64(short)/float64(max(used, short)))
+			sum += float64(short) / float64(capacity)
+		}
+	}
 	for d, want := range spec.Envelope.Reservation {
-		if short := want - max(0, w.now.resources[d]); want > 0 && short > 0 {
-			sum += float64(short) / float64(w.Node.Capacity[d])
+		if want > 0 {
+			add(want-max(0, w.now.resources[d]), w.Used()[d], w.Node.Capacity[d])
 		}
 	}
-	set := w.pick(&spec.Devices)
+	set, short, used := w.pick(&spec.Devices), 0, 0
 	for i, free := range w.now.devices {
-		if short := spec.Devices.Milli - max(0, int(free)); set.Has(i) && short > 0 {
-			sum += float64(short) / wholeDevice
+		if i < w.Node.Devices.Count {
+			used += wholeDevice - w.DeviceFree(i)
+		}
+		if set.Has(i) {
+			short += max(0, spec.Devices.Milli-max(0, int(free)))
 		}
 	}
-	return sum
+	add(int64(short), int64(used), wholeDevice)
+	return ends + sum/unlikely
 }
+
+// unlikely is more than all resources of a node together may be short, each as a part of what the node has.
+const unlikely = 1000
 
 // pick chooses the instances of which least has to be freed. It requires that there will be enough.
 func (w *waitingRoom) pick(q *orbit.DeviceRequest) orbit.DeviceSet {
