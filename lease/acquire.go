@@ -68,8 +68,7 @@ func (k *Keeper) claimable(t Term, asked bool) (was lease, view orbit.Revision, 
 		return lease{}, 0, &Error{Kind: ErrCorrupt, Term: t, Reason: k.corrupt[t.Name].Error()}
 	}
 	if k.alive(t.Name, now) != nil && le.holder != t.Holder {
-		held := Term{Name: t.Name, Holder: le.holder, Epoch: le.at}
-		return lease{}, 0, &Error{Kind: ErrHeld, Term: t, Held: held, Until: le.end}
+		return lease{}, 0, &Error{Kind: ErrHeld, Term: t, Held: le.term(), Until: le.end}
 	}
 	if terms := cmp.Or(k.Terms, defaultTerms); !asked && terms > 0 {
 		if wait := le.terms.Take(now, time.Hour/time.Duration(terms), terms); wait > 0 {

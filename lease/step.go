@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -225,11 +226,7 @@ func (k *Keeper) conclude(round *Round, ready func(*lease) bool) {
 	k.expire(now)
 	k.sortDead()
 	round.Live, round.Next = k.live, sooner(round.Next, k.next(now, ready))
-	var names []string
-	for name := range k.corrupt {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(k.corrupt))
 	for _, name := range names[:min(len(names), maxErrors)] {
 		round.Errors = append(round.Errors, &Error{Kind: ErrCorrupt, Term: Term{Name: name}, Reason: k.corrupt[name].Error()})
 	}

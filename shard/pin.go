@@ -65,12 +65,11 @@ func pinning(state *orbit.State, scheduler string, capsules []orbit.CapsuleID) (
 		done[u] = true
 		p.Do = append(p.Do, orbit.Mark{Key: kind.key(u.id), Value: scheduler})
 		p.If = append(p.If, orbit.MarkAt{Key: kind.key(u.id), Revision: at})
-		u.eachMember(state, func(c *orbit.Capsule) bool {
+		for c := range u.members(state) {
 			if c.Pending() && c.Owner != scheduler {
 				p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: scheduler})
 			}
-			return true
-		})
+		}
 	}
 	return p, nil
 }
