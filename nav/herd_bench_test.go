@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/cputime"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
@@ -16,7 +17,7 @@ import (
 
 // BenchmarkCollidingEngines is what 1, 2, 4 and 8 engines place on 1,000 nodes that are 99% full, each in a goroutine of its own,
 // when 800 capsules have ended and 800 have come, in passes of 20. All variants take turns, so that they meet the same load of
-// the machine: without parts and with them, on a ledger that answers at once and on one that takes a millisecond.
+// the machine: without parts (most=1) and with them, on a ledger that answers at once and on one that takes a millisecond.
 func BenchmarkCollidingEngines(b *testing.B) {
 	type variant struct {
 		engines, most int
@@ -28,7 +29,8 @@ func BenchmarkCollidingEngines(b *testing.B) {
 			variants = append(variants, variant{engines, 1, slow}, variant{engines, 0, slow})
 		}
 	}
-	herds, took, placed, lost := map[variant]*herd{}, map[variant]time.Duration{}, map[variant]int64{}, map[variant]int64{}
+	herds, took, spent := map[variant]*herd{}, map[variant]time.Duration{}, map[variant]time.Duration{}
+	placed, lost := map[variant]int64{}, map[variant]int64{}
 	for _, v := range variants {
 		herds[v], _ = newHerd(v.engines, orbit.LatencySensitive, func() orbit.Navigator {
 			return &nav.Services{Placement: &place.Indexed{Score: score.BestFit{}, MostParts: v.most}}
@@ -44,7 +46,7 @@ func BenchmarkCollidingEngines(b *testing.B) {
 			waiting := snapshot(b, h.MemoryLedger).PendingCount()
 			var conflicts atomic.Int64
 			var all sync.WaitGroup
-			start := time.Now()
+			start, spentBefore := time.Now(), cputime.Process()
 			for _, e := range h.engines {
 				all.Go(func() {
 					for {
@@ -58,6 +60,7 @@ func BenchmarkCollidingEngines(b *testing.B) {
 			}
 			all.Wait()
 			took[v] += time.Since(start)
+			spent[v] += cputime.Process() - spentBefore
 			placed[v] += int64(waiting - snapshot(b, h.MemoryLedger).PendingCount())
 			lost[v] += conflicts.Load()
 		}
@@ -65,6 +68,7 @@ func BenchmarkCollidingEngines(b *testing.B) {
 	for _, v := range variants {
 		name := fmt.Sprintf("engines=%d/most=%d/takes=%v", v.engines, v.most, v.slow)
 		b.ReportMetric(float64(placed[v])/took[v].Seconds(), name+"/placed/s")
+		b.ReportMetric(float64(placed[v])/spent[v].Seconds(), name+"/placed/cpu-s")
 		b.ReportMetric(float64(lost[v])/float64(placed[v]), name+"/lost/placed")
 	}
 	b.ReportMetric(0, "ns/op")

@@ -121,6 +121,8 @@ type waitingRoom struct {
 	// It is nominated for the nominee already, and how many have to end for one member more.
 	own  bool
 	cost float64
+	// Members of gangs run there.
+	gangs bool
 }
 
 // Before orders rooms: fewest to end, then where it is nominated already, then by id.
@@ -186,11 +188,11 @@ func (c *patientChoice) room(n *orbit.NodeState) *waitingRoom {
 			w.later.claim(part)
 		}
 	}
-	if c.services {
-		return w
-	}
 	for running := range c.state.On(n.Node.ID) {
-		if class := running.Spec.Class; class != orbit.Batch && class != orbit.GangClass {
+		switch class := running.Spec.Class; {
+		case class == orbit.GangClass:
+			w.gangs = true
+		case class != orbit.Batch && !c.services:
 			w.later.take(running.Spec, running.Devices)
 		}
 	}
@@ -223,6 +225,9 @@ func (w *waitingRoom) short(spec *orbit.Spec) float64 {
 		}
 	}
 	add(int64(short), int64(used), wholeDevice)
+	if w.gangs && ends > 0 {
+		ends += unlikely
+	}
 	return ends + sum/unlikely
 }
 
