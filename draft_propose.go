@@ -329,6 +329,9 @@ func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment
 		return nil, nil
 	}
 	made := t.nominations[len(t.nominations)-1]
+	if t.crowded(made) == "" && t.judgeShare() == nil {
+		return nil, nil
+	}
 	var lower []*Nomination
 	consider := func(o *Nomination) bool {
 		if t.current(o) == o && made.Outranks(o) && may(o) {

@@ -2,11 +2,13 @@ package orbit
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // firstFit places what fits, with PlaceBest, on the first node that fits.
@@ -114,4 +116,122 @@ func TestNomineeComesFirstInItsClass(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, NodeID("n"), c.now().Capsule("c3").Node)
 	})
+}
+
+// TestNomineesComeInOrderOfRank: of two nominees of a class the one of higher rank is planned first, although a pass plans one
+// only, the other was submitted first, and its class is parked once it does not fit.
+func TestNomineesComeInOrderOfRank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := widely(t, cpuNode("n1", 4), cpuNode("n2", 4), submitOf(rankedSpec(5, 2), "s"), submitOf(rankedSpec(0, 4), "c1", "c2"))
+		c.commits(placeOn("s", "n1"))
+		first := nominationEnding("c1", time.Now().Add(time.Hour), partOn("n1", 4))
+		second := nominationEnding("c2", time.Now().Add(time.Hour), partOn("n2", 4))
+		second.Aged = 1
+		c.commits(first)
+		c.commits(second)
+		e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, MaxPlan: 1, ParkFor: time.Hour, Backoff: Backoff{Initial: time.Minute, Max: time.Minute, Jitter: -1}}
+		go func() { _ = e.Run(t.Context()) }() // ends with the test
+		time.Sleep(time.Second)
+		require.Equal(t, NodeID("n2"), c.now().Capsule("c2").Node)
+		require.True(t, c.now().Capsule("c1").Pending())
+	})
+}
+
+// What a view finds to be over, of what is nominated, is what a look at all nominations finds, whatever has changed since it looked
+// last; and so is when the next one ends.
+func TestLapsedAgainstAScan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := Limits{Terminal: 2, NominatedShare: 100, History: rapid.SampledFrom([]int{3, 1000}).Draw(t, "history")}
+		c := &chaos{ledger: &MemoryLedger{Bounds: limits}, now: time.Unix(1000, 0)}
+		var v View
+		nominate := func(t *rapid.T) {
+			if k := c.capsule(t, (*Capsule).Pending); k != nil {
+				n := nominationEnding(k.ID, c.now.Add(time.Duration(rapid.Int64Range(-1, 3).Draw(t, "for"))*time.Second), partOn(c.nodeID(t), 1))
+				if more := partOn(c.nodeID(t), 1); more.Node != n.Parts[0].Node {
+					n.Parts = append(n.Parts, more)
+				}
+				c.try(n)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"submit": c.submit, "place": c.place, "release": c.release, "assign": c.assign, "put": c.put, "put more": c.put,
+			"empty": c.empty, "shuffle": c.shuffle, "tick": c.tick, "nominate": nominate, "nominate more": nominate,
+			"end": func(t *rapid.T) {
+				if k := c.capsule(t, (*Capsule).Pending); k != nil {
+					c.try(Nominate{Capsule: k.ID})
+				}
+			},
+			"look": func(t *rapid.T) {
+				_, err := v.refresh(t.Context(), &source{ledger: c.ledger, owns: chaosOwns, holds: true}, c.now)
+				require.NoError(t, err)
+				var got []CapsuleID
+				for _, p := range v.lapsed(c.now, chaosMine) {
+					n, _ := p.Do[0].(Nominate)
+					require.Equal(t, v.state.Capsule(n.Capsule).Nomination.Made, n.Since)
+					got = append(got, n.Capsule)
+				}
+				want, next := lapsedByScan(v.state, c.now)
+				require.ElementsMatch(t, want, got)
+				require.Equal(t, next, v.lapse())
+			},
+		})
+	})
+}
+
+// lapsedByScan looks at all nominations, and returns those that an engine of chaos ends and when the next one ends by itself.
+func lapsedByScan(s *State, now time.Time) (over []CapsuleID, next time.Time) {
+	for n := range s.Nominations() {
+		if now.Before(n.Ends) && (next.IsZero() || n.Ends.Before(next)) {
+			next = n.Ends
+		}
+		broken := false
+		for i := range n.Parts {
+			node := s.Node(n.Parts[i].Node)
+			changed := node.Specification > n.Made && n.Parts[i].misfit(node.Node, []*Spec{s.Capsule(n.Capsule).Spec}, &s.names) != ""
+			broken = broken || node.Node.Unschedulable || changed
+		}
+		if !now.Before(n.Ends) || broken && chaosMine(s.Capsule(n.Capsule)) {
+			over = append(over, n.Capsule)
+		}
+	}
+	return over, next
+}
+
+// unbusy claims nothing and plans nothing.
+type unbusy struct{}
+
+func (unbusy) Claims(string, AppClass) bool { return false }
+
+func (unbusy) Plan(context.Context, *View, []*Capsule) (plan Plan, err error) { return plan, nil }
+
+// BenchmarkNominations is what a nomination costs beside others: to make one and end it by two proposals, with the ledger's lock held,
+// and a pass of an engine for which there is nothing to do.
+func BenchmarkNominations(b *testing.B) {
+	for _, others := range []int{0, 100, 10_000} {
+		l := &MemoryLedger{Bounds: Limits{NominatedShare: 100}}
+		propose := func(do ...Commitment) {
+			if _, err := l.Propose(b.Context(), Proposal{Do: do}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		ends := time.Now().Add(24 * time.Hour)
+		propose(cpuNode("n", 4), submitOf(rankedSpec(0, 4), "c"))
+		for i := range others {
+			id := fmt.Sprint("c", i)
+			propose(cpuNode(NodeID(id), 4), submitOf(rankedSpec(5, 4), CapsuleID(id)), nominationEnding(CapsuleID(id), ends, partOn(NodeID(id), 4)))
+		}
+		b.Run(fmt.Sprint("others=", others, "/make and end"), func(b *testing.B) {
+			for b.Loop() {
+				propose(nominationEnding("c", ends, partOn("n", 4)))
+				propose(Nominate{Capsule: "c"})
+			}
+		})
+		b.Run(fmt.Sprint("others=", others, "/pass"), func(b *testing.B) {
+			e := &Engine{Name: "e", Ledger: l, Navigator: unbusy{}}
+			e.Pass(b.Context())
+			for b.Loop() {
+				e.Pass(b.Context())
+			}
+		})
+	}
 }

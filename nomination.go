@@ -298,14 +298,14 @@ func (t *totals) addNode(n *Node, sign int64) {
 	t[Dimensions] = t[Dimensions].plus(sign * int64(n.Devices.Count) * deviceMilli)
 }
 
-// addRooms adds what a nomination claims.
-func (t *totals) addRooms(n *Nomination) {
+// addRooms adds what a nomination claims, or takes it away with -1.
+func (t *totals) addRooms(n *Nomination, sign int64) {
 	for i := range n.Parts {
 		r := &n.Parts[i]
 		for d, c := range r.Room {
-			t[d] = t[d].plus(c)
+			t[d] = t[d].plus(sign * c)
 		}
-		t[Dimensions] = t[Dimensions].plus(int64(r.Devices.Len()) * int64(r.Milli))
+		t[Dimensions] = t[Dimensions].plus(sign * int64(r.Devices.Len()) * int64(r.Milli))
 	}
 }
 
@@ -389,8 +389,8 @@ func (n *Nomination) claims(id NodeID) bool {
 // shares reports whether both claim something of the same kind.
 func (n *Nomination) shares(o *Nomination) bool {
 	var a, b totals
-	a.addRooms(n)
-	b.addRooms(o)
+	a.addRooms(n, 1)
+	b.addRooms(o, 1)
 	for d := range a {
 		if a[d] != (wide{}) && b[d] != (wide{}) {
 			return true

@@ -9,7 +9,7 @@ import (
 // queue is the pending work of one engine: highest priority first, then in order of submission. Work is
 // kept by class, so that a class that fits nowhere is put aside, and taken back, as a whole.
 //
-//	classes ─► fifo of (slot, changed, submitted), and a heap of what was given back
+//	classes ─► fifo of (slot, changed, submitted), a heap of what was given back, and one of nominees
 //	ready   ─► heap of the classes that have entries and are not parked, by priority and first entry
 //	parked  ─► the classes that fit nowhere, by what they lack
 //
@@ -43,6 +43,8 @@ type class struct {
 	head int
 	// Given back, or pending again.
 	back heap.Heap[entry]
+	// Those that are nominated, which come before all others.
+	nominees heap.Heap[nomineeEntry]
 	// Entries that were found valid when void ones were last dropped.
 	valid int
 	// Position in ready, -1 if not there.
@@ -57,11 +59,7 @@ type entry struct {
 	submitted uint64
 }
 
-// behindNominees is set in the order of entries without a nomination. So nominees come first in their class and among classes
-// of the same priority, and a class that is parked because its first entry fits nowhere has no nominee behind it that does.
-const behindNominees = 1 << 63
-
-// Before orders entries of one class: nominees first, then first submitted, first served.
+// Before orders entries of one class without a nomination: first submitted, first served.
 func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear forgets all work, and what was put aside. Entries are judged by the state from now on.
@@ -109,12 +107,9 @@ func (q *queue) push(slot uint32, c *Capsule) bool {
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
 	}
-	e := entry{slot, c.Changed, c.Submitted | behindNominees}
-	if c.Nomination.Lives() {
-		e.submitted &^= behindNominees
-	}
-	if n := len(k.fifo); n > k.head && e.Before(k.fifo[n-1]) {
-		k.back.Push(e)
+	e := entry{slot, c.Changed, c.Submitted}
+	if n := len(k.fifo); c.Nomination.Lives() || n > k.head && e.Before(k.fifo[n-1]) {
+		k.putBack(e, c)
 	} else {
 		k.fifo = append(k.fifo, e)
 	}
@@ -135,7 +130,7 @@ func (q *queue) class(spec *Spec) *class {
 // compactFrom is how many void entries a class may collect while it is never its turn.
 const compactFrom = 1024
 
-func (k *class) size() int { return len(k.fifo) - k.head + len(k.back) }
+func (k *class) size() int { return len(k.fifo) - k.head + len(k.back) + len(k.nominees) }
 
 // compact drops the void entries of a class: those of capsules that were released or placed by others.
 func (q *queue) compact(k *class) {
@@ -153,11 +148,21 @@ func (q *queue) compact(k *class) {
 			k.back.Push(e)
 		}
 	}
+	nominees := k.nominees
+	k.nominees = nil
+	for _, e := range nominees {
+		if q.valid(e.entry) != nil {
+			k.nominees.Push(e)
+		}
+	}
 	k.valid = k.size()
 }
 
 // first returns the entry that is next in the class. It requires one.
 func (k *class) first() entry {
+	if len(k.nominees) > 0 {
+		return k.nominees[0].entry
+	}
 	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].Before(k.fifo[k.head])) {
 		return k.back[0]
 	}
@@ -165,10 +170,13 @@ func (k *class) first() entry {
 }
 
 // empty reports whether the class has no entries, given back or not.
-func (k *class) empty() bool { return k.head == len(k.fifo) && len(k.back) == 0 }
+func (k *class) empty() bool { return k.size() == 0 }
 
 // pop removes the first entry. The array behind the fifo is moved down once half of it is spent.
 func (k *class) pop() entry {
+	if len(k.nominees) > 0 {
+		return k.nominees.Pop().entry
+	}
 	e := k.first()
 	if len(k.back) > 0 && k.back[0] == e {
 		return k.back.Pop()
@@ -267,7 +275,7 @@ func (q *queue) giveBack(entries []entry, n int) []entry {
 	for _, e := range entries[:n] {
 		if c := q.valid(e); c != nil {
 			k := q.class(c.Spec)
-			k.back.Push(e)
+			k.putBack(e, c)
 			q.fix(k)
 		}
 	}
@@ -288,26 +296,34 @@ func (q *queue) fix(k *class) {
 	switch {
 	case k.empty() || k.spot != nil:
 		q.ready.remove(k)
-	case k.at < 0 || q.ready[k.at].submitted != k.first().submitted:
-		q.ready.put(readyTurn{priority: k.spec.Priority, submitted: k.first().submitted, class: k})
+	default:
+		turn := readyTurn{priority: k.spec.Priority, submitted: k.first().submitted, nominee: k.nominee(), class: k}
+		if k.at < 0 || q.ready[k.at] != turn {
+			q.ready.put(turn)
+		}
 	}
 	if k.empty() && k.spot == nil {
 		delete(q.classes, k.spec)
 	}
 }
 
-// readyTurn is a class that has work, and what decides when it is served: higher priority first, then whose first entry
-// was submitted first.
+// readyTurn is a class that has work, and what decides when it is served: higher priority first, then nominees by rank, then
+// whose first entry was submitted first.
 type readyTurn struct {
 	submitted uint64
 	priority  int32
-	class     *class
+	// What the first entry is nominated for; nil: nothing.
+	nominee *Nomination
+	class   *class
 }
 
 // before orders turns. No two classes have an entry in common.
 func (t *readyTurn) before(o *readyTurn) bool {
 	if t.priority != o.priority {
 		return t.priority > o.priority
+	}
+	if t.nominee != nil || o.nominee != nil {
+		return o.nominee == nil || t.nominee != nil && t.nominee.Outranks(o.nominee)
 	}
 	return t.submitted < o.submitted
 }

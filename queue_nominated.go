@@ -2,9 +2,39 @@ package orbit
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"slices"
 	"time"
 )
+
+// nomineeEntry is an entry of a nominee. Nominees come by rank in their class, and before all others of it: what keeps one of
+// them from a node keeps those behind it from the node as well. So a class that is parked because its first entry fits
+// nowhere has none behind it that does.
+type nomineeEntry struct {
+	entry
+	of *Nomination
+}
+
+// Before orders nominees of one class by rank.
+func (e nomineeEntry) Before(o nomineeEntry) bool { return e.of.Outranks(o.of) }
+
+// putBack files an entry of a capsule that is no newer than the others of its class, or that is nominated.
+func (k *class) putBack(e entry, c *Capsule) {
+	if c.Nomination.Lives() {
+		k.nominees.Push(nomineeEntry{e, c.Nomination})
+	} else {
+		k.back.Push(e)
+	}
+}
+
+// nominee returns what the first entry of a class is nominated for; nil: nothing.
+func (k *class) nominee() *Nomination {
+	if len(k.nominees) == 0 {
+		return nil
+	}
+	return k.nominees[0].of
+}
 
 // touchNominated marks the nodes as changed on which a change has nominated room, or has ended a nomination. It reports
 // whether parked work may fit where one has ended.
@@ -15,7 +45,7 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	}
 	if do, is := c.Do.(Nominate); is {
 		for i := range do.Parts {
-			v.touchClaim(&do.Parts[i])
+			v.suspectNode(v.touchClaim(&do.Parts[i]))
 		}
 	}
 	if was := old.Capsule(capsule); was != nil {
@@ -103,14 +133,61 @@ func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
 
 // lapsed returns proposals that end the nominations whose end has passed, and those of own work one of whose nodes can no
 // longer serve: a view may show nodes as cordoned that others may use. It returns them again in every pass until they have
-// ended, because a proposal may fail.
+// ended, because a proposal may fail. It looks at those that it returns, and at suspect nodes.
 func (v *View) lapsed(now time.Time, mine func(*Capsule) bool) (out []Proposal) {
-	for n := range v.state.Nominations() {
-		if !now.Before(n.Ends) || v.state.broken(n) && v.state.nominates(n, mine) {
-			out = append(out, Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}})
+	if first, ok := v.state.lapses.Min(); ok && !now.Before(first.Ends) {
+		v.state.lapses.Ascend(func(n *Nomination) bool {
+			over := !now.Before(n.Ends)
+			if over {
+				out = append(out, n.ending())
+			}
+			return over
+		})
+	}
+	if len(v.suspect) > 0 {
+		out = append(out, v.unserved(now, mine)...)
+	}
+	return out
+}
+
+// ending returns a proposal that ends the nomination.
+func (n *Nomination) ending() Proposal {
+	return Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}}
+}
+
+// unserved does so for nominations of own work that suspect nodes can no longer serve and whose end has not passed, and forgets
+// the nodes that can.
+func (v *View) unserved(now time.Time, mine func(*Capsule) bool) (out []Proposal) {
+	seen := map[*Nomination]bool{}
+	for _, slot := range slices.Sorted(maps.Keys(v.suspect)) {
+		serves, node := true, v.state.NodeByIndex(int(slot))
+		if node != nil && node.nominated != nil {
+			for _, p := range node.nominated.parts {
+				if !v.state.broken(node, p) {
+					continue
+				}
+				if serves = false; !seen[p.of] && now.Before(p.of.Ends) && v.state.nominates(p.of, mine) {
+					seen[p.of] = true
+					out = append(out, p.of.ending())
+				}
+			}
+		}
+		if serves {
+			delete(v.suspect, slot)
 		}
 	}
 	return out
+}
+
+// suspectNode notes that a node may no longer serve what is nominated there, if anything is: it is described otherwise, or
+// something has been nominated there that others may see described otherwise.
+func (v *View) suspectNode(n *NodeState) {
+	if n != nil && n.nominated != nil {
+		if v.suspect == nil {
+			v.suspect = map[uint32]bool{}
+		}
+		v.suspect[n.index] = true
+	}
 }
 
 // nominates reports whether a nomination is for a capsule that a predicate holds for, or for a gang with such a member.
@@ -126,24 +203,25 @@ func (s *State) nominates(n *Nomination, is func(*Capsule) bool) bool {
 	return false
 }
 
-// broken reports whether a node has been changed so that it cannot serve the nomination, or is not to be used any more.
-func (s *State) broken(n *Nomination) bool {
-	for i := range n.Parts {
-		r := &n.Parts[i]
-		node := s.Node(r.Node)
-		if node == nil || node.Node.Unschedulable || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
-			return true
-		}
-	}
-	return false
+// broken reports whether a node has been changed so that it cannot serve what is nominated there, or is not to be used any
+// more.
+func (s *State) broken(node *NodeState, p nominatedPart) bool {
+	return node.Node.Unschedulable || node.Specification > p.of.Made && p.room().misfit(node.Node, s.specsOf(p.of.Capsule, p.of.Gang), &s.names) != ""
 }
 
 // lapse returns when the next nomination ends, of those that had not when the view was made; zero: none does.
-func (v *View) lapse() (at time.Time) {
-	for n := range v.state.Nominations() {
-		if v.now.Before(n.Ends) && (at.IsZero() || n.Ends.Before(at)) {
-			at = n.Ends
-		}
+func (v *View) lapse() time.Time {
+	last, ok := v.state.lapses.Max()
+	if !ok || !v.now.Before(last.Ends) {
+		return time.Time{}
 	}
-	return at
+	next := last.Ends
+	v.state.lapses.AscendGreaterOrEqual(&Nomination{Ends: v.now, Rank: math.MaxInt32}, func(n *Nomination) bool {
+		if v.now.Before(n.Ends) {
+			next = n.Ends
+			return false
+		}
+		return true
+	})
+	return next
 }

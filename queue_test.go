@@ -60,6 +60,9 @@ func (d *queueDuel) modelRoom(c *Change, undone bool) {
 			helps = undone && d.fits(do.Node, spec)
 		case Place:
 			helps = undone && d.fits(do.Node, spec) || d.besides(do.Capsule, spec)
+		case Nominate:
+			nominee := d.state.Capsule(do.Capsule)
+			helps = nominee != nil && nominee.Spec == spec
 		}
 		if helps {
 			delete(d.parked, spec)
@@ -69,7 +72,7 @@ func (d *queueDuel) modelRoom(c *Change, undone bool) {
 
 func (d *queueDuel) fits(id NodeID, spec *Spec) bool {
 	n := d.state.Node(id)
-	return n != nil && n.Fits(spec) && d.parked[spec].near.has(n.Node)
+	return n != nil && (n.Fits(spec) || d.state.fitsNominated(n, spec)) && d.parked[spec].near.has(n.Node)
 }
 
 // besides reports whether where a capsule is may decide where the spec goes. A forgotten one may be of any
@@ -89,10 +92,36 @@ func (d *queueDuel) ready() (out []*Capsule) {
 			out = append(out, c)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Capsule) int {
-		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted))
-	})
+	slices.SortFunc(out, inTurn)
 	return out
+}
+
+// inTurn orders capsules as they are planned.
+func inTurn(a, b *Capsule) int {
+	if order := cmp.Compare(b.Spec.Priority, a.Spec.Priority); order != 0 {
+		return order
+	}
+	switch one, other := a.Nomination, b.Nomination; {
+	case one.Lives() && other.Lives():
+		return one.compare(other)
+	case one.Lives() || other.Lives():
+		return btoi(other.Lives()) - btoi(one.Lives())
+	}
+	return cmp.Compare(a.Submitted, b.Submitted)
+}
+
+// nominate makes a nomination, replaces one, or ends it.
+func (d *queueDuel) nominate(t *rapid.T) {
+	k := d.capsule(t, (*Capsule).Pending)
+	if k == nil {
+		return
+	}
+	do := Nominate{Capsule: k.ID}
+	if rapid.IntRange(0, 3).Draw(t, "ends") > 0 {
+		do.Aged, do.Ends = int32(rapid.IntRange(0, 2).Draw(t, "aged")), time.Unix(2000, 0)
+		do.Parts = []NominatedRoom{partOn(d.nodeID(t), 1)}
+	}
+	d.try(do)
 }
 
 // take takes a batch, as a pass does: with some of the classes that have been parked long enough, one capsule each, behind
@@ -134,7 +163,7 @@ func (d *queueDuel) retried(most int) (out []*Capsule) {
 		}
 		var first *Capsule
 		for c := range d.state.Capsules() {
-			if c.Spec == spec && c.Pending() && chaosMine(c) && (first == nil || c.Submitted < first.Submitted) {
+			if c.Spec == spec && c.Pending() && chaosMine(c) && (first == nil || inTurn(c, first) < 0) {
 				first = c
 			}
 		}
@@ -197,6 +226,7 @@ func (d *queueDuel) invariant(t *rapid.T) {
 		require.Nil(t, k.spot)
 		require.Equal(t, k.spec.Priority, turn.priority)
 		require.Equal(t, k.first().submitted, turn.submitted)
+		require.Same(t, k.nominee(), turn.nominee)
 		require.False(t, i > 0 && turn.before(&d.queue.ready[(i-1)/fanout]), "heap order")
 	}
 	p := &d.queue.parked
@@ -234,14 +264,14 @@ func (d *queueDuel) invariant(t *rapid.T) {
 // any history, with parking, with batches that were not placed, with slots that are used again.
 func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := &queueDuel{chaos: &chaos{ledger: &MemoryLedger{Bounds: Limits{Terminal: 2}}, now: time.Unix(1000, 0)}, parked: map[*Spec]*parkedModel{}}
+		d := &queueDuel{chaos: &chaos{ledger: &MemoryLedger{Bounds: Limits{Terminal: 2, NominatedShare: 100}}, now: time.Unix(1000, 0)}, parked: map[*Spec]*parkedModel{}}
 		d.state = snapshotOf(t, d.ledger)
 		d.queue.clear(d.state)
 		t.Repeat(map[string]func(*rapid.T){
 			"submit": d.submit, "submit more": d.submit, "place": d.place, "release": d.release, "assign": d.assign,
 			"put": d.put, "empty": d.empty, "take": d.take, "take more": d.take, "tick": d.tick,
-			"undone": d.undone,
-			"":       func(t *rapid.T) { d.follow(t); d.invariant(t) },
+			"undone": d.undone, "nominate": d.nominate, "nominate more": d.nominate,
+			"": func(t *rapid.T) { d.follow(t); d.invariant(t) },
 		})
 	})
 }

@@ -61,10 +61,10 @@ type world struct {
 	marks   *btree.BTreeG[markRecord]
 	groups  *btree.BTreeG[groupCount]
 	waiting *btree.BTreeG[groupWaiting]
-	// Those that live, by rank.
-	nominations *btree.BTreeG[*Nomination]
-	// Of all nodes.
-	capacity totals
+	// Those that live, by rank and by when they end.
+	nominations, lapses *btree.BTreeG[*Nomination]
+	// What they claim together, and what all nodes have.
+	nominated, capacity totals
 
 	// What is kept beside the states that have come from one another, by key.
 	shared *sync.Map
@@ -153,6 +153,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		shared:  &sync.Map{},
 
 		nominations: btree.NewG(degree, (*Nomination).Outranks),
+		lapses:      btree.NewG(degree, (*Nomination).endsBefore),
 	}}
 }
 
@@ -168,7 +169,7 @@ func (s *State) copy() *State {
 	c.marks = s.marks.Clone()
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
-	c.nominations = s.nominations.Clone()
+	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
 	return c
 }
 

@@ -233,6 +233,11 @@ func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	}
 }
 
+// endsBefore orders nominations by when engines end them.
+func (n *Nomination) endsBefore(o *Nomination) bool {
+	return cmp.Or(n.Ends.Compare(o.Ends), n.compare(o)) < 0
+}
+
 // Nominations yields the nominations that live, highest rank first.
 func (s *State) Nominations() iter.Seq[*Nomination] {
 	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }

@@ -338,7 +338,7 @@ func (v *verifier) date(at Revision, kind, name string) {
 
 // nominations compares what is nominated, and the sums that judge it, with the records of capsules, gangs and nodes.
 func (v *verifier) nominations() {
-	claimed, living := map[nominatedPart]bool{}, 0
+	claimed, living, nominated := map[nominatedPart]bool{}, 0, totals{}
 	count := func(n *Nomination, waits bool) {
 		if n == nil {
 			return
@@ -350,7 +350,9 @@ func (v *verifier) nominations() {
 			return
 		}
 		living++
-		if known, _ := v.s.nominations.Get(n); known != n {
+		nominated.addRooms(n, 1)
+		ranked, _ := v.s.nominations.Get(n)
+		if ends, _ := v.s.lapses.Get(n); ranked != n || ends != n {
 			v.fail("%s is not found among those nominated", n.nominee())
 		}
 		for i := range n.Parts {
@@ -385,7 +387,8 @@ func (v *verifier) nominations() {
 	for p := range claimed {
 		v.fail("%s is nominated for node %q, which does not count it", p.of.nominee(), p.room().Node)
 	}
-	if living != v.s.nominations.Len() || capacity != v.s.capacity {
-		v.fail("counts %d nominations and a capacity of %v; there are %d and %v", v.s.nominations.Len(), v.s.capacity, living, capacity)
+	if living != v.s.nominations.Len() || living != v.s.lapses.Len() || nominated != v.s.nominated || capacity != v.s.capacity {
+		v.fail("counts %d nominations of %v and a capacity of %v; there are %d of %v and %v",
+			v.s.nominations.Len(), v.s.nominated, v.s.capacity, living, nominated, capacity)
 	}
 }

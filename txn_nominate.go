@@ -303,20 +303,18 @@ func (t *tx) judgeShare() error {
 	var mine, others totals
 	for _, made := range t.nominations {
 		if t.current(made) == made {
-			mine.addRooms(made)
+			mine.addRooms(made, 1)
 		}
 	}
 	if mine == (totals{}) {
 		return nil
 	}
-	t.s.nominations.Ascend(func(n *Nomination) bool {
-		if t.current(n) == n {
-			others.addRooms(n)
-		}
-		return true
-	})
+	others = t.s.nominated
+	for n := range t.endedNominations {
+		others.addRooms(n, -1)
+	}
 	for _, other := range t.beside {
-		others.addRooms(other)
+		others.addRooms(other, 1)
 	}
 	capacity := t.s.capacity
 	for i := range t.nodes.entries {
@@ -346,6 +344,20 @@ func (t *tx) judgeShare() error {
 			t.s.limits.NominatedShare, t.dimension(d))
 	}
 	return nil
+}
+
+// endedNominations yields the nominations of the state that the proposal ends or replaces.
+func (t *tx) endedNominations(yield func(*Nomination) bool) {
+	for i := range t.capsules.entries {
+		if e := &t.capsules.entries[i]; e.was != nil && e.was.Nomination.Lives() && e.now.Nomination != e.was.Nomination && !yield(e.was.Nomination) {
+			return
+		}
+	}
+	for i := range t.gangs.entries {
+		if e := &t.gangs.entries[i]; e.was != nil && e.was.Nomination.Lives() && t.current(e.was.Nomination) != e.was.Nomination && !yield(e.was.Nomination) {
+			return
+		}
+	}
 }
 
 // alone reports whether the proposal makes one nomination and no more.

@@ -259,12 +259,16 @@ func (s *State) renominate(was, now *Nomination) {
 	}
 	if was.Lives() {
 		s.nominations.Delete(was)
+		s.lapses.Delete(was)
+		s.nominated.addRooms(was, -1)
 		for i := range was.Parts {
 			s.claim(was, i, false)
 		}
 	}
 	if now.Lives() {
 		s.nominations.ReplaceOrInsert(now)
+		s.lapses.ReplaceOrInsert(now)
+		s.nominated.addRooms(now, 1)
 		for i := range now.Parts {
 			s.claim(now, i, true)
 		}

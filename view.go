@@ -66,7 +66,9 @@ type View struct {
 	ends  endHeap
 	// Holds whose release this engine has proposed.
 	ending []holdEnd
-	spread herd.Spread
+	// Slots of nodes that may no longer serve what is nominated there.
+	suspect map[uint32]bool
+	spread  herd.Spread
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.
@@ -153,6 +155,12 @@ func (v *View) rebuild(state *State, from *source) bool {
 			v.queue.roused = true
 		}
 	}
+	clear(v.suspect)
+	for n := range state.Nominations() {
+		for i := range n.Parts {
+			v.suspectNode(state.Node(n.Parts[i].Node))
+		}
+	}
 	v.ends, v.ending = v.ends[:0], v.ending[:0]
 	v.findEnds(from)
 	if from.telemetry != nil {
@@ -204,8 +212,10 @@ func (v *View) touch(c *Change, old *State, from *source) {
 		return
 	}
 	v.changed.add(n.index)
-	if _, ok := c.Do.(PutNode); ok && from.telemetry != nil && n.Specification == c.Revision {
-		v.join(n, from.telemetry)
+	if _, ok := c.Do.(PutNode); ok {
+		if v.suspectNode(n); from.telemetry != nil && n.Specification == c.Revision {
+			v.join(n, from.telemetry)
+		}
 	}
 }
 

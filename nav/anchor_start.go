@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/orbitsched/orbit"
@@ -77,7 +78,12 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 		}
 		by[c.Spec] = append(by[c.Spec], c)
 	}
-	seats, err := p.choose(ctx, need, firsts)
+	seats, anchor, err := p.chooseNominee(ctx, need, g)
+	if seats == nil && err == nil {
+		if seats, err = p.choose(ctx, need, firsts); len(seats) > 0 {
+			anchor = by[seats[0].spec][0]
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -87,7 +93,7 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 		}
 		return nil
 	}
-	anchor, home := by[seats[0].spec][0], p.draft.Node(seats[0].at).Node
+	home := p.draft.Node(seats[0].at).Node
 	if err := p.propose(g, anchor, seats); err != nil {
 		p.noteAllUnplaced(g.waiting, err)
 		return nil
@@ -103,6 +109,23 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 			g.name, strings.Join(need.levels, "/"), need.total, strings.Join(anchorDomainsOf(p.state, home, need.levels), "/"), taken)))
 	}
 	return nil
+}
+
+// chooseNominee chooses seats, for as many as find room, if the group starts with the member of highest rank that is nominated, on
+// its room or on that of nominees that it outranks. It returns nil if none is, or if that starts nothing.
+func (p *anchorPass) chooseNominee(ctx context.Context, need *anchorNeed, g *anchorGroup) (seats []anchorSeat, nominee *orbit.Capsule, err error) {
+	for _, c := range g.waiting {
+		if c.Nomination.Lives() && (nominee == nil || c.Nomination.Outranks(nominee.Nomination)) {
+			nominee = c
+		}
+	}
+	if nominee == nil || slices.ContainsFunc(g.waiting, func(c *orbit.Capsule) bool { return !nominee.Nomination.OutranksPriority(c.Spec.Priority) }) {
+		return nil, nil, nil
+	}
+	p.draft.Ask(nominee)
+	defer p.draft.Ask(nil)
+	seats, err = p.choose(ctx, need, []*orbit.Spec{nominee.Spec})
+	return seats, nominee, err
 }
 
 // propose proposes to place the anchor and to hold room for the others. A ledger that takes few commitments or bets at

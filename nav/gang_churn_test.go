@@ -45,11 +45,11 @@ func testGangChurn(t *rapid.T) {
 		steps = append(steps, s)
 	}
 	l := &orbit.MemoryLedger{}
-	old := &nav.Gang{HoldAfter: -1}
+	old := &nav.Gang{}
 	e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		got, err := old.Plan(ctx, view, pending)
 		require.NoError(t, err)
-		want, err := (&nav.Gang{HoldAfter: -1}).Plan(ctx, view, pending)
+		want, err := (&nav.Gang{}).Plan(ctx, view, pending)
 		require.NoError(t, err)
 		require.Equal(t, want.Proposals, got.Proposals)
 		require.Len(t, got.Unplaced, len(want.Unplaced))

@@ -96,7 +96,7 @@ func raceGangs(t *rapid.T, racks int, gangs, least []int, singles int, ends []in
 		rackOf(t, l, fmt.Sprint("r", r), 4, 8)
 	}
 	engines := []*orbit.Engine{
-		{Name: "gang", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}},
+		{Name: "gang", Ledger: l, Navigator: impatient(&nav.Gang{})},
 		{Name: "services", Ledger: l, Navigator: &nav.Services{Placement: &place.Sampled{}}},
 		{Name: "batch", Ledger: l, Navigator: batchLike()},
 	}

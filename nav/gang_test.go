@@ -277,13 +277,13 @@ func TestGangSixteenHalves(t *testing.T) {
 	}
 }
 
-// Same views, same plans: two navigators that see the same ledger go the same way, holds and all.
+// Same views, same plans: two navigators that see the same ledger go the same way, nominations and all.
 func TestGangIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		one, other := w.ledger(t), w.ledger(t)
-		a := orbit.Engine{Ledger: one, Navigator: &nav.Gang{HoldAfter: 1}}
-		b := orbit.Engine{Ledger: other, Navigator: &nav.Gang{HoldAfter: 1}}
+		a := gangEngine(one, "")
+		b := gangEngine(other, "")
 		for i := range 4 {
 			x, y := a.Pass(t.Context()), b.Pass(t.Context())
 			require.Equal(t, fmt.Sprint(x.Notes, x.Committed), fmt.Sprint(y.Notes, y.Committed))
@@ -297,13 +297,7 @@ func TestGangIsDeterministic(t *testing.T) {
 			require.Equal(t, c.Node, q.Capsule(c.ID).Node)
 			require.Equal(t, c.Devices, q.Capsule(c.ID).Devices)
 		}
-		var holds [2][]orbit.HoldID
-		for i, s := range []*orbit.State{p, q} {
-			for h := range s.Holds() {
-				holds[i] = append(holds[i], h.ID)
-			}
-		}
-		require.Equal(t, holds[0], holds[1])
+		require.Equal(t, nominees(t, one), nominees(t, other))
 	})
 }
 
@@ -374,7 +368,7 @@ func TestGangRemembersThatItDidNotFit(t *testing.T) {
 		g.Roles = append(g.Roles, orbit.Role{Name: fmt.Sprint(r), Spec: gangSpec(cpu), Members: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("g", r))}})
 	}
 	commit(t, l, orbit.Submit{Gang: g})
-	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: -1}}
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
 	first := e.Pass(t.Context()).Unplaced
 	require.Len(t, first, 2)
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: spec(1, 0)}, orbit.Place{Capsule: "c", Node: "r-0"})

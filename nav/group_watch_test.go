@@ -151,7 +151,7 @@ func TestGroupDemandIsWhatIsMissing(t *testing.T) {
 		}
 		require.Equal(t, want, w.Demand())
 		commit(t, l, rackNode("new", "r", w.Demand()[1].Domains[0].Lacks[orbit.CPU]-less))
-		settle(t, &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: -1}})
+		settle(t, &orbit.Engine{Ledger: l, Navigator: &nav.Gang{}})
 		require.Equal(t, map[int64]int{0: 4, 1: 0}[less], placedOf(t, l, "g"))
 	}
 }

@@ -57,3 +57,32 @@ func TestGangUsesItsNomination(t *testing.T) {
 	}
 	require.Empty(t, snapshot(t, l).Capsule("a1").Node)
 }
+
+// TestNominatedMemberStartsItsGroup: of a group of which nothing runs, the member that is nominated is the anchor, on its room,
+// although others were submitted first and could start nowhere; or in the rack that takes more of the group, if there is one.
+func TestNominatedMemberStartsItsGroup(t *testing.T) {
+	for _, elsewhere := range []int64{0, 4} {
+		l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+		commit(t, l, rackNode("n1", "r1", 4), rackNode("n2", "r1", 4), rackNode("m1", "r2", elsewhere), rackNode("m2", "r2", elsewhere))
+		submit(t, l, "a", 1, near("g", 3))
+		other := near("g", 3)
+		other.Module = "other"
+		submit(t, l, "b", 2, other)
+		commit(t, l, orbit.Nominate{Capsule: "b-1", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{
+			{Node: "n1", Room: orbit.Resources{orbit.CPU: 4}}}})
+		put(t, l, "load", "n2", batchSpec(4))
+		e := anchored(l)
+		e.MaxPlan = 10
+		require.Empty(t, e.Pass(t.Context()).Errors)
+		s := snapshot(t, l)
+		if elsewhere > 0 {
+			require.Equal(t, orbit.NodeID("m1"), s.Capsule("b-1").Node)
+			continue
+		}
+		require.Equal(t, orbit.NodeID("n1"), s.Capsule("b-1").Node)
+		require.True(t, s.Capsule("a-0").Pending())
+		commit(t, l, orbit.Release{Capsule: "load", Final: true})
+		settle(t, e)
+		require.Equal(t, 2, snapshot(t, l).Node("n1").Capsules+snapshot(t, l).Node("n2").Capsules)
+	}
+}

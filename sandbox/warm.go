@@ -144,7 +144,8 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 	}
 	want := warmWant{c.Spec, c.PlacedAt > 0}
 	why := p.why[want]
-	if why == nil {
+	if why == nil || c.Nomination.Lives() { // there may be room that is nominated for this one alone
+		p.loads.draft.Ask(c)
 		choice, err := p.loads.best(&ask{spec: c.Spec, again: want.again, leases: p.leases})
 		if err == nil {
 			err = p.place(c, &choice)
@@ -152,6 +153,7 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 		if err == nil {
 			return
 		}
+		p.loads.draft.Ask(nil)
 		why, p.why[want] = err, err
 	}
 	var e *WarmNoFit

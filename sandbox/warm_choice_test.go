@@ -442,3 +442,34 @@ func TestWarmChoosesWhatAScanChooses(t *testing.T) {
 		}
 	})
 }
+
+// A sandbox that is nominated is placed on its room, although others of its template come first and find none; a [sandbox.Gateway]
+// leaves it that room.
+func TestWarmUsesNominatedRoom(t *testing.T) {
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	s := bootSpec(code)
+	room := s.Envelope.Reservation
+	propose := func(do ...orbit.Commitment) {
+		_, err := l.Propose(t.Context(), orbit.Proposal{Do: do})
+		require.NoError(t, err)
+	}
+	propose(orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: room}}, orbit.Submit{IDs: []orbit.CapsuleID{"first", "nominee", "last"}, Spec: s},
+		orbit.Nominate{Capsule: "nominee", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{{Node: "n", Room: room}}})
+	g := &sandbox.Gateway{Ledger: l}
+	_, err := g.Create(t.Context(), "thief", s)
+	require.ErrorIs(t, err, sandbox.ErrNoSlot)
+	var view orbit.View
+	require.NoError(t, view.Refresh(t.Context(), l, nil, time.Now()))
+	var pending []*orbit.Capsule
+	for _, id := range []orbit.CapsuleID{"first", "nominee", "last"} {
+		pending = append(pending, view.State().Capsule(id))
+	}
+	plan, err := (&sandbox.Warm{}).Plan(t.Context(), &view, pending)
+	require.NoError(t, err)
+	require.Len(t, plan.Unplaced, 2)
+	require.Len(t, plan.Proposals, 1)
+	propose(plan.Proposals[0].Do...)
+	state, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, orbit.NodeID("n"), state.Capsule("nominee").Node)
+}
