@@ -25,11 +25,12 @@ import (
 //	                                                 ├─ left out, its nominated room is free ─► placed there
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
-// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where least has to be freed.
+// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where the fewest
+// capsules have to end by what is known.
 // Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not end by themselves,
-// unless there is nowhere else. A nomination is renewed before it ends, and moves then to where less has to be freed. It is
+// unless there is nowhere else. A nomination is renewed before it ends, and moves then to where fewer have to end. It is
 // made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age. Only one that
-// counts on services does not last longer unless less has to be freed than when it was made: it ends, so that others use the
+// counts on services does not last longer unless fewer have to end than when it was made: it ends, so that others use the
 // room meanwhile, and is made again after as much time as it lasted, then after twice as much, and so on up to 256 times.
 //
 // What holds: a nomination that no other outranks and that counts on no services is served as soon as what ran on its nodes
@@ -97,8 +98,8 @@ type patientWait struct {
 	again time.Time
 	// Where capsules go, of the nomination that was made last.
 	seats []patientSeat
-	// How much had to be freed for it, and whether it counts on work that does not end by itself. If so it is not renewed
-	// unless less has to be freed by then; and once it has ended, which is at the latest when lapses says, as many more pass as
+	// How many had to end for it, and whether it counts on work that does not end by itself. If so it is not renewed
+	// unless fewer have to end by then; and once it has ended, which is at the latest when lapses says, as many more pass as
 	// there were in vain.
 	cost   float64
 	stays  bool
@@ -320,7 +321,7 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 
 func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
 
-// nominate makes a nomination, or renews the one that stands, where least has to be freed. It reports false if the nominee
+// nominate makes a nomination, or renews the one that stands, where the fewest capsules have to end. It reports false if the nominee
 // could go nowhere; the error is the draft's, if there is no more to be nominated.
 func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 	n.again = r.now.Add(triedAgain)

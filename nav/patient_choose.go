@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// patientChoice looks for the nodes where least has to be freed for a nominee.
+// patientChoice looks for the nodes where the fewest capsules have to end for a nominee.
 type patientChoice struct {
 	*patientPass
 	ctx context.Context
@@ -26,7 +26,7 @@ type patientSeat struct {
 	node    orbit.NodeID
 }
 
-// choose returns where the nominee is to go, and what has to be freed there; nil if it could go nowhere.
+// choose returns where the nominee is to go, and how many have to end there; nil if it could go nowhere.
 func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 	members, levels := r.wanted(n)
 	if len(members) == 0 {
@@ -90,7 +90,7 @@ func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]s
 	return members, levels
 }
 
-// bestOf returns the seating in the domain of a level where least has to be freed; nil if none takes all members.
+// bestOf returns the seating in the domain of a level where the fewest capsules have to end; nil if none takes all members.
 func (c *patientChoice) bestOf(t *domainTable, members []*orbit.Capsule) (best *patientSeating) {
 	first := ""
 	better := func(s *patientSeating, name string) {
@@ -116,7 +116,7 @@ func (c *patientChoice) bestOf(t *domainTable, members []*orbit.Capsule) (best *
 // one after another.
 const patientSteps = 20_000
 
-// patientSeating is where members go in one domain, and how much has to be freed for them.
+// patientSeating is where members go in one domain, and how many have to end for them.
 type patientSeating struct {
 	cost  float64
 	seats []patientSeat
@@ -132,12 +132,14 @@ type waitingRoom struct {
 	// What is to be nominated, and how much of each device instance.
 	part  orbit.NominatedRoom
 	milli [orbit.MaxDevices]int
-	// It is nominated for the nominee already, and what has to be freed for one member more.
+	// It is nominated for the nominee already, and how many have to end for one member more.
 	own  bool
 	cost float64
+	// Members of gangs run there.
+	gangs bool
 }
 
-// Before orders rooms: least to be freed, then where it is nominated already, then by id.
+// Before orders rooms: fewest to end, then where it is nominated already, then by id.
 func (w *waitingRoom) Before(o *waitingRoom) bool {
 	if w.cost != o.cost || w.own == o.own {
 		return cmp.Or(cmp.Compare(w.cost, o.cost), cmp.Compare(w.Node.ID, o.Node.ID)) < 0
@@ -241,7 +243,7 @@ func (s *patientSeating) parts() (parts []orbit.NominatedRoom) {
 func (c *patientChoice) room(i int32) *waitingRoom {
 	n, is := c.draft.Node(int(i)), &c.rooms.rooms[i]
 	c.rooms.looked++
-	w := &waitingRoom{NodeState: n, now: is.now, later: is.later}
+	w := &waitingRoom{NodeState: n, now: is.now, later: is.later, gangs: is.gangs}
 	if c.services {
 		w.later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
 	}
@@ -274,23 +276,49 @@ func (r *patientRooms) staysFor(s *patientSeating) bool {
 	})
 }
 
-// short sums up what has to be freed for one member more, each resource as a part of what the node has of it.
-func (w *waitingRoom) short(spec *orbit.Spec) (sum float64) {
+// short estimates how many of the capsules on the node have to end for one member more, as if each of them had an equal share of
+// what is used. They end one by one, so what few hold is free sooner than as much that many hold, and less of it lies idle until
+// the last has ended. Members of gangs mostly run long, so where some run as many as on no other node are taken to have to end.
+// Of nodes that are equal the one is better of which less has to be freed. The more is nominated for others, the higher it is.
+func (w *waitingRoom) short(spec *orbit.Spec) float64 {
+	ends, sum := 0.0, 0.0
+	add := func(short, used, capacity int64) {
+		if short > 0 {
+			ends = max(ends, float64(w.Capsules)*float64(short)/float64(max(used, short)))
+			sum += float64(short) / float64(capacity)
+		}
+	}
 	for d, want := range spec.Envelope.Reservation {
-		if short := want - max(0, w.now.resources[d]); want > 0 && short > 0 {
-			sum += float64(short) / float64(w.Node.Capacity[d])
+		if want > 0 {
+			add(want-max(0, w.now.resources[d]), w.Used()[d], w.Node.Capacity[d])
 		}
 	}
 	if spec.Devices.Count == 0 {
-		return sum
+		return w.rating(ends, sum)
 	}
-	set := w.pick(&spec.Devices)
+	set, short, used := w.pick(&spec.Devices), 0, 0
 	for i, free := range w.now.devices {
-		if short := spec.Devices.Milli - max(0, int(free)); set.Has(i) && short > 0 {
-			sum += float64(short) / wholeDevice
+		if i < w.Node.Devices.Count {
+			used += wholeDevice - w.DeviceFree(i)
+		}
+		if set.Has(i) {
+			short += max(0, spec.Devices.Milli-max(0, int(free)))
 		}
 	}
-	return sum
+	add(int64(short), int64(used), wholeDevice)
+	return w.rating(ends, sum)
+}
+
+// many is more than the capsules that have to end on any node, and more than all that is to be freed there, each resource as a part
+// of what the node has.
+const many = 1 << 20
+
+// rating puts together how many have to end and how much has to be freed.
+func (w *waitingRoom) rating(ends, sum float64) float64 {
+	if w.gangs && ends > 0 {
+		ends += many
+	}
+	return ends + sum/many
 }
 
 // pick chooses the instances of which least has to be freed. It requires that there will be enough.

@@ -10,10 +10,10 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// patientRooms is what a Patient keeps of the nodes of its draft, to find out where least has to be freed:
+// patientRooms is what a Patient keeps of the nodes of its draft, to find out where the fewest have to end:
 //
 //	draft ── follow ──► rooms (what is free, and what will be)
-//	                 └─ roomOffers.follow ──► by spec: the nodes that may take it, least to be freed first
+//	                 └─ roomOffers.follow ──► by spec: the nodes that may take it, fewest to end first
 //
 // Both follow [orbit.Draft.Changed], so that to choose again for a spec costs what has changed since the last choice.
 type patientRooms struct {
@@ -28,6 +28,8 @@ type patientRooms struct {
 type patientRoom struct {
 	// Free now, and once batch work and gangs have ended.
 	now, later freeCapacity
+	// Members of gangs run there.
+	gangs bool
 	// How often the node has changed.
 	version uint32
 }
@@ -41,7 +43,7 @@ type roomOffers struct {
 	used uint64
 }
 
-// roomOffer is a node, and how much has to be freed there at least: what is nominated there is more. It is void once the
+// roomOffer is a node, and how many have to end there at least: what is nominated there is more. It is void once the
 // node has another version.
 type roomOffer struct {
 	cost    float64
@@ -50,7 +52,7 @@ type roomOffer struct {
 	version uint32
 }
 
-// Before orders offers: least to be freed, then by id.
+// Before orders offers: fewest to end, then by id.
 func (a roomOffer) Before(b roomOffer) bool {
 	return a.cost < b.cost || a.cost == b.cost && a.id < b.id
 }
@@ -70,19 +72,24 @@ func (p *patientRooms) sync(draft *orbit.Draft) {
 			continue
 		}
 		p.looked++
-		p.rooms[i] = patientRoom{freeCapacityOf(n), laterOf(draft.View().State(), n), p.rooms[i].version + 1}
+		later, gangs := laterOf(draft.View().State(), n)
+		p.rooms[i] = patientRoom{freeCapacityOf(n), later, gangs, p.rooms[i].version + 1}
 	}
 }
 
-// laterOf returns what will be free of a node once batch work and gangs have ended there.
-func laterOf(state *orbit.State, n *orbit.NodeState) freeCapacity {
-	later := freeCapacityOf(&orbit.NodeState{Node: n.Node})
+// laterOf returns what will be free of a node once batch work and gangs have ended there, and whether members of gangs run there.
+func laterOf(state *orbit.State, n *orbit.NodeState) (later freeCapacity, gangs bool) {
+	later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
 	for running := range state.On(n.Node.ID) {
-		if class := running.Spec.Class; class != orbit.Batch && class != orbit.GangClass {
+		switch running.Spec.Class {
+		case orbit.GangClass:
+			gangs = true
+		case orbit.Batch:
+		default:
 			later.take(running.Spec, running.Devices)
 		}
 	}
-	return later
+	return later, gangs
 }
 
 // offersFor returns the offers to a spec, in step with the draft. Plan is a number that rises from plan to plan.
@@ -120,7 +127,7 @@ func (p *patientRooms) offer(o *roomOffers, spec *orbit.Spec, i int32) {
 		return
 	}
 	p.looked++
-	w := waitingRoom{NodeState: n, now: p.rooms[i].now, later: p.rooms[i].later}
+	w := waitingRoom{NodeState: n, now: p.rooms[i].now, later: p.rooms[i].later, gangs: p.rooms[i].gangs}
 	o.heap.Push(roomOffer{w.short(spec), n.Node.ID, i, p.rooms[i].version})
 }
 
@@ -136,8 +143,8 @@ func (p *patientRooms) evict() {
 	}
 }
 
-// soonest returns the node where least has to be freed for one capsule, which may be nominated somewhere already. It looks
-// at nodes in the order of what has to be freed at least, until no other can be better; nil if none will do.
+// soonest returns the node where the fewest have to end for one capsule, which may be nominated somewhere already. It looks
+// at nodes in the order of how many have to end at least, until no other can be better; nil if none will do.
 func (c *patientChoice) soonest(spec *orbit.Spec, standing *orbit.Nomination) (best *waitingRoom) {
 	try := func(i int32) {
 		if room := c.room(i); c.takes(room, spec) {

@@ -3,6 +3,7 @@ package nav_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,7 +88,7 @@ func TestPatientHelpsAnyNavigator(t *testing.T) {
 	assert.False(t, snapshot(t, l).Capsule("large").Nomination.Lives())
 }
 
-// Services do not end by themselves: the node with less to be freed is not chosen if a service has to leave it, unless there
+// Services do not end by themselves: the node with fewer to end is not chosen if a service has to leave it, unless there
 // is no other.
 func TestPatientDoesNotWaitForServices(t *testing.T) {
 	l := &orbit.MemoryLedger{}
@@ -125,7 +126,7 @@ func TestPatientLeavesBrokenNodes(t *testing.T) {
 	assert.Equal(t, orbit.NodeID("b"), snapshot(t, l).Capsule("large").Node)
 }
 
-// A nomination is renewed before it ends, and moves to where less has to be freed by then.
+// A nomination is renewed before it ends, and moves to where fewer have to end by then.
 func TestPatientRenewsAndMoves(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	commit(t, l, node("a", 4), node("b", 4))
@@ -239,8 +240,8 @@ func TestTwoPatientGangs(t *testing.T) {
 	sound(t, l)
 }
 
-// Where a capsule is nominated is compared with a look at every node: no other one that its work can leave by itself would
-// take it with less to be freed.
+// Where a capsule is nominated is compared with a look at every node: on no other one that its work can leave by itself would
+// fewer capsules have to end, or as many that hold less.
 func TestPatientChoosesTheSoonest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
@@ -276,7 +277,7 @@ func TestPatientChoosesTheSoonest(t *testing.T) {
 		for _, stays := range []bool{true, false} {
 			least := -1.0
 			for n := range s.Nodes() {
-				if short, can := shortage(s, n, large, stays); can && (least < 0 || short < least-1e-9) {
+				if short, can := shortage(s, n, large, stays); can && (least < 0 || short < least-1e-12) {
 					best, least = n.Node.ID, short
 				}
 			}
@@ -292,9 +293,10 @@ func TestPatientChoosesTheSoonest(t *testing.T) {
 	})
 }
 
-// shortage sums up what is missing on a node for a capsule of one kind of device and cpu, and reports whether it could come
-// to fit; stays: what is no batch work does not leave.
-func shortage(s *orbit.State, n *orbit.NodeState, spec *orbit.Spec, stays bool) (sum float64, can bool) {
+// shortage is what speaks against a node for a capsule of one kind of device and cpu: how many of its capsules have to end, were
+// they all alike, and a millionth of what is missing. It also reports whether the capsule could come to fit; stays: what is no
+// batch work does not leave.
+func shortage(s *orbit.State, n *orbit.NodeState, spec *orbit.Spec, stays bool) (rating float64, can bool) {
 	cpu := n.Node.Capacity[orbit.CPU]
 	var kept [2]int
 	for c := range s.On(n.Node.ID) {
@@ -307,28 +309,44 @@ func shortage(s *orbit.State, n *orbit.NodeState, spec *orbit.Spec, stays bool) 
 			}
 		}
 	}
-	want := spec.Envelope.Reservation[orbit.CPU]
 	var devices []float64
+	usedDevices := 0.0
 	for i := range n.Node.Devices.Count {
+		usedDevices += float64(1000 - n.DeviceFree(i))
 		if 1000-kept[i] >= spec.Devices.Milli {
-			devices = append(devices, float64(max(0, spec.Devices.Milli-n.DeviceFree(i)))/1000)
+			devices = append(devices, float64(max(0, spec.Devices.Milli-n.DeviceFree(i))))
 		}
 	}
+	want := spec.Envelope.Reservation[orbit.CPU]
 	if want > cpu || spec.Devices.Count > len(devices) {
 		return 0, false
 	}
-	sum = float64(max(0, want-n.Free()[orbit.CPU])) / float64(n.Node.Capacity[orbit.CPU])
-	if spec.Devices.Count == 2 {
-		return sum + devices[0] + devices[1], true
+	slices.Sort(devices)
+	shortDevices := 0.0
+	for _, short := range devices[:spec.Devices.Count] {
+		shortDevices += short
 	}
-	if spec.Devices.Count == 1 {
-		least := devices[0]
-		for _, d := range devices {
-			least = min(least, d)
-		}
-		return sum + least, true
+	used, short := float64(n.Used()[orbit.CPU]), float64(max(0, want-n.Free()[orbit.CPU]))
+	ends := 0.0
+	if short > 0 {
+		ends = float64(n.Capsules) * short / used
 	}
-	return sum, true
+	if shortDevices > 0 {
+		ends = max(ends, float64(n.Capsules)*shortDevices/usedDevices)
+	}
+	return ends + (short/float64(n.Node.Capacity[orbit.CPU])+shortDevices/1000)/(1<<20), true
+}
+
+// Room that one capsule holds becomes free at once, and more of it than what many hold is free when the first of these has ended.
+func TestPatientFreesWhatFewHold(t *testing.T) {
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	commit(t, l, node("many", 9), node("one", 8))
+	for i := range 8 {
+		put(t, l, fmt.Sprint("task", i), "many", batchSpec(1))
+	}
+	put(t, l, "whole", "one", batchSpec(8))
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(8, 0), Owner: "large"})
+	require.Equal(t, []orbit.NodeID{"one"}, nominatedFor(t, l, engineOf(l, impatient(&nav.Services{})), "large"))
 }
 
 // A plan that leaves nothing out for long looks at no node. The first nomination of a spec looks at each node twice, a later
