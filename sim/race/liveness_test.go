@@ -165,7 +165,7 @@ func TestLivenessStory(t *testing.T) {
 		Command: "go test ./mine -seed %d",
 	}
 	var s *race.Stall
-	synctest.Test(t, func(*testing.T) { s = l.Hunt(1, 100) })
+	synctest.Test(t, func(*testing.T) { s = l.Hunt(2, 100) })
 	require.NotNil(t, s)
 	engines, events := s.Size()
 	assert.Equal(t, 1, engines)
