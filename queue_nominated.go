@@ -222,6 +222,16 @@ func (v *View) suspectNode(n *NodeState) {
 	}
 }
 
+// suspectAll suspects all nodes on which room is nominated.
+func (v *View) suspectAll() {
+	clear(v.suspect)
+	for n := range v.state.Nominations() {
+		for i := range n.Parts {
+			v.suspectNode(v.state.Node(n.Parts[i].Node))
+		}
+	}
+}
+
 // nominates reports whether a nomination is for a capsule that a predicate holds for, or for a gang with such a member.
 func (s *State) nominates(n *Nomination, is func(*Capsule) bool) bool {
 	if c := s.Capsule(n.Capsule); c != nil {

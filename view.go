@@ -155,12 +155,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 			v.queue.roused = true
 		}
 	}
-	clear(v.suspect)
-	for n := range state.Nominations() {
-		for i := range n.Parts {
-			v.suspectNode(state.Node(n.Parts[i].Node))
-		}
-	}
+	v.suspectAll()
 	v.ends, v.ending = v.ends[:0], v.ending[:0]
 	v.findEnds(from)
 	if from.telemetry != nil {
