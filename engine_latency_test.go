@@ -40,12 +40,21 @@ func submit(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
 	require.NoError(t, err)
 }
 
-// BenchmarkJob is a job of one capsule, from Submit through one Pass.
+// BenchmarkJob is a job of one capsule, from Submit through one Pass, beside so many that are placed.
 func BenchmarkJob(b *testing.B) {
-	for _, nodes := range []int{1_000, 10_000, 50_000} {
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			l := openLedger(b, nodes, 0)
+	for _, c := range []struct{ nodes, placed int }{{1_000, 0}, {10_000, 0}, {50_000, 0}, {50_000, 1_000_000}} {
+		b.Run(fmt.Sprintf("nodes=%d/placed=%d", c.nodes, c.placed), func(b *testing.B) {
+			l := openLedger(b, c.nodes, 0)
 			e, spec := &orbit.Engine{Ledger: l, Navigator: &nav.Services{}}, asks(1)
+			for from := 0; from < c.placed; from += 1000 {
+				ids, do := make([]orbit.CapsuleID, 1000), make([]orbit.Commitment, 1, 1001)
+				for i := range ids {
+					ids[i] = orbit.CapsuleID(fmt.Sprint("placed", from+i))
+					do = append(do, orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprintf("node-%05d", (from+i)%c.nodes))})
+				}
+				do[0] = orbit.Submit{IDs: ids, Spec: spec}
+				submit(b, l, do...)
+			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				submit(b, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("job", i))}, Spec: spec})

@@ -177,11 +177,12 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		c := e.view.state.Capsule(do.Capsule)
 		return c == nil || e.owns(do.Owner, c.Spec), false
 	case Release:
-		of := e.view.state.Capsule(do.Capsule)
-		if do.Capsule != "" && !do.Final && (of == nil || e.mine(of)) {
-			return true, false // nil: submitted after the view
+		if do.Capsule != "" && !do.Final && e.minds(do.Capsule) {
+			return true, false
 		}
 		return e.serves(c.Node), aside
+	case Evict:
+		return e.minds(do.Capsule) || e.serves(c.Node), aside
 	case PutNode:
 		return false, aside
 	case Nominate:
@@ -190,6 +191,12 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, len(e.view.queue.parked.ties) > 0 || aside && e.view.state.nominations.Len() > 0
 	}
 	return false, false
+}
+
+// minds reports whether a capsule is the engine's own, or may be: it was submitted after the view.
+func (e *Engine) minds(id CapsuleID) bool {
+	c := e.view.state.Capsule(id)
+	return c == nil || e.mine(c)
 }
 
 // serves reports whether room on a node is nominated for a gang of this engine. Gangs are never parked, so what is free there

@@ -67,26 +67,33 @@ func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Chan
 // the state is s itself. Whole says that they are not known, because s is nil or the history no longer reaches back to
 // it: everything may be different.
 func (s *State) CatchUp(ctx context.Context, ledger Ledger) (now *State, changes []Change, whole bool, err error) {
+	now, news, whole, err := s.catchUp(ctx, ledger)
+	return now, news.changes(), whole, err
+}
+
+// catchUp is CatchUp, with the changes where they are.
+func (s *State) catchUp(ctx context.Context, ledger Ledger) (now *State, news span, whole bool, err error) {
 	now, err = ledger.Snapshot(ctx)
 	switch {
 	case err != nil:
-		return nil, nil, false, err
+		return nil, span{}, false, err
 	case s == nil:
-		return now, nil, true, nil
+		return now, span{}, true, nil
 	case now.rev <= s.rev:
-		return s, nil, false, nil
+		return s, span{}, false, nil
 	}
-	changes, err = ledger.Changes(ctx, s.rev)
+	if here, ok := ledger.(*MemoryLedger); ok { // not what contains one, and may answer otherwise
+		news, err = here.newer(s.rev)
+	} else {
+		news.list, err = ledger.Changes(ctx, s.rev)
+	}
 	switch {
 	case errors.Is(err, ErrCompacted):
-		return now, nil, true, nil
+		return now, span{}, true, nil
 	case err != nil:
-		return nil, nil, false, err
+		return nil, span{}, false, err
 	}
-	for len(changes) > 0 && changes[len(changes)-1].Revision > now.rev { // committed after the snapshot; next time
-		changes = changes[:len(changes)-1]
-	}
-	return now, changes, false, nil
+	return now, news.upTo(now.rev), false, nil // what is committed after the snapshot comes next time
 }
 
 // Batcher is a ledger that takes many independent proposals in one call. Each has an outcome of its own;

@@ -103,8 +103,9 @@ func TestChangesAreShared(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = l.Changes(t.Context(), 1999) }))
 }
 
-// A ledger's changes name slots. A state that gives other slots to the same nodes goes by their ids.
-func TestSlotsOfAnotherState(t *testing.T) {
+// The changes of a ledger name nodes. A view marks these, by their ids, also where the states have them in other slots than
+// the ledger that wrote the history, and where their records say nothing new.
+func TestNodesThatChangesName(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("a", 1)}, PutNode{machine("b", 1)})
 	other := &MemoryLedger{}
@@ -119,7 +120,14 @@ func TestSlotsOfAnotherState(t *testing.T) {
 	_, err = view.refresh(t.Context(), &from, time.Now())
 	require.NoError(t, err)
 	changed, _, _ := view.Changed(cursor)
-	require.Equal(t, []int32{int32(view.state.Node("a").Index())}, changed)
+	require.Equal(t, []int32{int32(view.state.Node("a").Index())}, slices.Compact(changed))
+	_, cursor, _ = view.Changed(0)
+	commit(t, l, PutNode{machine("b", 1)})
+	commit(t, other, Mark{Key: "k", Value: "v"})
+	_, err = view.refresh(t.Context(), &from, time.Now())
+	require.NoError(t, err)
+	changed, _, _ = view.Changed(cursor)
+	require.Equal(t, []int32{int32(view.state.Node("b").Index())}, slices.Compact(changed))
 }
 
 // slotsOfAnother has the changes of one ledger and the states of another.

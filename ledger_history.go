@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"iter"
 	"slices"
 	"sort"
 )
@@ -36,11 +37,7 @@ type historyPart struct {
 // append adds what a published proposal has done.
 func (h *history) append(rev Revision, t *tx) {
 	for i, c := range t.p.Do {
-		change := h.push()
-		*change = Change{Revision: rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]}
-		if change.Node != "" {
-			change.slot = t.nodes.find(change.Node).now.index + 1
-		}
+		*h.push() = Change{Revision: rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]}
 	}
 }
 
@@ -88,28 +85,77 @@ func (h *history) after(rev Revision) (span, error) {
 	if from == h.next {
 		return span{}, nil
 	}
-	return span{h.chunks[from/historyChunk-h.chunks[0].number], int(from % historyChunk), int(h.next - from)}, nil
+	return span{part: h.chunks[from/historyChunk-h.chunks[0].number], at: int(from % historyChunk), n: int(h.next - from)}, nil
 }
 
-// span is a number of changes in a row.
+// span is a number of changes in a row: of a history or, where that is not at hand, in a list.
 type span struct {
 	part *historyPart
 	// Of the first, in its chunk.
 	at, n int
+	list  []Change
+}
+
+// all yields the changes, which must not be written to.
+func (s span) all(yield func(*Change) bool) {
+	for _, some := range s.lists() {
+		for i := range some {
+			if !yield(&some[i]) {
+				return
+			}
+		}
+	}
+}
+
+// lists yields the changes chunk by chunk, with how many come before.
+func (s span) lists() iter.Seq2[int, []Change] {
+	return func(yield func(int, []Change) bool) {
+		if s.part == nil {
+			yield(0, s.list)
+			return
+		}
+		part, at, n := s.part, s.at, 0
+		for {
+			some := part.changes[at:min(historyChunk, at+s.n-n)]
+			if !yield(n, some) {
+				return
+			}
+			if n += len(some); n == s.n {
+				return // the last chunk's next is not ours to read: a commit may be setting it
+			}
+			part, at = part.next, 0
+		}
+	}
+}
+
+// upTo returns the changes up to a revision.
+func (s span) upTo(rev Revision) span {
+	if s.part == nil {
+		for len(s.list) > 0 && s.list[len(s.list)-1].Revision > rev {
+			s.list = s.list[:len(s.list)-1]
+		}
+		return s
+	}
+	for before, some := range s.lists() {
+		if some[len(some)-1].Revision > rev {
+			s.n = before + sort.Search(len(some), func(i int) bool { return some[i].Revision > rev })
+			return s
+		}
+	}
+	return s
 }
 
 // changes returns the changes: the chunk itself, or a copy if they are in more than one.
 func (s span) changes() []Change {
+	if s.part == nil {
+		return s.list
+	}
 	if end := s.at + s.n; end <= historyChunk {
-		if s.n == 0 {
-			return nil
-		}
 		return s.part.changes[s.at:end:end]
 	}
-	out := append(make([]Change, 0, s.n), s.part.changes[s.at:]...)
-	for part := s.part; len(out) < s.n; { // the last chunk's next is not ours to read: a commit may be setting it
-		part = part.next
-		out = append(out, part.changes[:min(historyChunk, s.n-len(out))]...)
+	out := make([]Change, 0, s.n)
+	for _, some := range s.lists() {
+		out = append(out, some...)
 	}
 	return out
 }
@@ -176,6 +222,7 @@ type commitmentJSON struct {
 	Assign     *Assign     `json:"assign,omitempty"`
 	Mark       *Mark       `json:"mark,omitempty"`
 	Nominate   *Nominate   `json:"nominate,omitempty"`
+	Evict      *Evict      `json:"evict,omitempty"`
 }
 
 // commitmentToJSON puts a commitment into the field of its kind.
@@ -192,6 +239,8 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 		out.Place = &c
 	case Release:
 		out.Release = &c
+	case Evict:
+		out.Evict = &c
 	case Hold:
 		c.Ends = c.Ends.UTC()
 		out.Hold = &c
@@ -234,6 +283,9 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	}
 	if in.Mark != nil {
 		found = append(found, *in.Mark)
+	}
+	if in.Evict != nil {
+		found = append(found, *in.Evict)
 	}
 	if in.Nominate != nil {
 		found = append(found, *in.Nominate)

@@ -129,7 +129,7 @@ func (r *modelRound) serves(part NominatedRoom, specs []*Spec) *refusal {
 		return lostTo(r.was.left.Nodes)
 	}
 	rests := lostTo(r.was.nodes[part.Node].spec)
-	if n.Unschedulable || r.there(n, part.Devices) != nil {
+	if !n.Schedulable() || r.there(n, part.Devices) != nil {
 		return rests
 	}
 	for d, room := range part.Room {

@@ -325,7 +325,7 @@ func (n *Node) lowers(now *Node) bool {
 // misfit says why a node can never serve one of the specs with the part of it that is claimed, completing "nodes ...";
 // empty: it can, as far as its description says.
 func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) string {
-	if n.Unschedulable {
+	if !n.Schedulable() {
 		return "are unschedulable"
 	}
 	for d, room := range r.Room {

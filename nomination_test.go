@@ -50,10 +50,10 @@ func TestNominationRanks(t *testing.T) {
 	c.mistakes(holdOf("h", "n", 1))
 	c.commits(placeOn("high", "n"))
 	c.mistakes(placeOn("high2", "n"), placeOn("low", "n"))
-	c.commits(Release{Capsule: "high"})
+	c.commits(Release{Capsule: "high", Stopped: true})
 	c.commits(placeOn("a", "n"))
 	require.Nil(t, c.now().Capsule("a").Nomination, "a placed capsule is nominated for nothing")
-	c.commits(Release{Capsule: "a"})
+	c.commits(Release{Capsule: "a", Stopped: true})
 	c.commits(placeOn("low", "n"))
 }
 
@@ -94,7 +94,7 @@ func TestReleaseEarnsNothing(t *testing.T) {
 	c.commits(placeOn("s1", "n"))
 	c.commits(nominationOf("a", partOn("n", 8)))
 	c.mistakes(Release{Capsule: "s1", Final: true}, placeOn("s2", "n"))
-	c.mistakes(placeOn("s2", "n"), Release{Capsule: "s1"})
+	c.mistakes(placeOn("s2", "n"), Release{Capsule: "s1", Final: true})
 	c.commits(Release{Capsule: "s1", Final: true})
 	c.mistakes(placeOn("s2", "n"))
 	c.commits(placeOn("a", "n"))
@@ -169,7 +169,7 @@ func TestNominationBounds(t *testing.T) {
 	r = c.mistakes(nominationOf("b", partOn("m", 1)))
 	require.Contains(t, r.Reason, "10 percent of cpu")
 	c.mistakes(RemoveNode{"m"})
-	c.mistakes(PutNode{Node{ID: "m", Capacity: Resources{CPU: 100}, Unschedulable: true}}, nominationOf("a", partOn("m", 1)))
+	c.mistakes(PutNode{Node{ID: "m", Capacity: Resources{CPU: 100}, State: Cordoned}}, nominationOf("a", partOn("m", 1)))
 	c.commits(Nominate{Capsule: "a"}, RemoveNode{"m"})
 	c.refuses(ErrInvalid, Proposal{Do: []Commitment{Nominate{Capsule: "a", Aged: 11, Parts: []NominatedRoom{partOn("n", 1)}, Ends: time.Unix(1, 0)}}})
 

@@ -127,7 +127,7 @@ type source struct {
 // when it returns an error: one of the ledger leaves the view as it was, one of telemetry leaves it with the
 // new state and the old reports.
 func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
-	state, changes, whole, err := v.state.CatchUp(ctx, from.ledger)
+	state, news, whole, err := v.state.catchUp(ctx, from.ledger)
 	if err != nil {
 		return false, err
 	}
@@ -136,7 +136,7 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	case whole:
 		woken = v.rebuild(state, from)
 	case state != v.state:
-		woken = v.advance(state, changes, from)
+		woken = v.advance(state, news, from)
 	}
 	reported, err := v.refreshTelemetry(ctx, from, now)
 	return woken || reported, err
@@ -164,22 +164,40 @@ func (v *View) rebuild(state *State, from *source) bool {
 	return true
 }
 
-// advance moves to a newer state by the changes in between.
-func (v *View) advance(state *State, changes []Change, from *source) (woken bool) {
+// advance moves to a newer state by the changes in between. Which nodes have changed follows from the two states, in less
+// time than the changes take to read, because most nodes change many times while an engine plans.
+func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	old := v.state
 	v.state = state
-	for i := range changes {
-		c := &changes[i]
-		v.touch(c, old, from)
+	state.nodes.Diff(&old.nodes, func(slot uint32, was, now *nodeRecord) bool {
+		if was.node != now.node {
+			v.changed.add(slot)
+			if from.telemetry != nil && now.node.Node != nil && now.node.Specification > old.rev {
+				v.join(&now.node, from.telemetry)
+			}
+		}
+		return true
+	})
+	for slot := old.nodes.Bound(); slot < state.nodes.Bound(); slot++ {
+		if state.nodes.At(slot).node.Node == nil { // its node has joined and left again
+			v.changed.add(slot)
+		}
+	}
+	placesMatter := len(v.queue.parked.spots) > 0 || old.nominations.Len() > 0
+	v.queue.state = state
+	for c := range news.all {
+		if news.part == nil { // of a ledger that may show a node otherwise than its record says, and names it here
+			if n := state.Node(c.Node); n != nil {
+				v.changed.add(n.index)
+			}
+		}
+		if _, ok := c.Do.(Place); ok && !placesMatter {
+			continue
+		}
 		woken = v.queue.absorb(c, state, from.owns) || woken
 		woken = v.touchNominated(c, old) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
 			v.ends.Push(holdEnd{h.Ends, h.ID})
-		}
-	}
-	for slot := old.nodes.Bound(); slot < state.nodes.Bound(); slot++ {
-		if state.nodes.At(slot).node.Node == nil { // its node has joined and left again
-			v.changed.add(slot)
 		}
 	}
 	if len(v.ends) > 2*state.holds.Len()+64 { // most have been released before their end
@@ -187,37 +205,6 @@ func (v *View) advance(state *State, changes []Change, from *source) (woken bool
 		v.findEnds(from)
 	}
 	return woken
-}
-
-// touch marks the node of a change as changed.
-func (v *View) touch(c *Change, old *State, from *source) {
-	if c.Node == "" {
-		return
-	}
-	n := v.state.changedNode(c)
-	if _, left := c.Do.(RemoveNode); left || n == nil {
-		if was := old.Node(c.Node); was != nil { // it may have come back to another slot
-			v.changed.add(was.index)
-		}
-	}
-	if n == nil {
-		return
-	}
-	v.changed.add(n.index)
-	if _, ok := c.Do.(PutNode); ok && from.telemetry != nil && n.Specification == c.Revision {
-		v.join(n, from.telemetry)
-	}
-}
-
-// changedNode returns the node that a change names, nil if it has left. The slot in the change, where it still is the
-// node's, saves looking up the id.
-func (s *State) changedNode(c *Change) *NodeState {
-	if c.slot != 0 {
-		if n := &s.nodes.At(c.slot - 1).node; n.Node != nil && n.Node.ID == c.Node {
-			return n
-		}
-	}
-	return s.Node(c.Node)
 }
 
 // findEnds collects the ends of the live holds.

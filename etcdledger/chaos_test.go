@@ -92,9 +92,9 @@ func drawChaosProposal(t *rapid.T, n uint64) orbit.Proposal {
 	default:
 		p.Do = []orbit.Commitment{orbit.Place{Capsule: capsule, Node: node, Note: text}}
 	case 0:
-		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule}, orbit.Mark{Key: text, Value: text}}
+		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule, Stopped: true}, orbit.Release{Capsule: orbit.CapsuleID(text), Final: true}}
 	case 1:
-		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule}, orbit.Place{Capsule: capsule, Node: node, Note: text}}
+		p.Do = []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{capsule + "-" + orbit.CapsuleID(text)}, Spec: &orbit.Spec{}}, orbit.Place{Capsule: capsule + "-" + orbit.CapsuleID(text), Node: node, Note: text}}
 	case 2:
 		p.Do = []orbit.Commitment{orbit.Mark{Key: "shared", Value: text}}
 	case 3:
@@ -114,6 +114,10 @@ func textIn(do []orbit.Commitment) string {
 			return c.Note
 		case orbit.Mark:
 			return c.Value
+		case orbit.Release:
+			if c.Final {
+				return string(c.Capsule)
+			}
 		case orbit.Hold:
 			return string(c.ID)
 		}
@@ -218,7 +222,7 @@ func (c *chaos) check(t *rapid.T, count map[string]int) {
 	first, err := Open(bg, s.client(&plan{}), o)
 	require.NoError(t, err)
 	defer first.Close()
-	populateChaos(t, first)
+	c.populate(t, first)
 	var ledgers []*Ledger
 	var plans []*plan
 	for _, p := range c.plans {
@@ -256,8 +260,8 @@ func (c *chaos) check(t *rapid.T, count map[string]int) {
 	require.Zero(t, s.busy(), "requests or watches are left")
 }
 
-// populateChaos makes the nodes and capsules that the callers compete for.
-func populateChaos(t *rapid.T, l *Ledger) {
+// populate makes the nodes and capsules that the callers compete for.
+func (c *chaos) populate(t *rapid.T, l *Ledger) {
 	var do []orbit.Commitment
 	for i := range chaosNodes {
 		do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%d", i)), Capacity: orbit.Resources{2}}})
@@ -268,6 +272,16 @@ func populateChaos(t *rapid.T, l *Ledger) {
 	}
 	_, err := l.Propose(bg, orbit.Proposal{Do: do})
 	require.NoError(t, err)
+	for _, caller := range c.callers {
+		for _, call := range caller.calls {
+			for _, p := range call.proposals {
+				if end, ok := p.Do[len(p.Do)-1].(orbit.Release); ok {
+					_, err := l.Propose(bg, orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{end.Capsule}, Spec: &orbit.Spec{}}}})
+					require.NoError(t, err)
+				}
+			}
+		}
+	}
 }
 
 // checkAnswer compares an answer with the log, and returns its kind.

@@ -74,13 +74,14 @@ func (s *scribe) node(id orbit.NodeID) orbit.Node {
 			}
 		}
 	}
-	n.Unschedulable = s.chance(8)
+	n.Cordon(s.chance(8))
 	return n
 }
 
 func (s *scribe) spec() *orbit.Spec {
 	spec := &orbit.Spec{Module: pick(s, []string{"m", "<&>"}), Priority: int32(s.upTo(2))}
 	spec.Envelope.Reservation = s.room(3)
+	spec.Movable = s.chance(2)
 	if s.chance(3) {
 		spec.Devices = orbit.DeviceRequest{Count: 1 + s.upTo(1), Milli: pick(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {
@@ -197,7 +198,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
-	draftRelease, draftRelease, draftRelease, draftReleaseAll,
+	draftRelease, draftRelease, draftRelease, draftReleaseAll, draftMove, draftMove,
 	func(s *scribe) []orbit.Commitment { return []orbit.Commitment{s.hold()} },
 	func(s *scribe) []orbit.Commitment {
 		return []orbit.Commitment{orbit.Release{Hold: pick(s, scribeHolds)}}
@@ -257,7 +258,7 @@ func draftChange(s *scribe) []orbit.Commitment {
 	case 2:
 		n.Devices = s.node(n.ID).Devices
 	case 3:
-		n.Unschedulable = !n.Unschedulable
+		n.Cordon(n.Schedulable())
 	}
 	return []orbit.Commitment{orbit.PutNode{Node: n}}
 }
@@ -292,10 +293,20 @@ func draftGang(s *scribe) (out []orbit.Commitment) {
 func draftRelease(s *scribe) []orbit.Commitment {
 	c := s.some((*orbit.Capsule).Placed)
 	r := orbit.Release{Capsule: c.ID, Final: s.chance(3)}
+	r.Stopped = !r.Final && s.chance(2)
 	if s.chance(3) {
 		r.From = c.Node
 	}
 	return []orbit.Commitment{r}
+}
+
+// draftMove takes a capsule off its node and places it again.
+func draftMove(s *scribe) []orbit.Commitment {
+	c := s.some((*orbit.Capsule).Placed)
+	if !c.Placed() {
+		return draftRelease(s)
+	}
+	return []orbit.Commitment{orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}, s.put(c.ID, c.Spec)}
 }
 
 // draftReleaseAll releases several capsules for good, placed or not, in any order.
@@ -315,6 +326,9 @@ func draftEmpty(s *scribe) (out []orbit.Commitment) {
 		if known := s.view.Capsule(c); known != nil && known.Node == id {
 			out = append(out, orbit.Release{Capsule: c})
 		}
+	}
+	if len(out) > 0 {
+		out = append([]orbit.Commitment{orbit.PutNode{Node: orbit.Node{ID: id, State: orbit.Lost}}}, out...)
 	}
 	for h := range s.view.Holds() {
 		if h.Node == id {

@@ -11,13 +11,14 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// rider returns what is committed together with the change of a row. It reports false if the row must not change now.
+// rider returns what is committed together with the change of a row. It reports false if the row must not be changed
+// now.
 type rider func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool)
 
-// Acquire begins a term of the lease for the holder: a mark in the ledger, betting on what was there. The same
-// holder may begin a new term at any time, and its old one is over at once; another holder only when the lease is
-// over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the ledger's. A
-// proposal whose outcome is unknown is sent again until ctx ends; if it was committed all the same, the term runs out
+// Acquire begins a term of the lease for the holder. It commits a mark, with a bet on the mark that was there. The same
+// holder may begin a new term at any time, which ends the old one at once; another holder may do so only when the lease
+// is over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the ledger's. A
+// proposal whose outcome is unknown is sent again until ctx ends. If it was committed all the same, the term runs out
 // without a refresh.
 func (k *Keeper) Acquire(ctx context.Context, name, holder string) (Term, error) {
 	return k.acquire(ctx, name, holder, nil)
@@ -42,7 +43,10 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 			if err != nil {
 				return Term{}, fmt.Errorf("lease %q: %w", name, err)
 			}
-			do, bets, _ := with(state, &was)
+			do, bets, ok := with(state, &was)
+			if !ok {
+				return Term{}, fmt.Errorf("lease %q: %w: the node was lost, and more is on it than one commit can release; try again later", name, orbit.ErrUnavailable)
+			}
 			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
 		rev, err := send.Settle(ctx, k.Ledger, *p)
@@ -56,7 +60,8 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 	}
 }
 
-// claimable returns this process's record of the lease, or an error if the holder must not begin a term.
+// claimable returns a copy of this process's record of the lease, or an error if the holder must not begin a term.
+// Asked says that the same call has used up the allowance already.
 func (k *Keeper) claimable(t Term, asked bool) (was lease, view orbit.Revision, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,8 +106,8 @@ func (k *Keeper) committed(name string, p *orbit.Proposal, at orbit.Revision) {
 	}
 }
 
-// Resign ends a term before its time: at once in this process, and in the ledger. If the ledger cannot be reached
-// the error says so, and the next Step commits it. The error is a [*Error] if the term is over already.
+// Resign ends a term before its time, in this process at once. If the ledger cannot be reached, the error says so, and
+// the next Step commits the end. The error is a [*Error] if the term is over already.
 func (k *Keeper) Resign(ctx context.Context, t Term) error {
 	k.init()
 	p, err := k.resign(t)

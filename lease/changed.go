@@ -2,11 +2,11 @@ package lease
 
 import "slices"
 
-// This file tells readers, such as boards of reports, which leases have changed.
+// This file tells readers, such as telemetry.Board, which leases have changed.
 
-// Changed lets the leases run out whose end has come, and returns the names of those that have begun, run out, ended or
-// vanished since the cursor that an earlier call returned; some may be named twice. All means that any lease may have
-// changed: the cursor is 0, or too old. It asks no ledger.
+// Changed ends the leases whose time has run out, and returns the names of the leases that have begun, run out, ended
+// or vanished since a cursor that an earlier call returned. A name may occur twice. All means that any lease may have
+// changed: the cursor is 0 or too old. Changed does not call the ledger.
 func (k *Keeper) Changed(cursor uint64) (names []string, next uint64, all bool) {
 	k.init()
 	k.mu.Lock()
@@ -16,7 +16,8 @@ func (k *Keeper) Changed(cursor uint64) (names []string, next uint64, all bool) 
 	return slices.Clone(names), next, all
 }
 
-// Known reports whether the lease has a row, or its term has ended with its row, which is still to be committed.
+// Known reports whether this process has a record of the lease: the lease has a row, or its row was deleted while the
+// term was live and the end is still to be committed.
 func (k *Keeper) Known(name string) bool {
 	k.init()
 	k.mu.Lock()

@@ -125,13 +125,18 @@ func (m *Members) evacuation(state *orbit.State, c *overLease, n *orbit.NodeStat
 		If: []orbit.Precondition{orbit.MarkAt{Key: key, Revision: c.lease.bet}},
 	}
 	switch {
-	case !n.Node.Unschedulable && n.Specification < c.lease.at: // the commit that ended the lease did not cordon it
+	case n.Node.Schedulable() && n.Specification < c.lease.at: // the commit that ended the lease did not cordon it
 		do, bets, _ := cordon(state, &c.lease)
 		again := row{holder: c.lease.holder, ended: c.lease.ended} // so that the row has the revision of the cordon
 		p.Do = append(p.Do, orbit.Mark{Key: key, Value: again.String()})
 		p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
-	case n.Node.Unschedulable && c.lost:
+	case !n.Node.Schedulable() && c.lost:
 		p.Do = m.releases(state, n, holds)
+		if n.Node.State != orbit.Lost && len(p.Do) > 0 {
+			node := *n.Node
+			node.State = orbit.Lost
+			p.Do, p.If = append([]orbit.Commitment{orbit.PutNode{Node: node}}, p.Do...), append(p.If, asIs(n))
+		}
 	}
 	return p
 }
@@ -147,7 +152,7 @@ func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit
 	for _, h := range holds {
 		do = append(do, orbit.Release{Hold: h})
 	}
-	return do[:min(len(do), maxRelease, m.Leases.Ledger.Limits().Commitments)]
+	return do[:min(len(do), maxRelease, m.Leases.Ledger.Limits().Commitments-1)] // one declares the node lost
 }
 
 // send proposes a change of a node, and takes note of the outcome.
@@ -176,7 +181,9 @@ func (r *MemberRound) record(p *orbit.Proposal) {
 	for _, c := range p.Do {
 		switch c := c.(type) {
 		case orbit.PutNode:
-			r.Cordoned = append(r.Cordoned, c.Node.ID)
+			if c.Node.State == orbit.Cordoned {
+				r.Cordoned = append(r.Cordoned, c.Node.ID)
+			}
 		case orbit.Release:
 			if c.Hold != "" {
 				r.Holds = append(r.Holds, c.Hold)

@@ -161,7 +161,7 @@ func (k *Keeper) Live(name string) (Term, bool) {
 // term returns the term of a live lease.
 func (le *lease) term() Term { return Term{Name: le.name, Holder: le.holder, Epoch: le.at} }
 
-// alive returns the lease if it is live, else nil. It requires the lock.
+// alive returns the lease if it is live, else nil. The caller must hold the lock.
 func (k *Keeper) alive(name string, now time.Time) *lease {
 	le := k.leases[name]
 	if le == nil || le.state != isLive {
@@ -211,7 +211,7 @@ func (k *Keeper) Check(t Term) error {
 	return err
 }
 
-// current returns the lease of a live term, or a *Error that says why there is none. It requires the lock.
+// current returns the lease of a live term, or a *Error that says why there is none. The caller must hold the lock.
 func (k *Keeper) current(t Term, now time.Time) (*lease, error) {
 	le := k.leases[t.Name]
 	alive := k.alive(t.Name, now) != nil

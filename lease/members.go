@@ -13,11 +13,11 @@ import (
 // Members keeps nodes under leases: the name of a lease is the id of a node. Set the fields before first use. All
 // methods may be called from any goroutine; any number of processes may run it over one ledger.
 //
-//	Join: PutNode, Mark "live" ─► member ── lease over: Mark "over", PutNode unschedulable ─► cordoned
+//	Join: PutNode, Mark "live" ─► member ── lease over: Mark "over", PutNode Cordoned ─► cordoned
 //	        ▲                                                                                   │
 //	        └── Join within Gone: keeps its capsules, takes work again ─────────────────────────┤
 //	                                                                                  for Gone  ▼
-//	(none) ◄── row swept: Mark "", RemoveNode ── empty ◄── Release of its capsules and holds ── lost
+//	(none) ◄── row swept: Mark "", RemoveNode ── empty ◄── PutNode Lost, Release of its capsules and holds ── lost
 //
 // What holds: the end of a term and the cordon of its node are one commit, and so are a new term and its undoing,
 // and the sweep of a row and the removal of its node. A capsule is taken off a node only by a proposal that bets
@@ -25,8 +25,8 @@ import (
 // it is on that node, which takes no others, so several processes release each once.
 //
 // The next term makes a node schedulable again only if it was Members that cordoned it. A PutNode of another client has
-// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it. If
-// another client makes a node without a lease schedulable, Members leaves the node and everything on it alone.
+// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it. What was
+// declared lost comes back by leaving and joining anew in one commit, empty, as Join describes it. If another client makes a node without a lease schedulable, Members leaves the node and everything on it alone.
 type Members struct {
 	// Leases is the keeper of the nodes' leases. Do not call its Run or Step, because Members does. Required.
 	Leases *Keeper
@@ -74,18 +74,22 @@ func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Ter
 	if node.Capacity[orbit.Slots] == 0 {
 		node.Capacity[orbit.Slots] = DefaultSlots
 	}
-	return m.Leases.acquire(ctx, string(node.ID), holder, joining(node))
+	return m.Leases.acquire(ctx, string(node.ID), holder, joining(node, m.Leases.Ledger.Limits().Commitments))
 }
 
-// joining returns the rider that puts the node together with a new term.
-func joining(wanted orbit.Node) rider {
+// joining returns the rider that puts the node together with a new term. Most is how many commitments a proposal takes.
+func joining(wanted orbit.Node, most int) rider {
 	return func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool) {
 		known, node := state.Node(wanted.ID), wanted
 		if known == nil {
 			return []orbit.Commitment{orbit.PutNode{Node: node}}, nil, true
 		}
-		if known.Node.Unschedulable && !cordonedBy(known, le) {
-			node.Unschedulable = true
+		switch {
+		case known.Node.State == orbit.Lost:
+			do = append(leftovers(state, known), orbit.RemoveNode{Node: node.ID}, orbit.PutNode{Node: node})
+			return do, []orbit.Precondition{asIs(known)}, len(do) < most
+		case !known.Node.Schedulable() && !cordonedBy(known, le):
+			node.State = orbit.Cordoned
 		}
 		if !sameNode(known.Node, &node) {
 			do = append(do, orbit.PutNode{Node: node})
@@ -94,10 +98,26 @@ func joining(wanted orbit.Node) rider {
 	}
 }
 
+// leftovers returns the releases of all that is left on a lost node.
+func leftovers(state *orbit.State, n *orbit.NodeState) (do []orbit.Commitment) {
+	for c := range state.On(n.Node.ID) {
+		do = append(do, orbit.Release{Capsule: c.ID, From: n.Node.ID})
+	}
+	if n.Holds() == 0 {
+		return do
+	}
+	for h := range state.Holds() {
+		if h.Node == n.Node.ID {
+			do = append(do, orbit.Release{Hold: h.ID})
+		}
+	}
+	return do
+}
+
 // cordonedBy reports whether the node was last put by the commit that ended the lease. After a later PutNode of another
 // client, Members leaves the node alone.
 func cordonedBy(n *orbit.NodeState, le *lease) bool {
-	return le.state == isOver && n.Node.Unschedulable && n.Specification == le.at
+	return le.state == isOver && !n.Node.Schedulable() && n.Specification == le.at
 }
 
 // asIs returns the bet that the node has not been put since it was read.
@@ -107,7 +127,7 @@ func asIs(n *orbit.NodeState) orbit.Precondition {
 
 func sameNode(a, b *orbit.Node) bool {
 	return a.ID == b.ID && a.Capacity == b.Capacity && maps.Equal(a.Labels, b.Labels) && a.Devices == b.Devices &&
-		a.Unschedulable == b.Unschedulable
+		a.State == b.State
 }
 
 // Step does one round: that of the leases, in which the nodes of those that end are cordoned and the nodes of rows
@@ -132,8 +152,8 @@ func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	return round, errors.Join(round.Errors...)
 }
 
-// Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error.
-// What goes wrong is in the rounds that Hook is called with.
+// Run steps whenever there is something to do and at least every second, until ctx ends, and returns the context's
+// error. Errors of steps are in the rounds that Hook is called with.
 func (m *Members) Run(ctx context.Context) error {
 	if m.Leases == nil {
 		return errNoMembersLeases
@@ -150,11 +170,11 @@ func (m *Members) Run(ctx context.Context) error {
 // cordon is the rider that makes the node unschedulable together with the end of its lease.
 func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, bool) {
 	n := state.Node(orbit.NodeID(le.name))
-	if n == nil || n.Node.Unschedulable {
+	if n == nil || !n.Node.Schedulable() {
 		return nil, nil, true
 	}
 	node := *n.Node
-	node.Unschedulable = true
+	node.State = orbit.Cordoned
 	return []orbit.Commitment{orbit.PutNode{Node: node}}, []orbit.Precondition{asIs(n)}, true
 }
 
@@ -162,7 +182,7 @@ func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, bool) {
 	n := state.Node(orbit.NodeID(le.name))
 	switch {
-	case n == nil || !n.Node.Unschedulable:
+	case n == nil || n.Node.Schedulable():
 		return nil, nil, true
 	case le.member.empty != n.Usage:
 		return nil, nil, false

@@ -13,9 +13,9 @@ import (
 // that has failed it is also the shortest.
 const pollEvery = time.Second
 
-// Run steps whenever there is something to do, and every second, until ctx ends; it returns the context's error.
-// What goes wrong is in the rounds that Hook is called with. It is one goroutine; run one in each process. It refuses,
-// with an error that wraps [orbit.ErrInvalid], to run without a Ledger.
+// Run steps whenever there is something to do and at least every second, until ctx ends, and returns the context's
+// error. Errors of steps are in the rounds that Hook is called with. Run it once in each process. Without a Ledger it
+// returns an error that wraps [orbit.ErrInvalid].
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.Ledger == nil {
 		return fmt.Errorf("lease: %w: Keeper.Ledger is nil; set it before first use", orbit.ErrInvalid)
@@ -41,8 +41,8 @@ func (k *Keeper) untilNext(next time.Time) time.Duration {
 	return max(0, next.Sub(k.clock()))
 }
 
-// loop calls step again when the time that it returned has passed, and never later than pollEvery; after one that
-// has not gone well, never sooner either.
+// loop calls step again after the time that step has returned, but not later than pollEvery. After a step that was not
+// healthy it waits for pollEvery.
 func loop(ctx context.Context, step func() (wait time.Duration, well bool)) error {
 	for ctx.Err() == nil {
 		wait, well := step()

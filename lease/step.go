@@ -62,7 +62,8 @@ func (k *Keeper) Step(ctx context.Context) (Round, error) {
 	return round, errors.Join(round.Errors...)
 }
 
-// enter waits for its turn to step: not on a lock, for the ledger is asked meanwhile.
+// enter waits for its turn to step. It uses a channel and not a lock, because a step calls the ledger and the wait has
+// to end with ctx.
 func (k *Keeper) enter(ctx context.Context) (leave func(), err error) {
 	k.init()
 	select {
@@ -114,7 +115,7 @@ func (k *Keeper) ends(round *Round) []rowChange {
 	return out
 }
 
-// sortDead removes leases that are no longer dead from the list dead, and sorts it. The caller must hold the lock.
+// sortDead removes leases from the list dead that are no longer dead, and sorts it. The caller must hold the lock.
 func (k *Keeper) sortDead() {
 	k.dead = slices.DeleteFunc(k.dead, func(le *lease) bool {
 		le.listed = le.state == isDead
@@ -125,7 +126,7 @@ func (k *Keeper) sortDead() {
 	})
 }
 
-// sweeps returns the leases whose row is to be swept away, the oldest first.
+// sweeps returns the leases whose row is to be deleted, the oldest first.
 func (k *Keeper) sweeps(ready func(*lease) bool) []rowChange {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -210,7 +211,7 @@ func (k *Keeper) recordOutcome(e *rowChange, o orbit.Outcome, round *Round) {
 	}
 }
 
-// fail keeps an error of the ledger, up to a bound.
+// fail adds an error of the ledger to the round, up to a limit.
 func (r *Round) fail(err error) {
 	r.failed = true
 	if len(r.Errors) < maxErrors {

@@ -9,9 +9,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Term is the time for which one holder has a lease, from when it was acquired until it is over. An epoch is the
-// revision of the commit that began the term, so epochs only rise and none ever comes back, also after the row was
-// swept away and begun anew.
+// Term is the time for which one holder has a lease, from when it was acquired until it is over. Its epoch is the
+// revision of the commit that began it. Epochs only rise, also after a row was deleted and made again, so none occurs
+// twice.
 type Term struct {
 	// Name is the name of the lease, such as the id of a node.
 	Name string

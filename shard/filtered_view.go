@@ -32,39 +32,19 @@ func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []in
 	} else {
 		touched := unique(append(slices.Clone(changed), others...))
 		fixed.state = state.Closed(v.state, touched, closed)
-		fixed.changes = changesBetween(v.state, fixed.state, touched)
 	}
 	v.state = fixed.state
 	return v.view, v.view.Refresh(ctx, fixed, telemetry, from.Now())
 }
 
-// changesBetween returns changes that make a view read some nodes again: for each index, that the old node has left and
-// that the new one has joined.
-func changesBetween(was, now *orbit.State, touched []int32) []orbit.Change {
-	out := make([]orbit.Change, 0, len(touched))
-	for _, i := range touched {
-		before, after := was.NodeByIndex(int(i)), now.NodeByIndex(int(i))
-		if before != nil && (after == nil || after.Node.ID != before.Node.ID) {
-			out = append(out, orbit.Change{Revision: now.Revision(), Do: orbit.RemoveNode{Node: before.Node.ID}, Node: before.Node.ID})
-		}
-		if after != nil { // with the revision at which the node joined, so that a new node's report is looked up
-			out = append(out, orbit.Change{Revision: after.Specification, Do: orbit.PutNode{Node: *after.Node}, Node: after.Node.ID})
-		}
-	}
-	return out
-}
-
 // pinned is a ledger that has one fixed state, for a view to read.
 type pinned struct {
 	orbit.Ledger
-	state   *orbit.State
-	changes []orbit.Change
+	state *orbit.State
 }
 
 // Snapshot returns the pinned state.
 func (p pinned) Snapshot(context.Context) (*orbit.State, error) { return p.state, nil }
 
-// Changes returns the changes that led to the pinned state.
-func (p pinned) Changes(context.Context, orbit.Revision) ([]orbit.Change, error) {
-	return p.changes, nil
-}
+// Changes returns none: a view sees from the states which nodes have changed.
+func (p pinned) Changes(context.Context, orbit.Revision) ([]orbit.Change, error) { return nil, nil }

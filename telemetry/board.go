@@ -11,18 +11,17 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// Board is the newest report of every node, less what has been claimed of it since. It implements
-// [orbit.Telemetry]. The zero value is an empty board; set the fields before first use. All methods may be called
-// from any goroutine.
+// Board has the newest report of every node, less what has been claimed of it since. It implements [orbit.Telemetry].
+// The zero value is an empty board; set the fields before first use. All methods may be called from any goroutine.
 //
-// A report that differs in anything but its heartbeat is a change; so nodes should round what flutters, such
-// as their load. So is one that comes when the known report is already stale, since a reader may have
-// noticed, be it that the node paused, or that the report was long on the way; and one that ends a claim.
+// A report is a change if it differs from the known one in anything except the heartbeat. So nodes should round values
+// that vary all the time, such as their load. A report is also a change if it ends a claim, or if the known one was
+// already stale when it came: the node has paused, or the report was long on the way, and a reader may have seen that.
 //
-// Invariants: versions only rise; each node's entry has the version of its last change, and no two nodes
-// have the same; the ring holds every node, newest change first. So Reports reads as many entries as have
-// changed, and a report moves one entry: neither depends on how many nodes there are. The first version is the
-// clock's, in nanoseconds, so a board that is restarted begins above all versions of the one before.
+// Invariants: versions only rise. Each node's entry has the version of its last change, and no two entries have the
+// same. The ring has all entries, the newest change first. So Reports reads only as many entries as have changed, and a
+// report moves one entry, however many nodes there are. The first version is the time in nanoseconds, so that a board
+// which is started again begins above all versions of the one before.
 type Board struct {
 	// Stale is the age from which a report counts as stale; default 30 s, negative: never. It should be several times the
 	// interval at which nodes report.
@@ -74,25 +73,25 @@ type entry struct {
 type Stats struct {
 	Nodes     int    // nodes known now
 	Reports   uint64 // reports taken
-	Changed   uint64 // those of them that readers get to see
-	Claims    uint64 // slots claimed
-	Unclaimed uint64 // claims that came to nothing
+	Changed   uint64 // reports taken that were a change
+	Claims    uint64 // calls of Claim for a known node
+	Unclaimed uint64 // claims that were cancelled
 	Vacated   uint64 // claims whose slot was given back
-	Exhausted uint64 // warm slots that were not there, or not to be had
+	Exhausted uint64 // calls of Exhausted for a known node
 	Invalid   uint64 // refused: malformed
-	Oversized uint64 // refused: too much in it
+	Oversized uint64 // refused: too many words, or too long ones
 	Outdated  uint64 // refused: a newer heartbeat is known
 	Ahead     uint64 // refused: from the future
 	Flooded   uint64 // refused: too many from that node
 	Full      uint64 // refused: too many nodes
 	Unleased  uint64 // refused: the node has no lease, or it has run out
 	OldTerm   uint64 // refused: of another term of the node's lease than the current one
-	Unheard   uint64 // refused: of a term that the leases have not heard of yet
+	Unheard   uint64 // refused: of a term that is newer than what the leases know
 }
 
-// Report takes a node's report in, which must be full: what is left out is zero. The board keeps a copy of its
-// own, in which Templates and Volumes are sorted and Stale and Expired are false. It costs the same however many
-// nodes there are. With Leases, a report that is taken is a refresh of the term that it names.
+// Report stores a node's report, which must be complete: what is left out is zero. The board keeps a copy, in which
+// Templates and Volumes are sorted and Stale and Expired are false. The cost does not depend on the number of nodes.
+// With Leases, a report that is accepted refreshes the term that it names.
 //
 // The error is a [*Refusal], and nothing has changed. For errors.Is it is one of
 //   - [orbit.ErrInvalid]: no node id, no heartbeat time, or a number that is negative, infinite or not a number;
@@ -102,7 +101,7 @@ type Stats struct {
 //   - [ErrFlood]: the node has sent too many reports;
 //   - [ErrFull]: the board takes no more nodes;
 //   - [ErrOutdated]: a newer heartbeat is known;
-//   - [ErrAhead]: too far in the future, for if it were believed, no other could follow.
+//   - [ErrAhead]: the heartbeat is too far in the future (if the board believed it, it would refuse all later ones).
 func (b *Board) Report(r orbit.Report) error {
 	refusal := b.malformed(&r)
 	b.mu.Lock()
@@ -189,7 +188,7 @@ func (b *Board) markChanged(e *entry) {
 	e.linkAfter(&b.ring)
 }
 
-// add makes an entry for a node that the board does not know. The caller must hold the lock.
+// add makes an entry for a new node. The caller must hold the lock.
 func (b *Board) add(node orbit.NodeID) *entry {
 	if b.nodes == nil {
 		b.nodes = make(map[orbit.NodeID]*entry)
@@ -216,16 +215,16 @@ func (b *Board) StaleAfter() time.Duration {
 	return max(cmp.Or(b.Stale, defaultStale), 0)
 }
 
-// Forget drops the report and the claims of a node. Call it for a node that has left for good, or whose clock has been set
-// back. Readers are not notified: a view drops a node when the ledger does, and until then keeps its last report, which
-// becomes stale. If the node reports again, that counts as a change.
+// Forget drops the report and the claims of a node. Call it for a node that has left for good, or whose clock was set
+// back. Readers are not notified: a view drops a node when the ledger does, and keeps the last report, which becomes
+// stale, until then. If the node reports again, that is a change.
 func (b *Board) Forget(node orbit.NodeID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(node)
 }
 
-// forget does what Forget does. The caller must hold the lock.
+// forget is Forget for callers that hold the lock.
 func (b *Board) forget(node orbit.NodeID) {
 	if e := b.nodes[node]; e != nil {
 		e.unlink()
@@ -242,7 +241,7 @@ func (b *Board) Stats() Stats {
 	return s
 }
 
-// The defaults: a node that reports every 10 s may lose two reports, and its clock may be one report ahead. One
+// The defaults allow a node that reports every 10 s to lose two reports, and its clock to be one report ahead. A node
 // that reports whenever a slot is taken may do so ten times a second.
 const (
 	defaultStale = 30 * time.Second
@@ -261,12 +260,12 @@ func (b *Board) now() time.Time {
 	return time.Now()
 }
 
-// unlink takes e out of the ring; e is to be linked again, or dropped.
+// unlink removes e from the ring. The caller links it again or drops it.
 func (e *entry) unlink() {
 	e.prev.next, e.next.prev = e.next, e.prev
 }
 
-// linkAfter puts e, which is in no ring, behind p.
+// linkAfter inserts e, which must be in no ring, behind p.
 func (e *entry) linkAfter(p *entry) {
 	e.prev, e.next = p, p.next
 	p.next.prev, p.next = e, e

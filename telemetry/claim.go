@@ -27,11 +27,11 @@ type Claim struct {
 // Warm reports whether the claim took a warm slot of the template, which it does if readers saw one when it was made.
 func (c Claim) Warm() bool { return c.warm }
 
-// maxClaims bounds what a board remembers of one node between two reports: as many claims as a node has slots by
-// default. Beyond that readers see nothing free on it until it reports.
+// maxClaims is how many claims of one node a board remembers between two reports: as many as a node has slots by
+// default. With more claims, readers see nothing free on the node until it reports.
 const maxClaims = lease.DefaultSlots
 
-// fewClaims are worth keeping room for, where there is none just now.
+// fewClaims is up to which capacity the memory of a node's claims is kept when there are no claims.
 const fewClaims = 64
 
 // claimed is one claim, as an entry remembers it.
@@ -54,11 +54,11 @@ const (
 // debit is the number of warm slots of one template that live claims take, and the number of its lacking claims.
 type debit struct{ warm, lacking int }
 
-// Claim notes that a slot of the node has been given away. Until the node reports again, with a heartbeat later
-// than this, readers see one free slot less and, if they see a warm slot of the template now, one of those less;
-// [Claim.Warm] says whether. The node counts as changed. It takes the same time whatever the node has, and has
-// no effect if the board does not know the node. So a node should report at once when it has freed slots that were
-// counted in its last report; those of sandboxes that came and went since can be given back with Vacate.
+// Claim notes that a slot of the node has been given away. Until the node sends a report with a later heartbeat,
+// readers see one free slot less and, if they see a warm slot of the template now, one warm slot less; [Claim.Warm]
+// says whether. The node counts as changed. The cost does not depend on what the node has. Claim has no effect if the
+// board does not know the node. A node should report at once when slots become free that were in use at its last
+// report. Slots of sandboxes that began and ended since can be given back with Vacate.
 func (b *Board) Claim(node orbit.NodeID, template string) Claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,8 +79,8 @@ func (b *Board) Claim(node orbit.NodeID, template string) Claim {
 	return Claim{entry: e, number: number, warm: c.kind == warm}
 }
 
-// Unclaim cancels a claim whose slot was not used after all. It has no effect if the node has reported since, or if
-// Unclaim or Vacate has been called for the claim before.
+// Unclaim cancels a claim whose slot was not used. It has no effect if the node has reported since, or if Unclaim or
+// Vacate has been called for the claim before.
 func (b *Board) Unclaim(c Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,9 +94,9 @@ func (b *Board) Unclaim(c Claim) {
 	b.markChanged(c.entry)
 }
 
-// Vacate gives back the slot of a claim that was kept, for its sandbox has ended: readers see it free again. The warm slot
-// that it took was used up, and stays taken until the node reports. It has no effect where Unclaim has none; nor has
-// Unclaim after it.
+// Vacate gives back the slot of a claim whose sandbox has ended, so that readers see the slot free again. A warm slot
+// that the claim took has been used up, and readers see it as taken until the node reports. Vacate has no effect where
+// Unclaim would have none, and Unclaim has none after it.
 func (b *Board) Vacate(c Claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,8 +115,8 @@ func (b *Board) Vacate(c Claim) {
 	b.markChanged(c.entry)
 }
 
-// Holds reports whether readers see the node's slots less this one: it has neither reported since, nor has the claim been
-// taken back or its slot given back.
+// Holds reports whether readers still see the node without the slot of the claim: the node has not reported since, and
+// neither Unclaim nor Vacate has been called.
 func (b *Board) Holds(c Claim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,9 +136,9 @@ func (b *Board) claimed(c Claim) *claimed {
 	return old
 }
 
-// Exhausted notes that the node had promised a warm slot of the template and had none, or failed to start from it. Until its next report, with
-// a heartbeat later than this, readers see no warm slot of the template there. It has no effect if the board does
-// not know the node.
+// Exhausted notes that the node had reported a warm slot of the template and had none, or could not start from it.
+// Until the node sends a report with a later heartbeat, readers see no warm slot of the template there. Exhausted has
+// no effect if the board does not know the node.
 func (b *Board) Exhausted(node orbit.NodeID, template string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file compares and copies reports. A board never writes into a map or a slice that a reader may hold:
-// it makes a new one where something has changed, and goes on sharing the old one where nothing has.
+// This file compares and copies reports. A board never writes to a map or slice that a reader may have. Where something
+// has changed it makes a new one, and otherwise it keeps sharing the old one.
 
 // repeats reports whether a report differs from the known one in nothing except the heartbeat.
 func repeats(known, r *orbit.Report) bool {
@@ -33,12 +33,12 @@ func copyOf(r, known *orbit.Report) orbit.Report {
 	return c
 }
 
-// sameSet compares a sorted set with words in any order. Nodes that report in order cost no allocation.
+// sameSet reports whether words in any order make a sorted set. If they are sorted already, it allocates nothing.
 func sameSet(known, words []string) bool {
 	return slices.Equal(known, words) || slices.Equal(known, sortedSet(words))
 }
 
-// sortedSet returns a copy, sorted and without repetition.
+// sortedSet returns a sorted copy without duplicates.
 func sortedSet(words []string) []string {
 	words = slices.Clone(words)
 	slices.Sort(words)

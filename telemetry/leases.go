@@ -15,8 +15,7 @@ func (b *Board) checkTerm(r *orbit.Report) *Refusal {
 	return refusalOf(r, b.Leases.Check(termOf(r)))
 }
 
-// refreshTerm refreshes the term that a report names, or says why it is not the current one, as it may have run out
-// since checkTerm.
+// refreshTerm refreshes the term that a report names. It returns a refusal if the term has run out since checkTerm.
 func (b *Board) refreshTerm(r *orbit.Report) *Refusal {
 	if b.Leases == nil {
 		return nil
@@ -26,7 +25,7 @@ func (b *Board) refreshTerm(r *orbit.Report) *Refusal {
 
 func termOf(r *orbit.Report) lease.Term { return lease.Term{Name: string(r.Node), Epoch: r.Term} }
 
-// refusalOf refuses a report for what is wrong with its term, if anything is.
+// refusalOf returns the refusal of a report for an error of its term; nil: there is none.
 func refusalOf(r *orbit.Report, err error) *Refusal {
 	var wrong *lease.Error
 	if !errors.As(err, &wrong) {
@@ -41,8 +40,8 @@ func (b *Board) hasTerm(node orbit.NodeID, term orbit.Revision) bool {
 	return ok && live.Epoch == term
 }
 
-// followLeases marks as changed the nodes whose lease has begun, run out or ended since the last call, and forgets those
-// whose lease has been swept away. It requires the lock.
+// followLeases marks the nodes as changed whose lease has begun, run out or ended since the last call, and forgets
+// those whose row has been deleted. The caller must hold the lock.
 func (b *Board) followLeases() {
 	if b.Leases == nil {
 		return

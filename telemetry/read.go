@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file is what readers see.
+// This file has the methods that readers call.
 
 // Reports implements [orbit.Telemetry]: it returns the reports that have changed after the version, each
 // node's once, newest change first, in time proportional to their number. What it returns is read-only. A
@@ -44,7 +44,7 @@ func (b *Board) Latest(node orbit.NodeID) (orbit.Report, bool) {
 	return b.shown(e), true
 }
 
-// shown returns a report as readers see it. It requires the lock.
+// shown returns a report as readers see it. The caller must hold the lock.
 func (b *Board) shown(e *entry) orbit.Report {
 	r := e.report
 	r.FreeSlots = e.free()

@@ -71,8 +71,7 @@ func (r *Refusal) Error() string {
 // Unwrap returns Kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
 
-// malformed says what is wrong with a report in itself, nil if nothing is. It looks at no more words than the
-// board takes.
+// malformed returns a refusal if a report is wrong in itself. It examines no more words than the board accepts.
 func (b *Board) malformed(r *orbit.Report) *Refusal {
 	if why := b.oversized(r); why != "" {
 		return &Refusal{Kind: ErrOversized, Node: r.Node[:min(len(r.Node), maxWordBytes)], At: r.At, Reason: why}
@@ -83,7 +82,7 @@ func (b *Board) malformed(r *orbit.Report) *Refusal {
 	return nil
 }
 
-// oversized says what a report has too much of, "" if nothing.
+// oversized returns what a report has too much of; "": nothing.
 func (b *Board) oversized(r *orbit.Report) string {
 	most := cmp.Or(b.MaxWords, defaultWords)
 	if n := len(r.Templates) + len(r.Warm) + len(r.Volumes); most > 0 && n > most {
@@ -104,8 +103,8 @@ func (b *Board) oversized(r *orbit.Report) string {
 	return ""
 }
 
-// invalid says what is malformed in a report, "" if nothing is. What is merely unlikely, as 130% load, is
-// not the board's to judge.
+// invalid returns what is malformed in a report; "": nothing. It does not judge what is merely unlikely, such as a load
+// of 130%.
 func invalid(r *orbit.Report) string {
 	switch {
 	case r.Node == "":
@@ -130,7 +129,7 @@ func invalid(r *orbit.Report) string {
 	return ""
 }
 
-// of returns the count of a refusal's kind.
+// of returns the counter of a refusal's kind.
 func (s *Stats) of(r *Refusal) *uint64 {
 	for _, count := range []struct {
 		kind error

@@ -79,9 +79,7 @@ func plan(rng *rand.Rand, n int) (out []deed) {
 		case 4, 5:
 			d.Release = one
 		case 6:
-			if d.Release = one; one != two {
-				d.Place = two
-			}
+			d.Release = one | two
 		case 7:
 			d.Slots = 1 + rng.IntN(linearCapsules)
 		} // else it reads
@@ -99,7 +97,7 @@ func (d deed) proposal(bet bool) orbit.Proposal {
 	node := slotNode(d.Node, 0).Node.ID
 	for i := range linearCapsules {
 		if d.Release&(1<<i) != 0 {
-			p.Do = append(p.Do, orbit.Release{Capsule: capsuleOf(d.Node, i)})
+			p.Do = append(p.Do, orbit.Release{Capsule: capsuleOf(d.Node, i), Stopped: true})
 		}
 	}
 	for i := range linearCapsules {

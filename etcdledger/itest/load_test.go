@@ -177,7 +177,7 @@ func (l *load) fill(until context.Context) {
 				l.propose(ctx, orbit.Place{Capsule: c.ID, Node: orbit.NodeID(fmt.Sprintf("node-%02d", l.rng.IntN(loadNodes)))})
 			case c.Placed() && l.rng.IntN(4) == 0:
 				final := l.rng.IntN(2) == 0
-				if l.propose(ctx, orbit.Release{Capsule: c.ID, Final: final}) == audit.Committed && final {
+				if l.propose(ctx, orbit.Release{Capsule: c.ID, Final: final, Stopped: !final}) == audit.Committed && final {
 					l.ended.Add(1)
 				}
 			}

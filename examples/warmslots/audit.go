@@ -7,23 +7,25 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// audit holds the figures that the ledger's own history gives, independent of all other counts. It is replayed twice:
-// by State.Apply, which judges each change by the ledger's rules, and in a recount that knows no more than what is
-// below.
+// audit has figures that come from the ledger's history alone. The history is replayed twice: by State.Apply, which
+// judges each change by the ledger's rules, and by a recount that uses only the fields below.
 type audit struct {
 	commits int
-	// Placements of what was placed already, and nodes with more on them than they have slots, at any revision.
+	// doubled counts, at all revisions, the placements of capsules that were placed already and the nodes that had more capsules
+	// than slots.
 	doubled int
-	// Capsules that returned to pending and were not placed in the same commit; and those of them placed later.
+	// returned counts the capsules that returned to pending because their host was gone, replaced those of them that were
+	// placed later. A start that failed, after which the gateway chooses another host, is no such return.
 	returned, replaced int
 
-	on    map[orbit.CapsuleID]orbit.NodeID // empty: it waits for another node
+	on    map[orbit.CapsuleID]orbit.NodeID
+	waits map[orbit.CapsuleID]bool // for another node, because theirs was gone
 	used  map[orbit.NodeID]int64
 	slots map[orbit.NodeID]int64
 }
 
 func newAudit() *audit {
-	return &audit{on: map[orbit.CapsuleID]orbit.NodeID{}, used: map[orbit.NodeID]int64{}, slots: map[orbit.NodeID]int64{}}
+	return &audit{on: map[orbit.CapsuleID]orbit.NodeID{}, waits: map[orbit.CapsuleID]bool{}, used: map[orbit.NodeID]int64{}, slots: map[orbit.NodeID]int64{}}
 }
 
 // audit replays the history from the empty ledger to the state.
@@ -50,10 +52,9 @@ func (p *platform) audit(ctx context.Context, end *orbit.State) (*audit, error) 
 	return a, sameUse(state, end, a)
 }
 
-// recount follows one commit. Every sandbox takes one slot.
+// recount applies one commit. Every sandbox takes one slot.
 func (a *audit) recount(commit []orbit.Change) {
 	a.commits++
-	var left []orbit.CapsuleID
 	for i := range commit {
 		switch do := commit[i].Do.(type) {
 		case orbit.PutNode:
@@ -63,17 +64,12 @@ func (a *audit) recount(commit []orbit.Change) {
 				a.used[from]--
 			}
 			delete(a.on, do.Capsule)
-			if !do.Final {
-				a.on[do.Capsule] = ""
-				left = append(left, do.Capsule)
+			if !do.Final && !do.Stopped {
+				a.waits[do.Capsule] = true
+				a.returned++
 			}
 		case orbit.Place:
-			a.place(do, len(left) == 0)
-		}
-	}
-	for _, c := range left {
-		if a.on[c] == "" {
-			a.returned++
+			a.place(do)
 		}
 	}
 	over := map[orbit.NodeID]bool{}
@@ -85,19 +81,20 @@ func (a *audit) recount(commit []orbit.Change) {
 	}
 }
 
-// place counts a placement. Alone: the commit has released nothing, so what waits has waited since another.
-func (a *audit) place(do orbit.Place, alone bool) {
-	switch on, waits := a.on[do.Capsule]; {
-	case on != "":
+// place counts a placement.
+func (a *audit) place(do orbit.Place) {
+	if a.on[do.Capsule] != "" {
 		a.doubled++
-	case waits && alone:
+	}
+	if a.waits[do.Capsule] {
 		a.replaced++
 	}
+	delete(a.waits, do.Capsule)
 	a.on[do.Capsule] = do.Node
 	a.used[do.Node]++
 }
 
-// sameUse says where the replayed state, the recount and the ledger differ.
+// sameUse returns an error if the replayed state, the recount and the ledger differ.
 func sameUse(replayed, ledger *orbit.State, a *audit) error {
 	for n := range ledger.Nodes() {
 		id, used := n.Node.ID, n.Used()[orbit.Slots]

@@ -236,3 +236,62 @@ func allOf[T any](p unsafe.Pointer, height uint8, base uint32, yield func(uint32
 	}
 	return true
 }
+
+// Diff yields the elements that are not the very same in an older array, as they were and as they are, in the order of their
+// indices; nil: there is none. It looks at what the two do not share, so it costs what was written since one was copied from
+// the other, however large they are.
+func (a *Array[T]) Diff(older *Array[T], yield func(i uint32, was, now *T) bool) {
+	diff(subtree{older.root, older.height}, subtree{a.root, a.height}, 0, yield)
+}
+
+// subtree is a part of an array.
+type subtree struct {
+	root   unsafe.Pointer
+	height uint8
+}
+
+func diff[T any](was, now subtree, base uint32, yield func(uint32, *T, *T) bool) bool {
+	height := max(was.height, now.height)
+	switch {
+	case was == now || was.root == nil && now.root == nil:
+		return true
+	case height == 0:
+		return yield(base, valueOf[T](was.root), valueOf[T](now.root))
+	}
+	for live := was.live(height) | now.live(height); live != 0; live &= live - 1 {
+		kid := bits.TrailingZeros64(live)
+		if !diff(was.kid(kid, height), now.kid(kid, height), base<<fanBits|uint32(kid), yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// live returns which kids the subtree has, seen as one of a height that is not less than its own.
+func (s subtree) live(height uint8) uint64 {
+	switch {
+	case s.root == nil:
+		return 0
+	case s.height < height:
+		return 1
+	}
+	return (*node)(s.root).live
+}
+
+// kid returns one of these.
+func (s subtree) kid(kid int, height uint8) subtree {
+	switch {
+	case s.root == nil || s.height < height && kid > 0:
+		return subtree{}
+	case s.height < height:
+		return s
+	}
+	return subtree{(*node)(s.root).kids[kid], s.height - 1}
+}
+
+func valueOf[T any](p unsafe.Pointer) *T {
+	if p == nil {
+		return nil
+	}
+	return &(*leaf[T])(p).value
+}

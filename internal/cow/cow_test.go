@@ -60,6 +60,32 @@ func (f *arrayFork) check(t *rapid.T) {
 	}
 }
 
+// checkDiff compares with what was another fork: all that has another value is named, with both values, and what the two
+// share is not.
+func (f *arrayFork) checkDiff(t *rapid.T, was *arrayFork) {
+	next, named := uint32(0), map[uint32]bool{}
+	f.table.Diff(&was.table, func(i uint32, before, after *[2]int) bool {
+		if i < next || before == after || before != was.table.At(i) || after != f.table.At(i) {
+			t.Fatalf("element %d, after %d, is named as %v and %v", i, next, before, after)
+		}
+		next, named[i] = i+1, true
+		return true
+	})
+	for _, some := range []*arrayFork{f, was} {
+		for i := range some.want {
+			if !named[i] && f.table.At(i) != was.table.At(i) {
+				t.Fatalf("element %d is not named", i)
+			}
+		}
+	}
+	f.table.Diff(&was.table, func(i uint32, _, _ *[2]int) bool {
+		if !named[i] {
+			t.Fatalf("element %d is named now", i)
+		}
+		return false
+	})
+}
+
 // someIndex draws indices of low and of high trees, often those that are there.
 func (f *arrayFork) someIndex(t *rapid.T) uint32 {
 	return rapid.OneOf(rapid.Uint32Range(0, 140), rapid.Uint32Range(4090, 4100), rapid.Uint32Range(262_140, 262_150),
@@ -75,8 +101,10 @@ func TestArrayAgainstMap(t *testing.T) {
 		one := func(t *rapid.T) *arrayFork { return rapid.SampledFrom(forks).Draw(t, "fork") }
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
-				for _, f := range slices.Concat(forks, frozen) {
+				all := slices.Concat(forks, frozen)
+				for i, f := range all {
 					f.check(t)
+					f.checkDiff(t, all[(i+1)%len(all)])
 				}
 			},
 			"write": func(t *rapid.T) { one(t).write(t, 1) },

@@ -5,6 +5,7 @@
 package table
 
 import (
+	"cmp"
 	"math/bits"
 
 	"github.com/orbitsched/orbit/internal/cow"
@@ -106,6 +107,21 @@ func (t *Table[R, C]) All(yield func(uint32, *R) bool) {
 		for used := c.used; used != 0; used &= used - 1 {
 			at := uint32(bits.TrailingZeros32(used))
 			if !yield(i*size+at, &c.records[at]) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Diff yields the slots of which the record may be another than in an older table, with both records, each zero where the
+// slot was or is not in use, in the order of their slots. It costs what was written since one was copied from the other.
+func (t *Table[R, C]) Diff(older *Table[R, C], yield func(slot uint32, was, now *R) bool) {
+	none := new(chunk[R, C])
+	t.chunks.Diff(&older.chunks, func(i uint32, was, now *chunk[R, C]) bool {
+		was, now = cmp.Or(was, none), cmp.Or(now, none)
+		for k := range len(now.records) {
+			if (was.used|now.used)>>k&1 == 1 && !yield(i*uint32(len(now.records))+uint32(k), &was.records[k], &now.records[k]) {
 				return false
 			}
 		}

@@ -74,8 +74,20 @@ func TestTableProperty(t *testing.T) {
 			}
 			check(version{table, slots})
 		}
-		for _, v := range versions {
+		for i, v := range versions {
 			check(v)
+			seen := map[uint32]record{}
+			table.Diff(&versions[i].table, func(slot uint32, was, now *record) bool {
+				require.Equal(t, *v.table.At(slot), *was)
+				require.Equal(t, *table.At(slot), *now)
+				seen[slot] = *now
+				return true
+			})
+			for slot := range max(table.Bound(), v.table.Bound()) {
+				if _, named := seen[slot]; !named {
+					require.Equal(t, *v.table.At(slot), *table.At(slot), "slot %d is not named", slot)
+				}
+			}
 		}
 	})
 }

@@ -21,6 +21,8 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 		a.place(p, &do, c.Revision)
 	case orbit.Release:
 		a.release(p, &do, c.Revision)
+	case orbit.Evict:
+		a.release(p, &orbit.Release{Capsule: do.Capsule}, c.Revision)
 	case orbit.Nominate:
 		a.nominate(&do, c.Revision)
 	case orbit.Hold:
@@ -59,7 +61,7 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 		a.fail("placed out of turn", "%s is placed on %s at revision %d, and does not wait", do.Capsule, do.Node, rev)
 	case m.node != "":
 		a.fail("placed twice", "%s is placed on %s at revision %d, and is on %s since %d", do.Capsule, do.Node, rev, m.node, m.placedAt)
-	case n == nil || n.Unschedulable:
+	case n == nil || !n.Schedulable():
 		a.fail("placed nowhere", "%s is placed on %s at revision %d, which takes no work", do.Capsule, do.Node, rev)
 	}
 	if a.err != nil {

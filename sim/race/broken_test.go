@@ -77,7 +77,7 @@ func (l *checkThenAct) Propose(ctx context.Context, p orbit.Proposal) (orbit.Rev
 	}
 	now, _ := l.Snapshot(ctx)
 	if at := now.Capsule(place.Capsule); at.Placed() {
-		l.hide(orbit.Release{Capsule: place.Capsule})
+		l.hide(orbit.Release{Capsule: place.Capsule, Stopped: true})
 	}
 	return l.force(p, place.Node)
 }

@@ -145,7 +145,7 @@ func (e *liveEngine) class(r *rand.Rand) orbit.AppClass {
 
 // drawSpec draws what a capsule asks for: most often some of most nodes, now and then more than there is.
 func (e *liveEngine) drawSpec(r *rand.Rand) *orbit.Spec {
-	s := &orbit.Spec{Module: fmt.Sprintf("%s-%d", e.name, r.IntN(1000)), Class: e.class(r), Priority: one[int32](r, 0, 0, 0, 0, 1, 2)}
+	s := &orbit.Spec{Module: fmt.Sprintf("%s-%d", e.name, r.IntN(1000)), Class: e.class(r), Priority: one[int32](r, 0, 0, 0, 0, 1, 2), Movable: true}
 	want := &s.Envelope.Reservation
 	want[orbit.CPU] = one[int64](r, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11)
 	if lucky(r, 30) {

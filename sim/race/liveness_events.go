@@ -258,7 +258,7 @@ func (t *liveTurn) disband() [][]orbit.Commitment {
 	final := lucky(t.r, 30)
 	for _, c := range t.capsules((*orbit.Capsule).Placed) {
 		if c.Spec.Group == of.Spec.Group {
-			do = append(do, orbit.Release{Capsule: c.ID, Final: final})
+			do = append(do, orbit.Release{Capsule: c.ID, Final: final, Stopped: !final})
 		}
 	}
 	return once(do...)
@@ -270,7 +270,7 @@ func (t *liveTurn) lose() [][]orbit.Commitment {
 	if c == nil {
 		return nil
 	}
-	return once(orbit.Release{Capsule: c.ID})
+	return once(orbit.Release{Capsule: c.ID, Stopped: true})
 }
 
 // migrate moves a capsule to another node, if it fits there.
@@ -286,7 +286,7 @@ func (t *liveTurn) migrate() [][]orbit.Commitment {
 	if n == nil {
 		return nil
 	}
-	return once(orbit.Release{Capsule: c.ID}, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
+	return once(orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
 }
 
 // parent returns a placed capsule of which a fork is pending, nil if there is none.

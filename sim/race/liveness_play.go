@@ -143,7 +143,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	case "batch":
 		n = &nav.Batch{Placement: placement}
 	case "gang":
-		n = &nav.Gang{HoldFor: 100 * time.Millisecond}
+		n = &nav.Gang{}
 	case "keeper":
 		n = &liveKeeper{placement: placement, play: w}
 	case "warm":

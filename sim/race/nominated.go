@@ -253,7 +253,7 @@ func (a *audit) nominatedOn(id orbit.NodeID) bool {
 func (a *audit) isFree(n *orbit.Nomination) bool {
 	for _, part := range n.Parts {
 		on := a.nodes[part.Node]
-		if on == nil || on.Unschedulable {
+		if on == nil || !on.Schedulable() {
 			return false
 		}
 		for d := range part.Room {

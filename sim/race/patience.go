@@ -162,7 +162,7 @@ func (p *patience) drawTrouble() {
 		i, from := p.IntN(len(p.Nodes)), p.soon()
 		n := p.Nodes[i]
 		if lucky(p.Rand, 50) {
-			n.Unschedulable = true
+			n.State = orbit.Cordoned
 		} else {
 			n.Capacity[orbit.CPU] = p.Int64N(n.Capacity[orbit.CPU])
 		}

@@ -48,8 +48,8 @@ func say(do orbit.Commitment) string {
 		if n.Devices.Count > 0 {
 			text += fmt.Sprintf(", devices %+v", n.Devices)
 		}
-		if n.Unschedulable {
-			text += ", cordoned"
+		if !n.Schedulable() {
+			text += ", " + n.State.String()
 		}
 		return text
 	case orbit.Submit:
@@ -62,6 +62,8 @@ func say(do orbit.Commitment) string {
 			parts = append(parts, fmt.Sprintf("%v, at least %d: %s", r.Members, r.Min, wishes(r.Spec)))
 		}
 		return strings.Join(parts, "; ")
+	case orbit.Evict:
+		return fmt.Sprintf("evict %s from %s", do.Capsule, do.From)
 	}
 	return fmt.Sprintf("%T%+v", do, do)
 }

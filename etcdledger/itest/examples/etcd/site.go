@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,16 +15,15 @@ import (
 
 // site is the etcd that the program works on.
 type site struct {
-	// Nil: the etcd belongs to another owner.
+	// own is the etcd that the program has started; nil: it uses an existing one.
 	own       *cluster.Cluster
-	dir       string // to be removed
 	endpoints []string
 	prefix    string
 	client    *clientv3.Client
 	ledger    *etcdledger.Ledger
 }
 
-// openSite starts an etcd, if none was named, and opens a new ledger on it.
+// openSite opens a new ledger on the named etcd, or on one that it starts.
 func openSite(ctx context.Context, o options) (s *site, err error) {
 	s = &site{endpoints: o.endpoints(), prefix: fmt.Sprintf("orbit-example-%x/", time.Now().UnixNano())}
 	defer func() {
@@ -33,40 +31,23 @@ func openSite(ctx context.Context, o options) (s *site, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	if s.endpoints == nil {
-		if err := s.start(ctx, o); err != nil {
+		if s.own, err = cluster.Start(ctx, cluster.Options{Members: o.members, Dir: o.dir}); err != nil {
 			return s, err
 		}
+		s.endpoints = s.own.Endpoints()
 	}
 	if s.client, err = clientv3.New(cluster.ClientConfig(s.endpoints)); err != nil {
 		return s, fmt.Errorf("client: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	s.ledger, err = etcdledger.Open(ctx, s.client, etcdledger.Options{Prefix: s.prefix})
 	return s, err
 }
 
-// start starts an etcd.
-func (s *site) start(ctx context.Context, o options) (err error) {
-	dir := o.dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "orbit-etcd-"); err != nil {
-			return err
-		}
-		s.dir = dir
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if s.own, err = cluster.Start(ctx, cluster.Options{Members: o.members, Dir: dir}); err != nil {
-		return err
-	}
-	s.endpoints = s.own.Endpoints()
-	return nil
-}
-
-// submit lets nodes join and submits capsules: a quarter is assigned to each of the processes by name, the rest is
-// for the first claimant. The nodes have room for a tenth more.
+// submit adds the nodes and submits the capsules. A quarter of them is assigned to each process by name, and the process that
+// is first places the others. The nodes have free capacity for a tenth more than all capsules.
 func (s *site) submit(ctx context.Context, o options) error {
 	each := int64(o.capsules*11/10/o.nodes + 1)
 	var nodes []orbit.Proposal
@@ -95,7 +76,7 @@ func (s *site) submit(ctx context.Context, o options) error {
 	return nil
 }
 
-// close leaves the etcd as it was found.
+// close deletes the ledger from an existing etcd, and ends and removes an etcd of the program's own.
 func (s *site) close() (err error) {
 	if s.ledger != nil {
 		err = s.ledger.Close()
@@ -111,9 +92,6 @@ func (s *site) close() (err error) {
 	}
 	if s.own != nil {
 		err = errors.Join(err, s.own.Close())
-	}
-	if s.dir != "" {
-		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,23 +17,17 @@ import (
 type world struct {
 	options
 	etcd   *cluster.Cluster
-	dir    string // to be removed
 	client *clientv3.Client
-	// Ledgers opened, each below a prefix of its own.
+	// ledgers is the number of ledgers that were opened, each with a prefix of its own.
 	ledgers int
 }
 
 // begin starts an etcd.
 func begin(ctx context.Context, o options) (w *world, err error) {
-	w = &world{options: o, dir: o.dir}
-	if w.dir == "" {
-		if w.dir, err = os.MkdirTemp("", "orbit-etcdspeed-"); err != nil {
-			return nil, err
-		}
-	}
+	w = &world{options: o}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if w.etcd, err = cluster.Start(ctx, cluster.Options{Members: o.members, Dir: w.dir}); err == nil {
+	if w.etcd, err = cluster.Start(ctx, cluster.Options{Members: o.members, Dir: o.dir}); err == nil {
 		w.client, err = w.etcd.Client()
 	}
 	if err != nil {
@@ -51,9 +44,6 @@ func (w *world) end() (err error) {
 	if w.etcd != nil {
 		err = errors.Join(err, w.etcd.Close())
 	}
-	if w.options.dir == "" {
-		err = errors.Join(err, os.RemoveAll(w.dir))
-	}
 	return err
 }
 
@@ -64,7 +54,7 @@ type ledger struct {
 	nodes  int
 }
 
-// open opens a new ledger with so many nodes and capsules.
+// open opens a new ledger, and adds nodes and pending capsules to it.
 func (w *world) open(ctx context.Context, nodes, capsules int) (l *ledger, err error) {
 	w.ledgers++
 	l = &ledger{prefix: fmt.Sprintf("speed-%d/", w.ledgers), nodes: nodes}
@@ -94,7 +84,7 @@ func (w *world) open(ctx context.Context, nodes, capsules int) (l *ledger, err e
 func nodeID(i int) orbit.NodeID       { return orbit.NodeID(fmt.Sprintf("node-%04d", i)) }
 func capsuleID(i int) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprintf("capsule-%06d", i)) }
 
-// place returns a proposal that places the i-th capsule on a node, and bets that it has room.
+// place returns a proposal that places the i-th capsule on a node and bets that the node has enough free capacity.
 func (l *ledger) place(i, on int) orbit.Proposal {
 	node := nodeID(on % l.nodes)
 	return orbit.Proposal{
@@ -104,7 +94,7 @@ func (l *ledger) place(i, on int) orbit.Proposal {
 	}
 }
 
-// verify checks that everything was placed, and the ledger's books.
+// verify returns an error if a capsule is pending or the state is not sound.
 func (l *ledger) verify(ctx context.Context) error {
 	state, err := l.Snapshot(ctx)
 	if err != nil {

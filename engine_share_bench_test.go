@@ -1,0 +1,67 @@
+package orbit_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/cputime"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
+)
+
+// BenchmarkEngines is what a placement takes when so many engines of one process, each with a seed of its own, share 200,000
+// capsules on 10,000 nodes: jobs of 100, each with a spec of its own. All engines start at the same time. It is processor time,
+// the collector's with it, because other programs on the machine do not add to that.
+func BenchmarkEngines(b *testing.B) {
+	for _, engines := range []int{1, 2, 4, 8, 16, 64, 128} {
+		b.Run(fmt.Sprintf("engines=%d", engines), func(b *testing.B) {
+			var spent, wall time.Duration
+			for range b.N {
+				l, all := jobsFor(b, engines)
+				start, from := cputime.Process(), time.Now()
+				var group sync.WaitGroup
+				for _, e := range all {
+					group.Go(func() {
+						for r := e.Pass(b.Context()); r.Pending > 0; r = e.Pass(b.Context()) {
+						}
+					})
+				}
+				group.Wait()
+				spent, wall = spent+cputime.Process()-start, wall+time.Since(from)
+				s, err := l.Snapshot(b.Context())
+				require.NoError(b, err)
+				require.Zero(b, s.PendingCount())
+			}
+			b.ReportMetric(float64(spent.Microseconds())/float64(b.N*shareJobs*shareEach), "cpu-µs/placement")
+			b.ReportMetric(float64(b.N*shareJobs*shareEach)/wall.Seconds(), "placements/s")
+		})
+	}
+}
+
+const (
+	shareJobs = 2_000
+	shareEach = 100
+)
+
+// jobsFor returns a ledger with jobs that are assigned to engines in turn.
+func jobsFor(b *testing.B, engines int) (l *orbit.MemoryLedger, all []*orbit.Engine) {
+	l = openLedger(b, 10_000, 0)
+	for i := range engines {
+		all = append(all, &orbit.Engine{Name: strconv.Itoa(i), Ledger: l, PlanTimeout: time.Hour,
+			Navigator: &nav.Services{Placement: &place.Indexed{Seed: uint64(i + 1)}}})
+	}
+	for job := range shareJobs {
+		ids := make([]orbit.CapsuleID, shareEach)
+		for i := range ids {
+			ids[i] = orbit.CapsuleID(fmt.Sprintf("job-%d-%d", job, i))
+		}
+		submit(b, l, orbit.Submit{IDs: ids, Spec: asks(int64(1 + job)), Owner: strconv.Itoa(job % engines)})
+	}
+	return l, all
+}
