@@ -59,7 +59,7 @@ type Patient struct {
 	// one higher, and one more each time that this wait has doubled, up to Limits.NominationAging.
 	Unaged bool
 	// For is how long a nomination lasts unless it is renewed; default 2 min. It is renewed in the first plan after half
-	// of that, so it should be several times Engine.ParkFor and Backoff.Max.
+	// of that, so it should be several times Engine.ParkFor, Backoff.Max and what a plan takes.
 	For time.Duration
 	// Filter takes nodes out of the choice, as that of a placement engine does. Nil: none. If the wrapped navigator's
 	// placement engine has a filter, set it here too.

@@ -17,8 +17,8 @@ import (
 // In most worlds arrivals of higher priority come, nodes are cordoned and shrink for a while, and for the first part of the
 // run all faults strike, lost engines among them.
 //
-// The rules are Job.Within for what is large, Config.Serve for what is nominated, and those of every race. No seed of the
-// first 100,000 breaks one: go test -tags stress -run 'TestPatience$' -v ./sim/race.
+// The rules are Job.Within for what is large, Config.Serve for what is nominated, and those of every race. With -tags stress the
+// tests run 100,000 of them: go test -tags stress -run 'TestPatience$' -v ./sim/race.
 func Patience(seed uint64) *Config {
 	p := &patience{Rand: rand.New(rand.NewPCG(seed, 0xa17)), Config: &Config{
 		Serve: 400 * time.Millisecond, Check: 64, Sleep: time.Sleep, Command: "go test ./sim/race -run '^TestPatience$' -patience.seed %d -patience.seeds 1",
@@ -103,7 +103,7 @@ func (p *patience) drawLarge() {
 		p.job(kind, j, cores, one[int32](p.Rand, 0, 0, 1, 1, 2))
 	}
 	// Each waits for those before it: until it is nominated, the tasks that run then have ended, and it is served.
-	each := 400*time.Millisecond + p.Serve
+	each := 1200*time.Millisecond + p.Serve
 	for i := range p.Jobs {
 		if !p.Jobs[i].Again {
 			p.Jobs[i].Within = time.Duration(len(p.Jobs)) * each
@@ -137,7 +137,7 @@ func (p *patience) drawEngines() {
 
 // patient makes the navigator of an engine.
 func patient(kind string) orbit.Navigator {
-	p := &nav.Patient{After: patienceAfter, For: 5 * patienceAfter}
+	p := &nav.Patient{After: patienceAfter, For: 10 * patienceAfter}
 	switch kind {
 	case "services":
 		p.Navigator = &nav.Services{}
