@@ -175,10 +175,11 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	state.nodes.Diff(&old.nodes, func(slot uint32, was, now *nodeRecord) bool {
 		if was.node != now.node {
 			v.changed.add(slot)
-			if now.node.Node != nil && now.node.Specification > old.rev {
-				if v.suspectNode(&now.node); from.telemetry != nil {
-					v.join(&now.node, from.telemetry)
-				}
+			if was.node.Node != now.node.Node { // it is described otherwise, if only in the states of a ledger that closes nodes
+				v.suspectNode(&now.node)
+			}
+			if from.telemetry != nil && now.node.Node != nil && now.node.Specification > old.rev {
+				v.join(&now.node, from.telemetry)
 			}
 		}
 		return true
@@ -194,6 +195,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 		if news.part == nil { // of a ledger that may show a node otherwise than its record says, and names it here
 			if n := state.Node(c.Node); n != nil {
 				v.changed.add(n.index)
+				v.suspectNode(n)
 			}
 		}
 		if _, ok := c.Do.(Place); ok && !placesMatter {

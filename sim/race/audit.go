@@ -182,14 +182,21 @@ func (a *audit) commit(changes []orbit.Change) {
 	}
 	a.known, p.committed = first.Revision, first.Revision
 	asks := a.asksOf(changes)
-	begun := map[*auditGang]bool{} // gangs of which nothing was placed before
+	begun := map[*auditGang]bool{} // gangs of which nothing was placed before; false: members have moved, which begins nothing
 	for i, c := range changes {
-		if place, ok := c.Do.(orbit.Place); ok {
-			if place != p.Do[i] {
+		switch do := c.Do.(type) {
+		case orbit.Evict:
+			if m := a.capsules[do.Capsule]; m != nil && m.gang != nil {
+				begun[m.gang] = false
+			}
+		case orbit.Place:
+			if do != p.Do[i] {
 				a.fail("never proposed", "%v at revision %d, where %v was asked for", c.Do, c.Revision, p.Do[i])
 			}
-			if m := a.capsules[place.Capsule]; m != nil && m.gang != nil && m.gang.empty() {
-				begun[m.gang] = true
+			if m := a.capsules[do.Capsule]; m != nil && m.gang != nil && m.gang.empty() {
+				if _, moved := begun[m.gang]; !moved {
+					begun[m.gang] = true
+				}
 			}
 		}
 		a.apply(p, &c)
@@ -198,8 +205,10 @@ func (a *audit) commit(changes []orbit.Change) {
 		a.room(&c)
 	}
 	a.judgeAsks(asks, first.Revision)
-	for g := range begun {
-		a.whole(g, first.Revision)
+	for g, anew := range begun {
+		if anew {
+			a.whole(g, first.Revision)
+		}
 	}
 	a.judge(p, changes)
 }

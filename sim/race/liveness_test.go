@@ -194,7 +194,7 @@ func TestLivenessWithin(t *testing.T) {
 // may.
 func TestLivenessHappens(t *testing.T) {
 	seen := map[string]int{}
-	for seed := uint64(1); seed <= 120; seed++ {
+	for seed := uint64(1); seed <= 200; seed++ {
 		ledger := &orbit.MemoryLedger{}
 		l := &race.Liveness{Ledger: func() orbit.Ledger { return ledger }}
 		playWorld(t, l, seed)
