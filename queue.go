@@ -31,6 +31,10 @@ type queue struct {
 	// when void ones were last dropped.
 	held      []entry
 	heldValid int
+	// Classes that are not parked and for which there may be room again: what is held back of them comes first.
+	recalled map[*Spec]bool
+	// The change that is looked at is the engine's own, and wakes only what is parked.
+	own bool
 	// A change has brought work, or room for parked work, since this was last set to false.
 	roused bool
 	out    []*Capsule
@@ -66,7 +70,7 @@ func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear forgets all work, and what was put aside. Entries are judged by the state from now on.
 func (q *queue) clear(state *State) {
-	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking()}
+	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}}
 }
 
 // absorb follows one change of the ledger. It reports whether there is new work or new room for parked work.
@@ -167,7 +171,7 @@ func (k *class) first() entry {
 // empty reports whether the class has no entries, given back or not.
 func (k *class) empty() bool { return k.head == len(k.fifo) && len(k.back) == 0 }
 
-// pop removes the first entry. The array behind the fifo is moved down once half of it is spent.
+// pop removes the first entry. The array behind the fifo moves down once half of it is spent.
 func (k *class) pop() entry {
 	e := k.first()
 	if len(k.back) > 0 && k.back[0] == e {
@@ -213,6 +217,21 @@ func (q *queue) hold() {
 	}
 }
 
+// recall gives back what is held of the classes for which there may be room again.
+func (q *queue) recall() {
+	if len(q.recalled) == 0 {
+		return
+	}
+	q.held = slices.DeleteFunc(q.held, func(e entry) bool {
+		c := q.valid(e)
+		if c != nil && q.recalled[c.Spec] {
+			q.putBack(e, c)
+		}
+		return c == nil || q.recalled[c.Spec]
+	})
+	clear(q.recalled)
+}
+
 // fill takes from the ready classes, and what is tried again where its priority puts it.
 func (q *queue) fill(n int) {
 	for len(q.out)+len(q.trials) < n && len(q.ready) > 0 {
@@ -241,16 +260,6 @@ type trial struct {
 	priority int32
 }
 
-// next takes the first valid entry of a class, if there is one.
-func (q *queue) next(k *class) (e entry, ok bool) {
-	for !k.empty() {
-		if e = k.pop(); q.valid(e) != nil {
-			return e, true
-		}
-	}
-	return e, false
-}
-
 // takeTrial puts the first of the trials into the batch.
 func (q *queue) takeTrial() {
 	e := q.trials[0].entry
@@ -266,12 +275,16 @@ func (q *queue) giveBack(entries []entry, n int) []entry {
 	n = min(n, len(entries))
 	for _, e := range entries[:n] {
 		if c := q.valid(e); c != nil {
-			k := q.class(c.Spec)
-			k.back.Push(e)
-			q.fix(k)
+			q.putBack(e, c)
 		}
 	}
 	return slices.Delete(entries, 0, n)
+}
+
+func (q *queue) putBack(e entry, c *Capsule) {
+	k := q.class(c.Spec)
+	k.back.Push(e)
+	q.fix(k)
 }
 
 // valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.

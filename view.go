@@ -119,6 +119,8 @@ type source struct {
 	// Reports whether pending work with this owner and spec is the view's owner's.
 	owns  func(owner string, spec *Spec) bool
 	holds bool // the owner of the view releases holds that have ended
+	// Reports whether a proposal was the owner's; nil: none was.
+	made func(ProposalID) bool
 }
 
 // refresh brings the view up to now. It reports whether there is new work or new room for parked work, also
@@ -166,9 +168,11 @@ func (v *View) rebuild(state *State, from *source) bool {
 func (v *View) advance(state *State, changes []Change, from *source) (woken bool) {
 	old := v.state
 	v.state = state
+	defer func() { v.queue.own = false }()
 	for i := range changes {
 		c := &changes[i]
 		v.touch(c, old, from)
+		v.queue.own = from.made != nil && from.made(c.ID)
 		woken = v.queue.absorb(c, state, from.owns) || woken
 		woken = v.touchNominated(c, old) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
@@ -290,6 +294,7 @@ func (v *View) refreshTelemetry(ctx context.Context, from *source, now time.Time
 			woken = v.queue.offer(n) || woken
 		}
 	}
+	v.queue.roused = v.queue.roused || woken
 	v.expire(from.telemetry, bound, now)
 	return woken, nil
 }

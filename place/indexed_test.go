@@ -54,13 +54,13 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 	by := rapid.SampledFrom(scores(r.outside)).Draw(t, "score")
 	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
 	engines := []orbit.PlacementEngine{
-		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
-		&Indexed{Score: by.score, Filter: by.filter, Seed: seed},
-		&Indexed{Score: by.score, Filter: by.filter, Seed: seed}, // shares the index with the first
+		&Exhaustive{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed},
+		&Indexed{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed},
+		&Indexed{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed}, // shares the index with the first
 	}
 	if !wide {
-		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
-			&Sampled{Score: by.score, Filter: by.filter, Seed: seed, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")})
+		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed},
+			&Sampled{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")})
 	}
 	for _, e := range engines {
 		r.engines = append(r.engines, draftFor(e))
@@ -77,7 +77,7 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 func (r *rivals) sync(t *rapid.T) {
 	r.refresh(t, r.view)
 	was := r.engines[0].engine.(*Exhaustive)
-	r.engines[0] = draftFor[orbit.PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed})
+	r.engines[0] = draftFor[orbit.PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, FilterVersion: was.FilterVersion, Seed: was.Seed})
 	for _, e := range r.engines {
 		e.Sync(r.view)
 	}
@@ -306,13 +306,13 @@ func (r *rivals) commit(t *rapid.T) {
 func (r *rivals) bystand(t *rapid.T) {
 	if len(r.bystanders) < 2 {
 		like := r.engines[1].engine.(*Indexed)
-		r.bystanders = append(r.bystanders, bystander{r.country.view(t), draftFor(&Indexed{Score: like.Score, Filter: like.Filter, Seed: uint64(len(r.bystanders))})})
+		r.bystanders = append(r.bystanders, bystander{r.country.view(t), draftFor(&Indexed{Score: like.Score, Filter: like.Filter, FilterVersion: like.FilterVersion, Seed: uint64(len(r.bystanders))})})
 	}
 	b := &r.bystanders[rapid.IntRange(0, len(r.bystanders)-1).Draw(t, "bystander")]
 	if rapid.Bool().Draw(t, "looks") {
 		r.refresh(t, b.view)
 	}
-	plain := draftFor(&Exhaustive{Score: b.engine.Score, Filter: b.engine.Filter, Seed: b.engine.Seed})
+	plain := draftFor(&Exhaustive{Score: b.engine.Score, Filter: b.engine.Filter, FilterVersion: b.engine.FilterVersion, Seed: b.engine.Seed})
 	b.Sync(b.view)
 	plain.Sync(b.view)
 	for i := range rapid.SampledFrom([]int{1, 5, 40}).Draw(t, "capsules") {
@@ -448,7 +448,7 @@ func manySpecs(t *testing.T, n int) (*orbit.View, []*orbit.Spec) {
 
 // agree checks that an engine chooses like an Exhaustive that has just begun.
 func agree(t *testing.T, v *orbit.View, e *drafted[*Indexed], specs ...*orbit.Spec) {
-	all := draftFor(&Exhaustive{Score: e.engine.Score, Filter: e.engine.Filter, Seed: e.engine.Seed})
+	all := draftFor(&Exhaustive{Score: e.engine.Score, Filter: e.engine.Filter, FilterVersion: e.engine.FilterVersion, Seed: e.engine.Seed})
 	all.Sync(v)
 	for _, spec := range specs {
 		want, wantErr := all.best(spec)
