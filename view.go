@@ -35,7 +35,9 @@ type Report struct {
 	Stale bool
 }
 
-// Telemetry is where a view gets reports from. Its methods may be called from any goroutine.
+// Telemetry is where a view gets reports from. Its methods may be called from any goroutine. It may also have a method
+// Wait(ctx context.Context, after uint64) error, which returns nil as soon as its version is another one than after, or the
+// context's error: then a report wakes engines at once with work that waits for it, and else after their back-off.
 type Telemetry interface {
 	// Reports returns the newest report of every node whose report has changed, in more than its
 	// heartbeat, after the version; and the version to ask from next time. Nil: nothing new. A node that is
