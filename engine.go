@@ -20,6 +20,14 @@ import (
 // and every commit of the engine's own. A conflict is silent and its capsule planned again in the next pass;
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
+//
+// What it guarantees to those who wait: What frees room on a node where a waiting capsule, or a member of a waiting gang, fits
+// begins a pass at once, whatever the back-off. Every pass plans highest priority first, nominees first among equals, and then who
+// was submitted first. Nothing is overtaken by work of lower priority of this engine on room that it could use by the rules
+// of the ledger, whatever bets are lost; but after eight full batches in a row that have no place, or lose all their
+// bets, those behind have a turn. What fits nowhere is tried again when a change could help it, when the version of a filter that refused it
+// changes, after [Engine.Nudge], and after ParkFor in any case. Against the work of other engines, and for room that is only freed bit by
+// bit, waiting work needs a nomination, which nav.Patient makes for it.
 type Engine struct {
 	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry.
 	Name string
