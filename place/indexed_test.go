@@ -182,6 +182,9 @@ func (r *rivals) batch(t *rapid.T) {
 
 // nominee plans one that waits, with the room that is nominated for it. Its draft shows each node as the referee judges it.
 func (r *rivals) nominee(t *rapid.T) {
+	if rapid.Bool().Draw(t, "in a new plan") {
+		r.sync(t)
+	}
 	c := r.waiting(t)
 	if c == nil {
 		return
