@@ -156,11 +156,13 @@ func (w *freedWorld) nominate(lasts time.Duration) {
 func TestFreedRoomWakesAtOnce(t *testing.T) {
 	for what, c := range freed {
 		for who, navigator := range map[string]func() orbit.Navigator{
-			"class":              func() orbit.Navigator { return &nav.Services{Placement: &place.Indexed{Filter: slotsOnly}} },
-			"class of a Patient": func() orbit.Navigator { return &nav.Patient{Navigator: &nav.Services{Placement: &place.Indexed{Filter: slotsOnly}}} },
-			"gang":               func() orbit.Navigator { return &nav.Gang{} },
-			"gang of a Patient":  func() orbit.Navigator { return &nav.Patient{Navigator: &nav.Gang{}} },
-			"importer's gang":    func() orbit.Navigator { return &wholeGangs{} },
+			"class": func() orbit.Navigator { return &nav.Services{Placement: &place.Indexed{Filter: slotsOnly}} },
+			"class of a Patient": func() orbit.Navigator {
+				return &nav.Patient{Navigator: &nav.Services{Placement: &place.Indexed{Filter: slotsOnly}}}
+			},
+			"gang":              func() orbit.Navigator { return &nav.Gang{} },
+			"gang of a Patient": func() orbit.Navigator { return &nav.Patient{Navigator: &nav.Gang{}} },
+			"importer's gang":   func() orbit.Navigator { return &wholeGangs{} },
 		} {
 			gang := who != "class" && who != "class of a Patient"
 			if what == "report" && gang && who != "importer's gang" {

@@ -131,7 +131,7 @@ func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 				wake()
 			}
 			if woken || err != nil {
-				return nil // an error is found again by the next pass, which reports it
+				return err // the next pass finds the error again, and reports it
 			}
 			sleep(ctx, e.pace.Initial)
 		}
