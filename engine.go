@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/herd"
 )
 
 // Engine runs a navigator: view, plan, propose, and again. It is a struct literal; Ledger and Navigator must
@@ -29,7 +31,8 @@ import (
 // changes, after [Engine.Nudge], and after ParkFor in any case. Against the work of other engines, and for room that is only freed bit by
 // bit, waiting work needs a nomination, which nav.Patient makes for it.
 type Engine struct {
-	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry.
+	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry. Engines that collide
+	// get out of each other's way by their names ([View.Part]), so give each another one.
 	Name string
 	// Ledger is the ledger that the engine reads and proposes to. Required.
 	Ledger Ledger
@@ -112,6 +115,7 @@ func (e *Engine) init() {
 		e.pace = pace{Backoff: e.Backoff.withDefaults(), rng: newRand()}
 		e.ids = newIDSource()
 		e.from.made = func(id ProposalID) bool { return bytes.HasPrefix(id[:], e.ids.prefix[:]) }
+		e.view.spread.Seed = herd.Hash(e.Name)
 	})
 }
 
@@ -215,11 +219,9 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	round.Notes, round.Unplaced = plan.Notes, plan.Unplaced
 	e.share.adapt(round.Planning)
 	aside := e.park(pending, unfit)
-	if one := pending[0].Spec.Priority; pending[len(pending)-1].Spec.Priority == one { // highest priority first
-		e.propose(ctx, plan.Proposals, round)
-	} else {
-		e.proposePlan(ctx, plan.Proposals, round)
-	}
+	proposed, conflicts := round.Proposed, round.Conflicts
+	e.proposePlan(ctx, pending, plan.Proposals, round)
+	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
 	if e.beaten++; round.Conflicts == 0 || round.progress {

@@ -171,7 +171,11 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 // before them. One that takes room which a capsule of higher priority could use that has just lost its bet is not sent, but
 // planned again with that capsule: unless there is enough room for that elsewhere, by the rules of the ledger, on nodes that
 // the plan does not touch.
-func (e *Engine) proposePlan(ctx context.Context, plan []Proposal, round *Round) {
+func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
+	if pending[0].Spec.Priority == pending[len(pending)-1].Spec.Priority { // highest first, so all have one priority
+		e.propose(ctx, plan, round)
+		return
+	}
 	for rest := plan; len(rest) > 0; {
 		e.losers = nil
 		n, highest := 0, int32(math.MinInt32)
