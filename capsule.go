@@ -3,7 +3,6 @@ package orbit
 import (
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"math"
 	"runtime"
 	"slices"
@@ -76,6 +75,8 @@ type Spec struct {
 	// Near is the co-location that the capsule requires. Navigators assert it with a GroupIn bet; the ledger has no
 	// rule for it.
 	Near Near `json:"near"`
+	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
+	Movable bool `json:"movable,omitempty"`
 	// Start is what the capsule starts from, for navigators that use it; the ledger has no rule for it.
 	Start Start `json:"start,omitzero"`
 
@@ -275,7 +276,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 	for _, t := range []string{s.Spread.Level, s.Group, s.Near.Group, s.Near.Level, s.Start.Template, string(s.Start.Parent)} {
 		text(t)
 	}
-	number(int64(btoi(s.Start.CrossHost)))
+	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable)))
 	return b
 }
 
@@ -328,72 +329,4 @@ func sorted(words []string) []string {
 	c := slices.Clone(words)
 	slices.Sort(c)
 	return slices.Compact(c)
-}
-
-// placements remembers which proposals placed a capsule before its last placement. It is immutable.
-type placements struct {
-	id     ProposalID
-	at     Revision
-	depth  int
-	before *placements
-}
-
-// Placements yields which proposals have placed the capsule and when, the newest first; older ones are remembered within
-// [Limits.PlacementIDs], and those without an id not at all.
-func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
-	return func(yield func(ProposalID, Revision) bool) {
-		if !c.PlacedBy.IsZero() && !yield(c.PlacedBy, c.PlacedAt) {
-			return
-		}
-		for p := c.earlier; p != nil; p = p.before {
-			if !yield(p.id, p.at) {
-				return
-			}
-		}
-	}
-}
-
-// placedBy returns the revision at which the proposal placed c, 0 if it did not.
-func (c *Capsule) placedBy(id ProposalID) Revision {
-	if id.IsZero() {
-		return 0
-	}
-	if c.PlacedBy == id { // nearly always, where it is asked: in every commit
-		return c.PlacedAt
-	}
-	for p := c.earlier; p != nil; p = p.before {
-		if p.id == id {
-			return p.at
-		}
-	}
-	return 0
-}
-
-// remember adds the last placement to the earlier ones, and keeps at most limit of those.
-func (c *Capsule) remember(limit int) {
-	if c.PlacedBy.IsZero() {
-		return
-	}
-	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
-}
-
-// trim copies the list down to the limit when it has grown to twice that, so that the cost is constant.
-func trim(p *placements, limit int) *placements {
-	if p.before != nil {
-		p.depth = p.before.depth + 1
-	}
-	if p.depth < 2*limit {
-		return p
-	}
-	var kept []placements
-	for q := p; q != nil && len(kept) < limit; q = q.before {
-		kept = append(kept, *q)
-	}
-	for i := range kept {
-		kept[i].depth, kept[i].before = limit-1-i, nil
-		if i+1 < len(kept) {
-			kept[i].before = &kept[i+1]
-		}
-	}
-	return &kept[0]
 }

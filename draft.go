@@ -183,7 +183,7 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	case use.what != draftUntouched:
 		return d.refuse(c.ID, n, "capsule %q is %s by this plan already", c.ID, use.what)
 	case !c.Pending():
-		return d.refuse(c.ID, n, "capsule %q is not pending; release it first to move it", c.ID)
+		return d.refuse(c.ID, n, "capsule %q is not pending; use Evict first to move it", c.ID)
 	}
 	if err := d.takesCapsule(c, n, to.Devices); err != nil {
 		return err
@@ -243,67 +243,6 @@ func (d *Draft) Hold(h Hold) error {
 	}
 	d.holds[h.ID] = draftUse{draftTaken, len(d.log)}
 	d.step(draftStep{node: n, use: use}, taken, h)
-	return nil
-}
-
-// Release ends a placement or a hold of the view, as a commitment of the next proposal, whose later steps may use
-// the room. What the plan itself has placed is undone with Rollback. Errors are those of Place.
-func (d *Draft) Release(r Release) error {
-	switch {
-	case d.view == nil:
-		return d.refuse(r.Capsule, nil, "the draft is empty; call Sync first")
-	case r.Hold != "":
-		return d.endHold(r)
-	}
-	c := d.view.state.Capsule(r.Capsule)
-	use := d.capsules[r.Capsule]
-	switch {
-	case c == nil:
-		return d.refuse(r.Capsule, nil, "there is no capsule %q in the view", r.Capsule)
-	case use.what != draftUntouched:
-		return d.refuse(r.Capsule, nil, "capsule %q is %s by this plan already", r.Capsule, use.what)
-	case r.From != "" && r.From != c.Node:
-		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, not on %q", r.Capsule, c.Node, r.From)
-	case c.Released() || !c.Placed() && !r.Final:
-		return d.refuse(r.Capsule, nil, "capsule %q is not placed", r.Capsule)
-	}
-	if d.capsules == nil {
-		d.capsules = map[CapsuleID]draftUse{}
-	}
-	act := draftReleased
-	if r.Final {
-		act = draftEnded
-	}
-	d.capsules[r.Capsule] = draftUse{act, len(d.log)}
-	if !c.Placed() {
-		d.step(draftStep{use: use}, nil, r)
-		return nil
-	}
-	n := d.nodes[d.view.state.Node(c.Node).index]
-	left := d.copies.New(*n)
-	left.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
-	left.Capsules--
-	d.step(draftStep{node: n, use: use}, left, r)
-	return nil
-}
-
-// endHold is Release for a hold.
-func (d *Draft) endHold(r Release) error {
-	h, lives := d.view.state.Hold(r.Hold)
-	use := d.holds[r.Hold]
-	if !lives || use.what != draftUntouched {
-		return d.refuse("", nil, "there is no hold %q in the view, or this plan has ended it already", r.Hold)
-	}
-	n := d.nodes[d.view.state.Node(h.Node).index]
-	left := d.copies.New(*n)
-	left.gives(h.Room, h.Devices, h.Milli)
-	left.holds--
-	left.spares(&h)
-	if d.holds == nil {
-		d.holds = map[HoldID]draftUse{}
-	}
-	d.holds[r.Hold] = draftUse{draftReleased, len(d.log)}
-	d.step(draftStep{node: n, use: use}, left, r)
 	return nil
 }
 

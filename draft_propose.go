@@ -57,7 +57,7 @@ func (d *Draft) forgetCompany(do []Commitment) {
 		return
 	}
 	for _, c := range do {
-		if r, ok := c.(Release); ok && r.Capsule != "" {
+		if leaves(c) != "" {
 			d.forgetNear()
 			return
 		}
@@ -136,11 +136,11 @@ type nearby struct {
 func (d *Draft) leavers(group string) map[NodeID]int {
 	var left map[NodeID]int
 	for _, do := range d.log[:d.open] {
-		r, ok := do.(Release)
-		if !ok || r.Capsule == "" {
+		id := leaves(do)
+		if id == "" {
 			continue
 		}
-		if c := d.view.state.Capsule(r.Capsule); c.Spec.Group == group && c.Placed() {
+		if c := d.view.state.Capsule(id); c.Spec.Group == group && c.Placed() {
 			if left == nil {
 				left = map[NodeID]int{}
 			}
@@ -148,6 +148,17 @@ func (d *Draft) leavers(group string) map[NodeID]int {
 		}
 	}
 	return left
+}
+
+// leaves returns the capsule that a commitment takes off its node; empty: none.
+func leaves(c Commitment) CapsuleID {
+	switch c := c.(type) {
+	case Release:
+		return c.Capsule
+	case Evict:
+		return c.Capsule
+	}
+	return ""
 }
 
 // forgetNear forgets where groups are.
@@ -268,6 +279,8 @@ func (d *Draft) restoreUse(c Commitment, use draftUse) {
 		restore(d.capsules, c.Capsule, use)
 	case Hold:
 		restore(d.holds, c.ID, use)
+	case Evict:
+		restore(d.capsules, c.Capsule, use)
 	case Release:
 		if c.Hold != "" {
 			restore(d.holds, c.Hold, use)
@@ -303,7 +316,7 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 		last++
 	}
 	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
-		if _, releases := c.(Release); releases { // the room may be what it took the place of
+		if r, ok := c.(Release); ok && r.Hold != "" || leaves(c) != "" { // the room may be what it took the place of
 			return false
 		}
 	}
@@ -342,7 +355,7 @@ func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment
 	}
 	slices.SortFunc(lower, (*Nomination).compare)
 	for ; ; lower = lower[:len(lower)-1] {
-		over, short := t.crowded(made), t.judgeShare()
+		over, short := t.crowded(made), t.shortOf(made, func(*Nomination) bool { return false })
 		if over == "" && short == nil {
 			return ends, nil
 		}
@@ -350,7 +363,7 @@ func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment
 			if over != "" {
 				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
 			}
-			return nil, short
+			return ends, t.judgeShare() // what cannot be ended here need not be
 		}
 		o := lower[len(lower)-1]
 		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -79,7 +80,7 @@ func newDrafting(t *rapid.T) *drafting {
 	if s := snapshotOf(t, d.ledger); rapid.IntRange(0, 2).Draw(t, "shrink or cordon") == 0 {
 		n := d.node(t, s).Node.clone()
 		n.Capacity[CPU] = rapid.Int64Range(0, n.Capacity[CPU]).Draw(t, "left")
-		n.Unschedulable = rapid.Bool().Draw(t, "cordon")
+		n.Cordon(rapid.Bool().Draw(t, "cordon"))
 		commit(t, d.ledger, PutNode{*n})
 	}
 	d.view, _ = viewOf(t, d.ledger, nil)
@@ -90,6 +91,7 @@ func newDrafting(t *rapid.T) *drafting {
 func (d *drafting) spec(t *rapid.T) *Spec {
 	s := wants(rapid.Int64Range(0, 3).Draw(t, "cpu"))
 	s.Priority = rapid.Int32Range(0, 1).Draw(t, "priority")
+	s.Movable = rapid.Bool().Draw(t, "movable")
 	s.Envelope.Reservation[Memory] = rapid.Int64Range(0, 1).Draw(t, "memory")
 	if rapid.IntRange(0, 2).Draw(t, "device") == 0 {
 		s.Devices = DeviceRequest{Count: 1, Milli: rapid.SampledFrom([]int{300, 700}).Draw(t, "milli")}
@@ -156,8 +158,8 @@ func (d *drafting) aHold(t *rapid.T, id HoldID) Hold {
 
 // took compares a step with the ledger: what the draft takes commits, and what it refuses does not, unless the room
 // is some that an earlier proposal has released.
-func (d *drafting) took(t *rapid.T, err error, do Commitment, on NodeID) {
-	p := Proposal{Do: append(slices.Clone(d.open), do)}
+func (d *drafting) took(t *rapid.T, err error, on NodeID, do ...Commitment) {
+	p := Proposal{Do: append(slices.Clone(d.open), do...)}
 	judged := snapshotOf(t, d.ledger).Check(p)
 	if err == nil {
 		require.NoError(t, judged, "the draft takes %v", do)
@@ -193,7 +195,7 @@ func (d *drafting) place(t *rapid.T) {
 	c := rapid.SampledFrom(append(all, fresh)).Draw(t, "capsule")
 	if c == fresh {
 		submit := Submit{IDs: []CapsuleID{c.ID}, Spec: c.Spec}
-		d.took(t, d.draft.Add(submit), submit, "")
+		d.took(t, d.draft.Add(submit), "", submit)
 	}
 	n := d.node(t, s)
 	set := DeviceSet(rapid.IntRange(0, 3).Draw(t, "instances"))
@@ -206,7 +208,7 @@ func (d *drafting) place(t *rapid.T) {
 		d.refused++ // released by an earlier proposal: the ledger takes it only if that one commits
 		return
 	}
-	d.took(t, err, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set}, n.Node.ID)
+	d.took(t, err, n.Node.ID, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set})
 }
 
 // placeGang places all members of a gang, or takes back those that it has placed. The draft refuses it if the ledger does.
@@ -273,11 +275,11 @@ func (d *drafting) hold(t *rapid.T) {
 		d.refused++
 		return
 	}
-	d.took(t, err, h, h.Node)
+	d.took(t, err, h.Node, h)
 }
 
 func (d *drafting) release(t *rapid.T) {
-	r := Release{Capsule: CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "id"))), Final: rapid.IntRange(0, 3).Draw(t, "final") == 0}
+	r := Release{Capsule: CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "id"))), Final: rapid.IntRange(0, 3).Draw(t, "final") != 0}
 	if rapid.IntRange(0, 3).Draw(t, "a member") == 0 {
 		r.Capsule = CapsuleID(fmt.Sprintf("g0-%04d", rapid.IntRange(0, 2).Draw(t, "id")))
 	}
@@ -292,7 +294,30 @@ func (d *drafting) release(t *rapid.T) {
 		require.Error(t, d.draft.Release(r))
 		return
 	}
-	d.took(t, d.draft.Release(r), r, "")
+	d.took(t, d.draft.Release(r), "", r)
+}
+
+// move takes a capsule off its node and places it on another, or on the same.
+func (d *drafting) move(t *rapid.T) {
+	c := d.view.State().Capsule(CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "id"))))
+	if c == nil {
+		return
+	}
+	if d.draft.capsules[c.ID].what != draftUntouched {
+		require.Error(t, d.draft.Evict(Evict{Capsule: c.ID}))
+		return
+	}
+	n, start := d.node(t, d.view.State()), d.draft.Checkpoint()
+	evict := Evict{Capsule: c.ID, From: cmp.Or(c.Node, "nowhere"), Since: max(c.PlacedAt, 1)}
+	err := d.draft.Evict(evict)
+	set, _ := d.draft.Node(n.Index()).PickDevices(c.Spec)
+	if err == nil {
+		err = d.draft.Place(c, Choice{Node: n, Devices: set})
+	}
+	if err != nil {
+		d.draft.Rollback(start)
+	}
+	d.took(t, err, n.Node.ID, evict, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set})
 }
 
 // propose sends what is in the making. Each proposal commits, whichever of those before it have been lost.
@@ -333,7 +358,7 @@ func (d *drafting) withdraw(t *rapid.T) {
 	if d.void[i] {
 		return
 	}
-	releases := slices.ContainsFunc(do, func(c Commitment) bool { _, ok := c.(Release); return ok })
+	releases := slices.ContainsFunc(do, func(c Commitment) bool { _, ok := c.(Release); return ok || leaves(c) != "" })
 	for _, c := range do {
 		place, ok := c.(Place)
 		if !ok {
@@ -345,7 +370,8 @@ func (d *drafting) withdraw(t *rapid.T) {
 		}
 		require.True(t, d.draft.Withdraw(place.Capsule))
 		require.False(t, d.draft.Withdraw(place.Capsule), "twice")
-		commit(t, d.ledger, Release{Capsule: place.Capsule, Final: d.view.State().Capsule(place.Capsule) == nil})
+		known := d.view.State().Capsule(place.Capsule) != nil
+		commit(t, d.ledger, Release{Capsule: place.Capsule, Final: !known, Stopped: known})
 	}
 	d.void[i] = true
 }
@@ -477,7 +503,7 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDrafting(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"place": d.place, "place more": d.place, "place gang": d.placeGang, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release,
+			"place": d.place, "place more": d.place, "place gang": d.placeGang, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release, "move": d.move,
 			"try": d.try, "propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback,
 			"": d.check,
 		})
@@ -496,14 +522,14 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 func TestDraftSwapsAndMakesWay(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("a", 4)}, PutNode{machine("b", 4)},
-		Submit{IDs: []CapsuleID{"x"}, Spec: wants(4)}, Submit{IDs: []CapsuleID{"y1", "y2"}, Spec: wants(2)}, Submit{IDs: []CapsuleID{"hi"}, Spec: wants(4)},
+		Submit{IDs: []CapsuleID{"x"}, Spec: movable(4)}, Submit{IDs: []CapsuleID{"y1", "y2"}, Spec: movable(2)}, Submit{IDs: []CapsuleID{"hi"}, Spec: wants(4)},
 		Place{Capsule: "x", Node: "a"}, Place{Capsule: "y1", Node: "b"}, Place{Capsule: "y2", Node: "b"})
 	v, refresh := viewOf(t, l, nil)
 	var d Draft
 	d.Sync(v)
 	s := v.State()
 	for _, id := range []CapsuleID{"x", "y1", "y2"} {
-		require.NoError(t, d.Release(Release{Capsule: id}))
+		require.NoError(t, d.Evict(Evict{Capsule: id}))
 	}
 	for id, to := range map[CapsuleID]NodeID{"x": "b", "y1": "a", "y2": "a"} {
 		require.NoError(t, d.Place(s.Capsule(id), Choice{Node: s.Node(to)}))
@@ -517,8 +543,8 @@ func TestDraftSwapsAndMakesWay(t *testing.T) {
 	refresh()
 	d.Sync(v)
 	s = v.State()
-	require.NoError(t, d.Release(Release{Capsule: "y1", From: "a"}))
-	require.NoError(t, d.Release(Release{Capsule: "y2", From: "a"}))
+	require.NoError(t, d.Release(Release{Capsule: "y1", From: "a", Final: true}))
+	require.NoError(t, d.Release(Release{Capsule: "y2", From: "a", Final: true}))
 	require.NoError(t, d.Place(s.Capsule("hi"), Choice{Node: s.Node("a"), Note: "in the stead of y1 and y2"}))
 	_, err = l.Propose(t.Context(), d.Propose())
 	require.NoError(t, err)
@@ -557,7 +583,7 @@ func TestDraftKnowsWhoLeaves(t *testing.T) {
 	d.Sync(v)
 	n := v.State().Node("a")
 	require.Zero(t, d.Misfit(n, follows))
-	require.NoError(t, d.Release(Release{Capsule: "m"}))
+	require.NoError(t, d.Release(Release{Capsule: "m", Final: true}))
 	d.Propose()
 	require.Equal(t, Misfit{Why: "wait for group g, of which nothing is placed"}, d.Misfit(n, follows))
 	d.Rollback(0)
@@ -602,7 +628,7 @@ func TestDraftWithoutView(t *testing.T) {
 		domains, _ := d.NearDomains(near)
 		require.Nil(t, domains)
 		for _, err := range []error{d.Place(x, Choice{Node: a}), d.Reserve(x.Spec, Choice{Node: a}), d.Add(Mark{Key: "k"}),
-			d.Hold(Hold{ID: "h", Node: "a"}), d.Release(Release{Capsule: "x"})} {
+			d.Hold(Hold{ID: "h", Node: "a"}), d.Release(Release{Capsule: "x", Stopped: true})} {
 			require.ErrorIs(t, err, ErrInfeasible)
 		}
 		for _, err := range []error{d.Place(nil, Choice{Node: a}), d.Place(&Capsule{}, Choice{Node: a}), d.Place(x, Choice{Node: &NodeState{}}), d.Reserve(nil, Choice{Node: a}), d.PlaceBest(nil, x)} {
@@ -625,16 +651,21 @@ func TestDraftRefuses(t *testing.T) {
 	a, x, y := s.Node("a"), s.Capsule("x"), s.Capsule("y")
 	require.ErrorContains(t, d.Place(x, Choice{Node: a}), "not in the view")
 	require.ErrorContains(t, d.Hold(Hold{ID: "h", Node: "a"}), "call Sync first")
-	require.ErrorContains(t, d.Release(Release{Capsule: "y"}), "call Sync first")
+	require.ErrorContains(t, d.Release(Release{Capsule: "y", Stopped: true}), "call Sync first")
 	require.Equal(t, Proposal{}, d.Propose())
 	d.Sync(v)
 	for want, step := range map[string]func() error{
 		"no such node":         func() error { return d.Place(x, Choice{}) },
-		"release it first":     func() error { return d.Place(y, Choice{Node: a}) },
+		"use Evict first":      func() error { return d.Place(y, Choice{Node: a}) },
 		"asks for 0 devices":   func() error { return d.Place(x, Choice{Node: a, Devices: 1}) },
 		"is not placed":        func() error { return d.Release(Release{Capsule: "x"}) },
 		`on node "a", not`:     func() error { return d.Release(Release{Capsule: "y", From: "b"}) },
 		`no capsule "z"`:       func() error { return d.Release(Release{Capsule: "z"}) },
+		"use Evict to move":    func() error { return d.Release(Release{Capsule: "y"}) },
+		"for the agent":        func() error { return d.Release(Release{Capsule: "y", Stopped: true}) },
+		"is not movable":       func() error { return d.Evict(Evict{Capsule: "y"}) },
+		"since revision 9":     func() error { return d.Evict(Evict{Capsule: "y", Since: 9}) },
+		`capsule "q" in`:       func() error { return d.Evict(Evict{Capsule: "q"}) },
 		`no hold "h"`:          func() error { return d.Release(Release{Hold: "h"}) },
 		"use Place, Hold":      func() error { return d.Add(RemoveNode{Node: "a"}) },
 		"such nodes lack cpu":  func() error { return d.Place(&Capsule{ID: "big", Spec: wants(4)}, Choice{Node: a}) },

@@ -30,7 +30,7 @@ func toggles(b *testing.B, l *MemoryLedger, nodes, n int) func() {
 	return func() {
 		for i, id := range ids {
 			if placed {
-				commit(b, l, Release{Capsule: id})
+				commit(b, l, Release{Capsule: id, Stopped: true})
 			} else {
 				commit(b, l, Place{Capsule: id, Node: NodeID(fmt.Sprintf("node-%06d", i*7919%nodes))})
 			}

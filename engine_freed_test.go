@@ -125,7 +125,7 @@ var freed = map[string]struct {
 		free:   func(w *freedWorld) { w.commit(roomOf("n", nil)) },
 	},
 	"end of a cordon": {
-		before: func(w *freedWorld) { w.commit(roomOf("n", func(n *orbit.Node) { n.Unschedulable = true })) },
+		before: func(w *freedWorld) { w.commit(roomOf("n", func(n *orbit.Node) { n.State = orbit.Cordoned })) },
 		free:   func(w *freedWorld) { w.commit(roomOf("n", nil)) },
 	},
 	"device healthy": {

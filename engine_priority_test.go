@@ -142,7 +142,7 @@ func (w *priorityWorld) couldUse(view, before, after *State, high *Capsule, on N
 			}
 		}
 		fit := int(max(0, free) / size)
-		if n.Node.Unschedulable {
+		if n.Node.State != Ready {
 			fit = 0
 		}
 		seats += fit
@@ -216,7 +216,9 @@ func (w *priorityWorld) happen(t *rapid.T, most int) {
 		do = Release{Capsule: rapid.SampledFrom(ids).Draw(t, "ends"), Final: true}
 	case 6:
 		n := machine(NodeID(fmt.Sprint("n", rapid.IntRange(0, 3).Draw(t, "node"))), rapid.Int64Range(2, 5).Draw(t, "cpu"))
-		n.Unschedulable = rapid.IntRange(0, 3).Draw(t, "cordon") == 0
+		if rapid.IntRange(0, 3).Draw(t, "cordon") == 0 {
+			n.State = Cordoned
+		}
 		do = PutNode{n}
 	}
 	if _, ok := do.(Submit); ok && s.PendingCount() > most*mostStill-4 {

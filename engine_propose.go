@@ -342,8 +342,14 @@ func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	}
 	round.fresh = true
 	for _, c := range p.Do {
-		release, _ := c.(Release)
-		if _, ok := c.(Place); ok || release.Capsule != "" {
+		moved := false
+		switch c := c.(type) {
+		case Place, Evict:
+			moved = true
+		case Release:
+			moved = c.Capsule != ""
+		}
+		if moved {
 			round.progress = true
 			return
 		}

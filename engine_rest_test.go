@@ -138,3 +138,17 @@ func TestHoldThatAnotherHasEndedIsNoConflict(t *testing.T) {
 	assert.Empty(t, r.Errors)
 	assert.Zero(t, e.Pass(t.Context()).Proposed, "it has seen that the hold is gone")
 }
+
+// What an engine has ended is in the view that the same pass plans on: a hold or a nomination that it has just ended stands
+// in the way of nothing.
+func TestPassPlansOnWhatItHasEnded(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: wants(10)},
+		Hold{ID: "h", Node: "n", Room: Resources{CPU: 10}, Ends: time.Now().Add(-time.Second)})
+	e := &Engine{Ledger: l, Navigator: planFunc(func(_ context.Context, view *View, _ []*Capsule) (Plan, error) {
+		_, held := view.State().Hold("h")
+		assert.False(t, held)
+		return Plan{}, nil
+	})}
+	assert.Equal(t, 1, e.Pass(t.Context()).Pending)
+}

@@ -282,11 +282,12 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		c := e.view.state.Capsule(do.Capsule)
 		return c == nil || e.owns(do.Owner, c.Spec), false
 	case Release:
-		of := e.view.state.Capsule(do.Capsule)
-		if do.Capsule != "" && !do.Final && (of == nil || e.mine(of)) {
-			return true, false // nil: submitted after the view
+		if do.Capsule != "" && !do.Final && e.minds(do.Capsule) {
+			return true, false
 		}
 		return false, aside
+	case Evict:
+		return e.minds(do.Capsule), aside
 	case PutNode:
 		return false, aside
 	case RemoveNode, Hold, Mark:
@@ -297,6 +298,12 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, len(p.ties)+len(p.rests) > 0 || aside && e.view.state.nominations.Len() > 0
 	}
 	return false, false
+}
+
+// minds reports whether a capsule is the engine's own, or may be: it was submitted after the view.
+func (e *Engine) minds(id CapsuleID) bool {
+	c := e.view.state.Capsule(id)
+	return c == nil || e.mine(c)
 }
 
 // Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that found new

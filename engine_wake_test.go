@@ -319,7 +319,7 @@ func TestWorkWakesAtOnce(t *testing.T) {
 		"gang":                {[]Commitment{Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: ofModule("mine", 1), Members: []CapsuleID{"m"}}}}}}, "m"},
 		"assign":              {[]Commitment{Assign{Capsule: "theirs", Owner: "me"}}, "theirs"},
 		"assign to no engine": {[]Commitment{Assign{Capsule: "far", From: "them"}}, "far"},
-		"back to pending":     {[]Commitment{Release{Capsule: "placed"}}, "placed"},
+		"back to pending":     {[]Commitment{Release{Capsule: "placed", Stopped: true}}, "placed"},
 		"new and assigned":    {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("theirs", 1)}, Assign{Capsule: "new", Owner: "me"}}, "new"},
 		"placed and back":     {[]Commitment{Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}, Place{Capsule: "new", Node: "n"}, Release{Capsule: "new"}}, "new"},
 		"among other things":  {[]Commitment{Mark{Key: "k", Value: "v"}, PutNode{machine("m", 1)}, Submit{IDs: []CapsuleID{"new"}, Spec: ofModule("mine", 1)}}, "new"},
@@ -351,7 +351,7 @@ func TestOthersCommitsDoNotWake(t *testing.T) {
 			{Submit{IDs: []CapsuleID{"y"}, Spec: ofModule("mine", 1), Owner: "them"}},
 			{Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: ofModule("theirs", 1), Members: []CapsuleID{"m"}}}}}},
 			{Place{Capsule: "theirs", Node: "n"}},
-			{Release{Capsule: "theirs"}},
+			{Release{Capsule: "theirs", Stopped: true}},
 			{Release{Capsule: "their placed", Final: true}},
 			{Release{Capsule: "placed too", Final: true}},
 			{Assign{Capsule: "far", From: "them", Owner: "those"}},
@@ -395,10 +395,10 @@ func TestFirstPlacementTakesNoTime(t *testing.T) {
 func crowded(t *testing.T) *MemoryLedger {
 	l := &MemoryLedger{}
 	drained := machine("drained", 100).inZone("a")
-	drained.Unschedulable = true
+	drained.State = Cordoned
 	commit(t, l, PutNode{machine("full", 100).inZone("a")}, PutNode{machine("held", 100).inZone("a")}, PutNode{drained},
 		PutNode{machine("small", 50).inZone("a")}, PutNode{machine("elsewhere", 100).inZone("b")})
-	commit(t, l, Submit{IDs: []CapsuleID{"old"}, Spec: wants(100), Owner: "them"}, Place{Capsule: "old", Node: "full"},
+	commit(t, l, Submit{IDs: []CapsuleID{"old"}, Spec: movable(100), Owner: "them"}, Place{Capsule: "old", Node: "full"},
 		Submit{IDs: []CapsuleID{"theirs"}, Spec: wants(50), Owner: "them"},
 		Hold{ID: "h", Node: "held", Room: Resources{CPU: 1}, Ends: time.Now().Add(time.Hour)})
 	big := wants(100)
@@ -413,14 +413,14 @@ var rooms = map[string]struct {
 	on NodeID
 }{
 	"released for good":     {[]Commitment{Release{Capsule: "old", Final: true}}, "full"},
-	"released":              {[]Commitment{Release{Capsule: "old"}}, "full"},
+	"released":              {[]Commitment{Release{Capsule: "old", Stopped: true}}, "full"},
 	"hold released":         {[]Commitment{Release{Hold: "h"}}, "held"},
 	"node bigger":           {[]Commitment{PutNode{machine("small", 100).inZone("a")}}, "small"},
 	"node new":              {[]Commitment{PutNode{machine("new", 100).inZone("a")}}, "new"},
 	"node relabelled":       {[]Commitment{PutNode{machine("elsewhere", 100).inZone("a")}}, "elsewhere"},
 	"node schedulable":      {[]Commitment{PutNode{machine("drained", 100).inZone("a")}}, "drained"},
 	"node again":            {[]Commitment{RemoveNode{"small"}, PutNode{machine("small", 100).inZone("a")}}, "small"},
-	"moved":                 {[]Commitment{Release{Capsule: "old"}, PutNode{machine("b", 100)}, Place{Capsule: "old", Node: "b"}}, "full"},
+	"moved":                 {[]Commitment{Evict{Capsule: "old", From: "full", Since: 2}, PutNode{machine("b", 100)}, Place{Capsule: "old", Node: "b"}}, "full"},
 	"after what is no room": {[]Commitment{Mark{Key: "k", Value: "v"}, Release{Capsule: "old", Final: true}}, "full"},
 }
 
@@ -593,11 +593,11 @@ func TestLeavingBringsParkedClassesBack(t *testing.T) {
 		spec *Spec
 		do   []Commitment
 	}{
-		"group drained":      {member, []Commitment{Release{Capsule: "m"}}},
+		"group drained":      {member, []Commitment{Release{Capsule: "m", Stopped: true}}},
 		"group ended":        {member, []Commitment{Release{Capsule: "m", Final: true}}},
 		"parent moved":       {fork, []Commitment{Release{Capsule: "p"}, Place{Capsule: "p", Node: "b"}}},
 		"parent gone":        {fork, []Commitment{Release{Capsule: "p", Final: true}}},
-		"parent placed anew": {fork, []Commitment{Release{Capsule: "p"}}},
+		"parent placed anew": {fork, []Commitment{Release{Capsule: "p", Stopped: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -606,7 +606,7 @@ func TestLeavingBringsParkedClassesBack(t *testing.T) {
 				commit(t, l, PutNode{drained}, PutNode{machine("b", 10).inZone("y")},
 					Submit{IDs: []CapsuleID{"m"}, Spec: member}, Submit{IDs: []CapsuleID{"p"}, Spec: wants(1)},
 					Place{Capsule: "m", Node: "a"}, Place{Capsule: "p", Node: "a"})
-				drained.Unschedulable = true
+				drained.State = Cordoned
 				commit(t, l, PutNode{drained}, Submit{IDs: []CapsuleID{"waits"}, Spec: c.spec})
 				tel := &board{}
 				tel.say(Report{Node: "b", At: time.Now(), FreeSlots: 1}, time.Now())
@@ -710,7 +710,7 @@ func TestRoomOfWhatIsNotDoneBringsParkedClassesBack(t *testing.T) {
 	}{
 		"hold refused":           {Hold{ID: "h", Node: "n", Room: Resources{CPU: 100}, Ends: time.Unix(1<<33, 0)}, ErrConflict, 10 * ms},
 		"removal refused":        {RemoveNode{"n"}, ErrConflict, 10 * ms},
-		"cordon refused":         {PutNode{Node{ID: "n", Unschedulable: true}}, ErrConflict, 10 * ms},
+		"cordon refused":         {PutNode{Node{ID: "n", State: Cordoned}}, ErrConflict, 10 * ms},
 		"placement given up":     {Place{Capsule: "first", Node: "n"}, ErrUnknown, 5 * time.Second},
 		"never known and a hold": {Hold{ID: "h", Node: "n", Room: Resources{CPU: 100}, Ends: time.Unix(1<<33, 0)}, ErrUnknown, 5 * time.Second},
 	} {
@@ -858,12 +858,12 @@ func (u *unrest) do(l Ledger, tel *board) {
 		do = []Commitment{Release{Capsule: id, Final: u.flag}}
 	case 5, 6:
 		n := machine(node, int64(u.size)).inZone([]string{"x", "y"}[u.node%2])
-		n.Unschedulable = u.flag && u.size%2 == 0
+		n.Cordon(u.flag && u.size%2 == 0)
 		do = []Commitment{PutNode{n}}
 	case 7:
 		do = []Commitment{PutNode{machine(node, int64(u.size)).inZone([]string{"x", "y"}[u.size%2])}}
 	case 8: // by others
-		do = []Commitment{Release{Capsule: id}, Place{Capsule: id, Node: node}}
+		do = []Commitment{Release{Capsule: id, Stopped: true}, Place{Capsule: id, Node: node}}
 	case 9:
 		do = []Commitment{Hold{ID: HoldID(id), Node: node, Room: Resources{CPU: 1}, Ends: time.Now().Add(time.Duration(u.size) * 300 * ms)}}
 	case 10:

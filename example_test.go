@@ -105,11 +105,11 @@ func ExampleState_On_drain() {
 	commit(ledger, orbit.PutNode{Node: orbit.Node{ID: "node-b", Capacity: orbit.Resources{orbit.CPU: 4_000}}})
 
 	node := *snapshot(ledger).Node("node-a").Node
-	node.Unschedulable = true
+	node.State = orbit.Cordoned
 	commit(ledger, orbit.PutNode{Node: node})
 	var batch []orbit.Commitment
 	for c := range snapshot(ledger).On("node-a") {
-		batch = append(batch, orbit.Release{Capsule: c.ID, From: "node-a"})
+		batch = append(batch, orbit.Release{Capsule: c.ID, From: "node-a", Stopped: true})
 	}
 	commit(ledger, batch...)
 	engine.Pass(ctx)

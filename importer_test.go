@@ -163,7 +163,7 @@ func main() {
 		gang("large", role("small", 1, "s-1"), role("large", 11, "l-1")))
 	pass()
 	pass()
-	do(orbit.Release{Capsule: "a-2"})
+	do(orbit.Release{Capsule: "a-2", Stopped: true})
 	pass()
 	state, _ := ledger.Snapshot(ctx)
 	placed := 0

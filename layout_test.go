@@ -168,17 +168,17 @@ func TestNamesInDocs(t *testing.T) {
 var layers = [][]string{
 	{"doc.go", "errors.go", "resources.go", "predicate.go", "capsule.go", "gang.go", "node.go", "proposal.go", "nomination.go"},
 	{"state.go", "state_tables.go"},
-	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_publish.go", "txn_validate.go"},
+	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_publish.go", "txn_validate.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_restore.go"},
 	{"ledger.go", "ledger_history.go"},
 	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go"},
-	{"draft.go", "draft_propose.go", "draft_nominate.go", "placement.go", "score.go"},
+	{"draft.go", "draft_propose.go", "draft_nominate.go", "draft_evict.go", "placement.go", "score.go"},
 	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go", "population.go"},
 }
 
 const (
-	mostFiles    = 38
-	mostExported = 88
+	mostFiles    = 40
+	mostExported = 93
 	mostUpward   = 10
 	mostLines    = 400
 )

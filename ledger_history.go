@@ -176,6 +176,7 @@ type commitmentJSON struct {
 	Assign     *Assign     `json:"assign,omitempty"`
 	Mark       *Mark       `json:"mark,omitempty"`
 	Nominate   *Nominate   `json:"nominate,omitempty"`
+	Evict      *Evict      `json:"evict,omitempty"`
 }
 
 // commitmentToJSON puts a commitment into the field of its kind.
@@ -192,6 +193,8 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 		out.Place = &c
 	case Release:
 		out.Release = &c
+	case Evict:
+		out.Evict = &c
 	case Hold:
 		c.Ends = c.Ends.UTC()
 		out.Hold = &c
@@ -234,6 +237,9 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	}
 	if in.Mark != nil {
 		found = append(found, *in.Mark)
+	}
+	if in.Evict != nil {
+		found = append(found, *in.Evict)
 	}
 	if in.Nominate != nil {
 		found = append(found, *in.Nominate)

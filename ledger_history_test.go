@@ -11,7 +11,7 @@ import (
 // everyCommitment is one of each kind, with every field set that is written.
 var everyCommitment = map[string]Commitment{
 	"putNode": PutNode{Node{ID: "n", Capacity: Resources{CPU: 1}, Labels: map[string]string{"a": "b"},
-		Devices: Devices{Model: "A", Count: 2, Unhealthy: 1}, Unschedulable: true}},
+		Devices: Devices{Model: "A", Count: 2, Unhealthy: 1}, State: Cordoned}},
 	"removeNode": RemoveNode{"n"},
 	"submit":     Submit{IDs: []CapsuleID{"x", "y"}, Spec: &Spec{Module: "m", Group: "g", Near: Near{"g", "rack"}}, Owner: "o"},
 	"gang":       Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: &Spec{}, Members: []CapsuleID{"x"}, Min: 1}}, Levels: []string{"rack"}}},

@@ -61,7 +61,7 @@ func (s *scribe) node(id NodeID) Node {
 		n.Devices.Model = pickOne(s, []string{"A100", "T4"})
 		n.Devices.Unhealthy = s.faults(n.Devices.Count)
 	}
-	n.Unschedulable = s.chance(8)
+	n.Cordon(s.chance(8))
 	return n
 }
 
@@ -77,6 +77,7 @@ func (s *scribe) faults(count int) (set DeviceSet) {
 func (s *scribe) spec() *Spec {
 	spec := &Spec{Module: "m", Priority: rapid.Int32Range(0, 2).Draw(s.T, "priority")}
 	spec.Envelope.Reservation = s.room(3)
+	spec.Movable = s.chance(2)
 	if s.chance(3) {
 		spec.Devices = DeviceRequest{Count: 1 + btoi(s.chance(3)), Milli: pickOne(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {
@@ -180,7 +181,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
-	draftRelease, draftRelease, draftRelease,
+	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain,
 	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
 	func(s *scribe) []Commitment { return []Commitment{Release{Hold: pickOne(s, modelHolds)}} },
 	draftNominate, draftNominate, draftNominate, draftServe,
@@ -200,7 +201,7 @@ func draftChange(s *scribe) []Commitment {
 		return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}}
 	}
 	n := *known.Node.clone()
-	switch rapid.IntRange(0, 3).Draw(s.T, "change") {
+	switch rapid.IntRange(0, 4).Draw(s.T, "change") {
 	case 0:
 		n.Capacity = s.room(6)
 	case 1:
@@ -208,7 +209,11 @@ func draftChange(s *scribe) []Commitment {
 	case 2:
 		n.Devices = s.node(n.ID).Devices
 	case 3:
-		n.Unschedulable = !n.Unschedulable
+		n.Cordon(n.Schedulable())
+	case 4:
+		if s.chance(3) {
+			n.State = Lost
+		}
 	}
 	return []Commitment{PutNode{n}}
 }
@@ -243,6 +248,7 @@ func draftGang(s *scribe) (out []Commitment) {
 func draftRelease(s *scribe) []Commitment {
 	c := s.some((*Capsule).Placed)
 	r := Release{Capsule: c.ID, Final: s.chance(3)}
+	r.Stopped = !r.Final && s.chance(2)
 	if s.chance(3) {
 		r.From = c.Node
 	}
@@ -255,7 +261,34 @@ func draftEmpty(s *scribe) (out []Commitment) {
 	for c := range s.view.On(id) {
 		out = append(out, Release{Capsule: c.ID})
 	}
-	return append(out, RemoveNode{id})
+	if s.chance(4) {
+		return append(out, RemoveNode{id})
+	}
+	return append(append([]Commitment{PutNode{Node{ID: id, State: Lost}}}, out...), RemoveNode{id})
+}
+
+// draftMove takes a capsule off its node and places it again.
+func draftMove(s *scribe) []Commitment {
+	c := s.some((*Capsule).Placed)
+	out := []Commitment{Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}}
+	if c.Spec == nil || s.chance(12) {
+		return out
+	}
+	return append(out, s.put(c.ID, c.Spec))
+}
+
+// draftDrain releases a gang, or some of it, back to pending.
+func draftDrain(s *scribe) (out []Commitment) {
+	spare := s.chance(3)
+	for c := range s.view.Members(pickOne(s, modelGangs)) {
+		if c.Placed() && (!spare || !s.chance(3)) {
+			out = append(out, Release{Capsule: c.ID})
+		}
+	}
+	if len(out) == 0 {
+		return draftMove(s)
+	}
+	return out
 }
 
 // proposal joins one to three drafts, so that Submit and Place, PutNode and Place, Release and Place, or the

@@ -110,7 +110,7 @@ func (w *raceWorker) step(op raceOp, id ProposalID) {
 	case "place":
 		w.propose(w.place(op, id))
 	case "release":
-		w.propose(Proposal{ID: id, View: w.view.Revision(), Do: []Commitment{Release{Capsule: raceCapsule(op.capsule)}}})
+		w.propose(Proposal{ID: id, View: w.view.Revision(), Do: []Commitment{Release{Capsule: raceCapsule(op.capsule), Stopped: true}}})
 	case "hold":
 		h := Hold{ID: hold, Node: node, Room: Resources{CPU: 1}, Ends: time.Unix(1e9, 0).UTC()}
 		w.propose(Proposal{ID: id, View: w.view.Revision(), Do: []Commitment{h}})
@@ -118,7 +118,8 @@ func (w *raceWorker) step(op raceOp, id ProposalID) {
 		w.propose(Proposal{ID: id, View: w.view.Revision(), Do: []Commitment{Release{Hold: hold}}})
 	case "drain":
 		n := raceNode(op.node)
-		n.Unschedulable, n.Capacity[CPU] = op.bet, int64(op.capsule)
+		n.Cordon(op.bet)
+		n.Capacity[CPU] = int64(op.capsule)
 		w.propose(Proposal{ID: id, View: w.view.Revision(), Do: []Commitment{PutNode{n}}})
 	case "resend":
 		if len(w.last.Do) > 0 {
@@ -573,7 +574,7 @@ func gangStep(l *MemoryLedger, worker, step int) Proposal {
 		m := s.Capsule(CapsuleID(fmt.Sprintf("%sm%d", g.Gang.ID, i)))
 		switch {
 		case m.Placed():
-			p.Do = append(p.Do, Release{Capsule: m.ID})
+			p.Do = append(p.Do, Release{Capsule: m.ID, Stopped: true})
 		case g.Total() == 0 && i < size:
 			p.Do = append(p.Do, Place{Capsule: m.ID, Node: NodeID(fmt.Sprint("n", (i+step)%2))})
 		}
@@ -582,7 +583,7 @@ func gangStep(l *MemoryLedger, worker, step int) Proposal {
 		solo := CapsuleID(fmt.Sprint("solo", worker%2))
 		p.If, p.Do = nil, []Commitment{Place{Capsule: solo, Node: "n0"}}
 		if s.Capsule(solo).Placed() {
-			p.Do = []Commitment{Release{Capsule: solo}}
+			p.Do = []Commitment{Release{Capsule: solo, Stopped: true}}
 		}
 	}
 	return p

@@ -36,7 +36,8 @@ func TestScenario4AnswerIsLost(t *testing.T) {
 	p := Proposal{ID: idOf(9), View: 1, If: []Precondition{NodeFreeOf{"n", Resources{CPU: 5}}}, Do: []Commitment{placeOn("a", "n"), placeOn("b", "n")}}
 	rev, err := c.Propose(bg, p)
 	require.NoError(t, err)
-	c.commits(Release{Capsule: "b"}, holdOf("h", "n", 4))
+	c.commits(Release{Capsule: "b", Stopped: true})
+	c.commits(holdOf("h", "n", 4))
 	again, err := c.Propose(bg, p) // its bet no longer holds, and b is free again: neither matters
 	require.NoError(t, err)
 	require.Equal(t, rev, again)
@@ -65,7 +66,7 @@ func TestScenario5NodeReturns(t *testing.T) {
 func TestScenario5SameProposal(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"), placeOn("a", "n"))
 	n := c.now().Node("n")
-	c.commits(Release{Capsule: "a"}, RemoveNode{"n"}, cpuNode("n", 1), placeOn("a", "n"))
+	c.commits(lostNode("n"), Release{Capsule: "a"}, RemoveNode{"n"}, cpuNode("n", 1), placeOn("a", "n"))
 	now := c.now().Node("n")
 	require.Equal(t, Resources{CPU: 1}, now.Used())
 	require.Greater(t, now.Usage, n.Usage)
@@ -79,8 +80,8 @@ func TestScenario6NodeIsEmptied(t *testing.T) {
 	view := c.now().Revision()
 	r := c.mistakes(RemoveNode{"n"})
 	require.ErrorContains(t, r, "2 capsules and 1 holds")
-	c.mistakes(Release{Capsule: "a"}, Release{Capsule: "b"}, RemoveNode{"n"})
-	c.commits(Release{Capsule: "a"}, Release{Capsule: "b", Final: true}, Release{Hold: "h"}, RemoveNode{"n"})
+	c.mistakes(lostNode("n"), Release{Capsule: "a"}, Release{Capsule: "b"}, RemoveNode{"n"})
+	c.commits(lostNode("n"), Release{Capsule: "a"}, Release{Capsule: "b", Final: true}, Release{Hold: "h"}, RemoveNode{"n"})
 	require.Nil(t, c.now().Node("n"))
 	c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{placeOn("late", "n")}})
 	c.commits(cpuNode("n", 5))
@@ -92,7 +93,8 @@ func TestScenario6NodeIsEmptied(t *testing.T) {
 // TestScenario6MovedAndRemoved: its capsules go elsewhere in the proposal that removes it.
 func TestScenario6MovedAndRemoved(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), cpuNode("m", 5), submitOf(cpuSpec(1), "a", "b"), placeOn("a", "n"), placeOn("b", "n"))
-	c.commits(Release{Capsule: "a"}, placeOn("a", "m"), Release{Capsule: "b"}, placeOn("b", "m"), RemoveNode{"n"}, cpuNode("o", 1))
+	c.commits(drainedNode("n", 5))
+	c.commits(evictionOf(c.now(), "a"), placeOn("a", "m"), Release{Capsule: "b"}, placeOn("b", "m"), RemoveNode{"n"}, cpuNode("o", 1))
 	require.Equal(t, 2, c.now().Node("m").Capsules)
 }
 
@@ -102,7 +104,7 @@ func TestScenario8And23OldStatesStand(t *testing.T) {
 	s := c.now()
 	before := textOf(s)
 	for c1 := range s.On("n") {
-		c.commits(Release{Capsule: c1.ID}, RemoveNode{"n"}, placeOn(c1.ID, "m"))
+		c.commits(lostNode("n"), Release{Capsule: c1.ID}, RemoveNode{"n"}, placeOn(c1.ID, "m"))
 	}
 	c.commits(cpuNode("k", 1), cpuNode("l", 1), Release{Capsule: "b", Final: true}, Mark{Key: "m", Value: "v"})
 	require.Empty(t, diffLines(textOf(s), before))
@@ -127,11 +129,13 @@ func TestScenario10ReleaseThenCommit(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 3), submitOf(cpuSpec(3), "a", "b"), placeOn("a", "n"))
 	for range 3 {
 		c.mistakes(placeOn("b", "n"))
-		c.commits(Release{Capsule: "a"})
+		c.commits(Release{Capsule: "a", Stopped: true})
 		c.commits(placeOn("b", "n"))
 		c.mistakes(placeOn("a", "n"))
-		c.commits(Release{Capsule: "b"}, placeOn("a", "n"))
+		c.commits(Release{Capsule: "b", Stopped: true})
+		c.commits(placeOn("a", "n"))
 	}
+	c.commits(Release{Capsule: "a", Final: true}, placeOn("b", "n"))
 }
 
 // TestScenario11Extremes: sums around MaxInt64, within one proposal and across them. (I14)
@@ -242,7 +246,7 @@ func TestScenario12WindowOfIDs(t *testing.T) {
 // TestScenario13CapacityShrinks: below what is used, to nothing and back: nothing new is admitted, nothing
 // panics, what runs keeps running. (I1)
 func TestScenario13CapacityShrinks(t *testing.T) {
-	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(2), "a", "b", "c"), submitOf(&Spec{}, "free"), placeOn("a", "n"), placeOn("b", "n"))
+	c := newCourt(t, cpuNode("n", 5), submitOf(movable(2), "a", "b", "c"), submitOf(&Spec{}, "free"), placeOn("a", "n"), placeOn("b", "n"))
 	for _, room := range []int64{3, 0} {
 		c.commits(cpuNode("n", room))
 		require.Equal(t, room-4, c.now().Node("n").Free()[CPU])
@@ -251,11 +255,11 @@ func TestScenario13CapacityShrinks(t *testing.T) {
 		require.False(t, c.now().Node("n").Fits(c.now().Capsule("c").Spec))
 		require.False(t, c.now().Node("n").hasRoom(&Resources{CPU: 1}))
 	}
-	c.mistakes(Release{Capsule: "a"}, placeOn("a", "n"))
+	c.mistakes(evictionOf(c.now(), "a"), placeOn("a", "n"))
 	c.commits(placeOn("free", "n")) // asks for nothing of what is short
 	c.commits(cpuNode("n", 6))
 	c.commits(placeOn("c", "n"))
-	c.mistakes(Release{Capsule: "c"}, placeOn("c", "n"), cpuNode("n", 5))
+	c.mistakes(evictionOf(c.now(), "c"), placeOn("c", "n"), cpuNode("n", 5))
 }
 
 // TestScenario14DeviceIsLost: a place and a hold on it are refused, as a conflict when the loss came later;
@@ -308,8 +312,8 @@ func TestScenario15Gangs(t *testing.T) {
 	c.refuses(ErrConflict, Proposal{View: view, If: free, Do: []Commitment{placeOn("z", "n")}})
 	c.commits(placeOn("z", "n"))
 	require.False(t, c.now().Gang("g").Short())
-	c.commits(Release{Capsule: "x"}, Release{Capsule: "y"}, Release{Capsule: "z"})
-	c.commits(Release{Capsule: "b"})
+	c.commits(Release{Capsule: "x", Stopped: true}, Release{Capsule: "y", Stopped: true}, Release{Capsule: "z", Stopped: true})
+	c.commits(Release{Capsule: "b", Stopped: true})
 	c.mistakes(placeOn("b", "n"), placeOn("x", "n"))
 	c.commits(placeOn("b", "n"), placeOn("x", "n"), placeOn("z", "n"))
 }
@@ -347,12 +351,12 @@ func TestScenario16FailureAtOperationK(t *testing.T) {
 // TestScenario18And21Replan: what Check admits is committed; room that a proposal frees is there for its own
 // places: no false exhaustion. (I10)
 func TestScenario18And21Replan(t *testing.T) {
-	c := newCourt(t, cpuNode("n", 3), gpuNode("d", 1), submitOf(cpuSpec(3), "low", "high"), submitOf(gpuSpec(1, 1000), "p", "q"), placeOn("low", "n"), Place{Capsule: "p", Node: "d", Devices: 1})
+	c := newCourt(t, cpuNode("n", 3), gpuNode("d", 1), submitOf(cpuSpec(3), "low", "mid", "last", "high"), submitOf(gpuSpec(1, 1000), "p", "q"), placeOn("low", "n"), Place{Capsule: "p", Node: "d", Devices: 1})
 	for _, do := range [][]Commitment{
-		{Release{Capsule: "low"}, placeOn("high", "n")},
-		{placeOn("low", "n"), Release{Capsule: "high"}}, // in whatever order
+		{Release{Capsule: "low", Final: true}, placeOn("mid", "n")},
+		{placeOn("last", "n"), Release{Capsule: "mid", Final: true}}, // in whatever order
 		{Release{Capsule: "p", Final: true}, Place{Capsule: "q", Node: "d", Devices: 1}},
-		{holdOf("h", "n", 3), Release{Capsule: "low", From: "n"}},
+		{holdOf("h", "n", 3), Release{Capsule: "last", From: "n", Final: true}},
 		{Release{Hold: "h"}, placeOn("high", "n")},
 	} {
 		require.NoError(t, c.now().Check(Proposal{View: c.now().Revision(), Do: do}))
@@ -365,7 +369,7 @@ func TestScenario20TerminalAbsorbs(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 3), submitOf(cpuSpec(1), "a"))
 	view := c.now().Revision()
 	c.commits(Release{Capsule: "a", Final: true})
-	for _, late := range []Commitment{placeOn("a", "n"), Release{Capsule: "a"}, Release{Capsule: "a", Final: true}, Assign{Capsule: "a", Owner: "o"}, submitOf(cpuSpec(1), "a")} {
+	for _, late := range []Commitment{placeOn("a", "n"), Release{Capsule: "a", Stopped: true}, Release{Capsule: "a", Final: true}, Assign{Capsule: "a", Owner: "o"}, submitOf(cpuSpec(1), "a")} {
 		c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{late}})
 		c.mistakes(late)
 	}
@@ -377,14 +381,14 @@ func TestScenario20TerminalAbsorbs(t *testing.T) {
 func TestScenario22SecondRelease(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 3), submitOf(cpuSpec(1), "a"), placeOn("a", "n"), holdOf("h", "n", 1))
 	view := c.now().Revision()
-	for _, end := range []Commitment{Release{Hold: "h"}, Release{Capsule: "a", From: "n"}} {
+	for _, end := range []Commitment{Release{Hold: "h"}, Release{Capsule: "a", From: "n", Stopped: true}} {
 		c.mistakes(end, end)
 		c.commits(end)
 		c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{end}})
 	}
 	require.Zero(t, c.now().Node("n").Used())
 	c.commits(cpuNode("m", 1), placeOn("a", "m"))
-	c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{Release{Capsule: "a", From: "n"}}})
+	c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{Release{Capsule: "a", From: "n", Stopped: true}}})
 }
 
 // TestScenario24CallsFromWithin: a reader may call the ledger from within an iterator or a wake-up, because neither
@@ -527,7 +531,7 @@ func TestBets(t *testing.T) {
 		require.Equal(t, bet, r.Bet)
 	}
 	require.NoError(t, c.now().Check(Proposal{View: view, If: good, Do: x}))
-	c.commits(placeOn("x", "n"), Release{Capsule: "a"}, Mark{Key: "m"}, Mark{Key: "none", Value: "v"}, Release{Capsule: "x"}, cpuNode("n", 4))
+	c.commits(placeOn("x", "n"), Release{Capsule: "a", Final: true}, Mark{Key: "m"}, Mark{Key: "none", Value: "v"}, Release{Capsule: "x"}, cpuNode("n", 4))
 	for _, bet := range []Precondition{good[0], good[1], good[4], good[5], good[6]} {
 		c.refuses(ErrConflict, Proposal{View: view, If: []Precondition{bet}, Do: x})
 	}
@@ -537,9 +541,9 @@ func TestBets(t *testing.T) {
 
 // TestBetsAreJudgedBefore: what the proposal itself changes does not help its bets.
 func TestBetsAreJudgedBefore(t *testing.T) {
-	c := newCourt(t, cpuNode("n", 3), submitOf(cpuSpec(3), "a"), placeOn("a", "n"))
-	c.refuses(ErrInfeasible, Proposal{View: 1, If: []Precondition{NodeFreeOf{"n", Resources{CPU: 3}}}, Do: []Commitment{Release{Capsule: "a"}}})
-	rev, err := c.Propose(bg, Proposal{View: 1, If: []Precondition{NodeFreeOf{"n", Resources{}}}, Do: []Commitment{Release{Capsule: "a"}, cpuNode("m", 3), placeOn("a", "m")}})
+	c := newCourt(t, cpuNode("n", 3), submitOf(movable(3), "a"), placeOn("a", "n"))
+	c.refuses(ErrInfeasible, Proposal{View: 1, If: []Precondition{NodeFreeOf{"n", Resources{CPU: 3}}}, Do: []Commitment{Release{Capsule: "a", Stopped: true}}})
+	rev, err := c.Propose(bg, Proposal{View: 1, If: []Precondition{NodeFreeOf{"n", Resources{}}}, Do: []Commitment{evictionOf(c.now(), "a"), cpuNode("m", 3), placeOn("a", "m")}})
 	require.NoError(t, err)
 	require.NotZero(t, rev)
 }

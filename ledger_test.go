@@ -68,6 +68,28 @@ func (c court) mistakes(do ...Commitment) *Rejection {
 
 func cpuSpec(n int64) *Spec { return &Spec{Envelope: Envelope{Reservation: Resources{CPU: n}}} }
 
+// movable is cpuSpec with the consent to moves.
+func movable(n int64) *Spec {
+	s := cpuSpec(n)
+	s.Movable = true
+	return s
+}
+
+// evictionOf takes a capsule off the node that it is on.
+func evictionOf(s *State, id CapsuleID) Evict {
+	c := s.Capsule(id)
+	return Evict{Capsule: id, From: c.Node, Since: c.PlacedAt}
+}
+
+// drainedNode is cpuNode, cordoned; lostNode is a node that is lost.
+func drainedNode(id NodeID, room int64) PutNode {
+	n := cpuNode(id, room)
+	n.Node.State = Cordoned
+	return n
+}
+
+func lostNode(id NodeID) PutNode { return PutNode{Node{ID: id, State: Lost}} }
+
 func gpuSpec(count, each int) *Spec { return &Spec{Devices: DeviceRequest{Count: count, Milli: each}} }
 
 func cpuNode(id NodeID, room int64) PutNode {
@@ -198,7 +220,7 @@ func TestSameProposalAfterRelease(t *testing.T) {
 	p := Proposal{ID: idOf(1), Do: []Commitment{placeOn("a", "n")}}
 	rev, err := c.Propose(bg, p)
 	require.NoError(t, err)
-	c.commits(Release{Capsule: "a"})
+	c.commits(Release{Capsule: "a", Stopped: true})
 	again, err := c.Propose(bg, p)
 	require.NoError(t, err)
 	require.Equal(t, rev, again)

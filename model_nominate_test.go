@@ -53,6 +53,10 @@ func (n modelNomination) outranks(who modelNominee, a modelAsker) bool {
 
 func (r *modelRound) nominate(c Nominate) *refusal {
 	who := modelNominee{c.Gang, c.Capsule}
+	makes := slices.ContainsFunc(r.p.Do, func(do Commitment) bool { n, ok := do.(Nominate); return ok && len(n.Parts) > 0 })
+	if was := r.now.nominated[who]; makes && len(c.Parts) == 0 && c.Since != 0 && (len(was.parts) == 0 || was.made != c.Since) {
+		return nil
+	}
 	newest, specs, no := r.nominee(who)
 	if no != nil {
 		return no
@@ -125,7 +129,7 @@ func (r *modelRound) serves(part NominatedRoom, specs []*Spec) *refusal {
 		return lostTo(r.was.left.Nodes)
 	}
 	rests := lostTo(r.was.nodes[part.Node].spec)
-	if n.Unschedulable || r.there(n, part.Devices) != nil {
+	if !n.Schedulable() || r.there(n, part.Devices) != nil {
 		return rests
 	}
 	for d, room := range part.Room {
@@ -275,24 +279,29 @@ func (r *modelRound) overclaims() bool {
 			}
 			return big.NewInt(int64(devices * milli))
 		}
-		mine, all, most, made := new(big.Int), new(big.Int), new(big.Int), 0
-		for _, n := range r.now.nominated {
+		claimed := func(n modelNomination) *big.Int {
+			sum := new(big.Int)
 			for _, part := range n.parts {
-				x := amount(part.Room, part.Devices.Len(), part.Milli)
-				all.Add(all, x)
-				if n.made == r.now.rev {
-					mine.Add(mine, x)
-				}
+				sum.Add(sum, amount(part.Room, part.Devices.Len(), part.Milli))
 			}
-			made += btoi(len(n.parts) > 0 && n.made == r.now.rev)
+			return sum
 		}
+		most := new(big.Int)
 		for _, n := range r.now.nodes {
 			most.Add(most, amount(n.Capacity, n.Devices.Count, 1000))
 		}
-		all100, mostShare := new(big.Int).Mul(all, big.NewInt(100)), most.Mul(most, big.NewInt(int64(r.now.limits.NominatedShare)))
-		first := made == 1 && all.Cmp(mine) == 0
-		if mine.Sign() > 0 && all100.Cmp(mostShare) > 0 && !first {
-			return true
+		most.Mul(most, big.NewInt(int64(r.now.limits.NominatedShare)))
+		for who, n := range r.now.nominated {
+			mine, higher := claimed(n), new(big.Int)
+			for other, o := range r.now.nominated {
+				if other != who && o.outranks(other, modelAsker{as: who, ranked: n}) {
+					higher.Add(higher, claimed(o))
+				}
+			}
+			all := new(big.Int).Add(mine, higher)
+			if n.made == r.now.rev && mine.Sign() > 0 && higher.Sign() > 0 && all.Mul(all, big.NewInt(100)).Cmp(most) > 0 {
+				return true
+			}
 		}
 	}
 	return false

@@ -168,7 +168,7 @@ func (m *model) judge(p Proposal) ruling {
 		}
 	}
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
-		asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
+		wishes: newModelWishes(), asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
 	r.now.rev++
 	for _, c := range p.Do {
 		if no := r.execute(c); no != nil {
@@ -293,6 +293,7 @@ type modelRound struct {
 	endedOn  map[NodeID]map[HoldID]Hold // holds that there were before
 	claimed  map[NodeID]bool            // nodes nominated by the proposal
 	shared   bool                       // it nominates, or lowers a capacity
+	wishes   modelWishes
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -305,7 +306,7 @@ type modelAsk struct {
 func (r *modelRound) execute(c Commitment) *refusal {
 	switch c := c.(type) {
 	case PutNode:
-		r.putNode(c.Node)
+		return r.putNode(c.Node)
 	case RemoveNode:
 		return r.removeNode(c.Node)
 	case Submit:
@@ -317,6 +318,8 @@ func (r *modelRound) execute(c Commitment) *refusal {
 			return r.endHold(c.Hold)
 		}
 		return r.release(c)
+	case Evict:
+		return r.evict(c)
 	case Hold:
 		return r.hold(c)
 	case Nominate:
@@ -333,8 +336,14 @@ func (r *modelRound) execute(c Commitment) *refusal {
 	return nil
 }
 
-func (r *modelRound) putNode(n Node) {
+func (r *modelRound) putNode(n Node) *refusal {
 	known, ok := r.now.nodes[n.ID]
+	if ok && known.State == Lost && n.State != Lost {
+		return lostTo(r.was.nodes[n.ID].spec)
+	}
+	if n.State == Ready {
+		r.wishes.readied[n.ID] = true
+	}
 	if !ok {
 		known.usage = r.now.rev
 		delete(r.asked, n.ID)
@@ -347,6 +356,7 @@ func (r *modelRound) putNode(n Node) {
 	}
 	r.shared = r.shared || ok && n.Devices.Count < known.Devices.Count
 	r.now.nodes[n.ID] = modelNode{Node: n, usage: known.usage, spec: r.now.rev}
+	return nil
 }
 
 func (r *modelRound) removeNode(id NodeID) *refusal {
@@ -446,7 +456,7 @@ func (m *model) touchGang(id GangID) {
 // suits checks everything about a placement but room.
 func (r *modelRound) suits(spec *Spec, specified Revision, n modelNode, set DeviceSet) *refusal {
 	rests := lostTo(max(r.was.nodes[n.ID].spec, specified))
-	if n.Unschedulable {
+	if !n.Schedulable() {
 		return lostTo(r.was.nodes[n.ID].spec)
 	}
 	for _, p := range spec.Require {
@@ -508,6 +518,11 @@ func (r *modelRound) release(p Release) *refusal {
 	case c.released, p.From != "" && p.From != c.node, c.node == "" && !p.Final:
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
+	if !p.Final && !p.Stopped {
+		if no := r.mayReturn(p.Capsule, c); no != nil {
+			return no
+		}
+	}
 	if c.node != "" {
 		r.now.touchNode(c.node)
 		r.now.touchGang(c.gang)
@@ -536,7 +551,7 @@ func (r *modelRound) hold(h Hold) *refusal {
 	if !ok {
 		return lostTo(r.was.left.Nodes)
 	}
-	if n.Unschedulable {
+	if !n.Schedulable() {
 		return lostTo(r.was.nodes[h.Node].spec)
 	}
 	if no := r.there(n, h.Devices); no != nil {
@@ -598,7 +613,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			}
 		}
 	}
-	return append(out, r.overstepped()...)
+	return slices.Concat(out, r.overstepped(), r.unkind())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -693,6 +708,9 @@ func (m *model) malformed(p Proposal) bool {
 			return true
 		}
 	}
+	if mixesStopped(p.Do) {
+		return true
+	}
 	for _, bet := range p.If {
 		if free, ok := bet.(NodeFreeOf); ok && negative(free.AtLeast) || bet == nil {
 			return true
@@ -711,6 +729,8 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return c.Node.ID == "" || negative(c.Node.Capacity)
 	case Place:
 		return c.Capsule == "" || c.Node == ""
+	case Evict:
+		return c.Capsule == "" || c.From == "" || c.Since == 0
 	case Hold:
 		return negative(c.Room) || c.Ends.IsZero() || c.Room == Resources{} && c.Devices == 0
 	case Submit:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
+	"slices"
 )
 
 // NodeID names a node. A node that leaves and joins again under its id never repeats a counter.
@@ -20,8 +21,56 @@ type Node struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Devices is the node's group of device instances; the zero value has none.
 	Devices Devices `json:"devices"`
-	// Unschedulable reports that the node drains: it takes no new work.
-	Unschedulable bool `json:"unschedulable,omitempty"`
+	// State says whether the node takes new work, and whether it is lost with all that is placed on it.
+	State Condition `json:"state,omitempty"`
+}
+
+// Condition says what a node is good for.
+type Condition uint8
+
+// The conditions of a node.
+const (
+	// Ready: the node takes new work.
+	Ready Condition = iota
+	// Cordoned: the node takes no new work. What is placed on it may be released back to pending or moved away, by a
+	// wish that gangs have a say in.
+	Cordoned
+	// Lost: the node is gone, and all that is placed on it is lost. No other description of it is taken any more: it comes
+	// back only by leaving and joining anew, empty. So nobody can lose one capsule of a node and keep the others.
+	Lost
+)
+
+var conditionNames = [...]string{"ready", "cordoned", "lost"}
+
+// String returns the name of the condition.
+func (c Condition) String() string {
+	if int(c) < len(conditionNames) {
+		return conditionNames[c]
+	}
+	return fmt.Sprintf("Condition(%d)", uint8(c))
+}
+
+// MarshalText writes the name of the condition.
+func (c Condition) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (c *Condition) UnmarshalText(text []byte) error {
+	i := slices.Index(conditionNames[:], string(text))
+	if i < 0 {
+		return invalidf("node state %q: want ready, cordoned or lost", text)
+	}
+	*c = Condition(i)
+	return nil
+}
+
+// Schedulable reports whether the node takes new work: whether it is Ready.
+func (n *Node) Schedulable() bool { return n.State == Ready }
+
+// Cordon makes a description one of a node that takes no new work, or takes it again. A lost node stays lost.
+func (n *Node) Cordon(on bool) {
+	if n.State != Lost {
+		n.State = Condition(btoi(on))
+	}
 }
 
 // clone returns a copy that shares nothing with n.
@@ -37,6 +86,9 @@ func (n *Node) faults() []string {
 	out = append(out, n.Devices.faults()...)
 	if n.Devices.Count > 0 && n.Devices.Model == "" {
 		out = append(out, "devices without a model")
+	}
+	if n.State > Lost {
+		out = append(out, fmt.Sprintf("unknown node state %d", uint8(n.State)))
 	}
 	for key := range n.Labels {
 		if key == "" {
@@ -98,7 +150,7 @@ func (n *NodeState) Index() int { return int(n.index) }
 // devices beside what is nominated for others that outrank it, and meets the requirements. The capsule is taken for one
 // without a nomination, unless [Draft.Ask] has said otherwise.
 func (n *NodeState) Fits(spec *Spec) bool {
-	return !n.Node.Unschedulable && n.hasRoom(&spec.Envelope.Reservation) &&
+	return n.Node.Schedulable() && n.hasRoom(&spec.Envelope.Reservation) &&
 		n.hasDevices(&spec.Devices) && n.meets(spec.Require) && (n.nominated == nil || n.leavesRoom(spec))
 }
 
@@ -242,7 +294,7 @@ const (
 // misfit returns the first reason that holds, the most lasting first: a label does not match more often
 // than memory is short. It returns the zero value when the node fits.
 func (n *NodeState) misfit(spec *Spec) Misfit {
-	if n.Node.Unschedulable {
+	if !n.Node.Schedulable() {
 		return Misfit{kind: unschedulable}
 	}
 	for i := range spec.Require {

@@ -14,9 +14,9 @@ import (
 //
 // A nomination ends when its capsule is placed, or the first member of its gang; when that is released for good; and
 // when a Nominate without Parts says so. Engines end those whose end has passed, and those of their own work with a node that
-// can no longer serve. A new Nominate for the same capsule or gang takes the place of the one before. A ledger refuses it where the
-// room of all nominations would exceed [Limits.NominatedShare], unless no other one is left; [Draft.Nominate] ends
-// lower ones to make way.
+// can no longer serve. A new Nominate for the same capsule or gang takes the place of the one before. A ledger refuses it where it
+// and all that outrank it would exceed [Limits.NominatedShare], unless none does. [Draft.Nominate] ends those that it outranks
+// to make way: in a proposal that nominates, such an end is skipped if what it names by Since has ended already.
 type Nominate struct {
 	// Capsule is the pending capsule that the room is for; empty if Gang is set.
 	Capsule CapsuleID `json:"capsule,omitempty"`
@@ -325,7 +325,7 @@ func (n *Node) lowers(now *Node) bool {
 // misfit says why a node can never serve one of the specs with the part of it that is claimed, completing "nodes ...";
 // empty: it can, as far as its description says.
 func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) string {
-	if n.Unschedulable {
+	if !n.Schedulable() {
 		return "are unschedulable"
 	}
 	for d, room := range r.Room {

@@ -50,10 +50,10 @@ func TestNominationRanks(t *testing.T) {
 	c.mistakes(holdOf("h", "n", 1))
 	c.commits(placeOn("high", "n"))
 	c.mistakes(placeOn("high2", "n"), placeOn("low", "n"))
-	c.commits(Release{Capsule: "high"})
+	c.commits(Release{Capsule: "high", Stopped: true})
 	c.commits(placeOn("a", "n"))
 	require.Nil(t, c.now().Capsule("a").Nomination, "a placed capsule is nominated for nothing")
-	c.commits(Release{Capsule: "a"})
+	c.commits(Release{Capsule: "a", Stopped: true})
 	c.commits(placeOn("low", "n"))
 }
 
@@ -94,7 +94,7 @@ func TestReleaseEarnsNothing(t *testing.T) {
 	c.commits(placeOn("s1", "n"))
 	c.commits(nominationOf("a", partOn("n", 8)))
 	c.mistakes(Release{Capsule: "s1", Final: true}, placeOn("s2", "n"))
-	c.mistakes(placeOn("s2", "n"), Release{Capsule: "s1"})
+	c.mistakes(placeOn("s2", "n"), Release{Capsule: "s1", Final: true})
 	c.commits(Release{Capsule: "s1", Final: true})
 	c.mistakes(placeOn("s2", "n"))
 	c.commits(placeOn("a", "n"))
@@ -161,13 +161,15 @@ func TestNominationBounds(t *testing.T) {
 	c.mistakes(nominationOf("a", partOn("x", 1)))
 	c.mistakes(nominationOf("x", partOn("n", 1)))
 	c.commits(nominationOf("a", partOn("n", 90))) // the only one may claim more than the share
-	c.mistakes(nominationOf("top", partOn("n", 1)))
-	c.commits(Nominate{Capsule: "a"}, nominationOf("top", partOn("n", 10)))
-	c.commits(nominationOf("a", partOn("m", 10)))
-	r := c.mistakes(nominationOf("b", partOn("m", 1)))
+	c.mistakes(nominationOf("b", partOn("n", 1)))
+	c.commits(nominationOf("top", partOn("n", 10))) // what it outranks has to make way
+	r := c.mistakes(nominationOf("a", partOn("m", 11)))
+	require.Contains(t, r.Reason, "10 percent of cpu")
+	c.commits(Nominate{Capsule: "a"}, nominationOf("a", partOn("m", 10)))
+	r = c.mistakes(nominationOf("b", partOn("m", 1)))
 	require.Contains(t, r.Reason, "10 percent of cpu")
 	c.mistakes(RemoveNode{"m"})
-	c.mistakes(PutNode{Node{ID: "m", Capacity: Resources{CPU: 100}, Unschedulable: true}}, nominationOf("a", partOn("m", 1)))
+	c.mistakes(PutNode{Node{ID: "m", Capacity: Resources{CPU: 100}, State: Cordoned}}, nominationOf("a", partOn("m", 1)))
 	c.commits(Nominate{Capsule: "a"}, RemoveNode{"m"})
 	c.refuses(ErrInvalid, Proposal{Do: []Commitment{Nominate{Capsule: "a", Aged: 11, Parts: []NominatedRoom{partOn("n", 1)}, Ends: time.Unix(1, 0)}}})
 
@@ -177,6 +179,21 @@ func TestNominationBounds(t *testing.T) {
 	}
 	require.Contains(t, w.mistakes(nominationOf("9", partOn("n", 1))).Reason, "there can be 8")
 	w.commits(Nominate{Capsule: "8"}, nominationOf("9", partOn("n", 1)))
+}
+
+// TestNominationThatMakesWayMayHaveEnded: a proposal that nominates is not lost because what it ends for that has ended by
+// itself; one that only ends is, and so is one that has not said which.
+func TestNominationThatMakesWayMayHaveEnded(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 100), submitOf(rankedSpec(0, 1), "a", "b"), submitOf(rankedSpec(9, 1), "top"))
+	made := c.commits(nominationOf("a", partOn("n", 5)))
+	c.commits(placeOn("a", "n"), nominationOf("b", partOn("n", 5)))
+	c.mistakes(Nominate{Capsule: "a", Since: made})
+	c.mistakes(Nominate{Capsule: "b", Since: made})
+	c.mistakes(Nominate{Capsule: "a"}, nominationOf("top", partOn("n", 10)))
+	c.commits(Nominate{Capsule: "a", Since: made}, Nominate{Capsule: "b", Since: made}, Nominate{Capsule: "x", Since: made},
+		nominationOf("top", partOn("n", 10)))
+	require.True(t, c.now().Capsule("b").Nomination.Lives(), "it is another one")
+	require.True(t, c.now().Capsule("top").Nomination.Lives())
 }
 
 // TestNominationOfGang: its first placement ends the nomination, and so does the end of a member.

@@ -111,10 +111,10 @@ func mortalEngine(ctx context.Context, ledger orbit.Ledger, i int) {
 func drainAndReturn(ctx context.Context, ledger orbit.Ledger) {
 	for i := 0; ctx.Err() == nil && i < stressNodes; i += 7 {
 		node := stressNode(i)
-		node.Unschedulable = true
+		node.State = orbit.Cordoned
 		commit(ledger, orbit.PutNode{Node: node})
 		for c := range snapshot(ledger).On(node.ID) {
-			commit(ledger, orbit.Release{Capsule: c.ID, From: node.ID})
+			commit(ledger, orbit.Release{Capsule: c.ID, From: node.ID, Stopped: true})
 		}
 		commit(ledger, orbit.RemoveNode{Node: node.ID})
 		commit(ledger, orbit.PutNode{Node: stressNode(i)})

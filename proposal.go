@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"encoding/hex"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -139,18 +140,18 @@ func (c *cloner) spec(s *Spec) *Spec {
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
-// [Release], [Hold], [Nominate], [Assign], [Mark]; as values, not pointers.
+// [Release], [Evict], [Hold], [Nominate], [Assign], [Mark]; as values, not pointers.
 type Commitment interface{ commitment() }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,
-// schedulability. Capacity may shrink below what is used; then nothing new is admitted.
+// state. Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays so.
 type PutNode struct {
 	// Node is the description of the node.
 	Node Node `json:"node"`
 }
 
-// RemoveNode lets a node leave. It is refused while capsules or holds live on it: make a dead node
-// unschedulable, release its capsules in batches, then remove it.
+// RemoveNode lets a node leave. It is refused while capsules or holds live on it: put a dead node as Lost, release its
+// capsules in batches, then remove it.
 type RemoveNode struct {
 	// Node is the node to remove.
 	Node NodeID `json:"node"`
@@ -183,6 +184,11 @@ type Place struct {
 
 // Release ends a placement or a hold: exactly one of Capsule and Hold is named. A placed capsule returns
 // to pending, or with Final ends for good, as a pending one may too.
+//
+// Final is said by whoever owns the work, and never refused. Back to pending a capsule goes only from a node that does not
+// take new work, so that nobody makes room for work of its own with it: from a Lost node it is a loss; from a Cordoned one it is a
+// wish, which leaves the gang of the capsule whole, or at least every role's minimum, or none of it placed. From a Ready node it goes with its
+// whole gang, if one member is on a Cordoned node, or with Stopped. Use [Evict] to move one.
 type Release struct {
 	// Capsule is the capsule to release; empty if Hold is set.
 	Capsule CapsuleID `json:"capsule,omitempty"`
@@ -190,8 +196,24 @@ type Release struct {
 	From NodeID `json:"from,omitempty"`
 	// Final ends the capsule for good, instead of returning it to pending.
 	Final bool `json:"final,omitempty"`
+	// Stopped says that the capsule runs no more, though nobody wanted that: its start has failed, say. It goes back to pending from any
+	// node, as a loss. It is for the agent of the node to say, so a proposal with it holds nothing but such releases and final
+	// ones: what has stopped makes way for nobody in the same commit.
+	Stopped bool `json:"stopped,omitempty"`
 	// Hold is the hold to release; empty if Capsule is set.
 	Hold HoldID `json:"hold,omitempty"`
+}
+
+// Evict takes a capsule off its node, for another place that the same proposal gives it. Such a move needs consent:
+// [Spec.Movable], or a node that takes no new work, before the proposal and all through it. A gang that is moved in part keeps
+// as many members as it had.
+type Evict struct {
+	// Capsule is the capsule to take off its node.
+	Capsule CapsuleID `json:"capsule"`
+	// From is the node that the capsule must be on.
+	From NodeID `json:"from"`
+	// Since is the revision at which it must have been placed there ([Capsule.PlacedAt]).
+	Since Revision `json:"since"`
 }
 
 // HoldID names a hold.
@@ -241,6 +263,7 @@ func (RemoveNode) commitment() {}
 func (Submit) commitment()     {}
 func (Place) commitment()      {}
 func (Release) commitment()    {}
+func (Evict) commitment()      {}
 func (Hold) commitment()       {}
 func (Assign) commitment()     {}
 func (Mark) commitment()       {}
@@ -302,4 +325,72 @@ type Change struct {
 
 	// The node's slot then, plus 1, where the ledger knows it; 0: it does not.
 	slot uint32
+}
+
+// placements remembers which proposals placed a capsule before its last placement. It is immutable.
+type placements struct {
+	id     ProposalID
+	at     Revision
+	depth  int
+	before *placements
+}
+
+// Placements yields which proposals have placed the capsule and when, the newest first; older ones are remembered within
+// [Limits.PlacementIDs], and those without an id not at all.
+func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
+	return func(yield func(ProposalID, Revision) bool) {
+		if !c.PlacedBy.IsZero() && !yield(c.PlacedBy, c.PlacedAt) {
+			return
+		}
+		for p := c.earlier; p != nil; p = p.before {
+			if !yield(p.id, p.at) {
+				return
+			}
+		}
+	}
+}
+
+// placedBy returns the revision at which the proposal placed c, 0 if it did not.
+func (c *Capsule) placedBy(id ProposalID) Revision {
+	if id.IsZero() {
+		return 0
+	}
+	if c.PlacedBy == id { // nearly always, where it is asked: in every commit
+		return c.PlacedAt
+	}
+	for p := c.earlier; p != nil; p = p.before {
+		if p.id == id {
+			return p.at
+		}
+	}
+	return 0
+}
+
+// remember adds the last placement to the earlier ones, and keeps at most limit of those.
+func (c *Capsule) remember(limit int) {
+	if c.PlacedBy.IsZero() {
+		return
+	}
+	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
+}
+
+// trim copies the list down to the limit when it has grown to twice that, so that the cost is constant.
+func trim(p *placements, limit int) *placements {
+	if p.before != nil {
+		p.depth = p.before.depth + 1
+	}
+	if p.depth < 2*limit {
+		return p
+	}
+	var kept []placements
+	for q := p; q != nil && len(kept) < limit; q = q.before {
+		kept = append(kept, *q)
+	}
+	for i := range kept {
+		kept[i].depth, kept[i].before = limit-1-i, nil
+		if i+1 < len(kept) {
+			kept[i].before = &kept[i+1]
+		}
+	}
+	return &kept[0]
 }

@@ -99,6 +99,8 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 		if do.Capsule != "" && !do.Final {
 			file(do.Capsule)
 		}
+	case Evict:
+		file(do.Capsule)
 	case Nominate:
 		file(do.Capsule) // its record is another one now
 	}

@@ -18,6 +18,9 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 			v.touchClaim(&do.Parts[i])
 		}
 	}
+	if old.nominations.Len() == 0 { // then none has ended
+		return false
+	}
 	if was := old.Capsule(capsule); was != nil {
 		gang = cmp.Or(gang, was.Gang)
 		woken = v.touchClaims(was.Nomination)
@@ -186,7 +189,7 @@ func (s *State) broken(n *Nomination) bool {
 	for i := range n.Parts {
 		r := &n.Parts[i]
 		node := s.Node(r.Node)
-		if node == nil || node.Node.Unschedulable || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
+		if node == nil || !node.Node.Schedulable() || node.Specification > n.Made && r.misfit(node.Node, s.specsOf(n.Capsule, n.Gang), &s.names) != "" {
 			return true
 		}
 	}

@@ -282,6 +282,8 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	switch do := c.Do.(type) {
 	case Release:
 		node, woken = c.Node, q.follow(do.Capsule, c.Revision)
+	case Evict:
+		node, woken = c.Node, q.follow(do.Capsule, c.Revision)
 	case PutNode:
 		node = do.Node.ID
 		if n := q.state.Node(node); n != nil && n.Capsules > 0 {
@@ -308,7 +310,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 // offer takes back the parked classes that fit on a node, which may be nil. It reports whether there were any.
 func (q *queue) offer(n *NodeState) (woken bool) {
 	p := &q.parked
-	if n == nil || len(p.shelves) == 0 || n.Node.Unschedulable {
+	if n == nil || len(p.shelves) == 0 || !n.Node.Schedulable() {
 		return false
 	}
 	has := offerVector(n)

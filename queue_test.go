@@ -179,7 +179,7 @@ func (d *queueDuel) undone(t *rapid.T) {
 	id, k := d.nodeID(t), d.capsule(t, func(*Capsule) bool { return true })
 	do := []Commitment{Hold{Node: id}, PutNode{Node{ID: id}}, RemoveNode{id}, Release{Hold: "h"}, Mark{Key: "k"}}
 	if k != nil {
-		do = append(do, Place{Capsule: k.ID, Node: id}, Release{Capsule: k.ID})
+		do = append(do, Place{Capsule: k.ID, Node: id}, Release{Capsule: k.ID, Stopped: true})
 	}
 	c := Change{Revision: d.state.Revision(), Do: rapid.SampledFrom(do).Draw(t, "undone")}
 	before := len(d.parked)
@@ -253,7 +253,8 @@ func TestGivenBackKeepsItsPlace(t *testing.T) {
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b", "c"}, Spec: wants(1)}, Place{Capsule: "a", Node: "n"})
 	e := Engine{Ledger: l, Navigator: nav, MaxPlan: 3}
 	e.Pass(t.Context())
-	commit(t, l, Release{Capsule: "a"}, Submit{IDs: []CapsuleID{"d"}, Spec: wants(1)})
+	commit(t, l, Release{Capsule: "a", Stopped: true})
+	commit(t, l, Submit{IDs: []CapsuleID{"d"}, Spec: wants(1)})
 	e.MaxPlan = 2
 	e.Pass(t.Context())
 	e.MaxPlan = 10

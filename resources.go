@@ -237,8 +237,8 @@ type Limits struct {
 	ProposalIDs int `json:"proposalIDs"`
 	// PlacementIDs is the number of remembered ids of one capsule's placements, newest first; default 32.
 	PlacementIDs int `json:"placementIDs"`
-	// NominatedShare is how much of each resource all nominations together may claim, in percent of all nodes; the first
-	// in rank alone may claim more; default 10.
+	// NominatedShare is how much of each resource a nomination may claim together with those that outrank it, in percent of
+	// all nodes; the first in rank may claim more; default 10.
 	NominatedShare int `json:"nominatedShare"`
 	// NominationAging is how far a nomination may rank above the priority of its capsule; default 10.
 	NominationAging int `json:"nominationAging"`

@@ -49,7 +49,7 @@ type world struct {
 	recent recentIDs
 
 	nodes    table.Table[nodeRecord, [2]nodeRecord]
-	capsules table.Table[capsuleRecord, [4]capsuleRecord]
+	capsules table.Table[capsuleRecord, [2]capsuleRecord]
 	// Slots of released capsules, in order of release, chained by link.
 	oldest        uint32
 	newest        uint32

@@ -164,7 +164,7 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 		return c
 	}
 	for slot, r := range s.nodes.All {
-		if !r.node.Node.Unschedulable && closed(&r.node) {
+		if r.node.Node.Schedulable() && closed(&r.node) {
 			c.close(s, nil, slot, closed)
 		}
 	}
@@ -198,12 +198,12 @@ func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) 
 	*record = *from.nodes.At(slot)
 	n := &record.node
 	switch {
-	case n.Node.Unschedulable || !closed(n):
-	case before != nil && was.Node != nil && was.Node.Unschedulable && was.Specification == n.Specification && was.Node.ID == n.Node.ID:
+	case !n.Node.Schedulable() || !closed(n):
+	case before != nil && was.Node != nil && !was.Node.Schedulable() && was.Specification == n.Specification && was.Node.ID == n.Node.ID:
 		n.Node = was.Node
 	default:
 		description := *n.Node
-		description.Unschedulable = true
+		description.State = Cordoned
 		n.Node = &description
 	}
 }

@@ -19,9 +19,9 @@ func sameClosed(t *rapid.T, want, got *State, closed func(*NodeState) bool) {
 	for i := range want.NodeBound() {
 		a, b := want.nodes.At(uint32(i)).node, got.nodes.At(uint32(i)).node
 		member := a.Node != nil
-		if member && closed(&a) && !a.Node.Unschedulable {
+		if member && closed(&a) && a.Node.Schedulable() {
 			description := *a.Node
-			description.Unschedulable = true
+			description.State = Cordoned
 			require.Equal(t, description, *b.Node)
 			a.Node, b.Node = nil, nil
 		}
@@ -94,7 +94,7 @@ func TestClosedProperty(t *testing.T) {
 			shown, state = next.Closed(shown, touched, closed), next
 			sameClosed(t, state, shown, closed)
 			for n := range shown.Nodes() {
-				if o := old.Node(n.Node.ID); o != nil && o.Specification == n.Specification && o.Node.Unschedulable == n.Node.Unschedulable {
+				if o := old.Node(n.Node.ID); o != nil && o.Specification == n.Specification && o.Node.Schedulable() == n.Node.Schedulable() {
 					require.Same(t, o.Node, n.Node, "described anew for nothing")
 				}
 			}
@@ -122,7 +122,7 @@ func TestClosedRefuses(t *testing.T) {
 	assert.NoError(t, snapshotOf(t, fork).Verify())
 	assert.True(t, shown.Capsule("x").Pending())
 	assert.True(t, snapshotOf(t, ledger).Capsule("x").Pending())
-	assert.False(t, snapshotOf(t, ledger).Node("n").Node.Unschedulable)
+	assert.True(t, snapshotOf(t, ledger).Node("n").Node.Schedulable())
 }
 
 // TestClosedFreeSlots: a node that has joined and left between two calls is in no list of changes, and the slot that it

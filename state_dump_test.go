@@ -62,7 +62,7 @@ func kept(t require.TestingT) *State {
 	for i := range 3 {
 		_, err := l.Propose(context.Background(), Proposal{ID: ProposalID{9, byte(i)}, Do: []Commitment{Place{Capsule: "d", Node: "a", Devices: 1}}})
 		require.NoError(t, err)
-		_, err = l.Propose(context.Background(), Proposal{ID: ProposalID{8, byte(i)}, Do: []Commitment{Release{Capsule: "d"}}})
+		_, err = l.Propose(context.Background(), Proposal{ID: ProposalID{8, byte(i)}, Do: []Commitment{Release{Capsule: "d", Stopped: true}}})
 		require.NoError(t, err)
 	}
 	commit(t, l, Hold{ID: "h", Node: "a", Room: Resources{CPU: 1}, For: "x", Ends: time.Unix(2000, 7)},
@@ -142,7 +142,7 @@ func TestRestoredLedgerRemembersProposals(t *testing.T) {
 	for i := range byte(3) {
 		_, err = l.Propose(t.Context(), Proposal{ID: ProposalID{9, i}, Do: []Commitment{Place{Capsule: "d", Node: "a", Devices: 1}}})
 		require.NoError(t, err)
-		_, err = l.Propose(t.Context(), Proposal{ID: ProposalID{8, i}, Do: []Commitment{Release{Capsule: "d"}}})
+		_, err = l.Propose(t.Context(), Proposal{ID: ProposalID{8, i}, Do: []Commitment{Release{Capsule: "d", Stopped: true}}})
 		require.NoError(t, err)
 	}
 	assert.Equal(t, state.Revision(), snapshotOf(t, l).Revision(), "nothing happened")

@@ -105,7 +105,7 @@ func TestGroupsByDomain(t *testing.T) {
 			"move and relabel": func(t *rapid.T) {
 				if ids := w.placed(); len(ids) > 0 {
 					id, to := rapid.SampledFrom(ids).Draw(t, "capsule"), w.node()
-					_ = w.propose([]Commitment{Release{Capsule: id}, PutNode{Node{ID: to, Labels: w.labels()}}, Place{Capsule: id, Node: to}})
+					_ = w.propose([]Commitment{Release{Capsule: id, Stopped: true}, PutNode{Node{ID: to, Labels: w.labels()}}, Place{Capsule: id, Node: to}})
 				}
 			},
 			"return": func(t *rapid.T) { // a node leaves and joins in one proposal
@@ -113,7 +113,7 @@ func TestGroupsByDomain(t *testing.T) {
 					id := rapid.SampledFrom(ids).Draw(t, "capsule")
 					state, _ := w.l.Snapshot(t.Context())
 					on := state.Capsule(id).Node
-					_ = w.propose([]Commitment{Release{Capsule: id}, RemoveNode{on}, PutNode{Node{ID: on, Labels: w.labels()}}, Place{Capsule: id, Node: on}})
+					_ = w.propose([]Commitment{Release{Capsule: id, Stopped: true}, RemoveNode{on}, PutNode{Node{ID: on, Labels: w.labels()}}, Place{Capsule: id, Node: on}})
 				}
 			},
 			"release": func(t *rapid.T) {

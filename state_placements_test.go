@@ -26,7 +26,7 @@ func TestCommitted(t *testing.T) {
 	place := func(id ProposalID) Proposal {
 		return Proposal{ID: id, Do: []Commitment{Place{Capsule: "c", Node: "n"}}}
 	}
-	back := Proposal{Do: []Commitment{Release{Capsule: "c"}}}
+	back := Proposal{Do: []Commitment{Release{Capsule: "c", Stopped: true}}}
 
 	before := snapshotOf(t, &l)
 	joined, first := send(world), send(place(ProposalID{2}))

@@ -42,7 +42,7 @@ func TestGroupPending(t *testing.T) {
 	}
 	commit(t, l, Place{Capsule: "m1", Node: "n"}, Release{Capsule: "b", Final: true}, Release{Capsule: "o", Final: true})
 	assert.Equal(t, map[string]int{"member": 1, "both": 1}, waitingIn(snapshotOf(t, l), "g"))
-	commit(t, l, Release{Capsule: "m1"})
+	commit(t, l, Release{Capsule: "m1", Stopped: true})
 	assert.Equal(t, map[string]int{"member": 2, "both": 1}, waitingIn(snapshotOf(t, l), "g"))
 	assert.Equal(t, map[string]int{"member": 2, "both": 2, "outside": 1}, waitingIn(s, "g"), "a state does not change")
 }

@@ -135,7 +135,7 @@ func TestReleaseCopiesLittle(t *testing.T) {
 		i := 0
 		return allocated(func() {
 			w.snapshot(t)
-			w.propose(t, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: ids[i]}}})
+			w.propose(t, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: ids[i], Stopped: true}}})
 			i++
 		})
 	}
@@ -206,7 +206,7 @@ func BenchmarkReleaseOnFullNode(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				id := ids[i*7%placed]
 				w.snapshot(b)
-				w.propose(b, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: id}}})
+				w.propose(b, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: id, Stopped: true}}})
 				w.snapshot(b)
 				w.propose(b, orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: w.node(0)}}})
 			}

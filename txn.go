@@ -59,6 +59,8 @@ type txNode struct {
 	// Room on it is nominated by this proposal; and the commitment by which it has joined, if it has.
 	claimed bool
 	joined  int
+	// This proposal makes it ready, or did at some point.
+	ready bool
 }
 
 type txCapsule struct {
@@ -68,6 +70,8 @@ type txCapsule struct {
 	dirty bool
 	// Its own, and that of the node it is placed on by this proposal.
 	slot, node uint32
+	// It has been taken off its node by this proposal, to be placed on another.
+	moves bool
 }
 
 type txGang struct {
@@ -77,6 +81,10 @@ type txGang struct {
 	now *GangState
 	// This proposal has released its last member: what it places after that is a first placement again.
 	restarts bool
+	// A member leaves its node by a wish; one has been released from a cordoned node.
+	wished, drains bool
+	// Why a member may not be released that is on a ready node; nil: none is.
+	displaced error
 }
 
 type txHold struct{ was, now *holdRecord }

@@ -15,6 +15,8 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 			return t.endHold(c.Hold)
 		}
 		return t.release(&c)
+	case Evict:
+		return t.evict(&c)
 	case Submit:
 		if c.Gang != nil {
 			return "", t.submitGang(&c)
@@ -76,7 +78,7 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 		return t.refusePlace(c, e.newest(), "capsule %q has been released for good", c.Capsule)
 	case e.now.Placed():
 		return t.refusePlace(c, e.newest(), "capsule %q is placed on node %q", c.Capsule, e.now.Node)
-	case node.Unschedulable:
+	case !node.Schedulable():
 		return t.refusePlace(c, n.newestSpec(), "node %q is unschedulable", c.Node)
 	}
 	for i := range spec.Require {
@@ -149,6 +151,11 @@ func (t *tx) release(c *Release) (NodeID, error) {
 		return "", t.refuse(at, e.newest(), "capsule %q is not placed", c.Capsule)
 	}
 	from := e.now.Node
+	if !c.Final && !c.Stopped {
+		if err := t.mayReturn(e); err != nil {
+			return "", err
+		}
+	}
 	if e.now.Placed() {
 		t.leave(e)
 	}
@@ -236,8 +243,12 @@ func (t *tx) putNode(node *Node) error {
 		e.asked, e.askedDevices, e.asks = Resources{}, 0, 0
 		e.joined, e.claimed = t.at, false
 	} else {
+		if e.now.Node.State == Lost && node.State != Lost {
+			return t.refuse(Rejection{Node: node.ID}, e.newestSpec(), "node %q is lost; let it leave, and join anew", node.ID)
+		}
 		t.lowers = t.lowers || e.now.Node.lowers(node)
 	}
+	e.ready = e.ready || node.State == Ready
 	e.now.Node, e.now.Specification = node, t.rev
 	e.gone, e.dirty = false, true
 	return nil
@@ -271,7 +282,7 @@ func (t *tx) startHold(c *Hold) error {
 	if n == nil {
 		return t.refuse(Rejection{Node: c.Node}, t.s.left.Nodes, "node %q is not a member", c.Node)
 	}
-	if n.now.Node.Unschedulable {
+	if !n.now.Node.Schedulable() {
 		return t.refuse(Rejection{Node: c.Node}, n.newestSpec(), "node %q is unschedulable", c.Node)
 	}
 	if err := t.mayUse(n, c.Devices, ""); err != nil {

@@ -94,6 +94,9 @@ func (t *tx) judgeTotals() error {
 			return err
 		}
 	}
+	if err := t.settleMoves(); err != nil {
+		return err
+	}
 	for i := range t.gangs.entries {
 		if err := t.settleGang(&t.gangs.entries[i]); err != nil {
 			return err
@@ -148,6 +151,9 @@ func (t *tx) settleDevices(n *txNode) error {
 
 // settleGang judges a first placement; later placements may be short.
 func (t *tx) settleGang(g *txGang) error {
+	if err := t.settleWishes(g); err != nil {
+		return err
+	}
 	if g.now.Total() == 0 || g.was != nil && g.was.Total() > 0 && !g.restarts {
 		return nil
 	}

@@ -8,8 +8,12 @@ import (
 
 // Nominations in the write-set: made, ended, and what they keep others from.
 
-// nominate makes a nomination, replaces one, or ends it.
+// nominate makes a nomination, replaces one, or ends it. Where it makes way for another one of the same proposal, it is
+// skipped if what it would end has ended already: nominations of small work come and go faster than a proposal is made.
 func (t *tx) nominate(c *Nominate) error {
+	if c.Since != 0 && len(c.Parts) == 0 && t.makes() && t.hasEnded(c) {
+		return nil
+	}
 	if c.Gang != "" {
 		return t.nominateGang(c)
 	}
@@ -27,6 +31,26 @@ func (t *tx) nominate(c *Nominate) error {
 	e = t.capsule(c.Capsule)
 	e.now.Nomination, e.now.Changed, e.dirty = n, t.rev, true
 	return nil
+}
+
+// makes reports whether the proposal makes a nomination.
+func (t *tx) makes() bool {
+	return slices.ContainsFunc(t.p.Do, func(do Commitment) bool {
+		c, ok := do.(Nominate)
+		return ok && len(c.Parts) > 0
+	})
+}
+
+// hasEnded reports whether a nomination does not live any more.
+func (t *tx) hasEnded(c *Nominate) bool {
+	var n *Nomination
+	if e := t.capsule(c.Capsule); c.Capsule != "" && e != nil {
+		n = e.now.Nomination
+	}
+	if g := t.gang(c.Gang); c.Gang != "" && g != nil {
+		n = g.now.Nomination
+	}
+	return !n.Lives() || n.Made != c.Since
 }
 
 // nominateGang does so for a gang.
@@ -297,27 +321,59 @@ func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
 	a.asks, a.at = append(a.asks, own), at
 }
 
-// judgeShare judges what this proposal nominates beside all that is nominated. It compares sums alone, which fall when a
-// nomination ends; so what is taken here is taken as well after others have ended.
+// judgeShare judges what this proposal nominates, beside what is nominated for those that outrank it. What it outranks has
+// to make way, and is not counted: or small work, of which something else is nominated every moment, would keep large work
+// from being nominated. It compares sums alone, which fall when a nomination ends; so what is taken here is taken as well
+// after others have ended.
 func (t *tx) judgeShare() error {
-	var mine, others totals
 	for _, made := range t.nominations {
-		if t.current(made) == made {
-			mine.addRooms(made)
+		if t.current(made) != made {
+			continue
+		}
+		if err := t.shortOf(made, made.Outranks); err != nil {
+			return err
 		}
 	}
-	if mine == (totals{}) {
-		return nil
-	}
-	t.s.nominations.Ascend(func(n *Nomination) bool {
-		if t.current(n) == n {
+	return nil
+}
+
+// shortOf returns an error if a nomination claims more than the share of something, beside all others that are nominated
+// but those to leave out.
+func (t *tx) shortOf(made *Nomination, leave func(*Nomination) bool) error {
+	var mine, others totals
+	mine.addRooms(made)
+	add := func(n *Nomination) bool {
+		if n != made && t.current(n) == n && !leave(n) {
 			others.addRooms(n)
 		}
 		return true
-	})
+	}
+	t.s.nominations.Ascend(add)
+	for _, n := range t.nominations {
+		add(n)
+	}
 	for _, other := range t.beside {
 		others.addRooms(other)
 	}
+	capacity := t.capacity()
+	for d := range mine {
+		sum := wide{others[d].hi + mine[d].hi, others[d].lo}
+		if sum.lo += mine[d].lo; sum.lo < mine[d].lo {
+			sum.hi++
+		}
+		if mine[d] == (wide{}) || others[d] == (wide{}) || !sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
+			continue // the first in rank may always claim
+		}
+		t.at = -1
+		t.s.nominations.Ascend(func(n *Nomination) bool { t.readNominee(n); return true })
+		return t.refuse(Rejection{}, t.s.left.Nominations, "those that outrank it and %s would claim more than %d percent of %s",
+			made.nominee(), t.s.limits.NominatedShare, t.dimension(d))
+	}
+	return nil
+}
+
+// capacity returns what all nodes have after this proposal.
+func (t *tx) capacity() totals {
 	capacity := t.s.capacity
 	for i := range t.nodes.entries {
 		if n := &t.nodes.entries[i]; n.dirty {
@@ -329,32 +385,7 @@ func (t *tx) judgeShare() error {
 			}
 		}
 	}
-	for d := range mine {
-		sum := wide{others[d].hi + mine[d].hi, others[d].lo}
-		if sum.lo += mine[d].lo; sum.lo < mine[d].lo {
-			sum.hi++
-		}
-		if mine[d] == (wide{}) || !sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
-			continue
-		}
-		if others[d] == (wide{}) && t.alone() {
-			continue // the first in rank may always claim
-		}
-		t.at = -1
-		t.s.nominations.Ascend(func(n *Nomination) bool { t.readNominee(n); return true })
-		return t.refuse(Rejection{}, t.s.left.Nominations, "nominations would claim more than %d percent of %s; end lower ones in the same proposal",
-			t.s.limits.NominatedShare, t.dimension(d))
-	}
-	return nil
-}
-
-// alone reports whether the proposal makes one nomination and no more.
-func (t *tx) alone() bool {
-	n := 0
-	for _, made := range t.nominations {
-		n += btoi(t.current(made) == made)
-	}
-	return n == 1
+	return capacity
 }
 
 // dimension names one of the totals.

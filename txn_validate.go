@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -22,8 +23,12 @@ func (p *Proposal) check(l *Limits) error {
 		v.at, v.what = i, "bet"
 		v.bet(bet)
 	}
+	agents := slices.ContainsFunc(p.Do, func(c Commitment) bool { r, ok := c.(Release); return ok && r.Stopped })
 	for i, c := range p.Do {
 		v.at, v.what = i, "commitment"
+		if r, ok := c.(Release); agents && (!ok || r.Hold != "" || !r.Stopped && !r.Final) {
+			v.fail("a %T beside a Stopped release; propose them apart", c)
+		}
 		if final := v.commitment(c); final != nil {
 			p.Do[i] = final
 		}
@@ -142,6 +147,12 @@ func (v *validator) commitment(c Commitment) Commitment {
 		}
 	case Release:
 		v.release(&c)
+	case Evict:
+		v.ref("capsule id", string(c.Capsule))
+		v.ref("node id", string(c.From))
+		if c.Since == 0 {
+			v.fail("eviction of capsule %q does not say since when it is placed; take PlacedAt from its record", c.Capsule)
+		}
 	case Submit:
 		return v.submit(c)
 	case PutNode:
@@ -170,8 +181,11 @@ func (v *validator) release(c *Release) {
 	if (c.Capsule == "") == (c.Hold == "") {
 		v.fail("release names capsule %q and hold %q; it needs exactly one", c.Capsule, c.Hold)
 	}
-	if c.Hold != "" && (c.From != "" || c.Final) {
-		v.fail("release of a hold takes neither From nor Final")
+	if c.Hold != "" && (c.From != "" || c.Final || c.Stopped) {
+		v.fail("release of a hold takes neither From nor Final nor Stopped")
+	}
+	if c.Final && c.Stopped {
+		v.fail("release of capsule %q is final, which says all; it takes no Stopped", c.Capsule)
 	}
 	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
 	v.text("hold id", string(c.Hold), v.limits.IDBytes)

@@ -132,7 +132,7 @@ func (c *chaos) node(t *rapid.T, id NodeID) Node {
 	if zone := rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "zone"); zone != "" {
 		n = n.inZone(zone)
 	}
-	n.Unschedulable = rapid.IntRange(0, 5).Draw(t, "draining") == 0
+	n.Cordon(rapid.IntRange(0, 5).Draw(t, "draining") == 0)
 	return n
 }
 
@@ -200,7 +200,7 @@ func (c *chaos) empty(t *rapid.T) {
 func (c *chaos) emptying(id NodeID) (do []Commitment) {
 	s := snapshotOf(panicky{}, c.ledger)
 	for k := range s.On(id) {
-		do = append(do, Release{Capsule: k.ID})
+		do = append(do, Release{Capsule: k.ID, Stopped: true})
 	}
 	for h := range s.Holds() {
 		if h.Node == id {

@@ -375,7 +375,7 @@ func TestReturnAfterEvacuation(t *testing.T) {
 	require.NoError(t, err)
 	claimed, _, err := src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: l.Slots[0]})
 	require.NoError(t, err)
-	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "a"}, orbit.RemoveNode{Node: "a"})
+	propose(t, src.Book(), orbit.PutNode{Node: orbit.Node{ID: "a", State: orbit.Lost}}, orbit.Release{Capsule: claimed.Capsule, From: "a"}, orbit.RemoveNode{Node: "a"})
 	require.NoError(t, src.Return(t.Context(), claimed))
 	state := snapshot(t, src)
 	assert.Zero(t, state.PendingCount())
@@ -385,7 +385,7 @@ func TestReturnAfterEvacuation(t *testing.T) {
 	require.NoError(t, err)
 	claimed, _, err = src.Claim(t.Context(), claim.Attempt{ID: orbit.NewProposalID(), Slot: l.Slots[0]})
 	require.NoError(t, err)
-	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "b"}) // another client places it again
+	propose(t, src.Book(), orbit.Release{Capsule: claimed.Capsule, From: "b", Stopped: true}) // another client places it again
 	require.NoError(t, src.Join(t.Context(), "c"))
 	propose(t, src.Book(), orbit.Place{Capsule: claimed.Capsule, Node: "c"})
 	require.ErrorIs(t, src.Return(t.Context(), claimed), orbit.ErrConflict)
@@ -444,7 +444,7 @@ func TestNodesComeAndGo(t *testing.T) {
 		keepers.Go(func() {
 			for i := k; ctx.Err() == nil; i += 2 {
 				id := orbit.NodeID(fmt.Sprintf("s%d", i%8))
-				drained := orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.Slots: 1}, Unschedulable: true}}
+				drained := orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.Slots: 1}, State: orbit.Cordoned}}
 				_, _ = ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{drained}})
 				for ctx.Err() == nil {
 					if _, err := ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: id}}}); err == nil {

@@ -132,7 +132,7 @@ func TestLedgerSlots(t *testing.T) {
 		r := newRig(t, &claim.Pool{Source: src}).run()
 		assert.Equal(t, 3, r.Snapshot().IdleReady, "a, d, e")
 		drained := node("d", "web", 100)
-		drained.Node.Unschedulable = true
+		drained.Node.State = orbit.Cordoned
 		propose(t, ledger, drained, orbit.Hold{ID: "h", Node: "a", Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().Add(time.Hour)})
 		synctest.Wait()
 		assert.Equal(t, 1, r.Snapshot().IdleReady)

@@ -92,9 +92,9 @@ func drawChaosProposal(t *rapid.T, n uint64) orbit.Proposal {
 	default:
 		p.Do = []orbit.Commitment{orbit.Place{Capsule: capsule, Node: node, Note: text}}
 	case 0:
-		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule}, orbit.Mark{Key: text, Value: text}}
+		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule, Stopped: true}, orbit.Mark{Key: text, Value: text}}
 	case 1:
-		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule}, orbit.Place{Capsule: capsule, Node: node, Note: text}}
+		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule, Stopped: true}, orbit.Place{Capsule: capsule, Node: node, Note: text}}
 	case 2:
 		p.Do = []orbit.Commitment{orbit.Mark{Key: "shared", Value: text}}
 	case 3:

@@ -42,8 +42,9 @@ type committer struct {
 	stuck   time.Time
 	// locked are the records of transactions under way (0), and of committed ones that the mirror has not seen yet (the
 	// revision of the commit).
-	locked  map[ref]int64
-	results chan any
+	locked map[ref]int64
+	// results has functions that apply the results of transactions and reads.
+	results chan func()
 	// flights counts the goroutines that send and read.
 	flights sync.WaitGroup
 }
@@ -55,7 +56,7 @@ func newCommitter(ctx context.Context, l *Ledger, o *Options) *committer {
 		sender:   &sender{ctx: ctx, client: l.client, mirror: l.mirror, stats: &l.counters, timeout: o.Timeout, patience: o.Patience},
 		limits:   packLimits{o.MaxOps, o.MaxBytes * 9 / 10}, // a tenth is left for the encoding of the request
 		inFlight: o.InFlight, patience: o.Patience,
-		arrived: make(chan struct{}, 1), locked: map[ref]int64{}, results: make(chan any, o.InFlight),
+		arrived: make(chan struct{}, 1), locked: map[ref]int64{}, results: make(chan func(), o.InFlight),
 	}
 }
 
@@ -94,42 +95,25 @@ func (c *committer) run() {
 			return
 		case <-c.arrived:
 			c.collect()
-		case r := <-c.results:
-			c.settle(r)
+		case apply := <-c.results:
+			apply()
 		case <-changed:
 		case <-tick.C:
 		}
 	}
 }
 
-// freshened is the result of a read that confirms rejections.
-type freshened struct {
-	requests []*request
-	at       int64
-	err      error
-}
-
-// settle applies the result of a read or of a transaction.
-func (c *committer) settle(result any) {
-	switch r := result.(type) {
-	case freshened:
-		for _, t := range r.requests {
-			t.confirmed(r.at)
-			if r.err != nil {
-				t.answer(0, unavailable(r.err))
-			}
+// landed applies the outcome of a transaction.
+func (c *committer) landed(o txnOutcome) {
+	c.flying--
+	for name := range o.pack.accesses {
+		if o.at == 0 {
+			delete(c.locked, name)
+		} else {
+			c.locked[name] = o.at
 		}
-	case txnOutcome:
-		c.flying--
-		for name := range r.pack.accesses {
-			if r.at == 0 {
-				delete(c.locked, name)
-			} else {
-				c.locked[name] = r.at
-			}
-		}
-		c.waiting = slices.Insert(c.waiting, 0, r.again...)
 	}
+	c.waiting = slices.Insert(c.waiting, 0, o.again...)
 }
 
 // round judges the waiting requests on the present mirror, answers those that it can and sends those that hold.
@@ -333,20 +317,33 @@ func (r *round) finish() {
 			r.locked[name] = 0
 		}
 		r.flying++
-		r.flights.Go(func() { r.report(r.sender.send(b, r.gaps)) })
+		r.flights.Go(func() {
+			o := r.sender.send(b, r.gaps)
+			r.report(func() { r.landed(o) })
+		})
 	}
 	if len(r.doubts) > 0 {
-		r.flights.Go(func() {
-			at, err := r.fence.read(r.ctx)
-			r.report(freshened{r.doubts, at, err})
-		})
+		r.flights.Go(func() { r.confirm(r.doubts) })
 	}
 }
 
-// report hands a result to run, unless the ledger has been closed.
-func (c *committer) report(result any) {
+// confirm reads how new the mirror must be for these rejections, and has their requests judged again.
+func (c *committer) confirm(requests []*request) {
+	at, err := c.fence.read(c.ctx)
+	c.report(func() {
+		for _, t := range requests {
+			t.confirmed(at)
+			if err != nil {
+				t.answer(0, unavailable(err))
+			}
+		}
+	})
+}
+
+// report has run apply a result, unless the ledger has been closed.
+func (c *committer) report(apply func()) {
 	select {
-	case c.results <- result:
+	case c.results <- apply:
 	case <-c.ctx.Done():
 	}
 }

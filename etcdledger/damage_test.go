@@ -286,7 +286,7 @@ func TestRepair(t *testing.T) {
 		}
 		l := d.open(noGC)
 		n := d.look(l).Node("n0")
-		require.True(d, n.Node.Unschedulable)
+		require.False(d, n.Node.Schedulable())
 		require.Equal(d, 3, n.Capsules)
 		d.do(l, node("n0", 20))
 		d.do(l, orbit.Place{Capsule: "c2", Node: "n0"})

@@ -118,7 +118,7 @@ func (r *repairer) describeNodes() error {
 			r.uses[id] = &useRecord{stamp: now, Capsules: -1} // agrees with no node, so that writeCounts writes it anew
 		}
 		if is && r.nodes[id] == nil {
-			n := &nodeRecord{stamp: now, Node: orbit.Node{ID: id, Unschedulable: true}}
+			n := &nodeRecord{stamp: now, Node: orbit.Node{ID: id, State: orbit.Cordoned}}
 			r.nodes[id] = n
 			key := r.keys.of(ref{kindNode, string(id)})
 			r.edits[key] = clientv3.OpPut(key, string(e.encode(n)))

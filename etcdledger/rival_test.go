@@ -181,10 +181,10 @@ func TestFresh(t *testing.T) {
 		}
 		d.do(a, orbit.Place{Capsule: "c", Node: "n"})
 		d.look(b)
-		d.do(a, orbit.Release{Capsule: "c"}) // b still has c on n
+		d.do(a, orbit.Release{Capsule: "c", Stopped: true}) // b still has c on n
 		_, err := b.Propose(bg, place(1, "d", "n"))
 		require.NoError(d, err, "n was free before the call")
-		d.do(a, orbit.Release{Capsule: "d"})
+		d.do(a, orbit.Release{Capsule: "d", Stopped: true})
 		rev, err := b.Propose(bg, orbit.Proposal{If: []orbit.Precondition{orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{1}}}, Do: []orbit.Commitment{orbit.Mark{Key: "k", Value: "v"}}})
 		require.NoError(d, err, "n is free")
 		changes, err := b.Changes(bg, rev-1)
@@ -205,11 +205,11 @@ func TestFreshWitness(t *testing.T) {
 		d.look(b)
 		view := d.do(a, orbit.Place{Capsule: "w2", Node: "n2"})
 		d.look(b)
-		d.do(a, orbit.Release{Capsule: "w2"})
+		d.do(a, orbit.Release{Capsule: "w2", Stopped: true})
 		d.look(b)
 		d.plans[1].lag = time.Second
 		time.Sleep(2 * time.Second)
-		d.do(a, orbit.Release{Capsule: "w1"}) // the member that b's bet rests on
+		d.do(a, orbit.Release{Capsule: "w1", Stopped: true}) // the member that b's bet rests on
 		time.Sleep(100 * time.Millisecond)
 		d.do(a, orbit.Place{Capsule: "w2", Node: "n2"})
 		bet := orbit.GroupIn{Group: "web", Level: "rack", Domain: "r"}
@@ -294,7 +294,7 @@ func TestWitnessIsCompared(t *testing.T) {
 		d.do(a, orbit.Place{Capsule: "member", Node: "n0"})
 		synctest.Wait()
 		d.plans[1].lag = time.Second // b does not receive what follows
-		d.do(a, orbit.Release{Capsule: "member"})
+		d.do(a, orbit.Release{Capsule: "member", Stopped: true})
 		_, err := b.Propose(bg, orbit.Proposal{
 			View: d.look(a).Revision() - 1,
 			If:   []orbit.Precondition{orbit.GroupIn{Group: "db", Level: "rack", Domain: "r"}},

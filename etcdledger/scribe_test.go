@@ -74,7 +74,7 @@ func (s *scribe) node(id orbit.NodeID) orbit.Node {
 			}
 		}
 	}
-	n.Unschedulable = s.chance(8)
+	n.Cordon(s.chance(8))
 	return n
 }
 
@@ -257,7 +257,7 @@ func draftChange(s *scribe) []orbit.Commitment {
 	case 2:
 		n.Devices = s.node(n.ID).Devices
 	case 3:
-		n.Unschedulable = !n.Unschedulable
+		n.Cordon(n.Schedulable())
 	}
 	return []orbit.Commitment{orbit.PutNode{Node: n}}
 }
@@ -313,7 +313,7 @@ func draftEmpty(s *scribe) (out []orbit.Commitment) {
 	id := pick(s, scribeNodes)
 	for _, c := range scribeCapsules {
 		if known := s.view.Capsule(c); known != nil && known.Node == id {
-			out = append(out, orbit.Release{Capsule: c})
+			out = append(out, orbit.Release{Capsule: c, Stopped: true})
 		}
 	}
 	for h := range s.view.Holds() {

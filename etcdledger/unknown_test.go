@@ -62,7 +62,7 @@ func TestLostAnswerOvertaken(t *testing.T) {
 				mine := proposing(bg, b, p)
 				synctest.Wait()
 				d.do(a, orbit.Place{Capsule: "d", Node: "n"})
-				d.do(a, orbit.Release{Capsule: "c"}) // the other process even undoes the commit
+				d.do(a, orbit.Release{Capsule: "c", Stopped: true}) // the other process even undoes the commit
 				out := <-mine
 				require.NoError(d, out.Err)
 				require.Equal(d, out.Revision, d.look(a).Capsule("c").PlacedAt)
@@ -89,7 +89,7 @@ func TestLostHistory(t *testing.T) {
 				p := orbit.Proposal{ID: id, Do: []orbit.Commitment{orbit.Place{Capsule: "c", Node: "n"}}}
 				mine := proposing(bg, b, p)
 				synctest.Wait()
-				d.do(a, orbit.Release{Capsule: "c"})
+				d.do(a, orbit.Release{Capsule: "c", Stopped: true})
 				out := <-mine
 				require.Positive(d, b.Stats().Reloads)
 				c := d.look(a).Capsule("c")

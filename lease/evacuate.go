@@ -125,12 +125,12 @@ func (m *Members) evacuation(state *orbit.State, c *overLease, n *orbit.NodeStat
 		If: []orbit.Precondition{orbit.MarkAt{Key: key, Revision: c.lease.bet}},
 	}
 	switch {
-	case !n.Node.Unschedulable && n.Specification < c.lease.at: // the commit that ended the lease did not cordon it
+	case n.Node.Schedulable() && n.Specification < c.lease.at: // the commit that ended the lease did not cordon it
 		do, bets, _ := cordon(state, &c.lease)
 		again := row{holder: c.lease.holder, ended: c.lease.ended} // so that the row has the revision of the cordon
 		p.Do = append(p.Do, orbit.Mark{Key: key, Value: again.String()})
 		p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
-	case n.Node.Unschedulable && c.lost:
+	case !n.Node.Schedulable() && c.lost:
 		p.Do = m.releases(state, n, holds)
 	}
 	return p

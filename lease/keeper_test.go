@@ -658,3 +658,23 @@ func TestATermThatIsGoneBeforeTheAnswer(t *testing.T) {
 func TestRunNeedsALedger(t *testing.T) {
 	require.ErrorIs(t, (&lease.Keeper{}).Run(t.Context()), orbit.ErrInvalid)
 }
+
+// A term may have begun if the answer to Acquire's proposal was lost, also when the ledger cannot be reached after that until
+// the call ends: then the outcome is unknown, and the error says so.
+func TestAcquireSaysThatItsOutcomeIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := true
+		k := &lease.Keeper{Ledger: &faulty{Ledger: &orbit.MemoryLedger{}, before: func(orbit.Proposal) error {
+			defer func() { lost = false }()
+			if lost {
+				return orbit.ErrUnknown
+			}
+			return orbit.ErrUnavailable
+		}}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := k.Acquire(ctx, "n", "h")
+		require.ErrorIs(t, err, orbit.ErrUnknown)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}

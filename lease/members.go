@@ -84,8 +84,8 @@ func joining(wanted orbit.Node) rider {
 		if known == nil {
 			return []orbit.Commitment{orbit.PutNode{Node: node}}, nil, true
 		}
-		if known.Node.Unschedulable && !cordonedBy(known, le) {
-			node.Unschedulable = true
+		if !known.Node.Schedulable() && !cordonedBy(known, le) {
+			node.State = orbit.Cordoned
 		}
 		if !sameNode(known.Node, &node) {
 			do = append(do, orbit.PutNode{Node: node})
@@ -97,7 +97,7 @@ func joining(wanted orbit.Node) rider {
 // cordonedBy reports whether the node was last put by the commit that ended the lease. After a later PutNode of another
 // client, Members leaves the node alone.
 func cordonedBy(n *orbit.NodeState, le *lease) bool {
-	return le.state == isOver && n.Node.Unschedulable && n.Specification == le.at
+	return le.state == isOver && !n.Node.Schedulable() && n.Specification == le.at
 }
 
 // asIs returns the bet that the node has not been put since it was read.
@@ -107,7 +107,7 @@ func asIs(n *orbit.NodeState) orbit.Precondition {
 
 func sameNode(a, b *orbit.Node) bool {
 	return a.ID == b.ID && a.Capacity == b.Capacity && maps.Equal(a.Labels, b.Labels) && a.Devices == b.Devices &&
-		a.Unschedulable == b.Unschedulable
+		a.State == b.State
 }
 
 // Step does one round: that of the leases, in which the nodes of those that end are cordoned and the nodes of rows
@@ -150,11 +150,11 @@ func (m *Members) Run(ctx context.Context) error {
 // cordon is the rider that makes the node unschedulable together with the end of its lease.
 func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, bool) {
 	n := state.Node(orbit.NodeID(le.name))
-	if n == nil || n.Node.Unschedulable {
+	if n == nil || !n.Node.Schedulable() {
 		return nil, nil, true
 	}
 	node := *n.Node
-	node.Unschedulable = true
+	node.State = orbit.Cordoned
 	return []orbit.Commitment{orbit.PutNode{Node: node}}, []orbit.Precondition{asIs(n)}, true
 }
 
@@ -162,7 +162,7 @@ func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, bool) {
 	n := state.Node(orbit.NodeID(le.name))
 	switch {
-	case n == nil || !n.Node.Unschedulable:
+	case n == nil || n.Node.Schedulable():
 		return nil, nil, true
 	case le.member.empty != n.Usage:
 		return nil, nil, false

@@ -79,21 +79,21 @@ func TestAnEndCordonsInOneCommit(t *testing.T) {
 		before := snapshot(t, s.ledger).Revision()
 		time.Sleep(60*time.Second - 1)
 		require.Empty(t, s.step().Ended)
-		require.False(t, s.node().Node.Unschedulable)
+		require.True(t, s.node().Node.Schedulable())
 		time.Sleep(1)
 		round := s.step()
 		require.Equal(t, []lease.Term{s.term}, round.Ended)
 		require.Empty(t, round.Cordoned)
 		n := s.node()
 		_, at := snapshot(t, s.ledger).Mark("lease/n")
-		require.True(t, n.Node.Unschedulable)
+		require.False(t, n.Node.Schedulable())
 		require.Equal(t, at, n.Specification)
 		require.Equal(t, before+1, snapshot(t, s.ledger).Revision())
 		require.Equal(t, 1, n.Capsules)
 
 		// It comes back, and takes work again, in one commit.
 		term := s.join()
-		require.False(t, s.node().Node.Unschedulable)
+		require.True(t, s.node().Node.Schedulable())
 		require.Equal(t, term.Epoch, s.node().Specification)
 		require.Equal(t, before+2, snapshot(t, s.ledger).Revision())
 		require.Equal(t, 1, s.node().Capsules, "it keeps what is on it")
@@ -110,9 +110,9 @@ func TestJoinKeepsWhatOthersWant(t *testing.T) {
 		unschedulable bool          // after the next Join
 	}{
 		{name: "cordoned by Members"},
-		{name: "drained before", edit: func(s *site) { s.put(func(n *orbit.Node) { n.Unschedulable = true }) }, unschedulable: true},
-		{name: "drained after", late: func(s *site) { s.put(func(n *orbit.Node) { n.Unschedulable = true }) }, unschedulable: true},
-		{name: "opened after", late: func(s *site) { s.put(func(n *orbit.Node) { n.Unschedulable = false }) }},
+		{name: "drained before", edit: func(s *site) { s.put(func(n *orbit.Node) { n.State = orbit.Cordoned }) }, unschedulable: true},
+		{name: "drained after", late: func(s *site) { s.put(func(n *orbit.Node) { n.State = orbit.Cordoned }) }, unschedulable: true},
+		{name: "opened after", late: func(s *site) { s.put(func(n *orbit.Node) { n.State = orbit.Ready }) }},
 		{name: "removed after", late: func(s *site) { s.commit(orbit.RemoveNode{Node: "n"}) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -132,16 +132,16 @@ func TestJoinKeepsWhatOthersWant(t *testing.T) {
 					require.NoError(t, err)
 				}
 				s.join()
-				require.Equal(t, test.unschedulable, s.node().Node.Unschedulable)
+				require.Equal(t, test.unschedulable, !s.node().Node.Schedulable())
 			})
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 0)
-		_, err := s.m.Join(t.Context(), orbit.Node{ID: "n", Labels: map[string]string{"rack": "r"}, Unschedulable: true}, "host")
+		_, err := s.m.Join(t.Context(), orbit.Node{ID: "n", Labels: map[string]string{"rack": "r"}, State: orbit.Cordoned}, "host")
 		require.NoError(t, err)
 		require.Equal(t, "r", s.node().Node.Labels["rack"])
-		require.True(t, s.node().Node.Unschedulable)
+		require.False(t, s.node().Node.Schedulable())
 		_, err = s.m.Join(t.Context(), orbit.Node{ID: "m", Capacity: orbit.Resources{orbit.Slots: 5}}, "host")
 		require.NoError(t, err)
 		require.Equal(t, int64(5), snapshot(t, s.ledger).Node("m").Node.Capacity[orbit.Slots])
@@ -160,12 +160,12 @@ func TestALateCordon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 0)
 		require.NoError(t, s.m.Leases.Resign(t.Context(), s.term))
-		require.False(t, s.node().Node.Unschedulable)
+		require.True(t, s.node().Node.Schedulable())
 		require.Equal(t, []orbit.NodeID{"n"}, s.step().Cordoned)
-		require.True(t, s.node().Node.Unschedulable)
+		require.False(t, s.node().Node.Schedulable())
 		require.Empty(t, s.step().Cordoned)
 		s.join()
-		require.False(t, s.node().Node.Unschedulable)
+		require.True(t, s.node().Node.Schedulable())
 	})
 }
 
@@ -232,7 +232,7 @@ func TestANodeThatComesBackInTimeKeepsItsCapsules(t *testing.T) {
 		require.Empty(t, round.Released)
 		require.Equal(t, 1, round.Conflicts)
 		require.Equal(t, 3, s.node().Capsules)
-		require.False(t, s.node().Node.Unschedulable)
+		require.True(t, s.node().Node.Schedulable())
 		require.Empty(t, s.step().Released)
 	})
 }
@@ -364,7 +364,7 @@ func TestAnOpenedNodeIsLeftAlone(t *testing.T) {
 		s := newSite(t, 1)
 		time.Sleep(time.Minute)
 		s.step()
-		s.put(func(n *orbit.Node) { n.Unschedulable = false })
+		s.put(func(n *orbit.Node) { n.State = orbit.Ready })
 		time.Sleep(2 * time.Hour)
 		swept := 0
 		for range 5 {
@@ -402,7 +402,7 @@ func TestOthersCommitBetweenRowAndNode(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.between = step(other)
 		require.Equal(t, 1, s.step().Conflicts)
-		require.True(t, s.node().Node.Unschedulable)
+		require.False(t, s.node().Node.Schedulable())
 		s.step()
 
 		time.Sleep(5 * time.Minute)
@@ -427,13 +427,13 @@ func TestADrainDuringAJoin(t *testing.T) {
 		f.before = func(orbit.Proposal) error {
 			if !drained {
 				drained = true
-				s.put(func(n *orbit.Node) { n.Unschedulable = true })
+				s.put(func(n *orbit.Node) { n.State = orbit.Cordoned })
 			}
 			return nil
 		}
 		_, err := s.m.Join(t.Context(), orbit.Node{ID: "n", Labels: map[string]string{"rack": "r"}}, "host")
 		require.NoError(t, err)
-		require.True(t, s.node().Node.Unschedulable)
+		require.False(t, s.node().Node.Schedulable())
 		require.Equal(t, "r", s.node().Node.Labels["rack"])
 	})
 }

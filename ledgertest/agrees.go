@@ -1,6 +1,6 @@
 package ledgertest
 
-// checkAgrees proposes at random, and compares every answer with what State.Check says at the same state.
+// checkAgrees makes random proposals, and compares every answer with that of State.Check at the same state.
 func checkAgrees(t *trial) {
 	w := newWalk(t)
 	for range t.scaled(250) {

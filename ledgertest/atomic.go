@@ -7,9 +7,9 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// All or nothing.
+// This file checks that a proposal is committed as a whole or not at all.
 
-// checkAtomic lets a long proposal fail at each of its commitments in turn, and commits it afterwards.
+// checkAtomic makes a long proposal fail at each of its commitments in turn, and commits it afterwards.
 func checkAtomic(t *trial) {
 	t.commits(node("n", 9), node("old", 1), submit(cpu(1), "a", "b"), place("a", "n"), hold("h", "n", 1), mark("m", "v"))
 	whole := []orbit.Commitment{
@@ -35,7 +35,7 @@ func checkAtomic(t *trial) {
 	}
 }
 
-// checkTwiceInOne names one thing twice in a proposal: a mistake, whatever other commits have done.
+// checkTwiceInOne uses an id twice in one proposal. That is a mistake of the proposer and never a conflict.
 func checkTwiceInOne(t *trial) {
 	t.commits(node("n", 9), gang("old", 0, "o"), submit(cpu(1), "a"))
 	for _, do := range [][]orbit.Commitment{
@@ -58,8 +58,8 @@ func checkTwiceInOne(t *trial) {
 	}
 }
 
-// checkKept changes everything that a proposal was made of after it was committed, and looks whether the proposal
-// was left alone before.
+// checkKept changes all slices and maps of a proposal after its commit, and checks that the ledger has not written to
+// them.
 func checkKept(t *trial) {
 	labels := map[string]string{"disk": "ssd"}
 	spec := cpu(1)

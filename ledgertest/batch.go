@@ -7,9 +7,9 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// Many independent proposals in one call.
+// This file checks batches of independent proposals.
 
-// batcher is the ledger as one, if it is.
+// batcher returns the ledger as a Batcher, or skips the case if it is none.
 func (t *trial) batcher() orbit.Batcher {
 	b, ok := t.ledger.(orbit.Batcher)
 	if !ok {
@@ -18,7 +18,7 @@ func (t *trial) batcher() orbit.Batcher {
 	return b
 }
 
-// outcomes sends a batch and requires one outcome for each.
+// outcomes sends a batch and requires one outcome for each proposal.
 func (t *trial) outcomes(batch ...orbit.Proposal) []orbit.Outcome {
 	out := t.batcher().ProposeBatch(t.ctx, batch)
 	if len(out) != len(batch) {
@@ -27,8 +27,8 @@ func (t *trial) outcomes(batch ...orbit.Proposal) []orbit.Outcome {
 	return out
 }
 
-// checkBatch mixes what holds with what fails in every way. One that fails takes no other down, and each has
-// the outcome that it would have had alone; where two want the same, one has it.
+// checkBatch sends a batch of proposals that hold and proposals that fail in every way. Each has the outcome that it
+// would have had alone; of two that compete, one is committed.
 func checkBatch(t *trial) {
 	t.batcher()
 	t.commits(node("n", 3), node("m", 3), node("k", 3), submit(cpu(1), "a", "b", "e"), submit(cpu(9), "big"), gang("g", 0, "x", "y"))
@@ -45,7 +45,7 @@ func checkBatch(t *trial) {
 		{},
 		planned(view, mark("m", "v")),
 		planned(view, unhold("none")),
-		planned(view, release("e")),
+		planned(view, stopped("e")),
 	}
 	batch = append(batch, batch[7])
 	want := []error{nil, orbit.ErrInfeasible, orbit.ErrInvalid, orbit.ErrInfeasible, orbit.ErrConflict, nil, orbit.ErrInvalid, nil, orbit.ErrInfeasible, nil, nil}
@@ -80,7 +80,7 @@ func checkBatch(t *trial) {
 	}
 }
 
-// checkBatchRivals lets proposals of one batch want the same capsule, and the same device.
+// checkBatchRivals sends a batch of proposals that compete for the same capsule and the same device.
 func checkBatchRivals(t *trial) {
 	t.batcher()
 	t.commits(node("n", 9), node("m", 9), gpuNode("d", 1), submit(cpu(1), "a"), submit(gpu(1, 600), "p", "q", "r"))
@@ -104,7 +104,7 @@ func checkBatchRivals(t *trial) {
 	t.follows(t.base, t.ledger)
 }
 
-// checkBatchWide sends as many proposals at once as one transaction of a store would hardly take.
+// checkBatchWide sends a batch that is larger than most stores take in one transaction.
 func checkBatchWide(t *trial) {
 	n := t.scaled(500)
 	t.commits(node("n", int64(n/2)))

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Bets, and what the receipt of a lost one says.
+// This file checks bets, and the receipts of lost ones.
 
 // checkBets tries each kind of bet where it holds, where it never held, and where it was lost to another commit.
 func checkBets(t *trial) {
@@ -31,7 +31,7 @@ func checkBets(t *trial) {
 		}
 	}
 	t.Must(t.now().Check(bets(view, good...)), "State.Check of bets that hold")
-	t.admits(orbit.Proposal{View: view, If: good, Do: []orbit.Commitment{place("x", "n"), release("a"), mark("m", ""), mark("none", "v"), release("x"), node("n", 4)}})
+	t.admits(orbit.Proposal{View: view, If: good, Do: []orbit.Commitment{place("x", "n"), cancel("a"), mark("m", ""), mark("none", "v"), release("x"), node("n", 4)}})
 	for _, bet := range good[:5] {
 		t.refuses(orbit.ErrConflict, bets(view, bet))
 	}
@@ -39,17 +39,17 @@ func checkBets(t *trial) {
 	t.refuses(orbit.ErrConflict, bets(view, orbit.GangUnplaced{Gang: "g"}))
 }
 
-// checkBefore bets on what the proposal itself changes: it is judged on the state before.
+// checkBefore bets on what the proposal itself changes. Bets are judged on the state before the proposal.
 func checkBefore(t *trial) {
-	t.commits(node("n", 3), submit(cpu(3), "a"), place("a", "n"))
+	t.commits(node("n", 3), submit(movable(cpu(3)), "a"), place("a", "n"))
 	full := orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: 3}}
-	t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), If: []orbit.Precondition{full}, Do: []orbit.Commitment{release("a")}})
+	t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), If: []orbit.Precondition{full}, Do: []orbit.Commitment{stopped("a")}})
 	empty := orbit.MarkAt{Key: "m"}
-	t.admits(orbit.Proposal{ID: orbit.NewProposalID(), If: []orbit.Precondition{empty}, Do: []orbit.Commitment{mark("m", "v"), release("a"), node("m", 3), place("a", "m")}})
+	t.admits(orbit.Proposal{ID: orbit.NewProposalID(), If: []orbit.Precondition{empty}, Do: []orbit.Commitment{mark("m", "v"), t.evict("a"), node("m", 3), place("a", "m")}})
 	t.refuses(orbit.ErrInfeasible, bets(t.view(), empty))
 }
 
-// checkReceipt reads the receipt of a conflict, field by field.
+// checkReceipt compares all fields of the receipt of a conflict.
 func checkReceipt(t *trial) {
 	t.commits(node("n", 5), node("m", 5), submit(cpu(3), "a", "b"))
 	view := t.view()
@@ -73,7 +73,7 @@ func checkReceipt(t *trial) {
 	t.reached(t.mistakes(place("a", "m")))
 }
 
-// reached requires that a receipt names a state that there is, and that a reader can get.
+// reached requires that the state that a receipt names exists and that a snapshot has reached it.
 func (t *trial) reached(r orbit.Rejection) {
 	if s := t.now(); r.At == 0 || s.Revision() < r.At {
 		t.Failf("the receipt asks for a view at %d; a snapshot taken afterwards is at %d", r.At, s.Revision())
@@ -83,7 +83,7 @@ func (t *trial) reached(r orbit.Rejection) {
 	}
 }
 
-// checkKinds tells bad luck from a mistake by the view of the proposal, and by it alone.
+// checkKinds checks that a rejection is a conflict or infeasible by what has changed after the proposal's view.
 func checkKinds(t *trial) {
 	t.commits(node("n", 1), node("m", 1), submit(cpu(1), "a", "b"), submit(cpu(2), "big"))
 	before := t.view()
@@ -98,7 +98,8 @@ func checkKinds(t *trial) {
 	}
 }
 
-// checkMarks uses a mark as a lease: a holder that has lost it cannot commit, even if the mark reads the same again.
+// checkMarks uses a mark as a lease: a holder that has lost it cannot commit, even if the mark has the same value
+// again.
 func checkMarks(t *trial) {
 	mine := t.commits(mark("lease", "mine"))
 	guarded := func(at orbit.Revision, key string) orbit.Proposal {

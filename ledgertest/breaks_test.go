@@ -105,7 +105,7 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 				c.Node.Capacity[orbit.CPU]++
 			}
 		case "ignores drains":
-			c.Node.Unschedulable = false
+			c.Node.State = orbit.Ready
 		case "ignores sick devices":
 			c.Node.Devices.Unhealthy = 0
 		case "never shrinks":

@@ -5,10 +5,10 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// The life of a capsule: submitted, pending, placed, released, gone.
+// This file checks the life of a capsule, from its submission until its record is dropped.
 
-// checkOnce wants one capsule twice, one after the other: the loser gets a conflict, and a view at the revision
-// that the receipt names shows it why.
+// checkOnce places one capsule twice, one proposal after the other. The second one gets a conflict, and a snapshot at
+// the revision of its receipt shows the first one.
 func checkOnce(t *trial) {
 	t.commits(node("n", 5), node("m", 5), submit(cpu(3), "a"))
 	view := t.view()
@@ -30,14 +30,14 @@ func checkOnce(t *trial) {
 	t.commits(submit(cpu(1), "b"), place("b", "m")) // submitted and placed at once
 }
 
-// checkFinal cancels a capsule and then tries everything.
+// checkFinal releases a capsule for good, and then tries every commitment on it.
 func checkFinal(t *trial) {
 	t.commits(node("n", 3), submit(cpu(1), "a", "b"), place("b", "n"))
 	view := t.view()
 	t.commits(cancel("a"))
 	t.commits(cancel("b"))
 	for _, id := range []orbit.CapsuleID{"a", "b"} {
-		for _, late := range []orbit.Commitment{place(id, "n"), release(id), cancel(id), orbit.Assign{Capsule: id, Owner: "o"}, submit(cpu(1), id)} {
+		for _, late := range []orbit.Commitment{place(id, "n"), stopped(id), cancel(id), orbit.Assign{Capsule: id, Owner: "o"}, submit(cpu(1), id)} {
 			t.loses(view, late)
 			t.mistakes(late)
 		}
@@ -50,11 +50,11 @@ func checkFinal(t *trial) {
 	}
 }
 
-// checkRelease gives room back, once.
+// checkRelease checks that a release gives capacity back once.
 func checkRelease(t *trial) {
 	t.commits(node("n", 3), node("m", 3), submit(cpu(3), "a"), place("a", "n"), node("k", 1), hold("h", "k", 1))
 	view := t.view()
-	for _, end := range []orbit.Release{unhold("h"), {Capsule: "a", From: "n"}} {
+	for _, end := range []orbit.Release{unhold("h"), {Capsule: "a", From: "n", Stopped: true}} {
 		t.mistakes(end, end)
 		t.commits(end)
 		t.loses(view, end)
@@ -64,16 +64,16 @@ func checkRelease(t *trial) {
 		t.Failf("capsule a does not wait after its release")
 	}
 	t.commits(place("a", "m"))
-	t.loses(view, orbit.Release{Capsule: "a", From: "n"}) // has moved since
+	t.loses(view, orbit.Release{Capsule: "a", From: "n", Stopped: true}) // has moved since
 	t.isOn("a", "m")
 	for range 3 { // room is free exactly from the revision that freed it
 		t.mistakes(hold("x", "m", 1))
-		t.commits(release("a"))
+		t.commits(stopped("a"))
 		t.commits(place("a", "m"))
 	}
 }
 
-// checkOwner hands a capsule over, as a compare-and-swap.
+// checkOwner checks that Assign is a compare-and-swap of the owner.
 func checkOwner(t *trial) {
 	t.commits(orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: cpu(1), Owner: "one"}, submit(cpu(1), "b"))
 	view := t.view()
@@ -87,7 +87,7 @@ func checkOwner(t *trial) {
 	}
 }
 
-// checkSubmit reads back what was submitted, in its order, and shares specs.
+// checkSubmit reads submitted capsules back in their order, and checks that equal specs are shared.
 func checkSubmit(t *trial) {
 	first, second := cpu(1), cpu(1)
 	first.Module, second.Module = "web", "web"
@@ -115,7 +115,7 @@ func checkSubmit(t *trial) {
 	t.mistakes(submit(cpu(1), "e"), submit(cpu(1), "f"), gang("g", 0, "a"))
 }
 
-// canonical is the copy of a spec that ledgers of this process hand out.
+// canonical returns the copy of a spec that all ledgers of this process share.
 func (t *trial) canonical(spec *orbit.Spec) *orbit.Spec {
 	l := &orbit.MemoryLedger{}
 	_, err := l.Propose(t.ctx, orbit.Proposal{Do: []orbit.Commitment{submit(spec, "x")}})

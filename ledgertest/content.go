@@ -10,9 +10,9 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// content is what a state says to those who read it, a line for each record, in an order that depends on nothing
-// else. Two ledgers with the same history have the same content. It leaves out in which slots records are, and by
-// which numbers the order of submission is told: the order itself is there.
+// content returns the content of a state, one line for each record, in an order that depends on the content alone. Two
+// ledgers with the same history have the same content. It leaves out slots and the numbers of Submitted; the order of
+// submission is in it.
 func content(s *orbit.State) []string {
 	lines := []string{fmt.Sprintf("revision %d, %d nodes, %d pending", s.Revision(), s.NodeCount(), s.PendingCount())}
 	for n := range s.Nodes() {
@@ -44,7 +44,7 @@ func content(s *orbit.State) []string {
 	return lines
 }
 
-// bySubmission are all records, in the order in which they were submitted.
+// bySubmission returns all capsules in the order of submission.
 func bySubmission(s *orbit.State) []*orbit.Capsule {
 	return slices.SortedFunc(s.Capsules(), func(a, b *orbit.Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
 }
@@ -52,7 +52,7 @@ func bySubmission(s *orbit.State) []*orbit.Capsule {
 // maxLines is how many lines of a difference are shown.
 const maxLines = 12
 
-// difference lists the lines that only one of two states has; empty: there is none.
+// difference returns the lines that only one of two states has; "" if there are none.
 func difference(a, b *orbit.State) string {
 	if a == b {
 		return ""

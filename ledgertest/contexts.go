@@ -10,9 +10,9 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Contexts that end, and callers that call back.
+// This file checks contexts that end, and callers that call the ledger from a callback.
 
-// checkEnded calls with a context that has ended: nothing is sent, and there is no verdict.
+// checkEnded calls with a context that has ended: nothing is sent, and the error is no judgement.
 func checkEnded(t *trial) {
 	t.commits(node("n", 1), submit(cpu(1), "a"))
 	before := t.now()
@@ -41,7 +41,7 @@ func checkEnded(t *trial) {
 	t.admits(p)
 }
 
-// noVerdict requires an error that says nothing about the proposal.
+// noVerdict requires ErrUnavailable, and no rejection.
 func (t *trial) noVerdict(err error) {
 	var r *orbit.Rejection
 	switch {
@@ -54,7 +54,7 @@ func (t *trial) noVerdict(err error) {
 	}
 }
 
-// answers requires of a read under a context that has ended that it says so, or is right.
+// answers requires that a read under a context that has ended returns the right answer, or an error that says so.
 func (t *trial) answers(err error, what string, wrong bool) {
 	if wrong {
 		t.Failf("%s under a context that had ended has a wrong answer", what)
@@ -64,8 +64,8 @@ func (t *trial) answers(err error, what string, wrong bool) {
 	}
 }
 
-// checkDeadlines lets contexts end while proposals are on their way. An end is no verdict: the proposal has one
-// effect or none, and can be sent again to know which.
+// checkDeadlines ends contexts while proposals are under way. Each proposal has one effect or none, and its outcome is
+// known when it is sent again.
 func checkDeadlines(t *trial) {
 	n := min(t.scaled(150), t.limits.History/3)
 	t.commits(node("n", int64(n)))
@@ -103,7 +103,7 @@ func checkDeadlines(t *trial) {
 	t.follows(t.base, t.ledger)
 }
 
-// duration is how long a commit takes, about.
+// duration returns about how long a commit takes.
 func (t *trial) duration() time.Duration {
 	begin := time.Now()
 	for i := range 5 {
@@ -113,8 +113,8 @@ func (t *trial) duration() time.Duration {
 	return time.Since(begin) / 5
 }
 
-// checkCallbacks calls the ledger from where a caller's code runs: in iterators, after a wake-up, and from the
-// methods of its context. Something there panics, too.
+// checkCallbacks calls the ledger from iterators, after a wake-up, and from the methods of a context. One iterator
+// panics.
 func checkCallbacks(t *trial) {
 	t.commits(node("n", 9), submit(cpu(1), "a", "b", "c"), hold("h", "n", 1), gang("g", 0, "x"), mark("m", "v"))
 	s := t.now()
@@ -156,7 +156,7 @@ func checkCallbacks(t *trial) {
 	t.Must(t.now().Verify(), "the state at the end")
 }
 
-// panics calls what panics.
+// panics calls a function that must panic.
 func (t *trial) panics(f func()) {
 	defer func() {
 		if recover() == nil {
@@ -166,7 +166,7 @@ func (t *trial) panics(f func()) {
 	f()
 }
 
-// calling is a context that calls the ledger whenever it is asked anything, from one goroutine at a time.
+// calling is a context whose methods call the ledger, from one goroutine at a time.
 type calling struct {
 	context.Context
 	ledger orbit.Ledger

@@ -2,7 +2,7 @@ package ledgertest
 
 import "github.com/orbitsched/orbit"
 
-// Devices and requirements: what else a node must be.
+// This file checks devices and requirements on nodes.
 
 // checkDevices shares instances between capsules and holds, up to what each can give.
 func checkDevices(t *trial) {
@@ -26,7 +26,7 @@ func checkDevices(t *trial) {
 
 // checkSickDevice loses a device on which something runs.
 func checkSickDevice(t *trial) {
-	t.commits(gpuNode("n", 2), submit(gpu(1, 600), "a", "b"), placeOn("a", "n", 1))
+	t.commits(gpuNode("n", 2), submit(movable(gpu(1, 600)), "a", "b"), placeOn("a", "n", 1))
 	view := t.view()
 	sick := gpuNode("n", 2)
 	sick.Node.Devices.Unhealthy = 1
@@ -39,7 +39,7 @@ func checkSickDevice(t *trial) {
 	t.commits(gpuNode("n", 2))
 	t.mistakes(placeOn("b", "n", 1)) // what runs there has kept its share
 	t.commits(placeOn("b", "n", 2))
-	t.mistakes(release("b"), placeOn("b", "n", 2), gpuNode("n", 1)) // and in one proposal
+	t.mistakes(t.evict("b"), placeOn("b", "n", 2), gpuNode("n", 1)) // and in one proposal
 }
 
 // checkRequirements places where labels, the device model or schedulability forbid it.
@@ -60,7 +60,7 @@ func checkRequirements(t *trial) {
 	t.isOn("a", "ssd")
 	t.loses(view, place("b", "ssd"))
 	drained := ssd
-	drained.Node.Unschedulable = true
+	drained.Node.State = orbit.Cordoned
 	t.commits(drained)
 	t.mistakes(place("b", "ssd"))
 	t.mistakes(hold("h", "ssd", 1))

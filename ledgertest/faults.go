@@ -43,25 +43,23 @@ func (f Fault) String() string {
 // ErrInjected is what every error of a fault wraps, except conflicts: their receipts have it as their reason.
 var ErrInjected = errors.New("injected fault")
 
-// Faults makes ledgers fail, to see what their callers do: an engine, a navigator that proposes by itself, a
-// population. Chances are from 0 to 1 for each proposal, one after the other in this order; reads fail too, with
-// the chances of Unavailable and Delay. The zero value injects nothing. One Faults may be around several handles;
-// set the fields before first use.
+// Faults makes ledgers fail, to test their callers, such as engines. Each proposal gets one fault at most, chosen by chance;
+// reads fail too, with the chances of Unavailable and Delay. The zero value injects nothing. One Faults may be around
+// several handles. Set the fields before first use.
 //
-// The same seed and the same order of calls have the same faults.
+// The same seed and the same order of calls give the same faults.
 type Faults struct {
 	// Seed selects the random sequence of faults; the same seed gives the same sequence for the same calls.
 	Seed uint64
-	// Conflict and the fields beside it are the chances, from 0 to 1, of each fault; default 0.
+	// Conflict and the fields beside it are the chances of the faults, from 0 to 1 each and at most 1 together; default 0.
 	Conflict, Unavailable, Lost, Applied, Panic, Delay float64
 	// DelayUpTo is the longest delay; default 1 ms. A delay is cut short when the context ends.
 	DelayUpTo time.Duration
-	// Choose decides about each proposal instead of the chances, if it is set. It is called from one goroutine at a
-	// time, with the number of the proposal, from 0. Reads do not fail then.
+	// Choose, if set, chooses the fault of each proposal instead of the chances. It is called from one goroutine at a time,
+	// with the number of the proposal, from 0. Reads do not fail then.
 	Choose func(n int, p orbit.Proposal) Fault
 
-	// Guards what follows.
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	rng    *rand.Rand
 	count  int
 	counts map[Fault]int

@@ -32,7 +32,7 @@ func (l *faulty) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision,
 	return l.after(ctx, fault, pause, rev, err)
 }
 
-// before is what a fault does to a proposal that has not been sent; nil: it is sent.
+// before applies a fault that comes before the proposal is sent. The error is the answer; nil: the proposal is sent.
 func (l *faulty) before(ctx context.Context, fault Fault, pause time.Duration) error {
 	switch fault {
 	case Conflict:
@@ -55,7 +55,7 @@ func (l *faulty) before(ctx context.Context, fault Fault, pause time.Duration) e
 	return nil
 }
 
-// after is what a fault does to an answer.
+// after applies a fault that changes or delays an answer.
 func (l *faulty) after(ctx context.Context, fault Fault, pause time.Duration, rev orbit.Revision, err error) (orbit.Revision, error) {
 	switch {
 	case fault == Applied && !errors.Is(err, orbit.ErrUnavailable):
@@ -66,7 +66,7 @@ func (l *faulty) after(ctx context.Context, fault Fault, pause time.Duration, re
 	return rev, err
 }
 
-// early reports whether a delay comes before the ledger has seen the proposal, else it comes after.
+// early reports whether a delay comes before the proposal is sent; otherwise it comes after the answer.
 func early(pause time.Duration) bool { return pause/time.Microsecond%2 == 0 }
 
 // ProposeBatch implements [orbit.Batcher].
@@ -92,7 +92,7 @@ func (l *faultyBatcher) ProposeBatch(ctx context.Context, batch []orbit.Proposal
 	return out
 }
 
-// read is what goes wrong with a read.
+// read applies the fault of a read.
 func (l *faulty) read(ctx context.Context) error {
 	switch fault, pause := l.faults.drawRead(); fault {
 	case Unavailable:

@@ -10,9 +10,9 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// The part of the check that is about time.
+// This file is the part of History.Check that compares answers in time.
 
-// answer is the revision that a call speaks of, 0 if of none.
+// answer returns the revision of the state that a call was answered from; 0: it tells of none.
 func (c *Call) answer() orbit.Revision {
 	var r *orbit.Rejection
 	switch {
@@ -28,7 +28,7 @@ func (c *Call) answer() orbit.Revision {
 	return c.Revision
 }
 
-// freshness compares each answer with the newest one that was complete before its call began.
+// freshness compares each answer with the newest answer that was complete before its call began.
 func (c *checker) freshness() {
 	begins, ends := make([]*Call, len(c.Calls)), make([]*Call, len(c.Calls))
 	for i := range c.Calls {
@@ -48,7 +48,8 @@ func (c *checker) freshness() {
 	}
 }
 
-// fresh judges one answer, before which these revisions were known.
+// fresh judges one answer. All and own are the newest revisions that were answered before, by any handle and by the
+// same one.
 func (c *checker) fresh(call *Call, all, own orbit.Revision) {
 	rev := call.answer()
 	switch {
@@ -72,12 +73,12 @@ func (c *checker) fresh(call *Call, all, own orbit.Revision) {
 	}
 }
 
-// sentBefore reports whether a proposal had been sent before this call: its revision may be old then.
+// sentBefore reports whether the proposal had been sent before this call, so that it may have an older revision.
 func (c *checker) sentBefore(call *Call) bool {
 	return slices.ContainsFunc(c.sent[call.Proposal.ID], func(o *Call) bool { return o.Start < call.Start || o != call && o.Start == call.Start })
 }
 
-// reads compares what Changes returned with the history.
+// reads compares the answers of Changes with the history.
 func (c *checker) reads() {
 	find := func(after orbit.Revision) int {
 		return sort.Search(len(c.Changes), func(i int) bool { return c.Changes[i].Revision > after })

@@ -6,9 +6,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Gangs: whole, or at least their minimum, or nothing.
+// This file checks that a gang begins whole, or with the minimum of each role, or not at all.
 
-// crew is a gang of two roles: one boss, and three workers of which at least two must be placed.
+// crew submits a gang of two roles: one boss, and three workers of which at least two must be placed.
 func crew(id string) orbit.Submit {
 	name := func(s string) orbit.CapsuleID { return orbit.CapsuleID(id + s) }
 	return orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{
@@ -17,7 +17,7 @@ func crew(id string) orbit.Submit {
 	}}}
 }
 
-// checkGang begins a gang with too few, with enough, and again.
+// checkGang begins a gang with too few members, with enough of them, and again after it has ended.
 func checkGang(t *trial) {
 	t.commits(node("n", 9), node("m", 9), crew("g"))
 	for _, few := range [][]orbit.CapsuleID{{"gb"}, {"gb", "gx"}, {"gx", "gy", "gz"}} {
@@ -34,14 +34,14 @@ func checkGang(t *trial) {
 	t.refuses(orbit.ErrConflict, orbit.Proposal{View: view, If: []orbit.Precondition{orbit.GangUnplaced{Gang: "g"}}, Do: []orbit.Commitment{place("gz", "n")}})
 	t.commits(place("gz", "n")) // topped up
 	t.shape("g", 1, 3)
-	t.commits(release("gx"), release("gy"), release("gz")) // falls short, later
+	t.commits(stopped("gx"), stopped("gy"), stopped("gz")) // falls short, later
 	t.shape("g", 1, 0)
-	t.commits(release("gb"))
+	t.commits(stopped("gb"))
 	t.mistakes(place("gb", "n"), place("gx", "n")) // from nothing it must be whole again
 	t.commits(place("gb", "n"), place("gx", "n"), place("gz", "n"))
 }
 
-// shape requires that so many of each role are placed.
+// shape requires the number of placed members of each role.
 func (t *trial) shape(id orbit.GangID, want ...int) {
 	g := t.now().Gang(id)
 	if g == nil {
@@ -55,7 +55,7 @@ func (t *trial) shape(id orbit.GangID, want ...int) {
 	}
 }
 
-// checkGangAtOnce submits and places a gang in one proposal, by the same rule.
+// checkGangAtOnce submits and places a gang in one proposal. The same rule holds.
 func checkGangAtOnce(t *trial) {
 	t.commits(node("n", 9))
 	t.mistakes(gang("g", 2, "x", "y"), place("x", "n"))
@@ -66,7 +66,7 @@ func checkGangAtOnce(t *trial) {
 	t.mistakes(gang("g", 0, "z"))
 }
 
-// checkGangFull places a gang as large as the ledger says that it takes, each member on a node of its own.
+// checkGangFull places a gang of the largest size that the limits allow, each member on a node of its own.
 func checkGangFull(t *trial) {
 	n := min(t.limits.GangMembers, 1000)
 	members, nodes := ids[orbit.CapsuleID]("m", n), ids[orbit.NodeID]("n", n)

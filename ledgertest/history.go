@@ -10,9 +10,9 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// The history: in order, whole, each once; and what reads it.
+// This file checks that the history has each commit once, whole and in order, and what is made from it.
 
-// changes are what there is after a revision, in an order that a history must have.
+// changes returns the changes after a revision, and requires that they are in order.
 func (t *trial) changes(l orbit.Ledger, after orbit.Revision) []orbit.Change {
 	list, err := l.Changes(t.ctx, after)
 	t.Must(err, fmt.Sprintf("changes after %d", after))
@@ -20,7 +20,8 @@ func (t *trial) changes(l orbit.Ledger, after orbit.Revision) []orbit.Change {
 	return list
 }
 
-// ordered says where changes are not in order of revision and sequence, each sequence counted from 0.
+// ordered returns an error if changes are not in order of revision and sequence, or if a sequence does not begin with
+// 0.
 func ordered(list []orbit.Change, after orbit.Revision) error {
 	seq := 0
 	for i, c := range list {
@@ -35,7 +36,7 @@ func ordered(list []orbit.Change, after orbit.Revision) error {
 	return nil
 }
 
-// follows requires that the changes after a state lead to the state that there is now.
+// follows requires that the changes after a state lead to the present state.
 func (t *trial) follows(from *orbit.State, l orbit.Ledger) []orbit.Change {
 	now := t.now()
 	if l != t.ledger {
@@ -50,7 +51,7 @@ func (t *trial) follows(from *orbit.State, l orbit.Ledger) []orbit.Change {
 	return list
 }
 
-// catchUp waits until a handle has heard of a revision.
+// catchUp waits until a handle has reached a revision.
 func (t *trial) catchUp(l orbit.Ledger, rev orbit.Revision) {
 	got, err := l.Wait(t.ctx, rev-1)
 	t.Must(err, fmt.Sprintf("wait for revision %d", rev))
@@ -59,7 +60,7 @@ func (t *trial) catchUp(l orbit.Ledger, rev orbit.Revision) {
 	}
 }
 
-// checkHistory commits one of everything and reads it back, change by change.
+// checkHistory makes every kind of commit and reads them back, change by change.
 func checkHistory(t *trial) {
 	if list := t.changes(t.ledger, t.base.Revision()); len(list) != 0 {
 		t.Failf("a fresh ledger has %d changes after its revision %d", len(list), t.base.Revision())
@@ -68,11 +69,14 @@ func checkHistory(t *trial) {
 	var sent []orbit.Proposal
 	for _, do := range [][]orbit.Commitment{
 		{node("n", 9), node("m", 9)},
-		{submit(cpu(1), "a", "b"), gang("g", 0, "x", "y"), mark("m", "v")},
+		{submit(movable(cpu(1)), "a", "b"), gang("g", 0, "x", "y"), mark("m", "v")},
 		{place("a", "n"), place("x", "m"), place("y", "m"), hold("h", "n", 2)},
-		{release("a"), place("a", "m"), orbit.Assign{Capsule: "b", Owner: "o"}, unhold("h"), mark("m", "")},
+		{orbit.Evict{Capsule: "a"}, place("a", "m"), orbit.Assign{Capsule: "b", Owner: "o"}, unhold("h"), mark("m", "")},
 		{cancel("a"), orbit.RemoveNode{Node: "n"}, node("n", 1)},
 	} {
+		if e, ok := do[0].(orbit.Evict); ok {
+			do[0] = t.evict(e.Capsule)
+		}
 		p := planned(t.view(), do...)
 		sent, revs = append(sent, p), append(revs, t.admits(p))
 		t.mistakes(place("absent", "m")) // leaves no trace
@@ -103,11 +107,11 @@ func checkHistory(t *trial) {
 	t.touched()
 }
 
-// touched requires that changes name the node that they touch, for a release the one that was left.
+// touched requires that changes name the node that they change; for a release that is the node that was left.
 func (t *trial) touched() {
 	at := t.view()
 	t.commits(place("b", "m"), hold("h2", "m", 1))
-	t.commits(release("b"), unhold("h2"), mark("k", "v"))
+	t.commits(cancel("b"), unhold("h2"), mark("k", "v"))
 	for i, c := range t.changes(t.ledger, at) {
 		if want := []orbit.NodeID{"m", "m", "m", "m", ""}[i]; c.Node != want {
 			t.Failf("change %d.%d, %T%s, names node %q; it touched %q", c.Revision, c.Seq, c.Do, harness.Text(c.Do), c.Node, want)
@@ -115,7 +119,7 @@ func (t *trial) touched() {
 	}
 }
 
-// checkFollowing follows a random life of the ledger, in steps, through both handles.
+// checkFollowing makes random commits in steps, and follows them through both handles.
 func checkFollowing(t *trial) {
 	states := map[orbit.Ledger]*orbit.State{t.ledger: t.base, t.peer: t.base}
 	w := newWalk(t)
@@ -132,7 +136,7 @@ func checkFollowing(t *trial) {
 	t.Must(t.now().Verify(), "the state at the end")
 }
 
-// checkCompaction commits more than the history must keep. What Changes returns is complete, or an error; it
+// checkCompaction commits more than the history has to keep. What Changes returns is complete, or an error. The history
 // reaches back as far as the limits say, and not much further.
 func checkCompaction(t *trial) {
 	step := min(t.limits.Commitments, t.limits.History)
@@ -163,8 +167,8 @@ func checkCompaction(t *trial) {
 	t.Notef("%d commits of %d marks", len(revs)-1, step)
 }
 
-// wholeOrNothing asks for changes after revisions of all ages, older ones too: an answer with a hole is the worst
-// there is.
+// wholeOrNothing asks for the changes after revisions of all ages. An answer that lacks changes must not come without
+// an error.
 func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
 	for i := 0; i < len(revs); i += max(1, len(revs)/10) {
 		after := revs[i]
@@ -178,17 +182,17 @@ func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
 	}
 }
 
-// checkSnapshots keeps a state while everything changes, and walks it while it does.
+// checkSnapshots keeps a state while everything changes, and iterates over it meanwhile.
 func checkSnapshots(t *trial) {
-	t.commits(node("n", 5), node("m", 5), submit(cpu(1), "a", "b"), place("a", "n"), mark("m", "v"))
+	t.commits(node("n", 5), node("m", 5), submit(movable(cpu(1)), "a", "b"), place("a", "n"), mark("m", "v"))
 	s := t.now()
 	before := content(s)
 	for c := range s.On("n") {
-		t.commits(release(c.ID), orbit.RemoveNode{Node: "n"}, place(c.ID, "m"))
+		t.commits(lost("n"), release(c.ID), orbit.RemoveNode{Node: "n"}, place(c.ID, "m"))
 	}
 	t.commits(node("k", 1), node("l", 1), cancel("b"), mark("m", "w"), gang("g", 0, "x"))
 	for range 30 {
-		t.commits(release("a"), place("a", "m"))
+		t.commits(t.evict("a"), place("a", "m"))
 	}
 	if after := content(s); !slices.Equal(before, after) {
 		t.Failf("a state that was taken at %d has changed since", s.Revision())
@@ -198,7 +202,7 @@ func checkSnapshots(t *trial) {
 	}
 }
 
-// checkFresh takes a snapshot after each commit, through either handle: it is not older.
+// checkFresh takes a snapshot after each commit, through either handle. The snapshot must include the commit.
 func checkFresh(t *trial) {
 	handles := t.handles()
 	for i := range t.scaled(60) {

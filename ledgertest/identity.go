@@ -7,16 +7,17 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// What is sent twice has one effect.
+// This file checks that a proposal which is sent twice has one effect.
 
-// checkResent sends proposals again: at once, after other commits, through the other handle.
+// checkResent sends proposals again: at once, after other commits, and through the other handle.
 func checkResent(t *trial) {
 	t.commits(node("n", 5), submit(cpu(1), "a", "b"))
 	placed := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), If: []orbit.Precondition{orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: 5}}},
 		Do: []orbit.Commitment{place("a", "n"), place("b", "n")}}
 	first := t.admits(placed)
 	t.again(placed, first)
-	t.commits(release("b"), hold("h", "n", 4)) // its bet no longer holds, and b is free again: neither matters
+	t.commits(stopped("b"))
+	t.commits(hold("h", "n", 4)) // its bet no longer holds, and b is free again: neither matters
 	t.again(placed, first)
 	if !t.capsule("b").Pending() {
 		t.Failf("a proposal that was sent again has placed capsule b again")
@@ -30,7 +31,7 @@ func checkResent(t *trial) {
 	}
 }
 
-// again sends a proposal that was committed, through each handle, and requires the same answer and no effect.
+// again sends a committed proposal through each handle, and requires the same answer and no effect.
 func (t *trial) again(p orbit.Proposal, first orbit.Revision) {
 	before := t.now()
 	for i, l := range t.handles() {
@@ -41,8 +42,7 @@ func (t *trial) again(p orbit.Proposal, first orbit.Revision) {
 	t.unchanged(before, harness.Describe(p)+", sent again,")
 }
 
-// checkRefusedID sends a proposal that was refused again, when it would hold: only what was committed is
-// remembered.
+// checkRefusedID sends a refused proposal again after it has become feasible. Only committed ids are remembered.
 func checkRefusedID(t *trial) {
 	t.commits(node("n", 1), submit(cpu(1), "a"), hold("h", "n", 1))
 	p := planned(t.view(), place("a", "n"))
@@ -54,7 +54,7 @@ func checkRefusedID(t *trial) {
 	t.isOn("a", "n")
 }
 
-// checkNoID sends proposals without an id, which opt out.
+// checkNoID sends proposals without an id, which are never taken for repetitions.
 func checkNoID(t *trial) {
 	p := orbit.Proposal{View: t.view(), Do: []orbit.Commitment{mark("m", "v")}}
 	one := t.admits(p)
@@ -68,17 +68,18 @@ func checkNoID(t *trial) {
 	t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), Do: p.Do})
 }
 
-// checkWindow places and releases one capsule as often as its record remembers, and lets other proposals pass.
+// checkWindow places and releases one capsule as often as its record remembers, and makes as many other commits as the
+// ledger remembers.
 func checkWindow(t *trial) {
 	n := min(t.limits.PlacementIDs, t.scaled(40))
 	t.commits(node("n", 2), submit(cpu(1), "a"))
 	first := planned(t.view(), place("a", "n"))
 	at := t.admits(first)
 	for range n - 1 {
-		t.commits(release("a"))
+		t.commits(stopped("a"))
 		t.commits(place("a", "n"))
 	}
-	t.commits(release("a"))
+	t.commits(stopped("a"))
 	t.again(first, at)
 	n = min(t.limits.ProposalIDs, t.scaled(100))
 	other := planned(t.view(), mark("first", "v"))

@@ -10,9 +10,9 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// Input of all kinds: malformed, hostile, over the limits.
+// This file checks malformed input and the limits.
 
-// checkInvalid sends what is malformed, alone and behind what is right.
+// checkInvalid sends malformed commitments, alone and after a correct one.
 func checkInvalid(t *trial) {
 	t.commits(node("n", 5), submit(cpu(1), "a", "b"), place("a", "n"))
 	before := t.now()
@@ -40,7 +40,7 @@ func checkInvalid(t *trial) {
 	t.commits(place("b", "n"))
 }
 
-// malformed are commitments that no ledger takes.
+// malformed returns commitments that no ledger accepts.
 func (t *trial) malformed() []orbit.Commitment {
 	long := strings.Repeat("x", t.limits.IDBytes+1)
 	spec := func(change func(s *orbit.Spec)) orbit.Commitment {
@@ -81,10 +81,10 @@ func (t *trial) malformed() []orbit.Commitment {
 	}
 }
 
-// most is up to where the suite follows a limit.
+// most is the largest limit that the suite tries out.
 const most = 1 << 17
 
-// checkLimits goes up to each limit, and one further.
+// checkLimits uses each limit fully, and exceeds it by one.
 func checkLimits(t *trial) {
 	l := t.limits
 	if again := t.peer.Limits(); again != l || t.now().Limits() != l {
@@ -118,7 +118,7 @@ func checkLimits(t *trial) {
 	t.Notef("%+v", l)
 }
 
-// marks sets so many.
+// marks returns n commitments that set a mark each.
 func marks(prefix string, n int) []orbit.Commitment {
 	do := make([]orbit.Commitment, n)
 	for i, key := range ids[string](prefix, n) {
@@ -127,7 +127,7 @@ func marks(prefix string, n int) []orbit.Commitment {
 	return do
 }
 
-// overTheLimits are proposals that are too large in one way each, but not larger than one wants to make.
+// overTheLimits returns proposals that exceed one limit each, except limits above most.
 func (t *trial) overTheLimits() (out []orbit.Proposal) {
 	l := t.limits
 	add := func(do ...orbit.Commitment) {

@@ -14,13 +14,12 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Load lets many goroutines use a ledger at once, over one or more handles, and then checks the whole history.
-// They place, release, move, hold, drain, empty and remove on few nodes with few capsules and gangs, so that they
-// are always in each other's way; they send again what they are not told the outcome of, and read in every way
-// that there is.
+// Load lets many goroutines use a ledger at once, through one or more handles, and then checks the whole history. They do
+// all kinds of commits with few nodes, capsules and gangs, so that they often conflict. They send a proposal again whose
+// outcome is unknown, and call all methods that read.
 //
-// What each of them does is drawn from the seed before the first one starts. How their calls interleave is the
-// machine's affair. The zero value is a load of 4,000 operations.
+// The operations of each goroutine are drawn from the seed before the first one starts; how their calls interleave differs
+// from run to run. The zero value is a load of 4,000 operations.
 type Load struct {
 	// Seed selects the random operations; the same seed gives each worker the same sequence of draws.
 	Seed uint64
@@ -68,9 +67,9 @@ func (f Figures) String() string {
 	return s
 }
 
-// Run puts the load on the handles, of which the first one's history is read. It returns an error where the
-// history cannot be that of a correct ledger ([History.Check]), where the state does not add up, or where the
-// context ends too early. It may be run again on the same ledger.
+// Run runs the load on the handles and reads the history from the first one. It returns an error if the history cannot be
+// that of a correct ledger ([History.Check]), if the state is not sound, or if ctx ends too early. It may be run again on
+// the same ledger.
 func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error) {
 	if len(handles) == 0 {
 		return Figures{}, errors.New("ledgertest: a load needs a ledger")
@@ -85,7 +84,7 @@ func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error)
 	r.window = min(recorder.base.Limits().ProposalIDs, recorder.base.Limits().PlacementIDs) / 2
 	r.name = fmt.Sprintf("%x-%x", recorder.base.Revision(), l.Seed)
 	r.prefix = cmp.Or(l.World, r.name) + "-"
-	r.stagehand = recorder.Handle(handles[0])
+	r.plain = recorder.Handle(handles[0])
 	for _, h := range handles {
 		h = recorder.Handle(h)
 		if l.Faults != nil {
@@ -96,24 +95,24 @@ func (l Load) Run(ctx context.Context, handles ...orbit.Ledger) (Figures, error)
 	return r.run()
 }
 
-// running is a load that runs.
+// running is the state of a load.
 type running struct {
 	Load
 	stage
 	ctx      context.Context
 	recorder *Recorder
 	handles  []orbit.Ledger
-	// Makes the world, without faults.
-	stagehand orbit.Ledger
-	// How many changes the ledger keeps.
+	// plain is a handle without faults, which makes the world.
+	plain orbit.Ledger
+	// history is the number of changes that the ledger keeps.
 	history int
-	// How many commits later an id is still remembered, for certain.
+	// window is a number of commits after which the ledger still remembers the id of a proposal.
 	window int
-	// Tells this run from others on the same ledger.
+	// name distinguishes this run from others on the same ledger.
 	name string
 }
 
-// run makes the stage, runs the workers and checks what they have seen.
+// run makes the world, runs the workers and checks the history.
 func (r *running) run() (Figures, error) {
 	begin := time.Now()
 	workers, err := r.followed()
@@ -135,8 +134,8 @@ func (r *running) run() (Figures, error) {
 	return f, err
 }
 
-// followed runs the workers while the history is read. Without a history there is nothing to check, and so it
-// ends.
+// followed runs the workers while the history is read. It stops them if the history cannot be read, because then
+// nothing can be checked.
 func (r *running) followed() ([]*worker, error) {
 	outer := r.ctx
 	working, stop := context.WithCancel(outer)
@@ -161,7 +160,7 @@ func (r *running) work() ([]*worker, error) {
 		n := r.Operations/r.Workers + min(1, max(0, r.Operations%r.Workers-i))
 		workers[i] = &worker{running: r, ledger: r.handles[i%len(r.handles)], number: i, plan: draw(rng, n), view: r.recorder.base}
 	}
-	hand := &worker{running: r, ledger: r.stagehand, number: r.Workers}
+	hand := &worker{running: r, ledger: r.plain, number: r.Workers}
 	for _, p := range r.setup() {
 		if err := hand.propose(p); err != nil && r.World == "" { // else others may have made it
 			return nil, fmt.Errorf("making the world: %w", err)
@@ -176,7 +175,7 @@ func (r *running) work() ([]*worker, error) {
 	return workers, errors.Join(errs...)
 }
 
-// figures counts.
+// figures returns the figures of the load.
 func (r *running) figures(h History, workers []*worker) Figures {
 	f := Figures{Handles: len(r.handles), Workers: r.Workers, Operations: r.Operations, Changes: len(h.Changes)}
 	for i := range h.Calls {

@@ -1,6 +1,6 @@
 package ledgertest
 
-// The load as a case, with nothing wrong on the way and with everything.
+// This file has the cases that run a Load, without faults and with all of them.
 
 func checkLoad(t *trial) {
 	t.load(Load{Seed: t.suite.Seed, Operations: t.scaled(5000)})
@@ -12,7 +12,7 @@ func checkFaultyLoad(t *trial) {
 	}})
 }
 
-// load runs one and shows its figures.
+// load runs a load and shows its figures.
 func (t *trial) load(l Load) {
 	f, err := l.Run(t.ctx, t.handles()...)
 	t.Must(err, "the load")

@@ -6,9 +6,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Nodes join, change, leave and come back.
+// This file checks nodes that join, change, leave and come back.
 
-// checkReturn lets a node leave and join again under its id, and replays bets on the old one.
+// checkReturn removes a node, adds it again under the same id, and repeats bets on the old one.
 func checkReturn(t *trial) {
 	t.commits(node("n", 5), mark("m", "v"))
 	old := t.now()
@@ -36,7 +36,7 @@ func checkReturn(t *trial) {
 func checkReturnAtOnce(t *trial) {
 	t.commits(node("n", 5), submit(cpu(1), "a"), place("a", "n"))
 	was := t.member("n")
-	t.commits(release("a"), orbit.RemoveNode{Node: "n"}, node("n", 1), place("a", "n"))
+	t.commits(lost("n"), release("a"), orbit.RemoveNode{Node: "n"}, node("n", 1), place("a", "n"))
 	n := t.member("n")
 	if n.Used() != (orbit.Resources{orbit.CPU: 1}) || n.Capsules != 1 {
 		t.Failf("the node that came back has %d capsules and %v used; it must have one, of 1", n.Capsules, n.Used())
@@ -46,8 +46,8 @@ func checkReturnAtOnce(t *trial) {
 	}
 }
 
-// checkCounters reads both counters: usage moves with every change of what is taken, specification with every new
-// description, and each only then.
+// checkCounters checks both counters of a node: Usage moves with every change of what is in use, Specification with
+// every new description, and each of them only then.
 func checkCounters(t *trial) {
 	t.commits(node("n", 5), submit(cpu(1), "a"))
 	usage, spec := t.member("n").Usage, t.member("n").Specification
@@ -66,20 +66,21 @@ func checkCounters(t *trial) {
 	expect("a place", t.commits(place("a", "n")), true, false)
 	expect("a description", t.commits(node("n", 6)), false, true)
 	expect("a hold", t.commits(hold("h", "n", 1)), true, false)
-	expect("a release", t.commits(release("a")), true, false)
+	expect("a release", t.commits(stopped("a")), true, false)
 	expect("the end of a hold", t.commits(unhold("h")), true, false)
 	expect("what does not concern it", t.commits(mark("m", "v"), node("other", 1)), false, false)
 }
 
-// checkEmptied removes a node while capsules and holds live there, while commits race, and when it is empty.
+// checkEmptied tries to remove a node with capsules and holds, and removes it when it is empty. Proposals that were
+// planned before are conflicts.
 func checkEmptied(t *trial) {
 	t.commits(node("n", 5), node("m", 5), submit(cpu(1), "a", "b", "late"), place("a", "n"), place("b", "n"), hold("h", "n", 1))
 	view := t.view()
 	leave := orbit.RemoveNode{Node: "n"}
 	t.mistakes(leave)
-	t.mistakes(release("a"), release("b"), leave)
-	t.mistakes(release("a"), unhold("h"), leave)
-	t.commits(release("a"), cancel("b"), unhold("h"), leave)
+	t.mistakes(lost("n"), release("a"), release("b"), leave)
+	t.mistakes(lost("n"), release("a"), unhold("h"), leave)
+	t.commits(lost("n"), release("a"), cancel("b"), unhold("h"), leave)
 	if t.now().Node("n") != nil {
 		t.Failf("node n is still a member")
 	}
@@ -90,13 +91,13 @@ func checkEmptied(t *trial) {
 		t.Failf("node n came back with %d capsules and %v used", n.Capsules, n.Used())
 	}
 	t.commits(place("late", "n"), place("a", "n"))
-	t.commits(release("a"), place("a", "m"), release("late"), place("late", "m"), leave, node("o", 1)) // moved and removed
+	t.commits(lost("n"), release("a"), place("a", "m"), release("late"), place("late", "m"), leave, node("o", 1)) // moved and removed
 	if n := t.member("m").Capsules; n != 2 {
 		t.Failf("%d capsules have moved to node m; it must be 2", n)
 	}
 }
 
-// checkOddIDs uses ids that a store could take for something else, many of which begin with one another.
+// checkOddIDs uses ids that a store could take for keys of its own. Many of them begin with one another.
 func checkOddIDs(t *trial) {
 	long := make([]byte, t.limits.IDBytes)
 	for i := range long {

@@ -8,7 +8,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// checkRaceGangs lets all place and take down two gangs of which only one fits, under the eyes of readers.
+// checkRaceGangs lets goroutines place and release two gangs of which only one fits, while others read.
 func checkRaceGangs(t *trial) {
 	t.commits(node("n", 3), node("m", 3), crew("g0"), crew("g1"))
 	steps := t.scaled(25)
@@ -45,7 +45,7 @@ func checkRaceGangs(t *trial) {
 	t.ever(h, torn)
 }
 
-// ever looks at every state that there has been.
+// ever calls look with the state at every revision.
 func (t *trial) ever(h History, look func(*orbit.State) error) {
 	s := h.Base
 	for list := h.Changes; len(list) > 0; {
@@ -60,8 +60,8 @@ func (t *trial) ever(h History, look func(*orbit.State) error) {
 	}
 }
 
-// gangTurn places a gang that is down, whole, or with its minimum, or with too few; or takes one that is up down
-// at one stroke, betting that nothing has changed.
+// gangTurn returns the next proposal for a gang. It places a gang without placed members: whole, with its minimum, or
+// with too few. It releases all members of any other gang, and bets that no node has changed.
 func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
 	p := orbit.Proposal{View: s.Revision()}
 	g := s.Gang(id)
@@ -70,7 +70,7 @@ func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
 		c := s.Capsule(orbit.CapsuleID(string(id) + member))
 		switch {
 		case c.Placed():
-			p.Do = append(p.Do, release(c.ID))
+			p.Do = append(p.Do, stopped(c.ID))
 		case g.Total() == 0 && i < size:
 			p.Do = append(p.Do, place(c.ID, []orbit.NodeID{"n", "m"}[i%2]))
 		}
@@ -83,8 +83,8 @@ func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
 	return p
 }
 
-// torn says which gang has fewer members than it may begin with, and yet some. In this case no racer takes single
-// ones down.
+// torn returns an error for a gang with fewer placed members than it may begin with. In this case single members are
+// never released.
 func torn(s *orbit.State) error {
 	for g := range s.Gangs() {
 		n := 0

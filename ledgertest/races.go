@@ -13,12 +13,12 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// Many goroutines at the same thing, over both handles.
+// This file checks goroutines that compete for the same thing, through both handles.
 
-// racers is how many run at once.
+// racers is the number of goroutines of a race.
 const racers = 8
 
-// recorded runs f in many goroutines, each with a handle of its own on record, and checks the history in the end.
+// recorded runs f in each goroutine, with a recorded handle, and checks the history at the end.
 func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	recorder, err := NewRecorder(t.ctx, t.ledger)
 	t.Must(err, "recorder")
@@ -40,7 +40,8 @@ func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	return h
 }
 
-// paced proposes only what there is room for in a history that is short, so that it can be read before it is gone.
+// paced is a handle that waits before a proposal while the recorder is far behind, so that a short history is read
+// before it is dropped.
 type paced struct {
 	orbit.Ledger
 	recorder *Recorder
@@ -55,7 +56,7 @@ func (l paced) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, e
 	return l.Ledger.Propose(ctx, p)
 }
 
-// wins proposes, and tells a commit from a conflict; everything else is an error.
+// wins proposes and reports whether the proposal was committed or was a conflict. Any other answer is an error.
 func (t *trial) wins(l orbit.Ledger, p orbit.Proposal) (bool, error) {
 	_, err := l.Propose(t.ctx, p)
 	if err == nil || errors.Is(err, orbit.ErrConflict) {
@@ -64,7 +65,7 @@ func (t *trial) wins(l orbit.Ledger, p orbit.Proposal) (bool, error) {
 	return false, fmt.Errorf("%s: neither committed nor a conflict: %w", harness.Describe(p), err)
 }
 
-// checkRaceOne lets all place the same capsules, each on a node of its own.
+// checkRaceOne lets all racers place the same capsules, each on a node of its own.
 func checkRaceOne(t *trial) {
 	rounds := t.scaled(25)
 	for i := range racers {
@@ -78,7 +79,7 @@ func checkRaceOne(t *trial) {
 	})
 }
 
-// oneWins lets all racers propose in every round, and requires that one of them is told that it has won.
+// oneWins lets all racers propose in every round, and requires that exactly one of them is committed.
 func (t *trial) oneWins(rounds int, plan func(racer, round int) orbit.Proposal) {
 	wins := make([]atomic.Int32, rounds)
 	t.recorded(func(i int, l orbit.Ledger) error {
@@ -100,8 +101,8 @@ func (t *trial) oneWins(rounds int, plan func(racer, round int) orbit.Proposal) 
 	}
 }
 
-// checkRaceRoom lets sixteen halves, and holds, compete for eight devices, planned on fresh views until each is
-// in, or nothing is left.
+// checkRaceRoom lets racers place sixteen capsules that take half a device each on eight devices. They plan on fresh
+// views until all are placed.
 func checkRaceRoom(t *trial) {
 	t.commits(gpuNode("n", 8), submit(gpu(1, 500), ids[orbit.CapsuleID]("c", 18)...))
 	var in atomic.Int32
@@ -134,11 +135,11 @@ func checkRaceRoom(t *trial) {
 		}
 		t.mistakes(placeOn("c0016", "n", 1<<i))
 	}
-	t.commits(release("c0000"))
+	t.commits(stopped("c0000"))
 	t.lastRoom()
 }
 
-// lastRoom lets all want the room that is left, once as a place and once as a hold.
+// lastRoom lets all racers compete for the free capacity that is left, by places and by holds.
 func (t *trial) lastRoom() {
 	t.commits(node("m", 3), submit(cpu(1), ids[orbit.CapsuleID]("d", racers)...))
 	view := t.view()
@@ -159,7 +160,7 @@ func (t *trial) lastRoom() {
 	}
 }
 
-// checkRaceMarks counts with a compare-and-swap on one mark.
+// checkRaceMarks lets all racers increment one mark by compare-and-swap.
 func checkRaceMarks(t *trial) {
 	each := t.scaled(10)
 	t.commits(mark("count", "0"))
@@ -189,7 +190,7 @@ func checkRaceMarks(t *trial) {
 	}
 }
 
-// checkRaceResent lets all send the same proposals.
+// checkRaceResent lets all racers send the same proposals.
 func checkRaceResent(t *trial) {
 	rounds := t.scaled(20)
 	t.commits(node("n", int64(2*rounds)))
@@ -222,7 +223,7 @@ func checkRaceResent(t *trial) {
 	}
 }
 
-// checkRaceRelease lets all end the same placements and holds.
+// checkRaceRelease lets all racers end the same placements and holds.
 func checkRaceRelease(t *trial) {
 	rounds := t.scaled(12)
 	t.commits(node("n", int64(3*rounds)))
@@ -231,7 +232,7 @@ func checkRaceRelease(t *trial) {
 	var ends []orbit.Release
 	for k, id := range list {
 		t.commits(place(id, "n"), hold(orbit.HoldID(id), "n", 1))
-		ends = append(ends, orbit.Release{Capsule: id, Final: k%2 == 0}, unhold(orbit.HoldID(id)))
+		ends = append(ends, orbit.Release{Capsule: id, Final: k%2 == 0, Stopped: k%2 != 0}, unhold(orbit.HoldID(id)))
 	}
 	view := t.view()
 	t.oneWins(len(ends), func(_, round int) orbit.Proposal {
@@ -242,7 +243,7 @@ func checkRaceRelease(t *trial) {
 	}
 }
 
-// checkRaceLeave lets one remove a node and put it back, while the others place on it and leave it.
+// checkRaceLeave lets one racer remove a node and add it again, while the others place capsules on it and release them.
 func checkRaceLeave(t *trial) {
 	steps := t.scaled(25)
 	t.commits(node("n", racers), submit(cpu(1), ids[orbit.CapsuleID]("c", racers)...))
@@ -258,12 +259,13 @@ func checkRaceLeave(t *trial) {
 			case i == 0 && member == nil:
 				p.Do = append(p.Do, node("n", racers))
 			case i == 0:
+				p.Do = append(p.Do, lost("n"))
 				for c := range s.On("n") {
 					p.Do = append(p.Do, orbit.Release{Capsule: c.ID, From: "n"})
 				}
 				p.Do = append(p.Do, orbit.RemoveNode{Node: "n"})
 			case s.Capsule(id).Placed():
-				p.Do = append(p.Do, release(id))
+				p.Do = append(p.Do, stopped(id))
 			case member != nil:
 				p.If = append(p.If, orbit.NodeAt{Node: "n", Specification: member.Specification})
 				p.Do = append(p.Do, place(id, "n"))

@@ -8,20 +8,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// recorded is one handle.
+// recorded is a recorded handle.
 type recorded struct {
 	orbit.Ledger
 	recorder *Recorder
 	number   int
 }
 
-// recordedBatcher is one that takes batches.
+// recordedBatcher is a recorded handle that is an orbit.Batcher.
 type recordedBatcher struct {
 	*recorded
 	batcher orbit.Batcher
 }
 
-// call is a new call, that begins now. Where the ledger panics its outcome is unknown.
+// call returns a call that begins now. Its outcome is unknown if the ledger panics.
 func (l *recorded) call(kind Kind) *Call {
 	return &Call{Handle: l.number, Kind: kind, Start: l.recorder.begin(), Err: errPanicked}
 }

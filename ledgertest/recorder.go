@@ -50,9 +50,8 @@ type Call struct {
 	Err error
 }
 
-// Recorder stands between callers and the handles of one ledger and keeps all calls, so that afterwards
-// [History.Check] can tell whether the ledger could have answered as it did. All methods may be called from any
-// goroutine.
+// Recorder stands between callers and the handles of one ledger and keeps all calls, so that [History.Check] can judge the
+// answers afterwards. All methods may be called from any goroutine.
 type Recorder struct {
 	// Shared reports that other writers use the ledger, whose calls are not recorded.
 	Shared bool
@@ -60,25 +59,23 @@ type Recorder struct {
 	ledger orbit.Ledger
 	base   *orbit.State
 	clock  atomic.Int64
-	// Changes read so far.
-	read atomic.Int64
+	read   atomic.Int64 // the number of changes that have been read
 
-	// Guards what follows.
-	mu sync.Mutex
-	// Proposals that are known to be committed, and how many changes they are.
+	mu sync.Mutex // guards the fields from here to snapshots
+	// known are the proposals that are known to be committed, committed is the number of their changes.
 	known     map[orbit.ProposalID]bool
 	committed int
 	handles   int
 	calls     []Call
 	snapshots int
-	// Guards the history that was read so far.
-	following sync.Mutex
+
+	following sync.Mutex // guards changes and through
 	changes   []orbit.Change
-	through   orbit.Revision
+	through   orbit.Revision // the revision up to which the history has been read
 }
 
-// NewRecorder returns one that begins with the state that there is now. L is where the history is read; handles
-// for callers are made by Handle.
+// NewRecorder returns a recorder that begins with the present state of the ledger. It reads the history from l. Callers use
+// handles that Handle returns.
 func NewRecorder(ctx context.Context, l orbit.Ledger) (*Recorder, error) {
 	s, err := l.Snapshot(ctx)
 	if err != nil {
@@ -100,10 +97,10 @@ func (r *Recorder) Handle(l orbit.Ledger) orbit.Ledger {
 	return h
 }
 
-// begin starts the clock of a call.
+// begin returns the start of a call.
 func (r *Recorder) begin() int64 { return r.clock.Add(1) }
 
-// end completes calls, all at one moment, and keeps them.
+// end completes calls at the same moment, and keeps them.
 func (r *Recorder) end(calls ...Call) {
 	now := r.clock.Add(1)
 	for i := range calls {
@@ -120,7 +117,7 @@ func (r *Recorder) end(calls ...Call) {
 	r.calls = append(r.calls, calls...)
 }
 
-// keeps reports whether the next snapshot is kept: states share much, but not everything.
+// keeps reports whether the state of the next snapshot is kept. Not all are, because they take memory.
 func (r *Recorder) keeps() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,10 +125,9 @@ func (r *Recorder) keeps() bool {
 	return r.snapshots <= 300 || r.snapshots%50 == 0
 }
 
-// Follow reads the history as it grows, until the context ends. A run that commits more than the ledger's history
-// keeps needs it, in a goroutine of its own; without it, History reads everything at the end. It returns nil when
-// the context has ended, or an error when it could not keep up ([orbit.ErrCompacted]) or changes are missing. What
-// is unavailable is tried again.
+// Follow reads the history as it grows, until ctx ends. Run it in a goroutine of its own if more is committed than the
+// ledger's history keeps; otherwise History can read everything at the end. It returns nil when ctx has ended, and an error
+// if it could not keep up ([orbit.ErrCompacted]) or changes are missing. While the ledger is unavailable it tries again.
 func (r *Recorder) Follow(ctx context.Context) error {
 	for {
 		told, err := r.ledger.Wait(ctx, r.reached())
@@ -140,7 +136,7 @@ func (r *Recorder) Follow(ctx context.Context) error {
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the end of the context is how it ends
+			return nil //nolint:nilerr // Follow is meant to run until ctx ends
 		case errors.Is(err, orbit.ErrCompacted), errors.Is(err, errMissing):
 			return fmt.Errorf("ledgertest: recorder at revision %d: %w", r.reached(), err)
 		case err != nil:
@@ -149,17 +145,17 @@ func (r *Recorder) Follow(ctx context.Context) error {
 	}
 }
 
-// reached is up to where the history has been read.
+// reached returns the revision up to which the history has been read.
 func (r *Recorder) reached() orbit.Revision {
 	r.following.Lock()
 	defer r.following.Unlock()
 	return r.through
 }
 
-// errMissing: what the ledger has told of is not in its history. Asking again would be asking for ever.
+// errMissing means that Wait has returned a revision that Changes does not have. A repetition would not help.
 var errMissing = errors.New("changes are missing")
 
-// catchUp reads what is new, which must reach as far as the ledger has told of.
+// catchUp reads new changes. They must reach the revision that Wait has returned.
 func (r *Recorder) catchUp(ctx context.Context, told orbit.Revision) error {
 	r.following.Lock()
 	defer r.following.Unlock()
@@ -178,22 +174,22 @@ func (r *Recorder) catchUp(ctx context.Context, told orbit.Revision) error {
 	return nil
 }
 
-// commits is how many proposals are known to be committed.
+// commits returns the number of proposals that are known to be committed.
 func (r *Recorder) commits() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.known)
 }
 
-// behind is how many changes are known to be committed and have not been read.
+// behind returns the number of changes that are known to be committed and have not been read.
 func (r *Recorder) behind() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.committed - int(r.read.Load())
 }
 
-// History ends the recording: it returns all calls, the history since the recorder was made and the state now.
-// Calls that are still going on are left out, so none should be. While the ledger is unavailable it tries again.
+// History ends the recording. It returns all calls, the history since the recorder was made, and the present state.
+// Calls that have not returned are left out. While the ledger is unavailable it tries again.
 func (r *Recorder) History(ctx context.Context) (History, error) {
 	final, err := r.finish(ctx)
 	for errors.Is(err, orbit.ErrUnavailable) && ctx.Err() == nil {
@@ -214,7 +210,7 @@ func (r *Recorder) History(ctx context.Context) (History, error) {
 	return History{Base: r.base, Changes: changes, Final: final, Calls: r.calls, Shared: r.Shared}, nil
 }
 
-// finish reads the history up to the state that there is now.
+// finish takes a snapshot and reads the history up to it.
 func (r *Recorder) finish(ctx context.Context) (*orbit.State, error) {
 	final, err := r.ledger.Snapshot(ctx)
 	for err == nil && r.reached() < final.Revision() {

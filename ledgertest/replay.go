@@ -48,41 +48,41 @@ func (h History) Check() error {
 	return errors.Join(c.faults...)
 }
 
-// maxSnapshots is how many snapshots are compared, about: it takes as long as the world is large.
+// maxSnapshots is about how many snapshots are compared. Each comparison takes as long as the state is large.
 const maxSnapshots = 300
 
-// maxFaults is how many faults are told.
+// maxFaults is how many faults are reported.
 const maxFaults = 10
 
-// checker is a check under way.
+// checker is the state of a check.
 type checker struct {
 	History
 	groups []group
-	// All calls that have sent a proposal.
+	// sent has the calls that have sent each proposal.
 	sent map[orbit.ProposalID][]*Call
-	// Where a proposal was committed.
+	// at has the revision at which each proposal was committed.
 	at map[orbit.ProposalID]orbit.Revision
-	// Rejections and snapshots, by the revision that they are of.
+	// rejected and snapshots have the calls that were answered from the state at each revision.
 	rejected  map[orbit.Revision][]*Call
 	snapshots map[orbit.Revision]*Call
 	faults    []error
 }
 
-// group is the changes of one proposal.
+// group has the changes of one proposal.
 type group struct {
 	id      orbit.ProposalID
 	rev     orbit.Revision
 	changes []orbit.Change
 }
 
-// fail notes a fault.
+// fail adds a fault.
 func (c *checker) fail(format string, args ...any) {
 	if len(c.faults) < maxFaults {
 		c.faults = append(c.faults, fmt.Errorf(format, args...))
 	}
 }
 
-// group takes the changes apart into proposals, of which none may appear twice.
+// group divides the changes into proposals. No proposal may occur twice.
 func (c *checker) group() {
 	if err := ordered(c.Changes, c.Base.Revision()); err != nil {
 		c.fail("the history is out of order: %w", err)
@@ -101,7 +101,7 @@ func (c *checker) group() {
 	}
 }
 
-// index sorts the calls by what they are about.
+// index files the calls by what they are about.
 func (c *checker) index() {
 	every, looked := len(c.Calls)/maxSnapshots+1, 0
 	c.rejected, c.snapshots = map[orbit.Revision][]*Call{}, map[orbit.Revision]*Call{}
@@ -124,7 +124,7 @@ func (c *checker) index() {
 	}
 }
 
-// replay applies the history. It stops where a step is illegal, for nothing after it can be told.
+// replay applies the history. It stops at an illegal step, because nothing after it can be judged.
 func (c *checker) replay() {
 	s := c.Base
 	wrong := c.judge(s, nil)
@@ -156,14 +156,14 @@ func (c *checker) replay() {
 	}
 }
 
-// verify recounts a state.
+// verify adds a fault if a state is not sound.
 func (c *checker) verify(s *orbit.State) {
 	if err := s.Verify(); err != nil {
 		c.fail("the state at revision %d is not sound: %w", s.Revision(), err)
 	}
 }
 
-// step compares what is committed with what was proposed.
+// step compares the changes of a proposal with the proposal, and judges the proposal on the state before it.
 func (c *checker) step(s *orbit.State, g group) {
 	calls := c.sent[g.id]
 	if len(calls) == 0 {
@@ -181,8 +181,9 @@ func (c *checker) step(s *orbit.State, g group) {
 	}
 }
 
-// judge looks at the rejections that speak of a state. Proposals that share a revision have states of their own,
-// and a rejection may be of any of them: those that are not right at this one are returned, with the reason.
+// judge compares the rejections at a revision with State.Check, and returns those that are wrong with the reason.
+// Proposals that share a revision have a state each, and a rejection may be from any of these; before are those that
+// were wrong at all earlier ones, nil at the first.
 func (c *checker) judge(s *orbit.State, before map[*Call]error) map[*Call]error {
 	calls := c.rejected[s.Revision()]
 	if len(calls) == 0 {
@@ -200,8 +201,8 @@ func (c *checker) judge(s *orbit.State, before map[*Call]error) map[*Call]error 
 	return wrong
 }
 
-// closeRevision fails those rejections that no state of the revision justifies, and compares the snapshot of the
-// revision with the state.
+// closeRevision adds a fault for each rejection that no state of the revision justifies, and compares the snapshot of
+// the revision with the state.
 func (c *checker) closeRevision(s *orbit.State, wrong map[*Call]error) {
 	for _, call := range c.rejected[s.Revision()] {
 		if err := wrong[call]; err != nil {
@@ -216,7 +217,7 @@ func (c *checker) closeRevision(s *orbit.State, wrong map[*Call]error) {
 	}
 }
 
-// outcomes compares what callers were told with what the history has.
+// outcomes compares the answers of Propose with the history.
 func (c *checker) outcomes() {
 	for i := range c.Calls {
 		call := &c.Calls[i]
@@ -240,12 +241,12 @@ func (c *checker) outcomes() {
 	}
 }
 
-// only reports whether no caller that has sent the proposal was told that it is, or may be, committed.
+// only reports whether no call that has sent the proposal was answered with a commit or an unknown outcome.
 func (c *checker) only(id orbit.ProposalID) bool {
 	return !slices.ContainsFunc(c.sent[id], func(o *Call) bool { return o.Err == nil || errors.Is(o.Err, orbit.ErrUnknown) })
 }
 
-// receipt asks that what is said about the winner is so.
+// receipt checks what a receipt says about the commit that came first.
 func (c *checker) receipt(call *Call, r *orbit.Rejection) {
 	switch {
 	case errors.Is(r.Kind, orbit.ErrInvalid):

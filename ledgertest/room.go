@@ -6,10 +6,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Room on nodes: what is promised never exceeds what there is.
+// This file checks that no node gets more than its capacity.
 
-// checkCapacity fills nodes one commit after another, and at one stroke. A ledger that looks at one commitment at
-// a time, or forgets that holds count, lets the last one in.
+// checkCapacity fills nodes with one commit after another, and with one proposal. A ledger that judges one commitment
+// at a time, or ignores holds, would commit too much.
 func checkCapacity(t *trial) {
 	t.commits(node("n", 10), node("m", 5), submit(cpu(4), "a", "b", "c"), submit(cpu(3), "d", "e"))
 	t.commits(place("a", "n"))
@@ -27,7 +27,7 @@ func checkCapacity(t *trial) {
 	}
 }
 
-// checkDimensions fills each dimension in turn, the importer's own too.
+// checkDimensions fills each dimension in turn, also those of the importer.
 func checkDimensions(t *trial) {
 	n := node("n", 0)
 	for d := range n.Node.Capacity {
@@ -49,9 +49,9 @@ func checkDimensions(t *trial) {
 	t.commits(submit(whole, "whole"), place("whole", "n"))
 }
 
-// checkShrink takes capacity away below what is used, to nothing and back.
+// checkShrink reduces the capacity below what is in use, to nothing and back.
 func checkShrink(t *trial) {
-	t.commits(node("n", 5), submit(cpu(2), "a", "b", "c"), submit(&orbit.Spec{}, "free"), place("a", "n"), place("b", "n"))
+	t.commits(node("n", 5), submit(movable(cpu(2)), "a", "b", "c"), submit(&orbit.Spec{}, "free"), place("a", "n"), place("b", "n"))
 	for _, room := range []int64{3, 0} {
 		t.commits(node("n", room))
 		if free := t.free("n"); free != room-4 {
@@ -60,15 +60,15 @@ func checkShrink(t *trial) {
 		t.mistakes(place("c", "n"))
 		t.mistakes(hold("h", "n", 1))
 	}
-	t.mistakes(release("a"), place("a", "n"))
+	t.mistakes(t.evict("a"), place("a", "n"))
 	t.commits(place("free", "n")) // asks for nothing of what is short
-	t.commits(release("a"))       // leaving is always possible
+	t.commits(stopped("a"))       // leaving is always possible
 	t.mistakes(place("a", "n"))
 	t.commits(node("n", 6))
 	t.commits(place("c", "n"), place("a", "n"))
 }
 
-// checkWrap uses numbers around the largest. Sums that wrap look like room.
+// checkWrap uses numbers near the largest, whose sums would overflow.
 func checkWrap(t *trial) {
 	const most = math.MaxInt64
 	t.commits(node("n", most), node("m", most-1), submit(cpu(most), "huge", "huge2"), submit(cpu(1), "one"))
@@ -89,7 +89,7 @@ func checkWrap(t *trial) {
 	t.commits(cancel("huge"))
 }
 
-// checkHolds makes, meets and ends holds.
+// checkHolds makes holds, competes with them and ends them.
 func checkHolds(t *trial) {
 	t.commits(node("n", 5), submit(cpu(3), "a"))
 	view := t.view()
@@ -109,16 +109,15 @@ func checkHolds(t *trial) {
 	t.commits(cancel("a"), hold("h", "n", 5)) // the id is free again, and so is the room
 }
 
-// checkSwap releases and places in one proposal, in either order: room that a proposal frees is there for its own
-// places.
+// checkSwap releases and places in one proposal, in either order. What a proposal releases is free for its own places.
 func checkSwap(t *trial) {
-	t.commits(node("n", 3), gpuNode("d", 1), submit(cpu(3), "low", "high"), submit(gpu(1, 1000), "p", "q"))
+	t.commits(node("n", 3), gpuNode("d", 1), submit(cpu(3), "low", "mid", "last", "high"), submit(gpu(1, 1000), "p", "q"))
 	t.commits(place("low", "n"), placeOn("p", "d", 1))
 	for _, do := range [][]orbit.Commitment{
-		{release("low"), place("high", "n")},
-		{place("low", "n"), release("high")},
+		{cancel("low"), place("mid", "n")},
+		{place("last", "n"), cancel("mid")},
 		{cancel("p"), placeOn("q", "d", 1)},
-		{hold("h", "n", 3), orbit.Release{Capsule: "low", From: "n"}},
+		{hold("h", "n", 3), orbit.Release{Capsule: "last", From: "n", Final: true}},
 		{unhold("h"), place("high", "n")},
 	} {
 		s := t.now()
@@ -126,17 +125,16 @@ func checkSwap(t *trial) {
 		t.commits(do...)
 	}
 	t.isOn("high", "n")
-	t.isOn("low", "")
 }
 
-// ranked is a spec with a priority.
+// ranked returns a spec with a priority.
 func ranked(priority int32, room int64) *orbit.Spec {
 	s := cpu(room)
 	s.Priority = priority
 	return s
 }
 
-// nominate nominates a capsule on nodes, for so much on each; on none: it ends the nomination.
+// nominate nominates a capsule for so much CPU on each of the nodes; without nodes it ends the nomination.
 func nominate(c orbit.CapsuleID, room int64, nodes ...orbit.NodeID) orbit.Nominate {
 	n := orbit.Nominate{Capsule: c}
 	for _, id := range nodes {
@@ -146,8 +144,9 @@ func nominate(c orbit.CapsuleID, room int64, nodes ...orbit.NodeID) orbit.Nomina
 	return n
 }
 
-// checkNominations: rank filters who is admitted beside nominated room, releases earn nothing, a hold serves the
-// placement that it was for, and placing the nominee, or its end, ends the nomination everywhere.
+// checkNominations checks that nominated room is kept from what ranks lower, that a release does not change that, that
+// a hold serves the placement that it was for, and that the nomination ends everywhere when the nominee is placed or
+// its nomination is ended.
 func checkNominations(t *trial) {
 	all := t.now().Limits()
 	t.commits(node("n", 8), node("m", 8), submit(ranked(5, 8), "a"), submit(ranked(4, 1), "low", "lower"), submit(ranked(6, 1), "high"))
@@ -181,14 +180,18 @@ func checkNominations(t *trial) {
 	t.commits(cancel("z"), orbit.RemoveNode{Node: "n"})
 }
 
-// checkNominationShare makes nominations up to the share that the limits say, and one too many.
+// checkNominationShare makes nominations up to the share in the limits, and one too many.
 func checkNominationShare(t *trial) {
 	share := int64(t.now().Limits().NominatedShare)
 	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 1), "a", "b"), submit(ranked(1, 1), "top"))
 	t.commits(nominate("a", 100, "n", "m")) // alone it may
-	t.mistakes(nominate("top", 1, "n"))
+	t.commits(nominate("top", 1, "n"))      // what it outranks has to make way
 	view := t.view()
-	t.commits(nominate("a", 1), nominate("top", share, "n"))
+	made := t.now().Capsule("a").Nomination.Made
+	t.commits(nominate("a", 1))
+	gone := orbit.Nominate{Capsule: "a", Since: made}
+	t.mistakes(gone)
+	t.commits(gone, nominate("top", share, "n")) // nothing is lost because it has made way by itself
 	if share < 100 {
 		t.loses(view, nominate("b", share+1, "m"))
 		t.mistakes(nominate("b", share+1, "m"))

@@ -40,7 +40,7 @@ var rules = []rule{
 		"room that is kept for one capsule is given away", checkHolds),
 	harness.Define("nominations", "(I1, I2)", "room that is nominated is given to nothing that ranks lower; it is no use, and ends with its capsule's wait",
 		"what needs much waits for ever while small work takes what is freed", checkNominations),
-	harness.Define("nomination-share", "", "nominations together keep to the share that Limits says; the first in rank alone may claim more",
+	harness.Define("nomination-share", "", "each nomination and those that outrank it keep to the share that Limits says; the first in rank alone may claim more",
 		"two schedulers nominate at once, and each sees the share kept", checkNominationShare),
 	harness.Define("swap", "18, 21 (I10)", "room that a proposal frees is there for its own places, in either order",
 		"preemption finds no room where it has just made some", checkSwap),

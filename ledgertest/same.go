@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// sameVerdict compares a rejection with what State.Check says.
+// sameVerdict returns an error if a rejection differs from that of State.Check.
 func sameVerdict(got, want error) error {
 	var r, w *orbit.Rejection
 	if !errors.As(got, &r) {
@@ -27,8 +27,8 @@ func sameVerdict(got, want error) error {
 	return nil
 }
 
-// sameChanges compares the changes of one commit with the proposal. A ledger keeps nodes, specs and times in a
-// form of its own, so those are compared by what they say.
+// sameChanges returns an error if the changes of a commit differ from the proposal. Nodes, specs and times are compared
+// by content, because a ledger may keep them in another form.
 func sameChanges(changes []orbit.Change, p orbit.Proposal, rev orbit.Revision) error {
 	if len(changes) != len(p.Do) {
 		return fmt.Errorf("%d changes of %d commitments", len(changes), len(p.Do))
@@ -44,7 +44,7 @@ func sameChanges(changes []orbit.Change, p orbit.Proposal, rev orbit.Revision) e
 	return nil
 }
 
-// canonicalText is what a commitment says.
+// canonicalText returns a text that is the same for commitments with the same content.
 func canonicalText(c orbit.Commitment) string {
 	switch v := c.(type) {
 	case orbit.Hold:
@@ -73,7 +73,7 @@ func canonicalText(c orbit.Commitment) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", c), "orbit.") + harness.Text(c)
 }
 
-// canonicalSpec returns a copy with sets in order.
+// canonicalSpec returns a copy of a spec with its sets sorted.
 func canonicalSpec(s *orbit.Spec) *orbit.Spec {
 	if s == nil {
 		return nil

@@ -7,21 +7,21 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// action is one step of a script: what to do, and to what. It is drawn before anything runs; what it proposes
-// depends on the view of the worker that carries it out.
+// action is one step of a worker. It is drawn before anything runs; what it proposes depends on the worker's view at
+// that time.
 type action struct {
 	kind string
-	// Numbers of a capsule (or gang, or mark) and of a node.
+	// what is the number of a capsule, gang or mark, where the number of a node.
 	what, where int
-	// Look at the world first.
+	// fresh says that the worker takes a snapshot first.
 	fresh bool
-	// Which bet, and other choices.
+	// choice selects the bet and other details.
 	choice int
-	// Makes names that are used once.
+	// serial makes names that are used only once.
 	serial uint32
 }
 
-// actions are the kinds, as often as they are drawn.
+// actions are the kinds of actions, each as often as it is drawn.
 var actions = []string{
 	"place", "place", "place", "place", "place", "release", "release", "move", "swap", "gang", "gang", "hold", "unhold", "assign",
 	"mark", "describe", "leave", "churn", "cancel", "batch", "again", "snapshot", "changes", "wait",
@@ -36,13 +36,13 @@ func draw(rng *rand.Rand, n int) []action {
 	return out
 }
 
-// walk carries out actions one after another, each on the newest state.
+// walk carries out random actions one after another, each on the newest state.
 type walk struct {
 	*trial
 	stage
 }
 
-// newWalk makes the stage.
+// newWalk makes the stage and returns a walk on it.
 func newWalk(t *trial) *walk {
 	w := &walk{t, stage{}}
 	for _, p := range w.setup() {
@@ -52,7 +52,7 @@ func newWalk(t *trial) *walk {
 	return w
 }
 
-// step proposes what is drawn, and holds the answer against what State.Check says.
+// step makes one random proposal, and compares the answer with that of State.Check.
 func (w *walk) step() {
 	a := draw(w.rng, 1)[0]
 	s := w.seenBy(w.either())

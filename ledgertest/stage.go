@@ -9,11 +9,10 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// stage is a small and hot world in which actions are carried out. Its names begin with a prefix, so that there
-// can be several in one ledger.
+// stage is a small world for actions. All its names begin with the prefix, so that one ledger can have several stages.
 type stage struct{ prefix string }
 
-// As many as there are of each; few, so that all workers want the same.
+// The numbers of nodes, capsules and gangs. They are small, so that workers conflict.
 const (
 	nodes    = 4
 	capsules = 24
@@ -32,23 +31,23 @@ func (s stage) hold(i int) orbit.HoldID { return orbit.HoldID(fmt.Sprint(s.prefi
 
 func (s stage) mark(i int) string { return fmt.Sprint(s.prefix, "m", i%5) }
 
-// described is what a node of the stage is like.
+// described returns the description of a node of the stage.
 func (s stage) described(i int) orbit.Node {
 	return orbit.Node{ID: s.node(i), Capacity: orbit.Resources{orbit.CPU: 10, orbit.Memory: 8}, Devices: orbit.Devices{Model: "m1", Count: 2},
 		Labels: map[string]string{"rack": fmt.Sprint("r", i%2), "disk": "ssd"}}
 }
 
-// specs are what the capsules ask for, in turns.
+// specs returns the specs of the capsules, which have them in turn.
 func (s stage) specs() []*orbit.Spec {
 	picky, grouped := cpu(1), cpu(1)
 	picky.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}
 	grouped.Group = s.prefix + "group"
 	half := gpu(1, 600)
 	half.Envelope.Reservation[orbit.Memory] = 1
-	return []*orbit.Spec{cpu(3), half, picky, grouped}
+	return []*orbit.Spec{movable(cpu(3)), half, picky, movable(grouped)}
 }
 
-// setup lists the proposals that make the stage.
+// setup returns the proposals that make the stage.
 func (s stage) setup() (out []orbit.Proposal) {
 	for i := range nodes {
 		out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: s.described(i)}}})
@@ -64,25 +63,26 @@ func (s stage) setup() (out []orbit.Proposal) {
 	return out
 }
 
-// proposal is what an action proposes on a view, whether it can hold there or not; without commitments: nothing.
+// proposal returns what an action proposes on a view. It may be infeasible there. Without commitments there is nothing
+// to propose.
 func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	c, n := view.Capsule(s.capsule(a.what)), view.Node(s.node(a.where))
 	switch a.kind {
 	case "place", "batch":
 		if c.Placed() && a.choice > 0 {
-			p.Do = append(p.Do, release(c.ID))
+			p.Do = append(p.Do, stopped(c.ID))
 			break
 		}
 		p.If = s.bet(a, view, n)
 		p.Do = append(p.Do, s.place(c, a.where, n))
 	case "release":
-		p.Do = append(p.Do, release(c.ID))
+		p.Do = append(p.Do, stopped(c.ID))
 	case "move":
-		p.Do = append(p.Do, orbit.Release{Capsule: c.ID, From: c.Node}, s.place(c, a.where, n))
+		p.Do = append(p.Do, evictOf(c), s.place(c, a.where, n))
 	case "swap":
 		for other := range view.On(s.node(a.where)) {
 			if other.Gang == "" && other.ID != c.ID {
-				p.Do = append(p.Do, release(other.ID))
+				p.Do = append(p.Do, evictOf(other), s.place(other, a.where+1, view.Node(s.node(a.where+1))))
 				break
 			}
 		}
@@ -112,7 +112,7 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	return p
 }
 
-// place puts a capsule on a node, on such devices as the view shows.
+// place places a capsule on a node, on devices that are free in the view if there are any.
 func (s stage) place(c *orbit.Capsule, where int, n *orbit.NodeState) orbit.Place {
 	do := place(c.ID, s.node(where))
 	if c.Spec.Devices.Count > 0 {
@@ -126,7 +126,7 @@ func (s stage) place(c *orbit.Capsule, where int, n *orbit.NodeState) orbit.Plac
 	return do
 }
 
-// bet bets on what the view shows, finely, coarsely, or not at all.
+// bet returns a fine or a coarse bet on what the view shows, or none.
 func (s stage) bet(a action, view *orbit.State, n *orbit.NodeState) []orbit.Precondition {
 	switch {
 	case n == nil:
@@ -144,7 +144,12 @@ func (s stage) bet(a action, view *orbit.State, n *orbit.NodeState) []orbit.Prec
 	return nil
 }
 
-// turn places a gang that is down, whole or in part, and takes down one that is up.
+// evictOf takes a capsule off the node that the view shows it on.
+func evictOf(c *orbit.Capsule) orbit.Evict {
+	return orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}
+}
+
+// turn places all or some members of a gang without placed members, and releases the members of any other gang.
 func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 	g := view.Gang(s.gang(a.what))
 	size := []int{4, 3, 4, 2}[a.choice%4]
@@ -152,7 +157,7 @@ func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 		id := orbit.CapsuleID(string(g.Gang.ID) + member)
 		switch c := view.Capsule(id); {
 		case c.Placed():
-			do = append(do, release(id))
+			do = append(do, stopped(id))
 		case g.Total() == 0 && i < size:
 			do = append(do, place(id, s.node(a.where+i%2)))
 		}
@@ -160,14 +165,15 @@ func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 	return do
 }
 
-// redescribe is a node with another capacity, another mood, or a sick device; mostly as it was.
+// redescribe returns a new description of a node: another capacity, unschedulable, with an unhealthy device or without
+// a label. Most choices change nothing.
 func (s stage) redescribe(a action) orbit.Node {
 	n := s.described(a.where)
 	switch a.choice {
 	case 0:
 		n.Capacity[orbit.CPU] = int64(a.what % 5)
 	case 1:
-		n.Unschedulable = true
+		n.State = orbit.Cordoned
 	case 2:
 		n.Devices.Unhealthy = 1
 	case 3:
@@ -176,7 +182,7 @@ func (s stage) redescribe(a action) orbit.Node {
 	return n
 }
 
-// leave empties a node as far as one proposal can, and removes it.
+// leave releases what is on a node, as far as one proposal can, and removes the node.
 func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 	id := s.node(a.where)
 	for c := range view.On(id) {
@@ -188,7 +194,7 @@ func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 			do = append(do, unhold(h.ID))
 		}
 	}
-	do = do[:min(len(do), 12)]
+	do = append([]orbit.Commitment{lost(id)}, do[:min(len(do), 12)]...)
 	do = append(do, orbit.RemoveNode{Node: id})
 	if a.choice%2 == 0 {
 		do = append(do, orbit.PutNode{Node: s.described(a.where)}) // comes back at once
@@ -196,7 +202,7 @@ func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 	return do
 }
 
-// cancel ends for good one of those that churn has made.
+// cancel releases for good one of the capsules that churn has made.
 func (s stage) cancel(a action, view *orbit.State) []orbit.Commitment {
 	var list []orbit.CapsuleID
 	for c := range view.Capsules() {

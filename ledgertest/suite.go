@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// Suite is how a ledger is checked. The zero value is right for a ledger of one process that answers within
-// milliseconds.
+// Suite has the settings with which a ledger is checked. The zero value is right for a ledger of one process that
+// answers within milliseconds.
 type Suite struct {
 	// Peer opens another handle on the same ledger, as a second process would; it is called right after open, once in
 	// each case. Races then use both handles, and the suite compares their answers. Nil: there is one handle.
@@ -28,8 +28,8 @@ type Suite struct {
 	Skip map[string]string
 }
 
-// Run checks the ledgers that open returns against every rule, each in a subtest of its name. Open returns a fresh
-// and empty one each time; it is called with the subtest's t, and may use it to clean up.
+// Run checks the ledgers that open returns against every rule, each in a subtest of its name. Open must return a fresh
+// and empty ledger each time. It is called with the subtest's t, and may use that to clean up.
 func (s Suite) Run(t *testing.T, open func(t *testing.T) orbit.Ledger) {
 	t.Helper()
 	h, err := s.harness(open)
@@ -39,8 +39,8 @@ func (s Suite) Run(t *testing.T, open func(t *testing.T) orbit.Ledger) {
 	h.Run(t)
 }
 
-// Check does what Run does, and returns what was seen of each rule that is broken, by the rule's name, instead of
-// failing t, which is only handed to open and to Peer. A suite that cannot be run fails under the name "suite".
+// Check does what Run does, but returns the broken rules by name, each with what was seen, and does not fail t. It
+// passes t to open and to Peer only. A suite with invalid fields fails under the name "suite".
 func (s Suite) Check(t *testing.T, open func(t *testing.T) orbit.Ledger) map[string]error {
 	t.Helper()
 	h, err := s.harness(open)
@@ -50,7 +50,7 @@ func (s Suite) Check(t *testing.T, open func(t *testing.T) orbit.Ledger) map[str
 	return h.Check(t)
 }
 
-// harness fills in defaults, and says what is wrong with the fields.
+// harness fills in the defaults, and returns an error if a field has an invalid value.
 func (s Suite) harness(open func(t *testing.T) orbit.Ledger) (*harness.Suite[*trial], error) {
 	s.Seed = cmp.Or(s.Seed, 1)
 	s.Scale = cmp.Or(s.Scale, 1)

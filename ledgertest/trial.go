@@ -12,23 +12,23 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// trial is one rule being checked on one ledger.
+// trial is the check of one rule on one ledger.
 type trial struct {
 	*harness.Case
 	suite Suite
-	// Ends when the case has taken too long.
+	// ctx ends when the case has taken longer than Suite.Patience.
 	ctx context.Context
-	// The two handles; the same one where there is no peer.
+	// ledger and peer are the two handles; they are the same if there is no peer.
 	ledger, peer orbit.Ledger
 	limits       orbit.Limits
-	// The state before the case.
+	// base is the state before the case.
 	base *orbit.State
 	rng  *rand.Rand
-	// How often one of the handles was asked.
+	// asked is the number of calls of either.
 	asked int
 }
 
-// grace is how long a call may go on after its context has ended.
+// grace is how long a call may go on after the end of its context.
 const grace = 2 * time.Second
 
 // try checks one rule.
@@ -54,7 +54,7 @@ func (s Suite) try(t *testing.T, r *rule, open func(t *testing.T) orbit.Ledger) 
 	})
 }
 
-// handles are both, or the one that there is.
+// handles returns both handles, or the only one.
 func (t *trial) handles() []orbit.Ledger {
 	if t.peer == t.ledger {
 		return []orbit.Ledger{t.ledger}

@@ -12,9 +12,9 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Waiting: woken for every commit, and for nothing else.
+// This file checks that Wait returns for every commit, and for nothing else.
 
-// checkWait waits for what is there already, for nothing, and for a commit.
+// checkWait waits for a revision that exists, for one that does not come, and for one that comes later.
 func checkWait(t *trial) {
 	first := t.commits(mark("m", "v"))
 	for _, l := range t.handles() {
@@ -49,15 +49,15 @@ func checkWait(t *trial) {
 	}
 }
 
-// checkWakeUps lets two goroutines wait for one another in turns, on one handle and on both. A wake-up that comes
-// between looking and going to sleep must not be lost: then both wait for ever.
+// checkWakeUps lets two goroutines wait for each other in turns, on one handle and on both. If a wake-up between the
+// read and the wait were lost, both would wait for ever.
 func checkWakeUps(t *trial) {
 	rounds := t.scaled(200)
 	t.turns("one", rounds, t.ledger, t.ledger)
 	t.turns("both", rounds, t.ledger, t.peer)
 }
 
-// turns plays rounds of it, on a mark of its own.
+// turns plays the rounds on a mark of their own.
 func (t *trial) turns(key string, rounds int, handles ...orbit.Ledger) {
 	pauses := make([]time.Duration, rounds) // so that the commit comes at all moments of the other's going to sleep
 	for i := range pauses {
@@ -81,7 +81,7 @@ func (t *trial) turns(key string, rounds int, handles ...orbit.Ledger) {
 	}
 }
 
-// awaits waits until a mark counts so much.
+// awaits waits until a mark has the value count.
 func (t *trial) awaits(l orbit.Ledger, key string, count int) error {
 	for {
 		s, err := l.Snapshot(t.ctx)
@@ -97,7 +97,7 @@ func (t *trial) awaits(l orbit.Ledger, key string, count int) error {
 	}
 }
 
-// together runs n goroutines at once and ends the case with the first error, in order of the goroutines.
+// together runs n goroutines at once, and ends the case with their errors.
 func (t *trial) together(n int, f func(i int) error) {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -113,8 +113,8 @@ func (t *trial) together(n int, f func(i int) error) {
 	t.Must(errors.Join(errs...), fmt.Sprintf("%d goroutines", n))
 }
 
-// checkWaiters lets readers wait while a writer commits: each is woken for the last commit too, and reads a
-// history without holes.
+// checkWaiters lets readers wait while a writer commits. Each is woken for the last commit too, and reads a complete
+// history.
 func checkWaiters(t *trial) {
 	commits, handles := min(t.scaled(150), t.limits.History/2), t.handles()
 	t.together(5, func(i int) error {

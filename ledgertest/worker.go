@@ -19,14 +19,14 @@ type worker struct {
 	number int
 	plan   []action
 	view   *orbit.State
-	// What was proposed last, and how many proposals had been committed then.
+	// last is the proposal that was sent last, sent the number of proposals that had been committed then.
 	last  orbit.Proposal
 	sent  int
-	count uint64
+	count uint64 // the number of ids that were made
 	took  []time.Duration
 }
 
-// run carries out the plan. What fails is for the check to judge.
+// run carries out the plan. It ignores errors of the ledger, because History.Check judges them.
 func (w *worker) run() error {
 	w.refresh()
 	for _, a := range w.plan {
@@ -44,7 +44,7 @@ func (w *worker) run() error {
 	return nil
 }
 
-// refresh takes a snapshot; if that fails, the worker keeps the old one.
+// refresh takes a snapshot. If that fails, the worker keeps the old one.
 func (w *worker) refresh() {
 	if s, err := w.ledger.Snapshot(w.ctx); err == nil {
 		w.view = s
@@ -80,7 +80,7 @@ func (w *worker) step(a action) {
 	}
 }
 
-// identify gives a proposal an id that no other proposal has, and that is the same in each run on a fresh ledger.
+// identify gives a proposal an id of its own, the same in each run on a fresh ledger.
 func (w *worker) identify(p *orbit.Proposal) {
 	w.count++
 	binary.BigEndian.PutUint64(p.ID[:], harness.Hash(w.name))
@@ -119,7 +119,7 @@ func (w *worker) send(p orbit.Proposal) (err error) {
 	return err
 }
 
-// batch sends three proposals at once, and what is unknown again, one by one.
+// batch sends three proposals in one call, and sends those with an unknown outcome again one by one.
 func (w *worker) batch(a action) {
 	var batch []orbit.Proposal
 	for i := range 3 {

@@ -9,12 +9,12 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// What cases say again and again: small worlds, and what a proposal must lead to.
+// This file has what most cases use: specs, commitments, and what must follow from a proposal.
 
-// now is the state at this moment.
+// now returns the present state.
 func (t *trial) now() *orbit.State { return t.seenBy(t.ledger) }
 
-// seenBy is the state at this moment, through a handle.
+// seenBy returns the present state as a handle shows it.
 func (t *trial) seenBy(l orbit.Ledger) *orbit.State {
 	s, err := l.Snapshot(t.ctx)
 	t.Must(err, "snapshot")
@@ -24,15 +24,15 @@ func (t *trial) seenBy(l orbit.Ledger) *orbit.State {
 	return s
 }
 
-// view is the newest revision.
+// view returns the present revision.
 func (t *trial) view() orbit.Revision { return t.now().Revision() }
 
-// commits proposes on the newest view and requires success; it returns the revision.
+// commits proposes on the newest view, requires that the proposal is committed, and returns the revision.
 func (t *trial) commits(do ...orbit.Commitment) orbit.Revision {
 	return t.admits(planned(t.view(), do...))
 }
 
-// admits requires that the proposal is committed, and that the state is sound and at that revision afterwards.
+// admits requires that a proposal is committed and that the state afterwards is sound and has reached the revision.
 func (t *trial) admits(p orbit.Proposal) orbit.Revision {
 	rev, err := t.ledger.Propose(t.ctx, p)
 	if err != nil {
@@ -46,7 +46,7 @@ func (t *trial) admits(p orbit.Proposal) orbit.Revision {
 	return rev
 }
 
-// refuses requires this kind of rejection, with a receipt, and that nothing changes.
+// refuses requires a rejection of this kind with a receipt, and that nothing changes.
 func (t *trial) refuses(kind error, p orbit.Proposal) orbit.Rejection {
 	if p.ID.IsZero() {
 		p.ID = orbit.NewProposalID()
@@ -64,13 +64,13 @@ func (t *trial) refuses(kind error, p orbit.Proposal) orbit.Rejection {
 	return r
 }
 
-// either is one handle and then the other: a verdict may not depend on who is asked.
+// either returns the handles in turn, because a judgement must not depend on the handle.
 func (t *trial) either() orbit.Ledger {
 	t.asked++
 	return t.handles()[t.asked%len(t.handles())]
 }
 
-// receipt requires that an error is a rejection of this kind.
+// receipt requires that an error is a rejection of this kind, and returns it.
 func (t *trial) receipt(kind error, p orbit.Proposal, err error) orbit.Rejection {
 	var r *orbit.Rejection
 	if !errors.Is(err, kind) {
@@ -85,7 +85,7 @@ func (t *trial) receipt(kind error, p orbit.Proposal, err error) orbit.Rejection
 	return *r
 }
 
-// unchanged requires that the state is as it was.
+// unchanged requires that the state has not changed.
 func (t *trial) unchanged(before *orbit.State, by string) {
 	if d := difference(before, t.now()); d != "" {
 		t.Failf("%s has changed the state:\n%s", by, d)
@@ -107,12 +107,12 @@ func planned(view orbit.Revision, do ...orbit.Commitment) orbit.Proposal {
 	return orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: do}
 }
 
-// bets makes a proposal that sets a mark, if the bet holds.
+// bets returns a proposal that sets a mark if the bets hold.
 func bets(view orbit.Revision, bet ...orbit.Precondition) orbit.Proposal {
 	return orbit.Proposal{ID: orbit.NewProposalID(), View: view, If: bet, Do: []orbit.Commitment{mark("bet", "won")}}
 }
 
-// submitted adds capsules of a spec, in as many proposals as the limits make of it.
+// submitted submits capsules of a spec, in as many proposals as the limits require.
 func (t *trial) submitted(spec *orbit.Spec, ids ...orbit.CapsuleID) {
 	for len(ids) > 0 {
 		n := min(len(ids), t.limits.Capsules)
@@ -131,23 +131,23 @@ func (t *trial) each(do ...orbit.Commitment) {
 	}
 }
 
-// cpu is a spec that asks for so much CPU.
+// cpu returns a spec that asks for n of CPU.
 func cpu(n int64) *orbit.Spec {
 	return &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: n}}}
 }
 
-// gpu is a spec that asks for devices.
+// gpu returns a spec that asks for devices.
 func gpu(count, each int) *orbit.Spec {
 	return &orbit.Spec{Devices: orbit.DeviceRequest{Count: count, Milli: each}}
 }
 
-// node has so much CPU and a rack of its own.
+// node describes a node with so much CPU, in a rack of its own.
 func node(id orbit.NodeID, room int64) orbit.PutNode {
 	return orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: room},
 		Labels: map[string]string{"rack": "r-" + string(id)}}}
 }
 
-// gpuNode has so many devices.
+// gpuNode describes a node with devices.
 func gpuNode(id orbit.NodeID, devices int) orbit.PutNode {
 	return orbit.PutNode{Node: orbit.Node{ID: id, Devices: orbit.Devices{Model: "m1", Count: devices}}}
 }
@@ -158,34 +158,54 @@ func submit(spec *orbit.Spec, ids ...orbit.CapsuleID) orbit.Submit {
 
 func place(c orbit.CapsuleID, n orbit.NodeID) orbit.Place { return orbit.Place{Capsule: c, Node: n} }
 
-// placeOn places on these device instances.
+// placeOn places a capsule on device instances of a node.
 func placeOn(c orbit.CapsuleID, n orbit.NodeID, set orbit.DeviceSet) orbit.Place {
 	return orbit.Place{Capsule: c, Node: n, Devices: set}
 }
 
+// release returns to pending, where that may be; stopped does so from any node, because the agent says so.
 func release(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c} }
 
-// cancel releases for good.
+func stopped(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c, Stopped: true} }
+
+// evict takes a capsule off the node that it is on now.
+func (t *trial) evict(id orbit.CapsuleID) orbit.Evict {
+	c := t.capsule(id)
+	return orbit.Evict{Capsule: id, From: c.Node, Since: c.PlacedAt}
+}
+
+// lost is a node that is gone with all that is on it.
+func lost(id orbit.NodeID) orbit.PutNode {
+	return orbit.PutNode{Node: orbit.Node{ID: id, State: orbit.Lost}}
+}
+
+// movable consents to moves.
+func movable(spec *orbit.Spec) *orbit.Spec {
+	spec.Movable = true
+	return spec
+}
+
+// cancel releases a capsule for good.
 func cancel(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c, Final: true} }
 
 func unhold(id orbit.HoldID) orbit.Release { return orbit.Release{Hold: id} }
 
-// hold keeps so much CPU.
+// hold holds so much CPU on a node.
 func hold(id orbit.HoldID, n orbit.NodeID, room int64) orbit.Hold {
 	return orbit.Hold{ID: id, Node: n, Room: orbit.Resources{orbit.CPU: room}, For: "holder", Ends: someday}
 }
 
-// someday is when holds end.
+// someday is the end of holds and nominations.
 var someday = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func mark(key, value string) orbit.Mark { return orbit.Mark{Key: key, Value: value} }
 
-// gang has one role, of which so many must be placed first; 0: all.
+// gang submits a gang of one role, of which least members must be placed first; 0: all.
 func gang(id orbit.GangID, least int, ids ...orbit.CapsuleID) orbit.Submit {
 	return orbit.Submit{Gang: &orbit.Gang{ID: id, Roles: []orbit.Role{{Name: "crew", Spec: cpu(1), Members: ids, Min: least}}}}
 }
 
-// ids are n names with a prefix.
+// ids returns n names with a prefix.
 func ids[ID ~string](prefix string, n int) []ID {
 	out := make([]ID, n)
 	for i := range out {
@@ -194,10 +214,10 @@ func ids[ID ~string](prefix string, n int) []ID {
 	return out
 }
 
-// free is what a node has left of CPU.
+// free returns the free CPU of a node.
 func (t *trial) free(id orbit.NodeID) int64 { return t.member(id).Free()[orbit.CPU] }
 
-// member is a node, which must be there.
+// member returns a node, which must exist.
 func (t *trial) member(id orbit.NodeID) *orbit.NodeState {
 	n := t.now().Node(id)
 	if n == nil {
@@ -206,7 +226,7 @@ func (t *trial) member(id orbit.NodeID) *orbit.NodeState {
 	return n
 }
 
-// capsule is a record, which must be there.
+// capsule returns a capsule, which must have a record.
 func (t *trial) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	c := t.now().Capsule(id)
 	if c == nil {
@@ -215,7 +235,7 @@ func (t *trial) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	return c
 }
 
-// isOn requires that the capsule is on the node; "": on none.
+// isOn requires that a capsule is on a node; "": on none.
 func (t *trial) isOn(id orbit.CapsuleID, want orbit.NodeID) {
 	if c := t.capsule(id); c.Node != want {
 		t.Failf("capsule %q is on node %q; it must be on %q", id, c.Node, want)

@@ -183,7 +183,7 @@ func (w *world) upset(t *rapid.T) {
 		}
 		if rapid.IntRange(0, 9).Draw(t, "drain") == 0 {
 			put := *n.Node
-			put.Unschedulable = !put.Unschedulable
+			put.Cordon(put.Schedulable())
 			commit(t, w.ledger, orbit.PutNode{Node: put})
 		}
 	}
@@ -194,9 +194,14 @@ func (w *world) upset(t *rapid.T) {
 	victim := placed[rapid.IntRange(0, len(placed)-1).Draw(t, "victim")]
 	for _, c := range placed {
 		if c == victim || whole && c.Spec.Group == victim.Spec.Group {
-			commit(t, w.ledger, orbit.Release{Capsule: c.ID, Final: c.Pending() || rapid.Bool().Draw(t, "final")})
+			commit(t, w.ledger, ended(c, c.Pending() || rapid.Bool().Draw(t, "final")))
 		}
 	}
+}
+
+// ended takes a capsule off its node, for good or because it has stopped.
+func ended(c *orbit.Capsule, final bool) orbit.Release {
+	return orbit.Release{Capsule: c.ID, From: c.Node, Final: final, Stopped: !final}
 }
 
 // Navigators race on views of any age, with batches of any size, while members and nodes come and go. The properties

@@ -176,7 +176,7 @@ func drawMergeCommitment(t *rapid.T) orbit.Commitment {
 	case 0, 1, 2:
 		return orbit.Release{Capsule: old, Final: rapid.Bool().Draw(t, "final")}
 	case 3:
-		return orbit.Release{Capsule: old, From: drawMergeNode(t)}
+		return orbit.Release{Capsule: old, From: drawMergeNode(t), Stopped: true}
 	case 4:
 		return orbit.Release{Hold: orbit.HoldID(fmt.Sprint("hold-", rapid.IntRange(0, 3).Draw(t, "hold")))}
 	case 5:

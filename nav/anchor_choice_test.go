@@ -148,7 +148,7 @@ func TestAnchorSaysWhyNoNodeIsFresh(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	commit(t, l, rackNode("hosts", "r", 10), rackNode("lacks", "r", 1), rackNode("nowhere", "", 10), node("bare", 10))
 	drained := rackNode("drained", "r", 10)
-	drained.Node.Unschedulable = true
+	drained.Node.State = orbit.Cordoned
 	holds := rackNode("holds", "r", 10)
 	commit(t, l, drained, holds)
 	other := spec(1, 0)

@@ -79,7 +79,7 @@ func TestAnchorGetsNothingThatIsYetToBeReleased(t *testing.T) {
 	commit(t, l, orbit.Place{Capsule: "old-0", Node: "n"})
 	submit(t, l, "new", 1, spec(1, 1))
 	submit(t, l, "g", 1, near("g", 6))
-	plan := beside(t, l, do(orbit.Release{Capsule: "old-0"}, orbit.Place{Capsule: "new-0", Node: "m"}))
+	plan := beside(t, l, do(orbit.Release{Capsule: "old-0", Final: true}, orbit.Place{Capsule: "new-0", Node: "m"}))
 	assert.Empty(t, anchorsOf(plan))
 	assert.Equal(t, []int{0}, keptOf(plan))
 	commitAll(t, l, plan)
@@ -104,7 +104,7 @@ func TestAnchorGetsNothingOfUnhealthyDevices(t *testing.T) {
 	g := near("g", 0)
 	g.Devices = one.Devices
 	submit(t, l, "g", 1, g)
-	plan := beside(t, l, do(orbit.Release{Capsule: "old-0"}, orbit.Place{Capsule: "new-0", Node: "m"}),
+	plan := beside(t, l, do(orbit.Release{Capsule: "old-0", Final: true}, orbit.Place{Capsule: "new-0", Node: "m"}),
 		do(orbit.Place{Capsule: "dev-0", Node: "n", Devices: 1}))
 	assert.Equal(t, []string{"h-0 on n"}, anchorsOf(plan))
 	assert.Equal(t, []int{0}, keptOf(plan))
@@ -157,7 +157,7 @@ func TestWhatIsReleasedServesItsProposalAlone(t *testing.T) {
 			do(orbit.Place{Capsule: "new-2", Node: "full"}),
 		}
 	}
-	plan := beside(t, l, append(behind(), do(orbit.Release{Capsule: "old-0"}, orbit.Place{Capsule: "new-0", Node: "full"}))...)
+	plan := beside(t, l, append(behind(), do(orbit.Release{Capsule: "old-0", Final: true}, orbit.Place{Capsule: "new-0", Node: "full"}))...)
 	assert.Equal(t, []string{"g-0 on n"}, anchorsOf(plan))
 	assert.Equal(t, []int{2}, keptOf(plan))
 	commitAll(t, l, plan)
@@ -174,7 +174,7 @@ func TestWhatIsReleasedServesItsProposalAlone(t *testing.T) {
 	commit(t, l, orbit.Place{Capsule: "old-0", Node: "n"})
 	submit(t, l, "new", 2, spec(4, 1))
 	submit(t, l, "g", 1, near("g", 5))
-	plan = beside(t, l, do(orbit.Place{Capsule: "new-0", Node: "n"}), do(orbit.Release{Capsule: "old-0"}, orbit.Place{Capsule: "new-1", Node: "n"}))
+	plan = beside(t, l, do(orbit.Place{Capsule: "new-0", Node: "n"}), do(orbit.Release{Capsule: "old-0", Final: true}, orbit.Place{Capsule: "new-1", Node: "n"}))
 	assert.Empty(t, anchorsOf(plan), "what is of higher priority and fits has all")
 	assert.Equal(t, []int{0, 1}, keptOf(plan))
 }
@@ -189,7 +189,7 @@ func TestWhatIsReleasedCountsOnce(t *testing.T) {
 	submit(t, l, "half", 2, spec(4, 0))
 	submit(t, l, "whole", 1, spec(8, 0))
 	submit(t, l, "g", 1, near("g", 9))
-	released := orbit.Release{Capsule: "old-0"}
+	released := orbit.Release{Capsule: "old-0", Final: true}
 	twice := beside(t, l, do(released), do(released), do(orbit.Place{Capsule: "whole-0", Node: "full"}))
 	assert.Equal(t, []int{0, 1}, keptOf(twice))
 	inVain := beside(t, l,

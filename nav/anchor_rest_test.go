@@ -179,7 +179,7 @@ func (w *restless) change(t *rapid.T) {
 	case 0:
 		put.Capacity = orbit.Resources{orbit.CPU: rapid.Int64Range(0, 12).Draw(t, "cpu")}
 	case 1:
-		put.Unschedulable = !put.Unschedulable
+		put.Cordon(put.Schedulable())
 	case 2:
 		put.Labels = w.labels(t)
 	}
@@ -193,7 +193,7 @@ func (w *restless) leave(t *rapid.T) {
 		return
 	}
 	put := *n.Node
-	put.Unschedulable = true
+	put.State = orbit.Cordoned
 	w.next = append(w.next, orbit.PutNode{Node: put})
 	for c := range snapshot(t, w.ledger).On(put.ID) {
 		w.next = append(w.next, orbit.Release{Capsule: c.ID, Final: rapid.IntRange(0, 3).Draw(t, "final") == 0})

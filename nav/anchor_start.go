@@ -301,8 +301,11 @@ func (p *anchorPass) reserve(proposal *orbit.Proposal) error {
 func reserve(draft *orbit.Draft, proposal *orbit.Proposal) error {
 	start, state := draft.Checkpoint(), draft.View().State()
 	for _, do := range proposal.Do { // a proposal may release what makes room for it, in any order
-		if release, ok := do.(orbit.Release); ok {
-			_ = draft.Release(release)
+		switch do := do.(type) {
+		case orbit.Release:
+			_ = draft.Release(do)
+		case orbit.Evict:
+			_ = draft.Evict(do)
 		}
 	}
 	for _, do := range proposal.Do {

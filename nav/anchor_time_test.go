@@ -139,7 +139,7 @@ func TestDrainedNodeOfTheRack(t *testing.T) {
 	}
 	require.NotEmpty(t, other)
 	put := *snapshot(t, l).Node(other).Node
-	put.Unschedulable = true
+	put.State = orbit.Cordoned
 	commit(t, l, orbit.PutNode{Node: put})
 	settle(t, e)
 	s := snapshot(t, l)
@@ -162,11 +162,11 @@ func TestAnchorIsLost(t *testing.T) {
 	for n := range snapshot(t, l).Nodes() {
 		if n.Node.Labels["rack"] == "r0" {
 			put := *n.Node
-			put.Unschedulable = true
+			put.State = orbit.Cordoned
 			commit(t, l, orbit.PutNode{Node: put})
 		}
 	}
-	commit(t, l, orbit.Release{Capsule: "g-0"})
+	commit(t, l, orbit.Release{Capsule: "g-0", Stopped: true})
 	settle(t, e)
 	racks, placed, anchors := racksOf(snapshot(t, l), "g")
 	assert.Equal(t, map[string]int{"r1": 6}, racks)
@@ -184,7 +184,7 @@ func TestGroupStartsAgainWhereItsRoomWas(t *testing.T) {
 	e := anchored(l)
 	e.MaxPlan = 1
 	e.Pass(t.Context())
-	commit(t, l, orbit.Release{Capsule: "g-0"})
+	commit(t, l, orbit.Release{Capsule: "g-0", Stopped: true})
 	settle(t, e)
 	racks, _, _ := racksOf(snapshot(t, l), "g")
 	assert.Equal(t, map[string]int{"r0": 6}, racks)

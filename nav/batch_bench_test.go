@@ -75,6 +75,6 @@ func (s *sweepTime) run(b *testing.B, e *orbit.Engine, tasks []sim.Capsule) {
 	s.all += round.Viewing + round.Planning + round.Proposing
 	s.proposing += round.Proposing
 	for _, c := range tasks {
-		commit(b, e.Ledger, orbit.Release{Capsule: c.ID})
+		commit(b, e.Ledger, orbit.Release{Capsule: c.ID, Stopped: true})
 	}
 }

@@ -80,7 +80,7 @@ func dumbSets(n *dumbNode, s *orbit.Spec) (sets []int) {
 
 func dumbNodes(s *orbit.State) (out []dumbNode) {
 	for n := range s.Nodes() {
-		if n.Node.Unschedulable {
+		if !n.Node.Schedulable() {
 			continue
 		}
 		d := dumbNode{node: n.Node, free: n.Free()}

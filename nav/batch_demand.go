@@ -38,7 +38,7 @@ func (t *freeTally) sync(view *orbit.View) {
 // count counts a node anew.
 func (t *freeTally) count(i int) {
 	var now quantities
-	if n := t.view.State().NodeByIndex(i); n != nil && !n.Node.Unschedulable {
+	if n := t.view.State().NodeByIndex(i); n != nil && n.Node.Schedulable() {
 		now = measureFree(n)
 	}
 	for d, v := range now {

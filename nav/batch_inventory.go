@@ -131,7 +131,7 @@ func (v *inventory) alike(nodes iter.Seq[*orbit.NodeState]) (out []alikeNodes) {
 	suiting := make([]byte, len(v.constraints))
 next:
 	for n := range nodes {
-		if n.Node.Unschedulable {
+		if !n.Node.Schedulable() {
 			continue
 		}
 		f := packFree(n)

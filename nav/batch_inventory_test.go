@@ -118,7 +118,7 @@ func TestFreeTallyFollows(t *testing.T) {
 			fresh.sync(view)
 			var want [devicesDim + 1]float64
 			for n := range view.State().Nodes() {
-				if !n.Node.Unschedulable {
+				if n.Node.Schedulable() {
 					want[orbit.CPU] += float64(max(n.Node.Capacity[orbit.CPU], 0))
 					want[devicesDim] += wholeDevice * float64(n.Node.Devices.Count)
 				}
@@ -132,7 +132,7 @@ func TestFreeTallyFollows(t *testing.T) {
 			n := orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, 5).Draw(t, "node")))}
 			n.Capacity[orbit.CPU] = rapid.Int64Range(0, 9).Draw(t, "cpu")
 			n.Devices = orbit.Devices{Model: "D", Count: rapid.IntRange(0, 3).Draw(t, "devices")}
-			n.Unschedulable = rapid.Bool().Draw(t, "drained")
+			n.Cordon(rapid.Bool().Draw(t, "drained"))
 			do = append(do, orbit.PutNode{Node: n})
 			if rapid.IntRange(0, 4).Draw(t, "leaves") == 0 {
 				do = append(do, orbit.RemoveNode{Node: n.ID})

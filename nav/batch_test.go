@@ -100,7 +100,7 @@ func drawUse(t *rapid.T, l *orbit.MemoryLedger, n orbit.Node) {
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{use}, Spec: s}, orbit.Place{Capsule: use, Node: n.ID, Devices: set})
 	switch change {
 	case 1:
-		n.Unschedulable = true
+		n.State = orbit.Cordoned
 	case 2:
 		n.Capacity[orbit.CPU] = 0
 	case 3:
@@ -335,7 +335,7 @@ func TestBatchWhereNothingFits(t *testing.T) {
 	require.Len(t, r.Unplaced, 5)
 	require.Zero(t, noted(t, r, "bound"))
 	drained := node("drained", 10)
-	drained.Node.Unschedulable = true
+	drained.Node.State = orbit.Cordoned
 	commit(t, l, drained, node("full", 0))
 	r = round()
 	require.Len(t, r.Unplaced, 5)

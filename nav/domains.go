@@ -226,7 +226,7 @@ func (t *domainTable) free(draft *orbit.Draft, d int) *quantities {
 	}
 	in.free, in.known = quantities{}, true
 	for _, i := range in.nodes {
-		if n := draft.Node(int(i)); !n.Node.Unschedulable {
+		if n := draft.Node(int(i)); n.Node.Schedulable() {
 			for k, free := range measureFree(n) {
 				in.free[k] = addFree(in.free[k], free)
 			}

@@ -112,7 +112,7 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 	}
 	clear(g.waits)
 	clear(g.demands)
-	g.index.nodes[0].free.resources[orbit.CPU] = 2
+	g.index.free[0].resources[orbit.CPU] = 2
 	for _, shape := range g.index.shapes {
 		shape.counts[0], shape.sums = 2, nil
 	}

@@ -42,6 +42,16 @@ func (r *freeCapacity) claim(part *orbit.NominatedRoom) {
 	r.shift(part.Devices, -part.Milli)
 }
 
+// lacks reports whether something of what is claimed is overdrawn.
+func (r *freeCapacity) lacks(part *orbit.NominatedRoom) bool {
+	for d, claimed := range part.Room {
+		if claimed > 0 && r.resources[d] < 0 {
+			return true
+		}
+	}
+	return !r.covers(part.Devices, 0)
+}
+
 // give returns what a hold takes. The sum is at most the capacity, so nothing wraps; an instance that has
 // become unhealthy stays at nothing.
 func (r *freeCapacity) give(h *orbit.Hold, on *orbit.Node) {

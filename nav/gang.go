@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
@@ -27,7 +26,9 @@ import (
 //     and if they are only preferred after all of them, all nodes together are the domain.
 //  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and not tried again until a node has gained
 //     room that could help.
-//  4. After it has waited long while others came and went, room is held for it.
+//
+// A gang that is nominated is placed on the room that is nominated for it. Gang itself nominates none, so small work that
+// comes and goes may keep a large gang waiting for ever: wrap the Gang in a [Patient].
 //
 // Whether the members of one shape fit a domain is exact. Those of several shapes are seated greedily, and then
 // by a search that is exact as long as Search steps last.
@@ -43,15 +44,8 @@ import (
 //	gangs.placed      gangs placed, whole or at their minimum
 //	gangs.topped_up   running gangs that got more members
 //	gangs.waiting     gangs of which nothing was placed in this plan, diagnosed instead
-//	holds.made        holds made
-//	holds.released    holds given up, replaced, or placed into
 //	search.steps      steps of exact search
 type Gang struct {
-	// HoldAfter is how many plans a gang waits, while other capsules come and go, before room is held for it; default
-	// 5. A negative number disables holds.
-	HoldAfter int
-	// HoldFor is how long a hold lasts after it last grew; default 30 s. A negative duration disables holds.
-	HoldFor time.Duration
 	// Search is the maximum number of steps of exact search for one gang in one plan; default 20,000. A negative number
 	// disables the search. All gangs of a plan together take at most 50 times as many steps.
 	Search int
@@ -60,8 +54,6 @@ type Gang struct {
 	waits map[orbit.GangID]*gangWait
 	// What gangs ask for that wait, by a text that says it.
 	demands map[string]*gangDemand
-	// The gang that room is held for, if any.
-	holder orbit.GangID
 	// How often seats were looked for.
 	tries int
 }
@@ -77,22 +69,16 @@ type gangPass struct {
 	state  *orbit.State
 	limits orbit.Limits
 	plan   orbit.Plan
-	// Live holds by gang, those that this plan has not released.
-	holds map[orbit.GangID][]orbit.Hold
-	// A gang that room may be held for has been found in this plan.
-	holderIn bool
-	// Gangs for which this plan has looked in vain for where to hold room.
-	vain   int
 	budget stepBudget
 	// Steps left to the whole plan.
 	left int
 	// Gangs of demands that this plan has planned already, to be remembered on.
 	planned []plannedGang
 	// For the notes.
-	placed, toppedUp, waitingFor, made, released, steps int
+	placed, toppedUp, waitingFor, steps int
 }
 
-// Plan places gangs, tops them up, and holds room. When ctx ends it returns what it has so far, and the context's
+// Plan places gangs and tops them up. When ctx ends it returns what it has so far, and the context's
 // error.
 func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	r := &gangPass{Gang: g, ctx: ctx, view: view, state: view.State(), limits: view.State().Limits()}
@@ -101,18 +87,15 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	}
 	g.index.sync(view)
 	g.forget(r.state)
-	r.holds = gangHolds(r.state, view.Now())
 	r.left = 50 * min(g.stepsEach(), math.MaxInt/50)
 	gangs, orphans := pendingGangs(r.state, pending)
 	for _, c := range orphans {
 		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
 			"capsule %q has the class Gang and is a member of no gang that there is; submit it with one, or give its spec another class", c.ID)})
 	}
-	r.abandon()
 	err := r.planAll(gangs)
 	r.plan.Notes = []slog.Attr{slog.Int("gangs.placed", r.placed), slog.Int("gangs.topped_up", r.toppedUp),
-		slog.Int("gangs.waiting", r.waitingFor), slog.Int("holds.made", r.made), slog.Int("holds.released", r.released),
-		slog.Int("search.steps", r.steps)}
+		slog.Int("gangs.waiting", r.waitingFor), slog.Int("search.steps", r.steps)}
 	return r.plan, errors.Join(err, g.index.fault)
 }
 
@@ -167,14 +150,11 @@ func (r *gangPass) planAll(gangs []*pendingGang) error {
 // planGang plans a gang. An error is that of the context.
 func (r *gangPass) planGang(m *pendingGang) error {
 	if m.fault != nil {
-		if len(r.holds[m.id]) > 0 {
-			r.giveUp(m.id, r.waits[m.id])
-		}
 		r.unplaced(m, m.fault)
 		return r.ctx.Err()
 	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
-	fit, why := r.seatOrHold(m)
+	fit, why := r.seat(m)
 	r.left -= r.budget.taken
 	r.steps += r.budget.taken
 	switch {
@@ -186,13 +166,13 @@ func (r *gangPass) planGang(m *pendingGang) error {
 	return r.ctx.Err()
 }
 
-// planRemembered plans a gang that was not handed over. It is handed over again in its turn, and then room may be held.
+// planRemembered plans a gang that was not handed over.
 func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 	if known := r.waits[m.id].demand.answer(r, m.id); known != nil { // another gang has been tried meanwhile
 		return false, r.ctx.Err()
 	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
-	fit, why := r.try(m, r.levels(m), nil)
+	fit, why := r.try(m, r.levels(m))
 	r.left -= r.budget.taken
 	r.steps += r.budget.taken
 	switch {
@@ -208,50 +188,42 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 
 // markOf returns what an answer to a gang rests on now.
 func (r *gangPass) markOf(m *pendingGang) waitMark {
-	return markOf(&r.index, m, m.asks(&r.index), r.levels(m), len(r.holds[m.id]))
+	return markOf(&r.index, m, m.asks(&r.index), r.levels(m))
 }
 
-// seatOrHold finds seats for a gang's members and proposes them. If there are none it says why, and holds room when it is
-// time for that.
-func (r *gangPass) seatOrHold(m *pendingGang) (*gangFit, error) {
-	w, holds, levels := r.waiting(m), r.holds[m.id], r.levels(m)
+// seat finds seats for a gang's members and proposes them. If there are none it says why.
+func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
+	w, levels := r.waiting(m), r.levels(m)
 	if r.index.ask(r.state, m.id) {
-		fit, err := r.try(m, levels, holds)
+		fit, err := r.try(m, levels)
 		r.index.ask(r.state, "")
 		if fit != nil || r.ctx.Err() != nil {
 			return fit, err
 		}
 	}
 	seen := r.markOf(m)
-	if w != nil && r.index.moved {
-		w.plans++
-	}
 	var why error
 	if w != nil && w.seen == seen {
 		why = w.why
 	} else if why = r.demand(m).answer(r, m.id); why != nil {
 		r.failed(m, seen, why)
-	} else if fit, err := r.try(m, levels, holds); fit != nil || r.ctx.Err() != nil {
+	} else if fit, err := r.try(m, levels); fit != nil || r.ctx.Err() != nil {
 		return fit, err
 	} else if why = err; !r.budget.spent || r.left >= r.stepsEach() {
 		r.failed(m, seen, why)
 	}
-	if w = r.waiting(m); w != nil {
-		r.hold(m, w)
-		why = r.heldFor(m, why)
-	}
-	return nil, why
+	return nil, r.nominated(m, why)
 }
 
-// heldFor adds to a diagnosis what is held.
-func (r *gangPass) heldFor(m *pendingGang, why error) error {
+// nominated adds to a diagnosis how long room is nominated for the gang.
+func (r *gangPass) nominated(m *pendingGang, why error) error {
 	e, ok := why.(*GangNoFit) //nolint:errorlint // made here, and never wrapped
-	if !ok || len(r.holds[m.id]) == 0 {
+	if !ok || !m.state.Nomination.Lives() {
 		return why
 	}
-	held := *e
-	held.Held, held.HeldUntil = heldMembers(r.holds[m.id]), ends(r.holds[m.id])
-	return &held
+	said := *e
+	said.NominatedUntil = m.state.Nomination.Ends
+	return &said
 }
 
 // levels returns the tables of the levels that a gang may be on, in order.
@@ -271,15 +243,12 @@ func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 	return out
 }
 
-// try looks for seats, with what is held for the gang given back, and proposes them.
-func (r *gangPass) try(m *pendingGang, levels []*domainTable, holds []orbit.Hold) (*gangFit, error) {
+// try looks for seats and proposes them.
+func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) {
 	r.tries++
 	start := r.index.draft.Checkpoint()
-	if err := r.index.release(holds); err != nil {
-		return nil, err
-	}
 	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget}
-	limit := min(r.limits.GangMembers, r.limits.Commitments-len(holds))
+	limit := min(r.limits.GangMembers, r.limits.Commitments)
 	var fit *gangFit
 	if m.fresh() {
 		fit = p.place(levels, limit)
@@ -300,7 +269,7 @@ func (r *gangPass) try(m *pendingGang, levels []*domainTable, holds []orbit.Hold
 	return fit, nil
 }
 
-// propose places members on their seats, in one proposal with the releases of what was held for them.
+// propose places members on their seats, in one proposal.
 func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
 	if err := r.index.place(fit.asks, fit.seats); err != nil {
 		return err
@@ -332,12 +301,7 @@ func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
 	} else {
 		r.toppedUp++
 	}
-	r.released += len(r.holds[m.id])
-	delete(r.holds, m.id)
 	delete(r.waits, m.id)
-	if r.holder == m.id {
-		r.holder = ""
-	}
 	if fit.total == m.total {
 		return
 	}
@@ -371,15 +335,5 @@ func (r *gangPass) unplaced(m *pendingGang, why error) {
 	r.waitingFor++
 	for _, c := range m.handed {
 		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
-	}
-}
-
-// abandon releases what is held for a gang that is gone or runs.
-func (r *gangPass) abandon() {
-	if r.holder == "" {
-		return
-	}
-	if m := loadGang(r.state, r.holder); m == nil || m.total == 0 || !m.fresh() {
-		r.giveUp(r.holder, r.waits[r.holder])
 	}
 }

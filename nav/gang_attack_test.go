@@ -22,40 +22,39 @@ func mustPass(t require.TestingT, e *orbit.Engine) orbit.Round {
 	return r
 }
 
-// stir lets something come and go, so that a plan counts as one in which others have moved.
+// stir lets something come and go.
 func stir(t require.TestingT, l orbit.Ledger, node orbit.NodeID, i int) {
 	id := orbit.CapsuleID(fmt.Sprint("stir", i))
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(1, 0)}, orbit.Place{Capsule: id, Node: node})
 	commit(t, l, orbit.Release{Capsule: id, Final: true})
 }
 
-// A gang that fits no domain even when all are empty is first in order. It must not keep the right to holds from
-// those that could come to fit.
-func TestGangThatNeverFitsLeavesHoldsToOthers(t *testing.T) {
+// A gang that fits no domain even when all are empty is first in order. It must not keep those that could come to fit from
+// being nominated.
+func TestGangThatNeverFitsLeavesRoomToOthers(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	rackOf(t, l, "r", 4, 4)
 	rackOf(t, l, "s", 1, 1)
 	for i := range 4 {
-		id := orbit.CapsuleID(fmt.Sprint("load", i))
-		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(4, 0)}, orbit.Place{Capsule: id, Node: orbit.NodeID(fmt.Sprint("r-", i))})
+		put(t, l, fmt.Sprint("load", i), fmt.Sprint("r-", i), batchSpec(4))
 	}
 	gangOf(t, l, "never", "", 5, 4)
 	gangOf(t, l, "could", "", 4, 4)
-	e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 2}}
-	mustPass(t, e)
-	commit(t, l, orbit.Release{Capsule: "load0", Final: true})
-	for i := range 40 {
-		stir(t, l, "s-0", i)
+	e := gangEngine(l, "")
+	for range 3 {
 		mustPass(t, e)
-		if countHolds(t, l) > 0 {
-			return
-		}
 	}
-	t.Fatal("no room is ever held for the gang that could come to fit")
+	require.Len(t, nominees(t, l), 4)
+	for i := range 4 {
+		require.Zero(t, placedOf(t, l, "could"))
+		commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("load", i)), Final: true})
+		mustPass(t, e)
+	}
+	require.Equal(t, 4, placedOf(t, l, "could"))
 }
 
-// A gang one of whose roles takes nothing: its holds must still end.
-func TestGangHoldsEndWithRolesThatTakeNothing(t *testing.T) {
+// A gang one of whose roles takes nothing waits for room that a service keeps: its nomination must still end.
+func TestNominationsEndOfRolesThatTakeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{}
 		rackOf(t, l, "r", 2, 4)
@@ -65,105 +64,90 @@ func TestGangHoldsEndWithRolesThatTakeNothing(t *testing.T) {
 			{Name: "w", Spec: gangSpec(4), Members: []orbit.CapsuleID{"a", "b"}},
 			{Name: "x", Spec: gangSpec(0), Members: []orbit.CapsuleID{"c"}},
 		}}})
-		e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1, HoldFor: time.Second}}
-		free := 0
+		e := &orbit.Engine{Ledger: l, Navigator: &nav.Patient{Navigator: &nav.Gang{}, After: 1, For: time.Second}}
+		free, nominated := 0, false
 		for i := range 40 {
 			stir(t, l, "s-0", i)
 			mustPass(t, e)
-			free += btoiTest(countHolds(t, l) == 0)
+			if len(nominees(t, l)) == 0 {
+				free++
+			}
+			nominated = nominated || len(nominees(t, l)) > 0
 			time.Sleep(500 * time.Millisecond)
 		}
-		assert.Greater(t, free, 10, "room that does not grow is held for one second, and then not for a while")
+		assert.True(t, nominated)
+		assert.Greater(t, free, 10, "room that stays taken is nominated for a second, and then not for a while")
 	})
 }
 
-func btoiTest(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// The same where a ledger takes so few commitments at once that not all that fits can be held.
-func TestGangHoldsEndOnSmallLedgers(t *testing.T) {
+// The same where a ledger takes only as many commitments at once as the gang has members.
+func TestNominationsEndOnSmallLedgers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{Bounds: orbit.Limits{Commitments: 8}}
 		rackOf(t, l, "r", 8, 4)
 		rackOf(t, l, "s", 1, 1)
 		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "load", Node: "r-0"})
 		gangOf(t, l, "g", "", 8, 4)
-		e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1, HoldFor: time.Second}}
-		free := 0
+		e := &orbit.Engine{Ledger: l, Navigator: &nav.Patient{Navigator: &nav.Gang{}, After: 1, For: time.Second}}
+		free, nominated := 0, false
 		for i := range 40 {
 			stir(t, l, "s-0", i)
 			mustPass(t, e)
-			free += btoiTest(countHolds(t, l) == 0)
+			if len(nominees(t, l)) == 0 {
+				free++
+			}
+			nominated = nominated || len(nominees(t, l)) > 0
 			time.Sleep(500 * time.Millisecond)
 		}
+		assert.True(t, nominated)
 		assert.Greater(t, free, 10)
 	})
 }
 
-// What one gang tries with the room that is held for it must not hide from another gang of its shape that this room
-// has come free.
-func TestGangSeesRoomThatWasHeldForAnother(t *testing.T) {
+// Room that was nominated for one gang is seen by another gang of its shape, which did not fit beside it, once the nomination
+// has ended: by time, whichever engine ends it.
+func TestGangSeesRoomThatWasNominated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{}
 		rackOf(t, l, "r", 2, 4)
-		rackOf(t, l, "s", 1, 1)
-		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "load", Node: "r-0"})
+		put(t, l, "load", "r-0", spec(4, 0))
 		gangOf(t, l, "large", "", 4, 2)
-		e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 3, HoldFor: time.Second}}
-		for i := 0; countHolds(t, l) == 0; i++ {
-			require.Less(t, i, 10)
-			stir(t, l, "s-0", i)
-			mustPass(t, e)
-		}
-		small := gangSpec(2)
-		small.Priority = 1
-		commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "small", Levels: []string{"rack"}, Roles: []orbit.Role{
-			{Name: "w", Spec: small, Members: []orbit.CapsuleID{"s0", "s1"}}}}})
+		e := &orbit.Engine{Ledger: l, Navigator: &nav.Patient{Navigator: &nav.Gang{}, After: 1, For: time.Second}}
+		mustPass(t, e)
+		time.Sleep(time.Millisecond)
+		mustPass(t, e)
+		require.Len(t, nominees(t, l), 2)
+		gangOf(t, l, "small", "", 2, 2)
 		mustPass(t, e)
 		require.Zero(t, placedOf(t, l, "small"))
-		time.Sleep(2 * time.Second)
+		time.Sleep(time.Second)
 		other := &orbit.Engine{Name: "other", Ledger: l, Navigator: &nav.Services{}}
-		mustPass(t, other) // any engine releases what has ended
-		require.Zero(t, countHolds(t, l))
-		for range 3 {
+		mustPass(t, other) // any engine ends what is over
+		require.Empty(t, nominees(t, l))
+		for range 2 {
 			mustPass(t, e)
 		}
 		require.Equal(t, 2, placedOf(t, l, "small"))
 	})
 }
 
-// The same where a hold gives way to a gang of another navigator: its room is there for a third gang.
+// The same where it is ended early, for another navigator's gang.
 func TestGangSeesRoomThatGaveWay(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	rackOf(t, l, "r", 2, 4)
-	for i := range 2 {
-		id := orbit.CapsuleID(fmt.Sprint("load", i))
-		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(4, 0)}, orbit.Place{Capsule: id, Node: orbit.NodeID(fmt.Sprint("r-", i))})
-	}
+	put(t, l, "load", "r-0", batchSpec(4))
 	gangOf(t, l, "first", "a", 2, 4)
-	gangOf(t, l, "second", "b", 2, 4)
-	a := &orbit.Engine{Name: "a", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
-	b := &orbit.Engine{Name: "b", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
-	mustPass(t, a)
+	a, b := gangEngine(l, "a"), &orbit.Engine{Name: "b", Ledger: l, Navigator: &nav.Gang{}}
+	for range 2 {
+		mustPass(t, a)
+	}
+	require.Len(t, nominees(t, l), 2)
+	gangOf(t, l, "second", "b", 1, 4)
 	mustPass(t, b)
-	commit(t, l, orbit.Release{Capsule: "load0", Final: true})
-	mustPass(t, b) // holds r-0 for second
-	third := gangSpec(4)
-	third.Priority = 1
-	commit(t, l, orbit.Submit{Owner: "b", Gang: &orbit.Gang{ID: "third", Roles: []orbit.Role{{Name: "w", Spec: third, Members: []orbit.CapsuleID{"t"}}}}})
+	require.Zero(t, placedOf(t, l, "second"))
+	commit(t, l, orbit.Nominate{Gang: "first"})
 	mustPass(t, b)
-	commit(t, l, orbit.Release{Capsule: "load1", Final: true})
-	mustPass(t, a) // holds r-1 for first
-	require.Equal(t, 2, countHolds(t, l))
-	mustPass(t, b)
-	require.Equal(t, 1, countHolds(t, l))
-	require.Zero(t, placedOf(t, l, "third"))
-	mustPass(t, b)
-	require.Equal(t, 1, placedOf(t, l, "third"))
+	require.Equal(t, 1, placedOf(t, l, "second"))
 }
 
 // Members of two shapes come to fit together by room that is not enough for one more of either.
@@ -181,20 +165,20 @@ func TestGangSeesRoomForShapesTogether(t *testing.T) {
 	require.Equal(t, 2, placedOf(t, l, "g"))
 }
 
-// No room is held in a domain whose nodes would not take the whole gang even if nothing ran.
-func TestGangHoldsNothingBesideDrainedNodes(t *testing.T) {
+// No room is nominated in a domain whose nodes would not take the whole gang even if nothing ran.
+func TestGangIsNotNominatedBesideDrainedNodes(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	rackOf(t, l, "r", 2, 4)
 	rackOf(t, l, "s", 1, 1)
 	drained := *snapshot(t, l).Node("r-1").Node
-	drained.Unschedulable = true
+	drained.State = orbit.Cordoned
 	commit(t, l, orbit.PutNode{Node: drained})
 	gangOf(t, l, "g", "", 2, 4)
-	e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	e := gangEngine(l, "")
 	for i := range 4 {
 		stir(t, l, "s-0", i)
 		mustPass(t, e)
-		require.Zero(t, countHolds(t, l))
+		require.Empty(t, nominees(t, l))
 	}
 }
 
@@ -212,7 +196,7 @@ func TestGangOnShrunkNodes(t *testing.T) {
 	commit(t, l, shape(10, 4))
 	gangOf(t, l, "g", "", 2, 1)
 	gangOf(t, l, "none", "", 2, 0)
-	e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	e := gangEngine(l, "")
 	for i := range 5 {
 		mustPass(t, e)
 		_ = i
@@ -230,31 +214,32 @@ func TestGangWithLongNames(t *testing.T) {
 	}
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "load", Node: orbit.NodeID(long[:250] + "0")})
 	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(long), Levels: []string{long}, Roles: []orbit.Role{{Name: "w", Spec: gangSpec(4), Members: []orbit.CapsuleID{"a", "b"}}}}})
-	e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	e := gangEngine(l, "")
 	for i := range 4 {
 		mustPass(t, e)
 		stirs := orbit.CapsuleID(fmt.Sprint("t", i))
 		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{stirs}, Spec: spec(0, 0)}, orbit.Place{Capsule: stirs, Node: orbit.NodeID(long[:250] + "0")})
 	}
-	assert.Equal(t, 1, countHolds(t, l))
+	assert.Len(t, nominees(t, l), 2)
 	commit(t, l, orbit.Release{Capsule: "load", Final: true})
 	mustPass(t, e)
 	assert.Equal(t, 2, placedOf(t, l, long))
-	assert.Zero(t, countHolds(t, l))
+	assert.Empty(t, nominees(t, l))
 }
 
-// A ledger that takes short ids only takes no holds for gangs: none are asked for.
-func TestGangHoldsWithinShortIDs(t *testing.T) {
+// A ledger that takes short ids only takes nominations all the same.
+func TestGangNominatedWithinShortIDs(t *testing.T) {
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{IDBytes: 8}}
 	rackOf(t, l, "r", 2, 4)
 	rackOf(t, l, "s", 1, 1)
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "load", Node: "r-0"})
 	gangOf(t, l, "g", "", 2, 4)
-	e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
+	e := gangEngine(l, "")
 	for i := range 5 {
 		stir(t, l, "s-0", i)
 		mustPass(t, e)
 	}
+	require.Len(t, nominees(t, l), 2)
 	commit(t, l, orbit.Release{Capsule: "load", Final: true})
 	mustPass(t, e)
 	assert.Equal(t, 2, placedOf(t, l, "g"))
@@ -280,20 +265,22 @@ func TestGangNearLongDomains(t *testing.T) {
 	assert.Equal(t, 2, placedOf(t, l, "g"))
 }
 
-// A gang that loses a member it cannot do without gives up what is held for it.
-func TestGangThatCannotBeWholeGivesUpItsHolds(t *testing.T) {
+// A gang that loses a member it cannot do without is not nominated any more.
+func TestGangThatCannotBeWholeIsNotNominated(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	rackOf(t, l, "r", 2, 4)
 	rackOf(t, l, "s", 1, 1)
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "load", Node: "r-0"})
 	gangOf(t, l, "g", "", 2, 4)
-	e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}}
-	for i := 0; countHolds(t, l) == 0; i++ {
+	e := gangEngine(l, "")
+	for i := 0; len(nominees(t, l)) == 0; i++ {
 		require.Less(t, i, 10)
 		stir(t, l, "s-0", i)
 		mustPass(t, e)
 	}
 	commit(t, l, orbit.Release{Capsule: "g-0", Final: true})
-	mustPass(t, e)
-	assert.Zero(t, countHolds(t, l))
+	for range 3 {
+		mustPass(t, e)
+		assert.Empty(t, nominees(t, l))
+	}
 }

@@ -52,7 +52,7 @@ func benchGangs(b *testing.B, nodes int, full bool, levels []string) {
 		}
 	}
 	commit(b, l, append(do, orbit.Mark{Key: "k", Value: "v"})...)
-	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: -1}, MaxPlan: 10 * benchedGangs}
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}, MaxPlan: 10 * benchedGangs}
 	round := 0
 	var planning, gangs float64
 	for b.Loop() {

@@ -46,7 +46,7 @@ func drawWorld(t *rapid.T) gangWorld {
 				n.Devices.Model = ""
 			}
 		}
-		n.Unschedulable = rapid.IntRange(0, 9).Draw(t, "drained") == 0
+		n.Cordon(rapid.IntRange(0, 9).Draw(t, "drained") == 0)
 		w.nodes = append(w.nodes, n)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "loads") {
@@ -177,7 +177,7 @@ func bruteNodes(s *orbit.State, level, domain string) (out []*bruteNode) {
 
 // each calls f for every way to put one capsule of the spec on the node, with the capsule on it.
 func (b *bruteNode) each(spec *orbit.Spec, f func()) {
-	if b.state.Node.Unschedulable {
+	if !b.state.Node.Schedulable() {
 		return
 	}
 	for d, want := range spec.Envelope.Reservation {

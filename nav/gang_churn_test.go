@@ -36,7 +36,7 @@ func testGangChurn(t *rapid.T) {
 		case s.kind < 4:
 			s.node = orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", s.at)), Capacity: orbit.Resources{orbit.CPU: rapid.Int64Range(2, 9).Draw(t, "cpu"), orbit.Memory: 9},
 				Labels:  map[string]string{"rack": rapid.SampledFrom([]string{"r0", "r0", "r1", "r2", ""}).Draw(t, "rack"), "block": rapid.SampledFrom([]string{"b0", "b0", "b1"}).Draw(t, "block")},
-				Devices: orbit.Devices{Model: "a", Count: 2, Unhealthy: orbit.DeviceSet(rapid.IntRange(0, 1).Draw(t, "ill"))}, Unschedulable: s.kind == 3 && s.at < 2}
+				Devices: orbit.Devices{Model: "a", Count: 2, Unhealthy: orbit.DeviceSet(rapid.IntRange(0, 1).Draw(t, "ill"))}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[s.kind == 3 && s.at < 2]}
 		case s.kind < 6:
 			s.gang = drawGang(t, true)
 		case s.kind == 6:
@@ -45,11 +45,11 @@ func testGangChurn(t *rapid.T) {
 		steps = append(steps, s)
 	}
 	l := &orbit.MemoryLedger{}
-	old := &nav.Gang{HoldAfter: -1}
+	old := &nav.Gang{}
 	e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		got, err := old.Plan(ctx, view, pending)
 		require.NoError(t, err)
-		want, err := (&nav.Gang{HoldAfter: -1}).Plan(ctx, view, pending)
+		want, err := (&nav.Gang{}).Plan(ctx, view, pending)
 		require.NoError(t, err)
 		require.Equal(t, want.Proposals, got.Proposals)
 		require.Len(t, got.Unplaced, len(want.Unplaced))
@@ -166,8 +166,8 @@ func TestGangTopUpGoesWider(t *testing.T) {
 	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
 	e.Pass(t.Context())
 	require.Equal(t, 4, placedOf(t, l, "g"))
-	commit(t, l, orbit.Release{Capsule: "0"}, orbit.Release{Capsule: "1"}, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(1, 0)},
-		orbit.Place{Capsule: "load", Node: "r-0"})
+	commit(t, l, orbit.Release{Capsule: "0", Stopped: true}, orbit.Release{Capsule: "1", Stopped: true})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(1, 0)}, orbit.Place{Capsule: "load", Node: "r-0"})
 	round := e.Pass(t.Context())
 	require.Empty(t, round.Errors)
 	assert.Equal(t, 4, placedOf(t, l, "g"))
@@ -183,7 +183,8 @@ func TestGangTopUpWithoutASharedDomain(t *testing.T) {
 	e.Pass(t.Context())
 	moved := *snapshot(t, l).Node("r-0").Node
 	moved.Labels = map[string]string{"rack": "s"}
-	commit(t, l, orbit.PutNode{Node: moved}, orbit.Release{Capsule: "g-2"})
+	commit(t, l, orbit.PutNode{Node: moved})
+	commit(t, l, orbit.Release{Capsule: "g-2", Stopped: true})
 	round := e.Pass(t.Context())
 	require.Len(t, round.Unplaced, 1)
 	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": 2 run, 1 wait: those that run share no domain of its levels`)

@@ -18,7 +18,8 @@ import (
 type gangIndex struct {
 	topology
 	draft orbit.Draft
-	nodes []gangNode
+	// What is free on each node, decoded when the node has changed, because every shape reads it.
+	free []freeCapacity
 	// In which order nodes are filled, lowest first: how much of the node is free, on average over what it has, from
 	// 0 to 1; idleRank for a node that is idle.
 	ranks  []float64
@@ -26,8 +27,6 @@ type gangIndex struct {
 	keys   map[*orbit.Spec]string
 	// The index takes in what the sync with the view has changed: others have done that, not this plan.
 	fresh bool
-	// Capsules or holds have come or gone since the last plan.
-	moved bool
 	// Memory for a search among domains.
 	candidates []candidate
 	// Number of the plan.
@@ -37,19 +36,10 @@ type gangIndex struct {
 	// When a node last had more of anything than before: members of several shapes may fit together then, even if
 	// of none of them more fit than before.
 	gained uint64
-	// How often a plan has given holds up, which is room for those that were planned before.
-	givenUp uint64
 	// What the gang that is planned now is nominated for; nil: nothing.
 	asker *orbit.Nomination
 	// A step that the draft has refused although the index said that it fits: a defect, which Plan returns.
 	fault error
-}
-
-// gangNode is what the index keeps of a node.
-type gangNode struct {
-	// What is free, decoded when the node has changed, because every shape reads it.
-	free  freeCapacity
-	usage orbit.Revision
 }
 
 const (
@@ -84,13 +74,13 @@ func (x *gangIndex) sync(view *orbit.View) {
 		}
 	}
 	x.plan++
-	x.fault, x.moved, x.fresh = nil, false, true
+	x.fault, x.fresh = nil, true
 	x.follow()
 }
 
 // evict drops the shapes that have not been asked for longest, down to half of what may be kept.
 func (x *gangIndex) evict() {
-	each := 2*len(x.nodes) + 1<<10
+	each := 2*len(x.free) + 1<<10
 	if len(x.shapes)*each <= shapeBytes {
 		return
 	}
@@ -105,20 +95,19 @@ func (x *gangIndex) evict() {
 // follow takes in which nodes of the draft have changed.
 func (x *gangIndex) follow() {
 	changed := x.topology.follow()
-	more := max(0, x.draft.Bound()-len(x.nodes))
-	x.nodes, x.ranks = append(x.nodes, make([]gangNode, more)...), append(x.ranks, make([]float64, more)...)
+	more := max(0, x.draft.Bound()-len(x.free))
+	x.free, x.ranks = append(x.free, make([]freeCapacity, more)...), append(x.ranks, make([]float64, more)...)
 	for _, i := range changed {
-		was, now := &x.nodes[i], gangNode{}
+		was, now := &x.free[i], freeCapacity{}
 		if n := x.draft.Node(int(i)); n != nil {
-			now, x.ranks[i] = gangNode{freeCapacityOf(n), n.Usage}, rankOf(n)
+			now, x.ranks[i] = freeCapacityOf(n), rankOf(n)
 			for of, part := range n.Nominated { // members of several ranks are judged together, so those that outrank none count too
 				if x.asker == nil || of.Outranks(x.asker) {
-					now.free.claim(part)
+					now.claim(part)
 				}
 			}
 		}
-		x.moved = x.moved || was.usage != now.usage
-		if x.fresh && now.free.exceeds(&was.free) {
+		if x.fresh && now.exceeds(was) {
 			x.gained = x.tick()
 		}
 		*was = now
@@ -178,11 +167,6 @@ func (x *gangIndex) steps(n int, step func(int) error) error {
 		}
 	}
 	return nil
-}
-
-// release ends holds on the draft.
-func (x *gangIndex) release(holds []orbit.Hold) error {
-	return x.steps(len(holds), func(i int) error { return x.draft.Release(orbit.Release{Hold: holds[i].ID}) })
 }
 
 // place places members on their seats on the draft, ask by ask.
@@ -270,7 +254,7 @@ func (s *memberShape) follow(x *gangIndex) {
 	changed, next, all := x.draft.Changed(s.cursor)
 	s.cursor = next
 	if s.counts == nil || all || moved {
-		s.counts = make([]memberCount, len(x.nodes))
+		s.counts = make([]memberCount, len(x.free))
 		s.sums = nil
 		for i := range s.counts {
 			s.count(x, int32(i))
@@ -278,7 +262,7 @@ func (s *memberShape) follow(x *gangIndex) {
 		s.gained = x.tick()
 		return
 	}
-	s.counts = append(s.counts, make([]memberCount, len(x.nodes)-len(s.counts))...)
+	s.counts = append(s.counts, make([]memberCount, len(x.free)-len(s.counts))...)
 	for k, i := range changed {
 		if k == 0 || changed[k-1] != i {
 			s.count(x, i)
@@ -293,7 +277,7 @@ func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) &&
 func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
 	if n := x.draft.Node(int(i)); n != nil {
-		if fits = x.nodes[i].free.capacity(s.spec); fits > 0 && x.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
+		if fits = x.free[i].capacity(s.spec); fits > 0 && x.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
 			fits = 0
 		}
 	}

@@ -23,10 +23,8 @@ type GangNoFit struct {
 	Least int
 	// Levels has one entry for each level that was tried.
 	Levels []DomainFit
-	// Held is how many members room is held for, until HeldUntil at most.
-	Held int
-	// HeldUntil is when the last of these holds ends; zero if Held is 0.
-	HeldUntil time.Time
+	// NominatedUntil is when the gang's nomination ends unless it is renewed; zero if the gang has none.
+	NominatedUntil time.Time
 	// Inexact reports that the search was cut short: more members may fit than the entries of Levels say.
 	Inexact bool
 }
@@ -66,8 +64,8 @@ func (e *GangNoFit) Error() string {
 	if e.Running == 0 && e.Least < e.Waiting {
 		fmt.Fprintf(&b, "; it needs at least %d", e.Least)
 	}
-	if e.Held > 0 {
-		fmt.Fprintf(&b, "; room for %d is held until %s", e.Held, e.HeldUntil.UTC().Format(time.RFC3339))
+	if !e.NominatedUntil.IsZero() {
+		fmt.Fprintf(&b, "; room is nominated for it until %s", e.NominatedUntil.UTC().Format(time.RFC3339))
 	}
 	if e.Inexact {
 		b.WriteString("; more may fit: the search was cut short")

@@ -20,7 +20,7 @@ func TestGangSaysWhy(t *testing.T) {
 	}
 	constellation := []orbit.Commitment{
 		rackNode("a", "r16", "b1", 8), rackNode("b", "r17", "b2", 16), rackNode("c", "r17", "b2", 8), rackNode("d", "", "b2", 2),
-		orbit.PutNode{Node: orbit.Node{ID: "e", Labels: map[string]string{"rack": "r17", "block": "b2"}, Unschedulable: true}},
+		orbit.PutNode{Node: orbit.Node{ID: "e", Labels: map[string]string{"rack": "r17", "block": "b2"}, State: orbit.Cordoned}},
 	}
 	tight := gangSpec(4)
 	tight.Require = []orbit.Predicate{{Key: "rack", Op: "NotIn", Values: []string{"r17"}}}
@@ -85,9 +85,9 @@ func TestGangNamesTheBestOfMany(t *testing.T) {
 
 // What is held, who runs, and that the search gave up, are said too; odd names are quoted.
 func TestGangNoFitText(t *testing.T) {
-	e := &nav.GangNoFit{Gang: "g", Waiting: 2, Running: 3, Held: 1, HeldUntil: time.Unix(0, 0), Inexact: true,
+	e := &nav.GangNoFit{Gang: "g", Waiting: 2, Running: 3, NominatedUntil: time.Unix(0, 0), Inexact: true,
 		Levels: []nav.DomainFit{{Level: "a b", Domains: 1, Best: "\n", Fits: 1, Of: 2}}}
-	assert.EqualError(t, e, `gang "g": 3 run, 2 wait: best "a b" "\n" fits 1 of 2; room for 1 is held until 1970-01-01T00:00:00Z; more may fit: the search was cut short`)
+	assert.EqualError(t, e, `gang "g": 3 run, 2 wait: best "a b" "\n" fits 1 of 2; room is nominated for it until 1970-01-01T00:00:00Z; more may fit: the search was cut short`)
 	assert.EqualError(t, &nav.GangNoFit{Gang: "g", Waiting: 1, Running: 1}, `gang "g": 1 run, 1 wait: those that run share no domain of its levels`)
 	assert.EqualError(t, &nav.GangNoFit{Gang: "g", Waiting: 1, Least: 1, Levels: []nav.DomainFit{{Of: 1}}}, `gang "g": there are no nodes`)
 }

@@ -17,8 +17,6 @@ type gangPacker struct {
 	index *gangIndex
 	asks  []memberAsk
 	steps *stepBudget
-	// As if nothing ran: could the members come to fit?
-	bare bool
 }
 
 // seat is where one member goes.
@@ -65,7 +63,7 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 		return &seating{}
 	}
 	first := nodes
-	if len(nodes) > fewNodes && !p.bare {
+	if len(nodes) > fewNodes {
 		first = p.shortlist(nodes)
 	}
 	bins := p.bins(first)
@@ -100,7 +98,7 @@ func (p *gangPacker) enoughFree(bins []packBin) bool {
 		}
 	}
 	for i := range bins {
-		for d, v := range measureFree(p.node(bins[i].node)) {
+		for d, v := range measureFree(p.index.draft.Node(int(bins[i].node))) {
 			free[d] += float64(v)
 		}
 	}
@@ -131,43 +129,17 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 		bin.fits = counts[:len(p.asks):len(p.asks)]
 		fits := false
 		for a := range p.asks {
-			bin.fits[a] = p.fitsAlone(a, i)
+			bin.fits[a] = p.asks[a].shape.counts[i].number()
 			fits = fits || bin.fits[a] > 0
 		}
 		if fits {
-			bin.id, bin.free = p.index.id(i), p.index.nodes[i].free
-			if p.bare {
-				bin.free = freeCapacityOf(p.node(i))
-			}
+			bin.id, bin.free = p.index.id(i), p.index.free[i]
 			counts = counts[len(p.asks):]
 			bins = append(bins, bin)
 		}
 	}
 	slices.SortFunc(bins, func(a, b packBin) int { return a.order(&b) })
 	return bins
-}
-
-// node returns a node as the seats are to find it.
-func (p *gangPacker) node(i int32) *orbit.NodeState {
-	n := p.index.draft.Node(int(i))
-	if p.bare {
-		return &orbit.NodeState{Node: n.Node}
-	}
-	return n
-}
-
-// fitsAlone is how many members of an ask fit on a node by themselves.
-func (p *gangPacker) fitsAlone(a int, node int32) int32 {
-	s := p.asks[a].shape
-	if !p.bare {
-		return s.counts[node].number()
-	}
-	n := p.node(node)
-	if p.index.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
-		return 0
-	}
-	free := freeCapacityOf(n)
-	return free.capacity(s.spec)
 }
 
 // shortlist returns the nodes that come first for each of the asks, twice as many as could be needed: each takes

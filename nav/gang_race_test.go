@@ -96,7 +96,7 @@ func raceGangs(t *rapid.T, racks int, gangs, least []int, singles int, ends []in
 		rackOf(t, l, fmt.Sprint("r", r), 4, 8)
 	}
 	engines := []*orbit.Engine{
-		{Name: "gang", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1}},
+		{Name: "gang", Ledger: l, Navigator: impatient(&nav.Gang{})},
 		{Name: "services", Ledger: l, Navigator: &nav.Services{Placement: &place.Sampled{}}},
 		{Name: "batch", Ledger: l, Navigator: batchLike()},
 	}
@@ -167,7 +167,7 @@ func stirGangs(t *rapid.T, l orbit.Ledger, gangs, least []int, singles int, ends
 		}
 		if len(running) > 0 {
 			c := running[end%len(running)]
-			_, err := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, From: c.Node, Final: end%3 > 0}}})
+			_, err := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{ended(c, end%3 > 0)}})
 			require.NoError(t, err)
 		}
 	}

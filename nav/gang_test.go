@@ -107,7 +107,7 @@ func TestGangToppedUpWhereItRuns(t *testing.T) {
 			l := &orbit.MemoryLedger{}
 			put := func(id, rack, block string, off bool) {
 				commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Capacity: orbit.Resources{orbit.CPU: 4},
-					Labels: map[string]string{"rack": rack, "block": block}, Unschedulable: off}})
+					Labels: map[string]string{"rack": rack, "block": block}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[off]}})
 			}
 			for i := range 3 {
 				put(fmt.Sprint("r-", i), "r", "b", false)
@@ -124,7 +124,7 @@ func TestGangToppedUpWhereItRuns(t *testing.T) {
 			put("far", "far", "far", false)
 			lost := snapshot(t, l).Capsule("1").Node
 			put(string(lost), "r", "b", true)
-			commit(t, l, orbit.Release{Capsule: "1"})
+			commit(t, l, orbit.Release{Capsule: "1", Stopped: true})
 			require.True(t, snapshot(t, l).Gang("g").Short())
 			services.Pass(t.Context())
 			require.Equal(t, 2, placedOf(t, l, "g"), "no other plan adds members")
@@ -151,8 +151,8 @@ func TestGangBeginsAgain(t *testing.T) {
 	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
 	e.Pass(t.Context())
 	rackOf(t, l, "s", 2, 4)
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Release{Capsule: "g-0"}, orbit.Release{Capsule: "g-1"},
-		orbit.Place{Capsule: "load", Node: "r-0"})
+	commit(t, l, orbit.Release{Capsule: "g-0", Stopped: true}, orbit.Release{Capsule: "g-1", Stopped: true})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"load"}, Spec: spec(4, 0)}, orbit.Place{Capsule: "load", Node: "r-0"})
 	e.Pass(t.Context())
 	assert.Equal(t, 2, placedOf(t, l, "g"))
 	assert.Contains(t, snapshot(t, l).Capsule("g-0").Node, "s-")
@@ -277,13 +277,13 @@ func TestGangSixteenHalves(t *testing.T) {
 	}
 }
 
-// Same views, same plans: two navigators that see the same ledger go the same way, holds and all.
+// Same views, same plans: two navigators that see the same ledger go the same way, nominations and all.
 func TestGangIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		one, other := w.ledger(t), w.ledger(t)
-		a := orbit.Engine{Ledger: one, Navigator: &nav.Gang{HoldAfter: 1}}
-		b := orbit.Engine{Ledger: other, Navigator: &nav.Gang{HoldAfter: 1}}
+		a := gangEngine(one, "")
+		b := gangEngine(other, "")
 		for i := range 4 {
 			x, y := a.Pass(t.Context()), b.Pass(t.Context())
 			require.Equal(t, fmt.Sprint(x.Notes, x.Committed), fmt.Sprint(y.Notes, y.Committed))
@@ -297,13 +297,7 @@ func TestGangIsDeterministic(t *testing.T) {
 			require.Equal(t, c.Node, q.Capsule(c.ID).Node)
 			require.Equal(t, c.Devices, q.Capsule(c.ID).Devices)
 		}
-		var holds [2][]orbit.HoldID
-		for i, s := range []*orbit.State{p, q} {
-			for h := range s.Holds() {
-				holds[i] = append(holds[i], h.ID)
-			}
-		}
-		require.Equal(t, holds[0], holds[1])
+		require.Equal(t, nominees(t, one), nominees(t, other))
 	})
 }
 
@@ -374,7 +368,7 @@ func TestGangRemembersThatItDidNotFit(t *testing.T) {
 		g.Roles = append(g.Roles, orbit.Role{Name: fmt.Sprint(r), Spec: gangSpec(cpu), Members: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("g", r))}})
 	}
 	commit(t, l, orbit.Submit{Gang: g})
-	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: -1}}
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
 	first := e.Pass(t.Context()).Unplaced
 	require.Len(t, first, 2)
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: spec(1, 0)}, orbit.Place{Capsule: "c", Node: "r-0"})

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// gangWait is the record of a gang that found no room. It tells whether another try can succeed, and how long the gang
-// has waited while other capsules were placed and ended.
+// gangWait is the record of a gang that found no room. It tells whether another try can succeed.
 type gangWait struct {
 	// Tells a gang from a later one with its id.
 	gang *orbit.Gang
@@ -21,39 +19,23 @@ type gangWait struct {
 	// What it asks for, if other gangs may ask for the same; and who owns its members.
 	demand *gangDemand
 	owner  string
-	// Plans in which it found no room although others had moved.
-	plans int
-	// When the holds that were made for it end; zero: none were.
-	until time.Time
-	// How often holds for it ended in vain.
-	lapses int
 }
-
-// lapse begins the wait again, for twice as long, after holds that led to nothing.
-func (w *gangWait) lapse() {
-	w.plans, w.until = 0, time.Time{}
-	w.lapses = min(w.lapses+1, mostLapses)
-}
-
-// mostLapses bounds the wait for holds to 256 times what it is at first.
-const mostLapses = 8
 
 // waitMark is what a misfit depends on: it stays a misfit while the mark is equal. Capacity that other work takes
 // cannot change that.
 type waitMark struct {
-	// Sums of when the gang's shapes last gained room and how often holds were given up, and when nodes last changed domain. They rise with any of it.
+	// Sums of when the gang's shapes last gained room, and of when nodes last changed domain. They rise with any of it.
 	gained, moved uint64
 	changed       orbit.Revision
 	waiting       int
-	holds         int
 }
 
-// mostWaits is how many gangs are remembered. Those beyond are tried in every plan, and never held for.
+// mostWaits is how many gangs are remembered. Those beyond are tried in every plan.
 const mostWaits = 1 << 16
 
 // markOf returns what an answer to a gang rests on now; without a gang, one to all that ask for this.
-func markOf(x *gangIndex, m *pendingGang, asks []memberAsk, levels []*domainTable, holds int) waitMark {
-	w := waitMark{holds: holds, gained: x.givenUp}
+func markOf(x *gangIndex, m *pendingGang, asks []memberAsk, levels []*domainTable) waitMark {
+	w := waitMark{}
 	if m != nil {
 		w.changed, w.waiting = m.state.Changed, m.total
 	}
@@ -152,9 +134,9 @@ func (a waitingGang) Before(b waitingGang) bool {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.first, b.first), cmp.Compare(a.id, b.id)) < 0
 }
 
-// demand returns what a gang asks for together with others; nil if its answer is its own: it runs, or room is held for it.
+// demand returns what a gang asks for together with others; nil if its answer is its own, because it runs.
 func (r *gangPass) demand(m *pendingGang) *gangDemand {
-	if !m.fresh() || len(r.holds[m.id]) > 0 {
+	if !m.fresh() {
 		return nil
 	}
 	asks := m.asks(&r.index)
@@ -182,7 +164,7 @@ func (d *gangDemand) mark(r *gangPass) waitMark {
 	for i := range d.asks { // another shape, if the index has forgotten it
 		d.asks[i].shape = r.index.shape(d.asks[i].spec)
 	}
-	return markOf(&r.index, nil, d.asks, r.tables(d.levels, d.loose), 0)
+	return markOf(&r.index, nil, d.asks, r.tables(d.levels, d.loose))
 }
 
 // answer returns what has been found of gangs with the demand, for one of them; nil if that may not hold any more.

@@ -126,7 +126,6 @@ func TestGangOfAnotherOwnerIsNotRemembered(t *testing.T) {
 func TestGangEffortIsThatOfWhatHasChanged(t *testing.T) {
 	effort := func(gangs int) (tries int) {
 		w := newWaitingGangs(t, 40)
-		w.gangs.HoldAfter = -1
 		for i := range gangs {
 			w.submit(fmt.Sprint("g", i), 5, "")
 		}

@@ -147,7 +147,7 @@ func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 // seat seats as many as there is room for of what is left of each role, and returns how many.
 func (r *freeCapacity) seat(n *orbit.Node, roles []anchorRole, left []int) (seated int) {
 	for i, role := range roles {
-		if n.Unschedulable || !suits(n, role.spec) {
+		if !n.Schedulable() || !suits(n, role.spec) {
 			continue
 		}
 		count := min(left[i], int(r.capacity(role.spec)))

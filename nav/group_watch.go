@@ -130,6 +130,8 @@ func (t *groupTouch) change(change *orbit.Change) {
 		c := t.state.Capsule(do.Capsule)
 		t.watch.count(c, do.Note)
 		t.touch(c)
+	case orbit.Evict:
+		t.touch(t.state.Capsule(do.Capsule))
 	case orbit.Release:
 		if do.Capsule != "" {
 			t.touch(t.state.Capsule(do.Capsule))

@@ -45,7 +45,7 @@ func TestGroupWatchBinds(t *testing.T) {
 	settle(t, gangs)
 	require.Equal(t, []nav.GroupBind{{Gang: "gang", Members: 2, Since: dawn.Add(10 * time.Second), Bound: dawn.Add(25 * time.Second)}}, at(t, w, l, 25))
 	require.Empty(t, at(t, w, l, 26))
-	commit(t, l, orbit.Release{Capsule: "gang-1"})
+	commit(t, l, orbit.Release{Capsule: "gang-1", Stopped: true})
 	require.Empty(t, at(t, w, l, 30))
 	settle(t, gangs)
 	require.Equal(t, []nav.GroupBind{{Gang: "gang", Members: 2, Since: dawn.Add(30 * time.Second), Bound: dawn.Add(33 * time.Second)}}, at(t, w, l, 33))
@@ -108,7 +108,7 @@ func TestGroupWatchAgainstTheState(t *testing.T) {
 			case 2:
 				for c := range snapshot(t, l).Capsules() {
 					if c.Placed() && rapid.Bool().Draw(t, "leaves") {
-						commit(t, l, orbit.Release{Capsule: c.ID, Final: rapid.Bool().Draw(t, "for good")})
+						commit(t, l, ended(c, rapid.Bool().Draw(t, "for good")))
 					}
 				}
 			default:
@@ -151,7 +151,7 @@ func TestGroupDemandIsWhatIsMissing(t *testing.T) {
 		}
 		require.Equal(t, want, w.Demand())
 		commit(t, l, rackNode("new", "r", w.Demand()[1].Domains[0].Lacks[orbit.CPU]-less))
-		settle(t, &orbit.Engine{Ledger: l, Navigator: &nav.Gang{HoldAfter: -1}})
+		settle(t, &orbit.Engine{Ledger: l, Navigator: &nav.Gang{}})
 		require.Equal(t, map[int64]int{0: 4, 1: 0}[less], placedOf(t, l, "g"))
 	}
 }

@@ -28,19 +28,22 @@ import (
 // A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where least has to be freed.
 // Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not end by themselves,
 // unless there is nowhere else. A nomination is renewed before it ends, and moves then to where less has to be freed. It is
-// made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
+// made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age. Only one that
+// counts on services does not last longer unless less has to be freed than when it was made: it ends, so that others use the
+// room meanwhile, and is made again after as much time as it lasted, then after twice as much, and so on up to 256 times.
 //
-// What holds: a nomination that no other outranks is served as soon as what ran on its nodes when it was made has ended,
-// and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
+// What holds: a nomination that no other outranks and that counts on no services is served as soon as what ran on its nodes
+// when it was made has ended, and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
 // unless others that outrank it take all that may be nominated (Limits.NominatedShare). Work of higher priority may still
 // come first, and what waits about as long, or longer, of equal priority. Nothing is promised to a capsule that waits for
 // company ([orbit.Near]) of which nothing runs, to one with a template or a parent ([orbit.Start]), or to a gang that no
 // domain takes even when it is empty.
 //
-// A plan that leaves nothing out for long costs a look at each capsule. A nomination costs a look at each node and at what
-// runs there; a plan makes one, and renews or tries at most eight. Notes are "nominated", nominations made or renewed, and
-// "fromNominations", capsules and gangs placed in nominated room; then those of the wrapped navigator. A Patient belongs to
-// one engine and is not safe for concurrent use.
+// A plan that leaves nothing out for long costs a look at each capsule. The first nomination of a spec costs a look at each
+// node, and a later one a look at those that have changed; that of a gang a look at each node. A plan makes one, and renews
+// or tries at most eight. Notes are "nominated", nominations made or renewed, "fromNominations", capsules and gangs placed
+// in nominated room, and "nodesLooked", the looks at nodes that this cost; then those of the wrapped navigator. A Patient
+// belongs to one engine and is not safe for concurrent use.
 type Patient struct {
 	// Navigator is the one whose work is nominated when it has waited too long. Required.
 	Navigator orbit.Navigator
@@ -62,7 +65,10 @@ type Patient struct {
 	Filter place.Filter
 
 	draft orbit.Draft
+	rooms patientRooms
 	waits map[waiter]*patientWait
+	// Plans so far.
+	plans uint64
 	// What the last plan has proposed to place.
 	proposed []waiter
 	// How many waits were left when those of work that waits no more were last dropped.
@@ -91,6 +97,13 @@ type patientWait struct {
 	again time.Time
 	// Where capsules go, of the nomination that was made last.
 	seats []patientSeat
+	// How much had to be freed for it, and whether it counts on work that does not end by itself. If so it is not renewed
+	// unless less has to be freed by then; and once it has ended, which is at the latest when lapses says, as many more pass as
+	// there were in vain.
+	cost   float64
+	stays  bool
+	lapse  time.Time
+	lapses int
 }
 
 // nominee is a capsule or a gang that is nominated, or is to be.
@@ -112,6 +125,8 @@ const (
 	// triedAgain is the longest time for which nothing is tried after a nomination could not be made; it is After if that is
 	// shorter.
 	triedAgain = time.Second
+	// mostLapses bounds for how long nothing is tried after nominations that ended in vain: 256 times as long as they last.
+	mostLapses = 8
 )
 
 // Claims returns the wrapped navigator's answer.
@@ -141,6 +156,8 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 		return plan, errNoPatient
 	}
 	r := &patientPass{Patient: p, view: view, state: view.State(), now: view.Now(), placed: map[waiter]bool{}, seated: map[orbit.CapsuleID]bool{}}
+	p.plans++
+	looked := p.rooms.looked
 	r.countLost()
 	rest, withheld := make([]*orbit.Capsule, 0, len(pending)), []orbit.Unplaced(nil)
 	for _, c := range pending {
@@ -163,10 +180,10 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 		}
 	}
 	if waiting := r.leftOut(pending); len(waiting) > 0 && ctx.Err() == nil {
-		r.serve(waiting)
+		r.serve(ctx, waiting)
 	}
 	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool { return u.Capsule != nil && r.seated[u.Capsule.ID] })
-	r.plan.Notes = append([]slog.Attr{slog.Int("nominated", r.nominated), slog.Int("fromNominations", r.served)}, r.plan.Notes...)
+	r.plan.Notes = append([]slog.Attr{slog.Int("nominated", r.nominated), slog.Int("fromNominations", r.served), slog.Int("nodesLooked", p.rooms.looked-looked)}, r.plan.Notes...)
 	return r.plan, err
 }
 
@@ -243,6 +260,10 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 			n.since = r.now
 		}
 		n.lives = n.standing.Lives() && r.now.Before(n.standing.Ends)
+		if !n.lives && n.stays && !r.now.Before(n.lapse) {
+			n.again, n.stays = n.lapse.Add(r.lasts()<<n.lapses), false
+			n.lapses = min(n.lapses+1, mostLapses)
+		}
 		late := r.now.Sub(n.since) - max(0, after)
 		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.lives && (!due || r.now.Before(n.again)) {
 			continue
@@ -266,7 +287,7 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 // serve places what waits in the room that is nominated for it, and nominates or renews, on a draft on which is what the
 // plan does so far. It makes one nomination at most that is not a renewal: so those of equal rank are made in the order in
 // which they came to wait, and none rests on another that the ledger may refuse.
-func (r *patientPass) serve(waiting []*nominee) {
+func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 	r.draft.Sync(r.view)
 	for i := range r.plan.Proposals {
 		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse it too
@@ -281,7 +302,7 @@ func (r *patientPass) serve(waiting []*nominee) {
 		case full || tried == mostNominated || made && !lives:
 			next[n.waiter] = made
 		default:
-			done, err := r.nominate(n)
+			done, err := r.nominate(ctx, n)
 			full, made = err != nil, made || done && !lives
 			tried++
 		}
@@ -297,20 +318,27 @@ func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
 
 // nominate makes a nomination, or renews the one that stands, where least has to be freed. It reports false if the nominee
 // could go nowhere; the error is the draft's, if there is no more to be nominated.
-func (r *patientPass) nominate(n *nominee) (bool, error) {
+func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 	n.again = r.now.Add(triedAgain)
 	if r.After > 0 {
 		n.again = r.now.Add(min(triedAgain, r.After))
 	}
-	seats, parts := r.choose(n)
-	if len(parts) == 0 {
+	s := r.choose(ctx, n)
+	if s == nil {
 		return false, nil
 	}
-	do := orbit.Nominate{Capsule: n.capsule, Gang: n.gang, Aged: n.aged, Parts: parts, Ends: r.now.Add(r.lasts())}
+	parts, stays, ends := s.parts(), r.rooms.staysFor(s), r.now.Add(r.lasts())
+	if stays && n.lives && n.stays && s.cost >= n.cost {
+		ends, s.cost = n.lapse, n.cost
+	}
+	if len(parts) == 0 || n.lives && ends.Equal(n.standing.Ends) && n.priority+n.aged <= n.standing.Rank {
+		return false, nil
+	}
+	do := orbit.Nominate{Capsule: n.capsule, Gang: n.gang, Aged: n.aged, Parts: parts, Ends: ends}
 	if err := r.draft.Nominate(do); err != nil {
 		return false, err
 	}
-	n.seats, n.again = seats, r.now
+	n.seats, n.cost, n.stays, n.lapse, n.again = s.seats, s.cost, stays, do.Ends, r.now
 	r.nominated++
 	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose())
 	return true, nil

@@ -2,6 +2,7 @@ package nav
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -11,6 +12,7 @@ import (
 // patientChoice looks for the nodes where least has to be freed for a nominee.
 type patientChoice struct {
 	*patientPass
+	ctx context.Context
 	// The nomination as it would rank.
 	rank orbit.Nomination
 	// What is counted on to end beside batch work and gangs: all that runs, and what is nominated for those that outrank
@@ -24,32 +26,35 @@ type patientSeat struct {
 	node    orbit.NodeID
 }
 
-// choose returns where the nominee is to go, and what is nominated for it there; nothing if it could go nowhere.
-func (r *patientPass) choose(n *nominee) (seats []patientSeat, parts []orbit.NominatedRoom) {
+// choose returns where the nominee is to go, and what has to be freed there; nil if it could go nowhere.
+func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 	members, levels := r.wanted(n)
 	if len(members) == 0 {
-		return nil, nil
+		return nil
 	}
-	c := &patientChoice{patientPass: r}
+	r.rooms.sync(&r.draft)
+	c := &patientChoice{patientPass: r, ctx: ctx}
 	c.rank = orbit.Nomination{Capsule: n.capsule, Gang: n.gang, Rank: n.priority + n.aged, First: r.view.Revision() + 1}
 	if n.standing != nil {
 		c.rank.First = n.standing.First
 	}
 	for _, counted := range [][2]bool{{false, false}, {true, false}, {true, true}} {
 		c.services, c.nominated = counted[0], counted[1]
-		for _, level := range levels {
-			domains := map[string][]*orbit.NodeState{}
-			for node := range r.draft.Nodes() {
-				if name, in := domainName(node.Node, level, r.state.Limits().IDBytes); in {
-					domains[name] = append(domains[name], node)
-				}
+		if n.gang == "" {
+			if room := c.soonest(n.of.Spec, n.standing); room != nil {
+				s := &patientSeating{rooms: []*waitingRoom{room}}
+				s.seat(room, n.of, room.pick(&n.of.Spec.Devices))
+				return s
 			}
-			if best := c.bestOf(domains, members); best != nil {
-				return best.seats, best.parts()
+			continue
+		}
+		for _, level := range levels {
+			if best := c.bestOf(r.rooms.table(level...), members); best != nil {
+				return best
 			}
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // wanted returns the capsules that are to be seated together, those of a spec behind each other and large ones first, and
@@ -59,27 +64,22 @@ func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]s
 		if s := &n.of.Spec.Start; s.Template != "" || s.Parent != "" {
 			return nil, nil
 		}
-		return []*orbit.Capsule{n.of}, [][]string{nil}
+		return []*orbit.Capsule{n.of}, nil
 	}
 	m := loadGang(r.state, n.gang)
 	if m.owner = n.of.Owner; m.inspect() != nil {
 		return nil, nil
 	}
-	type ordered struct {
-		size float64
-		role int
+	var asked []anchorRole
+	roles := make([]int, len(m.waiting))
+	for i := range roles {
+		roles[i] = i
+		asked = append(asked, anchorRole{m.gang.Roles[i].Spec, minimum(&m.gang.Roles[i])})
 	}
-	sizes := make([]ordered, len(m.waiting))
-	for role := range m.waiting {
-		sizes[role].role = role
-		for node := range r.draft.Nodes() {
-			bare := freeCapacityOf(&orbit.NodeState{Node: node.Node})
-			sizes[role].size = max(sizes[role].size, 1/float64(max(1, bare.capacity(m.gang.Roles[role].Spec))))
-		}
-	}
-	slices.SortStableFunc(sizes, func(a, b ordered) int { return cmp.Compare(b.size, a.size) })
-	for _, s := range sizes {
-		members = append(members, m.waiting[s.role][:minimum(&m.gang.Roles[s.role])]...)
+	need := needOf(slices.Clone(asked))
+	slices.SortStableFunc(roles, func(a, b int) int { return cmp.Compare(need.part(asked[b].spec), need.part(asked[a].spec)) })
+	for _, role := range roles {
+		members = append(members, m.waiting[role][:minimum(&m.gang.Roles[role])]...)
 	}
 	for _, level := range m.gang.Levels {
 		levels = append(levels, []string{level})
@@ -90,17 +90,31 @@ func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]s
 	return members, levels
 }
 
-// bestOf returns the seating in the domain where least has to be freed; nil if none takes all members.
-func (c *patientChoice) bestOf(domains map[string][]*orbit.NodeState, members []*orbit.Capsule) (best *patientSeating) {
+// bestOf returns the seating in the domain of a level where least has to be freed; nil if none takes all members.
+func (c *patientChoice) bestOf(t *domainTable, members []*orbit.Capsule) (best *patientSeating) {
 	first := ""
-	for name, nodes := range domains {
-		s := c.fill(nodes, members)
+	better := func(s *patientSeating, name string) {
 		if s != nil && (best == nil || s.cost < best.cost || s.cost == best.cost && name < first) {
 			best, first = s, name
 		}
 	}
+	for d := range t.domains {
+		better(c.fill(t.domains[d].nodes, members), t.domains[d].name)
+	}
+	asks := asksOf(members)
+	if best != nil || len(asks) < 2 {
+		return best
+	}
+	steps := &stepBudget{ctx: c.ctx, left: patientSteps}
+	for d := range t.domains {
+		better(c.search(&gangPacker{asks: asks, steps: steps}, t.domains[d].nodes), t.domains[d].name)
+	}
 	return best
 }
+
+// patientSteps is how many steps of exact search the members of a gang may take on one level, once they have not found seats
+// one after another.
+const patientSteps = 20_000
 
 // patientSeating is where members go in one domain, and how much has to be freed for them.
 type patientSeating struct {
@@ -131,19 +145,24 @@ func (w *waitingRoom) Before(o *waitingRoom) bool {
 	return w.own
 }
 
-// fill seats all members on nodes, each where it costs least; nil if they do not all find one.
-func (c *patientChoice) fill(nodes []*orbit.NodeState, members []*orbit.Capsule) *patientSeating {
-	s := &patientSeating{}
-	for _, n := range nodes {
-		s.rooms = append(s.rooms, c.room(n))
+// roomsOf returns nodes as the nominee may come to find them.
+func (c *patientChoice) roomsOf(nodes []int32) []*waitingRoom {
+	rooms := make([]*waitingRoom, len(nodes))
+	for k, i := range nodes {
+		rooms[k] = c.room(i)
 	}
+	return rooms
+}
+
+// fill seats all members on nodes, each where it costs least; nil if they do not all find one.
+func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSeating {
+	s := &patientSeating{rooms: c.roomsOf(nodes)}
 	var open heap.Heap[*waitingRoom]
 	for i, m := range members {
 		if i == 0 || members[i-1].Spec != m.Spec {
 			open = open[:0]
 			for _, room := range s.rooms {
-				bare := &orbit.NodeState{Node: room.Node}
-				if room.later.capacity(m.Spec) > 0 && c.draft.Misfit(bare, m.Spec) == (orbit.Misfit{}) && !c.filtered(room.NodeState, m.Spec) {
+				if c.takes(room, m.Spec) {
 					room.cost = room.short(m.Spec)
 					open.Push(room)
 				}
@@ -153,15 +172,59 @@ func (c *patientChoice) fill(nodes []*orbit.NodeState, members []*orbit.Capsule)
 			return nil
 		}
 		room := open.Pop()
-		s.cost += room.cost
-		s.seats = append(s.seats, patientSeat{m.ID, room.Node.ID})
-		room.seat(m.Spec)
+		s.seat(room, m, room.pick(&m.Spec.Devices))
 		if room.later.capacity(m.Spec) > 0 {
 			room.cost = room.short(m.Spec)
 			open.Push(room)
 		}
 	}
 	return s
+}
+
+// asksOf sums members up by spec. Those of a spec follow each other.
+func asksOf(members []*orbit.Capsule) (asks []memberAsk) {
+	for i, m := range members {
+		if i == 0 || members[i-1].Spec != m.Spec {
+			asks = append(asks, memberAsk{spec: m.Spec})
+		}
+		a := &asks[len(asks)-1]
+		a.want, a.least, a.members = a.want+1, a.least+1, append(a.members, m)
+	}
+	return asks
+}
+
+// search seats all members on nodes if there is any way, and does not ask which costs least; nil if there is none, or the
+// steps do not last.
+func (c *patientChoice) search(p *gangPacker, nodes []int32) *patientSeating {
+	s := &patientSeating{rooms: c.roomsOf(nodes)}
+	bins := make([]packBin, len(nodes))
+	for i, room := range s.rooms {
+		bins[i] = packBin{node: int32(i), free: room.later, fits: make([]int32, len(p.asks))}
+		for a := range p.asks {
+			if c.takes(room, p.asks[a].spec) {
+				bins[i].fits[a] = room.later.capacity(p.asks[a].spec)
+			}
+		}
+	}
+	found := p.search(bins)
+	if found == nil {
+		return nil
+	}
+	next := make([]int, len(p.asks))
+	for _, seat := range found.seats {
+		room, m := s.rooms[seat.node], p.asks[seat.ask].members[next[seat.ask]]
+		next[seat.ask]++
+		room.cost = room.short(m.Spec)
+		s.seat(room, m, seat.devices)
+	}
+	return s
+}
+
+// seat gives a member a node, with these devices. It requires that there will be enough.
+func (s *patientSeating) seat(room *waitingRoom, m *orbit.Capsule, devices orbit.DeviceSet) {
+	s.cost += room.cost
+	s.seats = append(s.seats, patientSeat{m.ID, room.Node.ID})
+	room.seat(m.Spec, devices)
 }
 
 // parts returns what is to be nominated.
@@ -175,8 +238,13 @@ func (s *patientSeating) parts() (parts []orbit.NominatedRoom) {
 }
 
 // room looks at a node.
-func (c *patientChoice) room(n *orbit.NodeState) *waitingRoom {
-	w := &waitingRoom{NodeState: n, now: freeCapacityOf(n), later: freeCapacityOf(&orbit.NodeState{Node: n.Node})}
+func (c *patientChoice) room(i int32) *waitingRoom {
+	n, is := c.draft.Node(int(i)), &c.rooms.rooms[i]
+	c.rooms.looked++
+	w := &waitingRoom{NodeState: n, now: is.now, later: is.later}
+	if c.services {
+		w.later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
+	}
 	w.part.Node = n.Node.ID
 	for of, part := range n.Nominated {
 		if own := of.Capsule == c.rank.Capsule && of.Gang == c.rank.Gang; own {
@@ -186,15 +254,24 @@ func (c *patientChoice) room(n *orbit.NodeState) *waitingRoom {
 			w.later.claim(part)
 		}
 	}
-	if c.services {
-		return w
-	}
-	for running := range c.state.On(n.Node.ID) {
-		if class := running.Spec.Class; class != orbit.Batch && class != orbit.GangClass {
-			w.later.take(running.Spec, running.Devices)
-		}
-	}
 	return w
+}
+
+// takes reports whether a member may go to a node once there is room.
+func (c *patientChoice) takes(w *waitingRoom, spec *orbit.Spec) bool {
+	return w.later.capacity(spec) > 0 && c.draft.Misfit(&orbit.NodeState{Node: w.Node}, spec) == (orbit.Misfit{}) && !c.filtered(w.NodeState, spec)
+}
+
+// staysFor reports whether something of what is to be nominated is taken by work that does not end by itself.
+func (r *patientRooms) staysFor(s *patientSeating) bool {
+	return slices.ContainsFunc(s.rooms, func(w *waitingRoom) bool {
+		if w.part.Room == (orbit.Resources{}) && w.part.Devices == 0 {
+			return false
+		}
+		left := r.rooms[w.Index()].later
+		left.claim(&w.part)
+		return left.lacks(&w.part)
+	})
 }
 
 // short sums up what has to be freed for one member more, each resource as a part of what the node has of it.
@@ -203,6 +280,9 @@ func (w *waitingRoom) short(spec *orbit.Spec) (sum float64) {
 		if short := want - max(0, w.now.resources[d]); want > 0 && short > 0 {
 			sum += float64(short) / float64(w.Node.Capacity[d])
 		}
+	}
+	if spec.Devices.Count == 0 {
+		return sum
 	}
 	set := w.pick(&spec.Devices)
 	for i, free := range w.now.devices {
@@ -227,8 +307,7 @@ func (w *waitingRoom) pick(q *orbit.DeviceRequest) orbit.DeviceSet {
 }
 
 // seat takes room for a member. It requires that there will be enough.
-func (w *waitingRoom) seat(spec *orbit.Spec) {
-	set := w.pick(&spec.Devices)
+func (w *waitingRoom) seat(spec *orbit.Spec, set orbit.DeviceSet) {
 	w.now.take(spec, set)
 	w.later.take(spec, set)
 	w.part.Room, _ = w.part.Room.Add(spec.Envelope.Reservation) // it is within capacity, so it does not overflow

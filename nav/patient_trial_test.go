@@ -67,7 +67,7 @@ func (p *patienceTrial) engines(l orbit.Ledger, patient bool) (out []*orbit.Engi
 		return out
 	}
 	large := map[orbit.AppClass]orbit.Navigator{
-		orbit.LatencySensitive: &nav.Services{}, orbit.Batch: &nav.Batch{}, orbit.GangClass: &nav.Gang{HoldAfter: -1},
+		orbit.LatencySensitive: &nav.Services{}, orbit.Batch: &nav.Batch{}, orbit.GangClass: &nav.Gang{},
 	}[p.class]
 	return append(out, &orbit.Engine{Name: "large", Ledger: l, ParkFor: time.Second, Navigator: wrap(large)})
 }

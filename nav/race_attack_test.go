@@ -52,8 +52,8 @@ func TestNavigatorsSideBySideInEarnest(t *testing.T) {
 	engines := []*orbit.Engine{
 		{Name: "services", Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, HoldFor: hold}},
 		{Name: "batch", Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Batch{}, HoldFor: hold, SelfMatch: true}},
-		{Name: "gangs", Ledger: l, Navigator: &nav.Gang{HoldAfter: 1, HoldFor: hold}},
-		{Name: "gangs2", Ledger: l, Navigator: orbit.Navigator(ownedOnly{&nav.Gang{HoldAfter: 1, HoldFor: hold}}), MaxPlan: 1},
+		{Name: "gangs", Ledger: l, Navigator: &nav.Patient{Navigator: &nav.Gang{}, After: 1, For: hold}},
+		{Name: "gangs2", Ledger: l, Navigator: orbit.Navigator(ownedOnly{&nav.Patient{Navigator: &nav.Gang{}, After: 1, For: hold}}), MaxPlan: 1},
 	}
 	var wg sync.WaitGroup
 	for _, e := range engines {

@@ -14,7 +14,7 @@ import (
 // The same misfit is said in the same words, whichever navigator says it: those of the placement engine.
 func TestMisfitsAreSaidAlike(t *testing.T) {
 	for name, change := range map[string]func(*orbit.Node, *orbit.Spec){
-		"unschedulable": func(n *orbit.Node, _ *orbit.Spec) { n.Unschedulable = true },
+		"unschedulable": func(n *orbit.Node, _ *orbit.Spec) { n.State = orbit.Cordoned },
 		"requirement":   func(_ *orbit.Node, s *orbit.Spec) { s.Require = []orbit.Predicate{{Key: "ssd", Op: "Exists"}} },
 		"model": func(_ *orbit.Node, s *orbit.Spec) {
 			s.Devices = orbit.DeviceRequest{Count: 1, Milli: 10, Models: []string{"b", "c d"}}

@@ -107,7 +107,7 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 		}
 	case "holds for ever":
 		for i, r := range p.rooms {
-			if id := orbit.HoldID("for ever " + r.node.ID); r.free[orbit.CPU] > 0 && !r.node.Unschedulable && i == 0 {
+			if id := orbit.HoldID("for ever " + r.node.ID); r.free[orbit.CPU] > 0 && r.node.Schedulable() && i == 0 {
 				if _, there := p.state.Hold(id); !there {
 					plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{
 						orbit.Hold{ID: id, Node: r.node.ID, Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().AddDate(100, 0, 0)}}})
@@ -129,7 +129,7 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 	case "drains nodes":
 		for _, r := range p.rooms[:min(1, len(p.rooms))] {
 			node := *r.node
-			node.Unschedulable = true
+			node.State = orbit.Cordoned
 			plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: node}}})
 		}
 	case "remembers what is done":
@@ -157,7 +157,7 @@ func (p *plain) keep(plan *orbit.Plan) {
 		return
 	}
 	for _, r := range p.rooms {
-		if !r.node.Unschedulable && r.free[orbit.CPU] > 0 {
+		if r.node.Schedulable() && r.free[orbit.CPU] > 0 {
 			h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold-", rand.Int64())), Node: r.node.ID, Room: orbit.Resources{orbit.CPU: 1}, For: "careful", Ends: p.now.Add(time.Hour)}
 			plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{h}})
 			return

@@ -1,8 +1,8 @@
 package navtest
 
-// The rule: a plan keeps its own books. All its proposals commit, one after another, on a ledger that is at
-// the very revision of the plan's view and where no other engine is: in every dimension, device by device, where
-// use is over a capacity that has shrunk, and with everything that others hold.
+// The rule: all proposals of a plan can be committed one after another on a ledger at the revision of the plan's view,
+// if no other engine commits. That includes every dimension, every device, nodes whose capacity has shrunk below what
+// is in use, and what others hold.
 
 func checkCapacity(t *trial) {
 	t.scripts(nil, (*call).replays)

@@ -10,13 +10,13 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// The rule: Claims always gives the same answer, whatever it is asked and however often, before and after
-// planning, from any goroutine, and in every navigator that is made alike.
+// The rule: Claims always returns the same for the same arguments: the first time and later, before and after planning,
+// from any goroutine, and in every navigator of the factory.
 
-// oddModules are unusual names.
+// oddModules are unusual names of modules.
 var oddModules = []string{"", " ", "/", "a/b", "\x00", "é\u202e", "%s%n", "navtest-a ", strings.Repeat("m", 300)}
 
-// oddClasses are those that there are, and some that are not.
+// oddClasses are all classes, and some that do not exist.
 var oddClasses = append(slices.Clone(classes), 4, 100, 255)
 
 func checkClaims(t *trial) {
@@ -42,14 +42,14 @@ func checkClaims(t *trial) {
 	}
 }
 
-// answers asks about everything, the odd and the usual.
+// answers asks about all pairs, and ends the case if that fails.
 func (t *trial) answers(n orbit.Navigator) map[pair]bool {
 	answers, err := t.collect(n)
 	t.Must(err)
 	return answers
 }
 
-// collect is answers for any goroutine.
+// collect asks about all pairs. It may be called from any goroutine.
 func (t *trial) collect(n orbit.Navigator) (answers map[pair]bool, err error) {
 	err = harness.Within(t.suite.Patience, "Claims", func() {
 		answers = map[pair]bool{}

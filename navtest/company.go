@@ -9,10 +9,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a capsule that wants to be near a group is placed in a domain where a member of the group is
-// running, and nowhere else while one is running anywhere. If no member runs, only a member of the group itself
-// may be placed: it is the anchor that brings the others their company, and all that one proposal places of
-// the group are in one domain.
+// The rule: a capsule that wants to be near a group is placed in a domain where a member of the group runs. If no
+// member runs, only a member of the group itself may be placed, as the anchor, and all members that one proposal places
+// are in one domain.
 
 // nearLevel is the level at which the capsules of this file want company.
 const nearLevel = "rack"
@@ -47,7 +46,7 @@ func checkCompany(t *trial) {
 	t.scripts(nil, (*call).company)
 }
 
-// tooManyForADomain submits a group of which no rack has room for all: the rest waits.
+// tooManyForADomain submits a group that is too large for any rack: some members must wait.
 func (t *trial) tooManyForADomain(p pair) {
 	w := t.world()
 	w.racks(3)
@@ -57,7 +56,8 @@ func (t *trial) tooManyForADomain(p pair) {
 	w.passes(3, (*call).company)
 }
 
-// nearTo lets another engine's member of a group start on a node, and submits capsules that want to be near it.
+// nearTo places a member of a group, for another engine, on a node, and submits capsules that want to be near that
+// group.
 func (w *world) nearTo(p pair, node orbit.NodeID) []orbit.CapsuleID {
 	id := w.ids(1)[0]
 	group := "group of " + string(id)
@@ -116,7 +116,7 @@ func apart(s *orbit.State, p orbit.Proposal) error {
 	return nil
 }
 
-// domains returns where members of the group are running.
+// domains returns the domains in which members of the group run.
 func domains(s *orbit.State, near orbit.Near) map[string]bool {
 	in := map[string]bool{}
 	for n := range s.GroupNodes(near.Group) {

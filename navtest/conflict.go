@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a navigator plans from the view alone. What a proposal of its lost to another engine is planned
-// again, elsewhere if need be, until it is placed; what that engine has placed is not.
+// The rule: a navigator plans from the view alone. Capsules whose proposals were lost to another engine are planned
+// again until they are placed, on other nodes if necessary. Capsules that another engine has placed are not.
 
 func checkConflict(t *trial) {
 	t.Where = "all nodes of its first plan have been filled by others, and new ones have joined: "
@@ -31,8 +31,8 @@ func checkConflict(t *trial) {
 	}
 }
 
-// lostAndFree has a plan that takes all there is lose it, after which it is free again. A navigator that counts what
-// it has lost as taken has nothing left.
+// lostAndFree lets a plan that takes all free capacity lose it, and then frees the capacity again. A navigator that
+// counts lost proposals as placed would find no free capacity.
 func (t *trial) lostAndFree(p pair) {
 	t.Where = "all that its first plan takes was taken, and is given back: "
 	w := t.world()
@@ -54,7 +54,7 @@ func (t *trial) lostAndFree(p pair) {
 	w.passUntilPlaced("all is free again", mine, t.trespass)
 }
 
-// once lets something happen during the first plan that places anything.
+// once makes f run during the first plan that places anything.
 func once(f func(*call) error) func(*call) error {
 	done := false
 	return func(c *call) error {
@@ -66,7 +66,7 @@ func once(f func(*call) error) func(*call) error {
 	}
 }
 
-// fill takes all that is left of every node, and lets as many new nodes join.
+// fill takes all free capacity of every node, and adds as many new nodes.
 func (w *world) fill(c *call) error {
 	if _, err := w.take(c); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (w *world) fill(c *call) error {
 	return nil
 }
 
-// take lets others place capsules on all nodes that leave no room.
+// take places capsules of others that take all free capacity of every node, and returns their ids.
 func (w *world) take(c *call) (ids []orbit.CapsuleID, err error) {
 	for n := range c.state.Nodes() {
 		id, err := w.occupy(n.Node.ID, n.Free(), "")
@@ -97,7 +97,7 @@ func (w *world) take(c *call) (ids []orbit.CapsuleID, err error) {
 	return ids, nil
 }
 
-// preempt commits the proposals of a plan before the engine does, as if another engine had come to the same.
+// preempt commits the proposals of a plan before the engine does, as if another engine had made the same plan.
 func (w *world) preempt(c *call) error {
 	for _, p := range c.plan.Proposals {
 		p.ID = orbit.NewProposalID()

@@ -9,14 +9,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: Plan looks at its context while it works. Once that has ended it returns soon, with what it has
-// so far, which is sound; if that does not account for all the work, it returns the context's error too.
+// The rule: Plan checks its context while it works. When the context has ended, Plan returns soon, with the plan so far, which
+// must be sound. If that does not account for all the work, it returns the context's error too.
 //
-// How: clocks are not asked. The context counts how often it is looked at, by Err and by Done, and ends at a
-// look that is chosen: before the first one, after it, and half way through as many as an undisturbed plan
-// takes. What the plan does then must be less
-// than it does undisturbed, with more than a thousand capsules of dozens of classes. Only
-// a Plan that never returns is told by the clock, after Suite.Patience.
+// How: no time is measured. The context counts the calls of Err and Done, and ends at a chosen call: before the first one,
+// after it, and after half as many as an undisturbed plan makes. The plan must then have fewer commitments than the
+// undisturbed one, of more than a thousand capsules of dozens of classes. Only a Plan that never returns is found by time,
+// after Suite.Patience.
 
 func checkContext(t *trial) {
 	all, watch := t.planUntil(-1)
@@ -30,7 +29,7 @@ func checkContext(t *trial) {
 	}
 	for _, after := range []int{0, 1, (watch.errs + watch.dones) / 2} {
 		if after > 0 && watch.errs+watch.dones < 2 {
-			continue // it waits on Done, where looks cannot be counted
+			continue // it waits on Done, so that calls cannot be counted
 		}
 		t.Where = fmt.Sprintf("the context ends at look %d of %d: ", after, watch.errs+watch.dones)
 		part, _ := t.planUntil(after)
@@ -41,7 +40,7 @@ func checkContext(t *trial) {
 	}
 }
 
-// commitments counts what a plan does.
+// commitments returns the number of commitments of a plan.
 func (c *call) commitments() (n int) {
 	for _, p := range c.plan.Proposals {
 		n += len(p.Do)
@@ -49,7 +48,7 @@ func (c *call) commitments() (n int) {
 	return n
 }
 
-// soundInPart checks what a plan has become whose context has ended.
+// soundInPart checks a plan whose context has ended.
 func (t *trial) soundInPart(c *call) {
 	t.Must(c.replays())
 	t.Must(t.trespass(c))
@@ -62,10 +61,11 @@ func (t *trial) soundInPart(c *call) {
 	}
 }
 
-// So many specs, and so many capsules of each.
+// The number of specs, and of capsules of each spec.
 const contextClasses, contextEach = 40, 32
 
-// planUntil plans a lot of work that fits with a context that ends after so many looks; negative: never.
+// planUntil plans a lot of work that fits, with a context that ends after that many calls of its methods; negative:
+// never.
 func (t *trial) planUntil(looks int) (*call, *watched) {
 	w := t.world()
 	w.engine.MaxPlan = 2 * contextClasses * contextEach
@@ -87,20 +87,18 @@ func (t *trial) planUntil(looks int) (*call, *watched) {
 	return c, watch
 }
 
-// watched is a context that counts how often it is looked at and ends at a given look. Contexts that are
-// derived from it end with it.
+// watched is a context that counts the calls of its methods and ends at a chosen call. Contexts that are derived from
+// it end with it.
 type watched struct {
 	context.Context
 	end func()
 
-	// Guards what follows.
-	mu          sync.Mutex
-	errs, dones int
-	// Looks until it ends; negative: never.
-	left int
+	mu          sync.Mutex // guards the fields below
+	errs, dones int        // calls of Err and of Done
+	left        int        // calls until it ends; negative: it never does
 }
 
-// watching derives a context that ends after so many looks.
+// watching derives a context that ends after that many calls.
 func watching(parent context.Context, looks int) *watched {
 	ctx, cancel := context.WithCancel(parent)
 	w := &watched{Context: ctx, end: cancel, left: looks}

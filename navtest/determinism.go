@@ -10,14 +10,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: two navigators that the factory makes, asked the same at the same views one after another, make
-// equal plans.
+// The rule: two navigators of the factory that plan the same work on the same views make equal plans.
 //
-// How: both navigators are asked within one pass, at one and the same view, and what the first one says is
-// committed. Equal are plans with the same proposals in the same order, and the same capsules unplaced in the
-// same order, parked or not alike. Not compared are proposal ids, notes, texts and the ends of holds. New
-// holds are called by the order in which they appear, for their ids may be random; where they are, the
-// navigators are compared no further in that world, for only one of them will know its holds again.
+// How: both navigators plan within one pass on the same view, and the plan of the first one is committed. Plans are equal if
+// they have the same proposals in the same order, and the same unplaced capsules in the same order with reasons that park
+// alike. Proposal ids, notes, texts and the ends of holds are not compared. New holds are compared by the order in which
+// they appear, because their ids may be random. If the ids differ, the navigators are not compared any further in that
+// world, because only one of them will recognize its holds.
 
 func checkDeterminism(t *trial) {
 	t.scripts(func(w *world) {
@@ -36,7 +35,7 @@ func checkDeterminism(t *trial) {
 	}, nil)
 }
 
-// differ says where two plans differ.
+// differ returns an error if two plans differ.
 func differ(s *orbit.State, a orbit.Plan, errA error, b orbit.Plan, errB error) error {
 	if (errA == nil) != (errB == nil) {
 		return fmt.Errorf("plan on revision %d: one navigator returns the error %w, its twin %w", s.Revision(), errA, errB)
@@ -54,7 +53,7 @@ func differ(s *orbit.State, a orbit.Plan, errA error, b orbit.Plan, errB error) 
 	return nil
 }
 
-// normal writes a plan down without what may be random.
+// normal writes a plan as text, without what may be random.
 func normal(s *orbit.State, plan orbit.Plan) (lines []string) {
 	names := map[orbit.HoldID]orbit.HoldID{}
 	for i, id := range newHolds(s, plan) {
@@ -79,7 +78,7 @@ func normal(s *orbit.State, plan orbit.Plan) (lines []string) {
 	return lines
 }
 
-// rename calls new holds by other names, and forgets when they end.
+// rename gives new holds other names, and removes their ends.
 func rename(do orbit.Commitment, names map[orbit.HoldID]orbit.HoldID) orbit.Commitment {
 	switch do := do.(type) {
 	case orbit.Hold:
@@ -96,7 +95,7 @@ func rename(do orbit.Commitment, names map[orbit.HoldID]orbit.HoldID) orbit.Comm
 	return do
 }
 
-// newHolds returns the holds that a plan makes, in order.
+// newHolds returns the ids of the holds that a plan makes, in order.
 func newHolds(s *orbit.State, plan orbit.Plan) (ids []orbit.HoldID) {
 	for _, p := range plan.Proposals {
 		for _, do := range p.Do {

@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a placement names as many device instances as the capsule asks for, of a model that it accepts,
-// healthy ones, with so much free on each of them; and if there are such devices the capsule is placed.
+// The rule: a placement names as many device instances as the capsule asks for, of a model that it accepts, healthy
+// ones with enough free on each. If there are such devices, the capsule is placed.
 
 func checkDevices(t *trial) {
 	for _, p := range t.mine {
@@ -34,7 +34,7 @@ func checkDevices(t *trial) {
 	}
 }
 
-// onDevices submits capsules that ask for devices, all of which there are.
+// onDevices submits capsules that ask for devices. All of them fit.
 func (w *world) onDevices(p pair, what string, n int, request orbit.DeviceRequest) {
 	spec := small(p)
 	spec.Envelope.Reservation[orbit.CPU] = 100

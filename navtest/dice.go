@@ -7,22 +7,23 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// dice draw nodes and specs of all kinds: several dimensions, devices, labels that are missing or empty,
-// drained nodes. Much of it fits, and much does not.
+// dice draw random nodes and specs: with several dimensions, devices, missing or empty labels, and drained nodes. Many
+// of the specs do not fit.
 type dice struct{ *rand.Rand }
 
-// The dimensions that random worlds use, one of the importer's own among them.
+// own is a dimension of the importer that random worlds use.
 const own = 5
 
-// chance is true in so many of a hundred cases.
+// chance returns true with a probability in percent.
 func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
 
-// pick returns one of several.
+// pick returns one of the values.
 func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
 
 // node draws a node.
 func (d dice) node(id orbit.NodeID) orbit.Node {
-	n := orbit.Node{ID: id, Labels: d.labels(), Unschedulable: d.chance(8)}
+	n := orbit.Node{ID: id, Labels: d.labels()}
+	n.Cordon(d.chance(8))
 	n.Capacity[orbit.CPU] = pick[int64](d, 0, 4, 8, 16, 16) * 1000
 	n.Capacity[orbit.Memory] = pick[int64](d, 8, 16, 64) << 30
 	n.Capacity[orbit.Slots] = pick[int64](d, 2, 8, 100)
@@ -36,7 +37,7 @@ func (d dice) node(id orbit.NodeID) orbit.Node {
 	return n
 }
 
-// labels draws the labels of a node: three racks in two blocks, and a few odd ones.
+// labels draws the labels of a node: one of three racks in two blocks, and a few unusual labels.
 func (d dice) labels() map[string]string {
 	rack := d.IntN(3)
 	labels := map[string]string{"rack": fmt.Sprint("r", rack), "block": fmt.Sprint("b", rack/2), "kind": pick(d, "a", "b")}
@@ -52,7 +53,7 @@ func (d dice) labels() map[string]string {
 	return labels
 }
 
-// spec draws what a capsule of the pair asks for.
+// spec draws the spec of a capsule of the pair.
 func (d dice) spec(p pair) *orbit.Spec {
 	s := &orbit.Spec{Module: p.module, Class: p.class, Priority: d.Int32N(4) - 1}
 	want := &s.Envelope.Reservation
@@ -84,7 +85,7 @@ func (d dice) spec(p pair) *orbit.Spec {
 	return s
 }
 
-// predicate draws a condition on labels, with every operator that there is.
+// predicate draws a condition on labels. All operators occur.
 func (d dice) predicate() orbit.Predicate {
 	return pick(d,
 		orbit.Predicate{Key: "kind", Op: "In", Values: []string{"a"}},
@@ -96,7 +97,7 @@ func (d dice) predicate() orbit.Predicate {
 	)
 }
 
-// gang draws a gang of up to three roles, with minimums and levels or without. Its class is its specs'.
+// gang draws a gang of up to three roles, with or without minimums and levels. Its class is that of its specs.
 func (d dice) gang(p pair) *orbit.Gang {
 	g := &orbit.Gang{Loose: d.chance(25)}
 	g.Levels = pick(d, nil, []string{"rack"}, []string{"rack", "block"})

@@ -7,12 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a *NoFit is said only of a single capsule that fits on no node, given what the plan itself takes
-// and gives back.
-//
-// A navigator that leaves out nodes which the ledger would accept, to keep some headroom, say, should give
-// another reason than *NoFit, or skip this rule. Gangs and capsules that want company are not judged here:
-// what fits them is more than a node.
+// The rule: a *NoFit is the reason only of a single capsule that fits on no node, given what the plan itself places and
+// releases.
 
 func checkExhaustion(t *trial) {
 	t.scripts(nil, (*call).falseNoFit)
@@ -34,7 +30,7 @@ func checkExhaustion(t *trial) {
 	}
 }
 
-// falseNoFit says which capsule is said to fit nowhere and would fit.
+// falseNoFit returns an error for a capsule with a *NoFit that would fit.
 func (c *call) falseNoFit() error {
 	end, err := c.replay()
 	if err != nil {

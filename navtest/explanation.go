@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: every capsule that was handed over is either placed by a proposal of the plan or in Unplaced, with
-// a Why that says something; never both, and not twice.
+// The rule: every capsule that was handed over is either placed by a proposal of the plan or in Unplaced with a reason;
+// never both, and not twice.
 
 func checkExplanation(t *trial) {
 	t.Where = "work that cannot be placed: "
@@ -31,7 +31,7 @@ func checkExplanation(t *trial) {
 	t.scripts(nil, (*call).unaccounted)
 }
 
-// impossible are specs that no node of racks takes.
+// impossible returns specs that no node of racks takes.
 func impossible(p pair) []*orbit.Spec {
 	large, where, device, company := small(p), small(p), small(p), small(p)
 	large.Envelope.Reservation[orbit.CPU] = 1 << 40
@@ -41,7 +41,7 @@ func impossible(p pair) []*orbit.Spec {
 	return []*orbit.Spec{large, where, device, company}
 }
 
-// unaccounted says which capsule is not accounted for, or twice.
+// unaccounted returns an error for a capsule that is not accounted for, or twice.
 func (c *call) unaccounted() error {
 	placed, unplaced := map[orbit.CapsuleID]bool{}, map[orbit.CapsuleID]bool{}
 	for _, place := range c.places() {
@@ -75,7 +75,7 @@ func (c *call) unaccounted() error {
 	return nil
 }
 
-// idOf is the id of a capsule, if there is one.
+// idOf returns the id of a capsule; "": the capsule is nil.
 func idOf(c *orbit.Capsule) orbit.CapsuleID {
 	if c == nil {
 		return ""
@@ -83,7 +83,7 @@ func idOf(c *orbit.Capsule) orbit.CapsuleID {
 	return c.ID
 }
 
-// parks reports whether an engine puts the class aside for this reason.
+// parks reports whether an engine puts a class aside for this reason.
 func parks(why error) bool {
 	var nofit *orbit.NoFit
 	return errors.As(why, &nofit)

@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a plan rests on the view that it is given and on no earlier one: it names the nodes that there
-// are, as they are, places what is pending now, and says the view's revision or none.
+// The rule: a plan rests on its own view and on no earlier one. It names nodes that exist and are schedulable, places no
+// capsule that has ended, and says the revision of the view or none.
 
 func checkFreshness(t *trial) {
 	w := t.world()
@@ -22,12 +22,12 @@ func checkFreshness(t *trial) {
 	t.scripts(nil, (*call).stale)
 }
 
-// replace drains all nodes or lets them go, and lets as many new ones join, some under the id of one that
-// has left, in another rack.
+// replace removes or drains all nodes, and adds as many new ones, some of them under the id of a removed node but in
+// another rack.
 func (w *world) replace(round int) {
 	i := 0
 	for n := range w.state().Nodes() {
-		if n.Node.Unschedulable {
+		if !n.Node.Schedulable() {
 			continue
 		}
 		id := fmt.Sprintf("node-%d-%02d", round, i)
@@ -37,7 +37,7 @@ func (w *world) replace(round int) {
 			id = string(n.Node.ID)
 		case n.Capsules > 0:
 			drained := *n.Node
-			drained.Unschedulable = true
+			drained.State = orbit.Cordoned
 			w.commit(orbit.PutNode{Node: drained})
 		}
 		w.put(large(id, fmt.Sprint("r", i%3+round), fmt.Sprint("b", round)))
@@ -45,7 +45,7 @@ func (w *world) replace(round int) {
 	}
 }
 
-// stale says which proposal does not rest on the view.
+// stale returns an error for a proposal that does not rest on the view.
 func (c *call) stale() error {
 	for i, p := range c.plan.Proposals {
 		if p.View != 0 && p.View != c.state.Revision() {
@@ -57,7 +57,7 @@ func (c *call) stale() error {
 		switch {
 		case n == nil:
 			return c.fault("capsule %q is placed on node %q, which is not a member", place.Capsule, place.Node)
-		case n.Node.Unschedulable:
+		case !n.Node.Schedulable():
 			return c.fault("capsule %q is placed on node %q, which is unschedulable", place.Capsule, place.Node)
 		case capsule == nil || capsule.Released():
 			return c.fault("capsule %q is placed, which there is not any more", place.Capsule)

@@ -7,9 +7,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a navigator that claims work of GangClass places a gang whole, or with at least the minimum of every role,
-// in one proposal; on one domain of the first of its levels on which there is room, unless they are
-// preferred only; and what has fallen short is topped up. One that does not claim it places no member of a gang.
+// The rule: a navigator that claims work of GangClass places a gang whole, or at least the minimum of every role, in
+// one proposal. The members are on one domain of the first of the gang's levels on which they fit, unless the levels
+// are only preferred. A gang that has fallen short is topped up. Any other navigator places no member of a gang.
 
 func checkGangs(t *trial) {
 	if !t.gangs() {
@@ -26,8 +26,8 @@ func checkGangs(t *trial) {
 	}
 }
 
-// leavesGangsAlone submits gangs that are not the navigator's to place: by their class, or because they
-// are gangs, though their class is one that it claims or they are assigned to it.
+// leavesGangsAlone submits gangs that the navigator must not place. Some have a class that it claims or are assigned to
+// it.
 func (t *trial) leavesGangsAlone() {
 	w := t.world()
 	w.racks(t.plenty())
@@ -52,8 +52,8 @@ func (t *trial) leavesGangsAlone() {
 	})
 }
 
-// levels has three racks of four nodes, two in a block, of which one node in the first is taken, and gangs of whole
-// nodes that fit into a rack, a block, or nothing but everything.
+// levels has three racks of four nodes, two of them in one block, with one node of the first rack in use. It submits
+// gangs of whole nodes that fit on a rack, on a block, or only on all nodes.
 func (t *trial) levels(p pair) {
 	for _, fits := range []struct {
 		members int
@@ -87,7 +87,8 @@ func (t *trial) levels(p pair) {
 	}
 }
 
-// minimum has room for a gang's minimum in any rack, then for all of it in each; and then loses a member.
+// minimum has enough nodes for a gang's minimum in any rack, and then for all of it in each. At last the gang loses a
+// member.
 func (t *trial) minimum(p pair) {
 	t.Where = "a gang of 6 whole nodes, at least 3, where a rack has 4: "
 	w := t.world()
@@ -107,7 +108,7 @@ func (t *trial) minimum(p pair) {
 	w.passUntilPlaced("it has lost a member, and there is room for it", ids, (*call).torn)
 }
 
-// halves has room for one of two gangs, which must get it; and once that one has ended for the other.
+// halves has enough nodes for one of two gangs, which must be placed, and for the other one when the first has ended.
 func (t *trial) halves(p pair) {
 	t.Where = "two gangs of 4 whole nodes, of which there are 6: "
 	w := t.world()

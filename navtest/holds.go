@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a hold that a plan makes ends, after the view's instant and within Suite.HoldFor of it.
+// The rule: a hold that a plan makes ends after the view's time, and at most Suite.HoldFor later.
 
 func checkHolds(t *trial) {
 	t.scripts(func(w *world) {
@@ -20,7 +20,7 @@ func checkHolds(t *trial) {
 	}, nil)
 }
 
-// endless says which hold of a plan does not end in time.
+// endless returns an error for a hold that does not end in time.
 func (c *call) endless(now time.Time, most time.Duration) error {
 	for i, p := range c.plan.Proposals {
 		for _, do := range p.Do {

@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// The rule: a navigator leaves the ids of its proposals to the engine, or gives each one that no other proposal
-// has, in this plan or an earlier one. The very same proposal may keep its id.
+// The rule: a navigator leaves the ids of its proposals to the engine, or gives each proposal an id that no other one
+// has in this plan or an earlier one. The same proposal may keep its id.
 
 func checkIdentity(t *trial) {
 	t.scripts(func(w *world) {

@@ -2,9 +2,9 @@ package navtest
 
 import "github.com/orbitsched/orbit"
 
-// The rule: in a real engine on an in-memory ledger, with no other engine there, all work that fits easily is
-// placed within Suite.Passes passes: beside work of higher priority that fits nowhere, when the engine hands
-// over less at a time than a gang has members, and when more comes later.
+// The rule: in an engine on a ledger without other engines, all work that fits easily is placed within Suite.Passes
+// passes: also beside work of higher priority that fits nowhere, if the engine hands over fewer capsules at a time than
+// a gang has members, and if more work comes later.
 
 func checkLiveness(t *trial) {
 	for _, most := range []int{0, 7, 3} {
@@ -23,7 +23,7 @@ func checkLiveness(t *trial) {
 	t.draws()
 }
 
-// draws has work of random shapes, none larger than a small part of a node.
+// draws submits work of random sizes, none larger than a small part of a node.
 func (t *trial) draws() {
 	t.draw(func(d dice) {
 		w := t.world()

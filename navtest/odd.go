@@ -9,10 +9,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: there is no constellation and no work that a ledger takes and that makes a navigator panic, fail,
-// leave something out or plan what cannot be.
+// The rule: no constellation and no work that a ledger accepts makes a navigator panic, fail, leave a capsule out or
+// make an infeasible plan.
 
-// oddWorlds are constellations, and what happens to them after the first pass, if anything.
+// oddWorlds are unusual constellations, and what happens to them after the first passes; nil: nothing.
 var oddWorlds = []struct {
 	name string
 	make func(*world)
@@ -60,7 +60,7 @@ func checkOddWorlds(t *trial) {
 	w.pass()
 }
 
-// oddPasses plans a few times, with capsules of GangClass in no gang if gangs are claimed.
+// oddPasses plans a few times. If lone is set, it first submits capsules of GangClass that are in no gang.
 func (w *world) oddPasses(lone bool) {
 	for _, p := range w.t.mine {
 		if lone && p.class == orbit.GangClass {
@@ -70,7 +70,7 @@ func (w *world) oddPasses(lone bool) {
 	w.passes(3, func(c *call) error { return cmp.Or(c.replays(), w.t.trespass(c), c.unaccounted()) })
 }
 
-// oddSpecs ask for nothing, for everything, or strangely.
+// oddSpecs returns specs that ask for nothing, for everything, or for unusual things.
 func oddSpecs(p pair) []*orbit.Spec {
 	nothing := &orbit.Spec{Module: p.module, Class: p.class}
 	most, half, wish, devices := small(p), small(p), small(p), small(p)
@@ -88,7 +88,7 @@ func oddSpecs(p pair) []*orbit.Spec {
 	return []*orbit.Spec{nothing, most, half, small(p), wish, devices}
 }
 
-// takesLittle makes a world whose ledger takes short proposals only, with more work of one class than that.
+// takesLittle makes a world whose ledger takes short proposals only, with more capsules of one class than fit into one.
 func (w *world) takesLittle() {
 	w.ledger.Bounds = orbit.Limits{Commitments: 8, Preconditions: 8}
 	w.racks(1)
@@ -97,7 +97,7 @@ func (w *world) takesLittle() {
 	}
 }
 
-// immense is a node with as much of everything as can be counted.
+// immense returns a node with the greatest capacity in every dimension.
 func immense(id orbit.NodeID) orbit.Node {
 	n := orbit.Node{ID: id, Labels: map[string]string{"rack": "r0"}, Devices: orbit.Devices{Model: "m1", Count: orbit.MaxDevices}}
 	for d := range n.Capacity {
@@ -106,7 +106,7 @@ func immense(id orbit.NodeID) orbit.Node {
 	return n
 }
 
-// change gives every node another description.
+// change puts every node again as f has changed it.
 func (w *world) change(f func(*orbit.Node)) {
 	for n := range w.state().Nodes() {
 		node := *n.Node
@@ -115,10 +115,10 @@ func (w *world) change(f func(*orbit.Node)) {
 	}
 }
 
-// drain drains all nodes, or takes them back.
-func (w *world) drain(on bool) { w.change(func(n *orbit.Node) { n.Unschedulable = on }) }
+// drain makes all nodes unschedulable, or schedulable again.
+func (w *world) drain(on bool) { w.change(func(n *orbit.Node) { n.Cordon(on) }) }
 
-// shrink leaves nothing of capacities, and no device healthy.
+// shrink sets all capacities to zero and all devices to unhealthy.
 func (w *world) shrink() {
 	w.change(func(n *orbit.Node) {
 		n.Capacity = orbit.Resources{}
@@ -131,11 +131,11 @@ func (w *world) strip(labels map[string]string) {
 	w.change(func(n *orbit.Node) { n.Labels = labels })
 }
 
-// goAway lets all nodes leave, with what is on them going back to pending, and what is held there free.
+// goAway releases all capsules and holds, and removes all nodes.
 func (w *world) goAway() {
 	s := w.state()
 	for n := range s.Nodes() {
-		var do []orbit.Commitment
+		do := []orbit.Commitment{orbit.PutNode{Node: orbit.Node{ID: n.Node.ID, State: orbit.Lost}}}
 		for c := range s.On(n.Node.ID) {
 			do = append(do, orbit.Release{Capsule: c.ID})
 		}

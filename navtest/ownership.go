@@ -7,10 +7,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a plan places pending capsules that are the navigator's: those that are assigned to its engine,
-// and of those that are not assigned the ones that it claims. It need not have been handed them. It takes
-// no capsule and no hold away from another engine, places none twice, and leaves the nodes to those
-// that run them.
+// The rule: a plan places pending capsules of the navigator: those that are assigned to its engine, and those without
+// an owner that it claims, whether they were handed over or not. It releases no capsule or hold of another engine,
+// places no capsule twice, and does not change nodes.
 
 func checkOwnership(t *trial) {
 	t.Where = "among the work of others: "
@@ -19,7 +18,7 @@ func checkOwnership(t *trial) {
 	t.scripts(nil, t.trespass)
 }
 
-// amongOthers mixes work that is the navigator's with all kinds that is not, of which all could be placed.
+// amongOthers mixes the navigator's own work with work of others. All of it could be placed.
 func (t *trial) amongOthers() {
 	w := t.world()
 	w.engine.MaxPlan = 7 // so that some of its own is not handed over
@@ -45,8 +44,8 @@ func (t *trial) amongOthers() {
 	}
 }
 
-// trespass says what the plan does that is not the navigator's to do, following it from proposal to
-// proposal: what one has released another may place.
+// trespass returns an error for what the plan does to the work of others. It follows the plan from proposal to
+// proposal, because one may place what another one has released.
 func (t *trial) trespass(c *call) error {
 	placed := map[orbit.CapsuleID]bool{}
 	for i, p := range c.plan.Proposals {
@@ -63,8 +62,8 @@ func (t *trial) trespass(c *call) error {
 	return nil
 }
 
-// offence says what is wrong with one commitment, "" if nothing is. Placed is what the plan has made of
-// capsules so far, where that differs from the state.
+// offence returns what is wrong with one commitment, "" if nothing is. Placed has the capsules that the plan has placed
+// (true) or released (false) so far.
 func (t *trial) offence(s *orbit.State, do orbit.Commitment, placed map[orbit.CapsuleID]bool) string {
 	switch do := do.(type) {
 	case orbit.Place:
@@ -77,6 +76,9 @@ func (t *trial) offence(s *orbit.State, do orbit.Commitment, placed map[orbit.Ca
 			placed[do.Capsule] = false
 			return t.foreign(s, do.Capsule, "releases")
 		}
+	case orbit.Evict:
+		placed[do.Capsule] = false
+		return t.foreign(s, do.Capsule, "evicts")
 	case orbit.Assign:
 		return t.foreign(s, do.Capsule, "assigns")
 	case orbit.PutNode, orbit.RemoveNode:
@@ -85,8 +87,8 @@ func (t *trial) offence(s *orbit.State, do orbit.Commitment, placed map[orbit.Ca
 	return ""
 }
 
-// misnominated says why a nomination may not be made or ended. Those of others are ended only by a proposal that makes
-// one, to make way for it.
+// misnominated returns why a nomination may not be made or ended; "": it may. A nomination of others may be ended only
+// by a proposal that makes one in its place.
 func (t *trial) misnominated(s *orbit.State, p *orbit.Proposal, do orbit.Nominate) string {
 	makes := func(c orbit.Commitment) bool { n, ok := c.(orbit.Nominate); return ok && len(n.Parts) > 0 }
 	if len(do.Parts) == 0 && slices.ContainsFunc(p.Do, makes) {
@@ -106,7 +108,7 @@ func (t *trial) misnominated(s *orbit.State, p *orbit.Proposal, do orbit.Nominat
 	return ""
 }
 
-// misplaced says why a capsule may not be placed now.
+// misplaced returns why a capsule may not be placed; "": it may.
 func (t *trial) misplaced(s *orbit.State, id orbit.CapsuleID, placed map[orbit.CapsuleID]bool) string {
 	if why := t.foreign(s, id, "places"); why != "" {
 		return why
@@ -125,7 +127,7 @@ func (t *trial) misplaced(s *orbit.State, id orbit.CapsuleID, placed map[orbit.C
 	return ""
 }
 
-// foreign says whose a capsule is, if it is not the navigator's.
+// foreign returns whose a capsule is; "": it is the navigator's.
 func (t *trial) foreign(s *orbit.State, id orbit.CapsuleID, does string) string {
 	c := s.Capsule(id)
 	switch {
@@ -140,5 +142,5 @@ func (t *trial) foreign(s *orbit.State, id orbit.CapsuleID, does string) string 
 	return ""
 }
 
-// owns reports whether a pair is the navigator's.
+// owns reports whether the navigator claims a pair.
 func (t *trial) owns(p pair) bool { return slices.Contains(t.mine, p) }

@@ -128,7 +128,7 @@ func (p *plain) open(view *orbit.View) {
 	}
 	p.rooms = nil
 	for n := range nodes.Nodes() {
-		if now := p.state.Node(n.Node.ID); nodes != p.state && now != nil && now.Node.Unschedulable {
+		if now := p.state.Node(n.Node.ID); nodes != p.state && now != nil && !now.Node.Schedulable() {
 			continue
 		}
 		r := &room{node: n.Node, free: n.Free()}
@@ -210,7 +210,7 @@ func (p *plain) fits(r *room, spec *orbit.Spec) (set orbit.DeviceSet, ok bool) {
 	if p.picky && r.node.Labels["picked"] == "" {
 		return 0, false
 	}
-	if r.node.Unschedulable && p.breaks != "ignores drains" {
+	if !r.node.Schedulable() && p.breaks != "ignores drains" {
 		return 0, false
 	}
 	for _, demand := range spec.Require {

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: of work that is alike except in its priority, none of the lower is placed while some of the higher
+// The rule: of capsules that differ only in their priority, none with a lower one is placed while one with a higher one
 // waits.
 
 func checkPriority(t *trial) {

@@ -10,11 +10,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: Plan writes to nothing that it is given: not to the slice of pending capsules, whose order others
-// may rely on, and not to the capsules, specs, nodes and gangs behind it, which are the ledger's own.
+// The rule: Plan does not write to what it is given: neither to the slice of pending capsules, nor to the capsules,
+// specs, nodes and gangs, which belong to the ledger.
 //
-// How: the state's dump, which has every record in it, is taken before and after and compared, and Verify
-// recounts what dumps leave out. A write that is undone before Plan returns is seen by the race detector at most.
+// How: the state is dumped before and after and the dumps are compared, and Verify recounts what dumps leave out. A
+// write that is undone before Plan returns can be found by the race detector only.
 
 func checkReadOnly(t *trial) {
 	t.scripts(func(w *world) {
@@ -37,7 +37,7 @@ func checkReadOnly(t *trial) {
 	}, nil)
 }
 
-// dump writes a state down.
+// dump returns the dump of a state.
 func dump(s *orbit.State) []byte {
 	var b bytes.Buffer
 	if err := s.Dump(&b); err != nil {
@@ -46,7 +46,7 @@ func dump(s *orbit.State) []byte {
 	return b.Bytes()
 }
 
-// changed quotes the first line that two dumps differ in.
+// changed returns an error with the first line in which two dumps differ.
 func changed(before, after []byte) error {
 	if bytes.Equal(before, after) {
 		return nil

@@ -2,7 +2,6 @@ package navtest_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
@@ -16,12 +15,10 @@ import (
 func TestOddConfigurations(t *testing.T) {
 	scale.Long(t)
 	for name, factory := range map[string]func() orbit.Navigator{
-		"gang/no-holds":        func() orbit.Navigator { return &nav.Gang{HoldAfter: -1} },
-		"gang/no-search":       func() orbit.Navigator { return &nav.Gang{HoldAfter: 1, Search: -1} },
-		"gang/one-step":        func() orbit.Navigator { return &nav.Gang{HoldAfter: 1, Search: 1} },
-		"gang/past-holds":      func() orbit.Navigator { return &nav.Gang{HoldAfter: 1, HoldFor: -time.Second} },
-		"anchor/gang":          func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Gang{HoldAfter: 1}} },
-		"anchor/gang/alone":    func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Gang{HoldAfter: 1}, SelfMatch: true} },
+		"gang/no-search":       func() orbit.Navigator { return &nav.Gang{Search: -1} },
+		"gang/one-step":        func() orbit.Navigator { return &nav.Gang{Search: 1} },
+		"anchor/gang":          func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Gang{}} },
+		"anchor/gang/alone":    func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Gang{}, SelfMatch: true} },
 		"anchor/batch/alone":   func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Batch{}, SelfMatch: true} },
 		"anchor/no-holds":      func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}, HoldFor: -1, SelfMatch: true} },
 		"batch/sampled":        func() orbit.Navigator { return &nav.Batch{Placement: &place.Sampled{Seed: 7, Enough: 4}} },

@@ -26,7 +26,6 @@ var ready = []struct {
 	{"batch", func() orbit.Navigator { return &nav.Batch{} }, navtest.Suite{}},
 	{"batch/exhaustive", func() orbit.Navigator { return &nav.Batch{Placement: &place.Exhaustive{Seed: 7}} }, navtest.Suite{}},
 	{"gang", func() orbit.Navigator { return &nav.Gang{} }, navtest.Suite{}},
-	{"gang/holds-at-once", func() orbit.Navigator { return &nav.Gang{HoldAfter: 1} }, navtest.Suite{}},
 	{"anchor", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}} }, navtest.Suite{}},
 	{"anchor/self-match", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true} }, navtest.Suite{}},
 	{"anchor/batch", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Batch{}, HoldFor: -1} }, navtest.Suite{}},

@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: room that is given back is used, also if that happens while a plan runs that found none; and a
-// capsule that comes back to pending is placed again, as often as it comes back.
+// The rule: capacity that becomes free is used, also if it becomes free during a plan that had not found any. A capsule
+// that returns to pending is placed again, as often as it returns.
 
 func checkRecovery(t *trial) {
 	w := t.world()
@@ -41,8 +41,8 @@ func checkRecovery(t *trial) {
 	}
 }
 
-// fullAgain fills all nodes with the navigator's own capsules, which are evicted time and again. A navigator that counts
-// them twice, or counts what is gone, has nothing left.
+// fullAgain fills all nodes with the navigator's own capsules, which are evicted several times. A navigator that counts
+// them twice, or counts evicted ones, would find no free capacity.
 func (t *trial) fullAgain(p pair) {
 	w := t.world()
 	w.racks(2)
@@ -54,16 +54,16 @@ func (t *trial) fullAgain(p pair) {
 	}
 }
 
-// evict releases capsules back to pending, in one go.
+// evict returns capsules to pending in one proposal.
 func (w *world) evict(ids []orbit.CapsuleID) {
 	do := make([]orbit.Commitment, 0, len(ids))
 	for _, id := range ids {
-		do = append(do, orbit.Release{Capsule: id})
+		do = append(do, orbit.Release{Capsule: id, Stopped: true})
 	}
 	w.commit(do...)
 }
 
-// final releases capsules for good.
+// final returns the commitments that release capsules for good.
 func final(ids []orbit.CapsuleID) (do []orbit.Commitment) {
 	for _, id := range ids {
 		do = append(do, orbit.Release{Capsule: id, Final: true})

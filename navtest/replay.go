@@ -8,9 +8,8 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// replay commits the proposals of a plan one after another on a ledger of its own that starts at the plan's
-// view, where no other engine is. It returns the state after that, or which one is refused and why. That a
-// ledger says so, and not the suite, is what makes planner and referee agree.
+// replay commits the proposals of a plan one after another to a ledger that starts at the plan's view. It returns the
+// state after them, or an error with the first one that is refused.
 func (c *call) replay() (*orbit.State, error) {
 	l := &orbit.MemoryLedger{Start: c.state}
 	for i, p := range c.plan.Proposals {
@@ -24,7 +23,7 @@ func (c *call) replay() (*orbit.State, error) {
 	return l.Snapshot(context.Background())
 }
 
-// replays returns an error if the plan cannot be committed like that.
+// replays returns an error if replay fails.
 func (c *call) replays() error {
 	_, err := c.replay()
 	return err

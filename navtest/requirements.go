@@ -7,10 +7,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a capsule is placed on a node that takes new work and whose labels meet all of its requirements;
-// and if there are such nodes with room it is placed.
+// The rule: a capsule is placed on a schedulable node whose labels meet all its requirements. If there are such nodes
+// with enough free capacity, it is placed.
 
-// demands are requirements that one of three kinds of nodes meets, for every operator.
+// demands are requirements, one for each operator. One of the three kinds of nodes meets each.
 var demands = []orbit.Predicate{
 	{Key: "kind", Op: "In", Values: []string{"x", "b"}},
 	{Key: "kind", Op: "NotIn", Values: []string{"a", "c"}},
@@ -34,13 +34,14 @@ func checkRequirements(t *trial) {
 	w.passUntilPlaced("there are nodes that meet all requirements", ids, (*call).unmet)
 }
 
-// kinds makes nodes of three kinds, each in a rack of its own and so many drained ones beside.
+// kinds adds nodes of three kinds, each kind in a rack of its own, with as many unschedulable ones beside them.
 func (w *world) kinds(each int) {
 	for i := range each {
 		for _, kind := range []string{"a", "b", "c"} {
 			for _, drained := range []bool{false, true} {
 				n := large(fmt.Sprintf("node-%s-%02d-%v", kind, i, drained), "r"+kind, "b0")
-				n.Labels["kind"], n.Unschedulable = kind, drained
+				n.Labels["kind"] = kind
+				n.Cordon(drained)
 				switch kind {
 				case "b":
 					n.Labels["gpu"] = ""
@@ -58,8 +59,7 @@ func (w *world) kinds(each int) {
 	w.put(bare)
 }
 
-// unmet says which placement does not hold in the plan's own view. Where other placements of the plan stand against it,
-// the rule "capacity" says so.
+// unmet returns an error for a placement that is infeasible on the plan's view.
 func (c *call) unmet() error {
 	if _, err := c.replay(); errors.Is(err, orbit.ErrInfeasible) {
 		return err

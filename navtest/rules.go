@@ -4,7 +4,7 @@ import "github.com/orbitsched/orbit/internal/harness"
 
 type rule = harness.Rule[*trial]
 
-// rules are all of them, in the order in which they are checked. Each has a file of its own, with the details.
+// rules are all rules in the order in which they are checked. Details are in the file with the rule's name.
 var rules = []rule{
 	harness.Define("claims", "", "Claims always gives the same answer, to anything it is asked, from any goroutine",
 		"an engine asks once for each pair and remembers; work that two claim is raced for, work that none claims waits", checkClaims),

@@ -9,10 +9,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// scripts plays random stories: a constellation in which not everything fits, work of every class that the
-// navigator claims, other people's capsules and holds, and between passes whatever happens in a cluster.
-// Prepare may change the world before the first pass; judge sees every call of Plan before its proposals'
-// effects are built upon. Either may be nil.
+// scripts plays random stories: a constellation on which not everything fits, work of every class that the navigator
+// claims, capsules and holds of other engines, and random events between the passes. Prepare may change the world
+// before the first pass, judge is called with every plan; both may be nil.
 func (t *trial) scripts(prepare func(*world), judge judge) {
 	t.draw(func(d dice) {
 		w := t.world()
@@ -36,7 +35,7 @@ func (t *trial) scripts(prepare func(*world), judge judge) {
 	})
 }
 
-// arrive submits random work of the navigator's own.
+// arrive submits random work of the navigator.
 func (w *world) arrive(d dice) {
 	p := pick(d, w.t.mine...)
 	if p.class == orbit.GangClass {
@@ -46,14 +45,14 @@ func (w *world) arrive(d dice) {
 	w.submitTo(pick(d, "", "", me), d.spec(p), 1+d.IntN(8))
 }
 
-// crowd takes room for others: capsules, and a hold that ends long after the test.
+// crowd takes free capacity for others: by capsules, and by a hold that ends long after the test.
 func (w *world) crowd(d dice) {
 	for n := range w.state().Nodes() {
 		room := n.Free()
 		for dim := range room {
 			room[dim] = max(0, room[dim]/pick[int64](d, 2, 3, 1000)) // where capacity has shrunk it is negative
 		}
-		if n.Node.Unschedulable || d.chance(50) {
+		if !n.Node.Schedulable() || d.chance(50) {
 			continue
 		}
 		if d.chance(30) && room != (orbit.Resources{}) {
@@ -66,7 +65,7 @@ func (w *world) crowd(d dice) {
 	}
 }
 
-// happen changes the world at random. What is not possible just then does not happen.
+// happen makes a random change. If that is not possible, nothing changes.
 func (w *world) happen(d dice) {
 	s := w.state()
 	nodes := slices.Collect(s.Nodes())
@@ -79,7 +78,9 @@ func (w *world) happen(d dice) {
 		w.arrive(d)
 	case 2: // a capsule ends, or is evicted
 		if on := slices.SortedFunc(s.On(n.Node.ID), bySubmission); len(on) > 0 {
-			w.commit(orbit.Release{Capsule: pick(d, on...).ID, Final: d.chance(50)})
+			end := orbit.Release{Capsule: pick(d, on...).ID, Final: d.chance(50)}
+			end.Stopped = !end.Final
+			w.commit(end)
 		}
 	case 3: // another description: capacity shrinks or grows, labels, devices, drain
 		w.put(d.node(n.Node.ID))
@@ -98,8 +99,8 @@ func (w *world) happen(d dice) {
 	}
 }
 
-// bySubmission orders capsules.
+// bySubmission orders capsules by their submission.
 func bySubmission(a, b *orbit.Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) }
 
-// never is when the holds of others end.
+// never is the end of the holds of others.
 var never = time.Now().Add(1000 * time.Hour)

@@ -11,17 +11,17 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// Suite is how the rules are checked. The zero value is right for a navigator that claims by class, places
-// on any node and needs no telemetry.
+// Suite has the settings with which the rules are checked. The zero value is right for a navigator that claims by
+// class, places on any node and needs no telemetry.
 type Suite struct {
-	// Modules of the work that is made; name some that the navigator claims. Nil: two of the suite's own.
+	// Modules are the modules of the work; name some that the navigator claims. Nil: two modules of the suite.
 	Modules []string
 	// Seed selects the random worlds: the same seed makes the same worlds. Default 1.
 	Seed uint64
 	// Worlds is the number of random worlds for each rule that draws them; default 64.
 	Worlds int
-	// Passes within which all that fits easily must be placed; default 20. Where the engine hands over only
-	// part of the work at a time there are so many for each part.
+	// Passes is the number of passes within which all work that fits easily must be placed; default 20. If the engine hands
+	// over only a part of the work at a time, each part may take as many.
 	Passes int
 	// Patience is the longest time that one call of the navigator may take; default 10 s.
 	Patience time.Duration
@@ -42,8 +42,8 @@ type Suite struct {
 
 // Run checks the navigators that factory makes against every rule, each rule in a subtest of its name.
 //
-// Every world gets a navigator of its own, so factory must return a new one each time, sharing nothing with
-// the ones before it, with the same seed if it has one. It is called from other goroutines than t's.
+// Every world gets a navigator of its own, so factory must return a new one each time that shares nothing with the others,
+// with the same seed if it has one. It is called from other goroutines than t's.
 func (s Suite) Run(t *testing.T, factory func() orbit.Navigator) {
 	t.Helper()
 	h, err := s.harness(factory)
@@ -53,8 +53,8 @@ func (s Suite) Run(t *testing.T, factory func() orbit.Navigator) {
 	h.Run(t)
 }
 
-// Check does what Run does without a test: it returns what was seen of each rule that is broken, by the rule's name. A
-// suite that cannot be run fails under the name "suite".
+// Check does what Run does without a test, and returns the broken rules by name, each with what was seen. A suite with
+// invalid fields fails under the name "suite".
 func (s Suite) Check(factory func() orbit.Navigator) map[string]error {
 	h, err := s.harness(factory)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s Suite) Check(factory func() orbit.Navigator) map[string]error {
 	return h.Check(nil)
 }
 
-// harness fills in defaults, and says what is wrong with the fields.
+// harness fills in the defaults, and returns an error if a field has an invalid value.
 func (s Suite) harness(factory func() orbit.Navigator) (*harness.Suite[*trial], error) {
 	if s.Worlds < 0 || s.Passes < 0 || s.Patience < 0 || s.HoldFor < 0 {
 		return nil, errors.New("navtest: Worlds, Passes, Patience and HoldFor must not be negative")

@@ -7,8 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// torn says which gang a plan tears apart: by a proposal that begins it with too few members, or by placing it where
-// it has no domain in common.
+// torn returns an error if the plan begins a gang with too few members, or places members where they share no domain.
 func (c *call) torn() error {
 	end, err := c.replay()
 	if err != nil {
@@ -26,8 +25,8 @@ func (c *call) torn() error {
 	return nil
 }
 
-// scattered says whether a gang of which the plan places members is on no common domain at the end of the plan, though
-// it requires one: among themselves, and with those that were placed already, if these had one.
+// scattered returns an error if the plan places members of a gang that requires a common domain and has none at the end
+// of the plan. A gang whose placed members had no common domain before is not judged.
 func (c *call) scattered(end *orbit.State, g *orbit.GangState) error {
 	if g.Gang.Loose || len(g.Gang.Levels) == 0 || !c.only(g.Gang.ID) {
 		return nil
@@ -46,14 +45,18 @@ func (c *call) scattered(end *orbit.State, g *orbit.GangState) error {
 	return c.fault("the members of gang %q would share no domain of the levels %q that it requires", g.Gang.ID, g.Gang.Levels)
 }
 
-// only reports whether the plan places members of a gang and releases none: of one that it moves, where the others are
-// tells nothing.
+// only reports whether the plan places members of a gang and releases none. If it moves members, the positions of the
+// others mean nothing.
 func (c *call) only(gang orbit.GangID) (places bool) {
 	for _, p := range c.plan.Proposals {
 		for _, do := range p.Do {
 			switch do := do.(type) {
 			case orbit.Place:
 				places = places || c.state.Capsule(do.Capsule).Gang == gang
+			case orbit.Evict:
+				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang == gang {
+					return false
+				}
 			case orbit.Release:
 				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang == gang && member.Placed() {
 					return false
@@ -64,7 +67,7 @@ func (c *call) only(gang orbit.GangID) (places bool) {
 	return places
 }
 
-// onState finds the nodes of capsules.
+// onState returns a function that returns the node of a capsule in a state; nil: the capsule is not placed.
 func onState(s *orbit.State) func(orbit.CapsuleID) *orbit.NodeState {
 	return func(id orbit.CapsuleID) *orbit.NodeState {
 		if c := s.Capsule(id); c != nil && c.Placed() {
@@ -74,7 +77,7 @@ func onState(s *orbit.State) func(orbit.CapsuleID) *orbit.NodeState {
 	}
 }
 
-// shared reports whether any member of a gang is placed, and whether all that are share one domain.
+// shared reports whether any member of a gang is placed, and whether all placed members share one domain of a level.
 func shared(g *orbit.GangState, level string, on func(orbit.CapsuleID) *orbit.NodeState) (begun, one bool) {
 	domain := ""
 	for i := range g.Gang.Roles {

@@ -8,29 +8,29 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// trial is one rule being checked.
+// trial is the check of one rule.
 type trial struct {
 	*harness.Case
 	suite   Suite
 	rule    string
 	factory func() orbit.Navigator
-	// Of the suite's modules with all classes: what the navigator claims, and the rest.
+	// mine are the pairs of a module of the suite and a class that the navigator claims, rest are the others.
 	mine, rest []pair
 }
 
-// pair is what a navigator is asked about.
+// pair is a module and a class, as in the arguments of Claims.
 type pair struct {
 	module string
 	class  orbit.AppClass
 }
 
-// String returns how the pair is written in messages.
+// String returns the pair as error texts show it.
 func (p pair) String() string { return fmt.Sprintf("Claims(%q, %v)", p.module, p.class) }
 
-// classes are all that there are.
+// classes are all classes.
 var classes = []orbit.AppClass{orbit.LatencySensitive, orbit.BestEffort, orbit.Batch, orbit.GangClass}
 
-// try checks one rule. Every call of the navigator ends after Suite.Patience, and so the case does.
+// try checks one rule. Every call of the navigator ends after Suite.Patience at the latest, so the check ends too.
 func (s Suite) try(r *rule, factory func() orbit.Navigator) *harness.Case {
 	return harness.Try(0, func(c *harness.Case) {
 		t := &trial{Case: c, suite: s, rule: r.Name, factory: factory}
@@ -39,7 +39,7 @@ func (s Suite) try(r *rule, factory func() orbit.Navigator) *harness.Case {
 	})
 }
 
-// navigator makes a new one.
+// navigator returns a new navigator of the factory.
 func (t *trial) navigator() (n orbit.Navigator) {
 	t.Must(harness.Within(t.suite.Patience, "the factory", func() { n = t.factory() }))
 	if n == nil {
@@ -48,7 +48,8 @@ func (t *trial) navigator() (n orbit.Navigator) {
 	return n
 }
 
-// survey asks what is the navigator's. A suite of which nothing is would find no fault with anything.
+// survey asks which pairs the navigator claims. It ends the case if there is none, because then nothing could be
+// checked.
 func (t *trial) survey() {
 	n := t.navigator()
 	for _, module := range t.suite.Modules {
@@ -65,18 +66,18 @@ func (t *trial) survey() {
 	}
 }
 
-// claims asks the navigator.
+// claims asks the navigator about one pair.
 func (t *trial) claims(n orbit.Navigator, p pair) (yes bool) {
 	t.Must(harness.Within(t.suite.Patience, p.String(), func() { yes = n.Claims(p.module, p.class) }))
 	return yes
 }
 
-// gangs reports whether the navigator claims gangs, of any of the modules.
+// gangs reports whether the navigator claims gangs of any module.
 func (t *trial) gangs() bool {
 	return slices.ContainsFunc(t.mine, func(p pair) bool { return p.class == orbit.GangClass })
 }
 
-// singles are the pairs that are the navigator's, without gangs.
+// singles returns the claimed pairs that are no gangs.
 func (t *trial) singles() (out []pair) {
 	for _, p := range t.mine {
 		if p.class != orbit.GangClass {
@@ -86,8 +87,7 @@ func (t *trial) singles() (out []pair) {
 	return out
 }
 
-// draw calls f once for each random world, with dice that depend on nothing but the seed, the rule and the
-// number of the world.
+// draw calls f for each random world, with dice that depend on the seed, the rule and the number of the world alone.
 func (t *trial) draw(f func(dice)) {
 	for i := range t.suite.Worlds {
 		t.Where = fmt.Sprintf("seed %d, world %d: ", t.suite.Seed, i)

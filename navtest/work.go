@@ -7,9 +7,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Nodes and work, and how they come into a world.
+// This file adds nodes and work to a world.
 
-// put lets nodes join or change.
+// put adds or changes nodes.
 func (w *world) put(nodes ...orbit.Node) {
 	for _, n := range nodes {
 		if w.t.suite.Node != nil {
@@ -24,7 +24,7 @@ func (w *world) put(nodes ...orbit.Node) {
 	}
 }
 
-// large is a node on which a lot fits, in a rack of a block.
+// large returns a node with much capacity in a rack of a block.
 func large(id string, rack, block string) orbit.Node {
 	n := orbit.Node{ID: orbit.NodeID(id), Labels: map[string]string{"rack": rack, "block": block, "zone": "z0", "kind": "a", "cores": "16"}}
 	n.Capacity = orbit.Resources{orbit.CPU: 16_000, orbit.Memory: 64 << 30, orbit.Disk: 1 << 40, orbit.Slots: 1000, own: 100}
@@ -32,7 +32,7 @@ func large(id string, rack, block string) orbit.Node {
 	return n
 }
 
-// racks makes so many large nodes in each of the racks r0 to r2, of which the first two are one block.
+// racks adds that many large nodes to each of the racks r0 to r2. The first two racks are in one block.
 func (w *world) racks(each int) {
 	for rack := range 3 {
 		for i := range each {
@@ -41,29 +41,28 @@ func (w *world) racks(each int) {
 	}
 }
 
-// plenty is how many nodes a rack needs so that the work of all pairs, up to 32 cores each, fits into each
-// of the racks.
+// plenty returns how many nodes a rack needs so that the work of all pairs, of up to 32 cores each, fits into each
+// rack.
 func (t *trial) plenty() int { return 2*len(t.mine) + 2 }
 
-// small is what a capsule of the pair asks for if it is to fit easily: a core.
+// small returns a spec that fits easily: one core.
 func small(p pair) *orbit.Spec {
 	s := &orbit.Spec{Module: p.module, Class: p.class}
 	s.Envelope.Reservation = orbit.Resources{orbit.CPU: 1000, orbit.Memory: 1 << 30}
 	return s
 }
 
-// whole is a capsule as large as a node of racks.
+// whole returns a spec that takes a whole node of racks.
 func whole(p pair) *orbit.Spec {
 	spec := small(p)
 	spec.Envelope.Reservation[orbit.CPU] = 16_000
 	return spec
 }
 
-// submit makes n capsules of a spec: one gang, of one role and without levels, if they are of GangClass,
-// else single ones.
+// submit submits n capsules of a spec. If they are of GangClass, they are one gang of one role without levels.
 func (w *world) submit(spec *orbit.Spec, n int) []orbit.CapsuleID { return w.submitTo("", spec, n) }
 
-// submitTo is submit for an owner.
+// submitTo is submit with an owner.
 func (w *world) submitTo(owner string, spec *orbit.Spec, n int) []orbit.CapsuleID {
 	if spec.Class == orbit.GangClass {
 		return w.submitGang(owner, &orbit.Gang{Roles: []orbit.Role{{Name: "all", Spec: spec, Members: make([]orbit.CapsuleID, n)}}})
@@ -73,7 +72,7 @@ func (w *world) submitTo(owner string, spec *orbit.Spec, n int) []orbit.CapsuleI
 	return ids
 }
 
-// submitGang submits a gang, of which the ids are still to be given, and returns its members.
+// submitGang submits a gang whose ids are not set yet, and returns its members.
 func (w *world) submitGang(owner string, g *orbit.Gang) (all []orbit.CapsuleID) {
 	w.made++
 	if g.ID == "" {
@@ -89,7 +88,7 @@ func (w *world) submitGang(owner string, g *orbit.Gang) (all []orbit.CapsuleID) 
 	return all
 }
 
-// ids makes new ones.
+// ids returns n new ids.
 func (w *world) ids(n int) []orbit.CapsuleID {
 	ids := make([]orbit.CapsuleID, n)
 	for i := range ids {
@@ -99,7 +98,7 @@ func (w *world) ids(n int) []orbit.CapsuleID {
 	return ids
 }
 
-// adapt gives a spec what the importer's navigator wants of it.
+// adapt returns the spec as Suite.Spec changes it.
 func (w *world) adapt(spec *orbit.Spec) *orbit.Spec {
 	if w.t.suite.Spec == nil {
 		return spec
@@ -110,8 +109,8 @@ func (w *world) adapt(spec *orbit.Spec) *orbit.Spec {
 	return &s
 }
 
-// easy submits work that fits easily on racks(plenty): for each of the pairs two kinds of capsules, or two
-// gangs with two roles that keep to a rack.
+// easy submits work that fits easily on racks(plenty): for each pair two kinds of capsules, or two gangs of two roles
+// that keep to a rack.
 func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	for _, p := range pairs {
 		light := small(p)
@@ -131,8 +130,8 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	return ids
 }
 
-// occupy lets another engine place a new capsule of this size on a node, a member of a group if one is named.
-// It fails if that does not fit there.
+// occupy places a new capsule of this size on a node, for another engine. If group is not empty, the capsule is a
+// member of it. The error says that it does not fit.
 func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
 	id := w.ids(1)[0]
 	spec := &orbit.Spec{Module: other, Group: group, Envelope: orbit.Envelope{Reservation: room}}

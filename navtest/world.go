@@ -17,8 +17,8 @@ const (
 	other = "navtest-other"
 )
 
-// world is a ledger and one engine on it that runs a new navigator. Only an engine can make a view, so
-// everything goes through one: the world stands between engine and navigator and keeps what passes.
+// world is a ledger with one engine that runs a new navigator. Only an engine can make a view, so everything goes
+// through one. The world stands between the engine and the navigator, and keeps the last call of Plan.
 //
 //	engine.Pass ─► world.Plan ─► ask (the navigator's Plan) ─► during (what happens meanwhile) ─► engine proposes
 type world struct {
@@ -26,15 +26,14 @@ type world struct {
 	ledger *orbit.MemoryLedger
 	engine orbit.Engine
 	under  orbit.Navigator
-	// In the place of under.Plan; it runs in the engine's goroutine, and so must not end the trial.
+	// ask is called as the navigator's Plan; default: under.Plan. It runs in the engine's goroutine, so it must not end the
+	// trial.
 	ask func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error)
-	// Called when the plan is made and before it is proposed; likewise.
+	// during, if set, is called after Plan and before the engine proposes. It must not end the trial either.
 	during func(*call) error
-	// Capsules and gangs made so far.
-	made int
+	made   int // how many capsules and gangs have been made
 
-	// Guards last: a Plan that overran its deadline may still write.
-	mu   sync.Mutex
+	mu   sync.Mutex // guards last, which a Plan that has exceeded its deadline may still write
 	last *call
 }
 
@@ -44,15 +43,13 @@ type call struct {
 	pending []*orbit.Capsule
 	plan    orbit.Plan
 	err     error
-	// What during said.
-	trouble error
+	trouble error // the error of during
 }
 
 // judge returns an error if a plan is not as the rule requires.
 type judge func(*call) error
 
-// world makes an empty one. Its engine takes back at once what was put aside, so that every plan is asked
-// about all the work.
+// world returns an empty world. Its engine parks a class for no time, so that every plan gets all the work.
 func (t *trial) world() *world {
 	w := &world{t: t, ledger: &orbit.MemoryLedger{}, under: t.navigator()}
 	w.ask = w.under.Plan
@@ -65,7 +62,7 @@ func (w *world) Claims(module string, class orbit.AppClass) bool {
 	return w.under.Claims(module, class)
 }
 
-// Plan asks the navigator and keeps what it says.
+// Plan asks the navigator and keeps its answer.
 func (w *world) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	c := &call{state: view.State(), pending: slices.Clone(pending)}
 	c.plan, c.err = w.ask(ctx, view, pending)
@@ -78,8 +75,8 @@ func (w *world) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 	return c.plan, c.err
 }
 
-// pass does one pass and returns the call of Plan that it made, nil if there was nothing to plan. A
-// navigator that fails ends the case.
+// pass does one pass and returns the call of Plan; nil: there was nothing to plan. If Plan returns an error, it ends
+// the case.
 func (w *world) pass() *call {
 	c := w.passing()
 	if c != nil && c.err != nil {
@@ -88,7 +85,7 @@ func (w *world) pass() *call {
 	return c
 }
 
-// passing is pass, for plans that may return an error.
+// passing is pass for plans that may return an error.
 func (w *world) passing() *call {
 	w.mu.Lock()
 	w.last = nil
@@ -107,8 +104,8 @@ func (w *world) passing() *call {
 	return w.last
 }
 
-// passUntilPlaced runs passes until none of these capsules is pending, and ends the case if that takes more passes than
-// the suite allows. Judge, if any, sees every call.
+// passUntilPlaced passes until none of the capsules is pending. It ends the case if that takes more passes than the
+// suite allows. Judge, if not nil, judges every plan.
 func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge judge) {
 	parts := 1
 	if most := w.engine.MaxPlan; most > 0 {
@@ -122,7 +119,7 @@ func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge judge) 
 	w.t.Failf("%s: capsule %q is pending after %d passes; %s", why, id, passes, w.said(id))
 }
 
-// until passes until something is reached, at most so many times, and reports whether it is.
+// until passes until a state is reached, at most that many times, and reports whether it was.
 func (w *world) until(passes int, judge judge, reached func(*orbit.State) bool) bool {
 	for range passes {
 		if reached(w.state()) {
@@ -142,7 +139,7 @@ func (w *world) passes(n int, judge judge) {
 	}
 }
 
-// firstPending returns the first of the capsules that still waits.
+// firstPending returns the first of the capsules that is pending; "": none is.
 func (w *world) firstPending(ids []orbit.CapsuleID) orbit.CapsuleID {
 	s := w.state()
 	for _, id := range ids {
@@ -153,7 +150,7 @@ func (w *world) firstPending(ids []orbit.CapsuleID) orbit.CapsuleID {
 	return ""
 }
 
-// said quotes what the last plan says of a capsule.
+// said returns what the last plan says about a capsule.
 func (w *world) said(id orbit.CapsuleID) string {
 	w.mu.Lock()
 	last := w.last
@@ -169,21 +166,21 @@ func (w *world) said(id orbit.CapsuleID) string {
 	return "the last plan says nothing of it"
 }
 
-// state is everything as it is now.
+// state returns the present state.
 func (w *world) state() *orbit.State {
 	s, err := w.ledger.Snapshot(context.Background())
 	w.t.Must(err)
 	return s
 }
 
-// commit changes the world. What it does must be possible.
+// commit makes a proposal that must be committed.
 func (w *world) commit(do ...orbit.Commitment) {
 	if err := w.attempt(do...); err != nil {
 		w.t.Failf("the suite cannot set its world up (do Suite.Node and Suite.Spec take something away?): %w", err)
 	}
 }
 
-// attempt changes the world if that is possible.
+// attempt makes a proposal.
 func (w *world) attempt(do ...orbit.Commitment) error {
 	_, err := w.ledger.Propose(context.Background(), orbit.Proposal{Do: do})
 	return err

@@ -119,7 +119,7 @@ func (w *country) node(id orbit.NodeID) orbit.Node {
 	if gen := r.IntN(6); gen > 0 {
 		n.Labels["gen"] = []string{"", "1", "2", "3", "10", "old"}[gen]
 	}
-	n.Unschedulable = r.IntN(10) == 0
+	n.Cordon(r.IntN(10) == 0)
 	if r.IntN(2) == 0 {
 		n.Devices = orbit.Devices{Model: fmt.Sprint("m", r.IntN(w.taste.models)), Count: 1 + r.IntN(4)}
 		n.Devices.Unhealthy = orbit.DeviceSet(r.IntN(1<<n.Devices.Count)) & orbit.DeviceSet(r.IntN(1<<16))
@@ -217,7 +217,7 @@ func (w *country) change(t *rapid.T) {
 		case "devices":
 			is.Devices = next.Devices
 		case "drain":
-			is.Unschedulable = !is.Unschedulable
+			is.Cordon(is.Schedulable())
 		}
 		w.try(orbit.PutNode{Node: is})
 	}

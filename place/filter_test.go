@@ -95,7 +95,7 @@ func TestFilterThatCounts(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "passes") {
 			for _, do := range rapid.SliceOfN(rapid.IntRange(0, 119), 0, 8).Draw(t, "released") {
 				id := append(names("a", 60), names("b", 60)...)[do]
-				_, _ = l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: id}}})
+				_, _ = l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}})
 			}
 			refresh()
 			for i, e := range engines {
@@ -187,7 +187,7 @@ func TestFilterVersionBringsBack(t *testing.T) {
 					l, q := &orbit.MemoryLedger{}, &quota{most: 1}
 					full := labelled(machine("full", 4), "zone", "z")
 					commit(t, l, orbit.PutNode{Node: full}, orbit.Submit{IDs: []orbit.CapsuleID{"old"}, Spec: wants(4)}, orbit.Place{Capsule: "old", Node: "full"})
-					full.Unschedulable = true // what is released there helps nobody directly
+					full.State = orbit.Cordoned // what is released there helps nobody directly
 					commit(t, l, orbit.PutNode{Node: full}, orbit.PutNode{Node: labelled(machine("free", 4), "zone", "z")}, orbit.Submit{IDs: []orbit.CapsuleID{"new"}, Spec: wants(3)})
 					f := &filtered{quota: q, engine: engine(q)}
 					e := &orbit.Engine{Ledger: l, Navigator: f, ParkFor: 24 * time.Hour, Backoff: orbit.Backoff{Initial: time.Hour, Max: time.Hour, Jitter: -1}}

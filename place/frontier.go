@@ -26,6 +26,8 @@ type frontier struct {
 	ring  leastHashes
 	// The boxes that candidates are.
 	seen []*kd.Box
+	// Where add makes a point, which a bound may refer to, so that it would take memory of its own each time.
+	point kd.Point
 
 	// Counts since the last Sync: searches begun, choices made without expanding a box, boxes expanded, nodes rated.
 	searches, hits, boxes, rated int
@@ -134,8 +136,9 @@ func (f *frontier) add(slot int32, x *boxIndex) {
 		f.rate(slot, x)
 		return
 	}
-	p, c := x.nodes.point(n), candidate{}
-	if f.boundNode(&c, &p, x) {
+	f.point = x.nodes.point(n)
+	var c candidate
+	if f.boundNode(&c, &f.point, x) {
 		f.push(&c)
 	}
 }

@@ -570,7 +570,7 @@ func TestIndexedHearsOfCompany(t *testing.T) {
 		require.Empty(t, choose())
 		commit(t, l, orbit.Place{Capsule: "m", Node: "n43"})
 		require.Equal(t, orbit.NodeID("n13"), choose())
-		commit(t, l, orbit.Release{Capsule: "m"})
+		commit(t, l, orbit.Release{Capsule: "m", Stopped: true})
 		require.Empty(t, choose())
 		commit(t, l, orbit.Place{Capsule: "m", Node: "n45"})
 		require.Equal(t, orbit.NodeID("n15"), choose())
@@ -591,7 +591,7 @@ func TestIndexedHearsOfCompanyThatThePlanSendsAway(t *testing.T) {
 			_, err := e.best(spec)
 			require.NoError(t, err)
 			for _, d := range []*orbit.Draft{&e.Draft, &plain.Draft} {
-				require.NoError(t, d.Release(orbit.Release{Capsule: "m"}))
+				require.NoError(t, d.Release(orbit.Release{Capsule: "m", Final: true}))
 				d.Propose()
 			}
 			_, want := plain.best(spec)
@@ -669,7 +669,7 @@ func TestKindsAreToldApart(t *testing.T) {
 		k.own(1)
 		var nodes [2]orbit.Node
 		for i := range nodes {
-			nodes[i] = orbit.Node{Unschedulable: rapid.Bool().Draw(t, "draining"), Labels: map[string]string{"c": word.Draw(t, "c")}}
+			nodes[i] = orbit.Node{State: map[bool]orbit.Condition{true: orbit.Cordoned}[rapid.Bool().Draw(t, "draining")], Labels: map[string]string{"c": word.Draw(t, "c")}}
 			nodes[i].Devices.Model = word.Draw(t, "model")
 			for _, key := range []string{"a", "b"} {
 				if rapid.Bool().Draw(t, "there") {
@@ -682,7 +682,7 @@ func TestKindsAreToldApart(t *testing.T) {
 		b, hasB := one.Labels["b"]
 		a2, hasA2 := two.Labels["a"]
 		b2, hasB2 := two.Labels["b"]
-		alike := one.Unschedulable == two.Unschedulable && one.Devices.Model == two.Devices.Model &&
+		alike := one.Schedulable() == two.Schedulable() && one.Devices.Model == two.Devices.Model &&
 			a == a2 && b == b2 && hasA == hasA2 && hasB == hasB2
 		require.Equal(t, alike, k.assign(&one) == k.assign(&two))
 	})

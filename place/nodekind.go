@@ -205,7 +205,7 @@ func (k *nodeKinds) outgrown() bool { return k.stale || len(k.like) > 2*k.divide
 
 // describe writes down what makes a node's kind. A label that is absent differs from an empty one.
 func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
-	text = append(text, '0'+byte(btoi(n.Unschedulable)))
+	text = append(text, '0'+byte(btoi(!n.Schedulable())))
 	text = word(text, n.Devices.Model)
 	for _, key := range k.keys {
 		value, there := n.Labels[key]

@@ -98,7 +98,7 @@ func dumbKey(n *orbit.NodeState, value, tie float64, seed uint64) string {
 }
 
 func dumbMisfit(n *orbit.NodeState, spec *orbit.Spec) string {
-	if n.Node.Unschedulable {
+	if !n.Node.Schedulable() {
 		return "are unschedulable"
 	}
 	for _, p := range spec.Require {
@@ -219,7 +219,7 @@ func newPlanner(t *rapid.T) *planner {
 func randomNode(t *rapid.T, id orbit.NodeID) orbit.Node {
 	n := machine(id, rapid.Int64Range(0, 6).Draw(t, "cpu"))
 	n.Capacity[orbit.Memory] = rapid.Int64Range(0, 2).Draw(t, "memory")
-	n.Unschedulable = rapid.IntRange(0, 5).Draw(t, "draining") == 0
+	n.Cordon(rapid.IntRange(0, 5).Draw(t, "draining") == 0)
 	n.Devices = orbit.Devices{Model: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "model"), Count: rapid.IntRange(0, 3).Draw(t, "devices")}
 	n.Devices.Unhealthy = orbit.DeviceSet(rapid.IntRange(0, 1<<n.Devices.Count-1).Draw(t, "unhealthy"))
 	if zone := rapid.SampledFrom([]string{"", "x", "y", "x", "y", "x", "y", "nan", "inf"}).Draw(t, "zone"); zone != "" {
@@ -414,7 +414,7 @@ func TestNearBetsOnCompany(t *testing.T) {
 	require.Equal(t, orbit.NodeID("b"), choice.Node.Node.ID)
 	p := e.take(v.State().Capsule("x"), choice)
 	require.Contains(t, p.If, orbit.GroupIn{Group: "g", Level: "rack", Domain: "2"})
-	commit(t, l, orbit.Release{Capsule: "m"})
+	commit(t, l, orbit.Release{Capsule: "m", Stopped: true})
 	_, err = l.Propose(t.Context(), p)
 	require.ErrorIs(t, err, orbit.ErrConflict)
 	full := besides()

@@ -177,7 +177,7 @@ func (c *specClass) kinds(x *nodeIndex) (kinds kd.Kinds) {
 
 // suits reports whether nodes of this kind can take the spec, as far as the labels decide that nodes are divided by.
 func (c *specClass) suits(like *orbit.Node, x *nodeIndex) bool {
-	if like.Unschedulable || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
+	if !like.Schedulable() || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
 	for i := range c.spec.Require {

@@ -76,7 +76,7 @@ func viewOf(t require.TestingT, l orbit.Ledger, tel orbit.Telemetry) (*orbit.Vie
 // emptying releases all that is on a node.
 func emptying(s *orbit.State, id orbit.NodeID) (do []orbit.Commitment) {
 	for k := range s.On(id) {
-		do = append(do, orbit.Release{Capsule: k.ID})
+		do = append(do, orbit.Release{Capsule: k.ID, Stopped: true})
 	}
 	for h := range s.Holds() {
 		if h.Node == id {

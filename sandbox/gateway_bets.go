@@ -111,8 +111,8 @@ func (c *create) bet() (*bet, error) {
 	}
 }
 
-// plan drafts the proposal of a bet: the capsule is submitted and placed, or moved from the node that has
-// failed. It requires the lock.
+// plan drafts the proposal of a bet: the capsule is submitted and placed, or placed anew after a node has failed to start it.
+// It requires the lock.
 func (c *create) plan(b *bet, on *choice) (err error) {
 	loads := &c.g.loads
 	if c.placed != nil && c.placed.outcome == betCommitted {
@@ -135,9 +135,6 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 	}
 	c.proposal = loads.propose(c.ask.leases, b.debit.node)
 	c.proposal.ID = b.id
-	if c.placed != nil {
-		c.proposal.Do = append([]orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node}}, c.proposal.Do...)
-	}
 	return nil
 }
 

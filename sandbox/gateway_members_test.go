@@ -73,7 +73,7 @@ func TestGatewayDeadHostStaysUnavailable(t *testing.T) {
 			require.ErrorIs(t, ask(orbit.Start{Volumes: []string{"w"}}), sandbox.ErrNoVolume, "after %d heartbeats", i+1)
 			c.step()
 		}
-		require.True(t, snapshot(t, c.ledger).Node("dead").Node.Unschedulable)
+		require.False(t, snapshot(t, c.ledger).Node("dead").Node.Schedulable())
 		require.ErrorContains(t, ask(orbit.Start{Volumes: []string{"v"}}), "1 does not have volume \"v\", 1 has no live lease; bring up a host, or see why heartbeats")
 	})
 }
@@ -86,7 +86,7 @@ func TestGatewayDeadHostStaysUnavailableFromAfar(t *testing.T) {
 		g := &sandbox.Gateway{Ledger: c.ledger, Telemetry: c.board}
 		time.Sleep(time.Minute)
 		c.step()
-		require.True(t, snapshot(t, c.ledger).Node("dead").Node.Unschedulable)
+		require.False(t, snapshot(t, c.ledger).Node("dead").Node.Schedulable())
 		_, err := g.Create(context.Background(), "x", bootSpec(code))
 		require.ErrorIs(t, err, sandbox.ErrAllStale)
 	})
@@ -98,7 +98,7 @@ func TestGatewayCordonedHostIsNotUnavailable(t *testing.T) {
 		c := newCompany(t)
 		c.enter("a", 9, 9)
 		node := *snapshot(t, c.ledger).Node("a").Node
-		node.Unschedulable = true
+		node.State = orbit.Cordoned
 		commit(t, c.ledger, orbit.PutNode{Node: node})
 		g := c.gateway()
 		_, err := g.Create(context.Background(), "x", bootSpec(code))

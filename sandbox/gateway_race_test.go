@@ -91,7 +91,7 @@ func TestGatewayNeverTakesASlotTwice(t *testing.T) {
 			_ = f.board.Report(orbit.Report{Node: id, At: time.Now(), FreeSlots: rand.IntN(30), CPUPercent: float64(rand.IntN(100)),
 				Warm: map[string]int{code: rand.IntN(30)}, Templates: []string{code}})
 			if n%8 == 0 {
-				commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.Slots: int64(1 + i)}, Unschedulable: n%16 == 0}})
+				commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.Slots: int64(1 + i)}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[n%16 == 0]}})
 			}
 			time.Sleep(100 * time.Microsecond)
 		}
@@ -235,7 +235,7 @@ func (w *raceWorld) do(who int, ops []raceOp) (err error) {
 }
 
 func (w *raceWorld) put(i int, drained bool) {
-	commit(w.t, w.ledger, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("h", i)), Capacity: orbit.Resources{orbit.Slots: w.slots[i]}, Unschedulable: drained}})
+	commit(w.t, w.ledger, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("h", i)), Capacity: orbit.Resources{orbit.Slots: w.slots[i]}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[drained]}})
 }
 
 // honest is a report of what the ledger has.

@@ -97,7 +97,7 @@ func TestGatewayRefusals(t *testing.T) {
 	f.create(g, "there")
 	_, err := g.Create(context.Background(), "pending", bootSpec("browser"))
 	require.NoError(t, err)
-	commit(t, f.ledger, orbit.Release{Capsule: "pending"})
+	commit(t, f.ledger, orbit.Release{Capsule: "pending", Stopped: true})
 	for _, c := range []struct {
 		name, text string
 		kind       error
@@ -257,7 +257,7 @@ func TestGatewayRetriesOnce(t *testing.T) {
 	require.Equal(t, []orbit.NodeID{"a", "b", "b", "c"}, asked)
 	require.Equal(t, 1, f.live())
 
-	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "b", Unschedulable: true}}, orbit.PutNode{Node: orbit.Node{ID: "c", Unschedulable: true}})
+	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "b", State: orbit.Cordoned}}, orbit.PutNode{Node: orbit.Node{ID: "c", State: orbit.Cordoned}})
 	f.report("a", 9, 5, 0)
 	_, err = g.Create(context.Background(), "three", bootSpec(code))
 	require.ErrorContains(t, err, `no retry: template "code-interpreter": no other node: 0 of 3 nodes fit: 2 are unschedulable, 1 failed to start it; bring up another host, or try again`)
@@ -382,7 +382,8 @@ func TestGatewayOwner(t *testing.T) {
 	g := f.gateway()
 	g.Owner = "again"
 	f.create(g, "c")
-	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "a", Unschedulable: true}}, orbit.Release{Capsule: "c"})
+	commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "a", State: orbit.Cordoned}})
+	commit(t, f.ledger, orbit.Release{Capsule: "c"})
 	passer := f.warmEngine()
 	require.Zero(t, passer.Pass(context.Background()).Pending)
 	again := f.warmEngine()

@@ -71,7 +71,7 @@ func TestGatewayRefreshesOnceForAllLosers(t *testing.T) {
 			creates.Go(func() { require.Equal(t, orbit.NodeID("next"), f.create(g, fmt.Sprint("c", i)).Node) })
 		}
 		synctest.Wait()
-		commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "best", Capacity: orbit.Resources{orbit.Slots: 16}, Unschedulable: true}})
+		commit(t, f.ledger, orbit.PutNode{Node: orbit.Node{ID: "best", Capacity: orbit.Resources{orbit.Slots: 16}, State: orbit.Cordoned}})
 		close(gate)
 		creates.Wait()
 		require.Equal(t, []int64{2, 2, 32}, []int64{l.snapshots.Load(), r.reports.Load(), l.proposals.Load()})

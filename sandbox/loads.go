@@ -212,7 +212,7 @@ func (b *loads) classify(i int32, was nodeKind) {
 	switch {
 	case n.id == "":
 		n.kind = absent
-	case b.draft.Node(int(i)).Node.Unschedulable:
+	case !b.draft.Node(int(i)).Node.Schedulable():
 		n.kind = cordoned
 	case n.withoutTelemetry():
 		n.kind = withoutTelemetry

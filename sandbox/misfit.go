@@ -79,9 +79,9 @@ func (b *loads) misfit(a *ask, i int32) misfit {
 // for that, but it is no other node than before, and what was there is unavailable, not unknown. That company
 // is elsewhere lasts longer than that room is short.
 func (b *loads) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
-	if node.Node.Unschedulable && b.over(a, node) {
+	if !node.Node.Schedulable() && b.over(a, node) {
 		open, as := *node, *node.Node
-		as.Unschedulable = false
+		as.State = orbit.Ready
 		open.Node, node = &as, &open
 	}
 	m := b.draft.Misfit(node, a.spec)

@@ -177,7 +177,7 @@ func (b *loads) rateLeaf(r *ranking, leaf int32) {
 	i := r.node(leaf)
 	n, s := &b.nodes[i], &r.leaves[leaf]
 	*s = standing{version: n.version}
-	if n.id == "" || n.report.Expired || n.report.Stale && !b.allowStale || b.draft.Node(int(i)).Node.Unschedulable {
+	if n.id == "" || n.report.Expired || n.report.Stale && !b.allowStale || !b.draft.Node(int(i)).Node.Schedulable() {
 		return
 	}
 	s.value, s.tie = b.rate(i, r.template)

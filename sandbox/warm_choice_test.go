@@ -96,7 +96,7 @@ func (s *scan) judge(n *scanNode, spec *orbit.Spec, only, not orbit.NodeID) int 
 	if s.leases != nil {
 		_, live = s.leases.In(s.state, string(node.ID))
 	}
-	if node.Unschedulable && live && !n.report.Expired || node.ID == not || only != "" && node.ID != only {
+	if !node.Schedulable() && live && !n.report.Expired || node.ID == not || only != "" && node.ID != only {
 		return never
 	}
 	for _, p := range spec.Require {
@@ -295,7 +295,7 @@ func (w *warmWorld) put() {
 	n := orbit.Node{ID: w.id(), Labels: map[string]string{"zone": rapid.SampledFrom([]string{"a", "b", ""}).Draw(w.t, "zone")}}
 	n.Capacity[orbit.Slots] = rapid.SampledFrom([]int64{0, 1, 3, 10, 16_384}).Draw(w.t, "slots")
 	n.Capacity[orbit.CPU] = rapid.SampledFrom([]int64{0, 2, 100}).Draw(w.t, "cpu")
-	n.Unschedulable = rapid.IntRange(0, 7).Draw(w.t, "drain") == 0
+	n.Cordon(rapid.IntRange(0, 7).Draw(w.t, "drain") == 0)
 	if rapid.Bool().Draw(w.t, "has devices") {
 		n.Devices = orbit.Devices{Model: "m", Count: 2}
 	}
@@ -382,7 +382,9 @@ func (w *warmWorld) upset() {
 	case 3:
 		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 4).Draw(t, "tens")) * 10 * time.Second)
 	case 4, 5:
-		w.try(orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("c", rapid.IntRange(0, w.serial+1).Draw(t, "capsule"))), Final: rapid.Bool().Draw(t, "final")})
+		r := orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("c", rapid.IntRange(0, w.serial+1).Draw(t, "capsule"))), Final: rapid.Bool().Draw(t, "final")}
+		r.Stopped = !r.Final
+		w.try(r)
 	case 6:
 		w.try(orbit.RemoveNode{Node: w.id()})
 	case 7:

@@ -32,7 +32,7 @@ func TestWarmPlacesOrphanedForks(t *testing.T) {
 			fork("beside", start)
 			start.CrossHost = true
 			fork("across", start)
-			commit(t, f.ledger, orbit.Release{Capsule: "beside"}, orbit.Release{Capsule: "across"}, orbit.Release{Capsule: "parent"})
+			commit(t, f.ledger, orbit.Release{Capsule: "beside", Stopped: true}, orbit.Release{Capsule: "across", Stopped: true}, orbit.Release{Capsule: "parent", Stopped: true})
 			spec := bootSpec(code)
 			spec.Start = orbit.Start{Template: code, Parent: "parent"}
 			commit(t, f.ledger, orbit.Submit{IDs: []orbit.CapsuleID{"new"}, Spec: spec})

@@ -172,7 +172,7 @@ func changes(state *orbit.State, r *rand.Rand) (do []orbit.Commitment) {
 		n := *s.Node
 		switch r.IntN(4) {
 		case 0:
-			n.Unschedulable = !n.Unschedulable
+			n.Cordon(n.Schedulable())
 		case 1:
 			n.Capacity[orbit.CPU] = s.Used()[orbit.CPU] * 9 / 10
 		case 2:

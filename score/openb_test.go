@@ -147,7 +147,7 @@ func newDice(t *testing.T, engine orbit.PlacementEngine) *dice {
 }
 
 func (d *dice) node(i int, closed bool) orbit.PutNode {
-	return orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("node-", i)), Capacity: orbit.Resources{orbit.CPU: 1 << 40}, Unschedulable: closed}}
+	return orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("node-", i)), Capacity: orbit.Resources{orbit.CPU: 1 << 40}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[closed]}}
 }
 
 func (d *dice) commit(t *testing.T, do ...orbit.Commitment) {
@@ -194,7 +194,7 @@ func (d *dice) roll(t *testing.T, choices, each int) {
 func (d *dice) expect(choices int) map[orbit.NodeID]bool {
 	open := map[orbit.NodeID]bool{}
 	for n := range d.view.State().Nodes() {
-		if !n.Node.Unschedulable {
+		if n.Node.Schedulable() {
 			open[n.Node.ID] = true
 		}
 	}

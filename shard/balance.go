@@ -175,7 +175,7 @@ func (b *balance) scan(from, to int, fresh bool, best *step) {
 			continue
 		}
 		for _, m := range c.members {
-			if gain := b.gain(from, to, &m.load); gain > best.gain {
+			if gain := b.gain(from, to, &m.load, nothing); gain > best.gain {
 				*best = step{m: m, from: from, to: to, gain: gain}
 				if gain >= 0.9*most {
 					break
@@ -185,17 +185,20 @@ func (b *balance) scan(from, to int, fresh bool, best *step) {
 	}
 }
 
-// gain returns by how much a move reduces the excess.
-func (b *balance) gain(from, to int, l *load) (gain float64) {
+// gain returns by how much an exchange of two loads reduces the excess. A move is an exchange for nothing.
+func (b *balance) gain(from, to int, there, back *load) (gain float64) {
 	for _, k := range b.present {
-		if l[k] != 0 {
-			x, s := float64(l[k])*b.scale[k], b.slack[k]
+		if there[k] != back[k] {
+			x, s := (float64(there[k])-float64(back[k]))*b.scale[k], b.slack[k]
 			gain += square(b.off[from][k], s) - square(b.off[from][k]-x, s)
 			gain += square(b.off[to][k], s) - square(b.off[to][k]+x, s)
 		}
 	}
 	return gain
 }
+
+// nothing is the load that comes back in a move.
+var nothing = &load{}
 
 // bound returns the greatest gain that the move of a node of the shape can have. It takes for each quantity the best value
 // between the smallest and the largest that such a node has. The best value is the one closest to half the difference of

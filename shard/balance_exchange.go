@@ -17,7 +17,7 @@ func (b *balance) exchange(from, to int, fresh bool, best *step) {
 	there, back := b.candidates(from, to, fresh), b.candidates(to, from, fresh)
 	for _, m := range there {
 		for _, o := range back {
-			if gain := b.swap(from, to, &m.load, &o.load); gain > best.gain {
+			if gain := b.gain(from, to, &m.load, &o.load); gain > best.gain {
 				*best = step{m: m, back: o, from: from, to: to, gain: gain}
 			}
 		}
@@ -34,7 +34,7 @@ func (b *balance) candidates(from, to int, fresh bool) []*member {
 	for _, c := range b.groups[from].cells {
 		if !fresh || c.fresh {
 			m := c.members[0]
-			all = append(all, candidate{m, b.gain(from, to, &m.load)})
+			all = append(all, candidate{m, b.gain(from, to, &m.load, nothing)})
 		}
 	}
 	if len(all) > exchanged {
@@ -46,16 +46,4 @@ func (b *balance) candidates(from, to int, fresh bool) []*member {
 		out[i] = all[i].m
 	}
 	return out
-}
-
-// swap returns by how much an exchange reduces the excess.
-func (b *balance) swap(from, to int, there, back *load) (gain float64) {
-	for _, k := range b.present {
-		if there[k] != back[k] {
-			x, s := (float64(there[k])-float64(back[k]))*b.scale[k], b.slack[k]
-			gain += square(b.off[from][k], s) - square(b.off[from][k]-x, s)
-			gain += square(b.off[to][k], s) - square(b.off[to][k]+x, s)
-		}
-	}
-	return gain
 }

@@ -59,6 +59,9 @@ func (d *Dispatcher) read(changes []orbit.Change) *news {
 				n.capsules.add(do.Capsule)
 			}
 			n.change(c.Node, c.Revision, false)
+		case orbit.Evict:
+			n.capsules.add(do.Capsule)
+			n.change(c.Node, c.Revision, false)
 		case orbit.PutNode:
 			n.change(c.Node, c.Revision, false)
 		case orbit.Mark:

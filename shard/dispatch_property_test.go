@@ -156,13 +156,14 @@ func (w *world) release() {
 	if c == nil {
 		return
 	}
-	w.try(orbit.Release{Capsule: c.ID, Final: rapid.Bool().Draw(w.rt, "final")})
+	final := rapid.Bool().Draw(w.rt, "final")
+	w.try(orbit.Release{Capsule: c.ID, Final: final, Stopped: !final})
 }
 
 func (w *world) putNode() {
 	id := orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, 3).Draw(w.rt, "node")))
 	n := node(id, rapid.Int64Range(0, 6).Draw(w.rt, "size"))
-	n.Node.Unschedulable = rapid.IntRange(0, 4).Draw(w.rt, "drained") == 0
+	n.Node.Cordon(rapid.IntRange(0, 4).Draw(w.rt, "drained") == 0)
 	w.try(n)
 	if rapid.IntRange(0, 2).Draw(w.rt, "group") == 0 {
 		w.try(orbit.Mark{Key: groupMark.key(string(id)), Value: w.anyScheduler()})

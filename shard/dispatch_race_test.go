@@ -131,7 +131,8 @@ func user(t *testing.T, ledger *orbit.MemoryLedger) {
 		state, _ := ledger.Snapshot(context.Background())
 		for c := range state.Capsules() {
 			if c.Placed() && rng.IntN(10) == 0 {
-				_, _ = ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: c.Gang == "" && rng.IntN(4) > 0}}})
+				final := c.Gang == "" && rng.IntN(4) > 0
+				_, _ = ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: final, Stopped: !final}}})
 			}
 		}
 		time.Sleep(time.Millisecond)

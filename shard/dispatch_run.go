@@ -114,6 +114,8 @@ func (d *Dispatcher) glance(c orbit.Commitment) bool {
 		return !d.roster.lives(c.Owner)
 	case orbit.Release:
 		return len(d.failing.units) > 0 || c.Capsule != "" && d.glanceRelease(c)
+	case orbit.Evict:
+		return len(d.failing.units) > 0 || d.glanceRelease(orbit.Release{Capsule: c.Capsule})
 	case orbit.Place:
 		known := d.state.Capsule(c.Capsule)
 		return len(d.failing.units)+len(d.retry.waits) > 0 && (known == nil || d.waits(unitOf(known)))

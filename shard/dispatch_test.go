@@ -216,7 +216,7 @@ func TestTheDeadGiveUpWhatTheyHad(t *testing.T) {
 	s.live("a")
 	s.settle(d)
 	require.Equal(t, "b", s.owner("x002"), "it starts with what it is given")
-	s.do(orbit.Release{Capsule: "x000"})
+	s.do(orbit.Release{Capsule: "x000", Stopped: true})
 	s.settle(d)
 	require.Equal(t, "a", s.owner("x000"))
 }

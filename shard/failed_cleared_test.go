@@ -62,7 +62,7 @@ func TestClearedInVainPassesOn(t *testing.T) {
 		s.do(orbit.Place{Capsule: "full", Node: "n"})
 		s.settle(d)
 		free := func() {
-			s.do(orbit.Release{Capsule: "full"})
+			s.do(orbit.Release{Capsule: "full", Stopped: true})
 			s.settle(d)
 			s.do(orbit.Place{Capsule: "full", Node: "n"})
 		}

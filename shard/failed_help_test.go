@@ -40,7 +40,7 @@ func bruteRoom(t *rapid.T, n *orbit.NodeState, spec *orbit.Spec) int {
 func TestRoomAgainstFilling(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(0, 9)
-		n := orbit.Node{ID: "n", Capacity: orbit.Resources{size.Draw(t, "cpu"), size.Draw(t, "memory"), 3: 20}, Unschedulable: rapid.IntRange(0, 5).Draw(t, "drained") == 0}
+		n := orbit.Node{ID: "n", Capacity: orbit.Resources{size.Draw(t, "cpu"), size.Draw(t, "memory"), 3: 20}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[rapid.IntRange(0, 5).Draw(t, "drained") == 0]}
 		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{size.Draw(t, "wants cpu"), size.Draw(t, "wants memory"), 3: 1}}}
 		one := rapid.Bool().Draw(t, "devices")
 		if one {

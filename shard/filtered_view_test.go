@@ -34,7 +34,7 @@ func TestFilteredView(t *testing.T) {
 		assert.Equal(t, view.Revision(), out.Revision())
 		require.NoError(t, out.State().Verify())
 		for n := range view.State().Nodes() {
-			assert.Equal(t, !shown[string(n.Node.ID)], out.State().Node(n.Node.ID).Node.Unschedulable)
+			assert.Equal(t, !shown[string(n.Node.ID)], !out.State().Node(n.Node.ID).Node.Schedulable())
 			assert.Equal(t, *view.Report(n), *out.Report(out.State().Node(n.Node.ID)))
 		}
 		return out

@@ -66,7 +66,7 @@ func BenchmarkGroupsStep(b *testing.B) {
 				for range 10 {
 					i++
 					n := all[i*7919%len(all)]
-					n.Unschedulable = i%2 == 0
+					n.Cordon(i%2 == 0)
 					do = append(do, orbit.PutNode{Node: n})
 				}
 				commit(b, ledger, do...)
@@ -113,7 +113,7 @@ func newLensBench(b *testing.B) *partitionBench {
 	g.Step(context.Background())
 	w.partition = &PartitionLedger{Ledger: w.ledger, Scheduler: "s0"}
 	for n := range snapshot(b, w.partition).Nodes() {
-		if n.Node.Unschedulable {
+		if !n.Node.Schedulable() {
 			w.others = append(w.others, n.Node.ID)
 		} else {
 			w.own = append(w.own, n.Node.ID)

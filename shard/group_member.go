@@ -62,7 +62,7 @@ func (m *member) setNode(n *orbit.NodeState) {
 		m.open, m.load = false, load{}
 		return
 	}
-	m.open, m.load = !n.Node.Unschedulable, loadOf(n)
+	m.open, m.load = n.Node.Schedulable(), loadOf(n)
 }
 
 // set returns a proposal that sets the marks to these values and bets that none of the three has changed.

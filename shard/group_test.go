@@ -77,7 +77,7 @@ func (w *shardWorld) act(what string) {
 	switch what {
 	case "put":
 		put := orbit.Node{ID: id, Capacity: rapid.SampledFrom(w.sizes).Draw(t, "size")}
-		put.Unschedulable = rapid.IntRange(0, 4).Draw(t, "drained") == 0
+		put.Cordon(rapid.IntRange(0, 4).Draw(t, "drained") == 0)
 		if len(w.sizes) > 4 && rapid.Bool().Draw(t, "devices") {
 			put.Devices = orbit.Devices{Model: "m", Count: 4, Unhealthy: 2}
 		}
@@ -144,7 +144,7 @@ func (w *shardWorld) step() {
 	}
 	for n := range state.Nodes() {
 		owner, _ := state.Mark("group/" + string(n.Node.ID))
-		require.True(t, slices.Contains(live, owner) || n.Node.Unschedulable, "%s is owned by %q of %q", n.Node.ID, owner, live)
+		require.True(t, slices.Contains(live, owner) || !n.Node.Schedulable(), "%s is owned by %q of %q", n.Node.ID, owner, live)
 	}
 	for _, kind := range markOrder {
 		for key := range state.Marks(string(kind)) {
@@ -385,7 +385,7 @@ func TestBalanceBound(t *testing.T) {
 			best, found := 0.0, step{}
 			for _, c := range groups[from].cells {
 				for _, m := range c.members {
-					gain := b.gain(from, 1-from, &m.load)
+					gain := b.gain(from, 1-from, &m.load, nothing)
 					require.LessOrEqual(t, gain, b.bound(from, 1-from, &c.shape)+1e-12)
 					best = max(best, gain)
 				}

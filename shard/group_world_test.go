@@ -74,7 +74,7 @@ func modelOf(state *orbit.State, live []string, tolerance float64) *model {
 	m := &model{live: live, tolerance: tolerance, slack: make([]float64, 18), mean: make([]float64, 18)}
 	var raw [][]float64
 	for n := range state.Nodes() {
-		if n.Node.Unschedulable {
+		if !n.Node.Schedulable() {
 			continue
 		}
 		m.nodes, m.owner = append(m.nodes, n), append(m.owner, ownerOf(state, live, n.Node.ID))

@@ -33,7 +33,7 @@ func (p *pilot) look(t fataler) { p.view = snapshot(t, p.partition) }
 func (p *pilot) propose(id orbit.CapsuleID, n int) (node orbit.NodeID, err error, ok bool) {
 	var open []orbit.NodeID
 	for n := range p.view.Nodes() {
-		if !n.Node.Unschedulable {
+		if n.Node.Schedulable() {
 			open = append(open, n.Node.ID)
 		}
 	}
@@ -338,7 +338,7 @@ func TestHandoffInterrupted(t *testing.T) {
 		}, [3]string{}},
 		"node is drained": {func(t *testing.T, w *world) {
 			n := *snapshot(t, w.ledger).Node(w.moved).Node
-			n.Unschedulable = true
+			n.State = orbit.Cordoned
 			commit(t, w.ledger, orbit.PutNode{Node: n})
 			assert.Zero(t, w.g.Step(t.Context()).Ended)
 			w.a.look(t)
@@ -417,7 +417,7 @@ func TestHandoffInterrupted(t *testing.T) {
 // openIn lists the schedulable nodes of a state.
 func openIn(state *orbit.State) (out []orbit.NodeID) {
 	for n := range state.Nodes() {
-		if !n.Node.Unschedulable {
+		if n.Node.Schedulable() {
 			out = append(out, n.Node.ID)
 		}
 	}
@@ -638,7 +638,7 @@ func TestSeveralGroups(t *testing.T) {
 		go func() { done <- engine.Run(ctx) }()
 	}
 	for i := range 200 {
-		n := orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%02d", i%60)), Capacity: orbit.Resources{4}, Unschedulable: i%7 == 0}
+		n := orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%02d", i%60)), Capacity: orbit.Resources{4}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[i%7 == 0]}
 		commit(t, ledger, orbit.PutNode{Node: n})
 	}
 	require.Eventually(t, func() bool {

@@ -125,7 +125,7 @@ func TestPartitionLedgerNominations(t *testing.T) {
 	look(true)
 	commit(t, ledger, orbit.Place{Capsule: "big", Node: "n01"})
 	look(false)
-	commit(t, ledger, orbit.Release{Capsule: "big"})
+	commit(t, ledger, orbit.Release{Capsule: "big", Stopped: true})
 	look(false)
 	give(t, ledger, "b", "n01")
 	require.ErrorIs(t, nominate("n01"), orbit.ErrConflict)
@@ -317,7 +317,7 @@ func checkPartitionLedger(t *rapid.T, partition *PartitionLedger, was *orbit.Sta
 		owner, _ := state.Mark("group/" + string(n.Node.ID))
 		leaving, _ := state.Mark("leaving/" + string(n.Node.ID))
 		want := *state.Node(n.Node.ID).Node
-		want.Unschedulable = want.Unschedulable || owner != partition.Scheduler || leaving != ""
+		want.Cordon(!want.Schedulable() || owner != partition.Scheduler || leaving != "")
 		require.Equal(t, want, *n.Node)
 		require.Equal(t, state.Node(n.Node.ID).Used(), n.Used())
 		require.Equal(t, state.Node(n.Node.ID).Specification, n.Specification)
@@ -325,7 +325,7 @@ func checkPartitionLedger(t *rapid.T, partition *PartitionLedger, was *orbit.Sta
 		require.Equal(t, state.Node(n.Node.ID).Index(), n.Index())
 		open += count(n)
 		before := was.Node(n.Node.ID)
-		if err == nil && shown.Revision() > was.Revision() && (before == nil || before.Node.Unschedulable != n.Node.Unschedulable) {
+		if err == nil && shown.Revision() > was.Revision() && (before == nil || before.Node.Schedulable() != n.Node.Schedulable()) {
 			require.True(t, named[n.Node.ID], "node %q has changed without a change that says so", n.Node.ID)
 		}
 	}
@@ -378,7 +378,7 @@ func TestStrictNeverConflicts(t *testing.T) {
 	for i := 0; ctx.Err() == nil && snapshot(t, ledger).PendingCount() > 0; i++ { // nodes join, leave, are drained and grow
 		id := orbit.NodeID(fmt.Sprintf("n%02d", i%nodes))
 		n := *snapshot(t, ledger).Node(id).Node
-		n.Unschedulable = i%3 == 0
+		n.Cordon(i%3 == 0)
 		n.Capacity[0] = int64(40 + i%2*40)
 		_, _ = ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: n}}})
 		time.Sleep(200 * time.Microsecond)

@@ -169,7 +169,7 @@ func nodeOfMark(c *orbit.Change) (kind markKind, node orbit.NodeID, ok bool) {
 
 // count returns 1 for a schedulable node, 0 for any other and for none.
 func count(n *orbit.NodeState) int {
-	if n == nil || n.Node.Unschedulable {
+	if n == nil || !n.Node.Schedulable() {
 		return 0
 	}
 	return 1

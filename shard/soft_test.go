@@ -268,7 +268,7 @@ func TestSoftVainTurns(t *testing.T) {
 	vain, helps := orbit.CapsuleID("vain"), false // helps says that going first places the capsule
 	unsure := nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 		var plan orbit.Plan
-		turn := len(pending) == 1 && !view.State().Node("n00").Node.Unschedulable
+		turn := len(pending) == 1 && view.State().Node("n00").Node.Schedulable()
 		for _, c := range pending {
 			if c.ID == vain && (!helps || !turn) {
 				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})

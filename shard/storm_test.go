@@ -131,7 +131,8 @@ func (s *storm) users(rounds int) {
 		state := s.state()
 		for c := range state.Capsules() {
 			if c.Placed() && (c.Gang == "" || !s.calm) && rng.IntN(8) == 0 {
-				_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: c.Gang == "" && rng.IntN(4) > 0}}})
+				final := c.Gang == "" && rng.IntN(4) > 0
+				_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: final, Stopped: !final}}})
 			}
 		}
 		id := orbit.NodeID(fmt.Sprint("n/", rng.IntN(16)))
@@ -143,7 +144,7 @@ func (s *storm) users(rounds int) {
 			_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.RemoveNode{Node: id}}})
 		case n == nil || rng.IntN(2) == 0:
 			put := node(id, int64(8+rng.IntN(8)))
-			put.Node.Unschedulable = rng.IntN(4) == 0
+			put.Node.Cordon(rng.IntN(4) == 0)
 			_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{put}})
 		}
 		time.Sleep(2 * time.Millisecond)

@@ -90,7 +90,7 @@ func TestReportsAfterAJoin(t *testing.T) {
 		require.Equal(t, []orbit.NodeID{"a"}, ids)
 		_, err = m.Step(t.Context())
 		require.NoError(t, err)
-		require.True(t, snapshot(t, &ledger).Node("a").Node.Unschedulable)
+		require.False(t, snapshot(t, &ledger).Node("a").Node.Schedulable())
 	})
 }
 
@@ -161,7 +161,7 @@ func TestAFleetInMotion(t *testing.T) {
 		require.NoError(t, state.Verify())
 		for n := range state.Nodes() {
 			term, ok := m.Leases.Live(string(n.Node.ID))
-			require.Equal(t, ok, !n.Node.Unschedulable, n.Node.ID)
+			require.Equal(t, ok, n.Node.Schedulable(), n.Node.ID)
 			latest, _ := board.Latest(n.Node.ID)
 			require.Equal(t, ok && latest.Term == term.Epoch, !latest.Expired)
 			for i := range views {

@@ -99,7 +99,7 @@ func (d deed) proposal(bet bool) orbit.Proposal {
 	node := slotNode(d.Node, 0).Node.ID
 	for i := range linearCapsules {
 		if d.Release&(1<<i) != 0 {
-			p.Do = append(p.Do, orbit.Release{Capsule: capsuleOf(d.Node, i)})
+			p.Do = append(p.Do, orbit.Release{Capsule: capsuleOf(d.Node, i), Stopped: true})
 		}
 	}
 	for i := range linearCapsules {

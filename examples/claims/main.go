@@ -26,7 +26,7 @@ type options struct {
 
 func main() { program.Main("claims", parse, run) }
 
-// check says what is wrong with the flags.
+// check returns an error if a flag has an invalid value.
 func (o *options) check() error {
 	switch {
 	case o.pools < 1 || o.pools > 1000 || o.slots < 1 || o.slots > 10_000:
@@ -54,7 +54,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	return o, err
 }
 
-// run does it all: the three ways one after another.
+// run plays the three ways one after another and prints the table.
 func run(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprint(out, `Bursts of callers each want a free slot, at once. What is listed as free was free a moment ago: callers who all take the
 first one listed lose all but one, ask again, and lose again. A pool that serves them in order and remembers what it has

@@ -13,7 +13,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// way is one to keep slots and to hand them out.
+// way is a kind of slot store and whether the pools reserve what they have handed out.
 type way struct {
 	name     string
 	reserved bool
@@ -30,7 +30,7 @@ func staleStore(o options) site {
 	return &staleSite{StaleStore: &sim.StaleStore{Lag: o.lag, Latency: o.latency}}
 }
 
-// result is what came of a way.
+// result has the figures of one way.
 type result struct {
 	way
 	requests, claimed, doubled int
@@ -39,28 +39,28 @@ type result struct {
 	conflicts                  int
 }
 
-// patience is how long a caller waits; boot is how long new slots take to come up.
+// patience is how long a caller waits for a slot, boot how long a new slot takes until it is idle.
 const (
 	patience = 10 * time.Second
 	boot     = 150 * time.Millisecond
 )
 
-// show is a way at work.
+// show is the state of a run of one way.
 type show struct {
 	options
 	way
 	sites []site
 	pools claim.Pools
 
-	// Guards what follows.
+	// mu guards the fields below.
 	mu     sync.Mutex
 	result result
 	rng    *rand.Rand
 	errs   []error
 }
 
-// play runs the bursts of callers against pools that claim in this way, and waits until every caller has been served or
-// has given up.
+// play sends the bursts of requests to pools that claim in this way, and waits until each caller has got a slot or has
+// given up.
 func (w way) play(ctx context.Context, o options) (*result, error) {
 	s := &show{options: o, way: w, result: result{way: w}, rng: rand.New(rand.NewPCG(o.seed, 7))}
 	var running, crowd sync.WaitGroup
@@ -116,7 +116,7 @@ func (s *show) open(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// request asks the pool that can serve soonest, uses the slot for a while, and makes it idle again.
+// request asks the pool that is likely to serve soonest, uses the slot for a while, and makes it idle again.
 func (s *show) request(ctx context.Context, start time.Time) {
 	answer := make(chan claim.Result, 1)
 	asked := time.Now()
@@ -139,7 +139,7 @@ func (s *show) request(ctx context.Context, start time.Time) {
 	}
 }
 
-// count counts an answer, and says how long the slot is to be used.
+// count counts an answer and returns how long the slot is to be used.
 func (s *show) count(start, asked time.Time, err error) (use time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *show) count(start, asked time.Time, err error) (use time.Duration) {
 	return s.use/2 + time.Duration(s.rng.Int64N(int64(s.use)+1))
 }
 
-// fail notes what must not happen.
+// fail keeps the first error of the run.
 func (s *show) fail(err error) {
 	if err != nil {
 		s.mu.Lock()
@@ -164,7 +164,7 @@ func (s *show) fail(err error) {
 	}
 }
 
-// finish adds up what pools and histories say.
+// finish adds up the counts of the pools and of the histories.
 func (s *show) finish(ctx context.Context) (*result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (s *show) finish(ctx context.Context) (*result, error) {
 	return r, errors.Join(s.errs...)
 }
 
-// sleep waits, and reports whether the context did not end meanwhile.
+// sleep waits for d, and reports false if ctx ends before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -9,18 +9,18 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// site is where the slots of one pool are.
+// site is the store of one pool's slots.
 type site interface {
 	claim.Source
-	// grow makes new slots.
+	// grow adds n new slots.
 	grow(ctx context.Context, n int) error
 	// recycle makes a used slot idle again.
 	recycle(ctx context.Context, s claim.Slot) error
-	// doubled counts in the history how often a slot was given to one caller while another still had it.
+	// doubled counts in the history how often a slot was given to a caller while another one still had it.
 	doubled(ctx context.Context) (int, error)
 }
 
-// names names n new slots, after those that there are.
+// names returns the names of n new slots, numbered after the *have existing ones.
 func names(have *int, n int) (out []string) {
 	for range n {
 		*have++
@@ -48,7 +48,7 @@ func (s *staleSite) recycle(_ context.Context, used claim.Slot) error {
 
 func (s *staleSite) doubled(context.Context) (int, error) { return s.Doubled(), nil }
 
-// ledgerSite is a ledger of the pool's own.
+// ledgerSite is a site whose slots are nodes of a ledger of its own.
 type ledgerSite struct {
 	claim.LedgerSource
 	have int
@@ -64,7 +64,7 @@ func (s *ledgerSite) grow(ctx context.Context, n int) error {
 
 func (s *ledgerSite) recycle(ctx context.Context, used claim.Slot) error { return s.Return(ctx, used) }
 
-// doubled replays the ledger's history: who was placed where, and released.
+// doubled replays the ledger's placements and releases.
 func (s *ledgerSite) doubled(ctx context.Context) (n int, err error) {
 	changes, err := s.Book().Changes(ctx, 0)
 	if err != nil {

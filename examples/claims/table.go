@@ -30,7 +30,7 @@ doubled    slots given to one caller while another had them, counted in the hist
 	fmt.Fprintf(out, "claimed %d of %d, doubled %d, conflicts %d with reservations, %d without\n", claimed, requests, doubled, with, without)
 }
 
-// percentile returns how long that many percent of the callers waited at most.
+// percentile returns the time that p percent of the callers did not wait longer than.
 func (r *result) percentile(p int) string {
 	if len(r.waited) == 0 {
 		return "-"

@@ -10,10 +10,10 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// Most capsules or nodes in one proposal, if the ledger has no lower limit.
+// batch is the most capsules or nodes in one proposal, if the ledger has no lower limit.
 const batch = 10_000
 
-// fill lets the nodes join and submits all capsules. It returns the classes, and how long submitting took.
+// fill adds the nodes and submits all capsules. It returns the classes, and how long the submission took.
 func fill(ctx context.Context, ledger orbit.Ledger, o options) ([]sim.Class, time.Duration, error) {
 	most := min(batch, ledger.Limits().Commitments, ledger.Limits().Capsules)
 	for nodes := range slices.Chunk(sim.Constellation(sim.Fleet{Seed: o.seed, Nodes: o.nodes}), most) {
@@ -42,7 +42,7 @@ func fill(ctx context.Context, ledger orbit.Ledger, o options) ([]sim.Class, tim
 	return classes, time.Since(start), nil
 }
 
-// submission has a Submit for each run of capsules alike.
+// submission returns a proposal with one Submit for each run of capsules of the same class.
 func submission(capsules []sim.Capsule) (p orbit.Proposal) {
 	for len(capsules) > 0 {
 		submit := orbit.Submit{Spec: capsules[0].Spec}

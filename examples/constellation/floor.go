@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// floor is what it costs merely to record the placements that a run makes. It is measured in slices between the passes, so
-// that work and floor see the same machine and the same neighbours.
+// floor measures what it costs merely to record the placements of a run. It measures in slices between the passes, so
+// that the work and the floor run on the machine in the same condition.
 type floor struct {
 	ledger   orbit.Ledger
 	recorder *sim.Floor
@@ -31,11 +31,11 @@ func newFloor(ctx context.Context, ledger orbit.Ledger) (*floor, error) {
 	return f, nil
 }
 
-// floorSlice is how many placements are recorded at a time. A slice begins with cold caches, and how cold depends on
-// what else the machine does: in shorter slices that would count.
+// floorSlice is how many placements are recorded at a time. A slice begins with cold caches, which would count for more
+// in shorter slices.
 const floorSlice = 10_000
 
-// catchUp records what has been placed since the last slice, if it is enough for another or the run has ended.
+// catchUp records the placements since the last slice, if they fill another slice or the run has ended.
 func (f *floor) catchUp(ctx context.Context, ended bool) error {
 	now, err := f.ledger.Snapshot(ctx)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// engines are the placement engines by name. Each navigator has one of its own, with a seed of its own, and
-// all rate nodes by the same score, which is the default.
+// engines are the placement engines by name. Each navigator has an engine of its own with a seed of its own. All of
+// them rate nodes by the default score.
 var engines = map[string]func(seed uint64) orbit.PlacementEngine{
 	"exhaustive": func(seed uint64) orbit.PlacementEngine { return &place.Exhaustive{Score: scoring, Seed: seed} },
 	"indexed":    func(seed uint64) orbit.PlacementEngine { return &place.Indexed{Score: scoring, Seed: seed} },
@@ -44,7 +44,8 @@ type options struct {
 	navigators, rounds       int
 	seed                     uint64
 	verbose                  bool
-	// No flags: the processor time that the rounds take together at least, and how often to say how far they are.
+	// enough is the processor time that the rounds take together at least, progressEvery how often the progress is
+	// printed. Only tests set them; there are no flags for them.
 	enough, progressEvery time.Duration
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// notes are what navigators measured, numbers alone, summed up by key.
+// notes sums up the numbers that navigators report, by key.
 type notes struct {
 	sums  map[string]float64
 	times map[string]time.Duration
@@ -32,7 +32,7 @@ func (n *notes) add(note slog.Attr) {
 	}
 }
 
-// String lists the sums, ordered by key.
+// String returns the sums, ordered by key.
 func (n *notes) String() string {
 	words := map[string]string{}
 	for key, sum := range n.sums {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// progress says now and then how far a run is, and only of runs that take long.
+// progress prints from time to time how many capsules are placed, only in runs that take long.
 type progress struct {
 	out    io.Writer
 	total  int
@@ -15,7 +15,7 @@ type progress struct {
 	last   time.Time
 }
 
-// at takes note of how many are placed.
+// at tells progress how many capsules are placed.
 func (p *progress) at(placed int) {
 	if p.placed = placed; time.Since(p.last) < p.every {
 		return

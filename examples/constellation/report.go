@@ -15,16 +15,16 @@ import (
 	"github.com/orbitsched/orbit/internal/cputime"
 )
 
-// report is what there is to say of all rounds.
+// report has the results of all rounds.
 type report struct {
 	options
 	rounds  []tally
 	samples *sampler
-	// Of the last round.
+	// left is what the last round has not placed.
 	left []leftover
 }
 
-// add takes note of a round. Its ledger is not kept.
+// add adds the results of a round. It does not keep the round's ledger.
 func (r *report) add(run *run) {
 	r.rounds = append(r.rounds, run.tally)
 	r.left = leftOver(run.state, run.tally.why)
@@ -33,7 +33,8 @@ func (r *report) add(run *run) {
 	}
 }
 
-// print writes the table and what goes with it, of the round with the median multiple of the floor. The last line sums up.
+// print writes the table and the lines below it for the round with the median multiple of the floor. The last line sums
+// up all rounds.
 func (r *report) print(out io.Writer) {
 	slices.SortFunc(r.rounds, func(a, b tally) int { return cmp.Compare(a.floors(), b.floors()) })
 	t := &r.rounds[len(r.rounds)/2]
@@ -55,7 +56,7 @@ func (r *report) print(out io.Writer) {
 	fmt.Fprintf(out, "placed %d of %d in %v, %.1f x floor\n", t.committed, r.capsules, t.wall.Round(time.Millisecond), t.floors())
 }
 
-// micros divides a time, in microseconds.
+// micros returns t divided by a number, in microseconds.
 func micros(t time.Duration, by int) float64 {
 	return float64(t.Nanoseconds()) / 1000 / float64(max(by, 1))
 }
@@ -76,7 +77,7 @@ func (r *report) printStages(out io.Writer, t *tally) {
 	fmt.Fprintln(out)
 }
 
-// printMultiples compares what a placement takes with the floor, and with one choice of the reference engine.
+// printMultiples compares the cost of a placement with the floor, and with one choice of the reference engine.
 func (r *report) printMultiples(out io.Writer, t *tally) {
 	var floors []time.Duration
 	for i := range r.rounds {
@@ -99,7 +100,7 @@ func (r *report) printMultiples(out io.Writer, t *tally) {
 
 var highWater = regexp.MustCompile(`(?m)^VmHWM:\s*(\d+) kB$`)
 
-// peakMemory is the most memory that the process has taken so far, or "" where the system does not say.
+// peakMemory returns the most memory that the process has used so far; "" where the system does not tell.
 func peakMemory() string {
 	status, _ := os.ReadFile("/proc/self/status")
 	found := highWater.FindSubmatch(status)
@@ -110,13 +111,13 @@ func peakMemory() string {
 	return fmt.Sprintf("%d MiB", kib>>10)
 }
 
-// leftover is how many capsules were not placed for the same reason.
+// leftover is the number of capsules that were not placed for the same reason.
 type leftover struct {
 	capsules int
 	why      string
 }
 
-// leftOver counts what is pending by why it is, most frequent first.
+// leftOver counts the pending capsules by their reason, the most frequent first.
 func leftOver(state *orbit.State, why map[*orbit.Spec]error) []leftover {
 	if state.PendingCount() == 0 {
 		return nil
@@ -139,7 +140,7 @@ func leftOver(state *orbit.State, why map[*orbit.Spec]error) []leftover {
 	return out
 }
 
-// maxReasons is how many reasons are printed.
+// maxReasons is how many reasons are printed at most.
 const maxReasons = 5
 
 func (r *report) printLeft(out io.Writer) {

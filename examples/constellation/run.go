@@ -16,14 +16,14 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// share is a navigator for a share of the modules: those whose hash is its own. It places them all as
-// nav.Services does, whatever their class.
+// share is a navigator that claims those modules whose hash belongs to it. It places capsules as nav.Services does,
+// whatever their class.
 type share struct {
 	nav.Services
 	part, of uint32
 }
 
-// Claims reports whether the module falls to this share.
+// Claims reports whether the module's hash belongs to this share.
 func (s *share) Claims(module string, _ orbit.AppClass) bool {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(module)) // never fails
@@ -38,12 +38,13 @@ type run struct {
 	sampler  *sampler     // nil: takes no samples
 	state    *orbit.State // at the end
 
-	// Every pass reads; a pause, in which no engine works and no clock of the run ticks, writes.
+	// gate is locked for reading by every pass, and for writing by a pause, in which no engine works and no clock of
+	// the run ticks.
 	gate   sync.RWMutex
 	floor  *floor
 	paused error // the first error of a pause
 
-	// Guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	tally tally
 }
@@ -51,19 +52,20 @@ type run struct {
 // tally is the sum of all passes.
 type tally struct {
 	passes, committed, conflicts int
-	// By the clock, the stages summed over all engines.
+	// The wall-clock time of each stage, summed over all engines, and of the whole run.
 	submit, view, plan, propose, wall time.Duration
-	// The cputime.Name of all threads from start to end, without pauses, and of the floor.
+	// spent is the processor time (cputime.Name) of all threads from start to end without pauses, floor that of the
+	// floor.
 	spent, floor time.Duration
 	notes        notes
-	// Why a class was last found to fit nowhere.
+	// why is the reason for which a class was last found to fit nowhere.
 	why map[*orbit.Spec]error
-	// Passes with errors, and the first of these.
+	// failed is the number of passes with errors; the first of these errors is kept.
 	failed  int
 	failure error
 }
 
-// floors is what the run spent as a multiple of the floor; 0 if nothing was placed.
+// floors returns what the run has spent as a multiple of the floor; 0 if nothing was placed.
 func (t *tally) floors() float64 {
 	if t.floor == 0 {
 		return 0
@@ -71,7 +73,7 @@ func (t *tally) floors() float64 {
 	return float64(t.spent) / float64(t.floor)
 }
 
-// newRun makes up a constellation and its work.
+// newRun generates a constellation and its capsules.
 func newRun(ctx context.Context, o options, sampling bool, status io.Writer) (*run, error) {
 	r := &run{options: o, ledger: &orbit.MemoryLedger{}}
 	classes, submitting, err := fill(ctx, r.ledger, o)
@@ -87,7 +89,7 @@ func newRun(ctx context.Context, o options, sampling bool, status io.Writer) (*r
 	return r, err
 }
 
-// start lets the engines work until each has done what it can, or ctx ends.
+// start runs the engines until none of them makes progress any more, or ctx ends.
 func (r *run) start(ctx context.Context) (err error) {
 	runtime.GC() // what set-up has left behind is not collected on the clock of the run
 	begin, spent := time.Now(), cputime.Process()
@@ -125,8 +127,8 @@ func (r *run) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// work passes until there is nothing left to plan or a pass makes no progress: it commits nothing, loses
-// nothing to others, and puts no class aside.
+// work calls Pass until nothing is left to plan or a pass makes no progress: it commits nothing, loses nothing to other
+// engines, and puts no class aside.
 func (r *run) work(ctx context.Context, engine *orbit.Engine) {
 	parked := 0
 	for ctx.Err() == nil {
@@ -145,7 +147,7 @@ func (r *run) work(ctx context.Context, engine *orbit.Engine) {
 	}
 }
 
-// pause stops the run and its clocks, and measures beside it.
+// pause stops all engines and the clocks of the run, and measures the floor and the reference engine meanwhile.
 func (r *run) pause(ctx context.Context) {
 	r.gate.Lock()
 	defer r.gate.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// sampler measures what Exhaustive takes to choose a node: at the start of a run, and at each quarter of it.
+// sampler measures how long Exhaustive takes to choose a node: at the start of a run and after each quarter of it.
 type sampler struct {
 	classes  []sim.Class
 	capsules int
@@ -21,12 +21,12 @@ type sampler struct {
 
 const (
 	quarters = 4
-	// Timed calls at each point.
+	// callsPerPoint is the number of timed calls at each point.
 	callsPerPoint = 16
 )
 
-// take measures some calls, for capsules spread evenly over the whole workload, if a quarter has been placed since the
-// last time.
+// take measures calls for capsules that are spread evenly over all classes, if another quarter has been placed since
+// the last time.
 func (s *sampler) take(ctx context.Context, ledger orbit.Ledger) error {
 	state, err := ledger.Snapshot(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *sampler) take(ctx context.Context, ledger orbit.Ledger) error {
 	return nil
 }
 
-// spec returns the spec of the capsule that stands at this part of the way through all classes.
+// spec returns the spec of the capsule at that part of the list of all capsules, from 0 to 1.
 func (s *sampler) spec(part float64) *orbit.Spec {
 	at := min(int(part*float64(s.capsules)), s.capsules-1)
 	for _, c := range s.classes {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// schedule places the whole constellation again and again, for what takes a tenth of a second varies by half from one time
-// to the next, and prints the report. An interrupt ends the work; what is placed by then is reported.
+// schedule places the whole constellation several times and prints the report. One round is not enough, because the
+// time of work that takes a tenth of a second varies by half. An interrupt ends the rounds; what has been measured by
+// then is reported.
 func schedule(ctx context.Context, o options, out, status io.Writer) error {
 	fmt.Fprintf(out, `A whole constellation from scratch: %d capsules of %d kinds on %d machines (seed %d).
 The best machine for a capsule is one of all, and each placement changes which is best for the next. A scheduler that

@@ -30,7 +30,7 @@ type options struct {
 
 func main() { program.Main("dispatcher", parse, run) }
 
-// policies are what a dispatcher may choose by.
+// policies are the policies of a dispatcher by name.
 var policies = map[string]func(seed uint64) shard.Policy{
 	"roundrobin": func(uint64) shard.Policy { return &shard.RoundRobin{} },
 	"random":     func(seed uint64) shard.Policy { return &shard.Random{Seed: seed} },
@@ -49,7 +49,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	return o, err
 }
 
-// check says what is wrong with the flags, and reads the list of schedulers.
+// check returns an error if a flag has an invalid value. It also parses the list of numbers of schedulers.
 func (o *options) check(list string) error {
 	switch {
 	case o.nodes < 50 || o.nodes > 100_000:
@@ -67,7 +67,7 @@ func (o *options) check(list string) error {
 	return nil
 }
 
-// run does it all: every mode with every number of schedulers, each on a ledger of its own.
+// run plays every mode with every number of schedulers, each on a ledger of its own.
 func run(ctx context.Context, o options, out io.Writer) error {
 	w := makeWorld(o)
 	fmt.Fprintf(out, `%d capsules for %d nodes, in waves that ask for %s of the cpu, given out to several schedulers (%s, seed %d).
@@ -106,7 +106,7 @@ shared  all schedulers see all nodes
 	return nil
 }
 
-// percent is a share of all, 100 if there is nothing.
+// percent returns part of all in percent; 100 if all is 0.
 func percent(part, all int) float64 {
 	if all == 0 {
 		return 100

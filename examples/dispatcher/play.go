@@ -8,25 +8,22 @@ import (
 	"github.com/orbitsched/orbit/shard"
 )
 
-// row is one wave.
+// row has the figures of one wave.
 type row struct {
 	mode       shard.Mode
 	schedulers int
 	fill       float64
-	// Up to the end of the wave.
-	placed, submitted int
-	packing           float64
-	// In the wave.
+	// placed, submitted, packing and fenced are as of the end of the wave.
+	placed, submitted, fenced int
+	packing                   float64
+	// The other figures count what has happened in the wave alone.
 	rate                float64
 	proposed, conflicts int
-	// Up to the end of the wave.
-	fenced int
-	// In the wave.
 	redispatched, moves int
 	killed              bool
 }
 
-// play runs one scene: wave by wave, with a death in the middle.
+// play runs one scene wave by wave. Half way it kills a scheduler.
 func play(ctx context.Context, w *world, mode shard.Mode, schedulers int, o options) ([]row, error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -51,7 +48,7 @@ func play(ctx context.Context, w *world, mode shard.Mode, schedulers int, o opti
 	return rows, ctx.Err()
 }
 
-// wave submits and waits until everything is placed, or nothing moves any more.
+// wave submits the capsules of a wave and waits until all are placed or nothing has been placed for the time still.
 func (s *scene) wave(ctx context.Context, submits []orbit.Submit, r *row) error {
 	proposed, conflicts, moves, redispatched := s.proposed.Load(), s.conflicts.Load(), s.moves.Load(), s.redispatched.Load()
 	before, err := s.placed(ctx)
@@ -82,10 +79,11 @@ func (s *scene) wave(ctx context.Context, submits []orbit.Submit, r *row) error 
 	return state.Verify()
 }
 
-// still is how long nothing has to move.
+// still is after how long without a placement a wave ends.
 const still = 3 * ttl
 
-// settle returns when the last capsule was placed. It kills a scheduler as soon as the first is, if one is to be killed.
+// settle waits for the end of a wave and returns the time of its last placement. If a scheduler is to be killed in this
+// wave, it is killed after the first placement.
 func (s *scene) settle(ctx context.Context, r *row, before int) (last time.Time, err error) {
 	last = time.Now()
 	alive := !r.killed
@@ -116,7 +114,7 @@ func (s *scene) placed(ctx context.Context) (int, error) {
 	return state.CapsuleCount() - state.PendingCount(), nil
 }
 
-// packing is how full the nodes are on which there is anything, in cpu.
+// packing returns which part of the CPU is used on the nodes that run any capsule.
 func packing(state *orbit.State) float64 {
 	used, capacity := int64(0), int64(0)
 	for n := range state.Nodes() {

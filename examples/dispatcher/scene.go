@@ -21,20 +21,21 @@ type scene struct {
 	mode   shard.Mode
 	ledger *orbit.MemoryLedger
 	leases *lease.Keeper
-	// Schedulers, by how each is killed.
+	// kill has for each scheduler the function that kills it.
 	kill []context.CancelFunc
 	work sync.WaitGroup
-	// Proposals of all schedulers that place something; how many of them were lost to another one; and how many were
-	// refused because the scheduler's lease had ended, or the node had changed hands.
+	// proposed counts the proposals of all schedulers that place something, conflicts those that lost to another
+	// scheduler, and fenced those that were refused because the lease of the scheduler was over or the node had another
+	// owner.
 	proposed, conflicts, fenced atomic.Int64
-	// Nodes that changed groups, and capsules that changed schedulers.
+	// moves counts the nodes that changed groups, redispatched the capsules that changed schedulers.
 	moves, redispatched atomic.Int64
 }
 
-// ttl is short, so that a scheduler that was killed is soon missed.
+// ttl is short, so that the death of a scheduler is noticed soon.
 const ttl = 400 * time.Millisecond
 
-// begin starts everything that runs beside the schedulers, and then those.
+// begin starts the schedulers, and then the lease keeper, the dispatcher and, except in shared mode, the groups.
 func begin(ctx context.Context, w *world, mode shard.Mode, schedulers int, o options) (*scene, error) {
 	s := &scene{mode: mode, ledger: &orbit.MemoryLedger{}}
 	s.leases = &lease.Keeper{Ledger: s.ledger, Prefix: shard.LeasePrefix, TTL: ttl}
@@ -64,7 +65,7 @@ func begin(ctx context.Context, w *world, mode shard.Mode, schedulers int, o opt
 	return s, s.grouped(ctx, len(w.nodes))
 }
 
-// scheduler starts one: a partition ledger on the ledger, a navigator for its mode, and what has it share with the others.
+// scheduler starts one scheduler: an engine on a partition ledger whose navigator gives back what does not fit.
 func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
 	ctx, kill := context.WithCancel(ctx)
 	s.kill = append(s.kill, kill)
@@ -84,8 +85,8 @@ func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
 	return nil
 }
 
-// hold refreshes a lease until its scheduler is killed; then it runs out. (A scheduler that is to end in order holds its
-// lease by shard's Scheduler.Keep, which resigns it.)
+// hold refreshes a lease until its scheduler is killed, so that the lease then runs out. A scheduler that ends in order
+// uses Scheduler.Keep of package shard instead, which resigns the lease.
 func (s *scene) hold(ctx context.Context, scheduler *shard.Scheduler, term lease.Term) {
 	tick := time.NewTicker(ttl / 5)
 	defer tick.Stop()
@@ -102,13 +103,13 @@ func (s *scene) hold(ctx context.Context, scheduler *shard.Scheduler, term lease
 	}
 }
 
-// referee is the ledger, and counts what schedulers win and lose.
+// referee is the ledger. It counts what the schedulers commit and lose.
 type referee struct {
 	*orbit.MemoryLedger
 	scene *scene
 }
 
-// ProposeBatch is how engines propose.
+// ProposeBatch counts the outcomes of a batch. Engines propose nothing in another way.
 func (r referee) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out := r.MemoryLedger.ProposeBatch(ctx, batch)
 	for i := range batch {

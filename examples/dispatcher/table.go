@@ -16,7 +16,7 @@ func printHead(out io.Writer, waves bool) {
 	fmt.Fprintf(out, "%-7s %10s %8s %12s %9s   %s\n", "mode", "schedulers", "placed", "conflicts, %", "packing", "when one was killed half way")
 }
 
-// printRun shows how one run ended, in one row.
+// printRun prints how one run ended, in one row.
 func printRun(out io.Writer, rows []row) {
 	last, proposed, conflicts, redispatched, moves := rows[len(rows)-1], 0, 0, 0, 0
 	for _, r := range rows {
@@ -31,7 +31,7 @@ func printRun(out io.Writer, rows []row) {
 		last.mode, last.schedulers, percent(last.placed, last.submitted), percentOf(conflicts, proposed), last.packing, note)
 }
 
-// printRows shows the waves of one run.
+// printRows prints the waves of one run.
 func printRows(out io.Writer, rows []row) {
 	for _, r := range rows {
 		note := ""
@@ -61,10 +61,10 @@ packing       how full the cpu is of the nodes on which there is anything
 `)
 }
 
-// percentOf is a share of all, 0 if there is nothing.
+// percentOf returns part of all in percent; 0 if all is 0.
 func percentOf(part, all int) float64 { return 100 * float64(part) / float64(max(all, 1)) }
 
-// sum is all runs of one mode, as they ended.
+// sum has the results of all runs of one mode.
 type sum struct {
 	mode                        shard.Mode
 	placed, capsules, conflicts int

@@ -8,15 +8,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// world is a constellation and what is to be placed on it, in waves.
+// world has the nodes of a constellation and the capsules that are submitted to it in waves.
 type world struct {
 	nodes []orbit.Node
 	specs []*orbit.Spec
-	// Each wave asks for what its fill says more than the one before it.
+	// waves have the capsules of each wave. The sum up to a wave is the part of the CPU that waveFills says.
 	waves [][]orbit.Submit
 }
 
-// waveFills say how much of the cpu has been asked for after each wave.
+// waveFills says which part of the CPU is requested by all waves up to each one.
 var waveFills = []float64{0.5, 0.8, 0.97}
 
 func fills() string {
@@ -66,7 +66,7 @@ func (w *world) capsules() (n int) {
 	return n
 }
 
-// join returns what lets the nodes join a ledger.
+// join returns the commitments that add the nodes.
 func (w *world) join() []orbit.Commitment {
 	do := make([]orbit.Commitment, len(w.nodes))
 	for i := range w.nodes {

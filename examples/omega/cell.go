@@ -21,21 +21,21 @@ const (
 	taskTime = 5 * time.Millisecond
 )
 
-// setup is one run.
+// setup has the settings of one run.
 type setup struct {
 	options
-	// What a service decision takes for a job.
+	// serviceTime is how long the service scheduler takes to decide on a job.
 	serviceTime time.Duration
-	// The same of the batch schedulers; 0: 0.1 s.
+	// batchTime is how long a batch scheduler takes; 0: 0.1 s.
 	batchTime time.Duration
-	// How many batch schedulers there are, and how many times the usual batch jobs.
+	// batches is the number of batch schedulers, rate the factor by which there are more batch jobs than usual.
 	batches int
 	rate    float64
 	coarse  bool
 	whole   bool
 }
 
-// cell makes the race: most jobs are batch and short, most of what is taken is taken by services, which stay.
+// cell returns the race. Most jobs are short batch jobs, and most of what is in use is used by services, which stay.
 func (s setup) cell() *race.Config {
 	r := &race.Config{Until: time.Duration(s.hours * float64(time.Hour)), Check: -1, Steps: math.MaxInt}
 	rng := rand.New(rand.NewPCG(s.seed, 0))
@@ -69,7 +69,7 @@ func (s setup) cell() *race.Config {
 	return r
 }
 
-// arrivals are jobs of one kind: times in seconds, memory in GiB, all of them averages.
+// arrivals are the jobs of one kind. Times are in seconds, memory is in GiB, and all values are averages.
 type arrivals struct {
 	rng    *rand.Rand
 	every  float64
@@ -79,7 +79,7 @@ type arrivals struct {
 	memory int64
 }
 
-// until yields jobs that come at random, at a steady rate.
+// until yields jobs at random times up to end, at a constant rate.
 func (a arrivals) until(end time.Duration) func(yield func(race.Job) bool) {
 	return func(yield func(race.Job) bool) {
 		for at := a.draw(a.every); at < end; at += a.draw(a.every) {
@@ -94,18 +94,18 @@ func (a arrivals) until(end time.Duration) func(yield func(race.Job) bool) {
 	}
 }
 
-// draw returns a time with this average.
+// draw returns a random time with this average.
 func (a arrivals) draw(seconds float64) time.Duration {
 	return time.Duration(a.rng.ExpFloat64() * seconds * float64(time.Second))
 }
 
-// figures are what the batch schedulers did together.
+// figures are the results of the service scheduler and of all batch schedulers together.
 type figures struct {
 	service, batch race.Tally
 	busiest        float64
 }
 
-// run runs the cell and sums up.
+// run runs the cell and adds up the results.
 func (s setup) run() (f figures, err error) {
 	res := s.cell().Run(s.seed)
 	if res.Err != nil {

@@ -47,18 +47,19 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	return o, err
 }
 
-// experiment is all runs of the program.
+// experiment is the state of the program over all its runs.
 type experiment struct {
 	options
 	ctx    context.Context
 	out    io.Writer
 	status io.Writer
 	runs   int // so far
-	// Decisions of the service scheduler that lost something, and service jobs placed, in all runs so far.
+	// serviceLost counts the decisions of the service scheduler that had a conflict, serviceJobs the placed service jobs, in
+	// all runs so far.
 	serviceLost, serviceJobs int
 }
 
-// totalRuns is how many runs the tables take together.
+// totalRuns is the number of runs in all tables.
 var totalRuns = len(serviceTimes) + len(batchSchedulers) + len(betTimes)*len(betForms)
 
 // run prints the three tables.
@@ -81,7 +82,8 @@ than p50, 99%% no longer than p99.
 	return nil
 }
 
-// measure does one run, and says so now and then. No row of a table is half printed when it is called.
+// measure does one run. From time to time it prints the progress; a row of a table must not be half printed when it is
+// called.
 func (e *experiment) measure(s setup) (figures, error) {
 	if err := e.ctx.Err(); err != nil {
 		return figures{}, err

@@ -14,7 +14,8 @@ var (
 	betForms        = []form{{"fine, task by task", false, false}, {"fine, all or nothing", false, true}, {"coarse, task by task", true, false}, {"coarse, all or nothing", true, true}}
 )
 
-// form is how a scheduler bets, and what it wants of a job: task by task what there is room for, or the whole.
+// form is a way in which a scheduler bets (coarse: that the node has not changed at all) and what it accepts of a job
+// (whole: all tasks or none).
 type form struct {
 	name          string
 	coarse, whole bool
@@ -22,7 +23,8 @@ type form struct {
 
 func seconds(t float64) time.Duration { return time.Duration(t * float64(time.Second)) }
 
-// serviceTimes prints conflicts and busyness against how long the service scheduler thinks about a job.
+// serviceTimes prints conflicts and utilization of the schedulers against the time that the service scheduler takes for
+// a decision.
 func (e *experiment) serviceTimes() error {
 	fmt.Fprint(e.out, "\n1. One service and one batch scheduler: the longer the service scheduler thinks, the more has changed when it has.\n\n")
 	fmt.Fprintln(e.out, "t_job(service)   service: conflicts    busy   wait p50     p99   batch: conflicts    busy   wait p50     p99")
@@ -40,8 +42,8 @@ func (e *experiment) serviceTimes() error {
 	return nil
 }
 
-// batchSchedulers prints conflicts and busyness against the number of batch schedulers that share the batch jobs, of
-// which there are several times as many as one can decide on.
+// batchSchedulers prints conflicts and utilization against the number of batch schedulers that share the batch jobs.
+// There are several times as many jobs as one scheduler can decide on.
 func (e *experiment) batchSchedulers() error {
 	fmt.Fprint(e.out, "\n2. Four times as many batch jobs, on which one batch scheduler, at 1 s a job, cannot keep up: n of them share the work.\n\n")
 	fmt.Fprintln(e.out, "batch schedulers   conflicts   mean busy   busiest   wait p50     p99   jobs placed")
@@ -58,7 +60,7 @@ func (e *experiment) batchSchedulers() error {
 	return nil
 }
 
-// transactions prints what it costs to bet that a machine has not changed at all, and to want all of a job or nothing.
+// transactions prints what it costs to bet that a node has not changed at all, and to accept only all tasks of a job.
 func (e *experiment) transactions() error {
 	fmt.Fprint(e.out, "\n3. Bets that there is room (fine) or that the machine has not changed at all (coarse), task by task or all tasks of a job\n"+
 		"or none: the service scheduler's conflicts and busyness.\n\n")
@@ -91,7 +93,7 @@ func (e *experiment) transactions() error {
 	return nil
 }
 
-// short rounds a time to what a table has room for.
+// short rounds a time so that it fits into a column.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Minute:

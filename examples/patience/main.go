@@ -23,12 +23,12 @@ import (
 
 const cores = 1_000 // in milli-cores
 
-// story is what waits.
+// story is one kind of large work that waits.
 type story struct {
 	title  string
 	class  orbit.AppClass
 	engine string
-	// A gang of so many members; 0: a capsule.
+	// members is the number of members of a gang; 0: the story is about a single capsule.
 	members  int
 	cores    int64
 	priority int32
@@ -44,7 +44,7 @@ var stories = []story{
 	{title: "a service of 4 cores, of the tasks' own priority", class: orbit.LatencySensitive, engine: "services", cores: 4},
 }
 
-// world is one telling of a story.
+// world is the state of one run of a story.
 type world struct {
 	story
 	ledger  *orbit.MemoryLedger
@@ -88,7 +88,7 @@ func onOff(patient bool) string {
 	return "off"
 }
 
-// open makes the nodes, fills them with tasks, and submits what waits.
+// open adds the nodes, fills them with tasks, and submits the large work.
 func open(s story, patient bool, seed uint64) *world {
 	w := &world{story: s, ledger: &orbit.MemoryLedger{}, rng: rand.New(rand.NewPCG(seed, 0))}
 	for i, n := range []orbit.Navigator{&nav.Batch{}, &nav.Batch{}, &nav.Services{}, &nav.Gang{}} {
@@ -117,8 +117,8 @@ func open(s story, patient bool, seed uint64) *world {
 	return w
 }
 
-// tell lets tasks end and others come, with a pass of every engine after each, until the large work is placed. It returns
-// after how many ends that was, -1 for never, and how many tasks overtook it.
+// tell ends tasks and submits others, with a pass of every engine after each, until the large work is placed. It
+// returns after how many ends that was, -1 for never, and how many tasks overtook the large work.
 func (w *world) tell(ends int, verbose bool) (after, overtaken int) {
 	first, told := w.next, orbit.Revision(0)
 	after = -1
@@ -147,7 +147,7 @@ func (w *world) tell(ends int, verbose bool) (after, overtaken int) {
 	return after, overtaken
 }
 
-// large reports whether the large work is placed, and what is nominated for it.
+// large reports whether the large work is placed, and returns its nomination.
 func (w *world) large() (bool, *orbit.Nomination) {
 	if w.members == 0 {
 		c := w.state().Capsule("large")
@@ -157,7 +157,7 @@ func (w *world) large() (bool, *orbit.Nomination) {
 	return g.Total() > 0, g.Nomination
 }
 
-// pass lets every engine pass a few times, in an order of chance.
+// pass lets every engine pass a few times, in random order.
 func (w *world) pass() {
 	for range 3 {
 		for _, i := range w.rng.Perm(len(w.engines)) {
@@ -168,7 +168,7 @@ func (w *world) pass() {
 	}
 }
 
-// submitTasks submits one-core tasks, half of them to each of their navigators.
+// submitTasks submits n one-core tasks, in equal parts to the two engines for tasks.
 func (w *world) submitTasks(n int) {
 	spec := &orbit.Spec{Class: orbit.Batch, Module: "task"}
 	spec.Envelope.Reservation[orbit.CPU] = cores
@@ -178,7 +178,7 @@ func (w *world) submitTasks(n int) {
 	}
 }
 
-// endOne ends a task that runs.
+// endOne ends a random task that runs.
 func (w *world) endOne() {
 	var running []orbit.CapsuleID
 	for c := range w.state().Capsules() {

@@ -24,8 +24,8 @@ type team struct {
 	orbit.Ledger
 	module string
 	engine orbit.Engine
-	// Counts the navigators that plan in this round. Each waits for the others, so that no plan is made with another's
-	// commit in view.
+	// together counts the navigators that plan in this round. Each waits for the others, so that no plan is made on a view
+	// that has a commit of another one.
 	together *sync.WaitGroup
 	planned  []string
 	outcomes []string
@@ -33,10 +33,10 @@ type team struct {
 	promised map[orbit.NodeID]int64
 }
 
-// Claims divides the work between the schedulers: no coordinator is asked.
+// Claims divides the capsules between the schedulers by module, without a coordinator.
 func (t *team) Claims(module string, _ orbit.AppClass) bool { return module == t.module }
 
-// Plan is what the engine calls with a view and the capsules that wait.
+// Plan is called by the engine with a view and the pending capsules.
 func (t *team) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := t.Services.Plan(ctx, view, pending)
 	for _, p := range plan.Proposals {
@@ -49,7 +49,7 @@ func (t *team) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	return plan, err
 }
 
-// Propose passes a proposal on to the ledger, and keeps what the ledger says of it.
+// Propose passes a proposal on to the ledger, and keeps the answer for printing.
 func (t *team) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	rev, err := t.Ledger.Propose(ctx, p)
 	place := p.Do[0].(orbit.Place)
@@ -114,7 +114,7 @@ func main() {
 	fmt.Printf("All 8 capsules placed in %d rounds: %d proposals lost, and their capsules were planned again; no node is oversubscribed.\n", rounds, lost)
 }
 
-// race lets all schedulers with work do one pass at the same time, and prints what came of it.
+// race lets all schedulers that have work do one pass at the same time, and prints the results.
 func race(ctx context.Context, round int, ledger orbit.Ledger, teams []*team) {
 	var together, done sync.WaitGroup
 	waiting := map[string]bool{}
@@ -146,7 +146,7 @@ func race(ctx context.Context, round int, ledger orbit.Ledger, teams []*team) {
 	}
 }
 
-// withoutReferee prints what the nodes would have to carry if every plan of the first round were carried out.
+// withoutReferee prints how full the nodes would be if every plan of the first round had been carried out.
 func withoutReferee(promised map[orbit.NodeID]int64) {
 	fmt.Println("\nWithout the ledger all of these plans would be carried out:")
 	for _, node := range []orbit.NodeID{"node-a", "node-b", "node-c", "node-d"} {
@@ -159,7 +159,7 @@ func withoutReferee(promised map[orbit.NodeID]int64) {
 	fmt.Println("A conflict is no error. Its scheduler plans again, on a view that has what came first.")
 }
 
-// report prints who ended where, and recounts everything.
+// report prints which capsule is on which node, and verifies the state.
 func report(state *orbit.State) {
 	fmt.Println("\nIn the end:")
 	for n := range state.Nodes() {

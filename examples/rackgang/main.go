@@ -24,7 +24,7 @@ type options struct {
 
 func main() { program.Main("rackgang", parse, run) }
 
-// check says what is wrong with the flags.
+// check returns an error if a flag has an invalid value.
 func (o *options) check() error {
 	switch {
 	case o.nodes < 20 || o.nodes > 100_000:
@@ -48,7 +48,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	return o, err
 }
 
-// run does it all: the three ways to start groups, each on a ledger of its own, and then the race.
+// run starts the groups in each of the three ways, each on a ledger of its own, and then runs the race.
 func run(ctx context.Context, o options, out io.Writer) error {
 	w := makeWorld(o)
 	fmt.Fprintf(out, `Groups of capsules want to share a rack. "Where another member runs" has no answer for the first, and a group that is begun
@@ -96,7 +96,7 @@ The same work is started in three ways, each on a ledger of its own. Bound means
 	return ctx.Err()
 }
 
-// percent is a share of all, 100 if there is nothing.
+// percent returns part of all in percent; 100 if all is 0.
 func percent(part, all int) float64 {
 	if all == 0 {
 		return 100

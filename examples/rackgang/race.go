@@ -18,11 +18,11 @@ import (
 type meeting struct {
 	mu   sync.Mutex
 	cond *sync.Cond
-	// Guarded by mu, like every racer's arrived. Who has yet to arrive in this turn.
+	// missing is the number of racers that have not arrived in this turn. It is guarded by mu, as is every racer's arrived.
 	missing int
 }
 
-// begin begins a turn of so many.
+// begin begins a turn of n racers.
 func (m *meeting) begin(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,14 +36,16 @@ type racer struct {
 	orbit.Navigator
 	name    string
 	meeting *meeting
-	// In this turn. A pass may return without its Plan, which then comes later: it is the meeting's mu that guards this.
+	// arrived says that the racer has arrived in this turn. The meeting's mu guards it, because a pass may return before its
+	// Plan, which then comes later.
 	arrived bool
 
-	// What its passes came to, and the last that got anywhere.
+	// The sums of the racer's passes, and the number of the last pass that has committed something.
 	proposed, committed, conflicts, last int
 }
 
-// arrive notes, once a turn, that the racer has planned, or will not. It waits for the others if asked to.
+// arrive notes, at most once in a turn, that the racer has planned or will not plan. If wait is set, it waits for the
+// other racers.
 func (r *racer) arrive(wait bool) {
 	m := r.meeting
 	m.mu.Lock()
@@ -57,14 +59,14 @@ func (r *racer) arrive(wait bool) {
 	}
 }
 
-// Plan plans, and waits for the others.
+// Plan calls the navigator, and waits for the other racers.
 func (r *racer) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := r.Navigator.Plan(ctx, view, pending)
 	r.arrive(true)
 	return plan, err
 }
 
-// pass lets it pass once, in the given turn.
+// pass does one pass of the racer's engine in a turn.
 func (r *racer) pass(ctx context.Context, e *orbit.Engine, turn int) error {
 	r.meeting.mu.Lock()
 	r.arrived = false
@@ -80,11 +82,11 @@ func (r *racer) pass(ctx context.Context, e *orbit.Engine, turn int) error {
 	return errors.Join(round.Errors...)
 }
 
-// turns is how many passes each navigator of the race has.
+// turns is the number of passes of each navigator in the race.
 const turns = 20
 
-// race lets a services, a batch and a gang navigator plan at the same time on a constellation with little to spare,
-// and prints how often they collide.
+// race lets a Services, a Batch and a Gang navigator plan at the same time on a constellation that is nearly full, and
+// prints how many conflicts they have.
 func race(ctx context.Context, o options, out io.Writer) error {
 	w := makeWorld(options{nodes: 100, capsules: 2300, seed: o.seed})
 	ledger, err := w.fill(ctx, (*group).gang)
@@ -122,8 +124,8 @@ func race(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// stillFits counts the capsules that wait though a node could take them; members of gangs, which need more than that,
-// are not counted.
+// stillFits counts the pending capsules that a node could take. It does not count members of gangs, which need more
+// than one node.
 func stillFits(state *orbit.State) (n int) {
 	for _, c := range state.Pending() {
 		if c.Gang != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// way is one to start groups.
+// way is a way to start groups.
 type way struct {
 	name       string
 	ask        func(*group) orbit.Submit
@@ -26,19 +26,19 @@ var ways = []way{
 	}},
 }
 
-// start is one way at work, on a ledger of its own.
+// start is the state of one way, on a ledger of its own.
 type start struct {
 	way     way
 	world   *world
 	ledger  *orbit.MemoryLedger
 	engines []*orbit.Engine
 	watch   nav.GroupWatch
-	// Capsules that are bound after each pass of all navigators.
+	// bound is the number of bound capsules after each pass of all navigators.
 	bound     []int
 	conflicts int
 	errors    []error
 
-	// At the end.
+	// The results of the groups at the end.
 	whole, racks int
 	why          string
 }
@@ -58,7 +58,7 @@ func begin(ctx context.Context, way way, w *world, o options) (*start, error) {
 	return s, nil
 }
 
-// pass lets each navigator pass once, one after another, so that a run can be repeated.
+// pass lets each navigator pass once. They pass one after another, so that a run can be repeated.
 func (s *start) pass(ctx context.Context) {
 	for _, e := range s.engines {
 		round := e.Pass(ctx)
@@ -75,7 +75,7 @@ func (s *start) pass(ctx context.Context) {
 	s.bound = append(s.bound, s.world.capsules()-state.PendingCount())
 }
 
-// share is how much is bound, in percent.
+// share returns which part of the capsules is bound, in percent.
 func (s *start) share() float64 {
 	if len(s.bound) == 0 {
 		return 0
@@ -83,7 +83,7 @@ func (s *start) share() float64 {
 	return percent(s.bound[len(s.bound)-1], s.world.capsules())
 }
 
-// finish checks the books and counts groups: those that are whole, and the racks that their members are in.
+// finish verifies the state, and counts the groups that are whole and the racks of their members.
 func (s *start) finish(ctx context.Context) error {
 	state, err := s.ledger.Snapshot(ctx)
 	if err != nil {

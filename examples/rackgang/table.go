@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// printShares shows how much is bound after each pass, until nothing moves any more.
+// printShares prints which part is bound after each pass, up to the last pass that has bound anything.
 func printShares(out io.Writer, runs []*start) {
 	fmt.Fprint(out, "share of all capsules bound after each pass; in a pass each navigator, which is what plans for a scheduler, plans once\n\npass")
 	for _, s := range runs {
@@ -29,7 +29,7 @@ func printShares(out io.Writer, runs []*start) {
 	fmt.Fprintln(out)
 }
 
-// lastMove is the last pass in which anything was bound.
+// lastMove returns the last pass that has bound anything.
 func lastMove(runs []*start) (last int) {
 	for _, s := range runs {
 		for pass := 1; pass < len(s.bound); pass++ {
@@ -41,7 +41,7 @@ func lastMove(runs []*start) (last int) {
 	return last
 }
 
-// printStarts says how the groups fared.
+// printStarts prints how many groups were started, and where.
 func printStarts(out io.Writer, runs []*start) {
 	fmt.Fprintf(out, "%-10s %13s %15s %9s %14s %10s\n", "way", "groups whole", "racks a group", "anchors", "assisted share", "conflicts")
 	for _, s := range runs {
@@ -62,7 +62,7 @@ conflicts       proposals that another navigator was faster than; none is expect
 	}
 }
 
-// printRace shows how often navigators that plan at the same time collide.
+// printRace prints how many conflicts navigators have that plan at the same time.
 func printRace(out io.Writer, w *world, racers []*racer, state *orbit.State) {
 	fmt.Fprintf(out, "race: three navigators plan at the same time, pass after pass: %d nodes, %d capsules, %.0f%% of memory taken at the end\n\n",
 		len(w.nodes), w.capsules(), memoryTaken(state))
@@ -82,7 +82,7 @@ verify               everything was counted again from the ledger's records, and
 		turns, w.capsules()-state.PendingCount(), w.capsules(), stillFits(state))
 }
 
-// memoryTaken is how much of all memory is taken, in percent.
+// memoryTaken returns which part of all memory is in use, in percent.
 func memoryTaken(state *orbit.State) float64 {
 	used, all := 0.0, 0.0
 	for n := range state.Nodes() {

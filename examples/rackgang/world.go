@@ -11,15 +11,15 @@ import (
 
 const gib = int64(1) << 30
 
-// world has the machines and the work. It is the same for each way to start groups, except for the fields of the specs
-// that ask for a group.
+// world has the nodes and the capsules. They are the same for each way to start groups, except for the fields of the
+// specs that name a group.
 type world struct {
 	nodes  []orbit.Node
 	single []sim.Capsule // services and batch work
 	groups []group
 }
 
-// group is capsules of one shape that have to share a rack.
+// group is a set of capsules of the same size that must share a rack.
 type group struct {
 	name     string
 	members  int
@@ -34,13 +34,14 @@ type archetype struct {
 	percent      int // of all capsules
 }
 
-// Training takes a good part of a rack, a database in memory some large nodes of it.
+// A training job takes a large part of a rack, a database in memory takes a few large nodes of it.
 var archetypes = []archetype{
 	{name: "training", fewest: 8, most: 16, cpu: 8_000, memory: 32 * gib, percent: 10},
 	{name: "memory-db", fewest: 3, most: 6, cpu: 4_000, memory: 96 * gib, percent: 5},
 }
 
-// makeWorld makes up machines and work: 15% of the capsules in groups, the rest services, batch sweeps and best effort.
+// makeWorld generates nodes and capsules: 15% of the capsules in groups, the others services, batch sweeps and best
+// effort.
 func makeWorld(o options) *world {
 	w := &world{nodes: sim.Constellation(sim.Fleet{Seed: o.seed, Nodes: o.nodes, Zones: max(1, o.nodes/100), NodesPerRack: 20})}
 	r := rand.New(rand.NewPCG(o.seed, 25))
@@ -68,7 +69,7 @@ func (w *world) grouped() (n int) {
 
 func (w *world) capsules() int { return len(w.single) + w.grouped() }
 
-// racks counts the racks.
+// racks returns the number of racks.
 func (w *world) racks() int {
 	seen := map[string]bool{}
 	for i := range w.nodes {
@@ -77,7 +78,7 @@ func (w *world) racks() int {
 	return len(seen)
 }
 
-// ids names the members.
+// ids returns the ids of the members.
 func (g *group) ids() []orbit.CapsuleID {
 	out := make([]orbit.CapsuleID, g.members)
 	for i := range out {
@@ -86,7 +87,7 @@ func (g *group) ids() []orbit.CapsuleID {
 	return out
 }
 
-// near asks for the group with affinity: each member has to be in a rack where a member runs.
+// near submits the group with affinity: each member must be in a rack where another member runs.
 func (g *group) near() orbit.Submit {
 	return orbit.Submit{IDs: g.ids(), Spec: &orbit.Spec{
 		Module: g.name, Envelope: orbit.Envelope{Reservation: g.envelope}, Priority: 100,
@@ -94,7 +95,7 @@ func (g *group) near() orbit.Submit {
 	}}
 }
 
-// gang asks for the group as a whole.
+// gang submits the group as a gang.
 func (g *group) gang() orbit.Submit {
 	spec := &orbit.Spec{Module: g.name, Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: g.envelope}, Priority: 100}
 	return orbit.Submit{Gang: &orbit.Gang{
@@ -102,7 +103,7 @@ func (g *group) gang() orbit.Submit {
 	}}
 }
 
-// fill makes a ledger of the world, with the groups asked for in one way or the other. All of it is there at once.
+// fill returns a ledger with the nodes and all capsules. Ask submits a group in one way or the other.
 func (w *world) fill(ctx context.Context, ask func(*group) orbit.Submit) (*orbit.MemoryLedger, error) {
 	ledger := &orbit.MemoryLedger{}
 	var p orbit.Proposal

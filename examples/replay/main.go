@@ -31,11 +31,11 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// firstSeed is that of the published experiment.
+// firstSeed is the seed of the published experiment.
 const firstSeed = 42
 
-// policies are the scores by name. Each is made for one run: from the list of capsules before inflation,
-// and the seed.
+// policies are the scores by name. Each score is made for one run, from the list of capsules before inflation and the
+// seed.
 var policies = map[string]func(list []sim.Capsule, seed uint64) orbit.Score{
 	"bestfit": func([]sim.Capsule, uint64) orbit.Score { return score.BestFit{} },
 	"dotprod": func([]sim.Capsule, uint64) orbit.Score { return score.DotProduct{} },
@@ -44,7 +44,7 @@ var policies = map[string]func(list []sim.Capsule, seed uint64) orbit.Score{
 	"spread":  func([]sim.Capsule, uint64) orbit.Score { return score.Spread{} },
 }
 
-// meanings say in one line each which node a policy prefers.
+// meanings say which node each policy prefers, for the table.
 var meanings = map[string]string{
 	"bestfit": "the node that is fullest afterwards",
 	"dotprod": "the node that has least free of what the capsule asks for, so that plenty is kept for others",
@@ -53,7 +53,7 @@ var meanings = map[string]string{
 	"spread":  "the node with most room left and few capsules; orbit's default",
 }
 
-// engines are the placement engines by name. One belongs to one run.
+// engines are the placement engines by name. Each run has an engine of its own.
 var engines = map[string]func(policy orbit.Score) orbit.PlacementEngine{
 	"exhaustive": func(policy orbit.Score) orbit.PlacementEngine { return &place.Exhaustive{Score: policy} },
 	"indexed":    func(policy orbit.Score) orbit.PlacementEngine { return &place.Indexed{Score: policy} },
@@ -71,7 +71,7 @@ type options struct {
 
 func main() { program.Main("replay", parse, replay) }
 
-// parse reads the flags. What is wrong with them is said on the writer.
+// parse reads the flags, and writes what is wrong with them to w.
 func parse(args []string, w io.Writer) (o options, err error) {
 	f := program.Flags("replay", "Replay lets capsules arrive until they ask for more devices than there are, and shows how many each policy allocates.", w)
 	f.StringVar(&o.nodes, "nodes", "", "openb node list (CSV); without files: a made-up cluster of the same shape")
@@ -90,7 +90,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	return o, err
 }
 
-// replay does all runs, as many at once as there are processors, and prints the table.
+// replay does all runs, as many at a time as there are processors, and prints the table.
 func replay(ctx context.Context, o options, out io.Writer) error {
 	nodes, pods, err := load(o)
 	if err != nil {
@@ -140,7 +140,7 @@ capsule fits. How many are allocated is decided by the score, which is all that 
 	return nil
 }
 
-// check says what is wrong with the flags.
+// check returns an error if a flag has an invalid value.
 func (o options) check() error {
 	if !(o.inflate > 0 && o.inflate <= 100) {
 		return fmt.Errorf("-inflate is %v; it must be more than 0 and at most 100", o.inflate)
@@ -165,12 +165,12 @@ func (o options) check() error {
 	return nil
 }
 
-// names lists what there is to choose from.
+// names returns the names of the choices, sorted.
 func names[T any](choices map[string]T) string {
 	return strings.Join(slices.Sorted(maps.Keys(choices)), ", ")
 }
 
-// specs has one entry for each capsule.
+// specs returns the spec of each capsule.
 func specs(list []sim.Capsule) []*orbit.Spec {
 	out := make([]*orbit.Spec, len(list))
 	for i, c := range list {

@@ -10,11 +10,11 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// curve is the allocated part of the device capacity, in percent, at each tenth of arrived demand: the
-// entry i is at i×10% of the capacity. The last entry is the end of the run.
+// curve has the allocated part of the device capacity in percent. Entry i is the part when i×10% of the capacity have
+// been requested; the last entry is the part at the end of the run.
 type curve []float64
 
-// run replays one stream of arrivals against an empty cluster.
+// run replays one sequence of arrivals on an empty cluster.
 func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, placement orbit.PlacementEngine) (curve, error) {
 	ledger := &orbit.MemoryLedger{}
 	for i := range nodes {
@@ -44,9 +44,9 @@ func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, placem
 	return out, verify(ctx, ledger, allocated)
 }
 
-// wave submits capsules in their order, lets the engine place them in one pass, drops what does not fit, and
-// returns the device milli that was placed. The engine parks a kind of capsule that has not fitted, and does not plan it in
-// later waves: nothing leaves this cluster, so it would not fit then either.
+// wave submits capsules in their order, lets the engine place them in one pass, and drops what does not fit. It returns
+// the device capacity that was placed, in milli. The engine parks a class that has not fitted and does not plan it in
+// later waves. That is right here, because nothing ever leaves this cluster.
 func wave(ctx context.Context, ledger orbit.Ledger, engine *orbit.Engine, capsules []sim.Capsule) (float64, error) {
 	submit := make([]orbit.Commitment, len(capsules))
 	placed := 0.0
@@ -80,7 +80,7 @@ func wave(ctx context.Context, ledger orbit.Ledger, engine *orbit.Engine, capsul
 	return placed, nil
 }
 
-// verify recounts the ledger's books, and compares the devices in use with what the run has added up.
+// verify verifies the state, and compares the devices in use with the sum of the run.
 func verify(ctx context.Context, ledger orbit.Ledger, allocated float64) error {
 	state, err := ledger.Snapshot(ctx)
 	if err != nil {

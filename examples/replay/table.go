@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// progress tells on stderr how far the runs are.
+// progress prints on stderr how many runs have finished.
 type progress struct {
 	mu       sync.Mutex
 	finished int
@@ -26,7 +26,8 @@ func (p *progress) done(policy string, seed uint64, err error) {
 	fmt.Fprintf(os.Stderr, "%3d/%d %s, seed %d: %s\n", p.finished, p.total, policy, seed, state)
 }
 
-// printTable prints the mean curve of every policy from where they part, and one line for each with where it ends.
+// printTable prints the mean curve of every policy, from the row at which they begin to differ, and a line with the end
+// of each curve.
 func printTable(out io.Writer, names []string, results [][]curve, all bool) {
 	fmt.Fprintf(out, "Allocated devices, by how many have been asked for, in %% of all there are; mean of the seeds.\n\n%8s", "asked")
 	for _, name := range names {
@@ -63,7 +64,7 @@ func printTable(out io.Writer, names []string, results [][]curve, all bool) {
 	}
 }
 
-// allocateAll says that by this row every policy has allocated what was asked for.
+// allocateAll reports whether every policy has allocated all requested devices in a row.
 func allocateAll(results [][]curve, row int) bool {
 	for _, curves := range results {
 		if mean(curves, row) < float64(10*row) {
@@ -73,7 +74,7 @@ func allocateAll(results [][]curve, row int) bool {
 	return true
 }
 
-// mean is that of entry i, or of the last one where a curve is shorter.
+// mean returns the mean of entry i. A shorter curve counts with its last entry.
 func mean(curves []curve, i int) float64 {
 	sum := 0.0
 	for _, c := range curves {

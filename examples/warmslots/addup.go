@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit/sandbox"
 )
 
-// addUp compares what creators, hosts, gateway, members, engine and ledger have each counted, and says where they
-// differ. Everything has come to rest.
+// addUp compares the counts of creators, hosts, gateway, members, engine and ledger, and returns the differences as an
+// error. Nothing may be under way any more.
 func (p *platform) addUp(ctx context.Context, state *orbit.State, total *tally, history *audit) error {
 	stats, hosts := p.gateway.Stats(), p.fleet.tally()
 	p.mu.Lock()
@@ -50,7 +50,7 @@ func (p *platform) addUp(ctx context.Context, state *orbit.State, total *tally, 
 	return errors.Join(faults...)
 }
 
-// tally adds up what all hosts have counted.
+// tally returns the sums of all hosts.
 func (f *fleet) tally() (t hostTally) {
 	for _, h := range f.hosts {
 		t.add(h.counts())
@@ -58,14 +58,15 @@ func (f *fleet) tally() (t hostTally) {
 	return t
 }
 
-// counts is what a host has counted.
+// counts returns the counts of a host.
 func (h *host) counts() hostTally {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.tally
 }
 
-// sameAs says whether a host runs, after a last look into the ledger, what is placed on it there and nothing else.
+// sameAs returns an error if a host does not run exactly the capsules that the state has placed on it. The host reads
+// the ledger once more before.
 func (h *host) sameAs(ctx context.Context, state *orbit.State) error {
 	h.mu.Lock()
 	h.reconcile(ctx)

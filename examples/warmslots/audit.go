@@ -7,14 +7,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// audit holds the figures that the ledger's own history gives, independent of all other counts. It is replayed twice:
-// by State.Apply, which judges each change by the ledger's rules, and in a recount that knows no more than what is
-// below.
+// audit has figures that come from the ledger's history alone. The history is replayed twice: by State.Apply, which
+// judges each change by the ledger's rules, and by a recount that uses only the fields below.
 type audit struct {
 	commits int
-	// Placements of what was placed already, and nodes with more on them than they have slots, at any revision.
+	// doubled counts, at all revisions, the placements of capsules that were placed already and the nodes that had more capsules
+	// than slots.
 	doubled int
-	// Capsules that returned to pending and were not placed in the same commit; and those of them placed later.
+	// returned counts the capsules that returned to pending and were not placed in the same commit, replaced those of them
+	// that were placed later.
 	returned, replaced int
 
 	on    map[orbit.CapsuleID]orbit.NodeID // empty: it waits for another node
@@ -50,7 +51,7 @@ func (p *platform) audit(ctx context.Context, end *orbit.State) (*audit, error) 
 	return a, sameUse(state, end, a)
 }
 
-// recount follows one commit. Every sandbox takes one slot.
+// recount applies one commit. Every sandbox takes one slot.
 func (a *audit) recount(commit []orbit.Change) {
 	a.commits++
 	var left []orbit.CapsuleID
@@ -85,7 +86,8 @@ func (a *audit) recount(commit []orbit.Change) {
 	}
 }
 
-// place counts a placement. Alone: the commit has released nothing, so what waits has waited since another.
+// place counts a placement. Alone says that the commit has released nothing, so that a pending capsule has been pending
+// since an earlier commit.
 func (a *audit) place(do orbit.Place, alone bool) {
 	switch on, waits := a.on[do.Capsule]; {
 	case on != "":
@@ -97,7 +99,7 @@ func (a *audit) place(do orbit.Place, alone bool) {
 	a.used[do.Node]++
 }
 
-// sameUse says where the replayed state, the recount and the ledger differ.
+// sameUse returns an error if the replayed state, the recount and the ledger differ.
 func sameUse(replayed, ledger *orbit.State, a *audit) error {
 	for n := range ledger.Nodes() {
 		id, used := n.Node.ID, n.Used()[orbit.Slots]

@@ -12,8 +12,8 @@ import (
 	"github.com/orbitsched/orbit/sandbox"
 )
 
-// creator is one client of the gateway. It keeps some sandboxes, and deletes any of them when it has more. When it
-// is refused it waits and asks again, under a new id, as a client of an API does.
+// creator is a client of the gateway. It keeps some sandboxes, and deletes a random one when it has more. When it is
+// refused, it waits and asks again under a new id, as a client of an API does.
 type creator struct {
 	platform *platform
 	name     string
@@ -22,11 +22,11 @@ type creator struct {
 	asked    int
 	own      []sandbox.Created
 
-	// What has come of it, by phase.
+	// phases has the counts of each phase.
 	phases map[*phase]*tally
 }
 
-// tally is what some creates have come to.
+// tally has the counts of a number of creates.
 type tally struct {
 	created, warm, promised, lies, retried int
 	volumes, forks, deleted                int
@@ -43,7 +43,7 @@ func newCreator(p *platform, i int) *creator {
 	}
 }
 
-// work creates whenever the phase calls for one more.
+// work creates a sandbox whenever the phase has another one due.
 func (c *creator) work(ctx context.Context, ph *phase) error {
 	t := &tally{}
 	c.phases[ph] = t
@@ -60,8 +60,8 @@ func (c *creator) work(ctx context.Context, ph *phase) error {
 	return ctx.Err()
 }
 
-// create asks until it is given a sandbox. A sandbox that is to be forked may be lost meanwhile, so it is chosen anew
-// each time.
+// create asks until it gets a sandbox. Before each try it chooses the sandbox to fork again, because that may have been
+// lost meanwhile.
 func (c *creator) create(ctx context.Context, ph *phase, t *tally) error {
 	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
@@ -94,7 +94,8 @@ func (c *creator) create(ctx context.Context, ph *phase, t *tally) error {
 	}
 }
 
-// draw decides what to ask for: mostly a fresh sandbox, now and then one with a volume, or a fork of one of its own.
+// draw returns a random spec: usually a fresh sandbox, sometimes one with a volume, or a fork of one of the creator's
+// own.
 func (c *creator) draw() *orbit.Spec {
 	start := orbit.Start{Template: templates[min(c.rand.IntN(10)/4, len(templates)-1)]}
 	switch n := c.rand.IntN(100); {
@@ -109,8 +110,8 @@ func (c *creator) draw() *orbit.Spec {
 	return &orbit.Spec{Module: "sandbox", Start: start}
 }
 
-// deleteOne stops a sandbox and gives its slot back. If it has lost its host meanwhile it runs elsewhere; the host
-// there finds in the ledger that it has left.
+// deleteOne stops a sandbox and gives its slot back. If the sandbox has lost its host meanwhile, it runs elsewhere, and
+// the host there finds in the ledger that it has left.
 func (c *creator) deleteOne(ctx context.Context, t *tally) error {
 	i := c.rand.IntN(len(c.own))
 	made := c.own[i]
@@ -141,7 +142,7 @@ func (t *tally) add(made *sandbox.Created) {
 	t.decisions = append(t.decisions, made.Decision)
 }
 
-// merge adds what others have come to.
+// merge adds another tally.
 func (t *tally) merge(o *tally) {
 	t.created += o.created
 	t.warm += o.warm

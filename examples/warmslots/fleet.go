@@ -15,14 +15,15 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// templates are what sandboxes boot from. Of three hosts each lacks another one.
+// templates are the templates of sandboxes. Each host lacks one of them, in turn.
 var templates = []string{"python", "node", "browser"}
 
-// fleet is all hosts.
+// fleet has all hosts.
 type fleet struct {
 	hosts []*host
 	byID  map[orbit.NodeID]*host
-	// The one that dies, and the one that lies; with one host, that is the same.
+	// victim is the host that dies, liar the one that reports warm slots which it does not have. A fleet of one host has the same
+	// for both.
 	victim, liar *host
 }
 
@@ -42,10 +43,11 @@ func newFleet(o options, ledger orbit.Ledger) *fleet {
 	return f
 }
 
-// volume names the i-th volume. It is on the i-th host and on the one before, so that one of them may die.
+// volume returns the name of the i-th volume. Host i and the host before it have the volume, so that it is still there
+// when one of them dies.
 func volume(i int) string { return fmt.Sprintf("volume-%04d", i) }
 
-// aVolume draws a volume, and a template that both of its hosts support.
+// aVolume returns a random volume, and a template that both of its hosts have.
 func (f *fleet) aVolume(r *rand.Rand) (name, template string) {
 	n := len(f.hosts)
 	i := r.IntN(n)
@@ -57,12 +59,12 @@ func (f *fleet) aVolume(r *rand.Rand) (name, template string) {
 	return volume(i), template
 }
 
-// start is what the gateway calls: the create is forwarded to the agent of the host.
+// start is called by the gateway. It passes the create on to the agent of the host.
 func (f *fleet) start(ctx context.Context, c sandbox.Created) (warm bool, err error) {
 	return f.byID[c.Node].boot(ctx, &c)
 }
 
-// live lets all hosts live until ctx ends. Their heartbeats are spread over time.
+// live runs all hosts until ctx ends. Their heartbeats are spread over time.
 func (f *fleet) live(ctx context.Context, m *lease.Members, b *telemetry.Board) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, h := range f.hosts {
@@ -75,7 +77,7 @@ func (f *fleet) live(ctx context.Context, m *lease.Members, b *telemetry.Board) 
 	return group.Wait()
 }
 
-// settle waits for what the hosts have begun to boot by themselves.
+// settle waits for the boots that the hosts have begun by themselves.
 func (f *fleet) settle() {
 	for _, h := range f.hosts {
 		h.boots.Wait()

@@ -13,11 +13,11 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// warmLies is what a host that lies reports of each template.
+// warmLies is the number of warm slots of each template that a lying host reports.
 const warmLies = 18
 
-// live is what the agent of a host does until ctx ends: it joins, reports, and looks into the ledger. After a pause
-// beyond the lease it joins anew. The offset keeps the fleet from reporting all at once.
+// live runs the agent of a host until ctx ends: it joins, reports, and reads the ledger. After a pause that was longer
+// than its lease it joins again. The offset keeps the hosts from reporting all at the same moment.
 func (h *host) live(ctx context.Context, m *lease.Members, b *telemetry.Board, offset time.Duration) error {
 	var term lease.Term
 	for wait := offset; sleep(ctx, wait) == nil; wait = h.options.of(heartbeat) {
@@ -33,7 +33,7 @@ func (h *host) live(ctx context.Context, m *lease.Members, b *telemetry.Board, o
 	return nil
 }
 
-// beat is one heartbeat.
+// beat does one heartbeat.
 func (h *host) beat(ctx context.Context, m *lease.Members, b *telemetry.Board, term *lease.Term) (err error) {
 	if term.Epoch == 0 {
 		if *term, err = m.Join(ctx, h.node(), "agent-"+string(h.id)); err != nil {
@@ -54,14 +54,14 @@ func (h *host) beat(ctx context.Context, m *lease.Members, b *telemetry.Board, t
 	return nil
 }
 
-// node is how the host joins.
+// node returns the node as which the host joins.
 func (h *host) node() orbit.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return orbit.Node{ID: h.id, Capacity: orbit.Resources{orbit.Slots: int64(h.options.slots)}}
 }
 
-// report reconciles, and says how things stand; not if the host is dead.
+// report compares the host with the ledger and returns its report; ok is false if the host is dead.
 func (h *host) report(ctx context.Context, term lease.Term) (r orbit.Report, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +75,7 @@ func (h *host) report(ctx context.Context, term lease.Term) (r orbit.Report, ok 
 		Usage:     orbit.Resources{orbit.Slots: int64(running)},
 		FreeSlots: max(0, h.options.slots-running),
 		Warm:      maps.Clone(h.pool), Templates: h.templates, Volumes: h.volumes,
-		// Rounded, so that what flutters is not news.
+		// Rounded, so that small changes of the load do not count as a change of the report.
 		CPUPercent: 5 * math.Round(20*float64(running+3*h.booting)/float64(h.options.slots)),
 	}
 	if h.lying {
@@ -92,7 +92,7 @@ func (h *host) isDead() bool {
 	return h.dead
 }
 
-// sleep waits, or returns the context's error.
+// sleep waits for d, or returns the context's error.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

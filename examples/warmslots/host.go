@@ -9,38 +9,38 @@ import (
 	"github.com/orbitsched/orbit/sandbox"
 )
 
-// host is a simulated machine and the agent on it. What it runs it decides itself, at the word of the gateway (boot,
-// stop) and by what the ledger says (reconcile); both may say the same, and it boots once.
+// host is a simulated machine with its agent. The agent boots a sandbox when the gateway asks for it, or when it finds
+// in the ledger that the sandbox is placed here. If both happen, it boots the sandbox once.
 type host struct {
 	id        orbit.NodeID
 	templates []string
 	volumes   []string
 	options   options
 	ledger    orbit.Ledger
-	boots     sync.WaitGroup // of reconcile
-	hungry    chan struct{}  // has room for one: pools may have to be refilled
+	boots     sync.WaitGroup // the boots that reconcile has begun
+	hungry    chan struct{}  // has a token if pools may have to be refilled
 
-	mu sync.Mutex // guards what follows; a snapshot of the ledger is taken under it
-	// Of a dead host nothing is true but this.
+	mu sync.Mutex // guards the fields below; held also while a snapshot of the ledger is taken
+	// dead says that the host is down. Then the fields below mean nothing.
 	dead bool
-	// Its pools are empty and it says that they are not.
+	// lying says that the pools are empty and the host reports full ones.
 	lying      bool
 	pool       map[string]int // warm slots by template
 	sandboxes  map[orbit.CapsuleID]*process
 	booting    int
-	stopped    int            // of sandboxes: ended, and the ledger has not been told yet
-	reconciled orbit.Revision // what the ledger has placed here is known up to here
+	stopped    int            // sandboxes that have ended without a release in the ledger so far
+	reconciled orbit.Revision // the revision of the newest state that was compared with what runs
 	tally      hostTally
 }
 
 // hostTally counts what a host has done.
 type hostTally struct {
-	warm, cold, failed int // at the word of the gateway
-	lies               int // of the cold, promised warm
-	again              int // booted because the ledger said so: they had lost their host
+	warm, cold, failed int // boots that the gateway has asked for
+	lies               int // cold boots for which the host had promised a warm slot
+	again              int // boots of sandboxes that had lost their host, begun by reconcile
 }
 
-// add adds up what several hosts have counted.
+// add adds the counts of another host.
 func (t *hostTally) add(o hostTally) {
 	t.warm += o.warm
 	t.cold += o.cold
@@ -49,14 +49,14 @@ func (t *hostTally) add(o hostTally) {
 	t.again += o.again
 }
 
-// process is a sandbox that runs, or boots.
+// process is a sandbox that runs or boots.
 type process struct {
 	warm bool
-	// Closed when it has booted, or never will.
+	// booted is closed when the boot is over, whether it has succeeded or failed.
 	booted  chan struct{}
-	failed  bool // set before that
+	failed  bool // set before booted is closed
 	stopped bool
-	// It was booted because the ledger said so, and the gateway has not asked for it.
+	// again says that reconcile has booted it and that the gateway has not asked for it.
 	again bool
 }
 
@@ -72,7 +72,7 @@ func newHost(id orbit.NodeID, o options, ledger orbit.Ledger) *host {
 	}
 }
 
-// boot starts a sandbox at the word of the gateway, and returns when it runs.
+// boot starts a sandbox for the gateway, and returns when it runs.
 func (h *host) boot(ctx context.Context, c *sandbox.Created) (warm bool, err error) {
 	h.mu.Lock()
 	s, mine, err := h.admit(ctx, c.Capsule, c.Spec.Start.Template)
@@ -104,8 +104,8 @@ func (h *host) boot(ctx context.Context, c *sandbox.Created) (warm bool, err err
 	return s.warm, nil
 }
 
-// admit finds room for a sandbox and takes a warm slot if there is one. Mine: the caller is the one to bring it up.
-// It requires the lock.
+// admit finds a slot for a sandbox, a warm one if there is one. Mine says that the caller has to boot the sandbox. The
+// lock must be held.
 func (h *host) admit(ctx context.Context, id orbit.CapsuleID, template string) (s *process, mine bool, err error) {
 	if h.dead {
 		return nil, false, errDown
@@ -126,7 +126,7 @@ func (h *host) admit(ctx context.Context, id orbit.CapsuleID, template string) (
 	return h.take(id, template), true, nil
 }
 
-// take begins to boot a sandbox. It requires the lock.
+// take makes the record of a sandbox that is about to boot. The lock must be held.
 func (h *host) take(id orbit.CapsuleID, template string) *process {
 	s := &process{booted: make(chan struct{})}
 	if h.pool[template] > 0 {
@@ -139,7 +139,7 @@ func (h *host) take(id orbit.CapsuleID, template string) *process {
 	return s
 }
 
-// bring boots a sandbox, which takes a moment. If the host dies meanwhile, it fails.
+// bring boots a sandbox, which takes a moment. It fails if the host dies meanwhile.
 func (h *host) bring(ctx context.Context, s *process) {
 	took := coldBoot
 	if s.warm {
@@ -153,7 +153,8 @@ func (h *host) bring(ctx context.Context, s *process) {
 	close(s.booted)
 }
 
-// stop ends a sandbox. The ledger is told after that, so that its slot is given to another only when it is free.
+// stop ends a sandbox. The release is proposed only afterwards, so that the slot is given to another sandbox only when
+// it is free.
 func (h *host) stop(id orbit.CapsuleID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,12 +164,13 @@ func (h *host) stop(id orbit.CapsuleID) {
 	}
 }
 
-// running is how many slots are in use. It requires the lock.
+// running returns the number of slots in use. The lock must be held.
 func (h *host) running() int { return len(h.sandboxes) - h.stopped }
 
-// reconcile compares what runs with what the ledger has placed here: it kills what has left, and boots what the
-// ledger has brought without the gateway. A sandbox that the gateway is about to start may be among these; then
-// it need only wait. It requires the lock, under which the snapshot is taken: what it knows is never newer.
+// reconcile compares what runs with what the ledger has placed here. It stops the sandboxes that have left, and boots
+// those that were placed here without the gateway. It may also boot one that the gateway is about to ask for; then the
+// gateway only waits for it. The lock must be held, and the snapshot is taken under it, so that no newer snapshot has
+// been used before.
 func (h *host) reconcile(ctx context.Context) {
 	state, err := h.ledger.Snapshot(ctx)
 	if err != nil {
@@ -197,7 +199,7 @@ func (h *host) reconcile(ctx context.Context) {
 	}
 }
 
-// die takes the host down with all that runs on it.
+// die takes the host down, with all sandboxes on it.
 func (h *host) die() (lost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -211,7 +213,7 @@ func (h *host) die() (lost int) {
 	return lost
 }
 
-// reboot brings an empty and honest host up.
+// reboot starts the host again, without sandboxes and without lies.
 func (h *host) reboot() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,7 +221,7 @@ func (h *host) reboot() {
 	h.wake()
 }
 
-// lie empties the pools, and has the host report from now on as if they were full.
+// lie empties the pools, and makes the host report full ones from now on.
 func (h *host) lie() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

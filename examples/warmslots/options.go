@@ -18,7 +18,7 @@ type options struct {
 	verbose                  bool
 }
 
-// parse reads the flags. What is wrong with them is said on the writer.
+// parse reads the flags, and writes what is wrong with them to w.
 func parse(args []string, w io.Writer) (o options, err error) {
 	f := program.Flags("warmslots", "Warmslots boots sandboxes on a simulated fleet, and shows how many found a warm slot.", w)
 	f.IntVar(&o.hosts, "hosts", 20, "machines; one of them dies and comes back, one lies")
@@ -34,7 +34,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	return o, err
 }
 
-// check says what is wrong with the flags.
+// check returns an error if a flag has an invalid value.
 func (o *options) check() error {
 	for _, c := range []struct {
 		flag               string
@@ -53,7 +53,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// of is how long something takes here that takes so long in a real fleet.
+// of returns how long something takes here that takes d in a real fleet.
 func (o options) of(d time.Duration) time.Duration { return d / time.Duration(o.speed) }
 
 // The times of a real fleet.

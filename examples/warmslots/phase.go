@@ -11,11 +11,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// phase is a stretch of creates.
+// phase is a part of the run, with a number of creates.
 type phase struct {
 	name, says string
 	creates    int
-	// Over how long they are spread, if the creators keep up; 0: as fast as they can.
+	// over is the time over which the creates are spread; 0: the creators create as fast as they can.
 	over time.Duration
 
 	began, ended time.Time
@@ -24,7 +24,7 @@ type phase struct {
 	warm         atomic.Int64
 }
 
-// phases divides the creates.
+// phases divides the creates among the phases.
 func phases(o options) []*phase {
 	steady, trouble := o.creates/2, o.creates*3/10
 	return []*phase{
@@ -37,7 +37,7 @@ func phases(o options) []*phase {
 	}
 }
 
-// next waits until the next create is due. It reports false when there are no more, or ctx has ended.
+// next waits until the next create is due. It reports false if all have begun or ctx has ended.
 func (ph *phase) next(ctx context.Context) bool {
 	n := ph.taken.Add(1) - 1
 	if n >= int64(ph.creates) {
@@ -50,7 +50,7 @@ func (ph *phase) next(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// run lets all creators work through the phase, and tells how it goes.
+// run lets all creators work through the phase, and prints the progress.
 func (ph *phase) run(ctx context.Context, p *platform) error {
 	p.log.tell("%s: %d creates, %s", ph.name, ph.creates, ph.says)
 	ph.began = time.Now()
@@ -71,7 +71,7 @@ func (ph *phase) run(ctx context.Context, p *platform) error {
 	return nil
 }
 
-// progress tells how it goes, twice a second.
+// progress prints the progress twice a second.
 func (ph *phase) progress(ctx context.Context, p *platform) {
 	for last := int64(0); sleep(ctx, 500*time.Millisecond) == nil; {
 		n, warm := ph.created.Load(), ph.warm.Load()
@@ -80,7 +80,7 @@ func (ph *phase) progress(ctx context.Context, p *platform) {
 	}
 }
 
-// percent is a share of all, 0 if there is nothing.
+// percent returns part of all in percent; 0 if all is 0.
 func percent[T int | int64 | uint64](part, all T) float64 {
 	if all == 0 {
 		return 0
@@ -88,7 +88,7 @@ func percent[T int | int64 | uint64](part, all T) float64 {
 	return 100 * float64(part) / float64(all)
 }
 
-// trouble lets a host die, and brings it up again when its sandboxes have been taken off it.
+// trouble kills a host, and starts it again when its sandboxes have been released.
 func (p *platform) trouble(ctx context.Context) error {
 	h, o := p.fleet.victim, p.options
 	if err := sleep(ctx, o.of(heartbeat)); err != nil {
@@ -97,7 +97,7 @@ func (p *platform) trouble(ctx context.Context) error {
 	p.log.tell("%s dies, with %d sandboxes on it", h.id, h.die())
 	err := p.until(ctx, "a dead host loses its lease and its capsules", func(s *orbit.State) bool {
 		n := s.Node(h.id)
-		return n.Node.Unschedulable && n.Capsules == 0
+		return !n.Node.Schedulable() && n.Capsules == 0
 	})
 	if err != nil {
 		return err
@@ -109,6 +109,6 @@ func (p *platform) trouble(ctx context.Context) error {
 	h.reboot()
 	return p.until(ctx, "a host that is up again has a lease", func(s *orbit.State) bool {
 		_, ok := p.members.Leases.In(s, string(h.id))
-		return ok && !s.Node(h.id).Node.Unschedulable
+		return ok && s.Node(h.id).Node.Schedulable()
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// platform is the control plane, and what happens in it.
+// platform is the control plane, with the records of the run.
 type platform struct {
 	options options
 	ledger  *orbit.MemoryLedger
@@ -30,10 +30,10 @@ type platform struct {
 	phases   []*phase
 	creators []*creator
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	ended    []lease.Term
-	returned int // capsules, because their host was gone
-	replaced int // capsules, by the engine
+	returned int // capsules that have returned to pending because their host was gone
+	replaced int // capsules that the engine has placed again
 	faults   []error
 	refusals map[error]int // by kind
 }
@@ -64,7 +64,7 @@ func newPlatform(ctx context.Context, o options, l *log) (p *platform, err error
 	return p, nil
 }
 
-// work runs everything but the creators until ctx ends.
+// work runs everything except the creators until ctx ends.
 func (p *platform) work(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.fleet.live(ctx, p.members, p.board) })
@@ -76,7 +76,7 @@ func (p *platform) work(ctx context.Context) error {
 	return nil
 }
 
-// noteMembers tells of leases that end, and of what is taken off lost hosts.
+// noteMembers counts and prints the leases that end and the releases from lost hosts.
 func (p *platform) noteMembers(r lease.MemberRound) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *platform) noteMembers(r lease.MemberRound) {
 	}
 }
 
-// noteEngine tells of what is placed again.
+// noteEngine counts and prints the capsules that are placed again.
 func (p *platform) noteEngine(r orbit.Round) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,10 +102,10 @@ func (p *platform) noteEngine(r orbit.Round) {
 	}
 }
 
-// patience is how long is waited in vain: something must be wrong then.
+// patience is how long until waits before it fails.
 const patience = time.Minute
 
-// until waits until the ledger's state is as it should be.
+// until waits until a condition holds for the ledger's state.
 func (p *platform) until(ctx context.Context, what string, is func(*orbit.State) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not in %v: %s", patience, what))
 	defer cancel()

@@ -2,9 +2,9 @@ package main
 
 import "context"
 
-// This file keeps the pools of a host filled: one slot after another, each the one that most are missing of.
+// This file fills the pools of a host: one warm slot after another, each of the template that lacks most.
 
-// wake tells the refill that something may be missing. It requires the lock.
+// wake wakes refill, because a slot may be missing. The lock must be held.
 func (h *host) wake() {
 	select {
 	case h.hungry <- struct{}{}:
@@ -12,7 +12,7 @@ func (h *host) wake() {
 	}
 }
 
-// fill fills all pools at once: what a host does before it joins.
+// fill fills all pools at once, before the host joins.
 func (h *host) fill() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -21,7 +21,7 @@ func (h *host) fill() {
 	}
 }
 
-// refill keeps the pools filled until ctx ends.
+// refill fills the pools one slot at a time until ctx ends.
 func (h *host) refill(ctx context.Context) {
 	for ctx.Err() == nil {
 		template := h.emptiest()
@@ -35,7 +35,7 @@ func (h *host) refill(ctx context.Context) {
 	}
 }
 
-// emptiest is the template that most is missing of, "" if nothing is or the host refills nothing.
+// emptiest returns the template that lacks most warm slots; "" if none lacks any, or if the host is dead or lying.
 func (h *host) emptiest() (template string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +51,8 @@ func (h *host) emptiest() (template string) {
 	return template
 }
 
-// add puts a warm slot into a pool, unless the host is not what it was when that was begun.
+// add adds a warm slot to a pool, unless the host has died or begun to lie, or the pool has become full, since the boot
+// of the slot began.
 func (h *host) add(template string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

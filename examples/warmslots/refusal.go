@@ -8,13 +8,14 @@ import (
 	"github.com/orbitsched/orbit/sandbox"
 )
 
-// refusals are the errors that a client has to live with while a host is down.
+// refusals are the errors that a client has to expect while a host is down.
 var refusals = []error{
 	sandbox.ErrStart, sandbox.ErrTaken, sandbox.ErrAllStale, sandbox.ErrNoSlot,
 	sandbox.ErrNoVolume, sandbox.ErrNoTemplate, sandbox.ErrNoParent, sandbox.ErrNoNode,
 }
 
-// refusal is which of these an error is; nil if it is none, or if anything was left behind.
+// refusal returns the error of the list that err wraps; nil if there is none, or if the create has left something
+// behind.
 func refusal(err error) error {
 	for _, kind := range refusals {
 		if errors.Is(err, kind) && !errors.Is(err, sandbox.ErrLeftBehind) {
@@ -24,7 +25,7 @@ func refusal(err error) error {
 	return nil
 }
 
-// noteRefusal counts a refusal, and tells of the first of its kind.
+// noteRefusal counts a refusal, and prints the first one of each kind.
 func (p *platform) noteRefusal(kind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,7 +34,7 @@ func (p *platform) noteRefusal(kind, err error) {
 	}
 }
 
-// aside explains a refusal for which only one node of the fleet was looked at.
+// aside returns an explanation of a refusal for which only one node was considered.
 func aside(err error) string {
 	var why *sandbox.WarmNoFit
 	if !errors.As(err, &why) || why.Only == "" {
@@ -42,7 +43,7 @@ func aside(err error) string {
 	return fmt.Sprintf(" (it is a fork that must go beside its parent, so %s is the only node that could take it)", why.Only)
 }
 
-// refused says how often which refusal was given. It requires the lock.
+// refused returns how often each refusal has come. The lock must be held.
 func (p *platform) refused() string {
 	parts := []string{}
 	for _, kind := range refusals {

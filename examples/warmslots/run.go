@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// run does it all: the fleet comes up, the phases, and the accounts.
+// run starts the fleet, plays the phases and prints the accounts.
 func run(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprint(out, `A sandbox starts in 10 ms from a warm slot and in 90 ms without, so the host should be chosen by what it has warm now; but
 all that is known is what hosts said at their last heartbeat, and many creators read the same. They would all go to the
@@ -37,7 +37,7 @@ same host, and to the one that lies or has died. Here heartbeats advise, and the
 	return p.account(ctx, out)
 }
 
-// perform goes through the phases. At the end everything has a place.
+// perform plays the phases, and waits until every capsule is placed.
 func (p *platform) perform(ctx context.Context) error {
 	err := p.until(ctx, "all hosts join", func(s *orbit.State) bool { return s.NodeCount() == p.options.hosts })
 	if err != nil {
@@ -64,7 +64,7 @@ func (p *platform) perform(ctx context.Context) error {
 	return err
 }
 
-// account prints the tables and says what does not add up.
+// account prints the tables, and returns an error if the accounts differ.
 func (p *platform) account(ctx context.Context, out io.Writer) error {
 	total := &tally{}
 	byPhase := map[*phase]*tally{}

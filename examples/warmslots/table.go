@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// printPhases shows what came of the creates, phase by phase.
+// printPhases prints the results of the creates by phase.
 func printPhases(out io.Writer, all []*phase, tallies map[*phase]*tally) {
 	fmt.Fprintln(out, "by phase; p50 and p99 are of the decision, in which waiting for the machine counts")
 	fmt.Fprintf(out, "%-8s %8s %10s %7s %7s %7s %8s %8s %10s %10s\n", "phase", "created", "creates/s", "warm", "cold", "share", "retried", "refused", "p50", "p99")
@@ -23,7 +23,7 @@ func printPhases(out io.Writer, all []*phase, tallies map[*phase]*tally) {
 	fmt.Fprintln(out)
 }
 
-// printHosts shows what the host did that died, the one that lied, and all others together.
+// printHosts prints the counts of the host that died, of the one that lied, and of all others together.
 func printHosts(out io.Writer, f *fleet, state *orbit.State) {
 	fmt.Fprintln(out, "by host; lies were promised warm and booted cold; again are those that it booted because they had lost their host")
 	fmt.Fprintf(out, "%-14s %8s %7s %7s %7s %7s %8s\n", "host", "creates", "warm", "cold", "lies", "again", "running")
@@ -41,7 +41,7 @@ func printHosts(out io.Writer, f *fleet, state *orbit.State) {
 	fmt.Fprintln(out)
 }
 
-// part is what a host has to do in the demonstration.
+// part returns the role of a host in the demonstration.
 func (f *fleet) part(h *host) (part string) {
 	if h == f.victim {
 		part = "died"
@@ -56,7 +56,7 @@ func printHost(out io.Writer, name string, t hostTally, running int) {
 	fmt.Fprintf(out, "%-14s %8d %7d %7d %7d %7d %8d\n", name, t.warm+t.cold, t.warm, t.cold, t.lies, t.again, running)
 }
 
-// printCounts shows what the parts of the platform have counted.
+// printCounts prints the counts of the parts of the platform.
 func (p *platform) printCounts(out io.Writer, total *tally, history *audit) {
 	g, b := p.gateway.Stats(), p.board.Stats()
 	p.mu.Lock()
@@ -75,7 +75,7 @@ func (p *platform) printCounts(out io.Writer, total *tally, history *audit) {
 	fmt.Fprintf(out, "history   %d commits replayed; %d placed twice or beyond a host's slots\n\n", history.commits, history.doubled)
 }
 
-// quantile is the time that this share of times is not above, rounded to what can be told apart.
+// quantile returns the time that this share of the times does not exceed, rounded for printing.
 func quantile(times []time.Duration, share float64) time.Duration {
 	if len(times) == 0 {
 		return 0

@@ -124,9 +124,9 @@ func TestTheRecountSeesWhatIsDoubled(t *testing.T) {
 		{"sound", [][]orbit.Commitment{{put(2)}, {place("x")}, {orbit.Release{Capsule: "x", Final: true}}, {place("y"), place("z")}}, audit{}},
 		{"placed while placed", [][]orbit.Commitment{{put(2)}, {place("x")}, {place("x")}}, audit{doubled: 1}},
 		{"over capacity", [][]orbit.Commitment{{put(1)}, {place("x")}, {place("y")}}, audit{doubled: 1}},
-		{"moved", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x"}, place("x")}}, audit{}},
-		{"lost", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x"}}}, audit{returned: 1}},
-		{"lost and placed again", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x"}}, {place("x")}}, audit{returned: 1, replaced: 1}},
+		{"moved", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x", Stopped: true}, place("x")}}, audit{}},
+		{"lost", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x", Stopped: true}}}, audit{returned: 1}},
+		{"lost and placed again", [][]orbit.Commitment{{put(1)}, {place("x")}, {orbit.Release{Capsule: "x", Stopped: true}}, {place("x")}}, audit{returned: 1, replaced: 1}},
 	} {
 		a := newAudit()
 		for _, commit := range c.commits {

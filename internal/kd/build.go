@@ -3,6 +3,7 @@ package kd
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // Build replaces all points by these.
@@ -22,10 +23,20 @@ func (t *Tree) Build(points []Point, probe Probe) {
 
 // Rebuild builds the tree anew from its own points, as they lie now.
 func (t *Tree) Rebuild(probe Probe) {
-	if t.root != nil {
-		t.Build(t.root.collect(make([]Point, 0, t.size)), probe)
+	if t.root == nil {
+		return
 	}
+	all, _ := collected.Get().(*[]Point)
+	if all == nil {
+		all = &[]Point{}
+	}
+	*all = t.root.collect(slices.Grow((*all)[:0], int(t.size)))
+	t.Build(*all, probe)
+	collected.Put(all)
 }
+
+// collected are arrays that Rebuild has used: one of all points is much to take each time.
+var collected sync.Pool
 
 // collect lists the points in a box.
 func (b *Box) collect(points []Point) []Point {

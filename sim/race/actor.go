@@ -1,9 +1,9 @@
 package race
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"runtime"
 	"time"
 
@@ -27,6 +27,7 @@ type actor struct {
 	// Where it has stopped, what is going to happen to it there, and how long it has to do with that.
 	kind  stepKind
 	where string
+	args  []any
 	fault fault
 	lasts time.Duration
 	// Nothing to do until the agenda says so.
@@ -44,7 +45,9 @@ type actor struct {
 	// To crash when it moves next; it has crashed.
 	dead, gone bool
 	life       int
-	engine     *orbit.Engine
+	// When it began.
+	began  time.Duration
+	engine *orbit.Engine
 	// The last snapshot it was given, what its next view must have reached, and the view of the pass it is in.
 	seen    *orbit.State
 	atLeast orbit.Revision
@@ -83,7 +86,7 @@ func (a *actor) live() {
 			a.tally.Lost++
 		}
 		a.note(a, "ends its pass: %s", round)
-		if round.Infeasible > 0 || round.Invalid > 0 {
+		if (round.Infeasible > 0 || round.Invalid > 0) && !a.scheduler.careless {
 			a.fail("navigator's mistake", "%s", round)
 		}
 		a.rest(ctx, round)
@@ -102,11 +105,13 @@ const ages = 100 * 365 * 24 * time.Hour
 // begin makes a new engine.
 func (a *actor) begin() {
 	a.life++
+	a.began = a.now
 	a.seen, a.atLeast, a.resting, a.ids = nil, 0, false, map[orbit.ProposalID]orbit.ProposalID{}
 	a.engine = &orbit.Engine{
 		Name: a.name, Ledger: a.gate(), Navigator: &thinker{actor: a, of: a.scheduler.Navigator()},
-		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: ages, ParkFor: ages, Backoff: orbit.Backoff{Jitter: -1},
+		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: ages, ParkFor: cmp.Or(a.scheduler.ParkFor, ages), Backoff: a.scheduler.Backoff,
 	}
+	a.engine.Backoff.Jitter = -1 // which would be random
 	if a.board != nil {
 		a.engine.Telemetry = &hearing{a}
 	}
@@ -126,17 +131,14 @@ func (a *actor) stopFor(d time.Duration, kind stepKind, format string, args ...a
 		kind = stepWorld // the world does not crash
 	}
 	a.kind, a.lasts = kind, d
-	a.where = format
-	if len(args) > 0 {
-		a.where = fmt.Sprintf(format, args...)
-	}
+	a.where, a.args = format, args
 	a.stopped <- a
 	<-a.resume
 	if a.dead {
 		runtime.Goexit()
 	}
 	if a.fault.what != "" {
-		a.quiet = 0
+		a.disturb()
 	}
 	return a.fault
 }

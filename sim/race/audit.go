@@ -24,13 +24,17 @@ type audit struct {
 	capsules map[orbit.CapsuleID]*auditCapsule
 	gangs    map[orbit.GangID]*auditGang
 	holds    map[orbit.HoldID]orbit.Hold
+	// Nominations that live, and what is kept of those that have ended.
+	nominations map[nominee]*orbit.Nomination
+	// What waits by them, as it was after the last step.
+	first firstNominee
 	// Submitted capsules that wait.
 	pending int
 	// The newest revision that an answer has named, and the newest that the audit has read from the history.
 	newest, known orbit.Revision
 	// Steps with commits since the state was last looked at.
 	unchecked int
-	first     *orbit.State
+	origin    *orbit.State
 	// What the history has made of it so far.
 	state *orbit.State
 	all   []orbit.Change
@@ -73,15 +77,15 @@ type auditGang struct {
 func newAudit(c *course) *audit {
 	a := &audit{
 		course: c, asked: map[orbit.ProposalID]*asked{}, nodes: map[orbit.NodeID]*auditNode{}, capsules: map[orbit.CapsuleID]*auditCapsule{},
-		gangs: map[orbit.GangID]*auditGang{}, holds: map[orbit.HoldID]orbit.Hold{},
+		gangs: map[orbit.GangID]*auditGang{}, holds: map[orbit.HoldID]orbit.Hold{}, nominations: map[nominee]*orbit.Nomination{},
 	}
 	var err error
-	if a.first, err = c.ledger.Snapshot(background()); err != nil {
+	if a.origin, err = c.ledger.Snapshot(background()); err != nil {
 		c.fail("ledger", "the first snapshot: %v", err)
 		return a
 	}
-	a.newest, a.known = a.first.Revision(), a.first.Revision()
-	a.state = a.first
+	a.newest, a.known = a.origin.Revision(), a.origin.Revision()
+	a.state = a.origin
 	return a
 }
 
@@ -127,7 +131,7 @@ func refused(err error) bool {
 // againstItself looks for a plan that asks a node for more than it had, all by itself.
 func (a *audit) againstItself(p *asked, err error) {
 	r := (*orbit.Rejection)(nil)
-	if !errors.As(err, &r) || r.Dimension == "" || p.by.scheduler == nil {
+	if !errors.As(err, &r) || r.Dimension == "" || p.by.scheduler == nil || a.nominatedOn(r.Node) { // which the plan makes and sends later
 		return
 	}
 	n := a.nodes[r.Node]
@@ -177,6 +181,7 @@ func (a *audit) commit(changes []orbit.Change) {
 		return
 	}
 	a.known, p.committed = first.Revision, first.Revision
+	asks := a.asksOf(changes)
 	begun := map[*auditGang]bool{} // gangs of which nothing was placed before
 	for i, c := range changes {
 		if place, ok := c.Do.(orbit.Place); ok {
@@ -192,6 +197,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	for _, c := range changes {
 		a.room(&c)
 	}
+	a.judgeAsks(asks, first.Revision)
 	for g := range begun {
 		a.whole(g, first.Revision)
 	}
@@ -199,7 +205,7 @@ func (a *audit) commit(changes []orbit.Change) {
 }
 
 // describeChanges says what changes did.
-func describeChanges(changes []orbit.Change) string {
+func describeChanges(changes []orbit.Change) fmt.Stringer {
 	p := orbit.Proposal{}
 	for _, c := range changes {
 		p.Do = append(p.Do, c.Do)
@@ -306,7 +312,7 @@ func (a *audit) atEnd() {
 	if a.err != nil {
 		return
 	}
-	again, err := a.first.Apply(a.all)
+	again, err := a.origin.Apply(a.all)
 	if err != nil {
 		a.fail("replay", "the history cannot be replayed: %v", err)
 		return
@@ -357,7 +363,7 @@ func seatAll(g *orbit.Gang, rooms []room) bool {
 // bets, above all, which leave no trace in the books. A history that [orbit.State.Apply] refuses is judged no
 // further; the books say why.
 func (a *audit) judge(p *asked, changes []orbit.Change) {
-	if a.err != nil || a.state == nil {
+	if a.err != nil || a.state == nil || a.Check < 0 {
 		return
 	}
 	if err := a.state.Check(p.Proposal); err != nil {

@@ -21,6 +21,10 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 		a.place(p, &do, c.Revision)
 	case orbit.Release:
 		a.release(p, &do, c.Revision)
+	case orbit.Evict:
+		a.release(p, &orbit.Release{Capsule: do.Capsule, Stopped: true}, c.Revision)
+	case orbit.Nominate:
+		a.nominate(&do, c.Revision)
 	case orbit.Hold:
 		a.holds[do.ID] = do
 		if n := a.nodes[do.Node]; n != nil {
@@ -57,7 +61,7 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 		a.fail("placed out of turn", "%s is placed on %s at revision %d, and does not wait", do.Capsule, do.Node, rev)
 	case m.node != "":
 		a.fail("placed twice", "%s is placed on %s at revision %d, and is on %s since %d", do.Capsule, do.Node, rev, m.node, m.placedAt)
-	case n == nil || n.Unschedulable:
+	case n == nil || !n.Schedulable():
 		a.fail("placed nowhere", "%s is placed on %s at revision %d, which takes no work", do.Capsule, do.Node, rev)
 	}
 	if a.err != nil {
@@ -70,6 +74,7 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 	}
 	n.take(m.spec.Envelope.Reservation, do.Devices, int64(m.spec.Devices.Milli), 1)
 	n.changed(p)
+	delete(a.nominations, m.nominee())
 	a.placed(m, p.by)
 }
 
@@ -83,8 +88,11 @@ func (a *audit) placed(m *auditCapsule, by *actor) {
 		return
 	}
 	m.seen = true
-	if t.placed++; t.placed == t.Tasks {
-		t.done, t.whole = a.now, true
+	if t.placed++; !t.served && !t.Again && (t.Gang || t.placed == t.Tasks) {
+		t.served = true
+		a.awaited--
+	}
+	if t.placed == t.Tasks {
 		by.tally.Jobs++
 		by.tally.Waits = append(by.tally.Waits, max(0, a.now-t.At))
 	}
@@ -119,6 +127,12 @@ func (a *audit) release(p *asked, do *orbit.Release, rev orbit.Revision) {
 		a.pending++
 	}
 	m.node, m.ended = "", do.Final
+	if m.ended {
+		a.endNomination(m)
+		if t := a.jobOf[m.id]; t != nil && t.Again {
+			a.world.again(t)
+		}
+	}
 }
 
 // take adds to what is used, or takes it away.

@@ -18,13 +18,48 @@ import (
 	"github.com/orbitsched/orbit/sim/race"
 )
 
-// checkThenAct looks whether a proposal holds, and then writes without looking again.
-type checkThenAct struct {
+// hiding is a ledger that makes commits which no history shows, so that it can break its own rules.
+type hiding struct {
 	orbit.MemoryLedger
-	mu sync.Mutex
-	// Revisions that are committed only so that an engine's view looks untouched.
+	mu     sync.Mutex
 	hidden map[orbit.Revision]bool
 }
+
+func (l *hiding) hide(do orbit.Commitment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rev, _ := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{do}})
+	if l.hidden == nil {
+		l.hidden = map[orbit.Revision]bool{}
+	}
+	l.hidden[rev] = true
+}
+
+// force commits a proposal on a node as if there were a hundred times as much CPU.
+func (l *hiding) force(p orbit.Proposal, on orbit.NodeID) (orbit.Revision, error) {
+	now, _ := l.Snapshot(context.Background())
+	was := *now.Node(on).Node
+	roomy := was
+	roomy.Capacity[orbit.CPU] *= 100
+	l.hide(orbit.PutNode{Node: roomy})
+	defer l.hide(orbit.PutNode{Node: was})
+	return l.Propose(context.Background(), orbit.Proposal{ID: p.ID, Do: p.Do})
+}
+
+func (l *hiding) Changes(ctx context.Context, after orbit.Revision) (out []orbit.Change, err error) {
+	changes, err := l.MemoryLedger.Changes(ctx, after)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range changes {
+		if !l.hidden[c.Revision] {
+			out = append(out, c)
+		}
+	}
+	return out, err
+}
+
+// checkThenAct looks whether a proposal holds, and then writes without looking again.
+type checkThenAct struct{ hiding }
 
 func (l *checkThenAct) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	state, err := l.Snapshot(ctx)
@@ -40,41 +75,15 @@ func (l *checkThenAct) Propose(ctx context.Context, p orbit.Proposal) (orbit.Rev
 	if err == nil || !ok {
 		return rev, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	now, _ := l.Snapshot(ctx)
-	was := *now.Node(place.Node).Node
-	roomy := was
-	roomy.Capacity[orbit.CPU] *= 100
 	if at := now.Capsule(place.Capsule); at.Placed() {
-		l.hide(orbit.Release{Capsule: place.Capsule})
+		l.hide(orbit.Release{Capsule: place.Capsule, Stopped: true})
 	}
-	l.hide(orbit.PutNode{Node: roomy})
-	rev, err = l.MemoryLedger.Propose(ctx, orbit.Proposal{ID: p.ID, Do: p.Do})
-	l.hide(orbit.PutNode{Node: was})
-	return rev, err
-}
-
-func (l *checkThenAct) hide(do orbit.Commitment) {
-	rev, _ := l.MemoryLedger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{do}})
-	if l.hidden == nil {
-		l.hidden = map[orbit.Revision]bool{}
-	}
-	l.hidden[rev] = true
+	return l.force(p, place.Node)
 }
 
 func (l *checkThenAct) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	return oneByOne(ctx, l, batch)
-}
-
-func (l *checkThenAct) Changes(ctx context.Context, after orbit.Revision) (out []orbit.Change, err error) {
-	changes, err := l.MemoryLedger.Changes(ctx, after)
-	for _, c := range changes {
-		if !l.hidden[c.Revision] {
-			out = append(out, c)
-		}
-	}
-	return out, err
 }
 
 func oneByOne(ctx context.Context, l orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {

@@ -28,14 +28,8 @@ type room struct {
 func roomsOf(state *orbit.State) (rooms []room) {
 	at := map[orbit.NodeID]int{}
 	for n := range state.Nodes() {
-		r := room{Node: n.Node, free: n.Node.Capacity, milli: make([]int, n.Node.Devices.Count)}
-		for i := range r.milli {
-			if n.Node.Devices.Unhealthy&(1<<i) == 0 {
-				r.milli[i] = 1000
-			}
-		}
 		at[n.Node.ID] = len(rooms)
-		rooms = append(rooms, r)
+		rooms = append(rooms, emptyRoom(n.Node))
 	}
 	for c := range state.Capsules() {
 		if c.Node == "" {
@@ -56,6 +50,17 @@ func roomsOf(state *orbit.State) (rooms []room) {
 	return rooms
 }
 
+// emptyRoom is a node on which nothing runs.
+func emptyRoom(n *orbit.Node) room {
+	r := room{Node: n, free: n.Capacity, milli: make([]int, n.Devices.Count)}
+	for i := range r.milli {
+		if n.Devices.Unhealthy&(1<<i) == 0 {
+			r.milli[i] = 1000
+		}
+	}
+	return r
+}
+
 // take takes what a capsule of the spec has, on these instances.
 func (r *room) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	for d, want := range spec.Envelope.Reservation {
@@ -70,7 +75,7 @@ func (r *room) take(spec *orbit.Spec, set orbit.DeviceSet) {
 
 // takes reports whether the node fits one more capsule of the spec, placed by any engine.
 func (r *room) takes(spec *orbit.Spec) bool {
-	if r.Unschedulable {
+	if !r.Schedulable() {
 		return false
 	}
 	for _, p := range spec.Require {

@@ -3,13 +3,13 @@ package race
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/heap"
 )
 
 // course is one run of a race. Its driver grants steps: it takes the earliest event, lets the actor of it move
@@ -22,7 +22,7 @@ type course struct {
 	start   time.Time // what the virtual time 0 is, by the clock of package time
 	now     time.Duration
 	step    int
-	events  events
+	events  heap.Heap[event]
 	serial  uint64
 	actors  []*actor
 	world   *world
@@ -32,10 +32,18 @@ type course struct {
 	asleep []*actor
 	// Steps since the world last did something, or something went wrong.
 	quiet int
+	// When something last went wrong, an engine began, or an event happened.
+	calm time.Duration
+	// Nothing is written to the history.
+	silent bool
 	// Steps since nothing was left to do, and when that was.
 	over  int
 	ended time.Duration
 	jobs  []*task
+	// There is a job that comes again, so that the run ends with the last of the others; and how many of those there are
+	// left, with tasks that have not been placed.
+	endless bool
+	awaited int
 	// By capsule.
 	jobOf   map[orbit.CapsuleID]*task
 	board   *reports
@@ -53,25 +61,12 @@ type event struct {
 	turn  uint64
 }
 
-// events is a heap: the earliest first, then who goes on, then who came first.
-type events []event
-
-func (h events) Len() int      { return len(h) }
-func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h events) Less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
+// Before orders events: the earliest first, then the actor that goes on, then the one that was planned first.
+func (e event) Before(o event) bool {
+	if e.at == o.at && e.goOn != o.goOn {
+		return e.goOn
 	}
-	if h[i].goOn != h[j].goOn {
-		return h[i].goOn
-	}
-	return h[i].order < h[j].order
-}
-func (h *events) Push(e any) { *h = append(*h, e.(event)) }
-func (h *events) Pop() any {
-	e := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return e
+	return cmp.Or(cmp.Compare(e.at, o.at), cmp.Compare(e.order, o.order)) < 0
 }
 
 // task is the tasks of one job on their way.
@@ -79,9 +74,9 @@ type task struct {
 	*Job
 	number    int
 	placed    int // tasks that have been placed at least once
+	more      int // tasks that have come again
 	submitted bool
-	done      time.Duration // when the last of them was
-	whole     bool
+	served    bool // all of them, or a gang's minimum
 }
 
 // newCourse sets the world up: the ledger with its nodes, the actors, and what the world is going to do.
@@ -123,6 +118,7 @@ func (c *course) drive() {
 		c.grant(e.actor)
 		c.audit.afterStep()
 		c.checkBound()
+		c.checkWaits()
 	}
 	c.checkDeadlock()
 	c.end()
@@ -130,8 +126,8 @@ func (c *course) drive() {
 
 // next takes the next event that is not void.
 func (c *course) next() (event, bool) {
-	for c.events.Len() > 0 {
-		e := heap.Pop(&c.events).(event)
+	for len(c.events) > 0 {
+		e := c.events.Pop()
 		if e.turn == e.actor.turn {
 			return e, true
 		}
@@ -143,7 +139,7 @@ func (c *course) next() (event, bool) {
 func (c *course) push(a *actor, at time.Duration) {
 	c.serial++
 	a.turn++
-	heap.Push(&c.events, event{at: at, goOn: at == c.now && a.moving, order: c.serial, actor: a, turn: a.turn})
+	c.events.Push(event{at: at, goOn: at == c.now && a.moving, order: c.serial, actor: a, turn: a.turn})
 }
 
 // advance moves virtual time on.
@@ -166,10 +162,11 @@ func (c *course) grant(a *actor) {
 	case a.gone:
 		a.gone = false
 		c.note(a, "starts anew")
+		c.disturb()
 		go a.live()
 	case crash:
-		c.note(a, "crashes before it can go on: %s", a.where)
-		c.quiet = 0
+		c.note(a, "crashes before it can go on: "+a.where, a.args...)
+		c.disturb()
 		a.dead = true
 		a.resume <- struct{}{}
 	default:
@@ -225,6 +222,9 @@ const afterwards = 1000
 // finished reports whether all has come to its end: nothing is left to submit, to place or to end; or nothing happens
 // any more but reports.
 func (c *course) finished() bool {
+	if c.endless {
+		return c.awaited == 0
+	}
 	if c.Until != 0 || c.world.left > 0 || c.audit.pending > 0 && !c.allAsleep() {
 		c.over = 0
 		return false
@@ -267,7 +267,7 @@ func (c *course) checkBound() {
 
 // any reports whether anything may go wrong.
 func (f Faults) any() bool {
-	f.Delay, f.Until = 0, 0
+	f.Delay, f.Longest, f.Until = 0, 0, 0
 	return f != Faults{}
 }
 
@@ -293,8 +293,14 @@ func (c *course) fail(rule, format string, args ...any) {
 	}
 }
 
+// disturb notes that something goes wrong or happens to the world now.
+func (c *course) disturb() { c.quiet, c.calm = 0, c.now }
+
 // note writes a line of the history.
 func (c *course) note(a *actor, format string, args ...any) {
+	if c.silent {
+		return
+	}
 	fmt.Fprintf(&c.history, "%10v  %-8s ", c.now, a.name)
 	fmt.Fprintf(&c.history, format, args...)
 	c.history.WriteByte('\n')

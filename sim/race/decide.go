@@ -2,6 +2,7 @@ package race
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -91,7 +92,7 @@ func (d *decider) decide(actor string, n int, kind stepKind, calm bool) (time.Du
 		return 0, fault{}
 	}
 	draw := newDraw(d.seed, actor, n)
-	wait, f := fault{delayed, draw.length()}, fault{}
+	wait, f := fault{delayed, draw.length(d.faults.Longest)}, fault{}
 	if !draw.chance(d.faults.Delay) {
 		wait = fault{}
 	}
@@ -139,8 +140,11 @@ func (f *Faults) draw(d *draws, kind stepKind) fault {
 	for _, c := range chances {
 		if u -= c.p; u < 0 {
 			out := fault{what: c.what}
-			if c.what == faultCrash || c.what == faultLate {
-				out.long = d.length()
+			switch c.what {
+			case faultCrash:
+				out.long = d.length(0)
+			case faultLate:
+				out.long = d.length(f.Longest)
 			}
 			return out
 		}
@@ -174,5 +178,11 @@ func (d *draws) uniform() float64 { return float64(d.next()>>11) / (1 << 53) }
 
 func (d *draws) chance(p float64) bool { return d.uniform() < p }
 
-// length returns a time from 1 ms to 4,096 ms, short ones as often as long ones.
-func (d *draws) length() time.Duration { return time.Millisecond << (d.next() % 13) }
+// length returns a time from 1 ms to 4,096 ms or the longest that is asked for, short ones as often as long ones.
+func (d *draws) length(longest time.Duration) time.Duration {
+	n := uint64(bits.Len64(uint64(longest / time.Millisecond)))
+	if n == 0 {
+		n = 13
+	}
+	return time.Millisecond << (d.next() % n)
+}

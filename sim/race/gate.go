@@ -82,9 +82,9 @@ func (g gate) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change
 	return changes, err
 }
 
-// patience is how long a ledger may take to wake those that wait once there is something newer, by the clock of the
+// wakesWithin is how long a ledger may take to wake those that wait once there is something newer, by the clock of the
 // process. A ledger that works takes longer only if the machine stands still.
-const patience = 20 * time.Second
+const wakesWithin = 20 * time.Second
 
 // Wait implements [orbit.Ledger]. The ledger's own Wait is called; where it asks for the end of its context, which is
 // where it begins to sleep, the race goes on without this actor until there is a newer revision.
@@ -135,7 +135,7 @@ func (d *doze) Done() <-chan struct{} {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.timer = time.AfterFunc(patience, d.close)
+		d.timer = time.AfterFunc(wakesWithin, d.close)
 	})
 	return d.done
 }
@@ -250,8 +250,13 @@ func (g batchGate) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 	return out
 }
 
-// describe says what a proposal asks for.
-func describe(p *orbit.Proposal) string {
+// describe says what a proposal asks for, once it is printed.
+func describe(p *orbit.Proposal) fmt.Stringer { return described{p} }
+
+type described struct{ *orbit.Proposal }
+
+// String lists the first few commitments.
+func (p described) String() string {
 	var b strings.Builder
 	for i, do := range p.Do {
 		if i == 4 {
@@ -266,8 +271,18 @@ func describe(p *orbit.Proposal) string {
 			fmt.Fprintf(&b, "%s on %s", do.Capsule, do.Node)
 		case orbit.Release:
 			fmt.Fprintf(&b, "release %s%s", do.Capsule, do.Hold)
+		case orbit.Evict:
+			fmt.Fprintf(&b, "evict %s from %s", do.Capsule, do.From)
 		case orbit.Hold:
 			fmt.Fprintf(&b, "hold %s on %s", do.ID, do.Node)
+		case orbit.Nominate:
+			fmt.Fprintf(&b, "nominate %s%s", do.Gang, do.Capsule)
+			for _, part := range do.Parts {
+				fmt.Fprintf(&b, " on %s (%s)", part.Node, amounts(part.Room))
+			}
+			if len(do.Parts) == 0 {
+				b.WriteString(" no more")
+			}
 		default:
 			fmt.Fprintf(&b, "%s", strings.TrimPrefix(fmt.Sprintf("%T", do), "orbit."))
 		}

@@ -10,17 +10,29 @@ import (
 // Hunt runs seeds from first on, so many of them, until one fails, and returns that failure made small
 // ([Config.Shrink]); nil if none fails. Print its Story.
 func (r *Config) Hunt(first uint64, seeds int) *Result {
-	for i := range seeds {
-		if res := r.Run(first + uint64(i)); res.Err != nil {
-			return r.Shrink(res)
+	return Scenario(func(uint64) *Config { return r }).Hunt(first, seeds)
+}
+
+// Scenario draws the race of a seed.
+type Scenario func(seed uint64) *Config
+
+// Hunt draws and runs the races of seeds from first on, so many of them, until one fails, and returns that failure made
+// small; nil if none fails.
+func (s Scenario) Hunt(first uint64, seeds int) *Result {
+	for i := range uint64(seeds) {
+		seed := first + i
+		r := s(seed)
+		if res := r.run(&decider{seed: seed, faults: r.Faults}, true); res.Err != nil {
+			return r.Shrink(r.Run(seed)) // which has a history
 		}
 	}
 	return nil
 }
 
-// Most runs that shrinking one failure takes, and other seeds tried on each smaller world.
+// Most runs and steps that shrinking one failure takes, and other seeds tried on each smaller world.
 const (
 	shrinkRuns  = 3000
+	shrinkSteps = 500_000
 	shrinkSeeds = 40
 )
 
@@ -28,11 +40,11 @@ const (
 // nodes, fewer faults and delays, in fewer steps. It keeps the seed of the failure that it was given, with which
 // the whole race fails; Replay the result's Config with its Decisions for the small one.
 func (r *Config) Shrink(failed *Result) *Result {
-	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns}
+	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns, steps: shrinkSteps}
 	if s.rule == "" {
 		return failed
 	}
-	for size := -1; s.left > 0 && size != s.size(); {
+	for size := -1; s.left > 0 && s.steps > 0 && size != s.size(); {
 		size = s.size()
 		s.world()
 		s.decisions()
@@ -46,8 +58,8 @@ func (r *Config) Shrink(failed *Result) *Result {
 type shrinker struct {
 	best *Result
 	rule string
-	// Runs left.
-	left int
+	// Runs and steps left.
+	left, steps int
 }
 
 // size is what is made small: first of all what there is, then what happens.
@@ -56,7 +68,7 @@ func (s *shrinker) size() int {
 	for i := range r.Jobs {
 		tasks += r.Jobs[i].Tasks
 	}
-	return 10_000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)) + 1000*len(s.best.Decisions) + 20*strings.Count(s.best.History, "\n") + s.lengths()
+	return 10_000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)+len(r.Events)) + 1000*len(s.best.Decisions) + 20*strings.Count(s.best.History, "\n") + s.lengths()
 }
 
 // lengths is how long the delays are, and the other times that were drawn: 0 for a millisecond, 1 more for each
@@ -79,7 +91,7 @@ func (s *shrinker) try(r Config, decisions []string) bool {
 // take runs a race, for not much longer than the best: one that takes more steps is not smaller, and may go on for
 // ever.
 func (s *shrinker) take(r Config, run func(*Config) *Result) bool {
-	if s.left <= 0 {
+	if s.left <= 0 || s.steps <= 0 {
 		return false
 	}
 	s.left--
@@ -87,6 +99,7 @@ func (s *shrinker) take(r Config, run func(*Config) *Result) bool {
 	r.Steps = 2*s.best.Steps + 100
 	res, was := run(&r), s.best
 	res.Config.Steps = steps
+	s.steps -= res.Steps
 	if ruleOf(res.Err) != s.rule {
 		return false
 	}
@@ -104,7 +117,7 @@ func (s *shrinker) tryWorld(r Config) bool {
 		return true
 	}
 	for seed := range uint64(shrinkSeeds) {
-		if s.left > shrinkRuns/3 && s.take(r, func(r *Config) *Result { return r.Run(seed) }) {
+		if s.left > shrinkRuns/3 && s.steps > shrinkSteps/3 && s.take(r, func(r *Config) *Result { return r.Run(seed) }) {
 			return true
 		}
 	}
@@ -135,6 +148,11 @@ func (s *shrinker) world() {
 			}
 		}
 	}
+	chunks(func() int { return len(s.best.Config.Events) }, func(from, to int) bool {
+		r := s.best.Config
+		r.Events = without(r.Events, from, to)
+		return s.tryWorld(r)
+	})
 	chunks(func() int { return len(s.best.Config.Nodes) }, func(from, to int) bool {
 		r := s.best.Config
 		r.Nodes = without(r.Nodes, from, to)

@@ -258,7 +258,7 @@ func (t *liveTurn) lose() [][]orbit.Commitment {
 	if c == nil {
 		return nil
 	}
-	return once(orbit.Release{Capsule: c.ID})
+	return once(orbit.Release{Capsule: c.ID, Stopped: true})
 }
 
 // migrate moves a capsule to another node, if it fits there.
@@ -274,7 +274,7 @@ func (t *liveTurn) migrate() [][]orbit.Commitment {
 	if n == nil {
 		return nil
 	}
-	return once(orbit.Release{Capsule: c.ID}, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
+	return once(orbit.Release{Capsule: c.ID, Stopped: true}, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
 }
 
 // parent returns a placed capsule of which a fork is pending, nil if there is none.

@@ -11,7 +11,8 @@ import (
 
 // draw makes up a node.
 func (t *liveTurn) draw(id orbit.NodeID) orbit.Node {
-	n := orbit.Node{ID: id, Labels: map[string]string{}, Unschedulable: lucky(t.r, 8)}
+	n := orbit.Node{ID: id, Labels: map[string]string{}}
+	n.Cordon(lucky(t.r, 8))
 	n.Capacity = orbit.Resources{orbit.CPU: between(t.r, 2, 10), orbit.Memory: between(t.r, 2, 12), orbit.Slots: between(t.r, 1, 5)}
 	if lucky(t.r, 30) {
 		n.Devices = orbit.Devices{Model: one(t.r, "A", "B"), Count: 1 + t.r.IntN(3)}
@@ -92,7 +93,7 @@ func (t *liveTurn) leave() [][]orbit.Commitment {
 // release lets all capsules of a node lose their place.
 func (t *liveTurn) release(n *orbit.NodeState) (do []orbit.Commitment) {
 	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
-		do = append(do, orbit.Release{Capsule: c.ID})
+		do = append(do, orbit.Release{Capsule: c.ID, Stopped: true})
 	}
 	return do
 }
@@ -110,18 +111,18 @@ func (t *liveTurn) change(n *orbit.NodeState, change func(*orbit.Node)) [][]orbi
 
 func (t *liveTurn) cordon() [][]orbit.Commitment {
 	used := lucky(t.r, 70)
-	n := t.node(func(n *orbit.NodeState) bool { return !n.Node.Unschedulable && (!used || n.Capsules > 0) })
-	return t.change(n, func(n *orbit.Node) { n.Unschedulable = true })
+	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Schedulable() && (!used || n.Capsules > 0) })
+	return t.change(n, func(n *orbit.Node) { n.State = orbit.Cordoned })
 }
 
 func (t *liveTurn) uncordon() [][]orbit.Commitment {
-	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Unschedulable })
-	return t.change(n, func(n *orbit.Node) { n.Unschedulable = false })
+	n := t.node(func(n *orbit.NodeState) bool { return !n.Node.Schedulable() })
+	return t.change(n, func(n *orbit.Node) { n.State = orbit.Ready })
 }
 
 // evacuate lets the capsules of a cordoned node lose their place: this is the second half of a drain.
 func (t *liveTurn) evacuate() [][]orbit.Commitment {
-	n := t.node(func(n *orbit.NodeState) bool { return n.Node.Unschedulable && n.Capsules > 0 })
+	n := t.node(func(n *orbit.NodeState) bool { return !n.Node.Schedulable() && n.Capsules > 0 })
 	if n == nil {
 		return nil
 	}

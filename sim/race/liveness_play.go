@@ -274,7 +274,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	case "batch":
 		n = &nav.Batch{Placement: placement}
 	case "gang":
-		n = &nav.Gang{HoldFor: 100 * time.Millisecond}
+		n = &nav.Gang{}
 	case "keeper":
 		n = &liveKeeper{placement: placement, draws: &liveDraws{livePlay: w, name: e.name + "/holds"}}
 	case "warm":

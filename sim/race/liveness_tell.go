@@ -47,8 +47,8 @@ func sayLive(do orbit.Commitment) string {
 		if n.Devices.Count > 0 {
 			text += fmt.Sprintf(", devices %+v", n.Devices)
 		}
-		if n.Unschedulable {
-			text += ", cordoned"
+		if !n.Schedulable() {
+			text += ", " + n.State.String()
 		}
 		return text
 	case orbit.Submit:
@@ -68,6 +68,8 @@ func sayLive(do orbit.Commitment) string {
 			text += " for good"
 		}
 		return text
+	case orbit.Evict:
+		return fmt.Sprintf("evict %s from %s", do.Capsule, do.From)
 	case orbit.Place:
 		return fmt.Sprintf("place %s on %s", do.Capsule, do.Node)
 	case orbit.Hold:

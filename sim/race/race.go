@@ -47,6 +47,8 @@ type Config struct {
 	Ledger func() orbit.Ledger
 	// Faults are the faults to inject; the zero value injects none.
 	Faults Faults
+	// Events are what else happens to the world.
+	Events []Event
 	// Heartbeat is the interval at which every node reports; 0: there is no telemetry. The load in the reports is
 	// generated, and the same in every run.
 	Heartbeat time.Duration
@@ -60,8 +62,13 @@ type Config struct {
 	// capsule that fits must be placed, and until then at least one engine must be awake. 0, the default, checks no
 	// liveness.
 	Bound int
+	// Serve is the bound on what is nominated ([orbit.Nominate]), while nothing has gone wrong and no engine has begun for as
+	// long: the first in rank is placed within this time of its room being free, and none lives on for longer after its
+	// end. 0: not checked.
+	Serve time.Duration
 	// Check is the number of steps with commits between two checks of the whole state; default 1, which suits small
-	// worlds only. A negative number disables these checks and the replay of the history.
+	// worlds only. A negative number disables these checks, the replay of the history, and the second opinion on each
+	// commit that [orbit.State.Check] gives.
 	Check int
 	// Sleep is called with the difference whenever virtual time advances; nil: not called.
 	Sleep func(time.Duration)
@@ -87,6 +94,11 @@ type Scheduler struct {
 	Whole bool
 	// MaxPlan is the maximum number of capsules that one pass hands to the navigator; 0: the default of [orbit.Engine].
 	MaxPlan int
+	// ParkFor and Backoff are those of the engine. ParkFor 0: what is put aside stays there, so that a lost wake-up shows.
+	ParkFor time.Duration
+	Backoff orbit.Backoff
+	// Its proposals may be infeasible.
+	careless bool
 }
 
 // Job is a number of tasks alike, submitted together. The tasks of the third job in the list are the capsules "j3-1",
@@ -103,6 +115,12 @@ type Job struct {
 	Tasks int
 	// Lasts is how long a task runs after it is placed; 0: for ever.
 	Lasts time.Duration
+	// Again submits a new task of the job for each that ends, whoever ends it, so that there is no end of them. A race with
+	// such a job ends when all tasks of all other jobs have been placed. Not for gangs.
+	Again bool
+	// Within is the bound on the time from the submission, or the last disturbance if that is later, until all tasks are
+	// placed, or the minimum of a gang; 0: none. Disturbances are events, faults but for delays, and engines that begin.
+	Within time.Duration
 	// Gang makes the tasks a gang, whose first placement holds at least Min of them. The gang of the third job has the
 	// id "j3".
 	Gang bool
@@ -112,12 +130,22 @@ type Job struct {
 	Levels []string
 }
 
+// Event is something that is done to the world.
+type Event struct {
+	// At is the virtual time at which it happens.
+	At time.Duration
+	// Do is what is proposed to the ledger then, which may refuse it.
+	Do []orbit.Commitment
+}
+
 // Faults are the chances, from 0 to 1, with which a step goes wrong. In the zero value no step does, and a running
 // engine runs until it waits. A step has at most one fault.
 type Faults struct {
-	// Delay is the chance that a step waits from 1 ms to 4 s before it is taken, which interleaves the steps. Until
+	// Delay is the chance that a step waits from 1 ms to Longest before it is taken, which interleaves the steps. Until
 	// does not end delays.
 	Delay float64
+	// Longest is about how long a delay takes at most, and a proposal that is late; 0: 4 s.
+	Longest time.Duration
 	// Crash is the chance that the engine crashes before the step; a new engine takes its place a while later.
 	Crash float64
 	// Conflict and the fields beside it are the chances of faults of a proposal. Conflict refuses it for no reason.
@@ -133,7 +161,7 @@ type Faults struct {
 
 // Run runs a race with what the seed draws.
 func (r *Config) Run(seed uint64) *Result {
-	res := r.run(&decider{seed: seed, faults: r.Faults})
+	res := r.run(&decider{seed: seed, faults: r.Faults}, false)
 	res.Seed = seed
 	return res
 }
@@ -144,15 +172,16 @@ func (r *Config) Replay(decisions []string) *Result {
 	if err != nil {
 		return &Result{Config: *r, Err: err}
 	}
-	return r.run(d)
+	return r.run(d, false)
 }
 
-// run runs a race to its end.
-func (r *Config) run(d *decider) *Result {
+// run runs a race to its end; silent: without a history.
+func (r *Config) run(d *decider, silent bool) *Result {
 	if err := r.faults(); err != nil {
 		return &Result{Config: *r, Err: err}
 	}
 	c := newCourse(r, d)
+	c.silent = silent
 	c.drive()
 	return c.result()
 }
@@ -178,6 +207,9 @@ func (r *Config) faults() error {
 		j := &r.Jobs[i]
 		if j.Owner == worldName || !names[j.Owner] {
 			faults = append(faults, fmt.Sprintf("job %d is for %q, which is none of the schedulers", i+1, j.Owner))
+		}
+		if j.Again && (j.Gang || j.Lasts == 0) {
+			faults = append(faults, fmt.Sprintf("job %d comes again, and so must end and be no gang", i+1))
 		}
 		if j.Spec == nil || j.Tasks < 1 || min(j.At, j.Lasts) < 0 {
 			faults = append(faults, fmt.Sprintf("job %d needs a Spec and at least one task, and times that are not negative", i+1))

@@ -31,11 +31,11 @@ var (
 )
 
 // seeds is how many seeds a race tries: a quarter of them with -short.
-func seeds() int {
+func seeds(n int) int {
 	if testing.Short() {
-		return max(1, *raceSeeds/4)
+		return max(1, n/4)
 	}
-	return *raceSeeds
+	return n
 }
 
 // cpus is a number of nodes with so many cores.
@@ -108,7 +108,7 @@ func TestRaceSafety(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // gangs hold room, and holds end
 				r.Sleep = time.Sleep
-				if res := r.Hunt(*raceSeed, seeds()); res != nil {
+				if res := r.Hunt(*raceSeed, seeds(*raceSeeds)); res != nil {
 					t.Fatal(res.Story())
 				}
 			})
@@ -124,7 +124,7 @@ func TestRaceLiveness(t *testing.T) {
 				r.Sleep = time.Sleep
 				r.Faults.Until, r.Bound = 5*time.Second, 600
 				r.Command = "go test ./sim/race -run '^TestRaceLiveness$' -race.seed %d -race.seeds 1"
-				if res := r.Hunt(*raceSeed, seeds()); res != nil {
+				if res := r.Hunt(*raceSeed, seeds(*raceSeeds)); res != nil {
 					t.Fatal(res.Story())
 				}
 			})

@@ -128,12 +128,30 @@ func (r *Result) Story() string {
 		tasks += r.Config.Jobs[i].Tasks
 	}
 	fmt.Fprintf(&b, "world: %d nodes, %d schedulers, %d jobs of %d tasks in all\n", len(r.Config.Nodes), len(r.Config.Schedulers), len(r.Config.Jobs), tasks)
+	for i := range r.Config.Jobs {
+		fmt.Fprintf(&b, "job %d: %v\n", i+1, &r.Config.Jobs[i])
+	}
 	fmt.Fprintf(&b, "drawn: %s\n", cmp.Or(strings.Join(r.Decisions, ", "), "nothing"))
 	fold(&b, r.History)
 	if r.Err != nil {
 		fmt.Fprintf(&b, "%10v  broken   %v\n", r.Elapsed, r.Err)
 	}
 	return b.String()
+}
+
+// String describes a job for a story.
+func (j *Job) String() string {
+	text := fmt.Sprintf("%d tasks of %q at %v: %s", j.Tasks, j.Owner, j.At, wishes(j.Spec))
+	if j.Lasts > 0 {
+		text += fmt.Sprintf(", each for %v", j.Lasts)
+	}
+	if j.Again {
+		text += ", again and again"
+	}
+	if j.Gang {
+		text += fmt.Sprintf(", a gang, at least %d, levels %v", cmp.Or(j.Min, j.Tasks), j.Levels)
+	}
+	return text
 }
 
 // fold writes a history in which what comes again and again is told once.

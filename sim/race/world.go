@@ -1,12 +1,13 @@
 package race
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/heap"
 )
 
 const worldName = "world"
@@ -15,7 +16,7 @@ const worldName = "world"
 // It has an agenda, and is an actor like the engines, but nothing goes wrong with what it asks of the ledger.
 type world struct {
 	*actor
-	agenda agenda
+	agenda heap.Heap[entry]
 	order  uint64
 	// The number of entries that are not reports.
 	left int
@@ -28,19 +29,9 @@ type entry struct {
 	do    func(ctx context.Context)
 }
 
-type agenda []entry
-
-func (h agenda) Len() int      { return len(h) }
-func (h agenda) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h agenda) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].order < h[j].order
-}
-func (h *agenda) Push(e any) { *h = append(*h, e.(entry)) }
-func (h *agenda) Pop() any {
-	e := (*h)[len(*h)-1]
-	(*h)[len(*h)-1] = entry{}
-	*h = (*h)[:len(*h)-1]
-	return e
+// Before orders entries by time, and those of one instant as they were made.
+func (e entry) Before(o entry) bool {
+	return cmp.Or(cmp.Compare(e.at, o.at), cmp.Compare(e.order, o.order)) < 0
 }
 
 func newWorld(c *course) *world {
@@ -66,9 +57,20 @@ func (w *world) prepare() {
 		for k := range t.Tasks {
 			w.jobOf[t.capsule(k)] = t
 		}
+		if w.endless = w.endless || t.Again; !t.Again {
+			w.awaited++
+		}
 		w.later(t.At, func(ctx context.Context) { w.submit(ctx, t) })
 	}
-	w.left = len(w.jobs)
+	for i := range w.Events {
+		e := &w.Events[i]
+		w.later(e.At, func(ctx context.Context) {
+			w.left--
+			w.disturb()
+			_ = w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: e.Do}) // it may be refused
+		})
+	}
+	w.left = len(w.jobs) + len(w.Events)
 	if w.board != nil {
 		for i := range w.Nodes {
 			w.later(w.Heartbeat, func(context.Context) { w.beat(i, 1) })
@@ -84,6 +86,9 @@ func (t *task) capsule(k int) orbit.CapsuleID {
 	return orbit.CapsuleID(fmt.Sprintf("j%d-%d", t.number, k+1))
 }
 
+// gang names the gang of the tasks.
+func (t *task) gang() orbit.GangID { return orbit.GangID(fmt.Sprint("j", t.number)) }
+
 // live does what is on the agenda.
 func (w *world) live() {
 	defer w.bye()
@@ -91,7 +96,7 @@ func (w *world) live() {
 	<-w.resume // prepare has planned the first step
 	for !w.dead {
 		w.idle = false
-		e := heap.Pop(&w.agenda).(entry)
+		e := w.agenda.Pop()
 		e.do(ctx)
 		w.idle = true
 		w.stop(stepWorld, "wait for what comes next")
@@ -101,7 +106,7 @@ func (w *world) live() {
 // later puts something on the agenda.
 func (w *world) later(at time.Duration, do func(context.Context)) {
 	w.order++
-	heap.Push(&w.agenda, entry{at, w.order, do})
+	w.agenda.Push(entry{at, w.order, do})
 	if w.idle && !w.moving {
 		w.plan()
 	}
@@ -137,7 +142,7 @@ func (w *world) submit(ctx context.Context, t *task) {
 	}
 	do := orbit.Submit{IDs: ids, Spec: t.Spec, Owner: t.Owner}
 	if t.Gang {
-		do = orbit.Submit{Owner: t.Owner, Gang: &orbit.Gang{ID: orbit.GangID(fmt.Sprint("j", t.number)), Levels: t.Levels,
+		do = orbit.Submit{Owner: t.Owner, Gang: &orbit.Gang{ID: t.gang(), Levels: t.Levels,
 			Roles: []orbit.Role{{Name: "task", Spec: t.Spec, Members: ids, Min: t.Min}}}}
 	}
 	w.note(w.actor, "submits job %d: %d tasks", t.number, t.Tasks)
@@ -145,6 +150,20 @@ func (w *world) submit(ctx context.Context, t *task) {
 	if err := w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{do}}); err != nil {
 		w.fail("submit", "job %d: %v", t.number, err)
 	}
+}
+
+// again submits one more task of a job that comes again, in the place of one that has ended.
+func (w *world) again(t *task) {
+	w.left++
+	w.later(w.now, func(ctx context.Context) {
+		w.left--
+		id := t.capsule(t.Tasks + t.more)
+		t.more++
+		w.jobOf[id] = t
+		if err := w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: t.Spec, Owner: t.Owner}}}); err != nil {
+			w.fail("submit", "job %d: %v", t.number, err)
+		}
+	})
 }
 
 // ends puts the end of a task on the agenda, which comes if it still runs then as it does now.

@@ -40,7 +40,7 @@ func TestHonest(t *testing.T) {
 	var answers audit.Answers
 	l := &audit.Witness{Ledger: &orbit.MemoryLedger{}, Tell: func(_ *orbit.Proposal, a audit.Answer, _ error) { answers.Add(a) }}
 	for i, do := range []orbit.Commitment{
-		join, submit, place, orbit.Place{Capsule: "b", Node: "n"}, orbit.Release{Capsule: "a"}, orbit.Hold{ID: "h", Node: "n", Room: room, Ends: time.Now()}, place,
+		join, submit, place, orbit.Place{Capsule: "b", Node: "n"}, orbit.Release{Capsule: "a", Stopped: true}, orbit.Hold{ID: "h", Node: "n", Room: room, Ends: time.Now()}, place,
 		orbit.Release{Hold: "h"}, place, orbit.Release{Capsule: "a", Final: true}, orbit.Release{Capsule: "a", Final: true}, orbit.Place{Capsule: "b", Node: "n"},
 	} {
 		_, _ = l.Propose(t.Context(), orbit.Proposal{ID: id(i), Do: []orbit.Commitment{do}})
@@ -73,7 +73,7 @@ func TestDishonestHistories(t *testing.T) {
 		"not submitted":     {[]orbit.Commitment{join, place}, faults},
 		"no node":           {[]orbit.Commitment{submit, place}, faults},
 		"has ended":         {[]orbit.Commitment{join, submit, orbit.Release{Capsule: "a", Final: true}, place}, faults},
-		"not placed":        {[]orbit.Commitment{join, submit, orbit.Release{Capsule: "a"}}, faults},
+		"not placed":        {[]orbit.Commitment{join, submit, orbit.Release{Capsule: "a", Stopped: true}}, faults},
 		"held over":         {[]orbit.Commitment{join, submit, place, orbit.Hold{ID: "h", Node: "n", Room: room}}, func(b *audit.Book) int { return b.Over }},
 	} {
 		var b audit.Book
@@ -85,7 +85,7 @@ func TestDishonestHistories(t *testing.T) {
 	b.Add(history(join, submit)...)
 	b.Add(orbit.Change{Revision: 3, ID: id(2), Do: place, Node: "n"})
 	require.Equal(t, 1, b.Repeated)
-	b.Add(orbit.Change{Revision: 3, ID: id(4), Do: orbit.Release{Capsule: "a"}, Node: "n"})
+	b.Add(orbit.Change{Revision: 3, ID: id(4), Do: orbit.Release{Capsule: "a", Stopped: true}, Node: "n"})
 	require.Len(t, b.Faults, 2, "%v", b.Faults) // out of order
 }
 

@@ -13,15 +13,15 @@ import (
 // Book is the result of reading a history change by change. The zero value is empty. It must not be used by two
 // goroutines at a time.
 type Book struct {
-	// Placements, releases and commits in all.
+	// Places, Releases and Commits are the numbers of placements, releases and commits.
 	Places, Releases, Commits int
-	// Placements of a capsule that was placed already.
+	// Doubled is the number of placements of a capsule that was placed already.
 	Doubled int
-	// Times that a node had more on it than its capacity.
+	// Over is how often a node got more than its capacity.
 	Over int
-	// Proposals that are in the history more than once.
+	// Repeated is the number of proposals that are in the history more than once.
 	Repeated int
-	// What else cannot be, at most a hundred lines.
+	// Faults says, in at most a hundred lines, what a correct history cannot contain.
 	Faults []string
 
 	nodes    map[orbit.NodeID]*node
@@ -101,6 +101,8 @@ func (b *Book) apply(c *orbit.Change) {
 		b.place(&do, c.Revision)
 	case orbit.Release:
 		b.release(&do, c.Revision)
+	case orbit.Evict:
+		b.release(&orbit.Release{Capsule: do.Capsule}, c.Revision)
 	case orbit.Hold:
 		b.holds[do.ID] = do
 		b.take(do.Node, do.Room, c.Revision)

@@ -9,8 +9,7 @@ import (
 // Answers collects the answers that processes have got. The zero value is empty; its methods may be called from any
 // goroutine.
 type Answers struct {
-	// Guards what follows.
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	all   []Answer
 	kinds map[Kind]int
 }
@@ -52,9 +51,9 @@ func (b *Book) Judge(answers *Answers) (lost int) {
 		case Committed:
 			if !there {
 				lost++
-				b.fault("proposal %v was committed at revision %d, it was said; the history has it not", a.ID, a.Revision)
+				b.fault("proposal %v was answered as committed at revision %d, and is not in the history", a.ID, a.Revision)
 			} else if at != a.Revision {
-				b.fault("proposal %v was committed at revision %d, it was said; the history has it at %d", a.ID, a.Revision, at)
+				b.fault("proposal %v was answered as committed at revision %d; the history has it at %d", a.ID, a.Revision, at)
 			}
 		case Conflict, Infeasible, Invalid:
 			if there {
@@ -62,7 +61,7 @@ func (b *Book) Judge(answers *Answers) (lost int) {
 			}
 		case Unavailable, Other:
 			if there && !maybe[a.ID] {
-				b.fault("proposal %v was not sent, it was said (%s); the history has it at %d", a.ID, a.Kind, at)
+				b.fault("proposal %v was answered as not sent (%s); the history has it at %d", a.ID, a.Kind, at)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ type entry struct {
 	Commits []struct {
 		ID orbit.ProposalID `json:"id"`
 		Do []struct {
-			Do struct { // in the field of its kind
+			Do struct { // the field of its kind is set
 				PutNode    *orbit.PutNode    `json:"putNode"`
 				RemoveNode *orbit.RemoveNode `json:"removeNode"`
 				Submit     *orbit.Submit     `json:"submit"`

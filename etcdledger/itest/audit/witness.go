@@ -23,9 +23,12 @@ const (
 
 // Answer is a ledger's answer to one proposal.
 type Answer struct {
-	ID       orbit.ProposalID `json:"id"`
-	Kind     Kind             `json:"kind"`
-	Revision orbit.Revision   `json:"revision,omitempty"`
+	// ID is the id of the proposal.
+	ID orbit.ProposalID `json:"id"`
+	// Kind is what the ledger has answered.
+	Kind Kind `json:"kind"`
+	// Revision is that of the commit; 0: the answer is an error.
+	Revision orbit.Revision `json:"revision,omitempty"`
 }
 
 // Witness is a ledger that reports every answer before it returns the answer. If the process is killed after the

@@ -25,15 +25,17 @@ import (
 
 // Options are the settings of a cluster. The zero value is one member with etcd's defaults.
 type Options struct {
-	// 1, 3 or any other number; default 1.
+	// Members is the number of members; default 1.
 	Members int
-	// Where data directories and logs go. Required; it is not removed.
+	// Dir is the directory of the members' data and logs. It is not removed. Required.
 	Dir string
-	// From one heartbeat to the next; an election begins after ten without. Default 100 ms, etcd's own.
+	// Heartbeat is the time from one heartbeat to the next; default 100 ms, as in etcd. After ten heartbeats that did not come
+	// an election begins.
 	Heartbeat time.Duration
-	// NoSync leaves out fsync: faster, and what a machine has acknowledged does not survive its loss of power.
+	// NoSync leaves out fsync, which makes commits faster. What a member has acknowledged is then lost if the machine loses
+	// its power.
 	NoSync bool
-	// How long a login lasts that is not used, in whole seconds. Default 5 min, etcd's own.
+	// Login is how long a login lasts that is not used, in whole seconds; default 5 min, as in etcd.
 	Login time.Duration
 }
 
@@ -47,19 +49,18 @@ type Cluster struct {
 type member struct {
 	config memberConfig
 
-	// Guards what follows.
-	mu sync.Mutex
-	// Nil: it was killed.
+	mu sync.Mutex // guards the fields below
+	// process is nil if the member has been killed.
 	process *process.Process
 	id      types.ID
-	// What it has been told and has not done yet.
+	// told are the commands that the member has not carried out yet. Each channel is closed when it has.
 	told map[string]chan struct{}
 }
 
 // Start starts a cluster, and returns when all members serve. If ctx ends before, no member is left running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Dir == "" {
-		return nil, errors.New("cluster: Options.Dir is empty; it says where the data goes")
+		return nil, errors.New("cluster: Options.Dir is empty; set it to a directory for the data")
 	}
 	o.Members, o.Heartbeat = cmp.Or(o.Members, 1), cmp.Or(o.Heartbeat, 100*time.Millisecond)
 	ports, err := freePorts(2 * o.Members)

@@ -14,11 +14,11 @@ import (
 // Link is the network between a client and the members. It can be held up like a full network or a slow reader, and
 // broken. The zero value works without faults. Its methods may be called from any goroutine.
 type Link struct {
-	// Guards what follows.
-	mu sync.Mutex
-	// Closed when bytes go on; nil: they are not held up.
+	mu sync.Mutex // guards the fields below
+	// bytes is closed when bytes go on; nil: they are not held up.
 	bytes chan struct{}
-	// Closed when answers go on; nil: they are not held up. While they are, the method of each is sent to answered.
+	// answers is closed when answers go on; nil: they are not held up. While they are held up, the method of each answer is
+	// sent to answered.
 	answers  chan struct{}
 	answered chan string
 	broken   bool

@@ -29,11 +29,11 @@ type memberConfig struct {
 	Log          string
 }
 
-// report is what a member says.
+// report is a line that a member sends.
 type report struct {
-	// It serves; its id among the members.
+	// Ready is the member's id, in the report that it serves.
 	Ready types.ID `json:"ready,omitempty"`
-	// It has done what it was told.
+	// Done is a command that the member has carried out.
 	Done string `json:"done,omitempty"`
 }
 

@@ -27,29 +27,34 @@ const Role = "navigators"
 
 // Config is the configuration of a crew's process.
 type Config struct {
+	// Endpoints are the addresses of etcd's members.
 	Endpoints []string
-	Prefix    string
-	// One navigator, a [nav.Services], for each.
+	// Prefix is the prefix of the ledger.
+	Prefix string
+	// Engines are the engines that the process runs, each with a [nav.Services].
 	Engines []Engine
-	// Most capsules of a pass; see [orbit.Engine.MaxPlan].
+	// MaxPlan is how many capsules an engine plans in one pass at most; see [orbit.Engine.MaxPlan].
 	MaxPlan int
-	// Of one request, and of all tries; see [etcdledger.Options].
+	// Timeout is how long the ledger waits for the answer to one request, Patience how long it tries in all; see
+	// [etcdledger.Options].
 	Timeout, Patience time.Duration
-	// The name of an engine whose first proposals wait until GoOn; empty: none.
+	// HoldBack is the name of an engine whose first proposals wait until GoOn; empty: none.
 	HoldBack string
 }
 
 // Engine is one navigator of a crew.
 type Engine struct {
+	// Name is the engine's name.
 	Name string
-	// What it claims of the capsules without an owner.
+	// Modules are those of which it claims the capsules that have no owner.
 	Modules []string
 }
 
 // Tally has the sums of the rounds of a crew.
 type Tally struct {
+	// Rounds is the number of rounds. The other numbers are sums of the fields of [orbit.Round] with the same names.
 	Rounds, Committed, Conflicts, Infeasible, Invalid, Unknown, Failed int
-	// What went wrong, but conflicts; at most a hundred.
+	// Errors are the texts of the rounds' errors, which include no conflicts, at most a hundred.
 	Errors []string
 }
 
@@ -68,8 +73,7 @@ type Crew struct {
 	ready   chan struct{}
 	plans   chan struct{}
 
-	// Guards tally.
-	mu    sync.Mutex
+	mu    sync.Mutex // guards tally
 	tally Tally
 }
 

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// What a copy finds its role and its configuration under.
+// The environment variables in which a copy finds its role and its configuration.
 const (
 	roleVariable   = "ORBIT_ITEST_ROLE"
 	configVariable = "ORBIT_ITEST_CONFIG"
@@ -32,17 +32,16 @@ type Process struct {
 	stdin io.WriteCloser
 	done  chan struct{}
 
-	// Guards what follows.
-	mu sync.Mutex
-	// The end of what it has written to its standard error.
+	mu sync.Mutex // guards the fields below
+	// log is the end of what the copy has written to its standard error.
 	log bytes.Buffer
-	// It was ended on purpose.
+	// ended says that Kill or Stop has been called.
 	ended bool
 	err   error
 }
 
-// Start starts a copy in a role, which [Main] must know there, with a configuration that is encoded as JSON.
-// Each whole line that the copy writes is handed to heard, one after another and without the line's end.
+// Start starts a copy in a role, which must be among those that the program gives to [Main], with a configuration that can be
+// encoded as JSON. It calls heard with each whole line that the copy writes, without the line's end; calls do not overlap.
 func Start(role string, config any, heard func(line string)) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -76,7 +75,7 @@ func (p *Process) attend(role string, stdout io.Reader, heard func(string)) {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			break // a line without an end was torn by the process's
+			break // a last line without an end was cut off by the end of the process
 		}
 		heard(strings.TrimSuffix(line, "\n"))
 	}
@@ -88,7 +87,7 @@ func (p *Process) attend(role string, stdout io.Reader, heard func(string)) {
 	}
 }
 
-// errEnd says that a process has ended and has not said that anything was wrong.
+// errEnd stands for the error of a process that has ended by itself without an error.
 var errEnd = errors.New("exit status 0")
 
 // Tell writes a line to the copy's standard input.
@@ -99,8 +98,8 @@ func (p *Process) Tell(line string) error {
 	return nil
 }
 
-// Kill ends the copy at once (SIGKILL: it is not asked, and does nothing more) and waits until it is gone and all
-// that it had said has been heard. It returns what went wrong with it before.
+// Kill ends the copy at once with SIGKILL, and waits until it has ended and heard has been called with all its lines. It
+// returns the error of [Process.Err].
 func (p *Process) Kill() error {
 	p.mu.Lock()
 	p.ended = true
@@ -126,7 +125,7 @@ func (p *Process) Stop(patience time.Duration) error {
 	}
 }
 
-// Done is closed when the copy has ended and all that it said has been heard.
+// Done is closed when the copy has ended and heard has been called with all its lines.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Err returns an error, with what the copy wrote to its standard error, if it ended without being killed or stopped,
@@ -137,8 +136,8 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Pause stops the copy where it is (SIGSTOP), as a machine does that has no time, and returns when it has stopped:
-// from then on the copy does nothing until Resume lets it go on.
+// Pause stops the copy with SIGSTOP, as an overloaded machine may, and returns when all its threads have stopped. They do
+// nothing until Resume is called.
 func (p *Process) Pause() error {
 	if err := p.signal(stop); err != nil {
 		return err

@@ -14,14 +14,13 @@ import (
 // with the copy's standard input.
 type Role func(ctx context.Context, self *Self) error
 
-// Self is what a copy has of the program that started it. Its methods may be called from any goroutine.
+// Self connects a copy with the program that started it. Its methods may be called from any goroutine.
 type Self struct {
-	// The lines that it is told.
+	// Told has the lines that the program sends to the copy.
 	Told   <-chan string
 	config string
 
-	// Guards standard output: lines are whole.
-	mu sync.Mutex
+	mu sync.Mutex // guards standard output, so that lines are whole
 }
 
 // Config decodes the configuration that the copy was started with.
@@ -32,8 +31,8 @@ func (s *Self) Config(into any) error {
 	return nil
 }
 
-// Say tells the program that started the copy a value, as a line of JSON. What has been said when the copy is
-// killed is heard all the same.
+// Say sends a value to the program that started the copy, as a line of JSON. The line arrives even if the copy is killed as
+// soon as Say has returned.
 func (s *Self) Say(value any) error {
 	line, err := json.Marshal(value)
 	if err != nil {
@@ -47,8 +46,8 @@ func (s *Self) Say(value any) error {
 	return nil
 }
 
-// Main returns at once in the program itself. In a copy it does what the role says, and never returns. Call it first
-// in main, or in TestMain.
+// Main returns at once in the program itself. In a copy it runs the copy's role and never returns. Call it first in main or in
+// TestMain.
 func Main(roles map[string]Role) {
 	name := os.Getenv(roleVariable)
 	if name == "" {
@@ -71,10 +70,11 @@ func Main(roles map[string]Role) {
 	os.Exit(0)
 }
 
-// grace is how long a role may go on when its context has ended.
+// grace is how long a role may go on after the end of its context.
 const grace = 10 * time.Second
 
-// listen hands on what the copy is told. When that ends, so does the context, and the copy soon after.
+// listen passes on the lines from standard input. At their end it ends the context, and the copy if its role has not returned
+// after grace.
 func listen(told chan<- string, cancel context.CancelFunc) {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

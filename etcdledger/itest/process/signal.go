@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What pauses a process and lets it go on.
+// The signals that pause a process and resume it.
 const (
 	stop   = syscall.SIGSTOP
 	resume = syscall.SIGCONT
 )
 
-// awaitStop waits until every thread of a child has stopped: a stop signal takes effect some time after it was sent.
-// It only looks: a child that has ended instead is left to who waits for it.
+// awaitStop waits until every thread of a child has stopped, because a signal takes effect some time after it was sent. It
+// does not reap a child that has ended meanwhile; Process.attend does.
 func awaitStop(pid int) error {
 	for {
 		var how unix.Siginfo
@@ -32,5 +32,5 @@ func awaitStop(pid int) error {
 	}
 }
 
-// cldStopped is what waitid says of a child that has stopped (CLD_STOPPED).
+// cldStopped is the code (CLD_STOPPED) with which waitid reports a child that has stopped.
 const cldStopped = 5

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play runs the program and returns what it prints, its last line apart.
+// play runs the program, and returns what it prints and the last line of that.
 func play(t *testing.T, args ...string) (text, last string) {
 	o, err := parse(args, &bytes.Buffer{})
 	require.NoError(t, err)
@@ -31,8 +31,8 @@ func play(t *testing.T, args ...string) (text, last string) {
 	return out.String(), lines[len(lines)-1]
 }
 
-// Everything is placed once, on an etcd of its own of which a member is killed too, and on an existing one, where nothing
-// is left.
+// Everything is placed once: on an etcd of the program's own, of which a member is killed too, and on an existing one, in
+// which no key is left.
 func TestEtcd(t *testing.T) {
 	_, last := play(t, "-nodes", "20", "-capsules", "400", "-kills", "3")
 	require.Equal(t, "etcd: placed 400 of 400, doubled 0, lost 0, kills 3, verify: ok", last)

@@ -1,10 +1,10 @@
-// Etcd: two processes of navigators place capsules over one etcd. Half way one of the processes is killed, and
-// another is started in its place. Without -endpoint it starts an etcd of its own.
+// Etcd lets two processes of navigators place capsules on one ledger in etcd. Half way one of the processes is killed, and
+// another one is started in its place. Without -endpoint the program starts an etcd of its own.
 //
 //	cd etcdledger/itest && go run ./examples/etcd
 //
-// How to read it: first what happens, second by second; then a row for each process. What it is worth is in the lines
-// below, which are counted again from every version in etcd's own history: nothing doubled, nothing lost.
+// How to read it: first what happens, second by second; then a row for each process. The lines below the table prove that
+// nothing was placed twice or lost: they are counted from every version in etcd's own history.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	program.Main("etcd", parse, run)
 }
 
-// endpoints are those of the etcd that was named; nil: none was.
+// endpoints returns the addresses in -endpoint; nil: the program starts an etcd of its own.
 func (o options) endpoints() []string {
 	if o.endpoint == "" {
 		return nil
@@ -37,7 +37,7 @@ func (o options) endpoints() []string {
 	return strings.Split(o.endpoint, ",")
 }
 
-// check says what is wrong with the flags.
+// check returns an error if a flag has an invalid value.
 func (o *options) check() error {
 	switch {
 	case o.members != 1 && o.members != 3 && o.members != 5:

@@ -16,7 +16,7 @@ import (
 // teams are the processes, by the name of their engine.
 var teams = [2]string{"left", "right"}
 
-// show is a run.
+// show is the state of a run.
 type show struct {
 	options
 	site    *site
@@ -25,12 +25,12 @@ type show struct {
 	began   time.Time
 
 	crews [2]*crew.Crew
-	// Of processes that have been killed.
+	// before has the sums of the processes that have been killed.
 	before [2]crew.Tally
-	done   []string // kills, in words
+	done   []string // what has been killed, in order
 }
 
-// run does it all.
+// run places all capsules, kills processes meanwhile, and prints what came of it.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	s := &show{options: o, out: out, began: time.Now()}
 	fmt.Fprint(out, `Two processes place capsules on the same machines, over one etcd, and one of them is killed in the middle of it. What it had
@@ -65,12 +65,12 @@ Each proposal carries an id and a bet, so etcd's own history can tell in the end
 	return s.report(ctx)
 }
 
-// say prints what has happened, and when.
+// say prints a line with the time since the start.
 func (s *show) say(format string, args ...any) {
 	fmt.Fprintf(s.out, "%6.2f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// start starts a process of navigators and waits until it is at work.
+// start starts a process of navigators and waits until it has opened its ledger.
 func (s *show) start(ctx context.Context, i int) (err error) {
 	s.crews[i], err = crew.Start(crew.Config{
 		Endpoints: s.site.endpoints, Prefix: s.site.prefix, MaxPlan: 100, Timeout: 2 * time.Second,
@@ -89,10 +89,11 @@ func (s *show) start(ctx context.Context, i int) (err error) {
 	}
 }
 
-// stuckAfter is how long nothing may be placed.
+// stuckAfter is after how long without a placement the run fails.
 const stuckAfter = time.Minute
 
-// placeAll waits until everything is placed, and kills a process after each of several equal parts of the way.
+// placeAll waits until all capsules are placed. Meanwhile it kills a process or a member each time after the same number of
+// placements.
 func (s *show) placeAll(ctx context.Context) error {
 	last, moved, said := 0, time.Now(), time.Now()
 	for {
@@ -130,27 +131,27 @@ func (s *show) placeAll(ctx context.Context) error {
 	}
 }
 
-// settle waits until the processes have heard of what they have committed: everybody sees it before.
+// settle waits until the processes have reported their last rounds, which they do some time after the commits.
 func (s *show) settle() {
 	for before := -1; before != s.tally(0).Rounds+s.tally(1).Rounds; time.Sleep(500 * time.Millisecond) {
 		before = s.tally(0).Rounds + s.tally(1).Rounds
 	}
 }
 
-// shares says how much each process has placed.
+// shares returns how many placements each process has committed, in words.
 func (s *show) shares() string {
 	return fmt.Sprintf("%s %d, %s %d", teams[0], s.tally(0).Committed, teams[1], s.tally(1).Committed)
 }
 
-// tally sums up what a process and those before it have done.
+// tally returns the sums of a process and of its predecessors.
 func (s *show) tally(i int) crew.Tally {
 	t := s.before[i]
 	t.Add(s.crews[i].Tally())
 	return t
 }
 
-// kill kills a process of navigators, or by turns a member of the etcd, without any warning, and starts another in
-// its place.
+// kill kills a process of navigators without warning and starts another one in its place. If the etcd is the program's own,
+// every second kill hits a member of it instead.
 func (s *show) kill(ctx context.Context, n int) error {
 	if s.site.own != nil && n%2 == 1 {
 		return s.killMember(ctx)
@@ -169,7 +170,7 @@ func (s *show) kill(ctx context.Context, n int) error {
 	return nil
 }
 
-// killMember kills the leader, and starts it again from its data.
+// killMember kills the leader of the etcd and starts it again from its data.
 func (s *show) killMember(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -189,8 +190,8 @@ func (s *show) killMember(ctx context.Context) error {
 	return nil
 }
 
-// report counts everything again: from all versions of the ledger's log in etcd, from the records as a process reads
-// them that has just begun, and from what the processes were answered.
+// report compares three accounts and prints the result: all versions of the ledger's log in etcd, the records as a new
+// process reads them, and the answers that the processes have got.
 func (s *show) report(ctx context.Context) error {
 	var book audit.Book
 	if err := book.Read(ctx, s.site.client, s.site.prefix); err != nil {
@@ -220,7 +221,7 @@ func (s *show) report(ctx context.Context) error {
 	return verified
 }
 
-// of counts the placed capsules that are assigned to an owner.
+// of returns the number of placed capsules that are assigned to an owner.
 func of(state *orbit.State, owner string) (n int) {
 	for c := range state.Capsules() {
 		if c.Owner == owner && c.Placed() {

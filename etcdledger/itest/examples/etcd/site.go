@@ -16,7 +16,7 @@ import (
 
 // site is the etcd that the program works on.
 type site struct {
-	// Nil: the etcd belongs to another owner.
+	// own is the etcd that the program has started; nil: it uses an existing one.
 	own       *cluster.Cluster
 	dir       string // to be removed
 	endpoints []string
@@ -25,7 +25,7 @@ type site struct {
 	ledger    *etcdledger.Ledger
 }
 
-// openSite starts an etcd, if none was named, and opens a new ledger on it.
+// openSite opens a new ledger on the named etcd, or on one that it starts.
 func openSite(ctx context.Context, o options) (s *site, err error) {
 	s = &site{endpoints: o.endpoints(), prefix: fmt.Sprintf("orbit-example-%x/", time.Now().UnixNano())}
 	defer func() {
@@ -65,8 +65,8 @@ func (s *site) start(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// submit lets nodes join and submits capsules: a quarter is assigned to each of the processes by name, the rest is
-// for the first claimant. The nodes have room for a tenth more.
+// submit adds the nodes and submits the capsules. A quarter of them is assigned to each process by name, and the process that
+// is first places the others. The nodes have free capacity for a tenth more than all capsules.
 func (s *site) submit(ctx context.Context, o options) error {
 	each := int64(o.capsules*11/10/o.nodes + 1)
 	var nodes []orbit.Proposal
@@ -95,7 +95,7 @@ func (s *site) submit(ctx context.Context, o options) error {
 	return nil
 }
 
-// close leaves the etcd as it was found.
+// close deletes the ledger from an existing etcd, and ends and removes an etcd of the program's own.
 func (s *site) close() (err error) {
 	if s.ledger != nil {
 		err = s.ledger.Close()

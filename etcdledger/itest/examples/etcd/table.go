@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/audit"
 )
 
-// printTable prints a line for each process, what the columns mean, and what was counted again.
+// printTable prints a line for each process, what the columns mean, and what the log and the records contain.
 func printTable(s *show, state *orbit.State, book *audit.Book) {
 	fmt.Fprintf(s.out, "\n%-9s %7s %7s %9s %10s %8s %7s\n", "process", "placed", "passes", "conflicts", "infeasible", "unknown", "errors")
 	for i, name := range teams {

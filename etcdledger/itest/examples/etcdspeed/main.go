@@ -1,11 +1,11 @@
-// Etcdspeed measures the ledger on etcd, with fsync: placements a second one by one, many at a time and in a
-// batch, beside transactions of etcd itself; what two processes cost each other on hot nodes; and how long it
-// takes until one process sees what another has committed. It starts an etcd of its own.
+// Etcdspeed measures the ledger on an etcd that it starts, with fsync: how many placements a second it commits one by one,
+// many at a time and in a batch, compared with plain transactions of etcd; how many conflicts two processes have on the same
+// nodes; and how long it takes until one process sees what another one has committed.
 //
 //	cd etcdledger/itest && go run ./examples/etcdspeed
 //
 // How to read it: the rows of etcd alone are what the disk and the protocol allow; a placement should cost little more.
-// The last line is what a batch gains over calls one after another, the median over all runs.
+// The last line is by how much a batch is faster than calls one after another, the median over all runs.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	program.Main("etcdspeed", parse, run)
 }
 
-// check says what is wrong with the flags.
+// check returns an error if a flag has an invalid value.
 func (o *options) check() error {
 	switch {
 	case o.members != 1 && o.members != 3 && o.members != 5:

@@ -13,7 +13,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger"
 )
 
-// raw sends to etcd alone what a placement sends: a transaction that compares three keys and writes three.
+// raw measures plain transactions of etcd that are as large as those of placements: each compares three keys and writes three.
 func (w *world) raw(ctx context.Context, inFlight int) (sample, error) {
 	value := string(make([]byte, 200))
 	return measure(w.batch, inFlight, func(i int) error {
@@ -28,7 +28,7 @@ func (w *world) raw(ctx context.Context, inFlight int) (sample, error) {
 	})
 }
 
-// single places one capsule with each call, so many calls at a time.
+// single measures calls that place one capsule each, inFlight of them at a time.
 func (w *world) single(ctx context.Context, inFlight int) (sample, error) {
 	l, err := w.open(ctx, w.nodes, w.batch)
 	if err != nil {
@@ -42,7 +42,7 @@ func (w *world) single(ctx context.Context, inFlight int) (sample, error) {
 	return s, errors.Join(err, l.verify(ctx))
 }
 
-// batched places all with one call.
+// batched measures one call that places all capsules.
 func (w *world) batched(ctx context.Context) (sample, error) {
 	l, err := w.open(ctx, w.nodes, w.batch)
 	if err != nil {
@@ -63,15 +63,16 @@ func (w *world) batched(ctx context.Context) (sample, error) {
 	return s, errors.Join(err, l.verify(ctx))
 }
 
-// contest is what came of two processes placing on the same nodes.
+// contest is a measurement in which two processes may place on the same nodes.
 type contest struct {
 	sample
-	// For each placement.
+	// conflicts and retries are averages for each placement.
 	conflicts, retries float64
 }
 
-// hot lets two ledgers, each with a client of its own and 16 calls at a time, place on so many nodes. Coarse bets
-// are that nothing at all has changed on the node, fine ones that there is room; who loses looks again.
+// hot measures two ledgers, each with a client of its own and 16 calls at a time, that place on the same nodes. A coarse bet
+// says that nothing on the node has changed, a fine one that the node has enough free capacity. After a conflict the capsule
+// is planned again on a new snapshot.
 func (w *world) hot(ctx context.Context, nodes int, coarse bool) (c contest, err error) {
 	n := max(w.batch/4, 10)
 	l, err := w.open(ctx, nodes, n)
@@ -110,7 +111,7 @@ func (w *world) hot(ctx context.Context, nodes int, coarse bool) (c contest, err
 
 // bet returns the proposal that places the i-th capsule.
 func (l *ledger) bet(ctx context.Context, on orbit.Ledger, i int, coarse bool) (orbit.Proposal, error) {
-	node := i / 2 // both go to all nodes
+	node := i / 2 // i%2 says which ledger, so both ledgers use all nodes
 	p := l.place(i, node)
 	if !coarse {
 		return p, nil
@@ -124,7 +125,7 @@ func (l *ledger) bet(ctx context.Context, on orbit.Ledger, i int, coarse bool) (
 	return p, nil
 }
 
-// lag is how long it takes until another process sees a commit: from its answer, and from the call.
+// lag measures how long it takes until another process sees a commit, from the answer of Propose and from the call.
 func (w *world) lag(ctx context.Context) (answered, called sample, err error) {
 	n := min(w.batch, 300)
 	l, err := w.open(ctx, w.nodes, n)

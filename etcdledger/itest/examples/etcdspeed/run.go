@@ -12,12 +12,12 @@ import (
 type row struct {
 	name    string
 	measure func(ctx context.Context, w *world) (contest, error)
-	// Of this measurement there is nothing but times.
+	// onlyTimes says that the row has no rate, contested that it has conflicts and retries.
 	onlyTimes, contested bool
-	got                  []contest
+	got                  []contest // one for each run
 }
 
-// plain makes a measurement of one process a row's.
+// plain turns a measurement without conflicts into one that a row can have.
 func plain(measure func(ctx context.Context, w *world) (sample, error)) func(context.Context, *world) (contest, error) {
 	return func(ctx context.Context, w *world) (contest, error) {
 		s, err := measure(ctx, w)
@@ -25,7 +25,7 @@ func plain(measure func(ctx context.Context, w *world) (sample, error)) func(con
 	}
 }
 
-// The rows that are compared with each other.
+// The positions of the rows whose ratio is printed last.
 const oneByOne, inBatch = 3, 6
 
 // rows returns everything that is measured.
@@ -85,7 +85,7 @@ flight, or in one batch, share the wait. What that gains, beside what etcd itsel
 	return nil
 }
 
-// of returns the median of something over the runs.
+// of returns the median over the runs of a number of a row.
 func of[T float64 | time.Duration](r *row, what func(contest) T) T {
 	var values []T
 	for _, one := range r.got {

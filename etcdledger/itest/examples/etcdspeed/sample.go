@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// sample is what was measured once: so many operations, how long they took together and each of them.
+// sample is the result of one measurement.
 type sample struct {
-	n     int
-	took  time.Duration
-	times []time.Duration
+	n     int             // how many operations
+	took  time.Duration   // all of them together
+	times []time.Duration // each of them
 }
 
 // rate is operations a second.
 func (s sample) rate() float64 { return float64(s.n) / max(s.took, 1).Seconds() }
 
-// percentile returns how long that many percent of the operations took at most.
+// percentile returns the time that p percent of the operations did not exceed.
 func (s sample) percentile(p int) time.Duration {
 	if len(s.times) == 0 {
 		return 0
@@ -26,7 +26,7 @@ func (s sample) percentile(p int) time.Duration {
 	return times[(len(times)-1)*p/100]
 }
 
-// measure does an operation n times, so many at a time.
+// measure does an operation n times, at most inFlight at a time.
 func measure(n, inFlight int, do func(i int) error) (s sample, err error) {
 	var mu sync.Mutex // guards next, s and err
 	var next int
@@ -57,7 +57,7 @@ func measure(n, inFlight int, do func(i int) error) (s sample, err error) {
 	return s, err
 }
 
-// median returns the middle one.
+// median returns the middle value.
 func median[T cmp.Ordered](values []T) T {
 	values = slices.Sorted(slices.Values(values))
 	return values[len(values)/2]

@@ -16,7 +16,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/process"
 )
 
-// watcherRole is the role of the process that says when it sees what.
+// watcherRole is the role of a process that reports when it sees each revision.
 const watcherRole = "watcher"
 
 type watcherConfig struct {
@@ -24,13 +24,13 @@ type watcherConfig struct {
 	Prefix    string
 }
 
-// sight says when a revision was seen, by the clock of the machine.
+// sight says when a revision was seen, in nanoseconds by the clock of the machine.
 type sight struct {
 	Revision orbit.Revision
 	At       int64
 }
 
-// watch is the role: it says of every revision when it was there.
+// watch is the role of watcherRole. It reports every revision as soon as Wait returns it.
 func watch(ctx context.Context, self *process.Self) error {
 	var c watcherConfig
 	if err := self.Config(&c); err != nil {
@@ -61,12 +61,11 @@ func watch(ctx context.Context, self *process.Self) error {
 type watcher struct {
 	*process.Process
 
-	// Guards seen.
-	mu   sync.Mutex
+	mu   sync.Mutex // guards seen
 	seen []sight
 }
 
-// startWatcher starts one, and waits until it has seen a revision.
+// startWatcher starts a watcher and waits until it has seen a revision.
 func (w *world) startWatcher(l *ledger, rev orbit.Revision) (*watcher, error) {
 	one := &watcher{}
 	var err error
@@ -87,7 +86,7 @@ func (w *world) startWatcher(l *ledger, rev orbit.Revision) (*watcher, error) {
 	return one, nil
 }
 
-// when returns when a revision was seen, as soon as it has been.
+// when waits until a revision has been seen and returns the time at which it was.
 func (w *watcher) when(rev orbit.Revision) (at int64, err error) {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		w.mu.Lock()

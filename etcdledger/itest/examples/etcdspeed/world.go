@@ -20,7 +20,7 @@ type world struct {
 	etcd   *cluster.Cluster
 	dir    string // to be removed
 	client *clientv3.Client
-	// Ledgers opened, each below a prefix of its own.
+	// ledgers is the number of ledgers that were opened, each with a prefix of its own.
 	ledgers int
 }
 
@@ -64,7 +64,7 @@ type ledger struct {
 	nodes  int
 }
 
-// open opens a new ledger with so many nodes and capsules.
+// open opens a new ledger, and adds nodes and pending capsules to it.
 func (w *world) open(ctx context.Context, nodes, capsules int) (l *ledger, err error) {
 	w.ledgers++
 	l = &ledger{prefix: fmt.Sprintf("speed-%d/", w.ledgers), nodes: nodes}
@@ -94,7 +94,7 @@ func (w *world) open(ctx context.Context, nodes, capsules int) (l *ledger, err e
 func nodeID(i int) orbit.NodeID       { return orbit.NodeID(fmt.Sprintf("node-%04d", i)) }
 func capsuleID(i int) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprintf("capsule-%06d", i)) }
 
-// place returns a proposal that places the i-th capsule on a node, and bets that it has room.
+// place returns a proposal that places the i-th capsule on a node and bets that the node has enough free capacity.
 func (l *ledger) place(i, on int) orbit.Proposal {
 	node := nodeID(on % l.nodes)
 	return orbit.Proposal{
@@ -104,7 +104,7 @@ func (l *ledger) place(i, on int) orbit.Proposal {
 	}
 }
 
-// verify checks that everything was placed, and the ledger's books.
+// verify returns an error if a capsule is pending or the state is not sound.
 func (l *ledger) verify(ctx context.Context) error {
 	state, err := l.Snapshot(ctx)
 	if err != nil {

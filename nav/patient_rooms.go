@@ -1,0 +1,181 @@
+package nav
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/heap"
+)
+
+// patientRooms is what a Patient keeps of the nodes of its draft, to find out where least has to be freed:
+//
+//	draft ── follow ──► rooms (what is free, and what will be)
+//	                 └─ roomOffers.follow ──► by spec: the nodes that may take it, least to be freed first
+//
+// Both follow [orbit.Draft.Changed], so that to choose again for a spec costs what has changed since the last choice.
+type patientRooms struct {
+	topology
+	rooms  []patientRoom
+	offers map[*orbit.Spec]*roomOffers
+	// Nodes that choices have looked at.
+	looked int
+}
+
+// patientRoom is a node without regard to what is nominated there.
+type patientRoom struct {
+	// Free now, and once batch work and gangs have ended.
+	now, later freeCapacity
+	// How often the node has changed.
+	version uint32
+}
+
+// roomOffers are the nodes that could take a spec once batch work and gangs have ended.
+type roomOffers struct {
+	heap heap.Heap[roomOffer]
+	// Position in the draft's journal.
+	cursor uint64
+	// When it was last used, in plans that chose.
+	used uint64
+}
+
+// roomOffer is a node, and how much has to be freed there at least: what is nominated there is more. It is void once the
+// node has another version.
+type roomOffer struct {
+	cost    float64
+	id      orbit.NodeID
+	node    int32
+	version uint32
+}
+
+// Before orders offers: least to be freed, then by id.
+func (a roomOffer) Before(b roomOffer) bool {
+	return a.cost < b.cost || a.cost == b.cost && a.id < b.id
+}
+
+// offerBytes bounds the memory of all offers that are kept from plan to plan.
+const offerBytes = 64 << 20
+
+// sync takes in what has changed on the draft.
+func (p *patientRooms) sync(draft *orbit.Draft) {
+	p.begin(draft, math.MaxInt)
+	changed := p.follow()
+	p.rooms = append(p.rooms, make([]patientRoom, max(0, draft.Bound()-len(p.rooms)))...)
+	for _, i := range changed {
+		n := draft.Node(int(i))
+		if n == nil {
+			p.rooms[i] = patientRoom{version: p.rooms[i].version + 1}
+			continue
+		}
+		p.looked++
+		p.rooms[i] = patientRoom{freeCapacityOf(n), laterOf(draft.View().State(), n), p.rooms[i].version + 1}
+	}
+}
+
+// laterOf returns what will be free of a node once batch work and gangs have ended there.
+func laterOf(state *orbit.State, n *orbit.NodeState) freeCapacity {
+	later := freeCapacityOf(&orbit.NodeState{Node: n.Node})
+	for running := range state.On(n.Node.ID) {
+		if class := running.Spec.Class; class != orbit.Batch && class != orbit.GangClass {
+			later.take(running.Spec, running.Devices)
+		}
+	}
+	return later
+}
+
+// offersFor returns the offers to a spec, in step with the draft. Plan is a number that rises from plan to plan.
+func (p *patientRooms) offersFor(spec *orbit.Spec, plan uint64) *roomOffers {
+	o := p.offers[spec]
+	if o == nil {
+		if p.offers == nil {
+			p.offers = map[*orbit.Spec]*roomOffers{}
+		}
+		o = &roomOffers{}
+		p.offers[spec] = o
+		p.evict()
+	}
+	o.used = plan
+	changed, next, all := p.draft.Changed(o.cursor)
+	if o.cursor = next; all || len(o.heap) > 2*len(p.rooms)+64 {
+		o.heap = o.heap[:0]
+		for i := range p.rooms {
+			p.offer(o, spec, int32(i))
+		}
+		return o
+	}
+	for k, i := range changed {
+		if k == 0 || changed[k-1] != i {
+			p.offer(o, spec, i)
+		}
+	}
+	return o
+}
+
+// offer adds what a node offers to a spec, if that could go there.
+func (p *patientRooms) offer(o *roomOffers, spec *orbit.Spec, i int32) {
+	n := p.draft.Node(int(i))
+	if n == nil || !n.Node.Schedulable() || !suits(n.Node, spec) || p.rooms[i].later.capacity(spec) == 0 {
+		return
+	}
+	p.looked++
+	w := waitingRoom{NodeState: n, now: p.rooms[i].now, later: p.rooms[i].later}
+	o.heap.Push(roomOffer{w.short(spec), n.Node.ID, i, p.rooms[i].version})
+}
+
+// evict drops the offers that have not been used for longest, down to half of what may be kept.
+func (p *patientRooms) evict() {
+	each := 100*len(p.rooms) + 1<<10
+	if len(p.offers)*each <= offerBytes {
+		return
+	}
+	old := slices.SortedFunc(maps.Keys(p.offers), func(a, b *orbit.Spec) int { return cmp.Compare(p.offers[a].used, p.offers[b].used) })
+	for _, spec := range old[:max(0, len(old)-offerBytes/2/each)] {
+		delete(p.offers, spec)
+	}
+}
+
+// soonest returns the node where least has to be freed for one capsule, which may be nominated somewhere already. It looks
+// at nodes in the order of what has to be freed at least, until no other can be better; nil if none will do.
+func (c *patientChoice) soonest(spec *orbit.Spec, standing *orbit.Nomination) (best *waitingRoom) {
+	try := func(i int32) {
+		if room := c.room(i); c.takes(room, spec) {
+			if room.cost = room.short(spec); best == nil || room.Before(best) {
+				best = room
+			}
+		}
+	}
+	if c.services || c.nominated {
+		for i := range c.rooms.rooms {
+			if c.draft.Node(i) != nil {
+				try(int32(i))
+			}
+		}
+		return best
+	}
+	if standing.Lives() { // among equals these come first
+		for i := range standing.Parts {
+			if n := c.state.Node(standing.Parts[i].Node); n != nil {
+				try(int32(n.Index()))
+			}
+		}
+	}
+	o, looked := c.rooms.offersFor(spec, c.plans), []roomOffer(nil)
+	for len(o.heap) > 0 {
+		first := o.heap[0]
+		if c.rooms.rooms[first.node].version != first.version {
+			o.heap.Pop()
+			continue
+		}
+		if best != nil && (first.cost > best.cost || first.cost == best.cost && (best.own || first.id > best.Node.ID)) {
+			break
+		}
+		looked = append(looked, o.heap.Pop())
+		try(first.node)
+	}
+	for _, first := range looked {
+		o.heap.Push(first)
+	}
+	return best
+}

@@ -1,0 +1,271 @@
+package race
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file judges nominations ([orbit.Nominate]) by books of its own: who may take room that is nominated, and how long
+// those wait who are nominated.
+
+// nominee is a capsule, or a gang, that may be nominated.
+type nominee struct {
+	capsule orbit.CapsuleID
+	gang    orbit.GangID
+}
+
+func (m *auditCapsule) nominee() nominee {
+	if m.gang != nil {
+		return nominee{gang: m.gang.ID}
+	}
+	return nominee{capsule: m.id}
+}
+
+// before orders nominations: by rank, then by when they were first made.
+func before(a, b *orbit.Nomination) int {
+	return cmp.Or(cmp.Compare(b.Rank, a.Rank), cmp.Compare(a.First, b.First), cmp.Compare(a.Gang, b.Gang), cmp.Compare(a.Capsule, b.Capsule))
+}
+
+// nominate enters a nomination, or the end of one.
+func (a *audit) nominate(do *orbit.Nominate, rev orbit.Revision) {
+	id := nominee{do.Capsule, do.Gang}
+	was := a.nominations[id]
+	if len(do.Parts) == 0 {
+		if was != nil && (do.Since == 0 || do.Since == was.Made) { // else it has made way by itself
+			a.endParts(id)
+		}
+		return
+	}
+	n := &orbit.Nomination{Capsule: do.Capsule, Gang: do.Gang, First: rev, Made: rev, Parts: do.Parts, Ends: do.Ends}
+	if was != nil && was.Renewals < a.state.Limits().Renewals {
+		n.First, n.Renewals = was.First, was.Renewals+1
+	}
+	if m := a.capsules[do.Capsule]; m != nil {
+		n.Rank = m.spec.Priority + do.Aged
+	}
+	if g := a.gangs[do.Gang]; g != nil {
+		n.Rank = g.Roles[0].Spec.Priority
+		for i := range g.Roles {
+			n.Rank = min(n.Rank, g.Roles[i].Spec.Priority)
+		}
+		n.Rank += do.Aged
+	}
+	a.nominations[id] = n
+}
+
+// endParts ends a nomination, and keeps when it was first made.
+func (a *audit) endParts(id nominee) {
+	if was := a.nominations[id]; was != nil {
+		now := *was
+		now.Parts = nil
+		a.nominations[id] = &now
+	}
+}
+
+// endNomination ends what a capsule that has ended was nominated for, and its gang.
+func (a *audit) endNomination(m *auditCapsule) {
+	if id := m.nominee(); id.gang != "" {
+		a.endParts(id)
+	} else {
+		delete(a.nominations, id)
+	}
+}
+
+// nodeAsk is what one commitment asks for on a node.
+type nodeAsk struct {
+	node    orbit.NodeID
+	who     string
+	room    orbit.Resources
+	devices orbit.DeviceSet
+	milli   int
+	// Of a capsule: its priority, and its nomination before the commit. A hold comes behind all nominations.
+	hold      bool
+	priority  int32
+	nominated *orbit.Nomination
+	// It is no ask, but what a hold that ends has held.
+	ends bool
+}
+
+// asksOf lists what a commit asks for, before it is entered. It returns nil if nothing is nominated.
+func (a *audit) asksOf(changes []orbit.Change) (asks []nodeAsk) {
+	if len(a.nominations) == 0 {
+		return nil
+	}
+	for i := range changes {
+		switch do := changes[i].Do.(type) {
+		case orbit.Place:
+			if m := a.capsules[do.Capsule]; m != nil {
+				ask := nodeAsk{node: do.Node, who: string(do.Capsule), room: m.spec.Envelope.Reservation, devices: do.Devices, milli: m.spec.Devices.Milli, priority: m.spec.Priority}
+				if n := a.nominations[m.nominee()]; n.Lives() {
+					ask.nominated = n
+				}
+				asks = append(asks, ask)
+			}
+		case orbit.Hold:
+			asks = append(asks, nodeAsk{node: do.Node, who: "hold " + string(do.ID), room: do.Room, devices: do.Devices, milli: do.Milli, hold: true})
+		case orbit.Release:
+			if h, ok := a.holds[do.Hold]; ok {
+				asks = append(asks, nodeAsk{node: h.Node, room: h.Room, devices: h.Devices, milli: h.Milli, ends: true})
+			}
+		}
+	}
+	return asks
+}
+
+// yields reports whether a nomination outranks the ask.
+func (k *nodeAsk) yields(to *orbit.Nomination) bool {
+	if k.nominated != nil {
+		return before(to, k.nominated) < 0
+	}
+	return k.hold || to.Rank >= k.priority
+}
+
+// judgeAsks looks whether what a commit has taken is left by what is nominated for those that outrank it: for each thing
+// that it asks for on a node, what is used and what is nominated for them must fit together.
+func (a *audit) judgeAsks(asks []nodeAsk, rev orbit.Revision) {
+	for i := range asks {
+		n := a.nodes[asks[i].node]
+		if n == nil || asks[i].ends {
+			continue
+		}
+		for d := range n.used {
+			a.judgeAsk(asks, i, rev, n.Capacity[d]-n.used[d], func(r orbit.Resources, _ orbit.DeviceSet, _ int) int64 { return r[d] })
+		}
+		for k := range n.Devices.Count {
+			a.judgeAsk(asks, i, rev, 1000-n.devices[k], func(_ orbit.Resources, set orbit.DeviceSet, milli int) int64 {
+				if set.Has(k) {
+					return int64(milli)
+				}
+				return 0
+			})
+		}
+	}
+}
+
+// judgeAsk judges one of the asks by one thing of which so much is free after the commit.
+func (a *audit) judgeAsk(asks []nodeAsk, i int, rev orbit.Revision, free int64, of func(orbit.Resources, orbit.DeviceSet, int) int64) {
+	k := &asks[i]
+	if of(k.room, k.devices, k.milli) == 0 {
+		return
+	}
+	sum, ended, held := int64(0), int64(0), false
+	for j := range asks {
+		switch other := &asks[j]; {
+		case other.node != k.node:
+		case other.ends:
+			ended += of(other.room, other.devices, other.milli)
+		default:
+			want := of(other.room, other.devices, other.milli)
+			sum, held = sum+want, held || other.hold && want > 0
+		}
+	}
+	if !held && sum <= ended {
+		return // it takes what a hold had
+	}
+	for _, n := range slices.SortedFunc(maps.Values(a.nominations), before) {
+		for _, part := range n.Parts {
+			claimed := of(part.Room, part.Devices, part.Milli)
+			if part.Node != k.node || claimed == 0 || !k.yields(n) {
+				continue
+			}
+			if free -= claimed; free < 0 {
+				a.fail("overtaken", "%s takes room on %s at revision %d that is nominated for %s%s, of rank %d, which outranks it", k.who, k.node, rev, n.Gang, n.Capsule, n.Rank)
+				return
+			}
+		}
+	}
+}
+
+// firstNominee is the nomination that no other outranks.
+type firstNominee struct {
+	id nominee
+	// Since when its room is free and it is first.
+	since time.Duration
+}
+
+// atRest reports whether an engine has run for as long as what is nominated may wait, and nothing has gone wrong since.
+func (c *course) atRest() bool {
+	return slices.ContainsFunc(c.actors, func(a *actor) bool { return !a.gone && c.now-max(a.began, c.Faults.Until) > c.Serve })
+}
+
+// checkWaits asks whether somebody waits for longer than the bounds say.
+func (c *course) checkWaits() {
+	if slices.ContainsFunc(c.actors, func(a *actor) bool { return a.gone }) {
+		c.calm = c.now
+	}
+	for _, t := range c.jobs {
+		if since := max(t.At, c.calm); t.Within > 0 && t.submitted && !t.served && c.now-since > t.Within && c.audit.could(t) {
+			c.fail("waits too long", "job %d was submitted at %v, nothing has gone wrong since %v, and at %v %d of its %d tasks have been placed", t.number, t.At, c.calm, c.now, t.placed, t.Tasks)
+		}
+	}
+	if c.Serve == 0 || len(c.audit.nominations) == 0 {
+		return
+	}
+	a := c.audit
+	var first *orbit.Nomination
+	for _, n := range a.nominations {
+		if n.Lives() && (first == nil || before(n, first) < 0) {
+			first = n
+		}
+		if late := c.now - n.Ends.Sub(c.start); n.Lives() && late > c.Serve && c.atRest() {
+			c.fail("never lapses", "what is nominated for %s%s should have ended %v ago", n.Gang, n.Capsule, late)
+		}
+	}
+	if first == nil || !a.isFree(first) || (nominee{first.Capsule, first.Gang}) != a.first.id {
+		a.first = firstNominee{since: c.now}
+	}
+	if first == nil {
+		return
+	}
+	a.first.id = nominee{first.Capsule, first.Gang}
+	if since := max(a.first.since, c.calm); c.now-since > c.Serve {
+		c.fail("not served", "%s%s, of rank %d, is nominated since revision %d, nothing outranks it, all its room is free since %v, and it is not placed", first.Gang, first.Capsule, first.Rank, first.Made, since)
+	}
+}
+
+// could reports whether a job would fit if nothing else ran.
+func (a *audit) could(t *task) bool {
+	var rooms []room
+	for _, id := range slices.Sorted(maps.Keys(a.nodes)) {
+		rooms = append(rooms, emptyRoom(&a.nodes[id].Node))
+	}
+	if t.Gang {
+		return seatAll(a.gangs[t.gang()].Gang, rooms)
+	}
+	return slices.ContainsFunc(rooms, func(r room) bool { return r.takes(t.Spec) })
+}
+
+// nominatedOn reports whether room on a node is nominated.
+func (a *audit) nominatedOn(id orbit.NodeID) bool {
+	for _, n := range a.nominations {
+		if slices.ContainsFunc(n.Parts, func(r orbit.NominatedRoom) bool { return r.Node == id }) {
+			return true
+		}
+	}
+	return false
+}
+
+// isFree reports whether all room of a nomination is free.
+func (a *audit) isFree(n *orbit.Nomination) bool {
+	for _, part := range n.Parts {
+		on := a.nodes[part.Node]
+		if on == nil || !on.Schedulable() {
+			return false
+		}
+		for d := range part.Room {
+			if part.Room[d] > 0 && on.Capacity[d]-on.used[d] < part.Room[d] {
+				return false
+			}
+		}
+		for i, used := range on.devices {
+			if part.Devices.Has(i) && used+int64(part.Milli) > 1000 {
+				return false
+			}
+		}
+	}
+	return true
+}
