@@ -168,8 +168,8 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 }
 
 // proposePlan sends the proposals of a plan. Those of lower priority follow when it is known what has become of those
-// before them. One that takes room which a capsule of higher priority could use that has just lost its bet is not sent, but
-// planned again with that capsule: unless there is enough room for that elsewhere, by the rules of the ledger, on nodes that
+// before them. One that takes room which a capsule of higher priority could use that has just lost its bet, or that was left out
+// beside it, is not sent, but planned again with that capsule: unless there is enough room for that elsewhere, by the rules of the ledger, on nodes that
 // the plan does not touch.
 func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
 	if pending[0].Spec.Priority == pending[len(pending)-1].Spec.Priority { // highest first, so all have one priority
@@ -191,6 +191,11 @@ func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Pro
 		}
 		e.propose(ctx, rest[:n], round)
 		if rest = rest[n:]; len(e.losers) > 0 && len(rest) > 0 {
+			for _, u := range round.Unplaced { // perhaps for want of room that the losers were to have
+				if c := u.Capsule; c != nil && e.view.state.Capsule(c.ID) != nil {
+					e.losers = append(e.losers, e.view.state.Capsule(c.ID).Spec)
+				}
+			}
 			rest = e.withhold(rest, plan)
 		}
 	}
