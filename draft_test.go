@@ -29,8 +29,8 @@ type drafting struct {
 	sent   []Proposal
 	void   map[int]bool
 	serial int
-	// How often steps were taken, and refused.
-	taken, refused int
+	// How often steps were taken, and refused, and how many gangs were placed whole.
+	taken, refused, gangs int
 }
 
 type withheld struct {
@@ -66,6 +66,10 @@ func newDrafting(t *rapid.T) *drafting {
 			set, _ := n.PickDevices(spec)
 			_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{Place{Capsule: id, Node: n.Node.ID, Devices: set}}})
 		}
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "gangs") { // the first may start with one member, the second only whole
+		role := Role{Name: "r", Spec: d.spec(t), Members: names(fmt.Sprint("g", i, "-"), rapid.IntRange(1, 3).Draw(t, "members")), Min: 1 - i}
+		commit(t, d.ledger, Submit{Gang: &Gang{ID: GangID(fmt.Sprint("g", i)), Roles: []Role{role}}})
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "holds") {
 		_, _ = d.ledger.Propose(t.Context(), Proposal{Do: []Commitment{d.aHold(t, HoldID(fmt.Sprint("h", i)))}})
@@ -111,6 +115,9 @@ func (d *drafting) node(t *rapid.T, s *State) *NodeState {
 func (d *drafting) aNomination(t *rapid.T) Nominate {
 	s := snapshotOf(t, d.ledger)
 	c := Nominate{Capsule: CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "nominee"))), Ends: time.Unix(9000, 0)}
+	if rapid.IntRange(0, 2).Draw(t, "of a gang") == 0 {
+		c.Capsule, c.Gang = "", GangID(fmt.Sprint("g", rapid.IntRange(0, 1).Draw(t, "gang")))
+	}
 	c.Aged = rapid.Int32Range(0, 1).Draw(t, "aged")
 	for n := range s.Nodes() {
 		r := NominatedRoom{Node: n.Node.ID, Room: Resources{CPU: rapid.Int64Range(0, n.Node.Capacity[CPU]).Draw(t, "claims")}}
@@ -179,7 +186,9 @@ func (d *drafting) place(t *rapid.T) {
 	s := d.view.State()
 	var all []*Capsule
 	for c := range s.Capsules() {
-		all = append(all, c)
+		if c.Gang != "g1" { // which is placed whole
+			all = append(all, c)
+		}
 	}
 	d.serial++
 	fresh := &Capsule{ID: CapsuleID(fmt.Sprint("new", d.serial)), Spec: d.spec(t)}
@@ -200,6 +209,44 @@ func (d *drafting) place(t *rapid.T) {
 		return
 	}
 	d.took(t, err, n.Node.ID, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set})
+}
+
+// placeGang places all members of a gang, or takes back those that it has placed. The draft refuses it if the ledger does.
+func (d *drafting) placeGang(t *rapid.T) {
+	s, p, start := d.view.State(), Proposal{Do: slices.Clone(d.open)}, d.draft.Checkpoint()
+	g := s.Gang(GangID(fmt.Sprint("g", rapid.IntRange(0, 1).Draw(t, "gang"))))
+	if g == nil {
+		return
+	}
+	var refused error
+	touched := false
+	for member := range s.Members(g.Gang.ID) {
+		n := d.node(t, s)
+		touched = touched || d.draft.capsules[member.ID].what != draftUntouched || d.withheld[n.Node.ID] != nil && *d.withheld[n.Node.ID] != (withheld{})
+		d.draft.Ask(member)
+		set, _ := d.draft.Node(n.Index()).PickDevices(member.Spec)
+		if err := d.draft.Place(member, Choice{Node: n, Devices: set}); err != nil && refused == nil {
+			refused = err
+		}
+		d.draft.Ask(nil)
+		p.Do = append(p.Do, Place{Capsule: member.ID, Node: n.Node.ID, Devices: set})
+	}
+	judged := snapshotOf(t, d.ledger).Check(p)
+	if refused == nil {
+		require.NoError(t, judged, "the draft takes %v", p.Do)
+		d.open = p.Do
+		d.taken++
+		d.gangs++
+		return
+	}
+	d.draft.Rollback(start)
+	d.refused++
+	if !touched && !strings.Contains(refused.Error(), "nominated") {
+		require.Error(t, judged, "the draft says: %v", refused)
+	}
+	if !touched && len(d.sent)+len(d.open) == 0 { // the plan has ended no nomination
+		require.Error(t, judged, "the draft says: %v", refused)
+	}
 }
 
 // try reserves room and gives it up again. Reserve takes what Place takes, and leaves the same of the node.
@@ -233,6 +280,9 @@ func (d *drafting) hold(t *rapid.T) {
 
 func (d *drafting) release(t *rapid.T) {
 	r := Release{Capsule: CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "id"))), Final: rapid.IntRange(0, 3).Draw(t, "final") != 0}
+	if rapid.IntRange(0, 3).Draw(t, "a member") == 0 {
+		r.Capsule = CapsuleID(fmt.Sprintf("g0-%04d", rapid.IntRange(0, 2).Draw(t, "id")))
+	}
 	if rapid.IntRange(0, 3).Draw(t, "a hold") == 0 {
 		r = Release{Hold: HoldID(fmt.Sprint("h", rapid.IntRange(0, 2).Draw(t, "id")))}
 	}
@@ -449,11 +499,11 @@ func (d *drafting) check(t *rapid.T) {
 // release. What it takes commits, whichever of its proposals are lost; what it refuses would not commit. Each
 // proposal bets on what it needs beyond what it releases itself. Rollback restores all of that.
 func TestDraftAgainstTheLedger(t *testing.T) {
-	taken, refused := 0, 0
+	taken, refused, gangs := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDrafting(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"place": d.place, "place more": d.place, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release, "move": d.move,
+			"place": d.place, "place more": d.place, "place gang": d.placeGang, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release, "move": d.move,
 			"try": d.try, "propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback,
 			"": d.check,
 		})
@@ -461,10 +511,11 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 		d.ledger, d.open = &MemoryLedger{Start: d.view.State()}, nil
 		clear(d.withheld)
 		d.check(t)
-		taken, refused = taken+d.taken, refused+d.refused
+		taken, refused, gangs = taken+d.taken, refused+d.refused, gangs+d.gangs
 	})
 	require.Greater(t, taken, refused/4)
-	t.Logf("%d steps taken, %d refused", taken, refused)
+	require.NotZero(t, gangs)
+	t.Logf("%d steps taken, %d refused; %d gangs placed", taken, refused, gangs)
 }
 
 // The contents of two full nodes are swapped by one proposal, and two victims make room for one capsule.

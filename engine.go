@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,6 +22,14 @@ import (
 // and every commit of the engine's own. A conflict is silent and its capsule planned again in the next pass;
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
+//
+// What it guarantees to those who wait: What frees room on a node where a waiting capsule, or a member of a waiting gang, fits
+// begins a pass at once, whatever the back-off. Every pass plans highest priority first, nominees first among equals, and then who
+// was submitted first. Nothing is overtaken by work of lower priority of this engine on room that it could use by the rules
+// of the ledger, whatever bets are lost; but after eight full batches in a row that have no place, or lose all their
+// bets, those behind have a turn. What fits nowhere is tried again when a change could help it, when the version of a filter that refused it
+// changes, after [Engine.Nudge], and after ParkFor in any case. Against the work of other engines, and for room that is only freed bit by
+// bit, waiting work needs a nomination, which nav.Patient makes for it.
 type Engine struct {
 	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry. Engines that collide
 	// get out of each other's way by their names ([View.Part]), so give each another one.
@@ -58,6 +67,9 @@ type Engine struct {
 	claims claims
 	// Run is at work.
 	running atomic.Bool
+	nudges  nudges
+	// How many goroutines wait for reports.
+	listening atomic.Int32
 
 	// Decides claims instead of the navigator, if set, and the engine's number there: a population uses it to keep its
 	// claims from overlapping.
@@ -69,12 +81,16 @@ type Engine struct {
 	unsettled []Proposal
 	tries     int
 	settling  bool
+	// The specs of what this pass has lost its bets for.
+	losers []*Spec
 	// How many parked classes a pass tries again.
 	share retryShare
 	// The last pass made progress and left work: the next one follows at once.
 	sweeping bool
 	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.
 	stuck bool
+	// How many passes in a row have planned on the view of the one before, and how many have lost all bets of a full batch.
+	still, beaten int
 	// Work or room has come since all that is ready was planned last.
 	unswept bool
 	// The last view could not be built.
@@ -98,6 +114,7 @@ func (e *Engine) init() {
 		e.from = source{ledger: e.Ledger, telemetry: e.Telemetry, owns: e.owns, holds: true}
 		e.pace = pace{Backoff: e.Backoff.withDefaults(), rng: newRand()}
 		e.ids = newIDSource()
+		e.from.made = func(id ProposalID) bool { return bytes.HasPrefix(id[:], e.ids.prefix[:]) }
 		e.view.spread.Seed = herd.Hash(e.Name)
 	})
 }
@@ -157,7 +174,9 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	start := time.Now()
-	if !e.refreshView(ctx, &round, start) {
+	if e.staysStill() {
+		round.View = e.view.Revision()
+	} else if !e.refreshView(ctx, &round, start) {
 		return round
 	}
 	round.Errors = append(round.Errors, e.claims.takeFaults()...)
@@ -181,6 +200,9 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	start, most := time.Now(), cmp.Or(e.MaxPlan, 1000)
 	queue := &e.view.queue
 	queue.turn(most, e.view.state, e.stuck)
+	if e.still == 0 {
+		queue.recall()
+	}
 	e.retry(start, most)
 	pending := queue.take(most)
 	e.stuck = false
@@ -198,11 +220,33 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.share.adapt(round.Planning)
 	aside := e.park(pending, unfit)
 	proposed, conflicts := round.Proposed, round.Conflicts
-	e.propose(ctx, plan.Proposals, round)
+	e.proposePlan(ctx, pending, plan.Proposals, round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
-	e.stuck = !round.progress && len(pending) == most
+	if e.beaten++; round.Conflicts == 0 || round.progress {
+		e.beaten = 0
+	}
+	e.stuck = !round.progress && len(pending) == most && (e.beaten == 0 || e.beaten > mostBeaten)
+}
+
+const (
+	// mostStill is how many passes plan on the view of the one before. They plan what is behind a full batch that got
+	// nowhere: on the same view, nothing of it takes room that has come since and that the batch could have used.
+	mostStill = 8
+	// mostBeaten is how often in a row a full batch of which all bets were lost is planned again before what is behind it: so
+	// the room that it could use is not taken by what ranks lower.
+	mostBeaten = 8
+)
+
+// staysStill reports whether this pass plans on the view of the one before.
+func (e *Engine) staysStill() bool {
+	if !e.stuck || !e.sweeping || e.still == mostStill || e.blind || e.view.Revision() < e.atLeast || len(e.unsettled) > 0 || e.nudges.any() {
+		e.still = btoi(e.stuck && e.still == mostStill) // the next one continues behind the batch, or others would never have their turn
+		return false
+	}
+	e.still++
+	return true
 }
 
 // planReturned reports whether no Plan is running, taking note of one that was late.
@@ -228,9 +272,15 @@ func (e *Engine) refreshView(ctx context.Context, round *Round, now time.Time) b
 		return false
 	}
 	round.View = e.view.Revision()
+	if e.nudges.take() {
+		e.view.queue.unparkAll()
+	}
+	if _, err := e.outdate(ctx); err != nil {
+		round.Errors = append(round.Errors, err)
+	}
 	round.roused = round.roused || e.view.queue.roused
 	e.view.queue.roused = false
-	return true
+	return e.late == nil
 }
 
 // catchUp refreshes the view until it has reached the newest revision that an answer to this engine has named.
@@ -260,6 +310,51 @@ func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// Nudge tells the engine that something has changed which the ledger does not show, such as what a filter or a score of its
+// navigator reads: all classes that are parked are planned again in the next pass, and Run begins it at once, whatever its
+// back-off. It may be called from any goroutine, also by the navigator, and returns at once; nudges that come before the
+// next pass count as one.
+func (e *Engine) Nudge() { e.nudges.add() }
+
+// nudges are what has come between passes.
+type nudges struct {
+	// Guards what follows.
+	mu   sync.Mutex
+	some bool
+	// Ends the wait of Run; nil: it does not wait.
+	wake func()
+}
+
+func (n *nudges) add() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.some = true; n.wake != nil {
+		n.wake()
+	}
+}
+
+func (n *nudges) any() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.some
+}
+
+// take reports whether there were nudges, and forgets them.
+func (n *nudges) take() (some bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	some, n.some = n.some, false
+	return some
+}
+
+// interrupt sets what ends a wait. It reports false if there is a nudge already.
+func (n *nudges) interrupt(wake func()) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wake = wake
+	return !n.some
 }
 
 // mine reports whether a pending capsule is this engine's.

@@ -82,30 +82,43 @@ type planned struct {
 	unfit []misfitting
 }
 
-// misfitting is a spec that a plan says fits nowhere. Near are the domains that it is bound to, if every diagnosis has gone
-// by the same.
+// misfitting is a spec of capsules that a plan leaves out.
 type misfitting struct {
 	spec *Spec
+	// It fits nowhere, and not only has the navigator reasons of its own.
+	nowhere bool
+	// The domains that it is bound to, if every diagnosis has gone by the same.
 	near *nearby
+	// What a diagnosis rests on besides the nodes.
+	rest rest
 }
 
-// unfit returns the specs of the capsules that fit nowhere, each once.
+// unfit returns the specs of the capsules that are left out, each once.
 func unfit(unplaced []Unplaced) (specs []misfitting) {
 	at := map[*Spec]int{}
 	for _, u := range unplaced {
-		var nofit *NoFit
-		if u.Capsule == nil || !errors.As(u.Why, &nofit) {
+		if u.Capsule == nil {
 			continue
 		}
-		var near *nearby
-		if nofit != nil {
-			near = nofit.near
+		i, seen := at[u.Capsule.Spec]
+		if !seen {
+			i = len(specs)
+			at[u.Capsule.Spec] = i
+			specs = append(specs, misfitting{spec: u.Capsule.Spec})
 		}
-		if i, seen := at[u.Capsule.Spec]; !seen {
-			at[u.Capsule.Spec] = len(specs)
-			specs = append(specs, misfitting{u.Capsule.Spec, near})
-		} else if specs[i].near != near {
-			specs[i].near = nil
+		var nofit *NoFit
+		if !errors.As(u.Why, &nofit) {
+			continue
+		}
+		m, was := &specs[i], specs[i].nowhere
+		m.nowhere = true
+		switch {
+		case nofit == nil:
+			m.near = nil
+		case !was:
+			m.near, m.rest = nofit.near, nofit.rest
+		case m.near != nofit.near:
+			m.near = nil
 		}
 	}
 	return specs

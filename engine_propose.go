@@ -6,11 +6,13 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"time"
 )
 
-// park parks those of the planned classes that fit nowhere, and returns them.
+// park parks those of the planned classes that fit nowhere, and returns them. For those that are left out for another
+// reason it makes room wake the engine.
 func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 	defer e.view.queue.settle()
 	if len(unfit) == 0 {
@@ -21,8 +23,12 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 		known[c.Spec] = true
 	}
 	until := time.Now().Add(e.parkFor())
-	for _, m := range unfit {
-		if known[m.spec] && e.view.queue.park(m.spec, until, m.near) {
+	for i := range unfit {
+		switch m := &unfit[i]; {
+		case !known[m.spec]:
+		case !m.nowhere:
+			e.view.queue.await(m.spec)
+		case e.view.queue.park(m, until):
 			aside = append(aside, m.spec)
 		}
 	}
@@ -70,6 +76,43 @@ func (e *Engine) retry(now time.Time, most int) {
 	s.tried = len(e.view.queue.trials) > 0
 }
 
+// retry adds to the next batch one capsule of each class that has been parked long enough, of at most so many classes. They
+// stay parked until settle.
+func (q *queue) retry(now time.Time, most int) {
+	for most > 0 {
+		at, ok := q.parked.due()
+		if !ok || now.Before(at) {
+			break
+		}
+		s := q.parked.ends.Pop().spot
+		if e, ok := q.next(s.class); ok {
+			s.trial = true
+			q.trials = append(q.trials, trial{e, s.class.spec.Priority})
+			q.tried = append(q.tried, s.class)
+			most--
+		} else {
+			q.unpark(s) // which forgets it, until something of it waits again
+		}
+	}
+	slices.SortFunc(q.trials, func(a, b trial) int {
+		if a.priority != b.priority {
+			return btoi(a.priority < b.priority) - btoi(a.priority > b.priority)
+		}
+		return btoi(b.Before(a.entry)) - btoi(a.Before(b.entry))
+	})
+}
+
+// settle takes back the classes that were tried again and not parked anew.
+func (q *queue) settle() {
+	for _, k := range q.tried {
+		if k.spot != nil && k.spot.trial {
+			q.unpark(k.spot)
+		}
+	}
+	clear(q.tried)
+	q.tried, q.trials = q.tried[:0], nil
+}
+
 func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
 
 // stillAside reports whether at least one of the classes just parked is still parked.
@@ -112,6 +155,109 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 		e.unsettled, e.tries = nil, 0
 	}
 	return len(e.unsettled) == 0
+}
+
+// proposePlan sends the proposals of a plan. Those of lower priority follow when it is known what has become of those
+// before them. One that takes room which a capsule of higher priority could use that has just lost its bet, or that was left out
+// beside it, is not sent, but planned again with that capsule: unless there is enough room for that elsewhere, by the rules of the ledger, on nodes that
+// the plan does not touch.
+func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
+	if pending[0].Spec.Priority == pending[len(pending)-1].Spec.Priority { // highest first, so all have one priority
+		e.propose(ctx, plan, round)
+		return
+	}
+	for rest := plan; len(rest) > 0; {
+		e.losers = nil
+		n, highest := 0, int32(math.MinInt32)
+		for n < len(rest) {
+			priority, places := e.priorityOf(&rest[n])
+			if places && priority < highest {
+				break
+			}
+			if places {
+				highest = priority
+			}
+			n++
+		}
+		e.propose(ctx, rest[:n], round)
+		if rest = rest[n:]; len(e.losers) > 0 && len(rest) > 0 {
+			for _, u := range round.Unplaced { // perhaps for want of room that the losers were to have
+				if c := u.Capsule; c != nil && e.view.state.Capsule(c.ID) != nil {
+					e.losers = append(e.losers, e.view.state.Capsule(c.ID).Spec)
+				}
+			}
+			rest = e.withhold(rest, plan)
+		}
+	}
+}
+
+// priorityOf returns the highest priority of what a proposal places; false: it places nothing.
+func (e *Engine) priorityOf(p *Proposal) (highest int32, places bool) {
+	highest = math.MinInt32
+	for _, do := range p.Do {
+		if place, ok := do.(Place); ok {
+			if c := e.view.state.Capsule(place.Capsule); c != nil {
+				highest, places = max(highest, c.Spec.Priority), true
+			}
+		}
+	}
+	return highest, places
+}
+
+// withhold gives up those of the remaining proposals of a plan that take room which losers of higher priority could use, and
+// returns the others.
+func (e *Engine) withhold(rest, plan []Proposal) []Proposal {
+	touched := map[NodeID]bool{}
+	for i := range plan {
+		for _, do := range plan[i].Do {
+			touched[takesRoomOn(do)] = true
+		}
+	}
+	need := map[*Spec]int{}
+	for _, spec := range e.losers {
+		need[spec]++
+	}
+	for n := range e.view.state.Nodes() {
+		if len(need) == 0 {
+			return rest
+		}
+		for spec := range need {
+			if !touched[n.Node.ID] && n.Fits(spec) {
+				touched[n.Node.ID] = true
+				if need[spec]--; need[spec] == 0 {
+					delete(need, spec)
+				}
+				break
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(rest), func(p Proposal) bool {
+		priority, places := e.priorityOf(&p)
+		overtakes := places && slices.ContainsFunc(p.Do, func(do Commitment) bool {
+			n := e.view.state.Node(takesRoomOn(do))
+			for spec := range need {
+				if n != nil && spec.Priority > priority && n.Fits(spec) {
+					return true
+				}
+			}
+			return false
+		})
+		if overtakes {
+			e.lost(&p, nil)
+		}
+		return overtakes
+	})
+}
+
+// takesRoomOn returns the node of a placement or a hold; empty: it is neither.
+func takesRoomOn(do Commitment) NodeID {
+	switch do := do.(type) {
+	case Place:
+		return do.Node
+	case Hold:
+		return do.Node
+	}
+	return ""
 }
 
 // propose sends proposals and sorts their outcomes.
@@ -157,6 +303,13 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	case errors.Is(o.Err, ErrConflict):
 		round.Conflicts++
 		e.lost(p, o.Err)
+		for _, do := range p.Do {
+			if place, ok := do.(Place); ok {
+				if c := e.view.state.Capsule(place.Capsule); c != nil {
+					e.losers = append(e.losers, c.Spec)
+				}
+			}
+		}
 		return // expected, and silent
 	case errors.Is(o.Err, ErrInfeasible):
 		count = &round.Infeasible
@@ -205,9 +358,11 @@ func (e *Engine) lost(p *Proposal, err error) {
 	if errors.As(err, &r) {
 		e.atLeast = max(e.atLeast, r.At)
 	}
+	e.view.queue.own = true
 	for _, c := range p.Do {
 		e.view.queue.reconsider(&Change{Revision: e.view.Revision(), Do: c}, true)
 	}
+	e.view.queue.own = false
 }
 
 // idSource makes proposal ids: a random part that is the process's own, and a count.

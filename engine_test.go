@@ -363,7 +363,7 @@ func TestHoldsAreReleasedAtTheirEnd(t *testing.T) {
 		assert.Equal(t, 1, e.Pass(t.Context()).Parked)
 		assert.Zero(t, snapshotOf(t, l).Node("n").Free()[CPU])
 		time.Sleep(1)
-		assert.Equal(t, 2, e.Pass(t.Context()).Committed, "it plans on what it has ended")
+		assert.Equal(t, 2, e.Pass(t.Context()).Committed, "the release, and the placement in its room by the same pass")
 		_, a := snapshotOf(t, l).Hold("a")
 		_, b := snapshotOf(t, l).Hold("b")
 		assert.Equal(t, []bool{false, true}, []bool{a, b})

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/guard"
 )
 
 // rest waits for the time that Pause returns, or until a change concerns this engine. Other changes do not end the
@@ -25,6 +28,10 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
+	if !e.nudges.interrupt(cancel) {
+		return
+	}
+	defer e.nudges.interrupt(nil)
 	seen, sees, late := e.outlook()
 	if late != nil { // that Plan reads the view until it returns
 		select {
@@ -38,6 +45,7 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 		<-ctx.Done()
 		return
 	}
+	e.awaitReports(ctx, cancel)
 	for changes, err := range Follow(ctx, e.Ledger, seen) {
 		switch {
 		case errors.Is(err, ErrCompacted):
@@ -70,6 +78,99 @@ func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 		return 0, time.Time{}
 	}
 	return e.pace.next(), e.due()
+}
+
+// outdate takes back the parked classes whose answers rest on a version that has changed. It reports whether there were any.
+func (e *Engine) outdate(ctx context.Context) (woken bool, err error) {
+	if len(e.view.queue.parked.rests) == 0 {
+		return false, nil
+	}
+	sources := slices.Collect(maps.Keys(e.view.queue.parked.rests))
+	versions := make(chan []uint64, 1)
+	v, late := contain(ctx, e.planTimeout(), func(context.Context) error {
+		var out []uint64
+		for _, on := range sources {
+			out = append(out, on.Version(&e.view))
+		}
+		versions <- out
+		return nil
+	})
+	if e.late = late; v.err != nil {
+		return false, fmt.Errorf("orbit: engine %q: version of a filter: %w", e.Name, v.err)
+	}
+	for i, now := range <-versions {
+		woken = e.view.queue.outdate(sources[i], now) || woken
+	}
+	return woken, nil
+}
+
+// awaitReports ends a wait when a report comes that something which waits may fit by, if telemetry has a method Wait. While
+// reports come that help nothing, it looks at them no more often than the first wait of the back-off.
+func (e *Engine) awaitReports(ctx context.Context, wake func()) {
+	waiter, ok := e.Telemetry.(interface {
+		Wait(ctx context.Context, after uint64) error
+	})
+	if !ok {
+		return
+	}
+	if e.listening.Add(1) > mostListening {
+		e.listening.Add(-1)
+		return
+	}
+	go guard.Call(func() error {
+		for {
+			version, waits := e.heard()
+			if !waits {
+				return nil
+			}
+			if err := waiter.Wait(ctx, version); err != nil || ctx.Err() != nil {
+				return err
+			}
+			woken, err := e.hear(ctx)
+			if woken {
+				wake()
+			}
+			if woken || err != nil {
+				return err // the next pass finds the error again, and reports it
+			}
+			sleep(ctx, e.pace.Initial)
+		}
+	}, func(err error) {
+		e.listening.Add(-1)
+		if guard.Crashed(err) {
+			e.carry(fmt.Errorf("orbit: engine %q: waiting for reports: %w", e.Name, err))
+		}
+	})
+}
+
+// mostListening is how many calls of Wait may not have returned though their wait is over.
+const mostListening = 4
+
+// carry keeps an error for the next round.
+func (e *Engine) carry(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.carried) < maxErrors {
+		e.carried = append(e.carried, err)
+	}
+}
+
+// heard returns the version of the telemetry that the view has, and whether something waits for more.
+func (e *Engine) heard() (version uint64, waits bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.view.version, e.view.queue.parked.any() && e.late == nil
+}
+
+// hear takes in new reports, and reports whether what waits may fit now.
+func (e *Engine) hear(ctx context.Context) (woken bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ctx.Err() != nil || e.late != nil {
+		return false, ctx.Err()
+	}
+	e.view.now = time.Now()
+	return e.view.refreshTelemetry(ctx, &e.from, e.view.now)
 }
 
 // due returns when the engine must pass even if no change concerns it: when a hold ends, or when a class has been parked for
@@ -144,6 +245,9 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 			return true
 		case room:
 			woken, err := e.view.refresh(ctx, &e.from, time.Now())
+			if !woken && err == nil {
+				woken, err = e.outdate(ctx)
+			}
 			if err != nil && ctx.Err() == nil && len(e.carried) < maxErrors { // not the end of the rest itself
 				e.carried = append(e.carried, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 			}
@@ -162,7 +266,8 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 // classifyChange reports, from a change alone, whether it is work for this engine, and whether it may free capacity for
 // a parked class.
 func (e *Engine) classifyChange(c *Change) (work, room bool) {
-	aside := len(e.view.queue.parked.spots) > 0
+	p := &e.view.queue.parked
+	aside := len(p.spots) > 0 || len(p.waiting) > 0 && !e.from.made(c.ID)
 	switch do := c.Do.(type) {
 	case Submit:
 		if do.Gang == nil {
@@ -180,15 +285,17 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		if do.Capsule != "" && !do.Final && e.minds(do.Capsule) {
 			return true, false
 		}
-		return e.serves(c.Node), aside
+		return false, aside
 	case Evict:
-		return e.minds(do.Capsule) || e.serves(c.Node), aside
+		return e.minds(do.Capsule), aside
 	case PutNode:
 		return false, aside
+	case RemoveNode, Hold, Mark:
+		return false, len(p.rests) > 0
 	case Nominate:
 		return false, aside
 	case Place: // it may have ended a nomination
-		return false, len(e.view.queue.parked.ties) > 0 || aside && e.view.state.nominations.Len() > 0
+		return false, len(p.ties)+len(p.rests) > 0 || aside && e.view.state.nominations.Len() > 0
 	}
 	return false, false
 }
@@ -197,24 +304,6 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 func (e *Engine) minds(id CapsuleID) bool {
 	c := e.view.state.Capsule(id)
 	return c == nil || e.mine(c)
-}
-
-// serves reports whether room on a node is nominated for a gang of this engine. Gangs are never parked, so what is free there
-// now is looked at by planning.
-func (e *Engine) serves(id NodeID) bool {
-	n := e.view.state.Node(id)
-	if n == nil {
-		return false
-	}
-	for of := range n.Nominated {
-		if g := e.view.state.Gang(of.Gang); g != nil && slices.ContainsFunc(g.Gang.Roles, func(r Role) bool {
-			c := e.view.state.Capsule(r.Members[0])
-			return c != nil && e.mine(c)
-		}) {
-			return true
-		}
-	}
-	return false
 }
 
 // Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that found new

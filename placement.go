@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -87,7 +88,28 @@ type NoFit struct {
 	count *fitCount
 	// What the spec asks for by Spec.Near, if a diagnosis has gone by it.
 	near *nearby
+	// What the answer rests on besides the nodes.
+	rest rest
 }
+
+// RestsOn returns the same answer, and says that it rests on more than the nodes, their reports and the spec: it may be
+// another one as soon as by returns another version than this one. A class that is parked by it is planned again then. Engines
+// call by with their view before each pass, and when a change of the ledger may concern what they have parked; never
+// while they plan. [Engine.Nudge] tells them of a version that rises meanwhile. Placement engines call RestsOn for
+// filters that have a version.
+func (e *NoFit) RestsOn(by interface{ Version(view *View) uint64 }, version uint64) *NoFit {
+	if e == nil || by == nil {
+		return e
+	}
+	out := *e
+	if out.rest = (rest{by, version}); !reflect.ValueOf(by).Comparable() {
+		out.rest.on = &boxedVersion{by}
+	}
+	return &out
+}
+
+// boxedVersion makes something comparable.
+type boxedVersion struct{ versioned }
 
 // fitCount counts nodes by the reason why they fail.
 type fitCount struct {

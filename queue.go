@@ -33,6 +33,10 @@ type queue struct {
 	heldValid int
 	// Nominees among those held, longest first.
 	heldNominees []entry
+	// Classes that are not parked and for which there may be room again: what is held back of them comes first.
+	recalled map[*Spec]bool
+	// The change that is looked at is the engine's own, and wakes only what is parked.
+	own bool
 	// A change has brought work, or room for parked work, since this was last set to false.
 	roused bool
 	out    []*Capsule
@@ -66,7 +70,7 @@ func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear forgets all work, and what was put aside. Entries are judged by the state from now on.
 func (q *queue) clear(state *State) {
-	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking()}
+	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}}
 }
 
 // absorb follows one change of the ledger. It reports whether there is new work or new room for parked work.
@@ -176,7 +180,7 @@ func (k *class) first() entry {
 // empty reports whether the class has no entries, given back or not.
 func (k *class) empty() bool { return k.size() == 0 }
 
-// pop removes the first entry. The array behind the fifo is moved down once half of it is spent.
+// pop removes the first entry. The array behind the fifo moves down once half of it is spent.
 func (k *class) pop() entry {
 	if len(k.nominees) > 0 {
 		return k.nominees.Pop().entry
@@ -237,12 +241,6 @@ func (q *queue) fill(n int) {
 	}
 }
 
-// trial is a capsule of a parked class that is planned again.
-type trial struct {
-	entry
-	priority int32
-}
-
 // next takes the first valid entry of a class, if there is one.
 func (q *queue) next(k *class) (e entry, ok bool) {
 	for !k.empty() {
@@ -251,6 +249,12 @@ func (q *queue) next(k *class) (e entry, ok bool) {
 		}
 	}
 	return e, false
+}
+
+// trial is a capsule of a parked class that is planned again.
+type trial struct {
+	entry
+	priority int32
 }
 
 // takeTrial puts the first of the trials into the batch.
@@ -268,12 +272,16 @@ func (q *queue) giveBack(entries []entry, n int) []entry {
 	n = min(n, len(entries))
 	for _, e := range entries[:n] {
 		if c := q.valid(e); c != nil {
-			k := q.class(c.Spec)
-			k.putBack(e, c)
-			q.fix(k)
+			q.putBack(e, c)
 		}
 	}
 	return slices.Delete(entries, 0, n)
+}
+
+func (q *queue) putBack(e entry, c *Capsule) {
+	k := q.class(c.Spec)
+	k.putBack(e, c)
+	q.fix(k)
 }
 
 // valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.

@@ -49,6 +49,23 @@ func (q *queue) giveHeldBack(n int) {
 	q.held, q.heldNominees = q.giveBack(q.held, n), q.giveBack(q.heldNominees, n)
 }
 
+// recall gives back what is held of the classes for which there may be room again.
+func (q *queue) recall() {
+	if len(q.recalled) == 0 {
+		return
+	}
+	for _, held := range []*[]entry{&q.held, &q.heldNominees} {
+		*held = slices.DeleteFunc(*held, func(e entry) bool {
+			c := q.valid(e)
+			if c != nil && q.recalled[c.Spec] {
+				q.putBack(e, c)
+			}
+			return c == nil || q.recalled[c.Spec]
+		})
+	}
+	clear(q.recalled)
+}
+
 // holdsNominee reports whether a nominee of a class is held back. Others of the class may fit nowhere beside what is nominated for it.
 func (q *queue) holdsNominee(spec *Spec) bool {
 	return slices.ContainsFunc(q.heldNominees, func(e entry) bool {
@@ -87,6 +104,61 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	if was := old.Gang(gang); was != nil {
 		woken = v.touchClaims(was.Nomination) || woken
 	}
+	return woken
+}
+
+// versioned is what an answer rests on besides the nodes, as NoFit.RestsOn has it.
+type versioned interface{ Version(view *View) uint64 }
+
+// rest is what an answer rests on, and the version that it had then. The zero rest: nothing besides the nodes.
+type rest struct {
+	on versioned
+	at uint64
+}
+
+// resting are the parked classes whose answers rest on one thing.
+type resting struct {
+	spots map[*spot]bool
+	// The version at which all answers were given; not if it is mixed.
+	at    uint64
+	mixed bool
+}
+
+func (p *parking) addRest(s *spot) {
+	if s.rest.on == nil {
+		return
+	}
+	r := p.rests[s.rest.on]
+	if r == nil {
+		r = &resting{spots: map[*spot]bool{}, at: s.rest.at}
+		p.rests[s.rest.on] = r
+	}
+	r.mixed = r.mixed || r.at != s.rest.at
+	r.spots[s] = true
+}
+
+func (p *parking) removeRest(s *spot) {
+	if r := p.rests[s.rest.on]; r != nil {
+		if delete(r.spots, s); len(r.spots) == 0 {
+			delete(p.rests, s.rest.on)
+		}
+	}
+}
+
+// outdate takes back the classes whose answers rest on another version than this one, and reports whether there were any.
+func (q *queue) outdate(on versioned, now uint64) (woken bool) {
+	r := q.parked.rests[on]
+	if r == nil || !r.mixed && r.at == now {
+		return false
+	}
+	r.mixed, r.at = false, now
+	for s := range r.spots {
+		if s.rest.at != now {
+			q.unpark(s)
+			woken = true
+		}
+	}
+	q.roused = q.roused || woken
 	return woken
 }
 
@@ -134,7 +206,7 @@ func (q *queue) bringBackNominated(parts []NominatedRoom) (woken bool) {
 // bringBackNominees takes back the parked classes of a capsule, or of the members of a gang.
 func (q *queue) bringBackNominees(capsule CapsuleID, gang GangID) (woken bool) {
 	for _, spec := range q.state.specsOf(capsule, gang) {
-		if s := q.parked.spots[spec]; s != nil {
+		if s := cmp.Or(q.parked.spots[spec], q.parked.waiting[spec]); s != nil {
 			q.unpark(s)
 			woken = true
 		}

@@ -1,7 +1,6 @@
 package orbit
 
 import (
-	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit/internal/heap"
@@ -13,9 +12,16 @@ import (
 //
 //	shelves ─► by a label or a device model that a node must have, and there by the least that a class asks for
 //	ties    ─► by the group or the parent that a class wants to be with
+//	rests   ─► by what else the answer rests on that it fits nowhere, see NoFit.RestsOn
 //	ends    ─► by when they are tried again whatever happens
+//
+// On shelves and ties are also the classes that a plan has left out for another reason than that they fit nowhere: those of
+// members of gangs first of all. They are not parked, and are there only so that the room which they wait for wakes the engine.
 type parking struct {
-	spots   map[*Spec]*spot
+	spots map[*Spec]*spot
+	// Left out, and not parked.
+	waiting map[*Spec]*spot
+	rests   map[versioned]*resting
 	shelves map[shelf]*least.Set[*spot]
 	ties    map[tie]map[*spot]bool
 	// Those of spots that are parked no longer are void.
@@ -36,6 +42,10 @@ type spot struct {
 	items []shelved
 	// It is being tried again.
 	trial bool
+	// The class is left out, and not parked.
+	waits bool
+	// What the answer rests on besides the nodes, if anything.
+	rest rest
 }
 
 type shelved struct {
@@ -78,15 +88,19 @@ type parkEnd struct {
 func (a parkEnd) Before(b parkEnd) bool { return a.at.Before(b.at) }
 
 func newParking() parking {
-	return parking{spots: map[*Spec]*spot{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}}
+	return parking{spots: map[*Spec]*spot{}, waiting: map[*Spec]*spot{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}}
 }
 
 // park puts a class aside until a change could help it or the bound passes. It reports whether the class was not aside
-// already. Near are the domains that the class was found to be bound to, nil if it was found to be bound to none. A class of
-// which a nominee is held back is not parked, because the nominee may fit.
-func (q *queue) park(spec *Spec, until time.Time, near *nearby) bool {
+// already. A class of which a nominee is held back is not parked, because the nominee may fit.
+func (q *queue) park(m *misfitting, until time.Time) bool {
+	spec := m.spec
 	if q.holdsNominee(spec) {
+		q.await(spec)
 		return false
+	}
+	if s := q.parked.waiting[spec]; s != nil {
+		q.parked.remove(s)
 	}
 	k := q.class(spec)
 	fresh := k.spot == nil
@@ -97,23 +111,41 @@ func (q *queue) park(spec *Spec, until time.Time, near *nearby) bool {
 		q.unpark(k.spot)
 		k = q.class(spec) // it was forgotten if nothing else of it waits
 	}
-	s := &spot{class: k, until: until, near: near}
+	s := &spot{class: k, until: until, near: m.near, rest: m.rest}
 	k.spot = s
 	q.parked.add(s)
 	q.fix(k)
 	return fresh
 }
 
+// await makes room for a class wake the engine, though the class is not parked.
+func (q *queue) await(spec *Spec) {
+	if q.parked.spots[spec] == nil && q.parked.waiting[spec] == nil {
+		q.parked.add(&spot{class: &class{spec: spec}, waits: true})
+	}
+}
+
 // unpark takes a class back.
 func (q *queue) unpark(s *spot) {
-	s.class.spot = nil
 	q.parked.remove(s)
-	q.fix(s.class)
+	if !s.waits {
+		s.class.spot = nil
+		q.fix(s.class)
+	}
+}
+
+// unparkAll takes all classes back, and reports whether there were any.
+func (q *queue) unparkAll() (woken bool) {
+	for _, s := range q.parked.spots {
+		q.unpark(s)
+		woken = true
+	}
+	q.roused = q.roused || woken
+	return woken
 }
 
 func (p *parking) add(s *spot) {
 	spec := s.class.spec
-	p.spots[spec] = s
 	wants := wantVector(spec)
 	for _, at := range shelvesOf(spec, s.near) {
 		set := p.shelves[at]
@@ -129,6 +161,12 @@ func (p *parking) add(s *spot) {
 		}
 		p.ties[t][s] = true
 	}
+	if s.waits {
+		p.waiting[spec] = s
+		return
+	}
+	p.spots[spec] = s
+	p.addRest(s)
 	if p.ends.Push(parkEnd{s.until, s}); len(p.ends) > 2*len(p.spots)+64 {
 		p.ends = nil
 		for _, s := range p.spots {
@@ -138,7 +176,12 @@ func (p *parking) add(s *spot) {
 }
 
 func (p *parking) remove(s *spot) {
-	delete(p.spots, s.class.spec)
+	if s.waits {
+		delete(p.waiting, s.class.spec)
+	} else {
+		delete(p.spots, s.class.spec)
+		p.removeRest(s)
+	}
 	for _, i := range s.items {
 		set := p.shelves[i.shelf]
 		if set.Remove(i.item); set.Len() == 0 {
@@ -150,8 +193,10 @@ func (p *parking) remove(s *spot) {
 			delete(p.ties, t)
 		}
 	}
-	if len(p.spots) == 0 { // maps do not shrink
-		p.spots, p.shelves, p.ties, p.ends = map[*Spec]*spot{}, map[shelf]*least.Set[*spot]{}, map[tie]map[*spot]bool{}, nil
+	if len(p.spots) == 0 && len(p.waiting) == 0 { // maps do not shrink
+		found, looked := p.found, p.looked
+		*p = newParking()
+		p.found, p.looked = found, looked
 	}
 }
 
@@ -233,7 +278,7 @@ func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 // Submit, Assign and Mark change none of these. What a navigator goes by beyond that, a mark or a clock, brings
 // back no class before its time aside is over; a reason that is not a NoFit does not park.
 func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
-	if len(q.parked.spots) == 0 {
+	if !q.parked.any() {
 		return false
 	}
 	var node NodeID
@@ -282,15 +327,21 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 		p.search(shelf{withModel, n.Node.Devices.Model, ""}, &has)
 	}
 	for _, item := range p.found {
-		if s := item.Value; s.class.spot == s && (n.Fits(s.class.spec) || q.state.fitsNominated(n, s.class.spec)) && s.near.has(n.Node) {
+		if s := item.Value; (s.waits && !q.own || s.class.spot == s) && (n.Fits(s.class.spec) || q.state.fitsNominated(n, s.class.spec)) && s.near.has(n.Node) {
 			q.unpark(s)
 			woken = true
+			if s.waits {
+				q.recalled[s.class.spec] = true
+			}
 		}
 	}
 	clear(p.found)
 	p.found = p.found[:0]
 	return woken
 }
+
+// any reports whether a class is parked or waits for room.
+func (p *parking) any() bool { return len(p.spots)+len(p.waiting) > 0 }
 
 // search adds to found what lies on a shelf and asks for no more than a node has.
 func (p *parking) search(at shelf, has *least.Vector) {
@@ -346,41 +397,4 @@ func (p *parking) due() (at time.Time, ok bool) {
 		return at, false
 	}
 	return p.ends[0].at, true
-}
-
-// retry adds to the next batch one capsule of each class that has been parked long enough, of at most so many classes. They
-// stay parked until settle.
-func (q *queue) retry(now time.Time, most int) {
-	for most > 0 {
-		at, ok := q.parked.due()
-		if !ok || now.Before(at) {
-			break
-		}
-		s := q.parked.ends.Pop().spot
-		if e, ok := q.next(s.class); ok {
-			s.trial = true
-			q.trials = append(q.trials, trial{e, s.class.spec.Priority})
-			q.tried = append(q.tried, s.class)
-			most--
-		} else {
-			q.unpark(s) // which forgets it, until something of it waits again
-		}
-	}
-	slices.SortFunc(q.trials, func(a, b trial) int {
-		if a.priority != b.priority {
-			return btoi(a.priority < b.priority) - btoi(a.priority > b.priority)
-		}
-		return btoi(b.Before(a.entry)) - btoi(a.Before(b.entry))
-	})
-}
-
-// settle takes back the classes that were tried again and not parked anew.
-func (q *queue) settle() {
-	for _, k := range q.tried {
-		if k.spot != nil && k.spot.trial {
-			q.unpark(k.spot)
-		}
-	}
-	clear(q.tried)
-	q.tried, q.trials = q.tried[:0], nil
 }

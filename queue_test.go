@@ -192,7 +192,7 @@ func (d *queueDuel) park(t *rapid.T, spec *Spec, again bool) {
 		}
 	}
 	known := d.parked[spec] != nil
-	require.Equal(t, !known && !again, d.queue.park(spec, s.until, s.near))
+	require.Equal(t, !known && !again, d.queue.park(&misfitting{spec: spec, near: s.near}, s.until))
 	if !known {
 		d.parked[spec] = s
 	}

@@ -36,7 +36,9 @@ type Report struct {
 	Stale bool
 }
 
-// Telemetry is where a view gets reports from. Its methods may be called from any goroutine.
+// Telemetry is where a view gets reports from. Its methods may be called from any goroutine. It may also have a method
+// Wait(ctx context.Context, after uint64) error, which returns nil as soon as its version is another one than after, or the
+// context's error: then a report wakes engines at once with work that waits for it, and else after their back-off.
 type Telemetry interface {
 	// Reports returns the newest report of every node whose report has changed, in more than its
 	// heartbeat, after the version; and the version to ask from next time. Nil: nothing new. A node that is
@@ -123,6 +125,8 @@ type source struct {
 	// Reports whether pending work with this owner and spec is the view's owner's.
 	owns  func(owner string, spec *Spec) bool
 	holds bool // the owner of the view releases holds that have ended
+	// Reports whether a proposal was the owner's; nil: none was.
+	made func(ProposalID) bool
 }
 
 // refresh brings the view up to now. It reports whether there is new work or new room for parked work, also
@@ -189,8 +193,9 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 			v.changed.add(slot)
 		}
 	}
-	placesMatter := len(v.queue.parked.spots) > 0 || old.nominations.Len() > 0
+	placesMatter := len(v.queue.parked.spots)+len(v.queue.parked.waiting) > 0 || old.nominations.Len() > 0
 	v.queue.state = state
+	defer func() { v.queue.own = false }()
 	for c := range news.all {
 		if news.part == nil { // of a ledger that may show a node otherwise than its record says, and names it here
 			if n := state.Node(c.Node); n != nil {
@@ -201,6 +206,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 		if _, ok := c.Do.(Place); ok && !placesMatter {
 			continue
 		}
+		v.queue.own = from.made != nil && from.made(c.ID)
 		woken = v.queue.absorb(c, state, from.owns) || woken
 		woken = v.touchNominated(c, old) || woken
 		if h, ok := c.Do.(Hold); ok && from.holds {
@@ -286,6 +292,7 @@ func (v *View) refreshTelemetry(ctx context.Context, from *source, now time.Time
 			woken = v.queue.offer(n) || woken
 		}
 	}
+	v.queue.roused = v.queue.roused || woken
 	v.expire(from.telemetry, bound, now)
 	return woken, nil
 }

@@ -42,7 +42,9 @@ type patienceResult struct {
 	nominated time.Duration
 	// When the last of what ran on the nominated nodes then, or has come there since, had ended.
 	ended time.Duration
-	// Tasks of its priority or a lower one that have come there since.
+	// Some of that still ran when a gang was placed, because room became free elsewhere.
+	sooner bool
+	// Tasks of its priority or a lower one that have come there since, where all of a node is nominated.
 	arrived int
 	// Tasks of its priority or a lower one that were submitted later and placed earlier.
 	overtaken int
@@ -169,7 +171,7 @@ func (p *patienceTrial) run(t *testing.T, patient bool) (r patienceResult) {
 // watch ends tasks, submits others, and notes what becomes of the one that waits.
 func (p *patienceTrial) watch(t *testing.T, w *taskStream) (r patienceResult) {
 	start, first := time.Now(), w.next
-	before, made := map[orbit.CapsuleID]bool{}, orbit.Revision(0)
+	before, made, parts := map[orbit.CapsuleID]bool{}, orbit.Revision(0), []orbit.NominatedRoom(nil)
 	for time.Since(start) < patienceHorizon {
 		until := time.Now().Add(time.Duration(10+w.rng.IntN(190)) * time.Millisecond)
 		for time.Now().Before(until) {
@@ -180,6 +182,11 @@ func (p *patienceTrial) watch(t *testing.T, w *taskStream) (r patienceResult) {
 			if r.placed = placed; placed {
 				r.after = time.Since(start)
 				r.overtaken = overtakers(s, first, p.priority)
+				for i := range parts {
+					for c := range s.On(parts[i].Node) {
+						r.sooner = r.sooner || p.members > 1 && before[c.ID]
+					}
+				}
 				return r
 			}
 			if n.Lives() {
@@ -187,7 +194,7 @@ func (p *patienceTrial) watch(t *testing.T, w *taskStream) (r patienceResult) {
 					r.nominated = time.Since(start)
 				}
 				r.arrived += p.blockers(s, n, before, n.Made == made)
-				made = n.Made
+				made, parts = n.Made, n.Parts
 			}
 		}
 		if id := w.end(t); before[id] {
@@ -204,7 +211,8 @@ func (p *patienceTrial) watch(t *testing.T, w *taskStream) (r patienceResult) {
 func (p *patienceTrial) blockers(s *orbit.State, n *orbit.Nomination, known map[orbit.CapsuleID]bool, stood bool) (arrived int) {
 	for i := range n.Parts {
 		for c := range s.On(n.Parts[i].Node) {
-			if !known[c.ID] && stood && c.Spec.Priority <= p.priority {
+			whole := n.Parts[i].Room[orbit.CPU] == s.Node(n.Parts[i].Node).Node.Capacity[orbit.CPU] // else there may be room beside it
+			if whole && !known[c.ID] && stood && c.Spec.Priority <= p.priority {
 				arrived++
 			}
 			known[c.ID] = true
@@ -295,7 +303,9 @@ func TestLargeWorkGivesWayToHigherPriority(t *testing.T) {
 func (p *patienceTrial) served(t *testing.T) {
 	r := p.run(t, true)
 	require.True(t, r.placed, "seed %d: overtaken by %d", p.seed, r.overtaken)
-	require.LessOrEqual(t, r.after, max(r.nominated, r.ended)+50*time.Millisecond, "seed %d: %+v", p.seed, r)
+	if !r.sooner {
+		require.LessOrEqual(t, r.after, max(r.nominated, r.ended)+50*time.Millisecond, "seed %d: %+v", p.seed, r)
+	}
 	switch {
 	case p.rush > 0:
 	case p.priority > 0:

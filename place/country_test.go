@@ -514,12 +514,23 @@ func (chooser) PickDevices(n *orbit.NodeState, spec *orbit.Spec) (set orbit.Devi
 	return set, open.Len() > 1
 }
 
-// judged is a score with a filter.
+// judged is a score with a filter, and with the version of that.
 type judged struct {
-	name   string
-	score  orbit.Score
-	filter Filter
+	name    string
+	score   orbit.Score
+	filter  Filter
+	version FilterVersion
 }
+
+// refuses is a filter that reads what is counted.
+func (y *tally) refuses(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
+	if y.zones[n.Node.Labels["zone"]] > 2 {
+		return "are in a zone that is full"
+	}
+	return ""
+}
+
+func (y *tally) filterVersion(*orbit.View) uint64 { return y.version }
 
 // fresh keeps nodes out of which nothing has been heard lately.
 func fresh(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
@@ -532,23 +543,26 @@ func fresh(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 // scores are all that engines must agree on. The tally is what its score counts.
 func scores(outside *tally) []judged {
 	return []judged{
-		{"spread", nil, nil},
-		{"spread, not where a slot is", score.Spread{}, slotless},
-		{"spread, fresh", score.Spread{}, fresh},
-		{"roomy", roomy, nil},
-		{"obliging", obliging, nil},
-		{"crowding", crowding, nil},
-		{"sum", score.WeightedSum{{Weight: 0.3, Score: roomy}, {Weight: 1, Score: score.Spread{}}, {Weight: 0, Score: crowding}}, nil},
-		{"sum that counts", score.WeightedSum{{Weight: 2, Score: boundedTally{outside}}, {Weight: 0.5, Score: score.Spread{}}}, slotless},
-		{"sum with a malus", score.WeightedSum{{Weight: -0.3, Score: crowding}, {Weight: 1, Score: score.Spread{}}}, nil},
-		{"sum without a bound", score.WeightedSum{{Weight: 1, Score: dumbScore}, {Weight: 0.01, Score: crowding}, {Weight: 1, Score: outside}}, nil},
-		{"dumb", dumbScore, nil},
-		{"dumb, filtered", dumbScore, slotless},
-		{"loose", loose, fresh},
-		{"moody", moody, nil},
-		{"tally", outside, nil},
-		{"bounded tally", boundedTally{outside}, nil},
-		{"chooser", chooser{crowding}, nil},
-		{"equal", score.Func(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { return 0, 0 }), nil},
+		{"spread", nil, nil, nil},
+		{"spread, not where a slot is", score.Spread{}, slotless, nil},
+		{"spread, fresh", score.Spread{}, fresh, nil},
+		{"roomy", roomy, nil, nil},
+		{"obliging", obliging, nil, nil},
+		{"crowding", crowding, nil, nil},
+		{"sum", score.WeightedSum{{Weight: 0.3, Score: roomy}, {Weight: 1, Score: score.Spread{}}, {Weight: 0, Score: crowding}}, nil, nil},
+		{"sum that counts", score.WeightedSum{{Weight: 2, Score: boundedTally{outside}}, {Weight: 0.5, Score: score.Spread{}}}, slotless, nil},
+		{"sum with a malus", score.WeightedSum{{Weight: -0.3, Score: crowding}, {Weight: 1, Score: score.Spread{}}}, nil, nil},
+		{"sum without a bound", score.WeightedSum{{Weight: 1, Score: dumbScore}, {Weight: 0.01, Score: crowding}, {Weight: 1, Score: outside}}, nil, nil},
+		{"dumb", dumbScore, nil, nil},
+		{"dumb, filtered", dumbScore, slotless, nil},
+		{"loose", loose, fresh, nil},
+		{"moody", moody, nil, nil},
+		{"tally", outside, nil, nil},
+		{"bounded tally", boundedTally{outside}, nil, nil},
+		{"spread, where a count allows it", nil, outside.refuses, outside.filterVersion},
+		{"dumb, where a count allows it", dumbScore, outside.refuses, outside.filterVersion},
+		{"tally, where it allows it itself", outside, outside.refuses, outside.filterVersion},
+		{"chooser", chooser{crowding}, nil, nil},
+		{"equal", score.Func(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { return 0, 0 }), nil, nil},
 	}
 }

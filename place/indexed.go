@@ -38,6 +38,8 @@ type Indexed struct {
 	Score orbit.Score
 	// Filter takes nodes out of the choice; nil: none.
 	Filter Filter
+	// FilterVersion is the version of a Filter that reads more than its arguments; nil: it does not.
+	FilterVersion FilterVersion
 	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
 	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
@@ -94,6 +96,9 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 		return orbit.Choice{}, err
 	}
 	e.follow(draft)
+	if e.rater.look(&e.FilterVersion) {
+		e.forget()
+	}
 	e.stats.asked++
 	if e.rater.draw() || !spec.Shared() || draft.Bound() <= scanBelow {
 		e.stats.scanned++

@@ -55,13 +55,13 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
 	most := rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "most parts")
 	engines := []orbit.PlacementEngine{
-		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most},
-		&Indexed{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most},
-		&Indexed{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most}, // shares the index with the first
+		&Exhaustive{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most},
+		&Indexed{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most},
+		&Indexed{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most}, // shares the index with the first
 	}
 	if !wide {
-		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most},
-			&Sampled{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")})
+		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most},
+			&Sampled{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")})
 	}
 	for _, e := range engines {
 		r.engines = append(r.engines, draftFor(e))
@@ -78,7 +78,7 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 func (r *rivals) sync(t *rapid.T) {
 	r.refresh(t, r.view)
 	was := r.engines[0].engine.(*Exhaustive)
-	r.engines[0] = draftFor[orbit.PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed, MostParts: was.MostParts})
+	r.engines[0] = draftFor[orbit.PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, FilterVersion: was.FilterVersion, Seed: was.Seed, MostParts: was.MostParts})
 	for _, e := range r.engines {
 		e.Sync(r.view)
 	}
@@ -323,14 +323,14 @@ func (r *rivals) commit(t *rapid.T) {
 func (r *rivals) bystand(t *rapid.T) {
 	if len(r.bystanders) < 2 {
 		like := r.engines[1].engine.(*Indexed)
-		r.bystanders = append(r.bystanders, bystander{r.country.view(t), draftFor(&Indexed{Score: like.Score, Filter: like.Filter, Seed: uint64(len(r.bystanders))})})
+		r.bystanders = append(r.bystanders, bystander{r.country.view(t), draftFor(&Indexed{Score: like.Score, Filter: like.Filter, FilterVersion: like.FilterVersion, Seed: uint64(len(r.bystanders))})})
 	}
 	b := &r.bystanders[rapid.IntRange(0, len(r.bystanders)-1).Draw(t, "bystander")]
 	if rapid.Bool().Draw(t, "looks") {
 		r.refresh(t, b.view)
 		collide(t, b.view)
 	}
-	plain := draftFor(&Exhaustive{Score: b.engine.Score, Filter: b.engine.Filter, Seed: b.engine.Seed})
+	plain := draftFor(&Exhaustive{Score: b.engine.Score, Filter: b.engine.Filter, FilterVersion: b.engine.FilterVersion, Seed: b.engine.Seed})
 	b.Sync(b.view)
 	plain.Sync(b.view)
 	for i := range rapid.SampledFrom([]int{1, 5, 40}).Draw(t, "capsules") {
@@ -467,7 +467,7 @@ func manySpecs(t *testing.T, n int) (*orbit.View, []*orbit.Spec) {
 
 // agree checks that an engine chooses like an Exhaustive that has just begun.
 func agree(t *testing.T, v *orbit.View, e *drafted[*Indexed], specs ...*orbit.Spec) {
-	all := draftFor(&Exhaustive{Score: e.engine.Score, Filter: e.engine.Filter, Seed: e.engine.Seed})
+	all := draftFor(&Exhaustive{Score: e.engine.Score, Filter: e.engine.Filter, FilterVersion: e.engine.FilterVersion, Seed: e.engine.Seed})
 	all.Sync(v)
 	for _, spec := range specs {
 		want, wantErr := all.best(spec)

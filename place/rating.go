@@ -21,6 +21,9 @@ type rater struct {
 	syncs uint64
 	// Breaks ties; 0: by node id.
 	seed uint64
+	// The version of the filter, nil if it has none, and what it was before the last choice.
+	version *FilterVersion
+	at      uint64
 	// Into how many parts the view divides the nodes, and at which hash the first begins.
 	parts int
 	from  uint64
@@ -51,6 +54,18 @@ func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, see
 		r.parts = min(r.parts, mostParts)
 	}
 	return true, other
+}
+
+// look notes the version of the filter, before a choice. It reports whether that has changed.
+func (r *rater) look(version *FilterVersion) (changed bool) {
+	if r.filter == nil || *version == nil {
+		r.version = nil
+		return false
+	}
+	at := version.Version(r.draft.View())
+	changed = at != r.at
+	r.version, r.at = version, at
+	return changed
 }
 
 // part returns the part of the nodes in which a hash is.
@@ -159,7 +174,11 @@ func (r *rater) why(spec *orbit.Spec) *orbit.NoFit {
 	if r.filter != nil {
 		refused = r.refused(spec)
 	}
-	return r.draft.Diagnose(spec, refused, orbit.Misfit{Why: "have a score that is no number"})
+	nofit := r.draft.Diagnose(spec, refused, orbit.Misfit{Why: "have a score that is no number"})
+	if len(refused) > 0 && r.version != nil {
+		nofit = nofit.RestsOn(r.version, r.at)
+	}
+	return nofit
 }
 
 // refused counts the nodes that would take the spec by why the filter refuses them.

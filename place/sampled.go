@@ -22,6 +22,8 @@ type Sampled struct {
 	Score orbit.Score
 	// Filter takes nodes out of the choice; nil: none.
 	Filter Filter
+	// FilterVersion is the version of a Filter that reads more than its arguments; nil: it does not.
+	FilterVersion FilterVersion
 	// Seed decides the order in which nodes are drawn, and breaks ties; 0: the lowest node id wins.
 	Seed uint64
 	// Enough is the number of fitting nodes to choose among; 0: 32.
@@ -101,6 +103,7 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 		return orbit.Choice{}, err
 	}
 	e.follow(draft)
+	e.rater.look(&e.FilterVersion)
 	near, draws := nearIn(draft, spec), e.rater.draw()
 	e.best = e.best[:0]
 	e.seen.Clear(draft.Bound())

@@ -47,6 +47,8 @@ type Board struct {
 	nodes   map[orbit.NodeID]*entry
 	ring    entry // the sentinel: ring.next is the newest change
 	version uint64
+	// news is closed by the next change; nil: nobody waits for it.
+	news chan struct{}
 	// leaseCursor is the position up to which changes of leases have been read.
 	leaseCursor uint64
 	stats       Stats
@@ -183,6 +185,10 @@ func (b *Board) markChanged(e *entry) {
 		b.version = uint64(max(b.now().UnixNano(), 0))
 	}
 	b.version++
+	if b.news != nil {
+		close(b.news)
+		b.news = nil
+	}
 	e.version = b.version
 	e.unlink()
 	e.linkAfter(&b.ring)

@@ -31,6 +31,28 @@ func (b *Board) Reports(ctx context.Context, after uint64) (reports []orbit.Repo
 	return reports, b.version, nil
 }
 
+// Wait returns nil as soon as the version is another one than after, or the error of the context. An [orbit.Engine] calls it
+// while work waits, so that a report wakes it. A lease that runs out is not waited for: it takes room away.
+func (b *Board) Wait(ctx context.Context, after uint64) error {
+	for {
+		b.mu.Lock()
+		if b.version != after {
+			b.mu.Unlock()
+			return ctx.Err()
+		}
+		if b.news == nil {
+			b.news = make(chan struct{})
+		}
+		news := b.news
+		b.mu.Unlock()
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // Latest implements [orbit.Telemetry]: it returns the newest report of a node, the newest heartbeat included, and
 // false if the board does not know the node; then the report says no more than whether the node has a lease. The
 // report is read-only.
