@@ -186,7 +186,7 @@ func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Pro
 					e.losers = append(e.losers, e.view.state.Capsule(c.ID).Spec)
 				}
 			}
-			rest = e.withhold(rest, plan)
+			rest = e.withhold(rest, plan, round)
 		}
 	}
 }
@@ -204,9 +204,11 @@ func (e *Engine) priorityOf(p *Proposal) (highest int32, places bool) {
 	return highest, places
 }
 
+var errWithheld = errors.New("capsules of higher priority have lost their bet, and could use the room; all are planned again")
+
 // withhold gives up those of the remaining proposals of a plan that take room which losers of higher priority could use, and
 // returns the others.
-func (e *Engine) withhold(rest, plan []Proposal) []Proposal {
+func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 	touched := map[NodeID]bool{}
 	for i := range plan {
 		for _, do := range plan[i].Do {
@@ -242,6 +244,11 @@ func (e *Engine) withhold(rest, plan []Proposal) []Proposal {
 			}
 			return false
 		})
+		for _, do := range p.Do {
+			if place, ok := do.(Place); ok && overtakes {
+				round.Unplaced = append(round.Unplaced, Unplaced{Capsule: e.view.state.Capsule(place.Capsule), Why: errWithheld})
+			}
+		}
 		if overtakes {
 			e.lost(&p, nil)
 		}

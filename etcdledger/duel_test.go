@@ -97,9 +97,13 @@ func (d *duel) translate(p orbit.Proposal) orbit.Proposal {
 	}
 	p.Do = slices.Clone(p.Do)
 	for i, c := range p.Do {
-		if n, ok := c.(orbit.Nominate); ok {
-			n.Since = d.rev(n.Since)
-			p.Do[i] = n
+		switch c := c.(type) {
+		case orbit.Nominate:
+			c.Since = d.rev(c.Since)
+			p.Do[i] = c
+		case orbit.Evict:
+			c.Since = d.rev(c.Since)
+			p.Do[i] = c
 		}
 	}
 	return p
