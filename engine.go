@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/herd"
 )
 
 // Engine runs a navigator: view, plan, propose, and again. It is a struct literal; Ledger and Navigator must
@@ -20,7 +22,8 @@ import (
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
 type Engine struct {
-	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry.
+	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry. Engines that collide
+	// get out of each other's way by their names ([View.Part]), so give each another one.
 	Name string
 	// Ledger is the ledger that the engine reads and proposes to. Required.
 	Ledger Ledger
@@ -95,6 +98,7 @@ func (e *Engine) init() {
 		e.from = source{ledger: e.Ledger, telemetry: e.Telemetry, owns: e.owns, holds: true}
 		e.pace = pace{Backoff: e.Backoff.withDefaults(), rng: newRand()}
 		e.ids = newIDSource()
+		e.view.spread.Seed = herd.Hash(e.Name)
 	})
 }
 
@@ -191,7 +195,9 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	round.Notes, round.Unplaced = plan.Notes, plan.Unplaced
 	e.share.adapt(round.Planning)
 	aside := e.park(pending, unfit)
+	proposed, conflicts := round.Proposed, round.Conflicts
 	e.propose(ctx, plan.Proposals, round)
+	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
 	e.stuck = !round.progress && len(pending) == most

@@ -12,47 +12,94 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadme builds and runs what the README prints, in a module of its own outside the repository, as an
-// importer would: first the import example, then the same with the navigator of one's own.
-func TestReadme(t *testing.T) {
+// importers returns the files of one importer of every kind, each a package of the same module, so that what they share is
+// compiled once.
+//
+//	example   the README's import example
+//	packer    the same with the README's navigator of one's own
+//	gangs     the README's navigator of gangs, with a test that calls navtest
+//	alone     imports the root package and nothing else
+func importers(t *testing.T) map[string]string {
+	blocks := goBlocks(t, "README.md")
+	require.Len(t, blocks, 3, "the README has an import example and two navigators")
+	program, gangs := blocks[0], gangsImports+blocks[2]
+	require.Contains(t, program, "&nav.Services{}")
+	packs := strings.ReplaceAll(program, "&nav.Services{}", "&Packer{}")
+	packs = strings.ReplaceAll(packs, "\t\"github.com/orbitsched/orbit/nav\"\n", "")
+	return map[string]string{
+		"example/main.go": program,
+		"packer/main.go":  packs, "packer/packer.go": packerImports + blocks[1],
+		"gangs/main.go": gangsProgram, "gangs/gangs.go": gangs, "gangs/gangs_test.go": gangsSuite,
+		"alone/main.go": aloneProgram,
+	}
+}
+
+// TestImporters builds and runs what the README prints, as an importer would.
+func TestImporters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds an importer's module")
 	}
-	blocks := goBlocks(t, "README.md")
-	require.Len(t, blocks, 3, "the README has an import example and two navigators")
-	program, navigator := blocks[0], packerImports+blocks[1]
-
-	t.Run("import example", func(t *testing.T) {
-		out := runImporter(t, map[string]string{"main.go": program})
+	dir := importer(t, importers(t))
+	goTool(t, dir, "vet", "./...")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
+	goTool(t, dir, "build", "-o", "bin", "./...")
+	run := func(t *testing.T, name string) string {
+		out, err := exec.Command(filepath.Join(dir, "bin", name)).CombinedOutput()
+		require.NoError(t, err, "%s:\n%s", name, out)
+		return string(out)
+	}
+	t.Run("example", func(t *testing.T) {
+		out := run(t, "example")
 		require.Contains(t, out, "3 committed, 0 conflicts")
 		require.Contains(t, out, "web-1 on node-a\nweb-2 on node-b\nweb-3 on node-a\n", "the services navigator spreads")
 	})
 	t.Run("own navigator", func(t *testing.T) {
-		require.Contains(t, program, "&nav.Services{}")
-		program := strings.ReplaceAll(program, "&nav.Services{}", "&Packer{}")
-		program = strings.ReplaceAll(program, "\t\"github.com/orbitsched/orbit/nav\"\n", "")
-		out := runImporter(t, map[string]string{"main.go": program, "packer.go": navigator})
+		out := run(t, "packer")
 		require.Contains(t, out, "3 committed, 0 conflicts")
 		require.Contains(t, out, "web-1 on node-a\nweb-2 on node-a\nweb-3 on node-a\n", "the packer packs")
 	})
+	t.Run("gangs", func(t *testing.T) { readmeGangs(t, dir, run(t, "gangs")) })
+	t.Run("links", func(t *testing.T) { importerLinks(t, dir) })
 }
 
-// TestReadmeGangs builds and runs the README's navigator of gangs: a gang that fits is placed whole, and of one that does
-// not nothing is, in the second pass either, when the engine hands over what it has not put aside. A member that is
-// released comes back. And it keeps the rules that navtest checks, except those about levels and minimums.
-func TestReadmeGangs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds an importer's module")
-	}
-	gangs := gangsImports + goBlocks(t, "README.md")[2]
-	_, body, _ := strings.Cut(gangs, ") Plan(")
+// readmeGangs looks at the README's navigator of gangs: a gang that fits is placed whole, and of one that does not fit
+// nothing is placed, not even in the second pass, when the engine hands over what it has not put aside. A member that is
+// released comes back. And the navigator keeps the rules that navtest checks, except those about levels and minimums.
+func readmeGangs(t *testing.T, dir, out string) {
+	_, body, _ := strings.Cut(goBlocks(t, "README.md")[2], ") Plan(")
 	body, _, _ = strings.Cut(body, "\n}\n")
 	require.LessOrEqual(t, strings.Count(body, "\n"), 15, "lines of Plan")
-	out := runImporter(t, map[string]string{"gangs.go": gangs, "main.go": gangsProgram})
 	require.Equal(t, "1 proposed, 1 committed\n0 proposed, 0 committed\n1 proposed, 1 committed\n3 placed\n", out)
-	dir := importer(t, map[string]string{"gangs.go": gangs, "main.go": gangsProgram, "gangs_test.go": gangsSuite})
-	goTool(t, dir, "test", ".")
+	goTool(t, dir, "test", "./gangs")
 }
+
+// importerLinks looks into the binary of an importer of the root package alone: orbit and its one dependency are in it
+// and nothing else, in particular nothing of etcd.
+func importerLinks(t *testing.T, dir string) {
+	info, err := buildinfo.ReadFile(filepath.Join(dir, "bin", "alone"))
+	require.NoError(t, err)
+	var modules []string
+	for _, dep := range info.Deps {
+		modules = append(modules, dep.Path)
+	}
+	require.Equal(t, []string{"github.com/google/btree", modulePath}, without(modules, "golang.org/x/sync"))
+	for _, pkg := range strings.Fields(goTool(t, dir, "list", "-deps", "./alone")) {
+		require.NotContains(t, pkg, "etcd")
+	}
+}
+
+const aloneProgram = `package main
+
+import (
+	"context"
+
+	"github.com/orbitsched/orbit"
+)
+
+func main() {
+	(&orbit.Engine{Ledger: &orbit.MemoryLedger{}}).Pass(context.Background())
+}
+`
 
 const packerImports = `package main
 
@@ -156,47 +203,9 @@ func goBlocks(t *testing.T, path string) []string {
 	return blocks
 }
 
-// TestImporterLinks looks into the binary of an importer of the root package alone: orbit's own two modules are in it and
-// nothing else, nothing of etcd above all.
-func TestImporterLinks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds an importer's module")
-	}
-	dir := importer(t, map[string]string{"main.go": `package main
-
-import (
-	"context"
-
-	"github.com/orbitsched/orbit"
-)
-
-func main() {
-	(&orbit.Engine{Ledger: &orbit.MemoryLedger{}}).Pass(context.Background())
-}
-`})
-	goTool(t, dir, "build", "-o", "importer", ".")
-	info, err := buildinfo.ReadFile(filepath.Join(dir, "importer"))
-	require.NoError(t, err)
-	var modules []string
-	for _, dep := range info.Deps {
-		modules = append(modules, dep.Path)
-	}
-	require.Equal(t, []string{"github.com/google/btree", modulePath}, without(modules, "golang.org/x/sync"))
-	for _, pkg := range strings.Fields(goTool(t, dir, "list", "-deps", ".")) {
-		require.NotContains(t, pkg, "etcd")
-	}
-}
-
 // without returns a list without one word, if it is there.
 func without(list []string, word string) []string {
 	return slices.DeleteFunc(list, func(w string) bool { return w == word })
-}
-
-// runImporter runs a program that imports this checkout, and returns what it prints.
-func runImporter(t *testing.T, files map[string]string) string {
-	dir := importer(t, files)
-	goTool(t, dir, "vet", ".")
-	return goTool(t, dir, "run", ".")
 }
 
 // importer writes a module that imports this checkout, and returns its folder.
@@ -206,6 +215,7 @@ func importer(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	files["go.mod"] = "module example.com/importer\n\ngo 1.26.0\n\nrequire github.com/orbitsched/orbit v0.0.0\n\nreplace github.com/orbitsched/orbit => " + root + "\n"
 	for name, text := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	goTool(t, dir, "mod", "tidy")

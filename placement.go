@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/orbitsched/orbit/internal/herd"
 )
 
 // PlacementEngine is the building block with which a navigator chooses nodes. The body of a simple Plan:
@@ -22,8 +24,9 @@ import (
 //
 // Hard requirements filter, soft forces score, lower is better. Equal values go by tie, and then by a hash
 // of the node with the engine's seed, so that navigators with different seeds do not herd onto one node;
-// seed 0 goes by node id. An engine belongs to one navigator and is not safe for concurrent use. It may keep an
-// index of the nodes of the draft that it was asked about last: ask one engine about one draft.
+// seed 0 goes by node id. Where the view has parts ([View.Part]), those nodes come first that are in a lower one.
+// An engine belongs to one navigator and is not safe for concurrent use. It may keep an index of the nodes of the
+// draft that it was asked about last: ask one engine about one draft.
 type PlacementEngine interface {
 	// Best returns the best node of the draft for one capsule of the spec, as the plan leaves the nodes. The error
 	// is a *NoFit; before the first Sync of the draft nothing fits. Without a draft or a spec it wraps ErrInvalid.
@@ -44,6 +47,25 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	d.Ask(nil)
 	return err
 }
+
+// Part returns in which part of the nodes this one is, from 0. A placement engine chooses the best node of part 0, and looks
+// at the next part only where nothing fits there. While the proposals of the view's engine do not lose to others, there is
+// one part. While many do, there are more of them, up to 8, by a hash of the nodes' ids, and part 0 is another one for
+// each engine, so that engines which would all choose the best node of all keep out of each other's way.
+func (v *View) Part(n *NodeState) int {
+	parts, from := v.spread.Ring()
+	if parts == 1 {
+		return 0
+	}
+	return herd.Part(parts, from, herd.Hash(string(n.Node.ID)))
+}
+
+// Ring returns how many parts there are and where part 0 begins, for a placement engine that keeps an index.
+func (v *View) Ring() (parts int, from uint64) { return v.spread.Ring() }
+
+// Passed tells the view how many proposals were sent that were planned on it, and how many of these lost to others. It is for
+// a caller that plans without an [Engine], after each of its plans.
+func (v *View) Passed(proposed, lost int) { v.spread.Passed(proposed, lost) }
 
 // Choice is where a capsule would go.
 type Choice struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/herd"
 )
 
 // Report is what a node last said of itself: the soft plane. It may be stale or lost, and nothing in it is
@@ -65,6 +66,7 @@ type View struct {
 	ends  endHeap
 	// Holds whose release this engine has proposed.
 	ending []holdEnd
+	spread herd.Spread
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/guard"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // attempt is a claim in flight, for one request and one slot. It runs in a goroutine of its own.
@@ -46,14 +47,9 @@ const (
 	leaked
 )
 
-const (
-	// retryFirst and retryMost are the first and the longest wait before an attempt with an unknown outcome is repeated.
-	retryFirst = 10 * time.Millisecond
-	retryMost  = time.Second
-	// lastTries is how often the pool tries to give a slot back, and how often it repeats an attempt after the pool has
-	// ended, before it reports a leak.
-	lastTries = 10
-)
+// lastTries is how often the pool tries to give a slot back, and how often it repeats an attempt after the pool has ended,
+// before it reports a leak.
+const lastTries = 10
 
 // launch claims a slot for a request, in a goroutine of its own.
 func (p *Pool) launch(r *request, slot Slot) {
@@ -101,7 +97,7 @@ func (p *Pool) claim(a *attempt) (o outcome) {
 	}
 	ask := Attempt{ID: orbit.NewProposalID(), Slot: a.slot, Request: &a.request.Request}
 	left := lastTries
-	for wait, again := retryFirst, false; ; wait, again = min(2*wait, retryMost), true {
+	for wait, again := send.First, false; ; wait, again = min(2*wait, send.Most), true {
 		life := p.claiming.ctx
 		if life.Err() != nil {
 			life = context.Background()
@@ -224,7 +220,7 @@ func (p *Pool) retry(r *request, now time.Time) {
 
 // undo gives back a slot whose request has ended. It does so even after the pool has ended.
 func (p *Pool) undo(slot Slot) (err error) {
-	for tries, wait := 1, retryFirst; ; tries, wait = tries+1, min(2*wait, retryMost) {
+	for tries, wait := 1, send.First; ; tries, wait = tries+1, min(2*wait, send.Most) {
 		err = guard.Run(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), p.set.timeout)
 			defer cancel()
@@ -250,16 +246,6 @@ func (p *Pool) reportLeak(slot Slot, cause error) {
 func (p *Pool) report(err error) {
 	if p.OnError != nil {
 		guard.Call(func() error { p.OnError(err); return nil }, func(error) {})
-	}
-}
-
-// pause waits for d, and reports false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // LedgerSource is a [Source] whose slots are the nodes of an [orbit.Ledger]. A node is an idle slot while it has free
@@ -93,7 +94,7 @@ func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 			node.ID = id
 			do[i] = orbit.PutNode{Node: node}
 		}
-		if err := s.propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do}); err != nil {
+		if _, err := send.Settle(ctx, s.book, orbit.Proposal{ID: orbit.NewProposalID(), Do: do}); err != nil {
 			return err
 		}
 	}
@@ -280,26 +281,9 @@ func (s *LedgerSource) Return(ctx context.Context, claimed Slot) error {
 
 // release releases a capsule for good; with a node, only if the capsule is placed there.
 func (s *LedgerSource) release(ctx context.Context, id orbit.CapsuleID, from orbit.NodeID) error {
-	return s.propose(ctx, orbit.Proposal{
+	_, err := send.Settle(ctx, s.book, orbit.Proposal{
 		ID: orbit.NewProposalID(),
 		Do: []orbit.Commitment{orbit.Release{Capsule: id, From: from, Final: true}},
 	})
-}
-
-// propose sends a proposal until its outcome is known or ctx ends. ErrUnavailable after ErrUnknown tells only that the
-// repetition was not sent, so the outcome of the first time is still unknown.
-func (s *LedgerSource) propose(ctx context.Context, p orbit.Proposal) error {
-	var unknown error
-	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
-		_, err := s.book.Propose(ctx, p)
-		switch {
-		case errors.Is(err, orbit.ErrUnknown):
-			unknown = err
-		case unknown == nil || !errors.Is(err, orbit.ErrUnavailable):
-			return err
-		}
-		if !pause(ctx, wait) {
-			return unknown
-		}
-	}
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit/internal/guard"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // listing is the state of the pool's communication with its source. A listing is requested if it is the result of Idle;
@@ -85,11 +86,11 @@ func (p *Pool) follow(f Follower, after uint64) {
 			after = l.Version
 			p.update(func(now time.Time) { p.admitListing(&l, false, now) })
 			if vain {
-				pause(ctx, followAgain)
+				send.Pause(ctx, followAgain)
 			}
 		}
 	}, func(err error) {
-		if pause(ctx, followAgain) {
+		if send.Pause(ctx, followAgain) {
 			p.listingFailed(false, fmt.Errorf("Follow failed, and is called again after the next listing: %w", err))
 		}
 	})

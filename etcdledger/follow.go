@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // follow keeps the mirror up to date until the ledger is closed. It watches from the mirror's revision, and reads all
@@ -27,7 +29,7 @@ func (l *Ledger) follow(ctx context.Context) {
 		if wait = backoff(wait, time.Since(began)); err != nil {
 			l.mirror.lose(err)
 			l.tell(err)
-			pause(ctx, wait)
+			send.Pause(ctx, wait)
 		}
 	}
 }

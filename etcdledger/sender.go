@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // sender sends each transaction until its outcome is known or patience is over.
@@ -59,7 +60,7 @@ func (s *sender) send(b *pack, gaps int) txnOutcome {
 		if at := s.mirror.seen(number); at != 0 { // the answer was lost, but the watch has delivered the commit
 			return s.commit(b, at)
 		}
-		if time.Since(began) > s.patience || s.ctx.Err() != nil || b.idle() || !pause(s.ctx, s.timeout/100) {
+		if time.Since(began) > s.patience || s.ctx.Err() != nil || b.idle() || !send.Pause(s.ctx, s.timeout/100) {
 			return s.fail(b, unknown(s.reason(err)))
 		}
 	}
@@ -71,16 +72,6 @@ func (s *sender) reason(err error) error {
 		return ErrClosed
 	}
 	return err
-}
-
-// pause waits for d, and reports false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // try sends the transaction once.

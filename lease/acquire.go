@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // rider returns what is committed together with the change of a row. It reports false if the row must not change now.
@@ -47,7 +48,7 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 			}
 			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
-		rev, err := k.insist(ctx, p)
+		rev, err := send.Settle(ctx, k.Ledger, *p)
 		switch {
 		case err == nil:
 			k.committed(name, p, rev)
@@ -70,8 +71,7 @@ func (k *Keeper) claimable(t Term, asked bool) (was lease, view orbit.Revision, 
 		return lease{}, 0, &Error{Kind: ErrCorrupt, Term: t, Reason: k.corrupt[t.Name].Error()}
 	}
 	if k.alive(t.Name, now) != nil && le.holder != t.Holder {
-		held := Term{Name: t.Name, Holder: le.holder, Epoch: le.at}
-		return lease{}, 0, &Error{Kind: ErrHeld, Term: t, Held: held, Until: le.end}
+		return lease{}, 0, &Error{Kind: ErrHeld, Term: t, Held: le.term(), Until: le.end}
 	}
 	if terms := cmp.Or(k.Terms, defaultTerms); !asked && terms > 0 {
 		if wait := le.terms.Take(now, time.Hour/time.Duration(terms), terms); wait > 0 {
@@ -93,24 +93,6 @@ func (k *Keeper) change(to row, le *lease, view orbit.Revision) *orbit.Proposal 
 		If: []orbit.Precondition{orbit.MarkAt{Key: key, Revision: le.bet}},
 	}
 }
-
-// insist proposes until the outcome is known or ctx ends.
-func (k *Keeper) insist(ctx context.Context, p *orbit.Proposal) (orbit.Revision, error) {
-	for sent := false; ; {
-		rev, err := k.Ledger.Propose(ctx, *p)
-		sent = sent || errors.Is(err, orbit.ErrUnknown)
-		if !sent || !errors.Is(err, orbit.ErrUnknown) && !errors.Is(err, orbit.ErrUnavailable) {
-			return rev, err
-		}
-		select {
-		case <-time.After(insistEvery):
-		case <-ctx.Done():
-			return 0, errors.Join(err, ctx.Err())
-		}
-	}
-}
-
-const insistEvery = 50 * time.Millisecond
 
 // committed applies a proposal of this process that was committed and whose first commitment sets the row, unless the
 // ledger has been followed beyond it.

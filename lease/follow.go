@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -75,15 +76,10 @@ func (k *Keeper) reread(state *orbit.State) {
 			k.learn(name, value, at, now)
 		}
 	}
-	var gone []string
-	for name := range k.leases {
+	for _, name := range slices.Sorted(maps.Keys(k.leases)) {
 		if !there[name] {
-			gone = append(gone, name)
+			k.learn(name, "", state.Revision(), now)
 		}
-	}
-	slices.Sort(gone)
-	for _, name := range gone {
-		k.learn(name, "", state.Revision(), now)
 	}
 	k.followed, k.seen = true, state.Revision()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/heap"
 	"github.com/orbitsched/orbit/internal/rate"
 )
 
@@ -58,12 +59,12 @@ type Keeper struct {
 
 	mu        sync.Mutex // guards the fields below; not held during calls of the ledger
 	leases    map[string]*lease
-	followed  bool           // the ledger has been read once
-	seen      orbit.Revision // the revision up to which the ledger has been read
-	deadlines deadlines      // of live leases; the entry of a refreshed lease is out of date until expire corrects it
-	dead      []*lease       // leases whose end is to be committed, and some whose end has been
-	over      []*lease       // leases that are over, sorted by the time of their end, then by name
-	live      int            // number of live leases
+	followed  bool                // the ledger has been read once
+	seen      orbit.Revision      // the revision up to which the ledger has been read
+	deadlines heap.Heap[deadline] // of live leases; the entry of a refreshed lease is out of date until expire corrects it
+	dead      []*lease            // leases whose end is to be committed, and some whose end has been
+	over      []*lease            // leases that are over, sorted by the time of their end, then by name
+	live      int                 // number of live leases
 	corrupt   map[string]error
 	changes   changeLog
 }
@@ -154,8 +155,11 @@ func (k *Keeper) Live(name string) (Term, bool) {
 	if le == nil {
 		return Term{}, false
 	}
-	return Term{Name: name, Holder: le.holder, Epoch: le.at}, true
+	return le.term(), true
 }
+
+// term returns the term of a live lease.
+func (le *lease) term() Term { return Term{Name: le.name, Holder: le.holder, Epoch: le.at} }
 
 // alive returns the lease if it is live, else nil. It requires the lock.
 func (k *Keeper) alive(name string, now time.Time) *lease {
@@ -226,7 +230,7 @@ func (k *Keeper) current(t Term, now time.Time) (*lease, error) {
 	}
 	err := &Error{Kind: ErrExpired, Term: t, Reason: why}
 	if alive {
-		err.Held = Term{Name: t.Name, Holder: le.holder, Epoch: le.at}
+		err.Held = le.term()
 	}
 	return nil, err
 }
@@ -238,22 +242,28 @@ type deadline struct {
 	term  orbit.Revision
 }
 
+// Before orders deadlines, the earliest first.
+func (d deadline) Before(o deadline) bool { return d.at.Before(o.at) }
+
+// current reports whether the deadline is that of a term which still lives.
+func (d deadline) current() bool { return d.lease.state == isLive && d.lease.at == d.term }
+
 // scheduleExpiry adds the deadline of a live lease. The caller must hold the lock.
 func (k *Keeper) scheduleExpiry(le *lease) {
-	k.deadlines.push(deadline{le.end, le, le.at})
+	k.deadlines.Push(deadline{le.end, le, le.at})
 }
 
 // expire ends the leases whose end has come. A lease that was refreshed since its deadline was added gets a new deadline
 // here, so that a refresh itself does not have to move the deadline. The caller must hold the lock.
 func (k *Keeper) expire(now time.Time) {
 	for len(k.deadlines) > 0 && !now.Before(k.deadlines[0].at) {
-		d := k.deadlines.pop()
-		switch le := d.lease; {
-		case le.state != isLive || le.at != d.term: // the deadline is out of date
-		case now.Before(le.end):
-			k.scheduleExpiry(le)
+		d := k.deadlines.Pop()
+		switch {
+		case !d.current():
+		case now.Before(d.lease.end):
+			k.scheduleExpiry(d.lease)
 		default:
-			k.end(le)
+			k.end(d.lease)
 		}
 	}
 }
@@ -263,12 +273,12 @@ func (k *Keeper) expire(now time.Time) {
 func (k *Keeper) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 	for len(k.deadlines) > 0 {
 		d := k.deadlines[0]
-		if d.lease.state == isLive && d.lease.at == d.term && d.lease.end.Equal(d.at) {
+		if d.current() && d.lease.end.Equal(d.at) {
 			at = d.at
 			break
 		}
-		k.deadlines.pop()
-		if d.lease.state == isLive && d.lease.at == d.term {
+		k.deadlines.Pop()
+		if d.current() {
 			k.scheduleExpiry(d.lease)
 		}
 	}

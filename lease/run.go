@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // pollEvery is the longest wait between two steps, so that the loop reads what other processes have committed. After a step
@@ -48,12 +49,7 @@ func loop(ctx context.Context, step func() (wait time.Duration, well bool)) erro
 		if wait = min(wait, pollEvery); !well {
 			wait = pollEvery
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		send.Pause(ctx, wait)
 	}
 	return ctx.Err()
 }

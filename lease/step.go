@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Round is what one step of [Keeper] did.
@@ -163,7 +165,7 @@ func (k *Keeper) commit(ctx context.Context, changes []rowChange, with rider, ro
 		}
 		batch, sent = append(batch, *e.p), append(sent, e)
 	}
-	for i, o := range propose(ctx, k.Ledger, batch) {
+	for i, o := range send.All(ctx, k.Ledger, batch) {
 		k.recordOutcome(sent[i], o, round)
 	}
 }
@@ -180,22 +182,6 @@ func (k *Keeper) prepare(e *rowChange, state *orbit.State, with rider, round *Ro
 		k.note(&e.lease, memberNote{})
 	}
 	return ok
-}
-
-// propose sends proposals in one call where the ledger takes that.
-func propose(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
-	if b, ok := ledger.(orbit.Batcher); ok && len(batch) > 1 {
-		out := b.ProposeBatch(ctx, batch)
-		for len(out) < len(batch) {
-			out = append(out, orbit.Outcome{Err: orbit.ErrUnknown})
-		}
-		return out[:len(batch)]
-	}
-	out := make([]orbit.Outcome, len(batch))
-	for i := range batch {
-		out[i].Revision, out[i].Err = ledger.Propose(ctx, batch[i])
-	}
-	return out
 }
 
 // recordOutcome takes note of the outcome of a rowChange.
@@ -240,11 +226,7 @@ func (k *Keeper) conclude(round *Round, ready func(*lease) bool) {
 	k.expire(now)
 	k.sortDead()
 	round.Live, round.Next = k.live, sooner(round.Next, k.next(now, ready))
-	var names []string
-	for name := range k.corrupt {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(k.corrupt))
 	for _, name := range names[:min(len(names), maxErrors)] {
 		round.Errors = append(round.Errors, &Error{Kind: ErrCorrupt, Term: Term{Name: name}, Reason: k.corrupt[name].Error()})
 	}

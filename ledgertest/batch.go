@@ -35,20 +35,17 @@ func checkBatch(t *trial) {
 	old := t.view()
 	t.commits(place("e", "k"))
 	view := t.view()
-	propose := func(view orbit.Revision, do ...orbit.Commitment) orbit.Proposal {
-		return orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: do}
-	}
 	batch := []orbit.Proposal{
-		propose(view, place("a", "n")),
-		propose(view, place("big", "m")),
-		propose(view, orbit.Place{}),
-		propose(view, place("x", "m")),
-		propose(old, place("e", "n")),
-		propose(view, place("b", "n")),
+		planned(view, place("a", "n")),
+		planned(view, place("big", "m")),
+		planned(view, orbit.Place{}),
+		planned(view, place("x", "m")),
+		planned(old, place("e", "n")),
+		planned(view, place("b", "n")),
 		{},
-		propose(view, mark("m", "v")),
-		propose(view, unhold("none")),
-		propose(view, stopped("e")),
+		planned(view, mark("m", "v")),
+		planned(view, unhold("none")),
+		planned(view, stopped("e")),
 	}
 	batch = append(batch, batch[7])
 	want := []error{nil, orbit.ErrInfeasible, orbit.ErrInvalid, orbit.ErrInfeasible, orbit.ErrConflict, nil, orbit.ErrInvalid, nil, orbit.ErrInfeasible, nil, nil}
@@ -90,7 +87,7 @@ func checkBatchRivals(t *trial) {
 	view := t.view()
 	var batch []orbit.Proposal
 	for _, do := range []orbit.Place{place("a", "n"), place("a", "m"), placeOn("p", "d", 1), placeOn("q", "d", 1), placeOn("r", "d", 1), place("a", "n")} {
-		batch = append(batch, orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: []orbit.Commitment{do}})
+		batch = append(batch, planned(view, do))
 	}
 	won := map[bool]int{}
 	for i, o := range t.outcomes(batch...) {
@@ -114,7 +111,7 @@ func checkBatchWide(t *trial) {
 	t.submitted(cpu(1), ids[orbit.CapsuleID]("c", n)...)
 	view, batch := t.view(), make([]orbit.Proposal, n)
 	for i, id := range ids[orbit.CapsuleID]("c", n) {
-		batch[i] = orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: []orbit.Commitment{place(id, "n")}}
+		batch[i] = planned(view, place(id, "n"))
 	}
 	committed := 0
 	for i, o := range t.outcomes(batch...) {

@@ -53,7 +53,7 @@ func checkBefore(t *trial) {
 func checkReceipt(t *trial) {
 	t.commits(node("n", 5), node("m", 5), submit(cpu(3), "a", "b"))
 	view := t.view()
-	winner := orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: []orbit.Commitment{place("a", "n")}}
+	winner := planned(view, place("a", "n"))
 	taken := t.admits(winner)
 	t.commits(mark("later", "v"))
 	bet := orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: 4}}
@@ -92,8 +92,8 @@ func checkKinds(t *trial) {
 	for i := range 3 {
 		t.loses(before, place("b", "n"))
 		t.mistakes(place("b", "n"))
-		t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: after, Do: []orbit.Commitment{place("b", "n")}})
-		t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: before, Do: []orbit.Commitment{place("big", "m")}}) // nothing of m has changed
+		t.refuses(orbit.ErrInfeasible, planned(after, place("b", "n")))
+		t.refuses(orbit.ErrInfeasible, planned(before, place("big", "m"))) // nothing of m has changed
 		t.commits(mark(fmt.Sprint("elsewhere", i), "v"))
 	}
 }

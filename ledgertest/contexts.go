@@ -18,7 +18,7 @@ func checkEnded(t *trial) {
 	before := t.now()
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()
-	p := orbit.Proposal{ID: orbit.NewProposalID(), View: before.Revision(), Do: []orbit.Commitment{place("a", "n")}}
+	p := planned(before.Revision(), place("a", "n"))
 	_, err := t.ledger.Propose(ended, p)
 	t.noVerdict(err)
 	if b, ok := t.ledger.(orbit.Batcher); ok {
@@ -74,7 +74,7 @@ func checkDeadlines(t *trial) {
 	took := t.duration()
 	counts := map[string]int{}
 	for i, id := range list {
-		p := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{place(id, "n")}}
+		p := planned(t.view(), place(id, "n"))
 		ctx, cancel := context.WithTimeout(t.ctx, took*time.Duration(i%20)/10)
 		rev, err := t.ledger.Propose(ctx, p)
 		cancel()
@@ -107,7 +107,7 @@ func checkDeadlines(t *trial) {
 func (t *trial) duration() time.Duration {
 	begin := time.Now()
 	for i := range 5 {
-		_, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("time", strconv.Itoa(i))}})
+		_, err := t.ledger.Propose(t.ctx, planned(0, mark("time", strconv.Itoa(i))))
 		t.Must(err, "a mark without bets")
 	}
 	return time.Since(begin) / 5
@@ -136,7 +136,7 @@ func checkCallbacks(t *trial) {
 		}
 	})
 	calls := &calling{Context: t.ctx, ledger: t.ledger, turns: make(chan struct{}, 1)}
-	_, err := t.ledger.Propose(calls, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("called", "v")}})
+	_, err := t.ledger.Propose(calls, planned(0, mark("called", "v")))
 	t.Must(err, "a proposal whose context calls the ledger")
 	_, err = t.ledger.Snapshot(calls)
 	t.Must(err, "a snapshot whose context calls the ledger")
@@ -146,7 +146,7 @@ func checkCallbacks(t *trial) {
 		woken <- guard.Run(func() error {
 			rev, err := t.ledger.Wait(calls, at)
 			if err == nil {
-				_, err = t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: rev, Do: []orbit.Commitment{mark("woken", "v")}})
+				_, err = t.ledger.Propose(t.ctx, planned(rev, mark("woken", "v")))
 			}
 			return err
 		})

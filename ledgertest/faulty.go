@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // faulty is a ledger with faults.
@@ -48,7 +49,7 @@ func (l *faulty) before(ctx context.Context, fault Fault, pause time.Duration) e
 		panic(Panicked)
 	case Delayed:
 		if early(pause) {
-			sleep(ctx, pause)
+			send.Pause(ctx, pause)
 		}
 	}
 	return nil
@@ -60,23 +61,13 @@ func (l *faulty) after(ctx context.Context, fault Fault, pause time.Duration, re
 	case fault == Applied && !errors.Is(err, orbit.ErrUnavailable):
 		return 0, fmt.Errorf("%w: %w", orbit.ErrUnknown, ErrInjected)
 	case fault == Delayed && !early(pause):
-		sleep(ctx, pause)
+		send.Pause(ctx, pause)
 	}
 	return rev, err
 }
 
 // early reports whether a delay comes before the ledger has seen the proposal, else it comes after.
 func early(pause time.Duration) bool { return pause/time.Microsecond%2 == 0 }
-
-// sleep waits, but not longer than the context lasts.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
 
 // ProposeBatch implements [orbit.Batcher].
 func (l *faultyBatcher) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
@@ -107,7 +98,7 @@ func (l *faulty) read(ctx context.Context) error {
 	case Unavailable:
 		return fmt.Errorf("%w: %w", orbit.ErrUnavailable, ErrInjected)
 	case Delayed:
-		sleep(ctx, pause)
+		send.Pause(ctx, pause)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func checkHistory(t *trial) {
 		if e, ok := do[0].(orbit.Evict); ok {
 			do[0] = t.evict(e.Capsule)
 		}
-		p := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: do}
+		p := planned(t.view(), do...)
 		sent, revs = append(sent, p), append(revs, t.admits(p))
 		t.mistakes(place("absent", "m")) // leaves no trace
 	}
@@ -144,7 +144,7 @@ func checkCompaction(t *trial) {
 	}
 	revs := []orbit.Revision{t.view()}
 	for total := 0; total < 2*t.limits.History; total += step {
-		rev, err := t.ledger.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: revs[0], Do: marks("m", step)})
+		rev, err := t.ledger.Propose(t.ctx, planned(revs[0], marks("m", step)...))
 		t.Must(err, "a proposal of marks")
 		revs = append(revs, rev)
 	}
@@ -206,7 +206,7 @@ func checkFresh(t *trial) {
 	handles := t.handles()
 	for i := range t.scaled(60) {
 		from, to := handles[i%len(handles)], handles[(i/2)%len(handles)]
-		rev, err := from.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("m", strconv.Itoa(i))}})
+		rev, err := from.Propose(t.ctx, planned(0, mark("m", strconv.Itoa(i))))
 		t.Must(err, "a mark without bets")
 		s := t.seenBy(to)
 		if value, at := s.Mark("m"); s.Revision() < rev || value != strconv.Itoa(i) || at != rev {

@@ -22,7 +22,7 @@ func checkResent(t *trial) {
 	if !t.capsule("b").Pending() {
 		t.Failf("a proposal that was sent again has placed capsule b again")
 	}
-	marked := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{mark("m", "1"), orbit.Assign{Capsule: "b", Owner: "o"}}}
+	marked := planned(t.view(), mark("m", "1"), orbit.Assign{Capsule: "b", Owner: "o"})
 	first = t.admits(marked)
 	t.commits(mark("m", "2"), orbit.Assign{Capsule: "b", From: "o"})
 	t.again(marked, first)
@@ -46,7 +46,7 @@ func (t *trial) again(p orbit.Proposal, first orbit.Revision) {
 // remembered.
 func checkRefusedID(t *trial) {
 	t.commits(node("n", 1), submit(cpu(1), "a"), hold("h", "n", 1))
-	p := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{place("a", "n")}}
+	p := planned(t.view(), place("a", "n"))
 	t.refuses(orbit.ErrInfeasible, p)
 	freed := t.commits(unhold("h"))
 	if rev := t.admits(p); rev <= freed {
@@ -73,7 +73,7 @@ func checkNoID(t *trial) {
 func checkWindow(t *trial) {
 	n := min(t.limits.PlacementIDs, t.scaled(40))
 	t.commits(node("n", 2), submit(cpu(1), "a"))
-	first := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{place("a", "n")}}
+	first := planned(t.view(), place("a", "n"))
 	at := t.admits(first)
 	for range n - 1 {
 		t.commits(stopped("a"))
@@ -82,7 +82,7 @@ func checkWindow(t *trial) {
 	t.commits(stopped("a"))
 	t.again(first, at)
 	n = min(t.limits.ProposalIDs, t.scaled(100))
-	other := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{mark("first", "v")}}
+	other := planned(t.view(), mark("first", "v"))
 	at = t.admits(other)
 	for i := range n - 1 {
 		t.commits(mark(fmt.Sprint("m", i%7), "v"))

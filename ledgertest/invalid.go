@@ -18,7 +18,7 @@ func checkInvalid(t *trial) {
 	before := t.now()
 	for i, bad := range t.malformed() {
 		for at, do := range [][]orbit.Commitment{{bad}, {place("b", "n"), bad}} {
-			p := orbit.Proposal{ID: orbit.NewProposalID(), View: math.MaxUint64 * orbit.Revision(at), Do: do}
+			p := planned(math.MaxUint64*orbit.Revision(at), do...)
 			_, err := t.ledger.Propose(t.ctx, p)
 			if r := t.receipt(orbit.ErrInvalid, p, err); r.Do != at {
 				t.Failf("hostile input %d, %s: the receipt blames commitment %d, not %d: %v", i, harness.Describe(p), r.Do, at, r)
@@ -131,7 +131,7 @@ func marks(prefix string, n int) []orbit.Commitment {
 func (t *trial) overTheLimits() (out []orbit.Proposal) {
 	l := t.limits
 	add := func(do ...orbit.Commitment) {
-		out = append(out, orbit.Proposal{ID: orbit.NewProposalID(), View: t.base.Revision(), Do: do})
+		out = append(out, planned(t.base.Revision(), do...))
 	}
 	if l.Commitments <= most {
 		add(marks("m", l.Commitments+1)...)

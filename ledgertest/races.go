@@ -10,6 +10,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/harness"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Many goroutines at the same thing, over both handles.
@@ -49,7 +50,7 @@ type paced struct {
 // Propose implements [orbit.Ledger].
 func (l paced) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	for l.recorder.behind() > l.most && ctx.Err() == nil {
-		sleep(ctx, time.Millisecond)
+		send.Pause(ctx, time.Millisecond)
 	}
 	return l.Ledger.Propose(ctx, p)
 }
@@ -73,7 +74,7 @@ func checkRaceOne(t *trial) {
 	t.submitted(cpu(1), list...)
 	view := t.view()
 	t.oneWins(rounds, func(racer, round int) orbit.Proposal {
-		return orbit.Proposal{View: view, Do: []orbit.Commitment{place(list[round], orbit.NodeID(fmt.Sprint("n", racer)))}}
+		return planned(view, place(list[round], orbit.NodeID(fmt.Sprint("n", racer))))
 	})
 }
 
@@ -115,7 +116,7 @@ func checkRaceRoom(t *trial) {
 				if !ok {
 					return fmt.Errorf("no room for %s at revision %d, where there must be some", id, s.Revision())
 				}
-				yes, err := t.wins(l, orbit.Proposal{View: s.Revision(), Do: []orbit.Commitment{placeOn(id, "n", set)}})
+				yes, err := t.wins(l, planned(s.Revision(), placeOn(id, "n", set)))
 				if err != nil {
 					return err
 				}
@@ -147,7 +148,7 @@ func (t *trial) lastRoom() {
 		if i%2 == 0 {
 			do = []orbit.Commitment{hold(orbit.HoldID(fmt.Sprint("h", i)), "m", 1)}
 		}
-		yes, err := t.wins(l, orbit.Proposal{View: view, Do: do})
+		yes, err := t.wins(l, planned(view, do...))
 		if yes {
 			wins.Add(1)
 		}
@@ -196,7 +197,7 @@ func checkRaceResent(t *trial) {
 	t.submitted(cpu(1), list...)
 	plan := make([]orbit.Proposal, rounds)
 	for k, id := range list {
-		plan[k] = orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: []orbit.Commitment{place(id, "n")}}
+		plan[k] = planned(t.view(), place(id, "n"))
 		if k%2 == 0 {
 			plan[k].Do = []orbit.Commitment{hold(orbit.HoldID(id), "n", 1), mark(string(id), "v")}
 		}
@@ -234,7 +235,7 @@ func checkRaceRelease(t *trial) {
 	}
 	view := t.view()
 	t.oneWins(len(ends), func(_, round int) orbit.Proposal {
-		return orbit.Proposal{View: view, Do: []orbit.Commitment{ends[round]}}
+		return planned(view, ends[round])
 	})
 	if used := t.member("n").Used(); used != (orbit.Resources{}) {
 		t.Failf("%v is used on a node on which nothing is", used)

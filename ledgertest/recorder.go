@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Kind is which method of a ledger was called.
@@ -143,7 +144,7 @@ func (r *Recorder) Follow(ctx context.Context) error {
 		case errors.Is(err, orbit.ErrCompacted), errors.Is(err, errMissing):
 			return fmt.Errorf("ledgertest: recorder at revision %d: %w", r.reached(), err)
 		case err != nil:
-			sleep(ctx, 5*time.Millisecond)
+			send.Pause(ctx, 5*time.Millisecond)
 		}
 	}
 }
@@ -196,7 +197,7 @@ func (r *Recorder) behind() int {
 func (r *Recorder) History(ctx context.Context) (History, error) {
 	final, err := r.finish(ctx)
 	for errors.Is(err, orbit.ErrUnavailable) && ctx.Err() == nil {
-		sleep(ctx, 5*time.Millisecond)
+		send.Pause(ctx, 5*time.Millisecond)
 		final, err = r.finish(ctx)
 	}
 	if err != nil {

@@ -69,7 +69,7 @@ func (t *trial) turns(key string, rounds int, handles ...orbit.Ledger) {
 				return fmt.Errorf("round %d: %w", i, err)
 			}
 			time.Sleep(pauses[i])
-			p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark(key, strconv.Itoa(i+1))}}
+			p := planned(0, mark(key, strconv.Itoa(i+1)))
 			if _, err := handles[me].Propose(t.ctx, p); err != nil {
 				return fmt.Errorf("round %d: %w", i, err)
 			}
@@ -121,7 +121,7 @@ func checkWaiters(t *trial) {
 		l := handles[i%len(handles)]
 		if i == 0 {
 			for n := range commits {
-				if _, err := l.Propose(t.ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{mark("count", strconv.Itoa(n+1))}}); err != nil {
+				if _, err := l.Propose(t.ctx, planned(0, mark("count", strconv.Itoa(n+1)))); err != nil {
 					return err
 				}
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/harness"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // worker is one goroutine of a load.
@@ -30,7 +31,7 @@ func (w *worker) run() error {
 	w.refresh()
 	for _, a := range w.plan {
 		for w.recorder.behind() > w.history/4 && w.ctx.Err() == nil {
-			sleep(w.ctx, time.Millisecond) // or the history would be gone before it is read
+			send.Pause(w.ctx, time.Millisecond) // or the history would be gone before it is read
 		}
 		if w.ctx.Err() != nil {
 			return w.ctx.Err()
@@ -103,7 +104,7 @@ func (w *worker) propose(p orbit.Proposal) error {
 		if w.ctx.Err() != nil {
 			return err
 		}
-		sleep(w.ctx, 100*time.Microsecond)
+		send.Pause(w.ctx, 100*time.Microsecond)
 	}
 }
 

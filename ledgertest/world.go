@@ -29,7 +29,7 @@ func (t *trial) view() orbit.Revision { return t.now().Revision() }
 
 // commits proposes on the newest view and requires success; it returns the revision.
 func (t *trial) commits(do ...orbit.Commitment) orbit.Revision {
-	return t.admits(orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), Do: do})
+	return t.admits(planned(t.view(), do...))
 }
 
 // admits requires that the proposal is committed, and that the state is sound and at that revision afterwards.
@@ -94,7 +94,7 @@ func (t *trial) unchanged(before *orbit.State, by string) {
 
 // mistakes requires that the commitments are infeasible on the newest view.
 func (t *trial) mistakes(do ...orbit.Commitment) orbit.Rejection {
-	return t.refuses(orbit.ErrInfeasible, orbit.Proposal{View: t.view(), Do: do})
+	return t.refuses(orbit.ErrInfeasible, planned(t.view(), do...))
 }
 
 // invalid requires that the commitments are malformed.
@@ -104,7 +104,12 @@ func (t *trial) invalid(do ...orbit.Commitment) {
 
 // loses requires that the commitments, planned on an older view, are a conflict.
 func (t *trial) loses(view orbit.Revision, do ...orbit.Commitment) orbit.Rejection {
-	return t.refuses(orbit.ErrConflict, orbit.Proposal{View: view, Do: do})
+	return t.refuses(orbit.ErrConflict, planned(view, do...))
+}
+
+// planned returns a proposal that was planned at a revision, with an id of its own.
+func planned(view orbit.Revision, do ...orbit.Commitment) orbit.Proposal {
+	return orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: do}
 }
 
 // bets makes a proposal that sets a mark, if the bet holds.

@@ -28,7 +28,7 @@ import (
 // A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where least has to be freed.
 // Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not end by themselves,
 // unless there is nowhere else. A nomination is renewed before it ends, and moves then to where less has to be freed. It is
-// made anew when one of higher rank has ended it, or a change of a node.
+// made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
 //
 // What holds: a nomination that no other outranks is served as soon as what ran on its nodes when it was made has ended,
 // and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
@@ -109,7 +109,8 @@ type nominee struct {
 const (
 	// mostNominated is how many nominations a plan tries to make or renew.
 	mostNominated = 8
-	// triedAgain is how long nothing is tried after a nomination could not be made.
+	// triedAgain is the longest time for which nothing is tried after a nomination could not be made; it is After if that is
+	// shorter.
 	triedAgain = time.Second
 )
 
@@ -276,7 +277,7 @@ func (r *patientPass) serve(waiting []*nominee) {
 		switch {
 		case lives && r.seat(n):
 			r.served++
-		case lives && (r.now.Before(n.again) || n.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2):
+		case lives && (r.now.Before(n.again) || n.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2 && n.priority+n.aged <= n.standing.Rank):
 		case full || tried == mostNominated || made && !lives:
 			next[n.waiter] = made
 		default:
@@ -298,6 +299,9 @@ func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
 // could go nowhere; the error is the draft's, if there is no more to be nominated.
 func (r *patientPass) nominate(n *nominee) (bool, error) {
 	n.again = r.now.Add(triedAgain)
+	if r.After > 0 {
+		n.again = r.now.Add(min(triedAgain, r.After))
+	}
 	seats, parts := r.choose(n)
 	if len(parts) == 0 {
 		return false, nil

@@ -1,6 +1,7 @@
 package navtest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,11 +25,11 @@ func checkCompany(t *trial) {
 		bare := large("node-bare", "", "")
 		bare.Labels = map[string]string{"rack": ""}
 		w.put(bare)
-		w.passUntilPlaced("its group runs in rack r2, where there is room", w.nearTo(p, "node-r2-01"), w.company)
+		w.passUntilPlaced("its group runs in rack r2, where there is room", w.nearTo(p, "node-r2-01"), (*call).company)
 		for c := range w.state().On("node-r2-01") {
 			w.commit(orbit.Release{Capsule: c.ID, Final: true})
 		}
-		w.passUntilPlaced("its group has moved to rack r0, where there is room", w.nearTo(p, "node-r0-02"), w.company)
+		w.passUntilPlaced("its group has moved to rack r0, where there is room", w.nearTo(p, "node-r0-02"), (*call).company)
 
 		alone := small(p)
 		alone.Group, alone.Near = "alone", orbit.Near{Group: "alone", Level: nearLevel}
@@ -36,18 +37,14 @@ func checkCompany(t *trial) {
 		waiting := small(p)
 		waiting.Near = orbit.Near{Group: "absent", Level: nearLevel}
 		w.submit(waiting, 3)
-		for range 3 {
-			if c := w.pass(); c != nil {
-				w.company(c)
-			}
-		}
+		w.passes(3, (*call).company)
 		if s := w.state(); slices.ContainsFunc(ids, func(id orbit.CapsuleID) bool { return s.Capsule(id).Placed() }) {
-			w.passUntilPlaced("it has begun the group itself", ids, w.company)
+			w.passUntilPlaced("it has begun the group itself", ids, (*call).company)
 		}
 		t.tooManyForADomain(p)
 	}
 	t.Where = ""
-	t.scripts(nil, func(w *world, c *call) { w.company(c) })
+	t.scripts(nil, (*call).company)
 }
 
 // tooManyForADomain submits a group of which no rack has room for all: the rest waits.
@@ -57,11 +54,7 @@ func (t *trial) tooManyForADomain(p pair) {
 	spec := whole(p)
 	spec.Group, spec.Near = "large", orbit.Near{Group: "large", Level: nearLevel}
 	w.submit(spec, 5)
-	for range 3 {
-		if c := w.pass(); c != nil {
-			w.company(c)
-		}
-	}
+	w.passes(3, (*call).company)
 }
 
 // nearTo lets another engine's member of a group start on a node, and submits capsules that want to be near it.
@@ -74,20 +67,27 @@ func (w *world) nearTo(p pair, node orbit.NodeID) []orbit.CapsuleID {
 	return w.submit(spec, 6)
 }
 
-// company ends the case if a placement is apart from its group. It follows the plan on a ledger of its own, for
-// what one proposal places is company for the next.
-func (w *world) company(c *call) {
-	l := &world{t: w.t, ledger: &orbit.MemoryLedger{Start: c.state}}
+// company returns an error if a placement is apart from its group. It commits the plan to a ledger of its own, because what
+// one proposal places is company for the next.
+func (c *call) company() error {
+	ctx, l := context.Background(), &orbit.MemoryLedger{Start: c.state}
 	for i, p := range c.plan.Proposals {
-		w.t.Must(apart(l.state(), p, fmt.Sprintf("plan on revision %d: proposal %d: ", c.state.Revision(), i)))
-		if l.attempt(p.Do...) != nil {
-			return // the rule "capacity" says why
+		s, err := l.Snapshot(ctx)
+		if err == nil {
+			err = apart(s, p)
+		}
+		if err != nil {
+			return c.fault("proposal %d: %w", i, err)
+		}
+		if _, err := l.Propose(ctx, orbit.Proposal{Do: p.Do}); err != nil {
+			return nil //nolint:nilerr // the rule "capacity" says why
 		}
 	}
+	return nil
 }
 
-// apart says which placement of a proposal is apart from the group that it wants to be near.
-func apart(s *orbit.State, p orbit.Proposal, where string) error {
+// apart returns an error for a placement of a proposal that is apart from the group that it wants to be near.
+func apart(s *orbit.State, p orbit.Proposal) error {
 	anchored := map[string]string{} // group ─► domain, if it begins in this proposal
 	for _, do := range p.Do {
 		place, ok := do.(orbit.Place)
@@ -107,10 +107,10 @@ func apart(s *orbit.State, p orbit.Proposal, where string) error {
 		case len(running) == 0 && spec.Group == near.Group && domain != "":
 			anchored[near.Group] = domain
 		case len(running) == 0:
-			return fmt.Errorf("%scapsule %q is placed on node %q; it wants to be near group %q, of which nothing is running", where, place.Capsule, place.Node, near.Group)
+			return fmt.Errorf("capsule %q is placed on node %q; it wants to be near group %q, of which nothing is running", place.Capsule, place.Node, near.Group)
 		case !running[domain]:
-			return fmt.Errorf("%scapsule %q is placed in %s %q; it wants to be near group %q, which is in %q",
-				where, place.Capsule, near.Level, domain, near.Group, slices.Sorted(maps.Keys(running)))
+			return fmt.Errorf("capsule %q is placed in %s %q; it wants to be near group %q, which is in %q",
+				place.Capsule, near.Level, domain, near.Group, slices.Sorted(maps.Keys(running)))
 		}
 	}
 	return nil

@@ -16,17 +16,15 @@ func checkConflict(t *trial) {
 	w.racks(t.plenty())
 	mine := w.easy(t.mine)
 	w.during = once(w.fill)
-	w.passUntilPlaced("it fits on the new nodes", mine, func(c *call) { t.Must(t.trespass(c)) })
+	w.passUntilPlaced("it fits on the new nodes", mine, t.trespass)
 
 	t.Where = "what its first plan places has been placed by others: "
 	w = t.world()
 	w.racks(t.plenty())
 	mine = w.easy(t.mine)
 	w.during = once(w.preempt)
-	w.passUntilPlaced("it fits easily", mine, func(c *call) { t.Must(t.trespass(c)) })
-	if c := w.pass(); c != nil {
-		t.Must(t.trespass(c))
-	}
+	w.passUntilPlaced("it fits easily", mine, t.trespass)
+	w.passes(1, t.trespass)
 
 	for _, p := range t.mine {
 		t.lostAndFree(p)
@@ -53,7 +51,7 @@ func (t *trial) lostAndFree(p pair) {
 		}
 		w.commit(final(taken)...)
 	}
-	w.passUntilPlaced("all is free again", mine, func(c *call) { t.Must(t.trespass(c)) })
+	w.passUntilPlaced("all is free again", mine, t.trespass)
 }
 
 // once lets something happen during the first plan that places anything.
@@ -104,7 +102,7 @@ func (w *world) preempt(c *call) error {
 	for _, p := range c.plan.Proposals {
 		p.ID = orbit.NewProposalID()
 		if _, err := w.ledger.Propose(context.Background(), p); err != nil {
-			return fmt.Errorf("plan on revision %d: %w", c.state.Revision(), err)
+			return c.fault("%w", err)
 		}
 	}
 	return nil

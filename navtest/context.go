@@ -51,7 +51,7 @@ func (c *call) commitments() (n int) {
 
 // soundInPart checks what a plan has become whose context has ended.
 func (t *trial) soundInPart(c *call) {
-	t.replays(c)
+	t.Must(c.replays())
 	t.Must(t.trespass(c))
 	if c.err == nil {
 		if err := c.unaccounted(); err != nil {

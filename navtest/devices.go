@@ -39,5 +39,5 @@ func (w *world) onDevices(p pair, what string, n int, request orbit.DeviceReques
 	spec := small(p)
 	spec.Envelope.Reservation[orbit.CPU] = 100
 	spec.Devices = request
-	w.passUntilPlaced(what, w.submit(spec, n), w.t.replays)
+	w.passUntilPlaced(what, w.submit(spec, n), (*call).replays)
 }

@@ -15,7 +15,7 @@ import (
 // what fits them is more than a node.
 
 func checkExhaustion(t *trial) {
-	t.scripts(nil, func(w *world, c *call) { t.Must(c.falseNoFit()) })
+	t.scripts(nil, (*call).falseNoFit)
 	for _, p := range t.singles() {
 		t.Where = fmt.Sprintf("%s %v, a full node has been emptied: ", p.module, p.class)
 		w := t.world()
@@ -30,7 +30,7 @@ func checkExhaustion(t *trial) {
 		for c := range w.state().On("node-only") {
 			w.commit(orbit.Release{Capsule: c.ID, Final: true})
 		}
-		w.passUntilPlaced("the node is empty again", ids, func(c *call) { t.Must(c.falseNoFit()) })
+		w.passUntilPlaced("the node is empty again", ids, (*call).falseNoFit)
 	}
 }
 
@@ -47,8 +47,7 @@ func (c *call) falseNoFit() error {
 		}
 		for n := range end.Nodes() {
 			if n.Fits(u.Capsule.Spec) {
-				return fmt.Errorf("plan on revision %d: capsule %q is said to fit nowhere (%w), and fits on node %q, of which %v is free",
-					c.state.Revision(), u.Capsule.ID, u.Why, n.Node.ID, n.Free())
+				return c.fault("capsule %q is said to fit nowhere (%w), and fits on node %q, of which %v is free", u.Capsule.ID, u.Why, n.Node.ID, n.Free())
 			}
 		}
 	}

@@ -26,13 +26,9 @@ func checkExplanation(t *trial) {
 			w.submitTo(me, small(p), 2)
 		}
 	}
-	for range 3 {
-		if c := w.pass(); c != nil {
-			t.Must(c.unaccounted())
-		}
-	}
+	w.passes(3, (*call).unaccounted)
 	t.Where = ""
-	t.scripts(nil, func(w *world, c *call) { w.t.Must(c.unaccounted()) })
+	t.scripts(nil, (*call).unaccounted)
 }
 
 // impossible are specs that no node of racks takes.
@@ -67,13 +63,13 @@ func (c *call) unaccounted() error {
 			why = fmt.Sprintf("capsule %q is unplaced, and nothing says why", id)
 		}
 		if why != "" {
-			return fmt.Errorf("plan on revision %d: %s", c.state.Revision(), why)
+			return c.fault("%s", why)
 		}
 		unplaced[id] = true
 	}
 	for _, capsule := range c.pending {
 		if !placed[capsule.ID] && !unplaced[capsule.ID] {
-			return fmt.Errorf("plan on revision %d: capsule %q was handed over, and is neither placed nor explained", c.state.Revision(), capsule.ID)
+			return c.fault("capsule %q was handed over, and is neither placed nor explained", capsule.ID)
 		}
 	}
 	return nil

@@ -12,14 +12,14 @@ import (
 func checkFreshness(t *trial) {
 	w := t.world()
 	w.racks(t.plenty())
-	w.passUntilPlaced("it fits easily", w.easy(t.mine), func(c *call) { t.Must(c.stale()) })
+	w.passUntilPlaced("it fits easily", w.easy(t.mine), (*call).stale)
 	for round := range 3 {
 		t.Where = fmt.Sprintf("all nodes have been replaced, %d: ", round)
 		w.replace(round)
-		w.passUntilPlaced("it fits easily on the new nodes", w.easy(t.mine), func(c *call) { t.Must(c.stale()) })
+		w.passUntilPlaced("it fits easily on the new nodes", w.easy(t.mine), (*call).stale)
 	}
 	t.Where = ""
-	t.scripts(nil, func(w *world, c *call) { t.Must(c.stale()) })
+	t.scripts(nil, (*call).stale)
 }
 
 // replace drains all nodes or lets them go, and lets as many new ones join, some under the id of one that
@@ -49,18 +49,18 @@ func (w *world) replace(round int) {
 func (c *call) stale() error {
 	for i, p := range c.plan.Proposals {
 		if p.View != 0 && p.View != c.state.Revision() {
-			return fmt.Errorf("plan on revision %d: proposal %d says that it was planned on revision %d", c.state.Revision(), i, p.View)
+			return c.fault("proposal %d says that it was planned on revision %d", i, p.View)
 		}
 	}
 	for _, place := range c.places() {
 		capsule, n := c.state.Capsule(place.Capsule), c.state.Node(place.Node)
 		switch {
 		case n == nil:
-			return fmt.Errorf("plan on revision %d: capsule %q is placed on node %q, which is not a member", c.state.Revision(), place.Capsule, place.Node)
+			return c.fault("capsule %q is placed on node %q, which is not a member", place.Capsule, place.Node)
 		case !n.Node.Schedulable():
-			return fmt.Errorf("plan on revision %d: capsule %q is placed on node %q, which is unschedulable", c.state.Revision(), place.Capsule, place.Node)
+			return c.fault("capsule %q is placed on node %q, which is unschedulable", place.Capsule, place.Node)
 		case capsule == nil || capsule.Released():
-			return fmt.Errorf("plan on revision %d: capsule %q is placed, which there is not any more", c.state.Revision(), place.Capsule)
+			return c.fault("capsule %q is placed, which there is not any more", place.Capsule)
 		}
 	}
 	return nil

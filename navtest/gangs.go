@@ -1,6 +1,7 @@
 package navtest
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
@@ -15,7 +16,7 @@ func checkGangs(t *trial) {
 		t.leavesGangsAlone()
 		return
 	}
-	t.scripts(nil, func(w *world, c *call) { t.Must(c.torn()) })
+	t.scripts(nil, (*call).torn)
 	for _, p := range t.mine {
 		if p.class == orbit.GangClass {
 			t.levels(p)
@@ -41,19 +42,14 @@ func (t *trial) leavesGangsAlone() {
 		gang("", pair{module, orbit.GangClass})
 		gang(me, pair{module, orbit.GangClass})
 	}
-	for range 3 {
-		c := w.pass()
-		if c == nil {
-			continue
-		}
+	w.passes(3, func(c *call) error {
 		for _, place := range c.places() {
 			if capsule := c.state.Capsule(place.Capsule); capsule != nil && capsule.Gang != "" {
-				t.Failf("plan on revision %d: capsule %q is placed; it is a member of gang %q, and the navigator does not claim gangs",
-					c.state.Revision(), place.Capsule, capsule.Gang)
+				return c.fault("capsule %q is placed; it is a member of gang %q, and the navigator does not claim gangs", place.Capsule, capsule.Gang)
 			}
 		}
-		t.Must(c.unaccounted())
-	}
+		return c.unaccounted()
+	})
 }
 
 // levels has three racks of four nodes, two in a block, of which one node in the first is taken, and gangs of whole
@@ -78,13 +74,13 @@ func (t *trial) levels(p pair) {
 		fits.gang.Roles = []orbit.Role{{Name: "all", Spec: whole(p), Members: make([]orbit.CapsuleID, fits.members)}}
 		ids := w.submitGang("", &fits.gang)
 		if fits.on == "" {
-			w.until(3, func(c *call) { t.Must(c.torn()); t.Must(c.unaccounted()) }, func(s *orbit.State) bool { return s.Gang(fits.gang.ID).Total() > 0 })
+			w.until(3, func(c *call) error { return cmp.Or(c.torn(), c.unaccounted()) }, func(s *orbit.State) bool { return s.Gang(fits.gang.ID).Total() > 0 })
 			if w.state().Gang(fits.gang.ID).Total() > 0 {
 				t.Failf("it is placed, though it must be on one rack")
 			}
 			continue
 		}
-		w.passUntilPlaced("it fits on one "+fits.on, ids, func(c *call) { t.Must(c.torn()) })
+		w.passUntilPlaced("it fits on one "+fits.on, ids, (*call).torn)
 		if _, one := shared(w.state().Gang(fits.gang.ID), fits.on, onState(w.state())); !one {
 			t.Failf("it is not on one %s, though there it fits", fits.on)
 		}
@@ -98,8 +94,7 @@ func (t *trial) minimum(p pair) {
 	w.racks(4)
 	gang := &orbit.Gang{Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "all", Spec: whole(p), Members: make([]orbit.CapsuleID, 6), Min: 3}}}
 	ids := w.submitGang("", gang)
-	judge := func(c *call) { t.Must(c.torn()) }
-	if !w.until(t.suite.Passes, judge, func(s *orbit.State) bool { return s.Gang(gang.ID).Total() >= 3 }) {
+	if !w.until(t.suite.Passes, (*call).torn, func(s *orbit.State) bool { return s.Gang(gang.ID).Total() >= 3 }) {
 		t.Failf("its minimum fits, and it is not placed after %d passes; %s", t.suite.Passes, w.said(w.firstPending(ids)))
 	}
 	for rack := range 3 {
@@ -107,9 +102,9 @@ func (t *trial) minimum(p pair) {
 			w.put(large(fmt.Sprintf("node-more-r%d-%d", rack, i), fmt.Sprint("r", rack), fmt.Sprint("b", rack/2)))
 		}
 	}
-	w.passUntilPlaced("there is room for the rest on its rack", ids, judge)
+	w.passUntilPlaced("there is room for the rest on its rack", ids, (*call).torn)
 	w.evict(ids[4:5])
-	w.passUntilPlaced("it has lost a member, and there is room for it", ids, judge)
+	w.passUntilPlaced("it has lost a member, and there is room for it", ids, (*call).torn)
 }
 
 // halves has room for one of two gangs, which must get it; and once that one has ended for the other.
@@ -123,8 +118,7 @@ func (t *trial) halves(p pair) {
 		w.submitGang("", gangs[i])
 	}
 	placed := func(s *orbit.State) int { return s.Gang(gangs[0].ID).Total() + s.Gang(gangs[1].ID).Total() }
-	judge := func(c *call) { t.Must(c.torn()) }
-	if !w.until(t.suite.Passes, judge, func(s *orbit.State) bool { return placed(s) == 4 }) {
+	if !w.until(t.suite.Passes, (*call).torn, func(s *orbit.State) bool { return placed(s) == 4 }) {
 		t.Failf("one fits, and none is placed after %d passes", t.suite.Passes)
 	}
 	first, second := gangs[0], gangs[1]
@@ -132,5 +126,5 @@ func (t *trial) halves(p pair) {
 		first, second = second, first
 	}
 	w.commit(final(first.Roles[0].Members)...)
-	w.passUntilPlaced("the first one has ended", second.Roles[0].Members, judge)
+	w.passUntilPlaced("the first one has ended", second.Roles[0].Members, (*call).torn)
 }

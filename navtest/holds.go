@@ -2,7 +2,6 @@ package navtest
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -30,8 +29,7 @@ func (c *call) endless(now time.Time, most time.Duration) error {
 				continue
 			}
 			if lasts := h.Ends.Sub(now); lasts <= 0 || lasts > most {
-				return fmt.Errorf("plan on revision %d: proposal %d makes hold %q, which ends %v after the view's instant; it must be more than nothing and at most %v",
-					c.state.Revision(), i, h.ID, lasts, most)
+				return c.fault("proposal %d makes hold %q, which ends %v after the view's instant; it must be more than nothing and at most %v", i, h.ID, lasts, most)
 			}
 		}
 	}

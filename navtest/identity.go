@@ -17,8 +17,7 @@ func checkIdentity(t *trial) {
 			for i, p := range c.plan.Proposals {
 				content := fmt.Sprintf("%v if %v", p.Do, p.If)
 				if was, is := used[p.ID]; is && !p.ID.IsZero() && was != content {
-					return fmt.Errorf("plan on revision %d: proposal %d (%s) has the id %v, which another proposal has had",
-						c.state.Revision(), i, harness.Describe(p), p.ID)
+					return c.fault("proposal %d (%s) has the id %v, which another proposal has had", i, harness.Describe(p), p.ID)
 				}
 				used[p.ID] = content
 			}

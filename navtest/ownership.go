@@ -16,7 +16,7 @@ func checkOwnership(t *trial) {
 	t.Where = "among the work of others: "
 	t.amongOthers()
 	t.Where = ""
-	t.scripts(nil, func(w *world, c *call) { w.t.Must(t.trespass(c)) })
+	t.scripts(nil, t.trespass)
 }
 
 // amongOthers mixes work that is the navigator's with all kinds that is not, of which all could be placed.
@@ -39,11 +39,7 @@ func (t *trial) amongOthers() {
 	for _, p := range t.singles() {
 		mine = append(mine, w.submitTo(me, small(p), 2)...)
 	}
-	for range 2 * t.suite.Passes {
-		if c := w.pass(); c != nil {
-			t.Must(t.trespass(c))
-		}
-	}
+	w.passes(2*t.suite.Passes, t.trespass)
 	if id := w.firstPending(mine); id != "" {
 		t.Failf("its own capsule %q is not placed", id)
 	}
@@ -60,7 +56,7 @@ func (t *trial) trespass(c *call) error {
 				why = t.misnominated(c.state, &p, n)
 			}
 			if why != "" {
-				return fmt.Errorf("plan on revision %d: proposal %d %s", c.state.Revision(), i, why)
+				return c.fault("proposal %d %s", i, why)
 			}
 		}
 	}

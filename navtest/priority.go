@@ -21,13 +21,13 @@ func checkPriority(t *trial) {
 			ids[priority] = w.submit(spec, 3)
 		}
 		for priority := int32(2); priority >= 0; priority-- {
-			w.passUntilPlaced(fmt.Sprintf("priority %d is the highest that waits", priority), ids[priority], func(c *call) {
+			w.passUntilPlaced(fmt.Sprintf("priority %d is the highest that waits", priority), ids[priority], func(c *call) error {
 				for _, place := range c.places() {
 					if capsule := c.state.Capsule(place.Capsule); capsule != nil && capsule.Spec.Priority < priority {
-						t.Failf("plan on revision %d: capsule %q of priority %d is placed, and priority %d waits",
-							c.state.Revision(), place.Capsule, capsule.Spec.Priority, priority)
+						return c.fault("capsule %q of priority %d is placed, and priority %d waits", place.Capsule, capsule.Spec.Priority, priority)
 					}
 				}
+				return nil
 			})
 			w.commit(final(ids[priority])...)
 		}

@@ -2,6 +2,7 @@ package navtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,13 +27,10 @@ func checkReadOnly(t *trial) {
 		}
 		w.during = func(c *call) error {
 			if !slices.Equal(given, kept) {
-				return fmt.Errorf("plan on revision %d: the slice of pending capsules has been written to; clone it", c.state.Revision())
+				return c.fault("the slice of pending capsules has been written to; clone it")
 			}
-			if err := changed(before, dump(c.state)); err != nil {
-				return fmt.Errorf("plan on revision %d has written to what is the ledger's: %w", c.state.Revision(), err)
-			}
-			if err := c.state.Verify(); err != nil {
-				return fmt.Errorf("plan on revision %d has written to what is the ledger's: %w", c.state.Revision(), err)
+			if err := cmp.Or(changed(before, dump(c.state)), c.state.Verify()); err != nil {
+				return c.fault("Plan has written to what is the ledger's: %w", err)
 			}
 			return nil
 		}

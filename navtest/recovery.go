@@ -34,7 +34,7 @@ func checkRecovery(t *trial) {
 	for i := range 3 {
 		t.Where = fmt.Sprintf("all its capsules have been evicted, %d: ", i)
 		w.evict(mine)
-		w.passUntilPlaced("it fits easily", mine, func(c *call) { t.Must(t.trespass(c)) })
+		w.passUntilPlaced("it fits easily", mine, t.trespass)
 	}
 	for _, p := range t.mine {
 		t.fullAgain(p)

@@ -18,17 +18,21 @@ func (c *call) replay() (*orbit.State, error) {
 			p.View = c.state.Revision()
 		}
 		if _, err := l.Propose(context.Background(), p); err != nil {
-			return nil, fmt.Errorf("plan on revision %d: proposal %d of %d (%s) cannot be committed after those before it: %w",
-				c.state.Revision(), i, len(c.plan.Proposals), harness.Describe(p), err)
+			return nil, c.fault("proposal %d of %d (%s) cannot be committed after those before it: %w", i, len(c.plan.Proposals), harness.Describe(p), err)
 		}
 	}
 	return l.Snapshot(context.Background())
 }
 
-// replays requires that the plan can be committed like that.
-func (t *trial) replays(c *call) {
+// replays returns an error if the plan cannot be committed like that.
+func (c *call) replays() error {
 	_, err := c.replay()
-	t.Must(err)
+	return err
+}
+
+// fault returns an error that says which plan it is about.
+func (c *call) fault(format string, args ...any) error {
+	return fmt.Errorf("plan on revision %d: %w", c.state.Revision(), fmt.Errorf(format, args...))
 }
 
 // places returns the placements of the plan, in order.

@@ -31,7 +31,7 @@ func checkRequirements(t *trial) {
 			ids = append(ids, w.submit(spec, 2)...)
 		}
 	}
-	w.passUntilPlaced("there are nodes that meet all requirements", ids, func(c *call) { t.Must(c.unmet()) })
+	w.passUntilPlaced("there are nodes that meet all requirements", ids, (*call).unmet)
 }
 
 // kinds makes nodes of three kinds, each in a rack of its own and so many drained ones beside.

@@ -13,7 +13,7 @@ import (
 // navigator claims, other people's capsules and holds, and between passes whatever happens in a cluster.
 // Prepare may change the world before the first pass; judge sees every call of Plan before its proposals'
 // effects are built upon. Either may be nil.
-func (t *trial) scripts(prepare func(*world), judge func(*world, *call)) {
+func (t *trial) scripts(prepare func(*world), judge judge) {
 	t.draw(func(d dice) {
 		w := t.world()
 		w.engine.MaxPlan = pick(d, 0, 0, 5)
@@ -28,9 +28,7 @@ func (t *trial) scripts(prepare func(*world), judge func(*world, *call)) {
 		}
 		w.crowd(d)
 		for range 8 {
-			if c := w.pass(); c != nil && judge != nil {
-				judge(w, c)
-			}
+			w.passes(1, judge)
 			for range 1 + d.IntN(4) {
 				w.happen(d)
 			}

@@ -2,7 +2,6 @@ package navtest
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/orbitsched/orbit"
@@ -44,7 +43,7 @@ func (c *call) scattered(end *orbit.State, g *orbit.GangState) error {
 	if c.state.Gang(g.Gang.ID).Total() > 0 && !had {
 		return nil // labels have changed since it began: there is no domain to keep to
 	}
-	return fmt.Errorf("plan on revision %d: the members of gang %q would share no domain of the levels %q that it requires", c.state.Revision(), g.Gang.ID, g.Gang.Levels)
+	return c.fault("the members of gang %q would share no domain of the levels %q that it requires", g.Gang.ID, g.Gang.Levels)
 }
 
 // only reports whether the plan places members of a gang and releases none: of one that it moves, where the others are

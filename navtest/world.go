@@ -48,6 +48,9 @@ type call struct {
 	trouble error
 }
 
+// judge returns an error if a plan is not as the rule requires.
+type judge func(*call) error
+
 // world makes an empty one. Its engine takes back at once what was put aside, so that every plan is asked
 // about all the work.
 func (t *trial) world() *world {
@@ -106,7 +109,7 @@ func (w *world) passing() *call {
 
 // passUntilPlaced runs passes until none of these capsules is pending, and ends the case if that takes more passes than
 // the suite allows. Judge, if any, sees every call.
-func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge func(*call)) {
+func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge judge) {
 	parts := 1
 	if most := w.engine.MaxPlan; most > 0 {
 		parts = max(1, (len(ids)+most-1)/most)
@@ -120,16 +123,23 @@ func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge func(*c
 }
 
 // until passes until something is reached, at most so many times, and reports whether it is.
-func (w *world) until(passes int, judge func(*call), reached func(*orbit.State) bool) bool {
+func (w *world) until(passes int, judge judge, reached func(*orbit.State) bool) bool {
 	for range passes {
 		if reached(w.state()) {
 			return true
 		}
-		if c := w.pass(); c != nil && judge != nil {
-			judge(c)
-		}
+		w.passes(1, judge)
 	}
 	return reached(w.state())
+}
+
+// passes does n passes and ends the case if a plan is not what judge requires; nil: it requires nothing.
+func (w *world) passes(n int, judge judge) {
+	for range n {
+		if c := w.pass(); c != nil && judge != nil {
+			w.t.Must(judge(c))
+		}
+	}
 }
 
 // firstPending returns the first of the capsules that still waits.

@@ -9,5 +9,9 @@
 // ids, which begins at another place for every Seed, so that navigators with different seeds do not all choose the same
 // node. With Seed 0 the lowest id wins.
 //
+// While many proposals of an engine lose to others, its view divides the nodes into up to 8 parts ([orbit.View.Part]). All
+// three then choose in the first part where something fits, so that engines which all want the same node keep out of each
+// other's way. MostParts makes that fewer.
+//
 // The engines use nothing of package orbit that is not open to every importer.
 package place

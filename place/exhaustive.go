@@ -13,6 +13,9 @@ type Exhaustive struct {
 	Filter Filter
 	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
+	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
+	// 1 chooses among all nodes even then.
+	MostParts int
 
 	rater rater
 }
@@ -27,7 +30,7 @@ func (e *Exhaustive) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, e
 	if err := unready(draft, spec); err != nil {
 		return orbit.Choice{}, err
 	}
-	e.rater.follow(draft, e.Score, e.Filter, e.Seed)
+	e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
 	e.rater.draw()
 	return e.rater.scan(spec, nearIn(draft, spec))
 }

@@ -2,6 +2,7 @@ package place
 
 import (
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/herd"
 	"github.com/orbitsched/orbit/internal/kd"
 	"github.com/orbitsched/orbit/score"
 )
@@ -20,6 +21,9 @@ type frontier struct {
 	heap  []candidate
 	draft *orbit.Draft
 	ties  ties
+	// Into how many parts the nodes are divided, and where on the ring boxes begin. A node of an earlier part is better.
+	parts int
+	ring  leastHashes
 	// The boxes that candidates are.
 	seen []*kd.Box
 
@@ -35,6 +39,7 @@ type candidate struct {
 	clock uint64
 	// The position of a box in those seen, or the index of a node.
 	at    int32
+	part  int16
 	stage stage
 	// The rank is not known yet; it is not needed unless another candidate is equal in everything else.
 	unranked bool
@@ -54,6 +59,8 @@ const (
 // before orders candidates by their bounds.
 func (f *frontier) before(c, o *candidate) bool {
 	switch {
+	case c.part != o.part:
+		return c.part < o.part
 	case c.value != o.value:
 		return c.value < o.value
 	case c.tie != o.tie:
@@ -75,8 +82,10 @@ func (f *frontier) begin(c *specClass, x *boxIndex) {
 	clear(f.seen) // of trees that are no more
 	f.class, f.heap, f.seen = c, f.heap[:0], f.seen[:0]
 	f.draft = x.rater.draft
-	f.ties.seed = x.rater.seed
-	f.ties.reserve(x.nodes.live)
+	f.ties.begin(x.rater.seed, x.nodes.live)
+	if f.parts = x.rater.parts; f.parts > 1 {
+		f.ring.begin(x.rater.from, x.nodes.live)
+	}
 	f.searches++
 	f.kinds = c.kinds(&x.nodes)
 	if root := x.nodes.tree.Root(); root != nil {
@@ -96,7 +105,7 @@ func (f *frontier) rate(slot int32, x *boxIndex) {
 	n := x.rater.node(slot)
 	if value, tie, ok := x.rater.rate(n, f.class.spec, f.class.near); ok {
 		m := x.nodes.at(slot)
-		f.push(&candidate{value: value, tie: tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, stage: ratedStage})
+		f.push(&candidate{value: value, tie: tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, part: f.part(m.hash - f.ring.from), stage: ratedStage})
 	}
 }
 
@@ -105,6 +114,10 @@ func (f *frontier) boundBox(c *candidate, b *kd.Box) (ok bool) {
 	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*score.Extent)(&b.Least), (*score.Extent)(&b.Most))
 	c.rank, c.unranked = b.Rank, f.ties.seed != 0
 	if ok {
+		c.part = 0
+		if f.parts > 1 {
+			c.part = f.part(f.ring.least(b))
+		}
 		c.at = int32(len(f.seen))
 		f.seen = append(f.seen, b)
 	}
@@ -135,7 +148,16 @@ func (f *frontier) boundNode(c *candidate, p *kd.Point, x *boxIndex) bool {
 	}
 	c.value, c.tie = f.class.bounds[kindBound].least(at, at)
 	c.rank, c.at, c.clock, c.stage, c.unranked = f.ties.of(p.Rank, p.Hash), p.ID, x.clock, nodeStage, false
+	c.part = f.part(p.Hash - f.ring.from)
 	return true
+}
+
+// part is the part in which a place on the ring is.
+func (f *frontier) part(at uint64) int16 {
+	if f.parts <= 1 {
+		return 0
+	}
+	return int16(herd.Part(f.parts, 0, at))
 }
 
 // next returns the best node; nil: none. It reports false if the search does not converge: it has looked into so many
@@ -265,6 +287,8 @@ func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
 // first orders candidates, the best first. Nodes of equal rank, which is an accident, go by id.
 func (f *frontier) first(a, b *candidate) bool {
 	switch {
+	case a.part != b.part:
+		return a.part < b.part
 	case a.value != b.value:
 		return a.value < b.value
 	case a.tie != b.tie:

@@ -40,6 +40,9 @@ type Indexed struct {
 	Filter Filter
 	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
+	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
+	// 1 chooses among all nodes even then.
+	MostParts int
 
 	rater    rater
 	index    boxIndex
@@ -61,9 +64,13 @@ type indexedStats struct{ asked, scanned, rated, ranked, tournaments int }
 
 // follow takes note of a Sync of the draft.
 func (e *Indexed) follow(draft *orbit.Draft) {
-	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed)
+	parts, from := e.rater.parts, e.rater.from
+	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
 	if !synced {
 		return
+	}
+	if parts != e.rater.parts || from != e.rater.from {
+		e.reorder()
 	}
 	x := &e.index
 	if other {
@@ -255,6 +262,17 @@ func (e *Indexed) oldest() []*specClass {
 	return out
 }
 
+// reorder makes kept scores be compared anew, because the view divides the nodes in another way; and searches that have not
+// converged be tried again.
+func (e *Indexed) reorder() {
+	for _, c := range e.classes {
+		c.diverges = false
+		if c.tournament != nil {
+			c.tournament.cursor = 0
+		}
+	}
+}
+
 // forget drops all that was computed with the score.
 func (e *Indexed) forget() {
 	clear(e.classes)
@@ -270,6 +288,7 @@ func (e *Indexed) forget() {
 //	boxes     boxes expanded
 //	ranked    choices from scores that are kept per spec
 //	scanned   choices by rating all nodes
+//	parts     into how many parts the nodes are divided because proposals lose to others
 //	rated     calls of Score, without those of the scanned choices
 //	moved     nodes moved in the index
 //	rebuilds  times that the index, or the kept scores of a spec, were built anew
@@ -286,5 +305,6 @@ func (e *Indexed) Notes() []slog.Attr {
 		slog.Int("rebuilds", e.index.builds+e.index.nodes.builds+e.stats.tournaments),
 		slog.Int("ranked", e.stats.ranked),
 		slog.Int("scanned", e.stats.scanned),
+		slog.Int("parts", e.rater.parts),
 	}
 }

@@ -53,14 +53,15 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 	r := &rivals{country: newCountryOf(t, wide), outside: &tally{zones: map[string]int{}}}
 	by := rapid.SampledFrom(scores(r.outside)).Draw(t, "score")
 	seed := rapid.SampledFrom([]uint64{0, 0, 1, rapid.Uint64().Draw(t, "any seed")}).Draw(t, "seed")
+	most := rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "most parts")
 	engines := []orbit.PlacementEngine{
-		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
-		&Indexed{Score: by.score, Filter: by.filter, Seed: seed},
-		&Indexed{Score: by.score, Filter: by.filter, Seed: seed}, // shares the index with the first
+		&Exhaustive{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most},
+		&Indexed{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most},
+		&Indexed{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most}, // shares the index with the first
 	}
 	if !wide {
-		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, Seed: seed},
-			&Sampled{Score: by.score, Filter: by.filter, Seed: seed, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")})
+		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most},
+			&Sampled{Score: by.score, Filter: by.filter, Seed: seed, MostParts: most, Enough: 1000, Remember: rapid.IntRange(0, 3).Draw(t, "remember")})
 	}
 	for _, e := range engines {
 		r.engines = append(r.engines, draftFor(e))
@@ -77,11 +78,24 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 func (r *rivals) sync(t *rapid.T) {
 	r.refresh(t, r.view)
 	was := r.engines[0].engine.(*Exhaustive)
-	r.engines[0] = draftFor[orbit.PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed})
+	r.engines[0] = draftFor[orbit.PlacementEngine](&Exhaustive{Score: was.Score, Filter: was.Filter, Seed: was.Seed, MostParts: was.MostParts})
 	for _, e := range r.engines {
 		e.Sync(r.view)
 	}
 	r.marks, r.plan = nil, nil
+}
+
+// collide makes the view one whose proposals lose to others, or do not any more.
+func (r *rivals) collide(t *rapid.T) {
+	collide(t, r.view)
+	r.sync(t)
+}
+
+func collide(t *rapid.T, v *orbit.View) {
+	lost := rapid.SampledFrom([]int{0, 1, 1}).Draw(t, "lost")
+	for range rapid.SampledFrom([]int{1, 4, 16}).Draw(t, "passes") {
+		v.Passed(1, lost)
+	}
 }
 
 // ask compares what the engines choose.
@@ -182,6 +196,9 @@ func (r *rivals) batch(t *rapid.T) {
 
 // nominee plans one that waits, with the room that is nominated for it. Its draft shows each node as the referee judges it.
 func (r *rivals) nominee(t *rapid.T) {
+	if rapid.Bool().Draw(t, "in a new plan") {
+		r.sync(t)
+	}
 	c := r.waiting(t)
 	if c == nil {
 		return
@@ -311,6 +328,7 @@ func (r *rivals) bystand(t *rapid.T) {
 	b := &r.bystanders[rapid.IntRange(0, len(r.bystanders)-1).Draw(t, "bystander")]
 	if rapid.Bool().Draw(t, "looks") {
 		r.refresh(t, b.view)
+		collide(t, b.view)
 	}
 	plain := draftFor(&Exhaustive{Score: b.engine.Score, Filter: b.engine.Filter, Seed: b.engine.Seed})
 	b.Sync(b.view)
@@ -378,7 +396,7 @@ func (r *rivals) live(t *rapid.T) {
 	for name, f := range map[string]func(*rapid.T){
 		"batch": r.batch, "batch more": r.batch, "mixture": r.mixture, "mixture more": r.mixture, "stranger": r.stranger,
 		"": r.checkIndex, "mark": r.mark, "rollback": r.rollback, "commit": r.commit, "sync": r.sync, "sync more": r.sync, "count": r.count, "bystand": r.bystand,
-		"nominee": r.nominee, "nominee more": r.nominee, "nominate in plan": r.nominateInPlan,
+		"nominee": r.nominee, "nominee more": r.nominee, "collide": r.collide, "nominate in plan": r.nominateInPlan,
 	} {
 		actions[name] = f
 	}
@@ -397,6 +415,7 @@ func TestIndexedWhenHashesAreEqual(t *testing.T) {
 	for _, by := range scores(&tally{}) {
 		t.Run(by.name, func(t *testing.T) {
 			v, specs := manySpecs(t, 6)
+			v.Passed(1, 1)
 			all, e := draftFor(&Exhaustive{Score: by.score, Seed: 1}), draftFor(&Indexed{Score: by.score, Seed: 1})
 			all.Sync(v)
 			e.Sync(v)

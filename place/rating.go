@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/herd"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -20,6 +21,9 @@ type rater struct {
 	syncs uint64
 	// Breaks ties; 0: by node id.
 	seed uint64
+	// Into how many parts the view divides the nodes, and at which hash the first begins.
+	parts int
+	from  uint64
 }
 
 // drawer is what a score may have that draws lots, see [orbit.Score].
@@ -29,7 +33,7 @@ type drawer interface {
 
 // follow makes the rater one for the nodes of a draft. It reports whether the draft has been synced since the last
 // call, and whether it is another one than then.
-func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, seed uint64) (synced, other bool) {
+func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, seed uint64, mostParts int) (synced, other bool) {
 	if draft == r.draft && draft.Syncs() == r.syncs {
 		return false, false
 	}
@@ -42,7 +46,19 @@ func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, see
 	}
 	r.draft, r.syncs, r.score, r.filter, r.seed = draft, draft.Syncs(), rates, filter, seed
 	r.lots, _ = rates.(drawer)
+	r.parts, r.from = draft.View().Ring()
+	if mostParts > 0 {
+		r.parts = min(r.parts, mostParts)
+	}
 	return true, other
+}
+
+// part returns the part of the nodes in which a hash is.
+func (r *rater) part(hash uint64) int {
+	if r.parts <= 1 {
+		return 0
+	}
+	return herd.Part(r.parts, r.from, hash)
 }
 
 // node returns the node with an index as the plan leaves it, nil if there is none.
@@ -69,6 +85,11 @@ func (r *rater) decision() uint64 {
 
 // better reports whether n with this score comes before the best so far.
 func (r *rater) better(n *orbit.NodeState, value, tie float64, best *orbit.Choice) bool {
+	if r.parts > 1 {
+		if a, b := r.part(nodeHash(n.Node.ID)), r.part(nodeHash(best.Node.Node.ID)); a != b {
+			return a < b
+		}
+	}
 	if value != best.Value {
 		return value < best.Value
 	}

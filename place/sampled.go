@@ -28,6 +28,9 @@ type Sampled struct {
 	Enough int
 	// Remember is the number of runners-up kept for each spec and rated again with the next sample; 0: none.
 	Remember int
+	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
+	// 1 chooses among all nodes even then.
+	MostParts int
 
 	rater rater
 	rng   *rand.Rand
@@ -45,7 +48,7 @@ type Sampled struct {
 
 // follow brings the order up to the draft's nodes. The plan itself brings none, so once after each Sync will do.
 func (e *Sampled) follow(draft *orbit.Draft) {
-	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed)
+	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
 	if !synced {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 	"github.com/orbitsched/orbit/lease"
 )
 
@@ -168,7 +169,7 @@ func (d *Dispatcher) commit(ctx context.Context, round *Round) {
 	for i := range writes {
 		batch = append(batch, writes[i].proposal(d.state.Revision()))
 	}
-	for i, o := range proposeAll(ctx, d.Ledger, batch) {
+	for i, o := range send.All(ctx, d.Ledger, batch) {
 		if i < len(orders) {
 			d.ordered(&orders[i], o, round)
 		} else {

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -79,12 +80,11 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 		return order{}, false
 	}
 	o := order{unit: u, to: to, from: first.Owner, cause: cause, bets: d.roster.bets[to]}
-	u.eachMember(d.state, func(c *orbit.Capsule) bool {
+	for c := range u.members(d.state) {
 		if d.free(c) {
 			d.take(&o, c)
 		}
-		return true
-	})
+	}
 	return o, true
 }
 
@@ -96,17 +96,14 @@ func (d *Dispatcher) free(c *orbit.Capsule) bool { return c.Pending() && !d.rost
 // preferred to one whose members are all placed.
 func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company string) {
 	waits := false
-	u.eachMember(d.state, func(c *orbit.Capsule) bool {
+	for c := range u.members(d.state) {
 		switch {
 		case d.free(c):
-			if first == nil {
-				first = c
-			}
+			first = cmp.Or(first, c)
 		case !c.Released() && d.roster.lives(c.Owner) && (company == "" || c.Pending() && !waits):
 			company, waits = c.Owner, c.Pending()
 		}
-		return true
-	})
+	}
 	if first != nil && d.Select != nil && !d.selects(first, round) {
 		return nil, ""
 	}

@@ -273,10 +273,11 @@ func (d *Dispatcher) review(u unit) {
 }
 
 // wanting reports whether a capsule of the unit waits and no live scheduler has it.
-func (d *Dispatcher) wanting(u unit) (yes bool) {
-	u.eachMember(d.state, func(c *orbit.Capsule) bool {
-		yes = d.free(c)
-		return !yes
-	})
-	return yes
+func (d *Dispatcher) wanting(u unit) bool {
+	for c := range u.members(d.state) {
+		if d.free(c) {
+			return true
+		}
+	}
+	return false
 }

@@ -141,12 +141,11 @@ func (w *world) place() {
 	}
 	var do []orbit.Commitment
 	for n := range w.state().Nodes() {
-		unitOf(c).eachMember(w.state(), func(m *orbit.Capsule) bool {
+		for m := range unitOf(c).members(w.state()) {
 			if m.Pending() && len(do) < 6 {
 				do = append(do, orbit.Place{Capsule: m.ID, Node: n.Node.ID})
 			}
-			return true
-		})
+		}
 		w.try(do...)
 		do = nil
 	}
@@ -310,12 +309,11 @@ func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 // checkGang: all pending members of a gang have one owner, if that owner lives.
 func (w *world) checkGang(state *orbit.State, g *orbit.GangState, living []string) {
 	owners := map[string]bool{}
-	unit{string(g.Gang.ID), true}.eachMember(state, func(c *orbit.Capsule) bool {
+	for c := range state.Members(g.Gang.ID) {
 		if c.Pending() && slices.Contains(living, c.Owner) {
 			owners[c.Owner] = true
 		}
-		return true
-	})
+	}
 	require.LessOrEqual(w.t, len(owners), 1, "gang %q", g.Gang.ID)
 }
 
@@ -361,12 +359,11 @@ func (w *world) end() {
 				continue
 			}
 			var do []orbit.Commitment
-			unitOf(c).eachMember(state, func(m *orbit.Capsule) bool {
+			for m := range unitOf(c).members(state) {
 				if m.Pending() {
 					do = append(do, orbit.Place{Capsule: m.ID, Node: "large"})
 				}
-				return true
-			})
+			}
 			if _, err := w.ledger.Propose(context.Background(), orbit.Proposal{Do: do}); err != nil && c.Gang != "" {
 				for i, place := range do { // members of the gang have been released for good
 					do[i] = orbit.Release{Capsule: place.(orbit.Place).Capsule, Final: true}

@@ -192,14 +192,15 @@ func replay(t *testing.T, s *stage, state *orbit.State) {
 }
 
 // divided reports whether two living schedulers own pending members of a capsule's gang.
-func divided(s *stage, state *orbit.State, of *orbit.Capsule) (yes bool) {
+func divided(s *stage, state *orbit.State, of *orbit.Capsule) bool {
 	owner := ""
-	unitOf(of).eachMember(state, func(m *orbit.Capsule) bool {
+	for m := range unitOf(of).members(state) {
 		if _, lives := s.leases.In(state, m.Owner); lives && m.Pending() {
-			yes = owner != "" && m.Owner != owner
+			if owner != "" && m.Owner != owner {
+				return true
+			}
 			owner = m.Owner
 		}
-		return !yes
-	})
-	return yes
+	}
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Run calls Step until ctx ends, and then returns nil. Between steps it waits for a change that concerns the dispatcher,
@@ -25,7 +26,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 		if unreachable(round.Errors) {
 			trouble = min(max(2*trouble, 10*time.Millisecond), time.Second)
-			pause(ctx, trouble)
+			send.Pause(ctx, trouble)
 			continue
 		}
 		trouble = 0
@@ -35,7 +36,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		if round.Conflicts == 0 {
 			d.rest(ctx, round)
 		}
-		pause(ctx, d.gap()-time.Since(began))
+		send.Pause(ctx, d.gap()-time.Since(began))
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (d *Dispatcher) rest(ctx context.Context, round Round) {
 			return
 		}
 		if err != nil {
-			pause(ctx, time.Second) // the next step will report the error
+			send.Pause(ctx, time.Second) // the next step will report the error
 			return
 		}
 		if d.concerned(ctx, changes) {

@@ -105,13 +105,12 @@ func (s *Scheduler) home(state *orbit.State, u unit) string {
 		return s.Name
 	}
 	first, others := "", false
-	u.eachMember(state, func(c *orbit.Capsule) bool {
+	for c := range u.members(state) {
 		if c.Pending() && c.Owner != "" {
 			first = cmp.Or(first, c.Owner)
 			others = others || c.Owner != s.Name
 		}
-		return true
-	})
+	}
 	if !others {
 		return s.Name
 	}
@@ -142,13 +141,12 @@ func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	mark := orbit.Mark{Key: key, Value: list.value(state.Limits().ValueBytes)}
 	bets := []orbit.Precondition{orbit.MarkAt{Key: key, Revision: at}}
 	p := orbit.Proposal{View: view.Revision(), If: bets}
-	u.eachMember(state, func(c *orbit.Capsule) bool {
+	for c := range u.members(state) {
 		if c.Pending() && (c.Owner == s.Name || c.Owner == "") {
 			p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner})
 			delete(s.unplaced, c.ID)
 		}
-		return true
-	})
+	}
 	if len(p.Do)+1 > state.Limits().Commitments {
 		p.If = nil
 		return []orbit.Proposal{{View: view.Revision(), Do: []orbit.Commitment{mark}, If: bets}, p}

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"container/list"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 )
@@ -111,12 +112,8 @@ func (t *failingUnits) drop(u unit, strict bool) {
 // dropClass removes a class that has no units.
 func (t *failingUnits) dropClass(k *failingClass) {
 	delete(t.bySpec, k.spec)
-	for i := range t.classes {
-		if t.classes[i] == k {
-			t.classes = append(t.classes[:i], t.classes[i+1:]...)
-			return
-		}
-	}
+	i := slices.Index(t.classes, k)
+	t.classes = slices.Delete(t.classes, i, i+1)
 }
 
 // next returns the first unit and moves it to the end.

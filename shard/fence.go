@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // flights are the proposals whose outcome is not known: those that are being sent, and those for which the ledger
@@ -48,38 +49,19 @@ func (l *PartitionLedger) ProposeBatch(ctx context.Context, batch []orbit.Propos
 		return out
 	}
 	if l.Mode != Strict {
-		return proposeAll(ctx, l.Ledger, batch)
+		return send.All(ctx, l.Ledger, batch)
 	}
 	ready, at := make([]orbit.Proposal, 0, len(batch)), make([]int, 0, len(batch))
 	refused := l.depart(batch, func(i int, fenced orbit.Proposal) {
 		ready, at = append(ready, fenced), append(at, i)
 	})
-	outcomes := proposeAll(ctx, l.Ledger, ready)
+	outcomes := send.All(ctx, l.Ledger, ready)
 	l.arrive(ready, outcomes)
 	for i, err := range refused {
 		out[i].Err = err
 	}
 	for i, o := range outcomes {
 		out[at[i]] = o
-	}
-	return out
-}
-
-// proposeAll sends a batch, in one call if the ledger is a Batcher, and returns an outcome for each proposal.
-func proposeAll(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
-	if len(batch) == 0 {
-		return nil
-	}
-	out := make([]orbit.Outcome, len(batch))
-	if b, ok := ledger.(orbit.Batcher); ok {
-		for i := range out {
-			out[i].Err = orbit.ErrUnknown // stays for a proposal that the ledger returns no outcome for
-		}
-		copy(out, b.ProposeBatch(ctx, batch))
-		return out
-	}
-	for i := range batch {
-		out[i].Revision, out[i].Err = ledger.Propose(ctx, batch[i])
 	}
 	return out
 }

@@ -3,7 +3,6 @@ package shard
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -15,8 +14,6 @@ type filteredView struct {
 	state *orbit.State
 	// cursor is the position in the changes of the other view.
 	cursor uint64
-	// pinned is the state that the view is brought up to.
-	pinned pinned
 }
 
 // follow brings the filtered view up to another view. The list others has the indices of nodes that have not changed in
@@ -29,22 +26,16 @@ func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []in
 	if len(changed)+len(others) > 0 && v.state != nil && state.Revision() == v.state.Revision() {
 		all = true // a view does not read the same revision twice
 	}
+	var fixed pinned
 	if all || v.view == nil {
-		v.view, v.pinned = &orbit.View{}, pinned{state: state.Closed(nil, nil, closed)}
+		v.view, fixed.state = &orbit.View{}, state.Closed(nil, nil, closed)
 	} else {
 		touched := unique(append(slices.Clone(changed), others...))
-		v.pinned = pinned{state: state.Closed(v.state, touched, closed)}
-		v.pinned.changes = changesBetween(v.state, v.pinned.state, touched)
+		fixed.state = state.Closed(v.state, touched, closed)
+		fixed.changes = changesBetween(v.state, fixed.state, touched)
 	}
-	v.state = v.pinned.state
-	return v.view, v.refresh(ctx, telemetry, from.Now())
-}
-
-// refresh brings the view up to the pinned state.
-func (v *filteredView) refresh(ctx context.Context, telemetry orbit.Telemetry, now time.Time) error {
-	err := v.view.Refresh(ctx, v.pinned, telemetry, now)
-	v.pinned = pinned{}
-	return err
+	v.state = fixed.state
+	return v.view, v.view.Refresh(ctx, fixed, telemetry, from.Now())
 }
 
 // changesBetween returns changes that make a view read some nodes again: for each index, that the old node has left and

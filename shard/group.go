@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 	"github.com/orbitsched/orbit/lease"
 )
 
@@ -141,7 +142,7 @@ func (g *Groups) Run(ctx context.Context) error {
 
 // rest waits for the next Step.
 func (g *Groups) rest(ctx context.Context, r *Regrouping) {
-	pause(ctx, g.every())
+	send.Pause(ctx, g.every())
 	if r.Conflicts > 0 || slices.ContainsFunc(r.Errors, passing) {
 		return
 	}
@@ -151,6 +152,6 @@ func (g *Groups) rest(ctx context.Context, r *Regrouping) {
 		defer cancel()
 	}
 	if _, err := g.Ledger.Wait(ctx, r.View); err != nil && ctx.Err() == nil {
-		pause(ctx, time.Second)
+		send.Pause(ctx, time.Second)
 	}
 }

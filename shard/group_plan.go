@@ -11,6 +11,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/guard"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // regrouping is the working state of one Step.
@@ -30,7 +31,7 @@ type regrouping struct {
 type rewrite struct {
 	m      *member
 	values [3]string // of the marks
-	done   func(*rewrite)
+	count  *int      // which number of the report it adds to when it is committed; nil: none
 	move   Cause
 	// gone is the owner that was not alive, so that the proposal bets on that; "": there is none.
 	gone string
@@ -42,15 +43,15 @@ func (r *regrouping) due() {
 	for _, m := range due {
 		switch {
 		case !m.there:
-			r.rewrite(m, [3]string{}, r.cleared)
+			r.rewrite(m, [3]string{}, &r.Cleared)
 		case leavingMark.fits(string(m.id), r.state.Limits()) != nil:
 			r.fail(leavingMark.fits(string(m.id), r.state.Limits()))
 		case m.fresh && r.lives(m.next()):
-			r.rewrite(m, [3]string{m.next()}, r.ended).move = OwnerGone
+			r.rewrite(m, [3]string{m.next()}, &r.Ended).move = OwnerGone
 		case m.fresh && m.open:
 			r.unassigned = append(r.unassigned, m)
 		case m.fresh && m.marked():
-			r.rewrite(m, [3]string{}, r.cleared)
+			r.rewrite(m, [3]string{}, &r.Cleared)
 		case !m.fresh:
 			r.handoff(m)
 		}
@@ -63,19 +64,23 @@ func (r *regrouping) handoff(m *member) {
 	if m.asked.IsZero() {
 		m.asked = r.now
 	}
-	until := m.asked.Add(r.patience)
 	switch {
 	case !r.lives(m.next()) || m.next() == m.owner():
-		r.rewrite(m, stays, r.cancelled)
+		r.rewrite(m, stays, &r.Cancelled)
 	case m.answered():
-		r.rewrite(m, goes, r.ended)
-	case r.patience >= 0 && !r.now.Before(until):
-		r.rewrite(m, goes, r.ended).move = NoAnswer
+		r.rewrite(m, goes, &r.Ended)
+	case r.patience >= 0 && !r.now.Before(m.asked.Add(r.patience)):
+		r.rewrite(m, goes, &r.Ended).move = NoAnswer
 	default:
 		r.Waiting++
-		if r.patience >= 0 && (r.deadline.IsZero() || until.Before(r.deadline)) {
-			r.deadline = until
-		}
+		r.await(m)
+	}
+}
+
+// await notes until when the owner of a member may answer.
+func (r *regrouping) await(m *member) {
+	if until := m.asked.Add(r.patience); r.patience >= 0 && (r.deadline.IsZero() || until.Before(r.deadline)) {
+		r.deadline = until
 	}
 }
 
@@ -132,8 +137,8 @@ func (r *regrouping) movedMembers() []*member {
 func (r *regrouping) groups() []*group { return r.balance.groups }
 
 // rewrite adds a change of a member's marks to those that commit proposes.
-func (r *regrouping) rewrite(m *member, values [3]string, done func(*rewrite)) *rewrite {
-	c := rewrite{m: m, values: values, done: done}
+func (r *regrouping) rewrite(m *member, values [3]string, count *int) *rewrite {
+	c := rewrite{m: m, values: values, count: count}
 	if m.fresh {
 		c.gone = m.owner()
 	}
@@ -145,30 +150,24 @@ func (r *regrouping) rewrite(m *member, values [3]string, done func(*rewrite)) *
 // ledger has.
 func (r *regrouping) commit(ctx context.Context) {
 	for _, m := range r.unassigned {
-		c := r.rewrite(m, [3]string{m.in.name}, r.grouped)
-		if m.owner() != "" {
-			c.move = OwnerGone
+		c := r.rewrite(m, [3]string{m.in.name}, &r.Grouped)
+		if m.owner() != "" { // then it counts as a move
+			c.move, c.count = OwnerGone, nil
 		}
 	}
 	for _, m := range r.movedMembers() {
 		if m.in.name != m.owner() {
-			r.rewrite(m, [3]string{m.owner(), m.in.name}, r.begun).move = ForBalance
+			r.rewrite(m, [3]string{m.owner(), m.in.name}, &r.Waiting).move = ForBalance
 		}
 	}
 	batch := make([]orbit.Proposal, len(r.rewrites))
 	for i := range r.rewrites {
 		batch[i] = r.proposal(&r.rewrites[i])
 	}
-	for i, o := range proposeAll(ctx, r.ledger, batch) {
+	for i, o := range send.All(ctx, r.ledger, batch) {
 		switch c := &r.rewrites[i]; {
 		case o.Err == nil:
-			from := c.m.owner()
-			r.mark(c.m, func(m *member) { m.took(c.values, o.Revision) })
-			c.done(c)
-			if c.move != "" {
-				to := cmp.Or(c.values[1], c.values[0])
-				r.Moved = append(r.Moved, Move{Node: c.m.id, From: from, To: to, Why: c.move})
-			}
+			r.committed(c, o.Revision)
 			continue
 		case errors.Is(o.Err, orbit.ErrConflict):
 			r.Conflicts++
@@ -178,6 +177,22 @@ func (r *regrouping) commit(ctx context.Context) {
 		r.file(r.rewrites[i].m)
 	}
 	slices.SortFunc(r.Moved, func(a, b Move) int { return cmp.Compare(a.Node, b.Node) })
+}
+
+// committed updates a member and the report for a rewrite that was committed.
+func (r *regrouping) committed(c *rewrite, at orbit.Revision) {
+	from := c.m.owner()
+	r.mark(c.m, func(m *member) { m.took(c.values, at) })
+	if c.count != nil {
+		*c.count++
+	}
+	if c.m.next() != "" { // its owner has just been asked
+		c.m.asked = r.now
+		r.await(c.m)
+	}
+	if c.move != "" {
+		r.Moved = append(r.Moved, Move{Node: c.m.id, From: from, To: cmp.Or(c.values[1], c.values[0]), Why: c.move})
+	}
 }
 
 // proposal returns the proposal of a rewrite. It bets on the marks, and that an owner that was dead is still dead.
@@ -191,26 +206,6 @@ func (r *regrouping) proposal(c *rewrite) orbit.Proposal {
 		p.If = append(p.If, orbit.MarkAt{Key: key, Revision: at})
 	}
 	return p
-}
-
-func (r *regrouping) cleared(*rewrite)   { r.Cleared++ }
-func (r *regrouping) ended(*rewrite)     { r.Ended++ }
-func (r *regrouping) cancelled(*rewrite) { r.Cancelled++ }
-
-// grouped counts a node that had no owner, and reports one that had a dead owner as a move.
-func (r *regrouping) grouped(c *rewrite) {
-	if c.move == "" {
-		r.Grouped++
-	}
-}
-
-// begun counts a node whose handoff has begun, and notes when the owner was asked.
-func (r *regrouping) begun(c *rewrite) {
-	c.m.asked = r.now
-	r.Waiting++
-	if until := r.now.Add(r.patience); r.patience >= 0 && (r.deadline.IsZero() || until.Before(r.deadline)) {
-		r.deadline = until
-	}
 }
 
 // fail adds an error to the report, up to a limit.

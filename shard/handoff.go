@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // The steps by which a node goes from scheduler a to scheduler b:
@@ -56,7 +57,7 @@ func (l *PartitionLedger) answer(ctx context.Context, answers []orbit.Proposal) 
 	if len(answers) == 0 {
 		return
 	}
-	for i, o := range proposeAll(ctx, l.Ledger, answers) {
+	for i, o := range send.All(ctx, l.Ledger, answers) {
 		if o.Err != nil && !errors.Is(o.Err, orbit.ErrConflict) && ctx.Err() == nil && l.Hook != nil {
 			l.Hook(fmt.Errorf("shard: scheduler %q: %v: %w", l.Scheduler, answers[i].Do[0], o.Err))
 		}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Submission is one Submit, of capsules or a gang, and the user's choice of their scheduler.
@@ -32,7 +32,7 @@ func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission)
 	if err != nil {
 		return 0, err
 	}
-	rev, err := insist(ctx, ledger, p)
+	rev, err := send.Settle(ctx, ledger, p)
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && r.Capsule != "" {
 		if state, failed := ledger.Snapshot(ctx); failed == nil {
 			if why := contradicts(state, p.Do, r.Capsule); why != nil {
@@ -42,28 +42,6 @@ func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission)
 	}
 	return rev, err
 }
-
-// insist proposes until the outcome is known or ctx ends. An error of a later attempt does not tell whether the first one
-// was committed.
-func insist(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.Revision, error) {
-	var unknown error
-	for {
-		rev, err := ledger.Propose(ctx, p)
-		switch {
-		case errors.Is(err, orbit.ErrUnknown):
-			unknown = err
-		case unknown == nil || !errors.Is(err, orbit.ErrUnavailable):
-			return rev, err
-		}
-		if ctx.Err() != nil {
-			return 0, unknown
-		}
-		pause(ctx, importAgain)
-	}
-}
-
-// importAgain is the wait before a proposal with an unknown outcome is sent again.
-const importAgain = 50 * time.Millisecond
 
 // contradicts returns an error if the commitments pin a capsule of the ledger, or its gang, to another scheduler than the
 // one that it is pinned to.
@@ -163,14 +141,4 @@ func (s *Submission) pin(do []orbit.Commitment, owner string, limits orbit.Limit
 		do = append(do, orbit.Mark{Key: kind.key(u.id), Value: owner})
 	}
 	return do, nil
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -138,7 +139,7 @@ func TestWhatMayHaveBeenImportedIsUnknown(t *testing.T) {
 			},
 		} {
 			f.errs = []error{orbit.ErrUnknown}
-			ctx, cancel := context.WithTimeout(t.Context(), importAgain/2)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
 			err := send(ctx)
 			require.ErrorIs(t, err, orbit.ErrUnknown, name)

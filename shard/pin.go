@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 )
 
 // Pin assigns capsules that have been submitted already to a scheduler, as [Import] does with new ones: all of
@@ -32,11 +33,11 @@ func Pin(ctx context.Context, ledger orbit.Ledger, scheduler string, capsules ..
 		if err != nil || len(p.Do) == 0 {
 			return state.Revision(), err
 		}
-		rev, err := insist(ctx, ledger, p)
+		rev, err := send.Settle(ctx, ledger, p)
 		if !errors.Is(err, orbit.ErrConflict) || ctx.Err() != nil {
 			return rev, err
 		}
-		pause(ctx, time.Millisecond)
+		send.Pause(ctx, time.Millisecond)
 	}
 }
 
@@ -64,12 +65,11 @@ func pinning(state *orbit.State, scheduler string, capsules []orbit.CapsuleID) (
 		done[u] = true
 		p.Do = append(p.Do, orbit.Mark{Key: kind.key(u.id), Value: scheduler})
 		p.If = append(p.If, orbit.MarkAt{Key: kind.key(u.id), Revision: at})
-		u.eachMember(state, func(c *orbit.Capsule) bool {
+		for c := range u.members(state) {
 			if c.Pending() && c.Owner != scheduler {
 				p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: scheduler})
 			}
-			return true
-		})
+		}
 	}
 	return p, nil
 }

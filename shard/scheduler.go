@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 	"github.com/orbitsched/orbit/lease"
 )
 
@@ -75,7 +76,7 @@ func (s *Scheduler) Keep(ctx context.Context, report func(error)) error {
 		ttl = 60 * time.Second
 	}
 	var term lease.Term
-	for holder := fmt.Sprintf("%s-%016x", s.Name, rand.Uint64()); ctx.Err() == nil; pause(ctx, ttl/3) {
+	for holder := fmt.Sprintf("%s-%016x", s.Name, rand.Uint64()); ctx.Err() == nil; send.Pause(ctx, ttl/3) {
 		err := s.hold(ctx, &term, holder, ttl)
 		if err == nil {
 			s.trouble.Store(nil)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
+	"github.com/orbitsched/orbit/internal/send"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -86,7 +87,7 @@ func (s *storm) scheduler(ctx context.Context, i int) {
 		engine := &orbit.Engine{Name: name, Ledger: &witness{partition, s.see}, Navigator: sch, Backoff: orbit.Backoff{Max: 5 * time.Millisecond}}
 		term, err := s.leases.Acquire(ctx, name, name)
 		if err != nil {
-			pause(ctx, time.Millisecond)
+			send.Pause(ctx, time.Millisecond)
 			continue
 		}
 		sch.Serve(term)
@@ -96,20 +97,20 @@ func (s *storm) scheduler(ctx context.Context, i int) {
 		engine.OnRound = func(orbit.Round) { once() }
 		var running sync.WaitGroup
 		running.Go(func() { _ = engine.Run(life) })
-		pause(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
+		send.Pause(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
 		select { // on a slow machine, too, no life is too short to do anything
 		case <-worked:
 		case <-ctx.Done():
 		}
 		if rng.IntN(2) == 0 { // its engine does not know that its lease is over
 			_ = s.leases.Resign(context.Background(), term)
-			pause(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
+			send.Pause(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
 			end()
 		} else {
 			end()
 			running.Wait()
 			_ = s.leases.Resign(context.Background(), term)
-			pause(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
+			send.Pause(ctx, time.Duration(rng.IntN(30))*time.Millisecond)
 		}
 		running.Wait()
 		end()

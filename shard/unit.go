@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -46,17 +47,14 @@ func unitOfKey(key string) (u unit, ok bool) {
 	return unit{}, false
 }
 
-// eachMember calls f with every capsule of the unit that has a record, in the order of the gang, until f returns false.
-func (u unit) eachMember(state *orbit.State, f func(*orbit.Capsule) bool) {
-	if !u.gang {
-		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang == "" {
-			f(c)
-		}
-		return
+// members yields every capsule of the unit that has a record, in the order of the gang.
+func (u unit) members(state *orbit.State) iter.Seq[*orbit.Capsule] {
+	if u.gang {
+		return state.Members(orbit.GangID(u.id))
 	}
-	for c := range state.Members(orbit.GangID(u.id)) {
-		if !f(c) {
-			return
+	return func(yield func(*orbit.Capsule) bool) {
+		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang == "" {
+			yield(c)
 		}
 	}
 }
@@ -64,26 +62,20 @@ func (u unit) eachMember(state *orbit.State, f func(*orbit.Capsule) bool) {
 // life reports whether any capsule of the unit is pending, and whether all of them have been released for good.
 func (u unit) life(state *orbit.State) (pending, gone bool) {
 	gone = true
-	u.eachMember(state, func(c *orbit.Capsule) bool {
-		pending = pending || c.Pending()
+	for c := range u.members(state) {
+		if c.Pending() {
+			return true, false
+		}
 		gone = gone && c.Released()
-		return !pending
-	})
-	return pending, gone && !pending
+	}
+	return false, gone
 }
 
 // specs returns the specs of the unit's capsules, each once.
 func (u unit) specs(state *orbit.State) (specs []*orbit.Spec) {
-	if !u.gang {
-		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang == "" {
+	for c := range u.members(state) {
+		if !slices.Contains(specs, c.Spec) {
 			specs = append(specs, c.Spec)
-		}
-		return specs
-	}
-	g := state.Gang(orbit.GangID(u.id))
-	for i := 0; g != nil && i < len(g.Gang.Roles); i++ {
-		if spec := g.Gang.Roles[i].Spec; !slices.Contains(specs, spec) {
-			specs = append(specs, spec)
 		}
 	}
 	return specs
