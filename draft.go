@@ -86,6 +86,7 @@ const (
 	draftTaken              // placed, or held
 	draftReleased           // back to pending, or the hold has ended
 	draftEnded              // for good
+	draftEvicted            // for another
 )
 
 // Sync brings the draft up to the view and forgets the plan. It costs what has changed, unless the view is another
@@ -331,5 +332,5 @@ func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) er
 
 // String completes "capsule is ...".
 func (a draftAct) String() string {
-	return [...]string{"untouched", "placed", "released", "released for good"}[a]
+	return [...]string{"untouched", "placed", "released", "released for good", "evicted"}[a]
 }

@@ -1,6 +1,9 @@
 package orbit
 
-import "cmp"
+import (
+	"cmp"
+	"math"
+)
 
 // What a plan takes off its nodes.
 
@@ -37,9 +40,11 @@ func (d *Draft) Release(r Release) error {
 	return nil
 }
 
-// Evict takes a capsule of the view off its node, as a commitment of the next proposal, of which a later step places it
-// again. From and Since are filled in where they are empty. Whether the ledger takes a move that not the capsule's spec but its node
-// consents to depends on the whole proposal. Errors are those of Place.
+// Evict takes a capsule of the view off its node, as a commitment of the next proposal. With For or ForGang a step of that
+// proposal, before it or after it, places what it makes way for; without, a later step places the capsule again. From and Since
+// are filled in where they are empty. The room serves later steps of the same proposal, and what they leave of it is
+// unavailable until the next Sync. Whether the ledger takes it depends on the whole proposal; the step checks what the view
+// shows of the two. Errors are those of Place.
 func (d *Draft) Evict(e Evict) error {
 	if d.view == nil {
 		return d.refuse(e.Capsule, nil, "the draft is empty; call Sync first")
@@ -54,11 +59,31 @@ func (d *Draft) Evict(e Evict) error {
 		return d.refuse(e.Capsule, nil, "capsule %q is %s by this plan already", e.Capsule, use.what)
 	case !c.Placed() || e.From != c.Node || e.Since != c.PlacedAt:
 		return d.refuse(e.Capsule, nil, "capsule %q is not on node %q since revision %d", e.Capsule, e.From, e.Since)
+	case e.For != "" || e.ForGang != "":
+		if why := d.outranks(&e, c); why != "" {
+			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)
+		}
+		d.leave(c, draftEvicted, e)
+		return nil
 	case !c.Spec.Movable && d.view.state.Node(c.Node).Node.Schedulable():
 		return d.refuse(e.Capsule, nil, "capsule %q is not movable, and node %q is ready", e.Capsule, c.Node)
 	}
 	d.leave(c, draftReleased, e)
 	return nil
+}
+
+// outranks says why a capsule does not make way for another; empty: it may, as far as the view shows.
+func (d *Draft) outranks(e *Evict, victim *Capsule) string {
+	gang, priority := e.ForGang, int32(math.MaxInt32)
+	if c := d.view.state.Capsule(e.For); c != nil {
+		gang, priority = c.Gang, c.Spec.Priority
+	}
+	if g := d.view.state.Gang(gang); g != nil {
+		for i := range g.Gang.Roles {
+			priority = min(priority, g.Gang.Roles[i].Spec.Priority)
+		}
+	}
+	return d.view.state.limits.keeps(victim.Spec.Priority, priority)
 }
 
 // leave takes a capsule of the view off its node, if it is on one.

@@ -454,22 +454,31 @@ func TestCancelRacesWithACommit(t *testing.T) {
 	assert.Zero(t, snapshotOf(t, l).Node("n").Used())
 }
 
-// SCENARIOS 21: make way, then place in its stead, in one proposal of one pass. The room that is left counts at once.
-func TestMoveAndPlaceInOnePass(t *testing.T) {
+// SCENARIOS 21: evict, then place in its stead, in one proposal of one pass. The room of the evicted counts
+// at once, and the evicted is pending again.
+func TestEvictAndPlaceInOnePass(t *testing.T) {
 	l := &MemoryLedger{}
-	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"low"}, Spec: movable(10)}, Place{Capsule: "low", Node: "n"})
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"low"}, Spec: wants(10)}, Place{Capsule: "low", Node: "n"})
 	high := wants(10)
 	high.Priority = 9
-	commit(t, l, Submit{IDs: []CapsuleID{"high"}, Spec: high}, PutNode{machine("m", 10)})
+	commit(t, l, Submit{IDs: []CapsuleID{"high"}, Spec: high})
 	e := Engine{Ledger: l, Navigator: once(func(_ context.Context, v *View, pending []*Capsule) (Plan, error) {
-		return Plan{Proposals: []Proposal{{Do: []Commitment{
-			evictionOf(v.State(), "low"), Place{Capsule: pending[0].ID, Node: "n"}, Place{Capsule: "low", Node: "m"},
-		}}}}, nil
+		var d Draft
+		d.Sync(v)
+		if err := d.Evict(Evict{Capsule: "low", For: "high"}); err != nil {
+			return Plan{}, err
+		}
+		if err := d.Place(pending[0], Choice{Node: v.State().Node("n")}); err != nil {
+			return Plan{}, err
+		}
+		return Plan{Proposals: []Proposal{d.Propose()}}, nil
 	})}
 	round := e.Pass(t.Context())
 	require.Equal(t, 1, round.Committed, "%v", round.Errors)
+	again := e.Pass(t.Context())
+	require.Len(t, again.Unplaced, 1)
+	assert.Equal(t, CapsuleID("low"), again.Unplaced[0].Capsule.ID)
 	assert.Equal(t, NodeID("n"), where(t, l, "high"))
-	assert.Equal(t, NodeID("m"), where(t, l, "low"))
 }
 
 // SCENARIOS 24: a navigator, a score and a hook call the ledger, and the hook its engine too. Nothing

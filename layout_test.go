@@ -166,9 +166,9 @@ func TestNamesInDocs(t *testing.T) {
 
 // layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.
 var layers = [][]string{
-	{"doc.go", "errors.go", "resources.go", "predicate.go", "capsule.go", "gang.go", "node.go", "proposal.go", "nomination.go"},
+	{"doc.go", "errors.go", "resources.go", "predicate.go", "capsule.go", "gang.go", "node.go", "proposal.go", "nomination.go", "evict.go"},
 	{"state.go", "state_tables.go"},
-	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_publish.go", "txn_validate.go"},
+	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_publish.go", "txn_validate.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_restore.go"},
 	{"ledger.go", "ledger_history.go"},
 	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go"},
@@ -177,7 +177,7 @@ var layers = [][]string{
 }
 
 const (
-	mostFiles    = 40
+	mostFiles    = 42
 	mostExported = 93
 	mostUpward   = 10
 	mostLines    = 400

@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -181,7 +182,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
-	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain,
+	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain, draftEvict, draftEvict, draftEvict, draftEvict,
 	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
 	func(s *scribe) []Commitment { return []Commitment{Release{Hold: pickOne(s, modelHolds)}} },
 	draftNominate, draftNominate, draftNominate, draftServe,
@@ -275,6 +276,44 @@ func draftMove(s *scribe) []Commitment {
 		return out
 	}
 	return append(out, s.put(c.ID, c.Spec))
+}
+
+// draftEvict places a capsule where it may need room, and evicts some of what is there, or elsewhere, to make way for it.
+func draftEvict(s *scribe) []Commitment {
+	c := s.some((*Capsule).Pending)
+	place := Place{Capsule: c.ID, Node: pickOne(s, modelNodes)}
+	if c.Spec != nil {
+		place.Devices = DeviceSet(1<<c.Spec.Devices.Count-1) << rapid.IntRange(0, 1).Draw(s.T, "first device")
+	}
+	var out []Commitment
+	from := place.Node
+	if s.chance(8) {
+		from = pickOne(s, modelNodes)
+	}
+	victims := slices.SortedFunc(s.view.On(from), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) })
+	if len(victims) > 0 && victims[0].Gang != "" && s.chance(2) {
+		victims = slices.Collect(s.view.Members(victims[0].Gang))
+	}
+	for _, v := range victims {
+		e := Evict{Capsule: v.ID, From: v.Node, Since: v.PlacedAt, For: c.ID}
+		if c.Gang != "" && s.chance(3) {
+			e.For, e.ForGang = "", c.Gang
+		}
+		if v.Placed() && !s.chance(4) {
+			out = append(out, e)
+		}
+	}
+	if c.Gang != "" {
+		for m := range s.view.Members(c.Gang) {
+			if m.Pending() && m.ID != c.ID {
+				out = append(out, s.put(m.ID, m.Spec))
+			}
+		}
+	}
+	if s.chance(12) {
+		return out
+	}
+	return append(out, place)
 }
 
 // draftDrain releases a gang, or some of it, back to pending.

@@ -1,5 +1,11 @@
 package orbit
 
+import (
+	"math"
+	"math/big"
+	"slices"
+)
+
 // What the model says of wishes: who may be taken off a node because somebody wants that.
 
 // modelWishes is what one proposal wishes.
@@ -9,11 +15,17 @@ type modelWishes struct {
 	gangs     map[GangID]bool       // gangs that it takes members from
 	drained   map[GangID]bool       // those of which a member leaves a cordoned node
 	displaced map[GangID][]*refusal // those of which members leave ready nodes
+	at        int                   // the commitment that is executed
+	victims   []int                 // evictions that make way, and those whose victim has left
+	passed    []int
+	evicted   map[CapsuleID]bool
+	evictedOf map[GangID]bool
 }
 
 func newModelWishes() modelWishes {
 	return modelWishes{readied: map[NodeID]bool{}, moved: map[CapsuleID]bool{}, gangs: map[GangID]bool{},
-		drained: map[GangID]bool{}, displaced: map[GangID][]*refusal{}}
+		drained: map[GangID]bool{}, displaced: map[GangID][]*refusal{},
+		evicted: map[CapsuleID]bool{}, evictedOf: map[GangID]bool{}}
 }
 
 // drains reports whether a node takes no work, before the proposal and all through it.
@@ -47,6 +59,10 @@ func (r *modelRound) mayReturn(id CapsuleID, c modelCapsule) *refusal {
 // evict takes a capsule off its node for another place.
 func (r *modelRound) evict(e Evict) *refusal {
 	c, ok := r.now.capsules[e.Capsule]
+	if e.For != "" || e.ForGang != "" {
+		r.evictFor(e, c)
+		return nil
+	}
 	if !ok {
 		return lostTo(r.was.left.Capsules)
 	}
@@ -110,4 +126,247 @@ func mixesStopped(do []Commitment) bool {
 		}
 	}
 	return stops && other
+}
+
+// evictFor takes a victim off its node, if it is still there.
+func (r *modelRound) evictFor(e Evict, c modelCapsule) {
+	w := &r.wishes
+	if c.node != e.From || c.placedAt != e.Since || r.was.capsules[e.Capsule].placedAt != e.Since {
+		w.passed = append(w.passed, w.at)
+		return
+	}
+	r.now.touchNode(c.node)
+	r.now.touchGang(c.gang)
+	c.node, c.devices, c.note, c.changed = "", 0, "", r.now.rev
+	r.now.capsules[e.Capsule] = c
+	w.victims, w.evicted[e.Capsule] = append(w.victims, w.at), true
+	if c.gang == "" {
+		return
+	}
+	w.gangs[c.gang], w.evictedOf[c.gang] = true, true
+	if sumOf(r.now.placed(c.gang)) == 0 {
+		if r.emptied == nil {
+			r.emptied = map[GangID]bool{}
+		}
+		r.emptied[c.gang] = true
+	}
+}
+
+// newcomers are the capsules that the proposal places, with the priorities at which they evict.
+func (r *modelRound) newcomers() map[CapsuleID]int32 {
+	out := map[CapsuleID]int32{}
+	for id, c := range r.now.capsules {
+		if c.node == "" || c.placedAt != r.now.rev {
+			continue
+		}
+		out[id] = c.spec.Priority
+		if g, ok := r.now.gangs[c.gang]; ok {
+			for _, role := range g.Roles {
+				out[id] = min(out[id], role.Spec.Priority)
+			}
+		}
+	}
+	return out
+}
+
+// causes are the newcomers that an eviction makes way for.
+func (r *modelRound) causes(e Evict) (out []CapsuleID) {
+	for id := range r.newcomers() {
+		if id == e.For || e.ForGang != "" && r.now.capsules[id].gang == e.ForGang {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// needless returns the evictions that are not needed.
+func (r *modelRound) needless() (drop []int, no *refusal) {
+	w := &r.wishes
+	for _, at := range slices.Concat(w.victims, w.passed) {
+		if len(r.causes(r.p.Do[at].(Evict))) == 0 {
+			return nil, lostTo(0)
+		}
+	}
+	drop = slices.Clone(w.passed)
+	back := map[CapsuleID]bool{}
+	for _, unit := range r.units() {
+		spared, no := r.putBack(unit, back)
+		if no != nil {
+			return nil, no
+		}
+		drop = append(drop, spared...)
+	}
+	return drop, nil
+}
+
+// units are single victims, and gangs that lose all that was placed.
+func (r *modelRound) units() (out [][]int) {
+	whole := map[GangID]int{}
+	for _, at := range r.wishes.victims {
+		id := r.p.Do[at].(Evict).Capsule
+		gang := r.now.capsules[id].gang
+		i, known := whole[gang]
+		switch {
+		case gang == "" || !r.goneWhole(gang):
+			out = append(out, []int{at})
+		case known:
+			out[i] = append(out[i], at)
+		default:
+			whole[gang] = len(out)
+			out = append(out, []int{at})
+		}
+	}
+	return out
+}
+
+// putBack puts a unit back as far as it fits.
+func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int, no *refusal) {
+	first := r.p.Do[unit[0]].(Evict).Capsule
+	gang := r.now.capsules[first].gang
+	priority, newcomers := r.now.capsules[first].spec.Priority, r.newcomers()
+	whole := gang != "" && r.goneWhole(gang)
+	if whole {
+		for _, role := range r.now.gangs[gang].Roles {
+			priority = max(priority, role.Spec.Priority)
+		}
+	}
+	for _, at := range unit {
+		cause := int32(math.MaxInt32)
+		for _, id := range r.causes(r.p.Do[at].(Evict)) {
+			cause = min(cause, newcomers[id])
+		}
+		truce := r.now.limits.TruceFrom <= priority && cause <= r.now.limits.TruceTo
+		if cause <= priority || truce {
+			return nil, lostTo(0)
+		}
+	}
+	blocked := map[NodeID]map[int]bool{}
+	for _, at := range unit {
+		e := r.p.Do[at].(Evict)
+		if in := r.inTheWay(e, priority, back); len(in) == 0 {
+			spared, back[e.Capsule] = append(spared, at), true
+		} else {
+			if blocked[e.From] == nil {
+				blocked[e.From] = map[int]bool{}
+			}
+			for _, q := range in {
+				blocked[e.From][q] = true
+			}
+		}
+	}
+	if len(blocked) == 0 {
+		return spared, nil
+	}
+	if whole {
+		again := r.now.placed(gang)
+		for _, at := range spared {
+			again[r.now.capsules[r.p.Do[at].(Evict).Capsule].role]++
+		}
+		for i, role := range r.now.gangs[gang].Roles {
+			if again[i] < role.minimum() {
+				for _, at := range unit {
+					delete(back, r.p.Do[at].(Evict).Capsule)
+				}
+				spared = nil
+				break
+			}
+		}
+	}
+	for _, at := range unit { // all that it makes way for must ask for what it is in the way of
+		e := r.p.Do[at].(Evict)
+		if !slices.ContainsFunc(r.causes(e), func(id CapsuleID) bool {
+			c := r.now.capsules[id]
+			for q, want := range quantities(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli) {
+				if want > 0 && blocked[c.node][q] {
+					return true
+				}
+			}
+			return false
+		}) {
+			return nil, lostTo(max(r.was.capsules[e.Capsule].changed, r.was.nodes[e.From].newest()))
+		}
+	}
+	return spared, nil
+}
+
+// goneWhole reports whether nothing is left of a gang that was placed before.
+func (r *modelRound) goneWhole(gang GangID) bool {
+	newcomers := r.newcomers()
+	for id, c := range r.now.capsules {
+		if _, new := newcomers[id]; !new && c.gang == gang && c.node != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// inTheWay returns the quantities that are short on its node with a victim put back, beside those that stay, have been put back,
+// or outrank it.
+func (r *modelRound) inTheWay(e Evict, priority int32, back map[CapsuleID]bool) (short []int) {
+	n, newcomers, victim := r.now.nodes[e.From], r.newcomers(), r.was.capsules[e.Capsule]
+	for q, want := range quantities(victim.spec.Envelope.Reservation, victim.devices, victim.spec.Devices.Milli) {
+		sum, asked := big.NewInt(want), false
+		add := func(room Resources, set DeviceSet, milli int) int64 {
+			x := quantities(room, set, milli)[q]
+			sum.Add(sum, big.NewInt(x))
+			return x
+		}
+		for id, c := range r.now.capsules {
+			new, comes := newcomers[id]
+			switch {
+			case back[id] && r.was.capsules[id].node == e.From:
+				was := r.was.capsules[id]
+				add(was.spec.Envelope.Reservation, was.devices, was.spec.Devices.Milli)
+			case c.node == e.From && !comes:
+				add(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)
+			case c.node == e.From && new > priority:
+				asked = add(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli) > 0 || asked
+			}
+		}
+		for id, h := range r.now.holds {
+			if was, ok := r.was.holds[id]; h.Node == e.From && ok && was.changed == h.changed {
+				add(h.Room, h.Devices, h.Milli)
+			}
+		}
+		sum.Add(sum, r.claimedAbove(e, q))
+		capacity := int64(1000)
+		if q < Dimensions {
+			capacity = n.Capacity[q]
+		}
+		if want > 0 && asked && sum.Cmp(big.NewInt(capacity)) > 0 {
+			short = append(short, q)
+		}
+	}
+	return short
+}
+
+// claimedAbove is what is claimed of a quantity on a node above what an eviction makes way for, if that asks for it there.
+func (r *modelRound) claimedAbove(e Evict, q int) *big.Int {
+	most := new(big.Int)
+	for _, id := range r.causes(e) {
+		c := r.now.capsules[id]
+		if c.node != e.From || quantities(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)[q] == 0 {
+			continue
+		}
+		own, sum := r.asker(id, c.spec, c.gang, c.devices), new(big.Int)
+		for who, part := range r.now.claims(e.From) {
+			if r.now.nominated[who].outranks(who, own) {
+				sum.Add(sum, big.NewInt(quantities(part.Room, part.Devices, part.Milli)[q]))
+			}
+		}
+		if sum.Cmp(most) > 0 {
+			most = sum
+		}
+	}
+	return most
+}
+
+// without leaves commitments out.
+func without(do []Commitment, drop []int) (out []Commitment) {
+	for i, c := range do {
+		if !slices.Contains(drop, i) {
+			out = append(out, c)
+		}
+	}
+	return out
 }

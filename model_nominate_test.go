@@ -58,8 +58,13 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 		return nil
 	}
 	newest, specs, no := r.nominee(who)
-	if no != nil {
+	switch {
+	case no != nil:
 		return no
+	case r.wishes.evicted[c.Capsule]:
+		return lostTo(newest)
+	case r.wishes.evictedOf[c.Gang] && c.Gang != "":
+		return lostTo(0)
 	}
 	before, known := r.now.nominated[who]
 	if lives := len(before.parts) > 0; !lives && (c.Since != 0 || len(c.Parts) == 0) || lives && c.Since != 0 && c.Since != before.made {

@@ -155,7 +155,10 @@ type ruling struct {
 func refusedAs(kinds ...error) ruling { return ruling{kinds: kinds} }
 
 // judge says what must come of the proposal. m does not change.
-func (m *model) judge(p Proposal) ruling {
+func (m *model) judge(p Proposal) ruling { return m.rule(p, false) }
+
+// rule does so; of a reduced proposal nobody is spared any more.
+func (m *model) rule(p Proposal, reduced bool) ruling {
 	if m.malformed(p) {
 		return refusedAs(ErrInvalid)
 	}
@@ -170,9 +173,20 @@ func (m *model) judge(p Proposal) ruling {
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
 		wishes: newModelWishes(), asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
 	r.now.rev++
-	for _, c := range p.Do {
+	for i, c := range p.Do {
+		r.wishes.at = i
 		if no := r.execute(c); no != nil {
 			return refusedAs(no.kind(p.View))
+		}
+	}
+	if !reduced && len(r.wishes.victims)+len(r.wishes.passed) > 0 {
+		needless, no := r.needless()
+		if no != nil {
+			return refusedAs(no.kind(p.View))
+		}
+		if len(needless) > 0 {
+			p.Do = without(p.Do, needless)
+			return m.rule(p, true)
 		}
 	}
 	if nos := r.unsettled(); len(nos) > 0 {
@@ -417,6 +431,9 @@ func (r *modelRound) place(p Place) *refusal {
 	if c.released || c.node != "" {
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
+	if r.wishes.evicted[p.Capsule] {
+		return lostTo(0)
+	}
 	specified := r.was.capsules[p.Capsule].specified
 	if no := r.suits(c.spec, specified, n, p.Devices); no != nil {
 		return no
@@ -515,6 +532,8 @@ func (r *modelRound) release(p Release) *refusal {
 	switch {
 	case !ok:
 		return lostTo(r.was.left.Capsules)
+	case r.wishes.evicted[p.Capsule] && !c.released:
+		return lostTo(0)
 	case c.released, p.From != "" && p.From != c.node, c.node == "" && !p.Final:
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
@@ -730,7 +749,7 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 	case Place:
 		return c.Capsule == "" || c.Node == ""
 	case Evict:
-		return c.Capsule == "" || c.From == "" || c.Since == 0
+		return c.Capsule == "" || c.From == "" || c.Since == 0 || c.For != "" && c.ForGang != ""
 	case Hold:
 		return negative(c.Room) || c.Ends.IsZero() || c.Room == Resources{} && c.Devices == 0
 	case Submit:

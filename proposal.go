@@ -204,18 +204,6 @@ type Release struct {
 	Hold HoldID `json:"hold,omitempty"`
 }
 
-// Evict takes a capsule off its node, for another place that the same proposal gives it. Such a move needs consent:
-// [Spec.Movable], or a node that takes no new work, before the proposal and all through it. A gang that is moved in part keeps
-// as many members as it had.
-type Evict struct {
-	// Capsule is the capsule to take off its node.
-	Capsule CapsuleID `json:"capsule"`
-	// From is the node that the capsule must be on.
-	From NodeID `json:"from"`
-	// Since is the revision at which it must have been placed there ([Capsule.PlacedAt]).
-	Since Revision `json:"since"`
-}
-
 // HoldID names a hold.
 type HoldID string
 
@@ -263,7 +251,6 @@ func (RemoveNode) commitment() {}
 func (Submit) commitment()     {}
 func (Place) commitment()      {}
 func (Release) commitment()    {}
-func (Evict) commitment()      {}
 func (Hold) commitment()       {}
 func (Assign) commitment()     {}
 func (Mark) commitment()       {}

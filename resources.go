@@ -244,6 +244,10 @@ type Limits struct {
 	NominationAging int `json:"nominationAging"`
 	// Renewals is how often a nomination is renewed before it loses its place among equal ranks; default 8.
 	Renewals int `json:"renewals"`
+	// TruceFrom and TruceTo are priorities. Of two capsules that both have one of these, or one between, neither is evicted for
+	// the other; equal by default, which allows all.
+	TruceFrom int32 `json:"truceFrom,omitempty"`
+	TruceTo   int32 `json:"truceTo,omitempty"`
 }
 
 // withDefaults returns a copy in which every field says what holds.
@@ -262,7 +266,19 @@ func (l Limits) withDefaults() Limits {
 	l.NominatedShare = min(limit(l.NominatedShare, 10), 100)
 	l.NominationAging = limit(l.NominationAging, 10)
 	l.Renewals = limit(l.Renewals, 8)
+	l.TruceTo = max(l.TruceFrom, l.TruceTo)
 	return l
+}
+
+// keeps says why a capsule of one priority is not evicted for one of another; empty: it may be.
+func (l *Limits) keeps(victim, priority int32) string {
+	switch {
+	case priority <= victim:
+		return fmt.Sprintf("priority %d is not higher than %d", priority, victim)
+	case l.TruceFrom <= victim && priority <= l.TruceTo:
+		return fmt.Sprintf("from priority %d to %d nobody is evicted for another", l.TruceFrom, l.TruceTo)
+	}
+	return ""
 }
 
 // maxLimit keeps sums of limits and counts of records within 32 bits.

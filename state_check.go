@@ -20,6 +20,20 @@ func (s *State) Check(p Proposal) error {
 	return err
 }
 
+// Judge returns the proposal that is committed if p is proposed at this very state: p without the evictions of those who
+// are spared ([Evict]). The history holds it, and [State.Apply] takes it as it is. The error is that of Check.
+func (s *State) Judge(p Proposal) (Proposal, error) {
+	p = p.Clone()
+	if err := p.check(&s.limits); err != nil {
+		return Proposal{}, err
+	}
+	var t tx
+	if _, err := t.run(s, s.rev+1, &p); err != nil {
+		return Proposal{}, err
+	}
+	return t.p, nil
+}
+
 // Committed returns the revision at which a proposal with the same id has been committed, 0 if none is remembered: the
 // capsules that it places know it by [Limits.PlacementIDs], others are remembered within [Limits.ProposalIDs].
 func (s *State) Committed(p Proposal) Revision {
@@ -49,7 +63,7 @@ type Footprint struct {
 }
 
 // Footprint returns what judging the proposal at this very state reads, what committing it writes, the node that each
-// commitment touches, as [Change.Node] will name it, and what [State.Check] says to the proposal. A ledger that keeps its
+// commitment of what [State.Judge] makes of it touches, as [Change.Node] will name it, and what [State.Check] says to the proposal. A ledger that keeps its
 // records apart, as one on a database does, compares and writes exactly these; proposals whose footprints do not meet
 // commute.
 //
@@ -90,6 +104,9 @@ func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID
 		note(fault)
 		t.touched = append(t.touched, node)
 	}
+	if err == nil {
+		note(t.spare())
+	}
 	note(t.judgeTotals())
 	reads, writes = t.footprint()
 	return reads, writes, t.touched, err
@@ -129,6 +146,7 @@ func (s *State) replay(t *tx, changes []Change) error {
 		return err
 	}
 	defer t.reset()
+	t.replays = true
 	if done, err := t.run(s, first.Revision, &p); err != nil {
 		return err
 	} else if done != 0 {

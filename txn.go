@@ -38,6 +38,12 @@ type tx struct {
 
 	// A capsule is released for good.
 	finals bool
+	// The proposal is one that has been committed: nobody is spared.
+	replays bool
+	// Evictions that make way, by their position in Do, and those of them whose victim has left.
+	evictions, passed []int
+	// Where each commitment was in the proposal before victims were spared; nil: where it is.
+	origin []int
 
 	// Where vacant slots are looked for next.
 	nodeSlot, capsuleSlot uint32
@@ -70,8 +76,8 @@ type txCapsule struct {
 	dirty bool
 	// Its own, and that of the node it is placed on by this proposal.
 	slot, node uint32
-	// It has been taken off its node by this proposal, to be placed on another.
-	moves bool
+	// It has been taken off its node by this proposal, to be placed on another; or evicted.
+	moves, evicted bool
 }
 
 type txGang struct {
@@ -83,6 +89,8 @@ type txGang struct {
 	restarts bool
 	// A member leaves its node by a wish; one has been released from a cordoned node.
 	wished, drains bool
+	// A member is evicted.
+	evicts bool
 	// Why a member may not be released that is on a ready node; nil: none is.
 	displaced error
 }
@@ -104,7 +112,8 @@ func (t *tx) reset() {
 	t.holds.reset()
 	t.marks.reset()
 	t.touched = t.touched[:0]
-	t.finals = false
+	t.finals, t.replays = false, false
+	t.evictions, t.passed, t.origin = t.evictions[:0], t.passed[:0], nil
 	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
 	t.nodeSlot, t.capsuleSlot = 0, 0
 }
@@ -129,14 +138,25 @@ func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error)
 		}
 	}
 	t.bets = false
-	for t.at = range p.Do {
-		node, err := t.execute(p.Do[t.at])
+	if err := t.executeAll(); err != nil {
+		return 0, err
+	}
+	if err := t.spare(); err != nil {
+		return 0, err
+	}
+	return 0, t.judgeTotals()
+}
+
+// executeAll executes the commitments in order, until one is refused.
+func (t *tx) executeAll() error {
+	for t.at = range t.p.Do {
+		node, err := t.execute(t.p.Do[t.at])
 		if err != nil {
-			return 0, err
+			return err
 		}
 		t.touched = append(t.touched, node)
 	}
-	return 0, t.judgeTotals()
+	return nil
 }
 
 // committedBefore looks for the proposal's id where it would be: in the records that it placed or, if it
@@ -263,8 +283,11 @@ func (t *tx) refuse(r Rejection, newest Revision, format string, args ...any) er
 		r.Kind = ErrConflict
 	}
 	r.Do = t.at
-	if t.bets {
+	switch {
+	case t.bets:
 		r.Do = -1
+	case t.origin != nil && t.at >= 0:
+		r.Do = t.origin[t.at]
 	}
 	r.At, r.TakenAt = t.s.rev, newest
 	r.Reason = fmt.Sprintf(format, args...)

@@ -42,9 +42,12 @@ func (n *txNode) drains() bool {
 	return n.was != nil && !n.was.Node.Schedulable() && !n.ready && !n.gone
 }
 
-// evict takes a capsule off its node, to be placed again by the same proposal.
+// evict takes a capsule off its node, to make way, or to be placed again by the same proposal.
 func (t *tx) evict(c *Evict) (NodeID, error) {
 	e := t.capsule(c.Capsule)
+	if c.For != "" || c.ForGang != "" {
+		return t.evictFor(c, e)
+	}
 	if e == nil {
 		return "", t.noCapsule(c.Capsule)
 	}
@@ -67,6 +70,36 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 	}
 	e.now.Changed, e.dirty, e.moves = t.rev, true, true
 	return c.From, nil
+}
+
+// evictFor takes a victim off its node. One that has left by itself is passed over.
+func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
+	if e == nil || e.now.Node != c.From || e.now.PlacedAt != c.Since || e.was == nil || e.was.PlacedAt != c.Since {
+		if t.replays {
+			return "", t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0, "capsule %q is not on node %q since revision %d", c.Capsule, c.From, c.Since)
+		}
+		t.passed = append(t.passed, t.at)
+		return "", nil
+	}
+	if e.now.Gang != "" {
+		g := t.gang(e.now.Gang)
+		g.wished, g.evicts = true, true
+	}
+	t.leave(e)
+	e.now.Changed, e.dirty, e.evicted = t.rev, true, true
+	t.evictions = append(t.evictions, t.at)
+	return c.From, nil
+}
+
+// priority returns the priority at which a capsule evicts: of a member of a gang, that of the lowest role.
+func (t *tx) priority(e *txCapsule) int32 {
+	lowest := e.now.Spec.Priority
+	if g := t.gangs.find(e.now.Gang); g != nil {
+		for i := range g.now.Gang.Roles {
+			lowest = min(lowest, g.now.Gang.Roles[i].Spec.Priority)
+		}
+	}
+	return lowest
 }
 
 // settleMoves judges that what was taken off its node to be moved is placed again.

@@ -76,6 +76,8 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	switch {
 	case e.now.released:
 		return t.refusePlace(c, e.newest(), "capsule %q has been released for good", c.Capsule)
+	case e.evicted:
+		return t.refusePlace(c, 0, "capsule %q is evicted by this proposal", c.Capsule)
 	case e.now.Placed():
 		return t.refusePlace(c, e.newest(), "capsule %q is placed on node %q", c.Capsule, e.now.Node)
 	case !node.Schedulable():
@@ -145,6 +147,8 @@ func (t *tx) release(c *Release) (NodeID, error) {
 	switch {
 	case e.now.released:
 		return "", t.refuse(at, e.newest(), "capsule %q has been released for good", c.Capsule)
+	case e.evicted:
+		return "", t.refuse(at, 0, "capsule %q is evicted by this proposal", c.Capsule)
 	case c.From != "" && c.From != e.now.Node:
 		return "", t.refuse(at, e.newest(), "capsule %q is on node %q, not on %q", c.Capsule, e.now.Node, c.From)
 	case !e.now.Placed() && !c.Final:

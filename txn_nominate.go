@@ -21,7 +21,7 @@ func (t *tx) nominate(c *Nominate) error {
 	if e == nil {
 		return t.noCapsule(c.Capsule)
 	}
-	if !e.now.Pending() {
+	if !e.now.Pending() || e.evicted {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
 	}
 	n, err := t.nomination(c, e.now.Nomination, e.newest(), []*Spec{e.now.Spec})
@@ -58,6 +58,9 @@ func (t *tx) nominateGang(c *Nominate) error {
 	g := t.gang(c.Gang)
 	if g == nil {
 		return t.refuse(Rejection{}, t.s.left.Gangs, "there is no gang %q", c.Gang)
+	}
+	if g.evicts {
+		return t.refuse(Rejection{}, 0, "members of gang %q are evicted by this proposal", c.Gang)
 	}
 	if n := g.now.Total(); n > 0 {
 		return t.refuse(Rejection{}, g.newest(), "gang %q has %d members placed", c.Gang, n)
@@ -306,19 +309,25 @@ func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
 	if n == nil || e == nil || asked[n.now.index] == nil || at < n.joined {
 		return
 	}
-	a, spec := asked[n.now.index], e.now.Spec
-	own := ask{room: &spec.Envelope.Reservation, devices: c.Devices, milli: spec.Devices.Milli, priority: spec.Priority}
+	a := asked[n.now.index]
 	a.newest = max(a.newest, e.newest())
-	if g := t.gangs.find(e.now.Gang); g != nil && g.was != nil {
+	if g := t.gangs.find(e.now.Gang); g != nil {
 		a.newest = max(a.newest, g.newest())
-		if g.was.Nomination.Lives() {
-			own.nomination = g.was.Nomination
-		}
+	}
+	a.asks, a.at = append(a.asks, t.askOf(e, c.Devices)), at
+}
+
+// askOf returns what a capsule asks for that is placed on these devices.
+func (t *tx) askOf(e *txCapsule, devices DeviceSet) ask {
+	spec := e.now.Spec
+	own := ask{room: &spec.Envelope.Reservation, devices: devices, milli: spec.Devices.Milli, priority: spec.Priority}
+	if g := t.gangs.find(e.now.Gang); g != nil && g.was != nil && g.was.Nomination.Lives() {
+		own.nomination = g.was.Nomination
 	}
 	if e.was != nil && e.was.Nomination.Lives() {
 		own.nomination = e.was.Nomination
 	}
-	a.asks, a.at = append(a.asks, own), at
+	return own
 }
 
 // shares reports whether the proposal makes a nomination, or lowers a capacity that one may have relied on.

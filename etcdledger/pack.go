@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -74,6 +75,13 @@ func (b *pack) add(p *orbit.Proposal, touched []orbit.NodeID, accesses accessSet
 	if err := b.roomFor(accesses); err != nil {
 		return err
 	}
+	if slices.ContainsFunc(p.Do, makesWay) {
+		reduced, err := b.state.Judge(*p)
+		if err != nil {
+			return err
+		}
+		p = &reduced
+	}
 	changes := b.changes(p, touched)
 	next, err := b.state.Apply(changes)
 	if err != nil {
@@ -93,6 +101,12 @@ func (b *pack) add(p *orbit.Proposal, touched []orbit.NodeID, accesses accessSet
 	}
 	b.take(p, next, accesses, values, text, bytes)
 	return nil
+}
+
+// makesWay reports whether a commitment evicts a capsule that the ledger may spare.
+func makesWay(c orbit.Commitment) bool {
+	e, ok := c.(orbit.Evict)
+	return ok && (e.For != "" || e.ForGang != "")
 }
 
 // take makes a proposal that add has judged part of the pack.

@@ -36,6 +36,7 @@ var broken = []struct{ breaks, caught, says string }{
 	{"knows one dimension", "dimensions", "must be refused"},
 	{"lets sums wrap", "wrap", "must be refused"},
 	{"never shrinks", "shrink", ""},
+	{"spares nobody", "evictions", "it must evict [w]"},
 	{"shares devices without counting", "devices", "must be refused"},
 	{"ignores sick devices", "sick-device", "must be refused"},
 	{"ignores requirements", "requirements", "must be refused"},

@@ -14,7 +14,7 @@ import (
 
 // plane is a second ledger, as plain as can be, and unlike orbit.MemoryLedger where ledgers may differ: revisions
 // have gaps, the proposals of a batch share one, a commit takes a while, and a handle hears late of what others
-// commit. It judges by State.Check, moves by State.Apply, and is broken in the way that breaks says.
+// commit. It judges by State.Judge, moves by State.Apply, and is broken in the way that breaks says.
 type plane struct {
 	breaks string
 	// How long a commit is on its way, and how late other handles hear of it.
@@ -131,10 +131,14 @@ func (h *handle) commit(p orbit.Proposal, shared orbit.Revision) (orbit.Revision
 		return at, err
 	}
 	judged := h.judged(&p)
-	if err := judged.Check(p); err != nil {
+	reduced, err := judged.Judge(p)
+	if err != nil {
 		h.refused[p.ID] = err
 		h.advance(h.state.Revision()) // the loser plans again on what it has lost to
 		return 0, h.receipt(err)
+	}
+	if len(reduced.Do) < len(p.Do) && h.breaks != "spares nobody" {
+		p = reduced
 	}
 	rev := h.state.Revision() + 3
 	if shared != 0 && shared == h.state.Revision() {

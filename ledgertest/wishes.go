@@ -1,6 +1,11 @@
 package ledgertest
 
-import "github.com/orbitsched/orbit"
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
+)
 
 // Who is taken off a node because somebody wants that.
 
@@ -82,4 +87,91 @@ func checkGangMoves(t *trial) {
 	if g := t.now().Gang("g"); g.Total() != 2 {
 		t.Failf("%d members of the gang are placed; two are", g.Total())
 	}
+}
+
+// evictFor takes a capsule off its node to make way for another.
+func (t *trial) evictFor(id, cause orbit.CapsuleID) orbit.Evict {
+	e := t.evict(id)
+	e.For = cause
+	return e
+}
+
+// evicts requires that the commitments are committed, and that the history has these evictions of them.
+func (t *trial) evicts(want []orbit.CapsuleID, do ...orbit.Commitment) {
+	view := t.view()
+	p := orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: do}
+	reduced, err := t.now().Judge(p)
+	t.Must(err, "State.Judge")
+	t.admits(p)
+	var got []orbit.CapsuleID
+	list := t.changes(t.ledger, view)
+	for _, c := range list {
+		if e, ok := c.Do.(orbit.Evict); ok {
+			got = append(got, e.Capsule)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Failf("%s evicts %v; it must evict %v", harness.Describe(p), got, want)
+	}
+	if len(list) != len(reduced.Do) {
+		t.Failf("%s is %d changes; State.Judge leaves %d", harness.Describe(p), len(list), len(reduced.Do))
+	}
+	for _, id := range want {
+		t.isOn(id, "")
+	}
+	t.again(p, list[0].Revision)
+}
+
+// checkEvictions evicts for what is more urgent, needlessly and of need.
+func checkEvictions(t *trial) {
+	t.commits(node("n", 4), node("m", 4), submit(ranked(5, 2), "v", "w", "x"), submit(ranked(10, 2), "a", "a2", "a3"), submit(ranked(0, 2), "b"),
+		submit(ranked(5, 1), "equal"), submit(ranked(20, 2), "c"), place("v", "n"))
+	t.mistakes(t.evictFor("v", "a"), place("a", "n"), place("b", "n")) // v is spared, and b has no room
+	t.isOn("v", "n")
+	t.commits(place("w", "n"))
+	t.mistakes(t.evictFor("v", "equal"), place("equal", "n"))
+	t.mistakes(t.evictFor("v", "b"), place("b", "n"))
+	t.mistakes(t.evictFor("v", "a"))
+	t.mistakes(t.evictFor("v", "a"), place("c", "n"))
+	t.mistakes(t.evictFor("v", "a"), place("a", "n"), place("v", "m"))
+	t.mistakes(t.evictFor("v", "a"), place("a", "m"), place("c", "n")) // it stands in the way of c alone
+	old := t.evictFor("w", "a")
+	t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("v", "a"), old, place("a", "n")) // one of the two is enough, the later one
+	t.evicts(nil, t.evictFor("v", "a2"), place("a2", "m"))
+	t.commits(place("w", "m"))
+	t.commits(stopped("w"))
+	old.For = "a3"
+	t.evicts(nil, place("a3", "m"), old, t.evictFor("v", "a3")) // w has gone by itself, and v is not in the way
+	t.commits(cancel("a3"), place("w", "m"))
+	old.From = "m"
+	t.evicts([]orbit.CapsuleID{"v"}, orbit.Evict{Capsule: "w", From: "m", Since: old.Since, For: "c"}, t.evictFor("v", "c"), place("c", "n")) // placed anew since
+	t.isOn("w", "m")
+}
+
+// checkGangEvictions evicts members of gangs and evicts for gangs.
+func checkGangEvictions(t *trial) {
+	crew := gang("g", 2, "x", "y", "z")
+	crew.Gang.Roles[0].Spec.Priority = 3
+	mixed := orbit.Submit{Gang: &orbit.Gang{ID: "up", Roles: []orbit.Role{
+		{Name: "boss", Spec: ranked(9, 1), Members: []orbit.CapsuleID{"boss"}},
+		{Name: "hand", Spec: ranked(3, 1), Members: []orbit.CapsuleID{"hand"}}}}}
+	t.commits(node("n", 2), node("m", 1), crew, mixed, submit(ranked(5, 1), "a", "b", "c"), place("x", "n"), place("y", "n"), place("z", "m"))
+	forGang := t.evict("x")
+	forGang.ForGang = "up"
+	t.mistakes(forGang, place("boss", "n"), place("hand", "n")) // it acts at its lowest role's priority
+	t.mistakes(t.evictFor("x", "boss"), place("boss", "n"), place("hand", "n"))
+	t.evicts([]orbit.CapsuleID{"x"}, t.evictFor("x", "a"), place("a", "n")) // more than the fewest run
+	t.mistakes(t.evictFor("y", "b"), place("b", "n"))                       // fewer would
+	t.evicts([]orbit.CapsuleID{"y", "z"}, t.evictFor("y", "b"), t.evictFor("z", "b"), place("b", "n"))
+	t.commits(cancel("a"), cancel("b"))
+	t.commits(place("x", "n"), place("y", "n"), place("z", "m"))
+	t.evicts([]orbit.CapsuleID{"y"}, t.evictFor("x", "c"), t.evictFor("y", "c"), t.evictFor("z", "c"), place("c", "n")) // whole, and as many may stay as can run
+}
+
+// checkEvictionsBesideNominations evicts where room is nominated for what ranks higher.
+func checkEvictionsBesideNominations(t *trial) {
+	t.commits(node("n", 4), submit(ranked(5, 2), "v"), submit(ranked(10, 2), "a"), submit(ranked(50, 2), "high"), place("v", "n"))
+	t.commits(nominate("high", 2, "n"))
+	t.mistakes(place("a", "n"))
+	t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n")) // both have room, and v has none beside them
 }

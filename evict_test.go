@@ -1,0 +1,126 @@
+package orbit
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// packed is one node with victims of many sizes, some of them gangs, and what comes.
+type packed struct {
+	court
+	do      []Commitment
+	victims []CapsuleID
+}
+
+// drawPacked fills a node, and draws a proposal that evicts all that is there for what comes.
+func drawPacked(t *rapid.T, capacity int64) packed {
+	c := packed{court: court{nil, &MemoryLedger{}}}
+	commit(t, c, cpuNode("n", capacity), cpuNode("m", 64))
+	size := rapid.Int64Range(1, 4)
+	for i := range rapid.IntRange(1, 6).Draw(t, "victims") {
+		id := CapsuleID(fmt.Sprint("v", i))
+		spec := cpuSpec(size.Draw(t, "size"))
+		spec.Priority = rapid.Int32Range(0, 5).Draw(t, "priority")
+		commit(t, c, submitOf(spec, id))
+		if _, err := c.Propose(bg, Proposal{Do: []Commitment{placeOn(id, "n")}}); err == nil {
+			c.victims = append(c.victims, id)
+		}
+	}
+	if members := []CapsuleID{"g0", "g1", "g2"}; rapid.Bool().Draw(t, "gang") {
+		g := gangOf("g", rapid.IntRange(1, 3).Draw(t, "min"), members...)
+		commit(t, c, g)
+		do := []Commitment{placeOn("g0", "n"), placeOn("g1", "n"), placeOn("g2", "m")}
+		if _, err := c.Propose(bg, Proposal{Do: do}); err == nil {
+			c.victims = append(c.victims, members...)
+		}
+	}
+	s := snapshotOf(t, c)
+	urgent := cpuSpec(rapid.Int64Range(1, 8).Draw(t, "asks"))
+	urgent.Priority = 9
+	commit(t, c, submitOf(urgent, "urgent"))
+	for _, id := range rapid.Permutation(c.victims).Draw(t, "order") {
+		e := evictionOf(s, id)
+		e.For = "urgent"
+		c.do = append(c.do, e)
+	}
+	c.do = append(c.do, placeOn("urgent", "n"))
+	return c
+}
+
+// TestSparing: whoever makes way has to. With any one victim put back the proposal is refused; and with more room nobody is
+// evicted before whom somebody that comes earlier in the proposal is spared, nor is the proposal refused.
+func TestSparing(t *testing.T) {
+	spared := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawPacked(t, rapid.Int64Range(4, 12).Draw(t, "capacity"))
+		s := snapshotOf(t, c)
+		p := Proposal{View: s.Revision(), Do: c.do}
+		reduced, err := s.Judge(p)
+		if err != nil {
+			require.ErrorContains(t, err, `node "n" is short`, "urgent work has no room with all victims gone")
+			return
+		}
+		spared += len(p.Do) - len(reduced.Do)
+		again, err := s.Judge(reduced)
+		require.NoError(t, err)
+		require.Equal(t, reduced.Do, again.Do, "nobody else is spared")
+		for i, do := range reduced.Do {
+			e, ok := do.(Evict)
+			if !ok || s.Capsule(e.Capsule).Gang != "" {
+				continue
+			}
+			without := append(append([]Commitment{}, reduced.Do[:i]...), reduced.Do[i+1:]...)
+			require.Error(t, s.Check(Proposal{View: s.Revision(), Do: without}), "capsule %s could have stayed", e.Capsule)
+		}
+		more := *s.Node("n").Node.clone()
+		more.Capacity[CPU] += rapid.Int64Range(1, 4).Draw(t, "more")
+		commit(t, c, PutNode{more})
+		fewer, err := snapshotOf(t, c).Judge(p)
+		require.NoError(t, err, "more room")
+		require.GreaterOrEqual(t, orderOf(p.Do, fewer.Do), orderOf(p.Do, reduced.Do))
+		_, err = c.Propose(bg, p)
+		require.NoError(t, err)
+		require.NoError(t, snapshotOf(t, c).Verify())
+	})
+	require.Positive(t, spared)
+}
+
+// orderOf writes down who is spared, the first of the proposal first.
+func orderOf(all, left []Commitment) (out string) {
+	for _, c := range all {
+		spared := "1"
+		for _, l := range left {
+			if l == c {
+				spared = "0"
+			}
+		}
+		out += spared
+	}
+	return out
+}
+
+// TestTruce: within a band of priorities nobody is evicted for another, at its borders and across them somebody is.
+func TestTruce(t *testing.T) {
+	for _, band := range [][2]int32{{10, 20}, {0, 0}} {
+		c := court{t, &MemoryLedger{Bounds: Limits{TruceFrom: band[0], TruceTo: band[1]}}}
+		c.commits(cpuNode("n", 1))
+		for i, pair := range [][2]int32{{9, 10}, {10, 11}, {10, 20}, {15, 20}, {20, 21}, {10, 21}, {9, 20}, {30, 31}} {
+			low, high := cpuSpec(1), cpuSpec(1)
+			low.Priority, high.Priority = pair[0], pair[1]
+			v, a := CapsuleID(fmt.Sprint("v", i)), CapsuleID(fmt.Sprint("a", i))
+			c.commits(submitOf(low, v), submitOf(high, a), placeOn(v, "n"))
+			e := evictionOf(c.now(), v)
+			e.For = a
+			if within := band[1] > 0 && pair[0] >= 10 && pair[1] <= 20; within {
+				require.ErrorContains(t, c.mistakes(e, placeOn(a, "n")), "from priority 10 to 20 nobody is evicted")
+				c.commits(Release{Capsule: v, Final: true})
+				continue
+			}
+			c.commits(e, placeOn(a, "n"))
+			c.commits(Release{Capsule: a, Final: true})
+		}
+	}
+}

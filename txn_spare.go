@@ -1,0 +1,375 @@
+package orbit
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Who has to make way, and who is spared.
+
+// load is what is taken of a node.
+type load struct {
+	room    Resources
+	devices deviceUse
+}
+
+func (l *load) add(spec *Spec, set DeviceSet, sign int32) {
+	for d, x := range spec.Envelope.Reservation {
+		l.room[d] += int64(sign) * x
+	}
+	l.devices.add(set, sign*int32(spec.Devices.Milli))
+}
+
+// sparing finds out which victims of a proposal may stay.
+type sparing struct {
+	t     *tx
+	nodes map[NodeID]*sparedNode
+	// What evictions make way for, by capsule and by gang: members that the proposal places.
+	causes map[Evict][]*txCapsule
+	// Nominations on which it rests that somebody is not spared.
+	rests []nominatedPart
+}
+
+// sparedNode is a node on which there are victims, or newcomers.
+type sparedNode struct {
+	n *txNode
+	// What the proposal places there, highest priority first, and what the first of them take together.
+	newcomers []newcomer
+	sums      []load
+	// All that the proposal puts there, holds too, and what has been put back.
+	new, back load
+	// The nominations that claim room there.
+	claims []nominatedPart
+}
+
+type newcomer struct {
+	of       *txCapsule
+	priority int32
+}
+
+// victims are one capsule, or a gang that is evicted whole.
+type victims struct {
+	// Positions of their evictions.
+	at []int
+	// Nil: one capsule.
+	gang     *txGang
+	priority int32
+}
+
+// obstacle is what a victim stands in the way of on its node.
+type obstacle struct {
+	node    NodeID
+	room    [Dimensions]bool
+	devices DeviceSet
+}
+
+// spare judges the evictions of a proposal and takes those out of it that are needless: in their order each victim is put back
+// on its node if it fits there beside what is left, beside the newcomers that outrank it, and beside what is nominated for
+// those that outrank the one it makes way for. Then the proposal is executed again without them. Fit is monotone, so one pass
+// leaves nobody who could stay. It requires that all commitments have been executed.
+func (t *tx) spare() error {
+	if len(t.evictions)+len(t.passed) == 0 {
+		return nil
+	}
+	s := sparing{t: t, nodes: map[NodeID]*sparedNode{}, causes: map[Evict][]*txCapsule{}}
+	if err := s.prepare(); err != nil || t.replays {
+		return err
+	}
+	defer func() { t.readNominees(s.rests) }()
+	drop := slices.Clone(t.passed)
+	for _, unit := range s.units() {
+		if err := s.mayMakeWay(&unit); err != nil {
+			return err
+		}
+		spared, obstacles := s.putBack(&unit)
+		if len(obstacles) > 0 {
+			if err := s.mustMakeWay(&unit, obstacles); err != nil {
+				return err
+			}
+		}
+		drop = append(drop, spared...)
+	}
+	if len(drop) == 0 {
+		return nil
+	}
+	slices.Sort(drop)
+	return t.without(drop)
+}
+
+// prepare notes what the proposal places where, and checks that every eviction makes way for some of it.
+func (s *sparing) prepare() error {
+	for i := range s.t.capsules.entries {
+		e := &s.t.capsules.entries[i]
+		if !e.dirty || !e.now.Placed() || e.now.PlacedAt != s.t.rev {
+			continue
+		}
+		n := s.node(e.now.Node)
+		n.newcomers = append(n.newcomers, newcomer{e, s.t.priority(e)})
+		n.new.add(e.now.Spec, e.now.Devices, 1)
+		s.causes[Evict{For: e.now.ID}] = append(s.causes[Evict{For: e.now.ID}], e)
+		if e.now.Gang != "" {
+			s.causes[Evict{ForGang: e.now.Gang}] = append(s.causes[Evict{ForGang: e.now.Gang}], e)
+		}
+	}
+	for i := range s.t.holds.entries {
+		if h := &s.t.holds.entries[i]; h.now != nil && h.now != h.was {
+			n := s.node(h.now.Node)
+			n.new.room = n.new.room.plus(h.now.Room)
+			n.new.devices.add(h.now.Devices, int32(h.now.Milli))
+		}
+	}
+	for _, n := range s.nodes {
+		slices.SortStableFunc(n.newcomers, func(a, b newcomer) int { return cmp.Compare(b.priority, a.priority) })
+		n.sums = make([]load, 1, len(n.newcomers)+1)
+		for _, c := range n.newcomers {
+			sum := n.sums[len(n.sums)-1]
+			sum.add(c.of.now.Spec, c.of.now.Devices, 1)
+			n.sums = append(n.sums, sum)
+		}
+	}
+	for _, at := range slices.Concat(s.t.evictions, s.t.passed) {
+		c := s.t.p.Do[at].(Evict)
+		if len(s.causesOf(&c)) == 0 {
+			s.t.at = at
+			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0, "capsule %q is evicted for %s, which the proposal does not place", c.Capsule, c.cause())
+		}
+	}
+	return nil
+}
+
+// node returns a node with what the proposal places there.
+func (s *sparing) node(id NodeID) *sparedNode {
+	n := s.nodes[id]
+	if n == nil {
+		n = &sparedNode{n: s.t.nodes.find(id), sums: make([]load, 1)}
+		n.claims = s.t.nominatedOn(n.n)
+		s.nodes[id] = n
+	}
+	return n
+}
+
+func (s *sparing) causesOf(c *Evict) []*txCapsule {
+	return s.causes[Evict{For: c.For, ForGang: c.ForGang}]
+}
+
+// cause names what an eviction makes way for.
+func (c *Evict) cause() string {
+	return (&Nomination{Capsule: c.For, Gang: c.ForGang}).nominee()
+}
+
+// units returns the victims, in the order of the proposal: a gang of which nothing that was placed is left is one unit.
+func (s *sparing) units() (out []victims) {
+	placed := map[*txGang]int{}
+	for _, n := range s.nodes {
+		for _, c := range n.newcomers {
+			if g := s.t.gangs.find(c.of.now.Gang); g != nil {
+				placed[g]++
+			}
+		}
+	}
+	whole := map[*txGang]int{}
+	for _, at := range s.t.evictions {
+		c := s.t.p.Do[at].(Evict)
+		e := s.t.capsules.find(c.Capsule)
+		g := s.t.gangs.find(e.now.Gang)
+		if g == nil || g.now.Total() > placed[g] {
+			out = append(out, victims{at: []int{at}, priority: e.now.Spec.Priority})
+			continue
+		}
+		i, known := whole[g]
+		if !known {
+			i = len(out)
+			whole[g] = i
+			highest := e.now.Spec.Priority
+			for r := range g.now.Gang.Roles {
+				highest = max(highest, g.now.Gang.Roles[r].Spec.Priority)
+			}
+			out = append(out, victims{gang: g, priority: highest})
+		}
+		out[i].at = append(out[i].at, at)
+	}
+	return out
+}
+
+// mayMakeWay checks that what victims make way for outranks them, and that they are not both of the truce.
+func (s *sparing) mayMakeWay(unit *victims) error {
+	for _, at := range unit.at {
+		c := s.t.p.Do[at].(Evict)
+		priority := int32(math.MaxInt32)
+		for _, e := range s.causesOf(&c) {
+			priority = min(priority, s.t.priority(e))
+		}
+		if why := s.t.s.limits.keeps(unit.priority, priority); why != "" {
+			s.t.at = at
+			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0, "capsule %q does not make way for %s: %s", c.Capsule, c.cause(), why)
+		}
+	}
+	return nil
+}
+
+// putBack puts the victims back on their nodes as far as they fit, and returns the evictions that are needless, and what the
+// others stand in the way of. A gang is put back whole, or in part if every role's minimum is, or not at all.
+func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
+	for _, at := range unit.at {
+		if o := s.stay(at, unit.priority); o.node == "" {
+			spared = append(spared, at)
+		} else {
+			obstacles = append(obstacles, o)
+		}
+	}
+	if unit.gang == nil || len(obstacles) == 0 {
+		return spared, obstacles
+	}
+	again := slices.Clone(unit.gang.now.Placed)
+	for _, at := range spared {
+		again[s.victim(at).now.role]++
+	}
+	for i := range again {
+		if again[i] < unit.gang.now.Gang.Roles[i].minimum() {
+			for _, at := range spared {
+				e := s.victim(at)
+				s.node(e.was.Node).back.add(e.was.Spec, e.was.Devices, -1)
+			}
+			return nil, obstacles
+		}
+	}
+	return spared, obstacles
+}
+
+func (s *sparing) victim(at int) *txCapsule { return s.t.capsules.find(s.t.p.Do[at].(Evict).Capsule) }
+
+// stay puts one victim back if it fits, and says what it stands in the way of if it does not.
+func (s *sparing) stay(at int, priority int32) (o obstacle) {
+	e := s.victim(at)
+	n := s.node(e.was.Node)
+	k := sort.Search(len(n.newcomers), func(i int) bool { return n.newcomers[i].priority <= priority })
+	top, want := &n.sums[k], &e.was.Spec.Envelope.Reservation
+	claimed := s.claimed(at, n)
+	for d := range want {
+		free := n.n.now.Node.Capacity[d] - (n.n.now.used[d] - n.new.room[d] + top.room[d])
+		if want[d] > 0 && top.room[d] > 0 && !within(free, n.back.room[d], claimed.room[d], want[d]) {
+			o.node, o.room[d] = n.n.now.Node.ID, true
+		}
+	}
+	for i, used := range n.n.now.deviceUse() {
+		if !e.was.Devices.Has(i) || top.devices[i] == 0 {
+			continue
+		}
+		if used-n.new.devices[i]+top.devices[i]+n.back.devices[i]+claimed.devices[i]+int32(e.was.Spec.Devices.Milli) > deviceMilli {
+			o.node, o.devices = n.n.now.Node.ID, o.devices|1<<i
+		}
+	}
+	if o.node == "" {
+		n.back.add(e.was.Spec, e.was.Devices, 1)
+	} else if *claimed != (load{}) {
+		s.rests = append(s.rests, n.claims...)
+	}
+	return o
+}
+
+// within reports whether quantities, none of them negative, fit together in what is free. No sum wraps.
+func within(free int64, takes ...int64) bool {
+	for _, x := range takes {
+		if x > free {
+			return false
+		}
+		free -= x
+	}
+	return true
+}
+
+// claimed returns what is nominated on a node for those that outrank what an eviction makes way for, in what that asks for there.
+func (s *sparing) claimed(at int, n *sparedNode) *load {
+	var sum load
+	if len(n.claims) == 0 {
+		return &sum
+	}
+	c := s.t.p.Do[at].(Evict)
+	for _, cause := range s.causesOf(&c) {
+		if cause.now.Node != n.n.now.Node.ID {
+			continue
+		}
+		var beside load
+		own := s.t.askOf(cause, cause.now.Devices)
+		for _, p := range n.claims {
+			if !own.yieldsTo(p.of) {
+				continue
+			}
+			r := p.room()
+			for d, x := range r.Room {
+				if own.room[d] > 0 {
+					beside.room[d] = min(beside.room[d], math.MaxInt64-x) + x
+				}
+			}
+			beside.devices.add(r.Devices&own.devices, int32(r.Milli))
+		}
+		for d := range sum.room {
+			sum.room[d] = max(sum.room[d], beside.room[d])
+		}
+		for i := range sum.devices {
+			sum.devices[i] = max(sum.devices[i], beside.devices[i])
+		}
+	}
+	return &sum
+}
+
+// mustMakeWay checks that everything that victims make way for asks for what they stand in the way of.
+func (s *sparing) mustMakeWay(unit *victims, obstacles []obstacle) error {
+	for _, at := range unit.at {
+		c := s.t.p.Do[at].(Evict)
+		blocks := slices.ContainsFunc(s.causesOf(&c), func(e *txCapsule) bool {
+			return slices.ContainsFunc(obstacles, func(o obstacle) bool { return o.blocks(e) })
+		})
+		if !blocks {
+			s.t.at = at
+			newest := max(s.victim(at).newest(), s.t.nodes.find(c.From).newest())
+			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, newest, "capsule %q does not stand in the way of %s, but of others", c.Capsule, c.cause())
+		}
+	}
+	return nil
+}
+
+// blocks reports whether a newcomer asks for what the victim stands in the way of.
+func (o *obstacle) blocks(e *txCapsule) bool {
+	if e.now.Node != o.node {
+		return false
+	}
+	for d, x := range e.now.Spec.Envelope.Reservation {
+		if x > 0 && o.room[d] {
+			return true
+		}
+	}
+	return e.now.Devices&o.devices != 0
+}
+
+// without executes the proposal again, without some of its evictions. What they would have taken has been read all the same.
+func (t *tx) without(drop []int) error {
+	s, rev, full := t.s, t.rev, t.p
+	t.reset()
+	reduced := full
+	reduced.Do = make([]Commitment, 0, len(full.Do)-len(drop))
+	var origin []int
+	for i, c := range full.Do {
+		if _, dropped := slices.BinarySearch(drop, i); !dropped {
+			reduced.Do, origin = append(reduced.Do, c), append(origin, i)
+		}
+	}
+	t.begin(s, rev, &reduced)
+	t.origin = origin
+	for _, bet := range full.If { // they hold, and what they rest on has to be read again
+		_ = t.judge(bet)
+	}
+	if err := t.executeAll(); err != nil {
+		return err
+	}
+	for _, i := range drop {
+		c := full.Do[i].(Evict)
+		if e := t.capsule(c.Capsule); e != nil && e.now.Gang != "" {
+			t.gang(e.now.Gang)
+		}
+		t.node(c.From)
+	}
+	return nil
+}
