@@ -240,7 +240,6 @@ func (d *drafting) placeGang(t *rapid.T) {
 		return
 	}
 	d.draft.Rollback(start)
-	d.refused++
 	if !touched && !strings.Contains(refused.Error(), "nominated") {
 		require.Error(t, judged, "the draft says: %v", refused)
 	}
