@@ -50,7 +50,7 @@ func (d *Draft) replace(n, now *NodeState) {
 }
 
 // nominationOf returns the living nomination of a capsule or of its gang, as the view shows it; nil: there is none, or the
-// plan has changed it, or an earlier proposal of the plan ends it because it places one of them.
+// plan has changed it, or an earlier proposal of the plan ends it because it places one of them, or releases one for good.
 func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 	if d.view.state.nominations.Len() == 0 {
 		return nil
@@ -74,18 +74,24 @@ func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 // changes reports whether the plan makes another nomination for the same capsule or gang, or ends it.
 func (d *Draft) changes(of *Nomination) bool {
 	for i, c := range d.log {
+		ends := CapsuleID("")
 		switch c := c.(type) {
 		case Nominate:
 			if c.Capsule == of.Capsule && c.Gang == of.Gang {
 				return true
 			}
 		case Place:
-			if i >= d.open {
-				continue // in one proposal all ask as before it
+			ends = c.Capsule
+		case Release:
+			if c.Final {
+				ends = c.Capsule
 			}
-			if known := d.view.state.Capsule(c.Capsule); c.Capsule == of.Capsule || known != nil && of.Gang != "" && known.Gang == of.Gang {
-				return true
-			}
+		}
+		if ends == "" || i >= d.open {
+			continue // in one proposal all ask as before it
+		}
+		if known := d.view.state.Capsule(ends); ends == of.Capsule || known != nil && of.Gang != "" && known.Gang == of.Gang {
+			return true
 		}
 	}
 	return false
