@@ -336,7 +336,7 @@ func TestPatienceOfFewSteps(t *testing.T) {
 				return r
 			}
 			synctest.Test(t, func(t *testing.T) {
-				if res := race.Scenario(draw).Hunt(1, scale.Of(200, 20_000)); res != nil {
+				if res := race.Scenario(draw).Hunt(1, scale.Of(200, 2_000)); res != nil {
 					t.Fatal(res.Story())
 				}
 			})
