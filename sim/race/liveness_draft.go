@@ -98,7 +98,7 @@ func drawLive(seed uint64) liveDraft {
 	r := rand.New(rand.NewPCG(seed, 0x11fe))
 	d := liveDraft{seed: seed, telemetry: lucky(r, 60), nested: lucky(r, 60)}
 	if lucky(r, 15) {
-		d.history = 40 + r.IntN(30) // a proposal of an event is shorter
+		d.history = 100 + r.IntN(30) // a proposal of an event is shorter
 	}
 	d.drawEngines(r)
 	d.drawGroups(r)

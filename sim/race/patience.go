@@ -18,7 +18,7 @@ import (
 // run all faults strike, lost engines among them.
 //
 // The rules are Job.Within for what is large, Config.Serve for what is nominated, and those of every race. With -tags stress the
-// tests run 100,000 of them with ORBIT_STRESS_SCALE=10: go test -tags stress -timeout 2h -run 'TestPatience$' -v ./sim/race.
+// tests run 100,000 of them with ORBIT_STRESS_SCALE=100: go test -tags stress -timeout 2h -run 'TestPatience$' -v ./sim/race.
 func Patience(seed uint64) *Config {
 	p := &patience{Rand: rand.New(rand.NewPCG(seed, 0xa17)), Config: &Config{
 		Serve: 400 * time.Millisecond, Check: 64, Sleep: time.Sleep, Command: "go test ./sim/race -run '^TestPatience$' -patience.seed %d -patience.seeds 1",
