@@ -94,6 +94,8 @@ type patientWait struct {
 	// When it was first left out; zero: never.
 	since time.Time
 	lost  int
+	// A proposal for it was lost while it was nominated: the wrapped navigator seeks more than the nominated room, or other room.
+	strayed bool
 	// No nomination is tried before this, because none could be made.
 	again time.Time
 	// Where capsules go, of the nomination that was made last.
@@ -162,11 +164,10 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	r.countLost()
 	rest, withheld := make([]*orbit.Capsule, 0, len(pending)), []orbit.Unplaced(nil)
 	for _, c := range pending {
-		if w := r.waits[waiterOf(c)]; w == nil || !r.loses(w) || r.now.Before(w.again) || r.standing(c).Lives() {
+		if why := r.withholds(c); why != nil {
+			withheld = append(withheld, orbit.Unplaced{Capsule: c, Why: why})
+		} else {
 			rest = append(rest, c)
-		} else { // what a plan places cannot be nominated
-			withheld = append(withheld, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-				"capsule %q: %d proposals for it were lost to others; room is nominated for it first", c.ID, w.lost)})
 		}
 	}
 	if len(rest) > 0 {
@@ -188,6 +189,24 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	return r.plan, err
 }
 
+// withholds says why a capsule is not handed to the wrapped navigator; nil: it is. What that places can neither be nominated in the
+// same plan nor placed in nominated room.
+func (r *patientPass) withholds(c *orbit.Capsule) error {
+	w, n := r.waits[waiterOf(c)], r.standing(c)
+	switch {
+	case w == nil:
+		return nil
+	case n.Lives():
+		if !w.strayed || len(w.seats) == 0 || !r.now.Before(n.Ends) {
+			return nil
+		}
+		return fmt.Errorf("capsule %q: a proposal for it was lost to others; it waits for the room that is nominated for it", c.ID)
+	case !r.loses(w) || r.now.Before(w.again):
+		return nil
+	}
+	return fmt.Errorf("capsule %q: %d proposals for it were lost to others; room is nominated for it first", c.ID, w.lost)
+}
+
 // propose notes that the plan places a capsule, or a member of a gang.
 func (r *patientPass) propose(c *orbit.Capsule) {
 	if c == nil || r.placed[waiterOf(c)] {
@@ -201,7 +220,9 @@ func (r *patientPass) propose(c *orbit.Capsule) {
 func (r *patientPass) countLost() {
 	for _, w := range r.proposed {
 		if r.waitsFor(w) {
-			r.wait(w).lost++
+			lost := r.wait(w)
+			lost.lost++
+			lost.strayed = lost.strayed || r.nomination(w).Lives()
 		} else {
 			delete(r.waits, w)
 		}
@@ -233,11 +254,16 @@ func (p *Patient) wait(w waiter) *patientWait {
 }
 
 // standing returns the nomination of a capsule or its gang, or what is kept of one that has ended; nil: there was none.
-func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination {
-	if g := r.state.Gang(c.Gang); g != nil {
+func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination { return r.nomination(waiterOf(c)) }
+
+func (r *patientPass) nomination(w waiter) *orbit.Nomination {
+	if g := r.state.Gang(w.gang); g != nil {
 		return g.Nomination
 	}
-	return c.Nomination
+	if c := r.state.Capsule(w.capsule); c != nil {
+		return c.Nomination
+	}
+	return nil
 }
 
 // loses reports whether so many proposals for it were lost that it is nominated.

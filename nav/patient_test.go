@@ -205,6 +205,43 @@ func TestPatientNominatesAfterThoseItServes(t *testing.T) {
 	assert.True(t, snapshot(t, l).Capsule("large").Nomination.Lives())
 }
 
+// A gang whose nominated room is free is not kept from it by proposals for more, of which others are always faster: after one
+// that was lost it is placed in that room, with its minimum.
+func TestPatientKeepsToNominatedRoomAfterALoss(t *testing.T) {
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	commit(t, l, node("a", 2), node("b", 2))
+	put(t, l, "t0", "a", batchSpec(2))
+	put(t, l, "t1", "b", batchSpec(2))
+	commit(t, l, orbit.Submit{Owner: "g", Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{
+		{Name: "worker", Spec: gangSpec(2), Members: []orbit.CapsuleID{"g-0", "g-1"}, Min: 1}}}})
+	e := engineOf(l, impatient(&nav.Gang{}))
+	e.Name = "g"
+	for range 3 { // the first leaves it out
+		e.Pass(t.Context())
+	}
+	n := snapshot(t, l).Gang("g").Nomination
+	require.True(t, n.Lives())
+	mine, other := orbit.CapsuleID("t0"), orbit.NodeID("b")
+	if n.Parts[0].Node == "b" {
+		mine, other = "t1", "a"
+	}
+	commit(t, l, orbit.Release{Capsule: mine, Final: true})
+	inner, thieves := e.Navigator, 0
+	thief := func() orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprint("thief", thieves)) }
+	for c := range snapshot(t, l).On(other) {
+		commit(t, l, orbit.Release{Capsule: c.ID, Final: true})
+	}
+	e.Navigator = between{inner, func() {
+		thieves++
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{thief()}, Spec: batchSpec(2), Owner: "small"}, orbit.Place{Capsule: thief(), Node: other})
+	}}
+	for passes := 1; snapshot(t, l).Gang("g").Total() == 0; passes++ {
+		require.LessOrEqual(t, passes, 2, "it waits beside its own room")
+		e.Pass(t.Context())
+		commit(t, l, orbit.Release{Capsule: thief(), Final: true})
+	}
+}
+
 // Two gangs that each could have half of the nodes do not wait for each other.
 func TestTwoPatientGangs(t *testing.T) {
 	l := &orbit.MemoryLedger{}
