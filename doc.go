@@ -27,10 +27,10 @@
 //
 // There are two layers. Within one plan a navigator reserves what it has promised, so it never oversubscribes
 // by itself. Between navigators the ledger judges every proposal against the world as it is. Whatever a navigator
-// proposes, no node is oversubscribed, and nobody makes room for work of its own by sending others back to pending: a
-// capsule is evicted for one of strictly higher priority in the commit that places that one, and only if it must be. What
-// runs may be released for good, nodes removed and marks changed by any proposal: the ledger does not ask who proposes. Who
-// may reach the ledger is the importer's matter, and so is what else runs in the process.
+// proposes, no node is oversubscribed. A capsule that runs on a ready node goes back to pending only if it is evicted: for one of
+// strictly higher priority, in the commit that places that one, and only if its room is needed. Any proposal may release a
+// capsule for good, cordon or remove a node, and change a mark: the ledger does not ask who proposes. Who may reach the
+// ledger is the importer's matter, and so is what else runs in the process.
 //
 // # Concurrency
 //

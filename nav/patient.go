@@ -25,20 +25,20 @@ import (
 //	                                                 ├─ left out, its nominated room is free ─► placed there
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
-// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where the fewest
-// capsules have to end by what is known.
-// Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not end by themselves,
-// unless there is nowhere else. A nomination is renewed before it ends, and moves then to where fewer have to end. It is
-// made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age. Only one that
-// counts on services does not last longer unless fewer have to end than when it was made: it ends, so that others use the
-// room meanwhile, and is made again after as much time as it lasted, then after twice as much, and so on up to 256 times.
+// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where the fewest capsules have
+// to end by what is known. Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not
+// end by themselves, unless there is nowhere else. A nomination is renewed before it ends, and moves then to where fewer have
+// to end. It is made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
+// Only one that counts on services is not renewed unless fewer have to end than when it was made: it ends, so that others use
+// the room meanwhile, and is made again after as much time as it lasted, then after twice as much, and so on up to 256 times.
 //
 // What holds: a nomination that no other outranks and that counts on no services is served as soon as what ran on its nodes
-// when it was made has ended, and the engine has passed once more. It is made within After and Engine.ParkFor of the first plan that left the work out,
-// unless others that outrank it take all that may be nominated (Limits.NominatedShare). Work of higher priority may still
-// come first, and what waits about as long, or longer, of equal priority. Nothing is promised to a capsule that waits for
-// company ([orbit.Near]) of which nothing runs, to one with a template or a parent ([orbit.Start]), or to a gang that no
-// domain takes even when it is empty.
+// when it was made has ended, and the engine has passed once more, or twice. Until then the work may be placed elsewhere, or
+// with more members; once a proposal for that is lost it goes to the nominated room. A nomination is made within After and
+// Engine.ParkFor of the first plan that left the work out, unless others that outrank it take all that may be nominated
+// (Limits.NominatedShare). Work of higher priority may still come first, and what waits about as long, or longer, of equal
+// priority. Nothing is promised to a capsule that waits for company ([orbit.Near]) of which nothing runs, to one with a
+// template or a parent ([orbit.Start]), or to a gang that no domain takes even when it is empty.
 //
 // A plan that leaves nothing out for long costs a look at each capsule. The first nomination of a spec costs a look at each
 // node, and a later one a look at those that have changed; that of a gang a look at each node. A plan makes one, and renews
