@@ -253,6 +253,9 @@ func draftRelease(s *scribe) []Commitment {
 	if s.chance(3) {
 		r.From = c.Node
 	}
+	if r.Stopped && s.chance(2) {
+		return []Commitment{r, s.put(c.ID, c.Spec)}
+	}
 	return []Commitment{r}
 }
 

@@ -114,18 +114,24 @@ func (r *modelRound) unkind() (out []*refusal) {
 	return out
 }
 
-// mixesStopped reports whether a proposal says that something has stopped and does anything else but end capsules.
+// mixesStopped reports whether a proposal says that something has stopped and does anything else but end capsules and place anew
+// what has stopped.
 func mixesStopped(do []Commitment) bool {
-	stops, other := false, false
+	other, stopped := false, map[CapsuleID]bool{}
 	for _, c := range do {
 		r, ok := c.(Release)
-		stops = stops || r.Stopped
+		if r.Stopped {
+			stopped[r.Capsule] = true
+		}
+		if p, places := c.(Place); places && stopped[p.Capsule] {
+			continue
+		}
 		other = other || !ok || r.Stopped == r.Final
 		if r.Stopped && r.Final {
 			return true
 		}
 	}
-	return stops && other
+	return len(stopped) > 0 && other
 }
 
 // evictFor takes a victim off its node, if it is still there.

@@ -197,8 +197,8 @@ type Release struct {
 	// Final ends the capsule for good, instead of returning it to pending.
 	Final bool `json:"final,omitempty"`
 	// Stopped says that the capsule runs no more, though nobody wanted that: its start has failed, say. It goes back to pending from any
-	// node, as a loss. It is for the agent of the node to say, so a proposal with it holds nothing but such releases and final
-	// ones: what has stopped makes way for nobody in the same commit.
+	// node, as a loss. It is for the agent of the node to say, so a proposal with it holds nothing but such releases, final ones, and
+	// placements of what has stopped: it makes way for nobody else in the same commit.
 	Stopped bool `json:"stopped,omitempty"`
 	// Hold is the hold to release; empty if Capsule is set.
 	Hold HoldID `json:"hold,omitempty"`

@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,11 +22,10 @@ func (p *Proposal) check(l *Limits) error {
 		v.at, v.what = i, "bet"
 		v.bet(bet)
 	}
-	agents := slices.ContainsFunc(p.Do, func(c Commitment) bool { r, ok := c.(Release); return ok && r.Stopped })
 	for i, c := range p.Do {
 		v.at, v.what = i, "commitment"
-		if r, ok := c.(Release); agents && (!ok || r.Hold != "" || !r.Stopped && !r.Final) {
-			v.fail("a %T beside a Stopped release; propose them apart", c)
+		if r, ok := c.(Release); ok && r.Stopped {
+			v.besideStopped(p.Do)
 		}
 		if final := v.commitment(c); final != nil {
 			p.Do[i] = final
@@ -54,6 +52,8 @@ type validator struct {
 	// The first new id, and once there are more all of them.
 	new  CapsuleID
 	seen map[CapsuleID]bool
+	// What a Stopped release names; nil while there is none.
+	stopped map[CapsuleID]bool
 }
 
 // maxFaults is how many faults are spelled out.
@@ -215,6 +215,25 @@ func (v *validator) submit(c Submit) Commitment {
 	v.capsuleIDs(c.IDs)
 	c.Spec = v.spec(c.Spec)
 	return c
+}
+
+// besideStopped refuses what makes use of the room that a Stopped release frees, but for the capsules that have stopped.
+func (v *validator) besideStopped(do []Commitment) {
+	if v.stopped != nil {
+		return
+	}
+	v.stopped = map[CapsuleID]bool{}
+	for i, c := range do {
+		place, again := c.(Place)
+		r, ends := c.(Release)
+		if ends && r.Stopped {
+			v.stopped[r.Capsule] = true
+		}
+		if !(ends && r.Hold == "" && (r.Stopped || r.Final) || again && v.stopped[place.Capsule]) {
+			v.at = i
+			v.fail("a %T beside a Stopped release; propose them apart", c)
+		}
+	}
 }
 
 // capsuleIDs checks the ids of one Submit.

@@ -66,6 +66,12 @@ func checkRelease(t *trial) {
 	t.commits(place("a", "m"))
 	t.loses(view, orbit.Release{Capsule: "a", From: "n", Stopped: true}) // has moved since
 	t.isOn("a", "m")
+	t.commits(orbit.Release{Capsule: "a", From: "m", Stopped: true}, place("a", "n")) // placed anew: never pending in between
+	t.isOn("a", "n")
+	t.commits(submit(cpu(1), "b"))
+	t.invalid(stopped("a"), place("b", "n"))
+	t.invalid(place("a", "m"), stopped("a"))
+	t.commits(stopped("a"), place("a", "m"))
 	for range 3 { // room is free exactly from the revision that freed it
 		t.mistakes(hold("x", "m", 1))
 		t.commits(stopped("a"))

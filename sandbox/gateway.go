@@ -197,9 +197,8 @@ type create struct {
 	// What is sent for the last bet; and unknown, if its outcome is not known.
 	proposal orbit.Proposal
 	unknown  *orbit.Proposal
-	// Where it is placed, or was until it was stopped there; nil: nowhere. And that something has been committed.
+	// Where it is placed; nil: nowhere. And that something has been committed.
 	placed    *bet
-	stopped   bool
 	committed bool
 	// Start has panicked.
 	panicked bool
@@ -226,16 +225,12 @@ func (c *create) commit(ctx context.Context) error {
 			return err
 		}
 		p := c.proposal
-		if err := c.stop(ctx); err != nil {
-			c.g.void(b, rejection(err))
-			return err
-		}
 		rev, err := c.g.send(ctx, &p, nil)
 		if err == nil {
 			c.noteCommit(b, rev)
 			return nil
 		}
-		if again, err := c.noteLoss(ctx, b, &p, err); !again {
+		if again, err := c.noteLoss(b, &p, err); !again {
 			return err
 		}
 	}
@@ -253,7 +248,7 @@ func (c *create) noteCommit(b *bet, rev orbit.Revision) {
 }
 
 // noteLoss notes that a proposal was not committed, or may not have been. It reports whether to choose again.
-func (c *create) noteLoss(ctx context.Context, b *bet, p *orbit.Proposal, err error) (again bool, _ error) {
+func (c *create) noteLoss(b *bet, p *orbit.Proposal, err error) (again bool, _ error) {
 	r := rejection(err)
 	if r == nil && !isUnavailable(err) {
 		c.unknown = p // the bet stays until that is known
@@ -263,24 +258,14 @@ func (c *create) noteLoss(ctx context.Context, b *bet, p *orbit.Proposal, err er
 	switch {
 	case r == nil || !isConflict(r) && !idTaken(p, r):
 		return false, err
-	case idTaken(p, r) || c.placed != nil && c.lost(ctx, r.At):
+	case idTaken(p, r):
 		return false, fmt.Errorf("%w: %w", ErrTaken, err)
 	}
 	return true, nil
 }
 
-// lost reports whether the capsule of a retry no longer waits: another client has placed it or released it.
-func (c *create) lost(ctx context.Context, at orbit.Revision) bool {
-	state, err := c.g.stateAt(ctx, at)
-	if err != nil {
-		return false
-	}
-	is := state.Capsule(c.made.Capsule)
-	return is == nil || !is.Pending()
-}
-
-// idTaken reports whether a proposal was refused for its Submit: there is a capsule of the id already. Another node would
-// not help.
+// idTaken reports whether a proposal was refused for its Submit or its Release: there is a capsule of the id already, or it is no
+// longer where it was placed. Another node would not help.
 func idTaken(p *orbit.Proposal, r *orbit.Rejection) bool {
 	return r.Bet == nil && r.Do == 0 && len(p.Do) > 1 && !errors.Is(r.Kind, orbit.ErrInvalid)
 }

@@ -111,8 +111,8 @@ func (c *create) bet() (*bet, error) {
 	}
 }
 
-// plan drafts the proposal of a bet: the capsule is submitted and placed, or placed anew after a node has failed to start it.
-// It requires the lock.
+// plan drafts the proposal of a bet: the capsule is submitted and placed, or placed anew after a node has failed to start it. In
+// between it never waits: the engine of its owner would place it. It requires the lock.
 func (c *create) plan(b *bet, on *choice) (err error) {
 	loads := &c.g.loads
 	if c.placed != nil && c.placed.outcome == betCommitted {
@@ -135,6 +135,10 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 	}
 	c.proposal = loads.propose(c.ask.leases, b.debit.node)
 	c.proposal.ID = b.id
+	if c.placed != nil {
+		stopped := orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true}
+		c.proposal.Do = append([]orbit.Commitment{stopped}, c.proposal.Do...)
+	}
 	return nil
 }
 

@@ -47,6 +47,39 @@ func TestGatewayStartFailsOnTheOnlyNode(t *testing.T) {
 	require.Equal(t, []uint64{0, 0, 0, 1}, []uint64{s.AllStale, s.NoSlot, s.NoNode, s.NoTemplate})
 }
 
+// What has failed to start never waits before it is on the next node: the engine that its owner runs would place it, and the
+// caller would be told that the id is taken.
+func TestGatewayRetriesBesideTheOwnersEngine(t *testing.T) {
+	f := newFleet(t)
+	f.host("a", 9, 9, 0)
+	f.host("b", 9, 0, 0)
+	start := snapshot(t, f.ledger).Revision()
+	g := f.gateway()
+	g.Owner = "queue"
+	g.Start = func(_ context.Context, c sandbox.Created) (bool, error) {
+		if c.Node == "a" {
+			return false, errors.New("503")
+		}
+		return c.Warm, nil
+	}
+	require.Equal(t, orbit.NodeID("b"), f.create(g, "x").Node)
+	changes, err := f.ledger.Changes(t.Context(), start)
+	require.NoError(t, err)
+	placedAt := map[orbit.Revision]bool{}
+	for _, c := range changes {
+		switch c.Do.(type) {
+		case orbit.Place:
+			placedAt[c.Revision] = true
+		case orbit.Release:
+			placedAt[c.Revision] = false // before the Place of the same commit
+		}
+	}
+	require.Len(t, placedAt, 2)
+	for revision, placed := range placedAt {
+		require.True(t, placed, "revision %d releases and does not place", revision)
+	}
+}
+
 // A node that has failed to start a sandbox is believed to have none of the template warm until it reports again, by all
 // who read the board, so that others do not go there first. That is no lie, and a caller who goes away says nothing of the
 // node.

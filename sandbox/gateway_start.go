@@ -33,7 +33,7 @@ func (c *create) start(ctx context.Context) error {
 	return nil
 }
 
-// retry places the capsule on the next best node and has that start it.
+// retry moves the capsule to the next best node and has that start it.
 func (c *create) retry(ctx context.Context, failed *StartError) error {
 	c.exclude(failed.Node)
 	if err := c.commit(ctx); err != nil {
@@ -42,24 +42,6 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 	failed.Retry, c.made.Retried = c.made.Node, true
 	c.g.tally(func(s *GatewayStats) { s.Retried++ })
 	return c.startOnce(ctx)
-}
-
-// stop tells the ledger that the node has not started the capsule, which returns it to pending. The next node has been chosen by
-// then: while there is none, nobody gets the slot on the node that has failed.
-func (c *create) stop(ctx context.Context) error {
-	if c.placed == nil || c.stopped {
-		return nil
-	}
-	p := &orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true}}}
-	_, err := c.g.send(ctx, p, nil)
-	c.stopped = err == nil
-	switch r := rejection(err); {
-	case r != nil && isConflict(r):
-		return fmt.Errorf("%w: %w", ErrTaken, err)
-	case err != nil && r == nil && !isUnavailable(err):
-		c.unknown = p
-	}
-	return err
 }
 
 // startOnce calls Start, and notes what that says of the node: it did not keep a promise, or it failed. Of a
