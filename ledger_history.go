@@ -223,6 +223,7 @@ type commitmentJSON struct {
 	Mark       *Mark       `json:"mark,omitempty"`
 	Nominate   *Nominate   `json:"nominate,omitempty"`
 	Evict      *Evict      `json:"evict,omitempty"`
+	Confirm    *Confirm    `json:"confirm,omitempty"`
 }
 
 // commitmentToJSON puts a commitment into the field of its kind.
@@ -241,6 +242,8 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 		out.Release = &c
 	case Evict:
 		out.Evict = &c
+	case Confirm:
+		out.Confirm = &c
 	case Hold:
 		c.Ends = c.Ends.UTC()
 		out.Hold = &c
@@ -286,6 +289,9 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	}
 	if in.Evict != nil {
 		found = append(found, *in.Evict)
+	}
+	if in.Confirm != nil {
+		found = append(found, *in.Confirm)
 	}
 	if in.Nominate != nil {
 		found = append(found, *in.Nominate)

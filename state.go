@@ -54,6 +54,9 @@ type world struct {
 	oldest        uint32
 	newest        uint32
 	releasedCount int
+	// How many of the oldest are kept beyond the limit because they have remains, and the slot of the last of them.
+	late   int
+	latest uint32
 
 	members *btree.BTreeG[nodeKey]
 	gangs   *btree.BTreeG[*GangState]
@@ -112,6 +115,8 @@ type departures struct {
 	Gangs    Revision `json:"gangs"`
 	// When the share of nominations was last made harder to keep: by one more, or by less capacity.
 	Nominations Revision `json:"nominations"`
+	// When remains last ended.
+	Remains Revision `json:"remains,omitempty"`
 }
 
 type nodeKey struct {

@@ -237,7 +237,7 @@ func (t *tx) footprint() (r, w Footprint) {
 		if left || stays && e.now.Specification == t.rev {
 			w.Nodes = append(w.Nodes, id)
 		}
-		if left || stays && e.now.Usage == t.rev || e.claimed {
+		if left || stays && e.now.Usage == t.rev || e.claimed || stays && e.stops {
 			w.Uses = append(w.Uses, id)
 		}
 	}
@@ -269,5 +269,64 @@ func (t *tx) addMissed() {
 		if t.gangs.find(id) == nil {
 			t.gangs.add(id)
 		}
+	}
+}
+
+// remains checks what a capsule has left on a node, and counts what runs.
+func (v *verifier) remains(c *Capsule) {
+	node, since := c.Node, c.PlacedAt
+	if r := c.Remains; r != nil {
+		n := v.s.Node(r.Node)
+		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec != c.Spec {
+			v.fail("capsule %q has left node %q, which is not a member, is lost, or does not list it", c.ID, r.Node)
+			return
+		}
+		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
+			v.fail("capsule %q was placed at %d, has left at %d and was placed at %d again", c.ID, r.Since, r.Left, c.PlacedAt)
+		}
+		v.nodes[n.index].remains++
+		node, since = r.Node, r.Since
+	}
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() {
+		v.fail("capsule %q on node %q: has begun (%v) and waits to begin (%v), or is not placed", c.ID, c.Node, c.Begun, c.Waits || c.Remains != nil)
+	}
+	if n := v.s.Node(node); n != nil && (c.Begun || c.Remains != nil) {
+		r := &v.nodes[n.index]
+		for d, x := range c.Spec.Envelope.Reservation {
+			if r.runs[d] += uint64(x); x > 0 {
+				r.started[d] = max(r.started[d], since)
+			}
+		}
+	}
+}
+
+// dates checks that nothing that is kept was changed after the state's own revision.
+func (v *verifier) dates() {
+	v.s.holds.Ascend(func(h *holdRecord) bool {
+		v.date(h.changed, "hold", string(h.ID))
+		return true
+	})
+	v.s.marks.Ascend(func(m markRecord) bool {
+		v.date(m.changed, "mark", m.key)
+		return true
+	})
+	for kind, at := range map[string]Revision{
+		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
+		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations, "remains": v.s.left.Remains,
+	} {
+		if at != 0 { // one has
+			v.date(at, "the last to leave", kind)
+		}
+	}
+	for g := range v.s.Gangs() {
+		v.date(g.Changed, "gang", string(g.Gang.ID))
+	}
+	v.s.recent.each(func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
+}
+
+// date checks one revision.
+func (v *verifier) date(at Revision, kind, name string) {
+	if at == 0 || at > v.s.rev {
+		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
 	}
 }

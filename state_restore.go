@@ -54,7 +54,7 @@ func (b *StateBuilder) start() error {
 	}
 	b.state = newState(b.Limits, b.Dimensions)
 	b.state.rev = b.Revision
-	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
+	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
 	b.orders, b.members = map[uint64]CapsuleID{}, map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, b.Revision
 	return nil
@@ -164,7 +164,7 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
-		Nomination: c.Nomination,
+		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination,
 	}
 	if c.Gang != "" {
 		role, listed := b.members[membership{c.Gang, c.ID}]
@@ -204,6 +204,9 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 	if c.Nomination, err = b.nomination(v, c.Nomination, Nomination{Capsule: c.ID}, c.Spec.Priority); err != nil {
 		return err
 	}
+	if err := b.leaves(&c); err != nil {
+		return err
+	}
 	node, err := b.belongs(&c)
 	if err != nil {
 		return err
@@ -241,8 +244,10 @@ func (c *Capsule) datable() error {
 		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
 	case c.Nomination != nil && !c.Pending():
 		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
-	case c.Node == "" && (c.Devices != 0 || c.Note != ""):
-		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there", c.ID, c.Devices, c.Note)
+	case c.Node == "" && (c.Devices != 0 || c.Note != "" || c.Begun || c.Waits):
+		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note, c.Begun, c.Waits)
+	case c.Begun && (c.Waits || c.Remains != nil):
+		return fmt.Errorf("capsule %q has begun, and waits to begin", c.ID)
 	}
 	return nil
 }
@@ -272,6 +277,22 @@ func (b *StateBuilder) belongs(c *Capsule) (slot uint32, err error) {
 	n.now.Usage = usage
 	n.now.Capsules++
 	return n.now.index, err
+}
+
+// leaves puts what still runs of an earlier placement on its node.
+func (b *StateBuilder) leaves(c *Capsule) error {
+	if c.Remains == nil {
+		return nil
+	}
+	r := *c.Remains
+	n := b.tx.nodes.find(r.Node)
+	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != c.Spec.Devices.Count {
+		return fmt.Errorf("capsule %q has left node %q at revision %d, placed there at %d on devices %016b, and has not stopped: that cannot be", c.ID, r.Node, r.Left, r.Since, r.Devices)
+	}
+	r.Capsule, r.Spec = c.ID, c.Spec
+	c.Remains = &r
+	b.tx.setRemains(n, n.now.withRemains(&r))
+	return nil
 }
 
 // Hold adds a hold that last changed at a revision.
@@ -369,7 +390,7 @@ func (b *StateBuilder) State() (*State, error) {
 			b.state.enqueueReleased(e.slot)
 		}
 	}
-	b.state.dropReleased()
+	b.state.dropReleased(true)
 	b.tx.reset()
 	b.over = errors.New("the state has been made")
 	return b.state, b.state.Verify()

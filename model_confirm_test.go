@@ -1,0 +1,160 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// What the model says of agents: what begins, what has left and still runs, and who waits for that.
+
+// modelRemains is what still runs of a placement that has ended.
+type modelRemains struct {
+	node        NodeID
+	devices     DeviceSet
+	since, left Revision
+}
+
+func (r *modelRemains) String() string {
+	if r == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("on %s %b since %d left %d", r.node, r.devices, r.since, r.left)
+}
+
+// String says what there is in the words of the model.
+func (r *Remains) String() string {
+	if r == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("on %s %b since %d left %d", r.Node, r.Devices, r.Since, r.Left)
+}
+
+// textOfRemains lists what has left a node and still runs.
+func textOfRemains(n *NodeState) string {
+	var b strings.Builder
+	if n.remains != nil {
+		for _, r := range *n.remains {
+			fmt.Fprintf(&b, " %s of %p %s,", r.Capsule, r.Spec, r)
+		}
+	}
+	return b.String()
+}
+
+// remainsOn are the capsules that have left a node and still run there, in the order of their ids.
+func (m *model) remainsOn(id NodeID) (out []CapsuleID) {
+	for c, k := range m.capsules {
+		if k.remains != nil && k.remains.node == id {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b CapsuleID) int {
+		return cmp.Or(cmp.Compare(m.capsules[a].remains.left, m.capsules[b].remains.left), cmp.Compare(a, b))
+	})
+	return out
+}
+
+// endRemains ends what still runs on a node that is lost.
+func (m *model) endRemains(id NodeID) {
+	for _, c := range m.remainsOn(id) {
+		k := m.capsules[c]
+		k.remains = nil
+		m.capsules[c] = k
+	}
+}
+
+// leave leaves what has begun on its node, which is not lost.
+func (r *modelRound) leave(_ CapsuleID, c *modelCapsule) {
+	if c.begun && r.now.nodes[c.node].State != Lost {
+		c.remains = &modelRemains{c.node, c.devices, c.placedAt, r.now.rev}
+	}
+	c.begun, c.waits = false, false
+}
+
+func (r *modelRound) confirm(c Confirm) *refusal {
+	k, ok := r.now.capsules[c.Capsule]
+	if !ok {
+		return lostTo(r.was.left.Capsules)
+	}
+	changed := r.was.capsules[c.Capsule].changed
+	if c.Stopped {
+		if k.remains == nil || k.remains.since != c.Since {
+			return lostTo(max(changed, r.was.left.Remains))
+		}
+		k.remains = nil
+		r.now.capsules[c.Capsule] = k
+		return nil
+	}
+	if _, placed := r.wishes.placed[c.Capsule]; k.node == "" || k.placedAt != c.Since || placed || k.begun {
+		return lostTo(changed)
+	}
+	n := r.now.nodes[k.node]
+	if !n.Confirms || n.State == Lost {
+		return lostTo(max(r.was.nodes[k.node].spec, changed))
+	}
+	if k.remains != nil {
+		return lostTo(max(k.remains.left, changed))
+	}
+	for _, other := range r.now.remainsOn(k.node) {
+		if left := r.now.capsules[other].remains.left; k.waits && left <= k.placedAt {
+			return lostTo(max(left, changed))
+		}
+	}
+	k.begun, k.waits, k.changed = true, false, r.now.rev
+	r.now.capsules[c.Capsule] = k
+	return nil
+}
+
+// impatient decides who has to wait, and refuses that where nobody waits.
+func (r *modelRound) impatient() (out []*refusal) {
+	for id, after := range r.wishes.placed {
+		c := r.now.capsules[id]
+		if c.node == "" {
+			continue
+		}
+		n, remains := r.now.nodes[c.node], r.now.remainsOn(c.node)
+		c.waits = len(remains) > 0 && (after || !r.now.fitsBeside(n, &c, remains))
+		r.now.capsules[id] = c
+		if n.Confirms || !c.waits && c.remains == nil {
+			continue
+		}
+		left := Revision(0)
+		if c.remains != nil {
+			left = c.remains.left
+		} else {
+			left = r.now.capsules[remains[0]].remains.left
+		}
+		out = append(out, lostTo(max(left, r.was.capsules[id].changed, r.was.nodes[c.node].newest())))
+	}
+	return out
+}
+
+// fitsBeside reports whether a capsule fits on its node, in what it asks for, beside all that is placed and all that remains.
+func (m *model) fitsBeside(n modelNode, c *modelCapsule, remains []CapsuleID) bool {
+	used, devices := m.used(n.ID)
+	for _, id := range remains {
+		other := m.capsules[id]
+		for d, x := range other.spec.Envelope.Reservation {
+			if used[d] += uint64(x); used[d] > 1<<63 { // so much is too much, whatever is added
+				used[d] = 1 << 63
+			}
+		}
+		for i := range devices {
+			if other.remains.devices.Has(i) {
+				devices[i] += other.spec.Devices.Milli
+			}
+		}
+	}
+	for d, want := range c.spec.Envelope.Reservation {
+		if want > 0 && used[d] > uint64(n.Capacity[d]) {
+			return false
+		}
+	}
+	for i, milli := range devices {
+		if c.devices.Has(i) && milli > 1000 {
+			return false
+		}
+	}
+	return true
+}
