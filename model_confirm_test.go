@@ -125,6 +125,9 @@ func (r *modelRound) impatient() (out []*refusal) {
 		} else {
 			left = r.now.capsules[remains[0]].remains.left
 		}
+		if left > r.was.rev {
+			left = 0 // it leaves by this proposal
+		}
 		out = append(out, lostTo(max(left, r.was.capsules[id].changed, r.was.nodes[c.node].newest())))
 	}
 	return out

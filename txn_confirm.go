@@ -135,8 +135,12 @@ func (t *tx) settleWaits() error {
 		} else {
 			t.node(r.Node)
 		}
+		newest := max(e.newest(), t.nodes.find(e.now.Node).newest())
+		if r.Left <= t.s.rev { // else it leaves by this proposal
+			newest = max(newest, r.Left)
+		}
 		t.at = -1
-		return t.refuse(Rejection{Capsule: e.now.ID, Node: e.now.Node}, max(r.Left, e.newest(), t.nodes.find(e.now.Node).newest()),
+		return t.refuse(Rejection{Capsule: e.now.ID, Node: e.now.Node}, newest,
 			"capsule %q has to wait until capsule %q has stopped, which left node %q at revision %d; node %q does not confirm, so nothing waits there",
 			e.now.ID, r.Capsule, r.Node, r.Left, e.now.Node)
 	}
@@ -168,8 +172,9 @@ func (n *NodeState) fitsBeside(c *Capsule) bool {
 	return true
 }
 
-// publishRemains takes what has stopped, or is lost, off the records of the capsules, and reports whether there was any.
-func (s *State) publishRemains(t *tx) (ended bool) {
+// endRemains takes what has stopped, or is lost, off the records of capsules that are not written otherwise, and reports
+// whether there was any. It requires that the write-set has not been published.
+func (s *State) endRemains(t *tx) (ended bool) {
 	for i := range t.nodes.entries {
 		e := &t.nodes.entries[i]
 		if e.was == nil || e.was.remains == nil || !e.stops {
@@ -180,9 +185,8 @@ func (s *State) publishRemains(t *tx) (ended bool) {
 				continue
 			}
 			ended, s.left.Remains = true, s.rev
-			if c, slot := s.findCapsule(r.Capsule); c.Remains == r {
-				s.capsules.Own(slot, s.owner).capsule.Remains = nil
-			}
+			_, slot := s.findCapsule(r.Capsule)
+			s.capsules.Own(slot, s.owner).capsule.Remains = nil
 		}
 	}
 	return ended

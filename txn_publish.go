@@ -11,6 +11,7 @@ func (s *State) publish(t *tx) {
 			s.unlink(e.slot)
 		}
 	}
+	ended := s.endRemains(t)
 	for i := range t.nodes.entries {
 		if e := &t.nodes.entries[i]; e.dirty {
 			s.publishNode(e)
@@ -32,7 +33,6 @@ func (s *State) publish(t *tx) {
 			s.publishCapsule(e)
 		}
 	}
-	ended := s.publishRemains(t)
 	if t.finals {
 		s.queueReleased(t)
 	}
