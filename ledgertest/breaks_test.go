@@ -122,11 +122,19 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		}
 		return c
 	case orbit.Release:
+		if h.breaks == "takes what leaves for stopped" && c.Hold == "" {
+			c.Stopped = !c.Final
+		}
 		if h.breaks == "brings back what has ended" {
 			c.Final = false
 			if n := h.state.Capsule(c.Capsule); n != nil && n.Pending() {
 				return orbit.Mark{Key: "nothing"}
 			}
+		}
+		return c
+	case orbit.Place:
+		if h.breaks == "forgets who comes after whom" {
+			c.After = false
 		}
 		return c
 	case orbit.Mark:
