@@ -89,8 +89,8 @@ type Engine struct {
 	sweeping bool
 	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.
 	stuck bool
-	// How many passes in a row have planned on the view of the one before, and how many have lost all bets of a full batch.
-	still, beaten int
+	// How many passes in a row have lost all bets of a full batch.
+	beaten int
 	// Work or room has come since all that is ready was planned last.
 	unswept bool
 	// The last view could not be built.
@@ -174,9 +174,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	start := time.Now()
-	if e.staysStill() {
-		round.View = e.view.Revision()
-	} else if !e.refreshView(ctx, &round, start) {
+	if !e.refreshView(ctx, &round, start) {
 		return round
 	}
 	round.Errors = append(round.Errors, e.claims.takeFaults()...)
@@ -200,9 +198,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	start, most := time.Now(), cmp.Or(e.MaxPlan, 1000)
 	queue := &e.view.queue
 	queue.turn(most, e.view.state, e.stuck)
-	if e.still == 0 {
-		queue.recall()
-	}
+	queue.recall()
 	e.retry(start, most)
 	pending := queue.take(most)
 	e.stuck = false
@@ -230,24 +226,9 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.stuck = !round.progress && len(pending) == most && (e.beaten == 0 || e.beaten > mostBeaten)
 }
 
-const (
-	// mostStill is how many passes plan on the view of the one before. They plan what is behind a full batch that got
-	// nowhere: on the same view, nothing of it takes room that has come since and that the batch could have used.
-	mostStill = 8
-	// mostBeaten is how often in a row a full batch of which all bets were lost is planned again before what is behind it: so
-	// the room that it could use is not taken by what ranks lower.
-	mostBeaten = 8
-)
-
-// staysStill reports whether this pass plans on the view of the one before.
-func (e *Engine) staysStill() bool {
-	if !e.stuck || !e.sweeping || e.still == mostStill || e.blind || e.view.Revision() < e.atLeast || len(e.unsettled) > 0 || e.nudges.any() {
-		e.still = btoi(e.stuck && e.still == mostStill) // the next one continues behind the batch, or others would never have their turn
-		return false
-	}
-	e.still++
-	return true
-}
+// mostBeaten is how often in a row a full batch of which all bets were lost is planned again before what is behind it: so
+// the room that it could use is not taken by what ranks lower.
+const mostBeaten = 8
 
 // planReturned reports whether no Plan is running, taking note of one that was late.
 func (e *Engine) planReturned() bool {
