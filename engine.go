@@ -23,13 +23,18 @@ import (
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
 //
-// What it guarantees to those who wait: What frees room on a node where a waiting capsule, or a member of a waiting gang, fits
-// begins a pass at once, whatever the back-off. Every pass plans highest priority first, nominees first among equals, and then who
-// was submitted first. Nothing is overtaken by work of lower priority of this engine on room that it could use by the rules
-// of the ledger, whatever bets are lost; but after eight full batches in a row that have no place, or lose all their
-// bets, those behind have a turn. What fits nowhere is tried again when a change could help it, when the version of a filter that refused it
-// changes, after [Engine.Nudge], and after ParkFor in any case. Against the work of other engines, and for room that is only freed bit by
-// bit, waiting work needs a nomination, which nav.Patient makes for it.
+// What it guarantees to waiting work:
+//
+//   - A change that frees room on a node where a waiting capsule, or a member of a waiting gang, then fits begins a pass at
+//     once, whatever the back-off.
+//   - Every pass plans in order of priority. Among equals nominees come first, then what was submitted first.
+//   - Work of lower priority of this engine does not take room that waiting work could use by the rules of the ledger,
+//     whatever bets are lost. There is one exception: when eight full batches in a row have lost all their bets, the work
+//     behind them is planned.
+//   - What fits nowhere is planned again when a change could help it, when the version of a filter that refused it changes,
+//     after [Engine.Nudge], and after ParkFor in any case.
+//   - Against other engines, and for room that is freed little by little, waiting work needs a nomination, which nav.Patient
+//     makes.
 type Engine struct {
 	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry. Engines that collide
 	// get out of each other's way by their names ([View.Part]), so give each another one.

@@ -175,7 +175,7 @@ func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
 	return "", "", false
 }
 
-// touchClaims does so for all parts of a nomination that has ended or has been replaced.
+// touchClaims marks the nodes of all parts of a nomination that has ended or was replaced, as touchNominated does.
 func (v *View) touchClaims(n *Nomination) (woken bool) {
 	if !n.Lives() {
 		return false
@@ -195,7 +195,7 @@ func (v *View) touchClaim(r *NominatedRoom) *NodeState {
 	return n
 }
 
-// bringBackNominated takes back the parked classes that fit where a nomination has not been made after all.
+// bringBackNominated takes back the parked classes that fit on the nodes of a nomination that was planned and not made.
 func (q *queue) bringBackNominated(parts []NominatedRoom) (woken bool) {
 	for i := range parts {
 		woken = q.offer(q.state.Node(parts[i].Node)) || woken
@@ -323,7 +323,7 @@ func (s *State) broken(node *NodeState, p nominatedPart) bool {
 	return !node.Node.Schedulable() || node.Specification > p.of.Made && p.room().misfit(node.Node, s.specsOf(p.of.Capsule, p.of.Gang), &s.names) != ""
 }
 
-// lapse returns when the next nomination ends, of those that had not when the view was made; zero: none does.
+// lapse returns when the next nomination ends that had not ended when the view was made; zero: none.
 func (v *View) lapse() time.Time {
 	last, ok := v.state.lapses.Max()
 	if !ok || !v.now.Before(last.Ends) {
