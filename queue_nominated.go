@@ -339,3 +339,40 @@ func (v *View) lapse() time.Time {
 	})
 	return next
 }
+
+// retry adds to the next batch one capsule of each class that has been parked long enough, of at most so many classes. They
+// stay parked until settle.
+func (q *queue) retry(now time.Time, most int) {
+	for most > 0 {
+		at, ok := q.parked.due()
+		if !ok || now.Before(at) {
+			break
+		}
+		s := q.parked.ends.Pop().spot
+		if e, ok := q.next(s.class); ok {
+			s.trial = true
+			q.trials = append(q.trials, trial{e, s.class.spec.Priority})
+			q.tried = append(q.tried, s.class)
+			most--
+		} else {
+			q.unpark(s) // which forgets it, until something of it waits again
+		}
+	}
+	slices.SortFunc(q.trials, func(a, b trial) int {
+		if a.priority != b.priority {
+			return btoi(a.priority < b.priority) - btoi(a.priority > b.priority)
+		}
+		return btoi(b.Before(a.entry)) - btoi(a.Before(b.entry))
+	})
+}
+
+// settle takes back the classes that were tried again and not parked anew.
+func (q *queue) settle() {
+	for _, k := range q.tried {
+		if k.spot != nil && k.spot.trial {
+			q.unpark(k.spot)
+		}
+	}
+	clear(q.tried)
+	q.tried, q.trials = q.tried[:0], nil
+}
