@@ -44,8 +44,8 @@ type queue struct {
 
 type class struct {
 	spec *Spec
+	// fifo begins at index head.
 	fifo []entry
-	// head is the index of the first entry of fifo.
 	head int
 	// back has the entries that were given back or are pending again.
 	back heap.Heap[entry]
