@@ -51,10 +51,8 @@ type class struct {
 	back heap.Heap[entry]
 	// Those that are nominated, which come before all others.
 	nominees heap.Heap[nomineeEntry]
-	// valid is the number of valid entries when void ones were last dropped.
-	valid int
-	// at is the position in ready; -1: it is not there.
-	at int
+	// valid is the number of valid entries when void ones were last dropped; at is the position in ready; -1: it is not there.
+	valid, at int
 	// spot says how the class is parked; nil: it is not.
 	spot *spot
 }
