@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -99,7 +98,7 @@ func TestOffences(t *testing.T) {
 			require.ErrorContains(t, round.Errors[0], `engine "me": proposal 0 of the plan is not sent: orbit: invalid: `)
 			require.ErrorContains(t, round.Errors[0], o.says)
 			var r *Rejection
-			require.True(t, errors.As(round.Errors[0], &r))
+			require.ErrorAs(t, round.Errors[0], &r)
 			require.ErrorIs(t, r, ErrInvalid)
 			changes, err := c.Changes(t.Context(), round.View)
 			require.NoError(t, err)
