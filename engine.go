@@ -321,12 +321,6 @@ func (n *nudges) add() {
 	}
 }
 
-func (n *nudges) any() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.some
-}
-
 // take reports whether there were nudges, and forgets them.
 func (n *nudges) take() (some bool) {
 	n.mu.Lock()
