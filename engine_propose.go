@@ -262,13 +262,11 @@ func takesRoomOn(do Commitment) NodeID {
 	return ""
 }
 
-// propose sends proposals and sorts their outcomes.
+// propose sends proposals, which nobody else may change, and sorts their outcomes.
 func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
-	batch = slices.Clone(batch)
-	new(cloner).proposals(batch) // the navigator may change its own when it likes
 	for i := range batch {
 		if batch[i].ID.IsZero() {
 			batch[i].ID = e.ids.next()
