@@ -274,13 +274,9 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	}
 	batch = slices.Clone(batch)
 	new(cloner).proposals(batch) // the navigator may change its own when it likes
+	now := instantOf(time.Now())
 	for i := range batch {
-		if batch[i].ID.IsZero() {
-			batch[i].ID = e.ids.next()
-		}
-		if batch[i].View == 0 {
-			batch[i].View = round.View
-		}
+		batch[i].complete(&e.ids, round.View, now)
 	}
 	round.Proposed += len(batch)
 	if b, ok := e.Ledger.(Batcher); ok {
