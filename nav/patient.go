@@ -51,8 +51,9 @@ type Patient struct {
 	// Conflicts is after how many proposals for it that were not committed a capsule or a gang is nominated; default 8.
 	// Negative: never for that reason.
 	Conflicts int
-	// After is how long a capsule or a gang is left out before it is nominated; default 30 s. Negative: never for that
-	// reason. Classes that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
+	// After is how long a capsule or a gang waits before it is nominated; default 30 s. Negative: never for that reason. It
+	// waits since [orbit.Submit].At, but if that is 0, or it was placed meanwhile, since the first plan that left it out. Classes
+	// that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
 	After time.Duration
 	// Unaged keeps nominations from ranking above the priority of the work: large work may then wait for as long as small
 	// work of the same priority comes that is nominated too. Otherwise a nomination that is made After beyond After ranks
@@ -84,7 +85,7 @@ type waiter struct {
 
 // patientWait is what is remembered of work that was left out, or whose proposal was lost.
 type patientWait struct {
-	// When it was first left out; zero: never.
+	// When it was submitted, if it says so, or first left out; zero: it was never left out.
 	since time.Time
 	lost  int
 	// A proposal for it was lost while it was nominated: the wrapped navigator seeks more than the nominated room, or other room.
@@ -286,7 +287,7 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		seen[w] = true
 		n := &nominee{waiter: w, patientWait: r.wait(w), of: c, standing: r.standing(c), priority: c.Spec.Priority}
 		if n.since.IsZero() {
-			n.since = r.now
+			n.since = r.waitsSince(c)
 		}
 		n.lives = n.standing.Lives() && r.now.Before(n.standing.Ends)
 		if !n.lives && n.stays && !r.now.Before(n.lapse) {
@@ -311,6 +312,15 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since))
 	})
 	return waiting
+}
+
+// waitsSince returns since when a capsule has waited that was not left out before: since its submission, if it says when that was and
+// was never placed, or else since now.
+func (r *patientPass) waitsSince(c *orbit.Capsule) time.Time {
+	if at := c.SubmitTime.Time(); c.SubmitTime != 0 && c.PlacedAt == 0 && at.Before(r.now) {
+		return at
+	}
+	return r.now
 }
 
 // serve places what waits in the room that is nominated for it, and nominates or renews, on a draft on which is what the
