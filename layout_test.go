@@ -178,7 +178,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 43
-	mostExported = 95
+	mostExported = 97
 	mostUpward   = 10
 	mostLines    = 400
 )

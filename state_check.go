@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 
@@ -202,8 +203,9 @@ func (s *State) otherNominations(now *State) iter.Seq[*Nomination] {
 	}
 }
 
-// close takes a node's record over from another state, with a description that says it is unschedulable if it is closed. As long
-// as the node is described alike that is the same one, so descriptions may be told apart by identity.
+// close replaces a record by that of another state, and makes it unschedulable if the node is closed. While the
+// description of the node does not change, the replaced description stays the same pointer, so that descriptions can be
+// compared by identity.
 func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) bool) {
 	was := s.nodes.At(slot).node
 	if from.nodes.At(slot).node.Node == nil {
@@ -226,7 +228,7 @@ func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) 
 	}
 }
 
-// footprint returns what has been looked at, and what of it has become different.
+// footprint returns the records that the transaction has read, and those that it has changed.
 func (t *tx) footprint() (r, w Footprint) {
 	t.addMissed()
 	r.Nodes, r.Uses, r.Capsules = t.nodes.keys, slices.Clone(t.nodes.keys), t.capsules.keys
@@ -253,7 +255,8 @@ func (t *tx) footprint() (r, w Footprint) {
 	return r, w
 }
 
-// addMissed enters what is not there. After it the write-set is good for a footprint only.
+// addMissed adds the ids that were looked up and do not exist to the keys that were read. After that the transaction
+// can be used for its footprint only.
 func (t *tx) addMissed() {
 	for _, id := range t.missed.Nodes {
 		if t.nodes.find(id) == nil {
@@ -329,4 +332,20 @@ func (v *verifier) date(at Revision, kind, name string) {
 	if at == 0 || at > v.s.rev {
 		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
 	}
+}
+
+// leaves puts what still runs of an earlier placement on its node.
+func (b *StateBuilder) leaves(c *Capsule) error {
+	if c.Remains == nil {
+		return nil
+	}
+	r := *c.Remains
+	n := b.tx.nodes.find(r.Node)
+	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != c.Spec.Devices.Count {
+		return fmt.Errorf("capsule %q has left node %q at revision %d, placed there at %d on devices %016b, and has not stopped: that cannot be", c.ID, r.Node, r.Left, r.Since, r.Devices)
+	}
+	r.Capsule, r.Spec = c.ID, c.Spec
+	c.Remains = &r
+	b.tx.setRemains(n, n.now.withRemains(&r))
+	return nil
 }

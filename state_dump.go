@@ -20,7 +20,7 @@ const dumpVersion = 1
 type dumpLine struct {
 	Header *dumpHeader `json:"orbit,omitempty"`
 	Node   *dumpNode   `json:"node,omitempty"`
-	// Numbered from 0 in order of appearance.
+	// Spec has a number that counts specs from 0 in order of appearance.
 	Spec    *Spec        `json:"spec,omitempty"`
 	Gang    *dumpGang    `json:"gang,omitempty"`
 	Capsule *dumpCapsule `json:"capsule,omitempty"`
@@ -81,8 +81,11 @@ type dumpCapsule struct {
 	Begun    bool     `json:"begun,omitempty"`
 	Waits    bool     `json:"waits,omitempty"`
 
-	Remains    *Remains    `json:"remains,omitempty"`
-	Nomination *Nomination `json:"nomination,omitempty"`
+	Remains    *Remains          `json:"remains,omitempty"`
+	Nomination *Nomination       `json:"nomination,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	SubmitTime Instant           `json:"submitTime,omitempty"`
+	PlaceTime  Instant           `json:"placeTime,omitempty"`
 }
 
 type dumpHold struct {
@@ -123,8 +126,8 @@ func (s *State) Dump(w io.Writer) error {
 	return errors.Join(d.err, buffered.Flush())
 }
 
-// inOrder returns the live records by submission, and then the released ones in the order in which they
-// will be dropped.
+// inOrder returns the live capsules in order of submission, and then the released ones in the order in which their
+// records will be dropped.
 func (s *State) inOrder() []*Capsule {
 	out := make([]*Capsule, 0, s.CapsuleCount())
 	for c := range s.Capsules() {
@@ -185,7 +188,7 @@ func (d *dumper) capsule(c *Capsule) {
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
 		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
-		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains,
+		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -316,7 +319,7 @@ func (d *dumpReader) spec(s *Spec) error {
 	return err
 }
 
-// numbered returns the spec with this number.
+// numbered returns the spec with a number.
 func (d *dumpReader) numbered(i int) (*Spec, error) {
 	if i < 0 || i >= len(d.specs) {
 		return nil, fmt.Errorf("spec %d has not appeared", i)
@@ -346,7 +349,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination,
+		released: c.Released, Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	earlier := func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 )
@@ -26,15 +27,17 @@ type StateBuilder struct {
 
 	state *State
 	tx    tx
-	// Why the builder is of no further use; nil: it is.
+	// over is the error after which the builder must not be used; nil: there was none.
 	over error
-	// Who was submitted when.
+	// orders has the capsule with each number of submission.
 	orders map[uint64]CapsuleID
-	// Capsules that gangs list, and in which role.
+	// labels are those of the capsule that was added last.
+	labels map[string]string
+	// members has, for each capsule that a gang lists, the index of its role.
 	members map[membership]int
 }
 
-// membership is a gang's listing of a capsule. Several gangs may list an id that was used again.
+// membership is a capsule in the list of a gang. Several gangs may list the same id, if it was used again.
 type membership struct {
 	gang    GangID
 	capsule CapsuleID
@@ -164,7 +167,8 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
-		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination,
+		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains,
+		Nomination: c.Nomination, Labels: maps.Clone(c.Labels), SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if c.Gang != "" {
 		role, listed := b.members[membership{c.Gang, c.ID}]
@@ -184,6 +188,8 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 	v.id("capsule id", string(c.ID))
 	v.text("owner", c.Owner, v.limits.IDBytes)
 	v.text("note", c.Note, v.limits.ValueBytes)
+	v.carried("submission", c.SubmitTime, c.Labels)
+	v.carried("placement", c.PlaceTime, nil)
 	if b.tx.capsules.find(c.ID) != nil {
 		return fmt.Errorf("a second capsule %q", c.ID)
 	}
@@ -194,6 +200,10 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 		return fmt.Errorf("capsule %q: capsule %q has order %d already", c.ID, other, c.Submitted)
 	}
 	b.orders[c.Submitted] = c.ID
+	if maps.Equal(c.Labels, b.labels) { // as those of a submission are, which are next to each other
+		c.Labels = b.labels
+	}
+	b.labels = c.Labels
 	var err error
 	if c.earlier, err = restored(earlier); err != nil {
 		return fmt.Errorf("capsule %q: %w", c.ID, err)
@@ -237,10 +247,11 @@ func restored(earlier iter.Seq2[ProposalID, Revision]) (*placements, error) {
 	return &ids[0], nil
 }
 
-// datable reports what no history leads to: something placed at no revision, or a note or devices without a node.
+// datable adds a fault for what no history leads to: a placement without a revision, or a note or devices without a
+// node.
 func (c *Capsule) datable() error {
 	switch {
-	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.earlier != nil):
+	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0 || c.earlier != nil):
 		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
 	case c.Nomination != nil && !c.Pending():
 		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
@@ -252,7 +263,7 @@ func (c *Capsule) datable() error {
 	return nil
 }
 
-// belongs counts a capsule where it is: in its gang, on its node, whose slot it returns.
+// belongs adds a capsule to the counts of its gang and its node, and returns the slot of the node.
 func (b *StateBuilder) belongs(c *Capsule) (slot uint32, err error) {
 	if c.Gang != "" {
 		g := b.tx.gangs.find(c.Gang)
@@ -277,22 +288,6 @@ func (b *StateBuilder) belongs(c *Capsule) (slot uint32, err error) {
 	n.now.Usage = usage
 	n.now.Capsules++
 	return n.now.index, err
-}
-
-// leaves puts what still runs of an earlier placement on its node.
-func (b *StateBuilder) leaves(c *Capsule) error {
-	if c.Remains == nil {
-		return nil
-	}
-	r := *c.Remains
-	n := b.tx.nodes.find(r.Node)
-	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != c.Spec.Devices.Count {
-		return fmt.Errorf("capsule %q has left node %q at revision %d, placed there at %d on devices %016b, and has not stopped: that cannot be", c.ID, r.Node, r.Left, r.Since, r.Devices)
-	}
-	r.Capsule, r.Spec = c.ID, c.Spec
-	c.Remains = &r
-	b.tx.setRemains(n, n.now.withRemains(&r))
-	return nil
 }
 
 // Hold adds a hold that last changed at a revision.

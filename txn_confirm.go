@@ -191,3 +191,25 @@ func (s *State) endRemains(t *tx) (ended bool) {
 	}
 	return ended
 }
+
+// besideStopped refuses what makes use of the room that a Stopped release frees, or that begins with what a Confirm says, but for
+// the capsules that have stopped.
+func (v *validator) besideStopped(do []Commitment) {
+	if v.stopped != nil {
+		return
+	}
+	v.stopped = map[CapsuleID]bool{}
+	for i, c := range do {
+		place, again := c.(Place)
+		r, ends := c.(Release)
+		if ends && r.Stopped {
+			v.stopped[r.Capsule] = true
+		}
+		_, confirms := c.(Confirm)
+		release := ends && r.Hold == "" && (r.Stopped || r.Final)
+		if !confirms && !release && (!again || !v.stopped[place.Capsule]) {
+			v.at = i
+			v.fail("a %T beside a Confirm or a Stopped release; propose them apart", c)
+		}
+	}
+}

@@ -62,6 +62,10 @@ type dumpCapsule struct {
 	Begun     bool              `json:"begun,omitempty"`
 	Waits     bool              `json:"waits,omitempty"`
 	Remains   *orbit.Remains    `json:"remains,omitempty"`
+
+	Labels     map[string]string `json:"labels,omitempty"`
+	SubmitTime orbit.Instant     `json:"submitTime,omitempty"`
+	PlaceTime  orbit.Instant     `json:"placeTime,omitempty"`
 }
 
 type dumpHold struct {

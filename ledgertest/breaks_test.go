@@ -116,6 +116,12 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		return c
 	case orbit.Submit:
 		return h.spoilSubmit(c)
+	case orbit.Place:
+		if h.breaks == "forgets what it carries" {
+			c.At = 0
+		}
+		c.After = c.After && h.breaks != "forgets who comes after whom"
+		return c
 	case orbit.Hold:
 		if h.breaks == "counts holds for little" {
 			c.Room = orbit.Resources{orbit.CPU: 1}
@@ -130,11 +136,6 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 			if n := h.state.Capsule(c.Capsule); n != nil && n.Pending() {
 				return orbit.Mark{Key: "nothing"}
 			}
-		}
-		return c
-	case orbit.Place:
-		if h.breaks == "forgets who comes after whom" {
-			c.After = false
 		}
 		return c
 	case orbit.Mark:
