@@ -540,6 +540,7 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 		require.Equal(t, want.next.rev, rev)
 		d.model = want.next
 		d.count["committed"]++
+		d.countAgents()
 	case want.done != 0:
 		require.NoError(t, err)
 		require.Equal(t, want.done, rev, "a repeated proposal has the same revision")
@@ -550,6 +551,16 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 		require.True(t, slices.ContainsFunc(want.kinds, func(k error) bool { return errors.Is(err, k) }), "want %v: %v", want.kinds, err)
 		require.Empty(t, diffLines(d.text, before), "a rejected proposal changes nothing")
 		d.receipt(t, p, rev, err)
+	}
+}
+
+// countAgents counts what agents have to do with.
+func (d *duel) countAgents() {
+	for _, c := range d.model.capsules {
+		d.count["begun"] += btoi(c.begun)
+		d.count["waits"] += btoi(c.waits)
+		d.count["placed beside its remains"] += btoi(c.node != "" && c.remains != nil)
+		d.count["ended with remains"] += btoi(c.released && c.remains != nil)
 	}
 }
 
@@ -739,7 +750,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
 		return
 	}
-	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid"} {
+	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid", "begun", "waits", "placed beside its remains", "ended with remains"} {
 		require.Positive(t, total[k], "the generator never reaches %q", k)
 	}
 }

@@ -63,7 +63,7 @@ func checkBegins(t *trial) {
 	t.commits(confirming("n", 4), node("m", 4), submit(cpu(1), "a", "b", "c"), place("a", "n"), place("b", "m"), place("c", "n"))
 	begin := t.begins("a")
 	wrong := begin
-	wrong.Since--
+	wrong.Since++
 	t.mistakes(wrong)
 	t.mistakes(t.begins("b"))
 	t.invalid(begin, place("c", "n"))
