@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"weak"
 )
 
@@ -77,6 +78,9 @@ type Spec struct {
 	Near Near `json:"near"`
 	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
 	Movable bool `json:"movable,omitempty"`
+	// RunsAtMost is how long the capsule runs at most once it is placed, as far as the one who submits it knows; 0: unknown. Nobody
+	// ends it then: navigators read it to tell when its room will be free, the ledger has no rule for it.
+	RunsAtMost time.Duration `json:"runsAtMost,omitempty"`
 	// Start is what the capsule starts from, for navigators that use it; the ledger has no rule for it.
 	Start Start `json:"start,omitzero"`
 
@@ -170,6 +174,9 @@ func (s *Spec) faults() []string {
 	out = append(out, s.Devices.faults()...)
 	if s.Class > GangClass {
 		out = append(out, fmt.Sprintf("unknown class %d", s.Class))
+	}
+	if s.RunsAtMost < 0 {
+		out = append(out, fmt.Sprintf("runs at most %v; it must not be negative, and 0 says that it is unknown", s.RunsAtMost))
 	}
 	if n := len(s.Require) + len(s.Prefer); n > maxPredicates {
 		out = append(out, fmt.Sprintf("%d requirements and preferences; there can be %d", n, maxPredicates))
@@ -268,7 +275,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		texts(p.Values)
 	}
 	text(s.Module)
-	for _, n := range []int64{int64(s.Class), int64(s.Priority), int64(s.Devices.Count), int64(s.Devices.Milli)} {
+	for _, n := range []int64{int64(s.Class), int64(s.Priority), int64(s.RunsAtMost), int64(s.Devices.Count), int64(s.Devices.Milli)} {
 		number(n)
 	}
 	for d := range Dimensions {

@@ -80,6 +80,7 @@ func (s *scribe) spec() *Spec {
 	spec := &Spec{Module: "m", Priority: rapid.Int32Range(0, 2).Draw(s.T, "priority")}
 	spec.Envelope.Reservation = s.room(3)
 	spec.Movable = s.chance(2)
+	spec.RunsAtMost = time.Duration(btoi(s.chance(2)) * 60)
 	if s.chance(3) {
 		spec.Devices = DeviceRequest{Count: 1 + btoi(s.chance(3)), Milli: pickOne(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {

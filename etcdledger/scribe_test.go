@@ -83,6 +83,7 @@ func (s *scribe) spec() *orbit.Spec {
 	spec := &orbit.Spec{Module: pick(s, []string{"m", "<&>"}), Priority: int32(s.upTo(2))}
 	spec.Envelope.Reservation = s.room(3)
 	spec.Movable = s.chance(2)
+	spec.RunsAtMost = pick(s, []time.Duration{0, time.Minute})
 	if s.chance(3) {
 		spec.Devices = orbit.DeviceRequest{Count: 1 + s.upTo(1), Milli: pick(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {

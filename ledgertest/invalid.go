@@ -69,7 +69,7 @@ func (t *trial) malformed() []orbit.Commitment {
 		gang("", 0, "z"), gang("g", -1, "z"), gang("g", 2, "z"), gang("g", 0), gang("g", 0, "z", "z"), orbit.Submit{Gang: &orbit.Gang{ID: "g"}},
 		orbit.Submit{Gang: gang("g", 0, "z").Gang, Spec: cpu(1), IDs: []orbit.CapsuleID{"y"}},
 		weight(math.NaN()), weight(math.Inf(1)), weight(math.Inf(-1)),
-		spec(func(s *orbit.Spec) { s.Envelope.Limit[orbit.Memory] = -1 }), spec(func(s *orbit.Spec) { s.Class = 9 }),
+		spec(func(s *orbit.Spec) { s.Envelope.Limit[orbit.Memory] = -1 }), spec(func(s *orbit.Spec) { s.Class = 9 }), spec(func(s *orbit.Spec) { s.RunsAtMost = -1 }),
 		spec(func(s *orbit.Spec) { s.Require = []orbit.Predicate{{Key: "k", Op: "Equals"}} }), spec(func(s *orbit.Spec) { s.Near.Group = "g" }),
 		spec(func(s *orbit.Spec) { s.Devices.Milli = 5 }), spec(func(s *orbit.Spec) { s.Devices = orbit.DeviceRequest{Count: 1, Milli: 1001} }),
 		spec(func(s *orbit.Spec) { s.Devices = orbit.DeviceRequest{Count: 17, Milli: 1} }),

@@ -25,11 +25,14 @@ import (
 //	                                                 ├─ left out, its nominated room is free ─► placed there
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
-// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where the fewest capsules have
-// to end by what is known. A member that a running gang lacks is nominated as a capsule, in the domain of the others. Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not
-// end by themselves, unless there is nowhere else. A nomination is renewed before it ends, and moves then to where fewer have
-// to end. It is made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
-// Only one that counts on services is not renewed unless fewer have to end than when it was made: it ends, so that others use
+// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where there is room soonest by what
+// is known: what has a [orbit.Spec].RunsAtMost ends so long after its Place.At; if it is late, it is taken to be late for as long again.
+// Where that does not tell when there is room, which comes after all where it does, the fewest capsules have to end by an
+// estimate from what they use. A member that a running gang lacks is nominated as a capsule, in the domain of the others.
+// Room that the classes LatencySensitive and BestEffort take without RunsAtMost is not counted on, because they
+// do not end by themselves, unless there is nowhere else. A nomination is renewed before it ends, and moves then to where there is
+// room sooner. It is made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
+// Only one that counts on such services is not renewed unless fewer have to end than when it was made: it ends, so that others use
 // the room meanwhile, and is made again after as much time as it lasted, then after twice as much, and so on up to 256 times.
 //
 // What holds: a nomination that no other outranks and that counts on no services is served as soon as what ran on its nodes
@@ -94,10 +97,10 @@ type patientWait struct {
 	again time.Time
 	// Where capsules go, of the nomination that was made last.
 	seats []patientSeat
-	// How many had to end for it, and whether it counts on work that does not end by itself. If so it is not renewed
+	// How long the wait for it was to be, and whether it counts on work that does not end by itself. If so it is not renewed
 	// unless fewer have to end by then; and once it has ended, which is at the latest when lapses says, as many more pass as
 	// there were in vain.
-	cost   float64
+	cost   patientCost
 	stays  bool
 	lapse  time.Time
 	lapses int
@@ -371,7 +374,7 @@ func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 		return false, nil
 	}
 	parts, stays, ends := s.parts(), r.rooms.staysFor(s), r.now.Add(r.lasts())
-	if stays && n.lives && n.stays && s.cost >= n.cost {
+	if stays && n.lives && n.stays && s.cost.compare(n.cost) >= 0 {
 		ends, s.cost = n.lapse, n.cost
 	}
 	if len(parts) == 0 || n.lives && ends.Equal(n.standing.Ends) && n.priority+n.aged <= n.standing.Rank {
