@@ -64,8 +64,7 @@ func TestDraftKnowsWhoWaits(t *testing.T) {
 	commit(t, l, Release{Capsule: "db-0"})
 	s := snapshotOf(t, l)
 	var d Draft
-	v, close := viewOf(t, l, nil)
-	defer close()
+	v, _ := viewOf(t, l, nil)
 	d.Sync(v)
 	c := s.Capsule("db-0")
 	require.ErrorContains(t, d.Place(c, Choice{Node: s.Node("plain")}), "does not confirm")
