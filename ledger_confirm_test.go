@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -101,4 +102,25 @@ func remainsOf(s *State, id NodeID) (out []Remains) {
 		out = append(out, *r)
 	}
 	return out
+}
+
+// TestWhatHasStoppedIsPlacedAtOnce: where all other nodes do not confirm, what still runs waits, and its engine passes as soon as it has
+// stopped.
+func TestWhatHasStoppedIsPlacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		n := machine("n", 4)
+		n.Confirms = true
+		commit(t, l, PutNode{n}, Submit{IDs: []CapsuleID{"a"}, Spec: ofModule("mine", 1)})
+		commit(t, l, Place{Capsule: "a", Node: "n"})
+		commit(t, l, Confirm{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").PlacedAt, Begun: true})
+		n.State = Cordoned
+		commit(t, l, PutNode{n}, PutNode{machine("plain", 4)})
+		commit(t, l, Release{Capsule: "a"})
+		idle(t, l)
+		require.Empty(t, where(t, l, "a"))
+		commit(t, l, Confirm{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").Remains.Since, Stopped: true})
+		synctest.Wait()
+		require.Equal(t, NodeID("plain"), where(t, l, "a"))
+	})
 }

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // What the model says of agents: what begins, what has left and still runs, and who waits for that.
@@ -160,4 +164,83 @@ func (m *model) fitsBeside(n modelNode, c *modelCapsule, remains []CapsuleID) bo
 		}
 	}
 	return true
+}
+
+// agentDrafts are what fills nodes, and what begins, leaves and stops there.
+var agentDrafts = []draft{
+	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
+	draftPlace, draftPlace, draftPlace, draftPlace, draftEvict, draftEvict, draftMove, draftMove, draftRelease, draftSubmit, draftRoll,
+	func(s *scribe) []Commitment { return []Commitment{Release{Capsule: s.some((*Capsule).Placed).ID}} },
+	func(s *scribe) []Commitment {
+		return []Commitment{Release{Capsule: s.some((*Capsule).Placed).ID, Final: true}}
+	},
+	func(s *scribe) []Commitment {
+		n := s.view.Node(pickOne(s, modelNodes))
+		if n == nil || n.Node.State == Lost && !s.chance(4) {
+			return draftEmpty(s)
+		}
+		now := *n.Node
+		now.State = pickOne(s, []Condition{Ready, Ready, Cordoned, Cordoned, Lost})
+		return []Commitment{PutNode{now}}
+	},
+}
+
+// draftRoll ends what is placed and places another in its stead, after it.
+func draftRoll(s *scribe) []Commitment {
+	old, next := s.some((*Capsule).Placed), s.some((*Capsule).Pending)
+	if old.Node == "" || next.Spec == nil {
+		return draftConfirm(s)
+	}
+	return []Commitment{Release{Capsule: old.ID, Final: true}, Place{Capsule: next.ID, Node: old.Node, Devices: DeviceSet(1<<next.Spec.Devices.Count - 1), After: !s.chance(3)}}
+}
+
+// employ lets nodes with agents join, and work begin there, so that the duel begins where something is to be ended.
+func (d *duel) employ(t *rapid.T) {
+	s := &scribe{T: t, view: d.snapshot()}
+	for _, id := range modelNodes[:2] {
+		n := s.node(id)
+		n.Confirms, n.State, n.Capacity = true, Ready, Resources{CPU: 3, Memory: 4, Dimensions - 1: 4}
+		d.send(t, Proposal{Do: []Commitment{PutNode{n}}})
+	}
+	for i, id := range modelCapsules[:6] {
+		spec := s.spec()
+		spec.Require, spec.Near = nil, Near{}
+		d.send(t, Proposal{Do: []Commitment{Submit{IDs: []CapsuleID{id}, Spec: spec}}})
+		s.view = d.snapshot()
+		place := s.put(id, s.view.Capsule(id).Spec)
+		d.send(t, Proposal{View: s.view.rev, Do: []Commitment{place}})
+		if c := d.snapshot().Capsule(id); i < 4 && c.Placed() {
+			d.send(t, Proposal{Do: []Commitment{Confirm{Capsule: id, Since: c.PlacedAt, Begun: true}}})
+		}
+	}
+	for i := range d.views {
+		d.views[i] = d.snapshot()
+	}
+}
+
+// TestLedgerAgainstModelAgents: the ledger does what the model does where most of what happens is that work begins, has to leave and stops; and
+// at every revision what runs fits ([State.Verify]). In half of the worlds records are dropped all the time.
+func TestLedgerAgainstModelAgents(t *testing.T) {
+	t.Parallel()
+	total := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		l := Limits{NominatedShare: shares(t)}
+		if rapid.Bool().Draw(t, "tiny") {
+			l.Terminal = rapid.IntRange(1, 2).Draw(t, "terminal")
+		}
+		d := newDuel(l, false, true)
+		d.employ(t)
+		t.Repeat(d.actions())
+		d.lookBack(t)
+		for k, n := range d.count {
+			total[k] += n
+		}
+	})
+	t.Logf("outcomes: %v", total)
+	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
+		return
+	}
+	for _, k := range []string{"begun", "waits", "placed beside its remains", "ended with remains", "kept beyond the limit"} {
+		require.Positive(t, total[k], "the generator never reaches %q", k)
+	}
 }
