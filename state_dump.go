@@ -26,6 +26,7 @@ type dumpLine struct {
 	Capsule *dumpCapsule `json:"capsule,omitempty"`
 	Hold    *dumpHold    `json:"hold,omitempty"`
 	Mark    *dumpMark    `json:"mark,omitempty"`
+	Budget  *dumpBudget  `json:"budget,omitempty"`
 	Recent  *dumpID      `json:"recent,omitempty"`
 	End     *int         `json:"end,omitempty"`
 }
@@ -93,6 +94,12 @@ type dumpMark struct {
 	Changed Revision `json:"changed"`
 }
 
+type dumpBudget struct {
+	Budget
+	Changed Revision `json:"changed"`
+	Left    Revision `json:"left"`
+}
+
 type dumpID struct {
 	ID ProposalID `json:"id"`
 	At Revision   `json:"at"`
@@ -115,6 +122,9 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	s.holds.Ascend(func(h *holdRecord) bool { return d.line(dumpLine{Hold: &dumpHold{h.Hold, h.changed}}) })
 	s.marks.Ascend(func(m markRecord) bool { return d.line(dumpLine{Mark: &dumpMark{m.key, m.value, m.changed}}) })
+	s.budgets.Ascend(func(b *budgetRecord) bool {
+		return d.line(dumpLine{Budget: &dumpBudget{b.Budget, b.changed, s.coverage(b.members()).left}})
+	})
 	s.recent.each(func(r recentID) { d.line(dumpLine{Recent: &dumpID{r.id, r.at}}) })
 	d.line(dumpLine{End: &d.lines})
 	return errors.Join(d.err, buffered.Flush())
@@ -295,6 +305,8 @@ func (d *dumpReader) record(l *dumpLine) error {
 		return d.capsule(l.Capsule)
 	case l.Hold != nil:
 		return d.build.Hold(l.Hold.Hold, l.Hold.Changed)
+	case l.Budget != nil:
+		return d.build.budget(l.Budget.Budget, l.Budget.Changed, l.Budget.Left)
 	case l.Mark != nil:
 		return d.build.Mark(l.Mark.Key, l.Mark.Value, l.Mark.Changed)
 	}
@@ -378,7 +390,7 @@ func decode(text []byte) (l dumpLine, err error) {
 func (l *dumpLine) records() (n int) {
 	for _, set := range []bool{
 		l.Header != nil, l.Node != nil, l.Spec != nil, l.Gang != nil, l.Capsule != nil,
-		l.Hold != nil, l.Mark != nil, l.Recent != nil, l.End != nil,
+		l.Hold != nil, l.Mark != nil, l.Budget != nil, l.Recent != nil, l.End != nil,
 	} {
 		n += btoi(set)
 	}
