@@ -68,7 +68,7 @@ type BudgetState struct {
 func (b *BudgetState) Spare() int { return b.Healthy - b.Budget.needed() }
 
 // mostExpected keeps the arithmetic of budgets from wrapping.
-const mostExpected = 1 << 30
+const mostExpected = 1 << 24
 
 // needed returns how many members have to be healthy after a wish.
 func (b *Budget) needed() int {

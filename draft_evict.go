@@ -135,8 +135,10 @@ func (d *Draft) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
 		if do.For == "" && do.ForGang == "" {
 			return nil, d.view.state.isHealthy(c)
 		}
-		priority := d.evictor(&do)
-		return &priority, true
+		if priority := d.evictor(&do); priority < math.MaxInt32 {
+			return &priority, true
+		}
+		return nil, true // it is for what the plan submits, which is not looked for
 	}
 	return nil, false
 }

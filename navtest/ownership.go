@@ -83,6 +83,8 @@ func (t *trial) offence(s *orbit.State, do orbit.Commitment, placed map[orbit.Ca
 		return t.foreign(s, do.Capsule, "assigns")
 	case orbit.PutNode, orbit.RemoveNode:
 		return fmt.Sprintf("changes the constellation (%T)", do)
+	case orbit.PutBudget, orbit.RemoveBudget:
+		return fmt.Sprintf("changes a budget (%T)", do)
 	}
 	return ""
 }
