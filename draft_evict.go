@@ -1,9 +1,6 @@
 package orbit
 
-import (
-	"cmp"
-	"math"
-)
+import "cmp"
 
 // What a plan takes off its nodes.
 
@@ -59,7 +56,7 @@ func (d *Draft) Evict(e Evict) error {
 	case !c.Placed() || e.From != c.Node || e.Since != c.PlacedAt:
 		return d.refuse(e.Capsule, nil, "capsule %q is not on node %q since revision %d", e.Capsule, e.From, e.Since)
 	case e.For != "" || e.ForGang != "":
-		if why := d.outranks(&e, c); why != "" {
+		if why := d.view.state.outranked(&e, c); why != "" {
 			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)
 		}
 		return d.leave(c, draftEvicted, e)
@@ -67,23 +64,6 @@ func (d *Draft) Evict(e Evict) error {
 		return d.refuse(e.Capsule, nil, "capsule %q is not movable, and node %q is ready", e.Capsule, c.Node)
 	}
 	return d.leave(c, draftReleased, e)
-}
-
-// outranks says why a capsule does not make way for another; empty: it may, as far as the view shows.
-func (d *Draft) outranks(e *Evict, victim *Capsule) string {
-	return d.view.state.limits.keeps(victim.Spec.Priority, d.evictor(e))
-}
-
-// evictor returns the priority at which an eviction makes way, the highest one if what it makes way for is not in the view.
-func (d *Draft) evictor(e *Evict) int32 {
-	gang, priority := e.ForGang, int32(math.MaxInt32)
-	if c := d.view.state.Capsule(e.For); c != nil {
-		gang, priority = c.Gang, c.Spec.Priority
-	}
-	if g := d.view.state.Gang(gang); g != nil {
-		priority = min(priority, g.Gang.priority())
-	}
-	return priority
 }
 
 // keepsBudgets judges what the plan leaves of the groups and modules of a capsule with one step more, where the proposal in the
@@ -135,7 +115,7 @@ func (d *Draft) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
 		if do.For == "" && do.ForGang == "" {
 			return nil, d.view.state.isHealthy(c)
 		}
-		if priority := d.evictor(&do); priority < math.MaxInt32 {
+		if priority := d.view.state.evictor(&do); priority < math.MaxInt32 {
 			return &priority, true
 		}
 		return nil, true // it is for what the plan submits, which is not looked for

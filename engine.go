@@ -23,13 +23,18 @@ import (
 // every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
 // deadline or returns nonsense loses its own pass and nothing else.
 //
-// What it guarantees to those who wait: What frees room on a node where a waiting capsule, or a member of a waiting gang, fits
-// begins a pass at once, whatever the back-off. Every pass plans highest priority first, nominees first among equals, and then who
-// was submitted first. Nothing is overtaken by work of lower priority of this engine on room that it could use by the rules
-// of the ledger, whatever bets are lost; but after eight full batches in a row that have no place, or lose all their
-// bets, those behind have a turn. What fits nowhere is tried again when a change could help it, when the version of a filter that refused it
-// changes, after [Engine.Nudge], and after ParkFor in any case. Against the work of other engines, and for room that is only freed bit by
-// bit, waiting work needs a nomination, which nav.Patient makes for it.
+// What it guarantees to waiting work:
+//
+//   - A change that frees room on a node where a waiting capsule, or a member of a waiting gang, then fits begins a pass at
+//     once, whatever the back-off.
+//   - Every pass plans in order of priority. Among equals nominees come first, then what was submitted first.
+//   - Work of lower priority of this engine does not take room that waiting work could use by the rules of the ledger,
+//     whatever bets are lost. There is one exception: when eight full batches in a row have lost all their bets, the work
+//     behind them is planned.
+//   - What fits nowhere is planned again when a change could help it, when the version of a filter that refused it changes,
+//     after [Engine.Nudge], and after ParkFor in any case.
+//   - Against other engines, and for room that is freed little by little, waiting work needs a nomination, which nav.Patient
+//     makes.
 type Engine struct {
 	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry. Engines that collide
 	// get out of each other's way by their names ([View.Part]), so give each another one.
@@ -89,8 +94,8 @@ type Engine struct {
 	sweeping bool
 	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.
 	stuck bool
-	// How many passes in a row have planned on the view of the one before, and how many have lost all bets of a full batch.
-	still, beaten int
+	// How many passes in a row have lost all bets of a full batch.
+	beaten int
 	// Work or room has come since all that is ready was planned last.
 	unswept bool
 	// The last view could not be built.
@@ -174,9 +179,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	start := time.Now()
-	if e.staysStill() {
-		round.View = e.view.Revision()
-	} else if !e.refreshView(ctx, &round, start) {
+	if !e.refreshView(ctx, &round, start) {
 		return round
 	}
 	round.Errors = append(round.Errors, e.claims.takeFaults()...)
@@ -200,9 +203,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	start, most := time.Now(), cmp.Or(e.MaxPlan, 1000)
 	queue := &e.view.queue
 	queue.turn(most, e.view.state, e.stuck)
-	if e.still == 0 {
-		queue.recall()
-	}
+	queue.recall()
 	e.retry(start, most)
 	pending := queue.take(most)
 	e.stuck = false
@@ -220,7 +221,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.share.adapt(round.Planning)
 	aside := e.park(pending, unfit)
 	proposed, conflicts := round.Proposed, round.Conflicts
-	e.proposePlan(ctx, pending, plan.Proposals, round)
+	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, round), round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
@@ -230,24 +231,9 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.stuck = !round.progress && len(pending) == most && (e.beaten == 0 || e.beaten > mostBeaten)
 }
 
-const (
-	// mostStill is how many passes plan on the view of the one before. They plan what is behind a full batch that got
-	// nowhere: on the same view, nothing of it takes room that has come since and that the batch could have used.
-	mostStill = 8
-	// mostBeaten is how often in a row a full batch of which all bets were lost is planned again before what is behind it: so
-	// the room that it could use is not taken by what ranks lower.
-	mostBeaten = 8
-)
-
-// staysStill reports whether this pass plans on the view of the one before.
-func (e *Engine) staysStill() bool {
-	if !e.stuck || !e.sweeping || e.still == mostStill || e.blind || e.view.Revision() < e.atLeast || len(e.unsettled) > 0 || e.nudges.any() {
-		e.still = btoi(e.stuck && e.still == mostStill) // the next one continues behind the batch, or others would never have their turn
-		return false
-	}
-	e.still++
-	return true
-}
+// mostBeaten is how often in a row a full batch of which all bets were lost is planned again before what is behind it: so
+// the room that it could use is not taken by what ranks lower.
+const mostBeaten = 8
 
 // planReturned reports whether no Plan is running, taking note of one that was late.
 func (e *Engine) planReturned() bool {
@@ -333,12 +319,6 @@ func (n *nudges) add() {
 	if n.some = true; n.wake != nil {
 		n.wake()
 	}
-}
-
-func (n *nudges) any() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.some
 }
 
 // take reports whether there were nudges, and forgets them.

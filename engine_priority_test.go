@@ -159,7 +159,7 @@ func (w *priorityWorld) couldUse(view, before, after *State, high *Capsule, on N
 // TestNobodyIsOvertaken: a capsule or a gang that waits is not overtaken by one of lower priority on room that it could use, however
 // few a pass plans, whatever bets are lost, and whatever room comes and goes between passes.
 func TestNobodyIsOvertaken(t *testing.T) {
-	placed, lost, waits, still := 0, 0, 0, 0
+	placed, lost, waits := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := &priorityWorld{MemoryLedger: &MemoryLedger{}, nav: &mixedPlan{}}
 		most := rapid.IntRange(1, 5).Draw(t, "MaxPlan")
@@ -169,7 +169,7 @@ func TestNobodyIsOvertaken(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 25).Draw(t, "passes") {
 			for range rapid.IntRange(0, 4).Draw(t, "events") {
-				w.happen(t, most)
+				w.happen(t)
 			}
 			w.beaten = rapid.SliceOfN(rapid.Bool(), 0, 3).Draw(t, "beaten")
 			w.nav.view, w.nav.handed = nil, nil
@@ -178,7 +178,7 @@ func TestNobodyIsOvertaken(t *testing.T) {
 			w.engine.Pause(round)
 			require.Empty(t, round.Errors)
 			after := snapshotOf(t, w.MemoryLedger)
-			placed, waits, still = placed+round.Committed, waits+len(round.Unplaced), max(still, w.engine.still)
+			placed, waits = placed+round.Committed, waits+len(round.Unplaced)
 			if w.nav.view != nil {
 				if why := w.overtaken(before, after); why != "" {
 					t.Fatalf("%s; handed over were %v", why, w.nav.handed)
@@ -187,12 +187,11 @@ func TestNobodyIsOvertaken(t *testing.T) {
 		}
 		lost += w.lost
 	})
-	require.NotZero(t, still)
-	t.Logf("%d placed, %d lost, %d left out, up to %d passes on one view", placed, lost, waits, still)
+	t.Logf("%d placed, %d lost, %d left out", placed, lost, waits)
 }
 
 // happen submits, releases or changes a node.
-func (w *priorityWorld) happen(t *rapid.T, most int) {
+func (w *priorityWorld) happen(t *rapid.T) {
 	s := snapshotOf(t, w.MemoryLedger)
 	spec := wants(rapid.Int64Range(1, 4).Draw(t, "size"))
 	spec.Priority = rapid.Int32Range(0, 2).Draw(t, "priority")
@@ -220,9 +219,6 @@ func (w *priorityWorld) happen(t *rapid.T, most int) {
 			n.State = Cordoned
 		}
 		do = PutNode{n}
-	}
-	if _, ok := do.(Submit); ok && s.PendingCount() > most*mostStill-4 {
-		return // beyond that, what is behind has its turn for the sake of others
 	}
 	_, _ = w.Propose(context.Background(), Proposal{Do: []Commitment{do}})
 }

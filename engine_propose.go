@@ -76,43 +76,6 @@ func (e *Engine) retry(now time.Time, most int) {
 	s.tried = len(e.view.queue.trials) > 0
 }
 
-// retry adds to the next batch one capsule of each class that has been parked long enough, of at most so many classes. They
-// stay parked until settle.
-func (q *queue) retry(now time.Time, most int) {
-	for most > 0 {
-		at, ok := q.parked.due()
-		if !ok || now.Before(at) {
-			break
-		}
-		s := q.parked.ends.Pop().spot
-		if e, ok := q.next(s.class); ok {
-			s.trial = true
-			q.trials = append(q.trials, trial{e, s.class.spec.Priority})
-			q.tried = append(q.tried, s.class)
-			most--
-		} else {
-			q.unpark(s) // which forgets it, until something of it waits again
-		}
-	}
-	slices.SortFunc(q.trials, func(a, b trial) int {
-		if a.priority != b.priority {
-			return btoi(a.priority < b.priority) - btoi(a.priority > b.priority)
-		}
-		return btoi(b.Before(a.entry)) - btoi(a.Before(b.entry))
-	})
-}
-
-// settle takes back the classes that were tried again and not parked anew.
-func (q *queue) settle() {
-	for _, k := range q.tried {
-		if k.spot != nil && k.spot.trial {
-			q.unpark(k.spot)
-		}
-	}
-	clear(q.tried)
-	q.tried, q.trials = q.tried[:0], nil
-}
-
 func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
 
 // stillAside reports whether at least one of the classes just parked is still parked.
@@ -207,42 +170,28 @@ func (e *Engine) priorityOf(p *Proposal) (highest int32, places bool) {
 var errWithheld = errors.New("capsules of higher priority have lost their bet, and could use the room; all are planned again")
 
 // withhold gives up those of the remaining proposals of a plan that take room which losers of higher priority could use, and
-// returns the others.
+// returns the others. Losers that have room elsewhere do not count, as far as that is found out soon.
 func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
-	touched := map[NodeID]bool{}
-	for i := range plan {
-		for _, do := range plan[i].Do {
-			touched[takesRoomOn(do)] = true
-		}
+	losers := map[*Spec]int{}
+	for _, spec := range e.losers {
+		losers[spec]++
 	}
 	need := map[*Spec]int{}
-	for _, spec := range e.losers {
-		need[spec]++
+	for i := range rest {
+		e.overtaken(&rest[i], losers, func(spec *Spec) bool {
+			need[spec] = losers[spec]
+			return false
+		})
 	}
-	for n := range e.view.state.Nodes() {
-		if len(need) == 0 {
-			return rest
-		}
-		for spec := range need {
-			if !touched[n.Node.ID] && n.Fits(spec) {
-				touched[n.Node.ID] = true
-				if need[spec]--; need[spec] == 0 {
-					delete(need, spec)
-				}
-				break
-			}
-		}
+	e.seat(need, plan)
+	if len(need) == 0 {
+		return rest
 	}
 	return slices.DeleteFunc(slices.Clone(rest), func(p Proposal) bool {
-		priority, places := e.priorityOf(&p)
-		overtakes := places && slices.ContainsFunc(p.Do, func(do Commitment) bool {
-			n := e.view.state.Node(takesRoomOn(do))
-			for spec := range need {
-				if n != nil && spec.Priority > priority && n.Fits(spec) {
-					return true
-				}
-			}
-			return false
+		overtakes := false
+		e.overtaken(&p, need, func(*Spec) bool {
+			overtakes = true
+			return true
 		})
 		for _, do := range p.Do {
 			if place, ok := do.(Place); ok && overtakes {
@@ -256,6 +205,52 @@ func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 	})
 }
 
+// overtaken calls found with those of the specs that have a higher priority than what a proposal places, and fit on a node on which
+// it takes room, until found returns true.
+func (e *Engine) overtaken(p *Proposal, specs map[*Spec]int, found func(*Spec) bool) {
+	priority, places := e.priorityOf(p)
+	for _, do := range p.Do {
+		n := e.view.state.Node(takesRoomOn(do))
+		if !places || n == nil {
+			continue
+		}
+		for spec := range specs {
+			if spec.Priority > priority && n.Fits(spec) && found(spec) {
+				return
+			}
+		}
+	}
+}
+
+// seatTries bounds how many nodes are tried for capsules that have lost a bet, each for one spec. Choosing a node for each capsule of
+// a plan of 1,000 takes some ten times as long.
+const seatTries = 20_000
+
+// seat takes those capsules out of need that have a node each which the plan does not touch.
+func (e *Engine) seat(need map[*Spec]int, plan []Proposal) {
+	touched := map[NodeID]bool{}
+	for i := range plan {
+		for _, do := range plan[i].Do {
+			touched[takesRoomOn(do)] = true
+		}
+	}
+	tries := 0
+	for n := range e.view.state.Nodes() {
+		if tries += len(need); len(need) == 0 || tries > seatTries {
+			return
+		}
+		for spec := range need {
+			if !touched[n.Node.ID] && n.Fits(spec) {
+				touched[n.Node.ID] = true
+				if need[spec]--; need[spec] == 0 {
+					delete(need, spec)
+				}
+				break
+			}
+		}
+	}
+}
+
 // takesRoomOn returns the node of a placement or a hold; empty: it is neither.
 func takesRoomOn(do Commitment) NodeID {
 	switch do := do.(type) {
@@ -267,13 +262,11 @@ func takesRoomOn(do Commitment) NodeID {
 	return ""
 }
 
-// propose sends proposals and sorts their outcomes.
+// propose sends proposals, which nobody else may change, and sorts their outcomes.
 func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
-	batch = slices.Clone(batch)
-	new(cloner).proposals(batch) // the navigator may change its own when it likes
 	for i := range batch {
 		if batch[i].ID.IsZero() {
 			batch[i].ID = e.ids.next()

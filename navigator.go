@@ -73,7 +73,8 @@ type Round struct {
 	// Infeasible counts the proposals that did not hold in their own view; if this rises pass after pass, the navigator
 	// is wrong.
 	Infeasible int
-	// Invalid counts the proposals that were malformed.
+	// Invalid counts the proposals that were malformed, and those that were not sent because they do what is not for the
+	// navigator to do ([State.Offence]).
 	Invalid int
 	// Unknown counts the proposals without a known outcome; they are sent again in the next pass.
 	Unknown int

@@ -52,7 +52,9 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 // Part returns in which part of the nodes this one is, from 0. A placement engine chooses the best node of part 0, and looks
 // at the next part only where nothing fits there. While the proposals of the view's engine do not lose to others, there is
 // one part. While many do, there are more of them, up to 8, by a hash of the nodes' ids, and part 0 is another one for
-// each engine, so that engines which would all choose the best node of all keep out of each other's way.
+// each engine, so that engines which would all choose the best node of all keep out of each other's way. What that costs is
+// bounded whatever the score is: with 8 parts the chance that more than k nodes are better than the chosen one is (7/8)^(k+1),
+// which is 23% for 10, 2% for 28 and 0.1% for 50.
 func (v *View) Part(n *NodeState) int {
 	parts, from := v.spread.Ring()
 	if parts == 1 {

@@ -20,15 +20,15 @@ type queue struct {
 	classes map[*Spec]*class
 	ready   readyHeap
 	parked  parking
-	// What entries are judged by.
+	// state is the state by which entries are judged.
 	state *State
 	batch []entry
-	// Entries of parked classes that are tried again with the next batch, highest priority first, and their classes
-	// until the plan has said whether they fit.
+	// trials are entries of parked classes that are tried again with the next batch, highest priority first. tried are
+	// their classes, until settle knows whether they fit.
 	trials []trial
 	tried  []*class
-	// Batches that got nowhere, held back for others, longest first, and how many of their entries were valid
-	// when void ones were last dropped.
+	// held are the entries of batches that made no progress, the longest held first. heldValid is how many of them were
+	// valid when void ones were last dropped.
 	held      []entry
 	heldValid int
 	// Nominees among those held, longest first.
@@ -37,25 +37,23 @@ type queue struct {
 	recalled map[*Spec]bool
 	// The change that is looked at is the engine's own, and wakes only what is parked.
 	own bool
-	// A change has brought work, or room for parked work, since this was last set to false.
+	// roused says that a change has brought work, or room for parked work, since it was last set to false.
 	roused bool
 	out    []*Capsule
 }
 
 type class struct {
 	spec *Spec
+	// fifo begins at index head.
 	fifo []entry
-	// Of fifo.
 	head int
-	// Given back, or pending again.
+	// back has the entries that were given back or are pending again.
 	back heap.Heap[entry]
 	// Those that are nominated, which come before all others.
 	nominees heap.Heap[nomineeEntry]
-	// Entries that were found valid when void ones were last dropped.
-	valid int
-	// Position in ready, -1 if not there.
-	at int
-	// How the class is parked; nil: it is not.
+	// valid is the number of valid entries when void ones were last dropped; at is the position in ready; -1: it is not there.
+	valid, at int
+	// spot says how the class is parked; nil: it is not.
 	spot *spot
 }
 
@@ -65,15 +63,15 @@ type entry struct {
 	submitted uint64
 }
 
-// Before orders entries of one class without a nomination: first submitted, first served.
+// Before orders the entries of a class: nominees first, then in order of submission.
 func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
-// clear forgets all work, and what was put aside. Entries are judged by the state from now on.
+// clear drops all entries and parked classes. Entries are judged by the given state from now on.
 func (q *queue) clear(state *State) {
 	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}}
 }
 
-// absorb follows one change of the ledger. It reports whether there is new work or new room for parked work.
+// absorb applies one change of the ledger. It reports whether there is new work, or new room for parked work.
 func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Spec) bool) (woken bool) {
 	q.state = state
 	file := func(ids ...CapsuleID) {
@@ -109,7 +107,8 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 	return woken
 }
 
-// push files a pending capsule, whose slot it is. It reports whether that makes work: its class is not parked.
+// push files a pending capsule by its slot. It reports whether that is new work, which it is not if its class is
+// parked.
 func (q *queue) push(slot uint32, c *Capsule) bool {
 	k := q.class(c.Spec)
 	if k.size() >= 2*k.valid+compactFrom {
@@ -125,7 +124,7 @@ func (q *queue) push(slot uint32, c *Capsule) bool {
 	return k.spot == nil
 }
 
-// class returns the class of a spec, which it makes if there is none.
+// class returns the class of a spec, and makes one if there is none.
 func (q *queue) class(spec *Spec) *class {
 	k := q.classes[spec]
 	if k == nil {
@@ -135,7 +134,7 @@ func (q *queue) class(spec *Spec) *class {
 	return k
 }
 
-// compactFrom is how many void entries a class may collect while it is never its turn.
+// compactFrom is how many void entries a class may collect before they are dropped although the class is not served.
 const compactFrom = 1024
 
 func (k *class) size() int { return len(k.fifo) - k.head + len(k.back) + len(k.nominees) }
@@ -196,9 +195,10 @@ func (k *class) pop() entry {
 	return e
 }
 
-// turn ends the last batch. Those of it that were not placed come first again, unless that batch got nowhere (stuck): then
-// it is held back for what is behind it. After every batch that was not stuck, the n entries that have been held longest
-// are back. So what is held has its turn however much work is behind it, and takes no more than every other turn.
+// turn ends the last batch. Its capsules that were not placed become first again. If the batch made no progress
+// (stuck), they are held back instead, so that work behind them is served. After every other batch, the n entries that
+// have been held longest return. So held entries are served however much work is behind them, and get at most every
+// other batch.
 func (q *queue) turn(n int, state *State, stuck bool) {
 	q.state = state
 	if stuck {
@@ -267,7 +267,7 @@ func (q *queue) takeTrial() {
 	}
 }
 
-// giveBack returns the first n entries to the queue, and the rest to the caller.
+// giveBack files the first n entries again, and returns the others to the caller.
 func (q *queue) giveBack(entries []entry, n int) []entry {
 	n = min(n, len(entries))
 	for _, e := range entries[:n] {
@@ -292,8 +292,8 @@ func (q *queue) valid(e entry) *Capsule {
 	return nil
 }
 
-// fix puts a class where it belongs in ready after its entries or its parking have changed; a class without
-// entries is forgotten unless it is parked.
+// fix moves a class to its place in ready after its entries or its parking have changed. A class that has no entries
+// and is not parked is forgotten.
 func (q *queue) fix(k *class) {
 	switch {
 	case k.empty() || k.spot != nil:
@@ -319,7 +319,7 @@ type readyTurn struct {
 	class   *class
 }
 
-// before orders turns. No two classes have an entry in common.
+// before orders turns. The order is total, because no two classes share an entry.
 func (t *readyTurn) before(o *readyTurn) bool {
 	if t.priority != o.priority {
 		return t.priority > o.priority
@@ -361,7 +361,7 @@ func (h *readyHeap) remove(k *class) {
 	}
 }
 
-// sift fills the gap at i with a turn, after others have made way for it, up or down.
+// sift moves turns into the gap at i, up or down, until the given turn belongs there, and writes it.
 func (h readyHeap) sift(i int, t readyTurn) {
 	for i > 0 && t.before(&h[(i-1)/fanout]) {
 		h.fill(i, h[(i-1)/fanout])

@@ -175,7 +175,7 @@ func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
 	return "", "", false
 }
 
-// touchClaims does so for all parts of a nomination that has ended or has been replaced.
+// touchClaims marks the nodes of all parts of a nomination that has ended or was replaced, as touchNominated does.
 func (v *View) touchClaims(n *Nomination) (woken bool) {
 	if !n.Lives() {
 		return false
@@ -195,7 +195,7 @@ func (v *View) touchClaim(r *NominatedRoom) *NodeState {
 	return n
 }
 
-// bringBackNominated takes back the parked classes that fit where a nomination has not been made after all.
+// bringBackNominated takes back the parked classes that fit on the nodes of a nomination that was planned and not made.
 func (q *queue) bringBackNominated(parts []NominatedRoom) (woken bool) {
 	for i := range parts {
 		woken = q.offer(q.state.Node(parts[i].Node)) || woken
@@ -323,7 +323,7 @@ func (s *State) broken(node *NodeState, p nominatedPart) bool {
 	return !node.Node.Schedulable() || node.Specification > p.of.Made && p.room().misfit(node.Node, s.specsOf(p.of.Capsule, p.of.Gang), &s.names) != ""
 }
 
-// lapse returns when the next nomination ends, of those that had not when the view was made; zero: none does.
+// lapse returns when the next nomination ends that had not ended when the view was made; zero: none.
 func (v *View) lapse() time.Time {
 	last, ok := v.state.lapses.Max()
 	if !ok || !v.now.Before(last.Ends) {
@@ -338,4 +338,41 @@ func (v *View) lapse() time.Time {
 		return true
 	})
 	return next
+}
+
+// retry adds to the next batch one capsule of each class that has been parked long enough, of at most so many classes. They
+// stay parked until settle.
+func (q *queue) retry(now time.Time, most int) {
+	for most > 0 {
+		at, ok := q.parked.due()
+		if !ok || now.Before(at) {
+			break
+		}
+		s := q.parked.ends.Pop().spot
+		if e, ok := q.next(s.class); ok {
+			s.trial = true
+			q.trials = append(q.trials, trial{e, s.class.spec.Priority})
+			q.tried = append(q.tried, s.class)
+			most--
+		} else {
+			q.unpark(s) // which forgets it, until something of it waits again
+		}
+	}
+	slices.SortFunc(q.trials, func(a, b trial) int {
+		if a.priority != b.priority {
+			return btoi(a.priority < b.priority) - btoi(a.priority > b.priority)
+		}
+		return btoi(b.Before(a.entry)) - btoi(a.Before(b.entry))
+	})
+}
+
+// settle takes back the classes that were tried again and not parked anew.
+func (q *queue) settle() {
+	for _, k := range q.tried {
+		if k.spot != nil && k.spot.trial {
+			q.unpark(k.spot)
+		}
+	}
+	clear(q.tried)
+	q.tried, q.trials = q.tried[:0], nil
 }

@@ -24,26 +24,24 @@ type parking struct {
 	rests   map[versioned]*resting
 	shelves map[shelf]*least.Set[*spot]
 	ties    map[tie]map[*spot]bool
-	// Those of spots that are parked no longer are void.
+	// ends has an entry for each parking. An entry is void if its spot is no longer parked.
 	ends heap.Heap[parkEnd]
-	// Memory for what a search has found.
+	// found is memory for the result of search.
 	found []*least.Item[*spot]
-	// Classes and boxes that searches have looked at.
+	// looked is the number of classes and boxes that searches have examined.
 	looked int
 }
 
 // spot is where a class is parked.
 type spot struct {
 	class *class
-	// Parked at most until then.
+	// until is when the class is tried again whatever happens.
 	until time.Time
-	// The domains in which a node may help; nil: any node may.
+	// near has the domains in which a node may help; nil: any node may.
 	near  *nearby
 	items []shelved
-	// It is being tried again.
-	trial bool
-	// The class is left out, and not parked.
-	waits bool
+	// trial says that the class is being tried again; waits that it is left out, and not parked.
+	trial, waits bool
 	// What the answer rests on besides the nodes, if anything.
 	rest rest
 }
@@ -53,7 +51,8 @@ type shelved struct {
 	item  *least.Item[*spot]
 }
 
-// shelf is what a node has, at least, that a class on it fits on. The zero shelf is for any node.
+// shelf is a property that every node on which the class may fit has: a label, a label with its value, or a device
+// model. The zero shelf stands for all nodes.
 type shelf struct {
 	kind       shelfKind
 	key, value string
@@ -71,14 +70,14 @@ const (
 // maxShelves is how many shelves a class may lie on.
 const maxShelves = 8
 
-// tie is what a class goes by besides nodes: where the members of a group are, or its parent. The zero tie is that of all
-// classes that go by a group.
+// tie is what a class depends on besides nodes: the positions of a group's members, or its parent. The zero tie has all
+// classes that depend on any group.
 type tie struct {
 	group  string
 	parent CapsuleID
 }
 
-// parkEnd is when a class has been parked long enough.
+// parkEnd is the time at which a class has been parked long enough.
 type parkEnd struct {
 	at   time.Time
 	spot *spot
@@ -200,7 +199,7 @@ func (p *parking) remove(s *spot) {
 	}
 }
 
-// wantVector is the least that a node must have free for a spec.
+// wantVector returns the least free amounts that a node must have for a spec.
 func wantVector(spec *Spec) (v least.Vector) {
 	copy(v[:], spec.Envelope.Reservation[:])
 	if r := &spec.Devices; r.Count > 0 {
@@ -224,8 +223,8 @@ func offerVector(n *NodeState) (v least.Vector) {
 	return v
 }
 
-// shelvesOf returns shelves such that any node which may help the class has one of them: none if no node may. The fewest
-// nodes have what a requirement or the company names by value, more have a label at all.
+// shelvesOf returns shelves of which every node that may help the class has at least one; none if no node may help. It
+// prefers a label with a value that a requirement or the company names, because fewest nodes have it, to a label alone.
 func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 	if near != nil && len(near.domains) <= maxShelves {
 		for domain := range near.domains {
@@ -343,7 +342,7 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 // any reports whether a class is parked or waits for room.
 func (p *parking) any() bool { return len(p.spots)+len(p.waiting) > 0 }
 
-// search adds to found what lies on a shelf and asks for no more than a node has.
+// search adds the classes of a shelf to found that want no more than a node has free.
 func (p *parking) search(at shelf, has *least.Vector) {
 	if set := p.shelves[at]; set != nil {
 		found, looked := set.Served(p.found, has)
@@ -351,8 +350,8 @@ func (p *parking) search(at shelf, has *least.Vector) {
 	}
 }
 
-// follow takes back the classes that wait for where a capsule is, as it was at a revision. It reports whether there were
-// any.
+// follow takes back the classes that depend on the position of a capsule, as its record was at a revision. It reports
+// whether there were any.
 func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
 	if id == "" || len(q.parked.ties) == 0 {
 		return false
@@ -368,7 +367,7 @@ func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
 	return woken
 }
 
-// untie takes back the classes with a tie, and reports whether there were any.
+// untie takes back the classes with a tie. It reports whether there were any.
 func (q *queue) untie(t tie) (woken bool) {
 	for s := range q.parked.ties[t] {
 		q.unpark(s)
@@ -377,7 +376,7 @@ func (q *queue) untie(t tie) (woken bool) {
 	return woken
 }
 
-// ties returns those of a spec, at most three.
+// ties returns the ties of a spec, at most three.
 func (s *Spec) ties() (ties []tie) {
 	if s.Near.Group != "" {
 		ties = append(ties, tie{}, tie{group: s.Near.Group})

@@ -211,8 +211,9 @@ func (s *State) otherNominations(now *State) iter.Seq[*Nomination] {
 	}
 }
 
-// close takes a node's record over from another state, with a description that says it is unschedulable if it is closed. As long
-// as the node is described alike that is the same one, so descriptions may be told apart by identity.
+// close replaces a record by that of another state, and makes it unschedulable if the node is closed. While the
+// description of the node does not change, the replaced description stays the same pointer, so that descriptions can be
+// compared by identity.
 func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) bool) {
 	was := s.nodes.At(slot).node
 	if from.nodes.At(slot).node.Node == nil {
@@ -235,7 +236,7 @@ func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) 
 	}
 }
 
-// footprint returns what has been looked at, and what of it has become different.
+// footprint returns the records that the transaction has read, and those that it has changed.
 func (t *tx) footprint() (r, w Footprint) {
 	t.addMissed()
 	r.Nodes, r.Uses, r.Capsules = t.nodes.keys, slices.Clone(t.nodes.keys), t.capsules.keys
@@ -317,7 +318,8 @@ func (t *tx) addFences(r, w *Footprint) {
 // fenceLost is the fence that stands for the nodes that are lost.
 const fenceLost = "lost"
 
-// addMissed enters what is not there. After it the write-set is good for a footprint only.
+// addMissed adds the ids that were looked up and do not exist to the keys that were read. After that the transaction
+// can be used for its footprint only.
 func (t *tx) addMissed() {
 	for _, id := range t.missed.Nodes {
 		if t.nodes.find(id) == nil {

@@ -20,7 +20,7 @@ const dumpVersion = 1
 type dumpLine struct {
 	Header *dumpHeader `json:"orbit,omitempty"`
 	Node   *dumpNode   `json:"node,omitempty"`
-	// Numbered from 0 in order of appearance.
+	// Spec has a number that counts specs from 0 in order of appearance.
 	Spec    *Spec        `json:"spec,omitempty"`
 	Gang    *dumpGang    `json:"gang,omitempty"`
 	Capsule *dumpCapsule `json:"capsule,omitempty"`
@@ -130,8 +130,8 @@ func (s *State) Dump(w io.Writer) error {
 	return errors.Join(d.err, buffered.Flush())
 }
 
-// inOrder returns the live records by submission, and then the released ones in the order in which they
-// will be dropped.
+// inOrder returns the live capsules in order of submission, and then the released ones in the order in which their
+// records will be dropped.
 func (s *State) inOrder() []*Capsule {
 	out := make([]*Capsule, 0, s.CapsuleCount())
 	for c := range s.Capsules() {
@@ -324,7 +324,7 @@ func (d *dumpReader) spec(s *Spec) error {
 	return err
 }
 
-// numbered returns the spec with this number.
+// numbered returns the spec with a number.
 func (d *dumpReader) numbered(i int) (*Spec, error) {
 	if i < 0 || i >= len(d.specs) {
 		return nil, fmt.Errorf("spec %d has not appeared", i)

@@ -26,15 +26,15 @@ type StateBuilder struct {
 
 	state *State
 	tx    tx
-	// Why the builder is of no further use; nil: it is.
+	// over is the error after which the builder must not be used; nil: there was none.
 	over error
-	// Who was submitted when.
+	// orders has the capsule with each number of submission.
 	orders map[uint64]CapsuleID
-	// Capsules that gangs list, and in which role.
+	// members has, for each capsule that a gang lists, the index of its role.
 	members map[membership]int
 }
 
-// membership is a gang's listing of a capsule. Several gangs may list an id that was used again.
+// membership is a capsule in the list of a gang. Several gangs may list the same id, if it was used again.
 type membership struct {
 	gang    GangID
 	capsule CapsuleID
@@ -234,7 +234,8 @@ func restored(earlier iter.Seq2[ProposalID, Revision]) (*placements, error) {
 	return &ids[0], nil
 }
 
-// datable reports what no history leads to: something placed at no revision, or a note or devices without a node.
+// datable adds a fault for what no history leads to: a placement without a revision, or a note or devices without a
+// node.
 func (c *Capsule) datable() error {
 	switch {
 	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.earlier != nil):
@@ -247,7 +248,7 @@ func (c *Capsule) datable() error {
 	return nil
 }
 
-// belongs counts a capsule where it is: in its gang, on its node, whose slot it returns.
+// belongs adds a capsule to the counts of its gang and its node, and returns the slot of the node.
 func (b *StateBuilder) belongs(c *Capsule) (slot uint32, err error) {
 	if c.Gang != "" {
 		g := b.tx.gangs.find(c.Gang)

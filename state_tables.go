@@ -14,7 +14,7 @@ import (
 type recentIDs struct {
 	ring  cow.Array[[16]recentID]
 	index cow.Index
-	// Where the next id goes, and how many positions have been used.
+	// next is the position of the next id, size the number of positions in use.
 	next, size uint32
 }
 
@@ -100,7 +100,7 @@ func (s *State) countGroup(c *capsuleRecord, by int) {
 	s.countIn(groupCount{group: group, node: c.node}, by)
 }
 
-// countIn keeps one of the counts.
+// countIn changes one of the counts.
 func (s *State) countIn(g groupCount, by int) {
 	if known, ok := s.groups.Get(g); ok {
 		g = known
@@ -266,7 +266,7 @@ func (s *State) countWaiting(spec *Spec, by int) {
 	}
 }
 
-// countWaitingIn does so in one group.
+// countWaitingIn changes the count in one group.
 func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	w := groupWaiting{group: group, spec: spec}
 	if known, ok := s.waiting.Get(w); ok {

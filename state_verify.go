@@ -24,7 +24,7 @@ func (s *State) Verify() error {
 	return errors.Join(v.faults...)
 }
 
-// verifier counts again, from the records alone, what the state keeps count of.
+// verifier recounts from the records alone what the state counts.
 type verifier struct {
 	s        *State
 	nodes    []recount
@@ -42,9 +42,9 @@ type recount struct {
 	devices  deviceUse
 	capsules int
 	holds    int
-	// The newest claim on each dimension.
+	// newest is the revision of the newest claim on each dimension.
 	newest [Dimensions]Revision
-	// And on each device instance.
+	// claimed is the revision of the newest claim on each device instance.
 	claimed  [MaxDevices]Revision
 	overflow bool
 }
@@ -115,7 +115,7 @@ func (s *State) lists(c *capsuleRecord, slot uint32) bool {
 	return c.link < n.listed && n.member(c.link) == slot
 }
 
-// claim counts what a placement or a hold takes, and when it was admitted.
+// claim adds what a placement or a hold takes, and the revision at which it was admitted.
 func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision) {
 	used, ok := r.used.Add(room)
 	r.used, r.overflow = used, r.overflow || !ok
@@ -182,7 +182,7 @@ func (v *verifier) holds() {
 	})
 }
 
-// compareNodes holds every node's own books against the recount.
+// compareNodes compares the counts of every node with the recount.
 func (v *verifier) compareNodes() {
 	members := 0
 	for i := range v.nodes {
@@ -199,7 +199,7 @@ func (v *verifier) compareNodes() {
 	}
 }
 
-// compareNode compares sums and counts. Whether there is room for them is compareCapacity's question.
+// compareNode compares the sums and counts of one node. compareCapacity judges whether they exceed the capacity.
 func (v *verifier) compareNode(n *NodeState, r *recount) {
 	id := n.Node.ID
 	if known := v.s.Node(id); known != n {
@@ -243,7 +243,7 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 	}
 }
 
-// compareGangs holds the gangs' counts against the recount, in both directions: no gang without members, no
+// compareGangs compares the counts of the gangs with the recount, in both directions: no gang without members and no
 // member without a gang.
 func (v *verifier) compareGangs() {
 	for g := range v.s.Gangs() {
@@ -306,7 +306,7 @@ func (v *verifier) compareWaiting() {
 	}
 }
 
-// dates checks that nothing that is kept was changed after the state's own revision.
+// dates checks that no record was changed after the revision of the state.
 func (v *verifier) dates() {
 	v.s.holds.Ascend(func(h *holdRecord) bool {
 		v.date(h.changed, "hold", string(h.ID))

@@ -241,7 +241,8 @@ func (v *validator) besideStopped(do []Commitment) {
 		if ends && r.Stopped {
 			v.stopped[r.Capsule] = true
 		}
-		if !(ends && r.Hold == "" && (r.Stopped || r.Final) || again && v.stopped[place.Capsule]) {
+		release := ends && r.Hold == "" && (r.Stopped || r.Final)
+		if !release && (!again || !v.stopped[place.Capsule]) {
 			v.at = i
 			v.fail("a %T beside a Stopped release; propose them apart", c)
 		}

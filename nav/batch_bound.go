@@ -9,15 +9,16 @@ import (
 	"github.com/orbitsched/orbit/internal/lp"
 )
 
-// boundOf returns an upper bound on how many capsules of the classes fit on the nodes, and how many of each to place.
-// The bound holds also when ctx ends meanwhile, but says less then. Classes must be sorted, smallest first.
+// boundOf returns an upper bound on how many capsules of the classes fit on the nodes, and how many capsules of each
+// class to place. The classes must be sorted by size, smallest first. If ctx ends meanwhile, the bound still holds but
+// is larger.
 func boundOf(ctx context.Context, nodes iter.Seq[*orbit.NodeState], classes []*batchClass) (bound int, shares []int) {
 	v := newInventory(nodes, classes)
 	duals, shares := v.solve(ctx)
 	return v.bound(duals), shares
 }
 
-// packDuals are what one unit of everything is worth on each kind of node, in capsules; never negative.
+// packDuals are the values, in capsules, of one unit of each dimension on each kind of node. No value is negative.
 type packDuals [][packDims]float64
 
 // bound is an upper bound on how many capsules fit, whatever the duals are. Let p be the duals of a kind of node, w what
@@ -47,7 +48,8 @@ func (v *inventory) bound(p packDuals) int {
 	return all
 }
 
-// gain is the most that a capsule of the class costs less than 1, 0 if it costs more everywhere.
+// gain returns the largest part of 1 that a capsule of the class does not cost, over all kinds that take it; 0 if it
+// costs more than 1 everywhere.
 func (v *inventory) gain(p packDuals, c *classDemand) (most float64) {
 	for k := range v.kinds {
 		if !v.kinds[k].takes(c) {
@@ -64,14 +66,14 @@ func (v *inventory) gain(p packDuals, c *classDemand) (most float64) {
 	return most
 }
 
-// classGroup is classes that are priced together, at the mean of what they want.
+// classGroup is a set of classes that the linear program treats as one, with the mean of what they want.
 type classGroup struct {
 	members []*classDemand
 	count   float64
 	want    [packDims]float64
 }
 
-// groups puts classes together that want about the same of the same nodes, so that there are not too many.
+// groups merges classes that want about the same resources of the same nodes, so that the linear program stays small.
 func (v *inventory) groups() (out []classGroup, total float64) {
 	limit := max(1, min(maxGroups, maxColumns/max(1, len(v.kinds))))
 	for _, members := range coarsest(v.classes, limit, (*classDemand).key) {
@@ -132,7 +134,7 @@ func (v *inventory) solve(ctx context.Context) (packDuals, []int) {
 	return duals, v.shares(groups, parts)
 }
 
-// fits reports whether a kind of node takes any of the group.
+// fits reports whether a kind of node takes any class of the group.
 func (g *classGroup) fits(k *nodeKind) bool {
 	for _, c := range g.members {
 		if c.count > 0 && k.takes(c) {
@@ -142,7 +144,7 @@ func (g *classGroup) fits(k *nodeKind) bool {
 	return false
 }
 
-// shares returns how many of each class to place, of a group the smallest first.
+// shares returns how many capsules of each class to place. Within a group the smallest classes come first.
 func (v *inventory) shares(groups []classGroup, parts []float64) []int {
 	share := map[*classDemand]int{}
 	for g := range groups {

@@ -6,11 +6,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// freeTally adds up what is free on all nodes, and follows the view at the cost of what has changed.
+// freeTally has the sums of the free capacity of all nodes. Bringing it up to a view costs as much as the view has
+// changes.
 type freeTally struct {
 	view   *orbit.View
 	cursor uint64
-	// By node index, what it was counted with.
+	// seen has, by node index, the values with which the node was counted.
 	seen []quantities
 	sum  [allDims]float64
 }
@@ -35,7 +36,7 @@ func (t *freeTally) sync(view *orbit.View) {
 	}
 }
 
-// count counts a node anew.
+// count replaces the values of a node in the sums.
 func (t *freeTally) count(i int) {
 	var now quantities
 	if n := t.view.State().NodeByIndex(i); n != nil && n.Node.Schedulable() {
@@ -47,11 +48,11 @@ func (t *freeTally) count(i int) {
 	t.seen[i] = now
 }
 
-// demandVector is what is asked for of each dimension, as a part of what is free.
+// demandVector has the requested part of the free capacity in each dimension.
 type demandVector [allDims]float64
 
-// demand returns what part of all that is free the classes ask for. Of a dimension that is not to be had it is 0: no
-// order of placing changes that.
+// demand returns which part of all free capacity the classes request. It is 0 in a dimension without free capacity,
+// because there the order of placing changes nothing.
 func (t *freeTally) demand(classes []*batchClass) (out demandVector) {
 	for d := range out {
 		if t.sum[d] < 1 {
@@ -65,7 +66,7 @@ func (t *freeTally) demand(classes []*batchClass) (out demandVector) {
 	return out
 }
 
-// scarce returns the dimensions that are at least half as much in demand as the one most in demand.
+// scarce returns the dimensions whose demand is at least half of the highest demand.
 func (v *demandVector) scarce() (dims []int) {
 	most := slices.Max(v[:])
 	for d, part := range v {

@@ -21,38 +21,40 @@ const (
 // packResources is an amount of each.
 type packResources [packDims]int64
 
-// inventory is what is free on the nodes, and the classes that want some of it.
+// inventory has the free capacity of the nodes, and the classes that want it.
 type inventory struct {
 	classes []classDemand
-	// Specs that stand for all that constrain labels and device models alike.
+	// constraints has one spec for all specs with the same requirements on labels and device models.
 	constraints []*orbit.Spec
 	kinds       []nodeKind
 }
 
-// classDemand is what a class asks for.
+// classDemand is the demand of one class.
 type classDemand struct {
 	spec *orbit.Spec
 	want packResources
-	// How many capsules there are, no more than all nodes would take if the class were alone.
+	// count is the number of capsules, at most as many as all nodes would take if the class were alone.
 	count int
-	// Which of the inventory's constraints it has.
+	// constraint is the index of its spec in inventory.constraints.
 	constraint int
 }
 
-// freeNode is what is free on a node, and of each device, most first. Suits has a byte for each constraint.
+// freeNode is the free capacity of a node and of each of its devices, the largest first. Suits has a byte for each
+// constraint: whether the node meets it.
 type freeNode struct {
 	suits   string
 	free    packResources
 	devices [orbit.MaxDevices]int16
 }
 
-// alikeNodes is so many nodes on which exactly the same is free.
+// alikeNodes is a number of nodes with exactly the same free capacity.
 type alikeNodes struct {
 	freeNode
 	nodes int
 }
 
-// nodeKind is nodes that are nearly alike. What is free adds up; what fits one of them fits the kind.
+// nodeKind is a set of nodes with nearly the same free capacity. Its free capacity is the sum, and it takes a class if
+// one of its nodes does.
 type nodeKind struct {
 	suits   []bool
 	sum     [packDims]float64
@@ -69,7 +71,7 @@ const (
 	maxPivots  = 8
 )
 
-// newInventory looks at all nodes.
+// newInventory reads all nodes.
 func newInventory(nodes iter.Seq[*orbit.NodeState], classes []*batchClass) *inventory {
 	v := &inventory{classes: make([]classDemand, len(classes))}
 	numbers := map[string]int{}
@@ -94,7 +96,7 @@ func newInventory(nodes iter.Seq[*orbit.NodeState], classes []*batchClass) *inve
 	return v
 }
 
-// packWant returns what one capsule of the spec takes.
+// packWant returns the resources of one capsule of the spec.
 func packWant(spec *orbit.Spec) (want packResources) {
 	copy(want[:], spec.Envelope.Reservation[:])
 	if r := &spec.Devices; r.Count > 0 {
@@ -109,7 +111,7 @@ func packWant(spec *orbit.Spec) (want packResources) {
 	return want
 }
 
-// packFree returns what is free on a node.
+// packFree returns the free resources of a node.
 func packFree(n *orbit.NodeState) (f freeNode) {
 	free := measureFree(n)
 	copy(f.free[:], free[:])
@@ -123,8 +125,8 @@ func packFree(n *orbit.NodeState) (f freeNode) {
 	return f
 }
 
-// alike counts the nodes by what is free on them, without that for which no class has a use. Nodes that have less of
-// something than any class wants are left out.
+// alike counts the nodes with the same free capacity. It ignores what no class can use, and nodes that have too little
+// for every class.
 func (v *inventory) alike(nodes iter.Seq[*orbit.NodeState]) (out []alikeNodes) {
 	least, most := v.extremes()
 	known := map[freeNode]int{}
@@ -161,7 +163,7 @@ next:
 	return out
 }
 
-// extremes returns the least and the most of everything that a capsule wants.
+// extremes returns the smallest and the largest amount of each resource that any capsule wants.
 func (v *inventory) extremes() (least, most packResources) {
 	for i := range v.classes {
 		for d, want := range v.classes[i].want {
@@ -190,8 +192,8 @@ func fitAlone(alike []alikeNodes, c *classDemand, limit int) (n int) {
 	return n
 }
 
-// fitFree returns how many capsules of a class go where so much is free, each dimension looked at by itself; at most
-// limit.
+// fitFree returns how many capsules of a class fit into an amount of free capacity if each dimension is considered
+// alone; at most limit.
 func fitFree(free *packResources, devices *[orbit.MaxDevices]int16, c *classDemand, limit int) int {
 	if q := &c.spec.Devices; q.Count > 0 && int(devices[q.Count-1]) < q.Milli {
 		return 0
@@ -214,8 +216,8 @@ func (a *alikeNodes) key() coarseKey { return coarseKey{a.suits, a.free} }
 
 func (c *classDemand) key() coarseKey { return coarseKey{strconv.Itoa(c.constraint), c.want} }
 
-// coarsest puts items of one key together. While there are more groups than the limit it looks at fewer leading bits of
-// the amounts, then at none, and at last puts everything together.
+// coarsest merges items with the same key. While there are more groups than the limit, it compares fewer leading bits
+// of the amounts, then none, and at last merges everything.
 func coarsest[T any](items []T, limit int, key func(*T) coarseKey) (groups [][]*T) {
 	for _, keep := range coarseBits {
 		groups = groups[:0]
@@ -243,7 +245,8 @@ func coarsest[T any](items []T, limit int, key func(*T) coarseKey) (groups [][]*
 	return groups
 }
 
-// coarseBits is how many leading bits are looked at: all, fewer and fewer, none, and at last not even the suits.
+// coarseBits are the numbers of leading bits that are compared, in turn: all, fewer and fewer, none, and at last not
+// even the suits.
 var coarseBits = []int{64, 8, 7, 6, 5, 4, 3, 2, 1, 0, -1}
 
 // coarse keeps that many leading bits of v, which must not be below 0.
@@ -252,7 +255,7 @@ func coarse(v int64, keep int) int64 {
 	return v >> shift << shift
 }
 
-// newKind adds nodes up.
+// newKind returns the sum of nodes as a kind.
 func newKind(members []*alikeNodes) nodeKind {
 	k := nodeKind{suits: make([]bool, len(members[0].suits))}
 	for _, a := range members {

@@ -12,18 +12,19 @@ import (
 type batchClass struct {
 	spec     *orbit.Spec
 	capsules []*orbit.Capsule
-	// One of them is nominated.
+	// nominated says that at least one of the capsules is nominated.
 	nominated bool
-	// What one of them takes of the free room, by how much in demand each dimension is.
+	// size is the part of the free capacity that one capsule takes, weighted by the demand for each dimension.
 	size float64
-	// How many to place while places are still being dealt out; the rest fills up what is left then.
+	// share is how many capsules the class may place in the rounds; the others fill what is free after all rounds.
 	share int
 }
 
 // batchLevel is all classes of one priority, smallest first.
 type batchLevel []*batchClass
 
-// divide sorts capsules into levels, highest priority first. Members of gangs are not this navigator's.
+// divide sorts capsules into levels, highest priority first. It returns members of gangs apart, because Batch does not
+// place them.
 func divide(pending []*orbit.Capsule) (levels []batchLevel, members []*orbit.Capsule) {
 	classes := map[*orbit.Spec]*batchClass{}
 	byPriority := map[int32]int{}
@@ -57,7 +58,7 @@ func divide(pending []*orbit.Capsule) (levels []batchLevel, members []*orbit.Cap
 	return levels, members
 }
 
-// sort orders the classes by size. Of classes of one size those come first that were handed over first.
+// sort orders the classes by size. Classes of the same size stay in the order in which they were handed over.
 func (l batchLevel) sort(demand *demandVector, free *[allDims]float64) {
 	for _, c := range l {
 		c.size, c.share = 0, len(c.capsules)
@@ -79,20 +80,20 @@ func (l batchLevel) capsules() (n int) {
 
 // batchOrder is an order in which to place the classes of a level.
 type batchOrder struct {
-	// Shares are dealt out in so many rounds, a part of every class in each.
+	// rounds is the number of rounds; each round places the same part of every class's share.
 	rounds int
-	// Within a round the largest class comes first, not the smallest.
+	// largeFirst says that within a round the largest class comes first, not the smallest.
 	largeFirst bool
-	// Fill nodes one after another.
+	// tight is the weight with which nodes are filled one after another; see packScore.
 	tight float64
 }
 
-// snug is for when there is room for all: first fit decreasing, the classic of bin packing.
+// snug is the order if everything fits: first fit decreasing, the usual heuristic of bin packing.
 var snug = batchOrder{rounds: 1, largeFirst: true, tight: 0.5}
 
-// crowded are for when there is not, most promising first; which is best depends on the mix. In the first two all
-// classes grow side by side, so that every node comes near to the mix that uses it up. The last leaves out what is
-// large, whatever the shares say; among nodes that suit alike it keeps to the fullest.
+// crowded are the orders if not everything fits, the most promising first; which one is best depends on the mix. The
+// first two place all classes in turn, so that every node gets close to the mix that uses it up. The last one leaves
+// out large capsules, whatever their shares, and prefers the fullest of equally suitable nodes.
 var crowded = []batchOrder{
 	{rounds: 5},
 	{rounds: 20, largeFirst: true},

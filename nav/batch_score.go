@@ -23,14 +23,14 @@ import (
 type packScore struct {
 	scarce []int
 	tight  float64
-	// Changes with the fields above.
+	// version changes whenever the fields above do.
 	version uint64
 }
 
-// unwanted is what part of the capacity an unwanted dimension counts for.
+// unwanted is the part of the capacity that counts for a dimension of which nothing is wanted.
 const unwanted = 1e-3
 
-// set tells the score what is scarce and how tight to pack.
+// set sets the scarce dimensions and how tightly to pack.
 func (s *packScore) set(scarce []int, tight float64) {
 	if s.tight != tight || !slices.Equal(s.scarce, scarce) {
 		s.scarce, s.tight = slices.Clone(scarce), tight
@@ -41,7 +41,7 @@ func (s *packScore) set(scarce []int, tight float64) {
 // Version implements [score.Versioned].
 func (s *packScore) Version() uint64 { return s.version }
 
-// Score rates a node on which the capsule fits.
+// Score returns the score of a node on which the capsule fits.
 func (s *packScore) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	r := rating{least: math.Inf(1)}
 	for _, d := range s.scarce {
@@ -70,15 +70,16 @@ func (s *packScore) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *sco
 	}
 }
 
-// rating gathers what the score is made of.
+// rating has the parts of a score.
 type rating struct {
-	// The most of the shares at their least, and the least of the shares at their most.
+	// most is the largest share if every share is at its minimum, least the smallest share if every share is at its
+	// maximum.
 	most, least float64
-	// Sum of what is free, as parts of the capacity.
+	// free is the sum of the free parts of the capacities.
 	free float64
 }
 
-// add takes in one dimension, of which free and capacity lie between the given bounds.
+// add adds one dimension, whose free amount and capacity lie between the given bounds.
 func (r *rating) add(want, lowFree, highFree, lowCapacity, highCapacity int64) {
 	lowFree = max(lowFree, want, 0)
 	if highCapacity > 0 {
@@ -100,7 +101,7 @@ func (r *rating) value(s *packScore) float64 {
 	return apart + float64(s.tight*r.free)/float64(max(len(s.scarce), 1))
 }
 
-// freeOf is what is free of a dimension; negative where capacity has shrunk below what is used.
+// freeOf returns the free amount of a dimension; it is negative if the capacity has shrunk below what is in use.
 func freeOf(n *orbit.NodeState, d int) int64 {
 	if d != devicesDim {
 		return n.Node.Capacity[d] - n.Used()[d]

@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// sweep is the work of one Plan.
+// sweep is the state of one call of Plan.
 type sweep struct {
 	placement orbit.PlacementEngine
 	draft     *orbit.Draft
@@ -18,9 +18,9 @@ type sweep struct {
 	plan      orbit.Plan
 	pending   int
 	scarce    []int
-	// Nothing is packed after this level.
+	// last says that the present level is the last one.
 	last bool
-	// -1: not computed.
+	// bound is the upper bound for all levels; -1: it was not computed.
 	bound int
 	tried int
 }
@@ -32,7 +32,7 @@ const (
 	worthNodes  = 64
 )
 
-// run packs the levels, and looks for the bound if something is left over.
+// run packs the levels, and computes the bound if capsules are left over.
 func (s *sweep) run(ctx context.Context, levels []batchLevel, free *freeTally) error {
 	all := slices.Concat(levels...)
 	demand, asked := free.demand(all), demandVector{}
@@ -65,7 +65,7 @@ func (s *sweep) run(ctx context.Context, levels []batchLevel, free *freeTally) e
 	return nil
 }
 
-// level packs one level. Over reports that not all capsules of the level can fit.
+// level packs one level. Over says that the capsules of the level cannot all fit.
 func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*batchTrial, error) {
 	t := levelSearch{sweep: s, level: level, start: s.draft.Checkpoint()}
 	alike := len(level) == 1 // then any order is as good as another
@@ -95,7 +95,7 @@ func (s *sweep) level(ctx context.Context, level batchLevel, over bool) (*batchT
 	return t.best, err
 }
 
-// levelSearch packs one level in one order after another.
+// levelSearch packs one level in several orders.
 type levelSearch struct {
 	*sweep
 	level batchLevel
@@ -103,11 +103,11 @@ type levelSearch struct {
 
 	best  *batchTrial
 	order batchOrder
-	// The best is what the draft shows.
+	// drafted says that the draft shows the best result.
 	drafted bool
 }
 
-// search tries orders until so many capsules are placed.
+// search tries orders until goal capsules are placed.
 func (t *levelSearch) search(ctx context.Context, goal int) error {
 	for _, order := range crowded {
 		if t.best != nil && len(t.best.proposals) >= goal {
@@ -129,7 +129,7 @@ func (t *levelSearch) search(ctx context.Context, goal int) error {
 	return err
 }
 
-// try packs in one order and keeps the result if it places more capsules than the best so far.
+// try packs in one order, and keeps the result if it places more capsules than the best one so far.
 func (t *levelSearch) try(ctx context.Context, order batchOrder) error {
 	t.draft.Rollback(t.start)
 	t.score.set(t.scarce, order.tight)
@@ -149,8 +149,8 @@ type batchTrial struct {
 	proposals []orbit.Proposal
 }
 
-// pack places what it can. Room only shrinks meanwhile, so a class that did not fit is not tried again, and at the
-// end what is left over fits nowhere. When ctx ends it returns what it has, and the context's error.
+// pack places as much as it can. Free capacity only shrinks meanwhile, so a class that did not fit is not tried again,
+// and what is left over at the end fits nowhere. When ctx ends, it returns the result so far and the context's error.
 func (s *sweep) pack(ctx context.Context, level batchLevel, order batchOrder) (*batchTrial, error) {
 	p := &batchTrial{placed: make([]int, len(level)), why: make([]error, len(level))}
 	p.proposals = make([]orbit.Proposal, 0, level.capsules())
@@ -172,7 +172,7 @@ func (s *sweep) pack(ctx context.Context, level batchLevel, order batchOrder) (*
 	return p, nil
 }
 
-// fill places capsules of the i-th class until there are so many, or no more fit.
+// fill places capsules of class i until the class has the wanted number or no more fit.
 func (s *sweep) fill(ctx context.Context, p *batchTrial, c *batchClass, i, upTo int) error {
 	for p.placed[i] < upTo && p.why[i] == nil {
 		if err := ctx.Err(); err != nil {
@@ -186,7 +186,7 @@ func (s *sweep) fill(ctx context.Context, p *batchTrial, c *batchClass, i, upTo 
 	return nil
 }
 
-// note says how good the packing is.
+// note returns the quality of the packing for Plan.Notes.
 func (s *sweep) note() {
 	placed, bound, gap := len(s.plan.Proposals), s.bound, 0.0
 	if bound < 0 {

@@ -118,3 +118,38 @@ func TestPartsCostLittleToSearch(t *testing.T) {
 	t.Logf("a choice looks at %d boxes and nodes, in 8 parts at %d", whole, divided)
 	require.Less(t, divided, 4*whole)
 }
+
+// What spreading costs is bounded by rank, whatever the score: hashes know nothing of it, so with 8 parts each better node is in
+// another part with a chance of 7/8. So the chance that more than k nodes are better is (7/8)^(k+1): 23% for 10, 2% for 28 and
+// 0.1% for 50.
+func TestPartsCostRankByTheirNumberAlone(t *testing.T) {
+	const worlds, nodes = 600, 200
+	above := map[int]int{10: 0, 28: 0, 50: 0}
+	for world := range worlds {
+		l := &orbit.MemoryLedger{}
+		var do []orbit.Commitment
+		for i := range nodes { // one core each more, and BestFit rounds to less than that
+			do = append(do, orbit.PutNode{Node: machine(orbit.NodeID(fmt.Sprint(world, "-", i)), int64(1000*(i+1)))})
+		}
+		commit(t, l, append(do, orbit.Submit{IDs: names("c", 1), Spec: wants(900)})...)
+		v, _ := viewOf(t, l, nil)
+		for range 9 {
+			v.Passed(1, 1)
+		}
+		e := draftFor(&Indexed{Score: score.BestFit{CPUMax: 50_000}})
+		e.Sync(v)
+		got, err := e.best(v.State().Capsule("c0000").Spec)
+		require.NoError(t, err)
+		better := int(got.Node.Node.Capacity[orbit.CPU]/1000 - 1)
+		for k := range above {
+			if better > k {
+				above[k]++
+			}
+		}
+	}
+	t.Log("choices for which more nodes were better:", above)
+	require.Less(t, above[10], worlds*36/100)
+	require.Greater(t, above[10], worlds*10/100, "they do spread")
+	require.Less(t, above[28], worlds*5/100)
+	require.Less(t, above[50], worlds*2/100)
+}

@@ -18,10 +18,10 @@ var (
 )
 
 // Whoever comes, small or of higher priority, and whatever goes wrong, nobody waits for longer than the bounds say. With -tags
-// stress there are 1,000 races, times ORBIT_STRESS_SCALE, and -v says how far it is.
+// stress there are 5,000 races, times ORBIT_STRESS_SCALE, and -v says how far it is.
 func TestPatience(t *testing.T) {
 	const each = 500
-	races := seeds(scale.Of(*patienceSeeds, 1_000))
+	races := seeds(scale.Of(*patienceSeeds, 5_000))
 	var done atomic.Int64
 	for from := 0; from < races; from += each {
 		t.Run(fmt.Sprint("from ", from), func(t *testing.T) {
