@@ -1,6 +1,9 @@
 package orbit
 
-import "cmp"
+import (
+	"cmp"
+	"math"
+)
 
 // What a plan takes off its nodes.
 

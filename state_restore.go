@@ -348,7 +348,7 @@ func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
 // budget is Budget where it is known when a member was last taken off its node.
 func (b *StateBuilder) budget(budget Budget, changed, left Revision) error {
 	return b.add(func(v *validator) error {
-		v.budget(&budget)
+		v.commitment(PutBudget{budget})
 		e := b.tx.budget(budget.ID)
 		if e.now != nil {
 			return fmt.Errorf("a second budget %q", budget.ID)

@@ -176,21 +176,16 @@ func (v *validator) commitment(c Commitment) Commitment {
 		v.id("mark key", c.Key)
 		v.text("mark value", c.Value, v.limits.ValueBytes)
 	case PutBudget:
-		v.budget(&c.Budget)
+		v.id("budget id", string(c.Budget.ID))
+		v.text("group", c.Budget.Group, v.limits.IDBytes)
+		v.text("module", c.Budget.Module, v.limits.IDBytes)
+		v.failAll(c.Budget.faults())
 	case RemoveBudget:
 		v.ref("budget id", string(c.Budget))
 	default:
 		v.fail("%T is not a commitment; pass one of orbit's as a value, not a pointer", c)
 	}
 	return nil
-}
-
-// budget checks a budget.
-func (v *validator) budget(b *Budget) {
-	v.id("budget id", string(b.ID))
-	v.text("group", b.Group, v.limits.IDBytes)
-	v.text("module", b.Module, v.limits.IDBytes)
-	v.failAll(b.faults())
 }
 
 // release checks that one thing is released, and one only.
