@@ -3,6 +3,7 @@ package orbit
 import (
 	"cmp"
 	"math"
+	"slices"
 )
 
 // What a plan takes off its nodes.
@@ -79,7 +80,7 @@ func (d *Draft) keepsBudgets(c *Capsule, do Commitment) error {
 			continue
 		}
 		healthy := covers.healthy
-		steps := append(d.log[:len(d.log):len(d.log)], do)
+		steps := slices.Concat(d.log, []Commitment{do})
 		for _, step := range steps {
 			if left := s.Capsule(leaves(step)); left != nil && left.Spec.isMember(of) && s.isHealthy(left) {
 				healthy--

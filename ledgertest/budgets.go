@@ -20,11 +20,11 @@ func grouped(group string) *orbit.Spec {
 	return spec
 }
 
-// placed submits capsules of a spec and places them on a node.
-func (t *trial) placed(spec *orbit.Spec, n orbit.NodeID, list ...orbit.CapsuleID) {
+// placed submits capsules of a spec and places them on node "n".
+func (t *trial) placed(spec *orbit.Spec, list ...orbit.CapsuleID) {
 	do := []orbit.Commitment{submit(spec, list...)}
 	for _, id := range list {
-		do = append(do, place(id, n))
+		do = append(do, place(id, "n"))
 	}
 	t.commits(do...)
 }
@@ -44,8 +44,8 @@ func (t *trial) breaks(id orbit.BudgetID, needed, healthy int64, r orbit.Rejecti
 // checkBudgets makes wishes of all kinds that touch members of a group, and of a module.
 func checkBudgets(t *trial) {
 	t.commits(node("n", 8), node("m", 8), node("o", 8))
-	t.placed(grouped("db"), "n", "a", "b", "c")
-	t.placed(cpu(1), "n", "other")
+	t.placed(grouped("db"), "a", "b", "c")
+	t.placed(cpu(1), "other")
 	t.mistakes(t.move("a", "m")...) // nobody has consented
 	t.commits(budget("db", "db", 3, 1))
 	t.commits(t.move("a", "m")...) // a budget is consent
@@ -80,7 +80,7 @@ func checkBudgetPriorities(t *trial) {
 	t.commits(node("n", 2), node("m", 2))
 	low := ranked(5, 1)
 	low.Module = "web"
-	t.placed(low, "n", "a", "b")
+	t.placed(low, "a", "b")
 	t.commits(submit(ranked(10, 1), "high"), submit(ranked(20, 1), "top"))
 	b := orbit.Budget{ID: "web", Module: "web", Expected: 2, MissingPercent: 1, Above: 20} // one percent of two is one
 	t.commits(orbit.PutBudget{Budget: b})
@@ -97,7 +97,7 @@ func checkBudgetPriorities(t *trial) {
 // checkBudgetEnds makes groups smaller, and lets members end and be lost.
 func checkBudgetEnds(t *trial) {
 	t.commits(node("n", 8), node("m", 8), budget("db", "db", 3, 1))
-	t.placed(grouped("db"), "n", "a", "b", "c")
+	t.placed(grouped("db"), "a", "b", "c")
 	t.commits(cancel("a"))                 // an end is refused by no budget
 	t.commits(submit(grouped("db"), "a2")) // who waits is missing: this pays for nothing
 	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...))
@@ -113,7 +113,7 @@ func checkBudgetEnds(t *trial) {
 	t.commits(place("b", "n"))
 	t.commits(cancel("a2"), cancel("b"), budget("db", "db", 0, 0)) // scaled to zero
 	t.commits(orbit.PutBudget{Budget: orbit.Budget{ID: "two", Group: "db", Expected: 2}})
-	t.placed(grouped("db"), "n", "d", "e")
+	t.placed(grouped("db"), "d", "e")
 	t.commits(node("o", 1), submit(grouped("db"), "f"))
 	t.commits(place("f", "o"))
 	view := t.view()
