@@ -154,6 +154,13 @@ type budgetRecord struct {
 	changed Revision
 }
 
+// dumpBudget is a budget in a dump.
+type dumpBudget struct {
+	Budget
+	Changed Revision `json:"changed"`
+	Left    Revision `json:"left"`
+}
+
 // coverage is what is kept of a group or a module while it has budgets. It is never written to.
 type coverage struct {
 	of memberSet

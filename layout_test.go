@@ -178,7 +178,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 43
-	mostExported = 98
+	mostExported = 100
 	mostUpward   = 10
 	mostLines    = 400
 )

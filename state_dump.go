@@ -80,7 +80,10 @@ type dumpCapsule struct {
 	Earlier  []dumpID `json:"earlier,omitempty"`
 	Released bool     `json:"released,omitempty"`
 
-	Nomination *Nomination `json:"nomination,omitempty"`
+	Nomination *Nomination       `json:"nomination,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	SubmitTime Instant           `json:"submitTime,omitempty"`
+	PlaceTime  Instant           `json:"placeTime,omitempty"`
 }
 
 type dumpHold struct {
@@ -92,12 +95,6 @@ type dumpMark struct {
 	Key     string   `json:"key"`
 	Value   string   `json:"value"`
 	Changed Revision `json:"changed"`
-}
-
-type dumpBudget struct {
-	Budget
-	Changed Revision `json:"changed"`
-	Left    Revision `json:"left"`
 }
 
 type dumpID struct {
@@ -192,6 +189,7 @@ func (d *dumper) capsule(c *Capsule) {
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
 		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
+		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -306,7 +304,9 @@ func (d *dumpReader) record(l *dumpLine) error {
 	case l.Hold != nil:
 		return d.build.Hold(l.Hold.Hold, l.Hold.Changed)
 	case l.Budget != nil:
-		return d.build.budget(l.Budget.Budget, l.Budget.Changed, l.Budget.Left)
+		err := d.build.Budget(l.Budget.Budget, l.Budget.Changed)
+		d.build.tx.budget(l.Budget.ID).left = l.Budget.Left
+		return err
 	case l.Mark != nil:
 		return d.build.Mark(l.Mark.Key, l.Mark.Value, l.Mark.Changed)
 	}
@@ -354,7 +354,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Nomination: c.Nomination,
+		released: c.Released, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	earlier := func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {

@@ -297,3 +297,23 @@ func (t *tx) stateOf(id NodeID) Condition {
 func (n *txNode) isLost() bool {
 	return n.was != nil && !n.gone && n.was.Node.State != Lost && n.now.Node.State == Lost
 }
+
+// besideStopped refuses what makes use of the room that a Stopped release frees, but for the capsules that have stopped.
+func (v *validator) besideStopped(do []Commitment) {
+	if v.stopped != nil {
+		return
+	}
+	v.stopped = map[CapsuleID]bool{}
+	for i, c := range do {
+		place, again := c.(Place)
+		r, ends := c.(Release)
+		if ends && r.Stopped {
+			v.stopped[r.Capsule] = true
+		}
+		release := ends && r.Hold == "" && (r.Stopped || r.Final)
+		if !release && (!again || !v.stopped[place.Capsule]) {
+			v.at = i
+			v.fail("a %T beside a Stopped release; propose them apart", c)
+		}
+	}
+}

@@ -137,6 +137,11 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 			c.Budget.Missing = min(c.Budget.Expected, c.Budget.Missing+c.Budget.Expected/10)
 		}
 		return c
+	case orbit.Place:
+		if h.breaks == "forgets what it carries" {
+			c.At = 0
+		}
+		return c
 	case orbit.Hold:
 		if h.breaks == "counts holds for little" {
 			c.Room = orbit.Resources{orbit.CPU: 1}
