@@ -57,12 +57,13 @@ type Indexed struct {
 	candidates      []int32
 	tournamentBytes int
 	stats           indexedStats
+	evictions       evictor
 	// A search is being done.
 	searching bool
 }
 
 // indexedStats are counts since the last Sync; index and frontier have others.
-type indexedStats struct{ asked, scanned, rated, ranked, tournaments int }
+type indexedStats struct{ asked, evicting, scanned, rated, ranked, tournaments int }
 
 // follow takes note of a Sync of the draft.
 func (e *Indexed) follow(draft *orbit.Draft) {
@@ -84,6 +85,7 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 	x.builds, x.nodes.moves, x.nodes.builds = 0, 0, 0
 	e.frontier.class, e.stats = nil, indexedStats{}
 	e.frontier.searches, e.frontier.hits, e.frontier.boxes, e.frontier.rated = 0, 0, 0, 0
+	e.evictions.opened, e.evictions.bounded, e.evictions.index.read = 0, 0, 0
 	e.drop()
 }
 
@@ -283,6 +285,7 @@ func (e *Indexed) forget() {
 	clear(e.classes)
 	e.tournamentBytes = 0
 	e.frontier.class = nil
+	clear(e.evictions.searches)
 }
 
 // Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes]:
