@@ -1,8 +1,11 @@
 package place
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/victims"
@@ -116,6 +119,7 @@ func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, 
 	if err := unevictable(draft, c); err != nil {
 		return Eviction{}, err
 	}
+	synced := draft != e.rater.draft || draft.Syncs() != e.rater.syncs
 	e.follow(draft)
 	if e.rater.look(&e.FilterVersion) {
 		e.forget()
@@ -127,7 +131,9 @@ func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, 
 		e.stats.scanned++
 		return e.rater.scanEvicting(draft, c)
 	}
-	e.evictions.follow(&e.rater)
+	if e.evictions.follow(&e.rater); synced {
+		e.evictions.drop()
+	}
 	best := e.evictions.best(&e.rater, c)
 	return e.rater.eviction(&best, c.Spec)
 }
@@ -148,8 +154,8 @@ type evictClass struct {
 	ceiling int32
 }
 
-// mostEvictSearches is how many searches are kept.
-const mostEvictSearches = 64
+// mostEvictBytes bounds the memory of the searches that are kept.
+const mostEvictBytes = 128 << 20
 
 // follow brings the index up to the draft.
 func (e *evictor) follow(r *rater) {
@@ -166,9 +172,6 @@ func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
 		if e.searches == nil {
 			e.searches = map[evictClass]*evictSearch{}
 		}
-		if len(e.searches) >= mostEvictSearches {
-			e.dropOldest()
-		}
 		s = &evictSearch{evictClass: class, wants: wantsOf(c.Spec)}
 		e.searches[class] = s
 	}
@@ -178,14 +181,21 @@ func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
 	return s
 }
 
-func (e *evictor) dropOldest() {
-	var oldest *evictSearch
+// drop drops the searches that have not been used for longest, if they all take too much memory.
+func (e *evictor) drop() {
+	bytes := 0
 	for _, s := range e.searches {
-		if oldest == nil || s.used < oldest.used {
-			oldest = s
-		}
+		bytes += cap(s.heap)*int(unsafe.Sizeof(evictCandidate{})) + 1<<10
 	}
-	delete(e.searches, oldest.evictClass)
+	if bytes <= mostEvictBytes {
+		return
+	}
+	old := slices.SortedFunc(maps.Keys(e.searches), func(a, b evictClass) int {
+		return cmp.Compare(e.searches[a].used, e.searches[b].used)
+	})
+	for _, class := range old[:(len(old)+1)/2] {
+		delete(e.searches, class)
+	}
 }
 
 // best searches, best first.
@@ -198,7 +208,7 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 		case top.stage == blockStage:
 			q.heap.Pop()
 			q.expand(e, top.at)
-		case top.version != e.index.nodes[top.at].version || top.stage == victimStage && top.volatile && top.stamp != q.stamp:
+		case top.version != e.index.nodes[top.at].version || top.stage == victimStage && top.volatile && top.stamp != q.stamps:
 			q.heap.Pop() // the node has changed, and is there again
 		case top.stage == leastStage:
 			q.heap.Pop()
@@ -235,10 +245,11 @@ type evictSearch struct {
 	wants []wanted
 	near  near
 	heap  heapOfEvictions
-	// What the search has seen of the index; and the state of the plan at which the keys of volatile nodes hold.
+	// What the search has seen of the index; and the state of the plan at which the keys of volatile nodes hold, with a number.
 	begun    bool
 	seen     uint64
 	stamp    evictStamp
+	stamps   uint32
 	used     uint64
 	volatile []int32
 }
@@ -262,7 +273,7 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 			x.measure(b)
 			e.bounded++
 			if key, ok := x.blocks[b].bound(q); ok {
-				q.heap.Push(evictCandidate{Key: key, at: int32(b), stage: blockStage})
+				q.heap.Push(evictCandidate{Key: key, node: x.blocks[b].first, at: int32(b), stage: blockStage})
 			}
 		}
 	} else {
@@ -273,6 +284,7 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 	q.seen = x.journal.end()
 	if stamp := (evictStamp{r.draft.Syncs(), r.draft.Checkpoint(), c.ID}); stamp != q.stamp {
 		q.stamp = stamp
+		q.stamps++
 		volatile := q.volatile
 		q.volatile = nil
 		slices.Sort(volatile)
@@ -294,7 +306,7 @@ func (q *evictSearch) add(e *evictor, slot int32) {
 	n := &e.index.nodes[slot]
 	e.bounded++
 	if key, ok := n.bound(q); ok {
-		q.heap.Push(evictCandidate{Key: key, id: n.state.Node.ID, at: slot, stage: leastStage, version: n.version})
+		q.heap.Push(evictCandidate{Key: key, node: n.state.Node, at: slot, stage: leastStage, version: n.version})
 	}
 }
 
@@ -303,8 +315,8 @@ func (q *evictSearch) found(slot int32, f *victims.Found, e *evictor) {
 	if f.Volatile {
 		q.volatile = append(q.volatile, slot)
 	}
-	q.heap.Push(evictCandidate{Key: f.Key, id: f.Node.Node.ID, at: slot, stage: victimStage,
-		version: e.index.nodes[slot].version, volatile: f.Volatile, stamp: q.stamp})
+	q.heap.Push(evictCandidate{Key: f.Key, node: f.Node.Node, at: slot, stage: victimStage,
+		version: e.index.nodes[slot].version, volatile: f.Volatile, stamp: q.stamps})
 }
 
 // suits reports whether a node could take the class if it were empty, as far as its description says.
@@ -323,13 +335,13 @@ func (q *evictSearch) suits(n *orbit.Node) bool {
 // evictCandidate is a block of nodes, or a node.
 type evictCandidate struct {
 	victims.Key
-	// Empty: a block.
-	id       orbit.NodeID
-	at       int32
-	version  uint32
-	stage    evictStage
-	volatile bool
-	stamp    evictStamp
+	// The node, or that of a block with the lowest id.
+	node *orbit.Node
+	at   int32
+	// Those of the node and of the search when this was found.
+	version, stamp uint32
+	stage          evictStage
+	volatile       bool
 }
 
 // evictStage says what the key of a candidate is. Among equals the less precise stage comes first.

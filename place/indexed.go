@@ -301,9 +301,16 @@ func (e *Indexed) forget() {
 //	moved     nodes moved in the index
 //	rebuilds  times that the index, or the kept scores of a spec, were built anew
 //
+// and of BestEvicting, if it was called:
+//
+//	evicting  calls of it
+//	opened    nodes whose capsules were looked at to find victims
+//	bounded   blocks of nodes, and nodes, that were compared by bounds
+//	read      nodes whose capsules were listed because they had changed
+//
 // What is done for all engines of a ledger does not count, because any of them may be the one that comes first.
 func (e *Indexed) Notes() []slog.Attr {
-	return []slog.Attr{
+	notes := []slog.Attr{
 		slog.Int("asked", e.stats.asked),
 		slog.Int("hits", e.frontier.hits),
 		slog.Int("searches", e.frontier.searches),
@@ -315,4 +322,9 @@ func (e *Indexed) Notes() []slog.Attr {
 		slog.Int("scanned", e.stats.scanned),
 		slog.Int("parts", e.rater.parts),
 	}
+	if e.stats.evicting > 0 {
+		notes = append(notes, slog.Int("evicting", e.stats.evicting), slog.Int("opened", e.evictions.opened),
+			slog.Int("bounded", e.evictions.bounded), slog.Int("read", e.evictions.index.read))
+	}
+	return notes
 }

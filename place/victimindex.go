@@ -43,9 +43,13 @@ type victimSize struct {
 // victimBlock has the extremes of some nodes.
 type victimBlock struct {
 	measured bool
-	free     orbit.Resources
-	devices  freeDevices
-	bands    []victimBand
+	// How many nodes have changed since, which may have made it wider than it need be.
+	widened int
+	free    orbit.Resources
+	devices freeDevices
+	bands   []victimBand
+	// The node with the lowest id.
+	first *orbit.Node
 }
 
 // freeDevices is what is free of devices together, in milli, and how many are free as a whole, at most.
@@ -103,7 +107,7 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 		x.read++
 		x.clock++
 		x.nodes[slot].read(n, r.draft.View().State(), x.clock)
-		x.blocks[slot/blockNodes].measured = false
+		x.blocks[slot/blockNodes].widen(&x.nodes[slot])
 		if !anew {
 			x.journal.add([]int32{slot})
 		}
@@ -265,10 +269,29 @@ func newBand(priority int32) (n victimBand) {
 	return n
 }
 
+// widen takes in a node that has changed. It has the block measured anew when it begins the next search if that is not enough.
+func (b *victimBlock) widen(v *victimNode) {
+	b.widened++
+	b.measured = b.measured && b.widened < blockNodes/2
+	for i, band := 0, 0; i < len(v.capsules) && b.measured; i++ {
+		p := v.capsules[i].spec.Priority
+		for band < len(b.bands) && b.bands[band].most < p {
+			band++
+		}
+		b.measured = band < len(b.bands) && b.bands[band].least <= p
+	}
+	if b.measured {
+		b.take(v)
+	}
+}
+
 // take takes in a node.
 func (b *victimBlock) take(v *victimNode) {
 	if v.state == nil || !v.state.Node.Schedulable() {
 		return
+	}
+	if b.first == nil || v.state.Node.ID < b.first.ID {
+		b.first = v.state.Node
 	}
 	free := v.state.Free()
 	b.free = most(b.free, free)
@@ -332,7 +355,7 @@ func most(a, b orbit.Resources) orbit.Resources {
 
 // bound returns a key that what is found on a node of the block is not below; false: nothing is found there.
 func (b *victimBlock) bound(q *evictSearch) (victims.Key, bool) {
-	if within(q.wants, &b.free) && b.devices.serve(&q.spec.Devices) {
+	if b.first != nil && within(q.wants, &b.free) && b.devices.serve(&q.spec.Devices) {
 		return victims.None, true
 	}
 	for i := range b.bands {
@@ -373,5 +396,8 @@ type heapOfEvictions = heap.Heap[evictCandidate]
 
 // Before orders candidates.
 func (a evictCandidate) Before(b evictCandidate) bool {
-	return cmp.Or(a.Compare(&b.Key), cmp.Compare(a.id, b.id), cmp.Compare(a.stage, b.stage)) < 0
+	if c := a.Compare(&b.Key); c != 0 {
+		return c < 0
+	}
+	return cmp.Or(cmp.Compare(a.node.ID, b.node.ID), cmp.Compare(a.stage, b.stage)) < 0
 }

@@ -53,8 +53,17 @@ type Key struct {
 
 // Compare orders keys: fewest refused, lowest highest victim, least sum, fewest victims, and then the latest start.
 func (k *Key) Compare(o *Key) int {
-	return cmp.Or(cmp.Compare(k.Refused, o.Refused), cmp.Compare(k.Highest, o.Highest), cmp.Compare(k.Sum, o.Sum),
-		cmp.Compare(k.Count, o.Count), cmp.Compare(o.Start, k.Start))
+	switch {
+	case k.Refused != o.Refused:
+		return cmp.Compare(k.Refused, o.Refused)
+	case k.Highest != o.Highest:
+		return cmp.Compare(k.Highest, o.Highest)
+	case k.Sum != o.Sum:
+		return cmp.Compare(k.Sum, o.Sum)
+	case k.Count != o.Count:
+		return cmp.Compare(k.Count, o.Count)
+	}
+	return cmp.Compare(o.Start, k.Start)
 }
 
 // None is the key of a node that takes the capsule as it is.
