@@ -272,7 +272,7 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 		for b := range x.blocks {
 			x.measure(b)
 			e.bounded++
-			if key, ok := x.blocks[b].bound(q); ok {
+			if key, ok := x.blocks[b].bound(q); ok && x.blocks[b].first != nil {
 				q.heap.Push(evictCandidate{Key: key, node: x.blocks[b].first, at: int32(b), stage: blockStage})
 			}
 		}
@@ -305,6 +305,9 @@ func (q *evictSearch) expand(e *evictor, block int32) {
 func (q *evictSearch) add(e *evictor, slot int32) {
 	n := &e.index.nodes[slot]
 	e.bounded++
+	if n.state == nil || !q.suits(n.state.Node) {
+		return
+	}
 	if key, ok := n.bound(q); ok {
 		q.heap.Push(evictCandidate{Key: key, node: n.state.Node, at: slot, stage: leastStage, version: n.version})
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// victimIndex bounds what evicting from nodes can come to: what is free of each node, and the sizes of its capsules by
+// victimIndex bounds what evicting from nodes can come to, by what is free of each node, and what would be if all left up to a
 // priority. Blocks of nodes know the most of all that.
 //
 //	draft ── Changed ──► nodes ──► journal, for searches
-//	                       └── when a search begins ──► blocks
+//	                       └─────► blocks
 type victimIndex struct {
 	draft   *orbit.Draft
 	cursor  uint64
@@ -22,63 +22,65 @@ type victimIndex struct {
 	blocks  []victimBlock
 	journal slotJournal
 	clock   uint32
-	// How often the capsules of a node were looked at, since the last Sync.
+	// How often the capsules of a node were listed, since the last Sync.
 	read int
+	// Memory for that.
+	sizes []victimSize
 }
 
-// victimNode is a node as the draft has it, and what the view has on it.
+// victimNode is a node as the draft has it, with what the view has on it.
 type victimNode struct {
 	// Nil: there is no node.
 	state   *orbit.NodeState
 	version uint32
-	// What runs there by priority, lowest first, and then newest first.
-	capsules []victimSize
+	victimRoom
 }
 
+// victimBlock has the extremes of some nodes.
+type victimBlock struct {
+	victimRoom
+	// Whether it is up to its nodes, and how many of those have changed since it was measured, which may have made it wider
+	// than it need be.
+	measured bool
+	widened  int
+	// The node with the lowest id.
+	first *orbit.Node
+}
+
+// victimRoom is the most that is free of a node, and that would be.
+type victimRoom struct {
+	free    orbit.Resources
+	devices freeDevices
+	bands   []victimBand
+}
+
+// victimBand is what would be free at most if all left up to a priority.
+type victimBand struct {
+	// The lowest and the highest priority of the band.
+	least, most int32
+	// What would be free, and what the largest capsule of those takes.
+	free, largest            orbit.Resources
+	devices, largestOfDevice freeDevices
+	// The k-th newest capsule of a node is at most so new, for k from 1.
+	newest [4]int64
+}
+
+// freeDevices is how much of devices there is together, in milli, and how many of them as a whole.
+type freeDevices struct{ milli, whole int64 }
+
+// victimSize is a capsule on a node.
 type victimSize struct {
 	spec  *orbit.Spec
 	start int64
 }
 
-// victimBlock has the extremes of some nodes.
-type victimBlock struct {
-	measured bool
-	// How many nodes have changed since, which may have made it wider than it need be.
-	widened int
-	free    orbit.Resources
-	devices freeDevices
-	bands   []victimBand
-	// The node with the lowest id.
-	first *orbit.Node
-}
-
-// freeDevices is what is free of devices together, in milli, and how many are free as a whole, at most.
-type freeDevices struct{ milli, idle int64 }
-
-// serve reports whether there may be enough.
-func (f freeDevices) serve(r *orbit.DeviceRequest) bool {
-	return f.milli >= int64(r.Count)*int64(r.Milli) && (r.Milli < wholeDevice || f.idle >= int64(r.Count))
-}
-
-// wholeDevice is a device, in milli.
-const wholeDevice = 1000
-
-// victimBand is what would be at most if all left up to a priority.
-type victimBand struct {
-	// The lowest and the highest priority of the band.
-	least, most int32
-	// The most that is free on a node, and the largest capsule.
-	free, largest orbit.Resources
-	devices       freeDevices
-	// The k-th newest capsule of a node is at most so new, for k from 1.
-	newest [4]int64
-}
-
 const (
 	// blockNodes is how many nodes are in a block.
 	blockNodes = 64
-	// mostBands is how many priorities a block tells apart; those above are one band.
+	// mostBands is how many priorities a node or a block tells apart; those above are one band.
 	mostBands = 8
+	// wholeDevice is a device, in milli.
+	wholeDevice = 1000
 )
 
 // follow brings the index up to the draft. It reports whether it has begun anew.
@@ -104,9 +106,7 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 		if x.nodes[slot].state == n && r.filter == nil && !anew { // a step was undone, or the filter may say something else
 			continue
 		}
-		x.read++
-		x.clock++
-		x.nodes[slot].read(n, r.draft.View().State(), x.clock)
+		x.listNode(slot, n, r.draft.View().State())
 		x.blocks[slot/blockNodes].widen(&x.nodes[slot])
 		if !anew {
 			x.journal.add([]int32{slot})
@@ -115,115 +115,67 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 	return anew
 }
 
-// read takes in a node as it is.
-func (v *victimNode) read(n *orbit.NodeState, state *orbit.State, version uint32) {
-	v.state, v.version, v.capsules = n, version, v.capsules[:0]
+// listNode takes in a node as it is.
+func (x *victimIndex) listNode(slot int32, n *orbit.NodeState, state *orbit.State) {
+	x.read++
+	x.clock++
+	v := &x.nodes[slot]
+	v.state, v.version, v.bands = n, x.clock, v.bands[:0]
 	if n == nil {
 		return
 	}
+	v.free, v.devices = n.Free(), devicesOf(n)
+	if !n.Node.Schedulable() {
+		return
+	}
+	x.sizes = x.sizes[:0]
 	for c := range state.On(n.Node.ID) {
-		v.capsules = append(v.capsules, victimSize{c.Spec, victims.Start(c)})
+		x.sizes = append(x.sizes, victimSize{c.Spec, victims.Start(c)})
 	}
-	slices.SortFunc(v.capsules, func(a, b victimSize) int {
-		return cmp.Or(cmp.Compare(a.spec.Priority, b.spec.Priority), cmp.Compare(b.start, a.start))
-	})
+	slices.SortFunc(x.sizes, func(a, b victimSize) int { return cmp.Compare(a.spec.Priority, b.spec.Priority) })
+	band := victimBand{free: v.free, devices: v.devices, newest: noneSoNew}
+	for i, c := range x.sizes {
+		p := c.spec.Priority
+		if i == 0 || p != x.sizes[i-1].spec.Priority && len(v.bands) < mostBands {
+			band.least = p
+			v.bands = append(v.bands, band)
+		}
+		band.leave(&c)
+		band.most = p
+		v.bands[len(v.bands)-1] = band
+	}
 }
 
-// bound returns a key that what is found on the node is not below; false: nothing is found there.
-func (v *victimNode) bound(q *evictSearch) (victims.Key, bool) {
-	if v.state == nil || !q.suits(v.state.Node) {
-		return victims.Key{}, false
-	}
-	var need shortage
-	if !need.begin(q, v.state) {
-		return victims.None, true
-	}
-	newest := int64(math.MinInt64)
-	for i := range v.capsules {
-		c := &v.capsules[i]
-		priority := c.spec.Priority
-		if priority >= q.ceiling {
-			break
-		}
-		need.leave(c.spec)
-		newest = max(newest, c.start)
-		if !need.met() || i+1 < len(v.capsules) && v.capsules[i+1].spec.Priority == priority {
-			continue
-		}
-		count := need.least()
-		if priority == v.capsules[0].spec.Priority {
-			newest = v.capsules[count-1].start
-		}
-		return boundOf(priority, v.capsules[0].spec.Priority, count, newest), true
-	}
-	return victims.Key{}, false
-}
+var noneSoNew = [4]int64{math.MinInt64, math.MinInt64, math.MinInt64, math.MinInt64}
 
-// boundOf returns the key of so many victims of the lowest priority, one of which has the highest.
-func boundOf(highest, lowest int32, count int, newest int64) victims.Key {
-	return victims.Key{Highest: int64(highest), Sum: victims.Weight(highest) + int64(count-1)*victims.Weight(lowest), Count: count, Start: newest}
-}
-
-// shortage is what a node lacks for a class, and what capsules that leave give of it.
-type shortage struct {
-	q *evictSearch
-	// By want: what is lacking at first, what has been given, and the most that one has given.
-	lacks, given, largest [orbit.Dimensions]int64
-	// The same of device instances.
-	instances, freed, widest int
-}
-
-// begin takes in what the node lacks; false: nothing.
-func (s *shortage) begin(q *evictSearch, n *orbit.NodeState) (any bool) {
-	s.q = q
-	free := n.Free()
-	for i, w := range q.wants {
-		s.lacks[i] = w.want - free[w.dim]
-		any = any || s.lacks[i] > 0
+// devicesOf returns what is free of a node's devices.
+func devicesOf(n *orbit.NodeState) (f freeDevices) {
+	for i := range n.Node.Devices.Count {
+		free := n.DeviceFree(i)
+		f.milli += int64(free)
+		f.whole += int64(btoi(free == wholeDevice))
 	}
-	if r := &q.spec.Devices; r.Count > 0 {
-		s.instances = r.Count
-		for i := range n.Node.Devices.Count {
-			s.instances -= btoi(n.DeviceFree(i) >= r.Milli)
-		}
-		any = any || s.instances > 0
-	}
-	return any
+	return f
 }
 
 // leave lets a capsule leave.
-func (s *shortage) leave(spec *orbit.Spec) {
-	for i, w := range s.q.wants {
-		x := spec.Envelope.Reservation[w.dim]
-		s.given[i] += x
-		s.largest[i] = max(s.largest[i], x)
+func (b *victimBand) leave(c *victimSize) {
+	for d, x := range c.spec.Envelope.Reservation {
+		b.free[d] += x
+		b.largest[d] = max(b.largest[d], x)
 	}
-	s.freed += spec.Devices.Count
-	s.widest = max(s.widest, spec.Devices.Count)
-}
-
-// met reports whether there may be enough.
-func (s *shortage) met() bool {
-	for i := range s.q.wants {
-		if s.lacks[i] > s.given[i] {
-			return false
+	if r := &c.spec.Devices; r.Count > 0 {
+		given := freeDevices{int64(r.Count) * int64(r.Milli), int64(r.Count)}
+		b.devices.milli += given.milli
+		b.devices.whole += given.whole
+		b.largestOfDevice = b.largestOfDevice.most(given)
+	}
+	start := c.start
+	for k := range b.newest {
+		if start > b.newest[k] {
+			start, b.newest[k] = b.newest[k], start
 		}
 	}
-	return s.instances <= s.freed
-}
-
-// least is how many have to leave at least. It requires that all is met.
-func (s *shortage) least() int {
-	n := int64(1)
-	for i := range s.q.wants {
-		if s.lacks[i] > 0 {
-			n = max(n, (s.lacks[i]-1)/s.largest[i]+1)
-		}
-	}
-	if s.instances > 0 {
-		n = max(n, int64((s.instances-1)/s.widest+1))
-	}
-	return int(n)
 }
 
 // measure brings a block up to its nodes.
@@ -233,52 +185,44 @@ func (x *victimIndex) measure(block int) {
 		return
 	}
 	nodes := x.nodes[block*blockNodes : min((block+1)*blockNodes, len(x.nodes))]
-	*b = victimBlock{measured: true, bands: b.bands[:0]}
-	for d := range b.free {
-		b.free[d] = math.MinInt64
-	}
-	var priorities []int32
+	*b = victimBlock{measured: true, victimRoom: victimRoom{bands: b.bands[:0], free: nothing}}
+	var bands []victimBand
 	for i := range nodes {
-		for k, c := range nodes[i].capsules {
-			if k == 0 || c.spec.Priority != nodes[i].capsules[k-1].spec.Priority {
-				priorities = append(priorities, c.spec.Priority)
-			}
+		for k := range nodes[i].bands {
+			bands = append(bands, victimBand{least: nodes[i].bands[k].least, most: nodes[i].bands[k].most, free: nothing, newest: noneSoNew})
 		}
 	}
-	slices.Sort(priorities)
-	for i, p := range slices.Compact(priorities) {
-		if i >= mostBands {
-			b.bands[mostBands-1].most = p
-			continue
+	slices.SortFunc(bands, func(a, b victimBand) int { return cmp.Compare(a.least, b.least) })
+	for i := range bands { // those that overlap become one
+		last := len(b.bands) - 1
+		if last >= 0 && (bands[i].least <= b.bands[last].most || last == mostBands-1) {
+			b.bands[last].most = max(b.bands[last].most, bands[i].most)
+		} else {
+			b.bands = append(b.bands, bands[i])
 		}
-		b.bands = append(b.bands, newBand(p))
 	}
 	for i := range nodes {
 		b.take(&nodes[i])
 	}
 }
 
-func newBand(priority int32) (n victimBand) {
-	n.least, n.most = priority, priority
-	for d := range n.free {
-		n.free[d] = math.MinInt64
+var nothing = func() (r orbit.Resources) {
+	for d := range r {
+		r[d] = math.MinInt64
 	}
-	for k := range n.newest {
-		n.newest[k] = math.MinInt64
-	}
-	return n
-}
+	return r
+}()
 
 // widen takes in a node that has changed. It has the block measured anew when it begins the next search if that is not enough.
 func (b *victimBlock) widen(v *victimNode) {
 	b.widened++
 	b.measured = b.measured && b.widened < blockNodes/2
-	for i, band := 0, 0; i < len(v.capsules) && b.measured; i++ {
-		p := v.capsules[i].spec.Priority
-		for band < len(b.bands) && b.bands[band].most < p {
-			band++
+	at := 0
+	for i := range v.bands {
+		for at < len(b.bands) && b.bands[at].most < v.bands[i].most {
+			at++
 		}
-		b.measured = band < len(b.bands) && b.bands[band].least <= p
+		b.measured = b.measured && at < len(b.bands) && b.bands[at].least <= v.bands[i].least
 	}
 	if b.measured {
 		b.take(v)
@@ -293,55 +237,22 @@ func (b *victimBlock) take(v *victimNode) {
 	if b.first == nil || v.state.Node.ID < b.first.ID {
 		b.first = v.state.Node
 	}
-	free := v.state.Free()
-	b.free = most(b.free, free)
-	devices := devicesOf(v.state)
-	b.devices = b.devices.most(devices)
-	var largest orbit.Resources
-	var newest [4]int64
-	for k := range newest {
-		newest[k] = math.MinInt64
-	}
+	b.free, b.devices = most(b.free, v.free), b.devices.most(v.devices)
 	next := 0
 	for i := range b.bands {
 		n := &b.bands[i]
-		for ; next < len(v.capsules) && v.capsules[next].spec.Priority <= n.most; next++ {
-			c := &v.capsules[next]
-			size := c.spec.Envelope.Reservation
-			for d, x := range size {
-				free[d] += x
-			}
-			largest = most(largest, size)
-			devices.milli += int64(c.spec.Devices.Count) * int64(c.spec.Devices.Milli)
-			devices.idle += int64(c.spec.Devices.Count)
-			insert(&newest, c.start)
+		for next < len(v.bands) && v.bands[next].most <= n.most {
+			next++
 		}
-		n.free, n.largest, n.devices = most(n.free, free), most(n.largest, largest), n.devices.most(devices)
-		for k := range newest {
-			n.newest[k] = max(n.newest[k], newest[k])
+		if next == 0 { // nothing of the node leaves
+			n.free, n.devices = most(n.free, v.free), n.devices.most(v.devices)
+			continue
 		}
-	}
-}
-
-// devicesOf returns what is free of a node's devices.
-func devicesOf(n *orbit.NodeState) (f freeDevices) {
-	for i := range n.Node.Devices.Count {
-		free := n.DeviceFree(i)
-		f.milli += int64(free)
-		f.idle += int64(btoi(free == wholeDevice))
-	}
-	return f
-}
-
-func (f freeDevices) most(o freeDevices) freeDevices {
-	return freeDevices{max(f.milli, o.milli), max(f.idle, o.idle)}
-}
-
-// insert puts a start among the newest.
-func insert(newest *[4]int64, start int64) {
-	for k := range newest {
-		if start > newest[k] {
-			start, newest[k] = newest[k], start
+		o := &v.bands[next-1]
+		n.free, n.largest = most(n.free, o.free), most(n.largest, o.largest)
+		n.devices, n.largestOfDevice = n.devices.most(o.devices), n.largestOfDevice.most(o.largestOfDevice)
+		for k := range n.newest {
+			n.newest[k] = max(n.newest[k], o.newest[k])
 		}
 	}
 }
@@ -353,42 +264,73 @@ func most(a, b orbit.Resources) orbit.Resources {
 	return a
 }
 
-// bound returns a key that what is found on a node of the block is not below; false: nothing is found there.
-func (b *victimBlock) bound(q *evictSearch) (victims.Key, bool) {
-	if b.first != nil && within(q.wants, &b.free) && b.devices.serve(&q.spec.Devices) {
+func (f freeDevices) most(o freeDevices) freeDevices {
+	return freeDevices{max(f.milli, o.milli), max(f.whole, o.whole)}
+}
+
+// bound returns a key that what is found is not below, on a node or on those of a block; false: nothing is found there.
+func (v *victimRoom) bound(q *evictSearch) (victims.Key, bool) {
+	if q.serves(&v.free, v.devices) {
 		return victims.None, true
 	}
-	for i := range b.bands {
-		n := &b.bands[i]
+	for i := range v.bands {
+		n := &v.bands[i]
 		if n.least >= q.ceiling {
 			break
 		}
-		if !within(q.wants, &n.free) || !n.devices.serve(&q.spec.Devices) {
+		if !q.serves(&n.free, n.devices) {
 			continue
 		}
-		count := int64(1)
-		for _, w := range q.wants {
-			if lacks := w.want - b.free[w.dim]; lacks > 0 {
-				count = max(count, (lacks-1)/n.largest[w.dim]+1)
-			}
-		}
+		count := v.leastVictims(q, n)
 		newest := n.newest[0]
 		if i == 0 && n.least == n.most { // all victims have the highest priority, so the first began before the newest of them
 			newest = n.newest[min(count, int64(len(n.newest)))-1]
 		}
-		return boundOf(n.least, b.bands[0].least, int(count), newest), true
+		return victims.Key{
+			Highest: int64(n.least),
+			Sum:     victims.Weight(n.least) + (count-1)*victims.Weight(v.bands[0].least),
+			Count:   int(count),
+			Start:   newest,
+		}, true
 	}
 	return victims.Key{}, false
 }
 
-// within reports whether all that is wanted is free.
-func within(wants []wanted, free *orbit.Resources) bool {
-	for _, w := range wants {
+// leastVictims is how many have to leave at least if those of a band do. It requires that what is wanted is there then.
+func (v *victimRoom) leastVictims(q *evictSearch, n *victimBand) int64 {
+	count := int64(1)
+	for _, w := range q.wants {
+		if lacks := w.want - v.free[w.dim]; lacks > 0 {
+			count = max(count, (lacks-1)/n.largest[w.dim]+1)
+		}
+	}
+	want := devicesWanted(&q.spec.Devices)
+	if lacks := want.milli - v.devices.milli; lacks > 0 {
+		count = max(count, (lacks-1)/n.largestOfDevice.milli+1)
+	}
+	if lacks := want.whole - v.devices.whole; lacks > 0 {
+		count = max(count, (lacks-1)/n.largestOfDevice.whole+1)
+	}
+	return count
+}
+
+// devicesWanted is what a request takes together.
+func devicesWanted(r *orbit.DeviceRequest) (f freeDevices) {
+	if f.milli = int64(r.Count) * int64(r.Milli); r.Milli == wholeDevice {
+		f.whole = int64(r.Count)
+	}
+	return f
+}
+
+// serves reports whether there may be enough for the class.
+func (q *evictSearch) serves(free *orbit.Resources, devices freeDevices) bool {
+	for _, w := range q.wants {
 		if w.want > free[w.dim] {
 			return false
 		}
 	}
-	return true
+	want := devicesWanted(&q.spec.Devices)
+	return want.milli <= devices.milli && want.whole <= devices.whole
 }
 
 // heapOfEvictions has the best candidate first.
