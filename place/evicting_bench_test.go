@@ -103,13 +103,13 @@ func (f *fullFleet) submit(n int, priority int32, size int64) (out []*orbit.Caps
 	return out
 }
 
-// BenchmarkEvicting is a preemption beside an ordinary placement, on nodes that are 99% full of work of five priorities and 100
+// BenchmarkEvicting is a preemption beside an ordinary placement, on nodes that are 99% full of work of five priorities and 20
 // classes: by turns ten small capsules are placed and ten large ones evict others, on one draft, and all of it is
 // committed. It reports the processor time that each takes, how many times as long a preemption takes, and how many times as long Exhaustive does.
 func BenchmarkEvicting(b *testing.B) {
 	for _, nodes := range []int{1_000, 10_000, 50_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			f := newFullFleet(b, nodes, 100)
+			f := newFullFleet(b, nodes, 20)
 			m := newEvictingMeter(f)
 			for range 10 { // until the classes are known
 				m.round(false)

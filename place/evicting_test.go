@@ -320,3 +320,52 @@ func TestIndexedEvictsAsExhaustive(t *testing.T) {
 		require.Positive(t, seen[what], what)
 	}
 }
+
+// TestEvictingOpensFewNodes: on 4,000 nodes that are full, Indexed looks at the capsules of a node or two for each preemption, and
+// after a commit lists those of the nodes that have changed; at all of them once.
+func TestEvictingOpensFewNodes(t *testing.T) {
+	const nodes, urgent = 4000, 100
+	l := &orbit.MemoryLedger{}
+	for i := range nodes {
+		id := orbit.NodeID(fmt.Sprintf("n%04d", i))
+		do := []orbit.Commitment{orbit.PutNode{Node: machine(id, 40)}, orbit.Submit{IDs: names(fmt.Sprint(id, "-"), 4), Spec: wants(9)}}
+		for _, c := range names(fmt.Sprint(id, "-"), 4) {
+			do = append(do, orbit.Place{Capsule: c, Node: id})
+		}
+		commit(t, l, do...)
+	}
+	spec := wants(30)
+	spec.Priority = 1
+	commit(t, l, orbit.Submit{IDs: names("urgent", urgent), Spec: spec})
+	v, refresh := viewOf(t, l, nil)
+	e := draftFor(&Indexed{})
+	noted := func(key string) (n int64) {
+		for _, note := range e.engine.Notes() {
+			if note.Key == key {
+				n = note.Value.Int64()
+			}
+		}
+		return n
+	}
+	for pass := range 2 {
+		refresh()
+		e.Sync(v)
+		for _, id := range names("urgent", urgent)[pass*urgent/2 : (pass+1)*urgent/2] {
+			c := v.State().Capsule(id)
+			got, err := e.engine.BestEvicting(&e.Draft, c)
+			require.NoError(t, err)
+			require.Len(t, got.Victims, 3)
+			require.NoError(t, got.On(&e.Draft, c))
+			commit(t, l, e.Propose().Do...)
+		}
+		require.EqualValues(t, urgent/2, noted("evicting"))
+		require.LessOrEqual(t, noted("opened"), int64(2*urgent))
+		if pass == 0 {
+			require.LessOrEqual(t, noted("read"), int64(nodes+2*urgent))
+			require.LessOrEqual(t, noted("bounded"), int64(nodes/blockNodes+1+(urgent/2+2)*(blockNodes+2)))
+		} else {
+			require.LessOrEqual(t, noted("read"), int64(2*urgent))
+			require.LessOrEqual(t, noted("bounded"), int64(3*urgent))
+		}
+	}
+}
