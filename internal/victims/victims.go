@@ -263,7 +263,7 @@ func (s *Search) beyond(g *gangHere) {
 
 // wholeGangs makes units of the gangs that may be evicted whole, beside those that leave for themselves. It reports whether there
 // are any.
-func (s *Search) wholeGangs() (any bool) {
+func (s *Search) wholeGangs() (there bool) {
 	s.units = s.units[:0]
 	for _, v := range s.found {
 		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
@@ -274,7 +274,7 @@ func (s *Search) wholeGangs() (any bool) {
 			s.beyond(g)
 			continue
 		}
-		any = true
+		there = true
 		u := unit{priority: g.highest, start: math.MaxInt64, gang: g, capsule: g.all[0]}
 		for _, m := range g.all {
 			u.start = min(u.start, Start(m))
@@ -282,20 +282,20 @@ func (s *Search) wholeGangs() (any bool) {
 		s.units = append(s.units, u)
 	}
 	slices.SortFunc(s.units, (unit).compare)
-	return any
+	return there
 }
 
 // compare orders units, the most important first: by priority, a gang before a capsule, a larger gang before a smaller one, and then
 // by age.
-func (a unit) compare(b unit) int {
+func (u unit) compare(o unit) int {
 	size := func(u unit) int {
 		if u.gang == nil {
 			return 0
 		}
 		return len(u.gang.all)
 	}
-	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(size(b), size(a)), cmp.Compare(a.start, b.start),
-		cmp.Compare(a.capsule.ID, b.capsule.ID))
+	return cmp.Or(cmp.Compare(o.priority, u.priority), cmp.Compare(size(o), size(u)), cmp.Compare(u.start, o.start),
+		cmp.Compare(u.capsule.ID, o.capsule.ID))
 }
 
 // tryUnits takes all units off the node and puts those back that may stay. It reports false if the capsule does not fit even
