@@ -52,13 +52,18 @@ func (w *fullWorld) build(fill int) {
 		w.arrive()
 	}
 	for range 6 {
-		spec := w.spec(int32(2 + w.IntN(4)))
-		spec.Module = "urgent"
-		if w.IntN(3) == 0 {
-			spec.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: []string{"x"}}}
-		}
-		w.specs = append(w.specs, spec)
+		w.newClass()
 	}
+}
+
+// newClass adds a spec of urgent capsules.
+func (w *fullWorld) newClass() {
+	spec := w.spec(int32(2 + w.IntN(4)))
+	spec.Module = "urgent"
+	if w.IntN(3) == 0 {
+		spec.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: []string{"x"}}}
+	}
+	w.specs = append(w.specs, spec)
 }
 
 func (w *fullWorld) spec(priority int32) *orbit.Spec {
@@ -123,7 +128,8 @@ func (w *fullWorld) urgent() orbit.CapsuleID {
 
 // churn ends some capsules, lets others come, and changes some nodes.
 func (w *fullWorld) churn() {
-	for range 1 + w.IntN(6) {
+	w.newClass()
+	for range 1 + w.IntN(12) {
 		switch w.IntN(4) {
 		case 0:
 			for c := range snapshotOf(w.t, w.ledger).On(w.node(w.IntN(w.nodes))) {
@@ -133,6 +139,7 @@ func (w *fullWorld) churn() {
 		case 1:
 			n := *snapshotOf(w.t, w.ledger).Node(w.node(w.IntN(w.nodes))).Node
 			n.Cordon(n.Schedulable() && w.IntN(3) == 0)
+			n.Devices.Unhealthy ^= 1 << min(n.Devices.Count, 1) >> 1
 			commit(w.t, w.ledger, orbit.PutNode{Node: n})
 		default:
 			w.arrive()
