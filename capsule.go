@@ -97,8 +97,6 @@ type Capsule struct {
 	Gang GangID
 	// Node is the node that the capsule is placed on; empty: it is not placed.
 	Node NodeID
-	// Devices are the device instances that the capsule holds on Node.
-	Devices DeviceSet
 	// Note is the Place.Note of the placement.
 	Note string
 	// Submitted is the order of submission, which rises within a ledger: the revision times 2^20, plus the position
@@ -113,12 +111,21 @@ type Capsule struct {
 	// Nomination is the room that the capsule is nominated for while it waits, or what is kept of the last one that has
 	// ended; nil: there has been none since the capsule was submitted or placed.
 	Nomination *Nomination
+	// Labels are the Submit.Labels of its submission, shared by all capsules of that; nil: none.
+	Labels map[string]string
+	// SubmitTime is the Submit.At of its submission; 0: unknown.
+	SubmitTime Instant
+	// PlaceTime is the Place.At of its last placement; 0: unknown, or it was never placed.
+	PlaceTime Instant
+	// Devices are the device instances that the capsule holds on Node. They are behind the larger fields, because the record is
+	// smaller so.
+	Devices DeviceSet
 
-	// Proposals that placed it before PlacedBy, newest last.
-	earlier *placements
 	// Position of its role in the gang.
 	role     uint16
 	released bool
+	// Proposals that placed it before PlacedBy, newest last.
+	earlier *placements
 }
 
 // submission is an order of submission. That it follows from the revision, and not from how many there were before,

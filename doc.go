@@ -29,7 +29,8 @@
 // by itself. Between navigators the ledger judges every proposal against the world as it is. Whatever a navigator
 // proposes, no node is oversubscribed. A capsule that runs on a ready node goes back to pending only if it is evicted: for one of
 // strictly higher priority, in the commit that places that one, and only if its room is needed. Any proposal may release a
-// capsule for good, cordon or remove a node, and change a mark: the ledger does not ask who proposes. Who may reach the
+// capsule for good, cordon or remove a node, and change a mark: the ledger does not ask who proposes. An [Engine] does: it sends
+// no proposal of a plan that does so to what is not its navigator's ([State.Offence]). Who else may reach the
 // ledger is the importer's matter, and so is what else runs in the process.
 //
 // # Concurrency

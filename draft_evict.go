@@ -1,9 +1,6 @@
 package orbit
 
-import (
-	"cmp"
-	"math"
-)
+import "cmp"
 
 // What a plan takes off its nodes.
 
@@ -60,7 +57,7 @@ func (d *Draft) Evict(e Evict) error {
 	case !c.Placed() || e.From != c.Node || e.Since != c.PlacedAt:
 		return d.refuse(e.Capsule, nil, "capsule %q is not on node %q since revision %d", e.Capsule, e.From, e.Since)
 	case e.For != "" || e.ForGang != "":
-		if why := d.outranks(&e, c); why != "" {
+		if why := d.view.state.outranked(&e, c); why != "" {
 			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)
 		}
 		d.leave(c, draftEvicted, e)
@@ -70,20 +67,6 @@ func (d *Draft) Evict(e Evict) error {
 	}
 	d.leave(c, draftReleased, e)
 	return nil
-}
-
-// outranks says why a capsule does not make way for another; empty: it may, as far as the view shows.
-func (d *Draft) outranks(e *Evict, victim *Capsule) string {
-	gang, priority := e.ForGang, int32(math.MaxInt32)
-	if c := d.view.state.Capsule(e.For); c != nil {
-		gang, priority = c.Gang, c.Spec.Priority
-	}
-	if g := d.view.state.Gang(gang); g != nil {
-		for i := range g.Gang.Roles {
-			priority = min(priority, g.Gang.Roles[i].Spec.Priority)
-		}
-	}
-	return d.view.state.limits.keeps(victim.Spec.Priority, priority)
 }
 
 // leave takes a capsule of the view off its node, if it is on one.

@@ -221,7 +221,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.share.adapt(round.Planning)
 	aside := e.park(pending, unfit)
 	proposed, conflicts := round.Proposed, round.Conflicts
-	e.proposePlan(ctx, pending, plan.Proposals, round)
+	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, round), round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
@@ -319,12 +319,6 @@ func (n *nudges) add() {
 	if n.some = true; n.wake != nil {
 		n.wake()
 	}
-}
-
-func (n *nudges) any() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.some
 }
 
 // take reports whether there were nudges, and forgets them.

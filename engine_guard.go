@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -243,4 +244,116 @@ func (c *claims) takeFaults() []error {
 	faults := c.faults
 	c.faults = nil
 	return faults
+}
+
+// lawful returns copies of those proposals of a plan that may be sent, because a navigator may change its own when it likes. The
+// others are lost: they do what is not for the navigator to do.
+func (e *Engine) lawful(plan []Proposal, round *Round) []Proposal {
+	plan = slices.Clone(plan)
+	new(cloner).proposals(plan)
+	at := -1
+	return slices.DeleteFunc(plan, func(p Proposal) bool {
+		at++
+		err := e.view.state.Offence(p, e.owns)
+		if err == nil {
+			return false
+		}
+		e.lost(&p, err)
+		if round.Invalid++; round.Invalid <= maxErrors {
+			round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: proposal %d of the plan is not sent: %w", e.Name, at, err))
+		}
+		return true
+	})
+}
+
+// Offence returns what a proposal of a plan does that is not for its navigator to do, as a *Rejection that wraps [ErrInvalid]; nil:
+// nothing. An [Engine] does not send such a proposal. The state is that of the view that was planned on, and owns reports whether
+// capsules with this owner and spec are the navigator's: assigned to its engine, or to none and claimed by it.
+//
+// A plan places, releases, nominates and assigns only what is its own. Work of others it takes off a node by [Evict] alone: to make way for
+// work of its own that outranks it, or to place it again, as far as the ledger lets it. It does not say that
+// something has stopped, and puts nothing that is not work: nodes, say. What is not in the state is left to the ledger, as is whose a
+// hold is, which nothing shows.
+func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
+	t := tribunal{s, owns, p.Do, map[CapsuleID]bool{}}
+	for i, do := range p.Do {
+		if id, why := t.offence(do); why != "" {
+			return &Rejection{Kind: ErrInvalid, Do: i, Capsule: id, Reason: why, At: s.rev}
+		}
+	}
+	return nil
+}
+
+// tribunal judges whose the work is that a proposal touches.
+type tribunal struct {
+	s    *State
+	owns func(owner string, spec *Spec) bool
+	do   []Commitment
+	// What has been taken off its node to be placed again.
+	moved map[CapsuleID]bool
+}
+
+// offence returns what is wrong with a commitment, and with which capsule; empty: nothing is.
+func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
+	switch do := do.(type) {
+	case Place:
+		if t.moved[do.Capsule] {
+			return "", ""
+		}
+		return do.Capsule, t.foreign(do.Capsule, "places")
+	case Release:
+		if do.Stopped {
+			return do.Capsule, fmt.Sprintf("says that capsule %q has stopped, which the agent of its node would say", do.Capsule)
+		}
+		return do.Capsule, t.foreign(do.Capsule, "releases")
+	case Evict:
+		if t.moved[do.Capsule] = do.For == "" && do.ForGang == ""; t.moved[do.Capsule] {
+			return "", ""
+		}
+		if c := t.s.Capsule(do.Capsule); c != nil {
+			if why := t.s.outranked(&do, c); why != "" {
+				return do.Capsule, fmt.Sprintf("evicts capsule %q of priority %d for %s: %s", do.Capsule, c.Spec.Priority, do.cause(), why)
+			}
+		}
+		return "", ""
+	case Assign:
+		return do.Capsule, t.foreign(do.Capsule, "assigns")
+	case Nominate:
+		return t.misnominated(&do)
+	case Submit, Hold, Mark:
+		return "", ""
+	case PutNode, RemoveNode:
+		return "", fmt.Sprintf("changes the constellation (%T)", do)
+	}
+	return "", fmt.Sprintf("holds a %T, which is not for a plan", do)
+}
+
+// misnominated returns why a nomination may not be made or ended; empty: it may. A nomination of others may be ended only by a
+// proposal that makes one in its place.
+func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
+	makes := func(c Commitment) bool { n, ok := c.(Nominate); return ok && len(n.Parts) > 0 }
+	switch {
+	case len(do.Parts) == 0 && slices.ContainsFunc(t.do, makes):
+		return "", ""
+	case do.Gang == "":
+		return do.Capsule, t.foreign(do.Capsule, "nominates")
+	}
+	for c := range t.s.Members(do.Gang) {
+		if why := t.foreign(c.ID, "nominates"); why != "" {
+			return c.ID, why
+		}
+	}
+	return "", ""
+}
+
+// foreign returns whose a capsule is; empty: it is the navigator's, or not in the state.
+func (t *tribunal) foreign(id CapsuleID, does string) string {
+	c := t.s.Capsule(id)
+	switch {
+	case c == nil || t.owns(c.Owner, c.Spec):
+		return ""
+	case c.Owner != "":
+		return fmt.Sprintf("%s capsule %q, which is assigned to %q", does, id, c.Owner)
+	}
+	return fmt.Sprintf("%s capsule %q of module %q and class %v, which it does not claim", does, id, c.Spec.Module, c.Spec.Class)
 }

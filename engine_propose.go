@@ -262,20 +262,14 @@ func takesRoomOn(do Commitment) NodeID {
 	return ""
 }
 
-// propose sends proposals and sorts their outcomes.
+// propose sends proposals, which nobody else may change, and sorts their outcomes.
 func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
-	batch = slices.Clone(batch)
-	new(cloner).proposals(batch) // the navigator may change its own when it likes
+	now := instantOf(time.Now())
 	for i := range batch {
-		if batch[i].ID.IsZero() {
-			batch[i].ID = e.ids.next()
-		}
-		if batch[i].View == 0 {
-			batch[i].View = round.View
-		}
+		batch[i].complete(&e.ids, round.View, now)
 	}
 	round.Proposed += len(batch)
 	if b, ok := e.Ledger.(Batcher); ok {

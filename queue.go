@@ -44,17 +44,15 @@ type queue struct {
 
 type class struct {
 	spec *Spec
+	// fifo begins at index head.
 	fifo []entry
-	// head is the index of the first entry of fifo.
 	head int
 	// back has the entries that were given back or are pending again.
 	back heap.Heap[entry]
 	// Those that are nominated, which come before all others.
 	nominees heap.Heap[nomineeEntry]
-	// valid is the number of valid entries when void ones were last dropped.
-	valid int
-	// at is the position in ready; -1: it is not there.
-	at int
+	// valid is the number of valid entries when void ones were last dropped; at is the position in ready; -1: it is not there.
+	valid, at int
 	// spot says how the class is parked; nil: it is not.
 	spot *spot
 }

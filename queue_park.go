@@ -37,13 +37,11 @@ type spot struct {
 	class *class
 	// until is when the class is tried again whatever happens.
 	until time.Time
-	// The domains in which a node may help; nil: any node may.
+	// near has the domains in which a node may help; nil: any node may.
 	near  *nearby
 	items []shelved
-	// trial says that the class is being tried again.
-	trial bool
-	// The class is left out, and not parked.
-	waits bool
+	// trial says that the class is being tried again; waits that it is left out, and not parked.
+	trial, waits bool
 	// What the answer rests on besides the nodes, if anything.
 	rest rest
 }

@@ -159,6 +159,20 @@ func (c *Evict) cause() string {
 	return (&Nomination{Capsule: c.For, Gang: c.ForGang}).nominee()
 }
 
+// outranked says why what a state shows of the two does not let a capsule make way for another; empty: it may, as far as that goes.
+func (s *State) outranked(e *Evict, victim *Capsule) string {
+	gang, priority := e.ForGang, int32(math.MaxInt32)
+	if c := s.Capsule(e.For); c != nil {
+		gang, priority = c.Gang, c.Spec.Priority
+	}
+	if g := s.Gang(gang); g != nil {
+		for i := range g.Gang.Roles {
+			priority = min(priority, g.Gang.Roles[i].Spec.Priority)
+		}
+	}
+	return s.limits.keeps(victim.Spec.Priority, priority)
+}
+
 // units returns the victims, in the order of the proposal: a gang of which nothing that was placed is left is one unit.
 func (s *sparing) units() (out []victims) {
 	placed := map[*txGang]int{}

@@ -26,7 +26,7 @@ import (
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
 // A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where the fewest capsules have
-// to end by what is known. Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not
+// to end by what is known. A member that a running gang lacks is nominated as a capsule, in the domain of the others. Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not
 // end by themselves, unless there is nowhere else. A nomination is renewed before it ends, and moves then to where fewer have
 // to end. It is made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
 // Only one that counts on services is not renewed unless fewer have to end than when it was made: it ends, so that others use
@@ -51,8 +51,9 @@ type Patient struct {
 	// Conflicts is after how many proposals for it that were not committed a capsule or a gang is nominated; default 8.
 	// Negative: never for that reason.
 	Conflicts int
-	// After is how long a capsule or a gang is left out before it is nominated; default 30 s. Negative: never for that
-	// reason. Classes that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
+	// After is how long a capsule or a gang waits before it is nominated; default 30 s. Negative: never for that reason. It
+	// waits since [orbit.Submit].At, but if that is 0, or it was placed meanwhile, since the first plan that left it out. Classes
+	// that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
 	After time.Duration
 	// Unaged keeps nominations from ranking above the priority of the work: large work may then wait for as long as small
 	// work of the same priority comes that is nominated too. Otherwise a nomination that is made After beyond After ranks
@@ -76,22 +77,15 @@ type Patient struct {
 	kept int
 }
 
-// waiter names a capsule that is in no gang, or a gang.
+// waiter names a gang no member of which is placed, or a capsule: one that is in no gang, or that a running gang lacks.
 type waiter struct {
 	capsule orbit.CapsuleID
 	gang    orbit.GangID
 }
 
-func waiterOf(c *orbit.Capsule) waiter {
-	if c.Gang != "" {
-		return waiter{gang: c.Gang}
-	}
-	return waiter{capsule: c.ID}
-}
-
 // patientWait is what is remembered of work that was left out, or whose proposal was lost.
 type patientWait struct {
-	// When it was first left out; zero: never.
+	// When it was submitted, if it says so, or first left out; zero: it was never left out.
 	since time.Time
 	lost  int
 	// A proposal for it was lost while it was nominated: the wrapped navigator seeks more than the nominated room, or other room.
@@ -192,7 +186,7 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 // withholds says why a capsule is not handed to the wrapped navigator; nil: it is. What that places can neither be nominated in the
 // same plan nor placed in nominated room.
 func (r *patientPass) withholds(c *orbit.Capsule) error {
-	w, n := r.waits[waiterOf(c)], r.standing(c)
+	w, n := r.waits[r.waiterOf(c)], r.standing(c)
 	switch {
 	case w == nil:
 		return nil
@@ -207,13 +201,20 @@ func (r *patientPass) withholds(c *orbit.Capsule) error {
 	return fmt.Errorf("capsule %q: %d proposals for it were lost to others; room is nominated for it first", c.ID, w.lost)
 }
 
+func (r *patientPass) waiterOf(c *orbit.Capsule) waiter {
+	if g := r.state.Gang(c.Gang); g != nil && g.Total() == 0 {
+		return waiter{gang: c.Gang}
+	}
+	return waiter{capsule: c.ID}
+}
+
 // propose notes that the plan places a capsule, or a member of a gang.
 func (r *patientPass) propose(c *orbit.Capsule) {
-	if c == nil || r.placed[waiterOf(c)] {
+	if c == nil || r.placed[r.waiterOf(c)] {
 		return
 	}
-	r.placed[waiterOf(c)] = true
-	r.proposed = append(r.proposed, waiterOf(c))
+	r.placed[r.waiterOf(c)] = true
+	r.proposed = append(r.proposed, r.waiterOf(c))
 }
 
 // countLost counts what the last plan has proposed and is not placed, and forgets what does not wait any more.
@@ -254,7 +255,9 @@ func (p *Patient) wait(w waiter) *patientWait {
 }
 
 // standing returns the nomination of a capsule or its gang, or what is kept of one that has ended; nil: there was none.
-func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination { return r.nomination(waiterOf(c)) }
+func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination {
+	return r.nomination(r.waiterOf(c))
+}
 
 func (r *patientPass) nomination(w waiter) *orbit.Nomination {
 	if g := r.state.Gang(w.gang); g != nil {
@@ -277,14 +280,14 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 	seen := map[waiter]bool{}
 	after := cmp.Or(r.After, 30*time.Second)
 	for _, c := range pending {
-		w := waiterOf(c)
+		w := r.waiterOf(c)
 		if r.placed[w] || seen[w] || !r.waitsFor(w) {
 			continue
 		}
 		seen[w] = true
 		n := &nominee{waiter: w, patientWait: r.wait(w), of: c, standing: r.standing(c), priority: c.Spec.Priority}
 		if n.since.IsZero() {
-			n.since = r.now
+			n.since = r.waitsSince(c)
 		}
 		n.lives = n.standing.Lives() && r.now.Before(n.standing.Ends)
 		if !n.lives && n.stays && !r.now.Before(n.lapse) {
@@ -309,6 +312,15 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since))
 	})
 	return waiting
+}
+
+// waitsSince returns since when a capsule has waited that was not left out before: since its submission, if it says when that was and
+// was never placed, or else since now.
+func (r *patientPass) waitsSince(c *orbit.Capsule) time.Time {
+	if at := c.SubmitTime.Time(); c.SubmitTime != 0 && c.PlacedAt == 0 && at.Before(r.now) {
+		return at
+	}
+	return r.now
 }
 
 // serve places what waits in the room that is nominated for it, and nominates or renews, on a draft on which is what the
@@ -339,7 +351,7 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 		}
 	}
 	for i, u := range r.plan.Unplaced { // a class that is parked would not be handed over in the next plan
-		if u.Capsule != nil && next[waiterOf(u.Capsule)] && !full {
+		if u.Capsule != nil && next[r.waiterOf(u.Capsule)] && !full {
 			r.plan.Unplaced[i].Why = errors.New(u.Why.Error() + "; room is nominated for it soon")
 		}
 	}

@@ -9,7 +9,8 @@ import (
 
 // The rule: a plan places pending capsules of the navigator: those that are assigned to its engine, and those without
 // an owner that it claims, whether they were handed over or not. It releases no capsule or hold of another engine,
-// places no capsule twice, and does not change nodes.
+// places no capsule twice, and does not change nodes. Work of others it takes off a node by Evict alone: to make way for its own that
+// outranks it, or to place it again. An engine sends no proposal that breaks the rule, but where a hold of others is released.
 
 func checkOwnership(t *trial) {
 	t.Where = "among the work of others: "
@@ -44,17 +45,20 @@ func (t *trial) amongOthers() {
 	}
 }
 
-// trespass returns an error for what the plan does to the work of others. It follows the plan from proposal to
-// proposal, because one may place what another one has released.
+// trespass returns an error for what the plan does to the work of others, as an engine would find it ([orbit.State.Offence]), and for
+// a capsule that is placed twice. It follows the plan from proposal to proposal, because one may place what another one has
+// released.
 func (t *trial) trespass(c *call) error {
+	owns := func(owner string, spec *orbit.Spec) bool {
+		return owner == me || owner == "" && t.owns(pair{spec.Module, spec.Class})
+	}
 	placed := map[orbit.CapsuleID]bool{}
 	for i, p := range c.plan.Proposals {
+		if err := c.state.Offence(p, owns); err != nil {
+			return c.fault("proposal %d %w", i, err)
+		}
 		for _, do := range p.Do {
-			why := t.offence(c.state, do, placed)
-			if n, ok := do.(orbit.Nominate); ok {
-				why = t.misnominated(c.state, &p, n)
-			}
-			if why != "" {
+			if why := careless(c.state, do, placed); why != "" {
 				return c.fault("proposal %d %s", i, why)
 			}
 		}
@@ -62,58 +66,46 @@ func (t *trial) trespass(c *call) error {
 	return nil
 }
 
-// offence returns what is wrong with one commitment, "" if nothing is. Placed has the capsules that the plan has placed
-// (true) or released (false) so far.
-func (t *trial) offence(s *orbit.State, do orbit.Commitment, placed map[orbit.CapsuleID]bool) string {
+// careless returns what is wrong with one commitment, whoever owns the work; "": nothing is. Placed has the capsules that the plan
+// has placed (true) or taken off their nodes (false) so far.
+func careless(s *orbit.State, do orbit.Commitment, placed map[orbit.CapsuleID]bool) string {
 	switch do := do.(type) {
 	case orbit.Place:
-		return t.misplaced(s, do.Capsule, placed)
+		return misplaced(s, do.Capsule, placed)
 	case orbit.Release:
 		if h, there := s.Hold(do.Hold); do.Hold != "" && there && h.For == other {
 			return fmt.Sprintf("releases hold %q, which is for %q", do.Hold, other)
 		}
-		if do.Capsule != "" {
-			placed[do.Capsule] = false
-			return t.foreign(s, do.Capsule, "releases")
-		}
+		placed[do.Capsule] = false
+		return missing(s, do.Capsule, "releases")
 	case orbit.Evict:
 		placed[do.Capsule] = false
-		return t.foreign(s, do.Capsule, "evicts")
+		return missing(s, do.Capsule, "evicts")
 	case orbit.Assign:
-		return t.foreign(s, do.Capsule, "assigns")
-	case orbit.PutNode, orbit.RemoveNode:
-		return fmt.Sprintf("changes the constellation (%T)", do)
+		return missing(s, do.Capsule, "assigns")
+	case orbit.Nominate:
+		if do.Gang != "" && s.Gang(do.Gang) == nil {
+			return fmt.Sprintf("nominates gang %q, which there is not", do.Gang)
+		}
+		return missing(s, do.Capsule, "nominates")
 	}
 	return ""
 }
 
-// misnominated returns why a nomination may not be made or ended; "": it may. A nomination of others may be ended only
-// by a proposal that makes one in its place.
-func (t *trial) misnominated(s *orbit.State, p *orbit.Proposal, do orbit.Nominate) string {
-	makes := func(c orbit.Commitment) bool { n, ok := c.(orbit.Nominate); return ok && len(n.Parts) > 0 }
-	if len(do.Parts) == 0 && slices.ContainsFunc(p.Do, makes) {
+// missing says that there is no such capsule; "": there is, or none is named.
+func missing(s *orbit.State, id orbit.CapsuleID, does string) string {
+	if id == "" || s.Capsule(id) != nil {
 		return ""
 	}
-	if do.Gang == "" {
-		return t.foreign(s, do.Capsule, "nominates")
-	}
-	if s.Gang(do.Gang) == nil {
-		return fmt.Sprintf("nominates gang %q, which there is not", do.Gang)
-	}
-	for c := range s.Members(do.Gang) {
-		if why := t.foreign(s, c.ID, "nominates"); why != "" {
-			return why
-		}
-	}
-	return ""
+	return fmt.Sprintf("%s capsule %q, which there is not", does, id)
 }
 
 // misplaced returns why a capsule may not be placed; "": it may.
-func (t *trial) misplaced(s *orbit.State, id orbit.CapsuleID, placed map[orbit.CapsuleID]bool) string {
-	if why := t.foreign(s, id, "places"); why != "" {
-		return why
-	}
+func misplaced(s *orbit.State, id orbit.CapsuleID, placed map[orbit.CapsuleID]bool) string {
 	c := s.Capsule(id)
+	if c == nil {
+		return missing(s, id, "places")
+	}
 	is, touched := placed[id]
 	placed[id] = true
 	switch {
@@ -123,21 +115,6 @@ func (t *trial) misplaced(s *orbit.State, id orbit.CapsuleID, placed map[orbit.C
 		return fmt.Sprintf("places capsule %q, which is on node %q", id, c.Node)
 	case c.Released():
 		return fmt.Sprintf("places capsule %q, which has been released for good", id)
-	}
-	return ""
-}
-
-// foreign returns whose a capsule is; "": it is the navigator's.
-func (t *trial) foreign(s *orbit.State, id orbit.CapsuleID, does string) string {
-	c := s.Capsule(id)
-	switch {
-	case c == nil:
-		return fmt.Sprintf("%s capsule %q, which there is not", does, id)
-	case c.Owner == me:
-	case c.Owner != "":
-		return fmt.Sprintf("%s capsule %q, which is assigned to %q", does, id, c.Owner)
-	case !t.owns(pair{c.Spec.Module, c.Spec.Class}):
-		return fmt.Sprintf("%s capsule %q of module %q and class %v, which it does not claim", does, id, c.Spec.Module, c.Spec.Class)
 	}
 	return ""
 }

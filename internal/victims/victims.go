@@ -72,8 +72,9 @@ var None = Key{Highest: math.MinInt64, Start: math.MaxInt64}
 // Weight is what a victim adds to Key.Sum.
 func Weight(priority int32) int64 { return int64(priority) - math.MinInt32 }
 
-// Start is when a capsule began, for comparing.
-func Start(c *orbit.Capsule) int64 { return int64(c.PlacedAt) }
+// Start is when a capsule was placed, for comparing. Where no time was said it is the revision, which is less than any time: what is
+// unknown counts as old.
+func Start(c *orbit.Capsule) int64 { return cmp.Or(int64(c.PlaceTime), int64(c.PlacedAt)) }
 
 // Found is who makes way on a node.
 type Found struct {

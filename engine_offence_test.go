@@ -1,0 +1,143 @@
+package orbit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// trespasser proposes what it is told once, and then nothing. It claims one module.
+type trespasser struct{ plan []Proposal }
+
+func (*trespasser) Claims(module string, _ AppClass) bool { return module == "ours" }
+
+func (t *trespasser) Plan(context.Context, *View, []*Capsule) (plan Plan, err error) {
+	plan.Proposals, t.plan = t.plan, nil
+	return plan, nil
+}
+
+// border is a ledger on which two engines have work: "me", and "other".
+func border(t *testing.T) court {
+	c := court{t, &MemoryLedger{}}
+	spec := func(module string, priority int32, movable bool) *Spec {
+		return &Spec{Module: module, Priority: priority, Movable: movable, Envelope: Envelope{Reservation: Resources{CPU: 1}}}
+	}
+	theirs := func(s *Spec, ids ...CapsuleID) Submit { return Submit{IDs: ids, Spec: s, Owner: "other"} }
+	gang := gangOf("their gang", 1, "member")
+	gang.Owner = "other"
+	c.commits(cpuNode("full", 3), cpuNode("free", 8), cpuNode("drained", 1))
+	c.commits(Submit{IDs: []CapsuleID{"mine", "mine too", "running"}, Spec: spec("ours", 5, false)}, gang,
+		theirs(spec("ours", 1, false), "low"), theirs(spec("ours", 5, false), "equal"), theirs(spec("ours", 9, true), "high"),
+		theirs(spec("ours", 5, false), "waits", "nominated"), theirs(spec("ours", 1, false), "drains"),
+		Submit{IDs: []CapsuleID{"nobody's"}, Spec: spec("theirs", 1, false)})
+	c.commits(placeOn("low", "full"), placeOn("equal", "full"), placeOn("high", "full"), placeOn("drains", "drained"), placeOn("running", "free"))
+	c.commits(PutNode{Node{ID: "drained", Capacity: Resources{CPU: 1}, State: Cordoned}})
+	c.commits(claimOf("nominated"))
+	return c
+}
+
+// claimOf nominates a capsule for a core.
+func claimOf(id CapsuleID) Nominate {
+	return Nominate{Capsule: id, Ends: time.Unix(1<<33, 0), Parts: []NominatedRoom{{Node: "free", Room: Resources{CPU: 1}}}}
+}
+
+// makingWay evicts somebody for work of the engine's own, and places that.
+func makingWay(victim CapsuleID) func(*State) []Commitment {
+	return func(s *State) []Commitment {
+		e := evictionOf(s, victim)
+		e.For = "mine"
+		return []Commitment{e, placeOn("mine", "full")}
+	}
+}
+
+// moving takes somebody's work off its node and places it elsewhere.
+func moving(id CapsuleID) func(*State) []Commitment {
+	return func(s *State) []Commitment { return []Commitment{evictionOf(s, id), placeOn(id, "free")} }
+}
+
+func doing(do ...Commitment) func(*State) []Commitment {
+	return func(*State) []Commitment { return do }
+}
+
+// trespass lets the engine "me" make one plan: first what is done, then a placement of its own.
+func trespass(t *testing.T, c court, do func(*State) []Commitment) Round {
+	nav := &trespasser{plan: []Proposal{{Do: do(c.now())}, {Do: []Commitment{placeOn("mine too", "free")}}}}
+	e := Engine{Name: "me", Ledger: c.MemoryLedger, Navigator: nav}
+	return e.Pass(t.Context())
+}
+
+// TestOffences: what a plan does to the work of others, or says though it is not for it to say, is not sent; what else it
+// proposes is.
+func TestOffences(t *testing.T) {
+	for name, o := range map[string]struct {
+		do   func(*State) []Commitment
+		says string
+	}{
+		"places what is assigned to others":       {doing(placeOn("waits", "free")), `places capsule "waits", which is assigned to "other"`},
+		"places what it does not claim":           {doing(placeOn("nobody's", "free")), `which it does not claim`},
+		"ends the work of others":                 {doing(Release{Capsule: "low", Final: true}), `releases capsule "low"`},
+		"sends others back from a cordoned node":  {doing(Release{Capsule: "drains"}), `releases capsule "drains"`},
+		"makes room with the hole of before":      {doing(Release{Capsule: "high", Final: true}, placeOn("mine", "full")), `releases capsule "high"`},
+		"says that its own has stopped":           {doing(Release{Capsule: "running", Stopped: true}), "has stopped, which the agent"},
+		"evicts what outranks":                    {makingWay("high"), `evicts capsule "high" of priority 9 for capsule mine`},
+		"evicts what is equal":                    {makingWay("equal"), `evicts capsule "equal" of priority 5`},
+		"takes over":                              {doing(Assign{Capsule: "waits", From: "other", Owner: "me"}), `assigns capsule "waits"`},
+		"nominates for others":                    {doing(claimOf("waits")), `nominates capsule "waits"`},
+		"nominates a gang of others":              {doing(Nominate{Gang: "their gang", Ends: time.Unix(1<<33, 0), Parts: claimOf("").Parts}), `nominates capsule "member"`},
+		"ends a nomination of others for nothing": {doing(Nominate{Capsule: "nominated"}), `nominates capsule "nominated"`},
+		"changes a node":                          {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
+		"removes a node":                          {doing(RemoveNode{"drained"}), "changes the constellation (orbit.RemoveNode)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := border(t)
+			round := trespass(t, c, o.do)
+			require.Equal(t, [3]int{1, 1, 1}, [3]int{round.Proposed, round.Committed, round.Invalid})
+			require.Len(t, round.Errors, 1)
+			require.ErrorContains(t, round.Errors[0], `engine "me": proposal 0 of the plan is not sent: orbit: invalid: `)
+			require.ErrorContains(t, round.Errors[0], o.says)
+			var r *Rejection
+			require.ErrorAs(t, round.Errors[0], &r)
+			require.ErrorIs(t, r, ErrInvalid)
+			changes, err := c.Changes(t.Context(), round.View)
+			require.NoError(t, err)
+			require.Len(t, changes, 1)
+			require.Equal(t, placeOn("mine too", "free"), changes[0].Do)
+		})
+	}
+}
+
+// TestNoOffences: what a plan may do is sent, and committed.
+func TestNoOffences(t *testing.T) {
+	for name, do := range map[string]func(*State) []Commitment{
+		"makes way for its own":               makingWay("low"),
+		"moves what is movable":               moving("high"),
+		"moves off a cordoned node":           moving("drains"),
+		"ends its own work":                   doing(Release{Capsule: "running", Final: true}),
+		"assigns its own":                     doing(Assign{Capsule: "mine", Owner: "other"}),
+		"submits and places":                  doing(Submit{IDs: []CapsuleID{"new"}, Spec: cpuSpec(1), Owner: "me"}, placeOn("new", "free")),
+		"marks and holds":                     doing(Mark{Key: "k", Value: "v"}, Hold{ID: "h", Node: "free", Room: Resources{CPU: 1}, Ends: time.Unix(1<<33, 0)}),
+		"ends a nomination to make a new one": doing(Nominate{Capsule: "nominated"}, claimOf("mine")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			round := trespass(t, border(t), do)
+			require.Empty(t, round.Errors)
+			require.Equal(t, 2, round.Committed, round)
+		})
+	}
+}
+
+// TestOffenceAfterTheFact: what the navigator changes in its plan once it has returned changes nothing.
+func TestOffenceAfterTheFact(t *testing.T) {
+	c := border(t)
+	do := []Commitment{placeOn("mine", "free")}
+	e := Engine{Name: "me", Navigator: &trespasser{plan: []Proposal{{Do: do}}}}
+	e.Ledger = &bent{Ledger: c.MemoryLedger, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+		do[0] = Release{Capsule: "low", Final: true}
+		return c.Propose(ctx, p)
+	}}
+	require.Equal(t, 1, e.Pass(t.Context()).Committed)
+	require.True(t, c.now().Capsule("mine").Placed())
+	require.True(t, c.now().Capsule("low").Placed())
+}
