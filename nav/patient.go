@@ -26,7 +26,7 @@ import (
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
 // A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where the fewest capsules have
-// to end by what is known. Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not
+// to end by what is known. A member that a running gang lacks is nominated as a capsule, in the domain of the others. Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not
 // end by themselves, unless there is nowhere else. A nomination is renewed before it ends, and moves then to where fewer have
 // to end. It is made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
 // Only one that counts on services is not renewed unless fewer have to end than when it was made: it ends, so that others use
@@ -76,17 +76,10 @@ type Patient struct {
 	kept int
 }
 
-// waiter names a capsule that is in no gang, or a gang.
+// waiter names a gang no member of which is placed, or a capsule: one that is in no gang, or that a running gang lacks.
 type waiter struct {
 	capsule orbit.CapsuleID
 	gang    orbit.GangID
-}
-
-func waiterOf(c *orbit.Capsule) waiter {
-	if c.Gang != "" {
-		return waiter{gang: c.Gang}
-	}
-	return waiter{capsule: c.ID}
 }
 
 // patientWait is what is remembered of work that was left out, or whose proposal was lost.
@@ -192,7 +185,7 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 // withholds says why a capsule is not handed to the wrapped navigator; nil: it is. What that places can neither be nominated in the
 // same plan nor placed in nominated room.
 func (r *patientPass) withholds(c *orbit.Capsule) error {
-	w, n := r.waits[waiterOf(c)], r.standing(c)
+	w, n := r.waits[r.waiterOf(c)], r.standing(c)
 	switch {
 	case w == nil:
 		return nil
@@ -207,13 +200,20 @@ func (r *patientPass) withholds(c *orbit.Capsule) error {
 	return fmt.Errorf("capsule %q: %d proposals for it were lost to others; room is nominated for it first", c.ID, w.lost)
 }
 
+func (r *patientPass) waiterOf(c *orbit.Capsule) waiter {
+	if g := r.state.Gang(c.Gang); g != nil && g.Total() == 0 {
+		return waiter{gang: c.Gang}
+	}
+	return waiter{capsule: c.ID}
+}
+
 // propose notes that the plan places a capsule, or a member of a gang.
 func (r *patientPass) propose(c *orbit.Capsule) {
-	if c == nil || r.placed[waiterOf(c)] {
+	if c == nil || r.placed[r.waiterOf(c)] {
 		return
 	}
-	r.placed[waiterOf(c)] = true
-	r.proposed = append(r.proposed, waiterOf(c))
+	r.placed[r.waiterOf(c)] = true
+	r.proposed = append(r.proposed, r.waiterOf(c))
 }
 
 // countLost counts what the last plan has proposed and is not placed, and forgets what does not wait any more.
@@ -254,7 +254,9 @@ func (p *Patient) wait(w waiter) *patientWait {
 }
 
 // standing returns the nomination of a capsule or its gang, or what is kept of one that has ended; nil: there was none.
-func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination { return r.nomination(waiterOf(c)) }
+func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination {
+	return r.nomination(r.waiterOf(c))
+}
 
 func (r *patientPass) nomination(w waiter) *orbit.Nomination {
 	if g := r.state.Gang(w.gang); g != nil {
@@ -277,7 +279,7 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 	seen := map[waiter]bool{}
 	after := cmp.Or(r.After, 30*time.Second)
 	for _, c := range pending {
-		w := waiterOf(c)
+		w := r.waiterOf(c)
 		if r.placed[w] || seen[w] || !r.waitsFor(w) {
 			continue
 		}
@@ -339,7 +341,7 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 		}
 	}
 	for i, u := range r.plan.Unplaced { // a class that is parked would not be handed over in the next plan
-		if u.Capsule != nil && next[waiterOf(u.Capsule)] && !full {
+		if u.Capsule != nil && next[r.waiterOf(u.Capsule)] && !full {
 			r.plan.Unplaced[i].Why = errors.New(u.Why.Error() + "; room is nominated for it soon")
 		}
 	}

@@ -33,6 +33,7 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 		return nil
 	}
 	r.rooms.sync(&r.draft)
+	gang := loadGang(r.state, n.of.Gang)
 	c := &patientChoice{patientPass: r, ctx: ctx}
 	c.rank = orbit.Nomination{Capsule: n.capsule, Gang: n.gang, Rank: n.priority + n.aged, First: r.view.Revision() + 1}
 	if n.standing != nil {
@@ -40,7 +41,7 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 	}
 	for _, counted := range [][2]bool{{false, false}, {true, false}, {true, true}} {
 		c.services, c.nominated = counted[0], counted[1]
-		if n.gang == "" {
+		if gang == nil {
 			if room := c.soonest(n.of.Spec, n.standing); room != nil {
 				s := &patientSeating{rooms: []*waitingRoom{room}}
 				s.seat(room, n.of, room.pick(&n.of.Spec.Devices))
@@ -49,7 +50,7 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 			continue
 		}
 		for _, level := range levels {
-			if best := c.bestOf(r.rooms.table(level...), members); best != nil {
+			if best := c.bestOf(r.rooms.table(level...), gang, members); best != nil {
 				return best
 			}
 		}
@@ -60,13 +61,22 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 // wanted returns the capsules that are to be seated together, those of a spec behind each other and large ones first, and
 // the levels of which one domain has to take them: of a gang its minimum.
 func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]string) {
-	if n.gang == "" {
-		if s := &n.of.Spec.Start; s.Template != "" || s.Parent != "" {
-			return nil, nil
-		}
+	if s := &n.of.Spec.Start; n.gang == "" && (s.Template != "" || s.Parent != "") {
+		return nil, nil
+	}
+	m := loadGang(r.state, n.of.Gang)
+	if m == nil {
 		return []*orbit.Capsule{n.of}, nil
 	}
-	m := loadGang(r.state, n.gang)
+	for _, level := range m.gang.Levels {
+		levels = append(levels, []string{level})
+	}
+	if len(levels) == 0 || m.gang.Loose {
+		levels = append(levels, nil)
+	}
+	if n.gang == "" {
+		return []*orbit.Capsule{n.of}, levels
+	}
 	if m.owner = n.of.Owner; m.inspect() != nil {
 		return nil, nil
 	}
@@ -81,17 +91,18 @@ func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]s
 	for _, role := range roles {
 		members = append(members, m.waiting[role][:minimum(&m.gang.Roles[role])]...)
 	}
-	for _, level := range m.gang.Levels {
-		levels = append(levels, []string{level})
-	}
-	if len(levels) == 0 || m.gang.Loose {
-		levels = append(levels, nil)
-	}
 	return members, levels
 }
 
-// bestOf returns the seating in the domain of a level where the fewest capsules have to end; nil if none takes all members.
-func (c *patientChoice) bestOf(t *domainTable, members []*orbit.Capsule) (best *patientSeating) {
+// bestOf returns the seating in the domain of a level where the fewest capsules have to end; nil if none takes all members. If
+// members of the gang run, it has to be their domain.
+func (c *patientChoice) bestOf(t *domainTable, gang *pendingGang, members []*orbit.Capsule) (best *patientSeating) {
+	if !gang.fresh() {
+		if d := gang.domain(t, c.state); d >= 0 {
+			return c.fill(t.domains[d].nodes, members)
+		}
+		return nil
+	}
 	first := ""
 	better := func(s *patientSeating, name string) {
 		if s != nil && (best == nil || s.cost < best.cost || s.cost == best.cost && name < first) {

@@ -107,6 +107,36 @@ func TestPatientDoesNotWaitForServices(t *testing.T) {
 	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, engineOf(l, impatient(&nav.Services{})), "large"))
 }
 
+// A member that a running gang lacks waits for room as a capsule does: in the domain of the others, though less would have to be
+// freed elsewhere.
+func TestPatientCompletesRunningGangs(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	rackOf(t, l, "r", 3, 2)
+	rackOf(t, l, "other", 1, 2)
+	gangOf(t, l, "g", "large", 3, 2)
+	e := engineOf(l, impatient(&nav.Gang{}))
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	lost := snapshot(t, l).Capsule("g-0")
+	require.True(t, lost.Placed())
+	commit(t, l, orbit.Release{Capsule: lost.ID, Stopped: true})
+	put(t, l, "t0", string(lost.Node), batchSpec(1))
+	put(t, l, "t1", string(lost.Node), batchSpec(1))
+	put(t, l, "elsewhere", "other-0", batchSpec(1))
+	require.Equal(t, []orbit.NodeID{lost.Node}, nominatedFor(t, l, e, "g-0"))
+	rival := &orbit.Engine{Name: "small", Ledger: l, Navigator: &nav.Batch{}}
+	for i := range 2 {
+		require.True(t, snapshot(t, l).Capsule("g-0").Pending())
+		commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("t", i)), Final: true})
+		for k := range 3 { // one fits elsewhere
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("new", i, k))}, Spec: batchSpec(1), Owner: "small"})
+		}
+		rival.Pass(t.Context())
+	}
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	assert.Equal(t, lost.Node, snapshot(t, l).Capsule("g-0").Node)
+	assert.Empty(t, nominees(t, l))
+}
+
 // A nomination on a node that is cordoned is ended, and made anew elsewhere.
 func TestPatientLeavesBrokenNodes(t *testing.T) {
 	l := &orbit.MemoryLedger{}

@@ -11,10 +11,10 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// bet is a choice whose place the ledger was asked for. It is debited from when it was chosen on, until it
-// has come to nothing or the view shows it: what it takes of the ledger's room once the view has reached its
-// commit, what it takes of a node's report once telemetry has been read again, for by then the board shows the
-// claim.
+// bet is a chosen node, for which a placement has been proposed. The loads are debited from the choice on, so that no
+// other create chooses the same slot. The debit ends when the proposal was refused, or when the view shows the placement:
+// the part for the ledger's room ends when the view has reached the revision of the commit, the part for the node's report
+// when telemetry has been read again, because the board shows the claim by then.
 type bet struct {
 	id       orbit.ProposalID
 	debit    debit
@@ -33,8 +33,8 @@ const (
 	betMoved   // committed, and a later bet moves it: its node failed to start it
 )
 
-// choose finds a node and debits it. It waits for a newer view where one is needed, and
-// refuses on none from before the create.
+// choose finds a node and debits it. It waits for a newer view where one is needed: only a view from after the beginning of
+// the create may be the reason of a refusal.
 func (c *create) choose(ctx context.Context) (*bet, error) {
 	start := time.Now()
 	defer func() { c.made.Decision += time.Since(start) }()
@@ -76,11 +76,11 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 	return nil, g.beginRefresh(), nil
 }
 
-// bet chooses a node and gives its place away. It requires the lock.
+// bet chooses a node and debits it. It requires the lock.
 //
-// The board knows of claims that the view does not show yet. Where it has no warm slot left though the view
-// promised one, another node may be better: the loads are corrected, and it is chosen again, a few times at
-// most. What the board says is what is promised.
+// The board knows of claims that the view does not show yet. If the view promises a warm slot of which the board knows that it
+// is taken, another node may be better: bet corrects the loads and chooses again, at most maxCorrections times. The caller is
+// promised what the board says.
 func (c *create) bet() (*bet, error) {
 	g := c.g
 	for tries := 0; ; tries++ {
@@ -145,8 +145,8 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 // maxCorrections is how often a create chooses again because the board has fewer warm slots than the view.
 const maxCorrections = 8
 
-// void takes a bet back that came to nothing. The view must come to show what it was lost to; all who lost to
-// the same are served by the same view.
+// void takes back a bet whose proposal was refused. After a conflict the view has to reach the revision of the commit that it was
+// lost to; one refresh serves all creates that lost to the same commit.
 func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,8 +166,8 @@ func (g *Gateway) undo(b *bet) {
 	}
 }
 
-// recharge debits the bets that a new view does not show yet, and forgets the others. It requires the lock.
-// Heard: telemetry has been read with that view.
+// recharge debits the bets that a new view does not show yet, and forgets the others. Reported says that telemetry has been read
+// with that view. It requires the lock.
 func (g *Gateway) recharge(state *orbit.State, reported bool) {
 	kept := g.bets[:0]
 	for _, b := range g.bets {
@@ -183,8 +183,8 @@ func (g *Gateway) recharge(state *orbit.State, reported bool) {
 	g.bets = kept
 }
 
-// unseen reports which parts of a bet the view does not show: of the ledger's room, and of what the node
-// reports. Without a board to claim on, the report is taken to show what the ledger does.
+// unseen reports which parts of a bet the view does not show: the part for the ledger's room, and the part for the node's report.
+// Without a board, on which the bet would be claimed, a report is assumed to show what the ledger shows.
 func (b *bet) unseen(state *orbit.State, reported, claimed bool) (room, report bool) {
 	switch b.outcome {
 	case betVoid:
@@ -203,8 +203,8 @@ func (b *bet) unseen(state *orbit.State, reported, claimed bool) (room, report b
 	return room, room || !reported
 }
 
-// exhausted notes that a node has no warm slot of a template to be had until it reports, whatever it has
-// promised.
+// exhausted notes that a node is not to be chosen for a warm slot of a template until its next report, because its last report was
+// wrong.
 func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	if g.Board != nil {
 		g.Board.Exhausted(node, template)
@@ -214,9 +214,9 @@ func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	g.loads.exhaust(node, template)
 }
 
-// send proposes until the outcome is known. The same proposal has one effect, however often it is sent. Unknown
-// is nil, or why the outcome of an earlier sending is not known. An error is a rejection, or
-// [orbit.ErrUnavailable] if nothing was ever sent, or else the outcome is unknown.
+// send sends a proposal until its outcome is known; however often it is sent, it has one effect. If it was sent before, unknown is
+// the error for which the outcome of that is not known. The error is a rejection, or [orbit.ErrUnavailable] if nothing was
+// ever sent; after any other error the outcome is unknown.
 func (g *Gateway) send(ctx context.Context, p *orbit.Proposal, unknown error) (orbit.Revision, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		rev, err := g.Ledger.Propose(ctx, *p)
@@ -238,9 +238,9 @@ func (g *Gateway) send(ctx context.Context, p *orbit.Proposal, unknown error) (o
 	}
 }
 
-// recorded looks up the placement of a proposal that was refused after it may have been committed: the id of a
-// placement is kept in the record that it changed, so the record knows better than a conflict that was given
-// for no reason. The revision is 0 if it was not committed.
+// recorded looks up whether a proposal was committed that was refused when it was sent again. The ledger may have forgotten the
+// proposal's id and refuse it for what it has changed itself; but the record of a capsule keeps the id of the proposal that placed
+// it. The revision is 0 if it was not committed.
 func (g *Gateway) recorded(ctx context.Context, p *orbit.Proposal, at orbit.Revision) (rev orbit.Revision, known bool) {
 	state, err := g.stateAt(ctx, at)
 	if err != nil {

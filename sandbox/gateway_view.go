@@ -27,9 +27,9 @@ func (r *refreshing) wait(ctx context.Context) error {
 	}
 }
 
-// due reports whether a create must wait for a newer view: there is none, a receipt tells of a newer state, or
-// it is too old. One from after the create came is never too old, or a cache shorter than a refresh would have
-// it wait for ever. It requires the lock.
+// due reports whether a create must wait for a newer view: there is none, a rejection named a newer revision, or the view is older
+// than the cache. A view from after the beginning of the create is never too old: with a cache that is shorter than a refresh the
+// create would wait for ever. It requires the lock.
 func (g *Gateway) due(c *create) bool {
 	cache := g.cache()
 	if g.unreported {
@@ -38,7 +38,7 @@ func (g *Gateway) due(c *create) bool {
 	return g.fetched.IsZero() || g.revision < g.wanted || g.viewNumber <= c.since && time.Since(g.fetched) >= cache
 }
 
-// beginRefresh announces a refresh, and returns what does it. It requires the lock, and that there is none.
+// beginRefresh announces a refresh, and returns the function that does it. It requires the lock, and that no refresh runs.
 func (g *Gateway) beginRefresh() func(context.Context) error {
 	g.refreshesBegun++
 	r := &refreshing{number: g.refreshesBegun, done: make(chan struct{})}
@@ -46,8 +46,8 @@ func (g *Gateway) beginRefresh() func(context.Context) error {
 	return func(ctx context.Context) error { return g.refresh(ctx, r) }
 }
 
-// refresh brings the view up to date and the loads with it. Telemetry that fails leaves the old reports; a
-// ledger that fails leaves everything.
+// refresh brings the view and the loads up to date. If telemetry fails, the view keeps the old reports; if the ledger fails, it
+// does not change.
 func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 	defer g.endRefresh(r)
 	now, err := g.refreshView(ctx)
@@ -71,7 +71,7 @@ func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 	return nil
 }
 
-// endRefresh lets those go on who wait, whatever has become of the refresh.
+// endRefresh wakes the creates that wait for the refresh, whether or not it has failed.
 func (g *Gateway) endRefresh(r *refreshing) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *Gateway) endRefresh(r *refreshing) {
 	close(r.done)
 }
 
-// refreshView refreshes the view until it has reached what the gateway has been told of.
+// refreshView refreshes the view until it has reached the newest revision that any rejection has named.
 func (g *Gateway) refreshView(ctx context.Context) (now time.Time, err error) {
 	g.mu.Lock()
 	wanted := g.wanted
@@ -97,7 +97,7 @@ func (g *Gateway) refreshView(ctx context.Context) (now time.Time, err error) {
 	}
 }
 
-// readPlanes asks both planes. What telemetry says of itself is in g.watched.
+// readPlanes refreshes the view from ledger and telemetry. Whether telemetry has failed is in g.watched.
 func (g *Gateway) readPlanes(ctx context.Context, now time.Time) error {
 	if g.watched == nil {
 		return g.view.Refresh(ctx, g.Ledger, nil, now)

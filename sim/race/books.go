@@ -74,7 +74,9 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 	}
 	n.take(m.spec.Envelope.Reservation, do.Devices, int64(m.spec.Devices.Milli), 1)
 	n.changed(p)
-	delete(a.nominations, m.nominee())
+	for _, id := range m.nominees() {
+		delete(a.nominations, id)
+	}
 	a.placed(m, p.by)
 }
 

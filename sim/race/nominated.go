@@ -18,11 +18,13 @@ type nominee struct {
 	gang    orbit.GangID
 }
 
-func (m *auditCapsule) nominee() nominee {
+// nominees returns by which names a capsule may be nominated, the one that counts first: a member that a running gang lacks is
+// nominated as a capsule.
+func (m *auditCapsule) nominees() []nominee {
 	if m.gang != nil {
-		return nominee{gang: m.gang.ID}
+		return []nominee{{capsule: m.id}, {gang: m.gang.ID}}
 	}
-	return nominee{capsule: m.id}
+	return []nominee{{capsule: m.id}}
 }
 
 // before orders nominations: by rank, then by when they were first made.
@@ -68,10 +70,12 @@ func (a *audit) endParts(id nominee) {
 
 // endNomination ends what a capsule that has ended was nominated for, and its gang.
 func (a *audit) endNomination(m *auditCapsule) {
-	if id := m.nominee(); id.gang != "" {
-		a.endParts(id)
-	} else {
-		delete(a.nominations, id)
+	for _, id := range m.nominees() {
+		if id.gang != "" {
+			a.endParts(id)
+		} else {
+			delete(a.nominations, id)
+		}
 	}
 }
 
@@ -100,8 +104,10 @@ func (a *audit) asksOf(changes []orbit.Change) (asks []nodeAsk) {
 		case orbit.Place:
 			if m := a.capsules[do.Capsule]; m != nil {
 				ask := nodeAsk{node: do.Node, who: string(do.Capsule), room: m.spec.Envelope.Reservation, devices: do.Devices, milli: m.spec.Devices.Milli, priority: m.spec.Priority}
-				if n := a.nominations[m.nominee()]; n.Lives() {
-					ask.nominated = n
+				for _, id := range m.nominees() {
+					if n := a.nominations[id]; n.Lives() && ask.nominated == nil {
+						ask.nominated = n
+					}
 				}
 				asks = append(asks, ask)
 			}
