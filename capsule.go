@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"weak"
 )
 
@@ -77,6 +78,9 @@ type Spec struct {
 	Near Near `json:"near"`
 	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
 	Movable bool `json:"movable,omitempty"`
+	// RunsAtMost is how long the capsule runs at most once it is placed, as far as the one who submits it knows; 0: unknown. Nobody
+	// ends it then: navigators read it to tell when its room will be free, the ledger has no rule for it.
+	RunsAtMost time.Duration `json:"runsAtMost,omitempty"`
 	// Start is what the capsule starts from, for navigators that use it; the ledger has no rule for it.
 	Start Start `json:"start,omitzero"`
 
@@ -97,8 +101,6 @@ type Capsule struct {
 	Gang GangID
 	// Node is the node that the capsule is placed on; empty: it is not placed.
 	Node NodeID
-	// Devices are the device instances that the capsule holds on Node.
-	Devices DeviceSet
 	// Note is the Place.Note of the placement.
 	Note string
 	// Submitted is the order of submission, which rises within a ledger: the revision times 2^20, plus the position
@@ -113,12 +115,21 @@ type Capsule struct {
 	// Nomination is the room that the capsule is nominated for while it waits, or what is kept of the last one that has
 	// ended; nil: there has been none since the capsule was submitted or placed.
 	Nomination *Nomination
+	// Labels are the Submit.Labels of its submission, shared by all capsules of that; nil: none.
+	Labels map[string]string
+	// SubmitTime is the Submit.At of its submission; 0: unknown.
+	SubmitTime Instant
+	// PlaceTime is the Place.At of its last placement; 0: unknown, or it was never placed.
+	PlaceTime Instant
+	// Devices are the device instances that the capsule holds on Node. They are behind the larger fields, because the record is
+	// smaller so.
+	Devices DeviceSet
 
-	// Proposals that placed it before PlacedBy, newest last.
-	earlier *placements
 	// Position of its role in the gang.
 	role     uint16
 	released bool
+	// Proposals that placed it before PlacedBy, newest last.
+	earlier *placements
 }
 
 // submission is an order of submission. That it follows from the revision, and not from how many there were before,
@@ -156,6 +167,9 @@ func (s *Spec) faults() []string {
 	out = append(out, s.Devices.faults()...)
 	if s.Class > GangClass {
 		out = append(out, fmt.Sprintf("unknown class %d", s.Class))
+	}
+	if s.RunsAtMost < 0 {
+		out = append(out, fmt.Sprintf("runs at most %v; it must not be negative, and 0 says that it is unknown", s.RunsAtMost))
 	}
 	if n := len(s.Require) + len(s.Prefer); n > maxPredicates {
 		out = append(out, fmt.Sprintf("%d requirements and preferences; there can be %d", n, maxPredicates))
@@ -254,7 +268,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		texts(p.Values)
 	}
 	text(s.Module)
-	for _, n := range []int64{int64(s.Class), int64(s.Priority), int64(s.Devices.Count), int64(s.Devices.Milli)} {
+	for _, n := range []int64{int64(s.Class), int64(s.Priority), int64(s.RunsAtMost), int64(s.Devices.Count), int64(s.Devices.Milli)} {
 		number(n)
 	}
 	for d := range Dimensions {

@@ -28,6 +28,8 @@ import (
 // is good until the next Sync.
 type Draft struct {
 	view *View
+	// When the view was made.
+	now Instant
 	// Position in the view's journal.
 	cursor uint64
 	syncs  uint64
@@ -105,7 +107,7 @@ func (d *Draft) Sync(view *View) {
 		d.journal.overflow()
 		return
 	}
-	d.log, d.open = d.log[:0], 0
+	d.log, d.open, d.now = d.log[:0], 0, instantOf(view.now)
 	d.askedNodes = d.askedNodes[:0]
 	d.asked.Clear(view.state.NodeBound())
 	clear(d.capsules)
@@ -165,8 +167,8 @@ func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) 
 
 // Place puts a capsule on a node, as a commitment of the next proposal. The capsule must be pending, or released
 // back to pending by an earlier step of the same proposal; its record may also be one that the same proposal
-// submits. Choice.Note is kept with the placement. The error is a [*Rejection]: ErrInfeasible says which of the
-// ledger's rules the placement would break, ErrInvalid that no ledger takes the spec. The draft is unchanged then.
+// submits. Choice.Note is kept with the placement, and [View.Now] as its time. The error is a [*Rejection]: ErrInfeasible says
+// which of the ledger's rules the placement would break, ErrInvalid that no ledger takes the spec. The draft is unchanged then.
 //
 // Company that the capsule asks for ([Near]) is no rule of the ledger: Propose adds a bet on it where the view
 // shows a member of the group in the node's domain, and none where it does not.
@@ -202,7 +204,7 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	}
 	d.capsules[c.ID] = draftUse{draftTaken, len(d.log)}
 	d.step(draftStep{node: n, use: use, spec: c.Spec}, taken,
-		d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note}))
+		d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now}))
 	return nil
 }
 

@@ -208,7 +208,7 @@ func (d *drafting) place(t *rapid.T) {
 		d.refused++ // released by an earlier proposal: the ledger takes it only if that one commits
 		return
 	}
-	d.took(t, err, n.Node.ID, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set})
+	d.took(t, err, n.Node.ID, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set, At: Instant(d.view.Now().UnixNano())})
 }
 
 // placeGang places all members of a gang, or takes back those that it has placed. The draft refuses it if the ledger does.
@@ -229,7 +229,7 @@ func (d *drafting) placeGang(t *rapid.T) {
 			refused = err
 		}
 		d.draft.Ask(nil)
-		p.Do = append(p.Do, Place{Capsule: member.ID, Node: n.Node.ID, Devices: set})
+		p.Do = append(p.Do, Place{Capsule: member.ID, Node: n.Node.ID, Devices: set, At: Instant(d.view.Now().UnixNano())})
 	}
 	judged := snapshotOf(t, d.ledger).Check(p)
 	if refused == nil {
@@ -316,7 +316,7 @@ func (d *drafting) move(t *rapid.T) {
 	if err != nil {
 		d.draft.Rollback(start)
 	}
-	d.took(t, err, n.Node.ID, evict, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set})
+	d.took(t, err, n.Node.ID, evict, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set, At: Instant(d.view.Now().UnixNano())})
 }
 
 // propose sends what is in the making. Each proposal commits, whichever of those before it have been lost.

@@ -26,6 +26,37 @@ func TestPlanMayKeepAndChangePending(t *testing.T) {
 	require.NotPanics(t, func() { e.Pass(t.Context()) })
 }
 
+// An engine says when it places, by its clock, where a plan does not. What a Draft places is placed when its view was made.
+func TestEngineSaysWhenItPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"bare", "said", "draft"}, Spec: wants(1), At: 7})
+		var draft Draft
+		e := Engine{Ledger: l, Navigator: planFunc(func(_ context.Context, v *View, p []*Capsule) (Plan, error) {
+			draft.Sync(v)
+			if err := draft.Place(v.State().Capsule("draft"), Choice{Node: v.State().Node("n")}); err != nil {
+				return Plan{}, err
+			}
+			time.Sleep(time.Second)
+			return Plan{Proposals: []Proposal{
+				{Do: []Commitment{Place{Capsule: "bare", Node: "n"}}},
+				{Do: []Commitment{Place{Capsule: "said", Node: "n", At: 9}}},
+				draft.Propose(),
+			}}, nil
+		})}
+		start := time.Now()
+		require.Equal(t, 3, e.Pass(t.Context()).Committed)
+		s := snapshotOf(t, l)
+		assert.Equal(t, start.Add(time.Second).UTC(), s.Capsule("bare").PlaceTime.Time())
+		assert.Equal(t, Instant(9), s.Capsule("said").PlaceTime)
+		assert.Equal(t, start.UTC(), s.Capsule("draft").PlaceTime.Time())
+		assert.Equal(t, Instant(7), s.Capsule("bare").SubmitTime)
+	})
+	require.Zero(t, Instant(0).Time())
+	require.Zero(t, instantOf(time.Time{}))
+	require.Zero(t, instantOf(time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)))
+}
+
 // A hold that is made while the engine rests, and ends before the rest would, ends in time (SCENARIOS 25).
 func TestHoldMadeDuringARestEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,7 @@ func doing(do ...Commitment) func(*State) []Commitment {
 
 // trespass lets the engine "me" make one plan: first what is done, then a placement of its own.
 func trespass(t *testing.T, c court, do func(*State) []Commitment) Round {
-	nav := &trespasser{plan: []Proposal{{Do: do(c.now())}, {Do: []Commitment{placeOn("mine too", "free")}}}}
+	nav := &trespasser{plan: []Proposal{{Do: do(c.now())}, {Do: []Commitment{Place{Capsule: "mine too", Node: "free", At: 1}}}}}
 	e := Engine{Name: "me", Ledger: c.MemoryLedger, Navigator: nav}
 	return e.Pass(t.Context())
 }
@@ -103,7 +103,7 @@ func TestOffences(t *testing.T) {
 			changes, err := c.Changes(t.Context(), round.View)
 			require.NoError(t, err)
 			require.Len(t, changes, 1)
-			require.Equal(t, placeOn("mine too", "free"), changes[0].Do)
+			require.Equal(t, Place{Capsule: "mine too", Node: "free", At: 1}, changes[0].Do)
 		})
 	}
 }

@@ -267,13 +267,9 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
+	now := instantOf(time.Now())
 	for i := range batch {
-		if batch[i].ID.IsZero() {
-			batch[i].ID = e.ids.next()
-		}
-		if batch[i].View == 0 {
-			batch[i].View = round.View
-		}
+		batch[i].complete(&e.ids, round.View, now)
 	}
 	round.Proposed += len(batch)
 	if b, ok := e.Ledger.(Batcher); ok {

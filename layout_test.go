@@ -178,7 +178,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 42
-	mostExported = 93
+	mostExported = 95
 	mostUpward   = 10
 	mostLines    = 400
 )

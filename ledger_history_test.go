@@ -13,9 +13,9 @@ var everyCommitment = map[string]Commitment{
 	"putNode": PutNode{Node{ID: "n", Capacity: Resources{CPU: 1}, Labels: map[string]string{"a": "b"},
 		Devices: Devices{Model: "A", Count: 2, Unhealthy: 1}, State: Cordoned}},
 	"removeNode": RemoveNode{"n"},
-	"submit":     Submit{IDs: []CapsuleID{"x", "y"}, Spec: &Spec{Module: "m", Group: "g", Near: Near{"g", "rack"}}, Owner: "o"},
+	"submit":     Submit{IDs: []CapsuleID{"x", "y"}, Spec: &Spec{Module: "m", Group: "g", Near: Near{"g", "rack"}}, Owner: "o", At: 7, Labels: map[string]string{"a": "b"}},
 	"gang":       Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: &Spec{}, Members: []CapsuleID{"x"}, Min: 1}}, Levels: []string{"rack"}}},
-	"place":      Place{Capsule: "x", Node: "n", Devices: 3, Note: "warm"},
+	"place":      Place{Capsule: "x", Node: "n", Devices: 3, Note: "warm", At: 9},
 	"release":    Release{Capsule: "x", From: "n", Final: true},
 	"endHold":    Release{Hold: "h"},
 	"hold":       Hold{ID: "h", Node: "n", Room: Resources{CPU: 1}, Devices: 1, Milli: 5, For: "f", Ends: time.Unix(9, 7).UTC()},
@@ -36,7 +36,7 @@ func TestChangesReadBack(t *testing.T) {
 	}
 	text, err := json.Marshal(Change{Revision: 7, Do: everyCommitment["place"], Node: "n"})
 	require.NoError(t, err)
-	require.JSONEq(t, `{"revision":7,"do":{"place":{"capsule":"x","node":"n","devices":3,"note":"warm"}},"node":"n"}`, string(text))
+	require.JSONEq(t, `{"revision":7,"do":{"place":{"capsule":"x","node":"n","devices":3,"note":"warm","at":9}},"node":"n"}`, string(text))
 }
 
 // What is no commitment is refused, in both directions, and changes nothing.

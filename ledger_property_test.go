@@ -79,6 +79,7 @@ func (s *scribe) spec() *Spec {
 	spec := &Spec{Module: "m", Priority: rapid.Int32Range(0, 2).Draw(s.T, "priority")}
 	spec.Envelope.Reservation = s.room(3)
 	spec.Movable = s.chance(2)
+	spec.RunsAtMost = time.Duration(btoi(s.chance(2)) * 60)
 	if s.chance(3) {
 		spec.Devices = DeviceRequest{Count: 1 + btoi(s.chance(3)), Milli: pickOne(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {
@@ -125,9 +126,21 @@ func (s *scribe) gang() *Gang {
 	return g
 }
 
+// instant is unknown, some time, or now and then one that is refused.
+func (s *scribe) instant() Instant {
+	if s.chance(40) {
+		return -1
+	}
+	return pickOne(s, []Instant{0, 1, 1_700_000_000_000_000_000})
+}
+
+func (s *scribe) labels() map[string]string {
+	return pickOne(s, []map[string]string{nil, {}, {"team": "a"}, {"team": "b", "x": ""}})
+}
+
 // put places a capsule where the view says that it fits, or anywhere.
 func (s *scribe) put(c CapsuleID, spec *Spec) Place {
-	p := Place{Capsule: c, Node: pickOne(s, modelNodes), Note: pickOne(s, []string{"", "warm"})}
+	p := Place{Capsule: c, Node: pickOne(s, modelNodes), Note: pickOne(s, []string{"", "warm"}), At: s.instant()}
 	var fits []*NodeState
 	for n := range s.view.Nodes() {
 		if spec != nil && n.Fits(spec) {
@@ -178,7 +191,7 @@ var drafts = []draft{
 	func(s *scribe) []Commitment { return []Commitment{RemoveNode{pickOne(s, modelNodes)}} },
 	draftSubmit, draftSubmit,
 	func(s *scribe) []Commitment {
-		return []Commitment{Submit{Gang: s.gang(), Owner: pickOne(s, modelOwners)}}
+		return []Commitment{Submit{Gang: s.gang(), Owner: pickOne(s, modelOwners), At: s.instant(), Labels: s.labels()}}
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
@@ -220,7 +233,7 @@ func draftChange(s *scribe) []Commitment {
 }
 
 func draftSubmit(s *scribe) []Commitment {
-	return []Commitment{Submit{IDs: s.fresh(rapid.IntRange(1, 3).Draw(s.T, "submit")), Spec: s.spec(), Owner: pickOne(s, modelOwners)}}
+	return []Commitment{Submit{IDs: s.fresh(rapid.IntRange(1, 3).Draw(s.T, "submit")), Spec: s.spec(), Owner: pickOne(s, modelOwners), At: s.instant(), Labels: s.labels()}}
 }
 
 func draftPlace(s *scribe) []Commitment {
@@ -1036,8 +1049,8 @@ func textOfCapsule(s *State, slot uint32) string {
 		return fmt.Sprintf("capsule slot %d: %s is not found", slot, c.ID)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q submitted %d changed %d placed %d by %s released %v",
-		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released)
+	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v",
+		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released)
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}

@@ -41,6 +41,8 @@ type modelCapsule struct {
 	node      NodeID
 	devices   DeviceSet
 	note      string
+	labels    map[string]string
+	since, at Instant // Submit.At, Place.At
 	submitted uint64
 	specified Revision // when it was submitted
 	changed   Revision
@@ -392,14 +394,14 @@ func (n modelNode) newest() Revision { return max(n.usage, n.spec) }
 
 func (r *modelRound) submit(c Submit) *refusal {
 	if c.Gang == nil {
-		return r.submitAll(c.IDs, modelCapsule{spec: c.Spec, owner: c.Owner})
+		return r.submitAll(c.IDs, modelCapsule{spec: c.Spec, owner: c.Owner, since: c.At, labels: c.Labels})
 	}
 	if _, ok := r.now.gangs[c.Gang.ID]; ok {
 		return lostTo(r.was.gangs[c.Gang.ID].changed)
 	}
 	r.now.gangs[c.Gang.ID] = modelGang{c.Gang, r.now.rev}
 	for i, role := range c.Gang.Roles {
-		like := modelCapsule{spec: role.Spec, owner: c.Owner, gang: c.Gang.ID, role: i}
+		like := modelCapsule{spec: role.Spec, owner: c.Owner, since: c.At, labels: c.Labels, gang: c.Gang.ID, role: i}
 		if no := r.submitAll(role.Members, like); no != nil {
 			return no
 		}
@@ -445,7 +447,7 @@ func (r *modelRound) place(p Place) *refusal {
 	r.now.unnominate(modelNominee{capsule: p.Capsule}, false)
 	r.now.unnominate(modelNominee{gang: c.gang}, false)
 	c.remember(r.now.limits.PlacementIDs)
-	c.node, c.devices, c.note = p.Node, p.Devices, p.Note
+	c.node, c.devices, c.note, c.at = p.Node, p.Devices, p.Note, p.At
 	c.changed, c.placedAt, c.placedBy = r.now.rev, r.now.rev, r.p.ID
 	r.now.capsules[p.Capsule] = c
 	r.now.touchGang(c.gang)
@@ -747,12 +749,15 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 	case PutNode:
 		return c.Node.ID == "" || negative(c.Node.Capacity)
 	case Place:
-		return c.Capsule == "" || c.Node == ""
+		return c.Capsule == "" || c.Node == "" || c.At < 0
 	case Evict:
 		return c.Capsule == "" || c.From == "" || c.Since == 0 || c.For != "" && c.ForGang != ""
 	case Hold:
 		return negative(c.Room) || c.Ends.IsZero() || c.Room == Resources{} && c.Devices == 0
 	case Submit:
+		if _, nameless := c.Labels[""]; nameless || c.At < 0 {
+			return true
+		}
 		if c.Gang == nil {
 			return badSpec(c.Spec) || submittedTwice(c.IDs, seen)
 		}
@@ -796,8 +801,8 @@ func (m *model) describe() []string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.capsules)) {
 		c := m.capsules[id]
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q submitted %d changed %d placed %d by %s released %v",
-			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.submitted, c.changed, c.placedAt, c.placedBy, c.released))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v",
+			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.gangs)) {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", id, m.placed(id), m.gangs[id].changed))
@@ -858,8 +863,8 @@ func worldOf(s *State) []string {
 			*n.Node, [Dimensions]int64(n.Used()), n.deviceUse(), n.Capsules, n.holds, n.Usage, n.Specification))
 	}
 	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q submitted %d changed %d placed %d by %s released %v",
-			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released()))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v",
+			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released()))
 	}
 	for g := range s.Gangs() {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", g.Gang.ID, g.Placed, g.Changed))

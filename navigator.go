@@ -24,12 +24,29 @@ type Navigator interface {
 
 // Plan is what a navigator makes of its pending capsules.
 type Plan struct {
-	// Proposals are sent in this order. Their ID and View may be left zero: the engine sets them.
+	// Proposals are sent in this order. Their ID and View, and the Place.At of their placements, may be left zero: the
+	// engine sets them.
 	Proposals []Proposal
 	// Unplaced lists the capsules that the plan does not place, with reasons.
 	Unplaced []Unplaced
 	// Notes are measurements of the navigator, which the engine passes on in the Round.
 	Notes []slog.Attr
+}
+
+// complete sets what a plan may leave zero. It requires that p shares no slice with the plan.
+func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
+	if p.ID.IsZero() {
+		p.ID = ids.next()
+	}
+	if p.View == 0 {
+		p.View = view
+	}
+	for i, do := range p.Do {
+		if place, ok := do.(Place); ok && place.At == 0 {
+			place.At = now
+			p.Do[i] = place
+		}
+	}
 }
 
 // Unplaced is a capsule for which a plan has no place. As an error it is what a [Population] reports of a capsule that

@@ -90,11 +90,6 @@ func (n *Node) faults() []string {
 	if n.State > Lost {
 		out = append(out, fmt.Sprintf("unknown node state %d", uint8(n.State)))
 	}
-	for key := range n.Labels {
-		if key == "" {
-			out = append(out, "label with an empty key")
-		}
-	}
 	return out
 }
 

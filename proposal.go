@@ -3,6 +3,7 @@ package orbit
 import (
 	"encoding/hex"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -114,7 +115,7 @@ func (c *cloner) proposal(p *Proposal) {
 
 // submit copies the ids, the spec and the gang.
 func (c *cloner) submit(s Submit) Submit {
-	s.IDs, s.Spec = slices.Clone(s.IDs), c.spec(s.Spec)
+	s.IDs, s.Spec, s.Labels = slices.Clone(s.IDs), c.spec(s.Spec), maps.Clone(s.Labels)
 	if s.Gang == nil {
 		return s
 	}
@@ -167,6 +168,11 @@ type Submit struct {
 	Owner string `json:"owner,omitempty"`
 	// Gang is the gang whose members are submitted; nil if IDs is set.
 	Gang *Gang `json:"gang,omitempty"`
+	// At is when the capsules began to wait, by the submitter's clock; 0: unknown. A ledger keeps it and never reads it;
+	// navigators and engines count from it how long the capsules have waited.
+	At Instant `json:"at,omitempty"`
+	// Labels are kept with each of the capsules, which share one copy. No rule of a ledger reads them.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Place puts a pending capsule on a node, on these device instances if it asks for devices
@@ -180,6 +186,9 @@ type Place struct {
 	Devices DeviceSet `json:"devices,omitempty"`
 	// Note is kept with the placement, as in "warm".
 	Note string `json:"note,omitempty"`
+	// At is when the capsule was placed, by the clock of the one who says so: an engine sets it where a plan leaves it 0. A
+	// ledger keeps it and never reads it.
+	At Instant `json:"at,omitempty"`
 }
 
 // Release ends a placement or a hold: exactly one of Capsule and Hold is named. A placed capsule returns

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The dimensions of [Resources] that mean the same in every constellation. Those from 4 to Dimensions-1 belong to the
@@ -286,6 +287,26 @@ const maxLimit = 1 << 30
 
 // limit returns n, or the default where n is not positive, and never more than maxLimit.
 func limit(n, otherwise int) int { return min(cmp.Or(max(n, 0), otherwise), maxLimit) }
+
+// Instant is a point in time: nanoseconds since the beginning of 1970 in UTC; 0: unknown. Of a [time.Time] t it is
+// Instant(t.UnixNano()). Records carry it where there are millions of them, because it takes a third of a time.Time.
+type Instant int64
+
+// instantOf returns a time as an instant; unknown if an instant cannot hold it: before 1970, as the zero time is, or after 2261.
+func instantOf(t time.Time) Instant {
+	if t.Unix() < 0 || t.Year() > 2261 {
+		return 0
+	}
+	return Instant(t.UnixNano())
+}
+
+// Time returns the instant as a time in UTC; the zero time if it is unknown.
+func (i Instant) Time() time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(i)).UTC()
+}
 
 // btoi makes a count of a condition.
 func btoi(b bool) int {

@@ -79,7 +79,10 @@ type dumpCapsule struct {
 	Earlier  []dumpID `json:"earlier,omitempty"`
 	Released bool     `json:"released,omitempty"`
 
-	Nomination *Nomination `json:"nomination,omitempty"`
+	Nomination *Nomination       `json:"nomination,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	SubmitTime Instant           `json:"submitTime,omitempty"`
+	PlaceTime  Instant           `json:"placeTime,omitempty"`
 }
 
 type dumpHold struct {
@@ -182,6 +185,7 @@ func (d *dumper) capsule(c *Capsule) {
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
 		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
+		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -342,7 +346,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Nomination: c.Nomination,
+		released: c.Released, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	earlier := func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {

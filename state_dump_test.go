@@ -32,9 +32,9 @@ func (k *keeper) gang(t *rapid.T) {
 		{Name: "head", Spec: chaosSpecs[0], Members: []CapsuleID{id(0)}},
 		{Name: "worker", Spec: chaosSpecs[2], Members: []CapsuleID{id(1), id(2)}, Min: 1},
 	}}
-	k.try(Submit{Gang: g, Owner: "me"})
+	k.try(Submit{Gang: g, Owner: "me", At: Instant(k.serial), Labels: map[string]string{"gang": string(g.ID)}})
 	if n := k.nodeID(t); rapid.Bool().Draw(t, "place") {
-		k.try(Place{Capsule: id(0), Node: n, Note: "first"}, Place{Capsule: id(1), Node: n})
+		k.try(Place{Capsule: id(0), Node: n, Note: "first", At: 1}, Place{Capsule: id(1), Node: n})
 	}
 }
 
@@ -55,10 +55,10 @@ func kept(t require.TestingT) *State {
 	n := racked("a", "1")
 	n.Devices = Devices{Model: "gpu", Count: 2, Unhealthy: 2}
 	commit(t, l, PutNode{n}, PutNode{machine("b", 10)})
-	commit(t, l, Submit{IDs: []CapsuleID{"c", "d", "e", "gone"}, Spec: chaosSpecs[4], Owner: "me"})
+	commit(t, l, Submit{IDs: []CapsuleID{"c", "d", "e", "gone"}, Spec: chaosSpecs[4], Owner: "me", At: 5, Labels: map[string]string{"team": "a"}})
 	g := &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: chaosSpecs[2], Members: []CapsuleID{"m1", "m2"}, Min: 1}}, Levels: []string{"rack"}}
 	commit(t, l, Submit{Gang: g}, Mark{Key: "k", Value: "v"}, Mark{Key: "l", Value: "w"})
-	commit(t, l, Place{Capsule: "c", Node: "a", Devices: 1, Note: "warm"}, Release{Capsule: "gone", Final: true})
+	commit(t, l, Place{Capsule: "c", Node: "a", Devices: 1, Note: "warm", At: 6}, Release{Capsule: "gone", Final: true})
 	for i := range 3 {
 		_, err := l.Propose(context.Background(), Proposal{ID: ProposalID{9, byte(i)}, Do: []Commitment{Place{Capsule: "d", Node: "a", Devices: 1}}})
 		require.NoError(t, err)

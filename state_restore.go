@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 )
@@ -30,6 +31,8 @@ type StateBuilder struct {
 	over error
 	// orders has the capsule with each number of submission.
 	orders map[uint64]CapsuleID
+	// labels are those of the capsule that was added last.
+	labels map[string]string
 	// members has, for each capsule that a gang lists, the index of its role.
 	members map[membership]int
 }
@@ -164,7 +167,7 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
-		Nomination: c.Nomination,
+		Nomination: c.Nomination, Labels: maps.Clone(c.Labels), SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if c.Gang != "" {
 		role, listed := b.members[membership{c.Gang, c.ID}]
@@ -184,6 +187,8 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 	v.id("capsule id", string(c.ID))
 	v.text("owner", c.Owner, v.limits.IDBytes)
 	v.text("note", c.Note, v.limits.ValueBytes)
+	v.carried("submission", c.SubmitTime, c.Labels)
+	v.carried("placement", c.PlaceTime, nil)
 	if b.tx.capsules.find(c.ID) != nil {
 		return fmt.Errorf("a second capsule %q", c.ID)
 	}
@@ -194,6 +199,10 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 		return fmt.Errorf("capsule %q: capsule %q has order %d already", c.ID, other, c.Submitted)
 	}
 	b.orders[c.Submitted] = c.ID
+	if maps.Equal(c.Labels, b.labels) { // as those of a submission are, which are next to each other
+		c.Labels = b.labels
+	}
+	b.labels = c.Labels
 	var err error
 	if c.earlier, err = restored(earlier); err != nil {
 		return fmt.Errorf("capsule %q: %w", c.ID, err)
@@ -238,7 +247,7 @@ func restored(earlier iter.Seq2[ProposalID, Revision]) (*placements, error) {
 // node.
 func (c *Capsule) datable() error {
 	switch {
-	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.earlier != nil):
+	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0 || c.earlier != nil):
 		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
 	case c.Nomination != nil && !c.Pending():
 		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)

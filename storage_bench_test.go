@@ -21,6 +21,9 @@ type storageWorld struct {
 	spec   *orbit.Spec
 	nodes  int
 	next   int
+	// What capsules carry.
+	at     orbit.Instant
+	labels map[string]string
 }
 
 func newStorageWorld(t testing.TB, nodes int) *storageWorld {
@@ -61,10 +64,10 @@ func (w *storageWorld) submit(t testing.TB, spec *orbit.Spec, n, from, to int) (
 		for range min(1000, n-len(ids)) {
 			id := orbit.CapsuleID("capsule-" + strconv.Itoa(w.next))
 			w.next++
-			do = append(do, orbit.Place{Capsule: id, Node: w.node(from + len(ids)%(to-from))})
+			do = append(do, orbit.Place{Capsule: id, Node: w.node(from + len(ids)%(to-from)), At: w.at})
 			ids = append(ids, id)
 		}
-		do[0] = orbit.Submit{IDs: ids[first:], Spec: spec}
+		do[0] = orbit.Submit{IDs: ids[first:], Spec: spec, At: w.at, Labels: w.labels}
 		w.propose(t, orbit.Proposal{Do: do})
 	}
 	return ids
@@ -179,6 +182,28 @@ func TestBurstLeavesNothingBehind(t *testing.T) {
 	require.Less(t, after-before, 1<<20, "100,000 records were 20 MiB and more")
 	require.NoError(t, w.snapshot(t).Verify())
 	runtime.KeepAlive(w)
+}
+
+// Times take no more memory where they are known, and labels only once for each submission.
+func TestCarriedTakesNoMemory(t *testing.T) {
+	each := func(at orbit.Instant, labels map[string]string) float64 {
+		w := newStorageWorld(t, 1000)
+		w.at, w.labels = at, labels
+		heap := func() float64 {
+			runtime.GC()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return float64(m.HeapAlloc)
+		}
+		n, before := scale.Of(100_000, 1_000_000), heap()
+		w.submit(t, w.spec, n, 0, 1000)
+		defer runtime.KeepAlive(w)
+		return (heap() - before) / float64(n)
+	}
+	plain, carried := each(0, nil), each(1e18, map[string]string{"team": "a"})
+	t.Logf("a placed capsule takes %.1f bytes, with times and labels %.1f", plain, carried)
+	require.Less(t, carried, plain+2)
 }
 
 // BenchmarkCommitsAfterSnapshots submits, places and releases a capsule, with a snapshot before each commit.

@@ -21,7 +21,7 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 		if c.Gang != nil {
 			return "", t.submitGang(&c)
 		}
-		return "", t.submit(c.IDs, Capsule{Spec: c.Spec, Owner: c.Owner})
+		return "", t.submit(c.IDs, Capsule{Spec: c.Spec, Owner: c.Owner, SubmitTime: c.At, Labels: c.Labels})
 	case PutNode:
 		return c.Node.ID, t.putNode(&c.Node)
 	case RemoveNode:
@@ -62,7 +62,7 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	e.dirty = true
 	e.now.remember(t.s.limits.PlacementIDs)
 	e.now.Node, e.node = n.now.Node.ID, n.now.index
-	e.now.Devices, e.now.Note = c.Devices, c.Note
+	e.now.Devices, e.now.Note, e.now.PlaceTime = c.Devices, c.Note, c.At
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
 	t.nominates = t.nominates || e.now.Nomination != nil
 	e.now.Nomination = nil
@@ -222,7 +222,7 @@ func (t *tx) submitGang(c *Submit) error {
 	for i := range c.Gang.Roles {
 		r := &c.Gang.Roles[i]
 		g.now.records += len(r.Members)
-		like := Capsule{Spec: r.Spec, Owner: c.Owner, Gang: c.Gang.ID, role: uint16(i)}
+		like := Capsule{Spec: r.Spec, Owner: c.Owner, Gang: c.Gang.ID, SubmitTime: c.At, Labels: c.Labels, role: uint16(i)}
 		if err := t.submit(r.Members, like); err != nil {
 			return err
 		}

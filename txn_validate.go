@@ -145,6 +145,7 @@ func (v *validator) commitment(c Commitment) Commitment {
 		if c.Note != "" {
 			v.text("note", c.Note, v.limits.ValueBytes)
 		}
+		v.carried("placement", c.At, nil)
 	case Release:
 		v.release(&c)
 	case Evict:
@@ -200,6 +201,7 @@ func (v *validator) release(c *Release) {
 // submit checks new capsules and gives them the shared spec.
 func (v *validator) submit(c Submit) Commitment {
 	v.text("owner", c.Owner, v.limits.IDBytes)
+	v.carried("submission", c.At, c.Labels)
 	if c.Gang != nil {
 		if len(c.IDs) > 0 || c.Spec != nil {
 			v.fail("submit names a gang and also capsules; it needs exactly one of them")
@@ -309,9 +311,17 @@ func (v *validator) putNode(n *Node) {
 	v.id("node id", string(n.ID))
 	v.failAll(n.faults())
 	v.text("device model", n.Devices.Model, v.limits.IDBytes)
+	v.carried("node", 0, n.Labels)
+}
+
+// carried checks when something was done, and its labels.
+func (v *validator) carried(what string, at Instant, labels map[string]string) {
+	if at < 0 {
+		v.fail("%s at %d ns before 1970", what, -at)
+	}
 	size := 0
-	for key, value := range n.Labels {
-		v.text("label key", key, v.limits.IDBytes)
+	for key, value := range labels {
+		v.id("label key", key)
 		v.text("label value", value, v.limits.SpecBytes)
 		size += len(key) + len(value)
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/send"
@@ -197,7 +198,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 		ID: a.ID,
 		Do: []orbit.Commitment{
 			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner},
-			orbit.Place{Capsule: capsule.ID, Node: node, Devices: a.Slot.Devices, Note: capsule.Note},
+			orbit.Place{Capsule: capsule.ID, Node: node, Devices: a.Slot.Devices, Note: capsule.Note, At: orbit.Instant(time.Now().UnixNano())},
 		},
 		// There is no bet on free capacity, because the ledger checks that with the placement. An orbit.Draft would add
 		// one; it would also need a snapshot for each claim, and could not be shared by concurrent claims.

@@ -132,6 +132,7 @@ func (c *capsuleRecord) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	out := &orbit.Capsule{
 		ID: id, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.order(), Changed: c.at, Nomination: c.Nomination.nomination(id, "", c.at),
+		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if len(c.Placed) > 0 {
 		out.PlacedAt, out.PlacedBy = cmp.Or(c.Placed[0].At, c.at), c.Placed[0].ID

@@ -59,6 +59,10 @@ type dumpCapsule struct {
 	PlacedBy  orbit.ProposalID  `json:"placedBy,omitzero"`
 	Earlier   []placementRecord `json:"earlier,omitempty"`
 	Released  bool              `json:"released,omitempty"`
+
+	Labels     map[string]string `json:"labels,omitempty"`
+	SubmitTime orbit.Instant     `json:"submitTime,omitempty"`
+	PlaceTime  orbit.Instant     `json:"placeTime,omitempty"`
 }
 
 type dumpHold struct {

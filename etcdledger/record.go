@@ -78,6 +78,10 @@ type capsuleRecord struct {
 	Ended int `json:"ended,omitempty"`
 	// Nomination is what the capsule is nominated for, or what is kept of its last nomination.
 	Nomination *nominationRecord `json:"nomination,omitempty"`
+	// Labels, SubmitTime and PlaceTime are those of [orbit.Capsule].
+	Labels     map[string]string `json:"labels,omitempty"`
+	SubmitTime orbit.Instant     `json:"submitTime,omitempty"`
+	PlaceTime  orbit.Instant     `json:"placeTime,omitempty"`
 }
 
 // placementRecord is a placement: the proposal and its revision. Revision 0 stands for the revision of this record.
@@ -245,6 +249,7 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	r := capsuleRecord{
 		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination),
+		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if first := uint64(e.now) << orderBits; c.Submitted >= first {
 		r.Submitted, r.Seq = 0, c.Submitted-first

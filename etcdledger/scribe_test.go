@@ -82,6 +82,7 @@ func (s *scribe) spec() *orbit.Spec {
 	spec := &orbit.Spec{Module: pick(s, []string{"m", "<&>"}), Priority: int32(s.upTo(2))}
 	spec.Envelope.Reservation = s.room(3)
 	spec.Movable = s.chance(2)
+	spec.RunsAtMost = pick(s, []time.Duration{0, time.Minute})
 	if s.chance(3) {
 		spec.Devices = orbit.DeviceRequest{Count: 1 + s.upTo(1), Milli: pick(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {
@@ -132,9 +133,17 @@ func (s *scribe) gang() *orbit.Gang {
 	return g
 }
 
+func (s *scribe) instant() orbit.Instant {
+	return pick(s, []orbit.Instant{0, 1, 1_700_000_000_000_000_000})
+}
+
+func (s *scribe) labels() map[string]string {
+	return pick(s, []map[string]string{nil, {"team": "a"}, {"team": "b", "x": ""}})
+}
+
 // put places a capsule on a node where the view shows that it fits, or on any node.
 func (s *scribe) put(c orbit.CapsuleID, spec *orbit.Spec) orbit.Place {
-	p := orbit.Place{Capsule: c, Node: pick(s, scribeNodes), Note: pick(s, []string{"", "warm"})}
+	p := orbit.Place{Capsule: c, Node: pick(s, scribeNodes), Note: pick(s, []string{"", "warm"}), At: s.instant()}
 	var fits []*orbit.NodeState
 	for n := range s.view.Nodes() {
 		if spec != nil && n.Fits(spec) {
@@ -194,7 +203,7 @@ var drafts = []draft{
 	},
 	draftSubmit, draftSubmit,
 	func(s *scribe) []orbit.Commitment {
-		return []orbit.Commitment{orbit.Submit{Gang: s.gang(), Owner: pick(s, scribeOwners)}}
+		return []orbit.Commitment{orbit.Submit{Gang: s.gang(), Owner: pick(s, scribeOwners), At: s.instant(), Labels: s.labels()}}
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
@@ -264,7 +273,7 @@ func draftChange(s *scribe) []orbit.Commitment {
 }
 
 func draftSubmit(s *scribe) []orbit.Commitment {
-	return []orbit.Commitment{orbit.Submit{IDs: s.fresh(1 + s.upTo(2)), Spec: s.spec(), Owner: pick(s, scribeOwners)}}
+	return []orbit.Commitment{orbit.Submit{IDs: s.fresh(1 + s.upTo(2)), Spec: s.spec(), Owner: pick(s, scribeOwners), At: s.instant(), Labels: s.labels()}}
 }
 
 func draftPlace(s *scribe) []orbit.Commitment {

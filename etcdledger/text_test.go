@@ -101,8 +101,8 @@ func (t *texter) gang(g dumpGang) {
 
 // capsule is written without its order of submission, because the lines are in that order.
 func (t *texter) capsule(c dumpCapsule) {
-	t.say("capsule %q spec %s owner %q gang %q.%d node %q devices %v note %q changed %d placed %d by %s released %v",
-		c.ID, t.specs[c.Spec], c.Owner, c.Gang, c.Role, c.Node, c.Devices, c.Note, t.rev(c.Changed), t.rev(c.PlacedAt), c.PlacedBy, c.Released)
+	t.say("capsule %q spec %s owner %q gang %q.%d node %q devices %v note %q labels %v since %d at %d changed %d placed %d by %s released %v",
+		c.ID, t.specs[c.Spec], c.Owner, c.Gang, c.Role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, t.rev(c.Changed), t.rev(c.PlacedAt), c.PlacedBy, c.Released)
 	for i, p := range c.Earlier {
 		if i < t.s.Limits().PlacementIDs-1 { // some ledgers remember more for a while
 			t.say("  earlier %s at %d", p.ID, t.rev(p.At))

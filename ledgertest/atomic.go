@@ -61,14 +61,14 @@ func checkTwiceInOne(t *trial) {
 // checkKept changes all slices and maps of a proposal after its commit, and checks that the ledger has not written to
 // them.
 func checkKept(t *trial) {
-	labels := map[string]string{"disk": "ssd"}
+	labels, carried := map[string]string{"disk": "ssd"}, map[string]string{"team": "a"}
 	spec := cpu(1)
 	spec.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"nvme", "ssd"}}}
 	members := []orbit.CapsuleID{"a", "b"}
 	g := gang("g", 0, "x", "y")
 	do := []orbit.Commitment{
 		orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 9}, Labels: labels}},
-		orbit.Submit{IDs: members, Spec: spec}, g,
+		orbit.Submit{IDs: members, Spec: spec, Labels: carried}, g,
 	}
 	sent := harness.Text(do)
 	t.commits(do...)
@@ -78,6 +78,7 @@ func checkKept(t *trial) {
 	before, made := t.now(), harness.Text(t.changes(t.ledger, t.base.Revision()))
 	was := content(before)
 	labels["disk"], members[0], spec.Require[0].Values[1], spec.Envelope.Reservation[orbit.CPU] = "gone", "z", "gone", 99
+	carried["team"] = "gone"
 	g.Gang.Roles[0].Members[0], g.Gang.Roles[0].Name, do[0] = "z", "gone", nil
 	if is := content(before); !slices.Equal(was, is) {
 		t.Failf("a state has changed when the caller wrote to its own slices and maps")

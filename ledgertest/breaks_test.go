@@ -116,6 +116,11 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		return c
 	case orbit.Submit:
 		return h.spoilSubmit(c)
+	case orbit.Place:
+		if h.breaks == "forgets what it carries" {
+			c.At = 0
+		}
+		return c
 	case orbit.Hold:
 		if h.breaks == "counts holds for little" {
 			c.Room = orbit.Resources{orbit.CPU: 1}

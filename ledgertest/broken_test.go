@@ -27,6 +27,7 @@ var broken = []struct{ breaks, caught, says string }{
 	{"keeps what it was given", "caller-keeps", "the history has changed"},
 	{"writes to what it was given", "caller-keeps", "has written to the proposal"},
 
+	{"forgets what it carries", "carried", "it must be"},
 	{"brings back what has ended", "final", ""},
 	{"ends things twice", "release", ""},
 	{"ignores where it was", "release", ""},

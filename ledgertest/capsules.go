@@ -1,6 +1,8 @@
 package ledgertest
 
 import (
+	"maps"
+
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/harness"
 )
@@ -119,6 +121,34 @@ func checkSubmit(t *trial) {
 	}
 	t.mistakes(submit(cpu(1), "a"))
 	t.mistakes(submit(cpu(1), "e"), submit(cpu(1), "f"), gang("g", 0, "a"))
+}
+
+// checkCarried reads back what capsules carry: times that run backwards too, because no rule reads them.
+func checkCarried(t *trial) {
+	labels := map[string]string{"team": "a", "cost centre": ""}
+	first, crew := submit(cpu(1), "a", "b"), gang("g", 0, "m1", "m2")
+	first.At, first.Labels = 2e18, labels
+	crew.At, crew.Labels = 1, map[string]string{"team": "b"}
+	t.commits(node("n", 9), first, crew, submit(cpu(1), "plain"))
+	a, m := place("a", "n"), place("m1", "n")
+	a.At, m.At = 1e18, 7
+	t.commits(a, m, place("m2", "n"), place("plain", "n"))
+	t.carries("a", 2e18, 1e18, labels)
+	t.carries("b", 2e18, 0, labels)
+	t.carries("m1", 1, 7, crew.Labels)
+	t.carries("m2", 1, 0, crew.Labels)
+	t.carries("plain", 0, 0, nil)
+	t.commits(stopped("a"))
+	t.carries("a", 2e18, 1e18, labels) // of the last placement, as PlacedAt is
+	t.commits(place("a", "n"))
+	t.carries("a", 2e18, 0, labels)
+}
+
+// carries checks the times and labels of a capsule.
+func (t *trial) carries(id orbit.CapsuleID, submitted, placed orbit.Instant, labels map[string]string) {
+	if c := t.capsule(id); c.SubmitTime != submitted || c.PlaceTime != placed || !maps.Equal(c.Labels, labels) {
+		t.Failf("capsule %q was submitted at %d, placed at %d, with labels %v; it must be %d, %d and %v", id, c.SubmitTime, c.PlaceTime, c.Labels, submitted, placed, labels)
+	}
 }
 
 // canonical returns the copy of a spec that all ledgers of this process share.

@@ -61,13 +61,15 @@ func (t *trial) malformed() []orbit.Commitment {
 	return []orbit.Commitment{
 		nil, &orbit.Place{Capsule: "b", Node: "n"}, (*orbit.Mark)(nil),
 		orbit.Place{}, place("b", ""), place("", "n"), place(orbit.CapsuleID(long), "n"), orbit.Place{Capsule: "b", Node: "n", Note: "\xff"},
+		orbit.Place{Capsule: "b", Node: "n", At: -1}, orbit.Submit{IDs: []orbit.CapsuleID{"z"}, Spec: cpu(1), At: -1},
+		orbit.Submit{IDs: []orbit.CapsuleID{"z"}, Spec: cpu(1), Labels: map[string]string{"": "x"}},
 		orbit.Release{}, orbit.Release{Capsule: "a", Hold: "h"}, orbit.Release{Hold: "h", Final: true}, orbit.Release{Hold: "h", From: "n"},
 		orbit.Submit{}, orbit.Submit{Spec: cpu(1)}, submit(nil, "z"), submit(cpu(1), ""), submit(cpu(1), "z", "z"), submit(cpu(-1), "z"), submit(cpu(math.MinInt64), "z"),
 		submit(cpu(1), "\xff"), submit(cpu(1), orbit.CapsuleID(long)),
 		gang("", 0, "z"), gang("g", -1, "z"), gang("g", 2, "z"), gang("g", 0), gang("g", 0, "z", "z"), orbit.Submit{Gang: &orbit.Gang{ID: "g"}},
 		orbit.Submit{Gang: gang("g", 0, "z").Gang, Spec: cpu(1), IDs: []orbit.CapsuleID{"y"}},
 		weight(math.NaN()), weight(math.Inf(1)), weight(math.Inf(-1)),
-		spec(func(s *orbit.Spec) { s.Envelope.Limit[orbit.Memory] = -1 }), spec(func(s *orbit.Spec) { s.Class = 9 }),
+		spec(func(s *orbit.Spec) { s.Envelope.Limit[orbit.Memory] = -1 }), spec(func(s *orbit.Spec) { s.Class = 9 }), spec(func(s *orbit.Spec) { s.RunsAtMost = -1 }),
 		spec(func(s *orbit.Spec) { s.Require = []orbit.Predicate{{Key: "k", Op: "Equals"}} }), spec(func(s *orbit.Spec) { s.Near.Group = "g" }),
 		spec(func(s *orbit.Spec) { s.Devices.Milli = 5 }), spec(func(s *orbit.Spec) { s.Devices = orbit.DeviceRequest{Count: 1, Milli: 1001} }),
 		spec(func(s *orbit.Spec) { s.Devices = orbit.DeviceRequest{Count: 17, Milli: 1} }),
@@ -154,6 +156,7 @@ func (t *trial) overTheLimits() (out []orbit.Proposal) {
 		labelled := node("n", 1)
 		labelled.Node.Labels["long"] = strings.Repeat("x", l.SpecBytes+1)
 		add(labelled)
+		add(orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: cpu(1), Labels: labelled.Node.Labels})
 	}
 	add(orbit.Place{Capsule: "c", Node: "n", Note: strings.Repeat("x", l.ValueBytes+1)})
 	return out

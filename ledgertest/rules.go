@@ -17,6 +17,8 @@ var rules = []rule{
 
 	harness.Define("submit", "", "what is submitted reads back, waits in its order, and equal specs are one",
 		"engines compute once for each class, and go by the order", checkSubmit),
+	harness.Define("carried", "", "times and labels are kept with a capsule as they were given, and are no reason to refuse anything",
+		"who waits longest, and when something ends, is decided by them", checkCarried),
 	harness.Define("once", "1, 3 (I2, I4, I6, I8)", "a capsule is placed at most once; the loser is told why, and can see it",
 		"two navigators place the same capsule", checkOnce),
 	harness.Define("final", "20 (I15)", "what is released for good stays so, and its id is taken while the record is kept",

@@ -156,20 +156,15 @@ func TestBatchNeverOversubscribes(t *testing.T) {
 func TestBatchIndexedAgreesWithExhaustive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawBatch(t, 60, 120)
-		view := func(placement orbit.PlacementEngine) (plan orbit.Plan) {
-			b := &nav.Batch{Placement: placement}
-			e := orbit.Engine{Ledger: l, Navigator: nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-				var err error
-				plan, err = b.Plan(ctx, view, pending)
-				require.NoError(t, err)
-				return orbit.Plan{}, nil
-			})}
-			e.Pass(context.Background())
-			return plan
+		view := viewOf(t, l)
+		planned := func(placement orbit.PlacementEngine) []orbit.Proposal {
+			plan, err := (&nav.Batch{Placement: placement}).Plan(context.Background(), view, view.State().Pending())
+			require.NoError(t, err)
+			return plan.Proposals
 		}
-		want := view(&place.Exhaustive{}).Proposals
-		require.Equal(t, want, view(nil).Proposals)
-		require.Equal(t, want, view(&place.Indexed{}).Proposals)
+		want := planned(&place.Exhaustive{})
+		require.Equal(t, want, planned(nil))
+		require.Equal(t, want, planned(&place.Indexed{}))
 	})
 }
 

@@ -34,6 +34,17 @@ func (r *freeCapacity) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	r.shift(set, -spec.Devices.Milli)
 }
 
+// leave gives back what one capsule uses, up to what will be free of each device instance: nothing of one that is unhealthy.
+func (r *freeCapacity) leave(spec *orbit.Spec, set orbit.DeviceSet, later *freeCapacity) {
+	for d, used := range spec.Envelope.Reservation {
+		r.resources[d] += used
+	}
+	r.shift(set, spec.Devices.Milli)
+	for i := range r.devices {
+		r.devices[i] = min(r.devices[i], later.devices[i])
+	}
+}
+
 // claim takes off what is nominated.
 func (r *freeCapacity) claim(part *orbit.NominatedRoom) {
 	for d, claimed := range part.Room {

@@ -25,11 +25,14 @@ import (
 //	                                                 ├─ left out, its nominated room is free ─► placed there
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
-// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where the fewest capsules have
-// to end by what is known. A member that a running gang lacks is nominated as a capsule, in the domain of the others. Room that the classes LatencySensitive and BestEffort take is not counted on, because they do not
-// end by themselves, unless there is nowhere else. A nomination is renewed before it ends, and moves then to where fewer have
-// to end. It is made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
-// Only one that counts on services is not renewed unless fewer have to end than when it was made: it ends, so that others use
+// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where there is room soonest by what
+// is known: what has a [orbit.Spec].RunsAtMost ends so long after its Place.At; if it is late, it is taken to be late for as long again.
+// Where that does not tell when there is room, which comes after all where it does, the fewest capsules have to end by an
+// estimate from what they use. A member that a running gang lacks is nominated as a capsule, in the domain of the others.
+// Room that the classes LatencySensitive and BestEffort take without RunsAtMost is not counted on, because they
+// do not end by themselves, unless there is nowhere else. A nomination is renewed before it ends, and moves then to where there is
+// room sooner. It is made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
+// Only one that counts on such services is not renewed unless fewer have to end than when it was made: it ends, so that others use
 // the room meanwhile, and is made again after as much time as it lasted, then after twice as much, and so on up to 256 times.
 //
 // What holds: a nomination that no other outranks and that counts on no services is served as soon as what ran on its nodes
@@ -51,8 +54,9 @@ type Patient struct {
 	// Conflicts is after how many proposals for it that were not committed a capsule or a gang is nominated; default 8.
 	// Negative: never for that reason.
 	Conflicts int
-	// After is how long a capsule or a gang is left out before it is nominated; default 30 s. Negative: never for that
-	// reason. Classes that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
+	// After is how long a capsule or a gang waits before it is nominated; default 30 s. Negative: never for that reason. It
+	// waits since [orbit.Submit].At, but if that is 0, or it was placed meanwhile, since the first plan that left it out. Classes
+	// that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
 	After time.Duration
 	// Unaged keeps nominations from ranking above the priority of the work: large work may then wait for as long as small
 	// work of the same priority comes that is nominated too. Otherwise a nomination that is made After beyond After ranks
@@ -84,7 +88,7 @@ type waiter struct {
 
 // patientWait is what is remembered of work that was left out, or whose proposal was lost.
 type patientWait struct {
-	// When it was first left out; zero: never.
+	// When it was submitted, if it says so, or first left out; zero: it was never left out.
 	since time.Time
 	lost  int
 	// A proposal for it was lost while it was nominated: the wrapped navigator seeks more than the nominated room, or other room.
@@ -93,10 +97,10 @@ type patientWait struct {
 	again time.Time
 	// Where capsules go, of the nomination that was made last.
 	seats []patientSeat
-	// How many had to end for it, and whether it counts on work that does not end by itself. If so it is not renewed
+	// How long the wait for it was to be, and whether it counts on work that does not end by itself. If so it is not renewed
 	// unless fewer have to end by then; and once it has ended, which is at the latest when lapses says, as many more pass as
 	// there were in vain.
-	cost   float64
+	cost   patientCost
 	stays  bool
 	lapse  time.Time
 	lapses int
@@ -286,7 +290,7 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		seen[w] = true
 		n := &nominee{waiter: w, patientWait: r.wait(w), of: c, standing: r.standing(c), priority: c.Spec.Priority}
 		if n.since.IsZero() {
-			n.since = r.now
+			n.since = r.waitsSince(c)
 		}
 		n.lives = n.standing.Lives() && r.now.Before(n.standing.Ends)
 		if !n.lives && n.stays && !r.now.Before(n.lapse) {
@@ -311,6 +315,15 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since))
 	})
 	return waiting
+}
+
+// waitsSince returns since when a capsule has waited that was not left out before: since its submission, if it says when that was and
+// was never placed, or else since now.
+func (r *patientPass) waitsSince(c *orbit.Capsule) time.Time {
+	if at := c.SubmitTime.Time(); c.SubmitTime != 0 && c.PlacedAt == 0 && at.Before(r.now) {
+		return at
+	}
+	return r.now
 }
 
 // serve places what waits in the room that is nominated for it, and nominates or renews, on a draft on which is what the
@@ -361,7 +374,7 @@ func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 		return false, nil
 	}
 	parts, stays, ends := s.parts(), r.rooms.staysFor(s), r.now.Add(r.lasts())
-	if stays && n.lives && n.stays && s.cost >= n.cost {
+	if stays && n.lives && n.stays && s.cost.compare(n.cost) >= 0 {
 		ends, s.cost = n.lapse, n.cost
 	}
 	if len(parts) == 0 || n.lives && ends.Equal(n.standing.Ends) && n.priority+n.aged <= n.standing.Rank {

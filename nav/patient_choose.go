@@ -3,13 +3,15 @@ package nav
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
+	"sort"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// patientChoice looks for the nodes where the fewest capsules have to end for a nominee.
+// patientChoice looks for the nodes where room for a nominee is free soonest.
 type patientChoice struct {
 	*patientPass
 	ctx context.Context
@@ -26,7 +28,7 @@ type patientSeat struct {
 	node    orbit.NodeID
 }
 
-// choose returns where the nominee is to go, and how many have to end there; nil if it could go nowhere.
+// choose returns where the nominee is to go, and how long it waits there; nil if it could go nowhere.
 func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 	members, levels := r.wanted(n)
 	if len(members) == 0 {
@@ -44,7 +46,7 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 		if gang == nil {
 			if room := c.soonest(n.of.Spec, n.standing); room != nil {
 				s := &patientSeating{rooms: []*waitingRoom{room}}
-				s.seat(room, n.of, room.pick(&n.of.Spec.Devices))
+				s.seat(room, n.of)
 				return s
 			}
 			continue
@@ -94,8 +96,8 @@ func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]s
 	return members, levels
 }
 
-// bestOf returns the seating in the domain of a level where the fewest capsules have to end; nil if none takes all members. If
-// members of the gang run, it has to be their domain.
+// bestOf returns the seating in the domain of a level where the wait is shortest; nil if none takes all members. If members of the
+// gang run, it has to be their domain.
 func (c *patientChoice) bestOf(t *domainTable, gang *pendingGang, members []*orbit.Capsule) (best *patientSeating) {
 	if !gang.fresh() {
 		if d := gang.domain(t, c.state); d >= 0 {
@@ -105,7 +107,7 @@ func (c *patientChoice) bestOf(t *domainTable, gang *pendingGang, members []*orb
 	}
 	first := ""
 	better := func(s *patientSeating, name string) {
-		if s != nil && (best == nil || s.cost < best.cost || s.cost == best.cost && name < first) {
+		if s != nil && (best == nil || cmp.Or(s.cost.compare(best.cost), cmp.Compare(name, first)) < 0) {
 			best, first = s, name
 		}
 	}
@@ -127,9 +129,25 @@ func (c *patientChoice) bestOf(t *domainTable, gang *pendingGang, members []*orb
 // one after another.
 const patientSteps = 20_000
 
-// patientSeating is where members go in one domain, and how many have to end for them.
+// patientCost estimates how long a nominee waits for room.
+type patientCost struct {
+	// When there is room by what is known of when work ends; 0: there is now; unknownEnd: it depends on work of which no end is known.
+	at orbit.Instant
+	// How many have to end until then, see waitingRoom.ends.
+	ends float64
+}
+
+// unknownEnd comes after all ends that are known.
+const unknownEnd = orbit.Instant(math.MaxInt64)
+
+// compare orders costs: soonest first, and then, or where that is not known, fewest to end.
+func (c patientCost) compare(o patientCost) int {
+	return cmp.Or(cmp.Compare(c.at, o.at), cmp.Compare(c.ends, o.ends))
+}
+
+// patientSeating is where members go in one domain, and when there is room for all of them.
 type patientSeating struct {
-	cost  float64
+	cost  patientCost
 	seats []patientSeat
 	rooms []*waitingRoom
 }
@@ -143,17 +161,20 @@ type waitingRoom struct {
 	// What is to be nominated, and how much of each device instance.
 	part  orbit.NominatedRoom
 	milli [orbit.MaxDevices]int
-	// It is nominated for the nominee already, and how many have to end for one member more.
+	// It is nominated for the nominee already, and how long one member more waits.
 	own  bool
-	cost float64
-	// Members of gangs run there.
+	cost patientCost
+	// Members of gangs run there of which it is not known when they end.
 	gangs bool
+	// What is known of when work ends there, soonest first, and the time now.
+	known []knownEnd
+	clock orbit.Instant
 }
 
-// Before orders rooms: fewest to end, then where it is nominated already, then by id.
+// Before orders rooms: soonest, then where it is nominated already, then by id.
 func (w *waitingRoom) Before(o *waitingRoom) bool {
 	if w.cost != o.cost || w.own == o.own {
-		return cmp.Or(cmp.Compare(w.cost, o.cost), cmp.Compare(w.Node.ID, o.Node.ID)) < 0
+		return cmp.Or(w.cost.compare(o.cost), cmp.Compare(w.Node.ID, o.Node.ID)) < 0
 	}
 	return w.own
 }
@@ -176,7 +197,7 @@ func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSe
 			open = open[:0]
 			for _, room := range s.rooms {
 				if c.takes(room, m.Spec) {
-					room.cost = room.short(m.Spec)
+					room.cost = room.wait(m.Spec)
 					open.Push(room)
 				}
 			}
@@ -185,9 +206,9 @@ func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSe
 			return nil
 		}
 		room := open.Pop()
-		s.seat(room, m, room.pick(&m.Spec.Devices))
+		s.seat(room, m)
 		if room.later.capacity(m.Spec) > 0 {
-			room.cost = room.short(m.Spec)
+			room.cost = room.wait(m.Spec)
 			open.Push(room)
 		}
 	}
@@ -227,15 +248,21 @@ func (c *patientChoice) search(p *gangPacker, nodes []int32) *patientSeating {
 	for _, seat := range found.seats {
 		room, m := s.rooms[seat.node], p.asks[seat.ask].members[next[seat.ask]]
 		next[seat.ask]++
-		room.cost = room.short(m.Spec)
-		s.seat(room, m, seat.devices)
+		room.cost = room.wait(m.Spec)
+		s.seatWith(room, m, seat.devices)
 	}
 	return s
 }
 
-// seat gives a member a node, with these devices. It requires that there will be enough.
-func (s *patientSeating) seat(room *waitingRoom, m *orbit.Capsule, devices orbit.DeviceSet) {
-	s.cost += room.cost
+// seat gives a member a node. It requires that there will be enough.
+func (s *patientSeating) seat(room *waitingRoom, m *orbit.Capsule) {
+	_, by := room.soonest(m.Spec)
+	s.seatWith(room, m, room.pick(&m.Spec.Devices, &by))
+}
+
+// seatWith gives a member a node, with these devices. It requires that there will be enough.
+func (s *patientSeating) seatWith(room *waitingRoom, m *orbit.Capsule, devices orbit.DeviceSet) {
+	s.cost.at, s.cost.ends = max(s.cost.at, room.cost.at), s.cost.ends+room.cost.ends
 	s.seats = append(s.seats, patientSeat{m.ID, room.Node.ID})
 	room.seat(m.Spec, devices)
 }
@@ -254,7 +281,7 @@ func (s *patientSeating) parts() (parts []orbit.NominatedRoom) {
 func (c *patientChoice) room(i int32) *waitingRoom {
 	n, is := c.draft.Node(int(i)), &c.rooms.rooms[i]
 	c.rooms.looked++
-	w := &waitingRoom{NodeState: n, now: is.now, later: is.later, gangs: is.gangs}
+	w := &waitingRoom{NodeState: n, now: is.now, later: is.later, gangs: is.gangs, known: is.known, clock: c.rooms.clock}
 	if c.services {
 		w.later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
 	}
@@ -287,11 +314,42 @@ func (r *patientRooms) staysFor(s *patientSeating) bool {
 	})
 }
 
-// short estimates how many of the capsules on the node have to end for one member more, as if each of them had an equal share of
+// wait returns how long one member more waits.
+func (w *waitingRoom) wait(spec *orbit.Spec) patientCost {
+	at, by := w.soonest(spec)
+	return patientCost{at, w.ends(spec, &by)}
+}
+
+// soonest returns when there is room for one member more, and how much is free by then: what will be at last, if it is not known when.
+// What should have ended already is taken to need as long again as it is late.
+func (w *waitingRoom) soonest(spec *orbit.Spec) (at orbit.Instant, by freeCapacity) {
+	by = w.now
+	future := sort.Search(len(w.known), func(i int) bool { return w.known[i].at > w.clock })
+	for late := future - 1; ; {
+		if by.capacity(spec) > 0 {
+			return at, by
+		}
+		end := knownEnd{at: unknownEnd}
+		if future < len(w.known) {
+			end = w.known[future]
+		}
+		if late >= 0 && w.clock-w.known[late].at < end.at-w.clock {
+			end = w.known[late]
+			end.at = 2*w.clock - end.at
+			late--
+		} else if future++; end.at == unknownEnd {
+			return unknownEnd, w.later
+		}
+		at = end.at
+		by.leave(end.spec, end.devices, &w.later)
+	}
+}
+
+// ends estimates how many of the capsules on the node have to end for one member more, as if each of them had an equal share of
 // what is used. They end one by one, so what few hold is free sooner than as much that many hold, and less of it lies idle until
 // the last has ended. Members of gangs mostly run long, so where some run as many as on no other node are taken to have to end.
 // Of nodes that are equal the one is better of which less has to be freed. The more is nominated for others, the higher it is.
-func (w *waitingRoom) short(spec *orbit.Spec) float64 {
+func (w *waitingRoom) ends(spec *orbit.Spec, by *freeCapacity) float64 {
 	ends, sum := 0.0, 0.0
 	add := func(short, used, capacity int64) {
 		if short > 0 {
@@ -307,7 +365,7 @@ func (w *waitingRoom) short(spec *orbit.Spec) float64 {
 	if spec.Devices.Count == 0 {
 		return w.rating(ends, sum)
 	}
-	set, short, used := w.pick(&spec.Devices), 0, 0
+	set, short, used := w.pick(&spec.Devices, by), 0, 0
 	for i, free := range w.now.devices {
 		if i < w.Node.Devices.Count {
 			used += wholeDevice - w.DeviceFree(i)
@@ -332,9 +390,12 @@ func (w *waitingRoom) rating(ends, sum float64) float64 {
 	return ends + sum/many
 }
 
-// pick chooses the instances of which least has to be freed. It requires that there will be enough.
-func (w *waitingRoom) pick(q *orbit.DeviceRequest) orbit.DeviceSet {
-	open := w.later
+// pick chooses the instances of which least has to be freed, among those of which enough will be free. It requires that there are enough.
+func (w *waitingRoom) pick(q *orbit.DeviceRequest, by *freeCapacity) orbit.DeviceSet {
+	if q.Count == 0 {
+		return 0
+	}
+	open := *by
 	for i, free := range w.now.devices {
 		if short := q.Milli - max(0, int(free)); int(open.devices[i]) < q.Milli {
 			open.devices[i] = 0

@@ -10,10 +10,10 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// patientRooms is what a Patient keeps of the nodes of its draft, to find out where the fewest have to end:
+// patientRooms is what a Patient keeps of the nodes of its draft, to find out where room is free soonest:
 //
-//	draft ── follow ──► rooms (what is free, and what will be)
-//	                 └─ roomOffers.follow ──► by spec: the nodes that may take it, fewest to end first
+//	draft ── follow ──► rooms (what is free, what will be, and what is known of when)
+//	                 └─ roomOffers.follow ──► by spec: the nodes that may take it, soonest first
 //
 // Both follow [orbit.Draft.Changed], so that to choose again for a spec costs what has changed since the last choice.
 type patientRooms struct {
@@ -22,19 +22,30 @@ type patientRooms struct {
 	offers map[*orbit.Spec]*roomOffers
 	// Nodes that choices have looked at.
 	looked int
+	// When the plan's view was made.
+	clock orbit.Instant
 }
 
 // patientRoom is a node without regard to what is nominated there.
 type patientRoom struct {
-	// Free now, and once batch work and gangs have ended.
+	// Free now, and once all has ended that ends by itself.
 	now, later freeCapacity
-	// Members of gangs run there.
+	// Members of gangs run there of which it is not known when they end.
 	gangs bool
+	// Work of which it is known when it ends, soonest first.
+	known []knownEnd
 	// How often the node has changed.
 	version uint32
 }
 
-// roomOffers are the nodes that could take a spec once batch work and gangs have ended.
+// knownEnd is when a capsule ends at the latest, by when it was placed and how long it runs at most.
+type knownEnd struct {
+	at      orbit.Instant
+	spec    *orbit.Spec
+	devices orbit.DeviceSet
+}
+
+// roomOffers are the nodes that could take a spec once all has ended that ends by itself.
 type roomOffers struct {
 	heap heap.Heap[roomOffer]
 	// Position in the draft's journal.
@@ -43,18 +54,18 @@ type roomOffers struct {
 	used uint64
 }
 
-// roomOffer is a node, and how many have to end there at least: what is nominated there is more. It is void once the
-// node has another version.
+// roomOffer is a node, and how long the wait is there at least: what is nominated there makes it longer, and so does work that should
+// have ended meanwhile. It is void once the node has another version.
 type roomOffer struct {
-	cost    float64
+	cost    patientCost
 	id      orbit.NodeID
 	node    int32
 	version uint32
 }
 
-// Before orders offers: fewest to end, then by id.
+// Before orders offers: soonest, then by id.
 func (a roomOffer) Before(b roomOffer) bool {
-	return a.cost < b.cost || a.cost == b.cost && a.id < b.id
+	return cmp.Or(a.cost.compare(b.cost), cmp.Compare(a.id, b.id)) < 0
 }
 
 // offerBytes bounds the memory of all offers that are kept from plan to plan.
@@ -63,6 +74,7 @@ const offerBytes = 64 << 20
 // sync takes in what has changed on the draft.
 func (p *patientRooms) sync(draft *orbit.Draft) {
 	p.begin(draft, math.MaxInt)
+	p.clock = orbit.Instant(draft.View().Now().UnixNano())
 	changed := p.follow()
 	p.rooms = append(p.rooms, make([]patientRoom, max(0, draft.Bound()-len(p.rooms)))...)
 	for _, i := range changed {
@@ -72,24 +84,28 @@ func (p *patientRooms) sync(draft *orbit.Draft) {
 			continue
 		}
 		p.looked++
-		later, gangs := laterOf(draft.View().State(), n)
-		p.rooms[i] = patientRoom{freeCapacityOf(n), later, gangs, p.rooms[i].version + 1}
+		r := laterOf(draft.View().State(), n)
+		r.now, r.version = freeCapacityOf(n), p.rooms[i].version+1
+		p.rooms[i] = r
 	}
 }
 
-// laterOf returns what will be free of a node once batch work and gangs have ended there, and whether members of gangs run there.
-func laterOf(state *orbit.State, n *orbit.NodeState) (later freeCapacity, gangs bool) {
-	later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
+// laterOf returns a node as it will be once all has ended there that ends by itself: batch work, gangs, and what says how long it runs.
+func laterOf(state *orbit.State, n *orbit.NodeState) (r patientRoom) {
+	r.later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
 	for running := range state.On(n.Node.ID) {
-		switch running.Spec.Class {
-		case orbit.GangClass:
-			gangs = true
-		case orbit.Batch:
-		default:
-			later.take(running.Spec, running.Devices)
+		spec := running.Spec
+		switch end := running.PlaceTime + orbit.Instant(spec.RunsAtMost); {
+		case spec.RunsAtMost > 0 && running.PlaceTime > 0 && end > 0: // and not beyond what an instant can hold
+			r.known = append(r.known, knownEnd{end, spec, running.Devices})
+		case spec.Class == orbit.GangClass:
+			r.gangs = true
+		case spec.Class != orbit.Batch && spec.RunsAtMost == 0:
+			r.later.take(spec, running.Devices)
 		}
 	}
-	return later, gangs
+	slices.SortFunc(r.known, func(a, b knownEnd) int { return cmp.Compare(a.at, b.at) })
+	return r
 }
 
 // offersFor returns the offers to a spec, in step with the draft. Plan is a number that rises from plan to plan.
@@ -127,8 +143,9 @@ func (p *patientRooms) offer(o *roomOffers, spec *orbit.Spec, i int32) {
 		return
 	}
 	p.looked++
-	w := waitingRoom{NodeState: n, now: p.rooms[i].now, later: p.rooms[i].later, gangs: p.rooms[i].gangs}
-	o.heap.Push(roomOffer{w.short(spec), n.Node.ID, i, p.rooms[i].version})
+	r := &p.rooms[i]
+	w := waitingRoom{NodeState: n, now: r.now, later: r.later, gangs: r.gangs, known: r.known, clock: p.clock}
+	o.heap.Push(roomOffer{w.wait(spec), n.Node.ID, i, r.version})
 }
 
 // evict drops the offers that have not been used for longest, down to half of what may be kept.
@@ -143,12 +160,12 @@ func (p *patientRooms) evict() {
 	}
 }
 
-// soonest returns the node where the fewest have to end for one capsule, which may be nominated somewhere already. It looks
-// at nodes in the order of how many have to end at least, until no other can be better; nil if none will do.
+// soonest returns the node where one capsule, which may be nominated somewhere already, waits shortest. It looks at nodes in the
+// order of how long the wait is at least, until no other can be better; nil if none will do.
 func (c *patientChoice) soonest(spec *orbit.Spec, standing *orbit.Nomination) (best *waitingRoom) {
 	try := func(i int32) {
 		if room := c.room(i); c.takes(room, spec) {
-			if room.cost = room.short(spec); best == nil || room.Before(best) {
+			if room.cost = room.wait(spec); best == nil || room.Before(best) {
 				best = room
 			}
 		}
@@ -175,7 +192,7 @@ func (c *patientChoice) soonest(spec *orbit.Spec, standing *orbit.Nomination) (b
 			o.heap.Pop()
 			continue
 		}
-		if best != nil && (first.cost > best.cost || first.cost == best.cost && (best.own || first.id > best.Node.ID)) {
+		if best != nil && cmp.Or(first.cost.compare(best.cost), btoi(best.own), cmp.Compare(first.id, best.Node.ID)) > 0 {
 			break
 		}
 		looked = append(looked, o.heap.Pop())

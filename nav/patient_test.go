@@ -536,6 +536,32 @@ func TestPatientNominatesInTurn(t *testing.T) {
 	assert.Equal(t, int32(6+s.Limits().NominationAging), s.Capsule("high").Nomination.Rank)
 }
 
+// What says when it was submitted has waited since then, and is nominated by the first plan that leaves it out. What does not say
+// it, says a time that is still to come, or ran meanwhile, has waited since that plan.
+func TestPatientCountsFromSubmission(t *testing.T) {
+	minuteAgo := orbit.Instant(time.Now().Add(-time.Minute).UnixNano())
+	for name, c := range map[string]struct {
+		at      orbit.Instant
+		ran, is bool
+	}{
+		"submitted a minute ago":              {at: minuteAgo, is: true},
+		"does not say":                        {},
+		"submitted tomorrow":                  {at: minuteAgo + orbit.Instant(24*time.Hour)},
+		"submitted a minute ago, and has run": {at: minuteAgo, ran: true},
+	} {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, node("a", 4))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large", At: c.at})
+		if c.ran {
+			commit(t, l, orbit.Place{Capsule: "large", Node: "a", At: c.at})
+			commit(t, l, orbit.Release{Capsule: "large", Stopped: true})
+		}
+		put(t, l, "small", "a", batchSpec(1))
+		engineOf(l, &nav.Patient{Navigator: &nav.Services{}}).Pass(t.Context())
+		assert.Equal(t, c.is, snapshot(t, l).Capsule("large").Nomination.Lives(), name)
+	}
+}
+
 // What the wrapped navigator places in the same plan is not counted twice, and where it has placed, Patient does not; and a
 // filter holds when a nomination is served, too.
 func TestPatientBesideThePlan(t *testing.T) {

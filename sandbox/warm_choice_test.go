@@ -35,11 +35,12 @@ type scan struct {
 	w      *sandbox.Warm
 	leases *lease.Keeper
 	state  *orbit.State
+	now    orbit.Instant
 	nodes  []*scanNode
 }
 
 func newScan(w *sandbox.Warm, view *orbit.View) *scan {
-	s := &scan{w: w, state: view.State()}
+	s := &scan{w: w, state: view.State(), now: orbit.Instant(view.Now().UnixNano())}
 	if w.Board != nil {
 		s.leases = w.Board.Leases
 	}
@@ -200,7 +201,7 @@ func (s *scan) before(a, b *scanNode, template string) bool {
 
 // place gives a node away, and returns the placement that Warm should propose.
 func (s *scan) place(c *orbit.Capsule, n *scanNode) orbit.Place {
-	p := orbit.Place{Capsule: c.ID, Node: n.state.Node.ID, Note: sandbox.ColdNote}
+	p := orbit.Place{Capsule: c.ID, Node: n.state.Node.ID, Note: sandbox.ColdNote, At: s.now}
 	p.Devices, _ = n.pick(c.Spec.Devices)
 	for i := range n.devices {
 		if p.Devices.Has(i) {
