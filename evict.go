@@ -61,3 +61,14 @@ type Remains struct {
 	// Left is the revision at which it was taken off.
 	Left Revision `json:"left"`
 }
+
+// leaves returns the capsule that a commitment takes off its node; empty: none.
+func leaves(c Commitment) CapsuleID {
+	switch c := c.(type) {
+	case Release:
+		return c.Capsule
+	case Evict:
+		return c.Capsule
+	}
+	return ""
+}

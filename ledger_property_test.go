@@ -34,8 +34,8 @@ type scribe struct {
 	*rapid.T
 	view *State
 	wild bool // quantities near MaxInt64 too
-	// Most of it is what agents have to do with.
-	agents bool
+	// What proposals are made of; nil: of all drafts.
+	drafts []draft
 }
 
 func pickOne[E any](s *scribe, from []E) E { return rapid.SampledFrom(from).Draw(s.T, "pick") }
@@ -209,7 +209,7 @@ var drafts = []draft{
 	func(s *scribe) []Commitment {
 		return []Commitment{Mark{Key: pickOne(s, modelMarks), Value: pickOne(s, []string{"", "x", "y"})}}
 	},
-	draftEmpty,
+	draftEmpty, draftBudget, draftBudget, draftBudget,
 }
 
 // draftChange alters a member: capacity (below use too), labels, devices lost or healed, drain.
@@ -385,12 +385,11 @@ func draftDrain(s *scribe) (out []Commitment) {
 // end of a hold and a Place meet in one proposal; and bets on what the view shows.
 func (s *scribe) proposal() Proposal {
 	p := Proposal{View: s.view.Revision()}
+	if s.drafts == nil {
+		s.drafts = drafts
+	}
 	for range pickOne(s, []int{1, 1, 1, 1, 1, 2, 3}) {
-		from := drafts
-		if s.agents && !s.chance(4) {
-			from = agentDrafts
-		}
-		p.Do = append(p.Do, pickOne(s, from)(s)...)
+		p.Do = append(p.Do, pickOne(s, s.drafts)(s)...)
 	}
 	p.Do = s.follow(p.Do)
 	for range pickOne(s, []int{0, 0, 1, 2}) {
@@ -456,6 +455,7 @@ func (s *scribe) spoil(p *Proposal) {
 	p.Do = append(p.Do, pickOne(s, []Commitment{
 		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true}, Place{Node: "n0"}, PutNode{},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
+		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
 		Submit{IDs: []CapsuleID{"c0", "c0"}, Spec: &Spec{}}, Hold{ID: "h0", Node: "n0", Room: Resources{1}},
 		Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Envelope: Envelope{Reservation: Resources{math.MinInt64}}}},
 	}))
@@ -471,7 +471,7 @@ type duel struct {
 	ledger *MemoryLedger
 	model  *model
 	wild   bool
-	agents bool      // most of it is what agents have to do with
+	drafts []draft
 	views  [8]*State // of eight navigators, each as old as it happens to be
 	kept   []keptState
 	sent   []Proposal
@@ -486,8 +486,8 @@ type keptState struct {
 	text []string
 }
 
-func newDuel(l Limits, wild, agents bool) *duel {
-	d := &duel{ledger: &MemoryLedger{Bounds: l}, model: newModel(l), wild: wild, agents: agents, count: map[string]int{}}
+func newDuel(l Limits, wild bool) *duel {
+	d := &duel{ledger: &MemoryLedger{Bounds: l}, model: newModel(l), wild: wild, count: map[string]int{}}
 	for i := range d.views {
 		d.views[i] = d.snapshot()
 	}
@@ -505,7 +505,7 @@ func (d *duel) snapshot() *State {
 
 func (d *duel) propose(t *rapid.T, refresh int) {
 	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
-	s := &scribe{T: t, wild: d.wild, agents: d.agents}
+	s := &scribe{T: t, wild: d.wild, drafts: d.drafts}
 	if s.chance(refresh) {
 		d.views[nav] = d.snapshot()
 	}
@@ -579,6 +579,7 @@ func (d *duel) receipt(t *rapid.T, p Proposal, rev Revision, err error) {
 	require.ErrorAs(t, err, &r)
 	require.Zero(t, rev)
 	d.count[r.Kind.Error()]++
+	d.count["by a budget"] += btoi(r.Want > 0 && r.Budget != "")
 	if r.Kind == ErrInvalid { //nolint:errorlint // the sentinel itself
 		return
 	}
@@ -640,7 +641,7 @@ func (d *duel) actions() map[string]func(*rapid.T) {
 // settle lets some nodes join and some capsules and a gang be submitted before the duel, so that it does not
 // spend itself on an empty world.
 func (d *duel) settle(t *rapid.T) {
-	s := &scribe{T: t, view: d.snapshot(), wild: d.wild, agents: d.agents}
+	s := &scribe{T: t, view: d.snapshot(), wild: d.wild}
 	for _, id := range modelNodes[:rapid.IntRange(0, len(modelNodes)).Draw(t, "nodes")] {
 		d.send(t, Proposal{Do: []Commitment{PutNode{s.node(id)}}})
 	}
@@ -666,12 +667,12 @@ func (d *duel) restore(t *rapid.T) {
 	require.NoError(t, err)
 	require.NoError(t, back.Dump(&again))
 	require.Equal(t, text, again.String(), "restore(dump) dumps otherwise")
-	f := &duel{ledger: &MemoryLedger{Start: back}, model: d.model, wild: d.wild, agents: d.agents, count: map[string]int{}}
+	f := &duel{ledger: &MemoryLedger{Start: back}, model: d.model, wild: d.wild, count: map[string]int{}}
 	f.views[0] = f.snapshot()
 	f.text = textOf(f.ledger.live)
 	f.invariants(t)
 	for range 2 {
-		s := &scribe{T: t, view: f.snapshot(), wild: d.wild, agents: d.agents}
+		s := &scribe{T: t, view: f.snapshot(), wild: d.wild}
 		f.send(t, s.proposal())
 		f.invariants(t)
 	}
@@ -694,7 +695,7 @@ func (d *duel) repeat(t *rapid.T, sent []Proposal) {
 
 // batch: each proposal of a batch has the outcome that it would have had alone, in their order.
 func (d *duel) batch(t *rapid.T) {
-	s := &scribe{T: t, view: d.snapshot(), wild: d.wild, agents: d.agents}
+	s := &scribe{T: t, view: d.snapshot(), wild: d.wild}
 	var batch []Proposal
 	for range rapid.IntRange(1, 3).Draw(t, "batch") {
 		batch = append(batch, s.proposal())
@@ -720,14 +721,14 @@ func (d *duel) fork(t *rapid.T) {
 	before := textOf(from)
 	var forks [2]*duel
 	for i := range forks {
-		f := &duel{ledger: &MemoryLedger{Start: from}, model: d.model, wild: d.wild, agents: d.agents, count: map[string]int{}}
+		f := &duel{ledger: &MemoryLedger{Start: from}, model: d.model, wild: d.wild, count: map[string]int{}}
 		f.views[0] = f.snapshot()
 		f.text = before
 		forks[i] = f
 	}
 	for range 2 {
 		for _, f := range forks {
-			s := &scribe{T: t, view: f.snapshot(), wild: d.wild, agents: d.agents}
+			s := &scribe{T: t, view: f.snapshot(), wild: d.wild}
 			f.send(t, s.proposal())
 			f.invariants(t)
 		}
@@ -747,7 +748,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 	t.Parallel()
 	total := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		d := newDuel(Limits{NominatedShare: shares(t)}, false, false)
+		d := newDuel(Limits{NominatedShare: shares(t)}, false)
 		d.settle(t)
 		t.Repeat(d.actions())
 		d.lookBack(t)
@@ -769,7 +770,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 func TestLedgerAgainstModelExtremes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		d := newDuel(Limits{NominatedShare: shares(t), Renewals: 1}, true, false)
+		d := newDuel(Limits{NominatedShare: shares(t), Renewals: 1}, true)
 		d.settle(t)
 		t.Repeat(d.actions())
 		d.lookBack(t)
@@ -784,7 +785,7 @@ func TestLedgerAgainstModelTinyLimits(t *testing.T) {
 	few := rapid.IntRange(1, 3)
 	rapid.Check(t, func(t *rapid.T) {
 		l := Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), History: 4 * few.Draw(t, "history"), NominatedShare: shares(t), Renewals: few.Draw(t, "renewals")}
-		d := newDuel(l, false, false)
+		d := newDuel(l, false)
 		d.settle(t)
 		t.Repeat(d.actions())
 		d.lookBack(t)
@@ -805,8 +806,8 @@ func TestFootprint(t *testing.T) {
 		if rapid.Bool().Draw(t, "tiny") {
 			l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
 		}
-		d := newDuel(l, rapid.Bool().Draw(t, "wild"), rapid.Bool().Draw(t, "agents"))
-		if d.agents {
+		d := newDuel(l, rapid.Bool().Draw(t, "wild"))
+		if rapid.Bool().Draw(t, "agents") {
 			d.employ(t)
 		} else {
 			d.settle(t)
@@ -814,7 +815,7 @@ func TestFootprint(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "before") {
 			d.propose(t, 1)
 		}
-		s := &scribe{T: t, view: d.views[0], wild: d.wild, agents: d.agents}
+		s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts}
 		if s.chance(4) {
 			s.view = d.snapshot()
 		}
@@ -839,7 +840,7 @@ func TestFootprint(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "after") {
 			s.view = at
 			next := d.commitOn(t, at, s.proposal())
-			if next == nil || missesGroup(first, p) || meet(reads, d.different(at, next)) {
+			if next == nil || restsOnAbsence(first, p) || meet(reads, d.different(at, next)) {
 				continue
 			}
 			at = next
@@ -883,7 +884,7 @@ func (d *duel) commitOn(t *rapid.T, from *State, p Proposal) *State {
 		require.True(t, writes[name] || fallsOut(from, next, name), "%v writes %s too, besides %v", p, name, writes)
 	}
 	for name := range writes {
-		require.True(t, reads[name], "%v writes %s and does not read it", p, name)
+		require.True(t, reads[name] || name[0] == 'f', "%v writes %s and does not read it", p, name)
 	}
 	return next
 }
@@ -906,14 +907,15 @@ func outcomeOf(s *State, p Proposal, dated bool) string {
 	return fmt.Sprintf("refused %+v", r)
 }
 
-// missesGroup reports whether a proposal is refused because a group has no member where it bets on one.
-func missesGroup(s *State, p Proposal) bool {
+// restsOnAbsence reports whether a proposal is refused because a group has no member where it bets on one, or has too few for
+// a budget: a placement may help that meets nothing that is read.
+func restsOnAbsence(s *State, p Proposal) bool {
 	var r *Rejection
 	if !errors.As(s.Check(p), &r) {
 		return false
 	}
 	_, is := r.Bet.(GroupIn)
-	return is
+	return is || r.Want > 0 && r.Budget != ""
 }
 
 // namesOf names records as "n n0".
@@ -925,6 +927,11 @@ func namesOf(r Footprint) map[string]bool {
 	nameAll(names, "g", r.Gangs)
 	nameAll(names, "h", r.Holds)
 	nameAll(names, "m", r.Marks)
+	nameAll(names, "b", r.Budgets)
+	nameAll(names, "f", r.Fences)
+	if r.Covers {
+		names["v "] = true
+	}
 	if r.Share {
 		names["s "] = true
 	}
@@ -1006,10 +1013,54 @@ func (d *duel) different(a, b *State) map[string]bool {
 	for _, key := range modelMarks {
 		differs("m "+key, func(s *State) string { return fmt.Sprint(s.Mark(key)) })
 	}
+	for _, id := range modelBudgets {
+		differs("b "+string(id), func(s *State) string {
+			b, _ := s.budgets.Get(&budgetRecord{Budget: Budget{ID: id}})
+			return fmt.Sprintf("%+v", b)
+		})
+	}
+	b.covered.Ascend(func(c *coverage) bool {
+		of := c.of
+		if a.coverage(of) == nil {
+			out["v "] = true
+		}
+		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
+		return true
+	})
+	a.covered.Ascend(func(c *coverage) bool {
+		of := c.of
+		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
+		return true
+	})
+	if a.covered.Len() > 0 {
+		differs("f lost", textOfLost)
+	}
 	for _, p := range d.sent {
 		differs("p "+p.ID.String(), func(s *State) string { return fmt.Sprint(s.recent.find(p.ID)) })
 	}
 	return out
+}
+
+// textOfCoverage is what a wish rests on: the budgets, and when a member was last taken off its node.
+func textOfCoverage(c *coverage) string {
+	if c == nil {
+		return ""
+	}
+	text := fmt.Sprint(c.left)
+	for _, b := range c.budgets {
+		text += fmt.Sprintf(" %+v", *b)
+	}
+	return text
+}
+
+// textOfLost lists the nodes that are lost with something on them.
+func textOfLost(s *State) (text string) {
+	for n := range s.Nodes() {
+		if n.Node.State == Lost && n.Capsules > 0 {
+			text += fmt.Sprintf(" %s@%d", n.Node.ID, n.Specification)
+		}
+	}
+	return text
 }
 
 // fallsOut reports whether a record is dropped because later ones have taken its place in a window.
@@ -1066,6 +1117,13 @@ func textOf(s *State) []string {
 	s.groups.Ascend(func(g groupCount) bool {
 		if g.level == "" { // what divides it is there for speed
 			out = append(out, fmt.Sprintf("group %v", g))
+		}
+		return true
+	})
+	s.covered.Ascend(func(c *coverage) bool {
+		out = append(out, fmt.Sprintf("covered %v healthy %d left %d", c.of, c.healthy, c.left))
+		for _, b := range c.budgets {
+			out = append(out, fmt.Sprintf("budget %+v", *b))
 		}
 		return true
 	})

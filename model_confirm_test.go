@@ -196,6 +196,7 @@ func draftRoll(s *scribe) []Commitment {
 
 // employ lets nodes with agents join, and work begin there, so that the duel begins where something is to be ended.
 func (d *duel) employ(t *rapid.T) {
+	d.drafts = slices.Concat(drafts, agentDrafts, agentDrafts, agentDrafts, agentDrafts, agentDrafts)
 	s := &scribe{T: t, view: d.snapshot()}
 	for _, id := range modelNodes[:2] {
 		n := s.node(id)
@@ -228,7 +229,7 @@ func TestLedgerAgainstModelAgents(t *testing.T) {
 		if rapid.Bool().Draw(t, "tiny") {
 			l.Terminal = rapid.IntRange(1, 2).Draw(t, "terminal")
 		}
-		d := newDuel(l, false, true)
+		d := newDuel(l, false)
 		d.employ(t)
 		t.Repeat(d.actions())
 		d.lookBack(t)

@@ -57,7 +57,7 @@ func (b *StateBuilder) start() error {
 	}
 	b.state = newState(b.Limits, b.Dimensions)
 	b.state.rev = b.Revision
-	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
+	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
 	b.orders, b.members = map[uint64]CapsuleID{}, map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, b.Revision
 	return nil
@@ -247,22 +247,6 @@ func restored(earlier iter.Seq2[ProposalID, Revision]) (*placements, error) {
 	return &ids[0], nil
 }
 
-// datable adds a fault for what no history leads to: a placement without a revision, or a note or devices without a
-// node.
-func (c *Capsule) datable() error {
-	switch {
-	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0 || c.earlier != nil):
-		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
-	case c.Nomination != nil && !c.Pending():
-		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
-	case c.Node == "" && (c.Devices != 0 || c.Note != "" || c.Begun || c.Waits):
-		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note, c.Begun, c.Waits)
-	case c.Begun && (c.Waits || c.Remains != nil):
-		return fmt.Errorf("capsule %q has begun, and waits to begin", c.ID)
-	}
-	return nil
-}
-
 // belongs adds a capsule to the counts of its gang and its node, and returns the slot of the node.
 func (b *StateBuilder) belongs(c *Capsule) (slot uint32, err error) {
 	if c.Gang != "" {
@@ -351,6 +335,19 @@ func (b *StateBuilder) Mark(key, value string, changed Revision) error {
 			return fmt.Errorf("a second mark %q", key)
 		}
 		e.now, e.dirty = markRecord{key, value, changed}, true
+		return nil
+	})
+}
+
+// Budget adds a budget that was put at a revision.
+func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
+	return b.add(func(v *validator) error {
+		v.commitment(PutBudget{budget})
+		e := b.tx.budget(budget.ID)
+		if e.now != nil {
+			return fmt.Errorf("a second budget %q", budget.ID)
+		}
+		e.now, e.left = &budgetRecord{budget, changed}, b.Revision
 		return nil
 	})
 }

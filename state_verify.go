@@ -19,6 +19,7 @@ func (s *State) Verify() error {
 	v.compareGroups()
 	v.compareWaiting()
 	v.nominations()
+	v.budgets()
 	v.dates()
 	return errors.Join(v.faults...)
 }
@@ -315,6 +316,30 @@ func (v *verifier) compareWaiting() {
 	for w, n := range v.waiting {
 		v.fail("group %q has %d pending capsules of module %q, which are not counted", w.group, n, w.spec.Module)
 	}
+}
+
+// dates checks that no record was changed after the revision of the state.
+func (v *verifier) dates() {
+	v.s.holds.Ascend(func(h *holdRecord) bool {
+		v.date(h.changed, "hold", string(h.ID))
+		return true
+	})
+	v.s.marks.Ascend(func(m markRecord) bool {
+		v.date(m.changed, "mark", m.key)
+		return true
+	})
+	for kind, at := range map[string]Revision{
+		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
+		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations, "budget": v.s.left.Budgets, "remains": v.s.left.Remains,
+	} {
+		if at != 0 { // one has
+			v.date(at, "the last to leave", kind)
+		}
+	}
+	for g := range v.s.Gangs() {
+		v.date(g.Changed, "gang", string(g.Gang.ID))
+	}
+	v.s.recent.each(func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
 }
 
 // nominations compares what is nominated, and the sums that judge it, with the records of capsules, gangs and nodes.

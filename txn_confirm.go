@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -18,7 +19,7 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	}
 	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 	switch {
-	case !e.now.Placed() || e.now.PlacedAt != c.Since || e.placed:
+	case !e.now.Placed() || e.now.PlacedAt != c.Since || e.arrives:
 		return "", t.refuse(at, e.newest(), "capsule %q is not placed since revision %d", c.Capsule, c.Since)
 	case e.now.Begun:
 		return "", t.refuse(at, e.newest(), "capsule %q has begun on node %q already", c.Capsule, e.now.Node)
@@ -121,7 +122,7 @@ func (t *tx) forgetEnded(e *txCapsule) {
 func (t *tx) settleWaits() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
-		if !e.placed {
+		if !e.arrives || !e.now.Placed() {
 			continue
 		}
 		n := t.nodes.find(e.now.Node)
@@ -192,24 +193,51 @@ func (s *State) endRemains(t *tx) (ended bool) {
 	return ended
 }
 
-// besideStopped refuses what makes use of the room that a Stopped release frees, or that begins with what a Confirm says, but for
-// the capsules that have stopped.
-func (v *validator) besideStopped(do []Commitment) {
-	if v.stopped != nil {
-		return
-	}
-	v.stopped = map[CapsuleID]bool{}
-	for i, c := range do {
-		place, again := c.(Place)
-		r, ends := c.(Release)
-		if ends && r.Stopped {
-			v.stopped[r.Capsule] = true
+// remains checks what a capsule has left on a node, and counts what runs.
+func (v *verifier) remains(c *Capsule) {
+	node, since := c.Node, c.PlacedAt
+	if r := c.Remains; r != nil {
+		n := v.s.Node(r.Node)
+		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec != c.Spec {
+			v.fail("capsule %q has left node %q, which is not a member, is lost, or does not list it", c.ID, r.Node)
+			return
 		}
-		_, confirms := c.(Confirm)
-		release := ends && r.Hold == "" && (r.Stopped || r.Final)
-		if !confirms && !release && (!again || !v.stopped[place.Capsule]) {
-			v.at = i
-			v.fail("a %T beside a Confirm or a Stopped release; propose them apart", c)
+		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
+			v.fail("capsule %q was placed at %d, has left at %d and was placed at %d again", c.ID, r.Since, r.Left, c.PlacedAt)
+		}
+		v.nodes[n.index].remains++
+		node, since = r.Node, r.Since
+	}
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() {
+		v.fail("capsule %q on node %q: has begun (%v) and waits to begin (%v), or is not placed", c.ID, c.Node, c.Begun, c.Waits || c.Remains != nil)
+	}
+	if n := v.s.Node(node); n != nil && (c.Begun || c.Remains != nil) {
+		r := &v.nodes[n.index]
+		for d, x := range c.Spec.Envelope.Reservation {
+			if r.runs[d] += uint64(x); x > 0 {
+				r.started[d] = max(r.started[d], since)
+			}
 		}
 	}
+}
+
+// leaves puts what still runs of an earlier placement on its node.
+func (b *StateBuilder) leaves(c *Capsule) error {
+	if c.Remains == nil {
+		return nil
+	}
+	r := *c.Remains
+	n := b.tx.nodes.find(r.Node)
+	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != c.Spec.Devices.Count {
+		return fmt.Errorf("capsule %q has left node %q at revision %d, placed there at %d on devices %016b, and has not stopped: that cannot be", c.ID, r.Node, r.Left, r.Since, r.Devices)
+	}
+	r.Capsule, r.Spec = c.ID, c.Spec
+	c.Remains = &r
+	b.tx.setRemains(n, n.now.withRemains(&r))
+	return nil
+}
+
+// noCapsule refuses what names a capsule of which there is no record.
+func (t *tx) noCapsule(id CapsuleID) error {
+	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
 }

@@ -36,6 +36,10 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 		return "", t.assign(&c)
 	case Mark:
 		t.setMark(&c)
+	case PutBudget:
+		t.putBudget(&c.Budget)
+	case RemoveBudget:
+		return "", t.removeBudget(c.Budget)
 	}
 	return "", nil
 }
@@ -63,10 +67,10 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	n.now.Capsules++
 	e.dirty = true
 	e.now.remember(t.s.limits.PlacementIDs)
-	e.now.Node, e.node = n.now.Node.ID, n.now.index
+	e.now.Node, e.node, e.arrives = n.now.Node.ID, n.now.index, true
 	e.now.Devices, e.now.Note, e.now.PlaceTime = c.Devices, c.Note, c.At
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
-	e.placed, e.after = true, c.After
+	e.after = c.After
 	t.nominates = t.nominates || e.now.Nomination != nil
 	e.now.Nomination = nil
 	t.countGang(&e.now, 1)
@@ -179,7 +183,7 @@ func (t *tx) leave(e *txCapsule) {
 	n.now.Usage, n.dirty = t.rev, true
 	t.countGang(&e.now, -1)
 	t.remain(e, n)
-	e.now.Node, e.now.Devices, e.now.Note, e.placed = "", 0, "", false
+	e.now.Node, e.now.Devices, e.now.Note = "", 0, ""
 }
 
 // countGang keeps a gang's count of placed members.
@@ -349,11 +353,6 @@ func who(owner string) string {
 func (t *tx) setMark(c *Mark) {
 	e := t.mark(c.Key)
 	e.now, e.dirty = markRecord{key: c.Key, value: c.Value, changed: t.rev}, true
-}
-
-// noCapsule refuses what names a capsule of which there is no record.
-func (t *tx) noCapsule(id CapsuleID) error {
-	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
 }
 
 // newest is when the capsule last changed, before this proposal.

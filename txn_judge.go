@@ -100,6 +100,9 @@ func (t *tx) judgeTotals() error {
 	if err := t.settleWaits(); err != nil {
 		return err
 	}
+	if err := t.settleBudgets(); err != nil {
+		return err
+	}
 	for i := range t.gangs.entries {
 		if err := t.settleGang(&t.gangs.entries[i]); err != nil {
 			return err

@@ -183,6 +183,13 @@ func (v *validator) commitment(c Commitment) Commitment {
 	case Mark:
 		v.id("mark key", c.Key)
 		v.text("mark value", c.Value, v.limits.ValueBytes)
+	case PutBudget:
+		v.id("budget id", string(c.Budget.ID))
+		v.text("group", c.Budget.Group, v.limits.IDBytes)
+		v.text("module", c.Budget.Module, v.limits.IDBytes)
+		v.failAll(c.Budget.faults())
+	case RemoveBudget:
+		v.ref("budget id", string(c.Budget))
 	default:
 		v.fail("%T is not a commitment; pass one of orbit's as a value, not a pointer", c)
 	}
