@@ -88,6 +88,7 @@ func TestOffences(t *testing.T) {
 		"nominates a gang of others":              {doing(Nominate{Gang: "their gang", Ends: time.Unix(1<<33, 0), Parts: claimOf("").Parts}), `nominates capsule "member"`},
 		"ends a nomination of others for nothing": {doing(Nominate{Capsule: "nominated"}), `nominates capsule "nominated"`},
 		"changes a node":                          {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
+		"puts a budget":                           {doing(PutBudget{Budget{ID: "b", Group: "g"}}), "holds a orbit.PutBudget, which is not for a plan"},
 		"removes a node":                          {doing(RemoveNode{"drained"}), "changes the constellation (orbit.RemoveNode)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,3 +26,14 @@ type Evict struct {
 }
 
 func (Evict) commitment() {}
+
+// leaves returns the capsule that a commitment takes off its node; empty: none.
+func leaves(c Commitment) CapsuleID {
+	switch c := c.(type) {
+	case Release:
+		return c.Capsule
+	case Evict:
+		return c.Capsule
+	}
+	return ""
+}

@@ -223,6 +223,9 @@ type commitmentJSON struct {
 	Mark       *Mark       `json:"mark,omitempty"`
 	Nominate   *Nominate   `json:"nominate,omitempty"`
 	Evict      *Evict      `json:"evict,omitempty"`
+
+	PutBudget    *PutBudget    `json:"putBudget,omitempty"`
+	RemoveBudget *RemoveBudget `json:"removeBudget,omitempty"`
 }
 
 // commitmentToJSON puts a commitment into the field of its kind.
@@ -251,6 +254,10 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 	case Nominate:
 		c.Ends = c.Ends.UTC()
 		out.Nominate = &c
+	case PutBudget:
+		out.PutBudget = &c
+	case RemoveBudget:
+		out.RemoveBudget = &c
 	default:
 		return nil, invalidf("a %T is no commitment; commitments are values, not pointers", c)
 	}
@@ -289,6 +296,12 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	}
 	if in.Nominate != nil {
 		found = append(found, *in.Nominate)
+	}
+	if in.PutBudget != nil {
+		found = append(found, *in.PutBudget)
+	}
+	if in.RemoveBudget != nil {
+		found = append(found, *in.RemoveBudget)
 	}
 	if len(found) != 1 {
 		return nil, invalidf("commitment: %d kinds are set, there must be one", len(found))

@@ -34,6 +34,8 @@ type scribe struct {
 	*rapid.T
 	view *State
 	wild bool // quantities near MaxInt64 too
+	// What proposals are made of; nil: of all drafts.
+	drafts []draft
 }
 
 func pickOne[E any](s *scribe, from []E) E { return rapid.SampledFrom(from).Draw(s.T, "pick") }
@@ -205,7 +207,7 @@ var drafts = []draft{
 	func(s *scribe) []Commitment {
 		return []Commitment{Mark{Key: pickOne(s, modelMarks), Value: pickOne(s, []string{"", "x", "y"})}}
 	},
-	draftEmpty,
+	draftEmpty, draftBudget, draftBudget, draftBudget,
 }
 
 // draftChange alters a member: capacity (below use too), labels, devices lost or healed, drain.
@@ -350,8 +352,11 @@ func draftDrain(s *scribe) (out []Commitment) {
 // end of a hold and a Place meet in one proposal; and bets on what the view shows.
 func (s *scribe) proposal() Proposal {
 	p := Proposal{View: s.view.Revision()}
+	if s.drafts == nil {
+		s.drafts = drafts
+	}
 	for range pickOne(s, []int{1, 1, 1, 1, 1, 2, 3}) {
-		p.Do = append(p.Do, pickOne(s, drafts)(s)...)
+		p.Do = append(p.Do, pickOne(s, s.drafts)(s)...)
 	}
 	p.Do = s.follow(p.Do)
 	for range pickOne(s, []int{0, 0, 1, 2}) {
@@ -417,6 +422,7 @@ func (s *scribe) spoil(p *Proposal) {
 	p.Do = append(p.Do, pickOne(s, []Commitment{
 		nil, &Place{Capsule: "c0", Node: "n0"}, Place{Node: "n0"}, PutNode{},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
+		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
 		Submit{IDs: []CapsuleID{"c0", "c0"}, Spec: &Spec{}}, Hold{ID: "h0", Node: "n0", Room: Resources{1}},
 		Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Envelope: Envelope{Reservation: Resources{math.MinInt64}}}},
 	}))
@@ -432,6 +438,7 @@ type duel struct {
 	ledger *MemoryLedger
 	model  *model
 	wild   bool
+	drafts []draft
 	views  [8]*State // of eight navigators, each as old as it happens to be
 	kept   []keptState
 	sent   []Proposal
@@ -465,7 +472,7 @@ func (d *duel) snapshot() *State {
 
 func (d *duel) propose(t *rapid.T, refresh int) {
 	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
-	s := &scribe{T: t, wild: d.wild}
+	s := &scribe{T: t, wild: d.wild, drafts: d.drafts}
 	if s.chance(refresh) {
 		d.views[nav] = d.snapshot()
 	}
@@ -527,6 +534,7 @@ func (d *duel) receipt(t *rapid.T, p Proposal, rev Revision, err error) {
 	require.ErrorAs(t, err, &r)
 	require.Zero(t, rev)
 	d.count[r.Kind.Error()]++
+	d.count["by a budget"] += btoi(r.Want > 0 && r.Budget != "")
 	if r.Kind == ErrInvalid { //nolint:errorlint // the sentinel itself
 		return
 	}
@@ -783,7 +791,7 @@ func TestFootprint(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "after") {
 			s.view = at
 			next := d.commitOn(t, at, s.proposal())
-			if next == nil || missesGroup(first, p) || meet(reads, d.different(at, next)) {
+			if next == nil || restsOnAbsence(first, p) || meet(reads, d.different(at, next)) {
 				continue
 			}
 			at = next
@@ -827,7 +835,7 @@ func (d *duel) commitOn(t *rapid.T, from *State, p Proposal) *State {
 		require.True(t, writes[name] || fallsOut(from, next, name), "%v writes %s too, besides %v", p, name, writes)
 	}
 	for name := range writes {
-		require.True(t, reads[name], "%v writes %s and does not read it", p, name)
+		require.True(t, reads[name] || name[0] == 'f', "%v writes %s and does not read it", p, name)
 	}
 	return next
 }
@@ -850,14 +858,15 @@ func outcomeOf(s *State, p Proposal, dated bool) string {
 	return fmt.Sprintf("refused %+v", r)
 }
 
-// missesGroup reports whether a proposal is refused because a group has no member where it bets on one.
-func missesGroup(s *State, p Proposal) bool {
+// restsOnAbsence reports whether a proposal is refused because a group has no member where it bets on one, or has too few for
+// a budget: a placement may help that meets nothing that is read.
+func restsOnAbsence(s *State, p Proposal) bool {
 	var r *Rejection
 	if !errors.As(s.Check(p), &r) {
 		return false
 	}
 	_, is := r.Bet.(GroupIn)
-	return is
+	return is || r.Want > 0 && r.Budget != ""
 }
 
 // namesOf names records as "n n0".
@@ -869,6 +878,11 @@ func namesOf(r Footprint) map[string]bool {
 	nameAll(names, "g", r.Gangs)
 	nameAll(names, "h", r.Holds)
 	nameAll(names, "m", r.Marks)
+	nameAll(names, "b", r.Budgets)
+	nameAll(names, "f", r.Fences)
+	if r.Covers {
+		names["v "] = true
+	}
 	if r.Share {
 		names["s "] = true
 	}
@@ -948,10 +962,54 @@ func (d *duel) different(a, b *State) map[string]bool {
 	for _, key := range modelMarks {
 		differs("m "+key, func(s *State) string { return fmt.Sprint(s.Mark(key)) })
 	}
+	for _, id := range modelBudgets {
+		differs("b "+string(id), func(s *State) string {
+			b, _ := s.budgets.Get(&budgetRecord{Budget: Budget{ID: id}})
+			return fmt.Sprintf("%+v", b)
+		})
+	}
+	b.covered.Ascend(func(c *coverage) bool {
+		of := c.of
+		if a.coverage(of) == nil {
+			out["v "] = true
+		}
+		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
+		return true
+	})
+	a.covered.Ascend(func(c *coverage) bool {
+		of := c.of
+		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
+		return true
+	})
+	if a.covered.Len() > 0 {
+		differs("f lost", textOfLost)
+	}
 	for _, p := range d.sent {
 		differs("p "+p.ID.String(), func(s *State) string { return fmt.Sprint(s.recent.find(p.ID)) })
 	}
 	return out
+}
+
+// textOfCoverage is what a wish rests on: the budgets, and when a member was last taken off its node.
+func textOfCoverage(c *coverage) string {
+	if c == nil {
+		return ""
+	}
+	text := fmt.Sprint(c.left)
+	for _, b := range c.budgets {
+		text += fmt.Sprintf(" %+v", *b)
+	}
+	return text
+}
+
+// textOfLost lists the nodes that are lost with something on them.
+func textOfLost(s *State) (text string) {
+	for n := range s.Nodes() {
+		if n.Node.State == Lost && n.Capsules > 0 {
+			text += fmt.Sprintf(" %s@%d", n.Node.ID, n.Specification)
+		}
+	}
+	return text
 }
 
 // fallsOut reports whether a record is dropped because later ones have taken its place in a window.
@@ -1008,6 +1066,13 @@ func textOf(s *State) []string {
 	s.groups.Ascend(func(g groupCount) bool {
 		if g.level == "" { // what divides it is there for speed
 			out = append(out, fmt.Sprintf("group %v", g))
+		}
+		return true
+	})
+	s.covered.Ascend(func(c *coverage) bool {
+		out = append(out, fmt.Sprintf("covered %v healthy %d left %d", c.of, c.healthy, c.left))
+		for _, b := range c.budgets {
+			out = append(out, fmt.Sprintf("budget %+v", *b))
 		}
 		return true
 	})

@@ -20,12 +20,13 @@ type modelWishes struct {
 	passed    []int
 	evicted   map[CapsuleID]bool
 	evictedOf map[GangID]bool
+	wished    map[CapsuleID]bool // by which members are taken off their nodes
 }
 
 func newModelWishes() modelWishes {
 	return modelWishes{readied: map[NodeID]bool{}, moved: map[CapsuleID]bool{}, gangs: map[GangID]bool{},
 		drained: map[GangID]bool{}, displaced: map[GangID][]*refusal{},
-		evicted: map[CapsuleID]bool{}, evictedOf: map[GangID]bool{}}
+		evicted: map[CapsuleID]bool{}, evictedOf: map[GangID]bool{}, wished: map[CapsuleID]bool{}}
 }
 
 // drains reports whether a node takes no work, before the proposal and all through it.
@@ -40,6 +41,7 @@ func (r *modelRound) mayReturn(id CapsuleID, c modelCapsule) *refusal {
 	if r.was.capsules[id].node == "" || r.now.nodes[c.node].State == Lost {
 		return nil
 	}
+	w.wished[id] = true
 	specified := r.was.nodes[c.node].spec
 	switch {
 	case c.gang == "" && r.drains(c.node):
@@ -69,8 +71,11 @@ func (r *modelRound) evict(e Evict) *refusal {
 	if c.node != e.From || c.placedAt != e.Since {
 		return lostTo(r.was.capsules[e.Capsule].changed)
 	}
-	if !c.spec.Movable && !r.drains(e.From) {
-		return lostTo(max(r.was.nodes[e.From].spec, r.was.capsules[e.Capsule].specified))
+	if !c.spec.Movable && !r.drains(e.From) && !r.was.covered(c.spec) {
+		return lostTo(max(r.was.nodes[e.From].spec, r.was.capsules[e.Capsule].specified, r.was.left.Budgets))
+	}
+	if r.now.nodes[e.From].State != Lost {
+		r.wishes.wished[e.Capsule] = true
 	}
 	r.now.touchNode(c.node)
 	r.now.touchGang(c.gang)
@@ -145,7 +150,7 @@ func (r *modelRound) evictFor(e Evict, c modelCapsule) {
 	r.now.touchGang(c.gang)
 	c.node, c.devices, c.note, c.changed = "", 0, "", r.now.rev
 	r.now.capsules[e.Capsule] = c
-	w.victims, w.evicted[e.Capsule] = append(w.victims, w.at), true
+	w.victims, w.evicted[e.Capsule], w.wished[e.Capsule] = append(w.victims, w.at), true, true
 	if c.gang == "" {
 		return
 	}

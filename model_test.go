@@ -20,6 +20,9 @@ type model struct {
 	gangs    map[GangID]modelGang
 	holds    map[HoldID]modelHold
 	marks    map[string]modelMark
+	budgets  map[BudgetID]modelBudget
+	// When something that has budgets came to have one, or lost a healthy member since.
+	leftOf map[string]Revision
 	// Those that live, and what is kept of others.
 	nominated map[modelNominee]modelNomination
 	left      departures // when something of a kind last went away
@@ -76,7 +79,7 @@ func newModel(l Limits) *model {
 	return &model{
 		limits: l.withDefaults(), nodes: map[NodeID]modelNode{}, capsules: map[CapsuleID]modelCapsule{},
 		gangs: map[GangID]modelGang{}, holds: map[HoldID]modelHold{}, marks: map[string]modelMark{},
-		nominated: map[modelNominee]modelNomination{},
+		nominated: map[modelNominee]modelNomination{}, budgets: map[BudgetID]modelBudget{}, leftOf: map[string]Revision{},
 	}
 }
 
@@ -85,6 +88,7 @@ func (m *model) clone() *model {
 	c.nodes, c.capsules, c.gangs = maps.Clone(m.nodes), maps.Clone(m.capsules), maps.Clone(m.gangs)
 	c.holds, c.marks = maps.Clone(m.holds), maps.Clone(m.marks)
 	c.nominated = maps.Clone(m.nominated)
+	c.budgets, c.leftOf = maps.Clone(m.budgets), maps.Clone(m.leftOf)
 	c.recent, c.released = slices.Clone(m.recent), slices.Clone(m.released)
 	return &c
 }
@@ -173,7 +177,7 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
-		wishes: newModelWishes(), asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
+		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
 	r.now.rev++
 	for i, c := range p.Do {
 		r.wishes.at = i
@@ -310,6 +314,7 @@ type modelRound struct {
 	claimed  map[NodeID]bool            // nodes nominated by the proposal
 	shared   bool                       // it nominates, or lowers a capacity
 	wishes   modelWishes
+	arrived  map[CapsuleID]bool // placed by the proposal
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -348,6 +353,10 @@ func (r *modelRound) execute(c Commitment) *refusal {
 		if c.Value == "" {
 			delete(r.now.marks, c.Key)
 		}
+	case PutBudget:
+		return r.putBudget(c.Budget)
+	case RemoveBudget:
+		return r.removeBudget(c.Budget)
 	}
 	return nil
 }
@@ -447,6 +456,7 @@ func (r *modelRound) place(p Place) *refusal {
 	r.now.unnominate(modelNominee{capsule: p.Capsule}, false)
 	r.now.unnominate(modelNominee{gang: c.gang}, false)
 	c.remember(r.now.limits.PlacementIDs)
+	r.arrived[p.Capsule] = true
 	c.node, c.devices, c.note, c.at = p.Node, p.Devices, p.Note, p.At
 	c.changed, c.placedAt, c.placedBy = r.now.rev, r.now.rev, r.p.ID
 	r.now.capsules[p.Capsule] = c
@@ -634,7 +644,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			}
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -680,6 +690,7 @@ func (r *modelRound) finish() {
 	if r.shared {
 		m.left.Nominations = m.rev
 	}
+	r.dateBudgets()
 	r.rememberID()
 	m.dropReleased()
 }
@@ -752,6 +763,10 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return c.Capsule == "" || c.Node == "" || c.At < 0
 	case Evict:
 		return c.Capsule == "" || c.From == "" || c.Since == 0 || c.For != "" && c.ForGang != ""
+	case PutBudget:
+		return badBudget(c.Budget)
+	case RemoveBudget:
+		return c.Budget == ""
 	case Hold:
 		return negative(c.Room) || c.Ends.IsZero() || c.Room == Resources{} && c.Devices == 0
 	case Submit:
@@ -815,7 +830,7 @@ func (m *model) describe() []string {
 		out = append(out, fmt.Sprintf("mark %s=%s at %d", key, m.marks[key].value, m.marks[key].at))
 	}
 	out = append(out, "pending "+strings.Join(m.pending(), " "), fmt.Sprintf("left %v", m.left))
-	return slices.Concat(out, m.groups(), m.describeNominations())
+	return slices.Concat(out, m.groups(), m.describeNominations(), m.describeBudgets())
 }
 
 func shape(s *Spec) string {
@@ -881,7 +896,7 @@ func worldOf(s *State) []string {
 		pending = append(pending, string(c.ID))
 	}
 	out = append(out, "pending "+strings.Join(pending, " "), fmt.Sprintf("left %v", s.left))
-	return slices.Concat(out, groupsOf(s), nominationsOf(s))
+	return slices.Concat(out, groupsOf(s), nominationsOf(s), budgetsIn(s))
 }
 
 func groupsOf(s *State) []string {

@@ -141,7 +141,7 @@ func (c *cloner) spec(s *Spec) *Spec {
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
-// [Release], [Evict], [Hold], [Nominate], [Assign], [Mark]; as values, not pointers.
+// [Release], [Evict], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget]; as values, not pointers.
 type Commitment interface{ commitment() }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,

@@ -26,6 +26,7 @@ type dumpLine struct {
 	Capsule *dumpCapsule `json:"capsule,omitempty"`
 	Hold    *dumpHold    `json:"hold,omitempty"`
 	Mark    *dumpMark    `json:"mark,omitempty"`
+	Budget  *dumpBudget  `json:"budget,omitempty"`
 	Recent  *dumpID      `json:"recent,omitempty"`
 	End     *int         `json:"end,omitempty"`
 }
@@ -118,6 +119,9 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	s.holds.Ascend(func(h *holdRecord) bool { return d.line(dumpLine{Hold: &dumpHold{h.Hold, h.changed}}) })
 	s.marks.Ascend(func(m markRecord) bool { return d.line(dumpLine{Mark: &dumpMark{m.key, m.value, m.changed}}) })
+	s.budgets.Ascend(func(b *budgetRecord) bool {
+		return d.line(dumpLine{Budget: &dumpBudget{b.Budget, b.changed, s.coverage(b.members()).left}})
+	})
 	s.recent.each(func(r recentID) { d.line(dumpLine{Recent: &dumpID{r.id, r.at}}) })
 	d.line(dumpLine{End: &d.lines})
 	return errors.Join(d.err, buffered.Flush())
@@ -299,6 +303,10 @@ func (d *dumpReader) record(l *dumpLine) error {
 		return d.capsule(l.Capsule)
 	case l.Hold != nil:
 		return d.build.Hold(l.Hold.Hold, l.Hold.Changed)
+	case l.Budget != nil:
+		err := d.build.Budget(l.Budget.Budget, l.Budget.Changed)
+		d.build.tx.budget(l.Budget.ID).left = l.Budget.Left
+		return err
 	case l.Mark != nil:
 		return d.build.Mark(l.Mark.Key, l.Mark.Value, l.Mark.Changed)
 	}
@@ -382,7 +390,7 @@ func decode(text []byte) (l dumpLine, err error) {
 func (l *dumpLine) records() (n int) {
 	for _, set := range []bool{
 		l.Header != nil, l.Node != nil, l.Spec != nil, l.Gang != nil, l.Capsule != nil,
-		l.Hold != nil, l.Mark != nil, l.Recent != nil, l.End != nil,
+		l.Hold != nil, l.Mark != nil, l.Budget != nil, l.Recent != nil, l.End != nil,
 	} {
 		n += btoi(set)
 	}

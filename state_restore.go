@@ -57,7 +57,7 @@ func (b *StateBuilder) start() error {
 	}
 	b.state = newState(b.Limits, b.Dimensions)
 	b.state.rev = b.Revision
-	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
+	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
 	b.orders, b.members = map[uint64]CapsuleID{}, map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, b.Revision
 	return nil
@@ -345,6 +345,19 @@ func (b *StateBuilder) Mark(key, value string, changed Revision) error {
 			return fmt.Errorf("a second mark %q", key)
 		}
 		e.now, e.dirty = markRecord{key, value, changed}, true
+		return nil
+	})
+}
+
+// Budget adds a budget that was put at a revision.
+func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
+	return b.add(func(v *validator) error {
+		v.commitment(PutBudget{budget})
+		e := b.tx.budget(budget.ID)
+		if e.now != nil {
+			return fmt.Errorf("a second budget %q", budget.ID)
+		}
+		e.now, e.left = &budgetRecord{budget, changed}, b.Revision
 		return nil
 	})
 }

@@ -19,6 +19,7 @@ func (s *State) Verify() error {
 	v.compareGroups()
 	v.compareWaiting()
 	v.nominations()
+	v.budgets()
 	v.dates()
 	return errors.Join(v.faults...)
 }
@@ -317,7 +318,7 @@ func (v *verifier) dates() {
 	})
 	for kind, at := range map[string]Revision{
 		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
-		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations,
+		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations, "budget": v.s.left.Budgets,
 	} {
 		if at != 0 { // one has
 			v.date(at, "the last to leave", kind)

@@ -25,6 +25,7 @@ type tx struct {
 	gangs    overlay[GangID, txGang]
 	holds    overlay[HoldID, txHold]
 	marks    overlay[string, txMark]
+	budgets  overlay[BudgetID, txBudget]
 	// The node of each commitment executed.
 	touched []NodeID
 	// Place commitments in the proposal.
@@ -76,8 +77,11 @@ type txCapsule struct {
 	dirty bool
 	// Its own, and that of the node it is placed on by this proposal.
 	slot, node uint32
-	// It has been taken off its node by this proposal, to be placed on another; or evicted.
+	// It has been taken off its node by this proposal, to be placed on another; or evicted, by the commitment that says so.
 	moves, evicted bool
+	evictedBy      int
+	// A wish has taken it off its node; this proposal has placed it.
+	wished, arrives bool
 }
 
 type txGang struct {
@@ -111,6 +115,7 @@ func (t *tx) reset() {
 	t.gangs.reset()
 	t.holds.reset()
 	t.marks.reset()
+	t.budgets.reset()
 	t.touched = t.touched[:0]
 	t.finals, t.replays = false, false
 	t.evictions, t.passed, t.origin = t.evictions[:0], t.passed[:0], nil

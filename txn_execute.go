@@ -34,6 +34,10 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 		return "", t.assign(&c)
 	case Mark:
 		t.setMark(&c)
+	case PutBudget:
+		t.putBudget(&c.Budget)
+	case RemoveBudget:
+		return "", t.removeBudget(c.Budget)
 	}
 	return "", nil
 }
@@ -61,7 +65,7 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	n.now.Capsules++
 	e.dirty = true
 	e.now.remember(t.s.limits.PlacementIDs)
-	e.now.Node, e.node = n.now.Node.ID, n.now.index
+	e.now.Node, e.node, e.arrives = n.now.Node.ID, n.now.index, true
 	e.now.Devices, e.now.Note, e.now.PlaceTime = c.Devices, c.Note, c.At
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
 	t.nominates = t.nominates || e.now.Nomination != nil

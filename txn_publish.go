@@ -9,6 +9,7 @@ func (s *State) publish(t *tx) {
 	for i := range t.capsules.entries { // before nodes: they may leave once they are empty
 		if e := &t.capsules.entries[i]; e.dirty && e.was != nil && e.was.Placed() && moves(e.was, &e.now) {
 			s.unlink(e.slot)
+			s.countHealthy(e.was, -1)
 		}
 	}
 	for i := range t.nodes.entries {
@@ -37,6 +38,7 @@ func (s *State) publish(t *tx) {
 	}
 	s.publishHolds(t)
 	s.publishMarks(t)
+	s.publishBudgets(t)
 	if t.places == 0 {
 		s.recent.add(t.p.ID, t.rev, s.limits.ProposalIDs, s.owner)
 	}
@@ -70,6 +72,11 @@ func (s *State) publishNode(e *txNode) {
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 		s.relabel(r, e.now.Node.Labels)
 	}
+	if e.isLost() && s.covered.Len() > 0 {
+		for i := range r.listed {
+			s.countHealthy(&s.capsules.At(r.member(i)).capsule, -1)
+		}
+	}
 	r.node = e.now
 }
 
@@ -95,6 +102,7 @@ func (s *State) publishCapsule(e *txCapsule) {
 	if moved && c.Placed() {
 		r.node = e.node
 		s.link(e.slot, r)
+		s.countHealthy(c, 1)
 	}
 	if c.Pending() != wasPending {
 		s.pending += 1 - 2*btoi(wasPending)
@@ -158,6 +166,28 @@ func (s *State) publishMarks(t *tx) {
 			s.left.Marks = s.rev
 		default:
 			s.marks.ReplaceOrInsert(e.now)
+		}
+	}
+}
+
+// publishBudgets writes budgets that have been put and drops those that have ended. Those that are put come first: what has a
+// budget before and after had one all the time.
+func (s *State) publishBudgets(t *tx) {
+	for i := range t.budgets.entries {
+		if e := &t.budgets.entries[i]; e.now != e.was && e.now != nil {
+			s.budgets.ReplaceOrInsert(e.now)
+			s.cover(e.now, e.left)
+		}
+	}
+	for i := range t.budgets.entries {
+		e := &t.budgets.entries[i]
+		if e.was == nil || e.now != nil && e.now.members() == e.was.members() {
+			continue
+		}
+		s.left.Budgets = s.rev
+		s.uncover(e.was)
+		if e.now == nil {
+			s.budgets.Delete(e.was)
 		}
 	}
 }

@@ -176,6 +176,13 @@ func (v *validator) commitment(c Commitment) Commitment {
 	case Mark:
 		v.id("mark key", c.Key)
 		v.text("mark value", c.Value, v.limits.ValueBytes)
+	case PutBudget:
+		v.id("budget id", string(c.Budget.ID))
+		v.text("group", c.Budget.Group, v.limits.IDBytes)
+		v.text("module", c.Budget.Module, v.limits.IDBytes)
+		v.failAll(c.Budget.faults())
+	case RemoveBudget:
+		v.ref("budget id", string(c.Budget))
 	default:
 		v.fail("%T is not a commitment; pass one of orbit's as a value, not a pointer", c)
 	}
@@ -217,26 +224,6 @@ func (v *validator) submit(c Submit) Commitment {
 	v.capsuleIDs(c.IDs)
 	c.Spec = v.spec(c.Spec)
 	return c
-}
-
-// besideStopped refuses what makes use of the room that a Stopped release frees, but for the capsules that have stopped.
-func (v *validator) besideStopped(do []Commitment) {
-	if v.stopped != nil {
-		return
-	}
-	v.stopped = map[CapsuleID]bool{}
-	for i, c := range do {
-		place, again := c.(Place)
-		r, ends := c.(Release)
-		if ends && r.Stopped {
-			v.stopped[r.Capsule] = true
-		}
-		release := ends && r.Hold == "" && (r.Stopped || r.Final)
-		if !release && (!again || !v.stopped[place.Capsule]) {
-			v.at = i
-			v.fail("a %T beside a Stopped release; propose them apart", c)
-		}
-	}
 }
 
 // capsuleIDs checks the ids of one Submit.

@@ -36,7 +36,7 @@ func (u *useRecord) counts(n *orbit.NodeState) bool {
 // others, the error is a [*CorruptError] with its key.
 func (t *tables) assemble(meta *metaRecord) (*orbit.State, error) {
 	b := &orbit.StateBuilder{Revision: t.rev, Limits: meta.Limits, Dimensions: meta.Dimensions}
-	for _, add := range []func(*orbit.StateBuilder) error{t.addNodes, t.addGangsAndCapsules, t.addHolds, t.addMarks, t.addProposals} {
+	for _, add := range []func(*orbit.StateBuilder) error{t.addNodes, t.addGangsAndCapsules, t.addHolds, t.addMarks, t.addBudgets, t.addProposals} {
 		if err := add(b); err != nil {
 			return nil, err
 		}
@@ -168,6 +168,16 @@ func (t *tables) addMarks(b *orbit.StateBuilder) error {
 			return nil
 		}
 		return b.Mark(key, m.Value, m.at)
+	})
+}
+
+// addBudgets adds the budgets.
+func (t *tables) addBudgets(b *orbit.StateBuilder) error {
+	return addEach(t.keys, kindBudget, t.budgets, func(_ orbit.BudgetID, r *budgetRecord) error {
+		if r.Budget == nil {
+			return nil
+		}
+		return b.Budget(*r.Budget, r.at)
 	})
 }
 

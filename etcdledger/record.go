@@ -116,8 +116,14 @@ func (n *nominationRecord) nomination(capsule orbit.CapsuleID, gang orbit.GangID
 		Renewals: n.Renewals, Parts: n.Parts, Ends: n.Ends}
 }
 
-// shareRecord says that the share of nominations was made harder to keep.
-type shareRecord struct{ stamp }
+// emptyRecord says nothing: its revision does.
+type emptyRecord struct{ stamp }
+
+// budgetRecord is a budget; nil: it has ended.
+type budgetRecord struct {
+	stamp
+	Budget *orbit.Budget `json:"budget,omitempty"`
+}
 
 // holdRecord is a hold; nil: the hold has ended.
 type holdRecord struct {
@@ -222,8 +228,16 @@ func (e *encoder) record(r ref) []byte {
 			out.Hold = &h
 		}
 		return e.encode(out)
-	case kindShare:
-		return e.encode(shareRecord{written})
+	case kindShare, kindFence:
+		return e.encode(emptyRecord{written})
+	case kindCovers:
+		return []byte{}
+	case kindBudget:
+		out := budgetRecord{stamp: written}
+		if b, lives := e.state.Budget(orbit.BudgetID(r.id)); lives {
+			out.Budget = &b.Budget
+		}
+		return e.encode(out)
 	case kindMark:
 		value, _ := e.state.Mark(r.id)
 		return e.encode(markRecord{stamp: written, Value: value})

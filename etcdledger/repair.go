@@ -88,6 +88,8 @@ func (t *tables) forget(r ref) {
 		delete(t.holds, orbit.HoldID(r.id))
 	case kindMark:
 		delete(t.marks, r.id)
+	case kindBudget:
+		delete(t.budgets, orbit.BudgetID(r.id))
 	case kindProposal:
 		maps.DeleteFunc(t.ids, func(id orbit.ProposalID, _ *proposalRecord) bool { return id.String() == r.id })
 	}

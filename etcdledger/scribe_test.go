@@ -19,6 +19,7 @@ var (
 	scribeHolds    = []orbit.HoldID{"h0", "h/1", "h2"}
 	scribeMarks    = []string{"m0", "m/0"}
 	scribeGroups   = []string{"db", "web"}
+	scribeBudgets  = []orbit.BudgetID{"b0", "b/1"}
 	scribeOwners   = []string{"", "a", "b"}
 	scribeRacks    = []string{"r0", "r1"}
 )
@@ -221,6 +222,24 @@ var drafts = []draft{
 	},
 	draftEmpty, draftRejoin,
 	draftNominate, draftNominate, draftNominate,
+	draftBudget, draftBudget, draftBudget,
+}
+
+// draftBudget puts a budget, or removes one, sometimes beside a move.
+func draftBudget(s *scribe) []orbit.Commitment {
+	id := pick(s, scribeBudgets)
+	if s.chance(4) {
+		return []orbit.Commitment{orbit.RemoveBudget{Budget: id}}
+	}
+	b := orbit.Budget{ID: id, Expected: s.upTo(3), Missing: s.upTo(1), Above: int32(s.upTo(2))}
+	if b.Group = pick(s, scribeGroups); s.chance(3) {
+		b.Group, b.Module = "", "<&>"
+	}
+	out := []orbit.Commitment{orbit.PutBudget{Budget: b}}
+	if s.chance(3) {
+		out = append(out, draftMove(s)...)
+	}
+	return out
 }
 
 // draftNominate nominates what waits for rooms here and there, replaces that, or ends it.

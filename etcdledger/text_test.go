@@ -68,6 +68,9 @@ func (t *texter) line(line []byte) {
 		case "mark":
 			m := read[dumpMark](text)
 			t.say("mark %q %q changed %d", m.Key, m.Value, t.rev(m.Changed))
+		case "budget":
+			b, _ := t.s.Budget(read[orbit.Budget](text).ID)
+			t.say("budget %+v changed %d healthy %d", b.Budget, t.rev(b.Changed), b.Healthy)
 		case "recent":
 			id := read[placementRecord](text)
 			t.say("recent %s at %d", id.ID, t.rev(id.At))
