@@ -3,7 +3,6 @@ package place
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"unsafe"
 
@@ -107,7 +106,7 @@ func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error
 	return Eviction{
 		Choice:  orbit.Choice{Node: best.Node, Devices: best.Devices},
 		Victims: best.Victims,
-		Highest: int32(max(best.Highest, math.MinInt32)),
+		Highest: best.Priority(),
 	}, nil
 }
 
