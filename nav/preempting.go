@@ -241,8 +241,12 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		return said && why == nil
 	})
 	for i := range r.plan.Unplaced {
-		if c := r.plan.Unplaced[i].Capsule; c != nil && r.said[c.ID] != nil {
-			r.plan.Unplaced[i].Why = r.said[c.ID]
+		u := &r.plan.Unplaced[i]
+		if u.Capsule != nil && r.said[u.Capsule.ID] != nil {
+			u.Why = r.said[u.Capsule.ID]
+		}
+		if r.victims > 0 && u.Why != nil { // what they leave over may do for others, so no class is parked
+			u.Why = errors.New(u.Why.Error())
 		}
 	}
 }
@@ -321,8 +325,8 @@ var (
 func (r *preemptPass) because(why, more error) error {
 	var soon limited
 	switch {
-	case more == nil:
-		return nil
+	case more == nil || why == nil:
+		return more
 	case errors.As(more, &soon):
 		return errors.New(why.Error() + "; " + more.Error())
 	}

@@ -2,6 +2,7 @@ package place
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"unsafe"
@@ -24,6 +25,9 @@ type Eviction struct {
 // On evicts the victims on a draft and places the capsule, as steps of its next proposal. The error is that of the first step
 // which the draft refuses; the draft is unchanged then.
 func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
+	if draft == nil || c == nil {
+		return fmt.Errorf("place: %w: On needs a draft and a capsule", orbit.ErrInvalid)
+	}
 	start := draft.Checkpoint()
 	for _, v := range e.Victims {
 		do := orbit.Evict{Capsule: v.ID, For: c.ID}
