@@ -50,8 +50,8 @@ func TestAgedWorkGoesFirst(t *testing.T) {
 				}
 				commit(t, l, do)
 			}
-			submit("old", 0, ago(time.Minute+10*time.Second))
-			submit("young", 3, ago(time.Minute))
+			submit("old", 0, ago(7*time.Second))
+			submit("young", 3, ago(time.Second))
 			e := &orbit.Engine{Name: "e", Ledger: l, Navigator: build(), Aging: c.aging}
 			for range 2 {
 				require.Empty(t, e.Pass(t.Context()).Errors)
