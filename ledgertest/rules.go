@@ -56,6 +56,8 @@ var rules = []rule{
 		"a gang that runs short cannot be moved, or begins anew in halves", checkGangMoves),
 	harness.Define("evictions", "21 (I10)", "who has to leave makes way for what outranks it in the same commit; who need not is spared",
 		"k/k 130429: evicted and not placed, evicted again, 8,000 times; volcano 5984: ten evicted where one would do", checkEvictions),
+	harness.Define("sparing", "21 (I10)", "who is evicted has to go for what the one that outranks it asks for, and for nothing else",
+		"volcano 5984: somebody goes for work of its own priority, or for want of what nobody has asked for", checkSparing),
 	harness.Define("gang-evictions", "15, 21 (I3)", "a gang makes way whole, or keeps every role's minimum; it evicts at its lowest role's priority",
 		"volcano 5022: half a gang is evicted, and neither runs", checkGangEvictions),
 	harness.Define("evictions-nominated", "21", "who makes way leaves room for what is nominated above the one that it makes way for",
