@@ -148,6 +148,9 @@ func (d *Draft) Node(i int) *NodeState {
 	return d.nodes[i]
 }
 
+// Uses reports whether the plan has placed, released or evicted a capsule: a later step that takes it off its node is refused.
+func (d *Draft) Uses(id CapsuleID) bool { return d.capsules[id].what != draftUntouched }
+
 // Nodes yields all nodes as the plan leaves them, in order of their index.
 func (d *Draft) Nodes() iter.Seq[*NodeState] {
 	return func(yield func(*NodeState) bool) {
@@ -190,6 +193,9 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	}
 	if err := d.takesCapsule(c, n, to.Devices); err != nil {
 		return err
+	}
+	if c.Remains != nil && !n.Node.Confirms {
+		return d.refuse(c.ID, n, "capsule %q has left node %q and has not stopped there; node %q does not confirm, so nothing waits there", c.ID, c.Remains.Node, n.Node.ID)
 	}
 	taken := d.copies.New(*n)
 	taken.takes(c.Spec, to.Devices)

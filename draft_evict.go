@@ -1,6 +1,10 @@
 package orbit
 
-import "cmp"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // What a plan takes off its nodes.
 
@@ -33,8 +37,7 @@ func (d *Draft) Release(r Release) error {
 	if r.Final {
 		act = draftEnded
 	}
-	d.leave(c, act, r)
-	return nil
+	return d.leave(c, act, r)
 }
 
 // Evict takes a capsule of the view off its node, as a commitment of the next proposal. With For or ForGang a step of that
@@ -60,17 +63,77 @@ func (d *Draft) Evict(e Evict) error {
 		if why := d.view.state.outranked(&e, c); why != "" {
 			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)
 		}
-		d.leave(c, draftEvicted, e)
-		return nil
-	case !c.Spec.Movable && d.view.state.Node(c.Node).Node.Schedulable():
+		return d.leave(c, draftEvicted, e)
+	case !c.Spec.Movable && d.view.state.Node(c.Node).Node.Schedulable() && !d.view.state.isCovered(c.Spec):
 		return d.refuse(e.Capsule, nil, "capsule %q is not movable, and node %q is ready", e.Capsule, c.Node)
 	}
-	d.leave(c, draftReleased, e)
+	return d.leave(c, draftReleased, e)
+}
+
+// keepsBudgets judges what the plan leaves of the groups and modules of a capsule with one step more, where the proposal in the
+// making has wishes. What the plan takes off its nodes counts as missing, in earlier proposals too.
+func (d *Draft) keepsBudgets(c *Capsule, do Commitment) error {
+	s := d.view.state
+	for of := range c.Spec.memberships {
+		covers := s.coverage(of)
+		if covers == nil {
+			continue
+		}
+		healthy := covers.healthy
+		steps := slices.Concat(d.log, []Commitment{do})
+		for _, step := range steps {
+			if left := s.Capsule(leaves(step)); left != nil && left.Spec.isMember(of) && s.isHealthy(left) {
+				healthy--
+			}
+		}
+		for _, step := range steps[d.open:] {
+			left := s.Capsule(leaves(step))
+			if left == nil || !left.Spec.isMember(of) {
+				continue
+			}
+			evictor, wish := d.wishes(left, step)
+			for _, b := range covers.budgets {
+				if wish && !b.passes(evictor) && healthy < b.needed() {
+					return d.refuseWish(c.ID, b, healthy)
+				}
+			}
+		}
+	}
 	return nil
 }
 
+// refuseWish is refuse for a budget that would be broken.
+func (d *Draft) refuseWish(id CapsuleID, b *budgetRecord, healthy int) error {
+	return &Rejection{
+		Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: id, At: d.view.Revision(), Budget: b.ID,
+		Want: int64(b.needed()), Free: int64(healthy), Reason: b.refusal(healthy),
+	}
+}
+
+// wishes reports whether a step takes a capsule off its node because somebody wants that, and for which priority; nil: none.
+func (d *Draft) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
+	switch do := do.(type) {
+	case Release:
+		return nil, !do.Final && d.view.state.isHealthy(c)
+	case Evict:
+		if do.For == "" && do.ForGang == "" {
+			return nil, d.view.state.isHealthy(c)
+		}
+		if priority := d.view.state.evictor(&do); priority < math.MaxInt32 {
+			return &priority, true
+		}
+		return nil, true // it is for what the plan submits, which is not looked for
+	}
+	return nil, false
+}
+
 // leave takes a capsule of the view off its node, if it is on one.
-func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) {
+func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
+	if d.view.state.isCovered(c.Spec) {
+		if err := d.keepsBudgets(c, do); err != nil {
+			return err
+		}
+	}
 	use := d.capsules[c.ID]
 	if d.capsules == nil {
 		d.capsules = map[CapsuleID]draftUse{}
@@ -78,13 +141,14 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) {
 	d.capsules[c.ID] = draftUse{act, len(d.log)}
 	if !c.Placed() {
 		d.step(draftStep{use: use}, nil, do)
-		return
+		return nil
 	}
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
 	left.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
 	left.Capsules--
 	d.step(draftStep{node: n, use: use}, left, do)
+	return nil
 }
 
 // endHold is Release for a hold.

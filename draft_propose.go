@@ -150,17 +150,6 @@ func (d *Draft) leavers(group string) map[NodeID]int {
 	return left
 }
 
-// leaves returns the capsule that a commitment takes off its node; empty: none.
-func leaves(c Commitment) CapsuleID {
-	switch c := c.(type) {
-	case Release:
-		return c.Capsule
-	case Evict:
-		return c.Capsule
-	}
-	return ""
-}
-
 // forgetNear forgets where groups are.
 func (d *Draft) forgetNear() {
 	d.company++

@@ -40,11 +40,13 @@ type Rejection struct {
 	Capsule CapsuleID
 	// Node is the node at fault.
 	Node NodeID
+	// Budget is the budget that would be broken: Want members have to be healthy, Free would be.
+	Budget BudgetID
 	// Dimension is the resource dimension, or the device instance, that is short.
 	Dimension string
-	// Want is how much of Dimension the proposal asks for.
+	// Want is how much of Dimension the proposal asks for, or how many healthy members Budget asks for.
 	Want int64
-	// Free is how much of Dimension is free.
+	// Free is how much of Dimension is free, or how many members would be healthy.
 	Free int64
 	// At is the revision of the state that was judged; the next view must have reached it.
 	At Revision

@@ -1,6 +1,9 @@
 package orbit
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // GangID names a gang.
 type GangID string
@@ -41,6 +44,15 @@ func (r *Role) minimum() int {
 		return len(r.Members)
 	}
 	return r.Min
+}
+
+// priority returns the priority at which the gang is placed and evicts: that of its lowest role.
+func (g *Gang) priority() int32 {
+	lowest := int32(math.MaxInt32)
+	for i := range g.Roles {
+		lowest = min(lowest, g.Roles[i].Spec.Priority)
+	}
+	return lowest
 }
 
 // GangState is a gang and how much of it is placed, at one revision. Read it, never write it.

@@ -17,7 +17,9 @@ import (
 //  2. a capsule is placed at most once at a time, and only if it is submitted and pending;
 //  3. the node exists, is schedulable, and meets the capsule's requirements on labels and devices;
 //  4. a gang's first placement holds at least every role's minimum, or nothing;
-//  5. a rejected proposal changes nothing.
+//  5. a rejected proposal changes nothing;
+//  6. what is taken off its node because somebody wants that is taken as [Evict] and [Release] say, and leaves as many healthy
+//     as each [Budget] asks for.
 type Ledger interface {
 	// Propose is a compare-and-swap on the world. It returns the revision of the commit, the same again for
 	// a proposal that was committed before. Errors: a *Rejection that is ErrConflict, ErrInfeasible or

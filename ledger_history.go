@@ -223,6 +223,10 @@ type commitmentJSON struct {
 	Mark       *Mark       `json:"mark,omitempty"`
 	Nominate   *Nominate   `json:"nominate,omitempty"`
 	Evict      *Evict      `json:"evict,omitempty"`
+	Confirm    *Confirm    `json:"confirm,omitempty"`
+
+	PutBudget    *PutBudget    `json:"putBudget,omitempty"`
+	RemoveBudget *RemoveBudget `json:"removeBudget,omitempty"`
 }
 
 // commitmentToJSON puts a commitment into the field of its kind.
@@ -241,6 +245,8 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 		out.Release = &c
 	case Evict:
 		out.Evict = &c
+	case Confirm:
+		out.Confirm = &c
 	case Hold:
 		c.Ends = c.Ends.UTC()
 		out.Hold = &c
@@ -251,6 +257,10 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 	case Nominate:
 		c.Ends = c.Ends.UTC()
 		out.Nominate = &c
+	case PutBudget:
+		out.PutBudget = &c
+	case RemoveBudget:
+		out.RemoveBudget = &c
 	default:
 		return nil, invalidf("a %T is no commitment; commitments are values, not pointers", c)
 	}
@@ -287,8 +297,17 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	if in.Evict != nil {
 		found = append(found, *in.Evict)
 	}
+	if in.Confirm != nil {
+		found = append(found, *in.Confirm)
+	}
 	if in.Nominate != nil {
 		found = append(found, *in.Nominate)
+	}
+	if in.PutBudget != nil {
+		found = append(found, *in.PutBudget)
+	}
+	if in.RemoveBudget != nil {
+		found = append(found, *in.RemoveBudget)
 	}
 	if len(found) != 1 {
 		return nil, invalidf("commitment: %d kinds are set, there must be one", len(found))

@@ -34,6 +34,8 @@ type scribe struct {
 	*rapid.T
 	view *State
 	wild bool // quantities near MaxInt64 too
+	// What proposals are made of; nil: of all drafts.
+	drafts []draft
 }
 
 func pickOne[E any](s *scribe, from []E) E { return rapid.SampledFrom(from).Draw(s.T, "pick") }
@@ -63,6 +65,7 @@ func (s *scribe) node(id NodeID) Node {
 		n.Devices.Unhealthy = s.faults(n.Devices.Count)
 	}
 	n.Cordon(s.chance(8))
+	n.Confirms = !s.chance(3)
 	return n
 }
 
@@ -140,7 +143,7 @@ func (s *scribe) labels() map[string]string {
 
 // put places a capsule where the view says that it fits, or anywhere.
 func (s *scribe) put(c CapsuleID, spec *Spec) Place {
-	p := Place{Capsule: c, Node: pickOne(s, modelNodes), Note: pickOne(s, []string{"", "warm"}), At: s.instant()}
+	p := Place{Capsule: c, Node: pickOne(s, modelNodes), After: s.chance(6), Note: pickOne(s, []string{"", "warm"}), At: s.instant()}
 	var fits []*NodeState
 	for n := range s.view.Nodes() {
 		if spec != nil && n.Fits(spec) {
@@ -195,6 +198,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
+	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
 	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain, draftEvict, draftEvict, draftEvict, draftEvict,
 	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
 	func(s *scribe) []Commitment { return []Commitment{Release{Hold: pickOne(s, modelHolds)}} },
@@ -205,7 +209,7 @@ var drafts = []draft{
 	func(s *scribe) []Commitment {
 		return []Commitment{Mark{Key: pickOne(s, modelMarks), Value: pickOne(s, []string{"", "x", "y"})}}
 	},
-	draftEmpty,
+	draftEmpty, draftBudget, draftBudget, draftBudget,
 }
 
 // draftChange alters a member: capacity (below use too), labels, devices lost or healed, drain.
@@ -215,7 +219,9 @@ func draftChange(s *scribe) []Commitment {
 		return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}}
 	}
 	n := *known.Node.clone()
-	switch rapid.IntRange(0, 4).Draw(s.T, "change") {
+	switch rapid.IntRange(0, 5).Draw(s.T, "change") {
+	case 5:
+		n.Confirms = !n.Confirms
 	case 0:
 		n.Capacity = s.room(6)
 	case 1:
@@ -270,6 +276,35 @@ func draftRelease(s *scribe) []Commitment {
 		return []Commitment{r, s.put(c.ID, c.Spec)}
 	}
 	return []Commitment{r}
+}
+
+// draftConfirm says that what is placed begins, and that what has left has stopped, of some of each.
+func draftConfirm(s *scribe) (out []Commitment) {
+	for c := range s.view.Capsules() {
+		switch {
+		case s.chance(3):
+		case c.Remains != nil && !s.chance(3):
+			out = append(out, Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true})
+		case c.Placed() && (!c.Begun || s.chance(12)):
+			out = append(out, Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: true})
+		}
+		if len(out) > 2 || len(out) > 0 && s.chance(2) {
+			break
+		}
+	}
+	slices.SortFunc(out, func(a, b Commitment) int { return cmp.Compare(a.(Confirm).Capsule, b.(Confirm).Capsule) })
+	if c := s.some((*Capsule).Placed); s.chance(4) {
+		out = append(out, Release{Capsule: c.ID, Final: true})
+		if s.chance(2) {
+			out = append(out, Confirm{Capsule: c.ID, Since: max(c.PlacedAt, 1), Stopped: true})
+		}
+	}
+	if len(out) == 0 || s.chance(12) {
+		c := s.some((*Capsule).Placed)
+		end := s.chance(2)
+		out = append(out, Confirm{Capsule: c.ID, Since: max(c.PlacedAt, 1), Begun: !end, Stopped: end})
+	}
+	return out
 }
 
 // draftEmpty takes everything off a node and removes it, in one proposal.
@@ -350,8 +385,11 @@ func draftDrain(s *scribe) (out []Commitment) {
 // end of a hold and a Place meet in one proposal; and bets on what the view shows.
 func (s *scribe) proposal() Proposal {
 	p := Proposal{View: s.view.Revision()}
+	if s.drafts == nil {
+		s.drafts = drafts
+	}
 	for range pickOne(s, []int{1, 1, 1, 1, 1, 2, 3}) {
-		p.Do = append(p.Do, pickOne(s, drafts)(s)...)
+		p.Do = append(p.Do, pickOne(s, s.drafts)(s)...)
 	}
 	p.Do = s.follow(p.Do)
 	for range pickOne(s, []int{0, 0, 1, 2}) {
@@ -415,8 +453,9 @@ func (s *scribe) bet(do []Commitment) Precondition {
 func (s *scribe) spoil(p *Proposal) {
 	bad := &Spec{Prefer: []Preference{{Predicate{Key: "k", Op: "Exists"}, math.NaN()}}}
 	p.Do = append(p.Do, pickOne(s, []Commitment{
-		nil, &Place{Capsule: "c0", Node: "n0"}, Place{Node: "n0"}, PutNode{},
+		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true}, Place{Node: "n0"}, PutNode{},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
+		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
 		Submit{IDs: []CapsuleID{"c0", "c0"}, Spec: &Spec{}}, Hold{ID: "h0", Node: "n0", Room: Resources{1}},
 		Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Envelope: Envelope{Reservation: Resources{math.MinInt64}}}},
 	}))
@@ -432,6 +471,7 @@ type duel struct {
 	ledger *MemoryLedger
 	model  *model
 	wild   bool
+	drafts []draft
 	views  [8]*State // of eight navigators, each as old as it happens to be
 	kept   []keptState
 	sent   []Proposal
@@ -465,7 +505,7 @@ func (d *duel) snapshot() *State {
 
 func (d *duel) propose(t *rapid.T, refresh int) {
 	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
-	s := &scribe{T: t, wild: d.wild}
+	s := &scribe{T: t, wild: d.wild, drafts: d.drafts}
 	if s.chance(refresh) {
 		d.views[nav] = d.snapshot()
 	}
@@ -508,6 +548,7 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 		require.Equal(t, want.next.rev, rev)
 		d.model = want.next
 		d.count["committed"]++
+		d.countAgents()
 	case want.done != 0:
 		require.NoError(t, err)
 		require.Equal(t, want.done, rev, "a repeated proposal has the same revision")
@@ -521,12 +562,24 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 	}
 }
 
+// countAgents counts what agents have to do with.
+func (d *duel) countAgents() {
+	d.count["kept beyond the limit"] += max(0, len(d.model.released)-d.model.limits.Terminal)
+	for _, c := range d.model.capsules {
+		d.count["begun"] += btoi(c.begun)
+		d.count["waits"] += btoi(c.waits)
+		d.count["placed beside its remains"] += btoi(c.node != "" && c.remains != nil)
+		d.count["ended with remains"] += btoi(c.released && c.remains != nil)
+	}
+}
+
 // receipt: every rejection is typed, of the state judged, and dated by what decides its kind.
 func (d *duel) receipt(t *rapid.T, p Proposal, rev Revision, err error) {
 	var r *Rejection
 	require.ErrorAs(t, err, &r)
 	require.Zero(t, rev)
 	d.count[r.Kind.Error()]++
+	d.count["by a budget"] += btoi(r.Want > 0 && r.Budget != "")
 	if r.Kind == ErrInvalid { //nolint:errorlint // the sentinel itself
 		return
 	}
@@ -754,11 +807,15 @@ func TestFootprint(t *testing.T) {
 			l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
 		}
 		d := newDuel(l, rapid.Bool().Draw(t, "wild"))
-		d.settle(t)
+		if rapid.Bool().Draw(t, "agents") {
+			d.employ(t)
+		} else {
+			d.settle(t)
+		}
 		for range rapid.IntRange(0, 12).Draw(t, "before") {
 			d.propose(t, 1)
 		}
-		s := &scribe{T: t, view: d.views[0], wild: d.wild}
+		s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts}
 		if s.chance(4) {
 			s.view = d.snapshot()
 		}
@@ -783,7 +840,7 @@ func TestFootprint(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "after") {
 			s.view = at
 			next := d.commitOn(t, at, s.proposal())
-			if next == nil || missesGroup(first, p) || meet(reads, d.different(at, next)) {
+			if next == nil || restsOnAbsence(first, p) || meet(reads, d.different(at, next)) {
 				continue
 			}
 			at = next
@@ -827,7 +884,7 @@ func (d *duel) commitOn(t *rapid.T, from *State, p Proposal) *State {
 		require.True(t, writes[name] || fallsOut(from, next, name), "%v writes %s too, besides %v", p, name, writes)
 	}
 	for name := range writes {
-		require.True(t, reads[name], "%v writes %s and does not read it", p, name)
+		require.True(t, reads[name] || name[0] == 'f', "%v writes %s and does not read it", p, name)
 	}
 	return next
 }
@@ -850,14 +907,15 @@ func outcomeOf(s *State, p Proposal, dated bool) string {
 	return fmt.Sprintf("refused %+v", r)
 }
 
-// missesGroup reports whether a proposal is refused because a group has no member where it bets on one.
-func missesGroup(s *State, p Proposal) bool {
+// restsOnAbsence reports whether a proposal is refused because a group has no member where it bets on one, or has too few for
+// a budget: a placement may help that meets nothing that is read.
+func restsOnAbsence(s *State, p Proposal) bool {
 	var r *Rejection
 	if !errors.As(s.Check(p), &r) {
 		return false
 	}
 	_, is := r.Bet.(GroupIn)
-	return is
+	return is || r.Want > 0 && r.Budget != ""
 }
 
 // namesOf names records as "n n0".
@@ -869,6 +927,11 @@ func namesOf(r Footprint) map[string]bool {
 	nameAll(names, "g", r.Gangs)
 	nameAll(names, "h", r.Holds)
 	nameAll(names, "m", r.Marks)
+	nameAll(names, "b", r.Budgets)
+	nameAll(names, "f", r.Fences)
+	if r.Covers {
+		names["v "] = true
+	}
 	if r.Share {
 		names["s "] = true
 	}
@@ -910,7 +973,7 @@ func (d *duel) different(a, b *State) map[string]bool {
 		})
 		differs("u "+string(id), func(s *State) string {
 			if n := s.Node(id); n != nil {
-				return fmt.Sprint(n.Usage, n.used, n.deviceUse(), n.Capsules, n.holds)
+				return fmt.Sprint(n.Usage, n.used, n.deviceUse(), n.Capsules, n.holds, textOfRemains(n))
 			}
 			return ""
 		})
@@ -926,7 +989,9 @@ func (d *duel) different(a, b *State) map[string]bool {
 	for _, id := range modelCapsules {
 		differs("c "+string(id), func(s *State) string {
 			if c := s.Capsule(id); c != nil {
-				return fmt.Sprintf("%+v", *c)
+				own := *c
+				own.Remains = nil // it is its node's, which is what a ledger writes when it ends
+				return fmt.Sprintf("%+v", own)
 			}
 			return ""
 		})
@@ -948,10 +1013,54 @@ func (d *duel) different(a, b *State) map[string]bool {
 	for _, key := range modelMarks {
 		differs("m "+key, func(s *State) string { return fmt.Sprint(s.Mark(key)) })
 	}
+	for _, id := range modelBudgets {
+		differs("b "+string(id), func(s *State) string {
+			b, _ := s.budgets.Get(&budgetRecord{Budget: Budget{ID: id}})
+			return fmt.Sprintf("%+v", b)
+		})
+	}
+	b.covered.Ascend(func(c *coverage) bool {
+		of := c.of
+		if a.coverage(of) == nil {
+			out["v "] = true
+		}
+		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
+		return true
+	})
+	a.covered.Ascend(func(c *coverage) bool {
+		of := c.of
+		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
+		return true
+	})
+	if a.covered.Len() > 0 {
+		differs("f lost", textOfLost)
+	}
 	for _, p := range d.sent {
 		differs("p "+p.ID.String(), func(s *State) string { return fmt.Sprint(s.recent.find(p.ID)) })
 	}
 	return out
+}
+
+// textOfCoverage is what a wish rests on: the budgets, and when a member was last taken off its node.
+func textOfCoverage(c *coverage) string {
+	if c == nil {
+		return ""
+	}
+	text := fmt.Sprint(c.left)
+	for _, b := range c.budgets {
+		text += fmt.Sprintf(" %+v", *b)
+	}
+	return text
+}
+
+// textOfLost lists the nodes that are lost with something on them.
+func textOfLost(s *State) (text string) {
+	for n := range s.Nodes() {
+		if n.Node.State == Lost && n.Capsules > 0 {
+			text += fmt.Sprintf(" %s@%d", n.Node.ID, n.Specification)
+		}
+	}
+	return text
 }
 
 // fallsOut reports whether a record is dropped because later ones have taken its place in a window.
@@ -1011,6 +1120,13 @@ func textOf(s *State) []string {
 		}
 		return true
 	})
+	s.covered.Ascend(func(c *coverage) bool {
+		out = append(out, fmt.Sprintf("covered %v healthy %d left %d", c.of, c.healthy, c.left))
+		for _, b := range c.budgets {
+			out = append(out, fmt.Sprintf("budget %+v", *b))
+		}
+		return true
+	})
 	s.waiting.Ascend(func(w groupWaiting) bool {
 		out = append(out, fmt.Sprintf("waiting %v", w))
 		return true
@@ -1027,8 +1143,8 @@ func textOfNode(s *State, slot uint32) string {
 	if s.Node(n.Node.ID) != n {
 		return fmt.Sprintf("node slot %d: %s is not found", slot, n.Node.ID)
 	}
-	return fmt.Sprintf("node slot %d (%d): %v capsules %d usage %d spec %d used %v devices %v holds %d members %v nominated %s",
-		slot, n.index, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, r.list(), textOfNominated(n))
+	return fmt.Sprintf("node slot %d (%d): %v capsules %d usage %d spec %d used %v devices %v holds %d members %v nominated %s remains %s",
+		slot, n.index, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, r.list(), textOfNominated(n), textOfRemains(n))
 }
 
 // list returns the slots of a node's capsules, in the order in which they are listed.
@@ -1049,8 +1165,8 @@ func textOfCapsule(s *State, slot uint32) string {
 		return fmt.Sprintf("capsule slot %d: %s is not found", slot, c.ID)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v",
-		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released)
+	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v waits %v remains %s",
+		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Waits, c.Remains)
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}

@@ -23,7 +23,7 @@ import (
 //	capsules  slot ─► Capsule     spec · owner · node · devices · who placed it, when
 //	ids       node id, capsule id ─► slot
 //	ordered   nodes by id · gangs · holds · marks · (group, level, domain, node) ─► how many placed
-//	          (group, spec) ─► how many wait
+//	          (group, spec) ─► how many wait · budgets · group or module with a budget ─► how many are healthy
 //
 // To commit, a proposal runs on a write-set over the state (tx): 1. judge the bets, 2. execute the
 // commitments in order, 3. judge the totals: does every touched node still fit, is every gang whole; then, and only
@@ -51,9 +51,11 @@ type world struct {
 	nodes    table.Table[nodeRecord, [2]nodeRecord]
 	capsules table.Table[capsuleRecord, [2]capsuleRecord]
 	// Slots of released capsules, in order of release, chained by link.
-	oldest        uint32
-	newest        uint32
-	releasedCount int
+	oldest, newest uint32
+	releasedCount  int
+	// How many of the oldest are kept beyond the limit because they have remains, and the slot of the last of them.
+	late   int
+	latest uint32
 
 	members *btree.BTreeG[nodeKey]
 	gangs   *btree.BTreeG[*GangState]
@@ -61,6 +63,9 @@ type world struct {
 	marks   *btree.BTreeG[markRecord]
 	groups  *btree.BTreeG[groupCount]
 	waiting *btree.BTreeG[groupWaiting]
+	budgets *btree.BTreeG[*budgetRecord]
+	// The groups and modules that have budgets.
+	covered *btree.BTreeG[*coverage]
 	// Those that live, by rank and by when they end.
 	nominations, lapses *btree.BTreeG[*Nomination]
 	// What they claim together, and what all nodes have.
@@ -110,8 +115,12 @@ type departures struct {
 	Marks    Revision `json:"marks"`
 	Groups   Revision `json:"groups"`
 	Gangs    Revision `json:"gangs"`
+	// When a budget last ended, or came to cover something else.
+	Budgets Revision `json:"budgets"`
 	// When the share of nominations was last made harder to keep: by one more, or by less capacity.
 	Nominations Revision `json:"nominations"`
+	// When remains last ended.
+	Remains Revision `json:"remains,omitempty"`
 }
 
 type nodeKey struct {
@@ -150,6 +159,8 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		marks:   btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
 		groups:  btree.NewG(degree, groupCount.less),
 		waiting: btree.NewG(degree, groupWaiting.less),
+		budgets: btree.NewG(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
+		covered: btree.NewG(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
 		shared:  &sync.Map{},
 
 		nominations: btree.NewG(degree, (*Nomination).Outranks),
@@ -169,6 +180,7 @@ func (s *State) copy() *State {
 	c.marks = s.marks.Clone()
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
+	c.budgets, c.covered = s.budgets.Clone(), s.covered.Clone()
 	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
 	return c
 }

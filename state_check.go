@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 
@@ -58,6 +59,15 @@ type Footprint struct {
 	// Share reports that the sum of all nominations is meant, beside what all nodes offer: a nomination reads and writes
 	// it, and what lowers a capacity writes it.
 	Share bool
+	// Budgets are the budgets, each with what it says.
+	Budgets []BudgetID
+	// Fences name what wishes rest on beside records: a group or a module with budgets, of which one is meant to change or a
+	// member to leave its node, and "lost", which is meant if a node is lost. A wish reads the fences of its members and "lost". What writes
+	// a fence does not read it, so those that only write one commute.
+	Fences []string
+	// Covers reports that it is meant which groups and modules have budgets: what takes capsules off their nodes reads it, and
+	// a budget that is new, or covers something else than before, writes it.
+	Covers bool
 	// Proposals are ids of proposals that place nothing: whether they have been committed.
 	Proposals []ProposalID
 }
@@ -67,7 +77,7 @@ type Footprint struct {
 // records apart, as one on a database does, compares and writes exactly these; proposals whose footprints do not meet
 // commute.
 //
-// Reads are the records that the judgement rests on, and those that would be written. A record that is missing counts: its
+// Reads are the records that the judgement rests on, and those that would be written, but fences. A record that is missing counts: its
 // absence is what has been read. While none of them changes, the outcome stays what it is. Writes are the records that
 // are not after the commit what they were before; they and touched mean something only if err is nil. What falls out of a
 // window by the commit is not among them: capsules released before ([Limits.Terminal]) with their gangs, and ids of
@@ -78,7 +88,7 @@ type Footprint struct {
 //
 // A node that is looked at is read whole. A [GroupIn] bet reads one node in the domain with a member of the group: while
 // what is used of it stays, no member leaves. Where there is none, the absence of all that could be there is in no list: only then a change outside Reads can
-// change the outcome.
+// change the outcome. In the same way, what a budget refuses may be taken once a member has been placed.
 func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID, err error) {
 	p = p.Clone()
 	if err = p.check(&s.limits); err != nil {
@@ -238,7 +248,7 @@ func (t *tx) footprint() (r, w Footprint) {
 		if left || stays && e.now.Specification == t.rev {
 			w.Nodes = append(w.Nodes, id)
 		}
-		if left || stays && e.now.Usage == t.rev || e.claimed {
+		if left || stays && e.now.Usage == t.rev || e.claimed || stays && e.stops {
 			w.Uses = append(w.Uses, id)
 		}
 	}
@@ -247,12 +257,67 @@ func (t *tx) footprint() (r, w Footprint) {
 	w.Holds = t.holds.changed(func(e *txHold) bool { return e.now != e.was })
 	w.Marks = t.marks.changed(func(e *txMark) bool { return e.dirty })
 	r.Share, w.Share = t.shares(), t.shares()
+	t.addFences(&r, &w)
 	if t.places == 0 && !t.p.ID.IsZero() {
 		r.Proposals = []ProposalID{t.p.ID}
 		w.Proposals = []ProposalID{t.p.ID}
 	}
 	return r, w
 }
+
+// addFences adds what budgets are about.
+func (t *tx) addFences(r, w *Footprint) {
+	r.Budgets = t.budgets.keys
+	for i := range t.budgets.entries {
+		e := &t.budgets.entries[i]
+		if e.now == e.was {
+			continue
+		}
+		w.Budgets = append(w.Budgets, t.budgets.keys[i])
+		w.Covers = w.Covers || e.was == nil || e.now != nil && e.now.members() != e.was.members()
+		for _, b := range []*budgetRecord{e.was, e.now} {
+			if b != nil {
+				w.Fences = append(w.Fences, b.members().String())
+			}
+		}
+	}
+	r.Covers = w.Covers
+	for _, c := range t.p.Do {
+		r.Covers = r.Covers || leaves(c) != ""
+	}
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if e.was == nil || !e.was.Placed() {
+			continue
+		}
+		for of := range e.was.Spec.memberships {
+			for range t.budgetsOf(of) {
+				if e.wished {
+					r.Fences = append(r.Fences, of.String(), fenceLost)
+				}
+				if moves(e.was, &e.now) && t.s.isHealthy(e.was) {
+					w.Fences = append(w.Fences, of.String())
+				}
+				break
+			}
+		}
+	}
+	for i := range t.nodes.entries {
+		if t.nodes.entries[i].isLost() {
+			r.Covers = true
+			if t.s.covered.Len() > 0 {
+				w.Fences = append(w.Fences, fenceLost)
+			}
+		}
+	}
+	for _, list := range []*[]string{&r.Fences, &w.Fences} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+}
+
+// fenceLost is the fence that stands for the nodes that are lost.
+const fenceLost = "lost"
 
 // addMissed adds the ids that were looked up and do not exist to the keys that were read. After that the transaction
 // can be used for its footprint only.
@@ -272,4 +337,57 @@ func (t *tx) addMissed() {
 			t.gangs.add(id)
 		}
 	}
+}
+
+// budgets recounts the members of what has budgets.
+func (v *verifier) budgets() {
+	healthy := map[memberSet]int{}
+	for c := range v.s.Capsules() {
+		for of := range c.Spec.memberships {
+			if n := v.s.Node(c.Node); v.s.coverage(of) != nil && n != nil && n.Node.State != Lost {
+				healthy[of]++
+			}
+		}
+	}
+	budgets := 0
+	v.s.covered.Ascend(func(c *coverage) bool {
+		if c.healthy != healthy[c.of] || len(c.budgets) == 0 {
+			v.fail("%v counts %d healthy and %d budgets; there are %d", c.of, c.healthy, len(c.budgets), healthy[c.of])
+		}
+		v.date(c.left, "the last to leave", c.of.String())
+		budgets += len(c.budgets)
+		for _, b := range c.budgets {
+			v.date(b.changed, "budget", string(b.ID))
+			if known, _ := v.s.budgets.Get(b); known != b || b.members() != c.of {
+				v.fail("%v counts budget %q, which is another one", c.of, b.ID)
+			}
+		}
+		return true
+	})
+	if budgets != v.s.budgets.Len() {
+		v.fail("%d budgets are found by what they cover; there are %d", budgets, v.s.budgets.Len())
+	}
+}
+
+// date checks one revision.
+func (v *verifier) date(at Revision, kind, name string) {
+	if at == 0 || at > v.s.rev {
+		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
+	}
+}
+
+// datable adds a fault for what no history leads to: a placement without a revision, or a note or devices without a
+// node.
+func (c *Capsule) datable() error {
+	switch {
+	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0 || c.earlier != nil):
+		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
+	case c.Nomination != nil && !c.Pending():
+		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
+	case c.Node == "" && (c.Devices != 0 || c.Note != "" || c.Begun || c.Waits):
+		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note, c.Begun, c.Waits)
+	case c.Begun && (c.Waits || c.Remains != nil):
+		return fmt.Errorf("capsule %q has begun, and waits to begin", c.ID)
+	}
+	return nil
 }

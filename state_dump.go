@@ -26,6 +26,7 @@ type dumpLine struct {
 	Capsule *dumpCapsule `json:"capsule,omitempty"`
 	Hold    *dumpHold    `json:"hold,omitempty"`
 	Mark    *dumpMark    `json:"mark,omitempty"`
+	Budget  *dumpBudget  `json:"budget,omitempty"`
 	Recent  *dumpID      `json:"recent,omitempty"`
 	End     *int         `json:"end,omitempty"`
 }
@@ -76,9 +77,11 @@ type dumpCapsule struct {
 	PlacedAt  Revision   `json:"placedAt,omitempty"`
 	PlacedBy  ProposalID `json:"placedBy,omitzero"`
 	// Newest first.
-	Earlier  []dumpID `json:"earlier,omitempty"`
-	Released bool     `json:"released,omitempty"`
-
+	Earlier    []dumpID          `json:"earlier,omitempty"`
+	Released   bool              `json:"released,omitempty"`
+	Begun      bool              `json:"begun,omitempty"`
+	Waits      bool              `json:"waits,omitempty"`
+	Remains    *Remains          `json:"remains,omitempty"`
 	Nomination *Nomination       `json:"nomination,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	SubmitTime Instant           `json:"submitTime,omitempty"`
@@ -118,6 +121,9 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	s.holds.Ascend(func(h *holdRecord) bool { return d.line(dumpLine{Hold: &dumpHold{h.Hold, h.changed}}) })
 	s.marks.Ascend(func(m markRecord) bool { return d.line(dumpLine{Mark: &dumpMark{m.key, m.value, m.changed}}) })
+	s.budgets.Ascend(func(b *budgetRecord) bool {
+		return d.line(dumpLine{Budget: &dumpBudget{b.Budget, b.changed, s.coverage(b.members()).left}})
+	})
 	s.recent.each(func(r recentID) { d.line(dumpLine{Recent: &dumpID{r.id, r.at}}) })
 	d.line(dumpLine{End: &d.lines})
 	return errors.Join(d.err, buffered.Flush())
@@ -185,7 +191,7 @@ func (d *dumper) capsule(c *Capsule) {
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
 		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
-		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -299,6 +305,10 @@ func (d *dumpReader) record(l *dumpLine) error {
 		return d.capsule(l.Capsule)
 	case l.Hold != nil:
 		return d.build.Hold(l.Hold.Hold, l.Hold.Changed)
+	case l.Budget != nil:
+		err := d.build.Budget(l.Budget.Budget, l.Budget.Changed)
+		d.build.tx.budget(l.Budget.ID).left = l.Budget.Left
+		return err
 	case l.Mark != nil:
 		return d.build.Mark(l.Mark.Key, l.Mark.Value, l.Mark.Changed)
 	}
@@ -346,7 +356,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		released: c.Released, Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	earlier := func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {
@@ -382,7 +392,7 @@ func decode(text []byte) (l dumpLine, err error) {
 func (l *dumpLine) records() (n int) {
 	for _, set := range []bool{
 		l.Header != nil, l.Node != nil, l.Spec != nil, l.Gang != nil, l.Capsule != nil,
-		l.Hold != nil, l.Mark != nil, l.Recent != nil, l.End != nil,
+		l.Hold != nil, l.Mark != nil, l.Budget != nil, l.Recent != nil, l.End != nil,
 	} {
 		n += btoi(set)
 	}

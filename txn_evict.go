@@ -9,6 +9,7 @@ func (t *tx) mayReturn(e *txCapsule) error {
 		return nil
 	}
 	var g *txGang
+	e.wished = true
 	if e.now.Gang != "" {
 		g = t.gang(e.now.Gang)
 		g.wished = true
@@ -56,10 +57,11 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 		return "", t.refuse(at, e.newest(), "capsule %q is not on node %q since revision %d", c.Capsule, c.From, c.Since)
 	}
 	n := t.node(c.From)
-	if !e.now.Spec.Movable && !n.drains() {
-		at.advice = "submit it as Movable, or cordon the node first"
-		return "", t.refuse(at, max(n.newestSpec(), e.newestSpec()), "capsule %q is not movable, and node %q is not cordoned all through the proposal", c.Capsule, c.From)
+	if !e.now.Spec.Movable && !n.drains() && !t.s.isCovered(e.now.Spec) {
+		at.advice = "submit it as Movable, put a budget on its group, or cordon the node first"
+		return "", t.refuse(at, max(n.newestSpec(), e.newestSpec(), t.s.left.Budgets), "capsule %q is not movable, and node %q is not cordoned all through the proposal", c.Capsule, c.From)
 	}
+	e.wished = e.wished || n.now.Node.State != Lost
 	if e.now.Gang == "" {
 		t.leave(e)
 	} else {
@@ -86,7 +88,7 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 		g.wished, g.evicts = true, true
 	}
 	t.leave(e)
-	e.now.Changed, e.dirty, e.evicted = t.rev, true, true
+	e.now.Changed, e.dirty, e.evicted, e.wished, e.evictedBy = t.rev, true, true, true, t.at
 	t.evictions = append(t.evictions, t.at)
 	return c.From, nil
 }
@@ -95,9 +97,7 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 func (t *tx) priority(e *txCapsule) int32 {
 	lowest := e.now.Spec.Priority
 	if g := t.gangs.find(e.now.Gang); g != nil {
-		for i := range g.now.Gang.Roles {
-			lowest = min(lowest, g.now.Gang.Roles[i].Spec.Priority)
-		}
+		lowest = min(lowest, g.now.Gang.priority())
 	}
 	return lowest
 }
@@ -134,4 +134,188 @@ func (t *tx) settleWishes(g *txGang) error {
 		}
 	}
 	return nil
+}
+
+type txBudget struct {
+	// Nil: there is none.
+	was, now *budgetRecord
+	// Since when it is known whether a member has been taken off its node, if there is no other budget.
+	left Revision
+}
+
+// budget returns the entry of a budget, with a nil record if there is none.
+func (t *tx) budget(id BudgetID) *txBudget {
+	if e := t.budgets.find(id); e != nil {
+		return e
+	}
+	was, _ := t.s.budgets.Get(&budgetRecord{Budget: Budget{ID: id}})
+	e := t.budgets.add(id)
+	e.was, e.now = was, was
+	return e
+}
+
+// putBudget makes or replaces a budget.
+func (t *tx) putBudget(b *Budget) {
+	e := t.budget(b.ID)
+	e.now, e.left = &budgetRecord{*b, t.rev}, t.rev
+}
+
+// removeBudget ends a budget.
+func (t *tx) removeBudget(id BudgetID) error {
+	e := t.budget(id)
+	if e.now == nil {
+		return t.refuse(Rejection{Budget: id}, t.s.left.Budgets, "there is no budget %q", id)
+	}
+	e.now = nil
+	return nil
+}
+
+// evictor returns the priority for which a capsule is evicted, nil if it is not, or if what it is evicted for is not there.
+func (t *tx) evictor(e *txCapsule) *int32 {
+	if !e.evicted {
+		return nil
+	}
+	c, _ := t.p.Do[e.evictedBy].(Evict)
+	if g := t.gangs.find(c.ForGang); g != nil {
+		priority := g.now.Gang.priority()
+		return &priority
+	}
+	if cause := t.capsules.find(c.For); cause != nil {
+		priority := t.priority(cause)
+		return &priority
+	}
+	return nil
+}
+
+// budgetsOf yields the budgets of a group or a module, those before the proposal and those after it.
+func (t *tx) budgetsOf(of memberSet) func(func(*budgetRecord) bool) {
+	return func(yield func(*budgetRecord) bool) {
+		if c := t.s.coverage(of); c != nil {
+			for _, b := range c.budgets {
+				if !yield(b) {
+					return
+				}
+			}
+		}
+		for i := range t.budgets.entries {
+			if e := &t.budgets.entries[i]; e.now != nil && e.now != e.was && e.now.members() == of && !yield(e.now) {
+				return
+			}
+		}
+	}
+}
+
+// settleBudgets judges what wishes leave of the groups and modules that budgets cover.
+func (t *tx) settleBudgets() error {
+	if t.s.budgets.Len() == 0 && len(t.budgets.keys) == 0 {
+		return nil
+	}
+	healthy := map[memberSet]int{}
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.wished {
+			continue
+		}
+		evictor := t.evictor(e)
+		for of := range e.now.Spec.memberships {
+			for b := range t.budgetsOf(of) {
+				if b.passes(evictor) {
+					continue
+				}
+				if _, known := healthy[of]; !known {
+					healthy[of] = t.healthyAfter(of)
+				}
+				if healthy[of] < b.needed() {
+					return t.refuseWish(e, b, healthy[of])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// refuseWish refuses a proposal with a wish because of a budget. Only members that have left, and the budget itself, can have made a
+// mistake of what was none; if nothing had a budget here before, it is not known when they did.
+func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
+	newest := t.s.rev
+	if c := t.s.coverage(b.members()); c != nil {
+		newest = c.left
+	}
+	if own := t.budgets.find(b.ID); own == nil {
+		newest = max(newest, b.changed)
+	} else if own.was != nil {
+		newest = max(newest, own.was.changed)
+	}
+	t.at = -1
+	r := Rejection{Capsule: e.now.ID, Budget: b.ID, Want: int64(b.needed()), Free: int64(healthy), advice: "wait until more members are placed, or take fewer away"}
+	return t.refuse(r, newest, "%s", b.refusal(healthy))
+}
+
+// healthyAfter counts the members that are healthy after the proposal and that it has not placed itself.
+func (t *tx) healthyAfter(of memberSet) int {
+	n := t.s.healthy(of)
+	if t.missed != nil && t.s.coverage(of) == nil { // no fence tells of those that leave
+		for c := range t.s.Capsules() {
+			if c.Placed() && c.Spec.isMember(of) {
+				t.node(c.Node)
+			}
+		}
+	}
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.now.Spec.isMember(of) {
+			continue
+		}
+		if e.was != nil && t.s.isHealthy(e.was) {
+			n--
+		}
+		if e.now.Placed() && !e.arrives && t.stateOf(e.now.Node) != Lost {
+			n++
+		}
+	}
+	for i := range t.nodes.entries {
+		if e := &t.nodes.entries[i]; e.isLost() {
+			for c := range t.s.On(e.now.Node.ID) {
+				if t.capsules.find(c.ID) == nil && c.Spec.isMember(of) {
+					n--
+				}
+			}
+		}
+	}
+	return n
+}
+
+// stateOf returns the state of a member after the proposal.
+func (t *tx) stateOf(id NodeID) Condition {
+	if e := t.nodes.find(id); e != nil {
+		return e.now.Node.State
+	}
+	return t.s.Node(id).Node.State
+}
+
+// isLost reports whether the proposal says that the node is lost.
+func (n *txNode) isLost() bool {
+	return n.was != nil && !n.gone && n.was.Node.State != Lost && n.now.Node.State == Lost
+}
+
+// besideStopped refuses what makes use of the room that a Stopped release frees, or that begins with what a Confirm says, but for
+// the capsules that have stopped.
+func (v *validator) besideStopped(do []Commitment) {
+	if v.stopped != nil {
+		return
+	}
+	v.stopped = map[CapsuleID]bool{}
+	for i, c := range do {
+		place, again := c.(Place)
+		r, ends := c.(Release)
+		if ends && r.Stopped {
+			v.stopped[r.Capsule] = true
+		}
+		_, confirms := c.(Confirm)
+		release := ends && r.Hold == "" && (r.Stopped || r.Final)
+		if !confirms && !release && (!again || !v.stopped[place.Capsule]) {
+			v.at = i
+			v.fail("a %T beside a Confirm or a Stopped release; propose them apart", c)
+		}
+	}
 }

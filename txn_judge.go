@@ -97,6 +97,12 @@ func (t *tx) judgeTotals() error {
 	if err := t.settleMoves(); err != nil {
 		return err
 	}
+	if err := t.settleWaits(); err != nil {
+		return err
+	}
+	if err := t.settleBudgets(); err != nil {
+		return err
+	}
 	for i := range t.gangs.entries {
 		if err := t.settleGang(&t.gangs.entries[i]); err != nil {
 			return err

@@ -9,8 +9,10 @@ func (s *State) publish(t *tx) {
 	for i := range t.capsules.entries { // before nodes: they may leave once they are empty
 		if e := &t.capsules.entries[i]; e.dirty && e.was != nil && e.was.Placed() && moves(e.was, &e.now) {
 			s.unlink(e.slot)
+			s.countHealthy(e.was, -1)
 		}
 	}
+	ended := s.endRemains(t)
 	for i := range t.nodes.entries {
 		if e := &t.nodes.entries[i]; e.dirty {
 			s.publishNode(e)
@@ -37,10 +39,11 @@ func (s *State) publish(t *tx) {
 	}
 	s.publishHolds(t)
 	s.publishMarks(t)
+	s.publishBudgets(t)
 	if t.places == 0 {
 		s.recent.add(t.p.ID, t.rev, s.limits.ProposalIDs, s.owner)
 	}
-	s.dropReleased()
+	s.dropReleased(ended)
 }
 
 // publishNode writes a node's record, or frees its slot. The list of its capsules is not the write-set's:
@@ -70,6 +73,11 @@ func (s *State) publishNode(e *txNode) {
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 		s.relabel(r, e.now.Node.Labels)
 	}
+	if e.isLost() && s.covered.Len() > 0 {
+		for i := range r.listed {
+			s.countHealthy(&s.capsules.At(r.member(i)).capsule, -1)
+		}
+	}
 	r.node = e.now
 }
 
@@ -95,6 +103,7 @@ func (s *State) publishCapsule(e *txCapsule) {
 	if moved && c.Placed() {
 		r.node = e.node
 		s.link(e.slot, r)
+		s.countHealthy(c, 1)
 	}
 	if c.Pending() != wasPending {
 		s.pending += 1 - 2*btoi(wasPending)
@@ -162,6 +171,28 @@ func (s *State) publishMarks(t *tx) {
 	}
 }
 
+// publishBudgets writes budgets that have been put and drops those that have ended. Those that are put come first: what has a
+// budget before and after had one all the time.
+func (s *State) publishBudgets(t *tx) {
+	for i := range t.budgets.entries {
+		if e := &t.budgets.entries[i]; e.now != e.was && e.now != nil {
+			s.budgets.ReplaceOrInsert(e.now)
+			s.cover(e.now, e.left)
+		}
+	}
+	for i := range t.budgets.entries {
+		e := &t.budgets.entries[i]
+		if e.was == nil || e.now != nil && e.now.members() == e.was.members() {
+			continue
+		}
+		s.left.Budgets = s.rev
+		s.uncover(e.was)
+		if e.now == nil {
+			s.budgets.Delete(e.was)
+		}
+	}
+}
+
 // queueReleased queues what the proposal has released for good, in the order of its commitments: which records are
 // dropped first follows from the history.
 func (s *State) queueReleased(t *tx) {
@@ -184,14 +215,32 @@ func (s *State) enqueueReleased(slot uint32) {
 	s.releasedCount++
 }
 
-// dropReleased forgets the oldest released records beyond the limit.
-func (s *State) dropReleased() {
-	for s.releasedCount > s.limits.Terminal {
+// dropReleased forgets the oldest released records beyond the limit, but those with remains: while something runs under an
+// id, the id is not free. Those that were kept for that are looked at again when remains have ended.
+func (s *State) dropReleased(ended bool) {
+	if ended {
+		s.late = 0
+	}
+	for s.releasedCount-s.late > s.limits.Terminal {
 		slot := s.oldest
+		if s.late > 0 {
+			slot = s.capsules.At(s.latest).link
+		}
+		if s.capsules.At(slot).capsule.Remains != nil {
+			s.late, s.latest = s.late+1, slot
+			continue
+		}
 		r := s.capsules.Own(slot, s.owner)
-		s.oldest = r.link
-		if s.oldest == noSlot {
+		if s.late > 0 {
+			s.capsules.Own(s.latest, s.owner).link = r.link
+		} else {
+			s.oldest = r.link
+		}
+		if s.newest == slot {
 			s.newest = noSlot
+			if s.late > 0 {
+				s.newest = s.latest
+			}
 		}
 		s.releasedCount--
 		s.left.Capsules = max(s.left.Capsules, r.capsule.Changed)

@@ -161,16 +161,19 @@ func (c *Evict) cause() string {
 
 // outranked says why what a state shows of the two does not let a capsule make way for another; empty: it may, as far as that goes.
 func (s *State) outranked(e *Evict, victim *Capsule) string {
+	return s.limits.keeps(victim.Spec.Priority, s.evictor(e))
+}
+
+// evictor returns the priority at which an eviction makes way, the highest one if what it makes way for is not in the state.
+func (s *State) evictor(e *Evict) int32 {
 	gang, priority := e.ForGang, int32(math.MaxInt32)
 	if c := s.Capsule(e.For); c != nil {
 		gang, priority = c.Gang, c.Spec.Priority
 	}
 	if g := s.Gang(gang); g != nil {
-		for i := range g.Gang.Roles {
-			priority = min(priority, g.Gang.Roles[i].Spec.Priority)
-		}
+		priority = min(priority, g.Gang.priority())
 	}
-	return s.limits.keeps(victim.Spec.Priority, priority)
+	return priority
 }
 
 // units returns the victims, in the order of the proposal: a gang of which nothing that was placed is left is one unit.

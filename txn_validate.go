@@ -26,6 +26,8 @@ func (p *Proposal) check(l *Limits) error {
 		v.at, v.what = i, "commitment"
 		if r, ok := c.(Release); ok && r.Stopped {
 			v.besideStopped(p.Do)
+		} else if _, ok := c.(Confirm); ok {
+			v.besideStopped(p.Do)
 		}
 		if final := v.commitment(c); final != nil {
 			p.Do[i] = final
@@ -159,6 +161,11 @@ func (v *validator) commitment(c Commitment) Commitment {
 		if c.Since == 0 {
 			v.fail("eviction of capsule %q does not say since when it is placed; take PlacedAt from its record", c.Capsule)
 		}
+	case Confirm:
+		v.ref("capsule id", string(c.Capsule))
+		if c.Begun == c.Stopped || c.Since == 0 {
+			v.fail("confirmation of capsule %q says Begun %v, Stopped %v, since revision %d; it needs exactly one, and the revision of the placement", c.Capsule, c.Begun, c.Stopped, c.Since)
+		}
 	case Submit:
 		return v.submit(c)
 	case PutNode:
@@ -176,6 +183,13 @@ func (v *validator) commitment(c Commitment) Commitment {
 	case Mark:
 		v.id("mark key", c.Key)
 		v.text("mark value", c.Value, v.limits.ValueBytes)
+	case PutBudget:
+		v.id("budget id", string(c.Budget.ID))
+		v.text("group", c.Budget.Group, v.limits.IDBytes)
+		v.text("module", c.Budget.Module, v.limits.IDBytes)
+		v.failAll(c.Budget.faults())
+	case RemoveBudget:
+		v.ref("budget id", string(c.Budget))
 	default:
 		v.fail("%T is not a commitment; pass one of orbit's as a value, not a pointer", c)
 	}
@@ -217,26 +231,6 @@ func (v *validator) submit(c Submit) Commitment {
 	v.capsuleIDs(c.IDs)
 	c.Spec = v.spec(c.Spec)
 	return c
-}
-
-// besideStopped refuses what makes use of the room that a Stopped release frees, but for the capsules that have stopped.
-func (v *validator) besideStopped(do []Commitment) {
-	if v.stopped != nil {
-		return
-	}
-	v.stopped = map[CapsuleID]bool{}
-	for i, c := range do {
-		place, again := c.(Place)
-		r, ends := c.(Release)
-		if ends && r.Stopped {
-			v.stopped[r.Capsule] = true
-		}
-		release := ends && r.Hold == "" && (r.Stopped || r.Final)
-		if !release && (!again || !v.stopped[place.Capsule]) {
-			v.at = i
-			v.fail("a %T beside a Stopped release; propose them apart", c)
-		}
-	}
 }
 
 // capsuleIDs checks the ids of one Submit.

@@ -2,24 +2,26 @@ package etcdledger
 
 import "github.com/orbitsched/orbit"
 
-// accessSet is the read set of a proposal; the records that the proposal also writes are marked with writes.
+// accessSet says what a proposal does with each record that it reads or writes.
 type accessSet map[ref]access
 
 // access says what a proposal does with a record.
 type access uint8
 
 const (
-	reads access = iota
-	writes
+	reads access = 1 << iota
+	// puts writes a record without comparing it.
+	puts
+	writes = reads | puts
 )
 
-// meets reports whether the two sets have a record in common.
+// meets reports whether the two sets have a record in common that one of them reads.
 func (r accessSet) meets(o accessSet) bool {
 	if len(o) < len(r) {
 		r, o = o, r
 	}
-	for name := range r {
-		if _, ok := o[name]; ok {
+	for name, a := range r {
+		if (a|o[name])&reads != 0 && o[name] != 0 {
 			return true
 		}
 	}
@@ -29,7 +31,7 @@ func (r accessSet) meets(o accessSet) bool {
 // merge adds all records of another set.
 func (r accessSet) merge(o accessSet) {
 	for name, a := range o {
-		r[name] = max(r[name], a)
+		r[name] |= a
 	}
 }
 
@@ -47,27 +49,33 @@ func accessSetOf(reading, writing *orbit.Footprint) accessSet {
 	r.addAll(writing, writes)
 	add(r, kindUse, writing.Nodes, writes)
 	add(r, kindNode, writing.Nodes, writes)
+	add(r, kindFence, reading.Fences, reads)
+	add(r, kindFence, writing.Fences, puts)
+	if writing.Covers {
+		r[ref{kind: kindCovers}] = puts
+	}
 	return r
 }
 
-// addAll adds all records except descriptions of nodes.
+// addAll adds all records except descriptions of nodes and fences.
 func (r accessSet) addAll(names *orbit.Footprint, a access) {
 	add(r, kindUse, names.Uses, a)
 	add(r, kindCapsule, names.Capsules, a)
 	add(r, kindGang, names.Gangs, a)
 	add(r, kindHold, names.Holds, a)
 	add(r, kindMark, names.Marks, a)
+	add(r, kindBudget, names.Budgets, a)
 	if names.Share {
-		r[ref{kindShare, shareID}] = a
+		r[ref{kindShare, shareID}] |= a
 	}
 	for _, id := range names.Proposals {
-		r[ref{kindProposal, id.String()}] = a
+		r[ref{kindProposal, id.String()}] |= a
 	}
 }
 
-// add adds records of one kind. Writes must be added after reads, because the later access replaces the earlier one.
+// add adds records of one kind.
 func add[ID ~string](r accessSet, k kind, ids []ID, a access) {
 	for _, id := range ids {
-		r[ref{k, string(id)}] = a
+		r[ref{k, string(id)}] |= a
 	}
 }

@@ -13,7 +13,8 @@ import (
 // committer turns proposals into transactions. One goroutine judges the proposals and packs them. Every transaction is sent
 // by a goroutine of its own, and so is every read that confirms rejections.
 //
-// Invariants: no two transactions under way read or write the same record, so that a process never conflicts with itself.
+// Invariants: no two transactions under way read or write the same record, unless both put it without comparing it, so that a
+// process never conflicts with itself but once when a budget is new.
 // Proposals that share a record are handled in the order of waiting, which is the order of arrival except that arrange
 // brings the proposals of one node together.
 type committer struct {
@@ -40,13 +41,21 @@ type committer struct {
 	// etcd has something newer.
 	reached int64
 	stuck   time.Time
-	// locked are the records of transactions under way (0), and of committed ones that the mirror has not seen yet (the
-	// revision of the commit).
-	locked map[ref]int64
+	// locked are the records of transactions under way, and of committed ones that the mirror has not seen yet.
+	locked map[ref]lock
 	// results has functions that apply the results of transactions and reads.
 	results chan func()
 	// flights counts the goroutines that send and read.
 	flights sync.WaitGroup
+}
+
+// lock is what is known of the transactions that keep a record locked.
+type lock struct {
+	// flying is the number of transactions under way. There is one, or all of them only put the record.
+	flying int
+	puts   bool
+	// at is the revision of the newest one that was committed.
+	at int64
 }
 
 // newCommitter returns a committer; run starts it.
@@ -56,7 +65,7 @@ func newCommitter(ctx context.Context, l *Ledger, o *Options) *committer {
 		sender:   &sender{ctx: ctx, client: l.client, mirror: l.mirror, stats: &l.counters, timeout: o.Timeout, patience: o.Patience},
 		limits:   packLimits{o.MaxOps, o.MaxBytes * 9 / 10}, // a tenth is left for the encoding of the request
 		inFlight: o.InFlight, patience: o.Patience,
-		arrived: make(chan struct{}, 1), locked: map[ref]int64{}, results: make(chan func(), o.InFlight),
+		arrived: make(chan struct{}, 1), locked: map[ref]lock{}, results: make(chan func(), o.InFlight),
 	}
 }
 
@@ -107,10 +116,10 @@ func (c *committer) run() {
 func (c *committer) landed(o txnOutcome) {
 	c.flying--
 	for name := range o.pack.accesses {
-		if o.at == 0 {
+		l := c.locked[name]
+		l.flying, l.at = l.flying-1, max(l.at, o.at)
+		if c.locked[name] = l; l.flying == 0 && l.at == 0 {
 			delete(c.locked, name)
-		} else {
-			c.locked[name] = o.at
 		}
 	}
 	c.waiting = slices.Insert(c.waiting, 0, o.again...)
@@ -118,8 +127,8 @@ func (c *committer) landed(o txnOutcome) {
 
 // round judges the waiting requests on the present mirror, answers those that it can and sends those that hold.
 func (c *committer) round(g glance) {
-	for name, at := range c.locked {
-		if at != 0 && at <= g.pos {
+	for name, l := range c.locked {
+		if l.flying == 0 && l.at <= g.pos {
 			delete(c.locked, name)
 		}
 	}
@@ -155,8 +164,8 @@ func (c *committer) round(g glance) {
 // revision that a request waits for. A watch may fail without an error.
 func (c *committer) isStuck(pos int64) bool {
 	behind := slices.ContainsFunc(c.waiting, func(t *request) bool { return t.confirmAt > pos })
-	for _, at := range c.locked {
-		behind = behind || at > pos
+	for _, l := range c.locked {
+		behind = behind || l.at > pos
 	}
 	if pos != c.reached || !behind {
 		c.reached, c.stuck = pos, time.Now()
@@ -289,8 +298,8 @@ func (r *round) isBlocked(accesses accessSet) bool {
 	if accesses.meets(r.blocked) {
 		return true
 	}
-	for name := range accesses {
-		if _, ok := r.locked[name]; ok {
+	for name, a := range accesses {
+		if l, ok := r.locked[name]; ok && (!l.puts || a != puts) {
 			return true
 		}
 	}
@@ -313,8 +322,9 @@ func (r *round) reject(t *request, accesses accessSet, err error) bool {
 // finish sends the packs of the round, and the read that confirms its rejections.
 func (r *round) finish() {
 	for _, b := range r.packs {
-		for name := range b.accesses {
-			r.locked[name] = 0
+		for name, a := range b.accesses {
+			l := r.locked[name]
+			r.locked[name] = lock{l.flying + 1, a == puts, l.at}
 		}
 		r.flying++
 		r.flights.Go(func() {

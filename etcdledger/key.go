@@ -20,14 +20,20 @@ const (
 	kindMark     kind = "m"
 	kindProposal kind = "p"
 	// When the share of nominations was last made harder to keep. It says nothing: its revision does.
-	kindShare kind = "s"
+	kindShare  kind = "s"
+	kindBudget kind = "budgets"
+	// What a wish rests on beside records ([orbit.Footprint].Fences). It says nothing either.
+	kindFence kind = "fences"
+	// Which groups and modules have budgets. There is no such record: the key gc, which every transaction compares, is
+	// written in its place, so that whatever was judged without a new budget is judged again.
+	kindCovers kind = "gc"
 )
 
 // shareID names the only record of its kind.
 const shareID = "nominations"
 
-// kinds are all kinds.
-var kinds = []kind{kindNode, kindUse, kindCapsule, kindGang, kindHold, kindMark, kindProposal, kindShare}
+// kinds are all kinds of records.
+var kinds = []kind{kindNode, kindUse, kindCapsule, kindGang, kindHold, kindMark, kindProposal, kindShare, kindBudget, kindFence}
 
 // ref names a record.
 type ref struct {
@@ -39,12 +45,17 @@ type ref struct {
 type keys struct{ prefix string }
 
 // of returns the key of a record. The id is escaped, so that it cannot contain a slash.
-func (k keys) of(r ref) string { return k.prefix + string(r.kind) + "/" + url.PathEscape(r.id) }
+func (k keys) of(r ref) string {
+	if r.kind == kindCovers {
+		return k.gc()
+	}
+	return k.prefix + string(r.kind) + "/" + url.PathEscape(r.id)
+}
 
 // log returns the key that every commit overwrites with its changes.
 func (k keys) log() string { return k.prefix + "log" }
 
-// gc returns the key that every deletion of garbage overwrites.
+// gc returns the key that every deletion of garbage overwrites, and every new budget.
 func (k keys) gc() string { return k.prefix + "gc" }
 
 // meta returns the key of the metaRecord.

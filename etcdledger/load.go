@@ -96,6 +96,7 @@ type tables struct {
 	gangs    map[orbit.GangID]*gangRecord
 	holds    map[orbit.HoldID]*holdRecord
 	marks    map[string]*markRecord
+	budgets  map[orbit.BudgetID]*budgetRecord
 	ids      map[orbit.ProposalID]*proposalRecord
 	bad      map[ref]string
 }
@@ -109,6 +110,7 @@ func newTables(k keys) *tables {
 		gangs:    map[orbit.GangID]*gangRecord{},
 		holds:    map[orbit.HoldID]*holdRecord{},
 		marks:    map[string]*markRecord{},
+		budgets:  map[orbit.BudgetID]*budgetRecord{},
 		ids:      map[orbit.ProposalID]*proposalRecord{},
 		bad:      map[ref]string{},
 	}
@@ -160,9 +162,10 @@ func (t *tables) file(r ref, text []byte, at orbit.Revision) error {
 		return into(t.holds, orbit.HoldID(r.id), text, at, func(h *holdRecord) bool { return h.Hold == nil || string(h.Hold.ID) == r.id })
 	case kindMark:
 		return into(t.marks, r.id, text, at, nil)
-	}
-	if r.kind == kindShare {
-		_, err := decode[shareRecord](text, at)
+	case kindBudget:
+		return into(t.budgets, orbit.BudgetID(r.id), text, at, func(b *budgetRecord) bool { return b.Budget == nil || string(b.Budget.ID) == r.id })
+	case kindShare, kindFence:
+		_, err := decode[emptyRecord](text, at)
 		return err
 	}
 	var id orbit.ProposalID

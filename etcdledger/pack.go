@@ -124,13 +124,13 @@ func (b *pack) take(p *orbit.Proposal, next *orbit.State, accesses accessSet, va
 
 // roomFor returns an error if the operations for these records and for those in the pack are more than the server accepts.
 func (b *pack) roomFor(accesses accessSet) error {
-	compares, puts := operations(b.accesses)
+	compares, written := operations(b.accesses)
 	for r, a := range accesses {
-		was, known := b.accesses[r]
-		compares += count(!known && r.kind != kindNode)
-		puts += count(a == writes && (!known || was == reads))
+		was := b.accesses[r]
+		compares += count(r.kind != kindNode && a&^was&reads != 0)
+		written += count(a&^was&puts != 0)
 	}
-	most := max(compares, puts)
+	most := max(compares, written)
 	if most <= b.limits.ops {
 		return nil
 	}
@@ -143,13 +143,13 @@ func (b *pack) roomFor(accesses accessSet) error {
 
 // operations returns how many compares and how many writes a transaction on these records has. If a compare fails, the
 // transaction reads every compared record and the log. The key gc counts as compared, and the log as written.
-func operations(accesses accessSet) (compares, puts int) {
-	compares, puts = 2, 1
+func operations(accesses accessSet) (compares, written int) {
+	compares, written = 2, 1
 	for r, a := range accesses {
-		compares += count(r.kind != kindNode)
-		puts += count(a == writes)
+		compares += count(r.kind != kindNode && a&reads != 0)
+		written += count(a&puts != 0)
 	}
-	return compares, puts
+	return compares, written
 }
 
 // count returns 1 if the condition holds, otherwise 0.
@@ -189,7 +189,7 @@ func (b *pack) encode(next *orbit.State, changes []orbit.Change, accesses access
 	values = make(map[ref][]byte, len(accesses))
 	for r, a := range accesses {
 		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // the key is in the compare, the read and the write; escaping may triple an id
-		if a == writes {
+		if a&puts != 0 {
 			if r.kind == kindNode && next.Node(orbit.NodeID(r.id)) == nil {
 				values[r] = nil // the transaction deletes the record
 				continue
@@ -228,8 +228,8 @@ func (b *pack) transaction(by string, number uint64) (compares []clientv3.Cmp, t
 		otherwise = append(otherwise, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
 	guard(b.keys.gc())
-	for r := range b.accesses {
-		if r.kind != kindNode {
+	for r, a := range b.accesses {
+		if r.kind != kindNode && a&reads != 0 {
 			guard(b.keys.of(r))
 		}
 	}

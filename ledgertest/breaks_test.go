@@ -19,6 +19,17 @@ func (h *handle) sending(ctx context.Context, p *orbit.Proposal) error {
 	switch h.breaks {
 	case "commits though it is too late":
 		return nil
+	case "refuses ends":
+		for _, do := range p.Do {
+			end, _ := do.(orbit.Release)
+			if c := h.state.Capsule(end.Capsule); c != nil && end.Final {
+				for b := range h.state.BudgetsOf(c.Spec) {
+					if b.Spare() < 1 {
+						return h.lost()
+					}
+				}
+			}
+		}
 	case "takes an end for a conflict":
 		if ctx.Err() != nil {
 			return h.lost()
@@ -116,10 +127,21 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		return c
 	case orbit.Submit:
 		return h.spoilSubmit(c)
+	case orbit.PutBudget:
+		switch h.breaks {
+		case "ignores budgets":
+			c.Budget.Expected = 0
+		case "lets every priority pass":
+			c.Budget.Above = 1
+		case "rounds budgets to tens":
+			c.Budget.Missing = min(c.Budget.Expected, c.Budget.Missing+c.Budget.Expected/10)
+		}
+		return c
 	case orbit.Place:
 		if h.breaks == "forgets what it carries" {
 			c.At = 0
 		}
+		c.After = c.After && h.breaks != "forgets who comes after whom"
 		return c
 	case orbit.Hold:
 		if h.breaks == "counts holds for little" {
@@ -127,6 +149,9 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		}
 		return c
 	case orbit.Release:
+		if h.breaks == "takes what leaves for stopped" && c.Hold == "" {
+			c.Stopped = !c.Final
+		}
 		if h.breaks == "brings back what has ended" {
 			c.Final = false
 			if n := h.state.Capsule(c.Capsule); n != nil && n.Pending() {
