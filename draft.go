@@ -148,6 +148,9 @@ func (d *Draft) Node(i int) *NodeState {
 	return d.nodes[i]
 }
 
+// Uses reports whether the plan has placed, released or evicted a capsule: a later step that takes it off its node is refused.
+func (d *Draft) Uses(id CapsuleID) bool { return d.capsules[id].what != draftUntouched }
+
 // Nodes yields all nodes as the plan leaves them, in order of their index.
 func (d *Draft) Nodes() iter.Seq[*NodeState] {
 	return func(yield func(*NodeState) bool) {

@@ -82,7 +82,7 @@ func (c *chatter) Follow(_ context.Context, after uint64) (claim.Listing, error)
 	switch c.said.Add(1) {
 	case 20_000:
 		close(c.some)
-	case 320_000:
+	case 1_000_000:
 		close(c.much)
 	}
 	return claim.Listing{Partial: true, Version: after + 1, Slots: []claim.Slot{slot("a", fmt.Sprint(after+1))}}, nil
@@ -102,7 +102,7 @@ func followerIsNotAhead(t *testing.T) {
 	<-c.some
 	before := leastHeap()
 	<-c.much
-	assert.Less(t, leastHeap()-before, int64(4<<20), "positions of slots that are another by now are cleared away")
+	assert.Less(t, leastHeap()-before, int64(8<<20), "positions of slots that are another by now are cleared away")
 	p.Shutdown()
 	require.NoError(t, <-ended)
 	said := c.said.Load()

@@ -7,6 +7,8 @@
 //	Anchor    wraps one of the others: it starts co-location groups, whose members wait for each other
 //	Patient   wraps one of the others, or of an importer's: what has waited long gets the room that becomes free
 //
+// [Drain] is no navigator, though it plans like one: it takes cordoned nodes out of use, beside the engines.
+//
 // Sandboxes that start from warm slots have a room of their own, package sandbox.
 //
 // The zero values work, except that Anchor.Navigator must be set. A navigator belongs to one engine. Each navigator

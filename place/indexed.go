@@ -57,12 +57,13 @@ type Indexed struct {
 	candidates      []int32
 	tournamentBytes int
 	stats           indexedStats
+	evictions       evictor
 	// A search is being done.
 	searching bool
 }
 
 // indexedStats are counts since the last Sync; index and frontier have others.
-type indexedStats struct{ asked, scanned, rated, ranked, tournaments int }
+type indexedStats struct{ asked, evicting, scanned, rated, ranked, tournaments int }
 
 // follow takes note of a Sync of the draft.
 func (e *Indexed) follow(draft *orbit.Draft) {
@@ -84,6 +85,7 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 	x.builds, x.nodes.moves, x.nodes.builds = 0, 0, 0
 	e.frontier.class, e.stats = nil, indexedStats{}
 	e.frontier.searches, e.frontier.hits, e.frontier.boxes, e.frontier.rated = 0, 0, 0, 0
+	e.evictions.opened, e.evictions.bounded, e.evictions.index.read = 0, 0, 0
 	e.drop()
 }
 
@@ -283,6 +285,7 @@ func (e *Indexed) forget() {
 	clear(e.classes)
 	e.tournamentBytes = 0
 	e.frontier.class = nil
+	clear(e.evictions.searches)
 }
 
 // Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes]:
@@ -298,9 +301,16 @@ func (e *Indexed) forget() {
 //	moved     nodes moved in the index
 //	rebuilds  times that the index, or the kept scores of a spec, were built anew
 //
+// and of BestEvicting, if it was called:
+//
+//	evicting  calls of it
+//	opened    nodes whose capsules were looked at to find victims
+//	bounded   blocks of nodes, and nodes, that were compared by bounds
+//	read      nodes whose capsules were listed because they had changed
+//
 // What is done for all engines of a ledger does not count, because any of them may be the one that comes first.
 func (e *Indexed) Notes() []slog.Attr {
-	return []slog.Attr{
+	notes := []slog.Attr{
 		slog.Int("asked", e.stats.asked),
 		slog.Int("hits", e.frontier.hits),
 		slog.Int("searches", e.frontier.searches),
@@ -312,4 +322,9 @@ func (e *Indexed) Notes() []slog.Attr {
 		slog.Int("scanned", e.stats.scanned),
 		slog.Int("parts", e.rater.parts),
 	}
+	if e.stats.evicting > 0 {
+		notes = append(notes, slog.Int("evicting", e.stats.evicting), slog.Int("opened", e.evictions.opened),
+			slog.Int("bounded", e.evictions.bounded), slog.Int("read", e.evictions.index.read))
+	}
+	return notes
 }

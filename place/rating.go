@@ -7,6 +7,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/herd"
+	"github.com/orbitsched/orbit/internal/victims"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -27,6 +28,8 @@ type rater struct {
 	// Into how many parts the view divides the nodes, and at which hash the first begins.
 	parts int
 	from  uint64
+	// Memory of the search for victims.
+	victims victims.Search
 }
 
 // drawer is what a score may have that draws lots, see [orbit.Score].

@@ -1,0 +1,378 @@
+package place
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+// fullWorld is a ledger whose nodes are nearly full of capsules of many priorities, and urgent capsules that wait.
+type fullWorld struct {
+	*rand.Rand
+	t      require.TestingT
+	ledger *orbit.MemoryLedger
+	serial int
+	nodes  int
+	// What may be in it.
+	gangs, devices, nominations bool
+	specs                       []*orbit.Spec
+}
+
+func newFullWorld(t require.TestingT, seed uint64, nodes int) *fullWorld {
+	w := &fullWorld{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 90}}, nodes: nodes}
+	return w
+}
+
+func (w *fullWorld) node(i int) orbit.NodeID { return orbit.NodeID(fmt.Sprintf("n%03d", i)) }
+
+func (w *fullWorld) build(fill int) {
+	var do []orbit.Commitment
+	for i := range w.nodes {
+		n := labelled(machine(w.node(i), 4+w.Int64N(5)), "zone", []string{"x", "y"}[w.IntN(2)])
+		n.Capacity[orbit.Memory] = 4 + w.Int64N(5)
+		if w.devices {
+			n.Devices = orbit.Devices{Model: []string{"A", "B"}[w.IntN(2)], Count: w.IntN(4)}
+			n.Devices.Unhealthy = orbit.DeviceSet(w.IntN(3)) & (1<<n.Devices.Count - 1)
+		}
+		n.Cordon(w.IntN(12) == 0)
+		do = append(do, orbit.PutNode{Node: n})
+	}
+	commit(w.t, w.ledger, do...)
+	for range fill {
+		w.arrive()
+	}
+	for range 6 {
+		w.newClass()
+	}
+}
+
+// newClass adds a spec of urgent capsules.
+func (w *fullWorld) newClass() {
+	spec := w.spec(int32(2 + w.IntN(4)))
+	spec.Module = "urgent"
+	if w.IntN(3) == 0 {
+		spec.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: []string{"x"}}}
+	}
+	w.specs = append(w.specs, spec)
+}
+
+func (w *fullWorld) spec(priority int32) *orbit.Spec {
+	s := wants(1 + w.Int64N(4))
+	s.Envelope.Reservation[orbit.Memory] = w.Int64N(3)
+	s.Priority = priority
+	if w.devices && w.IntN(2) == 0 {
+		s.Devices = orbit.DeviceRequest{Count: 1 + w.IntN(2), Milli: []int{300, 500, 1000}[w.IntN(3)]}
+	}
+	return s
+}
+
+func (w *fullWorld) id(prefix string) orbit.CapsuleID {
+	w.serial++
+	return orbit.CapsuleID(fmt.Sprintf("%s%04d", prefix, w.serial))
+}
+
+// arrive places a capsule or a gang, or does nothing if it does not fit where it is to go.
+func (w *fullWorld) arrive() {
+	s := snapshotOf(w.t, w.ledger)
+	place := func(id orbit.CapsuleID, spec *orbit.Spec) orbit.Commitment {
+		n := s.Node(w.node(w.IntN(w.nodes)))
+		set, _ := n.PickDevices(spec)
+		return orbit.Place{Capsule: id, Node: n.Node.ID, Devices: set}
+	}
+	spec := w.spec(int32(w.IntN(4)))
+	if !w.gangs || w.IntN(3) > 0 {
+		id := w.id("c")
+		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, place(id, spec)}})
+		return
+	}
+	g := orbit.Gang{ID: orbit.GangID(w.id("g"))}
+	var do []orbit.Commitment
+	for r := range 1 + w.IntN(2) {
+		role := orbit.Role{Name: fmt.Sprint(r), Spec: spec}
+		for range 1 + w.IntN(3) {
+			role.Members = append(role.Members, w.id("m"))
+			do = append(do, place(role.Members[len(role.Members)-1], spec))
+		}
+		role.Min = w.IntN(len(role.Members) + 1)
+		g.Roles = append(g.Roles, role)
+		spec = w.spec(int32(w.IntN(4)))
+	}
+	_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: append([]orbit.Commitment{orbit.Submit{Gang: &g}}, do...)})
+}
+
+// urgent submits a capsule that waits, a member of a gang now and then, and may nominate room for it.
+func (w *fullWorld) urgent() orbit.CapsuleID {
+	id, spec := w.id("u"), w.specs[w.IntN(len(w.specs))]
+	if w.gangs && w.IntN(4) == 0 {
+		commit(w.t, w.ledger, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID("of " + id), Roles: []orbit.Role{{Name: "r", Spec: spec, Members: []orbit.CapsuleID{id}}}}})
+		return id
+	}
+	commit(w.t, w.ledger, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec})
+	if w.nominations && w.IntN(2) == 0 {
+		room := orbit.NominatedRoom{Node: w.node(w.IntN(w.nodes)), Room: orbit.Resources{orbit.CPU: 1 + w.Int64N(3)}}
+		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
+			orbit.Nominate{Capsule: id, Parts: []orbit.NominatedRoom{room}, Ends: time.Unix(1<<40, 0)}}})
+	}
+	return id
+}
+
+// churn ends some capsules, lets others come, and changes some nodes.
+func (w *fullWorld) churn() {
+	w.newClass()
+	for range 1 + w.IntN(12) {
+		switch w.IntN(4) {
+		case 0:
+			for c := range snapshotOf(w.t, w.ledger).On(w.node(w.IntN(w.nodes))) {
+				_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: true}}})
+				break
+			}
+		case 1:
+			n := *snapshotOf(w.t, w.ledger).Node(w.node(w.IntN(w.nodes))).Node
+			n.Cordon(n.Schedulable() && w.IntN(3) == 0)
+			n.Devices.Unhealthy ^= 1 << min(n.Devices.Count, 1) >> 1
+			commit(w.t, w.ledger, orbit.PutNode{Node: n})
+		default:
+			w.arrive()
+		}
+	}
+}
+
+// dumbVictims has the referee find out who must leave a node: all that may leave are evicted, in order of importance, and it spares
+// whom it can. It looks at no gang, no device and no nomination.
+func dumbVictims(s *orbit.State, c *orbit.Capsule, n *orbit.NodeState) (out []*orbit.Capsule, ok bool) {
+	var all []*orbit.Capsule
+	for v := range s.On(n.Node.ID) {
+		if v.Spec.Priority < c.Spec.Priority {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b *orbit.Capsule) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.PlacedAt, b.PlacedAt), cmp.Compare(a.ID, b.ID))
+	})
+	p := orbit.Proposal{View: s.Revision()}
+	for _, v := range all {
+		p.Do = append(p.Do, orbit.Evict{Capsule: v.ID, From: v.Node, Since: v.PlacedAt, For: c.ID})
+	}
+	p.Do = append(p.Do, orbit.Place{Capsule: c.ID, Node: n.Node.ID})
+	reduced, err := s.Judge(p)
+	for _, do := range reduced.Do {
+		if e, is := do.(orbit.Evict); is {
+			out = append(out, s.Capsule(e.Capsule))
+		}
+	}
+	return out, err == nil
+}
+
+// dumbKeyOf is what nodes are compared by.
+func dumbKeyOf(node orbit.NodeID, out []*orbit.Capsule) string {
+	highest, sum, start := int64(math.MinInt32)-1, int64(0), orbit.Revision(math.MaxInt64)
+	for _, v := range out {
+		highest = max(highest, int64(v.Spec.Priority))
+		sum += int64(v.Spec.Priority) + 1<<31
+	}
+	for _, v := range out {
+		if int64(v.Spec.Priority) == highest {
+			start = min(start, v.PlacedAt)
+		}
+	}
+	return fmt.Sprintf("%020d %020d %05d %020d %s", highest+1<<32, sum, len(out), math.MaxInt64-int64(start), node)
+}
+
+func idsOf(capsules []*orbit.Capsule) (ids []orbit.CapsuleID) {
+	for _, c := range capsules {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// TestVictimsAreWhomTheRefereeWouldNotSpare: Exhaustive evicts those on a node whom the referee does not spare if all that may leave
+// it are named, and chooses the node where these are best.
+func TestVictimsAreWhomTheRefereeWouldNotSpare(t *testing.T) {
+	evicted := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newFullWorld(rt, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 8).Draw(rt, "nodes"))
+		w.build(rapid.IntRange(0, 60).Draw(rt, "capsules"))
+		id := w.urgent()
+		v, _ := viewOf(rt, w.ledger, nil)
+		c, d := v.State().Capsule(id), &orbit.Draft{}
+		d.Sync(v)
+		var want []*orbit.Capsule
+		best, node := "", orbit.NodeID("")
+		for n := range v.State().Nodes() {
+			if out, ok := dumbVictims(v.State(), c, n); ok && (best == "" || dumbKeyOf(n.Node.ID, out) < best) {
+				best, want, node = dumbKeyOf(n.Node.ID, out), out, n.Node.ID
+			}
+		}
+		got, err := (&Exhaustive{}).BestEvicting(d, c)
+		if best == "" {
+			require.ErrorAs(rt, err, new(*orbit.NoFit))
+			return
+		}
+		require.NoError(rt, err)
+		require.Equal(rt, node, got.Choice.Node.Node.ID)
+		require.Equal(rt, idsOf(want), idsOf(got.Victims))
+		evicted += len(want)
+	})
+	require.Positive(t, evicted)
+}
+
+// asker is an engine that looks for victims, on a draft of its own.
+type asker struct {
+	draft orbit.Draft
+	view  orbit.View
+	BestEvictor
+}
+
+// BestEvictor is what engines have that look for victims.
+type BestEvictor interface {
+	BestEvicting(*orbit.Draft, *orbit.Capsule) (Eviction, error)
+}
+
+// evictions counts what tests have seen.
+type evictions map[string]int
+
+func (seen evictions) count(e Eviction) {
+	nodes := map[orbit.NodeID]bool{}
+	for _, v := range e.Victims {
+		seen["evicted"]++
+		nodes[v.Node] = true
+		if v.Gang != "" && len(e.Victims) == 1 {
+			seen["member beyond the minimum"]++
+		}
+	}
+	if len(nodes) > 1 {
+		seen["whole gang"]++
+	}
+}
+
+// TestIndexedEvictsAsExhaustive: with gangs whole and at their minimums, devices, labels and nominations, Indexed chooses the node and
+// the victims that Exhaustive chooses, call by call, while plans are made and the world changes. What they choose the ledger
+// commits, and spares nobody of it unless an earlier proposal of the plan has left room on the node.
+func TestIndexedEvictsAsExhaustive(t *testing.T) {
+	seen := evictions{}
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newFullWorld(rt, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(20, 150).Draw(rt, "nodes"))
+		w.gangs, w.devices, w.nominations = rapid.Bool().Draw(rt, "gangs"), rapid.Bool().Draw(rt, "devices"), rapid.Bool().Draw(rt, "nominations")
+		w.build(w.nodes * rapid.IntRange(2, 5).Draw(rt, "capsules"))
+		plain, fast := &asker{BestEvictor: &Exhaustive{}}, &asker{BestEvictor: &Indexed{}}
+		if rapid.Bool().Draw(rt, "filter") {
+			f := func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
+				return []string{"", "", "", "is odd"}[n.Capsules%4]
+			}
+			plain.BestEvictor, fast.BestEvictor = &Exhaustive{Filter: f}, &Indexed{Filter: f}
+		}
+		for range 6 {
+			var ids []orbit.CapsuleID
+			for range 1 + w.IntN(5) {
+				ids = append(ids, w.urgent())
+			}
+			for _, a := range []*asker{plain, fast} {
+				require.NoError(rt, a.view.Refresh(context.Background(), w.ledger, nil, time.Unix(1000, 0)))
+				a.draft.Sync(&a.view)
+			}
+			var proposals []orbit.Proposal
+			for _, id := range ids {
+				c := plain.view.State().Capsule(id)
+				want, err := plain.BestEvicting(&plain.draft, c)
+				got, other := fast.BestEvicting(&fast.draft, c)
+				if err != nil {
+					require.EqualError(rt, other, err.Error())
+					seen["none"]++
+					continue
+				}
+				require.NoError(rt, other)
+				require.Equal(rt, want.Choice.Node.Node.ID, got.Choice.Node.Node.ID, "%v and %v", idsOf(want.Victims), idsOf(got.Victims))
+				require.Equal(rt, []any{idsOf(want.Victims), want.Choice.Devices, want.Highest}, []any{idsOf(got.Victims), got.Choice.Devices, got.Highest})
+				starts := []int{plain.draft.Checkpoint(), fast.draft.Checkpoint()}
+				require.NoError(rt, want.On(&plain.draft, c))
+				require.NoError(rt, got.On(&fast.draft, c))
+				seen.count(want)
+				plain.draft.Propose()
+				if p := fast.draft.Propose(); w.IntN(3) > 0 {
+					proposals = append(proposals, p)
+				} else {
+					plain.draft.Rollback(starts[0])
+					fast.draft.Rollback(starts[1])
+				}
+			}
+			left := map[orbit.NodeID]bool{} // where evictions may have left room that the plan has not counted on
+			for _, p := range proposals {
+				s, on := snapshotOf(rt, w.ledger), p.Do[len(p.Do)-1].(orbit.Place).Node
+				reduced, err := s.Judge(p)
+				require.NoError(rt, err, "%v", p.Do)
+				if !left[on] {
+					require.Equal(rt, p.Do, reduced.Do)
+				}
+				for _, do := range p.Do[:len(p.Do)-1] {
+					left[do.(orbit.Evict).From] = true
+				}
+				_, err = w.ledger.Propose(context.Background(), p)
+				require.NoError(rt, err)
+			}
+			w.churn()
+		}
+	})
+	t.Log(seen)
+	for _, what := range []string{"none", "evicted", "whole gang", "member beyond the minimum"} {
+		require.Positive(t, seen[what], what)
+	}
+}
+
+// TestEvictingOpensFewNodes: on 4,000 nodes that are full, Indexed looks at the capsules of a node or two for each preemption, and
+// after a commit lists those of the nodes that have changed; at all of them once.
+func TestEvictingOpensFewNodes(t *testing.T) {
+	const nodes, urgent = 4000, 100
+	l := &orbit.MemoryLedger{}
+	for i := range nodes {
+		id := orbit.NodeID(fmt.Sprintf("n%04d", i))
+		do := []orbit.Commitment{orbit.PutNode{Node: machine(id, 40)}, orbit.Submit{IDs: names(fmt.Sprint(id, "-"), 4), Spec: wants(9)}}
+		for _, c := range names(fmt.Sprint(id, "-"), 4) {
+			do = append(do, orbit.Place{Capsule: c, Node: id})
+		}
+		commit(t, l, do...)
+	}
+	spec := wants(30)
+	spec.Priority = 1
+	commit(t, l, orbit.Submit{IDs: names("urgent", urgent), Spec: spec})
+	v, refresh := viewOf(t, l, nil)
+	e := draftFor(&Indexed{})
+	noted := func(key string) (n int64) {
+		for _, note := range e.engine.Notes() {
+			if note.Key == key {
+				n = note.Value.Int64()
+			}
+		}
+		return n
+	}
+	for pass := range 2 {
+		refresh()
+		e.Sync(v)
+		for _, id := range names("urgent", urgent)[pass*urgent/2 : (pass+1)*urgent/2] {
+			c := v.State().Capsule(id)
+			got, err := e.engine.BestEvicting(&e.Draft, c)
+			require.NoError(t, err)
+			require.Len(t, got.Victims, 3)
+			require.NoError(t, got.On(&e.Draft, c))
+			commit(t, l, e.Propose().Do...)
+		}
+		require.EqualValues(t, urgent/2, noted("evicting"))
+		require.LessOrEqual(t, noted("opened"), int64(2*urgent))
+		if pass == 0 {
+			require.LessOrEqual(t, noted("read"), int64(nodes+2*urgent))
+			require.LessOrEqual(t, noted("bounded"), int64(nodes/blockNodes+1+(urgent/2+2)*(blockNodes+2)))
+		} else {
+			require.LessOrEqual(t, noted("read"), int64(2*urgent))
+			require.LessOrEqual(t, noted("bounded"), int64(3*urgent))
+		}
+	}
+}
