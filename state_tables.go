@@ -222,7 +222,7 @@ func (a groupWaiting) less(b groupWaiting) bool {
 }
 
 // GroupPending yields the specs of pending capsules that have to do with the group, and how many wait of each:
-// its members ([Spec.Group]), members of gangs among them, and capsules of other groups, or of none, that
+// its members ([Spec.MemberOf]), members of gangs among them, and capsules of other groups, or of none, that
 // want to be near one (Near.Group). The order depends on nothing but the specs.
 func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	return func(yield func(*Spec, int) bool) {
