@@ -299,7 +299,7 @@ func (r *round) isBlocked(accesses accessSet) bool {
 		return true
 	}
 	for name, a := range accesses {
-		if l, ok := r.locked[name]; ok && !(l.puts && a == puts) {
+		if l, ok := r.locked[name]; ok && (!l.puts || a != puts) {
 			return true
 		}
 	}
