@@ -116,6 +116,8 @@ type Capsule struct {
 	PlacedAt Revision
 	// PlacedBy is the id of the proposal that placed the capsule last.
 	PlacedBy ProposalID
+	// Remains is what still runs of an earlier placement, so that the capsule does not begin anywhere; nil: nothing.
+	Remains *Remains
 	// Nomination is the room that the capsule is nominated for while it waits, or what is kept of the last one that has
 	// ended; nil: there has been none since the capsule was submitted or placed.
 	Nomination *Nomination
@@ -128,6 +130,11 @@ type Capsule struct {
 	// Devices are the device instances that the capsule holds on Node. They are behind the larger fields, because the record is
 	// smaller so.
 	Devices DeviceSet
+	// Begun reports that the agent of Node has confirmed that the capsule begins to run there ([Confirm]).
+	Begun bool
+	// Waits reports that the capsule, which has not begun, waits until everything has stopped that had left Node when it was
+	// placed there ([Remains.Left] is not above PlacedAt).
+	Waits bool
 
 	// Position of its role in the gang.
 	role     uint16
@@ -155,7 +162,7 @@ func (c *Capsule) Pending() bool { return c.Node == "" && !c.released }
 func (c *Capsule) Placed() bool { return c.Node != "" }
 
 // Released reports whether the capsule has been released for good. Such records are kept for a while
-// ([Limits.Terminal]) so that late proposals get a precise answer.
+// ([Limits.Terminal], and as long as there are [Remains]) so that late proposals get a precise answer.
 func (c *Capsule) Released() bool { return c.released }
 
 // Sums of so many weights stay finite, and so many predicates are judged fast: they are under a lock.

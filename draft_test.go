@@ -489,7 +489,7 @@ func (d *drafting) check(t *rapid.T) {
 		}
 		require.Equal(t, used, n.used, "node %s", n.Node.ID)
 		require.Equal(t, use, n.deviceUse(), "node %s", n.Node.ID)
-		require.Equal(t, []int{want.Capsules, want.holds}, []int{n.Capsules, n.holds}, "node %s", n.Node.ID)
+		require.Equal(t, []int{want.Capsules, want.Holds()}, []int{n.Capsules, n.Holds()}, "node %s", n.Node.ID)
 		require.Same(t, d.view.State().NodeByIndex(n.Index()).Node, n.Node)
 	}
 }

@@ -75,12 +75,15 @@ func TestOffences(t *testing.T) {
 		do   func(*State) []Commitment
 		says string
 	}{
-		"places what is assigned to others":       {doing(placeOn("waits", "free")), `places capsule "waits", which is assigned to "other"`},
-		"places what it does not claim":           {doing(placeOn("nobody's", "free")), `which it does not claim`},
-		"ends the work of others":                 {doing(Release{Capsule: "low", Final: true}), `releases capsule "low"`},
-		"sends others back from a cordoned node":  {doing(Release{Capsule: "drains"}), `releases capsule "drains"`},
-		"makes room with the hole of before":      {doing(Release{Capsule: "high", Final: true}, placeOn("mine", "full")), `releases capsule "high"`},
-		"says that its own has stopped":           {doing(Release{Capsule: "running", Stopped: true}), "has stopped, which the agent"},
+		"places what is assigned to others":      {doing(placeOn("waits", "free")), `places capsule "waits", which is assigned to "other"`},
+		"places what it does not claim":          {doing(placeOn("nobody's", "free")), `which it does not claim`},
+		"ends the work of others":                {doing(Release{Capsule: "low", Final: true}), `releases capsule "low"`},
+		"sends others back from a cordoned node": {doing(Release{Capsule: "drains"}), `releases capsule "drains"`},
+		"makes room with the hole of before":     {doing(Release{Capsule: "high", Final: true}, placeOn("mine", "full")), `releases capsule "high"`},
+		"says that its own has stopped":          {doing(Release{Capsule: "running", Stopped: true}), "has stopped, which the agent"},
+		"says that its own begins": {func(s *State) []Commitment {
+			return []Commitment{Confirm{Capsule: "running", Since: s.Capsule("running").PlacedAt, Begun: true}}
+		}, "holds a orbit.Confirm, which is not for a plan"},
 		"evicts what outranks":                    {makingWay("high"), `evicts capsule "high" of priority 9 for capsule mine`},
 		"evicts what is equal":                    {makingWay("equal"), `evicts capsule "equal" of priority 5`},
 		"takes over":                              {doing(Assign{Capsule: "waits", From: "other", Owner: "me"}), `assigns capsule "waits"`},

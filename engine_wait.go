@@ -288,6 +288,8 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, aside
 	case Evict:
 		return e.minds(do.Capsule), aside
+	case Confirm: // what has stopped may be placed where nobody confirms
+		return do.Stopped && e.minds(do.Capsule), false
 	case PutNode:
 		return false, aside
 	case RemoveNode, Hold, Mark:

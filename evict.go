@@ -27,6 +27,41 @@ type Evict struct {
 
 func (Evict) commitment() {}
 
+// Confirm is what the agent of a node says of a capsule there: exactly one of Begun and Stopped is set. A proposal with one holds
+// nothing but such, releases that are Final or Stopped, and placements of what the proposal says has Stopped; no plan holds one.
+type Confirm struct {
+	// Capsule is the capsule that is meant.
+	Capsule CapsuleID `json:"capsule"`
+	// Since is the revision of the placement that is meant ([Capsule.PlacedAt], [Remains.Since]).
+	Since Revision `json:"since"`
+	// Begun says that the capsule is about to run where it is placed. It is proposed before the start, which it allows: it is
+	// refused while something runs that has to stop first. Only a node that Confirms, and is not Lost, has capsules that begin.
+	Begun bool `json:"begun,omitempty"`
+	// Stopped says that nothing runs any more of what the placement has left: its [Remains] end. What has not been taken off
+	// its node, and runs no more, is said by [Release.Stopped].
+	Stopped bool `json:"stopped,omitempty"`
+}
+
+func (Confirm) commitment() {}
+
+// Remains is what is left on a node of a placement that had begun when it ended, until the agent of the node confirms that it
+// has stopped, or the node is lost. It takes nothing of what is free; but what does not fit beside it waits to begin, and so does the
+// capsule itself wherever it is placed next.
+type Remains struct {
+	// Capsule is the capsule that ran there. It may be pending, placed elsewhere, or released for good.
+	Capsule CapsuleID `json:"-"`
+	// Spec is what the capsule asks for.
+	Spec *Spec `json:"-"`
+	// Node is the node that it has left.
+	Node NodeID `json:"node"`
+	// Devices are the device instances that it had there.
+	Devices DeviceSet `json:"devices,omitempty"`
+	// Since is the revision at which it was placed there.
+	Since Revision `json:"since"`
+	// Left is the revision at which it was taken off.
+	Left Revision `json:"left"`
+}
+
 // leaves returns the capsule that a commitment takes off its node; empty: none.
 func leaves(c Commitment) CapsuleID {
 	switch c := c.(type) {

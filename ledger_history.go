@@ -223,6 +223,7 @@ type commitmentJSON struct {
 	Mark       *Mark       `json:"mark,omitempty"`
 	Nominate   *Nominate   `json:"nominate,omitempty"`
 	Evict      *Evict      `json:"evict,omitempty"`
+	Confirm    *Confirm    `json:"confirm,omitempty"`
 
 	PutBudget    *PutBudget    `json:"putBudget,omitempty"`
 	RemoveBudget *RemoveBudget `json:"removeBudget,omitempty"`
@@ -244,6 +245,8 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 		out.Release = &c
 	case Evict:
 		out.Evict = &c
+	case Confirm:
+		out.Confirm = &c
 	case Hold:
 		c.Ends = c.Ends.UTC()
 		out.Hold = &c
@@ -293,6 +296,9 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	}
 	if in.Evict != nil {
 		found = append(found, *in.Evict)
+	}
+	if in.Confirm != nil {
+		found = append(found, *in.Confirm)
 	}
 	if in.Nominate != nil {
 		found = append(found, *in.Nominate)

@@ -65,6 +65,7 @@ func (s *scribe) node(id NodeID) Node {
 		n.Devices.Unhealthy = s.faults(n.Devices.Count)
 	}
 	n.Cordon(s.chance(8))
+	n.Confirms = !s.chance(3)
 	return n
 }
 
@@ -145,7 +146,7 @@ func (s *scribe) labels() map[string]string {
 
 // put places a capsule where the view says that it fits, or anywhere.
 func (s *scribe) put(c CapsuleID, spec *Spec) Place {
-	p := Place{Capsule: c, Node: pickOne(s, modelNodes), Note: pickOne(s, []string{"", "warm"}), At: s.instant()}
+	p := Place{Capsule: c, Node: pickOne(s, modelNodes), After: s.chance(6), Note: pickOne(s, []string{"", "warm"}), At: s.instant()}
 	var fits []*NodeState
 	for n := range s.view.Nodes() {
 		if spec != nil && n.Fits(spec) {
@@ -200,6 +201,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
+	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
 	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain, draftEvict, draftEvict, draftEvict, draftEvict,
 	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
 	func(s *scribe) []Commitment { return []Commitment{Release{Hold: pickOne(s, modelHolds)}} },
@@ -220,7 +222,9 @@ func draftChange(s *scribe) []Commitment {
 		return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}}
 	}
 	n := *known.Node.clone()
-	switch rapid.IntRange(0, 4).Draw(s.T, "change") {
+	switch rapid.IntRange(0, 5).Draw(s.T, "change") {
+	case 5:
+		n.Confirms = !n.Confirms
 	case 0:
 		n.Capacity = s.room(6)
 	case 1:
@@ -275,6 +279,35 @@ func draftRelease(s *scribe) []Commitment {
 		return []Commitment{r, s.put(c.ID, c.Spec)}
 	}
 	return []Commitment{r}
+}
+
+// draftConfirm says that what is placed begins, and that what has left has stopped, of some of each.
+func draftConfirm(s *scribe) (out []Commitment) {
+	for c := range s.view.Capsules() {
+		switch {
+		case s.chance(3):
+		case c.Remains != nil && !s.chance(3):
+			out = append(out, Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true})
+		case c.Placed() && (!c.Begun || s.chance(12)):
+			out = append(out, Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: true})
+		}
+		if len(out) > 2 || len(out) > 0 && s.chance(2) {
+			break
+		}
+	}
+	slices.SortFunc(out, func(a, b Commitment) int { return cmp.Compare(a.(Confirm).Capsule, b.(Confirm).Capsule) })
+	if c := s.some((*Capsule).Placed); s.chance(4) {
+		out = append(out, Release{Capsule: c.ID, Final: true})
+		if s.chance(2) {
+			out = append(out, Confirm{Capsule: c.ID, Since: max(c.PlacedAt, 1), Stopped: true})
+		}
+	}
+	if len(out) == 0 || s.chance(12) {
+		c := s.some((*Capsule).Placed)
+		end := s.chance(2)
+		out = append(out, Confirm{Capsule: c.ID, Since: max(c.PlacedAt, 1), Begun: !end, Stopped: end})
+	}
+	return out
 }
 
 // draftEmpty takes everything off a node and removes it, in one proposal.
@@ -423,7 +456,7 @@ func (s *scribe) bet(do []Commitment) Precondition {
 func (s *scribe) spoil(p *Proposal) {
 	bad := &Spec{Prefer: []Preference{{Predicate{Key: "k", Op: "Exists"}, math.NaN()}}}
 	p.Do = append(p.Do, pickOne(s, []Commitment{
-		nil, &Place{Capsule: "c0", Node: "n0"}, Place{Node: "n0"}, PutNode{},
+		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true}, Place{Node: "n0"}, PutNode{},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
 		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
 		Submit{IDs: []CapsuleID{"c0", "c0"}, Spec: &Spec{}}, Hold{ID: "h0", Node: "n0", Room: Resources{1}},
@@ -518,6 +551,7 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 		require.Equal(t, want.next.rev, rev)
 		d.model = want.next
 		d.count["committed"]++
+		d.countAgents()
 	case want.done != 0:
 		require.NoError(t, err)
 		require.Equal(t, want.done, rev, "a repeated proposal has the same revision")
@@ -528,6 +562,17 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 		require.True(t, slices.ContainsFunc(want.kinds, func(k error) bool { return errors.Is(err, k) }), "want %v: %v", want.kinds, err)
 		require.Empty(t, diffLines(d.text, before), "a rejected proposal changes nothing")
 		d.receipt(t, p, rev, err)
+	}
+}
+
+// countAgents counts what agents have to do with.
+func (d *duel) countAgents() {
+	d.count["kept beyond the limit"] += max(0, len(d.model.released)-d.model.limits.Terminal)
+	for _, c := range d.model.capsules {
+		d.count["begun"] += btoi(c.begun)
+		d.count["waits"] += btoi(c.waits)
+		d.count["placed beside its remains"] += btoi(c.node != "" && c.remains != nil)
+		d.count["ended with remains"] += btoi(c.released && c.remains != nil)
 	}
 }
 
@@ -765,11 +810,15 @@ func TestFootprint(t *testing.T) {
 			l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
 		}
 		d := newDuel(l, rapid.Bool().Draw(t, "wild"))
-		d.settle(t)
+		if rapid.Bool().Draw(t, "agents") {
+			d.employ(t)
+		} else {
+			d.settle(t)
+		}
 		for range rapid.IntRange(0, 12).Draw(t, "before") {
 			d.propose(t, 1)
 		}
-		s := &scribe{T: t, view: d.views[0], wild: d.wild}
+		s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts}
 		if s.chance(4) {
 			s.view = d.snapshot()
 		}
@@ -927,7 +976,7 @@ func (d *duel) different(a, b *State) map[string]bool {
 		})
 		differs("u "+string(id), func(s *State) string {
 			if n := s.Node(id); n != nil {
-				return fmt.Sprint(n.Usage, n.used, n.deviceUse(), n.Capsules, n.holds)
+				return fmt.Sprint(n.Usage, n.used, n.deviceUse(), n.Capsules, n.holds, textOfRemains(n))
 			}
 			return ""
 		})
@@ -943,7 +992,9 @@ func (d *duel) different(a, b *State) map[string]bool {
 	for _, id := range modelCapsules {
 		differs("c "+string(id), func(s *State) string {
 			if c := s.Capsule(id); c != nil {
-				return fmt.Sprintf("%+v", *c)
+				own := *c
+				own.Remains = nil // it is its node's, which is what a ledger writes when it ends
+				return fmt.Sprintf("%+v", own)
 			}
 			return ""
 		})
@@ -1095,8 +1146,8 @@ func textOfNode(s *State, slot uint32) string {
 	if s.Node(n.Node.ID) != n {
 		return fmt.Sprintf("node slot %d: %s is not found", slot, n.Node.ID)
 	}
-	return fmt.Sprintf("node slot %d (%d): %v capsules %d usage %d spec %d used %v devices %v holds %d members %v nominated %s",
-		slot, n.index, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, r.list(), textOfNominated(n))
+	return fmt.Sprintf("node slot %d (%d): %v capsules %d usage %d spec %d used %v devices %v holds %d members %v nominated %s remains %s",
+		slot, n.index, *n.Node, n.Capsules, n.Usage, n.Specification, [Dimensions]int64(n.used), n.deviceUse(), n.holds, r.list(), textOfNominated(n), textOfRemains(n))
 }
 
 // list returns the slots of a node's capsules, in the order in which they are listed.
@@ -1117,8 +1168,8 @@ func textOfCapsule(s *State, slot uint32) string {
 		return fmt.Sprintf("capsule slot %d: %s is not found", slot, c.ID)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v",
-		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released)
+	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v waits %v remains %s",
+		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Waits, c.Remains)
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}

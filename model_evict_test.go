@@ -20,13 +20,14 @@ type modelWishes struct {
 	passed    []int
 	evicted   map[CapsuleID]bool
 	evictedOf map[GangID]bool
+	placed    map[CapsuleID]bool // what it places, and whether after everything that still runs there
 	wished    map[CapsuleID]bool // by which members are taken off their nodes
 }
 
 func newModelWishes() modelWishes {
 	return modelWishes{readied: map[NodeID]bool{}, moved: map[CapsuleID]bool{}, gangs: map[GangID]bool{},
 		drained: map[GangID]bool{}, displaced: map[GangID][]*refusal{},
-		evicted: map[CapsuleID]bool{}, evictedOf: map[GangID]bool{}, wished: map[CapsuleID]bool{}}
+		evicted: map[CapsuleID]bool{}, evictedOf: map[GangID]bool{}, wished: map[CapsuleID]bool{}, placed: map[CapsuleID]bool{}}
 }
 
 // drains reports whether a node takes no work, before the proposal and all through it.
@@ -79,6 +80,7 @@ func (r *modelRound) evict(e Evict) *refusal {
 	}
 	r.now.touchNode(c.node)
 	r.now.touchGang(c.gang)
+	r.leave(e.Capsule, &c)
 	c.node, c.devices, c.note, c.changed = "", 0, "", r.now.rev
 	r.now.capsules[e.Capsule] = c
 	r.wishes.moved[e.Capsule] = true
@@ -119,24 +121,29 @@ func (r *modelRound) unkind() (out []*refusal) {
 	return out
 }
 
-// mixesStopped reports whether a proposal says that something has stopped and does anything else but end capsules and place anew
-// what has stopped.
+// mixesStopped reports whether a proposal says that something has stopped, or confirms something, and does anything else but end
+// capsules and place anew what has stopped.
 func mixesStopped(do []Commitment) bool {
-	other, stopped := false, map[CapsuleID]bool{}
+	other, agent, stopped := false, false, map[CapsuleID]bool{}
 	for _, c := range do {
-		r, ok := c.(Release)
-		if r.Stopped {
-			stopped[r.Capsule] = true
-		}
-		if p, places := c.(Place); places && stopped[p.Capsule] {
-			continue
-		}
-		other = other || !ok || r.Stopped == r.Final
-		if r.Stopped && r.Final {
-			return true
+		switch c := c.(type) {
+		case Confirm:
+			agent = true
+		case Release:
+			if c.Stopped && c.Final {
+				return true
+			}
+			if c.Stopped {
+				agent, stopped[c.Capsule] = true, true
+			}
+			other = other || c.Hold != "" || !c.Stopped && !c.Final
+		case Place:
+			other = other || !stopped[c.Capsule]
+		default:
+			other = true
 		}
 	}
-	return len(stopped) > 0 && other
+	return agent && other
 }
 
 // evictFor takes a victim off its node, if it is still there.
@@ -148,6 +155,7 @@ func (r *modelRound) evictFor(e Evict, c modelCapsule) {
 	}
 	r.now.touchNode(c.node)
 	r.now.touchGang(c.gang)
+	r.leave(e.Capsule, &c)
 	c.node, c.devices, c.note, c.changed = "", 0, "", r.now.rev
 	r.now.capsules[e.Capsule] = c
 	w.victims, w.evicted[e.Capsule], w.wished[e.Capsule] = append(w.victims, w.at), true, true

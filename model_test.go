@@ -53,6 +53,9 @@ type modelCapsule struct {
 	placedBy  ProposalID
 	earlier   []modelID // placements before that one, oldest first
 	released  bool
+	begun     bool
+	waits     bool
+	remains   *modelRemains // what still runs of an earlier placement
 }
 
 type modelGang struct {
@@ -341,6 +344,8 @@ func (r *modelRound) execute(c Commitment) *refusal {
 		return r.release(c)
 	case Evict:
 		return r.evict(c)
+	case Confirm:
+		return r.confirm(c)
 	case Hold:
 		return r.hold(c)
 	case Nominate:
@@ -376,6 +381,9 @@ func (r *modelRound) putNode(n Node) *refusal {
 		delete(r.endedOn, n.ID)
 		delete(r.claimed, n.ID)
 	}
+	if n.State == Lost {
+		r.now.endRemains(n.ID)
+	}
 	for d := range n.Capacity {
 		r.shared = r.shared || ok && n.Capacity[d] < known.Capacity[d]
 	}
@@ -389,6 +397,9 @@ func (r *modelRound) removeNode(id NodeID) *refusal {
 		return lostTo(r.was.left.Nodes)
 	}
 	if capsules, holds := r.now.on(id); capsules+holds > 0 {
+		return lostTo(r.was.nodes[id].newest())
+	}
+	if len(r.now.remainsOn(id)) > 0 {
 		return lostTo(r.was.nodes[id].newest())
 	}
 	if len(r.now.claims(id)) > 0 {
@@ -460,6 +471,7 @@ func (r *modelRound) place(p Place) *refusal {
 	c.node, c.devices, c.note, c.at = p.Node, p.Devices, p.Note, p.At
 	c.changed, c.placedAt, c.placedBy = r.now.rev, r.now.rev, r.p.ID
 	r.now.capsules[p.Capsule] = c
+	r.wishes.placed[p.Capsule] = p.After
 	r.now.touchGang(c.gang)
 	return nil
 }
@@ -558,6 +570,8 @@ func (r *modelRound) release(p Release) *refusal {
 		r.now.touchNode(c.node)
 		r.now.touchGang(c.gang)
 	}
+	c.begun = c.begun && !p.Stopped
+	r.leave(p.Capsule, &c)
 	c.node, c.devices, c.note, c.changed, c.released = "", 0, "", r.now.rev, p.Final
 	r.now.capsules[p.Capsule] = c
 	if c.gang != "" && sumOf(r.now.placed(c.gang)) == 0 {
@@ -644,7 +658,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			}
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -690,6 +704,11 @@ func (r *modelRound) finish() {
 	if r.shared {
 		m.left.Nominations = m.rev
 	}
+	for id, c := range r.was.capsules {
+		if c.remains != nil && m.capsules[id].remains != c.remains {
+			m.left.Remains = m.rev
+		}
+	}
 	r.dateBudgets()
 	r.rememberID()
 	m.dropReleased()
@@ -708,9 +727,18 @@ func (r *modelRound) rememberID() {
 }
 
 func (m *model) dropReleased() {
-	for len(m.released) > m.limits.Terminal {
-		id := m.released[0]
-		m.released = m.released[1:]
+	beyond := max(0, len(m.released)-m.limits.Terminal)
+	old := m.released[:beyond]
+	m.released = slices.Clone(m.released[beyond:])
+	for i := len(old) - 1; i >= 0; i-- { // an id is not free while something runs under it
+		if m.capsules[old[i]].remains != nil {
+			m.released = slices.Insert(m.released, 0, old[i])
+		}
+	}
+	for _, id := range old {
+		if m.capsules[id].remains != nil {
+			continue
+		}
 		c := m.capsules[id]
 		m.left.Capsules = max(m.left.Capsules, c.changed)
 		delete(m.capsules, id)
@@ -763,6 +791,8 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return c.Capsule == "" || c.Node == "" || c.At < 0
 	case Evict:
 		return c.Capsule == "" || c.From == "" || c.Since == 0 || c.For != "" && c.ForGang != ""
+	case Confirm:
+		return c.Capsule == "" || c.Since == 0 || c.Begun == c.Stopped
 	case PutBudget:
 		return badBudget(c.Budget)
 	case RemoveBudget:
@@ -816,8 +846,8 @@ func (m *model) describe() []string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.capsules)) {
 		c := m.capsules[id]
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v",
-			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v waits %v remains %s",
+			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.waits, c.remains))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.gangs)) {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", id, m.placed(id), m.gangs[id].changed))
@@ -891,8 +921,8 @@ func worldOf(s *State) []string {
 			*n.Node, [Dimensions]int64(n.Used()), n.deviceUse(), n.Capsules, n.holds, n.Usage, n.Specification))
 	}
 	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v",
-			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released()))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v waits %v remains %s",
+			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Waits, c.Remains))
 	}
 	for g := range s.Gangs() {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", g.Gang.ID, g.Placed, g.Changed))

@@ -23,6 +23,9 @@ type Node struct {
 	Devices Devices `json:"devices"`
 	// State says whether the node takes new work, and whether it is lost with all that is placed on it.
 	State Condition `json:"state,omitempty"`
+	// Confirms says that the node has an agent that confirms what begins and what has stopped ([Confirm]). Without one, what is
+	// placed runs at once, and stops when it leaves.
+	Confirms bool `json:"confirms,omitempty"`
 }
 
 // Condition says what a node is good for.
@@ -110,8 +113,10 @@ type NodeState struct {
 	devices *deviceUse
 	// What is claimed there; nil: nothing.
 	nominated *nominated
+	// What has left it and still runs, in the order in which it left; shared and never written to. Nil: nothing.
+	remains *[]*Remains
 	// Live holds on it.
-	holds int
+	holds int32
 	// Its number in dense tables.
 	index uint32
 }
@@ -120,7 +125,7 @@ type NodeState struct {
 func (n *NodeState) Used() Resources { return n.used }
 
 // Holds returns how many live holds are on it.
-func (n *NodeState) Holds() int { return n.holds }
+func (n *NodeState) Holds() int { return int(n.holds) }
 
 // Free returns capacity less use. It is negative where capacity has shrunk below what is used.
 func (n *NodeState) Free() Resources { return n.Node.Capacity.minus(n.used) }

@@ -141,7 +141,7 @@ func (c *cloner) spec(s *Spec) *Spec {
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
-// [Release], [Evict], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget]; as values, not pointers.
+// [Release], [Evict], [Confirm], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget]; as values, not pointers.
 type Commitment interface{ commitment() }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,
@@ -151,7 +151,7 @@ type PutNode struct {
 	Node Node `json:"node"`
 }
 
-// RemoveNode lets a node leave. It is refused while capsules or holds live on it: put a dead node as Lost, release its
+// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on it: put a dead node as Lost, release its
 // capsules in batches, then remove it.
 type RemoveNode struct {
 	// Node is the node to remove.
@@ -184,6 +184,9 @@ type Place struct {
 	Node NodeID `json:"node"`
 	// Devices are the device instances that it gets there.
 	Devices DeviceSet `json:"devices,omitempty"`
+	// After makes the capsule wait until everything has stopped that has left the node and runs there still, what leaves it by
+	// this proposal included. Without After it waits only if it does not fit beside that. See [Remains].
+	After bool `json:"after,omitempty"`
 	// Note is kept with the placement, as in "warm".
 	Note string `json:"note,omitempty"`
 	// At is when the capsule was placed, by the clock of the one who says so: an engine sets it where a plan leaves it 0. A

@@ -51,9 +51,11 @@ type world struct {
 	nodes    table.Table[nodeRecord, [2]nodeRecord]
 	capsules table.Table[capsuleRecord, [2]capsuleRecord]
 	// Slots of released capsules, in order of release, chained by link.
-	oldest        uint32
-	newest        uint32
-	releasedCount int
+	oldest, newest uint32
+	releasedCount  int
+	// How many of the oldest are kept beyond the limit because they have remains, and the slot of the last of them.
+	late   int
+	latest uint32
 
 	members *btree.BTreeG[nodeKey]
 	gangs   *btree.BTreeG[*GangState]
@@ -117,6 +119,8 @@ type departures struct {
 	Budgets Revision `json:"budgets"`
 	// When the share of nominations was last made harder to keep: by one more, or by less capacity.
 	Nominations Revision `json:"nominations"`
+	// When remains last ended.
+	Remains Revision `json:"remains,omitempty"`
 }
 
 type nodeKey struct {

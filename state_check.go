@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 
@@ -247,7 +248,7 @@ func (t *tx) footprint() (r, w Footprint) {
 		if left || stays && e.now.Specification == t.rev {
 			w.Nodes = append(w.Nodes, id)
 		}
-		if left || stays && e.now.Usage == t.rev || e.claimed {
+		if left || stays && e.now.Usage == t.rev || e.claimed || stays && e.stops {
 			w.Uses = append(w.Uses, id)
 		}
 	}
@@ -366,4 +367,27 @@ func (v *verifier) budgets() {
 	if budgets != v.s.budgets.Len() {
 		v.fail("%d budgets are found by what they cover; there are %d", budgets, v.s.budgets.Len())
 	}
+}
+
+// date checks one revision.
+func (v *verifier) date(at Revision, kind, name string) {
+	if at == 0 || at > v.s.rev {
+		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
+	}
+}
+
+// datable adds a fault for what no history leads to: a placement without a revision, or a note or devices without a
+// node.
+func (c *Capsule) datable() error {
+	switch {
+	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0 || c.earlier != nil):
+		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
+	case c.Nomination != nil && !c.Pending():
+		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
+	case c.Node == "" && (c.Devices != 0 || c.Note != "" || c.Begun || c.Waits):
+		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note, c.Begun, c.Waits)
+	case c.Begun && (c.Waits || c.Remains != nil):
+		return fmt.Errorf("capsule %q has begun, and waits to begin", c.ID)
+	}
+	return nil
 }

@@ -77,9 +77,11 @@ type dumpCapsule struct {
 	PlacedAt  Revision   `json:"placedAt,omitempty"`
 	PlacedBy  ProposalID `json:"placedBy,omitzero"`
 	// Newest first.
-	Earlier  []dumpID `json:"earlier,omitempty"`
-	Released bool     `json:"released,omitempty"`
-
+	Earlier    []dumpID          `json:"earlier,omitempty"`
+	Released   bool              `json:"released,omitempty"`
+	Begun      bool              `json:"begun,omitempty"`
+	Waits      bool              `json:"waits,omitempty"`
+	Remains    *Remains          `json:"remains,omitempty"`
 	Nomination *Nomination       `json:"nomination,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	SubmitTime Instant           `json:"submitTime,omitempty"`
@@ -189,7 +191,7 @@ func (d *dumper) capsule(c *Capsule) {
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
 		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
-		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -354,7 +356,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		released: c.Released, Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	earlier := func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {

@@ -57,7 +57,7 @@ func (b *StateBuilder) start() error {
 	}
 	b.state = newState(b.Limits, b.Dimensions)
 	b.state.rev = b.Revision
-	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
+	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
 	b.orders, b.members = map[uint64]CapsuleID{}, map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, b.Revision
 	return nil
@@ -167,6 +167,7 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
+		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains,
 		Nomination: c.Nomination, Labels: maps.Clone(c.Labels), SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if c.Gang != "" {
@@ -213,6 +214,9 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 	if c.Nomination, err = b.nomination(v, c.Nomination, Nomination{Capsule: c.ID}, c.Spec.Priority); err != nil {
 		return err
 	}
+	if err := b.leaves(&c); err != nil {
+		return err
+	}
 	node, err := b.belongs(&c)
 	if err != nil {
 		return err
@@ -241,20 +245,6 @@ func restored(earlier iter.Seq2[ProposalID, Revision]) (*placements, error) {
 		return nil, nil
 	}
 	return &ids[0], nil
-}
-
-// datable adds a fault for what no history leads to: a placement without a revision, or a note or devices without a
-// node.
-func (c *Capsule) datable() error {
-	switch {
-	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0 || c.earlier != nil):
-		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
-	case c.Nomination != nil && !c.Pending():
-		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
-	case c.Node == "" && (c.Devices != 0 || c.Note != ""):
-		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there", c.ID, c.Devices, c.Note)
-	}
-	return nil
 }
 
 // belongs adds a capsule to the counts of its gang and its node, and returns the slot of the node.
@@ -392,7 +382,7 @@ func (b *StateBuilder) State() (*State, error) {
 			b.state.enqueueReleased(e.slot)
 		}
 	}
-	b.state.dropReleased()
+	b.state.dropReleased(true)
 	b.tx.reset()
 	b.over = errors.New("the state has been made")
 	return b.state, b.state.Verify()

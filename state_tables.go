@@ -59,6 +59,22 @@ func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 	r.next = (slot + 1) % uint32(limit)
 }
 
+// Remains yields what has left a node and still runs there, in the order in which it has left; none if it is not a member. Until its agent confirms
+// that they have stopped, or it is lost, what does not fit beside them does not begin, and the node does not leave.
+func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
+	return func(yield func(*Remains) bool) {
+		n := s.Node(id)
+		if n == nil || n.remains == nil {
+			return
+		}
+		for _, r := range *n.remains {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
 // groupCount says how many capsules of a group are placed on one node. With a level it says so again, for the node's domain
 // on that level, "" where it has none: a group is divided by the levels that somebody has asked for.
 type groupCount struct {

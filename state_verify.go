@@ -8,7 +8,7 @@ import (
 
 // Verify recounts everything and returns all that does not add up, joined; nil if the state is sound. What
 // is used equals the live placements and holds; nothing is negative; what is over its capacity got there by
-// the capacity's shrinking alone; every placed capsule is on a member; gangs, groups and queues count what
+// the capacity's shrinking alone, and so did what runs; every placed capsule is on a member; gangs, groups and queues count what
 // there is. It looks at every record once: use it in production as often as that is worth.
 func (s *State) Verify() error {
 	v := verifier{s: s, nodes: make([]recount, s.nodes.Bound()), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}}
@@ -44,6 +44,10 @@ type recount struct {
 	holds    int
 	// newest is the revision of the newest claim on each dimension.
 	newest [Dimensions]Revision
+	// What runs there, as far as it is confirmed, the newest of it in each dimension, and how much of it has left.
+	runs    [Dimensions]uint64
+	started [Dimensions]Revision
+	remains int
 	// claimed is the revision of the newest claim on each device instance.
 	claimed  [MaxDevices]Revision
 	overflow bool
@@ -78,6 +82,7 @@ func (v *verifier) capsules() {
 		if c.Placed() {
 			v.placement(slot, c)
 		}
+		v.remains(c)
 	}
 	if v.records != v.s.CapsuleCount() || v.pending != v.s.pending || v.released != v.s.releasedCount {
 		v.fail("counts %d records, %d pending, %d released; there are %d, %d, %d",
@@ -206,8 +211,11 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if r.overflow || n.used != r.used || n.deviceUse() != r.devices {
 		v.fail("node %q counts used %v, devices %v; its placements and holds take %v, %v", id, n.used, n.deviceUse(), r.used, r.devices)
 	}
+	if n.remains != nil && len(*n.remains) != r.remains || n.remains == nil && r.remains > 0 {
+		v.fail("node %q does not list the %d that have left it and still run", id, r.remains)
+	}
 	listed := int(v.s.nodes.At(n.index).listed)
-	if n.Capsules != r.capsules || listed != r.capsules || n.holds != r.holds {
+	if n.Capsules != r.capsules || listed != r.capsules || n.Holds() != r.holds {
 		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, listed, n.holds, r.capsules, r.holds)
 	}
 	if len(n.used.faults("")) > 0 || lowest(n.deviceUse()) < 0 {
@@ -228,6 +236,10 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 		if n.used[d] > n.Node.Capacity[d] && r.newest[d] > n.Specification {
 			v.fail("node %q is oversubscribed: uses %d of %d %s, and admitted more at revision %d, after its capacity was set at %d",
 				n.Node.ID, n.used[d], n.Node.Capacity[d], v.s.names.name(d), r.newest[d], n.Specification)
+		}
+		if r.runs[d] > uint64(n.Node.Capacity[d]) && r.started[d] > n.Specification {
+			v.fail("node %q: %d of %d %s runs there, what has left it included; the newest was placed at revision %d, after its capacity was set at %d",
+				n.Node.ID, r.runs[d], n.Node.Capacity[d], v.s.names.name(d), r.started[d], n.Specification)
 		}
 	}
 	for i, used := range n.deviceUse() {
@@ -316,7 +328,7 @@ func (v *verifier) dates() {
 	})
 	for kind, at := range map[string]Revision{
 		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
-		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations, "budget": v.s.left.Budgets,
+		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations, "budget": v.s.left.Budgets, "remains": v.s.left.Remains,
 	} {
 		if at != 0 { // one has
 			v.date(at, "the last to leave", kind)
@@ -326,13 +338,6 @@ func (v *verifier) dates() {
 		v.date(g.Changed, "gang", string(g.Gang.ID))
 	}
 	v.s.recent.each(func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
-}
-
-// date checks one revision.
-func (v *verifier) date(at Revision, kind, name string) {
-	if at == 0 || at > v.s.rev {
-		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
-	}
 }
 
 // nominations compares what is nominated, and the sums that judge it, with the records of capsules, gangs and nodes.

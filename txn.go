@@ -66,8 +66,8 @@ type txNode struct {
 	// Room on it is nominated by this proposal; and the commitment by which it has joined, if it has.
 	claimed bool
 	joined  int
-	// This proposal makes it ready, or did at some point.
-	ready bool
+	// This proposal makes it ready, or did at some point; it changes what still runs there of what has left.
+	ready, stops bool
 }
 
 type txCapsule struct {
@@ -82,6 +82,8 @@ type txCapsule struct {
 	evictedBy      int
 	// A wish has taken it off its node; this proposal has placed it.
 	wished, arrives bool
+	// It is to begin after what runs on its node still.
+	after bool
 }
 
 type txGang struct {
@@ -238,6 +240,7 @@ func (t *tx) capsule(id CapsuleID) *txCapsule {
 	}
 	e := t.capsules.add(was.ID)
 	e.was, e.now, e.slot = was, *was, slot
+	t.forgetEnded(e)
 	return e
 }
 
@@ -297,6 +300,11 @@ func (t *tx) refuse(r Rejection, newest Revision, format string, args ...any) er
 	r.At, r.TakenAt = t.s.rev, newest
 	r.Reason = fmt.Sprintf(format, args...)
 	return &r
+}
+
+// refusePlace refuses a placement for what its capsule or its node is.
+func (t *tx) refusePlace(c *Place, newest Revision, format string, args ...any) error {
+	return t.refuse(Rejection{Capsule: c.Capsule, Node: c.Node}, newest, format, args...)
 }
 
 // newest is when anything about the node that a plan rests on last changed.

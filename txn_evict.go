@@ -298,7 +298,8 @@ func (n *txNode) isLost() bool {
 	return n.was != nil && !n.gone && n.was.Node.State != Lost && n.now.Node.State == Lost
 }
 
-// besideStopped refuses what makes use of the room that a Stopped release frees, but for the capsules that have stopped.
+// besideStopped refuses what makes use of the room that a Stopped release frees, or that begins with what a Confirm says, but for
+// the capsules that have stopped.
 func (v *validator) besideStopped(do []Commitment) {
 	if v.stopped != nil {
 		return
@@ -310,10 +311,11 @@ func (v *validator) besideStopped(do []Commitment) {
 		if ends && r.Stopped {
 			v.stopped[r.Capsule] = true
 		}
+		_, confirms := c.(Confirm)
 		release := ends && r.Hold == "" && (r.Stopped || r.Final)
-		if !release && (!again || !v.stopped[place.Capsule]) {
+		if !confirms && !release && (!again || !v.stopped[place.Capsule]) {
 			v.at = i
-			v.fail("a %T beside a Stopped release; propose them apart", c)
+			v.fail("a %T beside a Confirm or a Stopped release; propose them apart", c)
 		}
 	}
 }

@@ -17,6 +17,8 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 		return t.release(&c)
 	case Evict:
 		return t.evict(&c)
+	case Confirm:
+		return t.confirm(&c)
 	case Submit:
 		if c.Gang != nil {
 			return "", t.submitGang(&c)
@@ -68,6 +70,7 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	e.now.Node, e.node, e.arrives = n.now.Node.ID, n.now.index, true
 	e.now.Devices, e.now.Note, e.now.PlaceTime = c.Devices, c.Note, c.At
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
+	e.after = c.After
 	t.nominates = t.nominates || e.now.Nomination != nil
 	e.now.Nomination = nil
 	t.countGang(&e.now, 1)
@@ -100,11 +103,6 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, joinWords(r.Models))
 	}
 	return t.mayUse(n, c.Devices, c.Capsule)
-}
-
-// refusePlace refuses a placement for what its capsule or its node is.
-func (t *tx) refusePlace(c *Place, newest Revision, format string, args ...any) error {
-	return t.refuse(Rejection{Capsule: c.Capsule, Node: c.Node}, newest, format, args...)
 }
 
 // mayUse checks that the instances exist and are healthy.
@@ -164,6 +162,7 @@ func (t *tx) release(c *Release) (NodeID, error) {
 			return "", err
 		}
 	}
+	e.now.Begun = e.now.Begun && !c.Stopped
 	if e.now.Placed() {
 		t.leave(e)
 	}
@@ -183,6 +182,7 @@ func (t *tx) leave(e *txCapsule) {
 	n.now.Capsules--
 	n.now.Usage, n.dirty = t.rev, true
 	t.countGang(&e.now, -1)
+	t.remain(e, n)
 	e.now.Node, e.now.Devices, e.now.Note = "", 0, ""
 }
 
@@ -256,6 +256,9 @@ func (t *tx) putNode(node *Node) error {
 		}
 		t.lowers = t.lowers || e.now.Node.lowers(node)
 	}
+	if node.State == Lost {
+		t.endAllRemains(e)
+	}
 	e.ready = e.ready || node.State == Ready
 	e.now.Node, e.now.Specification = node, t.rev
 	e.gone, e.dirty = false, true
@@ -271,6 +274,9 @@ func (t *tx) removeNode(id NodeID) error {
 	}
 	if n.now.Capsules > 0 || n.now.holds > 0 {
 		return t.refuse(Rejection{Node: id}, n.newest(), "node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
+	}
+	if n.now.remains != nil {
+		return t.refuse(Rejection{Node: id}, n.newest(), "node %q: capsule %q has left it, and has not stopped", id, (*n.now.remains)[0].Capsule)
 	}
 	if parts := t.nominatedOn(n); len(parts) > 0 {
 		t.readNominees(parts)
@@ -347,11 +353,6 @@ func who(owner string) string {
 func (t *tx) setMark(c *Mark) {
 	e := t.mark(c.Key)
 	e.now, e.dirty = markRecord{key: c.Key, value: c.Value, changed: t.rev}, true
-}
-
-// noCapsule refuses what names a capsule of which there is no record.
-func (t *tx) noCapsule(id CapsuleID) error {
-	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
 }
 
 // newest is when the capsule last changed, before this proposal.

@@ -97,6 +97,9 @@ func (t *tx) judgeTotals() error {
 	if err := t.settleMoves(); err != nil {
 		return err
 	}
+	if err := t.settleWaits(); err != nil {
+		return err
+	}
 	if err := t.settleBudgets(); err != nil {
 		return err
 	}

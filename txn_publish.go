@@ -12,6 +12,7 @@ func (s *State) publish(t *tx) {
 			s.countHealthy(e.was, -1)
 		}
 	}
+	ended := s.endRemains(t)
 	for i := range t.nodes.entries {
 		if e := &t.nodes.entries[i]; e.dirty {
 			s.publishNode(e)
@@ -42,7 +43,7 @@ func (s *State) publish(t *tx) {
 	if t.places == 0 {
 		s.recent.add(t.p.ID, t.rev, s.limits.ProposalIDs, s.owner)
 	}
-	s.dropReleased()
+	s.dropReleased(ended)
 }
 
 // publishNode writes a node's record, or frees its slot. The list of its capsules is not the write-set's:
@@ -214,14 +215,32 @@ func (s *State) enqueueReleased(slot uint32) {
 	s.releasedCount++
 }
 
-// dropReleased forgets the oldest released records beyond the limit.
-func (s *State) dropReleased() {
-	for s.releasedCount > s.limits.Terminal {
+// dropReleased forgets the oldest released records beyond the limit, but those with remains: while something runs under an
+// id, the id is not free. Those that were kept for that are looked at again when remains have ended.
+func (s *State) dropReleased(ended bool) {
+	if ended {
+		s.late = 0
+	}
+	for s.releasedCount-s.late > s.limits.Terminal {
 		slot := s.oldest
+		if s.late > 0 {
+			slot = s.capsules.At(s.latest).link
+		}
+		if s.capsules.At(slot).capsule.Remains != nil {
+			s.late, s.latest = s.late+1, slot
+			continue
+		}
 		r := s.capsules.Own(slot, s.owner)
-		s.oldest = r.link
-		if s.oldest == noSlot {
+		if s.late > 0 {
+			s.capsules.Own(s.latest, s.owner).link = r.link
+		} else {
+			s.oldest = r.link
+		}
+		if s.newest == slot {
 			s.newest = noSlot
+			if s.late > 0 {
+				s.newest = s.latest
+			}
 		}
 		s.releasedCount--
 		s.left.Capsules = max(s.left.Capsules, r.capsule.Changed)

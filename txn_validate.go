@@ -26,6 +26,8 @@ func (p *Proposal) check(l *Limits) error {
 		v.at, v.what = i, "commitment"
 		if r, ok := c.(Release); ok && r.Stopped {
 			v.besideStopped(p.Do)
+		} else if _, ok := c.(Confirm); ok {
+			v.besideStopped(p.Do)
 		}
 		if final := v.commitment(c); final != nil {
 			p.Do[i] = final
@@ -158,6 +160,11 @@ func (v *validator) commitment(c Commitment) Commitment {
 		}
 		if c.Since == 0 {
 			v.fail("eviction of capsule %q does not say since when it is placed; take PlacedAt from its record", c.Capsule)
+		}
+	case Confirm:
+		v.ref("capsule id", string(c.Capsule))
+		if c.Begun == c.Stopped || c.Since == 0 {
+			v.fail("confirmation of capsule %q says Begun %v, Stopped %v, since revision %d; it needs exactly one, and the revision of the placement", c.Capsule, c.Begun, c.Stopped, c.Since)
 		}
 	case Submit:
 		return v.submit(c)

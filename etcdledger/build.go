@@ -73,6 +73,9 @@ func (t *tables) addNodes(b *orbit.StateBuilder) error {
 
 // addGangsAndCapsules adds the capsules that keptCapsules names, and the gangs that have a member among them.
 func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
+	if err := t.missingRemains(); err != nil {
+		return err
+	}
 	kept := t.keptCapsules(b.Limits.Terminal)
 	living := map[orbit.GangID]bool{}
 	for _, id := range kept {
@@ -89,15 +92,47 @@ func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 	}
 	for _, id := range kept {
 		c := t.capsules[id]
-		if err := b.Capsule(c.capsule(id), c.earlier(), c.Released); err != nil {
+		now := c.capsule(id)
+		now.Remains = t.remains(id)
+		if err := b.Capsule(now, c.earlier(), c.Released); err != nil {
 			return t.keys.corrupt(ref{kindCapsule, string(id)}, err.Error())
 		}
 	}
 	return nil
 }
 
+// remains returns what has left a node and still runs there of a capsule; nil: nothing.
+func (t *tables) remains(id orbit.CapsuleID) *orbit.Remains {
+	c := t.capsules[id]
+	if c == nil || c.Spec == nil || c.Remains == nil {
+		return nil
+	}
+	own := *c.Remains
+	own.Since, own.Left = cmp.Or(own.Since, c.at), cmp.Or(own.Left, c.at)
+	u := t.uses[own.Node]
+	if u == nil {
+		return nil
+	}
+	if since, listed := u.Remains[id]; !listed || cmp.Or(since, u.at) != own.Since {
+		return nil
+	}
+	return &own
+}
+
+// missingRemains returns an error if a count lists remains of which there is no record.
+func (t *tables) missingRemains() error {
+	for node, u := range t.uses {
+		for id := range u.Remains {
+			if r := t.remains(id); r == nil || r.Node != node {
+				return t.keys.corrupt(ref{kindCapsule, string(id)}, fmt.Sprintf("it is missing, or is not that of the capsule that has left node %q and still runs there", node))
+			}
+		}
+	}
+	return nil
+}
+
 // keptCapsules returns the live capsules in order of submission, and then the newest released ones, as many as the ledger
-// keeps, in order of release.
+// keeps, and older ones that still run somewhere, in order of release.
 func (t *tables) keptCapsules(terminal int) []orbit.CapsuleID {
 	var live, released []orbit.CapsuleID
 	for id, c := range t.capsules {
@@ -116,7 +151,12 @@ func (t *tables) keptCapsules(terminal int) []orbit.CapsuleID {
 		x, y := t.capsules[a], t.capsules[b]
 		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.Ended, y.Ended), cmp.Compare(x.order(), y.order()), cmp.Compare(a, b))
 	})
-	return append(live, released[max(0, len(released)-terminal):]...)
+	for i, id := range released {
+		if i >= len(released)-terminal || t.remains(id) != nil {
+			live = append(live, id)
+		}
+	}
+	return live
 }
 
 // order returns the position of a capsule in the order of submission.
@@ -131,7 +171,7 @@ func (c *capsuleRecord) order() uint64 {
 func (c *capsuleRecord) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	out := &orbit.Capsule{
 		ID: id, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.order(), Changed: c.at, Nomination: c.Nomination.nomination(id, "", c.at),
+		Submitted: c.order(), Changed: c.at, Nomination: c.Nomination.nomination(id, "", c.at), Begun: c.Begun, Waits: c.Waits,
 		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if len(c.Placed) > 0 {

@@ -104,6 +104,9 @@ func (d *duel) translate(p orbit.Proposal) orbit.Proposal {
 		case orbit.Evict:
 			c.Since = d.rev(c.Since)
 			p.Do[i] = c
+		case orbit.Confirm:
+			c.Since = d.rev(c.Since)
+			p.Do[i] = c
 		}
 	}
 	return p
@@ -126,8 +129,22 @@ func (d *duel) propose(t *rapid.T, refresh int) {
 	d.send(t, p)
 }
 
+// isAmbiguous reports whether a proposal begins what waits, and was placed at a revision that the store has for several: what has
+// left after it, at the same one, is waited for there too.
+func (d *duel) isAmbiguous(t *rapid.T, p orbit.Proposal) bool {
+	s := d.snapshot(t)
+	return slices.ContainsFunc(p.Do, func(do orbit.Commitment) bool {
+		c, ok := do.(orbit.Confirm)
+		k := s.Capsule(c.Capsule)
+		return ok && k != nil && k.Waits && d.shared(d.rev(k.PlacedAt))
+	})
+}
+
 // send proposes to both and compares the outcomes.
 func (d *duel) send(t *rapid.T, p orbit.Proposal) {
+	if d.isAmbiguous(t, p) {
+		return
+	}
 	which := rapid.IntRange(0, len(d.ledgers)-1).Draw(t, "ledger")
 	theirs := d.translate(p)
 	at, wanted := d.memory.Propose(bg, p)
@@ -191,6 +208,9 @@ func (d *duel) batch(t *rapid.T) {
 	var ours, theirs []orbit.Proposal
 	for range rapid.IntRange(2, 5).Draw(t, "batch") {
 		p := s.proposal()
+		if d.isAmbiguous(t, p) {
+			continue
+		}
 		p.ID = idOf(d.ids)                                                      // one without an id goes into a transaction of its own, at the same time as the others
 		if d.memory.Limits().ProposalIDs > 10 && s.chance(8) && len(ours) > 0 { // with few ids to keep, it would be forgotten meanwhile
 			p = ours[0]

@@ -59,6 +59,9 @@ type dumpCapsule struct {
 	PlacedBy  orbit.ProposalID  `json:"placedBy,omitzero"`
 	Earlier   []placementRecord `json:"earlier,omitempty"`
 	Released  bool              `json:"released,omitempty"`
+	Begun     bool              `json:"begun,omitempty"`
+	Waits     bool              `json:"waits,omitempty"`
+	Remains   *orbit.Remains    `json:"remains,omitempty"`
 
 	Labels     map[string]string `json:"labels,omitempty"`
 	SubmitTime orbit.Instant     `json:"submitTime,omitempty"`

@@ -81,6 +81,8 @@ func sameCapsule(c *orbit.Change, r *orbit.Rejection) bool {
 		id = do.Capsule
 	case orbit.Evict:
 		id = do.Capsule
+	case orbit.Confirm:
+		id = do.Capsule
 	case orbit.Assign:
 		id = do.Capsule
 	}

@@ -161,3 +161,47 @@ func TestBatchIsFewTransactions(t *testing.T) {
 		d.agree()
 	})
 }
+
+// TestConfirmingCostsNoKey: placements read and write the same records whether nodes have agents that confirm or not, and what
+// agents say takes two.
+func TestConfirmingCostsNoKey(t *testing.T) {
+	var before accessSet
+	for _, confirms := range []bool{false, true} {
+		m := &orbit.MemoryLedger{}
+		say := func(do ...orbit.Commitment) *orbit.State {
+			_, err := m.Propose(bg, orbit.Proposal{Do: do})
+			require.NoError(t, err)
+			s, err := m.Snapshot(bg)
+			require.NoError(t, err)
+			return s
+		}
+		n := node("n", 4)
+		n.Node.Confirms = confirms
+		s := say(n, submit("a", "b"))
+		place := accessesOf(s, orbit.Proposal{ID: idOf(1), View: s.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: "a", Node: "n"}}})
+		require.Equal(t, accessSet{{kindCapsule, "a"}: writes, {kindUse, "n"}: writes}, place)
+		s = say(orbit.Place{Capsule: "a", Node: "n"})
+		end := accessesOf(s, orbit.Proposal{ID: idOf(2), View: s.Revision(), Do: []orbit.Commitment{orbit.Release{Capsule: "a", Final: true}, orbit.Place{Capsule: "b", Node: "n"}}})
+		if !confirms {
+			before = end
+			continue
+		}
+		require.Equal(t, before, end)
+		begin := orbit.Confirm{Capsule: "a", Since: s.Capsule("a").PlacedAt, Begun: true}
+		require.Equal(t, accessSet{{kindCapsule, "a"}: writes, {kindUse, "n"}: reads}, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{begin}})))
+		s = say(begin)
+		s = say(orbit.Release{Capsule: "a", Final: true})
+		stop := orbit.Confirm{Capsule: "a", Since: begin.Since, Stopped: true}
+		require.Equal(t, accessSet{{kindCapsule, "a"}: reads, {kindUse, "n"}: writes}, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{stop}})))
+	}
+}
+
+// withoutIDs leaves out the ids of proposals.
+func withoutIDs(r accessSet) accessSet {
+	for name := range r {
+		if name.kind == kindProposal {
+			delete(r, name)
+		}
+	}
+	return r
+}

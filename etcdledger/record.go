@@ -54,6 +54,9 @@ type useRecord struct {
 	Capsules int             `json:"capsules,omitempty"`
 	Holds    int             `json:"holds,omitempty"`
 	Used     orbit.Resources `json:"used,omitzero"`
+	// Remains has, by capsule, what has left the node and still runs there: the revision at which it was placed; 0: the revision of
+	// this record. A capsule's record may still speak of remains that have ended.
+	Remains map[orbit.CapsuleID]orbit.Revision `json:"remains,omitempty"`
 	// Usage is [orbit.NodeState].Usage; 0: the revision of this record.
 	Usage orbit.Revision `json:"usage,omitempty"`
 }
@@ -67,6 +70,10 @@ type capsuleRecord struct {
 	Node    orbit.NodeID    `json:"node,omitempty"`
 	Devices orbit.DeviceSet `json:"devices,omitempty"`
 	Note    string          `json:"note,omitempty"`
+	Begun   bool            `json:"begun,omitempty"`
+	Waits   bool            `json:"waits,omitempty"`
+	// Remains is what has left a node and still runs there, if the node's count lists it.
+	Remains *orbit.Remains `json:"remains,omitempty"`
 	// Submitted is [orbit.Capsule].Submitted. It is 0 in the record that the capsule's submission has written; then Seq is the
 	// capsule's number among those submitted at the revision of this record.
 	Submitted uint64 `json:"submitted,omitempty"`
@@ -251,7 +258,14 @@ func (e *encoder) use(id orbit.NodeID) []byte {
 	if n == nil {
 		return e.encode(useRecord{stamp: written, Gone: true})
 	}
-	return e.encode(useRecord{stamp: written, Capsules: n.Capsules, Holds: n.Holds(), Used: n.Used(), Usage: e.at(n.Usage)})
+	u := useRecord{stamp: written, Capsules: n.Capsules, Holds: n.Holds(), Used: n.Used(), Usage: e.at(n.Usage)}
+	for r := range e.state.Remains(id) {
+		if u.Remains == nil {
+			u.Remains = map[orbit.CapsuleID]orbit.Revision{}
+		}
+		u.Remains[r.Capsule] = e.at(r.Since)
+	}
+	return e.encode(u)
 }
 
 // capsule encodes a capsule's record.
@@ -262,8 +276,13 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	}
 	r := capsuleRecord{
 		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination),
+		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination), Begun: c.Begun, Waits: c.Waits,
 		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+	}
+	if c.Remains != nil {
+		own := *c.Remains
+		own.Since, own.Left = e.at(own.Since), e.at(own.Left)
+		r.Remains = &own
 	}
 	if first := uint64(e.now) << orderBits; c.Submitted >= first {
 		r.Submitted, r.Seq = 0, c.Submitted-first

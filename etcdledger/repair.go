@@ -1,6 +1,7 @@
 package etcdledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -82,6 +83,12 @@ func (t *tables) forget(r ref) {
 		delete(t.uses, orbit.NodeID(r.id))
 	case kindCapsule:
 		delete(t.capsules, orbit.CapsuleID(r.id))
+		for _, u := range t.uses {
+			if _, listed := u.Remains[orbit.CapsuleID(r.id)]; listed {
+				delete(u.Remains, orbit.CapsuleID(r.id))
+				u.Capsules = -1 // agrees with no node, so that writeCounts writes it anew
+			}
+		}
 	case kindGang:
 		delete(t.gangs, orbit.GangID(r.id))
 	case kindHold:
@@ -117,7 +124,7 @@ func (r *repairer) describeNodes() error {
 	e := encoder{}
 	for id, is := range spoken {
 		if u := r.uses[id]; is && (u == nil || u.Gone) {
-			r.uses[id] = &useRecord{stamp: now, Capsules: -1} // agrees with no node, so that writeCounts writes it anew
+			r.uses[id] = &useRecord{stamp: now, Capsules: -1, Remains: r.saidToRemain(id)} // agrees with no node, as above
 		}
 		if is && r.nodes[id] == nil {
 			n := &nodeRecord{stamp: now, Node: orbit.Node{ID: id, State: orbit.Cordoned}}
@@ -127,6 +134,21 @@ func (r *repairer) describeNodes() error {
 		}
 	}
 	return e.err
+}
+
+// saidToRemain returns what capsules say that they have left on a node whose count is lost. Some may have stopped; it does no
+// harm if their agent confirms that again.
+func (r *repairer) saidToRemain(id orbit.NodeID) map[orbit.CapsuleID]orbit.Revision {
+	out := map[orbit.CapsuleID]orbit.Revision{}
+	if n := r.nodes[id]; n != nil && n.Node.State == orbit.Lost {
+		return out
+	}
+	for name, c := range r.capsules {
+		if c.Spec != nil && c.Remains != nil && c.Remains.Node == id {
+			out[name] = cmp.Or(c.Remains.Since, c.at)
+		}
+	}
+	return out
 }
 
 // writeCounts writes the counts anew that do not agree with the state.

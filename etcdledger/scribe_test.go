@@ -76,6 +76,7 @@ func (s *scribe) node(id orbit.NodeID) orbit.Node {
 		}
 	}
 	n.Cordon(s.chance(8))
+	n.Confirms = !s.chance(3)
 	return n
 }
 
@@ -144,7 +145,7 @@ func (s *scribe) labels() map[string]string {
 
 // put places a capsule on a node where the view shows that it fits, or on any node.
 func (s *scribe) put(c orbit.CapsuleID, spec *orbit.Spec) orbit.Place {
-	p := orbit.Place{Capsule: c, Node: pick(s, scribeNodes), Note: pick(s, []string{"", "warm"}), At: s.instant()}
+	p := orbit.Place{Capsule: c, Node: pick(s, scribeNodes), After: s.chance(6), Note: pick(s, []string{"", "warm"}), At: s.instant()}
 	var fits []*orbit.NodeState
 	for n := range s.view.Nodes() {
 		if spec != nil && n.Fits(spec) {
@@ -208,6 +209,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
+	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
 	draftRelease, draftRelease, draftRelease, draftReleaseAll, draftMove, draftMove,
 	func(s *scribe) []orbit.Commitment { return []orbit.Commitment{s.hold()} },
 	func(s *scribe) []orbit.Commitment {
@@ -326,6 +328,24 @@ func draftRelease(s *scribe) []orbit.Commitment {
 		r.From = c.Node
 	}
 	return []orbit.Commitment{r}
+}
+
+// draftConfirm says that what is placed begins, or that what has left has stopped, of one or two.
+func draftConfirm(s *scribe) (out []orbit.Commitment) {
+	for _, id := range rapid.Permutation(scribeCapsules).Draw(s.T, "order") {
+		c := s.view.Capsule(id)
+		switch {
+		case c == nil || len(out) > 0 && s.chance(2):
+		case c.Remains != nil:
+			out = append(out, orbit.Confirm{Capsule: id, Since: c.Remains.Since, Stopped: true})
+		case c.Placed() && !c.Begun:
+			out = append(out, orbit.Confirm{Capsule: id, Since: c.PlacedAt, Begun: true})
+		}
+	}
+	if c := s.some((*orbit.Capsule).Placed); len(out) == 0 || s.chance(4) {
+		out = append(out, orbit.Release{Capsule: c.ID, Final: true})
+	}
+	return out
 }
 
 // draftMove takes a capsule off its node and places it again.

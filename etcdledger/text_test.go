@@ -89,6 +89,10 @@ func (t *texter) node(n dumpNode) {
 		on = append(on, c.ID)
 	}
 	slices.Sort(on)
+	for r := range t.s.Remains(n.ID) {
+		on = append(on, "left: "+r.Capsule)
+	}
+	slices.Sort(on)
 	t.say("node %v usage %d specification %d used %v devices %v capsules %d holds %d on %q",
 		n.Node, t.rev(n.Usage), t.rev(n.Specification), [orbit.Dimensions]int64(live.Used()), free, live.Capsules, live.Holds(), on)
 }
@@ -104,8 +108,11 @@ func (t *texter) gang(g dumpGang) {
 
 // capsule is written without its order of submission, because the lines are in that order.
 func (t *texter) capsule(c dumpCapsule) {
-	t.say("capsule %q spec %s owner %q gang %q.%d node %q devices %v note %q labels %v since %d at %d changed %d placed %d by %s released %v",
-		c.ID, t.specs[c.Spec], c.Owner, c.Gang, c.Role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, t.rev(c.Changed), t.rev(c.PlacedAt), c.PlacedBy, c.Released)
+	t.say("capsule %q spec %s owner %q gang %q.%d node %q devices %v note %q labels %v since %d at %d changed %d placed %d by %s released %v begun %v waits %v",
+		c.ID, t.specs[c.Spec], c.Owner, c.Gang, c.Role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, t.rev(c.Changed), t.rev(c.PlacedAt), c.PlacedBy, c.Released, c.Begun, c.Waits)
+	if r := c.Remains; r != nil {
+		t.say("  left %q devices %v, there since %d, at %d", r.Node, r.Devices, t.rev(r.Since), t.rev(r.Left))
+	}
 	for i, p := range c.Earlier {
 		if i < t.s.Limits().PlacementIDs-1 { // some ledgers remember more for a while
 			t.say("  earlier %s at %d", p.ID, t.rev(p.At))

@@ -141,6 +141,7 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		if h.breaks == "forgets what it carries" {
 			c.At = 0
 		}
+		c.After = c.After && h.breaks != "forgets who comes after whom"
 		return c
 	case orbit.Hold:
 		if h.breaks == "counts holds for little" {
@@ -148,6 +149,9 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		}
 		return c
 	case orbit.Release:
+		if h.breaks == "takes what leaves for stopped" && c.Hold == "" {
+			c.Stopped = !c.Final
+		}
 		if h.breaks == "brings back what has ended" {
 			c.Final = false
 			if n := h.state.Capsule(c.Capsule); n != nil && n.Pending() {

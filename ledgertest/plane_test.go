@@ -132,6 +132,9 @@ func (h *handle) commit(p orbit.Proposal, shared orbit.Revision) (orbit.Revision
 	}
 	judged := h.judged(&p)
 	reduced, err := judged.Judge(p)
+	if h.breaks == "lets begin what has to wait" && errors.Is(err, orbit.ErrInfeasible) && begins(p) {
+		return h.publish(orbit.Proposal{ID: p.ID, Do: []orbit.Commitment{orbit.Mark{Key: "nothing", Value: "x"}}}, h.state.Revision()+3)
+	}
 	if err != nil {
 		h.refused[p.ID] = err
 		h.advance(h.state.Revision()) // the loser plans again on what it has lost to
@@ -145,6 +148,14 @@ func (h *handle) commit(p orbit.Proposal, shared orbit.Revision) (orbit.Revision
 		rev = shared
 	}
 	return h.publish(p, h.number(rev))
+}
+
+// begins reports whether all that a proposal says is that something begins.
+func begins(p orbit.Proposal) bool {
+	return !slices.ContainsFunc(p.Do, func(do orbit.Commitment) bool {
+		c, ok := do.(orbit.Confirm)
+		return !ok || !c.Begun
+	})
 }
 
 // before answers for a proposal that was committed before.
@@ -204,6 +215,12 @@ func (h *handle) changes(p orbit.Proposal, rev orbit.Revision) []orbit.Change {
 			out[i].Node, holds[c.ID] = c.Node, c.Node
 		case orbit.Release:
 			out[i].Node = h.left(c, on, holds)
+		case orbit.Confirm:
+			if k := h.state.Capsule(c.Capsule); k != nil && c.Begun {
+				out[i].Node = k.Node
+			} else if k != nil && k.Remains != nil {
+				out[i].Node = k.Remains.Node
+			}
 		}
 	}
 	return out

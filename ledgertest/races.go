@@ -19,7 +19,10 @@ import (
 const racers = 8
 
 // recorded runs f in each goroutine, with a recorded handle, and checks the history at the end.
-func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
+func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History { return t.recordedBy(racers, f) }
+
+// recordedBy does so with a number of goroutines.
+func (t *trial) recordedBy(n int, f func(i int, l orbit.Ledger) error) History {
 	recorder, err := NewRecorder(t.ctx, t.ledger)
 	t.Must(err, "recorder")
 	handles := t.handles()
@@ -30,7 +33,7 @@ func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History {
 	defer stop()
 	lost := make(chan error, 1)
 	go func() { lost <- recorder.Follow(following) }()
-	t.together(racers, func(i int) error { return f(i, handles[i%len(handles)]) })
+	t.together(n, func(i int) error { return f(i, handles[i%len(handles)]) })
 	stop()
 	t.Must(<-lost, "following the history")
 	h, err := recorder.History(t.ctx)

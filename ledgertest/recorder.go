@@ -59,10 +59,11 @@ type Recorder struct {
 	ledger orbit.Ledger
 	base   *orbit.State
 	clock  atomic.Int64
-	read   atomic.Int64 // the number of changes that have been read
+	read   atomic.Int64 // the number of changes that have been read, without those that may be spared
 
 	mu sync.Mutex // guards the fields from here to snapshots
-	// known are the proposals that are known to be committed, committed is the number of their changes.
+	// known are the proposals that are known to be committed, committed is the number of their changes, without
+	// those that may be spared.
 	known     map[orbit.ProposalID]bool
 	committed int
 	handles   int
@@ -112,6 +113,9 @@ func (r *Recorder) end(calls ...Call) {
 		if p := &calls[i].Proposal; calls[i].Kind == Propose && calls[i].Err == nil && !r.known[p.ID] {
 			r.known[p.ID] = true
 			r.committed += len(p.Do)
+			for _, c := range p.Do {
+				r.committed -= mayBeSpared(c)
+			}
 		}
 	}
 	r.calls = append(r.calls, calls...)
@@ -166,12 +170,23 @@ func (r *Recorder) catchUp(ctx context.Context, told orbit.Revision) error {
 	if len(list) > 0 {
 		r.changes = append(r.changes, list...)
 		r.through = list[len(list)-1].Revision
-		r.read.Store(int64(len(r.changes)))
+		for i := range list {
+			r.read.Add(int64(1 - mayBeSpared(list[i].Do)))
+		}
 	}
 	if r.through < told {
 		return fmt.Errorf("%w: Wait tells of revision %d, and Changes ends with %d", errMissing, told, r.through)
 	}
 	return nil
+}
+
+// mayBeSpared returns 1 for an eviction that makes way: a commit may leave it out, so who has proposed it does not know whether
+// the history has it. Else it returns 0.
+func mayBeSpared(c orbit.Commitment) int {
+	if e, ok := c.(orbit.Evict); ok && (e.For != "" || e.ForGang != "") {
+		return 1
+	}
+	return 0
 }
 
 // commits returns the number of proposals that are known to be committed.
@@ -181,7 +196,7 @@ func (r *Recorder) commits() int {
 	return len(r.known)
 }
 
-// behind returns the number of changes that are known to be committed and have not been read.
+// behind returns the number of changes that are known to be committed and have not been read, without those that may be spared.
 func (r *Recorder) behind() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

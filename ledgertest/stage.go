@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,6 +45,7 @@ func (s stage) specs() []*orbit.Spec {
 	grouped.Group = s.prefix + "group"
 	half := gpu(1, 600)
 	half.Envelope.Reservation[orbit.Memory] = 1
+	half.Priority, picky.Priority = 1, 2
 	return []*orbit.Spec{movable(cpu(3)), half, picky, movable(grouped)}
 }
 
@@ -87,6 +89,8 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 			}
 		}
 		p.Do = append(p.Do, s.place(c, a.where, n))
+	case "preempt":
+		p.Do = s.preempt(a, view)
 	case "gang":
 		p.Do = s.turn(a, view)
 	case "hold":
@@ -122,6 +126,30 @@ func (s stage) place(c *orbit.Capsule, where int, n *orbit.NodeState) orbit.Plac
 				do.Devices = set
 			}
 		}
+	}
+	return do
+}
+
+// preempt places a capsule and evicts what ranks lower on its node, some of it needlessly.
+func (s stage) preempt(a action, view *orbit.State) (do []orbit.Commitment) {
+	c := view.Capsule(s.capsule(a.what))
+	if a.choice%4 == 0 { // they are in nobody's way
+		do = s.victims(c, s.node(a.where+1), view)
+	}
+	do = append(do, s.victims(c, s.node(a.where), view)...)
+	return append(do, s.place(c, a.where, view.Node(s.node(a.where))))
+}
+
+// victims evicts what is on a node and ranks lower than a capsule, in order of submission.
+func (s stage) victims(c *orbit.Capsule, on orbit.NodeID, view *orbit.State) (do []orbit.Commitment) {
+	lower := slices.DeleteFunc(slices.Collect(view.On(on)), func(v *orbit.Capsule) bool { return v.Spec.Priority >= c.Spec.Priority })
+	slices.SortFunc(lower, func(a, b *orbit.Capsule) int {
+		return cmp.Or(cmp.Compare(a.Submitted, b.Submitted), cmp.Compare(a.ID, b.ID))
+	})
+	for _, v := range lower[:min(len(lower), 5)] {
+		e := evictOf(v)
+		e.For = c.ID
+		do = append(do, e)
 	}
 	return do
 }

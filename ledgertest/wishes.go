@@ -148,6 +148,26 @@ func checkEvictions(t *trial) {
 	t.isOn("w", "m")
 }
 
+// checkSparing evicts those who need not go: beside newcomers that do not outrank them, and for want of what no newcomer asks for.
+func checkSparing(t *trial) {
+	t.commits(node("n", 4), submit(ranked(5, 2), "v"), submit(ranked(10, 2), "a", "a2"), submit(ranked(5, 2), "equal"), submit(ranked(6, 2), "above"), place("v", "n"))
+	t.mistakes(t.evictFor("v", "a"), place("a", "n"), place("equal", "n")) // an equal does not outrank it
+	t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n"), place("above", "n"))
+
+	both, core := ranked(5, 1), ranked(9, 1)
+	both.Envelope.Reservation[orbit.Memory] = 2
+	m := node("m", 4)
+	m.Node.Capacity[orbit.Memory] = 4
+	t.commits(m, submit(both, "w"), submit(core, "b", "b2"), place("w", "m"))
+	m.Node.Capacity[orbit.Memory] = 1 // less than is in use
+	t.commits(m)
+	t.evicts(nil, t.evictFor("w", "b"), place("b", "m")) // which asks for no memory
+	t.isOn("w", "m")
+	m.Node.Capacity[orbit.CPU] = 2
+	t.commits(m)
+	t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("w", "b2"), place("b2", "m"))
+}
+
 // checkGangEvictions evicts members of gangs and evicts for gangs.
 func checkGangEvictions(t *trial) {
 	crew := gang("g", 2, "x", "y", "z")

@@ -248,6 +248,7 @@ func (d *Drain) Pass(ctx context.Context) (round DrainRound) {
 	p := drainPass{Drain: d, state: d.view.State(), round: &round, most: cmp.Or(d.MaxMoves, 1000), tried: map[orbit.GangID]error{}, thinned: map[orbit.GangID]bool{}, full: map[*orbit.Spec]error{}}
 	p.plan(ctx)
 	p.send(ctx)
+	round.full = round.full || round.ruled && round.acted() // what is placed again may let others go
 	slices.SortStableFunc(round.Nodes, func(a, b DrainNode) int { return cmp.Or(a.Left-b.Left, cmp.Compare(a.Node, b.Node)) })
 	return round
 }

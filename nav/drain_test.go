@@ -389,3 +389,30 @@ type deaf struct {
 }
 
 func (d deaf) Propose(context.Context, orbit.Proposal) (orbit.Revision, error) { return 0, d.err }
+
+// What a budget keeps stays, and the round says by which budget and how much; what it allows goes, one after the other.
+func TestDrainKeepsBudgets(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("old", 8), node("new", 8))
+	db := spec(1, 0)
+	db.Group = "db"
+	for _, id := range []string{"db-0", "db-1", "db-2"} {
+		put(t, l, id, "old", db)
+	}
+	commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "db", Group: "db", Expected: 3}})
+	cordon(t, l, true, "old")
+	d := &nav.Drain{Ledger: l, MayWait: func(*orbit.Capsule) bool { return true }}
+	round := d.Pass(t.Context())
+	require.Empty(t, round.Errors)
+	require.Equal(t, `old: 3 left: db-0: budget "db": 2 healthy of 3 after this, 3 needed; db-1: budget "db": 2 healthy of 3 after this, 3 needed; `+
+		`db-2: budget "db": 2 healthy of 3 after this, 3 needed`, round.Nodes[0].String())
+	commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "db", Group: "db", Expected: 3, Missing: 1}})
+	from := snapshot(t, l)
+	moved, last := drainUntilStill(t, d)
+	require.ElementsMatch(t, []orbit.CapsuleID{"db-0", "db-1", "db-2"}, moved)
+	require.Empty(t, last.Nodes)
+	changes, err := l.Changes(t.Context(), from.Revision())
+	require.NoError(t, err)
+	require.Len(t, changes, 6)
+	require.Equal(t, 3, snapshot(t, l).Node("new").Capsules)
+}

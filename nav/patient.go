@@ -204,8 +204,10 @@ func (r *patientPass) withholds(c *orbit.Capsule) error {
 	return fmt.Errorf("capsule %q: %d proposals for it were lost to others; room is nominated for it first", c.ID, w.lost)
 }
 
-func (r *patientPass) waiterOf(c *orbit.Capsule) waiter {
-	if g := r.state.Gang(c.Gang); g != nil && g.Total() == 0 {
+func (r *patientPass) waiterOf(c *orbit.Capsule) waiter { return waiterOf(r.state, c) }
+
+func waiterOf(state *orbit.State, c *orbit.Capsule) waiter {
+	if g := state.Gang(c.Gang); g != nil && g.Total() == 0 {
 		return waiter{gang: c.Gang}
 	}
 	return waiter{capsule: c.ID}
@@ -238,12 +240,14 @@ func (r *patientPass) countLost() {
 	}
 }
 
-// waitsFor reports whether a capsule is pending, or a gang is with no member placed.
-func (r *patientPass) waitsFor(w waiter) bool {
-	if g := r.state.Gang(w.gang); g != nil {
+func (r *patientPass) waitsFor(w waiter) bool { return w.waits(r.state) }
+
+// waits reports whether a capsule is pending, or a gang is with no member placed.
+func (w waiter) waits(state *orbit.State) bool {
+	if g := state.Gang(w.gang); g != nil {
 		return g.Total() == 0
 	}
-	c := r.state.Capsule(w.capsule)
+	c := state.Capsule(w.capsule)
 	return c != nil && c.Pending()
 }
 

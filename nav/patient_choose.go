@@ -30,7 +30,7 @@ type patientSeat struct {
 
 // choose returns where the nominee is to go, and how long it waits there; nil if it could go nowhere.
 func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
-	members, levels := r.wanted(n)
+	members, levels := wantedOf(r.state, n.of, n.gang)
 	if len(members) == 0 {
 		return nil
 	}
@@ -60,15 +60,15 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 	return nil
 }
 
-// wanted returns the capsules that are to be seated together, those of a spec behind each other and large ones first, and
-// the levels of which one domain has to take them: of a gang its minimum.
-func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]string) {
-	if s := &n.of.Spec.Start; n.gang == "" && (s.Template != "" || s.Parent != "") {
+// wantedOf returns the capsules that are to be seated together with one, those of a spec behind each other and large ones first,
+// and the levels of which one domain has to take them: of a gang its minimum, if that is given.
+func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members []*orbit.Capsule, levels [][]string) {
+	if s := &of.Spec.Start; gang == "" && (s.Template != "" || s.Parent != "") {
 		return nil, nil
 	}
-	m := loadGang(r.state, n.of.Gang)
+	m := loadGang(state, of.Gang)
 	if m == nil {
-		return []*orbit.Capsule{n.of}, nil
+		return []*orbit.Capsule{of}, nil
 	}
 	for _, level := range m.gang.Levels {
 		levels = append(levels, []string{level})
@@ -76,10 +76,10 @@ func (r *patientPass) wanted(n *nominee) (members []*orbit.Capsule, levels [][]s
 	if len(levels) == 0 || m.gang.Loose {
 		levels = append(levels, nil)
 	}
-	if n.gang == "" {
-		return []*orbit.Capsule{n.of}, levels
+	if gang == "" {
+		return []*orbit.Capsule{of}, levels
 	}
-	if m.owner = n.of.Owner; m.inspect() != nil {
+	if m.owner = of.Owner; m.inspect() != nil {
 		return nil, nil
 	}
 	var asked []anchorRole

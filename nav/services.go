@@ -6,6 +6,7 @@
 //	Gang      gangs: all members in one rack, block or zone, or none of them
 //	Anchor    wraps one of the others: it starts co-location groups, whose members wait for each other
 //	Patient   wraps one of the others, or of an importer's: what has waited long gets the room that becomes free
+//	Preempting wraps one of the others, or of an importer's: what fits nowhere gets the room of work of lower priority
 //
 // [Drain] is no navigator, though it plans like one: it takes cordoned nodes out of use, beside the engines.
 //

@@ -29,6 +29,8 @@ var ready = []struct {
 	{"anchor", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}} }, navtest.Suite{}},
 	{"anchor/self-match", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true} }, navtest.Suite{}},
 	{"anchor/batch", func() orbit.Navigator { return &nav.Anchor{Navigator: &nav.Batch{}, HoldFor: -1} }, navtest.Suite{}},
+	{"preempting", func() orbit.Navigator { return &nav.Preempting{Navigator: &nav.Services{}} }, navtest.Suite{}},
+	{"preempting/gang", func() orbit.Navigator { return &nav.Preempting{Navigator: &nav.Gang{}} }, navtest.Suite{}},
 	{"warm", func() orbit.Navigator { return &sandbox.Warm{} }, navtest.Suite{}},
 	{"warm/telemetry", func() orbit.Navigator { return &sandbox.Warm{Seed: 7} }, navtest.Suite{Telemetry: idle{}}},
 	{"warm/modules", func() orbit.Navigator { return &sandbox.Warm{Modules: []string{"sandbox"}} }, navtest.Suite{Modules: []string{"sandbox"}}},

@@ -2,8 +2,8 @@ package place
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"unsafe"
 
@@ -25,6 +25,9 @@ type Eviction struct {
 // On evicts the victims on a draft and places the capsule, as steps of its next proposal. The error is that of the first step
 // which the draft refuses; the draft is unchanged then.
 func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
+	if draft == nil || c == nil {
+		return fmt.Errorf("place: %w: On needs a draft and a capsule", orbit.ErrInvalid)
+	}
 	start := draft.Checkpoint()
 	for _, v := range e.Victims {
 		do := orbit.Evict{Capsule: v.ID, For: c.ID}
@@ -107,7 +110,7 @@ func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error
 	return Eviction{
 		Choice:  orbit.Choice{Node: best.Node, Devices: best.Devices},
 		Victims: best.Victims,
-		Highest: int32(max(best.Highest, math.MinInt32)),
+		Highest: best.Priority(),
 	}, nil
 }
 

@@ -66,6 +66,9 @@ func (k *Key) Compare(o *Key) int {
 	return cmp.Compare(o.Start, k.Start)
 }
 
+// Priority is the highest priority of a victim, math.MinInt32 if there is none.
+func (k *Key) Priority() int32 { return int32(max(k.Highest, math.MinInt32)) }
+
 // None is the key of a node that takes the capsule as it is.
 var None = Key{Highest: math.MinInt64, Start: math.MaxInt64}
 

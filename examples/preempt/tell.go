@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// account is what the history says, kept by books of its own: where each capsule is, and how many of a group run.
+type account struct {
+	*world
+	on    map[orbit.CapsuleID]orbit.NodeID
+	specs map[orbit.CapsuleID]*orbit.Spec
+	runs  map[string]int
+	// Who went for whom: by the names of the two kinds, and the first few one by one.
+	displaced map[string]int
+	stories   []string
+	// How often a capsule was evicted for others, and for one and the same.
+	evicted map[orbit.CapsuleID]int
+	pairs   map[[2]orbit.CapsuleID]int
+	// What became of drains and reclaims, by kind of work.
+	moved, sent, lost map[string]int
+	broken            int
+	// How many of a group ran, at the least, in each round.
+	least map[string][]int
+}
+
+// read reads the history of the story.
+func read(w *world) *account {
+	a := &account{world: w, on: map[orbit.CapsuleID]orbit.NodeID{}, specs: map[orbit.CapsuleID]*orbit.Spec{}, runs: map[string]int{},
+		displaced: map[string]int{}, evicted: map[orbit.CapsuleID]int{}, pairs: map[[2]orbit.CapsuleID]int{},
+		moved: map[string]int{}, sent: map[string]int{}, lost: map[string]int{}, least: map[string][]int{}}
+	for c := range w.base.Capsules() {
+		a.specs[c.ID] = c.Spec
+		if c.Placed() {
+			a.on[c.ID] = c.Node
+			a.runs[c.Spec.Group]++
+		}
+	}
+	changes, err := w.ledger.Changes(context.Background(), w.base.Revision())
+	if err != nil {
+		log.Fatal(err)
+	}
+	round := 0
+	a.begin()
+	for len(changes) > 0 {
+		n := 1
+		for n < len(changes) && changes[n].Revision == changes[0].Revision {
+			n++
+		}
+		for round < len(w.ends)-1 && changes[0].Revision > w.ends[round] {
+			round++
+			a.begin()
+		}
+		a.commit(changes[:n], round)
+		changes = changes[n:]
+	}
+	return a
+}
+
+// begin begins a round.
+func (a *account) begin() {
+	for _, group := range a.groups {
+		a.least[group] = append(a.least[group], a.runs[group])
+	}
+}
+
+// commit enters one commit into the books. A budget is broken if a wish leaves fewer of a group than it says, where what this
+// very commit places again does not count.
+func (a *account) commit(changes []orbit.Change, round int) {
+	lost, placed, wished := map[orbit.NodeID]bool{}, map[orbit.CapsuleID]orbit.NodeID{}, map[string]bool{}
+	for _, c := range changes {
+		switch do := c.Do.(type) {
+		case orbit.PutNode:
+			lost[do.Node.ID] = lost[do.Node.ID] || do.Node.State == orbit.Lost
+		case orbit.Place:
+			placed[do.Capsule] = do.Node
+		case orbit.Submit:
+			for _, id := range do.IDs {
+				a.specs[id] = do.Spec
+			}
+		}
+	}
+	for _, c := range changes {
+		switch do := c.Do.(type) {
+		case orbit.Evict:
+			a.leaves(do.Capsule)
+			wished[a.specs[do.Capsule].Group] = true
+			if do.For == "" {
+				a.moved[a.kind(do.Capsule)]++
+				continue
+			}
+			a.evicted[do.Capsule]++
+			a.pairs[[2]orbit.CapsuleID{do.Capsule, do.For}]++
+			a.displaced[a.kind(do.Capsule)+" for "+a.kind(do.For)]++
+			if len(a.stories) < 8 {
+				a.stories = append(a.stories, fmt.Sprintf("round %2d: %s of priority %d left %s: %s of priority %d goes there",
+					round, do.Capsule, a.specs[do.Capsule].Priority, do.From, do.For, a.specs[do.For].Priority))
+			}
+		case orbit.Release:
+			a.leaves(do.Capsule)
+			switch {
+			case do.Final:
+			case lost[c.Node]:
+				a.lost[a.kind(do.Capsule)]++
+			default:
+				wished[a.specs[do.Capsule].Group] = true
+				a.sent[a.kind(do.Capsule)]++
+			}
+		}
+	}
+	for group := range wished {
+		if needed, _ := a.budget(group); a.runs[group] < needed {
+			a.broken++
+		}
+	}
+	for group := range a.least {
+		a.least[group][round] = min(a.least[group][round], a.runs[group])
+	}
+	for id, node := range placed {
+		a.on[id] = node
+		a.runs[a.specs[id].Group]++
+	}
+}
+
+// budget returns how many of a group have to run after a wish, and how many there should be; 0 of what has no budget.
+func (a *account) budget(group string) (needed, all int) {
+	b, ok := a.base.Budget(orbit.BudgetID(group))
+	if !ok {
+		return 0, 0
+	}
+	return b.Budget.Expected - b.Budget.Missing, b.Budget.Expected
+}
+
+// leaves takes a capsule off its node, if it is on one.
+func (a *account) leaves(id orbit.CapsuleID) {
+	if a.on[id] != "" {
+		delete(a.on, id)
+		a.runs[a.specs[id].Group]--
+	}
+}
+
+// kind is a name for capsules alike.
+func (a *account) kind(id orbit.CapsuleID) string { return a.specs[id].Module }
+
+// print tells the story, and reports whether it went as it must.
+func (a *account) print() bool {
+	fmt.Println("\nWho made way for whom, for the first time:")
+	for _, s := range a.stories {
+		fmt.Println("  " + s)
+	}
+	fmt.Printf("\n%-22s %s\n", "made way", counts(a.displaced))
+	fmt.Printf("%-22s %s\n", "moved off racks", counts(a.moved))
+	fmt.Printf("%-22s %s\n", "sent back to wait", counts(a.sent))
+	fmt.Printf("%-22s %s\n", "lost with spot nodes", counts(a.lost))
+	fmt.Println("\nHow many of each group ran in each round, at the least: _ is as few as the budget lets anybody wish, x fewer, by loss:")
+	for _, group := range a.groups {
+		needed, all := a.budget(group)
+		fmt.Printf("  %-8s %s  %d to %d of %d; wishes keep %d\n", group, bar(a.least[group], needed, all), slices.Min(a.least[group]), slices.Max(a.least[group]), all, needed)
+	}
+	again, twice, runs, came := a.figures()
+	fmt.Printf("\n%d had to make way more than once, for other work each time: of equals those go first that began last.\n", again)
+	fmt.Printf("budgets broken %d\nevicted twice %d\nurgent placed %d of %d\n", a.broken, twice, runs, came)
+	return a.broken == 0 && twice == 0 && runs == came
+}
+
+// figures returns how many were evicted more than once, and how often that was for the same work; how much urgent work runs, and how
+// much of it there is.
+func (a *account) figures() (again, twice, runs, came int) {
+	for _, times := range a.evicted {
+		again += min(1, times-1)
+	}
+	for _, times := range a.pairs {
+		twice += times - 1
+	}
+	for id, spec := range a.specs {
+		if spec.Module != "urgent" {
+			continue
+		}
+		if came++; a.on[id] != "" {
+			runs++
+		}
+	}
+	return again, twice, runs, came
+}
+
+// counts lists how often there is what, most often first.
+func counts(of map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(of[b]-of[a], strings.Compare(a, b)) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d %s", of[name], name)
+	}
+	return cmp.Or(strings.Join(names, ", "), "nobody")
+}
+
+// bar draws one column for each number, from the least that is needed to all.
+func bar(of []int, needed, all int) string {
+	columns := []rune("_▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for _, n := range of {
+		if n < needed {
+			b.WriteRune('x')
+			continue
+		}
+		b.WriteRune(columns[min((n-needed)*(len(columns)-1)/max(1, all-needed), len(columns)-1)])
+	}
+	return b.String()
+}

@@ -1,0 +1,126 @@
+package orbit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// confirmed is a world with two nodes whose agents confirm, and with db-0, which has begun on the first.
+func confirmed(t *testing.T, l Limits) *MemoryLedger {
+	t.Helper()
+	ledger := &MemoryLedger{Bounds: l}
+	for _, id := range []NodeID{"n1", "n2"} {
+		commit(t, ledger, PutNode{Node{ID: id, Capacity: Resources{CPU: 4}, Confirms: true}})
+	}
+	commit(t, ledger, Submit{IDs: []CapsuleID{"db-0"}, Spec: cpuSpec(4)})
+	commit(t, ledger, Place{Capsule: "db-0", Node: "n1"})
+	commit(t, ledger, Confirm{Capsule: "db-0", Since: snapshotOf(t, ledger).Capsule("db-0").PlacedAt, Begun: true})
+	return ledger
+}
+
+// TestAnIDIsNotFreeWhileItRuns: db-0 has begun on n1 and is ended; it is submitted and placed again only after it has stopped, however
+// many have ended since, so that it never runs twice. The records that have ended meanwhile are dropped in their order.
+func TestAnIDIsNotFreeWhileItRuns(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(*Capsule) Commitment{
+		"stopped": func(c *Capsule) Commitment {
+			return Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true}
+		},
+		"lost": func(*Capsule) Commitment { return PutNode{Node{ID: "n1", State: Lost}} },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := confirmed(t, Limits{Terminal: 2})
+			commit(t, l, Release{Capsule: "db-0", Final: true})
+			for i := range 4 {
+				id := CapsuleID(fmt.Sprint("job-", i))
+				commit(t, l, Submit{IDs: []CapsuleID{id}, Spec: cpuSpec(1)}, Release{Capsule: id, Final: true})
+			}
+			again := Submit{IDs: []CapsuleID{"db-0"}, Spec: cpuSpec(4)}
+			s := snapshotOf(t, l)
+			require.ErrorIs(t, s.Check(Proposal{View: s.Revision(), Do: []Commitment{again, Place{Capsule: "db-0", Node: "n2"}}}), ErrInfeasible)
+			require.Equal(t, 3, s.CapsuleCount(), "it, and the last two jobs")
+			require.Nil(t, s.Capsule("job-1"))
+			back, err := rebuilt(s)
+			require.NoError(t, err)
+			require.Equal(t, 3, back.CapsuleCount())
+			commit(t, l, end(s.Capsule("db-0")))
+			require.Nil(t, snapshotOf(t, l).Capsule("db-0"))
+			require.Equal(t, 2, snapshotOf(t, l).CapsuleCount())
+			commit(t, l, again, Place{Capsule: "db-0", Node: "n2"})
+			require.NoError(t, snapshotOf(t, l).Verify())
+		})
+	}
+}
+
+// TestDraftKnowsWhoWaits: a draft does not place where nobody confirms what still runs elsewhere.
+func TestDraftKnowsWhoWaits(t *testing.T) {
+	t.Parallel()
+	l := confirmed(t, Limits{})
+	commit(t, l, PutNode{Node{ID: "plain", Capacity: Resources{CPU: 4}}}, PutNode{Node{ID: "n1", Capacity: Resources{CPU: 4}, Confirms: true, State: Cordoned}})
+	commit(t, l, Release{Capsule: "db-0"})
+	s := snapshotOf(t, l)
+	var d Draft
+	v, _ := viewOf(t, l, nil)
+	d.Sync(v)
+	c := s.Capsule("db-0")
+	require.ErrorContains(t, d.Place(c, Choice{Node: s.Node("plain")}), "does not confirm")
+	require.NoError(t, d.Place(c, Choice{Node: s.Node("n2")}))
+	require.NoError(t, s.Check(d.Propose()))
+}
+
+// TestRemainsInADump: what still runs survives a dump, and a dump that contradicts itself about it is refused.
+func TestRemainsInADump(t *testing.T) {
+	t.Parallel()
+	l := confirmed(t, Limits{})
+	commit(t, l, Submit{IDs: []CapsuleID{"p"}, Spec: cpuSpec(4)}, Release{Capsule: "db-0", Final: true}, Place{Capsule: "p", Node: "n1"})
+	s := snapshotOf(t, l)
+	require.True(t, s.Capsule("p").Waits)
+	require.Equal(t, []Remains{{Capsule: "db-0", Spec: s.Capsule("db-0").Spec, Node: "n1", Since: 4, Left: 6}}, remainsOf(s, "n1"))
+	text := dumpOf(t, s)
+	for _, c := range [][2]string{
+		{`"remains":{"node":"n1"`, `"remains":{"node":"n3"`},
+		{`"since":4`, `"since":0`},
+		{`"since":4`, `"since":7`},
+		{`"left":6`, `"left":99`},
+		{`"waits":true`, `"begun":true,"waits":true`},
+		{`"confirms":true`, `"state":"lost","confirms":true`},
+	} {
+		bad := strings.Replace(text, c[0], c[1], 1)
+		require.NotEqual(t, text, bad, "%v", c)
+		refused(t, bad, 0, fmt.Sprint(c))
+	}
+}
+
+// remainsOf lists what has left a node and still runs there.
+func remainsOf(s *State, id NodeID) (out []Remains) {
+	for r := range s.Remains(id) {
+		out = append(out, *r)
+	}
+	return out
+}
+
+// TestWhatHasStoppedIsPlacedAtOnce: where all other nodes do not confirm, what still runs waits, and its engine passes as soon as it has
+// stopped.
+func TestWhatHasStoppedIsPlacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		n := machine("n", 4)
+		n.Confirms = true
+		commit(t, l, PutNode{n}, Submit{IDs: []CapsuleID{"a"}, Spec: ofModule("mine", 1)})
+		commit(t, l, Place{Capsule: "a", Node: "n"})
+		commit(t, l, Confirm{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").PlacedAt, Begun: true})
+		n.State = Cordoned
+		commit(t, l, PutNode{n}, PutNode{machine("plain", 4)})
+		commit(t, l, Release{Capsule: "a"})
+		idle(t, l)
+		require.Empty(t, where(t, l, "a"))
+		commit(t, l, Confirm{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").Remains.Since, Stopped: true})
+		synctest.Wait()
+		require.Equal(t, NodeID("plain"), where(t, l, "a"))
+	})
+}

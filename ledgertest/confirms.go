@@ -1,0 +1,189 @@
+package ledgertest
+
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What begins, what has left its node and still runs, and who waits for that.
+
+// confirming is a node whose agent confirms.
+func confirming(id orbit.NodeID, room int64) orbit.PutNode {
+	n := node(id, room)
+	n.Node.Confirms = true
+	return n
+}
+
+// cordoned is a description that takes no new work.
+func cordoned(n orbit.PutNode) orbit.PutNode {
+	n.Node.State = orbit.Cordoned
+	return n
+}
+
+// begins says that a capsule begins where it is placed.
+func (t *trial) begins(id orbit.CapsuleID) orbit.Confirm {
+	return orbit.Confirm{Capsule: id, Since: t.capsule(id).PlacedAt, Begun: true}
+}
+
+// stops says that what a capsule has left has stopped.
+func (t *trial) stops(id orbit.CapsuleID) orbit.Confirm {
+	r := t.capsule(id).Remains
+	if r == nil {
+		t.Failf("capsule %q has left nothing that runs; it must have", id)
+	}
+	return orbit.Confirm{Capsule: id, Since: r.Since, Stopped: true}
+}
+
+// waits requires that a capsule waits to begin, or does not.
+func (t *trial) waits(id orbit.CapsuleID, want bool) {
+	if c := t.capsule(id); c.Waits != want {
+		t.Failf("capsule %q waits to begin on node %q: %v; it must be %v", id, c.Node, c.Waits, want)
+	}
+}
+
+// remain requires that these have left a node and still run there.
+func (t *trial) remain(id orbit.NodeID, want ...orbit.CapsuleID) {
+	var got []orbit.CapsuleID
+	for r := range t.now().Remains(id) {
+		got = append(got, r.Capsule)
+	}
+	if !slices.Equal(got, want) {
+		t.Failf("%v have left node %q and still run there; it must be %v", got, id, want)
+	}
+}
+
+// placeAfter places a capsule to begin after what runs there still.
+func placeAfter(c orbit.CapsuleID, n orbit.NodeID) orbit.Place {
+	return orbit.Place{Capsule: c, Node: n, After: true}
+}
+
+// checkBegins confirms what begins: once, the placement that is meant, where somebody confirms.
+func checkBegins(t *trial) {
+	t.commits(confirming("n", 4), node("m", 4), submit(cpu(1), "a", "b", "c"), place("a", "n"), place("b", "m"), place("c", "n"))
+	begin := t.begins("a")
+	wrong := begin
+	wrong.Since++
+	t.mistakes(wrong)
+	t.mistakes(t.begins("b"))
+	t.invalid(begin, place("c", "n"))
+	t.invalid(begin, mark("k", "v"))
+	t.invalid(orbit.Confirm{Capsule: "a", Since: begin.Since})
+	t.invalid(orbit.Confirm{Capsule: "a", Since: begin.Since, Begun: true, Stopped: true})
+	t.invalid(orbit.Confirm{Capsule: "a", Begun: true})
+	view := t.view()
+	t.commits(begin)
+	t.loses(view, begin)
+	t.mistakes(begin)
+	if c := t.capsule("a"); !c.Begun {
+		t.Failf("capsule \"a\" has not begun, though that was committed")
+	}
+	t.commits(cancel("a"), cancel("b"), cancel("c")) // what never began leaves nothing
+	t.remain("n", "a")
+	t.remain("m")
+	t.mistakes(orbit.RemoveNode{Node: "n"})
+	stop := t.stops("a")
+	view = t.view()
+	t.commits(stop)
+	t.loses(view, stop)
+	t.mistakes(stop)
+	t.remain("n")
+	t.commits(orbit.RemoveNode{Node: "n"}, orbit.RemoveNode{Node: "m"})
+}
+
+// checkRemains drains and moves what runs: it does not begin anywhere else before it has stopped.
+func checkRemains(t *trial) {
+	t.commits(confirming("n", 4), confirming("m", 4), node("plain", 4), submit(movable(cpu(2)), "a", "b"), place("a", "n"), place("b", "n"))
+	t.commits(t.begins("a"), t.begins("b"))
+	t.mistakes(t.evict("b"), place("b", "plain")) // it would run there at once
+	t.commits(t.evict("b"), place("b", "m"))
+	t.commits(cordoned(confirming("n", 4)))
+	t.commits(release("a"))
+	t.remain("n", "b", "a")
+	t.mistakes(place("a", "plain"))
+	t.commits(place("a", "m"))
+	t.mistakes(t.begins("a"))
+	t.mistakes(t.begins("b"))
+	view, stop := t.view(), t.stops("a")
+	t.commits(stop)
+	t.commits(t.begins("a"))
+	t.loses(view, stop)
+	t.commits(lost("n")) // nothing runs there any more
+	t.remain("n")
+	t.commits(t.begins("b"))
+	t.commits(lost("m"), release("a"))
+	t.remain("m")
+	t.commits(place("a", "plain"))
+}
+
+// checkBesideRemains places beside what has left and still runs.
+func checkBesideRemains(t *trial) {
+	t.commits(confirming("n", 4), submit(cpu(2), "r1", "r2", "r3", "early"), submit(cpu(1), "x", "y"), submit(cpu(4), "p"), place("r1", "n"), place("r2", "n"))
+	t.commits(t.begins("r1"), t.begins("r2"))
+	t.commits(cancel("r1"), cancel("r2"), place("p", "n"))
+	t.waits("p", true)
+	t.commits(t.stops("r1"))
+	t.mistakes(t.begins("p")) // else 6 of 4 would run
+	t.commits(t.stops("r2"))
+	t.commits(t.begins("p"))
+	t.commits(cancel("p"), t.stopsOf("p"))
+	t.remain("n")
+	t.commits(place("r3", "n"), place("early", "n"))
+	t.commits(t.begins("r3"))
+	t.commits(cancel("r3"), place("x", "n"))
+	t.waits("early", false)
+	t.waits("x", true)
+	t.commits(t.begins("early")) // it was placed beside r3, and fits beside it
+	t.mistakes(t.begins("x"))
+	t.commits(t.stops("r3"))
+	t.commits(t.begins("x"))
+	t.commits(cancel("x"))
+	t.commits(place("y", "n")) // 2 run, 1 stops, 1 is free
+	t.waits("y", false)
+	t.commits(t.begins("y"))
+}
+
+// stopsOf says that what is placed now, and leaves by the same proposal, has stopped.
+func (t *trial) stopsOf(id orbit.CapsuleID) orbit.Confirm {
+	return orbit.Confirm{Capsule: id, Since: t.capsule(id).PlacedAt, Stopped: true}
+}
+
+// checkRemainsOfDevices does the same for devices.
+func checkRemainsOfDevices(t *trial) {
+	n := gpuNode("n", 2)
+	n.Node.Confirms = true
+	t.commits(n, submit(gpu(1, 600), "a", "b", "c"), submit(gpu(1, 400), "d"), placeOn("a", "n", 1))
+	t.commits(t.begins("a"))
+	t.commits(cancel("a"), placeOn("b", "n", 1), placeOn("c", "n", 2), placeOn("d", "n", 2))
+	t.waits("b", true)
+	t.waits("c", false)
+	t.commits(t.begins("c"), t.begins("d"))
+	t.mistakes(t.begins("b"))
+	t.commits(t.stops("a"))
+	t.commits(t.begins("b"))
+}
+
+// checkRolling replaces one by one, with and without room, and restarts a whole node.
+func checkRolling(t *trial) {
+	t.commits(confirming("n", 2), submit(cpu(1), "old", "other"), place("old", "n"), place("other", "n"))
+	t.commits(t.begins("old"), t.begins("other"))
+	t.commits(cancel("old"), submit(cpu(1), "new"), placeAfter("new", "n"))
+	t.waits("new", true)
+	t.mistakes(t.begins("new"))
+	t.commits(t.stops("old"))
+	t.commits(t.begins("new"))
+	t.commits(confirming("n", 4))
+	t.commits(cancel("other"), submit(cpu(1), "next"), placeAfter("next", "n"))
+	t.waits("next", true) // there is room beside, and it is to wait
+	t.mistakes(t.begins("next"))
+	t.commits(submit(cpu(1), "late"), place("late", "n"))
+	t.waits("late", false)
+	t.commits(t.begins("late"))
+
+	// The node boots: nothing of all that runs there any more.
+	t.commits(stopped("new"), stopped("late"), t.stops("other"))
+	t.remain("n")
+	t.commits(t.begins("next"))
+	t.commits(place("new", "n"), place("late", "n"))
+	t.commits(t.begins("new"), t.begins("late"))
+}

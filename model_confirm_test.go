@@ -1,0 +1,247 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// What the model says of agents: what begins, what has left and still runs, and who waits for that.
+
+// modelRemains is what still runs of a placement that has ended.
+type modelRemains struct {
+	node        NodeID
+	devices     DeviceSet
+	since, left Revision
+}
+
+func (r *modelRemains) String() string {
+	if r == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("on %s %b since %d left %d", r.node, r.devices, r.since, r.left)
+}
+
+// String says what there is in the words of the model.
+func (r *Remains) String() string {
+	if r == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("on %s %b since %d left %d", r.Node, r.Devices, r.Since, r.Left)
+}
+
+// textOfRemains lists what has left a node and still runs.
+func textOfRemains(n *NodeState) string {
+	var b strings.Builder
+	if n.remains != nil {
+		for _, r := range *n.remains {
+			fmt.Fprintf(&b, " %s of %p %s,", r.Capsule, r.Spec, r)
+		}
+	}
+	return b.String()
+}
+
+// remainsOn are the capsules that have left a node and still run there, in the order of their ids.
+func (m *model) remainsOn(id NodeID) (out []CapsuleID) {
+	for c, k := range m.capsules {
+		if k.remains != nil && k.remains.node == id {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b CapsuleID) int {
+		return cmp.Or(cmp.Compare(m.capsules[a].remains.left, m.capsules[b].remains.left), cmp.Compare(a, b))
+	})
+	return out
+}
+
+// endRemains ends what still runs on a node that is lost.
+func (m *model) endRemains(id NodeID) {
+	for _, c := range m.remainsOn(id) {
+		k := m.capsules[c]
+		k.remains = nil
+		m.capsules[c] = k
+	}
+}
+
+// leave leaves what has begun on its node, which is not lost.
+func (r *modelRound) leave(_ CapsuleID, c *modelCapsule) {
+	if c.begun && r.now.nodes[c.node].State != Lost {
+		c.remains = &modelRemains{c.node, c.devices, c.placedAt, r.now.rev}
+	}
+	c.begun, c.waits = false, false
+}
+
+func (r *modelRound) confirm(c Confirm) *refusal {
+	k, ok := r.now.capsules[c.Capsule]
+	if !ok {
+		return lostTo(r.was.left.Capsules)
+	}
+	changed := r.was.capsules[c.Capsule].changed
+	if c.Stopped {
+		if k.remains == nil || k.remains.since != c.Since {
+			return lostTo(max(changed, r.was.left.Remains))
+		}
+		k.remains = nil
+		r.now.capsules[c.Capsule] = k
+		return nil
+	}
+	if _, placed := r.wishes.placed[c.Capsule]; k.node == "" || k.placedAt != c.Since || placed || k.begun {
+		return lostTo(changed)
+	}
+	n := r.now.nodes[k.node]
+	if !n.Confirms || n.State == Lost {
+		return lostTo(max(r.was.nodes[k.node].spec, changed))
+	}
+	if k.remains != nil {
+		return lostTo(max(k.remains.left, changed))
+	}
+	for _, other := range r.now.remainsOn(k.node) {
+		if left := r.now.capsules[other].remains.left; k.waits && left <= k.placedAt {
+			return lostTo(max(left, changed))
+		}
+	}
+	k.begun, k.waits, k.changed = true, false, r.now.rev
+	r.now.capsules[c.Capsule] = k
+	return nil
+}
+
+// impatient decides who has to wait, and refuses that where nobody waits.
+func (r *modelRound) impatient() (out []*refusal) {
+	for id, after := range r.wishes.placed {
+		c := r.now.capsules[id]
+		if c.node == "" {
+			continue
+		}
+		n, remains := r.now.nodes[c.node], r.now.remainsOn(c.node)
+		c.waits = len(remains) > 0 && (after || !r.now.fitsBeside(n, &c, remains))
+		r.now.capsules[id] = c
+		if n.Confirms || !c.waits && c.remains == nil {
+			continue
+		}
+		left := Revision(0)
+		if c.remains != nil {
+			left = c.remains.left
+		} else {
+			left = r.now.capsules[remains[0]].remains.left
+		}
+		if left > r.was.rev {
+			left = 0 // it leaves by this proposal
+		}
+		out = append(out, lostTo(max(left, r.was.capsules[id].changed, r.was.nodes[c.node].newest())))
+	}
+	return out
+}
+
+// fitsBeside reports whether a capsule fits on its node, in what it asks for, beside all that is placed and all that remains.
+func (m *model) fitsBeside(n modelNode, c *modelCapsule, remains []CapsuleID) bool {
+	used, devices := m.used(n.ID)
+	for _, id := range remains {
+		other := m.capsules[id]
+		for d, x := range other.spec.Envelope.Reservation {
+			if used[d] += uint64(x); used[d] > 1<<63 { // so much is too much, whatever is added
+				used[d] = 1 << 63
+			}
+		}
+		for i := range devices {
+			if other.remains.devices.Has(i) {
+				devices[i] += other.spec.Devices.Milli
+			}
+		}
+	}
+	for d, want := range c.spec.Envelope.Reservation {
+		if want > 0 && used[d] > uint64(n.Capacity[d]) {
+			return false
+		}
+	}
+	for i, milli := range devices {
+		if c.devices.Has(i) && milli > 1000 {
+			return false
+		}
+	}
+	return true
+}
+
+// agentDrafts are what fills nodes, and what begins, leaves and stops there.
+var agentDrafts = []draft{
+	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
+	draftPlace, draftPlace, draftPlace, draftPlace, draftEvict, draftEvict, draftMove, draftMove, draftRelease, draftSubmit, draftRoll,
+	func(s *scribe) []Commitment { return []Commitment{Release{Capsule: s.some((*Capsule).Placed).ID}} },
+	func(s *scribe) []Commitment {
+		return []Commitment{Release{Capsule: s.some((*Capsule).Placed).ID, Final: true}}
+	},
+	func(s *scribe) []Commitment {
+		n := s.view.Node(pickOne(s, modelNodes))
+		if n == nil || n.Node.State == Lost && !s.chance(4) {
+			return draftEmpty(s)
+		}
+		now := *n.Node
+		now.State = pickOne(s, []Condition{Ready, Ready, Cordoned, Cordoned, Lost})
+		return []Commitment{PutNode{now}}
+	},
+}
+
+// draftRoll ends what is placed and places another in its stead, after it.
+func draftRoll(s *scribe) []Commitment {
+	old, next := s.some((*Capsule).Placed), s.some((*Capsule).Pending)
+	if old.Node == "" || next.Spec == nil {
+		return draftConfirm(s)
+	}
+	return []Commitment{Release{Capsule: old.ID, Final: true}, Place{Capsule: next.ID, Node: old.Node, Devices: DeviceSet(1<<next.Spec.Devices.Count - 1), After: !s.chance(3)}}
+}
+
+// employ lets nodes with agents join, and work begin there, so that the duel begins where something is to be ended.
+func (d *duel) employ(t *rapid.T) {
+	d.drafts = slices.Concat(drafts, agentDrafts, agentDrafts, agentDrafts, agentDrafts, agentDrafts)
+	s := &scribe{T: t, view: d.snapshot()}
+	for _, id := range modelNodes[:2] {
+		n := s.node(id)
+		n.Confirms, n.State, n.Capacity = true, Ready, Resources{CPU: 3, Memory: 4, Dimensions - 1: 4}
+		d.send(t, Proposal{Do: []Commitment{PutNode{n}}})
+	}
+	for i, id := range modelCapsules[:6] {
+		spec := s.spec()
+		spec.Require, spec.Near = nil, Near{}
+		d.send(t, Proposal{Do: []Commitment{Submit{IDs: []CapsuleID{id}, Spec: spec}}})
+		s.view = d.snapshot()
+		place := s.put(id, s.view.Capsule(id).Spec)
+		d.send(t, Proposal{View: s.view.rev, Do: []Commitment{place}})
+		if c := d.snapshot().Capsule(id); i < 4 && c.Placed() {
+			d.send(t, Proposal{Do: []Commitment{Confirm{Capsule: id, Since: c.PlacedAt, Begun: true}}})
+		}
+	}
+	for i := range d.views {
+		d.views[i] = d.snapshot()
+	}
+}
+
+// TestLedgerAgainstModelAgents: the ledger does what the model does where most of what happens is that work begins, has to leave and stops; and
+// at every revision what runs fits ([State.Verify]). In half of the worlds records are dropped all the time.
+func TestLedgerAgainstModelAgents(t *testing.T) {
+	t.Parallel()
+	total := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		l := Limits{NominatedShare: shares(t)}
+		if rapid.Bool().Draw(t, "tiny") {
+			l.Terminal = rapid.IntRange(1, 2).Draw(t, "terminal")
+		}
+		d := newDuel(l, false)
+		d.employ(t)
+		t.Repeat(d.actions())
+		d.lookBack(t)
+		for k, n := range d.count {
+			total[k] += n
+		}
+	})
+	t.Logf("outcomes: %v", total)
+	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
+		return
+	}
+	for _, k := range []string{"begun", "waits", "placed beside its remains", "ended with remains", "kept beyond the limit"} {
+		require.Positive(t, total[k], "the generator never reaches %q", k)
+	}
+}

@@ -1,0 +1,206 @@
+package nav
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/victims"
+)
+
+// gangSeating is where the members of a gang go in one domain, and who makes way for them.
+type gangSeating struct {
+	victims.Key
+	name  string
+	nodes []int32
+	leave []*orbit.Capsule
+	parts []orbit.NominatedRoom
+}
+
+// before orders seatings as the nodes of single capsules are, and then by the name of the domain.
+func (s *gangSeating) before(o *gangSeating) bool {
+	return cmp.Or(s.Compare(&o.Key), cmp.Compare(s.name, o.name)) < 0
+}
+
+// serveGang places a gang that waits at its minimum. It returns why it does not.
+func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
+	w := r.wait(waiterOf(r.state, c))
+	members, levels := wantedOf(r.state, c, c.Gang)
+	switch {
+	case len(members) == 0:
+		return errNobody
+	case r.now.Before(w.again):
+		return w.why
+	case r.tried >= gangsTried:
+		return limited{"other gangs are tried first"}
+	}
+	r.tried++
+	r.draft.Ask(c)
+	defer r.draft.Ask(nil)
+	best := r.bestDomain(ctx, members, levels)
+	if best == nil {
+		w.again, w.why = r.now.Add(gangTriedAgain), limited{"no domain would take it if all of lower priority left that may"}
+		return w.why
+	}
+	if len(best.leave) == 0 {
+		return limited{"there is room for it without evicting"}
+	}
+	if why := r.exceeds(best.leave, best.Priority()); why != nil {
+		return why
+	}
+	if w.lost > 0 && !r.state.Gang(c.Gang).Nomination.Lives() && r.nominate(waiterOf(r.state, c), best.parts) {
+		return errNominated
+	}
+	start, limits := r.draft.Checkpoint(), r.state.Limits()
+	if r.seatGang(best.nodes, members) == nil {
+		r.draft.Rollback(start)
+		return errNobody
+	}
+	p, from := len(r.plan.Proposals), len(r.proposed)
+	r.propose(waiterOf(r.state, c), best.leave, orbit.GangUnplaced{Gang: c.Gang})
+	if made := &r.plan.Proposals[p]; len(made.Do) > limits.Commitments || len(made.If) > limits.Preconditions {
+		r.draft.Rollback(start)
+		r.plan.Proposals, r.proposed = r.plan.Proposals[:p], r.proposed[:from]
+		return errors.New("it takes more commitments than this ledger takes in one proposal")
+	}
+	return nil
+}
+
+// bestDomain returns the domain whose victims are best, of the first level on which there is one: without gangs that are evicted
+// whole, if possible.
+func (r *preemptPass) bestDomain(ctx context.Context, members []*orbit.Capsule, levels [][]string) (best *gangSeating) {
+	r.rooms.begin(&r.draft, math.MaxInt)
+	r.rooms.follow()
+	for _, gentle := range []bool{true, false} {
+		r.search.Gentle = gentle
+		for _, level := range levels {
+			t := r.rooms.table(level...)
+			for d := range t.domains {
+				if ctx.Err() != nil {
+					break
+				}
+				start := r.draft.Checkpoint()
+				s := r.seatGang(t.domains[d].nodes, members)
+				r.draft.Rollback(start)
+				if s == nil {
+					continue
+				}
+				if s.name, s.nodes = t.domains[d].name, t.domains[d].nodes; best == nil || s.before(best) {
+					best = s
+				}
+			}
+			if best != nil {
+				return best
+			}
+		}
+	}
+	return nil
+}
+
+// seatGang evicts and places on the draft, on these nodes, each member where its victims are best; nil: not all find a place.
+func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSeating {
+	s := &gangSeating{Key: victims.None}
+	var open heap.Heap[gangSeat]
+	parts := map[orbit.NodeID]int{}
+	for i, m := range members {
+		r.search.Begin(&r.draft, m)
+		if i == 0 || members[i-1].Spec != m.Spec {
+			open = open[:0]
+			for _, at := range nodes {
+				r.offer(&open, at, m)
+			}
+		}
+		var f victims.Found
+		for f.Node == nil && len(open) > 0 {
+			seat := open.Pop()
+			now, ok := r.search.On(r.draft.Node(int(seat.at))) // a gang that is evicted whole changes several nodes
+			switch {
+			case !ok || !r.search.Settle(&now):
+			case seat.Compare(&now.Key) < 0 && len(open) > 0 && !(gangSeat{now, seat.at}).Before(open[0]):
+				open.Push(gangSeat{now, seat.at})
+			default:
+				f = now
+				if !r.take(s, &f, m, parts) {
+					return nil
+				}
+				r.offer(&open, seat.at, m)
+			}
+		}
+		if f.Node == nil {
+			return nil
+		}
+	}
+	return s
+}
+
+// gangSeat is a node for a member.
+type gangSeat struct {
+	victims.Found
+	at int32
+}
+
+// Before orders seats: the best victims first.
+func (s gangSeat) Before(o gangSeat) bool { return s.Found.Before(&o.Found) }
+
+// offer adds a node that may take a member.
+func (r *preemptPass) offer(open *heap.Heap[gangSeat], at int32, m *orbit.Capsule) {
+	n := r.draft.Node(int(at))
+	if n == nil || r.filtered(n, m.Spec) {
+		return
+	}
+	if f, ok := r.search.On(n); ok {
+		open.Push(gangSeat{f, at})
+	}
+}
+
+// take evicts for a member and places it.
+func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, parts map[orbit.NodeID]int) bool {
+	for _, v := range f.Victims {
+		if r.draft.Evict(r.search.Evict(v)) != nil {
+			return false
+		}
+	}
+	if r.draft.Place(m, orbit.Choice{Node: f.Node, Devices: f.Devices}) != nil {
+		return false
+	}
+	s.add(f)
+	id := f.Node.Node.ID
+	at, known := parts[id]
+	if !known {
+		at = len(s.parts)
+		parts[id] = at
+		s.parts = append(s.parts, orbit.NominatedRoom{Node: id})
+	}
+	part := &s.parts[at]
+	part.Room, _ = part.Room.Add(m.Spec.Envelope.Reservation) // it is within capacity
+	if part.Devices |= f.Devices; f.Devices != 0 {
+		part.Milli = max(part.Milli, m.Spec.Devices.Milli)
+	}
+	return true
+}
+
+// add adds those who make way for a member.
+func (s *gangSeating) add(f *victims.Found) {
+	s.leave = append(s.leave, f.Victims...)
+	s.Refused += f.Refused
+	s.Sum += f.Sum
+	s.Count += f.Count
+	switch {
+	case f.Highest > s.Highest:
+		s.Highest, s.Start = f.Highest, f.Start
+	case f.Highest == s.Highest:
+		s.Start = min(s.Start, f.Start)
+	}
+}
+
+// quantity counts something, as in "3 victims".
+func quantity(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

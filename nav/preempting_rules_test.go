@@ -1,0 +1,316 @@
+package nav_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// preemptor runs passes of services that preempt.
+func preemptor(l orbit.Ledger, change func(*nav.Preempting)) *orbit.Engine {
+	p := &nav.Preempting{Navigator: &nav.Services{}}
+	if change != nil {
+		change(p)
+	}
+	return &orbit.Engine{Name: "urgent", Ledger: l, Navigator: p, ParkFor: time.Nanosecond}
+}
+
+// runningOn places capsules of these sizes and priorities on a node, in the order of their ids.
+func runningOn(t require.TestingT, l orbit.Ledger, on string, capsules map[string][2]int64) {
+	var ids []string
+	for id := range capsules {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		put(t, l, id, on, cores(capsules[id][0], int32(capsules[id][1])))
+	}
+}
+
+// evicted lists who was evicted, in the order of the history.
+func evicted(t require.TestingT, l orbit.Ledger) (ids []orbit.CapsuleID) {
+	changes, err := l.Changes(context.Background(), 0)
+	require.NoError(t, err)
+	for _, c := range changes {
+		if e, ok := c.Do.(orbit.Evict); ok {
+			ids = append(ids, e.Capsule)
+		}
+	}
+	return ids
+}
+
+// The paragraph on kube-scheduler of what other systems do, as cases: an urgent capsule of 2 cores and priority 10 comes to nodes of 4.
+func TestPreemptingAsKubeScheduler(t *testing.T) {
+	type nodes map[string]map[string][2]int64 // by node and capsule: size and priority; in order of their names is in order of start
+	for _, c := range []struct {
+		name  string
+		nodes nodes
+		want  []orbit.CapsuleID
+	}{
+		{"equal priority is no victim", nodes{"n": {"a": {4, 10}}}, nil},
+		{"higher priority is no victim", nodes{"n": {"a": {3, 11}, "b": {1, 0}}}, nil},
+		{"one that does not help is no victim", nodes{"n": {"a": {1, 0}, "b": {3, 10}}}, nil},
+		{"nobody leaves where there is room", nodes{"n": {"a": {4, 0}}, "m": {"b": {2, 0}}}, nil},
+		{"the most important come back first", nodes{"n": {"a": {2, 5}, "b": {2, 1}}}, []orbit.CapsuleID{"b"}},
+		{"of equal priority the older stays", nodes{"n": {"a": {2, 1}, "b": {2, 1}}}, []orbit.CapsuleID{"b"}},
+		{"what comes back goes by importance, not by number", nodes{"n": {"a": {2, 5}, "b": {1, 1}, "c": {1, 1}}}, []orbit.CapsuleID{"b", "c"}},
+		{"lowest highest victim", nodes{"m": {"a": {4, 5}}, "n": {"b": {2, 1}, "c": {2, 4}}, "o": {"d": {4, 3}}}, []orbit.CapsuleID{"b"}},
+		{"lowest highest victim before fewer victims", nodes{"m": {"a": {4, 5}}, "n": {"b": {1, 4}, "c": {1, 4}, "d": {2, 10}}}, []orbit.CapsuleID{"b", "c"}},
+		{"least sum of priorities", nodes{"m": {"a": {1, 5}, "b": {1, 4}, "c": {2, 10}}, "n": {"d": {1, 5}, "e": {1, 3}, "f": {2, 10}}}, []orbit.CapsuleID{"d", "e"}},
+		{"fewer victims before a lower sum of what is below zero", nodes{"m": {"a": {1, 5}, "b": {1, -5}, "c": {2, 10}}, "n": {"d": {2, 5}, "e": {2, 10}}}, []orbit.CapsuleID{"d"}},
+		{"latest start of the first of the highest victims", nodes{"m": {"a": {4, 5}}, "n": {"b": {4, 5}}}, []orbit.CapsuleID{"b"}},
+		{"latest start looks at the highest victims only", nodes{"m": {"a": {1, 1}, "d": {1, 5}, "x": {2, 10}}, "n": {"b": {1, 5}, "c": {1, 1}, "y": {2, 10}}}, []orbit.CapsuleID{"d", "a"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			var starts []string
+			on := map[string]string{}
+			for name, capsules := range c.nodes {
+				commit(t, l, node(name, 4))
+				for id := range capsules {
+					starts, on[id] = append(starts, id), name
+				}
+			}
+			slices.Sort(starts)
+			for _, id := range starts {
+				at := c.nodes[on[id]][id]
+				s := cores(at[0], int32(at[1]))
+				s.Class = orbit.Batch // another navigator's: it does not evict others in its turn
+				put(t, l, id, on[id], s)
+			}
+			submit(t, l, "urgent", 1, cores(2, 10))
+			runOut(t, 3, preemptor(l, nil))
+			require.Equal(t, c.want, evicted(t, l))
+		})
+	}
+}
+
+// gangOn places a gang, whose members are on the nodes in turn.
+func gangOn(t require.TestingT, l orbit.Ledger, id string, least int, s *orbit.Spec, on ...string) {
+	g := orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "r", Spec: s, Min: least}}}
+	do := []orbit.Commitment{orbit.Submit{Gang: &g}}
+	for i, n := range on {
+		m := orbit.CapsuleID(fmt.Sprint(id, "-", i))
+		g.Roles[0].Members = append(g.Roles[0].Members, m)
+		do = append(do, orbit.Place{Capsule: m, Node: orbit.NodeID(n)})
+	}
+	commit(t, l, do...)
+}
+
+// The paragraphs on pod groups and on gang bundles, as cases: one urgent capsule of 2 cores and priority 10 comes.
+func TestPreemptingGangsThatRun(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  func(t require.TestingT, l orbit.Ledger)
+		want []orbit.CapsuleID
+	}{
+		{"a gang gives what it has beyond its minimum, the last of those on the node", func(t require.TestingT, l orbit.Ledger) {
+			gangOn(t, l, "g", 2, cores(2, 1), "m", "m", "n", "n")
+		}, []orbit.CapsuleID{"g-1"}},
+		{"a gang at its minimum leaves whole", func(t require.TestingT, l orbit.Ledger) {
+			gangOn(t, l, "g", 3, cores(2, 1), "m", "m", "n")
+			put(t, l, "x", "n", cores(2, 10))
+		}, []orbit.CapsuleID{"g-0", "g-1", "g-2"}},
+		{"orbit refuses to break a minimum: an important member keeps the gang where Kubernetes prefers its pods one by one", func(t require.TestingT, l orbit.Ledger) {
+			g := orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "lead", Spec: cores(2, 10), Members: []orbit.CapsuleID{"lead"}}, {Name: "work", Spec: cores(2, 1), Members: []orbit.CapsuleID{"work"}}}}
+			commit(t, l, orbit.Submit{Gang: &g}, orbit.Place{Capsule: "lead", Node: "m"}, orbit.Place{Capsule: "work", Node: "m"})
+			put(t, l, "x", "n", cores(4, 10))
+		}, nil},
+		{"safe surplus before a whole gang", func(t require.TestingT, l orbit.Ledger) {
+			gangOn(t, l, "a", 0, cores(2, 1), "m")
+			gangOn(t, l, "b", 1, cores(2, 1), "m", "n")
+			put(t, l, "x", "n", cores(2, 10))
+		}, []orbit.CapsuleID{"b-0"}},
+		{"of equal priority the single capsule goes before the gang", func(t require.TestingT, l orbit.Ledger) {
+			put(t, l, "s", "m", cores(2, 1))
+			gangOn(t, l, "g", 0, cores(2, 1), "m")
+			put(t, l, "x", "n", cores(4, 10))
+		}, []orbit.CapsuleID{"s"}},
+		{"of equal priority the smaller gang goes", func(t require.TestingT, l orbit.Ledger) {
+			gangOn(t, l, "a", 0, cores(1, 1), "m", "m")
+			gangOn(t, l, "b", 0, cores(2, 1), "m")
+			put(t, l, "x", "n", cores(4, 10))
+		}, []orbit.CapsuleID{"b-0"}},
+		{"of gangs of one size the younger goes", func(t require.TestingT, l orbit.Ledger) {
+			gangOn(t, l, "b", 0, cores(2, 1), "m")
+			gangOn(t, l, "a", 0, cores(2, 1), "m")
+			put(t, l, "x", "n", cores(4, 10))
+		}, []orbit.CapsuleID{"a-0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			commit(t, l, node("m", 4), node("n", 4))
+			c.run(t, l)
+			submit(t, l, "urgent", 1, cores(2, 10))
+			runOut(t, 3, preemptor(l, nil))
+			require.Equal(t, c.want, evicted(t, l))
+		})
+	}
+}
+
+// racks are nodes of 4 cores in racks of two.
+func racks(t require.TestingT, l orbit.Ledger, n int) {
+	for i := range 2 * n {
+		p := node(fmt.Sprintf("r%d-%d", i/2, i%2), 4)
+		p.Node.Labels = map[string]string{"rack": fmt.Sprint("r", i/2)}
+		commit(t, l, p)
+	}
+}
+
+// comes submits a gang that waits.
+func comes(t require.TestingT, l orbit.Ledger, members, least int, s *orbit.Spec, levels ...string) {
+	s.Class = orbit.GangClass
+	g := orbit.Gang{ID: "urgent", Levels: levels, Roles: []orbit.Role{{Name: "r", Spec: s, Min: least}}}
+	for i := range members {
+		g.Roles[0].Members = append(g.Roles[0].Members, orbit.CapsuleID(fmt.Sprint("urgent-", i)))
+	}
+	commit(t, l, orbit.Submit{Gang: &g})
+}
+
+// A gang preempts whole, at its minimum, in the one rack where the victims of all members together are best; and nobody is evicted
+// where no rack would do.
+func TestPreemptingForAGang(t *testing.T) {
+	gangs := func(l orbit.Ledger) *orbit.Engine {
+		return &orbit.Engine{Name: "gangs", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Gang{}}}
+	}
+	l := &orbit.MemoryLedger{}
+	racks(t, l, 3)
+	for i, p := range []int64{5, 5, 1, 2, 0, 10} { // the last rack has a node that does not give way
+		at := fmt.Sprintf("r%d-%d", i/2, i%2)
+		runningOn(t, l, at, map[string][2]int64{"a" + at: {2, p}, "b" + at: {2, p}})
+	}
+	comes(t, l, 4, 3, cores(2, 9), "rack")
+	runOut(t, 3, gangs(l))
+	require.ElementsMatch(t, []orbit.CapsuleID{"ar1-0", "br1-0", "br1-1"}, evicted(t, l), "two of priority 1 and one of 2, in rack r1")
+	require.Equal(t, 3, snapshot(t, l).Gang("urgent").Total())
+	causes(t, l, 0)
+
+	l = &orbit.MemoryLedger{}
+	racks(t, l, 2)
+	for i := range 4 {
+		at := fmt.Sprintf("r%d-%d", i/2, i%2)
+		runningOn(t, l, at, map[string][2]int64{"a" + at: {2, 0}, "b" + at: {2, 9}})
+	}
+	comes(t, l, 3, 3, cores(2, 9), "rack")
+	round := gangs(l).Pass(t.Context())
+	require.Empty(t, round.Errors)
+	require.Empty(t, evicted(t, l))
+	require.ErrorContains(t, round.Unplaced[0].Why, "no domain would take it if all of lower priority left that may")
+
+	l = &orbit.MemoryLedger{}
+	racks(t, l, 2)
+	gangOn(t, l, "safe", 1, cores(2, 5), "r0-0", "r0-0", "r0-1", "r0-1")
+	gangOn(t, l, "whole", 0, cores(2, 1), "r1-0", "r1-0", "r1-1", "r1-1")
+	comes(t, l, 3, 3, cores(2, 9), "rack")
+	runOut(t, 3, gangs(l))
+	require.ElementsMatch(t, []orbit.CapsuleID{"safe-0", "safe-1", "safe-3"}, evicted(t, l), "what a gang can do without before a whole gang, whatever the priority")
+}
+
+// Limits: victims of a plan, a share of what is placed in an hour, classes for which nobody is evicted, and work that has not waited
+// long enough. The reason says what it would take, and the work is placed when the limit allows it.
+func TestPreemptingKeepsToItsLimits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		limit func(*nav.Preempting)
+		why   string
+		first int // placed in the first pass
+		all   int
+	}{
+		{"victims of a plan", func(p *nav.Preempting) { p.Victims = 4 }, "would need 3 victims of priority 0 or less; a plan may evict 4", 1, 4},
+		{"fewer victims than one takes", func(p *nav.Preempting) { p.Victims = 2 }, "would need 3 victims of priority 0 or less; a plan may evict 2", 0, 0},
+		{"share of an hour", func(p *nav.Preempting) { p.Hourly = 0.4 }, "would need 3 victims of priority 0 or less", 2, 2},
+		{"class", func(p *nav.Preempting) { p.Never = []orbit.AppClass{orbit.LatencySensitive} }, "0 of 4 nodes fit: 4 lack cpu", 0, 0},
+		{"time", func(p *nav.Preempting) { p.After = time.Hour }, "0 of 4 nodes fit: 4 lack cpu", 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := full(t, 4)
+			submit(t, l, "urgent", 4, cores(3000, 10))
+			e := preemptor(l, c.limit)
+			placed := func() (n int) {
+				for i := range 4 {
+					if snapshot(t, l).Capsule(orbit.CapsuleID(fmt.Sprint("urgent-", i))).Placed() {
+						n++
+					}
+				}
+				return n
+			}
+			round := e.Pass(t.Context())
+			require.Empty(t, round.Errors)
+			require.Equal(t, c.first, placed())
+			require.ErrorContains(t, round.Unplaced[len(round.Unplaced)-1].Why, c.why)
+			runOut(t, 10, e)
+			require.Equal(t, c.all, placed())
+		})
+	}
+}
+
+// Where nobody can make way the class is parked, and comes back when a node offers more.
+func TestPreemptingParksWhatNobodyCanMakeWayFor(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("n", 4))
+	put(t, l, "x", "n", cores(4, 10))
+	submit(t, l, "urgent", 1, cores(2, 10))
+	e := preemptor(l, nil)
+	e.ParkFor = time.Hour
+	round := e.Pass(t.Context())
+	require.Equal(t, 1, round.Parked)
+	require.ErrorContains(t, round.Unplaced[0].Why, "0 of 1 nodes fit: 1 lacks cpu; it would not fit on any node if all of lower priority left that may")
+	require.ErrorAs(t, round.Unplaced[0].Why, new(*orbit.NoFit))
+	commit(t, l, orbit.Release{Capsule: "x", Final: true})
+	runOut(t, 3, e)
+	require.True(t, snapshot(t, l).Capsule("urgent-0").Placed())
+}
+
+// With a Patient in it After decides what comes first: the room is claimed and free work is waited for, or others are evicted at once.
+func TestPreemptingWithPatient(t *testing.T) {
+	for _, first := range []string{"evict", "claim"} {
+		t.Run(first, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			commit(t, l, node("m", 4), node("n", 4))
+			put(t, l, "a", "m", batchSpec(4))
+			put(t, l, "b", "n", batchSpec(4))
+			submit(t, l, "urgent", 1, cores(4, 10))
+			p := &nav.Preempting{Navigator: &nav.Patient{Navigator: &nav.Services{}, After: 1}}
+			if first == "claim" {
+				p.After = 20 * time.Millisecond
+			}
+			e := engineOf(l, p)
+			if first == "claim" {
+				on := nominatedFor(t, l, e, "urgent-0")
+				require.Equal(t, []orbit.NodeID{"m"}, on)
+				require.Empty(t, evicted(t, l))
+				time.Sleep(30 * time.Millisecond)
+			}
+			runOut(t, 4, e)
+			require.True(t, snapshot(t, l).Capsule("urgent-0").Placed())
+			require.Equal(t, []orbit.CapsuleID{map[string]orbit.CapsuleID{"evict": "b", "claim": "a"}[first]}, evicted(t, l), "the latest started, or the one whose room is claimed")
+		})
+	}
+}
+
+// A navigator that leaves out without a reason, or that is missing, does no harm.
+func TestPreemptingOfOddNavigators(t *testing.T) {
+	l := full(t, 1)
+	submit(t, l, "urgent", 2, cores(3000, 10))
+	_, err := (&nav.Preempting{}).Plan(t.Context(), viewOf(t, l), nil)
+	require.ErrorContains(t, err, "Preempting.Navigator is nil")
+	round := preemptor(l, func(p *nav.Preempting) {
+		p.Navigator = nav.Func(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{})
+			for _, c := range pending {
+				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c})
+			}
+			return plan, nil
+		})
+	}).Pass(t.Context())
+	require.Empty(t, round.Errors)
+	require.Equal(t, 1, round.Committed)
+	require.Len(t, evicted(t, l), 3)
+}

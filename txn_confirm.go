@@ -1,0 +1,243 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// What has left its node and still runs, and who waits for that.
+
+// confirm notes what an agent says of a capsule.
+func (t *tx) confirm(c *Confirm) (NodeID, error) {
+	e := t.capsule(c.Capsule)
+	if e == nil {
+		return "", t.noCapsule(c.Capsule)
+	}
+	if c.Stopped {
+		return t.confirmStopped(c, e)
+	}
+	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
+	switch {
+	case !e.now.Placed() || e.now.PlacedAt != c.Since || e.arrives:
+		return "", t.refuse(at, e.newest(), "capsule %q is not placed since revision %d", c.Capsule, c.Since)
+	case e.now.Begun:
+		return "", t.refuse(at, e.newest(), "capsule %q has begun on node %q already", c.Capsule, e.now.Node)
+	}
+	n := t.node(e.now.Node)
+	if !n.now.Node.Confirms || n.now.Node.State == Lost {
+		return "", t.refuse(at, max(n.newestSpec(), e.newest()), "capsule %q does not begin on node %q, which is lost, or does not confirm", c.Capsule, e.now.Node)
+	}
+	if r := t.waitsFor(e, n); r != nil {
+		return "", t.refuse(at, max(r.Left, e.newest()), "capsule %q begins on node %q after capsule %q has stopped, which left node %q at revision %d",
+			c.Capsule, e.now.Node, r.Capsule, r.Node, r.Left)
+	}
+	e.now.Begun, e.now.Waits, e.now.Changed, e.dirty = true, false, t.rev, true
+	return e.now.Node, nil
+}
+
+// waitsFor returns the first that has to stop before a placed capsule begins on its node; nil: it may begin.
+func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
+	if r := e.now.Remains; r != nil {
+		t.node(r.Node) // whether it still runs is read there
+		return r
+	}
+	if e.now.Waits && n.now.remains != nil {
+		if r := (*n.now.remains)[0]; r.Left <= e.now.PlacedAt {
+			return r
+		}
+	}
+	return nil
+}
+
+// confirmStopped ends the remains of a placement. The capsule's record stays as it is, but for them.
+func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
+	r := e.now.Remains
+	if r == nil || r.Since != c.Since {
+		at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
+		if e.now.Placed() && e.now.PlacedAt == c.Since {
+			at.advice = "release it with Stopped"
+		}
+		return "", t.refuse(at, max(e.newest(), t.s.left.Remains), "capsule %q has not left a node on which it was placed at revision %d, or has stopped there", c.Capsule, c.Since)
+	}
+	n := t.node(r.Node) // is a member: nodes with remains cannot leave
+	kept := slices.DeleteFunc(slices.Clone(*n.now.remains), func(o *Remains) bool { return o == r })
+	t.setRemains(n, kept)
+	e.now.Remains = nil
+	return r.Node, nil
+}
+
+// setRemains replaces what has left a node and still runs there.
+func (t *tx) setRemains(n *txNode, list []*Remains) {
+	n.now.remains, n.dirty, n.stops = nil, true, true
+	if len(list) > 0 {
+		n.now.remains = &list
+	}
+}
+
+// remain leaves on its node what a capsule that has begun is there until it has stopped.
+func (t *tx) remain(e *txCapsule, n *txNode) {
+	if e.now.Begun && n.now.Node.State != Lost {
+		r := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt, Left: t.rev}
+		e.now.Remains = r
+		t.setRemains(n, n.now.withRemains(r))
+	}
+	e.now.Begun, e.now.Waits = false, false
+}
+
+// withRemains returns what has left a node and still runs there, and one more.
+func (n *NodeState) withRemains(r *Remains) (list []*Remains) {
+	if n.remains != nil {
+		list = slices.Clone(*n.remains)
+	}
+	list = append(list, r)
+	slices.SortFunc(list, func(a, b *Remains) int { return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Capsule, b.Capsule)) })
+	return list
+}
+
+// endAllRemains ends what has left a node that is lost.
+func (t *tx) endAllRemains(n *txNode) {
+	if n.now.remains == nil {
+		return
+	}
+	for _, r := range *n.now.remains {
+		if e := t.capsules.find(r.Capsule); e != nil {
+			e.now.Remains = nil
+		}
+	}
+	t.setRemains(n, nil)
+}
+
+// forgetEnded takes remains off a record that joins the write-set, if the proposal has ended them.
+func (t *tx) forgetEnded(e *txCapsule) {
+	if r := e.now.Remains; r != nil {
+		if n := t.nodes.find(r.Node); n != nil && (n.now.remains == nil || !slices.Contains(*n.now.remains, r)) {
+			e.now.Remains = nil
+		}
+	}
+}
+
+// settleWaits decides which of the capsules that the proposal places have to wait before they begin. Where nobody confirms
+// what begins, such a placement is refused.
+func (t *tx) settleWaits() error {
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.arrives || !e.now.Placed() {
+			continue
+		}
+		n := t.nodes.find(e.now.Node)
+		e.now.Waits = n.now.remains != nil && (e.after || !n.now.fitsBeside(&e.now))
+		if n.now.Node.Confirms || !e.now.Waits && e.now.Remains == nil {
+			continue
+		}
+		r := e.now.Remains
+		if r == nil {
+			r = (*n.now.remains)[0]
+		} else {
+			t.node(r.Node)
+		}
+		newest := max(e.newest(), t.nodes.find(e.now.Node).newest())
+		if r.Left <= t.s.rev { // else it leaves by this proposal
+			newest = max(newest, r.Left)
+		}
+		t.at = -1
+		return t.refuse(Rejection{Capsule: e.now.ID, Node: e.now.Node}, newest,
+			"capsule %q has to wait until capsule %q has stopped, which left node %q at revision %d; node %q does not confirm, so nothing waits there",
+			e.now.ID, r.Capsule, r.Node, r.Left, e.now.Node)
+	}
+	return nil
+}
+
+// fitsBeside reports whether a capsule that is placed on the node fits, in what it asks for, beside everything else that is
+// placed there and everything that still runs there.
+func (n *NodeState) fitsBeside(c *Capsule) bool {
+	for d, want := range c.Spec.Envelope.Reservation {
+		free := n.Node.Capacity[d] - n.used[d]
+		for _, r := range *n.remains {
+			x := r.Spec.Envelope.Reservation[d]
+			if want > 0 && x > free {
+				return false
+			}
+			free -= min(x, max(free, 0))
+		}
+	}
+	devices := n.deviceUse()
+	for _, r := range *n.remains {
+		devices.add(r.Devices, int32(r.Spec.Devices.Milli))
+	}
+	for i, used := range devices {
+		if c.Devices.Has(i) && used > deviceMilli {
+			return false
+		}
+	}
+	return true
+}
+
+// endRemains takes what has stopped, or is lost, off the records of capsules that are not written otherwise, and reports
+// whether there was any. It requires that the write-set has not been published.
+func (s *State) endRemains(t *tx) (ended bool) {
+	for i := range t.nodes.entries {
+		e := &t.nodes.entries[i]
+		if e.was == nil || e.was.remains == nil || !e.stops {
+			continue
+		}
+		for _, r := range *e.was.remains {
+			if !e.gone && e.now.remains != nil && slices.Contains(*e.now.remains, r) {
+				continue
+			}
+			ended, s.left.Remains = true, s.rev
+			_, slot := s.findCapsule(r.Capsule)
+			s.capsules.Own(slot, s.owner).capsule.Remains = nil
+		}
+	}
+	return ended
+}
+
+// remains checks what a capsule has left on a node, and counts what runs.
+func (v *verifier) remains(c *Capsule) {
+	node, since := c.Node, c.PlacedAt
+	if r := c.Remains; r != nil {
+		n := v.s.Node(r.Node)
+		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec != c.Spec {
+			v.fail("capsule %q has left node %q, which is not a member, is lost, or does not list it", c.ID, r.Node)
+			return
+		}
+		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
+			v.fail("capsule %q was placed at %d, has left at %d and was placed at %d again", c.ID, r.Since, r.Left, c.PlacedAt)
+		}
+		v.nodes[n.index].remains++
+		node, since = r.Node, r.Since
+	}
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() {
+		v.fail("capsule %q on node %q: has begun (%v) and waits to begin (%v), or is not placed", c.ID, c.Node, c.Begun, c.Waits || c.Remains != nil)
+	}
+	if n := v.s.Node(node); n != nil && (c.Begun || c.Remains != nil) {
+		r := &v.nodes[n.index]
+		for d, x := range c.Spec.Envelope.Reservation {
+			if r.runs[d] += uint64(x); x > 0 {
+				r.started[d] = max(r.started[d], since)
+			}
+		}
+	}
+}
+
+// leaves puts what still runs of an earlier placement on its node.
+func (b *StateBuilder) leaves(c *Capsule) error {
+	if c.Remains == nil {
+		return nil
+	}
+	r := *c.Remains
+	n := b.tx.nodes.find(r.Node)
+	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != c.Spec.Devices.Count {
+		return fmt.Errorf("capsule %q has left node %q at revision %d, placed there at %d on devices %016b, and has not stopped: that cannot be", c.ID, r.Node, r.Left, r.Since, r.Devices)
+	}
+	r.Capsule, r.Spec = c.ID, c.Spec
+	c.Remains = &r
+	b.tx.setRemains(n, n.now.withRemains(&r))
+	return nil
+}
+
+// noCapsule refuses what names a capsule of which there is no record.
+func (t *tx) noCapsule(id CapsuleID) error {
+	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
+}
