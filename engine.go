@@ -54,6 +54,9 @@ type Engine struct {
 	// 30 s. One capsule is tried; if it is placed, the class is back. Where many classes are due at a time, each pass tries
 	// some of them.
 	ParkFor time.Duration
+	// Aging lets work rise in the order of planning while it waits; the zero value: nothing rises, so work may wait for as long
+	// as work of higher priority comes.
+	Aging Aging
 	// Backoff sets the waits after passes without progress; the zero value has the defaults.
 	Backoff Backoff
 	// OnRound is called by Run after every pass that was not idle, from Run's goroutine; nil: not called.
@@ -87,7 +90,7 @@ type Engine struct {
 	tries     int
 	settling  bool
 	// The specs of what this pass has lost its bets for.
-	losers []*Spec
+	losers []loser
 	// How many parked classes a pass tries again.
 	share retryShare
 	// The last pass made progress and left work: the next one follows at once.
@@ -118,6 +121,7 @@ func (e *Engine) init() {
 		}
 		e.from = source{ledger: e.Ledger, telemetry: e.Telemetry, owns: e.owns, holds: true}
 		e.pace = pace{Backoff: e.Backoff.withDefaults(), rng: newRand()}
+		e.view.queue.aging = e.Aging.book()
 		e.ids = newIDSource()
 		e.from.made = func(id ProposalID) bool { return bytes.HasPrefix(id[:], e.ids.prefix[:]) }
 		e.view.spread.Seed = herd.Hash(e.Name)
@@ -126,7 +130,7 @@ func (e *Engine) init() {
 
 // check reports every fault of the fields.
 func (e *Engine) check() error {
-	faults := e.Backoff.faults()
+	faults := append(e.Backoff.faults(), e.Aging.faults()...)
 	if e.Ledger == nil {
 		faults = append(faults, "Ledger is nil; use &orbit.MemoryLedger{} for one process")
 	}

@@ -125,7 +125,7 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 // beside it, is not sent, but planned again with that capsule: unless there is enough room for that elsewhere, by the rules of the ledger, on nodes that
 // the plan does not touch.
 func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
-	if pending[0].Spec.Priority == pending[len(pending)-1].Spec.Priority { // highest first, so all have one priority
+	if e.view.Aged(pending[0]) == e.view.Aged(pending[len(pending)-1]) { // highest first, so all have one priority
 		e.propose(ctx, plan, round)
 		return
 	}
@@ -146,7 +146,7 @@ func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Pro
 		if rest = rest[n:]; len(e.losers) > 0 && len(rest) > 0 {
 			for _, u := range round.Unplaced { // perhaps for want of room that the losers were to have
 				if c := u.Capsule; c != nil && e.view.state.Capsule(c.ID) != nil {
-					e.losers = append(e.losers, e.view.state.Capsule(c.ID).Spec)
+					e.losers = append(e.losers, e.loserOf(e.view.state.Capsule(c.ID)))
 				}
 			}
 			rest = e.withhold(rest, plan, round)
@@ -160,26 +160,34 @@ func (e *Engine) priorityOf(p *Proposal) (highest int32, places bool) {
 	for _, do := range p.Do {
 		if place, ok := do.(Place); ok {
 			if c := e.view.state.Capsule(place.Capsule); c != nil {
-				highest, places = max(highest, c.Spec.Priority), true
+				highest, places = max(highest, e.view.Aged(c)), true
 			}
 		}
 	}
 	return highest, places
 }
 
+// loser is what a pass has lost its bets for, with the priority to which that has risen.
+type loser struct {
+	spec     *Spec
+	priority int32
+}
+
+func (e *Engine) loserOf(c *Capsule) loser { return loser{c.Spec, e.view.Aged(c)} }
+
 var errWithheld = errors.New("capsules of higher priority have lost their bet, and could use the room; all are planned again")
 
 // withhold gives up those of the remaining proposals of a plan that take room which losers of higher priority could use, and
 // returns the others. Losers that have room elsewhere do not count, as far as that is found out soon.
 func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
-	losers := map[*Spec]int{}
-	for _, spec := range e.losers {
-		losers[spec]++
+	losers := map[loser]int{}
+	for _, l := range e.losers {
+		losers[l]++
 	}
-	need := map[*Spec]int{}
+	need := map[loser]int{}
 	for i := range rest {
-		e.overtaken(&rest[i], losers, func(spec *Spec) bool {
-			need[spec] = losers[spec]
+		e.overtaken(&rest[i], losers, func(l loser) bool {
+			need[l] = losers[l]
 			return false
 		})
 	}
@@ -189,7 +197,7 @@ func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 	}
 	return slices.DeleteFunc(slices.Clone(rest), func(p Proposal) bool {
 		overtakes := false
-		e.overtaken(&p, need, func(*Spec) bool {
+		e.overtaken(&p, need, func(loser) bool {
 			overtakes = true
 			return true
 		})
@@ -205,17 +213,17 @@ func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 	})
 }
 
-// overtaken calls found with those of the specs that have a higher priority than what a proposal places, and fit on a node on which
+// overtaken calls found with those of the losers that have a higher priority than what a proposal places, and fit on a node on which
 // it takes room, until found returns true.
-func (e *Engine) overtaken(p *Proposal, specs map[*Spec]int, found func(*Spec) bool) {
+func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) bool) {
 	priority, places := e.priorityOf(p)
 	for _, do := range p.Do {
 		n := e.view.state.Node(takesRoomOn(do))
 		if !places || n == nil {
 			continue
 		}
-		for spec := range specs {
-			if spec.Priority > priority && n.Fits(spec) && found(spec) {
+		for l := range losers {
+			if l.priority > priority && n.Fits(l.spec) && found(l) {
 				return
 			}
 		}
@@ -227,7 +235,7 @@ func (e *Engine) overtaken(p *Proposal, specs map[*Spec]int, found func(*Spec) b
 const seatTries = 20_000
 
 // seat takes those capsules out of need that have a node each which the plan does not touch.
-func (e *Engine) seat(need map[*Spec]int, plan []Proposal) {
+func (e *Engine) seat(need map[loser]int, plan []Proposal) {
 	touched := map[NodeID]bool{}
 	for i := range plan {
 		for _, do := range plan[i].Do {
@@ -239,11 +247,11 @@ func (e *Engine) seat(need map[*Spec]int, plan []Proposal) {
 		if tries += len(need); len(need) == 0 || tries > seatTries {
 			return
 		}
-		for spec := range need {
-			if !touched[n.Node.ID] && n.Fits(spec) {
+		for l := range need {
+			if !touched[n.Node.ID] && n.Fits(l.spec) {
 				touched[n.Node.ID] = true
-				if need[spec]--; need[spec] == 0 {
-					delete(need, spec)
+				if need[l]--; need[l] == 0 {
+					delete(need, l)
 				}
 				break
 			}
@@ -302,7 +310,7 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 		for _, do := range p.Do {
 			if place, ok := do.(Place); ok {
 				if c := e.view.state.Capsule(place.Capsule); c != nil {
-					e.losers = append(e.losers, c.Spec)
+					e.losers = append(e.losers, e.loserOf(c))
 				}
 			}
 		}

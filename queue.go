@@ -3,6 +3,7 @@ package orbit
 import (
 	"slices"
 
+	"github.com/orbitsched/orbit/internal/aging"
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
@@ -40,6 +41,9 @@ type queue struct {
 	// roused says that a change has brought work, or room for parked work, since it was last set to false.
 	roused bool
 	out    []*Capsule
+	// How work rises while it waits, nil: it does not; and when the view was made.
+	aging *aging.Book
+	now   Instant
 }
 
 type class struct {
@@ -68,7 +72,7 @@ func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear drops all entries and parked classes. Entries are judged by the given state from now on.
 func (q *queue) clear(state *State) {
-	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}}
+	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}, aging: q.aging, now: q.now}
 }
 
 // absorb applies one change of the ledger. It reports whether there is new work, or new room for parked work.
@@ -110,6 +114,7 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 // push files a pending capsule by its slot. It reports whether that is new work, which it is not if its class is
 // parked.
 func (q *queue) push(slot uint32, c *Capsule) bool {
+	q.see(c)
 	k := q.class(c.Spec)
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
@@ -170,6 +175,11 @@ func (k *class) first() entry {
 	if len(k.nominees) > 0 {
 		return k.nominees[0].entry
 	}
+	return k.eldest()
+}
+
+// eldest returns the first entry that is not nominated. It requires one.
+func (k *class) eldest() entry {
 	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].Before(k.fifo[k.head])) {
 		return k.back[0]
 	}
@@ -223,7 +233,7 @@ func (q *queue) take(n int) []*Capsule {
 func (q *queue) fill(n int) {
 	for len(q.out)+len(q.trials) < n && len(q.ready) > 0 {
 		k := q.ready[0].class
-		for len(q.trials) > 0 && q.trials[0].priority > k.spec.Priority {
+		for len(q.trials) > 0 && q.triesFirst() {
 			q.takeTrial()
 		}
 		e := k.pop()
@@ -249,22 +259,6 @@ func (q *queue) next(k *class) (e entry, ok bool) {
 		}
 	}
 	return e, false
-}
-
-// trial is a capsule of a parked class that is planned again.
-type trial struct {
-	entry
-	priority int32
-}
-
-// takeTrial puts the first of the trials into the batch.
-func (q *queue) takeTrial() {
-	e := q.trials[0].entry
-	q.trials = q.trials[1:]
-	if c := q.valid(e); c != nil {
-		q.batch = append(q.batch, e)
-		q.out = append(q.out, c)
-	}
 }
 
 // giveBack files the first n entries again, and returns the others to the caller.
@@ -300,6 +294,9 @@ func (q *queue) fix(k *class) {
 		q.ready.remove(k)
 	default:
 		turn := readyTurn{priority: k.spec.Priority, submitted: k.first().submitted, nominee: k.nominee(), class: k}
+		if q.aging != nil {
+			q.age(&turn)
+		}
 		if k.at < 0 || q.ready[k.at] != turn {
 			q.ready.put(turn)
 		}
@@ -310,7 +307,7 @@ func (q *queue) fix(k *class) {
 }
 
 // readyTurn is a class that has work, and what decides when it is served: higher priority first, then nominees by rank, then
-// whose first entry was submitted first.
+// whose first entry was submitted first; or where work ages, higher band first, and then by the turn in the band (queue.age).
 type readyTurn struct {
 	submitted uint64
 	priority  int32

@@ -351,7 +351,7 @@ func (q *queue) retry(now time.Time, most int) {
 		s := q.parked.ends.Pop().spot
 		if e, ok := q.next(s.class); ok {
 			s.trial = true
-			q.trials = append(q.trials, trial{e, s.class.spec.Priority})
+			q.trials = append(q.trials, q.trialOf(e, s.class.spec))
 			q.tried = append(q.tried, s.class)
 			most--
 		} else {
@@ -359,10 +359,7 @@ func (q *queue) retry(now time.Time, most int) {
 		}
 	}
 	slices.SortFunc(q.trials, func(a, b trial) int {
-		if a.priority != b.priority {
-			return btoi(a.priority < b.priority) - btoi(a.priority > b.priority)
-		}
-		return btoi(b.Before(a.entry)) - btoi(a.Before(b.entry))
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.turn, b.turn))
 	})
 }
 

@@ -137,7 +137,7 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	if err != nil {
 		return false, err
 	}
-	v.now = now
+	v.now, v.queue.now = now, instantOf(now)
 	switch {
 	case whole:
 		woken = v.rebuild(state, from)

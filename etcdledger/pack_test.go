@@ -189,7 +189,7 @@ func TestConfirmingCostsNoKey(t *testing.T) {
 		require.Equal(t, before, end)
 		begin := orbit.Confirm{Capsule: "a", Since: s.Capsule("a").PlacedAt, Begun: true}
 		require.Equal(t, accessSet{{kindCapsule, "a"}: writes, {kindUse, "n"}: reads}, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{begin}})))
-		s = say(begin)
+		say(begin)
 		s = say(orbit.Release{Capsule: "a", Final: true})
 		stop := orbit.Confirm{Capsule: "a", Since: begin.Since, Stopped: true}
 		require.Equal(t, accessSet{{kindCapsule, "a"}: reads, {kindUse, "n"}: writes}, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{stop}})))

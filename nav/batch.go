@@ -67,7 +67,7 @@ func (b *Batch) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 	b.init()
 	b.draft.Sync(view)
 	b.free.sync(view)
-	levels, members := divide(pending)
+	levels, members := divide(view, pending)
 	s := &sweep{placement: b.Placement, draft: &b.draft, state: view.State(), score: &b.score, bound: -1}
 	s.pending = len(pending) - len(members)
 	for _, c := range members {

@@ -10,7 +10,9 @@ import (
 // batchClass is the pending capsules of one spec: those that are nominated, then the others, in the order in which they were
 // handed over.
 type batchClass struct {
-	spec     *orbit.Spec
+	spec *orbit.Spec
+	// priority is the one to which its capsules have risen; a spec has a class for each.
+	priority int32
 	capsules []*orbit.Capsule
 	// nominated says that at least one of the capsules is nominated.
 	nominated bool
@@ -25,22 +27,27 @@ type batchLevel []*batchClass
 
 // divide sorts capsules into levels, highest priority first. It returns members of gangs apart, because Batch does not
 // place them.
-func divide(pending []*orbit.Capsule) (levels []batchLevel, members []*orbit.Capsule) {
-	classes := map[*orbit.Spec]*batchClass{}
+func divide(view *orbit.View, pending []*orbit.Capsule) (levels []batchLevel, members []*orbit.Capsule) {
+	type key struct {
+		spec     *orbit.Spec
+		priority int32
+	}
+	classes := map[key]*batchClass{}
 	byPriority := map[int32]int{}
 	for _, c := range pending {
 		if c.Gang != "" {
 			members = append(members, c)
 			continue
 		}
-		k := classes[c.Spec]
+		of := key{c.Spec, view.Aged(c)}
+		k := classes[of]
 		if k == nil {
-			k = &batchClass{spec: c.Spec}
-			classes[c.Spec] = k
-			at, known := byPriority[c.Spec.Priority]
+			k = &batchClass{spec: c.Spec, priority: of.priority}
+			classes[of] = k
+			at, known := byPriority[k.priority]
 			if !known {
 				at = len(levels)
-				byPriority[c.Spec.Priority] = at
+				byPriority[k.priority] = at
 				levels = append(levels, nil)
 			}
 			levels[at] = append(levels[at], k)
@@ -54,7 +61,7 @@ func divide(pending []*orbit.Capsule) (levels []batchLevel, members []*orbit.Cap
 			slices.SortStableFunc(k.capsules, func(a, b *orbit.Capsule) int { return btoi(b.Nomination.Lives()) - btoi(a.Nomination.Lives()) })
 		}
 	}
-	slices.SortFunc(levels, func(a, b batchLevel) int { return cmp.Compare(b[0].spec.Priority, a[0].spec.Priority) })
+	slices.SortFunc(levels, func(a, b batchLevel) int { return cmp.Compare(b[0].priority, a[0].priority) })
 	return levels, members
 }
 

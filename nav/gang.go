@@ -89,7 +89,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	g.index.sync(view)
 	g.forget(r.state)
 	r.left = 50 * min(g.stepsEach(), math.MaxInt/50)
-	gangs, orphans := pendingGangs(r.state, pending)
+	gangs, orphans := pendingGangs(view, pending)
 	for _, c := range orphans {
 		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
 			"capsule %q has the class Gang and is a member of no gang that there is; submit it with one, or give its spec another class", c.ID)})

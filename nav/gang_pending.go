@@ -23,7 +23,9 @@ type pendingGang struct {
 	total   int
 	// Of the gang among gangs: highest priority of those that wait, and which was submitted first.
 	priority int32
-	first    uint64
+	// The priority to which one of those that wait has risen.
+	aged  int32
+	first uint64
 	// Why it cannot be planned, whatever room there is.
 	fault error
 }
@@ -69,9 +71,19 @@ func (m *pendingGang) add(role int, c *orbit.Capsule) {
 	m.total++
 }
 
+// age finds out the priority to which the gang has risen.
+func (m *pendingGang) age(view *orbit.View) {
+	m.aged = m.priority
+	for _, waiting := range m.waiting {
+		if len(waiting) > 0 { // the others of a role were submitted with it
+			m.aged = max(m.aged, view.Aged(waiting[0]))
+		}
+	}
+}
+
 // before orders gangs: higher priority first, then whose first waiting member was submitted first.
 func (m *pendingGang) before(o *pendingGang) int {
-	return cmp.Or(cmp.Compare(o.priority, m.priority), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
+	return cmp.Or(cmp.Compare(o.aged, m.aged), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
 }
 
 // Before is before for a heap.
@@ -118,12 +130,13 @@ func (m *pendingGang) example() (id orbit.CapsuleID) {
 }
 
 // pendingGangs groups capsules by gang, in the order in which gangs are planned. Orphans are members of no gang.
-func pendingGangs(state *orbit.State, pending []*orbit.Capsule) (gangs []*pendingGang, orphans []*orbit.Capsule) {
+func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingGang, orphans []*orbit.Capsule) {
 	byID := map[orbit.GangID]*pendingGang{}
 	for _, c := range pending {
 		m := byID[c.Gang]
 		if c.Gang != "" && m == nil {
-			if m = loadGang(state, c.Gang); m != nil {
+			if m = loadGang(view.State(), c.Gang); m != nil {
+				m.age(view)
 				byID[c.Gang] = m
 				gangs = append(gangs, m)
 			}

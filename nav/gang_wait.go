@@ -207,6 +207,7 @@ func (r *gangPass) next(d *gangDemand, here map[orbit.GangID]bool) *pendingGang 
 		w := r.waits[first.id]
 		if w != nil && w.demand == d {
 			if m := loadGang(r.state, first.id); m != nil && m.gang == w.gang && m.total > 0 && m.priority == first.priority && m.first == first.first {
+				m.age(r.view)
 				m.owner = w.owner
 				if m.fault = m.inspect(); m.fault == nil && r.demand(m) == d {
 					return m

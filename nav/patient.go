@@ -59,7 +59,8 @@ type Patient struct {
 	// that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
 	After time.Duration
 	// Unaged keeps nominations from ranking above the priority of the work: large work may then wait for as long as small
-	// work of the same priority comes that is nominated too. Otherwise a nomination that is made After beyond After ranks
+	// work of the same priority comes that is nominated too. It has no effect where the engine has an Aging, by which nominations
+	// rank then, up to Limits.NominationAging. Otherwise a nomination that is made After beyond After ranks
 	// one higher, and one more each time that this wait has doubled, up to Limits.NominationAging.
 	Unaged bool
 	// For is how long a nomination lasts unless it is renewed; default 2 min. It is renewed in the first plan after half
@@ -117,6 +118,8 @@ type nominee struct {
 	lives bool
 	// By which a nomination ranks.
 	priority, aged int32
+	// By which they are served in a plan: the priority, risen if the engine lets it rise.
+	turn int32
 }
 
 const (
@@ -305,20 +308,34 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.lives && (!due || r.now.Before(n.again)) {
 			continue
 		}
-		if after > 0 && late > 0 && !r.Unaged {
-			n.aged = int32(min(bits.Len64(uint64(late/after)), r.state.Limits().NominationAging))
-		}
-		if g := r.state.Gang(w.gang); g != nil {
-			for i := range g.Gang.Roles {
-				n.priority = min(n.priority, g.Gang.Roles[i].Spec.Priority)
-			}
-		}
+		r.age(n, late, after)
 		waiting = append(waiting, n)
 	}
 	slices.SortStableFunc(waiting, func(a, b *nominee) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since))
+		return cmp.Or(cmp.Compare(b.turn, a.turn), a.since.Compare(b.since))
 	})
 	return waiting
+}
+
+// age finds out how a nomination of work ranks that is so late: of a gang by its lowest role.
+func (r *patientPass) age(n *nominee, late, after time.Duration) {
+	if g := r.state.Gang(n.gang); g != nil {
+		for i := range g.Gang.Roles {
+			n.priority = min(n.priority, g.Gang.Roles[i].Spec.Priority)
+		}
+	}
+	n.turn = n.priority
+	most := int32(r.state.Limits().NominationAging)
+	switch {
+	case r.view.Aging() != orbit.Aging{}:
+		n.turn = r.view.Aged(n.of)
+		for member := range r.state.Members(n.gang) {
+			n.turn = min(n.turn, r.view.Aged(member))
+		}
+		n.aged = min(n.turn-n.priority, most)
+	case after > 0 && late > 0 && !r.Unaged:
+		n.aged = min(int32(bits.Len64(uint64(late/after))), most)
+	}
 }
 
 // waitsSince returns since when a capsule has waited that was not left out before: since its submission, if it says when that was and
