@@ -23,7 +23,7 @@ type BudgetID string
 type Budget struct {
 	// ID identifies the budget.
 	ID BudgetID `json:"id"`
-	// Group is the group that is covered ([Spec.Group]); empty if Module is set.
+	// Group is the group that is covered ([Spec.MemberOf]); empty if Module is set.
 	Group string `json:"group,omitempty"`
 	// Module is the module that is covered ([Spec.Module]); empty if Group is set.
 	Module string `json:"module,omitempty"`
@@ -132,8 +132,10 @@ func (m memberSet) String() string {
 
 // memberships yields the groups and the module that capsules of the spec are members of.
 func (s *Spec) memberships(yield func(memberSet) bool) {
-	if s.Group != "" && !yield(memberSet{false, s.Group}) {
-		return
+	for group := range s.MemberOf {
+		if !yield(memberSet{false, group}) {
+			return
+		}
 	}
 	if s.Module != "" {
 		yield(memberSet{true, s.Module})
@@ -145,7 +147,7 @@ func (s *Spec) isMember(of memberSet) bool {
 	if of.module {
 		return s.Module == of.name
 	}
-	return s.Group == of.name
+	return s.IsIn(of.name)
 }
 
 // budgetRecord is a budget in its table. It is never written to.

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -73,6 +74,9 @@ type Spec struct {
 	Spread Domains `json:"spread"`
 	// Group is the co-location group that the capsule is a member of; empty: none.
 	Group string `json:"group,omitempty"`
+	// Groups are further groups that the capsule is a member of, as much as of Group; at most 15. Of all its groups a ledger keeps that as Group
+	// which Near names, if it names one, and the others here, in order and each once.
+	Groups []string `json:"groups,omitempty"`
 	// Near is the co-location that the capsule requires. Navigators assert it with a GroupIn bet; the ledger has no
 	// rule for it.
 	Near Near `json:"near"`
@@ -165,6 +169,7 @@ func (c *Capsule) Released() bool { return c.released }
 const (
 	maxWeight     = 1e100
 	maxPredicates = 256
+	maxGroups     = 15
 )
 
 // faults says everything that is wrong with s.
@@ -197,6 +202,9 @@ func (s *Spec) faults() []string {
 	if (s.Near.Group == "") != (s.Near.Level == "") {
 		out = append(out, "near needs both a group and a level")
 	}
+	if len(s.Groups) > maxGroups || slices.Contains(s.Groups, "") {
+		out = append(out, fmt.Sprintf("%d further groups %.100q; there can be %d, each with a name", len(s.Groups), s.Groups, maxGroups))
+	}
 	if s.Start.CrossHost && s.Start.Parent == "" {
 		out = append(out, "start crosses hosts without a parent to leave")
 	}
@@ -208,7 +216,7 @@ func (s *Spec) faults() []string {
 
 // words returns all text in s that may be long.
 func (s *Spec) words() []string {
-	out := slices.Concat(s.Spread.Names, s.Devices.Models, s.Start.Volumes)
+	out := slices.Concat(s.Spread.Names, s.Devices.Models, s.Start.Volumes, s.Groups)
 	for _, p := range s.Require {
 		out = append(append(out, p.Key), p.Values...)
 	}
@@ -294,6 +302,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 	}
 	texts(s.Spread.Names)
 	texts(s.Start.Volumes)
+	texts(s.Groups)
 	for _, t := range []string{s.Spread.Level, s.Group, s.Near.Group, s.Near.Level, s.Start.Template, string(s.Start.Parent)} {
 		text(t)
 	}
@@ -334,6 +343,9 @@ func (s *Spec) clone() *Spec {
 	c.Devices.Models = sorted(s.Devices.Models)
 	c.Spread.Names = sorted(s.Spread.Names)
 	c.Start.Volumes = sorted(s.Start.Volumes)
+	if len(s.Groups) > 0 {
+		c.Group, c.Groups = s.homeFirst()
+	}
 	c.Require = make([]Predicate, len(s.Require))
 	for i, p := range s.Require {
 		c.Require[i] = p.canonical()
@@ -343,6 +355,33 @@ func (s *Spec) clone() *Spec {
 		c.Prefer[i] = Preference{Predicate: p.canonical(), Weight: p.Weight}
 	}
 	return &c
+}
+
+// homeFirst divides the groups of a spec into the one that Near names, else Group, else the first, and the others.
+func (s *Spec) homeFirst() (home string, others []string) {
+	all := sorted(slices.Collect(s.MemberOf))
+	home = cmp.Or(s.Group, all[0])
+	if slices.Contains(all, s.Near.Group) {
+		home = s.Near.Group
+	}
+	return home, slices.DeleteFunc(all, func(group string) bool { return group == home })
+}
+
+// MemberOf yields the groups that capsules of the spec are members of: Group and Groups.
+func (s *Spec) MemberOf(yield func(group string) bool) {
+	if s.Group != "" && !yield(s.Group) {
+		return
+	}
+	for _, group := range s.Groups {
+		if !yield(group) {
+			return
+		}
+	}
+}
+
+// IsIn reports whether capsules of the spec are members of a group.
+func (s *Spec) IsIn(group string) bool {
+	return group != "" && (s.Group == group || slices.Contains(s.Groups, group))
 }
 
 // sorted returns a sorted copy without repetition.

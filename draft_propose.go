@@ -140,7 +140,7 @@ func (d *Draft) leavers(group string) map[NodeID]int {
 		if id == "" {
 			continue
 		}
-		if c := d.view.state.Capsule(id); c.Spec.Group == group && c.Placed() {
+		if c := d.view.state.Capsule(id); c.Spec.IsIn(group) && c.Placed() {
 			if left == nil {
 				left = map[NodeID]int{}
 			}

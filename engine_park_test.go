@@ -115,6 +115,23 @@ func TestNodeElsewhereDoesNotEndWaitingForCompany(t *testing.T) {
 	})
 }
 
+// What waits for company is planned again when a member is placed that has the group among others.
+func TestCompanyOfFurtherGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, nav := &MemoryLedger{}, &greedy{}
+		member, absent := wants(1), besides()
+		member.Group, member.Groups, absent.Near.Group = "g", []string{"h"}, "h"
+		commit(t, l, PutNode{racked("a", "1")}, PutNode{racked("b", "2")}, Submit{IDs: []CapsuleID{"m"}, Spec: member, Owner: "them"}, Submit{IDs: []CapsuleID{"near"}, Spec: absent})
+		r := newRig(t, l, &Engine{Navigator: nav})
+		r.run()
+		r.until(time.Second)
+		require.Empty(t, where(t, l, "near"))
+		commit(t, l, Place{Capsule: "m", Node: "b"})
+		r.until(2 * time.Second)
+		require.Equal(t, NodeID("b"), where(t, l, "near"))
+	})
+}
+
 // parkedView returns an engine that has passed once, and has parked all the classes.
 func parkedView(t testing.TB, l *MemoryLedger, tel Telemetry, nodes, classes int) *Engine {
 	for i := range nodes {

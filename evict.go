@@ -10,8 +10,8 @@ package orbit
 // room never refuses a proposal, and nobody is evicted in vain. A gang that is evicted whole has the priority of its highest role, and
 // members of a gang evict with that of its lowest.
 //
-// With neither it is a move: the same proposal places the capsule again. That needs consent: [Spec.Movable], or a node that
-// takes no new work, before the proposal and all through it. A gang that is moved in part keeps as many members as it had.
+// With neither it is a move: the same proposal places the capsule again. That needs consent: [Spec.Movable], a [Budget] that covers
+// the capsule before the proposal, or a node that takes no new work, before the proposal and all through it. A gang that is moved in part keeps as many members as it had.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`

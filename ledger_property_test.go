@@ -96,6 +96,9 @@ func (s *scribe) spec() *Spec {
 		spec.Group = pickOne(s, modelGroups)
 	}
 	if s.chance(4) {
+		spec.Groups = pickOne(s, [][]string{{"db"}, {"web"}, {"web", "db"}, {"db", "db"}})
+	}
+	if s.chance(4) {
 		spec.Near = Near{Group: pickOne(s, modelGroups), Level: "rack"}
 	}
 	if s.chance(4) {

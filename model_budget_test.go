@@ -26,8 +26,8 @@ func (b *Budget) modelMembers() string {
 
 // modelMemberships lists what a capsule of the spec is a member of, in the same words.
 func modelMemberships(s *Spec) (out []string) {
-	if s.Group != "" {
-		out = append(out, "g "+s.Group)
+	for _, group := range modelGroupsOf(s) {
+		out = append(out, "g "+group)
 	}
 	if s.Module != "" {
 		out = append(out, "m "+s.Module)

@@ -278,7 +278,7 @@ func (m *model) lost(bet Precondition) *refusal {
 		}
 	case GroupIn:
 		for _, c := range m.capsules {
-			if c.node != "" && c.spec.Group == bet.Group && m.nodes[c.node].Labels[bet.Level] == bet.Domain {
+			if c.node != "" && slices.Contains(modelGroupsOf(c.spec), bet.Group) && m.nodes[c.node].Labels[bet.Level] == bet.Domain {
 				return nil
 			}
 		}
@@ -687,7 +687,7 @@ func (r *modelRound) finish() {
 		}
 	}
 	for id, c := range r.was.capsules {
-		if c.node != "" && c.spec.Group != "" && m.capsules[id].node != c.node {
+		if c.node != "" && len(modelGroupsOf(c.spec)) > 0 && m.capsules[id].node != c.node {
 			m.left.Groups = m.rev
 		}
 	}
@@ -863,8 +863,19 @@ func (m *model) describe() []string {
 	return slices.Concat(out, m.groups(), m.describeNominations(), m.describeBudgets())
 }
 
+// modelGroupsOf lists the groups of a spec, each once.
+func modelGroupsOf(s *Spec) (out []string) {
+	for _, group := range append([]string{s.Group}, s.Groups...) {
+		if group != "" && !slices.Contains(out, group) {
+			out = append(out, group)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 func shape(s *Spec) string {
-	return fmt.Sprintf("%s/%d/%d×%d/%s/%s/%d", s.Module, [Dimensions]int64(s.Envelope.Reservation), s.Devices.Count, s.Devices.Milli, s.Group, s.Near.Group, len(s.Require))
+	return fmt.Sprintf("%s/%d/%d×%d/%v/%s/%d", s.Module, [Dimensions]int64(s.Envelope.Reservation), s.Devices.Count, s.Devices.Milli, modelGroupsOf(s), s.Near.Group, len(s.Require))
 }
 
 func (m *model) pending() []string {
@@ -884,11 +895,13 @@ func (m *model) pending() []string {
 func (m *model) groups() []string {
 	count := map[string]int{}
 	for _, c := range m.capsules {
-		if c.node != "" && c.spec.Group != "" {
-			count[fmt.Sprintf("group %s on %s", c.spec.Group, c.node)]++
+		if c.node != "" {
+			for _, group := range modelGroupsOf(c.spec) {
+				count[fmt.Sprintf("group %s on %s", group, c.node)]++
+			}
 		}
 		for _, group := range modelGroups {
-			if c.node == "" && !c.released && (c.spec.Group == group || c.spec.Near.Group == group) {
+			if c.node == "" && !c.released && (slices.Contains(modelGroupsOf(c.spec), group) || c.spec.Near.Group == group) {
 				count[fmt.Sprintf("group %s waits, %s", group, shape(c.spec))]++
 			}
 		}

@@ -357,12 +357,13 @@ func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
 		return false
 	}
 	woken = q.untie(tie{parent: id})
-	switch c := q.state.Capsule(id); {
-	case c == nil || c.Submitted >= uint64(submission(0).next(at+1)):
+	c := q.state.Capsule(id)
+	if c == nil || c.Submitted >= uint64(submission(0).next(at+1)) {
 		// That record is gone, and the id may have been given to another: it may have been of any group.
 		return q.untie(tie{}) || woken
-	case c.Spec.Group != "":
-		return q.untie(tie{group: c.Spec.Group}) || woken
+	}
+	for group := range c.Spec.MemberOf {
+		woken = q.untie(tie{group: group}) || woken
 	}
 	return woken
 }

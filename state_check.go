@@ -290,6 +290,7 @@ func (t *tx) addFences(r, w *Footprint) {
 		if e.was == nil || !e.was.Placed() {
 			continue
 		}
+		r.Covers = r.Covers || moves(e.was, &e.now)
 		for of := range e.was.Spec.memberships {
 			for range t.budgetsOf(of) {
 				if e.wished {

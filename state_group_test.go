@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -51,6 +52,9 @@ func (w *groupWorld) capsule(group string) (id CapsuleID, do []Commitment) {
 	w.next++
 	id = CapsuleID(strconv.Itoa(w.next))
 	spec := &Spec{Group: group}
+	if rapid.IntRange(0, 2).Draw(w.T, "more") == 0 {
+		spec.Groups = []string{"g", "h"}
+	}
 	if rapid.IntRange(0, 3).Draw(w.T, "near") == 0 {
 		spec.Near = Near{Group: "g", Level: "rack"}
 	}
@@ -68,7 +72,7 @@ func (w *groupWorld) check() {
 	}
 	there := map[NodeID]bool{}
 	for c := range state.Capsules() {
-		if c.Placed() && c.Spec.Group == bet.Group && state.Node(c.Node).Node.Labels[bet.Level] == bet.Domain {
+		if c.Placed() && c.Spec.IsIn(bet.Group) && state.Node(c.Node).Node.Labels[bet.Level] == bet.Domain {
 			there[c.Node] = true
 		}
 	}
@@ -158,5 +162,38 @@ func TestGroupInLooksAtFew(t *testing.T) {
 	require.Less(t, other, 3*one)
 	for k := range 20 {
 		few(fmt.Sprint("level", k))
+	}
+}
+
+// TestSpecGroups: the groups of a spec are a set, of which the one that Near names comes first.
+func TestSpecGroups(t *testing.T) {
+	for _, s := range []struct {
+		spec Spec
+		want []string
+	}{
+		{Spec{}, nil},
+		{Spec{Group: "b"}, []string{"b"}},
+		{Spec{Group: "b", Groups: []string{"c", "a", "b", "c"}}, []string{"b", "a", "c"}},
+		{Spec{Groups: []string{"c", "a"}}, []string{"a", "c"}},
+		{Spec{Group: "b", Groups: []string{"c", "a"}, Near: Near{Group: "c", Level: "rack"}}, []string{"c", "a", "b"}},
+		{Spec{Group: "b", Groups: []string{"a"}, Near: Near{Group: "other", Level: "rack"}}, []string{"b", "a"}},
+	} {
+		shared, err := s.spec.Share()
+		require.NoError(t, err)
+		require.Equal(t, s.want, slices.Collect(shared.MemberOf), "%+v", s.spec)
+		again, err := shared.clone().Share()
+		require.NoError(t, err)
+		require.Same(t, shared, again)
+		for _, group := range s.want {
+			require.True(t, shared.IsIn(group))
+		}
+		require.False(t, shared.IsIn("") || shared.IsIn("other"))
+	}
+	one, _ := (&Spec{Group: "a", Groups: []string{"b"}}).Share()
+	other, _ := (&Spec{Group: "a"}).Share()
+	require.NotSame(t, one, other)
+	for _, bad := range [][]string{{""}, {"a", ""}, make([]string, maxGroups+1)} {
+		_, err := (&Spec{Groups: bad}).Share()
+		require.ErrorIs(t, err, ErrInvalid)
 	}
 }

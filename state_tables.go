@@ -102,18 +102,16 @@ const mostLevels = 16
 
 // countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
 func (s *State) countGroup(c *capsuleRecord, by int) {
-	group := c.capsule.Spec.Group
-	if group == "" {
-		return
+	for group := range c.capsule.Spec.MemberOf {
+		if by < 0 {
+			s.left.Groups = s.rev
+		}
+		labels := s.nodes.At(c.node).node.Node.Labels
+		for level := range s.levels(group) {
+			s.countIn(groupCount{group: group, level: level, domain: labels[level], node: c.node}, by)
+		}
+		s.countIn(groupCount{group: group, node: c.node}, by)
 	}
-	if by < 0 {
-		s.left.Groups = s.rev
-	}
-	labels := s.nodes.At(c.node).node.Node.Labels
-	for level := range s.levels(group) {
-		s.countIn(groupCount{group: group, level: level, domain: labels[level], node: c.node}, by)
-	}
-	s.countIn(groupCount{group: group, node: c.node}, by)
 }
 
 // countIn changes one of the counts.
@@ -182,20 +180,21 @@ func (s *State) divide(group, level string) {
 
 // relabel moves the groups on a node to the domains that it is in from now on.
 func (s *State) relabel(r *nodeRecord, to map[string]string) {
-	from, seen := r.node.Node.Labels, map[string]bool{"": true}
+	from, seen := r.node.Node.Labels, map[string]bool{}
 	if maps.Equal(from, to) {
 		return
 	}
 	for i := range r.listed {
-		group := s.capsules.At(r.member(i)).capsule.Spec.Group
-		if seen[group] {
-			continue
-		}
-		seen[group] = true
-		for level := range s.levels(group) {
-			if g, ok := s.groups.Delete(groupCount{group: group, level: level, domain: from[level], node: r.node.index}); ok {
-				g.domain = to[level]
-				s.groups.ReplaceOrInsert(g)
+		for group := range s.capsules.At(r.member(i)).capsule.Spec.MemberOf {
+			if seen[group] {
+				continue
+			}
+			seen[group] = true
+			for level := range s.levels(group) {
+				if g, ok := s.groups.Delete(groupCount{group: group, level: level, domain: from[level], node: r.node.index}); ok {
+					g.domain = to[level]
+					s.groups.ReplaceOrInsert(g)
+				}
 			}
 		}
 	}
@@ -239,7 +238,7 @@ func (a groupWaiting) less(b groupWaiting) bool {
 }
 
 // GroupPending yields the specs of pending capsules that have to do with the group, and how many wait of each:
-// its members ([Spec.Group]), members of gangs among them, and capsules of other groups, or of none, that
+// its members ([Spec.MemberOf]), members of gangs among them, and capsules of other groups, or of none, that
 // want to be near one (Near.Group). The order depends on nothing but the specs.
 func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	return func(yield func(*Spec, int) bool) {
@@ -274,10 +273,10 @@ func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 
 // countWaiting keeps the number of pending capsules of a spec in the groups that it names.
 func (s *State) countWaiting(spec *Spec, by int) {
-	if spec.Group != "" {
-		s.countWaitingIn(spec.Group, spec, by)
+	for group := range spec.MemberOf {
+		s.countWaitingIn(group, spec, by)
 	}
-	if near := spec.Near.Group; near != "" && near != spec.Group {
+	if near := spec.Near.Group; near != "" && !spec.IsIn(near) {
 		s.countWaitingIn(near, spec, by)
 	}
 }

@@ -109,8 +109,8 @@ func (v *verifier) placement(slot uint32, c *Capsule) {
 	r := &v.nodes[at.node]
 	r.capsules++
 	r.claim(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.PlacedAt)
-	if c.Spec.Group != "" {
-		v.groups[groupCount{group: c.Spec.Group, node: at.node}]++
+	for group := range c.Spec.MemberOf {
+		v.groups[groupCount{group: group, node: at.node}]++
 	}
 }
 
@@ -159,13 +159,11 @@ func (v *verifier) countWaiting(c *Capsule) {
 	if !c.Pending() {
 		return
 	}
-	for _, group := range []string{c.Spec.Group, c.Spec.Near.Group} {
-		if group != "" {
-			v.waiting[groupWaiting{group: group, spec: c.Spec}]++
-		}
-		if c.Spec.Near.Group == c.Spec.Group {
-			return // once
-		}
+	for group := range c.Spec.MemberOf {
+		v.waiting[groupWaiting{group: group, spec: c.Spec}]++
+	}
+	if near := c.Spec.Near.Group; near != "" && !c.Spec.IsIn(near) {
+		v.waiting[groupWaiting{group: near, spec: c.Spec}]++
 	}
 }
 

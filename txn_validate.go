@@ -289,6 +289,9 @@ func (v *validator) spec(s *Spec) *Spec {
 	for _, name := range []string{s.Module, s.Group, s.Near.Group, s.Near.Level, s.Spread.Level, s.Start.Template, string(s.Start.Parent)} {
 		v.text("name in spec", name, v.limits.IDBytes)
 	}
+	for _, group := range s.Groups {
+		v.text("group", group, v.limits.IDBytes)
+	}
 	for _, word := range s.words() {
 		v.text("word in spec", word, v.limits.SpecBytes)
 	}

@@ -88,7 +88,8 @@ func drawChaosProposal(t *rapid.T, n uint64) orbit.Proposal {
 	text := fmt.Sprintf("text-%d", n)
 	capsule := orbit.CapsuleID(fmt.Sprintf("c%d", rapid.IntRange(0, chaosCapsules-1).Draw(t, "capsule")))
 	node := orbit.NodeID(fmt.Sprintf("n%d", rapid.IntRange(0, chaosNodes-1).Draw(t, "node")))
-	switch rapid.IntRange(0, 7).Draw(t, "kind") {
+	mark := orbit.Mark{Key: "shared", Value: text}
+	switch rapid.IntRange(0, 11).Draw(t, "kind") {
 	default:
 		p.Do = []orbit.Commitment{orbit.Place{Capsule: capsule, Node: node, Note: text}}
 	case 0:
@@ -96,7 +97,15 @@ func drawChaosProposal(t *rapid.T, n uint64) orbit.Proposal {
 	case 1:
 		p.Do = []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{capsule + "-" + orbit.CapsuleID(text)}, Spec: &orbit.Spec{}}, orbit.Place{Capsule: capsule + "-" + orbit.CapsuleID(text), Node: node, Note: text}}
 	case 2:
-		p.Do = []orbit.Commitment{orbit.Mark{Key: "shared", Value: text}}
+		p.Do = []orbit.Commitment{mark}
+	case 4:
+		b := orbit.Budget{ID: "b", Group: "g", Expected: rapid.IntRange(0, 3).Draw(t, "expected")}
+		p.Do = []orbit.Commitment{orbit.PutBudget{Budget: b}, mark}
+	case 5, 6:
+		n := orbit.Node{ID: node, Capacity: orbit.Resources{2}, State: orbit.Condition(rapid.IntRange(0, 1).Draw(t, "cordoned"))}
+		p.Do = []orbit.Commitment{orbit.PutNode{Node: n}, mark}
+	case 7, 8: // a wish, if the node is cordoned
+		p.Do = []orbit.Commitment{orbit.Release{Capsule: capsule}, mark}
 	case 3:
 		p.Do = []orbit.Commitment{orbit.Hold{ID: orbit.HoldID(text), Node: node, Room: orbit.Resources{1}, Ends: time.Unix(1e9, 0)}}
 	}
@@ -267,7 +276,7 @@ func (c *chaos) populate(t *rapid.T, l *Ledger) {
 		do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%d", i)), Capacity: orbit.Resources{2}}})
 	}
 	for i := range chaosCapsules {
-		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}}
+		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{1}}, Group: "g"}
 		do = append(do, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprintf("c%d", i))}, Spec: spec})
 	}
 	_, err := l.Propose(bg, orbit.Proposal{Do: do})

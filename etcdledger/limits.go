@@ -19,7 +19,8 @@ const (
 // bounds returns the limits of a ledger over a server that accepts so many operations in one transaction. Eight operations
 // are kept for the log, the key gc and a few bets on other records. Every commitment except Submit has at most three
 // records: a capsule, its gang and its node. So a proposal within Commitments fits into a transaction with bets on the same
-// nodes and a few others, each of which takes one record.
+// nodes and a few others, each of which takes one record, as does each group and module with a budget of which it takes
+// members off their nodes.
 func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	l := asked
 	l.Commitments = within(l.Commitments, (ops-8)/3)

@@ -51,6 +51,12 @@ func checkBudgets(t *trial) {
 	t.commits(t.move("a", "m")...) // a budget is consent
 	t.mistakes(t.move("other", "m")...)
 	t.breaks("db", 2, 1, t.mistakes(append(t.move("a", "n"), t.move("b", "m")...)...)) // both in one commit
+	both := grouped("db")
+	both.Groups = []string{"web"}
+	t.placed(both, "w")
+	t.commits(budget("web", "web", 1, 0))
+	t.breaks("web", 1, 0, t.mistakes(t.move("w", "m")...)) // a member of both, of which one can spare it
+	t.commits(orbit.RemoveBudget{Budget: "web"}, cancel("w"))
 	t.commits(drained("n"))
 	t.breaks("db", 2, 1, t.mistakes(release("b"), release("c"), release("other")))
 	view := t.view()

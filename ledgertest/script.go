@@ -23,7 +23,7 @@ type action struct {
 
 // actions are the kinds of actions, each as often as it is drawn.
 var actions = []string{
-	"place", "place", "place", "place", "place", "release", "release", "move", "swap", "preempt", "preempt", "preempt", "gang", "gang", "hold", "unhold", "assign",
+	"place", "place", "place", "place", "place", "release", "release", "budget", "move", "swap", "preempt", "preempt", "preempt", "gang", "gang", "hold", "unhold", "assign",
 	"mark", "describe", "leave", "churn", "cancel", "batch", "again", "snapshot", "changes", "wait",
 }
 

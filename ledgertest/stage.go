@@ -78,7 +78,9 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 		p.If = s.bet(a, view, n)
 		p.Do = append(p.Do, s.place(c, a.where, n))
 	case "release":
-		p.Do = append(p.Do, stopped(c.ID))
+		p.Do = append(p.Do, s.release(c, view))
+	case "budget":
+		p.Do = append(p.Do, s.budget(a))
 	case "move":
 		p.Do = append(p.Do, evictOf(c), s.place(c, a.where, n))
 	case "swap":
@@ -114,6 +116,23 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 		p.Do = s.cancel(a, view)
 	}
 	return p
+}
+
+// release returns a capsule to pending, by a wish if its node is cordoned.
+func (s stage) release(c *orbit.Capsule, view *orbit.State) orbit.Release {
+	if n := view.Node(c.Node); n != nil && n.Node.State == orbit.Cordoned {
+		return release(c.ID)
+	}
+	return stopped(c.ID)
+}
+
+// budget puts one of two budgets on the group of the stage, or removes it.
+func (s stage) budget(a action) orbit.Commitment {
+	id := orbit.BudgetID(fmt.Sprint(s.prefix, "b", a.what%2))
+	if a.choice == 0 {
+		return orbit.RemoveBudget{Budget: id}
+	}
+	return budget(id, s.prefix+"group", 1+a.choice%4, a.where%2)
 }
 
 // place places a capsule on a node, on devices that are free in the view if there are any.

@@ -1,6 +1,7 @@
 package nav
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -252,8 +253,8 @@ func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
 		m.priority[i] = math.MinInt32
 		for c := range p.places(&theirs.Proposals[i]) {
 			m.priority[i] = max(m.priority[i], int64(p.view.Aged(c)))
-			if m.placed[c.Spec.Group] == "" {
-				m.placed[c.Spec.Group] = c.ID
+			for group := range c.Spec.MemberOf {
+				m.placed[group] = cmp.Or(m.placed[group], c.ID)
 			}
 		}
 	}

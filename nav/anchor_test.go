@@ -114,3 +114,23 @@ func TestAnchorStartsGroups(t *testing.T) {
 	}
 	require.NoError(t, s.Verify())
 }
+
+// A group that is one of several of its members starts as any other, and those that are in it by the way are company.
+func TestAnchorStartsOneOfSeveralGroups(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racked(t, l, 3, 4, 10)
+	members := near("train", 2)
+	members.Group, members.Groups = "all", []string{"web", "train"}
+	submit(t, l, "train", 8, members)
+	settle(t, &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}}})
+	racks, placed, anchors := racksOf(snapshot(t, l), "train")
+	require.Len(t, racks, 1)
+	require.Equal(t, []int{8, 1}, []int{placed, anchors})
+	submit(t, l, "web", 2, near("web", 1)) // of which the members above are company
+	settle(t, &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}}})
+	web, placed, anchors := racksOf(snapshot(t, l), "web")
+	require.Equal(t, []int{2, 0}, []int{placed, anchors})
+	for rack := range web {
+		require.Contains(t, racks, rack)
+	}
+}

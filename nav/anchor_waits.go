@@ -113,7 +113,7 @@ func (w *anchorWaits) waitsFor(group string) (on []string, free bool) {
 	for spec := range w.state.GroupPending(group) {
 		near := spec.Near.Group
 		switch {
-		case spec.Group != group:
+		case !spec.IsIn(group):
 		case near == "" || near == group:
 			return nil, true
 		case !seen[near]:

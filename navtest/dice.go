@@ -81,6 +81,9 @@ func (d dice) spec(p pair) *orbit.Spec {
 	if d.chance(20) {
 		s.Group = pick(d, "g1", "g2", "g3")
 		s.Near = orbit.Near{Group: pick(d, s.Group, s.Group, "g1"), Level: "rack"}
+		if d.chance(25) {
+			s.Groups = []string{pick(d, "g1", "g2", "by the way")}
+		}
 	}
 	return s
 }

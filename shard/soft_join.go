@@ -39,8 +39,8 @@ func begun(state *orbit.State, proposals []orbit.Proposal) (gangs map[orbit.Gang
 		if c.Gang != "" {
 			gangs[c.Gang] = true
 		}
-		if c.Spec.Group != "" {
-			groups[c.Spec.Group] = true
+		for group := range c.Spec.MemberOf {
+			groups[group] = true
 		}
 	}
 	return gangs, groups

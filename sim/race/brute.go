@@ -37,8 +37,8 @@ func roomsOf(state *orbit.State) (rooms []room) {
 		}
 		r := &rooms[at[c.Node]]
 		r.take(c.Spec, c.Devices)
-		if c.Spec.Group != "" {
-			r.groups, r.claimed = append(r.groups, c.Spec.Group), true
+		for group := range c.Spec.MemberOf {
+			r.groups, r.claimed = append(r.groups, group), true
 		}
 	}
 	for h := range state.Holds() {

@@ -199,6 +199,8 @@ func (d *liveDraft) drawGroups(r *rand.Rand) {
 				s.Near = orbit.Near{}
 			case 1:
 				s.Near.Group = one(r, "g0", "g1", "g2")
+			case 6:
+				s.Groups = []string{one(r, "g0", "g1", "g2", "all")}
 			case 2, 3, 4, 5:
 				s.Require = append(s.Require, orbit.Predicate{Key: "rare", Op: "Exists"})
 			}

@@ -129,7 +129,7 @@ func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *room) bool {
 // onlyItself reports whether all that is pending of a group waits for that group.
 func (b *liveBooks) onlyItself(group string) bool {
 	for c := range b.state.Capsules() {
-		if c.Pending() && (c.Spec.Group == group || c.Spec.Near.Group == group) && (c.Spec.Group != group || c.Spec.Near.Group != group) {
+		if c.Pending() && (c.Spec.IsIn(group) || c.Spec.Near.Group == group) && (!c.Spec.IsIn(group) || c.Spec.Near.Group != group) {
 			return false
 		}
 	}

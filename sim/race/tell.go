@@ -80,8 +80,8 @@ func wishes(s *orbit.Spec) string {
 	for _, p := range s.Require {
 		parts = append(parts, p.String())
 	}
-	if s.Group != "" {
-		parts = append(parts, "of group "+s.Group)
+	for group := range s.MemberOf {
+		parts = append(parts, "of group "+group)
 	}
 	if s.Near.Group != "" {
 		parts = append(parts, fmt.Sprintf("near %s by %s", s.Near.Group, s.Near.Level))
