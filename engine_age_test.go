@@ -91,7 +91,7 @@ func TestAgedWorkIsNotStarved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			waited, placed, longest := s.run(t)
 			require.True(t, placed)
-			assert.LessOrEqual(t, waited, time.Duration(9*s.aging.Every)+time.Second)
+			assert.LessOrEqual(t, waited, 9*s.aging.Every+time.Second)
 			assert.LessOrEqual(t, longest, bound)
 			if name == "nines" { // and not before it has risen so far
 				assert.Greater(t, waited, 8*time.Second)
