@@ -123,7 +123,7 @@ func (r *modelRound) impatient() (out []*refusal) {
 		if n.Confirms || !c.waits && c.remains == nil {
 			continue
 		}
-		left := Revision(0)
+		var left Revision
 		if c.remains != nil {
 			left = c.remains.left
 		} else {

@@ -172,15 +172,18 @@ func TestDrainReleasesOnlyWhatMayWait(t *testing.T) {
 // Nodes that are cordoned for other reasons are left alone.
 func TestDrainOnlyWhatIsToBeDrained(t *testing.T) {
 	l := &orbit.MemoryLedger{}
-	commit(t, l, node("silent", 4), node("old", 4), node("new", 4))
+	commit(t, l, node("silent", 4), node("old", 4), node("new", 4), node("gone", 4))
 	put(t, l, "a", "silent", spec(1, 0))
+	put(t, l, "c", "gone", spec(1, 0))
+	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "gone", State: orbit.Lost}})
 	put(t, l, "b", "old", spec(1, 0))
 	cordon(t, l, true, "silent", "old")
-	d := &nav.Drain{Ledger: l, Drains: func(n *orbit.Node) bool { return n.ID == "old" }}
+	d := &nav.Drain{Ledger: l, Drains: func(n *orbit.Node) bool { return n.ID == "old" || n.ID == "gone" }}
 	moved, last := drainUntilStill(t, d)
 	require.Equal(t, []orbit.CapsuleID{"b"}, moved)
 	require.Empty(t, last.Nodes)
 	require.Equal(t, []orbit.CapsuleID{"a"}, on(t, l, "silent"))
+	require.Equal(t, []orbit.CapsuleID{"c"}, on(t, l, "gone"), "what is on a lost node is lost, and not moved")
 }
 
 // Run goes on at once when room comes, however long nothing has happened, and ends with its context.

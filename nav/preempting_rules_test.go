@@ -92,6 +92,41 @@ func TestPreemptingAsKubeScheduler(t *testing.T) {
 	}
 }
 
+// Budgets are the first thing that kube-scheduler goes by, and the last that it keeps: it breaks those that are in the way. Here none is
+// broken.
+func TestPreemptingKeepsBudgets(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		a, b    [2]int64 // size and priority of db-0 and web-0 on m
+		missing int      // of db, whose members are db-0 on m and db-1 on n
+		want    []orbit.CapsuleID
+	}{
+		{"fewest budgets broken: another on the node makes way, though it is more important", [2]int64{2, 1}, [2]int64{2, 5}, 0, []orbit.CapsuleID{"web-0"}},
+		{"orbit refuses where Kubernetes prefers to break a budget", [2]int64{4, 1}, [2]int64{}, 0, nil},
+		{"a budget with one to spare gives one", [2]int64{4, 1}, [2]int64{}, 1, []orbit.CapsuleID{"db-0"}},
+		{"orbit refuses the second of two where Kubernetes counts a violation", [2]int64{1, 1}, [2]int64{3, 10}, 1, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			commit(t, l, node("m", 4), node("n", 4))
+			member := func(size, priority int64, module string) *orbit.Spec {
+				s := cores(size, int32(priority))
+				s.Module, s.Class = module, orbit.Batch
+				return s
+			}
+			put(t, l, "db-0", "m", member(c.a[0], c.a[1], "db"))
+			if c.b[0] > 0 {
+				put(t, l, "web-0", "m", member(c.b[0], c.b[1], "web"))
+			}
+			put(t, l, "db-1", "n", member(4, 10, "db"))
+			commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "db", Module: "db", Expected: 2, Missing: c.missing}})
+			submit(t, l, "urgent", 1, cores(2, 10))
+			runOut(t, 3, preemptor(l, nil))
+			require.Equal(t, c.want, evicted(t, l))
+		})
+	}
+}
+
 // gangOn places a gang, whose members are on the nodes in turn.
 func gangOn(t require.TestingT, l orbit.Ledger, id string, least int, s *orbit.Spec, on ...string) {
 	g := orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "r", Spec: s, Min: least}}}

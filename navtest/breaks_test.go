@@ -97,6 +97,23 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 		for h := range p.state.Holds() {
 			plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Hold: h.ID}}})
 		}
+	case "evicts its equals":
+		for c := range p.state.Capsules() {
+			if c.Placed() && c.Owner == "navtest-other" && len(plan.Proposals) > 0 {
+				if place, ok := plan.Proposals[0].Do[0].(orbit.Place); ok {
+					e := orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt, For: place.Capsule}
+					plan.Proposals[0].Do = append([]orbit.Commitment{e}, plan.Proposals[0].Do...)
+				}
+				return
+			}
+		}
+	case "says what has stopped":
+		for c := range p.state.Capsules() {
+			if c.Placed() && c.Owner != "navtest-other" {
+				plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Stopped: true}}})
+				return
+			}
+		}
 	case "nominates for others":
 		for c := range p.state.Capsules() {
 			if c.Pending() && c.Owner == "navtest-other" && len(p.rooms) > 0 {

@@ -42,6 +42,8 @@ var broken = []struct {
 	{"places twice", services, "ownership capacity devices conflict recovery odd-worlds", "which the same plan has placed already"},
 	{"ends holds of others", services, "ownership exhaustion", "releases hold"},
 	{"nominates for others", services, "ownership explanation gangs odd-worlds capacity", "nominates capsule"},
+	{"evicts its equals", services, "ownership *", "is not higher than"},
+	{"says what has stopped", services, "ownership *", "has stopped, which the agent of its node would say"},
 	{"drains nodes", services, "ownership priority conflict recovery exhaustion odd-worlds liveness", "changes the constellation"},
 
 	{"does not reserve", services, "capacity devices priority context conflict odd-worlds", "cannot be committed after those before it"},

@@ -24,8 +24,8 @@ type fullWorld struct {
 	serial int
 	nodes  int
 	// What may be in it.
-	gangs, devices, nominations bool
-	specs                       []*orbit.Spec
+	gangs, devices, nominations, budgets bool
+	specs                                []*orbit.Spec
 }
 
 func newFullWorld(t require.TestingT, seed uint64, nodes int) *fullWorld {
@@ -54,6 +54,26 @@ func (w *fullWorld) build(fill int) {
 	for range 6 {
 		w.newClass()
 	}
+	w.putBudgets()
+}
+
+// putBudgets lets so many of each module be missing.
+func (w *fullWorld) putBudgets() {
+	members := w.members()
+	for _, module := range []string{"a", "b", "c"} {
+		if w.budgets {
+			commit(w.t, w.ledger, orbit.PutBudget{Budget: orbit.Budget{ID: orbit.BudgetID(module), Module: module, Expected: members[module], Missing: w.IntN(4)}})
+		}
+	}
+}
+
+// members counts what is placed of each module.
+func (w *fullWorld) members() map[string]int {
+	placed := map[string]int{}
+	for c := range snapshotOf(w.t, w.ledger).Capsules() {
+		placed[c.Spec.Module] += btoi(c.Placed() && c.Spec.Module != "")
+	}
+	return placed
 }
 
 // newClass adds a spec of urgent capsules.
@@ -70,6 +90,9 @@ func (w *fullWorld) spec(priority int32) *orbit.Spec {
 	s := wants(1 + w.Int64N(4))
 	s.Envelope.Reservation[orbit.Memory] = w.Int64N(3)
 	s.Priority = priority
+	if w.budgets {
+		s.Module = []string{"", "a", "b", "c"}[w.IntN(4)]
+	}
 	if w.devices && w.IntN(2) == 0 {
 		s.Devices = orbit.DeviceRequest{Count: 1 + w.IntN(2), Milli: []int{300, 500, 1000}[w.IntN(3)]}
 	}
@@ -129,6 +152,9 @@ func (w *fullWorld) urgent() orbit.CapsuleID {
 // churn ends some capsules, lets others come, and changes some nodes.
 func (w *fullWorld) churn() {
 	w.newClass()
+	if w.IntN(2) == 0 {
+		w.putBudgets()
+	}
 	for range 1 + w.IntN(12) {
 		switch w.IntN(4) {
 		case 0:
@@ -255,7 +281,7 @@ func (seen evictions) count(e Eviction) {
 	}
 }
 
-// TestIndexedEvictsAsExhaustive: with gangs whole and at their minimums, devices, labels and nominations, Indexed chooses the node and
+// TestIndexedEvictsAsExhaustive: with gangs whole and at their minimums, devices, labels, nominations and budgets, Indexed chooses the node and
 // the victims that Exhaustive chooses, call by call, while plans are made and the world changes. What they choose the ledger
 // commits, and spares nobody of it unless an earlier proposal of the plan has left room on the node.
 func TestIndexedEvictsAsExhaustive(t *testing.T) {
@@ -263,6 +289,7 @@ func TestIndexedEvictsAsExhaustive(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newFullWorld(rt, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(20, 150).Draw(rt, "nodes"))
 		w.gangs, w.devices, w.nominations = rapid.Bool().Draw(rt, "gangs"), rapid.Bool().Draw(rt, "devices"), rapid.Bool().Draw(rt, "nominations")
+		w.budgets = rapid.Bool().Draw(rt, "budgets")
 		w.build(w.nodes * rapid.IntRange(2, 5).Draw(rt, "capsules"))
 		plain, fast := &asker{BestEvictor: &Exhaustive{}}, &asker{BestEvictor: &Indexed{}}
 		if rapid.Bool().Draw(rt, "filter") {

@@ -79,9 +79,9 @@ func open(nodes int, seed uint64) *world {
 		w.pass(w.engines...)
 	}
 	w.engines = w.engines[1:]
-	engine("services", "service", &preempting{Services: &nav.Services{}})
-	engine("urgent-0", "urgent", &preempting{Services: &nav.Services{}})
-	engine("urgent-1", "nothing without an owner", &preempting{Services: &nav.Services{}})
+	engine("services", "service", &nav.Preempting{Navigator: &nav.Services{}})
+	engine("urgent-0", "urgent", &nav.Preempting{Navigator: &nav.Services{}})
+	engine("urgent-1", "nothing without an owner", &nav.Preempting{Navigator: &nav.Services{}})
 	w.drain = &nav.Drain{Ledger: w.ledger, MayWait: func(c *orbit.Capsule) bool { return c.Spec.Module == "task" }}
 	w.base = w.state()
 	return w
