@@ -175,3 +175,18 @@ func TestBudgetsOfASpec(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, Budget{ID: "m", Module: "db", Expected: 3}, b.Budget)
 }
+
+// TestBudgetEdges: a node that the proposal itself says is lost takes its members away; and one below Above does not pass.
+func TestBudgetEdges(t *testing.T) {
+	low, high := cpuSpec(1), cpuSpec(1)
+	low.Group, high.Priority = "db", 9
+	c := newCourt(t, cpuNode("n", 1), cpuNode("m", 1), submitOf(low, "a", "b"), submitOf(high, "high"), placeOn("a", "n"), placeOn("b", "m"),
+		PutBudget{Budget{ID: "db", Group: "db", Expected: 2, Missing: 1, Above: 10}}, drainedNode("n", 1))
+	require.ErrorContains(t, c.mistakes(lostNode("m"), Release{Capsule: "a"}), `budget "db": 0 healthy of 2 after this, 1 needed`)
+	c.commits(Release{Capsule: "a"})
+	e := evictionOf(c.now(), "b")
+	e.For = "high"
+	require.ErrorContains(t, c.mistakes(e, placeOn("high", "m")), `budget "db": 0 healthy of 2 after this, 1 needed`)
+	c.commits(PutBudget{Budget{ID: "db", Group: "db", Expected: 2, Missing: 1, Above: 9}})
+	c.commits(e, placeOn("high", "m"))
+}

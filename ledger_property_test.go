@@ -1035,8 +1035,8 @@ func (d *duel) different(a, b *State) map[string]bool {
 		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
 		return true
 	})
-	if a.covered.Len() > 0 {
-		differs("f lost", textOfLost)
+	if a.covered.Len() > 0 && loses(a, b) {
+		out["f lost"] = true
 	}
 	for _, p := range d.sent {
 		differs("p "+p.ID.String(), func(s *State) string { return fmt.Sprint(s.recent.find(p.ID)) })
@@ -1056,14 +1056,15 @@ func textOfCoverage(c *coverage) string {
 	return text
 }
 
-// textOfLost lists the nodes that are lost with something on them.
-func textOfLost(s *State) (text string) {
-	for n := range s.Nodes() {
-		if n.Node.State == Lost && n.Capsules > 0 {
-			text += fmt.Sprintf(" %s@%d", n.Node.ID, n.Specification)
+// loses reports whether a node is lost in the later of two states, with something on it, that was not before.
+func loses(a, b *State) bool {
+	for n := range b.Nodes() {
+		was := a.Node(n.Node.ID)
+		if n.Node.State == Lost && n.Capsules > 0 && was != nil && was.Node.State != Lost {
+			return true
 		}
 	}
-	return text
+	return false
 }
 
 // fallsOut reports whether a record is dropped because later ones have taken its place in a window.
