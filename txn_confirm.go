@@ -136,14 +136,14 @@ func (t *tx) settleWaits() error {
 		} else {
 			t.node(r.Node)
 		}
-		newest := max(e.newest(), t.nodes.find(e.now.Node).newest())
-		if r.Left <= t.s.rev { // else it leaves by this proposal
-			newest = max(newest, r.Left)
+		newest, leaves := max(e.newest(), t.nodes.find(e.now.Node).newest()), "leaves it by this proposal"
+		if r.Left <= t.s.rev {
+			newest, leaves = max(newest, r.Left), fmt.Sprintf("left it at revision %d", r.Left)
 		}
 		t.at = -1
 		return t.refuse(Rejection{Capsule: e.now.ID, Node: e.now.Node}, newest,
-			"capsule %q has to wait until capsule %q has stopped, which left node %q at revision %d; node %q does not confirm, so nothing waits there",
-			e.now.ID, r.Capsule, r.Node, r.Left, e.now.Node)
+			"capsule %q has to wait until capsule %q has stopped on node %q, which %s; node %q does not confirm, so nothing waits there",
+			e.now.ID, r.Capsule, r.Node, leaves, e.now.Node)
 	}
 	return nil
 }
