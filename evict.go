@@ -35,10 +35,12 @@ type Confirm struct {
 	// Since is the revision of the placement that is meant ([Capsule.PlacedAt], [Remains.Since]).
 	Since Revision `json:"since"`
 	// Begun says that the capsule is about to run where it is placed. It is proposed before the start, which it allows: it is
-	// refused while something runs that has to stop first. Only a node that Confirms, and is not Lost, has capsules that begin.
+	// refused while something runs that has to stop first, with ErrInfeasible if View is set. Then the agent tries again after a
+	// later revision. Only a node that Confirms, and is not Lost, has capsules that begin.
 	Begun bool `json:"begun,omitempty"`
-	// Stopped says that nothing runs any more of what the placement has left: its [Remains] end. What has not been taken off
-	// its node, and runs no more, is said by [Release.Stopped].
+	// Stopped says that nothing runs any more of what the placement has left: its [Remains] end. Of what has not been taken off
+	// its node and runs no more the agent says [Release.Stopped], if it is to run again; if it is done, {Release Final, Confirm
+	// Stopped} in one proposal.
 	Stopped bool `json:"stopped,omitempty"`
 }
 

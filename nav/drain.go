@@ -75,7 +75,7 @@ type DrainRound struct {
 	Moved []orbit.CapsuleID
 	// Released are the capsules that were released back to pending.
 	Released []orbit.CapsuleID
-	// Emptied are the nodes that are drained and have nothing left; each is named once.
+	// Emptied are the nodes that are drained and have nothing left, nor anything that has left and not stopped; each is named once.
 	Emptied []orbit.NodeID
 	// Nodes are the other nodes that are drained, the least left first.
 	Nodes []DrainNode
@@ -98,6 +98,8 @@ type DrainNode struct {
 	Left int
 	// Holds is how many holds are left on it.
 	Holds int
+	// Stopping is how many capsules have left it and have not stopped ([orbit.Remains]): the node must not be switched off yet.
+	Stopping int
 	// Blocked says what keeps those that could not be moved.
 	Blocked []orbit.Unplaced
 }
@@ -111,6 +113,9 @@ func (n DrainNode) String() string {
 	fmt.Fprintf(&b, "%s: %d left", n.Node, n.Left)
 	if n.Holds > 0 {
 		fmt.Fprintf(&b, ", %d holds", n.Holds)
+	}
+	if n.Stopping > 0 {
+		fmt.Fprintf(&b, ", %d still stop", n.Stopping)
 	}
 	for i, u := range n.Blocked[:min(len(n.Blocked), mostBlocked)] {
 		b.WriteString([]string{": ", "; "}[min(i, 1)])
@@ -150,7 +155,7 @@ func (r *DrainRound) found() string {
 	var b strings.Builder
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
-		fmt.Fprintf(&b, "%s %d %d\n", n.Node, n.Left, n.Holds)
+		fmt.Fprintf(&b, "%s %d %d %d\n", n.Node, n.Left, n.Holds, n.Stopping)
 		for _, u := range n.Blocked {
 			var nofit *orbit.NoFit
 			if b.WriteString(string(u.Capsule.ID)); !errors.As(u.Why, &nofit) {
@@ -293,7 +298,7 @@ func (d *Drain) drained(round *DrainRound) (out []*orbit.NodeState) {
 			continue
 		}
 		was := known.empty
-		if known.empty = n.Capsules+n.Holds() == 0; !known.empty {
+		if known.empty = n.Capsules+n.Holds()+d.stopping(n) == 0; !known.empty {
 			out = append(out, n)
 		} else if !was {
 			round.Emptied = append(round.Emptied, n.Node.ID)
@@ -303,6 +308,14 @@ func (d *Drain) drained(round *DrainRound) (out []*orbit.NodeState) {
 		return cmp.Or(a.Capsules-b.Capsules, cmp.Compare(a.Node.ID, b.Node.ID))
 	})
 	return out
+}
+
+// stopping counts what has left a node and has not stopped.
+func (d *Drain) stopping(n *orbit.NodeState) (count int) {
+	for range d.view.State().Remains(n.Node.ID) {
+		count++
+	}
+	return count
 }
 
 // fail adds an error, up to a limit.

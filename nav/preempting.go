@@ -88,7 +88,16 @@ type preemptWait struct {
 // preemption is work that a plan places where others make way.
 type preemption struct {
 	waiter
+	// A member of it, and the revision that the plan was made on.
+	of      orbit.CapsuleID
+	view    orbit.Revision
 	victims []*orbit.Capsule
+}
+
+// lost reports whether the work waits although the plan has placed it, and was not placed and taken off again meanwhile.
+func (p *preemption) lost(s *orbit.State) bool {
+	c := s.Capsule(p.of)
+	return p.waits(s) && (c == nil || c.PlacedAt <= p.view)
 }
 
 type spentVictims struct {
@@ -153,7 +162,7 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 // countLost counts what the last plan has proposed and is not placed, and the victims of what is; and forgets what waits no more.
 func (r *preemptPass) countLost() {
 	for _, p := range r.proposed {
-		if p.waits(r.state) {
+		if p.lost(r.state) {
 			r.wait(p.waiter).lost++
 			continue
 		}
@@ -388,7 +397,13 @@ func roomFor(c *orbit.Capsule, e *place.Eviction) orbit.NominatedRoom {
 // propose makes a proposal of the steps on the draft.
 func (r *preemptPass) propose(w waiter, leave []*orbit.Capsule, bets ...orbit.Precondition) {
 	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose(bets...))
-	r.proposed = append(r.proposed, preemption{w, slices.Clone(leave)})
+	p := preemption{waiter: w, view: r.view.Revision(), victims: slices.Clone(leave)}
+	for _, do := range r.plan.Proposals[len(r.plan.Proposals)-1].Do {
+		if place, ok := do.(orbit.Place); ok {
+			p.of = place.Capsule
+		}
+	}
+	r.proposed = append(r.proposed, p)
 	r.preempted++
 	r.victims += len(leave)
 	r.left -= len(leave)

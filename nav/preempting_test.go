@@ -180,6 +180,21 @@ func TestTwoPreemptorsAndAControllerEvictNobodyTwice(t *testing.T) {
 	})
 }
 
+// What was placed by an eviction and has lost its node since has lost no proposal: it evicts at once again.
+func TestPreemptingAgainForWhatHasLostItsNode(t *testing.T) {
+	l := full(t, 2)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: cores(1000, 10), Owner: "urgent"})
+	e := &orbit.Engine{Name: "urgent", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Services{}}}
+	require.Equal(t, 1, e.Pass(t.Context()).Committed)
+	lost := *snapshot(t, l).Node(snapshot(t, l).Capsule("urgent").Node).Node
+	lost.State = orbit.Lost
+	commit(t, l, orbit.PutNode{Node: lost})
+	commit(t, l, orbit.Release{Capsule: "urgent", From: lost.ID})
+	require.True(t, snapshot(t, l).Capsule("urgent").Pending())
+	e.Pass(t.Context())
+	require.True(t, snapshot(t, l).Capsule("urgent").Placed())
+}
+
 // What nobody may make way for is parked; when the budget that forbids it is put anew, it is planned at once.
 func TestPreemptingWaitsForABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
