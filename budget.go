@@ -79,8 +79,8 @@ func (b *Budget) needed() int {
 	return max(0, b.Expected-missing)
 }
 
-// passes reports whether an eviction for work of this priority is allowed although the budget forbids it. The priority is nil if the
-// wish is a move or a release, which is made for no other work.
+// passes reports whether an eviction for work of this priority is allowed although the budget forbids it. Nil: the wish is
+// for no other work, or for work whose priority is not known.
 func (b *Budget) passes(priority *int32) bool {
 	return priority != nil && b.Above != 0 && *priority >= b.Above
 }
