@@ -311,7 +311,8 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	if why := r.exceeds(e.Victims, e.Highest); why != nil {
 		return r.because(u.Why, why)
 	}
-	if room := roomFor(c, &e); r.wait(waiterOf(r.state, c)).lost > 0 && !c.Nomination.Lives() && r.nominate(waiterOf(r.state, c), []orbit.NominatedRoom{room}) {
+	if room := roomFor(c, &e); r.wait(waiterOf(r.state, c)).lost > 0 && !c.Nomination.Lives() &&
+		r.nominate(waiterOf(r.state, c), []orbit.NominatedRoom{room}) {
 		return r.because(u.Why, errNominated)
 	}
 	if err := e.On(&r.draft, c); err != nil {
