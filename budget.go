@@ -21,8 +21,8 @@ type BudgetID string
 //
 // A member that a budget covers may be moved, as if it were [Spec.Movable].
 //
-// The bound holds for each commit by itself, because a ledger sees only placements and not what starts: a member that one commit has
-// moved is healthy for the next one.
+// The bound holds for each commit by itself, because a ledger sees only placements and not what starts: a member that one commit
+// has moved is healthy for the next one.
 type Budget struct {
 	// ID identifies the budget.
 	ID BudgetID `json:"id"`
@@ -67,7 +67,8 @@ type BudgetState struct {
 	Healthy int
 }
 
-// Spare returns how many healthy members wishes of one proposal may take away. A negative number says how many are lacking already.
+// Spare returns how many healthy members wishes of one proposal may take away. A negative number says how many are lacking
+// already.
 func (b *BudgetState) Spare() int { return b.Healthy - b.Budget.needed() }
 
 // mostExpected bounds the numbers of a budget, so that no computation with them overflows.
@@ -96,14 +97,14 @@ func (b *Budget) members() memberSet {
 // faults returns everything that is wrong with b, except with its names, which are checked elsewhere.
 func (b *Budget) faults() (out []string) {
 	if (b.Group == "") == (b.Module == "") {
-		out = append(out, fmt.Sprintf("budget %q covers group %q and module %q; set exactly one of the two", b.ID, b.Group, b.Module))
+		out = append(out, fmt.Sprintf("budget %q covers group %q and module %q; set exactly one", b.ID, b.Group, b.Module))
 	}
 	if b.Expected < 0 || b.Expected > mostExpected || b.Missing < 0 || b.Missing > mostExpected {
 		out = append(out, fmt.Sprintf("budget %q: Missing is %d and Expected is %d; both must be from 0 to %d",
 			b.ID, b.Missing, b.Expected, mostExpected))
 	}
 	if b.MissingPercent < 0 || b.MissingPercent > 100 || b.MissingPercent != 0 && b.Missing != 0 {
-		out = append(out, fmt.Sprintf("budget %q: MissingPercent is %d and Missing is %d; the former must be from 0 to 100, and one of them 0",
+		out = append(out, fmt.Sprintf("budget %q: MissingPercent is %d, Missing is %d; one must be 0, MissingPercent from 0 to 100",
 			b.ID, b.MissingPercent, b.Missing))
 	}
 	return out
@@ -237,8 +238,8 @@ func (s *State) countHealthy(member *Capsule, by int) {
 	}
 }
 
-// cover adds a budget to the coverage of its group or module, which it makes if this is the first budget. Left is then the revision
-// at which a member is taken to have left its node last.
+// cover adds a budget to the coverage of its group or module, which it makes if this is the first budget. Left is then the
+// revision at which a member is taken to have left its node last.
 func (s *State) cover(b *budgetRecord, left Revision) {
 	of := b.members()
 	c := &coverage{of: of, healthy: s.healthy(of), left: left}

@@ -17,13 +17,14 @@ type verdict struct {
 	crashed bool // it panicked, exited or overran, so its results are dropped
 }
 
-// graceParts sets the grace of a call: a call that returns within limit/graceParts after its context has ended is not late, and what
-// it returns counts.
+// graceParts sets the grace of a call: a call that returns within limit/graceParts after its context has ended is not late, and
+// what it returns counts.
 const graceParts = 10
 
-// contain runs user code in a goroutine of its own, so that the caller survives a panic, runtime.Goexit, and a call that never returns.
-// An error's Error method is user code too, so contain calls it in the same goroutine. If the call has not returned when the limit
-// and the grace have passed, or when the outer context has ended, contain returns without it, and its verdict arrives on late.
+// contain runs user code in a goroutine of its own, so that the caller survives a panic, runtime.Goexit, and a call that never
+// returns. An error's Error method is user code too, so contain calls it in the same goroutine. If the call has not returned
+// when the limit and the grace have passed, or when the outer context has ended, contain returns without it, and its verdict
+// arrives on late.
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
@@ -57,9 +58,9 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	return verdict{fmt.Errorf("%w: the call has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
 }
 
-// plan calls the navigator's Plan. Past the deadline the engine goes on without it, and drops its results when they arrive. It also
-// returns the specs of what the plan leaves out. To find out which of them fit nowhere calls the navigator's own error methods, so
-// that is done under the same guard.
+// plan calls the navigator's Plan. Past the deadline the engine goes on without it, and drops its results when they arrive. It
+// also returns the specs of what the plan leaves out. To find out which of them fit nowhere calls the navigator's own error
+// methods, so that is done under the same guard.
 func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []misfitting, error) {
 	plans := make(chan planned, 1)
 	v, late := contain(ctx, e.planTimeout(), func(ctx context.Context) error {
@@ -157,8 +158,8 @@ const (
 	maxClaims = 1 << 16
 )
 
-// ask returns whether the navigator claims a module and class. The navigator is called once for each. If that call panics, exits or
-// does not return in time, the answer is no.
+// ask returns whether the navigator claims a module and class. The navigator is called once for each. If that call panics, exits
+// or does not return in time, the answer is no.
 func (e *Engine) ask(key claim) bool {
 	a, first := e.claims.promise(key)
 	if first {
@@ -248,8 +249,9 @@ func (c *claims) takeFaults() []error {
 	return faults
 }
 
-// lawful returns those proposals of a plan that may be sent. The others do something that their navigator may not do ([State.Offence]);
-// they count as lost, and the round reports them. It returns copies, because the navigator may still change its own proposals.
+// lawful returns those proposals of a plan that may be sent. The others do something that their navigator may not do
+// ([State.Offence]); they count as lost, and the round reports them. It returns copies, because the navigator may still change
+// its own proposals.
 func (e *Engine) lawful(plan []Proposal, round *Round) []Proposal {
 	plan = slices.Clone(plan)
 	new(cloner).proposals(plan)
@@ -268,15 +270,15 @@ func (e *Engine) lawful(plan []Proposal, round *Round) []Proposal {
 	})
 }
 
-// Offence returns the first thing that a proposal of a plan does and its navigator may not do, as a *Rejection that wraps [ErrInvalid];
-// nil: there is none. An [Engine] does not send a proposal with an offence. The state is that of the view on which was planned. Owns
-// reports whether capsules with this owner and spec are the navigator's: assigned to its engine, or assigned to none and claimed by
-// the navigator.
+// Offence returns the first thing that a proposal of a plan does and its navigator may not do, as a *Rejection that wraps
+// [ErrInvalid]; nil: there is none. An [Engine] does not send a proposal with an offence. The state is that of the view on which
+// was planned. Owns reports whether capsules with this owner and spec are the navigator's: assigned to its engine, or assigned
+// to none and claimed by the navigator.
 //
-// A plan may place, release, nominate and assign only work of its navigator. It may take work of others off a node only by [Evict]:
-// to make way for work that outranks it, or to place it again by the same proposal; the ledger judges both. A plan may not
-// say that something has stopped, and may not change nodes, budgets and other records that are no work. Capsules that are not in
-// the state are left to the ledger to judge, and so are holds, because nothing shows to whom a hold belongs.
+// A plan may place, release, nominate and assign only work of its navigator. It may take work of others off a node only by
+// [Evict]: to make way for work that outranks it, or to place it again by the same proposal; the ledger judges both. A plan may
+// not say that something has stopped, and may not change nodes, budgets and other records that are no work. Capsules that are
+// not in the state are left to the ledger to judge, and so are holds, because nothing shows to whom a hold belongs.
 func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
 	t := tribunal{s, owns, p.Do, map[CapsuleID]bool{}}
 	for i, do := range p.Do {

@@ -12,8 +12,8 @@ package orbit
 // priority of its highest role; members of a gang evict with the priority of its lowest.
 //
 // With neither it is a move: the same proposal must place the capsule again. A move needs one of three: the capsule is
-// [Spec.Movable]; a [Budget] covered it before the proposal; or its node takes no new work, before the proposal and all through it.
-// A gang of which a part is moved keeps as many placed members as it had.
+// [Spec.Movable]; a [Budget] covered it before the proposal; or its node takes no new work, before the proposal and all through
+// it. A gang of which a part is moved keeps as many placed members as it had.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`
@@ -29,17 +29,17 @@ type Evict struct {
 
 func (Evict) commitment() {}
 
-// Confirm is what the agent of a node reports of a capsule there: that it is about to run, or that it runs no more. Exactly one of
-// Begun and Stopped must be set. Besides Confirms, such a proposal may hold only releases that are Final or Stopped, and placements
-// of capsules that the proposal says have stopped. A navigator's plan may not hold a Confirm.
+// Confirm is what the agent of a node reports of a capsule there: that it is about to run, or that it runs no more. Exactly one
+// of Begun and Stopped must be set. Besides Confirms, such a proposal may hold only releases that are Final or Stopped, and
+// placements of capsules that the proposal says have stopped. A navigator's plan may not hold a Confirm.
 type Confirm struct {
 	// Capsule is the capsule that is meant.
 	Capsule CapsuleID `json:"capsule"`
 	// Since is the revision at which the capsule was placed there ([Capsule.PlacedAt], [Remains.Since]).
 	Since Revision `json:"since"`
-	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the capsule, and starts
-	// it only once this is committed: the ledger refuses it while something still runs that has to stop first. The node must be one
-	// that Confirms and is not Lost.
+	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the capsule, and
+	// starts it only once this is committed: the ledger refuses it while something still runs that has to stop first. The node
+	// must be one that Confirms and is not Lost.
 	Begun bool `json:"begun,omitempty"`
 	// Stopped says that a capsule which was taken off its node runs there no more: its [Remains] end. For a capsule that is still
 	// placed and runs no more, use [Release.Stopped] instead.
@@ -48,10 +48,10 @@ type Confirm struct {
 
 func (Confirm) commitment() {}
 
-// Remains is a capsule that was taken off its node after it had begun, and may still run there. It ends when the agent of the node
-// confirms that the capsule has stopped, or when the node is lost. Remains do not reduce what is free on the node, so others may be
-// placed there; but one that does not fit beside them waits to begin until they end. The capsule itself, wherever it is placed
-// next, waits too.
+// Remains is a capsule that was taken off its node after it had begun, and may still run there. It ends when the agent of the
+// node confirms that the capsule has stopped, or when the node is lost. Remains do not reduce what is free on the node, so
+// others may be placed there; but one that does not fit beside them waits to begin until they end. The capsule itself, wherever
+// it is placed next, waits too.
 type Remains struct {
 	// Capsule is the capsule that ran there. It may be pending, placed elsewhere, or released for good.
 	Capsule CapsuleID `json:"-"`

@@ -8,10 +8,10 @@ import (
 )
 
 // Aging raises the priority by which waiting work is planned, so that work does not wait for ever behind work of slightly higher
-// priority. The zero value turns it off. Priorities are divided into bands of Band priorities, each of which begins at a multiple of
-// Band: with a Band of 10 they are 0 to 9, 10 to 19 and so on, and -10 to -1 below zero. While work waits it rises by one priority
-// in each Every, up to the highest priority of its band. So work is planned before all work of its band that is submitted
-// Every × (Band - 1) after it or later, and never before work of a higher band.
+// priority. The zero value turns it off. Priorities are divided into bands of Band priorities, each of which begins at a
+// multiple of Band: with a Band of 10 they are 0 to 9, 10 to 19 and so on, and -10 to -1 below zero. While work waits it rises
+// by one priority in each Every, up to the highest priority of its band. So work is planned before all work of its band that is
+// submitted Every × (Band - 1) after it or later, and never before work of a higher band.
 //
 // A capsule waits since [Submit].At, or, if that is 0, since the engine first saw it. A capsule that returns to pending keeps the
 // time from which it waits. Age changes only the order of planning: the ledger judges placements and evictions by the spec's
@@ -56,9 +56,9 @@ func (v *View) Aging() Aging {
 	return Aging{Every: time.Duration(b.Every), Band: int(b.Band)}
 }
 
-// Aged returns the priority to which a capsule has risen while it waits, by [Engine].Aging: at least the priority of its spec, and at
-// most the highest of its band. A navigator that sorts capsules by priority itself must sort by Aged, because the order in which the
-// engine hands them over is lost otherwise.
+// Aged returns the priority to which a capsule has risen while it waits, by [Engine].Aging: at least the priority of its spec,
+// and at most the highest of its band. A navigator that sorts capsules by priority itself must sort by Aged, because the order
+// in which the engine hands them over is lost otherwise.
 func (v *View) Aged(c *Capsule) int32 {
 	if v.queue.aging == nil {
 		return c.Spec.Priority
@@ -94,9 +94,9 @@ func (q *queue) age(t *readyTurn) {
 	}
 }
 
-// turnOf returns a priority and a turn that decide when an entry is planned: higher priorities first, and among equals lower turns.
-// Where work ages, the priority is the number of the band. An entry whose capsule does not wait any more comes first in its band,
-// and is dropped when it is taken.
+// turnOf returns a priority and a turn that decide when an entry is planned: higher priorities first, and among equals lower
+// turns. Where work ages, the priority is the number of the band. An entry whose capsule does not wait any more comes first in
+// its band, and is dropped when it is taken.
 func (q *queue) turnOf(e entry, spec *Spec) (priority int32, turn uint64) {
 	if q.aging == nil {
 		return spec.Priority, e.submitted
@@ -122,8 +122,8 @@ func (q *queue) trialOf(e entry, spec *Spec) trial {
 	return trial{e, priority, turn}
 }
 
-// triesFirst reports whether the first trial comes before all work that is ready. A trial comes after ready work of its priority; where
-// work ages, its turn within the band decides. It requires that there is a trial and ready work.
+// triesFirst reports whether the first trial comes before all work that is ready. A trial comes after ready work of its
+// priority; where work ages, its turn within the band decides. It requires that there is a trial and ready work.
 func (q *queue) triesFirst() bool {
 	t, ready := &q.trials[0], &q.ready[0]
 	return t.priority > ready.priority || q.aging != nil && t.priority == ready.priority && t.turn < ready.submitted

@@ -27,11 +27,13 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	}
 	n := t.node(e.now.Node)
 	if !n.now.Node.Confirms || n.now.Node.State == Lost {
-		return "", t.refuse(at, max(n.newestSpec(), e.newest()), "capsule %q cannot begin on node %q: the node is lost, or does not confirm",
+		return "", t.refuse(at, max(n.newestSpec(), e.newest()),
+			"capsule %q cannot begin on node %q: the node is lost, or does not confirm",
 			c.Capsule, e.now.Node)
 	}
 	if r := t.waitsFor(e, n); r != nil {
-		return "", t.refuse(at, max(r.Left, e.newest()), "capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",
+		return "", t.refuse(at, max(r.Left, e.newest()),
+			"capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",
 			c.Capsule, e.now.Node, r.Capsule, r.Node, r.Left)
 	}
 	e.now.Begun, e.now.Waits, e.now.Changed, e.dirty = true, false, t.rev, true
@@ -60,7 +62,8 @@ func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
 		if e.now.Placed() && e.now.PlacedAt == c.Since {
 			at.advice = "release it with Stopped"
 		}
-		return "", t.refuse(at, max(e.newest(), t.s.left.Remains), "nothing remains of capsule %q from a placement at revision %d: it was not taken off its node, or has stopped there",
+		return "", t.refuse(at, max(e.newest(), t.s.left.Remains),
+			"nothing remains of capsule %q from a placement at revision %d: it was not taken off its node, or has stopped there",
 			c.Capsule, c.Since)
 	}
 	n := t.node(r.Node) // not nil: a node with remains cannot leave
@@ -78,8 +81,8 @@ func (t *tx) setRemains(n *txNode, list []*Remains) {
 	}
 }
 
-// remain ends what the record says of a beginning when a capsule is taken off its node. If the capsule had begun there, and the node
-// is not lost, it also leaves remains on the node.
+// remain ends what the record says of a beginning when a capsule is taken off its node. If the capsule had begun there, and the
+// node is not lost, it also leaves remains on the node.
 func (t *tx) remain(e *txCapsule, n *txNode) {
 	if e.now.Begun && n.now.Node.State != Lost {
 		r := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt, Left: t.rev}
@@ -112,8 +115,8 @@ func (t *tx) endAllRemains(n *txNode) {
 	t.setRemains(n, nil)
 }
 
-// forgetEnded removes the remains from the record of a capsule that joins the write-set, if an earlier step of the proposal has ended
-// them.
+// forgetEnded removes the remains from the record of a capsule that joins the write-set, if an earlier step of the proposal has
+// ended them.
 func (t *tx) forgetEnded(e *txCapsule) {
 	if r := e.now.Remains; r != nil {
 		if n := t.nodes.find(r.Node); n != nil && (n.now.remains == nil || !slices.Contains(*n.now.remains, r)) {
@@ -122,8 +125,8 @@ func (t *tx) forgetEnded(e *txCapsule) {
 	}
 }
 
-// settleWaits decides which of the capsules that the proposal places have to wait before they begin. On a node that does not confirm
-// nobody would ever end that wait, so the placement is refused there.
+// settleWaits decides which of the capsules that the proposal places have to wait before they begin. On a node that does not
+// confirm nobody would ever end that wait, so the placement is refused there.
 func (t *tx) settleWaits() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -208,7 +211,8 @@ func (v *verifier) remains(c *Capsule) {
 			return
 		}
 		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
-			v.fail("capsule %q was placed at revision %d, left its node at %d and was placed again at %d: these cannot follow each other",
+			v.fail(
+				"capsule %q was placed at revision %d, left its node at %d and was placed again at %d: these cannot follow each other",
 				c.ID, r.Since, r.Left, c.PlacedAt)
 		}
 		v.nodes[n.index].remains++

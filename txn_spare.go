@@ -230,8 +230,9 @@ func (s *sparing) mayMakeWay(unit *victims) error {
 	return nil
 }
 
-// putBack puts the victims of a unit back on their nodes as far as they fit. It returns the evictions that are needless, and what
-// the other victims stand in the way of. If not all of a gang fits, the members that do are put back only if they fill every minimum.
+// putBack puts the victims of a unit back on their nodes as far as they fit. It returns the evictions that are needless, and
+// what the other victims stand in the way of. If not all of a gang fits, the members that do are put back only if they fill
+// every minimum.
 func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 	for _, at := range unit.at {
 		if o := s.stay(at, unit.priority); o.node == "" {
@@ -302,8 +303,8 @@ func within(free int64, takes ...int64) bool {
 	return true
 }
 
-// claimed returns how much of a node is nominated for work that outranks what an eviction makes way for. Only the resources and devices
-// that the latter asks for count.
+// claimed returns how much of a node is nominated for work that outranks what an eviction makes way for. Only the resources and
+// devices that the latter asks for count.
 func (s *sparing) claimed(at int, n *sparedNode) *load {
 	var sum load
 	if len(n.claims) == 0 {

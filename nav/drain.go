@@ -77,8 +77,8 @@ type DrainRound struct {
 	Moved []orbit.CapsuleID
 	// Released are the capsules that were released back to pending.
 	Released []orbit.CapsuleID
-	// Emptied are the drained nodes that this pass found empty, without capsules and holds; a node is named in one round only, until
-	// it has been in use again.
+	// Emptied are the drained nodes that this pass found empty, without capsules and holds; a node is named in one round only,
+	// until it has been in use again.
 	Emptied []orbit.NodeID
 	// Nodes are the drained nodes that are not empty, those with the fewest capsules left first.
 	Nodes []DrainNode
@@ -175,7 +175,8 @@ const (
 	// drainPace is how long Run waits at least between two passes, unless there is more to do at once. After that wait it rests
 	// until a change may help, for drainPoll at most.
 	drainPace, drainPoll = 10 * time.Millisecond, time.Second
-	// drainShare is how many times as long as a pass has taken Run waits after it, so that passes take at most a fifth of the time.
+	// drainShare is how many times as long as a pass has taken Run waits after it, so that passes take at most a fifth of the
+	// time.
 	drainShare = 4
 	// mostDrainErrors is how many errors a round keeps at most.
 	mostDrainErrors = 16
@@ -259,7 +260,8 @@ func (d *Drain) Pass(ctx context.Context) (round DrainRound) {
 		tried: map[orbit.GangID]error{}, thinned: map[orbit.GangID]bool{}, full: map[*orbit.Spec]error{}}
 	p.plan(ctx)
 	p.send(ctx)
-	round.full = round.full || round.ruled && round.acted() // a rule that has refused may allow more, now that members are placed again
+	// A rule that has refused may allow more, now that something is placed again.
+	round.full = round.full || round.ruled && round.acted()
 	slices.SortStableFunc(round.Nodes, func(a, b DrainNode) int { return cmp.Or(a.Left-b.Left, cmp.Compare(a.Node, b.Node)) })
 	return round
 }

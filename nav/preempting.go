@@ -256,7 +256,8 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		if u.Capsule != nil && r.said[u.Capsule.ID] != nil {
 			u.Why = r.said[u.Capsule.ID]
 		}
-		if r.victims > 0 && u.Why != nil { // victims may leave more room than was needed, so no class is parked: the text stays, the *NoFit goes
+		// Victims may leave more room than was needed, so no class may be parked: the text stays, the *NoFit goes.
+		if r.victims > 0 && u.Why != nil {
 			u.Why = errors.New(u.Why.Error())
 		}
 	}

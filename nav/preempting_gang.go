@@ -69,7 +69,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	if made := &r.plan.Proposals[p]; len(made.Do) > limits.Commitments || len(made.If) > limits.Preconditions {
 		r.draft.Rollback(start)
 		r.plan.Proposals, r.proposed = r.plan.Proposals[:p], r.proposed[:from]
-		return errors.New("to evict and place for the gang takes more commitments or preconditions than this ledger accepts in one proposal")
+		return errors.New("its victims and members are more commitments or preconditions than the ledger accepts in one proposal")
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSea
 		var f victims.Found
 		for f.Node == nil && len(open) > 0 {
 			seat := open.Pop()
-			now, ok := r.search.On(r.draft.Node(int(seat.at))) // again: evicting a whole gang for an earlier member changes several nodes
+			now, ok := r.search.On(r.draft.Node(int(seat.at))) // again, since an evicted gang changes several nodes
 			switch {
 			case !ok || !r.search.Settle(&now):
 			case seat.Compare(&now.Key) < 0 && len(open) > 0 && !(gangSeat{now, seat.at}).Before(open[0]):

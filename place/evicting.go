@@ -48,9 +48,9 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 }
 
 // BestEvicting looks at all nodes and returns the one whose victims are best. It compares nodes as kube-scheduler does, one rule
-// after the other: the lowest priority of the highest victim; the least sum of the victims' priorities, each counted from the lowest
-// priority that an int32 holds; the fewest victims; among the victims of the highest priority, the latest start of the one that
-// started first; and the lowest node id.
+// after the other: the lowest priority of the highest victim; the least sum of the victims' priorities, each counted from the
+// lowest priority that an int32 holds; the fewest victims; among the victims of the highest priority, the latest start of the
+// one that started first; and the lowest node id.
 //
 // On each node it supposes that every capsule leaves that has a lower priority and may be evicted. Then it puts them back in order
 // of importance, as far as the capsule still fits beside them: higher priority first, gangs before single capsules, larger gangs
@@ -118,10 +118,10 @@ func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error
 }
 
 // BestEvicting chooses as [Exhaustive.BestEvicting] does, but searches victims on few nodes. For each block of 64 nodes, and for
-// each node, an index knows what is free, and what would be free at most if all capsules up to a priority left. From that follows how
-// good the victims there can be at best, and only nodes that may still be the best one are searched. What it has found out for a
-// spec it keeps for later calls, until the nodes change. The first call looks at all capsules, a later call only at those on nodes
-// that have changed.
+// each node, an index knows what is free, and what would be free at most if all capsules up to a priority left. From that
+// follows how good the victims there can be at best, and only nodes that may still be the best one are searched. What it has
+// found out for a spec it keeps for later calls, until the nodes change. The first call looks at all capsules, a later call only
+// at those on nodes that have changed.
 func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	if err := unevictable(draft, c); err != nil {
 		return Eviction{}, err

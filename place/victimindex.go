@@ -11,8 +11,8 @@ import (
 )
 
 // victimIndex answers how good the victims on a node can be at best, without a look at the capsules there. For each node it
-// knows what is free, and what would be free if all capsules up to a priority left. For each block of nodes it knows the largest of
-// these numbers, so that a whole block can be ruled out at once.
+// knows what is free, and what would be free if all capsules up to a priority left. For each block of nodes it knows the largest
+// of these numbers, so that a whole block can be ruled out at once.
 //
 //	draft ── Changed ──► nodes ──► journal, from which searches learn what has changed
 //	                       └─────► blocks
@@ -105,7 +105,8 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 	}
 	for _, slot := range changed {
 		n := r.node(slot)
-		if x.nodes[slot].state == n && r.filter == nil && !anew { // a step was undone, so nothing has changed; a filter may answer differently even then
+		// Nothing has changed if a step was undone; but a filter may answer differently even then.
+		if x.nodes[slot].state == n && r.filter == nil && !anew {
 			continue
 		}
 		x.listNode(slot, n, r.draft.View().State())
@@ -288,7 +289,8 @@ func (v *victimRoom) bound(q *evictSearch) (victims.Key, bool) {
 		}
 		count := v.leastVictims(q, n)
 		newest := n.newest[0]
-		if i == 0 && n.least == n.most { // all victims have one priority, so the oldest of them is no newer than the count-th newest capsule
+		// If all victims have one priority, the oldest of them is no newer than the count-th newest capsule.
+		if i == 0 && n.least == n.most {
 			newest = n.newest[min(count, int64(len(n.newest)))-1]
 		}
 		return victims.Key{

@@ -1,15 +1,15 @@
-// Preempt shows evictions, drains and lost nodes on a full cluster, all at the same time. 500 nodes run five groups of services, of
-// priority 5, and tasks of priority 0. Each group has a budget that says how many of its services may be missing.
+// Preempt shows evictions, drains and lost nodes on a full cluster, all at the same time. 500 nodes run five groups of services,
+// of priority 5, and tasks of priority 0. Each group has a budget that says how many of its services may be missing.
 //
 //   - Urgent work of priority 10 is submitted. Two preempting navigators, which know nothing of each other, evict others for it.
 //   - A third preempting navigator places services that have lost their node.
 //   - An operator cordons one rack after the other to reboot it, and a drain empties the racks.
 //   - A cloud takes back spot nodes, and says so two rounds before.
 //
-// They all act on one ledger, each in a goroutine of its own. What is printed is not their own account: it is read from the ledger's
-// history afterwards. It says who made way for whom, how many of each group ran, whether an eviction, a move or a release ever broke
-// a budget, and whether a capsule was evicted twice for the same work. The goroutines race, so the output differs from run
-// to run; only the last three lines are always the same.
+// They all act on one ledger, each in a goroutine of its own. What is printed is not their own account: it is read from the
+// ledger's history afterwards. It says who made way for whom, how many of each group ran, whether an eviction, a move or a
+// release ever broke a budget, and whether a capsule was evicted twice for the same work. The goroutines race, so the output
+// differs from run to run; only the last three lines are always the same.
 package main
 
 import (

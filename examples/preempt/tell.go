@@ -19,7 +19,8 @@ type account struct {
 	on    map[orbit.CapsuleID]orbit.NodeID
 	specs map[orbit.CapsuleID]*orbit.Spec
 	runs  map[string]int
-	// How many capsules of one module were evicted for another, by a text that names both; and the first few evictions as sentences.
+	// How many capsules of one module were evicted for another, by a text that names both; and the first few evictions as
+	// sentences.
 	displaced map[string]int
 	stories   []string
 	// How often a capsule was evicted, and how often for the same other capsule.
@@ -73,8 +74,8 @@ func (a *account) begin() {
 	}
 }
 
-// commit enters the changes of one commit into the account. A budget is broken if the commit evicts, moves or releases a member, and
-// fewer of the group run than the budget requires. As in the ledger, what the same commit places does not count as running.
+// commit enters the changes of one commit into the account. A budget is broken if the commit evicts, moves or releases a member,
+// and fewer of the group run than the budget requires. As in the ledger, what the same commit places does not count as running.
 func (a *account) commit(changes []orbit.Change, round int) {
 	lost, placed, wished := map[orbit.NodeID]bool{}, map[orbit.CapsuleID]orbit.NodeID{}, map[string]bool{}
 	for _, c := range changes {
@@ -167,7 +168,8 @@ func (a *account) print() bool {
 	fmt.Println("x is fewer, which only lost nodes may cause:")
 	for _, group := range a.groups {
 		needed, all := a.budget(group)
-		fmt.Printf("  %-8s %s  %d to %d of %d; the budget requires %d\n", group, bar(a.least[group], needed, all), slices.Min(a.least[group]), slices.Max(a.least[group]), all, needed)
+		fmt.Printf("  %-8s %s  %d to %d of %d; the budget requires %d\n",
+			group, bar(a.least[group], needed, all), slices.Min(a.least[group]), slices.Max(a.least[group]), all, needed)
 	}
 	again, twice, runs, came := a.figures()
 	fmt.Printf("\n%d capsules were evicted more than once: of equal victims the one that started last is evicted first.\n", again)
@@ -175,8 +177,8 @@ func (a *account) print() bool {
 	return a.broken == 0 && twice == 0 && runs == came
 }
 
-// figures returns how many capsules were evicted more than once (again), how often one was evicted once more for the same work (twice),
-// how many urgent capsules run (runs), and how many were submitted (came).
+// figures returns how many capsules were evicted more than once (again), how often one was evicted once more for the same work
+// (twice), how many urgent capsules run (runs), and how many were submitted (came).
 func (a *account) figures() (again, twice, runs, came int) {
 	for _, times := range a.evicted {
 		again += min(1, times-1)

@@ -110,9 +110,9 @@ func (w *world) node(i int) orbit.Node {
 	return orbit.Node{ID: orbit.NodeID(fmt.Sprintf("node-%03d", i)), Capacity: orbit.Resources{orbit.CPU: 8 * cores}, Labels: map[string]string{"kind": kind}}
 }
 
-// happens does what comes from outside in a round. In the first 12 rounds urgent work is submitted. In each round tasks end and others
-// are submitted. In every third round a rack is cordoned to be rebooted, in every fourth one spot node of each hundred nodes is
-// cordoned, and two rounds later it is taken back.
+// happens does what comes from outside in a round. In the first 12 rounds urgent work is submitted. In each round tasks end and
+// others are submitted. In every third round a rack is cordoned to be rebooted, in every fourth one spot node of each hundred
+// nodes is cordoned, and two rounds later it is taken back.
 func (w *world) happens(round int) {
 	if round < 12 {
 		var ids [2][]orbit.CapsuleID

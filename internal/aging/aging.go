@@ -68,8 +68,8 @@ func (b *Book) Aged(priority int32, since, now int64) int32 {
 	return int32(min(risen, top, math.MaxInt32))
 }
 
-// Turn returns the number of the band of a priority, and the turn within the band of work that waits since then. The highest band comes
-// first, and within a band the lowest turn.
+// Turn returns the number of the band of a priority, and the turn within the band of work that waits since then. The highest
+// band comes first, and within a band the lowest turn.
 func (b *Book) Turn(priority int32, since int64) (band int32, turn uint64) {
 	k, above := b.band(priority)
 	since = min(max(since, 0), math.MaxInt64-above*b.Every)

@@ -1,4 +1,5 @@
-// Package victims finds out which capsules have to leave one node so that another capsule, which fits nowhere, can be placed there.
+// Package victims finds out which capsules have to leave one node so that another capsule, which fits nowhere, can be placed
+// there.
 //
 //	suppose that all capsules of lower priority leave ─► does the capsule fit now?
 //	    ─► put each of them back that fits beside it, the most important first ─► those left over are the victims
@@ -382,7 +383,8 @@ func (f *Found) add(v *orbit.Capsule, priority int32) {
 }
 
 // Settle asks the draft whether it lets the victims go, which a budget may forbid. While the draft refuses one, Settle searches
-// victims without that one, and enters them into f. It reports false if no victims are left that would do. The draft stays as it was.
+// victims without that one, and enters them into f. It reports false if no victims are left that would do. The draft stays as it
+// was.
 func (s *Search) Settle(f *Found) (ok bool) {
 	clear(s.kept)
 	for {
