@@ -14,7 +14,7 @@ import (
 func drawMembers(t *rapid.T) court {
 	c := court{nil, &MemoryLedger{}}
 	commit(t, c, cpuNode("n", 8), cpuNode("m", 8), cpuNode("d", 8))
-	for i := range rapid.IntRange(3, 10).Draw(t, "members") {
+	for i := range rapid.IntRange(3, 8).Draw(t, "members") { // all fit on one node
 		spec := cpuSpec(1)
 		spec.Group = rapid.SampledFrom([]string{"db", "web", ""}).Draw(t, "group")
 		spec.Movable = rapid.Bool().Draw(t, "movable")

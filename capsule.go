@@ -132,8 +132,8 @@ type Capsule struct {
 	Devices DeviceSet
 	// Begun reports that the agent of Node has confirmed that the capsule begins to run there ([Confirm]).
 	Begun bool
-	// Waits reports that the capsule, which has not begun, waits until everything has stopped that had left Node when it was
-	// placed there ([Remains.Left] is not above PlacedAt).
+	// Waits reports how the capsule was placed: it does not begin before everything has stopped that had left Node by then
+	// ([Remains.Left] is not above PlacedAt). It stays true when that has happened, so it is no reason not to try [Confirm].
 	Waits bool
 
 	// Position of its role in the gang.

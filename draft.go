@@ -194,8 +194,8 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	if err := d.takesCapsule(c, n, to.Devices); err != nil {
 		return err
 	}
-	if c.Remains != nil && !n.Node.Confirms {
-		return d.refuse(c.ID, n, "capsule %q has left node %q and has not stopped there; node %q does not confirm, so nothing waits there", c.ID, c.Remains.Node, n.Node.ID)
+	if c.runsElsewhere() && !n.Node.Confirms {
+		return d.refuse(c.ID, n, "capsule %q has to stop on another node first; node %q does not confirm, so nothing waits there", c.ID, n.Node.ID)
 	}
 	taken := d.copies.New(*n)
 	taken.takes(c.Spec, to.Devices)

@@ -290,7 +290,7 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return e.minds(do.Capsule), aside
 	case Confirm: // what has stopped may be placed where nobody confirms
 		return do.Stopped && e.minds(do.Capsule), false
-	case PutNode:
+	case PutNode, PutBudget, RemoveBudget:
 		return false, aside
 	case RemoveNode, Hold, Mark:
 		return false, len(p.rests) > 0

@@ -38,11 +38,13 @@ type Confirm struct {
 	// Since is the revision at which the capsule was placed there ([Capsule.PlacedAt], [Remains.Since]).
 	Since Revision `json:"since"`
 	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the capsule, and
-	// starts it only once this is committed: the ledger refuses it while something still runs that has to stop first. The node
-	// must be one that Confirms and is not Lost.
+	// starts it only once this is committed. The ledger refuses it while something still runs that has to stop first, with
+	// ErrInfeasible if View is set; then the agent tries again after a later revision. The node must be one that Confirms and is
+	// not Lost.
 	Begun bool `json:"begun,omitempty"`
 	// Stopped says that a capsule which was taken off its node runs there no more: its [Remains] end. For a capsule that is still
-	// placed and runs no more, use [Release.Stopped] instead.
+	// placed and runs no more, use [Release.Stopped] if it is to run again; if it is done, propose {Release Final, Confirm
+	// Stopped} together.
 	Stopped bool `json:"stopped,omitempty"`
 }
 

@@ -95,8 +95,8 @@ func ExampleNewProposalID() {
 	// Output: true <nil>
 }
 
-// To drain a node: make it unschedulable, release its capsules in batches, and let it leave. Each released
-// capsule returns to pending and is placed elsewhere by its navigator.
+// To drain a node: cordon it, release its capsules in batches, and let it leave. Each released capsule returns to pending and is
+// placed elsewhere by its navigator; budgets may refuse a batch that is too large. nav.Drain moves capsules one by one instead.
 func ExampleState_On_drain() {
 	ledger, ctx := small("node-a"), context.Background()
 	commit(ledger, orbit.Submit{IDs: []orbit.CapsuleID{"web-1", "web-2"}, Spec: cores(1)})
@@ -109,7 +109,7 @@ func ExampleState_On_drain() {
 	commit(ledger, orbit.PutNode{Node: node})
 	var batch []orbit.Commitment
 	for c := range snapshot(ledger).On("node-a") {
-		batch = append(batch, orbit.Release{Capsule: c.ID, From: "node-a", Stopped: true})
+		batch = append(batch, orbit.Release{Capsule: c.ID, From: "node-a"})
 	}
 	commit(ledger, batch...)
 	engine.Pass(ctx)

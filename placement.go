@@ -34,19 +34,37 @@ type PlacementEngine interface {
 	Best(draft *Draft, spec *Spec) (Choice, error)
 }
 
-// PlaceBest places a capsule on the node that an engine finds best. The error is the engine's if it finds none, or
-// that of Place.
+// PlaceBest places a capsule on the node that an engine finds best. What has to stop on another node first goes only to a node that
+// confirms ([Node.Confirms]): if the best one does not, to the first on which it fits. The error is the engine's if it finds none,
+// or that of Place.
 func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	if engine == nil || c == nil || c.Spec == nil {
 		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
 	}
 	d.Ask(c)
 	choice, err := engine.Best(d, c.Spec)
+	if err == nil && c.runsElsewhere() && !choice.Node.Node.Confirms {
+		choice = d.confirming(c, choice)
+	}
 	if err == nil {
 		err = d.Place(c, choice)
 	}
 	d.Ask(nil)
 	return err
+}
+
+// runsElsewhere reports whether a capsule that is placed anew still runs where it was.
+func (c *Capsule) runsElsewhere() bool { return c.Remains != nil || c.Begun }
+
+// confirming returns the first node on which a capsule fits and that confirms; if there is none, the choice. Placement engines
+// choose for a spec and do not know what becomes of one capsule of it, and such capsules are few.
+func (d *Draft) confirming(c *Capsule, choice Choice) Choice {
+	for n := range d.Nodes() {
+		if devices, ok := n.PickDevices(c.Spec); ok && n.Node.Confirms && d.Misfit(n, c.Spec) == (Misfit{}) {
+			return Choice{Node: n, Devices: devices, Note: choice.Note}
+		}
+	}
+	return choice
 }
 
 // Part returns in which part of the nodes this one is, from 0. A placement engine chooses the best node of part 0, and looks

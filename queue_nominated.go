@@ -373,3 +373,15 @@ func (q *queue) settle() {
 	clear(q.tried)
 	q.tried, q.trials = q.tried[:0], nil
 }
+
+// unparkAll takes back all classes, those too that wait for room without being parked, and reports whether there were any.
+func (q *queue) unparkAll() (woken bool) {
+	for _, spots := range []map[*Spec]*spot{q.parked.spots, q.parked.waiting} {
+		for _, s := range spots {
+			q.unpark(s)
+			woken = true
+		}
+	}
+	q.roused = q.roused || woken
+	return woken
+}

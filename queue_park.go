@@ -133,16 +133,6 @@ func (q *queue) unpark(s *spot) {
 	}
 }
 
-// unparkAll takes all classes back, and reports whether there were any.
-func (q *queue) unparkAll() (woken bool) {
-	for _, s := range q.parked.spots {
-		q.unpark(s)
-		woken = true
-	}
-	q.roused = q.roused || woken
-	return woken
-}
-
 func (p *parking) add(s *spot) {
 	spec := s.class.spec
 	wants := wantVector(spec)
@@ -257,25 +247,24 @@ func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 	return out
 }
 
-// reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there
-// were any. It sees every commitment of every engine when that shows in the view. And it sees what a plan of
-// this engine counted on and is not done after all, because it was refused or given up (undone): classes that
-// the same plan put aside were judged as if it were done.
+// reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there were any. It sees
+// every commitment of every engine when that shows in the view, and (undone) what a plan of this engine counted on that was
+// refused or given up: classes that the same plan put aside were judged as if it were done.
 //
-// A parked class fits on no node. That can change in four ways:
+// A parked class fits on no node. That can change in five ways:
 //
-//   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a
-//     node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone
-//     leaves the node as it was. A report says something new (View.refreshTelemetry). Back are the classes that the node has
-//     room for, except those that were diagnosed to lack company which the node does not have.
-//   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all:
-//     while nothing of a group runs, some navigators start it anywhere. A PutNode may move the members of a
-//     node to another domain. Back are the classes that want to be near the group, for a PutNode near any.
+//   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a node, adds capacity,
+//     changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone leaves the node as it was. A report says
+//     something new (View.refreshTelemetry). Back are the classes that the node has room for, except those that were diagnosed to
+//     lack company which the node does not have.
+//   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all: while nothing of a
+//     group runs, some navigators start it anywhere. A PutNode may move the members of a node to another domain. Back are the
+//     classes that want to be near the group, for a PutNode near any.
 //   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
 //   - It is nominated, and ranks higher than it did; or a nomination has ended (View.touchNominated).
+//   - A budget is put or removed: who could not be evicted for it may be now. Back are all classes.
 //
-// Submit, Assign and Mark change none of these. What a navigator goes by beyond that, a mark or a clock, brings
-// back no class before its time aside is over; a reason that is not a NoFit does not park.
+// Submit, Assign and Mark change none of these ([Engine.Nudge] is for marks). A reason that is not a NoFit does not park.
 func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	if !q.parked.any() {
 		return false
@@ -298,6 +287,8 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		node, takes = do.Node, true
 	case RemoveNode:
 		node, takes = do.Node, true
+	case PutBudget, RemoveBudget:
+		return q.unparkAll()
 	case Nominate:
 		if undone {
 			return q.bringBackNominated(do.Parts)

@@ -77,8 +77,8 @@ type DrainRound struct {
 	Moved []orbit.CapsuleID
 	// Released are the capsules that were released back to pending.
 	Released []orbit.CapsuleID
-	// Emptied are the drained nodes that this pass found empty, without capsules and holds; a node is named in one round only,
-	// until it has been in use again.
+	// Emptied are the drained nodes that this pass found empty: without capsules and holds, and without capsules that were taken
+	// off and have not stopped. A node is named in one round only, until it has been in use again.
 	Emptied []orbit.NodeID
 	// Nodes are the drained nodes that are not empty, those with the fewest capsules left first.
 	Nodes []DrainNode
@@ -104,6 +104,8 @@ type DrainNode struct {
 	Left int
 	// Holds is how many holds are left on it.
 	Holds int
+	// Stopping is how many capsules have left it and have not stopped ([orbit.Remains]): the node must not be switched off yet.
+	Stopping int
 	// Blocked are the capsules that could not be moved, and why.
 	Blocked []orbit.Unplaced
 }
@@ -117,6 +119,9 @@ func (n DrainNode) String() string {
 	fmt.Fprintf(&b, "%s: %d left", n.Node, n.Left)
 	if n.Holds > 0 {
 		fmt.Fprintf(&b, ", %d holds", n.Holds)
+	}
+	if n.Stopping > 0 {
+		fmt.Fprintf(&b, ", %d still stop", n.Stopping)
 	}
 	for i, u := range n.Blocked[:min(len(n.Blocked), mostBlocked)] {
 		b.WriteString([]string{": ", "; "}[min(i, 1)])
@@ -156,7 +161,7 @@ func (r *DrainRound) found() string {
 	var b strings.Builder
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
-		fmt.Fprintf(&b, "%s %d %d\n", n.Node, n.Left, n.Holds)
+		fmt.Fprintf(&b, "%s %d %d %d\n", n.Node, n.Left, n.Holds, n.Stopping)
 		for _, u := range n.Blocked {
 			var nofit *orbit.NoFit
 			if b.WriteString(string(u.Capsule.ID)); !errors.As(u.Why, &nofit) {
@@ -307,7 +312,7 @@ func (d *Drain) drained(round *DrainRound) (out []*orbit.NodeState) {
 			continue
 		}
 		was := known.empty
-		if known.empty = n.Capsules+n.Holds() == 0; !known.empty {
+		if known.empty = n.Capsules+n.Holds()+d.stopping(n) == 0; !known.empty {
 			out = append(out, n)
 		} else if !was {
 			round.Emptied = append(round.Emptied, n.Node.ID)
@@ -317,6 +322,14 @@ func (d *Drain) drained(round *DrainRound) (out []*orbit.NodeState) {
 		return cmp.Or(a.Capsules-b.Capsules, cmp.Compare(a.Node.ID, b.Node.ID))
 	})
 	return out
+}
+
+// stopping counts the capsules that were taken off a node and have not stopped.
+func (d *Drain) stopping(n *orbit.NodeState) (count int) {
+	for range d.view.State().Remains(n.Node.ID) {
+		count++
+	}
+	return count
 }
 
 // fail adds an error to the round, unless it has mostDrainErrors already.

@@ -44,7 +44,7 @@ type drainStep struct {
 func (p *drainPass) plan(ctx context.Context) {
 	for _, n := range p.drained(p.round) {
 		at := len(p.round.Nodes)
-		p.round.Nodes = append(p.round.Nodes, DrainNode{Node: n.Node.ID, Left: n.Capsules, Holds: n.Holds()})
+		p.round.Nodes = append(p.round.Nodes, DrainNode{Node: n.Node.ID, Left: n.Capsules, Holds: n.Holds(), Stopping: p.stopping(n)})
 		for _, c := range p.on(n) {
 			switch {
 			case ctx.Err() != nil:
@@ -78,7 +78,10 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	start := p.draft.Checkpoint()
 	why := p.move(c)
 	if why == nil {
-		return p.propose(start, drainStep{of: c, node: node, moves: true, capsules: []orbit.CapsuleID{c.ID}})
+		why = p.propose(start, drainStep{of: c, node: node, moves: true, capsules: []orbit.CapsuleID{c.ID}})
+	}
+	if why == nil {
+		return nil
 	}
 	p.draft.Rollback(start)
 	if p.MayWait == nil || !p.MayWait(c) {
@@ -127,16 +130,23 @@ func (p *drainPass) move(c *orbit.Capsule) error {
 	if why := p.full[spec]; why != nil {
 		return why
 	}
-	p.draft.Ask(c)
-	choice, err := p.Placement.Best(&p.draft, spec)
-	if err == nil {
-		choice.Note = "drained"
-		err = p.draft.Place(c, choice)
-	} else {
+	own := *c
+	own.Spec = spec
+	err = p.draft.PlaceBest(noting{p.Placement}, &own)
+	if nofit := (*orbit.NoFit)(nil); errors.As(err, &nofit) {
 		p.full[spec] = err
 	}
-	p.draft.Ask(nil)
 	return err
+}
+
+// noting is a placement engine that marks each choice as one of a drain.
+type noting struct{ orbit.PlacementEngine }
+
+// Best returns the choice of the engine, with the note.
+func (e noting) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
+	choice, err := e.PlacementEngine.Best(draft, spec)
+	choice.Note = "drained"
+	return choice, err
 }
 
 // near returns the spec by which a capsule is placed again. For a member of a gang it also requires the narrowest domain in which

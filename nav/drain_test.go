@@ -217,6 +217,50 @@ func TestDrainRunsOnWhenRoomComes(t *testing.T) {
 	})
 }
 
+// confirming returns a node with an agent that confirms.
+func confirming(id string, cpu int64) orbit.PutNode {
+	put := node(id, cpu)
+	put.Node.Confirms = true
+	return put
+}
+
+// A capsule that has begun is moved to a node that confirms, for it has to stop first; and its node is not empty before it has.
+func TestDrainWhereSomeNodesConfirm(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, confirming("a", 4), node("m", 4), confirming("z", 4))
+	put(t, l, "x", "a", spec(1, 0))
+	since := snapshot(t, l).Capsule("x").PlacedAt
+	commit(t, l, orbit.Confirm{Capsule: "x", Since: since, Begun: true})
+	cordon(t, l, true, "a")
+	d := &nav.Drain{Ledger: l}
+	require.Equal(t, []orbit.CapsuleID{"x"}, d.Pass(t.Context()).Moved)
+	require.Equal(t, orbit.NodeID("z"), snapshot(t, l).Capsule("x").Node)
+	round := d.Pass(t.Context())
+	require.Empty(t, round.Emptied)
+	require.Equal(t, []nav.DrainNode{{Node: "a", Stopping: 1}}, round.Nodes)
+	require.Contains(t, round.String(), "a: 0 left, 1 still stop")
+	commit(t, l, orbit.Confirm{Capsule: "x", Since: since, Stopped: true})
+	require.Equal(t, []orbit.NodeID{"a"}, d.Pass(t.Context()).Emptied)
+	commit(t, l, orbit.RemoveNode{Node: "a"})
+}
+
+// If no node confirms, it waits if it may, and stays otherwise.
+func TestDrainWhereNoOtherNodeConfirms(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, confirming("a", 4), node("m", 4))
+	put(t, l, "x", "a", spec(1, 0))
+	commit(t, l, orbit.Confirm{Capsule: "x", Since: snapshot(t, l).Capsule("x").PlacedAt, Begun: true})
+	cordon(t, l, true, "a")
+	d := &nav.Drain{Ledger: l}
+	require.Contains(t, d.Pass(t.Context()).String(), `node "m" does not confirm`)
+	d.MayWait = func(*orbit.Capsule) bool { return true }
+	require.Equal(t, []orbit.CapsuleID{"x"}, d.Pass(t.Context()).Released)
+	commit(t, l, confirming("z", 4))
+	e := engineOf(l, &nav.Services{})
+	require.Empty(t, e.Pass(t.Context()).Errors)
+	require.Equal(t, orbit.NodeID("z"), snapshot(t, l).Capsule("x").Node, "it has not stopped")
+}
+
 // Two that drain the same nodes beside each other, and an engine that fills the nodes: nothing is moved twice, or lost.
 func TestDrainBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -234,10 +278,9 @@ func TestDrainBesideOthers(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		ended := make(chan error, 3)
-		conflicts := 0
 		for range 2 {
 			d := &nav.Drain{Ledger: l, MaxMoves: 7}
-			d.OnRound = func(r nav.DrainRound) { conflicts += r.Conflicts; assert.Empty(t, r.Errors) }
+			d.OnRound = func(r nav.DrainRound) { assert.Empty(t, r.Errors) }
 			go func() { ended <- d.Run(ctx) }()
 		}
 		engine := &orbit.Engine{Name: "e", Ledger: l, Navigator: &nav.Services{}}

@@ -92,7 +92,16 @@ type preemptWait struct {
 // preemption is a capsule or a gang that a plan places, and the victims that make way for it.
 type preemption struct {
 	waiter
+	// A member of it, and the revision that the plan was made on.
+	of      orbit.CapsuleID
+	view    orbit.Revision
 	victims []*orbit.Capsule
+}
+
+// lost reports whether the proposal was lost: the work waits, and has not been placed and taken off again since the plan.
+func (p *preemption) lost(s *orbit.State) bool {
+	c := s.Capsule(p.of)
+	return p.waits(s) && (c == nil || c.PlacedAt <= p.view)
 }
 
 // spentVictims is how many victims a plan had, and when that was noticed.
@@ -163,7 +172,7 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 // then the waits of work that waits no more.
 func (r *preemptPass) countLost() {
 	for _, p := range r.proposed {
-		if p.waits(r.state) {
+		if p.lost(r.state) {
 			r.wait(p.waiter).lost++
 			continue
 		}
@@ -403,7 +412,13 @@ func roomFor(c *orbit.Capsule, e *place.Eviction) orbit.NominatedRoom {
 // propose adds a proposal of the draft's open steps to the plan, and notes the victims.
 func (r *preemptPass) propose(w waiter, leave []*orbit.Capsule, bets ...orbit.Precondition) {
 	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose(bets...))
-	r.proposed = append(r.proposed, preemption{w, slices.Clone(leave)})
+	p := preemption{waiter: w, view: r.view.Revision(), victims: slices.Clone(leave)}
+	for _, do := range r.plan.Proposals[len(r.plan.Proposals)-1].Do {
+		if place, ok := do.(orbit.Place); ok {
+			p.of = place.Capsule
+		}
+	}
+	r.proposed = append(r.proposed, p)
 	r.preempted++
 	r.victims += len(leave)
 	r.left -= len(leave)

@@ -180,6 +180,41 @@ func TestTwoPreemptorsAndAControllerEvictNobodyTwice(t *testing.T) {
 	})
 }
 
+// What was placed by an eviction and has lost its node since has lost no proposal: it evicts at once again.
+func TestPreemptingAgainForWhatHasLostItsNode(t *testing.T) {
+	l := full(t, 2)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: cores(1000, 10), Owner: "urgent"})
+	e := &orbit.Engine{Name: "urgent", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Services{}}}
+	require.Equal(t, 1, e.Pass(t.Context()).Committed)
+	lost := *snapshot(t, l).Node(snapshot(t, l).Capsule("urgent").Node).Node
+	lost.State = orbit.Lost
+	commit(t, l, orbit.PutNode{Node: lost})
+	commit(t, l, orbit.Release{Capsule: "urgent", From: lost.ID})
+	require.True(t, snapshot(t, l).Capsule("urgent").Pending())
+	e.Pass(t.Context())
+	require.True(t, snapshot(t, l).Capsule("urgent").Placed())
+}
+
+// What nobody may make way for is parked; when the budget that forbids it is put anew, it is planned at once.
+func TestPreemptingWaitsForABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, web := &orbit.MemoryLedger{}, cores(900, 0)
+		web.Group = "web"
+		commit(t, l, node("n", 4000), orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "web", Expected: 4}})
+		for i := range 4 {
+			put(t, l, fmt.Sprint("web", i), "n", web)
+		}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: cores(1000, 10), Owner: "urgent"})
+		e := &orbit.Engine{Name: "urgent", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Services{}}, ParkFor: time.Hour, Backoff: orbit.Backoff{Max: time.Hour}}
+		go func() { _ = e.Run(t.Context()) }()
+		time.Sleep(10 * time.Minute)
+		require.True(t, snapshot(t, l).Capsule("urgent").Pending())
+		commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "web", Expected: 4, Missing: 2}})
+		synctest.Wait()
+		require.True(t, snapshot(t, l).Capsule("urgent").Placed())
+	})
+}
+
 // TestPreemptingGetsThroughSmallWork: on full nodes tasks end every 10 ms and others come in their room at once, and a commit takes 20
 // ms, in which the room that a preemption counts on is taken again. After one proposal that is lost the room is nominated.
 func TestPreemptingGetsThroughSmallWork(t *testing.T) {
