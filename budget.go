@@ -10,42 +10,45 @@ import (
 // BudgetID names a budget.
 type BudgetID string
 
-// Budget bounds how much of a group or a module may be missing because somebody wants that. A member is healthy if it is
-// placed on a node that is not Lost, by another proposal than the one that is judged. A wish takes a member off its node: an
-// [Evict] to make way, one to be moved, a [Release] back to pending from a cordoned node. After a proposal with one at least
-// Expected less Missing members are healthy, or it is refused. Losses and ends are never refused, and count as missing; so do
-// members that wait. Whoever makes a group smaller releases members for good, and puts the budget with a smaller Expected in
-// the same proposal; an Expected that is too large only blocks wishes.
+// Budget bounds how many members of a group or a module may be missing at once through wishes. A wish is a commitment that takes
+// a member off its node though it could stay: an [Evict] to make way, an Evict to move it, or a [Release] back to pending from a
+// cordoned node. A member is healthy if it is placed on a node that is not Lost, and was not placed by the very proposal that is
+// judged. A proposal with a wish is refused if it leaves fewer than Expected minus Missing members healthy.
 //
-// A member that is covered by a budget may be moved, as one that is [Spec.Movable].
+// A budget never refuses the loss of a node or the release of a member for good, but these members are missing too, and so are
+// members that wait. To make a group smaller, release members for good and put the budget with a smaller Expected in the same
+// proposal. If Expected is too large, wishes are refused that need not be; nothing else happens.
 //
-// A ledger counts placements; so the bound holds for each commit by itself: what one commit has moved is healthy for the next.
+// A member that a budget covers may be moved, as if it were [Spec.Movable].
+//
+// The bound holds for each commit by itself, because a ledger sees only placements and not what starts: a member that one commit
+// has moved is healthy for the next one.
 type Budget struct {
 	// ID identifies the budget.
 	ID BudgetID `json:"id"`
-	// Group is the group that is covered ([Spec.MemberOf]); empty if Module is set.
+	// Group is the group that the budget covers ([Spec.MemberOf]); empty if Module is set.
 	Group string `json:"group,omitempty"`
-	// Module is the module that is covered ([Spec.Module]); empty if Group is set.
+	// Module is the module that the budget covers ([Spec.Module]); empty if Group is set.
 	Module string `json:"module,omitempty"`
-	// Expected is how many members there should be.
+	// Expected is how many members should be healthy when none is missing.
 	Expected int `json:"expected"`
 	// Missing is how many of them may be missing; 0 if MissingPercent is set.
 	Missing int `json:"missing,omitempty"`
 	// MissingPercent is how much of Expected may be missing, in percent, rounded up to whole members; 0 if Missing is set.
 	MissingPercent int `json:"missingPercent,omitempty"`
-	// Above is the lowest priority for which members are evicted whatever the budget says; 0: none. What is moved or drained has
-	// no priority.
+	// Above is the lowest priority that may evict members although the budget forbids it; 0: no priority may. Moves and releases
+	// are made for no priority, so the budget always holds for them.
 	Above int32 `json:"above,omitempty"`
 }
 
-// PutBudget makes a budget, or replaces the one with the same id. Wishes of the same proposal keep to both, the one before and
-// the one after.
+// PutBudget makes a budget, or replaces the one with the same id. Wishes of the same proposal must keep both the old and the new
+// one.
 type PutBudget struct {
 	// Budget is the budget.
 	Budget Budget `json:"budget"`
 }
 
-// RemoveBudget ends a budget. Wishes of the same proposal keep to it still.
+// RemoveBudget ends a budget. Wishes of the same proposal must still keep it.
 type RemoveBudget struct {
 	// Budget is the budget to end.
 	Budget BudgetID `json:"budget"`
@@ -54,9 +57,9 @@ type RemoveBudget struct {
 func (PutBudget) commitment()    {}
 func (RemoveBudget) commitment() {}
 
-// BudgetState is a budget and how it stands, at one revision.
+// BudgetState is a budget and how many of its members are healthy, at one revision.
 type BudgetState struct {
-	// Budget is the budget as it was put.
+	// Budget is the budget as the last PutBudget gave it.
 	Budget Budget
 	// Changed is the revision at which it was put.
 	Changed Revision
@@ -64,10 +67,11 @@ type BudgetState struct {
 	Healthy int
 }
 
-// Spare returns how many members one proposal may take away; negative if so many are too few already.
+// Spare returns how many healthy members wishes of one proposal may take away. A negative number says how many are lacking
+// already.
 func (b *BudgetState) Spare() int { return b.Healthy - b.Budget.needed() }
 
-// mostExpected keeps the arithmetic of budgets from wrapping.
+// mostExpected bounds the numbers of a budget, so that no computation with them overflows.
 const mostExpected = 1 << 24
 
 // needed returns how many members have to be healthy after a wish.
@@ -76,12 +80,13 @@ func (b *Budget) needed() int {
 	return max(0, b.Expected-missing)
 }
 
-// passes reports whether an eviction for a priority is taken whatever the budget says; nil: it is for nobody.
+// passes reports whether an eviction for work of this priority is allowed although the budget forbids it. Nil: the wish is
+// for no other work, or for work whose priority is not known.
 func (b *Budget) passes(priority *int32) bool {
 	return priority != nil && b.Above != 0 && *priority >= b.Above
 }
 
-// members returns what the budget covers.
+// members returns the group or the module that the budget covers.
 func (b *Budget) members() memberSet {
 	if b.Module != "" {
 		return memberSet{true, b.Module}
@@ -89,32 +94,34 @@ func (b *Budget) members() memberSet {
 	return memberSet{false, b.Group}
 }
 
-// faults says everything that is wrong with b, except with its names.
+// faults returns everything that is wrong with b, except with its names, which are checked elsewhere.
 func (b *Budget) faults() (out []string) {
 	if (b.Group == "") == (b.Module == "") {
-		out = append(out, fmt.Sprintf("budget %q covers group %q and module %q; it covers exactly one", b.ID, b.Group, b.Module))
+		out = append(out, fmt.Sprintf("budget %q covers group %q and module %q; set exactly one", b.ID, b.Group, b.Module))
 	}
 	if b.Expected < 0 || b.Expected > mostExpected || b.Missing < 0 || b.Missing > mostExpected {
-		out = append(out, fmt.Sprintf("budget %q: %d missing of %d expected; both must be from 0 to %d", b.ID, b.Missing, b.Expected, mostExpected))
+		out = append(out, fmt.Sprintf("budget %q: Missing is %d and Expected is %d; both must be from 0 to %d",
+			b.ID, b.Missing, b.Expected, mostExpected))
 	}
 	if b.MissingPercent < 0 || b.MissingPercent > 100 || b.MissingPercent != 0 && b.Missing != 0 {
-		out = append(out, fmt.Sprintf("budget %q: %d percent missing beside %d; it must be from 0 to 100, and only one of them set", b.ID, b.MissingPercent, b.Missing))
+		out = append(out, fmt.Sprintf("budget %q: MissingPercent is %d, Missing is %d; one must be 0, MissingPercent from 0 to 100",
+			b.ID, b.MissingPercent, b.Missing))
 	}
 	return out
 }
 
-// refusal says by how much a wish leaves too few.
+// refusal returns why a proposal is refused whose wishes leave only so many members healthy.
 func (b *Budget) refusal(healthy int) string {
 	return fmt.Sprintf("budget %q: %d healthy of %d after this, %d needed", b.ID, healthy, b.Expected, b.needed())
 }
 
-// memberSet names a group or, if module is set, a module.
+// memberSet is the name of a module, if module is true, or else of a group.
 type memberSet struct {
 	module bool
 	name   string
 }
 
-// less orders groups and modules.
+// less orders groups before modules, and each by name.
 func (m memberSet) less(o memberSet) bool {
 	if m.module != o.module {
 		return o.module
@@ -122,7 +129,7 @@ func (m memberSet) less(o memberSet) bool {
 	return m.name < o.name
 }
 
-// String returns a name by which groups and modules cannot be taken for each other.
+// String returns a name that says whether it is that of a group or of a module, so that the two cannot be confused.
 func (m memberSet) String() string {
 	if m.module {
 		return "module/" + m.name
@@ -150,7 +157,7 @@ func (s *Spec) isMember(of memberSet) bool {
 	return s.IsIn(of.name)
 }
 
-// budgetRecord is a budget in its table. It is never written to.
+// budgetRecord is a budget in the state's table of budgets. States share it, so it is replaced and never written to.
 type budgetRecord struct {
 	Budget
 	changed Revision
@@ -163,18 +170,18 @@ type dumpBudget struct {
 	Left    Revision `json:"left"`
 }
 
-// coverage is what is kept of a group or a module while it has budgets. It is never written to.
+// coverage is what a state keeps of a group or a module that has budgets. States share it, so it is replaced and never written to.
 type coverage struct {
 	of memberSet
 	// Ordered by id.
 	budgets []*budgetRecord
 	// Members that are placed on nodes which are not Lost.
 	healthy int
-	// When one was last taken off its node, or the node was lost, or the first budget was put.
+	// The revision at which a healthy member last left its node or the node was lost, or else the first budget was put.
 	left Revision
 }
 
-// coverage returns what is kept of a group or a module, nil if it has no budget.
+// coverage returns the coverage of a group or a module, nil if it has no budget.
 func (s *State) coverage(of memberSet) *coverage {
 	c, _ := s.covered.Get(&coverage{of: of})
 	return c
@@ -197,8 +204,8 @@ func (s *State) isHealthy(c *Capsule) bool {
 	return c.Placed() && s.Node(c.Node).Node.State != Lost
 }
 
-// healthy counts the members of a group or a module that are placed on nodes which are not Lost. Where there is no budget, a
-// module costs a look at every record.
+// healthy returns how many members of a group or a module are placed on nodes that are not Lost. It is counted already where there
+// is a budget; else a group costs a look at its nodes, and a module a look at every capsule.
 func (s *State) healthy(of memberSet) (n int) {
 	if c := s.coverage(of); c != nil {
 		return c.healthy
@@ -215,7 +222,7 @@ func (s *State) healthy(of memberSet) (n int) {
 	return n
 }
 
-// countHealthy keeps the number of healthy members where there are budgets, for a capsule that comes to its node or leaves it.
+// countHealthy keeps the counts of healthy members up to date when a capsule comes to its node (by is 1) or leaves it (by is -1).
 func (s *State) countHealthy(member *Capsule, by int) {
 	if s.covered.Len() == 0 || !s.isHealthy(member) {
 		return
@@ -231,8 +238,8 @@ func (s *State) countHealthy(member *Capsule, by int) {
 	}
 }
 
-// cover files a budget with what it covers. Left is when a member of that was last taken off its node, as far as is known, if
-// there was no budget before.
+// cover adds a budget to the coverage of its group or module, which it makes if this is the first budget. Left is then the
+// revision at which a member is taken to have left its node last.
 func (s *State) cover(b *budgetRecord, left Revision) {
 	of := b.members()
 	c := &coverage{of: of, healthy: s.healthy(of), left: left}
@@ -244,7 +251,7 @@ func (s *State) cover(b *budgetRecord, left Revision) {
 	s.covered.ReplaceOrInsert(c)
 }
 
-// uncover undoes cover.
+// uncover removes a budget from the coverage of its group or module, and the coverage with the last budget.
 func (s *State) uncover(b *budgetRecord) {
 	c := *s.coverage(b.members())
 	if c.budgets = leaveOut(c.budgets, b.ID); len(c.budgets) == 0 {
@@ -254,12 +261,12 @@ func (s *State) uncover(b *budgetRecord) {
 	s.covered.ReplaceOrInsert(&c)
 }
 
-// leaveOut returns a copy of a list without the budget with an id.
+// leaveOut returns a copy of the list without the budget that has this id.
 func leaveOut(list []*budgetRecord, id BudgetID) []*budgetRecord {
 	return slices.DeleteFunc(slices.Clone(list), func(b *budgetRecord) bool { return b.ID == id })
 }
 
-// Budget returns the budget with this id and how it stands, and whether there is one.
+// Budget returns the state of the budget with this id, and whether there is one.
 func (s *State) Budget(id BudgetID) (BudgetState, bool) {
 	b, ok := s.budgets.Get(&budgetRecord{Budget: Budget{ID: id}})
 	if !ok {
@@ -268,6 +275,7 @@ func (s *State) Budget(id BudgetID) (BudgetState, bool) {
 	return b.standing(s), true
 }
 
+// standing returns the budget with the count of its healthy members.
 func (b *budgetRecord) standing(s *State) BudgetState {
 	return BudgetState{b.Budget, b.changed, s.coverage(b.members()).healthy}
 }

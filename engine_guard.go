@@ -14,16 +14,17 @@ import (
 // verdict is how a guarded call ended.
 type verdict struct {
 	err     error
-	crashed bool // it panicked, exited or overran: nothing it did counts
+	crashed bool // it panicked, exited or overran, so its results are dropped
 }
 
-// graceParts divides the limit of a call: within limit/graceParts after its context has ended, a call may return what
-// it has so far without being late.
+// graceParts sets the grace of a call: a call that returns within limit/graceParts after its context has ended is not late, and
+// what it returns counts.
 const graceParts = 10
 
-// contain runs user code in a goroutine of its own, so that neither a panic nor runtime.Goexit nor a call that never
-// returns reaches the caller. An error's Error method is user code too, so contain calls it in the same goroutine. If
-// the call has not returned when the limit has passed or the outer context has ended, its verdict arrives on late.
+// contain runs user code in a goroutine of its own, so that the caller survives a panic, runtime.Goexit, and a call that never
+// returns. An error's Error method is user code too, so contain calls it in the same goroutine. If the call has not returned
+// when the limit and the grace have passed, or when the outer context has ended, contain returns without it, and its verdict
+// arrives on late.
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
@@ -42,23 +43,24 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	}
 	patience := limit / graceParts
 	if outer.Err() != nil {
-		patience = 0 // its results are of no use
+		patience = 0 // the engine stops, so nobody needs the results
 	}
 	grace := time.NewTimer(patience)
 	defer grace.Stop()
 	select {
-	case v = <-done: // it returned when told to
+	case v = <-done: // it returned within the grace
 		return v, nil
 	case <-grace.C:
 	}
 	if err := outer.Err(); err != nil {
-		return verdict{fmt.Errorf("it was given up, for the engine stops: %w", err), true}, done
+		return verdict{fmt.Errorf("the engine stops and does not wait for the call: %w", err), true}, done
 	}
-	return verdict{fmt.Errorf("%w: it has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
+	return verdict{fmt.Errorf("%w: the call has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
 }
 
-// plan asks the navigator. Past the deadline the engine goes on without it, and late results are dropped. It also
-// returns the specs that fit nowhere. Finding them runs the navigator's own error methods, so the same guard applies.
+// plan calls the navigator's Plan. Past the deadline the engine goes on without it, and drops its results when they arrive. It
+// also returns the specs of what the plan leaves out. To find out which of them fit nowhere calls the navigator's own error
+// methods, so that is done under the same guard.
 func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []misfitting, error) {
 	plans := make(chan planned, 1)
 	v, late := contain(ctx, e.planTimeout(), func(ctx context.Context) error {
@@ -74,10 +76,10 @@ func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []misfitti
 		return Plan{}, nil, v.err
 	}
 	p := <-plans
-	return p.Plan, p.unfit, v.err // what it did plan counts, with an error too
+	return p.Plan, p.unfit, v.err // what was planned counts, also if Plan has returned an error
 }
 
-// planned is a plan and the specs that it says fit nowhere.
+// planned is a plan, and the specs of what it leaves out.
 type planned struct {
 	Plan
 	unfit []misfitting
@@ -86,11 +88,11 @@ type planned struct {
 // misfitting is a spec of capsules that a plan leaves out.
 type misfitting struct {
 	spec *Spec
-	// It fits nowhere, and not only has the navigator reasons of its own.
+	// The plan says by a *NoFit that it fits on no node. False: the navigator leaves it out for other reasons.
 	nowhere bool
-	// The domains that it is bound to, if every diagnosis has gone by the same.
+	// The domains to which it is bound, if every NoFit of it names the same; nil: they differ, or there are none.
 	near *nearby
-	// What a diagnosis rests on besides the nodes.
+	// What the NoFit depends on besides the nodes.
 	rest rest
 }
 
@@ -125,21 +127,21 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 	return specs
 }
 
-// claim is the module and class that a navigator is asked to claim.
+// claim is a module and a class: a navigator is asked whether it claims capsules with both.
 type claim struct {
 	module string
 	class  AppClass
 }
 
-// claims remembers a navigator's answers. Several engines of a population ask it at once; no call waits with
-// the mutex held.
+// claims remembers what a navigator answers to Claims. Several engines of a population ask at once, so the mutex is never held
+// during a call of the navigator.
 type claims struct {
 	// Guards what follows.
 	mu      sync.Mutex
 	answers map[claim]*answer
-	// A call that has overrun its deadline: until it returns, nothing new is claimed.
+	// A call that has overrun its deadline; nil: none has. Until it returns, the navigator is not asked and claims nothing new.
 	late <-chan verdict
-	// What went wrong, for the next round.
+	// Errors that the next round reports.
 	faults []error
 }
 
@@ -152,12 +154,12 @@ type answer struct {
 const (
 	// claimTimeout is the deadline of one call of Claims, which should look at its arguments and no further.
 	claimTimeout = time.Second
-	// maxClaims is how many answers are remembered; beyond that they are asked for again.
+	// maxClaims is how many answers are remembered. With more, all are forgotten and the navigator is asked again.
 	maxClaims = 1 << 16
 )
 
-// ask returns the navigator's answer, which is asked for once. A navigator that panics, exits or does not
-// answer claims nothing.
+// ask returns whether the navigator claims a module and class. The navigator is called once for each. If that call panics, exits
+// or does not return in time, the answer is no.
 func (e *Engine) ask(key claim) bool {
 	a, first := e.claims.promise(key)
 	if first {
@@ -167,7 +169,7 @@ func (e *Engine) ask(key claim) bool {
 	return a.yes
 }
 
-// promise returns the answer to a claim, and whether the caller is the one to find it.
+// promise returns the answer to a claim. If first is true the answer is not there yet, and the caller has to find it.
 func (c *claims) promise(key claim) (a *answer, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,11 +184,12 @@ func (c *claims) promise(key claim) (a *answer, first bool) {
 	return a, true
 }
 
-// answer asks the navigator.
+// answer calls the navigator and enters what it says into a.
 func (e *Engine) answer(key claim, a *answer) {
 	defer close(a.done)
-	if e.claims.busy() { // the answer is forgotten when that call returns
-		e.claims.fault(fmt.Errorf("orbit: engine %q: Claims(%q, %v) is not asked: %w: an earlier call still runs", e.Name, key.module, key.class, ErrNavigator), nil)
+	if e.claims.busy() { // the answer no holds until that call returns
+		e.claims.fault(fmt.Errorf("orbit: engine %q: Claims(%q, %v) is not called: %w: an earlier call still runs",
+			e.Name, key.module, key.class, ErrNavigator), nil)
 		return
 	}
 	said := make(chan bool, 1)
@@ -201,8 +204,8 @@ func (e *Engine) answer(key claim, a *answer) {
 	a.yes = <-said
 }
 
-// recovered reports whether a call that had overrun has returned. It then forgets all answers, because some were given
-// without the navigator while that call ran.
+// recovered reports whether a call that had overrun has returned since. It then forgets all answers, because some were given while
+// that call ran, without asking the navigator.
 func (c *claims) recovered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,14 +221,14 @@ func (c *claims) recovered() bool {
 	}
 }
 
-// busy reports whether a call has overrun and the engine has not recovered from it.
+// busy reports whether a call has overrun and recovered has not yet seen it return.
 func (c *claims) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.late != nil
 }
 
-// fault records an error for the next round, and the overrun call if it still runs.
+// fault records an error for the next round, and the call that has overrun, if one has.
 func (c *claims) fault(err error, late <-chan verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +240,7 @@ func (c *claims) fault(err error, late <-chan verdict) {
 	}
 }
 
-// takeFaults returns the errors recorded since its last call.
+// takeFaults returns the errors that were recorded since it was last called.
 func (c *claims) takeFaults() []error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,8 +249,9 @@ func (c *claims) takeFaults() []error {
 	return faults
 }
 
-// lawful returns copies of those proposals of a plan that may be sent, because a navigator may change its own when it likes. The
-// others are lost: they do what is not for the navigator to do.
+// lawful returns those proposals of a plan that may be sent. The others do something that their navigator may not do
+// ([State.Offence]); they count as lost, and the round reports them. It returns copies, because the navigator may still change
+// its own proposals.
 func (e *Engine) lawful(plan []Proposal, round *Round) []Proposal {
 	plan = slices.Clone(plan)
 	new(cloner).proposals(plan)
@@ -266,14 +270,15 @@ func (e *Engine) lawful(plan []Proposal, round *Round) []Proposal {
 	})
 }
 
-// Offence returns what a proposal of a plan does that is not for its navigator to do, as a *Rejection that wraps [ErrInvalid]; nil:
-// nothing. An [Engine] does not send such a proposal. The state is that of the view that was planned on, and owns reports whether
-// capsules with this owner and spec are the navigator's: assigned to its engine, or to none and claimed by it.
+// Offence returns the first thing that a proposal of a plan does and its navigator may not do, as a *Rejection that wraps
+// [ErrInvalid]; nil: there is none. An [Engine] does not send a proposal with an offence. The state is that of the view on which
+// was planned. Owns reports whether capsules with this owner and spec are the navigator's: assigned to its engine, or assigned
+// to none and claimed by the navigator.
 //
-// A plan places, releases, nominates and assigns only what is its own. Work of others it takes off a node by [Evict] alone: to make way for
-// work of its own that outranks it, or to place it again, as far as the ledger lets it. It does not say that
-// something has stopped, and puts nothing that is not work: nodes, say. What is not in the state is left to the ledger, as is whose a
-// hold is, which nothing shows.
+// A plan may place, release, nominate and assign only work of its navigator. It may take work of others off a node only by
+// [Evict]: to make way for work that outranks it, or to place it again by the same proposal; the ledger judges both. A plan may
+// not say that something has stopped, and may not change nodes, budgets and other records that are no work. Capsules that are
+// not in the state are left to the ledger to judge, and so are holds, because nothing shows to whom a hold belongs.
 func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
 	t := tribunal{s, owns, p.Do, map[CapsuleID]bool{}}
 	for i, do := range p.Do {
@@ -284,16 +289,16 @@ func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) er
 	return nil
 }
 
-// tribunal judges whose the work is that a proposal touches.
+// tribunal judges the commitments of one proposal, in their order.
 type tribunal struct {
 	s    *State
 	owns func(owner string, spec *Spec) bool
 	do   []Commitment
-	// What has been taken off its node to be placed again.
+	// Capsules that the proposal evicts to place them again: it may place them, whosever they are.
 	moved map[CapsuleID]bool
 }
 
-// offence returns what is wrong with a commitment, and with which capsule; empty: nothing is.
+// offence returns why a commitment is an offence, and the capsule that it is about; an empty why: it is none.
 func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 	switch do := do.(type) {
 	case Place:
@@ -328,8 +333,8 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 	return "", fmt.Sprintf("holds a %T, which is not for a plan", do)
 }
 
-// misnominated returns why a nomination may not be made or ended; empty: it may. A nomination of others may be ended only by a
-// proposal that makes one in its place.
+// misnominated returns why the navigator may not make or end a nomination; empty: it may. It may end a nomination of others' work
+// only by a proposal that also makes a nomination.
 func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
 	makes := func(c Commitment) bool { n, ok := c.(Nominate); return ok && len(n.Parts) > 0 }
 	switch {
@@ -346,7 +351,8 @@ func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
 	return "", ""
 }
 
-// foreign returns whose a capsule is; empty: it is the navigator's, or not in the state.
+// foreign returns why the navigator may not do something (the verb in does) to a capsule: because it is not its own. Empty: the
+// capsule is its own, or is not in the state.
 func (t *tribunal) foreign(id CapsuleID, does string) string {
 	c := t.s.Capsule(id)
 	switch {

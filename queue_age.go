@@ -7,33 +7,35 @@ import (
 	"github.com/orbitsched/orbit/internal/aging"
 )
 
-// Aging lets work rise while it waits, so that it does not wait for ever behind work of slightly higher priority. The zero value
-// turns it off. Priorities are divided into bands, each of Band priorities from a multiple of Band on: with bands of 10 they are 0
-// to 9, 10 to 19, and below zero -10 to -1. Work rises by one priority in each Every, up to the highest of its band. So it is planned
-// before all of its band that is submitted Every × (Band - 1) after it or later, and never before work of a higher band.
+// Aging raises the priority by which waiting work is planned, so that work does not wait for ever behind work of slightly higher
+// priority. The zero value turns it off. Priorities are divided into bands of Band priorities, each of which begins at a
+// multiple of Band: with a Band of 10 they are 0 to 9, 10 to 19 and so on, and -10 to -1 below zero. While work waits it rises
+// by one priority in each Every, up to the highest priority of its band. So work is planned before all work of its band that is
+// submitted Every × (Band - 1) after it or later, and never before work of a higher band.
 //
-// The wait is counted from [Submit].At, as it is told, or if that is 0 from when the engine has first seen the capsule. A capsule that
-// goes back to pending is as old as it was. Placements, nominations and evictions are judged by the spec's priority and by
-// [Nomination].Rank: what a navigator nominates ranks higher for its age as far as it says so ([View.Aged]).
+// A capsule waits since [Submit].At, or, if that is 0, since the engine first saw it. A capsule that returns to pending keeps the
+// time from which it waits. Age changes only the order of planning: the ledger judges placements and evictions by the spec's
+// priority, and nominations by [Nomination].Rank. A navigator that wants the age to count for a nomination puts it into the rank
+// ([View.Aged]).
 type Aging struct {
-	// Every is how long a capsule waits for each priority that it rises by; 0: it does not rise.
+	// Every is how long a capsule waits until it rises by one priority; 0: no capsule rises.
 	Every time.Duration
-	// Band is how many priorities make up a band; default 10. Every × Band may be at most 50 years.
+	// Band is how many priorities a band has; default 10. Every × Band may be at most 50 years.
 	Band int
 }
 
-// mostAging is the longest that it may take to rise through a band.
+// mostAging bounds how long it takes to rise through a band, so that times in nanoseconds do not overflow.
 const mostAging = 50 * 365 * 24 * time.Hour
 
-// faults says everything that is wrong with a.
+// faults returns everything that is wrong with a.
 func (a Aging) faults() []string {
 	if a.Every < 0 || a.Band < 0 || a.Every > mostAging/time.Duration(max(1, a.Band)) {
-		return []string{"Aging: Every and Band must not be negative, nor Every × Band more than 50 years"}
+		return []string{"Aging: Every and Band must not be negative, and Every × Band must not be more than 50 years"}
 	}
 	return nil
 }
 
-// book returns what a queue goes by; nil: nothing ages.
+// book returns the rule by which a queue lets work age; nil: no work ages.
 func (a Aging) book() *aging.Book {
 	if a.Every == 0 {
 		return nil
@@ -45,7 +47,7 @@ func (a Aging) book() *aging.Book {
 	return &aging.Book{Every: int64(a.Every), Band: band}
 }
 
-// Aging returns how work ages in the engine that the view is of; the zero value: it does not.
+// Aging returns how work ages in the engine to which the view belongs; the zero value: no work ages there.
 func (v *View) Aging() Aging {
 	b := v.queue.aging
 	if b == nil {
@@ -54,9 +56,9 @@ func (v *View) Aging() Aging {
 	return Aging{Every: time.Duration(b.Every), Band: int(b.Band)}
 }
 
-// Aged returns the priority to which a capsule has risen while it waits, by [Engine].Aging: at least the one of its spec, and at most the
-// highest of its band. Navigators that plan in an order of their own go by it, or else they undo the order in which capsules are
-// handed over.
+// Aged returns the priority to which a capsule has risen while it waits, by [Engine].Aging: at least the priority of its spec,
+// and at most the highest of its band. A navigator that sorts capsules by priority itself must sort by Aged, because the order
+// in which the engine hands them over is lost otherwise.
 func (v *View) Aged(c *Capsule) int32 {
 	if v.queue.aging == nil {
 		return c.Spec.Priority
@@ -64,12 +66,12 @@ func (v *View) Aged(c *Capsule) int32 {
 	return v.queue.aging.Aged(c.Spec.Priority, v.queue.since(c), int64(v.queue.now))
 }
 
-// since returns since when a capsule waits. It requires that work ages.
+// since returns the time since which a capsule waits. It requires that work ages.
 func (q *queue) since(c *Capsule) int64 {
 	return q.aging.Since(string(c.ID), c.Submitted, int64(c.SubmitTime), int64(q.now))
 }
 
-// see notes when a capsule was first seen to wait, if work ages and the capsule does not say it itself.
+// see notes when a waiting capsule was first seen, if work ages and the capsule has no time of submission.
 func (q *queue) see(c *Capsule) {
 	if q.aging == nil || c.SubmitTime != 0 {
 		return
@@ -80,8 +82,8 @@ func (q *queue) see(c *Capsule) {
 	})
 }
 
-// age sets when a class is served where work ages. Its nominees are its first in any case, so it goes by the first of them or by its
-// eldest other entry, whichever comes first.
+// age sets the turn of a class, where work ages. A class always serves its nominees first. Therefore its turn is that of its first
+// nominee, or that of its eldest other entry if this one is earlier.
 func (q *queue) age(t *readyTurn) {
 	k := t.class
 	t.nominee = nil
@@ -92,8 +94,9 @@ func (q *queue) age(t *readyTurn) {
 	}
 }
 
-// turnOf returns what decides when an entry is planned: higher priorities first, and then lower turns. Where work ages the priority is a
-// band; a void entry, which is dropped when it is taken, comes first in its own.
+// turnOf returns a priority and a turn that decide when an entry is planned: higher priorities first, and among equals lower
+// turns. Where work ages, the priority is the number of the band. An entry whose capsule does not wait any more comes first in
+// its band, and is dropped when it is taken.
 func (q *queue) turnOf(e entry, spec *Spec) (priority int32, turn uint64) {
 	if q.aging == nil {
 		return spec.Priority, e.submitted
@@ -106,26 +109,27 @@ func (q *queue) turnOf(e entry, spec *Spec) (priority int32, turn uint64) {
 	return q.aging.Turn(spec.Priority, q.since(c))
 }
 
-// trial is a capsule of a parked class that is planned again, and what decides when.
+// trial is a capsule of a parked class that is planned again, to see whether the class fits now, and the turn at which it is.
 type trial struct {
 	entry
 	priority int32
 	turn     uint64
 }
 
+// trialOf returns an entry as a trial.
 func (q *queue) trialOf(e entry, spec *Spec) trial {
 	priority, turn := q.turnOf(e, spec)
 	return trial{e, priority, turn}
 }
 
-// triesFirst reports whether the first of the trials comes before all that is ready: trials come behind the work of their priority,
-// or where work ages by their turn in the band. It requires that there are some of both.
+// triesFirst reports whether the first trial comes before all work that is ready. A trial comes after ready work of its
+// priority; where work ages, its turn within the band decides. It requires that there is a trial and ready work.
 func (q *queue) triesFirst() bool {
 	t, ready := &q.trials[0], &q.ready[0]
 	return t.priority > ready.priority || q.aging != nil && t.priority == ready.priority && t.turn < ready.submitted
 }
 
-// takeTrial puts the first of the trials into the batch.
+// takeTrial moves the first trial into the batch, or drops it if its capsule does not wait any more.
 func (q *queue) takeTrial() {
 	e := q.trials[0].entry
 	q.trials = q.trials[1:]

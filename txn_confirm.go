@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// What has left its node and still runs, and who waits for that.
+// This file has the rules for capsules that were taken off their node and still run there (Remains), and for those that wait for
+// them to stop.
 
-// confirm notes what an agent says of a capsule.
+// confirm executes a Confirm.
 func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	e := t.capsule(c.Capsule)
 	if e == nil {
@@ -20,26 +21,29 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 	switch {
 	case !e.now.Placed() || e.now.PlacedAt != c.Since || e.arrives:
-		return "", t.refuse(at, e.newest(), "capsule %q is not placed since revision %d", c.Capsule, c.Since)
+		return "", t.refuse(at, e.newest(), "capsule %q has no placement made at revision %d", c.Capsule, c.Since)
 	case e.now.Begun:
-		return "", t.refuse(at, e.newest(), "capsule %q has begun on node %q already", c.Capsule, e.now.Node)
+		return "", t.refuse(at, e.newest(), "capsule %q has already begun on node %q", c.Capsule, e.now.Node)
 	}
 	n := t.node(e.now.Node)
 	if !n.now.Node.Confirms || n.now.Node.State == Lost {
-		return "", t.refuse(at, max(n.newestSpec(), e.newest()), "capsule %q does not begin on node %q, which is lost, or does not confirm", c.Capsule, e.now.Node)
+		return "", t.refuse(at, max(n.newestSpec(), e.newest()),
+			"capsule %q cannot begin on node %q: the node is lost, or does not confirm",
+			c.Capsule, e.now.Node)
 	}
 	if r := t.waitsFor(e, n); r != nil {
-		return "", t.refuse(at, max(r.Left, e.newest()), "capsule %q begins on node %q after capsule %q has stopped, which left node %q at revision %d",
+		return "", t.refuse(at, max(r.Left, e.newest()),
+			"capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",
 			c.Capsule, e.now.Node, r.Capsule, r.Node, r.Left)
 	}
 	e.now.Begun, e.now.Waits, e.now.Changed, e.dirty = true, false, t.rev, true
 	return e.now.Node, nil
 }
 
-// waitsFor returns the first that has to stop before a placed capsule begins on its node; nil: it may begin.
+// waitsFor returns the first remains that have to end before a placed capsule begins on its node; nil: it may begin.
 func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
 	if r := e.now.Remains; r != nil {
-		t.node(r.Node) // whether it still runs is read there
+		t.node(r.Node) // makes that node part of what the proposal has read: its remains may end meanwhile
 		return r
 	}
 	if e.now.Waits && n.now.remains != nil {
@@ -50,7 +54,7 @@ func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
 	return nil
 }
 
-// confirmStopped ends the remains of a placement. The capsule's record stays as it is, but for them.
+// confirmStopped ends the remains of a placement. Nothing else in the capsule's record changes.
 func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
 	r := e.now.Remains
 	if r == nil || r.Since != c.Since {
@@ -58,16 +62,18 @@ func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
 		if e.now.Placed() && e.now.PlacedAt == c.Since {
 			at.advice = "release it with Stopped"
 		}
-		return "", t.refuse(at, max(e.newest(), t.s.left.Remains), "capsule %q has not left a node on which it was placed at revision %d, or has stopped there", c.Capsule, c.Since)
+		return "", t.refuse(at, max(e.newest(), t.s.left.Remains),
+			"nothing remains of capsule %q from a placement at revision %d: it was not taken off its node, or has stopped there",
+			c.Capsule, c.Since)
 	}
-	n := t.node(r.Node) // is a member: nodes with remains cannot leave
+	n := t.node(r.Node) // not nil: a node with remains cannot leave
 	kept := slices.DeleteFunc(slices.Clone(*n.now.remains), func(o *Remains) bool { return o == r })
 	t.setRemains(n, kept)
 	e.now.Remains = nil
 	return r.Node, nil
 }
 
-// setRemains replaces what has left a node and still runs there.
+// setRemains replaces the remains on a node.
 func (t *tx) setRemains(n *txNode, list []*Remains) {
 	n.now.remains, n.dirty, n.stops = nil, true, true
 	if len(list) > 0 {
@@ -75,7 +81,8 @@ func (t *tx) setRemains(n *txNode, list []*Remains) {
 	}
 }
 
-// remain leaves on its node what a capsule that has begun is there until it has stopped.
+// remain ends what the record says of a beginning when a capsule is taken off its node. If the capsule had begun there, and the
+// node is not lost, it also leaves remains on the node.
 func (t *tx) remain(e *txCapsule, n *txNode) {
 	if e.now.Begun && n.now.Node.State != Lost {
 		r := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt, Left: t.rev}
@@ -85,7 +92,7 @@ func (t *tx) remain(e *txCapsule, n *txNode) {
 	e.now.Begun, e.now.Waits = false, false
 }
 
-// withRemains returns what has left a node and still runs there, and one more.
+// withRemains returns the remains on a node together with r, those that left first in front.
 func (n *NodeState) withRemains(r *Remains) (list []*Remains) {
 	if n.remains != nil {
 		list = slices.Clone(*n.remains)
@@ -95,7 +102,7 @@ func (n *NodeState) withRemains(r *Remains) (list []*Remains) {
 	return list
 }
 
-// endAllRemains ends what has left a node that is lost.
+// endAllRemains ends all remains on a node that is lost.
 func (t *tx) endAllRemains(n *txNode) {
 	if n.now.remains == nil {
 		return
@@ -108,7 +115,8 @@ func (t *tx) endAllRemains(n *txNode) {
 	t.setRemains(n, nil)
 }
 
-// forgetEnded takes remains off a record that joins the write-set, if the proposal has ended them.
+// forgetEnded removes the remains from the record of a capsule that joins the write-set, if an earlier step of the proposal has
+// ended them.
 func (t *tx) forgetEnded(e *txCapsule) {
 	if r := e.now.Remains; r != nil {
 		if n := t.nodes.find(r.Node); n != nil && (n.now.remains == nil || !slices.Contains(*n.now.remains, r)) {
@@ -117,8 +125,8 @@ func (t *tx) forgetEnded(e *txCapsule) {
 	}
 }
 
-// settleWaits decides which of the capsules that the proposal places have to wait before they begin. Where nobody confirms
-// what begins, such a placement is refused.
+// settleWaits decides which of the capsules that the proposal places have to wait before they begin. On a node that does not
+// confirm nobody would ever end that wait, so the placement is refused there.
 func (t *tx) settleWaits() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -142,14 +150,14 @@ func (t *tx) settleWaits() error {
 		}
 		t.at = -1
 		return t.refuse(Rejection{Capsule: e.now.ID, Node: e.now.Node}, newest,
-			"capsule %q has to wait until capsule %q has stopped on node %q, which %s; node %q does not confirm, so nothing waits there",
+			"capsule %q has to wait until capsule %q has stopped on node %q (it %s); node %q does not confirm, so nothing waits there",
 			e.now.ID, r.Capsule, r.Node, leaves, e.now.Node)
 	}
 	return nil
 }
 
-// fitsBeside reports whether a capsule that is placed on the node fits, in what it asks for, beside everything else that is
-// placed there and everything that still runs there.
+// fitsBeside reports whether a capsule that is placed on the node fits there beside all other placements and all remains. Only the
+// resources and devices that the capsule asks for count.
 func (n *NodeState) fitsBeside(c *Capsule) bool {
 	for d, want := range c.Spec.Envelope.Reservation {
 		free := n.Node.Capacity[d] - n.used[d]
@@ -173,8 +181,8 @@ func (n *NodeState) fitsBeside(c *Capsule) bool {
 	return true
 }
 
-// endRemains takes what has stopped, or is lost, off the records of capsules that are not written otherwise, and reports
-// whether there was any. It requires that the write-set has not been published.
+// endRemains removes remains that have ended from the capsules' records in the state, also from records that the proposal does
+// not write otherwise, and reports whether there were any. It requires that the write-set has not been published.
 func (s *State) endRemains(t *tx) (ended bool) {
 	for i := range t.nodes.entries {
 		e := &t.nodes.entries[i]
@@ -193,23 +201,26 @@ func (s *State) endRemains(t *tx) (ended bool) {
 	return ended
 }
 
-// remains checks what a capsule has left on a node, and counts what runs.
+// remains checks the remains of a capsule, and adds what runs to the counts of its node.
 func (v *verifier) remains(c *Capsule) {
 	node, since := c.Node, c.PlacedAt
 	if r := c.Remains; r != nil {
 		n := v.s.Node(r.Node)
 		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec != c.Spec {
-			v.fail("capsule %q has left node %q, which is not a member, is lost, or does not list it", c.ID, r.Node)
+			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
 			return
 		}
 		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
-			v.fail("capsule %q was placed at %d, has left at %d and was placed at %d again", c.ID, r.Since, r.Left, c.PlacedAt)
+			v.fail(
+				"capsule %q was placed at revision %d, left its node at %d and was placed again at %d: these cannot follow each other",
+				c.ID, r.Since, r.Left, c.PlacedAt)
 		}
 		v.nodes[n.index].remains++
 		node, since = r.Node, r.Since
 	}
 	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() {
-		v.fail("capsule %q on node %q: has begun (%v) and waits to begin (%v), or is not placed", c.ID, c.Node, c.Begun, c.Waits || c.Remains != nil)
+		v.fail("capsule %q on node %q: begun is %v and waiting to begin is %v; both are true, or it is not placed",
+			c.ID, c.Node, c.Begun, c.Waits || c.Remains != nil)
 	}
 	if n := v.s.Node(node); n != nil && (c.Begun || c.Remains != nil) {
 		r := &v.nodes[n.index]
@@ -221,7 +232,7 @@ func (v *verifier) remains(c *Capsule) {
 	}
 }
 
-// leaves puts what still runs of an earlier placement on its node.
+// leaves puts the remains of a capsule on their node.
 func (b *StateBuilder) leaves(c *Capsule) error {
 	if c.Remains == nil {
 		return nil
@@ -229,7 +240,8 @@ func (b *StateBuilder) leaves(c *Capsule) error {
 	r := *c.Remains
 	n := b.tx.nodes.find(r.Node)
 	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != c.Spec.Devices.Count {
-		return fmt.Errorf("capsule %q has left node %q at revision %d, placed there at %d on devices %016b, and has not stopped: that cannot be", c.ID, r.Node, r.Left, r.Since, r.Devices)
+		return fmt.Errorf("capsule %q has impossible remains on node %q: placed at revision %d, left at revision %d, on devices %016b",
+			c.ID, r.Node, r.Since, r.Left, r.Devices)
 	}
 	r.Capsule, r.Spec = c.ID, c.Spec
 	c.Remains = &r
@@ -237,7 +249,7 @@ func (b *StateBuilder) leaves(c *Capsule) error {
 	return nil
 }
 
-// noCapsule refuses what names a capsule of which there is no record.
+// noCapsule refuses a commitment that names a capsule of which there is no record.
 func (t *tx) noCapsule(id CapsuleID) error {
 	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
 }

@@ -7,14 +7,15 @@ import (
 	"sort"
 )
 
-// Who has to make way, and who is spared.
+// This file judges which victims of a proposal have to leave their nodes, and which are spared.
 
-// load is what is taken of a node.
+// load is how much is taken of a node's resources and devices.
 type load struct {
 	room    Resources
 	devices deviceUse
 }
 
+// add adds what a capsule takes; with the sign -1 it subtracts that.
 func (l *load) add(spec *Spec, set DeviceSet, sign int32) {
 	for d, x := range spec.Envelope.Reservation {
 		l.room[d] += int64(sign) * x
@@ -22,23 +23,23 @@ func (l *load) add(spec *Spec, set DeviceSet, sign int32) {
 	l.devices.add(set, sign*int32(spec.Devices.Milli))
 }
 
-// sparing finds out which victims of a proposal may stay.
+// sparing finds out which victims of a proposal need not leave.
 type sparing struct {
 	t     *tx
 	nodes map[NodeID]*sparedNode
-	// What evictions make way for, by capsule and by gang: members that the proposal places.
+	// The capsules that the proposal places, by what an eviction for them names: the capsule, or its gang.
 	causes map[Evict][]*txCapsule
-	// Nominations on which it rests that somebody is not spared.
+	// Nominations without which a victim might be spared.
 	rests []nominatedPart
 }
 
-// sparedNode is a node on which there are victims, or newcomers.
+// sparedNode is a node with victims, or with capsules that the proposal places there (newcomers).
 type sparedNode struct {
 	n *txNode
-	// What the proposal places there, highest priority first, and what the first of them take together.
+	// The newcomers, highest priority first; sums[k] is what the first k of them take together.
 	newcomers []newcomer
 	sums      []load
-	// All that the proposal puts there, holds too, and what has been put back.
+	// What all newcomers and new holds take, and what the victims take that were put back.
 	new, back load
 	// The nominations that claim room there.
 	claims []nominatedPart
@@ -49,26 +50,27 @@ type newcomer struct {
 	priority int32
 }
 
-// victims are one capsule, or a gang that is evicted whole.
+// victims are what stays or leaves together: one capsule, or a gang that is evicted whole.
 type victims struct {
-	// Positions of their evictions.
+	// The positions of their evictions in the proposal.
 	at []int
-	// Nil: one capsule.
+	// Nil: it is one capsule.
 	gang     *txGang
 	priority int32
 }
 
-// obstacle is what a victim stands in the way of on its node.
+// obstacle is the resources and devices that newcomers lack if a victim stays on its node; no node: they lack nothing.
 type obstacle struct {
 	node    NodeID
 	room    [Dimensions]bool
 	devices DeviceSet
 }
 
-// spare judges the evictions of a proposal and takes those out of it that are needless: in their order each victim is put back
-// on its node if it fits there beside what is left, beside the newcomers that outrank it, and beside what is nominated for
-// those that outrank the one it makes way for. Then the proposal is executed again without them. Fit is monotone, so one pass
-// leaves nobody who could stay. It requires that all commitments have been executed.
+// spare judges the evictions of a proposal and removes the needless ones. In the order of the proposal it puts each victim back on
+// its node if the victim fits there beside what is left, beside the newcomers that outrank it, and beside room nominated for
+// work that outranks what the victim makes way for. Then the proposal is executed again without the needless evictions. One pass
+// is enough: what is put back only takes room, so a victim that did not fit before does not fit later. It requires that all
+// commitments have been executed.
 func (t *tx) spare() error {
 	if len(t.evictions)+len(t.passed) == 0 {
 		return nil
@@ -98,7 +100,7 @@ func (t *tx) spare() error {
 	return t.without(drop)
 }
 
-// prepare notes what the proposal places where, and checks that every eviction makes way for some of it.
+// prepare notes what the proposal places on which node, and checks that it places what each eviction is for.
 func (s *sparing) prepare() error {
 	for i := range s.t.capsules.entries {
 		e := &s.t.capsules.entries[i]
@@ -133,13 +135,14 @@ func (s *sparing) prepare() error {
 		c := s.t.p.Do[at].(Evict)
 		if len(s.causesOf(&c)) == 0 {
 			s.t.at = at
-			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0, "capsule %q is evicted for %s, which the proposal does not place", c.Capsule, c.cause())
+			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0,
+				"capsule %q is evicted for %s, which the proposal does not place", c.Capsule, c.cause())
 		}
 	}
 	return nil
 }
 
-// node returns a node with what the proposal places there.
+// node returns the sparedNode with this id, a new one if need be.
 func (s *sparing) node(id NodeID) *sparedNode {
 	n := s.nodes[id]
 	if n == nil {
@@ -150,6 +153,7 @@ func (s *sparing) node(id NodeID) *sparedNode {
 	return n
 }
 
+// causesOf returns the capsules that the proposal places and for which an eviction makes way.
 func (s *sparing) causesOf(c *Evict) []*txCapsule {
 	return s.causes[Evict{For: c.For, ForGang: c.ForGang}]
 }
@@ -159,12 +163,12 @@ func (c *Evict) cause() string {
 	return (&Nomination{Capsule: c.For, Gang: c.ForGang}).nominee()
 }
 
-// outranked says why what a state shows of the two does not let a capsule make way for another; empty: it may, as far as that goes.
+// outranked returns why the victim may not be evicted for what e names, by the priorities that the state shows; empty: it may.
 func (s *State) outranked(e *Evict, victim *Capsule) string {
 	return s.limits.keeps(victim.Spec.Priority, s.evictor(e))
 }
 
-// evictor returns the priority at which an eviction makes way, the highest one if what it makes way for is not in the state.
+// evictor returns the priority of what an eviction makes way for, math.MaxInt32 if the state does not have that.
 func (s *State) evictor(e *Evict) int32 {
 	gang, priority := e.ForGang, int32(math.MaxInt32)
 	if c := s.Capsule(e.For); c != nil {
@@ -176,7 +180,7 @@ func (s *State) evictor(e *Evict) int32 {
 	return priority
 }
 
-// units returns the victims, in the order of the proposal: a gang of which nothing that was placed is left is one unit.
+// units returns the victims in the order of the proposal. A gang of which no earlier placement is left is one unit.
 func (s *sparing) units() (out []victims) {
 	placed := map[*txGang]int{}
 	for _, n := range s.nodes {
@@ -210,7 +214,7 @@ func (s *sparing) units() (out []victims) {
 	return out
 }
 
-// mayMakeWay checks that what victims make way for outranks them, and that they are not both of the truce.
+// mayMakeWay checks that what victims make way for outranks them, and that the truce (Limits.TruceFrom) does not protect them.
 func (s *sparing) mayMakeWay(unit *victims) error {
 	for _, at := range unit.at {
 		c := s.t.p.Do[at].(Evict)
@@ -226,8 +230,9 @@ func (s *sparing) mayMakeWay(unit *victims) error {
 	return nil
 }
 
-// putBack puts the victims back on their nodes as far as they fit, and returns the evictions that are needless, and what the
-// others stand in the way of. A gang is put back whole, or in part if every role's minimum is, or not at all.
+// putBack puts the victims of a unit back on their nodes as far as they fit. It returns the evictions that are needless, and
+// what the other victims stand in the way of. If not all of a gang fits, the members that do are put back only if they fill
+// every minimum.
 func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 	for _, at := range unit.at {
 		if o := s.stay(at, unit.priority); o.node == "" {
@@ -255,9 +260,10 @@ func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 	return spared, obstacles
 }
 
+// victim returns the capsule that the eviction at this position of the proposal evicts.
 func (s *sparing) victim(at int) *txCapsule { return s.t.capsules.find(s.t.p.Do[at].(Evict).Capsule) }
 
-// stay puts one victim back if it fits, and says what it stands in the way of if it does not.
+// stay puts one victim back if it fits, or else returns what it stands in the way of.
 func (s *sparing) stay(at int, priority int32) (o obstacle) {
 	e := s.victim(at)
 	n := s.node(e.was.Node)
@@ -286,7 +292,7 @@ func (s *sparing) stay(at int, priority int32) (o obstacle) {
 	return o
 }
 
-// within reports whether quantities, none of them negative, fit together in what is free. No sum wraps.
+// within reports whether quantities, none of them negative, fit together into what is free. It cannot overflow.
 func within(free int64, takes ...int64) bool {
 	for _, x := range takes {
 		if x > free {
@@ -297,7 +303,8 @@ func within(free int64, takes ...int64) bool {
 	return true
 }
 
-// claimed returns what is nominated on a node for those that outrank what an eviction makes way for, in what that asks for there.
+// claimed returns how much of a node is nominated for work that outranks what an eviction makes way for. Only the resources and
+// devices that the latter asks for count.
 func (s *sparing) claimed(at int, n *sparedNode) *load {
 	var sum load
 	if len(n.claims) == 0 {
@@ -332,7 +339,7 @@ func (s *sparing) claimed(at int, n *sparedNode) *load {
 	return &sum
 }
 
-// mustMakeWay checks that everything that victims make way for asks for what they stand in the way of.
+// mustMakeWay checks that each eviction helps what it names: that this asks for something that the unit stands in the way of.
 func (s *sparing) mustMakeWay(unit *victims, obstacles []obstacle) error {
 	for _, at := range unit.at {
 		c := s.t.p.Do[at].(Evict)
@@ -342,7 +349,8 @@ func (s *sparing) mustMakeWay(unit *victims, obstacles []obstacle) error {
 		if !blocks {
 			s.t.at = at
 			newest := max(s.victim(at).newest(), s.t.nodes.find(c.From).newest())
-			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, newest, "capsule %q does not stand in the way of %s, but of others", c.Capsule, c.cause())
+			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, newest,
+				"capsule %q is in the way of others, but not of %s, for which it is evicted", c.Capsule, c.cause())
 		}
 	}
 	return nil
@@ -361,7 +369,7 @@ func (o *obstacle) blocks(e *txCapsule) bool {
 	return e.now.Devices&o.devices != 0
 }
 
-// without executes the proposal again, without some of its evictions. What they would have taken has been read all the same.
+// without executes the proposal again without some evictions. What these name still counts as read: a change there is a conflict.
 func (t *tx) without(drop []int) error {
 	s, rev, full := t.s, t.rev, t.p
 	t.reset()
@@ -375,7 +383,7 @@ func (t *tx) without(drop []int) error {
 	}
 	t.begin(s, rev, &reduced)
 	t.origin = origin
-	for _, bet := range full.If { // they hold, and what they rest on has to be read again
+	for _, bet := range full.If { // judged again only to note what they rest on: they hold
 		_ = t.judge(bet)
 	}
 	if err := t.executeAll(); err != nil {

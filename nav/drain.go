@@ -15,55 +15,57 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Drain takes cordoned nodes out of use: it moves what runs there to other nodes, each capsule by a proposal of its own that takes it
-// off its node and places it again, so that nothing is down for want of a place. It is no navigator, because it has work while nothing
-// is pending, and needs no engine: Run it beside the engines, in one process or in several.
+// Drain empties cordoned nodes: it moves the capsules there to other nodes. Each capsule is moved by a proposal of its own, which
+// takes it off its node and places it again; so a capsule leaves only if it has a new place, unless MayWait lets it wait. Drain is
+// no navigator, because an engine calls its navigator only while work is pending, and a drain has work when none is. It needs no
+// engine: call Run beside the engines, in one process or in several.
 //
-//	Cordon the node ─► Drain moves ─┬─ it fits elsewhere ────────────────────────► moved
-//	                                ├─ it fits nowhere, or a rule refuses, may wait ─► back to pending
-//	                                └─ otherwise ─────────────────────────────────► stays, and the round says why
+//	a capsule on a cordoned node ─┬─ it fits on another node, and no rule forbids the move ─► it is moved
+//	                              ├─ it cannot be moved, and MayWait says yes ──────────────► it is released back to pending
+//	                              └─ otherwise ─────────────────────────────────────────────► it stays, and the round says why
 //
-// The ledger judges each move like everybody's: gangs keep their minimums. Drain waits until a change of the ledger
-// may help, and tries again. Only a node that is cordoned is drained, so work never moves onto a node that is to be drained with
-// it: cordon together what is drained together. The node with the least left comes first, and on it the highest priority.
+// The ledger judges a move by the rules for all evictions: gangs keep their minimums, and groups their budgets. What cannot be
+// moved Drain tries again after a change of the ledger that may help. A cordoned node takes no new work, so no capsule is
+// moved to another node that is being drained: cordon all nodes that are to be drained before the first of them is. Drain begins
+// with the node that has the fewest capsules left, and on each node with the highest priority.
 //
-// A member of a gang stays in the narrowest domain that it shares with the other members that are placed, unless the gang's levels
-// are a preference. Holds, and what is placed on a node that is Lost, are not for Drain: holds end by themselves, and package lease
-// gives up what is lost.
+// A member of a gang stays in the narrowest domain that it shares with the other placed members, unless the gang's levels are
+// only a preference (Gang.Loose). Drain leaves holds alone, because they end by themselves. It also leaves alone what is placed
+// on a node that is Lost, because package lease releases that.
 //
-// A pass costs what has changed since the last one, and a choice of a node for each capsule on the nodes that are drained. Set the
-// fields before first use, and call Pass or Run from one goroutine at a time.
+// A pass costs a look at the nodes that have changed since the last one, and a choice of a node for each capsule on the nodes that
+// are drained. Set the fields before first use, and call Pass or Run from one goroutine at a time.
 type Drain struct {
 	// Ledger is the ledger whose nodes are drained. Required.
 	Ledger orbit.Ledger
-	// Telemetry is where the placement engine gets reports of nodes from; nil: none.
+	// Telemetry gives the placement engine the reports of nodes; nil: it gets none.
 	Telemetry orbit.Telemetry
-	// Placement chooses where capsules go; it belongs to this Drain alone. Nil: a [place.Indexed]. If navigators have a filter, give
-	// it the same.
+	// Placement chooses the nodes to which capsules are moved. Nothing else may use it. Nil: a [place.Indexed]. If the placement
+	// engines of navigators have a filter, give this one the same filter.
 	Placement orbit.PlacementEngine
-	// Drains reports whether a cordoned node is to be emptied; nil: all are. Set it where nodes are cordoned for other reasons
-	// too: lease.Members cordons those that have not been heard of, which may come back.
+	// Drains reports whether a cordoned node is to be drained; nil: every cordoned node is. Set it where nodes are cordoned for
+	// other reasons too: lease.Members cordons a node that has not renewed its lease, and such a node may come back.
 	Drains func(*orbit.Node) bool
-	// MayWait reports whether a capsule that cannot be moved is released back to pending; nil: none is. Of a gang of which one
-	// more would break a minimum all members are released, if all of them may wait.
+	// MayWait reports whether a capsule that cannot be moved may be released back to pending; nil: none may. Where the release
+	// of one member would break a minimum of its gang, all placed members are released, if all of them may wait.
 	MayWait func(*orbit.Capsule) bool
-	// MaxMoves bounds how many capsules a pass moves and releases; default 1,000.
+	// MaxMoves is how many moves and releases one pass proposes at most; default 1,000. The release of a whole gang counts as one.
 	MaxMoves int
-	// OnRound is called by Run after every pass that has done something, or finds something else than the one before; nil:
-	// not called.
+	// OnRound is called by Run after each pass that moved or released something, emptied a node, met an error, or found other
+	// capsules left or blocked than the pass before; nil: it is not called.
 	OnRound func(DrainRound)
 
 	view   orbit.View
 	draft  orbit.Draft
 	cursor uint64
-	// The cordoned nodes by their index.
+	// The cordoned nodes, by [orbit.NodeState.Index].
 	cordoned map[int32]*cordonedNode
 }
 
-// cordonedNode is what is remembered of a node.
+// cordonedNode is what Drain remembers of a cordoned node.
 type cordonedNode struct {
 	id orbit.NodeID
-	// It was reported to be empty.
+	// A round has named it in Emptied, and it has been empty since.
 	empty bool
 }
 
@@ -75,22 +77,26 @@ type DrainRound struct {
 	Moved []orbit.CapsuleID
 	// Released are the capsules that were released back to pending.
 	Released []orbit.CapsuleID
-	// Emptied are the nodes that are drained and have nothing left, nor anything that has left and not stopped; each is named once.
+	// Emptied are the drained nodes that this pass found empty: without capsules and holds, and without capsules that were taken
+	// off and have not stopped. A node is named in one round only, until it has been in use again.
 	Emptied []orbit.NodeID
-	// Nodes are the other nodes that are drained, the least left first.
+	// Nodes are the drained nodes that are not empty, those with the fewest capsules left first.
 	Nodes []DrainNode
 	// Conflicts counts the proposals that lost to another commit; their capsules are planned again.
 	Conflicts int
-	// Errors are all errors but conflicts and refusals: those of the ledger and of the telemetry, at most 16.
+	// Errors are the errors of the ledger and of the telemetry, at most 16. Conflicts are counted above, and refusals are in
+	// [DrainNode.Blocked].
 	Errors []error
-	// Looked counts the nodes and capsules that the pass has looked at, without those that the placement engine has.
+	// Looked counts the nodes and capsules that the pass has looked at; those that the placement engine looks at do not count.
 	Looked int
 
-	// Something was refused by a rule and not for want of room; there is more to do at once.
-	ruled, full bool
+	// Something was refused by a rule or lost to another commit, and not for want of room.
+	ruled bool
+	// There is more to do, so Run begins the next pass at once.
+	full bool
 }
 
-// DrainNode is how far the draining of a node is.
+// DrainNode says how far a node is drained.
 type DrainNode struct {
 	// Node is the node.
 	Node orbit.NodeID
@@ -100,11 +106,11 @@ type DrainNode struct {
 	Holds int
 	// Stopping is how many capsules have left it and have not stopped ([orbit.Remains]): the node must not be switched off yet.
 	Stopping int
-	// Blocked says what keeps those that could not be moved.
+	// Blocked are the capsules that could not be moved, and why.
 	Blocked []orbit.Unplaced
 }
 
-// mostBlocked is how many capsules a text of a node names.
+// mostBlocked is how many capsules the text of a DrainNode names.
 const mostBlocked = 8
 
 // String reads like `node-7: 2 left: db-0: gang "db" ...; db-1: 0 of 12 nodes fit: 12 lack cpu`.
@@ -127,7 +133,7 @@ func (n DrainNode) String() string {
 	return b.String()
 }
 
-// whyStays returns the text of an error without what a proposer is told to do.
+// whyStays returns the text of an error, of a [orbit.Rejection] only the reason: its advice is for the one who proposes.
 func whyStays(err error) string {
 	var r *orbit.Rejection
 	if errors.As(err, &r) {
@@ -136,7 +142,7 @@ func whyStays(err error) string {
 	return err.Error()
 }
 
-// String sums the round up, a line for each node.
+// String sums the round up, with a line for each node.
 func (r DrainRound) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "drain at %d: %d moved, %d released, %d conflicts, %d errors", r.View, len(r.Moved), len(r.Released), r.Conflicts, len(r.Errors))
@@ -149,8 +155,8 @@ func (r DrainRound) String() string {
 	return b.String()
 }
 
-// found returns what the round says of the nodes, without counting the nodes on which something does not fit: that costs a look at
-// each node.
+// found returns a text by which Run tells whether a round has found the same as the one before. It leaves out the text of a
+// [orbit.NoFit], because that costs a look at each node.
 func (r *DrainRound) found() string {
 	var b strings.Builder
 	for i := range r.Nodes {
@@ -167,19 +173,23 @@ func (r *DrainRound) found() string {
 	return b.String()
 }
 
+// acted reports whether the round has moved or released a capsule.
 func (r *DrainRound) acted() bool { return len(r.Moved)+len(r.Released) > 0 }
 
 const (
-	// drainPace is the shortest wait between two passes, unless there is more to do at once; drainPoll is the longest.
+	// drainPace is how long Run waits at least between two passes, unless there is more to do at once. After that wait it rests
+	// until a change may help, for drainPoll at most.
 	drainPace, drainPoll = 10 * time.Millisecond, time.Second
-	// drainShare bounds the share of time that passes take: one in drainShare + 1.
+	// drainShare is how many times as long as a pass has taken Run waits after it, so that passes take at most a fifth of the
+	// time.
 	drainShare = 4
-	// mostDrainErrors is how many errors a round keeps.
+	// mostDrainErrors is how many errors a round keeps at most.
 	mostDrainErrors = 16
 )
 
-// Run passes whenever something may be moved that could not be before, and at least every second, until ctx ends, and then
-// returns nil. Without a Ledger it returns an error that wraps [orbit.ErrInvalid].
+// Run calls Pass until ctx ends, and then returns nil. It begins a pass when a change of the ledger may let something move that
+// could not move before, and after about a second in any case. Without a Ledger it returns an error that wraps
+// [orbit.ErrInvalid].
 func (d *Drain) Run(ctx context.Context) error {
 	if err := d.check(); err != nil {
 		return err
@@ -201,7 +211,7 @@ func (d *Drain) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest waits until a change may help.
+// rest waits until the ledger has a change that may help, or until drainPoll has passed.
 func (d *Drain) rest(ctx context.Context, round *DrainRound) {
 	ctx, cancel := context.WithTimeout(ctx, drainPoll)
 	defer cancel()
@@ -210,10 +220,10 @@ func (d *Drain) rest(ctx context.Context, round *DrainRound) {
 			return
 		}
 	}
-	<-ctx.Done() // an error of the ledger: the next pass reports it
+	<-ctx.Done() // Follow has ended before its time, by an error of the ledger, which the next pass reports
 }
 
-// helpedBy reports whether a change may make room, cordon a node, or end what a rule refuses.
+// helpedBy reports whether a change may free room, cordon a node, or make a rule allow what it has refused in the round.
 func (r *DrainRound) helpedBy(c orbit.Change) bool {
 	switch do := c.Do.(type) {
 	case orbit.Submit, orbit.Hold, orbit.Assign, orbit.Mark:
@@ -233,8 +243,9 @@ func (d *Drain) check() error {
 	return nil
 }
 
-// Pass does one round: it moves what can be moved now. What a ledger that is slow to answer may or may not have
-// committed is planned again; each move names the placement that it ends, so it has one effect.
+// Pass does one round: it moves what can be moved now. If it is not known whether the ledger has committed a move, because the
+// answer was lost, a later pass plans that move again. Each move names the placement that it ends, so the second one is refused if
+// the first was committed.
 func (d *Drain) Pass(ctx context.Context) (round DrainRound) {
 	if err := d.check(); err != nil {
 		round.fail(err)
@@ -250,15 +261,17 @@ func (d *Drain) Pass(ctx context.Context) (round DrainRound) {
 	round.View = d.view.Revision()
 	d.follow(&round)
 	d.draft.Sync(&d.view)
-	p := drainPass{Drain: d, state: d.view.State(), round: &round, most: cmp.Or(d.MaxMoves, 1000), tried: map[orbit.GangID]error{}, thinned: map[orbit.GangID]bool{}, full: map[*orbit.Spec]error{}}
+	p := drainPass{Drain: d, state: d.view.State(), round: &round, most: cmp.Or(d.MaxMoves, 1000),
+		tried: map[orbit.GangID]error{}, thinned: map[orbit.GangID]bool{}, full: map[*orbit.Spec]error{}}
 	p.plan(ctx)
 	p.send(ctx)
-	round.full = round.full || round.ruled && round.acted() // what is placed again may let others go
+	// A rule that has refused may allow more, now that something is placed again.
+	round.full = round.full || round.ruled && round.acted()
 	slices.SortStableFunc(round.Nodes, func(a, b DrainNode) int { return cmp.Or(a.Left-b.Left, cmp.Compare(a.Node, b.Node)) })
 	return round
 }
 
-// follow finds the nodes that are cordoned, among those that have changed.
+// follow files the nodes that have changed since the last pass, or all nodes if the view does not know which have.
 func (d *Drain) follow(round *DrainRound) {
 	changed, next, all := d.view.Changed(d.cursor)
 	d.cursor = next
@@ -277,7 +290,7 @@ func (d *Drain) follow(round *DrainRound) {
 	}
 }
 
-// file notes whether a node is cordoned; nil: there is none any more.
+// file notes whether the node with this index is cordoned; a nil node is one that has left.
 func (d *Drain) file(index int, n *orbit.NodeState) {
 	known := d.cordoned[int32(index)]
 	switch {
@@ -288,7 +301,8 @@ func (d *Drain) file(index int, n *orbit.NodeState) {
 	}
 }
 
-// drained returns the nodes that are drained and not empty, the least left first.
+// drained returns the nodes to drain that are not empty, the fewest capsules first, and enters those that have become empty into
+// the round.
 func (d *Drain) drained(round *DrainRound) (out []*orbit.NodeState) {
 	for _, i := range slices.Sorted(maps.Keys(d.cordoned)) {
 		round.Looked++
@@ -310,7 +324,7 @@ func (d *Drain) drained(round *DrainRound) (out []*orbit.NodeState) {
 	return out
 }
 
-// stopping counts what has left a node and has not stopped.
+// stopping counts the capsules that were taken off a node and have not stopped.
 func (d *Drain) stopping(n *orbit.NodeState) (count int) {
 	for range d.view.State().Remains(n.Node.ID) {
 		count++
@@ -318,7 +332,7 @@ func (d *Drain) stopping(n *orbit.NodeState) (count int) {
 	return count
 }
 
-// fail adds an error, up to a limit.
+// fail adds an error to the round, unless it has mostDrainErrors already.
 func (r *DrainRound) fail(err error) {
 	if len(r.Errors) < mostDrainErrors {
 		r.Errors = append(r.Errors, err)

@@ -11,30 +11,32 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// drainPass is one pass of a Drain.
+// drainPass is the state of one pass of a Drain.
 type drainPass struct {
 	*Drain
 	state *orbit.State
 	round *DrainRound
-	most  int
-	// What is proposed, and for which capsules of which of round.Nodes.
+	// How many proposals the pass makes at most.
+	most int
+	// The proposals, and the step that each of them is.
 	batch []orbit.Proposal
 	of    []drainStep
-	// Gangs that are released whole, with a nil error, or cannot be.
+	// Gangs whose release as a whole was tried, and why they cannot be released; nil: they are.
 	tried map[orbit.GangID]error
-	// Gangs of which a member is released: the others have their turn in the next pass.
+	// Gangs of which one member is released alone. The others are decided about in the next pass, which sees the gang without it.
 	thinned map[orbit.GangID]bool
-	// Why specs fit nowhere: while a plan is made room only shrinks.
+	// Specs that fit nowhere, and why. They are not tried again in this pass, because within it free room only shrinks.
 	full map[*orbit.Spec]error
 }
 
 // drainStep is what a proposal does.
 type drainStep struct {
-	// The capsule that it is about, and the position of its node in round.Nodes.
+	// The capsule for which it was planned, and the position of that capsule's node in round.Nodes.
 	of   *orbit.Capsule
 	node int
-	// All that leave their nodes for good: released back to pending, or the one that is moved.
-	moves    bool
+	// Whether it moves the capsule; else it releases capsules back to pending.
+	moves bool
+	// All capsules that leave their nodes by it: the one that is moved, or those that are released.
 	capsules []orbit.CapsuleID
 }
 
@@ -58,7 +60,7 @@ func (p *drainPass) plan(ctx context.Context) {
 	}
 }
 
-// on returns the capsules on a node, the highest priority first, and then in order of submission.
+// on returns the capsules on a node, the highest priority first, and among equals in order of submission.
 func (p *drainPass) on(n *orbit.NodeState) []*orbit.Capsule {
 	on := slices.SortedFunc(p.state.On(n.Node.ID), func(a, b *orbit.Capsule) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted), cmp.Compare(a.ID, b.ID))
@@ -67,7 +69,8 @@ func (p *drainPass) on(n *orbit.NodeState) []*orbit.Capsule {
 	return on
 }
 
-// take moves a capsule, or else releases it if it may wait. It returns why it stays; nil: it leaves.
+// take plans to move a capsule, or to release it if it cannot be moved and may wait. It returns why the capsule stays; nil: it
+// leaves, or its turn is in the next pass.
 func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	if err, tried := p.tried[c.Gang]; tried && err == nil {
 		return nil // it is released with its gang
@@ -84,7 +87,7 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	if p.MayWait == nil || !p.MayWait(c) {
 		return why
 	}
-	if p.thinned[c.Gang] { // what the state shows of the gang is not what the ledger will judge
+	if p.thinned[c.Gang] { // the state still shows the member that leaves, so it cannot tell whether a second one may leave
 		p.round.full = true
 		return nil
 	}
@@ -102,7 +105,8 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	return err
 }
 
-// propose adds the steps since a checkpoint to the batch, unless the state refuses them.
+// propose adds a proposal of the draft's open steps to the batch. If the state refuses it, propose rolls the draft back to start
+// and returns why.
 func (p *drainPass) propose(start int, step drainStep) error {
 	proposal := p.draft.Propose()
 	proposal.ID = orbit.NewProposalID()
@@ -114,7 +118,7 @@ func (p *drainPass) propose(start int, step drainStep) error {
 	return nil
 }
 
-// move takes a capsule off its node and puts it onto the best other one.
+// move evicts a capsule on the draft and places it on the best other node. The caller rolls the draft back after an error.
 func (p *drainPass) move(c *orbit.Capsule) error {
 	if err := p.draft.Evict(orbit.Evict{Capsule: c.ID}); err != nil {
 		return err
@@ -135,17 +139,18 @@ func (p *drainPass) move(c *orbit.Capsule) error {
 	return err
 }
 
-// noting notes on placements why they are made.
+// noting is a placement engine that marks each choice as one of a drain.
 type noting struct{ orbit.PlacementEngine }
 
-// Best returns the choice of the engine.
+// Best returns the choice of the engine, with the note.
 func (e noting) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
 	choice, err := e.PlacementEngine.Best(draft, spec)
 	choice.Note = "drained"
 	return choice, err
 }
 
-// near returns what a capsule asks for; a member of a gang asks also for the narrowest domain that the other members share.
+// near returns the spec by which a capsule is placed again. For a member of a gang it also requires the narrowest domain in which
+// all other placed members are, if there is one.
 func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	g := p.state.Gang(c.Gang)
 	if g == nil || g.Gang.Loose {
@@ -169,7 +174,7 @@ func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	return c.Spec, nil
 }
 
-// releaseGang releases all members of a gang that are placed, if all of them may wait.
+// releaseGang plans to release all placed members of a gang, if all of them may wait. It tries that once in a pass for each gang.
 func (p *drainPass) releaseGang(c *orbit.Capsule, node int) error {
 	if err, tried := p.tried[c.Gang]; tried {
 		return err
@@ -199,7 +204,7 @@ func (p *drainPass) releaseGang(c *orbit.Capsule, node int) error {
 	return err
 }
 
-// blocked notes why a capsule stays.
+// blocked enters into the round why a capsule stays.
 func (p *drainPass) blocked(c *orbit.Capsule, node int, why error) {
 	var nofit *orbit.NoFit
 	p.round.ruled = p.round.ruled || !errors.As(why, &nofit)
@@ -207,7 +212,7 @@ func (p *drainPass) blocked(c *orbit.Capsule, node int, why error) {
 	n.Blocked = append(n.Blocked, orbit.Unplaced{Capsule: c, Why: why})
 }
 
-// send proposes the batch and sorts the outcomes.
+// send proposes the batch to the ledger and enters the outcomes into the round.
 func (p *drainPass) send(ctx context.Context) {
 	index := map[orbit.NodeID]int{}
 	for i := range p.round.Nodes {

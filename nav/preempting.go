@@ -14,52 +14,55 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Preempting lets the work of a navigator take the room of work of lower priority where there is no other. What the wrapped
-// navigator leaves out is placed where the best victims make way for it ([place.Indexed.BestEvicting] says which these are), by one
-// proposal that evicts them and places it: so nobody is evicted for what is not placed. Victims return to pending. Preempting claims
-// what the wrapped navigator claims, and so runs instead of it.
+// Preempting wraps a navigator and evicts capsules of lower priority when work of that navigator finds no free room. It takes
+// what the wrapped navigator leaves out, chooses the node with the best victims ([place.Indexed.BestEvicting] says which these
+// are), and proposes their evictions and the placement together. Because both are one proposal, no capsule is evicted for work
+// that is not placed. Victims return to pending. Preempting claims what the wrapped navigator claims: give the engine one of the
+// two, not both.
 //
 //	engine.Navigator = &nav.Preempting{Navigator: &nav.Services{}}
 //
 //	pending ─► the wrapped navigator ─┬─ placed
 //	                                  └─ left out ─┬─ for less than After, or of a class in Never ─► waits
 //	                                               ├─ {Evict victims, Place}
-//	                                               └─ a proposal for it was lost ─► {Nominate} first, and so on from the next plan
+//	                                               └─ its last proposal was lost ─► {Nominate} now, {Evict, Place} from the next plan
 //
-// A gang of which nothing is placed is placed at its minimum, in one domain of the first of its levels where that can be: each
-// member goes where its victims are best, and the domain is the one where all of them together are. Gangs that are victims give up
-// what they have beyond their minimums; only where that does not do are they evicted whole. A member that a running gang lacks
-// evicts nobody.
+// A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the gang's
+// levels that has a domain with enough room and victims. In each domain every member goes to the node where its victims are best;
+// of the domains of the level, the one is taken whose victims are best all together. A gang that is a victim first loses only
+// the members beyond its minimums, and is evicted whole only if those are not enough. When a gang already runs, nobody is evicted
+// for the members that it still lacks.
 //
-// A proposal is lost if others have taken room on the node since the view. The next plan chooses anew; but first room is nominated
-// on the node ([orbit.Nominate]), which work of lower priority then leaves free, so that small work which comes and goes cannot
-// keep a preemption from being committed. A victim that has left by itself meanwhile is passed over, and one that need not go any
-// more stays: that is the ledger's doing.
+// A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node again,
+// but first nominates the room there ([orbit.Nominate]). Work of lower priority may not take nominated room, so short-lived
+// small work cannot defeat one preemption after the other. The ledger itself skips a victim that has left its node meanwhile,
+// and spares a victim whose room is no longer needed.
 //
-// With Patient: Preempting{Navigator: &Patient{Navigator: ...}} evicts first if After is zero. If After is longer than
-// Patient.After, room is nominated first, and others are evicted only when that was in vain for as long; on the nominated node, if
-// that will do.
+// In Preempting{Navigator: &Patient{Navigator: ...}}, After decides what comes first. If After is zero, Preempting evicts before
+// Patient nominates. If After is longer than Patient.After, Patient nominates room first, and Preempting evicts only if the work
+// still waits once After has passed: on the nominated node, if victims there make enough room.
 //
-// Notes are "preempted", capsules and gangs that are placed where others make way, "victims", those that make way, and
-// "nominatedToPreempt"; then those of the wrapped navigator and of the search for victims. A Preempting belongs to one engine and is
-// not safe for concurrent use.
+// The plan's notes begin with "preempted" (how many capsules and gangs are placed where others make way), "victims" (how many
+// capsules make way) and "nominatedToPreempt" (how many nominations Preempting proposes). The notes of the wrapped navigator
+// and of the search for victims follow. A Preempting belongs to one engine and is not safe for concurrent use.
 type Preempting struct {
-	// Navigator is the one whose work may evict others. Required.
+	// Navigator is the wrapped navigator; others may be evicted for its work. Required.
 	Navigator orbit.Navigator
-	// After is how long a capsule or a gang has been left out before others are evicted for it; zero: not at all. Classes that
-	// are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
+	// After is how long a capsule or a gang must have been left out before others are evicted for it; zero: they are evicted in
+	// the first plan that leaves it out. A class that is parked is planned again only after Engine.ParkFor, so an After that is
+	// shorter than ParkFor takes effect late.
 	After time.Duration
-	// Victims is the most victims of one plan; 0: as many as it takes.
+	// Victims is how many capsules one plan may evict at most; 0: there is no limit.
 	Victims int
-	// Hourly is the most victims in an hour, as a share of all capsules that are placed: 0.01 is one in a hundred. Those of
-	// other engines do not count. 0: as many as it takes.
+	// Hourly is how many capsules may be evicted within an hour at most, as a share of all capsules that are placed: 0.01 is one
+	// in a hundred. Victims of other engines do not count. 0: there is no limit.
 	Hourly float64
 	// Never lists the classes of work for which nobody is evicted.
 	Never []orbit.AppClass
-	// Filter takes nodes out of the choice, as that of a placement engine does. Nil: none. If the wrapped navigator's
-	// placement engine has a filter, set it here too.
+	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped navigator's
+	// placement engine has a filter, set the same one here, or work is placed on nodes that the other filter excludes.
 	Filter place.Filter
-	// FilterVersion is the version of a Filter that reads more than its arguments; nil: it does not.
+	// FilterVersion returns the version of a Filter that reads more than its arguments; nil: Filter reads only its arguments.
 	FilterVersion place.FilterVersion
 
 	draft  orbit.Draft
@@ -67,25 +70,26 @@ type Preempting struct {
 	search victims.Search
 	rooms  topology
 	waits  map[waiter]*preemptWait
-	// What the last plan has proposed.
+	// The preemptions that the last plan has proposed.
 	proposed []preemption
-	// Victims of the last hour, oldest first.
+	// How many victims each plan of the last hour had, oldest first.
 	spent []spentVictims
-	// How many waits were left when those of work that waits no more were last dropped.
+	// The size of waits after entries of work that waits no more were last dropped from it.
 	kept int
 }
 
-// preemptWait is what is remembered of work that was left out.
+// preemptWait is what Preempting remembers of a capsule or a gang that was left out.
 type preemptWait struct {
+	// When it was first left out.
 	since time.Time
-	// Proposals of the plans since it was nominated that were lost.
+	// How many proposals for it were lost since room was last nominated for it.
 	lost int
-	// Nothing is tried for a gang before this, because none of its domains would do.
+	// For a gang that no domain can take: no domain is tried again before this time, and why is the reason until then.
 	again time.Time
 	why   error
 }
 
-// preemption is work that a plan places where others make way.
+// preemption is a capsule or a gang that a plan places, and the victims that make way for it.
 type preemption struct {
 	waiter
 	// A member of it, and the revision that the plan was made on.
@@ -94,20 +98,22 @@ type preemption struct {
 	victims []*orbit.Capsule
 }
 
-// lost reports whether the work waits although the plan has placed it, and was not placed and taken off again meanwhile.
+// lost reports whether the proposal was lost: the work waits, and has not been placed and taken off again since the plan.
 func (p *preemption) lost(s *orbit.State) bool {
 	c := s.Capsule(p.of)
 	return p.waits(s) && (c == nil || c.PlacedAt <= p.view)
 }
 
+// spentVictims is how many victims a plan had, and when that was noticed.
 type spentVictims struct {
 	at    time.Time
 	count int
 }
 
-// gangsTried is how many gangs a plan looks for room for, and gangTriedAgain is after how long it does so again for one that has found none.
 const (
-	gangsTried     = 4
+	// gangsTried bounds the gangs for which one plan searches victims, because each search looks at whole domains.
+	gangsTried = 4
+	// gangTriedAgain is how long a gang waits for the next search after one that has found no domain.
 	gangTriedAgain = time.Second
 )
 
@@ -116,30 +122,32 @@ func (p *Preempting) Claims(module string, class orbit.AppClass) bool {
 	return p.Navigator != nil && p.Navigator.Claims(module, class)
 }
 
-var errNoPreempting = errors.New("nav: Preempting.Navigator is nil; set it to the navigator whose work may evict others, as in &nav.Services{}")
+var errNoPreempting = errors.New(
+	"nav: Preempting.Navigator is nil; set it to the navigator whose work may evict others, as in &nav.Services{}")
 
-// preemptPass is one call of Plan.
+// preemptPass is the state of one call of Plan.
 type preemptPass struct {
 	*Preempting
 	view  *orbit.View
 	state *orbit.State
 	now   time.Time
 	plan  orbit.Plan
-	// How many victims the plan may have yet, and why no more.
+	// How many more victims the plan may have, and which limit says so.
 	left    int
 	leftWhy string
-	// By what is asked for, why nobody can make way for it.
+	// Specs that no evictions can make fit, and why.
 	full map[*orbit.Spec]error
-	// Why what is left out has no place, where that is another reason than the wrapped navigator's; nil: it is placed.
+	// For capsules that were left out: nil if this pass places them, or a reason that replaces the wrapped navigator's.
 	said map[orbit.CapsuleID]error
-	// Gangs that were looked at.
+	// Gangs that were served, and why they are not placed; nil: they are.
 	gangs map[orbit.GangID]error
+	// How many searches for victims the pass has made.
 	tried int
-	// For the notes.
+	// Counts for the notes.
 	preempted, victims, nominated int
 }
 
-// Plan asks the wrapped navigator, whose error it returns, and evicts for what that has left out.
+// Plan lets the wrapped navigator plan, and then evicts for what that has left out. Its error is the wrapped navigator's.
 func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	if p.Navigator == nil {
 		return plan, errNoPreempting
@@ -159,7 +167,9 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 	return r.plan, err
 }
 
-// countLost counts what the last plan has proposed and is not placed, and the victims of what is; and forgets what waits no more.
+// countLost looks at what became of the last plan's preemptions. For work that still waits it counts a lost proposal; for work
+// that does not it adds the victims to those of the last hour. It also forgets victims that are older than an hour, and now and
+// then the waits of work that waits no more.
 func (r *preemptPass) countLost() {
 	for _, p := range r.proposed {
 		if p.lost(r.state) {
@@ -189,6 +199,7 @@ func (r *preemptPass) countLost() {
 	}
 }
 
+// wait returns what is remembered of a capsule or a gang, a new entry if that is nothing yet.
 func (p *Preempting) wait(w waiter) *preemptWait {
 	if p.waits == nil {
 		p.waits = map[waiter]*preemptWait{}
@@ -199,7 +210,7 @@ func (p *Preempting) wait(w waiter) *preemptWait {
 	return p.waits[w]
 }
 
-// leftOut returns what the plan leaves out and others may be evicted for, highest priority first.
+// leftOut returns the capsules that the plan leaves out and for which others may be evicted now, highest priority first.
 func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 	for _, u := range r.plan.Unplaced {
 		c := u.Capsule
@@ -207,7 +218,7 @@ func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 			continue
 		}
 		w := waiterOf(r.state, c)
-		if !w.waits(r.state) || w.gang != c.Gang { // a gang that runs without it
+		if !w.waits(r.state) || w.gang != c.Gang { // its gang runs without it
 			continue
 		}
 		wait := r.wait(w)
@@ -224,21 +235,21 @@ func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 	return waiting
 }
 
-// serve places what waits where others make way, on a draft on which is what the plan does so far.
+// serve places waiting work where victims make way for it. It works on a draft that first repeats the plan's proposals.
 func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 	if r.engine == nil {
 		r.engine = &place.Indexed{Filter: r.Filter, FilterVersion: r.FilterVersion}
 	}
 	r.draft.Sync(r.view)
 	for i := range r.plan.Proposals {
-		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse it too
+		_ = reserve(&r.draft, &r.plan.Proposals[i]) // what the draft refuses the ledger refuses too
 	}
 	r.limit()
 	for _, u := range waiting {
 		if ctx.Err() != nil {
 			break
 		}
-		if why := r.serveOne(ctx, u); why != u.Why { //nolint:errorlint // the very error
+		if why := r.serveOne(ctx, u); why != u.Why { //nolint:errorlint // is it the very same error?
 			r.said[u.Capsule.ID] = why
 		}
 	}
@@ -254,13 +265,14 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		if u.Capsule != nil && r.said[u.Capsule.ID] != nil {
 			u.Why = r.said[u.Capsule.ID]
 		}
-		if r.victims > 0 && u.Why != nil { // what they leave over may do for others, so no class is parked
+		// Victims may leave more room than was needed, so no class may be parked: the text stays, the *NoFit goes.
+		if r.victims > 0 && u.Why != nil {
 			u.Why = errors.New(u.Why.Error())
 		}
 	}
 }
 
-// limit finds out how many victims the plan may have.
+// limit computes how many victims the plan may have, by Victims and by Hourly.
 func (r *preemptPass) limit() {
 	const all = 1 << 30
 	r.left, r.leftWhy = all, ""
@@ -282,8 +294,8 @@ func (r *preemptPass) limit() {
 	}
 }
 
-// serveOne places a capsule, or the gang of which it is a member. It returns why it does not, which may be the reason that the
-// wrapped navigator gave; nil: it does.
+// serveOne places a capsule, or the gang of which it is a member, and returns nil. If it cannot, it returns the reason, which may
+// be the one that the wrapped navigator gave.
 func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	c := u.Capsule
 	if c.Gang != "" {
@@ -303,13 +315,14 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 		r.full[c.Spec] = errNobody
 		return r.because(u.Why, errNobody)
 	}
-	if len(e.Victims) == 0 { // there is room, which the wrapped navigator does not want to use
+	if len(e.Victims) == 0 { // free room would do, but the wrapped navigator has chosen not to use it
 		return u.Why
 	}
 	if why := r.exceeds(e.Victims, e.Highest); why != nil {
 		return r.because(u.Why, why)
 	}
-	if room := roomFor(c, &e); r.wait(waiterOf(r.state, c)).lost > 0 && !c.Nomination.Lives() && r.nominate(waiterOf(r.state, c), []orbit.NominatedRoom{room}) {
+	if room := roomFor(c, &e); r.wait(waiterOf(r.state, c)).lost > 0 && !c.Nomination.Lives() &&
+		r.nominate(waiterOf(r.state, c), []orbit.NominatedRoom{room}) {
 		return r.because(u.Why, errNominated)
 	}
 	if err := e.On(&r.draft, c); err != nil {
@@ -319,7 +332,7 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	return nil
 }
 
-// limited is a reason that may be gone in the next plan: classes are not parked for it.
+// limited is a reason that may not hold in the next plan any more, so the engine must not park a class for it.
 type limited struct{ why string }
 
 func (e limited) Error() string { return e.why }
@@ -329,8 +342,8 @@ var (
 	errNominated = limited{"a proposal to evict others for it was lost; room is nominated for it first"}
 )
 
-// because adds to the reason of the wrapped navigator why nobody makes way. What may be gone in the next plan is said in an error
-// that parks no class.
+// because joins the wrapped navigator's reason (why) and the reason why nobody makes way (more). If the latter is limited, the
+// result does not wrap a *orbit.NoFit, so that the engine parks no class.
 func (r *preemptPass) because(why, more error) error {
 	var soon limited
 	switch {
@@ -342,7 +355,8 @@ func (r *preemptPass) because(why, more error) error {
 	return fmt.Errorf("%w; %s", why, more.Error())
 }
 
-// choose returns the node whose victims are best, or the one that is nominated for the capsule, if that will do.
+// choose returns the node on which room is nominated for the capsule, if victims there make enough room, or else the node
+// whose victims are best.
 func (r *preemptPass) choose(c *orbit.Capsule) (place.Eviction, error) {
 	if c.Nomination.Lives() {
 		r.draft.Ask(c)
@@ -361,11 +375,12 @@ func (r *preemptPass) choose(c *orbit.Capsule) (place.Eviction, error) {
 	return r.engine.BestEvicting(&r.draft, c)
 }
 
+// filtered reports whether the filter excludes a node.
 func (r *preemptPass) filtered(n *orbit.NodeState, spec *orbit.Spec) bool {
 	return r.Filter != nil && r.Filter(n, r.view.Report(n), spec) != ""
 }
 
-// exceeds says that there would be too many victims; nil: there would not.
+// exceeds returns an error if the plan may not evict so many more victims, and nil if it may.
 func (r *preemptPass) exceeds(leave []*orbit.Capsule, highest int32) error {
 	if len(leave) <= r.left {
 		return nil
@@ -373,7 +388,7 @@ func (r *preemptPass) exceeds(leave []*orbit.Capsule, highest int32) error {
 	return limited{fmt.Sprintf("would need %s of priority %d or less; %s", quantity(len(leave), "victim"), highest, r.leftWhy)}
 }
 
-// nominate claims room, as a proposal. It reports false if the ledger would not take it.
+// nominate adds a proposal that nominates room to the plan. It reports false if the draft refuses it, as the ledger would.
 func (r *preemptPass) nominate(w waiter, parts []orbit.NominatedRoom) bool {
 	do := orbit.Nominate{Capsule: w.capsule, Gang: w.gang, Parts: parts, Ends: r.now.Add(2 * time.Minute)}
 	if err := r.draft.Nominate(do); err != nil {
@@ -385,7 +400,7 @@ func (r *preemptPass) nominate(w waiter, parts []orbit.NominatedRoom) bool {
 	return true
 }
 
-// roomFor is the room that a capsule takes.
+// roomFor returns the room to nominate for a capsule on the node that was chosen for it.
 func roomFor(c *orbit.Capsule, e *place.Eviction) orbit.NominatedRoom {
 	room := orbit.NominatedRoom{Node: e.Choice.Node.Node.ID, Room: c.Spec.Envelope.Reservation, Devices: e.Choice.Devices}
 	if room.Devices != 0 {
@@ -394,7 +409,7 @@ func roomFor(c *orbit.Capsule, e *place.Eviction) orbit.NominatedRoom {
 	return room
 }
 
-// propose makes a proposal of the steps on the draft.
+// propose adds a proposal of the draft's open steps to the plan, and notes the victims.
 func (r *preemptPass) propose(w waiter, leave []*orbit.Capsule, bets ...orbit.Precondition) {
 	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose(bets...))
 	p := preemption{waiter: w, view: r.view.Revision(), victims: slices.Clone(leave)}

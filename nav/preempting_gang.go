@@ -12,21 +12,25 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// gangSeating is where the members of a gang go in one domain, and who makes way for them.
+// gangSeating is a choice for a whole gang: a domain, the victims that leave it, and the room that the members take. Its Key
+// sums up the victims, so that domains are compared as single nodes are.
 type gangSeating struct {
 	victims.Key
+	// The domain and its nodes.
 	name  string
 	nodes []int32
+	// The victims.
 	leave []*orbit.Capsule
+	// What the members take, node by node, to nominate it.
 	parts []orbit.NominatedRoom
 }
 
-// before orders seatings as the nodes of single capsules are, and then by the name of the domain.
+// before reports whether s is better than o: by its victims, and among equals by the name of the domain.
 func (s *gangSeating) before(o *gangSeating) bool {
 	return cmp.Or(s.Compare(&o.Key), cmp.Compare(s.name, o.name)) < 0
 }
 
-// serveGang places a gang that waits at its minimum. It returns why it does not.
+// serveGang places a waiting gang with its minimum of members and returns nil, or the reason why it cannot.
 func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	w := r.wait(waiterOf(r.state, c))
 	members, levels := wantedOf(r.state, c, c.Gang)
@@ -36,7 +40,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	case r.now.Before(w.again):
 		return w.why
 	case r.tried >= gangsTried:
-		return limited{"other gangs are tried first"}
+		return limited{"no victims were sought for it in this plan: other gangs are tried first"}
 	}
 	r.tried++
 	r.draft.Ask(c)
@@ -65,13 +69,13 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	if made := &r.plan.Proposals[p]; len(made.Do) > limits.Commitments || len(made.If) > limits.Preconditions {
 		r.draft.Rollback(start)
 		r.plan.Proposals, r.proposed = r.plan.Proposals[:p], r.proposed[:from]
-		return errors.New("it takes more commitments than this ledger takes in one proposal")
+		return errors.New("its victims and members are more commitments or preconditions than the ledger accepts in one proposal")
 	}
 	return nil
 }
 
-// bestDomain returns the domain whose victims are best, of the first level on which there is one: without gangs that are evicted
-// whole, if possible.
+// bestDomain returns the domain whose victims are best, of the first level that has a domain for all members; nil: none has. It
+// searches all levels without evicting any gang whole first, and once more with that only if it has found nothing.
 func (r *preemptPass) bestDomain(ctx context.Context, members []*orbit.Capsule, levels [][]string) (best *gangSeating) {
 	r.rooms.begin(&r.draft, math.MaxInt)
 	r.rooms.follow()
@@ -101,7 +105,8 @@ func (r *preemptPass) bestDomain(ctx context.Context, members []*orbit.Capsule, 
 	return nil
 }
 
-// seatGang evicts and places on the draft, on these nodes, each member where its victims are best; nil: not all find a place.
+// seatGang places all members on these nodes of the draft, one after the other, each on the node where its victims are best, and
+// evicts the victims. It returns nil if a member finds no place; the caller then rolls the draft back.
 func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSeating {
 	s := &gangSeating{Key: victims.None}
 	var open heap.Heap[gangSeat]
@@ -117,7 +122,7 @@ func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSea
 		var f victims.Found
 		for f.Node == nil && len(open) > 0 {
 			seat := open.Pop()
-			now, ok := r.search.On(r.draft.Node(int(seat.at))) // a gang that is evicted whole changes several nodes
+			now, ok := r.search.On(r.draft.Node(int(seat.at))) // again, since an evicted gang changes several nodes
 			switch {
 			case !ok || !r.search.Settle(&now):
 			case seat.Compare(&now.Key) < 0 && len(open) > 0 && !(gangSeat{now, seat.at}).Before(open[0]):
@@ -137,16 +142,16 @@ func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSea
 	return s
 }
 
-// gangSeat is a node for a member.
+// gangSeat is a node that may take a member, and the victims there.
 type gangSeat struct {
 	victims.Found
 	at int32
 }
 
-// Before orders seats: the best victims first.
+// Before puts the seat with the better victims first.
 func (s gangSeat) Before(o gangSeat) bool { return s.Found.Before(&o.Found) }
 
-// offer adds a node that may take a member.
+// offer adds a node to the open seats, if a member fits there once its victims have left.
 func (r *preemptPass) offer(open *heap.Heap[gangSeat], at int32, m *orbit.Capsule) {
 	n := r.draft.Node(int(at))
 	if n == nil || r.filtered(n, m.Spec) {
@@ -157,7 +162,8 @@ func (r *preemptPass) offer(open *heap.Heap[gangSeat], at int32, m *orbit.Capsul
 	}
 }
 
-// take evicts for a member and places it.
+// take evicts the victims on the draft, places a member in their stead, and enters both into the seating. It reports false if the
+// draft refuses a step.
 func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, parts map[orbit.NodeID]int) bool {
 	for _, v := range f.Victims {
 		if r.draft.Evict(r.search.Evict(v)) != nil {
@@ -176,14 +182,14 @@ func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, p
 		s.parts = append(s.parts, orbit.NominatedRoom{Node: id})
 	}
 	part := &s.parts[at]
-	part.Room, _ = part.Room.Add(m.Spec.Envelope.Reservation) // it is within capacity
+	part.Room, _ = part.Room.Add(m.Spec.Envelope.Reservation) // no overflow: the members fit on the node together
 	if part.Devices |= f.Devices; f.Devices != 0 {
 		part.Milli = max(part.Milli, m.Spec.Devices.Milli)
 	}
 	return true
 }
 
-// add adds those who make way for a member.
+// add adds the victims that make way for one member.
 func (s *gangSeating) add(f *victims.Found) {
 	s.leave = append(s.leave, f.Victims...)
 	s.Refused += f.Refused
@@ -197,7 +203,7 @@ func (s *gangSeating) add(f *victims.Found) {
 	}
 }
 
-// quantity counts something, as in "3 victims".
+// quantity returns a number with its noun, as in "3 victims".
 func quantity(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

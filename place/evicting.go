@@ -11,19 +11,20 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// Eviction says where a capsule that fits nowhere goes if others make way for it.
+// Eviction is a node for a capsule that fits nowhere, and the victims that have to leave that node first.
 type Eviction struct {
-	// Choice is where the capsule goes once the victims have left. Its node still has them.
+	// Choice is where the capsule goes once the victims have left. Choice.Node is the node before that, with the victims on it.
 	Choice orbit.Choice
-	// Victims are those that make way, the most important first: the ledger spares in that order if fewer need go. None: the
-	// node takes the capsule as it is.
+	// Victims are the capsules that make way, the most important first: if not all of them need to leave, the ledger spares
+	// victims in that order. Empty: the node has room for the capsule as it is.
 	Victims []*orbit.Capsule
-	// Highest is the highest priority of a victim, where a gang that is evicted whole has that of its highest role.
+	// Highest is the highest priority of a victim; the members of a gang that is evicted whole all count with that of its highest
+	// role. math.MinInt32 if there is no victim.
 	Highest int32
 }
 
-// On evicts the victims on a draft and places the capsule, as steps of its next proposal. The error is that of the first step
-// which the draft refuses; the draft is unchanged then.
+// On evicts the victims on a draft and places the capsule, as steps of the draft's next proposal. If the draft refuses a step, On
+// returns that step's error and leaves the draft unchanged.
 func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 	if draft == nil || c == nil {
 		return fmt.Errorf("place: %w: On needs a draft and a capsule", orbit.ErrInvalid)
@@ -46,15 +47,17 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 	return nil
 }
 
-// BestEvicting returns the node whose victims are the best by the order of kube-scheduler, over all nodes: lowest highest
-// victim, least sum of priorities (each counted from the least that there is), fewest victims, latest start of the first of the
-// highest victims, and then the lowest node id.
+// BestEvicting looks at all nodes and returns the one whose victims are best. It compares nodes as kube-scheduler does, one rule
+// after the other: the lowest priority of the highest victim; the least sum of the victims' priorities, each counted from the
+// lowest priority that an int32 holds; the fewest victims; among the victims of the highest priority, the latest start of the
+// one that started first; and the lowest node id.
 //
-// On each node all of lower priority leave that may, and come back in order of importance as far as the capsule still fits:
-// higher priority first, gangs before single capsules, larger gangs first, older capsules first. A gang gives what it has beyond
-// its minimums; only where that does not do, gangs leave whole, on other nodes too. A capsule stays that the draft does not let
-// go ([orbit.Draft.Evict]), as for a budget; nodes on which that happens come last. Scores have no say, except in the choice of
-// devices. The error is a [*orbit.NoFit].
+// On each node it supposes that every capsule leaves that has a lower priority and may be evicted. Then it puts them back in order
+// of importance, as far as the capsule still fits beside them: higher priority first, gangs before single capsules, larger gangs
+// first, older capsules first. Those that cannot be put back are the victims. A gang loses only members beyond its minimums; only
+// if that does not make enough room are gangs evicted whole, with their members on other nodes. A capsule that the draft
+// does not let go ([orbit.Draft.Evict]), because of a budget for example, stays; a node with such a capsule comes after all nodes
+// without one. Scores choose the devices, but not the node. The error is a [*orbit.NoFit].
 func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	if err := unevictable(draft, c); err != nil {
 		return Eviction{}, err
@@ -66,7 +69,7 @@ func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Evictio
 	return e.rater.scanEvicting(draft, c)
 }
 
-// unevictable says why an engine cannot look for victims at all; nil: it can.
+// unevictable returns why the placement engine cannot search victims for the capsule at all; nil: it can.
 func unevictable(draft *orbit.Draft, c *orbit.Capsule) error {
 	if c == nil {
 		return unready(draft, nil)
@@ -74,7 +77,7 @@ func unevictable(draft *orbit.Draft, c *orbit.Capsule) error {
 	return unready(draft, c.Spec)
 }
 
-// scanEvicting looks at every node.
+// scanEvicting searches victims on every node.
 func (r *rater) scanEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	s := r.search(draft, c)
 	var best victims.Found
@@ -87,14 +90,14 @@ func (r *rater) scanEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, er
 	return r.eviction(&best, c.Spec)
 }
 
-// search begins a search for victims.
+// search begins a search for victims for a capsule.
 func (r *rater) search(draft *orbit.Draft, c *orbit.Capsule) *victims.Search {
 	r.victims.Pick = r.pickDevices
 	r.victims.Begin(draft, c)
 	return &r.victims
 }
 
-// victimsOn finds the victims on a node, unless the filter refuses it.
+// victimsOn finds the victims on a node, unless the filter excludes the node.
 func (r *rater) victimsOn(s *victims.Search, n *orbit.NodeState, spec *orbit.Spec) (f victims.Found, ok bool) {
 	if r.filter != nil && r.filter(n, r.draft.View().Report(n), spec) != "" {
 		return f, false
@@ -102,7 +105,7 @@ func (r *rater) victimsOn(s *victims.Search, n *orbit.NodeState, spec *orbit.Spe
 	return s.On(n)
 }
 
-// eviction makes a result of the best that was found, or says why there is none.
+// eviction turns the best find into a result, or into an error if nothing was found.
 func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error) {
 	if best.Node == nil {
 		return Eviction{}, r.why(spec)
@@ -114,10 +117,11 @@ func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error
 	}, nil
 }
 
-// BestEvicting chooses as [Exhaustive.BestEvicting] does. It opens few nodes: it goes by what is free and what would be
-// at most with all of a priority and below gone, of blocks of 64 nodes and then of single nodes, and looks at the capsules of
-// those nodes alone that may be the best. What it has found out for a spec it keeps from call to call, as far as nodes do not
-// change. The first call looks at all capsules, and a later one at those of the nodes that have changed.
+// BestEvicting chooses as [Exhaustive.BestEvicting] does, but searches victims on few nodes. For each block of 64 nodes, and for
+// each node, an index knows what is free, and what would be free at most if all capsules up to a priority left. From that
+// follows how good the victims there can be at best, and only nodes that may still be the best one are searched. What it has
+// found out for a spec it keeps for later calls, until the nodes change. The first call looks at all capsules, a later call only
+// at those on nodes that have changed.
 func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	if err := unevictable(draft, c); err != nil {
 		return Eviction{}, err
@@ -141,33 +145,34 @@ func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, 
 	return e.rater.eviction(&best, c.Spec)
 }
 
-// evictor finds the best victims for Indexed.
+// evictor finds the node with the best victims for Indexed, by an index and by searches that are kept.
 type evictor struct {
 	index victimIndex
 	// One search for each spec and priority that evicts, which is kept from call to call.
 	searches map[evictClass]*evictSearch
 	clock    uint64
-	// Nodes whose capsules were looked at, blocks and nodes that were bounded, since the last Sync.
+	// How many nodes were searched for victims, and how many bounds of nodes and blocks were computed, since the last Sync.
 	opened, bounded int
 }
 
-// evictClass is what capsules have in common for which the same victims do.
+// evictClass is what capsules share that have the same victims on every node.
 type evictClass struct {
-	spec    *orbit.Spec
+	spec *orbit.Spec
+	// Only capsules of lower priority than this may be evicted.
 	ceiling int32
 }
 
-// mostEvictBytes bounds the memory of the searches that are kept.
+// mostEvictBytes bounds the memory of the searches that are kept, about.
 const mostEvictBytes = 128 << 20
 
-// follow brings the index up to the draft.
+// follow brings the index up to date with the draft.
 func (e *evictor) follow(r *rater) {
 	if e.index.follow(r) {
 		clear(e.searches)
 	}
 }
 
-// search returns the search for a class, up to date.
+// search returns the search for the capsule's class, up to date with the index.
 func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
 	class := evictClass{c.Spec, victims.Ceiling(r.draft.View().State(), c)}
 	s := e.searches[class]
@@ -184,7 +189,7 @@ func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
 	return s
 }
 
-// drop drops the searches that have not been used for longest, if they all take too much memory.
+// drop forgets the half of the searches that was not used for longest, if all of them take more memory than mostEvictBytes.
 func (e *evictor) drop() {
 	bytes := 0
 	for _, s := range e.searches {
@@ -201,7 +206,7 @@ func (e *evictor) drop() {
 	}
 }
 
-// best searches, best first.
+// best returns the best find: it takes the most promising candidate from the heap until that one has its exact key.
 func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 	q, s := e.search(r, c), r.search(r.draft, c)
 	var again []int32
@@ -212,7 +217,7 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 			q.heap.Pop()
 			q.expand(e, top.at)
 		case top.version != e.index.nodes[top.at].version || top.stage == victimStage && top.volatile && top.stamp != q.stamps:
-			q.heap.Pop() // the node has changed, and is there again
+			q.heap.Pop() // an outdated candidate: the node has a newer one on the heap
 		case top.stage == leastStage:
 			q.heap.Pop()
 			e.opened++
@@ -228,7 +233,7 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 				e.again(q, again)
 				return best
 			}
-			q.heap.Pop() // the draft does not let all of them go, now
+			q.heap.Pop() // at this point of the plan the draft does not let all victims go
 			if again = append(again, top.at); ok {
 				q.found(top.at, &f, e)
 			}
@@ -238,33 +243,37 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 	return best
 }
 
-// again makes the next call look again at nodes where the draft did not let victims go.
+// again makes a later call search nodes anew on which the draft did not let the victims go.
 func (e *evictor) again(q *evictSearch, nodes []int32) { q.volatile = append(q.volatile, nodes...) }
 
-// evictSearch is a best-first search for one class. On its heap are blocks of nodes and nodes with a bound of their key, and nodes
-// with their key.
+// evictSearch is a best-first search for one class. Its heap holds blocks and nodes with a bound (a key that no find there can
+// beat), and nodes that were searched with the key of what was found.
 type evictSearch struct {
 	evictClass
 	wants []wanted
 	near  near
 	heap  heapOfEvictions
-	// What the search has seen of the index; and the state of the plan at which the keys of volatile nodes hold, with a number.
-	begun    bool
-	seen     uint64
-	stamp    evictStamp
-	stamps   uint32
-	used     uint64
+	begun bool
+	// Up to where the search has read the journal of the index.
+	seen uint64
+	// The state of the plan for which the keys of volatile nodes hold, and the number of that state.
+	stamp  evictStamp
+	stamps uint32
+	// When the search was last used, by evictor.clock.
+	used uint64
+	// Nodes whose keys depend on more than the node itself; they are searched anew when the stamp changes.
 	volatile []int32
 }
 
-// evictStamp is all that the key of a volatile node depends on besides the node.
+// evictStamp is what the key of a volatile node depends on besides the node: the view, the steps of the plan, and the capsule.
 type evictStamp struct {
 	syncs      uint64
 	checkpoint int
 	capsule    orbit.CapsuleID
 }
 
-// follow brings the search up to the index.
+// follow brings the search up to date with the index: it puts the nodes that have changed on the heap, or begins
+// anew if most have.
 func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 	x := &e.index
 	changed, lost := x.journal.since(q.seen)
@@ -297,14 +306,14 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 	}
 }
 
-// expand replaces a block by its nodes.
+// expand puts the nodes of a block on the heap.
 func (q *evictSearch) expand(e *evictor, block int32) {
 	for slot := block * blockNodes; slot < min((block+1)*blockNodes, int32(len(e.index.nodes))); slot++ {
 		q.add(e, slot)
 	}
 }
 
-// add adds a node with a bound of its key.
+// add puts a node with its bound on the heap, if victims there could make enough room.
 func (q *evictSearch) add(e *evictor, slot int32) {
 	n := &e.index.nodes[slot]
 	e.bounded++
@@ -316,7 +325,7 @@ func (q *evictSearch) add(e *evictor, slot int32) {
 	}
 }
 
-// found adds a node with its key.
+// found puts a node that was searched on the heap, with the key of what was found.
 func (q *evictSearch) found(slot int32, f *victims.Found, e *evictor) {
 	if f.Volatile {
 		q.volatile = append(q.volatile, slot)
@@ -325,7 +334,7 @@ func (q *evictSearch) found(slot int32, f *victims.Found, e *evictor) {
 		version: e.index.nodes[slot].version, volatile: f.Volatile, stamp: q.stamps})
 }
 
-// suits reports whether a node could take the class if it were empty, as far as its description says.
+// suits reports whether a node's state, labels and device model allow the class. It does not ask whether there is room.
 func (q *evictSearch) suits(n *orbit.Node) bool {
 	if !n.Schedulable() || !q.near.has(n) || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
 		return false
@@ -338,23 +347,26 @@ func (q *evictSearch) suits(n *orbit.Node) bool {
 	return true
 }
 
-// evictCandidate is a block of nodes, or a node.
+// evictCandidate is a block or a node on the heap of a search.
 type evictCandidate struct {
 	victims.Key
-	// The node, or that of a block with the lowest id.
+	// The node, or of a block the node with the lowest id, because that decides among equal keys.
 	node *orbit.Node
-	at   int32
-	// Those of the node and of the search when this was found.
+	// The index of the node or of the block.
+	at int32
+	// The version of the node, and the number of the stamp, for which the key holds.
 	version, stamp uint32
 	stage          evictStage
-	volatile       bool
+	// The key depends on more than the node itself.
+	volatile bool
 }
 
-// evictStage says what the key of a candidate is. Among equals the less precise stage comes first.
+// evictStage says how exact the key of a candidate is. Among equal keys the less exact one comes first, because the node with the
+// lowest id may be behind it.
 type evictStage uint8
 
 const (
-	blockStage evictStage = iota
-	leastStage
-	victimStage
+	blockStage  evictStage = iota // a bound for all nodes of a block
+	leastStage                    // a bound for one node
+	victimStage                   // the key of the victims on one node
 )

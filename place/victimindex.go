@@ -10,10 +10,11 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// victimIndex bounds what evicting from nodes can come to, by what is free of each node, and what would be if all left up to a
-// priority. Blocks of nodes know the most of all that.
+// victimIndex answers how good the victims on a node can be at best, without a look at the capsules there. For each node it
+// knows what is free, and what would be free if all capsules up to a priority left. For each block of nodes it knows the largest
+// of these numbers, so that a whole block can be ruled out at once.
 //
-//	draft ── Changed ──► nodes ──► journal, for searches
+//	draft ── Changed ──► nodes ──► journal, from which searches learn what has changed
 //	                       └─────► blocks
 type victimIndex struct {
 	draft   *orbit.Draft
@@ -22,13 +23,13 @@ type victimIndex struct {
 	blocks  []victimBlock
 	journal slotJournal
 	clock   uint32
-	// How often the capsules of a node were listed, since the last Sync.
+	// How often the capsules of a node were listed since the last Sync.
 	read int
-	// Memory for that.
+	// The buffer for such a list.
 	sizes []victimSize
 }
 
-// victimNode is a node as the draft has it, with what the view has on it.
+// victimNode is a node as the draft shows it, with the capsules that the view shows on it.
 type victimNode struct {
 	// Nil: there is no node.
 	state   *orbit.NodeState
@@ -36,54 +37,55 @@ type victimNode struct {
 	victimRoom
 }
 
-// victimBlock has the extremes of some nodes.
+// victimBlock has the largest numbers of blockNodes nodes.
 type victimBlock struct {
 	victimRoom
-	// Whether it is up to its nodes, and how many of those have changed since it was measured, which may have made it wider
-	// than it need be.
+	// Whether its numbers hold for its nodes.
 	measured bool
-	widened  int
+	// How many of its nodes have changed since it was measured. Each change may leave its numbers larger than they need be.
+	widened int
 	// The node with the lowest id.
 	first *orbit.Node
 }
 
-// victimRoom is the most that is free of a node, and that would be.
+// victimRoom is what is free, and what would be free if capsules left, on a node or at most on one node of a block.
 type victimRoom struct {
 	free    orbit.Resources
 	devices freeDevices
-	bands   []victimBand
+	// By rising priority.
+	bands []victimBand
 }
 
-// victimBand is what would be free at most if all left up to a priority.
+// victimBand is what would be free at most if all capsules of its priorities and of lower ones left.
 type victimBand struct {
 	// The lowest and the highest priority of the band.
 	least, most int32
-	// What would be free, and what the largest capsule of those takes.
+	// What would be free, and the most that one of these capsules takes.
 	free, largest            orbit.Resources
 	devices, largestOfDevice freeDevices
-	// The k-th newest capsule of a node is at most so new, for k from 1.
+	// newest[k] is an upper bound of the start of the (k+1)-th newest of these capsules on a node.
 	newest [4]int64
 }
 
-// freeDevices is how much of devices there is together, in milli, and how many of them as a whole.
+// freeDevices is how much of all devices together is free, in milli, and how many devices are free as a whole.
 type freeDevices struct{ milli, whole int64 }
 
-// victimSize is a capsule on a node.
+// victimSize is what the index needs of a capsule on a node.
 type victimSize struct {
 	spec  *orbit.Spec
 	start int64
 }
 
 const (
-	// blockNodes is how many nodes are in a block.
+	// blockNodes is how many nodes a block has.
 	blockNodes = 64
-	// mostBands is how many priorities a node or a block tells apart; those above are one band.
+	// mostBands is how many bands a node or a block has at most; the last one then takes all higher priorities.
 	mostBands = 8
-	// wholeDevice is a device, in milli.
+	// wholeDevice is what a whole device has, in milli.
 	wholeDevice = 1000
 )
 
-// follow brings the index up to the draft. It reports whether it has begun anew.
+// follow brings the index up to date with the draft. It reports whether it has listed all nodes anew.
 func (x *victimIndex) follow(r *rater) (anew bool) {
 	changed, next, all := r.draft.Changed(x.cursor)
 	x.cursor = next
@@ -103,7 +105,8 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 	}
 	for _, slot := range changed {
 		n := r.node(slot)
-		if x.nodes[slot].state == n && r.filter == nil && !anew { // a step was undone, or the filter may say something else
+		// Nothing has changed if a step was undone; but a filter may answer differently even then.
+		if x.nodes[slot].state == n && r.filter == nil && !anew {
 			continue
 		}
 		x.listNode(slot, n, r.draft.View().State())
@@ -115,7 +118,7 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 	return anew
 }
 
-// listNode takes in a node as it is.
+// listNode computes the numbers of a node.
 func (x *victimIndex) listNode(slot int32, n *orbit.NodeState, state *orbit.State) {
 	x.read++
 	x.clock++
@@ -148,7 +151,7 @@ func (x *victimIndex) listNode(slot int32, n *orbit.NodeState, state *orbit.Stat
 
 var noneSoNew = [4]int64{math.MinInt64, math.MinInt64, math.MinInt64, math.MinInt64}
 
-// devicesOf returns what is free of a node's devices.
+// devicesOf returns how much of a node's devices is free.
 func devicesOf(n *orbit.NodeState) (f freeDevices) {
 	for i := range n.Node.Devices.Count {
 		free := n.DeviceFree(i)
@@ -158,7 +161,7 @@ func devicesOf(n *orbit.NodeState) (f freeDevices) {
 	return f
 }
 
-// leave lets a capsule leave.
+// leave adds a capsule to those that the band supposes to have left.
 func (b *victimBand) leave(c *victimSize) {
 	for d, x := range c.spec.Envelope.Reservation {
 		b.free[d] += x
@@ -178,7 +181,7 @@ func (b *victimBand) leave(c *victimSize) {
 	}
 }
 
-// measure brings a block up to its nodes.
+// measure computes the numbers of a block from its nodes, unless they hold already.
 func (x *victimIndex) measure(block int) {
 	b := &x.blocks[block]
 	if b.measured {
@@ -193,7 +196,7 @@ func (x *victimIndex) measure(block int) {
 		}
 	}
 	slices.SortFunc(bands, func(a, b victimBand) int { return cmp.Compare(a.least, b.least) })
-	for i := range bands { // those that overlap become one
+	for i := range bands { // bands that overlap become one
 		last := len(b.bands) - 1
 		if last >= 0 && (bands[i].least <= b.bands[last].most || last == mostBands-1) {
 			b.bands[last].most = max(b.bands[last].most, bands[i].most)
@@ -206,6 +209,7 @@ func (x *victimIndex) measure(block int) {
 	}
 }
 
+// nothing is less than any room.
 var nothing = func() (r orbit.Resources) {
 	for d := range r {
 		r[d] = math.MinInt64
@@ -213,7 +217,8 @@ var nothing = func() (r orbit.Resources) {
 	return r
 }()
 
-// widen takes in a node that has changed. It has the block measured anew when it begins the next search if that is not enough.
+// widen raises the numbers of a block to those of a node that has changed. If the node does not fit into the bands of the block,
+// or many nodes have changed, the block is marked to be measured anew instead.
 func (b *victimBlock) widen(v *victimNode) {
 	b.widened++
 	b.measured = b.measured && b.widened < blockNodes/2
@@ -229,7 +234,7 @@ func (b *victimBlock) widen(v *victimNode) {
 	}
 }
 
-// take takes in a node.
+// take raises the numbers of a block to those of a node.
 func (b *victimBlock) take(v *victimNode) {
 	if v.state == nil || !v.state.Node.Schedulable() {
 		return
@@ -244,7 +249,7 @@ func (b *victimBlock) take(v *victimNode) {
 		for next < len(v.bands) && v.bands[next].most <= n.most {
 			next++
 		}
-		if next == 0 { // nothing of the node leaves
+		if next == 0 { // no capsule of the node is in the band
 			n.free, n.devices = most(n.free, v.free), n.devices.most(v.devices)
 			continue
 		}
@@ -257,6 +262,7 @@ func (b *victimBlock) take(v *victimNode) {
 	}
 }
 
+// most returns the larger of two amounts, dimension by dimension.
 func most(a, b orbit.Resources) orbit.Resources {
 	for d := range a {
 		a[d] = max(a[d], b[d])
@@ -268,7 +274,7 @@ func (f freeDevices) most(o freeDevices) freeDevices {
 	return freeDevices{max(f.milli, o.milli), max(f.whole, o.whole)}
 }
 
-// bound returns a key that what is found is not below, on a node or on those of a block; false: nothing is found there.
+// bound returns a key that no find on the node, or on a node of the block, comes before; false: there is no find.
 func (v *victimRoom) bound(q *evictSearch) (victims.Key, bool) {
 	if q.serves(&v.free, v.devices) {
 		return victims.None, true
@@ -283,7 +289,8 @@ func (v *victimRoom) bound(q *evictSearch) (victims.Key, bool) {
 		}
 		count := v.leastVictims(q, n)
 		newest := n.newest[0]
-		if i == 0 && n.least == n.most { // all victims have the highest priority, so the first began before the newest of them
+		// If all victims have one priority, the oldest of them is no newer than the count-th newest capsule.
+		if i == 0 && n.least == n.most {
 			newest = n.newest[min(count, int64(len(n.newest)))-1]
 		}
 		return victims.Key{
@@ -296,7 +303,8 @@ func (v *victimRoom) bound(q *evictSearch) (victims.Key, bool) {
 	return victims.Key{}, false
 }
 
-// leastVictims is how many have to leave at least if those of a band do. It requires that what is wanted is there then.
+// leastVictims returns how many capsules of a band and below have to leave at least. It requires that all of them together make
+// enough room.
 func (v *victimRoom) leastVictims(q *evictSearch, n *victimBand) int64 {
 	count := int64(1)
 	for _, w := range q.wants {
@@ -314,7 +322,7 @@ func (v *victimRoom) leastVictims(q *evictSearch, n *victimBand) int64 {
 	return count
 }
 
-// devicesWanted is what a request takes together.
+// devicesWanted returns what all devices of a request take together.
 func devicesWanted(r *orbit.DeviceRequest) (f freeDevices) {
 	if f.milli = int64(r.Count) * int64(r.Milli); r.Milli == wholeDevice {
 		f.whole = int64(r.Count)
@@ -322,7 +330,7 @@ func devicesWanted(r *orbit.DeviceRequest) (f freeDevices) {
 	return f
 }
 
-// serves reports whether there may be enough for the class.
+// serves reports whether so much free room may be enough for the class.
 func (q *evictSearch) serves(free *orbit.Resources, devices freeDevices) bool {
 	for _, w := range q.wants {
 		if w.want > free[w.dim] {
@@ -333,10 +341,10 @@ func (q *evictSearch) serves(free *orbit.Resources, devices freeDevices) bool {
 	return want.milli <= devices.milli && want.whole <= devices.whole
 }
 
-// heapOfEvictions has the best candidate first.
+// heapOfEvictions is a heap with the best candidate on top.
 type heapOfEvictions = heap.Heap[evictCandidate]
 
-// Before orders candidates.
+// Before puts the candidate with the better key first, then the lower node id, then the less exact stage.
 func (a evictCandidate) Before(b evictCandidate) bool {
 	if c := a.Compare(&b.Key); c != 0 {
 		return c < 0

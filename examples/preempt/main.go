@@ -1,12 +1,15 @@
-// Preempt: a full cluster on which everybody wants something at once. 500 nodes run services of priority 5, each with a budget that says how
-// many of it may be missing, and tasks of priority 0. Urgent work of priority 10 comes, planned by two preempting navigators that
-// know nothing of each other; a third finds room for services that were lost. An operator reboots racks, one after the other; a drainer empties them. A cloud takes spot
-// nodes back: it says so two rounds before.
+// Preempt shows evictions, drains and lost nodes on a full cluster, all at the same time. 500 nodes run five groups of services,
+// of priority 5, and tasks of priority 0. Each group has a budget that says how many of its services may be missing.
 //
-// All of them act at once, on one ledger, in goroutines of their own. What is printed was not asked of them: it is read from the
-// ledger's history afterwards, by books of its own: who made way for whom, how many of each group ran, whether a wish ever left
-// fewer than a budget says, and whether anybody was evicted twice for the same work. Who races whom differs from run to run; the
-// last three lines do not.
+//   - Urgent work of priority 10 is submitted. Two preempting navigators, which know nothing of each other, evict others for it.
+//   - A third preempting navigator places services that have lost their node.
+//   - An operator cordons one rack after the other to reboot it, and a drain empties the racks.
+//   - A cloud takes back spot nodes, and says so two rounds before.
+//
+// They all act on one ledger, each in a goroutine of its own. What is printed is not their own account: it is read from the
+// ledger's history afterwards. It says who made way for whom, how many of each group ran, whether an eviction, a move or a
+// release ever broke a budget, and whether a capsule was evicted twice for the same work. The goroutines race, so the output
+// differs from run to run; only the last three lines are always the same.
 package main
 
 import (
@@ -16,15 +19,15 @@ import (
 )
 
 func main() {
-	nodes := flag.Int("nodes", 500, "nodes of 8 cores; at least 100")
-	rounds := flag.Int("rounds", 24, "rounds of the story; at least 16")
-	seed := flag.Uint64("seed", 1, "seed of what happens")
+	nodes := flag.Int("nodes", 500, "number of nodes, each with 8 cores; at least 100")
+	rounds := flag.Int("rounds", 24, "number of rounds; at least 16")
+	seed := flag.Uint64("seed", 1, "seed of the random choice of tasks that end")
 	if flag.Parse(); flag.NArg() > 0 || *nodes < 100 || *rounds < 16 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	w := open(*nodes, *seed)
-	fmt.Printf("%d nodes of 8 cores, all in use: %d services in %d groups, %d tasks.\n", *nodes, w.services, len(w.groups), w.tasks)
+	fmt.Printf("%d nodes of 8 cores, all cores in use: by %d services in %d groups, and %d tasks.\n", *nodes, w.services, len(w.groups), w.tasks)
 	for round := range *rounds {
 		w.happens(round)
 		w.act()

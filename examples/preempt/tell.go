@@ -12,26 +12,29 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// account is what the history says, kept by books of its own: where each capsule is, and how many of a group run.
+// account is what the ledger's history says, counted here without the ledger's own counts: where each capsule is, and how many of
+// each group run.
 type account struct {
 	*world
 	on    map[orbit.CapsuleID]orbit.NodeID
 	specs map[orbit.CapsuleID]*orbit.Spec
 	runs  map[string]int
-	// Who went for whom: by the names of the two kinds, and the first few one by one.
+	// How many capsules of one module were evicted for another, by a text that names both; and the first few evictions as
+	// sentences.
 	displaced map[string]int
 	stories   []string
-	// How often a capsule was evicted for others, and for one and the same.
+	// How often a capsule was evicted, and how often for the same other capsule.
 	evicted map[orbit.CapsuleID]int
 	pairs   map[[2]orbit.CapsuleID]int
-	// What became of drains and reclaims, by kind of work.
+	// By module, how many capsules were moved off cordoned nodes, released back to pending from them, and lost with their node.
 	moved, sent, lost map[string]int
-	broken            int
-	// How many of a group ran, at the least, in each round.
+	// How often a commit with an eviction, a move or a release left fewer of a group than its budget requires.
+	broken int
+	// For each group, the least number that ran in each round.
 	least map[string][]int
 }
 
-// read reads the history of the story.
+// read reads the history since the cluster was filled.
 func read(w *world) *account {
 	a := &account{world: w, on: map[orbit.CapsuleID]orbit.NodeID{}, specs: map[orbit.CapsuleID]*orbit.Spec{}, runs: map[string]int{},
 		displaced: map[string]int{}, evicted: map[orbit.CapsuleID]int{}, pairs: map[[2]orbit.CapsuleID]int{},
@@ -64,15 +67,15 @@ func read(w *world) *account {
 	return a
 }
 
-// begin begins a round.
+// begin begins a round: the least number of each group is at first what runs now.
 func (a *account) begin() {
 	for _, group := range a.groups {
 		a.least[group] = append(a.least[group], a.runs[group])
 	}
 }
 
-// commit enters one commit into the books. A budget is broken if a wish leaves fewer of a group than it says, where what this
-// very commit places again does not count.
+// commit enters the changes of one commit into the account. A budget is broken if the commit evicts, moves or releases a member,
+// and fewer of the group run than the budget requires. As in the ledger, what the same commit places does not count as running.
 func (a *account) commit(changes []orbit.Change, round int) {
 	lost, placed, wished := map[orbit.NodeID]bool{}, map[orbit.CapsuleID]orbit.NodeID{}, map[string]bool{}
 	for _, c := range changes {
@@ -100,7 +103,7 @@ func (a *account) commit(changes []orbit.Change, round int) {
 			a.pairs[[2]orbit.CapsuleID{do.Capsule, do.For}]++
 			a.displaced[a.kind(do.Capsule)+" for "+a.kind(do.For)]++
 			if len(a.stories) < 8 {
-				a.stories = append(a.stories, fmt.Sprintf("round %2d: %s of priority %d left %s: %s of priority %d goes there",
+				a.stories = append(a.stories, fmt.Sprintf("round %2d: %s of priority %d left %s to make way for %s of priority %d",
 					round, do.Capsule, a.specs[do.Capsule].Priority, do.From, do.For, a.specs[do.For].Priority))
 			}
 		case orbit.Release:
@@ -129,7 +132,8 @@ func (a *account) commit(changes []orbit.Change, round int) {
 	}
 }
 
-// budget returns how many of a group have to run after a wish, and how many there should be; 0 of what has no budget.
+// budget returns how many of a group have to run after an eviction, a move or a release, and how many there should be; 0 and 0 for
+// a group without a budget.
 func (a *account) budget(group string) (needed, all int) {
 	b, ok := a.base.Budget(orbit.BudgetID(group))
 	if !ok {
@@ -146,32 +150,35 @@ func (a *account) leaves(id orbit.CapsuleID) {
 	}
 }
 
-// kind is a name for capsules alike.
+// kind returns the module of a capsule.
 func (a *account) kind(id orbit.CapsuleID) string { return a.specs[id].Module }
 
-// print tells the story, and reports whether it went as it must.
+// print prints the account. It reports whether no budget was broken, nothing was evicted twice for the same work, and all urgent
+// work runs.
 func (a *account) print() bool {
-	fmt.Println("\nWho made way for whom, for the first time:")
+	fmt.Println("\nThe first evictions:")
 	for _, s := range a.stories {
 		fmt.Println("  " + s)
 	}
-	fmt.Printf("\n%-22s %s\n", "made way", counts(a.displaced))
-	fmt.Printf("%-22s %s\n", "moved off racks", counts(a.moved))
-	fmt.Printf("%-22s %s\n", "sent back to wait", counts(a.sent))
+	fmt.Printf("\n%-22s %s\n", "evicted", counts(a.displaced))
+	fmt.Printf("%-22s %s\n", "moved by the drain", counts(a.moved))
+	fmt.Printf("%-22s %s\n", "released by the drain", counts(a.sent))
 	fmt.Printf("%-22s %s\n", "lost with spot nodes", counts(a.lost))
-	fmt.Println("\nHow many of each group ran in each round, at the least: _ is as few as the budget lets anybody wish, x fewer, by loss:")
+	fmt.Println("\nThe least number of services that ran, by group, one column for each round. _ is the minimum of the budget;")
+	fmt.Println("x is fewer, which only lost nodes may cause:")
 	for _, group := range a.groups {
 		needed, all := a.budget(group)
-		fmt.Printf("  %-8s %s  %d to %d of %d; wishes keep %d\n", group, bar(a.least[group], needed, all), slices.Min(a.least[group]), slices.Max(a.least[group]), all, needed)
+		fmt.Printf("  %-8s %s  %d to %d of %d; the budget requires %d\n",
+			group, bar(a.least[group], needed, all), slices.Min(a.least[group]), slices.Max(a.least[group]), all, needed)
 	}
 	again, twice, runs, came := a.figures()
-	fmt.Printf("\n%d had to make way more than once, for other work each time: of equals those go first that began last.\n", again)
-	fmt.Printf("budgets broken %d\nevicted twice %d\nurgent placed %d of %d\n", a.broken, twice, runs, came)
+	fmt.Printf("\n%d capsules were evicted more than once: of equal victims the one that started last is evicted first.\n", again)
+	fmt.Printf("budgets broken %d\nevicted twice for the same work %d\nurgent placed %d of %d\n", a.broken, twice, runs, came)
 	return a.broken == 0 && twice == 0 && runs == came
 }
 
-// figures returns how many were evicted more than once, and how often that was for the same work; how much urgent work runs, and how
-// much of it there is.
+// figures returns how many capsules were evicted more than once (again), how often one was evicted once more for the same work
+// (twice), how many urgent capsules run (runs), and how many were submitted (came).
 func (a *account) figures() (again, twice, runs, came int) {
 	for _, times := range a.evicted {
 		again += min(1, times-1)
@@ -190,16 +197,16 @@ func (a *account) figures() (again, twice, runs, came int) {
 	return again, twice, runs, came
 }
 
-// counts lists how often there is what, most often first.
+// counts lists the names with their counts, the largest count first.
 func counts(of map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(of[b]-of[a], strings.Compare(a, b)) })
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%d %s", of[name], name)
 	}
-	return cmp.Or(strings.Join(names, ", "), "nobody")
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
-// bar draws one column for each number, from the least that is needed to all.
+// bar draws one column for each number: x if it is less than needed, else as high as it is between needed and all.
 func bar(of []int, needed, all int) string {
 	columns := []rune("_▁▂▃▄▅▆▇█")
 	var b strings.Builder

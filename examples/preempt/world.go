@@ -15,46 +15,50 @@ import (
 
 const cores = 1_000 // in milli-cores
 
-// world is the cluster, those who act on it, and what is to happen.
+// world is the cluster, the engines and the drain that act on it, and the state of the story.
 type world struct {
 	ledger  *orbit.MemoryLedger
 	engines []*orbit.Engine
 	drain   *nav.Drain
 	rng     *rand.Rand
 	groups  []string
-	// What there was when the story began.
+	// The state when the story began, and how many services and tasks there were then.
 	base            *orbit.State
 	services, tasks int
-	nodes, next     int
+	// How many nodes there are, and the number of the next task.
+	nodes, next int
 	// The revision at which each round ended.
 	ends []orbit.Revision
-	// Nodes that reboot as soon as they are empty, and spot nodes with the round at which they are gone.
+	// Nodes that reboot as soon as they are empty, and spot nodes with the round in which the cloud takes them back.
 	rebooting map[orbit.NodeID]bool
 	reclaimed map[orbit.NodeID]int
 }
 
-// The kinds of work.
+// service is the spec of a service.
 func service(group string) *orbit.Spec {
 	s := &orbit.Spec{Module: "service", Group: group, Priority: 5}
 	s.Envelope.Reservation[orbit.CPU] = 2 * cores
 	return s
 }
 
+// task is the spec of a task.
 func task() *orbit.Spec {
 	s := &orbit.Spec{Module: "task", Class: orbit.Batch}
 	s.Envelope.Reservation[orbit.CPU] = cores
 	return s
 }
 
+// urgent is the spec of urgent work.
 func urgent() *orbit.Spec {
 	s := &orbit.Spec{Module: "urgent", Priority: 10}
 	s.Envelope.Reservation[orbit.CPU] = 4 * cores
 	return s
 }
 
-// open fills the nodes: half of the cores with services, half with tasks.
+// open makes a cluster and fills it: half of the cores with services, half with tasks. Then it sets up those who act.
 func open(nodes int, seed uint64) *world {
-	w := &world{ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1 << 22}}, rng: rand.New(rand.NewPCG(seed, 0)), nodes: nodes, rebooting: map[orbit.NodeID]bool{}, reclaimed: map[orbit.NodeID]int{}}
+	w := &world{ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1 << 22}}, rng: rand.New(rand.NewPCG(seed, 0)),
+		nodes: nodes, rebooting: map[orbit.NodeID]bool{}, reclaimed: map[orbit.NodeID]int{}}
 	for i := range nodes {
 		w.propose(orbit.PutNode{Node: w.node(i)})
 	}
@@ -87,7 +91,7 @@ func open(nodes int, seed uint64) *world {
 	return w
 }
 
-// only is a navigator that claims one module.
+// only is a navigator that claims capsules of one module only.
 type only struct {
 	orbit.Navigator
 	module string
@@ -97,7 +101,7 @@ func (o only) Claims(module string, class orbit.AppClass) bool {
 	return module == o.module && o.Navigator.Claims(module, class)
 }
 
-// node is a node of a rack of ten; every tenth rack is of spot nodes.
+// node describes a node. Ten nodes are a rack; every tenth rack consists of spot nodes.
 func (w *world) node(i int) orbit.Node {
 	kind := "own"
 	if i/10%10 == 9 {
@@ -106,8 +110,9 @@ func (w *world) node(i int) orbit.Node {
 	return orbit.Node{ID: orbit.NodeID(fmt.Sprintf("node-%03d", i)), Capacity: orbit.Resources{orbit.CPU: 8 * cores}, Labels: map[string]string{"kind": kind}}
 }
 
-// happens lets come what comes in a round: urgent work in the first half, ends of tasks, a rack that reboots every third round, and
-// a spot node that is taken back every fourth.
+// happens does what comes from outside in a round. In the first 12 rounds urgent work is submitted. In each round tasks end and
+// others are submitted. In every third round a rack is cordoned to be rebooted, in every fourth one spot node of each hundred
+// nodes is cordoned, and two rounds later it is taken back.
 func (w *world) happens(round int) {
 	if round < 12 {
 		var ids [2][]orbit.CapsuleID
@@ -144,7 +149,7 @@ func (w *world) happens(round int) {
 	}
 }
 
-// reclaim takes a spot node away with all that is left on it, and lets another one join in its stead.
+// reclaim lets a spot node be lost, which returns all capsules on it to pending, and puts an empty node in its place.
 func (w *world) reclaim(id orbit.NodeID) {
 	n := *w.state().Node(id).Node
 	n.State = orbit.Lost
@@ -157,7 +162,7 @@ func (w *world) reclaim(id orbit.NodeID) {
 	delete(w.reclaimed, id)
 }
 
-// act lets everybody pass a few times, all at once.
+// act lets all engines and the drain do a few passes, at the same time. Nodes to reboot that are empty then take work again.
 func (w *world) act() {
 	var all sync.WaitGroup
 	for _, e := range w.engines {
@@ -189,7 +194,7 @@ func (w *world) act() {
 	w.ends = append(w.ends, w.state().Revision())
 }
 
-// settle lets what still waits find its place.
+// settle does a few more rounds in which nothing new happens but ends of tasks, so that waiting work finds room.
 func (w *world) settle() {
 	for range 3 {
 		w.endTasks(w.nodes / 10)
@@ -197,7 +202,7 @@ func (w *world) settle() {
 	}
 }
 
-// pass lets engines pass, one after the other.
+// pass lets engines do one pass each, one after the other.
 func (w *world) pass(engines ...*orbit.Engine) {
 	for _, e := range engines {
 		if round := e.Pass(context.Background()); len(round.Errors) > 0 {
@@ -206,6 +211,7 @@ func (w *world) pass(engines ...*orbit.Engine) {
 	}
 }
 
+// submitTasks submits n tasks.
 func (w *world) submitTasks(n int) {
 	var ids []orbit.CapsuleID
 	for range n {
@@ -215,7 +221,7 @@ func (w *world) submitTasks(n int) {
 	w.propose(orbit.Submit{IDs: ids, Spec: task()})
 }
 
-// endTasks ends random tasks that run. Half as many come, so that room for what waits is found bit by bit.
+// endTasks ends n random tasks that run, and submits half as many, so that there is gradually more room for work that waits.
 func (w *world) endTasks(n int) {
 	var running []orbit.CapsuleID
 	for c := range w.state().Capsules() {
@@ -229,12 +235,14 @@ func (w *world) endTasks(n int) {
 	w.submitTasks(n / 2)
 }
 
+// propose commits commitments, or ends the program.
 func (w *world) propose(do ...orbit.Commitment) {
 	if _, err := w.ledger.Propose(context.Background(), orbit.Proposal{Do: do}); err != nil {
 		log.Fatal(err)
 	}
 }
 
+// state returns the state of the ledger.
 func (w *world) state() *orbit.State {
 	s, err := w.ledger.Snapshot(context.Background())
 	if err != nil {

@@ -1,33 +1,35 @@
-// Package aging lets work that waits rise by one priority for so much time, within a band of priorities.
+// Package aging raises the priority of waiting work by one for each period that it waits, within a band of priorities.
 //
-// A band is Band priorities from a multiple of Band on, so no work rises above the highest of its own. Within a band the one
-// comes first that is ahead by age: the waits of two grow alike, so which of them that is never changes, and a queue need not
-// look at what it has when time passes. Whoever came Every × (the difference of their priorities) earlier is ahead.
+// A band has Band priorities and begins at a multiple of Band. Work never rises above the highest priority of its band. Within a
+// band, of two the one with the lower priority comes first if it has waited longer by more than Every × (the difference of their
+// priorities). All waits grow alike, so the order of two never changes, and a queue need not be sorted again as time passes.
 package aging
 
 import "math"
 
-// Book is the rule of one engine, and what it knows of when its work began to wait.
+// Book is the rule of one engine, and the times at which the engine first saw work that has no time of submission.
 type Book struct {
-	// Every is how long a wait is for each priority that it rises by, in ns; more than 0.
+	// Every is how long work waits until it rises by one priority, in nanoseconds; more than 0.
 	Every int64
 	// Band is how many priorities a band has; at least 1, and Every × Band is at most 1<<61.
 	Band int64
 
-	// When work was first seen that does not say since when it waits, by its id.
+	// When work without a time of submission was first seen, by its id.
 	seen map[string]first
-	// How many there were after the last cleaning.
+	// The size of seen after entries of work that waits no more were last removed from it.
 	kept int
 }
 
-// first is when the bearer of an id with this order of submission was first seen.
+// first says when work with an id was first seen. An id may be used again; order tells the one from the other.
 type first struct {
+	// The order of submission.
 	order uint64
-	at    int64
+	// In nanoseconds since 1970.
+	at int64
 }
 
-// See notes that work which does not say since when it waits does so now, unless it was seen before. It is one with this id that has
-// this order among all work. Waits reports whether such work waits still: what does not is forgotten now and then.
+// See notes that work with this id and order of submission, which has no time of submission, waits since now, unless it was seen
+// before. From time to time See forgets the work of which waits reports that it does not wait any more.
 func (b *Book) See(id string, order uint64, now int64, waits func(id string, order uint64) bool) {
 	if f, ok := b.seen[id]; ok && f.order == order {
 		return
@@ -46,8 +48,8 @@ func (b *Book) See(id string, order uint64, now int64, waits func(id string, ord
 	b.seen[id] = first{order, now}
 }
 
-// Since returns since when work waits, in ns since 1970: since it was submitted, or if that is 0 since it was first seen, which
-// may be now. It only reads.
+// Since returns since when work waits, in nanoseconds since 1970: the time of submission, or, if that is not positive, when it was
+// first seen, or now if it was not seen yet. It only reads.
 func (b *Book) Since(id string, order uint64, submitted, now int64) int64 {
 	if submitted > 0 {
 		return submitted
@@ -58,7 +60,7 @@ func (b *Book) Since(id string, order uint64, submitted, now int64) int64 {
 	return now
 }
 
-// Aged returns the priority to which work has risen by now.
+// Aged returns the priority to which work has risen by now, if it waits since then.
 func (b *Book) Aged(priority int32, since, now int64) int32 {
 	band, above := b.band(priority)
 	top := (band+1)*b.Band - 1
@@ -66,15 +68,15 @@ func (b *Book) Aged(priority int32, since, now int64) int32 {
 	return int32(min(risen, top, math.MaxInt32))
 }
 
-// Turn returns the band of a priority, of which the highest comes first, and the turn within the band of what waits since then:
-// the lowest comes first.
+// Turn returns the number of the band of a priority, and the turn within the band of work that waits since then. The highest
+// band comes first, and within a band the lowest turn.
 func (b *Book) Turn(priority int32, since int64) (band int32, turn uint64) {
 	k, above := b.band(priority)
 	since = min(max(since, 0), math.MaxInt64-above*b.Every)
-	return int32(k), uint64(since-above*b.Every) ^ 1<<63 // as a number without a sign it keeps its order
+	return int32(k), uint64(since-above*b.Every) ^ 1<<63 // flipping the sign bit makes it unsigned and keeps the order
 }
 
-// band returns the band of a priority, and how far it is above the lowest of the band.
+// band returns the number of the band of a priority, and how far the priority is above the lowest one of the band.
 func (b *Book) band(priority int32) (band, above int64) {
 	p := int64(priority)
 	above = (p%b.Band + b.Band) % b.Band

@@ -1,8 +1,10 @@
-// Package victims finds out who has to make way on one node for a capsule that fits nowhere.
+// Package victims finds out which capsules have to leave one node so that another capsule, which fits nowhere, can be placed
+// there.
 //
-//	all of lower priority leave ─► does it fit? ─► in order of importance each comes back that fits beside it ─► the others
+//	suppose that all capsules of lower priority leave ─► does the capsule fit now?
+//	    ─► put each of them back that fits beside it, the most important first ─► those left over are the victims
 //
-// That is the order in which the ledger spares whom it can, so what is found here is what it evicts.
+// The ledger spares victims in the same order, so the victims found here are the ones that it evicts.
 package victims
 
 import (
@@ -13,41 +15,41 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Search looks for victims for one capsule, on one node after another. Begin begins it.
+// Search finds the victims for one capsule, on one node after another. Call Begin first, for each capsule.
 type Search struct {
-	// Gentle leaves gangs alone that would be evicted whole.
+	// Gentle says that no gang may be evicted whole.
 	Gentle bool
-	// Pick chooses devices on a node that takes the capsule; nil: [orbit.NodeState.PickDevices].
+	// Pick chooses the devices for the capsule on a node that has room for it; nil: [orbit.NodeState.PickDevices] does.
 	Pick func(*orbit.NodeState, *orbit.Spec) orbit.DeviceSet
 
 	draft *orbit.Draft
 	state *orbit.State
 	of    *orbit.Capsule
 	spec  *orbit.Spec
-	// The nomination of the capsule or of its gang, if one lives.
+	// The living nomination of the capsule or of its gang; nil: neither has one.
 	own *orbit.Nomination
-	// All of lower priority may be evicted for it.
+	// Only capsules of lower priority than this may be evicted.
 	ceiling int32
-	// Whom the draft does not let go from the node that is looked at.
+	// The capsules that the draft does not let go from the node that is searched.
 	kept map[orbit.CapsuleID]bool
-	// Memory for one node.
+	// Buffers for the node that is searched: capsules without a gang, units, and gangs.
 	found []*orbit.Capsule
 	units []unit
 	gangs []gangHere
 }
 
-// Key orders what was found on nodes: the least comes first.
+// Key says how good the victims on a node are: the lowest key is the best.
 type Key struct {
-	// Refused counts the capsules that would have made way, and that the draft did not let go: others do instead.
+	// Refused counts the capsules that would have been victims, but that the draft does not let go; others are victims instead.
 	Refused int
-	// Highest is the highest priority of a victim; math.MinInt64: there is none. A gang that is evicted whole has that of its
-	// highest role.
+	// Highest is the highest priority of a victim; math.MinInt64 if there is no victim. The members of a gang that is evicted
+	// whole all count with the priority of its highest role.
 	Highest int64
-	// Sum adds up the priorities of the victims, each counted from the least that there is.
+	// Sum is the sum of the victims' priorities, each counted from the lowest one that an int32 holds.
 	Sum int64
 	// Count is how many victims there are.
 	Count int
-	// Start is when the first began of those of the highest priority.
+	// Start is the earliest start of a victim of the highest priority.
 	Start int64
 }
 
@@ -66,59 +68,62 @@ func (k *Key) Compare(o *Key) int {
 	return cmp.Compare(o.Start, k.Start)
 }
 
-// Priority is the highest priority of a victim, math.MinInt32 if there is none.
+// Priority returns the highest priority of a victim, math.MinInt32 if there is no victim.
 func (k *Key) Priority() int32 { return int32(max(k.Highest, math.MinInt32)) }
 
-// None is the key of a node that takes the capsule as it is.
+// None is the key of a node that has room for the capsule as it is.
 var None = Key{Highest: math.MinInt64, Start: math.MaxInt64}
 
-// Weight is what a victim adds to Key.Sum.
+// Weight returns what a victim of this priority adds to Key.Sum.
 func Weight(priority int32) int64 { return int64(priority) - math.MinInt32 }
 
-// Start is when a capsule was placed, for comparing. Where no time was said it is the revision, which is less than any time: what is
-// unknown counts as old.
+// Start returns when a capsule was placed, as a number to compare. If the placement has no time, it is the revision, which is
+// lower than any time in nanoseconds: such a capsule counts as an old one.
 func Start(c *orbit.Capsule) int64 { return cmp.Or(int64(c.PlaceTime), int64(c.PlacedAt)) }
 
-// Found is who makes way on a node.
+// Found is what was found on a node: its victims, and how good they are.
 type Found struct {
 	Key
-	// Node is the node as the draft had it.
+	// Node is the node as the draft showed it, with the victims on it.
 	Node *orbit.NodeState
-	// Devices are the instances that the capsule takes then; only after Settle.
+	// Devices are the device instances that the capsule takes once the victims have left. Settle sets them.
 	Devices orbit.DeviceSet
-	// Victims are those that leave, most important first.
+	// Victims are the capsules that leave, the most important first.
 	Victims []*orbit.Capsule
-	// Volatile says that it rests on more than what is on the node.
+	// Volatile says that the find depends on more than the node, such as a gang's members elsewhere, a nomination, or a budget.
 	Volatile bool
 }
 
-// Before reports whether f is better than o.
+// Before reports whether f is better than o: by its key, and among equals by the lower node id.
 func (f *Found) Before(o *Found) bool {
 	c := f.Compare(&o.Key)
 	return c < 0 || c == 0 && f.Node.Node.ID < o.Node.Node.ID
 }
 
-// unit is what leaves or stays together: a capsule, or a gang of which all that is placed would leave.
+// unit is what leaves or stays together: one capsule, or a whole gang.
 type unit struct {
 	priority int32
 	start    int64
-	// Nil: one capsule.
-	gang    *gangHere
+	// Nil: it is one capsule.
+	gang *gangHere
+	// The capsule, or one member of the gang.
 	capsule *orbit.Capsule
 }
 
-// gangHere is a gang with members on the node that is looked at.
+// gangHere is a gang with members on the node that is searched.
 type gangHere struct {
 	state *orbit.GangState
-	// Of each role, how many members may leave and leave its minimum.
+	// How many members of each role may leave without breaking the role's minimum.
 	surplus []int
-	here    []*orbit.Capsule
-	// All that are placed; nil: the gang may not be evicted whole.
-	all     []*orbit.Capsule
+	// The members on the node that may leave.
+	here []*orbit.Capsule
+	// All placed members, on any node; nil: the gang may not be evicted whole.
+	all []*orbit.Capsule
+	// The priority of its highest role.
 	highest int32
 }
 
-// Begin makes it a search for a capsule on a draft that has a view.
+// Begin begins the search for victims of a capsule. The draft must have been synced with a view.
 func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 	s.draft, s.state, s.of, s.spec = draft, draft.View().State(), c, c.Spec
 	s.ceiling, s.own = Ceiling(s.state, c), c.Nomination
@@ -130,7 +135,8 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 	}
 }
 
-// Ceiling returns the priority from which on nothing is evicted for a capsule. A gang evicts with that of its lowest role.
+// Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be victims. It is
+// the capsule's own priority, or the lowest of its gang's roles, or TruceFrom of the ledger's limits if the truce covers that.
 func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 	priority := c.Spec.Priority
 	if g := state.Gang(c.Gang); g != nil {
@@ -144,7 +150,7 @@ func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 	return priority
 }
 
-// Evict is the commitment with which a victim makes way for the capsule, or for its gang.
+// Evict returns the commitment that evicts a victim for the capsule, or for its gang.
 func (s *Search) Evict(victim *orbit.Capsule) orbit.Evict {
 	e := orbit.Evict{Capsule: victim.ID, From: victim.Node, Since: victim.PlacedAt}
 	if s.of.Gang == "" {
@@ -155,13 +161,14 @@ func (s *Search) Evict(victim *orbit.Capsule) orbit.Evict {
 	return e
 }
 
-// On finds out who makes way on a node; false: the node does not take the capsule whoever leaves. The draft has not been asked
-// whether it lets them go.
+// On finds the victims on a node; false: no evictions make the capsule fit there. On does not ask the draft whether it lets the
+// victims go; Settle does.
 func (s *Search) On(n *orbit.NodeState) (f Found, ok bool) {
 	clear(s.kept)
 	return s.on(n)
 }
 
+// on is On, without the capsules in kept as victims.
 func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 	if s.draft.Misfit(&orbit.NodeState{Node: n.Node}, s.spec) != (orbit.Misfit{}) {
 		return f, false
@@ -178,7 +185,7 @@ func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 	return f, true
 }
 
-// gather lists what may leave the node. It reports whether that rests on more than the node.
+// gather lists the capsules that may leave the node. It reports whether the list depends on more than the node.
 func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 	s.found, s.gangs = s.found[:0], s.gangs[:0]
 	for v := range s.state.On(n.Node.ID) {
@@ -197,7 +204,7 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 	return volatile
 }
 
-// gang returns a gang with members on the node.
+// gang returns what is known of a gang with members on the node. The first call for a gang looks at all of its members.
 func (s *Search) gang(id orbit.GangID) *gangHere {
 	for i := range s.gangs {
 		if s.gangs[i].state.Gang.ID == id {
@@ -228,17 +235,17 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 	if !whole || g.highest >= s.ceiling {
 		g.all = nil
 	}
-	if slices.Min(g.surplus) < 0 { // a gang that lacks members loses no other but all
+	if slices.Min(g.surplus) < 0 { // a gang below a minimum already can only be evicted whole
 		clear(g.surplus)
 	}
 	s.gangs = append(s.gangs, g)
 	return &s.gangs[len(s.gangs)-1]
 }
 
-// least is how many members of a role run at least.
+// least returns the minimum of a role: how many members have to run if any does.
 func least(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
 
-// single makes units of those that may leave each for itself: members of gangs only beyond the minimum of their role.
+// single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimum of their role.
 func (s *Search) single() {
 	s.units = s.units[:0]
 	for _, v := range s.found {
@@ -250,7 +257,7 @@ func (s *Search) single() {
 	slices.SortFunc(s.units, (unit).compare)
 }
 
-// beyond adds the members of a gang on the node that it can do without, least important first.
+// beyond adds a unit for each member on the node that its gang can do without. Of each role the newest members are taken.
 func (s *Search) beyond(g *gangHere) {
 	for i := range g.state.Gang.Roles {
 		here := slices.DeleteFunc(slices.Clone(g.here), func(c *orbit.Capsule) bool {
@@ -265,8 +272,8 @@ func (s *Search) beyond(g *gangHere) {
 	}
 }
 
-// wholeGangs makes units of the gangs that may be evicted whole, beside those that leave for themselves. It reports whether there
-// are any.
+// wholeGangs makes the units anew: a gang that may be evicted whole is one unit, all else is as single makes it. It reports
+// whether there is such a gang.
 func (s *Search) wholeGangs() (there bool) {
 	s.units = s.units[:0]
 	for _, v := range s.found {
@@ -289,8 +296,8 @@ func (s *Search) wholeGangs() (there bool) {
 	return there
 }
 
-// compare orders units, the most important first: by priority, a gang before a capsule, a larger gang before a smaller one, and then
-// by age.
+// compare puts the more important unit first: the higher priority, then a gang before a capsule, a larger gang before a smaller
+// one, and the one that started earlier.
 func (u unit) compare(o unit) int {
 	size := func(u unit) int {
 		if u.gang == nil {
@@ -302,8 +309,8 @@ func (u unit) compare(o unit) int {
 		cmp.Compare(u.capsule.ID, o.capsule.ID))
 }
 
-// tryUnits takes all units off the node and puts those back that may stay. It reports false if the capsule does not fit even
-// without them.
+// tryUnits takes all units off the node, puts back those beside which the capsule still fits, and enters the others into f as
+// victims. It reports false if the capsule does not fit even without all units.
 func (s *Search) tryUnits(r room, f *Found) bool {
 	for _, u := range s.units {
 		for _, v := range u.here() {
@@ -323,7 +330,7 @@ func (s *Search) tryUnits(r room, f *Found) bool {
 	return true
 }
 
-// here are those of a unit that are on the node.
+// here returns the capsules of a unit that are on the node.
 func (u *unit) here() []*orbit.Capsule {
 	if u.gang != nil {
 		return u.gang.here
@@ -331,8 +338,8 @@ func (u *unit) here() []*orbit.Capsule {
 	return []*orbit.Capsule{u.capsule}
 }
 
-// stay puts a unit back as far as it fits, and returns who leaves, and of which priority that is. Of a gang all leave that are
-// placed if some role would keep less than its minimum.
+// stay puts back the capsules of a unit that fit, and returns those that leave, and the priority with which they count as victims.
+// If a role of a gang would be left with less than its minimum, all placed members leave.
 func (u *unit) stay(r *room, spec *orbit.Spec) (leave []*orbit.Capsule, priority int32) {
 	var back []*orbit.Capsule
 	for _, v := range u.here() {
@@ -362,7 +369,7 @@ func (u *unit) stay(r *room, spec *orbit.Spec) (leave []*orbit.Capsule, priority
 	return leave, leave[0].Spec.Priority
 }
 
-// add adds a victim.
+// add adds a victim that counts with this priority.
 func (f *Found) add(v *orbit.Capsule, priority int32) {
 	f.Victims = append(f.Victims, v)
 	f.Sum += Weight(v.Spec.Priority)
@@ -375,8 +382,9 @@ func (f *Found) add(v *orbit.Capsule, priority int32) {
 	}
 }
 
-// Settle asks the draft whether it lets the victims go, which a budget may forbid, and looks for others while it does not. It
-// reports false if nobody else will do. The draft is as before.
+// Settle asks the draft whether it lets the victims go, which a budget may forbid. While the draft refuses one, Settle searches
+// victims without that one, and enters them into f. It reports false if no victims are left that would do. The draft stays as it
+// was.
 func (s *Search) Settle(f *Found) (ok bool) {
 	clear(s.kept)
 	for {
@@ -404,15 +412,17 @@ func (s *Search) Settle(f *Found) (ok bool) {
 	}
 }
 
+// pick chooses the devices that the capsule takes on a node with room for it.
 func (s *Search) pick(n *orbit.NodeState) orbit.DeviceSet {
 	if s.Pick != nil {
 		return s.Pick(n, s.spec)
 	}
-	set, _ := n.PickDevices(s.spec) // it fits
+	set, _ := n.PickDevices(s.spec) // no error: the node has room
 	return set
 }
 
-// evict evicts victims on the draft, the least important first, and returns the first that the draft does not let go.
+// evict evicts the victims on the draft, the least important first, and returns the first one that the draft does not let go;
+// nil: it lets all go.
 func (s *Search) evict(victims []*orbit.Capsule) (refused *orbit.Capsule) {
 	for _, v := range slices.Backward(victims) {
 		if s.draft.Evict(s.Evict(v)) != nil {
@@ -422,14 +432,14 @@ func (s *Search) evict(victims []*orbit.Capsule) (refused *orbit.Capsule) {
 	return nil
 }
 
-// room is what is free on a node beside what is nominated there for those that outrank the capsule.
+// room is what the capsule may use on a node: what is free, less the room nominated there for others that outrank it.
 type room struct {
 	free    orbit.Resources
 	devices [orbit.MaxDevices]int32
 	healthy orbit.DeviceSet
 }
 
-// roomOf returns the room of a node.
+// roomOf returns the room of a node, and marks the find as volatile if there are nominations.
 func (s *Search) roomOf(n *orbit.NodeState, f *Found) (r room) {
 	r.free = n.Free()
 	if s.spec.Devices.Count > 0 {
@@ -453,7 +463,7 @@ func (s *Search) roomOf(n *orbit.NodeState, f *Found) (r room) {
 	return r
 }
 
-// take takes the room of a capsule, or gives it back with -1.
+// take subtracts what a capsule takes; with the sign -1 it gives that back.
 func (r *room) take(v *orbit.Capsule, sign int64) {
 	for d, x := range v.Spec.Envelope.Reservation {
 		r.free[d] -= sign * x
@@ -482,7 +492,7 @@ func (r *room) fits(spec *orbit.Spec) bool {
 	return open >= spec.Devices.Count
 }
 
-// btoi makes a count of a condition.
+// btoi returns 1 for true and 0 for false.
 func btoi(b bool) int {
 	if b {
 		return 1
