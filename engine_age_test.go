@@ -234,7 +234,7 @@ func TestAgedClassesGoByTheirEldest(t *testing.T) {
 }
 
 func TestAgingThatCannotBe(t *testing.T) {
-	for _, aging := range []Aging{{Every: -1}, {Every: 1, Band: -1}, {Every: mostAging, Band: 2}, {Every: 2, Band: 1 << 62}} {
+	for _, aging := range []Aging{{Every: -1}, {Every: 1, Band: -1}, {Every: mostAging, Band: 2}, {Every: mostAging}, {Every: 2, Band: 1 << 62}} {
 		r := (&Engine{Ledger: &MemoryLedger{}, Navigator: &firstFit{}, Aging: aging}).Pass(t.Context())
 		require.Len(t, r.Errors, 1, "%v", aging)
 		require.ErrorIs(t, r.Errors[0], ErrInvalid)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -315,6 +316,11 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 		if t.moved[do.Capsule] = do.For == "" && do.ForGang == ""; t.moved[do.Capsule] {
 			return "", ""
 		}
+		for id := range t.newcomers(&do) {
+			if why := t.foreign(id, "evicts others for"); why != "" {
+				return id, why
+			}
+		}
 		if c := t.s.Capsule(do.Capsule); c != nil {
 			if why := t.s.outranked(&do, c); why != "" {
 				return do.Capsule, fmt.Sprintf("evicts capsule %q of priority %d for %s: %s", do.Capsule, c.Spec.Priority, do.cause(), why)
@@ -331,6 +337,20 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 		return "", fmt.Sprintf("changes the constellation (%T)", do)
 	}
 	return "", fmt.Sprintf("holds a %T, which is not for a plan", do)
+}
+
+// newcomers yields those that an eviction makes way for.
+func (t *tribunal) newcomers(do *Evict) iter.Seq[CapsuleID] {
+	return func(yield func(CapsuleID) bool) {
+		if do.For != "" && !yield(do.For) {
+			return
+		}
+		for c := range t.s.Members(do.ForGang) {
+			if !yield(c.ID) {
+				return
+			}
+		}
+	}
 }
 
 // misnominated returns why the navigator may not make or end a nomination; empty: it may. It may end a nomination of others' work

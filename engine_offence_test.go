@@ -84,8 +84,13 @@ func TestOffences(t *testing.T) {
 		"says that its own begins": {func(s *State) []Commitment {
 			return []Commitment{Confirm{Capsule: "running", Since: s.Capsule("running").PlacedAt, Begun: true}}
 		}, "holds a orbit.Confirm, which is not for a plan"},
-		"evicts what outranks":                    {makingWay("high"), `evicts capsule "high" of priority 9 for capsule mine`},
-		"evicts what is equal":                    {makingWay("equal"), `evicts capsule "equal" of priority 5`},
+		"evicts what outranks": {makingWay("high"), `evicts capsule "high" of priority 9 for capsule mine`},
+		"evicts what is equal": {makingWay("equal"), `evicts capsule "equal" of priority 5`},
+		"evicts for others": {func(s *State) []Commitment {
+			e := evictionOf(s, "low")
+			e.For = "waits"
+			return []Commitment{e, placeOn("mine", "full")}
+		}, `evicts others for capsule "waits", which is assigned to "other"`},
 		"takes over":                              {doing(Assign{Capsule: "waits", From: "other", Owner: "me"}), `assigns capsule "waits"`},
 		"nominates for others":                    {doing(claimOf("waits")), `nominates capsule "waits"`},
 		"nominates a gang of others":              {doing(Nominate{Gang: "their gang", Ends: time.Unix(1<<33, 0), Parts: claimOf("").Parts}), `nominates capsule "member"`},

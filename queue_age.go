@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -24,12 +25,14 @@ type Aging struct {
 	Band int
 }
 
+const defaultBand = 10
+
 // mostAging bounds how long it takes to rise through a band, so that times in nanoseconds do not overflow.
 const mostAging = 50 * 365 * 24 * time.Hour
 
 // faults returns everything that is wrong with a.
 func (a Aging) faults() []string {
-	if a.Every < 0 || a.Band < 0 || a.Every > mostAging/time.Duration(max(1, a.Band)) {
+	if a.Every < 0 || a.Band < 0 || a.Every > mostAging/time.Duration(max(1, cmp.Or(a.Band, defaultBand))) {
 		return []string{"Aging: Every and Band must not be negative, and Every × Band must not be more than 50 years"}
 	}
 	return nil
@@ -42,7 +45,7 @@ func (a Aging) book() *aging.Book {
 	}
 	band := int64(a.Band)
 	if band == 0 {
-		band = 10
+		band = defaultBand
 	}
 	return &aging.Book{Every: int64(a.Every), Band: band}
 }

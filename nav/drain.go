@@ -203,7 +203,7 @@ func (d *Drain) Run(ctx context.Context) error {
 			d.OnRound(round)
 		}
 		found = now
-		if !round.full {
+		if !round.full || !round.acted() {
 			send.Pause(ctx, max(drainPace, drainShare*time.Since(start)))
 			d.rest(ctx, &round)
 		}
@@ -254,11 +254,13 @@ func (d *Drain) Pass(ctx context.Context) (round DrainRound) {
 	if d.Placement == nil {
 		d.Placement = &place.Indexed{}
 	}
-	if err := d.view.Refresh(ctx, d.Ledger, d.Telemetry, time.Now()); err != nil {
+	now := time.Now()
+	if err := d.view.Refresh(ctx, d.Ledger, d.Telemetry, now); err != nil {
 		round.fail(fmt.Errorf("nav: drain: view: %w", err))
+	}
+	if round.View = d.view.Revision(); !d.view.Now().Equal(now) { // the ledger has failed; telemetry may, and leaves old reports
 		return round
 	}
-	round.View = d.view.Revision()
 	d.follow(&round)
 	d.draft.Sync(&d.view)
 	p := drainPass{Drain: d, state: d.view.State(), round: &round, most: cmp.Or(d.MaxMoves, 1000),

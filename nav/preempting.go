@@ -222,7 +222,7 @@ func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 			continue
 		}
 		wait := r.wait(w)
-		if wait.since.IsZero() {
+		if wait.since.IsZero() || c.PlaceTime.Time().After(wait.since) { // it has waited, was placed, and waits anew
 			wait.since = r.now
 		}
 		if r.now.Sub(wait.since) >= r.After {

@@ -281,6 +281,29 @@ func (seen evictions) count(e Eviction) {
 	}
 }
 
+// One engine that is asked on a draft of fewer nodes than the one before forgets the others.
+func TestEvictingOnAnotherDraft(t *testing.T) {
+	engine := &Indexed{}
+	for _, nodes := range []int{70, 3, 40} {
+		l := &orbit.MemoryLedger{}
+		for i := range nodes {
+			id := orbit.NodeID(fmt.Sprint("n", i))
+			c := orbit.CapsuleID(fmt.Sprint("c", i))
+			commit(t, l, orbit.PutNode{Node: machine(id, 1000)}, orbit.Submit{IDs: []orbit.CapsuleID{c}, Spec: wants(1000)}, orbit.Place{Capsule: c, Node: id})
+		}
+		urgent := wants(900)
+		urgent.Priority = 5
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: urgent})
+		v, _ := viewOf(t, l, nil)
+		var d orbit.Draft
+		d.Sync(v)
+		e, err := engine.BestEvicting(&d, v.State().Capsule("urgent"))
+		require.NoError(t, err)
+		require.Len(t, e.Victims, 1)
+		require.NotNil(t, v.State().Node(e.Choice.Node.Node.ID))
+	}
+}
+
 // TestIndexedEvictsAsExhaustive: with gangs whole and at their minimums, devices, labels, nominations and budgets, Indexed chooses the node and
 // the victims that Exhaustive chooses, call by call, while plans are made and the world changes. What they choose the ledger
 // commits, and spares nobody of it unless an earlier proposal of the plan has left room on the node.

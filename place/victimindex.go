@@ -92,6 +92,7 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 	if x.draft != r.draft || all {
 		x.draft, anew = r.draft, true
 		x.journal.forget()
+		x.nodes, x.blocks = x.nodes[:min(len(x.nodes), r.draft.Bound())], x.blocks[:0] // the draft may have fewer nodes
 		changed = make([]int32, r.draft.Bound())
 		for i := range changed {
 			changed[i] = int32(i)
