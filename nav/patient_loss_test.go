@@ -165,16 +165,24 @@ func (p *lossTrial) run(t *testing.T) *lossTrial {
 		for p.submitted = time.Since(p.start); time.Since(p.start) < p.submitted+lossHorizon; {
 			p.step(t, true)
 		}
+		for p.left = p.waiting(t); p.left > 0 && time.Since(p.start) < p.submitted+2*lossHorizon; p.left = p.waiting(t) { // one in some runs
+			p.step(t, false)
+		}
 		cancel()
 		all.Wait()
-		for c := range snapshot(t, p.l).Capsules() {
-			if c.Spec.Module == "large" && !c.Placed() {
-				p.left++
-			}
-		}
 		require.NoError(t, snapshot(t, p.l).Verify())
 	})
 	return p
+}
+
+// waiting counts the large capsules that are not placed.
+func (p *lossTrial) waiting(t *testing.T) (left int) {
+	for c := range snapshot(t, p.l).Capsules() {
+		if c.Spec.Module == "large" && !c.Placed() {
+			left++
+		}
+	}
+	return left
 }
 
 // While large work waits for room that is claimed for it, small work keeps at least nine tenths of what gets done beside the same

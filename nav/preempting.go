@@ -253,12 +253,16 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 			r.said[u.Capsule.ID] = why
 		}
 	}
-	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool {
-		if u.Capsule == nil {
-			return false
+	placed := map[orbit.CapsuleID]bool{}
+	for i := range r.plan.Proposals {
+		for _, do := range r.plan.Proposals[i].Do {
+			if place, ok := do.(orbit.Place); ok {
+				placed[place.Capsule] = true
+			}
 		}
-		why, said := r.said[u.Capsule.ID]
-		return said && why == nil
+	}
+	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool {
+		return u.Capsule != nil && placed[u.Capsule.ID] // of a gang perhaps the minimum alone is
 	})
 	for i := range r.plan.Unplaced {
 		u := &r.plan.Unplaced[i]
