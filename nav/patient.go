@@ -94,6 +94,8 @@ type patientWait struct {
 	lost  int
 	// A proposal for it was lost while it was nominated: the wrapped navigator seeks more than the nominated room, or other room.
 	strayed bool
+	// The last plan that withheld it from the wrapped navigator for that.
+	withheld uint64
 	// No nomination is tried before this, because none could be made.
 	again time.Time
 	// Where capsules go, of the nomination that was made last.
@@ -200,6 +202,10 @@ func (r *patientPass) withholds(c *orbit.Capsule) error {
 		if !w.strayed || len(w.seats) == 0 || !r.now.Before(n.Ends) {
 			return nil
 		}
+		if w.withheld+1 == r.plans { // withheld in every other plan, because other room may be free while that is not
+			return nil
+		}
+		w.withheld = r.plans
 		return fmt.Errorf("capsule %q: a proposal for it was lost to others; it waits for the room that is nominated for it", c.ID)
 	case !r.loses(w) || r.now.Before(w.again):
 		return nil
