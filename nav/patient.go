@@ -202,7 +202,7 @@ func (r *patientPass) withholds(c *orbit.Capsule) error {
 		if !w.strayed || len(w.seats) == 0 || !r.now.Before(n.Ends) {
 			return nil
 		}
-		if w.withheld+1 == r.plans { // withheld in every other plan, because other room may be free while that is not
+		if w.withheld+1 == r.plans || !r.seatsFree(w) { // other room may be free while that is not
 			return nil
 		}
 		w.withheld = r.plans
@@ -220,6 +220,22 @@ func waiterOf(state *orbit.State, c *orbit.Capsule) waiter {
 		return waiter{gang: c.Gang}
 	}
 	return waiter{capsule: c.ID}
+}
+
+// seatsFree reports whether each of those who are nominated fits on its node by itself.
+func (r *patientPass) seatsFree(w *patientWait) bool {
+	return !slices.ContainsFunc(w.seats, func(s patientSeat) bool {
+		c, n := r.state.Capsule(s.capsule), r.state.Node(s.node)
+		if c == nil || n == nil || !n.Node.Schedulable() || c.Spec.Near != (orbit.Near{}) { // company may be missing
+			return true
+		}
+		for d, want := range c.Spec.Envelope.Reservation {
+			if want > 0 && want > n.Node.Capacity[d]-n.Used()[d] {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // propose notes that the plan places a capsule, or a member of a gang.
